@@ -1,0 +1,161 @@
+/* heddle: collectives for data-parallel jobs. The C API.
+ *
+ * Every function returns a status; HEDDLE_OK is 0. heddle_last_error() has the sentence that goes with the last
+ * failure in the calling thread. Handles are opaque and owned by whoever created them. Nothing here throws, and no
+ * function needs MPI (see heddle_mpi.h to start from an MPI communicator).
+ *
+ * Threads: calls on one communicator come from one thread at a time; different communicators are independent.
+ * Order: all ranks of a communicator start the same collectives, with matching arguments, in the same order.
+ * Waits: every wait ends at the deadline HEDDLE_TIMEOUT (0, the default: none) with HEDDLE_ERR_TIMEOUT and a message
+ * that names the missing rank, and warns once after HEDDLE_WARN_AFTER. After a timeout or a failed peer a
+ * communicator can only be destroyed.
+ */
+#ifndef HEDDLE_HEDDLE_H
+#define HEDDLE_HEDDLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define HEDDLE_API __attribute__((visibility("default")))
+#else
+#define HEDDLE_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HEDDLE_VERSION_MAJOR 0
+#define HEDDLE_VERSION_MINOR 1
+#define HEDDLE_VERSION_PATCH 0
+
+typedef enum heddle_status {
+  HEDDLE_OK = 0,
+  HEDDLE_ERR_ARGUMENT = 1,      /* an argument cannot be served; nothing was sent */
+  HEDDLE_ERR_UNSUPPORTED = 2,   /* valid, but not by this build, machine or transport */
+  HEDDLE_ERR_MEMORY = 3,        /* memory, shared memory or descriptors are exhausted */
+  HEDDLE_ERR_SYSTEM = 4,        /* a system call failed */
+  HEDDLE_ERR_TIMEOUT = 5,       /* the deadline passed; the message names who is missing */
+  HEDDLE_ERR_PEER = 6,          /* another rank died or failed; the message names it */
+  HEDDLE_ERR_INTERNAL = 7       /* a defect in heddle */
+} heddle_status;
+
+typedef enum heddle_dtype {
+  HEDDLE_INT8 = 0, HEDDLE_INT16 = 1, HEDDLE_INT32 = 2, HEDDLE_INT64 = 3,
+  HEDDLE_UINT8 = 4, HEDDLE_UINT16 = 5, HEDDLE_UINT32 = 6, HEDDLE_UINT64 = 7,
+  HEDDLE_FLOAT16 = 8,            /* IEEE half; folds accumulate in float */
+  HEDDLE_BFLOAT16 = 9,           /* folds accumulate in float */
+  HEDDLE_FLOAT32 = 10, HEDDLE_FLOAT64 = 11,
+  HEDDLE_LONG_DOUBLE = 12,
+  HEDDLE_COMPLEX_FLOAT = 13, HEDDLE_COMPLEX_DOUBLE = 14, HEDDLE_COMPLEX_LONG_DOUBLE = 15
+} heddle_dtype;
+
+typedef enum heddle_op {
+  HEDDLE_SUM = 0, HEDDLE_PROD = 1, HEDDLE_MIN = 2, HEDDLE_MAX = 3,
+  HEDDLE_LAND = 4, HEDDLE_LOR = 5, HEDDLE_LXOR = 6, HEDDLE_BAND = 7, HEDDLE_BOR = 8, HEDDLE_BXOR = 9
+} heddle_op;
+
+typedef struct heddle_comm* heddle_comm_t;       /* a communicator, as one rank sees it */
+typedef struct heddle_request* heddle_request_t; /* a non-blocking or persistent collective */
+
+/* The input is already in `recvbuf`: pass as `sendbuf`. */
+#define HEDDLE_IN_PLACE ((const void*)1)
+
+/* ---- Communicators ------------------------------------------------------------------------------------------- */
+
+/* Gathers `bytes` bytes from every rank into `all` (size * bytes, in rank order) on every rank. Collective, blocking;
+ * returns 0, or anything else on failure. Called a few times inside heddle_comm_create*, never afterwards. */
+typedef int (*heddle_allgather_fn)(const void* mine, void* all, size_t bytes, void* context);
+
+/* Point-to-point messages lent by whoever calls (heddle_mpi.h lends MPI's). A message is exactly `bytes` long; messages
+ * between two ranks with equal tags (0 <= tag < 32768) match in order. `request` points to caller-owned storage of
+ * HEDDLE_P2P_REQUEST_BYTES bytes that does not move while the message is open. All return 0, or anything else on
+ * failure. `test` sets *done and releases the request when it is finished; `cancel` gives up on it. `progress` moves
+ * the lender's own traffic (may be null). The functions and `context` must outlive the communicator. */
+#define HEDDLE_P2P_REQUEST_BYTES 32
+typedef struct heddle_p2p {
+  int (*send)(const void* data, size_t bytes, int peer, int tag, void* request, void* context);
+  int (*recv)(void* data, size_t bytes, int peer, int tag, void* request, void* context);
+  int (*test)(void* request, int* done, void* context);
+  int (*cancel)(void* request, void* context);
+  void (*progress)(void* context);
+  void* context;
+} heddle_p2p;
+
+/* Makes a communicator of `size` ranks, of which the caller is `rank` (0 <= rank < size). Collective over all ranks,
+ * by means of `allgather`. Every rank gets the same outcome. `p2p` may be null: then all ranks must share a node.
+ * *comm is set on success and must be given to heddle_comm_destroy. */
+HEDDLE_API heddle_status heddle_comm_create(int rank, int size, heddle_allgather_fn allgather, void* context,
+                                            const heddle_p2p* p2p, heddle_comm_t* comm);
+
+/* Likewise from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in the environment (torchrun sets them): rank 0 listens
+ * there and the others connect. */
+HEDDLE_API heddle_status heddle_comm_create_env(heddle_comm_t* comm);
+
+/* Frees the communicator; local, never waits for other ranks. No request on it may be active. Null is allowed. */
+HEDDLE_API heddle_status heddle_comm_destroy(heddle_comm_t comm);
+
+HEDDLE_API heddle_status heddle_comm_rank(heddle_comm_t comm, int* rank);
+HEDDLE_API heddle_status heddle_comm_size(heddle_comm_t comm, int* size);
+
+/* ---- Blocking collectives ------------------------------------------------------------------------------------ */
+
+/* recvbuf[i] = sendbuf of rank 0 [i] op ... op sendbuf of rank size-1 [i], the same bits on every rank.
+ * Buffers hold `count` elements each, need no alignment, and do not overlap (pass HEDDLE_IN_PLACE instead). */
+HEDDLE_API heddle_status heddle_allreduce(const void* sendbuf, void* recvbuf, size_t count, heddle_dtype dtype,
+                                          heddle_op op, heddle_comm_t comm);
+
+/* Copies `bytes` bytes from `buffer` of rank `root` to `buffer` of all others. */
+HEDDLE_API heddle_status heddle_bcast(void* buffer, size_t bytes, int root, heddle_comm_t comm);
+
+/* Returns once every rank has called it. */
+HEDDLE_API heddle_status heddle_barrier(heddle_comm_t comm);
+
+/* ---- Point to point (blocking; for benchmarks and set-up code) ------------------------------------------------ */
+
+/* A message of exactly `bytes` bytes; messages between two ranks match in order. */
+HEDDLE_API heddle_status heddle_send(const void* data, size_t bytes, int peer, heddle_comm_t comm);
+HEDDLE_API heddle_status heddle_recv(void* data, size_t bytes, int peer, heddle_comm_t comm);
+
+/* ---- Non-blocking and persistent ------------------------------------------------------------------------------ */
+
+/* Start and return. Buffers stay untouched by the caller until the request is complete. Progress is made in
+ * heddle_test, heddle_wait and every other call on the communicator. *request is freed, and set to null, by the test
+ * or wait that finds it complete. */
+HEDDLE_API heddle_status heddle_iallreduce(const void* sendbuf, void* recvbuf, size_t count, heddle_dtype dtype,
+                                           heddle_op op, heddle_comm_t comm, heddle_request_t* request);
+HEDDLE_API heddle_status heddle_ibcast(void* buffer, size_t bytes, int root, heddle_comm_t comm,
+                                       heddle_request_t* request);
+HEDDLE_API heddle_status heddle_ibarrier(heddle_comm_t comm, heddle_request_t* request);
+
+/* Persistent: planned once, started with heddle_start as often as wanted, completed each time by test or wait (which
+ * leave the request in place), freed with heddle_request_free while inactive. */
+HEDDLE_API heddle_status heddle_allreduce_init(const void* sendbuf, void* recvbuf, size_t count, heddle_dtype dtype,
+                                               heddle_op op, heddle_comm_t comm, heddle_request_t* request);
+HEDDLE_API heddle_status heddle_bcast_init(void* buffer, size_t bytes, int root, heddle_comm_t comm,
+                                           heddle_request_t* request);
+HEDDLE_API heddle_status heddle_start(heddle_request_t request);
+
+/* *done becomes 1 when the request is complete (a null or inactive one is), else 0. */
+HEDDLE_API heddle_status heddle_test(heddle_request_t* request, int* done);
+HEDDLE_API heddle_status heddle_wait(heddle_request_t* request);
+HEDDLE_API heddle_status heddle_request_free(heddle_request_t* request);
+
+/* ---- Information ---------------------------------------------------------------------------------------------- */
+
+/* The sentence for the last failure in this thread: never null, valid until the next heddle call in this thread. */
+HEDDLE_API const char* heddle_last_error(void);
+HEDDLE_API const char* heddle_status_name(heddle_status status);
+HEDDLE_API const char* heddle_version(void);
+
+/* The name of the algorithm that would serve a blocking allreduce of `count` elements, or a bcast of `bytes` bytes.
+ * Static storage, never null on success. */
+HEDDLE_API heddle_status heddle_allreduce_algorithm(size_t count, heddle_dtype dtype, heddle_op op, heddle_comm_t comm,
+                                                    const char** name);
+HEDDLE_API heddle_status heddle_bcast_algorithm(size_t bytes, heddle_comm_t comm, const char** name);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,52 @@
+// Every HEDDLE_* variable, parsed once into a value. Nothing else in heddle reads the environment.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace heddle {
+
+enum class LogLevel : std::uint8_t { none, error, warn, info, debug };
+
+struct Config {
+  bool enable = true;                                   // HEDDLE_ENABLE=0|1: 0 leaves everything to the host MPI
+  LogLevel log_level = LogLevel::warn;                  // HEDDLE_LOG=none|error|warn|info|debug
+  std::string algorithm;                                // HEDDLE_ALGORITHM=[allreduce:]NAME[,bcast:NAME]: forces; empty: chosen by price
+  std::string tuning_file;                              // HEDDLE_TUNING_FILE=PATH: JSON, overrides the choice by price
+  std::string transports = "shm,mpi";                   // HEDDLE_TRANSPORTS=LIST: which may be used
+  std::chrono::milliseconds timeout{0};                 // HEDDLE_TIMEOUT=SECONDS (fractions allowed): a wait fails after this; 0: never
+  std::chrono::milliseconds warn_after{10'000};         // HEDDLE_WARN_AFTER=SECONDS: a wait says who is missing after this; 0: never
+  std::size_t slot_bytes = 128 * 1024;                  // HEDDLE_SLOT_BYTES=SIZE (K, M suffixes): staged pipeline slot
+  int spin = -1;                                        // HEDDLE_SPIN=N: polls before yielding; -1: by the cores at hand
+  std::string shm_backing = "auto";                     // HEDDLE_SHM=auto|memfd|posix
+};
+
+// What was odd about the environment; each line names the variable, the value and what was done instead.
+struct ParsedConfig {
+  Config config;
+  std::vector<std::string> complaints;
+};
+
+// Parses `environment` (strings "NAME=VALUE"; only HEDDLE_* are looked at). A wrong value is replaced by the default
+// and an unknown name is reported with the nearest known one, each in one complaint.
+ParsedConfig parse_config(const std::vector<std::string>& environment);
+ParsedConfig parse_config_from_environ();
+
+// One row per variable, for docs and heddle-info.
+struct ConfigVariable {
+  std::string_view name;
+  std::string_view values;
+  std::string_view fallback;
+  std::string_view meaning;
+};
+const std::vector<ConfigVariable>& config_variables();
+
+// "64K", "1M", "128" to bytes.
+std::optional<std::size_t> parse_size(std::string_view text);
+
+}  // namespace heddle

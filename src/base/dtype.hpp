@@ -1,0 +1,43 @@
+// Element types and reduction operations, and the one signature every reduction kernel has.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace heddle {
+
+// Storage types. MPI's many names map onto these (MPI_LOGICAL is i32, MPI_BYTE is u8, ...); which operations a
+// *name* allows is the business of whoever maps it.
+enum class DType : std::uint8_t {
+  i8, i16, i32, i64, u8, u16, u32, u64,
+  f16, bf16, f32, f64, f80,  // f80 is x86 long double, 16 bytes in memory
+  c32, c64, c80,             // complex of f32, f64, long double
+};
+inline constexpr int kDTypeCount = 16;
+
+// Logical operations give 0 or 1; bitwise ones are for integers only; min and max are not for complex.
+enum class Op : std::uint8_t { sum, prod, min, max, land, lor, lxor, band, bor, bxor };
+inline constexpr int kOpCount = 10;
+
+constexpr std::size_t dtype_size(DType type) {
+  switch (type) {
+    case DType::i8: case DType::u8: return 1;
+    case DType::i16: case DType::u16: case DType::f16: case DType::bf16: return 2;
+    case DType::i32: case DType::u32: case DType::f32: return 4;
+    case DType::i64: case DType::u64: case DType::f64: case DType::c32: return 8;
+    case DType::f80: case DType::c64: return 16;
+    case DType::c80: return 32;
+  }
+  return 0;
+}
+const char* dtype_name(DType type);
+const char* op_name(Op op);
+
+// Folds `inputs[0] op inputs[1] op ... op inputs[n_inputs-1]`, in that order, element by element, for `count`
+// elements, and stores the result in `out` and, when `out2` is not null, also in `out2`.
+// f16 and bf16 accumulate in fp32 and round once, at the store.
+// n_inputs >= 1. No pointer needs alignment. `out` and `out2` may each be exactly one of the inputs; any other
+// overlap is undefined. Never allocates, never fails, may be called from any thread.
+using FoldFn = void (*)(void* out, void* out2, const void* const* inputs, unsigned n_inputs, std::size_t count);
+
+}  // namespace heddle

@@ -1,0 +1,90 @@
+// The engine: the one executor of schedules. Blocking is start and wait, non-blocking is poll, persistent is restart.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/dtype.hpp"
+#include "base/status.hpp"
+#include "schedule/schedule.hpp"
+#include "schedule/split.hpp"
+#include "transports/team.hpp"
+#include "transports/transport.hpp"
+
+namespace heddle {
+
+// What attaches to a schedule when a collective starts.
+struct Binding {
+  const std::byte* input = nullptr;  // equal to `data` in place
+  std::byte* data = nullptr;
+  std::size_t count = 0;             // elements
+  std::size_t element_bytes = 1;
+  FoldFn fold = nullptr;             // allreduce only
+  std::uint32_t sequence = 0;        // number of this collective on its communicator: keeps messages apart
+};
+
+// What a schedule runs on: one rank's connections. Borrowed; outlives every Execution.
+struct Ports {
+  std::vector<Transport*> transport_of;  // per peer rank; null where no step may go
+  std::vector<Transport*> transports;    // each distinct one once, for progress
+  Team* team = nullptr;                  // this rank's node, or null
+};
+
+// One schedule being executed, over and over. Allocates in the constructor and when a larger scratch is needed, never
+// between start and completion.
+class Execution {
+ public:
+  Execution(std::shared_ptr<const Schedule> schedule, const Ports& ports);
+  Execution(const Execution&) = delete;
+  Execution& operator=(const Execution&) = delete;
+  ~Execution();
+
+  Status start(const Binding& binding);
+  // Runs every step that can run now. *done becomes true when the collective is complete on this rank.
+  Status poll(bool* done);
+  bool active() const { return active_; }
+  // Gives up: cancels what is open. After an error or a deadline.
+  void abandon();
+  // A rank this execution waits for, or -1.
+  int missing() const;
+
+  const Schedule& schedule() const { return *schedule_; }
+
+ private:
+  struct Range {
+    std::size_t offset;
+    std::size_t bytes;
+  };
+  Range range(const Step& step) const;
+  std::byte* place(Slot slot, const Step& step, const Range& r) const;
+  Status run_local(const Step& step);
+  Status open_message(const Step& step);
+  Status run_team(const Step& step, bool* pending);
+  bool retire(std::uint32_t may_stay_open);
+  void advance();
+
+  std::shared_ptr<const Schedule> schedule_;
+  const Ports* ports_;
+  Binding binding_;
+  Split split_{0, 1};
+  std::vector<std::byte> scratch_;
+  std::size_t unit_bytes_ = 0;
+  std::vector<Ticket> tickets_;       // a ring of max_open
+  std::vector<std::int32_t> peer_of_ticket_;
+  std::uint32_t oldest_ = 0;
+  std::uint32_t open_ = 0;
+  TeamOp team_op_;
+  bool team_started_ = false;
+  bool active_ = false;
+  // Position: next step, and the repeat it is in, if any.
+  std::size_t pc_ = 0;
+  std::size_t body_begin_ = 0;
+  std::size_t body_end_ = 0;
+  std::uint32_t iteration_ = 0;
+  std::uint32_t iterations_ = 0;
+  std::int32_t stride_ = 0;
+};
+
+}  // namespace heddle

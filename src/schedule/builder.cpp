@@ -1,0 +1,144 @@
+#include "schedule/builder.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace heddle {
+namespace {
+
+Step make(StepKind kind, Slot dst, Slot src, int lane, std::int32_t peer, Chunks c, std::uint32_t unit) {
+  Step s{};
+  s.kind = kind;
+  s.dst = dst;
+  s.src = src;
+  s.flags = 0;
+  s.lane = static_cast<std::uint8_t>(lane & 0xf);
+  s.peer = peer;
+  s.chunk = c.first;
+  s.count = c.count;
+  s.unit = unit;
+  return s;
+}
+
+bool touches_scratch(const Step& s) {
+  switch (s.kind) {
+    case StepKind::send: return s.src == Slot::scratch;
+    case StepKind::recv: return s.dst == Slot::scratch;
+    case StepKind::wait:
+    case StepKind::repeat: return false;
+    default: return s.src == Slot::scratch || s.dst == Slot::scratch;
+  }
+}
+
+// The most operations open at once, found by running the waits. An iteration that starts with as many open as the
+// one before it repeats it exactly, so loops stop early.
+std::uint32_t most_open(const std::vector<Step>& steps) {
+  std::uint32_t open = 0;
+  std::uint32_t most = 0;
+  auto run = [&](std::size_t from, std::size_t to) {
+    for (std::size_t i = from; i < to; ++i) {
+      if (steps[i].kind == StepKind::send || steps[i].kind == StepKind::recv) most = std::max(most, ++open);
+      if (steps[i].kind == StepKind::wait) open = std::min(open, steps[i].count);
+    }
+  };
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (steps[i].kind != StepKind::repeat) {
+      run(i, i + 1);
+      continue;
+    }
+    const std::size_t end = i + 1 + static_cast<std::size_t>(steps[i].peer);
+    for (std::uint32_t k = 0; k < steps[i].count; ++k) {
+      const std::uint32_t before = open;
+      run(i + 1, end);
+      if (open == before) break;
+    }
+    i = end - 1;
+  }
+  return most;
+}
+
+}  // namespace
+
+const char* collective_name(Collective collective) {
+  switch (collective) {
+    case Collective::allreduce: return "allreduce";
+    case Collective::bcast: return "bcast";
+    case Collective::barrier: return "barrier";
+  }
+  return "unknown";
+}
+
+Step& Builder::push(Step step) {
+  schedule_.steps.push_back(step);
+  if (touches_scratch(step)) {
+    schedule_.scratch_units = std::max(schedule_.scratch_units, step.unit + 1);
+    schedule_.unit_chunks = std::max(schedule_.unit_chunks, step.count);
+  }
+  return schedule_.steps.back();
+}
+
+Builder& Builder::send(std::int32_t to, Chunks c, Slot from, int lane) {
+  push(make(StepKind::send, Slot::data, from, lane, to, c, 0));
+  return *this;
+}
+
+Builder& Builder::recv(std::int32_t from, Chunks c, int lane) {
+  push(make(StepKind::recv, Slot::data, Slot::data, lane, from, c, 0));
+  return *this;
+}
+
+Builder& Builder::recv_scratch(std::int32_t from, Chunks c, std::uint32_t unit, int lane) {
+  push(make(StepKind::recv, Slot::scratch, Slot::data, lane, from, c, unit));
+  return *this;
+}
+
+Builder& Builder::reduce(Chunks c, std::uint32_t unit, bool scratch_first) {
+  Step& s = push(make(StepKind::reduce, Slot::data, Slot::scratch, 0, 0, c, unit));
+  if (scratch_first) s.flags |= kSourceFirst;
+  return *this;
+}
+
+Builder& Builder::copy_input() {
+  push(make(StepKind::copy, Slot::data, Slot::input, 0, 0, {0, schedule_.chunks}, 0));
+  return *this;
+}
+
+Builder& Builder::wait(std::uint32_t may_stay_open) {
+  push(make(StepKind::wait, Slot::data, Slot::data, 0, 0, {0, may_stay_open}, 0));
+  return *this;
+}
+
+Builder& Builder::team(StepKind verb, Slot from, std::int32_t member, Chunks c) {
+  push(make(verb, Slot::data, from, 0, member, c, 0));
+  return *this;
+}
+
+Builder& Builder::flag(StepFlags flags) {
+  schedule_.steps.back().flags |= flags;
+  return *this;
+}
+
+Builder& Builder::scratch(std::uint32_t units) {
+  schedule_.scratch_units = std::max(schedule_.scratch_units, units);
+  return *this;
+}
+
+std::size_t Builder::open_repeat(std::uint32_t times, std::int32_t stride) {
+  push(make(StepKind::repeat, Slot::data, Slot::data, 0, 0, {static_cast<std::uint32_t>(stride), times}, 0));
+  return schedule_.steps.size() - 1;
+}
+
+void Builder::close_repeat(std::size_t head) {
+  schedule_.steps[head].peer = static_cast<std::int32_t>(schedule_.steps.size() - head - 1);
+}
+
+Schedule Builder::finish() && {
+  schedule_.max_open = most_open(schedule_.steps);
+  // Whether operations stay open after the last step depends on its kind; a trailing wait(0) costs nothing at run time.
+  const bool closed = schedule_.max_open == 0 || (!schedule_.steps.empty() && schedule_.steps.back().kind == StepKind::wait &&
+                                                  schedule_.steps.back().count == 0);
+  if (!closed) wait(0);
+  return std::move(schedule_);
+}
+
+}  // namespace heddle

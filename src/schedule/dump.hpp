@@ -1,0 +1,12 @@
+// A schedule as text, one step a line: for people, logs and golden tests.
+#pragma once
+
+#include <string>
+
+#include "schedule/schedule.hpp"
+
+namespace heddle {
+
+std::string dump(const Schedule& schedule);
+
+}  // namespace heddle

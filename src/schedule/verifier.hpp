@@ -1,0 +1,28 @@
+// The verifier: proves a collective by running all ranks' schedules symbolically.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "base/status.hpp"
+#include "schedule/schedule.hpp"
+#include "schedule/topology_view.hpp"
+
+namespace heddle {
+
+// What is proved, for the given topology:
+//  - structure: step fields in range, repeats do not nest, chunk ranges never wrap, scratch in bounds, max_open true,
+//    schedules of all ranks agree on collective, root and chunk count;
+//  - progress: no deadlock when every send completes only after its receive was opened (rendezvous);
+//  - messages: every send meets a receive of the same chunks and the other way round, nothing left over;
+//  - memory: nothing is written while an open send reads or an open receive writes it, nothing read while an open
+//    receive writes it; nothing is read that was never written;
+//  - result, allreduce: every rank ends with the same expression per chunk, in which each rank's input occurs exactly
+//    once; with `in_order` set, in rank order. bcast: every rank ends with the root's value in every chunk.
+//  - the input slot is never written (it may be `data` itself: a schedule that reads `input` after writing `data` of
+//    the same chunk is wrong, because in place they are the same memory).
+// The status names rank, step number, iteration and chunk of the first violation.
+Status verify(const TopologyView& topology, const std::function<Schedule(std::int32_t rank)>& schedule_of);
+
+}  // namespace heddle

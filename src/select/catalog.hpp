@@ -1,0 +1,39 @@
+// The catalog: every algorithm heddle can run, with what it needs; and the choice among them by price.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.hpp"
+#include "schedule/pricer.hpp"
+#include "schedule/schedule.hpp"
+#include "schedule/topology_view.hpp"
+
+namespace heddle {
+
+using BuildFn = Schedule (*)(const TopologyView& topology, std::int32_t rank, const Shape& shape);
+
+struct Algorithm {
+  const char* name;        // "ring", "recursive_doubling", "team", ...
+  Collective collective;
+  BuildFn build;
+  bool needs_team;         // has team verbs: every node of more than one rank must have a Team
+  bool needs_messages;     // sends between ranks
+  // Shapes worth pricing for a vector of `bytes` (root left 0).
+  std::vector<Shape> (*shapes)(const TopologyView& topology, std::size_t bytes);
+};
+
+// All of them, in a fixed order. The same on every rank.
+const std::vector<Algorithm>& catalog();
+const Algorithm* find_algorithm(Collective collective, std::string_view name);
+
+struct Choice {
+  const Algorithm* algorithm = nullptr;
+  Shape shape;
+  double price_ns = 0;
+};
+
+}  // namespace heddle
