@@ -1,6 +1,7 @@
 // How the ranks of a new communicator find each other: an allgather, and what the caller knows of them.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -16,8 +17,13 @@ struct Bootstrap {
   int size = 1;
   // Collective and blocking; gathers `bytes` bytes of every rank into `all` in rank order. Used only during set-up.
   std::function<Status(const void* mine, void* all, std::size_t bytes)> allgather;
-  // The lender's point-to-point messages (MPI's), when there is one.
-  std::optional<heddle_p2p> p2p;
+  // Makes the lender's point-to-point messages (MPI's); null where there are none. Collective: set-up calls it on every
+  // rank or on none, because what backs it may be scarce (MPI's context ids). The functions and the context outlive
+  // the communicator.
+  std::function<Result<heddle_p2p>()> make_p2p;
+  // Moves the lender's own traffic; called while a rank waits inside heddle, also in collectives, for as long as the
+  // communicator lives. May be null.
+  std::function<void()> host_progress;
   // Ranks with equal values share memory, as far as the lender knows (MPI_COMM_TYPE_SHARED). Without one, ranks with the
   // same host name and boot identity do.
   std::optional<std::uint64_t> node;
