@@ -24,6 +24,7 @@ struct Config {
   std::size_t slot_bytes = 128 * 1024;                  // HEDDLE_SLOT_BYTES=SIZE (K, M suffixes): staged pipeline slot
   int spin = -1;                                        // HEDDLE_SPIN=N: polls before yielding; -1: by the cores at hand
   std::string shm_backing = "auto";                     // HEDDLE_SHM=auto|memfd|posix
+  int master_port = 0;                                  // HEDDLE_MASTER_PORT=PORT: bootstrap over TCP, overrides MASTER_PORT; 0: unset
 };
 
 // What was odd about the environment; each line names the variable, the value and what was done instead.
@@ -33,7 +34,8 @@ struct ParsedConfig {
 };
 
 // Parses `environment` (strings "NAME=VALUE"; only HEDDLE_* are looked at). A wrong value is replaced by the default
-// and an unknown name is reported with the nearest known one, each in one complaint.
+// and an unknown name is reported with the nearest known one, each in one complaint. An empty value counts as unset;
+// of a name given twice the last value counts. No value makes this fail or throw.
 ParsedConfig parse_config(const std::vector<std::string>& environment);
 ParsedConfig parse_config_from_environ();
 
@@ -45,8 +47,10 @@ struct ConfigVariable {
   std::string_view meaning;
 };
 const std::vector<ConfigVariable>& config_variables();
+// The same rows as a Markdown table: what docs/environment.md must contain.
+std::string config_table_markdown();
 
-// "64K", "1M", "128" to bytes.
+// "64K", "1M", "128" to bytes (suffixes K, M, G: powers of 1024). Nothing for anything else or on overflow.
 std::optional<std::size_t> parse_size(std::string_view text);
 
 }  // namespace heddle

@@ -1,0 +1,301 @@
+#include "base/config.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <numeric>
+
+extern char** environ;
+
+namespace heddle {
+namespace {
+
+// What is wrong with a value, to follow its quotation ("is not a number of seconds"); empty when nothing is.
+using Problem = std::string;
+using SetFn = Problem (*)(std::string_view value, Config& config);
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return out;
+}
+
+// A value as it goes into a one-line message: control characters become '?', and long ones are cut.
+std::string quoted(std::string_view value) {
+  constexpr std::size_t kLongest = 120;
+  std::string out = "\"";
+  for (const char c : value.substr(0, kLongest))
+    out += (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) ? '?' : c;
+  return out + (value.size() > kLongest ? "...\"" : "\"");
+}
+
+template <typename T>
+std::optional<T> parse_number(std::string_view text) {
+  T value{};
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return value;
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const std::size_t at = text.find(separator);
+    parts.push_back(text.substr(0, at));
+    if (at == std::string_view::npos) return parts;
+    text.remove_prefix(at + 1);
+  }
+}
+
+Problem set_enable(std::string_view value, Config& config) {
+  const std::string v = lower(value);
+  if (v == "1" || v == "on" || v == "yes" || v == "true") {
+    config.enable = true;
+  } else if (v == "0" || v == "off" || v == "no" || v == "false") {
+    config.enable = false;
+  } else {
+    return "is neither 0 nor 1";
+  }
+  return {};
+}
+
+Problem set_log_level(std::string_view value, Config& config) {
+  static constexpr std::array<std::string_view, 5> kLevels = {"none", "error", "warn", "info", "debug"};
+  const auto* const found = std::find(kLevels.begin(), kLevels.end(), lower(value));
+  if (found == kLevels.end()) return "is not one of none, error, warn, info, debug";
+  config.log_level = static_cast<LogLevel>(found - kLevels.begin());
+  return {};
+}
+
+bool is_name(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  });
+}
+
+// Only the form is checked here: the names belong to the catalog, which sits above this folder.
+Problem set_algorithm(std::string_view value, Config& config) {
+  for (const std::string_view part : split(value, ',')) {
+    const std::size_t colon = part.find(':');
+    const std::string_view name = colon == std::string_view::npos ? part : part.substr(colon + 1);
+    if (colon != std::string_view::npos && part.substr(0, colon) != "allreduce" &&
+        part.substr(0, colon) != "bcast") {
+      return "names a collective that is neither allreduce nor bcast";
+    }
+    if (!is_name(name)) return "does not have the form [allreduce:]NAME[,bcast:NAME]";
+  }
+  config.algorithm = value;
+  return {};
+}
+
+Problem set_tuning_file(std::string_view value, Config& config) {
+  config.tuning_file = value;
+  return {};
+}
+
+Problem set_transports(std::string_view value, Config& config) {
+  for (const std::string_view name : split(value, ',')) {
+    if (name != "shm" && name != "mpi") return "names " + quoted(name) + ", which is not one of shm, mpi";
+  }
+  config.transports = value;
+  return {};
+}
+
+// Rounds up, so that a tiny deadline does not become "never".
+Problem set_seconds(std::string_view value, std::chrono::milliseconds& out) {
+  constexpr double kLongest = 1e9;
+  const std::optional<double> seconds = parse_number<double>(value);
+  if (!seconds || !std::isfinite(*seconds)) return "is not a number of seconds";
+  if (*seconds < 0 || *seconds > kLongest) return "is outside 0 to 1000000000 seconds";
+  out = std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(*seconds * 1000)));
+  return {};
+}
+
+Problem set_timeout(std::string_view value, Config& config) {
+  return set_seconds(value, config.timeout);
+}
+Problem set_warn_after(std::string_view value, Config& config) {
+  return set_seconds(value, config.warn_after);
+}
+
+Problem set_slot_bytes(std::string_view value, Config& config) {
+  const std::optional<std::size_t> bytes = parse_size(value);
+  if (!bytes) return "is not a size in bytes, with an optional K or M";
+  if (*bytes < std::size_t{4} << 10 || *bytes > std::size_t{64} << 20) return "is outside 4K to 64M";
+  if (*bytes % 4096 != 0) return "is not a multiple of 4K";
+  config.slot_bytes = *bytes;
+  return {};
+}
+
+Problem set_spin(std::string_view value, Config& config) {
+  const std::optional<int> polls = parse_number<int>(value);
+  if (!polls) return "is not a whole number of polls";
+  if (*polls < -1 || *polls > 1'000'000'000) return "is outside -1 to 1000000000 polls";
+  config.spin = *polls;
+  return {};
+}
+
+Problem set_shm_backing(std::string_view value, Config& config) {
+  if (value != "auto" && value != "memfd" && value != "posix") return "is not one of auto, memfd, posix";
+  config.shm_backing = value;
+  return {};
+}
+
+Problem set_master_port(std::string_view value, Config& config) {
+  const std::optional<int> port = parse_number<int>(value);
+  if (!port || *port < 1 || *port > 65535) return "is not a port number (1 to 65535)";
+  config.master_port = *port;
+  return {};
+}
+
+struct Row {
+  ConfigVariable variable;
+  SetFn set;
+};
+
+// The one table: parsing, complaints, heddle-info and docs/environment.md all come from here.
+constexpr std::array kRows = {
+    Row{{"HEDDLE_ENABLE", "0, 1", "1", "0 leaves every call to the host MPI."}, set_enable},
+    Row{{"HEDDLE_LOG", "none, error, warn, info, debug", "warn",
+         "How much is said on standard error. info: one line per communicator and per distinct decision."},
+        set_log_level},
+    Row{{"HEDDLE_ALGORITHM", "[allreduce:]NAME[,bcast:NAME]", "the cheapest by price",
+         "Forces an algorithm of the catalog, for all sizes it can serve; a name without a collective means "
+         "both."},
+        set_algorithm},
+    Row{{"HEDDLE_TUNING_FILE", "PATH", "none", "A JSON tuning file, which overrides the choice by price."},
+        set_tuning_file},
+    Row{{"HEDDLE_TRANSPORTS", "comma-separated list of shm, mpi", "shm,mpi", "Which transports may be used."},
+        set_transports},
+    Row{{"HEDDLE_TIMEOUT", "seconds, fractions allowed", "0 (no deadline)",
+         "A wait fails after this long, with a message that names the missing rank; 0: never."},
+        set_timeout},
+    Row{{"HEDDLE_WARN_AFTER", "seconds, fractions allowed", "10",
+         "A wait that takes longer says once who is missing; 0: never."},
+        set_warn_after},
+    Row{{"HEDDLE_SLOT_BYTES", "4K to 64M, a multiple of 4K; K and M suffixes", "128K",
+         "Size of one slot of the staged shared-memory pipeline."},
+        set_slot_bytes},
+    Row{{"HEDDLE_SPIN", "-1 or a number of polls", "-1 (by the cores at hand)",
+         "How often a wait polls before it yields its core."},
+        set_spin},
+    Row{{"HEDDLE_SHM", "auto, memfd, posix", "auto",
+         "Where shared memory comes from: memfd_create or shm_open."},
+        set_shm_backing},
+    Row{{"HEDDLE_MASTER_PORT", "1 to 65535", "MASTER_PORT",
+         "Port of the start over TCP (heddle_comm_create_env), for when a launcher's own store listens on "
+         "MASTER_PORT."},
+        set_master_port},
+};
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replace = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replace, diagonal + 1, row[j] + 1});
+    }
+  }
+  return row.back();
+}
+
+std::string_view nearest_name(std::string_view name) {
+  // Long names are compared by their beginning: the distance is quadratic in the length.
+  name = name.substr(0, 64);
+  const auto* const best = std::min_element(kRows.begin(), kRows.end(), [&](const Row& a, const Row& b) {
+    return edit_distance(name, a.variable.name) < edit_distance(name, b.variable.name);
+  });
+  return best->variable.name;
+}
+
+}  // namespace
+
+ParsedConfig parse_config(const std::vector<std::string>& environment) {
+  constexpr std::string_view kPrefix = "HEDDLE_";
+  ParsedConfig parsed;
+  for (const std::string& entry : environment) {
+    const std::size_t equals = entry.find('=');
+    if (equals == std::string::npos || entry.compare(0, kPrefix.size(), kPrefix) != 0) continue;
+    const std::string_view name = std::string_view(entry).substr(0, equals);
+    const std::string_view value = std::string_view(entry).substr(equals + 1);
+    const auto* const row =
+        std::find_if(kRows.begin(), kRows.end(), [&](const Row& r) { return r.variable.name == name; });
+    if (row == kRows.end()) {
+      parsed.complaints.push_back(std::string(name.substr(0, 120)) + "=" + quoted(value) +
+                                  " is not a variable of heddle; ignored (the nearest is " +
+                                  std::string(nearest_name(name)) + ")");
+      continue;
+    }
+    if (value.empty()) continue;
+    if (const Problem problem = row->set(value, parsed.config); !problem.empty()) {
+      parsed.complaints.push_back(std::string(name) + "=" + quoted(value) + " " + problem + "; using " +
+                                  std::string(row->variable.fallback));
+    }
+  }
+  return parsed;
+}
+
+ParsedConfig parse_config_from_environ() {
+  std::vector<std::string> ours;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    if (std::string_view(*entry).substr(0, 7) == "HEDDLE_") ours.emplace_back(*entry);
+  }
+  return parse_config(ours);
+}
+
+const std::vector<ConfigVariable>& config_variables() {
+  static const std::vector<ConfigVariable> variables = [] {
+    std::vector<ConfigVariable> all;
+    for (const Row& row : kRows)
+      all.push_back(row.variable);
+    return all;
+  }();
+  return variables;
+}
+
+std::string config_table_markdown() {
+  std::string out = "| variable | values | default | meaning |\n|---|---|---|---|\n";
+  for (const Row& row : kRows) {
+    const ConfigVariable& v = row.variable;
+    out.append("| `").append(v.name).append("` | ").append(v.values).append(" | ");
+    out.append(v.fallback).append(" | ").append(v.meaning).append(" |\n");
+  }
+  return out;
+}
+
+std::optional<std::size_t> parse_size(std::string_view text) {
+  int shift = 0;
+  if (!text.empty()) {
+    switch (text.back()) {
+      case 'k':
+      case 'K':
+        shift = 10;
+        break;
+      case 'm':
+      case 'M':
+        shift = 20;
+        break;
+      case 'g':
+      case 'G':
+        shift = 30;
+        break;
+      default:
+        break;
+    }
+  }
+  if (shift != 0) text.remove_suffix(1);
+  const std::optional<std::size_t> number = parse_number<std::size_t>(text);
+  if (!number || *number > (SIZE_MAX >> shift)) return std::nullopt;
+  return *number << shift;
+}
+
+}  // namespace heddle

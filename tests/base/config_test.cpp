@@ -1,0 +1,152 @@
+#include "base/config.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+namespace heddle {
+namespace {
+
+using std::chrono::milliseconds;
+
+TEST(Config, EmptyEnvironmentGivesDefaults) {
+  const ParsedConfig parsed = parse_config({"PATH=/bin", "HEDDLE", "NOT_HEDDLE_LOG=x"});
+  EXPECT_TRUE(parsed.complaints.empty());
+  EXPECT_TRUE(parsed.config.enable);
+  EXPECT_EQ(parsed.config.log_level, LogLevel::warn);
+  EXPECT_EQ(parsed.config.timeout, milliseconds(0));
+  EXPECT_EQ(parsed.config.warn_after, milliseconds(10'000));
+  EXPECT_EQ(parsed.config.slot_bytes, 128U * 1024);
+  EXPECT_EQ(parsed.config.master_port, 0);
+}
+
+TEST(Config, EveryVariableIsParsed) {
+  const ParsedConfig parsed = parse_config(
+      {"HEDDLE_ENABLE=0", "HEDDLE_LOG=debug", "HEDDLE_ALGORITHM=allreduce:ring,bcast:team",
+       "HEDDLE_TUNING_FILE=/a=b.json", "HEDDLE_TRANSPORTS=mpi", "HEDDLE_TIMEOUT=2.5", "HEDDLE_WARN_AFTER=0",
+       "HEDDLE_SLOT_BYTES=64K", "HEDDLE_SPIN=100", "HEDDLE_SHM=posix", "HEDDLE_MASTER_PORT=29501"});
+  EXPECT_TRUE(parsed.complaints.empty()) << parsed.complaints.front();
+  EXPECT_FALSE(parsed.config.enable);
+  EXPECT_EQ(parsed.config.log_level, LogLevel::debug);
+  EXPECT_EQ(parsed.config.algorithm, "allreduce:ring,bcast:team");
+  EXPECT_EQ(parsed.config.tuning_file, "/a=b.json");
+  EXPECT_EQ(parsed.config.transports, "mpi");
+  EXPECT_EQ(parsed.config.timeout, milliseconds(2500));
+  EXPECT_EQ(parsed.config.warn_after, milliseconds(0));
+  EXPECT_EQ(parsed.config.slot_bytes, 64U * 1024);
+  EXPECT_EQ(parsed.config.spin, 100);
+  EXPECT_EQ(parsed.config.shm_backing, "posix");
+  EXPECT_EQ(parsed.config.master_port, 29501);
+}
+
+TEST(Config, ComplaintNamesVariableValueAndWhatIsUsed) {
+  const ParsedConfig parsed = parse_config({"HEDDLE_TIMEOUT=abc"});
+  ASSERT_EQ(parsed.complaints.size(), 1U);
+  EXPECT_EQ(parsed.complaints[0], "HEDDLE_TIMEOUT=\"abc\" is not a number of seconds; using 0 (no deadline)");
+  EXPECT_EQ(parsed.config.timeout, milliseconds(0));
+}
+
+struct Wrong {
+  const char* entry;
+  const char* says;
+};
+
+class WrongValue : public testing::TestWithParam<Wrong> {};
+
+TEST_P(WrongValue, GivesOneComplaintAndTheDefault) {
+  const ParsedConfig parsed = parse_config({GetParam().entry});
+  ASSERT_EQ(parsed.complaints.size(), 1U) << GetParam().entry;
+  EXPECT_NE(parsed.complaints[0].find(GetParam().says), std::string::npos) << parsed.complaints[0];
+  EXPECT_NE(parsed.complaints[0].find("; using "), std::string::npos) << parsed.complaints[0];
+  const Config& c = parsed.config;
+  const Config d;
+  EXPECT_TRUE(c.enable == d.enable && c.log_level == d.log_level && c.algorithm == d.algorithm &&
+              c.transports == d.transports && c.timeout == d.timeout && c.warn_after == d.warn_after &&
+              c.slot_bytes == d.slot_bytes && c.spin == d.spin && c.shm_backing == d.shm_backing &&
+              c.master_port == d.master_port)
+      << GetParam().entry;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Values, WrongValue,
+    testing::Values(
+        Wrong{"HEDDLE_ENABLE=maybe", "neither 0 nor 1"}, Wrong{"HEDDLE_ENABLE=2", "neither 0 nor 1"},
+        Wrong{"HEDDLE_LOG=loud", "none, error, warn"}, Wrong{"HEDDLE_ALGORITHM=,", "form"},
+        Wrong{"HEDDLE_ALGORITHM=gather:ring", "neither allreduce nor bcast"},
+        Wrong{"HEDDLE_ALGORITHM=allreduce:", "form"}, Wrong{"HEDDLE_TRANSPORTS=shm,tcp", "\"tcp\""},
+        Wrong{"HEDDLE_TIMEOUT=-1", "outside"}, Wrong{"HEDDLE_TIMEOUT=1e300", "outside"},
+        Wrong{"HEDDLE_TIMEOUT=nan", "not a number"}, Wrong{"HEDDLE_TIMEOUT=inf", "not a number"},
+        Wrong{"HEDDLE_TIMEOUT=5s", "not a number"}, Wrong{"HEDDLE_WARN_AFTER= 5", "not a number"},
+        Wrong{"HEDDLE_SLOT_BYTES=4095", "outside 4K"}, Wrong{"HEDDLE_SLOT_BYTES=65M", "outside 4K"},
+        Wrong{"HEDDLE_SLOT_BYTES=5000", "multiple"}, Wrong{"HEDDLE_SLOT_BYTES=K", "not a size"},
+        Wrong{"HEDDLE_SLOT_BYTES=99999999999999999999", "not a size"}, Wrong{"HEDDLE_SPIN=-2", "outside"},
+        Wrong{"HEDDLE_SPIN=1.5", "whole number"}, Wrong{"HEDDLE_SHM=/dev/shm", "auto, memfd"},
+        Wrong{"HEDDLE_MASTER_PORT=0", "port"}, Wrong{"HEDDLE_MASTER_PORT=65536", "port"}));
+
+TEST(Config, UnknownNameIsReportedWithTheNearest) {
+  const ParsedConfig parsed =
+      parse_config({"HEDDLE_TIMOUT=5", "HEDDLE_SLOTBYTES=4K", "HEDDLE_=", "HEDDLE_LOGS=info"});
+  ASSERT_EQ(parsed.complaints.size(), 4U);
+  EXPECT_NE(parsed.complaints[0].find("the nearest is HEDDLE_TIMEOUT)"), std::string::npos)
+      << parsed.complaints[0];
+  EXPECT_NE(parsed.complaints[1].find("the nearest is HEDDLE_SLOT_BYTES)"), std::string::npos)
+      << parsed.complaints[1];
+  EXPECT_NE(parsed.complaints[3].find("the nearest is HEDDLE_LOG)"), std::string::npos)
+      << parsed.complaints[3];
+}
+
+TEST(Config, EmptyValueIsUnset) {
+  for (const ConfigVariable& variable : config_variables()) {
+    EXPECT_TRUE(parse_config({std::string(variable.name) + "="}).complaints.empty()) << variable.name;
+  }
+}
+
+TEST(Config, OfANameGivenTwiceTheLastCounts) {
+  EXPECT_EQ(parse_config({"HEDDLE_SPIN=1", "HEDDLE_SPIN=2"}).config.spin, 2);
+}
+
+TEST(Config, HostileValuesStayOneShortLine) {
+  const ParsedConfig parsed = parse_config({"HEDDLE_LOG=a\nb\x01" + std::string(100'000, 'x')});
+  ASSERT_EQ(parsed.complaints.size(), 1U);
+  EXPECT_EQ(parsed.complaints[0].find('\n'), std::string::npos);
+  EXPECT_LT(parsed.complaints[0].size(), 400U);
+}
+
+TEST(Config, TinyDeadlineDoesNotBecomeNever) {
+  EXPECT_EQ(parse_config({"HEDDLE_TIMEOUT=0.0001"}).config.timeout, milliseconds(1));
+}
+
+TEST(Config, ReadsTheRealEnvironment) {
+  ASSERT_EQ(::setenv("HEDDLE_SPIN", "7", 1), 0);
+  const int spin = parse_config_from_environ().config.spin;
+  ::unsetenv("HEDDLE_SPIN");
+  EXPECT_EQ(spin, 7);
+}
+
+TEST(Config, ParseSize) {
+  EXPECT_EQ(parse_size("128"), 128U);
+  EXPECT_EQ(parse_size("64K"), 65536U);
+  EXPECT_EQ(parse_size("1m"), 1048576U);
+  EXPECT_EQ(parse_size("2G"), std::size_t{2} << 30);
+  EXPECT_EQ(parse_size("18446744073709551615"), SIZE_MAX);
+  for (const char* bad :
+       {"", "K", "-1", "1KB", "0x10", "1.5M", " 1", "18446744073709551615K", "18446744073709551616"}) {
+    EXPECT_EQ(parse_size(bad), std::nullopt) << bad;
+  }
+}
+
+// Regenerate the table with `heddle-info --environment-table`.
+TEST(Config, DocumentHasExactlyTheTable) {
+  std::ifstream file(HEDDLE_ENVIRONMENT_MD);
+  ASSERT_TRUE(file) << HEDDLE_ENVIRONMENT_MD;
+  std::string rows;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty() && line.front() == '|') rows += line + "\n";
+  }
+  EXPECT_EQ(rows, config_table_markdown());
+}
+
+}  // namespace
+}  // namespace heddle
