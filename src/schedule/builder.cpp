@@ -114,7 +114,7 @@ Builder& Builder::team(StepKind verb, Slot from, std::int32_t member, Chunks c) 
 }
 
 Builder& Builder::flag(StepFlags flags) {
-  schedule_.steps.back().flags |= flags;
+  schedule_.steps.back().flags |= flags & 0xf;
   return *this;
 }
 

@@ -1,0 +1,2 @@
+#include "schedule/pricer.hpp"
+

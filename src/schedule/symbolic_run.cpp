@@ -1,0 +1,425 @@
+#include "schedule/symbolic_run.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace heddle {
+namespace {
+
+const char* slot_name(Slot slot) {
+  switch (slot) {
+    case Slot::data:
+      return "data";
+    case Slot::input:
+      return "input";
+    case Slot::scratch:
+      return "scratch";
+  }
+  return "no slot";
+}
+
+std::string range_text(std::uint32_t first, std::uint32_t count) {
+  return count == 1 ? "chunk " + std::to_string(first)
+                    : "chunks " + std::to_string(first) + " to " +
+                          std::to_string(static_cast<std::uint64_t>(first) + count - 1);
+}
+
+// A range that a receive was opened into and that no message has filled: written, but without a value.
+constexpr ExprId kIncoming = UINT32_MAX - 1;
+
+}  // namespace
+
+SymbolicRun::Rank::Rank(const Schedule& s, ExprId initial)
+    : schedule(&s), cursor(s), data(s.chunks, initial), scratch(s.scratch_units) {
+  for (Unit& u : scratch)
+    u.cells.assign(s.unit_chunks, kUndefined);
+}
+
+SymbolicRun::SymbolicRun(const TopologyView& topology, const std::vector<Schedule>& schedules)
+    : topology_(&topology),
+      expressions_(topology.size()),
+      teams_(static_cast<std::size_t>(topology.nodes())) {
+  ranks_.reserve(schedules.size());
+  for (std::size_t i = 0; i < schedules.size(); ++i) {
+    const Schedule& s = schedules[i];
+    const auto rank = static_cast<std::int32_t>(i);
+    const bool has_data = s.collective == Collective::bcast && s.root == rank;
+    ranks_.emplace_back(s, has_data ? expressions_.leaf(rank) : kUndefined);
+  }
+}
+
+Status SymbolicRun::run() {
+  // The order is free; ranks run from the highest number down here, each until it blocks.
+  for (std::int32_t rank = 0; rank < topology_->size(); ++rank)
+    ready_.push_back(rank);
+  while (!ready_.empty()) {
+    const std::int32_t rank = ready_.back();
+    ready_.pop_back();
+    HEDDLE_TRY(run_rank(rank));
+  }
+  return stuck();
+}
+
+Status SymbolicRun::run_rank(std::int32_t rank) {
+  Rank& r = at(rank);
+  r.blocked = Blocked::no;
+  while (!r.cursor.done()) {
+    switch (r.cursor.step().kind) {
+      case StepKind::send:
+      case StepKind::recv:
+        HEDDLE_TRY(open_message(rank));
+        break;
+      case StepKind::reduce:
+      case StepKind::copy:
+        HEDDLE_TRY(local(rank));
+        break;
+      case StepKind::wait:
+        if (!wait(r)) return {};
+        break;
+      case StepKind::team_reduce:
+      case StepKind::team_bcast:
+      case StepKind::team_allreduce: {
+        bool complete = false;
+        HEDDLE_TRY(enter_team(rank, &complete));
+        if (!complete) return {};
+        break;
+      }
+      case StepKind::repeat:
+        return violation(rank, "a repeat inside a repeat");
+    }
+    r.cursor.advance();
+  }
+  return at_end(rank);
+}
+
+Status SymbolicRun::open_message(std::int32_t rank) {
+  Rank& r = at(rank);
+  const Step& step = r.cursor.step();
+  const bool receives = step.kind == StepKind::recv;
+  OpenOp op{place(r, receives ? step.dst : step.src),
+            receives,
+            false,
+            step.lane,
+            step.peer,
+            static_cast<std::uint32_t>(r.cursor.index()),
+            r.cursor.iteration()};
+  if (receives) {
+    HEDDLE_TRY(begin_write(rank, op.place));
+    for (std::uint32_t i = 0; i < op.place.count; ++i)
+      store(rank, op.place, i, kIncoming);
+  } else {
+    HEDDLE_TRY(check_read(rank, op.place));
+  }
+  const std::uint64_t number = r.retired + r.open.size();
+  r.open.push_back(op);
+  r.most_open = std::max(r.most_open, static_cast<std::uint32_t>(r.open.size()));
+
+  const auto source = static_cast<std::uint64_t>(receives ? op.peer : rank);
+  const auto target = static_cast<std::uint64_t>(receives ? rank : op.peer);
+  Channel& channel = channels_[(source << 36) | (target << 4) | op.lane];
+  if (channel.waiting.empty() || channel.receives == receives) {
+    channel.receives = receives;
+    channel.waiting.push_back({rank, number});
+    return {};
+  }
+  const Channel::End other = channel.waiting.front();
+  channel.waiting.pop_front();
+  Rank& o = at(other.rank);
+  OpenOp& theirs = o.open[other.number - o.retired];
+  OpenOp& mine = r.open.back();
+  HEDDLE_TRY(receives ? transfer(other.rank, theirs, rank, mine) : transfer(rank, mine, other.rank, theirs));
+  matched(rank, number);
+  matched(other.rank, other.number);
+  return {};
+}
+
+// Nothing may write what an open send reads, so its value now is its value when it was opened; nothing may
+// read what an open receive writes, so it does not matter that the value is there before the wait.
+Status SymbolicRun::transfer(std::int32_t sender, OpenOp& send, std::int32_t receiver, OpenOp& recv) {
+  if (send.place.first != recv.place.first || send.place.count != recv.place.count) {
+    return violation(sender, "a message of " + range_text(send.place.first, send.place.count) +
+                                 " (send of step " + std::to_string(send.step) + " iteration " +
+                                 std::to_string(send.iteration) + ") meets the receive of " +
+                                 range_text(recv.place.first, recv.place.count) + " of rank " +
+                                 std::to_string(receiver) + " step " + std::to_string(recv.step) +
+                                 " iteration " + std::to_string(recv.iteration));
+  }
+  for (std::uint32_t i = 0; i < send.place.count; ++i)
+    store(receiver, recv.place, i, load(sender, send.place, i));
+  return {};
+}
+
+void SymbolicRun::matched(std::int32_t rank, std::uint64_t number) {
+  Rank& r = at(rank);
+  r.open[number - r.retired].matched = true;
+  if (r.blocked == Blocked::in_wait && number < r.wait_until && --r.unmatched == 0) {
+    r.blocked = Blocked::no;
+    ready_.push_back(rank);
+  }
+}
+
+bool SymbolicRun::wait(Rank& r) {
+  const std::uint32_t keep = r.cursor.step().count;
+  if (r.open.size() <= keep) return true;
+  const std::size_t finish = r.open.size() - keep;
+  r.unmatched = 0;
+  for (std::size_t i = 0; i < finish; ++i)
+    r.unmatched += r.open[i].matched ? 0 : 1;
+  if (r.unmatched != 0) {
+    r.blocked = Blocked::in_wait;
+    r.wait_until = r.retired + finish;
+    return false;
+  }
+  r.open.erase(r.open.begin(), r.open.begin() + static_cast<std::ptrdiff_t>(finish));
+  r.retired += finish;
+  return true;
+}
+
+Status SymbolicRun::local(std::int32_t rank) {
+  const Rank& r = at(rank);
+  const Step& step = r.cursor.step();
+  const Place src = place(r, step.src);
+  const Place dst = place(r, step.dst);
+  HEDDLE_TRY(check_read(rank, src));
+  const bool folds = step.kind == StepKind::reduce;
+  if (folds) HEDDLE_TRY(check_read(rank, dst));
+  HEDDLE_TRY(begin_write(rank, dst));
+  const bool source_first = (step.flags & kSourceFirst) != 0;
+  for (std::uint32_t i = 0; i < dst.count; ++i) {
+    ExprId value = load(rank, src, i);
+    if (folds) {
+      const ExprId old = load(rank, dst, i);
+      value = source_first ? expressions_.op(value, old) : expressions_.op(old, value);
+    }
+    store(rank, dst, i, value);
+  }
+  return {};
+}
+
+// Blocks until every member of the node is here; a real team may let some go earlier, which only helps
+// progress.
+Status SymbolicRun::enter_team(std::int32_t rank, bool* complete) {
+  const std::int32_t node = topology_->node_of(rank);
+  Team& team = teams_[static_cast<std::size_t>(node)];
+  Rank& r = at(rank);
+  const Step& mine = r.cursor.step();
+  if (!team.arrived.empty()) {
+    const Rank& o = at(team.arrived.front());
+    const Step& theirs = o.cursor.step();
+    if (mine.kind != theirs.kind || (mine.peer != theirs.peer && mine.kind != StepKind::team_allreduce) ||
+        r.cursor.chunk() != o.cursor.chunk() || mine.count != theirs.count) {
+      return violation(rank, "its team verb differs from the one that rank " +
+                                 std::to_string(team.arrived.front()) + " of its node entered at step " +
+                                 std::to_string(o.cursor.index()) + " iteration " +
+                                 std::to_string(o.cursor.iteration()));
+    }
+  }
+  const bool is_member = topology_->member_index(rank) == mine.peer;
+  const bool reads = mine.kind != StepKind::team_bcast || is_member;
+  const bool writes =
+      mine.kind == StepKind::team_allreduce || (mine.kind == StepKind::team_reduce) == is_member;
+  if (reads) HEDDLE_TRY(check_read(rank, place(r, mine.src)));
+  if (writes) {
+    HEDDLE_TRY(check_range(rank, place(r, mine.dst)));
+    HEDDLE_TRY(check_open(rank, place(r, mine.dst), true));
+  }
+  team.arrived.push_back(rank);
+  const std::vector<std::int32_t>& members = topology_->members(node);
+  *complete = team.arrived.size() == members.size();
+  if (!*complete) {
+    r.blocked = Blocked::in_team;
+    return {};
+  }
+  team.arrived.clear();
+  HEDDLE_TRY(run_team(members));
+  for (const std::int32_t m : members) {
+    if (m == rank) continue;
+    at(m).blocked = Blocked::no;
+    at(m).cursor.advance();
+    ready_.push_back(m);
+  }
+  return {};
+}
+
+Status SymbolicRun::run_team(const std::vector<std::int32_t>& members) {
+  const Step& step = at(members.front()).cursor.step();
+  const bool all = step.kind == StepKind::team_allreduce;
+  const std::int32_t chosen = all ? members.front() : members[static_cast<std::size_t>(step.peer)];
+  std::vector<ExprId> values(step.count);
+  if (step.kind == StepKind::team_bcast) {
+    const Place src = place(at(chosen), at(chosen).cursor.step().src);
+    for (std::uint32_t i = 0; i < step.count; ++i)
+      values[i] = load(chosen, src, i);
+  } else {
+    for (const std::int32_t m : members) {
+      const Place src = place(at(m), at(m).cursor.step().src);
+      for (std::uint32_t i = 0; i < step.count; ++i) {
+        values[i] = m == members.front() ? load(m, src, i) : expressions_.op(values[i], load(m, src, i));
+      }
+    }
+  }
+  for (const std::int32_t m : members) {
+    if (!all && (m == chosen) != (step.kind == StepKind::team_reduce)) continue;
+    const Place dst = place(at(m), at(m).cursor.step().dst);
+    HEDDLE_TRY(begin_write(m, dst));
+    for (std::uint32_t i = 0; i < step.count; ++i)
+      store(m, dst, i, values[i]);
+  }
+  return {};
+}
+
+Status SymbolicRun::at_end(std::int32_t rank) {
+  const Rank& r = at(rank);
+  if (!r.open.empty()) {
+    return violation(rank, "ends while " + std::to_string(r.open.size()) +
+                               " operations are open, the oldest from step " +
+                               std::to_string(r.open.front().step));
+  }
+  if (r.most_open != r.schedule->max_open) {
+    return violation(rank, "max_open says " + std::to_string(r.schedule->max_open) + ", but " +
+                               std::to_string(r.most_open) + " operations were open at once");
+  }
+  return {};
+}
+
+Status SymbolicRun::stuck() {
+  std::int32_t first = -1;
+  std::int32_t count = 0;
+  for (std::int32_t rank = 0; rank < topology_->size(); ++rank) {
+    if (at(rank).blocked == Blocked::no) continue;
+    if (first < 0) first = rank;
+    ++count;
+  }
+  if (count == 0) return {};
+  const Rank& r = at(first);
+  std::string what = "deadlock: ";
+  if (r.blocked == Blocked::in_team) {
+    what += "its node's other members never enter this team verb";
+  } else {
+    const auto op = std::find_if(r.open.begin(), r.open.end(), [](const OpenOp& o) { return !o.matched; });
+    what += std::string("waits for its ") + (op->receives ? "receive from rank " : "send to rank ") +
+            std::to_string(op->peer) + " (" + range_text(op->place.first, op->place.count) + ", lane " +
+            std::to_string(op->lane) + ", opened at step " + std::to_string(op->step) + " iteration " +
+            std::to_string(op->iteration) + "), which that rank never answers";
+  }
+  if (count > 1) what += "; " + std::to_string(count - 1) + " more ranks are stuck";
+  return violation(first, what);
+}
+
+SymbolicRun::Place SymbolicRun::place(const Rank& r, Slot slot) const {
+  const std::uint32_t unit = slot == Slot::scratch && r.schedule->scratch_units != 0 ? r.cursor.unit() : 0;
+  return {slot, r.cursor.chunk(), r.cursor.step().count, unit};
+}
+
+Status SymbolicRun::check_range(std::int32_t rank, const Place& p) const {
+  const Schedule& s = *ranks_[static_cast<std::size_t>(rank)].schedule;
+  if (p.first >= s.chunks || p.count > s.chunks - p.first) {
+    return violation(
+        rank, range_text(p.first, p.count) + " are out of range: there are " + std::to_string(s.chunks));
+  }
+  if (p.slot != Slot::scratch) return {};
+  if (p.unit >= s.scratch_units) {
+    return violation(rank, "scratch unit " + std::to_string(p.unit) + " is out of range: there are " +
+                               std::to_string(s.scratch_units));
+  }
+  if (p.count > s.unit_chunks) {
+    return violation(rank, std::to_string(p.count) + " chunks do not fit into a scratch unit of " +
+                               std::to_string(s.unit_chunks));
+  }
+  return {};
+}
+
+// Data and input count as one memory, which they are in place. All of a scratch unit counts as touched: every
+// access starts at its first byte.
+Status SymbolicRun::check_open(std::int32_t rank, const Place& p, bool writing) const {
+  for (const OpenOp& op : ranks_[static_cast<std::size_t>(rank)].open) {
+    if (!writing && !op.receives) continue;
+    const bool scratch = p.slot == Slot::scratch;
+    if (scratch != (op.place.slot == Slot::scratch)) continue;
+    if (scratch ? p.unit != op.place.unit
+                : p.first >= op.place.first + op.place.count || op.place.first >= p.first + p.count) {
+      continue;
+    }
+    return violation(rank, std::string(writing ? "writes " : "reads ") + slot_name(p.slot) + " " +
+                               range_text(p.first, p.count) + " while the " +
+                               (op.receives ? "receive" : "send") + " of step " + std::to_string(op.step) +
+                               " iteration " + std::to_string(op.iteration) +
+                               (op.receives ? " writes it" : " reads it"));
+  }
+  return {};
+}
+
+Status SymbolicRun::check_read(std::int32_t rank, const Place& p) const {
+  HEDDLE_TRY(check_range(rank, p));
+  HEDDLE_TRY(check_open(rank, p, false));
+  const Rank& r = ranks_[static_cast<std::size_t>(rank)];
+  if (p.slot == Slot::input) {
+    if (r.schedule->collective == Collective::bcast) {
+      return violation(rank, "reads input, which bcast does not have: the root's vector is in data");
+    }
+    for (std::uint32_t c = p.first; c < p.first + p.count; ++c) {
+      if (r.data[c] != kUndefined) {
+        return violation(rank,
+                         "reads input chunk " + std::to_string(c) +
+                             " after data of that chunk was written: in place they are the same memory");
+      }
+    }
+    return {};
+  }
+  for (std::uint32_t i = 0; i < p.count; ++i) {
+    if (load(rank, p, i) == kUndefined) {
+      return violation(rank, std::string("reads ") + slot_name(p.slot) + " chunk " +
+                                 std::to_string(p.first + i) +
+                                 (p.slot == Slot::scratch ? " from unit " + std::to_string(p.unit) : "") +
+                                 ", which was never written there");
+    }
+  }
+  return {};
+}
+
+// For scratch: what lay in the unit under another first chunk lay at other bytes, so it is gone.
+Status SymbolicRun::begin_write(std::int32_t rank, const Place& p) {
+  HEDDLE_TRY(check_range(rank, p));
+  HEDDLE_TRY(check_open(rank, p, true));
+  if (p.slot == Slot::input) return violation(rank, "writes input, which belongs to the caller");
+  if (p.slot == Slot::scratch) {
+    Unit& unit = at(rank).scratch[p.unit];
+    if (unit.first != p.first) std::fill(unit.cells.begin(), unit.cells.end(), kUndefined);
+    unit.first = p.first;
+  }
+  return {};
+}
+
+ExprId SymbolicRun::load(std::int32_t rank, const Place& p, std::uint32_t i) const {
+  const Rank& r = ranks_[static_cast<std::size_t>(rank)];
+  switch (p.slot) {
+    case Slot::data:
+      return r.data[p.first + i];
+    case Slot::input:
+      return expressions_.leaf(rank);
+    case Slot::scratch:
+      return r.scratch[p.unit].first == p.first ? r.scratch[p.unit].cells[i] : kUndefined;
+  }
+  return kUndefined;
+}
+
+void SymbolicRun::store(std::int32_t rank, const Place& p, std::uint32_t i, ExprId value) {
+  Rank& r = at(rank);
+  (p.slot == Slot::data ? r.data[p.first + i] : r.scratch[p.unit].cells[i]) = value;
+}
+
+Status SymbolicRun::violation(std::int32_t rank, const std::string& what) const {
+  const Rank& r = ranks_[static_cast<std::size_t>(rank)];
+  std::string where = "rank " + std::to_string(rank);
+  if (r.cursor.done()) {
+    where += " at the end";
+  } else {
+    where += " step " + std::to_string(r.cursor.index());
+    if (r.cursor.in_repeat()) where += " iteration " + std::to_string(r.cursor.iteration());
+    const Step& step = r.cursor.step();
+    if (step.kind != StepKind::wait) where += " " + range_text(r.cursor.chunk(), step.count);
+  }
+  return Status(Code::internal, where + ": " + what);
+}
+
+}  // namespace heddle

@@ -1,0 +1,118 @@
+// One run of all ranks' schedules on expressions instead of numbers; the verifier's engine.
+//
+// Ranks are a Kahn network: each is sequential, messages are matched in order per (sender, receiver, lane),
+// and `wait` completes operations by age. So whatever order the ranks run in, each sees the same values and
+// the same operations open at each of its steps (Kahn, "The semantics of a simple language for parallel
+// programming", IFIP 1974), and one exploration stands for all. A send completes only when its receive was
+// opened (rendezvous); a run that ends under this rule also ends when sends are buffered, as buffering only
+// completes them earlier.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.hpp"
+#include "schedule/cursor.hpp"
+#include "schedule/expressions.hpp"
+#include "schedule/schedule.hpp"
+#include "schedule/topology_view.hpp"
+
+namespace heddle {
+
+// Borrows topology and schedules (one per rank, structurally sound and in agreement). Not thread-safe.
+class SymbolicRun {
+ public:
+  SymbolicRun(const TopologyView& topology, const std::vector<Schedule>& schedules);
+
+  // Runs every rank to its end; the status names the first violation.
+  Status run();
+
+  // After a run: what chunk `chunk` of the data of `rank` holds.
+  static constexpr ExprId kUndefined = UINT32_MAX;
+  ExprId result(std::int32_t rank, std::uint32_t chunk) const {
+    return ranks_[static_cast<std::size_t>(rank)].data[chunk];
+  }
+  const Expressions& expressions() const { return expressions_; }
+
+ private:
+  // A chunk range in one slot of one rank.
+  struct Place {
+    Slot slot;
+    std::uint32_t first;
+    std::uint32_t count;
+    std::uint32_t unit;
+  };
+  struct OpenOp {
+    Place place;
+    bool receives;
+    bool matched;
+    std::uint8_t lane;
+    std::int32_t peer;
+    std::uint32_t step;
+    std::uint32_t iteration;
+  };
+  // What a unit holds starts with chunk `first`; every access starts at the unit's first byte.
+  struct Unit {
+    std::uint32_t first = 0;
+    std::vector<ExprId> cells;
+  };
+  enum class Blocked : std::uint8_t { no, in_wait, in_team };
+  struct Rank {
+    Rank(const Schedule& s, ExprId initial);
+    const Schedule* schedule;
+    Cursor cursor;
+    std::vector<ExprId> data;  // kUndefined until first written
+    std::vector<Unit> scratch;
+    std::deque<OpenOp> open;    // oldest first
+    std::uint64_t retired = 0;  // operations completed so far: the number of open.front()
+    std::uint32_t most_open = 0;
+    Blocked blocked = Blocked::no;
+    std::uint64_t wait_until = 0;  // in_wait: number of the first operation that may stay open
+    std::uint32_t unmatched = 0;   // in_wait: operations before it that have not met their other half
+  };
+  struct Channel {
+    struct End {
+      std::int32_t rank;
+      std::uint64_t number;  // of the operation on that rank
+    };
+    std::deque<End> waiting;  // all sends or all receives
+    bool receives = false;
+  };
+  struct Team {
+    std::vector<std::int32_t> arrived;
+  };
+
+  Rank& at(std::int32_t rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+  Status run_rank(std::int32_t rank);
+  Status open_message(std::int32_t rank);
+  Status transfer(std::int32_t sender, OpenOp& send, std::int32_t receiver, OpenOp& recv);
+  void matched(std::int32_t rank, std::uint64_t number);
+  bool wait(Rank& r);
+  Status local(std::int32_t rank);
+  Status enter_team(std::int32_t rank, bool* complete);
+  Status run_team(const std::vector<std::int32_t>& members);
+  Status at_end(std::int32_t rank);
+  Status stuck();
+
+  Place place(const Rank& r, Slot slot) const;
+  Status check_range(std::int32_t rank, const Place& place) const;
+  Status check_open(std::int32_t rank, const Place& place, bool writing) const;
+  Status check_read(std::int32_t rank, const Place& place) const;
+  Status begin_write(std::int32_t rank, const Place& place);
+  ExprId load(std::int32_t rank, const Place& place, std::uint32_t i) const;
+  void store(std::int32_t rank, const Place& place, std::uint32_t i, ExprId value);
+
+  Status violation(std::int32_t rank, const std::string& what) const;
+
+  const TopologyView* topology_;
+  Expressions expressions_;
+  std::vector<Rank> ranks_;
+  std::unordered_map<std::uint64_t, Channel> channels_;
+  std::vector<Team> teams_;
+  std::vector<std::int32_t> ready_;
+};
+
+}  // namespace heddle
