@@ -1,5 +1,6 @@
-// A team: the ranks of one node, over memory they share, with collectives that no point-to-point schedule expresses
-// (write once, many read). Transports that have shared memory provide it; the engine runs the team verbs on it.
+// A team: the ranks of one node, over memory they share, with collectives that no point-to-point schedule
+// expresses (write once, many read). Transports that have shared memory provide it; the engine runs the team
+// verbs on it.
 #pragma once
 
 #include <cstddef>
@@ -13,18 +14,23 @@ namespace heddle {
 
 enum class TeamVerb : std::uint8_t { allreduce, reduce, bcast };
 
-// One team operation in flight, owned by the caller; start fills it in, poll moves it. Plain state: no resources.
+// One team operation in flight, owned by the caller; start fills it in, poll moves it. Plain state: no
+// resources.
 struct TeamOp {
   TeamVerb verb = TeamVerb::allreduce;
-  const std::byte* in = nullptr;   // this rank's contribution (bcast: the source, at the root only)
-  std::byte* out = nullptr;        // where the result goes; may equal `in`
-  std::size_t count = 0;           // elements
+  const std::byte* in = nullptr;  // this rank's contribution (bcast: the source, at the root only)
+  std::byte* out = nullptr;       // where the result goes; may equal `in`
+  std::size_t count = 0;          // elements
   std::size_t element_bytes = 1;
-  FoldFn fold = nullptr;           // not for bcast
-  int root = 0;                    // member number, reduce and bcast
-  std::uint64_t base = 0;          // the team's: first piece number of this operation
-  std::size_t step[3] = {};        // the team's: pieces finished, per phase
-  bool small = false;              // the team's: served from the cache-line slots
+  FoldFn fold = nullptr;  // not for bcast
+  int root = 0;           // member number, reduce and bcast
+  // The team's own, from start on:
+  std::uint64_t operation = 0;  // number of this operation on the team
+  std::uint64_t base = 0;       // number of its first piece
+  std::size_t piece = 1;        // elements in a piece
+  std::size_t step[3] = {};     // pieces finished, per phase; small: members seen
+  bool small = false;           // served from the small slots
+  bool published = false;       // small: my payload is out
 };
 
 class Team {
@@ -37,7 +43,8 @@ class Team {
   virtual int rank() const = 0;  // member number, 0 to size-1
   virtual int size() const = 0;
 
-  // Every member starts the same operations in the same order (same verb, count, element size, root); one at a time.
+  // Every member starts the same operations in the same order (same verb, count, element size, root); one at
+  // a time.
   virtual void start(TeamOp& op) = 0;
   // Moves the operation as far as it goes without waiting; true when this rank's part is finished.
   virtual bool poll(TeamOp& op) = 0;

@@ -1,7 +1,9 @@
-// What a transport is to heddle: messages between the ranks of one communicator, non-blocking, in order per tag.
+// What a transport is to heddle: messages between the ranks of one communicator, non-blocking, in order per
+// tag.
 //
-// One object per rank and communicator. All calls on one object come from one thread at a time (the communicator's
-// caller); different objects are independent, so many ranks can live in one process. No call blocks.
+// One object per rank and communicator. All calls on one object come from one thread at a time (the
+// communicator's caller); different objects are independent, so many ranks can live in one process. No call
+// blocks.
 #pragma once
 
 #include <cstddef>
@@ -13,18 +15,18 @@
 
 namespace heddle {
 
-// An open send or receive. The caller owns it, keeps it and the buffer in place until `test` says done or `cancel`
-// returned, and never reads the fields, which are the transport's.
+// An open send or receive. The caller owns it, keeps it and the buffer in place until `test` says done or
+// `cancel` returned, and never reads the fields, which are the transport's.
 struct Ticket {
   bool done = false;
   std::uint64_t words[6] = {};
 };
 
 struct TransportCapabilities {
-  const char* name = "";          // "loopback", "shm", "mpi", ...
-  LinearCost cost;                // estimate of one message, for selection until it is measured
+  const char* name = "";  // "loopback", "shm", "mpi", ...
+  LinearCost cost;        // estimate of one message, for selection until it is measured
   std::size_t max_message = SIZE_MAX;
-  bool device_memory = false;     // buffers may be device memory
+  bool device_memory = false;  // buffers may be device memory
 };
 
 class Transport {
@@ -36,20 +38,21 @@ class Transport {
 
   virtual const TransportCapabilities& capabilities() const = 0;
 
-  // Opens a message of exactly `bytes` (0 allowed) to or from rank `peer`. A send and the receive it meets carry the
-  // same tag and the same length; messages between two ranks with one tag match in the order in which they were
-  // opened, different tags are independent. `data` stays the caller's.
+  // Opens a message of exactly `bytes` (0 allowed) to or from rank `peer`. A send and the receive it meets
+  // carry the same tag and the same length; messages between two ranks with one tag match in the order in
+  // which they were opened, different tags are independent. `data` stays the caller's.
   virtual Status send(int peer, std::uint32_t tag, const void* data, std::size_t bytes, Ticket& ticket) = 0;
   virtual Status recv(int peer, std::uint32_t tag, void* data, std::size_t bytes, Ticket& ticket) = 0;
 
-  // Moves every open message as far as it goes and sets `done` on the tickets that finished. An error (a dead peer, a
-  // truncated message) is final for this object.
+  // Moves every open message as far as it goes and sets `done` on the tickets that finished. An error (a dead
+  // peer, a truncated message) is final for this object.
   virtual Status progress() = 0;
 
   // Gives up on an open ticket, after an error or a deadline: after the call its buffer is no longer touched.
   virtual void cancel(Ticket& ticket) = 0;
 
-  // For error messages: what is known of a peer that does not answer ("process 4711 on host n3 is gone"), or "".
+  // For error messages: what is known of a peer that does not answer ("process 4711 on host n3 is gone"), or
+  // "".
   virtual std::string describe_peer(int peer) const = 0;
 };
 

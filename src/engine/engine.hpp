@@ -1,4 +1,5 @@
-// The engine: the one executor of schedules. Blocking is start and wait, non-blocking is poll, persistent is restart.
+// The engine: the one executor of schedules. Blocking is start and wait, non-blocking is poll, persistent is
+// restart.
 #pragma once
 
 #include <cstddef>
@@ -19,10 +20,10 @@ namespace heddle {
 struct Binding {
   const std::byte* input = nullptr;  // equal to `data` in place
   std::byte* data = nullptr;
-  std::size_t count = 0;             // elements
+  std::size_t count = 0;  // elements
   std::size_t element_bytes = 1;
-  FoldFn fold = nullptr;             // allreduce only
-  std::uint32_t sequence = 0;        // number of this collective on its communicator: keeps messages apart
+  FoldFn fold = nullptr;       // allreduce only
+  std::uint32_t sequence = 0;  // number of this collective on its communicator: keeps messages apart
 };
 
 // What a schedule runs on: one rank's connections. Borrowed; outlives every Execution.
@@ -32,8 +33,14 @@ struct Ports {
   Team* team = nullptr;                  // this rank's node, or null
 };
 
-// One schedule being executed, over and over. Allocates in the constructor and when a larger scratch is needed, never
-// between start and completion.
+// Whom an execution waits for: a rank of the communicator, a member of its node's team, or nobody.
+struct Waiting {
+  enum class On : std::uint8_t { nobody, rank, member } on = On::nobody;
+  int who = -1;
+};
+
+// One schedule being executed, over and over. Allocates in the constructor and when a larger scratch is
+// needed, never between start and completion.
 class Execution {
  public:
   Execution(std::shared_ptr<const Schedule> schedule, const Ports& ports);
@@ -47,8 +54,7 @@ class Execution {
   bool active() const { return active_; }
   // Gives up: cancels what is open. After an error or a deadline.
   void abandon();
-  // A rank this execution waits for, or -1.
-  int missing() const;
+  Waiting waiting_for() const;
 
   const Schedule& schedule() const { return *schedule_; }
 
@@ -59,11 +65,13 @@ class Execution {
   };
   Range range(const Step& step) const;
   std::byte* place(Slot slot, const Step& step, const Range& r) const;
-  Status run_local(const Step& step);
+  void run_local(const Step& step);
   Status open_message(const Step& step);
-  Status run_team(const Step& step, bool* pending);
+  Status progress_messages();
+  bool run_team(const Step& step);
   bool retire(std::uint32_t may_stay_open);
   void advance();
+  void enter_repeat(const Step& step);
 
   std::shared_ptr<const Schedule> schedule_;
   const Ports* ports_;
@@ -71,7 +79,7 @@ class Execution {
   Split split_{0, 1};
   std::vector<std::byte> scratch_;
   std::size_t unit_bytes_ = 0;
-  std::vector<Ticket> tickets_;       // a ring of max_open
+  std::vector<Ticket> tickets_;  // a ring of max_open
   std::vector<std::int32_t> peer_of_ticket_;
   std::uint32_t oldest_ = 0;
   std::uint32_t open_ = 0;

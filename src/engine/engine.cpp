@@ -1,0 +1,206 @@
+#include "engine/engine.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+namespace heddle {
+
+Execution::Execution(std::shared_ptr<const Schedule> schedule, const Ports& ports)
+    : schedule_(std::move(schedule)),
+      ports_(&ports),
+      tickets_(schedule_->max_open),
+      peer_of_ticket_(schedule_->max_open, -1) {}
+
+Execution::~Execution() {
+  abandon();
+}
+
+Status Execution::start(const Binding& binding) {
+  if (active_) return Status(Code::internal, "a schedule was started while it was running");
+  binding_ = binding;
+  split_ = Split(binding.count, schedule_->chunks);
+  unit_bytes_ = split_.longest(schedule_->unit_chunks) * binding.element_bytes;
+  const std::size_t needed = unit_bytes_ * schedule_->scratch_units;
+  if (scratch_.size() < needed) scratch_.resize(needed);
+  oldest_ = 0;
+  open_ = 0;
+  pc_ = 0;
+  body_end_ = 0;
+  iteration_ = 0;
+  team_started_ = false;
+  active_ = true;
+  return {};
+}
+
+Execution::Range Execution::range(const Step& step) const {
+  const std::uint32_t first = chunk_at(step, stride_, iteration_, schedule_->chunks);
+  return {split_.begin(first) * binding_.element_bytes,
+          split_.length(first, step.count) * binding_.element_bytes};
+}
+
+std::byte* Execution::place(Slot slot, const Step& step, const Range& r) const {
+  switch (slot) {
+    case Slot::data:
+      return binding_.data + r.offset;
+    // Steps only read from `input`; the verifier proves it.
+    case Slot::input:
+      return const_cast<std::byte*>(binding_.input) + r.offset;
+    case Slot::scratch:
+      break;
+  }
+  const std::uint32_t unit = unit_at(step, iteration_, schedule_->scratch_units);
+  return const_cast<std::byte*>(scratch_.data()) + unit * unit_bytes_;
+}
+
+Status Execution::open_message(const Step& step) {
+  if (open_ == tickets_.size())
+    return Status(Code::internal, "a schedule opened more messages than its max_open");
+  const Range r = range(step);
+  Transport* transport = ports_->transport_of[static_cast<std::size_t>(step.peer)];
+  if (transport == nullptr) {
+    return Status(Code::unsupported, "no transport reaches rank " + std::to_string(step.peer));
+  }
+  const std::uint32_t slot = (oldest_ + open_) % static_cast<std::uint32_t>(tickets_.size());
+  Ticket& ticket = tickets_[slot];
+  ticket = Ticket{};
+  peer_of_ticket_[slot] = step.peer;
+  ++open_;
+  const std::uint32_t tag = binding_.sequence * kLanes + step.lane;
+  Status status = step.kind == StepKind::send
+                      ? transport->send(step.peer, tag, place(step.src, step, r), r.bytes, ticket)
+                      : transport->recv(step.peer, tag, place(step.dst, step, r), r.bytes, ticket);
+  if (!status.ok()) --open_;
+  return status;
+}
+
+void Execution::run_local(const Step& step) {
+  const Range r = range(step);
+  std::byte* dst = place(step.dst, step, r);
+  const std::byte* src = place(step.src, step, r);
+  if (r.bytes == 0) return;
+  if (step.kind == StepKind::copy) {
+    if (dst != src) std::memcpy(dst, src, r.bytes);
+    return;
+  }
+  const bool source_first = (step.flags & kSourceFirst) != 0;
+  const void* inputs[2] = {source_first ? src : dst, source_first ? dst : src};
+  binding_.fold(dst, nullptr, inputs, 2, r.bytes / binding_.element_bytes);
+}
+
+bool Execution::run_team(const Step& step) {
+  Team& team = *ports_->team;
+  if (!team_started_) {
+    const Range r = range(step);
+    team_op_ = TeamOp{};
+    team_op_.verb = step.kind == StepKind::team_allreduce ? TeamVerb::allreduce
+                    : step.kind == StepKind::team_reduce  ? TeamVerb::reduce
+                                                          : TeamVerb::bcast;
+    team_op_.in = place(step.src, step, r);
+    team_op_.out = place(step.dst, step, r);
+    team_op_.count = r.bytes / binding_.element_bytes;
+    team_op_.element_bytes = binding_.element_bytes;
+    team_op_.fold = binding_.fold;
+    team_op_.root = step.peer;
+    team.start(team_op_);
+    team_started_ = true;
+  }
+  if (!team.poll(team_op_)) return false;
+  team_started_ = false;
+  return true;
+}
+
+// Frees finished messages from the oldest on; true when no more than `may_stay_open` are left.
+bool Execution::retire(std::uint32_t may_stay_open) {
+  while (open_ > may_stay_open && tickets_[oldest_].done) {
+    oldest_ = (oldest_ + 1) % static_cast<std::uint32_t>(tickets_.size());
+    --open_;
+  }
+  return open_ <= may_stay_open;
+}
+
+// To the next step, around the end of a repeat.
+void Execution::advance() {
+  ++pc_;
+  if (pc_ != body_end_) return;
+  if (++iteration_ < iterations_) {
+    pc_ = body_begin_;
+  } else {
+    body_end_ = 0;
+    iteration_ = 0;
+  }
+}
+
+void Execution::enter_repeat(const Step& step) {
+  ++pc_;
+  if (step.count == 0) {
+    pc_ += static_cast<std::size_t>(step.peer);
+    return;
+  }
+  body_begin_ = pc_;
+  body_end_ = pc_ + static_cast<std::size_t>(step.peer);
+  iteration_ = 0;
+  iterations_ = step.count;
+  stride_ = step.stride();
+}
+
+Status Execution::poll(bool* done) {
+  *done = false;
+  if (open_ > 0) {
+    for (Transport* transport : ports_->transports)
+      HEDDLE_TRY(transport->progress());
+  }
+  while (pc_ < schedule_->steps.size()) {
+    const Step& step = schedule_->steps[pc_];
+    switch (step.kind) {
+      case StepKind::send:
+      case StepKind::recv:
+        HEDDLE_TRY(open_message(step));
+        break;
+      case StepKind::reduce:
+      case StepKind::copy:
+        run_local(step);
+        break;
+      case StepKind::wait:
+        if (retire(step.count)) break;
+        // Once more: what was opened a moment ago may already be through.
+        HEDDLE_TRY(progress_messages());
+        if (!retire(step.count)) return {};
+        break;
+      case StepKind::repeat:
+        enter_repeat(step);
+        continue;
+      case StepKind::team_reduce:
+      case StepKind::team_bcast:
+      case StepKind::team_allreduce:
+        if (!run_team(step)) return {};
+        break;
+    }
+    advance();
+  }
+  active_ = false;
+  *done = true;
+  return {};
+}
+
+void Execution::abandon() {
+  for (; open_ > 0; --open_) {
+    if (!tickets_[oldest_].done) {
+      ports_->transport_of[static_cast<std::size_t>(peer_of_ticket_[oldest_])]->cancel(tickets_[oldest_]);
+    }
+    oldest_ = (oldest_ + 1) % static_cast<std::uint32_t>(tickets_.size());
+  }
+  active_ = false;
+}
+
+Waiting Execution::waiting_for() const {
+  if (team_started_) return {Waiting::On::member, ports_->team->missing(team_op_)};
+  for (std::uint32_t i = 0; i < open_; ++i) {
+    const std::uint32_t slot = (oldest_ + i) % static_cast<std::uint32_t>(tickets_.size());
+    if (!tickets_[slot].done) return {Waiting::On::rank, peer_of_ticket_[slot]};
+  }
+  return {};
+}
+
+}  // namespace heddle

@@ -1,0 +1,140 @@
+#include "transports/shm/shared_memory.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+namespace heddle {
+namespace {
+
+constexpr const char* kPrefix = "heddle-";
+
+std::size_t round_to_pages(std::size_t bytes) {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return (bytes + page - 1) / page * page;
+}
+
+int open_posix(SharedMemoryHandle& handle) {
+  std::uint64_t salt = 0;
+  if (getrandom(&salt, sizeof salt, 0) != sizeof salt) return -1;
+  std::snprintf(handle.name, sizeof handle.name, "/%s%d-%llx", kPrefix, static_cast<int>(getpid()),
+                static_cast<unsigned long long>(salt));
+  return shm_open(handle.name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+}
+
+std::string source_of(const SharedMemoryHandle& handle) {
+  if (handle.name[0] != '\0') return std::string("/dev/shm") + handle.name;
+  return "/proc/" + std::to_string(handle.pid) + "/fd/" + std::to_string(handle.fd);
+}
+
+}  // namespace
+
+SharedMemory::SharedMemory(SharedMemory&& other) noexcept {
+  *this = std::move(other);
+}
+
+SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  std::swap(handle_, other.handle_);
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+SharedMemory::~SharedMemory() {
+  publish_done();
+  if (data_ != nullptr) munmap(data_, size_);
+}
+
+Status SharedMemory::map(int fd, std::size_t bytes) {
+  void* address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (address == MAP_FAILED)
+    return system_error("mapping " + std::to_string(bytes) + " bytes of shared memory", errno);
+  data_ = static_cast<std::byte*>(address);
+  size_ = bytes;
+  return {};
+}
+
+Result<SharedMemory> SharedMemory::create(std::size_t bytes, Backing backing) {
+  SharedMemory memory;
+  const std::size_t size = round_to_pages(bytes);
+  const bool posix = backing == Backing::posix;
+  if (posix) sweep_stale_shared_memory();
+  const int fd = posix ? open_posix(memory.handle_) : memfd_create("heddle", MFD_CLOEXEC);
+  if (fd < 0) {
+    memory.handle_.name[0] = '\0';
+    return system_error(posix ? "shm_open" : "memfd_create", errno);
+  }
+  memory.fd_ = fd;
+  memory.handle_.pid = getpid();
+  memory.handle_.fd = fd;
+  memory.handle_.bytes = size;
+  if (ftruncate(fd, static_cast<off_t>(size)) != 0) return system_error("sizing shared memory", errno);
+  if (posix) {
+    if (const int err = posix_fallocate(fd, 0, static_cast<off_t>(size)); err != 0) {
+      return system_error("reserving " + std::to_string(size) + " bytes in /dev/shm", err);
+    }
+  }
+  HEDDLE_TRY(memory.map(fd, size));
+  return memory;
+}
+
+Result<SharedMemory> SharedMemory::attach(const SharedMemoryHandle& handle) {
+  SharedMemory memory;
+  const bool posix = handle.name[0] != '\0';
+  const std::string source = source_of(handle);
+  const int fd =
+      posix ? shm_open(handle.name, O_RDWR | O_CLOEXEC, 0) : open(source.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return system_error("opening " + source, errno);
+  struct stat info {};
+  Status status;
+  if (fstat(fd, &info) != 0) {
+    status = system_error("fstat of " + source, errno);
+  } else if (static_cast<std::uint64_t>(info.st_size) != handle.bytes) {
+    status = Status(Code::system, source + " has " + std::to_string(info.st_size) + " bytes, not " +
+                                      std::to_string(handle.bytes) + ": another process's?");
+  } else {
+    status = memory.map(fd, handle.bytes);
+  }
+  close(fd);
+  if (!status.ok()) return status;
+  return memory;
+}
+
+void SharedMemory::publish_done() {
+  if (fd_ < 0) return;
+  close(fd_);
+  fd_ = -1;
+  if (handle_.name[0] != '\0') shm_unlink(handle_.name);
+}
+
+void sweep_stale_shared_memory() {
+  DIR* directory = opendir("/dev/shm");
+  if (directory == nullptr) return;
+  const std::size_t prefix = std::strlen(kPrefix);
+  while (const dirent* entry = readdir(directory)) {
+    int pid = 0;
+    if (std::strncmp(entry->d_name, kPrefix, prefix) != 0 ||
+        std::sscanf(entry->d_name + prefix, "%d-", &pid) != 1)
+      continue;
+    // ESRCH alone: a process of another PID namespace looks gone too, but then its object is younger than a
+    // minute only while it is being set up, so age decides.
+    struct stat info {};
+    const std::string name = std::string("/") + entry->d_name;
+    if (kill(pid, 0) == 0 || errno != ESRCH) continue;
+    if (stat(("/dev/shm" + name).c_str(), &info) != 0 || time(nullptr) - info.st_mtime < 60) continue;
+    shm_unlink(name.c_str());
+  }
+  closedir(directory);
+}
+
+}  // namespace heddle

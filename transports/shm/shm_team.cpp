@@ -1,0 +1,353 @@
+#include "transports/shm/shm_team.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <vector>
+
+namespace heddle {
+namespace {
+
+constexpr std::size_t kLine = 64;
+constexpr std::size_t kPage = 4096;
+constexpr std::uint64_t kSmallDepth = 8;  // small operations a bcast root may be ahead of its readers
+constexpr std::uint64_t kDepth = 4;       // pieces in flight
+
+// Payloads up to this share the flag's line.
+constexpr std::size_t kInlineBytes = kLine - sizeof(std::uint64_t);
+
+struct alignas(kLine) SmallSlot {
+  std::atomic<std::uint64_t> flag;  // number of the operation whose payload this is
+  std::byte inline_payload[kInlineBytes];
+  std::byte payload[kSmallBytes];
+
+  std::byte* at(std::size_t bytes) { return bytes <= kInlineBytes ? inline_payload : payload; }
+};
+
+// What one member tells the others; written by it alone. Piece numbers run on across operations.
+struct alignas(2 * kLine) Progress {
+  std::atomic<std::uint64_t> completed;  // operations finished
+  std::atomic<std::uint64_t> copied;     // pieces whose foreign parts are in my slot
+  std::atomic<std::uint64_t> folded;     // pieces whose part of mine is folded
+  std::atomic<std::uint64_t> drained;    // pieces whose results I have copied out
+};
+
+std::size_t round_up(std::size_t n, std::size_t to) {
+  return (n + to - 1) / to * to;
+}
+
+// One member's part of the region: progress, small slots, then kDepth input slots and kDepth result slots.
+struct MemberLayout {
+  std::size_t small;
+  std::size_t input;
+  std::size_t result;
+  std::size_t total;
+  std::size_t slot;
+
+  explicit MemberLayout(std::size_t slot_bytes) : slot(round_up(slot_bytes, kPage)) {
+    small = round_up(sizeof(Progress), kPage);
+    input = round_up(small + kSmallDepth * sizeof(SmallSlot), kPage);
+    result = input + kDepth * slot;
+    total = result + kDepth * slot;
+  }
+};
+
+class ShmTeam final : public Team {
+ public:
+  ShmTeam(std::byte* memory, const ShmTeamGeometry& geometry, int member)
+      : layout_(geometry.slot_bytes), rank_(member), size_(geometry.members) {
+    for (int m = 0; m < size_; ++m)
+      area_.push_back(memory + static_cast<std::size_t>(m) * layout_.total);
+    inputs_.resize(static_cast<std::size_t>(size_));
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  void start(TeamOp& op) override;
+  bool poll(TeamOp& op) override;
+  int missing(const TeamOp& op) const override;
+
+ private:
+  Progress& progress(int m) const { return *reinterpret_cast<Progress*>(area_[static_cast<std::size_t>(m)]); }
+  SmallSlot& small(int m, std::uint64_t operation) const {
+    auto* slots = reinterpret_cast<SmallSlot*>(area_[static_cast<std::size_t>(m)] + layout_.small);
+    return slots[operation % kSmallDepth];
+  }
+  std::byte* input_slot(int m, std::uint64_t piece) const {
+    return area_[static_cast<std::size_t>(m)] + layout_.input + piece % kDepth * layout_.slot;
+  }
+  std::byte* result_slot(int m, std::uint64_t piece) const {
+    return area_[static_cast<std::size_t>(m)] + layout_.result + piece % kDepth * layout_.slot;
+  }
+
+  // Elements [first, first+count) of the vector.
+  struct Extent {
+    std::size_t first;
+    std::size_t count;
+  };
+  static std::size_t pieces(const TeamOp& op) { return (op.count + op.piece - 1) / op.piece; }
+  static Extent piece_extent(const TeamOp& op, std::size_t i) {
+    return {i * op.piece, std::min(op.piece, op.count - i * op.piece)};
+  }
+  // The part of a piece that member m folds.
+  Extent part(const Extent& piece, int m) const {
+    const auto k = static_cast<std::size_t>(m);
+    const auto n = static_cast<std::size_t>(size_);
+    const std::size_t begin = piece.count * k / n;
+    return {begin, piece.count * (k + 1) / n - begin};
+  }
+
+  template <typename Counter>
+  bool all_reached(Counter counter, std::uint64_t value) const;
+  int first_behind(std::atomic<std::uint64_t> Progress::*counter, std::uint64_t value) const;
+
+  bool small_slot_free(std::uint64_t operation);
+  bool poll_small(TeamOp& op);
+  void finish_small(const TeamOp& op);
+  void complete(const TeamOp& op);
+  bool poll_bcast(TeamOp& op);
+  bool poll_fold(TeamOp& op);
+  bool try_copy_in(TeamOp& op);
+  bool try_fold(TeamOp& op);
+  bool try_drain(TeamOp& op);
+
+  MemberLayout layout_;
+  int rank_;
+  int size_;
+  std::vector<std::byte*> area_;
+  std::vector<const void*> inputs_;  // scratch for folds
+  std::uint64_t operations_ = 0;     // started so far, the same on every member
+  std::uint64_t pieces_ = 0;         // of large vectors, so far, the same on every member
+  std::uint64_t all_completed_ = 0;  // operations that every member is known to have completed
+};
+
+// ---- Start and end
+// ----------------------------------------------------------------------------------------------
+
+void ShmTeam::start(TeamOp& op) {
+  const std::size_t bytes = op.count * op.element_bytes;
+  op.operation = ++operations_;
+  op.step[0] = op.step[1] = op.step[2] = 0;
+  op.small = bytes <= kSmallBytes;
+  op.published = false;
+  if (op.small) return;
+  // Four pieces at least keep the phases overlapping; tiny pieces cost more flags than they hide.
+  const std::size_t target =
+      std::clamp(bytes / 4, std::min<std::size_t>(16 * 1024, layout_.slot), layout_.slot);
+  op.piece = std::max<std::size_t>(1, target / op.element_bytes);
+  op.base = pieces_;
+  pieces_ += pieces(op);
+}
+
+void ShmTeam::complete(const TeamOp& op) {
+  progress(rank_).completed.store(op.operation, std::memory_order_release);
+}
+
+bool ShmTeam::poll(TeamOp& op) {
+  const bool done = op.small ? poll_small(op) : op.verb == TeamVerb::bcast ? poll_bcast(op) : poll_fold(op);
+  if (done) complete(op);
+  return done;
+}
+
+template <typename Counter>
+bool ShmTeam::all_reached(Counter counter, std::uint64_t value) const {
+  return first_behind(counter, value) < 0;
+}
+
+int ShmTeam::first_behind(std::atomic<std::uint64_t> Progress::*counter, std::uint64_t value) const {
+  for (int m = 0; m < size_; ++m) {
+    if (m != rank_ && (progress(m).*counter).load(std::memory_order_acquire) < value) return m;
+  }
+  return -1;
+}
+
+// ---- Small vectors
+// -----------------------------------------------------------------------------------------------
+
+// Whether nobody can still read what my slot held kSmallDepth operations ago. Folding operations tell for
+// free how far everybody is; only a stream of bcasts makes the root look.
+bool ShmTeam::small_slot_free(std::uint64_t operation) {
+  if (operation <= all_completed_ + kSmallDepth) return true;
+  std::uint64_t least = operation - 1;
+  for (int m = 0; m < size_; ++m) {
+    if (m != rank_) least = std::min(least, progress(m).completed.load(std::memory_order_acquire));
+  }
+  all_completed_ = std::max(all_completed_, least);
+  return operation <= all_completed_ + kSmallDepth;
+}
+
+bool ShmTeam::poll_small(TeamOp& op) {
+  const std::size_t bytes = op.count * op.element_bytes;
+  const bool contributes = op.verb != TeamVerb::bcast || op.root == rank_;
+  if (contributes && !op.published) {
+    if (!small_slot_free(op.operation)) return false;
+    SmallSlot& mine = small(rank_, op.operation);
+    if (bytes > 0) std::memcpy(mine.at(bytes), op.in, bytes);
+    mine.flag.store(op.operation, std::memory_order_release);
+    op.published = true;
+  }
+  if (op.verb == TeamVerb::bcast) {
+    if (op.root == rank_) return true;
+    SmallSlot& source = small(op.root, op.operation);
+    if (source.flag.load(std::memory_order_acquire) != op.operation) return false;
+    if (bytes > 0) std::memcpy(op.out, source.at(bytes), bytes);
+    return true;
+  }
+  if (op.verb == TeamVerb::reduce && op.root != rank_) return true;
+  for (; op.step[0] < static_cast<std::size_t>(size_); ++op.step[0]) {
+    const int m = static_cast<int>(op.step[0]);
+    if (m != rank_ && small(m, op.operation).flag.load(std::memory_order_acquire) != op.operation)
+      return false;
+  }
+  finish_small(op);
+  return true;
+}
+
+void ShmTeam::finish_small(const TeamOp& op) {
+  // Whoever has started this operation has completed all before it.
+  all_completed_ = op.operation - 1;
+  if (op.count == 0) return;
+  const std::size_t bytes = op.count * op.element_bytes;
+  for (int m = 0; m < size_; ++m) {
+    inputs_[static_cast<std::size_t>(m)] = m == rank_ ? op.in : small(m, op.operation).at(bytes);
+  }
+  op.fold(op.out, nullptr, inputs_.data(), static_cast<unsigned>(size_), op.count);
+}
+
+// ---- Large vectors
+// -----------------------------------------------------------------------------------------------
+
+bool ShmTeam::poll_bcast(TeamOp& op) {
+  const std::size_t n = pieces(op);
+  std::size_t& next = op.step[0];
+  Progress& mine = progress(rank_);
+  for (; next < n; ++next) {
+    const Extent e = piece_extent(op, next);
+    const std::size_t offset = e.first * op.element_bytes;
+    const std::size_t bytes = e.count * op.element_bytes;
+    const std::uint64_t piece = op.base + next;
+    if (op.root == rank_) {
+      // Whatever occupied the slot kDepth pieces ago, its readers must be through with it.
+      if (piece >= kDepth && !all_reached(&Progress::drained, piece - kDepth + 1)) return false;
+      std::memcpy(input_slot(rank_, piece), op.in + offset, bytes);
+      mine.copied.store(piece + 1, std::memory_order_release);
+    } else {
+      if (progress(op.root).copied.load(std::memory_order_acquire) < piece + 1) return false;
+      std::memcpy(op.out + offset, input_slot(op.root, piece), bytes);
+    }
+    mine.drained.store(piece + 1, std::memory_order_release);
+  }
+  // Phases that a bcast does not have are finished for these pieces too: later operations compare piece
+  // numbers.
+  mine.copied.store(op.base + n, std::memory_order_release);
+  mine.folded.store(op.base + n, std::memory_order_release);
+  return true;
+}
+
+bool ShmTeam::poll_fold(TeamOp& op) {
+  bool moved = true;
+  while (moved) {
+    moved = try_copy_in(op);
+    moved = try_fold(op) || moved;
+    moved = try_drain(op) || moved;
+  }
+  return op.step[2] == pieces(op);
+}
+
+// Phase 1: the parts that others own, from the caller's buffer into my slot.
+bool ShmTeam::try_copy_in(TeamOp& op) {
+  const std::size_t i = op.step[0];
+  if (i == pieces(op)) return false;
+  const std::uint64_t piece = op.base + i;
+  // The slot's last content has been folded by everybody, or (a bcast) copied out by everybody.
+  if (piece >= kDepth && !all_reached(&Progress::folded, piece - kDepth + 1)) return false;
+  const Extent e = piece_extent(op, i);
+  const Extent own = part(e, rank_);
+  const std::byte* source = op.in + e.first * op.element_bytes;
+  std::byte* slot = input_slot(rank_, piece);
+  const std::size_t before = own.first * op.element_bytes;
+  const std::size_t after = (own.first + own.count) * op.element_bytes;
+  std::memcpy(slot, source, before);
+  std::memcpy(slot + after, source + after, e.count * op.element_bytes - after);
+  op.step[0] = i + 1;
+  progress(rank_).copied.store(piece + 1, std::memory_order_release);
+  return true;
+}
+
+// Phase 2: my part of a piece, folded from everybody's slot.
+bool ShmTeam::try_fold(TeamOp& op) {
+  const std::size_t i = op.step[1];
+  if (i == op.step[0]) return false;
+  const std::uint64_t piece = op.base + i;
+  if (!all_reached(&Progress::copied, piece + 1)) return false;
+  if (piece >= kDepth && !all_reached(&Progress::drained, piece - kDepth + 1)) return false;
+  const Extent e = piece_extent(op, i);
+  const Extent own = part(e, rank_);
+  const std::size_t offset = own.first * op.element_bytes;
+  const std::size_t in_vector = e.first * op.element_bytes + offset;
+  if (own.count > 0) {
+    for (int m = 0; m < size_; ++m) {
+      inputs_[static_cast<std::size_t>(m)] = m == rank_ ? op.in + in_vector : input_slot(m, piece) + offset;
+    }
+    std::byte* result = result_slot(rank_, piece) + offset;
+    const bool keeps = op.verb == TeamVerb::allreduce || op.root == rank_;
+    op.fold(keeps ? op.out + in_vector : result, keeps ? result : nullptr, inputs_.data(),
+            static_cast<unsigned>(size_), own.count);
+  }
+  op.step[1] = i + 1;
+  progress(rank_).folded.store(piece + 1, std::memory_order_release);
+  return true;
+}
+
+// Phase 3: the parts of the other owners, from their result slots into the caller's buffer.
+bool ShmTeam::try_drain(TeamOp& op) {
+  const std::size_t i = op.step[2];
+  if (i == op.step[1]) return false;
+  const std::uint64_t piece = op.base + i;
+  if (op.verb == TeamVerb::allreduce || op.root == rank_) {
+    if (!all_reached(&Progress::folded, piece + 1)) return false;
+    const Extent e = piece_extent(op, i);
+    for (int m = 0; m < size_; ++m) {
+      if (m == rank_) continue;
+      const Extent theirs = part(e, m);
+      const std::size_t offset = theirs.first * op.element_bytes;
+      std::memcpy(op.out + e.first * op.element_bytes + offset, result_slot(m, piece) + offset,
+                  theirs.count * op.element_bytes);
+    }
+  }
+  op.step[2] = i + 1;
+  progress(rank_).drained.store(piece + 1, std::memory_order_release);
+  return true;
+}
+
+// ---- Who is missing
+// ----------------------------------------------------------------------------------------------
+
+int ShmTeam::missing(const TeamOp& op) const {
+  if (op.small) {
+    if (op.verb == TeamVerb::bcast && op.root != rank_) return op.root;
+    if (op.published && op.verb != TeamVerb::bcast) return static_cast<int>(op.step[0]);
+    return first_behind(&Progress::completed, op.operation - kSmallDepth);
+  }
+  if (op.verb == TeamVerb::bcast) {
+    return op.root == rank_ ? first_behind(&Progress::drained, op.base + op.step[0] - kDepth + 1) : op.root;
+  }
+  if (op.step[2] < op.step[1]) return first_behind(&Progress::folded, op.base + op.step[2] + 1);
+  if (op.step[1] < op.step[0]) {
+    const int behind = first_behind(&Progress::copied, op.base + op.step[1] + 1);
+    return behind >= 0 ? behind : first_behind(&Progress::drained, op.base + op.step[1] - kDepth + 1);
+  }
+  return first_behind(&Progress::folded, op.base + op.step[0] - kDepth + 1);
+}
+
+}  // namespace
+
+std::size_t ShmTeamGeometry::bytes() const {
+  return MemberLayout(slot_bytes).total * static_cast<std::size_t>(members);
+}
+
+std::unique_ptr<Team> make_shm_team(std::byte* memory, const ShmTeamGeometry& geometry, int member) {
+  return std::make_unique<ShmTeam>(memory, geometry, member);
+}
+
+}  // namespace heddle

@@ -1,0 +1,41 @@
+// The team over shared memory: fused allreduce, reduce and bcast.
+//
+// Small vectors: each contributor writes flag and payload into a slot of its own (up to 56 bytes share the
+// flag's cache line, so one line transfer carries both), and every reader folds all slots in member order.
+// One one-way hop.
+//
+// Large vectors run as pieces through three pipelined phases: every member copies into its slot the parts of
+// a piece that others own; each owner folds its part, own input straight from the caller's buffer, into the
+// caller's result and into its result slot at once; every member copies the other owners' results out. Slots
+// are a few deep and stay in cache. (The staged scheme follows the shared-memory collectives literature:
+// Graham & Shipman 2008; Jain et al., SC'18; movement-avoiding reduction, SC'23.)
+//
+// The fold is left to right in member order for every element, whatever the size: the result's bits do not
+// depend on the number of pieces, on who owns a part, or on whether the vector is small.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/status.hpp"
+#include "transports/team.hpp"
+
+namespace heddle {
+
+struct ShmTeamGeometry {
+  int members = 1;
+  std::size_t slot_bytes = 128 * 1024;  // one piece of a large vector
+
+  // Shared memory the team needs, from a 4096-aligned, zeroed start.
+  std::size_t bytes() const;
+};
+
+// The team in `memory` (geometry.bytes() long, zeroed, mapped by every member; borrowed, outlives the team).
+std::unique_ptr<Team> make_shm_team(std::byte* memory, const ShmTeamGeometry& geometry, int member);
+
+// Vectors up to this many bytes are served from the small slots.
+inline constexpr std::size_t kSmallBytes = 8 * 1024;
+
+}  // namespace heddle

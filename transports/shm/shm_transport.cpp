@@ -1,0 +1,324 @@
+#include "transports/shm/shm_transport.hpp"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "base/fifo.hpp"
+
+namespace heddle {
+namespace {
+
+constexpr std::size_t kLine = 64;
+
+struct alignas(2 * kLine) Cursor {
+  std::atomic<std::uint64_t> bytes;  // written or read so far
+};
+
+// The ring's bytes follow this header.
+struct RingHeader {
+  Cursor written;
+  Cursor read;
+};
+
+struct MessageHeader {
+  std::uint32_t tag;
+  std::uint32_t magic;
+  std::uint64_t bytes;
+};
+constexpr std::uint32_t kMagic = 0x48444c31;
+
+// One end's view of a ring: copies in or out as much as there is room or data for.
+class Ring {
+ public:
+  Ring(std::byte* memory, std::size_t capacity)
+      : header_(reinterpret_cast<RingHeader*>(memory)),
+        data_(memory + sizeof(RingHeader)),
+        capacity_(capacity) {}
+
+  std::size_t room() const {
+    return capacity_ - (position_ - header_->read.bytes.load(std::memory_order_acquire));
+  }
+  std::size_t available() const { return header_->written.bytes.load(std::memory_order_acquire) - position_; }
+
+  // The caller has checked room() and available().
+  void put(const void* from, std::size_t n) {
+    const std::size_t at = position_ & (capacity_ - 1);
+    const std::size_t first = std::min(n, capacity_ - at);
+    std::memcpy(data_ + at, from, first);
+    if (n > first) std::memcpy(data_, static_cast<const std::byte*>(from) + first, n - first);
+    position_ += n;
+  }
+  void get(void* to, std::size_t n) {
+    const std::size_t at = position_ & (capacity_ - 1);
+    const std::size_t first = std::min(n, capacity_ - at);
+    std::memcpy(to, data_ + at, first);
+    if (n > first) std::memcpy(static_cast<std::byte*>(to) + first, data_, n - first);
+    position_ += n;
+  }
+  void publish_written() { header_->written.bytes.store(position_, std::memory_order_release); }
+  void publish_read() { header_->read.bytes.store(position_, std::memory_order_release); }
+
+ private:
+  RingHeader* header_;
+  std::byte* data_;
+  std::size_t capacity_;
+  std::uint64_t position_ = 0;
+};
+
+struct OpenSend {
+  MessageHeader header{};
+  const std::byte* data = nullptr;
+  std::size_t sent = 0;
+  bool header_sent = false;
+  Ticket* ticket = nullptr;
+};
+
+struct OpenRecv {
+  std::uint32_t tag = 0;
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+  Ticket* ticket = nullptr;
+};
+
+// A message that came before its receive was opened.
+struct Early {
+  std::uint32_t tag = 0;
+  std::vector<std::byte> bytes;
+};
+
+struct Peer {
+  Ring out;
+  Ring in;
+  Fifo<OpenSend> sends;
+  Fifo<OpenRecv> recvs;
+  Fifo<Early> early;
+  // The message at the head of `in`, once its header is read.
+  std::optional<MessageHeader> current;
+  std::byte* target = nullptr;      // where it goes
+  Ticket* target_ticket = nullptr;  // null: into early_bytes
+  std::vector<std::byte> early_bytes;
+  std::size_t received = 0;
+};
+
+class ShmTransport final : public Transport {
+ public:
+  ShmTransport(std::byte* memory, const ShmTransportGeometry& geometry, int member, std::vector<int> ranks,
+               std::vector<int> pids);
+
+  const TransportCapabilities& capabilities() const override { return capabilities_; }
+  Status send(int peer, std::uint32_t tag, const void* data, std::size_t bytes, Ticket& ticket) override;
+  Status recv(int peer, std::uint32_t tag, void* data, std::size_t bytes, Ticket& ticket) override;
+  Status progress() override;
+  void cancel(Ticket& ticket) override;
+  std::string describe_peer(int peer) const override;
+
+ private:
+  Peer& peer_of(int rank) {
+    return peers_[static_cast<std::size_t>(member_of_[static_cast<std::size_t>(rank)])];
+  }
+  void push_sends(Peer& peer);
+  Status pull(Peer& peer, int rank);
+  Status begin_message(Peer& peer, int rank, bool* blocked);
+  void end_message(Peer& peer);
+  static Status length_error(int rank, std::size_t sent, std::size_t expected);
+
+  std::vector<Peer> peers_;  // by member
+  std::vector<int> ranks_;
+  std::vector<int> pids_;
+  std::vector<int> member_of_;  // by rank
+  TransportCapabilities capabilities_;
+};
+
+ShmTransport::ShmTransport(std::byte* memory, const ShmTransportGeometry& geometry, int member,
+                           std::vector<int> ranks, std::vector<int> pids)
+    : ranks_(std::move(ranks)), pids_(std::move(pids)) {
+  capabilities_.name = "shm";
+  capabilities_.cost = {300, 0.12};
+  const std::size_t stride = sizeof(RingHeader) + geometry.ring_bytes();
+  const auto ring = [&](int from, int to) {
+    return Ring(memory + static_cast<std::size_t>(from * geometry.members + to) * stride,
+                geometry.ring_bytes());
+  };
+  peers_.reserve(static_cast<std::size_t>(geometry.members));
+  for (int m = 0; m < geometry.members; ++m) {
+    peers_.push_back(Peer{ring(member, m), ring(m, member), {}, {}, {}, {}, nullptr, nullptr, {}, 0});
+  }
+  member_of_.assign(static_cast<std::size_t>(*std::max_element(ranks_.begin(), ranks_.end())) + 1, -1);
+  for (std::size_t m = 0; m < ranks_.size(); ++m)
+    member_of_[static_cast<std::size_t>(ranks_[m])] = static_cast<int>(m);
+}
+
+Status ShmTransport::length_error(int rank, std::size_t sent, std::size_t expected) {
+  return Status(Code::invalid_argument, "rank " + std::to_string(rank) + " sent " + std::to_string(sent) +
+                                            " bytes where " + std::to_string(expected) +
+                                            " were expected: do all ranks pass the same count and type?");
+}
+
+Status ShmTransport::send(int rank, std::uint32_t tag, const void* data, std::size_t bytes, Ticket& ticket) {
+  Peer& peer = peer_of(rank);
+  peer.sends.push({{tag, kMagic, bytes}, static_cast<const std::byte*>(data), 0, false, &ticket});
+  if (peer.sends.size() == 1) push_sends(peer);
+  return {};
+}
+
+Status ShmTransport::recv(int rank, std::uint32_t tag, void* data, std::size_t bytes, Ticket& ticket) {
+  Peer& peer = peer_of(rank);
+  for (std::size_t i = 0; i < peer.early.size(); ++i) {
+    Early& early = peer.early[i];
+    if (early.tag != tag) continue;
+    if (early.bytes.size() != bytes) return length_error(rank, early.bytes.size(), bytes);
+    if (bytes > 0) std::memcpy(data, early.bytes.data(), bytes);
+    peer.early.erase(i);
+    ticket.done = true;
+    return {};
+  }
+  peer.recvs.push({tag, static_cast<std::byte*>(data), bytes, &ticket});
+  return {};
+}
+
+void ShmTransport::push_sends(Peer& peer) {
+  bool wrote = false;
+  while (!peer.sends.empty()) {
+    OpenSend& s = peer.sends.front();
+    if (!s.header_sent) {
+      if (peer.out.room() < sizeof s.header) break;
+      peer.out.put(&s.header, sizeof s.header);
+      s.header_sent = true;
+      wrote = true;
+    }
+    // In quarters of the ring at most, so that the receiver starts while the rest is copied.
+    while (const std::size_t n =
+               std::min({peer.out.room(), s.header.bytes - s.sent, std::size_t{16} * 1024})) {
+      peer.out.put(s.data + s.sent, n);
+      s.sent += n;
+      peer.out.publish_written();
+      wrote = false;
+    }
+    if (s.sent < s.header.bytes) break;
+    s.ticket->done = true;
+    peer.sends.pop();
+  }
+  if (wrote) peer.out.publish_written();
+}
+
+// Reads the next header and finds its receive. While nothing is expected from this peer at all the message
+// stays in the ring, which holds the sender back; only a message that others must overtake is set aside.
+Status ShmTransport::begin_message(Peer& peer, int rank, bool* blocked) {
+  *blocked = true;
+  if (peer.recvs.empty() || peer.in.available() < sizeof(MessageHeader)) return {};
+  MessageHeader header;
+  peer.in.get(&header, sizeof header);
+  if (header.magic != kMagic)
+    return Status(Code::internal, "the ring from rank " + std::to_string(rank) + " is damaged");
+  *blocked = false;
+  peer.current = header;
+  peer.received = 0;
+  for (std::size_t i = 0; i < peer.recvs.size(); ++i) {
+    const OpenRecv r = peer.recvs[i];
+    if (r.tag != header.tag) continue;
+    if (r.bytes != header.bytes) return length_error(rank, header.bytes, r.bytes);
+    peer.target = r.data;
+    peer.target_ticket = r.ticket;
+    peer.recvs.erase(i);
+    return {};
+  }
+  peer.early_bytes.resize(header.bytes);
+  peer.target = peer.early_bytes.data();
+  peer.target_ticket = nullptr;
+  return {};
+}
+
+void ShmTransport::end_message(Peer& peer) {
+  const MessageHeader header = *peer.current;
+  peer.current.reset();
+  if (peer.target_ticket != nullptr) {
+    peer.target_ticket->done = true;
+    return;
+  }
+  // Its receive may have been opened while it was coming in.
+  for (std::size_t i = 0; i < peer.recvs.size(); ++i) {
+    OpenRecv& r = peer.recvs[i];
+    if (r.tag != header.tag || r.bytes != header.bytes) continue;
+    if (header.bytes > 0) std::memcpy(r.data, peer.early_bytes.data(), header.bytes);
+    r.ticket->done = true;
+    peer.recvs.erase(i);
+    return;
+  }
+  peer.early.push({header.tag, std::move(peer.early_bytes)});
+  peer.early_bytes = {};
+}
+
+Status ShmTransport::pull(Peer& peer, int rank) {
+  while (true) {
+    if (!peer.current) {
+      bool blocked = false;
+      HEDDLE_TRY(begin_message(peer, rank, &blocked));
+      if (blocked) return {};
+    }
+    while (const std::size_t n = std::min(peer.in.available(), peer.current->bytes - peer.received)) {
+      peer.in.get(peer.target + peer.received, n);
+      peer.received += n;
+      peer.in.publish_read();
+    }
+    if (peer.received < peer.current->bytes) return {};
+    peer.in.publish_read();
+    end_message(peer);
+  }
+}
+
+Status ShmTransport::progress() {
+  for (std::size_t m = 0; m < peers_.size(); ++m) {
+    Peer& peer = peers_[m];
+    if (!peer.sends.empty()) push_sends(peer);
+    if (!peer.recvs.empty() || peer.current) HEDDLE_TRY(pull(peer, ranks_[m]));
+  }
+  return {};
+}
+
+// A send that is partly written cannot be taken back: its ring is unusable afterwards, as is the
+// communicator.
+void ShmTransport::cancel(Ticket& ticket) {
+  for (Peer& peer : peers_) {
+    for (std::size_t i = 0; i < peer.sends.size(); ++i) {
+      if (peer.sends[i].ticket == &ticket) return peer.sends.erase(i);
+    }
+    for (std::size_t i = 0; i < peer.recvs.size(); ++i) {
+      if (peer.recvs[i].ticket == &ticket) return peer.recvs.erase(i);
+    }
+    if (peer.current && peer.target_ticket == &ticket) {
+      peer.early_bytes.resize(peer.current->bytes);
+      peer.target = peer.early_bytes.data();
+      peer.target_ticket = nullptr;
+    }
+  }
+}
+
+std::string ShmTransport::describe_peer(int rank) const {
+  const int pid = pids_[static_cast<std::size_t>(member_of_[static_cast<std::size_t>(rank)])];
+  if (kill(pid, 0) != 0 && errno == ESRCH) return "process " + std::to_string(pid) + " is gone";
+  return "process " + std::to_string(pid) + " is alive";
+}
+
+}  // namespace
+
+std::size_t ShmTransportGeometry::ring_bytes() const {
+  return members <= 16 ? 64 * 1024 : 8 * 1024;
+}
+
+std::size_t ShmTransportGeometry::bytes() const {
+  const auto m = static_cast<std::size_t>(members);
+  return m * m * (sizeof(RingHeader) + ring_bytes());
+}
+
+std::unique_ptr<Transport> make_shm_transport(std::byte* memory, const ShmTransportGeometry& geometry,
+                                              int member, std::vector<int> ranks, std::vector<int> pids) {
+  return std::make_unique<ShmTransport>(memory, geometry, member, std::move(ranks), std::move(pids));
+}
+
+}  // namespace heddle

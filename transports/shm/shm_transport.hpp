@@ -1,0 +1,28 @@
+// Point-to-point messages over shared memory: one single-producer single-consumer byte ring per ordered pair
+// of members.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "transports/transport.hpp"
+
+namespace heddle {
+
+struct ShmTransportGeometry {
+  int members = 1;
+
+  // Bytes of one ring's data: a power of two, smaller where many members would make many rings.
+  std::size_t ring_bytes() const;
+  // Shared memory needed, from a 4096-aligned, zeroed start. Pages of pairs that never talk are never
+  // touched.
+  std::size_t bytes() const;
+};
+
+// `ranks[m]` is the communicator rank of node member m, `pids[m]` its process, for error messages. `memory`
+// is borrowed and outlives the transport.
+std::unique_ptr<Transport> make_shm_transport(std::byte* memory, const ShmTransportGeometry& geometry,
+                                              int member, std::vector<int> ranks, std::vector<int> pids);
+
+}  // namespace heddle
