@@ -51,9 +51,8 @@ class Transport {
   // Gives up on an open ticket, after an error or a deadline: after the call its buffer is no longer touched.
   virtual void cancel(Ticket& ticket) = 0;
 
-  // For error messages: what is known of a peer that does not answer ("process 4711 on host n3 is gone"), or
-  // "".
-  virtual std::string describe_peer(int peer) const = 0;
+  // True when the process behind `peer` is known to be gone; false when it is alive or cannot be told.
+  virtual bool peer_is_gone(int peer) const = 0;
 };
 
 }  // namespace heddle

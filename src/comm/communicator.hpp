@@ -1,4 +1,5 @@
-// A communicator as one rank sees it: topology, transports, team, the choice of algorithms, and the collectives.
+// A communicator as one rank sees it: topology, transports, team, the choice of algorithms, and the
+// collectives.
 #pragma once
 
 #include <cstddef>
@@ -23,16 +24,16 @@ class Communicator;
 class Request {
  public:
   virtual ~Request() = default;
-  virtual Status start() = 0;             // again, when inactive (persistent)
-  virtual Status test(bool* done) = 0;    // an inactive request is done
+  virtual Status start() = 0;           // again, when inactive (persistent)
+  virtual Status test(bool* done) = 0;  // an inactive request is done
   virtual Status wait() = 0;
   virtual bool active() const = 0;
 };
 
 class Communicator {
  public:
-  // Collective over the bootstrap's ranks; every rank gets the same outcome: a communicator, or a status that says
-  // which rank could not take part and why ("rank 3: HEDDLE_ENABLE=0").
+  // Collective over the bootstrap's ranks; every rank gets the same outcome: a communicator, or a status that
+  // says which rank could not take part and why ("rank 3: HEDDLE_ENABLE=0").
   static Result<std::unique_ptr<Communicator>> create(const Bootstrap& bootstrap, const Config& config);
   virtual ~Communicator() = default;
 
@@ -48,8 +49,8 @@ class Communicator {
   virtual Status recv(void* data, std::size_t bytes, int peer) = 0;
 
   // Not started yet.
-  virtual Result<std::unique_ptr<Request>> allreduce_request(const void* in, void* out, std::size_t count, DType type,
-                                                             Op op) = 0;
+  virtual Result<std::unique_ptr<Request>> allreduce_request(const void* in, void* out, std::size_t count,
+                                                             DType type, Op op) = 0;
   virtual Result<std::unique_ptr<Request>> bcast_request(void* buffer, std::size_t bytes, int root) = 0;
   virtual Result<std::unique_ptr<Request>> barrier_request() = 0;
 
@@ -57,7 +58,7 @@ class Communicator {
   virtual Status progress() = 0;
 
   // The catalog name of what serves a blocking collective of this many bytes.
-  virtual const char* algorithm(Collective collective, std::size_t bytes) const = 0;
+  virtual const char* algorithm(Collective collective, std::size_t bytes) = 0;
   // One line on ranks, nodes, transports: for the log and heddle-info.
   virtual std::string describe() const = 0;
 };

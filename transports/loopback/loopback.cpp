@@ -53,9 +53,7 @@ class LoopbackTransport final : public Transport {
   Status recv(int peer, std::uint32_t tag, void* data, std::size_t bytes, Ticket& ticket) override;
   Status progress() override;
   void cancel(Ticket& ticket) override;
-  std::string describe_peer(int peer) const override {
-    return peer == hub_.options_.dead_rank ? "the loopback's dead rank" : "";
-  }
+  bool peer_is_gone(int) const override { return false; }
 
  private:
   LoopbackHub::Mailbox& box(int rank) const { return hub_.mailboxes_[static_cast<std::size_t>(rank)]; }

@@ -58,7 +58,7 @@ class MpiTransport final : public Transport {
     if (std::erase(open_, &ticket) > 0) p2p_.cancel(ticket.words, p2p_.context);
   }
 
-  std::string describe_peer(int) const override { return ""; }
+  bool peer_is_gone(int) const override { return false; }
 
  private:
   static Status failed(const char* what, int peer) {

@@ -116,7 +116,7 @@ class ShmTransport final : public Transport {
   Status recv(int peer, std::uint32_t tag, void* data, std::size_t bytes, Ticket& ticket) override;
   Status progress() override;
   void cancel(Ticket& ticket) override;
-  std::string describe_peer(int peer) const override;
+  bool peer_is_gone(int peer) const override;
 
  private:
   Peer& peer_of(int rank) {
@@ -299,10 +299,9 @@ void ShmTransport::cancel(Ticket& ticket) {
   }
 }
 
-std::string ShmTransport::describe_peer(int rank) const {
+bool ShmTransport::peer_is_gone(int rank) const {
   const int pid = pids_[static_cast<std::size_t>(member_of_[static_cast<std::size_t>(rank)])];
-  if (kill(pid, 0) != 0 && errno == ESRCH) return "process " + std::to_string(pid) + " is gone";
-  return "process " + std::to_string(pid) + " is alive";
+  return kill(pid, 0) != 0 && errno == ESRCH;
 }
 
 }  // namespace

@@ -1,0 +1,396 @@
+#include "comm/communicator.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "comm/hardware.hpp"
+#include "comm/plan_cache.hpp"
+#include "comm/setup.hpp"
+#include "engine/kernels/kernels.hpp"
+#include "engine/waiter.hpp"
+
+namespace heddle {
+namespace {
+
+// Sequence numbers come back after this many collectives; the number beyond belongs to send and recv.
+constexpr std::uint32_t kSequences = 2047;
+
+struct Job {
+  Collective collective;
+  const void* in;
+  void* out;
+  std::size_t count;
+  std::size_t element_bytes;
+  FoldFn fold;
+  int root;
+};
+
+class CommunicatorImpl;
+
+class RequestImpl final : public Request {
+ public:
+  RequestImpl(CommunicatorImpl& comm, const Job& job, std::shared_ptr<const Schedule> schedule,
+              const Ports& ports)
+      : comm_(comm), job_(job), execution_(std::move(schedule), ports) {}
+  ~RequestImpl() override;
+
+  Status start() override;
+  Status test(bool* done) override;
+  Status wait() override;
+  bool active() const override { return execution_.active(); }
+
+ private:
+  friend class CommunicatorImpl;
+  CommunicatorImpl& comm_;
+  Job job_;
+  Execution execution_;
+};
+
+class CommunicatorImpl final : public Communicator {
+ public:
+  CommunicatorImpl(const Bootstrap& bootstrap, const Config& config,
+                   std::unique_ptr<Connections> connections);
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  const TopologyView& topology() const override { return connections_->topology; }
+
+  Status allreduce(const void* in, void* out, std::size_t count, DType type, Op op) override;
+  Status bcast(void* buffer, std::size_t bytes, int root) override;
+  Status barrier() override;
+  Status send(const void* data, std::size_t bytes, int peer) override;
+  Status recv(void* data, std::size_t bytes, int peer) override;
+
+  Result<std::unique_ptr<Request>> allreduce_request(const void* in, void* out, std::size_t count, DType type,
+                                                     Op op) override;
+  Result<std::unique_ptr<Request>> bcast_request(void* buffer, std::size_t bytes, int root) override;
+  Result<std::unique_ptr<Request>> barrier_request() override;
+
+  Status progress() override;
+  const char* algorithm(Collective collective, std::size_t bytes) override;
+  std::string describe() const override;
+
+ private:
+  friend class RequestImpl;
+
+  Status run(const Job& job);
+  Status run_team(TeamVerb verb, const Job& job);
+  Status run_schedule(const Job& job, const Selection& selection);
+  Result<std::unique_ptr<Request>> request(const Job& job);
+  Status transfer(bool sends, void* data, std::size_t bytes, int peer);
+  Binding bind(const Job& job);
+  // Waits for one execution while all active requests move as well.
+  Status wait_for(Execution& execution);
+  // Ends a wait that a dead peer or the deadline makes hopeless.
+  Status inspect(int missing_rank, Patience& patience);
+  int rank_of(const Waiting& waiting) const;
+  int rank_of_member(int member) const;
+  Status fail(Status status);
+
+  int rank_;
+  int size_;
+  Log log_;
+  WaitPolicy policy_;
+  Preferences preferences_;
+  std::unique_ptr<Connections> connections_;
+  Selector selector_;
+  PlanCache plans_;
+  Team* team_;  // set when every rank is on this one node: team verbs need no schedule then
+  std::uint32_t sequence_ = 0;
+  std::map<const Schedule*, std::unique_ptr<Execution>> executions_;  // of blocking collectives
+  std::vector<RequestImpl*> active_;
+  Status broken_;  // the first failure in flight; final
+};
+
+CostModel cost_model(const Connections& c) {
+  const LinearCost shm = c.shm ? c.shm->capabilities().cost : LinearCost{300, 0.12};
+  const LinearCost mpi = c.mpi ? c.mpi->capabilities().cost : LinearCost{2000, 0.15};
+  return default_cost_model(shm, mpi);
+}
+
+CommunicatorImpl::CommunicatorImpl(const Bootstrap& bootstrap, const Config& config,
+                                   std::unique_ptr<Connections> connections)
+    : rank_(bootstrap.rank),
+      size_(bootstrap.size),
+      log_(config.log_level, bootstrap.rank),
+      preferences_(read_preferences(config)),
+      connections_(std::move(connections)),
+      selector_(connections_->topology, cost_model(*connections_), {true, true}, preferences_),
+      plans_(connections_->topology, rank_, selector_, log_) {
+  const TopologyView& t = connections_->topology;
+  // A forced algorithm or a rule still decides; only an unforced choice may skip the selection.
+  team_ = t.nodes() == 1 ? connections_->team.get() : nullptr;
+  const auto here = static_cast<int>(t.members(t.node_of(rank_)).size());
+  policy_.spins = config.spin >= 0 ? config.spin : default_spins(here, usable_cores());
+  policy_.timeout = config.timeout;
+  policy_.warn_after = config.warn_after;
+  policy_.host_progress = bootstrap.host_progress;
+}
+
+// ---- Waiting
+// -------------------------------------------------------------------------------------------------
+
+int CommunicatorImpl::rank_of_member(int member) const {
+  const TopologyView& t = connections_->topology;
+  return member < 0 ? -1 : t.members(t.node_of(rank_))[static_cast<std::size_t>(member)];
+}
+
+int CommunicatorImpl::rank_of(const Waiting& waiting) const {
+  return waiting.on == Waiting::On::member ? rank_of_member(waiting.who) : waiting.who;
+}
+
+Status CommunicatorImpl::inspect(int missing, Patience& patience) {
+  if (missing < 0) missing = rank_;
+  const auto index = static_cast<std::size_t>(missing);
+  const std::string who = fmt::format("rank {} (process {} on {})", missing, connections_->pid_of[index],
+                                      connections_->host_of[index]);
+  Transport* transport = connections_->ports.transport_of[index];
+  if (transport != nullptr && transport->peer_is_gone(missing))
+    return Status(Code::peer_failed, who + " is gone");
+  const double seconds = static_cast<double>(patience.waited().count()) / 1e3;
+  if (patience.deadline_passed()) {
+    return Status(Code::timeout,
+                  fmt::format("{} did not take part within {:.1f} s (HEDDLE_TIMEOUT)", who, seconds));
+  }
+  if (patience.warning_due()) {
+    log_.warn(fmt::format("waiting for {} for {:.1f} s; still waiting{}", who, seconds,
+                          policy_.timeout.count() == 0 ? " (HEDDLE_TIMEOUT sets a limit)" : ""));
+  }
+  return {};
+}
+
+Status CommunicatorImpl::fail(Status status) {
+  broken_ = status;
+  return status;
+}
+
+Status CommunicatorImpl::wait_for(Execution& execution) {
+  const auto poll = [&](bool* done) -> Status {
+    HEDDLE_TRY(execution.poll(done));
+    return *done || active_.empty() ? Status() : progress();
+  };
+  const auto look = [&](Patience& patience) { return inspect(rank_of(execution.waiting_for()), patience); };
+  Status status = wait_until_done(policy_, poll, look);
+  if (status.ok()) return status;
+  execution.abandon();
+  return fail(std::move(status));
+}
+
+// ---- Blocking
+// ------------------------------------------------------------------------------------------------
+
+Binding CommunicatorImpl::bind(const Job& job) {
+  Binding binding;
+  binding.input = static_cast<const std::byte*>(job.in);
+  binding.data = static_cast<std::byte*>(job.out);
+  binding.count = job.count;
+  binding.element_bytes = job.element_bytes;
+  binding.fold = job.fold;
+  binding.sequence = sequence_++ % kSequences;
+  return binding;
+}
+
+Status CommunicatorImpl::run_team(TeamVerb verb, const Job& job) {
+  TeamOp op;
+  op.verb = verb;
+  op.in = static_cast<const std::byte*>(job.in);
+  op.out = static_cast<std::byte*>(job.out);
+  op.count = job.count;
+  op.element_bytes = job.element_bytes;
+  op.fold = job.fold;
+  op.root = job.root;
+  team_->start(op);
+  const auto poll = [&](bool* done) -> Status {
+    *done = team_->poll(op);
+    return *done || active_.empty() ? Status() : progress();
+  };
+  const auto look = [&](Patience& patience) { return inspect(rank_of_member(team_->missing(op)), patience); };
+  Status status = wait_until_done(policy_, poll, look);
+  return status.ok() ? status : fail(std::move(status));
+}
+
+Status CommunicatorImpl::run_schedule(const Job& job, const Selection& selection) {
+  const std::shared_ptr<const Schedule> schedule = plans_.schedule(selection.choice, job.root);
+  if (executions_.size() > 256) executions_.clear();
+  std::unique_ptr<Execution>& execution = executions_[schedule.get()];
+  if (!execution) execution = std::make_unique<Execution>(schedule, connections_->ports);
+  HEDDLE_TRY(execution->start(bind(job)));
+  return wait_for(*execution);
+}
+
+Status CommunicatorImpl::run(const Job& job) {
+  if (!broken_.ok()) return broken_;
+  const Result<const Selection*> selection =
+      plans_.selection(job.collective, job.count * job.element_bytes, false);
+  if (!selection.ok()) return selection.status();
+  const Algorithm& algorithm = *selection.value()->choice.algorithm;
+  // A schedule of one team verb needs no executor.
+  if (team_ != nullptr && !algorithm.needs_messages) {
+    return run_team(job.collective == Collective::bcast ? TeamVerb::bcast : TeamVerb::allreduce, job);
+  }
+  return run_schedule(job, *selection.value());
+}
+
+Status CommunicatorImpl::allreduce(const void* in, void* out, std::size_t count, DType type, Op op) {
+  if (size_ == 1) {
+    if (in != out && count > 0) std::memmove(out, in, count * dtype_size(type));
+    return {};
+  }
+  return run({Collective::allreduce, in, out, count, dtype_size(type), fold_kernel(type, op), 0});
+}
+
+Status CommunicatorImpl::bcast(void* buffer, std::size_t bytes, int root) {
+  if (size_ == 1) return {};
+  return run({Collective::bcast, buffer, buffer, bytes, 1, nullptr, root});
+}
+
+Status CommunicatorImpl::barrier() {
+  if (size_ == 1) return {};
+  return run({Collective::barrier, nullptr, nullptr, 0, 1, fold_kernel(DType::u8, Op::bor), 0});
+}
+
+// ---- Point to point
+// ------------------------------------------------------------------------------------------
+
+Status CommunicatorImpl::transfer(bool sends, void* data, std::size_t bytes, int peer) {
+  if (!broken_.ok()) return broken_;
+  Transport* transport = connections_->ports.transport_of[static_cast<std::size_t>(peer)];
+  if (transport == nullptr)
+    return Status(Code::unsupported, fmt::format("no transport reaches rank {}", peer));
+  constexpr std::uint32_t kTag = kSequences * kLanes;
+  Ticket ticket;
+  Status status = sends ? transport->send(peer, kTag, data, bytes, ticket)
+                        : transport->recv(peer, kTag, data, bytes, ticket);
+  const auto poll = [&](bool* done) -> Status {
+    if (!ticket.done) HEDDLE_TRY(transport->progress());
+    *done = ticket.done;
+    return *done || active_.empty() ? Status() : progress();
+  };
+  if (status.ok())
+    status = wait_until_done(policy_, poll, [&](Patience& patience) { return inspect(peer, patience); });
+  if (status.ok()) return status;
+  transport->cancel(ticket);
+  return fail(std::move(status));
+}
+
+Status CommunicatorImpl::send(const void* data, std::size_t bytes, int peer) {
+  return transfer(true, const_cast<void*>(data), bytes, peer);
+}
+
+Status CommunicatorImpl::recv(void* data, std::size_t bytes, int peer) {
+  return transfer(false, data, bytes, peer);
+}
+
+// ---- Requests
+// ------------------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<Request>> CommunicatorImpl::request(const Job& job) {
+  if (!broken_.ok()) return broken_;
+  std::shared_ptr<const Schedule> schedule;
+  const Result<const Selection*> selection =
+      plans_.selection(job.collective, job.count * job.element_bytes, true);
+  if (!selection.ok()) return selection.status();
+  schedule = plans_.schedule(selection.value()->choice, job.root);
+  return std::unique_ptr<Request>(
+      std::make_unique<RequestImpl>(*this, job, std::move(schedule), connections_->ports));
+}
+
+Result<std::unique_ptr<Request>> CommunicatorImpl::allreduce_request(const void* in, void* out,
+                                                                     std::size_t count, DType type, Op op) {
+  return request({Collective::allreduce, in, out, count, dtype_size(type), fold_kernel(type, op), 0});
+}
+
+Result<std::unique_ptr<Request>> CommunicatorImpl::bcast_request(void* buffer, std::size_t bytes, int root) {
+  return request({Collective::bcast, buffer, buffer, bytes, 1, nullptr, root});
+}
+
+Result<std::unique_ptr<Request>> CommunicatorImpl::barrier_request() {
+  return request({Collective::barrier, nullptr, nullptr, 0, 1, fold_kernel(DType::u8, Op::bor), 0});
+}
+
+Status CommunicatorImpl::progress() {
+  for (std::size_t i = 0; i < active_.size();) {
+    bool done = false;
+    Status status = active_[i]->execution_.poll(&done);
+    if (!status.ok()) return fail(std::move(status));
+    if (done) {
+      active_[i] = active_.back();
+      active_.pop_back();
+    } else {
+      ++i;
+    }
+  }
+  return {};
+}
+
+RequestImpl::~RequestImpl() {
+  std::erase(comm_.active_, this);
+}
+
+Status RequestImpl::start() {
+  if (!comm_.broken_.ok()) return comm_.broken_;
+  HEDDLE_TRY(execution_.start(comm_.bind(job_)));
+  comm_.active_.push_back(this);
+  return comm_.progress();
+}
+
+Status RequestImpl::test(bool* done) {
+  if (active()) {
+    if (!comm_.broken_.ok()) return comm_.broken_;
+    if (comm_.policy_.host_progress) comm_.policy_.host_progress();
+    HEDDLE_TRY(comm_.progress());
+  }
+  *done = !active();
+  return {};
+}
+
+Status RequestImpl::wait() {
+  if (!active()) return {};
+  if (!comm_.broken_.ok()) return comm_.broken_;
+  const auto poll = [&](bool* done) -> Status {
+    HEDDLE_TRY(comm_.progress());
+    *done = !active();
+    return {};
+  };
+  const auto look = [&](Patience& patience) {
+    return comm_.inspect(comm_.rank_of(execution_.waiting_for()), patience);
+  };
+  Status status = wait_until_done(comm_.policy_, poll, look);
+  return status.ok() ? status : comm_.fail(std::move(status));
+}
+
+// ---- Information
+// ---------------------------------------------------------------------------------------------
+
+const char* CommunicatorImpl::algorithm(Collective collective, std::size_t bytes) {
+  if (size_ == 1) return "self";
+  const Result<const Selection*> selection = plans_.selection(collective, bytes, false);
+  return selection.ok() ? selection.value()->choice.algorithm->name : "none";
+}
+
+std::string CommunicatorImpl::describe() const {
+  const TopologyView& t = connections_->topology;
+  std::string transports;
+  for (const Transport* transport : connections_->ports.transports) {
+    transports += (transports.empty() ? "" : ", ") + std::string(transport->capabilities().name);
+  }
+  return fmt::format("{} rank{} on {} node{}, transports: {}, {} core{} here, {} polls before yielding",
+                     size_, size_ == 1 ? "" : "s", t.nodes(), t.nodes() == 1 ? "" : "s",
+                     transports.empty() ? "none" : transports, usable_cores(), usable_cores() == 1 ? "" : "s",
+                     policy_.spins);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Communicator>> Communicator::create(const Bootstrap& bootstrap, const Config& config) {
+  Result<std::unique_ptr<Connections>> connections = connect(bootstrap, config);
+  if (!connections.ok()) return connections.status();
+  return std::unique_ptr<Communicator>(
+      std::make_unique<CommunicatorImpl>(bootstrap, config, std::move(connections).value()));
+}
+
+}  // namespace heddle

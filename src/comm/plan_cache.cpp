@@ -1,0 +1,70 @@
+#include "comm/plan_cache.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace heddle {
+namespace {
+
+// A broadcast from every rank in turn must not keep a schedule per rank for ever.
+constexpr std::size_t kMostSchedules = 256;
+
+const char* reason(ChosenBy by) {
+  switch (by) {
+    case ChosenBy::force:
+      return "HEDDLE_ALGORITHM";
+    case ChosenBy::tuning:
+      return "tuning file";
+    case ChosenBy::price:
+      return "price";
+  }
+  return "";
+}
+
+}  // namespace
+
+Result<const Selection*> PlanCache::selection(Collective collective, std::size_t bytes, bool messages_only) {
+  const std::size_t index =
+      (static_cast<std::size_t>(collective) * 2 + (messages_only ? 1 : 0)) * kClasses + size_class(bytes);
+  std::unique_ptr<Selection>& entry = selections_[index];
+  if (!entry) {
+    // Every size of a class must get the same answer on every rank, whichever comes first: ask for its upper
+    // bound.
+    const std::size_t representative = bytes == 0 ? 0 : std::bit_ceil(bytes + 1) - 1;
+    Result<Selection> chosen = selector_.select(collective, representative, messages_only);
+    if (!chosen.ok()) return chosen.status();
+    entry = std::make_unique<Selection>(chosen.value());
+    report(collective, representative, *entry, messages_only);
+  }
+  return static_cast<const Selection*>(entry.get());
+}
+
+void PlanCache::report(Collective collective, std::size_t bytes, const Selection& selection,
+                       bool messages_only) const {
+  if (rank_ != 0 || !log_.wants(LogLevel::info)) return;
+  const Choice& choice = selection.choice;
+  std::string text =
+      fmt::format("{}{} up to {} bytes: {} (radix {}, chunks {}) by {}", messages_only ? "non-blocking " : "",
+                  collective_name(collective), bytes, choice.algorithm->name, choice.shape.radix,
+                  choice.shape.chunks, reason(selection.by));
+  if (selection.by == ChosenBy::price) text += fmt::format(", {:.1f} us", choice.price_ns / 1e3);
+  if (selection.runner_up != nullptr) {
+    text += fmt::format("; next {} at {:.1f} us", selection.runner_up->name, selection.runner_up_ns / 1e3);
+  }
+  log_.info(text);
+}
+
+std::shared_ptr<const Schedule> PlanCache::schedule(const Choice& choice, std::int32_t root) {
+  if (schedules_.size() >= kMostSchedules) schedules_.clear();
+  std::shared_ptr<const Schedule>& entry =
+      schedules_[Key(choice.algorithm, root, choice.shape.radix, choice.shape.chunks)];
+  if (!entry) {
+    Shape shape = choice.shape;
+    shape.root = root;
+    entry = std::make_shared<const Schedule>(choice.algorithm->build(topology_, rank_, shape));
+  }
+  return entry;
+}
+
+}  // namespace heddle

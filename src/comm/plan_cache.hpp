@@ -1,0 +1,51 @@
+// The plans of one communicator: for each collective and size class the chosen algorithm and its schedule,
+// ready to run.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+
+#include "base/log.hpp"
+#include "base/status.hpp"
+#include "engine/engine.hpp"
+#include "select/selector.hpp"
+
+namespace heddle {
+
+// Sizes in [2^(k-1), 2^k) share class k; class 0 holds 0 bytes.
+constexpr unsigned size_class(std::size_t bytes) {
+  return static_cast<unsigned>(std::bit_width(bytes));
+}
+
+class PlanCache {
+ public:
+  // Borrows all three.
+  PlanCache(const TopologyView& topology, std::int32_t rank, const Selector& selector, const Log& log)
+      : topology_(topology), rank_(rank), selector_(selector), log_(log) {}
+
+  // What serves this size; chosen, and reported in the log, at the first use.
+  Result<const Selection*> selection(Collective collective, std::size_t bytes, bool messages_only);
+
+  // The schedule of a selection for a root, built at the first use.
+  std::shared_ptr<const Schedule> schedule(const Choice& choice, std::int32_t root);
+
+ private:
+  void report(Collective collective, std::size_t bytes, const Selection& selection, bool messages_only) const;
+
+  static constexpr std::size_t kClasses = 65;
+  using Key = std::tuple<const Algorithm*, std::int32_t, std::int32_t, std::uint32_t>;
+
+  const TopologyView& topology_;
+  std::int32_t rank_;
+  const Selector& selector_;
+  const Log& log_;
+  std::array<std::unique_ptr<Selection>, 3 * 2 * kClasses> selections_;
+  std::map<Key, std::shared_ptr<const Schedule>> schedules_;
+};
+
+}  // namespace heddle

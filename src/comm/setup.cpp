@@ -1,0 +1,263 @@
+#include "comm/setup.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <utility>
+
+#include "comm/host_identity.hpp"
+#include "transports/mpi/mpi_transport.hpp"
+#include "transports/shm/shm_team.hpp"
+#include "transports/shm/shm_transport.hpp"
+
+namespace heddle {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x6864646c;  // "hddl"
+constexpr std::uint32_t kProtocol = 1;        // raised whenever ranks of two builds could not work together
+
+// The settings that decide how a collective runs must be the same everywhere; each travels as a hash.
+constexpr const char* kSharedSettings[] = {"HEDDLE_ALGORITHM", "HEDDLE_TUNING_FILE (its content)",
+                                           "HEDDLE_TRANSPORTS", "HEDDLE_SLOT_BYTES", "HEDDLE_SHM"};
+constexpr std::size_t kSettings = std::size(kSharedSettings);
+
+// What every rank tells every other, first of all.
+struct Hello {
+  std::uint32_t magic;
+  std::uint32_t protocol;
+  std::uint32_t enabled;
+  std::int32_t pid;
+  std::uint64_t node;
+  std::uint64_t settings[kSettings];
+  char host[40];
+};
+
+// How a rank fared in a stage that others must know about.
+struct Outcome {
+  std::int32_t code;
+  char message[252];
+};
+
+std::uint64_t hash_text(const std::string& text) {
+  std::uint64_t h = 14695981039346656037ULL;  // FNV-1a
+  for (const char c : text)
+    h = (h ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+  return h;
+}
+
+std::string content_of(const std::string& path) {
+  if (path.empty()) return "";
+  std::ifstream file(path, std::ios::binary);
+  return file ? std::string(std::istreambuf_iterator<char>(file), {}) : "unreadable";
+}
+
+Hello make_hello(const Bootstrap& bootstrap, const Config& config) {
+  Hello hello{};
+  hello.magic = kMagic;
+  hello.protocol = kProtocol;
+  hello.enabled = config.enable ? 1 : 0;
+  hello.pid = getpid();
+  const HostIdentity identity = host_identity();
+  hello.node = bootstrap.node.value_or(identity.value);
+  const std::string settings[kSettings] = {config.algorithm, content_of(config.tuning_file),
+                                           config.transports, std::to_string(config.slot_bytes),
+                                           config.shm_backing};
+  for (std::size_t i = 0; i < kSettings; ++i)
+    hello.settings[i] = hash_text(settings[i]);
+  std::snprintf(hello.host, sizeof hello.host, "%s", identity.host_name.c_str());
+  return hello;
+}
+
+// The first reason, in rank order, why these ranks cannot use heddle together. Every rank finds the same one.
+Status check_hellos(const std::vector<Hello>& hellos) {
+  for (std::size_t rank = 0; rank < hellos.size(); ++rank) {
+    const Hello& h = hellos[rank];
+    const std::string who = "rank " + std::to_string(rank);
+    if (h.magic != kMagic || h.protocol != kProtocol) {
+      return Status(Code::unsupported, who + " runs another version of heddle (protocol " +
+                                           std::to_string(h.protocol) + ", here " +
+                                           std::to_string(kProtocol) + "): use one build on all ranks");
+    }
+    if (h.enabled == 0) return Status(Code::unsupported, who + " has HEDDLE_ENABLE=0");
+    for (std::size_t i = 0; i < kSettings; ++i) {
+      if (h.settings[i] != hellos[0].settings[i]) {
+        return Status(Code::unsupported, std::string(kSharedSettings[i]) + " differs between rank 0 and " +
+                                             who + ": set it to one value on all ranks");
+      }
+    }
+  }
+  return {};
+}
+
+bool lists(const std::string& names, const std::string& name) {
+  return ("," + names + ",").find("," + name + ",") != std::string::npos;
+}
+
+class Setup {
+ public:
+  Setup(const Bootstrap& bootstrap, const Config& config)
+      : bootstrap_(bootstrap), config_(config), connections_(std::make_unique<Connections>()) {}
+
+  Result<std::unique_ptr<Connections>> run();
+
+ private:
+  template <typename T>
+  Status allgather(const T& mine, std::vector<T>& all) {
+    all.resize(static_cast<std::size_t>(bootstrap_.size));
+    return bootstrap_.allgather(&mine, all.data(), sizeof(T));
+  }
+  // The same status on every rank: the first failed rank's, with its number.
+  Status agree(const Status& mine);
+
+  void find_topology(const std::vector<Hello>& hellos);
+  Status share_memory();
+  Status try_backing(SharedMemory::Backing backing);
+  Status borrow_messages();
+  void build_shm();
+  void build_ports();
+
+  ShmTeamGeometry team_geometry() const { return {static_cast<int>(members().size()), config_.slot_bytes}; }
+  ShmTransportGeometry ring_geometry() const { return {static_cast<int>(members().size())}; }
+  const std::vector<std::int32_t>& members() const {
+    const TopologyView& t = connections_->topology;
+    return t.members(t.node_of(bootstrap_.rank));
+  }
+
+  const Bootstrap& bootstrap_;
+  const Config& config_;
+  std::unique_ptr<Connections> connections_;
+};
+
+Status Setup::agree(const Status& mine) {
+  Outcome outcome{};
+  outcome.code = static_cast<std::int32_t>(mine.code());
+  std::snprintf(outcome.message, sizeof outcome.message, "%s", mine.message().c_str());
+  std::vector<Outcome> all;
+  HEDDLE_TRY(allgather(outcome, all));
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].code == 0) continue;
+    return Status(static_cast<Code>(all[rank].code),
+                  "rank " + std::to_string(rank) + ": " + all[rank].message);
+  }
+  return {};
+}
+
+// Ranks with equal node identities share a node; without the shm transport everyone is alone.
+void Setup::find_topology(const std::vector<Hello>& hellos) {
+  const bool shm = lists(config_.transports, "shm");
+  std::map<std::uint64_t, std::int32_t> number;
+  std::vector<std::int32_t> node_of;
+  for (const Hello& h : hellos) {
+    const auto next = static_cast<std::int32_t>(shm ? number.size() : node_of.size());
+    node_of.push_back(shm ? number.emplace(h.node, next).first->second : next);
+    connections_->host_of.emplace_back(h.host);
+    connections_->pid_of.push_back(h.pid);
+  }
+  connections_->topology = TopologyView({std::move(node_of)});
+}
+
+// One attempt: each node's first member creates, the others attach, and all ranks learn whether all could.
+Status Setup::try_backing(SharedMemory::Backing backing) {
+  const bool creates = members().front() == bootstrap_.rank && members().size() > 1;
+  Status mine;
+  SharedMemory memory;
+  if (creates) {
+    Result<SharedMemory> created =
+        SharedMemory::create(team_geometry().bytes() + ring_geometry().bytes(), backing);
+    mine = created.status();
+    if (created.ok()) memory = std::move(created).value();
+  }
+  std::vector<SharedMemoryHandle> handles;
+  HEDDLE_TRY(allgather(memory.handle(), handles));
+  if (!creates && members().size() > 1) {
+    const SharedMemoryHandle& handle = handles[static_cast<std::size_t>(members().front())];
+    // Without a handle its creator failed, and says why.
+    if (handle.bytes > 0) {
+      Result<SharedMemory> attached = SharedMemory::attach(handle);
+      mine = attached.status();
+      if (attached.ok()) memory = std::move(attached).value();
+    }
+  }
+  HEDDLE_TRY(agree(mine));
+  memory.publish_done();
+  connections_->memory = std::move(memory);
+  return {};
+}
+
+Status Setup::share_memory() {
+  if (connections_->topology.nodes() == bootstrap_.size) return {};
+  if (config_.shm_backing == "posix") return try_backing(SharedMemory::Backing::posix);
+  const Status memfd = try_backing(SharedMemory::Backing::memfd);
+  if (memfd.ok() || config_.shm_backing == "memfd") return memfd;
+  const Status posix = try_backing(SharedMemory::Backing::posix);
+  if (posix.ok()) return posix;
+  return Status(posix.code(), "no shared memory: " + memfd.message() + "; " + posix.message());
+}
+
+Status Setup::borrow_messages() {
+  if (connections_->topology.nodes() == 1) return {};
+  const std::string nodes = std::to_string(connections_->topology.nodes());
+  if (!lists(config_.transports, "mpi")) {
+    return Status(Code::unsupported, "ranks are on " + nodes + " nodes and HEDDLE_TRANSPORTS=\"" +
+                                         config_.transports + "\" leaves nothing to connect them");
+  }
+  if (!bootstrap_.make_p2p) {
+    return Status(
+        Code::unsupported,
+        "ranks are on " + nodes + " nodes and no transport connects them: start from an MPI communicator");
+  }
+  Result<heddle_p2p> p2p = bootstrap_.make_p2p();
+  if (p2p.ok()) connections_->lent = std::make_unique<LentMessages>(p2p.value());
+  return agree(p2p.status());
+}
+
+void Setup::build_shm() {
+  if (members().size() < 2) return;
+  std::vector<int> ranks(members().begin(), members().end());
+  std::vector<int> pids;
+  for (const int rank : ranks)
+    pids.push_back(connections_->pid_of[static_cast<std::size_t>(rank)]);
+  const int member = connections_->topology.member_index(bootstrap_.rank);
+  std::byte* memory = connections_->memory.data();
+  connections_->team = make_shm_team(memory, team_geometry(), member);
+  connections_->shm = make_shm_transport(memory + team_geometry().bytes(), ring_geometry(), member,
+                                         std::move(ranks), std::move(pids));
+}
+
+void Setup::build_ports() {
+  Connections& c = *connections_;
+  if (c.lent) c.mpi = make_mpi_transport(c.lent->p2p());
+  const TopologyView& t = c.topology;
+  for (std::int32_t rank = 0; rank < t.size(); ++rank) {
+    const bool here = rank != bootstrap_.rank && t.node_of(rank) == t.node_of(bootstrap_.rank);
+    c.ports.transport_of.push_back(here ? c.shm.get() : rank != bootstrap_.rank ? c.mpi.get() : nullptr);
+  }
+  if (c.shm) c.ports.transports.push_back(c.shm.get());
+  if (c.mpi) c.ports.transports.push_back(c.mpi.get());
+  c.ports.team = c.team.get();
+}
+
+Result<std::unique_ptr<Connections>> Setup::run() {
+  std::vector<Hello> hellos;
+  HEDDLE_TRY(allgather(make_hello(bootstrap_, config_), hellos));
+  HEDDLE_TRY(check_hellos(hellos));
+  find_topology(hellos);
+  HEDDLE_TRY(share_memory());
+  HEDDLE_TRY(borrow_messages());
+  build_shm();
+  build_ports();
+  return std::move(connections_);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Connections>> connect(const Bootstrap& bootstrap, const Config& config) {
+  return Setup(bootstrap, config).run();
+}
+
+}  // namespace heddle

@@ -1,0 +1,54 @@
+// Setting up a communicator: what the ranks tell each other, what they agree on, and what connects them
+// afterwards.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/config.hpp"
+#include "base/status.hpp"
+#include "comm/bootstrap.hpp"
+#include "engine/engine.hpp"
+#include "schedule/topology_view.hpp"
+#include "transports/shm/shared_memory.hpp"
+#include "transports/team.hpp"
+#include "transports/transport.hpp"
+
+namespace heddle {
+
+// Gives the lender's messages back, exactly once.
+class LentMessages {
+ public:
+  explicit LentMessages(const heddle_p2p& p2p) : p2p_(p2p) {}
+  LentMessages(const LentMessages&) = delete;
+  LentMessages& operator=(const LentMessages&) = delete;
+  ~LentMessages() {
+    if (p2p_.release != nullptr) p2p_.release(p2p_.context);
+  }
+  const heddle_p2p& p2p() const { return p2p_; }
+
+ private:
+  heddle_p2p p2p_;
+};
+
+// Members are destroyed from the last to the first: users before what they use.
+struct Connections {
+  TopologyView topology = TopologyView::flat(1);
+  std::vector<std::string> host_of;  // by rank
+  std::vector<int> pid_of;           // by rank
+  SharedMemory memory;
+  std::unique_ptr<LentMessages> lent;
+  std::unique_ptr<Team> team;
+  std::unique_ptr<Transport> shm;
+  std::unique_ptr<Transport> mpi;
+  Ports ports;
+};
+
+// Collective. Every rank gets connections, or every rank the same reason (code and message) why there are
+// none.
+Result<std::unique_ptr<Connections>> connect(const Bootstrap& bootstrap, const Config& config);
+
+}  // namespace heddle

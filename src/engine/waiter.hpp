@@ -1,0 +1,67 @@
+// How a rank waits: spin while the answer is a cache line away, then give the core to whoever has work, and
+// look now and then at the clock and at those waited for. Never burns a core that a peer needs.
+#pragma once
+
+#include <chrono>
+#include <functional>
+
+#include "base/status.hpp"
+
+namespace heddle {
+
+struct WaitPolicy {
+  int spins = 2000;                         // polls before the first yield
+  std::chrono::milliseconds warn_after{0};  // one warning after this; 0: never
+  std::chrono::milliseconds timeout{0};     // an error after this; 0: never
+  std::function<void()> host_progress;      // moves the host MPI's own traffic; may be null
+};
+
+// The policy's `spins` for `ranks_here` ranks that share `cores` usable cores: long where each has its own,
+// short where the peer may need this very core.
+int default_spins(int ranks_here, int cores);
+
+// The patience of one wait, from the moment the spinning is over.
+class Patience {
+ public:
+  explicit Patience(const WaitPolicy& policy);
+
+  // Rests once: drives the host, yields, and after two seconds sleeps for fractions of a millisecond. True
+  // every tenth of a second or so: time to look at who is missing.
+  bool rest();
+
+  std::chrono::milliseconds waited() const;
+  // True once, when the warning is due.
+  bool warning_due();
+  bool deadline_passed() const;
+
+ private:
+  const WaitPolicy& policy_;
+  std::chrono::steady_clock::time_point begin_;
+  std::chrono::steady_clock::time_point now_;
+  std::chrono::steady_clock::time_point next_look_;
+  unsigned rounds_ = 0;
+  bool warned_ = false;
+};
+
+// Polls until done, first in a tight loop, then with patience. `poll(&done)` moves the operation;
+// `inspect(patience)` is called at each look and returns an error to end the wait.
+template <typename Poll, typename Inspect>
+Status wait_until_done(const WaitPolicy& policy, Poll&& poll, Inspect&& inspect) {
+  bool done = false;
+  // The first polls follow each other closely: a pause is as long as the hop that is awaited.
+  constexpr int kEager = 256;
+  for (int i = 0; i < policy.spins; ++i) {
+    HEDDLE_TRY(poll(&done));
+    if (done) return {};
+    if (i >= kEager) __builtin_ia32_pause();
+  }
+  Patience patience(policy);
+  while (true) {
+    const bool look = patience.rest();
+    HEDDLE_TRY(poll(&done));
+    if (done) return {};
+    if (look) HEDDLE_TRY(inspect(patience));
+  }
+}
+
+}  // namespace heddle

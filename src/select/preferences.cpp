@@ -1,0 +1,136 @@
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "select/selector.hpp"
+
+namespace heddle {
+namespace {
+
+using nlohmann::json;
+
+std::string known_names(Collective collective) {
+  std::string names;
+  for (const Algorithm& a : catalog()) {
+    if (a.collective == collective) names += (names.empty() ? "" : ", ") + std::string(a.name);
+  }
+  return names;
+}
+
+// "ring", "allreduce:ring" or "allreduce:ring,bcast:chain". A bare name forces every collective that has it.
+void read_forced(std::string_view text, Preferences& out) {
+  while (!text.empty()) {
+    const std::size_t comma = text.find(',');
+    const std::string_view item = text.substr(0, comma);
+    text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
+    const std::size_t colon = item.find(':');
+    const std::string_view name = colon == std::string_view::npos ? item : item.substr(colon + 1);
+    const std::string_view scope =
+        colon == std::string_view::npos ? std::string_view() : item.substr(0, colon);
+    bool known = false;
+    if (scope.empty() || scope == "allreduce") {
+      if (const Algorithm* a = find_algorithm(Collective::allreduce, name))
+        out.forced_allreduce = a, known = true;
+    }
+    if (scope.empty() || scope == "bcast") {
+      if (const Algorithm* a = find_algorithm(Collective::bcast, name)) out.forced_bcast = a, known = true;
+    }
+    if (known) continue;
+    out.complaints.push_back(
+        "HEDDLE_ALGORITHM=\"" + std::string(item) +
+        "\" is not an algorithm; choosing by price. Known: allreduce: " + known_names(Collective::allreduce) +
+        "; bcast: " + known_names(Collective::bcast));
+  }
+}
+
+Status read_range(const json& rule, const char* key, std::int64_t (&range)[2]) {
+  if (!rule.contains(key)) return {};
+  const json& value = rule[key];
+  if (!value.is_array() || value.size() != 2 || !value[0].is_number_integer() ||
+      !value[1].is_number_integer()) {
+    return Status(Code::invalid_argument, std::string("\"") + key + "\" must be [least, most]");
+  }
+  range[0] = value[0].get<std::int64_t>();
+  range[1] = value[1].get<std::int64_t>();
+  return {};
+}
+
+// An integer of 1 to 65536; 0 when the key is absent.
+Result<std::uint32_t> read_count(const json& rule, const char* key) {
+  if (!rule.contains(key)) return std::uint32_t{0};
+  if (!rule[key].is_number_integer() || rule[key].get<std::int64_t>() < 1 ||
+      rule[key].get<std::int64_t>() > 65536) {
+    return Status(Code::invalid_argument, std::string("\"") + key + "\" must be an integer from 1 to 65536");
+  }
+  return rule[key].get<std::uint32_t>();
+}
+
+Result<TuningRule> read_rule(const json& rule) {
+  TuningRule out;
+  if (!rule.is_object()) return Status(Code::invalid_argument, "is not an object");
+  const auto text = [&](const char* key) {
+    return rule.contains(key) && rule[key].is_string() ? rule[key].get<std::string>() : std::string();
+  };
+  const std::string collective = text("collective");
+  if (collective != "allreduce" && collective != "bcast") {
+    return Status(Code::invalid_argument, "\"collective\" must be \"allreduce\" or \"bcast\"");
+  }
+  out.collective = collective == "bcast" ? Collective::bcast : Collective::allreduce;
+  out.algorithm = find_algorithm(out.collective, text("algorithm"));
+  if (out.algorithm == nullptr) {
+    return Status(Code::invalid_argument, "\"algorithm\" must be one of " + known_names(out.collective));
+  }
+  HEDDLE_TRY(read_range(rule, "ranks", out.ranks));
+  HEDDLE_TRY(read_range(rule, "nodes", out.nodes));
+  HEDDLE_TRY(read_range(rule, "bytes", out.bytes));
+  const Result<std::uint32_t> radix = read_count(rule, "radix");
+  if (!radix.ok()) return radix.status();
+  const Result<std::uint32_t> chunks = read_count(rule, "chunks");
+  if (!chunks.ok()) return chunks.status();
+  if (radix.value() == 1) return Status(Code::invalid_argument, "\"radix\" must be 2 or more");
+  if (radix.value() != 0) out.shape.radix = static_cast<std::int32_t>(radix.value());
+  if (chunks.value() != 0) out.shape.chunks = chunks.value();
+  return out;
+}
+
+}  // namespace
+
+Result<std::vector<TuningRule>> read_tuning_file(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return Status(Code::invalid_argument, path + " cannot be opened");
+  const json root = json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (root.is_discarded()) return Status(Code::invalid_argument, path + " is not JSON");
+  if (!root.is_object() || root.value("version", json()) != 1 || !root.contains("rules") ||
+      !root["rules"].is_array()) {
+    return Status(Code::invalid_argument,
+                  path + " is not a tuning file: it needs \"version\": 1 and \"rules\": [...]");
+  }
+  std::vector<TuningRule> rules;
+  for (const json& item : root["rules"]) {
+    Result<TuningRule> rule = read_rule(item);
+    if (!rule.ok()) {
+      return Status(Code::invalid_argument,
+                    path + ": rule " + std::to_string(rules.size() + 1) + ": " + rule.status().message());
+    }
+    rules.push_back(rule.value());
+  }
+  return rules;
+}
+
+Preferences read_preferences(const Config& config) {
+  Preferences out;
+  read_forced(config.algorithm, out);
+  if (!config.tuning_file.empty()) {
+    Result<std::vector<TuningRule>> rules = read_tuning_file(config.tuning_file);
+    if (rules.ok()) {
+      out.rules = std::move(rules).value();
+    } else {
+      out.complaints.push_back("HEDDLE_TUNING_FILE=\"" + config.tuning_file +
+                               "\" is not used: " + rules.status().message() + "; choosing by price");
+    }
+  }
+  return out;
+}
+
+}  // namespace heddle

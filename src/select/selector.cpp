@@ -1,0 +1,119 @@
+#include "select/selector.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace heddle {
+namespace {
+
+bool within(std::int64_t value, const std::int64_t (&range)[2]) {
+  return value >= range[0] && value <= range[1];
+}
+
+// More ranks than this are priced on a machine of as many nodes with fewer ranks in all: simulating every
+// rank of a large machine would cost more than the choice can save.
+constexpr std::int32_t kPricedRanks = 64;
+
+}  // namespace
+
+CostModel default_cost_model(LinearCost within_node, LinearCost between_nodes) {
+  CostModel model;
+  const auto level = [](LinearCost message) {
+    return LevelCost{message.fixed_ns * 0.5, message.fixed_ns * 0.5, {0, message.per_byte_ns}};
+  };
+  model.levels = {level(within_node), level(between_nodes)};
+  model.fold = {10, 0.06};
+  model.copy = {10, 0.05};
+  model.team_small = {80, 0.1};
+  model.team_large = {400, 0.05};
+  return model;
+}
+
+Selector::Selector(const TopologyView& topology, CostModel model, Abilities abilities,
+                   const Preferences& preferences)
+    : topology_(topology), model_(std::move(model)), abilities_(abilities), preferences_(preferences) {}
+
+bool Selector::runs(const Algorithm& algorithm, bool messages_only) const {
+  if (algorithm.needs_team && (!abilities_.team || messages_only)) return false;
+  // Whole-node algorithms fit one node only; everything that also sends fits any.
+  if (algorithm.needs_team && !algorithm.needs_messages) return topology_.nodes() == 1;
+  return !algorithm.needs_messages || abilities_.messages;
+}
+
+std::optional<Selection> Selector::by_rule(Collective collective, std::size_t bytes,
+                                           bool messages_only) const {
+  const Algorithm* forced = collective == Collective::allreduce ? preferences_.forced_allreduce
+                            : collective == Collective::bcast   ? preferences_.forced_bcast
+                                                                : nullptr;
+  if (forced != nullptr && runs(*forced, messages_only)) {
+    Selection selection;
+    selection.by = ChosenBy::force;
+    // The algorithm is given, its shape is not: the cheapest of those it suggests.
+    selection.choice.price_ns = std::numeric_limits<double>::infinity();
+    for (const Shape& shape : forced->shapes(topology_, bytes)) {
+      const double ns = price_of(*forced, shape, bytes);
+      if (ns < selection.choice.price_ns) selection.choice = {forced, shape, ns};
+    }
+    return selection;
+  }
+  for (const TuningRule& rule : preferences_.rules) {
+    if (rule.collective != collective || !runs(*rule.algorithm, messages_only)) continue;
+    if (!within(topology_.size(), rule.ranks) || !within(topology_.nodes(), rule.nodes) ||
+        !within(static_cast<std::int64_t>(bytes), rule.bytes)) {
+      continue;
+    }
+    Selection selection;
+    selection.by = ChosenBy::tuning;
+    selection.choice = {rule.algorithm, rule.shape, 0};
+    return selection;
+  }
+  return std::nullopt;
+}
+
+double Selector::price_of(const Algorithm& algorithm, const Shape& shape, std::size_t bytes) const {
+  const std::int32_t size = topology_.size();
+  if (size <= kPricedRanks) {
+    return price(
+        topology_, [&](std::int32_t rank) { return algorithm.build(topology_, rank, shape); }, bytes, model_);
+  }
+  const std::int32_t nodes = std::min(topology_.nodes(), kPricedRanks);
+  const TopologyView smaller = TopologyView::uniform(nodes, std::max(1, kPricedRanks / nodes));
+  return price(
+      smaller, [&](std::int32_t rank) { return algorithm.build(smaller, rank, shape); }, bytes, model_);
+}
+
+Selection Selector::by_price(Collective collective, std::size_t bytes, bool messages_only) const {
+  Selection best;
+  best.choice.price_ns = best.runner_up_ns = std::numeric_limits<double>::infinity();
+  for (const Algorithm& algorithm : catalog()) {
+    if (algorithm.collective != collective || !runs(algorithm, messages_only)) continue;
+    Choice cheapest{&algorithm, {}, std::numeric_limits<double>::infinity()};
+    for (const Shape& shape : algorithm.shapes(topology_, bytes)) {
+      const double ns = price_of(algorithm, shape, bytes);
+      if (ns < cheapest.price_ns) cheapest = {&algorithm, shape, ns};
+    }
+    if (cheapest.price_ns < best.choice.price_ns) {
+      best.runner_up = best.choice.algorithm;
+      best.runner_up_ns = best.choice.price_ns;
+      best.choice = cheapest;
+    } else if (cheapest.price_ns < best.runner_up_ns) {
+      best.runner_up = &algorithm;
+      best.runner_up_ns = cheapest.price_ns;
+    }
+  }
+  return best;
+}
+
+Result<Selection> Selector::select(Collective collective, std::size_t bytes, bool messages_only) const {
+  if (std::optional<Selection> ruled = by_rule(collective, bytes, messages_only)) return *ruled;
+  Selection selection = by_price(collective, bytes, messages_only);
+  if (selection.choice.algorithm == nullptr) {
+    return Status(Code::unsupported, std::string("no algorithm for ") + collective_name(collective) +
+                                         " runs over " + std::to_string(topology_.size()) + " ranks on " +
+                                         std::to_string(topology_.nodes()) + " nodes with these transports");
+  }
+  return selection;
+}
+
+}  // namespace heddle

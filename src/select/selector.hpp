@@ -1,0 +1,87 @@
+// The choice of an algorithm: forced by HEDDLE_ALGORITHM, else by a tuning file's rule, else the cheapest by
+// price.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/config.hpp"
+#include "base/status.hpp"
+#include "schedule/pricer.hpp"
+#include "schedule/topology_view.hpp"
+#include "select/catalog.hpp"
+
+namespace heddle {
+
+// What the communicator can run.
+struct Abilities {
+  bool team = false;     // every node with more than one rank has a Team
+  bool messages = true;  // a transport reaches every rank
+};
+
+// One line of a tuning file: {"collective": "allreduce", "ranks": [2, 64], "nodes": [1, 1], "bytes": [0,
+// 4096], "algorithm": "ring", "radix": 4, "chunks": 8}; ranges are inclusive and may be left out, as may
+// radix and chunks.
+struct TuningRule {
+  Collective collective = Collective::allreduce;
+  std::int64_t ranks[2] = {1, INT64_MAX};
+  std::int64_t nodes[2] = {1, INT64_MAX};
+  std::int64_t bytes[2] = {0, INT64_MAX};
+  const Algorithm* algorithm = nullptr;
+  Shape shape;
+};
+
+// Reads {"version": 1, "rules": [...]}; the first rule that matches wins. The status names file, rule and
+// key.
+Result<std::vector<TuningRule>> read_tuning_file(const std::string& path);
+
+// How the choice was made, for the log.
+enum class ChosenBy : std::uint8_t { force, tuning, price };
+struct Selection {
+  Choice choice;
+  ChosenBy by = ChosenBy::price;
+  const Algorithm* runner_up = nullptr;  // by price only
+  double runner_up_ns = 0;
+};
+
+// The parts of the configuration that steer the choice, checked: built once, shared by communicators.
+struct Preferences {
+  const Algorithm* forced_allreduce = nullptr;
+  const Algorithm* forced_bcast = nullptr;
+  std::vector<TuningRule> rules;
+  std::vector<std::string>
+      complaints;  // wrong names, an unreadable file: each names variable, value, what is done instead
+};
+Preferences read_preferences(const Config& config);
+
+class Selector {
+ public:
+  // Borrows topology and preferences.
+  Selector(const TopologyView& topology, CostModel model, Abilities abilities,
+           const Preferences& preferences);
+
+  // The same answer on every rank. Fails only when nothing in the catalog can run. `messages_only`: no team
+  // verbs, for collectives that may overlap others.
+  Result<Selection> select(Collective collective, std::size_t bytes, bool messages_only) const;
+
+ private:
+  bool runs(const Algorithm& algorithm, bool messages_only) const;
+  std::optional<Selection> by_rule(Collective collective, std::size_t bytes, bool messages_only) const;
+  double price_of(const Algorithm& algorithm, const Shape& shape, std::size_t bytes) const;
+  Selection by_price(Collective collective, std::size_t bytes, bool messages_only) const;
+
+  const TopologyView& topology_;
+  CostModel model_;
+  Abilities abilities_;
+  const Preferences& preferences_;
+};
+
+// Estimates for the machine at hand until they are measured: shared memory inside a node, the lent messages
+// beyond.
+CostModel default_cost_model(LinearCost within_node, LinearCost between_nodes);
+
+}  // namespace heddle
