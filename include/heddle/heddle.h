@@ -72,7 +72,9 @@ typedef int (*heddle_allgather_fn)(const void* mine, void* all, size_t bytes, vo
  * between two ranks with equal tags (0 <= tag < 32768) match in order. `request` points to caller-owned storage of
  * HEDDLE_P2P_REQUEST_BYTES bytes that does not move while the message is open. All return 0, or anything else on
  * failure. `test` sets *done and releases the request when it is finished; `cancel` gives up on it. `progress` moves
- * the lender's own traffic (may be null). The functions and `context` must outlive the communicator. */
+ * the lender's own traffic (may be null). The functions must outlive the communicator. `release` (may be null) is called
+ * exactly once, with `context`, when heddle is done with them: by heddle_comm_destroy, or before heddle_comm_create
+ * returns a failure. `release` must not call heddle. */
 #define HEDDLE_P2P_REQUEST_BYTES 32
 typedef struct heddle_p2p {
   int (*send)(const void* data, size_t bytes, int peer, int tag, void* request, void* context);
@@ -80,6 +82,7 @@ typedef struct heddle_p2p {
   int (*test)(void* request, int* done, void* context);
   int (*cancel)(void* request, void* context);
   void (*progress)(void* context);
+  void (*release)(void* context);
   void* context;
 } heddle_p2p;
 

@@ -6,8 +6,11 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "base/status.hpp"
+#include "comm/tcp_star.hpp"
 #include "heddle/heddle.h"
 
 namespace heddle {
@@ -15,21 +18,31 @@ namespace heddle {
 struct Bootstrap {
   int rank = 0;
   int size = 1;
-  // Collective and blocking; gathers `bytes` bytes of every rank into `all` in rank order. Used only during set-up.
+  // Collective and blocking; gathers `bytes` bytes of every rank into `all` in rank order. Used only during
+  // set-up.
   std::function<Status(const void* mine, void* all, std::size_t bytes)> allgather;
-  // Makes the lender's point-to-point messages (MPI's); null where there are none. Collective: set-up calls it on every
-  // rank or on none, because what backs it may be scarce (MPI's context ids). The functions and the context outlive
-  // the communicator.
+  // Makes the lender's point-to-point messages (MPI's); null where there are none. Collective: set-up calls
+  // it on every rank or on none, because what backs it may be scarce (MPI's context ids). The functions and
+  // the context outlive the communicator.
   std::function<Result<heddle_p2p>()> make_p2p;
-  // Moves the lender's own traffic; called while a rank waits inside heddle, also in collectives, for as long as the
-  // communicator lives. May be null.
+  // Moves the lender's own traffic; called while a rank waits inside heddle, also in collectives, for as long
+  // as the communicator lives. May be null.
   std::function<void()> host_progress;
-  // Ranks with equal values share memory, as far as the lender knows (MPI_COMM_TYPE_SHARED). Without one, ranks with the
-  // same host name and boot identity do.
+  // Ranks with equal values share memory, as far as the lender knows (MPI_COMM_TYPE_SHARED). Without one,
+  // ranks with the same host name and boot identity do.
   std::optional<std::uint64_t> node;
 };
 
-// RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT over TCP. The returned value owns its sockets (shared by the function).
-Result<Bootstrap> bootstrap_from_env(std::chrono::milliseconds timeout);
+// RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT (torchrun's names) from `environment` (strings "NAME=VALUE"); a
+// `master_port` other than 0 (HEDDLE_MASTER_PORT) takes MASTER_PORT's place. `invalid_argument` names the
+// variable. With WORLD_SIZE=1 there is nobody to meet, and address and port may be missing.
+Result<Rendezvous> rendezvous_from(const std::vector<std::string>& environment, int master_port);
+
+// Collective over TCP; the returned value owns its connections (shared by the function). Each wait ends after
+// `timeout` (0: 60 s) with a status that names the missing ranks.
+Result<Bootstrap> bootstrap_over_tcp(const Rendezvous& where, std::chrono::milliseconds timeout);
+
+// Both, from this process's environment.
+Result<Bootstrap> bootstrap_from_env(std::chrono::milliseconds timeout, int master_port = 0);
 
 }  // namespace heddle

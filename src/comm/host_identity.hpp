@@ -1,0 +1,19 @@
+// Which machine this is, so that ranks can tell with whom they share it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace heddle {
+
+struct HostIdentity {
+  std::string host_name;
+  // Equal on two ranks exactly when host name, kernel boot and (where it can be told apart) the mount of
+  // /dev/shm are: a boot alone is not enough, because containers share the kernel but need not share memory.
+  std::uint64_t value = 0;
+};
+
+// Reads a few small files; never fails (what cannot be read does not take part in the value).
+HostIdentity host_identity();
+
+}  // namespace heddle

@@ -1,0 +1,239 @@
+#include "comm/tcp.hpp"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+namespace heddle {
+namespace {
+
+using AddressList = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+
+void set_flag(int fd, int level, int name) {
+  const int on = 1;
+  // Best effort: these options only make things faster or tidier.
+  static_cast<void>(::setsockopt(fd, level, name, &on, sizeof(on)));
+}
+
+void tune(int fd) {
+  set_flag(fd, IPPROTO_TCP, TCP_NODELAY);
+  set_flag(fd, SOL_SOCKET, SO_KEEPALIVE);
+}
+
+// True when `fd` is ready before the deadline.
+Result<bool> wait_ready(int fd, short events, Deadline deadline) {
+  for (;;) {
+    pollfd entry{fd, events, 0};
+    const int ready = ::poll(&entry, 1, milliseconds_until(deadline));
+    if (ready > 0) return true;
+    if (ready == 0) return false;
+    if (errno != EINTR) return system_error("poll", errno);
+  }
+}
+
+// `in_use` tells whether the port was the trouble.
+Result<Socket> listen_on(int family, int port, bool* in_use) {
+  Socket socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.open()) return system_error("socket", errno);
+  set_flag(socket.fd(), SOL_SOCKET, SO_REUSEADDR);
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+  if (family == AF_INET6) {
+    const int off = 0;
+    if (::setsockopt(socket.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) != 0) {
+      return system_error("setsockopt(IPV6_V6ONLY)", errno);
+    }
+    sockaddr_in6 any{};
+    any.sin6_family = AF_INET6;
+    any.sin6_addr = in6addr_any;
+    any.sin6_port = htons(static_cast<std::uint16_t>(port));
+    std::memcpy(&storage, &any, length = sizeof(any));
+  } else {
+    sockaddr_in any{};
+    any.sin_family = AF_INET;
+    any.sin_addr.s_addr = htonl(INADDR_ANY);
+    any.sin_port = htons(static_cast<std::uint16_t>(port));
+    std::memcpy(&storage, &any, length = sizeof(any));
+  }
+  if (::bind(socket.fd(), reinterpret_cast<const sockaddr*>(&storage), length) != 0) {
+    *in_use = errno == EADDRINUSE;
+    return system_error("bind", errno);
+  }
+  if (::listen(socket.fd(), SOMAXCONN) != 0) return system_error("listen", errno);
+  return socket;
+}
+
+Result<Socket> connect_to(const addrinfo& address, Deadline deadline) {
+  Socket socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.open()) return system_error("socket", errno);
+  if (::connect(socket.fd(), address.ai_addr, address.ai_addrlen) != 0) {
+    // After EINTR the connection goes on being made, as after EINPROGRESS.
+    if (errno != EINPROGRESS && errno != EINTR) return system_error("connect", errno);
+    Result<bool> ready = wait_ready(socket.fd(), POLLOUT, deadline);
+    if (!ready.ok()) return ready.status();
+    if (!ready.value()) return Status(Code::timeout, "connect: no answer");
+    int error = 0;
+    socklen_t length = sizeof(error);
+    if (::getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
+    if (error != 0) return system_error("connect", error);
+  }
+  tune(socket.fd());
+  return socket;
+}
+
+// Linux gives an unbound client socket a port from the ephemeral range; when that is the very port it
+// connects to on its own machine, the socket connects to itself.
+bool connected_to_itself(const Socket& socket) {
+  sockaddr_storage ours{};
+  sockaddr_storage theirs{};
+  socklen_t ours_length = sizeof(ours);
+  socklen_t theirs_length = sizeof(theirs);
+  return ::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&ours), &ours_length) == 0 &&
+         ::getpeername(socket.fd(), reinterpret_cast<sockaddr*>(&theirs), &theirs_length) == 0 &&
+         ours_length == theirs_length && std::memcmp(&ours, &theirs, ours_length) == 0;
+}
+
+}  // namespace
+
+int milliseconds_until(Deadline deadline) {
+  using std::chrono::milliseconds;
+  const auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1'000'000'000));
+}
+
+void Socket::close() {
+  // On Linux the descriptor is gone even when close says EINTR: never close twice.
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+}
+
+Result<Socket> tcp_listen(int port) {
+  bool in_use = false;
+  Result<Socket> both = listen_on(AF_INET6, port, &in_use);
+  // Any other failure may be that of a machine without IPv6. A port in use is final: IPv4 alone might still
+  // get it, and then whoever came by IPv6 would meet the other program.
+  if (both.ok() || in_use) return both;
+  return listen_on(AF_INET, port, &in_use);
+}
+
+int tcp_local_port(const Socket& socket) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof(address);
+  if (::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&address), &length) != 0) return 0;
+  if (address.ss_family == AF_INET6) return ntohs(reinterpret_cast<const sockaddr_in6&>(address).sin6_port);
+  return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
+}
+
+std::string tcp_peer_address(const Socket& socket) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof(address);
+  char host[NI_MAXHOST] = {};
+  if (::getpeername(socket.fd(), reinterpret_cast<sockaddr*>(&address), &length) != 0 ||
+      ::getnameinfo(reinterpret_cast<const sockaddr*>(&address), length, host, sizeof(host), nullptr, 0,
+                    NI_NUMERICHOST) != 0) {
+    return "unknown";
+  }
+  const std::string text = host;
+  return text.rfind("::ffff:", 0) == 0 ? text.substr(7) : text;
+}
+
+Result<Socket> tcp_accept(const Socket& listener) {
+  for (;;) {
+    Socket socket(::accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (socket.open()) {
+      tune(socket.fd());
+      return socket;
+    }
+    switch (errno) {
+      case EINTR:
+        continue;
+      case EAGAIN:
+      case ECONNABORTED:
+      case EPROTO:
+        return Socket();
+      default:
+        return system_error("accept", errno);
+    }
+  }
+}
+
+Result<Socket> tcp_connect(const std::string& host, int port, Deadline deadline) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* raw = nullptr;
+  const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &raw);
+  if (error == EAI_SYSTEM) return system_error("look-up of \"" + host + "\"", errno);
+  if (error != 0) return Status(Code::system, "look-up of \"" + host + "\": " + ::gai_strerror(error));
+  const AddressList addresses(raw, &::freeaddrinfo);
+  Status last(Code::system, "look-up of \"" + host + "\": no address");
+  for (const addrinfo* address = addresses.get(); address != nullptr; address = address->ai_next) {
+    Result<Socket> socket = connect_to(*address, deadline);
+    if (socket.ok() && !connected_to_itself(socket.value())) return socket;
+    last = socket.ok() ? system_error("connect", ECONNREFUSED) : socket.status();
+  }
+  return last;
+}
+
+Result<std::size_t> tcp_read_some(const Socket& socket, void* data, std::size_t bytes) {
+  if (bytes == 0) return std::size_t{0};
+  for (;;) {
+    const ssize_t got = ::recv(socket.fd(), data, bytes, 0);
+    if (got > 0) return static_cast<std::size_t>(got);
+    if (got == 0) return Status(Code::peer_failed, "the connection was closed");
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN) return std::size_t{0};
+    return Status(Code::peer_failed, system_error("recv", errno).message());
+  }
+}
+
+Result<std::size_t> tcp_write_some(const Socket& socket, const void* data, std::size_t bytes) {
+  for (;;) {
+    const ssize_t put = ::send(socket.fd(), data, bytes, MSG_NOSIGNAL);
+    if (put >= 0) return static_cast<std::size_t>(put);
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN) return std::size_t{0};
+    return Status(Code::peer_failed, system_error("send", errno).message());
+  }
+}
+
+namespace {
+
+// Repeats `step` (bytes left -> bytes moved) until all is moved.
+template <typename Step>
+Status move_all(const Socket& socket, std::size_t bytes, short events, Deadline deadline, Step step) {
+  for (std::size_t moved = 0; moved < bytes;) {
+    Result<std::size_t> now = step(moved);
+    if (!now.ok()) return now.status();
+    moved += now.value();
+    if (now.value() != 0 || moved == bytes) continue;
+    Result<bool> ready = wait_ready(socket.fd(), events, deadline);
+    if (!ready.ok()) return ready.status();
+    if (!ready.value()) return Status(Code::timeout, "no answer");
+  }
+  return {};
+}
+
+}  // namespace
+
+Status tcp_read_all(const Socket& socket, void* data, std::size_t bytes, Deadline deadline) {
+  return move_all(socket, bytes, POLLIN, deadline, [&](std::size_t moved) {
+    return tcp_read_some(socket, static_cast<char*>(data) + moved, bytes - moved);
+  });
+}
+
+Status tcp_write_all(const Socket& socket, const void* data, std::size_t bytes, Deadline deadline) {
+  return move_all(socket, bytes, POLLOUT, deadline, [&](std::size_t moved) {
+    return tcp_write_some(socket, static_cast<const char*>(data) + moved, bytes - moved);
+  });
+}
+
+}  // namespace heddle

@@ -1,0 +1,60 @@
+// TCP sockets for the start of a communicator: owned, close-on-exec, non-blocking, every wait with a
+// deadline.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "base/status.hpp"
+
+namespace heddle {
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+// Milliseconds until `deadline`, for poll(2): at least 0, rounded up.
+int milliseconds_until(Deadline deadline);
+
+class Socket {
+ public:
+  Socket() = default;
+  explicit Socket(int fd) : fd_(fd) {}
+  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Socket& operator=(Socket&& other) noexcept {
+    if (this != &other) {
+      close();
+      fd_ = std::exchange(other.fd_, -1);
+    }
+    return *this;
+  }
+  ~Socket() { close(); }
+
+  int fd() const { return fd_; }
+  bool open() const { return fd_ >= 0; }
+  void close();
+
+ private:
+  int fd_ = -1;
+};
+
+// Listens on every address of this machine, IPv6 and IPv4 where there are both. Port 0: any free one.
+Result<Socket> tcp_listen(int port);
+// The port a socket is bound to, or 0.
+int tcp_local_port(const Socket& socket);
+// The numeric address of the other end, or "unknown".
+std::string tcp_peer_address(const Socket& socket);
+// A connection somebody opened to `listener`, not open when there is none at the moment.
+Result<Socket> tcp_accept(const Socket& listener);
+// Tries each address of `host` once. The name look-up is the resolver's and has the resolver's own limits.
+Result<Socket> tcp_connect(const std::string& host, int port, Deadline deadline);
+
+// One non-blocking step: bytes moved (0: would block). A closed or broken connection is `peer_failed`.
+Result<std::size_t> tcp_read_some(const Socket& socket, void* data, std::size_t bytes);
+Result<std::size_t> tcp_write_some(const Socket& socket, const void* data, std::size_t bytes);
+
+// All of it or a status; `timeout` when the deadline passes.
+Status tcp_read_all(const Socket& socket, void* data, std::size_t bytes, Deadline deadline);
+Status tcp_write_all(const Socket& socket, const void* data, std::size_t bytes, Deadline deadline);
+
+}  // namespace heddle

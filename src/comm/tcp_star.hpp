@@ -1,0 +1,70 @@
+// The start of a communicator over TCP: every rank has one connection to rank 0, which gathers and hands
+// back.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.hpp"
+#include "comm/tcp.hpp"
+
+namespace heddle {
+
+// Where ranks meet. `address` and `port` are rank 0's.
+struct Rendezvous {
+  int rank = 0;
+  int size = 1;
+  std::string address;
+  int port = 0;
+};
+
+// Used by one thread at a time. After an error only destruction makes sense.
+class TcpStar {
+ public:
+  // Collective: returns when all ranks are connected, or at the deadline with a status that names the missing
+  // ranks (on rank 0, which tells the others). Every connection opens with a handshake of magic, version,
+  // rank and size: what does not match is refused and does not disturb the rest.
+  static Result<std::unique_ptr<TcpStar>> connect(const Rendezvous& where, std::chrono::milliseconds timeout);
+
+  // Collective; `bytes` must be equal on all ranks, which is checked. `all` holds size * bytes.
+  Status allgather(const void* mine, void* all, std::size_t bytes);
+
+ private:
+  struct Newcomer;
+  struct Frame;
+  struct Arrival;
+
+  TcpStar(Rendezvous where, std::chrono::milliseconds timeout)
+      : where_(std::move(where)), timeout_(timeout) {}
+
+  Status gather_peers();
+  Status admit_until(const Socket& listener, Deadline deadline);
+  bool greet(Newcomer& newcomer);
+  void refuse(Newcomer& newcomer, const std::string& why);
+  Status join_root();
+  Result<bool> knock(Deadline deadline);
+  Status allgather_root(const void* mine, void* all, std::size_t bytes);
+  Status collect(std::vector<Arrival>& arrivals, std::size_t bytes, std::byte* all);
+  Status take(Arrival& arrival, int rank, std::size_t bytes, std::byte* all);
+  Status allgather_leaf(const void* mine, void* all, std::size_t bytes);
+  Status read_error(const Frame& frame, Deadline deadline);
+  Status expect(std::uint32_t kind, std::size_t bytes, Deadline deadline);
+  Status tell_all(std::uint32_t kind, std::uint32_t sequence, const void* data, std::size_t bytes);
+  Status fail_all(Status status);
+  std::string place() const;
+
+  Rendezvous where_;
+  std::chrono::milliseconds timeout_;
+  std::uint32_t sequence_ = 0;
+  std::vector<Socket> peers_;         // rank 0: by rank; the others: rank 0's connection alone
+  std::vector<std::string> refused_;  // rank 0: whom it turned away and why, for the message at the deadline
+};
+
+// "rank 3", "ranks 2, 3, 7", "ranks 1, 2, ... and 40 more": at most eight by name.
+std::string name_ranks(const std::vector<int>& ranks);
+
+}  // namespace heddle
