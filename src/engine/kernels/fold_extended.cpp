@@ -1,0 +1,118 @@
+// Kernels that vectors do not help: x86 long double, and products of complex numbers.
+//
+// min and max are the expressions of float_ops_inl.hpp. A complex product is C's: where the
+// four-multiplication formula gives NaN in both parts although an operand is infinite, the infinity is
+// recovered (C11 annex G), as in an MPI library written in C.
+#include <complex>
+#include <cstdint>
+#include <cstring>
+
+#include "engine/kernels/families.hpp"
+
+namespace heddle::kernels {
+namespace {
+
+// Bytes of a long double that carry a value. The others are padding, which a load and a store through a
+// register would leave undefined; they are written as zero so that equal results are equal bytes.
+constexpr std::size_t kValueBytes = 10;
+
+template <typename T>
+T load_one(const void* from, std::size_t index) {
+  T value;
+  std::memcpy(&value, static_cast<const std::uint8_t*>(from) + index * sizeof(T), sizeof(T));
+  return value;
+}
+
+template <typename T>
+void store_one(void* to, std::size_t index, T value) {
+  std::memcpy(static_cast<std::uint8_t*>(to) + index * sizeof(T), &value, sizeof(T));
+}
+
+template <>
+void store_one<long double>(void* to, std::size_t index, long double value) {
+  std::uint8_t bytes[sizeof(long double)] = {};
+  std::memcpy(bytes, &value, sizeof(long double) < kValueBytes ? sizeof(long double) : kValueBytes);
+  std::memcpy(static_cast<std::uint8_t*>(to) + index * sizeof(long double), bytes, sizeof(bytes));
+}
+
+template <>
+void store_one<std::complex<long double>>(void* to, std::size_t index, std::complex<long double> value) {
+  store_one<long double>(to, 2 * index, value.real());
+  store_one<long double>(to, 2 * index + 1, value.imag());
+}
+
+struct Sum {
+  template <typename T>
+  static T apply(T a, T b) {
+    return a + b;
+  }
+};
+struct Prod {
+  template <typename T>
+  static T apply(T a, T b) {
+    return a * b;
+  }
+};
+struct Min {
+  template <typename T>
+  static T apply(T a, T b) {
+    return b < a ? b : a;
+  }
+};
+struct Max {
+  template <typename T>
+  static T apply(T a, T b) {
+    return b > a ? b : a;
+  }
+};
+
+template <typename T, class Operation>
+void fold(void* out, void* out2, const void* const* inputs, unsigned n_inputs, std::size_t count) {
+  if (n_inputs == 1) {
+    if (out2 != nullptr && out2 != inputs[0]) std::memcpy(out2, inputs[0], count * sizeof(T));
+    if (out != inputs[0]) std::memcpy(out, inputs[0], count * sizeof(T));
+    return;
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    T value = load_one<T>(inputs[0], i);
+    for (unsigned k = 1; k < n_inputs; ++k)
+      value = Operation::apply(value, load_one<T>(inputs[k], i));
+    store_one<T>(out, i, value);
+    if (out2 != nullptr) store_one<T>(out2, i, value);
+  }
+}
+
+FoldFn real_fold(Op op) {
+  switch (op) {
+    case Op::sum:
+      return &fold<long double, Sum>;
+    case Op::prod:
+      return &fold<long double, Prod>;
+    case Op::min:
+      return &fold<long double, Min>;
+    case Op::max:
+      return &fold<long double, Max>;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+FoldFn fold_extended(DType type, Op op) {
+  switch (type) {
+    case DType::f80:
+      return real_fold(op);
+    case DType::c32:
+      return op == Op::prod ? &fold<std::complex<float>, Prod> : nullptr;
+    case DType::c64:
+      return op == Op::prod ? &fold<std::complex<double>, Prod> : nullptr;
+    case DType::c80:
+      if (op == Op::sum) return &fold<std::complex<long double>, Sum>;
+      return op == Op::prod ? &fold<std::complex<long double>, Prod> : nullptr;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace heddle::kernels
