@@ -1,2 +1,273 @@
 #include "schedule/pricer.hpp"
 
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <queue>
+#include <utility>
+#include <vector>
+
+#include "schedule/cursor.hpp"
+#include "schedule/fifo.hpp"
+#include "schedule/split.hpp"
+
+namespace heddle {
+namespace {
+
+// Ranks run one after the other, each until it blocks, the one that is least far in time first. Messages
+// therefore claim links nearly in the order of time, and always in the same order.
+class PricedRun {
+ public:
+  PricedRun(const TopologyView& topology, const std::vector<Schedule>& schedules, std::size_t bytes,
+            const CostModel& model);
+  double finish_ns();
+
+ private:
+  struct Op {
+    double opened_ns;
+    double done_ns;  // once matched
+    bool matched;
+  };
+  struct Send {
+    std::int32_t sender;
+    std::uint64_t number;
+    double leaves_ns;  // when its first byte enters the sender's link
+  };
+  // Messages of one sender on one lane. At most one of the queues holds something.
+  struct Channel {
+    std::int32_t source;
+    std::uint8_t lane;
+    Fifo<Send> sends;
+    Fifo<std::uint64_t> receives;  // numbers of operations
+  };
+  struct Rank {
+    explicit Rank(const Schedule& s) : cursor(s) {}
+    Cursor cursor;
+    double now_ns = 0;
+    double send_link_free_ns = 0;
+    double receive_link_free_ns = 0;
+    Fifo<Op> open;
+    std::uint64_t retired = 0;
+    std::uint64_t wait_until = 0;  // while blocked in a wait: the first operation that may stay open
+    std::uint32_t unmatched = 0;   // while blocked in a wait: operations before it without their other half
+    bool finished = false;
+    std::vector<Channel> from;
+  };
+
+  Rank& at(std::int32_t rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+  const LevelCost& level(std::int32_t a, std::int32_t b) const;
+  double bytes_of(const Cursor& cursor) const {
+    return static_cast<double>(split_.length(cursor.chunk(), cursor.step().count));
+  }
+  void run(std::int32_t rank);
+  void open_send(std::int32_t rank);
+  void open_receive(std::int32_t rank);
+  void transfer(const Send& send, std::int32_t receiver, std::uint64_t number, double bytes);
+  void complete(std::int32_t rank, std::uint64_t number, double done_ns);
+  bool wait(Rank& r);
+  bool enter_team(std::int32_t rank);
+  double team_ns(const Step& step, double bytes, std::size_t members) const;
+  static Channel& channel(Rank& receiver, std::int32_t source, std::uint8_t lane);
+
+  using Turn = std::pair<double, std::int32_t>;
+  const TopologyView* topology_;
+  const CostModel* model_;
+  Split split_;
+  std::vector<Rank> ranks_;
+  std::vector<std::vector<std::int32_t>> arrived_;  // per node: members inside the team verb
+  std::priority_queue<Turn, std::vector<Turn>, std::greater<>> ready_;
+};
+
+PricedRun::PricedRun(const TopologyView& topology, const std::vector<Schedule>& schedules, std::size_t bytes,
+                     const CostModel& model)
+    : topology_(&topology),
+      model_(&model),
+      split_(bytes, schedules.front().chunks),
+      arrived_(static_cast<std::size_t>(topology.nodes())) {
+  ranks_.reserve(schedules.size());
+  for (const Schedule& s : schedules)
+    ranks_.emplace_back(s);
+}
+
+double PricedRun::finish_ns() {
+  for (std::int32_t rank = 0; rank < topology_->size(); ++rank)
+    ready_.emplace(0.0, rank);
+  while (!ready_.empty()) {
+    const std::int32_t rank = ready_.top().second;
+    ready_.pop();
+    run(rank);
+  }
+  double last = 0;
+  for (const Rank& r : ranks_)
+    last = r.finished ? std::max(last, r.now_ns) : std::numeric_limits<double>::infinity();
+  return last;
+}
+
+void PricedRun::run(std::int32_t rank) {
+  Rank& r = at(rank);
+  for (; !r.cursor.done(); r.cursor.advance()) {
+    switch (r.cursor.step().kind) {
+      case StepKind::send:
+        open_send(rank);
+        break;
+      case StepKind::recv:
+        open_receive(rank);
+        break;
+      case StepKind::reduce:
+        r.now_ns += model_->fold.at(bytes_of(r.cursor));
+        break;
+      case StepKind::copy:
+        r.now_ns += model_->copy.at(bytes_of(r.cursor));
+        break;
+      case StepKind::wait:
+        if (!wait(r)) return;
+        break;
+      case StepKind::team_reduce:
+      case StepKind::team_bcast:
+      case StepKind::team_allreduce:
+        if (!enter_team(rank)) return;
+        break;
+      case StepKind::repeat:
+        break;
+    }
+  }
+  r.finished = true;
+}
+
+const LevelCost& PricedRun::level(std::int32_t a, std::int32_t b) const {
+  static constexpr LevelCost kFree{};
+  if (model_->levels.empty()) return kFree;
+  int l = 0;
+  while (l < topology_->levels() && topology_->group_of(l, a) != topology_->group_of(l, b))
+    ++l;
+  return model_->levels[std::min(static_cast<std::size_t>(l), model_->levels.size() - 1)];
+}
+
+PricedRun::Channel& PricedRun::channel(Rank& receiver, std::int32_t source, std::uint8_t lane) {
+  for (Channel& c : receiver.from) {
+    if (c.source == source && c.lane == lane) return c;
+  }
+  return receiver.from.emplace_back(Channel{source, lane, {}, {}});
+}
+
+void PricedRun::open_send(std::int32_t rank) {
+  Rank& r = at(rank);
+  const Step& step = r.cursor.step();
+  const LevelCost& cost = level(rank, step.peer);
+  const double bytes = bytes_of(r.cursor);
+  r.now_ns += cost.overhead_ns;
+  const Send send{rank, r.retired + r.open.size(), std::max(r.now_ns, r.send_link_free_ns)};
+  r.send_link_free_ns = send.leaves_ns + cost.gap.at(bytes);
+  r.open.push({r.now_ns, 0, false});
+  Channel& c = channel(at(step.peer), rank, step.lane);
+  if (c.receives.empty()) {
+    c.sends.push(send);
+    return;
+  }
+  const std::uint64_t number = c.receives.front();
+  c.receives.pop();
+  transfer(send, step.peer, number, bytes);
+}
+
+void PricedRun::open_receive(std::int32_t rank) {
+  Rank& r = at(rank);
+  const Step& step = r.cursor.step();
+  const std::uint64_t number = r.retired + r.open.size();
+  r.open.push({r.now_ns, 0, false});
+  Channel& c = channel(r, step.peer, step.lane);
+  if (c.sends.empty()) {
+    c.receives.push(number);
+    return;
+  }
+  const Send send = c.sends.front();
+  c.sends.pop();
+  transfer(send, rank, number, bytes_of(r.cursor));
+}
+
+// The latency runs from the moment the message leaves; the receiver's link takes the bytes in once the
+// receive is open. So a late receiver still pays for the bytes, but no longer for the latency, and it holds
+// the sender back.
+void PricedRun::transfer(const Send& send, std::int32_t receiver, std::uint64_t number, double bytes) {
+  Rank& r = at(receiver);
+  const LevelCost& cost = level(send.sender, receiver);
+  const double gap_ns = cost.gap.at(bytes);
+  const double arrives_ns = std::max(send.leaves_ns + cost.latency_ns, r.open[number - r.retired].opened_ns);
+  const double in_ns = std::max(arrives_ns, r.receive_link_free_ns) + gap_ns;
+  r.receive_link_free_ns = in_ns;
+  complete(receiver, number, in_ns);
+  complete(send.sender, send.number, std::max(send.leaves_ns + gap_ns, in_ns - cost.latency_ns));
+}
+
+void PricedRun::complete(std::int32_t rank, std::uint64_t number, double done_ns) {
+  Rank& r = at(rank);
+  Op& op = r.open[number - r.retired];
+  op.done_ns = done_ns;
+  op.matched = true;
+  if (number >= r.wait_until || r.unmatched == 0 || --r.unmatched != 0) return;
+  double resumes_ns = r.now_ns;
+  for (std::size_t i = 0; i < r.wait_until - r.retired; ++i)
+    resumes_ns = std::max(resumes_ns, r.open[i].done_ns);
+  ready_.emplace(resumes_ns, rank);
+}
+
+bool PricedRun::wait(Rank& r) {
+  const std::size_t keep = r.cursor.step().count;
+  const std::size_t finish = r.open.size() > keep ? r.open.size() - keep : 0;
+  double done_ns = r.now_ns;
+  r.unmatched = 0;
+  for (std::size_t i = 0; i < finish; ++i) {
+    r.unmatched += r.open[i].matched ? 0 : 1;
+    done_ns = std::max(done_ns, r.open[i].done_ns);
+  }
+  r.wait_until = r.retired + finish;
+  if (r.unmatched != 0) return false;
+  r.now_ns = done_ns;
+  r.open.pop(finish);
+  r.retired += finish;
+  return true;
+}
+
+bool PricedRun::enter_team(std::int32_t rank) {
+  const std::int32_t node = topology_->node_of(rank);
+  std::vector<std::int32_t>& arrived = arrived_[static_cast<std::size_t>(node)];
+  arrived.push_back(rank);
+  const std::size_t members = topology_->members(node).size();
+  if (arrived.size() < members) return false;
+  double end_ns = 0;
+  for (const std::int32_t m : arrived)
+    end_ns = std::max(end_ns, at(m).now_ns);
+  const Rank& r = at(rank);
+  end_ns += team_ns(r.cursor.step(), bytes_of(r.cursor), members);
+  for (const std::int32_t m : arrived) {
+    at(m).now_ns = end_ns;
+    if (m == rank) continue;
+    at(m).cursor.advance();
+    ready_.emplace(end_ns, m);
+  }
+  arrived.clear();
+  return true;
+}
+
+double PricedRun::team_ns(const Step& step, double bytes, std::size_t members) const {
+  if (members == 1) {
+    const bool copies = step.kind != StepKind::team_bcast && step.dst != step.src;
+    return copies ? model_->copy.at(bytes) : 0;
+  }
+  const auto m = static_cast<double>(members);
+  const double small = model_->team_small.at(bytes) * m;
+  const double large = model_->team_large.at(bytes * m);
+  return std::min(small, large);
+}
+
+}  // namespace
+
+double price(const TopologyView& topology, const ScheduleOf& schedule_of, std::size_t bytes,
+             const CostModel& model) {
+  std::vector<Schedule> schedules;
+  schedules.reserve(static_cast<std::size_t>(topology.size()));
+  for (std::int32_t rank = 0; rank < topology.size(); ++rank)
+    schedules.push_back(schedule_of(rank));
+  return PricedRun(topology, schedules, bytes, model).finish_ns();
+}
+
+}  // namespace heddle

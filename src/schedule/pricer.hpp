@@ -12,27 +12,36 @@
 
 namespace heddle {
 
-// One level of the machine. A message of n bytes between ranks that first share level l occupies the sender for
-// `overhead_ns`, the link of sender and of receiver for gap.at(n), and arrives `latency_ns` later.
+// One level of the machine, after LogGP (Alexandrov, Ionescu, Schauser, Scheiman, SPAA 1995). A message of n
+// bytes between ranks that first share level l occupies the sender's processor for `overhead_ns`, then the
+// link of sender and of receiver for gap.at(n) each, the receiver's `latency_ns` later. The receiver's link
+// takes it in once the receive is open, and until then the send is not complete.
 struct LevelCost {
   double latency_ns = 0;
   double overhead_ns = 0;
   LinearCost gap;
 };
 
-// levels[0]: both ranks on one node; levels[k]: ranks whose groups first agree at level k of the topology view; the last
-// entry serves everything beyond.
+// levels[0]: both ranks on one node; levels[k]: ranks whose groups first agree at level k of the topology
+// view; the last entry serves everything beyond.
 struct CostModel {
   std::vector<LevelCost> levels;
-  LinearCost fold;         // reducing n bytes of one operand into another
-  LinearCost copy;         // copying n bytes
-  LinearCost team_small;   // a team verb per member, small vectors: one cache-line exchange
-  LinearCost team_large;   // a team verb on n bytes, staged: per byte of the vector and member
+  LinearCost fold;  // reducing n bytes of one operand into another
+  LinearCost copy;  // copying n bytes
+  // A team verb of m members on n bytes starts when the last one enters and keeps all of them until it is
+  // done: for the cheaper of m * team_small.at(n), one cache-line exchange per member, and team_large.at(n *
+  // m), staged in slots.
+  LinearCost team_small;
+  LinearCost team_large;
 };
 
 using ScheduleOf = std::function<Schedule(std::int32_t rank)>;
 
-// Nanoseconds until the last rank has finished, when all start together, for a vector of `bytes`.
-double price(const TopologyView& topology, const ScheduleOf& schedule_of, std::size_t bytes, const CostModel& model);
+// Nanoseconds until the last rank has finished, when all start together, for a vector of `bytes`. Asks for
+// each rank's schedule once. The same arguments give the same price, on every machine with IEEE arithmetic,
+// so ranks may agree on a choice by pricing alone. The schedules must pass the verifier; where they deadlock
+// the price is infinite.
+double price(const TopologyView& topology, const ScheduleOf& schedule_of, std::size_t bytes,
+             const CostModel& model);
 
 }  // namespace heddle

@@ -6,24 +6,6 @@
 namespace heddle {
 namespace {
 
-const char* slot_name(Slot slot) {
-  switch (slot) {
-    case Slot::data:
-      return "data";
-    case Slot::input:
-      return "input";
-    case Slot::scratch:
-      return "scratch";
-  }
-  return "no slot";
-}
-
-std::string range_text(std::uint32_t first, std::uint32_t count) {
-  return count == 1 ? "chunk " + std::to_string(first)
-                    : "chunks " + std::to_string(first) + " to " +
-                          std::to_string(static_cast<std::uint64_t>(first) + count - 1);
-}
-
 // A range that a receive was opened into and that no message has filled: written, but without a value.
 constexpr ExprId kIncoming = UINT32_MAX - 1;
 
@@ -111,7 +93,7 @@ Status SymbolicRun::open_message(std::int32_t rank) {
     HEDDLE_TRY(check_read(rank, op.place));
   }
   const std::uint64_t number = r.retired + r.open.size();
-  r.open.push_back(op);
+  r.open.push(op);
   r.most_open = std::max(r.most_open, static_cast<std::uint32_t>(r.open.size()));
 
   const auto source = static_cast<std::uint64_t>(receives ? op.peer : rank);
@@ -119,11 +101,11 @@ Status SymbolicRun::open_message(std::int32_t rank) {
   Channel& channel = channels_[(source << 36) | (target << 4) | op.lane];
   if (channel.waiting.empty() || channel.receives == receives) {
     channel.receives = receives;
-    channel.waiting.push_back({rank, number});
+    channel.waiting.push({rank, number});
     return {};
   }
   const Channel::End other = channel.waiting.front();
-  channel.waiting.pop_front();
+  channel.waiting.pop();
   Rank& o = at(other.rank);
   OpenOp& theirs = o.open[other.number - o.retired];
   OpenOp& mine = r.open.back();
@@ -137,10 +119,10 @@ Status SymbolicRun::open_message(std::int32_t rank) {
 // read what an open receive writes, so it does not matter that the value is there before the wait.
 Status SymbolicRun::transfer(std::int32_t sender, OpenOp& send, std::int32_t receiver, OpenOp& recv) {
   if (send.place.first != recv.place.first || send.place.count != recv.place.count) {
-    return violation(sender, "a message of " + range_text(send.place.first, send.place.count) +
+    return violation(sender, "a message of " + chunks_text(send.place.first, send.place.count) +
                                  " (send of step " + std::to_string(send.step) + " iteration " +
                                  std::to_string(send.iteration) + ") meets the receive of " +
-                                 range_text(recv.place.first, recv.place.count) + " of rank " +
+                                 chunks_text(recv.place.first, recv.place.count) + " of rank " +
                                  std::to_string(receiver) + " step " + std::to_string(recv.step) +
                                  " iteration " + std::to_string(recv.iteration));
   }
@@ -170,7 +152,7 @@ bool SymbolicRun::wait(Rank& r) {
     r.wait_until = r.retired + finish;
     return false;
   }
-  r.open.erase(r.open.begin(), r.open.begin() + static_cast<std::ptrdiff_t>(finish));
+  r.open.pop(finish);
   r.retired += finish;
   return true;
 }
@@ -296,9 +278,12 @@ Status SymbolicRun::stuck() {
   if (r.blocked == Blocked::in_team) {
     what += "its node's other members never enter this team verb";
   } else {
-    const auto op = std::find_if(r.open.begin(), r.open.end(), [](const OpenOp& o) { return !o.matched; });
+    std::size_t oldest = 0;
+    while (r.open[oldest].matched)
+      ++oldest;
+    const OpenOp* op = &r.open[oldest];
     what += std::string("waits for its ") + (op->receives ? "receive from rank " : "send to rank ") +
-            std::to_string(op->peer) + " (" + range_text(op->place.first, op->place.count) + ", lane " +
+            std::to_string(op->peer) + " (" + chunks_text(op->place.first, op->place.count) + ", lane " +
             std::to_string(op->lane) + ", opened at step " + std::to_string(op->step) + " iteration " +
             std::to_string(op->iteration) + "), which that rank never answers";
   }
@@ -306,106 +291,10 @@ Status SymbolicRun::stuck() {
   return violation(first, what);
 }
 
-SymbolicRun::Place SymbolicRun::place(const Rank& r, Slot slot) const {
-  const std::uint32_t unit = slot == Slot::scratch && r.schedule->scratch_units != 0 ? r.cursor.unit() : 0;
-  return {slot, r.cursor.chunk(), r.cursor.step().count, unit};
-}
-
-Status SymbolicRun::check_range(std::int32_t rank, const Place& p) const {
-  const Schedule& s = *ranks_[static_cast<std::size_t>(rank)].schedule;
-  if (p.first >= s.chunks || p.count > s.chunks - p.first) {
-    return violation(
-        rank, range_text(p.first, p.count) + " are out of range: there are " + std::to_string(s.chunks));
-  }
-  if (p.slot != Slot::scratch) return {};
-  if (p.unit >= s.scratch_units) {
-    return violation(rank, "scratch unit " + std::to_string(p.unit) + " is out of range: there are " +
-                               std::to_string(s.scratch_units));
-  }
-  if (p.count > s.unit_chunks) {
-    return violation(rank, std::to_string(p.count) + " chunks do not fit into a scratch unit of " +
-                               std::to_string(s.unit_chunks));
-  }
-  return {};
-}
-
-// Data and input count as one memory, which they are in place. All of a scratch unit counts as touched: every
-// access starts at its first byte.
-Status SymbolicRun::check_open(std::int32_t rank, const Place& p, bool writing) const {
-  for (const OpenOp& op : ranks_[static_cast<std::size_t>(rank)].open) {
-    if (!writing && !op.receives) continue;
-    const bool scratch = p.slot == Slot::scratch;
-    if (scratch != (op.place.slot == Slot::scratch)) continue;
-    if (scratch ? p.unit != op.place.unit
-                : p.first >= op.place.first + op.place.count || op.place.first >= p.first + p.count) {
-      continue;
-    }
-    return violation(rank, std::string(writing ? "writes " : "reads ") + slot_name(p.slot) + " " +
-                               range_text(p.first, p.count) + " while the " +
-                               (op.receives ? "receive" : "send") + " of step " + std::to_string(op.step) +
-                               " iteration " + std::to_string(op.iteration) +
-                               (op.receives ? " writes it" : " reads it"));
-  }
-  return {};
-}
-
-Status SymbolicRun::check_read(std::int32_t rank, const Place& p) const {
-  HEDDLE_TRY(check_range(rank, p));
-  HEDDLE_TRY(check_open(rank, p, false));
-  const Rank& r = ranks_[static_cast<std::size_t>(rank)];
-  if (p.slot == Slot::input) {
-    if (r.schedule->collective == Collective::bcast) {
-      return violation(rank, "reads input, which bcast does not have: the root's vector is in data");
-    }
-    for (std::uint32_t c = p.first; c < p.first + p.count; ++c) {
-      if (r.data[c] != kUndefined) {
-        return violation(rank,
-                         "reads input chunk " + std::to_string(c) +
-                             " after data of that chunk was written: in place they are the same memory");
-      }
-    }
-    return {};
-  }
-  for (std::uint32_t i = 0; i < p.count; ++i) {
-    if (load(rank, p, i) == kUndefined) {
-      return violation(rank, std::string("reads ") + slot_name(p.slot) + " chunk " +
-                                 std::to_string(p.first + i) +
-                                 (p.slot == Slot::scratch ? " from unit " + std::to_string(p.unit) : "") +
-                                 ", which was never written there");
-    }
-  }
-  return {};
-}
-
-// For scratch: what lay in the unit under another first chunk lay at other bytes, so it is gone.
-Status SymbolicRun::begin_write(std::int32_t rank, const Place& p) {
-  HEDDLE_TRY(check_range(rank, p));
-  HEDDLE_TRY(check_open(rank, p, true));
-  if (p.slot == Slot::input) return violation(rank, "writes input, which belongs to the caller");
-  if (p.slot == Slot::scratch) {
-    Unit& unit = at(rank).scratch[p.unit];
-    if (unit.first != p.first) std::fill(unit.cells.begin(), unit.cells.end(), kUndefined);
-    unit.first = p.first;
-  }
-  return {};
-}
-
-ExprId SymbolicRun::load(std::int32_t rank, const Place& p, std::uint32_t i) const {
-  const Rank& r = ranks_[static_cast<std::size_t>(rank)];
-  switch (p.slot) {
-    case Slot::data:
-      return r.data[p.first + i];
-    case Slot::input:
-      return expressions_.leaf(rank);
-    case Slot::scratch:
-      return r.scratch[p.unit].first == p.first ? r.scratch[p.unit].cells[i] : kUndefined;
-  }
-  return kUndefined;
-}
-
-void SymbolicRun::store(std::int32_t rank, const Place& p, std::uint32_t i, ExprId value) {
-  Rank& r = at(rank);
-  (p.slot == Slot::data ? r.data[p.first + i] : r.scratch[p.unit].cells[i]) = value;
+std::string SymbolicRun::chunks_text(std::uint32_t first, std::uint32_t count) {
+  return count == 1 ? "chunk " + std::to_string(first)
+                    : "chunks " + std::to_string(first) + " to " +
+                          std::to_string(static_cast<std::uint64_t>(first) + count - 1);
 }
 
 Status SymbolicRun::violation(std::int32_t rank, const std::string& what) const {
@@ -417,7 +306,7 @@ Status SymbolicRun::violation(std::int32_t rank, const std::string& what) const 
     where += " step " + std::to_string(r.cursor.index());
     if (r.cursor.in_repeat()) where += " iteration " + std::to_string(r.cursor.iteration());
     const Step& step = r.cursor.step();
-    if (step.kind != StepKind::wait) where += " " + range_text(r.cursor.chunk(), step.count);
+    if (step.kind != StepKind::wait) where += " " + chunks_text(r.cursor.chunk(), step.count);
   }
   return Status(Code::internal, where + ": " + what);
 }

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -17,6 +16,7 @@
 #include "base/status.hpp"
 #include "schedule/cursor.hpp"
 #include "schedule/expressions.hpp"
+#include "schedule/fifo.hpp"
 #include "schedule/schedule.hpp"
 #include "schedule/topology_view.hpp"
 
@@ -66,7 +66,7 @@ class SymbolicRun {
     Cursor cursor;
     std::vector<ExprId> data;  // kUndefined until first written
     std::vector<Unit> scratch;
-    std::deque<OpenOp> open;    // oldest first
+    Fifo<OpenOp> open;          // oldest first
     std::uint64_t retired = 0;  // operations completed so far: the number of open.front()
     std::uint32_t most_open = 0;
     Blocked blocked = Blocked::no;
@@ -78,7 +78,7 @@ class SymbolicRun {
       std::int32_t rank;
       std::uint64_t number;  // of the operation on that rank
     };
-    std::deque<End> waiting;  // all sends or all receives
+    Fifo<End> waiting;  // all sends or all receives
     bool receives = false;
   };
   struct Team {
@@ -102,9 +102,18 @@ class SymbolicRun {
   Status check_open(std::int32_t rank, const Place& place, bool writing) const;
   Status check_read(std::int32_t rank, const Place& place) const;
   Status begin_write(std::int32_t rank, const Place& place);
-  ExprId load(std::int32_t rank, const Place& place, std::uint32_t i) const;
-  void store(std::int32_t rank, const Place& place, std::uint32_t i, ExprId value);
+  ExprId load(std::int32_t rank, const Place& p, std::uint32_t i) const {
+    const Rank& r = ranks_[static_cast<std::size_t>(rank)];
+    if (p.slot == Slot::data) return r.data[p.first + i];
+    if (p.slot == Slot::input) return expressions_.leaf(rank);
+    return r.scratch[p.unit].first == p.first ? r.scratch[p.unit].cells[i] : kUndefined;
+  }
+  void store(std::int32_t rank, const Place& p, std::uint32_t i, ExprId value) {
+    Rank& r = at(rank);
+    (p.slot == Slot::data ? r.data[p.first + i] : r.scratch[p.unit].cells[i]) = value;
+  }
 
+  static std::string chunks_text(std::uint32_t first, std::uint32_t count);
   Status violation(std::int32_t rank, const std::string& what) const;
 
   const TopologyView* topology_;
