@@ -94,12 +94,17 @@ Builder& Builder::recv_scratch(std::int32_t from, Chunks c, std::uint32_t unit, 
 
 Builder& Builder::reduce(Chunks c, std::uint32_t unit, bool scratch_first) {
   Step& s = push(make(StepKind::reduce, Slot::data, Slot::scratch, 0, 0, c, unit));
-  if (scratch_first) s.flags |= kSourceFirst;
+  if (scratch_first) s.flags = kSourceFirst;
   return *this;
 }
 
 Builder& Builder::copy_input() {
   push(make(StepKind::copy, Slot::data, Slot::input, 0, 0, {0, schedule_.chunks}, 0));
+  return *this;
+}
+
+Builder& Builder::copy_input(Chunks c) {
+  push(make(StepKind::copy, Slot::data, Slot::input, 0, 0, c, 0));
   return *this;
 }
 
@@ -114,7 +119,8 @@ Builder& Builder::team(StepKind verb, Slot from, std::int32_t member, Chunks c) 
 }
 
 Builder& Builder::flag(StepFlags flags) {
-  schedule_.steps.back().flags |= flags & 0xf;
+  Step& s = schedule_.steps.back();
+  s.flags = static_cast<std::uint8_t>(s.flags | flags) & 0xf;
   return *this;
 }
 
@@ -123,12 +129,41 @@ Builder& Builder::scratch(std::uint32_t units) {
   return *this;
 }
 
+Builder& Builder::embed(const Schedule& inner, std::span<const std::int32_t> rank_of) {
+  const auto append = [&](std::size_t from, std::size_t to) {
+    for (std::size_t i = from; i < to; ++i) {
+      Step step = inner.steps[i];
+      if (step.kind == StepKind::copy && step.src == Slot::input) continue;
+      if (step.kind == StepKind::send || step.kind == StepKind::recv) {
+        step.peer = rank_of[static_cast<std::size_t>(step.peer)];
+      }
+      if (step.src == Slot::input) step.src = Slot::data;
+      push(step);
+    }
+  };
+  for (std::size_t i = 0; i < inner.steps.size(); ++i) {
+    const Step& head = inner.steps[i];
+    if (head.kind != StepKind::repeat) {
+      append(i, i + 1);
+      continue;
+    }
+    const std::size_t end = i + 1 + static_cast<std::size_t>(head.peer);
+    repeat(head.count, head.stride(), [&](Builder&) { append(i + 1, end); });
+    i = end - 1;
+  }
+  return scratch(inner.scratch_units);
+}
+
 std::size_t Builder::open_repeat(std::uint32_t times, std::int32_t stride) {
   push(make(StepKind::repeat, Slot::data, Slot::data, 0, 0, {static_cast<std::uint32_t>(stride), times}, 0));
   return schedule_.steps.size() - 1;
 }
 
 void Builder::close_repeat(std::size_t head) {
+  if (schedule_.steps.size() == head + 1) {  // an empty body
+    schedule_.steps.pop_back();
+    return;
+  }
   schedule_.steps[head].peer = static_cast<std::int32_t>(schedule_.steps.size() - head - 1);
 }
 

@@ -1,0 +1,74 @@
+// Double binary tree bcast: P. Sanders, J. Speck, J. L. Traeff, Parallel Computing 35(12), 2009.
+#include <algorithm>
+#include <vector>
+
+#include "collectives/collectives.hpp"
+#include "collectives/pipeline.hpp"
+#include "collectives/trees.hpp"
+#include "schedule/builder.hpp"
+
+namespace heddle {
+namespace {
+
+using Iteration = Pipeline::Iteration;
+
+// One place's neighbours in one of the trees: places count from the root of the bcast, which is 0. The trees
+// are in-order trees on places 1 .. others; the second has every place shifted by one, so that places that
+// are inner nodes (even positions) of the first are leaves of the second.
+InOrderPlace tree_place(std::int32_t others, bool second, std::int32_t place) {
+  const auto position_of = [&](std::int32_t at) { return !second ? at : at == 1 ? others : at - 1; };
+  const auto place_of = [&](std::int32_t position) {
+    return !second ? position : position == others ? 1 : position + 1;
+  };
+  if (place == 0) return {-1, place_of(in_order_root(others)), -1, 0};
+  InOrderPlace at = in_order_place(others, position_of(place));
+  at.parent = at.parent < 0 ? 0 : place_of(at.parent);
+  if (at.left >= 0) at.left = place_of(at.left);
+  if (at.right >= 0) at.right = place_of(at.right);
+  ++at.depth;
+  return at;
+}
+
+}  // namespace
+
+Schedule bcast::double_binary_tree(const TopologyView& topology, std::int32_t rank, const Shape& shape) {
+  const std::int32_t size = topology.size();
+  const std::uint32_t pieces = std::max(1U, shape.chunks);
+  Builder b(Collective::bcast, 2 * pieces);
+  b.root(shape.root);
+  if (size == 1) return std::move(b).finish();
+  const std::int32_t place = (rank - shape.root + size) % size;
+  const auto rank_of = [&](std::int32_t at) { return (at + shape.root) % size; };
+  const InOrderPlace trees[2] = {tree_place(size - 1, false, place), tree_place(size - 1, true, place)};
+  const auto chunk = [pieces](int tree, Iteration piece) {
+    return Chunks{(tree == 0 ? 0 : pieces) + static_cast<std::uint32_t>(piece), 1};
+  };
+
+  // A piece goes down one level of its tree per iteration; its receive is opened one iteration before.
+  Pipeline p(1);
+  std::vector<Pipeline::Need> needs;
+  for (int tree = 0; tree < 2; ++tree) {
+    const InOrderPlace& at = trees[tree];
+    if (at.parent < 0) continue;
+    const Iteration start = at.depth - 1;
+    const int recv = p.open({start, start + pieces}, [&, tree, start](Builder& to, Iteration i) {
+      to.recv(rank_of(trees[tree].parent), chunk(tree, i - start), tree);
+    });
+    needs.push_back({recv, 1});
+  }
+  p.wait_for(needs);
+  for (int tree = 0; tree < 2; ++tree) {
+    const Iteration start = trees[tree].depth;
+    for (const std::int32_t child : {trees[tree].left, trees[tree].right}) {
+      if (child < 0) continue;
+      const int send = p.open({start, start + pieces}, [&, tree, start, child](Builder& to, Iteration i) {
+        to.send(rank_of(child), chunk(tree, i - start), Slot::data, tree);
+      });
+      p.also_wait_for({send, 2});
+    }
+  }
+  p.emit(b);
+  return std::move(b).finish();
+}
+
+}  // namespace heddle

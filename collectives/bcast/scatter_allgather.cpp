@@ -1,0 +1,68 @@
+// Scatter-allgather bcast: M. Barnett et al., Supercomputing 1994; R. Thakur et al., IJHPCA 19(1), 2005.
+#include <ranges>
+
+#include "collectives/collectives.hpp"
+#include "collectives/pipeline.hpp"
+#include "collectives/trees.hpp"
+#include "schedule/builder.hpp"
+
+namespace heddle {
+namespace {
+
+// Places 0 .. size-1 along the ring, counted from the root; block v belongs to place v.
+struct Places {
+  std::int32_t size;
+  std::int32_t root;
+  std::int32_t rank_of(std::int32_t v) const { return (v + root) % size; }
+};
+
+// Every place gets the blocks of its binomial subtree.
+void scatter(Builder& b, const Places& places, const KnomialPlace& place, std::int32_t v) {
+  if (place.parent >= 0) {
+    b.recv(places.rank_of(place.parent),
+           {static_cast<std::uint32_t>(v), static_cast<std::uint32_t>(place.subtree)});
+    b.wait();
+  }
+  for (const auto& level : std::views::reverse(place.children)) {
+    for (const std::int32_t child : level) {
+      const auto blocks = static_cast<std::uint32_t>(knomial_place(places.size, child, 2).subtree);
+      b.send(places.rank_of(child), {static_cast<std::uint32_t>(child), blocks});
+    }
+  }
+}
+
+// In iteration i a place sends on block v-i. The scatter left it the blocks from v on that would come last.
+void allgather(Builder& b, const Places& places, std::int32_t v) {
+  using Iteration = Pipeline::Iteration;
+  const std::int32_t size = places.size;
+  const auto missing = [&](std::int32_t at) { return Iteration{size} - knomial_place(size, at, 2).subtree; };
+  const auto block = [size](std::int64_t at) {
+    return Chunks{static_cast<std::uint32_t>((at + size) % size), 1};
+  };
+  const std::int32_t next = (v + 1) % size;
+  Pipeline p(-1);
+  const int recv = p.open({0, missing(v)}, [&](Builder& to, Iteration i) {
+    to.recv(places.rank_of((v + size - 1) % size), block(v - 1 - i));
+  });
+  p.wait_for({{recv, 1}});
+  const int send = p.open({0, missing(next)},
+                          [&](Builder& to, Iteration i) { to.send(places.rank_of(next), block(v - i)); });
+  p.also_wait_for({send, 2});
+  p.emit(b);
+}
+
+}  // namespace
+
+Schedule bcast::scatter_allgather(const TopologyView& topology, std::int32_t rank, const Shape& shape) {
+  const std::int32_t size = topology.size();
+  Builder b(Collective::bcast, static_cast<std::uint32_t>(size));
+  b.root(shape.root);
+  if (size == 1) return std::move(b).finish();
+  const Places places{size, shape.root};
+  const std::int32_t v = (rank - shape.root + size) % size;
+  scatter(b, places, knomial_place(size, v, 2), v);
+  allgather(b, places, v);
+  return std::move(b).finish();
+}
+
+}  // namespace heddle

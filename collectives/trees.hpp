@@ -1,0 +1,59 @@
+// The rank arithmetic that several algorithms share: powers of two, k-nomial trees, in-order binary trees.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+namespace heddle {
+
+constexpr std::int32_t floor_log2(std::int32_t n) {
+  return static_cast<std::int32_t>(std::bit_width(static_cast<std::uint32_t>(n))) - 1;
+}
+
+// `size` ranks folded to the next power of two below: the first 2*extra ranks form pairs of neighbours, of
+// which the lower one takes part for both. Neighbours, so that what a participant holds is always a run of
+// ranks.
+struct PowerOfTwo {
+  std::int32_t participants;  // the largest power of two <= size
+  std::int32_t extra;         // pairs
+
+  explicit constexpr PowerOfTwo(std::int32_t size)
+      : participants(std::int32_t{1} << floor_log2(size)), extra(size - participants) {}
+
+  constexpr bool paired(std::int32_t rank) const { return rank < 2 * extra; }
+  constexpr bool participates(std::int32_t rank) const { return !paired(rank) || rank % 2 == 0; }
+  constexpr std::int32_t index_of(std::int32_t rank) const { return paired(rank) ? rank / 2 : rank - extra; }
+  constexpr std::int32_t rank_of(std::int32_t index) const {
+    return index < extra ? 2 * index : index + extra;
+  }
+};
+
+// Place of node v in the k-nomial tree on 0 .. size-1 with root 0. Subtrees are runs of numbers: a child v +
+// j*radix^l has the numbers up to the next multiple of radix^l below it.
+struct KnomialPlace {
+  std::int32_t parent = -1;
+  std::int32_t subtree = 1;  // nodes in v's subtree
+  // By level, lowest (smallest subtrees) first; within a level in rising order.
+  std::vector<std::vector<std::int32_t>> children;
+};
+KnomialPlace knomial_place(std::int32_t size, std::int32_t v, std::int32_t radix);
+
+// Place of node `position` in the binary tree on 1 .. size in which every node's left subtree has the numbers
+// just below it and its right subtree those just above. Odd positions are leaves. -1 where there is no such
+// node.
+struct InOrderPlace {
+  std::int32_t parent = -1;
+  std::int32_t left = -1;
+  std::int32_t right = -1;
+  std::int32_t depth = 0;
+};
+InOrderPlace in_order_place(std::int32_t size, std::int32_t position);
+constexpr std::int32_t in_order_root(std::int32_t size) {
+  return std::int32_t{1} << floor_log2(size);
+}
+constexpr std::int32_t in_order_height(std::int32_t size) {
+  return floor_log2(size);
+}
+
+}  // namespace heddle
