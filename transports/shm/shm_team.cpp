@@ -106,6 +106,7 @@ class ShmTeam final : public Team {
   void finish_small(const TeamOp& op);
   void complete(const TeamOp& op);
   bool poll_bcast(TeamOp& op);
+  bool poll_pair(TeamOp& op);
   bool poll_fold(TeamOp& op);
   bool try_copy_in(TeamOp& op);
   bool try_fold(TeamOp& op);
@@ -144,7 +145,16 @@ void ShmTeam::complete(const TeamOp& op) {
 }
 
 bool ShmTeam::poll(TeamOp& op) {
-  const bool done = op.small ? poll_small(op) : op.verb == TeamVerb::bcast ? poll_bcast(op) : poll_fold(op);
+  bool done = false;
+  if (op.small) {
+    done = poll_small(op);
+  } else if (op.verb == TeamVerb::bcast) {
+    done = poll_bcast(op);
+  } else if (op.verb == TeamVerb::allreduce && size_ == 2) {
+    done = poll_pair(op);
+  } else {
+    done = poll_fold(op);
+  }
   if (done) complete(op);
   return done;
 }
@@ -241,6 +251,42 @@ bool ShmTeam::poll_bcast(TeamOp& op) {
   // numbers.
   mine.copied.store(op.base + n, std::memory_order_release);
   mine.folded.store(op.base + n, std::memory_order_release);
+  return true;
+}
+
+// Two members: handing over the whole vector moves as many lines between the caches as handing over halves
+// and fetching results, with one hop less and no result slots.
+bool ShmTeam::poll_pair(TeamOp& op) {
+  const std::size_t n = pieces(op);
+  const int peer = 1 - rank_;
+  Progress& mine = progress(rank_);
+  std::size_t& copied = op.step[0];
+  std::size_t& folded = op.step[1];
+  for (bool moved = true; moved;) {
+    moved = false;
+    const std::uint64_t in_piece = op.base + copied;
+    if (copied < n && (in_piece < kDepth || all_reached(&Progress::folded, in_piece - kDepth + 1))) {
+      const Extent e = piece_extent(op, copied);
+      std::memcpy(input_slot(rank_, in_piece), op.in + e.first * op.element_bytes,
+                  e.count * op.element_bytes);
+      mine.copied.store(in_piece + 1, std::memory_order_release);
+      ++copied;
+      moved = true;
+    }
+    const std::uint64_t piece = op.base + folded;
+    if (folded < copied && all_reached(&Progress::copied, piece + 1)) {
+      const Extent e = piece_extent(op, folded);
+      const std::size_t offset = e.first * op.element_bytes;
+      inputs_[static_cast<std::size_t>(rank_)] = op.in + offset;
+      inputs_[static_cast<std::size_t>(peer)] = input_slot(peer, piece);
+      op.fold(op.out + offset, nullptr, inputs_.data(), 2, e.count);
+      mine.folded.store(piece + 1, std::memory_order_release);
+      ++folded;
+      moved = true;
+    }
+  }
+  if (folded < n) return false;
+  mine.drained.store(op.base + n, std::memory_order_release);
   return true;
 }
 
