@@ -17,12 +17,12 @@ namespace heddle {
 using BuildFn = Schedule (*)(const TopologyView& topology, std::int32_t rank, const Shape& shape);
 
 struct Algorithm {
-  const char* name;        // "ring", "recursive_doubling", "team", ...
+  const char* name;  // "ring", "recursive_doubling", "team", ...
   Collective collective;
   BuildFn build;
-  bool needs_team;         // has team verbs: every node of more than one rank must have a Team
-  bool needs_messages;     // sends between ranks
-  // Shapes worth pricing for a vector of `bytes` (root left 0).
+  bool needs_team;      // has team verbs: every node of more than one rank must have a Team
+  bool needs_messages;  // sends between ranks
+  // Shapes worth pricing for a vector of `bytes` (root left 0). Never empty.
   std::vector<Shape> (*shapes)(const TopologyView& topology, std::size_t bytes);
 };
 

@@ -1,0 +1,114 @@
+#include "select/catalog.hpp"
+
+#include <cstdint>
+#include <initializer_list>
+
+#include "collectives/collectives.hpp"
+
+namespace heddle {
+namespace {
+
+using Shapes = std::vector<Shape>;
+
+// Below this a message costs its latency, so that cutting it up further cannot pay.
+constexpr std::size_t kLeastPiece = 4096;
+
+// 1, and of `counts` (rising) those that leave pieces of kLeastPiece bytes or more.
+Shapes pieces_of(std::size_t bytes, std::initializer_list<std::uint32_t> counts, std::uint32_t offset = 0) {
+  Shapes shapes{{0, 2, 1 + offset}};
+  for (const std::uint32_t count : counts) {
+    if (bytes / count >= kLeastPiece) shapes.push_back({0, 2, count + offset});
+  }
+  return shapes;
+}
+
+// The first of `radices` (rising), and the others that still change the tree.
+Shapes radices_of(std::int32_t size, std::initializer_list<std::int32_t> radices) {
+  Shapes shapes;
+  for (const std::int32_t radix : radices) {
+    if (shapes.empty() || radix / 2 < size) shapes.push_back({0, radix, 1});
+  }
+  return shapes;
+}
+
+Shapes only_shape(const TopologyView& /*topology*/, std::size_t /*bytes*/) {
+  return {Shape{}};
+}
+
+Shapes any_radix(const TopologyView& topology, std::size_t /*bytes*/) {
+  return radices_of(topology.size(), {2, 4, 8});
+}
+
+// Radix 2 has an entry of its own.
+Shapes wide_radix(const TopologyView& topology, std::size_t /*bytes*/) {
+  return radices_of(topology.size(), {4, 8});
+}
+
+Shapes ring_shapes(const TopologyView& topology, std::size_t bytes) {
+  return pieces_of(bytes / static_cast<std::size_t>(topology.size()), {2, 4});
+}
+
+// Pieces of the first and largest message; later ones are cut as often.
+Shapes halving_shapes(const TopologyView& /*topology*/, std::size_t bytes) {
+  return pieces_of(bytes / 4, {2, 4});
+}
+
+Shapes tree_shapes(const TopologyView& /*topology*/, std::size_t bytes) {
+  return pieces_of(bytes / 2, {4, 16, 64});
+}
+
+Shapes chain_shapes(const TopologyView& /*topology*/, std::size_t bytes) {
+  return pieces_of(bytes, {4, 16, 64, 256});
+}
+
+// chunks 1: recursive doubling; 2: Rabenseifner; from 3 on: ring.
+Shapes two_level_allreduce_shapes(const TopologyView& topology, std::size_t bytes) {
+  Shapes shapes{{0, 2, 1}, {0, 2, 2}};
+  for (const Shape& ring : pieces_of(bytes / static_cast<std::size_t>(topology.nodes()), {2, 4}, 2))
+    shapes.push_back(ring);
+  return shapes;
+}
+
+// chunks 1: k-nomial; 2: scatter-allgather; from 3 on: double binary tree.
+Shapes two_level_bcast_shapes(const TopologyView& topology, std::size_t bytes) {
+  Shapes shapes = radices_of(topology.nodes(), {2, 4, 8});
+  shapes.push_back({0, 2, 2});
+  for (const Shape& trees : pieces_of(bytes / 2, {4, 16, 64}, 2))
+    shapes.push_back(trees);
+  return shapes;
+}
+
+}  // namespace
+
+// At equal price the first one wins: the simpler ones come first.
+const std::vector<Algorithm>& catalog() {
+  constexpr auto kAllreduce = Collective::allreduce;
+  constexpr auto kBcast = Collective::bcast;
+  static const std::vector<Algorithm> algorithms{
+      {"team", kAllreduce, allreduce::team, true, false, only_shape},
+      {"recursive_doubling", kAllreduce, allreduce::recursive_doubling, false, true, only_shape},
+      {"rabenseifner", kAllreduce, allreduce::rabenseifner, false, true, halving_shapes},
+      {"ring", kAllreduce, allreduce::ring, false, true, ring_shapes},
+      {"double_binary_tree", kAllreduce, allreduce::double_binary_tree, false, true, tree_shapes},
+      {"knomial", kAllreduce, allreduce::knomial, false, true, any_radix},
+      {"two_level", kAllreduce, allreduce::two_level, true, true, two_level_allreduce_shapes},
+      {"team", kBcast, bcast::team, true, false, only_shape},
+      {"binomial", kBcast, bcast::binomial, false, true, only_shape},
+      {"knomial", kBcast, bcast::knomial, false, true, wide_radix},
+      {"chain", kBcast, bcast::chain, false, true, chain_shapes},
+      {"scatter_allgather", kBcast, bcast::scatter_allgather, false, true, only_shape},
+      {"double_binary_tree", kBcast, bcast::double_binary_tree, false, true, tree_shapes},
+      {"two_level", kBcast, bcast::two_level, true, true, two_level_bcast_shapes},
+      {"recursive_doubling", Collective::barrier, barrier::recursive_doubling, false, true, only_shape},
+  };
+  return algorithms;
+}
+
+const Algorithm* find_algorithm(Collective collective, std::string_view name) {
+  for (const Algorithm& algorithm : catalog()) {
+    if (algorithm.collective == collective && name == algorithm.name) return &algorithm;
+  }
+  return nullptr;
+}
+
+}  // namespace heddle
