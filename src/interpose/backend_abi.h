@@ -1,0 +1,56 @@
+/* What the preload library and a backend say to each other. The trampolines know no MPI: handles travel as
+ * machine words, which hold MPICH's 32-bit integers (in the low half; the high half is undefined) as well as
+ * Open MPI's pointers. A backend is compiled against one mpi.h and exports one function, heddle_backend_open.
+ */
+#ifndef HEDDLE_INTERPOSE_BACKEND_ABI_H
+#define HEDDLE_INTERPOSE_BACKEND_ABI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HEDDLE_BACKEND_ABI 1
+#define HEDDLE_BACKEND_OPEN_NAME "heddle_backend_open"
+
+typedef uintptr_t heddle_word; /* an MPI handle */
+
+/* The MPI library that the process has loaded. Borrowed: valid for as long as the process runs. */
+typedef struct HeddleHostSymbols {
+  void* (*find)(void* handle,
+                const char* name); /* dlsym's contract: null where the library has no such name */
+  void* handle;
+  const char* path;    /* of the library, for messages */
+  const char* version; /* first line of MPI_Get_library_version */
+} HeddleHostSymbols;
+
+/* The MPI functions, with handles as words and MPI_Count as int64_t; they return MPI's error codes. */
+typedef int (*HeddleAllreduceFn)(const void* in, void* out, int count, heddle_word type, heddle_word op,
+                                 heddle_word comm);
+typedef int (*HeddleBcastFn)(void* buffer, int count, heddle_word type, int root, heddle_word comm);
+typedef int (*HeddleAllreduceCFn)(const void* in, void* out, int64_t count, heddle_word type, heddle_word op,
+                                  heddle_word comm);
+typedef int (*HeddleBcastCFn)(void* buffer, int64_t count, heddle_word type, int root, heddle_word comm);
+
+/* The large-count forms are null where the host has none. */
+typedef struct HeddleBackend {
+  HeddleAllreduceFn allreduce;
+  HeddleBcastFn bcast;
+  HeddleAllreduceCFn allreduce_c;
+  HeddleBcastCFn bcast_c;
+  /* Collective 0 is allreduce, 1 is bcast. The name of what serves `bytes` bytes on `comm` now: an algorithm,
+   * or "host". */
+  const char* (*algorithm)(int collective, size_t bytes, heddle_word comm);
+} HeddleBackend;
+
+/* Fills `out` and returns 0; or returns another value and puts the reason (one line) into `error`. Called
+ * once, by one thread, before any of the functions. MPI need not be initialised. */
+typedef int (*HeddleBackendOpenFn)(int abi, const HeddleHostSymbols* host, HeddleBackend* out, char* error,
+                                   size_t error_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

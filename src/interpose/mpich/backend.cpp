@@ -1,0 +1,266 @@
+#include "interpose/mpich/backend.hpp"
+
+#include <bit>
+#include <type_traits>
+#include <utility>
+
+namespace heddle::mpich {
+
+// ---- Becoming known, and the take-over
+
+template <typename Host>
+CommState* Backend::enter(MPI_Comm comm, const Host& host, int* rc) {
+  CommState* state = registry_.find_fast(comm);
+  if (state == nullptr) [[unlikely]] {
+    state = registry_.find(comm);
+    if (state == nullptr) {
+      // The host goes first: it knows whether this is a communicator, and what to tell the user if not.
+      *rc = host();
+      int error_class = MPI_SUCCESS;
+      if (*rc != MPI_SUCCESS) mpi_.Error_class(*rc, &error_class);
+      if (error_class != MPI_ERR_COMM) attach(comm);
+      return nullptr;
+    }
+  }
+  if (state->mode == Mode::heddle) [[likely]]
+    return state;
+  if (state->mode == Mode::counting && ++state->calls >= kTakeoverCall) {
+    take_over(comm, *state);
+    if (state->mode == Mode::heddle) return state;
+  }
+  *rc = state->mode == Mode::failed ? fail(Status(), comm, *state) : host();
+  return nullptr;
+}
+
+void Backend::attach(MPI_Comm comm) {
+  if (!make_ready()) return;
+  int is_inter = 0;
+  int size = 0;
+  int rank = 0;
+  if (mpi_.Comm_test_inter(comm, &is_inter) != MPI_SUCCESS || mpi_.Comm_size(comm, &size) != MPI_SUCCESS ||
+      mpi_.Comm_rank(comm, &rank) != MPI_SUCCESS) {
+    return;
+  }
+  CommState* state = registry_.take();
+  state->mode = is_inter != 0 || size == 1 ? Mode::host : Mode::counting;
+  state->size = size;
+  state->rank = rank;
+  state->calls = 1;
+  if (mpi_.Comm_set_attr(comm, comm_keyval_, state) != MPI_SUCCESS) {
+    registry_.recycle(state);
+    return;
+  }
+  registry_.publish(state, comm);
+}
+
+// Once MPI is initialised: what needs MPI to be made.
+bool Backend::make_ready() {
+  if (closed_.load(std::memory_order_acquire)) return false;
+  if (ready_.load(std::memory_order_acquire)) return true;
+  int initialized = 0;
+  int finalized = 0;
+  mpi_.Initialized(&initialized);
+  mpi_.Finalized(&finalized);
+  // A program of sessions only has no MPI_COMM_SELF, whose attributes tell when MPI ends: the host serves it.
+  if (initialized == 0 || finalized != 0) return false;
+  const std::lock_guard lock(ready_mutex_);
+  if (ready_.load(std::memory_order_relaxed)) return true;
+
+  int finalize_keyval = MPI_KEYVAL_INVALID;
+  if (mpi_.Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &on_comm_delete, &comm_keyval_, this) != MPI_SUCCESS ||
+      mpi_.Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &on_finalize, &finalize_keyval, this) != MPI_SUCCESS ||
+      mpi_.Comm_set_attr(MPI_COMM_SELF, finalize_keyval, this) != MPI_SUCCESS) {
+    return false;
+  }
+  int world_rank = 0;
+  mpi_.Comm_rank(MPI_COMM_WORLD, &world_rank);
+  const int fortran_true = 1;
+  int result = 1;
+  mpi_.Reduce_local(&fortran_true, &result, 1, MPI_LOGICAL, MPI_LAND);
+  map_.emplace(result == 1);
+
+  ParsedConfig parsed = parse_config_from_environ();
+  const Log log(parsed.config.log_level, world_rank);
+  if (!packing_.open()) {
+    if (parsed.config.enable)
+      log.warn(
+          "the host MPI does not pack data as heddle needs it (or has no communicator to spare): continuing "
+          "as with HEDDLE_ENABLE=0");
+    parsed.config.enable = false;
+  }
+  set_up_.emplace(mpi_, std::move(parsed), world_rank);
+  ready_.store(true, std::memory_order_release);
+  return true;
+}
+
+void Backend::take_over(MPI_Comm comm, CommState& state) {
+  set_up_->run(comm, state);
+}
+
+// ---- The collectives
+
+template <typename Count>
+int Backend::allreduce(const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+  const auto host = [&] {
+    if constexpr (std::is_same_v<Count, int>) {
+      return mpi_.Allreduce(in, out, count, type, op, comm);
+    } else {
+      return mpi_.Allreduce_c(in, out, count, type, op, comm);
+    }
+  };
+  int rc = MPI_SUCCESS;
+  CommState* state = enter(comm, host, &rc);
+  if (state == nullptr) return rc;
+
+  Op mapped;
+  const TypeRow* row = map_->find(type, op, &mapped);
+  if (row == nullptr || count <= 0) [[unlikely]] {
+    if (state->explain) {
+      explain_host(Collective::allreduce, row == nullptr ? Reason::datatype_or_op : Reason::nothing_to_do,
+                   *state);
+    }
+    return host();
+  }
+  // Mistakes, which the host reports: no buffer, aliased buffers, in place where that is not allowed.
+  if (in == nullptr || out == nullptr || in == out || out == MPI_IN_PLACE) [[unlikely]] {
+    if (state->explain) explain_host(Collective::allreduce, Reason::arguments, *state);
+    return host();
+  }
+  const auto elements = static_cast<std::size_t>(count);
+  if (state->explain) [[unlikely]]
+    explain_served(Collective::allreduce, elements * dtype_size(row->type), *state);
+  return finish(
+      state->communicator->allreduce(in == MPI_IN_PLACE ? out : in, out, elements, row->type, mapped), comm,
+      *state);
+}
+
+template <typename Count>
+int Backend::bcast(void* buffer, Count count, MPI_Datatype type, int root, MPI_Comm comm) {
+  const auto host = [&] {
+    if constexpr (std::is_same_v<Count, int>) {
+      return mpi_.Bcast(buffer, count, type, root, comm);
+    } else {
+      return mpi_.Bcast_c(buffer, count, type, root, comm);
+    }
+  };
+  int rc = MPI_SUCCESS;
+  CommState* state = enter(comm, host, &rc);
+  if (state == nullptr) return rc;
+
+  Packing::Layout layout;
+  if (count < 0 || root < 0 || root >= state->size || buffer == MPI_IN_PLACE ||
+      !packing_.inspect(buffer, type, &layout)) [[unlikely]] {
+    if (state->explain) explain_host(Collective::bcast, Reason::arguments, *state);
+    return host();
+  }
+  // From here on the number of bytes alone decides, because it is all that the ranks are sure to have in
+  // common.
+  std::size_t bytes = 0;
+  const auto elements = static_cast<std::size_t>(count);
+  const bool too_large =
+      __builtin_mul_overflow(elements, layout.element_bytes, &bytes) || bytes > packing_.most_bytes();
+  if (too_large || bytes == 0) [[unlikely]] {
+    if (state->explain)
+      explain_host(Collective::bcast, too_large ? Reason::too_large : Reason::nothing_to_do, *state);
+    return host();
+  }
+  if (state->explain) [[unlikely]]
+    explain_served(Collective::bcast, bytes, *state);
+  if (!layout.contiguous) return bcast_packed(buffer, elements, type, bytes, root, comm, *state);
+  if (buffer == nullptr) [[unlikely]]
+    return host();
+  return finish(state->communicator->bcast(buffer, bytes, root), comm, *state);
+}
+
+int Backend::bcast_packed(void* buffer, std::size_t count, MPI_Datatype type, std::size_t bytes, int root,
+                          MPI_Comm comm, CommState& state) {
+  void* packed = state.scratch.reserve(bytes);
+  if (packed == nullptr) {
+    return fail(Status(Code::out_of_memory, "MPI_Bcast of a derived datatype: no memory for " +
+                                                std::to_string(bytes) + " packed bytes"),
+                comm, state);
+  }
+  const bool is_root = state.rank == root;
+  if (is_root && !packing_.pack(buffer, count, type, packed, bytes)) {
+    return fail(Status(Code::system, "MPI_Pack failed in MPI_Bcast of a derived datatype"), comm, state);
+  }
+  const Status status = state.communicator->bcast(packed, bytes, root);
+  if (status.ok() && !is_root && !packing_.unpack(packed, bytes, buffer, count, type)) {
+    return fail(Status(Code::system, "MPI_Unpack failed in MPI_Bcast of a derived datatype"), comm, state);
+  }
+  state.scratch.relax();
+  return finish(status, comm, state);
+}
+
+// Other ranks may be inside the collective already, so there is no way back to the host: say why and let the
+// user's error handler decide, which aborts the job unless the user chose otherwise.
+int Backend::fail(const Status& status, MPI_Comm comm, CommState& state) {
+  if (!status.ok()) set_up_->log().error(state.name + ": " + status.message());
+  state.mode = Mode::failed;
+  const int error_class = status.code() == Code::out_of_memory ? MPI_ERR_NO_MEM : MPI_ERR_OTHER;
+  mpi_.Comm_call_errhandler(comm, error_class);
+  return error_class;
+}
+
+// ---- Explaining
+
+const char* Backend::algorithm(Collective collective, std::size_t bytes, MPI_Comm comm) {
+  CommState* state = registry_.find(comm);
+  if (state == nullptr || state->mode != Mode::heddle || bytes == 0) return "host";
+  return state->communicator->algorithm(collective, bytes);
+}
+
+void Backend::explain_served(Collective collective, std::size_t bytes, CommState& state) {
+  const auto size_class = static_cast<std::uint32_t>(std::bit_width(bytes));
+  const auto key = std::pair(state.communicator->algorithm(collective, bytes),
+                             size_class << 8 | static_cast<std::uint32_t>(collective));
+  for (const auto& said : state.explained.served) {
+    if (said == key) return;
+  }
+  state.explained.served.push_back(key);
+  set_up_->log().info(state.name + ": " + collective_name(collective) + " of " + std::to_string(bytes) +
+                      " bytes (and this size class, from " +
+                      std::to_string(std::size_t{1} << (size_class - 1)) + "): " + key.first);
+}
+
+void Backend::explain_host(Collective collective, Reason reason, CommState& state) {
+  static constexpr const char* kReasons[] = {"arguments that the host is to judge",
+                                             "an operation or datatype that heddle does not serve", "no data",
+                                             "more bytes than the host can pack"};
+  const unsigned bit = 1u << (static_cast<unsigned>(reason) * 2 + static_cast<unsigned>(collective));
+  if ((state.explained.reasons & bit) != 0) return;
+  state.explained.reasons |= bit;
+  set_up_->log().info(state.name + ": " + collective_name(collective) +
+                      ": left to the host MPI: " + kReasons[static_cast<std::size_t>(reason)]);
+}
+
+// ---- The end
+
+int Backend::on_comm_delete(MPI_Comm /*comm*/, int /*keyval*/, void* attribute, void* extra) {
+  static_cast<Backend*>(extra)->registry_.recycle(static_cast<CommState*>(attribute));
+  return MPI_SUCCESS;
+}
+
+// MPI_Finalize deletes the attributes of MPI_COMM_SELF first of all, while MPI still works. Communicators
+// that the user never freed are let go of here; later calls, from other such callbacks, are the host's.
+int Backend::on_finalize(MPI_Comm /*comm*/, int /*keyval*/, void* /*attribute*/, void* extra) {
+  static_cast<Backend*>(extra)->shut_down();
+  return MPI_SUCCESS;
+}
+
+void Backend::shut_down() {
+  closed_.store(true, std::memory_order_release);
+  for (CommState* state : registry_.all()) {
+    state->mode = Mode::host;
+    state->communicator.reset();
+    state->p2p.reset();
+  }
+  packing_.close();
+}
+
+template int Backend::allreduce<int>(const void*, void*, int, MPI_Datatype, MPI_Op, MPI_Comm);
+template int Backend::allreduce<MPI_Count>(const void*, void*, MPI_Count, MPI_Datatype, MPI_Op, MPI_Comm);
+template int Backend::bcast<int>(void*, int, MPI_Datatype, int, MPI_Comm);
+template int Backend::bcast<MPI_Count>(void*, MPI_Count, MPI_Datatype, int, MPI_Comm);
+
+}  // namespace heddle::mpich

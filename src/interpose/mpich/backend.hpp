@@ -1,0 +1,77 @@
+// The backend for MPICH's ABI: decides, for each call, who serves it.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "interpose/mpich/comm_state.hpp"
+#include "interpose/mpich/datatype_map.hpp"
+#include "interpose/mpich/host_mpi.hpp"
+#include "interpose/mpich/packing.hpp"
+#include "interpose/mpich/set_up.hpp"
+
+namespace heddle::mpich {
+
+// The collective on a communicator that is set up and served first. Earlier ones go to the host, so that a
+// communicator that is used once or twice costs nothing. It is a constant because the ranks must agree on it
+// before they can talk.
+inline constexpr std::uint32_t kTakeoverCall = 3;
+
+class Backend {
+ public:
+  explicit Backend(const HostMpi& mpi) : mpi_(mpi), packing_(mpi_) {}
+  Backend(const Backend&) = delete;
+  Backend& operator=(const Backend&) = delete;
+
+  // As MPI_Allreduce and MPI_Bcast, with Count int or MPI_Count. What is not served goes to the host with the
+  // arguments untouched. Any thread.
+  template <typename Count>
+  int allreduce(const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm);
+  template <typename Count>
+  int bcast(void* buffer, Count count, MPI_Datatype type, int root, MPI_Comm comm);
+
+  const char* algorithm(Collective collective, std::size_t bytes, MPI_Comm comm);
+
+ private:
+  enum class Reason : std::uint8_t { arguments, datatype_or_op, nothing_to_do, too_large };
+
+  // The state when heddle serves `comm`, else null, and then *rc holds the final return code of the call,
+  // which the host has served or which has failed.
+  template <typename Host>
+  CommState* enter(MPI_Comm comm, const Host& host, int* rc);
+  void attach(MPI_Comm comm);
+  bool make_ready();
+  void take_over(MPI_Comm comm, CommState& state);
+  int bcast_packed(void* buffer, std::size_t count, MPI_Datatype type, std::size_t bytes, int root,
+                   MPI_Comm comm, CommState& state);
+
+  int finish(const Status& status, MPI_Comm comm, CommState& state) {
+    if (status.ok()) [[likely]]
+      return MPI_SUCCESS;
+    return fail(status, comm, state);
+  }
+  int fail(const Status& status, MPI_Comm comm, CommState& state);
+  void explain_served(Collective collective, std::size_t bytes, CommState& state);
+  void explain_host(Collective collective, Reason reason, CommState& state);
+
+  void shut_down();
+  static int on_comm_delete(MPI_Comm comm, int keyval, void* attribute, void* extra);
+  static int on_finalize(MPI_Comm comm, int keyval, void* attribute, void* extra);
+
+  const HostMpi mpi_;
+  Registry registry_;
+  Packing packing_;
+
+  std::mutex ready_mutex_;  // while becoming ready; MPI never calls back into what takes it
+  std::atomic<bool> ready_{false};
+  std::atomic<bool> closed_{false};
+  int comm_keyval_ = MPI_KEYVAL_INVALID;
+  std::optional<DatatypeMap> map_;
+  std::optional<SetUp> set_up_;
+};
+
+}  // namespace heddle::mpich

@@ -1,0 +1,84 @@
+#include "interpose/mpich/comm_state.hpp"
+
+#include <new>
+
+namespace heddle::mpich {
+
+void* Scratch::reserve(std::size_t bytes) {
+  if (bytes > bytes_) {
+    memory_.reset();
+    bytes_ = 0;
+    memory_.reset(new (std::nothrow) std::byte[bytes]);
+    if (memory_ == nullptr) return nullptr;
+    bytes_ = bytes;
+  }
+  return memory_.get();
+}
+
+void Scratch::relax() {
+  if (bytes_ <= kKeep) return;
+  memory_.reset();
+  bytes_ = 0;
+}
+
+void CommState::reset() {
+  communicator.reset();
+  p2p.reset();
+  scratch = Scratch();
+  explained = Explained();
+  mode = Mode::counting;
+  explain = false;
+  rank = 0;
+  size = 1;
+  calls = 0;
+  name.clear();
+}
+
+CommState* Registry::find(int handle) {
+  const std::lock_guard lock(mutex_);
+  const auto found = known_.find(handle);
+  if (found == known_.end()) return nullptr;
+  probe_[slot(handle)].store(found->second, std::memory_order_release);
+  return found->second;
+}
+
+CommState* Registry::take() {
+  const std::lock_guard lock(mutex_);
+  if (unused_.empty()) return &pool_.emplace_back();
+  CommState* state = unused_.back();
+  unused_.pop_back();
+  return state;
+}
+
+void Registry::publish(CommState* state, int handle) {
+  const std::lock_guard lock(mutex_);
+  state->handle.store(handle, std::memory_order_relaxed);
+  known_[handle] = state;
+  probe_[slot(handle)].store(state, std::memory_order_release);
+}
+
+void Registry::recycle(CommState* state) {
+  state->reset();
+  const std::lock_guard lock(mutex_);
+  const int handle = state->handle.exchange(0, std::memory_order_relaxed);
+  known_.erase(handle);
+  auto& probe = probe_[slot(handle)];
+  if (probe.load(std::memory_order_relaxed) == state) probe.store(nullptr, std::memory_order_release);
+  unused_.push_back(state);
+}
+
+std::vector<CommState*> Registry::all() {
+  const std::lock_guard lock(mutex_);
+  std::vector<CommState*> states;
+  states.reserve(known_.size());
+  for (const auto& [handle, state] : known_)
+    states.push_back(state);
+  return states;
+}
+
+std::size_t Registry::allocated() {
+  const std::lock_guard lock(mutex_);
+  return pool_.size();
+}
+
+}  // namespace heddle::mpich

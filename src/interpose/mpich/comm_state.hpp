@@ -1,0 +1,100 @@
+// What heddle knows of one MPI communicator, and how it finds that by handle.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/log.hpp"
+#include "comm/communicator.hpp"
+#include "interpose/mpich/host_p2p.hpp"
+
+namespace heddle::mpich {
+
+enum class Mode : std::uint8_t {
+  counting,  // not yet taken over: the host serves, calls are counted
+  heddle,    // taken over
+  host,      // the host serves for good
+  failed,    // heddle failed in flight: only errors from here on
+};
+
+// Memory that a communicator keeps between calls; a large piece is given back.
+class Scratch {
+ public:
+  // At least `bytes` bytes, or null when there is no memory.
+  void* reserve(std::size_t bytes);
+  // Call when done: keeps what is small enough to keep.
+  void relax();
+
+ private:
+  static constexpr std::size_t kKeep = 4u << 20;
+  std::unique_ptr<std::byte[]> memory_;
+  std::size_t bytes_ = 0;
+};
+
+// Which decisions were explained in the log already, so that each is explained once.
+struct Explained {
+  std::vector<std::pair<const char*, std::uint32_t>> served;  // (algorithm's name, collective and size class)
+  std::uint32_t reasons = 0;                                  // a bit per Reason
+};
+
+// Objects of this type are recycled and never freed: a thread may look at one (at `handle` only) while
+// another thread frees the communicator that it belonged to. All other members belong to the threads that
+// call collectives on the communicator, one at a time by MPI's own rule.
+struct CommState {
+  std::atomic<int> handle{0};  // MPI_Comm; 0 while unused
+  Mode mode = Mode::counting;
+  bool explain = false;  // this rank writes decisions to the log
+  int rank = 0;
+  int size = 1;
+  std::uint32_t calls = 0;
+  std::string name;              // for the log: "MPI_COMM_WORLD", "a communicator of 4"
+  std::unique_ptr<HostP2p> p2p;  // outlives the communicator
+  std::unique_ptr<Communicator> communicator;
+  Scratch scratch;
+  Explained explained;
+
+  // Back to what a new object is, but for the handle. Destroys the communicator (local).
+  void reset();
+};
+
+// All states of the process. find_fast() takes one probe and no lock; the rest takes a lock that is never
+// held across an MPI call (MPI calls back into it, holding locks of its own).
+class Registry {
+ public:
+  // The state, or null: unknown, or displaced by another communicator (then find() has it).
+  CommState* find_fast(int handle) const {
+    CommState* state = probe_[slot(handle)].load(std::memory_order_acquire);
+    return state != nullptr && state->handle.load(std::memory_order_relaxed) == handle ? state : nullptr;
+  }
+  CommState* find(int handle);
+  // A state that no find() returns yet: fill it in, then publish() it.
+  CommState* take();
+  void publish(CommState* state, int handle);
+  // Forgets the state and keeps the object for the next communicator.
+  void recycle(CommState* state);
+  // The states in use at this moment.
+  std::vector<CommState*> all();
+  std::size_t allocated();
+
+ private:
+  static constexpr unsigned kProbeBits = 10;
+  static std::size_t slot(int handle) {
+    return static_cast<unsigned>(handle) * 0x9E3779B1u >> (32 - kProbeBits);
+  }
+
+  std::atomic<CommState*> probe_[std::size_t{1} << kProbeBits] = {};
+  std::mutex mutex_;
+  std::unordered_map<int, CommState*> known_;
+  std::vector<CommState*> unused_;
+  std::deque<CommState> pool_;
+};
+
+}  // namespace heddle::mpich

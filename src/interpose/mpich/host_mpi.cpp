@@ -1,0 +1,23 @@
+#include "interpose/mpich/host_mpi.hpp"
+
+#include <string>
+
+namespace heddle::mpich {
+
+Result<HostMpi> load_host_mpi(const HeddleHostSymbols& symbols) {
+  HostMpi mpi;
+#define HEDDLE_LOAD(name)                                                                         \
+  mpi.name = reinterpret_cast<decltype(mpi.name)>(symbols.find(symbols.handle, "PMPI_" #name));   \
+  if (mpi.name == nullptr) {                                                                      \
+    return Status(Code::unsupported, std::string(symbols.path) + " has no function PMPI_" #name); \
+  }
+  HEDDLE_HOST_FUNCTIONS(HEDDLE_LOAD)
+#undef HEDDLE_LOAD
+  mpi.Allreduce_c = reinterpret_cast<AllreduceC>(symbols.find(symbols.handle, "PMPI_Allreduce_c"));
+  mpi.Bcast_c = reinterpret_cast<BcastC>(symbols.find(symbols.handle, "PMPI_Bcast_c"));
+  mpi.Pack_c = reinterpret_cast<PackC>(symbols.find(symbols.handle, "PMPI_Pack_c"));
+  mpi.Unpack_c = reinterpret_cast<UnpackC>(symbols.find(symbols.handle, "PMPI_Unpack_c"));
+  return mpi;
+}
+
+}  // namespace heddle::mpich

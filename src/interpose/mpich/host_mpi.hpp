@@ -1,0 +1,44 @@
+// The host MPI's functions, found at run time: the backend is compiled against mpi.h but linked to no MPI.
+#pragma once
+
+#define MPICH_SKIP_MPICXX 1
+#define OMPI_SKIP_MPICXX 1
+#include <mpi.h>
+
+#include "base/status.hpp"
+#include "interpose/backend_abi.h"
+
+namespace heddle::mpich {
+
+// The MPI-3 functions that every library of this ABI has.
+#define HEDDLE_HOST_FUNCTIONS(X)                                                                       \
+  X(Abort)                                                                                             \
+  X(Allreduce)                                                                                         \
+  X(Bcast) X(Cancel) X(Comm_call_errhandler) X(Comm_create) X(Comm_create_keyval) X(Comm_free)         \
+      X(Comm_get_name) X(Comm_group) X(Comm_rank) X(Comm_set_attr) X(Comm_set_errhandler) X(Comm_size) \
+          X(Comm_split) X(Comm_test_inter) X(Error_class) X(Finalized) X(Group_free)                   \
+              X(Group_translate_ranks) X(Iallgather) X(Ialltoallv) X(Initialized) X(Iprobe) X(Irecv)   \
+                  X(Isend) X(Pack) X(Pack_size) X(Reduce_local) X(Request_free) X(Test) X(Type_free)   \
+                      X(Type_get_contents) X(Type_get_envelope) X(Type_get_true_extent) X(Type_size_x) \
+                          X(Unpack)
+
+// MPI-4 functions; null where the library is older.
+using AllreduceC = int (*)(const void*, void*, MPI_Count, MPI_Datatype, MPI_Op, MPI_Comm);
+using BcastC = int (*)(void*, MPI_Count, MPI_Datatype, int, MPI_Comm);
+using PackC = int (*)(const void*, MPI_Count, MPI_Datatype, void*, MPI_Count, MPI_Count*, MPI_Comm);
+using UnpackC = int (*)(const void*, MPI_Count, MPI_Count*, void*, MPI_Count, MPI_Datatype, MPI_Comm);
+
+struct HostMpi {
+#define HEDDLE_MEMBER(name) decltype(&PMPI_##name) name = nullptr;
+  HEDDLE_HOST_FUNCTIONS(HEDDLE_MEMBER)
+#undef HEDDLE_MEMBER
+  AllreduceC Allreduce_c = nullptr;
+  BcastC Bcast_c = nullptr;
+  PackC Pack_c = nullptr;
+  UnpackC Unpack_c = nullptr;
+};
+
+// Fails with the name of the first function that the library lacks.
+Result<HostMpi> load_host_mpi(const HeddleHostSymbols& symbols);
+
+}  // namespace heddle::mpich

@@ -1,0 +1,125 @@
+#include "interpose/mpich/packing.hpp"
+
+#include <climits>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "interpose/mpich/datatype_map.hpp"
+
+namespace heddle::mpich {
+namespace {
+
+// A handle has its kind of object in bits 26 to 29 and how it is stored in bits 30 and 31.
+bool is_datatype_handle(MPI_Datatype type) {
+  const auto word = static_cast<unsigned>(type);
+  return (word >> 26 & 0xfu) == 3 && word >> 30 != 0;
+}
+
+}  // namespace
+
+bool Packing::open() {
+  if (quiet_ != MPI_COMM_NULL) return true;
+  // Split, not dup: dup would run the attribute callbacks that the user has on MPI_COMM_SELF.
+  if (mpi_->Comm_split(MPI_COMM_SELF, 0, 0, &quiet_) != MPI_SUCCESS) return false;
+  mpi_->Comm_set_errhandler(quiet_, MPI_ERRORS_RETURN);
+  if (check_format()) return true;
+  close();
+  return false;
+}
+
+void Packing::close() {
+  if (quiet_ != MPI_COMM_NULL) mpi_->Comm_free(&quiet_);
+}
+
+bool Packing::check_format() const {
+  const int in[3] = {1, -2, 0x12345678};
+  int out[3] = {};
+  int size = 0;
+  int position = 0;
+  return mpi_->Pack_size(3, MPI_INT, quiet_, &size) == MPI_SUCCESS && size == static_cast<int>(sizeof in) &&
+         mpi_->Pack(in, 3, MPI_INT, out, size, &position, quiet_) == MPI_SUCCESS && position == size &&
+         std::memcmp(in, out, sizeof in) == 0;
+}
+
+// Only what plainly is: a copy or a run of a predefined type. Equal size and extent would not be enough (a
+// typemap may visit its bytes in another order). Saves the packing of MPI_Type_contiguous and MPI_Type_dup.
+bool Packing::is_contiguous(MPI_Datatype type, int depth) const {
+  if (is_predefined_type(type)) return true;
+  if (depth == 0) return false;
+  int integers = 0;
+  int addresses = 0;
+  int types = 0;
+  int combiner = 0;
+  if (mpi_->Type_get_envelope(type, &integers, &addresses, &types, &combiner) != MPI_SUCCESS) return false;
+  if (combiner != MPI_COMBINER_DUP && combiner != MPI_COMBINER_CONTIGUOUS) return false;
+  if (integers > 1 || addresses > 0 || types != 1) return false;
+  int count = 0;
+  MPI_Aint unused = 0;
+  MPI_Datatype inner = MPI_DATATYPE_NULL;
+  if (mpi_->Type_get_contents(type, integers, addresses, types, &count, &unused, &inner) != MPI_SUCCESS)
+    return false;
+  const bool contiguous = is_contiguous(inner, depth - 1);
+  if (!is_predefined_type(inner) && is_datatype_handle(inner)) {
+    // Contents are references to be freed, unless predefined, which pairs (MPI_DOUBLE_INT) are as well.
+    if (mpi_->Type_get_envelope(inner, &integers, &addresses, &types, &combiner) == MPI_SUCCESS &&
+        combiner != MPI_COMBINER_NAMED) {
+      mpi_->Type_free(&inner);
+    }
+  }
+  return contiguous;
+}
+
+bool Packing::inspect(const void* buffer, MPI_Datatype type, Layout* out) const {
+  if (is_predefined_type(type)) {
+    *out = {predefined_type_size(type), true};
+    return true;
+  }
+  if (quiet_ == MPI_COMM_NULL || !is_datatype_handle(type)) return false;
+  char nothing[1] = {};
+  int position = 0;
+  if (mpi_->Pack(nothing, 0, type, nothing, 0, &position, quiet_) != MPI_SUCCESS) return false;
+  // The handle is good; nothing below calls the user's error handler.
+  MPI_Count bytes = 0;
+  if (mpi_->Type_size_x(type, &bytes) != MPI_SUCCESS || bytes < 0) return false;
+  if (buffer == nullptr) {
+    // Absolute addresses (MPI_BOTTOM) or a mistake that the host reports.
+    MPI_Aint lower = 0;
+    MPI_Aint extent = 0;
+    if (mpi_->Type_get_true_extent(type, &lower, &extent) != MPI_SUCCESS || lower == 0) return false;
+  }
+  *out = {static_cast<std::size_t>(bytes), buffer != nullptr && is_contiguous(type, 2)};
+  return true;
+}
+
+std::size_t Packing::most_bytes() const {
+  return mpi_->Pack_c != nullptr && mpi_->Unpack_c != nullptr ? SIZE_MAX / 2 : INT_MAX;
+}
+
+bool Packing::pack(const void* buffer, std::size_t count, MPI_Datatype type, void* packed,
+                   std::size_t bytes) const {
+  if (bytes <= INT_MAX && count <= INT_MAX) {
+    int position = 0;
+    return mpi_->Pack(buffer, static_cast<int>(count), type, packed, static_cast<int>(bytes), &position,
+                      quiet_) == MPI_SUCCESS &&
+           static_cast<std::size_t>(position) == bytes;
+  }
+  MPI_Count position = 0;
+  return mpi_->Pack_c(buffer, static_cast<MPI_Count>(count), type, packed, static_cast<MPI_Count>(bytes),
+                      &position, quiet_) == MPI_SUCCESS &&
+         static_cast<std::size_t>(position) == bytes;
+}
+
+bool Packing::unpack(const void* packed, std::size_t bytes, void* buffer, std::size_t count,
+                     MPI_Datatype type) const {
+  if (bytes <= INT_MAX && count <= INT_MAX) {
+    int position = 0;
+    return mpi_->Unpack(packed, static_cast<int>(bytes), &position, buffer, static_cast<int>(count), type,
+                        quiet_) == MPI_SUCCESS;
+  }
+  MPI_Count position = 0;
+  return mpi_->Unpack_c(packed, static_cast<MPI_Count>(bytes), &position, buffer,
+                        static_cast<MPI_Count>(count), type, quiet_) == MPI_SUCCESS;
+}
+
+}  // namespace heddle::mpich

@@ -1,0 +1,48 @@
+// Bcast of derived datatypes as packed bytes.
+//
+// MPI lets ranks describe one message with different datatypes of one signature, so what a rank does may
+// depend on the number of packed bytes and on nothing else. MPICH packs homogeneous data as the raw bytes in
+// typemap order, the same that a basic type has in memory; check_format() proves that at run time.
+#pragma once
+
+#include <cstddef>
+#include <mutex>
+
+#include "interpose/mpich/host_mpi.hpp"
+
+namespace heddle::mpich {
+
+class Packing {
+ public:
+  explicit Packing(const HostMpi& mpi) : mpi_(&mpi) {}
+
+  // Makes the private communicator on which wrong arguments are found without running the user's error
+  // handler, and looks at the host's packed format. False when derived datatypes cannot be served. MPI is
+  // initialised. One thread.
+  bool open();
+  // Before MPI_Finalize is complete.
+  void close();
+
+  struct Layout {
+    std::size_t element_bytes = 0;  // packed
+    bool contiguous = false;        // the packed bytes are the memory at `buffer`, in order
+  };
+  // False when the host must see the arguments: a wrong handle, an uncommitted type.
+  bool inspect(const void* buffer, MPI_Datatype type, Layout* out) const;
+
+  // `bytes` is count * element_bytes. False when the host reports an error.
+  bool pack(const void* buffer, std::size_t count, MPI_Datatype type, void* packed, std::size_t bytes) const;
+  bool unpack(const void* packed, std::size_t bytes, void* buffer, std::size_t count,
+              MPI_Datatype type) const;
+  // The most packed bytes that pack() and unpack() can do; the same on all ranks of a job.
+  std::size_t most_bytes() const;
+
+ private:
+  bool check_format() const;
+  bool is_contiguous(MPI_Datatype type, int depth) const;
+
+  const HostMpi* mpi_;
+  MPI_Comm quiet_ = MPI_COMM_NULL;
+};
+
+}  // namespace heddle::mpich

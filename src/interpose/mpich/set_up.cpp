@@ -1,0 +1,251 @@
+#include "interpose/mpich/set_up.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <thread>
+#include <utility>
+
+namespace heddle::mpich {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The first record a rank sends. `arrived` is what tells an answer from the zeros that the receive buffer
+// starts with.
+struct RecordHead {
+  std::uint64_t arrived;
+  std::uint64_t complaints_hash;
+};
+constexpr std::uint64_t kArrived = 0x6865646c646c6531;  // "heddle1"
+constexpr std::size_t kMostNamed = 8;
+
+std::string seconds_text(std::chrono::milliseconds time) {
+  return fmt::format("{:.3g}", std::chrono::duration<double>(time).count());
+}
+
+// Polls quickly at first (everybody is usually there), then gives the core away, then sleeps.
+void pause(unsigned round) {
+  if (round < 200) return;
+  if (round < 20'000) {
+    sched_yield();
+  } else {
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+}
+
+}  // namespace
+
+struct SetUp::Exchange {
+  MPI_Comm comm;
+  int rank;
+  int size;
+  bool met = false;  // the first gather is over
+};
+
+SetUp::SetUp(const HostMpi& mpi, ParsedConfig parsed, int world_rank)
+    : mpi_(mpi),
+      config_(std::move(parsed.config)),
+      log_(config_.log_level, world_rank),
+      complaints_(std::move(parsed.complaints)) {
+  std::string all;
+  for (const std::string& line : complaints_)
+    all += line + '\n';
+  if (!all.empty()) complaints_hash_ = std::hash<std::string>()(all);
+}
+
+// "rank 2" or "ranks 2, 3 and 5", numbered as in MPI_COMM_WORLD, which is how users know them.
+std::string SetUp::name_ranks(const Exchange& exchange, const std::vector<int>& ranks) const {
+  std::vector<int> names = ranks;
+  MPI_Group here;
+  MPI_Group world;
+  if (mpi_.Comm_group(exchange.comm, &here) == MPI_SUCCESS &&
+      mpi_.Comm_group(MPI_COMM_WORLD, &world) == MPI_SUCCESS) {
+    mpi_.Group_translate_ranks(here, static_cast<int>(ranks.size()), ranks.data(), world, names.data());
+    mpi_.Group_free(&here);
+    mpi_.Group_free(&world);
+  }
+  std::string text = names.size() == 1 ? "rank " : "ranks ";
+  const std::size_t named = std::min(names.size(), kMostNamed);
+  for (std::size_t i = 0; i < named; ++i) {
+    if (i > 0) text += i + 1 == names.size() ? " and " : ", ";
+    text += names[i] == MPI_UNDEFINED ? "?" : std::to_string(names[i]);
+  }
+  if (named < names.size()) text += " and " + std::to_string(names.size() - named) + " more";
+  return text;
+}
+
+// Waits for `request`, driving the host. `missing()` lists the ranks that have not answered, as far as is
+// known. The lowest rank that is there speaks and aborts for all; the others do so a moment later if that one
+// cannot.
+template <typename Missing>
+Status SetUp::wait(const Exchange& exchange, MPI_Request* request, const Missing& missing) {
+  const auto start = Clock::now();
+  bool warned = config_.warn_after.count() == 0;
+  for (unsigned round = 0;; ++round) {
+    int done = 0;
+    if (mpi_.Test(request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) {
+      return Status(Code::system, "the host MPI failed while heddle was being set up");
+    }
+    if (done != 0) return Status();
+    pause(round);
+    if (round % 64 != 63) continue;
+    const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start);
+    const bool warn = !warned && waited >= config_.warn_after;
+    const bool expired = config_.timeout.count() != 0 && waited >= config_.timeout;
+    if (!warn && !expired) continue;
+    const std::vector<int> absent = missing();
+    int speaker = 0;  // the lowest rank not absent
+    for (const int rank : absent)
+      speaker += rank == speaker ? 1 : 0;
+    const bool speaks = exchange.rank == speaker || waited >= config_.timeout + std::chrono::seconds(1);
+    std::string text =
+        (absent.empty() ? std::string("some rank has")
+                        : name_ranks(exchange, absent) + (absent.size() == 1 ? " has" : " have")) +
+        " not joined heddle's set-up on a communicator of " + std::to_string(exchange.size) + " for " +
+        seconds_text(waited) +
+        " s; if it runs without LD_PRELOAD=libheddle_preload.so, start every rank with it (mpiexec -genv "
+        "LD_PRELOAD ...) or set HEDDLE_ENABLE=0 everywhere";
+    if (expired && speaks) {
+      log_.error(text + "; giving up after HEDDLE_TIMEOUT=" + seconds_text(config_.timeout));
+      mpi_.Abort(exchange.comm, 1);
+    } else if (warn && !expired) {
+      warned = true;
+      if (exchange.rank == speaker) log_.warn(text);
+    }
+  }
+}
+
+// An allgather of direct messages between all pairs (MPI_Ialltoallv with the one send buffer for everybody),
+// so that the receive buffer tells who has answered. Only then can a rank without the preload library be
+// named.
+Status SetUp::gather_first(Exchange& exchange, const void* mine, void* all, std::size_t bytes) {
+  const std::size_t record = sizeof(RecordHead) + bytes;
+  const auto size = static_cast<std::size_t>(exchange.size);
+  std::vector<std::byte> out(record);
+  std::vector<std::byte> in(record * size);
+  const RecordHead head = {kArrived, complaints_hash_};
+  std::memcpy(out.data(), &head, sizeof head);
+  std::memcpy(out.data() + sizeof head, mine, bytes);
+  std::vector<int> counts(size, static_cast<int>(record));
+  std::vector<int> zeros(size, 0);
+  std::vector<int> places(size);
+  for (std::size_t i = 0; i < size; ++i)
+    places[i] = static_cast<int>(i * record);
+
+  MPI_Request request;
+  if (mpi_.Ialltoallv(out.data(), counts.data(), zeros.data(), MPI_BYTE, in.data(), counts.data(),
+                      places.data(), MPI_BYTE, exchange.comm, &request) != MPI_SUCCESS) {
+    return Status(Code::system, "MPI_Ialltoallv failed while heddle was being set up");
+  }
+  const auto head_of = [&](std::size_t rank) {
+    RecordHead found;
+    // The host writes this buffer while we look: volatile bytes, for diagnosis only.
+    const volatile std::byte* from = in.data() + rank * record;
+    std::byte copy[sizeof found];
+    for (std::size_t i = 0; i < sizeof found; ++i)
+      copy[i] = from[i];
+    std::memcpy(&found, copy, sizeof found);
+    return found;
+  };
+  HEDDLE_TRY(wait(exchange, &request, [&] {
+    std::vector<int> absent;
+    for (std::size_t i = 0; i < size; ++i) {
+      if (static_cast<int>(i) != exchange.rank && head_of(i).arrived != kArrived)
+        absent.push_back(static_cast<int>(i));
+    }
+    return absent;
+  }));
+  bool first_with_these = true;
+  for (std::size_t i = 0; i < size; ++i) {
+    const RecordHead found = head_of(i);
+    if (found.arrived != kArrived)
+      return Status(Code::unsupported, "rank " + std::to_string(i) + " runs another version of heddle");
+    if (static_cast<int>(i) < exchange.rank && found.complaints_hash == complaints_hash_)
+      first_with_these = false;
+    std::memcpy(static_cast<std::byte*>(all) + i * bytes, in.data() + i * record + sizeof head, bytes);
+  }
+  say_complaints(first_with_these);
+  return Status();
+}
+
+Status SetUp::gather(Exchange& exchange, const void* mine, void* all, std::size_t bytes) {
+  if (!exchange.met) {
+    exchange.met = true;
+    return gather_first(exchange, mine, all, bytes);
+  }
+  MPI_Request request;
+  const int count = static_cast<int>(bytes);
+  if (mpi_.Iallgather(mine, count, MPI_BYTE, all, count, MPI_BYTE, exchange.comm, &request) != MPI_SUCCESS) {
+    return Status(Code::system, "MPI_Iallgather failed while heddle was being set up");
+  }
+  return wait(exchange, &request, [] { return std::vector<int>(); });
+}
+
+// What was odd about the environment: once in the job for each distinct environment.
+void SetUp::say_complaints(bool first_with_these) {
+  const std::lock_guard lock(mutex_);
+  if (first_with_these) {
+    for (const std::string& line : complaints_)
+      log_.warn(line);
+  }
+  complaints_.clear();
+}
+
+void SetUp::conclude(CommState& state, const Status& refusal) {
+  state.mode = Mode::host;
+  if (state.rank != 0) return;
+  const std::string text = state.name + ": left to the host MPI: " + refusal.message();
+  if (!config_.enable) {
+    log_.info(text);
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (!refusals_said_.insert(refusal.message()).second) return;
+  }
+  log_.warn(text);
+}
+
+void SetUp::run(MPI_Comm comm, CommState& state) {
+  char name[MPI_MAX_OBJECT_NAME] = "";
+  int length = 0;
+  mpi_.Comm_get_name(comm, name, &length);
+  state.name =
+      (length > 0 ? std::string(name) : std::string("a communicator")) + " of " + std::to_string(state.size);
+
+  Exchange exchange = {comm, state.rank, state.size};
+  Bootstrap bootstrap;
+  bootstrap.rank = state.rank;
+  bootstrap.size = state.size;
+  bootstrap.allgather = [&](const void* mine, void* all, std::size_t bytes) {
+    return gather(exchange, mine, all, bytes);
+  };
+  bootstrap.make_p2p = [this, comm, &state]() -> Result<heddle_p2p> {
+    auto made = HostP2p::create(mpi_, comm);
+    if (!made.ok()) return made.status();
+    state.p2p = std::move(made).value();
+    return state.p2p->functions();
+  };
+  const HostMpi& mpi = mpi_;
+  bootstrap.host_progress = [&mpi] {
+    int flag = 0;
+    mpi.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE);
+  };
+  auto made = Communicator::create(bootstrap, config_);
+  if (!made.ok()) {
+    state.p2p.reset();
+    conclude(state, made.status());
+    return;
+  }
+  state.communicator = std::move(made).value();
+  state.mode = Mode::heddle;
+  state.explain = state.rank == 0 && log_.wants(LogLevel::info);
+  if (state.explain) log_.info(state.name + ": " + state.communicator->describe());
+}
+
+}  // namespace heddle::mpich

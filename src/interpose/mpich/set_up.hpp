@@ -1,0 +1,50 @@
+// Setting heddle up on an MPI communicator, by means of the host's collectives.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/config.hpp"
+#include "base/log.hpp"
+#include "comm/communicator.hpp"
+#include "interpose/mpich/comm_state.hpp"
+#include "interpose/mpich/host_mpi.hpp"
+
+namespace heddle::mpich {
+
+class SetUp {
+ public:
+  SetUp(const HostMpi& mpi, ParsedConfig parsed, int world_rank);
+
+  const Config& config() const { return config_; }
+  const Log& log() const { return log_; }
+
+  // Decides for `state` who serves `comm` from now on: collective over `comm`, the same outcome on all ranks.
+  // A rank that does not come is named in the log after config.warn_after; after config.timeout the job is
+  // aborted.
+  void run(MPI_Comm comm, CommState& state);
+
+ private:
+  struct Exchange;  // of one communicator
+
+  Status gather(Exchange& exchange, const void* mine, void* all, std::size_t bytes);
+  Status gather_first(Exchange& exchange, const void* mine, void* all, std::size_t bytes);
+  template <typename Missing>
+  Status wait(const Exchange& exchange, MPI_Request* request, const Missing& missing);
+  std::string name_ranks(const Exchange& exchange, const std::vector<int>& ranks) const;
+  void say_complaints(bool first_with_these);
+  void conclude(CommState& state, const Status& refusal);
+
+  const HostMpi& mpi_;
+  Config config_;
+  Log log_;
+  std::uint64_t complaints_hash_ = 0;
+  std::mutex mutex_;  // for the two below; never held across an MPI call
+  std::vector<std::string> complaints_;
+  std::set<std::string> refusals_said_;
+};
+
+}  // namespace heddle::mpich

@@ -1,0 +1,260 @@
+// libheddle_preload.so: the MPI names that heddle takes over, for any MPI.
+//
+// The library is loaded into whatever a user starts with LD_PRELOAD set, launchers and shells included. So it
+// has no constructor, needs nothing but libc (no C++ run time), and does nothing at all until an MPI function
+// is called. The first call finds the MPI of the process and opens the backend for its ABI; from then on a
+// call is one load and one indirect jump away from the backend, or from the host's own function where there
+// is no backend.
+//
+// The process-wide state below is what LD_PRELOAD is by nature; everything behind it belongs to a backend
+// object.
+#include <dlfcn.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <climits>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+
+#include "interpose/backend_abi.h"
+#include "interpose/detect.hpp"
+
+#define HEDDLE_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+using heddle::interpose::find_host_library;
+using heddle::interpose::find_symbol;
+using heddle::interpose::HostKind;
+using heddle::interpose::HostLibrary;
+using heddle::interpose::path_beside;
+
+constexpr int kMpiErrCount = 2;  // MPI_ERR_COUNT in every MPI ABI
+constexpr int kNoMpi = 16;       // where there is no MPI, there is no right value but "not zero"
+
+int first_allreduce(const void* in, void* out, int count, heddle_word type, heddle_word op, heddle_word comm);
+int first_bcast(void* buffer, int count, heddle_word type, int root, heddle_word comm);
+int first_allreduce_c(const void* in, void* out, int64_t count, heddle_word type, heddle_word op,
+                      heddle_word comm);
+int first_bcast_c(void* buffer, int64_t count, heddle_word type, int root, heddle_word comm);
+
+// Where calls go. They start at the functions that resolve, which replace all of them.
+struct Targets {
+  std::atomic<HeddleAllreduceFn> allreduce{first_allreduce};
+  std::atomic<HeddleBcastFn> bcast{first_bcast};
+  std::atomic<HeddleAllreduceCFn> allreduce_c{first_allreduce_c};
+  std::atomic<HeddleBcastCFn> bcast_c{first_bcast_c};
+  std::atomic<const char* (*)(int, size_t, heddle_word)> algorithm{nullptr};
+};
+constinit Targets targets;
+constinit pthread_mutex_t resolve_mutex = PTHREAD_MUTEX_INITIALIZER;
+constinit bool resolved = false;  // under the mutex
+constinit HostLibrary host;       // written once, under the mutex
+
+// True when every variable of the list that is set says 0, or none is: one process of the job (or of the
+// node) speaks.
+bool is_first_rank(const char* const* names, int count) {
+  for (int i = 0; i < count; ++i) {
+    if (const char* value = getenv(names[i]); value != nullptr && *value != '\0')
+      return std::strcmp(value, "0") == 0;
+  }
+  return true;
+}
+
+bool first_of_job() {
+  static constexpr const char* kNames[] = {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"};
+  return is_first_rank(kNames, 4);
+}
+
+bool first_of_node() {
+  static constexpr const char* kNames[] = {"MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCAL_RANK",
+                                           "SLURM_LOCALID"};
+  return is_first_rank(kNames, 4);
+}
+
+// The backend parses HEDDLE_*; these two are read here as well because they must count where there is no
+// backend.
+bool is_silent() {
+  const char* log = getenv("HEDDLE_LOG");
+  const char* enable = getenv("HEDDLE_ENABLE");
+  return (log != nullptr && (std::strcmp(log, "none") == 0 || std::strcmp(log, "error") == 0)) ||
+         (enable != nullptr && std::strcmp(enable, "0") == 0);
+}
+
+__attribute__((format(printf, 1, 2))) void say(const char* format, ...) {
+  const char* rank = getenv("PMI_RANK");
+  if (rank == nullptr) rank = getenv("OMPI_COMM_WORLD_RANK");
+  char line[2048];
+  int used = std::snprintf(line, sizeof line, "heddle[%s] warning: ", rank != nullptr ? rank : "-");
+  va_list arguments;
+  va_start(arguments, format);
+  const int more =
+      std::vsnprintf(line + used, sizeof line - static_cast<size_t>(used) - 1, format, arguments);
+  va_end(arguments);
+  if (more < 0) return;
+  used += more;
+  if (used > static_cast<int>(sizeof line) - 2) used = static_cast<int>(sizeof line) - 2;
+  line[used++] = '\n';
+  const ssize_t written = write(STDERR_FILENO, line, static_cast<size_t>(used));
+  (void)written;  // nowhere left to complain
+}
+
+// ---- What stands in for large-count functions that the host does not have
+
+int narrow_allreduce_c(const void* in, void* out, int64_t count, heddle_word type, heddle_word op,
+                       heddle_word comm) {
+  if (count > INT_MAX) {
+    say("MPI_Allreduce_c of %lld elements: %s has no such function", static_cast<long long>(count),
+        host.path);
+    return kMpiErrCount;
+  }
+  return targets.allreduce.load(std::memory_order_acquire)(in, out, static_cast<int>(count), type, op, comm);
+}
+
+int narrow_bcast_c(void* buffer, int64_t count, heddle_word type, int root, heddle_word comm) {
+  if (count > INT_MAX) {
+    say("MPI_Bcast_c of %lld elements: %s has no such function", static_cast<long long>(count), host.path);
+    return kMpiErrCount;
+  }
+  return targets.bcast.load(std::memory_order_acquire)(buffer, static_cast<int>(count), type, root, comm);
+}
+
+// ---- Resolution
+
+template <typename Fn>
+Fn host_function(const char* name) {
+  return reinterpret_cast<Fn>(find_symbol(host.handle, name));
+}
+
+void* open_backend_file(const char* name, char* path, size_t bytes) {
+  char relative[128];
+  // Installed: in a folder of its own, out of the way of whoever lists the library path. In a build tree:
+  // beside us.
+  for (const char* folder : {"heddle/", ""}) {
+    std::snprintf(relative, sizeof relative, "%s%s", folder, name);
+    if (!path_beside(relative, path, bytes)) return nullptr;
+    if (access(path, F_OK) != 0) continue;
+    return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  }
+  path_beside("heddle/", path, bytes);
+  return nullptr;
+}
+
+bool open_backend(HeddleBackend* out) {
+  static constexpr char kFile[] = "libheddle_backend_mpich.so";
+  char path[1200] = "";
+  dlerror();
+  void* library = open_backend_file(kFile, path, sizeof path);
+  if (library == nullptr) {
+    const char* why = dlerror();
+    if (first_of_node() && !is_silent()) {
+      say("cannot load %s (%s); every call goes to the host MPI unchanged", kFile,
+          why != nullptr ? why : "there is no such file in heddle/ beside libheddle_preload.so");
+    }
+    return false;
+  }
+  auto open = reinterpret_cast<HeddleBackendOpenFn>(dlsym(library, HEDDLE_BACKEND_OPEN_NAME));
+  static HeddleHostSymbols symbols;
+  symbols = {find_symbol, host.handle, host.path, host.version};
+  char error[512] = "it is no heddle backend";
+  if (open != nullptr && open(HEDDLE_BACKEND_ABI, &symbols, out, error, sizeof error) == 0) return true;
+  if (first_of_node() && !is_silent()) say("%s: %s; every call goes to the host MPI unchanged", path, error);
+  return false;
+}
+
+void say_unknown() {
+  if (!first_of_job() || is_silent()) return;
+  say("this process uses %s (%s), which this heddle has no backend for; every call goes to it unchanged",
+      host.version[0] != '\0' ? host.version : "an unknown MPI", host.path);
+}
+
+// False when the process has no MPI at all (yet); then nothing is decided.
+bool resolve_locked() {
+  if (resolved) return true;
+  find_host_library(&host);
+  if (host.kind == HostKind::none) return false;
+  HeddleBackend to = {};
+  const bool served = host.kind == HostKind::mpich_abi && open_backend(&to);
+  if (host.kind != HostKind::mpich_abi) say_unknown();
+  if (!served) {
+    to.allreduce = host_function<HeddleAllreduceFn>("PMPI_Allreduce");
+    to.bcast = host_function<HeddleBcastFn>("PMPI_Bcast");
+    to.allreduce_c = host_function<HeddleAllreduceCFn>("PMPI_Allreduce_c");
+    to.bcast_c = host_function<HeddleBcastCFn>("PMPI_Bcast_c");
+    to.algorithm = nullptr;
+  }
+  targets.algorithm.store(to.algorithm, std::memory_order_release);
+  targets.allreduce_c.store(to.allreduce_c != nullptr ? to.allreduce_c : narrow_allreduce_c,
+                            std::memory_order_release);
+  targets.bcast_c.store(to.bcast_c != nullptr ? to.bcast_c : narrow_bcast_c, std::memory_order_release);
+  targets.allreduce.store(to.allreduce, std::memory_order_release);
+  targets.bcast.store(to.bcast, std::memory_order_release);
+  resolved = true;
+  return true;
+}
+
+bool resolve(const char* function) {
+  pthread_mutex_lock(&resolve_mutex);
+  const bool found = resolve_locked();
+  pthread_mutex_unlock(&resolve_mutex);
+  if (!found) say("%s was called, but no MPI library is loaded in this process", function);
+  return found;
+}
+
+int first_allreduce(const void* in, void* out, int count, heddle_word type, heddle_word op,
+                    heddle_word comm) {
+  if (!resolve("MPI_Allreduce")) return kNoMpi;
+  return targets.allreduce.load(std::memory_order_acquire)(in, out, count, type, op, comm);
+}
+
+int first_bcast(void* buffer, int count, heddle_word type, int root, heddle_word comm) {
+  if (!resolve("MPI_Bcast")) return kNoMpi;
+  return targets.bcast.load(std::memory_order_acquire)(buffer, count, type, root, comm);
+}
+
+int first_allreduce_c(const void* in, void* out, int64_t count, heddle_word type, heddle_word op,
+                      heddle_word comm) {
+  if (!resolve("MPI_Allreduce_c")) return kNoMpi;
+  return targets.allreduce_c.load(std::memory_order_acquire)(in, out, count, type, op, comm);
+}
+
+int first_bcast_c(void* buffer, int64_t count, heddle_word type, int root, heddle_word comm) {
+  if (!resolve("MPI_Bcast_c")) return kNoMpi;
+  return targets.bcast_c.load(std::memory_order_acquire)(buffer, count, type, root, comm);
+}
+
+}  // namespace
+
+HEDDLE_EXPORT int MPI_Allreduce(const void* in, void* out, int count, heddle_word type, heddle_word op,
+                                heddle_word comm) {
+  return targets.allreduce.load(std::memory_order_acquire)(in, out, count, type, op, comm);
+}
+
+HEDDLE_EXPORT int MPI_Bcast(void* buffer, int count, heddle_word type, int root, heddle_word comm) {
+  return targets.bcast.load(std::memory_order_acquire)(buffer, count, type, root, comm);
+}
+
+HEDDLE_EXPORT int MPI_Allreduce_c(const void* in, void* out, int64_t count, heddle_word type, heddle_word op,
+                                  heddle_word comm) {
+  return targets.allreduce_c.load(std::memory_order_acquire)(in, out, count, type, op, comm);
+}
+
+HEDDLE_EXPORT int MPI_Bcast_c(void* buffer, int64_t count, heddle_word type, int root, heddle_word comm) {
+  return targets.bcast_c.load(std::memory_order_acquire)(buffer, count, type, root, comm);
+}
+
+// "0.1.0": whoever finds this symbol runs under the preload library.
+HEDDLE_EXPORT const char* heddle_preload_version(void) {
+  return HEDDLE_VERSION;
+}
+
+// The name of what serves `bytes` bytes of a collective (0 allreduce, 1 bcast) on a communicator (the handle,
+// as a word) at this moment: an algorithm's name, or "host". Local; never null.
+HEDDLE_EXPORT const char* heddle_preload_algorithm(int collective, size_t bytes, heddle_word comm) {
+  auto ask = targets.algorithm.load(std::memory_order_acquire);
+  return ask != nullptr ? ask(collective, bytes, comm) : "host";
+}
