@@ -145,12 +145,14 @@ void Execution::enter_repeat(const Step& step) {
   stride_ = step.stride();
 }
 
+Status Execution::progress_messages() {
+  for (Transport* transport : ports_->transports)
+    HEDDLE_TRY(transport->progress());
+  return {};
+}
+
 Status Execution::poll(bool* done) {
   *done = false;
-  if (open_ > 0) {
-    for (Transport* transport : ports_->transports)
-      HEDDLE_TRY(transport->progress());
-  }
   while (pc_ < schedule_->steps.size()) {
     const Step& step = schedule_->steps[pc_];
     switch (step.kind) {
@@ -174,7 +176,8 @@ Status Execution::poll(bool* done) {
       case StepKind::team_reduce:
       case StepKind::team_bcast:
       case StepKind::team_allreduce:
-        if (!run_team(step)) return {};
+        // What is still open may be what the others need to join in.
+        if (!run_team(step)) return open_ > 0 ? progress_messages() : Status();
         break;
     }
     advance();
