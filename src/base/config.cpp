@@ -178,7 +178,7 @@ constexpr std::array kRows = {
     Row{{"HEDDLE_WARN_AFTER", "seconds, fractions allowed", "10",
          "A wait that takes longer says once who is missing; 0: never."},
         set_warn_after},
-    Row{{"HEDDLE_SLOT_BYTES", "4K to 64M, a multiple of 4K; K and M suffixes", "128K",
+    Row{{"HEDDLE_SLOT_BYTES", "4K to 64M, a multiple of 4K; K and M suffixes", "64K",
          "Size of one slot of the staged shared-memory pipeline."},
         set_slot_bytes},
     Row{{"HEDDLE_SPIN", "-1 or a number of polls", "-1 (by the cores at hand)",

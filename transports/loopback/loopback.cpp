@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <list>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <random>
@@ -18,7 +19,7 @@ struct Message {
   const void* data;  // the sender's buffer, or `copy`
   std::size_t bytes;
   std::vector<std::byte> copy;  // eager: the sender is gone already
-  Ticket* sender;               // rendezvous: whom to tell; null for eager
+  std::uint64_t send;           // rendezvous: the sender's number for it; 0 for eager
   std::uint32_t delay;          // polls until it can be seen
 };
 
@@ -37,7 +38,7 @@ struct LoopbackHub::Mailbox {
   std::mutex mutex;
   std::list<Message> arrived;
   std::list<PostedRecv> posted;
-  std::vector<Ticket*> sends_done;  // this rank's own rendezvous sends that were taken
+  std::vector<std::uint64_t> sends_done;  // this rank's own rendezvous sends that were taken
   std::mt19937_64 random;
 };
 
@@ -61,7 +62,9 @@ class LoopbackTransport final : public Transport {
 
   LoopbackHub& hub_;
   int rank_;
-  std::vector<Ticket*> open_sends_;
+  // Rendezvous sends by number. Receivers know the number only: the ticket may be gone when they answer.
+  std::map<std::uint64_t, Ticket*> open_sends_;
+  std::uint64_t last_send_ = 0;
   TransportCapabilities capabilities_;
 };
 
@@ -84,15 +87,15 @@ Status LoopbackTransport::send(int peer, std::uint32_t tag, const void* data, st
                                Ticket& ticket) {
   const LoopbackOptions& options = hub_.options_;
   if (peer == options.dead_rank || rank_ == options.dead_rank) return {};
-  Message message{rank_, tag, data, bytes, {}, &ticket, 0};
+  Message message{rank_, tag, data, bytes, {}, 0, 0};
   if (rank_ == options.corrupt_rank && bytes > 0) --message.bytes;
   if (bytes <= options.eager_bytes) {
     const auto* first = static_cast<const std::byte*>(data);
     message.copy.assign(first, first + message.bytes);
-    message.sender = nullptr;
     ticket.done = true;
   } else {
-    open_sends_.push_back(&ticket);
+    message.send = ++last_send_;
+    open_sends_.emplace(message.send, &ticket);
   }
   LoopbackHub::Mailbox& theirs = box(peer);
   const std::lock_guard lock(theirs.mutex);
@@ -120,13 +123,17 @@ std::optional<Message> LoopbackTransport::take(LoopbackHub::Mailbox& mine, const
 }
 
 Status LoopbackTransport::progress() {
-  std::vector<std::pair<int, Ticket*>> taken;  // rendezvous sends of others that are finished now
+  std::vector<std::pair<int, std::uint64_t>> taken;  // rendezvous sends of others that are finished now
   Status status;
   {
     LoopbackHub::Mailbox& mine = box(rank_);
     const std::lock_guard lock(mine.mutex);
-    for (Ticket* ticket : mine.sends_done)
-      ticket->done = true;
+    for (const std::uint64_t send : mine.sends_done) {
+      const auto open = open_sends_.find(send);
+      if (open == open_sends_.end()) continue;  // cancelled
+      open->second->done = true;
+      open_sends_.erase(open);
+    }
     mine.sends_done.clear();
     for (Message& message : mine.arrived)
       message.delay -= message.delay > 0 ? 1 : 0;
@@ -142,16 +149,16 @@ Status LoopbackTransport::progress() {
                                             std::to_string(recv->bytes) + " were expected");
         break;
       }
-      const void* source = message->sender != nullptr ? message->data : message->copy.data();
+      const void* source = message->send != 0 ? message->data : message->copy.data();
       if (recv->bytes > 0) std::memcpy(recv->data, source, recv->bytes);
       recv->ticket->done = true;
-      if (message->sender != nullptr) taken.emplace_back(message->from, message->sender);
+      if (message->send != 0) taken.emplace_back(message->from, message->send);
       recv = mine.posted.erase(recv);
     }
   }
-  for (const auto& [rank, ticket] : taken) {
+  for (const auto& [rank, send] : taken) {
     const std::lock_guard lock(box(rank).mutex);
-    box(rank).sends_done.push_back(ticket);
+    box(rank).sends_done.push_back(send);
   }
   return status;
 }
@@ -161,12 +168,16 @@ void LoopbackTransport::cancel(Ticket& ticket) {
     LoopbackHub::Mailbox& mine = box(rank_);
     const std::lock_guard lock(mine.mutex);
     mine.posted.remove_if([&](const PostedRecv& r) { return r.ticket == &ticket; });
-    std::erase(open_sends_, &ticket);
   }
-  // A send lies in one other mailbox; which one is not worth remembering for the sake of failures.
+  const auto open = std::find_if(open_sends_.begin(), open_sends_.end(),
+                                 [&](const auto& entry) { return entry.second == &ticket; });
+  if (open == open_sends_.end()) return;
+  const std::uint64_t send = open->first;
+  open_sends_.erase(open);
+  // It lies in one other mailbox; which one is not worth remembering for the sake of failures.
   for (int rank = 0; rank < hub_.size_; ++rank) {
     const std::lock_guard lock(box(rank).mutex);
-    box(rank).arrived.remove_if([&](const Message& m) { return m.sender == &ticket; });
+    box(rank).arrived.remove_if([&](const Message& m) { return m.from == rank_ && m.send == send; });
   }
 }
 

@@ -27,7 +27,7 @@ namespace heddle {
 
 struct ShmTeamGeometry {
   int members = 1;
-  std::size_t slot_bytes = 128 * 1024;  // one piece of a large vector
+  std::size_t slot_bytes = 64 * 1024;  // one piece of a large vector
 
   // Shared memory the team needs, from a 4096-aligned, zeroed start.
   std::size_t bytes() const;
