@@ -1,8 +1,8 @@
 #include "transports/shm/shm_team.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 namespace heddle {
@@ -99,9 +99,7 @@ class ShmTeam final : public Team {
     return {begin, piece.count * (k + 1) / n - begin};
   }
 
-  template <typename Counter>
-  bool all_reached(Counter counter, std::uint64_t value) const;
-  int first_behind(std::atomic<std::uint64_t> Progress::*counter, std::uint64_t value) const;
+  bool all_reached(std::atomic<std::uint64_t> Progress::*counter, std::uint64_t value) const;
 
   bool small_slot_free(std::uint64_t operation);
   bool poll_small(TeamOp& op);
@@ -161,16 +159,11 @@ bool ShmTeam::poll(TeamOp& op) {
   return done;
 }
 
-template <typename Counter>
-bool ShmTeam::all_reached(Counter counter, std::uint64_t value) const {
-  return first_behind(counter, value) < 0;
-}
-
-int ShmTeam::first_behind(std::atomic<std::uint64_t> Progress::*counter, std::uint64_t value) const {
+bool ShmTeam::all_reached(std::atomic<std::uint64_t> Progress::*counter, std::uint64_t value) const {
   for (int m = 0; m < size_; ++m) {
-    if (m != rank_ && (progress(m).*counter).load(std::memory_order_acquire) < value) return m;
+    if (m != rank_ && (progress(m).*counter).load(std::memory_order_acquire) < value) return false;
   }
-  return -1;
+  return true;
 }
 
 // ---- Small vectors
@@ -371,21 +364,32 @@ bool ShmTeam::try_drain(TeamOp& op) {
 // ---- Who is missing
 // ----------------------------------------------------------------------------------------------
 
+// Whom this rank waits for, directly or through others that wait themselves: the one furthest behind.
 int ShmTeam::missing(const TeamOp& op) const {
-  if (op.small) {
-    if (op.verb == TeamVerb::bcast && op.root != rank_) return op.root;
-    if (op.published && op.verb != TeamVerb::bcast) return static_cast<int>(op.step[0]);
-    return first_behind(&Progress::completed, op.operation - kSmallDepth);
+  const bool bcast = op.verb == TeamVerb::bcast;
+  int found = -1;
+  std::pair<std::uint64_t, std::uint64_t> least;
+  for (int i = 0; i < size_; ++i) {
+    // A root first: of several equally far behind it is the one that the others wait for.
+    const int m = bcast ? (op.root + i) % size_ : i;
+    if (m == rank_) continue;
+    const Progress& p = progress(m);
+    const std::uint64_t completed = p.completed.load(std::memory_order_acquire);
+    if (op.small && bcast && m == op.root && completed + 1 >= op.operation) return m;
+    const bool has_given = completed >= op.operation ||
+                           (op.small && op.published &&
+                            small(m, op.operation).flag.load(std::memory_order_acquire) == op.operation);
+    if (has_given) continue;
+    const std::uint64_t drained = p.drained.load(std::memory_order_acquire);
+    const std::uint64_t before =
+        bcast ? 0 : p.copied.load(std::memory_order_acquire) + p.folded.load(std::memory_order_acquire);
+    const std::pair<std::uint64_t, std::uint64_t> far{completed, before + drained};
+    if (found < 0 || far < least) {
+      found = m;
+      least = far;
+    }
   }
-  if (op.verb == TeamVerb::bcast) {
-    return op.root == rank_ ? first_behind(&Progress::drained, op.base + op.step[0] - kDepth + 1) : op.root;
-  }
-  if (op.step[2] < op.step[1]) return first_behind(&Progress::folded, op.base + op.step[2] + 1);
-  if (op.step[1] < op.step[0]) {
-    const int behind = first_behind(&Progress::copied, op.base + op.step[1] + 1);
-    return behind >= 0 ? behind : first_behind(&Progress::drained, op.base + op.step[1] - kDepth + 1);
-  }
-  return first_behind(&Progress::folded, op.base + op.step[0] - kDepth + 1);
+  return found;
 }
 
 }  // namespace

@@ -125,7 +125,7 @@ class ShmTransport final : public Transport {
   void push_sends(Peer& peer);
   Status pull(Peer& peer, int rank);
   Status begin_message(Peer& peer, int rank, bool* blocked);
-  void end_message(Peer& peer);
+  Status end_message(Peer& peer, int rank);
   static Status length_error(int rank, std::size_t sent, std::size_t expected);
 
   std::vector<Peer> peers_;  // by member
@@ -234,24 +234,26 @@ Status ShmTransport::begin_message(Peer& peer, int rank, bool* blocked) {
   return {};
 }
 
-void ShmTransport::end_message(Peer& peer) {
+Status ShmTransport::end_message(Peer& peer, int rank) {
   const MessageHeader header = *peer.current;
   peer.current.reset();
   if (peer.target_ticket != nullptr) {
     peer.target_ticket->done = true;
-    return;
+    return {};
   }
   // Its receive may have been opened while it was coming in.
   for (std::size_t i = 0; i < peer.recvs.size(); ++i) {
     OpenRecv& r = peer.recvs[i];
-    if (r.tag != header.tag || r.bytes != header.bytes) continue;
+    if (r.tag != header.tag) continue;
+    if (r.bytes != header.bytes) return length_error(rank, header.bytes, r.bytes);
     if (header.bytes > 0) std::memcpy(r.data, peer.early_bytes.data(), header.bytes);
     r.ticket->done = true;
     peer.recvs.erase(i);
-    return;
+    return {};
   }
   peer.early.push({header.tag, std::move(peer.early_bytes)});
   peer.early_bytes = {};
+  return {};
 }
 
 Status ShmTransport::pull(Peer& peer, int rank) {
@@ -268,7 +270,7 @@ Status ShmTransport::pull(Peer& peer, int rank) {
     }
     if (peer.received < peer.current->bytes) return {};
     peer.in.publish_read();
-    end_message(peer);
+    HEDDLE_TRY(end_message(peer, rank));
   }
 }
 
