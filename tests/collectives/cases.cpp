@@ -1,0 +1,115 @@
+#include "cases.hpp"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "schedule/verifier.hpp"
+
+namespace heddle::test {
+namespace {
+
+bool uses_radix(const Algorithm& a) {
+  return std::string(a.name) == "knomial" ||
+         (a.collective == Collective::bcast && std::string(a.name) == "two_level");
+}
+
+bool uses_chunks(const Algorithm& a) {
+  static const std::set<std::string> kPipelined{"rabenseifner", "ring", "double_binary_tree", "chain",
+                                                "two_level"};
+  return kPipelined.count(a.name) != 0;
+}
+
+}  // namespace
+
+std::vector<Algorithm> algorithms() {
+  return catalog();
+}
+
+std::vector<Algorithm> folding_algorithms() {
+  std::vector<Algorithm> result;
+  for (const Algorithm& algorithm : catalog()) {
+    if (algorithm.collective != Collective::bcast) result.push_back(algorithm);
+  }
+  return result;
+}
+
+std::string case_name(const Algorithm& algorithm) {
+  return std::string(collective_name(algorithm.collective)) + "_" + algorithm.name;
+}
+
+std::vector<Shape> shapes_of(const Algorithm& algorithm, std::int32_t size,
+                             const std::vector<std::int32_t>& radices,
+                             const std::vector<std::uint32_t>& chunks) {
+  std::set<std::int32_t> roots{0};
+  if (algorithm.collective == Collective::bcast) roots.insert({std::min(1, size - 1), size / 2, size - 1});
+  const std::vector<std::int32_t> used_radices =
+      uses_radix(algorithm) ? radices : std::vector<std::int32_t>{2};
+  const std::vector<std::uint32_t> used_chunks =
+      uses_chunks(algorithm) ? chunks : std::vector<std::uint32_t>{1};
+  std::vector<Shape> shapes;
+  for (const std::int32_t root : roots)
+    for (const std::int32_t radix : used_radices)
+      for (const std::uint32_t count : used_chunks) {
+        // Two-level bcast has a k-nomial tree among its leaders only where nothing is cut into pieces.
+        if (count <= 1 || radix == used_radices.front()) shapes.push_back({root, radix, count});
+      }
+  return shapes;
+}
+
+std::vector<TopologyView> topologies_of(const Algorithm& algorithm, std::int32_t size) {
+  if (!algorithm.needs_team) return {TopologyView::flat(size)};
+  if (!algorithm.needs_messages) return {TopologyView::one_node(size)};
+  std::vector<TopologyView> all{TopologyView::one_node(size), blocks(size, 2), blocks(size, 8), growing(size),
+                                scattered(size, static_cast<std::uint32_t>(size))};
+  if (size > 1) all.push_back(round_robin(size, (size + 2) / 3));
+  return all;
+}
+
+TopologyView blocks(std::int32_t size, std::int32_t per_node) {
+  std::vector<std::int32_t> node_of;
+  for (std::int32_t rank = 0; rank < size; ++rank)
+    node_of.push_back(rank / per_node);
+  return TopologyView({std::move(node_of)});
+}
+
+TopologyView growing(std::int32_t size) {
+  std::vector<std::int32_t> node_of;
+  for (std::int32_t node = 0; static_cast<std::int32_t>(node_of.size()) < size; ++node) {
+    for (std::int32_t i = 0; i <= node && static_cast<std::int32_t>(node_of.size()) < size; ++i)
+      node_of.push_back(node);
+  }
+  return TopologyView({std::move(node_of)});
+}
+
+TopologyView round_robin(std::int32_t size, std::int32_t nodes) {
+  std::vector<std::int32_t> node_of;
+  for (std::int32_t rank = 0; rank < size; ++rank)
+    node_of.push_back(rank % nodes);
+  return TopologyView({std::move(node_of)});
+}
+
+TopologyView scattered(std::int32_t size, std::uint32_t seed) {
+  std::vector<std::int32_t> node_of;
+  std::int32_t nodes = 0;
+  for (std::int32_t rank = 0; rank < size; ++rank) {
+    seed = seed * 1664525U + 1013904223U;
+    // A new node for about one rank in three, so that some nodes have one rank.
+    const auto pick =
+        static_cast<std::int32_t>((seed >> 8) % static_cast<std::uint32_t>(nodes + nodes / 2 + 1));
+    node_of.push_back(std::min(pick, nodes));
+    nodes = std::max(nodes, node_of.back() + 1);
+  }
+  return TopologyView({std::move(node_of)});
+}
+
+std::string defect(const Algorithm& algorithm, const TopologyView& topology, const Shape& shape) {
+  const Status status =
+      verify(topology, [&](std::int32_t rank) { return algorithm.build(topology, rank, shape); });
+  if (status.ok()) return "";
+  return case_name(algorithm) + " on " + std::to_string(topology.size()) + " ranks, " +
+         std::to_string(topology.nodes()) + " nodes, root " + std::to_string(shape.root) + ", radix " +
+         std::to_string(shape.radix) + ", chunks " + std::to_string(shape.chunks) + ": " + status.message();
+}
+
+}  // namespace heddle::test
