@@ -29,6 +29,7 @@ extern "C" {
 #define HEDDLE_VERSION_MAJOR 0
 #define HEDDLE_VERSION_MINOR 1
 #define HEDDLE_VERSION_PATCH 0
+#define HEDDLE_VERSION_STRING "0.1.0"
 
 typedef enum heddle_status {
   HEDDLE_OK = 0,
@@ -96,7 +97,10 @@ HEDDLE_API heddle_status heddle_comm_create(int rank, int size, heddle_allgather
  * there and the others connect. */
 HEDDLE_API heddle_status heddle_comm_create_env(heddle_comm_t* comm);
 
-/* Frees the communicator; local, never waits for other ranks. No request on it may be active. Null is allowed. */
+/* Frees the communicator; local, never waits for other ranks (but `release` of lent messages may: see heddle_mpi.h).
+ * Null is allowed. While a request on it is active this is HEDDLE_ERR_ARGUMENT and frees nothing, unless the
+ * communicator has failed. Requests that outlive it can only be freed. Other ranks may still be inside the last
+ * collective: that does them no harm. */
 HEDDLE_API heddle_status heddle_comm_destroy(heddle_comm_t comm);
 
 HEDDLE_API heddle_status heddle_comm_rank(heddle_comm_t comm, int* rank);
@@ -125,7 +129,7 @@ HEDDLE_API heddle_status heddle_recv(void* data, size_t bytes, int peer, heddle_
 
 /* Start and return. Buffers stay untouched by the caller until the request is complete. Progress is made in
  * heddle_test, heddle_wait and every other call on the communicator. *request is freed, and set to null, by the test
- * or wait that finds it complete. */
+ * or wait that finds it complete or failed. On failure to start, *request is null. */
 HEDDLE_API heddle_status heddle_iallreduce(const void* sendbuf, void* recvbuf, size_t count, heddle_dtype dtype,
                                            heddle_op op, heddle_comm_t comm, heddle_request_t* request);
 HEDDLE_API heddle_status heddle_ibcast(void* buffer, size_t bytes, int root, heddle_comm_t comm,
@@ -143,12 +147,16 @@ HEDDLE_API heddle_status heddle_start(heddle_request_t request);
 /* *done becomes 1 when the request is complete (a null or inactive one is), else 0. */
 HEDDLE_API heddle_status heddle_test(heddle_request_t* request, int* done);
 HEDDLE_API heddle_status heddle_wait(heddle_request_t* request);
+/* Frees an inactive request and sets *request to null; null is allowed. An active one is HEDDLE_ERR_ARGUMENT, unless its
+ * communicator has failed or is gone. */
 HEDDLE_API heddle_status heddle_request_free(heddle_request_t* request);
 
 /* ---- Information ---------------------------------------------------------------------------------------------- */
 
 /* The sentence for the last failure in this thread: never null, valid until the next heddle call in this thread. */
 HEDDLE_API const char* heddle_last_error(void);
+/* For adapters on top of this API (heddle_mpi.h): makes `message` this thread's last error and returns `status`. */
+HEDDLE_API heddle_status heddle_set_last_error(heddle_status status, const char* message);
 HEDDLE_API const char* heddle_status_name(heddle_status status);
 HEDDLE_API const char* heddle_version(void);
 

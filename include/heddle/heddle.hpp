@@ -1,0 +1,273 @@
+// heddle for C++20: owning handles, std::span, exceptions. A thin face over heddle.h, header only.
+//
+//     heddle::api::Comm comm = heddle::api::Comm::from_environment();
+//     std::vector<float> gradients = ...;
+//     comm.allreduce_in_place(std::span(gradients), heddle::api::Op::sum);
+//     heddle::api::Request request = comm.iallreduce(std::span<const float>(in), std::span(out));
+//     request.wait();
+//
+// Everything here throws heddle::api::Error where the C function returns a status; nothing else does. The
+// names live in namespace heddle::api, which belongs to this header alone: libheddle.so exports only C names,
+// so code compiled against different versions of this header can be linked together. Threads and order: as
+// heddle.h says.
+#ifndef HEDDLE_HEDDLE_HPP
+#define HEDDLE_HEDDLE_HPP
+
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "heddle/heddle.h"
+
+namespace heddle::api {
+
+// A status other than HEDDLE_OK, with the sentence that goes with it.
+class Error : public std::runtime_error {
+ public:
+  Error(heddle_status status, const std::string& message)
+      : std::runtime_error(std::string(heddle_status_name(status)) + ": " + message), status_(status) {}
+  heddle_status status() const noexcept { return status_; }
+
+ private:
+  heddle_status status_;
+};
+
+// Throws unless `status` is HEDDLE_OK.
+inline void check(heddle_status status) {
+  if (status != HEDDLE_OK) throw Error(status, heddle_last_error());
+}
+
+enum class Op {
+  sum = HEDDLE_SUM,
+  prod = HEDDLE_PROD,
+  min = HEDDLE_MIN,
+  max = HEDDLE_MAX,
+  land = HEDDLE_LAND,
+  lor = HEDDLE_LOR,
+  lxor = HEDDLE_LXOR,
+  band = HEDDLE_BAND,
+  bor = HEDDLE_BOR,
+  bxor = HEDDLE_BXOR
+};
+
+// The heddle_dtype of an element type. Specialise for a type of your own that has the layout of one of these
+// (a half float class, say): `template <> struct heddle::api::dtype_of<Half> { static constexpr heddle_dtype
+// value = ...; };`
+template <typename T, typename = void>
+struct dtype_of;
+
+template <typename T>
+struct dtype_of<T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool>>> {
+  static_assert(sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8);
+  static constexpr int kPower = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3;
+  static constexpr heddle_dtype value =
+      static_cast<heddle_dtype>((std::is_signed_v<T> ? HEDDLE_INT8 : HEDDLE_UINT8) + kPower);
+};
+template <>
+struct dtype_of<float> {
+  static constexpr heddle_dtype value = HEDDLE_FLOAT32;
+};
+template <>
+struct dtype_of<double> {
+  static constexpr heddle_dtype value = HEDDLE_FLOAT64;
+};
+template <>
+struct dtype_of<long double> {
+  static constexpr heddle_dtype value = HEDDLE_LONG_DOUBLE;
+};
+template <>
+struct dtype_of<std::complex<float>> {
+  static constexpr heddle_dtype value = HEDDLE_COMPLEX_FLOAT;
+};
+template <>
+struct dtype_of<std::complex<double>> {
+  static constexpr heddle_dtype value = HEDDLE_COMPLEX_DOUBLE;
+};
+template <>
+struct dtype_of<std::complex<long double>> {
+  static constexpr heddle_dtype value = HEDDLE_COMPLEX_LONG_DOUBLE;
+};
+
+// A collective under way or, when persistent, to be started. Movable. The buffers it was made with stay the
+// caller's and must outlive it; so must its Comm. Destruction waits for an active collective, because others
+// depend on it, and cannot report a failure: call wait() to see it.
+class Request {
+ public:
+  Request() = default;
+  explicit Request(heddle_request_t handle) noexcept : handle_(handle) {}
+  Request(Request&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Request& operator=(Request&& other) noexcept {
+    if (this != &other) {
+      finish();
+      handle_ = std::exchange(other.handle_, nullptr);
+    }
+    return *this;
+  }
+  ~Request() { finish(); }
+
+  void start() { check(heddle_start(handle_)); }
+  void wait() { check(heddle_wait(&handle_)); }
+  bool test() {
+    int done = 0;
+    check(heddle_test(&handle_, &done));
+    return done != 0;
+  }
+  heddle_request_t handle() const noexcept { return handle_; }
+
+ private:
+  void finish() noexcept {
+    static_cast<void>(heddle_wait(&handle_));
+    static_cast<void>(heddle_request_free(&handle_));
+  }
+
+  heddle_request_t handle_ = nullptr;
+};
+
+// A communicator. Movable; destroyed with its last request gone.
+class Comm {
+ public:
+  Comm() = default;
+  // Takes over a handle, for example from heddle_comm_create_mpi.
+  explicit Comm(heddle_comm_t handle) noexcept : handle_(handle) {}
+  Comm(Comm&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Comm& operator=(Comm&& other) noexcept {
+    if (this != &other) {
+      static_cast<void>(heddle_comm_destroy(handle_));
+      handle_ = std::exchange(other.handle_, nullptr);
+    }
+    return *this;
+  }
+  ~Comm() { static_cast<void>(heddle_comm_destroy(handle_)); }
+
+  // RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT.
+  static Comm from_environment() {
+    heddle_comm_t handle = nullptr;
+    check(heddle_comm_create_env(&handle));
+    return Comm(handle);
+  }
+  // `allgather` is called as allgather(const void* mine, void* all, std::size_t bytes) during this call only;
+  // it returns 0 on success and must not throw.
+  template <typename Allgather>
+  static Comm from_allgather(int rank, int size, Allgather&& allgather, const heddle_p2p* p2p = nullptr) {
+    using Function = std::remove_reference_t<Allgather>;
+    const auto call = [](const void* mine, void* all, std::size_t bytes, void* context) -> int {
+      return (*static_cast<Function*>(context))(mine, all, bytes);
+    };
+    heddle_comm_t handle = nullptr;
+    check(heddle_comm_create(rank, size, call, const_cast<void*>(static_cast<const void*>(&allgather)), p2p,
+                             &handle));
+    return Comm(handle);
+  }
+
+  int rank() const {
+    int rank = 0;
+    check(heddle_comm_rank(handle_, &rank));
+    return rank;
+  }
+  int size() const {
+    int size = 0;
+    check(heddle_comm_size(handle_, &size));
+    return size;
+  }
+
+  // out[i] = in of rank 0 [i] op ... op in of rank size-1 [i]. `in` and `out` have one length and do not
+  // overlap.
+  template <typename T>
+  void allreduce(std::span<const T> in, std::span<T> out, Op op = Op::sum) {
+    check(heddle_allreduce(in.data(), out.data(), equal_length(in, out), dtype_of<T>::value, c_op(op),
+                           handle_));
+  }
+  template <typename T>
+  void allreduce_in_place(std::span<T> data, Op op = Op::sum) {
+    check(heddle_allreduce(HEDDLE_IN_PLACE, data.data(), data.size(), dtype_of<T>::value, c_op(op), handle_));
+  }
+  // One value in, the reduced value out.
+  template <typename T>
+  T allreduce_value(T value, Op op = Op::sum) {
+    allreduce_in_place(std::span<T>(&value, 1), op);
+    return value;
+  }
+  template <typename T>
+  void bcast(std::span<T> data, int root = 0) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    check(heddle_bcast(data.data(), data.size_bytes(), root, handle_));
+  }
+  void barrier() { check(heddle_barrier(handle_)); }
+
+  template <typename T>
+  Request iallreduce(std::span<const T> in, std::span<T> out, Op op = Op::sum) {
+    heddle_request_t request = nullptr;
+    check(heddle_iallreduce(in.data(), out.data(), equal_length(in, out), dtype_of<T>::value, c_op(op),
+                            handle_, &request));
+    return Request(request);
+  }
+  template <typename T>
+  Request iallreduce_in_place(std::span<T> data, Op op = Op::sum) {
+    heddle_request_t request = nullptr;
+    check(heddle_iallreduce(HEDDLE_IN_PLACE, data.data(), data.size(), dtype_of<T>::value, c_op(op), handle_,
+                            &request));
+    return Request(request);
+  }
+  template <typename T>
+  Request ibcast(std::span<T> data, int root = 0) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    heddle_request_t request = nullptr;
+    check(heddle_ibcast(data.data(), data.size_bytes(), root, handle_, &request));
+    return Request(request);
+  }
+  Request ibarrier() {
+    heddle_request_t request = nullptr;
+    check(heddle_ibarrier(handle_, &request));
+    return Request(request);
+  }
+
+  // Persistent: nothing happens before Request::start().
+  template <typename T>
+  Request allreduce_init(std::span<const T> in, std::span<T> out, Op op = Op::sum) {
+    heddle_request_t request = nullptr;
+    check(heddle_allreduce_init(in.data(), out.data(), equal_length(in, out), dtype_of<T>::value, c_op(op),
+                                handle_, &request));
+    return Request(request);
+  }
+  template <typename T>
+  Request bcast_init(std::span<T> data, int root = 0) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    heddle_request_t request = nullptr;
+    check(heddle_bcast_init(data.data(), data.size_bytes(), root, handle_, &request));
+    return Request(request);
+  }
+
+  template <typename T>
+  void send(std::span<const T> data, int peer) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    check(heddle_send(data.data(), data.size_bytes(), peer, handle_));
+  }
+  template <typename T>
+  void recv(std::span<T> data, int peer) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    check(heddle_recv(data.data(), data.size_bytes(), peer, handle_));
+  }
+
+  heddle_comm_t handle() const noexcept { return handle_; }
+
+ private:
+  static heddle_op c_op(Op op) { return static_cast<heddle_op>(op); }
+
+  template <typename T>
+  static std::size_t equal_length(std::span<const T> in, std::span<T> out) {
+    if (in.size() == out.size()) return in.size();
+    throw Error(HEDDLE_ERR_ARGUMENT,
+                "in has " + std::to_string(in.size()) + " elements, out has " + std::to_string(out.size()));
+  }
+
+  heddle_comm_t handle_ = nullptr;
+};
+
+}  // namespace heddle::api
+
+#endif

@@ -1,0 +1,99 @@
+#include "api/arguments.hpp"
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "engine/kernels/kernels.hpp"
+
+namespace heddle::edge {
+namespace {
+
+Status bad(std::string message) {
+  return Status(Code::invalid_argument, std::move(message));
+}
+
+// The number in an enum that comes from C and may hold anything: copied, because to read it as an enum would
+// be undefined for a value out of range.
+template <typename Enum>
+int number_in(const Enum& value) {
+  static_assert(sizeof(Enum) == sizeof(int));
+  int number = 0;
+  std::memcpy(&number, &value, sizeof(number));
+  return number;
+}
+
+bool overlap(const void* a, const void* b, std::size_t bytes) {
+  const auto first = reinterpret_cast<std::uintptr_t>(a);
+  const auto second = reinterpret_cast<std::uintptr_t>(b);
+  return first < second ? second - first < bytes : first - second < bytes;
+}
+
+}  // namespace
+
+Status check_not_null(const void* pointer, const char* what) {
+  return pointer != nullptr ? Status() : bad(std::string(what) + " is null");
+}
+
+Status check_types(std::size_t count, heddle_dtype dtype, heddle_op op, Reduction* reduction) {
+  const int type_number = number_in(dtype);
+  const int op_number = number_in(op);
+  if (type_number < 0 || type_number >= kDTypeCount) {
+    return bad("dtype " + std::to_string(type_number) + " is not a heddle_dtype");
+  }
+  if (op_number < 0 || op_number >= kOpCount)
+    return bad("op " + std::to_string(op_number) + " is not a heddle_op");
+  reduction->type = static_cast<DType>(type_number);
+  reduction->op = static_cast<Op>(op_number);
+  reduction->count = count;
+  if (fold_kernel(reduction->type, reduction->op) == nullptr) {
+    return bad(std::string("op ") + op_name(reduction->op) + " has no meaning on " +
+               dtype_name(reduction->type));
+  }
+  if (count > static_cast<std::size_t>(PTRDIFF_MAX) / dtype_size(reduction->type)) {
+    return bad("count " + std::to_string(count) + " of " + dtype_name(reduction->type) +
+               " is more than memory can hold");
+  }
+  return {};
+}
+
+Status check_reduction(const void* sendbuf, void* recvbuf, std::size_t count, heddle_dtype dtype,
+                       heddle_op op, Reduction* reduction) {
+  if (Status status = check_types(count, dtype, op, reduction); !status.ok()) return status;
+  reduction->in = sendbuf == HEDDLE_IN_PLACE ? recvbuf : sendbuf;
+  reduction->out = recvbuf;
+  if (count == 0) return {};
+  if (recvbuf == HEDDLE_IN_PLACE) return bad("HEDDLE_IN_PLACE goes into sendbuf, not into recvbuf");
+  if (recvbuf == nullptr) return bad("recvbuf is null and count is " + std::to_string(count));
+  if (sendbuf == HEDDLE_IN_PLACE) return {};
+  if (sendbuf == nullptr) return bad("sendbuf is null and count is " + std::to_string(count));
+  if (overlap(sendbuf, recvbuf, count * dtype_size(reduction->type))) {
+    return bad("sendbuf and recvbuf overlap; pass HEDDLE_IN_PLACE as sendbuf to reduce in place");
+  }
+  return {};
+}
+
+Status check_buffer(const void* buffer, std::size_t bytes, const char* what) {
+  if (bytes == 0) return {};
+  if (buffer == nullptr) return bad(std::string(what) + " is null and bytes is " + std::to_string(bytes));
+  if (buffer == HEDDLE_IN_PLACE) return bad(std::string(what) + " cannot be HEDDLE_IN_PLACE");
+  if (bytes > static_cast<std::size_t>(PTRDIFF_MAX)) {
+    return bad("bytes " + std::to_string(bytes) + " is more than memory can hold");
+  }
+  return {};
+}
+
+Status check_root(int root, int size) {
+  if (root >= 0 && root < size) return {};
+  return bad("root " + std::to_string(root) + " is not a rank (0 to " + std::to_string(size - 1) + ")");
+}
+
+Status check_peer(int peer, int rank, int size) {
+  if (peer < 0 || peer >= size) {
+    return bad("peer " + std::to_string(peer) + " is not a rank (0 to " + std::to_string(size - 1) + ")");
+  }
+  if (peer == rank) return bad("peer " + std::to_string(peer) + " is this rank itself");
+  return {};
+}
+
+}  // namespace heddle::edge

@@ -1,0 +1,34 @@
+// Checks of what callers pass, each with a sentence that names the argument and its value.
+#pragma once
+
+#include <cstddef>
+
+#include "base/dtype.hpp"
+#include "base/status.hpp"
+#include "heddle/heddle.h"
+
+namespace heddle::edge {
+
+// The arguments of an allreduce as the communicator takes them (in place: in == out).
+struct Reduction {
+  const void* in = nullptr;
+  void* out = nullptr;
+  std::size_t count = 0;
+  DType type = DType::u8;
+  Op op = Op::sum;
+};
+
+// Fills in `reduction`, or says what is wrong: enums out of range, pairs without meaning, sizes that
+// overflow, missing or overlapping buffers.
+Status check_reduction(const void* sendbuf, void* recvbuf, std::size_t count, heddle_dtype dtype,
+                       heddle_op op, Reduction* reduction);
+Status check_types(std::size_t count, heddle_dtype dtype, heddle_op op, Reduction* reduction);
+
+// A buffer of `bytes` bytes; with none it may be null. `what` names it.
+Status check_buffer(const void* buffer, std::size_t bytes, const char* what);
+Status check_root(int root, int size);
+// A rank other than one's own.
+Status check_peer(int peer, int rank, int size);
+Status check_not_null(const void* pointer, const char* what);
+
+}  // namespace heddle::edge

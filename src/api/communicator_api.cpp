@@ -1,0 +1,225 @@
+// Communicators, blocking collectives and information: the C API over class Communicator.
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "api/arguments.hpp"
+#include "api/error.hpp"
+#include "api/handles.hpp"
+#include "comm/bootstrap.hpp"
+#include "comm/communicator.hpp"
+#include "comm/complaints.hpp"
+
+namespace heddle::edge {
+namespace {
+
+// Lent messages until a communicator takes them over: given back on every way out.
+class Loan {
+ public:
+  explicit Loan(const heddle_p2p* p2p) {
+    if (p2p != nullptr) p2p_ = *p2p;
+  }
+  Loan(const Loan&) = delete;
+  Loan& operator=(const Loan&) = delete;
+  ~Loan() {
+    if (p2p_.release != nullptr) p2p_.release(p2p_.context);
+  }
+  heddle_p2p take() { return std::exchange(p2p_, heddle_p2p{}); }
+
+ private:
+  heddle_p2p p2p_{};
+};
+
+Status create(const Bootstrap& bootstrap, const ParsedConfig& parsed, Loan& loan, heddle_comm_t* out) {
+  HEDDLE_TRY(report_complaints(parsed, bootstrap));
+  auto comm = std::make_unique<heddle_comm>();
+  Result<std::unique_ptr<Communicator>> communicator = Communicator::create(bootstrap, parsed.config);
+  if (!communicator.ok()) return communicator.status();
+  comm->communicator = std::move(communicator).value();
+  comm->lent = loan.take();
+  *out = comm.release();
+  return {};
+}
+
+Status check_p2p(const heddle_p2p& p2p) {
+  HEDDLE_TRY(check_not_null(reinterpret_cast<const void*>(p2p.send), "p2p->send"));
+  HEDDLE_TRY(check_not_null(reinterpret_cast<const void*>(p2p.recv), "p2p->recv"));
+  HEDDLE_TRY(check_not_null(reinterpret_cast<const void*>(p2p.test), "p2p->test"));
+  return check_not_null(reinterpret_cast<const void*>(p2p.cancel), "p2p->cancel");
+}
+
+Bootstrap bootstrap_from_caller(int rank, int size, heddle_allgather_fn allgather, void* context,
+                                const heddle_p2p* p2p) {
+  Bootstrap bootstrap;
+  bootstrap.rank = rank;
+  bootstrap.size = size;
+  bootstrap.allgather = [allgather, context](const void* mine, void* all, std::size_t bytes) {
+    const int error = allgather(mine, all, bytes, context);
+    if (error == 0) return Status();
+    return Status(Code::peer_failed, "the caller's allgather failed with " + std::to_string(error));
+  };
+  if (p2p == nullptr) return bootstrap;
+  // The handle gives them back itself, also when nobody ever asks for them.
+  bootstrap.make_p2p = [lent = *p2p]() mutable -> Result<heddle_p2p> {
+    lent.release = nullptr;
+    return lent;
+  };
+  if (p2p->progress != nullptr) {
+    bootstrap.host_progress = [progress = p2p->progress, lender = p2p->context] { progress(lender); };
+  }
+  return bootstrap;
+}
+
+}  // namespace
+}  // namespace heddle::edge
+
+using heddle::Code;
+using heddle::Collective;
+using heddle::Status;
+namespace edge = heddle::edge;
+
+heddle_status heddle_comm_create(int rank, int size, heddle_allgather_fn allgather, void* context,
+                                 const heddle_p2p* p2p, heddle_comm_t* comm) {
+  return edge::guarded([&]() -> Status {
+    edge::Loan loan(p2p);
+    HEDDLE_TRY(edge::check_not_null(comm, "comm"));
+    *comm = nullptr;
+    HEDDLE_TRY(edge::check_not_null(reinterpret_cast<const void*>(allgather), "allgather"));
+    if (size < 1 || rank < 0 || rank >= size) {
+      return Status(Code::invalid_argument,
+                    "rank " + std::to_string(rank) + " of " + std::to_string(size) + " ranks does not exist");
+    }
+    if (p2p != nullptr) HEDDLE_TRY(edge::check_p2p(*p2p));
+    return edge::create(edge::bootstrap_from_caller(rank, size, allgather, context, p2p),
+                        heddle::parse_config_from_environ(), loan, comm);
+  });
+}
+
+heddle_status heddle_comm_create_env(heddle_comm_t* comm) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check_not_null(comm, "comm"));
+    *comm = nullptr;
+    const heddle::ParsedConfig parsed = heddle::parse_config_from_environ();
+    heddle::Result<heddle::Bootstrap> bootstrap =
+        heddle::bootstrap_from_env(parsed.config.timeout, parsed.config.master_port);
+    if (!bootstrap.ok()) return bootstrap.status();
+    edge::Loan nothing(nullptr);
+    return edge::create(bootstrap.value(), parsed, nothing, comm);
+  });
+}
+
+heddle_status heddle_comm_destroy(heddle_comm_t comm) {
+  if (comm == nullptr) return HEDDLE_OK;
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check(comm));
+    std::size_t active = 0;
+    for (const heddle_request* request : comm->requests)
+      active += request->request->active() ? 1 : 0;
+    if (active != 0 && !comm->broken) {
+      return Status(Code::invalid_argument,
+                    std::to_string(active) + (active == 1 ? " request is" : " requests are") +
+                        " active on this communicator; wait for them before you destroy it");
+    }
+    delete comm;
+    return {};
+  });
+}
+
+heddle_status heddle_comm_rank(heddle_comm_t comm, int* rank) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check(comm));
+    HEDDLE_TRY(edge::check_not_null(rank, "rank"));
+    *rank = comm->communicator->rank();
+    return {};
+  });
+}
+
+heddle_status heddle_comm_size(heddle_comm_t comm, int* size) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check(comm));
+    HEDDLE_TRY(edge::check_not_null(size, "size"));
+    *size = comm->communicator->size();
+    return {};
+  });
+}
+
+heddle_status heddle_allreduce(const void* sendbuf, void* recvbuf, size_t count, heddle_dtype dtype,
+                               heddle_op op, heddle_comm_t comm) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check(comm));
+    edge::Reduction r;
+    HEDDLE_TRY(edge::check_reduction(sendbuf, recvbuf, count, dtype, op, &r));
+    return edge::note(*comm, comm->communicator->allreduce(r.in, r.out, r.count, r.type, r.op));
+  });
+}
+
+heddle_status heddle_bcast(void* buffer, size_t bytes, int root, heddle_comm_t comm) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check(comm));
+    HEDDLE_TRY(edge::check_buffer(buffer, bytes, "buffer"));
+    HEDDLE_TRY(edge::check_root(root, comm->communicator->size()));
+    return edge::note(*comm, comm->communicator->bcast(buffer, bytes, root));
+  });
+}
+
+heddle_status heddle_barrier(heddle_comm_t comm) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check(comm));
+    return edge::note(*comm, comm->communicator->barrier());
+  });
+}
+
+heddle_status heddle_send(const void* data, size_t bytes, int peer, heddle_comm_t comm) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check(comm));
+    HEDDLE_TRY(edge::check_buffer(data, bytes, "data"));
+    HEDDLE_TRY(edge::check_peer(peer, comm->communicator->rank(), comm->communicator->size()));
+    return edge::note(*comm, comm->communicator->send(data, bytes, peer));
+  });
+}
+
+heddle_status heddle_recv(void* data, size_t bytes, int peer, heddle_comm_t comm) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check(comm));
+    HEDDLE_TRY(edge::check_buffer(data, bytes, "data"));
+    HEDDLE_TRY(edge::check_peer(peer, comm->communicator->rank(), comm->communicator->size()));
+    return edge::note(*comm, comm->communicator->recv(data, bytes, peer));
+  });
+}
+
+const char* heddle_last_error(void) {
+  return edge::last_error();
+}
+
+heddle_status heddle_set_last_error(heddle_status status, const char* message) {
+  return edge::fail(status, message != nullptr ? message : "");
+}
+
+const char* heddle_status_name(heddle_status status) {
+  return heddle::code_name(static_cast<Code>(status));
+}
+
+const char* heddle_version(void) {
+  return HEDDLE_VERSION_STRING;
+}
+
+heddle_status heddle_allreduce_algorithm(size_t count, heddle_dtype dtype, heddle_op op, heddle_comm_t comm,
+                                         const char** name) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check(comm));
+    HEDDLE_TRY(edge::check_not_null(name, "name"));
+    edge::Reduction r;
+    HEDDLE_TRY(edge::check_types(count, dtype, op, &r));
+    *name = comm->communicator->algorithm(Collective::allreduce, count * heddle::dtype_size(r.type));
+    return {};
+  });
+}
+
+heddle_status heddle_bcast_algorithm(size_t bytes, heddle_comm_t comm, const char** name) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check(comm));
+    HEDDLE_TRY(edge::check_not_null(name, "name"));
+    *name = comm->communicator->algorithm(Collective::bcast, bytes);
+    return {};
+  });
+}

@@ -1,0 +1,62 @@
+// What the opaque handles of the C API point to.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/status.hpp"
+#include "comm/communicator.hpp"
+#include "heddle/heddle.h"
+
+namespace heddle::edge {
+
+// First words of live handles. They are overwritten before the memory is given back, so that most uses of a
+// destroyed handle, and of a pointer that never was one, are told instead of followed. That is help, not a
+// guarantee: the memory may belong to somebody else by then.
+inline constexpr std::uint64_t kCommMagic = 0x6d6d6f63'656c6468ULL;
+inline constexpr std::uint64_t kRequestMagic = 0x71657231'656c6468ULL;
+inline constexpr std::uint64_t kDeadMagic = 0;
+
+}  // namespace heddle::edge
+
+struct heddle_request;
+
+struct heddle_comm {
+  volatile std::uint64_t magic = heddle::edge::kCommMagic;
+  // After a failure in flight: every further call fails, and requests count as over.
+  bool broken = false;
+  heddle_p2p lent{};  // without `release` when there is nothing to release
+  std::unique_ptr<heddle::Communicator> communicator;
+  std::vector<heddle_request*> requests;  // not owned: the caller has them
+
+  heddle_comm() = default;
+  heddle_comm(const heddle_comm&) = delete;
+  heddle_comm& operator=(const heddle_comm&) = delete;
+  ~heddle_comm();
+};
+
+struct heddle_request {
+  volatile std::uint64_t magic = heddle::edge::kRequestMagic;
+  heddle_comm* comm = nullptr;  // null once the communicator is destroyed
+  std::unique_ptr<heddle::Request> request;
+  bool persistent = false;
+
+  heddle_request() = default;
+  heddle_request(const heddle_request&) = delete;
+  heddle_request& operator=(const heddle_request&) = delete;
+  ~heddle_request();
+};
+
+namespace heddle::edge {
+
+Status check(const heddle_comm* comm);
+Status check(const heddle_request* request);
+// A request that outlived its communicator: it can only be freed.
+bool is_orphan(const heddle_request* request);
+
+// Notes on the communicator that a failure in flight is final. Passes the status on.
+Status note(heddle_comm& comm, Status status);
+
+}  // namespace heddle::edge

@@ -1,0 +1,156 @@
+// Non-blocking and persistent collectives: the C API over class Request.
+#include <memory>
+#include <utility>
+
+#include "api/arguments.hpp"
+#include "api/error.hpp"
+#include "api/handles.hpp"
+#include "comm/communicator.hpp"
+
+namespace heddle::edge {
+namespace {
+
+enum class Life { once, persistent };
+
+// Wraps what the communicator made; a request of one use is started as well.
+Status hand_out(heddle_comm& comm, Result<std::unique_ptr<Request>> made, Life life, heddle_request_t* out) {
+  if (!made.ok()) return note(comm, made.status());
+  auto request = std::make_unique<heddle_request>();
+  request->request = std::move(made).value();
+  request->persistent = life == Life::persistent;
+  comm.requests.push_back(request.get());
+  request->comm = &comm;
+  if (life == Life::once) HEDDLE_TRY(note(comm, request->request->start()));
+  *out = request.release();
+  return {};
+}
+
+Status open_allreduce(const void* sendbuf, void* recvbuf, std::size_t count, heddle_dtype dtype, heddle_op op,
+                      heddle_comm_t comm, Life life, heddle_request_t* request) {
+  HEDDLE_TRY(check_not_null(request, "request"));
+  *request = nullptr;
+  HEDDLE_TRY(check(comm));
+  Reduction r;
+  HEDDLE_TRY(check_reduction(sendbuf, recvbuf, count, dtype, op, &r));
+  return hand_out(*comm, comm->communicator->allreduce_request(r.in, r.out, r.count, r.type, r.op), life,
+                  request);
+}
+
+Status open_bcast(void* buffer, std::size_t bytes, int root, heddle_comm_t comm, Life life,
+                  heddle_request_t* request) {
+  HEDDLE_TRY(check_not_null(request, "request"));
+  *request = nullptr;
+  HEDDLE_TRY(check(comm));
+  HEDDLE_TRY(check_buffer(buffer, bytes, "buffer"));
+  HEDDLE_TRY(check_root(root, comm->communicator->size()));
+  return hand_out(*comm, comm->communicator->bcast_request(buffer, bytes, root), life, request);
+}
+
+// A request of one use ends with the test or wait that finds it complete, well or badly.
+void finish(heddle_request_t* request) {
+  if ((*request)->persistent) return;
+  delete *request;
+  *request = nullptr;
+}
+
+}  // namespace
+}  // namespace heddle::edge
+
+using heddle::Code;
+using heddle::Status;
+namespace edge = heddle::edge;
+
+heddle_status heddle_iallreduce(const void* sendbuf, void* recvbuf, size_t count, heddle_dtype dtype,
+                                heddle_op op, heddle_comm_t comm, heddle_request_t* request) {
+  return edge::guarded([&] {
+    return edge::open_allreduce(sendbuf, recvbuf, count, dtype, op, comm, edge::Life::once, request);
+  });
+}
+
+heddle_status heddle_ibcast(void* buffer, size_t bytes, int root, heddle_comm_t comm,
+                            heddle_request_t* request) {
+  return edge::guarded(
+      [&] { return edge::open_bcast(buffer, bytes, root, comm, edge::Life::once, request); });
+}
+
+heddle_status heddle_ibarrier(heddle_comm_t comm, heddle_request_t* request) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check_not_null(request, "request"));
+    *request = nullptr;
+    HEDDLE_TRY(edge::check(comm));
+    return edge::hand_out(*comm, comm->communicator->barrier_request(), edge::Life::once, request);
+  });
+}
+
+heddle_status heddle_allreduce_init(const void* sendbuf, void* recvbuf, size_t count, heddle_dtype dtype,
+                                    heddle_op op, heddle_comm_t comm, heddle_request_t* request) {
+  return edge::guarded([&] {
+    return edge::open_allreduce(sendbuf, recvbuf, count, dtype, op, comm, edge::Life::persistent, request);
+  });
+}
+
+heddle_status heddle_bcast_init(void* buffer, size_t bytes, int root, heddle_comm_t comm,
+                                heddle_request_t* request) {
+  return edge::guarded(
+      [&] { return edge::open_bcast(buffer, bytes, root, comm, edge::Life::persistent, request); });
+}
+
+heddle_status heddle_start(heddle_request_t request) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check_not_null(request, "request"));
+    HEDDLE_TRY(edge::check(request));
+    if (!request->persistent) {
+      return Status(Code::invalid_argument,
+                    "only a persistent request (heddle_allreduce_init, heddle_bcast_init) can "
+                    "be started; this one was, when it was made");
+    }
+    if (request->request->active()) {
+      return Status(Code::invalid_argument, "the request is active; wait for it before you start it again");
+    }
+    return edge::note(*request->comm, request->request->start());
+  });
+}
+
+heddle_status heddle_test(heddle_request_t* request, int* done) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check_not_null(request, "request"));
+    HEDDLE_TRY(edge::check_not_null(done, "done"));
+    *done = 0;
+    if (*request == nullptr) {
+      *done = 1;
+      return {};
+    }
+    HEDDLE_TRY(edge::check(*request));
+    bool complete = false;
+    Status status = edge::note(*(*request)->comm, (*request)->request->test(&complete));
+    *done = complete && status.ok() ? 1 : 0;
+    if (complete || !status.ok()) edge::finish(request);
+    return status;
+  });
+}
+
+heddle_status heddle_wait(heddle_request_t* request) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check_not_null(request, "request"));
+    if (*request == nullptr) return {};
+    HEDDLE_TRY(edge::check(*request));
+    Status status = edge::note(*(*request)->comm, (*request)->request->wait());
+    edge::finish(request);
+    return status;
+  });
+}
+
+heddle_status heddle_request_free(heddle_request_t* request) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check_not_null(request, "request"));
+    if (*request == nullptr) return {};
+    const bool orphaned = edge::is_orphan(*request);
+    if (!orphaned) HEDDLE_TRY(edge::check(*request));
+    if (!orphaned && !(*request)->comm->broken && (*request)->request->active()) {
+      return Status(Code::invalid_argument, "the request is active; wait for it before you free it");
+    }
+    delete *request;
+    *request = nullptr;
+    return {};
+  });
+}

@@ -1,0 +1,38 @@
+#include "comm/complaints.hpp"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/log.hpp"
+#include "select/selector.hpp"
+
+namespace heddle {
+namespace {
+
+std::uint64_t fingerprint(const std::vector<std::string>& lines) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a, equal on every machine
+  for (const std::string& line : lines) {
+    for (const char c : line + '\n')
+      hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  }
+  return hash;
+}
+
+}  // namespace
+
+Status report_complaints(const ParsedConfig& parsed, const Bootstrap& bootstrap) {
+  std::vector<std::string> complaints = parsed.complaints;
+  for (std::string& line : read_preferences(parsed.config).complaints) complaints.push_back(std::move(line));
+  const std::uint64_t mine = fingerprint(complaints);
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(bootstrap.size));
+  HEDDLE_TRY(bootstrap.allgather(&mine, all.data(), sizeof(mine)));
+  if (bootstrap.rank != 0 && mine == all[0]) return {};
+  const Log log(parsed.config.log_level, bootstrap.rank);
+  for (const std::string& complaint : parsed.complaints)
+    log.warn(complaint);
+  return {};
+}
+
+}  // namespace heddle
