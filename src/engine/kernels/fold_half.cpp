@@ -49,7 +49,7 @@ struct BrainFloat {
     // exponent is the right answer, up to infinity.
     const auto rounded = hn::Add(bits, hn::Add(set_bits(d, 0x7FFF), last_kept_bit<16>(d, bits)));
     const auto quiet = hn::Or(bits, set_bits(d, 0x00400000));
-    const auto result = hn::IfThenElse(hn::RebindMask(du, hn::Ne(v, v)), quiet, rounded);
+    const auto result = hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v)), quiet, rounded);
     store_lanes(Stored<D>(), hn::TruncateTo(Stored<D>(), hn::ShiftRight<16>(result)), to);
   }
 };
@@ -127,7 +127,7 @@ struct Half {
     const auto overflows = hn::RebindMask(du, hn::Gt(abs_signed, hn::BitCast(di, set_bits(d, 0x477FEFFF))));
     auto result = hn::IfThenElse(is_tiny, tiny, normal);
     result = hn::IfThenElse(overflows, set_bits(d, 0x7C00), result);
-    result = hn::IfThenElse(hn::RebindMask(du, hn::Ne(v, v)), nan, result);
+    result = hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v)), nan, result);
     store_lanes(Stored<D>(), hn::TruncateTo(Stored<D>(), hn::Or(result, sign)), to);
   }
 };
