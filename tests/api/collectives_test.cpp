@@ -1,0 +1,216 @@
+// Blocking collectives through libheddle.so, ranks as threads.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <complex>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <string>
+
+#include "heddle/heddle.hpp"
+#include "ranks.hpp"
+
+namespace {
+
+using heddle::testing_ranks::on_ranks;
+
+const std::vector<std::size_t> kCounts = {0, 1, 3, 7, 64, 1000, 4099, 70'001};
+
+class Ranks : public testing::TestWithParam<int> {};
+
+// What rank `rank` contributes at place `i`: small whole numbers, so that every type holds every result
+// exactly.
+int value(int rank, std::size_t i) {
+  return static_cast<int>((static_cast<std::size_t>(rank) * 3 + i) % 5) - 1;
+}
+
+template <typename T>
+T expected(heddle_op op, int size, std::size_t i) {
+  T result = static_cast<T>(value(0, i));
+  for (int r = 1; r < size; ++r) {
+    const T next = static_cast<T>(value(r, i));
+    if (op == HEDDLE_SUM) result = static_cast<T>(result + next);
+    if (op == HEDDLE_PROD) result = static_cast<T>(result * next);
+    if constexpr (std::is_arithmetic_v<T>) {
+      if (op == HEDDLE_MIN) result = std::min(result, next);
+      if (op == HEDDLE_MAX) result = std::max(result, next);
+    }
+    if constexpr (std::is_integral_v<T>) {
+      if (op == HEDDLE_BAND) result = static_cast<T>(result & next);
+      if (op == HEDDLE_BOR) result = static_cast<T>(result | next);
+      if (op == HEDDLE_BXOR) result = static_cast<T>(result ^ next);
+    }
+  }
+  return result;
+}
+
+template <typename T>
+void check_allreduce(int size, const std::vector<heddle_op>& ops) {
+  on_ranks(size, [&](heddle_comm_t comm, int rank) {
+    for (const std::size_t count : kCounts) {
+      for (const heddle_op op : ops) {
+        std::vector<T> in(count);
+        for (std::size_t i = 0; i < count; ++i)
+          in[i] = static_cast<T>(value(rank, i));
+        std::vector<T> out(count, static_cast<T>(99));
+        const heddle_dtype dtype = heddle::api::dtype_of<T>::value;
+        ASSERT_EQ(heddle_allreduce(in.data(), out.data(), count, dtype, op, comm), HEDDLE_OK)
+            << heddle_last_error();
+        ASSERT_EQ(heddle_allreduce(HEDDLE_IN_PLACE, in.data(), count, dtype, op, comm), HEDDLE_OK);
+        for (std::size_t i = 0; i < count; ++i) {
+          ASSERT_EQ(out[i], expected<T>(op, size, i)) << "op " << op << ", count " << count << ", at " << i;
+          ASSERT_EQ(in[i], out[i]) << "in place, op " << op << ", count " << count << ", at " << i;
+        }
+      }
+    }
+  });
+}
+
+const std::vector<heddle_op> kArithmetic = {HEDDLE_SUM, HEDDLE_PROD, HEDDLE_MIN, HEDDLE_MAX};
+
+TEST_P(Ranks, AllreduceFloat) {
+  check_allreduce<float>(GetParam(), kArithmetic);
+}
+TEST_P(Ranks, AllreduceDouble) {
+  check_allreduce<double>(GetParam(), kArithmetic);
+}
+TEST_P(Ranks, AllreduceLongDouble) {
+  check_allreduce<long double>(GetParam(), {HEDDLE_SUM});
+}
+TEST_P(Ranks, AllreduceComplex) {
+  check_allreduce<std::complex<double>>(GetParam(), {HEDDLE_SUM, HEDDLE_PROD});
+}
+TEST_P(Ranks, AllreduceByte) {
+  check_allreduce<std::int8_t>(GetParam(), kArithmetic);
+}
+TEST_P(Ranks, AllreduceInt) {
+  check_allreduce<std::int32_t>(GetParam(), {HEDDLE_SUM, HEDDLE_MAX, HEDDLE_BAND, HEDDLE_BOR, HEDDLE_BXOR});
+}
+TEST_P(Ranks, AllreduceUnsignedLong) {
+  check_allreduce<std::uint64_t>(GetParam(), {HEDDLE_SUM, HEDDLE_BXOR});
+}
+
+// Rounding depends on the order of the sum; the bits must not depend on the rank.
+TEST_P(Ranks, SameBitsOnEveryRank) {
+  const int size = GetParam();
+  for (const std::size_t count : {std::size_t{5}, std::size_t{999}, std::size_t{50'001}}) {
+    std::vector<std::vector<float>> results(static_cast<std::size_t>(size));
+    on_ranks(size, [&](heddle_comm_t comm, int rank) {
+      std::vector<float> in(count);
+      for (std::size_t i = 0; i < count; ++i) {
+        in[i] = std::sin(static_cast<float>(i) + 0.1F * static_cast<float>(rank)) *
+                std::pow(10.F, static_cast<float>(rank));
+      }
+      std::vector<float>& out = results[static_cast<std::size_t>(rank)];
+      out.resize(count);
+      ASSERT_EQ(heddle_allreduce(in.data(), out.data(), count, HEDDLE_FLOAT32, HEDDLE_SUM, comm), HEDDLE_OK);
+    });
+    for (const std::vector<float>& result : results) {
+      ASSERT_EQ(std::memcmp(result.data(), results[0].data(), count * sizeof(float)), 0) << count;
+    }
+  }
+}
+
+TEST_P(Ranks, BcastFromEveryRoot) {
+  const int size = GetParam();
+  on_ranks(size, [&](heddle_comm_t comm, int rank) {
+    for (const std::size_t bytes :
+         {std::size_t{0}, std::size_t{1}, std::size_t{63}, std::size_t{5000}, std::size_t{300'007}}) {
+      for (int root = 0; root < size; ++root) {
+        std::vector<unsigned char> data(bytes, 0xee);
+        const auto byte = [&](std::size_t i) {
+          return static_cast<unsigned char>(i * 7 + static_cast<std::size_t>(root));
+        };
+        for (std::size_t i = 0; rank == root && i < bytes; ++i)
+          data[i] = byte(i);
+        ASSERT_EQ(heddle_bcast(data.data(), bytes, root, comm), HEDDLE_OK) << heddle_last_error();
+        for (std::size_t i = 0; i < bytes; ++i)
+          ASSERT_EQ(data[i], byte(i)) << bytes << " bytes, root " << root;
+      }
+    }
+  });
+}
+
+TEST_P(Ranks, NobodyLeavesABarrierBeforeTheLastEnters) {
+  const int size = GetParam();
+  std::atomic<int> entered{0};
+  on_ranks(size, [&](heddle_comm_t comm, int) {
+    for (int round = 1; round <= 20; ++round) {
+      ++entered;
+      ASSERT_EQ(heddle_barrier(comm), HEDDLE_OK) << heddle_last_error();
+      ASSERT_GE(entered.load(), size * round);
+    }
+  });
+}
+
+TEST_P(Ranks, MessagesGoAroundARing) {
+  const int size = GetParam();
+  if (size == 1) return;
+  on_ranks(size, [&](heddle_comm_t comm, int rank) {
+    const int to = (rank + 1) % size;
+    const int from = (rank + size - 1) % size;
+    for (const std::size_t bytes : {std::size_t{0}, std::size_t{8}, std::size_t{200'000}}) {
+      std::vector<char> mine(bytes, static_cast<char>('a' + rank));
+      std::vector<char> got(bytes, '?');
+      // Rank 0 sends first and the others receive first: no ring of blocking sends.
+      if (rank == 0) {
+        ASSERT_EQ(heddle_send(mine.data(), bytes, to, comm), HEDDLE_OK) << heddle_last_error();
+      }
+      ASSERT_EQ(heddle_recv(got.data(), bytes, from, comm), HEDDLE_OK) << heddle_last_error();
+      if (rank != 0) {
+        ASSERT_EQ(heddle_send(mine.data(), bytes, to, comm), HEDDLE_OK) << heddle_last_error();
+      }
+      ASSERT_EQ(got, std::vector<char>(bytes, static_cast<char>('a' + from)));
+    }
+  });
+}
+
+TEST_P(Ranks, AlgorithmsHaveNames) {
+  on_ranks(GetParam(), [&](heddle_comm_t comm, int) {
+    for (const std::size_t count : {std::size_t{1}, std::size_t{1} << 20}) {
+      const char* name = nullptr;
+      ASSERT_EQ(heddle_allreduce_algorithm(count, HEDDLE_FLOAT32, HEDDLE_SUM, comm, &name), HEDDLE_OK);
+      ASSERT_NE(name, nullptr);
+      EXPECT_NE(std::string(name), "none");
+      ASSERT_EQ(heddle_bcast_algorithm(count, comm, &name), HEDDLE_OK);
+      EXPECT_NE(std::string(name), "none");
+    }
+  });
+}
+
+TEST_P(Ranks, ManyCommunicatorsSideBySide) {
+  on_ranks(GetParam(), [&](heddle_comm_t outer, int rank) {
+    std::vector<heddle_comm_t> comms(4);
+    // The outer communicator carries the allgather of the inner ones.
+    const auto gather = [](const void* mine, void* all, std::size_t bytes, void* context) -> int {
+      auto* comm = static_cast<heddle_comm_t>(context);
+      int size = 0;
+      int me = 0;
+      if (heddle_comm_size(comm, &size) != HEDDLE_OK || heddle_comm_rank(comm, &me) != HEDDLE_OK) return 1;
+      for (int r = 0; r < size; ++r) {
+        char* place = static_cast<char*>(all) + static_cast<std::size_t>(r) * bytes;
+        if (r == me) std::memcpy(place, mine, bytes);
+        if (heddle_bcast(place, bytes, r, comm) != HEDDLE_OK) return 1;
+      }
+      return 0;
+    };
+    int size = 0;
+    ASSERT_EQ(heddle_comm_size(outer, &size), HEDDLE_OK);
+    for (heddle_comm_t& comm : comms) {
+      ASSERT_EQ(heddle_comm_create(rank, size, gather, outer, nullptr, &comm), HEDDLE_OK)
+          << heddle_last_error();
+    }
+    for (heddle_comm_t comm : comms) {
+      int sum = 1;
+      ASSERT_EQ(heddle_allreduce(HEDDLE_IN_PLACE, &sum, 1, HEDDLE_INT32, HEDDLE_SUM, comm), HEDDLE_OK);
+      EXPECT_EQ(sum, size);
+    }
+    for (heddle_comm_t comm : comms)
+      EXPECT_EQ(heddle_comm_destroy(comm), HEDDLE_OK);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, Ranks, testing::Range(1, 9));
+
+}  // namespace

@@ -1,0 +1,100 @@
+// The C++ face: owning handles, spans, exceptions.
+#include <gtest/gtest.h>
+
+#include <complex>
+#include <vector>
+
+#include "heddle/heddle.hpp"
+#include "ranks.hpp"
+
+namespace {
+
+namespace api = heddle::api;
+using heddle::testing_ranks::Meeting;
+using heddle::testing_ranks::on_threads;
+
+static_assert(api::dtype_of<signed char>::value == HEDDLE_INT8);
+static_assert(api::dtype_of<char>::value == HEDDLE_INT8 || api::dtype_of<char>::value == HEDDLE_UINT8);
+static_assert(api::dtype_of<unsigned short>::value == HEDDLE_UINT16);
+static_assert(api::dtype_of<int>::value == HEDDLE_INT32);
+static_assert(api::dtype_of<long long>::value == HEDDLE_INT64);
+static_assert(api::dtype_of<unsigned long>::value == HEDDLE_UINT64);
+static_assert(api::dtype_of<std::complex<float>>::value == HEDDLE_COMPLEX_FLOAT);
+static_assert(!std::is_copy_constructible_v<api::Comm> && std::is_nothrow_move_constructible_v<api::Comm>);
+static_assert(!std::is_copy_constructible_v<api::Request> &&
+              std::is_nothrow_move_constructible_v<api::Request>);
+
+void on_comms(int size, const std::function<void(api::Comm&)>& body) {
+  Meeting meeting(size);
+  on_threads(size, [&](int rank) {
+    api::Comm comm =
+        api::Comm::from_allgather(rank, size, [&](const void* mine, void* all, std::size_t bytes) {
+          meeting.allgather(rank, mine, all, bytes);
+          return 0;
+        });
+    body(comm);
+  });
+}
+
+TEST(Face, EveryCollective) {
+  on_comms(3, [](api::Comm& comm) {
+    const int rank = comm.rank();
+    ASSERT_EQ(comm.size(), 3);
+    const std::vector<float> in(10, static_cast<float>(rank));
+    std::vector<float> out(10);
+    comm.allreduce(std::span<const float>(in), std::span(out));
+    EXPECT_EQ(out, std::vector<float>(10, 3));
+    comm.allreduce_in_place(std::span(out), api::Op::max);
+    EXPECT_EQ(out, std::vector<float>(10, 3));
+    EXPECT_EQ(comm.allreduce_value(rank, api::Op::max), 2);
+    int root_only = rank == 1 ? 7 : 0;
+    comm.bcast(std::span(&root_only, 1), 1);
+    EXPECT_EQ(root_only, 7);
+    comm.barrier();
+    if (rank == 0) comm.send(std::span<const float>(in), 1);
+    if (rank == 1) comm.recv(std::span(out), 0);
+  });
+}
+
+TEST(Face, RequestsFinishWhenTheyGo) {
+  on_comms(2, [](api::Comm& comm) {
+    std::vector<int> data(1000, comm.rank());
+    { const api::Request request = comm.iallreduce_in_place(std::span(data)); }
+    EXPECT_EQ(data, std::vector<int>(1000, 1));
+    api::Request persistent = comm.bcast_init(std::span(data), 0);
+    persistent.start();
+    while (!persistent.test())
+      continue;
+    api::Request moved = std::move(persistent);
+    moved.start();
+    moved.wait();
+    comm.ibarrier().wait();
+  });
+}
+
+TEST(Face, FailuresAreThrown) {
+  on_comms(2, [](api::Comm& comm) {
+    std::vector<int> data(4);
+    try {
+      comm.bcast(std::span(data), 9);
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const api::Error& error) {
+      EXPECT_EQ(error.status(), HEDDLE_ERR_ARGUMENT);
+      EXPECT_NE(std::string(error.what()).find("root 9"), std::string::npos) << error.what();
+    }
+    std::vector<int> shorter(3);
+    EXPECT_THROW(comm.allreduce(std::span<const int>(data), std::span(shorter)), api::Error);
+    EXPECT_THROW(comm.allreduce_in_place(std::span<float>(), api::Op::band), api::Error);
+  });
+}
+
+TEST(Face, CommsMove) {
+  on_comms(2, [](api::Comm& comm) {
+    api::Comm other = std::move(comm);
+    EXPECT_EQ(comm.handle(), nullptr);
+    EXPECT_EQ(other.allreduce_value(1), 2);
+    EXPECT_THROW(comm.barrier(), api::Error);
+  });
+}
+
+}  // namespace

@@ -1,0 +1,114 @@
+// Non-blocking and persistent collectives through libheddle.so.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "heddle/heddle.h"
+#include "ranks.hpp"
+
+namespace {
+
+using heddle::testing_ranks::on_ranks;
+
+class Requests : public testing::TestWithParam<int> {};
+
+TEST_P(Requests, WaitCompletesAndFrees) {
+  const int size = GetParam();
+  on_ranks(size, [&](heddle_comm_t comm, int rank) {
+    for (const std::size_t count :
+         {std::size_t{0}, std::size_t{1}, std::size_t{5000}, std::size_t{100'000}}) {
+      const std::vector<double> in(count, rank + 1.0);
+      std::vector<double> out(count);
+      heddle_request_t request = nullptr;
+      ASSERT_EQ(heddle_iallreduce(in.data(), out.data(), count, HEDDLE_FLOAT64, HEDDLE_SUM, comm, &request),
+                HEDDLE_OK)
+          << heddle_last_error();
+      ASSERT_NE(request, nullptr);
+      ASSERT_EQ(heddle_wait(&request), HEDDLE_OK) << heddle_last_error();
+      EXPECT_EQ(request, nullptr);
+      ASSERT_EQ(out, std::vector<double>(count, size * (size + 1) / 2.0));
+    }
+  });
+}
+
+TEST_P(Requests, TestCompletesAndFrees) {
+  const int size = GetParam();
+  on_ranks(size, [&](heddle_comm_t comm, int rank) {
+    std::vector<int> data(10'000, rank == size - 1 ? 42 : 0);
+    heddle_request_t request = nullptr;
+    ASSERT_EQ(heddle_ibcast(data.data(), data.size() * sizeof(int), size - 1, comm, &request), HEDDLE_OK)
+        << heddle_last_error();
+    for (int done = 0; done == 0;)
+      ASSERT_EQ(heddle_test(&request, &done), HEDDLE_OK) << heddle_last_error();
+    EXPECT_EQ(request, nullptr);
+    ASSERT_EQ(data, std::vector<int>(10'000, 42));
+  });
+}
+
+TEST_P(Requests, SeveralAreUnderWayAndBlockingOnesBetween) {
+  const int size = GetParam();
+  on_ranks(size, [&](heddle_comm_t comm, int rank) {
+    constexpr int kOpen = 6;
+    std::vector<std::vector<long long>> data(kOpen, std::vector<long long>(3000, rank));
+    std::vector<heddle_request_t> requests(kOpen + 1);
+    for (int i = 0; i < kOpen; ++i) {
+      auto& mine = data[static_cast<std::size_t>(i)];
+      for (long long& x : mine)
+        x += i;
+      ASSERT_EQ(heddle_iallreduce(HEDDLE_IN_PLACE, mine.data(), mine.size(), HEDDLE_INT64, HEDDLE_SUM, comm,
+                                  &requests[static_cast<std::size_t>(i)]),
+                HEDDLE_OK)
+          << heddle_last_error();
+    }
+    ASSERT_EQ(heddle_ibarrier(comm, &requests[kOpen]), HEDDLE_OK) << heddle_last_error();
+    int one = 1;
+    ASSERT_EQ(heddle_allreduce(HEDDLE_IN_PLACE, &one, 1, HEDDLE_INT32, HEDDLE_SUM, comm), HEDDLE_OK);
+    EXPECT_EQ(one, size);
+    // Waited for in another order on every rank.
+    for (int i = 0; i <= kOpen; ++i) {
+      ASSERT_EQ(heddle_wait(&requests[static_cast<std::size_t>((i + rank) % (kOpen + 1))]), HEDDLE_OK)
+          << heddle_last_error();
+    }
+    for (int i = 0; i < kOpen; ++i) {
+      ASSERT_EQ(data[static_cast<std::size_t>(i)],
+                std::vector<long long>(
+                    3000, static_cast<long long>(size) * (size - 1) / 2 + static_cast<long long>(size) * i));
+    }
+  });
+}
+
+TEST_P(Requests, PersistentOnesStartAgainAndAgain) {
+  const int size = GetParam();
+  on_ranks(size, [&](heddle_comm_t comm, int rank) {
+    std::vector<float> in(2000);
+    std::vector<float> out(2000);
+    std::vector<char> text(500);
+    heddle_request_t sum = nullptr;
+    heddle_request_t copy = nullptr;
+    ASSERT_EQ(heddle_allreduce_init(in.data(), out.data(), in.size(), HEDDLE_FLOAT32, HEDDLE_SUM, comm, &sum),
+              HEDDLE_OK)
+        << heddle_last_error();
+    ASSERT_EQ(heddle_bcast_init(text.data(), text.size(), 0, comm, &copy), HEDDLE_OK) << heddle_last_error();
+    for (int round = 0; round < 10; ++round) {
+      in.assign(in.size(), static_cast<float>(rank + round));
+      text.assign(text.size(), rank == 0 ? static_cast<char>('a' + round) : '?');
+      ASSERT_EQ(heddle_start(sum), HEDDLE_OK) << heddle_last_error();
+      ASSERT_EQ(heddle_start(copy), HEDDLE_OK) << heddle_last_error();
+      ASSERT_EQ(heddle_wait(&sum), HEDDLE_OK) << heddle_last_error();
+      for (int done = 0; done == 0;)
+        ASSERT_EQ(heddle_test(&copy, &done), HEDDLE_OK) << heddle_last_error();
+      ASSERT_NE(sum, nullptr);
+      ASSERT_NE(copy, nullptr);
+      ASSERT_EQ(out,
+                std::vector<float>(out.size(), static_cast<float>(size * (size - 1) / 2 + size * round)));
+      ASSERT_EQ(text, std::vector<char>(text.size(), static_cast<char>('a' + round)));
+    }
+    EXPECT_EQ(heddle_request_free(&sum), HEDDLE_OK);
+    EXPECT_EQ(heddle_request_free(&copy), HEDDLE_OK);
+    EXPECT_EQ(sum, nullptr);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, Requests, testing::Range(1, 9));
+
+}  // namespace
