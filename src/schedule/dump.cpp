@@ -42,11 +42,13 @@ std::string place_text(Slot slot, const Step& step) {
   return "?";
 }
 
-std::string chunks_text(const Step& step, bool moves) {
+// Chunks as they are in iteration `i` of a repeat with this stride, before they wrap around: "0..1+2i".
+std::string chunks_text(const Step& step, std::int32_t stride) {
   std::string text = std::to_string(step.chunk);
   if (step.count != 1) text += ".." + std::to_string(static_cast<std::uint64_t>(step.chunk) + step.count - 1);
-  if (moves && (step.flags & kFixed) == 0) text += "+i*stride";
-  return text;
+  if (stride == 0 || (step.flags & kFixed) != 0) return text;
+  const std::int64_t size = stride < 0 ? -static_cast<std::int64_t>(stride) : stride;
+  return text + (stride < 0 ? "-" : "+") + (size == 1 ? "" : std::to_string(size)) + "i";
 }
 
 // What is particular to the kind: peer, operands, order.
@@ -78,7 +80,7 @@ std::string operands(const Step& step) {
   return "";
 }
 
-std::string line(std::size_t number, bool in_repeat, const Step& step) {
+std::string line(std::size_t number, bool in_repeat, std::int32_t stride, const Step& step) {
   std::string text;
   if (step.kind == StepKind::wait) {
     text = step.count == 0 ? "wait for all" : "wait until " + std::to_string(step.count) + " open";
@@ -86,8 +88,8 @@ std::string line(std::size_t number, bool in_repeat, const Step& step) {
     text = "repeat " + std::to_string(step.count) + " times, stride " + std::to_string(step.stride());
   } else {
     std::array<char, 64> head{};
-    std::snprintf(head.data(), head.size(), "%-*s %-8s ", in_repeat ? 14 : 16, kind_name(step.kind),
-                  chunks_text(step, in_repeat).c_str());
+    std::snprintf(head.data(), head.size(), "%-*s %-10s ", in_repeat ? 14 : 16, kind_name(step.kind),
+                  chunks_text(step, stride).c_str());
     text = head.data() + operands(step);
   }
   std::array<char, 32> prefix{};
@@ -105,11 +107,14 @@ std::string dump(const Schedule& schedule) {
           " chunks, at most " + std::to_string(schedule.max_open) + " open";
   text += schedule.in_order ? ", in rank order\n" : "\n";
   std::size_t body_end = 0;
+  std::int32_t stride = 0;
   for (std::size_t i = 0; i < schedule.steps.size(); ++i) {
     const Step& step = schedule.steps[i];
-    text += line(i, i < body_end, step);
-    if (step.kind == StepKind::repeat && step.peer > 0)
+    text += line(i, i < body_end, i < body_end ? stride : 0, step);
+    if (step.kind == StepKind::repeat && step.peer > 0) {
       body_end = i + 1 + static_cast<std::size_t>(step.peer);
+      stride = step.stride();
+    }
   }
   return text;
 }

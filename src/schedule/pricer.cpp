@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <queue>
-#include <utility>
 #include <vector>
 
 #include "schedule/cursor.hpp"
@@ -14,8 +14,9 @@
 namespace heddle {
 namespace {
 
-// Ranks run one after the other, each until it blocks, the one that is least far in time first. Messages
-// therefore claim links nearly in the order of time, and always in the same order.
+// A simulation by events in the order of time. A rank runs on by itself until it blocks, which may take it
+// ahead of the others, but nothing it does takes effect on others before the time of the event that let it
+// run.
 class PricedRun {
  public:
   PricedRun(const TopologyView& topology, const std::vector<Schedule>& schedules, std::size_t bytes,
@@ -32,6 +33,17 @@ class PricedRun {
     std::int32_t sender;
     std::uint64_t number;
     double leaves_ns;  // when its first byte enters the sender's link
+    double bytes;
+  };
+  // Either a rank's turn, or a message at the door of the receiver's link. Equal times: in the order of
+  // creation.
+  struct Event {
+    double at_ns;
+    std::uint64_t order;
+    std::int32_t rank;
+    std::uint64_t receive;     // number of the operation that takes the message
+    std::optional<Send> send;  // the message
+    bool operator>(const Event& o) const { return at_ns != o.at_ns ? at_ns > o.at_ns : order > o.order; }
   };
   // Messages of one sender on one lane. At most one of the queues holds something.
   struct Channel {
@@ -62,20 +74,22 @@ class PricedRun {
   void run(std::int32_t rank);
   void open_send(std::int32_t rank);
   void open_receive(std::int32_t rank);
-  void transfer(const Send& send, std::int32_t receiver, std::uint64_t number, double bytes);
+  void matched(const Send& send, std::int32_t receiver, std::uint64_t number);
+  void transfer(const Event& event);
+  void turn(double at_ns, std::int32_t rank) { events_.push({at_ns, order_++, rank, 0, {}}); }
   void complete(std::int32_t rank, std::uint64_t number, double done_ns);
   bool wait(Rank& r);
   bool enter_team(std::int32_t rank);
   double team_ns(const Step& step, double bytes, std::size_t members) const;
   static Channel& channel(Rank& receiver, std::int32_t source, std::uint8_t lane);
 
-  using Turn = std::pair<double, std::int32_t>;
   const TopologyView* topology_;
   const CostModel* model_;
   Split split_;
   std::vector<Rank> ranks_;
   std::vector<std::vector<std::int32_t>> arrived_;  // per node: members inside the team verb
-  std::priority_queue<Turn, std::vector<Turn>, std::greater<>> ready_;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::uint64_t order_ = 0;
 };
 
 PricedRun::PricedRun(const TopologyView& topology, const std::vector<Schedule>& schedules, std::size_t bytes,
@@ -91,11 +105,15 @@ PricedRun::PricedRun(const TopologyView& topology, const std::vector<Schedule>& 
 
 double PricedRun::finish_ns() {
   for (std::int32_t rank = 0; rank < topology_->size(); ++rank)
-    ready_.emplace(0.0, rank);
-  while (!ready_.empty()) {
-    const std::int32_t rank = ready_.top().second;
-    ready_.pop();
-    run(rank);
+    turn(0, rank);
+  while (!events_.empty()) {
+    const Event event = events_.top();
+    events_.pop();
+    if (event.send) {
+      transfer(event);
+    } else {
+      run(event.rank);
+    }
   }
   double last = 0;
   for (const Rank& r : ranks_)
@@ -156,7 +174,7 @@ void PricedRun::open_send(std::int32_t rank) {
   const LevelCost& cost = level(rank, step.peer);
   const double bytes = bytes_of(r.cursor);
   r.now_ns += cost.overhead_ns;
-  const Send send{rank, r.retired + r.open.size(), std::max(r.now_ns, r.send_link_free_ns)};
+  const Send send{rank, r.retired + r.open.size(), std::max(r.now_ns, r.send_link_free_ns), bytes};
   r.send_link_free_ns = send.leaves_ns + cost.gap.at(bytes);
   r.open.push({r.now_ns, 0, false});
   Channel& c = channel(at(step.peer), rank, step.lane);
@@ -166,7 +184,7 @@ void PricedRun::open_send(std::int32_t rank) {
   }
   const std::uint64_t number = c.receives.front();
   c.receives.pop();
-  transfer(send, step.peer, number, bytes);
+  matched(send, step.peer, number);
 }
 
 void PricedRun::open_receive(std::int32_t rank) {
@@ -181,20 +199,27 @@ void PricedRun::open_receive(std::int32_t rank) {
   }
   const Send send = c.sends.front();
   c.sends.pop();
-  transfer(send, rank, number, bytes_of(r.cursor));
+  matched(send, rank, number);
 }
 
 // The latency runs from the moment the message leaves; the receiver's link takes the bytes in once the
 // receive is open. So a late receiver still pays for the bytes, but no longer for the latency, and it holds
 // the sender back.
-void PricedRun::transfer(const Send& send, std::int32_t receiver, std::uint64_t number, double bytes) {
+void PricedRun::matched(const Send& send, std::int32_t receiver, std::uint64_t number) {
   Rank& r = at(receiver);
-  const LevelCost& cost = level(send.sender, receiver);
-  const double gap_ns = cost.gap.at(bytes);
-  const double arrives_ns = std::max(send.leaves_ns + cost.latency_ns, r.open[number - r.retired].opened_ns);
-  const double in_ns = std::max(arrives_ns, r.receive_link_free_ns) + gap_ns;
+  const double latency_ns = level(send.sender, receiver).latency_ns;
+  const double arrives_ns = std::max(send.leaves_ns + latency_ns, r.open[number - r.retired].opened_ns);
+  events_.push({arrives_ns, order_++, receiver, number, send});
+}
+
+void PricedRun::transfer(const Event& event) {
+  const Send& send = *event.send;
+  Rank& r = at(event.rank);
+  const LevelCost& cost = level(send.sender, event.rank);
+  const double gap_ns = cost.gap.at(send.bytes);
+  const double in_ns = std::max(event.at_ns, r.receive_link_free_ns) + gap_ns;
   r.receive_link_free_ns = in_ns;
-  complete(receiver, number, in_ns);
+  complete(event.rank, event.receive, in_ns);
   complete(send.sender, send.number, std::max(send.leaves_ns + gap_ns, in_ns - cost.latency_ns));
 }
 
@@ -207,7 +232,7 @@ void PricedRun::complete(std::int32_t rank, std::uint64_t number, double done_ns
   double resumes_ns = r.now_ns;
   for (std::size_t i = 0; i < r.wait_until - r.retired; ++i)
     resumes_ns = std::max(resumes_ns, r.open[i].done_ns);
-  ready_.emplace(resumes_ns, rank);
+  turn(resumes_ns, rank);
 }
 
 bool PricedRun::wait(Rank& r) {
@@ -242,7 +267,7 @@ bool PricedRun::enter_team(std::int32_t rank) {
     at(m).now_ns = end_ns;
     if (m == rank) continue;
     at(m).cursor.advance();
-    ready_.emplace(end_ns, m);
+    turn(end_ns, m);
   }
   arrived.clear();
   return true;

@@ -37,8 +37,10 @@ std::string step_defect(const TopologyView& topology, std::int32_t rank, const S
   if ((step.flags & ~kAllFlags) != 0) return "unknown flags " + std::to_string(static_cast<int>(step.flags));
   if (step.kind == StepKind::wait || step.kind == StepKind::repeat) return "";
   if (step.count == 0) return "an empty chunk range";
-  if (addresses(step, Slot::scratch) && s.scratch_units == 0)
-    return "addresses scratch, but the schedule has none";
+  if (addresses(step, Slot::scratch) && step.unit >= s.scratch_units) {
+    return "scratch unit " + std::to_string(step.unit) + " is out of range: there are " +
+           std::to_string(s.scratch_units);
+  }
   switch (step.kind) {
     case StepKind::send:
     case StepKind::recv:

@@ -1,0 +1,227 @@
+#include "schedule/pricer.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <utility>
+
+#include "sample_algorithms.hpp"
+#include "schedule/builder.hpp"
+
+namespace heddle {
+namespace {
+
+constexpr double kLatency = 1000;
+constexpr double kPerByte = 0.5;
+constexpr double kPerByteFold = 0.25;
+constexpr double kTolerance = 1e-6;
+
+CostModel simple_model() {
+  CostModel model;
+  model.levels = {{kLatency, 0, {0, kPerByte}}};
+  model.fold = {0, kPerByteFold};
+  return model;
+}
+
+double log_of(std::int32_t size) {
+  return std::log2(static_cast<double>(size));
+}
+
+TEST(Pricer, RecursiveDoublingIsLogPTimesLatencyBytesAndFold) {
+  for (const std::int32_t p : {1, 2, 4, 16, 64}) {
+    for (const std::size_t n : {0u, 8u, 4096u}) {
+      const auto bytes = static_cast<double>(n);
+      const double got = price(
+          TopologyView::flat(p), [p](auto r) { return test::recursive_doubling(p, r); }, n, simple_model());
+      EXPECT_NEAR(got, log_of(p) * (kLatency + bytes * (kPerByte + kPerByteFold)), kTolerance)
+          << p << " " << n;
+    }
+  }
+}
+
+TEST(Pricer, RingSendsAPthOfTheVectorTwicePMinusOneTimes) {
+  for (const std::int32_t p : {1, 2, 3, 8, 31}) {
+    const std::size_t part = 640;
+    const std::size_t n = part * static_cast<std::size_t>(p);
+    const double got = price(
+        TopologyView::flat(p), [p](auto r) { return test::ring(p, r); }, n, simple_model());
+    const double steps = p - 1;
+    const double expected = 2 * steps * (kLatency + part * kPerByte) + steps * part * kPerByteFold;
+    EXPECT_NEAR(got, expected, kTolerance) << p;
+  }
+}
+
+TEST(Pricer, BinomialBcastIsLogPMessages) {
+  for (const std::int32_t p : {1, 2, 8, 32, 128}) {
+    const std::size_t n = 4000;
+    const double got = price(
+        TopologyView::flat(p), [p](auto r) { return test::binomial_bcast(p, r, p / 3); }, n, simple_model());
+    EXPECT_NEAR(got, log_of(p) * (kLatency + n * kPerByte), kTolerance) << p;
+  }
+}
+
+// (p - 2 + chunks)(alpha + chunk beta) where the latency does not overlap; in LogGP a piece leaves before the
+// one ahead of it has arrived, so the latency is paid once per hop and not once per piece.
+TEST(Pricer, ChainOverlapsItsPieces) {
+  const std::size_t piece = 1024;
+  CostModel model = simple_model();
+  for (const std::int32_t p : {2, 3, 8}) {
+    for (const std::uint32_t pieces : {1u, 2u, 16u}) {
+      const auto chain = [&](std::int32_t r) { return test::chain_bcast(p, r, pieces); };
+      model.levels[0].latency_ns = 0;
+      const double no_latency = price(TopologyView::flat(p), chain, piece * pieces, model);
+      EXPECT_NEAR(no_latency, (p - 2 + pieces) * (piece * kPerByte), kTolerance) << p << " " << pieces;
+      model.levels[0].latency_ns = kLatency;
+      const double got = price(TopologyView::flat(p), chain, piece * pieces, model);
+      EXPECT_NEAR(got, (p - 1) * kLatency + (p - 2 + pieces) * (piece * kPerByte), kTolerance)
+          << p << " " << pieces;
+    }
+  }
+}
+
+TEST(Pricer, ALinkCarriesOneMessageAtATime) {
+  const std::size_t n = 6000;
+  for (const std::int32_t p : {2, 3, 5}) {
+    const auto rotated_all_to_all = [p](std::int32_t rank) {
+      Builder b(Collective::allreduce, 1);
+      for (std::int32_t i = 1; i < p; ++i)
+        b.recv_scratch((rank + p - i) % p, {0, 1}, static_cast<std::uint32_t>(i));
+      for (std::int32_t i = 1; i < p; ++i)
+        b.send((rank + i) % p, {0, 1}, Slot::input);
+      return std::move(b).finish();
+    };
+    const double got = price(TopologyView::flat(p), rotated_all_to_all, n, simple_model());
+    EXPECT_NEAR(got, kLatency + (p - 1) * (n * kPerByte), kTolerance) << p;
+  }
+  // Many senders, one receiver: its link is what takes time.
+  const auto gather = [](std::int32_t rank) {
+    Builder b(Collective::allreduce, 1);
+    for (std::int32_t r = 1; r < 5 && rank == 0; ++r)
+      b.recv_scratch(r, {0, 1}, static_cast<std::uint32_t>(r));
+    if (rank != 0) b.send(0, {0, 1}, Slot::input);
+    return std::move(b).finish();
+  };
+  EXPECT_NEAR(price(TopologyView::flat(5), gather, n, simple_model()), kLatency + 4 * (n * kPerByte),
+              kTolerance);
+}
+
+TEST(Pricer, OverheadIsPaidBySendersForEveryMessage) {
+  CostModel model = simple_model();
+  model.levels[0] = {0, 100, {0, 0}};
+  const auto fan = [](std::int32_t rank) {
+    Builder b(Collective::bcast, 1);
+    for (std::int32_t r = 1; r < 4 && rank == 0; ++r)
+      b.send(r, {0, 1});
+    if (rank != 0) b.recv(0, {0, 1});
+    return std::move(b).finish();
+  };
+  EXPECT_NEAR(price(TopologyView::flat(4), fan, 8, model), 300, kTolerance);
+}
+
+// The receiver is busy for 10 us first. Its link takes the message in when the receive is open, and the
+// sender, whose memory is being read, is not done before.
+TEST(Pricer, ALateReceiverHoldsItsSenderBack) {
+  const std::size_t n = 4000;
+  CostModel model = simple_model();
+  model.copy = {10000, 0};
+  const auto late = [](std::int32_t rank) {
+    Builder b(Collective::allreduce, 1);
+    if (rank == 0) b.send(1, {0, 1}, Slot::input).wait().copy_input();
+    if (rank == 1) b.copy_input().recv(0, {0, 1});
+    return std::move(b).finish();
+  };
+  const double received = 10000 + n * kPerByte;
+  EXPECT_NEAR(price(TopologyView::flat(2), late, n, model), received - kLatency + 10000, kTolerance);
+}
+
+TEST(Pricer, EachPairPaysForTheFirstLevelItShares) {
+  const TopologyView view({{0, 0, 1, 1, 2}, {0, 0, 0, 0, 1}});
+  CostModel model;
+  model.levels = {{1, 0, {}}, {10, 0, {}}, {100, 0, {}}};
+  const auto pair = [](std::int32_t to) {
+    return [to](std::int32_t rank) {
+      Builder b(Collective::bcast, 1);
+      if (rank == 0) b.send(to, {0, 1});
+      if (rank == to) b.recv(0, {0, 1});
+      return std::move(b).finish();
+    };
+  };
+  EXPECT_NEAR(price(view, pair(1), 8, model), 1, kTolerance);
+  EXPECT_NEAR(price(view, pair(2), 8, model), 10, kTolerance);
+  EXPECT_NEAR(price(view, pair(4), 8, model), 100, kTolerance);
+  model.levels.pop_back();
+  EXPECT_NEAR(price(view, pair(4), 8, model), 10, kTolerance) << "the last level serves everything beyond";
+}
+
+TEST(Pricer, TeamVerbsTakeTheCheaperWayAndWaitForEveryMember) {
+  CostModel model = simple_model();
+  model.copy = {7, 0};
+  model.team_small = {50, 1};
+  model.team_large = {400, 0.01};
+  const auto verb = [](std::int32_t) {
+    return test::finished(
+        Builder(Collective::allreduce, 1).team(StepKind::team_allreduce, Slot::input, 0, {0, 1}));
+  };
+  EXPECT_NEAR(price(TopologyView::one_node(4), verb, 8, model), 4 * (50 + 8), kTolerance);
+  EXPECT_NEAR(price(TopologyView::one_node(4), verb, 100000, model), 400 + 0.01 * 4 * 100000, kTolerance);
+  EXPECT_NEAR(price(TopologyView::flat(4), verb, 8, model), 7, kTolerance) << "a node of one: a copy";
+  const auto late = [&](std::int32_t rank) {
+    Builder b(Collective::allreduce, 1);
+    if (rank == 2) b.recv_scratch(3, {0, 1});
+    if (rank == 3) b.send(2, {0, 1}, Slot::input);
+    b.wait().team(StepKind::team_allreduce, Slot::input, 0, {0, 1});
+    return std::move(b).finish();
+  };
+  EXPECT_NEAR(price(TopologyView::one_node(4), late, 8, model), kLatency + 8 * kPerByte + 4 * (50 + 8),
+              kTolerance);
+}
+
+TEST(Pricer, TwoLevelsAreTwoTeamVerbsAndLogOfTheNodes) {
+  CostModel model = simple_model();
+  model.levels = {{kLatency, 0, {}}, {5 * kLatency, 0, {}}};
+  model.fold = {};
+  model.team_small = {50, 0};
+  model.team_large = {400, 0};
+  const TopologyView view = TopologyView::uniform(8, 4);
+  const auto two_level = [&](std::int32_t r) { return test::two_level_allreduce(view, r); };
+  EXPECT_NEAR(price(view, two_level, 8, model), 2 * 4 * 50 + 3 * 5 * kLatency, kTolerance);
+}
+
+TEST(Pricer, MoreBytesNeverCostLessAndThePriceIsTheSameEachTime) {
+  CostModel model = simple_model();
+  model.levels[0].overhead_ns = 30;
+  model.copy = {5, 0.1};
+  model.team_small = {50, 1};
+  model.team_large = {400, 0.01};
+  for (const test::Sample& sample : test::samples()) {
+    double last = 0;
+    for (std::size_t n = 0; n < 300000; n = n * 3 / 2 + 1) {
+      const double now = price(sample.topology, test::schedule_of(sample.schedules), n, model);
+      EXPECT_GE(now, last) << sample.name << " " << n;
+      EXPECT_EQ(now, price(sample.topology, test::schedule_of(sample.schedules), n, model)) << sample.name;
+      last = now;
+    }
+    EXPECT_TRUE(std::isfinite(last)) << sample.name;
+  }
+}
+
+TEST(Pricer, ADeadlockIsInfinitelyExpensive) {
+  const auto lonely = [](std::int32_t rank) {
+    Builder b(Collective::bcast, 1);
+    if (rank == 0) b.send(1, {0, 1});
+    return std::move(b).finish();
+  };
+  EXPECT_TRUE(std::isinf(price(TopologyView::flat(2), lonely, 8, simple_model())));
+}
+
+TEST(Pricer, ServesAThousandRanks) {
+  const std::int32_t p = 1024;
+  const double doubling = price(
+      TopologyView::flat(p), [p](auto r) { return test::recursive_doubling(p, r); }, 8, simple_model());
+  const double ring = price(
+      TopologyView::flat(p), [p](auto r) { return test::ring(p, r); }, 8, simple_model());
+  EXPECT_LT(doubling, ring);
+}
+
+}  // namespace
+}  // namespace heddle
