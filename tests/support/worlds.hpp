@@ -1,0 +1,91 @@
+// Every transport behind one face: a world of N connected ranks in this process.
+#pragma once
+
+#include <unistd.h>
+
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "support/loopback_p2p.hpp"
+#include "transports/loopback/loopback.hpp"
+#include "transports/mpi/mpi_transport.hpp"
+#include "transports/shm/shared_memory.hpp"
+#include "transports/shm/shm_transport.hpp"
+#include "transports/transport.hpp"
+
+namespace heddle::test {
+
+struct World {
+  virtual ~World() = default;
+  std::vector<std::unique_ptr<Transport>> transports;  // by rank; destroyed by the derived world first
+  Transport& of(int rank) { return *transports[static_cast<std::size_t>(rank)]; }
+};
+
+struct LoopbackWorld : World {
+  LoopbackWorld(int size, LoopbackOptions options) : hub(size, options) {
+    for (int r = 0; r < size; ++r)
+      transports.push_back(hub.transport(r));
+  }
+  ~LoopbackWorld() override { transports.clear(); }
+  LoopbackHub hub;
+};
+
+struct ShmWorld : World {
+  explicit ShmWorld(int size) {
+    const ShmTransportGeometry geometry{size};
+    memory = SharedMemory::create(geometry.bytes(), SharedMemory::Backing::memfd).value();
+    std::vector<int> ranks(static_cast<std::size_t>(size));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    const std::vector<int> pids(ranks.size(), getpid());
+    for (int r = 0; r < size; ++r)
+      transports.push_back(make_shm_transport(memory.data(), geometry, r, ranks, pids));
+  }
+  ~ShmWorld() override { transports.clear(); }
+  SharedMemory memory;
+};
+
+struct MpiWorld : World {
+  MpiWorld(int size, LoopbackOptions options) : hub(size, options) {
+    for (int r = 0; r < size; ++r) {
+      lenders.push_back(std::make_unique<LoopbackP2p>(hub, r));
+      transports.push_back(make_mpi_transport(lenders.back()->functions()));
+    }
+  }
+  ~MpiWorld() override { transports.clear(); }
+  LoopbackHub hub;
+  std::vector<std::unique_ptr<LoopbackP2p>> lenders;
+};
+
+// A kind of world, for parameterised tests.
+struct WorldKind {
+  const char* name;
+  std::function<std::unique_ptr<World>(int size)> make;
+};
+inline std::ostream& operator<<(std::ostream& out, const WorldKind& kind) {
+  return out << kind.name;
+}
+
+inline std::vector<WorldKind> all_worlds() {
+  const auto loopback = [](LoopbackOptions o) {
+    return [o](int size) -> std::unique_ptr<World> { return std::make_unique<LoopbackWorld>(size, o); };
+  };
+  LoopbackOptions eager;
+  eager.eager_bytes = SIZE_MAX;
+  LoopbackOptions rendezvous;
+  rendezvous.eager_bytes = 0;
+  LoopbackOptions delayed;
+  delayed.eager_bytes = 256;
+  delayed.max_delay = 7;
+  return {{"loopback_eager", loopback(eager)},
+          {"loopback_rendezvous", loopback(rendezvous)},
+          {"loopback_delayed", loopback(delayed)},
+          {"shm", [](int size) -> std::unique_ptr<World> { return std::make_unique<ShmWorld>(size); }},
+          {"mpi", [delayed](int size) -> std::unique_ptr<World> {
+             return std::make_unique<MpiWorld>(size, delayed);
+           }}};
+}
+
+}  // namespace heddle::test

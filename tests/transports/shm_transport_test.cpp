@@ -1,0 +1,185 @@
+// What is particular to the byte rings.
+#include "transports/shm/shm_transport.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "support/ranks.hpp"
+#include "support/worlds.hpp"
+
+namespace heddle::test {
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+
+// Rank 0 sends 8 bytes with tag 1; rank 1 expects 12. `order` says when the receive is opened.
+Status mismatch(int polls_before_receive, bool receive_of_other_tag_first, std::size_t sent = 8) {
+  ShmWorld world(2);
+  Bytes data(sent);
+  Bytes buffer(12);
+  Ticket send;
+  Ticket recv;
+  Ticket other;
+  if (receive_of_other_tag_first) {
+    EXPECT_TRUE(world.of(1).recv(0, 2, buffer.data(), 1, other).ok());
+  }
+  EXPECT_TRUE(world.of(0).send(1, 1, data.data(), data.size(), send).ok());
+  for (int i = 0; i < polls_before_receive; ++i)
+    EXPECT_TRUE(world.of(1).progress().ok());
+  Status status = world.of(1).recv(0, 1, buffer.data(), buffer.size(), recv);
+  for (int i = 0; i < 100 && status.ok(); ++i) {
+    EXPECT_TRUE(world.of(0).progress().ok());
+    status = world.of(1).progress();
+  }
+  EXPECT_FALSE(recv.done);
+  world.of(1).cancel(recv);
+  world.of(1).cancel(other);
+  if (!send.done) world.of(0).cancel(send);
+  return status;
+}
+
+TEST(ShmTransport, AWrongLengthNamesBothLengths) {
+  const Status status = mismatch(0, false);
+  ASSERT_EQ(status.code(), Code::invalid_argument);
+  EXPECT_NE(status.message().find("rank 0 sent 8 bytes where 12 were expected"), std::string::npos);
+}
+
+TEST(ShmTransport, AWrongLengthIsNoticedInAnEarlyMessage) {
+  EXPECT_EQ(mismatch(3, true).code(), Code::invalid_argument);
+}
+
+// The receive is opened while the message, longer than a ring, is still coming in.
+TEST(ShmTransport, AWrongLengthIsNoticedInAMessageOnItsWay) {
+  EXPECT_EQ(mismatch(1, true, 200000).code(), Code::invalid_argument);
+}
+
+TEST(ShmTransport, DamageIsNoticed) {
+  ShmWorld world(2);
+  Bytes data(8);
+  Bytes buffer(8);
+  Ticket send;
+  Ticket recv;
+  ASSERT_TRUE(world.of(0).send(1, 1, data.data(), data.size(), send).ok());
+  // The ring from member 0 to member 1 is the second one; its header line is followed by the message's
+  // header.
+  const std::size_t stride = ShmTransportGeometry{2}.bytes() / 4;
+  std::byte* ring = world.memory.data() + stride;
+  const std::size_t header = stride - ShmTransportGeometry{2}.ring_bytes();
+  std::memset(ring + header, 0xff, 8);
+  ASSERT_TRUE(world.of(1).recv(0, 1, buffer.data(), buffer.size(), recv).ok());
+  const Status status = world.of(1).progress();
+  EXPECT_EQ(status.code(), Code::internal);
+  EXPECT_NE(status.message().find("from rank 0"), std::string::npos);
+  world.of(1).cancel(recv);
+}
+
+TEST(ShmTransport, MoreMembersHaveSmallerRings) {
+  EXPECT_EQ(ShmTransportGeometry{16}.ring_bytes(), 64U * 1024);
+  EXPECT_EQ(ShmTransportGeometry{17}.ring_bytes(), 8U * 1024);
+}
+
+TEST(ShmTransport, RanksNeedNotBeMembers) {
+  const ShmTransportGeometry geometry{2};
+  SharedMemory memory = SharedMemory::create(geometry.bytes(), SharedMemory::Backing::memfd).value();
+  const std::vector<int> pids(2, getpid());
+  const auto a = make_shm_transport(memory.data(), geometry, 0, {3, 11}, pids);
+  const auto b = make_shm_transport(memory.data(), geometry, 1, {3, 11}, pids);
+  int sent = 77;
+  int received = 0;
+  Ticket send;
+  Ticket recv;
+  ASSERT_TRUE(a->send(11, 0, &sent, sizeof sent, send).ok());
+  ASSERT_TRUE(b->recv(3, 0, &received, sizeof received, recv).ok());
+  ASSERT_TRUE(b->progress().ok());
+  EXPECT_TRUE(recv.done);
+  EXPECT_EQ(received, 77);
+}
+
+// Many members: rings smaller than the pieces that are copied.
+TEST(ShmTransport, SmallRings) {
+  constexpr int kRanks = 18;
+  ShmWorld world(kRanks);
+  run_ranks(kRanks, [&](Rank& me) {
+    const int to = (me.rank + 1) % kRanks;
+    const int from = (me.rank + kRanks - 1) % kRanks;
+    Bytes out(50000);
+    std::iota(out.begin(), out.end(), static_cast<std::uint8_t>(me.rank));
+    Bytes in(50000);
+    Ticket send;
+    Ticket recv;
+    Transport& t = world.of(me.rank);
+    ASSERT_TRUE(t.send(to, 0, out.data(), out.size(), send).ok());
+    ASSERT_TRUE(t.recv(from, 0, in.data(), in.size(), recv).ok());
+    me.until([&] {
+      EXPECT_TRUE(t.progress().ok());
+      return send.done && recv.done;
+    });
+    Bytes expected(50000);
+    std::iota(expected.begin(), expected.end(), static_cast<std::uint8_t>(from));
+    EXPECT_EQ(in, expected);
+  });
+}
+
+TEST(ShmTransport, APeerThatDiedIsGone) {
+  const ShmTransportGeometry geometry{2};
+  SharedMemory memory = SharedMemory::create(geometry.bytes(), SharedMemory::Backing::memfd).value();
+  int hold[2];
+  ASSERT_EQ(pipe(hold), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    close(hold[1]);
+    char c = 0;
+    const ssize_t n = read(hold[0], &c, 1);
+    _exit(n == 0 ? 0 : 1);
+  }
+  close(hold[0]);
+  const auto t = make_shm_transport(memory.data(), geometry, 0, {0, 1}, {getpid(), child});
+  EXPECT_FALSE(t->peer_is_gone(1));
+  EXPECT_FALSE(t->peer_is_gone(0));
+  close(hold[1]);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(t->peer_is_gone(1));
+}
+
+// Two real processes.
+TEST(ShmTransport, BetweenProcesses) {
+  const ShmTransportGeometry geometry{2};
+  SharedMemory memory = SharedMemory::create(geometry.bytes(), SharedMemory::Backing::memfd).value();
+  const auto exchange = [&](int member) {
+    const auto t = make_shm_transport(memory.data(), geometry, member, {0, 1}, {getpid(), getpid()});
+    for (std::uint8_t round = 0; round < 50; ++round) {
+      Bytes out(100000, static_cast<std::uint8_t>(round + member * 100));
+      Bytes in(100000);
+      Ticket send;
+      Ticket recv;
+      if (!t->send(1 - member, round, out.data(), out.size(), send).ok()) return false;
+      if (!t->recv(1 - member, round, in.data(), in.size(), recv).ok()) return false;
+      while (!send.done || !recv.done) {
+        if (!t->progress().ok()) return false;
+        sched_yield();
+      }
+      if (in != Bytes(100000, static_cast<std::uint8_t>(round + (1 - member) * 100))) return false;
+    }
+    return true;
+  };
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    _exit(exchange(1) ? 0 : 1);
+  }
+  EXPECT_TRUE(exchange(0));
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+}  // namespace
+}  // namespace heddle::test
