@@ -1,14 +1,23 @@
-// The rank arithmetic that several algorithms share: powers of two, k-nomial trees, in-order binary trees.
+// The arithmetic that several algorithms share: pieces, powers of two, k-nomial trees, in-order binary trees.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <vector>
+
+#include "schedule/topology_view.hpp"
 
 namespace heddle {
 
 constexpr std::int32_t floor_log2(std::int32_t n) {
   return static_cast<std::int32_t>(std::bit_width(static_cast<std::uint32_t>(n))) - 1;
+}
+
+// Pieces that each of `blocks` blocks is cut into: what the shape asks for, but at least 1, and few enough
+// for chunk numbers to fit their type.
+constexpr std::uint32_t pieces_per_block(const Shape& shape, std::int32_t blocks) {
+  return std::clamp(shape.chunks, 1U, std::max(1U, (1U << 30) / static_cast<std::uint32_t>(blocks)));
 }
 
 // `size` ranks folded to the next power of two below: the first 2*extra ranks form pairs of neighbours, of

@@ -157,7 +157,7 @@ class Writer {
 
 Schedule allreduce::double_binary_tree(const TopologyView& topology, std::int32_t rank, const Shape& shape) {
   const std::int32_t size = topology.size();
-  const std::uint32_t pieces = std::max(1U, shape.chunks);
+  const std::uint32_t pieces = pieces_per_block(shape, 2);
   Builder b(Collective::allreduce, 2 * pieces);
   b.in_order();
   if (size == 1) return std::move(b.copy_input()).finish();

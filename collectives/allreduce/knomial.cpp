@@ -1,6 +1,5 @@
 // Allreduce up and down a k-nomial tree: R. Karp, A. Sahay, E. Santos, K. Schauser, SPAA 1993.
 #include <algorithm>
-#include <ranges>
 
 #include "collectives/collectives.hpp"
 #include "collectives/trees.hpp"
@@ -28,8 +27,8 @@ Schedule allreduce::knomial(const TopologyView& topology, std::int32_t rank, con
     b.send(place.parent, all, leaf ? Slot::input : Slot::data).wait();
     b.recv(place.parent, all).wait();
   }
-  for (const auto& level : std::views::reverse(place.children)) {
-    for (const std::int32_t child : level)
+  for (auto level = place.children.rbegin(); level != place.children.rend(); ++level) {
+    for (const std::int32_t child : *level)
       b.send(child, all);
   }
   return std::move(b).finish();

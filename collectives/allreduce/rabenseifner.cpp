@@ -69,7 +69,7 @@ Slot fold_pair(Builder& b, const PowerOfTwo& fold, std::int32_t rank, std::uint3
 
 Schedule allreduce::rabenseifner(const TopologyView& topology, std::int32_t rank, const Shape& shape) {
   const PowerOfTwo fold(topology.size());
-  const std::uint32_t pieces = std::max(1U, shape.chunks);
+  const std::uint32_t pieces = pieces_per_block(shape, fold.participants);
   const std::uint32_t chunks = static_cast<std::uint32_t>(fold.participants) * pieces;
   Builder b(Collective::allreduce, chunks);
   b.in_order();

@@ -1,8 +1,8 @@
 // Ring allreduce: P. Patarasuk, X. Yuan, J. Parallel and Distributed Computing 69(2), 2009.
-#include <algorithm>
 
 #include "collectives/collectives.hpp"
 #include "collectives/pipeline.hpp"
+#include "collectives/trees.hpp"
 #include "schedule/builder.hpp"
 
 namespace heddle {
@@ -63,7 +63,7 @@ void allgather(Builder& b, const Ring& ring) {
 
 Schedule allreduce::ring(const TopologyView& topology, std::int32_t rank, const Shape& shape) {
   const std::int32_t size = topology.size();
-  const std::uint32_t pieces = std::max(1U, shape.chunks);
+  const std::uint32_t pieces = pieces_per_block(shape, size);
   Builder b(Collective::allreduce, static_cast<std::uint32_t>(size) * pieces);
   if (size == 1) return std::move(b.copy_input()).finish();
   const Ring ring{pieces,

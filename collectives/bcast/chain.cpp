@@ -1,9 +1,9 @@
 // Pipelined chain bcast: J. Watts, R. van de Geijn, Parallel Processing Letters 5(2), 1995.
-#include <algorithm>
 #include <vector>
 
 #include "collectives/collectives.hpp"
 #include "collectives/pipeline.hpp"
+#include "collectives/trees.hpp"
 #include "schedule/builder.hpp"
 
 namespace heddle {
@@ -11,7 +11,7 @@ namespace heddle {
 Schedule bcast::chain(const TopologyView& topology, std::int32_t rank, const Shape& shape) {
   using Iteration = Pipeline::Iteration;
   const std::int32_t size = topology.size();
-  const std::uint32_t pieces = std::max(1U, shape.chunks);
+  const std::uint32_t pieces = pieces_per_block(shape, 1);
   Builder b(Collective::bcast, pieces);
   b.root(shape.root);
   const std::int32_t place = (rank - shape.root + size) % size;

@@ -1,5 +1,4 @@
 // Double binary tree bcast: P. Sanders, J. Speck, J. L. Traeff, Parallel Computing 35(12), 2009.
-#include <algorithm>
 #include <vector>
 
 #include "collectives/collectives.hpp"
@@ -33,7 +32,7 @@ InOrderPlace tree_place(std::int32_t others, bool second, std::int32_t place) {
 
 Schedule bcast::double_binary_tree(const TopologyView& topology, std::int32_t rank, const Shape& shape) {
   const std::int32_t size = topology.size();
-  const std::uint32_t pieces = std::max(1U, shape.chunks);
+  const std::uint32_t pieces = pieces_per_block(shape, 2);
   Builder b(Collective::bcast, 2 * pieces);
   b.root(shape.root);
   if (size == 1) return std::move(b).finish();

@@ -1,6 +1,5 @@
 // k-nomial bcast: R. Karp, A. Sahay, E. Santos, K. Schauser, SPAA 1993.
 #include <algorithm>
-#include <ranges>
 
 #include "collectives/collectives.hpp"
 #include "collectives/trees.hpp"
@@ -17,8 +16,8 @@ Schedule bcast::knomial(const TopologyView& topology, std::int32_t rank, const S
   const KnomialPlace place = knomial_place(size, (rank - shape.root + size) % size, std::max(2, shape.radix));
   if (place.parent >= 0) b.recv(rank_of(place.parent), all).wait();
   // Whoever has the most ranks below it first.
-  for (const auto& level : std::views::reverse(place.children)) {
-    for (const std::int32_t child : level)
+  for (auto level = place.children.rbegin(); level != place.children.rend(); ++level) {
+    for (const std::int32_t child : *level)
       b.send(rank_of(child), all);
   }
   return std::move(b).finish();

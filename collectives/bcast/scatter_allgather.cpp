@@ -1,6 +1,4 @@
 // Scatter-allgather bcast: M. Barnett et al., Supercomputing 1994; R. Thakur et al., IJHPCA 19(1), 2005.
-#include <ranges>
-
 #include "collectives/collectives.hpp"
 #include "collectives/pipeline.hpp"
 #include "collectives/trees.hpp"
@@ -23,8 +21,8 @@ void scatter(Builder& b, const Places& places, const KnomialPlace& place, std::i
            {static_cast<std::uint32_t>(v), static_cast<std::uint32_t>(place.subtree)});
     b.wait();
   }
-  for (const auto& level : std::views::reverse(place.children)) {
-    for (const std::int32_t child : level) {
+  for (auto level = place.children.rbegin(); level != place.children.rend(); ++level) {
+    for (const std::int32_t child : *level) {
       const auto blocks = static_cast<std::uint32_t>(knomial_place(places.size, child, 2).subtree);
       b.send(places.rank_of(child), {static_cast<std::uint32_t>(child), blocks});
     }

@@ -103,6 +103,16 @@ TEST_P(Properties, SchedulesOfLargeMachinesAreSmall) {
   }
 }
 
+// A tuning file may ask for any number of pieces: chunk numbers must still fit.
+TEST_P(Properties, AbsurdNumbersOfPiecesStayInRange) {
+  for (const TopologyView& topology : topologies_of(GetParam(), 9)) {
+    const Schedule s = GetParam().build(topology, 8, {0, 2, UINT32_MAX});
+    EXPECT_GE(s.chunks, 1U);
+    EXPECT_LE(s.chunks, 1U << 30);
+    EXPECT_LE(s.steps.size(), 200U);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Catalog, FoldProperties, testing::ValuesIn(folding_algorithms()),
                          [](const auto& param) { return case_name(param.param); });
 INSTANTIATE_TEST_SUITE_P(Catalog, Properties, testing::ValuesIn(algorithms()),
