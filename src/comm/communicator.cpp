@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "comm/hardware.hpp"
 #include "comm/plan_cache.hpp"
 #include "comm/setup.hpp"
 #include "engine/kernels/kernels.hpp"
@@ -124,8 +123,7 @@ CommunicatorImpl::CommunicatorImpl(const Bootstrap& bootstrap, const Config& con
   const TopologyView& t = connections_->topology;
   // A forced algorithm or a rule still decides; only an unforced choice may skip the selection.
   team_ = t.nodes() == 1 ? connections_->team.get() : nullptr;
-  const auto here = static_cast<int>(t.members(t.node_of(rank_)).size());
-  policy_.spins = config.spin >= 0 ? config.spin : default_spins(here, usable_cores());
+  policy_.spins = config.spin >= 0 ? config.spin : default_spins(connections_->own_core);
   policy_.timeout = config.timeout;
   policy_.warn_after = config.warn_after;
   policy_.host_progress = bootstrap.host_progress;
@@ -380,8 +378,8 @@ std::string CommunicatorImpl::describe() const {
   }
   return fmt::format("{} rank{} on {} node{}, transports: {}, {} core{} here, {} polls before yielding",
                      size_, size_ == 1 ? "" : "s", t.nodes(), t.nodes() == 1 ? "" : "s",
-                     transports.empty() ? "none" : transports, usable_cores(), usable_cores() == 1 ? "" : "s",
-                     policy_.spins);
+                     transports.empty() ? "none" : transports, connections_->cores,
+                     connections_->cores == 1 ? "" : "s", policy_.spins);
 }
 
 }  // namespace

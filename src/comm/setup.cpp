@@ -10,6 +10,7 @@
 #include <map>
 #include <utility>
 
+#include "comm/core_claim.hpp"
 #include "comm/host_identity.hpp"
 #include "transports/mpi/mpi_transport.hpp"
 #include "transports/shm/shm_team.hpp"
@@ -35,6 +36,7 @@ struct Hello {
   std::uint64_t node;
   std::uint64_t settings[kSettings];
   char host[40];
+  CoreClaim cores;
 };
 
 // How a rank fared in a stage that others must know about.
@@ -69,6 +71,7 @@ Hello make_hello(const Bootstrap& bootstrap, const Config& config) {
                                            config.shm_backing};
   for (std::size_t i = 0; i < kSettings; ++i)
     hello.settings[i] = hash_text(settings[i]);
+  hello.cores = core_claim();
   std::snprintf(hello.host, sizeof hello.host, "%s", identity.host_name.c_str());
   return hello;
 }
@@ -159,6 +162,12 @@ void Setup::find_topology(const std::vector<Hello>& hellos) {
     connections_->pid_of.push_back(h.pid);
   }
   connections_->topology = TopologyView({std::move(node_of)});
+
+  std::vector<CoreClaim> claims;
+  for (const std::int32_t rank : members())
+    claims.push_back(hellos[static_cast<std::size_t>(rank)].cores);
+  connections_->cores = cores_of(claims);
+  connections_->own_core = each_has_a_core(claims);
 }
 
 // One attempt: each node's first member creates, the others attach, and all ranks learn whether all could.

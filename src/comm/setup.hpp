@@ -39,6 +39,8 @@ struct Connections {
   TopologyView topology = TopologyView::flat(1);
   std::vector<std::string> host_of;  // by rank
   std::vector<int> pid_of;           // by rank
+  int cores = 1;                     // that the ranks of this node may use together
+  bool own_core = false;             // each rank of this node can have one to itself
   SharedMemory memory;
   std::unique_ptr<LentMessages> lent;
   std::unique_ptr<Team> team;

@@ -27,8 +27,9 @@ int cores_in_affinity_mask() {
   return static_cast<int>(std::thread::hardware_concurrency());
 }
 
-// The tightest quota from this process's cgroup up to the root (cgroup v2), or 0.
-int cores_in_cgroup_quota() {
+}  // namespace
+
+int cgroup_quota_cores() {
   std::string group;
   std::ifstream self("/proc/self/cgroup");
   for (std::string line; std::getline(self, line);) {
@@ -46,8 +47,6 @@ int cores_in_cgroup_quota() {
     group.resize(group.rfind('/') == std::string::npos ? 0 : group.rfind('/'));
   }
 }
-
-}  // namespace
 
 int cores_of_quota(std::string_view cpu_max) {
   const std::size_t space = cpu_max.find(' ');
@@ -67,7 +66,7 @@ int cores_of_quota(std::string_view cpu_max) {
 
 int usable_cores() {
   const int mask = std::max(cores_in_affinity_mask(), 1);
-  const int quota = cores_in_cgroup_quota();
+  const int quota = cgroup_quota_cores();
   return quota > 0 ? std::min(mask, quota) : mask;
 }
 

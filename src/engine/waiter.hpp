@@ -16,9 +16,8 @@ struct WaitPolicy {
   std::function<void()> host_progress;      // moves the host MPI's own traffic; may be null
 };
 
-// The policy's `spins` for `ranks_here` ranks that share `cores` usable cores: long where each has its own,
-// short where the peer may need this very core.
-int default_spins(int ranks_here, int cores);
+// The policy's `spins`: long where each rank of the node has a core of its own, short where a peer may need this one.
+int default_spins(bool own_core);
 
 // The patience of one wait, from the moment the spinning is over.
 class Patience {

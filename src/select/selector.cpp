@@ -88,6 +88,8 @@ Selection Selector::by_price(Collective collective, std::size_t bytes, bool mess
   best.choice.price_ns = best.runner_up_ns = std::numeric_limits<double>::infinity();
   for (const Algorithm& algorithm : catalog()) {
     if (algorithm.collective != collective || !runs(algorithm, messages_only)) continue;
+    // On one node a hierarchical algorithm is the team's own under another name.
+    if (algorithm.needs_team && algorithm.needs_messages && topology_.nodes() == 1) continue;
     Choice cheapest{&algorithm, {}, std::numeric_limits<double>::infinity()};
     for (const Shape& shape : algorithm.shapes(topology_, bytes)) {
       const double ns = price_of(algorithm, shape, bytes);
