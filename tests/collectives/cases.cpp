@@ -9,15 +9,26 @@
 namespace heddle::test {
 namespace {
 
-bool uses_radix(const Algorithm& a) {
-  return std::string(a.name) == "knomial" ||
-         (a.collective == Collective::bcast && std::string(a.name) == "two_level");
+// Whether some rank's schedule is another one with the one shape than with the other.
+bool differs(const Algorithm& algorithm, const Shape& one, const Shape& other) {
+  constexpr std::int32_t kSize = 9;
+  for (const TopologyView& topology : topologies_of(algorithm, kSize)) {
+    for (std::int32_t rank = 0; rank < kSize; ++rank) {
+      const Schedule a = algorithm.build(topology, rank, one);
+      const Schedule b = algorithm.build(topology, rank, other);
+      if (a.chunks != b.chunks || a.steps != b.steps) return true;
+    }
+  }
+  return false;
 }
 
-bool uses_chunks(const Algorithm& a) {
-  static const std::set<std::string> kPipelined{"rabenseifner", "ring", "double_binary_tree", "chain",
-                                                "two_level"};
-  return kPipelined.count(a.name) != 0;
+// Of the values of a parameter, those worth trying: all where it makes a difference, else the first.
+template <typename T, typename ShapeOf>
+std::vector<T> worth_trying(const Algorithm& algorithm, const std::vector<T>& values, ShapeOf shape_of) {
+  for (const T value : values) {
+    if (differs(algorithm, shape_of(values.front()), shape_of(value))) return values;
+  }
+  return {values.front()};
 }
 
 }  // namespace
@@ -43,15 +54,17 @@ std::vector<Shape> shapes_of(const Algorithm& algorithm, std::int32_t size,
                              const std::vector<std::uint32_t>& chunks) {
   std::set<std::int32_t> roots{0};
   if (algorithm.collective == Collective::bcast) roots.insert({std::min(1, size - 1), size / 2, size - 1});
-  const std::vector<std::int32_t> used_radices =
-      uses_radix(algorithm) ? radices : std::vector<std::int32_t>{2};
-  const std::vector<std::uint32_t> used_chunks =
-      uses_chunks(algorithm) ? chunks : std::vector<std::uint32_t>{1};
+  const std::vector<std::int32_t> used_radices = worth_trying(algorithm, radices, [](std::int32_t radix) {
+    return Shape{0, radix, 1};
+  });
+  const std::vector<std::uint32_t> used_chunks = worth_trying(algorithm, chunks, [](std::uint32_t count) {
+    return Shape{0, 2, count};
+  });
   std::vector<Shape> shapes;
   for (const std::int32_t root : roots)
     for (const std::int32_t radix : used_radices)
       for (const std::uint32_t count : used_chunks) {
-        // Two-level bcast has a k-nomial tree among its leaders only where nothing is cut into pieces.
+        // Trees of another radix are not cut into pieces.
         if (count <= 1 || radix == used_radices.front()) shapes.push_back({root, radix, count});
       }
   return shapes;
