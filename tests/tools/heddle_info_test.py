@@ -1,0 +1,79 @@
+"""heddle-info prints what it promises: text, JSON, the environment table."""
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+PROGRAM, ENVIRONMENT_MD = sys.argv.pop(1), sys.argv.pop(1)
+
+
+def run(*arguments, **variables):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("HEDDLE_")} | variables
+    return subprocess.run([PROGRAM, *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          encoding="utf-8", timeout=60, check=False)
+
+
+def info(*arguments, **variables):
+    result = run("--json", *arguments, **variables)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+class HeddleInfo(unittest.TestCase):
+    def test_text_has_every_part(self):
+        result = run("-n", "3")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        for part in ["heddle 0.", "Machine", "usable cores", "Transports", "shm (memfd)", "cuda", "ucx", "verbs",
+                     "no data path in this build", "no HEDDLE_* variable is set", "Algorithms for 3 ranks", "allreduce",
+                     "bcast"]:
+            self.assertIn(part, result.stdout)
+
+    def test_ranges_cover_all_sizes_of_each_collective(self):
+        for ranks in ["1", "2", "5"]:
+            chosen = info("-n", ranks)["algorithms"]
+            self.assertNotIn("error", chosen)
+            for collective in ["allreduce", "bcast"]:
+                ranges = [r for r in chosen["ranges"] if r["collective"] == collective]
+                self.assertEqual(ranges[0]["first_bytes"], 4)
+                self.assertEqual(ranges[-1]["last_bytes"], 64 << 20)
+                for one, next_one in zip(ranges, ranges[1:]):
+                    self.assertEqual(one["last_bytes"] * 2, next_one["first_bytes"])
+                    self.assertNotEqual(one["algorithm"], next_one["algorithm"])
+
+    def test_forced_algorithm_shows(self):
+        chosen = info("-n", "4", HEDDLE_ALGORITHM="allreduce:ring")["algorithms"]
+        names = {r["algorithm"] for r in chosen["ranges"] if r["collective"] == "allreduce"}
+        self.assertEqual(names, {"ring"})
+
+    def test_odd_environment_is_explained(self):
+        found = info(HEDDLE_TIMEOUT="abc", HEDDLE_SPINS="3", HEDDLE_ALGORITHM="allreduce:no_such")
+        self.assertIn("HEDDLE_TIMEOUT=abc", found["environment"])
+        text = "\n".join(found["complaints"])
+        for part in ['HEDDLE_TIMEOUT="abc" is not a number of seconds', "HEDDLE_SPIN", "no_such"]:
+            self.assertIn(part, text)
+
+    def test_transport_left_out_is_not_usable(self):
+        found = info(HEDDLE_TRANSPORTS="mpi")
+        shm = [t for t in found["transports"] if t["name"].startswith("shm")]
+        self.assertTrue(shm and not any(t["usable"] for t in shm))
+
+    def test_environment_table_is_the_documents(self):
+        table = run("--environment-table").stdout
+        with open(ENVIRONMENT_MD, encoding="utf-8") as document:
+            self.assertIn(table, document.read())
+
+    def test_wrong_options_are_refused(self):
+        for arguments in [["-n", "0"], ["-n", "many"], ["--no-such"]]:
+            self.assertNotEqual(run(*arguments).returncode, 0)
+
+    def test_full_output_is_reported(self):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            result = subprocess.run([PROGRAM, "--environment-table"], stdout=full, stderr=subprocess.PIPE,
+                                    encoding="utf-8", check=False)
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("standard output", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

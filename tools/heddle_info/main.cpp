@@ -1,0 +1,49 @@
+// heddle-info: the machine, the transports, the environment, and which algorithm serves which message size.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include "base/config.hpp"
+#include "comm/hardware.hpp"
+#include "heddle/heddle.h"
+#include "heddle_info/info.hpp"
+
+namespace {
+
+int run(int argc, char** argv) {
+  CLI::App app("Shows what heddle finds on this machine and what it would choose.", "heddle-info");
+  int ranks = std::max(2, heddle::usable_cores());
+  bool json = false;
+  bool table = false;
+  app.add_option("-n,--ranks", ranks, "ranks on this machine to choose algorithms for")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  app.add_flag("--json", json, "print JSON");
+  app.add_flag("--environment-table", table,
+               "print the table of HEDDLE_* variables in Markdown, and nothing else");
+  app.set_version_flag("--version", std::string("heddle ") + HEDDLE_VERSION_STRING);
+  CLI11_PARSE(app, argc, argv);
+  std::string out;
+  if (table) {
+    out = heddle::config_table_markdown();
+  } else {
+    const heddle::info::Info info = heddle::info::gather(ranks);
+    out = json ? heddle::info::as_json(info) : heddle::info::as_text(info);
+  }
+  const bool written = std::fputs(out.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
+  if (!written) std::perror("heddle-info: standard output");
+  return written ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "heddle-info: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,132 @@
+// What this machine has, looked up at run time; nothing here is linked.
+#include <dlfcn.h>
+#include <sys/statvfs.h>
+
+#include <array>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "heddle_info/info.hpp"
+#include "transports/shm/shared_memory.hpp"
+
+namespace heddle::info {
+namespace {
+
+constexpr const char* kNoPath = "no data path in this build";
+
+class Library {
+ public:
+  explicit Library(const char* name) : handle_(::dlopen(name, RTLD_LAZY | RTLD_LOCAL)) {}
+  bool open() const { return handle_ != nullptr; }
+  // The function of that name as a pointer of type `Function`, or null.
+  template <typename Function>
+  Function* find(const char* name) const {
+    return handle_ != nullptr ? reinterpret_cast<Function*>(::dlsym(handle_, name)) : nullptr;
+  }
+  // Never closed: drivers start threads that do not survive it, and the program ends soon.
+
+ private:
+  void* handle_;
+};
+
+Finding probe_backing(const char* name, SharedMemory::Backing backing) {
+  constexpr std::size_t kTrial = std::size_t{1} << 20;
+  Result<SharedMemory> memory = SharedMemory::create(kTrial, backing);
+  if (!memory.ok()) return {name, false, memory.status().message()};
+  memory->publish_done();
+  return {name, true, "1 MiB made and mapped"};
+}
+
+std::string dev_shm_room() {
+  struct statvfs room {};
+  if (::statvfs("/dev/shm", &room) != 0) return "/dev/shm cannot be read";
+  return fmt::format("/dev/shm has {} free", bytes_text(room.f_bavail * room.f_frsize));
+}
+
+// The preload library lies beside this program, in an installation and in a build.
+Finding probe_preload() {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path here = fs::read_symlink("/proc/self/exe", error).parent_path();
+  for (const fs::path& folder : {here.parent_path() / "lib", here.parent_path() / "src" / "interpose"}) {
+    const fs::path library = folder / "libheddle_preload.so";
+    if (!fs::exists(library, error)) continue;
+    for (const fs::path& place : {folder / "heddle", folder}) {
+      if (fs::exists(place / "libheddle_backend_mpich.so", error)) {
+        return {"mpi", true, fmt::format("LD_PRELOAD={}, for the MPICH ABI", library.string())};
+      }
+    }
+    return {"mpi", false, fmt::format("{} has no backend for any MPI beside it", library.string())};
+  }
+  return {"mpi", false,
+          "libheddle_preload.so is not beside this program; heddle_mpi.h lends MPI to native programs"};
+}
+
+Finding probe_cuda() {
+  const Library driver("libcuda.so.1");
+  if (!driver.open()) return {"cuda", false, fmt::format("no driver (libcuda.so.1); {}", kNoPath)};
+  auto* const init = driver.find<int(unsigned)>("cuInit");
+  auto* const version_of = driver.find<int(int*)>("cuDriverGetVersion");
+  auto* const count_of = driver.find<int(int*)>("cuDeviceGetCount");
+  if (init == nullptr || version_of == nullptr || count_of == nullptr) {
+    return {"cuda", false, fmt::format("libcuda.so.1 lacks the driver's functions; {}", kNoPath)};
+  }
+  int version = 0;
+  int devices = 0;
+  version_of(&version);
+  const int error = init(0);
+  if (error != 0) return {"cuda", false, fmt::format("cuInit failed with {}; {}", error, kNoPath)};
+  count_of(&devices);
+  return {"cuda", false,
+          fmt::format("driver {}.{}, {} device{}; {}", version / 1000, version % 1000 / 10, devices,
+                      devices == 1 ? "" : "s", kNoPath)};
+}
+
+Finding probe_ucx() {
+  const Library ucp("libucp.so.0");
+  auto* const version = ucp.find<const char*()>("ucp_get_version_string");
+  if (version == nullptr) return {"ucx", false, fmt::format("no libucp.so.0; {}", kNoPath)};
+  return {"ucx", false, fmt::format("UCX {}; {}", version(), kNoPath)};
+}
+
+Finding probe_verbs() {
+  const Library verbs("libibverbs.so.1");
+  auto* const list = verbs.find<void**(int*)>("ibv_get_device_list");
+  auto* const free_list = verbs.find<void(void**)>("ibv_free_device_list");
+  if (list == nullptr || free_list == nullptr) {
+    return {"verbs", false, fmt::format("no libibverbs.so.1; {}", kNoPath)};
+  }
+  int devices = 0;
+  void** found = list(&devices);
+  if (found != nullptr) free_list(found);
+  return {"verbs", false,
+          fmt::format("libibverbs, {} device{}; {}", found != nullptr ? devices : 0, devices == 1 ? "" : "s",
+                      kNoPath)};
+}
+
+}  // namespace
+
+std::vector<Finding> probe_transports(const Config& config) {
+  std::vector<Finding> found;
+  found.push_back(probe_backing("shm (memfd)", SharedMemory::Backing::memfd));
+  found.push_back(probe_backing("shm (posix)", SharedMemory::Backing::posix));
+  found.back().detail += "; " + dev_shm_room();
+  found.push_back(probe_preload());
+  for (Finding& finding : found) {
+    // The names in the list are whole: "shm,mpi".
+    const std::string name = finding.name.substr(0, finding.name.find(' '));
+    if (("," + config.transports + ",").find("," + name + ",") != std::string::npos) continue;
+    finding.usable = false;
+    finding.detail += "; left out by HEDDLE_TRANSPORTS=" + config.transports;
+  }
+  return found;
+}
+
+std::vector<Finding> probe_devices() {
+  return {probe_cuda(), probe_ucx(), probe_verbs()};
+}
+
+}  // namespace heddle::info

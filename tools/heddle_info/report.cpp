@@ -1,0 +1,112 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "heddle_info/info.hpp"
+
+namespace heddle::info {
+namespace {
+
+std::string indented(const std::string& text) {
+  std::string out = "  ";
+  for (const char c : text) {
+    out += c;
+    if (c == '\n') out += "  ";
+  }
+  return out + "\n";
+}
+
+std::string findings_text(const std::vector<Finding>& findings) {
+  std::string out;
+  for (const Finding& finding : findings) {
+    out += fmt::format("  {:<12} {:<3}  {}\n", finding.name, finding.usable ? "yes" : "no", finding.detail);
+  }
+  return out;
+}
+
+std::string chosen_text(const ChosenAlgorithms& chosen) {
+  std::string out =
+      fmt::format("Algorithms for {} rank{} on this machine\n", chosen.ranks, chosen.ranks == 1 ? "" : "s");
+  if (!chosen.error.empty()) return out + "  none: " + chosen.error + "\n";
+  out += indented(chosen.communicator);
+  for (const SizeRange& range : chosen.ranges) {
+    out += fmt::format("  {:<10} {:>9} to {:>9}  {}\n", collective_name(range.collective),
+                       bytes_text(range.first_bytes), bytes_text(range.last_bytes), range.algorithm);
+  }
+  return out;
+}
+
+nlohmann::json findings_json(const std::vector<Finding>& findings) {
+  nlohmann::json out = nlohmann::json::array();
+  for (const Finding& finding : findings) {
+    out.push_back({{"name", finding.name}, {"usable", finding.usable}, {"detail", finding.detail}});
+  }
+  return out;
+}
+
+nlohmann::json hardware_json(const Info& info) {
+  if (!info.hardware_error.empty()) return {{"error", info.hardware_error}};
+  const Hardware& h = info.hardware;
+  return {{"host", h.host_name},
+          {"processor", h.processor},
+          {"usable_cores", h.usable_cores},
+          {"hardware_threads", h.hardware_threads},
+          {"cores", h.cores},
+          {"packages", h.packages},
+          {"numa_nodes", h.numa_nodes},
+          {"l2_bytes", h.l2_bytes},
+          {"l3_bytes", h.l3_bytes},
+          {"l3_caches", h.l3_caches},
+          {"memory_bytes", h.memory_bytes}};
+}
+
+}  // namespace
+
+std::string bytes_text(std::size_t bytes) {
+  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  auto value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit)
+    value /= 1024;
+  return fmt::format("{:.4g} {}", value, kUnits[unit]);
+}
+
+std::string as_text(const Info& info) {
+  std::string out = fmt::format("heddle {}\n\nMachine\n", info.version);
+  out += indented(info.hardware_error.empty() ? describe(info.hardware) : info.hardware_error);
+  out += fmt::format("  reductions run with {} instructions\n", info.fold_target);
+  out += "\nTransports\n" + findings_text(info.transports);
+  out += "\nFound, not used yet\n" + findings_text(info.devices);
+  out += "\nEnvironment\n";
+  if (info.environment.empty()) out += "  no HEDDLE_* variable is set\n";
+  for (const std::string& entry : info.environment)
+    out += indented(entry);
+  for (const std::string& line : info.complaints)
+    out += indented("warning: " + line);
+  return out + "\n" + chosen_text(info.chosen);
+}
+
+std::string as_json(const Info& info) {
+  nlohmann::json ranges = nlohmann::json::array();
+  for (const SizeRange& range : info.chosen.ranges) {
+    ranges.push_back({{"collective", collective_name(range.collective)},
+                      {"first_bytes", range.first_bytes},
+                      {"last_bytes", range.last_bytes},
+                      {"algorithm", range.algorithm}});
+  }
+  nlohmann::json chosen = {
+      {"ranks", info.chosen.ranks}, {"communicator", info.chosen.communicator}, {"ranges", ranges}};
+  if (!info.chosen.error.empty()) chosen["error"] = info.chosen.error;
+  const nlohmann::json out = {{"version", info.version},
+                              {"fold_target", info.fold_target},
+                              {"hardware", hardware_json(info)},
+                              {"transports", findings_json(info.transports)},
+                              {"devices", findings_json(info.devices)},
+                              {"environment", info.environment},
+                              {"complaints", info.complaints},
+                              {"algorithms", chosen}};
+  // An environment may hold bytes that are no UTF-8: replaced, not thrown at.
+  return out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace heddle::info
