@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 
+#include "base/cpu.hpp"
 #include "base/status.hpp"
 
 namespace heddle {
@@ -16,7 +17,8 @@ struct WaitPolicy {
   std::function<void()> host_progress;      // moves the host MPI's own traffic; may be null
 };
 
-// The policy's `spins`: long where each rank of the node has a core of its own, short where a peer may need this one.
+// The policy's `spins`: long where each rank of the node has a core of its own, short where a peer may need
+// this one.
 int default_spins(bool own_core);
 
 // The patience of one wait, from the moment the spinning is over.
@@ -52,7 +54,7 @@ Status wait_until_done(const WaitPolicy& policy, Poll&& poll, Inspect&& inspect)
   for (int i = 0; i < policy.spins; ++i) {
     HEDDLE_TRY(poll(&done));
     if (done) return {};
-    if (i >= kEager) __builtin_ia32_pause();
+    if (i >= kEager) cpu_relax();
   }
   Patience patience(policy);
   while (true) {

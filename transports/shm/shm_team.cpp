@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "transports/shm/handover.hpp"
+
 namespace heddle {
 namespace {
 
@@ -187,7 +189,7 @@ bool ShmTeam::poll_small(TeamOp& op) {
   if (contributes && !op.published) {
     if (!small_slot_free(op.operation)) return false;
     SmallSlot& mine = small(rank_, op.operation);
-    if (bytes > 0) std::memcpy(mine.at(bytes), op.in, bytes);
+    hand_over(mine.at(bytes), op.in, bytes);
     mine.flag.store(op.operation, std::memory_order_release);
     op.published = true;
   }

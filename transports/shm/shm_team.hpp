@@ -4,12 +4,12 @@
 // flag's cache line, so one line transfer carries both), and every reader folds all slots in member order.
 // One one-way hop.
 //
-// Large vectors run as pieces. Two members hand each other the whole vector through their slots. More members work in
-// three pipelined phases: every member copies into its slot the parts of
-// a piece that others own; each owner folds its part, own input straight from the caller's buffer, into the
-// caller's result and into its result slot at once; every member copies the other owners' results out. Slots
-// are a few deep and stay in cache. (The staged scheme follows the shared-memory collectives literature:
-// Graham & Shipman 2008; Jain et al., SC'18; movement-avoiding reduction, SC'23.)
+// Large vectors run as pieces. Two members hand each other the whole vector through their slots. More members
+// work in three pipelined phases: every member copies into its slot the parts of a piece that others own;
+// each owner folds its part, own input straight from the caller's buffer, into the caller's result and into
+// its result slot at once; every member copies the other owners' results out. Slots are a few deep and stay
+// in cache. (The staged scheme follows the shared-memory collectives literature: Graham & Shipman 2008; Jain
+// et al., SC'18; movement-avoiding reduction, SC'23.)
 //
 // The fold is left to right in member order for every element, whatever the size: the result's bits do not
 // depend on the number of pieces, on who owns a part, or on whether the vector is small.
