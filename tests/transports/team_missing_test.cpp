@@ -1,0 +1,190 @@
+// Who is to blame for a wait: always the member that does not move, never one that waits itself.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "transports/team_fixture.hpp"
+
+namespace heddle::test {
+namespace {
+
+// All members of one team, moved by hand.
+class Puppets {
+ public:
+  explicit Puppets(int members) : world_(members, 4096), ops_(static_cast<std::size_t>(members)) {}
+
+  void start(int member, TeamVerb verb, std::size_t bytes, int root = 0) {
+    TeamOp& op = ops_[static_cast<std::size_t>(member)];
+    op = TeamOp{};
+    op.verb = verb;
+    buffers_.resize(ops_.size());
+    buffers_[static_cast<std::size_t>(member)].assign(bytes, std::byte{1});
+    op.in = op.out = buffers_[static_cast<std::size_t>(member)].data();
+    op.count = bytes;
+    op.fold = &mix_fold<std::uint8_t>;
+    op.root = root;
+    world_.of(member).start(op);
+  }
+  bool poll(int member) { return world_.of(member).poll(ops_[static_cast<std::size_t>(member)]); }
+  int missing(int member) { return world_.of(member).missing(ops_[static_cast<std::size_t>(member)]); }
+  // Polls these until nothing moves any more; none may finish.
+  void settle(std::initializer_list<int> members) {
+    for (int i = 0; i < 100; ++i) {
+      for (const int m : members)
+        ASSERT_FALSE(poll(m)) << "member " << m;
+    }
+  }
+  // Polls these until all are through.
+  void finish(std::initializer_list<int> members) {
+    std::vector<int> left(members);
+    for (int i = 0; i < 1000 && !left.empty(); ++i)
+      std::erase_if(left, [this](int m) { return poll(m); });
+    ASSERT_TRUE(left.empty());
+  }
+
+ private:
+  TeamWorld world_;
+  std::vector<TeamOp> ops_;
+  std::vector<std::vector<std::byte>> buffers_;
+};
+
+constexpr std::size_t kSmall = 100;
+constexpr std::size_t kLarge = 400'000;
+
+class Missing : public ::testing::TestWithParam<std::size_t> {};
+INSTANTIATE_TEST_SUITE_P(Sizes, Missing, ::testing::Values(kSmall, kLarge));
+
+TEST_P(Missing, AMemberThatDoesNotCome) {
+  for (const TeamVerb verb : {TeamVerb::allreduce, TeamVerb::reduce}) {
+    for (int absent = 0; absent < 4; ++absent) {
+      Puppets p(4);
+      const int root = absent == 0 ? 1 : 0;
+      for (int m = 0; m < 4; ++m) {
+        if (m != absent) p.start(m, verb, GetParam(), root);
+      }
+      for (int round = 0; round < 50; ++round) {
+        for (int m = 0; m < 4; ++m) {
+          // Only the root waits in a small reduce.
+          const bool waits = verb == TeamVerb::allreduce || GetParam() == kLarge || m == root;
+          if (m == absent || !waits) {
+            if (m != absent && round == 0) p.poll(m);
+            continue;
+          }
+          ASSERT_FALSE(p.poll(m));
+        }
+      }
+      EXPECT_EQ(p.missing(root), absent);
+    }
+  }
+}
+
+TEST_P(Missing, ABcastsRoot) {
+  Puppets p(4);
+  for (const int m : {0, 1, 3})
+    p.start(m, TeamVerb::bcast, GetParam(), 2);
+  p.settle({0, 1, 3});
+  for (const int m : {0, 1, 3})
+    EXPECT_EQ(p.missing(m), 2);
+}
+
+TEST(Missing, OfTwoTheOtherAtAnyMoment) {
+  for (int head_start = 0; head_start < 3; ++head_start) {
+    Puppets p(2);
+    p.start(0, TeamVerb::allreduce, kLarge);
+    p.start(1, TeamVerb::allreduce, kLarge);
+    for (int i = 0; i < head_start; ++i) {
+      ASSERT_FALSE(p.poll(0));
+      ASSERT_FALSE(p.poll(1));
+    }
+    p.settle({0});
+    EXPECT_EQ(p.missing(0), 1);
+  }
+}
+
+// Members that wait for the one that stopped are themselves behind; the blame must pass them by.
+TEST(Missing, AMemberThatStopsInTheMiddle) {
+  for (const TeamVerb verb : {TeamVerb::allreduce, TeamVerb::reduce}) {
+    for (int stopped = 0; stopped < 4; ++stopped) {
+      Puppets p(4);
+      for (int m = 0; m < 4; ++m)
+        p.start(m, verb, kLarge);
+      for (int m = 0; m < 4; ++m)
+        ASSERT_FALSE(p.poll(m));
+      for (int round = 0; round < 100; ++round) {
+        for (int m = 0; m < 4; ++m) {
+          if (m == stopped) continue;
+          ASSERT_FALSE(p.poll(m));
+        }
+      }
+      for (int m = 0; m < 4; ++m) {
+        if (m == stopped) continue;
+        EXPECT_EQ(p.missing(m), stopped) << "seen by " << m;
+      }
+    }
+  }
+}
+
+TEST(Missing, AReaderThatHoldsUpALargeBcast) {
+  Puppets p(3);
+  for (int m = 0; m < 3; ++m)
+    p.start(m, TeamVerb::bcast, kLarge);
+  p.settle({0, 1});
+  EXPECT_EQ(p.missing(0), 2);
+  EXPECT_EQ(p.missing(1), 2);
+}
+
+TEST(Missing, ABcastsRootThatStopsInTheMiddle) {
+  Puppets p(3);
+  for (int m = 0; m < 3; ++m)
+    p.start(m, TeamVerb::bcast, kLarge);
+  ASSERT_FALSE(p.poll(0));
+  p.settle({1, 2});
+  EXPECT_EQ(p.missing(1), 0);
+  EXPECT_EQ(p.missing(2), 0);
+}
+
+TEST(Missing, AReaderThatHoldsUpAStreamOfSmallBcasts) {
+  Puppets p(3);
+  int started = 0;
+  while (started < 100) {
+    p.start(0, TeamVerb::bcast, kSmall);
+    ++started;
+    if (!p.poll(0)) break;
+    p.start(1, TeamVerb::bcast, kSmall);
+    ASSERT_TRUE(p.poll(1));
+  }
+  ASSERT_LT(started, 100) << "a root runs ahead without limit";
+  EXPECT_EQ(p.missing(0), 2);
+  // The other reader waits for the root, which is at this operation.
+  p.start(1, TeamVerb::bcast, kSmall);
+  ASSERT_FALSE(p.poll(1));
+  EXPECT_EQ(p.missing(1), 0);
+}
+
+TEST(Missing, NobodyAfterwards) {
+  Puppets p(3);
+  for (const std::size_t bytes : {kSmall, kLarge}) {
+    for (int m = 0; m < 3; ++m)
+      p.start(m, TeamVerb::allreduce, bytes);
+    p.finish({0, 1, 2});
+    for (int m = 0; m < 3; ++m)
+      EXPECT_EQ(p.missing(m), -1);
+  }
+}
+
+// A member stuck in an earlier operation is not the culprit when a third one keeps it there.
+TEST(Missing, BehindAnEarlierOperation) {
+  Puppets p(3);
+  // Member 1 waits, as root of a reduce, for member 2; member 0 has given its part and went on.
+  p.start(0, TeamVerb::reduce, kSmall, 1);
+  ASSERT_TRUE(p.poll(0));
+  p.start(1, TeamVerb::reduce, kSmall, 1);
+  ASSERT_FALSE(p.poll(1));
+  EXPECT_EQ(p.missing(1), 2);
+  p.start(0, TeamVerb::allreduce, kSmall);
+  ASSERT_FALSE(p.poll(0));
+  EXPECT_NE(p.missing(0), 0);
+}
+
+}  // namespace
+}  // namespace heddle::test
