@@ -20,7 +20,7 @@ constexpr std::size_t kMaxCount = 4099;
 constexpr int kOwn = -1;   // the output has memory of its own
 constexpr int kNone = -2;  // there is no second output
 
-using Kernel = std::tuple<std::int64_t, DType, Op>;
+using Kernel = std::tuple<std::int64_t, DType, Op, Stores>;
 
 class FoldTest : public testing::TestWithParam<Kernel> {
  protected:
@@ -76,7 +76,7 @@ class FoldTest : public testing::TestWithParam<Kernel> {
   const DType type_ = std::get<1>(GetParam());
   const Op op_ = std::get<2>(GetParam());
   ScopedTarget target_;
-  const FoldFn kernel_ = fold_kernel(type_, op_);
+  const FoldFn kernel_ = fold_kernel(type_, op_, std::get<3>(GetParam()));
   std::mt19937_64 random_{42};
   std::array<std::unique_ptr<GuardedBuffer>, kMaxInputs + 2> buffers_;
   std::array<Bytes, kMaxInputs> data_;
@@ -152,16 +152,22 @@ TEST_P(FoldTest, BitsDoNotDependOnPosition) {
 
 std::vector<Kernel> all_kernels() {
   std::vector<Kernel> kernels;
-  for (const std::int64_t target : runnable_targets())
-    for (const DType type : kAllTypes)
-      for (const Op op : kAllOps)
-        if (is_valid(type, op)) kernels.emplace_back(target, type, op);
+  for (const std::int64_t target : runnable_targets()) {
+    for (const DType type : kAllTypes) {
+      for (const Op op : kAllOps) {
+        if (!is_valid(type, op)) continue;
+        kernels.emplace_back(target, type, op, Stores::cached);
+        if (op == Op::sum) kernels.emplace_back(target, type, op, Stores::streaming);
+      }
+    }
+  }
   return kernels;
 }
 
 std::string kernel_name(const testing::TestParamInfo<Kernel>& info) {
-  const auto& [target, type, op] = info.param;
-  return std::string(hwy::TargetName(target)) + "_" + dtype_name(type) + "_" + op_name(op);
+  const auto& [target, type, op, stores] = info.param;
+  return std::string(hwy::TargetName(target)) + "_" + dtype_name(type) + "_" + op_name(op) +
+         (stores == Stores::streaming ? "_streaming" : "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, FoldTest, testing::ValuesIn(all_kernels()), kernel_name);

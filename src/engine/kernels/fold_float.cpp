@@ -14,10 +14,10 @@ HWY_BEFORE_NAMESPACE();
 namespace heddle::kernels::HWY_NAMESPACE {
 
 template <typename T>
-FoldFn real_fold(Op op) {
+FoldFn real_fold(Op op, Stores stores) {
   switch (op) {
     case Op::sum:
-      return &fold<Plain<T>, FloatSum>;
+      return stores == Stores::streaming ? &fold_streaming<Plain<T>, FloatSum> : &fold<Plain<T>, FloatSum>;
     case Op::prod:
       return &fold<Plain<T>, FloatProd>;
     case Op::min:
@@ -29,12 +29,12 @@ FoldFn real_fold(Op op) {
   }
 }
 
-FoldFn float_fold(DType type, Op op) {
+FoldFn float_fold(DType type, Op op, Stores stores) {
   switch (type) {
     case DType::f32:
-      return real_fold<float>(op);
+      return real_fold<float>(op, stores);
     case DType::f64:
-      return real_fold<double>(op);
+      return real_fold<double>(op, stores);
     case DType::c32:
       return op == Op::sum ? &fold_parts<Plain<float>, FloatSum, 2> : nullptr;
     case DType::c64:
@@ -51,8 +51,8 @@ HWY_AFTER_NAMESPACE();
 namespace heddle::kernels {
 
 HWY_EXPORT(float_fold);
-FoldFn fold_float(DType type, Op op) {
-  return HWY_DYNAMIC_DISPATCH(float_fold)(type, op);
+FoldFn fold_float(DType type, Op op, Stores stores) {
+  return HWY_DYNAMIC_DISPATCH(float_fold)(type, op, stores);
 }
 
 }  // namespace heddle::kernels

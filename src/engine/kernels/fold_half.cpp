@@ -18,7 +18,7 @@ namespace heddle::kernels::HWY_NAMESPACE {
 template <class D>
 using Bits = hn::RebindToUnsigned<D>;  // u32 lanes for the f32 lanes of D
 template <class D>
-using Stored = hn::Rebind<std::uint16_t, D>;
+using Shorts = hn::Rebind<std::uint16_t, D>;  // u16 lanes, as many
 
 template <class D>
 HWY_INLINE hn::Vec<Bits<D>> set_bits(D, std::uint32_t value) {
@@ -34,15 +34,17 @@ HWY_INLINE hn::Vec<Bits<D>> last_kept_bit(D d, hn::Vec<Bits<D>> bits) {
 struct BrainFloat {
   using Lane = float;
   static constexpr std::size_t kBytes = 2;
+  template <class D>
+  using Stored = Shorts<D>;
 
   template <class D>
   static HWY_INLINE hn::Vec<D> load(D d, const std::uint8_t* from) {
-    const auto wide = hn::PromoteTo(Bits<D>(), load_lanes(Stored<D>(), from));
+    const auto wide = hn::PromoteTo(Bits<D>(), load_lanes(Shorts<D>(), from));
     return hn::BitCast(d, hn::ShiftLeft<16>(wide));
   }
 
   template <class D>
-  static HWY_INLINE void store(D d, hn::Vec<D> v, std::uint8_t* to) {
+  static HWY_INLINE hn::Vec<Shorts<D>> encode(D d, hn::Vec<D> v) {
     const Bits<D> du;
     const auto bits = hn::BitCast(du, v);
     // Add just under half a unit, and the missing bit where that makes a tie go to even; a carry into the
@@ -50,7 +52,7 @@ struct BrainFloat {
     const auto rounded = hn::Add(bits, hn::Add(set_bits(d, 0x7FFF), last_kept_bit<16>(d, bits)));
     const auto quiet = hn::Or(bits, set_bits(d, 0x00400000));
     const auto result = hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v)), quiet, rounded);
-    store_lanes(Stored<D>(), hn::TruncateTo(Stored<D>(), hn::ShiftRight<16>(result)), to);
+    return hn::TruncateTo(Shorts<D>(), hn::ShiftRight<16>(result));
   }
 };
 
@@ -59,17 +61,19 @@ struct BrainFloat {
 struct Half {
   using Lane = float;
   static constexpr std::size_t kBytes = 2;
+  template <class D>
+  using Stored = Shorts<D>;
 
   template <class D>
   static HWY_INLINE hn::Vec<D> load(D d, const std::uint8_t* from) {
     const hn::Rebind<hwy::float16_t, D> d16;
-    return hn::PromoteTo(d, hn::BitCast(d16, load_lanes(Stored<D>(), from)));
+    return hn::PromoteTo(d, hn::BitCast(d16, load_lanes(Shorts<D>(), from)));
   }
 
   template <class D>
-  static HWY_INLINE void store(D, hn::Vec<D> v, std::uint8_t* to) {
+  static HWY_INLINE hn::Vec<Shorts<D>> encode(D, hn::Vec<D> v) {
     const hn::Rebind<hwy::float16_t, D> d16;
-    store_lanes(Stored<D>(), hn::BitCast(Stored<D>(), hn::DemoteTo(d16, v)), to);
+    return hn::BitCast(Shorts<D>(), hn::DemoteTo(d16, v));
   }
 };
 
@@ -81,13 +85,15 @@ struct Half {
 struct Half {
   using Lane = float;
   static constexpr std::size_t kBytes = 2;
+  template <class D>
+  using Stored = Shorts<D>;
   static constexpr std::uint32_t kRebias = 112u << 23;
   static constexpr std::uint32_t kSmallestNormal = 113u << 23;  // 2^-14 as f32
 
   template <class D>
   static HWY_INLINE hn::Vec<D> load(D d, const std::uint8_t* from) {
     const Bits<D> du;
-    const auto wide = hn::PromoteTo(du, load_lanes(Stored<D>(), from));
+    const auto wide = hn::PromoteTo(du, load_lanes(Shorts<D>(), from));
     const auto sign = hn::ShiftLeft<16>(hn::And(wide, set_bits(d, 0x8000)));
     const auto shifted = hn::ShiftLeft<13>(hn::And(wide, set_bits(d, 0x7FFF)));
     const auto exponent = hn::And(shifted, set_bits(d, 0x0F800000));
@@ -103,7 +109,7 @@ struct Half {
   }
 
   template <class D>
-  static HWY_INLINE void store(D d, hn::Vec<D> v, std::uint8_t* to) {
+  static HWY_INLINE hn::Vec<Shorts<D>> encode(D d, hn::Vec<D> v) {
     const Bits<D> du;
     const hn::RebindToSigned<D>
         di;  // compares below are on non-negative values; signed ones are one instruction
@@ -128,17 +134,17 @@ struct Half {
     auto result = hn::IfThenElse(is_tiny, tiny, normal);
     result = hn::IfThenElse(overflows, set_bits(d, 0x7C00), result);
     result = hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v)), nan, result);
-    store_lanes(Stored<D>(), hn::TruncateTo(Stored<D>(), hn::Or(result, sign)), to);
+    return hn::TruncateTo(Shorts<D>(), hn::Or(result, sign));
   }
 };
 
 #endif
 
 template <class Element>
-FoldFn element_fold(Op op) {
+FoldFn element_fold(Op op, Stores stores) {
   switch (op) {
     case Op::sum:
-      return &fold<Element, FloatSum>;
+      return stores == Stores::streaming ? &fold_streaming<Element, FloatSum> : &fold<Element, FloatSum>;
     case Op::prod:
       return &fold<Element, FloatProd>;
     case Op::min:
@@ -150,12 +156,12 @@ FoldFn element_fold(Op op) {
   }
 }
 
-FoldFn half_fold(DType type, Op op) {
+FoldFn half_fold(DType type, Op op, Stores stores) {
   switch (type) {
     case DType::f16:
-      return element_fold<Half>(op);
+      return element_fold<Half>(op, stores);
     case DType::bf16:
-      return element_fold<BrainFloat>(op);
+      return element_fold<BrainFloat>(op, stores);
     default:
       return nullptr;
   }
@@ -168,8 +174,8 @@ HWY_AFTER_NAMESPACE();
 namespace heddle::kernels {
 
 HWY_EXPORT(half_fold);
-FoldFn fold_half(DType type, Op op) {
-  return HWY_DYNAMIC_DISPATCH(half_fold)(type, op);
+FoldFn fold_half(DType type, Op op, Stores stores) {
+  return HWY_DYNAMIC_DISPATCH(half_fold)(type, op, stores);
 }
 
 }  // namespace heddle::kernels

@@ -15,6 +15,8 @@
 #define HEDDLE_KERNELS_FOLD_INL
 #endif
 
+#include <hwy/cache_control.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -39,9 +41,8 @@ HWY_INLINE hn::Vec<D> load_lanes(D d, const std::uint8_t* from) {
 }
 
 template <class D>
-HWY_INLINE void store_lanes(D d, hn::Vec<D> v, std::uint8_t* to) {
+HWY_INLINE void store_lanes(D, hn::Vec<D> v, std::uint8_t* to) {
 #if HWY_TARGET == HWY_SCALAR
-  (void)d;
   const hn::TFromD<D> value = hn::GetLane(v);
   std::memcpy(to, &value, sizeof(value));
 #else
@@ -50,19 +51,36 @@ HWY_INLINE void store_lanes(D d, hn::Vec<D> v, std::uint8_t* to) {
 #endif
 }
 
-// An element that is computed with as it is stored. Other representations have the same five members
-// (fold_half.cpp).
+// The same past the cache, for `to` aligned to the vector. Not ordered with other stores before a
+// FlushStream().
+template <class D>
+HWY_INLINE void stream_lanes(D d, hn::Vec<D> v, std::uint8_t* to) {
+#if HWY_TARGET != HWY_SCALAR
+  const hn::Repartition<std::uint8_t, D> bytes;
+  // Highway streams whole registers only, at the least 16 bytes, whatever the tag says.
+  if constexpr (hn::MaxLanes(bytes) >= 16) {
+    hn::Stream(hn::BitCast(bytes, v), bytes, to);
+    return;
+  }
+#endif
+  store_lanes(d, v, to);
+}
+
+// An element that is computed with as it is stored. Other representations have the same members
+// (fold_half.cpp): encode() gives the lanes to store.
 template <typename T>
 struct Plain {
   using Lane = T;
   static constexpr std::size_t kBytes = sizeof(T);  // of one element in memory
   template <class D>
+  using Stored = D;
+  template <class D>
   static HWY_INLINE hn::Vec<D> load(D d, const std::uint8_t* from) {
     return load_lanes(d, from);
   }
   template <class D>
-  static HWY_INLINE void store(D d, hn::Vec<D> v, std::uint8_t* to) {
-    store_lanes(d, v, to);
+  static HWY_INLINE hn::Vec<D> encode(D, hn::Vec<D> v) {
+    return v;
   }
 };
 
@@ -122,16 +140,30 @@ struct ManyInputs {
   }
 };
 
-// The outputs: one or two.
-template <class Element, bool kSecond>
+// The outputs: one or two. With kStream the bulk of `out` (not of `out2`) is stored past the cache.
+template <class Element, bool kSecond, bool kStream = false>
 struct Outputs {
   std::uint8_t* out;
   std::uint8_t* out2;
 
   template <class D>
   HWY_INLINE void store(D d, hn::Vec<D> v, std::size_t at) const {
-    Element::store(d, v, out + at);
-    if constexpr (kSecond) Element::store(d, v, out2 + at);
+    const typename Element::template Stored<D> stored;
+    const auto lanes = Element::encode(d, v);
+    store_lanes(stored, lanes, out + at);
+    if constexpr (kSecond) store_lanes(stored, lanes, out2 + at);
+  }
+  // Into the aligned middle part.
+  template <class D>
+  HWY_INLINE void store_bulk(D d, hn::Vec<D> v, std::size_t at) const {
+    if constexpr (kStream) {
+      const typename Element::template Stored<D> stored;
+      const auto lanes = Element::encode(d, v);
+      stream_lanes(stored, lanes, out + at);
+      if constexpr (kSecond) store_lanes(stored, lanes, out2 + at);
+    } else {
+      store(d, v, at);
+    }
   }
 };
 
@@ -152,6 +184,10 @@ HWY_INLINE void fold_short(const Inputs& inputs, const Sink& sink, std::size_t c
   }
 }
 
+// The least count worth aligning stores for: below, the extra vector costs more than the split stores.
+template <class Element>
+inline constexpr std::size_t kAlignFrom = 16 * kFullLanes<Element>;
+
 // How many elements into `out` the first vector-aligned store can be; 0 where alignment is out of reach.
 // Loads cross cache lines as the caller laid them out; stores that do cost more, and only they can be chosen
 // here.
@@ -165,24 +201,22 @@ template <class Element, class Inputs, class Sink>
 HWY_INLINE void fold_long(const Inputs& inputs, const Sink& sink, std::size_t count) {
   constexpr std::size_t kLanes = kFullLanes<Element>;
   constexpr std::size_t kStride = kLanes * Element::kBytes;
-  constexpr std::size_t kAlignFrom =
-      16 * kLanes;  // below this the extra vector costs more than the split stores
   const hn::CappedTag<typename Element::Lane, kLanes> d;
   const std::size_t end = count * Element::kBytes;
   const std::size_t tail_at = end - kStride;
   const auto tail = inputs.fold(d, tail_at);
   const auto head = inputs.fold(d, 0);
   const std::size_t skip =
-      count >= kAlignFrom ? elements_to_alignment<Element::kBytes, kStride>(sink.out) : 0;
+      count >= kAlignFrom<Element> ? elements_to_alignment<Element::kBytes, kStride>(sink.out) : 0;
 
   std::size_t at = skip * Element::kBytes;
   for (; at + 4 * kStride <= end; at += 4 * kStride) {
     hn::Vec<decltype(d)> v0, v1, v2, v3;
     inputs.fold_block(d, at, kStride, v0, v1, v2, v3);
-    sink.store(d, v0, at);
-    sink.store(d, v1, at + kStride);
-    sink.store(d, v2, at + 2 * kStride);
-    sink.store(d, v3, at + 3 * kStride);
+    sink.store_bulk(d, v0, at);
+    sink.store_bulk(d, v1, at + kStride);
+    sink.store_bulk(d, v2, at + 2 * kStride);
+    sink.store_bulk(d, v3, at + 3 * kStride);
   }
   for (; at + kStride <= end; at += kStride)
     sink.store(d, inputs.fold(d, at), at);
@@ -231,6 +265,43 @@ void fold(void* out, void* out2, const void* const* inputs, unsigned n_inputs, s
     fold_many<Element, Operation, false>(out, nullptr, inputs, n_inputs, count);
   } else {
     fold_many<Element, Operation, true>(out, out2, inputs, n_inputs, count);
+  }
+}
+
+// Whether storing past the cache is possible, and no waste: an output that is also an input is in the cache
+// already.
+template <class Element>
+HWY_INLINE bool can_stream(const void* out, const void* const* inputs, unsigned n_inputs, std::size_t count) {
+  if (n_inputs < 2 || count < kAlignFrom<Element>) return false;
+  if (reinterpret_cast<std::uintptr_t>(out) % Element::kBytes != 0) return false;
+  for (unsigned k = 0; k < n_inputs; ++k)
+    if (inputs[k] == out) return false;
+  return true;
+}
+
+template <class Element, class Operation, class Inputs>
+HWY_INLINE void fold_streaming_from(const Inputs& from, void* out, void* out2, std::size_t count) {
+  auto* to = static_cast<std::uint8_t*>(out);
+  if (out2 == nullptr) {
+    fold_long<Element>(from, Outputs<Element, false, true>{to, nullptr}, count);
+  } else {
+    fold_long<Element>(from, Outputs<Element, true, true>{to, static_cast<std::uint8_t*>(out2)}, count);
+  }
+  hwy::FlushStream();  // whoever is told of the result by a later store must find it
+}
+
+// fold() that writes `out` past the cache where that is possible.
+template <class Element, class Operation>
+void fold_streaming(void* out, void* out2, const void* const* inputs, unsigned n_inputs, std::size_t count) {
+  if (!can_stream<Element>(out, inputs, n_inputs, count)) {
+    fold<Element, Operation>(out, out2, inputs, n_inputs, count);
+  } else if (n_inputs == 2) {
+    const TwoInputs<Element, Operation> from{static_cast<const std::uint8_t*>(inputs[0]),
+                                             static_cast<const std::uint8_t*>(inputs[1])};
+    fold_streaming_from<Element, Operation>(from, out, out2, count);
+  } else {
+    fold_streaming_from<Element, Operation>(ManyInputs<Element, Operation>{inputs, n_inputs}, out, out2,
+                                            count);
   }
 }
 

@@ -65,10 +65,11 @@ struct IntegerProd {
 };
 
 template <typename Signed, typename Unsigned>
-FoldFn sized_fold(bool is_signed, Op op) {
+FoldFn sized_fold(bool is_signed, Op op, Stores stores) {
   switch (op) {
     case Op::sum:
-      return &fold<Plain<Unsigned>, IntegerSum>;
+      return stores == Stores::streaming ? &fold_streaming<Plain<Unsigned>, IntegerSum>
+                                         : &fold<Plain<Unsigned>, IntegerSum>;
     case Op::prod:
       return &fold<Plain<Unsigned>, IntegerProd>;
     case Op::min:
@@ -80,24 +81,24 @@ FoldFn sized_fold(bool is_signed, Op op) {
   }
 }
 
-FoldFn integer_fold(DType type, Op op) {
+FoldFn integer_fold(DType type, Op op, Stores stores) {
   switch (type) {
     case DType::i8:
-      return sized_fold<std::int8_t, std::uint8_t>(true, op);
+      return sized_fold<std::int8_t, std::uint8_t>(true, op, stores);
     case DType::u8:
-      return sized_fold<std::int8_t, std::uint8_t>(false, op);
+      return sized_fold<std::int8_t, std::uint8_t>(false, op, stores);
     case DType::i16:
-      return sized_fold<std::int16_t, std::uint16_t>(true, op);
+      return sized_fold<std::int16_t, std::uint16_t>(true, op, stores);
     case DType::u16:
-      return sized_fold<std::int16_t, std::uint16_t>(false, op);
+      return sized_fold<std::int16_t, std::uint16_t>(false, op, stores);
     case DType::i32:
-      return sized_fold<std::int32_t, std::uint32_t>(true, op);
+      return sized_fold<std::int32_t, std::uint32_t>(true, op, stores);
     case DType::u32:
-      return sized_fold<std::int32_t, std::uint32_t>(false, op);
+      return sized_fold<std::int32_t, std::uint32_t>(false, op, stores);
     case DType::i64:
-      return sized_fold<std::int64_t, std::uint64_t>(true, op);
+      return sized_fold<std::int64_t, std::uint64_t>(true, op, stores);
     case DType::u64:
-      return sized_fold<std::int64_t, std::uint64_t>(false, op);
+      return sized_fold<std::int64_t, std::uint64_t>(false, op, stores);
     default:
       return nullptr;
   }
@@ -110,8 +111,8 @@ HWY_AFTER_NAMESPACE();
 namespace heddle::kernels {
 
 HWY_EXPORT(integer_fold);
-FoldFn fold_integer(DType type, Op op) {
-  return HWY_DYNAMIC_DISPATCH(integer_fold)(type, op);
+FoldFn fold_integer(DType type, Op op, Stores stores) {
+  return HWY_DYNAMIC_DISPATCH(integer_fold)(type, op, stores);
 }
 
 }  // namespace heddle::kernels

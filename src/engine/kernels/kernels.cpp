@@ -40,7 +40,7 @@ const char* chosen_target() {
 
 namespace heddle {
 
-FoldFn fold_kernel(DType type, Op op) {
+FoldFn fold_kernel(DType type, Op op, Stores stores) {
   switch (type) {
     case DType::i8:
     case DType::i16:
@@ -50,16 +50,17 @@ FoldFn fold_kernel(DType type, Op op) {
     case DType::u16:
     case DType::u32:
     case DType::u64:
-      return kernels::is_arithmetic(op) ? kernels::fold_integer(type, op) : kernels::fold_bits(type, op);
+      return kernels::is_arithmetic(op) ? kernels::fold_integer(type, op, stores)
+                                        : kernels::fold_bits(type, op);
     case DType::f16:
     case DType::bf16:
-      return kernels::fold_half(type, op);
+      return kernels::fold_half(type, op, stores);
     case DType::f32:
     case DType::f64:
-      return kernels::fold_float(type, op);
+      return kernels::fold_float(type, op, stores);
     case DType::c32:
     case DType::c64:
-      return op == Op::sum ? kernels::fold_float(type, op) : kernels::fold_extended(type, op);
+      return op == Op::sum ? kernels::fold_float(type, op, stores) : kernels::fold_extended(type, op);
     case DType::f80:
     case DType::c80:
       return kernels::fold_extended(type, op);
