@@ -28,6 +28,22 @@ struct Job {
   int root;
 };
 
+// Every kernel, looked up once: the hot path takes one load.
+class FoldTable {
+ public:
+  FoldTable() {
+    for (int type = 0; type < kDTypeCount; ++type) {
+      for (int op = 0; op < kOpCount; ++op) {
+        fold_[type][op] = fold_kernel(static_cast<DType>(type), static_cast<Op>(op));
+      }
+    }
+  }
+  FoldFn of(DType type, Op op) const { return fold_[static_cast<int>(type)][static_cast<int>(op)]; }
+
+ private:
+  FoldFn fold_[kDTypeCount][kOpCount];
+};
+
 class CommunicatorImpl;
 
 class RequestImpl final : public Request {
@@ -98,6 +114,7 @@ class CommunicatorImpl final : public Communicator {
   std::unique_ptr<Connections> connections_;
   Selector selector_;
   PlanCache plans_;
+  FoldTable folds_;
   Team* team_;  // set when every rank is on this one node: team verbs need no schedule then
   std::uint32_t sequence_ = 0;
   std::map<const Schedule*, std::unique_ptr<Execution>> executions_;  // of blocking collectives
@@ -222,15 +239,18 @@ Status CommunicatorImpl::run_schedule(const Job& job, const Selection& selection
 
 Status CommunicatorImpl::run(const Job& job) {
   if (!broken_.ok()) return broken_;
-  const Result<const Selection*> selection =
-      plans_.selection(job.collective, job.count * job.element_bytes, false);
-  if (!selection.ok()) return selection.status();
-  const Algorithm& algorithm = *selection.value()->choice.algorithm;
+  const std::size_t bytes = job.count * job.element_bytes;
+  const Selection* selection = plans_.known(job.collective, bytes, false);
+  if (selection == nullptr) [[unlikely]] {
+    const Result<const Selection*> chosen = plans_.selection(job.collective, bytes, false);
+    if (!chosen.ok()) return chosen.status();
+    selection = chosen.value();
+  }
   // A schedule of one team verb needs no executor.
-  if (team_ != nullptr && !algorithm.needs_messages) {
+  if (team_ != nullptr && !selection->choice.algorithm->needs_messages) {
     return run_team(job.collective == Collective::bcast ? TeamVerb::bcast : TeamVerb::allreduce, job);
   }
-  return run_schedule(job, *selection.value());
+  return run_schedule(job, *selection);
 }
 
 Status CommunicatorImpl::allreduce(const void* in, void* out, std::size_t count, DType type, Op op) {
@@ -238,7 +258,7 @@ Status CommunicatorImpl::allreduce(const void* in, void* out, std::size_t count,
     if (in != out && count > 0) std::memmove(out, in, count * dtype_size(type));
     return {};
   }
-  return run({Collective::allreduce, in, out, count, dtype_size(type), fold_kernel(type, op), 0});
+  return run({Collective::allreduce, in, out, count, dtype_size(type), folds_.of(type, op), 0});
 }
 
 Status CommunicatorImpl::bcast(void* buffer, std::size_t bytes, int root) {
@@ -299,7 +319,7 @@ Result<std::unique_ptr<Request>> CommunicatorImpl::request(const Job& job) {
 
 Result<std::unique_ptr<Request>> CommunicatorImpl::allreduce_request(const void* in, void* out,
                                                                      std::size_t count, DType type, Op op) {
-  return request({Collective::allreduce, in, out, count, dtype_size(type), fold_kernel(type, op), 0});
+  return request({Collective::allreduce, in, out, count, dtype_size(type), folds_.of(type, op), 0});
 }
 
 Result<std::unique_ptr<Request>> CommunicatorImpl::bcast_request(void* buffer, std::size_t bytes, int root) {

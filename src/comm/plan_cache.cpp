@@ -25,9 +25,7 @@ const char* reason(ChosenBy by) {
 }  // namespace
 
 Result<const Selection*> PlanCache::selection(Collective collective, std::size_t bytes, bool messages_only) {
-  const std::size_t index =
-      (static_cast<std::size_t>(collective) * 2 + (messages_only ? 1 : 0)) * kClasses + size_class(bytes);
-  std::unique_ptr<Selection>& entry = selections_[index];
+  std::unique_ptr<Selection>& entry = selections_[index(collective, bytes, messages_only)];
   if (!entry) {
     // Every size of a class must get the same answer on every rank, whichever comes first: ask for its upper
     // bound.

@@ -28,16 +28,25 @@ class PlanCache {
   PlanCache(const TopologyView& topology, std::int32_t rank, const Selector& selector, const Log& log)
       : topology_(topology), rank_(rank), selector_(selector), log_(log) {}
 
-  // What serves this size; chosen, and reported in the log, at the first use.
+  // What serves this size, if that has been decided before; else null.
+  const Selection* known(Collective collective, std::size_t bytes, bool messages_only) const {
+    return selections_[index(collective, bytes, messages_only)].get();
+  }
+  // Likewise; chosen, and reported in the log, at the first use.
   Result<const Selection*> selection(Collective collective, std::size_t bytes, bool messages_only);
 
   // The schedule of a selection for a root, built at the first use.
   std::shared_ptr<const Schedule> schedule(const Choice& choice, std::int32_t root);
 
  private:
+  static constexpr std::size_t kClasses = 65;
+
+  static std::size_t index(Collective collective, std::size_t bytes, bool messages_only) {
+    return (static_cast<std::size_t>(collective) * 2 + (messages_only ? 1 : 0)) * kClasses +
+           size_class(bytes);
+  }
   void report(Collective collective, std::size_t bytes, const Selection& selection, bool messages_only) const;
 
-  static constexpr std::size_t kClasses = 65;
   using Key = std::tuple<const Algorithm*, std::int32_t, std::int32_t, std::uint32_t>;
 
   const TopologyView& topology_;
