@@ -1,8 +1,9 @@
 #include "interpose/mpich/backend.hpp"
 
-#include <bit>
 #include <type_traits>
 #include <utility>
+
+#include "select/selector.hpp"
 
 namespace heddle::mpich {
 
@@ -74,21 +75,20 @@ bool Backend::make_ready() {
   }
   int world_rank = 0;
   mpi_.Comm_rank(MPI_COMM_WORLD, &world_rank);
-  const int fortran_true = 1;
-  int result = 1;
-  mpi_.Reduce_local(&fortran_true, &result, 1, MPI_LOGICAL, MPI_LAND);
-  map_.emplace(result == 1);
-
+  map_.emplace(mpi_);
   ParsedConfig parsed = parse_config_from_environ();
+  for (std::string& line : read_preferences(parsed.config).complaints)
+    parsed.complaints.push_back(std::move(line));
   const Log log(parsed.config.log_level, world_rank);
-  if (!packing_.open()) {
-    if (parsed.config.enable)
+  if (!self_.open() || !packing_.check_format()) {
+    if (parsed.config.enable) {
       log.warn(
-          "the host MPI does not pack data as heddle needs it (or has no communicator to spare): continuing "
-          "as with HEDDLE_ENABLE=0");
+          "the host MPI has no communicator to spare, or packs data in a format of its own: continuing as "
+          "with HEDDLE_ENABLE=0");
+    }
     parsed.config.enable = false;
   }
-  set_up_.emplace(mpi_, std::move(parsed), world_rank);
+  set_up_.emplace(mpi_, self_, std::move(parsed), world_rank);
   ready_.store(true, std::memory_order_release);
   return true;
 }
@@ -127,8 +127,6 @@ int Backend::allreduce(const void* in, void* out, Count count, MPI_Datatype type
     return host();
   }
   const auto elements = static_cast<std::size_t>(count);
-  if (state->explain) [[unlikely]]
-    explain_served(Collective::allreduce, elements * dtype_size(row->type), *state);
   return finish(
       state->communicator->allreduce(in == MPI_IN_PLACE ? out : in, out, elements, row->type, mapped), comm,
       *state);
@@ -164,8 +162,6 @@ int Backend::bcast(void* buffer, Count count, MPI_Datatype type, int root, MPI_C
       explain_host(Collective::bcast, too_large ? Reason::too_large : Reason::nothing_to_do, *state);
     return host();
   }
-  if (state->explain) [[unlikely]]
-    explain_served(Collective::bcast, bytes, *state);
   if (!layout.contiguous) return bcast_packed(buffer, elements, type, bytes, root, comm, *state);
   if (buffer == nullptr) [[unlikely]]
     return host();
@@ -210,26 +206,13 @@ const char* Backend::algorithm(Collective collective, std::size_t bytes, MPI_Com
   return state->communicator->algorithm(collective, bytes);
 }
 
-void Backend::explain_served(Collective collective, std::size_t bytes, CommState& state) {
-  const auto size_class = static_cast<std::uint32_t>(std::bit_width(bytes));
-  const auto key = std::pair(state.communicator->algorithm(collective, bytes),
-                             size_class << 8 | static_cast<std::uint32_t>(collective));
-  for (const auto& said : state.explained.served) {
-    if (said == key) return;
-  }
-  state.explained.served.push_back(key);
-  set_up_->log().info(state.name + ": " + collective_name(collective) + " of " + std::to_string(bytes) +
-                      " bytes (and this size class, from " +
-                      std::to_string(std::size_t{1} << (size_class - 1)) + "): " + key.first);
-}
-
 void Backend::explain_host(Collective collective, Reason reason, CommState& state) {
   static constexpr const char* kReasons[] = {"arguments that the host is to judge",
                                              "an operation or datatype that heddle does not serve", "no data",
                                              "more bytes than the host can pack"};
   const unsigned bit = 1u << (static_cast<unsigned>(reason) * 2 + static_cast<unsigned>(collective));
-  if ((state.explained.reasons & bit) != 0) return;
-  state.explained.reasons |= bit;
+  if ((state.explained & bit) != 0) return;
+  state.explained |= bit;
   set_up_->log().info(state.name + ": " + collective_name(collective) +
                       ": left to the host MPI: " + kReasons[static_cast<std::size_t>(reason)]);
 }
@@ -255,7 +238,7 @@ void Backend::shut_down() {
     state->communicator.reset();
     state->p2p.reset();
   }
-  packing_.close();
+  self_.close();
 }
 
 template int Backend::allreduce<int>(const void*, void*, int, MPI_Datatype, MPI_Op, MPI_Comm);

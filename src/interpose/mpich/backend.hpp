@@ -11,6 +11,7 @@
 #include "interpose/mpich/comm_state.hpp"
 #include "interpose/mpich/datatype_map.hpp"
 #include "interpose/mpich/host_mpi.hpp"
+#include "interpose/mpich/host_self.hpp"
 #include "interpose/mpich/packing.hpp"
 #include "interpose/mpich/set_up.hpp"
 
@@ -23,7 +24,7 @@ inline constexpr std::uint32_t kTakeoverCall = 3;
 
 class Backend {
  public:
-  explicit Backend(const HostMpi& mpi) : mpi_(mpi), packing_(mpi_) {}
+  explicit Backend(const HostMpi& mpi) : mpi_(mpi), self_(mpi_), packing_(mpi_, self_) {}
   Backend(const Backend&) = delete;
   Backend& operator=(const Backend&) = delete;
 
@@ -55,7 +56,6 @@ class Backend {
     return fail(status, comm, state);
   }
   int fail(const Status& status, MPI_Comm comm, CommState& state);
-  void explain_served(Collective collective, std::size_t bytes, CommState& state);
   void explain_host(Collective collective, Reason reason, CommState& state);
 
   void shut_down();
@@ -64,6 +64,7 @@ class Backend {
 
   const HostMpi mpi_;
   Registry registry_;
+  HostSelf self_;
   Packing packing_;
 
   std::mutex ready_mutex_;  // while becoming ready; MPI never calls back into what takes it

@@ -25,7 +25,7 @@ void CommState::reset() {
   communicator.reset();
   p2p.reset();
   scratch = Scratch();
-  explained = Explained();
+  explained = 0;
   mode = Mode::counting;
   explain = false;
   rank = 0;

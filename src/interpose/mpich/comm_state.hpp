@@ -9,7 +9,6 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "base/log.hpp"
@@ -39,12 +38,6 @@ class Scratch {
   std::size_t bytes_ = 0;
 };
 
-// Which decisions were explained in the log already, so that each is explained once.
-struct Explained {
-  std::vector<std::pair<const char*, std::uint32_t>> served;  // (algorithm's name, collective and size class)
-  std::uint32_t reasons = 0;                                  // a bit per Reason
-};
-
 // Objects of this type are recycled and never freed: a thread may look at one (at `handle` only) while
 // another thread frees the communicator that it belonged to. All other members belong to the threads that
 // call collectives on the communicator, one at a time by MPI's own rule.
@@ -59,7 +52,7 @@ struct CommState {
   std::unique_ptr<HostP2p> p2p;  // outlives the communicator
   std::unique_ptr<Communicator> communicator;
   Scratch scratch;
-  Explained explained;
+  std::uint32_t explained = 0;  // reasons for the host that the log has already, a bit each
 
   // Back to what a new object is, but for the handle. Destroys the communicator (local).
   void reset();

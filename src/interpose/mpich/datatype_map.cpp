@@ -1,5 +1,6 @@
 #include "interpose/mpich/datatype_map.hpp"
 
+#include <cstring>
 #include <type_traits>
 
 #include "engine/kernels/kernels.hpp"
@@ -16,7 +17,7 @@ constexpr std::uint16_t kOrder = bit(Op::min) | bit(Op::max);
 constexpr std::uint16_t kLogic = bit(Op::land) | bit(Op::lor) | bit(Op::lxor);
 constexpr std::uint16_t kBits = bit(Op::band) | bit(Op::bor) | bit(Op::bxor);
 constexpr std::uint16_t kInteger = kArithmetic | kOrder | kLogic | kBits;
-constexpr std::uint16_t kReal = kArithmetic | kOrder | kLogic;  // MPI has no logic on reals; this host does
+constexpr std::uint16_t kReal = kArithmetic | kOrder;
 
 template <typename T>
 constexpr DType integer_type() {
@@ -31,7 +32,6 @@ constexpr DType integer_type() {
 // and MPI_COMPLEX32 (their format depends on how the host was built), MPIX_C_FLOAT16 (the host rounds after
 // every step).
 constexpr TypeRow kTypes[] = {
-    {MPI_CHAR, integer_type<char>(), kInteger},
     {MPI_SIGNED_CHAR, DType::i8, kInteger},
     {MPI_UNSIGNED_CHAR, DType::u8, kInteger},
     {MPI_BYTE, DType::u8, kBits},
@@ -65,7 +65,6 @@ constexpr TypeRow kTypes[] = {
     {MPI_CXX_FLOAT_COMPLEX, DType::c32, kArithmetic},
     {MPI_CXX_DOUBLE_COMPLEX, DType::c64, kArithmetic},
     {MPI_CXX_LONG_DOUBLE_COMPLEX, DType::c80, kArithmetic},
-    {MPI_CHARACTER, integer_type<char>(), kInteger},
     {MPI_LOGICAL, DType::i32, kLogic},
     {MPI_INTEGER, DType::i32, kInteger},
     {MPI_INTEGER1, DType::i8, kInteger},
@@ -82,22 +81,115 @@ constexpr TypeRow kTypes[] = {
     {MPI_DOUBLE_COMPLEX, DType::c64, kArithmetic},
 };
 
+constexpr std::size_t kTrials = 9;
+
+// Values on which a wrong type or operation shows: both signs, the top bit, and small numbers, in pairs of
+// any two.
+template <typename T>
+void fill(void* first, void* second, std::size_t parts) {
+  constexpr bool whole = std::is_integral_v<T>;
+  const T values[3] = {static_cast<T>(whole ? T(-56) : T(-2.5)), T(3), static_cast<T>(whole ? 100 : 0.25)};
+  for (std::size_t i = 0; i < kTrials * parts; ++i) {
+    static_cast<T*>(first)[i] = values[i / 3 % 3];
+    static_cast<T*>(second)[i] = values[i % 3];
+  }
+}
+
+void fill_for(DType type, bool logical, void* first, void* second) {
+  if (logical) {
+    // 0 and 1 in elements of whatever size; two of each.
+    const std::size_t bytes = dtype_size(type);
+    std::memset(first, 0, kTrials * bytes);
+    std::memset(second, 0, kTrials * bytes);
+    for (std::size_t i = 0; i < kTrials; ++i) {
+      static_cast<unsigned char*>(first)[i * bytes] = i / 3 % 3 > 0;
+      static_cast<unsigned char*>(second)[i * bytes] = i % 3 > 0;
+    }
+    return;
+  }
+  switch (type) {
+    case DType::i8:
+      return fill<std::int8_t>(first, second, 1);
+    case DType::u8:
+      return fill<std::uint8_t>(first, second, 1);
+    case DType::i16:
+      return fill<std::int16_t>(first, second, 1);
+    case DType::u16:
+      return fill<std::uint16_t>(first, second, 1);
+    case DType::i32:
+      return fill<std::int32_t>(first, second, 1);
+    case DType::u32:
+      return fill<std::uint32_t>(first, second, 1);
+    case DType::i64:
+      return fill<std::int64_t>(first, second, 1);
+    case DType::u64:
+      return fill<std::uint64_t>(first, second, 1);
+    case DType::f32:
+      return fill<float>(first, second, 1);
+    case DType::f64:
+      return fill<double>(first, second, 1);
+    case DType::f80:
+      return fill<long double>(first, second, 1);
+    case DType::c32:
+      return fill<float>(first, second, 2);
+    case DType::c64:
+      return fill<double>(first, second, 2);
+    case DType::c80:
+      return fill<long double>(first, second, 2);
+    case DType::f16:
+    case DType::bf16:
+      return;  // MPI has no such types
+  }
+}
+
+// As memcmp, but for the padding of long double.
+bool same_values(DType type, const std::byte* a, const std::byte* b) {
+  const bool padded = type == DType::f80 || type == DType::c80;
+  const std::size_t step = padded ? 16 : dtype_size(type);
+  const std::size_t used = padded ? 10 : step;
+  for (std::size_t at = 0; at < kTrials * dtype_size(type); at += step) {
+    if (std::memcmp(a + at, b + at, used) != 0) return false;
+  }
+  return true;
+}
+
+constexpr MPI_Op kHostOps[kOpCount] = {MPI_SUM, MPI_PROD, MPI_MIN,  MPI_MAX, MPI_LAND,
+                                       MPI_LOR, MPI_LXOR, MPI_BAND, MPI_BOR, MPI_BXOR};
+
+bool agrees(const HostMpi& mpi, const TypeRow& row, Op op) {
+  alignas(16) std::byte first[kTrials * 32];
+  alignas(16) std::byte second[kTrials * 32];
+  alignas(16) std::byte ours[kTrials * 32];
+  fill_for(row.type, row.operations == kLogic, first, second);
+  const void* inputs[2] = {first, second};
+  fold_kernel(row.type, op)(ours, nullptr, inputs, 2, kTrials);
+  return mpi.Reduce_local(first, second, kTrials, row.handle, kHostOps[static_cast<int>(op)]) ==
+             MPI_SUCCESS &&
+         same_values(row.type, ours, second);
+}
+
 }  // namespace
 
-DatatypeMap::DatatypeMap(bool logical_is_c) {
+DatatypeMap::DatatypeMap(const HostMpi& mpi) : mpi_(&mpi) {
   for (const TypeRow& type : kTypes) {
     // A library built for other sizes (long double of 8 bytes, 8-byte default integers) has another handle or
     // null.
     if (!is_predefined_type(type.handle) || predefined_type_size(type.handle) != dtype_size(type.type))
       continue;
-    if (type.handle == MPI_LOGICAL && !logical_is_c) continue;
-    TypeRow& row = rows_[static_cast<unsigned>(type.handle) % kRows];
-    row = type;
-    for (int i = 0; i < kOpCount; ++i) {
-      const Op op = static_cast<Op>(i);
-      if (fold_kernel(type.type, op) == nullptr) row.operations &= static_cast<std::uint16_t>(~bit(op));
-    }
+    Row& row = rows_[static_cast<unsigned>(type.handle) % kRows];
+    static_cast<TypeRow&>(row) = type;
   }
+}
+
+// Two threads may come here at once: both find the same.
+bool DatatypeMap::try_on_host(Row& row, Op op) {
+  if ((row.operations & bit(op)) == 0 || (row.tried.load(std::memory_order_acquire) & bit(op)) != 0) {
+    return (row.served.load(std::memory_order_relaxed) & bit(op)) != 0;
+  }
+  const bool good = fold_kernel(row.type, op) != nullptr && agrees(*mpi_, row, op);
+  if (good) row.served.fetch_or(bit(op), std::memory_order_relaxed);
+  row.tried.fetch_or(bit(op), std::memory_order_release);
+  return good;
 }
 
 }  // namespace heddle::mpich

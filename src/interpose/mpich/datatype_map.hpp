@@ -1,10 +1,12 @@
 // MPICH's predefined datatypes and operations as heddle's element types and operations.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
 #include "base/dtype.hpp"
+#include "interpose/mpich/host_mpi.hpp"
 
 namespace heddle::mpich {
 
@@ -17,40 +19,57 @@ constexpr std::size_t predefined_type_size(int type) {
   return (static_cast<unsigned>(type) >> 8) & 0xffu;
 }
 
-// One predefined type that reductions are taken over on; `operations` has a bit (1 << Op) for each served.
+// One predefined type that reductions may be taken over on.
 struct TypeRow {
   int handle = 0;
   DType type = DType::i8;
-  std::uint16_t operations = 0;
+  std::uint16_t operations = 0;  // that the standard allows and heddle has a kernel for: bit (1 << Op)
 };
 
-// What reductions heddle serves: the pairs that MPI allows, that the host accepts and computes in the same
-// way, and that there is a kernel for. A pair outside falls through, so that the host does what it always
-// did.
+// What reductions heddle serves: the pairs that the MPI standard allows, that there is a kernel for, and that
+// the host computes as the kernel does. Others fall through, so that the host does what it always did.
+//
+// The host is asked when a pair is used for the first time, on a few values (PMPI_Reduce_local, local). Hosts
+// differ: Debian's MPICH 4.0.2 takes the minimum of unsigned integers as if they were signed, and results
+// must not change in the middle of a job, when heddle takes over. Asking all at once would not be safe: a
+// host may have pairs on which it gives up (that one aborts on MPI_LAND of reals, which the standard does not
+// have), and only a job that uses such a pair may meet that.
 class DatatypeMap {
  public:
-  // `logical_is_c`: the host stores Fortran's .true. as 1, which is what the kernels give.
-  explicit DatatypeMap(bool logical_is_c = true);
+  explicit DatatypeMap(const HostMpi& mpi);
 
-  // The row when `op` on `type` is served, else null; then `*op_out` is set. A few loads, no search.
-  const TypeRow* find(int type, int op, Op* op_out) const {
+  // The row when `op` on `type` is served, else null; then `*op_out` is set. A few loads, no search. Any
+  // thread. MPI is initialised.
+  const TypeRow* find(int type, int op, Op* op_out) {
     const auto op_index = static_cast<unsigned>(op) - kFirstOp;
     if (op_index >= kOpCount) return nullptr;
-    const TypeRow& row = rows_[static_cast<unsigned>(type) % kRows];
+    Row& row = rows_[static_cast<unsigned>(type) % kRows];
     const Op mapped = kOps[op_index];
-    if (row.handle != type || (row.operations >> static_cast<unsigned>(mapped) & 1u) == 0) return nullptr;
+    if (row.handle != type) return nullptr;
     *op_out = mapped;
-    return &row;
+    if ((row.served.load(std::memory_order_relaxed) & bit(mapped)) != 0) [[likely]]
+      return &row;
+    return try_on_host(row, mapped) ? &row : nullptr;
   }
 
-  const TypeRow& row(std::size_t index) const { return rows_[index]; }
-  static constexpr std::size_t kRows = 128;
-
  private:
+  static constexpr std::size_t kRows = 128;
   static constexpr unsigned kFirstOp = 0x58000001u;  // MPI_MAX
   static constexpr Op kOps[kOpCount] = {Op::max,  Op::min, Op::sum, Op::prod, Op::land,
                                         Op::band, Op::lor, Op::bor, Op::lxor, Op::bxor};
-  TypeRow rows_[kRows];
+
+  struct Row : TypeRow {
+    std::atomic<std::uint16_t> served{0};
+    std::atomic<std::uint16_t> tried{0};
+  };
+
+  static constexpr std::uint16_t bit(Op op) {
+    return static_cast<std::uint16_t>(1u << static_cast<unsigned>(op));
+  }
+  bool try_on_host(Row& row, Op op);
+
+  const HostMpi* mpi_;
+  Row rows_[kRows];
 };
 
 }  // namespace heddle::mpich

@@ -3,7 +3,6 @@
 #include <climits>
 #include <cstdint>
 #include <cstring>
-#include <vector>
 
 #include "interpose/mpich/datatype_map.hpp"
 
@@ -18,27 +17,46 @@ bool is_datatype_handle(MPI_Datatype type) {
 
 }  // namespace
 
-bool Packing::open() {
-  if (quiet_ != MPI_COMM_NULL) return true;
-  // Split, not dup: dup would run the attribute callbacks that the user has on MPI_COMM_SELF.
-  if (mpi_->Comm_split(MPI_COMM_SELF, 0, 0, &quiet_) != MPI_SUCCESS) return false;
-  mpi_->Comm_set_errhandler(quiet_, MPI_ERRORS_RETURN);
-  if (check_format()) return true;
-  close();
-  return false;
-}
+// MPICH 4.0 refuses MPI_BOTTOM in MPI_Pack, so absolute addresses are made relative to the first of them.
+class Packing::Based {
+ public:
+  Based(const HostMpi& mpi, const void* given, std::size_t elements, MPI_Datatype layout)
+      : buffer(const_cast<void*>(given)), count(elements), type(layout), mpi_(mpi) {
+    if (given != nullptr) return;
+    MPI_Aint lower = 0;
+    MPI_Aint extent = 0;
+    const int blocks = static_cast<int>(elements);
+    if (elements > INT_MAX || mpi.Type_get_true_extent(layout, &lower, &extent) != MPI_SUCCESS) return;
+    const MPI_Aint back = -lower;
+    if (mpi.Type_create_hindexed(1, &blocks, &back, layout, &made_) != MPI_SUCCESS) return;
+    mpi.Type_commit(&made_);
+    buffer = reinterpret_cast<void*>(lower);
+    count = 1;
+    type = made_;
+  }
+  Based(const Based&) = delete;
+  Based& operator=(const Based&) = delete;
+  ~Based() {
+    if (made_ != MPI_DATATYPE_NULL) mpi_.Type_free(&made_);
+  }
 
-void Packing::close() {
-  if (quiet_ != MPI_COMM_NULL) mpi_->Comm_free(&quiet_);
-}
+  void* buffer;
+  std::size_t count;
+  MPI_Datatype type;
+
+ private:
+  const HostMpi& mpi_;
+  MPI_Datatype made_ = MPI_DATATYPE_NULL;
+};
 
 bool Packing::check_format() const {
   const int in[3] = {1, -2, 0x12345678};
   int out[3] = {};
   int size = 0;
   int position = 0;
-  return mpi_->Pack_size(3, MPI_INT, quiet_, &size) == MPI_SUCCESS && size == static_cast<int>(sizeof in) &&
-         mpi_->Pack(in, 3, MPI_INT, out, size, &position, quiet_) == MPI_SUCCESS && position == size &&
+  return mpi_->Pack_size(3, MPI_INT, self_->comm(), &size) == MPI_SUCCESS &&
+         size == static_cast<int>(sizeof in) &&
+         mpi_->Pack(in, 3, MPI_INT, out, size, &position, self_->comm()) == MPI_SUCCESS && position == size &&
          std::memcmp(in, out, sizeof in) == 0;
 }
 
@@ -75,10 +93,10 @@ bool Packing::inspect(const void* buffer, MPI_Datatype type, Layout* out) const 
     *out = {predefined_type_size(type), true};
     return true;
   }
-  if (quiet_ == MPI_COMM_NULL || !is_datatype_handle(type)) return false;
+  if (!is_datatype_handle(type)) return false;
   char nothing[1] = {};
   int position = 0;
-  if (mpi_->Pack(nothing, 0, type, nothing, 0, &position, quiet_) != MPI_SUCCESS) return false;
+  if (mpi_->Pack(nothing, 0, type, nothing, 0, &position, self_->comm()) != MPI_SUCCESS) return false;
   // The handle is good; nothing below calls the user's error handler.
   MPI_Count bytes = 0;
   if (mpi_->Type_size_x(type, &bytes) != MPI_SUCCESS || bytes < 0) return false;
@@ -98,28 +116,30 @@ std::size_t Packing::most_bytes() const {
 
 bool Packing::pack(const void* buffer, std::size_t count, MPI_Datatype type, void* packed,
                    std::size_t bytes) const {
-  if (bytes <= INT_MAX && count <= INT_MAX) {
+  const Based from(*mpi_, buffer, count, type);
+  if (bytes <= INT_MAX && from.count <= INT_MAX) {
     int position = 0;
-    return mpi_->Pack(buffer, static_cast<int>(count), type, packed, static_cast<int>(bytes), &position,
-                      quiet_) == MPI_SUCCESS &&
+    return mpi_->Pack(from.buffer, static_cast<int>(from.count), from.type, packed, static_cast<int>(bytes),
+                      &position, self_->comm()) == MPI_SUCCESS &&
            static_cast<std::size_t>(position) == bytes;
   }
   MPI_Count position = 0;
-  return mpi_->Pack_c(buffer, static_cast<MPI_Count>(count), type, packed, static_cast<MPI_Count>(bytes),
-                      &position, quiet_) == MPI_SUCCESS &&
+  return mpi_->Pack_c(from.buffer, static_cast<MPI_Count>(from.count), from.type, packed,
+                      static_cast<MPI_Count>(bytes), &position, self_->comm()) == MPI_SUCCESS &&
          static_cast<std::size_t>(position) == bytes;
 }
 
 bool Packing::unpack(const void* packed, std::size_t bytes, void* buffer, std::size_t count,
                      MPI_Datatype type) const {
-  if (bytes <= INT_MAX && count <= INT_MAX) {
+  const Based to(*mpi_, buffer, count, type);
+  if (bytes <= INT_MAX && to.count <= INT_MAX) {
     int position = 0;
-    return mpi_->Unpack(packed, static_cast<int>(bytes), &position, buffer, static_cast<int>(count), type,
-                        quiet_) == MPI_SUCCESS;
+    return mpi_->Unpack(packed, static_cast<int>(bytes), &position, to.buffer, static_cast<int>(to.count),
+                        to.type, self_->comm()) == MPI_SUCCESS;
   }
   MPI_Count position = 0;
-  return mpi_->Unpack_c(packed, static_cast<MPI_Count>(bytes), &position, buffer,
-                        static_cast<MPI_Count>(count), type, quiet_) == MPI_SUCCESS;
+  return mpi_->Unpack_c(packed, static_cast<MPI_Count>(bytes), &position, to.buffer,
+                        static_cast<MPI_Count>(to.count), to.type, self_->comm()) == MPI_SUCCESS;
 }
 
 }  // namespace heddle::mpich

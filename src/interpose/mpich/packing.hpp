@@ -6,22 +6,18 @@
 #pragma once
 
 #include <cstddef>
-#include <mutex>
 
 #include "interpose/mpich/host_mpi.hpp"
+#include "interpose/mpich/host_self.hpp"
 
 namespace heddle::mpich {
 
 class Packing {
  public:
-  explicit Packing(const HostMpi& mpi) : mpi_(&mpi) {}
+  Packing(const HostMpi& mpi, const HostSelf& self) : mpi_(&mpi), self_(&self) {}
 
-  // Makes the private communicator on which wrong arguments are found without running the user's error
-  // handler, and looks at the host's packed format. False when derived datatypes cannot be served. MPI is
-  // initialised. One thread.
-  bool open();
-  // Before MPI_Finalize is complete.
-  void close();
+  // Whether the host packs as above; if not, derived datatypes cannot be served. After self.open().
+  bool check_format() const;
 
   struct Layout {
     std::size_t element_bytes = 0;  // packed
@@ -38,11 +34,11 @@ class Packing {
   std::size_t most_bytes() const;
 
  private:
-  bool check_format() const;
+  class Based;  // a buffer and datatype without MPI_BOTTOM
   bool is_contiguous(MPI_Datatype type, int depth) const;
 
   const HostMpi* mpi_;
-  MPI_Comm quiet_ = MPI_COMM_NULL;
+  const HostSelf* self_;
 };
 
 }  // namespace heddle::mpich

@@ -47,8 +47,9 @@ struct SetUp::Exchange {
   bool met = false;  // the first gather is over
 };
 
-SetUp::SetUp(const HostMpi& mpi, ParsedConfig parsed, int world_rank)
+SetUp::SetUp(const HostMpi& mpi, const HostSelf& self, ParsedConfig parsed, int world_rank)
     : mpi_(mpi),
+      self_(self),
       config_(std::move(parsed.config)),
       log_(config_.log_level, world_rank),
       complaints_(std::move(parsed.complaints)) {
@@ -231,11 +232,7 @@ void SetUp::run(MPI_Comm comm, CommState& state) {
     state.p2p = std::move(made).value();
     return state.p2p->functions();
   };
-  const HostMpi& mpi = mpi_;
-  bootstrap.host_progress = [&mpi] {
-    int flag = 0;
-    mpi.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE);
-  };
+  bootstrap.host_progress = [&self = self_] { self.progress(); };
   auto made = Communicator::create(bootstrap, config_);
   if (!made.ok()) {
     state.p2p.reset();

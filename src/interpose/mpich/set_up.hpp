@@ -12,12 +12,13 @@
 #include "comm/communicator.hpp"
 #include "interpose/mpich/comm_state.hpp"
 #include "interpose/mpich/host_mpi.hpp"
+#include "interpose/mpich/host_self.hpp"
 
 namespace heddle::mpich {
 
 class SetUp {
  public:
-  SetUp(const HostMpi& mpi, ParsedConfig parsed, int world_rank);
+  SetUp(const HostMpi& mpi, const HostSelf& self, ParsedConfig parsed, int world_rank);
 
   const Config& config() const { return config_; }
   const Log& log() const { return log_; }
@@ -39,6 +40,7 @@ class SetUp {
   void conclude(CommState& state, const Status& refusal);
 
   const HostMpi& mpi_;
+  const HostSelf& self_;
   Config config_;
   Log log_;
   std::uint64_t complaints_hash_ = 0;

@@ -1,0 +1,39 @@
+// A private communicator of this process alone: a place to ask the host things without running the user's
+// error handlers or attribute callbacks, and a handle on the host's progress.
+#pragma once
+
+#include "interpose/mpich/host_mpi.hpp"
+
+namespace heddle::mpich {
+
+class HostSelf {
+ public:
+  explicit HostSelf(const HostMpi& mpi) : mpi_(&mpi) {}
+  HostSelf(const HostSelf&) = delete;
+  HostSelf& operator=(const HostSelf&) = delete;
+
+  // Uses one context id. MPI is initialised; one thread. False when the host has none to spare.
+  bool open();
+  // While MPI still works. Nobody may be in progress().
+  void close();
+
+  // Errors on it are returned.
+  MPI_Comm comm() const { return comm_; }
+
+  // Moves whatever the host has under way. Any thread.
+  //
+  // Asks about a receive that never completes, which makes the host do all it can. (MPICH does nothing in a
+  // probe of a communicator of one rank, and may do nothing in one of the user's communicator when it finds a
+  // message there.)
+  void progress() const {
+    int done = 0;
+    mpi_->Request_get_status(pending_, &done, MPI_STATUS_IGNORE);
+  }
+
+ private:
+  const HostMpi* mpi_;
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  MPI_Request pending_ = MPI_REQUEST_NULL;
+};
+
+}  // namespace heddle::mpich

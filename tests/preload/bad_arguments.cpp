@@ -1,0 +1,121 @@
+// Wrong arguments: the class of the error, and what the user's error handler is called with, are the host's.
+#include "job.hpp"
+
+namespace {
+
+int handler_calls = 0;
+int handler_code = MPI_SUCCESS;
+
+void handler(MPI_Comm*, int* code, ...) {
+  ++handler_calls;
+  handler_code = *code;
+}
+
+struct Outcome {
+  int error_class = MPI_SUCCESS;
+  int handled = 0;
+  bool operator==(const Outcome&) const = default;
+};
+
+template <typename Call>
+Outcome outcome(const Call& call) {
+  handler_calls = 0;
+  handler_code = MPI_SUCCESS;
+  const int rc = call();
+  Outcome o;
+  PMPI_Error_class(rc, &o.error_class);
+  int handled = 0;
+  PMPI_Error_class(handler_code, &handled);
+  o.handled = handler_calls * 1000 + handled;
+  return o;
+}
+
+template <typename Heddle, typename Host>
+void compare(const char* what, const Heddle& heddle, const Host& host, bool must_fail = true) {
+  const Outcome a = outcome(heddle);
+  const Outcome b = outcome(host);
+  if (a != b) {
+    job::fail("%s: class %d, handler %d; the host: class %d, handler %d", what, a.error_class, a.handled,
+              b.error_class, b.handled);
+  }
+  if (must_fail && b.error_class == MPI_SUCCESS)
+    job::fail("%s: the host does not mind; the case proves nothing", what);
+}
+
+#define ALLREDUCE(what, ...) \
+  compare(                   \
+      what, [&] { return MPI_Allreduce(__VA_ARGS__); }, [&] { return PMPI_Allreduce(__VA_ARGS__); })
+#define BCAST(what, ...) \
+  compare(               \
+      what, [&] { return MPI_Bcast(__VA_ARGS__); }, [&] { return PMPI_Bcast(__VA_ARGS__); })
+
+void check(MPI_Comm comm) {
+  int a[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+  int b[8] = {};
+  ALLREDUCE("aliased buffers", a, a, 4, MPI_INT, MPI_SUM, comm);
+  ALLREDUCE("no send buffer", nullptr, b, 4, MPI_INT, MPI_SUM, comm);
+  ALLREDUCE("no receive buffer", a, nullptr, 4, MPI_INT, MPI_SUM, comm);
+  ALLREDUCE("receive buffer in place", a, MPI_IN_PLACE, 4, MPI_INT, MPI_SUM, comm);
+  ALLREDUCE("null type", a, b, 4, MPI_DATATYPE_NULL, MPI_SUM, comm);
+  ALLREDUCE("null op", a, b, 4, MPI_INT, MPI_OP_NULL, comm);
+  ALLREDUCE("not an op", a, b, 4, MPI_INT, static_cast<MPI_Op>(MPI_COMM_WORLD), comm);
+  ALLREDUCE("bits of floats", a, b, 4, MPI_FLOAT, MPI_BAND, comm);
+  ALLREDUCE("sum of bytes", a, b, 4, MPI_BYTE, MPI_SUM, comm);
+  ALLREDUCE("order of complex", a, b, 1, MPI_C_FLOAT_COMPLEX, MPI_MAX, comm);
+  ALLREDUCE("location of ints", a, b, 1, MPI_INT, MPI_MAXLOC, comm);
+  BCAST("negative count", a, -1, MPI_INT, 0, comm);
+  BCAST("negative root", a, 4, MPI_INT, -1, comm);
+  BCAST("root too large", a, 4, MPI_INT, job::size_of(comm), comm);
+  BCAST("no buffer", nullptr, 4, MPI_INT, 0, comm);
+  BCAST("null type", a, 4, MPI_DATATYPE_NULL, 0, comm);
+  BCAST("not a type", a, 4, static_cast<MPI_Datatype>(MPI_COMM_WORLD), 0, comm);
+  MPI_Datatype uncommitted;
+  MPI_Type_vector(2, 1, 2, MPI_INT, &uncommitted);
+  BCAST("uncommitted type", a, 1, uncommitted, 0, comm);
+  ALLREDUCE("uncommitted type", a, b, 1, uncommitted, MPI_SUM, comm);
+  MPI_Type_commit(&uncommitted);
+  BCAST("no buffer, derived type", nullptr, 1, uncommitted, 0, comm);
+  ALLREDUCE("predefined op on a derived type", a, b, 1, uncommitted, MPI_SUM, comm);
+  MPI_Type_free(&uncommitted);
+
+  // Nothing to do is no mistake.
+  compare(
+      "no elements", [&] { return MPI_Allreduce(nullptr, nullptr, 0, MPI_INT, MPI_SUM, comm); },
+      [&] { return PMPI_Allreduce(nullptr, nullptr, 0, MPI_INT, MPI_SUM, comm); }, false);
+  compare(
+      "no elements", [&] { return MPI_Bcast(nullptr, 0, MPI_INT, 0, comm); },
+      [&] { return PMPI_Bcast(nullptr, 0, MPI_INT, 0, comm); }, false);
+  // And after all that the communicator still works.
+  int sum = 0;
+  if (MPI_Allreduce(&a[0], &sum, 1, MPI_INT, MPI_SUM, comm) != MPI_SUCCESS || sum != job::size_of(comm))
+    job::fail("after mistakes");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  MPI_Errhandler mine;
+  MPI_Comm_create_errhandler(handler, &mine);
+  // Wrong communicators are reported on these two.
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, mine);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, mine);
+  int a = 1;
+  int b = 0;
+  ALLREDUCE("null communicator", &a, &b, 1, MPI_INT, MPI_SUM, MPI_COMM_NULL);
+  BCAST("null communicator", &a, 1, MPI_INT, 0, MPI_COMM_NULL);
+  ALLREDUCE("not a communicator", &a, &b, 1, MPI_INT, MPI_SUM, static_cast<MPI_Comm>(MPI_INT));
+  MPI_Comm comm;
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  MPI_Comm_set_errhandler(comm, mine);
+  check(comm);  // mistakes are the first calls that the communicator sees
+  job::warm_up(comm);
+  check(comm);
+  const MPI_Comm stale = comm;
+  MPI_Comm_free(&comm);
+  ALLREDUCE("freed communicator", &a, &b, 1, MPI_INT, MPI_SUM, stale);
+  BCAST("freed communicator", &a, 1, MPI_INT, 0, stale);
+  MPI_Errhandler_free(&mine);
+  MPI_Finalize();
+  return 0;
+}

@@ -1,0 +1,215 @@
+// MPI_Bcast from every root, with basic and derived datatypes, and with different datatypes of one signature
+// on different ranks, which MPI allows and which tells whether packed bytes are what travels.
+#include <algorithm>
+#include <numeric>
+
+#include "job.hpp"
+
+namespace {
+
+// One way to describe `n` ints: where they lie, as a datatype and a count.
+struct Layout {
+  const char* name = "";
+  MPI_Datatype type = MPI_INT;
+  int count = 0;
+  bool derived = false;
+  std::vector<std::size_t> place;  // of each int, in the order of the type map, in units of int
+  void* origin = nullptr;          // buffer argument, when it is not the start of the memory
+};
+
+constexpr std::size_t kRoom = 4;  // ints of memory per int of data, at most
+
+Layout basic(int n) {
+  Layout l;
+  l.name = "basic";
+  l.count = n;
+  l.place.resize(static_cast<std::size_t>(n));
+  std::iota(l.place.begin(), l.place.end(), std::size_t{0});
+  return l;
+}
+
+Layout bytes(int n) {
+  Layout l = basic(n);
+  l.name = "contiguous of int";
+  l.count = 1;
+  l.derived = true;
+  MPI_Type_contiguous(n, MPI_INT, &l.type);
+  return l;
+}
+
+Layout strided(int n) {
+  Layout l;
+  l.name = "vector, resized";
+  MPI_Datatype vector;
+  MPI_Type_vector(1, 1, 3, MPI_INT, &vector);
+  MPI_Type_create_resized(vector, 0, 3 * sizeof(int), &l.type);
+  MPI_Type_free(&vector);
+  l.count = n;
+  l.derived = true;
+  for (int i = 0; i < n; ++i)
+    l.place.push_back(static_cast<std::size_t>(i) * 3);
+  return l;
+}
+
+Layout one_vector(int n) {
+  Layout l;
+  l.name = "one vector";
+  MPI_Type_vector(n, 1, 2, MPI_INT, &l.type);
+  l.count = 1;
+  l.derived = true;
+  for (int i = 0; i < n; ++i)
+    l.place.push_back(static_cast<std::size_t>(i) * 2);
+  return l;
+}
+
+// Same size, extent and memory as n ints, but visited backwards.
+Layout backwards(int n) {
+  Layout l;
+  l.name = "hindexed, backwards";
+  std::vector<int> lengths(static_cast<std::size_t>(n), 1);
+  std::vector<MPI_Aint> places;
+  for (int i = n - 1; i >= 0; --i) {
+    places.push_back(static_cast<MPI_Aint>(i) * static_cast<MPI_Aint>(sizeof(int)));
+    l.place.push_back(static_cast<std::size_t>(i));
+  }
+  MPI_Type_create_hindexed(n, lengths.data(), places.data(), MPI_INT, &l.type);
+  l.count = 1;
+  l.derived = true;
+  return l;
+}
+
+// A struct of runs with gaps between them.
+Layout runs(int n) {
+  Layout l;
+  l.name = "struct";
+  const int first = n / 2;
+  const int lengths[2] = {first, n - first};
+  const MPI_Aint places[2] = {static_cast<MPI_Aint>((first + 3) * sizeof(int)), 0};
+  const MPI_Datatype types[2] = {MPI_INT, MPI_INT};
+  // The second run lies in front of the first.
+  const int shift = n - first;
+  const MPI_Aint moved[2] = {places[0] + static_cast<MPI_Aint>(shift * static_cast<int>(sizeof(int))), 0};
+  MPI_Type_create_struct(2, lengths, moved, types, &l.type);
+  for (int i = 0; i < first; ++i)
+    l.place.push_back(static_cast<std::size_t>(first + 3 + shift + i));
+  for (int i = 0; i < n - first; ++i)
+    l.place.push_back(static_cast<std::size_t>(i));
+  l.count = 1;
+  l.derived = true;
+  return l;
+}
+
+// Absolute addresses, used with MPI_BOTTOM.
+Layout absolute(int n, int* memory) {
+  Layout l = basic(n);
+  l.name = "absolute addresses";
+  MPI_Aint address = 0;
+  MPI_Get_address(memory, &address);
+  MPI_Type_create_hindexed(1, &n, &address, MPI_INT, &l.type);
+  l.count = 1;
+  l.derived = true;
+  return l;
+}
+
+constexpr int kLayouts = 7;
+Layout make_layout(int which, int n, int* memory) {
+  switch (which) {
+    case 0:
+      return basic(n);
+    case 1:
+      return bytes(n);
+    case 2:
+      return strided(n);
+    case 3:
+      return one_vector(n);
+    case 4:
+      return backwards(n);
+    case 5:
+      return runs(n);
+    default:
+      return absolute(n, memory);
+  }
+}
+
+std::uint64_t broadcast(const job::Named& where, int root, int n, int which, std::uint64_t seed) {
+  const int rank = job::rank_of(where.comm);
+  std::vector<int> memory(static_cast<std::size_t>(n) * kRoom + 16, -7);
+  Layout l = make_layout(which, n, memory.data());
+  if (l.derived) MPI_Type_commit(&l.type);
+  std::vector<int> expected = memory;
+  job::Random random(seed);
+  std::uint64_t hash = 0;
+  for (int i = 0; i < n; ++i) {
+    const int value = static_cast<int>(random.next() & 0x7fffffff);
+    const std::size_t place = l.place[static_cast<std::size_t>(i)];
+    expected[place] = value;
+    hash = job::hash_bytes(hash, &value, sizeof value);
+    if (rank == root) memory[place] = value;
+  }
+  void* buffer = which == 6 ? MPI_BOTTOM : memory.data();
+  const int rc = MPI_Bcast(buffer, l.count, l.type, root, where.comm);
+  if (rc != MPI_SUCCESS || memory != expected) {
+    job::fail("bcast of %d ints from root %d on %s, here as %s: %s", n, root, where.name, l.name,
+              rc != MPI_SUCCESS ? "error code" : "wrong data");
+  }
+  if (l.derived) MPI_Type_free(&l.type);
+  return hash;
+}
+
+void run_on(const job::Named& where, std::uint64_t seed) {
+  const int size = job::size_of(where.comm);
+  const int rank = job::rank_of(where.comm);
+  job::Random random(seed);
+  for (const int n : {1, 3, 257, 5000, 70'001}) {
+    for (int root = 0; root < size; ++root) {
+      const std::uint64_t data = random.next();
+      for (int same = 0; same < (n > 1000 ? 2 : kLayouts); ++same) {
+        broadcast(where, root, n, n > 1000 ? same * 4 : same, data + static_cast<std::uint64_t>(same));
+      }
+      // A different description on each rank.
+      const int offset = static_cast<int>(random.below(kLayouts));
+      broadcast(where, root, n, (rank + offset) % kLayouts, data);
+    }
+  }
+}
+
+// Pairs and types that reductions do not serve still travel in a bcast; and the large-count form.
+void odd_types(MPI_Comm comm) {
+  struct DoubleInt {
+    double value;
+    int place;
+  };
+  const int rank = job::rank_of(comm);
+  DoubleInt pair[3] = {{1.5, 1}, {2.5, 2}, {3.5, 3}};
+  if (rank != 0) std::fill(std::begin(pair), std::end(pair), DoubleInt{0, 0});
+  MPI_Bcast(pair, 3, MPI_DOUBLE_INT, 0, comm);
+  if (pair[2].value != 3.5 || pair[2].place != 3) job::fail("bcast of MPI_DOUBLE_INT");
+  wchar_t wide[4] = {};
+  if (rank == 0) std::memcpy(wide, L"abc", sizeof wide);
+  MPI_Bcast(wide, 4, MPI_WCHAR, 0, comm);
+  if (std::memcmp(wide, L"abc", sizeof wide) != 0) job::fail("bcast of MPI_WCHAR");
+  long many[9] = {};
+  if (rank == 0) std::iota(std::begin(many), std::end(many), 5L);
+  MPI_Bcast_c(many, 9, MPI_LONG, 0, comm);
+  if (many[8] != 13) job::fail("MPI_Bcast_c");
+  double sum = 0;
+  const double one = 1;
+  MPI_Allreduce_c(&one, &sum, 1, MPI_DOUBLE, MPI_SUM, comm);
+  if (sum != job::size_of(comm)) job::fail("MPI_Allreduce_c");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  const auto seed = static_cast<std::uint64_t>(argc > 1 ? std::atoll(argv[1]) : 1);
+  std::vector<job::Named> all = job::make_communicators();
+  for (const job::Named& where : all) {
+    job::warm_up(where.comm);
+    run_on(where, seed);
+    odd_types(where.comm);
+  }
+  job::free_communicators(all);
+  MPI_Finalize();
+  return 0;
+}

@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Runs one MPI job for a test, kills all of it when it takes too long, and looks at how it ended and what it said."""
+import argparse
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('--mpiexec', required=True)
+    parser.add_argument('--preload', default='', help='the library to preload; empty for none')
+    parser.add_argument('-n', type=int, default=1, help='number of ranks')
+    parser.add_argument('--timeout', type=float, default=100, help='seconds until the job is killed and the test fails')
+    parser.add_argument('--env', action='append', default=[], metavar='NAME=VALUE')
+    parser.add_argument('--env-on', action='append', default=[], metavar='RANK:NAME=VALUE', help='for one rank only')
+    parser.add_argument('--no-preload-on', type=int, action='append', default=[], metavar='RANK')
+    parser.add_argument('--fails', action='store_true', help='the job must end with an error')
+    parser.add_argument('--says', action='append', default=[], metavar='REGEX', help='must be in the output')
+    parser.add_argument('--says-once', action='append', default=[], metavar='REGEX', help='in exactly one line')
+    parser.add_argument('--silent', action='store_true', help='no output line may come from heddle')
+    parser.add_argument('--kill-on', default='', metavar='REGEX', help='SIGKILL the process whose PID follows this text')
+    parser.add_argument('--clean-shm', action='store_true', help='nothing new may stay in /dev/shm')
+    parser.add_argument('--raw', action='store_true', help='run the command itself, without mpiexec')
+    parser.add_argument('command', nargs='+')
+    return parser.parse_args()
+
+
+def command_line(args):
+    if args.raw:
+        return args.command
+    line = [args.mpiexec]
+    separate = args.env_on or args.no_preload_on
+    for rank in range(args.n if separate else 1):
+        if rank > 0:
+            line.append(':')
+        line += ['-n', str(1 if separate else args.n)]
+        settings = [e.partition(':')[2] for e in args.env_on if int(e.partition(':')[0]) == rank]
+        # Set for the ranks, not for mpiexec.
+        if args.preload and rank not in args.no_preload_on:
+            settings.append('LD_PRELOAD=' + args.preload)
+        line += ['env'] + settings + args.command
+    return line
+
+
+def environment(args):
+    env = {k: v for k, v in os.environ.items() if not k.startswith('HEDDLE_') and k != 'LD_PRELOAD'}
+    # A sanitizer in the program would rather be loaded first; that matters only for what it cannot see in the preload
+    # library. The host MPI is not free of leaks and not instrumented.
+    env['ASAN_OPTIONS'] = env.get('ASAN_OPTIONS', '') + ':verify_asan_link_order=0:detect_leaks=0'
+    env['TSAN_OPTIONS'] = env.get('TSAN_OPTIONS', '') + ':ignore_noninstrumented_modules=1'
+    if args.raw and args.preload:
+        env['LD_PRELOAD'] = args.preload
+    env.update(e.split('=', 1) for e in args.env)
+    return env
+
+
+def shared_names():
+    return {name for name in os.listdir('/dev/shm') if 'heddle' in name}
+
+
+def run(args):
+    """Returns the exit status (None when it had to be killed) and the output."""
+    job = subprocess.Popen(command_line(args), env=environment(args), stdin=subprocess.DEVNULL,
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+    os.set_blocking(job.stdout.fileno(), False)
+    deadline = time.monotonic() + args.timeout
+    output = b''
+    killed = not args.kill_on
+    closed = False
+    while time.monotonic() < deadline:
+        piece = job.stdout.read()
+        closed = piece == b''
+        output += piece or b''
+        if not killed:
+            found = re.search(args.kill_on.encode() + rb'(\d+)', output)
+            if found:
+                os.kill(int(found.group(1)), signal.SIGKILL)
+                killed = True
+        if closed and job.poll() is not None:
+            return job.returncode, output.decode(errors='replace')
+        time.sleep(0.01)
+    os.killpg(job.pid, signal.SIGTERM)  # mpiexec takes its ranks along
+    time.sleep(1)
+    try:
+        os.killpg(job.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    job.wait()
+    return None, output.decode(errors='replace') + (job.stdout.read() or b'').decode(errors='replace')
+
+
+def problems(args, status, output):
+    if status is None:
+        yield f'still running after {args.timeout:g} s'
+    elif args.fails and status == 0:
+        yield 'ended well, but should not have'
+    elif not args.fails and status != 0:
+        yield f'ended with status {status}'
+    for wanted in args.says:
+        if not re.search(wanted, output):
+            yield f'did not say: {wanted}'
+    for wanted in args.says_once:
+        lines = sum(1 for line in output.splitlines() if re.search(wanted, line))
+        if lines != 1:
+            yield f'said {lines} times instead of once: {wanted}'
+    if args.silent and re.search(r'^heddle', output, re.M):
+        yield 'heddle was not silent'
+
+
+def main():
+    args = parse()
+    before = shared_names()
+    status, output = run(args)
+    sys.stdout.write(output)
+    found = list(problems(args, status, output))
+    if args.clean_shm:
+        for _ in range(50):  # other jobs on this machine have theirs for a moment
+            left = shared_names() - before
+            if not left:
+                break
+            time.sleep(0.1)
+        if left:
+            found.append('left in /dev/shm: ' + ' '.join(sorted(left)))
+    for problem in found:
+        print('FAILED:', problem)
+    return 1 if found else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
