@@ -113,6 +113,9 @@ namespace barrier {
 // Synchronization", Int. J. Parallel Programming 17(1), 1988.
 Schedule recursive_doubling(const TopologyView& topology, std::int32_t rank, const Shape& shape);
 
+// One node only: the team's allreduce of no elements, each member's flag read by all others.
+Schedule team(const TopologyView& topology, std::int32_t rank, const Shape& shape);
+
 }  // namespace barrier
 
 // What allreduce and barrier share: recursive doubling over `size` ranks of the one chunk that `builder` has.

@@ -100,6 +100,7 @@ const std::vector<Algorithm>& catalog() {
       {"double_binary_tree", kBcast, bcast::double_binary_tree, false, true, tree_shapes},
       {"two_level", kBcast, bcast::two_level, true, true, two_level_bcast_shapes},
       {"recursive_doubling", Collective::barrier, barrier::recursive_doubling, false, true, only_shape},
+      {"team", Collective::barrier, barrier::team, true, false, only_shape},
   };
   return algorithms;
 }
