@@ -109,7 +109,11 @@ Status SymbolicRun::open_message(std::int32_t rank) {
   Rank& o = at(other.rank);
   OpenOp& theirs = o.open[other.number - o.retired];
   OpenOp& mine = r.open.back();
-  HEDDLE_TRY(receives ? transfer(other.rank, theirs, rank, mine) : transfer(rank, mine, other.rank, theirs));
+  if (receives) {
+    HEDDLE_TRY(transfer(other.rank, theirs, rank, mine));
+  } else {
+    HEDDLE_TRY(transfer(rank, mine, other.rank, theirs));
+  }
   matched(rank, number);
   matched(other.rank, other.number);
   return {};
@@ -299,16 +303,18 @@ std::string SymbolicRun::chunks_text(std::uint32_t first, std::uint32_t count) {
 
 Status SymbolicRun::violation(std::int32_t rank, const std::string& what) const {
   const Rank& r = ranks_[static_cast<std::size_t>(rank)];
-  std::string where = "rank " + std::to_string(rank);
+  std::string where = "rank ";
+  where += std::to_string(rank);
   if (r.cursor.done()) {
     where += " at the end";
   } else {
-    where += " step " + std::to_string(r.cursor.index());
-    if (r.cursor.in_repeat()) where += " iteration " + std::to_string(r.cursor.iteration());
     const Step& step = r.cursor.step();
-    if (step.kind != StepKind::wait) where += " " + chunks_text(r.cursor.chunk(), step.count);
+    where += " step ";
+    where += std::to_string(r.cursor.index());
+    if (r.cursor.in_repeat()) where.append(" iteration ").append(std::to_string(r.cursor.iteration()));
+    if (step.kind != StepKind::wait) where.append(" ").append(chunks_text(r.cursor.chunk(), step.count));
   }
-  return Status(Code::internal, where + ": " + what);
+  return Status(Code::internal, where.append(": ").append(what));
 }
 
 }  // namespace heddle

@@ -1,6 +1,7 @@
 #include "sample_algorithms.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "schedule/builder.hpp"
@@ -21,9 +22,8 @@ void hypercube(Builder& b, std::int32_t me, const std::vector<std::int32_t>& ran
 
 Schedule recursive_doubling(std::int32_t size, std::int32_t rank) {
   Builder b(Collective::allreduce, 1);
-  std::vector<std::int32_t> all;
-  for (std::int32_t r = 0; r < size; ++r)
-    all.push_back(r);
+  std::vector<std::int32_t> all(static_cast<std::size_t>(size));
+  std::iota(all.begin(), all.end(), 0);
   b.copy_input().in_order();
   hypercube(b, rank, all);
   return std::move(b).finish();
@@ -113,6 +113,7 @@ Schedule all_to_all_allreduce(std::int32_t size, std::int32_t rank) {
 Schedule two_level_allreduce(const TopologyView& topology, std::int32_t rank) {
   Builder b(Collective::allreduce, 1);
   std::vector<std::int32_t> leaders;
+  leaders.reserve(static_cast<std::size_t>(topology.nodes()));
   for (std::int32_t node = 0; node < topology.nodes(); ++node)
     leaders.push_back(topology.members(node).front());
   b.team(StepKind::team_reduce, Slot::input, 0, {0, 1});
@@ -133,6 +134,7 @@ std::vector<Sample> samples() {
   const auto add = [&](const char* name, const TopologyView& topology,
                        const std::function<Schedule(std::int32_t)>& build) {
     std::vector<Schedule> schedules;
+    schedules.reserve(static_cast<std::size_t>(topology.size()));
     for (std::int32_t rank = 0; rank < topology.size(); ++rank)
       schedules.push_back(build(rank));
     all.push_back({name, topology, std::move(schedules)});

@@ -162,6 +162,18 @@ TEST(Verifier, NothingIsReadThatWasNeverWritten) {
                    "reads scratch chunk 1 from unit 0, which was never written there");
 }
 
+// A unit that got chunk 2 no longer holds what lay there under another first chunk: it lay at other bytes.
+TEST(Verifier, ScratchForgetsWhatWasLaidOutDifferently) {
+  const auto swap = [](std::int32_t rank) {
+    const std::int32_t other = 1 - rank;
+    Builder b(Collective::allreduce, 4);
+    b.copy_input().recv_scratch(other, {0, 2}).send(other, {0, 2}).wait();
+    b.recv_scratch(other, {2, 1}).send(other, {2, 1}).wait().reduce({2, 2});
+    return std::move(b).finish();
+  };
+  expect_complaint(verdict(2, swap), "reads scratch chunk 3 from unit 0, which was never written there");
+}
+
 TEST(Verifier, EveryContributionCountsOnce) {
   const auto fold = [](int times) {
     return verdict(2, [times](std::int32_t rank) {
