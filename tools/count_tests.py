@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Adds up what `meson test` found in a build directory: prints "passed failed skipped", failures on stderr.
+"""Adds up what `meson test` found in a build directory: prints "passed failed skipped"; failures, with what they
+said, on stderr.
 
 A GoogleTest program counts by its cases, any other test as one. The status that Meson noted for the program decides: a
 program that died without failing a case counts as one failure.
@@ -8,6 +9,20 @@ import json
 import pathlib
 import sys
 import xml.etree.ElementTree as xml
+
+
+LINES_OF_A_CASE = 12
+LINES_OF_A_PROGRAM = 40
+
+
+def print_indented(text, most, first):
+    """The first or the last lines of what a failure has to say."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    shown = lines[:most] if first else lines[-most:]
+    if len(shown) < len(lines):
+        shown.append(f"({len(lines) - len(shown)} more lines in testlog.txt)")
+    for line in shown:
+        print(f"      {line[:300]}", file=sys.stderr)
 
 
 def count_cases(report):
@@ -20,7 +35,9 @@ def count_cases(report):
     skipped = [case for case in cases
                if case.get("result") == "skipped" or case.get("status") == "notrun" or case.find("skipped") is not None]
     for case in failed:
-        print(f"    failed: {case.get('classname')}.{case.get('name')}", file=sys.stderr)
+        print(f"    FAILED: {case.get('classname')}.{case.get('name')}", file=sys.stderr)
+        for failure in case.iter("failure"):
+            print_indented(failure.get("message") or "", LINES_OF_A_CASE, first=True)
     return len(cases) - len(failed) - len(skipped), len(failed), len(skipped)
 
 
@@ -38,8 +55,10 @@ def main():
             p, f, s = 0, 0, 1
         else:
             p, f, s = cases or (0, 0, 0)
-            f = max(f, 1)
-            print(f"    {result}: {name}", file=sys.stderr)
+            if f == 0:
+                f = 1
+                print(f"    {result}: {name}", file=sys.stderr)
+                print_indented(test.get("stdout", "") + "\n" + test.get("stderr", ""), LINES_OF_A_PROGRAM, first=False)
         passed, failed, skipped = passed + p, failed + f, skipped + s
     print(passed, failed, skipped)
 

@@ -18,7 +18,7 @@ TEST(Config, EmptyEnvironmentGivesDefaults) {
   EXPECT_EQ(parsed.config.log_level, LogLevel::warn);
   EXPECT_EQ(parsed.config.timeout, milliseconds(0));
   EXPECT_EQ(parsed.config.warn_after, milliseconds(10'000));
-  EXPECT_EQ(parsed.config.slot_bytes, 128U * 1024);
+  EXPECT_EQ(parsed.config.slot_bytes, 64U * 1024);
   EXPECT_EQ(parsed.config.master_port, 0);
 }
 
@@ -26,7 +26,7 @@ TEST(Config, EveryVariableIsParsed) {
   const ParsedConfig parsed = parse_config(
       {"HEDDLE_ENABLE=0", "HEDDLE_LOG=debug", "HEDDLE_ALGORITHM=allreduce:ring,bcast:team",
        "HEDDLE_TUNING_FILE=/a=b.json", "HEDDLE_TRANSPORTS=mpi", "HEDDLE_TIMEOUT=2.5", "HEDDLE_WARN_AFTER=0",
-       "HEDDLE_SLOT_BYTES=64K", "HEDDLE_SPIN=100", "HEDDLE_SHM=posix", "HEDDLE_MASTER_PORT=29501"});
+       "HEDDLE_SLOT_BYTES=256K", "HEDDLE_SPIN=100", "HEDDLE_SHM=posix", "HEDDLE_MASTER_PORT=29501"});
   EXPECT_TRUE(parsed.complaints.empty()) << parsed.complaints.front();
   EXPECT_FALSE(parsed.config.enable);
   EXPECT_EQ(parsed.config.log_level, LogLevel::debug);
@@ -35,7 +35,7 @@ TEST(Config, EveryVariableIsParsed) {
   EXPECT_EQ(parsed.config.transports, "mpi");
   EXPECT_EQ(parsed.config.timeout, milliseconds(2500));
   EXPECT_EQ(parsed.config.warn_after, milliseconds(0));
-  EXPECT_EQ(parsed.config.slot_bytes, 64U * 1024);
+  EXPECT_EQ(parsed.config.slot_bytes, 256U * 1024);
   EXPECT_EQ(parsed.config.spin, 100);
   EXPECT_EQ(parsed.config.shm_backing, "posix");
   EXPECT_EQ(parsed.config.master_port, 29501);
