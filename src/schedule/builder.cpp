@@ -22,16 +22,20 @@ Step make(StepKind kind, Slot dst, Slot src, int lane, std::int32_t peer, Chunks
 
 bool touches_scratch(const Step& s) {
   switch (s.kind) {
-    case StepKind::send: return s.src == Slot::scratch;
-    case StepKind::recv: return s.dst == Slot::scratch;
+    case StepKind::send:
+      return s.src == Slot::scratch;
+    case StepKind::recv:
+      return s.dst == Slot::scratch;
     case StepKind::wait:
-    case StepKind::repeat: return false;
-    default: return s.src == Slot::scratch || s.dst == Slot::scratch;
+    case StepKind::repeat:
+      return false;
+    default:
+      return s.src == Slot::scratch || s.dst == Slot::scratch;
   }
 }
 
-// The most operations open at once, found by running the waits. An iteration that starts with as many open as the
-// one before it repeats it exactly, so loops stop early.
+// The most operations open at once, found by running the waits. An iteration that starts with as many open as
+// the one before it repeats it exactly, so loops stop early.
 std::uint32_t most_open(const std::vector<Step>& steps) {
   std::uint32_t open = 0;
   std::uint32_t most = 0;
@@ -61,9 +65,12 @@ std::uint32_t most_open(const std::vector<Step>& steps) {
 
 const char* collective_name(Collective collective) {
   switch (collective) {
-    case Collective::allreduce: return "allreduce";
-    case Collective::bcast: return "bcast";
-    case Collective::barrier: return "barrier";
+    case Collective::allreduce:
+      return "allreduce";
+    case Collective::bcast:
+      return "bcast";
+    case Collective::barrier:
+      return "barrier";
   }
   return "unknown";
 }
@@ -169,9 +176,11 @@ void Builder::close_repeat(std::size_t head) {
 
 Schedule Builder::finish() && {
   schedule_.max_open = most_open(schedule_.steps);
-  // Whether operations stay open after the last step depends on its kind; a trailing wait(0) costs nothing at run time.
-  const bool closed = schedule_.max_open == 0 || (!schedule_.steps.empty() && schedule_.steps.back().kind == StepKind::wait &&
-                                                  schedule_.steps.back().count == 0);
+  // Whether operations stay open after the last step depends on its kind; a trailing wait(0) costs nothing at
+  // run time.
+  const bool closed =
+      schedule_.max_open == 0 || (!schedule_.steps.empty() && schedule_.steps.back().kind == StepKind::wait &&
+                                  schedule_.steps.back().count == 0);
   if (!closed) wait(0);
   return std::move(schedule_);
 }

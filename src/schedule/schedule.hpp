@@ -13,12 +13,12 @@ const char* collective_name(Collective collective);
 
 struct Schedule {
   Collective collective = Collective::allreduce;
-  std::int32_t root = 0;             // bcast: who has the data at the start
-  std::uint32_t chunks = 1;          // the vector is split into this many near-equal chunks
-  std::uint32_t scratch_units = 0;   // units of scratch the steps address
-  std::uint32_t unit_chunks = 0;     // chunks in one unit: the longest range any step puts into scratch
-  std::uint32_t max_open = 0;        // most sends and receives ever open at once (the engine sizes its array by it)
-  bool in_order = false;             // folds in rank order, so it also serves non-commutative operations
+  std::int32_t root = 0;            // bcast: who has the data at the start
+  std::uint32_t chunks = 1;         // the vector is split into this many near-equal chunks
+  std::uint32_t scratch_units = 0;  // units of scratch the steps address
+  std::uint32_t unit_chunks = 0;    // chunks in one unit: the longest range any step puts into scratch
+  std::uint32_t max_open = 0;  // most sends and receives ever open at once (the engine sizes its array by it)
+  bool in_order = false;       // folds in rank order, so it also serves non-commutative operations
   std::vector<Step> steps;
 };
 

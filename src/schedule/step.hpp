@@ -6,23 +6,27 @@
 
 namespace heddle {
 
-// Where a step reads or writes. `data` is the caller's result buffer (and, in place, also the input). `input` is the
-// caller's source buffer; in place it is the same memory as `data`. `scratch` belongs to the engine.
+// Where a step reads or writes. `data` is the caller's result buffer (and, in place, also the input). `input`
+// is the caller's source buffer; in place it is the same memory as `data`. `scratch` belongs to the engine.
 //
-// `data` and `input` are divided into the schedule's chunks; a step addresses them by chunk number. `scratch` holds
-// `scratch_units` units, each as large as the largest chunk range any step puts there; a step addresses it by unit.
+// `data` and `input` are divided into the schedule's chunks; a step addresses them by chunk number. `scratch`
+// holds `scratch_units` units, each as large as the largest chunk range any step puts there; a step addresses
+// it by unit.
 enum class Slot : std::uint8_t { data = 0, input = 1, scratch = 2 };
 
 enum class StepKind : std::uint8_t {
-  send,         // open a send of [chunk, chunk+count) from slot `src` to `peer`
-  recv,         // open a receive of [chunk, chunk+count) into slot `dst` from `peer`
-  reduce,       // dst = dst op src, or dst = src op dst with kSourceFirst, over [chunk, chunk+count)
-  copy,         // dst = src over [chunk, chunk+count)
-  wait,         // until at most `count` of the opened sends and receives are still open, oldest completed first
-  repeat,       // run the next `peer` steps `count` times; in iteration i their chunk is (chunk + i*stride) mod chunks
-  team_reduce,  // fold `src` of all ranks of this rank's node, in rank order, into `dst` of node member `peer`
-  team_bcast,   // copy `src` of node member `peer` to `dst` of all other ranks of this rank's node
-  team_allreduce,  // fold `src` of all ranks of this rank's node, in rank order, into `dst` of every one of them
+  send,    // open a send of [chunk, chunk+count) from slot `src` to `peer`
+  recv,    // open a receive of [chunk, chunk+count) into slot `dst` from `peer`
+  reduce,  // dst = dst op src, or dst = src op dst with kSourceFirst, over [chunk, chunk+count)
+  copy,    // dst = src over [chunk, chunk+count)
+  wait,    // until at most `count` of the opened sends and receives are still open, oldest completed first
+  repeat,  // run the next `peer` steps `count` times; in iteration i their chunk is (chunk + i*stride) mod
+           // chunks
+  team_reduce,     // fold `src` of all ranks of this rank's node, in rank order, into `dst` of node member
+                   // `peer`
+  team_bcast,      // copy `src` of node member `peer` to `dst` of all other ranks of this rank's node
+  team_allreduce,  // fold `src` of all ranks of this rank's node, in rank order, into `dst` of every one of
+                   // them
 };
 
 enum StepFlags : std::uint8_t {
@@ -31,10 +35,12 @@ enum StepFlags : std::uint8_t {
   kRotate = 4,       // inside a repeat: the scratch unit is (unit + i) mod scratch_units
 };
 
-// 20 bytes, dispatched from a flat array. Holds no pointer, tag, byte count or datatype: a Binding supplies those.
+// 20 bytes, dispatched from a flat array. Holds no pointer, tag, byte count or datatype: a Binding supplies
+// those.
 //
-// Messages between two ranks on one lane match in the order in which they are opened; different lanes are independent.
-// A scratch operand always names its unit in `unit`; the chunk range says which chunks it holds, hence its length.
+// Messages between two ranks on one lane match in the order in which they are opened; different lanes are
+// independent. A scratch operand always names its unit in `unit`; the chunk range says which chunks it holds,
+// hence its length.
 struct Step {
   StepKind kind;
   Slot dst;
@@ -57,7 +63,8 @@ static_assert(sizeof(Step) == 20 && std::is_trivially_copyable_v<Step>);
 inline constexpr int kLanes = 16;
 
 // The chunk a step addresses in iteration `i` of the enclosing repeat (0 outside of one).
-constexpr std::uint32_t chunk_at(const Step& step, std::int32_t stride, std::uint32_t i, std::uint32_t chunks) {
+constexpr std::uint32_t chunk_at(const Step& step, std::int32_t stride, std::uint32_t i,
+                                 std::uint32_t chunks) {
   if (i == 0 || (step.flags & kFixed) != 0) return step.chunk;
   const std::int64_t moved = static_cast<std::int64_t>(step.chunk) + static_cast<std::int64_t>(stride) * i;
   const std::int64_t wrapped = moved % static_cast<std::int64_t>(chunks);

@@ -16,13 +16,18 @@ TopologyView::TopologyView(std::vector<std::vector<std::int32_t>> group_of) : gr
   }
 }
 
-TopologyView TopologyView::flat(std::int32_t size) { return uniform(size, 1); }
-TopologyView TopologyView::one_node(std::int32_t size) { return uniform(1, size); }
+TopologyView TopologyView::flat(std::int32_t size) {
+  return uniform(size, 1);
+}
+TopologyView TopologyView::one_node(std::int32_t size) {
+  return uniform(1, size);
+}
 
 TopologyView TopologyView::uniform(std::int32_t nodes, std::int32_t ranks_per_node) {
   std::vector<std::int32_t> node_of;
   node_of.reserve(static_cast<std::size_t>(nodes) * static_cast<std::size_t>(ranks_per_node));
-  for (std::int32_t node = 0; node < nodes; ++node) node_of.insert(node_of.end(), static_cast<std::size_t>(ranks_per_node), node);
+  for (std::int32_t node = 0; node < nodes; ++node)
+    node_of.insert(node_of.end(), static_cast<std::size_t>(ranks_per_node), node);
   return TopologyView({std::move(node_of)});
 }
 

@@ -6,12 +6,12 @@
 
 namespace heddle {
 
-// Level 0 is the innermost shared-memory team ("node"); further levels (rack, pod, ...) are coarser. A view is the
-// same value on every rank of a communicator.
+// Level 0 is the innermost shared-memory team ("node"); further levels (rack, pod, ...) are coarser. A view
+// is the same value on every rank of a communicator.
 class TopologyView {
  public:
-  // `group_of[level][rank]` is a group number; numbers are dense, in order of first appearance. Every level must have
-  // the same number of ranks and each level must refine the next.
+  // `group_of[level][rank]` is a group number; numbers are dense, in order of first appearance. Every level
+  // must have the same number of ranks and each level must refine the next.
   explicit TopologyView(std::vector<std::vector<std::int32_t>> group_of);
 
   static TopologyView flat(std::int32_t size);                                   // every rank on its own node
@@ -26,7 +26,9 @@ class TopologyView {
     return group_of_[static_cast<std::size_t>(level)][static_cast<std::size_t>(rank)];
   }
   // Ranks of a node in rising order.
-  const std::vector<std::int32_t>& members(std::int32_t node) const { return members_[static_cast<std::size_t>(node)]; }
+  const std::vector<std::int32_t>& members(std::int32_t node) const {
+    return members_[static_cast<std::size_t>(node)];
+  }
   // Position of a rank among its node's members.
   std::int32_t member_index(std::int32_t rank) const { return member_index_[static_cast<std::size_t>(rank)]; }
 
