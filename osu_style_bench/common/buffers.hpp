@@ -1,0 +1,45 @@
+// Message buffers: a fresh one for each call, so that what a call finds in the caches is what a program would
+// find that works on other data in between.
+#pragma once
+
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+
+#include "common/options.hpp"
+
+namespace heddle::bench {
+
+class BufferPool {
+ public:
+  // Takes `limit` bytes at most, or two buffers of `largest` if that is more. All elements start as 1 of
+  // `dtype`.
+  BufferPool(std::size_t limit, std::size_t largest, Dtype dtype);
+
+  // Cuts the memory into buffers of `bytes` each: as many as fit, 2 to 64, or one if `warm`. Buffers start on
+  // cache lines of their own. `bytes` <= largest.
+  void cut(std::size_t bytes, bool warm);
+
+  void* next() {
+    std::byte* buffer = memory_.get() + stride_ * at_;
+    at_ = at_ + 1 == count_ ? 0 : at_ + 1;
+    return buffer;
+  }
+  std::size_t count() const { return count_; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<std::byte, Free> memory_;
+  std::size_t capacity_ = 0;
+  std::size_t stride_ = 0;
+  std::size_t count_ = 1;
+  std::size_t at_ = 0;
+};
+
+// How many bytes of buffers this rank may have, if `ranks` ranks on this machine want them as well: `wanted`,
+// or what half of the available memory allows.
+std::size_t affordable_memory(std::size_t wanted, int ranks);
+
+}  // namespace heddle::bench

@@ -1,0 +1,18 @@
+// -c: whether a side's collectives give what they must, to the last bit.
+#pragma once
+
+#include "common/buffers.hpp"
+#include "common/job.hpp"
+#include "common/side.hpp"
+
+namespace heddle::bench {
+
+// Every rank gets the same answer. `send` and `receive` are cut to `bytes` or more; collective.
+bool allreduce_is_right(const Job& job, Side& side, Dtype dtype, std::size_t bytes, BufferPool& send,
+                        BufferPool& receive);
+bool bcast_is_right(const Job& job, Side& side, Dtype dtype, std::size_t bytes, BufferPool& buffers);
+// Rank 0 sends to rank 1, which answers with what it got.
+bool messages_are_right(const Job& job, Side& side, Dtype dtype, std::size_t bytes, BufferPool& send,
+                        BufferPool& receive);
+
+}  // namespace heddle::bench

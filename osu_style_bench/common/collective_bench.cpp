@@ -1,0 +1,169 @@
+#include "common/collective_bench.hpp"
+
+#include <algorithm>
+
+#include "common/check_results.hpp"
+#include "common/pacing.hpp"
+
+namespace heddle::bench {
+namespace {
+
+constexpr double kSampleSeconds = 4e-3;  // much longer than the clock's resolution and a rank's wake-up
+constexpr int kLeastRounds = 9;
+constexpr int kResamples = 2000;
+constexpr std::size_t kLargeMessage = 8192;  // from here on OSU makes fewer calls
+constexpr double kMicro = 1e6;
+
+WarmUp warm_up_plan(const Options& options, std::size_t bytes) {
+  WarmUp plan;
+  plan.calls = options.warmup;
+  plan.usual = bytes > kLargeMessage ? 20 : 200;
+  plan.seconds = options.max_seconds / 8;
+  return plan;
+}
+
+void finish_series(Series& series, const std::vector<double>& samples) {
+  series.samples_us = samples;
+  series.median_us = median(samples);
+  series.interval_us = median_interval(samples);
+}
+
+}  // namespace
+
+CollectiveBench::CollectiveBench(const Job& job, const Options& options, std::size_t memory)
+    : job_(job),
+      options_(options),
+      send_(memory / 2, options.max_bytes, options.dtype),
+      receive_(memory / 2, options.max_bytes, options.dtype) {}
+
+void CollectiveBench::cut(std::size_t bytes) {
+  send_.cut(bytes, options_.warm_buffers);
+  receive_.cut(bytes, options_.warm_buffers);
+  count_ = bytes / size_of(options_.dtype);
+}
+
+void CollectiveBench::call(Side& side) {
+  if (options_.kind == Kind::allreduce) {
+    side.allreduce(send_.next(), receive_.next(), count_);
+  } else {
+    side.bcast(send_.next(), count_, root_);
+  }
+}
+
+// Untimed calls lead in and out. After those before the clock starts no rank is still busy with the other
+// side; and until all ranks have stopped their clocks none can leave those at the end, so that no rank goes
+// on to something that takes a core from another's measurement. A bcast needs one from every root for that.
+double CollectiveBench::block(Side& side, long calls) {
+  const bool moves = options_.kind == Kind::bcast;
+  const int lead = moves ? job_.size() : 1;
+  const auto one = [&] {
+    call(side);
+    if (moves) root_ = root_ + 1 == job_.size() ? 0 : root_ + 1;
+  };
+  for (int i = 0; i < lead; ++i)
+    one();
+  const double start = now();
+  for (long i = 0; i < calls; ++i)
+    one();
+  const double seconds = now() - start;
+  for (int i = 0; i < lead; ++i)
+    one();
+  return seconds;
+}
+
+long CollectiveBench::calls_per_sample(double seconds_per_call) const {
+  if (options_.iterations)
+    return std::max((*options_.iterations + options_.rounds - 1) / options_.rounds, 1L);
+  // All roots take part in every sample of a bcast.
+  const long least = options_.kind == Kind::bcast ? job_.size() : 1;
+  const long calls = calls_within(kSampleSeconds, seconds_per_call, least, 1'000'000);
+  return calls / least * least;
+}
+
+int CollectiveBench::rounds_for(double seconds_per_round) const {
+  if (options_.iterations)
+    return static_cast<int>(std::min<long>(options_.rounds, std::max(*options_.iterations, 6L)));
+  return static_cast<int>(calls_within(2 * options_.max_seconds, seconds_per_round,
+                                       std::min(kLeastRounds, options_.rounds), options_.rounds));
+}
+
+bool CollectiveBench::right(Side& side, std::size_t bytes) {
+  return options_.kind == Kind::allreduce
+             ? allreduce_is_right(job_, side, options_.dtype, bytes, send_, receive_)
+             : bcast_is_right(job_, side, options_.dtype, bytes, send_);
+}
+
+PlainRow CollectiveBench::measure(Side& side, std::size_t bytes) {
+  cut(bytes);
+  root_ = 0;
+  PlainRow row;
+  row.bytes = bytes;
+  if (options_.validate) row.valid = right(side, bytes);
+  double timed = 0;
+  const auto run = [&](long calls) {
+    const double begin = now();
+    for (long i = 0; i < calls; ++i) {
+      const double start = now();
+      call(side);
+      timed += now() - start;
+      job_.barrier();
+    }
+    return now() - begin;
+  };
+  const double per_call = warm_up(job_, warm_up_plan(options_, bytes), run);
+  const long usual = bytes > kLargeMessage ? 100 : 1000;
+  row.iterations = options_.iterations.value_or(calls_within(options_.max_seconds, per_call, 5, usual));
+  timed = 0;
+  run(row.iterations);
+  const double mine = timed / static_cast<double>(row.iterations) * kMicro;
+  double extremes[2] = {mine, -mine};
+  double total[1] = {mine};
+  job_.maximum(extremes);
+  job_.sum(total);
+  row.average = total[0] / job_.size();
+  row.maximum = extremes[0];
+  row.minimum = -extremes[1];
+  row.algorithm = side.algorithm(options_.kind, count_);
+  if (options_.validate) row.valid = right(side, bytes) && *row.valid;
+  return row;
+}
+
+ComparedRow CollectiveBench::compare(Side& host, Side& heddle, std::size_t bytes) {
+  cut(bytes);
+  root_ = 0;
+  ComparedRow row;
+  row.bytes = bytes;
+  if (options_.validate) row.valid = right(host, bytes) && right(heddle, bytes);
+  Side* const sides[2] = {&host, &heddle};
+  long calls[2] = {};
+  double round_seconds = 0;
+  for (int s = 0; s < 2; ++s) {
+    const double per_call =
+        warm_up(job_, warm_up_plan(options_, bytes), [&](long n) { return block(*sides[s], n); });
+    calls[s] = calls_per_sample(per_call);
+    const long lead = 2 * (options_.kind == Kind::bcast ? job_.size() : 1);
+    round_seconds += static_cast<double>(calls[s] + lead) * per_call;
+  }
+  const int rounds = rounds_for(round_seconds);
+  std::vector<double> samples[2];
+  for (int round = 0; round < rounds; ++round) {
+    for (int turn = 0; turn < 2; ++turn) {
+      const int s = (round + turn) % 2;
+      samples[s].push_back(block(*sides[s], calls[s]) / static_cast<double>(calls[s]) * kMicro);
+    }
+  }
+  for (std::vector<double>& series : samples)
+    job_.maximum(series);
+  finish_series(row.host, samples[0]);
+  finish_series(row.heddle, samples[1]);
+  row.host.calls_per_sample = calls[0];
+  row.heddle.calls_per_sample = calls[1];
+  row.ratio = row.host.median_us / row.heddle.median_us;
+  row.bootstrap = bootstrap_ratios(samples[0], samples[1], kResamples, bytes);
+  row.ratio_interval = central_interval(row.bootstrap);
+  row.algorithm = heddle.algorithm(options_.kind, count_);
+  if (options_.validate) row.valid = right(host, bytes) && right(heddle, bytes) && *row.valid;
+  return row;
+}
+
+}  // namespace heddle::bench

@@ -1,0 +1,41 @@
+// Measures one collective at one size.
+#pragma once
+
+#include "common/buffers.hpp"
+#include "common/job.hpp"
+#include "common/options.hpp"
+#include "common/results.hpp"
+#include "common/side.hpp"
+
+namespace heddle::bench {
+
+class CollectiveBench {
+ public:
+  // Needs `memory` bytes for buffers, or what four of the largest messages take.
+  CollectiveBench(const Job& job, const Options& options, std::size_t memory);
+
+  // As OSU measures: every call is timed by itself, with a barrier between calls; averages over ranks. Root
+  // is 0.
+  PlainRow measure(Side& side, std::size_t bytes);
+
+  // Blocks of back-to-back calls on either side in turn, the order swapped each round. The root of a bcast
+  // moves on with every call, so that no rank can run ahead. Both sides use the same buffers.
+  ComparedRow compare(Side& host, Side& heddle, std::size_t bytes);
+
+ private:
+  void call(Side& side);
+  double block(Side& side, long calls);
+  long calls_per_sample(double seconds_per_call) const;
+  int rounds_for(double seconds_per_round) const;
+  bool right(Side& side, std::size_t bytes);
+  void cut(std::size_t bytes);
+
+  const Job& job_;
+  const Options& options_;
+  BufferPool send_;
+  BufferPool receive_;
+  std::size_t count_ = 0;  // elements in a message
+  int root_ = 0;
+};
+
+}  // namespace heddle::bench

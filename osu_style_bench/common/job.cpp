@@ -1,0 +1,108 @@
+#include "common/job.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "heddle/heddle_mpi.h"
+
+namespace heddle::bench {
+namespace {
+
+std::string sentence(const char* what, heddle_status status) {
+  return fmt::format("{}: {}: {}", what, heddle_status_name(status), heddle_last_error());
+}
+
+}  // namespace
+
+bool started_by_mpi() {
+  for (const char* name : {"PMI_RANK", "PMI_FD", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID"})
+    if (std::getenv(name) != nullptr) return true;
+  return false;
+}
+
+std::unique_ptr<Job> Job::start(int* argc, char*** argv, bool native, bool threads, std::string& problem) {
+  std::unique_ptr<Job> job(new Job);
+  const bool from_environment = std::getenv("RANK") != nullptr && std::getenv("WORLD_SIZE") != nullptr;
+  if (native && from_environment && !started_by_mpi()) {
+    job->control_ = job->make_native_comm(problem);
+    if (job->control_ == nullptr) return nullptr;
+    heddle_comm_rank(job->control_.get(), &job->rank_);
+    heddle_comm_size(job->control_.get(), &job->size_);
+    return job;
+  }
+  const int wanted = threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE;
+  int provided = MPI_THREAD_SINGLE;
+  if (MPI_Init_thread(argc, argv, wanted, &provided) != MPI_SUCCESS) {
+    problem = "MPI_Init_thread failed";
+    return nullptr;
+  }
+  job->has_mpi_ = true;
+  if (provided < wanted) {
+    problem = "this needs MPI_THREAD_MULTIPLE, which the host MPI does not provide";
+    return nullptr;
+  }
+  PMPI_Comm_rank(MPI_COMM_WORLD, &job->rank_);
+  PMPI_Comm_size(MPI_COMM_WORLD, &job->size_);
+  return job;
+}
+
+Job::~Job() {
+  control_.reset();
+  if (has_mpi_) MPI_Finalize();
+}
+
+void Job::reduce(std::span<double> values, bool largest) const {
+  if (has_mpi_) {
+    PMPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_DOUBLE,
+                   largest ? MPI_MAX : MPI_SUM, MPI_COMM_WORLD);
+    return;
+  }
+  const heddle_status status = heddle_allreduce(HEDDLE_IN_PLACE, values.data(), values.size(), HEDDLE_FLOAT64,
+                                                largest ? HEDDLE_MAX : HEDDLE_SUM, control_.get());
+  if (status != HEDDLE_OK) abort(sentence("heddle_allreduce", status));
+}
+
+void Job::maximum(std::span<double> values) const {
+  reduce(values, true);
+}
+void Job::sum(std::span<double> values) const {
+  reduce(values, false);
+}
+
+double Job::maximum(double value) const {
+  reduce({&value, 1}, true);
+  return value;
+}
+
+bool Job::all(bool good) const {
+  return maximum(good ? 0.0 : 1.0) == 0.0;
+}
+
+void Job::barrier() const {
+  if (has_mpi_) {
+    PMPI_Barrier(MPI_COMM_WORLD);
+    return;
+  }
+  const heddle_status status = heddle_barrier(control_.get());
+  if (status != HEDDLE_OK) abort(sentence("heddle_barrier", status));
+}
+
+NativeComm Job::make_native_comm(std::string& problem) const {
+  heddle_comm_t comm = nullptr;
+  const heddle_status status =
+      has_mpi_ ? heddle_comm_create_mpi(MPI_COMM_WORLD, &comm) : heddle_comm_create_env(&comm);
+  if (status != HEDDLE_OK)
+    problem = sentence(has_mpi_ ? "heddle_comm_create_mpi" : "heddle_comm_create_env", status);
+  return NativeComm(comm);
+}
+
+void Job::abort(const std::string& why) const {
+  std::fprintf(stderr, "rank %d: %s\n", rank_, why.c_str());
+  std::fflush(stderr);
+  if (has_mpi_) PMPI_Abort(MPI_COMM_WORLD, 1);
+  std::_Exit(1);
+}
+
+}  // namespace heddle::bench

@@ -1,0 +1,60 @@
+// The ranks that run a benchmark together, and what they tell each other outside of the timed regions.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "heddle/heddle.h"
+
+namespace heddle::bench {
+
+struct DestroyComm {
+  void operator()(heddle_comm* comm) const { heddle_comm_destroy(comm); }
+};
+using NativeComm = std::unique_ptr<heddle_comm, DestroyComm>;
+
+// Started by MPI's launcher, or without MPI by one that sets RANK and WORLD_SIZE. Agreement goes through
+// PMPI_ calls, which no preload library sees, or through heddle where there is no MPI. One thread at a time.
+class Job {
+ public:
+  // `native`: the benchmark calls heddle, so MPI is not needed. `threads`: several of this rank's threads
+  // will call at once. Null on failure, with the sentence in `problem`.
+  static std::unique_ptr<Job> start(int* argc, char*** argv, bool native, bool threads, std::string& problem);
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+  ~Job();  // finalizes MPI if start() initialised it
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  bool has_mpi() const { return has_mpi_; }
+  bool leads() const { return rank_ == 0; }
+
+  // Each value becomes the largest (the sum) over all ranks, on all ranks.
+  void maximum(std::span<double> values) const;
+  void sum(std::span<double> values) const;
+  double maximum(double value) const;
+  bool all(bool good) const;
+  void barrier() const;
+
+  // A further communicator of heddle over all ranks; collective. Null on failure, with the sentence in
+  // `problem`.
+  NativeComm make_native_comm(std::string& problem) const;
+
+  // Ends all ranks after a failure that the others cannot see.
+  [[noreturn]] void abort(const std::string& why) const;
+
+ private:
+  Job() = default;
+  void reduce(std::span<double> values, bool largest) const;
+
+  bool has_mpi_ = false;
+  int rank_ = 0;
+  int size_ = 1;
+  NativeComm control_;  // where there is no MPI
+};
+
+// True if a launcher of some MPI started this process.
+bool started_by_mpi();
+
+}  // namespace heddle::bench

@@ -1,0 +1,19 @@
+// What a result file says about where it was measured.
+#pragma once
+
+#include <string>
+
+namespace heddle::bench {
+
+struct Machine {
+  std::string host;
+  std::string cpu;  // the model's name
+  int cores = 0;    // that this process may run on
+  std::string kernel;
+};
+Machine this_machine();
+
+// The host MPI's own description of itself, on one line. Needs no MPI_Init.
+std::string mpi_library();
+
+}  // namespace heddle::bench

@@ -1,0 +1,108 @@
+#include <dlfcn.h>
+#include <mpi.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "common/side.hpp"
+
+namespace heddle::bench {
+namespace {
+
+// Reductions are not defined on MPI_CHAR, which is text.
+MPI_Datatype mpi_type(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::int8:
+      return MPI_SIGNED_CHAR;
+    case Dtype::int32:
+      return MPI_INT;
+    case Dtype::float32:
+      return MPI_FLOAT;
+    case Dtype::float64:
+      return MPI_DOUBLE;
+  }
+  return MPI_BYTE;
+}
+
+constexpr int kTag = 1;
+constexpr MPI_Comm kWorld = MPI_COMM_WORLD;
+
+class MessageSide : public Side {
+ public:
+  explicit MessageSide(Dtype dtype) : dtype_(dtype), type_(mpi_type(dtype)) {}
+
+  void send(const void* data, std::size_t count, int peer) override {
+    MPI_Send(data, static_cast<int>(count), type_, peer, kTag, kWorld);
+  }
+  void receive(void* data, std::size_t count, int peer) override {
+    MPI_Recv(data, static_cast<int>(count), type_, peer, kTag, kWorld, MPI_STATUS_IGNORE);
+  }
+  void exchange(std::span<void* const> out, std::span<void* const> in, std::size_t count, int peer) override {
+    requests_.resize(out.size() + in.size());
+    MPI_Request* request = requests_.data();
+    for (void* data : in)
+      MPI_Irecv(data, static_cast<int>(count), type_, peer, kTag, kWorld, request++);
+    for (void* data : out)
+      MPI_Isend(data, static_cast<int>(count), type_, peer, kTag, kWorld, request++);
+    MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE);
+  }
+
+ protected:
+  Dtype dtype_;
+  MPI_Datatype type_;
+
+ private:
+  std::vector<MPI_Request> requests_;
+};
+
+class MpiSide final : public MessageSide {
+ public:
+  using MessageSide::MessageSide;
+  const char* name() const override { return preload_version() != nullptr ? "heddle" : "MPI"; }
+  void allreduce(const void* send, void* receive, std::size_t count) override {
+    MPI_Allreduce(send, receive, static_cast<int>(count), type_, MPI_SUM, kWorld);
+  }
+  void bcast(void* buffer, std::size_t count, int root) override {
+    MPI_Bcast(buffer, static_cast<int>(count), type_, root, kWorld);
+  }
+  std::string algorithm(Kind kind, std::size_t count) override {
+    if (preload_version() == nullptr) return "-";
+    using Query = const char* (*)(int, std::size_t, void*);
+    const auto query = reinterpret_cast<Query>(dlsym(RTLD_DEFAULT, "heddle_preload_algorithm"));
+    if (query == nullptr) return "-";
+    // Handles travel as machine words: an integer of MPICH's family, a pointer elsewhere.
+    auto* const word = reinterpret_cast<void*>((std::uintptr_t)kWorld);
+    const char* name = query(kind == Kind::bcast ? 1 : 0, count * size_of(dtype_), word);
+    return name == nullptr ? "-" : name;
+  }
+};
+
+class HostSide final : public MessageSide {
+ public:
+  using MessageSide::MessageSide;
+  const char* name() const override { return "MPI"; }
+  void allreduce(const void* send, void* receive, std::size_t count) override {
+    PMPI_Allreduce(send, receive, static_cast<int>(count), type_, MPI_SUM, kWorld);
+  }
+  void bcast(void* buffer, std::size_t count, int root) override {
+    PMPI_Bcast(buffer, static_cast<int>(count), type_, root, kWorld);
+  }
+  std::string algorithm(Kind, std::size_t) override { return "-"; }
+};
+
+}  // namespace
+
+std::unique_ptr<Side> make_mpi_side(Dtype dtype) {
+  return std::make_unique<MpiSide>(dtype);
+}
+std::unique_ptr<Side> make_host_side(Dtype dtype) {
+  return std::make_unique<HostSide>(dtype);
+}
+
+const char* preload_version() {
+  using Query = const char* (*)();
+  const auto query = reinterpret_cast<Query>(dlsym(RTLD_DEFAULT, "heddle_preload_version"));
+  return query == nullptr ? nullptr : query();
+}
+
+}  // namespace heddle::bench

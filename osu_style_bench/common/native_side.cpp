@@ -1,0 +1,100 @@
+#include <fmt/format.h>
+
+#include <thread>
+
+#include "common/side.hpp"
+
+namespace heddle::bench {
+namespace {
+
+heddle_dtype heddle_type(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::int8:
+      return HEDDLE_INT8;
+    case Dtype::int32:
+      return HEDDLE_INT32;
+    case Dtype::float32:
+      return HEDDLE_FLOAT32;
+    case Dtype::float64:
+      return HEDDLE_FLOAT64;
+  }
+  return HEDDLE_INT8;
+}
+
+class NativeSide final : public Side {
+ public:
+  NativeSide(const Job& job, Dtype dtype, NativeComm comm, NativeComm back)
+      : job_(job),
+        type_(heddle_type(dtype)),
+        width_(size_of(dtype)),
+        comm_(std::move(comm)),
+        back_(std::move(back)) {}
+
+  const char* name() const override { return "heddle"; }
+
+  void allreduce(const void* send, void* receive, std::size_t count) override {
+    check("heddle_allreduce", heddle_allreduce(send, receive, count, type_, HEDDLE_SUM, comm_.get()));
+  }
+  void bcast(void* buffer, std::size_t count, int root) override {
+    check("heddle_bcast", heddle_bcast(buffer, count * width_, root, comm_.get()));
+  }
+  void send(const void* data, std::size_t count, int peer) override {
+    check("heddle_send", heddle_send(data, count * width_, peer, comm_.get()));
+  }
+  void receive(void* data, std::size_t count, int peer) override {
+    check("heddle_recv", heddle_recv(data, count * width_, peer, comm_.get()));
+  }
+  // Messages of the native API block. For both directions at once a second thread receives; since one
+  // communicator serves one thread at a time, messages to the lower rank travel on a communicator of their
+  // own.
+  void exchange(std::span<void* const> out, std::span<void* const> in, std::size_t count, int peer) override {
+    heddle_comm_t there = comm_.get();
+    heddle_comm_t here = comm_.get();
+    if (!out.empty() && !in.empty()) (job_.rank() < peer ? here : there) = back_.get();
+    const auto receive_all = [&] {
+      for (void* data : in)
+        check("heddle_recv", heddle_recv(data, count * width_, peer, here));
+    };
+    const auto send_all = [&] {
+      for (void* data : out)
+        check("heddle_send", heddle_send(data, count * width_, peer, there));
+    };
+    if (out.empty()) return receive_all();
+    if (in.empty()) return send_all();
+    std::thread receiver(receive_all);
+    send_all();
+    receiver.join();
+  }
+
+  std::string algorithm(Kind kind, std::size_t count) override {
+    const char* name = "-";
+    const heddle_status status =
+        kind == Kind::bcast ? heddle_bcast_algorithm(count * width_, comm_.get(), &name)
+                            : heddle_allreduce_algorithm(count, type_, HEDDLE_SUM, comm_.get(), &name);
+    return status == HEDDLE_OK ? name : "-";
+  }
+
+ private:
+  void check(const char* what, heddle_status status) const {
+    if (status != HEDDLE_OK)
+      job_.abort(fmt::format("{}: {}: {}", what, heddle_status_name(status), heddle_last_error()));
+  }
+
+  const Job& job_;
+  heddle_dtype type_;
+  std::size_t width_;
+  NativeComm comm_;
+  NativeComm back_;
+};
+
+}  // namespace
+
+std::unique_ptr<Side> make_native_side(const Job& job, Dtype dtype, std::string& problem) {
+  NativeComm comm = job.make_native_comm(problem);
+  if (comm == nullptr) return nullptr;
+  NativeComm back = job.make_native_comm(problem);
+  if (back == nullptr) return nullptr;
+  return std::make_unique<NativeSide>(job, dtype, std::move(comm), std::move(back));
+}
+
+}  // namespace heddle::bench

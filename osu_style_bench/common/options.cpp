@@ -1,0 +1,238 @@
+#include "common/options.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cctype>
+#include <charconv>
+#include <limits>
+#include <sstream>
+
+#include "heddle/heddle.h"
+
+namespace heddle::bench {
+namespace {
+
+constexpr std::size_t kLargest = std::size_t{1} << 30;
+
+bool parse_bytes(std::string_view text, std::size_t& bytes) {
+  std::size_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc{}) return false;
+  int shift = 0;
+  if (stop != end) {
+    const auto at =
+        std::string_view("KMG").find(static_cast<char>(std::toupper(static_cast<unsigned char>(*stop))));
+    if (at == std::string_view::npos || stop + 1 != end) return false;
+    shift = 10 * (static_cast<int>(at) + 1);
+  }
+  if (value > (std::numeric_limits<std::size_t>::max() >> shift)) return false;
+  bytes = value << shift;
+  return true;
+}
+
+void set_defaults(Options& options) {
+  const bool reduces = options.kind == Kind::allreduce;
+  options.dtype = reduces ? Dtype::float32 : Dtype::int8;
+  options.min_bytes = reduces ? 4 : 1;
+  options.max_bytes = options.collective() ? std::size_t{1} << 20 : std::size_t{4} << 20;
+}
+
+const char* description(Kind kind) {
+  switch (kind) {
+    case Kind::latency:
+      return "Ping-pong latency between two ranks.";
+    case Kind::bandwidth:
+      return "Bandwidth from rank 0 to rank 1.";
+    case Kind::bidirectional:
+      return "Bandwidth between two ranks, both directions at once.";
+    case Kind::allreduce:
+      return "Latency of allreduce (sum).";
+    case Kind::bcast:
+      return "Latency of bcast.";
+  }
+  return "";
+}
+
+bool parse_dtype(std::string text, Dtype& dtype) {
+  for (char& c : text)
+    c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  if (text.rfind("MPI_", 0) != 0) text.insert(0, "MPI_");
+  for (const Dtype known : {Dtype::int8, Dtype::int32, Dtype::float32, Dtype::float64}) {
+    if (text == mpi_name(known)) {
+      dtype = known;
+      return true;
+    }
+  }
+  return false;
+}
+
+// What CLI11 fills in as text and `finish` turns into options.
+struct Texts {
+  std::string sizes;
+  std::string memory;
+  std::string dtype;
+  std::string device = "host";
+  std::string versus;
+  long iterations = -1;
+  long warmup = -1;
+};
+
+void declare(CLI::App& app, Options& options, Texts& texts) {
+  app.set_version_flag("-v,--version", fmt::format("{} {}", program_name(options.kind), heddle_version()));
+  app.add_option("-m,--message-size", texts.sizes, "sizes in bytes, [MIN:]MAX, with K, M or G if you like");
+  app.add_option("-i,--iterations", texts.iterations,
+                 "timed calls for each size (default: adapts to the time)")
+      ->check(CLI::Range(1L, 1'000'000'000L));
+  app.add_option("-x,--warmup", texts.warmup, "untimed calls before them (default: adapts to the time)")
+      ->check(CLI::Range(0L, 1'000'000'000L));
+  app.add_flag("-f,--full", options.full, "print minimum, maximum and the number of iterations as well");
+  app.add_flag("-c,--validation", options.validate, "check results");
+  app.add_option("-T,--type", texts.dtype, "mpi_char, mpi_int, mpi_float or mpi_double");
+  app.add_option("-d,--accelerator", texts.device, "where buffers lie: host or cuda")
+      ->check(CLI::IsMember({"host", "cuda"}));
+  app.add_option("-M,--mem-limit", texts.memory, "memory for buffers on each rank (default 256M)");
+  app.add_option("--max-seconds", options.max_seconds, "time for each size and each side (default 1)")
+      ->check(CLI::Range(0.01, 1e6));
+  app.add_flag("--warm-buffers", options.warm_buffers,
+               "use one buffer again and again (default: a fresh one each time)");
+  app.add_flag("--native", options.native, "call heddle's own API instead of MPI");
+  app.add_option("--json", options.json,
+                 "write results, samples and a description of the machine to this file");
+  if (options.kind == Kind::bandwidth || options.kind == Kind::bidirectional) {
+    app.add_option("-W,--window-size", options.window, "messages in flight (default 64)")
+        ->check(CLI::Range(1, 4096));
+  }
+  if (options.collective()) {
+    app.add_option("--vs", texts.versus, "'mpi': measure heddle and the host MPI alternately and compare")
+        ->check(CLI::IsMember({"mpi"}));
+    app.add_option("--rounds", options.rounds, "of --vs: blocks of each side (default 41)")
+        ->check(CLI::Range(6, 10000));
+  }
+}
+
+// The sentence that says what is wrong, or nothing.
+std::string finish(Options& options, const Texts& texts) {
+  options.vs_mpi = !texts.versus.empty();
+  if (options.vs_mpi) options.max_bytes = std::size_t{16} << 20;
+  if (texts.iterations >= 0) options.iterations = texts.iterations;
+  if (texts.warmup >= 0) options.warmup = texts.warmup;
+  if (!texts.dtype.empty() && !parse_dtype(texts.dtype, options.dtype))
+    return fmt::format("-T {}: not a datatype; write mpi_char, mpi_int, mpi_float or mpi_double",
+                       texts.dtype);
+  if (texts.device == "cuda")
+    return "-d cuda: this build has no CUDA data path; -d host measures host memory";
+  if (!texts.sizes.empty() && !parse_range(texts.sizes, options.min_bytes, options.max_bytes))
+    return fmt::format("-m {}: not a range of sizes; write [MIN:]MAX, for example 4:16M", texts.sizes);
+  if (options.max_bytes > kLargest) return fmt::format("-m {}: sizes end at 1G", texts.sizes);
+  // A message holds whole elements: round up, as the smallest message cannot be less than one.
+  const std::size_t unit = size_of(options.dtype);
+  options.min_bytes = (options.min_bytes + unit - 1) / unit * unit;
+  if (options.max_bytes < unit || options.max_bytes < options.min_bytes)
+    return fmt::format("-m {}: no size in it holds a whole {}", texts.sizes, mpi_name(options.dtype));
+  if (!texts.memory.empty() && (!parse_bytes(texts.memory, options.memory) || options.memory == 0))
+    return fmt::format("-M {}: not a size; write for example 256M", texts.memory);
+  return "";
+}
+
+}  // namespace
+
+std::size_t size_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::int8:
+      return 1;
+    case Dtype::int32:
+    case Dtype::float32:
+      return 4;
+    case Dtype::float64:
+      return 8;
+  }
+  return 1;
+}
+
+const char* mpi_name(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::int8:
+      return "MPI_CHAR";
+    case Dtype::int32:
+      return "MPI_INT";
+    case Dtype::float32:
+      return "MPI_FLOAT";
+    case Dtype::float64:
+      return "MPI_DOUBLE";
+  }
+  return "";
+}
+
+const char* program_name(Kind kind) {
+  switch (kind) {
+    case Kind::latency:
+      return "heddle_latency";
+    case Kind::bandwidth:
+      return "heddle_bw";
+    case Kind::bidirectional:
+      return "heddle_bibw";
+    case Kind::allreduce:
+      return "heddle_allreduce";
+    case Kind::bcast:
+      return "heddle_bcast";
+  }
+  return "";
+}
+
+std::vector<std::size_t> Options::sizes() const {
+  std::vector<std::size_t> result;
+  std::size_t bytes = min_bytes;
+  if (bytes == 0) {
+    result.push_back(0);
+    bytes = size_of(dtype);
+  }
+  for (; bytes <= max_bytes; bytes *= 2)
+    result.push_back(bytes);
+  return result;
+}
+
+bool parse_range(const std::string& text, std::size_t& min_bytes, std::size_t& max_bytes) {
+  std::size_t low = min_bytes;
+  std::size_t high = max_bytes;
+  const std::size_t colon = text.find(':');
+  if (colon == std::string::npos) {
+    if (!parse_bytes(text, high)) return false;
+    if (low > high) low = high;
+  } else {
+    const std::string_view view = text;
+    if (!parse_bytes(view.substr(0, colon), low)) return false;
+    if (colon + 1 < text.size() && !parse_bytes(view.substr(colon + 1), high)) return false;
+  }
+  if (low > high) return false;
+  min_bytes = low;
+  max_bytes = high;
+  return true;
+}
+
+Parsed parse_options(Kind kind, int argc, const char* const* argv) {
+  Parsed parsed;
+  parsed.options.kind = kind;
+  set_defaults(parsed.options);
+  Texts texts;
+  CLI::App app(description(kind), program_name(kind));
+  declare(app, parsed.options, texts);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    std::ostringstream out;
+    parsed.code = app.exit(error, out, out) == 0 ? 0 : 2;
+    parsed.text = parsed.code == 0 ? out.str() : fmt::format("{}: {}", program_name(kind), out.str());
+    return parsed;
+  }
+  if (const std::string problem = finish(parsed.options, texts); !problem.empty()) {
+    parsed.code = 2;
+    parsed.text = fmt::format("{}: {}\n", program_name(kind), problem);
+    return parsed;
+  }
+  parsed.run = true;
+  return parsed;
+}
+
+}  // namespace heddle::bench

@@ -1,0 +1,55 @@
+// The command line of all benchmarks: OSU Micro-Benchmarks' options, and our own as long options.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace heddle::bench {
+
+enum class Kind { latency, bandwidth, bidirectional, allreduce, bcast };
+
+enum class Dtype { int8, int32, float32, float64 };
+std::size_t size_of(Dtype dtype);
+const char* mpi_name(Dtype dtype);  // "MPI_FLOAT"
+
+struct Options {
+  Kind kind = Kind::allreduce;
+  std::size_t min_bytes = 0;
+  std::size_t max_bytes = 0;
+  std::optional<long> iterations;  // timed calls for each size; unset: as many as the time allows
+  std::optional<long> warmup;      // untimed calls before them
+  Dtype dtype = Dtype::int8;
+  bool full = false;
+  bool validate = false;
+  bool native = false;
+  bool vs_mpi = false;
+  bool warm_buffers = false;
+  int window = 64;                  // messages in flight in the bandwidth tests
+  int rounds = 41;                  // of --vs: blocks of each side
+  double max_seconds = 1.0;         // for each size and each side
+  std::size_t memory = 256U << 20;  // for message buffers, in bytes, on each rank
+  std::string json;
+
+  bool collective() const { return kind == Kind::allreduce || kind == Kind::bcast; }
+  // Message sizes in bytes: from min_bytes, doubling, to max_bytes.
+  std::vector<std::size_t> sizes() const;
+};
+
+const char* program_name(Kind kind);
+
+// What the command line asks for: to run, or to print `text` and exit with `code`.
+struct Parsed {
+  bool run = false;
+  int code = 0;
+  std::string text;
+  Options options;
+};
+Parsed parse_options(Kind kind, int argc, const char* const* argv);
+
+// "MIN:MAX", "MIN:" or "MAX" with an optional suffix K, M or G for powers of 1024. Leaves what is not named
+// as it is; false if the text is none of these or MIN > MAX.
+bool parse_range(const std::string& text, std::size_t& min_bytes, std::size_t& max_bytes);
+
+}  // namespace heddle::bench

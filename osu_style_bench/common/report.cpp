@@ -1,0 +1,204 @@
+#include "common/report.hpp"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "common/machine.hpp"
+
+namespace heddle::bench {
+namespace {
+
+using nlohmann::json;
+
+// Column widths of OSU's tables.
+constexpr int kSizeWidth = 10;
+constexpr int kFieldWidth = 20;
+constexpr int kNarrow = 12;
+
+const char* title(Kind kind) {
+  switch (kind) {
+    case Kind::latency:
+      return "Latency Test";
+    case Kind::bandwidth:
+      return "Bandwidth Test";
+    case Kind::bidirectional:
+      return "Bi-Directional Bandwidth Test";
+    case Kind::allreduce:
+      return "Allreduce Latency Test";
+    case Kind::bcast:
+      return "Broadcast Latency Test";
+  }
+  return "";
+}
+
+bool is_bandwidth(Kind kind) {
+  return kind == Kind::bandwidth || kind == Kind::bidirectional;
+}
+
+const char* verdict(const std::optional<bool>& valid) {
+  return valid.value_or(false) ? "Pass" : "Fail";
+}
+
+void print(const std::string& line) {
+  std::fwrite(line.data(), 1, line.size(), stdout);
+  std::fflush(stdout);
+}
+
+json to_json(const Interval& interval) {
+  return json::array({interval.low, interval.high});
+}
+
+json to_json(const Series& series) {
+  return {{"median_us", series.median_us},
+          {"median_ci95_us", to_json(series.interval_us)},
+          {"calls_per_sample", series.calls_per_sample},
+          {"samples_us", series.samples_us}};
+}
+
+json to_json(const ComparedRow& row) {
+  json value = {{"bytes", row.bytes},
+                {"host", to_json(row.host)},
+                {"heddle", to_json(row.heddle)},
+                {"ratio", row.ratio},
+                {"ratio_ci95", to_json(row.ratio_interval)},
+                {"algorithm", row.algorithm}};
+  if (row.valid) value["valid"] = *row.valid;
+  return value;
+}
+
+json to_json(const PlainRow& row, bool bandwidth) {
+  const std::string unit = bandwidth ? "_mb_per_s" : "_us";
+  json value = {{"bytes", row.bytes},
+                {"average" + unit, row.average},
+                {"minimum" + unit, row.minimum},
+                {"maximum" + unit, row.maximum},
+                {"iterations", row.iterations},
+                {"algorithm", row.algorithm}};
+  if (row.valid) value["valid"] = *row.valid;
+  return value;
+}
+
+}  // namespace
+
+Report::Report(const Job& job, const Options& options, std::string mode)
+    : job_(job), options_(options), mode_(std::move(mode)) {}
+
+void Report::header() const {
+  if (!job_.leads()) return;
+  std::string text =
+      fmt::format("\n# heddle {} v{}\n# {}; {} ranks; {}\n# Datatype: {}.\n", title(options_.kind),
+                  heddle_version(), mode_, job_.size(), mpi_library(), mpi_name(options_.dtype));
+  if (options_.vs_mpi) {
+    text += fmt::format(
+        "# Medians of rounds, ratio MPI/heddle with its 95% confidence "
+        "interval\n{:<{}}{:>{}}{:>{}}{:>{}}{:>{}}{:>{}}",
+        "# Size", kSizeWidth, "MPI(us)", kNarrow, "heddle(us)", kNarrow, "Ratio", kNarrow, "Low", kNarrow,
+        "High", kNarrow);
+    if (options_.full) {
+      for (const char* column : {"MPI-low", "MPI-high", "heddle-low", "heddle-high", "Rounds"})
+        text += fmt::format("{:>{}}", column, kNarrow);
+    }
+    if (options_.validate) text += fmt::format("{:>{}}", "Validation", kNarrow);
+    text += "  Algorithm\n";
+  } else {
+    const bool bandwidth = is_bandwidth(options_.kind);
+    text += fmt::format("{:<{}}{:>{}}", "# Size", kSizeWidth,
+                        bandwidth ? "Bandwidth (MB/s)" : "Avg Latency(us)", kFieldWidth);
+    if (options_.full) {
+      text +=
+          fmt::format("{:>{}}{:>{}}{:>{}}", bandwidth ? "Min (MB/s)" : "Min Latency(us)", kFieldWidth,
+                      bandwidth ? "Max (MB/s)" : "Max Latency(us)", kFieldWidth, "Iterations", kFieldWidth);
+    }
+    if (options_.validate) text += fmt::format("{:>{}}", "Validation", kFieldWidth);
+    text += "\n";
+  }
+  print(text);
+}
+
+void Report::add(const PlainRow& row) {
+  plain_.push_back(row);
+  if (!job_.leads()) return;
+  std::string text = fmt::format("{:<{}}{:>{}.2f}", row.bytes, kSizeWidth, row.average, kFieldWidth);
+  if (options_.full) {
+    text += fmt::format("{:>{}.2f}{:>{}.2f}{:>{}}", row.minimum, kFieldWidth, row.maximum, kFieldWidth,
+                        row.iterations, kFieldWidth);
+  }
+  if (options_.validate) text += fmt::format("{:>{}}", verdict(row.valid), kFieldWidth);
+  print(text + "\n");
+}
+
+void Report::add(const ComparedRow& row) {
+  compared_.push_back(row);
+  if (!job_.leads()) return;
+  std::string text = fmt::format("{:<{}}", row.bytes, kSizeWidth);
+  for (const double value :
+       {row.host.median_us, row.heddle.median_us, row.ratio, row.ratio_interval.low, row.ratio_interval.high})
+    text += fmt::format("{:>{}.3f}", value, kNarrow);
+  if (options_.full) {
+    for (const double value : {row.host.interval_us.low, row.host.interval_us.high,
+                               row.heddle.interval_us.low, row.heddle.interval_us.high})
+      text += fmt::format("{:>{}.3f}", value, kNarrow);
+    text += fmt::format("{:>{}}", row.host.samples_us.size(), kNarrow);
+  }
+  if (options_.validate) text += fmt::format("{:>{}}", verdict(row.valid), kNarrow);
+  print(text + "  " + row.algorithm + "\n");
+}
+
+void Report::footer() const {
+  if (!job_.leads() || compared_.empty()) return;
+  const Summary summary = summarize(compared_);
+  print(
+      fmt::format("# Geometric mean of ratios {:.3f} (95% interval {:.3f} to {:.3f}) over {} sizes; lowest "
+                  "{:.3f} at {} B\n",
+                  summary.geometric_mean, summary.interval.low, summary.interval.high, compared_.size(),
+                  summary.lowest, summary.lowest_bytes));
+}
+
+bool Report::all_valid() const {
+  for (const PlainRow& row : plain_)
+    if (!row.valid.value_or(true)) return false;
+  for (const ComparedRow& row : compared_)
+    if (!row.valid.value_or(true)) return false;
+  return true;
+}
+
+bool Report::write_json(std::string& problem) const {
+  if (options_.json.empty() || !job_.leads()) return true;
+  const Machine machine = this_machine();
+  json document = {
+      {"program", program_name(options_.kind)},
+      {"mode", mode_},
+      {"ranks", job_.size()},
+      {"heddle_version", heddle_version()},
+      {"mpi_library", mpi_library()},
+      {"machine",
+       {{"host", machine.host}, {"cpu", machine.cpu}, {"cores", machine.cores}, {"kernel", machine.kernel}}},
+      {"settings",
+       {{"dtype", mpi_name(options_.dtype)},
+        {"min_bytes", options_.min_bytes},
+        {"max_bytes", options_.max_bytes},
+        {"warm_buffers", options_.warm_buffers},
+        {"max_seconds", options_.max_seconds},
+        {"rounds", options_.rounds},
+        {"window", options_.window},
+        {"memory_bytes", options_.memory}}}};
+  document["rows"] = json::array();
+  for (const PlainRow& row : plain_)
+    document["rows"].push_back(to_json(row, is_bandwidth(options_.kind)));
+  for (const ComparedRow& row : compared_)
+    document["rows"].push_back(to_json(row));
+  if (!compared_.empty()) {
+    const Summary summary = summarize(compared_);
+    document["geometric_mean_ratio"] = summary.geometric_mean;
+    document["geometric_mean_ratio_ci95"] = to_json(summary.interval);
+  }
+  std::ofstream file(options_.json);
+  file << document.dump(1) << "\n";
+  file.close();
+  if (!file) problem = fmt::format("cannot write --json {}", options_.json);
+  return static_cast<bool>(file);
+}
+
+}  // namespace heddle::bench

@@ -1,0 +1,38 @@
+// Prints rows as they are measured, in OSU's columns, and writes them as JSON in the end. Only the leading
+// rank prints.
+#pragma once
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "common/job.hpp"
+#include "common/options.hpp"
+#include "common/results.hpp"
+
+namespace heddle::bench {
+
+class Report {
+ public:
+  // `mode` says in a few words what is called: "MPI", "heddle preload 0.1.0", ... All of these outlive the
+  // report.
+  Report(const Job& job, const Options& options, std::string mode);
+
+  void header() const;
+  void add(const PlainRow& row);
+  void add(const ComparedRow& row);
+  void footer() const;  // of a comparison: what it comes to
+
+  bool all_valid() const;
+  // Writes options.json if it is wanted; false, with the sentence in `problem`, if that fails.
+  bool write_json(std::string& problem) const;
+
+ private:
+  const Job& job_;
+  const Options& options_;
+  std::string mode_;
+  std::vector<PlainRow> plain_;
+  std::vector<ComparedRow> compared_;
+};
+
+}  // namespace heddle::bench

@@ -1,0 +1,139 @@
+// The parts of a measurement that are no measurement: buffers, pacing, and the check of results, in a job of
+// one rank.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <set>
+
+#include "common/buffers.hpp"
+#include "common/check_results.hpp"
+#include "common/pacing.hpp"
+
+namespace heddle::bench {
+namespace {
+
+TEST(BufferPool, GivesFreshBuffersThatDoNotOverlap) {
+  BufferPool pool(1 << 20, 4096, Dtype::float32);
+  for (const std::size_t bytes : {std::size_t{1}, std::size_t{100}, std::size_t{4096}}) {
+    pool.cut(bytes, false);
+    std::set<std::uintptr_t> starts;
+    for (std::size_t i = 0; i < pool.count(); ++i)
+      starts.insert(reinterpret_cast<std::uintptr_t>(pool.next()));
+    EXPECT_EQ(starts.size(), 64U);
+    std::uintptr_t end = 0;
+    for (const std::uintptr_t start : starts) {
+      EXPECT_EQ(start % 64, 0U);
+      EXPECT_GE(start, end);
+      end = start + bytes;
+    }
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(pool.next()), *starts.begin());  // and around
+  }
+}
+
+TEST(BufferPool, KeepsToItsLimitButHasTwo) {
+  BufferPool roomy(1 << 20, 100'000, Dtype::int8);
+  EXPECT_EQ(roomy.count(), 10U);
+  BufferPool tight(1000, 100'000, Dtype::int8);
+  EXPECT_EQ(tight.count(), 2U);
+  std::memset(tight.next(), 0, 100'000);
+  std::memset(tight.next(), 0, 100'000);
+  tight.cut(100'000, true);
+  EXPECT_EQ(tight.next(), tight.next());
+}
+
+TEST(BufferPool, HoldsOnes) {
+  BufferPool pool(0, 64, Dtype::float64);
+  const double* values = static_cast<const double*>(pool.next());
+  EXPECT_EQ(values[0], 1);
+  EXPECT_EQ(values[7], 1);
+}
+
+TEST(Memory, IsSharedByTheRanks) {
+  EXPECT_EQ(affordable_memory(1024, 2), 1024U);
+  EXPECT_LT(affordable_memory(SIZE_MAX, 1), SIZE_MAX);
+  EXPECT_LT(affordable_memory(SIZE_MAX, 1000), affordable_memory(SIZE_MAX, 2));
+}
+
+TEST(Pacing, FitsCallsIntoTime) {
+  EXPECT_EQ(calls_within(1.0, 0.01, 1, 1000), 100);
+  EXPECT_EQ(calls_within(1.0, 1e-9, 1, 1000), 1000);
+  EXPECT_EQ(calls_within(1.0, 5.0, 3, 1000), 3);
+  EXPECT_EQ(calls_within(1.0, 0.0, 3, 1000), 1000);
+}
+
+class InAJob : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    std::string problem;
+    job = Job::start(nullptr, nullptr, false, false, problem);
+    ASSERT_NE(job, nullptr) << problem;
+    ASSERT_EQ(job->size(), 1);
+  }
+  static void TearDownTestSuite() { job.reset(); }
+  static std::unique_ptr<Job> job;
+};
+std::unique_ptr<Job> InAJob::job;
+
+TEST_F(InAJob, WarmUpMakesTheCallsAskedFor) {
+  for (const long wanted : {1L, 2L, 10L, 1000L}) {
+    long made = 0;
+    const double per_call = warm_up(*job, {wanted, 100, 1}, [&](long calls) {
+      made += calls;
+      return 0.5 * static_cast<double>(calls);
+    });
+    EXPECT_EQ(made, wanted);
+    EXPECT_DOUBLE_EQ(per_call, 0.5);
+  }
+}
+
+TEST_F(InAJob, WarmUpEndsWithItsTimeAndForgetsTheFirstCall) {
+  long made = 0;
+  const double per_call = warm_up(*job, {{}, 1'000'000, 10}, [&](long calls) {
+    const double seconds = (made == 0 ? 100 : 0) + 0.25 * static_cast<double>(calls);
+    made += calls;
+    return seconds;
+  });
+  EXPECT_EQ(made, 1 + 2 + 4);
+  EXPECT_DOUBLE_EQ(per_call, 0.25);
+}
+
+// One rank's library, which spoils one element if told to.
+class FakeSide final : public Side {
+ public:
+  explicit FakeSide(std::size_t width, bool spoil) : width_(width), spoil_(spoil) {}
+  const char* name() const override { return "fake"; }
+  void allreduce(const void* send, void* receive, std::size_t count) override {
+    std::memcpy(receive, send, count * width_);
+    spoil(receive, count);
+  }
+  void bcast(void* buffer, std::size_t count, int) override { spoil(buffer, count); }
+  void send(const void*, std::size_t, int) override {}
+  void receive(void*, std::size_t, int) override {}
+  void exchange(std::span<void* const>, std::span<void* const>, std::size_t, int) override {}
+  std::string algorithm(Kind, std::size_t) override { return "-"; }
+
+ private:
+  void spoil(void* buffer, std::size_t count) const {
+    if (spoil_) static_cast<unsigned char*>(buffer)[count * width_ - 1] ^= 0x40;  // in the last element
+  }
+  std::size_t width_;
+  bool spoil_;
+};
+
+TEST_F(InAJob, ValidationTellsRightFromWrong) {
+  constexpr std::size_t kBytes = 1000 * 8;
+  for (const Dtype dtype : {Dtype::int8, Dtype::int32, Dtype::float32, Dtype::float64}) {
+    BufferPool send(0, kBytes, dtype);
+    BufferPool receive(0, kBytes, dtype);
+    FakeSide good(size_of(dtype), false);
+    FakeSide bad(size_of(dtype), true);
+    EXPECT_TRUE(allreduce_is_right(*job, good, dtype, kBytes, send, receive)) << mpi_name(dtype);
+    EXPECT_FALSE(allreduce_is_right(*job, bad, dtype, kBytes, send, receive)) << mpi_name(dtype);
+    EXPECT_TRUE(bcast_is_right(*job, good, dtype, kBytes, send)) << mpi_name(dtype);
+    EXPECT_FALSE(bcast_is_right(*job, bad, dtype, kBytes, send)) << mpi_name(dtype);
+  }
+}
+
+}  // namespace
+}  // namespace heddle::bench

@@ -1,0 +1,103 @@
+#include "common/options.hpp"
+
+#include <gtest/gtest.h>
+
+namespace heddle::bench {
+namespace {
+
+Parsed parse(Kind kind, std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "program");
+  return parse_options(kind, static_cast<int>(arguments.size()), arguments.data());
+}
+
+TEST(Range, HasTheFormsOfOsu) {
+  std::size_t low = 4;
+  std::size_t high = 1024;
+  ASSERT_TRUE(parse_range("8:64K", low, high));
+  EXPECT_EQ(low, 8U);
+  EXPECT_EQ(high, 65536U);
+  ASSERT_TRUE(parse_range("2m", low, high));
+  EXPECT_EQ(low, 8U);
+  EXPECT_EQ(high, 2097152U);
+  ASSERT_TRUE(parse_range("16:", low, high));
+  EXPECT_EQ(low, 16U);
+  EXPECT_EQ(high, 2097152U);
+  ASSERT_TRUE(parse_range("4", low, high));
+  EXPECT_EQ(low, 4U);
+  EXPECT_EQ(high, 4U);
+}
+
+TEST(Range, RefusesWhatIsNone) {
+  for (const char* text :
+       {"", ":", "5:3", "4:x", "-1:4", "4:16Q", "4:16KK", "1:2:3", "99999999999999999999"}) {
+    std::size_t low = 4;
+    std::size_t high = 1024;
+    EXPECT_FALSE(parse_range(text, low, high)) << text;
+    EXPECT_EQ(low, 4U) << text;
+    EXPECT_EQ(high, 1024U) << text;
+  }
+}
+
+TEST(Options, TakesOsuOptions) {
+  const Parsed parsed =
+      parse(Kind::allreduce, {"-m", "8:32", "-i", "7", "-x", "0", "-f", "-c", "-T", "MPI_INT", "-d", "host"});
+  ASSERT_TRUE(parsed.run) << parsed.text;
+  EXPECT_EQ(parsed.options.sizes(), (std::vector<std::size_t>{8, 16, 32}));
+  EXPECT_EQ(parsed.options.iterations, 7);
+  EXPECT_EQ(parsed.options.warmup, 0);
+  EXPECT_TRUE(parsed.options.full);
+  EXPECT_TRUE(parsed.options.validate);
+  EXPECT_EQ(parsed.options.dtype, Dtype::int32);
+  EXPECT_FALSE(parsed.options.vs_mpi);
+}
+
+TEST(Options, HasDefaultsForEveryKind) {
+  const Options allreduce = parse(Kind::allreduce, {}).options;
+  EXPECT_EQ(allreduce.dtype, Dtype::float32);
+  EXPECT_EQ(allreduce.sizes().front(), 4U);
+  EXPECT_EQ(allreduce.sizes().back(), std::size_t{1} << 20);
+  EXPECT_FALSE(allreduce.iterations.has_value());
+  const Options latency = parse(Kind::latency, {}).options;
+  EXPECT_EQ(latency.sizes().front(), 1U);
+  EXPECT_EQ(latency.sizes().back(), std::size_t{4} << 20);
+}
+
+TEST(Options, ComparisonGoesTo16MiBUnlessTold) {
+  EXPECT_EQ(parse(Kind::allreduce, {"--vs", "mpi"}).options.max_bytes, std::size_t{16} << 20);
+  EXPECT_EQ(parse(Kind::allreduce, {"--vs", "mpi", "-m", "4:1K"}).options.max_bytes, 1024U);
+}
+
+TEST(Options, SizesHoldWholeElements) {
+  EXPECT_EQ(parse(Kind::bcast, {"-T", "double", "-m", "1:32"}).options.sizes(),
+            (std::vector<std::size_t>{8, 16, 32}));
+  EXPECT_EQ(parse(Kind::bcast, {"-m", "0:2"}).options.sizes(), (std::vector<std::size_t>{0, 1, 2}));
+}
+
+// A wrong argument is named with its value, and stops the program.
+TEST(Options, NamesWhatIsWrong) {
+  const std::vector<std::vector<const char*>> wrong = {
+      {"-m", "5:3"},     {"-m", "4:2G"},  {"-m", "1:2", "-T", "double"},
+      {"-T", "complex"}, {"-d", "cuda"},  {"-d", "tape"},
+      {"-i", "0"},       {"-i", "many"},  {"-x", "-1"},
+      {"-M", "some"},    {"--vs", "ucc"}, {"--rounds", "3"}};
+  for (const auto& arguments : wrong) {
+    const Parsed parsed = parse(Kind::allreduce, arguments);
+    EXPECT_FALSE(parsed.run) << arguments[0] << ' ' << arguments[1];
+    EXPECT_EQ(parsed.code, 2) << arguments[0] << ' ' << arguments[1];
+    EXPECT_NE(parsed.text.find(arguments[1]), std::string::npos) << parsed.text;
+  }
+  EXPECT_EQ(parse(Kind::latency, {"--vs", "mpi"}).code, 2);
+}
+
+TEST(Options, HelpAndVersionSucceed) {
+  const Parsed help = parse(Kind::bandwidth, {"-h"});
+  EXPECT_FALSE(help.run);
+  EXPECT_EQ(help.code, 0);
+  EXPECT_NE(help.text.find("--window-size"), std::string::npos);
+  const Parsed version = parse(Kind::bandwidth, {"-v"});
+  EXPECT_EQ(version.code, 0);
+  EXPECT_EQ(version.text.rfind("heddle_bw ", 0), 0U) << version.text;
+}
+
+}  // namespace
+}  // namespace heddle::bench

@@ -1,0 +1,89 @@
+"""Runs a benchmark or the training job as a user would and checks that what it prints can be read.
+
+usage: programs_test.py WHAT MPIEXEC PROGRAM [ARGUMENT...]      WHAT: plain, full, versus, train or refuse
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+
+def run(mpiexec, program, arguments):
+    command = [mpiexec, "-n", "2", program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+
+
+def rows(text):
+    return [line.split() for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def check_plain(table, columns):
+    for row in table:
+        assert len(row) == columns, row
+        assert float(row[1]) > 0, row
+        assert row[-1] == "Pass", row
+    if columns == 6:
+        for row in table:
+            assert float(row[2]) <= float(row[1]) <= float(row[3]), row
+            assert int(row[4]) == 20, row
+
+
+def check_versus(table):
+    for row in table:
+        assert len(row) == 8, row
+        host, heddle, ratio, low, high = map(float, row[1:6])
+        assert host > 0 and heddle > 0 and low <= high, row
+        # The row's own figures are rounded to a nanosecond.
+        assert abs(ratio - host / heddle) <= 0.001 + ratio * (0.001 / host + 0.001 / heddle), row
+        assert row[6] == "Pass", row
+
+
+def check_json(path, table):
+    with open(path, encoding="utf-8") as file:
+        document = json.load(file)
+    assert document["ranks"] == 2 and document["machine"]["cores"] >= 1, document
+    assert "MPICH" in document["mpi_library"], document
+    assert [row["bytes"] for row in document["rows"]] == [int(row[0]) for row in table], document
+
+
+def check_train(text):
+    result = text.strip().splitlines()[-1]
+    pattern = (r"result loss=\d+\.\d{4} accuracy=(\d\.\d{4}) seconds=\d+\.\d+ collective_seconds=\d+\.\d+ "
+               r"collectives=(\d+)")
+    match = re.fullmatch(pattern, result)
+    assert match, text
+    assert float(match[1]) > 0.5, text  # two epochs; guessing gives 0.1
+    assert int(match[2]) > 700, text
+    assert len(re.findall(r"^epoch +\d+ +loss [\d.]+ +accuracy [\d.]+ +[\d.]+ s$", text, re.M)) == 2, text
+
+
+def main():
+    what, mpiexec, program, *arguments = sys.argv[1:]
+    if what == "train":
+        done = run(mpiexec, program, ["--epochs", "2", "--hidden", "48", "--data", "drawn"])
+        assert done.returncode == 0, done.stderr
+        return check_train(done.stdout)
+    if what == "refuse":
+        done = run(mpiexec, program, arguments)
+        assert done.returncode != 0, done.stdout
+        assert arguments[-1] in done.stderr, done.stderr
+        return None
+    path = os.path.join(tempfile.mkdtemp(), "results.json")
+    arguments += ["-m", "4:16K", "-x", "5", "-i", "20", "-c", "--json", path]
+    arguments += {"plain": [], "full": ["-f"], "versus": ["--vs", "mpi", "--rounds", "6"]}[what]
+    done = run(mpiexec, program, arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    table = rows(done.stdout)
+    assert [int(row[0]) for row in table] == [4 << i for i in range(13)], done.stdout
+    if what == "versus":
+        check_versus(table)
+        assert re.search(r"^# Geometric mean of ratios [\d.]+ ", done.stdout, re.M), done.stdout
+    else:
+        check_plain(table, 6 if what == "full" else 3)
+    return check_json(path, table)
+
+
+if __name__ == "__main__":
+    main()
