@@ -9,6 +9,7 @@
 
 #include "comm/plan_cache.hpp"
 #include "comm/setup.hpp"
+#include "engine/fold_table.hpp"
 #include "engine/kernels/kernels.hpp"
 #include "engine/waiter.hpp"
 
@@ -26,22 +27,6 @@ struct Job {
   std::size_t element_bytes;
   FoldFn fold;
   int root;
-};
-
-// Every kernel, looked up once: the hot path takes one load.
-class FoldTable {
- public:
-  FoldTable() {
-    for (int type = 0; type < kDTypeCount; ++type) {
-      for (int op = 0; op < kOpCount; ++op) {
-        fold_[type][op] = fold_kernel(static_cast<DType>(type), static_cast<Op>(op));
-      }
-    }
-  }
-  FoldFn of(DType type, Op op) const { return fold_[static_cast<int>(type)][static_cast<int>(op)]; }
-
- private:
-  FoldFn fold_[kDTypeCount][kOpCount];
 };
 
 class CommunicatorImpl;
@@ -258,7 +243,7 @@ Status CommunicatorImpl::allreduce(const void* in, void* out, std::size_t count,
     if (in != out && count > 0) std::memmove(out, in, count * dtype_size(type));
     return {};
   }
-  return run({Collective::allreduce, in, out, count, dtype_size(type), folds_.of(type, op), 0});
+  return run({Collective::allreduce, in, out, count, dtype_size(type), folds_.of(type, op, count), 0});
 }
 
 Status CommunicatorImpl::bcast(void* buffer, std::size_t bytes, int root) {
@@ -319,7 +304,7 @@ Result<std::unique_ptr<Request>> CommunicatorImpl::request(const Job& job) {
 
 Result<std::unique_ptr<Request>> CommunicatorImpl::allreduce_request(const void* in, void* out,
                                                                      std::size_t count, DType type, Op op) {
-  return request({Collective::allreduce, in, out, count, dtype_size(type), folds_.of(type, op), 0});
+  return request({Collective::allreduce, in, out, count, dtype_size(type), folds_.of(type, op, count), 0});
 }
 
 Result<std::unique_ptr<Request>> CommunicatorImpl::bcast_request(void* buffer, std::size_t bytes, int root) {

@@ -1,0 +1,38 @@
+// Every reduction kernel, looked up once: the hot path takes one load.
+#pragma once
+
+#include <cstddef>
+
+#include "base/dtype.hpp"
+#include "engine/kernels/kernels.hpp"
+
+namespace heddle {
+
+// Results from this size on are stored past the cache: they do not fit the caches of a core next to their inputs, and
+// reading lines only to overwrite them is a third of the traffic.
+inline constexpr std::size_t kStreamedResultBytes = std::size_t{8} << 20;
+
+class FoldTable {
+ public:
+  FoldTable() {
+    for (int type = 0; type < kDTypeCount; ++type) {
+      for (int op = 0; op < kOpCount; ++op) {
+        const auto t = static_cast<DType>(type);
+        const auto o = static_cast<Op>(op);
+        fold_[0][type][op] = fold_kernel(t, o);
+        fold_[1][type][op] = fold_kernel(t, o, Stores::streaming);
+      }
+    }
+  }
+
+  // For a vector of `count` elements; null where the pair has no meaning.
+  FoldFn of(DType type, Op op, std::size_t count) const {
+    const bool streamed = count * dtype_size(type) >= kStreamedResultBytes;
+    return fold_[streamed ? 1 : 0][static_cast<int>(type)][static_cast<int>(op)];
+  }
+
+ private:
+  FoldFn fold_[2][kDTypeCount][kOpCount];
+};
+
+}  // namespace heddle
