@@ -33,28 +33,45 @@ extern "C" {
 
 typedef enum heddle_status {
   HEDDLE_OK = 0,
-  HEDDLE_ERR_ARGUMENT = 1,      /* an argument cannot be served; nothing was sent */
-  HEDDLE_ERR_UNSUPPORTED = 2,   /* valid, but not by this build, machine or transport */
-  HEDDLE_ERR_MEMORY = 3,        /* memory, shared memory or descriptors are exhausted */
-  HEDDLE_ERR_SYSTEM = 4,        /* a system call failed */
-  HEDDLE_ERR_TIMEOUT = 5,       /* the deadline passed; the message names who is missing */
-  HEDDLE_ERR_PEER = 6,          /* another rank died or failed; the message names it */
-  HEDDLE_ERR_INTERNAL = 7       /* a defect in heddle */
+  HEDDLE_ERR_ARGUMENT = 1,    /* an argument cannot be served; nothing was sent */
+  HEDDLE_ERR_UNSUPPORTED = 2, /* valid, but not by this build, machine or transport */
+  HEDDLE_ERR_MEMORY = 3,      /* memory, shared memory or descriptors are exhausted */
+  HEDDLE_ERR_SYSTEM = 4,      /* a system call failed */
+  HEDDLE_ERR_TIMEOUT = 5,     /* the deadline passed; the message names who is missing */
+  HEDDLE_ERR_PEER = 6,        /* another rank died or failed; the message names it */
+  HEDDLE_ERR_INTERNAL = 7     /* a defect in heddle */
 } heddle_status;
 
 typedef enum heddle_dtype {
-  HEDDLE_INT8 = 0, HEDDLE_INT16 = 1, HEDDLE_INT32 = 2, HEDDLE_INT64 = 3,
-  HEDDLE_UINT8 = 4, HEDDLE_UINT16 = 5, HEDDLE_UINT32 = 6, HEDDLE_UINT64 = 7,
-  HEDDLE_FLOAT16 = 8,            /* IEEE half; folds accumulate in float */
-  HEDDLE_BFLOAT16 = 9,           /* folds accumulate in float */
-  HEDDLE_FLOAT32 = 10, HEDDLE_FLOAT64 = 11,
+  HEDDLE_INT8 = 0,
+  HEDDLE_INT16 = 1,
+  HEDDLE_INT32 = 2,
+  HEDDLE_INT64 = 3,
+  HEDDLE_UINT8 = 4,
+  HEDDLE_UINT16 = 5,
+  HEDDLE_UINT32 = 6,
+  HEDDLE_UINT64 = 7,
+  HEDDLE_FLOAT16 = 8,  /* IEEE half; folds accumulate in float */
+  HEDDLE_BFLOAT16 = 9, /* folds accumulate in float */
+  HEDDLE_FLOAT32 = 10,
+  HEDDLE_FLOAT64 = 11,
   HEDDLE_LONG_DOUBLE = 12,
-  HEDDLE_COMPLEX_FLOAT = 13, HEDDLE_COMPLEX_DOUBLE = 14, HEDDLE_COMPLEX_LONG_DOUBLE = 15
+  HEDDLE_COMPLEX_FLOAT = 13,
+  HEDDLE_COMPLEX_DOUBLE = 14,
+  HEDDLE_COMPLEX_LONG_DOUBLE = 15
 } heddle_dtype;
 
 typedef enum heddle_op {
-  HEDDLE_SUM = 0, HEDDLE_PROD = 1, HEDDLE_MIN = 2, HEDDLE_MAX = 3,
-  HEDDLE_LAND = 4, HEDDLE_LOR = 5, HEDDLE_LXOR = 6, HEDDLE_BAND = 7, HEDDLE_BOR = 8, HEDDLE_BXOR = 9
+  HEDDLE_SUM = 0,
+  HEDDLE_PROD = 1,
+  HEDDLE_MIN = 2,
+  HEDDLE_MAX = 3,
+  HEDDLE_LAND = 4,
+  HEDDLE_LOR = 5,
+  HEDDLE_LXOR = 6,
+  HEDDLE_BAND = 7,
+  HEDDLE_BOR = 8,
+  HEDDLE_BXOR = 9
 } heddle_op;
 
 typedef struct heddle_comm* heddle_comm_t;       /* a communicator, as one rank sees it */
@@ -110,8 +127,8 @@ HEDDLE_API heddle_status heddle_comm_size(heddle_comm_t comm, int* size);
 
 /* recvbuf[i] = sendbuf of rank 0 [i] op ... op sendbuf of rank size-1 [i], the same bits on every rank.
  * Buffers hold `count` elements each, need no alignment, and do not overlap (pass HEDDLE_IN_PLACE instead). */
-HEDDLE_API heddle_status heddle_allreduce(const void* sendbuf, void* recvbuf, size_t count, heddle_dtype dtype,
-                                          heddle_op op, heddle_comm_t comm);
+HEDDLE_API heddle_status heddle_allreduce(const void* sendbuf, void* recvbuf, size_t count,
+                                          heddle_dtype dtype, heddle_op op, heddle_comm_t comm);
 
 /* Copies `bytes` bytes from `buffer` of rank `root` to `buffer` of all others. */
 HEDDLE_API heddle_status heddle_bcast(void* buffer, size_t bytes, int root, heddle_comm_t comm);
@@ -130,16 +147,18 @@ HEDDLE_API heddle_status heddle_recv(void* data, size_t bytes, int peer, heddle_
 /* Start and return. Buffers stay untouched by the caller until the request is complete. Progress is made in
  * heddle_test, heddle_wait and every other call on the communicator. *request is freed, and set to null, by the test
  * or wait that finds it complete or failed. On failure to start, *request is null. */
-HEDDLE_API heddle_status heddle_iallreduce(const void* sendbuf, void* recvbuf, size_t count, heddle_dtype dtype,
-                                           heddle_op op, heddle_comm_t comm, heddle_request_t* request);
+HEDDLE_API heddle_status heddle_iallreduce(const void* sendbuf, void* recvbuf, size_t count,
+                                           heddle_dtype dtype, heddle_op op, heddle_comm_t comm,
+                                           heddle_request_t* request);
 HEDDLE_API heddle_status heddle_ibcast(void* buffer, size_t bytes, int root, heddle_comm_t comm,
                                        heddle_request_t* request);
 HEDDLE_API heddle_status heddle_ibarrier(heddle_comm_t comm, heddle_request_t* request);
 
 /* Persistent: planned once, started with heddle_start as often as wanted, completed each time by test or wait (which
  * leave the request in place), freed with heddle_request_free while inactive. */
-HEDDLE_API heddle_status heddle_allreduce_init(const void* sendbuf, void* recvbuf, size_t count, heddle_dtype dtype,
-                                               heddle_op op, heddle_comm_t comm, heddle_request_t* request);
+HEDDLE_API heddle_status heddle_allreduce_init(const void* sendbuf, void* recvbuf, size_t count,
+                                               heddle_dtype dtype, heddle_op op, heddle_comm_t comm,
+                                               heddle_request_t* request);
 HEDDLE_API heddle_status heddle_bcast_init(void* buffer, size_t bytes, int root, heddle_comm_t comm,
                                            heddle_request_t* request);
 HEDDLE_API heddle_status heddle_start(heddle_request_t request);
@@ -162,8 +181,8 @@ HEDDLE_API const char* heddle_version(void);
 
 /* The name of the algorithm that would serve a blocking allreduce of `count` elements, or a bcast of `bytes` bytes.
  * Static storage, never null on success. */
-HEDDLE_API heddle_status heddle_allreduce_algorithm(size_t count, heddle_dtype dtype, heddle_op op, heddle_comm_t comm,
-                                                    const char** name);
+HEDDLE_API heddle_status heddle_allreduce_algorithm(size_t count, heddle_dtype dtype, heddle_op op,
+                                                    heddle_comm_t comm, const char** name);
 HEDDLE_API heddle_status heddle_bcast_algorithm(size_t bytes, heddle_comm_t comm, const char** name);
 
 #ifdef __cplusplus

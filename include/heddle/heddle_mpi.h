@@ -29,7 +29,9 @@ typedef struct heddle_mpi_lender {
 /* An MPI_Request must fit into the storage that heddle gives each message: a negative array size where it does not. */
 typedef char heddle_mpi_request_fits[sizeof(MPI_Request) <= HEDDLE_P2P_REQUEST_BYTES ? 1 : -1];
 
-static inline MPI_Comm heddle_mpi_comm_of(void* context) { return ((heddle_mpi_lender*)context)->comm; }
+static inline MPI_Comm heddle_mpi_comm_of(void* context) {
+  return ((heddle_mpi_lender*)context)->comm;
+}
 
 /* A datatype of `bytes` bytes, which are more than an int counts: pieces of 1 GiB and the rest. */
 static inline int heddle_mpi_long_type(size_t bytes, MPI_Datatype* type) {
@@ -46,7 +48,8 @@ static inline int heddle_mpi_long_type(size_t bytes, MPI_Datatype* type) {
   return error;
 }
 
-static inline int heddle_mpi_send(const void* data, size_t bytes, int peer, int tag, void* request, void* context) {
+static inline int heddle_mpi_send(const void* data, size_t bytes, int peer, int tag, void* request,
+                                  void* context) {
   MPI_Comm comm = heddle_mpi_comm_of(context);
   MPI_Request opened = MPI_REQUEST_NULL;
   int error = MPI_SUCCESS;
@@ -122,7 +125,8 @@ static inline void heddle_mpi_release(void* context) {
 
 static inline int heddle_mpi_allgather(const void* mine, void* all, size_t bytes, void* context) {
   if (bytes > INT_MAX) return MPI_ERR_COUNT;
-  return MPI_Allgather((void*)mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, heddle_mpi_comm_of(context));
+  return MPI_Allgather((void*)mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE,
+                       heddle_mpi_comm_of(context));
 }
 
 /* A heddle communicator with the ranks of `comm`, an intracommunicator. Collective over `comm`, which stays the caller's:
@@ -144,15 +148,18 @@ static inline heddle_status heddle_comm_create_mpi(MPI_Comm comm, heddle_comm_t*
   MPI_Initialized(&initialized);
   MPI_Finalized(&finalized);
   if (!initialized || finalized) {
-    return heddle_set_last_error(HEDDLE_ERR_ARGUMENT, "MPI is not running: call this after MPI_Init and before MPI_Finalize");
+    return heddle_set_last_error(HEDDLE_ERR_ARGUMENT,
+                                 "MPI is not running: call this after MPI_Init and before MPI_Finalize");
   }
-  if (comm == MPI_COMM_NULL) return heddle_set_last_error(HEDDLE_ERR_ARGUMENT, "the MPI communicator is MPI_COMM_NULL");
+  if (comm == MPI_COMM_NULL)
+    return heddle_set_last_error(HEDDLE_ERR_ARGUMENT, "the MPI communicator is MPI_COMM_NULL");
   if (MPI_Comm_test_inter(comm, &inter) != MPI_SUCCESS) {
     return heddle_set_last_error(HEDDLE_ERR_ARGUMENT, "MPI_Comm_test_inter refused the communicator");
   }
   if (inter) {
-    return heddle_set_last_error(HEDDLE_ERR_ARGUMENT,
-                                 "the MPI communicator is an intercommunicator; merge it first (MPI_Intercomm_merge)");
+    return heddle_set_last_error(
+        HEDDLE_ERR_ARGUMENT,
+        "the MPI communicator is an intercommunicator; merge it first (MPI_Intercomm_merge)");
   }
   lender = (heddle_mpi_lender*)malloc(sizeof(*lender));
   if (lender == NULL) return heddle_set_last_error(HEDDLE_ERR_MEMORY, "out of memory");

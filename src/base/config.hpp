@@ -14,17 +14,19 @@ namespace heddle {
 enum class LogLevel : std::uint8_t { none, error, warn, info, debug };
 
 struct Config {
-  bool enable = true;                                   // HEDDLE_ENABLE=0|1: 0 leaves everything to the host MPI
-  LogLevel log_level = LogLevel::warn;                  // HEDDLE_LOG=none|error|warn|info|debug
-  std::string algorithm;                                // HEDDLE_ALGORITHM=[allreduce:]NAME[,bcast:NAME]: forces; empty: chosen by price
-  std::string tuning_file;                              // HEDDLE_TUNING_FILE=PATH: JSON, overrides the choice by price
-  std::string transports = "shm,mpi";                   // HEDDLE_TRANSPORTS=LIST: which may be used
-  std::chrono::milliseconds timeout{0};                 // HEDDLE_TIMEOUT=SECONDS (fractions allowed): a wait fails after this; 0: never
-  std::chrono::milliseconds warn_after{10'000};         // HEDDLE_WARN_AFTER=SECONDS: a wait says who is missing after this; 0: never
-  std::size_t slot_bytes = 64 * 1024;                  // HEDDLE_SLOT_BYTES=SIZE (K, M suffixes): staged pipeline slot
-  int spin = -1;                                        // HEDDLE_SPIN=N: polls before yielding; -1: by the cores at hand
-  std::string shm_backing = "auto";                     // HEDDLE_SHM=auto|memfd|posix
-  int master_port = 0;                                  // HEDDLE_MASTER_PORT=PORT: bootstrap over TCP, overrides MASTER_PORT; 0: unset
+  bool enable = true;                   // HEDDLE_ENABLE=0|1: 0 leaves everything to the host MPI
+  LogLevel log_level = LogLevel::warn;  // HEDDLE_LOG=none|error|warn|info|debug
+  std::string algorithm;    // HEDDLE_ALGORITHM=[allreduce:]NAME[,bcast:NAME]: forces; empty: chosen by price
+  std::string tuning_file;  // HEDDLE_TUNING_FILE=PATH: JSON, overrides the choice by price
+  std::string transports = "shm,mpi";  // HEDDLE_TRANSPORTS=LIST: which may be used
+  std::chrono::milliseconds timeout{
+      0};  // HEDDLE_TIMEOUT=SECONDS (fractions allowed): a wait fails after this; 0: never
+  std::chrono::milliseconds warn_after{
+      10'000};  // HEDDLE_WARN_AFTER=SECONDS: a wait says who is missing after this; 0: never
+  std::size_t slot_bytes = 64 * 1024;  // HEDDLE_SLOT_BYTES=SIZE (K, M suffixes): staged pipeline slot
+  int spin = -1;                       // HEDDLE_SPIN=N: polls before yielding; -1: by the cores at hand
+  std::string shm_backing = "auto";    // HEDDLE_SHM=auto|memfd|posix
+  int master_port = 0;  // HEDDLE_MASTER_PORT=PORT: bootstrap over TCP, overrides MASTER_PORT; 0: unset
 };
 
 // What was odd about the environment; each line names the variable, the value and what was done instead.

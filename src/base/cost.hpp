@@ -8,7 +8,9 @@ struct LinearCost {
   double per_byte_ns = 0;
 
   constexpr double at(double bytes) const { return fixed_ns + per_byte_ns * bytes; }
-  constexpr LinearCost operator+(LinearCost o) const { return {fixed_ns + o.fixed_ns, per_byte_ns + o.per_byte_ns}; }
+  constexpr LinearCost operator+(LinearCost o) const {
+    return {fixed_ns + o.fixed_ns, per_byte_ns + o.per_byte_ns};
+  }
   constexpr LinearCost operator*(double k) const { return {fixed_ns * k, per_byte_ns * k}; }
   constexpr bool operator==(const LinearCost&) const = default;
 };

@@ -3,14 +3,17 @@
 namespace heddle {
 
 const char* dtype_name(DType type) {
-  static constexpr const char* kNames[kDTypeCount] = {"int8",    "int16",    "int32",   "int64",   "uint8",       "uint16",
-                                                      "uint32",  "uint64",   "float16", "bfloat16", "float32",    "float64",
-                                                      "long_double", "complex_float", "complex_double", "complex_long_double"};
+  static constexpr const char* kNames[kDTypeCount] = {
+      "int8",        "int16",         "int32",          "int64",
+      "uint8",       "uint16",        "uint32",         "uint64",
+      "float16",     "bfloat16",      "float32",        "float64",
+      "long_double", "complex_float", "complex_double", "complex_long_double"};
   return kNames[static_cast<int>(type)];
 }
 
 const char* op_name(Op op) {
-  static constexpr const char* kNames[kOpCount] = {"sum", "prod", "min", "max", "land", "lor", "lxor", "band", "bor", "bxor"};
+  static constexpr const char* kNames[kOpCount] = {"sum", "prod", "min",  "max", "land",
+                                                   "lor", "lxor", "band", "bor", "bxor"};
   return kNames[static_cast<int>(op)];
 }
 

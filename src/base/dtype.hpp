@@ -9,9 +9,22 @@ namespace heddle {
 // Storage types. MPI's many names map onto these (MPI_LOGICAL is i32, MPI_BYTE is u8, ...); which operations a
 // *name* allows is the business of whoever maps it.
 enum class DType : std::uint8_t {
-  i8, i16, i32, i64, u8, u16, u32, u64,
-  f16, bf16, f32, f64, f80,  // f80 is x86 long double, 16 bytes in memory
-  c32, c64, c80,             // complex of f32, f64, long double
+  i8,
+  i16,
+  i32,
+  i64,
+  u8,
+  u16,
+  u32,
+  u64,
+  f16,
+  bf16,
+  f32,
+  f64,
+  f80,  // f80 is x86 long double, 16 bytes in memory
+  c32,
+  c64,
+  c80,  // complex of f32, f64, long double
 };
 inline constexpr int kDTypeCount = 16;
 
@@ -21,12 +34,28 @@ inline constexpr int kOpCount = 10;
 
 constexpr std::size_t dtype_size(DType type) {
   switch (type) {
-    case DType::i8: case DType::u8: return 1;
-    case DType::i16: case DType::u16: case DType::f16: case DType::bf16: return 2;
-    case DType::i32: case DType::u32: case DType::f32: return 4;
-    case DType::i64: case DType::u64: case DType::f64: case DType::c32: return 8;
-    case DType::f80: case DType::c64: return 16;
-    case DType::c80: return 32;
+    case DType::i8:
+    case DType::u8:
+      return 1;
+    case DType::i16:
+    case DType::u16:
+    case DType::f16:
+    case DType::bf16:
+      return 2;
+    case DType::i32:
+    case DType::u32:
+    case DType::f32:
+      return 4;
+    case DType::i64:
+    case DType::u64:
+    case DType::f64:
+    case DType::c32:
+      return 8;
+    case DType::f80:
+    case DType::c64:
+      return 16;
+    case DType::c80:
+      return 32;
   }
   return 0;
 }
@@ -38,6 +67,7 @@ const char* op_name(Op op);
 // f16 and bf16 accumulate in fp32 and round once, at the store.
 // n_inputs >= 1. No pointer needs alignment. `out` and `out2` may each be exactly one of the inputs; any other
 // overlap is undefined. Never allocates, never fails, may be called from any thread.
-using FoldFn = void (*)(void* out, void* out2, const void* const* inputs, unsigned n_inputs, std::size_t count);
+using FoldFn = void (*)(void* out, void* out2, const void* const* inputs, unsigned n_inputs,
+                        std::size_t count);
 
 }  // namespace heddle

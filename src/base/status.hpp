@@ -29,7 +29,8 @@ const char* code_name(Code code);
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  Status(Code code, std::string message) : detail_(std::make_unique<Detail>(Detail{code, std::move(message)})) {}
+  Status(Code code, std::string message)
+      : detail_(std::make_unique<Detail>(Detail{code, std::move(message)})) {}
   Status(Status&&) noexcept = default;
   Status& operator=(Status&&) noexcept = default;
   Status(const Status& other) : detail_(other.detail_ ? std::make_unique<Detail>(*other.detail_) : nullptr) {}
@@ -76,7 +77,7 @@ class [[nodiscard]] Result {
 }  // namespace heddle
 
 // Returns the status of `expr` from the enclosing function when it is an error.
-#define HEDDLE_TRY(expr)                                     \
-  do {                                                       \
+#define HEDDLE_TRY(expr)                                                                                \
+  do {                                                                                                  \
     if (::heddle::Status heddle_try_status = (expr); !heddle_try_status.ok()) return heddle_try_status; \
   } while (false)

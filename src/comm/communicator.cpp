@@ -132,7 +132,6 @@ CommunicatorImpl::CommunicatorImpl(const Bootstrap& bootstrap, const Config& con
 }
 
 // ---- Waiting
-// -------------------------------------------------------------------------------------------------
 
 int CommunicatorImpl::rank_of_member(int member) const {
   const TopologyView& t = connections_->topology;
@@ -181,7 +180,6 @@ Status CommunicatorImpl::wait_for(Execution& execution) {
 }
 
 // ---- Blocking
-// ------------------------------------------------------------------------------------------------
 
 Binding CommunicatorImpl::bind(const Job& job) {
   Binding binding;
@@ -257,7 +255,6 @@ Status CommunicatorImpl::barrier() {
 }
 
 // ---- Point to point
-// ------------------------------------------------------------------------------------------
 
 Status CommunicatorImpl::transfer(bool sends, void* data, std::size_t bytes, int peer) {
   if (!broken_.ok()) return broken_;
@@ -289,7 +286,6 @@ Status CommunicatorImpl::recv(void* data, std::size_t bytes, int peer) {
 }
 
 // ---- Requests
-// ------------------------------------------------------------------------------------------------
 
 Result<std::unique_ptr<Request>> CommunicatorImpl::request(const Job& job) {
   if (!broken_.ok()) return broken_;
@@ -367,7 +363,6 @@ Status RequestImpl::wait() {
 }
 
 // ---- Information
-// ---------------------------------------------------------------------------------------------
 
 const char* CommunicatorImpl::algorithm(Collective collective, std::size_t bytes) {
   if (size_ == 1) return "self";

@@ -24,7 +24,8 @@ std::uint64_t fingerprint(const std::vector<std::string>& lines) {
 
 Status report_complaints(const ParsedConfig& parsed, const Bootstrap& bootstrap) {
   std::vector<std::string> complaints = parsed.complaints;
-  for (std::string& line : read_preferences(parsed.config).complaints) complaints.push_back(std::move(line));
+  for (std::string& line : read_preferences(parsed.config).complaints)
+    complaints.push_back(std::move(line));
   const std::uint64_t mine = fingerprint(complaints);
   std::vector<std::uint64_t> all(static_cast<std::size_t>(bootstrap.size));
   HEDDLE_TRY(bootstrap.allgather(&mine, all.data(), sizeof(mine)));

@@ -15,7 +15,9 @@ constexpr milliseconds kSleepAfter{2000};
 
 }  // namespace
 
-int default_spins(bool own_core) { return own_core ? 4000 : 30; }
+int default_spins(bool own_core) {
+  return own_core ? 4000 : 30;
+}
 
 Patience::Patience(const WaitPolicy& policy)
     : policy_(policy), begin_(steady_clock::now()), now_(begin_), next_look_(begin_ + kLookEvery) {}

@@ -125,7 +125,6 @@ class ShmTeam final : public Team {
 };
 
 // ---- Start and end
-// ----------------------------------------------------------------------------------------------
 
 void ShmTeam::start(TeamOp& op) {
   const std::size_t bytes = op.count * op.element_bytes;
@@ -169,7 +168,6 @@ bool ShmTeam::all_reached(std::atomic<std::uint64_t> Progress::*counter, std::ui
 }
 
 // ---- Small vectors
-// -----------------------------------------------------------------------------------------------
 
 // Whether nobody can still read what my slot held kSmallDepth operations ago. Folding operations tell for
 // free how far everybody is; only a stream of bcasts makes the root look.
@@ -222,7 +220,6 @@ void ShmTeam::finish_small(const TeamOp& op) {
 }
 
 // ---- Large vectors
-// -----------------------------------------------------------------------------------------------
 
 bool ShmTeam::poll_bcast(TeamOp& op) {
   const std::size_t n = pieces(op);
@@ -364,7 +361,6 @@ bool ShmTeam::try_drain(TeamOp& op) {
 }
 
 // ---- Who is missing
-// ----------------------------------------------------------------------------------------------
 
 // Whom this rank waits for, directly or through others that wait themselves: the one furthest behind.
 int ShmTeam::missing(const TeamOp& op) const {
