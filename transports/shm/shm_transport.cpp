@@ -129,6 +129,8 @@ class ShmTransport final : public Transport {
   static Status length_error(int rank, std::size_t sent, std::size_t expected);
 
   std::vector<Peer> peers_;  // by member
+  // Buffers that early messages have left: used again, so that a steady state allocates nothing.
+  std::vector<std::vector<std::byte>> spare_;
   std::vector<int> ranks_;
   std::vector<int> pids_;
   std::vector<int> member_of_;  // by rank
@@ -174,6 +176,7 @@ Status ShmTransport::recv(int rank, std::uint32_t tag, void* data, std::size_t b
     if (early.tag != tag) continue;
     if (early.bytes.size() != bytes) return length_error(rank, early.bytes.size(), bytes);
     if (bytes > 0) std::memcpy(data, early.bytes.data(), bytes);
+    spare_.push_back(std::move(early.bytes));
     peer.early.erase(i);
     ticket.done = true;
     return {};
@@ -228,6 +231,10 @@ Status ShmTransport::begin_message(Peer& peer, int rank, bool* blocked) {
     peer.recvs.erase(i);
     return {};
   }
+  if (peer.early_bytes.capacity() == 0 && !spare_.empty()) {
+    peer.early_bytes = std::move(spare_.back());
+    spare_.pop_back();
+  }
   peer.early_bytes.resize(header.bytes);
   peer.target = peer.early_bytes.data();
   peer.target_ticket = nullptr;
@@ -252,7 +259,7 @@ Status ShmTransport::end_message(Peer& peer, int rank) {
     return {};
   }
   peer.early.push({header.tag, std::move(peer.early_bytes)});
-  peer.early_bytes = {};
+  peer.early_bytes.clear();
   return {};
 }
 

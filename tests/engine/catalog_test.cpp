@@ -1,0 +1,226 @@
+// Every algorithm of the catalog, executed: all rank counts to 16, several topologies, shapes, counts,
+// payloads, roots, with messages that are eager, rendezvous and delayed.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "engine/payload.hpp"
+#include "select/catalog.hpp"
+#include "support/ranks.hpp"
+#include "support/schedule_world.hpp"
+
+namespace heddle::test {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+std::vector<TopologyView> topologies(int ranks) {
+  std::vector<TopologyView> out{TopologyView::flat(ranks), TopologyView::one_node(ranks)};
+  if (ranks >= 4 && ranks % 2 == 0) out.push_back(TopologyView::uniform(2, ranks / 2));
+  if (ranks >= 3) {
+    // Uneven nodes, ranks dealt in turn: members of a node are not neighbours.
+    std::vector<std::int32_t> node_of;
+    for (int r = 0; r < ranks; ++r)
+      node_of.push_back(r % 5 == 4 ? 0 : r % 3);
+    out.push_back(TopologyView({node_of}));
+  }
+  return out;
+}
+
+bool fits(const Algorithm& a, const TopologyView& t) {
+  return !a.needs_team || a.needs_messages || t.nodes() == 1;
+}
+
+// The catalog's own suggestions for a small and a large vector, and odd ones.
+std::vector<Shape> shapes_of(const Algorithm& a, const TopologyView& t) {
+  std::vector<Shape> shapes = a.shapes(t, 100);
+  const std::vector<Shape> large = a.shapes(t, 1 << 22);
+  shapes.insert(shapes.end(), large.begin(), large.end());
+  if (large.size() > 1) {
+    shapes.push_back({0, 3, 1});
+    shapes.push_back({0, 2, 3});
+  }
+  const auto same = [](const Shape& x, const Shape& y) { return x.radix == y.radix && x.chunks == y.chunks; };
+  std::vector<Shape> distinct;
+  for (const Shape& s : shapes) {
+    if (std::none_of(distinct.begin(), distinct.end(), [&](const Shape& d) { return same(d, s); }))
+      distinct.push_back(s);
+  }
+  return distinct;
+}
+
+// Buffers and executions of all ranks for one collective.
+class Trial {
+ public:
+  Trial(ScheduleWorld& world, const Algorithm& algorithm, const Shape& shape) : world_(world) {
+    for (int r = 0; r < world.size(); ++r) {
+      auto schedule = std::make_shared<const Schedule>(algorithm.build(world.topology(), r, shape));
+      in_order_ = schedule->in_order;
+      executions_.push_back(std::make_unique<Execution>(std::move(schedule), world.of(r)));
+    }
+  }
+
+  bool in_order() const { return in_order_; }
+
+  void allreduce(Payload payload, std::size_t count, bool in_place, std::uint32_t sequence) {
+    const std::uint64_t seed = sequence;
+    std::vector<Bytes> in;
+    std::vector<Bytes> out;
+    for (int r = 0; r < world_.size(); ++r) {
+      in.push_back(contribution_of(payload, seed, r, count));
+      out.push_back(in_place ? in.back() : Bytes(count * payload_bytes(payload), std::byte{0xcc}));
+    }
+    Binding b;
+    b.count = count;
+    b.element_bytes = payload_bytes(payload);
+    b.fold = payload_fold(payload);
+    b.sequence = sequence;
+    run(b, [&](std::size_t r, Binding& mine) {
+      mine.data = out[r].data();
+      mine.input = in_place ? out[r].data() : in[r].data();
+    });
+    if (::testing::Test::HasFatalFailure()) return;
+    for (int r = 0; r < world_.size(); ++r) {
+      const auto k = static_cast<std::size_t>(r);
+      ASSERT_EQ(out[k] == out[0], true) << "rank " << r << " has other bits than rank 0";
+      ASSERT_EQ(in[k] == contribution_of(payload, seed, r, count), true) << "rank " << r << ": input changed";
+    }
+    if (payload == Payload::floats) {
+      ASSERT_TRUE(floats_are_close(out[0], seed, world_.size(), count));
+    } else {
+      ASSERT_EQ(out[0] == folded(payload, seed, world_.size(), count), true) << "wrong result";
+    }
+  }
+
+  void bcast(int root, std::size_t bytes, std::uint32_t sequence) {
+    const Bytes source = bytes_of<std::uint8_t>(
+        bytes, [&](std::size_t i) { return static_cast<std::uint8_t>(hash(sequence, root, i)); });
+    std::vector<Bytes> data(static_cast<std::size_t>(world_.size()), Bytes(bytes));
+    data[static_cast<std::size_t>(root)] = source;
+    Binding b;
+    b.count = bytes;
+    b.sequence = sequence;
+    run(b, [&](std::size_t r, Binding& mine) {
+      mine.data = data[r].data();
+      mine.input = data[r].data();
+    });
+    for (const Bytes& d : data)
+      ASSERT_EQ(d == source, true) << "wrong data from root " << root;
+  }
+
+  void barrier(std::uint32_t sequence) {
+    Binding b;
+    b.fold = fold_kernel(DType::u8, Op::bor);
+    b.sequence = sequence;
+    run(b, [](std::size_t, Binding&) {});
+  }
+
+ private:
+  template <typename Attach>
+  void run(const Binding& binding, Attach attach) {
+    std::vector<Execution*> all;
+    for (std::size_t r = 0; r < executions_.size(); ++r) {
+      Binding mine = binding;
+      attach(r, mine);
+      const Status started = executions_[r]->start(mine);
+      ASSERT_TRUE(started.ok()) << started.message();
+      all.push_back(executions_[r].get());
+    }
+    const Status status = drive(all, binding.sequence);
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+
+  ScheduleWorld& world_;
+  bool in_order_ = false;
+  std::vector<std::unique_ptr<Execution>> executions_;
+};
+
+class CatalogTest : public ::testing::TestWithParam<WorldKind> {
+ protected:
+  // Restarted for each: a persistent request does nothing else.
+  void try_shape(ScheduleWorld& world, const Algorithm& a, const Shape& shape) {
+    SCOPED_TRACE(std::string(collective_name(a.collective)) + " " + a.name + ", " +
+                 std::to_string(world.size()) + " ranks on " + std::to_string(world.topology().nodes()) +
+                 " nodes, radix " + std::to_string(shape.radix) + ", chunks " + std::to_string(shape.chunks));
+    const auto p = static_cast<std::size_t>(world.size());
+    if (a.collective == Collective::bcast) {
+      for (int root = 0; root < world.size(); ++root) {
+        Shape rooted = shape;
+        rooted.root = root;
+        Trial trial(world, a, rooted);
+        for (const std::size_t bytes : {p - 1, std::size_t{5003}, std::size_t{0}}) {
+          if (root % 3 != 0 && bytes != p - 1) continue;
+          ASSERT_NO_FATAL_FAILURE(trial.bcast(root, bytes, ++sequence_)) << bytes << " bytes";
+        }
+      }
+      return;
+    }
+    Trial trial(world, a, shape);
+    if (a.collective == Collective::barrier) {
+      for (int i = 0; i < 3; ++i)
+        ASSERT_NO_FATAL_FAILURE(trial.barrier(++sequence_));
+      return;
+    }
+    for (const std::size_t count :
+         {std::size_t{0}, std::size_t{1}, p - 1, std::size_t{37}, std::size_t{1009}}) {
+      const bool in_place = ++sequence_ % 2 == 0;
+      ASSERT_NO_FATAL_FAILURE(trial.allreduce(Payload::integers, count, in_place, sequence_))
+          << count << " elements";
+      ASSERT_NO_FATAL_FAILURE(trial.allreduce(Payload::floats, count, !in_place, ++sequence_))
+          << count << " elements";
+      if (!trial.in_order()) continue;
+      ASSERT_NO_FATAL_FAILURE(trial.allreduce(Payload::matrices, count, in_place, ++sequence_))
+          << count << " elements";
+    }
+  }
+  std::uint32_t sequence_ = 0;
+};
+INSTANTIATE_TEST_SUITE_P(Transports, CatalogTest, ::testing::ValuesIn(all_worlds()),
+                         [](const auto& kind) { return std::string(kind.param.name); });
+
+TEST_P(CatalogTest, EveryAlgorithmGivesTheSameRightBits) {
+  int tried = 0;
+  for (int ranks = 1; ranks <= 16; ++ranks) {
+    if (kSlowBuild && ranks > 5 && ranks != 8 && ranks != 13) continue;
+    for (const TopologyView& topology : topologies(ranks)) {
+      ScheduleWorld world(topology, GetParam().make(ranks));
+      for (const Algorithm& a : catalog()) {
+        if (!fits(a, topology)) continue;
+        // Without teams the topology makes no difference.
+        if (!a.needs_team && topology.nodes() != ranks) continue;
+        for (const Shape& shape : shapes_of(a, topology)) {
+          ASSERT_NO_FATAL_FAILURE(try_shape(world, a, shape));
+          ++tried;
+        }
+      }
+    }
+  }
+  EXPECT_GT(tried, 100);
+}
+
+// A vector of several pieces on each ring.
+TEST_P(CatalogTest, LargeVectors) {
+  for (const int ranks : {2, 5, 8}) {
+    for (const TopologyView& topology : topologies(ranks)) {
+      ScheduleWorld world(topology, GetParam().make(ranks));
+      for (const Algorithm& a : catalog()) {
+        if (!fits(a, topology) || a.collective == Collective::barrier) continue;
+        for (Shape shape : a.shapes(topology, 1 << 20)) {
+          SCOPED_TRACE(std::string(a.name) + ", " + std::to_string(ranks) + " ranks");
+          shape.root = ranks - 1;
+          Trial trial(world, a, shape);
+          if (a.collective == Collective::bcast) {
+            ASSERT_NO_FATAL_FAILURE(trial.bcast(shape.root, 700'001, ++sequence_));
+          } else {
+            ASSERT_NO_FATAL_FAILURE(trial.allreduce(Payload::integers, 50'021, true, ++sequence_));
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heddle::test
