@@ -1,117 +1,23 @@
-#include "comm/communicator.hpp"
+#include "comm/communicator_impl.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "comm/plan_cache.hpp"
-#include "comm/setup.hpp"
-#include "engine/fold_table.hpp"
 #include "engine/kernels/kernels.hpp"
-#include "engine/waiter.hpp"
 
 namespace heddle {
 namespace {
-
-// Sequence numbers come back after this many collectives; the number beyond belongs to send and recv.
-constexpr std::uint32_t kSequences = 2047;
-
-struct Job {
-  Collective collective;
-  const void* in;
-  void* out;
-  std::size_t count;
-  std::size_t element_bytes;
-  FoldFn fold;
-  int root;
-};
-
-class CommunicatorImpl;
-
-class RequestImpl final : public Request {
- public:
-  RequestImpl(CommunicatorImpl& comm, const Job& job, std::shared_ptr<const Schedule> schedule,
-              const Ports& ports)
-      : comm_(comm), job_(job), execution_(std::move(schedule), ports) {}
-  ~RequestImpl() override;
-
-  Status start() override;
-  Status test(bool* done) override;
-  Status wait() override;
-  bool active() const override { return execution_.active(); }
-
- private:
-  friend class CommunicatorImpl;
-  CommunicatorImpl& comm_;
-  Job job_;
-  Execution execution_;
-};
-
-class CommunicatorImpl final : public Communicator {
- public:
-  CommunicatorImpl(const Bootstrap& bootstrap, const Config& config,
-                   std::unique_ptr<Connections> connections);
-
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
-  const TopologyView& topology() const override { return connections_->topology; }
-
-  Status allreduce(const void* in, void* out, std::size_t count, DType type, Op op) override;
-  Status bcast(void* buffer, std::size_t bytes, int root) override;
-  Status barrier() override;
-  Status send(const void* data, std::size_t bytes, int peer) override;
-  Status recv(void* data, std::size_t bytes, int peer) override;
-
-  Result<std::unique_ptr<Request>> allreduce_request(const void* in, void* out, std::size_t count, DType type,
-                                                     Op op) override;
-  Result<std::unique_ptr<Request>> bcast_request(void* buffer, std::size_t bytes, int root) override;
-  Result<std::unique_ptr<Request>> barrier_request() override;
-
-  Status progress() override;
-  const char* algorithm(Collective collective, std::size_t bytes) override;
-  std::string describe() const override;
-
- private:
-  friend class RequestImpl;
-
-  Status run(const Job& job);
-  Status run_team(TeamVerb verb, const Job& job);
-  Status run_schedule(const Job& job, const Selection& selection);
-  Result<std::unique_ptr<Request>> request(const Job& job);
-  Status transfer(bool sends, void* data, std::size_t bytes, int peer);
-  Binding bind(const Job& job);
-  // Waits for one execution while all active requests move as well.
-  Status wait_for(Execution& execution);
-  // Ends a wait that a dead peer or the deadline makes hopeless.
-  Status inspect(int missing_rank, Patience& patience);
-  int rank_of(const Waiting& waiting) const;
-  int rank_of_member(int member) const;
-  Status fail(Status status);
-
-  int rank_;
-  int size_;
-  Log log_;
-  WaitPolicy policy_;
-  Preferences preferences_;
-  std::unique_ptr<Connections> connections_;
-  Selector selector_;
-  PlanCache plans_;
-  FoldTable folds_;
-  Team* team_;  // set when every rank is on this one node: team verbs need no schedule then
-  std::uint32_t sequence_ = 0;
-  std::map<const Schedule*, std::unique_ptr<Execution>> executions_;  // of blocking collectives
-  std::vector<RequestImpl*> active_;
-  Status broken_;  // the first failure in flight; final
-};
 
 CostModel cost_model(const Connections& c) {
   const LinearCost shm = c.shm ? c.shm->capabilities().cost : LinearCost{300, 0.12};
   const LinearCost mpi = c.mpi ? c.mpi->capabilities().cost : LinearCost{2000, 0.15};
   return default_cost_model(shm, mpi);
 }
+
+}  // namespace
 
 CommunicatorImpl::CommunicatorImpl(const Bootstrap& bootstrap, const Config& config,
                                    std::unique_ptr<Connections> connections)
@@ -143,7 +49,8 @@ int CommunicatorImpl::rank_of(const Waiting& waiting) const {
 }
 
 Status CommunicatorImpl::inspect(int missing, Patience& patience) {
-  if (missing < 0) missing = rank_;
+  // Whoever was missing has come in this very moment: the next look sees.
+  if (missing < 0) return {};
   const auto index = static_cast<std::size_t>(missing);
   const std::string who = fmt::format("rank {} (process {} on {})", missing, connections_->pid_of[index],
                                       connections_->host_of[index]);
@@ -181,6 +88,18 @@ Status CommunicatorImpl::wait_for(Execution& execution) {
 
 // ---- Blocking
 
+// Message tags come back after kSequences collectives: a request that still uses them is waited for first.
+Status CommunicatorImpl::free_sequence() {
+  while (!active_.empty()) {
+    const auto older = [](const RequestImpl* a, const RequestImpl* b) { return a->started_ < b->started_; };
+    RequestImpl* oldest = *std::min_element(active_.begin(), active_.end(), older);
+    if (sequence_ - oldest->started_ < kSequences) return {};
+    HEDDLE_TRY(wait_for(oldest->execution_));
+    HEDDLE_TRY(progress());  // takes it off the list
+  }
+  return {};
+}
+
 Binding CommunicatorImpl::bind(const Job& job) {
   Binding binding;
   binding.input = static_cast<const std::byte*>(job.in);
@@ -188,7 +107,7 @@ Binding CommunicatorImpl::bind(const Job& job) {
   binding.count = job.count;
   binding.element_bytes = job.element_bytes;
   binding.fold = job.fold;
-  binding.sequence = sequence_++ % kSequences;
+  binding.sequence = static_cast<std::uint32_t>(sequence_++ % kSequences);
   return binding;
 }
 
@@ -216,6 +135,7 @@ Status CommunicatorImpl::run_schedule(const Job& job, const Selection& selection
   if (executions_.size() > 256) executions_.clear();
   std::unique_ptr<Execution>& execution = executions_[schedule.get()];
   if (!execution) execution = std::make_unique<Execution>(schedule, connections_->ports);
+  HEDDLE_TRY(free_sequence());
   HEDDLE_TRY(execution->start(bind(job)));
   return wait_for(*execution);
 }
@@ -285,83 +205,6 @@ Status CommunicatorImpl::recv(void* data, std::size_t bytes, int peer) {
   return transfer(false, data, bytes, peer);
 }
 
-// ---- Requests
-
-Result<std::unique_ptr<Request>> CommunicatorImpl::request(const Job& job) {
-  if (!broken_.ok()) return broken_;
-  std::shared_ptr<const Schedule> schedule;
-  const Result<const Selection*> selection =
-      plans_.selection(job.collective, job.count * job.element_bytes, true);
-  if (!selection.ok()) return selection.status();
-  schedule = plans_.schedule(selection.value()->choice, job.root);
-  return std::unique_ptr<Request>(
-      std::make_unique<RequestImpl>(*this, job, std::move(schedule), connections_->ports));
-}
-
-Result<std::unique_ptr<Request>> CommunicatorImpl::allreduce_request(const void* in, void* out,
-                                                                     std::size_t count, DType type, Op op) {
-  return request({Collective::allreduce, in, out, count, dtype_size(type), folds_.of(type, op, count), 0});
-}
-
-Result<std::unique_ptr<Request>> CommunicatorImpl::bcast_request(void* buffer, std::size_t bytes, int root) {
-  return request({Collective::bcast, buffer, buffer, bytes, 1, nullptr, root});
-}
-
-Result<std::unique_ptr<Request>> CommunicatorImpl::barrier_request() {
-  return request({Collective::barrier, nullptr, nullptr, 0, 1, fold_kernel(DType::u8, Op::bor), 0});
-}
-
-Status CommunicatorImpl::progress() {
-  for (std::size_t i = 0; i < active_.size();) {
-    bool done = false;
-    Status status = active_[i]->execution_.poll(&done);
-    if (!status.ok()) return fail(std::move(status));
-    if (done) {
-      active_[i] = active_.back();
-      active_.pop_back();
-    } else {
-      ++i;
-    }
-  }
-  return {};
-}
-
-RequestImpl::~RequestImpl() {
-  std::erase(comm_.active_, this);
-}
-
-Status RequestImpl::start() {
-  if (!comm_.broken_.ok()) return comm_.broken_;
-  HEDDLE_TRY(execution_.start(comm_.bind(job_)));
-  comm_.active_.push_back(this);
-  return comm_.progress();
-}
-
-Status RequestImpl::test(bool* done) {
-  if (active()) {
-    if (!comm_.broken_.ok()) return comm_.broken_;
-    if (comm_.policy_.host_progress) comm_.policy_.host_progress();
-    HEDDLE_TRY(comm_.progress());
-  }
-  *done = !active();
-  return {};
-}
-
-Status RequestImpl::wait() {
-  if (!active()) return {};
-  if (!comm_.broken_.ok()) return comm_.broken_;
-  const auto poll = [&](bool* done) -> Status {
-    HEDDLE_TRY(comm_.progress());
-    *done = !active();
-    return {};
-  };
-  const auto look = [&](Patience& patience) {
-    return comm_.inspect(comm_.rank_of(execution_.waiting_for()), patience);
-  };
-  Status status = wait_until_done(comm_.policy_, poll, look);
-  return status.ok() ? status : comm_.fail(std::move(status));
-}
-
 // ---- Information
 
 const char* CommunicatorImpl::algorithm(Collective collective, std::size_t bytes) {
@@ -381,8 +224,6 @@ std::string CommunicatorImpl::describe() const {
                      transports.empty() ? "none" : transports, connections_->cores,
                      connections_->cores == 1 ? "" : "s", policy_.spins);
 }
-
-}  // namespace
 
 Result<std::unique_ptr<Communicator>> Communicator::create(const Bootstrap& bootstrap, const Config& config) {
   Result<std::unique_ptr<Connections>> connections = connect(bootstrap, config);

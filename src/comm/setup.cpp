@@ -32,6 +32,7 @@ struct Hello {
   std::uint32_t magic;
   std::uint32_t protocol;
   std::uint32_t enabled;
+  std::uint32_t lends;  // has messages to lend
   std::int32_t pid;
   std::uint64_t node;
   std::uint64_t settings[kSettings];
@@ -63,6 +64,7 @@ Hello make_hello(const Bootstrap& bootstrap, const Config& config) {
   hello.magic = kMagic;
   hello.protocol = kProtocol;
   hello.enabled = config.enable ? 1 : 0;
+  hello.lends = bootstrap.make_p2p ? 1 : 0;
   hello.pid = getpid();
   const HostIdentity identity = host_identity();
   hello.node = bootstrap.node.value_or(identity.value);
@@ -120,7 +122,7 @@ class Setup {
   void find_topology(const std::vector<Hello>& hellos);
   Status share_memory();
   Status try_backing(SharedMemory::Backing backing);
-  Status borrow_messages();
+  Status borrow_messages(const std::vector<Hello>& hellos);
   void build_shm();
   void build_ports();
 
@@ -208,14 +210,14 @@ Status Setup::share_memory() {
   return Status(posix.code(), "no shared memory: " + memfd.message() + "; " + posix.message());
 }
 
-Status Setup::borrow_messages() {
+Status Setup::borrow_messages(const std::vector<Hello>& hellos) {
   if (connections_->topology.nodes() == 1) return {};
   const std::string nodes = std::to_string(connections_->topology.nodes());
   if (!lists(config_.transports, "mpi")) {
     return Status(Code::unsupported, "ranks are on " + nodes + " nodes and HEDDLE_TRANSPORTS=\"" +
                                          config_.transports + "\" leaves nothing to connect them");
   }
-  if (!bootstrap_.make_p2p) {
+  if (std::any_of(hellos.begin(), hellos.end(), [](const Hello& h) { return h.lends == 0; })) {
     return Status(
         Code::unsupported,
         "ranks are on " + nodes + " nodes and no transport connects them: start from an MPI communicator");
@@ -257,7 +259,7 @@ Result<std::unique_ptr<Connections>> Setup::run() {
   HEDDLE_TRY(check_hellos(hellos));
   find_topology(hellos);
   HEDDLE_TRY(share_memory());
-  HEDDLE_TRY(borrow_messages());
+  HEDDLE_TRY(borrow_messages(hellos));
   build_shm();
   build_ports();
   return std::move(connections_);

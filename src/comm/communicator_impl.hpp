@@ -1,0 +1,116 @@
+// The one implementation of Communicator and of its requests: shared by communicator.cpp and requests.cpp, for
+// nobody else.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/log.hpp"
+#include "comm/communicator.hpp"
+#include "comm/plan_cache.hpp"
+#include "comm/setup.hpp"
+#include "engine/engine.hpp"
+#include "engine/fold_table.hpp"
+#include "engine/waiter.hpp"
+#include "select/selector.hpp"
+
+namespace heddle {
+
+// Sequence numbers come back after this many collectives; the number beyond belongs to send and recv.
+constexpr std::uint32_t kSequences = 2047;
+
+struct Job {
+  Collective collective;
+  const void* in;
+  void* out;
+  std::size_t count;
+  std::size_t element_bytes;
+  FoldFn fold;
+  int root;
+};
+
+class CommunicatorImpl;
+
+class RequestImpl final : public Request {
+ public:
+  RequestImpl(CommunicatorImpl& comm, const Job& job, std::shared_ptr<const Schedule> schedule,
+              const Ports& ports)
+      : comm_(comm), job_(job), execution_(std::move(schedule), ports) {}
+  ~RequestImpl() override;
+
+  Status start() override;
+  Status test(bool* done) override;
+  Status wait() override;
+  bool active() const override { return execution_.active(); }
+
+ private:
+  friend class CommunicatorImpl;
+  CommunicatorImpl& comm_;
+  Job job_;
+  Execution execution_;
+  std::uint64_t started_ = 0;  // the communicator's sequence number of the last start
+};
+
+class CommunicatorImpl final : public Communicator {
+ public:
+  CommunicatorImpl(const Bootstrap& bootstrap, const Config& config,
+                   std::unique_ptr<Connections> connections);
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  const TopologyView& topology() const override { return connections_->topology; }
+
+  Status allreduce(const void* in, void* out, std::size_t count, DType type, Op op) override;
+  Status bcast(void* buffer, std::size_t bytes, int root) override;
+  Status barrier() override;
+  Status send(const void* data, std::size_t bytes, int peer) override;
+  Status recv(void* data, std::size_t bytes, int peer) override;
+
+  Result<std::unique_ptr<Request>> allreduce_request(const void* in, void* out, std::size_t count, DType type,
+                                                     Op op) override;
+  Result<std::unique_ptr<Request>> bcast_request(void* buffer, std::size_t bytes, int root) override;
+  Result<std::unique_ptr<Request>> barrier_request() override;
+
+  Status progress() override;
+  const char* algorithm(Collective collective, std::size_t bytes) override;
+  std::string describe() const override;
+
+ private:
+  friend class RequestImpl;
+
+  Status run(const Job& job);
+  Status run_team(TeamVerb verb, const Job& job);
+  Status run_schedule(const Job& job, const Selection& selection);
+  Result<std::unique_ptr<Request>> request(const Job& job);
+  Status transfer(bool sends, void* data, std::size_t bytes, int peer);
+  Status free_sequence();
+  Binding bind(const Job& job);
+  // Waits for one execution while all active requests move as well.
+  Status wait_for(Execution& execution);
+  // Ends a wait that a dead peer or the deadline makes hopeless.
+  Status inspect(int missing_rank, Patience& patience);
+  int rank_of(const Waiting& waiting) const;
+  int rank_of_member(int member) const;
+  Status fail(Status status);
+
+  int rank_;
+  int size_;
+  Log log_;
+  WaitPolicy policy_;
+  Preferences preferences_;
+  std::unique_ptr<Connections> connections_;
+  Selector selector_;
+  PlanCache plans_;
+  FoldTable folds_;
+  Team* team_;                  // set when every rank is on this one node: team verbs need no schedule then
+  std::uint64_t sequence_ = 0;  // collectives started by messages
+  std::map<const Schedule*, std::unique_ptr<Execution>> executions_;  // of blocking collectives
+  std::vector<RequestImpl*> active_;
+  Status broken_;  // the first failure in flight; final
+};
+
+}  // namespace heddle
