@@ -1,4 +1,5 @@
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -96,26 +97,34 @@ Result<TuningRule> read_rule(const json& rule) {
 
 }  // namespace
 
-Result<std::vector<TuningRule>> read_tuning_file(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return Status(Code::invalid_argument, path + " cannot be opened");
-  const json root = json::parse(file, nullptr, /*allow_exceptions=*/false);
-  if (root.is_discarded()) return Status(Code::invalid_argument, path + " is not JSON");
-  if (!root.is_object() || root.value("version", json()) != 1 || !root.contains("rules") ||
-      !root["rules"].is_array()) {
-    return Status(Code::invalid_argument,
-                  path + " is not a tuning file: it needs \"version\": 1 and \"rules\": [...]");
+Result<std::vector<TuningRule>> parse_tuning(std::string_view text) {
+  const json root = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (root.is_discarded()) return Status(Code::invalid_argument, "it is not JSON");
+  const bool is_tuning = root.is_object() && root.value("version", json()) == 1 && root.contains("rules");
+  if (!is_tuning || !root["rules"].is_array()) {
+    return Status(Code::invalid_argument, "a tuning file has \"version\": 1 and \"rules\": [...]");
   }
   std::vector<TuningRule> rules;
   for (const json& item : root["rules"]) {
     Result<TuningRule> rule = read_rule(item);
     if (!rule.ok()) {
       return Status(Code::invalid_argument,
-                    path + ": rule " + std::to_string(rules.size() + 1) + ": " + rule.status().message());
+                    "rule " + std::to_string(rules.size() + 1) + ": " + rule.status().message());
     }
     rules.push_back(rule.value());
   }
   return rules;
+}
+
+Result<std::vector<TuningRule>> read_tuning_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Status(Code::invalid_argument, path + " cannot be opened");
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  // A directory opens, and fails at the first read.
+  if (file.bad()) return Status(Code::invalid_argument, path + " cannot be read");
+  Result<std::vector<TuningRule>> rules = parse_tuning(text);
+  if (rules.ok()) return rules;
+  return Status(rules.status().code(), path + ": " + rules.status().message());
 }
 
 Preferences read_preferences(const Config& config) {

@@ -35,8 +35,10 @@ struct TuningRule {
   Shape shape;
 };
 
-// Reads {"version": 1, "rules": [...]}; the first rule that matches wins. The status names file, rule and
-// key.
+// Reads {"version": 1, "rules": [...]}; the first rule that matches wins. The status names rule and key. Never
+// throws, whatever the text is.
+Result<std::vector<TuningRule>> parse_tuning(std::string_view text);
+// Likewise from a file, which the status names too.
 Result<std::vector<TuningRule>> read_tuning_file(const std::string& path);
 
 // How the choice was made, for the log.
