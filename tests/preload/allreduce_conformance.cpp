@@ -3,7 +3,7 @@
 // ranks. Argument: the random seed.
 #include <algorithm>
 #include <cmath>
-#include <complex>
+#include <string_view>
 
 #include "job.hpp"
 
@@ -145,18 +145,23 @@ bool close(const std::byte* a, const std::byte* b, double tolerance) {
 
 bool equal(const Type& type, const std::vector<std::byte>& a, const std::byte* b, bool whole, int ranks) {
   const auto word = static_cast<std::size_t>(type.word);
-  const bool number = type.kind == Kind::real || type.kind == Kind::complex;
+  if (type.kind != Kind::real && type.kind != Kind::complex) return std::equal(a.begin(), a.end(), b);
+  // Whole numbers are equal in any order of folding, but for the sign of zero.
+  const double tolerance = whole ? 0 : (word == 4 ? 1e-6 : 1e-14) * ranks * ranks;
   for (std::size_t at = 0; at < a.size(); at += word) {
-    if (whole || !number) {
-      if (std::memcmp(a.data() + at, b + at, number && word == 16 ? 10 : word) != 0) return false;
-      continue;
-    }
-    const double tolerance = (word == 4 ? 1e-6 : 1e-14) * ranks * ranks;
     if (word == 4 && !close<float>(a.data() + at, b + at, tolerance)) return false;
     if (word == 8 && !close<double>(a.data() + at, b + at, tolerance)) return false;
     if (word == 16 && !close<long double>(a.data() + at, b + at, tolerance)) return false;
   }
   return true;
+}
+
+// Left to the host, at least where the host is Debian's (which gives up on some); a few ranks are enough for
+// these.
+bool costs_the_host(const Type& type, MPI_Op op) {
+  const bool order = op == MPI_MIN || op == MPI_MAX;
+  return type.handle == MPI_CHAR || type.handle == MPI_CHARACTER ||
+         (order && std::string_view(type.name).find("MPI_U") == 0);
 }
 
 struct Case {
@@ -214,8 +219,8 @@ void run_on(const job::Named& where, std::uint64_t seed) {
   std::uint64_t hash = 0;
   for (const Type& type : kTypes) {
     for (const Operation& op : kOperations) {
-      if (!serves(type, op.handle)) continue;
-      for (int again = 0; again < 2; ++again) {
+      if (!serves(type, op.handle) || (size > 2 && costs_the_host(type, op.handle))) continue;
+      for (int again = 0; again < (size > 2 ? 1 : 2); ++again) {
         const bool real = type.kind == Kind::real || type.kind == Kind::complex;
         const Case c = {where,
                         type,
@@ -223,14 +228,14 @@ void run_on(const job::Named& where, std::uint64_t seed) {
                         counts[random.below(6)],
                         random.below(2) == 0,
                         random.below(3) * (random.below(8)),
-                        !real || again == 0,
+                        !real || (size > 2 ? random.below(2) == 0 : again == 0),
                         random.next()};
         hash = hash * 31 + run_case(c);
       }
     }
   }
   for (const std::size_t count : {std::size_t{4097}, std::size_t{100'003}}) {
-    for (const int type : {6, 12, 13, 0}) {  // int, float, double, char
+    for (const int type : {4, 6, 12, 13}) {  // short, int, float, double
       const Case c = {where, kTypes[type],         kOperations[random.below(4)],
                       count, random.below(2) == 0, random.below(8),
                       true,  random.next()};

@@ -113,6 +113,8 @@ def problems(args, status, output):
 
 def main():
     args = parse()
+    if args.preload:
+        args.preload = os.path.abspath(args.preload)
     before = shared_names()
     status, output = run(args)
     sys.stdout.write(output)

@@ -1,0 +1,276 @@
+// Parts of the MPICH backend, in one process with the host MPI: which pairs of datatype and operation are
+// served, how communicators are found, what is packed.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <set>
+#include <vector>
+
+#include "interpose/mpich/comm_state.hpp"
+#include "interpose/mpich/datatype_map.hpp"
+#include "interpose/mpich/host_mpi.hpp"
+#include "interpose/mpich/host_self.hpp"
+#include "interpose/mpich/packing.hpp"
+
+namespace heddle::mpich {
+namespace {
+
+HeddleHostSymbols symbols() {
+  return {[](void* handle, const char* name) { return dlsym(handle, name); }, RTLD_DEFAULT, "the host", "?"};
+}
+
+const HostMpi& host() {
+  static const HostMpi mpi = load_host_mpi(symbols()).value();
+  return mpi;
+}
+
+TEST(HostMpi, NamesTheFunctionThatIsMissing) {
+  HeddleHostSymbols lacking = symbols();
+  lacking.find = [](void* handle, const char* name) -> void* {
+    return std::strcmp(name, "PMPI_Ialltoallv") == 0 ? nullptr : dlsym(handle, name);
+  };
+  const auto loaded = load_host_mpi(lacking);
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_EQ(loaded.status().message(), "the host has no function PMPI_Ialltoallv");
+}
+
+// The classes of types in section "Predefined Reduction Operations" of the MPI standard.
+enum class Class { c_signed, c_unsigned, fortran_integer, real, complex, logical, byte, address, none };
+
+struct Predefined {
+  const char* name;
+  MPI_Datatype type;
+  Class type_class;
+};
+#define T(name, kind) \
+  { #name, name, Class::kind }
+const Predefined kPredefined[] = {
+    T(MPI_SIGNED_CHAR, c_signed), T(MPI_UNSIGNED_CHAR, c_unsigned), T(MPI_SHORT, c_signed),
+    T(MPI_UNSIGNED_SHORT, c_unsigned), T(MPI_INT, c_signed), T(MPI_UNSIGNED, c_unsigned),
+    T(MPI_LONG, c_signed), T(MPI_UNSIGNED_LONG, c_unsigned), T(MPI_LONG_LONG_INT, c_signed),
+    T(MPI_UNSIGNED_LONG_LONG, c_unsigned), T(MPI_INT8_T, c_signed), T(MPI_INT16_T, c_signed),
+    T(MPI_INT32_T, c_signed), T(MPI_INT64_T, c_signed), T(MPI_UINT8_T, c_unsigned),
+    T(MPI_UINT16_T, c_unsigned), T(MPI_UINT32_T, c_unsigned), T(MPI_UINT64_T, c_unsigned),
+    T(MPI_INTEGER, fortran_integer), T(MPI_INTEGER1, fortran_integer), T(MPI_INTEGER2, fortran_integer),
+    T(MPI_INTEGER4, fortran_integer), T(MPI_INTEGER8, fortran_integer), T(MPI_AINT, address),
+    T(MPI_OFFSET, address), T(MPI_COUNT, address), T(MPI_FLOAT, real), T(MPI_DOUBLE, real),
+    T(MPI_LONG_DOUBLE, real), T(MPI_REAL, real), T(MPI_DOUBLE_PRECISION, real), T(MPI_REAL4, real),
+    T(MPI_REAL8, real), T(MPI_COMPLEX, complex), T(MPI_DOUBLE_COMPLEX, complex), T(MPI_COMPLEX8, complex),
+    T(MPI_COMPLEX16, complex), T(MPI_C_FLOAT_COMPLEX, complex), T(MPI_C_DOUBLE_COMPLEX, complex),
+    T(MPI_C_LONG_DOUBLE_COMPLEX, complex), T(MPI_CXX_FLOAT_COMPLEX, complex),
+    T(MPI_CXX_DOUBLE_COMPLEX, complex), T(MPI_CXX_LONG_DOUBLE_COMPLEX, complex), T(MPI_LOGICAL, logical),
+    T(MPI_C_BOOL, logical), T(MPI_CXX_BOOL, logical), T(MPI_BYTE, byte),
+    // Not served: characters, pairs, packed, and formats that depend on how the host was built.
+    T(MPI_CHAR, none), T(MPI_CHARACTER, none), T(MPI_WCHAR, none), T(MPI_PACKED, none), T(MPI_2INT, none),
+    T(MPI_FLOAT_INT, none), T(MPI_DOUBLE_INT, none), T(MPI_LONG_DOUBLE_INT, none), T(MPI_2REAL, none),
+    T(MPI_2INTEGER, none), T(MPI_2DOUBLE_PRECISION, none), T(MPI_REAL16, none), T(MPI_COMPLEX32, none),
+    T(MPI_LB, none), T(MPI_UB, none), T(MPI_DATATYPE_NULL, none)};
+#undef T
+
+bool in_standard(Class c, MPI_Op op) {
+  const bool integer =
+      c == Class::c_signed || c == Class::c_unsigned || c == Class::fortran_integer || c == Class::address;
+  if (op == MPI_MAX || op == MPI_MIN) return integer || c == Class::real;
+  if (op == MPI_SUM || op == MPI_PROD) return integer || c == Class::real || c == Class::complex;
+  if (op == MPI_LAND || op == MPI_LOR || op == MPI_LXOR) return integer || c == Class::logical;
+  if (op == MPI_BAND || op == MPI_BOR || op == MPI_BXOR) return integer || c == Class::byte;
+  return false;
+}
+
+// Debian's MPICH 4.0.2 compares unsigned integers as signed ones.
+bool host_compares_wrongly(const Predefined& p) {
+  if (p.type_class != Class::c_unsigned) return false;
+  int size = 0;
+  PMPI_Type_size(p.type, &size);
+  std::uint64_t large = ~std::uint64_t{0} - 55;
+  std::uint64_t small = 100;
+  PMPI_Reduce_local(&large, &small, 1, p.type, MPI_MIN);
+  return std::memcmp(&small, &large, static_cast<std::size_t>(size)) == 0;
+}
+
+TEST(DatatypeMap, ServesExactlyWhatStandardAndHostAgreeOn) {
+  DatatypeMap map(host());
+  const MPI_Op ops[] = {MPI_MAX,    MPI_MIN,    MPI_SUM,     MPI_PROD,  MPI_LAND,
+                        MPI_BAND,   MPI_LOR,    MPI_BOR,     MPI_LXOR,  MPI_BXOR,
+                        MPI_MINLOC, MPI_MAXLOC, MPI_REPLACE, MPI_NO_OP, MPI_OP_NULL};
+  int served = 0;
+  for (const Predefined& p : kPredefined) {
+    for (const MPI_Op op : ops) {
+      Op mapped = Op::sum;
+      const TypeRow* row = map.find(p.type, op, &mapped);
+      const bool order = op == MPI_MIN || op == MPI_MAX;
+      const bool wanted = in_standard(p.type_class, op) && !(order && host_compares_wrongly(p));
+      EXPECT_EQ(row != nullptr, wanted) << p.name << ", operation " << std::hex << op;
+      if (row == nullptr) continue;
+      ++served;
+      int size = 0;
+      PMPI_Type_size(p.type, &size);
+      EXPECT_EQ(dtype_size(row->type), static_cast<std::size_t>(size)) << p.name;
+      EXPECT_EQ(map.find(p.type, op, &mapped), row) << "asked again";
+      // The host must not refuse what we serve: checked as the host checks a call.
+      std::byte in[64] = {};
+      std::byte out[64] = {};
+      EXPECT_EQ(PMPI_Allreduce(in, out, 1, p.type, op, MPI_COMM_SELF), MPI_SUCCESS) << p.name;
+    }
+  }
+  EXPECT_GT(served, 250);
+}
+
+TEST(DatatypeMap, KnowsNoOtherHandles) {
+  DatatypeMap map(host());
+  Op mapped = Op::sum;
+  for (const int type :
+       {0, 1, MPI_INT + 1, MPI_INT | 0x100, static_cast<int>(0x8c000000), MPI_COMM_WORLD, -1}) {
+    EXPECT_EQ(map.find(type, MPI_SUM, &mapped), nullptr) << type;
+  }
+  for (const int op : {0, MPI_SUM + 64, MPI_OP_NULL, MPI_INT, -1})
+    EXPECT_EQ(map.find(MPI_INT, op, &mapped), nullptr) << op;
+}
+
+TEST(Registry, FindsEveryCommunicatorAlsoWhenProbesCollide) {
+  Registry registry;
+  std::vector<CommState*> states;
+  constexpr int kMany = 5000;
+  const auto handle = [](int i) { return static_cast<int>(0x84000000u) + i; };
+  for (int i = 0; i < kMany; ++i) {
+    states.push_back(registry.take());
+    registry.publish(states.back(), handle(i));
+  }
+  for (int i = 0; i < kMany; ++i) {
+    EXPECT_EQ(registry.find(handle(i)), states[static_cast<std::size_t>(i)]);
+    EXPECT_EQ(registry.find_fast(handle(i)), states[static_cast<std::size_t>(i)]);  // find() put it there
+  }
+  for (int i = 0; i < kMany; i += 2)
+    registry.recycle(states[static_cast<std::size_t>(i)]);
+  for (int i = 0; i < kMany; ++i) {
+    EXPECT_EQ(registry.find(handle(i)), i % 2 == 0 ? nullptr : states[static_cast<std::size_t>(i)]);
+    if (i % 2 == 0) {
+      EXPECT_EQ(registry.find_fast(handle(i)), nullptr);
+    }
+  }
+}
+
+TEST(Registry, RecyclesStates) {
+  Registry registry;
+  std::set<CommState*> seen;
+  for (int i = 0; i < 10'000; ++i) {
+    CommState* state = registry.take();
+    seen.insert(state);
+    EXPECT_EQ(state->calls, 0u);
+    EXPECT_EQ(state->mode, Mode::counting);
+    state->calls = 7;
+    state->mode = Mode::host;
+    state->name = "some name";
+    registry.publish(state, 1000 + i % 3);
+    EXPECT_EQ(registry.find_fast(1000 + i % 3), state);
+    registry.recycle(state);
+    EXPECT_EQ(registry.find_fast(1000 + i % 3), nullptr);
+  }
+  EXPECT_EQ(seen.size(), 1u);
+  EXPECT_EQ(registry.allocated(), 1u);
+}
+
+TEST(Scratch, KeepsLittleAndGivesBackMuch) {
+  Scratch scratch;
+  void* small = scratch.reserve(1000);
+  ASSERT_NE(small, nullptr);
+  scratch.relax();
+  EXPECT_EQ(scratch.reserve(500), small);
+  std::memset(scratch.reserve(8u << 20), 1, 8u << 20);
+  scratch.relax();
+  EXPECT_NE(scratch.reserve(10), nullptr);
+  EXPECT_EQ(scratch.reserve(SIZE_MAX / 4), nullptr);
+}
+
+class PackingTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(self_.open()); }
+  void TearDown() override { self_.close(); }
+  HostSelf self_{host()};
+  Packing packing_{host(), self_};
+};
+
+TEST_F(PackingTest, FormatIsRawBytes) {
+  EXPECT_TRUE(packing_.check_format());
+}
+
+TEST_F(PackingTest, TellsContiguousFromMerelyDense) {
+  Packing::Layout layout;
+  int memory[8] = {};
+  ASSERT_TRUE(packing_.inspect(memory, MPI_DOUBLE, &layout));
+  EXPECT_TRUE(layout.contiguous && layout.element_bytes == 8);
+  ASSERT_TRUE(packing_.inspect(memory, MPI_DOUBLE_INT, &layout));
+  EXPECT_TRUE(!layout.contiguous && layout.element_bytes == 12);
+
+  MPI_Datatype contiguous;
+  MPI_Type_contiguous(4, MPI_INT, &contiguous);
+  EXPECT_FALSE(packing_.inspect(memory, contiguous, &layout)) << "not committed";
+  MPI_Type_commit(&contiguous);
+  ASSERT_TRUE(packing_.inspect(memory, contiguous, &layout));
+  EXPECT_TRUE(layout.contiguous && layout.element_bytes == 16);
+  MPI_Datatype twice;
+  MPI_Type_contiguous(2, contiguous, &twice);
+  MPI_Type_commit(&twice);
+  ASSERT_TRUE(packing_.inspect(memory, twice, &layout));
+  EXPECT_TRUE(layout.contiguous && layout.element_bytes == 32);
+  MPI_Datatype pairs;
+  MPI_Type_contiguous(2, MPI_DOUBLE_INT, &pairs);
+  MPI_Type_commit(&pairs);
+  ASSERT_TRUE(packing_.inspect(memory, pairs, &layout));
+  EXPECT_FALSE(layout.contiguous);
+
+  // Dense, but in another order than memory.
+  const int lengths[2] = {1, 1};
+  const MPI_Aint places[2] = {4, 0};
+  MPI_Datatype swapped;
+  MPI_Type_create_hindexed(2, lengths, places, MPI_INT, &swapped);
+  MPI_Type_commit(&swapped);
+  ASSERT_TRUE(packing_.inspect(memory, swapped, &layout));
+  EXPECT_TRUE(!layout.contiguous && layout.element_bytes == 8);
+  memory[0] = 11;
+  memory[1] = 22;
+  int packed[2] = {};
+  ASSERT_TRUE(packing_.pack(memory, 1, swapped, packed, sizeof packed));
+  EXPECT_EQ(packed[0], 22);
+  EXPECT_EQ(packed[1], 11);
+
+  EXPECT_FALSE(packing_.inspect(memory, MPI_DATATYPE_NULL, &layout));
+  EXPECT_FALSE(packing_.inspect(memory, MPI_COMM_WORLD, &layout));
+  EXPECT_FALSE(packing_.inspect(nullptr, contiguous, &layout)) << "no buffer is the host's to report";
+  for (MPI_Datatype* type : {&contiguous, &twice, &pairs, &swapped})
+    MPI_Type_free(type);
+}
+
+TEST_F(PackingTest, PacksAbsoluteAddresses) {
+  int memory[6] = {1, 2, 3, 4, 5, 6};
+  const int lengths[2] = {2, 1};
+  MPI_Aint places[2];
+  MPI_Get_address(&memory[3], &places[0]);
+  MPI_Get_address(&memory[0], &places[1]);
+  MPI_Datatype type;
+  MPI_Type_create_hindexed(2, lengths, places, MPI_INT, &type);
+  MPI_Type_commit(&type);
+  Packing::Layout layout;
+  ASSERT_TRUE(packing_.inspect(MPI_BOTTOM, type, &layout));
+  EXPECT_FALSE(layout.contiguous);
+  int packed[3] = {};
+  ASSERT_TRUE(packing_.pack(MPI_BOTTOM, 1, type, packed, sizeof packed));
+  EXPECT_EQ(packed[0] * 100 + packed[1] * 10 + packed[2], 451);
+  const int news[3] = {7, 8, 9};
+  ASSERT_TRUE(packing_.unpack(news, sizeof news, MPI_BOTTOM, 1, type));
+  EXPECT_EQ(memory[3] * 100 + memory[4] * 10 + memory[0], 789);
+  MPI_Type_free(&type);
+}
+
+}  // namespace
+}  // namespace heddle::mpich
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  MPI_Init(&argc, &argv);
+  const int failed = RUN_ALL_TESTS();
+  MPI_Finalize();
+  return failed;
+}

@@ -1,0 +1,35 @@
+! MPI_Allreduce and MPI_Bcast from Fortran 90 (use mpi), in place and not.
+program fortran_mpi
+  use mpi
+  implicit none
+  integer :: ierr, rank, ranks, i
+  integer :: numbers(5)
+  double precision :: mine(3), total(3)
+  logical :: all_true, here
+  call MPI_Init(ierr)
+  call MPI_Comm_rank(MPI_COMM_WORLD, rank, ierr)
+  call MPI_Comm_size(MPI_COMM_WORLD, ranks, ierr)
+  do i = 1, 6
+    mine = dble(rank + i)
+    call MPI_Allreduce(mine, total, 3, MPI_DOUBLE_PRECISION, MPI_SUM, MPI_COMM_WORLD, ierr)
+    if (any(total /= dble(ranks * i + ranks * (ranks - 1) / 2))) call wrong('sum')
+    numbers = rank + i
+    call MPI_Allreduce(MPI_IN_PLACE, numbers, 5, MPI_INTEGER, MPI_MAX, MPI_COMM_WORLD, ierr)
+    if (any(numbers /= ranks - 1 + i)) call wrong('max in place')
+    here = mod(i, 2) == 0 .or. rank > 0
+    call MPI_Allreduce(here, all_true, 1, MPI_LOGICAL, MPI_LAND, MPI_COMM_WORLD, ierr)
+    if (all_true .neqv. mod(i, 2) == 0) call wrong('logical')
+    numbers = -1
+    if (rank == ranks - 1) numbers = i
+    call MPI_Bcast(numbers, 5, MPI_INTEGER, ranks - 1, MPI_COMM_WORLD, ierr)
+    if (any(numbers /= i)) call wrong('bcast')
+  end do
+  if (rank == 0) print '(a)', 'fortran done'
+  call MPI_Finalize(ierr)
+contains
+  subroutine wrong(what)
+    character(*), intent(in) :: what
+    print '(a, a, a, i0)', 'WRONG: ', what, ' on rank ', rank
+    call MPI_Abort(MPI_COMM_WORLD, 9, ierr)
+  end subroutine
+end program

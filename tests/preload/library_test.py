@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""What the two libraries export and need: the preload library is loaded into other people's processes."""
+import re
+import subprocess
+import sys
+
+PRELOAD = {'MPI_Allreduce', 'MPI_Allreduce_c', 'MPI_Bcast', 'MPI_Bcast_c', 'heddle_preload_version',
+           'heddle_preload_algorithm'}
+BACKEND = {'heddle_backend_open'}
+
+
+def output(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def exported(library):
+    return {line.split()[-1].split('@')[0] for line in output('nm', '-D', '--defined-only', library).splitlines()}
+
+
+def needed(library):
+    return set(re.findall(r'\(NEEDED\).*\[(.*)\]', output('readelf', '-d', library)))
+
+
+def main():
+    preload, backend = sys.argv[1:]
+    found = []
+    for library, wanted in ((preload, PRELOAD), (backend, BACKEND)):
+        if exported(library) != wanted:
+            found.append(f'{library} exports {sorted(exported(library) ^ wanted)} too much or too little')
+    extra = {name for name in needed(preload) if not re.match(r'lib(c|dl)\.so|ld-linux', name)}
+    if extra:
+        found.append(f'{preload} needs {sorted(extra)}')
+    mpi = {name for name in needed(backend) if 'mpi' in name}
+    if mpi:
+        found.append(f'{backend} needs {sorted(mpi)}')
+    if re.search(r'\(INIT_ARRAY\)|\(FINI_ARRAY\)', output('readelf', '-d', preload)):
+        sizes = re.findall(r'\((?:INIT|FINI)_ARRAYSZ\)\s+(\d+)', output('readelf', '-d', preload))
+        # The compiler's own start-up files put one entry into each.
+        if any(int(size) > 8 for size in sizes):
+            found.append(f'{preload} has constructors or destructors')
+    if 'NODELETE' not in output('readelf', '-d', backend):
+        found.append(f'{backend} can be unloaded, although MPI has pointers into it')
+    print('\n'.join(found) or 'as it should be')
+    return 1 if found else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
