@@ -122,7 +122,7 @@ TEST(DatatypeMap, KnowsNoOtherHandles) {
   DatatypeMap map(host());
   Op mapped = Op::sum;
   for (const int type :
-       {0, 1, MPI_INT + 1, MPI_INT | 0x100, static_cast<int>(0x8c000000), MPI_COMM_WORLD, -1}) {
+       {0, 1, MPI_INT | 0x80, MPI_INT | 0x100, static_cast<int>(0x8c000000), MPI_COMM_WORLD, -1}) {
     EXPECT_EQ(map.find(type, MPI_SUM, &mapped), nullptr) << type;
   }
   for (const int op : {0, MPI_SUM + 64, MPI_OP_NULL, MPI_INT, -1})
