@@ -7,14 +7,19 @@
 #include <fmt/format.h>
 
 #include "engine/kernels/kernels.hpp"
+#include "transports/shm/shm_transport.hpp"
 
 namespace heddle {
 namespace {
 
 CostModel cost_model(const Connections& c) {
-  const LinearCost shm = c.shm ? c.shm->capabilities().cost : LinearCost{300, 0.12};
+  // Not this rank's own transports': a rank that is alone on its node must come to the same choices.
+  const LinearCost shm = kShmMessageCost;
   const LinearCost mpi = c.mpi ? c.mpi->capabilities().cost : LinearCost{2000, 0.15};
-  return default_cost_model(shm, mpi);
+  std::size_t members = 1;
+  for (std::int32_t node = 0; node < c.topology.nodes(); ++node)
+    members = std::max(members, c.topology.members(node).size());
+  return default_cost_model(shm, mpi, members);
 }
 
 }  // namespace
@@ -44,23 +49,43 @@ int CommunicatorImpl::rank_of_member(int member) const {
   return member < 0 ? -1 : t.members(t.node_of(rank_))[static_cast<std::size_t>(member)];
 }
 
-int CommunicatorImpl::rank_of(const Waiting& waiting) const {
-  return waiting.on == Waiting::On::member ? rank_of_member(waiting.who) : waiting.who;
+Status CommunicatorImpl::inspect(const Waiting& waiting, Patience& patience) {
+  if (waiting.on == Waiting::On::member) return inspect(rank_of_member(waiting.who), Blame::sure, patience);
+  return inspect(waiting.who, Blame::likely, patience);
 }
 
-Status CommunicatorImpl::inspect(int missing, Patience& patience) {
+std::string CommunicatorImpl::name_of(int rank) const {
+  const auto index = static_cast<std::size_t>(rank);
+  return fmt::format("rank {} (process {} on {})", rank, connections_->pid_of[index],
+                     connections_->host_of[index]);
+}
+
+bool CommunicatorImpl::is_gone(int rank) const {
+  const Transport* transport = connections_->ports.transport_of[static_cast<std::size_t>(rank)];
+  return transport != nullptr && transport->peer_is_gone(rank);
+}
+
+// A rank that fails after another one did may be gone as well by the time we look: name them all.
+std::string CommunicatorImpl::also_gone(int besides) const {
+  std::string text;
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rank != besides && is_gone(rank)) text += "; " + name_of(rank) + " is gone";
+  }
+  return text;
+}
+
+Status CommunicatorImpl::inspect(int missing, Blame blame, Patience& patience) {
   // Whoever was missing has come in this very moment: the next look sees.
   if (missing < 0) return {};
-  const auto index = static_cast<std::size_t>(missing);
-  const std::string who = fmt::format("rank {} (process {} on {})", missing, connections_->pid_of[index],
-                                      connections_->host_of[index]);
-  Transport* transport = connections_->ports.transport_of[index];
-  if (transport != nullptr && transport->peer_is_gone(missing))
-    return Status(Code::peer_failed, who + " is gone");
+  const std::string who = name_of(missing);
+  if (is_gone(missing)) return Status(Code::peer_failed, who + " is gone" + also_gone(missing));
   const double seconds = static_cast<double>(patience.waited().count()) / 1e3;
   if (patience.deadline_passed()) {
+    const bool sure = blame == Blame::sure || size_ == 2;
     return Status(Code::timeout,
-                  fmt::format("{} did not take part within {:.1f} s (HEDDLE_TIMEOUT)", who, seconds));
+                  fmt::format("{} {} within {:.1f} s (HEDDLE_TIMEOUT){}", who,
+                              sure ? "did not take part" : "did not take part, or waits itself,", seconds,
+                              also_gone(missing)));
   }
   if (patience.warning_due()) {
     log_.warn(fmt::format("waiting for {} for {:.1f} s; still waiting{}", who, seconds,
@@ -79,7 +104,7 @@ Status CommunicatorImpl::wait_for(Execution& execution) {
     HEDDLE_TRY(execution.poll(done));
     return *done || active_.empty() ? Status() : progress();
   };
-  const auto look = [&](Patience& patience) { return inspect(rank_of(execution.waiting_for()), patience); };
+  const auto look = [&](Patience& patience) { return inspect(execution.waiting_for(), patience); };
   Status status = wait_until_done(policy_, poll, look);
   if (status.ok()) return status;
   execution.abandon();
@@ -125,7 +150,9 @@ Status CommunicatorImpl::run_team(TeamVerb verb, const Job& job) {
     *done = team_->poll(op);
     return *done || active_.empty() ? Status() : progress();
   };
-  const auto look = [&](Patience& patience) { return inspect(rank_of_member(team_->missing(op)), patience); };
+  const auto look = [&](Patience& patience) {
+    return inspect(rank_of_member(team_->missing(op)), Blame::sure, patience);
+  };
   Status status = wait_until_done(policy_, poll, look);
   return status.ok() ? status : fail(std::move(status));
 }
@@ -191,7 +218,8 @@ Status CommunicatorImpl::transfer(bool sends, void* data, std::size_t bytes, int
     return *done || active_.empty() ? Status() : progress();
   };
   if (status.ok())
-    status = wait_until_done(policy_, poll, [&](Patience& patience) { return inspect(peer, patience); });
+    status = wait_until_done(policy_, poll,
+                             [&](Patience& patience) { return inspect(peer, Blame::sure, patience); });
   if (status.ok()) return status;
   transport->cancel(ticket);
   return fail(std::move(status));

@@ -91,9 +91,14 @@ class CommunicatorImpl final : public Communicator {
   Binding bind(const Job& job);
   // Waits for one execution while all active requests move as well.
   Status wait_for(Execution& execution);
+  // Whether the rank waited for is the cause, or may wait for another one itself.
+  enum class Blame : std::uint8_t { sure, likely };
   // Ends a wait that a dead peer or the deadline makes hopeless.
-  Status inspect(int missing_rank, Patience& patience);
-  int rank_of(const Waiting& waiting) const;
+  Status inspect(int missing_rank, Blame blame, Patience& patience);
+  Status inspect(const Waiting& waiting, Patience& patience);
+  std::string name_of(int rank) const;
+  bool is_gone(int rank) const;
+  std::string also_gone(int besides) const;
   int rank_of_member(int member) const;
   Status fail(Status status);
 

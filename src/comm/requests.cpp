@@ -77,9 +77,7 @@ Status RequestImpl::wait() {
     *done = !active();
     return {};
   };
-  const auto look = [&](Patience& patience) {
-    return comm_.inspect(comm_.rank_of(execution_.waiting_for()), patience);
-  };
+  const auto look = [&](Patience& patience) { return comm_.inspect(execution_.waiting_for(), patience); };
   Status status = wait_until_done(comm_.policy_, poll, look);
   return status.ok() ? status : comm_.fail(std::move(status));
 }

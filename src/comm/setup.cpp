@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <utility>
 
 #include "comm/core_claim.hpp"
 #include "comm/host_identity.hpp"
+#include "select/selector.hpp"
 #include "transports/mpi/mpi_transport.hpp"
 #include "transports/shm/shm_team.hpp"
 #include "transports/shm/shm_transport.hpp"
@@ -55,8 +55,7 @@ std::uint64_t hash_text(const std::string& text) {
 
 std::string content_of(const std::string& path) {
   if (path.empty()) return "";
-  std::ifstream file(path, std::ios::binary);
-  return file ? std::string(std::istreambuf_iterator<char>(file), {}) : "unreadable";
+  return tuning_text(path).value_or("unreadable");
 }
 
 Hello make_hello(const Bootstrap& bootstrap, const Config& config) {

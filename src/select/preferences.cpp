@@ -116,13 +116,24 @@ Result<std::vector<TuningRule>> parse_tuning(std::string_view text) {
   return rules;
 }
 
-Result<std::vector<TuningRule>> read_tuning_file(const std::string& path) {
+std::optional<std::string> tuning_text(const std::string& path) {
+  constexpr std::size_t kLargest = std::size_t{16} << 20;
+  // Not through stream iterators: those throw where the path is a directory.
   std::ifstream file(path, std::ios::binary);
-  if (!file) return Status(Code::invalid_argument, path + " cannot be opened");
-  const std::string text((std::istreambuf_iterator<char>(file)), {});
-  // A directory opens, and fails at the first read.
-  if (file.bad()) return Status(Code::invalid_argument, path + " cannot be read");
-  Result<std::vector<TuningRule>> rules = parse_tuning(text);
+  std::string text;
+  char block[4096];
+  while (file.read(block, sizeof block) || file.gcount() > 0) {
+    text.append(block, static_cast<std::size_t>(file.gcount()));
+    if (text.size() > kLargest) return std::nullopt;
+  }
+  if (!file.eof()) return std::nullopt;
+  return text;
+}
+
+Result<std::vector<TuningRule>> read_tuning_file(const std::string& path) {
+  const std::optional<std::string> text = tuning_text(path);
+  if (!text) return Status(Code::invalid_argument, path + " cannot be read, or is larger than 16 MiB");
+  Result<std::vector<TuningRule>> rules = parse_tuning(*text);
   if (rules.ok()) return rules;
   return Status(rules.status().code(), path + ": " + rules.status().message());
 }

@@ -17,7 +17,7 @@ constexpr std::int32_t kPricedRanks = 64;
 
 }  // namespace
 
-CostModel default_cost_model(LinearCost within_node, LinearCost between_nodes) {
+CostModel default_cost_model(LinearCost within_node, LinearCost between_nodes, std::size_t members) {
   CostModel model;
   const auto level = [](LinearCost message) {
     return LevelCost{message.fixed_ns * 0.5, message.fixed_ns * 0.5, {0, message.per_byte_ns}};
@@ -26,7 +26,9 @@ CostModel default_cost_model(LinearCost within_node, LinearCost between_nodes) {
   model.fold = {10, 0.06};
   model.copy = {10, 0.05};
   model.team_small = {80, 0.1};
-  model.team_large = {400, 0.05};
+  // Every member copies and folds about the vector once, however many share the work; only flags grow in number.
+  const auto m = static_cast<double>(std::max<std::size_t>(members, 1));
+  model.team_large = {200 * m, 0.1 / m};
   return model;
 }
 

@@ -40,6 +40,8 @@ struct TuningRule {
 Result<std::vector<TuningRule>> parse_tuning(std::string_view text);
 // Likewise from a file, which the status names too.
 Result<std::vector<TuningRule>> read_tuning_file(const std::string& path);
+// Its text, for those who must compare it; nothing when it cannot be read.
+std::optional<std::string> tuning_text(const std::string& path);
 
 // How the choice was made, for the log.
 enum class ChosenBy : std::uint8_t { force, tuning, price };
@@ -83,7 +85,7 @@ class Selector {
 };
 
 // Estimates for the machine at hand until they are measured: shared memory inside a node, the lent messages
-// beyond.
-CostModel default_cost_model(LinearCost within_node, LinearCost between_nodes);
+// beyond. `members`: of the largest team.
+CostModel default_cost_model(LinearCost within_node, LinearCost between_nodes, std::size_t members);
 
 }  // namespace heddle

@@ -141,7 +141,7 @@ ShmTransport::ShmTransport(std::byte* memory, const ShmTransportGeometry& geomet
                            std::vector<int> ranks, std::vector<int> pids)
     : ranks_(std::move(ranks)), pids_(std::move(pids)) {
   capabilities_.name = "shm";
-  capabilities_.cost = {300, 0.12};
+  capabilities_.cost = kShmMessageCost;
   const std::size_t stride = sizeof(RingHeader) + geometry.ring_bytes();
   const auto ring = [&](int from, int to) {
     return Ring(memory + static_cast<std::size_t>(from * geometry.members + to) * stride,

@@ -20,6 +20,9 @@ struct ShmTransportGeometry {
   std::size_t bytes() const;
 };
 
+// Estimate of one message, the same on every rank.
+inline constexpr LinearCost kShmMessageCost{300, 0.12};
+
 // `ranks[m]` is the communicator rank of node member m, `pids[m]` its process, for error messages. `memory`
 // is borrowed and outlives the transport.
 std::unique_ptr<Transport> make_shm_transport(std::byte* memory, const ShmTransportGeometry& geometry,

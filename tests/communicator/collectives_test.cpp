@@ -1,0 +1,182 @@
+// A communicator's collectives, on one node, on several, on uneven ones; algorithms chosen and forced.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "communicator/party.hpp"
+#include "select/catalog.hpp"
+
+namespace heddle::test {
+namespace {
+
+using Nodes = std::vector<std::uint64_t>;
+
+void every_collective(Rank& me, Communicator& comm, const std::vector<std::size_t>& counts) {
+  std::uint64_t tag = 0;
+  for (const std::size_t count : counts) {
+    me.at("allreduce", ++tag);
+    const std::vector<std::int64_t> in = terms(me.rank, count, tag);
+    std::vector<std::int64_t> out(count, -1);
+    ASSERT_TRUE(comm.allreduce(in.data(), out.data(), count, DType::i64, Op::sum).ok());
+    ASSERT_EQ(out, sums(me.size, count, tag));
+    out = in;
+    ASSERT_TRUE(comm.allreduce(out.data(), out.data(), count, DType::i64, Op::sum).ok());
+    ASSERT_EQ(out, sums(me.size, count, tag)) << "in place";
+    me.at("barrier", ++tag);
+    ASSERT_TRUE(comm.barrier().ok());
+    for (int root = 0; root < me.size; ++root) {
+      me.at("bcast", ++tag);
+      out = me.rank == root ? terms(root, count, tag) : std::vector<std::int64_t>(count);
+      ASSERT_TRUE(comm.bcast(out.data(), count * 8, root).ok());
+      ASSERT_EQ(out, terms(root, count, tag)) << "root " << root;
+    }
+  }
+}
+
+class Placement : public ::testing::TestWithParam<Nodes> {};
+INSTANTIATE_TEST_SUITE_P(Nodes, Placement,
+                         ::testing::Values(Nodes{5}, Nodes{1, 1}, Nodes{1, 2}, Nodes{7, 7, 7, 7, 7},
+                                           Nodes{1, 1, 2, 2}, Nodes{1, 2, 3, 4}, Nodes{1, 1, 1, 2},
+                                           Nodes{2, 1, 2, 1, 3, 2, 1}));
+
+TEST_P(Placement, EveryCollective) {
+  Party party(GetParam());
+  party.run(quiet(), [](Rank& me, Communicator& comm) {
+    EXPECT_EQ(comm.rank(), me.rank);
+    EXPECT_EQ(comm.size(), me.size);
+    every_collective(me, comm, {0, 1, 5, 1000, 40'000});
+  });
+}
+
+TEST_P(Placement, FloatsHaveTheSameBitsEverywhere) {
+  Party party(GetParam());
+  std::vector<std::vector<float>> results(GetParam().size());
+  party.run(quiet(), [&](Rank& me, Communicator& comm) {
+    std::vector<float>& mine = results[static_cast<std::size_t>(me.rank)];
+    for (const std::size_t count : {3, 700, 50'000}) {
+      std::vector<float> data(count);
+      for (std::size_t i = 0; i < count; ++i)
+        data[i] = 1.0F / static_cast<float>(i + 3 + static_cast<std::size_t>(me.rank) * 17);
+      ASSERT_TRUE(comm.allreduce(data.data(), data.data(), count, DType::f32, Op::sum).ok());
+      mine.insert(mine.end(), data.begin(), data.end());
+    }
+  });
+  for (const auto& r : results)
+    EXPECT_EQ(std::memcmp(r.data(), results[0].data(), r.size() * sizeof(float)), 0);
+}
+
+TEST_P(Placement, EveryRankSendsToEveryOther) {
+  Party party(GetParam());
+  party.run(quiet(), [](Rank& me, Communicator& comm) {
+    for (const std::size_t count : {0, 1, 30'000}) {
+      for (int from = 0; from < me.size; ++from) {
+        for (int to = 0; to < me.size; ++to) {
+          if (from == to) continue;
+          const auto tag = static_cast<std::uint64_t>(from * 100 + to);
+          me.at("message", tag);
+          std::vector<std::int64_t> data = terms(from, count, tag);
+          if (me.rank == from) {
+            ASSERT_TRUE(comm.send(data.data(), count * 8, to).ok());
+          }
+          if (me.rank != to) continue;
+          std::vector<std::int64_t> got(count);
+          ASSERT_TRUE(comm.recv(got.data(), count * 8, from).ok());
+          ASSERT_EQ(got, data);
+        }
+      }
+    }
+  });
+}
+
+TEST_P(Placement, ForcedAlgorithms) {
+  for (const Algorithm& a : catalog()) {
+    if (a.collective == Collective::barrier) continue;
+    SCOPED_TRACE(a.name);
+    Party party(GetParam());
+    Config config = quiet();
+    config.algorithm = std::string(collective_name(a.collective)) + ":" + a.name;
+    party.run(config, [&](Rank& me, Communicator& comm) {
+      const bool can_run = me.size > 1 && (!a.needs_team || a.needs_messages || comm.topology().nodes() == 1);
+      if (can_run) {
+        EXPECT_STREQ(comm.algorithm(a.collective, 1000), a.name);
+      } else {
+        EXPECT_STRNE(comm.algorithm(a.collective, 1000), a.name);
+      }
+      every_collective(me, comm, {0, 1, 1000});
+    });
+  }
+}
+
+TEST(Communicator, OneRankIsItsOwnWorld) {
+  Party party({1});
+  party.run(quiet(), [](Rank&, Communicator& comm) {
+    EXPECT_STREQ(comm.algorithm(Collective::allreduce, 8), "self");
+    int value = 4;
+    int out = 0;
+    EXPECT_TRUE(comm.allreduce(&value, &out, 1, DType::i32, Op::sum).ok());
+    EXPECT_EQ(out, 4);
+    EXPECT_TRUE(comm.bcast(&value, 4, 0).ok());
+    EXPECT_TRUE(comm.barrier().ok());
+    EXPECT_EQ(comm.send(&value, 4, 0).code(), Code::unsupported);
+    out = 0;
+    auto request = comm.allreduce_request(&value, &out, 1, DType::i32, Op::sum);
+    ASSERT_TRUE(request.ok());
+    ASSERT_TRUE(request.value()->start().ok());
+    ASSERT_TRUE(request.value()->wait().ok());
+    EXPECT_EQ(out, 4);
+    EXPECT_TRUE(comm.describe().starts_with("1 rank on 1 node")) << comm.describe();
+  });
+}
+
+TEST(Communicator, DescribesItself) {
+  Party party({1, 1, 2});
+  party.run(quiet(), [](Rank&, Communicator& comm) {
+    EXPECT_TRUE(comm.describe().starts_with("3 ranks on 2 nodes")) << comm.describe();
+    EXPECT_NE(comm.describe().find("mpi"), std::string::npos);
+  });
+}
+
+// The transports named decide: without shm every rank is a node of its own.
+TEST(Communicator, WithoutSharedMemory) {
+  Party party({1, 1, 1});
+  Config config = quiet();
+  config.transports = "mpi";
+  party.run(config, [](Rank& me, Communicator& comm) {
+    EXPECT_EQ(comm.topology().nodes(), 3);
+    every_collective(me, comm, {1, 1000});
+  });
+}
+
+TEST(Communicator, EveryBackingWorks) {
+  for (const char* backing : {"auto", "memfd", "posix"}) {
+    Party party({1, 1, 2, 2});
+    Config config = quiet();
+    config.shm_backing = backing;
+    party.run(config, [](Rank& me, Communicator& comm) { every_collective(me, comm, {1, 2000}); });
+  }
+}
+
+// Numbers of collectives come back after 2047.
+TEST(Communicator, ManyCollectives) {
+  for (const Nodes& nodes : {Nodes{1, 1, 1}, Nodes{1, 1, 2}}) {
+    Party party(nodes);
+    party.run(quiet(), [](Rank& me, Communicator& comm) {
+      for (std::uint64_t i = 0; i < 4500; ++i) {
+        me.at("collective", i);
+        std::int64_t value = term(me.rank, 0, i);
+        if (i % 3 == 0) {
+          const int root = static_cast<int>(i / 3 % 3);
+          ASSERT_TRUE(comm.bcast(&value, 8, root).ok());
+          ASSERT_EQ(value, term(root, 0, i));
+        } else {
+          ASSERT_TRUE(comm.allreduce(&value, &value, 1, DType::i64, Op::sum).ok());
+          ASSERT_EQ(value, sums(me.size, 1, i)[0]);
+        }
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace heddle::test

@@ -1,0 +1,304 @@
+// A rank that does not come, or dies: the others say who, within the deadline, and go on saying it.
+#include <dirent.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "communicator/party.hpp"
+
+namespace heddle::test {
+namespace {
+
+using Nodes = std::vector<std::uint64_t>;
+using std::chrono::milliseconds;
+
+Config hurried() {
+  Config config = quiet();
+  config.timeout = milliseconds(400);
+  return config;
+}
+
+// Rank `absent` makes the communicator and then waits for the others to fail.
+template <typename Body>
+void without(Party& party, const Config& config, int absent, Body body) {
+  std::atomic<int> through{0};
+  party.run(config, [&](Rank& me, Communicator& comm) {
+    if (me.rank == absent) {
+      me.until([&] { return through.load() == party.size() - 1; });
+      return;
+    }
+    body(me, comm);
+    ++through;
+  });
+}
+
+TEST(Failures, AMissingRankIsNamedOnOneNode) {
+  Party party({1, 1, 1, 1});
+  for (const std::size_t bytes : {8, 400'000}) {
+    without(party, hurried(), 2, [&](Rank&, Communicator& comm) {
+      std::vector<std::byte> data(bytes);
+      const Status status = comm.allreduce(data.data(), data.data(), bytes, DType::u8, Op::bor);
+      EXPECT_EQ(status.code(), Code::timeout);
+      EXPECT_NE(status.message().find("rank 2 (process " + std::to_string(getpid())), std::string::npos)
+          << status.message();
+      EXPECT_NE(status.message().find("HEDDLE_TIMEOUT"), std::string::npos);
+    });
+  }
+}
+
+TEST(Failures, AMissingBcastRootIsNamed) {
+  Party party({1, 1, 1});
+  without(party, hurried(), 1, [](Rank&, Communicator& comm) {
+    int value = 0;
+    const Status status = comm.bcast(&value, 4, 1);
+    EXPECT_EQ(status.code(), Code::timeout);
+    EXPECT_NE(status.message().find("rank 1 "), std::string::npos) << status.message();
+  });
+}
+
+TEST(Failures, AMissingRankIsNamedBetweenNodes) {
+  Party party({1, 2});
+  without(party, hurried(), 1, [](Rank&, Communicator& comm) {
+    const Status status = comm.barrier();
+    EXPECT_EQ(status.code(), Code::timeout);
+    EXPECT_NE(status.message().find("rank 1 "), std::string::npos) << status.message();
+  });
+}
+
+// Where the neighbour of a rank waits itself, nobody claims to know better.
+TEST(Failures, ANeighbourIsNamedWithCare) {
+  Party party({1, 2, 3, 4});
+  Config config = hurried();
+  config.algorithm = "allreduce:ring";
+  without(party, config, 2, [](Rank& me, Communicator& comm) {
+    std::int64_t value = 1;
+    const Status status = comm.allreduce(&value, &value, 1, DType::i64, Op::sum);
+    EXPECT_EQ(status.code(), Code::timeout);
+    const std::string left = "rank " + std::to_string((me.rank + 3) % 4) + " (process ";
+    EXPECT_NE(status.message().find(left), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find("did not take part, or waits itself"), std::string::npos)
+        << status.message();
+  });
+}
+
+TEST(Failures, AMissingRankIsNamedByARequest) {
+  for (const Nodes& nodes : {Nodes{1, 1}, Nodes{1, 2}}) {
+    Party party(nodes);
+    without(party, hurried(), 1, [](Rank&, Communicator& comm) {
+      std::int64_t in = 1;
+      std::int64_t out = 0;
+      auto request = comm.allreduce_request(&in, &out, 1, DType::i64, Op::sum);
+      ASSERT_TRUE(request.ok());
+      ASSERT_TRUE(request.value()->start().ok());
+      const Status status = request.value()->wait();
+      EXPECT_EQ(status.code(), Code::timeout);
+      EXPECT_NE(status.message().find("rank 1 "), std::string::npos) << status.message();
+    });
+  }
+}
+
+TEST(Failures, AMessageThatDoesNotCome) {
+  Party party({1, 1});
+  without(party, hurried(), 1, [](Rank&, Communicator& comm) {
+    int value = 0;
+    const Status status = comm.recv(&value, 4, 1);
+    EXPECT_EQ(status.code(), Code::timeout);
+    EXPECT_NE(status.message().find("rank 1 "), std::string::npos) << status.message();
+  });
+}
+
+TEST(Failures, TheFirstErrorIsReturnedForEver) {
+  for (const Nodes& nodes : {Nodes{1, 1}, Nodes{1, 2}}) {
+    Party party(nodes);
+    without(party, hurried(), 1, [](Rank&, Communicator& comm) {
+      std::int64_t value = 1;
+      auto request = comm.barrier_request();
+      ASSERT_TRUE(request.ok());
+      const Status first = comm.allreduce(&value, &value, 1, DType::i64, Op::sum);
+      ASSERT_FALSE(first.ok());
+      const std::vector<Status> later{comm.barrier(),
+                                      comm.bcast(&value, 8, 0),
+                                      comm.allreduce(&value, &value, 1, DType::i64, Op::sum),
+                                      comm.send(&value, 8, 1),
+                                      comm.recv(&value, 8, 1),
+                                      comm.barrier_request().status(),
+                                      request.value()->start()};
+      for (const Status& s : later) {
+        EXPECT_EQ(s.code(), first.code());
+        EXPECT_EQ(s.message(), first.message());
+      }
+    });
+  }
+}
+
+TEST(Failures, DifferentLengthsAreNoticed) {
+  Party party({1, 1});
+  Config config = hurried();
+  config.timeout = milliseconds(5000);
+  party.run(config, [](Rank& me, Communicator& comm) {
+    std::vector<std::byte> data(100);
+    const Status status = me.rank == 0 ? comm.send(data.data(), 60, 1) : comm.recv(data.data(), 50, 0);
+    if (me.rank == 0) return;
+    EXPECT_EQ(status.code(), Code::invalid_argument);
+    EXPECT_NE(status.message().find("60 bytes where 50 were expected"), std::string::npos)
+        << status.message();
+  });
+}
+
+TEST(Failures, OneWarningSaysWhoIsMissing) {
+  Party party({1, 1, 1});
+  Config config;
+  config.warn_after = milliseconds(150);
+  std::atomic<int> waiting{0};
+  ::testing::internal::CaptureStderr();
+  party.run(config, [&](Rank& me, Communicator& comm) {
+    if (me.rank == 1) std::this_thread::sleep_for(milliseconds(700));
+    EXPECT_TRUE(comm.barrier().ok());
+    ++waiting;
+  });
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  for (const char* rank : {"heddle[0] warning: ", "heddle[2] warning: "}) {
+    const std::size_t at = log.find(rank);
+    ASSERT_NE(at, std::string::npos) << log;
+    EXPECT_EQ(log.find("waiting for rank 1 (process", at), at + std::strlen(rank)) << log;
+    EXPECT_EQ(log.find(rank, at + 1), std::string::npos) << log;
+  }
+}
+
+TEST(Failures, TheHostIsDrivenWhileARankWaits) {
+  Party party({1, 1});
+  std::atomic<int> driven{0};
+  run_ranks(2, [&](Rank& me) {
+    Bootstrap b = party.bootstrap(me.rank);
+    if (me.rank == 0) b.host_progress = [&] { ++driven; };
+    const auto comm = Communicator::create(b, quiet());
+    ASSERT_TRUE(comm.ok());
+    Communicator& c = *const_cast<std::unique_ptr<Communicator>&>(comm.value());
+    // Rank 1 comes once rank 0 has driven its host: were it never to, this would hang.
+    if (me.rank == 1) me.until([&] { return driven.load() > 0; });
+    EXPECT_TRUE(c.barrier().ok());
+  });
+  EXPECT_GT(driven.load(), 0);
+}
+
+// ---- Ranks that are processes
+
+// An allgather over memory that all processes inherit.
+struct Table {
+  std::atomic<int> arrived[64];
+  std::byte data[64][8][2048];
+};
+
+Bootstrap process_bootstrap(Table& table, int rank, int size) {
+  Bootstrap b;
+  b.rank = rank;
+  b.size = size;
+  b.allgather = [&table, rank, size, round = 0](const void* mine, void* all, std::size_t bytes) mutable {
+    const int k = round++;
+    if (bytes > 2048) return Status(Code::internal, "the test's table is too small");
+    std::memcpy(table.data[k][rank], mine, bytes);
+    ++table.arrived[k];
+    while (table.arrived[k].load() < size)
+      sched_yield();
+    for (int r = 0; r < size; ++r)
+      std::memcpy(static_cast<std::byte*>(all) + static_cast<std::size_t>(r) * bytes, table.data[k][r],
+                  bytes);
+    return Status();
+  };
+  return b;
+}
+
+int objects_in_dev_shm(const std::vector<pid_t>& pids) {
+  int found = 0;
+  DIR* directory = opendir("/dev/shm");
+  while (const dirent* entry = directory != nullptr ? readdir(directory) : nullptr) {
+    for (const pid_t pid : pids) {
+      const std::string prefix = "heddle-" + std::to_string(pid) + "-";
+      found += std::strncmp(entry->d_name, prefix.c_str(), prefix.size()) == 0 ? 1 : 0;
+    }
+  }
+  if (directory != nullptr) closedir(directory);
+  return found;
+}
+
+// Runs `body(rank, communicator)` in processes; returns their exit statuses, each reaped as soon as it ends.
+template <typename Body>
+std::vector<int> in_processes(int size, const Config& config, Body body, std::vector<pid_t>* pids) {
+  auto* table = static_cast<Table*>(
+      mmap(nullptr, sizeof(Table), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  for (int r = 0; r < size; ++r) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(60);
+      auto comm = Communicator::create(process_bootstrap(*table, r, size), config);
+      _exit(comm.ok() ? body(r, *comm.value()) : 99);
+    }
+    pids->push_back(child);
+  }
+  std::vector<int> results(static_cast<std::size_t>(size), -1);
+  for (int i = 0; i < size; ++i) {
+    int status = 0;
+    const pid_t pid = wait(&status);
+    for (std::size_t r = 0; r < pids->size(); ++r) {
+      if ((*pids)[r] == pid) results[r] = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    }
+  }
+  munmap(table, sizeof(Table));
+  return results;
+}
+
+TEST(Failures, ProcessesWorkAndLeaveNothingBehind) {
+  for (const char* backing : {"memfd", "posix"}) {
+    Config config = quiet();
+    config.shm_backing = backing;
+    std::vector<pid_t> pids;
+    const auto results = in_processes(
+        3, config,
+        [](int rank, Communicator& comm) {
+          for (std::uint64_t i = 0; i < 200; ++i) {
+            const std::size_t count = i % 10 == 0 ? 20'000 : i;
+            std::vector<std::int64_t> data = terms(rank, count, i);
+            if (!comm.allreduce(data.data(), data.data(), count, DType::i64, Op::sum).ok()) return 1;
+            if (data != sums(3, count, i)) return 2;
+          }
+          return 0;
+        },
+        &pids);
+    EXPECT_EQ(results, std::vector<int>(3, 0)) << backing;
+    EXPECT_EQ(objects_in_dev_shm(pids), 0);
+  }
+}
+
+TEST(Failures, AProcessThatDiesIsNamedWithoutADeadline) {
+  for (const std::size_t bytes : {8, 3'000'000}) {
+    Config config = quiet();
+    config.shm_backing = "posix";
+    std::vector<pid_t> pids;
+    const auto results = in_processes(
+        4, config,
+        [bytes](int rank, Communicator& comm) {
+          std::vector<std::byte> data(bytes);
+          if (!comm.barrier().ok()) return 1;
+          if (rank == 2) kill(getpid(), SIGKILL);
+          const Status status = comm.allreduce(data.data(), data.data(), bytes, DType::u8, Op::bor);
+          if (status.code() != Code::peer_failed) return 2;
+          return status.message().find("rank 2 (process ") != std::string::npos &&
+                         status.message().find("is gone") != std::string::npos
+                     ? 0
+                     : 3;
+        },
+        &pids);
+    EXPECT_EQ(results, (std::vector<int>{0, 0, 128 + SIGKILL, 0})) << bytes << " bytes";
+    EXPECT_EQ(objects_in_dev_shm(pids), 0);
+  }
+}
+
+}  // namespace
+}  // namespace heddle::test

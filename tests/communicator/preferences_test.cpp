@@ -1,0 +1,195 @@
+// HEDDLE_ALGORITHM and tuning files: what they mean, and one clear line for what they cannot mean.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include "communicator/party.hpp"
+#include "select/selector.hpp"
+
+namespace heddle::test {
+namespace {
+
+class TuningFile {
+ public:
+  explicit TuningFile(const std::string& text) { std::ofstream(path_) << text; }
+  TuningFile(const TuningFile&) = delete;
+  TuningFile& operator=(const TuningFile&) = delete;
+  ~TuningFile() { std::remove(path_.c_str()); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_ = ::testing::TempDir() + "heddle-tuning-" + std::to_string(getpid()) + ".json";
+};
+
+Preferences with_algorithm(const std::string& text) {
+  Config config;
+  config.algorithm = text;
+  return read_preferences(config);
+}
+
+TEST(Preferences, ABareNameForcesWhateverHasIt) {
+  const Preferences p = with_algorithm("double_binary_tree");
+  ASSERT_NE(p.forced_allreduce, nullptr);
+  ASSERT_NE(p.forced_bcast, nullptr);
+  EXPECT_STREQ(p.forced_allreduce->name, "double_binary_tree");
+  EXPECT_TRUE(p.complaints.empty());
+  EXPECT_EQ(with_algorithm("ring").forced_bcast, nullptr);
+}
+
+TEST(Preferences, AScopedNameForcesOne) {
+  const Preferences p = with_algorithm("allreduce:ring,bcast:chain");
+  EXPECT_STREQ(p.forced_allreduce->name, "ring");
+  EXPECT_STREQ(p.forced_bcast->name, "chain");
+  EXPECT_TRUE(p.complaints.empty());
+}
+
+TEST(Preferences, WrongNamesAreReportedWithTheKnownOnes) {
+  for (const char* text : {"rind", "bcast:ring", "reduce:ring", "allreduce:", ":"}) {
+    const Preferences p = with_algorithm(text);
+    EXPECT_EQ(p.forced_allreduce, nullptr) << text;
+    EXPECT_EQ(p.forced_bcast, nullptr) << text;
+    ASSERT_EQ(p.complaints.size(), 1U) << text;
+    EXPECT_NE(p.complaints[0].find(std::string("HEDDLE_ALGORITHM=\"") + text + "\""), std::string::npos);
+    EXPECT_NE(p.complaints[0].find("recursive_doubling"), std::string::npos);
+  }
+}
+
+TEST(Preferences, AWrongNameDoesNotSpoilTheOthers) {
+  const Preferences p = with_algorithm("allreduce:ring,bcast:nonsense");
+  EXPECT_STREQ(p.forced_allreduce->name, "ring");
+  EXPECT_EQ(p.complaints.size(), 1U);
+}
+
+TEST(TuningFiles, RulesAreRead) {
+  const TuningFile file(R"({"version": 1, "rules": [
+    {"collective": "allreduce", "algorithm": "ring", "ranks": [2, 8], "nodes": [1, 2], "bytes": [100, 200],
+     "chunks": 3},
+    {"collective": "bcast", "algorithm": "knomial", "radix": 5}]})");
+  const auto rules = read_tuning_file(file.path());
+  ASSERT_TRUE(rules.ok()) << rules.status().message();
+  ASSERT_EQ(rules.value().size(), 2U);
+  EXPECT_STREQ(rules.value()[0].algorithm->name, "ring");
+  EXPECT_EQ(rules.value()[0].shape.chunks, 3U);
+  EXPECT_EQ(rules.value()[0].bytes[1], 200);
+  EXPECT_EQ(rules.value()[1].shape.radix, 5);
+}
+
+TEST(TuningFiles, MistakesAreNamed) {
+  const std::pair<const char*, const char*> mistakes[] = {
+      {"", "is not JSON"},
+      {"{", "is not JSON"},
+      {"[]", "\"version\": 1"},
+      {"null", "\"version\": 1"},
+      {R"({"version": 2, "rules": []})", "\"version\": 1"},
+      {R"({"version": 1})", "\"rules\""},
+      {R"({"version": 1, "rules": {}})", "\"rules\""},
+      {R"({"version": 1, "rules": [7]})", "rule 1: is not an object"},
+      {R"({"version": 1, "rules": [{"collective": "gather", "algorithm": "ring"}]})",
+       "\"collective\" must be"},
+      {R"({"version": 1, "rules": [{"collective": 3}]})", "\"collective\" must be"},
+      {R"({"version": 1, "rules": [{"collective": "bcast", "algorithm": "ring"}]})",
+       "\"algorithm\" must be one of"},
+      {R"({"version": 1, "rules": [{"collective": "allreduce", "algorithm": "ring", "bytes": 5}]})",
+       "\"bytes\" must be [least, most]"},
+      {R"({"version": 1, "rules": [{"collective": "allreduce", "algorithm": "ring", "ranks": [1, "x"]}]})",
+       "\"ranks\" must be [least, most]"},
+      {R"({"version": 1, "rules": [{"collective": "allreduce", "algorithm": "ring", "chunks": 0}]})",
+       "\"chunks\" must be an integer from 1"},
+      {R"({"version": 1, "rules": [{"collective": "allreduce", "algorithm": "ring", "chunks": 1e9}]})",
+       "\"chunks\" must be an integer from 1"},
+      {R"({"version": 1, "rules": [{"collective": "allreduce", "algorithm": "knomial", "radix": 1}]})",
+       "\"radix\" must be 2 or more"},
+      {R"({"version": 1, "rules": [{"collective": "allreduce", "algorithm": "ring"}, {}]})", "rule 2"},
+  };
+  for (const auto& [text, part] : mistakes) {
+    const TuningFile file(text);
+    const auto rules = read_tuning_file(file.path());
+    ASSERT_FALSE(rules.ok()) << text;
+    EXPECT_NE(rules.status().message().find(part), std::string::npos)
+        << text << ": " << rules.status().message();
+    EXPECT_NE(rules.status().message().find(file.path()), std::string::npos) << rules.status().message();
+  }
+}
+
+TEST(TuningFiles, WhatCannotBeReadIsReported) {
+  for (const char* path : {"/nonexistent/heddle.json", "/"}) {
+    Config config;
+    config.tuning_file = path;
+    const Preferences p = read_preferences(config);
+    EXPECT_TRUE(p.rules.empty());
+    ASSERT_EQ(p.complaints.size(), 1U);
+    EXPECT_NE(p.complaints[0].find(std::string("HEDDLE_TUNING_FILE=\"") + path + "\""), std::string::npos);
+    EXPECT_NE(p.complaints[0].find("choosing by price"), std::string::npos);
+  }
+}
+
+TEST(TuningFiles, ARuleDecidesWhereItMatches) {
+  const TuningFile file(R"({"version": 1, "rules": [
+    {"collective": "allreduce", "algorithm": "knomial", "bytes": [0, 4095]},
+    {"collective": "allreduce", "algorithm": "double_binary_tree", "ranks": [3, 3], "chunks": 5}]})");
+  Party party({1, 2, 3});
+  Config config = quiet();
+  config.tuning_file = file.path();
+  party.run(config, [](Rank& me, Communicator& comm) {
+    EXPECT_STREQ(comm.algorithm(Collective::allreduce, 100), "knomial");
+    EXPECT_STREQ(comm.algorithm(Collective::allreduce, 100'000), "double_binary_tree");
+    std::vector<std::int64_t> data = terms(me.rank, 20'000, 1);
+    ASSERT_TRUE(comm.allreduce(data.data(), data.data(), data.size(), DType::i64, Op::sum).ok());
+    EXPECT_EQ(data, sums(3, 20'000, 1));
+  });
+}
+
+TEST(TuningFiles, ABadOneLeavesTheChoiceToThePrice) {
+  const TuningFile file("nonsense");
+  Party party({1, 1});
+  Config config = quiet();
+  config.tuning_file = file.path();
+  party.run(config, [](Rank&, Communicator& comm) {
+    EXPECT_STREQ(comm.algorithm(Collective::allreduce, 8), "team");
+    EXPECT_TRUE(comm.barrier().ok());
+  });
+}
+
+// On one node nothing beats the team: whoever prices otherwise has the model wrong.
+TEST(Selection, OneNodeUsesItsTeam) {
+  for (const int ranks : {2, 3, 4, 8}) {
+    Party party(std::vector<std::uint64_t>(static_cast<std::size_t>(ranks), 1));
+    party.run(quiet(), [&](Rank&, Communicator& comm) {
+      for (const std::size_t bytes : {0, 8, 5000, 9000, 400'000, 3'000'000, 100'000'000}) {
+        EXPECT_STREQ(comm.algorithm(Collective::allreduce, bytes), "team")
+            << ranks << " ranks, " << bytes << " bytes";
+        EXPECT_STREQ(comm.algorithm(Collective::bcast, bytes), "team")
+            << ranks << " ranks, " << bytes << " bytes";
+      }
+      EXPECT_STREQ(comm.algorithm(Collective::barrier, 0), "team");
+    });
+  }
+}
+
+TEST(Selection, IsSaidOnceOnRankZero) {
+  Party party({1, 1});
+  Config config;
+  config.log_level = LogLevel::info;
+  config.algorithm = "bcast:chain";
+  ::testing::internal::CaptureStderr();
+  party.run(config, [](Rank&, Communicator& comm) {
+    int value = 1;
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_TRUE(comm.allreduce(&value, &value, 1, DType::i32, Op::max).ok());
+      EXPECT_TRUE(comm.bcast(&value, 4, 0).ok());
+    }
+  });
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  const std::size_t first = log.find("heddle[0] info: allreduce up to 7 bytes: team");
+  ASSERT_NE(first, std::string::npos) << log;
+  EXPECT_EQ(log.find("allreduce up to 7", first + 20), std::string::npos) << log;
+  EXPECT_NE(log.find("bcast up to 7 bytes: chain (radix 2, chunks 1) by HEDDLE_ALGORITHM"), std::string::npos)
+      << log;
+  EXPECT_EQ(log.find("heddle[1]"), std::string::npos) << log;
+}
+
+}  // namespace
+}  // namespace heddle::test

@@ -1,0 +1,149 @@
+// When ranks cannot use heddle together every one of them says so, in the same words.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "communicator/party.hpp"
+
+namespace heddle::test {
+namespace {
+
+void expect_all(const std::vector<Status>& outcomes, Code code, const std::string& part) {
+  for (const Status& s : outcomes) {
+    EXPECT_EQ(s.code(), code) << s.message();
+    EXPECT_EQ(s.message(), outcomes[0].message());
+    EXPECT_NE(s.message().find(part), std::string::npos) << s.message();
+  }
+}
+
+TEST(Refusals, DisabledOnOneRank) {
+  Party party({1, 1, 1, 1});
+  expect_all(party.outcomes([](int rank) {
+    Config c = quiet();
+    c.enable = rank != 2;
+    return c;
+  }),
+             Code::unsupported, "rank 2 has HEDDLE_ENABLE=0");
+}
+
+TEST(Refusals, SettingsThatDiffer) {
+  struct Difference {
+    const char* variable;
+    void (*change)(Config&);
+  };
+  const Difference differences[] = {
+      {"HEDDLE_ALGORITHM", [](Config& c) { c.algorithm = "ring"; }},
+      {"HEDDLE_TUNING_FILE", [](Config& c) { c.tuning_file = "/proc/self/cmdline"; }},
+      {"HEDDLE_TRANSPORTS", [](Config& c) { c.transports = "shm"; }},
+      {"HEDDLE_SLOT_BYTES", [](Config& c) { c.slot_bytes = 12345; }},
+      {"HEDDLE_SHM", [](Config& c) { c.shm_backing = "posix"; }},
+  };
+  for (const Difference& d : differences) {
+    Party party({1, 1, 1});
+    const auto outcomes = party.outcomes([&](int rank) {
+      Config c = quiet();
+      if (rank == 1) d.change(c);
+      return c;
+    });
+    expect_all(outcomes, Code::unsupported, d.variable);
+    expect_all(outcomes, Code::unsupported, "rank 1");
+  }
+}
+
+// What a rank may well have for itself.
+TEST(Refusals, SettingsThatMayDiffer) {
+  Party party({1, 1, 1});
+  for (const Status& s : party.outcomes([](int rank) {
+         Config c = quiet();
+         c.spin = rank * 100;
+         c.timeout = std::chrono::milliseconds(rank * 10'000);
+         c.warn_after = std::chrono::milliseconds(rank);
+         return c;
+       })) {
+    EXPECT_TRUE(s.ok()) << s.message();
+  }
+}
+
+TEST(Refusals, NodesThatNothingConnects) {
+  Party party({1, 1, 2});
+  for (int r = 0; r < 3; ++r)
+    party.lend_nothing(r);
+  expect_all(party.outcomes([](int) { return quiet(); }), Code::unsupported, "2 nodes and no transport");
+}
+
+TEST(Refusals, OneRankWithoutMessagesToLend) {
+  Party party({1, 1, 2});
+  party.lend_nothing(1);
+  expect_all(party.outcomes([](int) { return quiet(); }), Code::unsupported, "2 nodes and no transport");
+  for (int r = 0; r < 3; ++r)
+    EXPECT_EQ(party.lender(r).releases, 0);
+}
+
+TEST(Refusals, TransportsThatLeaveNothing) {
+  Party party({1, 2});
+  expect_all(party.outcomes([](int) {
+    Config c = quiet();
+    c.transports = "shm";
+    return c;
+  }),
+             Code::unsupported, "HEDDLE_TRANSPORTS=\"shm\"");
+}
+
+TEST(Refusals, ALenderThatFailsOnOneRank) {
+  Party party({1, 2, 2});
+  party.refusing = 1;
+  expect_all(party.outcomes([](int) { return quiet(); }), Code::out_of_memory, "rank 1: no more of them");
+  EXPECT_EQ(party.lender(0).releases, 1);
+  EXPECT_EQ(party.lender(1).releases, 0);
+  EXPECT_EQ(party.lender(2).releases, 1);
+}
+
+TEST(Refusals, SlotsThatDoNotFitInMemory) {
+  for (const char* backing : {"memfd", "auto"}) {
+    Party party({1, 1, 2});
+    const auto outcomes = party.outcomes([&](int) {
+      Config c = quiet();
+      c.slot_bytes = std::size_t{1} << 55;
+      c.shm_backing = backing;
+      return c;
+    });
+    for (const Status& s : outcomes) {
+      ASSERT_FALSE(s.ok());
+      EXPECT_EQ(s.message(), outcomes[0].message());
+      EXPECT_NE(s.message().find("rank 0"), std::string::npos) << s.message();
+    }
+  }
+}
+
+TEST(Refusals, AnAllgatherThatFails) {
+  Party party({1, 1});
+  run_ranks(2, [&](Rank& me) {
+    Bootstrap b = party.bootstrap(me.rank);
+    b.allgather = [](const void*, void*, std::size_t) { return Status(Code::peer_failed, "cut off"); };
+    const auto comm = Communicator::create(b, quiet());
+    EXPECT_EQ(comm.status().code(), Code::peer_failed);
+    EXPECT_EQ(comm.status().message(), "cut off");
+  });
+}
+
+TEST(Refusals, LentMessagesComeBackOnce) {
+  Party party({1, 2});
+  party.run(quiet(), [](Rank&, Communicator& comm) { EXPECT_TRUE(comm.barrier().ok()); });
+  for (int r = 0; r < 2; ++r) {
+    EXPECT_EQ(party.lender(r).releases, 1);
+    EXPECT_EQ(party.lender(r).opened, party.lender(r).closed);
+  }
+}
+
+// Scarce as they are, they are not asked for where shared memory reaches everybody.
+TEST(Refusals, OneNodeBorrowsNothing) {
+  Party party({1, 1});
+  party.refusing = 0;
+  for (const Status& s : party.outcomes([](int) { return quiet(); }))
+    EXPECT_TRUE(s.ok()) << s.message();
+  EXPECT_EQ(party.lender(1).releases, 0);
+}
+
+}  // namespace
+}  // namespace heddle::test

@@ -1,0 +1,166 @@
+// Non-blocking and persistent collectives, alone, in numbers, and while blocking ones run.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "communicator/party.hpp"
+
+namespace heddle::test {
+namespace {
+
+using Nodes = std::vector<std::uint64_t>;
+using Vector = std::vector<std::int64_t>;
+
+class Requests : public ::testing::TestWithParam<Nodes> {};
+INSTANTIATE_TEST_SUITE_P(Nodes, Requests,
+                         ::testing::Values(Nodes{1, 1}, Nodes{1, 2}, Nodes{1, 1, 1, 1},
+                                           Nodes{1, 1, 2, 3, 2}));
+
+std::unique_ptr<Request> allreduce(Communicator& comm, const Vector& in, Vector& out) {
+  auto request = comm.allreduce_request(in.data(), out.data(), in.size(), DType::i64, Op::sum);
+  EXPECT_TRUE(request.ok());
+  return std::move(request).value();
+}
+
+TEST_P(Requests, TestedUntilDone) {
+  Party party(GetParam());
+  party.run(quiet(), [](Rank& me, Communicator& comm) {
+    for (const std::size_t count : {0, 1, 1000, 60'000}) {
+      const Vector in = terms(me.rank, count, 5);
+      Vector out(count);
+      const auto request = allreduce(comm, in, out);
+      bool done = false;
+      ASSERT_TRUE(request->test(&done).ok());
+      EXPECT_TRUE(done) << "one that was never started is done";
+      ASSERT_TRUE(request->start().ok());
+      me.until([&] {
+        EXPECT_TRUE(request->test(&done).ok());
+        return done;
+      });
+      EXPECT_FALSE(request->active());
+      ASSERT_EQ(out, sums(me.size, count, 5));
+    }
+  });
+}
+
+TEST_P(Requests, StartedAgainAndAgain) {
+  Party party(GetParam());
+  party.run(quiet(), [](Rank& me, Communicator& comm) {
+    Vector in(500);
+    Vector out(500);
+    const auto request = allreduce(comm, in, out);
+    auto barrier = comm.barrier_request();
+    ASSERT_TRUE(barrier.ok());
+    for (std::uint64_t round = 0; round < 50; ++round) {
+      me.at("round", round);
+      std::ranges::copy(terms(me.rank, 500, round), in.begin());
+      ASSERT_TRUE(request->start().ok());
+      ASSERT_TRUE(request->wait().ok());
+      ASSERT_EQ(out, sums(me.size, 500, round));
+      ASSERT_TRUE(barrier.value()->start().ok());
+      ASSERT_TRUE(barrier.value()->wait().ok());
+    }
+  });
+}
+
+TEST_P(Requests, AStartedOneIsNotStartedTwice) {
+  Party party(GetParam());
+  std::atomic<bool> tried{false};
+  party.run(quiet(), [&](Rank& me, Communicator& comm) {
+    const Vector in(4, 1);
+    Vector out(4);
+    const auto request = allreduce(comm, in, out);
+    // The others come once rank 0 has tried: until then its request must be active.
+    if (me.rank != 0) me.until([&] { return tried.load(); });
+    ASSERT_TRUE(request->start().ok());
+    if (me.rank == 0) {
+      EXPECT_EQ(request->start().code(), Code::invalid_argument);
+      tried = true;
+    }
+    ASSERT_TRUE(request->wait().ok());
+    EXPECT_EQ(out, Vector(4, me.size));
+  });
+}
+
+TEST_P(Requests, ManyAtOnceWhileBlockingOnesRun) {
+  Party party(GetParam());
+  party.run(quiet(), [](Rank& me, Communicator& comm) {
+    std::mt19937_64 order(static_cast<std::uint64_t>(me.rank));
+    std::mt19937_64 shared(7);
+    for (std::uint64_t round = 0; round < static_cast<std::uint64_t>(rounds(30)); ++round) {
+      me.at("round", round);
+      constexpr std::size_t kOpen = 6;
+      std::vector<Vector> in(kOpen);
+      std::vector<Vector> out(kOpen);
+      std::vector<std::unique_ptr<Request>> open(kOpen);
+      for (std::size_t k = 0; k < kOpen; ++k) {
+        const std::size_t count = shared() % 3 == 0 ? shared() % 9000 : shared() % 20;
+        const std::uint64_t tag = round * 10 + k;
+        in[k] = terms(me.rank, count, tag);
+        out[k].resize(count);
+        if (k % 2 == 0) {
+          open[k] = allreduce(comm, in[k], out[k]);
+        } else {
+          out[k] = me.rank == 0 ? terms(0, count, tag) : Vector(count);
+          open[k] = std::move(comm.bcast_request(out[k].data(), count * 8, 0)).value();
+        }
+        ASSERT_TRUE(open[k]->start().ok());
+        Vector value = terms(me.rank, 3, tag + 5000);
+        ASSERT_TRUE(comm.allreduce(value.data(), value.data(), 3, DType::i64, Op::sum).ok());
+        ASSERT_EQ(value, sums(me.size, 3, tag + 5000));
+        if (order() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(order() % 500));
+      }
+      std::vector<std::size_t> waits{0, 1, 2, 3, 4, 5};
+      std::shuffle(waits.begin(), waits.end(), order);
+      for (const std::size_t k : waits) {
+        ASSERT_TRUE(open[k]->wait().ok());
+        const std::uint64_t tag = round * 10 + k;
+        ASSERT_EQ(out[k], k % 2 == 0 ? sums(me.size, in[k].size(), tag) : terms(0, in[k].size(), tag));
+      }
+    }
+  });
+}
+
+// A request that is left alone keeps its tags while thousands of collectives pass.
+TEST_P(Requests, OneLeftOpenForThousandsOfCollectives) {
+  Party party(GetParam());
+  party.run(quiet(), [](Rank& me, Communicator& comm) {
+    const Vector in = terms(me.rank, 9000, 3);
+    Vector out(9000);
+    const auto request = allreduce(comm, in, out);
+    auto barrier = comm.barrier_request();
+    ASSERT_TRUE(barrier.ok());
+    ASSERT_TRUE(request->start().ok());
+    for (std::uint64_t i = 0; i < 2200; ++i) {
+      me.at("collective", i);
+      ASSERT_TRUE(barrier.value()->start().ok());
+      ASSERT_TRUE(barrier.value()->wait().ok());
+    }
+    ASSERT_TRUE(request->wait().ok());
+    ASSERT_EQ(out, sums(me.size, 9000, 3));
+  });
+}
+
+TEST_P(Requests, AnAbandonedOneTouchesNothing) {
+  Party party(GetParam());
+  party.run(quiet(), [](Rank& me, Communicator& comm) {
+    if (me.rank == 0) {
+      auto in = std::make_unique<Vector>(100, 1);
+      auto out = std::make_unique<Vector>(100);
+      auto request = allreduce(comm, *in, *out);
+      ASSERT_TRUE(request->start().ok());
+      request.reset();
+      in.reset();
+      out.reset();
+      ASSERT_TRUE(comm.progress().ok());
+    }
+  });
+}
+
+}  // namespace
+}  // namespace heddle::test
