@@ -9,7 +9,7 @@ import re
 import statistics
 import sys
 
-SERVED = re.compile(r": (\w+) of \d+ bytes \(and this size class, from (\d+)\): (\S+)$")
+SERVED = re.compile(r" info: (\w+) up to (\d+) bytes: (\S+) ")
 LEFT = re.compile(r": (left to the host MPI: .*)$")
 
 
@@ -26,7 +26,8 @@ def read_decisions(folder):
     served, left = {}, []
     for line in (folder / "heddle.1.err").read_text().splitlines():
         if match := SERVED.search(line):
-            served[match[1], int(match[2])] = match[3]
+            # A size class ends one below a power of two.
+            served[match[1], (int(match[2]) + 1) // 2] = match[3]
         elif match := LEFT.search(line):
             left.append(match[1])
     return served, left
