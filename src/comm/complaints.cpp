@@ -31,7 +31,7 @@ Status report_complaints(const ParsedConfig& parsed, const Bootstrap& bootstrap)
   HEDDLE_TRY(bootstrap.allgather(&mine, all.data(), sizeof(mine)));
   if (bootstrap.rank != 0 && mine == all[0]) return {};
   const Log log(parsed.config.log_level, bootstrap.rank);
-  for (const std::string& complaint : parsed.complaints)
+  for (const std::string& complaint : complaints)
     log.warn(complaint);
   return {};
 }
