@@ -35,7 +35,7 @@ Status check_not_null(const void* pointer, const char* what) {
   return pointer != nullptr ? Status() : bad(std::string(what) + " is null");
 }
 
-Status check_types(std::size_t count, heddle_dtype dtype, heddle_op op, Reduction* reduction) {
+Status check_types(std::size_t count, const heddle_dtype& dtype, const heddle_op& op, Reduction* reduction) {
   const int type_number = number_in(dtype);
   const int op_number = number_in(op);
   if (type_number < 0 || type_number >= kDTypeCount) {
@@ -57,8 +57,8 @@ Status check_types(std::size_t count, heddle_dtype dtype, heddle_op op, Reductio
   return {};
 }
 
-Status check_reduction(const void* sendbuf, void* recvbuf, std::size_t count, heddle_dtype dtype,
-                       heddle_op op, Reduction* reduction) {
+Status check_reduction(const void* sendbuf, void* recvbuf, std::size_t count, const heddle_dtype& dtype,
+                       const heddle_op& op, Reduction* reduction) {
   if (Status status = check_types(count, dtype, op, reduction); !status.ok()) return status;
   reduction->in = sendbuf == HEDDLE_IN_PLACE ? recvbuf : sendbuf;
   reduction->out = recvbuf;

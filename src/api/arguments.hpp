@@ -9,6 +9,9 @@
 
 namespace heddle::edge {
 
+// The enums come by reference all the way from the caller: C may put anything into them, and to read one that holds no
+// enumerator is undefined in C++.
+
 // The arguments of an allreduce as the communicator takes them (in place: in == out).
 struct Reduction {
   const void* in = nullptr;
@@ -20,9 +23,9 @@ struct Reduction {
 
 // Fills in `reduction`, or says what is wrong: enums out of range, pairs without meaning, sizes that
 // overflow, missing or overlapping buffers.
-Status check_reduction(const void* sendbuf, void* recvbuf, std::size_t count, heddle_dtype dtype,
-                       heddle_op op, Reduction* reduction);
-Status check_types(std::size_t count, heddle_dtype dtype, heddle_op op, Reduction* reduction);
+Status check_reduction(const void* sendbuf, void* recvbuf, std::size_t count, const heddle_dtype& dtype,
+                       const heddle_op& op, Reduction* reduction);
+Status check_types(std::size_t count, const heddle_dtype& dtype, const heddle_op& op, Reduction* reduction);
 
 // A buffer of `bytes` bytes; with none it may be null. `what` names it.
 Status check_buffer(const void* buffer, std::size_t bytes, const char* what);

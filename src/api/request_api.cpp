@@ -25,8 +25,8 @@ Status hand_out(heddle_comm& comm, Result<std::unique_ptr<Request>> made, Life l
   return {};
 }
 
-Status open_allreduce(const void* sendbuf, void* recvbuf, std::size_t count, heddle_dtype dtype, heddle_op op,
-                      heddle_comm_t comm, Life life, heddle_request_t* request) {
+Status open_allreduce(const void* sendbuf, void* recvbuf, std::size_t count, const heddle_dtype& dtype,
+                      const heddle_op& op, heddle_comm_t comm, Life life, heddle_request_t* request) {
   HEDDLE_TRY(check_not_null(request, "request"));
   *request = nullptr;
   HEDDLE_TRY(check(comm));

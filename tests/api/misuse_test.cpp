@@ -138,6 +138,20 @@ TEST(Misuse, OfHandles) {
   expect_refused(heddle_test(&request, nullptr), "done is null");
 }
 
+// Only most of the time can a handle that is gone be told; right after its end it can.
+TEST(Misuse, OfDestroyedHandles) {
+  heddle_comm_t comm = comm_of_one();
+  heddle_request_t request = nullptr;
+  ASSERT_EQ(heddle_bcast_init(nullptr, 0, 0, comm, &request), HEDDLE_OK) << heddle_last_error();
+  heddle_request_t again = request;
+  ASSERT_EQ(heddle_request_free(&request), HEDDLE_OK);
+  expect_refused(heddle_request_free(&again), "not a request, or it has been freed");
+  expect_refused(heddle_start(again), "not a request, or it has been freed");
+  ASSERT_EQ(heddle_comm_destroy(comm), HEDDLE_OK);
+  expect_refused(heddle_barrier(comm), "or it has been destroyed");
+  expect_refused(heddle_comm_destroy(comm), "or it has been destroyed");
+}
+
 TEST(Misuse, OfAResult) {
   heddle_comm_t comm = comm_of_one();
   int number = 0;
