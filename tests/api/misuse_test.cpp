@@ -329,4 +329,17 @@ TEST(Misuse, OddEnvironmentIsSaidOnceForAllRanks) {
   EXPECT_EQ(said.find("HEDDLE_SPIN", line.size()), std::string::npos) << said;
 }
 
+TEST(Misuse, OddPreferencesAreSaidAsWell) {
+  ::setenv("HEDDLE_ALGORITHM", "no_such", 1);
+  ::setenv("HEDDLE_TUNING_FILE", "/no/such/file.json", 1);
+  testing::internal::CaptureStderr();
+  on_ranks(2, [](heddle_comm_t, int) {});
+  const std::string said = testing::internal::GetCapturedStderr();
+  ::unsetenv("HEDDLE_ALGORITHM");
+  ::unsetenv("HEDDLE_TUNING_FILE");
+  EXPECT_NE(said.find("no_such"), std::string::npos) << said;
+  EXPECT_NE(said.find("/no/such/file.json"), std::string::npos) << said;
+  EXPECT_EQ(said.find("heddle[1]"), std::string::npos) << said;
+}
+
 }  // namespace
