@@ -87,7 +87,9 @@ void ShmTeam::start(TeamOp& op) {
   const std::size_t bytes = op.count * op.element_bytes;
   op.operation = ++operations_;
   op.step[0] = op.step[1] = op.step[2] = 0;
-  op.small = bytes <= kSmallBytes;
+  // A small fold reads the whole vector of every other member, a bcast one.
+  const std::size_t reads = op.verb == TeamVerb::bcast ? 1 : static_cast<std::size_t>(std::max(1, size_ - 1));
+  op.small = bytes <= kSmallBytes / reads;
   op.published = false;
   if (op.small) return;
   // Four pieces at least keep the phases overlapping; tiny pieces cost more flags than they hide.

@@ -36,7 +36,7 @@ struct ShmTeamGeometry {
 // The team in `memory` (geometry.bytes() long, zeroed, mapped by every member; borrowed, outlives the team).
 std::unique_ptr<Team> make_shm_team(std::byte* memory, const ShmTeamGeometry& geometry, int member);
 
-// Vectors up to this many bytes are served from the small slots.
-inline constexpr std::size_t kSmallBytes = 8 * 1024;
+// The most a member reads of others' small slots: shorter vectors are served from them.
+inline constexpr std::size_t kSmallBytes = 16 * 1024;
 
 }  // namespace heddle
