@@ -27,16 +27,22 @@ long resident_kib() {
   return resident * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
+// Handles come back, each time for a communicator with other members or in another order.
 void use_one(int i) {
   const int rank = job::rank_of(MPI_COMM_WORLD);
   const int size = job::size_of(MPI_COMM_WORLD);
+  const bool reversed = i % 4 == 1;
   MPI_Comm comm;
   if (i % 2 == 0) {
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
   } else {
-    MPI_Comm_split(MPI_COMM_WORLD, 0, i % 4 == 1 ? -rank : rank, &comm);
+    MPI_Comm_split(MPI_COMM_WORLD, 0, reversed ? -rank : rank, &comm);
   }
   for (int call = 0; call < 3; ++call) {
+    int first = rank * 1000 + i % 1000;
+    MPI_Bcast(&first, 1, MPI_INT, 0, comm);
+    if (first != (reversed ? size - 1 : 0) * 1000 + i % 1000)
+      job::fail("communicator %d, call %d: bcast", i, call);
     int value = rank + i;
     int sum = 0;
     MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, comm);

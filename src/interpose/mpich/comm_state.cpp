@@ -60,10 +60,8 @@ void Registry::publish(CommState* state, int handle) {
 void Registry::recycle(CommState* state) {
   state->reset();
   const std::lock_guard lock(mutex_);
-  const int handle = state->handle.exchange(0, std::memory_order_relaxed);
-  known_.erase(handle);
-  auto& probe = probe_[slot(handle)];
-  if (probe.load(std::memory_order_relaxed) == state) probe.store(nullptr, std::memory_order_release);
+  // Without its handle a state is found by nobody, even where a probe still points to it.
+  known_.erase(state->handle.exchange(0, std::memory_order_relaxed));
   unused_.push_back(state);
 }
 
