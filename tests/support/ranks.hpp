@@ -2,6 +2,7 @@
 // test.
 #pragma once
 
+#include <gtest/gtest.h>
 #include <sched.h>
 
 #include <atomic>
@@ -65,7 +66,8 @@ class Rank {
   std::atomic<bool> finished_{false};
 };
 
-// Aborts the process when the ranks are not all finished `limit` after its birth, naming those that are not.
+// Aborts the process when the ranks are not all finished `limit` after its birth, naming those that are not. After a
+// failed assertion there is nothing to wait for: the failed rank is missed by the others.
 class Watchdog {
  public:
   Watchdog(const std::vector<std::unique_ptr<Rank>>& ranks, std::chrono::seconds limit)
@@ -84,9 +86,12 @@ class Watchdog {
  private:
   void watch() {
     std::unique_lock lock(mutex_);
-    if (changed_.wait_for(lock, limit_, [this] { return over_; })) return;
-    std::fprintf(stderr, "hang: after %lld s these ranks are not through:\n",
-                 static_cast<long long>(limit_.count()));
+    int failed_for = 0;
+    for (int second = 0; second < limit_.count() && failed_for < 5; ++second) {
+      if (changed_.wait_for(lock, std::chrono::seconds(1), [this] { return over_; })) return;
+      failed_for += ::testing::Test::HasFatalFailure() ? 1 : 0;
+    }
+    std::fprintf(stderr, "hang%s: these ranks are not through:\n", failed_for > 0 ? " after a failure" : "");
     for (const auto& r : ranks_) {
       if (r->finished_.load()) continue;
       std::fprintf(stderr, "  rank %d of %d: %s %llu\n", r->rank, r->size, r->what_.load(),
