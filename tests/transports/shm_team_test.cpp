@@ -24,7 +24,8 @@ std::vector<std::size_t> interesting_counts(int members, std::size_t element_byt
   std::vector<std::size_t> counts{
       0, 1, 2, static_cast<std::size_t>(members - 1), static_cast<std::size_t>(members), 97};
   for (const std::size_t bytes :
-       {std::size_t{56}, kSmallBytes, std::size_t{16} * 1024, slot_bytes, 4 * slot_bytes, 17 * slot_bytes}) {
+       {std::size_t{56}, kSmallBytes / static_cast<std::size_t>(std::max(1, members - 1)), kSmallBytes,
+        std::size_t{16} * 1024, slot_bytes, 4 * slot_bytes, 17 * slot_bytes}) {
     const std::size_t n = bytes / element_bytes;
     counts.insert(counts.end(), {n - 1, n, n + 1});
   }
