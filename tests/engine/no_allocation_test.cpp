@@ -22,22 +22,23 @@ void* counted(std::size_t bytes) {
 }
 }  // namespace
 
-void* operator new(std::size_t bytes) {
+// Not inlined: where the compiler sees malloc on one side and `new` on the other it warns of a mismatch that is not one.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
   return counted(bytes);
 }
-void* operator new[](std::size_t bytes) {
+[[gnu::noinline]] void* operator new[](std::size_t bytes) {
   return counted(bytes);
 }
-void operator delete(void* p) noexcept {
+[[gnu::noinline]] void operator delete(void* p) noexcept {
   std::free(p);
 }
-void operator delete[](void* p) noexcept {
+[[gnu::noinline]] void operator delete[](void* p) noexcept {
   std::free(p);
 }
-void operator delete(void* p, std::size_t) noexcept {
+[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept {
   std::free(p);
 }
-void operator delete[](void* p, std::size_t) noexcept {
+[[gnu::noinline]] void operator delete[](void* p, std::size_t) noexcept {
   std::free(p);
 }
 
