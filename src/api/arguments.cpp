@@ -32,7 +32,8 @@ bool overlap(const void* a, const void* b, std::size_t bytes) {
 }  // namespace
 
 Status check_not_null(const void* pointer, const char* what) {
-  return pointer != nullptr ? Status() : bad(std::string(what) + " is null");
+  if (pointer == nullptr) return bad(std::string(what) + " is null");
+  return {};
 }
 
 Status check_types(std::size_t count, const heddle_dtype& dtype, const heddle_op& op, Reduction* reduction) {

@@ -1,4 +1,5 @@
-// A first-in first-out queue on one growing array: allocates only when it outgrows what it ever held.
+// A first-in first-out queue on one growing array, its items addressed by position (0 is the oldest): allocates
+// only when it outgrows what it ever held.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +16,19 @@ class Fifo {
   T& operator[](std::size_t i) { return items_[(head_ + i) & (items_.size() - 1)]; }
   const T& operator[](std::size_t i) const { return items_[(head_ + i) & (items_.size() - 1)]; }
   T& front() { return (*this)[0]; }
+  const T& front() const { return (*this)[0]; }
+  T& back() { return (*this)[count_ - 1]; }
 
   void push(T item) {
     if (count_ == items_.size()) grow();
     (*this)[count_++] = std::move(item);
   }
-  void pop() {
-    front() = T{};
-    head_ = (head_ + 1) & (items_.size() - 1);
-    --count_;
+  // Removes the oldest n.
+  void pop(std::size_t n = 1) {
+    for (std::size_t i = 0; i < n; ++i)
+      (*this)[i] = T{};
+    head_ = (head_ + n) & (items_.size() - 1);
+    count_ -= n;
   }
   // Removes item i, keeping the order of the others.
   void erase(std::size_t i) {
@@ -34,7 +39,7 @@ class Fifo {
 
  private:
   void grow() {
-    std::vector<T> larger(items_.empty() ? 8 : items_.size() * 2);  // always a power of two
+    std::vector<T> larger(items_.empty() ? 4 : items_.size() * 2);  // always a power of two
     for (std::size_t i = 0; i < count_; ++i)
       larger[i] = std::move((*this)[i]);
     items_ = std::move(larger);

@@ -7,8 +7,8 @@
 #include <queue>
 #include <vector>
 
+#include "base/fifo.hpp"
 #include "schedule/cursor.hpp"
-#include "schedule/fifo.hpp"
 #include "schedule/split.hpp"
 
 namespace heddle {

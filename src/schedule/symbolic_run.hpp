@@ -13,10 +13,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/fifo.hpp"
 #include "base/status.hpp"
 #include "schedule/cursor.hpp"
 #include "schedule/expressions.hpp"
-#include "schedule/fifo.hpp"
 #include "schedule/schedule.hpp"
 #include "schedule/topology_view.hpp"
 

@@ -5,42 +5,95 @@
 #include <cstring>
 
 #if defined(__x86_64__)
-#include <emmintrin.h>
+#include <cpuid.h>
+#include <immintrin.h>
 #endif
 
 namespace heddle {
 
-// Below this, plain stores: the lines go from cache to cache. From here on it is cheaper to write past this
-// core's cache, so that the reader finds the lines in the shared one (measured on Sapphire Rapids: 8 KiB
-// handed over and read in 0.77 us instead of 1.13).
-inline constexpr std::size_t kHandoverStreams = 2048;
+// Copies what is handed over in the way that makes it cheapest to read on the other side.
+class Handover {
+ public:
+  Handover() : demotes_(processor_demotes()) {}
 
-// Copies n bytes to `to`, which is 16-byte aligned. What is stored before a release store of the caller's is
-// visible before it.
-inline void hand_over(std::byte* to, const std::byte* from, std::size_t n) {
-#if defined(__x86_64__)
-  if (n >= kHandoverStreams) {
-    constexpr std::size_t kVector = sizeof(__m128i);
-    const std::size_t whole = n / (4 * kVector) * (4 * kVector);
-    for (std::size_t i = 0; i < whole; i += 4 * kVector) {
-      const auto* source = reinterpret_cast<const __m128i*>(from + i);
-      auto* target = reinterpret_cast<__m128i*>(to + i);
-      const __m128i a = _mm_loadu_si128(source);
-      const __m128i b = _mm_loadu_si128(source + 1);
-      const __m128i c = _mm_loadu_si128(source + 2);
-      const __m128i d = _mm_loadu_si128(source + 3);
-      _mm_stream_si128(target, a);
-      _mm_stream_si128(target + 1, b);
-      _mm_stream_si128(target + 2, c);
-      _mm_stream_si128(target + 3, d);
+  // Copies n bytes to `to`, the start of a cache line or in a line with what the reader polls. What is stored before
+  // a release store of the caller's is visible before it.
+  void operator()(std::byte* to, const std::byte* from, std::size_t n) const {
+    if (n >= kStreams) {
+      stream(to, from, n);
+    } else if (demotes_ && n >= kDemotes) {
+      demote(to, from, n);
+    } else if (n > 0) {
+      std::memcpy(to, from, n);
     }
+  }
+
+ private:
+  static constexpr std::size_t kLine = 64;
+  // From here on lines are asked into the shared cache as soon as they are full, where the reader's request ends
+  // sooner than in this core's (measured on Sapphire Rapids, allreduce by two: 512 bytes in 0.29 us instead of 0.36).
+  static constexpr std::size_t kDemotes = 2 * kLine;
+  // From here on it is cheaper still to write past this core's cache (8 KiB in 1.7 us instead of 2.0, and of 2.2 with
+  // plain stores).
+  static constexpr std::size_t kStreams = 4096;
+
+#if defined(__x86_64__)
+  static bool processor_demotes() {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    constexpr unsigned kCldemote = 1U << 25;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (c & kCldemote) != 0;
+  }
+
+  using Vector = __m128i;
+  static constexpr std::size_t kVectors = kLine / sizeof(Vector);
+
+  // One line through registers; `put(address, vector)` stores.
+  template <typename Put>
+  static void copy_line(std::byte* to, const std::byte* from, Put&& put) {
+    Vector line[kVectors];
+    for (std::size_t k = 0; k < kVectors; ++k)
+      line[k] = _mm_loadu_si128(reinterpret_cast<const Vector*>(from) + k);
+    for (std::size_t k = 0; k < kVectors; ++k)
+      put(reinterpret_cast<Vector*>(to) + k, line[k]);
+  }
+
+  __attribute__((target("cldemote"))) static void demote(std::byte* to, const std::byte* from,
+                                                         std::size_t n) {
+    const std::size_t whole = n / kLine * kLine;
+    for (std::size_t i = 0; i < whole; i += kLine) {
+      copy_line(to + i, from + i, [](Vector* at, Vector v) { _mm_store_si128(at, v); });
+      _cldemote(to + i);
+    }
+    std::memcpy(to + whole, from + whole, n - whole);
+  }
+
+  static void stream(std::byte* to, const std::byte* from, std::size_t n) {
+    const std::size_t whole = n / kLine * kLine;
+    for (std::size_t i = 0; i < whole; i += kLine)
+      copy_line(to + i, from + i, [](Vector* at, Vector v) { _mm_stream_si128(at, v); });
     std::memcpy(to + whole, from + whole, n - whole);
     // Streaming stores are not ordered by the release store that follows.
     _mm_sfence();
-    return;
+  }
+#else
+  static bool processor_demotes() {
+    return false;
+  }
+  static void demote(std::byte* to, const std::byte* from, std::size_t n) {
+    std::memcpy(to, from, n);
+  }
+  static void stream(std::byte* to, const std::byte* from, std::size_t n) {
+    std::memcpy(to, from, n);
   }
 #endif
-  if (n > 0) std::memcpy(to, from, n);
+
+  bool demotes_;
+};
+
+// Asks for lines that will be written, while there is nothing else to do.
+inline void prefetch_to_write(const std::byte* at, std::size_t n) {
+  for (std::size_t i = 0; i < n; i += 64)
+    __builtin_prefetch(at + i, 1);
 }
 
 }  // namespace heddle

@@ -72,6 +72,7 @@ class ShmTeam final : public Team {
   bool try_drain(TeamOp& op);
 
   MemberLayout layout_;
+  Handover hand_over_;
   int rank_;
   int size_;
   std::vector<std::byte*> area_;
@@ -94,7 +95,7 @@ void ShmTeam::start(TeamOp& op) {
   if (op.small) return;
   // Four pieces at least keep the phases overlapping; tiny pieces cost more flags than they hide.
   const std::size_t target =
-      std::clamp(bytes / 4, std::min<std::size_t>(16 * 1024, layout_.slot), layout_.slot);
+      std::clamp(bytes / 4, std::min<std::size_t>(kLeastPieceBytes, layout_.slot), layout_.slot);
   op.piece = std::max<std::size_t>(1, target / op.element_bytes);
   op.base = pieces_;
   pieces_ += pieces(op);
@@ -146,9 +147,10 @@ bool ShmTeam::poll_small(TeamOp& op) {
   if (contributes && !op.published) {
     if (!small_slot_free(op.operation)) return false;
     SmallSlot& mine = small(rank_, op.operation);
-    hand_over(mine.at(bytes), op.in, bytes);
+    hand_over_(mine.at(bytes), op.in, bytes);
     mine.flag.store(op.operation, std::memory_order_release);
     op.published = true;
+    if (bytes >= kPrefetchBytes && op.verb != TeamVerb::bcast) prefetch_to_write(op.out, bytes);
   }
   if (op.verb == TeamVerb::bcast) {
     if (op.root == rank_) return true;

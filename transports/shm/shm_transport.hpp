@@ -21,7 +21,7 @@ struct ShmTransportGeometry {
 };
 
 // Estimate of one message, the same on every rank.
-inline constexpr LinearCost kShmMessageCost{300, 0.12};
+inline constexpr LinearCost kShmMessageCost{500, 0.12};
 
 // `ranks[m]` is the communicator rank of node member m, `pids[m]` its process, for error messages. `memory`
 // is borrowed and outlives the transport.
