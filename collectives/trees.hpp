@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <cstdint>
 #include <vector>
 
@@ -10,7 +11,9 @@
 
 namespace heddle {
 
+// n >= 1.
 constexpr std::int32_t floor_log2(std::int32_t n) {
+  assert(n >= 1);
   return static_cast<std::int32_t>(std::bit_width(static_cast<std::uint32_t>(n))) - 1;
 }
 

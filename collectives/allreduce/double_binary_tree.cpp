@@ -1,6 +1,7 @@
 // Double binary tree allreduce: P. Sanders, J. Speck, J. L. Traeff, Parallel Computing 35(12), 2009.
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <vector>
 
 #include "collectives/collectives.hpp"
@@ -84,6 +85,7 @@ class Writer {
 
  private:
   std::uint32_t unit(std::int32_t child, const Stream& s, Iteration piece) const {
+    assert(units() > 0);  // there is a child
     const Iteration base = child == s.at.left || s.at.left < 0 ? 0 : kChildUnits;
     return static_cast<std::uint32_t>((base + piece) % static_cast<Iteration>(units()));
   }

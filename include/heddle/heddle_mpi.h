@@ -129,6 +129,8 @@ static inline int heddle_mpi_allgather(const void* mine, void* all, size_t bytes
                        heddle_mpi_comm_of(context));
 }
 
+/* NOLINTBEGIN(modernize-use-nullptr): this is C as well. */
+
 /* A heddle communicator with the ranks of `comm`, an intracommunicator. Collective over `comm`, which stays the caller's:
  * heddle talks on a duplicate of its own, that heddle_comm_destroy frees. Because MPI_Comm_free is collective, so is
  * heddle_comm_destroy for this communicator: every rank calls it, in the same order as other collectives on `comm`, and
@@ -180,5 +182,7 @@ static inline heddle_status heddle_comm_create_mpi(MPI_Comm comm, heddle_comm_t*
   p2p.context = lender;
   return heddle_comm_create(rank, size, heddle_mpi_allgather, lender, &p2p, out);
 }
+
+/* NOLINTEND(modernize-use-nullptr) */
 
 #endif

@@ -1,11 +1,11 @@
 #include "comm/bootstrap.hpp"
 
+#include <unistd.h>
+
 #include <charconv>
 #include <cstring>
 #include <memory>
 #include <string_view>
-
-extern char** environ;
 
 namespace heddle {
 namespace {

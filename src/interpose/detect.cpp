@@ -28,8 +28,9 @@ int note_candidate(dl_phdr_info* info, std::size_t /*bytes*/, void* context) {
   auto* found = static_cast<Candidates*>(context);
   const char* name = info->dlpi_name;
   if (name == nullptr || std::strncmp(base_name(name), "libmpi", 6) != 0) return 0;
-  if (std::strlen(name) >= sizeof found->path[0] || found->count == kMaxCandidates) return 0;
-  std::strcpy(found->path[found->count++], name);
+  const std::size_t length = std::strlen(name);
+  if (length >= sizeof found->path[0] || found->count == kMaxCandidates) return 0;
+  std::memcpy(found->path[found->count++], name, length + 1);
   return 0;
 }
 

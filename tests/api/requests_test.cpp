@@ -89,6 +89,7 @@ TEST_P(Requests, PersistentOnesStartAgainAndAgain) {
               HEDDLE_OK)
         << heddle_last_error();
     ASSERT_EQ(heddle_bcast_init(text.data(), text.size(), 0, comm, &copy), HEDDLE_OK) << heddle_last_error();
+    const int sum_of_ranks = size * (size - 1) / 2;
     for (int round = 0; round < 10; ++round) {
       in.assign(in.size(), static_cast<float>(rank + round));
       text.assign(text.size(), rank == 0 ? static_cast<char>('a' + round) : '?');
@@ -99,8 +100,7 @@ TEST_P(Requests, PersistentOnesStartAgainAndAgain) {
         ASSERT_EQ(heddle_test(&copy, &done), HEDDLE_OK) << heddle_last_error();
       ASSERT_NE(sum, nullptr);
       ASSERT_NE(copy, nullptr);
-      ASSERT_EQ(out,
-                std::vector<float>(out.size(), static_cast<float>(size * (size - 1) / 2 + size * round)));
+      ASSERT_EQ(out, std::vector<float>(out.size(), static_cast<float>(sum_of_ranks + size * round)));
       ASSERT_EQ(text, std::vector<char>(text.size(), static_cast<char>('a' + round)));
     }
     EXPECT_EQ(heddle_request_free(&sum), HEDDLE_OK);

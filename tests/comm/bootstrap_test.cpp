@@ -314,7 +314,7 @@ TEST(Rendezvous, ReadsTorchrunsNames) {
 }
 
 TEST(Rendezvous, OddValuesAreNamed) {
-  const auto says = [](std::vector<std::string> environment, const char* text) {
+  const auto says = [](const std::vector<std::string>& environment, const char* text) {
     const Status status = rendezvous_from(environment, 0).status();
     EXPECT_EQ(status.code(), Code::invalid_argument);
     EXPECT_TRUE(has(status, text)) << status.message();

@@ -73,7 +73,7 @@ TEST_P(Placement, EveryRankSendsToEveryOther) {
       for (int from = 0; from < me.size; ++from) {
         for (int to = 0; to < me.size; ++to) {
           if (from == to) continue;
-          const auto tag = static_cast<std::uint64_t>(from * 100 + to);
+          const auto tag = static_cast<std::uint64_t>(from) * 100 + static_cast<std::uint64_t>(to);
           me.at("message", tag);
           std::vector<std::int64_t> data = terms(from, count, tag);
           if (me.rank == from) {

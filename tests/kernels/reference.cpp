@@ -81,7 +81,9 @@ void write(std::uint8_t* to, std::size_t index, const T& value) {
 
 template <typename T>
 T integer_op(Op op, T a, T b) {
-  const auto x = static_cast<std::uint64_t>(a), y = static_cast<std::uint64_t>(b);
+  const auto bits = [](T value) { return static_cast<std::uint64_t>(static_cast<std::int64_t>(value)); };
+  const std::uint64_t x = bits(a);
+  const std::uint64_t y = bits(b);
   switch (op) {
     case Op::sum:
       return static_cast<T>(x + y);

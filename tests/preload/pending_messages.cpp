@@ -40,7 +40,8 @@ int main(int argc, char** argv) {
       collective();
     }
     MPI_Wait(&nonblocking, MPI_STATUS_IGNORE);
-    if (early_sum != size * (size - 1) / 2) job::fail("Iallreduce gave %g", early_sum);
+    const int sum_of_ranks = size * (size - 1) / 2;
+    if (early_sum != sum_of_ranks) job::fail("Iallreduce gave %g", early_sum);
   }
   MPI_Finalize();
   return 0;

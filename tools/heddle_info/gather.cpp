@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <cstring>
 #include <utility>
 
@@ -5,8 +7,6 @@
 #include "heddle/heddle.h"
 #include "heddle_info/info.hpp"
 #include "select/selector.hpp"
-
-extern char** environ;
 
 namespace heddle::info {
 

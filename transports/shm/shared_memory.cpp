@@ -81,7 +81,10 @@ Result<SharedMemory> SharedMemory::create(std::size_t bytes, Backing backing) {
   if (ftruncate(fd, static_cast<off_t>(size)) != 0) return system_error("sizing shared memory", errno);
   if (posix) {
     if (const int err = posix_fallocate(fd, 0, static_cast<off_t>(size)); err != 0) {
-      return system_error("reserving " + std::to_string(size) + " bytes in /dev/shm", err);
+      return system_error(
+          "reserving " + std::to_string(size) +
+              " bytes in /dev/shm (make it larger, lower HEDDLE_SLOT_BYTES, or unset HEDDLE_SHM)",
+          err);
     }
   }
   HEDDLE_TRY(memory.map(fd, size));
