@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Shows what a benchmark wrote with --vs mpi --json: as a Markdown table, and with --plot as a picture (needs matplotlib).
+
+    tools/show_results.py docs/results/allreduce-2-ranks-vs-mpich.json
+    tools/show_results.py --plot all.png docs/results/*.json
+"""
+import argparse
+import json
+import pathlib
+
+
+def times(us):
+    return f"{us:.3g}" if us < 1000 else f"{us:,.0f}"
+
+
+def print_table(result):
+    print(f"{result['program']}, {result['ranks']} ranks, {result['mpi_library']}, heddle {result['heddle_version']}\n")
+    print("| bytes | MPI, us | heddle, us | ratio | 95% interval | algorithm |")
+    print("|---:|---:|---:|---:|---|---|")
+    for row in result["rows"]:
+        low, high = row["ratio_ci95"]
+        print(f"| {row['bytes']} | {times(row['host']['median_us'])} | {times(row['heddle']['median_us'])} "
+              f"| {row['ratio']:.2f} | {low:.2f} to {high:.2f} | {row['algorithm']} |")
+    low, high = result["geometric_mean_ratio_ci95"]
+    print(f"\nGeometric mean of the ratios {result['geometric_mean_ratio']:.2f} (95% interval {low:.2f} to {high:.2f}).\n")
+
+
+def size_label(size):
+    for unit, name in ((1 << 20, "Mi"), (1 << 10, "Ki")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit} {name}"
+    return str(size)
+
+
+def plot(results, path):
+    import matplotlib
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    figure, axes = pyplot.subplots(2, len(results), figsize=(5 * len(results), 7), sharex="col", squeeze=False,
+                                   gridspec_kw={"height_ratios": (2, 1)})
+    for column, result in enumerate(results):
+        above, below = axes[:, column]
+        sizes = [row["bytes"] for row in result["rows"]]
+        for side, name, colour in (("host", "MPI", "tab:grey"), ("heddle", "heddle", "tab:blue")):
+            above.plot(sizes, [row[side]["median_us"] for row in result["rows"]], "o-", ms=3, color=colour, label=name)
+        above.set(xscale="log", yscale="log", ylabel="microseconds (median)",
+                  title=f"{result['program'].removeprefix('heddle_')}, {result['ranks']} ranks")
+        above.legend()
+        above.grid(alpha=0.3)
+        below.fill_between(sizes, *zip(*(row["ratio_ci95"] for row in result["rows"])), alpha=0.3)
+        below.plot(sizes, [row["ratio"] for row in result["rows"]], "o-", ms=3)
+        below.axhline(1, color="black", lw=0.8)
+        below.set(xscale="log", xlabel="bytes", ylabel="MPI / heddle")
+        below.set_yscale("log" if max(row["ratio"] for row in result["rows"]) > 100 else "linear")
+        if below.get_yscale() == "linear":
+            below.set_ylim(bottom=0)
+        below.grid(alpha=0.3)
+        ticks = sizes[:: max(1, len(sizes) // 6)]
+        below.set_xticks(ticks, [size_label(s) for s in ticks], rotation=30)
+        below.minorticks_off()
+    figure.tight_layout()
+    figure.savefig(path, dpi=90)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", nargs="+", type=pathlib.Path)
+    parser.add_argument("--plot", metavar="PICTURE", help="draw all of them into this file instead")
+    args = parser.parse_args()
+    results = [json.loads(path.read_text()) for path in args.results]
+    if args.plot:
+        plot(results, args.plot)
+        return
+    for result in results:
+        print_table(result)
+
+
+if __name__ == "__main__":
+    main()
