@@ -29,6 +29,7 @@ struct TeamOp {
   std::uint64_t base = 0;       // number of its first piece
   std::size_t piece = 1;        // elements in a piece
   std::size_t step[3] = {};     // pieces finished, per phase; small: members seen
+  std::size_t slot = 0;         // small: where in every member's part of the memory
   bool small = false;           // served from the small slots
   bool published = false;       // small: my payload is out
 };

@@ -96,6 +96,7 @@ Status CommunicatorImpl::inspect(int missing, Blame blame, Patience& patience) {
 
 Status CommunicatorImpl::fail(Status status) {
   broken_ = status;
+  std::fill(std::begin(by_team_), std::end(by_team_), 0);
   return status;
 }
 
@@ -136,9 +137,9 @@ Binding CommunicatorImpl::bind(const Job& job) {
   return binding;
 }
 
-Status CommunicatorImpl::run_team(TeamVerb verb, const Job& job) {
+Status CommunicatorImpl::run_team(const Job& job) {
   TeamOp op;
-  op.verb = verb;
+  op.verb = job.collective == Collective::bcast ? TeamVerb::bcast : TeamVerb::allreduce;
   op.in = static_cast<const std::byte*>(job.in);
   op.out = static_cast<std::byte*>(job.out);
   op.count = job.count;
@@ -168,19 +169,18 @@ Status CommunicatorImpl::run_schedule(const Job& job, const Selection& selection
 }
 
 Status CommunicatorImpl::run(const Job& job) {
-  if (!broken_.ok()) return broken_;
   const std::size_t bytes = job.count * job.element_bytes;
-  const Selection* selection = plans_.known(job.collective, bytes, false);
-  if (selection == nullptr) [[unlikely]] {
-    const Result<const Selection*> chosen = plans_.selection(job.collective, bytes, false);
-    if (!chosen.ok()) return chosen.status();
-    selection = chosen.value();
+  const std::uint64_t bit = std::uint64_t{1} << size_class(bytes);
+  if ((by_team_[static_cast<std::size_t>(job.collective)] & bit) == 0) [[unlikely]] {
+    if (!broken_.ok()) return broken_;
+    const Result<const Selection*> selection = plans_.selection(job.collective, bytes, false);
+    if (!selection.ok()) return selection.status();
+    // A schedule of one team verb needs no executor.
+    if (team_ == nullptr || selection.value()->choice.algorithm->needs_messages)
+      return run_schedule(job, *selection.value());
+    by_team_[static_cast<std::size_t>(job.collective)] |= bit;
   }
-  // A schedule of one team verb needs no executor.
-  if (team_ != nullptr && !selection->choice.algorithm->needs_messages) {
-    return run_team(job.collective == Collective::bcast ? TeamVerb::bcast : TeamVerb::allreduce, job);
-  }
-  return run_schedule(job, *selection);
+  return run_team(job);
 }
 
 Status CommunicatorImpl::allreduce(const void* in, void* out, std::size_t count, DType type, Op op) {

@@ -82,8 +82,9 @@ class CommunicatorImpl final : public Communicator {
  private:
   friend class RequestImpl;
 
-  Status run(const Job& job);
-  Status run_team(TeamVerb verb, const Job& job);
+  // What every blocking collective goes through, part of each.
+  [[gnu::always_inline]] inline Status run(const Job& job);
+  [[gnu::always_inline]] inline Status run_team(const Job& job);
   Status run_schedule(const Job& job, const Selection& selection);
   Result<std::unique_ptr<Request>> request(const Job& job);
   Status transfer(bool sends, void* data, std::size_t bytes, int peer);
@@ -111,8 +112,10 @@ class CommunicatorImpl final : public Communicator {
   Selector selector_;
   PlanCache plans_;
   FoldTable folds_;
-  Team* team_;                  // set when every rank is on this one node: team verbs need no schedule then
-  std::uint64_t sequence_ = 0;  // collectives started by messages
+  Team* team_;  // set when every rank is on this one node: team verbs need no schedule then
+  // By collective, bit k: calls of size class k are known to be a team verb. None any more after a failure.
+  std::uint64_t by_team_[3] = {};
+  std::uint64_t sequence_ = 0;                                        // collectives started by messages
   std::map<const Schedule*, std::unique_ptr<Execution>> executions_;  // of blocking collectives
   std::vector<RequestImpl*> active_;
   Status broken_;  // the first failure in flight; final

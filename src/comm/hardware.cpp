@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <hwloc.h>
+#include <unistd.h>
 
 #include <memory>
 
@@ -58,7 +59,9 @@ Result<Hardware> discover_hardware() {
   hardware.l2_bytes = cache_bytes(topology, HWLOC_OBJ_L2CACHE);
   hardware.l3_bytes = cache_bytes(topology, HWLOC_OBJ_L3CACHE);
   hardware.l3_caches = count(topology, HWLOC_OBJ_L3CACHE);
-  hardware.memory_bytes = static_cast<std::size_t>(hwloc_get_root_obj(raw)->total_memory);
+  // Not hwloc's sum over NUMA nodes, which misses memory that a virtual machine was given later.
+  hardware.memory_bytes =
+      static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   return hardware;
 }
 

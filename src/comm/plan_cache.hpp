@@ -28,11 +28,7 @@ class PlanCache {
   PlanCache(const TopologyView& topology, std::int32_t rank, const Selector& selector, const Log& log)
       : topology_(topology), rank_(rank), selector_(selector), log_(log) {}
 
-  // What serves this size, if that has been decided before; else null.
-  const Selection* known(Collective collective, std::size_t bytes, bool messages_only) const {
-    return selections_[index(collective, bytes, messages_only)].get();
-  }
-  // Likewise; chosen, and reported in the log, at the first use.
+  // What serves this size; chosen, and reported in the log, at the first use.
   Result<const Selection*> selection(Collective collective, std::size_t bytes, bool messages_only);
 
   // The schedule of a selection for a root, built at the first use.

@@ -16,7 +16,11 @@ using namespace team_layout;
 class ShmTeam final : public Team {
  public:
   ShmTeam(std::byte* memory, const ShmTeamGeometry& geometry, int member)
-      : layout_(geometry.slot_bytes), rank_(member), size_(geometry.members) {
+      : layout_(geometry.slot_bytes),
+        rank_(member),
+        size_(geometry.members),
+        // A small fold reads the whole vector of every other member.
+        small_fold_bytes_(kSmallBytes / static_cast<std::size_t>(std::max(1, geometry.members - 1))) {
     for (int m = 0; m < size_; ++m)
       area_.push_back(memory + static_cast<std::size_t>(m) * layout_.total);
     inputs_.resize(static_cast<std::size_t>(size_));
@@ -30,9 +34,8 @@ class ShmTeam final : public Team {
 
  private:
   Progress& progress(int m) const { return *reinterpret_cast<Progress*>(area_[static_cast<std::size_t>(m)]); }
-  SmallSlot& small(int m, std::uint64_t operation) const {
-    auto* slots = reinterpret_cast<SmallSlot*>(area_[static_cast<std::size_t>(m)] + layout_.small);
-    return slots[operation % kSmallDepth];
+  SmallSlot& small(int m, const TeamOp& op) const {
+    return *reinterpret_cast<SmallSlot*>(area_[static_cast<std::size_t>(m)] + op.slot);
   }
   std::byte* input_slot(int m, std::uint64_t piece) const {
     return area_[static_cast<std::size_t>(m)] + layout_.input + piece % kDepth * layout_.slot;
@@ -62,7 +65,6 @@ class ShmTeam final : public Team {
 
   bool small_slot_free(std::uint64_t operation);
   bool poll_small(TeamOp& op);
-  void finish_small(const TeamOp& op);
   void complete(const TeamOp& op);
   bool poll_bcast(TeamOp& op);
   bool poll_pair(TeamOp& op);
@@ -75,6 +77,7 @@ class ShmTeam final : public Team {
   Handover hand_over_;
   int rank_;
   int size_;
+  std::size_t small_fold_bytes_;
   std::vector<std::byte*> area_;
   std::vector<const void*> inputs_;  // scratch for folds
   std::uint64_t operations_ = 0;     // started so far, the same on every member
@@ -88,11 +91,12 @@ void ShmTeam::start(TeamOp& op) {
   const std::size_t bytes = op.count * op.element_bytes;
   op.operation = ++operations_;
   op.step[0] = op.step[1] = op.step[2] = 0;
-  // A small fold reads the whole vector of every other member, a bcast one.
-  const std::size_t reads = op.verb == TeamVerb::bcast ? 1 : static_cast<std::size_t>(std::max(1, size_ - 1));
-  op.small = bytes <= kSmallBytes / reads;
+  op.small = bytes <= (op.verb == TeamVerb::bcast ? kSmallBytes : small_fold_bytes_);
   op.published = false;
-  if (op.small) return;
+  if (op.small) {
+    op.slot = layout_.small + op.operation % kSmallDepth * sizeof(SmallSlot);
+    return;
+  }
   // Four pieces at least keep the phases overlapping; tiny pieces cost more flags than they hide.
   const std::size_t target =
       std::clamp(bytes / 4, std::min<std::size_t>(kLeastPieceBytes, layout_.slot), layout_.slot);
@@ -146,7 +150,7 @@ bool ShmTeam::poll_small(TeamOp& op) {
   const bool contributes = op.verb != TeamVerb::bcast || op.root == rank_;
   if (contributes && !op.published) {
     if (!small_slot_free(op.operation)) return false;
-    SmallSlot& mine = small(rank_, op.operation);
+    SmallSlot& mine = small(rank_, op);
     hand_over_(mine.at(bytes), op.in, bytes);
     mine.flag.store(op.operation, std::memory_order_release);
     op.published = true;
@@ -154,30 +158,26 @@ bool ShmTeam::poll_small(TeamOp& op) {
   }
   if (op.verb == TeamVerb::bcast) {
     if (op.root == rank_) return true;
-    SmallSlot& source = small(op.root, op.operation);
+    SmallSlot& source = small(op.root, op);
     if (source.flag.load(std::memory_order_acquire) != op.operation) return false;
     if (bytes > 0) std::memcpy(op.out, source.at(bytes), bytes);
     return true;
   }
   if (op.verb == TeamVerb::reduce && op.root != rank_) return true;
-  for (; op.step[0] < static_cast<std::size_t>(size_); ++op.step[0]) {
-    const int m = static_cast<int>(op.step[0]);
-    if (m != rank_ && small(m, op.operation).flag.load(std::memory_order_acquire) != op.operation)
+  const auto members = static_cast<std::size_t>(size_);
+  for (std::size_t m = op.step[0]; m < members; ++m) {
+    SmallSlot& slot = small(static_cast<int>(m), op);
+    const bool is_mine = static_cast<int>(m) == rank_;
+    if (!is_mine && slot.flag.load(std::memory_order_acquire) != op.operation) {
+      op.step[0] = m;
       return false;
+    }
+    inputs_[m] = is_mine ? op.in : slot.at(bytes);
   }
-  finish_small(op);
-  return true;
-}
-
-void ShmTeam::finish_small(const TeamOp& op) {
   // Whoever has started this operation has completed all before it.
   all_completed_ = op.operation - 1;
-  if (op.count == 0) return;
-  const std::size_t bytes = op.count * op.element_bytes;
-  for (int m = 0; m < size_; ++m) {
-    inputs_[static_cast<std::size_t>(m)] = m == rank_ ? op.in : small(m, op.operation).at(bytes);
-  }
-  op.fold(op.out, nullptr, inputs_.data(), static_cast<unsigned>(size_), op.count);
+  if (op.count > 0) op.fold(op.out, nullptr, inputs_.data(), static_cast<unsigned>(members), op.count);
+  return true;
 }
 
 // ---- Large vectors
@@ -335,9 +335,9 @@ int ShmTeam::missing(const TeamOp& op) const {
     const Progress& p = progress(m);
     const std::uint64_t completed = p.completed.load(std::memory_order_acquire);
     if (op.small && bcast && m == op.root && completed + 1 >= op.operation) return m;
-    const bool has_given = completed >= op.operation ||
-                           (op.small && op.published &&
-                            small(m, op.operation).flag.load(std::memory_order_acquire) == op.operation);
+    const bool has_given =
+        completed >= op.operation ||
+        (op.small && op.published && small(m, op).flag.load(std::memory_order_acquire) == op.operation);
     if (has_given) continue;
     const std::uint64_t drained = p.drained.load(std::memory_order_acquire);
     const std::uint64_t before =
