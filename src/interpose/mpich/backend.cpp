@@ -191,7 +191,7 @@ int Backend::bcast_packed(void* buffer, std::size_t count, MPI_Datatype type, st
 // Other ranks may be inside the collective already, so there is no way back to the host: say why and let the
 // user's error handler decide, which aborts the job unless the user chose otherwise.
 int Backend::fail(const Status& status, MPI_Comm comm, CommState& state) {
-  if (!status.ok()) set_up_->log().error(state.name + ": " + status.message());
+  if (!status.ok()) set_up_->last_words(state.name + ": " + status.message());
   state.mode = Mode::failed;
   const int error_class = status.code() == Code::out_of_memory ? MPI_ERR_NO_MEM : MPI_ERR_OTHER;
   mpi_.Comm_call_errhandler(comm, error_class);

@@ -80,6 +80,12 @@ std::string SetUp::name_ranks(const Exchange& exchange, const std::vector<int>& 
   return text;
 }
 
+// Launchers (MPICH's Hydra does) drop what is still in their pipes when a job aborts: let it arrive first.
+void SetUp::last_words(const std::string& text) const {
+  log_.error(text);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+}
+
 // Waits for `request`, driving the host. `missing()` lists the ranks that have not answered, as far as is
 // known. The lowest rank that is there speaks and aborts for all; the others do so a moment later if that one
 // cannot.
@@ -112,7 +118,7 @@ Status SetUp::wait(const Exchange& exchange, MPI_Request* request, const Missing
         " s; if it runs without LD_PRELOAD=libheddle_preload.so, start every rank with it (mpiexec -genv "
         "LD_PRELOAD ...) or set HEDDLE_ENABLE=0 everywhere";
     if (expired && speaks) {
-      log_.error(text + "; giving up after HEDDLE_TIMEOUT=" + seconds_text(config_.timeout));
+      last_words(text + "; giving up after HEDDLE_TIMEOUT=" + seconds_text(config_.timeout));
       mpi_.Abort(exchange.comm, 1);
     } else if (warn && !expired) {
       warned = true;

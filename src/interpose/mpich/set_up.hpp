@@ -22,6 +22,8 @@ class SetUp {
 
   const Config& config() const { return config_; }
   const Log& log() const { return log_; }
+  // Logs an error that may be the last of the job.
+  void last_words(const std::string& text) const;
 
   // Decides for `state` who serves `comm` from now on: collective over `comm`, the same outcome on all ranks.
   // A rank that does not come is named in the log after config.warn_after; after config.timeout the job is
