@@ -136,6 +136,20 @@ HEDDLE_API heddle_status heddle_bcast(void* buffer, size_t bytes, int root, hedd
 /* Returns once every rank has called it. */
 HEDDLE_API heddle_status heddle_barrier(heddle_comm_t comm);
 
+/* ---- Memory for collectives ----------------------------------------------------------------------------------- */
+
+/* Zeroed, page-aligned memory of `bytes` bytes that every rank of this node can reach: where all ranks of a node-local
+ * communicator pass such memory of this communicator for every buffer (in place or not), a large heddle_allreduce works
+ * in it directly, without copies in between. It can be used like any other memory, with any other communicator as well.
+ * Local. It takes a file descriptor for each piece: get few large ones. HEDDLE_ERR_MEMORY where there is none;
+ * *memory is null then, and for 0 bytes. After fork() the child shares it instead of getting a copy. */
+HEDDLE_API heddle_status heddle_alloc(size_t bytes, heddle_comm_t comm, void** memory);
+
+/* Frees what heddle_alloc returned; null is allowed. Local. No collective that uses it is in flight on any rank (a
+ * blocking one that has returned here is over everywhere as far as this memory goes). What is not freed goes with the
+ * communicator. HEDDLE_ERR_ARGUMENT: the pointer is not from heddle_alloc on `comm`, or was freed before. */
+HEDDLE_API heddle_status heddle_free(void* memory, heddle_comm_t comm);
+
 /* ---- Point to point (blocking; for benchmarks and set-up code) ------------------------------------------------ */
 
 /* A message of exactly `bytes` bytes; messages between two ranks match in order. */

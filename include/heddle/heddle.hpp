@@ -16,6 +16,7 @@
 #include <complex>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -126,6 +127,12 @@ class Request {
   }
 
   heddle_request_t handle_ = nullptr;
+};
+
+// What Comm::alloc gives back to heddle_free. The Comm outlives it.
+struct FreeMemory {
+  heddle_comm_t comm = nullptr;
+  void operator()(void* memory) const noexcept { static_cast<void>(heddle_free(memory, comm)); }
 };
 
 // A communicator. Movable; destroyed with its last request gone.
@@ -240,6 +247,16 @@ class Comm {
     heddle_request_t request = nullptr;
     check(heddle_bcast_init(data.data(), data.size_bytes(), root, handle_, &request));
     return Request(request);
+  }
+
+  // `count` zeroed elements that the other ranks of the node can reach: see heddle_alloc.
+  template <typename T>
+  std::unique_ptr<T[], FreeMemory> alloc(std::size_t count) {
+    static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
+    if (count > static_cast<std::size_t>(-1) / sizeof(T)) throw Error(HEDDLE_ERR_ARGUMENT, "count overflows");
+    void* memory = nullptr;
+    check(heddle_alloc(count * sizeof(T), handle_, &memory));
+    return {static_cast<T*>(memory), FreeMemory{handle_}};
   }
 
   template <typename T>

@@ -27,24 +27,28 @@ void fill(std::byte* memory, std::size_t bytes) {
 
 }  // namespace
 
-BufferPool::BufferPool(std::size_t limit, std::size_t largest, Dtype dtype) {
+BufferPool::BufferPool(std::size_t limit, std::size_t largest, Dtype dtype, const Source& source) {
   const std::size_t stride = stride_of(largest);
   const std::size_t wanted = std::clamp(limit / stride, std::size_t{2}, kMostBuffers) * stride;
   capacity_ = (wanted + 4095) / 4096 * 4096;
-  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(4096, capacity_)));
+  if (source) memory_ = static_cast<std::byte*>(source(capacity_));
+  if (memory_ == nullptr) {
+    own_.reset(static_cast<std::byte*>(std::aligned_alloc(4096, capacity_)));
+    memory_ = own_.get();
+  }
   if (memory_ == nullptr) throw std::bad_alloc();
   switch (dtype) {
     case Dtype::int8:
-      fill<std::int8_t>(memory_.get(), capacity_);
+      fill<std::int8_t>(memory_, capacity_);
       break;
     case Dtype::int32:
-      fill<std::int32_t>(memory_.get(), capacity_);
+      fill<std::int32_t>(memory_, capacity_);
       break;
     case Dtype::float32:
-      fill<float>(memory_.get(), capacity_);
+      fill<float>(memory_, capacity_);
       break;
     case Dtype::float64:
-      fill<double>(memory_.get(), capacity_);
+      fill<double>(memory_, capacity_);
       break;
   }
   cut(largest, false);

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 
 #include "common/options.hpp"
@@ -12,16 +13,19 @@ namespace heddle::bench {
 
 class BufferPool {
  public:
+  // Gives memory of a size in bytes that it goes on owning; null: use the program's own.
+  using Source = std::function<void*(std::size_t)>;
+
   // Takes `limit` bytes at most, or two buffers of `largest` if that is more. All elements start as 1 of
   // `dtype`.
-  BufferPool(std::size_t limit, std::size_t largest, Dtype dtype);
+  BufferPool(std::size_t limit, std::size_t largest, Dtype dtype, const Source& source = nullptr);
 
   // Cuts the memory into buffers of `bytes` each: as many as fit, 2 to 64, or one if `warm`. Buffers start on
   // cache lines of their own. `bytes` <= largest.
   void cut(std::size_t bytes, bool warm);
 
   void* next() {
-    std::byte* buffer = memory_.get() + stride_ * at_;
+    std::byte* buffer = memory_ + stride_ * at_;
     at_ = at_ + 1 == count_ ? 0 : at_ + 1;
     return buffer;
   }
@@ -31,7 +35,8 @@ class BufferPool {
   struct Free {
     void operator()(std::byte* memory) const { std::free(memory); }
   };
-  std::unique_ptr<std::byte, Free> memory_;
+  std::unique_ptr<std::byte, Free> own_;  // where there is no source
+  std::byte* memory_ = nullptr;
   std::size_t capacity_ = 0;
   std::size_t stride_ = 0;
   std::size_t count_ = 1;

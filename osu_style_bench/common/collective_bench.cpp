@@ -30,11 +30,12 @@ void finish_series(Series& series, const std::vector<double>& samples) {
 
 }  // namespace
 
-CollectiveBench::CollectiveBench(const Job& job, const Options& options, std::size_t memory)
+CollectiveBench::CollectiveBench(const Job& job, const Options& options, std::size_t memory,
+                                 const BufferPool::Source& source)
     : job_(job),
       options_(options),
-      send_(memory / 2, options.max_bytes, options.dtype),
-      receive_(memory / 2, options.max_bytes, options.dtype) {}
+      send_(memory / 2, options.max_bytes, options.dtype, source),
+      receive_(memory / 2, options.max_bytes, options.dtype, source) {}
 
 void CollectiveBench::cut(std::size_t bytes) {
   send_.cut(bytes, options_.warm_buffers);

@@ -66,6 +66,12 @@ class NativeSide final : public Side {
     receiver.join();
   }
 
+  void* allocate(std::size_t bytes) override {
+    void* memory = nullptr;
+    check("heddle_alloc", heddle_alloc(bytes, comm_.get(), &memory));
+    return memory;
+  }
+
   std::string algorithm(Kind kind, std::size_t count) override {
     const char* name = "-";
     const heddle_status status =

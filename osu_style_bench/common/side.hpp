@@ -26,6 +26,9 @@ class Side {
   virtual void exchange(std::span<void* const> out, std::span<void* const> in, std::size_t count,
                         int peer) = 0;
 
+  // Memory for buffers of the kind this side likes best, null where there is none; it goes with the side.
+  virtual void* allocate(std::size_t /*bytes*/) { return nullptr; }
+
   // The algorithm that serves `kind` with `count` elements, "-" where nobody says.
   virtual std::string algorithm(Kind kind, std::size_t count) = 0;
 };

@@ -169,6 +169,26 @@ heddle_status heddle_barrier(heddle_comm_t comm) {
   });
 }
 
+heddle_status heddle_alloc(size_t bytes, heddle_comm_t comm, void** memory) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check_not_null(memory, "memory"));
+    *memory = nullptr;
+    HEDDLE_TRY(edge::check(comm));
+    if (bytes == 0) return {};
+    heddle::Result<void*> allocated = comm->communicator->allocate(bytes);
+    if (!allocated.ok()) return allocated.status();
+    *memory = allocated.value();
+    return {};
+  });
+}
+
+heddle_status heddle_free(void* memory, heddle_comm_t comm) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check(comm));
+    return memory == nullptr ? Status() : comm->communicator->release(memory);
+  });
+}
+
 heddle_status heddle_send(const void* data, size_t bytes, int peer, heddle_comm_t comm) {
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(comm));

@@ -54,6 +54,11 @@ class Communicator {
   virtual Result<std::unique_ptr<Request>> bcast_request(void* buffer, std::size_t bytes, int root) = 0;
   virtual Result<std::unique_ptr<Request>> barrier_request() = 0;
 
+  // Memory that the other ranks of the node can reach, so that large allreduces on it are not staged; until release() or the
+  // communicator's end. Local.
+  virtual Result<void*> allocate(std::size_t bytes) = 0;
+  virtual Status release(void* memory) = 0;
+
   // Moves every active request; no-op when there is none.
   virtual Status progress() = 0;
 

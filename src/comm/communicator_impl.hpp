@@ -75,6 +75,9 @@ class CommunicatorImpl final : public Communicator {
   Result<std::unique_ptr<Request>> bcast_request(void* buffer, std::size_t bytes, int root) override;
   Result<std::unique_ptr<Request>> barrier_request() override;
 
+  Result<void*> allocate(std::size_t bytes) override { return connections_->heap.allocate(bytes); }
+  Status release(void* memory) override { return connections_->heap.release(memory); }
+
   Status progress() override;
   const char* algorithm(Collective collective, std::size_t bytes) override;
   std::string describe() const override;

@@ -234,7 +234,7 @@ void Setup::build_shm() {
     pids.push_back(connections_->pid_of[static_cast<std::size_t>(rank)]);
   const int member = connections_->topology.member_index(bootstrap_.rank);
   std::byte* memory = connections_->memory.data();
-  connections_->team = make_shm_team(memory, team_geometry(), member);
+  connections_->team = make_shm_team(memory, team_geometry(), member, &connections_->heap);
   connections_->shm = make_shm_transport(memory + team_geometry().bytes(), ring_geometry(), member,
                                          std::move(ranks), std::move(pids));
 }

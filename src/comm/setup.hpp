@@ -13,6 +13,7 @@
 #include "comm/bootstrap.hpp"
 #include "engine/engine.hpp"
 #include "schedule/topology_view.hpp"
+#include "transports/shm/shared_heap.hpp"
 #include "transports/shm/shared_memory.hpp"
 #include "transports/team.hpp"
 #include "transports/transport.hpp"
@@ -42,6 +43,7 @@ struct Connections {
   int cores = 1;                     // that the ranks of this node may use together
   bool own_core = false;             // each rank of this node can have one to itself
   SharedMemory memory;
+  SharedHeap heap;  // this rank's
   std::unique_ptr<LentMessages> lent;
   std::unique_ptr<Team> team;
   std::unique_ptr<Transport> shm;

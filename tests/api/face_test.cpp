@@ -1,6 +1,7 @@
 // The C++ face: owning handles, spans, exceptions.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <complex>
 #include <vector>
 
@@ -69,6 +70,30 @@ TEST(Face, RequestsFinishWhenTheyGo) {
     moved.start();
     moved.wait();
     comm.ibarrier().wait();
+  });
+}
+
+TEST(Face, MemoryThatAllRanksReach) {
+  on_comms(3, [](api::Comm& comm) {
+    constexpr std::size_t kCount = 200'000;
+    auto in = comm.alloc<float>(kCount);
+    auto out = comm.alloc<float>(kCount);
+    EXPECT_EQ(in[kCount - 1], 0.0F);
+    for (int round = 0; round < 3; ++round) {
+      std::fill_n(in.get(), kCount, static_cast<float>(comm.rank() + round));
+      comm.allreduce(std::span<const float>(in.get(), kCount), std::span(out.get(), kCount));
+      EXPECT_EQ(std::vector<float>(out.get(), out.get() + kCount),
+                std::vector<float>(kCount, static_cast<float>(3 + 3 * round)));
+      comm.allreduce_in_place(std::span(in.get(), kCount), api::Op::max);
+      EXPECT_EQ(std::vector<float>(in.get(), in.get() + kCount),
+                std::vector<float>(kCount, static_cast<float>(2 + round)));
+    }
+    // One rank of the three with memory of its own.
+    std::vector<float> ordinary(kCount, 1);
+    std::fill_n(in.get(), kCount, 1.0F);
+    comm.allreduce_in_place(std::span(comm.rank() == 1 ? ordinary.data() : in.get(), kCount));
+    EXPECT_EQ((comm.rank() == 1 ? ordinary.data() : in.get())[kCount / 2], 3.0F);
+    EXPECT_THROW(comm.alloc<double>(static_cast<std::size_t>(-1) / 4), api::Error);
   });
 }
 

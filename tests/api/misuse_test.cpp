@@ -218,6 +218,31 @@ TEST(Misuse, OfRootsPeersAndBuffers) {
   });
 }
 
+TEST(Misuse, OfMemory) {
+  on_ranks(2, [](heddle_comm_t comm, int) {
+    void* memory = &comm;
+    EXPECT_EQ(heddle_alloc(100, comm, nullptr), HEDDLE_ERR_ARGUMENT);
+    EXPECT_EQ(heddle_alloc(100, nullptr, &memory), HEDDLE_ERR_ARGUMENT);
+    EXPECT_EQ(memory, nullptr);
+    EXPECT_EQ(heddle_alloc(0, comm, &memory), HEDDLE_OK);
+    EXPECT_EQ(memory, nullptr);
+    EXPECT_NE(heddle_alloc(std::size_t{1} << 62, comm, &memory), HEDDLE_OK);
+    EXPECT_EQ(memory, nullptr);
+    EXPECT_STRNE(heddle_last_error(), "");
+    EXPECT_EQ(heddle_free(nullptr, comm), HEDDLE_OK);
+    EXPECT_EQ(heddle_free(&memory, comm), HEDDLE_ERR_ARGUMENT);
+    ASSERT_EQ(heddle_alloc(10'000, comm, &memory), HEDDLE_OK) << heddle_last_error();
+    EXPECT_EQ(heddle_free(static_cast<char*>(memory) + 1, comm), HEDDLE_ERR_ARGUMENT);
+    EXPECT_EQ(heddle_free(memory, nullptr), HEDDLE_ERR_ARGUMENT);
+    EXPECT_EQ(heddle_free(memory, comm), HEDDLE_OK);
+    EXPECT_EQ(heddle_free(memory, comm), HEDDLE_ERR_ARGUMENT);
+    EXPECT_NE(std::string(heddle_last_error()).find("heddle_alloc"), std::string::npos)
+        << heddle_last_error();
+    // What is left goes with the communicator.
+    EXPECT_EQ(heddle_alloc(10'000, comm, &memory), HEDDLE_OK);
+  });
+}
+
 TEST(Misuse, OfRequests) {
   Meeting meeting(2);
   on_threads(2, [&](int rank) {

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "transports/shm/direct_reduce.hpp"
 #include "transports/shm/handover.hpp"
 #include "transports/shm/shm_team_layout.hpp"
 
@@ -15,12 +16,13 @@ using namespace team_layout;
 
 class ShmTeam final : public Team {
  public:
-  ShmTeam(std::byte* memory, const ShmTeamGeometry& geometry, int member)
+  ShmTeam(std::byte* memory, const ShmTeamGeometry& geometry, int member, const SharedHeap* heap)
       : layout_(geometry.slot_bytes),
         rank_(member),
         size_(geometry.members),
         // A small fold reads the whole vector of every other member.
-        small_fold_bytes_(kSmallBytes / static_cast<std::size_t>(std::max(1, geometry.members - 1))) {
+        small_fold_bytes_(kSmallBytes / static_cast<std::size_t>(std::max(1, geometry.members - 1))),
+        direct_(memory, layout_.total, geometry.members, member, heap) {
     for (int m = 0; m < size_; ++m)
       area_.push_back(memory + static_cast<std::size_t>(m) * layout_.total);
     inputs_.resize(static_cast<std::size_t>(size_));
@@ -33,7 +35,9 @@ class ShmTeam final : public Team {
   int missing(const TeamOp& op) const override;
 
  private:
-  Progress& progress(int m) const { return *reinterpret_cast<Progress*>(area_[static_cast<std::size_t>(m)]); }
+  Progress& progress(int m) const {
+    return reinterpret_cast<Board*>(area_[static_cast<std::size_t>(m)])->progress;
+  }
   SmallSlot& small(int m, const TeamOp& op) const {
     return *reinterpret_cast<SmallSlot*>(area_[static_cast<std::size_t>(m)] + op.slot);
   }
@@ -44,22 +48,8 @@ class ShmTeam final : public Team {
     return area_[static_cast<std::size_t>(m)] + layout_.result + piece % kDepth * layout_.slot;
   }
 
-  // Elements [first, first+count) of the vector.
-  struct Extent {
-    std::size_t first;
-    std::size_t count;
-  };
-  static std::size_t pieces(const TeamOp& op) { return (op.count + op.piece - 1) / op.piece; }
-  static Extent piece_extent(const TeamOp& op, std::size_t i) {
-    return {i * op.piece, std::min(op.piece, op.count - i * op.piece)};
-  }
   // The part of a piece that member m folds.
-  Extent part(const Extent& piece, int m) const {
-    const auto k = static_cast<std::size_t>(m);
-    const auto n = static_cast<std::size_t>(size_);
-    const std::size_t begin = piece.count * k / n;
-    return {begin, piece.count * (k + 1) / n - begin};
-  }
+  Extent part(const Extent& piece, int m) const { return part_of(piece, m, size_); }
 
   bool all_reached(std::atomic<std::uint64_t> Progress::*counter, std::uint64_t value) const;
 
@@ -67,6 +57,7 @@ class ShmTeam final : public Team {
   bool poll_small(TeamOp& op);
   void complete(const TeamOp& op);
   bool poll_bcast(TeamOp& op);
+  bool poll_direct(TeamOp& op);
   bool poll_pair(TeamOp& op);
   bool poll_fold(TeamOp& op);
   bool try_copy_in(TeamOp& op);
@@ -78,6 +69,7 @@ class ShmTeam final : public Team {
   int rank_;
   int size_;
   std::size_t small_fold_bytes_;
+  DirectReduce direct_;
   std::vector<std::byte*> area_;
   std::vector<const void*> inputs_;  // scratch for folds
   std::uint64_t operations_ = 0;     // started so far, the same on every member
@@ -103,6 +95,7 @@ void ShmTeam::start(TeamOp& op) {
   op.piece = std::max<std::size_t>(1, target / op.element_bytes);
   op.base = pieces_;
   pieces_ += pieces(op);
+  direct_.start(op);
 }
 
 void ShmTeam::complete(const TeamOp& op) {
@@ -115,6 +108,8 @@ bool ShmTeam::poll(TeamOp& op) {
     done = poll_small(op);
   } else if (op.verb == TeamVerb::bcast) {
     done = poll_bcast(op);
+  } else if (const auto way = direct_.way(op); way != DirectReduce::Way::staged) {
+    done = way == DirectReduce::Way::direct && poll_direct(op);
   } else if (op.verb == TeamVerb::allreduce && size_ == 2) {
     done = poll_pair(op);
   } else {
@@ -206,6 +201,18 @@ bool ShmTeam::poll_bcast(TeamOp& op) {
   // numbers.
   mine.copied.store(op.base + n, std::memory_order_release);
   mine.folded.store(op.base + n, std::memory_order_release);
+  return true;
+}
+
+// In the members' own buffers, where all of them can be reached.
+bool ShmTeam::poll_direct(TeamOp& op) {
+  if (!direct_.poll(op)) return false;
+  // The slots were left alone: for later operations these pieces are through all phases.
+  Progress& mine = progress(rank_);
+  const std::uint64_t end = op.base + pieces(op);
+  mine.copied.store(end, std::memory_order_release);
+  mine.folded.store(end, std::memory_order_release);
+  mine.drained.store(end, std::memory_order_release);
   return true;
 }
 
@@ -357,8 +364,9 @@ std::size_t ShmTeamGeometry::bytes() const {
   return MemberLayout(slot_bytes).total * static_cast<std::size_t>(members);
 }
 
-std::unique_ptr<Team> make_shm_team(std::byte* memory, const ShmTeamGeometry& geometry, int member) {
-  return std::make_unique<ShmTeam>(memory, geometry, member);
+std::unique_ptr<Team> make_shm_team(std::byte* memory, const ShmTeamGeometry& geometry, int member,
+                                    const SharedHeap* heap) {
+  return std::make_unique<ShmTeam>(memory, geometry, member, heap);
 }
 
 }  // namespace heddle

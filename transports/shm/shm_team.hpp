@@ -11,6 +11,9 @@
 // in cache. (The staged scheme follows the shared-memory collectives literature: Graham & Shipman 2008; Jain
 // et al., SC'18; movement-avoiding reduction, SC'23.)
 //
+// Large allreduces of buffers that all members can reach (SharedHeap) need no slots: each owner folds its part straight
+// from everybody's buffers into its own result, and the others fetch it from there (direct_reduce.hpp).
+//
 // The fold is left to right in member order for every element, whatever the size: the result's bits do not
 // depend on the number of pieces, on who owns a part, or on whether the vector is small.
 #pragma once
@@ -21,6 +24,7 @@
 #include <memory>
 
 #include "base/status.hpp"
+#include "transports/shm/shared_heap.hpp"
 #include "transports/team.hpp"
 
 namespace heddle {
@@ -33,8 +37,10 @@ struct ShmTeamGeometry {
   std::size_t bytes() const;
 };
 
-// The team in `memory` (geometry.bytes() long, zeroed, mapped by every member; borrowed, outlives the team).
-std::unique_ptr<Team> make_shm_team(std::byte* memory, const ShmTeamGeometry& geometry, int member);
+// The team in `memory` (geometry.bytes() long, zeroed, mapped by every member; borrowed, outlives the team). `heap` is
+// this member's, borrowed likewise; null: none.
+std::unique_ptr<Team> make_shm_team(std::byte* memory, const ShmTeamGeometry& geometry, int member,
+                                    const SharedHeap* heap = nullptr);
 
 // The most a member reads of others' small slots: shorter vectors are served from them.
 inline constexpr std::size_t kSmallBytes = 16 * 1024;

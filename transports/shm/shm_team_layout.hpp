@@ -1,10 +1,12 @@
 // Where a team's members keep what they tell each other, in the memory they share.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
+#include "transports/shm/shared_heap.hpp"
 #include "transports/shm/shm_team.hpp"
 
 namespace heddle::team_layout {
@@ -42,11 +44,36 @@ struct alignas(2 * kLine) Progress {
   std::atomic<std::uint64_t> drained;    // pieces whose results I have copied out
 };
 
+// What one member tells about its buffers before a large allreduce, and what it found of the others'.
+struct alignas(2 * kLine) Offer {
+  std::atomic<std::uint64_t> operation;  // that the rest is about
+  bool made;                             // both buffers can be reached by the others
+  HeapPlace in;
+  HeapPlace out;
+  std::uint64_t releases;  // of the member's heap so far
+};
+struct alignas(2 * kLine) Verdict {
+  std::atomic<std::uint64_t> value;  // 2 * operation, plus 1 if all offers can be reached from here
+};
+// Pieces of the operation in `verdict`, when it is done in the members' own buffers.
+struct alignas(2 * kLine) DirectProgress {
+  std::atomic<std::uint64_t> folded;
+  std::atomic<std::uint64_t> drained;
+};
+
+// The start of each member's part of the region.
+struct Board {
+  Progress progress;
+  Offer offer;
+  Verdict verdict;
+  DirectProgress direct;
+};
+
 constexpr std::size_t round_up(std::size_t n, std::size_t to) {
   return (n + to - 1) / to * to;
 }
 
-// One member's part of the region: progress, small slots, then kDepth input slots and kDepth result slots.
+// One member's part of the region: its board, small slots, then kDepth input slots and kDepth result slots.
 struct MemberLayout {
   std::size_t small;
   std::size_t input;
@@ -55,11 +82,30 @@ struct MemberLayout {
   std::size_t slot;
 
   explicit MemberLayout(std::size_t slot_bytes) : slot(round_up(slot_bytes, kPage)) {
-    small = round_up(sizeof(Progress), kPage);
+    small = round_up(sizeof(Board), kPage);
     input = round_up(small + kSmallDepth * sizeof(SmallSlot), kPage);
     result = input + kDepth * slot;
     total = result + kDepth * slot;
   }
 };
+
+// Elements [first, first+count) of the vector.
+struct Extent {
+  std::size_t first;
+  std::size_t count;
+};
+inline std::size_t pieces(const TeamOp& op) {
+  return (op.count + op.piece - 1) / op.piece;
+}
+inline Extent piece_extent(const TeamOp& op, std::size_t i) {
+  return {i * op.piece, std::min(op.piece, op.count - i * op.piece)};
+}
+// The part of a piece that member m of `members` folds.
+inline Extent part_of(const Extent& piece, int m, int members) {
+  const auto k = static_cast<std::size_t>(m);
+  const auto n = static_cast<std::size_t>(members);
+  const std::size_t begin = piece.count * k / n;
+  return {begin, piece.count * (k + 1) / n - begin};
+}
 
 }  // namespace heddle::team_layout
