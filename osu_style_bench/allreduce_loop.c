@@ -1,0 +1,92 @@
+/* MPI_Allreduce of floats in a loop, for a look beside an MPI that heddle_allreduce was not built with:
+ *
+ *     mpicc.openmpi -O2 osu_style_bench/allreduce_loop.c -o loop.openmpi
+ *     mpicc.mpich   -O2 osu_style_bench/allreduce_loop.c -o loop.mpich
+ *     mpiexec.openmpi --bind-to core -n 2 ./loop.openmpi 4 16777216
+ *     mpiexec.mpich -bind-to core -n 2 -genv LD_PRELOAD dist/lib/libheddle_preload.so ./loop.mpich 4 16777216
+ *
+ * Arguments: the least and the largest size in bytes. Prints, for each power of two between them, the size and the median
+ * over 41 blocks of 4 ms of the microseconds of one call on rank 0. Buffers are fresh as in heddle_allreduce: 64 of each kind in
+ * turn, or as many as 128 MiB hold. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { kBlocks = 41, kMostBuffers = 64, kLine = 64, kPage = 4096 };
+
+typedef struct {
+  char* in;
+  char* out;
+  size_t stride;
+  size_t buffers;
+  size_t next;
+  int count;
+} Pool;
+
+static Pool make_pool(size_t bytes) {
+  Pool p = {0};
+  p.stride = (bytes + kLine - 1) / kLine * kLine + kLine;
+  p.buffers = ((size_t)128 << 20) / p.stride;
+  if (p.buffers > kMostBuffers) p.buffers = kMostBuffers;
+  if (p.buffers < 2) p.buffers = 2;
+  p.count = (int)(bytes / sizeof(float));
+  const size_t all = (p.buffers * p.stride + kPage - 1) / kPage * kPage;
+  p.in = aligned_alloc(kPage, all);
+  p.out = aligned_alloc(kPage, all);
+  if (p.in == NULL || p.out == NULL) MPI_Abort(MPI_COMM_WORLD, 1);
+  memset(p.in, 0, all);
+  memset(p.out, 0, all);
+  return p;
+}
+
+/* Seconds of one of `calls` calls. */
+static double block(Pool* p, long calls) {
+  const double start = MPI_Wtime();
+  for (long i = 0; i < calls; ++i) {
+    MPI_Allreduce(p->in + p->next * p->stride, p->out + p->next * p->stride, p->count, MPI_FLOAT, MPI_SUM,
+                  MPI_COMM_WORLD);
+    p->next = p->next + 1 == p->buffers ? 0 : p->next + 1;
+  }
+  return (MPI_Wtime() - start) / (double)calls;
+}
+
+static int compare(const void* a, const void* b) {
+  const double x = *(const double*)a;
+  const double y = *(const double*)b;
+  return (x > y) - (x < y);
+}
+
+static double median_us(Pool* p) {
+  double samples[kBlocks];
+  block(p, 20);
+  double each = block(p, 20);
+  MPI_Bcast(&each, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+  long calls = (long)(4e-3 / each);
+  if (calls < 1) calls = 1;
+  if (calls > 100000) calls = 100000;
+  for (int i = 0; i < kBlocks; ++i)
+    samples[i] = block(p, calls) * 1e6;
+  qsort(samples, kBlocks, sizeof(double), compare);
+  return samples[kBlocks / 2];
+}
+
+int main(int argc, char** argv) {
+  int rank = 0;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (argc != 3) {
+    if (rank == 0) fprintf(stderr, "usage: %s MIN MAX   (bytes)\n", argv[0]);
+    MPI_Abort(MPI_COMM_WORLD, 2);
+  }
+  const size_t most = strtoul(argv[2], NULL, 10);
+  for (size_t bytes = strtoul(argv[1], NULL, 10); bytes >= sizeof(float) && bytes <= most; bytes *= 2) {
+    Pool pool = make_pool(bytes);
+    const double us = median_us(&pool);
+    if (rank == 0) printf("%zu %.3f\n", bytes, us);
+    free(pool.in);
+    free(pool.out);
+  }
+  MPI_Finalize();
+  return 0;
+}
