@@ -9,8 +9,8 @@
 namespace heddle {
 
 // Results from this size on are stored past the cache: reading lines only to overwrite them is a third of the traffic.
-// (Measured on Sapphire Rapids, two ranks: a quarter faster from 1 MiB on into buffers that are not in the cache, the
-// same into those that are.)
+// (Measured on Sapphire Rapids, two ranks, from 1 MiB on: 13 to 19% less time as long as nobody reads the result, 2 to
+// 4% more with a pass over it after each call; at 512 KiB nothing and 28%. See docs/performance.md.)
 inline constexpr std::size_t kStreamedResultBytes = std::size_t{1} << 20;
 
 class FoldTable {
