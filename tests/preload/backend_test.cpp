@@ -2,14 +2,19 @@
 // served, how communicators are found, what is packed.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstring>
 #include <set>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "interpose/mpich/comm_state.hpp"
 #include "interpose/mpich/datatype_map.hpp"
+#include "interpose/mpich/finalize_together.hpp"
 #include "interpose/mpich/host_mpi.hpp"
 #include "interpose/mpich/host_self.hpp"
 #include "interpose/mpich/packing.hpp"
@@ -34,6 +39,59 @@ TEST(HostMpi, NamesTheFunctionThatIsMissing) {
   const auto loaded = load_host_mpi(lacking);
   ASSERT_FALSE(loaded.ok());
   EXPECT_EQ(loaded.status().message(), "the host has no function PMPI_Ialltoallv");
+}
+
+std::string version_text(const std::string& version, const std::string& device, const std::string& options) {
+  return "MPICH Version:      " + version + "\nMPICH Release date: some day\nMPICH ABI:          14:2:2\n" +
+         "MPICH Device:       " + device + "\nMPICH configure:    --prefix=/usr " + options +
+         "\nMPICH CC: gcc\n";
+}
+
+TEST(FinalizeTogether, KnowsTheHostsThatNeedIt) {
+  EXPECT_TRUE(may_hang_in_finalize(version_text("4.0.2", "ch4:ucx", "--with-pm=hydra")));
+  EXPECT_TRUE(may_hang_in_finalize(version_text("3.4.3", "ch4:ucx", "")));
+  EXPECT_TRUE(may_hang_in_finalize(version_text("4.1rc1", "ch4:ucx", "--with-pmi=simple")));
+  EXPECT_FALSE(may_hang_in_finalize(version_text("4.2.0", "ch4:ucx", "")));
+  EXPECT_FALSE(may_hang_in_finalize(version_text("5.0.1", "ch4:ucx", "")));
+  EXPECT_FALSE(may_hang_in_finalize(version_text("4.0.2", "ch4:ofi", "--with-ucx=/usr")));
+  EXPECT_FALSE(may_hang_in_finalize(version_text("4.0.2", "ch4:ucx", "--with-pmi=pmi2")));
+  EXPECT_FALSE(may_hang_in_finalize(version_text("4.0.2", "ch4:ucx", "--with-pmilib=slurm")));
+  EXPECT_FALSE(may_hang_in_finalize("Intel(R) MPI Library 2021.8 for Linux* OS"));
+  EXPECT_FALSE(may_hang_in_finalize("MPICH Version: x"));
+  EXPECT_FALSE(may_hang_in_finalize("MPICH Version:"));
+  EXPECT_FALSE(may_hang_in_finalize(""));
+}
+
+// The barrier against a process manager that answers `answer` and closes.
+Status barrier_answered_by(const std::string& answer, std::string* asked) {
+  int ends[2];
+  EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  std::thread manager([&, end = ends[1]] {
+    char line[64] = "";
+    const ssize_t got = read(end, line, sizeof line);
+    if (got > 0) asked->assign(line, static_cast<std::size_t>(got));
+    EXPECT_EQ(write(end, answer.data(), answer.size()), static_cast<ssize_t>(answer.size()));
+    shutdown(end, SHUT_WR);
+  });
+  const Status met = process_manager_barrier(ends[0]);
+  manager.join();
+  char next[64] = "";
+  if (met.ok()) {
+    EXPECT_GT(read(ends[0], next, sizeof next), 0) << "it took more than its line";
+  }
+  close(ends[0]);
+  close(ends[1]);
+  return met;
+}
+
+TEST(FinalizeTogether, MeetsThroughTheProcessManager) {
+  std::string asked;
+  EXPECT_TRUE(barrier_answered_by("cmd=barrier_out\ncmd=next\n", &asked).ok());
+  EXPECT_EQ(asked, "cmd=barrier_in\n");
+  EXPECT_EQ(barrier_answered_by("cmd=abort\n", &asked).code(), Code::system);
+  EXPECT_EQ(barrier_answered_by("cmd=barr", &asked).code(), Code::peer_failed);
+  EXPECT_EQ(barrier_answered_by(std::string(5000, 'x'), &asked).code(), Code::system);
+  EXPECT_EQ(process_manager_barrier(-1).code(), Code::system);
 }
 
 // The classes of types in section "Predefined Reduction Operations" of the MPI standard.

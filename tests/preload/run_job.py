@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Runs one MPI job for a test, kills all of it when it takes too long, and looks at how it ended and what it said."""
 import argparse
+import contextlib
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
+
+import hosts
 
 
 def parse():
@@ -25,6 +28,7 @@ def parse():
     parser.add_argument('--kill-on', default='', metavar='REGEX', help='SIGKILL the process whose PID follows this text')
     parser.add_argument('--clean-shm', action='store_true', help='nothing new may stay in /dev/shm')
     parser.add_argument('--small-shm', action='store_true', help='with a /dev/shm of its own that holds little (skipped where that is not allowed)')
+    parser.add_argument('--hosts', type=int, default=0, metavar='N', help='spread over this many hosts (hosts.py; skipped where that is not allowed)')
     parser.add_argument('--raw', action='store_true', help='run the command itself, without mpiexec')
     parser.add_argument('command', nargs='+')
     return parser.parse_args()
@@ -36,10 +40,11 @@ SMALL_SHM = ['unshare', '--mount', 'sh', '-c',
              'mount -t tmpfs -o size=256m tmpfs /dev/shm && exec "$@"', 'sh']
 
 
-def command_line(args):
+def command_line(args, several):
     if args.raw:
         return args.command
-    line = (SMALL_SHM if args.small_shm else []) + [args.mpiexec]
+    start = several.mpiexec(args.mpiexec) if several else [args.mpiexec]
+    line = (SMALL_SHM if args.small_shm else []) + start
     separate = args.env_on or args.no_preload_on
     for rank in range(args.n if separate else 1):
         if rank > 0:
@@ -69,9 +74,9 @@ def shared_names():
     return {name for name in os.listdir('/dev/shm') if 'heddle' in name}
 
 
-def run(args):
+def run(args, several):
     """Returns the exit status (None when it had to be killed) and the output."""
-    job = subprocess.Popen(command_line(args), env=environment(args), stdin=subprocess.DEVNULL,
+    job = subprocess.Popen(command_line(args, several), env=environment(args), stdin=subprocess.DEVNULL,
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
     os.set_blocking(job.stdout.fileno(), False)
     deadline = time.monotonic() + args.timeout
@@ -128,7 +133,13 @@ def main():
             print('skipped: no mount namespace for a small /dev/shm (needs root):', trial.stderr.strip())
             return SKIPPED
     before = shared_names()
-    status, output = run(args)
+    with contextlib.ExitStack() as stack:
+        try:
+            several = stack.enter_context(hosts.Hosts(args.hosts)) if args.hosts else None
+        except OSError as problem:
+            print('skipped: no network namespaces for several hosts (needs root and iproute2):', problem)
+            return SKIPPED
+        status, output = run(args, several)
     sys.stdout.write(output)
     found = list(problems(args, status, output))
     if args.clean_shm:

@@ -1,8 +1,10 @@
 #include "interpose/mpich/backend.hpp"
 
+#include <cstdlib>
 #include <type_traits>
 #include <utility>
 
+#include "interpose/mpich/finalize_together.hpp"
 #include "select/selector.hpp"
 
 namespace heddle::mpich {
@@ -239,6 +241,22 @@ void Backend::shut_down() {
     state->p2p.reset();
   }
   self_.close();
+  if (set_up_->all_ranks_message()) finalize_together();
+}
+
+// See finalize_together.hpp.
+void Backend::finalize_together() {
+  char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  if (mpi_.Get_library_version(version, &length) != MPI_SUCCESS || !may_hang_in_finalize(version)) return;
+  // All or none. In this a rank still drives UCX for those who are late; after it nobody may.
+  const char* fd = std::getenv("PMI_FD");
+  const int mine = fd != nullptr ? 1 : 0;
+  int everybody = 0;
+  if (mpi_.Allreduce(&mine, &everybody, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD) != MPI_SUCCESS || everybody == 0)
+    return;
+  const Status met = process_manager_barrier(std::atoi(fd));
+  if (!met.ok()) set_up_->log().warn("MPI_Finalize may hang: " + met.message());
 }
 
 template int Backend::allreduce<int>(const void*, void*, int, MPI_Datatype, MPI_Op, MPI_Comm);

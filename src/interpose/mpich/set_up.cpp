@@ -247,6 +247,11 @@ void SetUp::run(MPI_Comm comm, CommState& state) {
   }
   state.communicator = std::move(made).value();
   state.mode = Mode::heddle;
+  int same = MPI_UNEQUAL;
+  if (state.p2p != nullptr && mpi_.Comm_compare(comm, MPI_COMM_WORLD, &same) == MPI_SUCCESS &&
+      same != MPI_UNEQUAL) {
+    all_ranks_message_.store(true, std::memory_order_relaxed);
+  }
   state.explain = state.rank == 0 && log_.wants(LogLevel::info);
   if (state.explain) log_.info(state.name + ": " + state.communicator->describe());
 }

@@ -1,6 +1,7 @@
 // Setting heddle up on an MPI communicator, by means of the host's collectives.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -29,6 +30,8 @@ class SetUp {
   // A rank that does not come is named in the log after config.warn_after; after config.timeout the job is
   // aborted.
   void run(MPI_Comm comm, CommState& state);
+  // Whether heddle has sent messages of the host's on a communicator of all ranks: the same on all of them.
+  bool all_ranks_message() const { return all_ranks_message_.load(std::memory_order_relaxed); }
 
  private:
   struct Exchange;  // of one communicator
@@ -46,6 +49,7 @@ class SetUp {
   Config config_;
   Log log_;
   std::uint64_t complaints_hash_ = 0;
+  std::atomic<bool> all_ranks_message_{false};
   std::mutex mutex_;  // for the two below; never held across an MPI call
   std::vector<std::string> complaints_;
   std::set<std::string> refusals_said_;

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Several hosts on one machine, for tests: each a network namespace on one bridge, with a host name and a /dev/shm of its own.
+
+As a program it stands in for ssh: Hydra's mpiexec calls it to start its proxies (-launcher ssh -launcher-exec hosts.py).
+"""
+import os
+import subprocess
+import sys
+
+PREFIX = 'TEST_HOSTS'  # the environment variable that tells the stand-in for ssh which hosts are meant
+# Arguments: host name, command line.
+INSIDE = 'hostname "$1" && mount -t tmpfs -o size=1g tmpfs /dev/shm && eval "$2"'
+
+
+def run(*command):
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        raise OSError(f'{" ".join(command)}: {done.stderr.strip()}')
+
+
+class Hosts:
+    """`with Hosts(2) as hosts`: OSError where namespaces are not allowed or iproute2 is missing."""
+
+    def __init__(self, count):
+        self.prefix = f'test{os.getpid()}h'
+        self.count = count
+
+    def name(self, number):
+        """The namespace of host 1, 2, ...; 0 is the bridge between them."""
+        return self.prefix + str(number)
+
+    def __enter__(self):
+        try:
+            self._make()
+        except OSError:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for number in range(self.count + 1):
+            subprocess.run(['ip', 'netns', 'del', self.name(number)], stderr=subprocess.DEVNULL, check=False)
+
+    def _make(self):
+        switch = self.name(0)
+        run('unshare', '--uts', '--mount', '--ipc', 'true')
+        run('ip', 'netns', 'add', switch)
+        run('ip', '-n', switch, 'link', 'add', 'br0', 'type', 'bridge')
+        run('ip', '-n', switch, 'link', 'set', 'br0', 'up')
+        for number in range(1, self.count + 1):
+            host = self.name(number)
+            run('ip', 'netns', 'add', host)
+            run('ip', 'link', 'add', 'net0', 'netns', host, 'type', 'veth', 'peer', 'name', f'port{number}', 'netns', switch)
+            run('ip', '-n', switch, 'link', 'set', f'port{number}', 'master', 'br0', 'up')
+            run('ip', '-n', host, 'addr', 'add', self.address(number) + '/24', 'dev', 'net0')
+            run('ip', '-n', host, 'link', 'set', 'net0', 'up')
+            run('ip', '-n', host, 'link', 'set', 'lo', 'up')
+
+    @staticmethod
+    def address(number):
+        return f'10.9.0.{number}'
+
+    def mpiexec(self, program):
+        """The start of a command line: Hydra's mpiexec, running on the first host, over all of them."""
+        addresses = ','.join(self.address(n) for n in range(1, self.count + 1))
+        return ['ip', 'netns', 'exec', self.name(1), 'env', f'{PREFIX}={self.prefix}', program, '-launcher', 'ssh',
+                '-launcher-exec', os.path.abspath(__file__), '-iface', 'net0', '-hosts', addresses]
+
+
+def stand_in_for_ssh(arguments):
+    while arguments and arguments[0].startswith('-'):
+        arguments = arguments[1:]
+    address, command = arguments[0], ' '.join(arguments[1:])
+    host = os.environ[PREFIX] + address.rpartition('.')[2]
+    os.execvp('ip', ['ip', 'netns', 'exec', host, 'unshare', '--uts', '--mount', '--ipc', 'sh', '-c', INSIDE, 'sh', host, command])
+
+
+if __name__ == '__main__':
+    stand_in_for_ssh(sys.argv[1:])
