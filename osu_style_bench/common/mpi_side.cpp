@@ -30,6 +30,12 @@ constexpr MPI_Comm kWorld = MPI_COMM_WORLD;
 class MessageSide : public Side {
  public:
   explicit MessageSide(Dtype dtype) : dtype_(dtype), type_(mpi_type(dtype)) {}
+  MessageSide(const MessageSide&) = delete;
+  MessageSide& operator=(const MessageSide&) = delete;
+  ~MessageSide() override {
+    for (void* memory : allocated_)
+      MPI_Free_mem(memory);
+  }
 
   void send(const void* data, std::size_t count, int peer) override {
     MPI_Send(data, static_cast<int>(count), type_, peer, kTag, kWorld);
@@ -47,12 +53,20 @@ class MessageSide : public Side {
     MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE);
   }
 
+  void* allocate(std::size_t bytes) override {
+    void* memory = nullptr;
+    if (MPI_Alloc_mem(static_cast<MPI_Aint>(bytes), MPI_INFO_NULL, &memory) == MPI_SUCCESS)
+      allocated_.push_back(memory);
+    return memory;
+  }
+
  protected:
   Dtype dtype_;
   MPI_Datatype type_;
 
  private:
   std::vector<MPI_Request> requests_;
+  std::vector<void*> allocated_;
 };
 
 class MpiSide final : public MessageSide {

@@ -97,9 +97,8 @@ void declare(CLI::App& app, Options& options, Texts& texts) {
       ->check(CLI::Range(0.01, 1e6));
   app.add_flag("--warm-buffers", options.warm_buffers,
                "use one buffer again and again (default: a fresh one each time)");
-  CLI::Option* native = app.add_flag("--native", options.native, "call heddle's own API instead of MPI");
-  app.add_flag("--heddle-alloc", options.heddle_alloc, "with --native: buffers from heddle_alloc")
-      ->needs(native);
+  app.add_flag("--native", options.native, "call heddle's own API instead of MPI");
+  app.add_flag("--alloc-mem", options.alloc_mem, "buffers from MPI_Alloc_mem (with --native: heddle_alloc)");
   app.add_option("--json", options.json,
                  "write results, samples and a description of the machine to this file");
   if (options.kind == Kind::bandwidth || options.kind == Kind::bidirectional) {

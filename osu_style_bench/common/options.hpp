@@ -24,7 +24,7 @@ struct Options {
   bool full = false;
   bool validate = false;
   bool native = false;
-  bool heddle_alloc = false;  // with native: buffers from heddle_alloc
+  bool alloc_mem = false;  // buffers from MPI_Alloc_mem, or heddle_alloc with native
   bool vs_mpi = false;
   bool warm_buffers = false;
   int window = 64;                  // messages in flight in the bandwidth tests

@@ -62,8 +62,8 @@ void measure_all(const Job& job, const Options& options, const Sides& sides, Rep
       report.add(bench.measure(*sides.measured, bytes));
     return;
   }
-  const auto from_heddle = [&](std::size_t bytes) { return sides.measured->allocate(bytes); };
-  CollectiveBench bench(job, options, memory, options.heddle_alloc ? from_heddle : BufferPool::Source());
+  const auto from_side = [&](std::size_t bytes) { return sides.measured->allocate(bytes); };
+  CollectiveBench bench(job, options, memory, options.alloc_mem ? from_side : BufferPool::Source());
   for (const std::size_t bytes : options.sizes()) {
     if (options.vs_mpi) {
       report.add(bench.compare(*sides.host, *sides.measured, bytes));

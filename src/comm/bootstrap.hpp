@@ -1,10 +1,12 @@
 // How the ranks of a new communicator find each other: an allgather, and what the caller knows of them.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,8 +14,15 @@
 #include "base/status.hpp"
 #include "comm/tcp_star.hpp"
 #include "heddle/heddle.h"
+#include "transports/shm/shared_heap.hpp"
 
 namespace heddle {
+
+// What the communicators of one process may share. Any thread.
+struct ProcessState {
+  SharedHeap heap;
+  std::atomic<std::uint32_t> small_stores{0};  // SmallStores as measured, packed; 0: not yet
+};
 
 struct Bootstrap {
   int rank = 0;
@@ -31,6 +40,8 @@ struct Bootstrap {
   // Ranks with equal values share memory, as far as the lender knows (MPI_COMM_TYPE_SHARED). Without one,
   // ranks with the same host name and boot identity do.
   std::optional<std::uint64_t> node;
+  // What several communicators of this process share; null: this one has its own.
+  std::shared_ptr<ProcessState> process;
 };
 
 // RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT (torchrun's names) from `environment` (strings "NAME=VALUE"); a

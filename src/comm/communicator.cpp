@@ -146,13 +146,17 @@ Status CommunicatorImpl::run_team(const Job& job) {
   op.element_bytes = job.element_bytes;
   op.fold = job.fold;
   op.root = job.root;
-  team_->start(op);
+  return run_on(*team_, op);
+}
+
+Status CommunicatorImpl::run_on(Team& team, TeamOp& op) {
+  team.start(op);
   const auto poll = [&](bool* done) -> Status {
-    *done = team_->poll(op);
+    *done = team.poll(op);
     return *done || active_.empty() ? Status() : progress();
   };
   const auto look = [&](Patience& patience) {
-    return inspect(rank_of_member(team_->missing(op)), Blame::sure, patience);
+    return inspect(rank_of_member(team.missing(op)), Blame::sure, patience);
   };
   Status status = wait_until_done(policy_, poll, look);
   return status.ok() ? status : fail(std::move(status));
@@ -181,6 +185,22 @@ Status CommunicatorImpl::run(const Job& job) {
     by_team_[static_cast<std::size_t>(job.collective)] |= bit;
   }
   return run_team(job);
+}
+
+Status CommunicatorImpl::measure() {
+  ShmTeam* team = connections_->team.get();
+  std::atomic<std::uint32_t>& known = connections_->process->small_stores;
+  if (connections_->measures) {
+    const Result<SmallStores> found = measure_small_stores(
+        {[&](const SmallStores& stores) { team->use(stores); }, [&](TeamOp& op) { return run_on(*team, op); },
+         fold_kernel(DType::u8, Op::bor)});
+    if (!found.ok()) return found.status();
+    known.store(pack(found.value()), std::memory_order_relaxed);
+  } else if (const std::uint32_t packed = known.load(std::memory_order_relaxed);
+             team != nullptr && packed != 0) {
+    team->use(unpack_small_stores(packed));
+  }
+  return {};
 }
 
 Status CommunicatorImpl::allreduce(const void* in, void* out, std::size_t count, DType type, Op op) {
@@ -247,17 +267,25 @@ std::string CommunicatorImpl::describe() const {
   for (const Transport* transport : connections_->ports.transports) {
     transports += (transports.empty() ? "" : ", ") + std::string(transport->capabilities().name);
   }
-  return fmt::format("{} rank{} on {} node{}, transports: {}, {} core{} here, {} polls before yielding",
+  std::string stores;
+  if (const std::uint32_t packed = connections_->process->small_stores.load(std::memory_order_relaxed);
+      packed != 0) {
+    const SmallStores found = unpack_small_stores(packed);
+    stores = fmt::format(", small payloads measured best {} and (4 KiB on) {}", store_way_name(found.middle),
+                         store_way_name(found.large));
+  }
+  return fmt::format("{} rank{} on {} node{}, transports: {}, {} core{} here, {} polls before yielding{}",
                      size_, size_ == 1 ? "" : "s", t.nodes(), t.nodes() == 1 ? "" : "s",
                      transports.empty() ? "none" : transports, connections_->cores,
-                     connections_->cores == 1 ? "" : "s", policy_.spins);
+                     connections_->cores == 1 ? "" : "s", policy_.spins, stores);
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::create(const Bootstrap& bootstrap, const Config& config) {
   Result<std::unique_ptr<Connections>> connections = connect(bootstrap, config);
   if (!connections.ok()) return connections.status();
-  return std::unique_ptr<Communicator>(
-      std::make_unique<CommunicatorImpl>(bootstrap, config, std::move(connections).value()));
+  auto made = std::make_unique<CommunicatorImpl>(bootstrap, config, std::move(connections).value());
+  HEDDLE_TRY(agree(bootstrap, made->measure()));
+  return std::unique_ptr<Communicator>(std::move(made));
 }
 
 }  // namespace heddle

@@ -75,8 +75,11 @@ class CommunicatorImpl final : public Communicator {
   Result<std::unique_ptr<Request>> bcast_request(void* buffer, std::size_t bytes, int root) override;
   Result<std::unique_ptr<Request>> barrier_request() override;
 
-  Result<void*> allocate(std::size_t bytes) override { return connections_->heap.allocate(bytes); }
-  Status release(void* memory) override { return connections_->heap.release(memory); }
+  Result<void*> allocate(std::size_t bytes) override { return connections_->process->heap.allocate(bytes); }
+  Status release(void* memory) override { return connections_->process->heap.release(memory); }
+
+  // Collective over the node: what this machine's processors are best at, if that is not known yet.
+  Status measure();
 
   Status progress() override;
   const char* algorithm(Collective collective, std::size_t bytes) override;
@@ -88,6 +91,7 @@ class CommunicatorImpl final : public Communicator {
   // What every blocking collective goes through, part of each.
   [[gnu::always_inline]] inline Status run(const Job& job);
   [[gnu::always_inline]] inline Status run_team(const Job& job);
+  [[gnu::always_inline]] inline Status run_on(Team& team, TeamOp& op);
   Status run_schedule(const Job& job, const Selection& selection);
   Result<std::unique_ptr<Request>> request(const Job& job);
   Status transfer(bool sends, void* data, std::size_t bytes, int peer);

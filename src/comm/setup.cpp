@@ -20,7 +20,7 @@ namespace heddle {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x6864646c;  // "hddl"
-constexpr std::uint32_t kProtocol = 1;        // raised whenever ranks of two builds could not work together
+constexpr std::uint32_t kProtocol = 2;        // raised whenever ranks of two builds could not work together
 
 // The settings that decide how a collective runs must be the same everywhere; each travels as a hash.
 constexpr const char* kSharedSettings[] = {"HEDDLE_ALGORITHM", "HEDDLE_TUNING_FILE (its content)",
@@ -34,6 +34,7 @@ struct Hello {
   std::uint32_t enabled;
   std::uint32_t lends;  // has messages to lend
   std::int32_t pid;
+  std::uint32_t small_stores;  // ProcessState's
   std::uint64_t node;
   std::uint64_t settings[kSettings];
   char host[40];
@@ -65,6 +66,8 @@ Hello make_hello(const Bootstrap& bootstrap, const Config& config) {
   hello.enabled = config.enable ? 1 : 0;
   hello.lends = bootstrap.make_p2p ? 1 : 0;
   hello.pid = getpid();
+  hello.small_stores =
+      bootstrap.process ? bootstrap.process->small_stores.load(std::memory_order_relaxed) : 0;
   const HostIdentity identity = host_identity();
   hello.node = bootstrap.node.value_or(identity.value);
   const std::string settings[kSettings] = {config.algorithm, content_of(config.tuning_file),
@@ -105,7 +108,9 @@ bool lists(const std::string& names, const std::string& name) {
 class Setup {
  public:
   Setup(const Bootstrap& bootstrap, const Config& config)
-      : bootstrap_(bootstrap), config_(config), connections_(std::make_unique<Connections>()) {}
+      : bootstrap_(bootstrap), config_(config), connections_(std::make_unique<Connections>()) {
+    connections_->process = bootstrap.process ? bootstrap.process : std::make_shared<ProcessState>();
+  }
 
   Result<std::unique_ptr<Connections>> run();
 
@@ -115,8 +120,7 @@ class Setup {
     all.resize(static_cast<std::size_t>(bootstrap_.size));
     return bootstrap_.allgather(&mine, all.data(), sizeof(T));
   }
-  // The same status on every rank: the first failed rank's, with its number.
-  Status agree(const Status& mine);
+  Status agree(const Status& mine) { return heddle::agree(bootstrap_, mine); }
 
   void find_topology(const std::vector<Hello>& hellos);
   Status share_memory();
@@ -137,20 +141,6 @@ class Setup {
   std::unique_ptr<Connections> connections_;
 };
 
-Status Setup::agree(const Status& mine) {
-  Outcome outcome{};
-  outcome.code = static_cast<std::int32_t>(mine.code());
-  std::snprintf(outcome.message, sizeof outcome.message, "%s", mine.message().c_str());
-  std::vector<Outcome> all;
-  HEDDLE_TRY(allgather(outcome, all));
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank].code == 0) continue;
-    return Status(static_cast<Code>(all[rank].code),
-                  "rank " + std::to_string(rank) + ": " + all[rank].message);
-  }
-  return {};
-}
-
 // Ranks with equal node identities share a node; without the shm transport everyone is alone.
 void Setup::find_topology(const std::vector<Hello>& hellos) {
   const bool shm = lists(config_.transports, "shm");
@@ -165,10 +155,15 @@ void Setup::find_topology(const std::vector<Hello>& hellos) {
   connections_->topology = TopologyView({std::move(node_of)});
 
   std::vector<CoreClaim> claims;
-  for (const std::int32_t rank : members())
+  bool measured = true;
+  for (const std::int32_t rank : members()) {
     claims.push_back(hellos[static_cast<std::size_t>(rank)].cores);
+    measured = measured && hellos[static_cast<std::size_t>(rank)].small_stores != 0;
+  }
   connections_->cores = cores_of(claims);
   connections_->own_core = each_has_a_core(claims);
+  // Where ranks take turns on cores, times say nothing.
+  connections_->measures = members().size() > 1 && connections_->own_core && !measured;
 }
 
 // One attempt: each node's first member creates, the others attach, and all ranks learn whether all could.
@@ -234,7 +229,7 @@ void Setup::build_shm() {
     pids.push_back(connections_->pid_of[static_cast<std::size_t>(rank)]);
   const int member = connections_->topology.member_index(bootstrap_.rank);
   std::byte* memory = connections_->memory.data();
-  connections_->team = make_shm_team(memory, team_geometry(), member, &connections_->heap);
+  connections_->team = make_shm_team(memory, team_geometry(), member, &connections_->process->heap);
   connections_->shm = make_shm_transport(memory + team_geometry().bytes(), ring_geometry(), member,
                                          std::move(ranks), std::move(pids));
 }
@@ -265,6 +260,20 @@ Result<std::unique_ptr<Connections>> Setup::run() {
 }
 
 }  // namespace
+
+Status agree(const Bootstrap& bootstrap, const Status& mine) {
+  Outcome outcome{};
+  outcome.code = static_cast<std::int32_t>(mine.code());
+  std::snprintf(outcome.message, sizeof outcome.message, "%s", mine.message().c_str());
+  std::vector<Outcome> all(static_cast<std::size_t>(bootstrap.size));
+  HEDDLE_TRY(bootstrap.allgather(&outcome, all.data(), sizeof outcome));
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].code == 0) continue;
+    return Status(static_cast<Code>(all[rank].code),
+                  "rank " + std::to_string(rank) + ": " + all[rank].message);
+  }
+  return {};
+}
 
 Result<std::unique_ptr<Connections>> connect(const Bootstrap& bootstrap, const Config& config) {
   return Setup(bootstrap, config).run();

@@ -15,6 +15,7 @@
 #include "schedule/topology_view.hpp"
 #include "transports/shm/shared_heap.hpp"
 #include "transports/shm/shared_memory.hpp"
+#include "transports/shm/shm_team.hpp"
 #include "transports/team.hpp"
 #include "transports/transport.hpp"
 
@@ -43,9 +44,10 @@ struct Connections {
   int cores = 1;                     // that the ranks of this node may use together
   bool own_core = false;             // each rank of this node can have one to itself
   SharedMemory memory;
-  SharedHeap heap;  // this rank's
+  std::shared_ptr<ProcessState> process;  // this rank's
   std::unique_ptr<LentMessages> lent;
-  std::unique_ptr<Team> team;
+  std::unique_ptr<ShmTeam> team;
+  bool measures = false;  // this node's members are to measure their SmallStores
   std::unique_ptr<Transport> shm;
   std::unique_ptr<Transport> mpi;
   Ports ports;
@@ -54,5 +56,8 @@ struct Connections {
 // Collective. Every rank gets connections, or every rank the same reason (code and message) why there are
 // none.
 Result<std::unique_ptr<Connections>> connect(const Bootstrap& bootstrap, const Config& config);
+
+// The same status on every rank: the first failed rank's, with its number. Collective.
+Status agree(const Bootstrap& bootstrap, const Status& mine);
 
 }  // namespace heddle

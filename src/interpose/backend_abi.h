@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-#define HEDDLE_BACKEND_ABI 1
+#define HEDDLE_BACKEND_ABI 2
 #define HEDDLE_BACKEND_OPEN_NAME "heddle_backend_open"
 
 typedef uintptr_t heddle_word; /* an MPI handle */
@@ -33,6 +33,8 @@ typedef int (*HeddleBcastFn)(void* buffer, int count, heddle_word type, int root
 typedef int (*HeddleAllreduceCFn)(const void* in, void* out, int64_t count, heddle_word type, heddle_word op,
                                   heddle_word comm);
 typedef int (*HeddleBcastCFn)(void* buffer, int64_t count, heddle_word type, int root, heddle_word comm);
+typedef int (*HeddleAllocMemFn)(intptr_t bytes, heddle_word info, void* out); /* out: void** */
+typedef int (*HeddleFreeMemFn)(void* memory);
 
 /* The large-count forms are null where the host has none. */
 typedef struct HeddleBackend {
@@ -40,6 +42,8 @@ typedef struct HeddleBackend {
   HeddleBcastFn bcast;
   HeddleAllreduceCFn allreduce_c;
   HeddleBcastCFn bcast_c;
+  HeddleAllocMemFn alloc_mem;
+  HeddleFreeMemFn free_mem;
   /* Collective 0 is allreduce, 1 is bcast. The name of what serves `bytes` bytes on `comm` now: an algorithm,
    * or "host". */
   const char* (*algorithm)(int collective, size_t bytes, heddle_word comm);

@@ -41,6 +41,8 @@ int first_bcast(void* buffer, int count, heddle_word type, int root, heddle_word
 int first_allreduce_c(const void* in, void* out, int64_t count, heddle_word type, heddle_word op,
                       heddle_word comm);
 int first_bcast_c(void* buffer, int64_t count, heddle_word type, int root, heddle_word comm);
+int first_alloc_mem(intptr_t bytes, heddle_word info, void* out);
+int first_free_mem(void* memory);
 
 // Where calls go. They start at the functions that resolve, which replace all of them.
 struct Targets {
@@ -48,6 +50,8 @@ struct Targets {
   std::atomic<HeddleBcastFn> bcast{first_bcast};
   std::atomic<HeddleAllreduceCFn> allreduce_c{first_allreduce_c};
   std::atomic<HeddleBcastCFn> bcast_c{first_bcast_c};
+  std::atomic<HeddleAllocMemFn> alloc_mem{first_alloc_mem};
+  std::atomic<HeddleFreeMemFn> free_mem{first_free_mem};
   std::atomic<const char* (*)(int, size_t, heddle_word)> algorithm{nullptr};
 };
 constinit Targets targets;
@@ -185,12 +189,16 @@ bool resolve_locked() {
     to.bcast = host_function<HeddleBcastFn>("PMPI_Bcast");
     to.allreduce_c = host_function<HeddleAllreduceCFn>("PMPI_Allreduce_c");
     to.bcast_c = host_function<HeddleBcastCFn>("PMPI_Bcast_c");
+    to.alloc_mem = host_function<HeddleAllocMemFn>("PMPI_Alloc_mem");
+    to.free_mem = host_function<HeddleFreeMemFn>("PMPI_Free_mem");
     to.algorithm = nullptr;
   }
   targets.algorithm.store(to.algorithm, std::memory_order_release);
   targets.allreduce_c.store(to.allreduce_c != nullptr ? to.allreduce_c : narrow_allreduce_c,
                             std::memory_order_release);
   targets.bcast_c.store(to.bcast_c != nullptr ? to.bcast_c : narrow_bcast_c, std::memory_order_release);
+  targets.alloc_mem.store(to.alloc_mem, std::memory_order_release);
+  targets.free_mem.store(to.free_mem, std::memory_order_release);
   targets.allreduce.store(to.allreduce, std::memory_order_release);
   targets.bcast.store(to.bcast, std::memory_order_release);
   resolved = true;
@@ -227,6 +235,16 @@ int first_bcast_c(void* buffer, int64_t count, heddle_word type, int root, heddl
   return targets.bcast_c.load(std::memory_order_acquire)(buffer, count, type, root, comm);
 }
 
+int first_alloc_mem(intptr_t bytes, heddle_word info, void* out) {
+  if (!resolve("MPI_Alloc_mem")) return kNoMpi;
+  return targets.alloc_mem.load(std::memory_order_acquire)(bytes, info, out);
+}
+
+int first_free_mem(void* memory) {
+  if (!resolve("MPI_Free_mem")) return kNoMpi;
+  return targets.free_mem.load(std::memory_order_acquire)(memory);
+}
+
 }  // namespace
 
 HEDDLE_EXPORT int MPI_Allreduce(const void* in, void* out, int count, heddle_word type, heddle_word op,
@@ -245,6 +263,14 @@ HEDDLE_EXPORT int MPI_Allreduce_c(const void* in, void* out, int64_t count, hedd
 
 HEDDLE_EXPORT int MPI_Bcast_c(void* buffer, int64_t count, heddle_word type, int root, heddle_word comm) {
   return targets.bcast_c.load(std::memory_order_acquire)(buffer, count, type, root, comm);
+}
+
+HEDDLE_EXPORT int MPI_Alloc_mem(intptr_t bytes, heddle_word info, void* out) {
+  return targets.alloc_mem.load(std::memory_order_acquire)(bytes, info, out);
+}
+
+HEDDLE_EXPORT int MPI_Free_mem(void* memory) {
+  return targets.free_mem.load(std::memory_order_acquire)(memory);
 }
 
 // "0.1.0": whoever finds this symbol runs under the preload library.

@@ -52,6 +52,7 @@ TEST_P(ShmTeamTest, EveryVerbSizeAndElement) {
           for (const TeamVerb verb : kVerbs) {
             TeamCase c{verb, count, e, static_cast<int>(number) % members, number % 2 == 0, number % 5};
             me.at("operation", ++number);
+            world.of(me.rank).use(stores_for(number, me.rank));
             ASSERT_NO_FATAL_FAILURE(member.run(c, number, [] { sched_yield(); }));
           }
         }
@@ -100,7 +101,7 @@ TeamCase random_case(const Mixture& mixture, int members, std::mt19937_64& rando
   return c;
 }
 
-void run_mixture(const Mixture& mixture, int members, Team& team, int operations, std::uint64_t seed,
+void run_mixture(const Mixture& mixture, int members, ShmTeam& team, int operations, std::uint64_t seed,
                  Rank* me) {
   TeamMember member(team, kSmallBytes + 25 * 4096);
   std::mt19937_64 shared(seed);
@@ -115,6 +116,7 @@ void run_mixture(const Mixture& mixture, int members, Team& team, int operations
     if (me != nullptr) me->at("operation", static_cast<std::uint64_t>(i));
     if (own() % static_cast<std::uint64_t>(mixture.dawdle_one_in) == 0)
       std::this_thread::sleep_for(std::chrono::microseconds(own() % 1000));
+    team.use(stores_for(static_cast<std::uint64_t>(i), team.rank()));
     member.run(c, static_cast<std::uint64_t>(i), pause);
     if (::testing::Test::HasFatalFailure()) return;
   }

@@ -26,10 +26,16 @@ struct TeamWorld {
     for (int m = 0; m < members; ++m)
       teams.push_back(make_shm_team(memory.data(), geometry, m));
   }
-  Team& of(int member) { return *teams[static_cast<std::size_t>(member)]; }
+  ShmTeam& of(int member) { return *teams[static_cast<std::size_t>(member)]; }
   SharedMemory memory;
-  std::vector<std::unique_ptr<Team>> teams;
+  std::vector<std::unique_ptr<ShmTeam>> teams;
 };
+
+// Another way of storing small payloads for each `number` and member: members need not agree.
+inline SmallStores stores_for(std::uint64_t number, int member) {
+  const std::uint64_t n = number + static_cast<std::uint64_t>(member);
+  return {static_cast<StoreWay>(n % 3), static_cast<StoreWay>(n / 3 % 3)};
+}
 
 struct Wide {
   std::uint64_t a;

@@ -8,11 +8,13 @@ Result<void*> SharedHeap::allocate(std::size_t bytes) {
   Result<SharedMemory> memory = SharedMemory::create(bytes > 0 ? bytes : 1, SharedMemory::Backing::memfd);
   if (!memory.ok()) return memory.status();
   std::byte* const start = memory->data();
+  const std::lock_guard lock(mutex_);
   blocks_.emplace(start, Block{++last_number_, std::move(memory).value()});
   return static_cast<void*>(start);
 }
 
 Status SharedHeap::release(void* memory) {
+  const std::lock_guard lock(mutex_);
   if (blocks_.erase(static_cast<const std::byte*>(memory)) == 0) {
     return Status(Code::invalid_argument,
                   "this memory is not from heddle_alloc on this communicator, or was freed before");
@@ -23,12 +25,23 @@ Status SharedHeap::release(void* memory) {
 
 std::optional<HeapPlace> SharedHeap::find(const void* memory, std::size_t bytes) const {
   const auto* const start = static_cast<const std::byte*>(memory);
+  const std::lock_guard lock(mutex_);
   auto after = blocks_.upper_bound(start);
   if (after == blocks_.begin()) return std::nullopt;
   const auto& [first, block] = *--after;
   const auto offset = static_cast<std::size_t>(start - first);
   if (offset > block.memory.size() || bytes > block.memory.size() - offset) return std::nullopt;
   return HeapPlace{block.number, offset, block.memory.handle()};
+}
+
+std::uint64_t SharedHeap::releases() const {
+  const std::lock_guard lock(mutex_);
+  return releases_;
+}
+
+std::size_t SharedHeap::blocks() const {
+  const std::lock_guard lock(mutex_);
+  return blocks_.size();
 }
 
 std::byte* HeapViews::at(int member, const HeapPlace& place, std::uint64_t releases) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -19,7 +20,7 @@ struct HeapPlace {
   SharedMemoryHandle handle;
 };
 
-// One rank's memory for the others. Each block is a memfd of its own. Threads: one at a time.
+// One rank's memory for the others. Each block is a memfd of its own, with a descriptor. Any thread.
 class SharedHeap {
  public:
   // Zeroed, page-aligned memory of `bytes` (at least 1), for as long as this object or until release().
@@ -30,13 +31,15 @@ class SharedHeap {
   // Where [memory, memory + bytes) lies, if inside one block.
   std::optional<HeapPlace> find(const void* memory, std::size_t bytes) const;
   // Rises when a block goes: the others then let go of what they had mapped.
-  std::uint64_t releases() const { return releases_; }
+  std::uint64_t releases() const;
+  std::size_t blocks() const;
 
  private:
   struct Block {
     std::uint64_t number;
     SharedMemory memory;
   };
+  mutable std::mutex mutex_;
   std::map<const std::byte*, Block> blocks_;  // by address
   std::uint64_t last_number_ = 0;
   std::uint64_t releases_ = 0;

@@ -14,9 +14,9 @@ namespace {
 
 using namespace team_layout;
 
-class ShmTeam final : public Team {
+class ShmTeamImpl final : public ShmTeam {
  public:
-  ShmTeam(std::byte* memory, const ShmTeamGeometry& geometry, int member, const SharedHeap* heap)
+  ShmTeamImpl(std::byte* memory, const ShmTeamGeometry& geometry, int member, const SharedHeap* heap)
       : layout_(geometry.slot_bytes),
         rank_(member),
         size_(geometry.members),
@@ -33,6 +33,7 @@ class ShmTeam final : public Team {
   void start(TeamOp& op) override;
   bool poll(TeamOp& op) override;
   int missing(const TeamOp& op) const override;
+  void use(const SmallStores& stores) override { hand_over_.use(stores); }
 
  private:
   Progress& progress(int m) const {
@@ -79,7 +80,7 @@ class ShmTeam final : public Team {
 
 // ---- Start and end
 
-void ShmTeam::start(TeamOp& op) {
+void ShmTeamImpl::start(TeamOp& op) {
   const std::size_t bytes = op.count * op.element_bytes;
   op.operation = ++operations_;
   op.step[0] = op.step[1] = op.step[2] = 0;
@@ -98,11 +99,11 @@ void ShmTeam::start(TeamOp& op) {
   direct_.start(op);
 }
 
-void ShmTeam::complete(const TeamOp& op) {
+void ShmTeamImpl::complete(const TeamOp& op) {
   progress(rank_).completed.store(op.operation, std::memory_order_release);
 }
 
-bool ShmTeam::poll(TeamOp& op) {
+bool ShmTeamImpl::poll(TeamOp& op) {
   bool done = false;
   if (op.small) {
     done = poll_small(op);
@@ -119,7 +120,7 @@ bool ShmTeam::poll(TeamOp& op) {
   return done;
 }
 
-bool ShmTeam::all_reached(std::atomic<std::uint64_t> Progress::*counter, std::uint64_t value) const {
+bool ShmTeamImpl::all_reached(std::atomic<std::uint64_t> Progress::*counter, std::uint64_t value) const {
   for (int m = 0; m < size_; ++m) {
     if (m != rank_ && (progress(m).*counter).load(std::memory_order_acquire) < value) return false;
   }
@@ -130,7 +131,7 @@ bool ShmTeam::all_reached(std::atomic<std::uint64_t> Progress::*counter, std::ui
 
 // Whether nobody can still read what my slot held kSmallDepth operations ago. Folding operations tell for
 // free how far everybody is; only a stream of bcasts makes the root look.
-bool ShmTeam::small_slot_free(std::uint64_t operation) {
+bool ShmTeamImpl::small_slot_free(std::uint64_t operation) {
   if (operation <= all_completed_ + kSmallDepth) return true;
   std::uint64_t least = operation - 1;
   for (int m = 0; m < size_; ++m) {
@@ -140,7 +141,7 @@ bool ShmTeam::small_slot_free(std::uint64_t operation) {
   return operation <= all_completed_ + kSmallDepth;
 }
 
-bool ShmTeam::poll_small(TeamOp& op) {
+bool ShmTeamImpl::poll_small(TeamOp& op) {
   const std::size_t bytes = op.count * op.element_bytes;
   const bool contributes = op.verb != TeamVerb::bcast || op.root == rank_;
   if (contributes && !op.published) {
@@ -177,7 +178,7 @@ bool ShmTeam::poll_small(TeamOp& op) {
 
 // ---- Large vectors
 
-bool ShmTeam::poll_bcast(TeamOp& op) {
+bool ShmTeamImpl::poll_bcast(TeamOp& op) {
   const std::size_t n = pieces(op);
   std::size_t& next = op.step[0];
   Progress& mine = progress(rank_);
@@ -205,7 +206,7 @@ bool ShmTeam::poll_bcast(TeamOp& op) {
 }
 
 // In the members' own buffers, where all of them can be reached.
-bool ShmTeam::poll_direct(TeamOp& op) {
+bool ShmTeamImpl::poll_direct(TeamOp& op) {
   if (!direct_.poll(op)) return false;
   // The slots were left alone: for later operations these pieces are through all phases.
   Progress& mine = progress(rank_);
@@ -218,7 +219,7 @@ bool ShmTeam::poll_direct(TeamOp& op) {
 
 // Two members: handing over the whole vector moves as many lines between the caches as handing over halves
 // and fetching results, with one hop less and no result slots.
-bool ShmTeam::poll_pair(TeamOp& op) {
+bool ShmTeamImpl::poll_pair(TeamOp& op) {
   const std::size_t n = pieces(op);
   const int peer = 1 - rank_;
   Progress& mine = progress(rank_);
@@ -252,7 +253,7 @@ bool ShmTeam::poll_pair(TeamOp& op) {
   return true;
 }
 
-bool ShmTeam::poll_fold(TeamOp& op) {
+bool ShmTeamImpl::poll_fold(TeamOp& op) {
   bool moved = true;
   while (moved) {
     moved = try_copy_in(op);
@@ -263,7 +264,7 @@ bool ShmTeam::poll_fold(TeamOp& op) {
 }
 
 // Phase 1: the parts that others own, from the caller's buffer into my slot.
-bool ShmTeam::try_copy_in(TeamOp& op) {
+bool ShmTeamImpl::try_copy_in(TeamOp& op) {
   const std::size_t i = op.step[0];
   if (i == pieces(op)) return false;
   const std::uint64_t piece = op.base + i;
@@ -283,7 +284,7 @@ bool ShmTeam::try_copy_in(TeamOp& op) {
 }
 
 // Phase 2: my part of a piece, folded from everybody's slot.
-bool ShmTeam::try_fold(TeamOp& op) {
+bool ShmTeamImpl::try_fold(TeamOp& op) {
   const std::size_t i = op.step[1];
   if (i == op.step[0]) return false;
   const std::uint64_t piece = op.base + i;
@@ -308,7 +309,7 @@ bool ShmTeam::try_fold(TeamOp& op) {
 }
 
 // Phase 3: the parts of the other owners, from their result slots into the caller's buffer.
-bool ShmTeam::try_drain(TeamOp& op) {
+bool ShmTeamImpl::try_drain(TeamOp& op) {
   const std::size_t i = op.step[2];
   if (i == op.step[1]) return false;
   const std::uint64_t piece = op.base + i;
@@ -331,7 +332,7 @@ bool ShmTeam::try_drain(TeamOp& op) {
 // ---- Who is missing
 
 // Whom this rank waits for, directly or through others that wait themselves: the one furthest behind.
-int ShmTeam::missing(const TeamOp& op) const {
+int ShmTeamImpl::missing(const TeamOp& op) const {
   const bool bcast = op.verb == TeamVerb::bcast;
   int found = -1;
   std::pair<std::uint64_t, std::uint64_t> least;
@@ -364,9 +365,9 @@ std::size_t ShmTeamGeometry::bytes() const {
   return MemberLayout(slot_bytes).total * static_cast<std::size_t>(members);
 }
 
-std::unique_ptr<Team> make_shm_team(std::byte* memory, const ShmTeamGeometry& geometry, int member,
-                                    const SharedHeap* heap) {
-  return std::make_unique<ShmTeam>(memory, geometry, member, heap);
+std::unique_ptr<ShmTeam> make_shm_team(std::byte* memory, const ShmTeamGeometry& geometry, int member,
+                                       const SharedHeap* heap) {
+  return std::make_unique<ShmTeamImpl>(memory, geometry, member, heap);
 }
 
 }  // namespace heddle

@@ -25,6 +25,7 @@
 
 #include "base/status.hpp"
 #include "transports/shm/shared_heap.hpp"
+#include "transports/shm/small_stores.hpp"
 #include "transports/team.hpp"
 
 namespace heddle {
@@ -37,10 +38,16 @@ struct ShmTeamGeometry {
   std::size_t bytes() const;
 };
 
+class ShmTeam : public Team {
+ public:
+  // How this member stores small payloads from its next operation on.
+  virtual void use(const SmallStores& stores) = 0;
+};
+
 // The team in `memory` (geometry.bytes() long, zeroed, mapped by every member; borrowed, outlives the team). `heap` is
 // this member's, borrowed likewise; null: none.
-std::unique_ptr<Team> make_shm_team(std::byte* memory, const ShmTeamGeometry& geometry, int member,
-                                    const SharedHeap* heap = nullptr);
+std::unique_ptr<ShmTeam> make_shm_team(std::byte* memory, const ShmTeamGeometry& geometry, int member,
+                                       const SharedHeap* heap = nullptr);
 
 // The most a member reads of others' small slots: shorter vectors are served from them.
 inline constexpr std::size_t kSmallBytes = 16 * 1024;

@@ -90,7 +90,7 @@ bool Backend::make_ready() {
     }
     parsed.config.enable = false;
   }
-  set_up_.emplace(mpi_, self_, std::move(parsed), world_rank);
+  set_up_.emplace(mpi_, self_, process_, std::move(parsed), world_rank);
   ready_.store(true, std::memory_order_release);
   return true;
 }
@@ -190,6 +190,24 @@ int Backend::bcast_packed(void* buffer, std::size_t count, MPI_Datatype type, st
   return finish(status, comm, state);
 }
 
+// ---- Memory
+
+int Backend::alloc_mem(MPI_Aint bytes, MPI_Info info, void* out) {
+  if (out != nullptr && bytes >= kLeastHeapBytes && make_ready() && set_up_->config().enable &&
+      process_->heap.blocks() < kMostHeapBlocks) {
+    Result<void*> memory = process_->heap.allocate(static_cast<std::size_t>(bytes));
+    if (memory.ok()) {
+      *static_cast<void**>(out) = memory.value();
+      return MPI_SUCCESS;
+    }
+  }
+  return mpi_.Alloc_mem(bytes, info, out);
+}
+
+int Backend::free_mem(void* memory) {
+  return process_->heap.release(memory).ok() ? MPI_SUCCESS : mpi_.Free_mem(memory);
+}
+
 // Other ranks may be inside the collective already, so there is no way back to the host: say why and let the
 // user's error handler decide, which aborts the job unless the user chose otherwise.
 int Backend::fail(const Status& status, MPI_Comm comm, CommState& state) {
@@ -250,12 +268,13 @@ void Backend::finalize_together() {
   int length = 0;
   if (mpi_.Get_library_version(version, &length) != MPI_SUCCESS || !may_hang_in_finalize(version)) return;
   // All or none. In this a rank still drives UCX for those who are late; after it nobody may.
-  const char* fd = std::getenv("PMI_FD");
-  const int mine = fd != nullptr ? 1 : 0;
+  const char* named = std::getenv("PMI_FD");
+  const int fd = named != nullptr ? std::atoi(named) : -1;
+  const int mine = fd >= 0 ? 1 : 0;
   int everybody = 0;
   if (mpi_.Allreduce(&mine, &everybody, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD) != MPI_SUCCESS || everybody == 0)
     return;
-  const Status met = process_manager_barrier(std::atoi(fd));
+  const Status met = process_manager_barrier(fd);
   if (!met.ok()) set_up_->log().warn("MPI_Finalize may hang: " + met.message());
 }
 

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 
+#include "comm/bootstrap.hpp"
 #include "interpose/mpich/comm_state.hpp"
 #include "interpose/mpich/datatype_map.hpp"
 #include "interpose/mpich/host_mpi.hpp"
@@ -21,6 +22,9 @@ namespace heddle::mpich {
 // communicator that is used once or twice costs nothing. It is a constant because the ranks must agree on it
 // before they can talk.
 inline constexpr std::uint32_t kTakeoverCall = 3;
+// MPI_Alloc_mem: what heddle's collectives gain from. Each piece takes a descriptor, of which the program has its own uses.
+inline constexpr MPI_Aint kLeastHeapBytes = 16 * 1024;
+inline constexpr std::size_t kMostHeapBlocks = 128;
 
 class Backend {
  public:
@@ -34,6 +38,10 @@ class Backend {
   int allreduce(const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm);
   template <typename Count>
   int bcast(void* buffer, Count count, MPI_Datatype type, int root, MPI_Comm comm);
+
+  // As MPI_Alloc_mem and MPI_Free_mem: large pieces come from memory that the ranks of the node can reach.
+  int alloc_mem(MPI_Aint bytes, MPI_Info info, void* out);
+  int free_mem(void* memory);
 
   const char* algorithm(Collective collective, std::size_t bytes, MPI_Comm comm);
 
@@ -73,6 +81,7 @@ class Backend {
   std::atomic<bool> closed_{false};
   int comm_keyval_ = MPI_KEYVAL_INVALID;
   std::optional<DatatypeMap> map_;
+  std::shared_ptr<ProcessState> process_ = std::make_shared<ProcessState>();
   std::optional<SetUp> set_up_;
 };
 

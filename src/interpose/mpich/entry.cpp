@@ -8,7 +8,7 @@ namespace heddle::mpich {
 namespace {
 
 static_assert(sizeof(MPI_Comm) == 4 && sizeof(MPI_Datatype) == 4 && sizeof(MPI_Op) == 4, "not MPICH's ABI");
-static_assert(sizeof(MPI_Count) == 8);
+static_assert(sizeof(MPI_Count) == 8 && sizeof(MPI_Aint) == sizeof(std::intptr_t));
 
 // The MPI functions have no argument for it, so the backend of the process has to be found from here. It is
 // made once and never destroyed: MPI calls back into it, in MPI_Finalize at the latest.
@@ -36,6 +36,14 @@ int bcast_c(void* buffer, std::int64_t count, heddle_word type, int root, heddle
   return backend->bcast<MPI_Count>(buffer, count, as_handle(type), root, as_handle(comm));
 }
 
+int alloc_mem(std::intptr_t bytes, heddle_word info, void* out) noexcept {
+  return backend->alloc_mem(bytes, as_handle(info), out);
+}
+
+int free_mem(void* memory) noexcept {
+  return backend->free_mem(memory);
+}
+
 const char* algorithm(int collective, std::size_t bytes, heddle_word comm) noexcept {
   return backend->algorithm(collective == 0 ? Collective::allreduce : Collective::bcast, bytes,
                             as_handle(comm));
@@ -60,7 +68,12 @@ extern "C" __attribute__((visibility("default"))) int heddle_backend_open(int ab
   }
   const HostMpi mpi = loaded.value();
   backend = new Backend(mpi);
-  *out = {allreduce, bcast, mpi.Allreduce_c != nullptr ? allreduce_c : nullptr,
-          mpi.Bcast_c != nullptr ? bcast_c : nullptr, algorithm};
+  *out = {allreduce,
+          bcast,
+          mpi.Allreduce_c != nullptr ? allreduce_c : nullptr,
+          mpi.Bcast_c != nullptr ? bcast_c : nullptr,
+          alloc_mem,
+          free_mem,
+          algorithm};
   return 0;
 }

@@ -47,9 +47,11 @@ struct SetUp::Exchange {
   bool met = false;  // the first gather is over
 };
 
-SetUp::SetUp(const HostMpi& mpi, const HostSelf& self, ParsedConfig parsed, int world_rank)
+SetUp::SetUp(const HostMpi& mpi, const HostSelf& self, std::shared_ptr<ProcessState> process,
+             ParsedConfig parsed, int world_rank)
     : mpi_(mpi),
       self_(self),
+      process_(std::move(process)),
       config_(std::move(parsed.config)),
       log_(config_.log_level, world_rank),
       complaints_(std::move(parsed.complaints)) {
@@ -238,6 +240,7 @@ void SetUp::run(MPI_Comm comm, CommState& state) {
     state.p2p = std::move(made).value();
     return state.p2p->functions();
   };
+  bootstrap.process = process_;
   bootstrap.host_progress = [&self = self_] { self.progress(); };
   auto made = Communicator::create(bootstrap, config_);
   if (!made.ok()) {

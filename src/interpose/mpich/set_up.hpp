@@ -10,6 +10,7 @@
 
 #include "base/config.hpp"
 #include "base/log.hpp"
+#include "comm/bootstrap.hpp"
 #include "comm/communicator.hpp"
 #include "interpose/mpich/comm_state.hpp"
 #include "interpose/mpich/host_mpi.hpp"
@@ -19,7 +20,8 @@ namespace heddle::mpich {
 
 class SetUp {
  public:
-  SetUp(const HostMpi& mpi, const HostSelf& self, ParsedConfig parsed, int world_rank);
+  SetUp(const HostMpi& mpi, const HostSelf& self, std::shared_ptr<ProcessState> process, ParsedConfig parsed,
+        int world_rank);
 
   const Config& config() const { return config_; }
   const Log& log() const { return log_; }
@@ -46,6 +48,7 @@ class SetUp {
 
   const HostMpi& mpi_;
   const HostSelf& self_;
+  const std::shared_ptr<ProcessState> process_;  // for every communicator
   Config config_;
   Log log_;
   std::uint64_t complaints_hash_ = 0;
