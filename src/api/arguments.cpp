@@ -1,5 +1,6 @@
 #include "api/arguments.hpp"
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -29,6 +30,21 @@ bool overlap(const void* a, const void* b, std::size_t bytes) {
   return first < second ? second - first < bytes : first - second < bytes;
 }
 
+// Looked up once for all: finding a kernel takes fifty instructions.
+bool has_meaning(DType type, Op op) {
+  static const auto kPairs = [] {
+    std::array<std::uint32_t, kDTypeCount> pairs{};
+    for (int t = 0; t < kDTypeCount; ++t) {
+      for (int o = 0; o < kOpCount; ++o) {
+        if (fold_kernel(static_cast<DType>(t), static_cast<Op>(o)) != nullptr)
+          pairs[static_cast<std::size_t>(t)] |= 1U << o;
+      }
+    }
+    return pairs;
+  }();
+  return (kPairs[static_cast<std::size_t>(type)] >> static_cast<int>(op) & 1) != 0;
+}
+
 }  // namespace
 
 Status check_not_null(const void* pointer, const char* what) {
@@ -47,7 +63,7 @@ Status check_types(std::size_t count, const heddle_dtype& dtype, const heddle_op
   reduction->type = static_cast<DType>(type_number);
   reduction->op = static_cast<Op>(op_number);
   reduction->count = count;
-  if (fold_kernel(reduction->type, reduction->op) == nullptr) {
+  if (!has_meaning(reduction->type, reduction->op)) {
     return bad(std::string("op ") + op_name(reduction->op) + " has no meaning on " +
                dtype_name(reduction->type));
   }

@@ -141,6 +141,16 @@ bool ShmTeamImpl::small_slot_free(std::uint64_t operation) {
   return operation <= all_completed_ + kSmallDepth;
 }
 
+// Whether the flag has its value, looking a few times: the way back to the caller and here again takes as long as a
+// good part of the hop that is awaited.
+bool arrives(const std::atomic<std::uint64_t>& flag, std::uint64_t value) {
+  constexpr int kGlances = 8;
+  for (int i = 0; i < kGlances; ++i) {
+    if (flag.load(std::memory_order_acquire) == value) return true;
+  }
+  return false;
+}
+
 bool ShmTeamImpl::poll_small(TeamOp& op) {
   const std::size_t bytes = op.count * op.element_bytes;
   const bool contributes = op.verb != TeamVerb::bcast || op.root == rank_;
@@ -155,7 +165,7 @@ bool ShmTeamImpl::poll_small(TeamOp& op) {
   if (op.verb == TeamVerb::bcast) {
     if (op.root == rank_) return true;
     SmallSlot& source = small(op.root, op);
-    if (source.flag.load(std::memory_order_acquire) != op.operation) return false;
+    if (!arrives(source.flag, op.operation)) return false;
     if (bytes > 0) std::memcpy(op.out, source.at(bytes), bytes);
     return true;
   }
@@ -164,7 +174,7 @@ bool ShmTeamImpl::poll_small(TeamOp& op) {
   for (std::size_t m = op.step[0]; m < members; ++m) {
     SmallSlot& slot = small(static_cast<int>(m), op);
     const bool is_mine = static_cast<int>(m) == rank_;
-    if (!is_mine && slot.flag.load(std::memory_order_acquire) != op.operation) {
+    if (!is_mine && !arrives(slot.flag, op.operation)) {
       op.step[0] = m;
       return false;
     }
