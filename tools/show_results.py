@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Shows what a benchmark wrote with --vs mpi --json: as a Markdown table, and with --plot as a picture (needs matplotlib).
 
-    tools/show_results.py docs/results/allreduce-2-ranks-vs-mpich.json
-    tools/show_results.py --plot all.png docs/results/*.json
+    tools/show_results.py docs/results/zen5/allreduce-2-ranks-vs-mpich.json
+    tools/show_results.py --plot all.png docs/results/zen5/*-vs-mpich.json
 """
 import argparse
 import json
