@@ -32,6 +32,12 @@ def size_label(size):
     return str(size)
 
 
+def title(result):
+    settings = result["settings"]
+    kinds = [text for name, text in (("warm_buffers", "warm"), ("alloc_mem", "MPI_Alloc_mem")) if settings.get(name)]
+    return ", ".join([result["program"].removeprefix("heddle_"), f"{result['ranks']} ranks", *kinds])
+
+
 def plot(results, path):
     import matplotlib
     matplotlib.use("Agg")
@@ -44,7 +50,7 @@ def plot(results, path):
         for side, name, colour in (("host", "MPI", "tab:grey"), ("heddle", "heddle", "tab:blue")):
             above.plot(sizes, [row[side]["median_us"] for row in result["rows"]], "o-", ms=3, color=colour, label=name)
         above.set(xscale="log", yscale="log", ylabel="microseconds (median)",
-                  title=f"{result['program'].removeprefix('heddle_')}, {result['ranks']} ranks")
+                  title=title(result))
         above.legend()
         above.grid(alpha=0.3)
         below.fill_between(sizes, *zip(*(row["ratio_ci95"] for row in result["rows"])), alpha=0.3)

@@ -180,6 +180,7 @@ bool Report::write_json(std::string& problem) const {
         {"min_bytes", options_.min_bytes},
         {"max_bytes", options_.max_bytes},
         {"warm_buffers", options_.warm_buffers},
+        {"alloc_mem", options_.alloc_mem},
         {"max_seconds", options_.max_seconds},
         {"rounds", options_.rounds},
         {"window", options_.window},
