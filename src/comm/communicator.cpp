@@ -103,7 +103,7 @@ Status CommunicatorImpl::fail(Status status) {
 Status CommunicatorImpl::wait_for(Execution& execution) {
   const auto poll = [&](bool* done) -> Status {
     HEDDLE_TRY(execution.poll(done));
-    return *done || active_.empty() ? Status() : progress();
+    return *done ? Status() : progress();
   };
   const auto look = [&](Patience& patience) { return inspect(execution.waiting_for(), patience); };
   Status status = wait_until_done(policy_, poll, look);
@@ -117,8 +117,10 @@ Status CommunicatorImpl::wait_for(Execution& execution) {
 // Message tags come back after kSequences collectives: a request that still uses them is waited for first.
 Status CommunicatorImpl::free_sequence() {
   while (!active_.empty()) {
-    const auto older = [](const RequestImpl* a, const RequestImpl* b) { return a->started_ < b->started_; };
-    RequestImpl* oldest = *std::min_element(active_.begin(), active_.end(), older);
+    const auto older = [](const MessageRequest* a, const MessageRequest* b) {
+      return a->started_ < b->started_;
+    };
+    MessageRequest* oldest = *std::min_element(active_.begin(), active_.end(), older);
     if (sequence_ - oldest->started_ < kSequences) return {};
     HEDDLE_TRY(wait_for(oldest->execution_));
     HEDDLE_TRY(progress());  // takes it off the list
@@ -137,7 +139,7 @@ Binding CommunicatorImpl::bind(const Job& job) {
   return binding;
 }
 
-Status CommunicatorImpl::run_team(const Job& job) {
+TeamOp CommunicatorImpl::team_op(const Job& job) {
   TeamOp op;
   op.verb = job.collective == Collective::bcast ? TeamVerb::bcast : TeamVerb::allreduce;
   op.in = static_cast<const std::byte*>(job.in);
@@ -146,6 +148,13 @@ Status CommunicatorImpl::run_team(const Job& job) {
   op.element_bytes = job.element_bytes;
   op.fold = job.fold;
   op.root = job.root;
+  return op;
+}
+
+Status CommunicatorImpl::run_team(const Job& job) {
+  if (!turns_.empty()) [[unlikely]]
+    HEDDLE_TRY(finish_team_requests());
+  TeamOp op = team_op(job);
   return run_on(*team_, op);
 }
 
@@ -235,7 +244,7 @@ Status CommunicatorImpl::transfer(bool sends, void* data, std::size_t bytes, int
   const auto poll = [&](bool* done) -> Status {
     if (!ticket.done) HEDDLE_TRY(transport->progress());
     *done = ticket.done;
-    return *done || active_.empty() ? Status() : progress();
+    return *done ? Status() : progress();
   };
   if (status.ok())
     status = wait_until_done(policy_, poll,

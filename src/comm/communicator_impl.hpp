@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fifo.hpp"
 #include "base/log.hpp"
 #include "comm/communicator.hpp"
 #include "comm/plan_cache.hpp"
@@ -35,24 +36,58 @@ struct Job {
 
 class CommunicatorImpl;
 
-class RequestImpl final : public Request {
+class RequestImpl : public Request {
  public:
-  RequestImpl(CommunicatorImpl& comm, const Job& job, std::shared_ptr<const Schedule> schedule,
-              const Ports& ports)
-      : comm_(comm), job_(job), execution_(std::move(schedule), ports) {}
-  ~RequestImpl() override;
+  RequestImpl(CommunicatorImpl& comm, const Job& job) : comm_(comm), job_(job) {}
+  RequestImpl(const RequestImpl&) = delete;
+  RequestImpl& operator=(const RequestImpl&) = delete;
 
-  Status start() override;
-  Status test(bool* done) override;
-  Status wait() override;
+  Status start() final;
+  Status test(bool* done) final;
+  Status wait() final;
+
+ protected:
+  // Makes it active.
+  virtual Status begin() = 0;
+  virtual Waiting waiting_for() const = 0;
+
+  CommunicatorImpl& comm_;
+  Job job_;
+};
+
+// By messages: any number at once, each moving by itself.
+class MessageRequest final : public RequestImpl {
+ public:
+  MessageRequest(CommunicatorImpl& comm, const Job& job, std::shared_ptr<const Schedule> schedule,
+                 const Ports& ports)
+      : RequestImpl(comm, job), execution_(std::move(schedule), ports) {}
+  ~MessageRequest() override;
   bool active() const override { return execution_.active(); }
 
  private:
   friend class CommunicatorImpl;
-  CommunicatorImpl& comm_;
-  Job job_;
+  Status begin() override;
+  Waiting waiting_for() const override { return execution_.waiting_for(); }
+
   Execution execution_;
   std::uint64_t started_ = 0;  // the communicator's sequence number of the last start
+};
+
+// By the team, which takes one operation at a time: in the order in which they were started, the same on every rank.
+class TeamRequest final : public RequestImpl {
+ public:
+  using RequestImpl::RequestImpl;
+  ~TeamRequest() override;
+  bool active() const override { return active_; }
+
+ private:
+  friend class CommunicatorImpl;
+  Status begin() override;
+  Waiting waiting_for() const override;
+
+  TeamOp op_;
+  bool active_ = false;
+  bool under_way_ = false;  // its turn has come
 };
 
 class CommunicatorImpl final : public Communicator {
@@ -87,6 +122,8 @@ class CommunicatorImpl final : public Communicator {
 
  private:
   friend class RequestImpl;
+  friend class MessageRequest;
+  friend class TeamRequest;
 
   // What every blocking collective goes through, part of each.
   [[gnu::always_inline]] inline Status run(const Job& job);
@@ -94,6 +131,9 @@ class CommunicatorImpl final : public Communicator {
   [[gnu::always_inline]] inline Status run_on(Team& team, TeamOp& op);
   Status run_schedule(const Job& job, const Selection& selection);
   Result<std::unique_ptr<Request>> request(const Job& job);
+  static TeamOp team_op(const Job& job);
+  void progress_team();
+  Status finish_team_requests();
   Status transfer(bool sends, void* data, std::size_t bytes, int peer);
   Status free_sequence();
   Binding bind(const Job& job);
@@ -124,8 +164,9 @@ class CommunicatorImpl final : public Communicator {
   std::uint64_t by_team_[3] = {};
   std::uint64_t sequence_ = 0;                                        // collectives started by messages
   std::map<const Schedule*, std::unique_ptr<Execution>> executions_;  // of blocking collectives
-  std::vector<RequestImpl*> active_;
-  Status broken_;  // the first failure in flight; final
+  std::vector<MessageRequest*> active_;
+  Fifo<TeamRequest*> turns_;  // active ones; the first is under way
+  Status broken_;             // the first failure in flight; final
 };
 
 }  // namespace heddle

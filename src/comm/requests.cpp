@@ -7,13 +7,17 @@ namespace heddle {
 
 Result<std::unique_ptr<Request>> CommunicatorImpl::request(const Job& job) {
   if (!broken_.ok()) return broken_;
-  std::shared_ptr<const Schedule> schedule;
-  const Result<const Selection*> selection =
-      plans_.selection(job.collective, job.count * job.element_bytes, true);
+  const std::size_t bytes = job.count * job.element_bytes;
+  if (team_ != nullptr) {
+    const Result<const Selection*> selection = plans_.selection(job.collective, bytes, false);
+    if (!selection.ok()) return selection.status();
+    if (!selection.value()->choice.algorithm->needs_messages)
+      return std::unique_ptr<Request>(std::make_unique<TeamRequest>(*this, job));
+  }
+  const Result<const Selection*> selection = plans_.selection(job.collective, bytes, true);
   if (!selection.ok()) return selection.status();
-  schedule = plans_.schedule(selection.value()->choice, job.root);
-  return std::unique_ptr<Request>(
-      std::make_unique<RequestImpl>(*this, job, std::move(schedule), connections_->ports));
+  return std::unique_ptr<Request>(std::make_unique<MessageRequest>(
+      *this, job, plans_.schedule(selection.value()->choice, job.root), connections_->ports));
 }
 
 Result<std::unique_ptr<Request>> CommunicatorImpl::allreduce_request(const void* in, void* out,
@@ -30,6 +34,7 @@ Result<std::unique_ptr<Request>> CommunicatorImpl::barrier_request() {
 }
 
 Status CommunicatorImpl::progress() {
+  progress_team();
   for (std::size_t i = 0; i < active_.size();) {
     bool done = false;
     Status status = active_[i]->execution_.poll(&done);
@@ -44,18 +49,37 @@ Status CommunicatorImpl::progress() {
   return {};
 }
 
-RequestImpl::~RequestImpl() {
-  std::erase(comm_.active_, this);
+void CommunicatorImpl::progress_team() {
+  while (!turns_.empty()) {
+    TeamRequest& first = *turns_.front();
+    if (!first.under_way_) {
+      team_->start(first.op_);
+      first.under_way_ = true;
+    }
+    if (!team_->poll(first.op_)) return;
+    first.active_ = false;
+    turns_.pop();
+  }
 }
+
+Status CommunicatorImpl::finish_team_requests() {
+  const auto poll = [&](bool* done) -> Status {
+    HEDDLE_TRY(progress());
+    *done = turns_.empty();
+    return {};
+  };
+  const auto look = [&](Patience& patience) { return inspect(turns_.front()->waiting_for(), patience); };
+  Status status = wait_until_done(policy_, poll, look);
+  return status.ok() ? status : fail(std::move(status));
+}
+
+// ---- Every request
 
 Status RequestImpl::start() {
   if (!comm_.broken_.ok()) return comm_.broken_;
   if (active())
     return Status(Code::invalid_argument, "a request was started while it is active: wait for it first");
-  HEDDLE_TRY(comm_.free_sequence());
-  started_ = comm_.sequence_;
-  HEDDLE_TRY(execution_.start(comm_.bind(job_)));
-  comm_.active_.push_back(this);
+  HEDDLE_TRY(begin());
   return comm_.progress();
 }
 
@@ -77,9 +101,47 @@ Status RequestImpl::wait() {
     *done = !active();
     return {};
   };
-  const auto look = [&](Patience& patience) { return comm_.inspect(execution_.waiting_for(), patience); };
+  const auto look = [&](Patience& patience) { return comm_.inspect(waiting_for(), patience); };
   Status status = wait_until_done(comm_.policy_, poll, look);
   return status.ok() ? status : comm_.fail(std::move(status));
+}
+
+// ---- By messages
+
+MessageRequest::~MessageRequest() {
+  std::erase(comm_.active_, this);
+}
+
+Status MessageRequest::begin() {
+  HEDDLE_TRY(comm_.free_sequence());
+  started_ = comm_.sequence_;
+  HEDDLE_TRY(execution_.start(comm_.bind(job_)));
+  comm_.active_.push_back(this);
+  return {};
+}
+
+// ---- By the team
+
+// One that is given up leaves the others waiting for this rank's part, and with it all that comes after.
+TeamRequest::~TeamRequest() {
+  if (!active_) return;
+  for (std::size_t i = 0; i < comm_.turns_.size(); ++i) {
+    if (comm_.turns_[i] == this) comm_.turns_.erase(i--);
+  }
+  if (comm_.broken_.ok())
+    (void)comm_.fail(Status(Code::invalid_argument, "a request was given up before it was complete"));
+}
+
+Status TeamRequest::begin() {
+  op_ = CommunicatorImpl::team_op(job_);
+  under_way_ = false;
+  active_ = true;
+  comm_.turns_.push(this);
+  return {};
+}
+
+Waiting TeamRequest::waiting_for() const {
+  return {Waiting::On::member, comm_.team_->missing(comm_.turns_.front()->op_)};
 }
 
 }  // namespace heddle

@@ -126,6 +126,34 @@ TEST_P(Requests, ManyAtOnceWhileBlockingOnesRun) {
   });
 }
 
+// The node's team takes one operation at a time: waiting for the last moves those before it.
+TEST_P(Requests, WaitedForFromTheLastToTheFirst) {
+  Party party(GetParam());
+  party.run(quiet(), [](Rank& me, Communicator& comm) {
+    const std::vector<std::size_t> counts{200'000, 3, 0, 50'000, 1};
+    std::vector<Vector> in;
+    std::vector<Vector> out;
+    std::vector<std::unique_ptr<Request>> open;
+    for (std::size_t k = 0; k < counts.size(); ++k) {
+      in.push_back(terms(me.rank, counts[k], k));
+      out.emplace_back(counts[k]);
+    }
+    for (std::size_t k = 0; k < counts.size(); ++k)
+      open.push_back(allreduce(comm, in[k], out[k]));
+    for (int round = 0; round < 3; ++round) {
+      for (Vector& result : out)
+        std::ranges::fill(result, -1);
+      for (const auto& request : open)
+        ASSERT_TRUE(request->start().ok());
+      for (std::size_t k = counts.size(); k-- > 0;) {
+        ASSERT_TRUE(open[k]->wait().ok());
+        EXPECT_FALSE(open[k]->active());
+        ASSERT_EQ(out[k], sums(me.size, counts[k], k)) << k;
+      }
+    }
+  });
+}
+
 // A request that is left alone keeps its tags while thousands of collectives pass.
 TEST_P(Requests, OneLeftOpenForThousandsOfCollectives) {
   Party party(GetParam());
@@ -158,6 +186,26 @@ TEST_P(Requests, AnAbandonedOneTouchesNothing) {
       in.reset();
       out.reset();
       ASSERT_TRUE(comm.progress().ok());
+    }
+  });
+}
+
+// On one node the others cannot go on without this rank's part: whatever it calls next says so.
+TEST(TeamRequests, AfterAnAbandonedOneTheCommunicatorFails) {
+  Party party(Nodes{1, 1});
+  party.run(quiet(), [](Rank& me, Communicator& comm) {
+    if (me.rank != 0) return;
+    const Vector in(100, 1);
+    Vector out(100);
+    auto request = allreduce(comm, in, out);
+    auto second = allreduce(comm, in, out);
+    ASSERT_TRUE(request->start().ok());
+    ASSERT_TRUE(second->start().ok());
+    request.reset();
+    for (const Status& status :
+         {second->wait(), comm.barrier(), comm.allreduce(in.data(), out.data(), 100, DType::i64, Op::sum)}) {
+      EXPECT_EQ(status.code(), Code::invalid_argument);
+      EXPECT_NE(status.message().find("given up"), std::string::npos) << status.message();
     }
   });
 }
