@@ -20,24 +20,37 @@ constexpr double kWorthwhile = 0.95;  // of the default's time
 
 using Clock = std::chrono::steady_clock;
 
-struct Buffers {
+// One measurement in progress.
+struct Measurement {
+  explicit Measurement(const StoreTrial& what) : trial(what) {}
+
+  Status time_operations(std::size_t bytes, double* seconds);
+  Status choose(const std::vector<StoreWay>& ways, std::size_t bytes, StoreWay* chosen);
+
+  const StoreTrial& trial;
+  Clock::time_point begin = Clock::now();
+  // The first byte says whether the member's budget is spent: the operations themselves make it known to all.
   std::vector<std::byte> in = std::vector<std::byte>(kLargeTrial);
   std::vector<std::byte> out = std::vector<std::byte>(kLargeTrial);
+  bool over = false;  // on every member, after the same operation
 };
 
-Result<double> time_operations(const StoreTrial& trial, Buffers& buffers, std::size_t bytes) {
+Status Measurement::time_operations(std::size_t bytes, double* seconds) {
+  in[0] = std::byte{Clock::now() - begin > trial.budget};
   Clock::time_point start;
   // The first is not timed: in it the members come together.
   for (int i = 0; i <= kOperations; ++i) {
     if (i == 1) start = Clock::now();
     TeamOp op;
-    op.in = buffers.in.data();
-    op.out = buffers.out.data();
+    op.in = in.data();
+    op.out = out.data();
     op.count = bytes;
     op.fold = trial.fold;
     HEDDLE_TRY(trial.run(op));
   }
-  return std::chrono::duration<double>(Clock::now() - start).count();
+  *seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  over = out[0] != std::byte{0};
+  return {};
 }
 
 double median(std::array<double, kTurns> times) {
@@ -46,26 +59,24 @@ double median(std::array<double, kTurns> times) {
 }
 
 // The best of `ways`, the first of which is the default, for payloads of `bytes`.
-Result<StoreWay> best(const StoreTrial& trial, Buffers& buffers, const std::vector<StoreWay>& ways,
-                      std::size_t bytes) {
+Status Measurement::choose(const std::vector<StoreWay>& ways, std::size_t bytes, StoreWay* chosen) {
+  *chosen = ways.front();
   std::vector<std::array<double, kTurns>> times(ways.size());
-  for (std::size_t turn = 0; turn < kTurns; ++turn) {
-    for (std::size_t w = 0; w < ways.size(); ++w) {
+  for (std::size_t turn = 0; turn < kTurns && !over; ++turn) {
+    for (std::size_t w = 0; w < ways.size() && !over; ++w) {
       trial.use({ways[w], ways[w]});
-      const Result<double> time = time_operations(trial, buffers, bytes);
-      if (!time.ok()) return time.status();
-      times[w][turn] = time.value();
+      HEDDLE_TRY(time_operations(bytes, &times[w][turn]));
     }
   }
-  std::size_t found = 0;
+  if (over) return {};
   double least = median(times[0]) * kWorthwhile;
   for (std::size_t w = 1; w < ways.size(); ++w) {
     const double time = median(times[w]);
     if (time >= least) continue;
     least = time;
-    found = w;
+    *chosen = ways[w];
   }
-  return ways[found];
+  return {};
 }
 
 // The default first.
@@ -100,12 +111,11 @@ SmallStores default_small_stores() {
 
 Result<SmallStores> measure_small_stores(const StoreTrial& trial) {
   const SmallStores unmeasured = default_small_stores();
-  Buffers buffers;
-  const Result<StoreWay> middle = best(trial, buffers, candidates(unmeasured.middle), kMiddleTrial);
-  if (!middle.ok()) return middle.status();
-  const Result<StoreWay> large = best(trial, buffers, candidates(unmeasured.large), kLargeTrial);
-  if (!large.ok()) return large.status();
-  const SmallStores found = {middle.value(), large.value()};
+  SmallStores found = unmeasured;
+  Measurement measurement(trial);
+  HEDDLE_TRY(measurement.choose(candidates(unmeasured.middle), kMiddleTrial, &found.middle));
+  HEDDLE_TRY(measurement.choose(candidates(unmeasured.large), kLargeTrial, &found.large));
+  if (measurement.over) found = unmeasured;
   trial.use(found);
   return found;
 }

@@ -2,6 +2,7 @@
 // between processors by a factor of three in either direction, and no table knows them all.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -43,12 +44,14 @@ SmallStores default_small_stores();
 struct StoreTrial {
   std::function<void(const SmallStores&)> use;  // from the next operation on
   std::function<Status(TeamOp&)> run;           // starts the operation and waits for it
-  FoldFn fold;                                  // of bytes
+  FoldFn fold;                                  // bitwise or of bytes
+  // Once a member has spent this, all stop: somebody else uses the cores, and times say nothing.
+  std::chrono::microseconds budget{5000};
 };
 
 // Collective over the team, each member with a core of its own. Times allreduces under each way by turns and returns the
-// fastest; ways that are less than a twentieth better than the default lose to it. Takes about half a millisecond; a
-// failure of `run` ends it.
+// fastest; ways that are less than a twentieth better than the default lose to it. Takes about half a millisecond; beyond
+// the budget the default is what is found, on every member. A failure of `run` ends it.
 Result<SmallStores> measure_small_stores(const StoreTrial& trial);
 
 }  // namespace heddle
