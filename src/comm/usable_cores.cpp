@@ -27,25 +27,48 @@ int cores_in_affinity_mask() {
   return static_cast<int>(std::thread::hardware_concurrency());
 }
 
-}  // namespace
+std::string first_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string text;
+  std::getline(file, text);
+  return text;
+}
 
-int cgroup_quota_cores() {
-  std::string group;
-  std::ifstream self("/proc/self/cgroup");
-  for (std::string line; std::getline(self, line);) {
-    if (line.rfind("0::/", 0) == 0) group = line.substr(3);
-  }
+// In a cgroup's folder, as "QUOTA PERIOD": one file in version 2, two in version 1.
+std::string quota_in(const std::string& folder) {
+  const std::string both = first_line(folder + "/cpu.max");
+  if (!both.empty()) return both;
+  return first_line(folder + "/cpu.cfs_quota_us") + ' ' + first_line(folder + "/cpu.cfs_period_us");
+}
+
+// The tightest quota from `group` up to `root`; 0: none.
+int tightest(const std::string& root, std::string group) {
   int least = 0;
   for (;;) {
-    std::ifstream file("/sys/fs/cgroup" + group + "/cpu.max");
-    std::string text;
-    if (file && std::getline(file, text)) {
-      const int cores = cores_of_quota(text);
-      if (cores > 0 && (least == 0 || cores < least)) least = cores;
-    }
+    const int cores = cores_of_quota(quota_in(root + group));
+    if (cores > 0 && (least == 0 || cores < least)) least = cores;
     if (group.empty()) return least;
     group.resize(group.rfind('/') == std::string::npos ? 0 : group.rfind('/'));
   }
+}
+
+}  // namespace
+
+int cgroup_quota_cores() {
+  int least = 0;
+  std::ifstream self("/proc/self/cgroup");
+  // "0::/group" is version 2; "1:cpu,cpuacct:/group" version 1, mounted under the names of its controllers.
+  for (std::string line; std::getline(self, line);) {
+    const std::size_t names = line.find(':') + 1;
+    const std::size_t path = line.find(':', names);
+    if (names == 0 || path == std::string::npos) continue;
+    const std::string controllers = line.substr(names, path - names);
+    const bool has_cpu = (',' + controllers + ',').find(",cpu,") != std::string::npos;
+    if (!controllers.empty() && !has_cpu) continue;
+    const int cores = tightest("/sys/fs/cgroup/" + controllers, line.substr(path + 1));
+    if (cores > 0 && (least == 0 || cores < least)) least = cores;
+  }
+  return least;
 }
 
 int cores_of_quota(std::string_view cpu_max) {

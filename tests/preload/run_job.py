@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -29,6 +30,7 @@ def parse():
     parser.add_argument('--clean-shm', action='store_true', help='nothing new may stay in /dev/shm')
     parser.add_argument('--small-shm', action='store_true', help='with a /dev/shm of its own that holds little (skipped where that is not allowed)')
     parser.add_argument('--hosts', type=int, default=0, metavar='N', help='spread over this many hosts (hosts.py; skipped where that is not allowed)')
+    parser.add_argument('--one-core', action='store_true', help='in a cgroup with the time of one core (skipped where that is not allowed)')
     parser.add_argument('--raw', action='store_true', help='run the command itself, without mpiexec')
     parser.add_argument('command', nargs='+')
     return parser.parse_args()
@@ -40,11 +42,13 @@ SMALL_SHM = ['unshare', '--mount', 'sh', '-c',
              'mount -t tmpfs -o size=256m tmpfs /dev/shm && exec "$@"', 'sh']
 
 
-def command_line(args, several):
+def command_line(args, several, cgroup):
     if args.raw:
         return args.command
     start = several.mpiexec(args.mpiexec) if several else [args.mpiexec]
     line = (SMALL_SHM if args.small_shm else []) + start
+    if cgroup:
+        line = ['sh', '-c', f'echo $$ > {cgroup} && exec "$@"', 'sh'] + line
     separate = args.env_on or args.no_preload_on
     for rank in range(args.n if separate else 1):
         if rank > 0:
@@ -70,13 +74,34 @@ def environment(args):
     return env
 
 
+@contextlib.contextmanager
+def cgroup_of_one_core():
+    """A cgroup whose processes get one core's time in all; gives the file that takes them in."""
+    first = '/sys/fs/cgroup/cpu' if os.path.isdir('/sys/fs/cgroup/cpu') else '/sys/fs/cgroup'
+    folder = f'{first}/heddle-test-{os.getpid()}'
+    os.mkdir(folder)
+    try:
+        if os.path.exists(f'{folder}/cpu.max'):
+            pathlib.Path(folder, 'cpu.max').write_text('100000 100000')
+        else:
+            pathlib.Path(folder, 'cpu.cfs_quota_us').write_text('100000')
+        yield f'{folder}/cgroup.procs'
+    finally:
+        for _ in range(100):  # the kernel takes a moment to forget the last process
+            try:
+                os.rmdir(folder)
+                break
+            except OSError:
+                time.sleep(0.05)
+
+
 def shared_names():
     return {name for name in os.listdir('/dev/shm') if 'heddle' in name}
 
 
-def run(args, several):
+def run(args, several, cgroup):
     """Returns the exit status (None when it had to be killed) and the output."""
-    job = subprocess.Popen(command_line(args, several), env=environment(args), stdin=subprocess.DEVNULL,
+    job = subprocess.Popen(command_line(args, several, cgroup), env=environment(args), stdin=subprocess.DEVNULL,
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
     os.set_blocking(job.stdout.fileno(), False)
     deadline = time.monotonic() + args.timeout
@@ -139,7 +164,12 @@ def main():
         except OSError as problem:
             print('skipped: no network namespaces for several hosts (needs root and iproute2):', problem)
             return SKIPPED
-        status, output = run(args, several)
+        try:
+            cgroup = stack.enter_context(cgroup_of_one_core()) if args.one_core else None
+        except OSError as problem:
+            print('skipped: no cgroup with a quota (needs root and a cpu controller):', problem)
+            return SKIPPED
+        status, output = run(args, several, cgroup)
     sys.stdout.write(output)
     found = list(problems(args, status, output))
     if args.clean_shm:
