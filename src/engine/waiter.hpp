@@ -44,10 +44,24 @@ class Patience {
   bool warned_ = false;
 };
 
+// The part of wait_until_done() that comes after the tight loop: apart, so that the loop can be inlined.
+template <typename Poll, typename Inspect>
+[[gnu::noinline]] Status wait_with_patience(const WaitPolicy& policy, Poll&& poll, Inspect&& inspect) {
+  bool done = false;
+  Patience patience(policy);
+  while (true) {
+    const bool look = patience.rest();
+    HEDDLE_TRY(poll(&done));
+    if (done) return {};
+    if (look) HEDDLE_TRY(inspect(patience));
+  }
+}
+
 // Polls until done, first in a tight loop, then with patience. `poll(&done)` moves the operation;
 // `inspect(patience)` is called at each look and returns an error to end the wait.
 template <typename Poll, typename Inspect>
-Status wait_until_done(const WaitPolicy& policy, Poll&& poll, Inspect&& inspect) {
+[[gnu::always_inline]] inline Status wait_until_done(const WaitPolicy& policy, Poll&& poll,
+                                                     Inspect&& inspect) {
   bool done = false;
   // The first polls follow each other closely: a pause is as long as the hop that is awaited.
   constexpr int kEager = 256;
@@ -56,13 +70,7 @@ Status wait_until_done(const WaitPolicy& policy, Poll&& poll, Inspect&& inspect)
     if (done) return {};
     if (i >= kEager) cpu_relax();
   }
-  Patience patience(policy);
-  while (true) {
-    const bool look = patience.rest();
-    HEDDLE_TRY(poll(&done));
-    if (done) return {};
-    if (look) HEDDLE_TRY(inspect(patience));
-  }
+  return wait_with_patience(policy, poll, inspect);
 }
 
 }  // namespace heddle
