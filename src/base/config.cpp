@@ -52,12 +52,12 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
-Problem set_enable(std::string_view value, Config& config) {
+Problem set_switch(std::string_view value, bool& target) {
   const std::string v = lower(value);
   if (v == "1" || v == "on" || v == "yes" || v == "true") {
-    config.enable = true;
+    target = true;
   } else if (v == "0" || v == "off" || v == "no" || v == "false") {
-    config.enable = false;
+    target = false;
   } else {
     return "is neither 0 nor 1";
   }
@@ -146,6 +146,13 @@ Problem set_shm_backing(std::string_view value, Config& config) {
   return {};
 }
 
+Problem set_enable(std::string_view value, Config& config) {
+  return set_switch(value, config.enable);
+}
+Problem set_alloc_mem(std::string_view value, Config& config) {
+  return set_switch(value, config.alloc_mem);
+}
+
 Problem set_master_port(std::string_view value, Config& config) {
   const std::optional<int> port = parse_number<int>(value);
   if (!port || *port < 1 || *port > 65535) return "is not a port number (1 to 65535)";
@@ -187,6 +194,11 @@ constexpr std::array kRows = {
     Row{{"HEDDLE_SHM", "auto, memfd, posix", "auto",
          "Where shared memory comes from: memfd_create or shm_open."},
         set_shm_backing},
+    Row{{"HEDDLE_ALLOC_MEM", "0, 1", "1",
+         "0 leaves MPI_Alloc_mem to the host MPI; 1 serves 16 KiB and more from memory that the ranks of a "
+         "node can "
+         "reach."},
+        set_alloc_mem},
     Row{{"HEDDLE_MASTER_PORT", "1 to 65535", "MASTER_PORT",
          "Port of the start over TCP (heddle_comm_create_env), for when a launcher's own store listens on "
          "MASTER_PORT."},

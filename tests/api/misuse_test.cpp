@@ -226,7 +226,8 @@ TEST(Misuse, OfMemory) {
     EXPECT_EQ(memory, nullptr);
     EXPECT_EQ(heddle_alloc(0, comm, &memory), HEDDLE_OK);
     EXPECT_EQ(memory, nullptr);
-    EXPECT_NE(heddle_alloc(std::size_t{1} << 62, comm, &memory), HEDDLE_OK);
+    EXPECT_EQ(heddle_alloc(std::size_t{1} << 50, comm, &memory), HEDDLE_ERR_MEMORY) << heddle_last_error();
+    EXPECT_EQ(heddle_alloc(std::size_t{1} << 62, comm, &memory), HEDDLE_ERR_MEMORY) << heddle_last_error();
     EXPECT_EQ(memory, nullptr);
     EXPECT_STRNE(heddle_last_error(), "");
     EXPECT_EQ(heddle_free(nullptr, comm), HEDDLE_OK);

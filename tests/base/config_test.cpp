@@ -23,10 +23,11 @@ TEST(Config, EmptyEnvironmentGivesDefaults) {
 }
 
 TEST(Config, EveryVariableIsParsed) {
-  const ParsedConfig parsed = parse_config(
-      {"HEDDLE_ENABLE=0", "HEDDLE_LOG=debug", "HEDDLE_ALGORITHM=allreduce:ring,bcast:team",
-       "HEDDLE_TUNING_FILE=/a=b.json", "HEDDLE_TRANSPORTS=mpi", "HEDDLE_TIMEOUT=2.5", "HEDDLE_WARN_AFTER=0",
-       "HEDDLE_SLOT_BYTES=256K", "HEDDLE_SPIN=100", "HEDDLE_SHM=posix", "HEDDLE_MASTER_PORT=29501"});
+  const ParsedConfig parsed =
+      parse_config({"HEDDLE_ENABLE=0", "HEDDLE_LOG=debug", "HEDDLE_ALGORITHM=allreduce:ring,bcast:team",
+                    "HEDDLE_TUNING_FILE=/a=b.json", "HEDDLE_TRANSPORTS=mpi", "HEDDLE_TIMEOUT=2.5",
+                    "HEDDLE_WARN_AFTER=0", "HEDDLE_SLOT_BYTES=256K", "HEDDLE_SPIN=100", "HEDDLE_SHM=posix",
+                    "HEDDLE_ALLOC_MEM=0", "HEDDLE_MASTER_PORT=29501"});
   EXPECT_TRUE(parsed.complaints.empty()) << parsed.complaints.front();
   EXPECT_FALSE(parsed.config.enable);
   EXPECT_EQ(parsed.config.log_level, LogLevel::debug);
@@ -38,6 +39,7 @@ TEST(Config, EveryVariableIsParsed) {
   EXPECT_EQ(parsed.config.slot_bytes, 256U * 1024);
   EXPECT_EQ(parsed.config.spin, 100);
   EXPECT_EQ(parsed.config.shm_backing, "posix");
+  EXPECT_FALSE(parsed.config.alloc_mem);
   EXPECT_EQ(parsed.config.master_port, 29501);
 }
 
@@ -65,7 +67,7 @@ TEST_P(WrongValue, GivesOneComplaintAndTheDefault) {
   EXPECT_TRUE(c.enable == d.enable && c.log_level == d.log_level && c.algorithm == d.algorithm &&
               c.transports == d.transports && c.timeout == d.timeout && c.warn_after == d.warn_after &&
               c.slot_bytes == d.slot_bytes && c.spin == d.spin && c.shm_backing == d.shm_backing &&
-              c.master_port == d.master_port)
+              c.master_port == d.master_port && c.alloc_mem == d.alloc_mem)
       << GetParam().entry;
 }
 
@@ -73,7 +75,8 @@ INSTANTIATE_TEST_SUITE_P(
     Values, WrongValue,
     testing::Values(
         Wrong{"HEDDLE_ENABLE=maybe", "neither 0 nor 1"}, Wrong{"HEDDLE_ENABLE=2", "neither 0 nor 1"},
-        Wrong{"HEDDLE_LOG=loud", "none, error, warn"}, Wrong{"HEDDLE_ALGORITHM=,", "form"},
+        Wrong{"HEDDLE_ALLOC_MEM=some", "neither 0 nor 1"}, Wrong{"HEDDLE_LOG=loud", "none, error, warn"},
+        Wrong{"HEDDLE_ALGORITHM=,", "form"},
         Wrong{"HEDDLE_ALGORITHM=gather:ring", "neither allreduce nor bcast"},
         Wrong{"HEDDLE_ALGORITHM=allreduce:", "form"}, Wrong{"HEDDLE_TRANSPORTS=shm,tcp", "\"tcp\""},
         Wrong{"HEDDLE_TIMEOUT=-1", "outside"}, Wrong{"HEDDLE_TIMEOUT=1e300", "outside"},

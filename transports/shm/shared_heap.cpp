@@ -1,10 +1,21 @@
 #include "transports/shm/shared_heap.hpp"
 
+#include <unistd.h>
+
+#include <string>
 #include <utility>
 
 namespace heddle {
 
 Result<void*> SharedHeap::allocate(std::size_t bytes) {
+  // Pages are not reserved: more than there can ever be would only show when it is touched.
+  const std::size_t physical =
+      static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  if (bytes > physical) {
+    return Status(Code::out_of_memory, std::to_string(bytes) +
+                                           " bytes are more than this machine's memory (" +
+                                           std::to_string(physical) + ")");
+  }
   Result<SharedMemory> memory = SharedMemory::create(bytes > 0 ? bytes : 1, SharedMemory::Backing::memfd);
   if (!memory.ok()) return memory.status();
   std::byte* const start = memory->data();

@@ -194,7 +194,7 @@ int Backend::bcast_packed(void* buffer, std::size_t count, MPI_Datatype type, st
 
 int Backend::alloc_mem(MPI_Aint bytes, MPI_Info info, void* out) {
   if (out != nullptr && bytes >= kLeastHeapBytes && make_ready() && set_up_->config().enable &&
-      process_->heap.blocks() < kMostHeapBlocks) {
+      set_up_->config().alloc_mem && process_->heap.blocks() < kMostHeapBlocks) {
     Result<void*> memory = process_->heap.allocate(static_cast<std::size_t>(bytes));
     if (memory.ok()) {
       *static_cast<void**>(out) = memory.value();
