@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/cost.hpp"
 #include "base/status.hpp"
 #include "comm/tcp_star.hpp"
 #include "heddle/heddle.h"
@@ -19,9 +21,24 @@
 namespace heddle {
 
 // What the communicators of one process may share. Any thread.
-struct ProcessState {
+class ProcessState {
+ public:
   SharedHeap heap;
   std::atomic<std::uint32_t> small_stores{0};  // SmallStores as measured, packed; 0: not yet
+
+  // Between nodes, as measured; all 0: not yet.
+  LinearCost message_cost() const {
+    const std::lock_guard lock(mutex_);
+    return message_cost_;
+  }
+  void learn(const LinearCost& message_cost) {
+    const std::lock_guard lock(mutex_);
+    message_cost_ = message_cost;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  LinearCost message_cost_;
 };
 
 struct Bootstrap {

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "comm/message_costs.hpp"
 #include "engine/kernels/kernels.hpp"
 #include "transports/shm/shm_transport.hpp"
 
@@ -15,7 +16,8 @@ namespace {
 CostModel cost_model(const Connections& c) {
   // Not this rank's own transports': a rank that is alone on its node must come to the same choices.
   const LinearCost shm = kShmMessageCost;
-  const LinearCost mpi = c.mpi ? c.mpi->capabilities().cost : LinearCost{2000, 0.15};
+  const bool known = c.message_cost != LinearCost{};
+  const LinearCost mpi = known ? c.message_cost : c.mpi ? c.mpi->capabilities().cost : LinearCost{2000, 0.15};
   std::size_t members = 1;
   for (std::int32_t node = 0; node < c.topology.nodes(); ++node)
     members = std::max(members, c.topology.members(node).size());
@@ -212,6 +214,31 @@ Status CommunicatorImpl::measure() {
   return {};
 }
 
+Status CommunicatorImpl::learn_message_cost(const Bootstrap& bootstrap) {
+  const TopologyView& t = connections_->topology;
+  const int first = t.members(0).front();
+  const int second = t.members(1).front();
+  if (connections_->message_cost == LinearCost{}) {
+    LinearCost mine;
+    Status status;
+    if (rank_ == first || rank_ == second) {
+      const auto exchange = [&](bool sends, void* data, std::size_t bytes) {
+        return transfer(sends, data, bytes, rank_ == first ? second : first);
+      };
+      const Result<MessageTimes> times = time_messages(exchange, rank_ == first);
+      if (times.ok()) mine = fit_message_cost(times.value());
+      status = times.status();
+    }
+    HEDDLE_TRY(agree(bootstrap, status));
+    std::vector<LinearCost> all(static_cast<std::size_t>(size_));
+    HEDDLE_TRY(bootstrap.allgather(&mine, all.data(), sizeof mine));
+    connections_->message_cost = all[static_cast<std::size_t>(first)];
+  }
+  connections_->process->learn(connections_->message_cost);
+  selector_.use(cost_model(*connections_));
+  return {};
+}
+
 Status CommunicatorImpl::allreduce(const void* in, void* out, std::size_t count, DType type, Op op) {
   if (size_ == 1) {
     if (in != out && count > 0) std::memmove(out, in, count * dtype_size(type));
@@ -276,6 +303,10 @@ std::string CommunicatorImpl::describe() const {
   for (const Transport* transport : connections_->ports.transports) {
     transports += (transports.empty() ? "" : ", ") + std::string(transport->capabilities().name);
   }
+  std::string between;
+  if (const LinearCost& c = connections_->message_cost; c != LinearCost{})
+    between = fmt::format(", a message between nodes takes {:.1f} us and {:.3f} ns a byte", c.fixed_ns / 1e3,
+                          c.per_byte_ns);
   std::string stores;
   if (const std::uint32_t packed = connections_->process->small_stores.load(std::memory_order_relaxed);
       packed != 0) {
@@ -283,10 +314,10 @@ std::string CommunicatorImpl::describe() const {
     stores = fmt::format(", small payloads measured best {} and (4 KiB on) {}", store_way_name(found.middle),
                          store_way_name(found.large));
   }
-  return fmt::format("{} rank{} on {} node{}, transports: {}, {} core{} here, {} polls before yielding{}",
+  return fmt::format("{} rank{} on {} node{}, transports: {}, {} core{} here, {} polls before yielding{}{}",
                      size_, size_ == 1 ? "" : "s", t.nodes(), t.nodes() == 1 ? "" : "s",
                      transports.empty() ? "none" : transports, connections_->cores,
-                     connections_->cores == 1 ? "" : "s", policy_.spins, stores);
+                     connections_->cores == 1 ? "" : "s", policy_.spins, between, stores);
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::create(const Bootstrap& bootstrap, const Config& config) {
@@ -294,6 +325,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create(const Bootstrap& boot
   if (!connections.ok()) return connections.status();
   auto made = std::make_unique<CommunicatorImpl>(bootstrap, config, std::move(connections).value());
   HEDDLE_TRY(agree(bootstrap, made->measure()));
+  if (made->topology().nodes() > 1) HEDDLE_TRY(made->learn_message_cost(bootstrap));
   return std::unique_ptr<Communicator>(std::move(made));
 }
 

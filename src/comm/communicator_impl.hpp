@@ -115,6 +115,8 @@ class CommunicatorImpl final : public Communicator {
 
   // Collective over the node: what this machine's processors are best at, if that is not known yet.
   Status measure();
+  // What messages between nodes cost: measured between the first ranks of two nodes, if it is not known yet. Collective.
+  Status learn_message_cost(const Bootstrap& bootstrap);
 
   Status progress() override;
   const char* algorithm(Collective collective, std::size_t bytes) override;

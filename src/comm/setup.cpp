@@ -20,7 +20,7 @@ namespace heddle {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x6864646c;  // "hddl"
-constexpr std::uint32_t kProtocol = 2;        // raised whenever ranks of two builds could not work together
+constexpr std::uint32_t kProtocol = 3;        // raised whenever ranks of two builds could not work together
 
 // The settings that decide how a collective runs must be the same everywhere; each travels as a hash.
 constexpr const char* kSharedSettings[] = {"HEDDLE_ALGORITHM", "HEDDLE_TUNING_FILE (its content)",
@@ -35,6 +35,7 @@ struct Hello {
   std::uint32_t lends;  // has messages to lend
   std::int32_t pid;
   std::uint32_t small_stores;  // ProcessState's
+  LinearCost message_cost;     // likewise
   std::uint64_t node;
   std::uint64_t settings[kSettings];
   char host[40];
@@ -66,6 +67,7 @@ Hello make_hello(const Bootstrap& bootstrap, const Config& config) {
   hello.enabled = config.enable ? 1 : 0;
   hello.lends = bootstrap.make_p2p ? 1 : 0;
   hello.pid = getpid();
+  if (bootstrap.process) hello.message_cost = bootstrap.process->message_cost();
   hello.small_stores =
       bootstrap.process ? bootstrap.process->small_stores.load(std::memory_order_relaxed) : 0;
   const HostIdentity identity = host_identity();
@@ -153,6 +155,9 @@ void Setup::find_topology(const std::vector<Hello>& hellos) {
     connections_->pid_of.push_back(h.pid);
   }
   connections_->topology = TopologyView({std::move(node_of)});
+
+  connections_->message_cost =
+      hellos[static_cast<std::size_t>(connections_->topology.members(0).front())].message_cost;
 
   std::vector<CoreClaim> claims;
   bool measured = true;

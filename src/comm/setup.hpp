@@ -47,7 +47,8 @@ struct Connections {
   std::shared_ptr<ProcessState> process;  // this rank's
   std::unique_ptr<LentMessages> lent;
   std::unique_ptr<ShmTeam> team;
-  bool measures = false;  // this node's members are to measure their SmallStores
+  LinearCost message_cost;  // between nodes, the same on every rank; all 0: not known
+  bool measures = false;    // this node's members are to measure their SmallStores
   std::unique_ptr<Transport> shm;
   std::unique_ptr<Transport> mpi;
   Ports ports;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <utility>
+#include <vector>
 
 namespace heddle {
 namespace {
@@ -85,28 +86,42 @@ double Selector::price_of(const Algorithm& algorithm, const Shape& shape, std::s
       smaller, [&](std::int32_t rank) { return algorithm.build(smaller, rank, shape); }, bytes, model_);
 }
 
+// Of what is priced within kAsGood of the cheapest, the fewest chunks: a model cannot tell these apart, and whatever
+// it leaves out each message costs.
 Selection Selector::by_price(Collective collective, std::size_t bytes, bool messages_only) const {
-  Selection best;
-  best.choice.price_ns = best.runner_up_ns = std::numeric_limits<double>::infinity();
+  constexpr double kAsGood = 1.03;
+  std::vector<Choice> candidates;
   for (const Algorithm& algorithm : catalog()) {
     if (algorithm.collective != collective || !runs(algorithm, messages_only)) continue;
     // On one node a hierarchical algorithm is the team's own under another name.
     if (algorithm.needs_team && algorithm.needs_messages && topology_.nodes() == 1) continue;
-    Choice cheapest{&algorithm, {}, std::numeric_limits<double>::infinity()};
-    for (const Shape& shape : algorithm.shapes(topology_, bytes)) {
-      const double ns = price_of(algorithm, shape, bytes);
-      if (ns < cheapest.price_ns) cheapest = {&algorithm, shape, ns};
-    }
-    if (cheapest.price_ns < best.choice.price_ns) {
-      best.runner_up = best.choice.algorithm;
-      best.runner_up_ns = best.choice.price_ns;
-      best.choice = cheapest;
-    } else if (cheapest.price_ns < best.runner_up_ns) {
-      best.runner_up = &algorithm;
-      best.runner_up_ns = cheapest.price_ns;
-    }
+    for (const Shape& shape : algorithm.shapes(topology_, bytes))
+      candidates.push_back({&algorithm, shape, price_of(algorithm, shape, bytes)});
   }
-  return best;
+  // The cheapest that `fits`; of equal ones the first in the catalog's order.
+  const auto cheapest = [&](auto fits) {
+    const Choice* found = nullptr;
+    for (const Choice& c : candidates) {
+      if (fits(c) && (found == nullptr || c.price_ns < found->price_ns)) found = &c;
+    }
+    return found;
+  };
+  Selection selection;
+  selection.choice.price_ns = selection.runner_up_ns = std::numeric_limits<double>::infinity();
+  const Choice* least = cheapest([](const Choice&) { return true; });
+  if (least == nullptr) return selection;
+  const auto as_good = [&](const Choice& c) { return c.price_ns <= least->price_ns * kAsGood; };
+  std::uint32_t chunks = least->shape.chunks;
+  for (const Choice& c : candidates) {
+    if (as_good(c)) chunks = std::min(chunks, c.shape.chunks);
+  }
+  selection.choice = *cheapest([&](const Choice& c) { return as_good(c) && c.shape.chunks == chunks; });
+  const Choice* next = cheapest([&](const Choice& c) { return c.algorithm != selection.choice.algorithm; });
+  if (next != nullptr) {
+    selection.runner_up = next->algorithm;
+    selection.runner_up_ns = next->price_ns;
+  }
+  return selection;
 }
 
 Result<Selection> Selector::select(Collective collective, std::size_t bytes, bool messages_only) const {

@@ -68,6 +68,9 @@ class Selector {
   Selector(const TopologyView& topology, CostModel model, Abilities abilities,
            const Preferences& preferences);
 
+  // From the next choice on.
+  void use(const CostModel& model) { model_ = model; }
+
   // The same answer on every rank. Fails only when nothing in the catalog can run. `messages_only`: no team
   // verbs, for collectives that may overlap others.
   Result<Selection> select(Collective collective, std::size_t bytes, bool messages_only) const;

@@ -26,6 +26,9 @@ class Party {
   }
 
   int size() const { return static_cast<int>(nodes_.size()); }
+  // What each rank's communicators share; empty: nothing.
+  std::vector<std::shared_ptr<ProcessState>> processes;
+
   LoopbackP2p& lender(int rank) { return *lenders_[static_cast<std::size_t>(rank)]; }
   void lend_nothing(int rank) { lends_[static_cast<std::size_t>(rank)] = false; }
 
@@ -35,6 +38,7 @@ class Party {
     b.size = size();
     b.allgather = allgather_.of(rank);
     b.node = nodes_[static_cast<std::size_t>(rank)];
+    if (!processes.empty()) b.process = processes[static_cast<std::size_t>(rank)];
     if (lends_[static_cast<std::size_t>(rank)]) {
       b.make_p2p = [this, rank]() -> Result<heddle_p2p> {
         if (rank == refusing) return Status(Code::out_of_memory, "no more of them");

@@ -1,0 +1,155 @@
+// What messages between nodes cost: the line through what was measured, and which messages the measuring sends.
+#include "comm/message_costs.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "communicator/party.hpp"
+
+namespace heddle {
+namespace {
+
+constexpr auto kMiddle = MessageTimes::kMiddle;
+constexpr auto kLarge = MessageTimes::kLarge;
+
+TEST(FitMessageCost, IsTheLineThroughTheLargerSizes) {
+  const double per_byte = 0.5;
+  const double fixed = 30'000;
+  const LinearCost cost = fit_message_cost({7'000, fixed + per_byte * static_cast<double>(kMiddle),
+                                            fixed + per_byte * static_cast<double>(kLarge)});
+  EXPECT_NEAR(cost.per_byte_ns, per_byte, 1e-9);
+  EXPECT_NEAR(cost.fixed_ns, fixed, 1e-3);
+}
+
+TEST(FitMessageCost, NeverStartsBelowASmallMessage) {
+  const LinearCost cost = fit_message_cost({50'000, 60'000, 700'000});
+  EXPECT_EQ(cost.fixed_ns, 50'000);
+  EXPECT_GT(cost.per_byte_ns, 1);
+}
+
+TEST(FitMessageCost, WithoutLargeMessagesTheMiddleOnesServe) {
+  const LinearCost cost = fit_message_cost({10'000, 10'000 + 65'536 * 100.0, 0});
+  EXPECT_NEAR(cost.per_byte_ns, 100, 1e-9);
+  EXPECT_NEAR(cost.fixed_ns, 10'000, 1e-3);
+}
+
+// Times that wobble may fall with the size; a price may not.
+TEST(FitMessageCost, NoByteIsCheaperThanNothing) {
+  const LinearCost cost = fit_message_cost({10'000, 90'000, 80'000});
+  EXPECT_EQ(cost.per_byte_ns, 0);
+  EXPECT_EQ(cost.fixed_ns, 90'000);
+}
+
+// Stands in for a partner: notes what is exchanged.
+struct Partner {
+  struct Message {
+    bool sends;
+    std::size_t bytes;
+  };
+  std::vector<Message> messages;
+  std::chrono::microseconds middle{0};
+  bool wants_large = true;
+  int fails_at = -1;
+
+  Exchange exchange() {
+    return [this](bool sends, void* data, std::size_t bytes) -> Status {
+      if (static_cast<int>(messages.size()) == fails_at) return Status(Code::peer_failed, "rank 1 is gone");
+      messages.push_back({sends, bytes});
+      if (bytes == kMiddle) std::this_thread::sleep_for(middle);
+      if (bytes == 1 && !sends) *static_cast<std::byte*>(data) = std::byte{wants_large};
+      if (bytes == 1 && sends) wants_large = *static_cast<std::byte*>(data) != std::byte{0};
+      return {};
+    };
+  }
+  std::size_t of(std::size_t bytes) const {
+    std::size_t n = 0;
+    for (const Message& m : messages)
+      n += m.bytes == bytes ? 1 : 0;
+    return n;
+  }
+};
+
+TEST(TimeMessages, BothPartnersExchangeTheSame) {
+  for (const bool large : {true, false}) {
+    Partner of_first;
+    of_first.middle = std::chrono::microseconds(large ? 0 : 3000);
+    Partner of_second;
+    of_second.wants_large = large;
+    const Result<MessageTimes> times = time_messages(of_first.exchange(), true);
+    ASSERT_TRUE(times.ok());
+    ASSERT_TRUE(time_messages(of_second.exchange(), false).ok());
+    ASSERT_EQ(of_first.messages.size(), of_second.messages.size());
+    for (std::size_t i = 0; i < of_first.messages.size(); ++i) {
+      EXPECT_EQ(of_first.messages[i].bytes, of_second.messages[i].bytes) << i;
+      EXPECT_NE(of_first.messages[i].sends, of_second.messages[i].sends) << i;
+    }
+    EXPECT_EQ(of_first.of(kLarge) > 0, large);
+    EXPECT_EQ(times.value().large_ns > 0, large);
+    EXPECT_GE(times.value().middle_ns, large ? 0 : 3e6);
+    EXPECT_LE(of_first.messages.size(), 40u);
+  }
+}
+
+TEST(TimeMessages, AFailureEndsIt) {
+  for (const int at : {0, 5, 20, 26}) {
+    Partner partner;
+    partner.fails_at = at;
+    const Result<MessageTimes> times = time_messages(partner.exchange(), true);
+    ASSERT_FALSE(times.ok());
+    EXPECT_EQ(times.status().code(), Code::peer_failed);
+  }
+}
+
+// A communicator measures what no communicator before it has, tells all its ranks, and all choose alike.
+TEST(LearnedMessageCost, IsMeasuredOnceForAll) {
+  using test::Rank;
+  test::Party party({1, 2, 2});
+  for (int rank = 0; rank < party.size(); ++rank)
+    party.processes.push_back(std::make_shared<ProcessState>());
+  std::vector<std::string> said(3);
+  std::vector<std::string> chosen(3);
+  const auto note = [&](Rank& me, Communicator& comm) {
+    const auto rank = static_cast<std::size_t>(me.rank);
+    said[rank] = comm.describe();
+    chosen[rank] = comm.algorithm(Collective::allreduce, 1 << 20);
+  };
+  party.run(test::quiet(), note);
+  EXPECT_NE(said[0].find("a message between nodes takes"), std::string::npos) << said[0];
+  for (int rank = 0; rank < party.size(); ++rank) {
+    EXPECT_EQ(chosen[static_cast<std::size_t>(rank)], chosen[0]);
+    EXPECT_EQ(party.processes[static_cast<std::size_t>(rank)]->message_cost(),
+              party.processes[0]->message_cost());
+    EXPECT_NE(party.processes[static_cast<std::size_t>(rank)]->message_cost(), LinearCost{});
+  }
+  const int opened = party.lender(0).opened;
+  EXPECT_GT(opened, 0);
+  EXPECT_GT(party.lender(1).opened, 0);
+  EXPECT_EQ(party.lender(2).opened, 0) << "it is not the first rank of its node";
+  party.run(test::quiet(), note);
+  EXPECT_EQ(party.lender(0).opened, opened) << "measured again";
+}
+
+// Slow messages make the choice another one than fast ones.
+TEST(LearnedMessageCost, DecidesTheChoice) {
+  const auto choice_at = [](const LinearCost& cost) {
+    test::Party party({1, 2, 3, 4});
+    for (int rank = 0; rank < party.size(); ++rank) {
+      party.processes.push_back(std::make_shared<ProcessState>());
+      party.processes.back()->learn(cost);
+    }
+    std::string chosen;
+    party.run(test::quiet(), [&](test::Rank& me, Communicator& comm) {
+      if (me.rank == 0) chosen = comm.algorithm(Collective::allreduce, 64 << 10);
+    });
+    return chosen;
+  };
+  EXPECT_NE(choice_at({1e6, 0.01}), choice_at({100, 10}));
+}
+
+}  // namespace
+}  // namespace heddle
