@@ -85,7 +85,11 @@ def cgroup_of_one_core():
             pathlib.Path(folder, 'cpu.max').write_text('100000 100000')
         else:
             pathlib.Path(folder, 'cpu.cfs_quota_us').write_text('100000')
-        yield f'{folder}/cgroup.procs'
+        procs = f'{folder}/cgroup.procs'
+        trial = subprocess.run(['sh', '-c', f'echo $$ > {procs}'], stderr=subprocess.PIPE, text=True)
+        if trial.returncode != 0:
+            raise OSError(trial.stderr.strip())
+        yield procs
     finally:
         for _ in range(100):  # the kernel takes a moment to forget the last process
             try:
