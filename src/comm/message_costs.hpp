@@ -2,7 +2,6 @@
 // the interconnect is TCP, and the choice of algorithm and chunks hangs on it.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <functional>
 
