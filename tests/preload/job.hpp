@@ -5,6 +5,7 @@
 #define MPICH_SKIP_MPICXX 1
 #include <dlfcn.h>
 #include <mpi.h>
+#include <unistd.h>
 
 #include <cstdarg>
 #include <cstddef>
@@ -28,6 +29,7 @@ namespace job {
   std::vfprintf(stderr, format, arguments);
   va_end(arguments);
   std::fputc('\n', stderr);
+  ::usleep(200'000);  // Hydra drops what it has not read when a job aborts
   PMPI_Abort(MPI_COMM_WORLD, 9);
   std::abort();
 }
