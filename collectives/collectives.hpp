@@ -65,6 +65,15 @@ Schedule two_level(const TopologyView& topology, std::int32_t rank, const Shape&
 // EuroPVM/MPI 2008, LNCS 5205.
 Schedule team(const TopologyView& topology, std::int32_t rank, const Shape& shape);
 
+// One node of several domains (last-level caches, NUMA nodes) that all have teams of their own: each domain folds to
+// its leaders, leaders in the same place fold across the domains, each domain spreads the result. With `shape.chunks`
+// 1 the first of each domain leads: three hops instead of one, but every rank waits for those of its domain and not for
+// all. From 2 on as many lead as the smallest domain has ranks, each for its part of every one of chunks-1 pieces: of d
+// domains' vectors 2 d (d-1) n bytes cross between domains at most, where the one team moves p n. In order where domains
+// are runs of ranks in rising order. M. Bayatpour, S. Chakraborty, H. Subramoni, X. Lu, D. K. Panda, "Scalable Reduction
+// Collectives with Data Partitioning-based Multi-Leader Design", SC'17.
+Schedule multi_leader(const TopologyView& topology, std::int32_t rank, const Shape& shape);
+
 }  // namespace allreduce
 
 namespace bcast {
@@ -103,6 +112,11 @@ Schedule two_level(const TopologyView& topology, std::int32_t rank, const Shape&
 // above.
 Schedule team(const TopologyView& topology, std::int32_t rank, const Shape& shape);
 
+// One node of several domains: from the root to the ranks in its place in the other domains, and from them through
+// every domain, in `shape.chunks` pieces. A root whose place some domain lacks hands over to the first of its domain, which
+// is one hop more. R. Graham, G. Shipman 2008, as above.
+Schedule multi_leader(const TopologyView& topology, std::int32_t rank, const Shape& shape);
+
 }  // namespace bcast
 
 namespace barrier {
@@ -115,6 +129,9 @@ Schedule recursive_doubling(const TopologyView& topology, std::int32_t rank, con
 
 // One node only: the team's allreduce of no elements, each member's flag read by all others.
 Schedule team(const TopologyView& topology, std::int32_t rank, const Shape& shape);
+
+// One node of several domains: allreduce::multi_leader of nothing, with one leader in each.
+Schedule multi_leader(const TopologyView& topology, std::int32_t rank, const Shape& shape);
 
 }  // namespace barrier
 

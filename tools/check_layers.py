@@ -42,7 +42,7 @@ OUTSIDE = [
     (r"mpi(_.*)?\.h", ["src/interpose/mpich", "include/heddle/heddle_mpi.h", "osu_style_bench", "examples"]),
     (r"(cuda|cublas|nvml|nvrtc).*", ["gpu"]),
     (r"(infiniband|rdma|ucp|uct|ucs)/.*", ["transports"]),
-    (r"hwloc.*", ["src/comm/hardware.cpp"]),
+    (r"hwloc.*", ["src/comm/hardware.cpp", "src/comm/node_plan.cpp"]),
     (r"hwy/.*", ["src/engine/kernels"]),
     (r"nlohmann/.*", ["src/select", "tools", "osu_style_bench"]),
     (r"CLI/.*", ["tools", "osu_style_bench"]),

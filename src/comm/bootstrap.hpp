@@ -14,6 +14,7 @@
 
 #include "base/cost.hpp"
 #include "base/status.hpp"
+#include "comm/node_plan.hpp"
 #include "comm/tcp_star.hpp"
 #include "heddle/heddle.h"
 #include "transports/shm/shared_heap.hpp"
@@ -25,6 +26,16 @@ class ProcessState {
  public:
   SharedHeap heap;
   std::atomic<std::uint32_t> small_stores{0};  // SmallStores as measured, packed; 0: not yet
+
+  // plan_node() for the machine under this process, which is looked at once. Where that fails: of nothing known.
+  NodePlan plan_node(const std::vector<CoreClaim>& members) {
+    const std::lock_guard lock(mutex_);
+    if (!machine_) {
+      Result<Machine> found = discover_machine();
+      machine_ = found.ok() ? std::move(found).value() : Machine{};
+    }
+    return heddle::plan_node(*machine_, members);
+  }
 
   // Between nodes, as measured; all 0: not yet.
   LinearCost message_cost() const {
@@ -39,6 +50,7 @@ class ProcessState {
  private:
   mutable std::mutex mutex_;
   LinearCost message_cost_;
+  std::optional<Machine> machine_;
 };
 
 struct Bootstrap {

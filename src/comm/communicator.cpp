@@ -18,10 +18,7 @@ CostModel cost_model(const Connections& c) {
   const LinearCost shm = kShmMessageCost;
   const bool known = c.message_cost != LinearCost{};
   const LinearCost mpi = known ? c.message_cost : c.mpi ? c.mpi->capabilities().cost : LinearCost{2000, 0.15};
-  std::size_t members = 1;
-  for (std::int32_t node = 0; node < c.topology.nodes(); ++node)
-    members = std::max(members, c.topology.members(node).size());
-  return default_cost_model(shm, mpi, members);
+  return default_cost_model(shm, mpi, c.topology.has_domains());
 }
 
 }  // namespace
@@ -37,7 +34,7 @@ CommunicatorImpl::CommunicatorImpl(const Bootstrap& bootstrap, const Config& con
       plans_(connections_->topology, rank_, selector_, log_) {
   const TopologyView& t = connections_->topology;
   // A forced algorithm or a rule still decides; only an unforced choice may skip the selection.
-  team_ = t.nodes() == 1 ? connections_->team.get() : nullptr;
+  team_ = t.nodes() == 1 ? connections_->ports.teams[static_cast<std::size_t>(TeamKind::node)] : nullptr;
   policy_.spins = config.spin >= 0 ? config.spin : default_spins(connections_->own_core);
   policy_.timeout = config.timeout;
   policy_.warn_after = config.warn_after;
@@ -46,13 +43,16 @@ CommunicatorImpl::CommunicatorImpl(const Bootstrap& bootstrap, const Config& con
 
 // ---- Waiting
 
-int CommunicatorImpl::rank_of_member(int member) const {
-  const TopologyView& t = connections_->topology;
-  return member < 0 ? -1 : t.members(t.node_of(rank_))[static_cast<std::size_t>(member)];
+int CommunicatorImpl::rank_of_member(int member, TeamKind team) const {
+  return member < 0 ? -1 : topology().team(team, rank_)[static_cast<std::size_t>(member)];
 }
 
 Status CommunicatorImpl::inspect(const Waiting& waiting, Patience& patience) {
-  if (waiting.on == Waiting::On::member) return inspect(rank_of_member(waiting.who), Blame::sure, patience);
+  if (waiting.on == Waiting::On::member) {
+    // A member of a domain may wait for another domain itself.
+    const Blame blame = waiting.team == TeamKind::node ? Blame::sure : Blame::likely;
+    return inspect(rank_of_member(waiting.who, waiting.team), blame, patience);
+  }
   return inspect(waiting.who, Blame::likely, patience);
 }
 
@@ -167,7 +167,7 @@ Status CommunicatorImpl::run_on(Team& team, TeamOp& op) {
     return *done || active_.empty() ? Status() : progress();
   };
   const auto look = [&](Patience& patience) {
-    return inspect(rank_of_member(team.missing(op)), Blame::sure, patience);
+    return inspect(rank_of_member(team.missing(op), TeamKind::node), Blame::sure, patience);
   };
   Status status = wait_until_done(policy_, poll, look);
   return status.ok() ? status : fail(std::move(status));
@@ -191,7 +191,8 @@ Status CommunicatorImpl::run(const Job& job) {
     const Result<const Selection*> selection = plans_.selection(job.collective, bytes, false);
     if (!selection.ok()) return selection.status();
     // A schedule of one team verb needs no executor.
-    if (team_ == nullptr || selection.value()->choice.algorithm->needs_messages)
+    const Algorithm& algorithm = *selection.value()->choice.algorithm;
+    if (team_ == nullptr || algorithm.needs_messages || algorithm.needs_domains)
       return run_schedule(job, *selection.value());
     by_team_[static_cast<std::size_t>(job.collective)] |= bit;
   }
@@ -199,17 +200,20 @@ Status CommunicatorImpl::run(const Job& job) {
 }
 
 Status CommunicatorImpl::measure() {
-  ShmTeam* team = connections_->team.get();
+  ShmTeam* team = connections_->teams[static_cast<std::size_t>(TeamKind::node)].get();
+  const auto use = [&](const SmallStores& stores) {
+    for (const std::unique_ptr<ShmTeam>& each : connections_->teams) {
+      if (each) each->use(stores);
+    }
+  };
   std::atomic<std::uint32_t>& known = connections_->process->small_stores;
   if (connections_->measures) {
     const Result<SmallStores> found = measure_small_stores(
-        {[&](const SmallStores& stores) { team->use(stores); }, [&](TeamOp& op) { return run_on(*team, op); },
-         fold_kernel(DType::u8, Op::bor)});
+        {use, [&](TeamOp& op) { return run_on(*team, op); }, fold_kernel(DType::u8, Op::bor)});
     if (!found.ok()) return found.status();
     known.store(pack(found.value()), std::memory_order_relaxed);
-  } else if (const std::uint32_t packed = known.load(std::memory_order_relaxed);
-             team != nullptr && packed != 0) {
-    team->use(unpack_small_stores(packed));
+  } else if (const std::uint32_t packed = known.load(std::memory_order_relaxed); packed != 0) {
+    use(unpack_small_stores(packed));
   }
   return {};
 }
@@ -314,8 +318,10 @@ std::string CommunicatorImpl::describe() const {
     stores = fmt::format(", small payloads measured best {} and (4 KiB on) {}", store_way_name(found.middle),
                          store_way_name(found.large));
   }
-  return fmt::format("{} rank{} on {} node{}, transports: {}, {} core{} here, {} polls before yielding{}{}",
-                     size_, size_ == 1 ? "" : "s", t.nodes(), t.nodes() == 1 ? "" : "s",
+  std::string domains;
+  if (t.has_domains()) domains = fmt::format(" ({} domains in this one)", t.domains(rank_));
+  return fmt::format("{} rank{} on {} node{}{}, transports: {}, {} core{} here, {} polls before yielding{}{}",
+                     size_, size_ == 1 ? "" : "s", t.nodes(), t.nodes() == 1 ? "" : "s", domains,
                      transports.empty() ? "none" : transports, connections_->cores,
                      connections_->cores == 1 ? "" : "s", policy_.spins, between, stores);
 }

@@ -149,7 +149,7 @@ class CommunicatorImpl final : public Communicator {
   std::string name_of(int rank) const;
   bool is_gone(int rank) const;
   std::string also_gone(int besides) const;
-  int rank_of_member(int member) const;
+  int rank_of_member(int member, TeamKind team) const;
   Status fail(Status status);
 
   int rank_;

@@ -11,16 +11,16 @@
 
 #include "comm/core_claim.hpp"
 #include "comm/host_identity.hpp"
+#include "comm/node_plan.hpp"
 #include "select/selector.hpp"
 #include "transports/mpi/mpi_transport.hpp"
-#include "transports/shm/shm_team.hpp"
 #include "transports/shm/shm_transport.hpp"
 
 namespace heddle {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x6864646c;  // "hddl"
-constexpr std::uint32_t kProtocol = 3;        // raised whenever ranks of two builds could not work together
+constexpr std::uint32_t kProtocol = 4;        // raised whenever ranks of two builds could not work together
 
 // The settings that decide how a collective runs must be the same everywhere; each travels as a hash.
 constexpr const char* kSharedSettings[] = {"HEDDLE_ALGORITHM", "HEDDLE_TUNING_FILE (its content)",
@@ -125,13 +125,18 @@ class Setup {
   Status agree(const Status& mine) { return heddle::agree(bootstrap_, mine); }
 
   void find_topology(const std::vector<Hello>& hellos);
+  Status divide_nodes();
+  std::vector<std::uint16_t> plan_of_node() const;
   Status share_memory();
   Status try_backing(SharedMemory::Backing backing);
   Status borrow_messages(const std::vector<Hello>& hellos);
   void build_shm();
   void build_ports();
 
-  ShmTeamGeometry team_geometry() const { return {static_cast<int>(members().size()), config_.slot_bytes}; }
+  std::size_t team_bytes() const {
+    const TopologyView& t = connections_->topology;
+    return heddle::team_bytes(t, t.node_of(bootstrap_.rank), connections_->slot_bytes);
+  }
   ShmTransportGeometry ring_geometry() const { return {static_cast<int>(members().size())}; }
   const std::vector<std::int32_t>& members() const {
     const TopologyView& t = connections_->topology;
@@ -141,6 +146,7 @@ class Setup {
   const Bootstrap& bootstrap_;
   const Config& config_;
   std::unique_ptr<Connections> connections_;
+  std::vector<CoreClaim> claims_;  // of this node's members
 };
 
 // Ranks with equal node identities share a node; without the shm transport everyone is alone.
@@ -159,16 +165,55 @@ void Setup::find_topology(const std::vector<Hello>& hellos) {
   connections_->message_cost =
       hellos[static_cast<std::size_t>(connections_->topology.members(0).front())].message_cost;
 
-  std::vector<CoreClaim> claims;
   bool measured = true;
   for (const std::int32_t rank : members()) {
-    claims.push_back(hellos[static_cast<std::size_t>(rank)].cores);
+    claims_.push_back(hellos[static_cast<std::size_t>(rank)].cores);
     measured = measured && hellos[static_cast<std::size_t>(rank)].small_stores != 0;
   }
-  connections_->cores = cores_of(claims);
-  connections_->own_core = each_has_a_core(claims);
+  connections_->cores = cores_of(claims_);
+  connections_->own_core = each_has_a_core(claims_);
   // Where ranks take turns on cores, times say nothing.
   connections_->measures = members().size() > 1 && connections_->own_core && !measured;
+}
+
+// Slot size in units of 4 KiB, then the domain of each member.
+std::vector<std::uint16_t> Setup::plan_of_node() const {
+  const NodePlan plan = connections_->process->plan_node(claims_);
+  std::vector<std::uint16_t> told{static_cast<std::uint16_t>(plan.slot_bytes >> 12)};
+  told.insert(told.end(), plan.domain_of.begin(), plan.domain_of.end());
+  return told;
+}
+
+// The first member of each node decides how its ranks share it.
+Status Setup::divide_nodes() {
+  const TopologyView& nodes = connections_->topology;
+  std::size_t most = 1;
+  for (std::int32_t node = 0; node < nodes.nodes(); ++node)
+    most = std::max(most, nodes.members(node).size());
+  if (most == 1) return {};
+  std::vector<std::uint16_t> mine;
+  if (members().size() > 1 && members().front() == bootstrap_.rank) mine = plan_of_node();
+  mine.resize(1 + most);
+  std::vector<std::uint16_t> all(mine.size() * static_cast<std::size_t>(bootstrap_.size));
+  HEDDLE_TRY(bootstrap_.allgather(mine.data(), all.data(), mine.size() * sizeof mine[0]));
+
+  std::vector<std::int32_t> node_of;
+  std::vector<std::int32_t> domain_of;
+  std::map<std::pair<std::int32_t, std::uint16_t>, std::int32_t> number;
+  for (std::int32_t rank = 0; rank < nodes.size(); ++rank) {
+    const std::int32_t node = nodes.node_of(rank);
+    const auto first = static_cast<std::size_t>(nodes.members(node).front());
+    const auto place = static_cast<std::size_t>(nodes.member_index(rank));
+    const std::uint16_t domain = all[first * mine.size() + 1 + place];
+    const auto next = static_cast<std::int32_t>(number.size());
+    node_of.push_back(node);
+    domain_of.push_back(number.emplace(std::pair{node, domain}, next).first->second);
+  }
+  const auto first = static_cast<std::size_t>(members().front());
+  connections_->slot_bytes =
+      config_.slot_bytes != 0 ? config_.slot_bytes : std::size_t{all[first * mine.size()]} << 12;
+  connections_->topology = TopologyView({std::move(node_of)}, std::move(domain_of));
+  return {};
 }
 
 // One attempt: each node's first member creates, the others attach, and all ranks learn whether all could.
@@ -177,8 +222,7 @@ Status Setup::try_backing(SharedMemory::Backing backing) {
   Status mine;
   SharedMemory memory;
   if (creates) {
-    Result<SharedMemory> created =
-        SharedMemory::create(team_geometry().bytes() + ring_geometry().bytes(), backing);
+    Result<SharedMemory> created = SharedMemory::create(team_bytes() + ring_geometry().bytes(), backing);
     mine = created.status();
     if (created.ok()) memory = std::move(created).value();
   }
@@ -234,9 +278,10 @@ void Setup::build_shm() {
     pids.push_back(connections_->pid_of[static_cast<std::size_t>(rank)]);
   const int member = connections_->topology.member_index(bootstrap_.rank);
   std::byte* memory = connections_->memory.data();
-  connections_->team = make_shm_team(memory, team_geometry(), member, &connections_->process->heap);
-  connections_->shm = make_shm_transport(memory + team_geometry().bytes(), ring_geometry(), member,
-                                         std::move(ranks), std::move(pids));
+  connections_->teams = make_teams(connections_->topology, bootstrap_.rank, connections_->slot_bytes, memory,
+                                   &connections_->process->heap);
+  connections_->shm =
+      make_shm_transport(memory + team_bytes(), ring_geometry(), member, std::move(ranks), std::move(pids));
 }
 
 void Setup::build_ports() {
@@ -249,7 +294,8 @@ void Setup::build_ports() {
   }
   if (c.shm) c.ports.transports.push_back(c.shm.get());
   if (c.mpi) c.ports.transports.push_back(c.mpi.get());
-  c.ports.team = c.team.get();
+  for (std::size_t kind = 0; kind < c.teams.size(); ++kind)
+    c.ports.teams[kind] = c.teams[kind].get();
 }
 
 Result<std::unique_ptr<Connections>> Setup::run() {
@@ -257,6 +303,7 @@ Result<std::unique_ptr<Connections>> Setup::run() {
   HEDDLE_TRY(allgather(make_hello(bootstrap_, config_), hellos));
   HEDDLE_TRY(check_hellos(hellos));
   find_topology(hellos);
+  HEDDLE_TRY(divide_nodes());
   HEDDLE_TRY(share_memory());
   HEDDLE_TRY(borrow_messages(hellos));
   build_shm();

@@ -11,12 +11,11 @@
 #include "base/config.hpp"
 #include "base/status.hpp"
 #include "comm/bootstrap.hpp"
+#include "comm/node_teams.hpp"
 #include "engine/engine.hpp"
 #include "schedule/topology_view.hpp"
 #include "transports/shm/shared_heap.hpp"
 #include "transports/shm/shared_memory.hpp"
-#include "transports/shm/shm_team.hpp"
-#include "transports/team.hpp"
 #include "transports/transport.hpp"
 
 namespace heddle {
@@ -46,7 +45,8 @@ struct Connections {
   SharedMemory memory;
   std::shared_ptr<ProcessState> process;  // this rank's
   std::unique_ptr<LentMessages> lent;
-  std::unique_ptr<ShmTeam> team;
+  std::size_t slot_bytes = 0;  // of this node's teams
+  Teams teams;
   LinearCost message_cost;  // between nodes, the same on every rank; all 0: not known
   bool measures = false;    // this node's members are to measure their SmallStores
   std::unique_ptr<Transport> shm;

@@ -90,7 +90,7 @@ void Execution::run_local(const Step& step) {
 }
 
 bool Execution::run_team(const Step& step) {
-  Team& team = *ports_->team;
+  Team& team = *ports_->teams[step.lane];
   if (!team_started_) {
     const Range r = range(step);
     team_op_ = TeamOp{};
@@ -198,7 +198,10 @@ void Execution::abandon() {
 }
 
 Waiting Execution::waiting_for() const {
-  if (team_started_) return {Waiting::On::member, ports_->team->missing(team_op_)};
+  if (team_started_) {
+    const TeamKind team = schedule_->steps[pc_].team();
+    return {Waiting::On::member, ports_->teams[static_cast<std::size_t>(team)]->missing(team_op_), team};
+  }
   for (std::uint32_t i = 0; i < open_; ++i) {
     const std::uint32_t slot = (oldest_ + i) % static_cast<std::uint32_t>(tickets_.size());
     if (!tickets_[slot].done) return {Waiting::On::rank, peer_of_ticket_[slot]};

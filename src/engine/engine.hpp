@@ -2,6 +2,7 @@
 // restart.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -28,15 +29,16 @@ struct Binding {
 
 // What a schedule runs on: one rank's connections. Borrowed; outlives every Execution.
 struct Ports {
-  std::vector<Transport*> transport_of;  // per peer rank; null where no step may go
-  std::vector<Transport*> transports;    // each distinct one once, for progress
-  Team* team = nullptr;                  // this rank's node, or null
+  std::vector<Transport*> transport_of;   // per peer rank; null where no step may go
+  std::vector<Transport*> transports;     // each distinct one once, for progress
+  std::array<Team*, kTeamKinds> teams{};  // by TeamKind: this rank's; null: it is alone there
 };
 
-// Whom an execution waits for: a rank of the communicator, a member of its node's team, or nobody.
+// Whom an execution waits for: a rank of the communicator, a member of one of its teams, or nobody.
 struct Waiting {
   enum class On : std::uint8_t { nobody, rank, member } on = On::nobody;
   int who = -1;
+  TeamKind team = TeamKind::node;
 };
 
 // One schedule being executed, over and over. Allocates in the constructor and when a larger scratch is

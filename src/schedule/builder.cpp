@@ -120,8 +120,8 @@ Builder& Builder::wait(std::uint32_t may_stay_open) {
   return *this;
 }
 
-Builder& Builder::team(StepKind verb, Slot from, std::int32_t member, Chunks c) {
-  push(make(verb, Slot::data, from, 0, member, c, 0));
+Builder& Builder::team(StepKind verb, Slot from, std::int32_t member, Chunks c, TeamKind team) {
+  push(make(verb, Slot::data, from, static_cast<int>(team), member, c, 0));
   return *this;
 }
 

@@ -29,7 +29,7 @@ class Builder {
   Builder& copy_input();                                                          // data = input, all chunks
   Builder& copy_input(Chunks c);  // data = input, these chunks
   Builder& wait(std::uint32_t may_stay_open = 0);
-  Builder& team(StepKind verb, Slot from, std::int32_t member, Chunks c);
+  Builder& team(StepKind verb, Slot from, std::int32_t member, Chunks c, TeamKind team = TeamKind::node);
   Builder& flag(StepFlags flags);         // adds flags to the step written last
   Builder& scratch(std::uint32_t units);  // at least this many scratch units, for steps with kRotate
 

@@ -57,6 +57,8 @@ std::string operands(const Step& step) {
   const std::string src = place_text(step.src, step);
   const std::string lane = step.lane != 0 ? " lane " + std::to_string(step.lane) : "";
   const std::string member = std::to_string(step.peer);
+  static constexpr const char* kTeams[] = {"", " in the domain", " among peers"};
+  const std::string team = step.lane < kTeamKinds ? kTeams[step.lane] : " in no team";
   switch (step.kind) {
     case StepKind::send:
       return src + " -> rank " + member + lane;
@@ -68,11 +70,11 @@ std::string operands(const Step& step) {
     case StepKind::copy:
       return dst + " = " + src;
     case StepKind::team_reduce:
-      return dst + " of member " + member + " = fold of " + src;
+      return dst + " of member " + member + " = fold of " + src + team;
     case StepKind::team_bcast:
-      return dst + " = " + src + " of member " + member;
+      return dst + " = " + src + " of member " + member + team;
     case StepKind::team_allreduce:
-      return dst + " = fold of " + src;
+      return dst + " = fold of " + src + team;
     case StepKind::wait:
     case StepKind::repeat:
       break;

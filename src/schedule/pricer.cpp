@@ -87,7 +87,7 @@ class PricedRun {
   const CostModel* model_;
   Split split_;
   std::vector<Rank> ranks_;
-  std::vector<std::vector<std::int32_t>> arrived_;  // per node: members inside the team verb
+  std::vector<std::vector<std::int32_t>> arrived_;  // per team: members inside the team verb
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::uint64_t order_ = 0;
 };
@@ -97,7 +97,7 @@ PricedRun::PricedRun(const TopologyView& topology, const std::vector<Schedule>& 
     : topology_(&topology),
       model_(&model),
       split_(bytes, schedules.front().chunks),
-      arrived_(static_cast<std::size_t>(topology.nodes())) {
+      arrived_(static_cast<std::size_t>(topology.teams())) {
   ranks_.reserve(schedules.size());
   for (const Schedule& s : schedules)
     ranks_.emplace_back(s);
@@ -253,10 +253,10 @@ bool PricedRun::wait(Rank& r) {
 }
 
 bool PricedRun::enter_team(std::int32_t rank) {
-  const std::int32_t node = topology_->node_of(rank);
-  std::vector<std::int32_t>& arrived = arrived_[static_cast<std::size_t>(node)];
+  const TeamKind kind = at(rank).cursor.step().team();
+  std::vector<std::int32_t>& arrived = arrived_[static_cast<std::size_t>(topology_->team_of(kind, rank))];
   arrived.push_back(rank);
-  const std::size_t members = topology_->members(node).size();
+  const std::size_t members = topology_->team(kind, rank).size();
   if (arrived.size() < members) return false;
   double end_ns = 0;
   for (const std::int32_t m : arrived)
@@ -279,9 +279,8 @@ double PricedRun::team_ns(const Step& step, double bytes, std::size_t members) c
     return copies ? model_->copy.at(bytes) : 0;
   }
   const auto m = static_cast<double>(members);
-  const double small = model_->team_small.at(bytes) * m;
-  const double large = model_->team_large.at(bytes * m);
-  return std::min(small, large);
+  const CostModel::TeamCost& cost = model_->team[step.lane];
+  return std::min(m * cost.small.at(bytes), m * cost.large.fixed_ns + bytes * cost.large.per_byte_ns);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // The pricer: what a schedule costs, by running it over a LogGP-style model of the machine.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -28,11 +29,14 @@ struct CostModel {
   std::vector<LevelCost> levels;
   LinearCost fold;  // reducing n bytes of one operand into another
   LinearCost copy;  // copying n bytes
-  // A team verb of m members on n bytes starts when the last one enters and keeps all of them until it is
-  // done: for the cheaper of m * team_small.at(n), one cache-line exchange per member, and team_large.at(n *
-  // m), staged in slots.
-  LinearCost team_small;
-  LinearCost team_large;
+  // By TeamKind. A team verb of m members on n bytes starts when the last one enters and keeps all of them until it is
+  // done: for the cheaper of m * small.at(n), everybody reads everybody's vector, and m * large.fixed_ns + n *
+  // large.per_byte_ns, staged: flags of each member, and everybody moves about one vector.
+  struct TeamCost {
+    LinearCost small;
+    LinearCost large;
+  };
+  std::array<TeamCost, kTeamKinds> team;
 };
 
 using ScheduleOf = std::function<Schedule(std::int32_t rank)>;

@@ -14,6 +14,14 @@ namespace heddle {
 // it by unit.
 enum class Slot : std::uint8_t { data = 0, input = 1, scratch = 2 };
 
+// Which of its teams a rank uses for a team verb.
+enum class TeamKind : std::uint8_t {
+  node,    // the ranks of its node
+  domain,  // of those, the ranks of its domain (what shares a last-level cache, or a NUMA node)
+  peers,   // the ranks that have its place in the other domains of the node
+};
+inline constexpr int kTeamKinds = 3;
+
 enum class StepKind : std::uint8_t {
   send,    // open a send of [chunk, chunk+count) from slot `src` to `peer`
   recv,    // open a receive of [chunk, chunk+count) into slot `dst` from `peer`
@@ -22,11 +30,9 @@ enum class StepKind : std::uint8_t {
   wait,    // until at most `count` of the opened sends and receives are still open, oldest completed first
   repeat,  // run the next `peer` steps `count` times; in iteration i their chunk is (chunk + i*stride) mod
            // chunks
-  team_reduce,     // fold `src` of all ranks of this rank's node, in rank order, into `dst` of node member
-                   // `peer`
-  team_bcast,      // copy `src` of node member `peer` to `dst` of all other ranks of this rank's node
-  team_allreduce,  // fold `src` of all ranks of this rank's node, in rank order, into `dst` of every one of
-                   // them
+  team_reduce,     // fold `src` of all members of a team, in their order, into `dst` of member `peer`
+  team_bcast,      // copy `src` of member `peer` of a team to `dst` of all others
+  team_allreduce,  // fold `src` of all members of a team, in their order, into `dst` of every one of them
 };
 
 enum StepFlags : std::uint8_t {
@@ -46,12 +52,13 @@ struct Step {
   Slot dst;
   Slot src;
   std::uint8_t flags : 4;
-  std::uint8_t lane : 4;
-  std::int32_t peer;    // rank; team verbs: member number within the node; repeat: steps in the body
-  std::uint32_t chunk;  // first chunk; repeat: the stride, as a two's complement int32
-  std::uint32_t count;  // chunks; wait: how many may stay open; repeat: iterations (0: the body is skipped)
-  std::uint32_t unit;   // scratch unit
+  std::uint8_t lane : 4;  // team verbs: the TeamKind
+  std::int32_t peer;      // rank; team verbs: member number within the team; repeat: steps in the body
+  std::uint32_t chunk;    // first chunk; repeat: the stride, as a two's complement int32
+  std::uint32_t count;    // chunks; wait: how many may stay open; repeat: iterations (0: the body is skipped)
+  std::uint32_t unit;     // scratch unit
 
+  TeamKind team() const { return static_cast<TeamKind>(lane); }
   std::int32_t stride() const { return static_cast<std::int32_t>(chunk); }
   friend bool operator==(const Step& a, const Step& b) {
     return a.kind == b.kind && a.dst == b.dst && a.src == b.src && a.flags == b.flags && a.lane == b.lane &&

@@ -20,7 +20,7 @@ SymbolicRun::Rank::Rank(const Schedule& s, ExprId initial)
 SymbolicRun::SymbolicRun(const TopologyView& topology, const std::vector<Schedule>& schedules)
     : topology_(&topology),
       expressions_(topology.size()),
-      teams_(static_cast<std::size_t>(topology.nodes())) {
+      teams_(static_cast<std::size_t>(topology.teams())) {
   ranks_.reserve(schedules.size());
   for (std::size_t i = 0; i < schedules.size(); ++i) {
     const Schedule& s = schedules[i];
@@ -182,25 +182,25 @@ Status SymbolicRun::local(std::int32_t rank) {
   return {};
 }
 
-// Blocks until every member of the node is here; a real team may let some go earlier, which only helps
+// Blocks until every member of the team is here; a real team may let some go earlier, which only helps
 // progress.
 Status SymbolicRun::enter_team(std::int32_t rank, bool* complete) {
-  const std::int32_t node = topology_->node_of(rank);
-  Team& team = teams_[static_cast<std::size_t>(node)];
   Rank& r = at(rank);
   const Step& mine = r.cursor.step();
+  const TeamKind kind = mine.team();
+  Team& team = teams_[static_cast<std::size_t>(topology_->team_of(kind, rank))];
   if (!team.arrived.empty()) {
     const Rank& o = at(team.arrived.front());
     const Step& theirs = o.cursor.step();
     if (mine.kind != theirs.kind || (mine.peer != theirs.peer && mine.kind != StepKind::team_allreduce) ||
         r.cursor.chunk() != o.cursor.chunk() || mine.count != theirs.count) {
       return violation(rank, "its team verb differs from the one that rank " +
-                                 std::to_string(team.arrived.front()) + " of its node entered at step " +
+                                 std::to_string(team.arrived.front()) + " of its team entered at step " +
                                  std::to_string(o.cursor.index()) + " iteration " +
                                  std::to_string(o.cursor.iteration()));
     }
   }
-  const bool is_member = topology_->member_index(rank) == mine.peer;
+  const bool is_member = topology_->member_of(kind, rank) == mine.peer;
   const bool reads = mine.kind != StepKind::team_bcast || is_member;
   const bool writes =
       mine.kind == StepKind::team_allreduce || (mine.kind == StepKind::team_reduce) == is_member;
@@ -210,7 +210,7 @@ Status SymbolicRun::enter_team(std::int32_t rank, bool* complete) {
     HEDDLE_TRY(check_open(rank, place(r, mine.dst), true));
   }
   team.arrived.push_back(rank);
-  const std::vector<std::int32_t>& members = topology_->members(node);
+  const std::vector<std::int32_t>& members = topology_->team(kind, rank);
   *complete = team.arrived.size() == members.size();
   if (!*complete) {
     r.blocked = Blocked::in_team;
@@ -280,7 +280,7 @@ Status SymbolicRun::stuck() {
   const Rank& r = at(first);
   std::string what = "deadlock: ";
   if (r.blocked == Blocked::in_team) {
-    what += "its node's other members never enter this team verb";
+    what += "its team's other members never enter this team verb";
   } else {
     std::size_t oldest = 0;
     while (r.open[oldest].matched)

@@ -49,10 +49,12 @@ std::string step_defect(const TopologyView& topology, std::int32_t rank, const S
       if (step.peer == rank) return "a message to itself";
       return "";
     case StepKind::team_reduce:
-    case StepKind::team_bcast: {
-      const auto members = static_cast<std::int32_t>(topology.members(topology.node_of(rank)).size());
-      if (step.peer >= 0 && step.peer < members) break;
-      return "there is no member " + std::to_string(step.peer) + " in a node of " + std::to_string(members);
+    case StepKind::team_bcast:
+    case StepKind::team_allreduce: {
+      if (step.lane >= kTeamKinds) return "there is no team " + std::to_string(step.lane);
+      const auto members = static_cast<std::int32_t>(topology.team(step.team(), rank).size());
+      if (step.kind == StepKind::team_allreduce || (step.peer >= 0 && step.peer < members)) break;
+      return "there is no member " + std::to_string(step.peer) + " in a team of " + std::to_string(members);
     }
     case StepKind::reduce:
     case StepKind::copy:

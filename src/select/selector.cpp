@@ -16,9 +16,18 @@ bool within(std::int64_t value, const std::int64_t (&range)[2]) {
 // rank of a large machine would cost more than the choice can save.
 constexpr std::int32_t kPricedRanks = 64;
 
+// As many ranks of one node in as many domains.
+std::vector<std::int32_t> like_domains(const TopologyView& topology) {
+  const std::int32_t domains = std::min(topology.domains(0), kPricedRanks);
+  std::vector<std::int32_t> domain_of;
+  for (std::int32_t rank = 0; rank < kPricedRanks; ++rank)
+    domain_of.push_back(rank * domains / kPricedRanks);
+  return domain_of;
+}
+
 }  // namespace
 
-CostModel default_cost_model(LinearCost within_node, LinearCost between_nodes, std::size_t members) {
+CostModel default_cost_model(LinearCost within_node, LinearCost between_nodes, bool domains) {
   CostModel model;
   const auto level = [](LinearCost message) {
     return LevelCost{message.fixed_ns * 0.5, message.fixed_ns * 0.5, {0, message.per_byte_ns}};
@@ -26,10 +35,11 @@ CostModel default_cost_model(LinearCost within_node, LinearCost between_nodes, s
   model.levels = {level(within_node), level(between_nodes)};
   model.fold = {10, 0.06};
   model.copy = {10, 0.05};
-  model.team_small = {80, 0.1};
-  // Every member copies and folds about the vector once, however many share the work; only flags grow in number.
-  const auto m = static_cast<double>(std::max<std::size_t>(members, 1));
-  model.team_large = {200 * m, 0.1 / m};
+  // A line comes faster from a core of the same domain; every member moves about the vector once, however many share the
+  // work.
+  model.team.fill({{160, 0.1}, {200, 0.1}});
+  model.team[static_cast<std::size_t>(TeamKind::domain)] = {{80, 0.1}, {200, 0.1}};
+  if (!domains) model.team[static_cast<std::size_t>(TeamKind::node)].small.fixed_ns = 80;
   return model;
 }
 
@@ -39,6 +49,7 @@ Selector::Selector(const TopologyView& topology, CostModel model, Abilities abil
 
 bool Selector::runs(const Algorithm& algorithm, bool messages_only) const {
   if (algorithm.needs_team && (!abilities_.team || messages_only)) return false;
+  if (algorithm.needs_domains && !topology_.has_domains()) return false;
   // Whole-node algorithms fit one node only; everything that also sends fits any.
   if (algorithm.needs_team && !algorithm.needs_messages) return topology_.nodes() == 1;
   return !algorithm.needs_messages || abilities_.messages;
@@ -81,7 +92,9 @@ double Selector::price_of(const Algorithm& algorithm, const Shape& shape, std::s
         topology_, [&](std::int32_t rank) { return algorithm.build(topology_, rank, shape); }, bytes, model_);
   }
   const std::int32_t nodes = std::min(topology_.nodes(), kPricedRanks);
-  const TopologyView smaller = TopologyView::uniform(nodes, std::max(1, kPricedRanks / nodes));
+  const TopologyView smaller = nodes == 1 && topology_.has_domains()
+                                   ? TopologyView::of_domains(like_domains(topology_))
+                                   : TopologyView::uniform(nodes, std::max(1, kPricedRanks / nodes));
   return price(
       smaller, [&](std::int32_t rank) { return algorithm.build(smaller, rank, shape); }, bytes, model_);
 }

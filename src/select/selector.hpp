@@ -88,7 +88,7 @@ class Selector {
 };
 
 // Estimates for the machine at hand until they are measured: shared memory inside a node, the lent messages
-// beyond. `members`: of the largest team.
-CostModel default_cost_model(LinearCost within_node, LinearCost between_nodes, std::size_t members);
+// beyond. `domains`: nodes consist of several.
+CostModel default_cost_model(LinearCost within_node, LinearCost between_nodes, bool domains);
 
 }  // namespace heddle

@@ -18,7 +18,7 @@ TEST(Config, EmptyEnvironmentGivesDefaults) {
   EXPECT_EQ(parsed.config.log_level, LogLevel::warn);
   EXPECT_EQ(parsed.config.timeout, milliseconds(0));
   EXPECT_EQ(parsed.config.warn_after, milliseconds(10'000));
-  EXPECT_EQ(parsed.config.slot_bytes, 64U * 1024);
+  EXPECT_EQ(parsed.config.slot_bytes, 0U);
   EXPECT_EQ(parsed.config.master_port, 0);
 }
 

@@ -72,11 +72,21 @@ std::vector<Shape> shapes_of(const Algorithm& algorithm, std::int32_t size,
 
 std::vector<TopologyView> topologies_of(const Algorithm& algorithm, std::int32_t size) {
   if (!algorithm.needs_team) return {TopologyView::flat(size)};
-  if (!algorithm.needs_messages) return {TopologyView::one_node(size)};
+  if (!algorithm.needs_messages && !algorithm.needs_domains) return {TopologyView::one_node(size)};
   std::vector<TopologyView> all{TopologyView::one_node(size), blocks(size, 2), blocks(size, 8), growing(size),
                                 scattered(size, static_cast<std::uint32_t>(size))};
   if (size > 1) all.push_back(round_robin(size, (size + 2) / 3));
+  if (!algorithm.needs_domains) return all;
+  for (TopologyView& view : all)
+    view = domains_of(view);
   return all;
+}
+
+TopologyView domains_of(const TopologyView& nodes) {
+  std::vector<std::int32_t> domain_of;
+  for (std::int32_t rank = 0; rank < nodes.size(); ++rank)
+    domain_of.push_back(nodes.node_of(rank));
+  return TopologyView::of_domains(std::move(domain_of));
 }
 
 TopologyView blocks(std::int32_t size, std::int32_t per_node) {
@@ -121,8 +131,9 @@ std::string defect(const Algorithm& algorithm, const TopologyView& topology, con
       verify(topology, [&](std::int32_t rank) { return algorithm.build(topology, rank, shape); });
   if (status.ok()) return "";
   return case_name(algorithm) + " on " + std::to_string(topology.size()) + " ranks, " +
-         std::to_string(topology.nodes()) + " nodes, root " + std::to_string(shape.root) + ", radix " +
-         std::to_string(shape.radix) + ", chunks " + std::to_string(shape.chunks) + ": " + status.message();
+         std::to_string(topology.nodes()) + " nodes, " + std::to_string(topology.domains(0)) +
+         " domains, root " + std::to_string(shape.root) + ", radix " + std::to_string(shape.radix) +
+         ", chunks " + std::to_string(shape.chunks) + ": " + status.message();
 }
 
 }  // namespace heddle::test

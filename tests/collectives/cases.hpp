@@ -30,6 +30,7 @@ TopologyView blocks(std::int32_t size, std::int32_t per_node);    // the last no
 TopologyView growing(std::int32_t size);                          // nodes of 1, 2, 3, ... ranks
 TopologyView round_robin(std::int32_t size, std::int32_t nodes);  // rank r on node r mod nodes
 TopologyView scattered(std::int32_t size, std::uint32_t seed);    // ranks anywhere
+TopologyView domains_of(const TopologyView& nodes);               // one node, with these as its domains
 
 // verify(), with the case in the message; "" when proved.
 std::string defect(const Algorithm& algorithm, const TopologyView& topology, const Shape& shape);

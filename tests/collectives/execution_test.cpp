@@ -2,14 +2,13 @@
 // shared-memory teams. All ranks live in one thread and are polled in turn, so a failure repeats.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 
 #include "cases.hpp"
 #include "engine/engine.hpp"
+#include "support/topology_teams.hpp"
 #include "transports/loopback/loopback.hpp"
-#include "transports/shm/shm_team.hpp"
 
 namespace heddle::test {
 namespace {
@@ -48,33 +47,19 @@ Affine input_of(std::int32_t rank, std::size_t i) {
           static_cast<std::uint32_t>(i) * 7919 + static_cast<std::uint32_t>(rank)};
 }
 
-struct FreeMemory {
-  void operator()(std::byte* p) const { std::free(p); }
-};
-
 // The ranks of a machine with their connections.
 class World {
  public:
   explicit World(const TopologyView& topology)
       : topology_(topology), hub_(topology.size(), LoopbackOptions{.eager_bytes = 64, .max_delay = 3}) {
-    for (std::int32_t node = 0; node < topology.nodes(); ++node) {
-      const ShmTeamGeometry geometry{static_cast<int>(topology.members(node).size()), 4096};
-      const std::size_t bytes = (geometry.bytes() + 4095) / 4096 * 4096;
-      memory_.emplace_back(static_cast<std::byte*>(std::aligned_alloc(4096, bytes)));
-      std::memset(memory_.back().get(), 0, bytes);
-    }
     for (std::int32_t rank = 0; rank < topology.size(); ++rank) {
-      const std::int32_t node = topology.node_of(rank);
-      const auto members = static_cast<int>(topology.members(node).size());
       transports_.push_back(hub_.transport(rank));
-      teams_.push_back(members == 1 ? nullptr
-                                    : make_shm_team(memory_[static_cast<std::size_t>(node)].get(),
-                                                    {members, 4096}, topology.member_index(rank)));
       ports_.push_back(
           {std::vector<Transport*>(static_cast<std::size_t>(topology.size()), transports_.back().get()),
            {transports_.back().get()},
-           teams_.back().get()});
+           {}});
     }
+    teams_.connect(topology, ports_);
   }
 
   // Every rank's vector after the collective.
@@ -125,9 +110,8 @@ class World {
  private:
   const TopologyView& topology_;
   LoopbackHub hub_;
-  std::vector<std::unique_ptr<std::byte, FreeMemory>> memory_;
   std::vector<std::unique_ptr<Transport>> transports_;
-  std::vector<std::unique_ptr<Team>> teams_;
+  TopologyTeams teams_;
   std::vector<Ports> ports_;
   std::uint32_t sequence_ = 0;
 };

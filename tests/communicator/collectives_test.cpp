@@ -1,11 +1,14 @@
 // A communicator's collectives, on one node, on several, on uneven ones; algorithms chosen and forced.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <string>
 #include <vector>
 
 #include "communicator/party.hpp"
 #include "select/catalog.hpp"
+#include "support/divided_machine.hpp"
 
 namespace heddle::test {
 namespace {
@@ -97,7 +100,9 @@ TEST_P(Placement, ForcedAlgorithms) {
     Config config = quiet();
     config.algorithm = std::string(collective_name(a.collective)) + ":" + a.name;
     party.run(config, [&](Rank& me, Communicator& comm) {
-      const bool can_run = me.size > 1 && (!a.needs_team || a.needs_messages || comm.topology().nodes() == 1);
+      const bool can_run = me.size > 1 &&
+                           (!a.needs_team || a.needs_messages || comm.topology().nodes() == 1) &&
+                           (!a.needs_domains || comm.topology().has_domains());
       if (can_run) {
         EXPECT_STREQ(comm.algorithm(a.collective, 1000), a.name);
       } else {
@@ -134,6 +139,95 @@ TEST(Communicator, DescribesItself) {
   party.run(quiet(), [](Rank&, Communicator& comm) {
     EXPECT_TRUE(comm.describe().starts_with("3 ranks on 2 nodes")) << comm.describe();
     EXPECT_NE(comm.describe().find("mpi"), std::string::npos);
+  });
+}
+
+// ---- Domains within a node
+
+// Which domain each rank belongs to.
+class Domains : public ::testing::TestWithParam<std::vector<int>> {
+ protected:
+  void SetUp() override {
+    cpu_set_t before;
+    ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+    const bool can = DividedMachine::enter(1) && DividedMachine::enter(0);
+    ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
+    if (!can) GTEST_SKIP() << "needs cores 0 and 1";
+  }
+
+  template <typename Body>
+  void run(const Config& config, Body body) {
+    const DividedMachine machine;
+    run_ranks(static_cast<int>(GetParam().size()), [&](Rank& me) {
+      ASSERT_TRUE(DividedMachine::enter(GetParam()[static_cast<std::size_t>(me.rank)]));
+      me.at("create");
+      auto comm = Communicator::create(party_.bootstrap(me.rank), config);
+      ASSERT_TRUE(comm.ok()) << comm.status().message();
+      body(me, *comm.value());
+    });
+  }
+
+ private:
+  Party party_{std::vector<std::uint64_t>(GetParam().size(), 1)};
+};
+INSTANTIATE_TEST_SUITE_P(Ranks, Domains,
+                         ::testing::Values(std::vector{0, 0, 1, 1}, std::vector{1, 0, 1, 0, 1, 0, 1},
+                                           std::vector{0, 1, 1, 1, 1}));
+
+TEST_P(Domains, AreFoundAndServed) {
+  run(quiet(), [&](Rank& me, Communicator& comm) {
+    EXPECT_EQ(comm.topology().domains(0), 2);
+    EXPECT_NE(comm.describe().find("2 domains"), std::string::npos) << comm.describe();
+    for (int rank = 0; rank < me.size; ++rank) {
+      const bool same = GetParam()[static_cast<std::size_t>(rank)] == GetParam()[0];
+      EXPECT_EQ(
+          comm.topology().team_of(TeamKind::domain, rank) == comm.topology().team_of(TeamKind::domain, 0),
+          same);
+    }
+    every_collective(me, comm, {0, 1, 5, 1000, 40'000});
+  });
+}
+
+TEST_P(Domains, ServeEverySizeByLeaders) {
+  Config config = quiet();
+  config.algorithm = "multi_leader";
+  run(config, [](Rank& me, Communicator& comm) {
+    EXPECT_STREQ(comm.algorithm(Collective::allreduce, 1000), "multi_leader");
+    EXPECT_STREQ(comm.algorithm(Collective::bcast, 1 << 20), "multi_leader");
+    every_collective(me, comm, {0, 1, 5, 1000, 40'000, 300'000});
+  });
+}
+
+// The turns that requests take on the node's team are not in the way of the domains' teams.
+TEST_P(Domains, RequestsBetweenBlockingCollectives) {
+  Config config = quiet();
+  config.algorithm = "multi_leader";
+  run(config, [](Rank& me, Communicator& comm) {
+    for (const std::size_t count : {3, 5000, 100'000}) {
+      std::vector<std::int64_t> data = terms(me.rank, count, 1);
+      auto request = comm.allreduce_request(data.data(), data.data(), count, DType::i64, Op::sum);
+      ASSERT_TRUE(request.ok()) << request.status().message();
+      ASSERT_TRUE(request.value()->start().ok());
+      every_collective(me, comm, {count});
+      ASSERT_TRUE(request.value()->wait().ok());
+      ASSERT_EQ(data, sums(me.size, count, 1));
+    }
+  });
+}
+
+// Alone in its domain or not, whoever is missing is named, and with care: the rank one waits for may wait itself.
+TEST_P(Domains, AMissingRankEndsEveryWait) {
+  Config config = quiet();
+  config.algorithm = "multi_leader";
+  config.timeout = std::chrono::milliseconds(500);
+  std::atomic<int> through{0};
+  run(config, [&](Rank& me, Communicator& comm) {
+    if (me.rank == 1) return me.until([&] { return through.load() == me.size - 1; });
+    std::int64_t value = 1;
+    const Status status = comm.allreduce(&value, &value, 1, DType::i64, Op::sum);
+    EXPECT_EQ(status.code(), Code::timeout);
+    EXPECT_NE(status.message().find("did not take part"), std::string::npos) << status.message();
+    ++through;
   });
 }
 

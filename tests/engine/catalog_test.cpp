@@ -25,6 +25,7 @@ std::vector<TopologyView> topologies(int ranks) {
     for (int r = 0; r < ranks; ++r)
       node_of.push_back(r % 5 == 4 ? 0 : r % 3);
     out.push_back(TopologyView({node_of}));
+    out.push_back(TopologyView::of_domains(node_of));
   }
   return out;
 }

@@ -23,7 +23,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     environment[i] = std::string(variables[i / 2 % variables.size()].name) + "=" + environment[i];
   }
   const heddle::ParsedConfig parsed = heddle::parse_config(environment);
-  if (parsed.config.slot_bytes < 4096 || parsed.config.slot_bytes > (std::size_t{64} << 20)) std::abort();
+  if (parsed.config.slot_bytes != 0 && parsed.config.slot_bytes < 4096) std::abort();
+  if (parsed.config.slot_bytes > (std::size_t{64} << 20)) std::abort();
   if (parsed.config.timeout.count() < 0 || parsed.config.warn_after.count() < 0) std::abort();
   return 0;
 }

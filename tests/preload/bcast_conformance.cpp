@@ -203,6 +203,7 @@ void odd_types(MPI_Comm comm) {
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   const auto seed = static_cast<std::uint64_t>(argc > 1 ? std::atoll(argv[1]) : 1);
+  if (argc > 2) job::take_place(argv[2]);
   std::vector<job::Named> all = job::make_communicators();
   for (const job::Named& where : all) {
     job::warm_up(where.comm);

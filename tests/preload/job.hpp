@@ -16,6 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "support/divided_machine.hpp"
+
 namespace job {
 
 // Says what is wrong and ends the job: a collective that some ranks never enter cannot be left in another
@@ -32,6 +34,16 @@ namespace job {
   ::usleep(200'000);  // Hydra drops what it has not read when a job aborts
   PMPI_Abort(MPI_COMM_WORLD, 9);
   std::abort();
+}
+
+// What a test passes as an argument: "domains" puts the ranks in turn into the two domains of a machine that is
+// not there.
+inline void take_place(const char* where) {
+  if (std::strcmp(where, "domains") != 0) return;
+  static const heddle::test::DividedMachine machine;
+  int rank = 0;
+  PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (!heddle::test::DividedMachine::enter(rank % 2)) fail("this needs cores 0 and 1");
 }
 
 inline int rank_of(MPI_Comm comm) {

@@ -49,6 +49,16 @@ TEST(Dump, NamesEveryKindSlotAndFlag) {
             "  10    wait for all\n");
 }
 
+TEST(Dump, NamesTheTeam) {
+  Builder b(Collective::allreduce, 1);
+  b.team(StepKind::team_reduce, Slot::input, 1, {0, 1}, TeamKind::domain);
+  b.team(StepKind::team_allreduce, Slot::data, 0, {0, 1}, TeamKind::peers);
+  EXPECT_EQ(dump(std::move(b).finish()),
+            "allreduce, chunks 1, scratch 0 x 0 chunks, at most 0 open\n"
+            "   0  team_reduce      0          data of member 1 = fold of input in the domain\n"
+            "   1  team_allreduce   0          data = fold of data among peers\n");
+}
+
 TEST(Dump, NamesTheRootOfABcast) {
   EXPECT_EQ(dump(test::finished(Builder(Collective::bcast, 1).root(3))),
             "bcast from rank 3, chunks 1, scratch 0 x 0 chunks, at most 0 open\n");

@@ -302,8 +302,16 @@ void World::deliver(Message& m) {
 
 void World::enter_team(std::int32_t rank) {
   ranks_[static_cast<std::size_t>(rank)].in_team = true;
-  const std::vector<std::int32_t>& members = topology_.members(topology_.node_of(rank));
-  const auto inside = [&](std::int32_t m) { return ranks_[static_cast<std::size_t>(m)].in_team; };
+  const auto step = [&](std::int32_t m) -> const Step& {
+    const Rank& r = ranks_[static_cast<std::size_t>(m)];
+    return r.program[r.pc].step;
+  };
+  const int kind = step(rank).lane;
+  if (kind >= kTeamKinds) throw Wrong{"no team"};
+  const std::vector<std::int32_t>& members = topology_.team(step(rank).team(), rank);
+  const auto inside = [&](std::int32_t m) {
+    return ranks_[static_cast<std::size_t>(m)].in_team && step(m).lane == kind;
+  };
   if (std::all_of(members.begin(), members.end(), inside)) run_team(members);
 }
 

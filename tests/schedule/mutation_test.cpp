@@ -128,7 +128,7 @@ Step meaning(Step s, bool in_repeat) {
   const bool message = s.kind == StepKind::send || s.kind == StepKind::recv;
   const bool control = s.kind == StepKind::wait || s.kind == StepKind::repeat;
   const bool team = s.kind == StepKind::team_reduce || s.kind == StepKind::team_bcast;
-  if (!message) s.lane = 0;
+  if (!message && !team && s.kind != StepKind::team_allreduce) s.lane = 0;
   if (!message && !team && s.kind != StepKind::repeat) s.peer = 0;
   if (control || s.kind == StepKind::send) s.dst = Slot::data;
   if (control || s.kind == StepKind::recv) s.src = Slot::data;

@@ -156,14 +156,13 @@ TEST(Pricer, EachPairPaysForTheFirstLevelItShares) {
 TEST(Pricer, TeamVerbsTakeTheCheaperWayAndWaitForEveryMember) {
   CostModel model = simple_model();
   model.copy = {7, 0};
-  model.team_small = {50, 1};
-  model.team_large = {400, 0.01};
+  model.team.fill({{50, 1}, {100, 0.04}});
   const auto verb = [](std::int32_t) {
     return test::finished(
         Builder(Collective::allreduce, 1).team(StepKind::team_allreduce, Slot::input, 0, {0, 1}));
   };
   EXPECT_NEAR(price(TopologyView::one_node(4), verb, 8, model), 4 * (50 + 8), kTolerance);
-  EXPECT_NEAR(price(TopologyView::one_node(4), verb, 100000, model), 400 + 0.01 * 4 * 100000, kTolerance);
+  EXPECT_NEAR(price(TopologyView::one_node(4), verb, 100000, model), 4 * 100 + 0.04 * 100000, kTolerance);
   EXPECT_NEAR(price(TopologyView::flat(4), verb, 8, model), 7, kTolerance) << "a node of one: a copy";
   const auto late = [&](std::int32_t rank) {
     Builder b(Collective::allreduce, 1);
@@ -176,12 +175,34 @@ TEST(Pricer, TeamVerbsTakeTheCheaperWayAndWaitForEveryMember) {
               kTolerance);
 }
 
+TEST(Pricer, EachKindOfTeamHasItsOwnCost) {
+  CostModel model = simple_model();
+  model.team[static_cast<std::size_t>(TeamKind::node)].small = {1000, 0};
+  model.team[static_cast<std::size_t>(TeamKind::domain)].small = {10, 0};
+  model.team[static_cast<std::size_t>(TeamKind::peers)].small = {100, 0};
+  for (CostModel::TeamCost& team : model.team)
+    team.large = {1e6, 0};
+  const TopologyView view = TopologyView::of_domains({0, 0, 0, 1, 1, 1});
+  const auto cost_of = [&](TeamKind kind) {
+    return price(
+        view,
+        [&](std::int32_t) {
+          Builder b(Collective::allreduce, 1);
+          b.team(StepKind::team_allreduce, Slot::input, 0, {0, 1}, kind);
+          return std::move(b).finish();
+        },
+        8, model);
+  };
+  EXPECT_NEAR(cost_of(TeamKind::node), 6 * 1000, kTolerance);
+  EXPECT_NEAR(cost_of(TeamKind::domain), 3 * 10, kTolerance);
+  EXPECT_NEAR(cost_of(TeamKind::peers), 2 * 100, kTolerance);
+}
+
 TEST(Pricer, TwoLevelsAreTwoTeamVerbsAndLogOfTheNodes) {
   CostModel model = simple_model();
   model.levels = {{kLatency, 0, {}}, {5 * kLatency, 0, {}}};
   model.fold = {};
-  model.team_small = {50, 0};
-  model.team_large = {400, 0};
+  model.team.fill({{50, 0}, {100, 0}});
   const TopologyView view = TopologyView::uniform(8, 4);
   const auto two_level = [&](std::int32_t r) { return test::two_level_allreduce(view, r); };
   EXPECT_NEAR(price(view, two_level, 8, model), 2 * 4 * 50 + 3 * 5 * kLatency, kTolerance);
@@ -191,8 +212,7 @@ TEST(Pricer, MoreBytesNeverCostLessAndThePriceIsTheSameEachTime) {
   CostModel model = simple_model();
   model.levels[0].overhead_ns = 30;
   model.copy = {5, 0.1};
-  model.team_small = {50, 1};
-  model.team_large = {400, 0.01};
+  model.team.fill({{50, 1}, {100, 0.04}});
   for (const test::Sample& sample : test::samples()) {
     double last = 0;
     for (std::size_t n = 0; n < 300000; n = n * 3 / 2 + 1) {

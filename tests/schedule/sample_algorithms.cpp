@@ -122,6 +122,21 @@ Schedule two_level_allreduce(const TopologyView& topology, std::int32_t rank) {
   return std::move(b).finish();
 }
 
+Schedule of_domains_allreduce(const TopologyView& topology, std::int32_t rank) {
+  Builder b(Collective::allreduce, 2);
+  b.in_order();
+  const std::int32_t place = topology.member_of(TeamKind::domain, rank);
+  for (std::uint32_t k = 0; k < 2; ++k)
+    b.team(StepKind::team_reduce, Slot::input, static_cast<std::int32_t>(k), {k, 1}, TeamKind::domain);
+  if (place < 2) {
+    const auto own = static_cast<std::uint32_t>(place);
+    b.team(StepKind::team_allreduce, Slot::data, 0, {own, 1}, TeamKind::peers);
+  }
+  for (std::uint32_t k = 0; k < 2; ++k)
+    b.team(StepKind::team_bcast, Slot::data, static_cast<std::int32_t>(k), {k, 1}, TeamKind::domain);
+  return std::move(b).finish();
+}
+
 Schedule team_only_allreduce() {
   Builder b(Collective::allreduce, 3);
   b.in_order();
@@ -148,6 +163,8 @@ std::vector<Sample> samples() {
   const TopologyView uneven({{0, 1, 0, 1, 0}});
   add("two_level_5", uneven, [uneven](std::int32_t r) { return two_level_allreduce(uneven, r); });
   add("team_only_3", TopologyView::one_node(3), [](std::int32_t) { return team_only_allreduce(); });
+  const TopologyView domains = TopologyView::of_domains({0, 0, 1, 1, 1});
+  add("of_domains_5", domains, [domains](std::int32_t r) { return of_domains_allreduce(domains, r); });
   return all;
 }
 

@@ -1,5 +1,5 @@
 // All ranks of a topology in one process, ready to execute schedules: transports between all of them and a
-// team on every node. Ranks are moved by one thread, in random order: quick, and a hang is a count that runs
+// teams of every node. Ranks are moved by one thread, in random order: quick, and a hang is a count that runs
 // out.
 #pragma once
 
@@ -12,9 +12,8 @@
 
 #include "engine/engine.hpp"
 #include "schedule/topology_view.hpp"
+#include "support/topology_teams.hpp"
 #include "support/worlds.hpp"
-#include "transports/shm/shared_memory.hpp"
-#include "transports/shm/shm_team.hpp"
 
 namespace heddle::test {
 
@@ -23,8 +22,7 @@ class ScheduleWorld {
   ScheduleWorld(TopologyView topology, std::unique_ptr<World> world)
       : topology_(std::move(topology)), world_(std::move(world)) {
     ports_.resize(static_cast<std::size_t>(topology_.size()));
-    for (std::int32_t node = 0; node < topology_.nodes(); ++node)
-      add_team(topology_.members(node));
+    teams_.connect(topology_, ports_);
     for (int rank = 0; rank < topology_.size(); ++rank) {
       Ports& ports = of(rank);
       for (int peer = 0; peer < topology_.size(); ++peer)
@@ -39,20 +37,9 @@ class ScheduleWorld {
   World& world() { return *world_; }
 
  private:
-  void add_team(const std::vector<std::int32_t>& members) {
-    if (members.size() < 2) return;
-    const ShmTeamGeometry geometry{static_cast<int>(members.size()), 4096};
-    memories_.push_back(SharedMemory::create(geometry.bytes(), SharedMemory::Backing::memfd).value());
-    for (std::size_t m = 0; m < members.size(); ++m) {
-      teams_.push_back(make_shm_team(memories_.back().data(), geometry, static_cast<int>(m)));
-      of(members[m]).team = teams_.back().get();
-    }
-  }
-
   TopologyView topology_;
   std::unique_ptr<World> world_;
-  std::vector<SharedMemory> memories_;
-  std::vector<std::unique_ptr<Team>> teams_;
+  TopologyTeams teams_;
   std::vector<Ports> ports_;
 };
 

@@ -30,9 +30,12 @@
 
 namespace heddle {
 
+inline constexpr std::size_t kDefaultSlotBytes = std::size_t{64} << 10;
+inline constexpr std::size_t kSlotsOfAMember = 32;  // half of them for what it gives, half for results
+
 struct ShmTeamGeometry {
   int members = 1;
-  std::size_t slot_bytes = 64 * 1024;  // one piece of a large vector
+  std::size_t slot_bytes = kDefaultSlotBytes;  // one piece of a large vector
 
   // Shared memory the team needs, from a 4096-aligned, zeroed start.
   std::size_t bytes() const;

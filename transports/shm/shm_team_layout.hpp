@@ -17,7 +17,7 @@ inline constexpr std::size_t kPage = 4096;
 inline constexpr std::uint64_t kSmallDepth = 8;
 // Slots in turn. More than the pipeline needs: a slot whose last readers have dropped its lines meanwhile is
 // cheaper to write again (measured: 64 KiB through 16 slots takes three quarters of the time through 4).
-inline constexpr std::uint64_t kDepth = 16;
+inline constexpr std::uint64_t kDepth = kSlotsOfAMember / 2;
 
 // Smaller pieces cost more in flags than their overlap hides (measured: 32 KiB by two members in one piece takes four
 // fifths of the time in two).

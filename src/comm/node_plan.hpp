@@ -1,0 +1,43 @@
+// How the ranks of a node share it: which of them form a domain, and how large the team's slots are. From what hwloc says
+// of the machine and from the cores that each rank may run on.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/status.hpp"
+#include "comm/core_claim.hpp"
+
+namespace heddle {
+
+using CpuMask = std::array<std::uint64_t, 16>;  // hardware threads 0 to 1023
+
+// What matters here of the machine under this process.
+struct Machine {
+  // Ways to divide its hardware threads, the finest first: by last-level cache, by NUMA node, by package.
+  std::vector<std::vector<CpuMask>> levels;
+  std::size_t l2_bytes = 0;  // of one core; 0: unknown
+  std::size_t l3_bytes = 0;  // of one cache; 0: unknown
+};
+
+// Asks hwloc (and so heeds its HWLOC_SYNTHETIC and HWLOC_XMLFILE): about 2 ms on a machine of two cores, more on larger
+// ones. Fails where hwloc does.
+Result<Machine> discover_machine();
+
+struct NodePlan {
+  // By member; dense, in order of first appearance. All 0: one domain.
+  std::vector<std::uint16_t> domain_of;
+  std::size_t slot_bytes = 0;
+};
+
+// The domains: the finest division of the machine in which each member is bound to one part, several parts have members, and
+// a part has two members or more on average. One domain where there is none: members that may run anywhere have no
+// place to be near to.
+//
+// The slots: a slot is written by one core and read by others from caches, so that it takes a small part of L2; the slots
+// of all members that share a last-level cache should fit into half of it.
+NodePlan plan_node(const Machine& machine, const std::vector<CoreClaim>& members);
+
+}  // namespace heddle
