@@ -135,7 +135,7 @@ class Setup {
 
   std::size_t team_bytes() const {
     const TopologyView& t = connections_->topology;
-    return heddle::team_bytes(t, t.node_of(bootstrap_.rank), connections_->slot_bytes);
+    return heddle::team_bytes(t, t.node_of(bootstrap_.rank), connections_->geometry);
   }
   ShmTransportGeometry ring_geometry() const { return {static_cast<int>(members().size())}; }
   const std::vector<std::int32_t>& members() const {
@@ -172,6 +172,7 @@ void Setup::find_topology(const std::vector<Hello>& hellos) {
   }
   connections_->cores = cores_of(claims_);
   connections_->own_core = each_has_a_core(claims_);
+  if (!connections_->own_core) connections_->geometry.small_reads = kSmallReadsOnSharedCores;
   // Where ranks take turns on cores, times say nothing.
   connections_->measures = members().size() > 1 && connections_->own_core && !measured;
 }
@@ -210,7 +211,7 @@ Status Setup::divide_nodes() {
     domain_of.push_back(number.emplace(std::pair{node, domain}, next).first->second);
   }
   const auto first = static_cast<std::size_t>(members().front());
-  connections_->slot_bytes =
+  connections_->geometry.slot_bytes =
       config_.slot_bytes != 0 ? config_.slot_bytes : std::size_t{all[first * mine.size()]} << 12;
   connections_->topology = TopologyView({std::move(node_of)}, std::move(domain_of));
   return {};
@@ -278,7 +279,7 @@ void Setup::build_shm() {
     pids.push_back(connections_->pid_of[static_cast<std::size_t>(rank)]);
   const int member = connections_->topology.member_index(bootstrap_.rank);
   std::byte* memory = connections_->memory.data();
-  connections_->teams = make_teams(connections_->topology, bootstrap_.rank, connections_->slot_bytes, memory,
+  connections_->teams = make_teams(connections_->topology, bootstrap_.rank, connections_->geometry, memory,
                                    &connections_->process->heap);
   connections_->shm =
       make_shm_transport(memory + team_bytes(), ring_geometry(), member, std::move(ranks), std::move(pids));

@@ -45,7 +45,7 @@ struct Connections {
   SharedMemory memory;
   std::shared_ptr<ProcessState> process;  // this rank's
   std::unique_ptr<LentMessages> lent;
-  std::size_t slot_bytes = 0;  // of this node's teams
+  ShmTeamGeometry geometry;  // of this node's teams, but for the number of members
   Teams teams;
   LinearCost message_cost;  // between nodes, the same on every rank; all 0: not known
   bool measures = false;    // this node's members are to measure their SmallStores

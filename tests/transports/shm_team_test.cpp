@@ -83,6 +83,7 @@ struct Mixture {
   double small;       // share of vectors in the small slots
   double bcast;       // share of bcasts
   int dawdle_one_in;  // polls
+  std::size_t small_reads = kSmallReads;
 };
 
 TeamCase random_case(const Mixture& mixture, int members, std::mt19937_64& random) {
@@ -125,7 +126,7 @@ void run_mixture(const Mixture& mixture, int members, ShmTeam& team, int operati
 constexpr Mixture kMixtures[] = {
     {"everything", 4096, 0.7, 0.4, 40},      {"small bcasts", 4096, 0.97, 0.9, 15},
     {"large", 4096, 0.2, 0.3, 200},          {"large bcasts", 8192, 0.1, 0.8, 200},
-    {"wide slots", 64 * 1024, 0.6, 0.4, 40},
+    {"wide slots", 64 * 1024, 0.6, 0.4, 40}, {"shared cores", 4096, 0.8, 0.3, 40, kSmallReadsOnSharedCores},
 };
 
 TEST_P(ShmTeamTest, RandomMixtures) {
@@ -133,7 +134,7 @@ TEST_P(ShmTeamTest, RandomMixtures) {
   std::uint64_t seed = 1;
   for (const Mixture& mixture : kMixtures) {
     SCOPED_TRACE(mixture.name);
-    TeamWorld world(members, mixture.slot_bytes);
+    TeamWorld world(members, mixture.slot_bytes, mixture.small_reads);
     ++seed;
     run_ranks(members,
               [&](Rank& me) { run_mixture(mixture, members, world.of(me.rank), rounds(800), seed, &me); });

@@ -20,8 +20,8 @@
 namespace heddle::test {
 
 struct TeamWorld {
-  TeamWorld(int members, std::size_t slot_bytes) {
-    const ShmTeamGeometry geometry{members, slot_bytes};
+  TeamWorld(int members, std::size_t slot_bytes, std::size_t small_reads = kSmallReads) {
+    const ShmTeamGeometry geometry{members, slot_bytes, small_reads};
     memory = SharedMemory::create(geometry.bytes(), SharedMemory::Backing::memfd).value();
     for (int m = 0; m < members; ++m)
       teams.push_back(make_shm_team(memory.data(), geometry, m));

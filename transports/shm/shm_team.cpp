@@ -21,7 +21,8 @@ class ShmTeamImpl final : public ShmTeam {
         rank_(member),
         size_(geometry.members),
         // A small fold reads the whole vector of every other member.
-        small_fold_bytes_(kSmallBytes / static_cast<std::size_t>(std::max(1, geometry.members - 1))),
+        small_fold_bytes_(std::min(
+            kSmallBytes, geometry.small_reads / static_cast<std::size_t>(std::max(1, geometry.members - 1)))),
         direct_(memory, layout_.total, geometry.members, member, heap) {
     for (int m = 0; m < size_; ++m)
       area_.push_back(memory + static_cast<std::size_t>(m) * layout_.total);
