@@ -153,6 +153,15 @@ Problem set_alloc_mem(std::string_view value, Config& config) {
   return set_switch(value, config.alloc_mem);
 }
 
+Problem set_measure(std::string_view value, Config& config) {
+  return set_switch(value, config.measure);
+}
+Problem set_cache_folder(std::string_view value, Config& config) {
+  if (value[0] != '/') return "is not an absolute path";
+  config.cache_folder = value;
+  return {};
+}
+
 Problem set_master_port(std::string_view value, Config& config) {
   const std::optional<int> port = parse_number<int>(value);
   if (!port || *port < 1 || *port > 65535) return "is not a port number (1 to 65535)";
@@ -200,6 +209,14 @@ constexpr std::array kRows = {
          "node can "
          "reach."},
         set_alloc_mem},
+    Row{{"HEDDLE_MEASURE", "0, 1", "1",
+         "1 tries the algorithms when three ranks or more of one node make a communicator, for at most 0.1 "
+         "s, once "
+         "for each machine and placement of ranks; 0 goes by price alone."},
+        set_measure},
+    Row{{"HEDDLE_CACHE", "PATH", "$XDG_CACHE_HOME/heddle, else ~/.cache/heddle",
+         "The folder in which what was measured is kept for the next job."},
+        set_cache_folder},
     Row{{"HEDDLE_MASTER_PORT", "1 to 65535", "MASTER_PORT",
          "Port of the start over TCP (heddle_comm_create_env), for when a launcher's own store listens on "
          "MASTER_PORT."},

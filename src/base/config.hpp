@@ -29,6 +29,9 @@ struct Config {
   std::string shm_backing = "auto";  // HEDDLE_SHM=auto|memfd|posix
   bool alloc_mem =
       true;             // HEDDLE_ALLOC_MEM=0|1: MPI_Alloc_mem from memory that the ranks of a node can reach
+  bool measure = true;  // HEDDLE_MEASURE=0|1: try the algorithms within a node when a communicator is made
+  std::string
+      cache_folder;     // HEDDLE_CACHE=PATH: where what was measured is kept; empty: the user's cache folder
   int master_port = 0;  // HEDDLE_MASTER_PORT=PORT: bootstrap over TCP, overrides MASTER_PORT; 0: unset
 };
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -37,6 +38,23 @@ class ProcessState {
     return heddle::plan_node(*machine_, members);
   }
 
+  // The same, in words.
+  std::string machine() const {
+    const std::lock_guard lock(mutex_);
+    return machine_ ? describe(*machine_) : "unknown machine";
+  }
+
+  // Which algorithms serve which sizes within a node (write_tuning()'s text), by machine and placement; "": not known.
+  std::string choices(const std::string& key) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = choices_.find(key);
+    return found != choices_.end() ? found->second : std::string();
+  }
+  void keep_choices(const std::string& key, std::string text) {
+    const std::lock_guard lock(mutex_);
+    choices_[key] = std::move(text);
+  }
+
   // Between nodes, as measured; all 0: not yet.
   LinearCost message_cost() const {
     const std::lock_guard lock(mutex_);
@@ -51,6 +69,7 @@ class ProcessState {
   mutable std::mutex mutex_;
   LinearCost message_cost_;
   std::optional<Machine> machine_;
+  std::map<std::string, std::string> choices_;
 };
 
 struct Bootstrap {

@@ -6,23 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "comm/message_costs.hpp"
 #include "engine/kernels/kernels.hpp"
-#include "transports/shm/shm_transport.hpp"
 
 namespace heddle {
-namespace {
-
-CostModel cost_model(const Connections& c) {
-  // Not this rank's own transports': a rank that is alone on its node must come to the same choices.
-  const LinearCost shm = kShmMessageCost;
-  const bool known = c.message_cost != LinearCost{};
-  const LinearCost mpi = known ? c.message_cost : c.mpi ? c.mpi->capabilities().cost : LinearCost{2000, 0.15};
-  return default_cost_model(shm, mpi, c.topology.has_domains());
-}
-
-}  // namespace
-
 CommunicatorImpl::CommunicatorImpl(const Bootstrap& bootstrap, const Config& config,
                                    std::unique_ptr<Connections> connections)
     : rank_(bootstrap.rank),
@@ -30,7 +16,7 @@ CommunicatorImpl::CommunicatorImpl(const Bootstrap& bootstrap, const Config& con
       log_(config.log_level, bootstrap.rank),
       preferences_(read_preferences(config)),
       connections_(std::move(connections)),
-      selector_(connections_->topology, cost_model(*connections_), {true, true}, preferences_),
+      selector_(connections_->topology, connections_->cost_model(), {true, true}, preferences_),
       plans_(connections_->topology, rank_, selector_, log_) {
   const TopologyView& t = connections_->topology;
   // A forced algorithm or a rule still decides; only an unforced choice may skip the selection.
@@ -173,8 +159,8 @@ Status CommunicatorImpl::run_on(Team& team, TeamOp& op) {
   return status.ok() ? status : fail(std::move(status));
 }
 
-Status CommunicatorImpl::run_schedule(const Job& job, const Selection& selection) {
-  const std::shared_ptr<const Schedule> schedule = plans_.schedule(selection.choice, job.root);
+Status CommunicatorImpl::run_schedule(const Job& job, const Choice& choice) {
+  const std::shared_ptr<const Schedule> schedule = plans_.schedule(choice, job.root);
   if (executions_.size() > 256) executions_.clear();
   std::unique_ptr<Execution>& execution = executions_[schedule.get()];
   if (!execution) execution = std::make_unique<Execution>(schedule, connections_->ports);
@@ -193,54 +179,20 @@ Status CommunicatorImpl::run(const Job& job) {
     // A schedule of one team verb needs no executor.
     const Algorithm& algorithm = *selection.value()->choice.algorithm;
     if (team_ == nullptr || algorithm.needs_messages || algorithm.needs_domains)
-      return run_schedule(job, *selection.value());
+      return run_schedule(job, selection.value()->choice);
     by_team_[static_cast<std::size_t>(job.collective)] |= bit;
   }
   return run_team(job);
 }
 
-Status CommunicatorImpl::measure() {
-  ShmTeam* team = connections_->teams[static_cast<std::size_t>(TeamKind::node)].get();
-  const auto use = [&](const SmallStores& stores) {
-    for (const std::unique_ptr<ShmTeam>& each : connections_->teams) {
-      if (each) each->use(stores);
-    }
-  };
-  std::atomic<std::uint32_t>& known = connections_->process->small_stores;
-  if (connections_->measures) {
-    const Result<SmallStores> found = measure_small_stores(
-        {use, [&](TeamOp& op) { return run_on(*team, op); }, fold_kernel(DType::u8, Op::bor)});
-    if (!found.ok()) return found.status();
-    known.store(pack(found.value()), std::memory_order_relaxed);
-  } else if (const std::uint32_t packed = known.load(std::memory_order_relaxed); packed != 0) {
-    use(unpack_small_stores(packed));
-  }
-  return {};
+Status CommunicatorImpl::run_on_team(TeamOp& op) {
+  return run_on(*connections_->teams[static_cast<std::size_t>(TeamKind::node)], op);
 }
 
-Status CommunicatorImpl::learn_message_cost(const Bootstrap& bootstrap) {
-  const TopologyView& t = connections_->topology;
-  const int first = t.members(0).front();
-  const int second = t.members(1).front();
-  if (connections_->message_cost == LinearCost{}) {
-    LinearCost mine;
-    Status status;
-    if (rank_ == first || rank_ == second) {
-      const auto exchange = [&](bool sends, void* data, std::size_t bytes) {
-        return transfer(sends, data, bytes, rank_ == first ? second : first);
-      };
-      const Result<MessageTimes> times = time_messages(exchange, rank_ == first);
-      if (times.ok()) mine = fit_message_cost(times.value());
-      status = times.status();
-    }
-    HEDDLE_TRY(agree(bootstrap, status));
-    std::vector<LinearCost> all(static_cast<std::size_t>(size_));
-    HEDDLE_TRY(bootstrap.allgather(&mine, all.data(), sizeof mine));
-    connections_->message_cost = all[static_cast<std::size_t>(first)];
-  }
-  connections_->process->learn(connections_->message_cost);
-  selector_.use(cost_model(*connections_));
-  return {};
+Status CommunicatorImpl::run_choice(const Job& job, const Choice& choice) {
+  const bool by_team =
+      team_ != nullptr && !choice.algorithm->needs_messages && !choice.algorithm->needs_domains;
+  return by_team ? run_team(job) : run_schedule(job, choice);
 }
 
 Status CommunicatorImpl::allreduce(const void* in, void* out, std::size_t count, DType type, Op op) {
@@ -320,10 +272,11 @@ std::string CommunicatorImpl::describe() const {
   }
   std::string domains;
   if (t.has_domains()) domains = fmt::format(" ({} domains in this one)", t.domains(rank_));
-  return fmt::format("{} rank{} on {} node{}{}, transports: {}, {} core{} here, {} polls before yielding{}{}",
-                     size_, size_ == 1 ? "" : "s", t.nodes(), t.nodes() == 1 ? "" : "s", domains,
-                     transports.empty() ? "none" : transports, connections_->cores,
-                     connections_->cores == 1 ? "" : "s", policy_.spins, between, stores);
+  return fmt::format(
+      "{} rank{} on {} node{}{}, transports: {}, {} core{} here, {} polls before yielding{}{}{}", size_,
+      size_ == 1 ? "" : "s", t.nodes(), t.nodes() == 1 ? "" : "s", domains,
+      transports.empty() ? "none" : transports, connections_->cores, connections_->cores == 1 ? "" : "s",
+      policy_.spins, between, stores, learnt_);
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::create(const Bootstrap& bootstrap, const Config& config) {
@@ -332,6 +285,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create(const Bootstrap& boot
   auto made = std::make_unique<CommunicatorImpl>(bootstrap, config, std::move(connections).value());
   HEDDLE_TRY(agree(bootstrap, made->measure()));
   if (made->topology().nodes() > 1) HEDDLE_TRY(made->learn_message_cost(bootstrap));
+  if (config.measure && made->can_try_choices()) HEDDLE_TRY(agree(bootstrap, made->learn_choices(config)));
   return std::unique_ptr<Communicator>(std::move(made));
 }
 

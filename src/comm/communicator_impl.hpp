@@ -11,7 +11,9 @@
 
 #include "base/fifo.hpp"
 #include "base/log.hpp"
+#include "comm/choice_cache.hpp"
 #include "comm/communicator.hpp"
+#include "comm/measured_choices.hpp"
 #include "comm/plan_cache.hpp"
 #include "comm/setup.hpp"
 #include "engine/engine.hpp"
@@ -117,6 +119,11 @@ class CommunicatorImpl final : public Communicator {
   Status measure();
   // What messages between nodes cost: measured between the first ranks of two nodes, if it is not known yet. Collective.
   Status learn_message_cost(const Bootstrap& bootstrap);
+  // On one node where each rank has a core of its own: where ranks take turns on cores, what a trial takes says little of
+  // the algorithm (tried: one in twenty choices was wrong by a factor of two to eight).
+  bool can_try_choices() const;
+  // Which algorithm serves which size best on this one node: from before, or by trying them. Collective.
+  Status learn_choices(const Config& config);
 
   Status progress() override;
   const char* algorithm(Collective collective, std::size_t bytes) override;
@@ -131,7 +138,9 @@ class CommunicatorImpl final : public Communicator {
   [[gnu::always_inline]] inline Status run(const Job& job);
   [[gnu::always_inline]] inline Status run_team(const Job& job);
   [[gnu::always_inline]] inline Status run_on(Team& team, TeamOp& op);
-  Status run_schedule(const Job& job, const Selection& selection);
+  Status run_schedule(const Job& job, const Choice& choice);
+  Status run_choice(const Job& job, const Choice& choice);
+  Status run_on_team(TeamOp& op);  // of the node
   Result<std::unique_ptr<Request>> request(const Job& job);
   static TeamOp team_op(const Job& job);
   void progress_team();
@@ -149,6 +158,12 @@ class CommunicatorImpl final : public Communicator {
   std::string name_of(int rank) const;
   bool is_gone(int rank) const;
   std::string also_gone(int besides) const;
+  std::string choice_key(const Config& config) const;
+  std::string known_choices(const ChoiceCache& cache, const std::string& key);
+  Status share(std::string& text);
+  Result<double> time_choice(Collective collective, const Choice& choice, std::size_t bytes, int times,
+                             std::vector<float>& buffer);
+  Result<MeasuredChoices> try_choices(const std::vector<Collective>& collectives);
   int rank_of_member(int member, TeamKind team) const;
   Status fail(Status status);
 
@@ -168,6 +183,7 @@ class CommunicatorImpl final : public Communicator {
   std::map<const Schedule*, std::unique_ptr<Execution>> executions_;  // of blocking collectives
   std::vector<MessageRequest*> active_;
   Fifo<TeamRequest*> turns_;  // active ones; the first is under way
+  std::string learnt_;        // about the algorithms, for describe()
   Status broken_;             // the first failure in flight; final
 };
 

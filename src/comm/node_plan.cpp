@@ -106,9 +106,27 @@ Result<Machine> discover_machine() {
     }
     if (!parts.empty()) machine.levels.push_back(std::move(parts));
   }
+  if (const char* name = hwloc_obj_get_info_by_name(hwloc_get_root_obj(raw), "CPUModel"))
+    machine.processor = name;
+  hwloc_obj_t package = hwloc_get_obj_by_type(raw, HWLOC_OBJ_PACKAGE, 0);
+  if (const char* name = package != nullptr ? hwloc_obj_get_info_by_name(package, "CPUModel") : nullptr)
+    machine.processor = name;
   machine.l2_bytes = cache_bytes(topology, HWLOC_OBJ_L2CACHE);
   machine.l3_bytes = cache_bytes(topology, HWLOC_OBJ_L3CACHE);
   return machine;
+}
+
+std::string describe(const Machine& machine) {
+  std::string text = machine.processor.empty() ? "unknown processor" : machine.processor;
+  text += ", L2 " + std::to_string(machine.l2_bytes) + ", L3 " + std::to_string(machine.l3_bytes);
+  for (const std::vector<CpuMask>& parts : machine.levels) {
+    text += ", " + std::to_string(parts.size()) + " of";
+    int threads = 0;
+    for (const std::uint64_t word : parts.front())
+      threads += std::popcount(word);
+    text += " " + std::to_string(threads);
+  }
+  return text;
 }
 
 NodePlan plan_node(const Machine& machine, const std::vector<CoreClaim>& members) {

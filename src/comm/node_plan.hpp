@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/status.hpp"
@@ -20,7 +21,11 @@ struct Machine {
   std::vector<std::vector<CpuMask>> levels;
   std::size_t l2_bytes = 0;  // of one core; 0: unknown
   std::size_t l3_bytes = 0;  // of one cache; 0: unknown
+  std::string processor;     // "" where hwloc does not know
 };
+
+// On one line, the same for machines that are alike.
+std::string describe(const Machine& machine);
 
 // Asks hwloc (and so heeds its HWLOC_SYNTHETIC and HWLOC_XMLFILE): about 2 ms on a machine of two cores, more on larger
 // ones. Fails where hwloc does.

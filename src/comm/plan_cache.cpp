@@ -16,6 +16,8 @@ const char* reason(ChosenBy by) {
       return "HEDDLE_ALGORITHM";
     case ChosenBy::tuning:
       return "tuning file";
+    case ChosenBy::measuring:
+      return "measuring";
     case ChosenBy::price:
       return "price";
   }

@@ -328,6 +328,13 @@ Status agree(const Bootstrap& bootstrap, const Status& mine) {
   return {};
 }
 
+CostModel Connections::cost_model() const {
+  // Not this rank's own transports': a rank that is alone on its node must come to the same choices.
+  const LinearCost estimate = mpi ? mpi->capabilities().cost : LinearCost{2000, 0.15};
+  return default_cost_model(kShmMessageCost, message_cost != LinearCost{} ? message_cost : estimate,
+                            topology.has_domains());
+}
+
 Result<std::unique_ptr<Connections>> connect(const Bootstrap& bootstrap, const Config& config) {
   return Setup(bootstrap, config).run();
 }

@@ -13,6 +13,7 @@
 #include "comm/bootstrap.hpp"
 #include "comm/node_teams.hpp"
 #include "engine/engine.hpp"
+#include "schedule/pricer.hpp"
 #include "schedule/topology_view.hpp"
 #include "transports/shm/shared_heap.hpp"
 #include "transports/shm/shared_memory.hpp"
@@ -52,6 +53,8 @@ struct Connections {
   std::unique_ptr<Transport> shm;
   std::unique_ptr<Transport> mpi;
   Ports ports;
+
+  CostModel cost_model() const;
 };
 
 // Collective. Every rank gets connections, or every rank the same reason (code and message) why there are

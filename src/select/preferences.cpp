@@ -97,12 +97,15 @@ Result<TuningRule> read_rule(const json& rule) {
 
 }  // namespace
 
-Result<std::vector<TuningRule>> parse_tuning(std::string_view text) {
+Result<std::vector<TuningRule>> parse_tuning(std::string_view text, std::string_view made_for) {
   const json root = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (root.is_discarded()) return Status(Code::invalid_argument, "it is not JSON");
   const bool is_tuning = root.is_object() && root.value("version", json()) == 1 && root.contains("rules");
   if (!is_tuning || !root["rules"].is_array()) {
     return Status(Code::invalid_argument, "a tuning file has \"version\": 1 and \"rules\": [...]");
+  }
+  if (!made_for.empty() && root.value("made_for", json()) != json(std::string(made_for))) {
+    return Status(Code::invalid_argument, "it was made for another machine, placement of ranks or version");
   }
   std::vector<TuningRule> rules;
   for (const json& item : root["rules"]) {
@@ -114,6 +117,21 @@ Result<std::vector<TuningRule>> parse_tuning(std::string_view text) {
     rules.push_back(rule.value());
   }
   return rules;
+}
+
+std::string write_tuning(const std::vector<TuningRule>& rules, std::string_view made_for) {
+  json items = json::array();
+  for (const TuningRule& rule : rules) {
+    items.push_back({{"collective", collective_name(rule.collective)},
+                     {"ranks", rule.ranks},
+                     {"nodes", rule.nodes},
+                     {"bytes", rule.bytes},
+                     {"algorithm", rule.algorithm->name},
+                     {"radix", rule.shape.radix},
+                     {"chunks", rule.shape.chunks}});
+  }
+  const json root = {{"version", 1}, {"made_for", std::string(made_for)}, {"rules", std::move(items)}};
+  return root.dump(1, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace) + "\n";
 }
 
 std::optional<std::string> tuning_text(const std::string& path) {

@@ -71,14 +71,22 @@ std::optional<Selection> Selector::by_rule(Collective collective, std::size_t by
     }
     return selection;
   }
-  for (const TuningRule& rule : preferences_.rules) {
+  if (auto tuned = first_match(preferences_.rules, ChosenBy::tuning, collective, bytes, messages_only))
+    return tuned;
+  return first_match(measured_, ChosenBy::measuring, collective, bytes, messages_only);
+}
+
+std::optional<Selection> Selector::first_match(const std::vector<TuningRule>& rules, ChosenBy by,
+                                               Collective collective, std::size_t bytes,
+                                               bool messages_only) const {
+  for (const TuningRule& rule : rules) {
     if (rule.collective != collective || !runs(*rule.algorithm, messages_only)) continue;
     if (!within(topology_.size(), rule.ranks) || !within(topology_.nodes(), rule.nodes) ||
         !within(static_cast<std::int64_t>(bytes), rule.bytes)) {
       continue;
     }
     Selection selection;
-    selection.by = ChosenBy::tuning;
+    selection.by = by;
     selection.choice = {rule.algorithm, rule.shape, 0};
     return selection;
   }
@@ -99,22 +107,29 @@ double Selector::price_of(const Algorithm& algorithm, const Shape& shape, std::s
       smaller, [&](std::int32_t rank) { return algorithm.build(smaller, rank, shape); }, bytes, model_);
 }
 
-// Of what is priced within kAsGood of the cheapest, the fewest chunks: a model cannot tell these apart, and whatever
-// it leaves out each message costs.
-Selection Selector::by_price(Collective collective, std::size_t bytes, bool messages_only) const {
-  constexpr double kAsGood = 1.03;
-  std::vector<Choice> candidates;
+std::vector<Choice> Selector::candidates(Collective collective, std::size_t bytes, bool messages_only) const {
+  std::vector<Choice> found;
   for (const Algorithm& algorithm : catalog()) {
     if (algorithm.collective != collective || !runs(algorithm, messages_only)) continue;
     // On one node a hierarchical algorithm is the team's own under another name.
     if (algorithm.needs_team && algorithm.needs_messages && topology_.nodes() == 1) continue;
     for (const Shape& shape : algorithm.shapes(topology_, bytes))
-      candidates.push_back({&algorithm, shape, price_of(algorithm, shape, bytes)});
+      found.push_back({&algorithm, shape, 0});
   }
+  return found;
+}
+
+// Of what is priced within kAsGood of the cheapest, the fewest chunks: a model cannot tell these apart, and whatever
+// it leaves out each message costs.
+Selection Selector::by_price(Collective collective, std::size_t bytes, bool messages_only) const {
+  constexpr double kAsGood = 1.03;
+  std::vector<Choice> all = candidates(collective, bytes, messages_only);
+  for (Choice& c : all)
+    c.price_ns = price_of(*c.algorithm, c.shape, bytes);
   // The cheapest that `fits`; of equal ones the first in the catalog's order.
   const auto cheapest = [&](auto fits) {
     const Choice* found = nullptr;
-    for (const Choice& c : candidates) {
+    for (const Choice& c : all) {
       if (fits(c) && (found == nullptr || c.price_ns < found->price_ns)) found = &c;
     }
     return found;
@@ -125,7 +140,7 @@ Selection Selector::by_price(Collective collective, std::size_t bytes, bool mess
   if (least == nullptr) return selection;
   const auto as_good = [&](const Choice& c) { return c.price_ns <= least->price_ns * kAsGood; };
   std::uint32_t chunks = least->shape.chunks;
-  for (const Choice& c : candidates) {
+  for (const Choice& c : all) {
     if (as_good(c)) chunks = std::min(chunks, c.shape.chunks);
   }
   selection.choice = *cheapest([&](const Choice& c) { return as_good(c) && c.shape.chunks == chunks; });

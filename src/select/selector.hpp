@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/config.hpp"
@@ -36,15 +37,17 @@ struct TuningRule {
 };
 
 // Reads {"version": 1, "rules": [...]}; the first rule that matches wins. The status names rule and key. Never
-// throws, whatever the text is.
-Result<std::vector<TuningRule>> parse_tuning(std::string_view text);
+// throws, whatever the text is. `made_for`, unless empty, must be what the text's "made_for" says.
+Result<std::vector<TuningRule>> parse_tuning(std::string_view text, std::string_view made_for = {});
+// Such a text.
+std::string write_tuning(const std::vector<TuningRule>& rules, std::string_view made_for);
 // Likewise from a file, which the status names too.
 Result<std::vector<TuningRule>> read_tuning_file(const std::string& path);
 // Its text, for those who must compare it; nothing when it cannot be read.
 std::optional<std::string> tuning_text(const std::string& path);
 
 // How the choice was made, for the log.
-enum class ChosenBy : std::uint8_t { force, tuning, price };
+enum class ChosenBy : std::uint8_t { force, tuning, measuring, price };
 struct Selection {
   Choice choice;
   ChosenBy by = ChosenBy::price;
@@ -68,8 +71,12 @@ class Selector {
   Selector(const TopologyView& topology, CostModel model, Abilities abilities,
            const Preferences& preferences);
 
-  // From the next choice on.
+  // From the next choice on. Measured rules come after those of the preferences.
   void use(const CostModel& model) { model_ = model; }
+  void use(std::vector<TuningRule> measured) { measured_ = std::move(measured); }
+
+  // All that can serve the size, in the catalog's order, with the shapes suggested for it; unpriced.
+  std::vector<Choice> candidates(Collective collective, std::size_t bytes, bool messages_only) const;
 
   // The same answer on every rank. Fails only when nothing in the catalog can run. `messages_only`: no team
   // verbs, for collectives that may overlap others.
@@ -78,6 +85,8 @@ class Selector {
  private:
   bool runs(const Algorithm& algorithm, bool messages_only) const;
   std::optional<Selection> by_rule(Collective collective, std::size_t bytes, bool messages_only) const;
+  std::optional<Selection> first_match(const std::vector<TuningRule>& rules, ChosenBy by,
+                                       Collective collective, std::size_t bytes, bool messages_only) const;
   double price_of(const Algorithm& algorithm, const Shape& shape, std::size_t bytes) const;
   Selection by_price(Collective collective, std::size_t bytes, bool messages_only) const;
 
@@ -85,6 +94,7 @@ class Selector {
   CostModel model_;
   Abilities abilities_;
   const Preferences& preferences_;
+  std::vector<TuningRule> measured_;
 };
 
 // Estimates for the machine at hand until they are measured: shared memory inside a node, the lent messages

@@ -82,6 +82,7 @@ class Party {
 inline Config quiet() {
   Config config;
   config.log_level = LogLevel::none;
+  config.measure = false;
   return config;
 }
 

@@ -1,0 +1,68 @@
+#include "comm/choice_cache.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+#include <fmt/format.h>
+
+namespace heddle {
+
+std::string default_cache_folder() {
+  const auto from = [](const char* name, const char* rest) -> std::string {
+    const char* value = std::getenv(name);
+    return value != nullptr && value[0] == '/' ? std::string(value) + rest : std::string();
+  };
+  const std::string xdg = from("XDG_CACHE_HOME", "/heddle");
+  return xdg.empty() ? from("HOME", "/.cache/heddle") : xdg;
+}
+
+std::string ChoiceCache::path_of(const std::string& key) const {
+  std::uint64_t hash = 14695981039346656037ULL;  // FNV-1a
+  for (const char c : key)
+    hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+  return fmt::format("{}/choices-{:016x}.json", folder_, hash);
+}
+
+Result<std::optional<std::vector<TuningRule>>> ChoiceCache::load(const std::string& key) const {
+  using Found = std::optional<std::vector<TuningRule>>;
+  std::error_code error;
+  const std::string path = path_of(key);
+  if (folder_.empty() || !std::filesystem::exists(path, error)) return Found();
+  const std::optional<std::string> text = tuning_text(path);
+  if (!text) return Status(Code::invalid_argument, path + " cannot be read");
+  Result<std::vector<TuningRule>> rules = parse_tuning(*text, key);
+  if (!rules.ok()) return Status(rules.status().code(), path + ": " + rules.status().message());
+  return Found(std::move(rules).value());
+}
+
+Status ChoiceCache::save(const std::string& key, const std::vector<TuningRule>& rules) const {
+  if (folder_.empty()) return Status(Code::invalid_argument, "neither XDG_CACHE_HOME nor HOME is set");
+  std::error_code error;
+  std::filesystem::create_directories(folder_, error);
+  if (error) return Status(Code::system, folder_ + " cannot be made: " + error.message());
+  const std::string path = path_of(key);
+  const std::string part = fmt::format("{}.{}", path, getpid());
+  {
+    std::ofstream file(part, std::ios::binary);
+    file << write_tuning(rules, key);
+    file.close();
+    if (!file) {
+      const Status status = system_error(part, errno);
+      std::filesystem::remove(part, error);
+      return status;
+    }
+  }
+  std::filesystem::rename(part, path, error);
+  if (!error) return {};
+  const Status status(Code::system, path + " cannot be replaced: " + error.message());
+  std::filesystem::remove(part, error);
+  return status;
+}
+
+}  // namespace heddle

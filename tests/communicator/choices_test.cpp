@@ -1,0 +1,281 @@
+// What a communicator tries when it is made, and what it keeps of that for the next one.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "comm/choice_cache.hpp"
+#include "comm/core_claim.hpp"
+#include "comm/measured_choices.hpp"
+#include "communicator/party.hpp"
+
+namespace heddle::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr Collective kAllreduce = Collective::allreduce;
+
+Choice named(const char* name) {
+  return {find_algorithm(kAllreduce, name), Shape{}, 0};
+}
+
+// ---- Trying, with times that are made up
+
+struct MadeUpMachine {
+  std::map<std::string, double> microseconds;  // of one collective, by algorithm
+  std::vector<const char*> names = {"team", "ring", "knomial"};
+  int calls = 0;
+  int fails_at = -1;
+  std::map<std::string, int> slow_at_first = {};  // that many timings of it take ten times as long
+
+  ChoiceTrial trial() {
+    ChoiceTrial t;
+    t.candidates = [this](Collective, std::size_t) {
+      std::vector<Choice> all;
+      for (const char* name : names)
+        all.push_back(named(name));
+      return all;
+    };
+    t.time = [this](Collective, const Choice& choice, std::size_t, int times) -> Result<double> {
+      if (calls++ == fails_at) return Status(Code::peer_failed, "rank 1 is gone");
+      const bool slow = slow_at_first[choice.algorithm->name]-- > 0;
+      return microseconds.at(choice.algorithm->name) * 1e-6 * times * (slow ? 10 : 1);
+    };
+    return t;
+  }
+};
+
+std::string winner_of(MadeUpMachine machine) {
+  const Result<MeasuredChoices> found = measure_choices(machine.trial(), 4, {kAllreduce});
+  if (!found.ok()) return found.status().message();
+  std::string name;
+  for (const TuningRule& rule : found->rules) {
+    if (!name.empty() && name != rule.algorithm->name) return "mixed";
+    name = rule.algorithm->name;
+  }
+  return name;
+}
+
+TEST(MeasuredChoices, TheFastestWinsAndTheFirstWinsTies) {
+  EXPECT_EQ(winner_of({{{"team", 3}, {"ring", 1}, {"knomial", 2}}}), "ring");
+  EXPECT_EQ(winner_of({{{"team", 3}, {"ring", 2}, {"knomial", 1}}}), "knomial");
+  EXPECT_EQ(winner_of({{{"team", 1}, {"ring", 1}, {"knomial", 1}}}), "team");
+  EXPECT_EQ(winner_of({{{"team", 1}, {"ring", 0.95}, {"knomial", 0.96}}}), "team") << "not worth it";
+  EXPECT_EQ(winner_of({{{"team", 1}, {"ring", 0.9}, {"knomial", 0.96}}}), "ring");
+}
+
+TEST(MeasuredChoices, WhatIsSlowAtFirstIsNotJudgedByThat) {
+  MadeUpMachine machine{{{"team", 1}, {"ring", 1.2}, {"knomial", 9}}};
+  machine.slow_at_first["team"] = 6;
+  EXPECT_EQ(winner_of(machine), "team");
+}
+
+TEST(MeasuredChoices, RulesCoverEverySizeOnce) {
+  MadeUpMachine machine{{{"team", 1}, {"ring", 2}, {"knomial", 2}}};
+  const Result<MeasuredChoices> found = measure_choices(machine.trial(), 7, {kAllreduce, Collective::bcast});
+  ASSERT_TRUE(found.ok());
+  EXPECT_TRUE(found->complete);
+  std::map<Collective, std::int64_t> next;
+  for (const TuningRule& rule : found->rules) {
+    EXPECT_EQ(rule.bytes[0], next[rule.collective]);
+    EXPECT_EQ(rule.ranks[0], 7);
+    EXPECT_EQ(rule.ranks[1], 7);
+    EXPECT_EQ(rule.nodes[1], 1);
+    next[rule.collective] = rule.bytes[1] == INT64_MAX ? -1 : rule.bytes[1] + 1;
+    // The size class that ends here must not have sizes of the next rule.
+    if (rule.bytes[1] != INT64_MAX) {
+      EXPECT_EQ((rule.bytes[1] + 1) & rule.bytes[1], 0);
+    }
+  }
+  EXPECT_EQ(next[kAllreduce], -1);
+  EXPECT_EQ(next[Collective::bcast], -1);
+}
+
+TEST(MeasuredChoices, StopWhenTheTimeIsOver) {
+  MadeUpMachine machine{{{"team", 1000}, {"ring", 1000}, {"knomial", 1000}}};
+  const Result<MeasuredChoices> found = measure_choices(machine.trial(), 4, {kAllreduce});
+  ASSERT_TRUE(found.ok());
+  EXPECT_FALSE(found->complete);
+  EXPECT_LT(found->rules.size(), 8U);
+  EXPECT_GE(found->rules.size(), 1U);
+  // Each timing is of one collective and one before it: 2 ms.
+  EXPECT_LE(machine.calls, 52);
+}
+
+TEST(MeasuredChoices, AFailureEndsIt) {
+  for (const int at : {0, 5, 30}) {
+    MadeUpMachine machine{{{"team", 1}, {"ring", 1}, {"knomial", 1}}};
+    machine.fails_at = at;
+    const Result<MeasuredChoices> found = measure_choices(machine.trial(), 4, {kAllreduce});
+    ASSERT_FALSE(found.ok());
+    EXPECT_EQ(found.status().code(), Code::peer_failed);
+    EXPECT_EQ(machine.calls, at + 1);
+  }
+}
+
+// ---- Keeping
+
+class Folder : public ::testing::Test {
+ protected:
+  Folder() {
+    char name[] = "/tmp/heddle-choices-XXXXXX";
+    path = mkdtemp(name);
+  }
+  ~Folder() override {
+    std::error_code error;
+    fs::remove_all(path, error);
+  }
+  std::string only_file() const {
+    std::string found;
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(path)) {
+      if (!entry.is_regular_file()) continue;
+      EXPECT_EQ(found, "") << "more than one file";
+      found = entry.path().string();
+    }
+    return found;
+  }
+  std::string path;
+};
+using KeptChoices = Folder;
+
+TEST_F(KeptChoices, ComeBack) {
+  const ChoiceCache cache(path + "/not/there/yet");
+  EXPECT_FALSE(cache.load("a")->has_value());
+  TuningRule rule;
+  rule.algorithm = find_algorithm(kAllreduce, "ring");
+  rule.bytes[0] = 100;
+  rule.shape.chunks = 4;
+  ASSERT_TRUE(cache.save("a", {rule}).ok());
+  ASSERT_TRUE(cache.save("a", {rule, rule}).ok()) << "again";
+  const auto found = cache.load("a");
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  ASSERT_TRUE(found->has_value());
+  ASSERT_EQ((*found.value()).size(), 2U);
+  const TuningRule& back = (*found.value())[0];
+  EXPECT_STREQ(back.algorithm->name, "ring");
+  EXPECT_EQ(back.bytes[0], 100);
+  EXPECT_EQ(back.bytes[1], INT64_MAX);
+  EXPECT_EQ(back.shape.chunks, 4U);
+  EXPECT_FALSE(cache.load("b")->has_value());
+  EXPECT_TRUE(read_tuning_file(only_file()).ok()) << "it is a tuning file";
+}
+
+TEST_F(KeptChoices, ADamagedOrForeignFileIsNamed) {
+  const ChoiceCache cache(path);
+  ASSERT_TRUE(cache.save("a", {}).ok());
+  const std::string file = cache.path_of("a");
+  fs::copy_file(file, cache.path_of("b"));
+  const auto foreign = cache.load("b");
+  EXPECT_NE(foreign.status().message().find(cache.path_of("b")), std::string::npos);
+  EXPECT_NE(foreign.status().message().find("another machine"), std::string::npos)
+      << foreign.status().message();
+  for (const char* text : {"", "{", "[]", "{\"version\": 1, \"made_for\": \"a\", \"rules\": [{}]}"}) {
+    std::ofstream(file) << text;
+    const auto damaged = cache.load("a");
+    ASSERT_FALSE(damaged.ok()) << text;
+    EXPECT_NE(damaged.status().message().find(file), std::string::npos);
+  }
+  fs::remove(file);
+  fs::create_directory(file);
+  EXPECT_FALSE(cache.load("a").ok()) << "a folder";
+}
+
+TEST_F(KeptChoices, AFolderThatCannotBeMadeIsNamed) {
+  std::ofstream(path + "/file") << "x";
+  const Status status = ChoiceCache(path + "/file/folder").save("a", {});
+  EXPECT_NE(status.message().find(path + "/file/folder"), std::string::npos) << status.message();
+  EXPECT_FALSE(ChoiceCache("").save("a", {}).ok());
+  EXPECT_FALSE(ChoiceCache("").load("a")->has_value());
+}
+
+// ---- A communicator
+
+class MeasuringCommunicator : public Folder {
+ protected:
+  void SetUp() override {
+    if (!each_has_a_core({core_claim(), core_claim()})) GTEST_SKIP() << "needs two cores";
+  }
+  // What rank 0 says of itself; the choices must work whatever they are.
+  std::string make(const std::vector<std::shared_ptr<ProcessState>>& processes = {}) {
+    Config config = quiet();
+    config.measure = true;
+    config.cache_folder = path;
+    Party party({1, 1});
+    party.processes = processes;
+    std::string said;
+    party.run(config, [&](Rank& me, Communicator& comm) {
+      if (me.rank == 0) said = comm.describe();
+      for (const std::size_t count : {1, 100, 3000, 200'000}) {
+        std::vector<std::int64_t> data = terms(me.rank, count, 1);
+        ASSERT_TRUE(comm.allreduce(data.data(), data.data(), count, DType::i64, Op::sum).ok());
+        ASSERT_EQ(data, sums(me.size, count, 1));
+      }
+    });
+    return said;
+  }
+};
+
+TEST_F(MeasuringCommunicator, MeasuresOnceAndKeepsIt) {
+  const std::string first = make();
+  EXPECT_NE(first.find("measured in"), std::string::npos) << first;
+  const std::string file = only_file();
+  ASSERT_NE(file, "");
+  EXPECT_NE(first.find(file), std::string::npos) << first;
+  const std::string second = make();
+  EXPECT_NE(second.find("measured before (" + file), std::string::npos) << second;
+}
+
+TEST_F(MeasuringCommunicator, WhatIsKeptDecides) {
+  make();
+  const std::string file = only_file();
+  std::string text = tuning_text(file).value();
+  for (std::size_t at = 0; (at = text.find("\"algorithm\": \"team\"")) != std::string::npos;)
+    text.replace(at, 19, "\"algorithm\": \"knomial\"");
+  std::ofstream(file) << text;
+  Config config = quiet();
+  config.measure = true;
+  config.cache_folder = path;
+  Party party({1, 1});
+  party.run(config, [](Rank&, Communicator& comm) {
+    EXPECT_STREQ(comm.algorithm(kAllreduce, 8), "knomial");
+    EXPECT_STREQ(comm.algorithm(Collective::barrier, 0), "team");
+  });
+}
+
+TEST_F(MeasuringCommunicator, ADamagedFileIsReplaced) {
+  make();
+  const std::string file = only_file();
+  std::ofstream(file) << "not JSON";
+  EXPECT_NE(make().find("measured in"), std::string::npos);
+  EXPECT_NE(make().find("measured before"), std::string::npos);
+}
+
+TEST_F(MeasuringCommunicator, WithoutAFolderTheProcessRemembers) {
+  fs::remove(path);
+  std::ofstream(path) << "a file where the folder should be";
+  const std::vector<std::shared_ptr<ProcessState>> processes = {std::make_shared<ProcessState>(),
+                                                                std::make_shared<ProcessState>()};
+  EXPECT_NE(make(processes).find("not kept"), std::string::npos);
+  EXPECT_EQ(make(processes).find("measured in"), std::string::npos);
+}
+
+TEST_F(MeasuringCommunicator, RanksThatShareACoreGoByPrice) {
+  Config config = quiet();
+  config.measure = true;
+  config.cache_folder = path;
+  Party party(std::vector<std::uint64_t>(static_cast<std::size_t>(cores_of({core_claim()})) + 1, 1));
+  party.run(config, [](Rank& me, Communicator& comm) {
+    if (me.rank != 0) return;
+    EXPECT_EQ(comm.describe().find("measured"), std::string::npos) << comm.describe();
+  });
+  EXPECT_EQ(only_file(), "");
+}
+
+}  // namespace
+}  // namespace heddle::test
