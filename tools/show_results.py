@@ -2,7 +2,7 @@
 """Shows what a benchmark wrote with --vs mpi --json: as a Markdown table, and with --plot as a picture (needs matplotlib).
 
     tools/show_results.py docs/results/zen5/allreduce-2-ranks-vs-mpich.json
-    tools/show_results.py --plot all.png docs/results/zen5/*-vs-mpich.json
+    tools/show_results.py --plot all.png docs/results/zen5/*-2-ranks-vs-mpich.json
 """
 import argparse
 import json
@@ -23,6 +23,22 @@ def print_table(result):
               f"| {row['ratio']:.2f} | {low:.2f} to {high:.2f} | {row['algorithm']} |")
     low, high = result["geometric_mean_ratio_ci95"]
     print(f"\nGeometric mean of the ratios {result['geometric_mean_ratio']:.2f} (95% interval {low:.2f} to {high:.2f}).\n")
+
+
+def cliffs(rows, side):
+    """For each size but the ends: (time as a multiple of what lies on the line between its neighbours, bytes)."""
+    for before, here, after in zip(rows, rows[1:], rows[2:]):
+        share = (here["bytes"] - before["bytes"]) / (after["bytes"] - before["bytes"])
+        first, last = before[side]["median_us"], after[side]["median_us"]
+        yield here[side]["median_us"] / (first + share * (last - first)), here["bytes"]
+
+
+def print_cliffs(result):
+    """No size should take much longer than its neighbours let expect: where one does, a switch comes too early or too late."""
+    for side, name in (("heddle", "heddle"), ("host", "MPI")):
+        if len(result["rows"]) > 2:
+            worst, size = max(cliffs(result["rows"], side))
+            print(f"{name}: no size takes more than {worst:.2f} times what lies on the line between its neighbours ({size} bytes).")
 
 
 def size_label(size):
@@ -79,6 +95,7 @@ def main():
         return
     for result in results:
         print_table(result)
+        print_cliffs(result)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
-/* MPI_Allreduce of floats in a loop, for a look beside an MPI that heddle_allreduce was not built with:
+/* MPI_Allreduce or MPI_Bcast of floats in a loop, for a look beside an MPI that heddle_allreduce was not built with:
  *
- *     mpicc.openmpi -O2 osu_style_bench/allreduce_loop.c -o loop.openmpi
- *     mpicc.mpich   -O2 osu_style_bench/allreduce_loop.c -o loop.mpich
- *     mpiexec.openmpi --bind-to core -n 2 ./loop.openmpi 4 16777216
- *     mpiexec.mpich -bind-to core -n 2 -genv LD_PRELOAD dist/lib/libheddle_preload.so ./loop.mpich 4 16777216
+ *     mpicc.openmpi -O2 osu_style_bench/peer_loop.c -o loop.openmpi
+ *     mpicc.mpich   -O2 osu_style_bench/peer_loop.c -o loop.mpich
+ *     mpiexec.openmpi --bind-to core -n 2 ./loop.openmpi allreduce 4 16777216
+ *     mpiexec.mpich -bind-to core -n 2 -genv LD_PRELOAD dist/lib/libheddle_preload.so ./loop.mpich allreduce 4 16777216
  *
- * Arguments: the least and the largest size in bytes. Prints, for each power of two between them, the size and the median
+ * Arguments: the collective, the least and the largest size in bytes. The root of a bcast is another rank each time, or it would run
+ * ahead. Prints, for each power of two between them, the size and the median
  * over 41 blocks of 4 ms of the microseconds of one call on rank 0. Buffers are fresh as in heddle_allreduce: 64 of each kind in
  * turn, or as many as 128 MiB hold. */
 #include <mpi.h>
@@ -22,15 +23,19 @@ typedef struct {
   size_t buffers;
   size_t next;
   int count;
+  int root; /* of the next bcast; -1: allreduce */
+  int ranks;
 } Pool;
 
-static Pool make_pool(size_t bytes) {
+static Pool make_pool(size_t bytes, int bcast) {
   Pool p = {0};
   p.stride = (bytes + kLine - 1) / kLine * kLine + kLine;
   p.buffers = ((size_t)128 << 20) / p.stride;
   if (p.buffers > kMostBuffers) p.buffers = kMostBuffers;
   if (p.buffers < 2) p.buffers = 2;
   p.count = (int)(bytes / sizeof(float));
+  p.root = bcast ? 0 : -1;
+  MPI_Comm_size(MPI_COMM_WORLD, &p.ranks);
   const size_t all = (p.buffers * p.stride + kPage - 1) / kPage * kPage;
   p.in = aligned_alloc(kPage, all);
   p.out = aligned_alloc(kPage, all);
@@ -44,8 +49,13 @@ static Pool make_pool(size_t bytes) {
 static double block(Pool* p, long calls) {
   const double start = MPI_Wtime();
   for (long i = 0; i < calls; ++i) {
-    MPI_Allreduce(p->in + p->next * p->stride, p->out + p->next * p->stride, p->count, MPI_FLOAT, MPI_SUM,
-                  MPI_COMM_WORLD);
+    char* out = p->out + p->next * p->stride;
+    if (p->root < 0) {
+      MPI_Allreduce(p->in + p->next * p->stride, out, p->count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    } else {
+      MPI_Bcast(out, p->count, MPI_FLOAT, p->root, MPI_COMM_WORLD);
+      p->root = p->root + 1 == p->ranks ? 0 : p->root + 1;
+    }
     p->next = p->next + 1 == p->buffers ? 0 : p->next + 1;
   }
   return (MPI_Wtime() - start) / (double)calls;
@@ -75,13 +85,14 @@ int main(int argc, char** argv) {
   int rank = 0;
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  if (argc != 3) {
-    if (rank == 0) fprintf(stderr, "usage: %s MIN MAX   (bytes)\n", argv[0]);
+  const int bcast = argc == 4 && strcmp(argv[1], "bcast") == 0;
+  if (argc != 4 || (!bcast && strcmp(argv[1], "allreduce") != 0)) {
+    if (rank == 0) fprintf(stderr, "usage: %s allreduce|bcast MIN MAX   (bytes)\n", argv[0]);
     MPI_Abort(MPI_COMM_WORLD, 2);
   }
-  const size_t most = strtoul(argv[2], NULL, 10);
-  for (size_t bytes = strtoul(argv[1], NULL, 10); bytes >= sizeof(float) && bytes <= most; bytes *= 2) {
-    Pool pool = make_pool(bytes);
+  const size_t most = strtoul(argv[3], NULL, 10);
+  for (size_t bytes = strtoul(argv[2], NULL, 10); bytes >= sizeof(float) && bytes <= most; bytes *= 2) {
+    Pool pool = make_pool(bytes, bcast);
     const double us = median_us(&pool);
     if (rank == 0) printf("%zu %.3f\n", bytes, us);
     free(pool.in);
