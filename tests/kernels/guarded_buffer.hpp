@@ -36,6 +36,7 @@ class GuardedBuffer {
     end_ = data_ + bytes;
     before_ = static_cast<std::size_t>(data_ - first_) < kMargin ? static_cast<std::size_t>(data_ - first_)
                                                                  : kMargin;
+    after_ = std::min(kMargin, static_cast<std::size_t>(first_ + inner_ - end_));
     std::memset(data_ - before_, kMark, before_);
     std::memset(end_, kMark, static_cast<std::size_t>(first_ + inner_ - end_));
     return data_;

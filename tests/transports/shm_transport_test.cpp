@@ -144,6 +144,9 @@ TEST(ShmTransport, APeerThatDiedIsGone) {
   EXPECT_FALSE(t->peer_is_gone(1));
   EXPECT_FALSE(t->peer_is_gone(0));
   close(hold[1]);
+  siginfo_t ended;
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT), 0);
+  EXPECT_TRUE(t->peer_is_gone(1)) << "nobody has asked for its status yet";
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(t->peer_is_gone(1));
