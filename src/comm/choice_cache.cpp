@@ -29,19 +29,19 @@ std::string ChoiceCache::path_of(const std::string& key) const {
   return fmt::format("{}/choices-{:016x}.json", folder_, hash);
 }
 
-Result<std::optional<std::vector<TuningRule>>> ChoiceCache::load(const std::string& key) const {
-  using Found = std::optional<std::vector<TuningRule>>;
+Result<std::optional<Tuning>> ChoiceCache::load(const std::string& key) const {
+  using Found = std::optional<Tuning>;
   std::error_code error;
   const std::string path = path_of(key);
   if (folder_.empty() || !std::filesystem::exists(path, error)) return Found();
   const std::optional<std::string> text = tuning_text(path);
   if (!text) return Status(Code::invalid_argument, path + " cannot be read");
-  Result<std::vector<TuningRule>> rules = parse_tuning(*text, key);
-  if (!rules.ok()) return Status(rules.status().code(), path + ": " + rules.status().message());
-  return Found(std::move(rules).value());
+  Result<Tuning> tuning = parse_tuning(*text, key);
+  if (!tuning.ok()) return Status(tuning.status().code(), path + ": " + tuning.status().message());
+  return Found(std::move(tuning).value());
 }
 
-Status ChoiceCache::save(const std::string& key, const std::vector<TuningRule>& rules) const {
+Status ChoiceCache::save(const std::string& key, const Tuning& tuning) const {
   if (folder_.empty()) return Status(Code::invalid_argument, "neither XDG_CACHE_HOME nor HOME is set");
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
@@ -50,7 +50,7 @@ Status ChoiceCache::save(const std::string& key, const std::vector<TuningRule>& 
   const std::string part = fmt::format("{}.{}", path, getpid());
   {
     std::ofstream file(part, std::ios::binary);
-    file << write_tuning(rules, key);
+    file << write_tuning(tuning, key);
     file.close();
     if (!file) {
       const Status status = system_error(part, errno);

@@ -3,7 +3,6 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "base/status.hpp"
 #include "select/selector.hpp"
@@ -23,10 +22,10 @@ class ChoiceCache {
 
   // What was kept under `key`: nothing when there is no file, a status that names the file when it is damaged or another
   // key's.
-  Result<std::optional<std::vector<TuningRule>>> load(const std::string& key) const;
+  Result<std::optional<Tuning>> load(const std::string& key) const;
 
   // Replaces the file at once, so that no reader sees a part. The status names what cannot be written.
-  Status save(const std::string& key, const std::vector<TuningRule>& rules) const;
+  Status save(const std::string& key, const Tuning& tuning) const;
 
  private:
   std::string folder_;

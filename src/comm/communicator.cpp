@@ -21,6 +21,7 @@ CommunicatorImpl::CommunicatorImpl(const Bootstrap& bootstrap, const Config& con
   const TopologyView& t = connections_->topology;
   // A forced algorithm or a rule still decides; only an unforced choice may skip the selection.
   team_ = t.nodes() == 1 ? connections_->ports.teams[static_cast<std::size_t>(TeamKind::node)] : nullptr;
+  if (preferences_.tuning.streamed_from) folds_.stream_from(*preferences_.tuning.streamed_from);
   policy_.spins = config.spin >= 0 ? config.spin : default_spins(connections_->own_core);
   policy_.timeout = config.timeout;
   policy_.warn_after = config.warn_after;

@@ -163,6 +163,9 @@ class CommunicatorImpl final : public Communicator {
   Status share(std::string& text);
   Result<double> time_choice(Collective collective, const Choice& choice, std::size_t bytes, int times,
                              std::vector<float>& buffer);
+  Result<double> slowest(double seconds);
+  Result<std::size_t> try_streaming();
+  void use(Tuning measured);
   Result<MeasuredChoices> try_choices(const std::vector<Collective>& collectives);
   int rank_of_member(int member, TeamKind team) const;
   Status fail(Status status);

@@ -1,4 +1,5 @@
 // What a communicator finds out about its machine when it is made.
+#include <bit>
 #include <chrono>
 #include <utility>
 
@@ -8,13 +9,25 @@
 #include "comm/communicator_impl.hpp"
 #include "comm/measured_choices.hpp"
 #include "comm/message_costs.hpp"
+#include "comm/streamed_results.hpp"
 #include "engine/kernels/kernels.hpp"
 
 namespace heddle {
 namespace {
 
 // Raised whenever choices measured by another build could not be trusted.
-constexpr int kChoiceVersion = 1;
+constexpr int kChoiceVersion = 2;
+
+// Reads all of it, at the speed of the memory.
+std::uint32_t pass_over(const float* data, std::size_t count) {
+  std::uint32_t mixture = 0;
+  for (std::size_t i = 0; i < count; ++i)
+    mixture ^= std::bit_cast<std::uint32_t>(data[i]);
+  return mixture;
+}
+
+// Beyond, the buffers for measuring streaming would take more memory than it is worth.
+constexpr int kMostForStreaming = 8;
 
 }  // namespace
 
@@ -94,6 +107,17 @@ Status CommunicatorImpl::share(std::string& text) {
   return length == 0 ? Status() : bcast(text.data(), length);
 }
 
+// Of all ranks' seconds.
+Result<double> CommunicatorImpl::slowest(double seconds) {
+  TeamOp op;
+  op.in = op.out = reinterpret_cast<std::byte*>(&seconds);
+  op.count = 1;
+  op.element_bytes = sizeof seconds;
+  op.fold = fold_kernel(DType::f64, Op::max);
+  HEDDLE_TRY(run_on_team(op));
+  return seconds;
+}
+
 Result<double> CommunicatorImpl::time_choice(Collective collective, const Choice& choice, std::size_t bytes,
                                              int times, std::vector<float>& buffer) {
   const std::size_t count = bytes / sizeof(float);
@@ -108,14 +132,7 @@ Result<double> CommunicatorImpl::time_choice(Collective collective, const Choice
     if (i == 1) start = Clock::now();
     HEDDLE_TRY(run_choice(job, choice));
   }
-  double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  TeamOp slowest;
-  slowest.in = slowest.out = reinterpret_cast<std::byte*>(&seconds);
-  slowest.count = 1;
-  slowest.element_bytes = sizeof seconds;
-  slowest.fold = fold_kernel(DType::f64, Op::max);
-  HEDDLE_TRY(run_on_team(slowest));
-  return seconds;
+  return slowest(std::chrono::duration<double>(Clock::now() - start).count());
 }
 
 Result<MeasuredChoices> CommunicatorImpl::try_choices(const std::vector<Collective>& collectives) {
@@ -131,6 +148,35 @@ Result<MeasuredChoices> CommunicatorImpl::try_choices(const std::vector<Collecti
   Result<MeasuredChoices> measured = measure_choices(trial, size_, collectives);
   executions_.clear();  // of all that lost as well
   return measured;
+}
+
+// On buffers that are not in a core's own cache: as many as fill 16 MiB, in turn.
+Result<std::size_t> CommunicatorImpl::try_streaming() {
+  constexpr std::size_t kPool = (std::size_t{16} << 20) / sizeof(float);
+  std::vector<float> in(kPool);
+  std::vector<float> out(kPool);
+  std::size_t next = 0;
+  StreamingTrial trial;
+  trial.time = [&](std::size_t bytes, bool streamed, bool reads) -> Result<double> {
+    const std::size_t count = bytes / sizeof(float);
+    if (next + count > kPool) next = 0;
+    const Job job{Collective::allreduce,
+                  in.data() + next,
+                  out.data() + next,
+                  count,
+                  sizeof(float),
+                  folds_.either(DType::f32, Op::sum, streamed),
+                  0};
+    const auto start = std::chrono::steady_clock::now();
+    TeamOp op = team_op(job);
+    HEDDLE_TRY(run_on_team(op));
+    [[maybe_unused]] volatile std::uint32_t seen = 0;
+    if (reads) seen = pass_over(out.data() + next, count);
+    next += count;
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    return slowest(seconds.count());
+  };
+  return measure_streaming(trial);
 }
 
 // What rank 0 knows from before, as text; empty: nothing.
@@ -159,23 +205,35 @@ Status CommunicatorImpl::learn_choices(const Config& config) {
   std::string text = rank_ == 0 ? known_choices(cache, key) : std::string();
   HEDDLE_TRY(share(text));
   if (!text.empty()) {
-    Result<std::vector<TuningRule>> rules = parse_tuning(text);
-    if (rules.ok()) selector_.use(std::move(rules).value());
-    return rules.status();
+    Result<Tuning> tuning = parse_tuning(text);
+    if (tuning.ok()) use(std::move(tuning).value());
+    return tuning.status();
   }
   const auto start = std::chrono::steady_clock::now();
   Result<MeasuredChoices> measured = try_choices(collectives);
   if (!measured.ok()) return measured.status();
+  if (size_ <= kMostForStreaming) {
+    const Result<std::size_t> from = try_streaming();
+    if (!from.ok()) return from.status();
+    measured->tuning.streamed_from = from.value();
+  }
   if (rank_ == 0) {
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-    connections_->process->keep_choices(key, write_tuning(measured->rules, key));
-    const Status kept = cache.save(key, measured->rules);
+    connections_->process->keep_choices(key, write_tuning(measured->tuning, key));
+    const Status kept = cache.save(key, measured->tuning);
     learnt_ = fmt::format(", algorithms{} measured in {:.0f} ms, {}",
                           measured->complete ? "" : " for all but the largest sizes", took.count(),
                           kept.ok() ? "kept in " + cache.path_of(key) : "not kept: " + kept.message());
   }
-  selector_.use(std::move(measured->rules));
+  use(std::move(measured->tuning));
   return {};
+}
+
+void CommunicatorImpl::use(Tuning measured) {
+  // What the user's tuning file says counts more.
+  if (measured.streamed_from && !preferences_.tuning.streamed_from)
+    folds_.stream_from(*measured.streamed_from);
+  selector_.use(std::move(measured.rules));
 }
 
 }  // namespace heddle

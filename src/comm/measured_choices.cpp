@@ -130,7 +130,7 @@ Result<MeasuredChoices> measure_choices(const ChoiceTrial& trial, std::int32_t r
       rule.bytes[1] = size.up_to;
       rule.algorithm = best.value().algorithm;
       rule.shape = best.value().shape;
-      measured.rules.push_back(rule);
+      measured.tuning.rules.push_back(rule);
     }
     from = size.up_to + 1;
   }

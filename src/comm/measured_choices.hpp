@@ -23,8 +23,8 @@ struct ChoiceTrial {
 };
 
 struct MeasuredChoices {
-  std::vector<TuningRule> rules;  // for this number of ranks on one node
-  bool complete = true;           // false: the budget was spent before the largest sizes
+  Tuning tuning;         // rules for this number of ranks on one node
+  bool complete = true;  // false: the budget was spent before the largest sizes
 };
 
 // Collective. Every candidate runs once; then the first and the three fastest of those within half of the fastest run by

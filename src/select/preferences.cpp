@@ -1,3 +1,4 @@
+#include <cstdint>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -97,7 +98,7 @@ Result<TuningRule> read_rule(const json& rule) {
 
 }  // namespace
 
-Result<std::vector<TuningRule>> parse_tuning(std::string_view text, std::string_view made_for) {
+Result<Tuning> parse_tuning(std::string_view text, std::string_view made_for) {
   const json root = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (root.is_discarded()) return Status(Code::invalid_argument, "it is not JSON");
   const bool is_tuning = root.is_object() && root.value("version", json()) == 1 && root.contains("rules");
@@ -107,21 +108,32 @@ Result<std::vector<TuningRule>> parse_tuning(std::string_view text, std::string_
   if (!made_for.empty() && root.value("made_for", json()) != json(std::string(made_for))) {
     return Status(Code::invalid_argument, "it was made for another machine, placement of ranks or version");
   }
-  std::vector<TuningRule> rules;
+  Tuning tuning;
+  if (root.contains("streamed_results_from")) {
+    const json& from = root["streamed_results_from"];
+    if (from.is_number_unsigned()) {
+      tuning.streamed_from = from.get<std::size_t>();
+    } else if (from == "never") {
+      tuning.streamed_from = SIZE_MAX;
+    } else {
+      return Status(Code::invalid_argument,
+                    "\"streamed_results_from\" must be a number of bytes or \"never\"");
+    }
+  }
   for (const json& item : root["rules"]) {
     Result<TuningRule> rule = read_rule(item);
     if (!rule.ok()) {
       return Status(Code::invalid_argument,
-                    "rule " + std::to_string(rules.size() + 1) + ": " + rule.status().message());
+                    "rule " + std::to_string(tuning.rules.size() + 1) + ": " + rule.status().message());
     }
-    rules.push_back(rule.value());
+    tuning.rules.push_back(rule.value());
   }
-  return rules;
+  return tuning;
 }
 
-std::string write_tuning(const std::vector<TuningRule>& rules, std::string_view made_for) {
+std::string write_tuning(const Tuning& tuning, std::string_view made_for) {
   json items = json::array();
-  for (const TuningRule& rule : rules) {
+  for (const TuningRule& rule : tuning.rules) {
     items.push_back({{"collective", collective_name(rule.collective)},
                      {"ranks", rule.ranks},
                      {"nodes", rule.nodes},
@@ -130,7 +142,12 @@ std::string write_tuning(const std::vector<TuningRule>& rules, std::string_view 
                      {"radix", rule.shape.radix},
                      {"chunks", rule.shape.chunks}});
   }
-  const json root = {{"version", 1}, {"made_for", std::string(made_for)}, {"rules", std::move(items)}};
+  json root = {{"version", 1}, {"made_for", std::string(made_for)}, {"rules", std::move(items)}};
+  if (tuning.streamed_from == SIZE_MAX) {
+    root["streamed_results_from"] = "never";
+  } else if (tuning.streamed_from) {
+    root["streamed_results_from"] = *tuning.streamed_from;
+  }
   return root.dump(1, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace) + "\n";
 }
 
@@ -148,24 +165,24 @@ std::optional<std::string> tuning_text(const std::string& path) {
   return text;
 }
 
-Result<std::vector<TuningRule>> read_tuning_file(const std::string& path) {
+Result<Tuning> read_tuning_file(const std::string& path) {
   const std::optional<std::string> text = tuning_text(path);
   if (!text) return Status(Code::invalid_argument, path + " cannot be read, or is larger than 16 MiB");
-  Result<std::vector<TuningRule>> rules = parse_tuning(*text);
-  if (rules.ok()) return rules;
-  return Status(rules.status().code(), path + ": " + rules.status().message());
+  Result<Tuning> tuning = parse_tuning(*text);
+  if (tuning.ok()) return tuning;
+  return Status(tuning.status().code(), path + ": " + tuning.status().message());
 }
 
 Preferences read_preferences(const Config& config) {
   Preferences out;
   read_forced(config.algorithm, out);
   if (!config.tuning_file.empty()) {
-    Result<std::vector<TuningRule>> rules = read_tuning_file(config.tuning_file);
-    if (rules.ok()) {
-      out.rules = std::move(rules).value();
+    Result<Tuning> tuning = read_tuning_file(config.tuning_file);
+    if (tuning.ok()) {
+      out.tuning = std::move(tuning).value();
     } else {
       out.complaints.push_back("HEDDLE_TUNING_FILE=\"" + config.tuning_file +
-                               "\" is not used: " + rules.status().message() + "; choosing by price");
+                               "\" is not used: " + tuning.status().message() + "; choosing by price");
     }
   }
   return out;

@@ -71,7 +71,7 @@ std::optional<Selection> Selector::by_rule(Collective collective, std::size_t by
     }
     return selection;
   }
-  if (auto tuned = first_match(preferences_.rules, ChosenBy::tuning, collective, bytes, messages_only))
+  if (auto tuned = first_match(preferences_.tuning.rules, ChosenBy::tuning, collective, bytes, messages_only))
     return tuned;
   return first_match(measured_, ChosenBy::measuring, collective, bytes, messages_only);
 }

@@ -36,13 +36,20 @@ struct TuningRule {
   Shape shape;
 };
 
-// Reads {"version": 1, "rules": [...]}; the first rule that matches wins. The status names rule and key. Never
-// throws, whatever the text is. `made_for`, unless empty, must be what the text's "made_for" says.
-Result<std::vector<TuningRule>> parse_tuning(std::string_view text, std::string_view made_for = {});
+struct Tuning {
+  std::vector<TuningRule> rules;  // the first that matches wins
+  std::optional<std::size_t>
+      streamed_from;  // bytes; results from this size on are stored past the cache; SIZE_MAX: none
+};
+
+// Reads {"version": 1, "rules": [...], "streamed_results_from": BYTES or "never"}, the last of which may be left out. The
+// status names rule and key. Never throws, whatever the text is. `made_for`, unless empty, must be what the text's
+// "made_for" says.
+Result<Tuning> parse_tuning(std::string_view text, std::string_view made_for = {});
 // Such a text.
-std::string write_tuning(const std::vector<TuningRule>& rules, std::string_view made_for);
+std::string write_tuning(const Tuning& tuning, std::string_view made_for);
 // Likewise from a file, which the status names too.
-Result<std::vector<TuningRule>> read_tuning_file(const std::string& path);
+Result<Tuning> read_tuning_file(const std::string& path);
 // Its text, for those who must compare it; nothing when it cannot be read.
 std::optional<std::string> tuning_text(const std::string& path);
 
@@ -59,7 +66,7 @@ struct Selection {
 struct Preferences {
   const Algorithm* forced_allreduce = nullptr;
   const Algorithm* forced_bcast = nullptr;
-  std::vector<TuningRule> rules;
+  Tuning tuning;
   std::vector<std::string>
       complaints;  // wrong names, an unreadable file: each names variable, value, what is done instead
 };

@@ -19,7 +19,11 @@ def main():
     env |= {'WORLD_SIZE': str(size), 'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': free_port()}
     ranks = [subprocess.Popen([program, kind], env=env | {'RANK': str(rank)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
              for rank in range(size)]
-    outputs = [rank.communicate(timeout=30)[0] for rank in ranks]
+    try:
+        outputs = [rank.communicate(timeout=100)[0] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
     found = []
     # A sanitizer catches the signal, says so and exits.
     if ranks[1].returncode != -signal.SIGSEGV and 'SEGV' not in outputs[1]:

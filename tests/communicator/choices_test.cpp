@@ -12,6 +12,7 @@
 #include "comm/choice_cache.hpp"
 #include "comm/core_claim.hpp"
 #include "comm/measured_choices.hpp"
+#include "comm/streamed_results.hpp"
 #include "communicator/party.hpp"
 
 namespace heddle::test {
@@ -55,7 +56,7 @@ std::string winner_of(MadeUpMachine machine) {
   const Result<MeasuredChoices> found = measure_choices(machine.trial(), 4, {kAllreduce});
   if (!found.ok()) return found.status().message();
   std::string name;
-  for (const TuningRule& rule : found->rules) {
+  for (const TuningRule& rule : found->tuning.rules) {
     if (!name.empty() && name != rule.algorithm->name) return "mixed";
     name = rule.algorithm->name;
   }
@@ -82,7 +83,7 @@ TEST(MeasuredChoices, RulesCoverEverySizeOnce) {
   ASSERT_TRUE(found.ok());
   EXPECT_TRUE(found->complete);
   std::map<Collective, std::int64_t> next;
-  for (const TuningRule& rule : found->rules) {
+  for (const TuningRule& rule : found->tuning.rules) {
     EXPECT_EQ(rule.bytes[0], next[rule.collective]);
     EXPECT_EQ(rule.ranks[0], 7);
     EXPECT_EQ(rule.ranks[1], 7);
@@ -102,8 +103,8 @@ TEST(MeasuredChoices, StopWhenTheTimeIsOver) {
   const Result<MeasuredChoices> found = measure_choices(machine.trial(), 4, {kAllreduce});
   ASSERT_TRUE(found.ok());
   EXPECT_FALSE(found->complete);
-  EXPECT_LT(found->rules.size(), 8U);
-  EXPECT_GE(found->rules.size(), 1U);
+  EXPECT_LT(found->tuning.rules.size(), 8U);
+  EXPECT_GE(found->tuning.rules.size(), 1U);
   // Each timing is of one collective and one before it: 2 ms.
   EXPECT_LE(machine.calls, 52);
 }
@@ -117,6 +118,35 @@ TEST(MeasuredChoices, AFailureEndsIt) {
     EXPECT_EQ(found.status().code(), Code::peer_failed);
     EXPECT_EQ(machine.calls, at + 1);
   }
+}
+
+// ---- Streaming
+
+// Streaming pays from `from` bytes on, and takes twice the time below.
+Result<std::size_t> found_streaming(std::size_t from, double read_at_once, int fails_at = -1) {
+  int calls = 0;
+  return measure_streaming({[&](std::size_t bytes, bool streamed, bool reads) -> Result<double> {
+    if (calls++ == fails_at) return Status(Code::peer_failed, "rank 1 is gone");
+    const double seconds = !streamed ? 1 : bytes >= from ? 0.8 : 2;
+    return seconds + (reads && streamed ? read_at_once : 0);
+  }});
+}
+
+TEST(Streaming, StartsWhereItPays) {
+  constexpr double kNothing = 0;
+  EXPECT_EQ(found_streaming(1 << 20, kNothing).value(), std::size_t{1} << 20);
+  EXPECT_EQ(found_streaming(3 << 20, kNothing).value(), std::size_t{4} << 20);
+  EXPECT_EQ(found_streaming(std::size_t{1} << 40, kNothing).value(), SIZE_MAX);
+  EXPECT_EQ(found_streaming(0, kNothing).value(), std::size_t{256} << 10) << "the least that is tried";
+}
+
+TEST(Streaming, WhatReadingAtOnceLosesCountsAsMuchAsWhatItGainsElsewhere) {
+  EXPECT_EQ(found_streaming(0, 0.3).value(), std::size_t{256} << 10);
+  EXPECT_EQ(found_streaming(0, 0.5).value(), SIZE_MAX);
+}
+
+TEST(Streaming, AFailureEndsIt) {
+  EXPECT_EQ(found_streaming(0, 0, 7).status().code(), Code::peer_failed);
 }
 
 // ---- Keeping
@@ -151,13 +181,14 @@ TEST_F(KeptChoices, ComeBack) {
   rule.algorithm = find_algorithm(kAllreduce, "ring");
   rule.bytes[0] = 100;
   rule.shape.chunks = 4;
-  ASSERT_TRUE(cache.save("a", {rule}).ok());
-  ASSERT_TRUE(cache.save("a", {rule, rule}).ok()) << "again";
+  ASSERT_TRUE(cache.save("a", {{rule}, 4096}).ok());
+  ASSERT_TRUE(cache.save("a", {{rule, rule}, SIZE_MAX}).ok()) << "again";
   const auto found = cache.load("a");
   ASSERT_TRUE(found.ok()) << found.status().message();
   ASSERT_TRUE(found->has_value());
-  ASSERT_EQ((*found.value()).size(), 2U);
-  const TuningRule& back = (*found.value())[0];
+  EXPECT_EQ(found.value()->streamed_from, SIZE_MAX);
+  ASSERT_EQ(found.value()->rules.size(), 2U);
+  const TuningRule& back = found.value()->rules[0];
   EXPECT_STREQ(back.algorithm->name, "ring");
   EXPECT_EQ(back.bytes[0], 100);
   EXPECT_EQ(back.bytes[1], INT64_MAX);
@@ -235,8 +266,11 @@ TEST_F(MeasuringCommunicator, WhatIsKeptDecides) {
   make();
   const std::string file = only_file();
   std::string text = tuning_text(file).value();
-  for (std::size_t at = 0; (at = text.find("\"algorithm\": \"team\"")) != std::string::npos;)
-    text.replace(at, 19, "\"algorithm\": \"knomial\"");
+  EXPECT_NE(text.find("streamed_results_from"), std::string::npos);
+  const std::size_t key = text.find("\"made_for\"");
+  ASSERT_NE(key, std::string::npos);
+  text = "{" + text.substr(key, text.find('\n', key) - key) +
+         R"( "version": 1, "rules": [{"collective": "allreduce", "algorithm": "knomial"}]})";
   std::ofstream(file) << text;
   Config config = quiet();
   config.measure = true;

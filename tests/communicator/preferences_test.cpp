@@ -67,14 +67,19 @@ TEST(TuningFiles, RulesAreRead) {
   const TuningFile file(R"({"version": 1, "rules": [
     {"collective": "allreduce", "algorithm": "ring", "ranks": [2, 8], "nodes": [1, 2], "bytes": [100, 200],
      "chunks": 3},
-    {"collective": "bcast", "algorithm": "knomial", "radix": 5}]})");
-  const auto rules = read_tuning_file(file.path());
-  ASSERT_TRUE(rules.ok()) << rules.status().message();
-  ASSERT_EQ(rules.value().size(), 2U);
-  EXPECT_STREQ(rules.value()[0].algorithm->name, "ring");
-  EXPECT_EQ(rules.value()[0].shape.chunks, 3U);
-  EXPECT_EQ(rules.value()[0].bytes[1], 200);
-  EXPECT_EQ(rules.value()[1].shape.radix, 5);
+    {"collective": "bcast", "algorithm": "knomial", "radix": 5}], "streamed_results_from": 123456})");
+  const auto tuning = read_tuning_file(file.path());
+  ASSERT_TRUE(tuning.ok()) << tuning.status().message();
+  const std::vector<TuningRule>& rules = tuning->rules;
+  ASSERT_EQ(rules.size(), 2U);
+  EXPECT_STREQ(rules[0].algorithm->name, "ring");
+  EXPECT_EQ(rules[0].shape.chunks, 3U);
+  EXPECT_EQ(rules[0].bytes[1], 200);
+  EXPECT_EQ(rules[1].shape.radix, 5);
+  EXPECT_EQ(tuning->streamed_from, 123456U);
+  const auto without = parse_tuning(R"({"version": 1, "rules": []})");
+  ASSERT_TRUE(without.ok());
+  EXPECT_FALSE(without->streamed_from.has_value());
 }
 
 TEST(TuningFiles, MistakesAreNamed) {
@@ -87,6 +92,8 @@ TEST(TuningFiles, MistakesAreNamed) {
       {R"({"version": 1})", "\"rules\""},
       {R"({"version": 1, "rules": {}})", "\"rules\""},
       {R"({"version": 1, "rules": [7]})", "rule 1: is not an object"},
+      {R"({"version": 1, "rules": [], "streamed_results_from": -1})", "\"streamed_results_from\" must be"},
+      {R"({"version": 1, "rules": [], "streamed_results_from": "now"})", "\"streamed_results_from\" must be"},
       {R"({"version": 1, "rules": [{"collective": "gather", "algorithm": "ring"}]})",
        "\"collective\" must be"},
       {R"({"version": 1, "rules": [{"collective": 3}]})", "\"collective\" must be"},
@@ -119,7 +126,7 @@ TEST(TuningFiles, WhatCannotBeReadIsReported) {
     Config config;
     config.tuning_file = path;
     const Preferences p = read_preferences(config);
-    EXPECT_TRUE(p.rules.empty());
+    EXPECT_TRUE(p.tuning.rules.empty());
     ASSERT_EQ(p.complaints.size(), 1U);
     EXPECT_NE(p.complaints[0].find(std::string("HEDDLE_TUNING_FILE=\"") + path + "\""), std::string::npos);
     EXPECT_NE(p.complaints[0].find("choosing by price"), std::string::npos);

@@ -69,8 +69,9 @@ void allocate_many() {
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   const int size = job::size_of(MPI_COMM_WORLD);
-  const int given = argc > 1 && std::strcmp(argv[1], "host") == 0 ? 0 : 1;  // pieces of heddle's per large allocation
-  float* early = allocate<float>(kCount);  // before any communicator is heddle's
+  const int given =
+      argc > 1 && std::strcmp(argv[1], "host") == 0 ? 0 : 1;  // pieces of heddle's per large allocation
+  float* early = allocate<float>(kCount);                     // before any communicator is heddle's
   job::warm_up(MPI_COMM_WORLD);
   const int before = mapped_pieces();
   float* late = allocate<float>(kCount);
