@@ -162,6 +162,19 @@ Problem set_cache_folder(std::string_view value, Config& config) {
   return {};
 }
 
+Problem set_progress_thread(std::string_view value, Config& config) {
+  if (value == "0") {
+    config.progress_thread = ProgressThreadSetting::off;
+  } else if (value == "1") {
+    config.progress_thread = ProgressThreadSetting::spare;
+  } else if (lower(value) == "always") {
+    config.progress_thread = ProgressThreadSetting::always;
+  } else {
+    return "is not one of 0, 1, always";
+  }
+  return {};
+}
+
 Problem set_master_port(std::string_view value, Config& config) {
   const std::optional<int> port = parse_number<int>(value);
   if (!port || *port < 1 || *port > 65535) return "is not a port number (1 to 65535)";
@@ -217,6 +230,11 @@ constexpr std::array kRows = {
     Row{{"HEDDLE_CACHE", "PATH", "$XDG_CACHE_HOME/heddle, else ~/.cache/heddle",
          "The folder in which what was measured is kept for the next job."},
         set_cache_folder},
+    Row{{"HEDDLE_PROGRESS_THREAD", "0, 1, always", "0",
+         "1 gives a communicator of one node a thread that moves its non-blocking collectives, where a core "
+         "is left for "
+         "it; always: also without. Native API only."},
+        set_progress_thread},
     Row{{"HEDDLE_MASTER_PORT", "1 to 65535", "MASTER_PORT",
          "Port of the start over TCP (heddle_comm_create_env), for when a launcher's own store listens on "
          "MASTER_PORT."},

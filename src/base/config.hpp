@@ -13,6 +13,8 @@ namespace heddle {
 
 enum class LogLevel : std::uint8_t { none, error, warn, info, debug };
 
+enum class ProgressThreadSetting : std::uint8_t { off, spare, always };
+
 struct Config {
   bool enable = true;                   // HEDDLE_ENABLE=0|1: 0 leaves everything to the host MPI
   LogLevel log_level = LogLevel::warn;  // HEDDLE_LOG=none|error|warn|info|debug
@@ -31,7 +33,9 @@ struct Config {
       true;             // HEDDLE_ALLOC_MEM=0|1: MPI_Alloc_mem from memory that the ranks of a node can reach
   bool measure = true;  // HEDDLE_MEASURE=0|1: try the algorithms within a node when a communicator is made
   std::string
-      cache_folder;     // HEDDLE_CACHE=PATH: where what was measured is kept; empty: the user's cache folder
+      cache_folder;  // HEDDLE_CACHE=PATH: where what was measured is kept; empty: the user's cache folder
+  ProgressThreadSetting progress_thread = ProgressThreadSetting::
+      off;              // HEDDLE_PROGRESS_THREAD=0|1|always: moves requests while the caller computes
   int master_port = 0;  // HEDDLE_MASTER_PORT=PORT: bootstrap over TCP, overrides MASTER_PORT; 0: unset
 };
 

@@ -92,7 +92,7 @@ Status CommunicatorImpl::fail(Status status) {
 Status CommunicatorImpl::wait_for(Execution& execution) {
   const auto poll = [&](bool* done) -> Status {
     HEDDLE_TRY(execution.poll(done));
-    return *done ? Status() : progress();
+    return *done ? Status() : move_requests();
   };
   const auto look = [&](Patience& patience) { return inspect(execution.waiting_for(), patience); };
   Status status = wait_until_done(policy_, poll, look);
@@ -112,7 +112,7 @@ Status CommunicatorImpl::free_sequence() {
     MessageRequest* oldest = *std::min_element(active_.begin(), active_.end(), older);
     if (sequence_ - oldest->started_ < kSequences) return {};
     HEDDLE_TRY(wait_for(oldest->execution_));
-    HEDDLE_TRY(progress());  // takes it off the list
+    HEDDLE_TRY(move_requests());  // takes it off the list
   }
   return {};
 }
@@ -151,7 +151,7 @@ Status CommunicatorImpl::run_on(Team& team, TeamOp& op) {
   team.start(op);
   const auto poll = [&](bool* done) -> Status {
     *done = team.poll(op);
-    return *done || active_.empty() ? Status() : progress();
+    return *done || active_.empty() ? Status() : move_requests();
   };
   const auto look = [&](Patience& patience) {
     return inspect(rank_of_member(team.missing(op), TeamKind::node), Blame::sure, patience);
@@ -197,6 +197,7 @@ Status CommunicatorImpl::run_choice(const Job& job, const Choice& choice) {
 }
 
 Status CommunicatorImpl::allreduce(const void* in, void* out, std::size_t count, DType type, Op op) {
+  const Turn turn(thread_.get());
   if (size_ == 1) {
     if (in != out && count > 0) std::memmove(out, in, count * dtype_size(type));
     return {};
@@ -205,11 +206,13 @@ Status CommunicatorImpl::allreduce(const void* in, void* out, std::size_t count,
 }
 
 Status CommunicatorImpl::bcast(void* buffer, std::size_t bytes, int root) {
+  const Turn turn(thread_.get());
   if (size_ == 1) return {};
   return run({Collective::bcast, buffer, buffer, bytes, 1, nullptr, root});
 }
 
 Status CommunicatorImpl::barrier() {
+  const Turn turn(thread_.get());
   if (size_ == 1) return {};
   return run({Collective::barrier, nullptr, nullptr, 0, 1, fold_kernel(DType::u8, Op::bor), 0});
 }
@@ -228,7 +231,7 @@ Status CommunicatorImpl::transfer(bool sends, void* data, std::size_t bytes, int
   const auto poll = [&](bool* done) -> Status {
     if (!ticket.done) HEDDLE_TRY(transport->progress());
     *done = ticket.done;
-    return *done ? Status() : progress();
+    return *done ? Status() : move_requests();
   };
   if (status.ok())
     status = wait_until_done(policy_, poll,
@@ -239,16 +242,19 @@ Status CommunicatorImpl::transfer(bool sends, void* data, std::size_t bytes, int
 }
 
 Status CommunicatorImpl::send(const void* data, std::size_t bytes, int peer) {
+  const Turn turn(thread_.get());
   return transfer(true, const_cast<void*>(data), bytes, peer);
 }
 
 Status CommunicatorImpl::recv(void* data, std::size_t bytes, int peer) {
+  const Turn turn(thread_.get());
   return transfer(false, data, bytes, peer);
 }
 
 // ---- Information
 
 const char* CommunicatorImpl::algorithm(Collective collective, std::size_t bytes) {
+  const Turn turn(thread_.get());
   if (size_ == 1) return "self";
   const Result<const Selection*> selection = plans_.selection(collective, bytes, false);
   return selection.ok() ? selection.value()->choice.algorithm->name : "none";
@@ -274,10 +280,10 @@ std::string CommunicatorImpl::describe() const {
   std::string domains;
   if (t.has_domains()) domains = fmt::format(" ({} domains in this one)", t.domains(rank_));
   return fmt::format(
-      "{} rank{} on {} node{}{}, transports: {}, {} core{} here, {} polls before yielding{}{}{}", size_,
+      "{} rank{} on {} node{}{}, transports: {}, {} core{} here, {} polls before yielding{}{}{}{}", size_,
       size_ == 1 ? "" : "s", t.nodes(), t.nodes() == 1 ? "" : "s", domains,
       transports.empty() ? "none" : transports, connections_->cores, connections_->cores == 1 ? "" : "s",
-      policy_.spins, between, stores, learnt_);
+      policy_.spins, between, stores, learnt_, thread_ ? ", a thread that moves requests" : "");
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::create(const Bootstrap& bootstrap, const Config& config) {
@@ -287,6 +293,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create(const Bootstrap& boot
   HEDDLE_TRY(agree(bootstrap, made->measure()));
   if (made->topology().nodes() > 1) HEDDLE_TRY(made->learn_message_cost(bootstrap));
   if (config.measure && made->can_try_choices()) HEDDLE_TRY(agree(bootstrap, made->learn_choices(config)));
+  made->start_thread(config);
   return std::unique_ptr<Communicator>(std::move(made));
 }
 

@@ -15,6 +15,7 @@
 #include "comm/communicator.hpp"
 #include "comm/measured_choices.hpp"
 #include "comm/plan_cache.hpp"
+#include "comm/progress_thread.hpp"
 #include "comm/setup.hpp"
 #include "engine/engine.hpp"
 #include "engine/fold_table.hpp"
@@ -44,11 +45,13 @@ class RequestImpl : public Request {
   RequestImpl(const RequestImpl&) = delete;
   RequestImpl& operator=(const RequestImpl&) = delete;
 
+  bool active() const final;
   Status start() final;
   Status test(bool* done) final;
   Status wait() final;
 
  protected:
+  virtual bool is_active() const = 0;
   // Makes it active.
   virtual Status begin() = 0;
   virtual Waiting waiting_for() const = 0;
@@ -64,10 +67,10 @@ class MessageRequest final : public RequestImpl {
                  const Ports& ports)
       : RequestImpl(comm, job), execution_(std::move(schedule), ports) {}
   ~MessageRequest() override;
-  bool active() const override { return execution_.active(); }
 
  private:
   friend class CommunicatorImpl;
+  bool is_active() const override { return execution_.active(); }
   Status begin() override;
   Waiting waiting_for() const override { return execution_.waiting_for(); }
 
@@ -80,10 +83,10 @@ class TeamRequest final : public RequestImpl {
  public:
   using RequestImpl::RequestImpl;
   ~TeamRequest() override;
-  bool active() const override { return active_; }
 
  private:
   friend class CommunicatorImpl;
+  bool is_active() const override { return active_; }
   Status begin() override;
   Waiting waiting_for() const override;
 
@@ -124,6 +127,8 @@ class CommunicatorImpl final : public Communicator {
   bool can_try_choices() const;
   // Which algorithm serves which size best on this one node: from before, or by trying them. Collective.
   Status learn_choices(const Config& config);
+  // The last of setting up.
+  void start_thread(const Config& config);
 
   Status progress() override;
   const char* algorithm(Collective collective, std::size_t bytes) override;
@@ -143,6 +148,7 @@ class CommunicatorImpl final : public Communicator {
   Status run_on_team(TeamOp& op);  // of the node
   Result<std::unique_ptr<Request>> request(const Job& job);
   static TeamOp team_op(const Job& job);
+  Status move_requests();
   void progress_team();
   Status finish_team_requests();
   Status transfer(bool sends, void* data, std::size_t bytes, int peer);
@@ -185,9 +191,10 @@ class CommunicatorImpl final : public Communicator {
   std::uint64_t sequence_ = 0;                                        // collectives started by messages
   std::map<const Schedule*, std::unique_ptr<Execution>> executions_;  // of blocking collectives
   std::vector<MessageRequest*> active_;
-  Fifo<TeamRequest*> turns_;  // active ones; the first is under way
-  std::string learnt_;        // about the algorithms, for describe()
-  Status broken_;             // the first failure in flight; final
+  Fifo<TeamRequest*> turns_;                // active ones; the first is under way
+  std::string learnt_;                      // about the algorithms, for describe()
+  Status broken_;                           // the first failure in flight; final
+  std::unique_ptr<ProgressThread> thread_;  // the last member: it ends before what it moves; mostly null
 };
 
 }  // namespace heddle

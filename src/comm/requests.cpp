@@ -6,6 +6,7 @@
 namespace heddle {
 
 Result<std::unique_ptr<Request>> CommunicatorImpl::request(const Job& job) {
+  const Turn turn(thread_.get());
   if (!broken_.ok()) return broken_;
   const std::size_t bytes = job.count * job.element_bytes;
   if (team_ != nullptr) {
@@ -34,6 +35,28 @@ Result<std::unique_ptr<Request>> CommunicatorImpl::barrier_request() {
 }
 
 Status CommunicatorImpl::progress() {
+  const Turn turn(thread_.get());
+  return move_requests();
+}
+
+// Asked for by the user: where messages are lent their owner may not expect calls from a thread of ours, and a rank without
+// a core to spare would lose more than it gains.
+void CommunicatorImpl::start_thread(const Config& config) {
+  if (config.progress_thread == ProgressThreadSetting::off || size_ == 1) return;
+  if (connections_->lent) {
+    log_.warn("HEDDLE_PROGRESS_THREAD is not used: the ranks are on several nodes");
+    return;
+  }
+  const int core = spare_core(connections_->claims, topology().member_index(rank_));
+  if (core < 0 && config.progress_thread == ProgressThreadSetting::spare) {
+    log_.info("HEDDLE_PROGRESS_THREAD=1 is not used on this rank: no core is left for it");
+    return;
+  }
+  const auto step = [this] { return move_requests().ok() && (!active_.empty() || !turns_.empty()); };
+  thread_ = std::make_unique<ProgressThread>(step, core);
+}
+
+Status CommunicatorImpl::move_requests() {
   progress_team();
   for (std::size_t i = 0; i < active_.size();) {
     bool done = false;
@@ -64,7 +87,7 @@ void CommunicatorImpl::progress_team() {
 
 Status CommunicatorImpl::finish_team_requests() {
   const auto poll = [&](bool* done) -> Status {
-    HEDDLE_TRY(progress());
+    HEDDLE_TRY(move_requests());
     *done = turns_.empty();
     return {};
   };
@@ -75,30 +98,39 @@ Status CommunicatorImpl::finish_team_requests() {
 
 // ---- Every request
 
+bool RequestImpl::active() const {
+  const Turn turn(comm_.thread_.get());
+  return is_active();
+}
+
 Status RequestImpl::start() {
+  const Turn turn(comm_.thread_.get());
   if (!comm_.broken_.ok()) return comm_.broken_;
-  if (active())
+  if (is_active())
     return Status(Code::invalid_argument, "a request was started while it is active: wait for it first");
   HEDDLE_TRY(begin());
-  return comm_.progress();
+  if (comm_.thread_) comm_.thread_->wake();
+  return comm_.move_requests();
 }
 
 Status RequestImpl::test(bool* done) {
-  if (active()) {
+  const Turn turn(comm_.thread_.get());
+  if (is_active()) {
     if (!comm_.broken_.ok()) return comm_.broken_;
     if (comm_.policy_.host_progress) comm_.policy_.host_progress();
-    HEDDLE_TRY(comm_.progress());
+    HEDDLE_TRY(comm_.move_requests());
   }
-  *done = !active();
+  *done = !is_active();
   return {};
 }
 
 Status RequestImpl::wait() {
-  if (!active()) return {};
+  const Turn turn(comm_.thread_.get());
+  if (!is_active()) return {};
   if (!comm_.broken_.ok()) return comm_.broken_;
   const auto poll = [&](bool* done) -> Status {
-    HEDDLE_TRY(comm_.progress());
-    *done = !active();
+    HEDDLE_TRY(comm_.move_requests());
+    *done = !is_active();
     return {};
   };
   const auto look = [&](Patience& patience) { return comm_.inspect(waiting_for(), patience); };
@@ -109,6 +141,8 @@ Status RequestImpl::wait() {
 // ---- By messages
 
 MessageRequest::~MessageRequest() {
+  const Turn turn(comm_.thread_.get());
+  execution_.abandon();
   std::erase(comm_.active_, this);
 }
 
@@ -124,6 +158,7 @@ Status MessageRequest::begin() {
 
 // One that is given up leaves the others waiting for this rank's part, and with it all that comes after.
 TeamRequest::~TeamRequest() {
+  const Turn turn(comm_.thread_.get());
   if (!active_) return;
   for (std::size_t i = 0; i < comm_.turns_.size(); ++i) {
     if (comm_.turns_[i] == this) comm_.turns_.erase(i--);

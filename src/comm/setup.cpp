@@ -23,8 +23,9 @@ constexpr std::uint32_t kMagic = 0x6864646c;  // "hddl"
 constexpr std::uint32_t kProtocol = 4;        // raised whenever ranks of two builds could not work together
 
 // The settings that decide how a collective runs must be the same everywhere; each travels as a hash.
-constexpr const char* kSharedSettings[] = {"HEDDLE_ALGORITHM", "HEDDLE_TUNING_FILE (its content)",
-                                           "HEDDLE_TRANSPORTS", "HEDDLE_SLOT_BYTES", "HEDDLE_SHM"};
+constexpr const char* kSharedSettings[] = {"HEDDLE_ALGORITHM",  "HEDDLE_TUNING_FILE (its content)",
+                                           "HEDDLE_TRANSPORTS", "HEDDLE_SLOT_BYTES",
+                                           "HEDDLE_SHM",        "HEDDLE_MEASURE"};
 constexpr std::size_t kSettings = std::size(kSharedSettings);
 
 // What every rank tells every other, first of all.
@@ -72,9 +73,9 @@ Hello make_hello(const Bootstrap& bootstrap, const Config& config) {
       bootstrap.process ? bootstrap.process->small_stores.load(std::memory_order_relaxed) : 0;
   const HostIdentity identity = host_identity();
   hello.node = bootstrap.node.value_or(identity.value);
-  const std::string settings[kSettings] = {config.algorithm, content_of(config.tuning_file),
-                                           config.transports, std::to_string(config.slot_bytes),
-                                           config.shm_backing};
+  const std::string settings[kSettings] = {config.algorithm,   content_of(config.tuning_file),
+                                           config.transports,  std::to_string(config.slot_bytes),
+                                           config.shm_backing, config.measure ? "1" : "0"};
   for (std::size_t i = 0; i < kSettings; ++i)
     hello.settings[i] = hash_text(settings[i]);
   hello.cores = core_claim();
@@ -146,7 +147,6 @@ class Setup {
   const Bootstrap& bootstrap_;
   const Config& config_;
   std::unique_ptr<Connections> connections_;
-  std::vector<CoreClaim> claims_;  // of this node's members
 };
 
 // Ranks with equal node identities share a node; without the shm transport everyone is alone.
@@ -167,11 +167,11 @@ void Setup::find_topology(const std::vector<Hello>& hellos) {
 
   bool measured = true;
   for (const std::int32_t rank : members()) {
-    claims_.push_back(hellos[static_cast<std::size_t>(rank)].cores);
+    connections_->claims.push_back(hellos[static_cast<std::size_t>(rank)].cores);
     measured = measured && hellos[static_cast<std::size_t>(rank)].small_stores != 0;
   }
-  connections_->cores = cores_of(claims_);
-  connections_->own_core = each_has_a_core(claims_);
+  connections_->cores = cores_of(connections_->claims);
+  connections_->own_core = each_has_a_core(connections_->claims);
   if (!connections_->own_core) connections_->geometry.small_reads = kSmallReadsOnSharedCores;
   // Where ranks take turns on cores, times say nothing.
   connections_->measures = members().size() > 1 && connections_->own_core && !measured;
@@ -179,7 +179,7 @@ void Setup::find_topology(const std::vector<Hello>& hellos) {
 
 // Slot size in units of 4 KiB, then the domain of each member.
 std::vector<std::uint16_t> Setup::plan_of_node() const {
-  const NodePlan plan = connections_->process->plan_node(claims_);
+  const NodePlan plan = connections_->process->plan_node(connections_->claims);
   std::vector<std::uint16_t> told{static_cast<std::uint16_t>(plan.slot_bytes >> 12)};
   told.insert(told.end(), plan.domain_of.begin(), plan.domain_of.end());
   return told;

@@ -11,6 +11,7 @@
 #include "base/config.hpp"
 #include "base/status.hpp"
 #include "comm/bootstrap.hpp"
+#include "comm/core_claim.hpp"
 #include "comm/node_teams.hpp"
 #include "engine/engine.hpp"
 #include "schedule/pricer.hpp"
@@ -42,6 +43,7 @@ struct Connections {
   std::vector<std::string> host_of;  // by rank
   std::vector<int> pid_of;           // by rank
   int cores = 1;                     // that the ranks of this node may use together
+  std::vector<CoreClaim> claims;     // of this node's members
   bool own_core = false;             // each rank of this node can have one to itself
   SharedMemory memory;
   std::shared_ptr<ProcessState> process;  // this rank's

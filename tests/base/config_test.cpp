@@ -23,11 +23,12 @@ TEST(Config, EmptyEnvironmentGivesDefaults) {
 }
 
 TEST(Config, EveryVariableIsParsed) {
-  const ParsedConfig parsed = parse_config(
-      {"HEDDLE_ENABLE=0", "HEDDLE_LOG=debug", "HEDDLE_ALGORITHM=allreduce:ring,bcast:team",
-       "HEDDLE_TUNING_FILE=/a=b.json", "HEDDLE_TRANSPORTS=mpi", "HEDDLE_TIMEOUT=2.5", "HEDDLE_WARN_AFTER=0",
-       "HEDDLE_SLOT_BYTES=256K", "HEDDLE_SPIN=100", "HEDDLE_SHM=posix", "HEDDLE_ALLOC_MEM=0",
-       "HEDDLE_MASTER_PORT=29501", "HEDDLE_MEASURE=0", "HEDDLE_CACHE=/some/where"});
+  const ParsedConfig parsed =
+      parse_config({"HEDDLE_ENABLE=0", "HEDDLE_LOG=debug", "HEDDLE_ALGORITHM=allreduce:ring,bcast:team",
+                    "HEDDLE_TUNING_FILE=/a=b.json", "HEDDLE_TRANSPORTS=mpi", "HEDDLE_TIMEOUT=2.5",
+                    "HEDDLE_WARN_AFTER=0", "HEDDLE_SLOT_BYTES=256K", "HEDDLE_SPIN=100", "HEDDLE_SHM=posix",
+                    "HEDDLE_ALLOC_MEM=0", "HEDDLE_MASTER_PORT=29501", "HEDDLE_MEASURE=0",
+                    "HEDDLE_CACHE=/some/where", "HEDDLE_PROGRESS_THREAD=Always"});
   EXPECT_TRUE(parsed.complaints.empty()) << parsed.complaints.front();
   EXPECT_FALSE(parsed.config.enable);
   EXPECT_EQ(parsed.config.log_level, LogLevel::debug);
@@ -42,6 +43,7 @@ TEST(Config, EveryVariableIsParsed) {
   EXPECT_FALSE(parsed.config.alloc_mem);
   EXPECT_EQ(parsed.config.master_port, 29501);
   EXPECT_FALSE(parsed.config.measure);
+  EXPECT_EQ(parsed.config.progress_thread, ProgressThreadSetting::always);
   EXPECT_EQ(parsed.config.cache_folder, "/some/where");
 }
 
@@ -70,7 +72,7 @@ TEST_P(WrongValue, GivesOneComplaintAndTheDefault) {
               c.transports == d.transports && c.timeout == d.timeout && c.warn_after == d.warn_after &&
               c.slot_bytes == d.slot_bytes && c.spin == d.spin && c.shm_backing == d.shm_backing &&
               c.master_port == d.master_port && c.alloc_mem == d.alloc_mem && c.measure == d.measure &&
-              c.cache_folder == d.cache_folder)
+              c.cache_folder == d.cache_folder && c.progress_thread == d.progress_thread)
       << GetParam().entry;
 }
 
@@ -79,8 +81,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Wrong{"HEDDLE_ENABLE=maybe", "neither 0 nor 1"}, Wrong{"HEDDLE_ENABLE=2", "neither 0 nor 1"},
         Wrong{"HEDDLE_ALLOC_MEM=some", "neither 0 nor 1"}, Wrong{"HEDDLE_MEASURE=2", "neither 0 nor 1"},
-        Wrong{"HEDDLE_CACHE=here", "not an absolute path"}, Wrong{"HEDDLE_LOG=loud", "none, error, warn"},
-        Wrong{"HEDDLE_ALGORITHM=,", "form"},
+        Wrong{"HEDDLE_CACHE=here", "not an absolute path"}, Wrong{"HEDDLE_PROGRESS_THREAD=2", "0, 1, always"},
+        Wrong{"HEDDLE_LOG=loud", "none, error, warn"}, Wrong{"HEDDLE_ALGORITHM=,", "form"},
         Wrong{"HEDDLE_ALGORITHM=gather:ring", "neither allreduce nor bcast"},
         Wrong{"HEDDLE_ALGORITHM=allreduce:", "form"}, Wrong{"HEDDLE_TRANSPORTS=shm,tcp", "\"tcp\""},
         Wrong{"HEDDLE_TIMEOUT=-1", "outside"}, Wrong{"HEDDLE_TIMEOUT=1e300", "outside"},

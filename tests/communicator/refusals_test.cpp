@@ -37,6 +37,7 @@ TEST(Refusals, SettingsThatDiffer) {
       {"HEDDLE_TUNING_FILE", [](Config& c) { c.tuning_file = "/proc/self/cmdline"; }},
       {"HEDDLE_TRANSPORTS", [](Config& c) { c.transports = "shm"; }},
       {"HEDDLE_SLOT_BYTES", [](Config& c) { c.slot_bytes = 12345; }},
+      {"HEDDLE_MEASURE", [](Config& c) { c.measure = true; }},
       {"HEDDLE_SHM", [](Config& c) { c.shm_backing = "posix"; }},
   };
   for (const Difference& d : differences) {

@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "comm/core_claim.hpp"
+#include "comm/progress_thread.hpp"
 #include "communicator/party.hpp"
 
 namespace heddle::test {
@@ -16,10 +18,22 @@ namespace {
 using Nodes = std::vector<std::uint64_t>;
 using Vector = std::vector<std::int64_t>;
 
-class Requests : public ::testing::TestWithParam<Nodes> {};
+struct Case {
+  Nodes nodes;
+  bool thread = false;  // each communicator has a progress thread
+};
+
+class Requests : public ::testing::TestWithParam<Case> {
+ protected:
+  static Config config() {
+    Config config = quiet();
+    if (GetParam().thread) config.progress_thread = ProgressThreadSetting::always;
+    return config;
+  }
+};
 INSTANTIATE_TEST_SUITE_P(Nodes, Requests,
-                         ::testing::Values(Nodes{1, 1}, Nodes{1, 2}, Nodes{1, 1, 1, 1},
-                                           Nodes{1, 1, 2, 3, 2}));
+                         ::testing::Values(Case{{1, 1}}, Case{{1, 2}}, Case{{1, 1, 1, 1}},
+                                           Case{{1, 1, 2, 3, 2}}, Case{{1, 1}, true}, Case{{1, 1, 1}, true}));
 
 std::unique_ptr<Request> allreduce(Communicator& comm, const Vector& in, Vector& out) {
   auto request = comm.allreduce_request(in.data(), out.data(), in.size(), DType::i64, Op::sum);
@@ -28,8 +42,8 @@ std::unique_ptr<Request> allreduce(Communicator& comm, const Vector& in, Vector&
 }
 
 TEST_P(Requests, TestedUntilDone) {
-  Party party(GetParam());
-  party.run(quiet(), [](Rank& me, Communicator& comm) {
+  Party party(GetParam().nodes);
+  party.run(config(), [](Rank& me, Communicator& comm) {
     for (const std::size_t count : {0, 1, 1000, 60'000}) {
       const Vector in = terms(me.rank, count, 5);
       Vector out(count);
@@ -49,8 +63,8 @@ TEST_P(Requests, TestedUntilDone) {
 }
 
 TEST_P(Requests, StartedAgainAndAgain) {
-  Party party(GetParam());
-  party.run(quiet(), [](Rank& me, Communicator& comm) {
+  Party party(GetParam().nodes);
+  party.run(config(), [](Rank& me, Communicator& comm) {
     Vector in(500);
     Vector out(500);
     const auto request = allreduce(comm, in, out);
@@ -69,9 +83,9 @@ TEST_P(Requests, StartedAgainAndAgain) {
 }
 
 TEST_P(Requests, AStartedOneIsNotStartedTwice) {
-  Party party(GetParam());
+  Party party(GetParam().nodes);
   std::atomic<bool> tried{false};
-  party.run(quiet(), [&](Rank& me, Communicator& comm) {
+  party.run(config(), [&](Rank& me, Communicator& comm) {
     const Vector in(4, 1);
     Vector out(4);
     const auto request = allreduce(comm, in, out);
@@ -88,8 +102,8 @@ TEST_P(Requests, AStartedOneIsNotStartedTwice) {
 }
 
 TEST_P(Requests, ManyAtOnceWhileBlockingOnesRun) {
-  Party party(GetParam());
-  party.run(quiet(), [](Rank& me, Communicator& comm) {
+  Party party(GetParam().nodes);
+  party.run(config(), [](Rank& me, Communicator& comm) {
     std::mt19937_64 order(static_cast<std::uint64_t>(me.rank));
     std::mt19937_64 shared(7);
     for (std::uint64_t round = 0; round < static_cast<std::uint64_t>(rounds(30)); ++round) {
@@ -128,8 +142,8 @@ TEST_P(Requests, ManyAtOnceWhileBlockingOnesRun) {
 
 // The node's team takes one operation at a time: waiting for the last moves those before it.
 TEST_P(Requests, WaitedForFromTheLastToTheFirst) {
-  Party party(GetParam());
-  party.run(quiet(), [](Rank& me, Communicator& comm) {
+  Party party(GetParam().nodes);
+  party.run(config(), [](Rank& me, Communicator& comm) {
     const std::vector<std::size_t> counts{200'000, 3, 0, 50'000, 1};
     std::vector<Vector> in;
     std::vector<Vector> out;
@@ -156,8 +170,8 @@ TEST_P(Requests, WaitedForFromTheLastToTheFirst) {
 
 // A request that is left alone keeps its tags while thousands of collectives pass.
 TEST_P(Requests, OneLeftOpenForThousandsOfCollectives) {
-  Party party(GetParam());
-  party.run(quiet(), [](Rank& me, Communicator& comm) {
+  Party party(GetParam().nodes);
+  party.run(config(), [](Rank& me, Communicator& comm) {
     const Vector in = terms(me.rank, 9000, 3);
     Vector out(9000);
     const auto request = allreduce(comm, in, out);
@@ -175,8 +189,8 @@ TEST_P(Requests, OneLeftOpenForThousandsOfCollectives) {
 }
 
 TEST_P(Requests, AnAbandonedOneTouchesNothing) {
-  Party party(GetParam());
-  party.run(quiet(), [](Rank& me, Communicator& comm) {
+  Party party(GetParam().nodes);
+  party.run(config(), [](Rank& me, Communicator& comm) {
     if (me.rank == 0) {
       auto in = std::make_unique<Vector>(100, 1);
       auto out = std::make_unique<Vector>(100);
@@ -208,6 +222,58 @@ TEST(TeamRequests, AfterAnAbandonedOneTheCommunicatorFails) {
       EXPECT_NE(status.message().find("given up"), std::string::npos) << status.message();
     }
   });
+}
+
+// ---- The progress thread
+
+Config with_thread() {
+  Config config = quiet();
+  config.progress_thread = ProgressThreadSetting::always;
+  config.timeout = std::chrono::seconds(60);
+  return config;
+}
+
+// More than the slots hold: it needs both ranks again and again.
+TEST(ProgressThread, MovesWhatItsCallerLeavesAlone) {
+  Party party(Nodes{1, 1});
+  std::atomic<bool> through{false};
+  party.run(with_thread(), [&](Rank& me, Communicator& comm) {
+    EXPECT_NE(comm.describe().find("a thread that moves requests"), std::string::npos) << comm.describe();
+    const Vector in = terms(me.rank, 1'000'000, 1);
+    Vector out(in.size());
+    const auto request = allreduce(comm, in, out);
+    ASSERT_TRUE(request->start().ok());
+    // Rank 1 calls nothing more until rank 0 has the result.
+    if (me.rank == 1) me.until([&] { return through.load(); });
+    ASSERT_TRUE(request->wait().ok());
+    ASSERT_EQ(out, sums(me.size, in.size(), 1));
+    if (me.rank == 0) through = true;
+  });
+}
+
+TEST(ProgressThread, IsNotMadeWhereMessagesAreLentNorWithoutACoreToSpare) {
+  Party party(Nodes{1, 2});
+  party.run(with_thread(), [](Rank&, Communicator& comm) {
+    EXPECT_EQ(comm.describe().find("a thread that"), std::string::npos);
+  });
+  Config spare = quiet();
+  spare.progress_thread = ProgressThreadSetting::spare;
+  Party crowd(Nodes(static_cast<std::size_t>(cores_of({core_claim()})), 1));
+  crowd.run(spare, [](Rank&, Communicator& comm) {
+    EXPECT_EQ(comm.describe().find("a thread that"), std::string::npos);
+  });
+}
+
+TEST(SpareCore, IsOneThatIsLeftWhenEveryRankHasItsOwn) {
+  CoreClaim four;
+  four.mask[0] = 0b1101'0100;
+  EXPECT_EQ(spare_core({four, four}, 0), 7);
+  EXPECT_EQ(spare_core({four, four}, 1), 6);
+  EXPECT_EQ(spare_core({four, four, four}, 0), 7);
+  EXPECT_EQ(spare_core({four, four, four}, 1), -1);
+  EXPECT_EQ(spare_core({four, four, four, four}, 0), -1);
+  four.quota = 2;
+  EXPECT_EQ(spare_core({four, four}, 0), -1) << "the cgroup grants no more";
 }
 
 }  // namespace

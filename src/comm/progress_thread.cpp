@@ -1,0 +1,69 @@
+#include "comm/progress_thread.hpp"
+
+#include <sched.h>
+
+#include <utility>
+
+namespace heddle {
+
+ProgressThread::ProgressThread(std::function<bool()> step, int core)
+    : step_(std::move(step)), thread_([this, core] { run(core); }) {}
+
+ProgressThread::~ProgressThread() {
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  awake_.notify_one();
+  thread_.join();
+}
+
+void ProgressThread::run(int core) {
+  if (core >= 0) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(static_cast<unsigned>(core), &set);
+    // Where it is not allowed the thread runs wherever the process does.
+    (void)sched_setaffinity(0, sizeof set, &set);
+  }
+  std::unique_lock lock(mutex_);
+  while (!over_) {
+    if (!step_()) {
+      awake_.wait(lock);
+      continue;
+    }
+    lock.unlock();
+    // A mutex that is taken again at once would keep the caller out for long.
+    do {
+      sched_yield();
+    } while (wanted_.load(std::memory_order_relaxed) > 0);
+    lock.lock();
+  }
+}
+
+void Turn::enter() {
+  thread_->wanted_.fetch_add(1, std::memory_order_relaxed);
+  thread_->mutex_.lock();
+  thread_->wanted_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Turn::leave() {
+  thread_->mutex_.unlock();
+}
+
+int spare_core(const std::vector<CoreClaim>& claims, int member) {
+  const auto ranks = static_cast<int>(claims.size());
+  if (cores_of(claims) < ranks + member + 1) return -1;
+  // Of the cores that any of them may use the last ones: launchers hand out the first.
+  int skip = member;
+  for (int core = 1023; core >= 0; --core) {
+    const auto word = static_cast<std::size_t>(core / 64);
+    bool usable = false;
+    for (const CoreClaim& claim : claims)
+      usable = usable || (claim.mask[word] >> (core % 64) & 1) != 0;
+    if (usable && skip-- == 0) return core;
+  }
+  return -1;
+}
+
+}  // namespace heddle

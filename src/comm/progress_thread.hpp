@@ -1,0 +1,64 @@
+// A thread that moves a communicator's non-blocking collectives while its caller computes.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "comm/core_claim.hpp"
+
+namespace heddle {
+
+class ProgressThread {
+ public:
+  // Calls `step` over and over, one caller at a time (Turn), while it returns true; asleep otherwise, until wake(). On `core`
+  // when that is not -1 and the system allows it.
+  ProgressThread(std::function<bool()> step, int core);
+  ProgressThread(const ProgressThread&) = delete;
+  ProgressThread& operator=(const ProgressThread&) = delete;
+  ~ProgressThread();
+
+  // There is something to move. Within a Turn.
+  void wake() { awake_.notify_one(); }
+
+ private:
+  friend class Turn;
+  void run(int core);
+
+  std::function<bool()> step_;
+  std::mutex mutex_;
+  std::condition_variable awake_;
+  std::atomic<int> wanted_{0};  // callers that wait for their turn
+  bool over_ = false;
+  std::thread thread_;
+};
+
+// As long as it lives, the thread leaves the communicator alone. Without a thread: nothing.
+class Turn {
+ public:
+  explicit Turn(ProgressThread* thread) : thread_(thread) {
+    if (thread_ != nullptr) [[unlikely]]
+      enter();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  ~Turn() {
+    if (thread_ != nullptr) [[unlikely]]
+      leave();
+  }
+
+ private:
+  void enter();
+  void leave();
+
+  ProgressThread* thread_;
+};
+
+// The core for the thread of member `member` of a node whose ranks make these claims: one of those that are left when every
+// rank has one to itself. -1: there is none for it.
+int spare_core(const std::vector<CoreClaim>& claims, int member);
+
+}  // namespace heddle
