@@ -197,7 +197,8 @@ Status CommunicatorImpl::run_choice(const Job& job, const Choice& choice) {
 }
 
 Status CommunicatorImpl::allreduce(const void* in, void* out, std::size_t count, DType type, Op op) {
-  const Turn turn(thread_.get());
+  if (asked_ != nullptr) [[unlikely]]
+    return in_turn(asked_, [=, this] { return allreduce(in, out, count, type, op); });
   if (size_ == 1) {
     if (in != out && count > 0) std::memmove(out, in, count * dtype_size(type));
     return {};
@@ -206,13 +207,15 @@ Status CommunicatorImpl::allreduce(const void* in, void* out, std::size_t count,
 }
 
 Status CommunicatorImpl::bcast(void* buffer, std::size_t bytes, int root) {
-  const Turn turn(thread_.get());
+  if (asked_ != nullptr) [[unlikely]]
+    return in_turn(asked_, [=, this] { return bcast(buffer, bytes, root); });
   if (size_ == 1) return {};
   return run({Collective::bcast, buffer, buffer, bytes, 1, nullptr, root});
 }
 
 Status CommunicatorImpl::barrier() {
-  const Turn turn(thread_.get());
+  if (asked_ != nullptr) [[unlikely]]
+    return in_turn(asked_, [=, this] { return barrier(); });
   if (size_ == 1) return {};
   return run({Collective::barrier, nullptr, nullptr, 0, 1, fold_kernel(DType::u8, Op::bor), 0});
 }
@@ -242,19 +245,19 @@ Status CommunicatorImpl::transfer(bool sends, void* data, std::size_t bytes, int
 }
 
 Status CommunicatorImpl::send(const void* data, std::size_t bytes, int peer) {
-  const Turn turn(thread_.get());
+  const Turn turn(asked_);
   return transfer(true, const_cast<void*>(data), bytes, peer);
 }
 
 Status CommunicatorImpl::recv(void* data, std::size_t bytes, int peer) {
-  const Turn turn(thread_.get());
+  const Turn turn(asked_);
   return transfer(false, data, bytes, peer);
 }
 
 // ---- Information
 
 const char* CommunicatorImpl::algorithm(Collective collective, std::size_t bytes) {
-  const Turn turn(thread_.get());
+  const Turn turn(asked_);
   if (size_ == 1) return "self";
   const Result<const Selection*> selection = plans_.selection(collective, bytes, false);
   return selection.ok() ? selection.value()->choice.algorithm->name : "none";

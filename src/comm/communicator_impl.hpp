@@ -194,6 +194,7 @@ class CommunicatorImpl final : public Communicator {
   Fifo<TeamRequest*> turns_;                // active ones; the first is under way
   std::string learnt_;                      // about the algorithms, for describe()
   Status broken_;                           // the first failure in flight; final
+  ProgressThread* asked_ = nullptr;         // thread_, but for the time of a Turn
   std::unique_ptr<ProgressThread> thread_;  // the last member: it ends before what it moves; mostly null
 };
 

@@ -45,9 +45,11 @@ void Turn::enter() {
   thread_->wanted_.fetch_add(1, std::memory_order_relaxed);
   thread_->mutex_.lock();
   thread_->wanted_.fetch_sub(1, std::memory_order_relaxed);
+  asked_ = nullptr;
 }
 
 void Turn::leave() {
+  asked_ = thread_;
   thread_->mutex_.unlock();
 }
 

@@ -36,26 +36,33 @@ class ProgressThread {
   std::thread thread_;
 };
 
-// As long as it lives, the thread leaves the communicator alone. Without a thread: nothing.
+// As long as it lives, the thread leaves the communicator alone, and `thread`, through which callers find that there is one,
+// is null: whoever is called meanwhile need not ask again. Without a thread: nothing.
 class Turn {
  public:
-  explicit Turn(ProgressThread* thread) : thread_(thread) {
-    if (thread_ != nullptr) [[unlikely]]
-      enter();
+  explicit Turn(ProgressThread*& thread) : asked_(thread), thread_(thread) {
+    if (thread_ != nullptr) enter();
   }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
   ~Turn() {
-    if (thread_ != nullptr) [[unlikely]]
-      leave();
+    if (thread_ != nullptr) leave();
   }
 
  private:
   void enter();
   void leave();
 
+  ProgressThread*& asked_;
   ProgressThread* thread_;
 };
+
+// What `call` returns, in a Turn. Out of the way of those who have no thread.
+template <typename Call>
+[[gnu::noinline, gnu::cold]] auto in_turn(ProgressThread*& thread, Call call) {
+  const Turn turn(thread);
+  return call();
+}
 
 // The core for the thread of member `member` of a node whose ranks make these claims: one of those that are left when every
 // rank has one to itself. -1: there is none for it.

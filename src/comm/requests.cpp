@@ -6,7 +6,7 @@
 namespace heddle {
 
 Result<std::unique_ptr<Request>> CommunicatorImpl::request(const Job& job) {
-  const Turn turn(thread_.get());
+  const Turn turn(asked_);
   if (!broken_.ok()) return broken_;
   const std::size_t bytes = job.count * job.element_bytes;
   if (team_ != nullptr) {
@@ -35,7 +35,7 @@ Result<std::unique_ptr<Request>> CommunicatorImpl::barrier_request() {
 }
 
 Status CommunicatorImpl::progress() {
-  const Turn turn(thread_.get());
+  const Turn turn(asked_);
   return move_requests();
 }
 
@@ -54,6 +54,7 @@ void CommunicatorImpl::start_thread(const Config& config) {
   }
   const auto step = [this] { return move_requests().ok() && (!active_.empty() || !turns_.empty()); };
   thread_ = std::make_unique<ProgressThread>(step, core);
+  asked_ = thread_.get();
 }
 
 Status CommunicatorImpl::move_requests() {
@@ -99,12 +100,14 @@ Status CommunicatorImpl::finish_team_requests() {
 // ---- Every request
 
 bool RequestImpl::active() const {
-  const Turn turn(comm_.thread_.get());
+  if (comm_.asked_ != nullptr) [[unlikely]]
+    return in_turn(comm_.asked_, [this] { return is_active(); });
   return is_active();
 }
 
 Status RequestImpl::start() {
-  const Turn turn(comm_.thread_.get());
+  if (comm_.asked_ != nullptr) [[unlikely]]
+    return in_turn(comm_.asked_, [=, this] { return start(); });
   if (!comm_.broken_.ok()) return comm_.broken_;
   if (is_active())
     return Status(Code::invalid_argument, "a request was started while it is active: wait for it first");
@@ -114,7 +117,8 @@ Status RequestImpl::start() {
 }
 
 Status RequestImpl::test(bool* done) {
-  const Turn turn(comm_.thread_.get());
+  if (comm_.asked_ != nullptr) [[unlikely]]
+    return in_turn(comm_.asked_, [=, this] { return test(done); });
   if (is_active()) {
     if (!comm_.broken_.ok()) return comm_.broken_;
     if (comm_.policy_.host_progress) comm_.policy_.host_progress();
@@ -125,7 +129,8 @@ Status RequestImpl::test(bool* done) {
 }
 
 Status RequestImpl::wait() {
-  const Turn turn(comm_.thread_.get());
+  if (comm_.asked_ != nullptr) [[unlikely]]
+    return in_turn(comm_.asked_, [=, this] { return wait(); });
   if (!is_active()) return {};
   if (!comm_.broken_.ok()) return comm_.broken_;
   const auto poll = [&](bool* done) -> Status {
@@ -141,7 +146,7 @@ Status RequestImpl::wait() {
 // ---- By messages
 
 MessageRequest::~MessageRequest() {
-  const Turn turn(comm_.thread_.get());
+  const Turn turn(comm_.asked_);
   execution_.abandon();
   std::erase(comm_.active_, this);
 }
@@ -158,7 +163,7 @@ Status MessageRequest::begin() {
 
 // One that is given up leaves the others waiting for this rank's part, and with it all that comes after.
 TeamRequest::~TeamRequest() {
-  const Turn turn(comm_.thread_.get());
+  const Turn turn(comm_.asked_);
   if (!active_) return;
   for (std::size_t i = 0; i < comm_.turns_.size(); ++i) {
     if (comm_.turns_[i] == this) comm_.turns_.erase(i--);
