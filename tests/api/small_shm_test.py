@@ -1,33 +1,21 @@
 #!/usr/bin/env python3
 """Jobs without MPI where /dev/shm holds 16 MiB: two ranks fit, eight are told what to do, and nothing is left there."""
 import os
-import socket
+import pathlib
 import subprocess
 import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / 'support'))
+import native_ranks  # noqa: E402
 
 SKIPPED = 77
 SMALL = ['unshare', '--mount', 'sh', '-c', 'mount -t tmpfs -o size=16m tmpfs /dev/shm && exec "$@"', 'sh']
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(('127.0.0.1', 0))
-        return str(s.getsockname()[1])
-
-
-def run_ranks(program, size):
-    """The exit status and output of each rank."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith('HEDDLE_')}
-    env |= {'WORLD_SIZE': str(size), 'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': free_port(), 'HEDDLE_SHM': 'posix'}
-    ranks = [subprocess.Popen([program], env=env | {'RANK': str(rank)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-             for rank in range(size)]
-    return [(rank.communicate(timeout=60)[0], rank.returncode) for rank in ranks]
-
-
 def inside(program):
     found = []
     for size, fits in ((2, True), (8, False)):
-        for rank, (output, status) in enumerate(run_ranks(program, size)):
+        for rank, (status, output) in enumerate(native_ranks.run([program], size, timeout=60, HEDDLE_SHM='posix')):
             if fits and status != 0:
                 found.append(f'rank {rank} of {size} failed: {output}')
             if not fits and (status == 0 or '/dev/shm' not in output or 'HEDDLE_SLOT_BYTES' not in output):

@@ -12,10 +12,12 @@ import pathlib
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "support"))
+import native_ranks  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent
 EXPECTED = HERE / "expected.json"
@@ -42,20 +44,14 @@ def clean_environment():
     return env | {"HEDDLE_MEASURE": "0"}  # nothing that is counted may hang on what was measured
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 def commands_mpi(args, out, call):
     rank = ["env", f"LD_PRELOAD={os.path.abspath(args.preload)}"]
     return [([args.mpiexec, "-n", "1", *rank, *counting(out), args.mpi, *call, ":", "-n", "1", *rank, args.mpi, *call], {})]
 
 
 def commands_native(args, out, call):
-    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    return [([*counting(out), args.native, *call], {**shared, "RANK": "0"}), ([args.native, *call], {**shared, "RANK": "1"})]
+    counted, other = native_ranks.environments(2)
+    return [([*counting(out), args.native, *call], counted), ([args.native, *call], other)]
 
 
 def run(commands, timeout):
