@@ -21,6 +21,7 @@ ARROWS = {
     "gpu": ["src/base"],
     "transports": ["src/base", "include/heddle/heddle.h"],
     "src/engine/kernels": ["src/base"],
+    "src/sparse": ["src/base", "src/engine/kernels"],
     "src/engine": ["src/schedule", "src/base", "src/engine/kernels", "transports/transport.hpp", "transports/team.hpp",
                    "gpu"],
     "src/select": ["src/schedule", "src/base", "collectives"],
