@@ -172,7 +172,7 @@ class CommunicatorImpl final : public Communicator {
   Result<double> slowest(double seconds);
   Result<std::size_t> try_streaming();
   void use(Tuning measured);
-  Result<MeasuredChoices> try_choices(const std::vector<Collective>& collectives);
+  Result<MeasuredChoices> try_choices();
   int rank_of_member(int member, TeamKind team) const;
   Status fail(Status status);
 

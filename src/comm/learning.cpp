@@ -135,7 +135,7 @@ Result<double> CommunicatorImpl::time_choice(Collective collective, const Choice
   return slowest(std::chrono::duration<double>(Clock::now() - start).count());
 }
 
-Result<MeasuredChoices> CommunicatorImpl::try_choices(const std::vector<Collective>& collectives) {
+Result<MeasuredChoices> CommunicatorImpl::try_choices() {
   std::vector<float> buffer;
   ChoiceTrial trial;
   trial.candidates = [&](Collective collective, std::size_t bytes) {
@@ -145,7 +145,7 @@ Result<MeasuredChoices> CommunicatorImpl::try_choices(const std::vector<Collecti
     buffer.resize(std::max(buffer.size(), 2 * bytes / sizeof(float)));
     return time_choice(collective, choice, bytes, times, buffer);
   };
-  Result<MeasuredChoices> measured = measure_choices(trial, size_, collectives);
+  Result<MeasuredChoices> measured = measure_choices(trial, size_, {Collective::allreduce, Collective::bcast});
   executions_.clear();  // of all that lost as well
   return measured;
 }
@@ -195,11 +195,8 @@ std::string CommunicatorImpl::known_choices(const ChoiceCache& cache, const std:
 }
 
 Status CommunicatorImpl::learn_choices(const Config& config) {
-  std::vector<Collective> collectives;
-  if (preferences_.forced_allreduce == nullptr) collectives.push_back(Collective::allreduce);
-  if (preferences_.forced_bcast == nullptr) collectives.push_back(Collective::bcast);
-  if (collectives.size() < 2) return {};  // such a job measures something itself
-
+  // A job that forces an algorithm measures something itself.
+  if (preferences_.forced_allreduce != nullptr || preferences_.forced_bcast != nullptr) return {};
   const ChoiceCache cache(config.cache_folder.empty() ? default_cache_folder() : config.cache_folder);
   const std::string key = rank_ == 0 ? choice_key(config) : std::string();
   std::string text = rank_ == 0 ? known_choices(cache, key) : std::string();
@@ -210,7 +207,7 @@ Status CommunicatorImpl::learn_choices(const Config& config) {
     return tuning.status();
   }
   const auto start = std::chrono::steady_clock::now();
-  Result<MeasuredChoices> measured = try_choices(collectives);
+  Result<MeasuredChoices> measured = try_choices();
   if (!measured.ok()) return measured.status();
   if (size_ <= kMostForStreaming) {
     const Result<std::size_t> from = try_streaming();
