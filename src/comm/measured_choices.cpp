@@ -132,7 +132,7 @@ Result<MeasuredChoices> measure_choices(const ChoiceTrial& trial, std::int32_t r
       rule.shape = best.value().shape;
       measured.tuning.rules.push_back(rule);
     }
-    from = size.up_to + 1;
+    if (size.up_to < INT64_MAX) from = size.up_to + 1;
   }
   return measured;
 }

@@ -41,6 +41,8 @@ int main(int argc, char** argv) {
         heddle_allreduce(HEDDLE_IN_PLACE, data, BYTES / sizeof(float), HEDDLE_FLOAT32, HEDDLE_SUM, comm);
     if (status == HEDDLE_OK) continue;
     printf("%s: %s\n", heddle_status_name(status), heddle_last_error());
+    heddle_comm_destroy(comm);
+    if (strcmp(argv[1], "private") == 0) munmap(data, BYTES);
     return 3;
   }
   return 0;
