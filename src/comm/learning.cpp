@@ -203,8 +203,9 @@ Status CommunicatorImpl::learn_choices(const Config& config) {
   HEDDLE_TRY(share(text));
   if (!text.empty()) {
     Result<Tuning> tuning = parse_tuning(text);
-    if (tuning.ok()) use(std::move(tuning).value());
-    return tuning.status();
+    if (!tuning.ok()) return tuning.status();
+    use(std::move(tuning).value());
+    return {};
   }
   const auto start = std::chrono::steady_clock::now();
   Result<MeasuredChoices> measured = try_choices();
