@@ -145,7 +145,8 @@ Result<MeasuredChoices> CommunicatorImpl::try_choices() {
     buffer.resize(std::max(buffer.size(), 2 * bytes / sizeof(float)));
     return time_choice(collective, choice, bytes, times, buffer);
   };
-  Result<MeasuredChoices> measured = measure_choices(trial, size_, {Collective::allreduce, Collective::bcast});
+  Result<MeasuredChoices> measured =
+      measure_choices(trial, size_, {Collective::allreduce, Collective::bcast});
   executions_.clear();  // of all that lost as well
   return measured;
 }
