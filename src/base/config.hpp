@@ -24,18 +24,18 @@ struct Config {
   std::chrono::milliseconds timeout{
       0};  // HEDDLE_TIMEOUT=SECONDS (fractions allowed): a wait fails after this; 0: never
   std::chrono::milliseconds warn_after{
-      10'000};  // HEDDLE_WARN_AFTER=SECONDS: a wait says who is missing after this; 0: never
-  std::size_t slot_bytes =
-      0;          // HEDDLE_SLOT_BYTES=SIZE (K, M suffixes): staged pipeline slot; 0: by the caches
-  int spin = -1;  // HEDDLE_SPIN=N: polls before yielding; -1: by the cores at hand
+      10'000};                 // HEDDLE_WARN_AFTER=SECONDS: a wait says who is missing after this; 0: never
+  std::size_t slot_bytes = 0;  // HEDDLE_SLOT_BYTES=SIZE (K, M): staged pipeline slot; 0: by the caches
+  int spin = -1;               // HEDDLE_SPIN=N: polls before yielding; -1: by the cores at hand
   std::string shm_backing = "auto";  // HEDDLE_SHM=auto|memfd|posix
-  bool alloc_mem =
-      true;             // HEDDLE_ALLOC_MEM=0|1: MPI_Alloc_mem from memory that the ranks of a node can reach
-  bool measure = true;  // HEDDLE_MEASURE=0|1: try the algorithms within a node when a communicator is made
-  std::string
-      cache_folder;  // HEDDLE_CACHE=PATH: where what was measured is kept; empty: the user's cache folder
-  ProgressThreadSetting progress_thread = ProgressThreadSetting::
-      off;              // HEDDLE_PROGRESS_THREAD=0|1|always: moves requests while the caller computes
+  // HEDDLE_ALLOC_MEM=0|1: MPI_Alloc_mem from memory that the ranks of a node can reach
+  bool alloc_mem = true;
+  // HEDDLE_MEASURE=0|1: try the algorithms within a node when a communicator is made
+  bool measure = true;
+  // HEDDLE_CACHE=PATH: where what was measured is kept; empty: the user's cache folder
+  std::string cache_folder;
+  // HEDDLE_PROGRESS_THREAD=0|1|always: moves requests while the caller computes
+  ProgressThreadSetting progress_thread = ProgressThreadSetting::off;
   int master_port = 0;  // HEDDLE_MASTER_PORT=PORT: bootstrap over TCP, overrides MASTER_PORT; 0: unset
 };
 
