@@ -60,6 +60,20 @@ Schedule knomial(const TopologyView& topology, std::int32_t rank, const Shape& s
 // for Clustered Wide Area Systems", PPoPP 1999.
 Schedule two_level(const TopologyView& topology, std::int32_t rank, const Shape& shape);
 
+// The vector is split into one block per rank; each rank gets its block from every other, folds, and sends the result to
+// every other. 2(p-1) messages of n/p bytes in two rounds: 2 alpha + 2(p-1) o + 2n(p-1)/p beta, with o the time to
+// handle a message. Few ranks; sparse streams, whose parts meet once instead of lg p times. Not in order: block b is folded
+// from rank b downwards around the ring. Beyond 32 ranks it is `rabenseifner`, whose volume is the same and whose messages are
+// fewer. C. Renggli, S. Ashkboos, M. Aghagolzadeh, D. Alistarh, T. Hoefler, "SparCML:
+// High-Performance Sparse Communication for Machine Learning", SC'19 (SSAR_Split_allgather).
+Schedule split_allgather(const TopologyView& topology, std::int32_t rank, const Shape& shape);
+
+// Like two_level, but within nodes by messages to and from the lowest rank, so that it may overlap other collectives and
+// serves streams. The leaders' algorithm: `shape.chunks` 1 recursive doubling, else split_allgather. The leaders' cost with p
+// = nodes, plus twice m alpha + m n beta for the m members of a node. In order as two_level is. T. Kielmann et al. 1999, as
+// above.
+Schedule leaders(const TopologyView& topology, std::int32_t rank, const Shape& shape);
+
 // One fused verb of the node's team. Only where all ranks share one node. In order.
 // R. Graham, G. Shipman, "MPI Support for Multi-core Architectures: Optimized Shared Memory Collectives",
 // EuroPVM/MPI 2008, LNCS 5205.

@@ -40,4 +40,11 @@ InOrderPlace in_order_place(std::int32_t size, std::int32_t position) {
   return place;
 }
 
+bool nodes_are_runs(const TopologyView& topology) {
+  for (std::int32_t rank = 1; rank < topology.size(); ++rank) {
+    if (topology.node_of(rank) < topology.node_of(rank - 1)) return false;
+  }
+  return true;
+}
+
 }  // namespace heddle

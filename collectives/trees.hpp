@@ -1,4 +1,4 @@
-// The arithmetic that several algorithms share: pieces, powers of two, k-nomial trees, in-order binary trees.
+// What several algorithms share: pieces, powers of two, k-nomial trees, in-order binary trees, the order of nodes.
 #pragma once
 
 #include <algorithm>
@@ -67,5 +67,8 @@ constexpr std::int32_t in_order_root(std::int32_t size) {
 constexpr std::int32_t in_order_height(std::int32_t size) {
   return floor_log2(size);
 }
+
+// Whether node 0 has the lowest ranks, node 1 the next, and so on.
+bool nodes_are_runs(const TopologyView& topology);
 
 }  // namespace heddle

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "collectives/collectives.hpp"
+#include "collectives/trees.hpp"
 #include "schedule/builder.hpp"
 
 namespace heddle {
@@ -12,14 +13,6 @@ Schedule among_leaders(std::int32_t nodes, std::int32_t node, const Shape& shape
   if (shape.chunks <= 1) return allreduce::recursive_doubling(leaders, node, shape);
   if (shape.chunks == 2) return allreduce::rabenseifner(leaders, node, {0, 2, 1});
   return allreduce::ring(leaders, node, {0, 2, shape.chunks - 2});
-}
-
-// Node 0 has the lowest ranks, node 1 the next, and so on.
-bool nodes_are_runs(const TopologyView& topology) {
-  for (std::int32_t rank = 1; rank < topology.size(); ++rank) {
-    if (topology.node_of(rank) < topology.node_of(rank - 1)) return false;
-  }
-  return true;
 }
 
 }  // namespace

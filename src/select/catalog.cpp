@@ -78,6 +78,11 @@ Shapes two_level_bcast_shapes(const TopologyView& topology, std::size_t bytes) {
   return shapes;
 }
 
+// chunks 1: recursive doubling; 2: split_allgather.
+Shapes leaders_shapes(const TopologyView& /*topology*/, std::size_t /*bytes*/) {
+  return {{0, 2, 1}, {0, 2, 2}};
+}
+
 // chunks 1: one leader a domain; from 2 on: as many as there can be, and pieces.
 Shapes leader_shapes(const TopologyView& topology, std::size_t bytes) {
   Shapes shapes{{0, 2, 1}};
@@ -97,26 +102,30 @@ const std::vector<Algorithm>& catalog() {
   constexpr auto kAllreduce = Collective::allreduce;
   constexpr auto kBcast = Collective::bcast;
   static const std::vector<Algorithm> algorithms{
-      {"team", kAllreduce, allreduce::team, true, false, false, only_shape},
-      {"recursive_doubling", kAllreduce, allreduce::recursive_doubling, false, true, false, only_shape},
-      {"rabenseifner", kAllreduce, allreduce::rabenseifner, false, true, false, halving_shapes},
-      {"ring", kAllreduce, allreduce::ring, false, true, false, ring_shapes},
-      {"double_binary_tree", kAllreduce, allreduce::double_binary_tree, false, true, false, tree_shapes},
-      {"knomial", kAllreduce, allreduce::knomial, false, true, false, any_radix},
-      {"multi_leader", kAllreduce, allreduce::multi_leader, true, false, true, leader_shapes},
-      {"two_level", kAllreduce, allreduce::two_level, true, true, false, two_level_allreduce_shapes},
-      {"team", kBcast, bcast::team, true, false, false, only_shape},
-      {"binomial", kBcast, bcast::binomial, false, true, false, only_shape},
-      {"knomial", kBcast, bcast::knomial, false, true, false, wide_radix},
-      {"chain", kBcast, bcast::chain, false, true, false, chain_shapes},
-      {"scatter_allgather", kBcast, bcast::scatter_allgather, false, true, false, only_shape},
-      {"double_binary_tree", kBcast, bcast::double_binary_tree, false, true, false, tree_shapes},
-      {"multi_leader", kBcast, bcast::multi_leader, true, false, true, leader_bcast_shapes},
-      {"two_level", kBcast, bcast::two_level, true, true, false, two_level_bcast_shapes},
-      {"recursive_doubling", Collective::barrier, barrier::recursive_doubling, false, true, false,
+      {"team", kAllreduce, allreduce::team, true, false, false, false, only_shape},
+      {"recursive_doubling", kAllreduce, allreduce::recursive_doubling, false, true, false, false,
        only_shape},
-      {"team", Collective::barrier, barrier::team, true, false, false, only_shape},
-      {"multi_leader", Collective::barrier, barrier::multi_leader, true, false, true, only_shape},
+      {"rabenseifner", kAllreduce, allreduce::rabenseifner, false, true, false, false, halving_shapes},
+      {"ring", kAllreduce, allreduce::ring, false, true, false, false, ring_shapes},
+      {"double_binary_tree", kAllreduce, allreduce::double_binary_tree, false, true, false, false,
+       tree_shapes},
+      {"knomial", kAllreduce, allreduce::knomial, false, true, false, false, any_radix},
+      {"multi_leader", kAllreduce, allreduce::multi_leader, true, false, true, false, leader_shapes},
+      {"two_level", kAllreduce, allreduce::two_level, true, true, false, true, two_level_allreduce_shapes},
+      {"split_allgather", kAllreduce, allreduce::split_allgather, false, true, false, false, only_shape},
+      {"leaders", kAllreduce, allreduce::leaders, false, true, false, true, leaders_shapes},
+      {"team", kBcast, bcast::team, true, false, false, false, only_shape},
+      {"binomial", kBcast, bcast::binomial, false, true, false, false, only_shape},
+      {"knomial", kBcast, bcast::knomial, false, true, false, false, wide_radix},
+      {"chain", kBcast, bcast::chain, false, true, false, false, chain_shapes},
+      {"scatter_allgather", kBcast, bcast::scatter_allgather, false, true, false, false, only_shape},
+      {"double_binary_tree", kBcast, bcast::double_binary_tree, false, true, false, false, tree_shapes},
+      {"multi_leader", kBcast, bcast::multi_leader, true, false, true, false, leader_bcast_shapes},
+      {"two_level", kBcast, bcast::two_level, true, true, false, true, two_level_bcast_shapes},
+      {"recursive_doubling", Collective::barrier, barrier::recursive_doubling, false, true, false, false,
+       only_shape},
+      {"team", Collective::barrier, barrier::team, true, false, false, false, only_shape},
+      {"multi_leader", Collective::barrier, barrier::multi_leader, true, false, true, false, only_shape},
   };
   return algorithms;
 }

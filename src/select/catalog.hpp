@@ -23,6 +23,8 @@ struct Algorithm {
   bool needs_team;      // has team verbs: every node of more than one rank must have a Team
   bool needs_messages;  // sends between ranks
   bool needs_domains;   // only on a node of several domains: elsewhere it is another algorithm's twin
+  bool
+      by_nodes;  // has a phase within nodes and one between them: with one node it is another algorithm's twin
   // Shapes worth pricing for a vector of `bytes` (root left 0). Never empty.
   std::vector<Shape> (*shapes)(const TopologyView& topology, std::size_t bytes);
 };

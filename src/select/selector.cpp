@@ -111,8 +111,9 @@ std::vector<Choice> Selector::candidates(Collective collective, std::size_t byte
   std::vector<Choice> found;
   for (const Algorithm& algorithm : catalog()) {
     if (algorithm.collective != collective || !runs(algorithm, messages_only)) continue;
-    // On one node a hierarchical algorithm is the team's own under another name.
-    if (algorithm.needs_team && algorithm.needs_messages && topology_.nodes() == 1) continue;
+    // With one node, or nothing but nodes of one rank, a hierarchical algorithm is another one under a second name.
+    const bool flat = topology_.nodes() == 1 || topology_.nodes() == topology_.size();
+    if (algorithm.by_nodes && flat) continue;
     for (const Shape& shape : algorithm.shapes(topology_, bytes))
       found.push_back({&algorithm, shape, 0});
   }

@@ -71,7 +71,7 @@ std::vector<Shape> shapes_of(const Algorithm& algorithm, std::int32_t size,
 }
 
 std::vector<TopologyView> topologies_of(const Algorithm& algorithm, std::int32_t size) {
-  if (!algorithm.needs_team) return {TopologyView::flat(size)};
+  if (!algorithm.needs_team && !algorithm.by_nodes) return {TopologyView::flat(size)};
   if (!algorithm.needs_messages && !algorithm.needs_domains) return {TopologyView::one_node(size)};
   std::vector<TopologyView> all{TopologyView::one_node(size), blocks(size, 2), blocks(size, 8), growing(size),
                                 scattered(size, static_cast<std::uint32_t>(size))};

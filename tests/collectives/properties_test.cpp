@@ -41,9 +41,11 @@ TEST_P(FoldProperties, RankOrderIsPromisedExactlyWhereItHolds) {
   }
 }
 
-TEST_P(FoldProperties, OnlyRingAndMixedNodesOrDomainsFoldOutOfOrder) {
+TEST_P(FoldProperties, OnlyBlocksAndMixedNodesOrDomainsFoldOutOfOrder) {
   for (const TopologyView& topology : topologies_of(GetParam(), 7)) {
-    const bool expected = !named("ring") && (!named("two_level") || are_runs(TeamKind::node, topology)) &&
+    const bool by_nodes = named("two_level") || named("leaders");
+    const bool expected = !named("ring") && !named("split_allgather") &&
+                          (!by_nodes || are_runs(TeamKind::node, topology)) &&
                           (!named("multi_leader") || are_runs(TeamKind::domain, topology));
     EXPECT_EQ(GetParam().build(topology, 0, Shape{}).in_order, expected);
   }
@@ -91,10 +93,10 @@ TEST_P(Properties, SchedulesOfLargeMachinesAreSmall) {
   constexpr std::size_t kLinearSteps = 30;        // ring, chain, scatter-allgather: whatever the size
   constexpr std::size_t kLogarithmicSteps = 200;  // the others
   const bool linear = named("ring") || named("chain") || named("scatter_allgather") || named("team");
-  const TopologyView topology = GetParam().needs_domains    ? domains_of(blocks(kSize, 8))
-                                : !GetParam().needs_team    ? TopologyView::flat(kSize)
-                                : GetParam().needs_messages ? blocks(kSize, 8)
-                                                            : TopologyView::one_node(kSize);
+  const TopologyView topology = GetParam().needs_domains ? domains_of(blocks(kSize, 8))
+                                : GetParam().by_nodes    ? blocks(kSize, 8)
+                                : GetParam().needs_team  ? TopologyView::one_node(kSize)
+                                                         : TopologyView::flat(kSize);
   for (const std::uint32_t chunks : {1U, 2U, 3U, 4U, 64U}) {
     for (const std::int32_t rank : {0, 1, 2, 3, 8, 24, 1023, 2047, 2048, 3000, 4088, 4095}) {
       const Schedule s = GetParam().build(topology, rank, {0, 4, chunks});
