@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 #include <queue>
+#include <span>
 #include <vector>
 
 #include "base/fifo.hpp"
@@ -19,8 +20,9 @@ namespace {
 // run.
 class PricedRun {
  public:
+  // `streams` null: a vector of `bytes`.
   PricedRun(const TopologyView& topology, const std::vector<Schedule>& schedules, std::size_t bytes,
-            const CostModel& model);
+            const StreamCosts* streams, const CostModel& model);
   double finish_ns();
 
  private:
@@ -28,12 +30,15 @@ class PricedRun {
     double opened_ns;
     double done_ns;  // once matched
     bool matched;
+    std::span<std::uint32_t> met;  // streams, of a receive: what it fills
   };
   struct Send {
     std::int32_t sender;
     std::uint64_t number;
     double leaves_ns;  // when its first byte enters the sender's link
     double bytes;
+    std::uint32_t met;  // streams: contributions
+    double reading_ns;  // streams: what the receiver does with them
   };
   // Either a rank's turn, or a message at the door of the receiver's link. Equal times: in the order of
   // creation.
@@ -53,7 +58,7 @@ class PricedRun {
     Fifo<std::uint64_t> receives;  // numbers of operations
   };
   struct Rank {
-    explicit Rank(const Schedule& s) : cursor(s) {}
+    explicit Rank(const Schedule& s) : cursor(s), met(s.chunks), met_scratch(s.scratch_units) {}
     Cursor cursor;
     double now_ns = 0;
     double send_link_free_ns = 0;
@@ -64,6 +69,9 @@ class PricedRun {
     std::uint32_t unmatched = 0;   // while blocked in a wait: operations before it without their other half
     bool finished = false;
     std::vector<Channel> from;
+    // Streams: how many ranks' contributions each chunk and each unit of scratch holds.
+    std::vector<std::uint32_t> met;
+    std::vector<std::uint32_t> met_scratch;
   };
 
   Rank& at(std::int32_t rank) { return ranks_[static_cast<std::size_t>(rank)]; }
@@ -71,6 +79,20 @@ class PricedRun {
   double bytes_of(const Cursor& cursor) const {
     return static_cast<double>(split_.length(cursor.chunk(), cursor.step().count));
   }
+  // Streams: what a step addresses, as numbers of contributions. All chunks of one step have as many.
+  static std::span<std::uint32_t> met_at(Rank& r, Slot slot) {
+    if (slot == Slot::scratch) return std::span(r.met_scratch).subspan(r.cursor.unit(), 1);
+    return std::span(r.met).subspan(r.cursor.chunk(), r.cursor.step().count);
+  }
+  std::uint32_t all_met() const { return static_cast<std::uint32_t>(ranks_.size()); }
+  std::uint32_t contributions(Rank& r, Slot slot) const {
+    return slot == Slot::input ? 1 : std::min(met_at(r, slot)[0], all_met());
+  }
+  double share(const Cursor& cursor, const std::vector<double>& whole, std::uint32_t met) const {
+    return whole[met] * cursor.step().count / static_cast<double>(chunks_);
+  }
+  void reduce(Rank& r);
+  void copy(Rank& r);
   void run(std::int32_t rank);
   void open_send(std::int32_t rank);
   void open_receive(std::int32_t rank);
@@ -85,6 +107,8 @@ class PricedRun {
 
   const TopologyView* topology_;
   const CostModel* model_;
+  const StreamCosts* streams_;
+  std::uint32_t chunks_;
   Split split_;
   std::vector<Rank> ranks_;
   std::vector<std::vector<std::int32_t>> arrived_;  // per team: members inside the team verb
@@ -93,9 +117,11 @@ class PricedRun {
 };
 
 PricedRun::PricedRun(const TopologyView& topology, const std::vector<Schedule>& schedules, std::size_t bytes,
-                     const CostModel& model)
+                     const StreamCosts* streams, const CostModel& model)
     : topology_(&topology),
       model_(&model),
+      streams_(streams),
+      chunks_(schedules.front().chunks),
       split_(bytes, schedules.front().chunks),
       arrived_(static_cast<std::size_t>(topology.teams())) {
   ranks_.reserve(schedules.size());
@@ -132,10 +158,10 @@ void PricedRun::run(std::int32_t rank) {
         open_receive(rank);
         break;
       case StepKind::reduce:
-        r.now_ns += model_->fold.at(bytes_of(r.cursor));
+        reduce(r);
         break;
       case StepKind::copy:
-        r.now_ns += model_->copy.at(bytes_of(r.cursor));
+        copy(r);
         break;
       case StepKind::wait:
         if (!wait(r)) return;
@@ -168,15 +194,47 @@ PricedRun::Channel& PricedRun::channel(Rank& receiver, std::int32_t source, std:
   return receiver.from.emplace_back(Channel{source, lane, {}, {}});
 }
 
+void PricedRun::reduce(Rank& r) {
+  if (streams_ == nullptr) {
+    r.now_ns += model_->fold.at(bytes_of(r.cursor));
+    return;
+  }
+  const Step& step = r.cursor.step();
+  const std::uint32_t left = contributions(r, step.dst);
+  const std::uint32_t right = contributions(r, step.src);
+  const double entries = share(r.cursor, streams_->entries, left) + share(r.cursor, streams_->entries, right);
+  r.now_ns += model_->fold.fixed_ns + entries * streams_->fold_ns_per_entry;
+  std::ranges::fill(met_at(r, step.dst), std::min(left + right, all_met()));
+}
+
+// A stream is borrowed.
+void PricedRun::copy(Rank& r) {
+  if (streams_ == nullptr) {
+    r.now_ns += model_->copy.at(bytes_of(r.cursor));
+    return;
+  }
+  const std::uint32_t met = contributions(r, r.cursor.step().src);
+  std::ranges::fill(met_at(r, r.cursor.step().dst), met);
+}
+
 void PricedRun::open_send(std::int32_t rank) {
   Rank& r = at(rank);
   const Step& step = r.cursor.step();
   const LevelCost& cost = level(rank, step.peer);
-  const double bytes = bytes_of(r.cursor);
+  double bytes = bytes_of(r.cursor);
+  std::uint32_t met = 0;
+  double coding_ns = 0;
+  if (streams_ != nullptr) {
+    met = contributions(r, step.src);
+    bytes = share(r.cursor, streams_->bytes, met);
+    coding_ns = share(r.cursor, streams_->entries, met) * streams_->code_ns_per_entry;
+  }
+  r.now_ns += coding_ns;
   r.now_ns += cost.overhead_ns;
-  const Send send{rank, r.retired + r.open.size(), std::max(r.now_ns, r.send_link_free_ns), bytes};
+  const Send send{rank,     r.retired + r.open.size(), std::max(r.now_ns, r.send_link_free_ns), bytes, met,
+                  coding_ns};
   r.send_link_free_ns = send.leaves_ns + cost.gap.at(bytes);
-  r.open.push({r.now_ns, 0, false});
+  r.open.push({r.now_ns, 0, false, {}});
   Channel& c = channel(at(step.peer), rank, step.lane);
   if (c.receives.empty()) {
     c.sends.push(send);
@@ -191,7 +249,7 @@ void PricedRun::open_receive(std::int32_t rank) {
   Rank& r = at(rank);
   const Step& step = r.cursor.step();
   const std::uint64_t number = r.retired + r.open.size();
-  r.open.push({r.now_ns, 0, false});
+  r.open.push({r.now_ns, 0, false, streams_ != nullptr ? met_at(r, step.dst) : std::span<std::uint32_t>()});
   Channel& c = channel(r, step.peer, step.lane);
   if (c.sends.empty()) {
     c.receives.push(number);
@@ -208,7 +266,9 @@ void PricedRun::open_receive(std::int32_t rank) {
 void PricedRun::matched(const Send& send, std::int32_t receiver, std::uint64_t number) {
   Rank& r = at(receiver);
   const double latency_ns = level(send.sender, receiver).latency_ns;
-  const double arrives_ns = std::max(send.leaves_ns + latency_ns, r.open[number - r.retired].opened_ns);
+  const Op& op = r.open[number - r.retired];
+  std::ranges::fill(op.met, send.met);
+  const double arrives_ns = std::max(send.leaves_ns + latency_ns, op.opened_ns);
   events_.push({arrives_ns, order_++, receiver, number, send});
 }
 
@@ -219,7 +279,7 @@ void PricedRun::transfer(const Event& event) {
   const double gap_ns = cost.gap.at(send.bytes);
   const double in_ns = std::max(event.at_ns, r.receive_link_free_ns) + gap_ns;
   r.receive_link_free_ns = in_ns;
-  complete(event.rank, event.receive, in_ns);
+  complete(event.rank, event.receive, in_ns + send.reading_ns);
   complete(send.sender, send.number, std::max(send.leaves_ns + gap_ns, in_ns - cost.latency_ns));
 }
 
@@ -285,13 +345,26 @@ double PricedRun::team_ns(const Step& step, double bytes, std::size_t members) c
 
 }  // namespace
 
-double price(const TopologyView& topology, const ScheduleOf& schedule_of, std::size_t bytes,
-             const CostModel& model) {
+namespace {
+
+std::vector<Schedule> all_of(const TopologyView& topology, const ScheduleOf& schedule_of) {
   std::vector<Schedule> schedules;
   schedules.reserve(static_cast<std::size_t>(topology.size()));
   for (std::int32_t rank = 0; rank < topology.size(); ++rank)
     schedules.push_back(schedule_of(rank));
-  return PricedRun(topology, schedules, bytes, model).finish_ns();
+  return schedules;
+}
+
+}  // namespace
+
+double price(const TopologyView& topology, const ScheduleOf& schedule_of, std::size_t bytes,
+             const CostModel& model) {
+  return PricedRun(topology, all_of(topology, schedule_of), bytes, nullptr, model).finish_ns();
+}
+
+double price_streams(const TopologyView& topology, const ScheduleOf& schedule_of, const StreamCosts& streams,
+                     const CostModel& model) {
+  return PricedRun(topology, all_of(topology, schedule_of), 0, &streams, model).finish_ns();
 }
 
 }  // namespace heddle

@@ -39,6 +39,15 @@ struct CostModel {
   std::array<TeamCost, kTeamKinds> team;
 };
 
+// Instead of a vector of fixed size: streams, which grow as more ranks' entries meet in them. By the number of contributions,
+// 0 to the number of ranks, of a stream of the whole vector; chunks take equal shares.
+struct StreamCosts {
+  std::vector<double> entries;
+  std::vector<double> bytes;     // on the wire
+  double code_ns_per_entry = 0;  // to write it for the wire, and as much to read it
+  double fold_ns_per_entry = 0;  // of each operand
+};
+
 using ScheduleOf = std::function<Schedule(std::int32_t rank)>;
 
 // Nanoseconds until the last rank has finished, when all start together, for a vector of `bytes`. Asks for
@@ -47,5 +56,9 @@ using ScheduleOf = std::function<Schedule(std::int32_t rank)>;
 // the price is infinite.
 double price(const TopologyView& topology, const ScheduleOf& schedule_of, std::size_t bytes,
              const CostModel& model);
+
+// The same for streams. Schedules without team verbs.
+double price_streams(const TopologyView& topology, const ScheduleOf& schedule_of, const StreamCosts& streams,
+                     const CostModel& model);
 
 }  // namespace heddle

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+#include <vector>
 
 #include "engine/kernels/kernels.hpp"
 
@@ -116,6 +117,25 @@ std::size_t merge_values(const SparseView& a, const SparseView& b, Op op, void* 
 std::size_t merge_sparse(const SparseView& a, const SparseView& b, Op op, void* indices, void* values) {
   return a.index_type == IndexType::u32 ? merge_values<std::uint32_t>(a, b, op, indices, values)
                                         : merge_values<std::uint64_t>(a, b, op, indices, values);
+}
+
+std::size_t fold_sparse(std::span<const SparseView> streams, Op op, void* indices, void* values) {
+  SparseView all = streams[0];
+  std::vector<std::byte> i;
+  std::vector<std::byte> v;
+  for (std::size_t k = 1; k < streams.size(); ++k) {
+    std::vector<std::byte> ni((all.count + streams[k].count) * index_size(all.index_type) + 1);
+    std::vector<std::byte> nv((all.count + streams[k].count) * dtype_size(all.value_type) + 1);
+    all.count = merge_sparse(all, streams[k], op, ni.data(), nv.data());
+    i = std::move(ni);
+    v = std::move(nv);
+    all.indices = i.data();
+    all.values = v.data();
+  }
+  if (all.count == 0) return 0;
+  std::memcpy(indices, all.indices, all.count * index_size(all.index_type));
+  std::memcpy(values, all.values, all.count * dtype_size(all.value_type));
+  return all.count;
 }
 
 }  // namespace heddle

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include "base/dtype.hpp"
 #include "sparse/stream.hpp"
@@ -13,5 +14,7 @@ namespace heddle {
 // operation's neutral element. `op`: sum, min or max. Writes to `indices` and `values`, which have room for a.count + b.count entries, need
 // no alignment and overlap neither; returns how many were written. Memory traffic: each entry read once and written once.
 std::size_t merge_sparse(const SparseView& a, const SparseView& b, Op op, void* indices, void* values);
+
+std::size_t fold_sparse(std::span<const SparseView> streams, Op op, void* indices, void* values);
 
 }  // namespace heddle

@@ -198,7 +198,8 @@ const char* encoding_name(Encoding encoding) {
 }
 
 std::size_t encoded_bytes(const SparseView& view, const ChunkRange& range, Encoding encoding) {
-  const std::uint64_t values = encoding == Encoding::dense ? range.span : range.end - range.begin;
+  const std::uint64_t values = range.end - range.begin;
+  if (encoding == Encoding::dense && values != range.span) return SIZE_MAX;
   const std::size_t width = dtype_size(view.value_type);
   const std::optional<std::uint64_t> indices = index_bytes(view, range, encoding);
   constexpr std::uint64_t kMost = SIZE_MAX / 4;
@@ -275,9 +276,20 @@ Result<WireChunk> parse_chunk(std::span<const std::byte> bytes, std::uint64_t di
   return chunk;
 }
 
-void unpack_indices(const WireChunk& chunk, std::vector<std::uint64_t>& indices) {
-  indices.reserve(indices.size() + chunk.count);
-  for_each_index(chunk, [&](std::uint64_t index) { indices.push_back(chunk.first + index); });
+Status unpack_indices(const WireChunk& chunk, IndexType type, void* indices) {
+  auto* out = static_cast<std::byte*>(indices);
+  const auto put = [&](std::uint64_t at) {
+    const std::uint64_t index = chunk.first + at;
+    std::memcpy(out, &index, index_size(type));
+    out += index_size(type);
+  };
+  if (chunk.encoding == Encoding::dense) {
+    for (std::uint64_t i = 0; i < chunk.count; ++i)
+      put(i);
+    return {};
+  }
+  for_each_index(chunk, put);
+  return {};
 }
 
 }  // namespace heddle

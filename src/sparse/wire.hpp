@@ -55,7 +55,7 @@ struct WireChunk {
 // its range, within [0, dimension), or `invalid_argument` and what is wrong.
 Result<WireChunk> parse_chunk(std::span<const std::byte> bytes, std::uint64_t dimension);
 
-// The chunk's entries, appended. Not for dense chunks.
-void unpack_indices(const WireChunk& chunk, std::vector<std::uint64_t>& indices);
+// The chunk's indices in rising order, to room for chunk.count of them; of u32 only where the dimension fits.
+Status unpack_indices(const WireChunk& chunk, IndexType type, void* indices);
 
 }  // namespace heddle

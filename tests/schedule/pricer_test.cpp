@@ -225,6 +225,54 @@ TEST(Pricer, MoreBytesNeverCostLessAndThePriceIsTheSameEachTime) {
   }
 }
 
+// Streams that have nothing in common: what meets adds up.
+StreamCosts disjoint(std::int32_t ranks, double bytes) {
+  StreamCosts costs;
+  for (std::int32_t m = 0; m <= ranks; ++m) {
+    costs.entries.push_back(m * bytes / 8);
+    costs.bytes.push_back(m * bytes);
+  }
+  return costs;
+}
+
+TEST(Pricer, StreamsGrowAsTheyMeet) {
+  // Recursive doubling: lg p alpha + (p - 1) k beta (SparCML, its worst case).
+  for (const std::int32_t p : {2, 4, 16, 64}) {
+    const double bytes = 800;
+    const double got = price_streams(
+        TopologyView::flat(p), [p](auto r) { return test::recursive_doubling(p, r); }, disjoint(p, bytes),
+        simple_model());
+    EXPECT_NEAR(got, log_of(p) * kLatency + (p - 1) * bytes * kPerByte, kTolerance) << p;
+  }
+  // Equal patterns do not: lg p (alpha + k beta), its best.
+  StreamCosts equal = disjoint(16, 0);
+  equal.bytes.assign(17, 800);
+  const double got = price_streams(
+      TopologyView::flat(16), [](auto r) { return test::recursive_doubling(16, r); }, equal, simple_model());
+  EXPECT_NEAR(got, 4 * (kLatency + 800 * kPerByte), kTolerance);
+}
+
+TEST(Pricer, StreamsArePackedReadAndMergedByTheirEntries) {
+  StreamCosts costs = disjoint(2, 800);
+  costs.code_ns_per_entry = 3;
+  costs.fold_ns_per_entry = 5;
+  const double got = price_streams(
+      TopologyView::flat(2), [](auto r) { return test::recursive_doubling(2, r); }, costs, simple_model());
+  // 100 entries written, sent, read, and merged with 100.
+  EXPECT_NEAR(got, 300 + kLatency + 800 * kPerByte + 300 + 200 * 5, kTolerance);
+}
+
+// Each block goes once around as it grows from one contribution to all, and once with all.
+TEST(Pricer, ARingOfStreamsSendsEveryLengthOnce) {
+  constexpr std::int32_t kRanks = 5;
+  const double part = 640;
+  const double got = price_streams(
+      TopologyView::flat(kRanks), [](auto r) { return test::ring(kRanks, r); },
+      disjoint(kRanks, part * kRanks), simple_model());
+  const double growing = (1 + 2 + 3 + 4) * part * kPerByte;
+  EXPECT_NEAR(got, 8 * kLatency + growing + 4 * 5 * part * kPerByte, kTolerance);
+}
+
 TEST(Pricer, ADeadlockIsInfinitelyExpensive) {
   const auto lonely = [](std::int32_t rank) {
     Builder b(Collective::bcast, 1);

@@ -45,9 +45,10 @@ class ScheduleWorld {
 
 // Polls all of them, in random order, until all are done. The error of the first that failed, or that they
 // hang.
-inline Status drive(const std::vector<Execution*>& executions, std::uint64_t seed) {
+template <typename Executes>
+Status drive(const std::vector<Executes*>& executions, std::uint64_t seed) {
   std::mt19937_64 random(seed);
-  std::vector<Execution*> left(executions);
+  std::vector<Executes*> left(executions);
   for (int polls = 0; !left.empty(); ++polls) {
     const std::size_t i = random() % left.size();
     bool done = false;

@@ -1,0 +1,56 @@
+// What the ranks tell each other before they exchange streams: one small dense allreduce.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/dtype.hpp"
+#include "base/status.hpp"
+#include "sparse/stream.hpp"
+
+namespace heddle {
+
+// Hashes of indices that a rank shows of a stream: enough to see how far the ranks' patterns overlap and where the entries are, few
+// enough that it costs little beside a latency.
+std::size_t samples_shown(int ranks);
+
+// One rank's words: count, dimension, types, then the samples, if any. The ranks' blocks stand side by side in one vector,
+// zero but for one's own, which is added up over all ranks.
+class Agreement {
+ public:
+  // `samples`: 0 or samples_shown().
+  Agreement(int ranks, std::size_t samples);
+
+  // What this rank brings; `valid`: it keeps the contract. Looks at every entry where samples are asked for.
+  void state(int rank, const SparseView& view, Op op, bool valid);
+
+  // To be added up (u64, sum) in place.
+  std::span<std::uint64_t> words() { return words_; }
+
+  // After that. The same status on every rank: `invalid_argument` names the first rank that does not fit rank 0.
+  Status check() const;
+  int ranks() const { return ranks_; }
+  std::uint64_t total() const;  // entries of all ranks
+  std::uint64_t count(int rank) const { return of(rank)[0]; }
+  std::uint64_t dimension() const { return of(0)[1]; }
+  // Indices of `rank` that were sampled, in the order of their hashes.
+  std::vector<std::uint64_t> samples(int rank) const;
+  bool has_samples() const { return samples_ > 0; }
+
+ private:
+  static constexpr std::size_t kWords = 3;
+  std::span<const std::uint64_t> of(int rank) const {
+    return std::span(words_).subspan(static_cast<std::size_t>(rank) * (kWords + samples_), kWords + samples_);
+  }
+
+  int ranks_;
+  std::size_t samples_;
+  std::vector<std::uint64_t> words_;
+};
+
+// A hash that all ranks apply to an index: equally likely in all of 64 bits, and never the same for two indices.
+std::uint64_t sample_hash(std::uint64_t index);
+
+}  // namespace heddle

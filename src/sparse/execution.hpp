@@ -1,0 +1,102 @@
+// Runs an allreduce schedule over streams instead of vectors.
+//
+// The same value that the dense engine executes, the verifier proves and the pricer prices: a chunk is a range of indices, and
+// what a slot holds for it is the stream of the entries there, whose length is known only when it is there. `reduce` merges,
+// `copy` borrows, a message carries the streams of its chunks. So the recursive doubling, the split and the
+// hierarchical algorithms of SparCML are the dense ones (C. Renggli et al., SC'19), and what is proved of those (each contribution
+// once, the same expression on every rank, no deadlock) holds here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/status.hpp"
+#include "engine/engine.hpp"
+#include "schedule/cursor.hpp"
+#include "schedule/schedule.hpp"
+#include "sparse/message.hpp"
+#include "sparse/storage.hpp"
+#include "sparse/stream.hpp"
+
+namespace heddle {
+
+// What attaches to a schedule when it starts.
+struct StreamBinding {
+  SparseView input;  // keeps the contract; borrowed until the collective is complete
+  Op op = Op::sum;   // sum, min, max
+  // Chunk c holds the indices [cuts[c], cuts[c + 1]); from 0 to the dimension, one more than chunks; equal on all ranks.
+  std::vector<std::uint64_t> cuts;
+  std::uint64_t most_entries = 0;  // of all ranks together: what arrives is refused where it claims more
+  std::uint32_t sequence = 0;      // as in Binding
+};
+
+// Memory: of each message in flight and of each stream in a slot, proportional to its entries.
+class StreamExecution {
+ public:
+  // A schedule without team verbs, on lanes below kStreamLanes.
+  StreamExecution(std::shared_ptr<const Schedule> schedule, const Ports& ports);
+  StreamExecution(const StreamExecution&) = delete;
+  StreamExecution& operator=(const StreamExecution&) = delete;
+  ~StreamExecution();
+
+  Status start(StreamBinding binding);
+  // Runs every step that can run now. *done becomes true when the collective is complete on this rank.
+  Status poll(bool* done);
+  bool active() const { return active_; }
+  void abandon();
+  Waiting waiting_for() const;
+
+  // When complete: the result in order of index, until the next start or release().
+  std::vector<SparseView> result() const;
+  // Lets go of result and memory.
+  void release();
+  // Sent and received by this rank since the start, on the wire.
+  std::size_t bytes_sent() const { return bytes_sent_; }
+
+ private:
+  // What a slot holds for one chunk.
+  struct Cell {
+    std::shared_ptr<const Storage> owner;  // null: the caller's
+    SparseView view;
+  };
+  struct Open {
+    Step step;
+    std::uint32_t chunk;
+    std::uint32_t unit;
+    bool done;
+    StreamMessage* message;
+  };
+
+  Cell& cell(Slot slot, std::uint32_t chunk, std::uint32_t unit, std::uint32_t offset);
+  Cell input_cell(std::uint32_t chunk) const;
+  Status open_message();
+  Status move_messages();
+  Status take(const Open& open);
+  bool retire(std::uint32_t may_stay_open);
+  Status fold();
+  Status fold_chunk(std::uint32_t offset);
+  void copy();
+  StreamMessage* idle_message();
+
+  std::shared_ptr<const Schedule> schedule_;
+  const Ports* ports_;
+  StreamBinding binding_;
+  std::optional<Cursor> cursor_;
+  std::vector<std::size_t> input_cuts_;  // entry of the input with which each chunk begins
+  std::vector<Cell> data_;               // by chunk
+  std::vector<Cell> scratch_;            // by unit and place in the unit
+  std::vector<Cursor> folds_;            // reduce steps that are folded together
+  std::vector<SparseView> operands_;
+  std::vector<Open> open_;              // oldest first
+  std::deque<StreamMessage> messages_;  // never move
+  std::vector<StreamMessage*> idle_;
+  StoragePool pool_;
+  std::size_t bytes_sent_ = 0;
+  bool active_ = false;
+};
+
+}  // namespace heddle

@@ -1,0 +1,38 @@
+// What is known of where the ranks' entries are: how far their patterns overlap, and how the entries spread over the indices.
+// Measured, by samples or from the result of the call before; the same value on every rank.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "sparse/agreement.hpp"
+#include "sparse/stream.hpp"
+
+namespace heddle {
+
+class Profile {
+ public:
+  // From the samples of an agreement.
+  static Profile of_samples(const Agreement& agreement);
+  // From a complete result, whose parts are in order of index, of streams with `total` entries together.
+  static Profile of_result(std::span<const SparseView> parts, std::uint64_t total, std::uint64_t dimension);
+
+  // Different indices among all ranks' entries, for each entry: 1 / ranks (equal patterns) to 1 (nothing in common).
+  double distinct() const { return distinct_; }
+
+  // Different indices to expect where the streams of m of p ranks have met, which have `total` entries in all p: as if each
+  // rank drew its entries at random from as many indices as make p of them have distinct() * total in common. E[K] = N (1 - (1 -
+  // k/N)^m) with that N instead of the dimension (cf. C. Renggli et al., SC'19, section 5, which assumes independence and takes
+  // the dimension).
+  double entries(double total, int p, int m) const;
+
+  // Borders of `chunks` regions, from 0 to the dimension, with about as many entries in each.
+  std::vector<std::uint64_t> cuts(std::uint64_t dimension, std::uint32_t chunks) const;
+
+ private:
+  double distinct_ = 1;
+  std::vector<std::uint64_t> quantiles_;  // indices below which 1/(n+1), 2/(n+1), ... of the entries lie
+};
+
+}  // namespace heddle
