@@ -87,7 +87,7 @@ Problem set_algorithm(std::string_view value, Config& config) {
         part.substr(0, colon) != "bcast") {
       return "names a collective that is neither allreduce nor bcast";
     }
-    if (!is_name(name)) return "does not have the form [allreduce:]NAME[,bcast:NAME]";
+    if (!is_name(name)) return "does not have the form [allreduce:]NAME[,bcast:NAME][,sparse:NAME]";
   }
   config.algorithm = value;
   return {};
@@ -193,9 +193,9 @@ constexpr std::array kRows = {
     Row{{"HEDDLE_LOG", "none, error, warn, info, debug", "warn",
          "How much is said on standard error. info: one line per communicator and per distinct decision."},
         set_log_level},
-    Row{{"HEDDLE_ALGORITHM", "[allreduce:]NAME[,bcast:NAME]", "the cheapest by price",
+    Row{{"HEDDLE_ALGORITHM", "[allreduce:]NAME[,bcast:NAME][,sparse:NAME]", "the cheapest by price",
          "Forces an algorithm of the catalog, for all sizes it can serve; a name without a collective means "
-         "both."},
+         "allreduce and bcast. sparse: allreduces of sparse streams; dense: none of them."},
         set_algorithm},
     Row{{"HEDDLE_TUNING_FILE", "PATH", "none", "A JSON tuning file, which overrides the choice by price."},
         set_tuning_file},

@@ -18,8 +18,9 @@ enum class ProgressThreadSetting : std::uint8_t { off, spare, always };
 struct Config {
   bool enable = true;                   // HEDDLE_ENABLE=0|1: 0 leaves everything to the host MPI
   LogLevel log_level = LogLevel::warn;  // HEDDLE_LOG=none|error|warn|info|debug
-  std::string algorithm;    // HEDDLE_ALGORITHM=[allreduce:]NAME[,bcast:NAME]: forces; empty: chosen by price
-  std::string tuning_file;  // HEDDLE_TUNING_FILE=PATH: JSON, overrides the choice by price
+  std::string
+      algorithm;  // HEDDLE_ALGORITHM=[allreduce:]NAME[,bcast:NAME][,sparse:NAME]: forces; empty: by price
+  std::string tuning_file;             // HEDDLE_TUNING_FILE=PATH: JSON, overrides the choice by price
   std::string transports = "shm,mpi";  // HEDDLE_TRANSPORTS=LIST: which may be used
   std::chrono::milliseconds timeout{
       0};  // HEDDLE_TIMEOUT=SECONDS (fractions allowed): a wait fails after this; 0: never

@@ -1,7 +1,7 @@
 // Status and Result: how every function of heddle that can fail says so. No exception crosses a public boundary.
 //
 // Two groups of errors, told apart by their code: what the caller or the environment did (`invalid_argument`,
-// `unsupported`, `out_of_memory`, `system`, `timeout`, `peer_failed`) and what heddle itself broke (`internal`).
+// `unsupported`, `out_of_memory`, `system`, `timeout`, `peer_failed`, `capacity`) and what heddle itself broke (`internal`).
 // The first place that notices writes the message; everyone above passes it on.
 #pragma once
 
@@ -21,6 +21,7 @@ enum class Code : int {
   timeout,           // a configured deadline passed; the message names who is missing
   peer_failed,       // another rank died or reported a failure; the message names it
   internal,          // a broken invariant: a defect in heddle
+  capacity,          // the caller's arrays are too small for the result; the message says how large it is
 };
 
 const char* code_name(Code code);

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "comm/complete.hpp"
 #include "engine/kernels/kernels.hpp"
 
 namespace heddle {
@@ -17,7 +18,8 @@ CommunicatorImpl::CommunicatorImpl(const Bootstrap& bootstrap, const Config& con
       preferences_(read_preferences(config)),
       connections_(std::move(connections)),
       selector_(connections_->topology, connections_->cost_model(), {true, true}, preferences_),
-      plans_(connections_->topology, rank_, selector_, log_) {
+      plans_(connections_->topology, rank_, selector_, log_),
+      sparse_(rank_, selector_, preferences_, log_) {
   const TopologyView& t = connections_->topology;
   // A forced algorithm or a rule still decides; only an unforced choice may skip the selection.
   team_ = t.nodes() == 1 ? connections_->ports.teams[static_cast<std::size_t>(TeamKind::node)] : nullptr;
@@ -89,30 +91,17 @@ Status CommunicatorImpl::fail(Status status) {
   return status;
 }
 
-Status CommunicatorImpl::wait_for(Execution& execution) {
-  const auto poll = [&](bool* done) -> Status {
-    HEDDLE_TRY(execution.poll(done));
-    return *done ? Status() : move_requests();
-  };
-  const auto look = [&](Patience& patience) { return inspect(execution.waiting_for(), patience); };
-  Status status = wait_until_done(policy_, poll, look);
-  if (status.ok()) return status;
-  execution.abandon();
-  return fail(std::move(status));
-}
-
 // ---- Blocking
 
 // Message tags come back after kSequences collectives: a request that still uses them is waited for first.
 Status CommunicatorImpl::free_sequence() {
   while (!active_.empty()) {
-    const auto older = [](const MessageRequest* a, const MessageRequest* b) {
-      return a->started_ < b->started_;
+    const auto older = [](const MovingRequest* a, const MovingRequest* b) {
+      return a->started() < b->started();
     };
-    MessageRequest* oldest = *std::min_element(active_.begin(), active_.end(), older);
-    if (sequence_ - oldest->started_ < kSequences) return {};
-    HEDDLE_TRY(wait_for(oldest->execution_));
-    HEDDLE_TRY(move_requests());  // takes it off the list
+    const MovingRequest* oldest = *std::min_element(active_.begin(), active_.end(), older);
+    if (sequence_ - oldest->started() < kSequences) return {};
+    HEDDLE_TRY(wait_for(*oldest));
   }
   return {};
 }
@@ -124,7 +113,6 @@ Binding CommunicatorImpl::bind(const Job& job) {
   binding.count = job.count;
   binding.element_bytes = job.element_bytes;
   binding.fold = job.fold;
-  binding.sequence = static_cast<std::uint32_t>(sequence_++ % kSequences);
   return binding;
 }
 
@@ -166,8 +154,10 @@ Status CommunicatorImpl::run_schedule(const Job& job, const Choice& choice) {
   std::unique_ptr<Execution>& execution = executions_[schedule.get()];
   if (!execution) execution = std::make_unique<Execution>(schedule, connections_->ports);
   HEDDLE_TRY(free_sequence());
-  HEDDLE_TRY(execution->start(bind(job)));
-  return wait_for(*execution);
+  Binding binding = bind(job);
+  binding.sequence = next_sequence();
+  HEDDLE_TRY(execution->start(binding));
+  return complete(*execution);
 }
 
 Status CommunicatorImpl::run(const Job& job) {
@@ -184,6 +174,10 @@ Status CommunicatorImpl::run(const Job& job) {
     by_team_[static_cast<std::size_t>(job.collective)] |= bit;
   }
   return run_team(job);
+}
+
+Status CommunicatorImpl::run_job(const Job& job) {
+  return run(job);
 }
 
 Status CommunicatorImpl::run_on_team(TeamOp& op) {

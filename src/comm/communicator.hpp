@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,7 @@
 #include "comm/bootstrap.hpp"
 #include "schedule/schedule.hpp"
 #include "schedule/topology_view.hpp"
+#include "sparse/stream.hpp"
 
 namespace heddle {
 
@@ -28,6 +31,25 @@ class Request {
   virtual Status test(bool* done) = 0;  // an inactive request is done
   virtual Status wait() = 0;
   virtual bool active() const = 0;
+};
+
+// An allreduce of sparse streams.
+struct SparseJob {
+  SparseView in;  // its arrays are borrowed until the collective is complete
+  Op op = Op::sum;
+  // Takes the result, once for each run: the entries in order of index, in parts, borrowed for the call. What it returns becomes
+  // the collective's status on this rank; it must not call the communicator.
+  std::function<Status(std::span<const SparseView> parts)> deliver;
+  // Room for a vector of the dimension, which takes the result instead of `deliver`: 0 where no rank has an entry. May be null.
+  void* dense = nullptr;
+};
+
+// Of the sparse allreduce that was completed last.
+struct SparseStats {
+  const char* algorithm = "none";
+  std::uint64_t entries = 0;  // of all ranks
+  std::uint64_t result_entries = 0;
+  std::uint64_t bytes_sent = 0;  // by this rank; 0 where the vector was dense
 };
 
 class Communicator {
@@ -53,6 +75,12 @@ class Communicator {
                                                              DType type, Op op) = 0;
   virtual Result<std::unique_ptr<Request>> bcast_request(void* buffer, std::size_t bytes, int root) = 0;
   virtual Result<std::unique_ptr<Request>> barrier_request() = 0;
+
+  // Ranks may differ in the type of their indices, but agree on all else; where they do not, or a stream breaks its contract,
+  // every rank gets the same `invalid_argument` and nothing has happened.
+  virtual Status sparse_allreduce(const SparseJob& job) = 0;
+  virtual Result<std::unique_ptr<Request>> sparse_allreduce_request(SparseJob job) = 0;
+  virtual const SparseStats& sparse_stats() const = 0;
 
   // Memory that the other ranks of the node can reach, so that large allreduces on it are not staged; until release() or the
   // communicator's end. Local.

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/fifo.hpp"
@@ -17,10 +18,14 @@
 #include "comm/plan_cache.hpp"
 #include "comm/progress_thread.hpp"
 #include "comm/setup.hpp"
+#include "comm/sparse_planner.hpp"
 #include "engine/engine.hpp"
 #include "engine/fold_table.hpp"
 #include "engine/waiter.hpp"
 #include "select/selector.hpp"
+#include "sparse/agreement.hpp"
+#include "sparse/execution.hpp"
+#include "sparse/profile.hpp"
 
 namespace heddle {
 
@@ -41,7 +46,7 @@ class CommunicatorImpl;
 
 class RequestImpl : public Request {
  public:
-  RequestImpl(CommunicatorImpl& comm, const Job& job) : comm_(comm), job_(job) {}
+  explicit RequestImpl(CommunicatorImpl& comm) : comm_(comm) {}
   RequestImpl(const RequestImpl&) = delete;
   RequestImpl& operator=(const RequestImpl&) = delete;
 
@@ -50,49 +55,96 @@ class RequestImpl : public Request {
   Status test(bool* done) final;
   Status wait() final;
 
- protected:
   virtual bool is_active() const = 0;
   // Makes it active.
   virtual Status begin() = 0;
   virtual Waiting waiting_for() const = 0;
+  // How the run that was completed last ended, where that is not the communicator's failure. Asked once.
+  virtual Status outcome() { return {}; }
 
+ protected:
   CommunicatorImpl& comm_;
-  Job job_;
 };
 
-// By messages: any number at once, each moving by itself.
-class MessageRequest final : public RequestImpl {
+// Any number at once, each moving by itself.
+class MovingRequest : public RequestImpl {
+ public:
+  using RequestImpl::RequestImpl;
+  virtual Status move(bool* done) = 0;
+  std::uint64_t started() const { return started_; }
+
+ protected:
+  // Takes a place among the active ones; the number that keeps its messages apart from others'.
+  Result<std::uint32_t> enter();
+  // Gives it up: by destructors, in the turn in which they undo the rest.
+  void leave();
+
+ private:
+  std::uint64_t started_ = 0;  // the communicator's sequence number of the last start
+};
+
+// A schedule by messages.
+class MessageRequest final : public MovingRequest {
  public:
   MessageRequest(CommunicatorImpl& comm, const Job& job, std::shared_ptr<const Schedule> schedule,
                  const Ports& ports)
-      : RequestImpl(comm, job), execution_(std::move(schedule), ports) {}
+      : MovingRequest(comm), job_(job), execution_(std::move(schedule), ports) {}
   ~MessageRequest() override;
 
- private:
-  friend class CommunicatorImpl;
   bool is_active() const override { return execution_.active(); }
   Status begin() override;
   Waiting waiting_for() const override { return execution_.waiting_for(); }
+  Status move(bool* done) override { return execution_.poll(done); }
 
+ private:
+  Job job_;
   Execution execution_;
-  std::uint64_t started_ = 0;  // the communicator's sequence number of the last start
 };
 
 // By the team, which takes one operation at a time: in the order in which they were started, the same on every rank.
 class TeamRequest final : public RequestImpl {
  public:
-  using RequestImpl::RequestImpl;
+  TeamRequest(CommunicatorImpl& comm, const Job& job) : RequestImpl(comm), job_(job) {}
   ~TeamRequest() override;
 
- private:
-  friend class CommunicatorImpl;
   bool is_active() const override { return active_; }
   Status begin() override;
   Waiting waiting_for() const override;
 
+ private:
+  friend class CommunicatorImpl;
+  Job job_;
   TeamOp op_;
   bool active_ = false;
   bool under_way_ = false;  // its turn has come
+};
+
+// First the agreement, which is an allreduce of its own, then the streams.
+class SparseRequest final : public MovingRequest {
+ public:
+  SparseRequest(CommunicatorImpl& comm, SparseJob job);
+  ~SparseRequest() override;
+  // What the agreement needs; before the first start.
+  Status prepare();
+
+  bool is_active() const override { return stage_ != Stage::idle; }
+  Status begin() override;
+  Waiting waiting_for() const override;
+  Status move(bool* done) override;
+  Status outcome() override { return std::exchange(outcome_, {}); }
+
+ private:
+  enum class Stage : std::uint8_t { idle, agreeing, exchanging };
+  Status open_streams();
+
+  SparseJob job_;
+  Agreement agreement_;
+  Status valid_;
+  std::unique_ptr<RequestImpl> agreeing_;
+  std::unique_ptr<StreamExecution> streams_;
+  std::uint32_t sequence_ = 0;
+  Stage stage_ = Stage::idle;
+  Status outcome_;
 };
 
 class CommunicatorImpl final : public Communicator {
@@ -130,32 +182,50 @@ class CommunicatorImpl final : public Communicator {
   // The last of setting up.
   void start_thread(const Config& config);
 
+  Status sparse_allreduce(const SparseJob& job) override;
+  Result<std::unique_ptr<Request>> sparse_allreduce_request(SparseJob job) override;
+  const SparseStats& sparse_stats() const override { return sparse_stats_; }
+
   Status progress() override;
   const char* algorithm(Collective collective, std::size_t bytes) override;
   std::string describe() const override;
 
  private:
   friend class RequestImpl;
+  friend class MovingRequest;
   friend class MessageRequest;
   friend class TeamRequest;
+  friend class SparseRequest;
 
   // What every blocking collective goes through, part of each.
   [[gnu::always_inline]] inline Status run(const Job& job);
   [[gnu::always_inline]] inline Status run_team(const Job& job);
+  Status run_job(const Job& job);  // run(), for those who do not count nanoseconds
   [[gnu::always_inline]] inline Status run_on(Team& team, TeamOp& op);
   Status run_schedule(const Job& job, const Choice& choice);
   Status run_choice(const Job& job, const Choice& choice);
   Status run_on_team(TeamOp& op);  // of the node
-  Result<std::unique_ptr<Request>> request(const Job& job);
+  Result<std::unique_ptr<RequestImpl>> request(const Job& job);
   static TeamOp team_op(const Job& job);
   Status move_requests();
   void progress_team();
   Status finish_team_requests();
   Status transfer(bool sends, void* data, std::size_t bytes, int peer);
   Status free_sequence();
-  Binding bind(const Job& job);
+  std::uint32_t next_sequence() { return static_cast<std::uint32_t>(sequence_++ % kSequences); }
+  static Job agreement_job(Agreement& agreement);
+  StreamExecution& streams_of(const Choice& choice);
+  Status run_streams(const SparseJob& job, const Agreement& agreement, const Profile& profile,
+                     const SparseChoice& choice);
+  Status run_dense(const SparseJob& job, const Agreement& agreement);
+  Status deliver(const SparseJob& job, const StreamExecution& streams);
+  void note_sparse(const char* algorithm, std::uint64_t entries, std::uint64_t result_entries,
+                   std::uint64_t bytes_sent);
+  static Binding bind(const Job& job);  // but for the sequence
   // Waits for one execution while all active requests move as well.
-  Status wait_for(Execution& execution);
+  template <typename Executes>
+  Status complete(Executes& execution);
+  Status wait_for(const RequestImpl& request);
   // Whether the rank waited for is the cause, or may wait for another one itself.
   enum class Blame : std::uint8_t { sure, likely };
   // Ends a wait that a dead peer or the deadline makes hopeless.
@@ -190,8 +260,13 @@ class CommunicatorImpl final : public Communicator {
   std::uint64_t by_team_[3] = {};
   std::uint64_t sequence_ = 0;                                        // collectives started by messages
   std::map<const Schedule*, std::unique_ptr<Execution>> executions_;  // of blocking collectives
-  std::vector<MessageRequest*> active_;
-  Fifo<TeamRequest*> turns_;                // active ones; the first is under way
+  std::vector<MovingRequest*> active_;
+  Fifo<TeamRequest*> turns_;  // active ones; the first is under way
+  SparsePlanner sparse_;
+  std::map<const Schedule*, std::unique_ptr<StreamExecution>> streams_;  // of blocking collectives
+  std::map<std::uint64_t, Profile>
+      profiles_;  // by dimension, from blocking collectives, whose order is the same everywhere
+  SparseStats sparse_stats_;
   std::string learnt_;                      // about the algorithms, for describe()
   Status broken_;                           // the first failure in flight; final
   ProgressThread* asked_ = nullptr;         // thread_, but for the time of a Turn

@@ -5,7 +5,16 @@
 
 namespace heddle {
 
-Result<std::unique_ptr<Request>> CommunicatorImpl::request(const Job& job) {
+namespace {
+
+Result<std::unique_ptr<Request>> plain(Result<std::unique_ptr<RequestImpl>> made) {
+  if (!made.ok()) return made.status();
+  return std::unique_ptr<Request>(std::move(made).value());
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RequestImpl>> CommunicatorImpl::request(const Job& job) {
   const Turn turn(asked_);
   if (!broken_.ok()) return broken_;
   const std::size_t bytes = job.count * job.element_bytes;
@@ -13,25 +22,26 @@ Result<std::unique_ptr<Request>> CommunicatorImpl::request(const Job& job) {
     const Result<const Selection*> selection = plans_.selection(job.collective, bytes, false);
     if (!selection.ok()) return selection.status();
     if (!selection.value()->choice.algorithm->needs_messages)
-      return std::unique_ptr<Request>(std::make_unique<TeamRequest>(*this, job));
+      return std::unique_ptr<RequestImpl>(std::make_unique<TeamRequest>(*this, job));
   }
   const Result<const Selection*> selection = plans_.selection(job.collective, bytes, true);
   if (!selection.ok()) return selection.status();
-  return std::unique_ptr<Request>(std::make_unique<MessageRequest>(
+  return std::unique_ptr<RequestImpl>(std::make_unique<MessageRequest>(
       *this, job, plans_.schedule(selection.value()->choice, job.root), connections_->ports));
 }
 
 Result<std::unique_ptr<Request>> CommunicatorImpl::allreduce_request(const void* in, void* out,
                                                                      std::size_t count, DType type, Op op) {
-  return request({Collective::allreduce, in, out, count, dtype_size(type), folds_.of(type, op, count), 0});
+  return plain(
+      request({Collective::allreduce, in, out, count, dtype_size(type), folds_.of(type, op, count), 0}));
 }
 
 Result<std::unique_ptr<Request>> CommunicatorImpl::bcast_request(void* buffer, std::size_t bytes, int root) {
-  return request({Collective::bcast, buffer, buffer, bytes, 1, nullptr, root});
+  return plain(request({Collective::bcast, buffer, buffer, bytes, 1, nullptr, root}));
 }
 
 Result<std::unique_ptr<Request>> CommunicatorImpl::barrier_request() {
-  return request({Collective::barrier, nullptr, nullptr, 0, 1, fold_kernel(DType::u8, Op::bor), 0});
+  return plain(request({Collective::barrier, nullptr, nullptr, 0, 1, fold_kernel(DType::u8, Op::bor), 0}));
 }
 
 Status CommunicatorImpl::progress() {
@@ -61,7 +71,7 @@ Status CommunicatorImpl::move_requests() {
   progress_team();
   for (std::size_t i = 0; i < active_.size();) {
     bool done = false;
-    Status status = active_[i]->execution_.poll(&done);
+    Status status = active_[i]->move(&done);
     if (!status.ok()) return fail(std::move(status));
     if (done) {
       active_[i] = active_.back();
@@ -125,38 +135,55 @@ Status RequestImpl::test(bool* done) {
     HEDDLE_TRY(comm_.move_requests());
   }
   *done = !is_active();
-  return {};
+  return *done ? outcome() : Status();
 }
 
 Status RequestImpl::wait() {
   if (comm_.asked_ != nullptr) [[unlikely]]
     return in_turn(comm_.asked_, [=, this] { return wait(); });
-  if (!is_active()) return {};
-  if (!comm_.broken_.ok()) return comm_.broken_;
+  if (is_active()) {
+    if (!comm_.broken_.ok()) return comm_.broken_;
+    HEDDLE_TRY(comm_.wait_for(*this));
+  }
+  return outcome();
+}
+
+Status CommunicatorImpl::wait_for(const RequestImpl& request) {
   const auto poll = [&](bool* done) -> Status {
-    HEDDLE_TRY(comm_.move_requests());
-    *done = !is_active();
+    HEDDLE_TRY(move_requests());
+    *done = !request.is_active();
     return {};
   };
-  const auto look = [&](Patience& patience) { return comm_.inspect(waiting_for(), patience); };
-  Status status = wait_until_done(comm_.policy_, poll, look);
-  return status.ok() ? status : comm_.fail(std::move(status));
+  const auto look = [&](Patience& patience) { return inspect(request.waiting_for(), patience); };
+  Status status = wait_until_done(policy_, poll, look);
+  return status.ok() ? status : fail(std::move(status));
 }
 
 // ---- By messages
 
-MessageRequest::~MessageRequest() {
-  const Turn turn(comm_.asked_);
-  execution_.abandon();
+void MovingRequest::leave() {
   std::erase(comm_.active_, this);
 }
 
-Status MessageRequest::begin() {
+Result<std::uint32_t> MovingRequest::enter() {
   HEDDLE_TRY(comm_.free_sequence());
   started_ = comm_.sequence_;
-  HEDDLE_TRY(execution_.start(comm_.bind(job_)));
   comm_.active_.push_back(this);
-  return {};
+  return comm_.next_sequence();
+}
+
+MessageRequest::~MessageRequest() {
+  const Turn turn(comm_.asked_);
+  execution_.abandon();
+  leave();
+}
+
+Status MessageRequest::begin() {
+  Binding binding = CommunicatorImpl::bind(job_);
+  const Result<std::uint32_t> sequence = enter();
+  if (!sequence.ok()) return sequence.status();
+  binding.sequence = sequence.value();
+  return execution_.start(binding);
 }
 
 // ---- By the team

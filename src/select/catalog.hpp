@@ -29,6 +29,11 @@ struct Algorithm {
   std::vector<Shape> (*shapes)(const TopologyView& topology, std::size_t bytes);
 };
 
+// Runs over sparse streams as well: an allreduce by messages alone.
+inline bool serves_streams(const Algorithm& algorithm) {
+  return algorithm.collective == Collective::allreduce && !algorithm.needs_team;
+}
+
 // All of them, in a fixed order. The same on every rank.
 const std::vector<Algorithm>& catalog();
 const Algorithm* find_algorithm(Collective collective, std::string_view name);

@@ -20,6 +20,14 @@ std::string known_names(Collective collective) {
   return names;
 }
 
+std::string stream_names() {
+  std::string names;
+  for (const Algorithm& a : catalog()) {
+    if (serves_streams(a)) names += (names.empty() ? "" : ", ") + std::string(a.name);
+  }
+  return names;
+}
+
 // "ring", "allreduce:ring" or "allreduce:ring,bcast:chain". A bare name forces every collective that has it.
 void read_forced(std::string_view text, Preferences& out) {
   while (!text.empty()) {
@@ -38,11 +46,16 @@ void read_forced(std::string_view text, Preferences& out) {
     if (scope.empty() || scope == "bcast") {
       if (const Algorithm* a = find_algorithm(Collective::bcast, name)) out.forced_bcast = a, known = true;
     }
+    if (scope == "sparse") {
+      const Algorithm* a = find_algorithm(Collective::allreduce, name);
+      if (a != nullptr && serves_streams(*a)) out.forced_sparse = a, known = true;
+      if (name == "dense") out.forced_dense = known = true;
+    }
     if (known) continue;
     out.complaints.push_back(
         "HEDDLE_ALGORITHM=\"" + std::string(item) +
         "\" is not an algorithm; choosing by price. Known: allreduce: " + known_names(Collective::allreduce) +
-        "; bcast: " + known_names(Collective::bcast));
+        "; bcast: " + known_names(Collective::bcast) + "; sparse: dense, " + stream_names());
   }
 }
 

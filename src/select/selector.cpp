@@ -93,18 +93,27 @@ std::optional<Selection> Selector::first_match(const std::vector<TuningRule>& ru
   return std::nullopt;
 }
 
-double Selector::price_of(const Algorithm& algorithm, const Shape& shape, std::size_t bytes) const {
-  const std::int32_t size = topology_.size();
-  if (size <= kPricedRanks) {
-    return price(
-        topology_, [&](std::int32_t rank) { return algorithm.build(topology_, rank, shape); }, bytes, model_);
-  }
+std::optional<TopologyView> Selector::stand_in() const {
+  if (topology_.size() <= kPricedRanks) return std::nullopt;
   const std::int32_t nodes = std::min(topology_.nodes(), kPricedRanks);
-  const TopologyView smaller = nodes == 1 && topology_.has_domains()
-                                   ? TopologyView::of_domains(like_domains(topology_))
-                                   : TopologyView::uniform(nodes, std::max(1, kPricedRanks / nodes));
+  if (nodes == 1 && topology_.has_domains()) return TopologyView::of_domains(like_domains(topology_));
+  return TopologyView::uniform(nodes, std::max(1, kPricedRanks / nodes));
+}
+
+double Selector::price_of(const Algorithm& algorithm, const Shape& shape, std::size_t bytes) const {
+  const std::optional<TopologyView> smaller = stand_in();
+  const TopologyView& on = smaller ? *smaller : topology_;
   return price(
-      smaller, [&](std::int32_t rank) { return algorithm.build(smaller, rank, shape); }, bytes, model_);
+      on, [&](std::int32_t rank) { return algorithm.build(on, rank, shape); }, bytes, model_);
+}
+
+double Selector::price_of_streams(const Choice& choice,
+                                  const std::function<StreamCosts(int ranks)>& costs_of) const {
+  const std::optional<TopologyView> smaller = stand_in();
+  const TopologyView& on = smaller ? *smaller : topology_;
+  return price_streams(
+      on, [&](std::int32_t rank) { return choice.algorithm->build(on, rank, choice.shape); },
+      costs_of(on.size()), model_);
 }
 
 std::vector<Choice> Selector::candidates(Collective collective, std::size_t bytes, bool messages_only) const {

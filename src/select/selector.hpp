@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -66,6 +67,8 @@ struct Selection {
 struct Preferences {
   const Algorithm* forced_allreduce = nullptr;
   const Algorithm* forced_bcast = nullptr;
+  const Algorithm* forced_sparse = nullptr;  // for streams
+  bool forced_dense = false;                 // never streams
   Tuning tuning;
   std::vector<std::string>
       complaints;  // wrong names, an unreadable file: each names variable, value, what is done instead
@@ -85,6 +88,12 @@ class Selector {
   // All that can serve the size, in the catalog's order, with the shapes suggested for it; unpriced.
   std::vector<Choice> candidates(Collective collective, std::size_t bytes, bool messages_only) const;
 
+  // Nanoseconds; of streams whose costs on a machine of so many ranks `costs_of` gives.
+  double price_of(const Choice& choice, std::size_t bytes) const {
+    return price_of(*choice.algorithm, choice.shape, bytes);
+  }
+  double price_of_streams(const Choice& choice, const std::function<StreamCosts(int ranks)>& costs_of) const;
+
   // The same answer on every rank. Fails only when nothing in the catalog can run. `messages_only`: no team
   // verbs, for collectives that may overlap others.
   Result<Selection> select(Collective collective, std::size_t bytes, bool messages_only) const;
@@ -95,6 +104,7 @@ class Selector {
   std::optional<Selection> first_match(const std::vector<TuningRule>& rules, ChosenBy by,
                                        Collective collective, std::size_t bytes, bool messages_only) const;
   double price_of(const Algorithm& algorithm, const Shape& shape, std::size_t bytes) const;
+  std::optional<TopologyView> stand_in() const;
   Selection by_price(Collective collective, std::size_t bytes, bool messages_only) const;
 
   const TopologyView& topology_;

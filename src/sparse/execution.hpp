@@ -54,7 +54,8 @@ class StreamExecution {
   std::vector<SparseView> result() const;
   // Lets go of result and memory.
   void release();
-  // Sent and received by this rank since the start, on the wire.
+  const Schedule& schedule() const { return *schedule_; }
+  // Sent by this rank since the start, on the wire.
   std::size_t bytes_sent() const { return bytes_sent_; }
 
  private:

@@ -26,8 +26,11 @@ std::vector<std::uint64_t> quantiles_of(const std::vector<std::pair<std::uint64_
 }
 
 // Different indices among m draws of k out of n.
-double met(double n, double k, double m) {
-  return k >= n ? n : n * -std::expm1(m * std::log1p(-k / n));
+double met(double n, double k, int m) {
+  double missed = 1;
+  for (double factor = k >= n ? 0 : 1 - k / n; m > 0; m /= 2, factor *= factor)
+    missed *= m % 2 != 0 ? factor : 1;
+  return n * (1 - missed);
 }
 
 }  // namespace
@@ -79,21 +82,6 @@ Profile Profile::of_result(std::span<const SparseView> parts, std::uint64_t tota
   return profile;
 }
 
-double Profile::entries(double total, int p, int m) const {
-  const double k = total / p;
-  if (m <= 1 || k <= 0) return k * m;
-  const double all = distinct_ * total;
-  // N lies between k, where all draw the same, and where p draws hardly meet.
-  double low = k;
-  double high = k * p * 1e6;
-  if (met(high, k, p) <= all) return k * m;
-  for (int i = 0; i < 60; ++i) {
-    const double middle = std::sqrt(low * high);
-    (met(middle, k, p) < all ? low : high) = middle;
-  }
-  return met(high, k, m);
-}
-
 std::vector<std::uint64_t> Profile::cuts(std::uint64_t dimension, std::uint32_t chunks) const {
   std::vector<std::uint64_t> cuts;
   const double pieces = static_cast<double>(quantiles_.size() + 1);
@@ -112,6 +100,21 @@ std::vector<std::uint64_t> Profile::cuts(std::uint64_t dimension, std::uint32_t 
   }
   cuts.back() = dimension;
   return cuts;
+}
+
+double expected_entries(double distinct, double total, int p, int m) {
+  const double k = total / p;
+  if (m <= 1 || k <= 0) return k * m;
+  const double all = distinct * total;
+  // N lies between k, where all draw the same, and where p draws hardly meet.
+  double low = k;
+  double high = k * p * 1e6;
+  if (met(high, k, p) <= all) return k * m;
+  for (int i = 0; i < 60; ++i) {
+    const double middle = std::sqrt(low * high);
+    (met(middle, k, p) < all ? low : high) = middle;
+  }
+  return met(high, k, m);
 }
 
 }  // namespace heddle

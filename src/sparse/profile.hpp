@@ -21,12 +21,6 @@ class Profile {
   // Different indices among all ranks' entries, for each entry: 1 / ranks (equal patterns) to 1 (nothing in common).
   double distinct() const { return distinct_; }
 
-  // Different indices to expect where the streams of m of p ranks have met, which have `total` entries in all p: as if each
-  // rank drew its entries at random from as many indices as make p of them have distinct() * total in common. E[K] = N (1 - (1 -
-  // k/N)^m) with that N instead of the dimension (cf. C. Renggli et al., SC'19, section 5, which assumes independence and takes
-  // the dimension).
-  double entries(double total, int p, int m) const;
-
   // Borders of `chunks` regions, from 0 to the dimension, with about as many entries in each.
   std::vector<std::uint64_t> cuts(std::uint64_t dimension, std::uint32_t chunks) const;
 
@@ -34,5 +28,11 @@ class Profile {
   double distinct_ = 1;
   std::vector<std::uint64_t> quantiles_;  // indices below which 1/(n+1), 2/(n+1), ... of the entries lie
 };
+
+// Different indices to expect where the streams of m of p ranks have met, which have `total` entries in all p, of them `distinct` *
+// total different: as if each rank drew its entries at random from just as many indices as lead to that. E[K] = N (1 - (1 - k/N)^m)
+// with that N instead of the dimension (cf. C. Renggli et al., SC'19, which assumes independence and takes the
+// dimension). The same on every machine with IEEE arithmetic.
+double expected_entries(double distinct, double total, int p, int m);
 
 }  // namespace heddle

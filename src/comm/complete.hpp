@@ -1,0 +1,24 @@
+// Waiting for one execution of a blocking collective.
+#pragma once
+
+#include <utility>
+
+#include "comm/communicator_impl.hpp"
+
+namespace heddle {
+
+// All active requests move as well.
+template <typename Executes>
+Status CommunicatorImpl::complete(Executes& execution) {
+  const auto poll = [&](bool* done) -> Status {
+    HEDDLE_TRY(execution.poll(done));
+    return *done ? Status() : move_requests();
+  };
+  const auto look = [&](Patience& patience) { return inspect(execution.waiting_for(), patience); };
+  Status status = wait_until_done(policy_, poll, look);
+  if (status.ok()) return status;
+  execution.abandon();
+  return fail(std::move(status));
+}
+
+}  // namespace heddle
