@@ -16,8 +16,8 @@ namespace heddle {
 namespace {
 
 // Entries in a tile from which on a tile is faster than the merge of two, and than sorting.
-constexpr double kTileFromPair = kTile / 24.0;
-constexpr double kTileFromSorted = kTile / 128.0;
+constexpr double kTileFromPair = kTile / 16.0;
+constexpr double kTileFromSorted = kTile / 32.0;
 
 // Goes through the streams from the least index on, with whatever suits the entries that come next.
 template <typename Index, typename Bits>

@@ -45,7 +45,7 @@ class PairMerge {
   }
 
  private:
-  static constexpr std::size_t kLanes = 4;
+  static constexpr std::size_t kLanes = 3;
   static constexpr std::size_t kEach = 512;  // entries of a merge
   static constexpr std::size_t kBatch = 32;  // steps between looks at whether all are done
   static constexpr std::size_t kStride = kEach + kBatch + 16;
@@ -76,9 +76,17 @@ class PairMerge {
     return at;
   }
 
+  // Compilers make branches of comparisons that they see to depend on each other; this one they cannot see through.
+  static std::size_t not_greater(Index x, Index y) {
+    __asm__("" : "+r"(x));
+    std::size_t result = x <= y ? 1 : 0;
+    __asm__("" : "+r"(result));
+    return result;
+  }
+
   // A value, or +0 for none.
-  static Bits masked(Bits value, bool present) {
-    return static_cast<Bits>(value & static_cast<Bits>(0 - static_cast<Bits>(present)));
+  static Bits masked(Bits value, std::size_t present) {
+    return static_cast<Bits>(value & static_cast<Bits>(0 - present));
   }
 
   void merge(const Cursor& from_a, const Cursor& from_b, const std::array<Split, kLanes + 1>& splits) {
@@ -97,17 +105,17 @@ class PairMerge {
     bool done = false;
     while (!done) {
       for (const std::size_t stop = step + kBatch; step < stop; ++step) {
-#pragma GCC unroll 4
+#pragma GCC unroll 3
         for (std::size_t k = 0; k < kLanes; ++k) {
           const auto x = a.index<Index>(i[k]);
           const auto y = b.index<Index>(j[k]);
-          const bool from_left = x <= y;
-          const bool from_right = y <= x;
-          indices[k * kStride + step] = std::min(x, y);
+          const std::size_t from_left = not_greater(x, y);
+          const std::size_t from_right = not_greater(y, x);
+          indices[k * kStride + step] = static_cast<Index>(y ^ ((x ^ y) & static_cast<Index>(0 - from_left)));
           left[k * kStride + step] = masked(load_at<Bits>(a.values, i[k]), from_left);
           right[k * kStride + step] = masked(load_at<Bits>(b.values, j[k]), from_right);
-          i[k] += from_left ? 1 : 0;
-          j[k] += from_right ? 1 : 0;
+          i[k] += from_left;
+          j[k] += from_right;
         }
       }
       done = true;

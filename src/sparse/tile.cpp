@@ -108,13 +108,24 @@ HWY_INLINE hn::Mask<D> lanes_of(D d, std::uint64_t bits, std::size_t from) {
   return hn::LoadMaskBits(d, part);
 }
 
+// Only AVX-512 packs the chosen lanes of a vector in an instruction; elsewhere going from one to the next is as good.
+inline constexpr bool kPacks = HWY_TARGET == HWY_AVX3;
+
+// As 32-bit lanes: Highway's own way for 64-bit ones reads a table that GCC copies to the stack first.
+template <class D>
+HWY_INLINE hn::Vec<D> packed(D d, hn::Vec<D> v, hn::Mask<D> chosen) {
+  const hn::Repartition<std::uint32_t, D> narrow;
+  const auto halves = hn::MaskFromVec(hn::BitCast(narrow, hn::VecFromMask(d, chosen)));
+  return hn::BitCast(d, hn::Compress(hn::BitCast(narrow, v), halves));
+}
+
 // The chosen ones of 64 lanes, packed; vector(k) gives lanes k and on. Writes whole vectors, up to 64 lanes beyond the last.
 template <class D, class Vectors>
 HWY_INLINE void pack(D d, std::uint64_t bits, std::uint8_t* to, Vectors vector) {
   constexpr std::size_t kLanes = hn::MaxLanes(d);
   constexpr std::uint64_t kPart = (std::uint64_t{1} << kLanes) - 1;
   for (std::size_t k = 0; k < 64; k += kLanes) {
-    store_lanes(d, hn::Compress(vector(k), lanes_of(d, bits, k)), to);
+    store_lanes(d, packed(d, vector(k), lanes_of(d, bits, k)), to);
     to += static_cast<std::size_t>(std::popcount((bits >> k) & kPart)) * sizeof(hn::TFromD<D>);
   }
 }
@@ -143,13 +154,15 @@ class Taker {
         rounded_(reinterpret_cast<std::uint8_t*>(sink.values)) {}
 
   HWY_INLINE std::size_t take(std::size_t used) {
+    const auto counting = hn::Iota(hn::ScalableTag<Index>(), Index{0});  // made once: it goes through memory
     for (std::size_t x = 0; x < used; x += 64) {
       const Touched found = touched(tile_.counts + x, streams_);
       if (found.some == 0) continue;
       std::memset(tile_.counts + x, 0, 64);
-      // Whole vectors may reach beyond the entries, not beyond the room.
-      if (room_ - written_ >= 128) {
-        take_vectors(found, x);
+      if (found.some == ~std::uint64_t{0}) {
+        take_all(found, x, counting);
+      } else if (kPacks && room_ - written_ >= 128) {  // whole vectors may reach beyond the entries
+        take_chosen(found, x, counting);
       } else {
         take_each(found, x);
       }
@@ -160,18 +173,38 @@ class Taker {
   }
 
  private:
-  HWY_INLINE void take_vectors(const Touched& found, std::size_t x) {
+  using Counting = hn::Vec<hn::ScalableTag<Index>>;
+
+  // The sums from index base + x on, which leave their places.
+  template <class D>
+  HWY_INLINE hn::Vec<D> sums(D d, const Touched& found, std::size_t x, std::size_t k) {
+    std::uint8_t* from = sums_ + (x + k) * sizeof(Lane);
+    const auto sum = load_lanes(d, from);
+    store_lanes(d, hn::Set(d, neutral<Lane>()), from);
+    return add_absent<Operation>(d, sum, lanes_of(d, found.all, k));
+  }
+
+  HWY_INLINE void take_all(const Touched& found, std::size_t x, Counting counting) {
     const hn::ScalableTag<Index> di;
     const hn::ScalableTag<Lane> d;
-    const auto first = hn::Iota(di, static_cast<Index>(base_ + x));
-    pack(di, found.some, indices_ + written_ * sizeof(Index),
-         [&](std::size_t k) HWY_ATTR { return hn::Add(first, hn::Set(di, static_cast<Index>(k))); });
-    pack(d, found.some, values_ + written_ * sizeof(Lane), [&](std::size_t k) HWY_ATTR {
-      std::uint8_t* from = sums_ + (x + k) * sizeof(Lane);
-      const auto sum = load_lanes(d, from);
-      store_lanes(d, hn::Set(d, neutral<Lane>()), from);
-      return add_absent<Operation>(d, sum, lanes_of(d, found.all, k));
-    });
+    for (std::size_t k = 0; k < 64; k += hn::Lanes(di))
+      store_lanes(di, hn::Add(counting, hn::Set(di, static_cast<Index>(base_ + x + k))),
+                  indices_ + (written_ + k) * sizeof(Index));
+    for (std::size_t k = 0; k < 64; k += hn::Lanes(d))
+      store_lanes(d, sums(d, found, x, k), values_ + (written_ + k) * sizeof(Lane));
+  }
+
+  HWY_INLINE void take_chosen([[maybe_unused]] const Touched& found, [[maybe_unused]] std::size_t x,
+                              [[maybe_unused]] Counting counting) {
+    if constexpr (kPacks) {
+      const hn::ScalableTag<Index> di;
+      const hn::ScalableTag<Lane> d;
+      const auto first = hn::Add(counting, hn::Set(di, static_cast<Index>(base_ + x)));
+      pack(di, found.some, indices_ + written_ * sizeof(Index),
+           [&](std::size_t k) HWY_ATTR { return hn::Add(first, hn::Set(di, static_cast<Index>(k))); });
+      pack(d, found.some, values_ + written_ * sizeof(Lane),
+           [&](std::size_t k) HWY_ATTR { return sums(d, found, x, k); });
+    }
   }
 
   HWY_INLINE void take_each(const Touched& found, std::size_t x) {
@@ -179,10 +212,7 @@ class Taker {
     std::size_t to = written_;
     for (std::uint64_t rest = found.some; rest != 0; rest &= rest - 1, ++to) {
       const auto k = static_cast<std::size_t>(std::countr_zero(rest));
-      std::uint8_t* from = sums_ + (x + k) * sizeof(Lane);
-      const auto sum = add_absent<Operation>(one, load_lanes(one, from), lanes_of(one, found.all, k));
-      store_lanes(one, hn::Set(one, neutral<Lane>()), from);
-      store_lanes(one, sum, values_ + to * sizeof(Lane));
+      store_lanes(one, sums(one, found, x, k), values_ + to * sizeof(Lane));
       store_at<Index>(indices_, to, static_cast<Index>(base_ + x + k));
     }
   }
