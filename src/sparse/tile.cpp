@@ -12,6 +12,7 @@
 
 #include "engine/kernels/float_ops_inl.hpp"
 #include "engine/kernels/half_inl.hpp"
+#include "sparse/pack_inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace heddle::kernels::HWY_NAMESPACE {
@@ -98,25 +99,6 @@ HWY_INLINE Touched touched(const std::uint8_t* counts, std::uint8_t all) {
     found.all |= word << k;
   }
   return found;
-}
-
-template <class D>
-HWY_INLINE hn::Mask<D> lanes_of(D d, std::uint64_t bits, std::size_t from) {
-  std::uint8_t part[8];
-  bits >>= from;
-  std::memcpy(part, &bits, sizeof bits);
-  return hn::LoadMaskBits(d, part);
-}
-
-// Only AVX-512 packs the chosen lanes of a vector in an instruction; elsewhere going from one to the next is as good.
-inline constexpr bool kPacks = HWY_TARGET == HWY_AVX3;
-
-// As 32-bit lanes: Highway's own way for 64-bit ones reads a table that GCC copies to the stack first.
-template <class D>
-HWY_INLINE hn::Vec<D> packed(D d, hn::Vec<D> v, hn::Mask<D> chosen) {
-  const hn::Repartition<std::uint32_t, D> narrow;
-  const auto halves = hn::MaskFromVec(hn::BitCast(narrow, hn::VecFromMask(d, chosen)));
-  return hn::BitCast(d, hn::Compress(hn::BitCast(narrow, v), halves));
 }
 
 // The chosen ones of 64 lanes, packed; vector(k) gives lanes k and on. Writes whole vectors, up to 64 lanes beyond the last.
