@@ -44,7 +44,7 @@ OUTSIDE = [
     (r"(cuda|cublas|nvml|nvrtc).*", ["gpu"]),
     (r"(infiniband|rdma|ucp|uct|ucs)/.*", ["transports"]),
     (r"hwloc.*", ["src/comm/hardware.cpp", "src/comm/node_plan.cpp"]),
-    (r"hwy/.*", ["src/engine/kernels"]),
+    (r"hwy/.*", ["src/engine/kernels", "src/sparse"]),
     (r"nlohmann/.*", ["src/select", "tools", "osu_style_bench"]),
     (r"CLI/.*", ["tools", "osu_style_bench"]),
     (r"gtest/.*", []),

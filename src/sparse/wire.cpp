@@ -3,8 +3,9 @@
 #include <array>
 #include <bit>
 #include <cstring>
-#include <optional>
 #include <string>
+
+#include "sparse/index_codec.hpp"
 
 namespace heddle {
 namespace {
@@ -39,129 +40,19 @@ constexpr std::uint64_t padded(std::uint64_t bytes) {
   return (bytes + 7) / 8 * 8;
 }
 
-std::uint8_t list_width(std::uint64_t span) {
-  return span <= 0x10000 ? 2 : span <= 0x100000000 ? 4 : 8;
-}
-
-std::uint64_t bitmap_bytes(std::uint64_t span) {
-  return span / 8 + (span % 8 != 0 ? 1 : 0);
-}
-
-// Bytes of a number in groups of seven bits (LEB128).
-std::size_t varint_bytes(std::uint64_t number) {
-  return (static_cast<std::size_t>(std::bit_width(number | 1)) + 6) / 7;
-}
-
-// What is written for entry i of a delta chunk: the indices that lie between it and the one before.
-std::uint64_t gap(const SparseView& view, const ChunkRange& range, std::size_t i) {
-  return i == range.begin ? view.index(i) - range.first : view.index(i) - view.index(i - 1) - 1;
-}
-
-// Without padding. Nothing where it does not fit.
-std::optional<std::uint64_t> index_bytes(const SparseView& view, const ChunkRange& range, Encoding encoding) {
-  const std::uint64_t count = range.end - range.begin;
+// Without padding.
+std::uint64_t index_bytes(const SparseView& view, const ChunkRange& range, Encoding encoding) {
   switch (encoding) {
     case Encoding::dense:
-      return 0;
+      break;
     case Encoding::list:
-      return count * list_width(range.span);
+      return (range.end - range.begin) * list_width(range.span);
     case Encoding::bitmap:
       return bitmap_bytes(range.span);
-    case Encoding::delta: {
-      std::uint64_t bytes = 0;
-      for (std::size_t i = range.begin; i < range.end; ++i)
-        bytes += varint_bytes(gap(view, range, i));
-      return bytes;
-    }
+    case Encoding::delta:
+      return delta_bytes(view, range);
   }
-  return std::nullopt;
-}
-
-// The next number, or nothing where the bytes end, it takes more than 64 bits, or one byte more than it need.
-std::optional<std::uint64_t> read_varint(std::span<const std::byte> bytes, std::size_t& at) {
-  std::uint64_t number = 0;
-  for (unsigned shift = 0; shift < 64 && at < bytes.size(); shift += 7) {
-    const auto byte = std::to_integer<std::uint64_t>(bytes[at++]);
-    const std::uint64_t bits = byte & 0x7f;
-    if (shift == 63 && bits > 1) return std::nullopt;
-    number |= bits << shift;
-    if ((byte & 0x80) != 0) continue;
-    if (bits == 0 && shift != 0) return std::nullopt;
-    return number;
-  }
-  return std::nullopt;
-}
-
-std::uint64_t read_index(std::span<const std::byte> bytes, std::size_t i, std::size_t width) {
-  std::uint64_t index = 0;
-  std::memcpy(&index, bytes.data() + i * width, width);
-  return index;
-}
-
-// Calls use(distance from `first`) for each index; false when they do not rise strictly within the span or the bytes do not
-// hold as many as they should.
-template <typename Use>
-bool for_each_index(const WireChunk& chunk, Use use) {
-  const std::span<const std::byte> bytes = chunk.indices;
-  std::uint64_t next = 0;  // the least that the next index may be
-  if (chunk.encoding == Encoding::bitmap) {
-    std::size_t found = 0;
-    for (std::size_t k = 0; k < bytes.size(); ++k) {
-      for (auto bits = std::to_integer<unsigned>(bytes[k]); bits != 0; bits &= bits - 1, ++found) {
-        const std::uint64_t index = std::uint64_t{k} * 8 + static_cast<unsigned>(std::countr_zero(bits));
-        if (index >= chunk.span) return false;
-        use(index);
-      }
-    }
-    return found == chunk.count;
-  }
-  std::size_t at = 0;
-  const std::size_t width = list_width(chunk.span);
-  for (std::size_t i = 0; i < chunk.count; ++i) {
-    std::uint64_t index = 0;
-    if (chunk.encoding == Encoding::list) {
-      index = read_index(bytes, i, width);
-      if (index < next) return false;
-    } else {
-      const std::optional<std::uint64_t> distance = read_varint(bytes, at);
-      if (!distance || *distance > UINT64_MAX - next) return false;
-      index = next + *distance;
-    }
-    if (index >= chunk.span) return false;
-    use(index);
-    next = index + 1;
-  }
-  return chunk.encoding == Encoding::list || at == bytes.size();
-}
-
-void append(std::vector<std::byte>& out, const void* data, std::size_t bytes) {
-  const auto* from = static_cast<const std::byte*>(data);
-  out.insert(out.end(), from, from + bytes);
-}
-
-void write_indices(const SparseView& view, const ChunkRange& range, Encoding encoding,
-                   std::vector<std::byte>& out) {
-  const std::size_t start = out.size();
-  if (encoding == Encoding::bitmap) {
-    out.resize(start + bitmap_bytes(range.span));
-    for (std::size_t i = range.begin; i < range.end; ++i) {
-      const std::uint64_t at = view.index(i) - range.first;
-      out[start + at / 8] |= std::byte{1} << (at % 8);
-    }
-    return;
-  }
-  const std::size_t width = list_width(range.span);
-  for (std::size_t i = range.begin; i < range.end; ++i) {
-    if (encoding == Encoding::list) {
-      const std::uint64_t at = view.index(i) - range.first;
-      append(out, &at, width);
-      continue;
-    }
-    std::uint64_t left = gap(view, range, i);
-    for (; left >= 0x80; left >>= 7)
-      out.push_back(static_cast<std::byte>(left | 0x80));
-    out.push_back(static_cast<std::byte>(left));
-  }
+  return 0;
 }
 
 Status check_header(const Header& h, std::uint64_t dimension) {
@@ -198,13 +89,13 @@ const char* encoding_name(Encoding encoding) {
 }
 
 std::size_t encoded_bytes(const SparseView& view, const ChunkRange& range, Encoding encoding) {
-  const std::uint64_t values = range.end - range.begin;
-  if (encoding == Encoding::dense && values != range.span) return SIZE_MAX;
+  const std::uint64_t count = range.end - range.begin;
+  if (encoding == Encoding::dense && count != range.span) return SIZE_MAX;
   const std::size_t width = dtype_size(view.value_type);
-  const std::optional<std::uint64_t> indices = index_bytes(view, range, encoding);
+  const std::uint64_t indices = index_bytes(view, range, encoding);
   constexpr std::uint64_t kMost = SIZE_MAX / 4;
-  if (!indices || *indices > kMost || values > kMost / width) return SIZE_MAX;
-  return kChunkHeader + padded(*indices) + padded(values * width);
+  if (indices > kMost || count > kMost / width) return SIZE_MAX;
+  return kChunkHeader + padded(indices) + padded(count * width);
 }
 
 Encoding smallest_encoding(const SparseView& view, const ChunkRange& range) {
@@ -230,24 +121,19 @@ void encode_chunk(const SparseView& view, const ChunkRange& range, Encoding enco
   h.encoding = static_cast<std::uint8_t>(encoding);
   while (kValueTypes[h.value_type] != view.value_type)
     ++h.value_type;
-  h.width = encoding == Encoding::list ? list_width(range.span) : 0;
+  h.width = encoding == Encoding::list ? static_cast<std::uint8_t>(list_width(range.span)) : 0;
   h.first = range.first;
   h.span = range.span;
-  h.count = encoding == Encoding::dense ? range.span : entries;
-  h.index_bytes = *index_bytes(view, range, encoding);
-  append(out, &h, sizeof h);
-  const auto* values = static_cast<const std::byte*>(view.values);
-  if (encoding == Encoding::dense) {
-    out.resize(out.size() + padded(range.span * width));
-    for (std::size_t i = range.begin; i < range.end; ++i)
-      std::memcpy(out.data() + start + kChunkHeader + (view.index(i) - range.first) * width,
-                  values + i * width, width);
-    return;
-  }
-  write_indices(view, range, encoding, out);
-  out.resize(start + kChunkHeader + padded(h.index_bytes));
-  if (entries > 0) append(out, values + range.begin * width, entries * width);
-  out.resize(start + padded(out.size() - start));
+  h.count = entries;
+  h.index_bytes = index_bytes(view, range, encoding);
+  const std::uint64_t values_at = kChunkHeader + padded(h.index_bytes);
+  out.resize(start + values_at + padded(entries * width));
+  std::byte* const chunk = out.data() + start;
+  std::memcpy(chunk, &h, sizeof h);
+  pack_indices(view, range, encoding, std::span(out).subspan(start + kChunkHeader));
+  if (entries > 0)
+    std::memcpy(chunk + values_at, static_cast<const std::byte*>(view.values) + range.begin * width,
+                entries * width);
 }
 
 Result<WireChunk> parse_chunk(std::span<const std::byte> bytes, std::uint64_t dimension) {
@@ -271,24 +157,13 @@ Result<WireChunk> parse_chunk(std::span<const std::byte> bytes, std::uint64_t di
   chunk.indices = bytes.subspan(sizeof h, h.index_bytes);
   chunk.values = bytes.subspan(sizeof h + padded(h.index_bytes), h.count * width);
   chunk.bytes = sizeof h + padded(h.index_bytes) + padded(h.count * width);
-  if (chunk.encoding != Encoding::dense && !for_each_index(chunk, [](std::uint64_t) {}))
-    return bad("its indices do not rise within their range");
   return chunk;
 }
 
-Status unpack_indices(const WireChunk& chunk, IndexType type, void* indices) {
-  auto* out = static_cast<std::byte*>(indices);
-  const auto put = [&](std::uint64_t at) {
-    const std::uint64_t index = chunk.first + at;
-    std::memcpy(out, &index, index_size(type));
-    out += index_size(type);
-  };
-  if (chunk.encoding == Encoding::dense) {
-    for (std::uint64_t i = 0; i < chunk.count; ++i)
-      put(i);
-    return {};
-  }
-  for_each_index(chunk, put);
+Status unpack_indices(const WireChunk& chunk, IndexType type, void* out) {
+  if (type == IndexType::u32 && chunk.first + chunk.span > std::uint64_t{1} << 32)
+    return bad("indices that do not fit in 32 bits");
+  if (!unpack_indices_to(chunk, type, out)) return bad("its indices do not rise within their range");
   return {};
 }
 
