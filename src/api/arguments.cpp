@@ -90,6 +90,39 @@ Status check_reduction(const void* sendbuf, void* recvbuf, std::size_t count, co
   return {};
 }
 
+Status check_sparse_op(const heddle_op& op, Op* out) {
+  const int number = number_in(op);
+  if (number != HEDDLE_SUM && number != HEDDLE_MIN && number != HEDDLE_MAX)
+    return bad("op " + std::to_string(number) +
+               " is none of sparse vectors: HEDDLE_SUM, HEDDLE_MIN, HEDDLE_MAX");
+  *out = static_cast<Op>(number);
+  return {};
+}
+
+Status check_vector(const heddle_sparse* vector, const char* what, SparseView* view) {
+  HEDDLE_TRY(check_not_null(vector, what));
+  const auto of = [&](const char* field) { return std::string(what) + "->" + field; };
+  const int index_type = number_in(vector->index_type);
+  const int value_type = number_in(vector->value_type);
+  if (index_type != HEDDLE_INDEX32 && index_type != HEDDLE_INDEX64)
+    return bad(of("index_type") + " " + std::to_string(index_type) + " is not a heddle_index_type");
+  if (value_type < 0 || value_type >= kDTypeCount)
+    return bad(of("value_type") + " " + std::to_string(value_type) + " is not a heddle_dtype");
+  *view = {
+      vector->dimension, vector->count, static_cast<IndexType>(index_type), static_cast<DType>(value_type),
+      vector->indices,   vector->values};
+  if (!is_sparse_value(view->value_type))
+    return bad(std::string(dtype_name(view->value_type)) + " is not a type of sparse values");
+  if (view->index_type == IndexType::u32 && view->dimension > std::uint64_t{1} << 32)
+    return bad(of("dimension") + " " + std::to_string(view->dimension) + " needs HEDDLE_INDEX64");
+  if (view->count == 0) return {};
+  if (view->indices == nullptr)
+    return bad(of("indices") + " is null and count is " + std::to_string(view->count));
+  if (view->values == nullptr)
+    return bad(of("values") + " is null and count is " + std::to_string(view->count));
+  return {};
+}
+
 Status check_buffer(const void* buffer, std::size_t bytes, const char* what) {
   if (bytes == 0) return {};
   if (buffer == nullptr) return bad(std::string(what) + " is null and bytes is " + std::to_string(bytes));

@@ -6,6 +6,8 @@
 #include "base/dtype.hpp"
 #include "base/status.hpp"
 #include "heddle/heddle.h"
+#include "heddle/heddle_sparse.h"
+#include "sparse/stream.hpp"
 
 namespace heddle::edge {
 
@@ -26,6 +28,11 @@ struct Reduction {
 Status check_reduction(const void* sendbuf, void* recvbuf, std::size_t count, const heddle_dtype& dtype,
                        const heddle_op& op, Reduction* reduction);
 Status check_types(std::size_t count, const heddle_dtype& dtype, const heddle_op& op, Reduction* reduction);
+
+// A sparse vector but for what its entries are.
+Status check_vector(const heddle_sparse* vector, const char* what, SparseView* view);
+// sum, min or max.
+Status check_sparse_op(const heddle_op& op, Op* out);
 
 // A buffer of `bytes` bytes; with none it may be null. `what` names it.
 Status check_buffer(const void* buffer, std::size_t bytes, const char* what);

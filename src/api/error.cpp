@@ -18,6 +18,7 @@ static_assert(static_cast<int>(Code::system) == HEDDLE_ERR_SYSTEM);
 static_assert(static_cast<int>(Code::timeout) == HEDDLE_ERR_TIMEOUT);
 static_assert(static_cast<int>(Code::peer_failed) == HEDDLE_ERR_PEER);
 static_assert(static_cast<int>(Code::internal) == HEDDLE_ERR_INTERNAL);
+static_assert(static_cast<int>(Code::capacity) == HEDDLE_ERR_CAPACITY);
 
 }  // namespace
 

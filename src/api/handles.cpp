@@ -59,6 +59,7 @@ Status note(heddle_comm& comm, Status status) {
     case Code::invalid_argument:
     case Code::unsupported:
     case Code::out_of_memory:
+    case Code::capacity:
       break;
     case Code::system:
     case Code::timeout:

@@ -19,6 +19,13 @@ inline constexpr std::uint64_t kCommMagic = 0x6d6d6f63'656c6468ULL;
 inline constexpr std::uint64_t kRequestMagic = 0x71657231'656c6468ULL;
 inline constexpr std::uint64_t kDeadMagic = 0;
 
+// A sparse result that waits to be fetched.
+struct KeptResult {
+  SparseView view;
+  std::vector<std::byte> indices;
+  std::vector<std::byte> values;
+};
+
 }  // namespace heddle::edge
 
 struct heddle_request;
@@ -29,7 +36,8 @@ struct heddle_comm {
   bool broken = false;
   heddle_p2p lent{};  // without `release` when there is nothing to release
   std::unique_ptr<heddle::Communicator> communicator;
-  std::vector<heddle_request*> requests;  // not owned: the caller has them
+  std::vector<heddle_request*> requests;           // not owned: the caller has them
+  std::unique_ptr<heddle::edge::KeptResult> kept;  // a sparse result that did not fit
 
   heddle_comm() = default;
   heddle_comm(const heddle_comm&) = delete;
@@ -55,6 +63,11 @@ Status check(const heddle_comm* comm);
 Status check(const heddle_request* request);
 // A request that outlived its communicator: it can only be freed.
 bool is_orphan(const heddle_request* request);
+
+enum class Life : std::uint8_t { once, persistent };
+
+// Wraps what the communicator made; a request of one use is started as well.
+Status hand_out(heddle_comm& comm, Result<std::unique_ptr<Request>> made, Life life, heddle_request_t* out);
 
 // Notes on the communicator that a failure in flight is final. Passes the status on.
 Status note(heddle_comm& comm, Status status);

@@ -8,11 +8,7 @@
 #include "comm/communicator.hpp"
 
 namespace heddle::edge {
-namespace {
 
-enum class Life { once, persistent };
-
-// Wraps what the communicator made; a request of one use is started as well.
 Status hand_out(heddle_comm& comm, Result<std::unique_ptr<Request>> made, Life life, heddle_request_t* out) {
   if (!made.ok()) return note(comm, made.status());
   auto request = std::make_unique<heddle_request>();
@@ -24,6 +20,8 @@ Status hand_out(heddle_comm& comm, Result<std::unique_ptr<Request>> made, Life l
   *out = request.release();
   return {};
 }
+
+namespace {
 
 Status open_allreduce(const void* sendbuf, void* recvbuf, std::size_t count, const heddle_dtype& dtype,
                       const heddle_op& op, heddle_comm_t comm, Life life, heddle_request_t* request) {
@@ -101,7 +99,7 @@ heddle_status heddle_start(heddle_request_t request) {
     HEDDLE_TRY(edge::check(request));
     if (!request->persistent) {
       return Status(Code::invalid_argument,
-                    "only a persistent request (heddle_allreduce_init, heddle_bcast_init) can "
+                    "only a persistent request (from a function named heddle_..._init) can "
                     "be started; this one was, when it was made");
     }
     if (request->request->active()) {

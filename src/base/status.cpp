@@ -23,6 +23,8 @@ const char* code_name(Code code) {
       return "peer failed";
     case Code::internal:
       return "internal error";
+    case Code::capacity:
+      return "capacity";
   }
   return "unknown code";
 }

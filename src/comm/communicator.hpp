@@ -42,6 +42,8 @@ struct SparseJob {
   std::function<Status(std::span<const SparseView> parts)> deliver;
   // Room for a vector of the dimension, which takes the result instead of `deliver`: 0 where no rank has an entry. May be null.
   void* dense = nullptr;
+  // `dense` is this rank's vector, and `in` its elements that are not zero.
+  bool in_place = false;
 };
 
 // Of the sparse allreduce that was completed last.
@@ -79,6 +81,8 @@ class Communicator {
   // Ranks may differ in the type of their indices, but agree on all else; where they do not, or a stream breaks its contract,
   // every rank gets the same `invalid_argument` and nothing has happened.
   virtual Status sparse_allreduce(const SparseJob& job) = 0;
+  // A sum of vectors that may be mostly zeros, in place: by their entries where that pays.
+  virtual Status sparse_allreduce_in_place(void* buffer, std::size_t count, DType type) = 0;
   virtual Result<std::unique_ptr<Request>> sparse_allreduce_request(SparseJob job) = 0;
   virtual const SparseStats& sparse_stats() const = 0;
 

@@ -183,6 +183,7 @@ class CommunicatorImpl final : public Communicator {
   void start_thread(const Config& config);
 
   Status sparse_allreduce(const SparseJob& job) override;
+  Status sparse_allreduce_in_place(void* buffer, std::size_t count, DType type) override;
   Result<std::unique_ptr<Request>> sparse_allreduce_request(SparseJob job) override;
   const SparseStats& sparse_stats() const override { return sparse_stats_; }
 
@@ -213,6 +214,8 @@ class CommunicatorImpl final : public Communicator {
   Status transfer(bool sends, void* data, std::size_t bytes, int peer);
   Status free_sequence();
   std::uint32_t next_sequence() { return static_cast<std::uint32_t>(sequence_++ % kSequences); }
+  Result<Profile> profile_for(const SparseJob& job);
+  Result<bool> looks_sparse(const void* buffer, std::size_t count, DType type);
   static Job agreement_job(Agreement& agreement);
   StreamExecution& streams_of(const Choice& choice);
   Status run_streams(const SparseJob& job, const Agreement& agreement, const Profile& profile,

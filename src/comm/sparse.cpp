@@ -8,15 +8,10 @@
 #include "comm/communicator_impl.hpp"
 #include "comm/complete.hpp"
 #include "engine/kernels/kernels.hpp"
+#include "sparse/convert.hpp"
 
 namespace heddle {
 namespace {
-
-// Whether a vector of the dimension takes no more memory than what a few streams of these entries do.
-bool fits_dense(const SparseJob& job, std::uint64_t total) {
-  const std::uint64_t stream = total * (index_size(job.in.index_type) + dtype_size(job.in.value_type));
-  return job.in.dimension <= 2 * stream / dtype_size(job.in.value_type);
-}
 
 // Where the agreement fails, a rank whose own stream is at fault knows more than the others.
 Status agreed(const Agreement& agreement, const Status& valid) {
@@ -24,13 +19,34 @@ Status agreed(const Agreement& agreement, const Status& valid) {
   return status.ok() || valid.ok() ? status : valid;
 }
 
-void scatter(std::span<const SparseView> parts, std::byte* dense) {
-  for (const SparseView& part : parts) {
-    const std::size_t width = dtype_size(part.value_type);
-    for (std::size_t i = 0; i < part.count; ++i)
-      std::memcpy(dense + part.index(i) * width, static_cast<const std::byte*>(part.values) + i * width,
-                  width);
+// The entries of a vector: block by block, so that what is counted is still in the cache when it is taken.
+Result<Storage> entries_of(const std::byte* buffer, std::size_t count, DType type, SparseView* view) {
+  constexpr std::size_t kBlock = std::size_t{1} << 16;
+  const std::size_t width = dtype_size(type);
+  Storage storage;
+  *view = {count, 0,       count <= std::uint64_t{1} << 32 ? IndexType::u32 : IndexType::u64,
+           type,  nullptr, nullptr};
+  const std::size_t index_width = index_size(view->index_type);
+  for (std::size_t first = 0; first < count; first += kBlock) {
+    const std::size_t here = std::min(kBlock, count - first);
+    const std::size_t found = count_nonzero(buffer + first * width, here, type);
+    if (found == 0) continue;
+    const std::size_t needed = view->count + found;
+    // At the rate so far, or twice what there is.
+    const std::size_t room = std::max(needed / (first + here) * count, 2 * needed);
+    const std::size_t wanted = std::min(count, std::max<std::size_t>(room, 1024));
+    if (storage.values.size() < needed * width &&
+        (!storage.indices.grow(wanted * index_width, view->count * index_width) ||
+         !storage.values.grow(wanted * width, view->count * width)))
+      return Status(Code::out_of_memory, "no memory for " + std::to_string(wanted) + " entries of a vector");
+    take_nonzero(buffer + first * width, first, here, type, view->index_type,
+                 storage.indices.data() + view->count * index_width,
+                 storage.values.data() + view->count * width);
+    view->count = needed;
   }
+  view->indices = storage.indices.data();
+  view->values = storage.values.data();
+  return storage;
 }
 
 }  // namespace
@@ -55,9 +71,10 @@ void CommunicatorImpl::note_sparse(const char* algorithm, std::uint64_t entries,
 Status CommunicatorImpl::deliver(const SparseJob& job, const StreamExecution& streams) {
   const std::vector<SparseView> parts = streams.result();
   if (job.dense == nullptr) return job.deliver(parts);
-  auto* dense = static_cast<std::byte*>(job.dense);
-  std::memset(dense, 0, job.in.dimension * dtype_size(job.in.value_type));
-  scatter(parts, dense);
+  // In place the result has all entries that were there, and more.
+  if (!job.in_place) std::memset(job.dense, 0, job.in.dimension * dtype_size(job.in.value_type));
+  for (const SparseView& part : parts)
+    scatter(part, 0, job.dense);
   return {};
 }
 
@@ -67,16 +84,28 @@ Status CommunicatorImpl::sparse_allreduce(const SparseJob& job) {
   if (asked_ != nullptr) [[unlikely]]
     return in_turn(asked_, [&, this] { return sparse_allreduce(job); });
   const Status valid = check_sparse(job.in);
-  const auto known = profiles_.find(job.in.dimension);
-  Agreement agreement(size_, known == profiles_.end() && size_ > 1 ? samples_shown(size_) : 0);
+  Agreement agreement(size_, 0);
   agreement.state(rank_, job.in, job.op, valid.ok());
   if (size_ > 1) HEDDLE_TRY(run_job(agreement_job(agreement)));
   HEDDLE_TRY(agreed(agreement, valid));
-  const Profile profile = known == profiles_.end() ? Profile::of_samples(agreement) : known->second;
+  const Result<Profile> known = profile_for(job);
+  if (!known.ok()) return known.status();
+  const Profile& profile = known.value();
   SparseCall call{job.in.dimension, agreement.total(), job.in.value_type, false};
-  call.may_be_dense = job.op == Op::sum && job.dense != nullptr && fits_dense(job, call.total);
+  call.may_be_dense = job.op == Op::sum && job.dense != nullptr;
   const SparseChoice& choice = sparse_.choose(size_, call, profile.distinct());
   return choice.dense ? run_dense(job, agreement) : run_streams(job, agreement, profile, choice);
+}
+
+// From the call before, or by samples, now that all agree on the dimension.
+Result<Profile> CommunicatorImpl::profile_for(const SparseJob& job) {
+  const auto known = profiles_.find(job.in.dimension);
+  if (known != profiles_.end()) return known->second;
+  if (size_ == 1) return Profile();
+  Agreement samples(size_, samples_shown(size_));
+  samples.state(rank_, job.in, job.op, true);
+  HEDDLE_TRY(run_job(agreement_job(samples)));
+  return Profile::of_samples(samples);
 }
 
 StreamExecution& CommunicatorImpl::streams_of(const Choice& choice) {
@@ -108,12 +137,54 @@ Status CommunicatorImpl::run_streams(const SparseJob& job, const Agreement& agre
 
 Status CommunicatorImpl::run_dense(const SparseJob& job, const Agreement& agreement) {
   const std::size_t width = dtype_size(job.in.value_type);
-  std::memset(job.dense, 0, job.in.dimension * width);
-  const SparseView parts[] = {job.in};
-  scatter(parts, static_cast<std::byte*>(job.dense));
+  if (!job.in_place) {
+    std::memset(job.dense, 0, job.in.dimension * width);
+    scatter(job.in, 0, job.dense);
+  }
   note_sparse("dense", agreement.total(), 0, 0);
   return run_job({Collective::allreduce, job.dense, job.dense, job.in.dimension, width,
-              folds_.of(job.in.value_type, job.op, job.in.dimension), 0});
+                  folds_.of(job.in.value_type, job.op, job.in.dimension), 0});
+}
+
+// ---- In place on a vector
+
+// By samples of every rank's vector: what an allreduce of their entries would cost, beside that of the vectors.
+Result<bool> CommunicatorImpl::looks_sparse(const void* buffer, std::size_t count, DType type) {
+  constexpr std::size_t kSamples = 256;
+  SparseView guess{count, 0, IndexType::u64, type, nullptr, nullptr};
+  guess.count =
+      static_cast<std::size_t>(sampled_density(buffer, count, type, kSamples) * static_cast<double>(count));
+  Agreement agreement(size_, 0);
+  agreement.state(rank_, guess, Op::sum, true);
+  HEDDLE_TRY(run_job(agreement_job(agreement)));
+  HEDDLE_TRY(agreement.check());
+  const auto known = profiles_.find(count);
+  const double distinct = known == profiles_.end() ? 1 : known->second.distinct();
+  return !sparse_.choose(size_, {count, agreement.total(), type, true}, distinct).dense;
+}
+
+Status CommunicatorImpl::sparse_allreduce_in_place(void* buffer, std::size_t count, DType type) {
+  if (asked_ != nullptr) [[unlikely]]
+    return in_turn(asked_, [&, this] { return sparse_allreduce_in_place(buffer, count, type); });
+  if (size_ == 1 || count == 0) return {};
+  bool sparse = is_sparse_value(type);
+  if (sparse) {
+    const Result<bool> looks = looks_sparse(buffer, count, type);
+    if (!looks.ok()) return looks.status();
+    sparse = looks.value();
+  }
+  if (!sparse) {
+    note_sparse("dense", 0, 0, 0);
+    return run_job(
+        {Collective::allreduce, buffer, buffer, count, dtype_size(type), folds_.of(type, Op::sum, count), 0});
+  }
+  SparseJob job;
+  const Result<Storage> entries = entries_of(static_cast<const std::byte*>(buffer), count, type, &job.in);
+  // Where there is no memory for the entries the others must know.
+  if (!entries.ok()) return fail(entries.status());
+  job.dense = buffer;
+  job.in_place = true;
+  return sparse_allreduce(job);
 }
 
 // ---- Non-blocking and persistent

@@ -4,6 +4,7 @@
 #include <bit>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -71,8 +72,12 @@ SparseChoice SparsePlanner::price(int ranks, const Key& key) const {
   };
   SparseChoice best;
   best.streams.price_ns = std::numeric_limits<double>::infinity();
-  for (Choice candidate : selector_.candidates(Collective::allreduce, 0, true)) {
-    if (preferences_.forced_sparse != nullptr && candidate.algorithm != preferences_.forced_sparse) continue;
+  std::vector<Choice> candidates = selector_.candidates(Collective::allreduce, 0, true);
+  // One that is another's twin here leaves the choice free.
+  const auto is_forced = [&](const Choice& c) { return c.algorithm == preferences_.forced_sparse; };
+  if (std::ranges::any_of(candidates, is_forced))
+    std::erase_if(candidates, [&](const Choice& c) { return !is_forced(c); });
+  for (Choice& candidate : candidates) {
     candidate.price_ns = selector_.price_of_streams(candidate, costs_of);
     if (candidate.price_ns < best.streams.price_ns) best.streams = candidate;
   }

@@ -1,0 +1,202 @@
+// Sparse vectors: the C API.
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "api/arguments.hpp"
+#include "api/error.hpp"
+#include "api/handles.hpp"
+#include "comm/communicator.hpp"
+#include "heddle/heddle_sparse.h"
+
+namespace heddle::edge {
+namespace {
+
+std::size_t entries_of(std::span<const SparseView> parts) {
+  std::size_t entries = 0;
+  for (const SparseView& part : parts)
+    entries += part.count;
+  return entries;
+}
+
+// The arrays of an input may be those of the output.
+void copy_out(std::span<const SparseView> parts, std::byte* indices, std::byte* values) {
+  for (const SparseView& part : parts) {
+    const std::size_t index_bytes = part.count * index_size(part.index_type);
+    const std::size_t value_bytes = part.count * dtype_size(part.value_type);
+    if (part.count == 0) continue;
+    std::memmove(indices, part.indices, index_bytes);
+    std::memmove(values, part.values, value_bytes);
+    indices += index_bytes;
+    values += value_bytes;
+  }
+}
+
+// Makes room in `out`, or says how much is needed.
+Status make_room(heddle_sparse& out, std::size_t entries) {
+  if (entries > out.capacity && out.grow != nullptr && out.grow(&out, entries) != 0)
+    return Status(Code::out_of_memory,
+                  "grow could not make room for " + std::to_string(entries) + " entries of the result");
+  out.count = entries;
+  if (entries > out.capacity)
+    return Status(Code::capacity, "the result has " + std::to_string(entries) +
+                                      " entries, but there is room for " + std::to_string(out.capacity) +
+                                      "; heddle_sparse_fetch has it once there is more");
+  if (entries == 0) return {};
+  HEDDLE_TRY(check_not_null(out.indices, "out->indices"));
+  return check_not_null(out.values, "out->values");
+}
+
+Status put(std::span<const SparseView> parts, heddle_sparse& out) {
+  HEDDLE_TRY(make_room(out, entries_of(parts)));
+  copy_out(parts, static_cast<std::byte*>(out.indices), static_cast<std::byte*>(out.values));
+  return {};
+}
+
+void keep(heddle_comm& comm, const SparseView& like, std::span<const SparseView> parts) {
+  auto kept = std::make_unique<KeptResult>();
+  kept->view = like;
+  kept->view.count = entries_of(parts);
+  kept->indices.resize(kept->view.count * index_size(like.index_type));
+  kept->values.resize(kept->view.count * dtype_size(like.value_type));
+  copy_out(parts, kept->indices.data(), kept->values.data());
+  kept->view.indices = kept->indices.data();
+  kept->view.values = kept->values.data();
+  comm.kept = std::move(kept);
+}
+
+void set_types(heddle_sparse& out, const SparseView& like) {
+  out.dimension = like.dimension;
+  out.index_type = static_cast<heddle_index_type>(like.index_type);
+  out.value_type = static_cast<heddle_dtype>(like.value_type);
+}
+
+// Called inside the communicator, which is no place for what a caller's function throws.
+Status take(heddle_comm& comm, const SparseView& like, std::span<const SparseView> parts,
+            heddle_sparse& out) try {
+  set_types(out, like);
+  Status status = put(parts, out);
+  if (!status.ok()) keep(comm, like, parts);
+  return status;
+} catch (const std::exception& error) {
+  return Status(Code::out_of_memory, std::string("the result could not be taken: ") + error.what());
+}
+
+Status make_job(const heddle_sparse* in, heddle_sparse* out, const heddle_op& op, heddle_comm_t comm,
+                SparseJob* job) {
+  HEDDLE_TRY(check(comm));
+  HEDDLE_TRY(check_vector(in, "in", &job->in));
+  HEDDLE_TRY(check_not_null(out, "out"));
+  HEDDLE_TRY(check_sparse_op(op, &job->op));
+  job->deliver = [comm, like = job->in, out](std::span<const SparseView> parts) {
+    return take(*comm, like, parts, *out);
+  };
+  return {};
+}
+
+Status open_sparse(const heddle_sparse* in, heddle_sparse* out, const heddle_op& op, heddle_comm_t comm,
+                   Life life, heddle_request_t* request) {
+  HEDDLE_TRY(check_not_null(request, "request"));
+  *request = nullptr;
+  SparseJob job;
+  HEDDLE_TRY(make_job(in, out, op, comm, &job));
+  return hand_out(*comm, comm->communicator->sparse_allreduce_request(std::move(job)), life, request);
+}
+
+}  // namespace
+}  // namespace heddle::edge
+
+using heddle::Code;
+using heddle::SparseJob;
+using heddle::SparseView;
+using heddle::Status;
+namespace edge = heddle::edge;
+
+heddle_status heddle_sparse_sort(heddle_sparse* vector) {
+  return edge::guarded([&]() -> Status {
+    SparseView view;
+    HEDDLE_TRY(edge::check_vector(vector, "vector", &view));
+    return heddle::sort_sparse(view.dimension, view.index_type, vector->indices, view.value_type,
+                               vector->values, &vector->count);
+  });
+}
+
+heddle_status heddle_sparse_check(const heddle_sparse* vector) {
+  return edge::guarded([&]() -> Status {
+    SparseView view;
+    HEDDLE_TRY(edge::check_vector(vector, "vector", &view));
+    return heddle::check_sparse(view);
+  });
+}
+
+heddle_status heddle_sparse_allreduce(const heddle_sparse* in, heddle_sparse* out, heddle_op op,
+                                      heddle_comm_t comm) {
+  return edge::guarded([&]() -> Status {
+    SparseJob job;
+    HEDDLE_TRY(edge::make_job(in, out, op, comm, &job));
+    return edge::note(*comm, comm->communicator->sparse_allreduce(job));
+  });
+}
+
+heddle_status heddle_sparse_fetch(heddle_sparse* out, heddle_comm_t comm) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check(comm));
+    HEDDLE_TRY(edge::check_not_null(out, "out"));
+    if (!comm->kept)
+      return Status(Code::invalid_argument, "no sparse result of this communicator waits to be fetched");
+    edge::set_types(*out, comm->kept->view);
+    const SparseView parts[] = {comm->kept->view};
+    HEDDLE_TRY(edge::put(parts, *out));
+    comm->kept.reset();
+    return {};
+  });
+}
+
+heddle_status heddle_sparse_allreduce_dense(const heddle_sparse* in, void* dense, heddle_op op,
+                                            heddle_comm_t comm) {
+  return edge::guarded([&]() -> Status {
+    SparseJob job;
+    HEDDLE_TRY(edge::check(comm));
+    HEDDLE_TRY(edge::check_vector(in, "in", &job.in));
+    HEDDLE_TRY(edge::check_sparse_op(op, &job.op));
+    const std::size_t width = heddle::dtype_size(job.in.value_type);
+    if (job.in.dimension > SIZE_MAX / width)
+      return Status(Code::invalid_argument, "a dense vector of dimension " +
+                                                std::to_string(job.in.dimension) +
+                                                " is more than memory can hold");
+    HEDDLE_TRY(edge::check_buffer(dense, job.in.dimension * width, "dense"));
+    job.dense = dense;
+    return edge::note(*comm, comm->communicator->sparse_allreduce(job));
+  });
+}
+
+heddle_status heddle_sparse_allreduce_in_place(void* buffer, size_t count, heddle_dtype dtype,
+                                               heddle_comm_t comm) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check(comm));
+    edge::Reduction r;
+    const heddle_op sum = HEDDLE_SUM;
+    HEDDLE_TRY(edge::check_reduction(HEDDLE_IN_PLACE, buffer, count, dtype, sum, &r));
+    return edge::note(*comm, comm->communicator->sparse_allreduce_in_place(r.out, r.count, r.type));
+  });
+}
+
+heddle_status heddle_isparse_allreduce(const heddle_sparse* in, heddle_sparse* out, heddle_op op,
+                                       heddle_comm_t comm, heddle_request_t* request) {
+  return edge::guarded([&] { return edge::open_sparse(in, out, op, comm, edge::Life::once, request); });
+}
+
+heddle_status heddle_sparse_allreduce_init(const heddle_sparse* in, heddle_sparse* out, heddle_op op,
+                                           heddle_comm_t comm, heddle_request_t* request) {
+  return edge::guarded([&] { return edge::open_sparse(in, out, op, comm, edge::Life::persistent, request); });
+}
+
+heddle_status heddle_sparse_get_stats(heddle_comm_t comm, heddle_sparse_stats* stats) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check(comm));
+    HEDDLE_TRY(edge::check_not_null(stats, "stats"));
+    const heddle::SparseStats& s = comm->communicator->sparse_stats();
+    *stats = {s.algorithm, s.entries, s.result_entries, s.bytes_sent};
+    return {};
+  });
+}

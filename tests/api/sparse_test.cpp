@@ -1,0 +1,248 @@
+// Sparse vectors through libheddle.so.
+#include "heddle/heddle_sparse.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "ranks.hpp"
+
+namespace {
+
+using heddle::testing_ranks::on_ranks;
+
+// Entries with arrays of their own.
+struct Vector {
+  std::vector<std::uint64_t> indices;
+  std::vector<float> values;
+
+  heddle_sparse view(std::uint64_t dimension) {
+    heddle_sparse v{};
+    v.dimension = dimension;
+    v.count = indices.size();
+    v.capacity = indices.size();
+    v.index_type = HEDDLE_INDEX64;
+    v.value_type = HEDDLE_FLOAT32;
+    v.indices = indices.data();
+    v.values = values.data();
+    return v;
+  }
+};
+
+bool message_has(const char* text) {
+  return std::string(heddle_last_error()).find(text) != std::string::npos;
+}
+
+// Rank r has 10 r to 10 r + 14: neighbours share five.
+Vector mine_of(int rank) {
+  Vector v;
+  for (int i = 0; i < 15; ++i) {
+    v.indices.push_back(static_cast<std::uint64_t>(10 * rank + i) << 30);
+    v.values.push_back(static_cast<float>(i));
+  }
+  return v;
+}
+constexpr std::uint64_t kDimension = std::uint64_t{1} << 40;
+std::size_t result_size(int size) {
+  return static_cast<std::size_t>(10 * size + 5);
+}
+
+int grow(heddle_sparse* self, std::size_t entries) {
+  auto* v = static_cast<Vector*>(self->context);
+  v->indices.resize(entries);
+  v->values.resize(entries);
+  self->indices = v->indices.data();
+  self->values = v->values.data();
+  self->capacity = entries;
+  return 0;
+}
+
+void expect_result(const Vector& v, int size) {
+  ASSERT_EQ(v.indices.size(), result_size(size));
+  for (std::size_t i = 0; i < v.indices.size(); ++i) {
+    ASSERT_EQ(v.indices[i], std::uint64_t{i} << 30);
+    const std::size_t low = i % 10;
+    const float own = i >= result_size(size) - 5 ? 0.0F : static_cast<float>(low);
+    const float shared = low < 5 && i >= 10 ? static_cast<float>(low + 10) : 0.0F;
+    ASSERT_EQ(v.values[i], own + shared) << i;
+  }
+}
+
+class SparseApi : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, SparseApi, testing::Values(1, 2, 3, 5));
+
+TEST_P(SparseApi, TheResultGrowsOrWaits) {
+  const int size = GetParam();
+  on_ranks(size, [&](heddle_comm_t comm, int rank) {
+    Vector input = mine_of(rank);
+    const heddle_sparse in = input.view(kDimension);
+    Vector grown;
+    heddle_sparse out{};
+    out.grow = grow;
+    out.context = &grown;
+    ASSERT_EQ(heddle_sparse_allreduce(&in, &out, HEDDLE_SUM, comm), HEDDLE_OK) << heddle_last_error();
+    ASSERT_EQ(out.count, result_size(size));
+    EXPECT_EQ(out.dimension, kDimension);
+    expect_result(grown, size);
+    // Arrays that are too small on one rank, and of the right size on the others.
+    Vector fixed;
+    fixed.indices.resize(result_size(size));
+    fixed.values.resize(result_size(size));
+    heddle_sparse small = fixed.view(0);
+    if (rank == 0) small.capacity = result_size(size) - 1;
+    const heddle_status status = heddle_sparse_allreduce(&in, &small, HEDDLE_SUM, comm);
+    EXPECT_EQ(status, rank == 0 ? HEDDLE_ERR_CAPACITY : HEDDLE_OK);
+    EXPECT_EQ(small.count, result_size(size));
+    if (rank == 0) {
+      EXPECT_TRUE(message_has("there is room for")) << heddle_last_error();
+      EXPECT_EQ(heddle_sparse_fetch(&small, comm), HEDDLE_ERR_CAPACITY) << "still too small, and still there";
+      small.capacity = result_size(size);
+      EXPECT_EQ(heddle_sparse_fetch(&small, comm), HEDDLE_OK) << heddle_last_error();
+    }
+    EXPECT_EQ(heddle_sparse_fetch(&small, comm), HEDDLE_ERR_ARGUMENT);
+    EXPECT_TRUE(message_has("waits to be fetched"));
+    expect_result(fixed, size);
+    ASSERT_EQ(heddle_barrier(comm), HEDDLE_OK);
+  });
+}
+
+TEST_P(SparseApi, InAndOutMayBeOne) {
+  const int size = GetParam();
+  on_ranks(size, [&](heddle_comm_t comm, int rank) {
+    Vector both = mine_of(rank);
+    heddle_sparse v = both.view(kDimension);
+    v.grow = grow;
+    v.context = &both;
+    ASSERT_EQ(heddle_sparse_allreduce(&v, &v, HEDDLE_SUM, comm), HEDDLE_OK) << heddle_last_error();
+    expect_result(both, size);
+  });
+}
+
+TEST_P(SparseApi, ToADenseVector) {
+  const int size = GetParam();
+  on_ranks(size, [&](heddle_comm_t comm, int rank) {
+    Vector input;
+    for (std::uint64_t i = 0; i < 3; ++i) {
+      input.indices.push_back(static_cast<std::uint64_t>(rank) + 4 * i);
+      input.values.push_back(1.5F);
+    }
+    const heddle_sparse in = input.view(100);
+    std::vector<float> dense(100, 77);
+    ASSERT_EQ(heddle_sparse_allreduce_dense(&in, dense.data(), HEDDLE_SUM, comm), HEDDLE_OK)
+        << heddle_last_error();
+    std::vector<float> expected(100);
+    for (std::size_t r = 0; r < static_cast<std::size_t>(size); ++r) {
+      for (std::size_t i = 0; i < 3; ++i)
+        expected[r + 4 * i] += 1.5F;
+    }
+    EXPECT_EQ(dense, expected);
+    heddle_sparse_stats stats{};
+    ASSERT_EQ(heddle_sparse_get_stats(comm, &stats), HEDDLE_OK);
+    EXPECT_EQ(stats.entries, static_cast<std::uint64_t>(3 * size));
+    EXPECT_STRNE(stats.algorithm, "none");
+    std::vector<float> mostly_zero(20'000);
+    mostly_zero[static_cast<std::size_t>(rank) * 3] = 2;
+    mostly_zero[19'999] = 1;
+    ASSERT_EQ(heddle_sparse_allreduce_in_place(mostly_zero.data(), mostly_zero.size(), HEDDLE_FLOAT32, comm),
+              HEDDLE_OK)
+        << heddle_last_error();
+    for (std::size_t i = 0; i < mostly_zero.size(); ++i)
+      ASSERT_EQ(mostly_zero[i], i == 19'999 ? static_cast<float>(size)
+                                : i % 3 == 0 && i < 3 * static_cast<std::size_t>(size) ? 2.0F
+                                                                                       : 0.0F)
+          << i;
+  });
+}
+
+TEST_P(SparseApi, RequestsTellOfTooLittleRoom) {
+  const int size = GetParam();
+  on_ranks(size, [&](heddle_comm_t comm, int rank) {
+    Vector input = mine_of(rank);
+    const heddle_sparse in = input.view(kDimension);
+    Vector grown;
+    heddle_sparse out{};
+    out.grow = grow;
+    out.context = &grown;
+    heddle_request_t request = nullptr;
+    ASSERT_EQ(heddle_isparse_allreduce(&in, &out, HEDDLE_SUM, comm, &request), HEDDLE_OK)
+        << heddle_last_error();
+    ASSERT_EQ(heddle_wait(&request), HEDDLE_OK) << heddle_last_error();
+    expect_result(grown, size);
+
+    heddle_sparse none{};
+    heddle_request_t persistent = nullptr;
+    ASSERT_EQ(heddle_sparse_allreduce_init(&in, &none, HEDDLE_SUM, comm, &persistent), HEDDLE_OK);
+    for (int round = 0; round < 3; ++round) {
+      ASSERT_EQ(heddle_start(persistent), HEDDLE_OK) << heddle_last_error();
+      heddle_status status = HEDDLE_OK;
+      for (int done = 0; done == 0 && status == HEDDLE_OK;)
+        status = heddle_test(&persistent, &done);
+      EXPECT_EQ(status, HEDDLE_ERR_CAPACITY) << heddle_last_error();
+      ASSERT_NE(persistent, nullptr);
+      EXPECT_EQ(none.count, result_size(size));
+    }
+    grown = {};
+    none.grow = grow;
+    none.context = &grown;
+    EXPECT_EQ(heddle_sparse_fetch(&none, comm), HEDDLE_OK);
+    expect_result(grown, size);
+    EXPECT_EQ(heddle_request_free(&persistent), HEDDLE_OK);
+  });
+}
+
+TEST(SparseVectors, AreSortedAndChecked) {
+  Vector v;
+  v.indices = {7, 3, 7, 0};
+  v.values = {1, 2, 4, 8};
+  heddle_sparse view = v.view(8);
+  EXPECT_EQ(heddle_sparse_check(&view), HEDDLE_ERR_ARGUMENT);
+  EXPECT_TRUE(message_has("heddle_sparse_sort")) << heddle_last_error();
+  ASSERT_EQ(heddle_sparse_sort(&view), HEDDLE_OK) << heddle_last_error();
+  EXPECT_EQ(view.count, 3U);
+  EXPECT_EQ(v.indices[0], 0U);
+  EXPECT_EQ(v.indices[1], 3U);
+  EXPECT_EQ(v.values[2], 5.0F);
+  EXPECT_EQ(heddle_sparse_check(&view), HEDDLE_OK);
+  view.dimension = 7;
+  EXPECT_EQ(heddle_sparse_check(&view), HEDDLE_ERR_ARGUMENT);
+  EXPECT_TRUE(message_has("index 7 of entry 2 is not less than the dimension, 7")) << heddle_last_error();
+}
+
+TEST(SparseVectors, WrongArgumentsAreNamed) {
+  on_ranks(1, [](heddle_comm_t comm, int) {
+    Vector input = mine_of(0);
+    const heddle_sparse good = input.view(kDimension);
+    heddle_sparse out{};
+    heddle_request_t request = nullptr;
+    const auto refused = [&](const heddle_sparse* in, heddle_op op, const char* why) {
+      EXPECT_EQ(heddle_sparse_allreduce(in, &out, op, comm), HEDDLE_ERR_ARGUMENT);
+      EXPECT_TRUE(message_has(why)) << heddle_last_error();
+      EXPECT_EQ(heddle_isparse_allreduce(in, &out, op, comm, &request), HEDDLE_ERR_ARGUMENT);
+      EXPECT_EQ(request, nullptr);
+    };
+    refused(nullptr, HEDDLE_SUM, "in is null");
+    refused(&good, HEDDLE_PROD, "HEDDLE_SUM, HEDDLE_MIN, HEDDLE_MAX");
+    heddle_sparse bad = good;
+    bad.index_type = HEDDLE_INDEX32;
+    refused(&bad, HEDDLE_SUM, "needs HEDDLE_INDEX64");
+    bad = good;
+    bad.value_type = HEDDLE_INT8;
+    refused(&bad, HEDDLE_SUM, "int8 is not a type of sparse values");
+    bad = good;
+    bad.values = nullptr;
+    refused(&bad, HEDDLE_SUM, "in->values is null and count is 15");
+    EXPECT_EQ(heddle_sparse_allreduce(&good, nullptr, HEDDLE_SUM, comm), HEDDLE_ERR_ARGUMENT);
+    EXPECT_EQ(heddle_sparse_allreduce_dense(&good, nullptr, HEDDLE_SUM, comm), HEDDLE_ERR_ARGUMENT);
+    EXPECT_EQ(heddle_sparse_get_stats(comm, nullptr), HEDDLE_ERR_ARGUMENT);
+    EXPECT_EQ(heddle_sparse_allreduce_in_place(nullptr, 3, HEDDLE_FLOAT32, comm), HEDDLE_ERR_ARGUMENT);
+    heddle_sparse refuses{};
+    refuses.grow = [](heddle_sparse*, std::size_t) { return 1; };
+    EXPECT_EQ(heddle_sparse_allreduce(&good, &refuses, HEDDLE_SUM, comm), HEDDLE_ERR_MEMORY);
+    EXPECT_TRUE(message_has("15 entries")) << heddle_last_error();
+  });
+}
+
+}  // namespace

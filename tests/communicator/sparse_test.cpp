@@ -1,0 +1,284 @@
+// Allreduce of sparse streams on whole communicators: one node, several, blocking, non-blocking, and what must fail everywhere alike.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "communicator/party.hpp"
+#include "engine/kernels/kernels.hpp"
+#include "sparse/streams.hpp"
+
+namespace heddle::test {
+namespace {
+
+using Nodes = std::vector<std::uint64_t>;
+
+// Keeps a copy of what is delivered.
+struct Taken {
+  TestStream stream;
+  int times = 0;
+
+  SparseJob job(const TestStream& in, Op op = Op::sum) {
+    SparseJob job;
+    job.in = in.view();
+    job.op = op;
+    job.deliver = [this, &in](std::span<const SparseView> parts) {
+      stream = {in.dimension, in.index_type, in.value_type, {}, {}, {}};
+      for (const SparseView& part : parts) {
+        for (std::size_t i = 0; i < part.count; ++i)
+          stream.add(part.index(i),
+                     static_cast<const std::byte*>(part.values) + i * dtype_size(part.value_type));
+      }
+      ++times;
+      return Status();
+    };
+    return job;
+  }
+};
+
+// The streams of all ranks of one round; any rank can tell them all.
+std::vector<TestStream> streams_of(int ranks, std::uint64_t round, std::uint64_t dimension, DType type) {
+  std::mt19937_64 random(round);
+  std::vector<TestStream> streams;
+  for (int r = 0; r < ranks; ++r) {
+    const auto pattern = static_cast<Pattern>((round + static_cast<std::uint64_t>(r)) % 3);
+    streams.push_back(random_stream(pattern, dimension, IndexType::u64, type, Values::exact, 100, random));
+  }
+  return streams;
+}
+
+void expect_folded(const std::vector<TestStream>& in, Op op, const TestStream& result) {
+  const DType type = in[0].value_type;
+  const FoldFn fold = fold_kernel(type, op);
+  std::map<std::uint64_t, Bytes> expected;
+  for (const TestStream& s : in) {
+    for (std::size_t i = 0; i < s.indices.size(); ++i) {
+      const Bytes value(s.value(i), s.value(i) + dtype_size(type));
+      const auto [at, added] = expected.try_emplace(s.indices[i], value);
+      const void* inputs[] = {at->second.data(), value.data()};
+      if (!added) fold(at->second.data(), nullptr, inputs, 2, 1);
+    }
+  }
+  ASSERT_EQ(result.indices.size(), expected.size());
+  std::size_t i = 0;
+  for (const auto& [index, value] : expected) {
+    ASSERT_EQ(result.indices[i], index);
+    ASSERT_TRUE(same_value(type, result.value(i++), value.data())) << "index " << index;
+  }
+}
+
+class Sparse : public ::testing::TestWithParam<Nodes> {};
+INSTANTIATE_TEST_SUITE_P(Nodes, Sparse,
+                         ::testing::Values(Nodes{1}, Nodes{1, 1}, Nodes{1, 2}, Nodes{1, 1, 1},
+                                           Nodes{1, 2, 3, 4}, Nodes{1, 1, 2, 2, 2},
+                                           Nodes{3, 1, 2, 3, 3, 1, 9}));
+
+TEST_P(Sparse, FoldsWhatTheRanksHave) {
+  Party party(GetParam());
+  party.run(quiet(), [](Rank& me, Communicator& comm) {
+    for (std::uint64_t round = 0; round < 24; ++round) {
+      me.at("round", round);
+      const DType type = std::vector{DType::f32, DType::i64, DType::bf16, DType::f64}[round % 4];
+      const Op op = std::vector{Op::sum, Op::min, Op::max}[round % 3];
+      const std::uint64_t dimension = round % 5 == 0 ? std::uint64_t{1} << 40 : 2000;
+      const std::vector<TestStream> in = streams_of(me.size, round, dimension, type);
+      Taken taken;
+      ASSERT_TRUE(comm.sparse_allreduce(taken.job(in[static_cast<std::size_t>(me.rank)], op)).ok());
+      ASSERT_EQ(taken.times, 1);
+      ASSERT_NO_FATAL_FAILURE(expect_folded(in, op, taken.stream));
+      EXPECT_EQ(comm.sparse_stats().result_entries, taken.stream.indices.size());
+    }
+  });
+}
+
+TEST_P(Sparse, RequestsRunAtOnceAndAgain) {
+  Party party(GetParam());
+  party.run(quiet(), [](Rank& me, Communicator& comm) {
+    constexpr std::size_t kOpen = 5;
+    std::mt19937_64 order(static_cast<std::uint64_t>(me.rank));
+    for (std::uint64_t round = 0; round < 8; ++round) {
+      me.at("round", round);
+      std::vector<std::vector<TestStream>> in;
+      std::vector<Taken> taken(kOpen);
+      std::vector<std::unique_ptr<Request>> open;
+      for (std::size_t k = 0; k < kOpen; ++k)
+        in.push_back(streams_of(me.size, round * kOpen + k, 3000, DType::f32));
+      for (std::size_t k = 0; k < kOpen; ++k) {
+        auto made = comm.sparse_allreduce_request(taken[k].job(in[k][static_cast<std::size_t>(me.rank)]));
+        ASSERT_TRUE(made.ok());
+        open.push_back(std::move(made).value());
+        ASSERT_TRUE(open[k]->start().ok());
+        std::vector<std::int64_t> value = terms(me.rank, 3, round);
+        ASSERT_TRUE(comm.allreduce(value.data(), value.data(), 3, DType::i64, Op::sum).ok());
+        ASSERT_EQ(value, sums(me.size, 3, round));
+      }
+      std::vector<std::size_t> waits{0, 1, 2, 3, 4};
+      std::shuffle(waits.begin(), waits.end(), order);
+      for (const std::size_t k : waits) {
+        ASSERT_TRUE(open[k]->wait().ok());
+        ASSERT_EQ(taken[k].times, 1);
+        ASSERT_NO_FATAL_FAILURE(expect_folded(in[k], Op::sum, taken[k].stream));
+      }
+      for (int again = 2; again < 4; ++again) {
+        ASSERT_TRUE(open[0]->start().ok());
+        ASSERT_TRUE(open[0]->wait().ok());
+        ASSERT_EQ(taken[0].times, again);
+        ASSERT_NO_FATAL_FAILURE(expect_folded(in[0], Op::sum, taken[0].stream));
+      }
+    }
+  });
+}
+
+TEST_P(Sparse, ABrokenContractIsToldToAllAndHarmsNothing) {
+  Party party(GetParam());
+  party.run(quiet(), [](Rank& me, Communicator& comm) {
+    TestStream good;
+    good.dimension = 10;
+    const float one = 1;
+    good.add(3, &one);
+    good.add(7, &one);
+    TestStream bad = good;
+    std::swap_ranges(bad.index_bytes.begin(), bad.index_bytes.begin() + 4, bad.index_bytes.begin() + 4);
+    TestStream other = good;
+    other.dimension = 11;
+    const bool last = me.rank == me.size - 1;
+    for (int kind = 0; kind < 4; ++kind) {
+      const TestStream& mine = !last ? good : kind % 2 == 0 ? bad : other;
+      Taken taken;
+      Status status;
+      if (kind < 2) {
+        status = comm.sparse_allreduce(taken.job(mine));
+      } else {
+        auto request = comm.sparse_allreduce_request(taken.job(mine));
+        ASSERT_TRUE(request.ok());
+        ASSERT_TRUE(request.value()->start().ok());
+        status = request.value()->wait();
+        EXPECT_TRUE(request.value()->wait().ok()) << "the status is told once";
+      }
+      if (kind % 2 == 1 && me.size == 1) {
+        EXPECT_TRUE(status.ok());
+        continue;
+      }
+      EXPECT_EQ(status.code(), Code::invalid_argument);
+      const std::string who = "rank " + std::to_string(me.size - 1) + " passed";
+      const std::string text = kind % 2 == 0 && last ? "index 3 of entry 1 is not greater" : who;
+      EXPECT_NE(status.message().find(text), std::string::npos) << status.message();
+      EXPECT_EQ(taken.times, 0);
+      Taken again;
+      ASSERT_TRUE(comm.sparse_allreduce(again.job(good)).ok());
+      EXPECT_EQ(again.stream.indices, (std::vector<std::uint64_t>{3, 7}));
+    }
+  });
+}
+
+// What a rank's own delivery fails with is its own.
+TEST_P(Sparse, AFailedDeliveryIsOfOneRank) {
+  Party party(GetParam());
+  party.run(quiet(), [](Rank& me, Communicator& comm) {
+    const std::vector<TestStream> in = streams_of(me.size, 4, 100, DType::f32);
+    Taken taken;
+    SparseJob job = taken.job(in[static_cast<std::size_t>(me.rank)]);
+    if (me.rank == 0) {
+      job.deliver = [](std::span<const SparseView>) { return Status(Code::capacity, "too small"); };
+    }
+    EXPECT_EQ(comm.sparse_allreduce(job).code(), me.rank == 0 ? Code::capacity : Code::ok);
+    EXPECT_TRUE(comm.barrier().ok());
+  });
+}
+
+Config forcing(const std::string& name) {
+  Config config = quiet();
+  config.algorithm = "sparse:" + name;
+  return config;
+}
+
+// In place on vectors, whichever way the ranks choose: the bits of a dense sum where there is one order only (two ranks), and
+// the same on all ranks anyhow.
+TEST_P(Sparse, InPlaceOnAVectorIsADenseSum) {
+  for (const char* name : {"dense", "split_allgather", "recursive_doubling", ""}) {
+    Party party(GetParam());
+    party.run(name[0] == 0 ? quiet() : forcing(name), [name](Rank& me, Communicator& comm) {
+      constexpr std::size_t kCount = 5000;
+      for (std::uint64_t round = 0; round < 6; ++round) {
+        me.at(name, round);
+        const DType type = round % 2 == 0 ? DType::f32 : DType::i32;
+        std::mt19937_64 random(round);
+        std::vector<Bytes> all;
+        for (int r = 0; r < me.size; ++r) {
+          const auto pattern = static_cast<Pattern>((round + static_cast<std::uint64_t>(r)) % 4);
+          const TestStream s = random_stream(pattern, kCount, IndexType::u32, type,
+                                             me.size <= 2 ? Values::any_bits : Values::exact, 200, random);
+          all.emplace_back(kCount * 4);
+          for (std::size_t i = 0; i < s.indices.size(); ++i)
+            std::memcpy(all.back().data() + s.indices[i] * 4, s.value(i), 4);
+        }
+        Bytes data = all[static_cast<std::size_t>(me.rank)];
+        ASSERT_TRUE(comm.sparse_allreduce_in_place(data.data(), kCount, type).ok());
+        Bytes expected = all[0];
+        for (int r = 1; r < me.size; ++r) {
+          const void* inputs[] = {expected.data(), all[static_cast<std::size_t>(r)].data()};
+          fold_kernel(type, Op::sum)(expected.data(), nullptr, inputs, 2, kCount);
+        }
+        for (std::size_t i = 0; i < kCount; ++i)
+          ASSERT_TRUE(same_value(type, data.data() + i * 4, expected.data() + i * 4))
+              << name << " element " << i;
+        if (me.size > 1 && name[0] != 0) {
+          EXPECT_STREQ(comm.sparse_stats().algorithm, name);
+        }
+      }
+    });
+  }
+}
+
+TEST_P(Sparse, EveryAlgorithmCanBeForced) {
+  for (const char* name : {"recursive_doubling", "split_allgather", "rabenseifner", "ring", "leaders"}) {
+    Party party(GetParam());
+    const bool flat =
+        std::set<std::uint64_t>(GetParam().begin(), GetParam().end()).size() == GetParam().size() ||
+        std::set<std::uint64_t>(GetParam().begin(), GetParam().end()).size() == 1;
+    party.run(forcing(name), [&](Rank& me, Communicator& comm) {
+      me.at(name);
+      const std::vector<TestStream> in = streams_of(me.size, 5, 4000, DType::f32);
+      Taken taken;
+      ASSERT_TRUE(comm.sparse_allreduce(taken.job(in[static_cast<std::size_t>(me.rank)])).ok());
+      ASSERT_NO_FATAL_FAILURE(expect_folded(in, Op::sum, taken.stream));
+      if (std::string(name) != "leaders" || !flat) {
+        EXPECT_STREQ(comm.sparse_stats().algorithm, name);
+      }
+    });
+  }
+}
+
+// The second call knows the result of the first: entries that lie together are divided evenly then.
+TEST(SparseBalance, RegionsFollowTheEntries) {
+  Party party(Nodes{1, 2, 3, 4});
+  party.run(forcing("split_allgather"), [](Rank& me, Communicator& comm) {
+    constexpr std::uint64_t kDimension = std::uint64_t{1} << 40;
+    std::mt19937_64 random(static_cast<std::uint64_t>(me.rank));
+    TestStream mine;
+    mine.dimension = kDimension;
+    mine.index_type = IndexType::u64;
+    const float one = 1;
+    std::set<std::uint64_t> indices;
+    while (indices.size() < 4000)
+      indices.insert(random() % 100'000);
+    for (const std::uint64_t i : indices)
+      mine.add(i, &one);
+    std::vector<std::uint64_t> sent;
+    for (int call = 0; call < 2; ++call) {
+      Taken taken;
+      ASSERT_TRUE(comm.sparse_allreduce(taken.job(mine)).ok());
+      sent.push_back(comm.sparse_stats().bytes_sent);
+      // A quarter of the result goes to three others, and three quarters of the own entries: about 4 x 4000 entries of 5 to 6 bytes.
+      const std::uint64_t even = (3 * taken.stream.indices.size() / 4 + 3000) * 6;
+      EXPECT_LT(sent.back(), even * 13 / 10) << "call " << call;
+      EXPECT_GT(sent.back(), even * 6 / 10) << "call " << call;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace heddle::test
