@@ -27,7 +27,7 @@ ARROWS = {
     "src/select": ["src/schedule", "src/base", "collectives"],
     "src/comm": ["src/base", "src/schedule", "src/engine", "src/engine/kernels", "src/select", "collectives",
                  "src/sparse", "transports", "gpu", "include/heddle/heddle.h"],
-    "src/api": ["src/comm", "src/sparse", "src/base", "src/schedule", "src/engine/kernels", "include/heddle/heddle.h"],
+    "src/api": ["src/comm", "src/sparse", "src/base", "src/schedule", "src/engine/kernels", "include/heddle"],
     "src/interpose": ["src/comm", "src/base", "src/schedule", "src/select", "src/engine/kernels",
                       "include/heddle/heddle.h"],
     "tools": ["src/comm", "src/base", "src/schedule", "src/select", "src/engine/kernels", "transports",
