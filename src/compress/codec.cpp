@@ -68,8 +68,7 @@ void quantise_block(const float* values, std::size_t n, float scale, std::uint32
   while (n > 0) {
     // The key changes where the lower half of the position runs over.
     const auto low = static_cast<std::uint32_t>(position);
-    const auto count =
-        static_cast<std::size_t>(std::min<std::uint64_t>(n, (std::uint64_t{1} << 32) - low));
+    const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(n, (std::uint64_t{1} << 32) - low));
     compress::quantise(values, count, scale, levels, random_key(seed, position), low, codes);
     values += count;
     codes += count;
@@ -92,7 +91,8 @@ void encode_levels(const Layout& layout, const float* values, std::size_t n, std
     if (largest == 0 || !finite) {
       std::memset(block, static_cast<int>(layout.levels), count);
     } else {
-      quantise_block(values + at, count, std::bit_cast<float>(largest), layout.levels, seed, position + at, block);
+      quantise_block(values + at, count, std::bit_cast<float>(largest), layout.levels, seed, position + at,
+                     block);
     }
     if (layout.bits != 8) compress::pack(codes, count, layout.bits, to);
   }
@@ -137,8 +137,8 @@ Status check_scale(const Place& place, std::uint32_t scale) {
 Status check_padding(const Place& place, const Layout& layout, std::size_t n, const std::uint8_t* codes) {
   const std::size_t used = n % 8 * layout.bits % 8;
   if (used == 0 || codes[layout.code_bytes(n) - 1] >> used == 0) return {};
-  return complaint(place.codec, "bits behind the last code of bucket " + std::to_string(place.bucket) +
-                                    " are not 0");
+  return complaint(place.codec,
+                   "bits behind the last code of bucket " + std::to_string(place.bucket) + " are not 0");
 }
 
 Status decode_levels(const Place& place, const Layout& layout, const std::uint8_t* in, float* values,
@@ -155,8 +155,8 @@ Status decode_levels(const Place& place, const Layout& layout, const std::uint8_
       compress::unpack(codes, count, layout.bits, unpacked);
       codes = unpacked;
     }
-    const std::uint32_t largest = compress::dequantise(codes, count, std::bit_cast<float>(scale),
-                                                       layout.levels, values + at);
+    const std::uint32_t largest =
+        compress::dequantise(codes, count, std::bit_cast<float>(scale), layout.levels, values + at);
     if (largest <= 2 * layout.levels) continue;
     const auto bad = static_cast<std::size_t>(std::find(codes, codes + count, largest) - codes);
     return complaint(place.codec, "value " + std::to_string(place.first + at + bad) + " has the code " +
@@ -186,10 +186,10 @@ double quantised_bound(Codec codec, double max) {
   return max / layout_of(codec).levels + 0x1p-21 * max + 0x1p-149;
 }
 
-// Of a type with values up to `largest`, half a unit in the last place of 1 being `relative`, and subnormals `spacing` apart.
-double rounded_bound(double max, double relative, double spacing, double largest) {
-  // Halfway to the next power of two, where rounding to even goes up.
-  if (max >= largest * (1 + relative / (2 - 2 * relative))) return std::numeric_limits<double>::infinity();
+// Of a type where half a unit in the last place of 1 is `relative`, subnormals are `spacing` apart, and what is not below `infinity`
+// rounds to that.
+double rounded_bound(double max, double relative, double spacing, double infinity) {
+  if (max >= infinity) return std::numeric_limits<double>::infinity();
   return std::max(max * relative, spacing / 2);
 }
 
@@ -270,9 +270,9 @@ double error_bound(const CodecSettings& settings, double max_magnitude) {
     case Codec::exact:
       return 0;
     case Codec::f16:
-      return rounded_bound(max_magnitude, 0x1p-11, 0x1p-24, 65504);
+      return rounded_bound(max_magnitude, 0x1p-11, 0x1p-24, 65520);
     case Codec::bf16:
-      return rounded_bound(max_magnitude, 0x1p-8 / 2, 0x1p-133, 0x1.FEp127);
+      return rounded_bound(max_magnitude, 0x1p-8, 0x1p-133, 0x1.FFp127);
     default:
       return quantised_bound(settings.codec, max_magnitude);
   }

@@ -61,7 +61,7 @@ Status decode(const CodecSettings& settings, std::span<const std::byte> in, floa
 
 // The largest |decoded - value| of any one value, where no magnitude in its bucket is above max_magnitude (finite, from 0 up).
 //   exact           0
-//   f16, bf16       max 2^-11 or 2^-9, and half the spacing of subnormals at the least; infinity where max rounds to that
+//   f16, bf16       max 2^-11 or max 2^-8, and half the spacing of subnormals at the least; infinity where max rounds to that
 //   qsgd, ternary   max / s, and 2^-21 max for the arithmetic in f32
 //   sign            max: no better for a single value
 double error_bound(const CodecSettings& settings, double max_magnitude);

@@ -90,8 +90,7 @@ void to_codes(const float* values, std::size_t n, float scale, std::uint32_t lev
 
 HWY_INLINE hn::Vec<Floats> value_lanes(hn::Vec<Ints> code, float scale, std::uint32_t levels) {
   const Floats d;
-  const auto level =
-      hn::ConvertTo(d, hn::Sub(code, hn::Set(Ints(), static_cast<std::int32_t>(levels))));
+  const auto level = hn::ConvertTo(d, hn::Sub(code, hn::Set(Ints(), static_cast<std::int32_t>(levels))));
   // The part of the scale first: it is 1 for the last level, and the product cannot run over.
   const auto part = hn::Mul(level, hn::Set(d, 1.0F / static_cast<float>(levels)));
   return hn::Mul(part, hn::Set(d, scale));
@@ -154,7 +153,8 @@ HWY_INLINE std::uint64_t spread(std::uint64_t x) {
 }
 
 template <unsigned kBits>
-HWY_INLINE void pack_all(const std::uint8_t* HWY_RESTRICT codes, std::size_t n, std::uint8_t* HWY_RESTRICT out) {
+HWY_INLINE void pack_all(const std::uint8_t* HWY_RESTRICT codes, std::size_t n,
+                         std::uint8_t* HWY_RESTRICT out) {
   std::uint64_t x = 0;
   const std::size_t groups = n / 8;
   for (std::size_t i = 0; i < groups; ++i) {
@@ -170,7 +170,8 @@ HWY_INLINE void pack_all(const std::uint8_t* HWY_RESTRICT codes, std::size_t n, 
 }
 
 template <unsigned kBits>
-HWY_INLINE void unpack_all(const std::uint8_t* HWY_RESTRICT in, std::size_t n, std::uint8_t* HWY_RESTRICT codes) {
+HWY_INLINE void unpack_all(const std::uint8_t* HWY_RESTRICT in, std::size_t n,
+                           std::uint8_t* HWY_RESTRICT codes) {
   const std::size_t groups = n / 8;
   for (std::size_t i = 0; i < groups; ++i) {
     std::uint32_t packed = 0;
@@ -240,8 +241,8 @@ SignSums split(const float* values, std::size_t n, std::uint8_t* bits) {
   const Floats d;
   std::size_t i = 0;
   for (; i + 64 <= n; i += 64) {
-    const std::uint64_t word = word_of_masks(
-        d, [=](std::size_t k) { return hn::Lt(hn::LoadU(d, values + i + k), hn::Zero(d)); });
+    const std::uint64_t word =
+        word_of_masks(d, [=](std::size_t k) { return hn::Lt(hn::LoadU(d, values + i + k), hn::Zero(d)); });
     result.negatives += static_cast<std::size_t>(std::popcount(word));
     std::memcpy(bits + i / 8, &word, 8);
   }

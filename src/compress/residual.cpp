@@ -15,7 +15,8 @@
 namespace heddle {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "the file is little-endian, and memory is copied to it");
+static_assert(std::endian::native == std::endian::little,
+              "the file is little-endian, and memory is copied to it");
 
 constexpr std::uint32_t kInfinityBits = 0x7F800000U;
 
@@ -164,8 +165,8 @@ Result<Residual> Residual::parse(std::span<const std::byte> bytes) {
   if (header.version != Header().version)
     return damaged("version " + std::to_string(header.version) + " is unknown here");
   if (header.count != payload.size() / sizeof(float) || payload.size() % sizeof(float) != 0)
-    return damaged("for " + std::to_string(header.count) + " values it has " + std::to_string(payload.size()) +
-                   " bytes");
+    return damaged("for " + std::to_string(header.count) + " values it has " +
+                   std::to_string(payload.size()) + " bytes");
   if (header.checksum != checksum_of(header.count, payload))
     return damaged("its checksum is another than that of its values");
   Residual residual(payload.size() / sizeof(float));
@@ -196,7 +197,8 @@ Result<Residual> Residual::load(const std::string& path, std::size_t expected_si
   Result<Residual> residual = load(path);
   if (!residual.ok() || residual->size() == expected_size) return residual;
   return Status(Code::invalid_argument, path + ": a residual of " + std::to_string(residual->size()) +
-                                            " values, where " + std::to_string(expected_size) + " are wanted");
+                                            " values, where " + std::to_string(expected_size) +
+                                            " are wanted");
 }
 
 }  // namespace heddle
