@@ -232,8 +232,11 @@ HWY_INLINE void add_signed(const float* values, std::size_t groups, Sums& sums) 
 SignSums split(const float* values, std::size_t n, std::uint8_t* bits) {
   Sums sums;
   add_signed(values, n / kSums, sums);
-  for (std::size_t i = n / kSums * kSums; i < n; ++i)
-    (values[i] < 0 ? sums.negative : sums.positive)[i % kSums] += values[i] < 0 ? -values[i] : values[i];
+  const float* rest = values + n / kSums * kSums;
+  for (std::size_t k = 0; k < n % kSums; ++k) {
+    const double value = rest[k];
+    (value < 0 ? sums.negative : sums.positive)[k] += value < 0 ? -value : value;
+  }
   const auto total = [](const double* s) {
     return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
   };
