@@ -33,7 +33,7 @@ std::vector<std::uint64_t> reference(const std::vector<float>& values, std::size
   std::erase_if(order, [&](std::uint64_t i) { return values[i] == 0; });
   k = std::min(k, order.size());
   const auto end = order.begin() + static_cast<std::ptrdiff_t>(k);
-  std::partial_sort(order.begin(), end, order.end(), [&](std::uint64_t a, std::uint64_t b) {
+  std::nth_element(order.begin(), end, order.end(), [&](std::uint64_t a, std::uint64_t b) {
     const std::uint64_t x = rank_key(values[a]);
     const std::uint64_t y = rank_key(values[b]);
     return x != y ? x > y : a < b;
