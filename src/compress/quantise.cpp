@@ -40,7 +40,8 @@ std::uint32_t largest(const float* values, std::size_t n) {
   return result;
 }
 
-// mix32() of random.hpp.
+// C. Wellons' triple32 (github.com/skeeto/hash-prospector), keyed before its first and its second step: one key alone would let two
+// seeds draw the same numbers in another order.
 HWY_INLINE hn::Vec<Words> mix(RandomKey key, hn::Vec<Words> position) {
   const Words d;
   auto x = hn::Xor(position, hn::Set(d, key.first));
@@ -60,7 +61,7 @@ HWY_INLINE hn::Vec<Codes> quantise_lanes(hn::Vec<Floats> v, float scale, std::ui
   const auto level = hn::Mul(hn::Div(hn::Abs(v), hn::Set(d, scale)), hn::Set(d, static_cast<float>(levels)));
   const auto below = hn::ConvertTo(di, level);
   const auto fraction = hn::Sub(level, hn::ConvertTo(d, below));
-  // An odd multiple of 2^-24: symmetric about a half, and never 0, so that a level that is met is kept.
+  // An odd multiple of 2^-24: the mean is a half exactly.
   const auto drawn = hn::Or(hn::ShiftRight<8>(mix(key, position)), hn::Set(du, 1));
   const auto threshold = hn::Mul(hn::ConvertTo(d, hn::BitCast(di, drawn)), hn::Set(d, 0x1p-24F));
   const auto up = hn::VecFromMask(di, hn::RebindMask(di, hn::Lt(threshold, fraction)));  // -1 where it holds

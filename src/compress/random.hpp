@@ -18,7 +18,7 @@ constexpr std::uint64_t random64(std::uint64_t seed, std::uint64_t position) {
   return mix64(mix64(seed) ^ mix64(~position));
 }
 
-// What stochastic rounding draws for the 2^32 positions that have these upper bits: mix32() of the lower ones.
+// For the 2^32 positions that have these upper bits: the lower ones go through a hash with these two keys (quantise.cpp).
 struct RandomKey {
   std::uint32_t first = 0;
   std::uint32_t second = 0;
@@ -26,17 +26,6 @@ struct RandomKey {
 constexpr RandomKey random_key(std::uint64_t seed, std::uint64_t position) {
   const std::uint64_t key = random64(seed, position >> 32);
   return {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)};
-}
-
-// C. Wellons' triple32 (github.com/skeeto/hash-prospector), keyed before its first and its second step: one key alone would
-// let two seeds draw the same numbers in another order.
-constexpr std::uint32_t mix32(RandomKey key, std::uint32_t position) {
-  std::uint32_t x = position ^ key.first;
-  x = (x ^ (x >> 17)) * 0xED5AD4BBU;
-  x += key.second;
-  x = (x ^ (x >> 11)) * 0xAC4C1B51U;
-  x = (x ^ (x >> 15)) * 0x31848BABU;
-  return x ^ (x >> 14);
 }
 
 }  // namespace heddle

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "compress/random.hpp"
 #include "kernels/guarded_buffer.hpp"
 #include "kernels/targets.hpp"
 #include "samples.hpp"
@@ -158,6 +159,32 @@ TEST(Codec, DrawsAsTheDocumentSays) {
   }
 }
 
+std::uint32_t drawn(RandomKey key, std::uint32_t position) {
+  std::uint32_t x = position ^ key.first;
+  x = (x ^ (x >> 17)) * 0xED5AD4BBU + key.second;
+  x = (x ^ (x >> 11)) * 0xAC4C1B51U;
+  x = (x ^ (x >> 15)) * 0x31848BABU;
+  return ((x ^ (x >> 14)) >> 8) | 1;
+}
+
+// Down where the fraction is what was drawn, up where it is anything more.
+TEST(Codec, RoundsUpExactlyWhereTheFractionIsAboveTheDraw) {
+  constexpr std::uint64_t kSeed = 77;
+  constexpr std::size_t kValues = 2000;
+  std::vector<float> draws(kValues + 1, 1.0F);
+  std::vector<float> above(kValues + 1, 1.0F);  // the last is the scale
+  for (std::size_t i = 0; i < kValues; ++i) {
+    draws[i] = static_cast<float>(drawn(random_key(kSeed, i), static_cast<std::uint32_t>(i))) * 0x1p-24F;
+    above[i] = -std::nextafter(draws[i], 2.0F);
+  }
+  const auto down = there_and_back({Codec::ternary, 0, kSeed}, draws);
+  const auto up = there_and_back({Codec::ternary, 0, kSeed}, above);
+  for (std::size_t i = 0; i < kValues; ++i) {
+    ASSERT_EQ(down[i], 0) << i;
+    ASSERT_EQ(up[i], -1) << i;
+  }
+}
+
 TEST(Codec, RoundsHalvesToEvenAndOverflowsToInfinity) {
   const std::vector<float> values = {1 + 0x1p-11F, 1 + 0x3p-11F, 65519.996F, 65520,      -65520,
                                      0x1p-25F,     0x1.8p-24F,   0x1p-24F,   -kInfinity, -0.0F};
@@ -289,6 +316,8 @@ TEST(Codec, ZerosGiveZeros) {
     for (const float zero : {0.0F, -0.0F}) {
       const auto result = there_and_back({codec, 64, 5}, std::vector<float>(1000, zero));
       EXPECT_TRUE(std::ranges::all_of(result, [](float v) { return v == 0; })) << codec_name(codec);
+      if (std::ranges::find(kBuckets, codec) == std::end(kBuckets)) continue;
+      EXPECT_FALSE(std::ranges::any_of(result, [](float v) { return std::signbit(v); })) << codec_name(codec);
     }
   }
 }

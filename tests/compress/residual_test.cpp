@@ -129,6 +129,9 @@ TEST(ResidualBytes, DamageIsNamed) {
   bytes.resize(bytes.size() + 5);
   refuses(bytes, "for 5 values it has 24 bytes");
   bytes = good;
+  bytes.push_back(std::byte{0});
+  refuses(bytes, "for 5 values it has 21 bytes");
+  bytes = good;
   bytes[15] = std::byte{0x40};  // 2^62 values more: their bytes would not fit 64 bits
   refuses(bytes, "values it has 20 bytes");
   refuses(holding({1, kNan}).serialise(), "value 1 is not finite");

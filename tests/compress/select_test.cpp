@@ -214,6 +214,18 @@ TEST(TopKSampled, IsExactWhereTheSampleMisleads) {
   }
 }
 
+// One more than it may take is above the threshold, and found at the very end, when the room still suffices.
+TEST(TopKSampled, IsExactWhereTheLastEntryIsOneTooMany) {
+  constexpr std::size_t kTaken = kLong / 20;
+  constexpr std::size_t kMost = kTaken + kTaken / 2;
+  std::vector<float> values(kLong, 0.5F);
+  for (std::size_t i = 0; i < kMost; ++i)
+    values[i * 13] = 1;
+  values[kLong - 1] = -1;
+  const Selection selection = top_k_sampled(values.data(), kLong, kTaken, 1);
+  ASSERT_EQ(to_wide(selection.indices), reference(values, kTaken));
+}
+
 TEST(TopKSampled, SavesTheSelectionWhereTheSampleIsGood) {
   const auto values = test::sample(Kind::gradient, kLong, 9);
   const std::size_t count = top_k_sampled(values.data(), kLong, kLong / 50, 2).values.size();
