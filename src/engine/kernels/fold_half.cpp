@@ -1,5 +1,5 @@
 // Kernels on f16 (IEEE binary16) and bf16. Both are widened to f32, folded there over all inputs, and rounded
-// once, at the store (half_inl.hpp). Every instruction set gives the same bits.
+// once, at the store.
 #include "engine/kernels/families.hpp"
 #include "engine/kernels/targets.hpp"
 

@@ -1,5 +1,6 @@
-// How f16 (IEEE binary16) and bf16 become f32 lanes and are rounded back, to nearest even. A NaN is stored quiet, with the upper
-// bits of its payload. Every instruction set gives the same bits. Re-included per instruction set.
+// f16 (IEEE binary16) and bf16 as elements of the kernels' loops: widened to f32 at the load, rounded to nearest
+// even at the store. A NaN is stored quiet, with the upper bits of its payload. Every instruction set gives the
+// same bits. Re-included per instruction set.
 #if defined(HEDDLE_KERNELS_HALF_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEDDLE_KERNELS_HALF_INL
 #undef HEDDLE_KERNELS_HALF_INL
@@ -11,6 +12,8 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace heddle::kernels::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
 
 template <class D>
 using Bits = hn::RebindToUnsigned<D>;  // u32 lanes for the f32 lanes of D
