@@ -1,0 +1,204 @@
+#include "compress/residual.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "compress/random.hpp"
+
+namespace heddle {
+namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "the file is little-endian, and memory is copied to it");
+
+constexpr std::uint32_t kInfinityBits = 0x7F800000U;
+
+bool is_finite(float value) {
+  return (std::bit_cast<std::uint32_t>(value) & kInfinityBits) != kInfinityBits;
+}
+float finite_or_zero(float value) {
+  return is_finite(value) ? value : 0.0F;
+}
+
+// In front of the values, in the file.
+struct Header {
+  char magic[4] = {'H', 'D', 'R', 'S'};
+  std::uint32_t version = 1;
+  std::uint64_t count = 0;
+  std::uint64_t checksum = 0;
+};
+static_assert(sizeof(Header) == 24);
+
+std::uint64_t checksum_of(std::uint64_t count, std::span<const std::byte> payload) {
+  std::uint64_t hash = mix64(count);
+  std::size_t at = 0;
+  for (; at + 8 <= payload.size(); at += 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, payload.data() + at, 8);
+    hash = mix64(hash ^ word);
+  }
+  std::uint64_t rest = 0;
+  if (at < payload.size()) std::memcpy(&rest, payload.data() + at, payload.size() - at);
+  return mix64(hash ^ rest);
+}
+
+Status damaged(const std::string& what) {
+  return Status(Code::invalid_argument, "not a residual: " + what);
+}
+
+// A descriptor that closes itself.
+class File {
+ public:
+  File(const std::string& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
+  ~File() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  int fd() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+Status write_whole(const std::string& path, std::span<const std::byte> bytes) {
+  const File file(path, O_WRONLY | O_CREAT | O_TRUNC);
+  if (file.fd() < 0) return system_error(path, errno);
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(file.fd(), bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return system_error(path, errno);
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+  // Or the name could outlive a power cut that the bytes did not.
+  if (::fsync(file.fd()) != 0) return system_error(path, errno);
+  return {};
+}
+
+Result<std::vector<std::byte>> read_whole(const std::string& path) {
+  const File file(path, O_RDONLY);
+  if (file.fd() < 0) return system_error(path, errno);
+  struct stat about {};
+  if (::fstat(file.fd(), &about) != 0) return system_error(path, errno);
+  if (!S_ISREG(about.st_mode)) return Status(Code::invalid_argument, path + " is not a file");
+  std::vector<std::byte> bytes(static_cast<std::size_t>(about.st_size));
+  std::size_t at = 0;
+  while (at < bytes.size()) {
+    const ssize_t got = ::read(file.fd(), bytes.data() + at, bytes.size() - at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return system_error(path, errno);
+    if (got == 0) break;
+    at += static_cast<std::size_t>(got);
+  }
+  bytes.resize(at);
+  return bytes;
+}
+
+}  // namespace
+
+void Residual::compensate(const float* gradient, float* out) const {
+  for (std::size_t i = 0; i < values_.size(); ++i)
+    out[i] = gradient[i] + values_[i];
+}
+
+Status Residual::keep(const float* compensated, const Indices& sent) {
+  HEDDLE_TRY(check(sent));
+  for (std::size_t i = 0; i < values_.size(); ++i)
+    values_[i] = finite_or_zero(compensated[i]);
+  for (std::size_t i = 0; i < sent.size(); ++i)
+    values_[sent[i]] = 0;
+  return {};
+}
+
+void Residual::keep(const float* compensated, const float* decoded) {
+  for (std::size_t i = 0; i < values_.size(); ++i)
+    values_[i] = finite_or_zero(compensated[i] - decoded[i]);
+}
+
+Status Residual::put_back(const Indices& indices, std::span<const float> values) {
+  if (indices.size() != values.size())
+    return Status(Code::invalid_argument, std::to_string(indices.size()) + " indices with " +
+                                              std::to_string(values.size()) + " values");
+  HEDDLE_TRY(check(indices));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    float& value = values_[indices[i]];
+    value = finite_or_zero(value + values[i]);
+  }
+  return {};
+}
+
+Status Residual::check(const Indices& indices) const {
+  for (std::size_t i = 0; i < indices.size(); ++i)
+    if (indices[i] >= values_.size())
+      return Status(Code::invalid_argument, "index " + std::to_string(indices[i]) +
+                                                " is not less than the size of the residual, " +
+                                                std::to_string(values_.size()));
+  return {};
+}
+
+std::vector<std::byte> Residual::serialise() const {
+  const auto payload = std::as_bytes(std::span(values_));
+  Header header;
+  header.count = values_.size();
+  header.checksum = checksum_of(header.count, payload);
+  std::vector<std::byte> bytes(sizeof header + payload.size());
+  std::memcpy(bytes.data(), &header, sizeof header);
+  if (!payload.empty()) std::memcpy(bytes.data() + sizeof header, payload.data(), payload.size());
+  return bytes;
+}
+
+Result<Residual> Residual::parse(std::span<const std::byte> bytes) {
+  Header header;
+  if (bytes.size() < sizeof header)
+    return damaged(std::to_string(bytes.size()) + " bytes are less than its header");
+  std::memcpy(&header, bytes.data(), sizeof header);
+  const auto payload = bytes.subspan(sizeof header);
+  if (std::memcmp(header.magic, Header().magic, sizeof header.magic) != 0)
+    return damaged("it begins with other bytes than HDRS");
+  if (header.version != Header().version)
+    return damaged("version " + std::to_string(header.version) + " is unknown here");
+  if (header.count != payload.size() / sizeof(float) || payload.size() % sizeof(float) != 0)
+    return damaged("for " + std::to_string(header.count) + " values it has " +
+                   std::to_string(payload.size()) + " bytes");
+  if (header.checksum != checksum_of(header.count, payload))
+    return damaged("its checksum is another than that of its values");
+  Residual residual(payload.size() / sizeof(float));
+  if (!payload.empty()) std::memcpy(residual.values_.data(), payload.data(), payload.size());
+  const auto bad = std::find_if_not(residual.values_.begin(), residual.values_.end(), is_finite);
+  if (bad != residual.values_.end())
+    return damaged("value " + std::to_string(bad - residual.values_.begin()) + " is not finite");
+  return residual;
+}
+
+Status Residual::save(const std::string& path) const {
+  const std::string part = path + "." + std::to_string(::getpid());
+  Status status = write_whole(part, serialise());
+  if (status.ok() && std::rename(part.c_str(), path.c_str()) != 0) status = system_error(path, errno);
+  if (!status.ok()) ::unlink(part.c_str());
+  return status;
+}
+
+Result<Residual> Residual::load(const std::string& path) {
+  const Result<std::vector<std::byte>> bytes = read_whole(path);
+  if (!bytes.ok()) return bytes.status();
+  Result<Residual> residual = parse(bytes.value());
+  if (residual.ok()) return residual;
+  return Status(residual.status().code(), path + ": " + residual.status().message());
+}
+
+Result<Residual> Residual::load(const std::string& path, std::size_t expected_size) {
+  Result<Residual> residual = load(path);
+  if (!residual.ok() || residual->size() == expected_size) return residual;
+  return Status(Code::invalid_argument, path + ": a residual of " + std::to_string(residual->size()) +
+                                            " values, where " + std::to_string(expected_size) +
+                                            " are wanted");
+}
+
+}  // namespace heddle
