@@ -112,10 +112,9 @@ void fold_row(DType type, std::uint64_t dimension, double density, bool clustere
   std::vector<Index> indices(entries);
   std::vector<Value> values(entries);
   const auto rate = [&](double ns) { return static_cast<double>(entries) / ns * 1e3; };
-  const double fold =
-      rate(median_ns([&] { fold_sparse(views, Op::sum, indices.data(), values.data()); }));
-  std::printf("%8.3f  %-9s %3zu %10zu %10.0f", density * 100, clustered ? "clustered" : "uniform", count, entries,
-              fold);
+  const double fold = rate(median_ns([&] { fold_sparse(views, Op::sum, indices.data(), values.data()); }));
+  std::printf("%8.3f  %-9s %3zu %10zu %10.0f", density * 100, clustered ? "clustered" : "uniform", count,
+              entries, fold);
   if (count == 2) {
     std::printf("%10.0f",
                 rate(median_ns([&] { plain_merge(streams[0], streams[1], indices.data(), values.data()); })));
@@ -137,13 +136,14 @@ void fold_row(DType type, std::uint64_t dimension, double density, bool clustere
 template <typename Index, typename Value>
 void fold_table(const char* name, DType type, const std::vector<std::size_t>& counts,
                 const std::vector<double>& percents) {
-  std::printf("\nfold_sparse, sum, %s\n%8s  %-9s %3s %10s %10s%10s%10s\n", name, "density", "pattern", "n", "entries", "fold", "plain",
-              "copy");
+  std::printf("\nfold_sparse, sum, %s\n%8s  %-9s %3s %10s %10s%10s%10s\n", name, "density", "pattern", "n",
+              "entries", "fold", "plain", "copy");
   for (const bool clustered : {false, true}) {
     for (const std::size_t count : counts) {
       for (const double percent : percents) {
         // As many indices as hold some hundred thousand entries of each stream.
-        const auto dimension = static_cast<std::uint64_t>(std::clamp(5e5 / percent * 100 / static_cast<double>(count) * 2, 4e6, 4e9));
+        const auto dimension = static_cast<std::uint64_t>(
+            std::clamp(5e5 / percent * 100 / static_cast<double>(count) * 2, 4e6, 4e9));
         fold_row<Index, Value>(type, dimension, percent / 100, clustered, count);
       }
     }
