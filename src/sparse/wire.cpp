@@ -125,15 +125,15 @@ void encode_chunk(const SparseView& view, const ChunkRange& range, Encoding enco
   h.first = range.first;
   h.span = range.span;
   h.count = entries;
-  h.index_bytes = index_bytes(view, range, encoding);
-  const std::uint64_t values_at = kChunkHeader + padded(h.index_bytes);
-  out.resize(start + values_at + padded(entries * width));
-  std::byte* const chunk = out.data() + start;
-  std::memcpy(chunk, &h, sizeof h);
-  pack_indices(view, range, encoding, std::span(out).subspan(start + kChunkHeader));
-  if (entries > 0)
-    std::memcpy(chunk + values_at, static_cast<const std::byte*>(view.values) + range.begin * width,
-                entries * width);
+  const std::size_t room =
+      encoding == Encoding::delta ? delta_bytes_at_most(view, range) : index_bytes(view, range, encoding);
+  out.resize(start + kChunkHeader + room);
+  h.index_bytes = pack_indices(view, range, encoding, std::span(out).subspan(start + kChunkHeader));
+  std::memcpy(out.data() + start, &h, sizeof h);
+  out.resize(start + kChunkHeader + padded(h.index_bytes));
+  const auto* values = static_cast<const std::byte*>(view.values) + range.begin * width;
+  if (entries > 0) out.insert(out.end(), values, values + entries * width);
+  out.resize(start + kChunkHeader + padded(h.index_bytes) + padded(entries * width));
 }
 
 Result<WireChunk> parse_chunk(std::span<const std::byte> bytes, std::uint64_t dimension) {

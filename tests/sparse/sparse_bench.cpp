@@ -12,7 +12,9 @@
 #include <random>
 #include <vector>
 
+#include "sparse/convert.hpp"
 #include "sparse/merge.hpp"
+#include "sparse/wire.hpp"
 
 namespace heddle::bench {
 namespace {
@@ -112,10 +114,9 @@ void fold_row(DType type, std::uint64_t dimension, double density, bool clustere
   std::vector<Index> indices(entries);
   std::vector<Value> values(entries);
   const auto rate = [&](double ns) { return static_cast<double>(entries) / ns * 1e3; };
-  const double fold =
-      rate(median_ns([&] { fold_sparse(views, Op::sum, indices.data(), values.data()); }));
-  std::printf("%8.3f  %-9s %3zu %10zu %10.0f", density * 100, clustered ? "clustered" : "uniform", count, entries,
-              fold);
+  const double fold = rate(median_ns([&] { fold_sparse(views, Op::sum, indices.data(), values.data()); }));
+  std::printf("%8.3f  %-9s %3zu %10zu %10.0f", density * 100, clustered ? "clustered" : "uniform", count,
+              entries, fold);
   if (count == 2) {
     std::printf("%10.0f",
                 rate(median_ns([&] { plain_merge(streams[0], streams[1], indices.data(), values.data()); })));
@@ -137,17 +138,75 @@ void fold_row(DType type, std::uint64_t dimension, double density, bool clustere
 template <typename Index, typename Value>
 void fold_table(const char* name, DType type, const std::vector<std::size_t>& counts,
                 const std::vector<double>& percents) {
-  std::printf("\nfold_sparse, sum, %s\n%8s  %-9s %3s %10s %10s%10s%10s\n", name, "density", "pattern", "n", "entries", "fold", "plain",
-              "copy");
+  std::printf("\nfold_sparse, sum, %s\n%8s  %-9s %3s %10s %10s%10s%10s\n", name, "density", "pattern", "n",
+              "entries", "fold", "plain", "copy");
   for (const bool clustered : {false, true}) {
     for (const std::size_t count : counts) {
       for (const double percent : percents) {
         // As many indices as hold some hundred thousand entries of each stream.
-        const auto dimension = static_cast<std::uint64_t>(std::clamp(5e5 / percent * 100 / static_cast<double>(count) * 2, 4e6, 4e9));
+        const auto dimension = static_cast<std::uint64_t>(
+            std::clamp(5e5 / percent * 100 / static_cast<double>(count) * 2, 4e6, 4e9));
         fold_row<Index, Value>(type, dimension, percent / 100, clustered, count);
       }
     }
   }
+}
+
+// Chunks of 4096 entries, as they are sent: choosing the form and writing, then reading; and dense vectors of 16 Mi elements.
+void wire_row(double density, bool clustered) {
+  constexpr std::size_t kChunk = 4096;
+  const auto dimension = static_cast<std::uint64_t>(400'000 / density);
+  Stream<std::uint32_t, float> stream;
+  stream.indices = pattern<std::uint32_t>(dimension, density, clustered, 1);
+  stream.values.assign(stream.indices.size(), 1.0F);
+  const SparseView view = stream.view(dimension, DType::f32);
+  const auto entries = static_cast<double>(view.count);
+  std::vector<std::vector<std::byte>> chunks;
+  std::vector<ChunkRange> ranges;
+  for (std::size_t at = 0; at < view.count; at += kChunk) {
+    const std::size_t end = std::min(at + kChunk, view.count);
+    ranges.push_back(
+        {stream.indices[at], stream.indices[end - 1] + std::uint64_t{1} - stream.indices[at], at, end});
+  }
+  chunks.resize(ranges.size());
+  const double encode = median_ns([&] {
+    for (std::size_t k = 0; k < ranges.size(); ++k) {
+      chunks[k].clear();
+      encode_chunk(view, ranges[k], smallest_encoding(view, ranges[k]), chunks[k]);
+    }
+  });
+  std::vector<std::uint32_t> indices(kChunk);
+  const double decode = median_ns([&] {
+    for (const auto& bytes : chunks) {
+      const auto chunk = parse_chunk(bytes, dimension);
+      if (!chunk.ok() || !unpack_indices(chunk.value(), IndexType::u32, indices.data()).ok()) std::abort();
+    }
+  });
+  std::vector<float> dense(dimension);
+  const double there = median_ns([&] { scatter(view, 0, dense.data()); });
+  std::vector<std::uint32_t> taken(view.count);
+  std::vector<float> values(view.count);
+  const double take = median_ns([&] {
+    take_nonzero(dense.data(), 0, dimension, DType::f32, IndexType::u32, taken.data(), values.data());
+  });
+  const double count = median_ns([&] { count_nonzero(dense.data(), dimension, DType::f32); });
+  const double sample = median_ns([&] { sampled_density(dense.data(), dimension, DType::f32, 256); });
+  const auto bytes = static_cast<double>(dimension * sizeof(float));
+  std::printf("%8.3f  %-9s %-7s %8.0f %8.0f %8.0f %8.0f %10.1f %10.1f %10.1f\n", density * 100,
+              clustered ? "clustered" : "uniform", encoding_name(parse_chunk(chunks[0], dimension)->encoding),
+              entries / encode * 1e3, entries / decode * 1e3, entries / there * 1e3, entries / take * 1e3,
+              bytes / take, bytes / count, sample / 1e3);
+  std::fflush(stdout);
+}
+
+void wire_table(const std::vector<double>& percents) {
+  std::printf(
+      "\nu32 and f32; dense vectors: GB/s of the vector\n%8s  %-9s %-7s %8s %8s %8s %8s %10s %10s %10s\n",
+      "density", "pattern", "form", "encode", "decode", "scatter", "take", "take GB/s", "count GB/s",
+      "sample us");
+  for (const bool clustered : {false, true})
+    for (const double percent : percents)
+      wire_row(percent / 100, clustered);
 }
 
 }  // namespace
@@ -162,6 +221,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   const std::vector<double> percents{0.01, 0.1, 0.78, 3, 10, 30, 100};
+  wire_table({0.1, 0.78, 3, 10, 50, 100});
   fold_table<std::uint32_t, float>("u32 and f32", DType::f32, {2, 4, 16}, percents);
   fold_table<std::uint32_t, double>("u32 and f64", DType::f64, {2}, {0.1, 0.78, 10, 100});
   fold_table<std::uint64_t, float>("u64 and f32", DType::f32, {2}, {0.1, 0.78, 10, 100});

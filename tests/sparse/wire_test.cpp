@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "../kernels/guarded_buffer.hpp"
+
 namespace heddle {
 namespace {
 
@@ -37,10 +39,25 @@ struct Sample {
   ChunkRange range;
 };
 
-void comes_back(const Sample& sample, Encoding encoding) {
+template <typename Index>
+std::vector<Index> narrowed(const std::vector<std::uint64_t>& indices) {
+  std::vector<Index> result(indices.size());
+  std::ranges::transform(indices, result.begin(), [](std::uint64_t i) { return static_cast<Index>(i); });
+  return result;
+}
+
+// From an array at an odd address, to another.
+template <typename Index>
+void comes_back_as(const Sample& sample, Encoding encoding) {
+  const std::vector<Index> indices = narrowed<Index>(sample.indices);
+  Bytes unaligned(indices.size() * sizeof(Index) + 1);
+  if (!indices.empty()) std::memcpy(unaligned.data() + 1, indices.data(), indices.size() * sizeof(Index));
+  SparseView view = sample.view;
+  view.index_type = sizeof(Index) == 4 ? IndexType::u32 : IndexType::u64;
+  view.indices = unaligned.data() + 1;
   Bytes wire(8, std::byte{0x55});  // it need not be the first
-  encode_chunk(sample.view, sample.range, encoding, wire);
-  ASSERT_EQ(wire.size() - 8, encoded_bytes(sample.view, sample.range, encoding)) << encoding_name(encoding);
+  encode_chunk(view, sample.range, encoding, wire);
+  ASSERT_EQ(wire.size() - 8, encoded_bytes(view, sample.range, encoding)) << encoding_name(encoding);
   wire.resize(wire.size() + 16, std::byte{0x77});  // nor the last
   const auto chunk = parse_chunk(std::span(wire).subspan(8), sample.view.dimension);
   ASSERT_TRUE(chunk.ok()) << encoding_name(encoding) << ": " << chunk.status().message();
@@ -49,27 +66,35 @@ void comes_back(const Sample& sample, Encoding encoding) {
   EXPECT_EQ(chunk->value_type, sample.view.value_type);
   EXPECT_EQ(chunk->first, sample.range.first);
   EXPECT_EQ(chunk->span, sample.range.span);
-  if (encoding != Encoding::dense) {
-    std::vector<std::uint64_t> indices;
-    unpack_indices(chunk.value(), indices);
-    ASSERT_EQ(indices, sample.indices) << encoding_name(encoding);
-    ASSERT_TRUE(std::ranges::equal(chunk->values, sample.values));
+  ASSERT_EQ(chunk->count, indices.size());
+  ASSERT_TRUE(std::ranges::equal(chunk->values, sample.values));
+  const std::size_t bytes = indices.size() * sizeof(Index);
+  test::GuardedBuffer buffer(bytes + 8);
+  std::uint8_t* out = buffer.place(bytes, bytes % 3);
+  const Status status = unpack_indices(chunk.value(), view.index_type, out);
+  ASSERT_TRUE(status.ok()) << encoding_name(encoding) << ": " << status.message();
+  ASSERT_TRUE(buffer.surroundings_intact());
+  ASSERT_EQ(bytes == 0 ? 0 : std::memcmp(out, indices.data(), bytes), 0) << encoding_name(encoding);
+}
+
+void comes_back(const Sample& sample, Encoding encoding) {
+  if (encoded_bytes(sample.view, sample.range, encoding) == SIZE_MAX) {
+    ASSERT_EQ(encoding, Encoding::dense);
+    ASSERT_NE(sample.indices.size(), sample.range.span);
     return;
   }
-  const std::size_t width = dtype_size(sample.view.value_type);
-  Bytes expected(sample.range.span * width);
-  for (std::size_t i = 0; i < sample.indices.size(); ++i)
-    std::memcpy(expected.data() + (sample.indices[i] - sample.range.first) * width,
-                sample.values.data() + i * width, width);
-  ASSERT_TRUE(std::ranges::equal(chunk->values, expected));
+  comes_back_as<std::uint64_t>(sample, encoding);
+  if (sample.view.dimension <= std::uint64_t{1} << 32) comes_back_as<std::uint32_t>(sample, encoding);
 }
 
 TEST(Wire, EveryFormComesBack) {
   std::uint64_t seed = 0;
   for (const DType type : {DType::f16, DType::bf16, DType::f32, DType::f64, DType::i32, DType::i64}) {
     for (const std::uint64_t span : {1UL, 7UL, 8UL, 9UL, 1000UL, 65536UL, 65537UL}) {
-      for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{5}, std::size_t{900}}) {
+      for (const std::size_t share : {0, 1, 5, 900, 30'000, 100'000}) {
+        const std::size_t count = share == 100'000 ? span : share;
         if (count > span) continue;
+        if (count > 1000 && type != DType::bf16) continue;  // long enough already
         for (const std::uint64_t first : {std::uint64_t{0}, std::uint64_t{12345}, std::uint64_t{1} << 50}) {
           const Sample sample(first, span, count, type, ++seed);
           for (const Encoding encoding : kAll)
@@ -88,6 +113,45 @@ TEST(Wire, IndicesFarApart) {
   const Sample sample(0, std::uint64_t{1} << 62, 300, DType::f32, 3);
   EXPECT_EQ(encoded_bytes(sample.view, sample.range, Encoding::dense), SIZE_MAX);
   EXPECT_NE(smallest_encoding(sample.view, sample.range), Encoding::dense);
+}
+
+// Gaps of every length in bytes, next to each other, and 32-bit indices up to the last.
+TEST(Wire, GapsOfEveryLength) {
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 300; ++round) {
+    const bool wide = round % 2 == 0;
+    std::vector<std::uint64_t> indices;
+    const unsigned most = static_cast<unsigned>(random() % (wide ? 56 : 24)) + 1;
+    std::uint64_t at = 0;
+    for (int k = 0; k < 200; ++k) {
+      const std::uint64_t gap = random() >> (64 - 1 - random() % most);
+      if (gap > (wide ? std::uint64_t{1} << 63 : std::uint64_t{1} << 32) - 1 - at) break;
+      at += gap;
+      indices.push_back(at++);
+    }
+    if (!wide) indices.push_back(0xffffffff);
+    Sample sample(0, 1, 0, DType::i32, 1);
+    sample.indices = indices;
+    sample.values.resize(indices.size() * 4);
+    sample.range = {indices[0], indices.back() + 1 - indices[0], 0, indices.size()};
+    sample.view = {indices.back() + 1, indices.size(),        IndexType::u64,
+                   DType::i32,         sample.indices.data(), sample.values.data()};
+    ASSERT_NO_FATAL_FAILURE(comes_back(sample, Encoding::delta)) << round;
+    ASSERT_NO_FATAL_FAILURE(comes_back(sample, Encoding::list)) << round;
+  }
+}
+
+TEST(Wire, WhatDoesNotFit32BitsIsRefused) {
+  const Sample sample((std::uint64_t{1} << 32) - 4, 5, 5, DType::f32, 1);
+  for (const Encoding encoding : kAll) {
+    Bytes wire;
+    encode_chunk(sample.view, sample.range, encoding, wire);
+    const auto chunk = parse_chunk(wire, sample.view.dimension);
+    ASSERT_TRUE(chunk.ok());
+    std::uint64_t room[5];
+    EXPECT_FALSE(unpack_indices(chunk.value(), IndexType::u32, room).ok());
+    EXPECT_TRUE(unpack_indices(chunk.value(), IndexType::u64, room).ok());
+  }
 }
 
 TEST(Wire, TheSmallestFormIsTaken) {
@@ -127,20 +191,37 @@ void is_harmless(const Bytes& wire, std::uint64_t dimension) {
     return;
   }
   ASSERT_LE(chunk->bytes, wire.size());
-  if (chunk->encoding == Encoding::dense) return;
-  std::vector<std::uint64_t> indices;
-  unpack_indices(chunk.value(), indices);
-  ASSERT_EQ(indices.size(), chunk->count);
+  std::vector<std::uint64_t> indices(chunk->count + 1, 77);
+  std::vector<std::uint32_t> narrow(chunk->count + 1, 77);
+  const Status status = unpack_indices(chunk.value(), IndexType::u64, indices.data());
+  ASSERT_EQ(unpack_indices(chunk.value(), IndexType::u32, narrow.data()).ok(), status.ok());
+  ASSERT_EQ(indices.back(), 77U);
+  ASSERT_EQ(narrow.back(), 77U);
+  if (!status.ok()) {
+    ASSERT_TRUE(status.message().starts_with("a damaged sparse chunk: ")) << status.message();
+    return;
+  }
+  indices.pop_back();
   ASSERT_TRUE(std::ranges::is_sorted(indices));
   ASSERT_TRUE(std::ranges::adjacent_find(indices) == indices.end());
   if (!indices.empty()) {
     ASSERT_LT(indices.back(), dimension);
+    ASSERT_GE(indices.front(), chunk->first);
+    ASSERT_LT(indices.back() - chunk->first, chunk->span);
+    ASSERT_EQ(narrow[chunk->count - 1], indices.back());
   }
+}
+
+bool is_whole(const Bytes& wire, std::uint64_t dimension) {
+  const auto chunk = parse_chunk(wire, dimension);
+  if (!chunk.ok()) return false;
+  std::vector<std::uint64_t> indices(chunk->count);
+  return unpack_indices(chunk.value(), IndexType::u64, indices.data()).ok();
 }
 
 TEST(Wire, EveryCutIsNoticed) {
   for (const Encoding encoding : kAll) {
-    const Sample sample(100, 60, 11, DType::f32, 5);
+    const Sample sample(100, 60, encoding == Encoding::dense ? 60 : 11, DType::f32, 5);
     Bytes wire;
     encode_chunk(sample.view, sample.range, encoding, wire);
     for (std::size_t length = 0; length < wire.size(); ++length) {
@@ -177,20 +258,21 @@ TEST(Wire, DistancesThatDoNotFitANumberAreRefused) {
   const SparseView view{span, 1, IndexType::u64, DType::f32, &last, &value};
   Bytes wire;
   encode_chunk(view, {0, span, 0, 1}, Encoding::delta, wire);
-  ASSERT_TRUE(parse_chunk(wire, span).ok());
+  ASSERT_TRUE(is_whole(wire, span));
   // One byte more: 2 in the place of 2^63 is 2^64.
   wire[kChunkHeader + 8] |= std::byte{0x80};
   wire[kChunkHeader + 9] = std::byte{2};
   put(wire, 32, 10);
-  EXPECT_FALSE(parse_chunk(wire, span).ok());
+  EXPECT_FALSE(is_whole(wire, span));
   wire[kChunkHeader + 9] = std::byte{0};
-  EXPECT_FALSE(parse_chunk(wire, span).ok()) << "a superfluous byte";
+  EXPECT_FALSE(is_whole(wire, span)) << "a superfluous byte";
 }
 
 TEST(Wire, EveryChangedByteIsHarmless) {
   std::mt19937_64 random(1);
   for (const Encoding encoding : kAll) {
-    const Sample sample(100, 300, 40, DType::bf16, 6);
+    const std::uint64_t span = encoding == Encoding::dense ? 40 : 300;
+    const Sample sample(100, span, 40, DType::bf16, 6);
     Bytes wire;
     encode_chunk(sample.view, sample.range, encoding, wire);
     for (std::size_t at = 0; at < wire.size(); ++at) {
