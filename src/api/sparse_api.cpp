@@ -177,7 +177,7 @@ heddle_status heddle_sparse_allreduce_in_place(void* buffer, size_t count, heddl
     edge::Reduction r;
     const heddle_op sum = HEDDLE_SUM;
     HEDDLE_TRY(edge::check_reduction(HEDDLE_IN_PLACE, buffer, count, dtype, sum, &r));
-    return edge::note(*comm, comm->communicator->sparse_allreduce_in_place(r.out, r.count, r.type));
+    return edge::note(*comm, comm->communicator->mostly_zero_allreduce(r.in, r.out, r.count, r.type));
   });
 }
 

@@ -15,6 +15,8 @@
 #include "base/log.hpp"
 #include "base/status.hpp"
 #include "comm/bootstrap.hpp"
+#include "compress/compression.hpp"
+#include "compress/residual.hpp"
 #include "schedule/schedule.hpp"
 #include "schedule/topology_view.hpp"
 #include "sparse/stream.hpp"
@@ -44,6 +46,16 @@ struct SparseJob {
   void* dense = nullptr;
   // `dense` is this rank's vector, and `in` its elements that are not zero.
   bool in_place = false;
+};
+
+// An allreduce (sum) of f32 vectors that may lose precision.
+struct CompressedJob {
+  const float* in = nullptr;
+  float* out = nullptr;  // may be `in`
+  std::size_t count = 0;
+  Compression how;
+  // Added to `in` before, and what was not sent kept in it after; of `count` values; may be null.
+  Residual* residual = nullptr;
 };
 
 // Of the sparse allreduce that was completed last.
@@ -81,8 +93,11 @@ class Communicator {
   // Ranks may differ in the type of their indices, but agree on all else; where they do not, or a stream breaks its contract,
   // every rank gets the same `invalid_argument` and nothing has happened.
   virtual Status sparse_allreduce(const SparseJob& job) = 0;
-  // A sum of vectors that may be mostly zeros, in place: by their entries where that pays.
-  virtual Status sparse_allreduce_in_place(void* buffer, std::size_t count, DType type) = 0;
+  // A sum of vectors that may be mostly zeros (in == out: in place): by their entries where that pays. sparse_stats() says which.
+  virtual Status mostly_zero_allreduce(const void* in, void* out, std::size_t count, DType type) = 0;
+  // The same bits on all ranks. `job.how` and `count` are equal on all ranks; where they are not, every rank gets the same
+  // `invalid_argument`.
+  virtual Status compressed_allreduce(const CompressedJob& job) = 0;
   virtual Result<std::unique_ptr<Request>> sparse_allreduce_request(SparseJob job) = 0;
   virtual const SparseStats& sparse_stats() const = 0;
 

@@ -19,6 +19,7 @@
 #include "comm/progress_thread.hpp"
 #include "comm/setup.hpp"
 #include "comm/sparse_planner.hpp"
+#include "compress/coded_run.hpp"
 #include "engine/engine.hpp"
 #include "engine/fold_table.hpp"
 #include "engine/waiter.hpp"
@@ -183,7 +184,8 @@ class CommunicatorImpl final : public Communicator {
   void start_thread(const Config& config);
 
   Status sparse_allreduce(const SparseJob& job) override;
-  Status sparse_allreduce_in_place(void* buffer, std::size_t count, DType type) override;
+  Status mostly_zero_allreduce(const void* in, void* out, std::size_t count, DType type) override;
+  Status compressed_allreduce(const CompressedJob& job) override;
   Result<std::unique_ptr<Request>> sparse_allreduce_request(SparseJob job) override;
   const SparseStats& sparse_stats() const override { return sparse_stats_; }
 
@@ -216,6 +218,10 @@ class CommunicatorImpl final : public Communicator {
   std::uint32_t next_sequence() { return static_cast<std::uint32_t>(sequence_++ % kSequences); }
   Result<Profile> profile_for(const SparseJob& job);
   Result<bool> looks_sparse(const void* buffer, std::size_t count, DType type);
+  Status agree_on(const CompressedJob& job);
+  Status run_coded(const CompressedJob& job, const float* in, std::uint64_t seed);
+  Status run_selected(const CompressedJob& job, const float* in, std::uint64_t seed);
+  Status run_random(const CompressedJob& job, const float* in, std::uint64_t seed);
   static Job agreement_job(Agreement& agreement);
   StreamExecution& streams_of(const Choice& choice);
   Status run_streams(const SparseJob& job, const Agreement& agreement, const Profile& profile,
@@ -270,6 +276,9 @@ class CommunicatorImpl final : public Communicator {
   std::map<std::uint64_t, Profile>
       profiles_;  // by dimension, from blocking collectives, whose order is the same everywhere
   SparseStats sparse_stats_;
+  std::map<const Schedule*, std::unique_ptr<CodedRun>> coded_;
+  std::vector<float> compensated_;
+  std::uint64_t compressed_ = 0;            // allreduces so far: a part of their seeds
   std::string learnt_;                      // about the algorithms, for describe()
   Status broken_;                           // the first failure in flight; final
   ProgressThread* asked_ = nullptr;         // thread_, but for the time of a Turn

@@ -146,7 +146,7 @@ Status CommunicatorImpl::run_dense(const SparseJob& job, const Agreement& agreem
                   folds_.of(job.in.value_type, job.op, job.in.dimension), 0});
 }
 
-// ---- In place on a vector
+// ---- Of vectors
 
 // By samples of every rank's vector: what an allreduce of their entries would cost, beside that of the vectors.
 Result<bool> CommunicatorImpl::looks_sparse(const void* buffer, std::size_t count, DType type) {
@@ -163,27 +163,25 @@ Result<bool> CommunicatorImpl::looks_sparse(const void* buffer, std::size_t coun
   return !sparse_.choose(size_, {count, agreement.total(), type, true}, distinct).dense;
 }
 
-Status CommunicatorImpl::sparse_allreduce_in_place(void* buffer, std::size_t count, DType type) {
+Status CommunicatorImpl::mostly_zero_allreduce(const void* in, void* out, std::size_t count, DType type) {
   if (asked_ != nullptr) [[unlikely]]
-    return in_turn(asked_, [&, this] { return sparse_allreduce_in_place(buffer, count, type); });
-  if (size_ == 1 || count == 0) return {};
-  bool sparse = is_sparse_value(type);
+    return in_turn(asked_, [=, this] { return mostly_zero_allreduce(in, out, count, type); });
+  bool sparse = is_sparse_value(type) && size_ > 1 && count > 0;
   if (sparse) {
-    const Result<bool> looks = looks_sparse(buffer, count, type);
+    const Result<bool> looks = looks_sparse(in, count, type);
     if (!looks.ok()) return looks.status();
     sparse = looks.value();
   }
   if (!sparse) {
     note_sparse("dense", 0, 0, 0);
-    return run_job(
-        {Collective::allreduce, buffer, buffer, count, dtype_size(type), folds_.of(type, Op::sum, count), 0});
+    return allreduce(in, out, count, type, Op::sum);
   }
   SparseJob job;
-  const Result<Storage> entries = entries_of(static_cast<const std::byte*>(buffer), count, type, &job.in);
-  // Where there is no memory for the entries the others must know.
+  const Result<Storage> entries = entries_of(static_cast<const std::byte*>(in), count, type, &job.in);
+  // Where there is no memory for the entries the others wait in vain.
   if (!entries.ok()) return fail(entries.status());
-  job.dense = buffer;
-  job.in_place = true;
+  job.dense = out;
+  job.in_place = in == out;
   return sparse_allreduce(job);
 }
 

@@ -41,28 +41,19 @@ std::size_t most_bytes(std::uint64_t entries) {
 
 }  // namespace
 
-StreamExecution::StreamExecution(std::shared_ptr<const Schedule> schedule, const Ports& ports)
-    : schedule_(std::move(schedule)), ports_(&ports) {}
-
-StreamExecution::~StreamExecution() {
-  abandon();
-}
-
 Status StreamExecution::start(StreamBinding binding) {
-  if (active_) return Status(Code::internal, "a schedule was started while it was running");
-  if (binding.cuts.size() != std::size_t{schedule_->chunks} + 1)
+  if (binding.cuts.size() != std::size_t{schedule().chunks} + 1)
     return Status(Code::internal, "as many regions as chunks are needed");
+  HEDDLE_TRY(begin());
   binding_ = std::move(binding);
   input_cuts_.clear();
   for (const std::uint64_t cut : binding_.cuts)
     input_cuts_.push_back(lower_bound(binding_.input, cut));
   SparseView nothing = binding_.input;
   nothing.count = 0;
-  data_.assign(schedule_->chunks, {nullptr, nothing});
-  scratch_.assign(std::size_t{schedule_->scratch_units} * schedule_->unit_chunks, {nullptr, nothing});
-  cursor_.emplace(*schedule_);
+  data_.assign(schedule().chunks, {nullptr, nothing});
+  scratch_.assign(std::size_t{schedule().scratch_units} * schedule().unit_chunks, {nullptr, nothing});
   bytes_sent_ = 0;
-  active_ = true;
   return {};
 }
 
@@ -72,7 +63,7 @@ StreamExecution::Cell StreamExecution::input_cell(std::uint32_t chunk) const {
 
 StreamExecution::Cell& StreamExecution::cell(Slot slot, std::uint32_t chunk, std::uint32_t unit,
                                              std::uint32_t offset) {
-  if (slot == Slot::scratch) return scratch_[std::size_t{unit} * schedule_->unit_chunks + offset];
+  if (slot == Slot::scratch) return scratch_[std::size_t{unit} * schedule().unit_chunks + offset];
   return data_[chunk + offset];
 }
 
@@ -85,26 +76,21 @@ StreamMessage* StreamExecution::idle_message() {
   return message;
 }
 
-Status StreamExecution::open_message() {
-  const Step& step = cursor_->step();
-  const bool sends = step.kind == StepKind::send;
-  Transport* transport = ports_->transport_of[static_cast<std::size_t>(step.peer)];
-  if (transport == nullptr)
-    return Status(Code::unsupported, "no transport reaches rank " + std::to_string(step.peer));
-  const Slot slot = sends ? step.src : step.dst;
-  const std::uint32_t unit = slot == Slot::scratch ? cursor_->unit() : 0;
+Status StreamExecution::open(Open& open, Transport& transport) {
+  const Step& step = open.step;
   const std::uint32_t tag = binding_.sequence * kLanes + step.lane;
   StreamMessage* message = idle_message();
-  open_.push_back({step, cursor_->chunk(), unit, false, message});
-  if (!sends) return message->recv(*transport, step.peer, tag, most_bytes(binding_.most_entries));
+  open.message = message;
+  if (step.kind == StepKind::recv)
+    return message->recv(transport, step.peer, tag, most_bytes(binding_.most_entries));
   message->clear();
   for (std::uint32_t i = 0; i < step.count; ++i) {
-    const std::uint32_t chunk = cursor_->chunk() + i;
+    const std::uint32_t chunk = open.chunk + i;
     const SparseView view =
-        slot == Slot::input ? input_cell(chunk).view : cell(slot, cursor_->chunk(), unit, i).view;
+        step.src == Slot::input ? input_cell(chunk).view : cell(step.src, open.chunk, open.unit, i).view;
     message->append(view, binding_.cuts[chunk], binding_.cuts[chunk + 1]);
   }
-  HEDDLE_TRY(message->send(*transport, step.peer, tag));
+  HEDDLE_TRY(message->send(transport, step.peer, tag));
   bytes_sent_ += message->wire_bytes();
   return {};
 }
@@ -112,7 +98,8 @@ Status StreamExecution::open_message() {
 Status StreamExecution::take(const Open& open) {
   const std::uint32_t end = open.chunk + open.step.count;
   Result<StreamMessage::Received> received =
-      open.message->unpack(binding_.input, binding_.cuts[open.chunk], binding_.cuts[end], pool_);
+      static_cast<StreamMessage*>(open.message)
+          ->unpack(binding_.input, binding_.cuts[open.chunk], binding_.cuts[end], pool_);
   if (!received.ok())
     return Status(Code::internal,
                   "from rank " + std::to_string(open.step.peer) + ": " + received.status().message());
@@ -127,33 +114,24 @@ Status StreamExecution::take(const Open& open) {
   return {};
 }
 
-Status StreamExecution::move_messages() {
-  for (Transport* transport : ports_->transports)
-    HEDDLE_TRY(transport->progress());
-  // Firsts of one peer arrive in order, and seconds are opened in that order: oldest first.
-  for (Open& open : open_) {
-    if (open.done) continue;
-    HEDDLE_TRY(open.message->move(&open.done));
-    if (open.done && open.step.kind == StepKind::recv) HEDDLE_TRY(take(open));
-  }
-  return {};
+Status StreamExecution::move(Open& open) {
+  HEDDLE_TRY(static_cast<StreamMessage*>(open.message)->move(&open.done));
+  return open.done && open.step.kind == StepKind::recv ? take(open) : Status();
 }
 
-// Frees finished messages from the oldest on; true when no more than `may_stay_open` are left.
-bool StreamExecution::retire(std::uint32_t may_stay_open) {
-  std::size_t finished = 0;
-  while (open_.size() - finished > may_stay_open && open_[finished].done)
-    idle_.push_back(open_[finished++].message);
-  open_.erase(open_.begin(), open_.begin() + static_cast<std::ptrdiff_t>(finished));
-  return open_.size() <= may_stay_open;
+void StreamExecution::close(Open& open) {
+  auto* message = static_cast<StreamMessage*>(open.message);
+  if (!open.done) message->cancel();
+  idle_.push_back(message);
 }
 
 // ---- Local steps
 
 void StreamExecution::copy() {
-  const Step& step = cursor_->step();
-  const std::uint32_t first = cursor_->chunk();
-  const std::uint32_t unit = step.dst == Slot::scratch || step.src == Slot::scratch ? cursor_->unit() : 0;
+  const Step& step = cursor().step();
+  const std::uint32_t first = cursor().chunk();
+  const bool of_scratch = step.dst == Slot::scratch || step.src == Slot::scratch;
+  const std::uint32_t unit = of_scratch ? cursor().unit() : 0;
   for (std::uint32_t i = 0; i < step.count; ++i)
     cell(step.dst, first, unit, i) =
         step.src == Slot::input ? input_cell(first + i) : cell(step.src, first, unit, i);
@@ -162,10 +140,10 @@ void StreamExecution::copy() {
 // This step, and those that follow it and fold more into the same chunks from the right: (a op b) op c is one merge of
 // three streams. The cursor stays on the last of them.
 Status StreamExecution::fold() {
-  const Step step = cursor_->step();
-  const std::uint32_t chunk = cursor_->chunk();
-  folds_.assign(1, *cursor_);
-  for (Cursor next = *cursor_;;) {
+  const Step step = cursor().step();
+  const std::uint32_t chunk = cursor().chunk();
+  folds_.assign(1, cursor());
+  for (Cursor next = cursor();;) {
     next.advance();
     if (next.done() || next.step().kind != StepKind::reduce || next.chunk() != chunk ||
         next.step().count != step.count || next.step().dst != step.dst || next.step().src != Slot::scratch ||
@@ -175,7 +153,7 @@ Status StreamExecution::fold() {
   }
   for (std::uint32_t i = 0; i < step.count; ++i)
     HEDDLE_TRY(fold_chunk(i));
-  cursor_ = folds_.back();
+  cursor() = folds_.back();
   return {};
 }
 
@@ -201,57 +179,6 @@ Status StreamExecution::fold_chunk(std::uint32_t offset) {
   merged.values = storage->values.data();
   merged.count = fold_sparse(operands_, binding_.op, storage->indices.data(), storage->values.data());
   into = {std::move(storage), merged};
-  return {};
-}
-
-// ---- Progress
-
-Status StreamExecution::poll(bool* done) {
-  *done = false;
-  for (; !cursor_->done(); cursor_->advance()) {
-    switch (cursor_->step().kind) {
-      case StepKind::send:
-      case StepKind::recv:
-        HEDDLE_TRY(open_message());
-        break;
-      case StepKind::reduce:
-        HEDDLE_TRY(fold());
-        break;
-      case StepKind::copy:
-        copy();
-        break;
-      case StepKind::wait:
-        if (retire(cursor_->step().count)) break;
-        HEDDLE_TRY(move_messages());
-        if (!retire(cursor_->step().count)) return {};
-        break;
-      case StepKind::repeat:  // the cursor never rests on one
-        break;
-      case StepKind::team_reduce:
-      case StepKind::team_bcast:
-      case StepKind::team_allreduce:
-        return Status(Code::internal, "streams do not run over teams");
-    }
-  }
-  active_ = false;
-  scratch_.clear();
-  *done = true;
-  return {};
-}
-
-void StreamExecution::abandon() {
-  for (const Open& open : open_) {
-    if (!open.done) open.message->cancel();
-    idle_.push_back(open.message);
-  }
-  open_.clear();
-  active_ = false;
-}
-
-Waiting StreamExecution::waiting_for() const {
-  for (const Open& open : open_) {
-    if (!open.done) return {Waiting::On::rank, open.step.peer};
-  }
   return {};
 }
 

@@ -11,12 +11,10 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "base/status.hpp"
-#include "engine/engine.hpp"
-#include "schedule/cursor.hpp"
+#include "engine/message_run.hpp"
 #include "schedule/schedule.hpp"
 #include "sparse/message.hpp"
 #include "sparse/storage.hpp"
@@ -35,26 +33,18 @@ struct StreamBinding {
 };
 
 // Memory: of each message in flight and of each stream in a slot, proportional to its entries.
-class StreamExecution {
+class StreamExecution final : public MessageRun {
  public:
-  // A schedule without team verbs, on lanes below kStreamLanes.
-  StreamExecution(std::shared_ptr<const Schedule> schedule, const Ports& ports);
-  StreamExecution(const StreamExecution&) = delete;
-  StreamExecution& operator=(const StreamExecution&) = delete;
-  ~StreamExecution();
+  // A schedule on lanes below kStreamLanes.
+  using MessageRun::MessageRun;
+  ~StreamExecution() override { abandon(); }
 
   Status start(StreamBinding binding);
-  // Runs every step that can run now. *done becomes true when the collective is complete on this rank.
-  Status poll(bool* done);
-  bool active() const { return active_; }
-  void abandon();
-  Waiting waiting_for() const;
 
   // When complete: the result in order of index, until the next start or release().
   std::vector<SparseView> result() const;
   // Lets go of result and memory.
   void release();
-  const Schedule& schedule() const { return *schedule_; }
   // Sent by this rank since the start, on the wire.
   std::size_t bytes_sent() const { return bytes_sent_; }
 
@@ -64,40 +54,30 @@ class StreamExecution {
     std::shared_ptr<const Storage> owner;  // null: the caller's
     SparseView view;
   };
-  struct Open {
-    Step step;
-    std::uint32_t chunk;
-    std::uint32_t unit;
-    bool done;
-    StreamMessage* message;
-  };
+
+  Status open(Open& open, Transport& transport) override;
+  Status move(Open& open) override;
+  void close(Open& open) override;
+  void copy() override;
+  Status fold() override;
+  void end() override { scratch_.clear(); }
 
   Cell& cell(Slot slot, std::uint32_t chunk, std::uint32_t unit, std::uint32_t offset);
   Cell input_cell(std::uint32_t chunk) const;
-  Status open_message();
-  Status move_messages();
   Status take(const Open& open);
-  bool retire(std::uint32_t may_stay_open);
-  Status fold();
   Status fold_chunk(std::uint32_t offset);
-  void copy();
   StreamMessage* idle_message();
 
-  std::shared_ptr<const Schedule> schedule_;
-  const Ports* ports_;
   StreamBinding binding_;
-  std::optional<Cursor> cursor_;
   std::vector<std::size_t> input_cuts_;  // entry of the input with which each chunk begins
   std::vector<Cell> data_;               // by chunk
   std::vector<Cell> scratch_;            // by unit and place in the unit
   std::vector<Cursor> folds_;            // reduce steps that are folded together
   std::vector<SparseView> operands_;
-  std::vector<Open> open_;              // oldest first
   std::deque<StreamMessage> messages_;  // never move
   std::vector<StreamMessage*> idle_;
   StoragePool pool_;
   std::size_t bytes_sent_ = 0;
-  bool active_ = false;
 };
 
 }  // namespace heddle

@@ -1,0 +1,125 @@
+// Allreduce that may lose precision: through a codec, or of some entries, with error feedback.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "comm/communicator_impl.hpp"
+#include "comm/complete.hpp"
+#include "compress/select.hpp"
+
+namespace heddle {
+namespace {
+
+SparseView view_of(const Selection& selection, std::size_t dimension) {
+  const Indices& indices = selection.indices;
+  return {dimension,
+          indices.size(),
+          indices.is_wide ? IndexType::u64 : IndexType::u32,
+          DType::f32,
+          indices.is_wide ? static_cast<const void*>(indices.wide.data()) : indices.narrow.data(),
+          selection.values.data()};
+}
+
+std::size_t entries_wanted(const CompressedJob& job) {
+  return static_cast<std::size_t>(std::ceil(job.how.fraction * static_cast<double>(job.count)));
+}
+
+}  // namespace
+
+// A rank that codes in another way, or has another length, would misread what it is sent.
+Status CommunicatorImpl::agree_on(const CompressedJob& job) {
+  std::uint64_t asked = job.count;
+  std::uint64_t fraction = 0;
+  std::memcpy(&fraction, &job.how.fraction, sizeof fraction);
+  for (const std::uint64_t part :
+       {static_cast<std::uint64_t>(job.how.method), static_cast<std::uint64_t>(job.how.codec.codec),
+        std::uint64_t{job.how.codec.bucket}, job.how.codec.seed, fraction})
+    asked = sample_hash(asked ^ part);
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(size_));
+  all[static_cast<std::size_t>(rank_)] = asked;
+  HEDDLE_TRY(allreduce(all.data(), all.data(), all.size(), DType::u64, Op::sum));
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] != all[0])
+      return Status(Code::invalid_argument,
+                    "rank " + std::to_string(rank) +
+                        " asked for another compression, count or seed than rank 0; nothing was exchanged");
+  }
+  return {};
+}
+
+Status CommunicatorImpl::compressed_allreduce(const CompressedJob& job) {
+  if (asked_ != nullptr) [[unlikely]]
+    return in_turn(asked_, [&, this] { return compressed_allreduce(job); });
+  if (size_ > 1) HEDDLE_TRY(agree_on(job));
+  const std::uint64_t call = compressed_++;
+  const float* in = job.in;
+  if (job.residual != nullptr) {
+    compensated_.resize(job.count);
+    job.residual->compensate(job.in, compensated_.data());
+    in = compensated_.data();
+  }
+  const std::uint64_t seed = sample_hash(job.how.codec.seed ^ sample_hash(call));
+  switch (job.how.method) {
+    case Compression::Method::codec:
+      return run_coded(job, in, sample_hash(seed + static_cast<std::uint64_t>(rank_)));
+    case Compression::Method::random_k:
+      return run_random(job, in, seed);
+    case Compression::Method::top_k:
+    case Compression::Method::top_k_sampled:
+      break;
+  }
+  return run_selected(job, in, seed);
+}
+
+// By split_allgather, where each value is coded twice and no two ranks code the same sum; across nodes with several ranks each by their
+// leaders.
+Status CommunicatorImpl::run_coded(const CompressedJob& job, const float* in, std::uint64_t seed) {
+  const bool flat = topology().nodes() == 1 || topology().nodes() == size_;
+  const Algorithm* algorithm = find_algorithm(Collective::allreduce, flat ? "split_allgather" : "leaders");
+  const std::shared_ptr<const Schedule> schedule = plans_.schedule({algorithm, {0, 2, 2}, 0}, 0);
+  if (coded_.size() > 4) coded_.clear();
+  std::unique_ptr<CodedRun>& run = coded_[schedule.get()];
+  if (!run) run = std::make_unique<CodedRun>(schedule, connections_->ports);
+  CodedBinding binding{in, job.out, job.count, job.how.codec, nullptr, 0};
+  binding.settings.seed = seed;
+  if (job.residual != nullptr) {
+    std::ranges::fill(job.residual->values(), 0.0F);
+    binding.lost = job.residual->values().data();
+  }
+  HEDDLE_TRY(free_sequence());
+  binding.sequence = next_sequence();
+  HEDDLE_TRY(run->start(binding));
+  HEDDLE_TRY(complete(*run));
+  note_sparse(algorithm->name, 0, 0, run->bytes_sent());
+  return {};
+}
+
+// What the streams carry they carry exactly: nothing is lost on the way.
+Status CommunicatorImpl::run_selected(const CompressedJob& job, const float* in, std::uint64_t seed) {
+  const std::size_t wanted = entries_wanted(job);
+  const Selection selection = job.how.method == Compression::Method::top_k
+                                  ? top_k(in, job.count, wanted)
+                                  : top_k_sampled(in, job.count, wanted, seed);
+  if (job.residual != nullptr) HEDDLE_TRY(job.residual->keep(in, selection.indices));
+  SparseJob sparse;
+  sparse.in = view_of(selection, job.count);
+  sparse.dense = job.out;
+  return sparse_allreduce(sparse);
+}
+
+// All ranks draw the same positions: what is there is a short dense vector.
+Status CommunicatorImpl::run_random(const CompressedJob& job, const float* in, std::uint64_t seed) {
+  const Indices indices = random_k(job.count, entries_wanted(job), seed);
+  std::vector<float> values = gather(in, indices);
+  if (job.residual != nullptr) HEDDLE_TRY(job.residual->keep(in, indices));
+  HEDDLE_TRY(allreduce(values.data(), values.data(), values.size(), DType::f32, Op::sum));
+  if (job.count > 0) std::memset(job.out, 0, job.count * sizeof(float));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    job.out[indices[i]] = values[i];
+  note_sparse("random_k", 0, values.size(), 0);
+  return {};
+}
+
+}  // namespace heddle

@@ -1,0 +1,84 @@
+// Runs an allreduce schedule on an f32 vector whose messages travel through a codec.
+//
+// A contribution is encoded by the rank that has it and decoded where it is folded, in f32; what a rank folds itself of its own is
+// exact. A partial sum that is sent on becomes, on the sender too, what the receivers decode, and what was received complete is
+// passed on byte for byte: so all ranks end with the same bits, as the verifier proves of the schedule without the codec. With
+// split_allgather every value is encoded twice: as a contribution, and as the sum. (The sum in f32 of halves sent: T. Akiba, S. Suzuki, K. Fukuda,
+// "Extremely Large Minibatch SGD", 2017, in ChainerMN; the quantised allgather: C. Renggli et al., SC'19, DSAR.)
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "base/dtype.hpp"
+#include "base/status.hpp"
+#include "compress/codec.hpp"
+#include "engine/message_run.hpp"
+#include "schedule/split.hpp"
+
+namespace heddle {
+
+struct CodedBinding {
+  const float* input = nullptr;
+  float* data = nullptr;  // the result; may be `input`
+  std::size_t count = 0;
+  // `codec` and `bucket` equal on all ranks; the seed of one's own.
+  CodecSettings settings;
+  // What the codec loses of what this rank encodes is added to it, at the elements where it is lost; `count` values; may be
+  // null. Where an algorithm lets several ranks hold the same partial sum it would be counted more than once: use split_allgather or
+  // leaders with it.
+  float* lost = nullptr;
+  std::uint32_t sequence = 0;  // as in Binding
+};
+
+class CodedRun final : public MessageRun {
+ public:
+  using MessageRun::MessageRun;
+  ~CodedRun() override { abandon(); }
+
+  Status start(const CodedBinding& binding);
+  std::size_t bytes_sent() const { return bytes_sent_; }
+
+ private:
+  using Bytes = std::vector<std::byte>;
+  struct Message {
+    Transport* transport = nullptr;
+    Ticket ticket;
+    Bytes bytes;
+  };
+  struct Range {
+    std::size_t first;
+    std::size_t count;
+  };
+
+  Status open(Open& open, Transport& transport) override;
+  Status move(Open& open) override;
+  void close(Open& open) override;
+  void copy() override;
+  Status fold() override;
+
+  Range range(std::uint32_t chunk) const { return {split_.begin(chunk), split_.length(chunk, 1)}; }
+  std::size_t coded_size(std::uint32_t chunk, std::uint32_t count) const;
+  void code_input(std::uint32_t chunk, std::byte* to);
+  const Bytes& code_data(std::uint32_t chunk);
+  void note_lost(const Range& range, const float* value, const float* decoded);
+  Status take(const Open& open);
+  float* unit(std::uint32_t number) {
+    return scratch_.data() + number * split_.longest(schedule().unit_chunks);
+  }
+
+  CodedBinding binding_;
+  FoldFn sum_ = nullptr;
+  Split split_{0, 1};
+  std::vector<float> scratch_;
+  std::vector<float> decoded_;  // of one chunk
+  std::vector<Bytes> coded_;    // by chunk of data: what it was decoded from, or empty
+  std::deque<Message> messages_;
+  std::vector<Message*> idle_;
+  std::size_t bytes_sent_ = 0;
+};
+
+}  // namespace heddle

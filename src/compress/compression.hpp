@@ -1,0 +1,25 @@
+// What a caller asks for when an allreduce may lose precision.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/status.hpp"
+#include "compress/codec.hpp"
+
+namespace heddle {
+
+struct Compression {
+  enum class Method : std::uint8_t { codec, top_k, top_k_sampled, random_k };
+  Method method = Method::codec;
+  CodecSettings codec;     // of the method `codec`; its seed is that of all methods
+  double fraction = 0.01;  // of the entries: the others
+};
+
+// "fp16", "bf16", "qsgd:8", "qsgd:4", "qsgd:2", "terngrad", "onebit", each with an optional bucket ("qsgd:4:512"; "onebit:256"),
+// "topk:FRACTION", "topk-sampled:FRACTION", "randomk:FRACTION" (0 < FRACTION <= 1). The status names what is wrong and what there is.
+Result<Compression> parse_compression(std::string_view text);
+// Such a text.
+std::string compression_name(const Compression& compression);
+
+}  // namespace heddle

@@ -1,0 +1,89 @@
+#include "engine/message_run.hpp"
+
+#include <string>
+
+namespace heddle {
+
+Status MessageRun::begin() {
+  if (active()) return Status(Code::internal, "a schedule was started while it was running");
+  cursor_.emplace(*schedule_);
+  return {};
+}
+
+Status MessageRun::open_step() {
+  const Step& step = cursor_->step();
+  Transport* transport = ports_->transport_of[static_cast<std::size_t>(step.peer)];
+  if (transport == nullptr)
+    return Status(Code::unsupported, "no transport reaches rank " + std::to_string(step.peer));
+  const Slot slot = step.kind == StepKind::send ? step.src : step.dst;
+  open_.push_back({step, cursor_->chunk(), unit_of(*cursor_, slot), false, nullptr});
+  return open(open_.back(), *transport);
+}
+
+Status MessageRun::move_messages() {
+  for (Transport* transport : ports_->transports)
+    HEDDLE_TRY(transport->progress());
+  // Oldest first: what one peer sends in several parts is opened in its order.
+  for (Open& each : open_) {
+    if (!each.done) HEDDLE_TRY(move(each));
+  }
+  return {};
+}
+
+// Frees finished messages from the oldest on; true when no more than `may_stay_open` are left.
+bool MessageRun::retire(std::uint32_t may_stay_open) {
+  std::size_t finished = 0;
+  while (open_.size() - finished > may_stay_open && open_[finished].done)
+    close(open_[finished++]);
+  open_.erase(open_.begin(), open_.begin() + static_cast<std::ptrdiff_t>(finished));
+  return open_.size() <= may_stay_open;
+}
+
+Status MessageRun::poll(bool* done) {
+  *done = false;
+  for (; !cursor_->done(); cursor_->advance()) {
+    switch (cursor_->step().kind) {
+      case StepKind::send:
+      case StepKind::recv:
+        HEDDLE_TRY(open_step());
+        break;
+      case StepKind::reduce:
+        HEDDLE_TRY(fold());
+        break;
+      case StepKind::copy:
+        copy();
+        break;
+      case StepKind::wait:
+        if (retire(cursor_->step().count)) break;
+        HEDDLE_TRY(move_messages());
+        if (!retire(cursor_->step().count)) return {};
+        break;
+      case StepKind::repeat:  // the cursor never rests on one
+        break;
+      case StepKind::team_reduce:
+      case StepKind::team_bcast:
+      case StepKind::team_allreduce:
+        return Status(Code::internal, "a schedule with team verbs was given to what runs messages alone");
+    }
+  }
+  cursor_.reset();
+  end();
+  *done = true;
+  return {};
+}
+
+void MessageRun::abandon() {
+  for (Open& each : open_)
+    close(each);
+  open_.clear();
+  cursor_.reset();
+}
+
+Waiting MessageRun::waiting_for() const {
+  for (const Open& each : open_) {
+    if (!each.done) return {Waiting::On::rank, each.step.peer};
+  }
+  return {};
+}
+
+}  // namespace heddle
