@@ -210,6 +210,11 @@ void is_harmless(const Bytes& wire, std::uint64_t dimension) {
     ASSERT_LT(indices.back() - chunk->first, chunk->span);
     ASSERT_EQ(narrow[chunk->count - 1], indices.back());
   }
+  // No chunk says in more bytes what could be said in fewer.
+  const SparseView view{dimension,         indices.size(), IndexType::u64,
+                        chunk->value_type, indices.data(), chunk->values.data()};
+  ASSERT_EQ(encoded_bytes(view, {chunk->first, chunk->span, 0, indices.size()}, chunk->encoding),
+            chunk->bytes);
 }
 
 bool is_whole(const Bytes& wire, std::uint64_t dimension) {
