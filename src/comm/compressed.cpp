@@ -12,7 +12,7 @@
 namespace heddle {
 namespace {
 
-SparseView view_of(const Selection& selection, std::size_t dimension) {
+SparseView view_of(const SelectedEntries& selection, std::size_t dimension) {
   const Indices& indices = selection.indices;
   return {dimension,
           indices.size(),
@@ -99,9 +99,9 @@ Status CommunicatorImpl::run_coded(const CompressedJob& job, const float* in, st
 // What the streams carry they carry exactly: nothing is lost on the way.
 Status CommunicatorImpl::run_selected(const CompressedJob& job, const float* in, std::uint64_t seed) {
   const std::size_t wanted = entries_wanted(job);
-  const Selection selection = job.how.method == Compression::Method::top_k
-                                  ? top_k(in, job.count, wanted)
-                                  : top_k_sampled(in, job.count, wanted, seed);
+  const SelectedEntries selection = job.how.method == Compression::Method::top_k
+                                        ? top_k(in, job.count, wanted)
+                                        : top_k_sampled(in, job.count, wanted, seed);
   if (job.residual != nullptr) HEDDLE_TRY(job.residual->keep(in, selection.indices));
   SparseJob sparse;
   sparse.in = view_of(selection, job.count);

@@ -47,7 +47,7 @@ struct SignSums {
 SignSums split_signs(const float* values, std::size_t n, std::uint8_t* bits);
 void join_signs(const std::uint8_t* bits, std::size_t n, float positive, float negative, float* values);
 
-// ---- Selection (collect.cpp)
+// ---- SelectedEntries (collect.cpp)
 
 // Indices and values from values[begin] on whose magnitude, as bits, is at least `threshold` (1 to 2^31), in order. Stops at the end
 // or where fewer than 64 places are left in `room`, and says where.

@@ -113,7 +113,7 @@ double expected_rank(std::size_t n, std::size_t k) {
 }
 
 template <class Index>
-void store(Candidates<Index>&& found, Selection& selection) {
+void store(Candidates<Index>&& found, SelectedEntries& selection) {
   found.indices.resize(found.count);
   found.values.resize(found.count);
   if constexpr (sizeof(Index) == 8) {
@@ -126,7 +126,7 @@ void store(Candidates<Index>&& found, Selection& selection) {
 }
 
 template <class Index>
-Selection exact(const float* values, std::size_t n, std::size_t k) {
+SelectedEntries exact(const float* values, std::size_t n, std::size_t k) {
   k = std::min(k, n);
   if (k == 0) return {};
   Candidates<Index> found(std::min(2 * k, n) + 1024);
@@ -138,13 +138,13 @@ Selection exact(const float* values, std::size_t n, std::size_t k) {
   }
   if (!found.fill(values, n, k, threshold) && found.count < k && threshold > 1) found.fill(values, n, k, 1);
   if (found.count > k) found.cut(k);
-  Selection selection;
+  SelectedEntries selection;
   store(std::move(found), selection);
   return selection;
 }
 
 template <class Index>
-Selection sampled(const float* values, std::size_t n, std::size_t k, std::uint64_t seed) {
+SelectedEntries sampled(const float* values, std::size_t n, std::size_t k, std::uint64_t seed) {
   const double rank = expected_rank(n, k);
   if (n < kSampleFrom || k >= n / 4 || rank < kTrustedRank) return exact<Index>(values, n, k);
   const std::size_t most = k + k / 2;
@@ -152,7 +152,7 @@ Selection sampled(const float* values, std::size_t n, std::size_t k, std::uint64
   found.fill(values, n, k, sampled_key(values, n, seed, static_cast<std::size_t>(rank)));
   if (found.count > most) found.cut(k);
   if (found.count < k - k / 2) return exact<Index>(values, n, k);
-  Selection selection;
+  SelectedEntries selection;
   store(std::move(found), selection);
   return selection;
 }
@@ -205,11 +205,11 @@ std::vector<Index> random_positions(std::uint64_t n, std::size_t k, std::uint64_
 
 }  // namespace
 
-Selection top_k(const float* values, std::size_t n, std::size_t k) {
+SelectedEntries top_k(const float* values, std::size_t n, std::size_t k) {
   return needs_wide(n) ? exact<std::uint64_t>(values, n, k) : exact<std::uint32_t>(values, n, k);
 }
 
-Selection top_k_sampled(const float* values, std::size_t n, std::size_t k, std::uint64_t seed) {
+SelectedEntries top_k_sampled(const float* values, std::size_t n, std::size_t k, std::uint64_t seed) {
   return needs_wide(n) ? sampled<std::uint64_t>(values, n, k, seed)
                        : sampled<std::uint32_t>(values, n, k, seed);
 }

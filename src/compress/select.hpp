@@ -18,7 +18,7 @@ struct Indices {
   std::uint64_t operator[](std::size_t i) const { return is_wide ? wide[i] : narrow[i]; }
 };
 
-struct Selection {
+struct SelectedEntries {
   Indices indices;
   std::vector<float> values;
 };
@@ -31,13 +31,13 @@ struct Selection {
 // X. Li, Y. Wang, "Parallel Top-K Algorithms on GPU: A Comprehensive Study and New Methods", SC'23), and the threshold rises
 // above the least of them. When fewer than k were above the sample's threshold, a second pass starts without one. Time
 // is linear in n whatever the values.
-Selection top_k(const float* values, std::size_t n, std::size_t k);
+SelectedEntries top_k(const float* values, std::size_t n, std::size_t k);
 
 // About the k entries of largest magnitude: those above a threshold that is estimated from a sample (Y. Lin, S. Han, H. Mao, Y. Wang, W. Dally,
 // "Deep Gradient Compression: Reducing the Communication Bandwidth for Distributed Training", ICLR 2018). From k/2 to 3k/2 come,
 // namely all that are not below some magnitude, or else exactly those of top_k(): where more than 3k/2 are above the threshold, where fewer
 // than k/2 are, and where k is so small a part of n that a sample says little.
-Selection top_k_sampled(const float* values, std::size_t n, std::size_t k, std::uint64_t seed);
+SelectedEntries top_k_sampled(const float* values, std::size_t n, std::size_t k, std::uint64_t seed);
 
 // k different positions below n, each set of k as likely as any other; all n where k >= n. Every rank that has the seed
 // draws the same ones, so that indices need not be sent (R. Floyd's algorithm: J. Bentley, R. Floyd, "A Sample of Brilliance",

@@ -101,7 +101,7 @@ void residuals(double budget_ms) {
   const std::vector<float> values = gradient(kLong);
   std::vector<float> out(kLong);
   Residual residual(kLong);
-  const Selection sent = top_k(values.data(), kLong, kLong / 100);
+  const SelectedEntries sent = top_k(values.data(), kLong, kLong / 100);
   std::printf("\n%-26s%10s\n", "residual of 2^24", "rate");
   std::printf("%-26s%10.2f\n", "compensate",
               rate(kLong, budget_ms, [&] { residual.compensate(values.data(), out.data()); }));

@@ -31,7 +31,7 @@ class Workers {
         gradient[i] = x_[i] - 1 + (i % 100 == 0 ? worker == 0 ? 5.0F : -5.0F : 0.0F);
       Residual& residual = residuals_[static_cast<std::size_t>(worker)];
       if (with_feedback_) residual.compensate(gradient.data(), gradient.data());
-      const Selection sent = top_k(gradient.data(), kSize, kSent);
+      const SelectedEntries sent = top_k(gradient.data(), kSize, kSent);
       if (with_feedback_) {
         ASSERT_TRUE(residual.keep(gradient.data(), sent.indices).ok());
       }

@@ -50,7 +50,7 @@ std::vector<std::uint64_t> to_wide(const Indices& indices) {
   return result;
 }
 
-void has_the_values(const std::vector<float>& values, const Selection& selection) {
+void has_the_values(const std::vector<float>& values, const SelectedEntries& selection) {
   ASSERT_EQ(selection.indices.size(), selection.values.size());
   ASSERT_FALSE(selection.indices.is_wide);
   for (std::size_t i = 0; i < selection.values.size(); ++i)
@@ -59,7 +59,7 @@ void has_the_values(const std::vector<float>& values, const Selection& selection
 }
 
 void selects_like_a_sort(const std::vector<float>& values, std::size_t k) {
-  const Selection selection = top_k(values.data(), values.size(), k);
+  const SelectedEntries selection = top_k(values.data(), values.size(), k);
   ASSERT_NO_FATAL_FAILURE(has_the_values(values, selection));
   ASSERT_EQ(to_wide(selection.indices), reference(values, k)) << "n " << values.size() << " k " << k;
 }
@@ -171,7 +171,7 @@ TEST(TopK, EqualsASortWhereTheSampleMisleads) {
 
 void keeps_its_word(const std::vector<float>& values, std::size_t k, std::uint64_t seed) {
   const std::size_t n = values.size();
-  const Selection selection = top_k_sampled(values.data(), n, k, seed);
+  const SelectedEntries selection = top_k_sampled(values.data(), n, k, seed);
   ASSERT_NO_FATAL_FAILURE(has_the_values(values, selection));
   const std::size_t count = selection.values.size();
   const auto exact = reference(values, k);
@@ -208,7 +208,7 @@ TEST(TopKSampled, IsExactWhereTheSampleMisleads) {
     for (std::size_t i = 0; i < kParts; ++i)
       values[i * part + random64(kSeed, i) % part] = at_sample;
     for (const std::size_t k : {kLong / 100, kLong / 5}) {
-      const Selection selection = top_k_sampled(values.data(), kLong, k, kSeed);
+      const SelectedEntries selection = top_k_sampled(values.data(), kLong, k, kSeed);
       ASSERT_EQ(to_wide(selection.indices), reference(values, k)) << at_sample << " " << k;
     }
   }
@@ -222,7 +222,7 @@ TEST(TopKSampled, IsExactWhereTheLastEntryIsOneTooMany) {
   for (std::size_t i = 0; i < kMost; ++i)
     values[i * 13] = 1;
   values[kLong - 1] = -1;
-  const Selection selection = top_k_sampled(values.data(), kLong, kTaken, 1);
+  const SelectedEntries selection = top_k_sampled(values.data(), kLong, kTaken, 1);
   ASSERT_EQ(to_wide(selection.indices), reference(values, kTaken));
 }
 
@@ -266,7 +266,7 @@ TEST(TopK, MoreThan32BitsOfIndices) {
   values[12] = 3;
   values[kN - 1] = -4;
   values[kN - 500] = 2;
-  const Selection selection = top_k(values, kN, 2);
+  const SelectedEntries selection = top_k(values, kN, 2);
   EXPECT_TRUE(selection.indices.is_wide);
   EXPECT_EQ(selection.indices.wide, (std::vector<std::uint64_t>{12, kN - 1}));
   EXPECT_EQ(selection.values, (std::vector<float>{3, -4}));

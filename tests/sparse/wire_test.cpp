@@ -210,6 +210,11 @@ void is_harmless(const Bytes& wire, std::uint64_t dimension) {
     ASSERT_LT(indices.back() - chunk->first, chunk->span);
     ASSERT_EQ(narrow[chunk->count - 1], indices.back());
   }
+  // No chunk says in more bytes what could be said in fewer.
+  const SparseView view{dimension,         indices.size(), IndexType::u64,
+                        chunk->value_type, indices.data(), chunk->values.data()};
+  ASSERT_EQ(encoded_bytes(view, {chunk->first, chunk->span, 0, indices.size()}, chunk->encoding),
+            chunk->bytes);
 }
 
 bool is_whole(const Bytes& wire, std::uint64_t dimension) {
@@ -266,6 +271,22 @@ TEST(Wire, DistancesThatDoNotFitANumberAreRefused) {
   EXPECT_FALSE(is_whole(wire, span));
   wire[kChunkHeader + 9] = std::byte{0};
   EXPECT_FALSE(is_whole(wire, span)) << "a superfluous byte";
+}
+
+TEST(Wire, SuperfluousBytesAreRefused) {
+  std::vector<std::uint32_t> indices;
+  for (std::uint32_t i = 0; i < 40; ++i)
+    indices.push_back(199 + i * 200);
+  const std::vector<float> values(40);
+  const SparseView view{8000, 40, IndexType::u32, DType::f32, indices.data(), values.data()};
+  Bytes wire;
+  encode_chunk(view, {0, 8000, 0, 40}, Encoding::delta, wire);
+  ASSERT_TRUE(is_whole(wire, 8000));
+  for (std::size_t i = 0; i < 40; ++i) {
+    Bytes changed = wire;
+    changed[kChunkHeader + 2 * i + 1] = std::byte{0};  // 71 in two bytes instead of 199
+    EXPECT_FALSE(is_whole(changed, 8000)) << i;
+  }
 }
 
 TEST(Wire, EveryChangedByteIsHarmless) {
