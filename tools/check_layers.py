@@ -29,7 +29,7 @@ ARROWS = {
     "src/comm": ["src/base", "src/schedule", "src/engine", "src/engine/kernels", "src/select", "collectives",
                  "src/sparse", "src/compress", "transports", "gpu", "include/heddle/heddle.h"],
     "src/api": ["src/comm", "src/sparse", "src/compress", "src/base", "src/schedule", "src/engine/kernels", "include/heddle"],
-    "src/interpose": ["src/comm", "src/base", "src/schedule", "src/select", "src/engine/kernels",
+    "src/interpose": ["src/comm", "src/sparse", "src/compress", "src/base", "src/schedule", "src/select", "src/engine/kernels",
                       "include/heddle/heddle.h"],
     "tools": ["src/comm", "src/base", "src/schedule", "src/select", "src/engine/kernels", "transports",
               "include/heddle"],

@@ -40,7 +40,8 @@ typedef enum heddle_status {
   HEDDLE_ERR_TIMEOUT = 5,     /* the deadline passed; the message names who is missing */
   HEDDLE_ERR_PEER = 6,        /* another rank died or failed; the message names it */
   HEDDLE_ERR_INTERNAL = 7,    /* a defect in heddle */
-  HEDDLE_ERR_CAPACITY = 8     /* the arrays given are too small for a sparse result; nothing is lost (heddle_sparse.h) */
+  HEDDLE_ERR_CAPACITY =
+      8 /* the arrays given are too small for a sparse result; nothing is lost (heddle_sparse.h) */
 } heddle_status;
 
 typedef enum heddle_dtype {

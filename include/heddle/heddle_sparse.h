@@ -75,8 +75,9 @@ HEDDLE_API heddle_status heddle_sparse_allreduce_in_place(void* buffer, size_t c
  * included, is returned by the test or wait that finds the request complete. */
 HEDDLE_API heddle_status heddle_isparse_allreduce(const heddle_sparse* in, heddle_sparse* out, heddle_op op,
                                                   heddle_comm_t comm, heddle_request_t* request);
-HEDDLE_API heddle_status heddle_sparse_allreduce_init(const heddle_sparse* in, heddle_sparse* out, heddle_op op,
-                                                      heddle_comm_t comm, heddle_request_t* request);
+HEDDLE_API heddle_status heddle_sparse_allreduce_init(const heddle_sparse* in, heddle_sparse* out,
+                                                      heddle_op op, heddle_comm_t comm,
+                                                      heddle_request_t* request);
 
 /* Of the sparse allreduce that was completed last on the communicator. */
 typedef struct heddle_sparse_stats {

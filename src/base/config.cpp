@@ -83,9 +83,9 @@ Problem set_algorithm(std::string_view value, Config& config) {
   for (const std::string_view part : split(value, ',')) {
     const std::size_t colon = part.find(':');
     const std::string_view name = colon == std::string_view::npos ? part : part.substr(colon + 1);
-    if (colon != std::string_view::npos && part.substr(0, colon) != "allreduce" &&
-        part.substr(0, colon) != "bcast") {
-      return "names a collective that is neither allreduce nor bcast";
+    const std::string_view scope = part.substr(0, colon == std::string_view::npos ? 0 : colon);
+    if (colon != std::string_view::npos && scope != "allreduce" && scope != "bcast" && scope != "sparse") {
+      return "names a collective that is none of allreduce, bcast, sparse";
     }
     if (!is_name(name)) return "does not have the form [allreduce:]NAME[,bcast:NAME][,sparse:NAME]";
   }
@@ -175,6 +175,33 @@ Problem set_progress_thread(std::string_view value, Config& config) {
   return {};
 }
 
+Problem set_sparse(std::string_view value, Config& config) {
+  return set_switch(value, config.sparse);
+}
+// Only that it is there: what it may say belongs to compress, which sits above this folder.
+Problem set_compress(std::string_view value, Config& config) {
+  config.compress = value;
+  return {};
+}
+Problem set_compress_from(std::string_view value, Config& config) {
+  const std::optional<std::size_t> bytes = parse_size(value);
+  if (!bytes) return "is not a size in bytes, with an optional K, M or G";
+  config.compress_from = *bytes;
+  return {};
+}
+Problem set_compress_types(std::string_view value, Config& config) {
+  bool f32 = false;
+  bool f64 = false;
+  for (const std::string_view name : split(value, ',')) {
+    if (name != "float32" && name != "float64")
+      return "names " + quoted(name) + ", which is not one of float32, float64";
+    (name == "float32" ? f32 : f64) = true;
+  }
+  config.compress_f32 = f32;
+  config.compress_f64 = f64;
+  return {};
+}
+
 Problem set_master_port(std::string_view value, Config& config) {
   const std::optional<int> port = parse_number<int>(value);
   if (!port || *port < 1 || *port > 65535) return "is not a port number (1 to 65535)";
@@ -235,6 +262,25 @@ constexpr std::array kRows = {
          "is left for "
          "it; always: also without. Native API only."},
         set_progress_thread},
+    Row{{"HEDDLE_SPARSE", "0, 1", "1",
+         "1 looks at samples of large sums between nodes, and sends those of mostly zeros as their entries, "
+         "without loss (preload "
+         "library only)."},
+        set_sparse},
+    Row{{"HEDDLE_COMPRESS",
+         "fp16, bf16, qsgd:8, qsgd:4, qsgd:2, terngrad, onebit, topk:FRACTION, topk-sampled:FRACTION, "
+         "randomk:FRACTION",
+         "none",
+         "Sums between nodes lose precision: what they are sent as. All but fp16 and bf16 keep what is lost, "
+         "for each communicator and "
+         "buffer, and add it to the next sum (preload library only)."},
+        set_compress},
+    Row{{"HEDDLE_COMPRESS_FROM", "a size in bytes; K, M and G suffixes", "64K",
+         "Smaller sums are not compressed."},
+        set_compress_from},
+    Row{{"HEDDLE_COMPRESS_TYPES", "comma-separated list of float32, float64", "float32",
+         "Sums of other types are not compressed; those of float64 are sent as float32 is."},
+        set_compress_types},
     Row{{"HEDDLE_MASTER_PORT", "1 to 65535", "MASTER_PORT",
          "Port of the start over TCP (heddle_comm_create_env), for when a launcher's own store listens on "
          "MASTER_PORT."},

@@ -37,6 +37,13 @@ struct Config {
   std::string cache_folder;
   // HEDDLE_PROGRESS_THREAD=0|1|always: moves requests while the caller computes
   ProgressThreadSetting progress_thread = ProgressThreadSetting::off;
+  // HEDDLE_SPARSE=0|1: sums of mostly zeros between nodes go as their entries, without loss
+  bool sparse = true;
+  std::string
+      compress;  // HEDDLE_COMPRESS=fp16|topk:0.01|...: sums of gradients between nodes lose precision; empty: none do
+  std::size_t compress_from = std::size_t{64} << 10;  // HEDDLE_COMPRESS_FROM=SIZE
+  bool compress_f32 = true;                           // HEDDLE_COMPRESS_TYPES=float32[,float64]
+  bool compress_f64 = false;
   int master_port = 0;  // HEDDLE_MASTER_PORT=PORT: bootstrap over TCP, overrides MASTER_PORT; 0: unset
 };
 

@@ -56,6 +56,7 @@ struct CompressedJob {
   Compression how;
   // Added to `in` before, and what was not sent kept in it after; of `count` values; may be null.
   Residual* residual = nullptr;
+  bool agreed = false;  // that `how` and `count` are equal is known: nobody asks
 };
 
 // Of the sparse allreduce that was completed last.

@@ -52,7 +52,7 @@ Status CommunicatorImpl::agree_on(const CompressedJob& job) {
 Status CommunicatorImpl::compressed_allreduce(const CompressedJob& job) {
   if (asked_ != nullptr) [[unlikely]]
     return in_turn(asked_, [&, this] { return compressed_allreduce(job); });
-  if (size_ > 1) HEDDLE_TRY(agree_on(job));
+  if (size_ > 1 && !job.agreed) HEDDLE_TRY(agree_on(job));
   const std::uint64_t call = compressed_++;
   const float* in = job.in;
   if (job.residual != nullptr) {

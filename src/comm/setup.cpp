@@ -20,12 +20,14 @@ namespace heddle {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x6864646c;  // "hddl"
-constexpr std::uint32_t kProtocol = 4;        // raised whenever ranks of two builds could not work together
+constexpr std::uint32_t kProtocol = 5;        // raised whenever ranks of two builds could not work together
 
 // The settings that decide how a collective runs must be the same everywhere; each travels as a hash.
-constexpr const char* kSharedSettings[] = {"HEDDLE_ALGORITHM",  "HEDDLE_TUNING_FILE (its content)",
-                                           "HEDDLE_TRANSPORTS", "HEDDLE_SLOT_BYTES",
-                                           "HEDDLE_SHM",        "HEDDLE_MEASURE"};
+constexpr const char* kSharedSettings[] = {"HEDDLE_ALGORITHM",     "HEDDLE_TUNING_FILE (its content)",
+                                           "HEDDLE_TRANSPORTS",    "HEDDLE_SLOT_BYTES",
+                                           "HEDDLE_SHM",           "HEDDLE_MEASURE",
+                                           "HEDDLE_SPARSE",        "HEDDLE_COMPRESS",
+                                           "HEDDLE_COMPRESS_FROM", "HEDDLE_COMPRESS_TYPES"};
 constexpr std::size_t kSettings = std::size(kSharedSettings);
 
 // What every rank tells every other, first of all.
@@ -73,9 +75,17 @@ Hello make_hello(const Bootstrap& bootstrap, const Config& config) {
       bootstrap.process ? bootstrap.process->small_stores.load(std::memory_order_relaxed) : 0;
   const HostIdentity identity = host_identity();
   hello.node = bootstrap.node.value_or(identity.value);
-  const std::string settings[kSettings] = {config.algorithm,   content_of(config.tuning_file),
-                                           config.transports,  std::to_string(config.slot_bytes),
-                                           config.shm_backing, config.measure ? "1" : "0"};
+  const std::string settings[kSettings] = {
+      config.algorithm,
+      content_of(config.tuning_file),
+      config.transports,
+      std::to_string(config.slot_bytes),
+      config.shm_backing,
+      config.measure ? "1" : "0",
+      config.sparse ? "1" : "0",
+      config.compress,
+      std::to_string(config.compress_from),
+      std::string(config.compress_f32 ? "f" : "") + (config.compress_f64 ? "d" : "")};
   for (std::size_t i = 0; i < kSettings; ++i)
     hello.settings[i] = hash_text(settings[i]);
   hello.cores = core_claim();

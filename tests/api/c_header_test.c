@@ -1,5 +1,6 @@
-/* heddle.h and heddle_sparse.h from C: a communicator of one rank, and a value through it. */
+/* heddle.h, heddle_sparse.h and heddle_compress.h from C: a communicator of one rank, and a value through it. */
 #include <heddle/heddle.h>
+#include <heddle/heddle_compress.h>
 #include <heddle/heddle_sparse.h>
 #include <stdio.h>
 #include <string.h>

@@ -39,6 +39,10 @@ TEST(Refusals, SettingsThatDiffer) {
       {"HEDDLE_SLOT_BYTES", [](Config& c) { c.slot_bytes = 12345; }},
       {"HEDDLE_MEASURE", [](Config& c) { c.measure = true; }},
       {"HEDDLE_SHM", [](Config& c) { c.shm_backing = "posix"; }},
+      {"HEDDLE_SPARSE", [](Config& c) { c.sparse = false; }},
+      {"HEDDLE_COMPRESS", [](Config& c) { c.compress = "fp16"; }},
+      {"HEDDLE_COMPRESS_FROM", [](Config& c) { c.compress_from = 1; }},
+      {"HEDDLE_COMPRESS_TYPES", [](Config& c) { c.compress_f64 = true; }},
   };
   for (const Difference& d : differences) {
     Party party({1, 1, 1});

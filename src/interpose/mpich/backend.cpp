@@ -81,6 +81,14 @@ bool Backend::make_ready() {
   ParsedConfig parsed = parse_config_from_environ();
   for (std::string& line : read_preferences(parsed.config).complaints)
     parsed.complaints.push_back(std::move(line));
+  if (!parsed.config.compress.empty()) {
+    const Result<Compression> compression = parse_compression(parsed.config.compress);
+    if (!compression.ok()) {
+      parsed.complaints.push_back("HEDDLE_COMPRESS=" + compression.status().message() +
+                                  "; nothing is compressed");
+      parsed.config.compress.clear();
+    }
+  }
   const Log log(parsed.config.log_level, world_rank);
   if (!self_.open() || !packing_.check_format()) {
     if (parsed.config.enable) {
@@ -129,9 +137,11 @@ int Backend::allreduce(const void* in, void* out, Count count, MPI_Datatype type
     return host();
   }
   const auto elements = static_cast<std::size_t>(count);
-  return finish(
-      state->communicator->allreduce(in == MPI_IN_PLACE ? out : in, out, elements, row->type, mapped), comm,
-      *state);
+  const void* from = in == MPI_IN_PLACE ? out : in;
+  if (state->savings && state->savings->serves(row->type, mapped, elements * dtype_size(row->type)))
+      [[unlikely]]
+    return finish(state->savings->allreduce(from, out, elements, row->type), comm, *state);
+  return finish(state->communicator->allreduce(from, out, elements, row->type, mapped), comm, *state);
 }
 
 template <typename Count>

@@ -22,6 +22,7 @@ void Scratch::relax() {
 }
 
 void CommState::reset() {
+  savings.reset();
   communicator.reset();
   p2p.reset();
   scratch = Scratch();

@@ -14,6 +14,7 @@
 #include "base/log.hpp"
 #include "comm/communicator.hpp"
 #include "interpose/mpich/host_p2p.hpp"
+#include "interpose/savings.hpp"
 
 namespace heddle::mpich {
 
@@ -51,6 +52,7 @@ struct CommState {
   std::string name;              // for the log: "MPI_COMM_WORLD", "a communicator of 4"
   std::unique_ptr<HostP2p> p2p;  // outlives the communicator
   std::unique_ptr<Communicator> communicator;
+  std::unique_ptr<Savings> savings;  // null where there is nothing to save
   Scratch scratch;
   std::uint32_t explained = 0;  // reasons for the host that the log has already, a bit each
 

@@ -249,6 +249,7 @@ void SetUp::run(MPI_Comm comm, CommState& state) {
     return;
   }
   state.communicator = std::move(made).value();
+  state.savings = Savings::make(config_, *state.communicator);
   state.mode = Mode::heddle;
   int same = MPI_UNEQUAL;
   if (state.p2p != nullptr && mpi_.Comm_compare(comm, MPI_COMM_WORLD, &same) == MPI_SUCCESS &&
@@ -256,7 +257,12 @@ void SetUp::run(MPI_Comm comm, CommState& state) {
     all_ranks_message_.store(true, std::memory_order_relaxed);
   }
   state.explain = state.rank == 0 && log_.wants(LogLevel::info);
-  if (state.explain) log_.info(state.name + ": " + state.communicator->describe());
+  if (!state.explain) return;
+  log_.info(state.name + ": " + state.communicator->describe());
+  if (!config_.compress.empty())
+    log_.info(state.name + ": sums of gradients " +
+              (state.savings ? "are sent as " + config_.compress + " (HEDDLE_COMPRESS)"
+                             : "stay as they are: HEDDLE_COMPRESS is for what goes between nodes"));
 }
 
 }  // namespace heddle::mpich

@@ -1,0 +1,53 @@
+/* heddle: allreduce of gradients that may lose precision, with error feedback. Everything that heddle.h says of threads,
+ * order, waits and errors holds here. docs/compression.md has the methods, their sizes and their errors.
+ */
+#ifndef HEDDLE_HEDDLE_COMPRESS_H
+#define HEDDLE_HEDDLE_COMPRESS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "heddle/heddle.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What compression left out so far of a vector of `count` float32, to be added to the next one: the caller's, one for each
+ * vector that is summed again and again. One thread at a time. */
+typedef struct heddle_residual* heddle_residual_t;
+
+/* Zeros. *residual must be given to heddle_residual_destroy. */
+HEDDLE_API heddle_status heddle_residual_create(size_t count, heddle_residual_t* residual);
+/* Null is allowed. */
+HEDDLE_API heddle_status heddle_residual_destroy(heddle_residual_t residual);
+/* To a file, which is the one from before or the new one whenever the machine stops; and from one, which must have been written for
+ * `count` values (HEDDLE_ERR_ARGUMENT says what is wrong with it: checksum, length, count). */
+HEDDLE_API heddle_status heddle_residual_save(heddle_residual_t residual, const char* path);
+HEDDLE_API heddle_status heddle_residual_load(const char* path, size_t count, heddle_residual_t* residual);
+/* Its `count` values, which the caller may read and change; they move with the residual only. */
+HEDDLE_API heddle_status heddle_residual_values(heddle_residual_t residual, float** values, size_t* count);
+
+/* recvbuf = about the sum of all ranks' sendbuf, `count` float32 each, the same bits on every rank; sendbuf may be
+ * HEDDLE_IN_PLACE. With a residual (may be null) its values are added to sendbuf first, and what is not sent, or lost in rounding on
+ * this rank, is left in it.
+ *
+ * `method`: "fp16", "bf16", "qsgd:8", "qsgd:4", "qsgd:2", "terngrad", "onebit": every value in fewer bits, summed in float32; those
+ * from qsgd on scale buckets of 1024 values, or as many as ":N" behind the name says. "topk:F", "topk-sampled:F", "randomk:F": the part F of the values,
+ * exactly; 0 < F <= 1.
+ * `seed`: of what is random. Each call on a communicator draws anew; the same seeds and calls give the same bits again.
+ * Count, method and seed are equal on all ranks; where they are not, every rank gets HEDDLE_ERR_ARGUMENT, nothing is exchanged, and residuals
+ * stay as they were. */
+HEDDLE_API heddle_status heddle_compressed_allreduce(const float* sendbuf, float* recvbuf, size_t count,
+                                                     const char* method, uint64_t seed,
+                                                     heddle_residual_t residual, heddle_comm_t comm);
+
+/* How far one value of that sum can be off on a communicator of `ranks` ranks, if no rank's value (residual included) has a magnitude above
+ * `largest`: infinity for methods that leave values out. *bound is set on success. Local. */
+HEDDLE_API heddle_status heddle_compression_error_bound(const char* method, int ranks, double largest,
+                                                        double* bound);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,123 @@
+// Compressed allreduce: the C API.
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "api/arguments.hpp"
+#include "api/error.hpp"
+#include "api/handles.hpp"
+#include "comm/communicator.hpp"
+#include "heddle/heddle_compress.h"
+
+struct heddle_residual {
+  heddle::Residual residual;
+};
+
+namespace heddle::edge {
+namespace {
+
+Result<Compression> method_in(const char* method) {
+  HEDDLE_TRY(check_not_null(method, "method"));
+  return parse_compression(method);
+}
+
+// Contributions and the sum are coded once each, between nodes twice: from the members of a node to their leader as well.
+double bound_of(const Compression& how, int ranks, double largest) {
+  if (how.method != Compression::Method::codec) return std::numeric_limits<double>::infinity();
+  if (ranks == 1) return 0;
+  const double each = error_bound(how.codec, largest);
+  const double node_sums = error_bound(how.codec, ranks * (largest + each));
+  return ranks * each + node_sums + error_bound(how.codec, ranks * (largest + each) + node_sums);
+}
+
+}  // namespace
+}  // namespace heddle::edge
+
+using heddle::Code;
+using heddle::Status;
+namespace edge = heddle::edge;
+
+heddle_status heddle_residual_create(size_t count, heddle_residual_t* residual) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check_not_null(residual, "residual"));
+    *residual = nullptr;
+    if (count > static_cast<std::size_t>(PTRDIFF_MAX) / sizeof(float))
+      return Status(Code::invalid_argument,
+                    "a residual of " + std::to_string(count) + " values is more than memory can hold");
+    *residual = new heddle_residual{heddle::Residual(count)};
+    return {};
+  });
+}
+
+heddle_status heddle_residual_destroy(heddle_residual_t residual) {
+  delete residual;
+  return HEDDLE_OK;
+}
+
+heddle_status heddle_residual_save(heddle_residual_t residual, const char* path) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check_not_null(residual, "residual"));
+    HEDDLE_TRY(edge::check_not_null(path, "path"));
+    return residual->residual.save(path);
+  });
+}
+
+heddle_status heddle_residual_load(const char* path, size_t count, heddle_residual_t* residual) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check_not_null(residual, "residual"));
+    *residual = nullptr;
+    HEDDLE_TRY(edge::check_not_null(path, "path"));
+    heddle::Result<heddle::Residual> loaded = heddle::Residual::load(path, count);
+    if (!loaded.ok()) return loaded.status();
+    *residual = new heddle_residual{std::move(loaded).value()};
+    return {};
+  });
+}
+
+heddle_status heddle_residual_values(heddle_residual_t residual, float** values, size_t* count) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check_not_null(residual, "residual"));
+    HEDDLE_TRY(edge::check_not_null(values, "values"));
+    HEDDLE_TRY(edge::check_not_null(count, "count"));
+    *values = residual->residual.values().data();
+    *count = residual->residual.size();
+    return {};
+  });
+}
+
+heddle_status heddle_compressed_allreduce(const float* sendbuf, float* recvbuf, size_t count,
+                                          const char* method, uint64_t seed, heddle_residual_t residual,
+                                          heddle_comm_t comm) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check(comm));
+    edge::Reduction r;
+    const heddle_dtype type = HEDDLE_FLOAT32;
+    const heddle_op sum = HEDDLE_SUM;
+    HEDDLE_TRY(edge::check_reduction(sendbuf, recvbuf, count, type, sum, &r));
+    heddle::Result<heddle::Compression> how = edge::method_in(method);
+    if (!how.ok()) return how.status();
+    how->codec.seed = seed;
+    if (residual != nullptr && residual->residual.size() != count)
+      return Status(Code::invalid_argument, "the residual has " + std::to_string(residual->residual.size()) +
+                                                " values and count is " + std::to_string(count));
+    heddle::CompressedJob job;
+    job.in = static_cast<const float*>(r.in);
+    job.out = static_cast<float*>(r.out);
+    job.count = count;
+    job.how = how.value();
+    job.residual = residual != nullptr ? &residual->residual : nullptr;
+    return edge::note(*comm, comm->communicator->compressed_allreduce(job));
+  });
+}
+
+heddle_status heddle_compression_error_bound(const char* method, int ranks, double largest, double* bound) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check_not_null(bound, "bound"));
+    const heddle::Result<heddle::Compression> how = edge::method_in(method);
+    if (!how.ok()) return how.status();
+    if (ranks < 1 || !(largest >= 0))
+      return Status(Code::invalid_argument, "ranks must be 1 at least, and largest a magnitude");
+    *bound = edge::bound_of(how.value(), ranks, largest);
+    return {};
+  });
+}

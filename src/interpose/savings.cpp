@@ -1,0 +1,95 @@
+#include "interpose/savings.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <string_view>
+
+#include "sparse/stream.hpp"
+
+namespace heddle {
+namespace {
+
+// A look costs two latencies; a vector of this size takes several.
+constexpr std::size_t kLeastLook = std::size_t{64} << 10;
+constexpr std::uint32_t kLongestBackoff = 1024;
+// Programs that send from ever new buffers must not collect residuals for ever.
+constexpr std::size_t kMostResiduals = 256;
+
+}  // namespace
+
+std::unique_ptr<Savings> Savings::make(const Config& config, Communicator& communicator) {
+  if (communicator.topology().nodes() == 1) return nullptr;
+  if (config.compress.empty() && !config.sparse) return nullptr;
+  std::unique_ptr<Savings> savings(new Savings(config, communicator));
+  if (!config.compress.empty()) {
+    const Result<Compression> compression = parse_compression(config.compress);
+    savings->lossy_ = compression.ok();
+    if (savings->lossy_) savings->compression_ = compression.value();
+  }
+  savings->least_bytes_ = config.sparse ? kLeastLook : SIZE_MAX;
+  if (savings->lossy_) savings->least_bytes_ = std::min(savings->least_bytes_, config.compress_from);
+  return savings;
+}
+
+bool Savings::looks(DType type, std::size_t bytes) const {
+  return config_.sparse && bytes >= kLeastLook && is_sparse_value(type);
+}
+
+bool Savings::compresses(DType type, std::size_t bytes) const {
+  return lossy_ && bytes >= config_.compress_from &&
+         (type == DType::f32 ? config_.compress_f32 : type == DType::f64 && config_.compress_f64);
+}
+
+Status Savings::allreduce(const void* in, void* out, std::size_t count, DType type) {
+  return compresses(type, count * dtype_size(type)) ? compress(in, out, count, type)
+                                                    : look(in, out, count, type);
+}
+
+Status Savings::look(const void* in, void* out, std::size_t count, DType type) {
+  Backoff& backoff = backoff_[static_cast<std::size_t>(std::bit_width(count))];
+  if (backoff.left > 0) {
+    --backoff.left;
+    return communicator_.allreduce(in, out, count, type, Op::sum);
+  }
+  HEDDLE_TRY(communicator_.mostly_zero_allreduce(in, out, count, type));
+  if (communicator_.sparse_stats().algorithm != std::string_view("dense")) {
+    backoff.next = 1;
+    return {};
+  }
+  backoff.left = backoff.next;
+  backoff.next = std::min(2 * backoff.next, kLongestBackoff);
+  return {};
+}
+
+Residual* Savings::residual_of(const void* buffer, std::size_t count) {
+  // What is rounded to half precision loses no more than a sum in half precision would: no memory for that.
+  const Codec codec = compression_.codec.codec;
+  if (compression_.method == Compression::Method::codec && (codec == Codec::f16 || codec == Codec::bf16))
+    return nullptr;
+  if (residuals_.size() >= kMostResiduals && !residuals_.contains({buffer, count})) residuals_.clear();
+  return &residuals_.try_emplace({buffer, count}, count).first->second;
+}
+
+Status Savings::compress(const void* in, void* out, std::size_t count, DType type) {
+  CompressedJob job;
+  job.count = count;
+  job.how = compression_;
+  job.agreed = true;  // the settings when heddle was set up, the count by MPI's rules
+  job.residual = residual_of(in, count);
+  if (type == DType::f32) {
+    job.in = static_cast<const float*>(in);
+    job.out = static_cast<float*>(out);
+    return communicator_.compressed_allreduce(job);
+  }
+  const auto* wide = static_cast<const double*>(in);
+  in_.resize(count);
+  out_.resize(count);
+  std::transform(wide, wide + count, in_.begin(), [](double x) { return static_cast<float>(x); });
+  job.in = in_.data();
+  job.out = out_.data();
+  HEDDLE_TRY(communicator_.compressed_allreduce(job));
+  std::copy(out_.begin(), out_.end(), static_cast<double*>(out));
+  return {};
+}
+
+}  // namespace heddle

@@ -1,0 +1,104 @@
+// Compressed allreduces through libheddle.so.
+#include "heddle/heddle_compress.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "ranks.hpp"
+
+namespace {
+
+using heddle::testing_ranks::on_ranks;
+
+bool message_has(const char* text) {
+  return std::string(heddle_last_error()).find(text) != std::string::npos;
+}
+
+TEST(CompressApi, SumsWithinItsBound) {
+  for (const char* method : {"fp16", "bf16", "qsgd:8", "qsgd:4:64", "onebit"}) {
+    on_ranks(3, [method](heddle_comm_t comm, int rank) {
+      constexpr std::size_t kCount = 2000;
+      std::vector<float> in(kCount);
+      std::vector<float> out(kCount);
+      for (std::size_t i = 0; i < kCount; ++i)
+        in[i] = std::sin(static_cast<float>(i) + static_cast<float>(rank));
+      ASSERT_EQ(heddle_compressed_allreduce(in.data(), out.data(), kCount, method, 7, nullptr, comm),
+                HEDDLE_OK)
+          << heddle_last_error();
+      double bound = 0;
+      ASSERT_EQ(heddle_compression_error_bound(method, 3, 1.0, &bound), HEDDLE_OK);
+      EXPECT_GT(bound, 0);
+      for (std::size_t i = 0; i < kCount; ++i) {
+        float exact = 0;
+        for (int r = 0; r < 3; ++r)
+          exact += std::sin(static_cast<float>(i) + static_cast<float>(r));
+        ASSERT_LE(std::abs(out[i] - exact), bound + 1e-5) << method << " " << i;
+      }
+      std::vector<float> in_place = in;
+      ASSERT_EQ(heddle_compressed_allreduce(static_cast<const float*>(HEDDLE_IN_PLACE), in_place.data(),
+                                            kCount, method, 7, nullptr, comm),
+                HEDDLE_OK);
+    });
+  }
+}
+
+TEST(CompressApi, ResidualsKeepWhatIsLeftOutAndCanBeSaved) {
+  on_ranks(2, [](heddle_comm_t comm, int rank) {
+    const std::vector<float> in{1, 2, 3, 40};
+    std::vector<float> out(4);
+    heddle_residual_t residual = nullptr;
+    ASSERT_EQ(heddle_residual_create(4, &residual), HEDDLE_OK);
+    ASSERT_EQ(heddle_compressed_allreduce(in.data(), out.data(), 4, "topk:0.25", 0, residual, comm),
+              HEDDLE_OK)
+        << heddle_last_error();
+    EXPECT_EQ(out, (std::vector<float>{0, 0, 0, 80}));
+    float* values = nullptr;
+    std::size_t count = 0;
+    ASSERT_EQ(heddle_residual_values(residual, &values, &count), HEDDLE_OK);
+    EXPECT_EQ(std::vector<float>(values, values + count), (std::vector<float>{1, 2, 3, 0}));
+    const std::string path =
+        testing::TempDir() + "residual-" + std::to_string(getpid()) + "-" + std::to_string(rank);
+    ASSERT_EQ(heddle_residual_save(residual, path.c_str()), HEDDLE_OK) << heddle_last_error();
+    ASSERT_EQ(heddle_residual_destroy(residual), HEDDLE_OK);
+    EXPECT_EQ(heddle_residual_load(path.c_str(), 5, &residual), HEDDLE_ERR_ARGUMENT);
+    EXPECT_EQ(residual, nullptr);
+    ASSERT_EQ(heddle_residual_load(path.c_str(), 4, &residual), HEDDLE_OK) << heddle_last_error();
+    const std::vector<float> zeros(4);
+    ASSERT_EQ(heddle_compressed_allreduce(zeros.data(), out.data(), 4, "topk:0.25", 0, residual, comm),
+              HEDDLE_OK);
+    EXPECT_EQ(out, (std::vector<float>{0, 0, 6, 0})) << "the largest of what was left";
+    std::remove(path.c_str());
+    EXPECT_EQ(heddle_residual_destroy(residual), HEDDLE_OK);
+  });
+}
+
+TEST(CompressApi, WrongArgumentsAreNamed) {
+  on_ranks(1, [](heddle_comm_t comm, int) {
+    float value = 1;
+    float result = 0;
+    EXPECT_EQ(heddle_compressed_allreduce(&value, &result, 1, "zip", 0, nullptr, comm), HEDDLE_ERR_ARGUMENT);
+    EXPECT_TRUE(message_has("\"zip\" is not a compression; there are fp16")) << heddle_last_error();
+    EXPECT_EQ(heddle_compressed_allreduce(&value, &result, 1, nullptr, 0, nullptr, comm),
+              HEDDLE_ERR_ARGUMENT);
+    heddle_residual_t residual = nullptr;
+    ASSERT_EQ(heddle_residual_create(2, &residual), HEDDLE_OK);
+    EXPECT_EQ(heddle_compressed_allreduce(&value, &result, 1, "topk:0.5", 0, residual, comm),
+              HEDDLE_ERR_ARGUMENT);
+    EXPECT_TRUE(message_has("the residual has 2 values and count is 1"));
+    EXPECT_EQ(heddle_residual_destroy(residual), HEDDLE_OK);
+    EXPECT_EQ(heddle_residual_destroy(nullptr), HEDDLE_OK);
+    EXPECT_EQ(heddle_residual_load("/no/such/file", 1, &residual), HEDDLE_ERR_SYSTEM);
+    EXPECT_EQ(heddle_residual_create(SIZE_MAX, &residual), HEDDLE_ERR_ARGUMENT);
+    double bound = 0;
+    EXPECT_EQ(heddle_compression_error_bound("fp16", 0, 1, &bound), HEDDLE_ERR_ARGUMENT);
+    EXPECT_EQ(heddle_compression_error_bound("topk:0.1", 2, 1, &bound), HEDDLE_OK);
+    EXPECT_TRUE(std::isinf(bound));
+  });
+}
+
+}  // namespace
