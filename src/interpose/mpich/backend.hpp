@@ -55,6 +55,8 @@ class Backend {
   void attach(MPI_Comm comm);
   bool make_ready();
   void take_over(MPI_Comm comm, CommState& state);
+  int allreduce_saving(const void* in, void* out, std::size_t count, DType type, Op op, MPI_Comm comm,
+                       CommState& state);
   int bcast_packed(void* buffer, std::size_t count, MPI_Datatype type, std::size_t bytes, int root,
                    MPI_Comm comm, CommState& state);
 
