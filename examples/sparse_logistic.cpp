@@ -6,13 +6,12 @@
 //   mpicxx -std=c++20 -O2 sparse_logistic.cpp $(pkg-config --cflags --libs heddle) -o sparse_logistic
 //   mpiexec -n 2 ./sparse_logistic
 //
-// or without MPI:
-//
-//   g++ -std=c++20 -O2 sparse_logistic.cpp $(pkg-config --cflags --libs heddle) -o sparse_logistic
-//   for r in 0 1; do RANK=$r WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 ./sparse_logistic & done; wait
+// Without MPI compile with g++, and start every rank with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set.
 #include <heddle/heddle_sparse.h>
+#include <heddle/heddle.hpp>
 #if __has_include(<mpi.h>)
 #include <heddle/heddle_mpi.h>
+#define WITH_MPI 1
 #endif
 
 #include <algorithm>
@@ -26,32 +25,25 @@
 #include <map>
 #include <numeric>
 #include <random>
+#include <set>
+#include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 namespace {
 
+using heddle::api::check;
+using heddle::api::Comm;
+using Clock = std::chrono::steady_clock;
+
 struct Options {
   std::string texts = "/usr/share/common-licenses";
-  int bits = 22;  // 2^bits features
-  int epochs = 5;
-  int batch = 256;  // windows in a step, of all ranks together
   bool dense = false;
+  int epochs = 5;
+  int bits = 22;    // 2^bits features
+  int batch = 256;  // windows in a step, of all ranks together
 };
-
-[[noreturn]] void fail(const std::string& why) {
-  std::fprintf(stderr, "sparse_logistic: %s\n", why.c_str());
-  std::exit(1);
-}
-
-void check(const char* what, heddle_status status) {
-  if (status != HEDDLE_OK)
-    fail(std::string(what) + ": " + heddle_status_name(status) + ": " + heddle_last_error());
-}
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 Options parse(int argc, char** argv) {
   Options options;
@@ -64,9 +56,9 @@ Options parse(int argc, char** argv) {
     } else if (name == "--texts" && i + 1 < argc) {
       options.texts = argv[++i];
     } else if (numbers.count(name) != 0 && i + 1 < argc) {
-      *numbers.at(name) = std::max(1, std::stoi(argv[++i]));
+      *numbers.at(name) = std::clamp(std::atoi(argv[++i]), 1, name == "--bits" ? 30 : 1 << 30);
     } else {
-      fail("usage: sparse_logistic [--dense] [--bits N] [--epochs N] [--batch N] [--texts FOLDER]");
+      throw std::invalid_argument("options are --dense, --bits N, --epochs N, --batch N and --texts FOLDER");
     }
   }
   return options;
@@ -103,11 +95,9 @@ std::uint32_t feature(const std::string& text, int bits) {
   return static_cast<std::uint32_t>(hash >> (64 - bits));
 }
 
-// Windows do not reach over the ends of blocks, and every fifth block is held out: no held-out sentence was trained on.
+// Windows do not reach over the ends of blocks, and every fifth block is held out.
 void cut(const std::vector<std::string>& words, bool gnu, int bits, Corpus& corpus) {
-  constexpr std::size_t kBlock = 128;
-  constexpr std::size_t kWindow = 16;
-  constexpr std::size_t kStride = 4;
+  constexpr std::size_t kBlock = 128, kWindow = 16, kStride = 4;
   for (std::size_t block = 0; block < words.size(); block += kBlock) {
     const std::size_t end = std::min(block + kBlock, words.size());
     for (std::size_t first = block; first + kWindow <= end; first += kStride) {
@@ -122,15 +112,13 @@ void cut(const std::vector<std::string>& words, bool gnu, int bits, Corpus& corp
 }
 
 Corpus read_texts(const Options& options) {
-  std::vector<std::filesystem::path> files;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(options.texts, error))
-    if (entry.is_regular_file() && !entry.is_symlink()) files.push_back(entry.path());
-  std::sort(files.begin(), files.end());
+  std::set<std::filesystem::path> files;  // in the same order on all ranks
+  for (const auto& entry : std::filesystem::directory_iterator(options.texts))
+    if (entry.is_regular_file() && !entry.is_symlink()) files.insert(entry.path());
   Corpus corpus;
   for (const auto& file : files)
     cut(words_of(file), file.filename().string().find("GPL") != std::string::npos, options.bits, corpus);
-  if (corpus.training.empty() || corpus.held_out.empty()) fail("no texts in " + options.texts);
+  if (corpus.held_out.empty()) throw std::runtime_error("not enough text in " + options.texts);
   return corpus;
 }
 
@@ -139,17 +127,13 @@ Corpus read_texts(const Options& options) {
 // A sparse vector with arrays that heddle may ask to grow.
 struct Gradient {
   explicit Gradient(std::uint64_t dimension) {
-    view.dimension = dimension;
-    view.index_type = HEDDLE_INDEX32;
-    view.value_type = HEDDLE_FLOAT32;
-    view.context = this;
-    view.grow = [](heddle_sparse* self, std::size_t entries) {
+    const auto grow = [](heddle_sparse* self, std::size_t entries) {
       static_cast<Gradient*>(self->context)->resize(entries);
       return 0;
     };
+    view = {dimension, 0, HEDDLE_INDEX32, HEDDLE_FLOAT32, nullptr, nullptr, 0, grow, this};
   }
   Gradient(const Gradient&) = delete;
-
   void resize(std::size_t entries) {
     indices.resize(entries);
     values.resize(entries);
@@ -164,55 +148,34 @@ struct Gradient {
 };
 
 struct Epoch {
-  double loss = 0;
-  double accuracy = 0;
-  double seconds = 0;
-  double sum_seconds = 0;  // in heddle
-  double density = 0;      // of the summed gradients, on average
+  double loss = 0, accuracy = 0, seconds = 0;
+  double sum_seconds = 0;  // in sorting and summing gradients
+  double density = 0;      // of the sums, on average
   double bytes_sent = 0;   // by this rank
 };
 
 class Trainer {
  public:
-  Trainer(const Options& options, const Corpus& corpus, heddle_comm_t comm)
-      : options_(options),
-        corpus_(corpus),
-        comm_(comm),
-        dimension_(std::uint64_t{1} << options.bits),
-        weights_(dimension_),
-        squares_(dimension_),
-        mine_(dimension_),
-        sum_(dimension_),
-        dense_(options.dense ? dimension_ : 0) {
-    int rank = 0;
-    int size = 0;
-    check("heddle_comm_rank", heddle_comm_rank(comm, &rank));
-    check("heddle_comm_size", heddle_comm_size(comm, &size));
-    rank_ = static_cast<std::size_t>(rank);
-    size_ = static_cast<std::size_t>(size);
-  }
-
-  std::size_t rank() const { return rank_; }
-  std::size_t size() const { return size_; }
+  Trainer(const Options& options, const Corpus& corpus, Comm& comm)
+      : options_(options), corpus_(corpus), comm_(comm) {}
 
   Epoch epoch(int number) {
     Epoch epoch;
-    const double start = now();
+    const Clock::time_point start = Clock::now();
     std::vector<std::size_t> order(corpus_.training.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
-    std::shuffle(order.begin(), order.end(),
-                 std::mt19937(static_cast<unsigned>(number)));  // alike on all ranks
+    std::shuffle(order.begin(), order.end(), std::mt19937(static_cast<unsigned>(number)));  // alike on all
     const auto batch = static_cast<std::size_t>(options_.batch);
     double steps = 0;
     for (std::size_t first = 0; first < order.size(); first += batch, ++steps) {
       const std::size_t end = std::min(first + batch, order.size());
       collect(order, first, end, epoch);
-      const double before = now();
+      const Clock::time_point before = Clock::now();
       options_.dense ? sum_dense(epoch) : sum_sparse(epoch);
-      epoch.sum_seconds += now() - before;
+      epoch.sum_seconds += std::chrono::duration<double>(Clock::now() - before).count();
       apply(epoch);
     }
-    epoch.seconds = now() - start;
+    epoch.seconds = std::chrono::duration<double>(Clock::now() - start).count();
     epoch.density /= steps * static_cast<double>(dimension_);
     evaluate(epoch);
     return epoch;
@@ -243,10 +206,10 @@ class Trainer {
   void sum_sparse(Epoch& epoch) {
     mine_.resize(mine_.indices.size());
     mine_.view.count = mine_.indices.size();
-    check("heddle_sparse_sort", heddle_sparse_sort(&mine_.view));  // adds up what occurs many times
-    check("heddle_sparse_allreduce", heddle_sparse_allreduce(&mine_.view, &sum_.view, HEDDLE_SUM, comm_));
+    check(heddle_sparse_sort(&mine_.view));  // adds up what occurs many times
+    check(heddle_sparse_allreduce(&mine_.view, &sum_.view, HEDDLE_SUM, comm_.handle()));
     heddle_sparse_stats stats;
-    check("heddle_sparse_get_stats", heddle_sparse_get_stats(comm_, &stats));
+    check(heddle_sparse_get_stats(comm_.handle(), &stats));
     epoch.bytes_sent += static_cast<double>(stats.bytes_sent);
   }
 
@@ -255,9 +218,9 @@ class Trainer {
     std::fill(dense_.begin(), dense_.end(), 0.0F);
     for (std::size_t i = 0; i < mine_.indices.size(); ++i)
       dense_[mine_.indices[i]] += mine_.values[i];
-    check("heddle_allreduce",
-          heddle_allreduce(HEDDLE_IN_PLACE, dense_.data(), dense_.size(), HEDDLE_FLOAT32, HEDDLE_SUM, comm_));
-    epoch.bytes_sent += 2.0 * static_cast<double>((size_ - 1) * dense_.size() * sizeof(float) / size_);
+    comm_.allreduce_in_place(std::span(dense_));
+    epoch.bytes_sent +=
+        (2 - 2.0 / static_cast<double>(size_)) * static_cast<double>(dense_.size() * sizeof(float));
   }
 
   void apply(Epoch& epoch) {
@@ -277,39 +240,39 @@ class Trainer {
 
   // Each rank looks at its share; loss and hits are summed like everything else.
   void evaluate(Epoch& epoch) {
-    double sums[2] = {epoch.loss, 0};
+    std::vector<double> sums = {epoch.loss, 0};
     for (std::size_t i = rank_; i < corpus_.held_out.size(); i += size_)
       if ((probability(corpus_.held_out[i]) > 0.5) == corpus_.held_out[i].gnu) ++sums[1];
-    check("heddle_allreduce", heddle_allreduce(HEDDLE_IN_PLACE, sums, 2, HEDDLE_FLOAT64, HEDDLE_SUM, comm_));
+    comm_.allreduce_in_place(std::span(sums));
     epoch.loss = sums[0] / static_cast<double>(corpus_.training.size());
     epoch.accuracy = sums[1] / static_cast<double>(corpus_.held_out.size());
   }
 
   const Options& options_;
   const Corpus& corpus_;
-  heddle_comm_t comm_;
-  std::uint64_t dimension_;
-  std::size_t rank_ = 0;  // of the windows of a minibatch this rank has number rank_,
-  std::size_t size_ = 1;  // and every size_-th from there on
-  std::vector<float> weights_;
-  std::vector<float> squares_;  // of the gradients so far
-  Gradient mine_;
-  Gradient sum_;
-  std::vector<float> dense_;
+  Comm& comm_;
+  // Of the windows of a minibatch this rank has number rank_, and every size_-th from there on.
+  const std::size_t rank_ = static_cast<std::size_t>(comm_.rank());
+  const std::size_t size_ = static_cast<std::size_t>(comm_.size());
+  const std::size_t dimension_ = std::size_t{1} << options_.bits;
+  std::vector<float> weights_ = std::vector<float>(dimension_);
+  std::vector<float> squares_ = weights_;  // of the gradients so far
+  std::vector<float> dense_ = options_.dense ? weights_ : std::vector<float>();
+  Gradient mine_{dimension_}, sum_{dimension_};
 };
 
-void train(const Options& options, heddle_comm_t comm) {
+void train(const Options& options, Comm comm) {
   const Corpus corpus = read_texts(options);
+  const bool leads = comm.rank() == 0;
+  if (leads)
+    std::printf("ranks %d, features %d, windows %zu + %zu held out, %s gradients\n%s\n", comm.size(),
+                1 << options.bits, corpus.training.size(), corpus.held_out.size(),
+                options.dense ? "dense" : "sparse",
+                "epoch    loss  accuracy  seconds  in sums  density %    MB sent");
   Trainer trainer(options, corpus, comm);
-  if (trainer.rank() == 0)
-    std::printf(
-        "ranks %zu, features %d, windows %zu + %zu held out, batch %d, %s gradients\n"
-        "epoch    loss  accuracy  seconds  in sums  density %%    MB sent\n",
-        trainer.size(), 1 << options.bits, corpus.training.size(), corpus.held_out.size(), options.batch,
-        options.dense ? "dense" : "sparse");
   for (int number = 1; number <= options.epochs; ++number) {
     const Epoch epoch = trainer.epoch(number);
-    if (trainer.rank() == 0)
+    if (leads)
       std::printf("%5d  %.4f    %.4f  %7.3f  %7.3f  %9.4f  %9.3f\n", number, epoch.loss, epoch.accuracy,
                   epoch.seconds, epoch.sum_seconds, 100 * epoch.density, epoch.bytes_sent / 1e6);
   }
@@ -317,21 +280,20 @@ void train(const Options& options, heddle_comm_t comm) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   const Options options = parse(argc, argv);
-  heddle_comm_t comm = nullptr;
-#ifdef HEDDLE_HEDDLE_MPI_H
-  const bool with_mpi = std::getenv("RANK") == nullptr;
-  if (with_mpi) {
+#ifdef WITH_MPI
+  if (std::getenv("RANK") == nullptr) {
+    heddle_comm_t comm = nullptr;
     MPI_Init(&argc, &argv);
-    check("heddle_comm_create_mpi", heddle_comm_create_mpi(MPI_COMM_WORLD, &comm));
+    check(heddle_comm_create_mpi(MPI_COMM_WORLD, &comm));
+    train(options, Comm(comm));
+    MPI_Finalize();
+    return 0;
   }
 #endif
-  if (comm == nullptr) check("heddle_comm_create_env", heddle_comm_create_env(&comm));
-  train(options, comm);
-  check("heddle_comm_destroy", heddle_comm_destroy(comm));
-#ifdef HEDDLE_HEDDLE_MPI_H
-  if (with_mpi) MPI_Finalize();
-#endif
-  return 0;
+  train(options, Comm::from_environment());
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "sparse_logistic: %s\n", error.what());
+  return 1;
 }

@@ -10,8 +10,8 @@ double pair_bytes_of(const std::string& algorithm, int ranks, std::size_t entrie
   const auto result = static_cast<double>(result_entries);
   double sent = 0;
   if (algorithm == "recursive_doubling") {
-    // Sums of 1, 2, 4, ... ranks' vectors, taken to be as large as they can be: exact for two ranks, and where vectors
-    // overlap wholly or not at all.
+    // Sums of 1, 2, 4, ... ranks' vectors, taken to be as large as they can be: exact for two ranks, and
+    // where vectors overlap wholly or not at all.
     for (int summed = 1; summed < ranks; summed *= 2)
       sent += std::min(summed * own, result);
   } else {
