@@ -8,9 +8,9 @@
 
 #include "common/job.hpp"
 #include "common/side.hpp"
+#include "sparse/bandwidth.hpp"
 #include "sparse/report.hpp"
 #include "sparse/sparse_bench.hpp"
-#include "sparse/wire.hpp"
 
 namespace heddle::bench {
 namespace {

@@ -1,4 +1,4 @@
-#include "sparse/wire.hpp"
+#include "sparse/bandwidth.hpp"
 
 #include <vector>
 
