@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Shows what a benchmark wrote with --vs mpi --json: as a Markdown table, and with --plot as a picture (needs matplotlib).
+"""Shows what a benchmark wrote with --json: as a Markdown table, and with --plot as a picture (needs matplotlib).
+
+Benchmarks with --vs mpi, and heddle_sparse_allreduce (tables only).
 
     tools/show_results.py docs/results/zen5/allreduce-2-ranks-vs-mpich.json
     tools/show_results.py --plot all.png docs/results/zen5/*-2-ranks-vs-mpich.json
@@ -23,6 +25,31 @@ def print_table(result):
               f"| {row['ratio']:.2f} | {low:.2f} to {high:.2f} | {row['algorithm']} |")
     low, high = result["geometric_mean_ratio_ci95"]
     print(f"\nGeometric mean of the ratios {result['geometric_mean_ratio']:.2f} (95% interval {low:.2f} to {high:.2f}).\n")
+
+
+def ratio(value):
+    low, high = value["ratio_ci95"]
+    return f"{value['ratio']:.2f} | {low:.2f} to {high:.2f}"
+
+
+def print_sparse(result):
+    """heddle_sparse_allreduce: a row for each density."""
+    settings, wire, host = result["settings"], result["wire_bytes_per_second"], result["settings"]["mpi"]
+    print(f"{result['program']}, {result['ranks']} ranks, {result['mpi_library']}, heddle {result['heddle_version']}; "
+          f"dimension {settings['dimension']:,}, {settings['dtype']}, {settings['pattern']}, {settings['api']}"
+          + (f"; wire {wire / 1e6:,.0f} MB/s" if wire else "") + "\n")
+    columns = ["density, %", "entries", "result", "overlap", "sparse, us", "dense, us", *["MPI, us"] * host,
+               "dense/sparse", "95% interval", *["MPI/sparse", "95% interval"] * host, "bytes sent", "of pairs", "of wire", "algorithm"]
+    print("| " + " | ".join(columns) + " |\n|" + "---:|" * (len(columns) - 1) + "---|")
+    for row in result["rows"]:
+        sent, share = row["bytes_sent"], row["wire_share"]
+        cells = [f"{row['density_percent']:g}", f"{row['entries']:,}", f"{row['result_entries']:,}", f"{row['overlap']:.3f}"]
+        cells += [times(row[side]["median_us"]) for side in ("sparse", "dense", *["host"] * host)]
+        cells += [ratio(row[over]) for over in ("dense_over_sparse", *["host_over_sparse"] * host)]
+        cells += [f"{sent:,.0f}" if sent else "-", f"{sent / row['pair_bytes']:.2f}" if sent else "-",
+                  f"{share:.2f}" if share else "-", row["algorithm"]]
+        print("| " + " | ".join(cells) + " |")
+    print()
 
 
 def cliffs(rows, side):
@@ -90,10 +117,19 @@ def main():
     parser.add_argument("--plot", metavar="PICTURE", help="draw all of them into this file instead")
     args = parser.parse_args()
     results = [json.loads(path.read_text()) for path in args.results]
+    for path, result in zip(args.results, results):
+        sparse = "dimension" in result.get("settings", {})
+        if sparse and args.plot:
+            parser.error(f"{path}: results of heddle_sparse_allreduce are shown as tables only, without --plot")
+        if not sparse and "geometric_mean_ratio" not in result:
+            parser.error(f"{path}: there is nothing to compare in it; write it with --vs mpi")
     if args.plot:
         plot(results, args.plot)
         return
     for result in results:
+        if "dimension" in result["settings"]:
+            print_sparse(result)
+            continue
         print_table(result)
         print_cliffs(result)
 

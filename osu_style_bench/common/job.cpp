@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 
 #include "heddle/heddle_mpi.h"
 
@@ -20,6 +21,12 @@ bool started_by_mpi() {
   for (const char* name : {"PMI_RANK", "PMI_FD", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID"})
     if (std::getenv(name) != nullptr) return true;
   return false;
+}
+
+bool speaks_first() {
+  for (const char* name : {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "RANK"})
+    if (const char* rank = std::getenv(name)) return std::string_view(rank) == "0";
+  return true;
 }
 
 std::unique_ptr<Job> Job::start(int* argc, char*** argv, bool native, bool threads, std::string& problem) {

@@ -57,4 +57,7 @@ class Job {
 // True if a launcher of some MPI started this process.
 bool started_by_mpi();
 
+// Before a job exists: whether this process is the one that speaks.
+bool speaks_first();
+
 }  // namespace heddle::bench

@@ -15,23 +15,6 @@ namespace {
 
 constexpr std::size_t kLargest = std::size_t{1} << 30;
 
-bool parse_bytes(std::string_view text, std::size_t& bytes) {
-  std::size_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc{}) return false;
-  int shift = 0;
-  if (stop != end) {
-    const auto at =
-        std::string_view("KMG").find(static_cast<char>(std::toupper(static_cast<unsigned char>(*stop))));
-    if (at == std::string_view::npos || stop + 1 != end) return false;
-    shift = 10 * (static_cast<int>(at) + 1);
-  }
-  if (value > (std::numeric_limits<std::size_t>::max() >> shift)) return false;
-  bytes = value << shift;
-  return true;
-}
-
 void set_defaults(Options& options) {
   const bool reduces = options.kind == Kind::allreduce;
   options.dtype = reduces ? Dtype::float32 : Dtype::int8;
@@ -192,6 +175,23 @@ std::vector<std::size_t> Options::sizes() const {
   for (; bytes <= max_bytes; bytes *= 2)
     result.push_back(bytes);
   return result;
+}
+
+bool parse_bytes(std::string_view text, std::size_t& bytes) {
+  std::size_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc{}) return false;
+  int shift = 0;
+  if (stop != end) {
+    const auto at =
+        std::string_view("KMG").find(static_cast<char>(std::toupper(static_cast<unsigned char>(*stop))));
+    if (at == std::string_view::npos || stop + 1 != end) return false;
+    shift = 10 * (static_cast<int>(at) + 1);
+  }
+  if (value > (std::numeric_limits<std::size_t>::max() >> shift)) return false;
+  bytes = value << shift;
+  return true;
 }
 
 bool parse_range(const std::string& text, std::size_t& min_bytes, std::size_t& max_bytes) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace heddle::bench {
@@ -48,6 +49,9 @@ struct Parsed {
   Options options;
 };
 Parsed parse_options(Kind kind, int argc, const char* const* argv);
+
+// A whole number with an optional suffix K, M or G for powers of 1024; false, and nothing changed, if it is not.
+bool parse_bytes(std::string_view text, std::size_t& bytes);
 
 // "MIN:MAX", "MIN:" or "MAX" with an optional suffix K, M or G for powers of 1024. Leaves what is not named
 // as it is; false if the text is none of these or MIN > MAX.

@@ -94,13 +94,6 @@ int run_job(const Job& job, const Options& options) {
   return 0;
 }
 
-// Before a job exists: whether this process is the one that speaks.
-bool speaks_first() {
-  for (const char* name : {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "RANK"})
-    if (const char* rank = std::getenv(name)) return std::string_view(rank) == "0";
-  return true;
-}
-
 }  // namespace
 
 int run_program(Kind kind, int argc, char** argv) {

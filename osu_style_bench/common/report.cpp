@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "common/json_values.hpp"
 #include "common/machine.hpp"
 
 namespace heddle::bench {
@@ -44,17 +44,6 @@ const char* verdict(const std::optional<bool>& valid) {
 void print(const std::string& line) {
   std::fwrite(line.data(), 1, line.size(), stdout);
   std::fflush(stdout);
-}
-
-json to_json(const Interval& interval) {
-  return json::array({interval.low, interval.high});
-}
-
-json to_json(const Series& series) {
-  return {{"median_us", series.median_us},
-          {"median_ci95_us", to_json(series.interval_us)},
-          {"calls_per_sample", series.calls_per_sample},
-          {"samples_us", series.samples_us}};
 }
 
 json to_json(const ComparedRow& row) {
@@ -166,25 +155,12 @@ bool Report::all_valid() const {
 
 bool Report::write_json(std::string& problem) const {
   if (options_.json.empty() || !job_.leads()) return true;
-  const Machine machine = this_machine();
-  json document = {
-      {"program", program_name(options_.kind)},
-      {"mode", mode_},
-      {"ranks", job_.size()},
-      {"heddle_version", heddle_version()},
-      {"mpi_library", mpi_library()},
-      {"machine",
-       {{"host", machine.host}, {"cpu", machine.cpu}, {"cores", machine.cores}, {"kernel", machine.kernel}}},
-      {"settings",
-       {{"dtype", mpi_name(options_.dtype)},
-        {"min_bytes", options_.min_bytes},
-        {"max_bytes", options_.max_bytes},
-        {"warm_buffers", options_.warm_buffers},
-        {"alloc_mem", options_.alloc_mem},
-        {"max_seconds", options_.max_seconds},
-        {"rounds", options_.rounds},
-        {"window", options_.window},
-        {"memory_bytes", options_.memory}}}};
+  json document = json_head(program_name(options_.kind), mode_, job_);
+  document["settings"] = {{"dtype", mpi_name(options_.dtype)}, {"min_bytes", options_.min_bytes},
+                          {"max_bytes", options_.max_bytes},   {"warm_buffers", options_.warm_buffers},
+                          {"alloc_mem", options_.alloc_mem},   {"max_seconds", options_.max_seconds},
+                          {"rounds", options_.rounds},         {"window", options_.window},
+                          {"memory_bytes", options_.memory}};
   document["rows"] = json::array();
   for (const PlainRow& row : plain_)
     document["rows"].push_back(to_json(row, is_bandwidth(options_.kind)));
@@ -195,11 +171,7 @@ bool Report::write_json(std::string& problem) const {
     document["geometric_mean_ratio"] = summary.geometric_mean;
     document["geometric_mean_ratio_ci95"] = to_json(summary.interval);
   }
-  std::ofstream file(options_.json);
-  file << document.dump(1) << "\n";
-  file.close();
-  if (!file) problem = fmt::format("cannot write --json {}", options_.json);
-  return static_cast<bool>(file);
+  return write_json_file(document, options_.json, problem);
 }
 
 }  // namespace heddle::bench

@@ -1,0 +1,67 @@
+#include "sparse/program.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+#include <fstream>
+
+#include "common/job.hpp"
+#include "common/side.hpp"
+#include "sparse/bandwidth.hpp"
+#include "sparse/report.hpp"
+#include "sparse/sparse_bench.hpp"
+
+namespace heddle::bench {
+namespace {
+
+int run_job(const Job& job, const SparseOptions& options) {
+  const auto fail = [&](const std::string& problem) {
+    if (job.leads()) std::fprintf(stderr, "%s: %s\n", kSparseProgram, problem.c_str());
+    return 1;
+  };
+  if (job.size() < 2) return fail("needs 2 ranks or more; start it with mpiexec -n 2");
+  // Find out now, not after a minute of measuring, that results cannot be written.
+  const bool writable = options.json.empty() || !job.leads() || std::ofstream(options.json).is_open();
+  if (!job.all(writable)) return fail(fmt::format("cannot write --json {}", options.json));
+  std::string problem;
+  const NativeComm comm = job.make_native_comm(problem);
+  if (comm == nullptr) return fail(problem);
+  const std::unique_ptr<Side> dense = make_native_side(job, options.dtype, problem);
+  if (dense == nullptr) return fail(problem);
+  const std::unique_ptr<Side> host = options.mpi && job.has_mpi() ? make_host_side(options.dtype) : nullptr;
+
+  const double wire = options.wire ? measure_wire(job, comm.get(), options.max_seconds) : 0;
+  SparseReport report(job, options, host != nullptr, wire);
+  report.header();
+  SparseBench bench(job, options, comm.get(), *dense, host.get());
+  for (const double percent : options.densities)
+    report.add(bench.measure(percent, wire));
+  if (!report.write_json(problem)) return fail(problem);
+  if (!report.all_valid()) return fail("-c: results are wrong where a row says Fail");
+  return 0;
+}
+
+}  // namespace
+
+int run_sparse_program(int argc, char** argv) {
+  try {
+    const SparseParsed parsed = parse_sparse_options(argc, argv);
+    if (!parsed.run) {
+      if (speaks_first()) std::fputs(parsed.text.c_str(), parsed.code == 0 ? stdout : stderr);
+      return parsed.code;
+    }
+    std::string problem;
+    const std::unique_ptr<Job> job = Job::start(&argc, &argv, true, false, problem);
+    if (job == nullptr) {
+      std::fprintf(stderr, "%s: %s\n", kSparseProgram, problem.c_str());
+      return 1;
+    }
+    return run_job(*job, parsed.options);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s: %s\n", kSparseProgram, error.what());
+    return 1;
+  }
+}
+
+}  // namespace heddle::bench
