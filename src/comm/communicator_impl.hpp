@@ -15,6 +15,7 @@
 #include "comm/choice_cache.hpp"
 #include "comm/communicator.hpp"
 #include "comm/measured_choices.hpp"
+#include "comm/node_memory.hpp"
 #include "comm/plan_cache.hpp"
 #include "comm/progress_thread.hpp"
 #include "comm/setup.hpp"
@@ -143,6 +144,7 @@ class SparseRequest final : public MovingRequest {
   Status valid_;
   std::unique_ptr<RequestImpl> agreeing_;
   std::unique_ptr<StreamExecution> streams_;
+  const char* algorithm_ = "none";
   std::uint32_t sequence_ = 0;
   Stage stage_ = Stage::idle;
   Status outcome_;
@@ -216,6 +218,7 @@ class CommunicatorImpl final : public Communicator {
   Status transfer(bool sends, void* data, std::size_t bytes, int peer);
   Status free_sequence();
   std::uint32_t next_sequence() { return static_cast<std::uint32_t>(sequence_++ % kSequences); }
+  Status learn_node_memory();
   Result<Profile> profile_for(const SparseJob& job);
   Result<bool> looks_sparse(const void* buffer, std::size_t count, DType type);
   Status agree_on(const CompressedJob& job);
@@ -272,6 +275,9 @@ class CommunicatorImpl final : public Communicator {
   std::vector<MovingRequest*> active_;
   Fifo<TeamRequest*> turns_;  // active ones; the first is under way
   SparsePlanner sparse_;
+  // Before the streams that lie in it. Set once all ranks, on one node, are known to reach each other's memory.
+  std::unique_ptr<HeapMemory> node_memory_;
+  bool node_memory_known_ = false;
   std::map<const Schedule*, std::unique_ptr<StreamExecution>> streams_;  // of blocking collectives
   std::map<std::uint64_t, Profile>
       profiles_;  // by dimension, from blocking collectives, whose order is the same everywhere

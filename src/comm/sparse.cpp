@@ -19,6 +19,13 @@ Status agreed(const Agreement& agreement, const Status& valid) {
   return status.ok() || valid.ok() ? status : valid;
 }
 
+std::uint64_t count_of(std::span<const SparseView> parts) {
+  std::uint64_t count = 0;
+  for (const SparseView& part : parts)
+    count += part.count;
+  return count;
+}
+
 // The entries of a vector: block by block, so that what is counted is still in the cache when it is taken.
 Result<Storage> entries_of(const std::byte* buffer, std::size_t count, DType type, SparseView* view) {
   constexpr std::size_t kBlock = std::size_t{1} << 16;
@@ -97,6 +104,44 @@ Status CommunicatorImpl::sparse_allreduce(const SparseJob& job) {
   return choice.dense ? run_dense(job, agreement) : run_streams(job, agreement, profile, choice);
 }
 
+// Whether the ranks of this one node can map each other's memory: tried once, by all.
+Status CommunicatorImpl::learn_node_memory() {
+  if (node_memory_known_) return {};
+  node_memory_known_ = true;
+  if (topology().nodes() > 1 || size_ == 1) return {};
+  auto memory = std::make_unique<HeapMemory>(connections_->process->heap, size_);
+  constexpr std::uint64_t kMark = 0x6864646c'6d656d00ULL;
+  struct Shown {
+    std::uint64_t is_there;
+    NodePlace place;
+  };
+  std::vector<Shown> all(static_cast<std::size_t>(size_));
+  Shown& own = all[static_cast<std::size_t>(rank_)];
+  Buffer trial(memory.get());
+  if (trial.grow(sizeof kMark)) {
+    const std::uint64_t mark = kMark + static_cast<std::uint64_t>(rank_);
+    std::memcpy(trial.data(), &mark, sizeof mark);
+    own.is_there = memory->place_of(trial.data(), sizeof mark, &own.place) ? 1 : 0;
+  }
+  static_assert(sizeof(Shown) % sizeof(std::uint64_t) == 0);
+  HEDDLE_TRY(allreduce(all.data(), all.data(), all.size() * sizeof(Shown) / sizeof(std::uint64_t), DType::u64,
+                       Op::sum));
+  std::uint64_t reached = 1;
+  for (int rank = 0; rank < size_ && reached != 0; ++rank) {
+    const Shown& shown = all[static_cast<std::size_t>(rank)];
+    std::uint64_t mark = 0;
+    const std::byte* there = rank == rank_         ? trial.data()
+                             : shown.is_there != 0 ? memory->at(rank, shown.place)
+                                                   : nullptr;
+    if (there != nullptr) std::memcpy(&mark, there, sizeof mark);
+    if (mark != kMark + static_cast<std::uint64_t>(rank)) reached = 0;
+  }
+  // The sum is a barrier as well: the trial's memory may go afterwards.
+  HEDDLE_TRY(allreduce(&reached, &reached, 1, DType::u64, Op::min));
+  if (reached != 0) node_memory_ = std::move(memory);
+  return {};
+}
+
 // From the call before, or by samples, now that all agree on the dimension.
 Result<Profile> CommunicatorImpl::profile_for(const SparseJob& job) {
   const auto known = profiles_.find(job.in.dimension);
@@ -118,20 +163,24 @@ StreamExecution& CommunicatorImpl::streams_of(const Choice& choice) {
 
 Status CommunicatorImpl::run_streams(const SparseJob& job, const Agreement& agreement, const Profile& profile,
                                      const SparseChoice& choice) {
+  HEDDLE_TRY(learn_node_memory());
   StreamExecution& streams = streams_of(choice.streams);
   HEDDLE_TRY(free_sequence());
-  StreamBinding binding{job.in, job.op, profile.cuts(job.in.dimension, streams.schedule().chunks),
-                        agreement.total(), next_sequence()};
+  StreamBinding binding{job.in,
+                        job.op,
+                        profile.cuts(job.in.dimension, streams.schedule().chunks),
+                        agreement.total(),
+                        next_sequence(),
+                        node_memory_.get()};
   HEDDLE_TRY(streams.start(std::move(binding)));
   HEDDLE_TRY(complete(streams));
+  // Whoever leaves may give its memory back: by then all must have mapped what they were handed.
+  if (node_memory_) HEDDLE_TRY(barrier());
   const std::vector<SparseView> parts = streams.result();
   profiles_.insert_or_assign(job.in.dimension,
                              Profile::of_result(parts, agreement.total(), job.in.dimension));
   if (profiles_.size() > 1024) profiles_.clear();
-  std::uint64_t entries = 0;
-  for (const SparseView& part : parts)
-    entries += part.count;
-  note_sparse(choice.streams.algorithm->name, agreement.total(), entries, streams.bytes_sent());
+  note_sparse(choice.streams.algorithm->name, agreement.total(), count_of(parts), streams.bytes_sent());
   return deliver(job, streams);
 }
 
@@ -240,6 +289,7 @@ Status SparseRequest::open_streams() {
   const std::shared_ptr<const Schedule> schedule = comm_.plans_.schedule(choice.streams, 0);
   if (!streams_ || &streams_->schedule() != schedule.get())
     streams_ = std::make_unique<StreamExecution>(schedule, comm_.connections_->ports);
+  algorithm_ = choice.streams.algorithm->name;
   stage_ = Stage::exchanging;
   return streams_->start(
       {job_.in, job_.op, profile.cuts(job_.in.dimension, schedule->chunks), agreement_.total(), sequence_});
@@ -259,6 +309,7 @@ Status SparseRequest::move(bool* done) {
   }
   HEDDLE_TRY(streams_->poll(done));
   if (!*done) return {};
+  comm_.note_sparse(algorithm_, agreement_.total(), count_of(streams_->result()), streams_->bytes_sent());
   outcome_ = comm_.deliver(job_, *streams_);
   stage_ = Stage::idle;
   return {};

@@ -1,6 +1,7 @@
 #include "sparse/execution.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -53,6 +54,8 @@ Status StreamExecution::start(StreamBinding binding) {
   nothing.count = 0;
   data_.assign(schedule().chunks, {nullptr, nothing});
   scratch_.assign(std::size_t{schedule().scratch_units} * schedule().unit_chunks, {nullptr, nothing});
+  lent_.clear();
+  pool_.use(binding_.memory);
   bytes_sent_ = 0;
   return {};
 }
@@ -84,18 +87,99 @@ Status StreamExecution::open(Open& open, Transport& transport) {
   if (step.kind == StepKind::recv)
     return message->recv(transport, step.peer, tag, most_bytes(binding_.most_entries));
   message->clear();
-  for (std::uint32_t i = 0; i < step.count; ++i) {
-    const std::uint32_t chunk = open.chunk + i;
-    const SparseView view =
-        step.src == Slot::input ? input_cell(chunk).view : cell(step.src, open.chunk, open.unit, i).view;
-    message->append(view, binding_.cuts[chunk], binding_.cuts[chunk + 1]);
+  if (binding_.memory == nullptr || !hand_over(*message, open)) {
+    message->clear();
+    for (std::uint32_t i = 0; i < step.count; ++i) {
+      const std::uint32_t chunk = open.chunk + i;
+      message->append(sent_cell(open, i).view, binding_.cuts[chunk], binding_.cuts[chunk + 1]);
+    }
   }
   HEDDLE_TRY(message->send(transport, step.peer, tag));
   bytes_sent_ += message->wire_bytes();
   return {};
 }
 
+StreamExecution::Cell StreamExecution::sent_cell(const Open& open, std::uint32_t offset) {
+  if (open.step.src == Slot::input) return input_cell(open.chunk + offset);
+  return cell(open.step.src, open.chunk, open.unit, offset);
+}
+
+// What was received was handed over by another rank, and the input is the caller's: both are copied to where others reach them.
+// Without memory for that the cell has no owner.
+StreamExecution::Cell StreamExecution::shared_cell(const Cell& cell) {
+  if (cell.owner || cell.view.count == 0) return cell;
+  const SparseView& view = cell.view;
+  std::shared_ptr<Storage> storage = pool_.take(view.count, view.index_type, view.value_type);
+  if (!storage) return cell;
+  std::memcpy(storage->indices.data(), view.indices, view.count * index_size(view.index_type));
+  std::memcpy(storage->values.data(), view.values, view.count * dtype_size(view.value_type));
+  SparseView copy = view;
+  copy.indices = storage->indices.data();
+  copy.values = storage->values.data();
+  return {std::move(storage), copy};
+}
+
+bool StreamExecution::hand_over(StreamMessage& message, const Open& open) {
+  for (std::uint32_t i = 0; i < open.step.count; ++i) {
+    const Cell cell = shared_cell(sent_cell(open, i));
+    const SparseView& view = cell.view;
+    HandedStream stream{view.count, static_cast<std::uint64_t>(view.index_type), {}, {}};
+    if (view.count > 0 &&
+        (!binding_.memory->place_of(view.indices, view.count * index_size(view.index_type),
+                                    &stream.indices) ||
+         !binding_.memory->place_of(view.values, view.count * dtype_size(view.value_type), &stream.values)))
+      return false;
+    message.hand(stream);
+    if (cell.owner) lent_.push_back(cell.owner);
+  }
+  return true;
+}
+
+Status StreamExecution::take_handed(const Open& open) {
+  const Result<std::vector<HandedStream>> streams = static_cast<StreamMessage*>(open.message)->handed();
+  if (!streams.ok()) return streams.status();
+  const std::string who = "rank " + std::to_string(open.step.peer);
+  if (streams.value().size() != open.step.count)
+    return Status(Code::internal, who + " hands over another number of streams than is expected");
+  for (std::uint32_t i = 0; i < open.step.count; ++i) {
+    const HandedStream& stream = streams.value()[i];
+    SparseView view = binding_.input;
+    view.count = stream.count;
+    if (stream.count > 0) {
+      view.indices = binding_.memory->at(open.step.peer, stream.indices);
+      view.values = binding_.memory->at(open.step.peer, stream.values);
+      if (view.indices == nullptr || view.values == nullptr)
+        return Status(Code::system, "memory that " + who + " hands over cannot be mapped");
+    }
+    Cell& to = cell(open.step.dst, open.chunk, open.unit, i);
+    to = {nullptr, view};
+    if (stream.index_type != static_cast<std::uint64_t>(view.index_type)) HEDDLE_TRY(convert(to));
+  }
+  return {};
+}
+
+// The other rank's indices have the other width.
+Status StreamExecution::convert(Cell& cell) {
+  const SparseView& own = binding_.input;
+  SparseView theirs = cell.view;
+  theirs.index_type = own.index_type == IndexType::u32 ? IndexType::u64 : IndexType::u32;
+  std::shared_ptr<Storage> storage = pool_.take(theirs.count, own.index_type, own.value_type);
+  if (!storage)
+    return Status(Code::out_of_memory, "no memory for " + std::to_string(theirs.count) + " entries");
+  for (std::size_t i = 0; i < theirs.count; ++i) {
+    const std::uint64_t index = theirs.index(i);
+    std::memcpy(storage->indices.data() + i * index_size(own.index_type), &index, index_size(own.index_type));
+  }
+  cell.view.indices = storage->indices.data();
+  lent_.push_back(std::move(storage));
+  return {};
+}
+
 Status StreamExecution::take(const Open& open) {
+  if (static_cast<StreamMessage*>(open.message)->is_handed()) {
+    if (binding_.memory != nullptr) return take_handed(open);
+    return Status(Code::internal, "a stream was handed over where none is expected");
+  }
   const std::uint32_t end = open.chunk + open.step.count;
   Result<StreamMessage::Received> received =
       static_cast<StreamMessage*>(open.message)
@@ -188,13 +272,6 @@ std::vector<SparseView> StreamExecution::result() const {
     if (cell.view.count > 0) parts.push_back(cell.view);
   }
   return parts;
-}
-
-void StreamExecution::release() {
-  data_.clear();
-  pool_.trim();
-  messages_.clear();
-  idle_.clear();
 }
 
 }  // namespace heddle

@@ -30,6 +30,9 @@ struct StreamBinding {
   std::vector<std::uint64_t> cuts;
   std::uint64_t most_entries = 0;  // of all ranks together: what arrives is refused where it claims more
   std::uint32_t sequence = 0;      // as in Binding
+  // Where given, by all ranks: every rank reaches all others' memory, and nobody starts anew or gives memory back before all are done
+  // with the result. Streams are handed over instead of sent. Borrowed.
+  NodeMemory* memory = nullptr;
 };
 
 // Memory: of each message in flight and of each stream in a slot, proportional to its entries.
@@ -41,10 +44,8 @@ class StreamExecution final : public MessageRun {
 
   Status start(StreamBinding binding);
 
-  // When complete: the result in order of index, until the next start or release().
+  // When complete: the result in order of index, until the next start.
   std::vector<SparseView> result() const;
-  // Lets go of result and memory.
-  void release();
   // Sent by this rank since the start, on the wire.
   std::size_t bytes_sent() const { return bytes_sent_; }
 
@@ -64,7 +65,12 @@ class StreamExecution final : public MessageRun {
 
   Cell& cell(Slot slot, std::uint32_t chunk, std::uint32_t unit, std::uint32_t offset);
   Cell input_cell(std::uint32_t chunk) const;
+  Cell sent_cell(const Open& open, std::uint32_t offset);
+  Status convert(Cell& cell);
+  bool hand_over(StreamMessage& message, const Open& open);
+  Cell shared_cell(const Cell& cell);
   Status take(const Open& open);
+  Status take_handed(const Open& open);
   Status fold_chunk(std::uint32_t offset);
   StreamMessage* idle_message();
 
@@ -74,6 +80,8 @@ class StreamExecution final : public MessageRun {
   std::vector<Cell> scratch_;            // by unit and place in the unit
   std::vector<Cursor> folds_;            // reduce steps that are folded together
   std::vector<SparseView> operands_;
+  std::vector<std::shared_ptr<const Storage>>
+      lent_;                            // handed over, and so not to be changed before the next start
   std::deque<StreamMessage> messages_;  // never move
   std::vector<StreamMessage*> idle_;
   StoragePool pool_;

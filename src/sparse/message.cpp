@@ -10,6 +10,7 @@ namespace heddle {
 namespace {
 
 constexpr std::size_t kLength = sizeof(std::uint64_t);
+constexpr std::uint64_t kHanded = std::uint64_t{1} << 63;  // in the length: HandedStreams, not chunks
 
 Status no_memory(std::size_t bytes) {
   return Status(Code::out_of_memory,
@@ -43,6 +44,13 @@ Status check_chunks(std::span<const std::byte> bytes, const SparseView& like, st
 
 void StreamMessage::clear() {
   bytes_.assign(kLength, std::byte{0});
+  flags_ = 0;
+}
+
+void StreamMessage::hand(const HandedStream& stream) {
+  const auto* from = reinterpret_cast<const std::byte*>(&stream);
+  bytes_.insert(bytes_.end(), from, from + sizeof stream);
+  flags_ = kHanded;
 }
 
 void StreamMessage::append(const SparseView& view, std::uint64_t first, std::uint64_t end) {
@@ -59,7 +67,7 @@ Status StreamMessage::send(Transport& transport, int peer, std::uint32_t tag) {
   transport_ = &transport;
   peer_ = peer;
   receives_ = false;
-  const std::uint64_t length = bytes_.size() - kLength;
+  const std::uint64_t length = (bytes_.size() - kLength) | flags_;
   std::memcpy(bytes_.data(), &length, kLength);
   if (bytes_.size() < kFirstMessage) bytes_.resize(kFirstMessage);
   wire_bytes_ = bytes_.size();
@@ -91,8 +99,7 @@ Status StreamMessage::move(bool* done) {
   *done = false;
   if (!first_.done) return {};
   if (receives_ && !second_open_) {
-    std::uint64_t length = 0;
-    std::memcpy(&length, buffer_.data(), kLength);
+    const std::uint64_t length = received_bytes();
     if (length > most_bytes_)
       return Status(Code::internal, "rank " + std::to_string(peer_) + " sends " + std::to_string(length) +
                                         " bytes of a sparse stream, but there cannot be more than " +
@@ -114,11 +121,31 @@ void StreamMessage::cancel() {
   if (second_open_ && !second_.done) transport_->cancel(second_);
 }
 
-Result<StreamMessage::Received> StreamMessage::unpack(const SparseView& like, std::uint64_t first,
-                                                      std::uint64_t end, StoragePool& pool) const {
+std::uint64_t StreamMessage::received_bytes() const {
   std::uint64_t length = 0;
   std::memcpy(&length, buffer_.data(), kLength);
-  std::span<const std::byte> bytes(buffer_.data() + kLength, length);
+  return length & ~kHanded;
+}
+
+bool StreamMessage::is_handed() const {
+  std::uint64_t length = 0;
+  std::memcpy(&length, buffer_.data(), kLength);
+  return (length & kHanded) != 0;
+}
+
+Result<std::vector<HandedStream>> StreamMessage::handed() const {
+  const std::uint64_t bytes = received_bytes();
+  if (bytes % sizeof(HandedStream) != 0)
+    return Status(Code::internal, "rank " + std::to_string(peer_) + " hands over " + std::to_string(bytes) +
+                                      " bytes, which are no streams");
+  std::vector<HandedStream> streams(bytes / sizeof(HandedStream));
+  if (bytes > 0) std::memcpy(streams.data(), buffer_.data() + kLength, bytes);
+  return streams;
+}
+
+Result<StreamMessage::Received> StreamMessage::unpack(const SparseView& like, std::uint64_t first,
+                                                      std::uint64_t end, StoragePool& pool) const {
+  std::span<const std::byte> bytes(buffer_.data() + kLength, received_bytes());
   std::size_t entries = 0;
   HEDDLE_TRY(check_chunks(bytes, like, first, end, &entries));
   Received received{pool.take(entries, like.index_type, like.value_type), like};

@@ -1,4 +1,5 @@
-// A stream between two ranks: a message whose length only the sender knows.
+// A stream between two ranks: a message whose length only the sender knows. What it holds is either chunks (wire.hpp) or, where both can
+// reach the same memory, where the entries lie.
 //
 // The transports want both ends to name a length. So a stream travels as a first message of fixed size, which says how many
 // bytes there are and holds the first of them, and, where they are more, as a second message with the rest. The sender opens
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "schedule/step.hpp"
+#include "sparse/node_memory.hpp"
 #include "sparse/storage.hpp"
 #include "sparse/stream.hpp"
 #include "transports/transport.hpp"
@@ -22,6 +24,14 @@ inline constexpr int kStreamLanes = kLanes / 2;
 // Entries in one chunk on the wire: enough that its header does not count, few enough that each region of the vector gets
 // the form that suits it.
 inline constexpr std::size_t kChunkEntries = 4096;
+
+// A stream in memory that the receiver can reach, one for each chunk of the message.
+struct HandedStream {
+  std::uint64_t count = 0;
+  std::uint64_t index_type = 0;
+  NodePlace indices;
+  NodePlace values;
+};
 
 // Both ends of one. Reusable; does not move while it is open.
 class StreamMessage {
@@ -40,10 +50,15 @@ class StreamMessage {
   void clear();
   // The entries of [first, end) that `view` consists of.
   void append(const SparseView& view, std::uint64_t first, std::uint64_t end);
+  // Instead, for all of a message: `view` lies in memory that the receiver reaches until it has told that it is done.
+  void hand(const HandedStream& stream);
   // Bytes on the wire of what was sent or received, both messages.
   std::size_t wire_bytes() const { return wire_bytes_; }
 
-  // What was received: entries of [first, end) as one stream in memory of the pool. Nothing that is wrong with the bytes does
+  // Whether what was received was handed over, and then those streams.
+  bool is_handed() const;
+  Result<std::vector<HandedStream>> handed() const;
+  // Else: entries of [first, end) as one stream in memory of the pool. Nothing that is wrong with the bytes does
   // harm: the status says what it is.
   struct Received {
     std::shared_ptr<Storage> storage;
@@ -54,8 +69,11 @@ class StreamMessage {
                           StoragePool& pool) const;
 
  private:
+  std::uint64_t received_bytes() const;
+
   Transport* transport_ = nullptr;
   int peer_ = -1;
+  std::uint64_t flags_ = 0;
   std::uint32_t tag_ = 0;
   bool receives_ = false;
   bool second_open_ = false;

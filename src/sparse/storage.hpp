@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <utility>
 #include <vector>
 
+#include "sparse/node_memory.hpp"
 #include "sparse/stream.hpp"
 
 namespace heddle {
@@ -14,26 +16,52 @@ namespace heddle {
 // Bytes without a value of their own; grows only.
 class Buffer {
  public:
-  std::byte* data() const { return bytes_.get(); }
+  // From `shared`, where that is given and has some, else from this process's own.
+  explicit Buffer(NodeMemory* shared = nullptr) : shared_(shared) {}
+  Buffer(Buffer&& other) noexcept
+      : shared_(other.shared_),
+        bytes_(std::exchange(other.bytes_, nullptr)),
+        size_(std::exchange(other.size_, 0)) {}
+  Buffer& operator=(Buffer&& other) noexcept {
+    std::swap(shared_, other.shared_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~Buffer() { give_back(bytes_); }
+
+  std::byte* data() const { return bytes_; }
   std::size_t size() const { return size_; }
   // Room for `bytes`; of what was there the first `keep` bytes stay. False when there is no memory.
   bool grow(std::size_t bytes, std::size_t keep = 0) {
     if (bytes <= size_) return true;
-    std::unique_ptr<std::byte[]> larger(new (std::nothrow) std::byte[bytes]);
-    if (!larger) return false;
-    if (keep > 0) std::memcpy(larger.get(), bytes_.get(), keep);
-    bytes_ = std::move(larger);
+    std::byte* larger = shared_ != nullptr ? shared_->allocate(bytes) : new (std::nothrow) std::byte[bytes];
+    if (larger == nullptr) return false;
+    if (keep > 0) std::memcpy(larger, bytes_, keep);
+    give_back(bytes_);
+    bytes_ = larger;
     size_ = bytes;
     return true;
   }
 
  private:
-  std::unique_ptr<std::byte[]> bytes_;
+  void give_back(std::byte* bytes) {
+    if (bytes == nullptr) return;
+    if (shared_ != nullptr) {
+      shared_->release(bytes);
+    } else {
+      delete[] bytes;
+    }
+  }
+
+  NodeMemory* shared_;
+  std::byte* bytes_ = nullptr;
   std::size_t size_ = 0;
 };
 
 // Arrays of indices and values.
 struct Storage {
+  explicit Storage(NodeMemory* shared = nullptr) : indices(shared), values(shared) {}
   Buffer indices;
   Buffer values;
 };
@@ -41,6 +69,9 @@ struct Storage {
 // Gives out what nobody holds any more. The memory it keeps is that of the most entries that were held at once.
 class StoragePool {
  public:
+  // What is given out from now on lies there; borrowed; may be null.
+  void use(NodeMemory* shared) { shared_ = shared; }
+
   // Room for `entries`; null when there is no memory.
   std::shared_ptr<Storage> take(std::size_t entries, IndexType index_type, DType value_type) {
     const std::size_t index_bytes = entries * index_size(index_type);
@@ -57,17 +88,13 @@ class StoragePool {
                            (storage->values.size() < (*best)->values.size()) == fits(*storage));
       if (better) best = &storage;
     }
-    if (best == nullptr) best = &all_.emplace_back(std::make_shared<Storage>());
+    if (best == nullptr) best = &all_.emplace_back(std::make_shared<Storage>(shared_));
     if (!(*best)->indices.grow(index_bytes) || !(*best)->values.grow(value_bytes)) return nullptr;
     return *best;
   }
 
-  // Gives back to the system what nobody holds.
-  void trim() {
-    std::erase_if(all_, [](const std::shared_ptr<Storage>& s) { return s.use_count() == 1; });
-  }
-
  private:
+  NodeMemory* shared_ = nullptr;
   std::vector<std::shared_ptr<Storage>> all_;
 };
 

@@ -114,6 +114,7 @@ TEST_P(SparseApi, InAndOutMayBeOne) {
   on_ranks(size, [&](heddle_comm_t comm, int rank) {
     Vector both = mine_of(rank);
     heddle_sparse v = both.view(kDimension);
+    v.capacity = 0;  // `grow` gives the old arrays back
     v.grow = grow;
     v.context = &both;
     ASSERT_EQ(heddle_sparse_allreduce(&v, &v, HEDDLE_SUM, comm), HEDDLE_OK) << heddle_last_error();
@@ -171,6 +172,10 @@ TEST_P(SparseApi, RequestsTellOfTooLittleRoom) {
         << heddle_last_error();
     ASSERT_EQ(heddle_wait(&request), HEDDLE_OK) << heddle_last_error();
     expect_result(grown, size);
+    heddle_sparse_stats stats{};
+    ASSERT_EQ(heddle_sparse_get_stats(comm, &stats), HEDDLE_OK);
+    EXPECT_EQ(stats.result_entries, result_size(size));
+    EXPECT_NE(stats.algorithm, nullptr);
 
     heddle_sparse none{};
     heddle_request_t persistent = nullptr;

@@ -1,0 +1,34 @@
+#include "comm/node_memory.hpp"
+
+namespace heddle {
+
+std::byte* HeapMemory::allocate(std::size_t bytes) {
+  const Result<void*> memory = heap_.allocate(bytes);
+  return memory.ok() ? static_cast<std::byte*>(memory.value()) : nullptr;
+}
+
+bool HeapMemory::place_of(const void* data, std::size_t bytes, NodePlace* place) const {
+  const std::optional<HeapPlace> found = heap_.find(data, bytes);
+  if (!found) return false;
+  const SharedMemoryHandle& handle = found->handle;
+  place->words[0] = found->block;
+  place->words[1] = found->offset;
+  place->words[2] =
+      std::uint64_t{static_cast<std::uint32_t>(handle.pid)} << 32 | static_cast<std::uint32_t>(handle.fd);
+  place->words[3] = handle.bytes;
+  return true;
+}
+
+// Numbers of blocks are never given twice, so that nothing needs to be unmapped when its owner gives it back; it goes with this
+// object.
+const std::byte* HeapMemory::at(int owner, const NodePlace& place) {
+  HeapPlace found;
+  found.block = place.words[0];
+  found.offset = place.words[1];
+  found.handle.pid = static_cast<std::int32_t>(place.words[2] >> 32);
+  found.handle.fd = static_cast<std::int32_t>(place.words[2]);
+  found.handle.bytes = place.words[3];
+  return views_.at(owner, found, 0);
+}
+
+}  // namespace heddle
