@@ -278,6 +278,7 @@ class CommunicatorImpl final : public Communicator {
   // Before the streams that lie in it. Set once all ranks, on one node, are known to reach each other's memory.
   std::unique_ptr<HeapMemory> node_memory_;
   bool node_memory_known_ = false;
+  std::unique_ptr<Storage> entries_;                                     // of vectors of mostly zeros
   std::map<const Schedule*, std::unique_ptr<StreamExecution>> streams_;  // of blocking collectives
   std::map<std::uint64_t, Profile>
       profiles_;  // by dimension, from blocking collectives, whose order is the same everywhere

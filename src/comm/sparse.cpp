@@ -27,10 +27,10 @@ std::uint64_t count_of(std::span<const SparseView> parts) {
 }
 
 // The entries of a vector: block by block, so that what is counted is still in the cache when it is taken.
-Result<Storage> entries_of(const std::byte* buffer, std::size_t count, DType type, SparseView* view) {
+Status entries_of(const std::byte* buffer, std::size_t count, DType type, Storage& storage,
+                  SparseView* view) {
   constexpr std::size_t kBlock = std::size_t{1} << 16;
   const std::size_t width = dtype_size(type);
-  Storage storage;
   *view = {count, 0,       count <= std::uint64_t{1} << 32 ? IndexType::u32 : IndexType::u64,
            type,  nullptr, nullptr};
   const std::size_t index_width = index_size(view->index_type);
@@ -42,9 +42,9 @@ Result<Storage> entries_of(const std::byte* buffer, std::size_t count, DType typ
     // At the rate so far, or twice what there is.
     const std::size_t room = std::max(needed / (first + here) * count, 2 * needed);
     const std::size_t wanted = std::min(count, std::max<std::size_t>(room, 1024));
-    if (storage.values.size() < needed * width &&
-        (!storage.indices.grow(wanted * index_width, view->count * index_width) ||
-         !storage.values.grow(wanted * width, view->count * width)))
+    const bool full = storage.values.size() < needed * width || storage.indices.size() < needed * index_width;
+    if (full && (!storage.indices.grow(wanted * index_width, view->count * index_width) ||
+                 !storage.values.grow(wanted * width, view->count * width)))
       return Status(Code::out_of_memory, "no memory for " + std::to_string(wanted) + " entries of a vector");
     take_nonzero(buffer + first * width, first, here, type, view->index_type,
                  storage.indices.data() + view->count * index_width,
@@ -53,7 +53,7 @@ Result<Storage> entries_of(const std::byte* buffer, std::size_t count, DType typ
   }
   view->indices = storage.indices.data();
   view->values = storage.values.data();
-  return storage;
+  return {};
 }
 
 }  // namespace
@@ -98,8 +98,11 @@ Status CommunicatorImpl::sparse_allreduce(const SparseJob& job) {
   const Result<Profile> known = profile_for(job);
   if (!known.ok()) return known.status();
   const Profile& profile = known.value();
-  SparseCall call{job.in.dimension, agreement.total(), job.in.value_type, false};
+  HEDDLE_TRY(learn_node_memory());
+  SparseCall call{job.in.dimension, agreement.total(), job.in.value_type};
+  if (job.dense != nullptr) call.form = job.in_place ? SparseForm::in_place : SparseForm::vector;
   call.may_be_dense = job.op == Op::sum && job.dense != nullptr;
+  call.handed = node_memory_ != nullptr;
   const SparseChoice& choice = sparse_.choose(size_, call, profile.distinct());
   return choice.dense ? run_dense(job, agreement) : run_streams(job, agreement, profile, choice);
 }
@@ -163,7 +166,6 @@ StreamExecution& CommunicatorImpl::streams_of(const Choice& choice) {
 
 Status CommunicatorImpl::run_streams(const SparseJob& job, const Agreement& agreement, const Profile& profile,
                                      const SparseChoice& choice) {
-  HEDDLE_TRY(learn_node_memory());
   StreamExecution& streams = streams_of(choice.streams);
   HEDDLE_TRY(free_sequence());
   StreamBinding binding{job.in,
@@ -209,7 +211,8 @@ Result<bool> CommunicatorImpl::looks_sparse(const void* buffer, std::size_t coun
   HEDDLE_TRY(agreement.check());
   const auto known = profiles_.find(count);
   const double distinct = known == profiles_.end() ? 1 : known->second.distinct();
-  return !sparse_.choose(size_, {count, agreement.total(), type, true}, distinct).dense;
+  const SparseCall call{count, agreement.total(), type, SparseForm::in_place, true, node_memory_ != nullptr};
+  return !sparse_.choose(size_, call, distinct).dense;
 }
 
 Status CommunicatorImpl::mostly_zero_allreduce(const void* in, void* out, std::size_t count, DType type) {
@@ -225,10 +228,13 @@ Status CommunicatorImpl::mostly_zero_allreduce(const void* in, void* out, std::s
     note_sparse("dense", 0, 0, 0);
     return allreduce(in, out, count, type, Op::sum);
   }
+  HEDDLE_TRY(learn_node_memory());
+  if (!entries_) entries_ = std::make_unique<Storage>(node_memory_.get());
   SparseJob job;
-  const Result<Storage> entries = entries_of(static_cast<const std::byte*>(in), count, type, &job.in);
   // Where there is no memory for the entries the others wait in vain.
-  if (!entries.ok()) return fail(entries.status());
+  if (Status status = entries_of(static_cast<const std::byte*>(in), count, type, *entries_, &job.in);
+      !status.ok())
+    return fail(std::move(status));
   job.dense = out;
   job.in_place = in == out;
   return sparse_allreduce(job);
@@ -284,7 +290,7 @@ Waiting SparseRequest::waiting_for() const {
 
 Status SparseRequest::open_streams() {
   const Profile profile = Profile::of_samples(agreement_);
-  const SparseCall call{job_.in.dimension, agreement_.total(), job_.in.value_type, false};
+  const SparseCall call{job_.in.dimension, agreement_.total(), job_.in.value_type};
   const SparseChoice& choice = comm_.sparse_.choose(comm_.size_, call, profile.distinct());
   const std::shared_ptr<const Schedule> schedule = comm_.plans_.schedule(choice.streams, 0);
   if (!streams_ || &streams_->schedule() != schedule.get())

@@ -15,10 +15,30 @@
 namespace heddle {
 namespace {
 
-// Estimates, of a core of today; what they decide between differs by far more than they are off.
-constexpr double kCodeNs = 1.2;     // to write an entry for the wire, and to read it
-constexpr double kFoldNs = 1.8;     // to merge an entry
-constexpr double kScatterNs = 1.2;  // to put an entry into a vector, and to take it out
+// Estimates, of a core of today; what they decide between mostly differs by far more than they are off.
+constexpr double kCodeNs = 1.2;         // to write an entry for the wire, and to read it
+constexpr double kHandNs = 0.4;         // to copy one to where other ranks reach it
+constexpr double kFoldNs = 2;           // to merge one
+constexpr double kCopyNs = 1;           // to copy one of the result
+constexpr double kScatterNs = 2.5;      // to put one into a vector
+constexpr double kTakeNs = 1;           // to take one out
+constexpr double kVectorNs = 1.0 / 20;  // to look through, or clear, a byte of a vector
+
+// What is done to streams or vectors before and after they travel; k entries here, n in the result.
+double around_streams(SparseForm form, double k, double n, double vector_bytes) {
+  switch (form) {
+    case SparseForm::entries:
+      return n * kCopyNs;
+    case SparseForm::vector:
+      return vector_bytes * kVectorNs + n * kScatterNs;
+    case SparseForm::in_place:
+      break;
+  }
+  return vector_bytes * kVectorNs + k * kTakeNs + n * kScatterNs;
+}
+double around_dense(SparseForm form, double k, double vector_bytes) {
+  return form == SparseForm::in_place ? 0 : vector_bytes * kVectorNs + k * kScatterNs;
+}
 
 // Of n entries at random in a dimension, in the smallest form (docs/sparse.md).
 double wire_bytes(double n, double dimension, double value_bytes) {
@@ -41,32 +61,33 @@ std::uint64_t half_octave(std::uint64_t n) {
 }  // namespace
 
 const SparseChoice& SparsePlanner::choose(int ranks, const SparseCall& call, double distinct) {
-  const Key key{half_octave(call.dimension), half_octave(call.total), static_cast<int>(distinct * 16),
-                call.type, call.may_be_dense};
-  const auto [at, added] = choices_.try_emplace(key);
+  Kind kind{call, static_cast<int>(distinct * 16)};
+  kind.call.dimension = half_octave(call.dimension);
+  kind.call.total = half_octave(call.total);
+  const auto [at, added] = choices_.try_emplace(kind);
   if (added) {
-    at->second = price(ranks, key);
-    report(key, at->second);
+    at->second = price(ranks, kind);
+    report(kind, at->second);
   }
   return at->second;
 }
 
-SparseChoice SparsePlanner::price(int ranks, const Key& key) const {
-  const auto& [indices, entries, sixteenths, type, may_be_dense] = key;
-  const auto dimension = static_cast<double>(indices);
-  const auto total = static_cast<double>(entries);
-  const auto width = static_cast<double>(dtype_size(type));
-  const double distinct = std::min(1.0, (sixteenths + 0.5) / 16);
+SparseChoice SparsePlanner::price(int ranks, const Kind& kind) const {
+  const SparseCall& call = kind.call;
+  const auto dimension = static_cast<double>(call.dimension);
+  const auto total = static_cast<double>(call.total);
+  const auto width = static_cast<double>(dtype_size(call.type));
+  const double distinct = std::min(1.0, (kind.sixteenths + 0.5) / 16);
   const auto met = [&](int m) { return std::min(expected_entries(distinct, total, ranks, m), dimension); };
   const auto costs_of = [&](int priced) {
     StreamCosts costs;
-    costs.code_ns_per_entry = kCodeNs;
+    costs.code_ns_per_entry = call.handed ? kHandNs : kCodeNs;
     costs.fold_ns_per_entry = kFoldNs;
     for (int m = 0; m <= priced; ++m) {
       // On a smaller machine that stands for this one each rank stands for several.
       const double n = met(static_cast<int>(std::int64_t{m} * ranks / priced));
       costs.entries.push_back(n);
-      costs.bytes.push_back(wire_bytes(n, dimension, width));
+      costs.bytes.push_back(wire_bytes(call.handed ? 0 : n, dimension, width));
     }
     return costs;
   };
@@ -81,27 +102,29 @@ SparseChoice SparsePlanner::price(int ranks, const Key& key) const {
     candidate.price_ns = selector_.price_of_streams(candidate, costs_of);
     if (candidate.price_ns < best.streams.price_ns) best.streams = candidate;
   }
+  best.streams.price_ns += around_streams(call.form, total / ranks, met(ranks), dimension * width);
   best.dense_ns = std::numeric_limits<double>::infinity();
-  if (may_be_dense) {
-    const std::size_t bytes = indices * dtype_size(type);
+  if (call.may_be_dense) {
+    const std::size_t bytes = call.dimension * dtype_size(call.type);
     const Result<Selection> dense = selector_.select(Collective::allreduce, bytes, false);
     if (dense.ok())
-      best.dense_ns = selector_.price_of(dense->choice, bytes) + (total / ranks + met(ranks)) * kScatterNs;
+      best.dense_ns = selector_.price_of(dense->choice, bytes) +
+                      around_dense(call.form, total / ranks, dimension * width);
   }
-  best.dense = may_be_dense && (preferences_.forced_dense || (preferences_.forced_sparse == nullptr &&
-                                                              best.dense_ns < best.streams.price_ns));
+  best.dense = call.may_be_dense && (preferences_.forced_dense || (preferences_.forced_sparse == nullptr &&
+                                                                   best.dense_ns < best.streams.price_ns));
   return best;
 }
 
-void SparsePlanner::report(const Key& key, const SparseChoice& choice) const {
+void SparsePlanner::report(const Kind& kind, const SparseChoice& choice) const {
   if (rank_ != 0 || !log_.wants(LogLevel::info)) return;
-  const auto& [indices, entries, sixteenths, type, may_be_dense] = key;
+  const SparseCall& call = kind.call;
   std::string text = fmt::format(
-      "sparse allreduce of about {} entries of {} in dimension {}, {}% of them different: ", entries,
-      dtype_name(type), indices, (2 * sixteenths + 1) * 100 / 32);
+      "sparse allreduce of about {} entries of {} in dimension {}, {}% of them different: ", call.total,
+      dtype_name(call.type), call.dimension, (2 * kind.sixteenths + 1) * 100 / 32);
   const std::string streams =
       fmt::format("{} at {:.1f} us", choice.streams.algorithm->name, choice.streams.price_ns / 1e3);
-  if (!may_be_dense) {
+  if (!call.may_be_dense) {
     text += streams;
   } else {
     const std::string dense = fmt::format("dense at {:.1f} us", choice.dense_ns / 1e3);

@@ -17,12 +17,17 @@ struct SparseChoice {
   bool dense = false;   // is cheaper
 };
 
+// Where the result goes: to arrays of entries; to a vector; or to the vector that the entries are taken from.
+enum class SparseForm : std::uint8_t { entries, vector, in_place };
+
 // What is asked for, equal on every rank.
 struct SparseCall {
   std::uint64_t dimension = 0;
   std::uint64_t total = 0;  // entries of all ranks
   DType type = DType::f32;
-  bool may_be_dense = false;  // a vector of the dimension is at hand, or no larger than the streams
+  SparseForm form = SparseForm::entries;
+  bool may_be_dense = false;  // there is a vector, and the operation is one that a dense allreduce serves
+  bool handed = false;        // streams are handed over in the node's memory
 };
 
 class SparsePlanner {
@@ -36,17 +41,24 @@ class SparsePlanner {
   const SparseChoice& choose(int ranks, const SparseCall& call, double distinct);
 
  private:
-  // Dimension, entries, sixteenths.
-  using Key = std::tuple<std::uint64_t, std::uint64_t, int, DType, bool>;
+  struct Kind {
+    SparseCall call;  // rounded
+    int sixteenths = 0;
+    auto key() const {
+      return std::tuple(call.dimension, call.total, sixteenths, call.type, call.form, call.may_be_dense,
+                        call.handed);
+    }
+    friend bool operator<(const Kind& a, const Kind& b) { return a.key() < b.key(); }
+  };
 
-  SparseChoice price(int ranks, const Key& key) const;
-  void report(const Key& key, const SparseChoice& choice) const;
+  SparseChoice price(int ranks, const Kind& kind) const;
+  void report(const Kind& kind, const SparseChoice& choice) const;
 
   int rank_;
   const Selector& selector_;
   const Preferences& preferences_;
   const Log& log_;
-  std::map<Key, SparseChoice> choices_;
+  std::map<Kind, SparseChoice> choices_;
 };
 
 }  // namespace heddle

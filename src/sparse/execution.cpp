@@ -104,13 +104,19 @@ StreamExecution::Cell StreamExecution::sent_cell(const Open& open, std::uint32_t
   return cell(open.step.src, open.chunk, open.unit, offset);
 }
 
-// What was received was handed over by another rank, and the input is the caller's: both are copied to where others reach them.
-// Without memory for that the cell has no owner.
-StreamExecution::Cell StreamExecution::shared_cell(const Cell& cell) {
-  if (cell.owner || cell.view.count == 0) return cell;
-  const SparseView& view = cell.view;
+bool StreamExecution::place(const SparseView& view, HandedStream* stream) const {
+  *stream = {view.count, static_cast<std::uint64_t>(view.index_type), {}, {}};
+  return view.count == 0 ||
+         (binding_.memory->place_of(view.indices, view.count * index_size(view.index_type),
+                                    &stream->indices) &&
+          binding_.memory->place_of(view.values, view.count * dtype_size(view.value_type), &stream->values));
+}
+
+// What lies elsewhere (another rank's, or the caller's) is copied to where others reach it. Without memory for that the cell stays
+// as it is.
+StreamExecution::Cell StreamExecution::shared_copy(const SparseView& view) {
   std::shared_ptr<Storage> storage = pool_.take(view.count, view.index_type, view.value_type);
-  if (!storage) return cell;
+  if (!storage) return {nullptr, view};
   std::memcpy(storage->indices.data(), view.indices, view.count * index_size(view.index_type));
   std::memcpy(storage->values.data(), view.values, view.count * dtype_size(view.value_type));
   SparseView copy = view;
@@ -121,14 +127,12 @@ StreamExecution::Cell StreamExecution::shared_cell(const Cell& cell) {
 
 bool StreamExecution::hand_over(StreamMessage& message, const Open& open) {
   for (std::uint32_t i = 0; i < open.step.count; ++i) {
-    const Cell cell = shared_cell(sent_cell(open, i));
-    const SparseView& view = cell.view;
-    HandedStream stream{view.count, static_cast<std::uint64_t>(view.index_type), {}, {}};
-    if (view.count > 0 &&
-        (!binding_.memory->place_of(view.indices, view.count * index_size(view.index_type),
-                                    &stream.indices) ||
-         !binding_.memory->place_of(view.values, view.count * dtype_size(view.value_type), &stream.values)))
-      return false;
+    Cell cell = sent_cell(open, i);
+    HandedStream stream;
+    if (!place(cell.view, &stream)) {
+      cell = shared_copy(cell.view);
+      if (!place(cell.view, &stream)) return false;
+    }
     message.hand(stream);
     if (cell.owner) lent_.push_back(cell.owner);
   }

@@ -30,8 +30,9 @@ struct StreamBinding {
   std::vector<std::uint64_t> cuts;
   std::uint64_t most_entries = 0;  // of all ranks together: what arrives is refused where it claims more
   std::uint32_t sequence = 0;      // as in Binding
-  // Where given, by all ranks: every rank reaches all others' memory, and nobody starts anew or gives memory back before all are done
-  // with the result. Streams are handed over instead of sent. Borrowed.
+  // Where given, by all ranks: every rank reaches all others' memory, nobody starts anew or gives memory back before all are done
+  // with the result, and the input stays until all have completed. Streams are handed over instead of sent, an input that lies
+  // there without a copy. Borrowed.
   NodeMemory* memory = nullptr;
 };
 
@@ -68,7 +69,8 @@ class StreamExecution final : public MessageRun {
   Cell sent_cell(const Open& open, std::uint32_t offset);
   Status convert(Cell& cell);
   bool hand_over(StreamMessage& message, const Open& open);
-  Cell shared_cell(const Cell& cell);
+  bool place(const SparseView& view, HandedStream* stream) const;
+  Cell shared_copy(const SparseView& view);
   Status take(const Open& open);
   Status take_handed(const Open& open);
   Status fold_chunk(std::uint32_t offset);

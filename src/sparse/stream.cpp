@@ -26,6 +26,21 @@ void store_index(void* indices, std::size_t i, std::uint64_t index) {
   std::memcpy(static_cast<std::byte*>(indices) + i * sizeof narrow, &narrow, sizeof narrow);
 }
 
+// Whether the indices rise and stay below the dimension, without looking where they do not: at the speed of memory.
+template <typename Index>
+bool keeps_order(const SparseView& view) {
+  const auto* bytes = static_cast<const std::byte*>(view.indices);
+  const auto at = [&](std::size_t i) {
+    Index index;
+    std::memcpy(&index, bytes + i * sizeof index, sizeof index);
+    return index;
+  };
+  unsigned broken = 0;
+  for (std::size_t i = 1; i < view.count; ++i)
+    broken |= at(i - 1) < at(i) ? 0U : 1U;
+  return broken == 0 && (view.count == 0 || at(view.count - 1) < view.dimension);
+}
+
 }  // namespace
 
 bool is_sparse_value(DType type) {
@@ -37,6 +52,8 @@ Status check_sparse(const SparseView& view) {
   if (!is_sparse_value(view.value_type))
     return Status(Code::invalid_argument,
                   std::string(dtype_name(view.value_type)) + " is not a type of sparse values");
+  const bool narrow = view.index_type == IndexType::u32;
+  if (narrow ? keeps_order<std::uint32_t>(view) : keeps_order<std::uint64_t>(view)) return {};
   for (std::size_t i = 0; i < view.count; ++i) {
     const std::uint64_t index = view.index(i);
     if (index >= view.dimension) return out_of_range(i, index, view.dimension);
