@@ -42,7 +42,7 @@ HEDDLE_API heddle_status heddle_compressed_allreduce(const float* sendbuf, float
                                                      const char* method, uint64_t seed,
                                                      heddle_residual_t residual, heddle_comm_t comm);
 
-/* How far one value of that sum can be off on a communicator of `ranks` ranks, if no rank's value (residual included) has a magnitude above
+/* How far one value of that sum can be off, beside the rounding of sums in float32, on a communicator of `ranks` ranks, if no rank's value (residual included) has a magnitude above
  * `largest`: infinity for methods that leave values out. *bound is set on success. Local. */
 HEDDLE_API heddle_status heddle_compression_error_bound(const char* method, int ranks, double largest,
                                                         double* bound);

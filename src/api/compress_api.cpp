@@ -21,13 +21,22 @@ Result<Compression> method_in(const char* method) {
   return parse_compression(method);
 }
 
-// Contributions and the sum are coded once each, between nodes twice: from the members of a node to their leader as well.
+// Contributions and the sum are coded once each, between nodes twice: from the members of a node to their leader as well. From 33 ranks
+// on split_allgather is rabenseifner, which codes partial sums in each of its rounds.
 double bound_of(const Compression& how, int ranks, double largest) {
   if (how.method != Compression::Method::codec) return std::numeric_limits<double>::infinity();
   if (ranks == 1) return 0;
   const double each = error_bound(how.codec, largest);
   const double node_sums = error_bound(how.codec, ranks * (largest + each));
-  return ranks * each + node_sums + error_bound(how.codec, ranks * (largest + each) + node_sums);
+  double off = ranks * each + node_sums;
+  if (ranks > 32) {
+    double sum = largest;
+    double in_rounds = 0;
+    for (int met = 1; met < ranks; met *= 2, sum *= 2)
+      in_rounds = 2 * (in_rounds + error_bound(how.codec, sum + in_rounds));
+    off += in_rounds;
+  }
+  return off + error_bound(how.codec, ranks * largest + off);
 }
 
 }  // namespace

@@ -271,7 +271,8 @@ constexpr std::array kRows = {
          "fp16, bf16, qsgd:8, qsgd:4, qsgd:2, terngrad, onebit, topk:FRACTION, topk-sampled:FRACTION, "
          "randomk:FRACTION",
          "none",
-         "Sums between nodes lose precision: what they are sent as. All but fp16 and bf16 keep what is lost, "
+         "Sums between nodes lose precision: what they are sent as (qsgd, terngrad, onebit with :BUCKET, if "
+         "wanted). All but fp16 and bf16 keep what is lost, "
          "for each communicator and "
          "buffer, and add it to the next sum (preload library only)."},
         set_compress},

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -133,11 +134,13 @@ class SparseRequest final : public MovingRequest {
   Status begin() override;
   Waiting waiting_for() const override;
   Status move(bool* done) override;
-  Status outcome() override { return std::exchange(outcome_, {}); }
+  // Delivers, in the caller's thread.
+  Status outcome() override;
 
  private:
   enum class Stage : std::uint8_t { idle, agreeing, exchanging };
   Status open_streams();
+  Status advance(bool* done);
 
   SparseJob job_;
   Agreement agreement_;
@@ -147,6 +150,7 @@ class SparseRequest final : public MovingRequest {
   const char* algorithm_ = "none";
   std::uint32_t sequence_ = 0;
   Stage stage_ = Stage::idle;
+  bool arrived_ = false;  // and not delivered yet
   Status outcome_;
 };
 
@@ -221,6 +225,18 @@ class CommunicatorImpl final : public Communicator {
   Status learn_node_memory();
   Result<Profile> profile_for(const SparseJob& job);
   Result<bool> looks_sparse(const void* buffer, std::size_t count, DType type);
+  // Memory that is missing in the middle of a collective leaves the others waiting: the communicator is of no use after that.
+  template <typename Body>
+  Status with_memory(Body body) {
+    try {
+      return body();
+    } catch (const std::bad_alloc&) {
+      return fail(Status(Code::out_of_memory, "no memory in the middle of a collective"));
+    }
+  }
+  Status exchange_sparse(const SparseJob& job);
+  Status exchange_mostly_zero(const void* in, void* out, std::size_t count, DType type);
+  Status compress(const CompressedJob& job);
   Status agree_on(const CompressedJob& job);
   Status run_coded(const CompressedJob& job, const float* in, std::uint64_t seed);
   Status run_selected(const CompressedJob& job, const float* in, std::uint64_t seed);

@@ -52,6 +52,10 @@ Status CommunicatorImpl::agree_on(const CompressedJob& job) {
 Status CommunicatorImpl::compressed_allreduce(const CompressedJob& job) {
   if (asked_ != nullptr) [[unlikely]]
     return in_turn(asked_, [&, this] { return compressed_allreduce(job); });
+  return with_memory([&, this] { return compress(job); });
+}
+
+Status CommunicatorImpl::compress(const CompressedJob& job) {
   if (size_ > 1 && !job.agreed) HEDDLE_TRY(agree_on(job));
   const std::uint64_t call = compressed_++;
   const float* in = job.in;
@@ -73,7 +77,7 @@ Status CommunicatorImpl::compressed_allreduce(const CompressedJob& job) {
   return run_selected(job, in, seed);
 }
 
-// By split_allgather, where each value is coded twice and no two ranks code the same sum; across nodes with several ranks each by their
+// By split_allgather, where each value is coded twice (up to 32 ranks) and no two ranks code the same sum; across nodes with several ranks each by their
 // leaders.
 Status CommunicatorImpl::run_coded(const CompressedJob& job, const float* in, std::uint64_t seed) {
   const bool flat = topology().nodes() == 1 || topology().nodes() == size_;

@@ -90,6 +90,10 @@ Status CommunicatorImpl::deliver(const SparseJob& job, const StreamExecution& st
 Status CommunicatorImpl::sparse_allreduce(const SparseJob& job) {
   if (asked_ != nullptr) [[unlikely]]
     return in_turn(asked_, [&, this] { return sparse_allreduce(job); });
+  return with_memory([&, this] { return exchange_sparse(job); });
+}
+
+Status CommunicatorImpl::exchange_sparse(const SparseJob& job) {
   const Status valid = check_sparse(job.in);
   Agreement agreement(size_, 0);
   agreement.state(rank_, job.in, job.op, valid.ok());
@@ -153,7 +157,8 @@ Result<Profile> CommunicatorImpl::profile_for(const SparseJob& job) {
   Agreement samples(size_, samples_shown(size_));
   samples.state(rank_, job.in, job.op, true);
   HEDDLE_TRY(run_job(agreement_job(samples)));
-  return Profile::of_samples(samples);
+  if (profiles_.size() > 1024) profiles_.clear();
+  return profiles_.emplace(job.in.dimension, Profile::of_samples(samples)).first->second;
 }
 
 StreamExecution& CommunicatorImpl::streams_of(const Choice& choice) {
@@ -181,7 +186,6 @@ Status CommunicatorImpl::run_streams(const SparseJob& job, const Agreement& agre
   const std::vector<SparseView> parts = streams.result();
   profiles_.insert_or_assign(job.in.dimension,
                              Profile::of_result(parts, agreement.total(), job.in.dimension));
-  if (profiles_.size() > 1024) profiles_.clear();
   note_sparse(choice.streams.algorithm->name, agreement.total(), count_of(parts), streams.bytes_sent());
   return deliver(job, streams);
 }
@@ -218,6 +222,10 @@ Result<bool> CommunicatorImpl::looks_sparse(const void* buffer, std::size_t coun
 Status CommunicatorImpl::mostly_zero_allreduce(const void* in, void* out, std::size_t count, DType type) {
   if (asked_ != nullptr) [[unlikely]]
     return in_turn(asked_, [=, this] { return mostly_zero_allreduce(in, out, count, type); });
+  return with_memory([=, this] { return exchange_mostly_zero(in, out, count, type); });
+}
+
+Status CommunicatorImpl::exchange_mostly_zero(const void* in, void* out, std::size_t count, DType type) {
   bool sparse = is_sparse_value(type) && size_ > 1 && count > 0;
   if (sparse) {
     const Result<bool> looks = looks_sparse(in, count, type);
@@ -237,7 +245,7 @@ Status CommunicatorImpl::mostly_zero_allreduce(const void* in, void* out, std::s
     return fail(std::move(status));
   job.dense = out;
   job.in_place = in == out;
-  return sparse_allreduce(job);
+  return exchange_sparse(job);
 }
 
 // ---- Non-blocking and persistent
@@ -274,6 +282,7 @@ Status SparseRequest::prepare() {
 Status SparseRequest::begin() {
   valid_ = check_sparse(job_.in);
   outcome_ = {};
+  arrived_ = false;
   agreement_.state(comm_.rank_, job_.in, job_.op, valid_.ok());
   if (agreeing_) HEDDLE_TRY(agreeing_->begin());
   const Result<std::uint32_t> sequence = enter();
@@ -302,6 +311,10 @@ Status SparseRequest::open_streams() {
 }
 
 Status SparseRequest::move(bool* done) {
+  return comm_.with_memory([&, this] { return advance(done); });
+}
+
+Status SparseRequest::advance(bool* done) {
   *done = false;
   if (stage_ == Stage::agreeing) {
     if (agreeing_ && agreeing_->is_active()) return {};
@@ -315,10 +328,15 @@ Status SparseRequest::move(bool* done) {
   }
   HEDDLE_TRY(streams_->poll(done));
   if (!*done) return {};
-  comm_.note_sparse(algorithm_, agreement_.total(), count_of(streams_->result()), streams_->bytes_sent());
-  outcome_ = comm_.deliver(job_, *streams_);
+  arrived_ = true;
   stage_ = Stage::idle;
   return {};
+}
+
+Status SparseRequest::outcome() {
+  if (!std::exchange(arrived_, false)) return std::exchange(outcome_, {});
+  comm_.note_sparse(algorithm_, agreement_.total(), count_of(streams_->result()), streams_->bytes_sent());
+  return comm_.deliver(job_, *streams_);
 }
 
 }  // namespace heddle

@@ -3,7 +3,7 @@
 // A contribution is encoded by the rank that has it and decoded where it is folded, in f32; what a rank folds itself of its own is
 // exact. A partial sum that is sent on becomes, on the sender too, what the receivers decode, and what was received complete is
 // passed on byte for byte: so all ranks end with the same bits, as the verifier proves of the schedule without the codec. With
-// split_allgather every value is encoded twice: as a contribution, and as the sum. (The sum in f32 of halves sent: T. Akiba, S. Suzuki, K. Fukuda,
+// split_allgather every value is encoded twice, up to 32 ranks: as a contribution, and as the sum. (The sum in f32 of halves sent: T. Akiba, S. Suzuki, K. Fukuda,
 // "Extremely Large Minibatch SGD", 2017, in ChainerMN; the quantised allgather: C. Renggli et al., SC'19, DSAR.)
 #pragma once
 

@@ -16,7 +16,7 @@ struct Compression {
   double fraction = 0.01;  // of the entries: the others
 };
 
-// "fp16", "bf16", "qsgd:8", "qsgd:4", "qsgd:2", "terngrad", "onebit", each with an optional bucket ("qsgd:4:512"; "onebit:256"),
+// "fp16", "bf16"; "qsgd:8", "qsgd:4", "qsgd:2", "terngrad", "onebit", each with an optional bucket ("qsgd:4:512"; "onebit:256");
 // "topk:FRACTION", "topk-sampled:FRACTION", "randomk:FRACTION" (0 < FRACTION <= 1). The status names what is wrong and what there is.
 Result<Compression> parse_compression(std::string_view text);
 // Such a text.

@@ -27,6 +27,4 @@ inline std::size_t merge_sparse(const SparseView& a, const SparseView& b, Op op,
   return fold_sparse(streams, op, indices, values);
 }
 
-std::size_t fold_sparse(std::span<const SparseView> streams, Op op, void* indices, void* values);
-
 }  // namespace heddle

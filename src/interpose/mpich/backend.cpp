@@ -273,6 +273,7 @@ void Backend::shut_down() {
   closed_.store(true, std::memory_order_release);
   for (CommState* state : registry_.all()) {
     state->mode = Mode::host;
+    state->savings.reset();
     state->communicator.reset();
     state->p2p.reset();
   }
