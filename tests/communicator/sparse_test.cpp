@@ -2,9 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "communicator/party.hpp"
@@ -187,6 +191,69 @@ TEST_P(Sparse, AFailedDeliveryIsOfOneRank) {
     EXPECT_EQ(comm.sparse_allreduce(job).code(), me.rank == 0 ? Code::capacity : Code::ok);
     EXPECT_TRUE(comm.barrier().ok());
   });
+}
+
+TEST_P(Sparse, TypesOfIndicesMayDiffer) {
+  Party party(GetParam());
+  party.run(quiet(), [](Rank& me, Communicator& comm) {
+    for (std::uint64_t round = 0; round < 6; ++round) {
+      const std::vector<TestStream> in = streams_of(me.size, round, 3000, DType::f32);
+      TestStream mine = in[static_cast<std::size_t>(me.rank)];
+      if (me.rank % 2 == 0) {
+        const std::vector<std::uint64_t> indices = std::exchange(mine.indices, {});
+        const Bytes values = std::exchange(mine.values, {});
+        mine.index_bytes.clear();
+        mine.index_type = IndexType::u32;
+        for (std::size_t i = 0; i < indices.size(); ++i)
+          mine.add(indices[i], values.data() + 4 * i);
+      }
+      Taken taken;
+      ASSERT_TRUE(comm.sparse_allreduce(taken.job(mine)).ok());
+      ASSERT_NO_FATAL_FAILURE(expect_folded(in, Op::sum, taken.stream));
+    }
+  });
+}
+
+std::size_t status_kib(const char* field) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind(field, 0) == 0) return std::stoul(line.substr(std::strlen(field)));
+  }
+  return 0;
+}
+
+// Whatever the dimension, the ranks of this process together take about the memory of their entries, never that of a vector.
+TEST_P(Sparse, MemoryFollowsTheEntries) {
+  for (const std::uint64_t dimension :
+       {std::uint64_t{1} << 28, std::uint64_t{1} << 40, std::uint64_t{1} << 62}) {
+    Party party(GetParam());
+    std::atomic<std::size_t> before{0};
+    party.run(quiet(), [&](Rank& me, Communicator& comm) {
+      TestStream mine;
+      mine.dimension = dimension;
+      mine.index_type = IndexType::u64;
+      const float one = 1;
+      for (std::uint64_t i = 0; i < 20'000; ++i)
+        mine.add(i * (dimension / 20'000) + static_cast<std::uint64_t>(me.rank), &one);
+      Taken taken;
+      ASSERT_TRUE(comm.barrier().ok());
+      // The most that was ever resident starts anew.
+      if (me.rank == 0) {
+        std::ofstream("/proc/self/clear_refs") << 5;
+        before = status_kib("VmHWM:");
+      }
+      ASSERT_TRUE(comm.barrier().ok());
+      ASSERT_TRUE(comm.sparse_allreduce(taken.job(mine)).ok());
+      ASSERT_TRUE(comm.barrier().ok());
+      EXPECT_EQ(taken.stream.indices.size(), 20'000U * static_cast<std::size_t>(me.size));
+      // 12 bytes an entry, in as many streams as a rank may hold at once, and in the test's own copies.
+      const std::size_t entries =
+          20'000U * static_cast<std::size_t>(me.size) * static_cast<std::size_t>(me.size);
+      const std::size_t kib = status_kib("VmHWM:") - before;
+      const std::size_t slow = kSlowBuild ? 8 : 1;  // a sanitizer's own memory
+      EXPECT_LT(kib, (entries * 12 * 12 / 1024 + 16'384) * slow) << "dimension " << dimension;
+    });
+  }
 }
 
 Config forcing(const std::string& name) {
