@@ -75,6 +75,8 @@ HEDDLE_API heddle_status heddle_sparse_allreduce_in_place(void* buffer, size_t c
  * included, is returned by the test or wait that finds the request complete. */
 HEDDLE_API heddle_status heddle_isparse_allreduce(const heddle_sparse* in, heddle_sparse* out, heddle_op op,
                                                   heddle_comm_t comm, heddle_request_t* request);
+/* Persistent: count, indices and arrays of `in` stay as they were at the first start, on all ranks; values change. Sums exchange indices at
+ * the first start alone. */
 HEDDLE_API heddle_status heddle_sparse_allreduce_init(const heddle_sparse* in, heddle_sparse* out,
                                                       heddle_op op, heddle_comm_t comm,
                                                       heddle_request_t* request);

@@ -105,6 +105,7 @@ Status open_sparse(const heddle_sparse* in, heddle_sparse* out, const heddle_op&
   *request = nullptr;
   SparseJob job;
   HEDDLE_TRY(make_job(in, out, op, comm, &job));
+  job.keeps_pattern = life == Life::persistent;
   return hand_out(*comm, comm->communicator->sparse_allreduce_request(std::move(job)), life, request);
 }
 

@@ -46,6 +46,9 @@ struct SparseJob {
   void* dense = nullptr;
   // `dense` is this rank's vector, and `in` its elements that are not zero.
   bool in_place = false;
+  // Of requests that sum: from the second start on the indices, and those of the other ranks, are what they were at the first; values
+  // alone are exchanged.
+  bool keeps_pattern = false;
 };
 
 // An allreduce (sum) of f32 vectors that may lose precision.

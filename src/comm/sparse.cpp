@@ -280,9 +280,15 @@ Status SparseRequest::prepare() {
 }
 
 Status SparseRequest::begin() {
+  arrived_ = false;
+  if (streams_ && streams_->remembers()) {
+    const Result<std::uint32_t> sequence = enter();
+    if (!sequence.ok()) return sequence.status();
+    stage_ = Stage::exchanging;
+    return streams_->again(job_.in.values, sequence.value());
+  }
   valid_ = check_sparse(job_.in);
   outcome_ = {};
-  arrived_ = false;
   agreement_.state(comm_.rank_, job_.in, job_.op, valid_.ok());
   if (agreeing_) HEDDLE_TRY(agreeing_->begin());
   const Result<std::uint32_t> sequence = enter();
@@ -306,8 +312,10 @@ Status SparseRequest::open_streams() {
     streams_ = std::make_unique<StreamExecution>(schedule, comm_.connections_->ports);
   algorithm_ = choice.streams.algorithm->name;
   stage_ = Stage::exchanging;
-  return streams_->start(
-      {job_.in, job_.op, profile.cuts(job_.in.dimension, schedule->chunks), agreement_.total(), sequence_});
+  StreamBinding binding{job_.in, job_.op, profile.cuts(job_.in.dimension, schedule->chunks),
+                        agreement_.total(), sequence_};
+  binding.remember = job_.keeps_pattern && job_.op == Op::sum;
+  return streams_->start(std::move(binding));
 }
 
 Status SparseRequest::move(bool* done) {

@@ -7,6 +7,7 @@ namespace heddle {
 Status MessageRun::begin() {
   if (active()) return Status(Code::internal, "a schedule was started while it was running");
   cursor_.emplace(*schedule_);
+  opened_ = 0;
   return {};
 }
 
@@ -16,7 +17,7 @@ Status MessageRun::open_step() {
   if (transport == nullptr)
     return Status(Code::unsupported, "no transport reaches rank " + std::to_string(step.peer));
   const Slot slot = step.kind == StepKind::send ? step.src : step.dst;
-  open_.push_back({step, cursor_->chunk(), unit_of(*cursor_, slot), false, nullptr});
+  open_.push_back({step, cursor_->chunk(), unit_of(*cursor_, slot), false, nullptr, opened_++});
   return open(open_.back(), *transport);
 }
 

@@ -39,7 +39,8 @@ class MessageRun {
     std::uint32_t chunk;
     std::uint32_t unit;  // of a step that addresses scratch
     bool done;
-    void* message;  // of the derived class
+    void* message;       // of the derived class
+    std::size_t number;  // from 0 on in each run; the same message has the same one in every run
   };
 
   Status begin();
@@ -68,6 +69,7 @@ class MessageRun {
   const Ports* ports_;
   std::optional<Cursor> cursor_;
   std::vector<Open> open_;  // oldest first
+  std::size_t opened_ = 0;
 };
 
 }  // namespace heddle

@@ -56,8 +56,31 @@ Status StreamExecution::start(StreamBinding binding) {
   scratch_.assign(std::size_t{schedule().scratch_units} * schedule().unit_chunks, {nullptr, nothing});
   lent_.clear();
   pool_.use(binding_.memory);
+  received_.clear();
+  folded_.clear();
+  remembers_ = false;
+  from_memory_ = false;
   bytes_sent_ = 0;
   return {};
+}
+
+Status StreamExecution::again(const void* values, std::uint32_t sequence) {
+  HEDDLE_TRY(begin());
+  binding_.input.values = values;
+  binding_.sequence = sequence;
+  SparseView nothing = binding_.input;
+  nothing.count = 0;
+  data_.assign(schedule().chunks, {nullptr, nothing});
+  scratch_.assign(std::size_t{schedule().scratch_units} * schedule().unit_chunks, {nullptr, nothing});
+  from_memory_ = true;
+  next_fold_ = 0;
+  bytes_sent_ = 0;
+  return {};
+}
+
+void StreamExecution::end() {
+  scratch_.clear();
+  remembers_ = binding_.remember;
 }
 
 StreamExecution::Cell StreamExecution::input_cell(std::uint32_t chunk) const {
@@ -84,6 +107,7 @@ Status StreamExecution::open(Open& open, Transport& transport) {
   const std::uint32_t tag = binding_.sequence * kLanes + step.lane;
   StreamMessage* message = idle_message();
   open.message = message;
+  if (from_memory_) return open_values(open, transport, tag);
   if (step.kind == StepKind::recv)
     return message->recv(transport, step.peer, tag, most_bytes(binding_.most_entries));
   message->clear();
@@ -204,13 +228,69 @@ Status StreamExecution::take(const Open& open) {
 
 Status StreamExecution::move(Open& open) {
   HEDDLE_TRY(static_cast<StreamMessage*>(open.message)->move(&open.done));
-  return open.done && open.step.kind == StepKind::recv ? take(open) : Status();
+  if (!open.done || open.step.kind == StepKind::send) return {};
+  if (from_memory_) {
+    take_values(open);
+    return {};
+  }
+  HEDDLE_TRY(take(open));
+  if (!binding_.remember) return {};
+  if (received_.size() <= open.number) received_.resize(open.number + 1);
+  for (std::uint32_t i = 0; i < open.step.count; ++i)
+    received_[open.number].cells.push_back(cell(open.step.dst, open.chunk, open.unit, i));
+  return {};
 }
 
 void StreamExecution::close(Open& open) {
   auto* message = static_cast<StreamMessage*>(open.message);
   if (!open.done) message->cancel();
   idle_.push_back(message);
+}
+
+// ---- From memory
+
+Status StreamExecution::open_values(const Open& open, Transport& transport, std::uint32_t tag) {
+  auto& message = *static_cast<StreamMessage*>(open.message);
+  if (open.step.kind == StepKind::recv) {
+    Received& received = received_[open.number];
+    std::size_t bytes = 0;
+    for (const Cell& cell : received.cells)
+      bytes += cell.view.count * dtype_size(cell.view.value_type);
+    if (!received.values.grow(std::max<std::size_t>(bytes, 1)))
+      return Status(Code::out_of_memory, "no memory for " + std::to_string(bytes) + " bytes of values");
+    return message.recv_values(transport, open.step.peer, tag, received.values.data(), bytes);
+  }
+  message.clear();
+  for (std::uint32_t i = 0; i < open.step.count; ++i)
+    message.append_values(sent_cell(open, i).view);
+  HEDDLE_TRY(message.send_values(transport, open.step.peer, tag));
+  bytes_sent_ += message.wire_bytes();
+  return {};
+}
+
+void StreamExecution::take_values(const Open& open) {
+  Received& received = received_[open.number];
+  const std::byte* values = received.values.data();
+  for (std::uint32_t i = 0; i < open.step.count; ++i) {
+    Cell& to = cell(open.step.dst, open.chunk, open.unit, i);
+    to = received.cells[i];
+    to.view.values = values;
+    values += to.view.count * dtype_size(to.view.value_type);
+  }
+}
+
+Status StreamExecution::fold_values(Cell& into) {
+  Folded& folded = folded_[next_fold_++];
+  std::vector<const void*> values;
+  for (const SparseView& operand : operands_)
+    values.push_back(operand.values);
+  const std::size_t bytes = folded.cell.view.count * dtype_size(folded.cell.view.value_type);
+  if (!folded.values.grow(std::max<std::size_t>(bytes, 1)))
+    return Status(Code::out_of_memory, "no memory for " + std::to_string(bytes) + " bytes of sums");
+  folded.plan.sum(values, folded.values.data());
+  into = folded.cell;
+  into.view.values = folded.values.data();
+  return {};
 }
 
 // ---- Local steps
@@ -258,6 +338,7 @@ Status StreamExecution::fold_chunk(std::uint32_t offset) {
     operands_.insert(before ? operands_.begin() : operands_.end(), other);
     entries += other.count;
   }
+  if (from_memory_) return fold_values(into);
   SparseView merged = into.view;
   std::shared_ptr<Storage> storage = pool_.take(entries, merged.index_type, merged.value_type);
   if (!storage)
@@ -267,6 +348,7 @@ Status StreamExecution::fold_chunk(std::uint32_t offset) {
   merged.values = storage->values.data();
   merged.count = fold_sparse(operands_, binding_.op, storage->indices.data(), storage->values.data());
   into = {std::move(storage), merged};
+  if (binding_.remember) folded_.push_back({FoldPlan(operands_, merged), into, Buffer()});
   return {};
 }
 

@@ -16,6 +16,7 @@
 #include "base/status.hpp"
 #include "engine/message_run.hpp"
 #include "schedule/schedule.hpp"
+#include "sparse/fold_plan.hpp"
 #include "sparse/message.hpp"
 #include "sparse/storage.hpp"
 #include "sparse/stream.hpp"
@@ -34,6 +35,8 @@ struct StreamBinding {
   // with the result, and the input stays until all have completed. Streams are handed over instead of sent, an input that lies
   // there without a copy. Borrowed.
   NodeMemory* memory = nullptr;
+  // Remember where entries come from and meet, for again(). Sums only.
+  bool remember = false;
 };
 
 // Memory: of each message in flight and of each stream in a slot, proportional to its entries.
@@ -44,6 +47,9 @@ class StreamExecution final : public MessageRun {
   ~StreamExecution() override { abandon(); }
 
   Status start(StreamBinding binding);
+  // After a run that was to be remembered: other values at the same indices, on all ranks. Values alone travel.
+  bool remembers() const { return remembers_; }
+  Status again(const void* values, std::uint32_t sequence);
 
   // When complete: the result in order of index, until the next start.
   std::vector<SparseView> result() const;
@@ -62,8 +68,6 @@ class StreamExecution final : public MessageRun {
   void close(Open& open) override;
   void copy() override;
   Status fold() override;
-  void end() override { scratch_.clear(); }
-
   Cell& cell(Slot slot, std::uint32_t chunk, std::uint32_t unit, std::uint32_t offset);
   Cell input_cell(std::uint32_t chunk) const;
   Cell sent_cell(const Open& open, std::uint32_t offset);
@@ -75,6 +79,10 @@ class StreamExecution final : public MessageRun {
   Status take_handed(const Open& open);
   Status fold_chunk(std::uint32_t offset);
   StreamMessage* idle_message();
+  Status open_values(const Open& open, Transport& transport, std::uint32_t tag);
+  void take_values(const Open& open);
+  Status fold_values(Cell& into);
+  void end() override;
 
   StreamBinding binding_;
   std::vector<std::size_t> input_cuts_;  // entry of the input with which each chunk begins
@@ -88,6 +96,21 @@ class StreamExecution final : public MessageRun {
   std::vector<StreamMessage*> idle_;
   StoragePool pool_;
   std::size_t bytes_sent_ = 0;
+  // What a remembered run did, by message and by fold, and where a run from memory puts the values.
+  struct Received {
+    std::vector<Cell> cells;
+    Buffer values;
+  };
+  struct Folded {
+    FoldPlan plan;
+    Cell cell;
+    Buffer values;
+  };
+  std::vector<Received> received_;
+  std::vector<Folded> folded_;
+  std::size_t next_fold_ = 0;
+  bool remembers_ = false;
+  bool from_memory_ = false;
 };
 
 }  // namespace heddle

@@ -63,17 +63,41 @@ void StreamMessage::append(const SparseView& view, std::uint64_t first, std::uin
   }
 }
 
-Status StreamMessage::send(Transport& transport, int peer, std::uint32_t tag) {
+void StreamMessage::append_values(const SparseView& view) {
+  const auto* from = static_cast<const std::byte*>(view.values);
+  if (view.count > 0) bytes_.insert(bytes_.end(), from, from + view.count * dtype_size(view.value_type));
+}
+
+Status StreamMessage::send_values(Transport& transport, int peer, std::uint32_t tag) {
+  start(transport, peer, false, true);
+  wire_bytes_ = bytes_.size() - kLength;
+  return transport.send(peer, tag, bytes_.data() + kLength, wire_bytes_, first_);
+}
+
+Status StreamMessage::recv_values(Transport& transport, int peer, std::uint32_t tag, std::byte* values,
+                                  std::size_t bytes) {
+  start(transport, peer, true, true);
+  wire_bytes_ = bytes;
+  return transport.recv(peer, tag, values, bytes, first_);
+}
+
+void StreamMessage::start(Transport& transport, int peer, bool receives, bool values_alone) {
   transport_ = &transport;
   peer_ = peer;
-  receives_ = false;
+  receives_ = receives;
+  values_alone_ = values_alone;
+  second_open_ = false;
+  first_ = Ticket{};
+  second_ = Ticket{};
+}
+
+Status StreamMessage::send(Transport& transport, int peer, std::uint32_t tag) {
+  start(transport, peer, false, false);
   const std::uint64_t length = (bytes_.size() - kLength) | flags_;
   std::memcpy(bytes_.data(), &length, kLength);
   if (bytes_.size() < kFirstMessage) bytes_.resize(kFirstMessage);
   wire_bytes_ = bytes_.size();
   second_open_ = bytes_.size() > kFirstMessage;
-  first_ = Ticket{};
-  second_ = Ticket{};
   HEDDLE_TRY(transport.send(peer, tag, bytes_.data(), kFirstMessage, first_));
   if (!second_open_) return {};
   return transport.send(peer, tag + kStreamLanes, bytes_.data() + kFirstMessage,
@@ -83,14 +107,9 @@ Status StreamMessage::send(Transport& transport, int peer, std::uint32_t tag) {
 // ---- Receiving
 
 Status StreamMessage::recv(Transport& transport, int peer, std::uint32_t tag, std::size_t most_bytes) {
-  transport_ = &transport;
-  peer_ = peer;
+  start(transport, peer, true, false);
   tag_ = tag;
-  receives_ = true;
-  second_open_ = false;
   most_bytes_ = most_bytes;
-  first_ = Ticket{};
-  second_ = Ticket{};
   if (!buffer_.grow(kFirstMessage)) return no_memory(kFirstMessage);
   return transport.recv(peer, tag, buffer_.data(), kFirstMessage, first_);
 }
@@ -98,7 +117,7 @@ Status StreamMessage::recv(Transport& transport, int peer, std::uint32_t tag, st
 Status StreamMessage::move(bool* done) {
   *done = false;
   if (!first_.done) return {};
-  if (receives_ && !second_open_) {
+  if (receives_ && !values_alone_ && !second_open_) {
     const std::uint64_t length = received_bytes();
     if (length > most_bytes_)
       return Status(Code::internal, "rank " + std::to_string(peer_) + " sends " + std::to_string(length) +

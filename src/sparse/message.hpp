@@ -55,6 +55,12 @@ class StreamMessage {
   // Bytes on the wire of what was sent or received, both messages.
   std::size_t wire_bytes() const { return wire_bytes_; }
 
+  // Instead of all that, where both ends know how many values there are: these alone, as one message.
+  void append_values(const SparseView& view);
+  Status send_values(Transport& transport, int peer, std::uint32_t tag);
+  // Into `values`, which has room for `bytes` and stays until the message is done or cancelled.
+  Status recv_values(Transport& transport, int peer, std::uint32_t tag, std::byte* values, std::size_t bytes);
+
   // Whether what was received was handed over, and then those streams.
   bool is_handed() const;
   Result<std::vector<HandedStream>> handed() const;
@@ -69,6 +75,7 @@ class StreamMessage {
                           StoragePool& pool) const;
 
  private:
+  void start(Transport& transport, int peer, bool receives, bool values_alone);
   std::uint64_t received_bytes() const;
 
   Transport* transport_ = nullptr;
@@ -76,6 +83,7 @@ class StreamMessage {
   std::uint64_t flags_ = 0;
   std::uint32_t tag_ = 0;
   bool receives_ = false;
+  bool values_alone_ = false;
   bool second_open_ = false;
   std::size_t most_bytes_ = 0;
   std::size_t wire_bytes_ = 0;

@@ -256,6 +256,45 @@ TEST_P(Sparse, MemoryFollowsTheEntries) {
   }
 }
 
+// The same indices with other values: the bits of a new exchange, for fewer bytes.
+TEST_P(Sparse, RequestsThatKeepTheirPatternExchangeValuesAlone) {
+  Party party(GetParam());
+  party.run(quiet(), [](Rank& me, Communicator& comm) {
+    for (const DType type : {DType::f32, DType::f64, DType::i64, DType::f16, DType::bf16}) {
+      std::vector<TestStream> in = streams_of(me.size, 3, 3000, type);
+      TestStream& mine = in[static_cast<std::size_t>(me.rank)];
+      Taken kept;
+      SparseJob job = kept.job(mine);
+      job.keeps_pattern = true;
+      auto persistent = comm.sparse_allreduce_request(job);
+      ASSERT_TRUE(persistent.ok());
+      std::uint64_t first_bytes = 0;
+      for (std::uint64_t round = 0; round < 5; ++round) {
+        me.at(dtype_name(type), round);
+        std::mt19937_64 random(round * 100 + static_cast<std::uint64_t>(me.rank));
+        for (std::size_t i = 0; i < mine.indices.size(); ++i)
+          random_value(type, Values::any_bits, random, mine.values.data() + i * dtype_size(type));
+        ASSERT_TRUE(persistent.value()->start().ok());
+        // Another one between, on the same communicator.
+        Taken anew;
+        auto once = comm.sparse_allreduce_request(anew.job(mine));
+        ASSERT_TRUE(once.ok());
+        ASSERT_TRUE(once.value()->start().ok());
+        ASSERT_TRUE(persistent.value()->wait().ok());
+        const std::uint64_t bytes = comm.sparse_stats().bytes_sent;
+        ASSERT_TRUE(once.value()->wait().ok());
+        ASSERT_EQ(kept.stream.indices, anew.stream.indices);
+        for (std::size_t i = 0; i < kept.stream.indices.size(); ++i)
+          ASSERT_TRUE(same_value(type, kept.stream.value(i), anew.stream.value(i))) << "entry " << i;
+        if (round == 0) first_bytes = bytes;
+        if (round > 0 && me.size > 1) {
+          ASSERT_LT(bytes, first_bytes);
+        }
+      }
+    }
+  });
+}
+
 Config forcing(const std::string& name) {
   Config config = quiet();
   config.algorithm = "sparse:" + name;
