@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "heddle/heddle.hpp"
+#include "heddle/heddle_sparse.hpp"
 #include "ranks.hpp"
 
 namespace {
@@ -94,6 +95,35 @@ TEST(Face, MemoryThatAllRanksReach) {
     comm.allreduce_in_place(std::span(comm.rank() == 1 ? ordinary.data() : in.get(), kCount));
     EXPECT_EQ((comm.rank() == 1 ? ordinary.data() : in.get())[kCount / 2], 3.0F);
     EXPECT_THROW(comm.alloc<double>(static_cast<std::size_t>(-1) / 4), api::Error);
+  });
+}
+
+TEST(Face, SparseVectorsAndCompressedSums) {
+  on_comms(2, [](api::Comm& comm) {
+    const auto rank = static_cast<std::uint32_t>(comm.rank());
+    api::SparseVector<float> mine{1000, {5 + rank, 3, 5 + rank}, {1, 2, 3}};
+    mine.sort();
+    const api::SparseVector<float> sum = api::sparse_allreduce(comm, mine);
+    EXPECT_EQ(sum.dimension, 1000U);
+    EXPECT_EQ(sum.indices, (std::vector<std::uint32_t>{3, 5, 6}));
+    EXPECT_EQ(sum.values, (std::vector<float>{4, 4, 4}));
+    const api::SparseVector<double, std::uint64_t> wide{
+        std::uint64_t{1} << 50, {std::uint64_t{1} << 49}, {1.5}};
+    EXPECT_EQ(api::sparse_allreduce(comm, wide, api::Op::max).values, std::vector<double>{1.5});
+    api::SparseVector<float> uneven{10, {1, 2}, {1}};
+    EXPECT_THROW(uneven.sort(), api::Error);
+
+    std::vector<int> zeros(5000);
+    zeros[rank] = 7;
+    api::mostly_zero_allreduce(comm, std::span(zeros));
+    EXPECT_EQ(zeros[0] + zeros[1], 14);
+
+    api::Residual residual(3);
+    std::vector<float> data{1, 2, 3};
+    api::compressed_allreduce(comm, std::span(data), "topk:0.3", &residual);
+    EXPECT_EQ(data, (std::vector<float>{0, 0, 6}));
+    EXPECT_EQ(residual.values()[1], 2.0F);
+    EXPECT_THROW(api::compressed_allreduce(comm, std::span(data), "zip"), api::Error);
   });
 }
 

@@ -1,0 +1,135 @@
+// Sparse vectors and compressed sums for C++20: a thin face over heddle_sparse.h and heddle_compress.h, header only. What heddle.hpp says of
+// names and errors holds here.
+//
+//     heddle::api::SparseVector<float> gradient{.dimension = 1 << 24};
+//     gradient.indices = {...};  gradient.values = {...};  gradient.sort();
+//     heddle::api::SparseVector<float> sum = heddle::api::sparse_allreduce(comm, gradient);
+#ifndef HEDDLE_HEDDLE_SPARSE_HPP
+#define HEDDLE_HEDDLE_SPARSE_HPP
+
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "heddle/heddle.hpp"
+#include "heddle/heddle_compress.h"
+#include "heddle/heddle_sparse.h"
+
+namespace heddle::api {
+
+// Entries of a vector: indices rise strictly and are less than the dimension; as many values. `Index`: std::uint32_t (dimensions up to
+// 2^32) or std::uint64_t.
+template <typename Value, typename Index = std::uint32_t>
+struct SparseVector {
+  static_assert(std::is_same_v<Index, std::uint32_t> || std::is_same_v<Index, std::uint64_t>);
+
+  std::uint64_t dimension = 0;
+  std::vector<Index> indices;
+  std::vector<Value> values;
+
+  // Brings entries in any order into order, those of equal index summed.
+  void sort() {
+    heddle_sparse view = c_view();
+    check(heddle_sparse_sort(&view));
+    indices.resize(view.count);
+    values.resize(view.count);
+  }
+
+  // The entries as C functions take them, which look at them only or, where they take results, make room in this vector.
+  heddle_sparse c_view() {
+    if (indices.size() != values.size())
+      throw Error(HEDDLE_ERR_ARGUMENT, std::to_string(indices.size()) + " indices, but " +
+                                           std::to_string(values.size()) + " values");
+    heddle_sparse view{};
+    view.dimension = dimension;
+    view.count = indices.size();
+    view.capacity = indices.size();
+    view.index_type = sizeof(Index) == 4 ? HEDDLE_INDEX32 : HEDDLE_INDEX64;
+    view.value_type = dtype_of<Value>::value;
+    view.indices = indices.data();
+    view.values = values.data();
+    view.context = this;
+    view.grow = [](heddle_sparse* self, std::size_t entries) noexcept {
+      auto* vector = static_cast<SparseVector*>(self->context);
+      try {
+        vector->indices.resize(entries);
+        vector->values.resize(entries);
+      } catch (const std::bad_alloc&) {
+        return 1;
+      }
+      self->indices = vector->indices.data();
+      self->values = vector->values.data();
+      self->capacity = entries;
+      return 0;
+    };
+    return view;
+  }
+};
+
+// The entries that any rank has, folded; the same on every rank. heddle_sparse_allreduce.
+template <typename Value, typename Index>
+SparseVector<Value, Index> sparse_allreduce(Comm& comm, const SparseVector<Value, Index>& vector,
+                                            Op op = Op::sum) {
+  // The C function only reads what it takes as input.
+  const heddle_sparse in = const_cast<SparseVector<Value, Index>&>(vector).c_view();
+  SparseVector<Value, Index> result;
+  heddle_sparse out = result.c_view();
+  check(heddle_sparse_allreduce(&in, &out, static_cast<heddle_op>(op), comm.handle()));
+  result.dimension = out.dimension;
+  result.indices.resize(out.count);
+  result.values.resize(out.count);
+  return result;
+}
+
+// A sum of vectors that may be mostly zeros, in place. heddle_sparse_allreduce_in_place.
+template <typename T>
+void mostly_zero_allreduce(Comm& comm, std::span<T> data) {
+  check(heddle_sparse_allreduce_in_place(data.data(), data.size(), dtype_of<T>::value, comm.handle()));
+}
+
+// What compression has left out so far.
+class Residual {
+ public:
+  explicit Residual(std::size_t count) {
+    heddle_residual_t handle = nullptr;
+    check(heddle_residual_create(count, &handle));
+    handle_.reset(handle);
+  }
+  static Residual load(const std::string& path, std::size_t count) {
+    heddle_residual_t handle = nullptr;
+    check(heddle_residual_load(path.c_str(), count, &handle));
+    return Residual(handle);
+  }
+  void save(const std::string& path) const { check(heddle_residual_save(handle_.get(), path.c_str())); }
+  std::span<float> values() const {
+    float* values = nullptr;
+    std::size_t count = 0;
+    check(heddle_residual_values(handle_.get(), &values, &count));
+    return {values, count};
+  }
+  heddle_residual_t handle() const noexcept { return handle_.get(); }
+
+ private:
+  struct Destroy {
+    void operator()(heddle_residual* residual) const { heddle_residual_destroy(residual); }
+  };
+  explicit Residual(heddle_residual_t handle) : handle_(handle) {}
+
+  std::unique_ptr<heddle_residual, Destroy> handle_;
+};
+
+// About the sum, in place: heddle_compressed_allreduce.
+inline void compressed_allreduce(Comm& comm, std::span<float> data, const std::string& method,
+                                 Residual* residual = nullptr, std::uint64_t seed = 0) {
+  check(heddle_compressed_allreduce(static_cast<const float*>(HEDDLE_IN_PLACE), data.data(), data.size(),
+                                    method.c_str(), seed, residual != nullptr ? residual->handle() : nullptr,
+                                    comm.handle()));
+}
+
+}  // namespace heddle::api
+
+#endif

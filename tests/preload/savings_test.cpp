@@ -1,0 +1,99 @@
+// What sums between nodes save: when it looks, when it keeps from looking, and what it leaves alone.
+#include "interpose/savings.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "communicator/party.hpp"
+
+namespace heddle::test {
+namespace {
+
+constexpr std::size_t kCount = 100'000;
+
+// Entries of rank r: one in a thousand.
+std::vector<float> mostly_zero(int rank) {
+  std::vector<float> v(kCount);
+  for (std::size_t i = static_cast<std::size_t>(rank); i < kCount; i += 1000)
+    v[i] = 1;
+  return v;
+}
+
+TEST(Savings, LookLessOftenWhereItDoesNotPay) {
+  Party party({1, 2});
+  party.run(quiet(), [](Rank& me, Communicator& comm) {
+    const auto savings = Savings::make(quiet(), comm);
+    ASSERT_NE(savings, nullptr);
+    const std::vector<float> full(kCount, 1.5F);
+    const std::vector<float> sparse = mostly_zero(me.rank);
+    std::vector<float> out(kCount);
+    const auto looked = [&](const std::vector<float>& in) {
+      EXPECT_TRUE(savings->allreduce(in.data(), out.data(), kCount, DType::f32).ok());
+      EXPECT_EQ(out[0], in == full ? 3.0F : 1.0F);
+      return comm.sparse_stats().algorithm != std::string("dense");
+    };
+    EXPECT_TRUE(looked(sparse));
+    EXPECT_FALSE(looked(full));
+    // One call without a look after the first disappointment, two after the second.
+    EXPECT_FALSE(looked(sparse));
+    EXPECT_TRUE(looked(sparse));
+    EXPECT_FALSE(looked(full));
+    EXPECT_FALSE(looked(full)) << "without a look";
+    EXPECT_FALSE(looked(full));
+    EXPECT_FALSE(looked(sparse)) << "without a look";
+    EXPECT_FALSE(looked(sparse)) << "without a look";
+    EXPECT_TRUE(looked(sparse));
+  });
+}
+
+TEST(Savings, LeaveAloneWhatTheyAreNotFor) {
+  Party party({1, 2});
+  party.run(quiet(), [](Rank&, Communicator& comm) {
+    Config config = quiet();
+    const auto lossless = Savings::make(config, comm);
+    EXPECT_TRUE(lossless->serves(DType::f32, Op::sum, 1 << 20));
+    EXPECT_TRUE(lossless->serves(DType::i64, Op::sum, 1 << 20));
+    EXPECT_FALSE(lossless->serves(DType::f32, Op::max, 1 << 20));
+    EXPECT_FALSE(lossless->serves(DType::f32, Op::sum, 1000));
+    EXPECT_FALSE(lossless->serves(DType::u8, Op::sum, 1 << 20));
+    config.sparse = false;
+    EXPECT_EQ(Savings::make(config, comm), nullptr);
+    config.compress = "fp16";
+    config.compress_from = 500;
+    const auto lossy = Savings::make(config, comm);
+    EXPECT_TRUE(lossy->serves(DType::f32, Op::sum, 1000));
+    EXPECT_FALSE(lossy->serves(DType::f32, Op::sum, 400));
+    EXPECT_FALSE(lossy->serves(DType::f64, Op::sum, 1000));
+    config.compress_f64 = true;
+    EXPECT_TRUE(Savings::make(config, comm)->serves(DType::f64, Op::sum, 1000));
+  });
+  Party together({1, 1});
+  together.run(quiet(), [](Rank&, Communicator& comm) { EXPECT_EQ(Savings::make(quiet(), comm), nullptr); });
+}
+
+// What is lost comes back in the next sum of the same buffer, also where it holds doubles.
+TEST(Savings, KeepWhatIsLostForEachBuffer) {
+  Party party({1, 2, 3});
+  party.run(quiet(), [](Rank& me, Communicator& comm) {
+    Config config = quiet();
+    config.compress = "topk:0.5";
+    config.compress_from = 0;
+    config.compress_f64 = true;
+    const auto savings = Savings::make(config, comm);
+    std::vector<double> first{1, 10};
+    const std::vector<double> second{20, 2};
+    std::vector<double> out(2);
+    ASSERT_TRUE(savings->allreduce(first.data(), out.data(), 2, DType::f64).ok());
+    EXPECT_EQ(out, (std::vector<double>{0, 10.0 * me.size}));
+    ASSERT_TRUE(savings->allreduce(second.data(), out.data(), 2, DType::f64).ok());
+    EXPECT_EQ(out, (std::vector<double>{20.0 * me.size, 0}));
+    first = {0, 0};
+    ASSERT_TRUE(savings->allreduce(first.data(), out.data(), 2, DType::f64).ok());
+    EXPECT_EQ(out, (std::vector<double>{1.0 * me.size, 0}));
+  });
+}
+
+}  // namespace
+}  // namespace heddle::test
