@@ -14,7 +14,7 @@ namespace heddle {
 // n >= 1.
 constexpr std::int32_t floor_log2(std::int32_t n) {
   assert(n >= 1);
-  return static_cast<std::int32_t>(std::bit_width(static_cast<std::uint32_t>(n))) - 1;
+  return std::max(0, static_cast<std::int32_t>(std::bit_width(static_cast<std::uint32_t>(n))) - 1);
 }
 
 // Pieces that each of `blocks` blocks is cut into: what the shape asks for, but at least 1, and few enough

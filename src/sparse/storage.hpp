@@ -16,46 +16,38 @@ namespace heddle {
 // Bytes without a value of their own; grows only.
 class Buffer {
  public:
-  // From `shared`, where that is given and has some, else from this process's own.
-  explicit Buffer(NodeMemory* shared = nullptr) : shared_(shared) {}
-  Buffer(Buffer&& other) noexcept
-      : shared_(other.shared_),
-        bytes_(std::exchange(other.bytes_, nullptr)),
-        size_(std::exchange(other.size_, 0)) {}
-  Buffer& operator=(Buffer&& other) noexcept {
-    std::swap(shared_, other.shared_);
-    std::swap(bytes_, other.bytes_);
-    std::swap(size_, other.size_);
-    return *this;
-  }
-  ~Buffer() { give_back(bytes_); }
+  // From `shared`, where that is given, else from this process's own memory.
+  explicit Buffer(NodeMemory* shared = nullptr) : bytes_(nullptr, Release{shared}) {}
 
-  std::byte* data() const { return bytes_; }
+  std::byte* data() const { return bytes_.get(); }
   std::size_t size() const { return size_; }
   // Room for `bytes`; of what was there the first `keep` bytes stay. False when there is no memory.
   bool grow(std::size_t bytes, std::size_t keep = 0) {
     if (bytes <= size_) return true;
-    std::byte* larger = shared_ != nullptr ? shared_->allocate(bytes) : new (std::nothrow) std::byte[bytes];
-    if (larger == nullptr) return false;
-    if (keep > 0) std::memcpy(larger, bytes_, keep);
-    give_back(bytes_);
-    bytes_ = larger;
+    NodeMemory* shared = bytes_.get_deleter().shared;
+    Bytes larger(shared != nullptr ? shared->allocate(bytes) : new (std::nothrow) std::byte[bytes],
+                 Release{shared});
+    if (!larger) return false;
+    if (keep > 0) std::memcpy(larger.get(), bytes_.get(), keep);
+    bytes_ = std::move(larger);
     size_ = bytes;
     return true;
   }
 
  private:
-  void give_back(std::byte* bytes) {
-    if (bytes == nullptr) return;
-    if (shared_ != nullptr) {
-      shared_->release(bytes);
-    } else {
-      delete[] bytes;
+  struct Release {
+    NodeMemory* shared = nullptr;
+    void operator()(std::byte* bytes) const {
+      if (shared != nullptr) {
+        shared->release(bytes);
+      } else {
+        delete[] bytes;
+      }
     }
-  }
+  };
+  using Bytes = std::unique_ptr<std::byte[], Release>;
 
-  NodeMemory* shared_;
-  std::byte* bytes_ = nullptr;
+  Bytes bytes_;
   std::size_t size_ = 0;
 };
 

@@ -47,7 +47,7 @@ Vector mine_of(int rank) {
 }
 constexpr std::uint64_t kDimension = std::uint64_t{1} << 40;
 std::size_t result_size(int size) {
-  return static_cast<std::size_t>(10 * size + 5);
+  return 10 * static_cast<std::size_t>(size) + 5;
 }
 
 int grow(heddle_sparse* self, std::size_t entries) {

@@ -1,8 +1,10 @@
 // Sums of vectors that are mostly zeros, and of others, large and small: the bits must be the host's, -0, NaN and infinities
 // included (two ranks: there is one order only). Argument: "lossy" where HEDDLE_COMPRESS=fp16 is set: then float32 sums of 64 KiB and more
 // are near, and all others exact.
+#include <bit>
 #include <cmath>
 #include <random>
+#include <type_traits>
 
 #include "job.hpp"
 
@@ -21,7 +23,9 @@ void fill(std::vector<T>& values, double density, bool special, std::mt19937_64&
 
 template <typename T>
 bool same(T a, T b) {
-  return std::memcmp(&a, &b, sizeof a) == 0 || (a != a && b != b);
+  using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+  return std::bit_cast<Bits>(a) == std::bit_cast<Bits>(b) ||
+         (std::isnan(static_cast<double>(a)) && std::isnan(static_cast<double>(b)));
 }
 
 template <typename T>

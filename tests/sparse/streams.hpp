@@ -1,6 +1,7 @@
 // Random streams for tests, and what must come out of them.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -66,7 +67,8 @@ enum class Values : std::uint8_t { exact, any_bits };
 inline void random_value(DType type, Values values, std::mt19937_64& random, std::byte* value) {
   const auto number = static_cast<std::int32_t>(random() % 17) - 8;
   if (values == Values::any_bits && random() % 3 != 0) {
-    const std::uint64_t bits = random() % 4 == 0   ? std::uint64_t{1} << (dtype_size(type) * 8 - 1)  // -0
+    const std::size_t sign_bit = std::min<std::size_t>(dtype_size(type), 8) * 8 - 1;
+    const std::uint64_t bits = random() % 4 == 0   ? std::uint64_t{1} << sign_bit  // -0
                                : random() % 8 == 0 ? 0
                                                    : random();
     std::memcpy(value, &bits, dtype_size(type));
