@@ -77,9 +77,10 @@ void CommunicatorImpl::note_sparse(const char* algorithm, std::uint64_t entries,
 // What delivering throws or returns is this rank's alone: the collective is over.
 Status CommunicatorImpl::deliver(const SparseJob& job, const StreamExecution& streams) {
   const std::vector<SparseView> parts = streams.result();
-  if (job.dense == nullptr) return job.deliver(parts);
+  if (job.deliver) return job.deliver(parts);
   // In place the result has all entries that were there, and more.
-  if (!job.in_place) std::memset(job.dense, 0, job.in.dimension * dtype_size(job.in.value_type));
+  const std::size_t bytes = job.in.dimension * dtype_size(job.in.value_type);
+  if (!job.in_place && bytes > 0) std::memset(job.dense, 0, bytes);
   for (const SparseView& part : parts)
     scatter(part, 0, job.dense);
   return {};

@@ -144,6 +144,10 @@ TEST_P(SparseApi, ToADenseVector) {
     ASSERT_EQ(heddle_sparse_get_stats(comm, &stats), HEDDLE_OK);
     EXPECT_EQ(stats.entries, static_cast<std::uint64_t>(3 * size));
     EXPECT_STRNE(stats.algorithm, "none");
+    Vector nothing;
+    const heddle_sparse empty = nothing.view(0);
+    EXPECT_EQ(heddle_sparse_allreduce_dense(&empty, nullptr, HEDDLE_SUM, comm), HEDDLE_OK)
+        << heddle_last_error();
     std::vector<float> mostly_zero(20'000);
     mostly_zero[static_cast<std::size_t>(rank) * 3] = 2;
     mostly_zero[19'999] = 1;
