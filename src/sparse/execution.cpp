@@ -108,8 +108,10 @@ Status StreamExecution::open(Open& open, Transport& transport) {
   StreamMessage* message = idle_message();
   open.message = message;
   if (from_memory_) return open_values(open, transport, tag);
-  if (step.kind == StepKind::recv)
-    return message->recv(transport, step.peer, tag, most_bytes(binding_.most_entries));
+  if (step.kind == StepKind::recv) {
+    const std::size_t handed = binding_.memory != nullptr ? step.count * sizeof(HandedStream) : 0;
+    return message->recv(transport, step.peer, tag, std::max(handed, most_bytes(binding_.most_entries)));
+  }
   message->clear();
   if (binding_.memory == nullptr || !hand_over(*message, open)) {
     message->clear();

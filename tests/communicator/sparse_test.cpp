@@ -193,6 +193,37 @@ TEST_P(Sparse, AFailedDeliveryIsOfOneRank) {
   });
 }
 
+TEST_P(Sparse, NothingAndNextToNothing) {
+  for (const char* name : {"", "sparse:recursive_doubling", "sparse:split_allgather", "sparse:ring"}) {
+    Config config = quiet();
+    config.algorithm = name;
+    Party party(GetParam());
+    party.run(config, [name](Rank& me, Communicator& comm) {
+      me.at(name);
+      for (const std::size_t entries : {0, 1, 2}) {
+        // The last rank alone has any.
+        std::vector<TestStream> in(static_cast<std::size_t>(me.size));
+        for (TestStream& s : in)
+          s.dimension = 1000;
+        const float one = 1;
+        for (std::size_t i = 0; i < entries; ++i)
+          in.back().add(500 * i, &one);
+        Taken taken;
+        ASSERT_TRUE(comm.sparse_allreduce(taken.job(in[static_cast<std::size_t>(me.rank)])).ok());
+        ASSERT_NO_FATAL_FAILURE(expect_folded(in, Op::sum, taken.stream));
+        auto request = comm.sparse_allreduce_request(taken.job(in[static_cast<std::size_t>(me.rank)]));
+        ASSERT_TRUE(request.ok());
+        ASSERT_TRUE(request.value()->start().ok());
+        ASSERT_TRUE(request.value()->wait().ok());
+        ASSERT_NO_FATAL_FAILURE(expect_folded(in, Op::sum, taken.stream));
+        std::vector<float> zeros(5000);
+        ASSERT_TRUE(comm.mostly_zero_allreduce(zeros.data(), zeros.data(), zeros.size(), DType::f32).ok());
+        ASSERT_EQ(zeros, std::vector<float>(5000));
+      }
+    });
+  }
+}
+
 TEST_P(Sparse, TypesOfIndicesMayDiffer) {
   Party party(GetParam());
   party.run(quiet(), [](Rank& me, Communicator& comm) {
