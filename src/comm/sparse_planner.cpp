@@ -20,9 +20,9 @@ constexpr double kCodeNs = 1.2;         // to write an entry for the wire, and t
 constexpr double kHandNs = 0.4;         // to copy one to where other ranks reach it
 constexpr double kFoldNs = 2;           // to merge one
 constexpr double kCopyNs = 1;           // to copy one of the result
-constexpr double kScatterNs = 2.5;      // to put one into a vector
-constexpr double kTakeNs = 1;           // to take one out
-constexpr double kVectorNs = 1.0 / 20;  // to look through, or clear, a byte of a vector
+constexpr double kScatterNs = 6;        // to put one into a vector larger than the cache
+constexpr double kTakeNs = 3;           // to take one out
+constexpr double kVectorNs = 1.0 / 14;  // to look through, or clear, a byte of a vector
 
 // What is done to streams or vectors before and after they travel; k entries here, n in the result.
 double around_streams(SparseForm form, double k, double n, double vector_bytes) {
