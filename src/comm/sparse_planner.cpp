@@ -20,8 +20,8 @@ constexpr double kCodeNs = 1.2;         // to write an entry for the wire, and t
 constexpr double kHandNs = 0.4;         // to copy one to where other ranks reach it
 constexpr double kFoldNs = 2;           // to merge one
 constexpr double kCopyNs = 1;           // to copy one of the result
-constexpr double kScatterNs = 6;        // to put one into a vector larger than the cache
-constexpr double kTakeNs = 3;           // to take one out
+constexpr double kScatterNs = 7;        // to put one into a vector larger than the cache
+constexpr double kTakeNs = 4;           // to take one out
 constexpr double kVectorNs = 1.0 / 14;  // to look through, or clear, a byte of a vector
 
 // What is done to streams or vectors before and after they travel; k entries here, n in the result.
@@ -110,6 +110,8 @@ SparseChoice SparsePlanner::price(int ranks, const Kind& kind) const {
     if (dense.ok())
       best.dense_ns = selector_.price_of(dense->choice, bytes) +
                       around_dense(call.form, total / ranks, dimension * width);
+    // The price of a team is a guess on the high side.
+    if (call.handed) best.dense_ns *= 0.87;
   }
   best.dense = call.may_be_dense && (preferences_.forced_dense || (preferences_.forced_sparse == nullptr &&
                                                                    best.dense_ns < best.streams.price_ns));
