@@ -45,7 +45,6 @@ class MessageRun {
 
   Status begin();
   Cursor& cursor() { return *cursor_; }
-  const Ports& ports() const { return *ports_; }
   std::uint32_t unit_of(const Cursor& at, Slot slot) const { return slot == Slot::scratch ? at.unit() : 0; }
 
  private:
