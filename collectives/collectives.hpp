@@ -19,21 +19,25 @@ class Builder;
 
 namespace allreduce {
 
-// Ranks at distance 1, 2, 4, ... exchange and fold the whole vector. Other sizes than powers of two first
-// fold pairs of neighbours. lg p (alpha + n beta), two more messages for other sizes. Small vectors. In
-// order. R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of Collective Communication Operations in
-// MPICH", Int. J. High Performance Computing Applications 19(1), 2005.
+// Ranks at distance 1, k, k^2, ... exchange the whole vector, k at a time, and fold it; k is `shape.radix`. Numbers of ranks
+// that are not k^a b with b < k first fold pairs of neighbours. log_k p (alpha + (k-1)(o + n beta)) with o the time to handle
+// a message, two more messages where pairs are folded. Small vectors; a radix above 2 where o is small compared with alpha, or
+// the number of ranks is no power of two. In order. R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of Collective
+// Communication Operations in MPICH", Int. J. High Performance Computing Applications 19(1), 2005; M. Ruefenacht, M. Bull, S.
+// Booth, "Generalisation of recursive doubling for AllReduce: Now with simulation", Parallel Computing 69, 2017.
 Schedule recursive_doubling(const TopologyView& topology, std::int32_t rank, const Shape& shape);
 
 // Reduce-scatter by vector halving and distance doubling, then allgather by vector doubling and distance
 // halving. 2 lg p alpha + 2n(p-1)/p beta for powers of two, 3 alpha and 2n beta more otherwise. Medium and
 // large vectors on few ranks. `shape.chunks` pieces per message, so that a piece arrives while the one before
-// is folded. In order. R. Rabenseifner, "Optimization of Collective Reduction Operations", ICCS 2004, LNCS
-// 3036.
+// is folded. `shape.radix` > 2: as many parts instead of halves (in one piece), radix - 1 messages at a time in log_radix p rounds
+// each way, with as many bytes: where latency counts, and handing over a message takes less than that. In order. R. Rabenseifner,
+// "Optimization of Collective Reduction Operations", ICCS 2004, LNCS 3036; Ruefenacht et al. 2017 as above.
 Schedule rabenseifner(const TopologyView& topology, std::int32_t rank, const Shape& shape);
 
 // Reduce-scatter and allgather around the ring of ranks. 2(p-1) alpha + 2n(p-1)/p beta. Large vectors.
-// `shape.chunks` pieces per block. Not in order: block b is folded from rank b around the ring.
+// `shape.chunks` pieces per block. Not in order: block b is folded from the rank in place b around the ring. Ranks of a node
+// are neighbours, so that each node sends and receives the vector of one rank.
 // P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", J. Parallel
 // and Distributed Computing 69(2), 2009.
 Schedule ring(const TopologyView& topology, std::int32_t rank, const Shape& shape);
@@ -52,13 +56,30 @@ Schedule double_binary_tree(const TopologyView& topology, std::int32_t rank, con
 // in the LogP Model", SPAA 1993.
 Schedule knomial(const TopologyView& topology, std::int32_t rank, const Shape& shape);
 
-// Every node folds in shared memory to its lowest rank, these leaders run another algorithm, every node
-// spreads the result in shared memory. The leaders' algorithm follows from `shape.chunks`: 1 recursive
-// doubling, 2 Rabenseifner, c >= 3 ring with c-2 pieces per block. The leaders' cost with p = nodes, plus two
-// node phases. In order where nodes are runs of ranks in rising order and the leaders' algorithm is in order.
-// T. Kielmann, R. Hofman, H. Bal, A. Plaat, R. Bhoedjang, "MagPIe: MPI's Collective Communication Operations
-// for Clustered Wide Area Systems", PPoPP 1999.
+// Rabenseifner's halves and quarters between other partners: at distance 1, 1, 3, 5, 11, ..., in turn to either side, so that a
+// message has two thirds as far to go around a ring or along a line of switches. `shape.chunks` 1: whole vectors, farthest first,
+// lg p (alpha + n beta) like recursive doubling; c >= 2: halves, 2 lg p alpha + 2n(p-1)/p beta in c-1 pieces. Not in order.
+// D. De Sensi, T. Bonato, D. Saam, T. Hoefler, "Swing: Short-cutting Rings for Higher Bandwidth Allreduce", NSDI 2024;
+// D. De Sensi et al., "Bine Trees: Enhancing Collective Operations by Optimizing Communication Locality", SC'25, whose
+// butterflies are these.
+Schedule swing(const TopologyView& topology, std::int32_t rank, const Shape& shape);
+
+// Every node folds in shared memory to its leaders, leaders in the same place of all nodes run another algorithm on their
+// part of the vector, every node spreads the result in shared memory. `shape.leaders` of them, at most as many as the
+// smallest node has ranks: however many, a node sends what one rank would. The leaders' algorithm follows from
+// `shape.chunks`: 1 recursive doubling of `shape.radix`, c >= 2 Rabenseifner on each of c-1 pieces, where a piece is folded
+// while the first messages of the one before are under way, and spread during the last messages of the one after. The
+// leaders' cost with p = nodes, plus what of the node phases is not hidden. In order where nodes are runs of ranks in rising
+// order. T. Kielmann, R. Hofman, H. Bal, A. Plaat, R. Bhoedjang, "MagPIe: MPI's Collective Communication Operations for
+// Clustered Wide Area Systems", PPoPP 1999; M. Bayatpour, S. Chakraborty, H. Subramoni, X. Lu, D. K. Panda, "Scalable
+// Reduction Collectives with Data Partitioning-based Multi-Leader Design", SC'17 (DPML).
 Schedule two_level(const TopologyView& topology, std::int32_t rank, const Shape& shape);
+
+// The ring of nodes with `shape.leaders` leaders each, as above: a block is folded over the node while the one before is on
+// its way around, and spread while the next one is. 2(m-1) alpha + 2n(m-1)/m beta for m nodes, and nothing for all but the
+// first and last block's node phases where messages take longer than these. `shape.chunks` pieces per block. Not in order.
+// Bayatpour et al. 2017, as above; the ring as above.
+Schedule two_level_ring(const TopologyView& topology, std::int32_t rank, const Shape& shape);
 
 // The vector is split into one block per rank; each rank gets its block from every other, folds, and sends the result to
 // every other. 2(p-1) messages of n/p bytes in two rounds: 2 alpha + 2(p-1) o + 2n(p-1)/p beta, with o the time to
@@ -101,7 +122,12 @@ Schedule binomial(const TopologyView& topology, std::int32_t rank, const Shape& 
 // above.
 Schedule knomial(const TopologyView& topology, std::int32_t rank, const Shape& shape);
 
-// `shape.chunks` pieces down the chain of ranks. (p - 2 + chunks)(alpha + n/chunks beta). Very large vectors
+// A binomial tree below `shape.root` whose edges reach two thirds as far as those of `binomial`: the first to the place a third of
+// the way around, the next ones to both sides. ceil(lg p) (alpha + n beta), one more for other numbers of ranks than powers of
+// two. Small vectors. D. De Sensi et al., SC'25, as above.
+Schedule bine(const TopologyView& topology, std::int32_t rank, const Shape& shape);
+
+// `shape.chunks` pieces down the chain of ranks, in which ranks of a node follow each other. (p - 2 + chunks)(alpha + n/chunks beta). Very large vectors
 // on few ranks. J. Watts, R. van de Geijn, "A Pipelined Broadcast for Multidimensional Meshes", Parallel
 // Processing Letters 5(2), 1995.
 Schedule chain(const TopologyView& topology, std::int32_t rank, const Shape& shape);
@@ -118,9 +144,15 @@ Schedule scatter_allgather(const TopologyView& topology, std::int32_t rank, cons
 Schedule double_binary_tree(const TopologyView& topology, std::int32_t rank, const Shape& shape);
 
 // The root, for its node, and the lowest rank of every other node run another algorithm; every node spreads
-// the vector in shared memory. The former follows from `shape.chunks`: 1 k-nomial of `shape.radix`, 2
-// scatter-allgather, c >= 3 double binary tree with c-2 pieces per tree. T. Kielmann et al. 1999, as above.
+// the vector in shared memory, each piece while others are on their way. The former follows from `shape.chunks`: 1 k-nomial
+// of `shape.radix`, 2 scatter-allgather, c >= 3 double binary tree with c-2 pieces per tree. `shape.leaders` as for
+// allreduce (scatter-allgather has one). T. Kielmann et al. 1999, as above.
 Schedule two_level(const TopologyView& topology, std::int32_t rank, const Shape& shape);
+
+// `shape.chunks` pieces down a chain of nodes with `shape.leaders` leaders each; a node spreads a piece while it is on its
+// way to the next node. (m - 2 + chunks)(alpha + n/chunks beta) for m nodes, and one piece's node phase. Very large vectors.
+// Watts and van de Geijn 1995, Kielmann et al. 1999, as above.
+Schedule two_level_chain(const TopologyView& topology, std::int32_t rank, const Shape& shape);
 
 // One fused verb of the node's team. Only where all ranks share one node. R. Graham, G. Shipman 2008, as
 // above.
@@ -135,9 +167,8 @@ Schedule multi_leader(const TopologyView& topology, std::int32_t rank, const Sha
 
 namespace barrier {
 
-// Recursive doubling of nothing: messages without bytes in the pattern of allreduce::recursive_doubling,
-// after which every rank has heard of every other. ceil(lg p) alpha for powers of two, 2 alpha more
-// otherwise. R. Thakur et al. 2005; compare D. Hensgen, R. Finkel, U. Manber, "Two Algorithms for Barrier
+// Recursive doubling of nothing: messages without bytes in the pattern of allreduce::recursive_doubling of
+// `shape.radix`, after which every rank has heard of every other. R. Thakur et al. 2005; compare D. Hensgen, R. Finkel, U. Manber, "Two Algorithms for Barrier
 // Synchronization", Int. J. Parallel Programming 17(1), 1988.
 Schedule recursive_doubling(const TopologyView& topology, std::int32_t rank, const Shape& shape);
 
@@ -150,6 +181,6 @@ Schedule multi_leader(const TopologyView& topology, std::int32_t rank, const Sha
 }  // namespace barrier
 
 // What allreduce and barrier share: recursive doubling over `size` ranks of the one chunk that `builder` has.
-void recursive_doubling_steps(Builder& builder, std::int32_t size, std::int32_t rank);
+void recursive_doubling_steps(Builder& builder, std::int32_t size, std::int32_t rank, std::int32_t radix);
 
 }  // namespace heddle

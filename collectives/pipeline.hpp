@@ -21,8 +21,9 @@ namespace heddle {
 class Pipeline {
  public:
   using Iteration = std::int64_t;
-  // Writes exactly one step. From one iteration to the next its chunk must move by the pipeline's stride (or
-  // carry kFixed), and its scratch unit, where it has one, by one, modulo the schedule's scratch units.
+  // Writes exactly one step, or, of an `act` without a scratch unit, always as many. From one iteration to the next its
+  // chunk must move by the pipeline's stride (or carry kFixed), and its scratch unit, where it has one, by one, modulo the
+  // schedule's scratch units.
   using Emit = std::function<void(Builder&, Iteration)>;
 
   struct Window {

@@ -1,4 +1,4 @@
-// What several algorithms share: pieces, powers of two, k-nomial trees, in-order binary trees, the order of nodes.
+// What several algorithms share: pieces, participants of exchanges, k-nomial trees, in-order binary trees, the order of nodes.
 #pragma once
 
 #include <algorithm>
@@ -23,15 +23,19 @@ constexpr std::uint32_t pieces_per_block(const Shape& shape, std::int32_t blocks
   return std::clamp(shape.chunks, 1U, std::max(1U, (1U << 30) / static_cast<std::uint32_t>(blocks)));
 }
 
-// `size` ranks folded to the next power of two below: the first 2*extra ranks form pairs of neighbours, of
-// which the lower one takes part for both. Neighbours, so that what a participant holds is always a run of
-// ranks.
-struct PowerOfTwo {
-  std::int32_t participants;  // the largest power of two <= size
-  std::int32_t extra;         // pairs
+// `size` ranks folded to fewer, whose number is radix^a * b with b < radix, the largest such one: the first 2*extra ranks
+// form pairs of neighbours, of which the lower one takes part for both. Neighbours, so that what a participant holds is
+// always a run of ranks. Radix 2: the largest power of two.
+struct Participants {
+  std::int32_t count = 1;
+  std::int32_t extra;  // pairs
 
-  explicit constexpr PowerOfTwo(std::int32_t size)
-      : participants(std::int32_t{1} << floor_log2(size)), extra(size - participants) {}
+  explicit constexpr Participants(std::int32_t size, std::int32_t radix = 2) : extra(0) {
+    while (size / radix >= count)
+      count *= radix;
+    count *= size / count;
+    extra = size - count;
+  }
 
   constexpr bool paired(std::int32_t rank) const { return rank < 2 * extra; }
   constexpr bool participates(std::int32_t rank) const { return !paired(rank) || rank % 2 == 0; }

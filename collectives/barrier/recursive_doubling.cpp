@@ -4,11 +4,10 @@
 
 namespace heddle {
 
-Schedule barrier::recursive_doubling(const TopologyView& topology, std::int32_t rank,
-                                     const Shape& /*shape*/) {
+Schedule barrier::recursive_doubling(const TopologyView& topology, std::int32_t rank, const Shape& shape) {
   Builder b(Collective::barrier, 1);
   b.in_order();
-  recursive_doubling_steps(b, topology.size(), rank);
+  recursive_doubling_steps(b, topology.size(), rank, shape.radix);
   return std::move(b).finish();
 }
 

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "collectives/collectives.hpp"
+#include "collectives/hierarchy.hpp"
 #include "collectives/pipeline.hpp"
 #include "collectives/trees.hpp"
 #include "schedule/builder.hpp"
@@ -30,44 +31,53 @@ InOrderPlace tree_place(std::int32_t others, bool second, std::int32_t place) {
 
 }  // namespace
 
-Schedule bcast::double_binary_tree(const TopologyView& topology, std::int32_t rank, const Shape& shape) {
-  const std::int32_t size = topology.size();
-  const std::uint32_t pieces = pieces_per_block(shape, 2);
-  Builder b(Collective::bcast, 2 * pieces);
-  b.root(shape.root);
-  if (size == 1) return std::move(b).finish();
-  const std::int32_t place = (rank - shape.root + size) % size;
-  const auto rank_of = [&](std::int32_t at) { return (at + shape.root) % size; };
-  const InOrderPlace trees[2] = {tree_place(size - 1, false, place), tree_place(size - 1, true, place)};
-  const auto chunk = [pieces](int tree, Iteration piece) {
-    return Chunks{(tree == 0 ? 0 : pieces) + static_cast<std::uint32_t>(piece), 1};
+Schedule double_binary_tree_bcast(const Hierarchy& nodes, std::uint32_t pieces, std::int32_t root) {
+  Builder b(Collective::bcast, 2 * pieces * nodes.leaders());
+  b.root(root);
+  if (nodes.size() == 1) return std::move(b).finish();
+  const std::int32_t place = nodes.place();
+  const InOrderPlace trees[2] = {tree_place(nodes.size() - 1, false, place),
+                                 tree_place(nodes.size() - 1, true, place)};
+  const auto block = [pieces](int tree, Iteration piece) {
+    return (tree == 0 ? 0 : Iteration{pieces}) + piece;
   };
 
   // A piece goes down one level of its tree per iteration; its receive is opened one iteration before.
-  Pipeline p(1);
+  Pipeline p(static_cast<std::int32_t>(nodes.leaders()));
   std::vector<Pipeline::Need> needs;
-  for (int tree = 0; tree < 2; ++tree) {
+  for (int tree = 0; tree < 2 && nodes.leads(); ++tree) {
     const InOrderPlace& at = trees[tree];
     if (at.parent < 0) continue;
     const Iteration start = at.depth - 1;
     const int recv = p.open({start, start + pieces}, [&, tree, start](Builder& to, Iteration i) {
-      to.recv(rank_of(trees[tree].parent), chunk(tree, i - start), tree);
+      to.recv(nodes.rank_at(trees[tree].parent), nodes.lane_chunks(block(tree, i - start)), tree);
     });
     needs.push_back({recv, 1});
   }
-  p.wait_for(needs);
-  for (int tree = 0; tree < 2; ++tree) {
+  if (nodes.leads()) p.wait_for(needs);
+  for (int tree = 0; tree < 2 && nodes.leads(); ++tree) {
     const Iteration start = trees[tree].depth;
     for (const std::int32_t child : {trees[tree].left, trees[tree].right}) {
       if (child < 0) continue;
       const int send = p.open({start, start + pieces}, [&, tree, start, child](Builder& to, Iteration i) {
-        to.send(rank_of(child), chunk(tree, i - start), Slot::data, tree);
+        to.send(nodes.rank_at(child), nodes.lane_chunks(block(tree, i - start)), Slot::data, tree);
       });
       p.also_wait_for({send, 2});
     }
   }
+  // What came spreads while it is on its way on; at the root's node the next piece, which its leaders are to send.
+  for (int tree = 0; tree < 2 && !nodes.alone(); ++tree) {
+    const Iteration start = place == 0 ? -1 : trees[tree].depth;
+    p.act({start, start + pieces},
+          [&, tree, start](Builder& to, Iteration i) { nodes.spread(to, block(tree, i - start)); });
+  }
   p.emit(b);
   return std::move(b).finish();
+}
+
+Schedule bcast::double_binary_tree(const TopologyView& topology, std::int32_t rank, const Shape& shape) {
+  return double_binary_tree_bcast(Hierarchy::of_ranks(ranks_from(topology, shape.root), rank),
+                                  pieces_per_block(shape, 2), shape.root);
 }
 
 }  // namespace heddle

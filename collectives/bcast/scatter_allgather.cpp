@@ -1,5 +1,8 @@
 // Scatter-allgather bcast: M. Barnett et al., Supercomputing 1994; R. Thakur et al., IJHPCA 19(1), 2005.
+#include <vector>
+
 #include "collectives/collectives.hpp"
+#include "collectives/hierarchy.hpp"
 #include "collectives/pipeline.hpp"
 #include "collectives/trees.hpp"
 #include "schedule/builder.hpp"
@@ -10,8 +13,8 @@ namespace {
 // Places 0 .. size-1 along the ring, counted from the root; block v belongs to place v.
 struct Places {
   std::int32_t size;
-  std::int32_t root;
-  std::int32_t rank_of(std::int32_t v) const { return (v + root) % size; }
+  std::vector<std::int32_t> ranks;
+  std::int32_t rank_of(std::int32_t v) const { return ranks[static_cast<std::size_t>(v)]; }
 };
 
 // Every place gets the blocks of its binomial subtree.
@@ -56,8 +59,8 @@ Schedule bcast::scatter_allgather(const TopologyView& topology, std::int32_t ran
   Builder b(Collective::bcast, static_cast<std::uint32_t>(size));
   b.root(shape.root);
   if (size == 1) return std::move(b).finish();
-  const Places places{size, shape.root};
-  const std::int32_t v = (rank - shape.root + size) % size;
+  const Places places{size, ranks_from(topology, shape.root)};
+  const std::int32_t v = place_of(places.ranks, rank);
   scatter(b, places, knomial_place(size, v, 2), v);
   allgather(b, places, v);
   return std::move(b).finish();

@@ -15,4 +15,13 @@ struct LinearCost {
   constexpr bool operator==(const LinearCost&) const = default;
 };
 
+// A message between two ranks: from the call that sends it until it is there, and what of that keeps either end from the next one.
+struct MessageCost {
+  double fixed_ns = 0;
+  double per_byte_ns = 0;
+  double handling_ns = 0;
+
+  constexpr bool operator==(const MessageCost&) const = default;
+};
+
 }  // namespace heddle

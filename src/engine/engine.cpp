@@ -23,7 +23,11 @@ Status Execution::start(const Binding& binding) {
   split_ = Split(binding.count, schedule_->chunks);
   unit_bytes_ = split_.longest(schedule_->unit_chunks) * binding.element_bytes;
   const std::size_t needed = unit_bytes_ * schedule_->scratch_units;
-  if (scratch_.size() < needed) scratch_.resize(needed);
+  if (scratch_bytes_ < needed) {
+    scratch_.reset();
+    scratch_ = std::make_unique_for_overwrite<std::byte[]>(needed);
+    scratch_bytes_ = needed;
+  }
   oldest_ = 0;
   open_ = 0;
   pc_ = 0;
@@ -51,7 +55,7 @@ std::byte* Execution::place(Slot slot, const Step& step, const Range& r) const {
       break;
   }
   const std::uint32_t unit = unit_at(step, iteration_, schedule_->scratch_units);
-  return const_cast<std::byte*>(scratch_.data()) + unit * unit_bytes_;
+  return scratch_.get() + unit * unit_bytes_;
 }
 
 Status Execution::open_message(const Step& step) {

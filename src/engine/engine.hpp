@@ -79,7 +79,8 @@ class Execution {
   const Ports* ports_;
   Binding binding_;
   Split split_{0, 1};
-  std::vector<std::byte> scratch_;
+  std::unique_ptr<std::byte[]> scratch_;  // not zeroed: much of it may never be touched
+  std::size_t scratch_bytes_ = 0;
   std::size_t unit_bytes_ = 0;
   std::vector<Ticket> tickets_;  // a ring of max_open
   std::vector<std::int32_t> peer_of_ticket_;

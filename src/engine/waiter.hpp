@@ -5,8 +5,10 @@
 #include <chrono>
 #include <functional>
 
+#include "base/clock.hpp"
 #include "base/cpu.hpp"
 #include "base/status.hpp"
+#include "transports/transport.hpp"
 
 namespace heddle {
 
@@ -15,6 +17,10 @@ struct WaitPolicy {
   std::chrono::milliseconds warn_after{0};  // one warning after this; 0: never
   std::chrono::milliseconds timeout{0};     // an error after this; 0: never
   std::function<void()> host_progress;      // moves the host MPI's own traffic; may be null
+  Clock clock;
+  // Where nothing else is waited for: a rank that is alone on its node sleeps until this one has something, instead of
+  // yielding. Null: it yields.
+  Transport* sleeps_on = nullptr;
 };
 
 // The policy's `spins`: long where each rank of the node has a core of its own, short where a peer may need
@@ -26,8 +32,8 @@ class Patience {
  public:
   explicit Patience(const WaitPolicy& policy);
 
-  // Rests once: drives the host, yields, and after two seconds sleeps for fractions of a millisecond. True
-  // every tenth of a second or so: time to look at who is missing.
+  // Rests once: drives the host, yields or sleeps until a message comes, and after two seconds sleeps for fractions of a
+  // millisecond. True every tenth of a second or so: time to look at who is missing.
   bool rest();
 
   std::chrono::milliseconds waited() const;
@@ -37,9 +43,9 @@ class Patience {
 
  private:
   const WaitPolicy& policy_;
-  std::chrono::steady_clock::time_point begin_;
-  std::chrono::steady_clock::time_point now_;
-  std::chrono::steady_clock::time_point next_look_;
+  TimePoint begin_;
+  TimePoint now_;
+  TimePoint next_look_;
   unsigned rounds_ = 0;
   bool warned_ = false;
 };

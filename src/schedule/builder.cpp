@@ -89,6 +89,11 @@ Builder& Builder::send(std::int32_t to, Chunks c, Slot from, int lane) {
   return *this;
 }
 
+Builder& Builder::send_scratch(std::int32_t to, Chunks c, std::uint32_t unit) {
+  push(make(StepKind::send, Slot::data, Slot::scratch, 0, to, c, unit));
+  return *this;
+}
+
 Builder& Builder::recv(std::int32_t from, Chunks c, int lane) {
   push(make(StepKind::recv, Slot::data, Slot::data, lane, from, c, 0));
   return *this;
@@ -115,6 +120,11 @@ Builder& Builder::copy_input(Chunks c) {
   return *this;
 }
 
+Builder& Builder::copy_to_scratch(Chunks c, std::uint32_t unit, Slot from) {
+  push(make(StepKind::copy, Slot::scratch, from, 0, 0, c, unit));
+  return *this;
+}
+
 Builder& Builder::wait(std::uint32_t may_stay_open) {
   push(make(StepKind::wait, Slot::data, Slot::data, 0, 0, {0, may_stay_open}, 0));
   return *this;
@@ -136,15 +146,17 @@ Builder& Builder::scratch(std::uint32_t units) {
   return *this;
 }
 
-Builder& Builder::embed(const Schedule& inner, std::span<const std::int32_t> rank_of) {
+Builder& Builder::embed(const Schedule& inner, std::span<const std::int32_t> rank_of,
+                        std::uint32_t first_chunk) {
   const auto append = [&](std::size_t from, std::size_t to) {
     for (std::size_t i = from; i < to; ++i) {
       Step step = inner.steps[i];
-      if (step.kind == StepKind::copy && step.src == Slot::input) continue;
+      if (step.kind == StepKind::copy && step.src == Slot::input && step.dst == Slot::data) continue;
       if (step.kind == StepKind::send || step.kind == StepKind::recv) {
         step.peer = rank_of[static_cast<std::size_t>(step.peer)];
       }
       if (step.src == Slot::input) step.src = Slot::data;
+      if (step.kind != StepKind::wait) step.chunk += first_chunk;
       push(step);
     }
   };

@@ -20,6 +20,9 @@ class Cursor {
   std::size_t index() const { return pc_; }
   std::uint32_t iteration() const { return iteration_; }
   bool in_repeat() const { return body_end_ != 0; }
+  // Inside a repeat: iterations from this one to the last, and going on as many later.
+  std::uint32_t iterations_left() const { return iterations_ - iteration_; }
+  void skip_iterations(std::uint32_t n) { iteration_ += n; }
   std::uint32_t chunk() const { return chunk_at(step(), stride_, iteration_, schedule_->chunks); }
   // Only for steps that address scratch, of schedules that have some.
   std::uint32_t unit() const { return unit_at(step(), iteration_, schedule_->scratch_units); }

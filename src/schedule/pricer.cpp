@@ -40,7 +40,12 @@ class PricedRun {
     std::uint32_t met;  // streams: contributions
     double reading_ns;  // streams: what the receiver does with them
   };
-  // Either a rank's turn, or a message at the door of the receiver's link. Equal times: in the order of
+  // Free from then on; what a message holds of it.
+  struct Link {
+    double send_ns = 0;
+    double receive_ns = 0;
+  };
+  // A rank's turn, or a message at the door of a link: of the receiver's, or still of the sender's. Equal times: in the order of
   // creation.
   struct Event {
     double at_ns;
@@ -48,6 +53,8 @@ class PricedRun {
     std::int32_t rank;
     std::uint64_t receive;     // number of the operation that takes the message
     std::optional<Send> send;  // the message
+    bool leaving = false;      // not on its way yet, to `rank` on `lane`
+    std::uint8_t lane = 0;
     bool operator>(const Event& o) const { return at_ns != o.at_ns ? at_ns > o.at_ns : order > o.order; }
   };
   // Messages of one sender on one lane. At most one of the queues holds something.
@@ -61,8 +68,7 @@ class PricedRun {
     explicit Rank(const Schedule& s) : cursor(s), met(s.chunks), met_scratch(s.scratch_units) {}
     Cursor cursor;
     double now_ns = 0;
-    double send_link_free_ns = 0;
-    double receive_link_free_ns = 0;
+    Link link;
     Fifo<Op> open;
     std::uint64_t retired = 0;
     std::uint64_t wait_until = 0;  // while blocked in a wait: the first operation that may stay open
@@ -75,7 +81,12 @@ class PricedRun {
   };
 
   Rank& at(std::int32_t rank) { return ranks_[static_cast<std::size_t>(rank)]; }
-  const LevelCost& level(std::int32_t a, std::int32_t b) const;
+  const LevelCost& level(std::int32_t a, std::int32_t b) const {
+    return level_cost(*topology_, *model_, a, b);
+  }
+  Link& node_link(std::int32_t rank) {
+    return node_links_[static_cast<std::size_t>(topology_->node_of(rank))];
+  }
   double bytes_of(const Cursor& cursor) const {
     return static_cast<double>(split_.length(cursor.chunk(), cursor.step().count));
   }
@@ -96,13 +107,13 @@ class PricedRun {
   void run(std::int32_t rank);
   void open_send(std::int32_t rank);
   void open_receive(std::int32_t rank);
+  void leave(Send send, std::int32_t receiver, std::uint8_t lane);
   void matched(const Send& send, std::int32_t receiver, std::uint64_t number);
   void transfer(const Event& event);
   void turn(double at_ns, std::int32_t rank) { events_.push({at_ns, order_++, rank, 0, {}}); }
   void complete(std::int32_t rank, std::uint64_t number, double done_ns);
   bool wait(Rank& r);
   bool enter_team(std::int32_t rank);
-  double team_ns(const Step& step, double bytes, std::size_t members) const;
   static Channel& channel(Rank& receiver, std::int32_t source, std::uint8_t lane);
 
   const TopologyView* topology_;
@@ -111,6 +122,7 @@ class PricedRun {
   std::uint32_t chunks_;
   Split split_;
   std::vector<Rank> ranks_;
+  std::vector<Link> node_links_;                    // that the ranks of a node share
   std::vector<std::vector<std::int32_t>> arrived_;  // per team: members inside the team verb
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::uint64_t order_ = 0;
@@ -123,6 +135,7 @@ PricedRun::PricedRun(const TopologyView& topology, const std::vector<Schedule>& 
       streams_(streams),
       chunks_(schedules.front().chunks),
       split_(bytes, schedules.front().chunks),
+      node_links_(static_cast<std::size_t>(topology.nodes())),
       arrived_(static_cast<std::size_t>(topology.teams())) {
   ranks_.reserve(schedules.size());
   for (const Schedule& s : schedules)
@@ -135,7 +148,9 @@ double PricedRun::finish_ns() {
   while (!events_.empty()) {
     const Event event = events_.top();
     events_.pop();
-    if (event.send) {
+    if (event.leaving) {
+      leave(*event.send, event.rank, event.lane);
+    } else if (event.send) {
       transfer(event);
     } else {
       run(event.rank);
@@ -176,15 +191,6 @@ void PricedRun::run(std::int32_t rank) {
     }
   }
   r.finished = true;
-}
-
-const LevelCost& PricedRun::level(std::int32_t a, std::int32_t b) const {
-  static constexpr LevelCost kFree{};
-  if (model_->levels.empty()) return kFree;
-  int l = 0;
-  while (l < topology_->levels() && topology_->group_of(l, a) != topology_->group_of(l, b))
-    ++l;
-  return model_->levels[std::min(static_cast<std::size_t>(l), model_->levels.size() - 1)];
 }
 
 PricedRun::Channel& PricedRun::channel(Rank& receiver, std::int32_t source, std::uint8_t lane) {
@@ -231,18 +237,36 @@ void PricedRun::open_send(std::int32_t rank) {
   }
   r.now_ns += coding_ns;
   r.now_ns += cost.overhead_ns;
-  const Send send{rank,     r.retired + r.open.size(), std::max(r.now_ns, r.send_link_free_ns), bytes, met,
-                  coding_ns};
-  r.send_link_free_ns = send.leaves_ns + cost.gap.at(bytes);
+  const Send send{rank, r.retired + r.open.size(), r.now_ns, bytes, met, coding_ns};
   r.open.push({r.now_ns, 0, false, {}});
-  Channel& c = channel(at(step.peer), rank, step.lane);
+  // What several ranks share they get in the order of time, and this one may be ahead of the others.
+  const std::int32_t node = topology_->node_of(rank);
+  if (node != topology_->node_of(step.peer) && topology_->members(node).size() > 1) {
+    events_.push({r.now_ns, order_++, step.peer, 0, send, true, step.lane});
+  } else {
+    leave(send, step.peer, step.lane);
+  }
+}
+
+// The bytes hold the links of both the sender and, to another node, its node; the fixed part of the gap its own alone.
+void PricedRun::leave(Send send, std::int32_t receiver, std::uint8_t lane) {
+  const LinearCost& gap = level(send.sender, receiver).gap;
+  Link& own = at(send.sender).link;
+  send.leaves_ns = std::max(send.leaves_ns, own.send_ns);
+  if (topology_->node_of(send.sender) != topology_->node_of(receiver)) {
+    Link& shared = node_link(send.sender);
+    send.leaves_ns = std::max(send.leaves_ns, shared.send_ns);
+    shared.send_ns = send.leaves_ns + gap.per_byte_ns * send.bytes;
+  }
+  own.send_ns = send.leaves_ns + gap.at(send.bytes);
+  Channel& c = channel(at(receiver), send.sender, lane);
   if (c.receives.empty()) {
     c.sends.push(send);
     return;
   }
   const std::uint64_t number = c.receives.front();
   c.receives.pop();
-  matched(send, step.peer, number);
+  matched(send, receiver, number);
 }
 
 void PricedRun::open_receive(std::int32_t rank) {
@@ -277,8 +301,14 @@ void PricedRun::transfer(const Event& event) {
   Rank& r = at(event.rank);
   const LevelCost& cost = level(send.sender, event.rank);
   const double gap_ns = cost.gap.at(send.bytes);
-  const double in_ns = std::max(event.at_ns, r.receive_link_free_ns) + gap_ns;
-  r.receive_link_free_ns = in_ns;
+  double begins_ns = std::max(event.at_ns, r.link.receive_ns);
+  if (topology_->node_of(send.sender) != topology_->node_of(event.rank)) {
+    Link& shared = node_link(event.rank);
+    begins_ns = std::max(begins_ns, shared.receive_ns);
+    shared.receive_ns = begins_ns + cost.gap.per_byte_ns * send.bytes;
+  }
+  const double in_ns = begins_ns + gap_ns;
+  r.link.receive_ns = in_ns;
   complete(event.rank, event.receive, in_ns + send.reading_ns);
   complete(send.sender, send.number, std::max(send.leaves_ns + gap_ns, in_ns - cost.latency_ns));
 }
@@ -322,7 +352,7 @@ bool PricedRun::enter_team(std::int32_t rank) {
   for (const std::int32_t m : arrived)
     end_ns = std::max(end_ns, at(m).now_ns);
   const Rank& r = at(rank);
-  end_ns += team_ns(r.cursor.step(), bytes_of(r.cursor), members);
+  end_ns += team_verb_ns(r.cursor.step(), bytes_of(r.cursor), members, *model_);
   for (const std::int32_t m : arrived) {
     at(m).now_ns = end_ns;
     if (m == rank) continue;
@@ -333,20 +363,6 @@ bool PricedRun::enter_team(std::int32_t rank) {
   return true;
 }
 
-double PricedRun::team_ns(const Step& step, double bytes, std::size_t members) const {
-  if (members == 1) {
-    const bool copies = step.kind != StepKind::team_bcast && step.dst != step.src;
-    return copies ? model_->copy.at(bytes) : 0;
-  }
-  const auto m = static_cast<double>(members);
-  const CostModel::TeamCost& cost = model_->team[step.lane];
-  return std::min(m * cost.small.at(bytes), m * cost.large.fixed_ns + bytes * cost.large.per_byte_ns);
-}
-
-}  // namespace
-
-namespace {
-
 std::vector<Schedule> all_of(const TopologyView& topology, const ScheduleOf& schedule_of) {
   std::vector<Schedule> schedules;
   schedules.reserve(static_cast<std::size_t>(topology.size()));
@@ -356,6 +372,26 @@ std::vector<Schedule> all_of(const TopologyView& topology, const ScheduleOf& sch
 }
 
 }  // namespace
+
+const LevelCost& level_cost(const TopologyView& topology, const CostModel& model, std::int32_t a,
+                            std::int32_t b) {
+  static constexpr LevelCost kFree{};
+  if (model.levels.empty()) return kFree;
+  int l = 0;
+  while (l < topology.levels() && topology.group_of(l, a) != topology.group_of(l, b))
+    ++l;
+  return model.levels[std::min(static_cast<std::size_t>(l), model.levels.size() - 1)];
+}
+
+double team_verb_ns(const Step& step, double bytes, std::size_t members, const CostModel& model) {
+  if (members == 1) {
+    const bool copies = step.kind != StepKind::team_bcast && step.dst != step.src;
+    return copies ? model.copy.at(bytes) : 0;
+  }
+  const auto m = static_cast<double>(members);
+  const CostModel::TeamCost& cost = model.team[step.lane];
+  return std::min(m * cost.small.at(bytes), m * cost.large.fixed_ns + bytes * cost.large.per_byte_ns);
+}
 
 double price(const TopologyView& topology, const ScheduleOf& schedule_of, std::size_t bytes,
              const CostModel& model) {

@@ -15,7 +15,8 @@ namespace heddle {
 
 // One level of the machine, after LogGP (Alexandrov, Ionescu, Schauser, Scheiman, SPAA 1995). A message of n
 // bytes between ranks that first share level l occupies the sender's processor for `overhead_ns`, then the
-// link of sender and of receiver for gap.at(n) each, the receiver's `latency_ns` later. The receiver's link
+// link of sender and of receiver for gap.at(n) each, the receiver's `latency_ns` later. Between nodes the bytes also hold the links of
+// both nodes, which all ranks of a node share. The receiver's link
 // takes it in once the receive is open, and until then the send is not complete.
 struct LevelCost {
   double latency_ns = 0;
@@ -48,6 +49,11 @@ struct StreamCosts {
   double fold_ns_per_entry = 0;  // of each operand
 };
 
+// What a message between two ranks costs, and the nanoseconds of a team verb.
+const LevelCost& level_cost(const TopologyView& topology, const CostModel& model, std::int32_t a,
+                            std::int32_t b);
+double team_verb_ns(const Step& step, double bytes, std::size_t members, const CostModel& model);
+
 using ScheduleOf = std::function<Schedule(std::int32_t rank)>;
 
 // Nanoseconds until the last rank has finished, when all start together, for a vector of `bytes`. Asks for
@@ -56,6 +62,13 @@ using ScheduleOf = std::function<Schedule(std::int32_t rank)>;
 // the price is infinite.
 double price(const TopologyView& topology, const ScheduleOf& schedule_of, std::size_t bytes,
              const CostModel& model);
+
+// Nanoseconds until this rank has finished, if its peers were always as far as it is: each of its receives meets a message that left
+// with its own send of the same number on that lane, or, where there is no such send yet, when the receive was opened. For
+// algorithms in which all ranks do the same (recursive doubling, ring) that is the price of the whole; for trees it leaves out
+// waiting for what comes from further away. Takes the same time for any number of iterations.
+double price_alone(const TopologyView& topology, const Schedule& schedule, std::int32_t rank,
+                   std::size_t bytes, const CostModel& model);
 
 // The same for streams. Schedules without team verbs.
 double price_streams(const TopologyView& topology, const ScheduleOf& schedule_of, const StreamCosts& streams,

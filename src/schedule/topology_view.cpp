@@ -18,10 +18,15 @@ TopologyView::TopologyView(std::vector<Ranks> group_of, Ranks domain_of) : group
     members_[node].push_back(static_cast<std::int32_t>(rank));
   }
   for (const Ranks& members : members_) {
+    add_team(TeamKind::node, members);
+    if (domain_of.empty()) {
+      add_team(TeamKind::domain, members);
+      add_peers({members});
+      continue;
+    }
     std::map<std::int32_t, Ranks> domains;
     for (const std::int32_t rank : members)
-      domains[domain_of.empty() ? 0 : domain_of.at(static_cast<std::size_t>(rank))].push_back(rank);
-    add_team(TeamKind::node, members);
+      domains[domain_of.at(static_cast<std::size_t>(rank))].push_back(rank);
     std::vector<Ranks> in_order;
     for (auto& [number, ranks] : domains) {
       add_team(TeamKind::domain, ranks);

@@ -1,9 +1,12 @@
 #include "select/catalog.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
+#include <set>
 
 #include "collectives/collectives.hpp"
+#include "collectives/hierarchy.hpp"
 
 namespace heddle {
 namespace {
@@ -26,7 +29,7 @@ Shapes pieces_of(std::size_t bytes, std::initializer_list<std::uint32_t> counts,
 Shapes radices_of(std::int32_t size, std::initializer_list<std::int32_t> radices) {
   Shapes shapes;
   for (const std::int32_t radix : radices) {
-    if (shapes.empty() || radix / 2 < size) shapes.push_back({0, radix, 1});
+    if (shapes.empty() || shapes.back().radix < size) shapes.push_back({0, radix, 1});
   }
   return shapes;
 }
@@ -48,9 +51,27 @@ Shapes ring_shapes(const TopologyView& topology, std::size_t bytes) {
   return pieces_of(bytes / static_cast<std::size_t>(topology.size()), {2, 4});
 }
 
-// Pieces of the first and largest message; later ones are cut as often.
-Shapes halving_shapes(const TopologyView& /*topology*/, std::size_t bytes) {
-  return pieces_of(bytes / 4, {2, 4});
+// Pieces of the first and largest message; later ones are cut as often. Or more parts than halves, in fewer rounds.
+Shapes halving_shapes(const TopologyView& topology, std::size_t bytes) {
+  Shapes shapes = pieces_of(bytes / 4, {2, 4});
+  if (topology.size() > 2) {
+    for (const Shape& parts : radices_of(topology.size(), {4, 8}))
+      shapes.push_back(parts);
+  }
+  return shapes;
+}
+
+// chunks 1: whole vectors; from 2 on: halves in pieces.
+Shapes swing_shapes(const TopologyView& /*topology*/, std::size_t bytes) {
+  Shapes shapes{Shape{}};
+  for (const Shape& halves : pieces_of(bytes / 4, {2, 4}, 1))
+    shapes.push_back(halves);
+  return shapes;
+}
+
+// Every rank meets radix - 1 others at a time: 3 is for threefold numbers of ranks.
+Shapes exchange_shapes(const TopologyView& topology, std::size_t /*bytes*/) {
+  return radices_of(topology.size(), {2, 3, 4, 8});
 }
 
 Shapes tree_shapes(const TopologyView& /*topology*/, std::size_t bytes) {
@@ -61,21 +82,40 @@ Shapes chain_shapes(const TopologyView& /*topology*/, std::size_t bytes) {
   return pieces_of(bytes, {4, 16, 64, 256});
 }
 
-// chunks 1: recursive doubling; 2: Rabenseifner; from 3 on: ring.
+// Each shape with one leader a node, with two, and with as many as there can be.
+Shapes with_leaders(const TopologyView& topology, const Shapes& shapes) {
+  const std::uint32_t most = leaders_of(topology, {0, 2, 1, UINT32_MAX});
+  Shapes all;
+  for (const Shape& shape : shapes) {
+    for (const std::uint32_t leaders : std::set<std::uint32_t>{1U, std::min(2U, most), most})
+      all.push_back({shape.root, shape.radix, shape.chunks, leaders});
+  }
+  return all;
+}
+
+// chunks 1: recursive doubling, of small vectors, which one leader serves best; from 2 on: Rabenseifner on pieces.
 Shapes two_level_allreduce_shapes(const TopologyView& topology, std::size_t bytes) {
-  Shapes shapes{{0, 2, 1}, {0, 2, 2}};
-  for (const Shape& ring : pieces_of(bytes / static_cast<std::size_t>(topology.nodes()), {2, 4}, 2))
-    shapes.push_back(ring);
+  Shapes shapes = radices_of(topology.nodes(), {2, 3, 4, 8});
+  const Shapes halving = with_leaders(topology, pieces_of(bytes / 4, {4, 16}, 1));
+  shapes.insert(shapes.end(), halving.begin(), halving.end());
   return shapes;
+}
+
+Shapes two_level_ring_shapes(const TopologyView& topology, std::size_t bytes) {
+  return with_leaders(topology, pieces_of(bytes / static_cast<std::size_t>(topology.nodes()), {2, 4}));
 }
 
 // chunks 1: k-nomial; 2: scatter-allgather; from 3 on: double binary tree.
 Shapes two_level_bcast_shapes(const TopologyView& topology, std::size_t bytes) {
   Shapes shapes = radices_of(topology.nodes(), {2, 4, 8});
   shapes.push_back({0, 2, 2});
-  for (const Shape& trees : pieces_of(bytes / 2, {4, 16, 64}, 2))
-    shapes.push_back(trees);
+  const Shapes trees = with_leaders(topology, pieces_of(bytes / 2, {4, 16, 64}, 2));
+  shapes.insert(shapes.end(), trees.begin(), trees.end());
   return shapes;
+}
+
+Shapes two_level_chain_shapes(const TopologyView& topology, std::size_t bytes) {
+  return with_leaders(topology, chain_shapes(topology, bytes));
 }
 
 // chunks 1: recursive doubling; 2: split_allgather.
@@ -104,26 +144,31 @@ const std::vector<Algorithm>& catalog() {
   static const std::vector<Algorithm> algorithms{
       {"team", kAllreduce, allreduce::team, true, false, false, false, only_shape},
       {"recursive_doubling", kAllreduce, allreduce::recursive_doubling, false, true, false, false,
-       only_shape},
+       exchange_shapes},
       {"rabenseifner", kAllreduce, allreduce::rabenseifner, false, true, false, false, halving_shapes},
+      {"swing", kAllreduce, allreduce::swing, false, true, false, false, swing_shapes, true},
       {"ring", kAllreduce, allreduce::ring, false, true, false, false, ring_shapes},
       {"double_binary_tree", kAllreduce, allreduce::double_binary_tree, false, true, false, false,
        tree_shapes},
       {"knomial", kAllreduce, allreduce::knomial, false, true, false, false, any_radix},
       {"multi_leader", kAllreduce, allreduce::multi_leader, true, false, true, false, leader_shapes},
       {"two_level", kAllreduce, allreduce::two_level, true, true, false, true, two_level_allreduce_shapes},
+      {"two_level_ring", kAllreduce, allreduce::two_level_ring, true, true, false, true,
+       two_level_ring_shapes},
       {"split_allgather", kAllreduce, allreduce::split_allgather, false, true, false, false, only_shape},
       {"leaders", kAllreduce, allreduce::leaders, false, true, false, true, leaders_shapes},
       {"team", kBcast, bcast::team, true, false, false, false, only_shape},
       {"binomial", kBcast, bcast::binomial, false, true, false, false, only_shape},
+      {"bine", kBcast, bcast::bine, false, true, false, false, only_shape, true},
       {"knomial", kBcast, bcast::knomial, false, true, false, false, wide_radix},
       {"chain", kBcast, bcast::chain, false, true, false, false, chain_shapes},
       {"scatter_allgather", kBcast, bcast::scatter_allgather, false, true, false, false, only_shape},
       {"double_binary_tree", kBcast, bcast::double_binary_tree, false, true, false, false, tree_shapes},
       {"multi_leader", kBcast, bcast::multi_leader, true, false, true, false, leader_bcast_shapes},
       {"two_level", kBcast, bcast::two_level, true, true, false, true, two_level_bcast_shapes},
+      {"two_level_chain", kBcast, bcast::two_level_chain, true, true, false, true, two_level_chain_shapes},
       {"recursive_doubling", Collective::barrier, barrier::recursive_doubling, false, true, false, false,
-       only_shape},
+       exchange_shapes},
       {"team", Collective::barrier, barrier::team, true, false, false, false, only_shape},
       {"multi_leader", Collective::barrier, barrier::multi_leader, true, false, true, false, only_shape},
   };

@@ -27,6 +27,8 @@ struct Algorithm {
       by_nodes;  // has a phase within nodes and one between them: with one node it is another algorithm's twin
   // Shapes worth pricing for a vector of `bytes` (root left 0). Never empty.
   std::vector<Shape> (*shapes)(const TopologyView& topology, std::size_t bytes);
+  bool by_distance =
+      false;  // another algorithm with nearer partners: its twin where all nodes are as far from each other
 };
 
 // Runs over sparse streams as well: an allreduce by messages alone.

@@ -103,9 +103,12 @@ Result<TuningRule> read_rule(const json& rule) {
   if (!radix.ok()) return radix.status();
   const Result<std::uint32_t> chunks = read_count(rule, "chunks");
   if (!chunks.ok()) return chunks.status();
+  const Result<std::uint32_t> leaders = read_count(rule, "leaders");
+  if (!leaders.ok()) return leaders.status();
   if (radix.value() == 1) return Status(Code::invalid_argument, "\"radix\" must be 2 or more");
   if (radix.value() != 0) out.shape.radix = static_cast<std::int32_t>(radix.value());
   if (chunks.value() != 0) out.shape.chunks = chunks.value();
+  if (leaders.value() != 0) out.shape.leaders = leaders.value();
   return out;
 }
 
@@ -153,7 +156,8 @@ std::string write_tuning(const Tuning& tuning, std::string_view made_for) {
                      {"bytes", rule.bytes},
                      {"algorithm", rule.algorithm->name},
                      {"radix", rule.shape.radix},
-                     {"chunks", rule.shape.chunks}});
+                     {"chunks", rule.shape.chunks},
+                     {"leaders", rule.shape.leaders}});
   }
   json root = {{"version", 1}, {"made_for", std::string(made_for)}, {"rules", std::move(items)}};
   if (tuning.streamed_from == SIZE_MAX) {

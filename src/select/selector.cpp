@@ -1,6 +1,7 @@
 #include "select/selector.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -25,14 +26,45 @@ std::vector<std::int32_t> like_domains(const TopologyView& topology) {
   return domain_of;
 }
 
+// Nodes of the machines that stand in for larger ones: of the one eight times as many as of the other, so that a tree of any radix
+// up to 8 grows, and powers of two only where the larger machine's are, since other counts take extra messages.
+constexpr std::int32_t kSmallMachines[] = {8, 64};
+constexpr std::int32_t kOddSmallMachines[] = {10, 80};
+// What grows by more than this from the one to the other grows with the number of nodes.
+constexpr double kLinear = 4;
+
+// Straight between powers of two: std::log2 need not be the same on all machines. For n of 1 or more.
+double log2_of(std::int32_t n) {
+  const auto whole = static_cast<std::uint32_t>(n);
+  return static_cast<double>(std::bit_width(whole)) - 2 +
+         static_cast<double>(n) / static_cast<double>(std::bit_floor(whole));
+}
+
+// The most that some of the ranks take by themselves: the first, the last and the middle, where roots, leaves, and the odd ones of
+// other counts than powers of two are.
+double alone(const TopologyView& topology, const Algorithm& algorithm, const Shape& shape, std::size_t bytes,
+             const CostModel& model) {
+  const std::int32_t p = topology.size();
+  double most_ns = 0;
+  for (const std::int32_t rank : {0, 1, 2, p / 2 - 1, p / 2, p - 1}) {
+    const Schedule schedule = algorithm.build(topology, rank, shape);
+    most_ns = std::max(most_ns, price_alone(topology, schedule, rank, bytes, model));
+  }
+  return most_ns;
+}
+
 }  // namespace
 
-CostModel default_cost_model(LinearCost within_node, LinearCost between_nodes, bool domains) {
+CostModel default_cost_model(LinearCost within_node, MessageCost between_nodes, bool domains) {
   CostModel model;
   const auto level = [](LinearCost message) {
     return LevelCost{message.fixed_ns * 0.5, message.fixed_ns * 0.5, {0, message.per_byte_ns}};
   };
-  model.levels = {level(within_node), level(between_nodes)};
+  // Sender and receiver handle it, one after the other; what is left is on the way.
+  const LevelCost between{between_nodes.fixed_ns - 2 * between_nodes.handling_ns,
+                          between_nodes.handling_ns,
+                          {between_nodes.handling_ns, between_nodes.per_byte_ns}};
+  model.levels = {level(within_node), between};
   model.fold = {10, 0.06};
   model.copy = {10, 0.05};
   // A line comes faster from a core of the same domain; every member moves about the vector once, however many share the
@@ -100,11 +132,38 @@ std::optional<TopologyView> Selector::stand_in() const {
   return TopologyView::uniform(nodes, std::max(1, kPricedRanks / nodes));
 }
 
-double Selector::price_of(const Algorithm& algorithm, const Shape& shape, std::size_t bytes) const {
+double Selector::price_of(const Algorithm& algorithm, const Shape& shape, std::size_t bytes,
+                          double give_up_ns) const {
+  if (topology_.nodes() > kPricedRanks) return price_at_scale(algorithm, shape, bytes, give_up_ns);
   const std::optional<TopologyView> smaller = stand_in();
   const TopologyView& on = smaller ? *smaller : topology_;
   return price(
       on, [&](std::int32_t rank) { return algorithm.build(on, rank, shape); }, bytes, model_);
+}
+
+// What a few ranks take by themselves on the machine as it is, and what waiting for ranks further away adds: that is seen on two
+// machines of the same form small enough to run, and grows either as the number of nodes does (a chain) or as its
+// logarithm (a tree).
+double Selector::price_at_scale(const Algorithm& algorithm, const Shape& shape, std::size_t bytes,
+                                double give_up_ns) const {
+  const double alone_ns = alone(topology_, algorithm, shape, bytes, model_);
+  if (alone_ns > give_up_ns) return alone_ns;
+  const bool power_of_two = std::has_single_bit(static_cast<std::uint32_t>(topology_.nodes()));
+  const auto& nodes_of = power_of_two ? kSmallMachines : kOddSmallMachines;
+  double waiting_ns[2];
+  for (int i = 0; i < 2; ++i) {
+    const TopologyView small =
+        TopologyView::uniform(nodes_of[i], std::clamp(topology_.size() / topology_.nodes(), 1, 4));
+    const double all_ns = price(
+        small, [&](std::int32_t rank) { return algorithm.build(small, rank, shape); }, bytes, model_);
+    waiting_ns[i] = std::max(0.0, all_ns - alone(small, algorithm, shape, bytes, model_));
+  }
+  const double growth_ns = std::max(0.0, waiting_ns[1] - waiting_ns[0]);
+  const bool linear = waiting_ns[1] > kLinear * waiting_ns[0];
+  const double steps =
+      linear ? (topology_.nodes() - nodes_of[1]) / static_cast<double>(nodes_of[1] - nodes_of[0])
+             : (log2_of(topology_.nodes()) - log2_of(nodes_of[1])) / 3;
+  return alone_ns + waiting_ns[1] + growth_ns * steps;
 }
 
 double Selector::price_of_streams(const Choice& choice,
@@ -123,6 +182,7 @@ std::vector<Choice> Selector::candidates(Collective collective, std::size_t byte
     // With one node, or nothing but nodes of one rank, a hierarchical algorithm is another one under a second name.
     const bool flat = topology_.nodes() == 1 || topology_.nodes() == topology_.size();
     if (algorithm.by_nodes && flat) continue;
+    if (algorithm.by_distance && topology_.levels() == 1) continue;
     for (const Shape& shape : algorithm.shapes(topology_, bytes))
       found.push_back({&algorithm, shape, 0});
   }
@@ -134,8 +194,11 @@ std::vector<Choice> Selector::candidates(Collective collective, std::size_t byte
 Selection Selector::by_price(Collective collective, std::size_t bytes, bool messages_only) const {
   constexpr double kAsGood = 1.03;
   std::vector<Choice> all = candidates(collective, bytes, messages_only);
-  for (Choice& c : all)
-    c.price_ns = price_of(*c.algorithm, c.shape, bytes);
+  double least_ns = std::numeric_limits<double>::infinity();
+  for (Choice& c : all) {
+    c.price_ns = price_of(*c.algorithm, c.shape, bytes, least_ns * kAsGood);
+    least_ns = std::min(least_ns, c.price_ns);
+  }
   // The cheapest that `fits`; of equal ones the first in the catalog's order.
   const auto cheapest = [&](auto fits) {
     const Choice* found = nullptr;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,8 +27,8 @@ struct Abilities {
 };
 
 // One line of a tuning file: {"collective": "allreduce", "ranks": [2, 64], "nodes": [1, 1], "bytes": [0,
-// 4096], "algorithm": "ring", "radix": 4, "chunks": 8}; ranges are inclusive and may be left out, as may
-// radix and chunks.
+// 4096], "algorithm": "ring", "radix": 4, "chunks": 8, "leaders": 2}; ranges are inclusive and may be left out,
+// as may radix, chunks and leaders.
 struct TuningRule {
   Collective collective = Collective::allreduce;
   std::int64_t ranks[2] = {1, INT64_MAX};
@@ -103,7 +104,11 @@ class Selector {
   std::optional<Selection> by_rule(Collective collective, std::size_t bytes, bool messages_only) const;
   std::optional<Selection> first_match(const std::vector<TuningRule>& rules, ChosenBy by,
                                        Collective collective, std::size_t bytes, bool messages_only) const;
-  double price_of(const Algorithm& algorithm, const Shape& shape, std::size_t bytes) const;
+  // May stop at more than `give_up_ns`.
+  double price_of(const Algorithm& algorithm, const Shape& shape, std::size_t bytes,
+                  double give_up_ns = std::numeric_limits<double>::infinity()) const;
+  double price_at_scale(const Algorithm& algorithm, const Shape& shape, std::size_t bytes,
+                        double give_up_ns) const;
   std::optional<TopologyView> stand_in() const;
   Selection by_price(Collective collective, std::size_t bytes, bool messages_only) const;
 
@@ -116,6 +121,6 @@ class Selector {
 
 // Estimates for the machine at hand until they are measured: shared memory inside a node, the lent messages
 // beyond. `domains`: nodes consist of several.
-CostModel default_cost_model(LinearCost within_node, LinearCost between_nodes, bool domains);
+CostModel default_cost_model(LinearCost within_node, MessageCost between_nodes, bool domains);
 
 }  // namespace heddle

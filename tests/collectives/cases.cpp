@@ -9,6 +9,9 @@
 namespace heddle::test {
 namespace {
 
+// Up to this many ranks a proof is cheap, and everything is tried with everything; beyond, each size has its own sample.
+constexpr std::int32_t kAllOf = 32;
+
 // Whether some rank's schedule is another one with the one shape than with the other.
 bool differs(const Algorithm& algorithm, const Shape& one, const Shape& other) {
   constexpr std::int32_t kSize = 9;
@@ -20,6 +23,25 @@ bool differs(const Algorithm& algorithm, const Shape& one, const Shape& other) {
     }
   }
   return false;
+}
+
+// Whether schedules depend on which ranks share a node although no team verb needs to know.
+bool goes_by_nodes(const Algorithm& algorithm) {
+  constexpr std::int32_t kSize = 9;
+  const TopologyView mixed = round_robin(kSize, 3);
+  const TopologyView flat = TopologyView::flat(kSize);
+  for (std::int32_t rank = 0; rank < kSize; ++rank) {
+    if (algorithm.build(mixed, rank, Shape{}).steps != algorithm.build(flat, rank, Shape{}).steps)
+      return true;
+  }
+  return false;
+}
+
+std::vector<TopologyView> every_third(std::vector<TopologyView> all, std::size_t from) {
+  std::vector<TopologyView> some;
+  for (std::size_t i = from; i < all.size(); i += 3)
+    some.push_back(std::move(all[i]));
+  return some;
 }
 
 // Of the values of a parameter, those worth trying: all where it makes a difference, else the first.
@@ -60,22 +82,39 @@ std::vector<Shape> shapes_of(const Algorithm& algorithm, std::int32_t size,
   const std::vector<std::uint32_t> used_chunks = worth_trying(algorithm, chunks, [](std::uint32_t count) {
     return Shape{0, 2, count};
   });
+  const std::vector<std::uint32_t> used_leaders =
+      worth_trying(algorithm, std::vector<std::uint32_t>{1, 2, 5}, [](std::uint32_t leaders) {
+        return Shape{0, 2, 4, leaders};
+      });
   std::vector<Shape> shapes;
   for (const std::int32_t root : roots)
     for (const std::int32_t radix : used_radices)
       for (const std::uint32_t count : used_chunks) {
         // Trees of another radix are not cut into pieces.
-        if (count <= 1 || radix == used_radices.front()) shapes.push_back({root, radix, count});
+        if (count > 1 && radix != used_radices.front()) continue;
+        shapes.push_back({root, radix, count, 1});
+        // Several leaders differ from one in their lanes alone: a sample of the other parameters.
+        const bool sampled = count == used_chunks.back() || (count == used_chunks.front() && size <= kAllOf);
+        if (radix != used_radices.front() || !sampled) continue;
+        for (std::size_t i = 1; i < used_leaders.size() && (i < 2 || size <= kAllOf); ++i)
+          shapes.push_back({root, radix, count, used_leaders[i]});
       }
   return shapes;
 }
 
 std::vector<TopologyView> topologies_of(const Algorithm& algorithm, std::int32_t size) {
-  if (!algorithm.needs_team && !algorithm.by_nodes) return {TopologyView::flat(size)};
+  // Where only the order of ranks follows the nodes, another order is the same proof.
+  constexpr std::int32_t kOrders = 24;
+  if (!algorithm.needs_team && !algorithm.by_nodes) {
+    if (size > kOrders || !goes_by_nodes(algorithm)) return {TopologyView::flat(size)};
+    return {TopologyView::flat(size), growing(size), scattered(size, static_cast<std::uint32_t>(size))};
+  }
   if (!algorithm.needs_messages && !algorithm.needs_domains) return {TopologyView::one_node(size)};
   std::vector<TopologyView> all{TopologyView::one_node(size), blocks(size, 2), blocks(size, 8), growing(size),
                                 scattered(size, static_cast<std::uint32_t>(size))};
   if (size > 1) all.push_back(round_robin(size, (size + 2) / 3));
+  if (algorithm.by_nodes && size <= kAllOf) all.push_back(TopologyView::flat(size));
+  if (size > kAllOf) all = every_third(std::move(all), static_cast<std::size_t>(size % 3));
   if (!algorithm.needs_domains) return all;
   for (TopologyView& view : all)
     view = domains_of(view);

@@ -17,12 +17,13 @@ std::vector<Algorithm> folding_algorithms();        // those of allreduce and ba
 std::string case_name(const Algorithm& algorithm);  // "allreduce_ring"
 
 // Every combination of roots, radices and chunk counts that makes a difference to the algorithm, on `size`
-// ranks.
+// ranks, and of some of them with several leaders a node.
 std::vector<Shape> shapes_of(const Algorithm& algorithm, std::int32_t size,
                              const std::vector<std::int32_t>& radices,
                              const std::vector<std::uint32_t>& chunks);
 
-// The topologies of `size` ranks that the algorithm is for: one node, each rank on its own, or any mixture.
+// The topologies of `size` ranks that the algorithm is for: one node, each rank on its own, or any mixture; mixtures also for
+// those that order ranks by node.
 std::vector<TopologyView> topologies_of(const Algorithm& algorithm, std::int32_t size);
 
 // Nodes as hosts are handed out in practice and worse.

@@ -181,6 +181,7 @@ TEST_F(KeptChoices, ComeBack) {
   rule.algorithm = find_algorithm(kAllreduce, "ring");
   rule.bytes[0] = 100;
   rule.shape.chunks = 4;
+  rule.shape.leaders = 3;
   ASSERT_TRUE(cache.save("a", {{rule}, 4096}).ok());
   ASSERT_TRUE(cache.save("a", {{rule, rule}, SIZE_MAX}).ok()) << "again";
   const auto found = cache.load("a");
@@ -193,6 +194,7 @@ TEST_F(KeptChoices, ComeBack) {
   EXPECT_EQ(back.bytes[0], 100);
   EXPECT_EQ(back.bytes[1], INT64_MAX);
   EXPECT_EQ(back.shape.chunks, 4U);
+  EXPECT_EQ(back.shape.leaders, 3U);
   EXPECT_FALSE(cache.load("b")->has_value());
   EXPECT_TRUE(read_tuning_file(only_file()).ok()) << "it is a tuning file";
 }

@@ -20,27 +20,27 @@ constexpr auto kLarge = MessageTimes::kLarge;
 TEST(FitMessageCost, IsTheLineThroughTheLargerSizes) {
   const double per_byte = 0.5;
   const double fixed = 30'000;
-  const LinearCost cost = fit_message_cost({7'000, fixed + per_byte * static_cast<double>(kMiddle),
-                                            fixed + per_byte * static_cast<double>(kLarge)});
+  const MessageCost cost = fit_message_cost({7'000, fixed + per_byte * static_cast<double>(kMiddle),
+                                             fixed + per_byte * static_cast<double>(kLarge)});
   EXPECT_NEAR(cost.per_byte_ns, per_byte, 1e-9);
   EXPECT_NEAR(cost.fixed_ns, fixed, 1e-3);
 }
 
 TEST(FitMessageCost, NeverStartsBelowASmallMessage) {
-  const LinearCost cost = fit_message_cost({50'000, 60'000, 700'000});
+  const MessageCost cost = fit_message_cost({50'000, 60'000, 700'000});
   EXPECT_EQ(cost.fixed_ns, 50'000);
   EXPECT_GT(cost.per_byte_ns, 1);
 }
 
 TEST(FitMessageCost, WithoutLargeMessagesTheMiddleOnesServe) {
-  const LinearCost cost = fit_message_cost({10'000, 10'000 + 65'536 * 100.0, 0});
+  const MessageCost cost = fit_message_cost({10'000, 10'000 + 65'536 * 100.0, 0});
   EXPECT_NEAR(cost.per_byte_ns, 100, 1e-9);
   EXPECT_NEAR(cost.fixed_ns, 10'000, 1e-3);
 }
 
 // Times that wobble may fall with the size; a price may not.
 TEST(FitMessageCost, NoByteIsCheaperThanNothing) {
-  const LinearCost cost = fit_message_cost({10'000, 90'000, 80'000});
+  const MessageCost cost = fit_message_cost({10'000, 90'000, 80'000});
   EXPECT_EQ(cost.per_byte_ns, 0);
   EXPECT_EQ(cost.fixed_ns, 90'000);
 }
@@ -91,7 +91,7 @@ TEST(TimeMessages, BothPartnersExchangeTheSame) {
     EXPECT_EQ(of_first.of(kLarge) > 0, large);
     EXPECT_EQ(times.value().large_ns > 0, large);
     EXPECT_GE(times.value().middle_ns, large ? 0 : 3e6);
-    EXPECT_LE(of_first.messages.size(), 40u);
+    EXPECT_LE(of_first.messages.size(), 70u);
   }
 }
 
@@ -124,7 +124,7 @@ TEST(LearnedMessageCost, IsMeasuredOnceForAll) {
     EXPECT_EQ(chosen[static_cast<std::size_t>(rank)], chosen[0]);
     EXPECT_EQ(party.processes[static_cast<std::size_t>(rank)]->message_cost(),
               party.processes[0]->message_cost());
-    EXPECT_NE(party.processes[static_cast<std::size_t>(rank)]->message_cost(), LinearCost{});
+    EXPECT_NE(party.processes[static_cast<std::size_t>(rank)]->message_cost(), MessageCost{});
   }
   const int opened = party.lender(0).opened;
   EXPECT_GT(opened, 0);
@@ -136,7 +136,7 @@ TEST(LearnedMessageCost, IsMeasuredOnceForAll) {
 
 // Slow messages make the choice another one than fast ones.
 TEST(LearnedMessageCost, DecidesTheChoice) {
-  const auto choice_at = [](const LinearCost& cost) {
+  const auto choice_at = [](const MessageCost& cost) {
     test::Party party({1, 2, 3, 4});
     for (int rank = 0; rank < party.size(); ++rank) {
       party.processes.push_back(std::make_shared<ProcessState>());
@@ -148,7 +148,7 @@ TEST(LearnedMessageCost, DecidesTheChoice) {
     });
     return chosen;
   };
-  EXPECT_NE(choice_at({1e6, 0.01}), choice_at({100, 10}));
+  EXPECT_NE(choice_at({1e6, 0.01, 2.5e5}), choice_at({100, 10, 25}));
 }
 
 }  // namespace

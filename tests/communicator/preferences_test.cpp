@@ -1,6 +1,9 @@
 // HEDDLE_ALGORITHM and tuning files: what they mean, and one clear line for what they cannot mean.
 #include <gtest/gtest.h>
+
 #include <unistd.h>
+#include <algorithm>
+#include <limits>
 
 #include <cstdio>
 #include <fstream>
@@ -66,7 +69,7 @@ TEST(Preferences, AWrongNameDoesNotSpoilTheOthers) {
 TEST(TuningFiles, RulesAreRead) {
   const TuningFile file(R"({"version": 1, "rules": [
     {"collective": "allreduce", "algorithm": "ring", "ranks": [2, 8], "nodes": [1, 2], "bytes": [100, 200],
-     "chunks": 3},
+     "chunks": 3, "leaders": 4},
     {"collective": "bcast", "algorithm": "knomial", "radix": 5}], "streamed_results_from": 123456})");
   const auto tuning = read_tuning_file(file.path());
   ASSERT_TRUE(tuning.ok()) << tuning.status().message();
@@ -74,6 +77,7 @@ TEST(TuningFiles, RulesAreRead) {
   ASSERT_EQ(rules.size(), 2U);
   EXPECT_STREQ(rules[0].algorithm->name, "ring");
   EXPECT_EQ(rules[0].shape.chunks, 3U);
+  EXPECT_EQ(rules[0].shape.leaders, 4U);
   EXPECT_EQ(rules[0].bytes[1], 200);
   EXPECT_EQ(rules[1].shape.radix, 5);
   EXPECT_EQ(tuning->streamed_from, 123456U);
@@ -105,6 +109,8 @@ TEST(TuningFiles, MistakesAreNamed) {
        "\"ranks\" must be [least, most]"},
       {R"({"version": 1, "rules": [{"collective": "allreduce", "algorithm": "ring", "chunks": 0}]})",
        "\"chunks\" must be an integer from 1"},
+      {R"({"version": 1, "rules": [{"collective": "allreduce", "algorithm": "two_level", "leaders": 0}]})",
+       "\"leaders\" must be an integer from 1"},
       {R"({"version": 1, "rules": [{"collective": "allreduce", "algorithm": "ring", "chunks": 1e9}]})",
        "\"chunks\" must be an integer from 1"},
       {R"({"version": 1, "rules": [{"collective": "allreduce", "algorithm": "knomial", "radix": 1}]})",
@@ -173,6 +179,32 @@ TEST(Selection, OneNodeUsesItsTeam) {
       }
       EXPECT_STREQ(comm.algorithm(Collective::barrier, 0), "team");
     });
+  }
+}
+
+// More nodes than are run one by one: what is chosen by estimate costs about as little as anything does when all ranks are run.
+TEST(Selection, OfManyNodesIsAboutTheBest) {
+  const CostModel model = default_cost_model({500, 0.1}, {1400, 0.08, 200}, false);
+  const Preferences nothing;
+  for (const std::int32_t ranks : {100, 128}) {
+    const TopologyView topology = TopologyView::flat(ranks);
+    const Selector selector(topology, model, {false, true}, nothing);
+    for (const Collective collective : {Collective::allreduce, Collective::bcast}) {
+      for (const std::size_t bytes : {8, 32 << 10, 4 << 20}) {
+        const auto exact_ns = [&](const Choice& c) {
+          return price(
+              topology, [&](std::int32_t rank) { return c.algorithm->build(topology, rank, c.shape); }, bytes,
+              model);
+        };
+        double least_ns = std::numeric_limits<double>::infinity();
+        for (const Choice& c : selector.candidates(collective, bytes, false))
+          least_ns = std::min(least_ns, exact_ns(c));
+        const Result<Selection> chosen = selector.select(collective, bytes, false);
+        ASSERT_TRUE(chosen.ok());
+        EXPECT_LE(exact_ns(chosen.value().choice), 1.1 * least_ns)
+            << ranks << " ranks, " << bytes << " bytes: " << chosen.value().choice.algorithm->name;
+      }
+    }
   }
 }
 

@@ -43,6 +43,7 @@ std::vector<Shape> shapes_of(const Algorithm& a, const TopologyView& t) {
     shapes.push_back({0, 3, 1});
     shapes.push_back({0, 2, 3});
   }
+  // Several leaders run in the tests of the collectives, on real data too.
   const auto same = [](const Shape& x, const Shape& y) { return x.radix == y.radix && x.chunks == y.chunks; };
   std::vector<Shape> distinct;
   for (const Shape& s : shapes) {

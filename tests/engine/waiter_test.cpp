@@ -2,6 +2,8 @@
 #include "engine/waiter.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 namespace heddle::test {
 namespace {
@@ -86,6 +88,75 @@ TEST(Waiter, ZeroMeansNever) {
     return ++looks < 2 ? Status() : Status(Code::timeout, "enough");
   });
   EXPECT_EQ(status.code(), Code::timeout);
+}
+
+// What a network's transport is to a sleeper.
+class Wakes final : public Transport {
+ public:
+  Wakes() : descriptor_(eventfd(0, EFD_NONBLOCK)) {}
+  ~Wakes() override { close(descriptor_); }
+  const TransportCapabilities& capabilities() const override { return capabilities_; }
+  Status send(int, std::uint32_t, const void*, std::size_t, Ticket&) override { return {}; }
+  Status recv(int, std::uint32_t, void*, std::size_t, Ticket&) override { return {}; }
+  Status progress() override { return {}; }
+  void cancel(Ticket&) override {}
+  bool peer_is_gone(int) const override { return false; }
+  int wake_descriptor() const override { return descriptor_; }
+  bool arm() override {
+    ++armed;
+    return idle;
+  }
+  void wake() { EXPECT_EQ(eventfd_write(descriptor_, 1), 0); }
+
+  int armed = 0;
+  bool idle = true;
+
+ private:
+  int descriptor_;
+  TransportCapabilities capabilities_;
+};
+
+int polls_within(const WaitPolicy& policy, milliseconds limit) {
+  int polls = 0;
+  const auto end = std::chrono::steady_clock::now() + limit;
+  const Status status = wait_until_done(
+      policy,
+      [&](bool* done) -> Status {
+        ++polls;
+        *done = std::chrono::steady_clock::now() > end;
+        return {};
+      },
+      [](Patience&) { return Status(); });
+  EXPECT_TRUE(status.ok());
+  return polls;
+}
+
+TEST(Waiter, WhereOnlyTheNetworkIsWaitedForItSleeps) {
+  Wakes network;
+  WaitPolicy policy;
+  policy.spins = 1;
+  policy.sleeps_on = &network;
+  // Sleeps are bounded, because descriptors do not tell everything.
+  EXPECT_LE(polls_within(policy, milliseconds(100)), 30);
+  EXPECT_GE(network.armed, 2);
+  // The host MPI tells of nothing, and is driven much oftener.
+  int driven = 0;
+  policy.host_progress = [&] { ++driven; };
+  EXPECT_LE(polls_within(policy, milliseconds(100)), 300);
+  EXPECT_GE(driven, 5);
+}
+
+TEST(Waiter, NobodySleepsOverWhatIsThere) {
+  Wakes network;
+  network.idle = false;  // something has come since the last look
+  WaitPolicy policy;
+  policy.spins = 1;
+  policy.sleeps_on = &network;
+  EXPECT_GE(polls_within(policy, milliseconds(50)), 100);
+  // Nor on a descriptor that is readable.
+  network.idle = true;
+  network.wake();
+  EXPECT_GE(polls_within(policy, milliseconds(50)), 100);
 }
 
 }  // namespace

@@ -105,6 +105,27 @@ TEST(Pricer, ALinkCarriesOneMessageAtATime) {
               kTolerance);
 }
 
+// Two nodes of two ranks: every rank sends to its partner on the other node, first alone and then beside its neighbour.
+TEST(Pricer, RanksOfANodeShareItsLink) {
+  const std::size_t n = 6000;
+  CostModel model = simple_model();
+  model.levels = {{0, 0, {0, 0}}, model.levels[0]};
+  const auto pairs = [](std::int32_t pairs_talking) {
+    return [pairs_talking](std::int32_t rank) {
+      Builder b(Collective::allreduce, 1);
+      if (rank % 2 < pairs_talking) {
+        b.recv_scratch((rank + 2) % 4, {0, 1}, 0);
+        b.send((rank + 2) % 4, {0, 1}, Slot::input);
+      }
+      return std::move(b).finish();
+    };
+  };
+  const TopologyView nodes({{0, 0, 1, 1}});
+  EXPECT_NEAR(price(nodes, pairs(1), n, model), kLatency + n * kPerByte, kTolerance);
+  EXPECT_NEAR(price(nodes, pairs(2), n, model), kLatency + 2 * (n * kPerByte), kTolerance);
+  EXPECT_NEAR(price(TopologyView({{0, 1, 2, 3}}), pairs(2), n, model), kLatency + n * kPerByte, kTolerance);
+}
+
 TEST(Pricer, OverheadIsPaidBySendersForEveryMessage) {
   CostModel model = simple_model();
   model.levels[0] = {0, 100, {0, 0}};
@@ -271,6 +292,35 @@ TEST(Pricer, ARingOfStreamsSendsEveryLengthOnce) {
       disjoint(kRanks, part * kRanks), simple_model());
   const double growing = (1 + 2 + 3 + 4) * part * kPerByte;
   EXPECT_NEAR(got, 8 * kLatency + growing + 4 * 5 * part * kPerByte, kTolerance);
+}
+
+// Where all ranks do the same, one of them alone tells the price of all; for trees it is less.
+TEST(PriceAlone, IsThePriceOfAllWhereAllDoTheSame) {
+  CostModel model = simple_model();
+  model.levels[0].overhead_ns = 100;
+  model.levels[0].gap.fixed_ns = 50;
+  for (const std::int32_t p : {2, 8, 64}) {
+    const TopologyView flat = TopologyView::flat(p);
+    for (const std::size_t n : {std::size_t{0}, std::size_t{64} << 10}) {
+      const auto ring = [p](auto r) { return test::ring(p, r); };
+      const auto doubling = [p](auto r) { return test::recursive_doubling(p, r); };
+      const auto tree = [p](auto r) { return test::binomial_bcast(p, r, 0); };
+      const double all_ns = price(flat, ring, n, model);
+      EXPECT_NEAR(price_alone(flat, ring(p / 2), p / 2, n, model), all_ns, 1e-6 * all_ns) << p;
+      EXPECT_NEAR(price_alone(flat, doubling(p - 1), p - 1, n, model), price(flat, doubling, n, model), 1e-3);
+      EXPECT_LE(price_alone(flat, tree(p - 1), p - 1, n, model), price(flat, tree, n, model) + 1e-3);
+    }
+  }
+}
+
+// A million steps of a ring are not taken one by one, and still counted.
+TEST(PriceAlone, CountsIterationsWithoutRunningThem) {
+  const std::int32_t p = 1 << 20;
+  const TopologyView pair = TopologyView::flat(2);
+  Builder b(Collective::allreduce, 1);
+  b.repeat(p, 0, [](Builder& to) { to.recv_scratch(1, {0, 1}).send(1, {0, 1}).wait(); });
+  const Schedule schedule = std::move(b).finish();
+  EXPECT_NEAR(price_alone(pair, schedule, 0, 0, simple_model()), p * kLatency, 1);
 }
 
 TEST(Pricer, ADeadlockIsInfinitelyExpensive) {

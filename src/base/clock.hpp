@@ -1,0 +1,18 @@
+// The clock that waits and measurements go by. A value, since a simulator has a time of its own.
+#pragma once
+
+#include <chrono>
+#include <functional>
+
+namespace heddle {
+
+using TimePoint = std::chrono::steady_clock::time_point;
+
+// Null: the steady clock. Never goes back.
+using Clock = std::function<TimePoint()>;
+
+inline TimePoint now(const Clock& clock) {
+  return clock ? clock() : std::chrono::steady_clock::now();
+}
+
+}  // namespace heddle
