@@ -53,6 +53,13 @@ class Transport {
 
   // True when the process behind `peer` is known to be gone; false when it is alive or cannot be told.
   virtual bool peer_is_gone(int peer) const = 0;
+
+  // For those who would rather sleep than poll: a descriptor that becomes readable when progress() has something to do.
+  // -1: there is none.
+  virtual int wake_descriptor() const { return -1; }
+
+  // Before each sleep: true when progress() has nothing to do before the descriptor is readable.
+  virtual bool arm() { return false; }
 };
 
 }  // namespace heddle

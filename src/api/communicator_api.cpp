@@ -6,6 +6,7 @@
 #include "api/arguments.hpp"
 #include "api/error.hpp"
 #include "api/handles.hpp"
+#include "base/log.hpp"
 #include "comm/bootstrap.hpp"
 #include "comm/communicator.hpp"
 #include "comm/complaints.hpp"
@@ -36,6 +37,9 @@ Status create(const Bootstrap& bootstrap, const ParsedConfig& parsed, Loan& loan
   Result<std::unique_ptr<Communicator>> communicator = Communicator::create(bootstrap, parsed.config);
   if (!communicator.ok()) return communicator.status();
   comm->communicator = std::move(communicator).value();
+  if (const Log log(parsed.config.log_level, bootstrap.rank);
+      bootstrap.rank == 0 && log.wants(LogLevel::info))
+    log.info("a communicator of " + comm->communicator->describe());
   comm->lent = loan.take();
   *out = comm.release();
   return {};

@@ -42,16 +42,6 @@ std::optional<T> parse_number(std::string_view text) {
   return value;
 }
 
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  for (;;) {
-    const std::size_t at = text.find(separator);
-    parts.push_back(text.substr(0, at));
-    if (at == std::string_view::npos) return parts;
-    text.remove_prefix(at + 1);
-  }
-}
-
 Problem set_switch(std::string_view value, bool& target) {
   const std::string v = lower(value);
   if (v == "1" || v == "on" || v == "yes" || v == "true") {
@@ -80,7 +70,7 @@ bool is_name(std::string_view text) {
 
 // Only the form is checked here: the names belong to the catalog, which sits above this folder.
 Problem set_algorithm(std::string_view value, Config& config) {
-  for (const std::string_view part : split(value, ',')) {
+  for (const std::string_view part : split_list(value)) {
     const std::size_t colon = part.find(':');
     const std::string_view name = colon == std::string_view::npos ? part : part.substr(colon + 1);
     const std::string_view scope = part.substr(0, colon == std::string_view::npos ? 0 : colon);
@@ -99,8 +89,9 @@ Problem set_tuning_file(std::string_view value, Config& config) {
 }
 
 Problem set_transports(std::string_view value, Config& config) {
-  for (const std::string_view name : split(value, ',')) {
-    if (name != "shm" && name != "mpi") return "names " + quoted(name) + ", which is not one of shm, mpi";
+  for (const std::string_view name : split_list(value)) {
+    if (name != "shm" && name != "mpi" && name != "ucx" && name != "verbs")
+      return "names " + quoted(name) + ", which is not one of shm, mpi, ucx, verbs";
   }
   config.transports = value;
   return {};
@@ -192,13 +183,20 @@ Problem set_compress_from(std::string_view value, Config& config) {
 Problem set_compress_types(std::string_view value, Config& config) {
   bool f32 = false;
   bool f64 = false;
-  for (const std::string_view name : split(value, ',')) {
+  for (const std::string_view name : split_list(value)) {
     if (name != "float32" && name != "float64")
       return "names " + quoted(name) + ", which is not one of float32, float64";
     (name == "float32" ? f32 : f64) = true;
   }
   config.compress_f32 = f32;
   config.compress_f64 = f64;
+  return {};
+}
+
+Problem set_verbs_gid(std::string_view value, Config& config) {
+  const std::optional<int> index = parse_number<int>(value);
+  if (!index || *index < 0 || *index > 255) return "is not the index of a GID (0 to 255)";
+  config.verbs_gid = *index;
   return {};
 }
 
@@ -226,8 +224,24 @@ constexpr std::array kRows = {
         set_algorithm},
     Row{{"HEDDLE_TUNING_FILE", "PATH", "none", "A JSON tuning file, which overrides the choice by price."},
         set_tuning_file},
-    Row{{"HEDDLE_TRANSPORTS", "comma-separated list of shm, mpi", "shm,mpi", "Which transports may be used."},
+    Row{{"HEDDLE_TRANSPORTS", "comma-separated list of shm, mpi, ucx, verbs", "shm,mpi,ucx,verbs",
+         "Which transports may be used; of those between nodes the first one in the list that every rank can "
+         "use."},
         set_transports},
+    Row{{"HEDDLE_MODULES", "path", "beside the library", "Folder of the modules for UCX and verbs."},
+        [](std::string_view value, Config& config) {
+          config.modules = value;
+          return Problem{};
+        }},
+    Row{{"HEDDLE_VERBS_DEVICE", "name[:port]", "the fastest port that is up",
+         "Which RDMA device verbs uses; ibv_devices lists them."},
+        [](std::string_view value, Config& config) {
+          config.verbs_device = value;
+          return Problem{};
+        }},
+    Row{{"HEDDLE_VERBS_GID", "0 to 255", "RoCE v2 with an address of IPv4, else the nearest to it",
+         "Index of the GID that verbs uses; ibv_devinfo -v lists them."},
+        set_verbs_gid},
     Row{{"HEDDLE_TIMEOUT", "seconds, fractions allowed", "0 (no deadline)",
          "A wait fails after this long, with a message that names the missing rank; 0: never."},
         set_timeout},
@@ -365,6 +379,16 @@ std::string config_table_markdown() {
     out.append(v.fallback).append(" | ").append(v.meaning).append(" |\n");
   }
   return out;
+}
+
+std::vector<std::string_view> split_list(std::string_view text) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const std::size_t at = text.find(',');
+    parts.push_back(text.substr(0, at));
+    if (at == std::string_view::npos) return parts;
+    text.remove_prefix(at + 1);
+  }
 }
 
 std::optional<std::size_t> parse_size(std::string_view text) {

@@ -20,8 +20,12 @@ struct Config {
   LogLevel log_level = LogLevel::warn;  // HEDDLE_LOG=none|error|warn|info|debug
   std::string
       algorithm;  // HEDDLE_ALGORITHM=[allreduce:]NAME[,bcast:NAME][,sparse:NAME]: forces; empty: by price
-  std::string tuning_file;             // HEDDLE_TUNING_FILE=PATH: JSON, overrides the choice by price
-  std::string transports = "shm,mpi";  // HEDDLE_TRANSPORTS=LIST: which may be used
+  std::string tuning_file;  // HEDDLE_TUNING_FILE=PATH: JSON, overrides the choice by price
+  // HEDDLE_TRANSPORTS=LIST: which may be used; of those between nodes, in the order of the list, the first that every rank can use
+  std::string transports = "shm,mpi,ucx,verbs";
+  std::string modules;       // HEDDLE_MODULES=PATH: folder of heddle's own modules; empty: beside the library
+  std::string verbs_device;  // HEDDLE_VERBS_DEVICE=NAME[:PORT]; empty: the fastest port that is up
+  int verbs_gid = -1;        // HEDDLE_VERBS_GID=INDEX; -1: the best
   std::chrono::milliseconds timeout{
       0};  // HEDDLE_TIMEOUT=SECONDS (fractions allowed): a wait fails after this; 0: never
   std::chrono::milliseconds warn_after{
@@ -69,6 +73,9 @@ struct ConfigVariable {
 const std::vector<ConfigVariable>& config_variables();
 // The same rows as a Markdown table: what docs/environment.md must contain.
 std::string config_table_markdown();
+
+// The parts of a value that is a list: "shm,mpi" to shm, mpi. They point into `text`; an empty text is one empty part.
+std::vector<std::string_view> split_list(std::string_view text);
 
 // "64K", "1M", "128" to bytes (suffixes K, M, G: powers of 1024). Nothing for anything else or on overflow.
 std::optional<std::size_t> parse_size(std::string_view text);

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "base/cost.hpp"
 #include "base/status.hpp"
 #include "comm/node_plan.hpp"
@@ -56,18 +57,18 @@ class ProcessState {
   }
 
   // Between nodes, as measured; all 0: not yet.
-  LinearCost message_cost() const {
+  MessageCost message_cost() const {
     const std::lock_guard lock(mutex_);
     return message_cost_;
   }
-  void learn(const LinearCost& message_cost) {
+  void learn(const MessageCost& message_cost) {
     const std::lock_guard lock(mutex_);
     message_cost_ = message_cost;
   }
 
  private:
   mutable std::mutex mutex_;
-  LinearCost message_cost_;
+  MessageCost message_cost_;
   std::optional<Machine> machine_;
   std::map<std::string, std::string> choices_;
 };
@@ -85,6 +86,10 @@ struct Bootstrap {
   // Moves the lender's own traffic; called while a rank waits inside heddle, also in collectives, for as long
   // as the communicator lives. May be null.
   std::function<void()> host_progress;
+  // What waits, deadlines and measurements between nodes go by. Ranks need not agree on it.
+  Clock clock;
+  // On that clock copies and folds take no time, as in a simulator that times messages alone. The same on all ranks.
+  bool free_work = false;
   // Ranks with equal values share memory, as far as the lender knows (MPI_COMM_TYPE_SHARED). Without one,
   // ranks with the same host name and boot identity do.
   std::optional<std::uint64_t> node;

@@ -28,6 +28,10 @@ CommunicatorImpl::CommunicatorImpl(const Bootstrap& bootstrap, const Config& con
   policy_.timeout = config.timeout;
   policy_.warn_after = config.warn_after;
   policy_.host_progress = bootstrap.host_progress;
+  policy_.clock = bootstrap.clock;
+  // Shared memory tells of nothing: who shares a node has to look.
+  Transport* far = connections_->far.get();
+  if (far != nullptr && !connections_->shm && far->wake_descriptor() >= 0) policy_.sleeps_on = far;
 }
 
 // ---- Waiting
@@ -257,16 +261,27 @@ const char* CommunicatorImpl::algorithm(Collective collective, std::size_t bytes
   return selection.ok() ? selection.value()->choice.algorithm->name : "none";
 }
 
+// Worth a warning where the user chose the list.
+void CommunicatorImpl::report_passed_over(const Config& config) const {
+  if (rank_ != 0) return;
+  const LogLevel level = config.transports == Config().transports ? LogLevel::info : LogLevel::warn;
+  for (const std::string& line : connections_->passed_over)
+    log_.line(level, fmt::format("HEDDLE_TRANSPORTS: {} is used between nodes, not {}",
+                                 connections_->far->capabilities().name, line));
+}
+
 std::string CommunicatorImpl::describe() const {
   const TopologyView& t = connections_->topology;
   std::string transports;
   for (const Transport* transport : connections_->ports.transports) {
     transports += (transports.empty() ? "" : ", ") + std::string(transport->capabilities().name);
   }
+  if (connections_->network) transports += " (" + connections_->network->describe() + ")";
   std::string between;
-  if (const LinearCost& c = connections_->message_cost; c != LinearCost{})
-    between = fmt::format(", a message between nodes takes {:.1f} us and {:.3f} ns a byte", c.fixed_ns / 1e3,
-                          c.per_byte_ns);
+  if (const MessageCost& c = connections_->message_cost; c != MessageCost{})
+    between = fmt::format(
+        ", a message between nodes takes {:.1f} us ({:.2f} of them its ends) and {:.3f} ns a byte",
+        c.fixed_ns / 1e3, c.handling_ns / 1e3, c.per_byte_ns);
   std::string stores;
   if (const std::uint32_t packed = connections_->process->small_stores.load(std::memory_order_relaxed);
       packed != 0) {
@@ -291,6 +306,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create(const Bootstrap& boot
   if (made->topology().nodes() > 1) HEDDLE_TRY(made->learn_message_cost(bootstrap));
   if (config.measure && made->can_try_choices()) HEDDLE_TRY(agree(bootstrap, made->learn_choices(config)));
   made->start_thread(config);
+  made->report_passed_over(config);
   return std::unique_ptr<Communicator>(std::move(made));
 }
 

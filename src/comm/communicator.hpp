@@ -62,6 +62,16 @@ struct CompressedJob {
   bool agreed = false;  // that `how` and `count` are equal is known: nobody asks
 };
 
+// A sum of sparse streams of f32 into a dense vector, whose regions travel through a codec once each is complete.
+struct CodedSparseJob {
+  SparseView in;  // its arrays are borrowed until the collective is complete
+  float* out =
+      nullptr;  // room for a vector of the dimension, which overlaps no array of `in`; 0 where no rank has an entry, but for the codec
+  Compression how;  // a codec
+  // Of the dimension: what this rank's encoding of sums loses is added to it, nothing else is done with it; may be null.
+  Residual* residual = nullptr;
+};
+
 // Of the sparse allreduce that was completed last.
 struct SparseStats {
   const char* algorithm = "none";
@@ -102,6 +112,9 @@ class Communicator {
   // The same bits on all ranks. `job.how` and `count` are equal on all ranks; where they are not, every rank gets the same
   // `invalid_argument`.
   virtual Status compressed_allreduce(const CompressedJob& job) = 0;
+  // The same bits on all ranks. Where ranks disagree on the dimension or on `how`, or one passes what is not to be summed like this, every rank
+  // gets `invalid_argument`, and nothing has happened.
+  virtual Status coded_sparse_allreduce(const CodedSparseJob& job) = 0;
   virtual Result<std::unique_ptr<Request>> sparse_allreduce_request(SparseJob job) = 0;
   virtual const SparseStats& sparse_stats() const = 0;
 

@@ -22,6 +22,7 @@
 #include "comm/setup.hpp"
 #include "comm/sparse_planner.hpp"
 #include "compress/coded_run.hpp"
+#include "compress/coded_streams.hpp"
 #include "engine/engine.hpp"
 #include "engine/fold_table.hpp"
 #include "engine/waiter.hpp"
@@ -188,10 +189,12 @@ class CommunicatorImpl final : public Communicator {
   Status learn_choices(const Config& config);
   // The last of setting up.
   void start_thread(const Config& config);
+  void report_passed_over(const Config& config) const;
 
   Status sparse_allreduce(const SparseJob& job) override;
   Status mostly_zero_allreduce(const void* in, void* out, std::size_t count, DType type) override;
   Status compressed_allreduce(const CompressedJob& job) override;
+  Status coded_sparse_allreduce(const CodedSparseJob& job) override;
   Result<std::unique_ptr<Request>> sparse_allreduce_request(SparseJob job) override;
   const SparseStats& sparse_stats() const override { return sparse_stats_; }
 
@@ -239,6 +242,8 @@ class CommunicatorImpl final : public Communicator {
   Status compress(const CompressedJob& job);
   Status agree_on(const CompressedJob& job);
   Status run_coded(const CompressedJob& job, const float* in, std::uint64_t seed);
+  const Algorithm* coding_algorithm() const;
+  Status exchange_coded(const CodedSparseJob& job);
   Status run_selected(const CompressedJob& job, const float* in, std::uint64_t seed);
   Status run_random(const CompressedJob& job, const float* in, std::uint64_t seed);
   static Job agreement_job(Agreement& agreement);
@@ -300,6 +305,7 @@ class CommunicatorImpl final : public Communicator {
       profiles_;  // by dimension, from blocking collectives, whose order is the same everywhere
   SparseStats sparse_stats_;
   std::map<const Schedule*, std::unique_ptr<CodedRun>> coded_;
+  std::map<const Schedule*, std::unique_ptr<CodedStreams>> coded_streams_;
   std::vector<float> compensated_;
   std::uint64_t compressed_ = 0;            // allreduces so far: a part of their seeds
   std::string learnt_;                      // about the algorithms, for describe()

@@ -26,17 +26,53 @@ std::size_t entries_wanted(const CompressedJob& job) {
   return static_cast<std::size_t>(std::ceil(job.how.fraction * static_cast<double>(job.count)));
 }
 
+// Coded sums arrive in the caller's memory, which is the caller's own again when memory has run out.
+class Abandoning {
+ public:
+  explicit Abandoning(MessageRun& run) : run_(run) {}
+  Abandoning(const Abandoning&) = delete;
+  Abandoning& operator=(const Abandoning&) = delete;
+  ~Abandoning() {
+    if (run_.active()) run_.abandon();
+  }
+
+ private:
+  MessageRun& run_;
+};
+
+// Of all that is equal on the ranks.
+std::uint64_t hash_of(std::uint64_t count, const Compression& how) {
+  std::uint64_t hash = count;
+  std::uint64_t fraction = 0;
+  std::memcpy(&fraction, &how.fraction, sizeof fraction);
+  for (const std::uint64_t part :
+       {static_cast<std::uint64_t>(how.method), static_cast<std::uint64_t>(how.codec.codec),
+        std::uint64_t{how.codec.bucket}, how.codec.seed, fraction})
+    hash = sample_hash(hash ^ part);
+  return hash;
+}
+
+// What this rank alone knows to be wrong.
+Status check(const CodedSparseJob& job) {
+  if (job.how.method != Compression::Method::codec)
+    return Status(Code::invalid_argument, compression_name(job.how) +
+                                              " leaves values out, and the sum of sparse streams has all: a "
+                                              "codec is wanted here; select before");
+  if (job.in.value_type != DType::f32)
+    return Status(Code::invalid_argument,
+                  std::string("coded sums are of f32, not ") + dtype_name(job.in.value_type));
+  if (job.residual != nullptr && job.residual->size() != job.in.dimension)
+    return Status(Code::invalid_argument, "the residual has " + std::to_string(job.residual->size()) +
+                                              " values and the dimension is " +
+                                              std::to_string(job.in.dimension));
+  return check_sparse(job.in);
+}
+
 }  // namespace
 
 // A rank that codes in another way, or has another length, would misread what it is sent.
 Status CommunicatorImpl::agree_on(const CompressedJob& job) {
-  std::uint64_t asked = job.count;
-  std::uint64_t fraction = 0;
-  std::memcpy(&fraction, &job.how.fraction, sizeof fraction);
-  for (const std::uint64_t part :
-       {static_cast<std::uint64_t>(job.how.method), static_cast<std::uint64_t>(job.how.codec.codec),
-        std::uint64_t{job.how.codec.bucket}, job.how.codec.seed, fraction})
-    asked = sample_hash(asked ^ part);
+  const std::uint64_t asked = hash_of(job.count, job.how);
   std::vector<std::uint64_t> all(static_cast<std::size_t>(size_));
   all[static_cast<std::size_t>(rank_)] = asked;
   HEDDLE_TRY(allreduce(all.data(), all.data(), all.size(), DType::u64, Op::sum));
@@ -79,9 +115,13 @@ Status CommunicatorImpl::compress(const CompressedJob& job) {
 
 // By split_allgather, where each value is coded twice (up to 32 ranks) and no two ranks code the same sum; across nodes with several ranks each by their
 // leaders.
-Status CommunicatorImpl::run_coded(const CompressedJob& job, const float* in, std::uint64_t seed) {
+const Algorithm* CommunicatorImpl::coding_algorithm() const {
   const bool flat = topology().nodes() == 1 || topology().nodes() == size_;
-  const Algorithm* algorithm = find_algorithm(Collective::allreduce, flat ? "split_allgather" : "leaders");
+  return find_algorithm(Collective::allreduce, flat ? "split_allgather" : "leaders");
+}
+
+Status CommunicatorImpl::run_coded(const CompressedJob& job, const float* in, std::uint64_t seed) {
+  const Algorithm* algorithm = coding_algorithm();
   const std::shared_ptr<const Schedule> schedule = plans_.schedule({algorithm, {0, 2, 2}, 0}, 0);
   if (coded_.size() > 4) coded_.clear();
   std::unique_ptr<CodedRun>& run = coded_[schedule.get()];
@@ -94,9 +134,40 @@ Status CommunicatorImpl::run_coded(const CompressedJob& job, const float* in, st
   }
   HEDDLE_TRY(free_sequence());
   binding.sequence = next_sequence();
+  const Abandoning guard(*run);
   HEDDLE_TRY(run->start(binding));
   HEDDLE_TRY(complete(*run));
   note_sparse(algorithm->name, 0, 0, run->bytes_sent());
+  return {};
+}
+
+Status CommunicatorImpl::coded_sparse_allreduce(const CodedSparseJob& job) {
+  if (asked_ != nullptr) [[unlikely]]
+    return in_turn(asked_, [&, this] { return coded_sparse_allreduce(job); });
+  return with_memory([&, this] { return exchange_coded(job); });
+}
+
+Status CommunicatorImpl::exchange_coded(const CodedSparseJob& job) {
+  const Status valid = check(job);
+  Agreement agreement(size_, 0);
+  agreement.state(rank_, job.in, Op::sum, valid.ok(), hash_of(job.in.dimension, job.how));
+  if (size_ > 1) HEDDLE_TRY(run_job(agreement_job(agreement)));
+  HEDDLE_TRY(agreement.check(valid));
+  const std::uint64_t seed = sample_hash(job.how.codec.seed ^ sample_hash(compressed_++));
+  const Algorithm* algorithm = coding_algorithm();
+  const std::shared_ptr<const Schedule> schedule = plans_.schedule({algorithm, {0, 2, 2}, 0}, 0);
+  if (coded_streams_.size() > 4) coded_streams_.clear();
+  std::unique_ptr<CodedStreams>& run = coded_streams_[schedule.get()];
+  if (!run) run = std::make_unique<CodedStreams>(schedule, connections_->ports);
+  CodedStreamsBinding binding{job.in, job.out, rank_, job.how.codec, nullptr, agreement.total(), 0};
+  binding.settings.seed = sample_hash(seed + static_cast<std::uint64_t>(rank_));
+  if (job.residual != nullptr) binding.lost = job.residual->values().data();
+  HEDDLE_TRY(free_sequence());
+  binding.sequence = next_sequence();
+  const Abandoning guard(*run);
+  HEDDLE_TRY(run->start(binding));
+  HEDDLE_TRY(complete(*run));
+  note_sparse(algorithm->name, agreement.total(), 0, run->bytes_sent());
   return {};
 }
 

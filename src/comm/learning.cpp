@@ -52,20 +52,21 @@ Status CommunicatorImpl::measure() {
 Status CommunicatorImpl::learn_message_cost(const Bootstrap& bootstrap) {
   const TopologyView& t = connections_->topology;
   const int first = t.members(0).front();
-  const int second = t.members(1).front();
-  if (connections_->message_cost == LinearCost{}) {
-    LinearCost mine;
+  // Far from the first one, where places have an order: neighbours' messages are cheaper than most.
+  const int second = t.members(t.nodes() / 2).front();
+  if (connections_->message_cost == MessageCost{}) {
+    MessageCost mine;
     Status status;
     if (rank_ == first || rank_ == second) {
       const auto exchange = [&](bool sends, void* data, std::size_t bytes) {
         return transfer(sends, data, bytes, rank_ == first ? second : first);
       };
-      const Result<MessageTimes> times = time_messages(exchange, rank_ == first);
+      const Result<MessageTimes> times = time_messages(exchange, rank_ == first, bootstrap.clock);
       if (times.ok()) mine = fit_message_cost(times.value());
       status = times.status();
     }
     HEDDLE_TRY(agree(bootstrap, status));
-    std::vector<LinearCost> all(static_cast<std::size_t>(size_));
+    std::vector<MessageCost> all(static_cast<std::size_t>(size_));
     HEDDLE_TRY(bootstrap.allgather(&mine, all.data(), sizeof mine));
     connections_->message_cost = all[static_cast<std::size_t>(first)];
   }
@@ -125,14 +126,14 @@ Result<double> CommunicatorImpl::time_choice(Collective collective, const Choice
   const Job job = collective == Collective::bcast
                       ? Job{collective, buffer.data(), buffer.data(), bytes, 1, nullptr, 0}
                       : Job{collective, buffer.data(), buffer.data() + count, count, sizeof(float), fold, 0};
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point start;
+  using SteadyClock = std::chrono::steady_clock;
+  SteadyClock::time_point start;
   // The first is not timed: in it the ranks come together.
   for (int i = 0; i <= times; ++i) {
-    if (i == 1) start = Clock::now();
+    if (i == 1) start = SteadyClock::now();
     HEDDLE_TRY(run_choice(job, choice));
   }
-  return slowest(std::chrono::duration<double>(Clock::now() - start).count());
+  return slowest(std::chrono::duration<double>(SteadyClock::now() - start).count());
 }
 
 Result<MeasuredChoices> CommunicatorImpl::try_choices() {

@@ -29,13 +29,12 @@ const char* reason(ChosenBy by) {
 Result<const Selection*> PlanCache::selection(Collective collective, std::size_t bytes, bool messages_only) {
   std::unique_ptr<Selection>& entry = selections_[index(collective, bytes, messages_only)];
   if (!entry) {
-    // Every size of a class must get the same answer on every rank, whichever comes first: ask for its upper
-    // bound.
-    const std::size_t representative = bytes == 0 ? 0 : std::bit_ceil(bytes + 1) - 1;
+    // Every size of a class must get the same answer on every rank, whichever comes first: ask for its middle.
+    const std::size_t representative = std::bit_floor(bytes) + std::bit_floor(bytes) / 2;
     Result<Selection> chosen = selector_.select(collective, representative, messages_only);
     if (!chosen.ok()) return chosen.status();
     entry = std::make_unique<Selection>(chosen.value());
-    report(collective, representative, *entry, messages_only);
+    report(collective, bytes == 0 ? 0 : std::bit_ceil(bytes + 1) - 1, *entry, messages_only);
   }
   return static_cast<const Selection*>(entry.get());
 }
@@ -44,10 +43,12 @@ void PlanCache::report(Collective collective, std::size_t bytes, const Selection
                        bool messages_only) const {
   if (rank_ != 0 || !log_.wants(LogLevel::info)) return;
   const Choice& choice = selection.choice;
-  std::string text =
-      fmt::format("{}{} up to {} bytes: {} (radix {}, chunks {}) by {}", messages_only ? "non-blocking " : "",
-                  collective_name(collective), bytes, choice.algorithm->name, choice.shape.radix,
-                  choice.shape.chunks, reason(selection.by));
+  const std::string leaders =
+      choice.shape.leaders == 1 ? std::string() : fmt::format(", leaders {}", choice.shape.leaders);
+  std::string text = fmt::format("{}{} up to {} bytes: {} (radix {}, chunks {}{}) by {}",
+                                 messages_only ? "non-blocking " : "", collective_name(collective), bytes,
+                                 choice.algorithm->name, choice.shape.radix, choice.shape.chunks, leaders,
+                                 reason(selection.by));
   if (selection.by == ChosenBy::price) text += fmt::format(", {:.1f} us", choice.price_ns / 1e3);
   if (selection.runner_up != nullptr) {
     text += fmt::format("; next {} at {:.1f} us", selection.runner_up->name, selection.runner_up_ns / 1e3);
@@ -58,7 +59,7 @@ void PlanCache::report(Collective collective, std::size_t bytes, const Selection
 std::shared_ptr<const Schedule> PlanCache::schedule(const Choice& choice, std::int32_t root) {
   if (schedules_.size() >= kMostSchedules) schedules_.clear();
   std::shared_ptr<const Schedule>& entry =
-      schedules_[Key(choice.algorithm, root, choice.shape.radix, choice.shape.chunks)];
+      schedules_[Key(choice.algorithm, root, choice.shape.radix, choice.shape.chunks, choice.shape.leaders)];
   if (!entry) {
     Shape shape = choice.shape;
     shape.root = root;

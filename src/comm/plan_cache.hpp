@@ -43,7 +43,7 @@ class PlanCache {
   }
   void report(Collective collective, std::size_t bytes, const Selection& selection, bool messages_only) const;
 
-  using Key = std::tuple<const Algorithm*, std::int32_t, std::int32_t, std::uint32_t>;
+  using Key = std::tuple<const Algorithm*, std::int32_t, std::int32_t, std::uint32_t, std::uint32_t>;
 
   const TopologyView& topology_;
   std::int32_t rank_;

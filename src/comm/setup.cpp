@@ -7,10 +7,12 @@
 #include <cstring>
 #include <iterator>
 #include <map>
+#include <string_view>
 #include <utility>
 
 #include "comm/core_claim.hpp"
 #include "comm/host_identity.hpp"
+#include "comm/network_module.hpp"
 #include "comm/node_plan.hpp"
 #include "select/selector.hpp"
 #include "transports/mpi/mpi_transport.hpp"
@@ -20,7 +22,7 @@ namespace heddle {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x6864646c;  // "hddl"
-constexpr std::uint32_t kProtocol = 5;        // raised whenever ranks of two builds could not work together
+constexpr std::uint32_t kProtocol = 6;        // raised whenever ranks of two builds could not work together
 
 // The settings that decide how a collective runs must be the same everywhere; each travels as a hash.
 constexpr const char* kSharedSettings[] = {"HEDDLE_ALGORITHM",     "HEDDLE_TUNING_FILE (its content)",
@@ -38,7 +40,7 @@ struct Hello {
   std::uint32_t lends;  // has messages to lend
   std::int32_t pid;
   std::uint32_t small_stores;  // ProcessState's
-  LinearCost message_cost;     // likewise
+  MessageCost message_cost;    // likewise
   std::uint64_t node;
   std::uint64_t settings[kSettings];
   char host[40];
@@ -114,14 +116,11 @@ Status check_hellos(const std::vector<Hello>& hellos) {
   return {};
 }
 
-bool lists(const std::string& names, const std::string& name) {
-  return ("," + names + ",").find("," + name + ",") != std::string::npos;
-}
-
 class Setup {
  public:
   Setup(const Bootstrap& bootstrap, const Config& config)
       : bootstrap_(bootstrap), config_(config), connections_(std::make_unique<Connections>()) {
+    connections_->free_work = bootstrap.free_work;
     connections_->process = bootstrap.process ? bootstrap.process : std::make_shared<ProcessState>();
   }
 
@@ -140,7 +139,10 @@ class Setup {
   std::vector<std::uint16_t> plan_of_node() const;
   Status share_memory();
   Status try_backing(SharedMemory::Backing backing);
+  Status connect_nodes(const std::vector<Hello>& hellos);
   Status borrow_messages(const std::vector<Hello>& hellos);
+  Status join_network(const std::string& name);
+  Result<std::vector<std::string>> exchange(const std::string& address);
   void build_shm();
   void build_ports();
 
@@ -161,7 +163,8 @@ class Setup {
 
 // Ranks with equal node identities share a node; without the shm transport everyone is alone.
 void Setup::find_topology(const std::vector<Hello>& hellos) {
-  const bool shm = lists(config_.transports, "shm");
+  const std::vector<std::string_view> listed = split_list(config_.transports);
+  const bool shm = std::find(listed.begin(), listed.end(), "shm") != listed.end();
   std::map<std::uint64_t, std::int32_t> number;
   std::vector<std::int32_t> node_of;
   for (const Hello& h : hellos) {
@@ -265,20 +268,70 @@ Status Setup::share_memory() {
 }
 
 Status Setup::borrow_messages(const std::vector<Hello>& hellos) {
-  if (connections_->topology.nodes() == 1) return {};
-  const std::string nodes = std::to_string(connections_->topology.nodes());
-  if (!lists(config_.transports, "mpi")) {
-    return Status(Code::unsupported, "ranks are on " + nodes + " nodes and HEDDLE_TRANSPORTS=\"" +
-                                         config_.transports + "\" leaves nothing to connect them");
-  }
-  if (std::any_of(hellos.begin(), hellos.end(), [](const Hello& h) { return h.lends == 0; })) {
-    return Status(
-        Code::unsupported,
-        "ranks are on " + nodes + " nodes and no transport connects them: start from an MPI communicator");
-  }
+  if (std::any_of(hellos.begin(), hellos.end(), [](const Hello& h) { return h.lends == 0; }))
+    return Status(Code::unsupported, "not started from an MPI communicator");
   Result<heddle_p2p> p2p = bootstrap_.make_p2p();
   if (p2p.ok()) connections_->lent = std::make_unique<LentMessages>(p2p.value());
-  return agree(p2p.status());
+  const Status agreed = agree(p2p.status());
+  if (!agreed.ok()) {
+    connections_->lent.reset();
+    return agreed;
+  }
+  connections_->far = make_mpi_transport(connections_->lent->p2p());
+  return {};
+}
+
+// Every rank's address, to those that it has no shared memory with.
+Result<std::vector<std::string>> Setup::exchange(const std::string& address) {
+  std::vector<std::uint64_t> lengths;
+  HEDDLE_TRY(allgather(std::uint64_t{address.size()}, lengths));
+  const std::size_t longest = *std::max_element(lengths.begin(), lengths.end());
+  std::string mine = address;
+  mine.resize(longest);
+  std::string all(longest * lengths.size(), '\0');
+  HEDDLE_TRY(bootstrap_.allgather(mine.data(), all.data(), longest));
+  const TopologyView& t = connections_->topology;
+  std::vector<std::string> addresses(lengths.size());
+  for (std::size_t rank = 0; rank < addresses.size(); ++rank) {
+    if (t.node_of(static_cast<std::int32_t>(rank)) != t.node_of(bootstrap_.rank))
+      addresses[rank] = all.substr(rank * longest, lengths[rank]);
+  }
+  return addresses;
+}
+
+Status Setup::join_network(const std::string& name) {
+  Result<std::unique_ptr<Network>> opened = open_network(
+      name, config_.modules,
+      {.timeout = config_.timeout, .verbs_device = config_.verbs_device, .verbs_gid = config_.verbs_gid});
+  HEDDLE_TRY(agree(opened.status()));
+  std::unique_ptr<Network> network = std::move(opened).value();
+  Result<std::vector<std::string>> addresses = exchange(network->address());
+  HEDDLE_TRY(addresses.status());
+  Result<std::unique_ptr<Transport>> made = network->connect(bootstrap_.rank, std::move(addresses).value());
+  HEDDLE_TRY(agree(made.status()));
+  connections_->network = std::move(network);
+  connections_->far = std::move(made).value();
+  return {};
+}
+
+// The first of the list that every rank can use.
+Status Setup::connect_nodes(const std::vector<Hello>& hellos) {
+  if (connections_->topology.nodes() == 1) return {};
+  Code code = Code::ok;
+  std::string reasons;
+  for (const std::string_view listed : split_list(config_.transports)) {
+    if (listed == "shm") continue;
+    const std::string name(listed);
+    const Status status = name == "mpi" ? borrow_messages(hellos) : join_network(name);
+    if (status.ok()) return {};
+    connections_->passed_over.push_back(name + ": " + status.message());
+    if (code == Code::ok) code = status.code();
+    reasons += (reasons.empty() ? " (" : "; ") + connections_->passed_over.back();
+  }
+  if (code == Code::ok) code = Code::unsupported;
+  return Status(code, "ranks are on " + std::to_string(connections_->topology.nodes()) +
+                          " nodes and no transport in HEDDLE_TRANSPORTS=\"" + config_.transports +
+                          "\" connects them" + reasons + (reasons.empty() ? "" : ")"));
 }
 
 void Setup::build_shm() {
@@ -297,14 +350,13 @@ void Setup::build_shm() {
 
 void Setup::build_ports() {
   Connections& c = *connections_;
-  if (c.lent) c.mpi = make_mpi_transport(c.lent->p2p());
   const TopologyView& t = c.topology;
   for (std::int32_t rank = 0; rank < t.size(); ++rank) {
     const bool here = rank != bootstrap_.rank && t.node_of(rank) == t.node_of(bootstrap_.rank);
-    c.ports.transport_of.push_back(here ? c.shm.get() : rank != bootstrap_.rank ? c.mpi.get() : nullptr);
+    c.ports.transport_of.push_back(here ? c.shm.get() : rank != bootstrap_.rank ? c.far.get() : nullptr);
   }
   if (c.shm) c.ports.transports.push_back(c.shm.get());
-  if (c.mpi) c.ports.transports.push_back(c.mpi.get());
+  if (c.far) c.ports.transports.push_back(c.far.get());
   for (std::size_t kind = 0; kind < c.teams.size(); ++kind)
     c.ports.teams[kind] = c.teams[kind].get();
 }
@@ -316,7 +368,7 @@ Result<std::unique_ptr<Connections>> Setup::run() {
   find_topology(hellos);
   HEDDLE_TRY(divide_nodes());
   HEDDLE_TRY(share_memory());
-  HEDDLE_TRY(borrow_messages(hellos));
+  HEDDLE_TRY(connect_nodes(hellos));
   build_shm();
   build_ports();
   return std::move(connections_);
@@ -340,9 +392,12 @@ Status agree(const Bootstrap& bootstrap, const Status& mine) {
 
 CostModel Connections::cost_model() const {
   // Not this rank's own transports': a rank that is alone on its node must come to the same choices.
-  const LinearCost estimate = mpi ? mpi->capabilities().cost : LinearCost{2000, 0.15};
-  return default_cost_model(kShmMessageCost, message_cost != LinearCost{} ? message_cost : estimate,
-                            topology.has_domains());
+  const LinearCost estimate = far ? far->capabilities().cost : LinearCost{2000, 0.15};
+  const MessageCost between{estimate.fixed_ns, estimate.per_byte_ns, estimate.fixed_ns / 4};
+  CostModel model = default_cost_model(
+      kShmMessageCost, message_cost != MessageCost{} ? message_cost : between, topology.has_domains());
+  if (free_work) model.fold = model.copy = {};
+  return model;
 }
 
 Result<std::unique_ptr<Connections>> connect(const Bootstrap& bootstrap, const Config& config) {

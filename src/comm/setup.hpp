@@ -16,6 +16,7 @@
 #include "engine/engine.hpp"
 #include "schedule/pricer.hpp"
 #include "schedule/topology_view.hpp"
+#include "transports/network.hpp"
 #include "transports/shm/shared_heap.hpp"
 #include "transports/shm/shared_memory.hpp"
 #include "transports/transport.hpp"
@@ -50,10 +51,13 @@ struct Connections {
   std::unique_ptr<LentMessages> lent;
   ShmTeamGeometry geometry;  // of this node's teams, but for the number of members
   Teams teams;
-  LinearCost message_cost;  // between nodes, the same on every rank; all 0: not known
-  bool measures = false;    // this node's members are to measure their SmallStores
+  MessageCost message_cost;  // between nodes, the same on every rank; all 0: not known
+  bool free_work = false;    // the bootstrap's
+  bool measures = false;     // this node's members are to measure their SmallStores
   std::unique_ptr<Transport> shm;
-  std::unique_ptr<Transport> mpi;
+  std::unique_ptr<Network> network;
+  std::unique_ptr<Transport> far;        // between nodes; null: there is one node
+  std::vector<std::string> passed_over;  // transports in the list before it, and why not
   Ports ports;
 
   CostModel cost_model() const;

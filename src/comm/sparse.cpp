@@ -13,12 +13,6 @@
 namespace heddle {
 namespace {
 
-// Where the agreement fails, a rank whose own stream is at fault knows more than the others.
-Status agreed(const Agreement& agreement, const Status& valid) {
-  Status status = agreement.check();
-  return status.ok() || valid.ok() ? status : valid;
-}
-
 std::uint64_t count_of(std::span<const SparseView> parts) {
   std::uint64_t count = 0;
   for (const SparseView& part : parts)
@@ -99,7 +93,7 @@ Status CommunicatorImpl::exchange_sparse(const SparseJob& job) {
   Agreement agreement(size_, 0);
   agreement.state(rank_, job.in, job.op, valid.ok());
   if (size_ > 1) HEDDLE_TRY(run_job(agreement_job(agreement)));
-  HEDDLE_TRY(agreed(agreement, valid));
+  HEDDLE_TRY(agreement.check(valid));
   const Result<Profile> known = profile_for(job);
   if (!known.ok()) return known.status();
   const Profile& profile = known.value();
@@ -327,7 +321,7 @@ Status SparseRequest::advance(bool* done) {
   *done = false;
   if (stage_ == Stage::agreeing) {
     if (agreeing_ && agreeing_->is_active()) return {};
-    outcome_ = agreed(agreement_, valid_);
+    outcome_ = agreement_.check(valid_);
     if (!outcome_.ok()) {
       stage_ = Stage::idle;
       *done = true;

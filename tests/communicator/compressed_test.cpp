@@ -183,6 +183,139 @@ TEST(CompressedSeeds, AreReproducible) {
   EXPECT_NE(runs[0], runs[1]);
 }
 
+// ---- Sparse streams whose sums are coded
+
+// Every (rank + 3)-th element or so of a gradient; rank 1 has nothing.
+struct Stream {
+  std::size_t dimension;
+  std::vector<std::uint32_t> indices;
+  Vector values;
+  Stream(int rank, std::uint64_t round, std::size_t count) : dimension(count) {
+    const Vector all = gradient(rank, round, count);
+    std::mt19937_64 random(static_cast<std::uint64_t>(rank));
+    for (std::size_t i = 0; i < count && rank != 1; ++i) {
+      if (random() % static_cast<std::uint64_t>(rank + 3) != 0) continue;
+      indices.push_back(static_cast<std::uint32_t>(i));
+      values.push_back(all[i]);
+    }
+  }
+  SparseView view() const {
+    return {dimension, indices.size(), IndexType::u32, DType::f32, indices.data(), values.data()};
+  }
+};
+Vector sum_of_streams(int ranks, std::uint64_t round, std::size_t count) {
+  Vector sum(count);
+  for (int r = 0; r < ranks; ++r) {
+    const Stream s(r, round, count);
+    for (std::size_t i = 0; i < s.indices.size(); ++i)
+      sum[s.indices[i]] += s.values[i];
+  }
+  return sum;
+}
+const char* const kCodecMethods[] = {"fp16",   "bf16",     "qsgd:8",   "qsgd:4:128",
+                                     "qsgd:2", "terngrad", "onebit:64"};
+
+// One coding of the sum, and the residuals of all hold what it lost: inputs = sum + what was added to the residuals.
+TEST_P(Compressed, SumsOfStreamsAreCodedOnce) {
+  for (const char* name : kCodecMethods) {
+    Party party(GetParam());
+    party.run(quiet(), [name](Rank& me, Communicator& comm) {
+      for (const std::size_t count : {0, 1, 3, 1000, 5000}) {
+        me.at(name, count);
+        const Stream in(me.rank, 1, count);
+        const Compression how = parse_compression(name).value();
+        Residual residual(count);
+        std::ranges::fill(residual.values(), 0.5F);
+        Vector out(count, 99);
+        ASSERT_TRUE(comm.coded_sparse_allreduce({in.view(), out.data(), how, &residual}).ok());
+        ASSERT_NO_FATAL_FAILURE(expect_same_everywhere(comm, out));
+        const Vector exact = sum_of_streams(me.size, 1, count);
+        const double bound = me.size == 1 ? 0 : error_bound(how.codec, 1.0001 * largest(exact)) + 1e-5;
+        Vector kept(residual.values().begin(), residual.values().end());
+        ASSERT_TRUE(comm.allreduce(kept.data(), kept.data(), count, DType::f32, Op::sum).ok());
+        for (std::size_t i = 0; i < count; ++i) {
+          ASSERT_LE(std::abs(out[i] - exact[i]), bound) << name << " element " << i;
+          ASSERT_NEAR(out[i] + kept[i] - 0.5F * static_cast<float>(me.size), exact[i], 1e-5) << name;
+        }
+        const SparseStats& stats = comm.sparse_stats();
+        const bool flat = comm.topology().nodes() == 1 || comm.topology().nodes() == me.size;
+        EXPECT_STREQ(stats.algorithm, flat ? "split_allgather" : "leaders");
+      }
+    });
+  }
+}
+
+TEST_P(Compressed, RanksThatDisagreeOnStreamsAreTold) {
+  Party party(GetParam());
+  party.run(quiet(), [](Rank& me, Communicator& comm) {
+    const Compression how = parse_compression("qsgd:8").value();
+    const bool last = me.rank == me.size - 1;
+    Residual residual(10);
+    Residual small(9);
+    Vector out(11, 99);
+    const std::string who = "rank " + std::to_string(me.size - 1);
+    const auto refused = [&](const CodedSparseJob& job, const std::string& what, const std::string& own) {
+      me.at(what.c_str());
+      const Status status = comm.coded_sparse_allreduce(job);
+      EXPECT_EQ(status.code(), Code::invalid_argument);
+      EXPECT_NE(status.message().find(last ? own : what), std::string::npos) << status.message();
+      EXPECT_TRUE(std::ranges::all_of(residual.values(), [](float x) { return x == 0; }));
+      EXPECT_EQ(out, Vector(11, 99));
+    };
+    const Stream in(me.rank, 1, 10);
+    CodedSparseJob job{in.view(), out.data(), how, &residual};
+    if (me.size > 1) {
+      CodedSparseJob other = job;
+      if (last) other.how.codec.seed = 1;
+      refused(other, who + " asked for another compression", "asked for another compression");
+      other = job;
+      if (last) other.how = parse_compression("qsgd:8:512").value();
+      refused(other, who + " asked for another compression", "asked for another compression");
+      other = job;
+      if (last) other.in.dimension = 11;
+      if (last) other.residual = nullptr;
+      refused(other, who + " passed", "passed");
+    }
+    CodedSparseJob broken = job;
+    if (last) broken.in.value_type = DType::i32;
+    refused(broken, who + " passed a stream that breaks", "of f32, not int32");
+    broken = job;
+    if (last) broken.residual = &small;
+    refused(broken, who + " passed a stream that breaks",
+            "the residual has 9 values and the dimension is 10");
+    broken = job;
+    if (last) broken.how = parse_compression("topk:0.5").value();
+    refused(broken, who + " passed a stream that breaks", "leaves values out");
+    const std::uint32_t twice[] = {3, 3};
+    const float values[] = {1, 2};
+    broken = job;
+    if (last) broken.in = {10, 2, IndexType::u32, DType::f32, twice, values};
+    refused(broken, who + " passed a stream that breaks", "index");
+    EXPECT_TRUE(comm.coded_sparse_allreduce(job).ok()) << "it remains usable";
+  });
+}
+
+TEST(CompressedSeeds, AreReproducibleForStreams) {
+  std::vector<Vector> runs;
+  for (int run = 0; run < 2; ++run) {
+    Party party(Nodes{1, 2, 3});
+    party.run(quiet(), [&](Rank& me, Communicator& comm) {
+      const Stream in(me.rank, 5, 3000);
+      for (int call = 0; call < 2; ++call) {
+        Vector out(3000);
+        ASSERT_TRUE(
+            comm.coded_sparse_allreduce({in.view(), out.data(), parse_compression("qsgd:2").value(), nullptr})
+                .ok());
+        if (me.rank == 0) runs.push_back(out);
+      }
+    });
+  }
+  ASSERT_EQ(runs.size(), 4U);
+  EXPECT_EQ(runs[0], runs[2]);
+  EXPECT_EQ(runs[1], runs[3]);
+  EXPECT_NE(runs[0], runs[1]);
+}
+
 TEST(CompressionNames, AreReadAndRefused) {
   for (const char* text : {"fp16", "bf16", "qsgd:8", "qsgd:4:512", "qsgd:2", "terngrad", "onebit",
                            "onebit:64", "topk:0.01", "topk-sampled:0.5", "randomk:1"}) {

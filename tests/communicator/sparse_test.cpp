@@ -417,5 +417,26 @@ TEST(SparseBalance, RegionsFollowTheEntries) {
   });
 }
 
+// A dense algorithm of many messages may be dearer than streams of few, with every element there.
+TEST(SparseCommunicator, WhatIsNotMostlyZeroStaysDense) {
+  constexpr std::size_t kCount = 1 << 18;
+  Party party({0, 1, 2, 3});
+  for (int r = 0; r < 4; ++r) {
+    party.processes.push_back(std::make_shared<ProcessState>());
+    party.processes.back()->learn({2e6, 5, 5e5});
+  }
+  Config config = quiet();
+  config.algorithm = "ring";
+  party.run(config, [](Rank& me, Communicator& comm) {
+    std::vector<std::int32_t> data(kCount, me.rank);
+    ASSERT_TRUE(comm.mostly_zero_allreduce(data.data(), data.data(), kCount, DType::i32).ok());
+    EXPECT_STREQ(comm.sparse_stats().algorithm, "dense");
+    std::vector<std::int32_t> zeros(kCount, 0);
+    zeros[7] = me.rank;
+    ASSERT_TRUE(comm.mostly_zero_allreduce(zeros.data(), zeros.data(), kCount, DType::i32).ok());
+    EXPECT_STRNE(comm.sparse_stats().algorithm, "dense");
+  });
+}
+
 }  // namespace
 }  // namespace heddle::test

@@ -10,7 +10,8 @@ import subprocess
 import sys
 import time
 
-import hosts
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / 'support'))
+import hosts  # noqa: E402
 
 
 def parse():

@@ -7,14 +7,19 @@
 #include <memory>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "support/loopback_p2p.hpp"
 #include "transports/loopback/loopback.hpp"
 #include "transports/mpi/mpi_transport.hpp"
+#include "transports/network.hpp"
 #include "transports/shm/shared_memory.hpp"
 #include "transports/shm/shm_transport.hpp"
 #include "transports/transport.hpp"
+#if HEDDLE_TEST_UCX
+#include "transports/ucx/ucx_network.hpp"
+#endif
 
 namespace heddle::test {
 
@@ -59,10 +64,35 @@ struct MpiWorld : World {
   std::vector<std::unique_ptr<LoopbackP2p>> lenders;
 };
 
+// Each rank has opened its network, and all have told each other.
+struct NetworkWorld : World {
+  NetworkWorld(int size, const std::function<Result<std::unique_ptr<Network>>()>& open) {
+    std::vector<std::string> addresses;
+    for (int r = 0; r < size; ++r) {
+      networks.push_back(open().value());
+      addresses.push_back(networks.back()->address());
+    }
+    for (int r = 0; r < size; ++r)
+      transports.push_back(networks[static_cast<std::size_t>(r)]->connect(r, addresses).value());
+  }
+  // Together: a rank that closes its connections may wait for the others.
+  ~NetworkWorld() override {
+    std::vector<std::thread> closers;
+    for (std::unique_ptr<Transport>& transport : transports)
+      closers.emplace_back([&transport] { transport.reset(); });
+    for (std::thread& closer : closers)
+      closer.join();
+  }
+  std::vector<std::unique_ptr<Network>> networks;
+};
+
 // A kind of world, for parameterised tests.
 struct WorldKind {
   const char* name;
   std::function<std::unique_ptr<World>(int size)> make;
+  // UCX takes back no message that the peer may be moving already, but for ending the connection.
+  bool cancel_ends_connection = false;
+  bool tells_lengths = true;
 };
 inline std::ostream& operator<<(std::ostream& out, const WorldKind& kind) {
   return out << kind.name;
@@ -79,13 +109,22 @@ inline std::vector<WorldKind> all_worlds() {
   LoopbackOptions delayed;
   delayed.eager_bytes = 256;
   delayed.max_delay = 7;
-  return {{"loopback_eager", loopback(eager)},
-          {"loopback_rendezvous", loopback(rendezvous)},
-          {"loopback_delayed", loopback(delayed)},
-          {"shm", [](int size) -> std::unique_ptr<World> { return std::make_unique<ShmWorld>(size); }},
-          {"mpi", [delayed](int size) -> std::unique_ptr<World> {
-             return std::make_unique<MpiWorld>(size, delayed);
-           }}};
+  std::vector<WorldKind> kinds{
+      {"loopback_eager", loopback(eager)},
+      {"loopback_rendezvous", loopback(rendezvous)},
+      {"loopback_delayed", loopback(delayed)},
+      {"shm", [](int size) -> std::unique_ptr<World> { return std::make_unique<ShmWorld>(size); }},
+      {"mpi",
+       [delayed](int size) -> std::unique_ptr<World> { return std::make_unique<MpiWorld>(size, delayed); },
+       false, false}};
+#if HEDDLE_TEST_UCX
+  kinds.push_back({"ucx",
+                   [](int size) -> std::unique_ptr<World> {
+                     return std::make_unique<NetworkWorld>(size, [] { return open_ucx_network({}); });
+                   },
+                   true});
+#endif
+  return kinds;
 }
 
 }  // namespace heddle::test

@@ -4,8 +4,8 @@
 // of the process manager, where it drives UCX no longer. Over TCP, UCX has what was sent confirmed before it
 // closes. A rank that drives MPI a little longer than its peer (any wait for a message will do) confirms the
 // peer's last messages early; the peer goes on to that barrier, and nobody is left to confirm this rank's own.
-// MPICH 4.2 no longer does so (commit 08d8105b7b). heddle's messages end at other moments than the host's: it
-// must not leave to luck whether a job ends. What helps is that nobody drives UCX between the moment when all
+// MPICH 4.2 no longer does so (commit 08d8105b7b). heddle's messages end at other moments than the host's, be
+// they lent by it or not: it must not leave to luck whether a job ends. What helps is that nobody drives UCX between the moment when all
 // ranks are there and their closing, and only a barrier that is not UCX's can tell them so.
 #pragma once
 

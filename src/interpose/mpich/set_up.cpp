@@ -252,8 +252,8 @@ void SetUp::run(MPI_Comm comm, CommState& state) {
   state.savings = Savings::make(config_, *state.communicator);
   state.mode = Mode::heddle;
   int same = MPI_UNEQUAL;
-  if (state.p2p != nullptr && mpi_.Comm_compare(comm, MPI_COMM_WORLD, &same) == MPI_SUCCESS &&
-      same != MPI_UNEQUAL) {
+  if (state.communicator->topology().nodes() > 1 &&
+      mpi_.Comm_compare(comm, MPI_COMM_WORLD, &same) == MPI_SUCCESS && same != MPI_UNEQUAL) {
     all_ranks_message_.store(true, std::memory_order_relaxed);
   }
   state.explain = state.rank == 0 && log_.wants(LogLevel::info);

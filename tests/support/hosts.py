@@ -24,6 +24,7 @@ class Hosts:
     def __init__(self, count):
         self.prefix = f'test{os.getpid()}h'
         self.count = count
+        self.keepers = {}
 
     def name(self, number):
         """The namespace of host 1, 2, ...; 0 is the bridge between them."""
@@ -38,6 +39,9 @@ class Hosts:
         return self
 
     def __exit__(self, *_):
+        for keeper in self.keepers.values():
+            keeper.kill()
+            keeper.wait()
         for number in range(self.count + 1):
             subprocess.run(['ip', 'netns', 'del', self.name(number)], stderr=subprocess.DEVNULL, check=False)
 
@@ -59,6 +63,31 @@ class Hosts:
     @staticmethod
     def address(number):
         return f'10.9.0.{number}'
+
+    def _keeper(self, number):
+        """A process that keeps the host's other namespaces (name, mounts) while processes come and go."""
+        if number not in self.keepers:
+            host = self.name(number)
+            keeper = subprocess.Popen(['ip', 'netns', 'exec', host, 'unshare', '--uts', '--mount', '--ipc', 'sh', '-c', INSIDE, 'sh',
+                                       host, 'echo ready; exec sleep 1000000'], stdout=subprocess.PIPE)
+            if keeper.stdout.readline() != b'ready\n':
+                keeper.kill()
+                raise OSError(f'{host} does not come up')
+            self.keepers[number] = keeper
+        return self.keepers[number].pid
+
+    def start(self, number, command, **options):
+        """A process on host 1, 2, ...; `options` are Popen's."""
+        target = str(self._keeper(number))
+        return subprocess.Popen(['nsenter', '--target', target, '--net', '--uts', '--mount', '--ipc', '--'] + command, **options)
+
+    def shared_names(self, number):
+        """What is in the host's /dev/shm."""
+        return os.listdir(f'/proc/{self._keeper(number)}/root/dev/shm')
+
+    def on(self, number, *command):
+        """`ip` for that host: on(2, 'link', 'set', 'net0', 'down')."""
+        run('ip', '-n', self.name(number), *command)
 
     def mpiexec(self, program):
         """The start of a command line: Hydra's mpiexec, running on the first host, over all of them."""

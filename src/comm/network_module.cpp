@@ -1,0 +1,50 @@
+#include "comm/network_module.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include "heddle/heddle.h"
+
+namespace heddle {
+namespace {
+
+// Of the shared object that holds this code: libheddle.so, a backend of the preload library, or a program.
+std::string own_folder() {
+  static const char here = 0;
+  Dl_info self;
+  if (dladdr(&here, &self) == 0 || self.dli_fname == nullptr) return ".";
+  return std::filesystem::path(self.dli_fname).parent_path().string();
+}
+
+std::string find_module(const std::string& file, const std::string& folder) {
+  std::vector<std::string> places{folder};
+  if (folder.empty()) places = {own_folder(), fmt::format("{}/heddle", own_folder())};
+  for (const std::string& place : places) {
+    const std::string path = fmt::format("{}/{}", place, file);
+    std::error_code ignored;
+    if (std::filesystem::exists(path, ignored)) return path;
+  }
+  return "";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Network>> open_network(const std::string& name, const std::string& folder,
+                                              const NetworkOptions& options) {
+  const std::string file = "libheddle_network_" + name + ".so";
+  const std::string path = find_module(file, folder);
+  if (path.empty()) return Status(Code::unsupported, fmt::format("{} is not there: not built", file));
+  // Not closed again: what it is linked to may have threads, and memory that it watches.
+  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (handle == nullptr) return Status(Code::unsupported, dlerror());
+  const auto* module = static_cast<const NetworkModule*>(dlsym(handle, kNetworkModuleSymbol));
+  if (module == nullptr || std::string(module->version) != HEDDLE_VERSION_STRING)
+    return Status(Code::unsupported, fmt::format("{} is not of this version of heddle", path));
+  return module->open(options);
+}
+
+}  // namespace heddle

@@ -1,0 +1,17 @@
+// Opening networks, which are modules beside this library.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/status.hpp"
+#include "transports/network.hpp"
+
+namespace heddle {
+
+// From libheddle_network_NAME.so in the folder of this library, or in the folder heddle/ there, or in `folder` where it is not empty.
+// `unsupported` says what is missing in one line. The module stays in the process.
+Result<std::unique_ptr<Network>> open_network(const std::string& name, const std::string& folder,
+                                              const NetworkOptions& options);
+
+}  // namespace heddle

@@ -1,0 +1,217 @@
+#!/usr/bin/env python3
+"""Jobs without MPI over several hosts of one machine (support/hosts.py), joined by a network: that they work, and how they fail.
+
+    over_hosts.py PROGRAM MODULES NETWORK SCENARIO [HOSTS [RANKS-PER-HOST]]
+
+Exit status 77: skipped, and why is said.
+"""
+import os
+import pathlib
+import re
+import signal
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / 'support'))
+import hosts  # noqa: E402
+import native_ranks  # noqa: E402
+
+SKIPPED = 77
+DEADLINE = 5  # seconds, of those jobs that must fail
+
+
+class Job:
+    """One job over all hosts, rank 0 on the first one, ranks in turn over the hosts."""
+
+    def __init__(self, several, program, per_host, settings, on_rank=None):
+        self.several = several
+        self.size = several.count * per_host
+        environments = native_ranks.environments(self.size, MASTER_ADDR=several.address(1), **settings)
+        for rank, more in (on_rank or {}).items():
+            environments[rank] |= more
+        self.folder = pathlib.Path('/tmp') / several.prefix
+        self.folder.mkdir(exist_ok=True)
+        self.files = [self.folder / str(rank) for rank in range(self.size)]
+        self.ranks = []
+        for rank, environment in enumerate(environments):
+            with open(self.files[rank], 'wb') as out:
+                self.ranks.append(several.start(self.host_of(rank), program, env=environment, stdout=out, stderr=out))
+
+    def host_of(self, rank):
+        return rank % self.several.count + 1
+
+    def output(self, rank):
+        return self.files[rank].read_text(errors='replace')
+
+    def wait_for(self, text, seconds):
+        """Until every rank has said it; the match of each."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            found = [re.search(text, self.output(rank)) for rank in range(self.size)]
+            if all(found):
+                return found
+            if any(rank.poll() for rank in self.ranks):
+                break
+            time.sleep(0.02)
+        raise AssertionError(f'not said by all: {text}\n' + self.report())
+
+    def finish(self, seconds):
+        """Exit statuses; None for a rank that had to be killed."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and any(rank.poll() is None for rank in self.ranks):
+            time.sleep(0.02)
+        statuses = [rank.poll() for rank in self.ranks]
+        self.kill()
+        return statuses
+
+    def kill(self):
+        for rank in self.ranks:
+            rank.kill()
+            rank.wait()
+
+    def report(self):
+        return ''.join(f'--- rank {rank}, status {self.ranks[rank].poll()}\n{self.output(rank)}' for rank in range(self.size))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
+        for file in self.files:
+            file.unlink()
+        self.folder.rmdir()
+
+
+def check(truth, problem, job):
+    if not truth:
+        raise AssertionError(problem + '\n' + job.report())
+
+
+class Scenarios:
+    def __init__(self, program, modules, network, several, per_host):
+        self.program = os.path.abspath(program)
+        self.network = network
+        self.several = several
+        self.per_host = per_host
+        self.settings = {'HEDDLE_MODULES': os.path.abspath(modules), 'HEDDLE_TRANSPORTS': 'shm,' + network, 'HEDDLE_LOG': 'info'}
+
+    def job(self, *arguments, on_rank=None, prefix=(), **settings):
+        return Job(self.several, [*prefix, self.program, *arguments], self.per_host, self.settings | settings, on_rank)
+
+    def works(self, *arguments, seconds=100, **settings):
+        with self.job(*arguments, **settings) as job:
+            statuses = job.finish(seconds)
+            check(all(status == 0 for status in statuses), f'statuses {statuses}', job)
+            self.check_clean(job)
+            return [job.output(rank) for rank in range(job.size)]
+
+    def check_clean(self, job):
+        for number in range(1, self.several.count + 1):
+            left = self.several.shared_names(number)
+            check(not left, f'left in /dev/shm of host {number}: {left}', job)
+
+    def fails_in_time(self, job, statuses, but, peers):
+        """All ranks but `but` end with an error in time, and name one of `peers`, or who is missing because of it."""
+        for rank, status in enumerate(statuses):
+            if rank == but:
+                continue
+            check(status == 3, f'rank {rank} ended with {status}', job)
+            named = re.search(r'rank %d: \w+: (peer failed|timeout): .*rank \d+ (\(process|on )' % rank, job.output(rank))
+            check(named, f'rank {rank} does not name a peer', job)
+        said = ''.join(job.output(rank) for rank in range(job.size) if rank != but)
+        check(any(re.search(r'rank %d (\(process \d+ )?on ' % peer, said) for peer in peers), f'nobody names one of {peers}', job)
+        self.check_clean(job)
+
+    # ---- What works
+
+    def conform(self):
+        outputs = self.works('conform')
+        print(next(line for line in outputs[0].splitlines() if f'{self.network} (' in line))
+
+    def rounds(self):
+        self.works('rounds', '15', HEDDLE_LOG='warn')
+
+    def mtu(self):
+        self.several.on(2, 'link', 'set', 'net0', 'mtu', '700')
+        self.works('conform')
+
+    def contacts(self):
+        """File descriptors grow with the peers talked to: at most four a peer, and none for the others."""
+        size = self.several.count * self.per_host
+        rounds = size.bit_length()
+        for rank, output in enumerate(self.works('contacts', HEDDLE_ALGORITHM='recursive_doubling')):
+            made, small, *more = map(int, re.search(r'descriptors (.*)', output).group(1).split())
+            print(f'rank {rank}: {made} with a communicator, {small} after small collectives, then {more} with each peer more')
+            assert small - made <= 4 * rounds, f'{small - made} descriptors for about {rounds} peers'
+            assert more[-1] - made <= 4 * (size - 1), f'{more[-1] - made} descriptors for {size - 1} peers'
+
+    # ---- What fails
+
+    def killed(self):
+        with self.job('loop', HEDDLE_TIMEOUT=str(DEADLINE)) as job:
+            victim = 1
+            pids = job.wait_for(r'pid (\d+)', 60)
+            time.sleep(0.5)
+            os.kill(int(pids[victim].group(1)), signal.SIGKILL)
+            self.fails_in_time(job, job.finish(2 * DEADLINE + 5), victim, [victim])
+
+    def interface_down(self):
+        with self.job('loop', HEDDLE_TIMEOUT=str(DEADLINE)) as job:
+            job.wait_for(r'pid (\d+)', 60)
+            time.sleep(0.5)
+            self.several.on(2, 'link', 'set', 'net0', 'down')
+            self.fails_in_time(job, job.finish(2 * DEADLINE + 5), None, range(job.size))
+
+    def packets_lost(self):
+        """Between the last two hosts, as by a firewall that drops: what one sends to the other goes to nobody."""
+        last = self.several.count
+        self.several.on(last, 'neigh', 'add', self.several.address(last - 1), 'lladdr', '02:00:00:00:00:99', 'dev', 'net0')
+        with self.job('loop', HEDDLE_TIMEOUT=str(DEADLINE)) as job:
+            self.fails_in_time(job, job.finish(3 * DEADLINE + 10), None, range(job.size))
+
+    def refused(self, says, on_rank=None, prefix=(), **settings):
+        with self.job('conform', on_rank=on_rank, prefix=prefix, **settings) as job:
+            statuses = job.finish(60)
+            for rank, status in enumerate(statuses):
+                check(status == 3, f'rank {rank} ended with {status}', job)
+                lines = [line for line in job.output(rank).splitlines() if re.search(says, line)]
+                check(len(lines) == 1, f'rank {rank} says {len(lines)} times instead of once: {says}', job)
+            self.check_clean(job)
+
+    def not_built(self):
+        self.refused('create: unsupported: .*not built', HEDDLE_MODULES='/')
+
+
+class UcxScenarios(Scenarios):
+    def no_device(self):
+        self.refused(r'unsupported.*rank 0.*no network device \(UCX_NET_DEVICES=none0\)', UCX_NET_DEVICES='none0')
+        self.refused(r'unsupported.*rank 1.*no network device \(UCX_NET_DEVICES=none0\)', on_rank={1: {'UCX_NET_DEVICES': 'none0'}})
+        self.refused(r'unsupported.*rank 0.*no network device \(UCX_TLS=nonsense\)', UCX_TLS='nonsense')
+        self.refused(r'unsupported.*rank 0.*no network device \(UCX_TLS=self\)', UCX_TLS='self')
+
+    def few_descriptors(self):
+        self.refused(r'out of memory.*file descriptors are open .ulimit -n.', prefix=('sh', '-c', 'ulimit -n 18 && exec "$@"', 'sh'))
+
+    def few_descriptors_for_all(self):
+        """Room for a few connections is not enough: UCX aborts when it cannot accept one."""
+        self.refused(r'out of memory.*connections to 11 ranks may take 15 file descriptors over TCP, and .* are open .ulimit -n.',
+                     prefix=('sh', '-c', 'ulimit -n 36 && exec "$@"', 'sh'))
+
+
+def main():
+    program, modules, network, scenario, count, per_host = (sys.argv[1:] + ['2', '1'])[:6] if len(sys.argv) != 6 else sys.argv[1:] + ['1']
+    kind = {'ucx': UcxScenarios}.get(network, Scenarios)
+    try:
+        with hosts.Hosts(int(count)) as several:
+            getattr(kind(program, modules, network, several, int(per_host)), scenario)()
+    except OSError as problem:
+        print('skipped: no network namespaces for several hosts (needs root and iproute2):', problem)
+        return SKIPPED
+    except AssertionError as problem:
+        print('FAILED:', problem)
+        return 1
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

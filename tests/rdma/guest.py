@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+"""Runs inside the virtual machine: makes the devices, runs each case, and says how it went. Status 0: all passed.
+
+A line of output begins with CASE, for a result, or with "...", for where it is.
+"""
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', 'support'))
+import native_ranks  # noqa: E402
+
+DEADLINE = 90  # seconds, for a job
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('--modules', required=True, help='folders with the network modules, separated by colons')
+    parser.add_argument('--conformance', required=True)
+    parser.add_argument('--rank', required=True)
+    parser.add_argument('--only', default='', help='cases whose names contain this')
+    return parser.parse_args()
+
+
+def run(line):
+    done = subprocess.run(line.split(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f'{line}: {done.stdout}')
+
+
+def make_links():
+    """Two devices joined by a cable. Both ends are on this host, so rules see to it that packets between them use the cable."""
+    run('ip link add v0 type veth peer name v1')
+    run('sysctl -qw net.ipv4.conf.all.rp_filter=0')
+    run('ip rule add pref 50 lookup local')
+    run('ip rule del pref 0')
+    for me, other in ((0, 1), (1, 0)):
+        run(f'sysctl -qw net.ipv4.conf.v{me}.rp_filter=0 net.ipv4.conf.v{me}.accept_local=1')
+        run(f'ip addr add 10.9.0.{me + 1}/24 dev v{me}')
+        run(f'ip rule add pref 1{me} iif lo from 10.9.0.{me + 1} to 10.9.0.{other + 1} lookup 10{me}')
+    for me in (0, 1):
+        run(f'ip link set v{me} mtu 4200 up')
+    for me, other in ((0, 1), (1, 0)):
+        run(f'ip route add 10.9.0.{other + 1} dev v{me} table 10{me}')
+        run(f'rdma link add rxe{me} type rxe netdev v{me}')
+
+
+class Job:
+    """Ranks of the native API, each as if alone on its node, on the two devices by turns."""
+
+    def __init__(self, args, command, size=2, on=None, **settings):
+        self.begin = time.monotonic()
+        settings = {'HEDDLE_TRANSPORTS': 'verbs', 'HEDDLE_MODULES': args.modules.split(':')[0], 'HEDDLE_MEASURE': '0'} | settings
+        self.ranks = []
+        for rank, env in enumerate(native_ranks.environments(size, **settings)):
+            env = {'HEDDLE_VERBS_DEVICE': f'rxe{rank % 2}'} | env | (on or {}).get(rank, {})
+            self.ranks.append(subprocess.Popen([args.rank, *command], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+
+    def wait_for(self, text, ranks=None):
+        """Until each of these ranks has said it, or ended; all ranks, where none are given."""
+        for rank in self.ranks if ranks is None else [self.ranks[r] for r in ranks]:
+            for line in rank.stdout:
+                if text in line:
+                    break
+
+    def end(self, deadline=DEADLINE):
+        """Exit status and output of each rank."""
+        until = time.monotonic() + deadline
+        results = []
+        for rank in self.ranks:
+            try:
+                output = rank.communicate(timeout=max(until - time.monotonic(), 0.1))[0]
+            except subprocess.TimeoutExpired:
+                rank.kill()
+                output = 'HANG: ' + rank.communicate()[0]
+            results.append((rank.returncode, output.strip()))
+        return results
+
+
+def expect(condition, results):
+    if not condition:
+        raise AssertionError('; '.join(f'rank {i}: status {s}: {o}' for i, (s, o) in enumerate(results)))
+
+
+def all_pass(results):
+    expect(all(status == 0 for status, _ in results), results)
+
+
+# ---- Cases. Each raises AssertionError with what happened; what it returns is a remark.
+
+def conformance(args):
+    done = subprocess.run([args.conformance, '--gtest_brief=1'], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          timeout=120, check=False)
+    lines = done.stdout.strip().splitlines()
+    if done.returncode != 0:
+        raise AssertionError('\n'.join(lines[-30:]))
+    return lines[-1]
+
+
+def collectives_2(args):
+    all_pass(Job(args, ['conform']).end())
+
+
+def collectives_3(args):
+    all_pass(Job(args, ['conform'], size=3).end())
+
+
+def collectives_ucx(args):
+    with_ucx = [folder for folder in args.modules.split(':') if os.path.exists(f'{folder}/libheddle_network_ucx.so')]
+    if not with_ucx:
+        return 'skipped: no UCX module in this build'
+    # Left alone UCX takes both devices, and of their GIDs the link's own, which lead nowhere between two ends on one host. It makes
+    # connections over tcp: over ud_verbs UCX 1.13 aborts here.
+    devices = {rank: {'UCX_NET_DEVICES': f'rxe{rank}:1,lo'} for rank in (0, 1)}
+    results = Job(args, ['conform'], on=devices, HEDDLE_TRANSPORTS='ucx', HEDDLE_MODULES=with_ucx[0], UCX_TLS='rc_verbs,tcp,self',
+                  UCX_IB_GID_INDEX='1', UCX_LOG_LEVEL='info').end()
+    all_pass(results)
+    expect(all('(rc_verbs/rxe' in output for _, output in results), results)
+    return ''
+
+
+def passed_over(args):
+    """A transport that cannot be used is said in one line, and the next one of the list serves."""
+    results = Job(args, ['loop', '1'], HEDDLE_TRANSPORTS='shm,ucx,verbs', HEDDLE_VERBS_GID='77').end()
+    all_pass(results)  # one node: shared memory is all that is needed
+    results = Job(args, ['loop', '1'], HEDDLE_TRANSPORTS='mpi,verbs', HEDDLE_LOG='info').end()
+    all_pass(results)
+    lines = [line for line in results[0][1].splitlines() if 'HEDDLE_TRANSPORTS' in line]
+    expect(len(lines) == 1 and 'verbs is used between nodes, not mpi' in lines[0], results)
+    return lines[0]
+
+
+def busy_rank(args):
+    """One that computes for longer than a dead one takes to be found is not dead."""
+    all_pass(Job(args, ['busy', '6']).end())
+
+
+def killed_rank(args):
+    job = Job(args, ['loop'], size=3, HEDDLE_TIMEOUT='30')
+    job.wait_for('pid')
+    job.ranks[1].send_signal(signal.SIGKILL)
+    begin = time.monotonic()
+    results = job.end()
+    for survivor in (0, 2):
+        expect(results[survivor][0] == 3 and 'rank 1 is gone' in results[survivor][1], results)
+    return f'found after {time.monotonic() - begin:.1f} s'
+
+
+def killed_busy_rank(args):
+    """Nothing is on its way to the rank that dies: whoever waits for it has to ask."""
+    job = Job(args, ['busy', '100'], HEDDLE_TIMEOUT='30')
+    job.wait_for('busy', [1])
+    time.sleep(2)
+    job.ranks[1].send_signal(signal.SIGKILL)
+    begin = time.monotonic()
+    results = job.end()
+    expect(results[0][0] == 3 and 'rank 1 is gone' in results[0][1], results)
+    return f'found after {time.monotonic() - begin:.1f} s'
+
+
+def link_down(args):
+    job = Job(args, ['loop'], HEDDLE_TIMEOUT='30')
+    job.wait_for('pid')
+    run('ip link set v0 down')
+    begin = time.monotonic()
+    results = job.end()
+    run('ip link set v0 up')
+    run('ip route replace 10.9.0.2 dev v0 table 100')
+    run('ip route replace 10.9.0.1 dev v1 table 101')
+    for status, output in results:
+        expect(status == 3 and 'down' in output and 'rxe' in output, results)
+    return f'found after {time.monotonic() - begin:.1f} s: {results[0][1]}'
+
+
+def wrong_gid(args):
+    results = Job(args, ['loop', '1'], HEDDLE_VERBS_GID='77').end()
+    for _, output in results:
+        expect('HEDDLE_VERBS_GID=77' in output and 'no such GID; there are: 0 (' in output, results)
+    expect(all(status == 3 for status, _ in results), results)
+    return results[0][1]
+
+
+def no_device(args):
+    results = Job(args, ['loop', '1'], HEDDLE_VERBS_DEVICE='mlx5_9').end()
+    for status, output in results:
+        expect(status == 3 and 'no such device; there are: rxe0, rxe1' in output, results)
+    return results[0][1]
+
+
+def port_down(args):
+    run('ip link set v1 down')
+    try:
+        results = Job(args, ['loop', '1']).end()
+    finally:
+        run('ip link set v1 up')
+        run('ip route replace 10.9.0.1 dev v1 table 101')
+        run('ip route replace 10.9.0.2 dev v0 table 100')
+    for status, output in results:
+        expect(status == 3 and 'port 1 is down' in output, results)
+    return results[0][1]
+
+
+def mtus_differ(args):
+    run('ip link set v1 mtu 1500')
+    try:
+        job = Job(args, ['loop', '1'], HEDDLE_LOG='info')
+        results = job.end()
+    finally:
+        run('ip link set v1 mtu 4200')
+    all_pass(results)
+
+
+CASES = [conformance, collectives_2, collectives_3, collectives_ucx, passed_over, wrong_gid, no_device, port_down, mtus_differ, busy_rank, killed_rank, killed_busy_rank, link_down]
+
+
+def main():
+    args = parse()
+    print('... making two devices', flush=True)
+    make_links()
+    failed = 0
+    for case in CASES:
+        if args.only not in case.__name__:
+            continue
+        print(f'... {case.__name__}', flush=True)
+        begin = time.monotonic()
+        try:
+            remark = case(args) or ''
+            verdict = 'skipped' if remark.startswith('skipped') else 'passed'
+        except (AssertionError, OSError, subprocess.SubprocessError) as problem:
+            verdict, remark = 'FAILED', str(problem)
+            failed += 1
+        print(f'CASE {case.__name__} {verdict} {time.monotonic() - begin:.1f} s {remark}', flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

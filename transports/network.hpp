@@ -1,0 +1,51 @@
+// A network between nodes, from the side of whoever sets up a communicator: each rank opens it alone, the ranks tell each
+// other its addresses, and it becomes a Transport.
+//
+// What a network needs of the system (UCX, libibverbs) is not everywhere, so that each is a module of its own,
+// lib/heddle/libheddle_network_NAME.so, which is opened when it is wanted (comm/network_module.hpp).
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.hpp"
+#include "transports/transport.hpp"
+
+namespace heddle {
+
+struct NetworkOptions {
+  // How long a connection to a peer may take before it counts as unreachable; 0: for ever.
+  std::chrono::milliseconds timeout{0};
+  std::string verbs_device;  // HEDDLE_VERBS_DEVICE
+  int verbs_gid = -1;        // HEDDLE_VERBS_GID
+};
+
+class Network {
+ public:
+  Network() = default;
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
+  virtual ~Network() = default;
+
+  // What the other ranks need to reach this one: any bytes, some hundred of them.
+  virtual const std::string& address() const = 0;
+
+  // What was found and is used (device, port, protocol), in a few words for the log.
+  virtual std::string describe() const = 0;
+
+  // Once. `addresses` by rank; this rank is `rank`, and those that it never reaches by this network are empty. Local: reaches nobody
+  // yet, connections are made when they are first used. The transport may need the network: it goes first.
+  virtual Result<std::unique_ptr<Transport>> connect(int rank, std::vector<std::string> addresses) = 0;
+};
+
+// What a module exports, as `heddle_network_module`. Modules and the library that opens them are of one build.
+struct NetworkModule {
+  const char* version;  // HEDDLE_VERSION_STRING
+  // `unsupported` says in one line what is missing: a device, a permission.
+  Result<std::unique_ptr<Network>> (*open)(const NetworkOptions& options);
+};
+constexpr const char* kNetworkModuleSymbol = "heddle_network_module";
+
+}  // namespace heddle

@@ -1,0 +1,390 @@
+#include "transports/ucx/ucx_transport.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <utility>
+
+#include "transports/ucx/ucx_footprint.hpp"
+#include "transports/ucx/ucx_messages.hpp"
+
+namespace heddle {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+// UCX may open up to four while it connects both directions of one peer.
+constexpr std::size_t kDescriptorsPerPeer = 4;
+// A receive this old is worth a connection to its sender, which tells when the sender dies: until then receives need none.
+constexpr std::int64_t kWatchAfterMs = 200;
+// UCX calls a TCP connection flushed when the peer has said so, and a peer may be busy elsewhere for long: after this the
+// connection ends as it is. What was sent is with the kernels then, which deliver it, unless megabytes were waiting.
+constexpr milliseconds kCloseFor{200};
+// How long giving up waits for UCX, by the gentle way and by closing the connection.
+constexpr milliseconds kCancelFor{20};
+constexpr milliseconds kDropFor{2000};
+
+// A few nanoseconds, and a few milliseconds coarse.
+std::int64_t coarse_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1000000;
+}
+
+// UCX matches messages of one endpoint and one tag in the order in which they were sent, and receives of one tag in the
+// order in which they were opened; every message to a peer takes the one endpoint to it, so that messages match in order
+// per sender and tag.
+constexpr ucp_tag_t kWholeTag = ~ucp_tag_t{0};
+ucp_tag_t ucx_tag(int sender, std::uint32_t tag) {
+  return ucp_tag_t{static_cast<std::uint32_t>(sender)} << 32 | tag;
+}
+
+}  // namespace
+
+UcxMessages::UcxMessages(UcxWorker& worker, int rank, std::vector<UcxAddress> addresses)
+    : worker_(worker), rank_(rank), peers_(addresses.size()) {
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    peers_[i].owner = this;
+    peers_[i].rank = static_cast<int>(i);
+    peers_[i].host = std::move(addresses[i].host);
+    peers_[i].address = std::move(addresses[i].worker);
+  }
+  capabilities_.name = "ucx";
+  capabilities_.cost = {10000, 0.2};
+  capabilities_.device_memory = worker.context().device_memory();
+}
+
+UcxPeer* UcxMessages::first_peer() {
+  // The next one up: rings and trees begin there.
+  for (std::size_t i = 1; i <= peers_.size(); ++i) {
+    UcxPeer& peer = peers_[(static_cast<std::size_t>(rank_) + i) % peers_.size()];
+    if (!peer.address.empty()) return &peer;
+  }
+  return nullptr;
+}
+
+// ---- Endpoints
+
+Status UcxMessages::failed(const UcxPeer& peer, ucs_status_t status) const {
+  return Status(Code::peer_failed, fmt::format("rank {} on {}: the connection failed (UCX: {})", peer.rank,
+                                               peer.host, ucs_status_string(status)));
+}
+
+Status UcxMessages::connect(UcxPeer& peer) {
+  if (peer.failure != UCS_OK) return failed(peer, peer.failure);
+  if (peer.address.empty())
+    return Status(Code::internal, fmt::format("UCX has no address of rank {}", peer.rank));
+  if (!has_descriptors(kDescriptorsPerPeer)) {
+    const Descriptors now = count_descriptors();
+    return Status(
+        Code::out_of_memory,
+        fmt::format("no connection to rank {} on {}: {} of {} file descriptors are open (ulimit -n)",
+                    peer.rank, peer.host, now.open, now.limit));
+  }
+  ucp_ep_params_t params{};
+  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                      UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.address = reinterpret_cast<const ucp_address_t*>(peer.address.data());
+  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  params.err_handler.cb = &UcxMessages::on_failure;
+  params.err_handler.arg = &peer;
+  const ucs_status_t status = ucp_ep_create(worker_.handle(), &params, &peer.endpoint);
+  if (status != UCS_OK) {
+    peer.endpoint = nullptr;
+    peer.failure = status;
+    return Status(Code::peer_failed, fmt::format("UCX cannot connect to rank {} on {}: {}", peer.rank,
+                                                 peer.host, ucs_status_string(status)));
+  }
+  peer.address.clear();
+  peer.address.shrink_to_fit();
+  return {};
+}
+
+// Called by UCX's progress. The endpoint stays to be closed.
+void UcxMessages::on_failure(void* argument, ucp_ep_h, ucs_status_t status) {
+  UcxPeer& peer = *static_cast<UcxPeer*>(argument);
+  peer.failure = status != UCS_OK ? status : UCS_ERR_CONNECTION_RESET;
+  peer.owner->peer_failed_ = true;
+}
+
+void UcxMessages::close(UcxPeer& peer, bool by_force) {
+  if (peer.endpoint == nullptr) return;
+  ucp_request_param_t param{};
+  if (by_force) {
+    param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    param.flags = UCP_EP_CLOSE_FLAG_FORCE;
+  }
+  const ucs_status_ptr_t request = ucp_ep_close_nbx(peer.endpoint, &param);
+  peer.endpoint = nullptr;
+  if (UCS_PTR_IS_PTR(request)) closing_.push_back(request);
+}
+
+bool UcxMessages::peer_is_gone(int peer) const {
+  const ucs_status_t failure = peers_[static_cast<std::size_t>(peer)].failure;
+  return failure != UCS_OK && failure != UCS_ERR_CANCELED;  // canceled: by this rank
+}
+
+// ---- UcxMessages
+
+UcxOpen& UcxMessages::remember(Ticket& ticket, UcxPeer& peer, std::size_t bytes, bool receives) {
+  if (free_.empty()) free_.push_back(&pool_.emplace_back());
+  UcxOpen& open = *free_.back();
+  free_.pop_back();
+  open = {&ticket, &peer, &open, bytes, receives ? coarse_ms() : 0, receives, open_.size()};
+  open_.push_back(&open);
+  ticket.words[0] = reinterpret_cast<std::uintptr_t>(&open);
+  return open;
+}
+
+void UcxMessages::forget(UcxOpen& open) {
+  open_[open.place] = open_.back();
+  open_[open.place]->place = open.place;
+  open_.pop_back();
+  open.request = nullptr;
+  free_.push_back(&open);
+}
+
+Status UcxMessages::wrong_length(const UcxOpen& open, std::size_t length) const {
+  return Status(Code::internal, fmt::format("rank {} on {} sent {} bytes where {} were expected",
+                                            open.peer->rank, open.peer->host, length, open.bytes));
+}
+
+void UcxMessages::complete(UcxOpen& open, ucs_status_t status, std::size_t length) {
+  if (open.ticket != nullptr) {
+    Status outcome;
+    if (status == UCS_ERR_MESSAGE_TRUNCATED || (status == UCS_OK && open.receives && length != open.bytes))
+      outcome = wrong_length(open, length);
+    else if (status != UCS_OK)
+      outcome = failed(*open.peer, open.peer->failure != UCS_OK ? open.peer->failure : status);
+    open.ticket->words[0] = 0;
+    if (outcome.ok())
+      open.ticket->done = true;
+    else if (error_.ok())
+      error_ = std::move(outcome);
+  }
+  forget(open);
+}
+
+void UcxMessages::on_sent(void* request, ucs_status_t status, void* argument) {
+  UcxOpen& open = *static_cast<UcxOpen*>(argument);
+  open.peer->owner->complete(open, status, 0);
+  ucp_request_free(request);
+}
+
+void UcxMessages::on_received(void* request, ucs_status_t status, const ucp_tag_recv_info_t* info,
+                              void* argument) {
+  UcxOpen& open = *static_cast<UcxOpen*>(argument);
+  open.peer->owner->complete(open, status,
+                             status == UCS_OK || status == UCS_ERR_MESSAGE_TRUNCATED ? info->length : 0);
+  ucp_request_free(request);
+}
+
+// What UCX did with it at once: all of it, by its callback or without, or nothing yet.
+Status UcxMessages::opened(UcxOpen& open, ucs_status_ptr_t request) {
+  if (open.request == nullptr) return error_;
+  if (UCS_PTR_IS_PTR(request)) {
+    open.request = request;
+    return {};
+  }
+  complete(open, UCS_PTR_STATUS(request), open.bytes);
+  return error_;
+}
+
+Status UcxMessages::send(int to, std::uint32_t tag, const void* data, std::size_t bytes, Ticket& ticket) {
+  if (!error_.ok()) return error_;
+  UcxPeer& peer = peer_of(to);
+  if (peer.endpoint == nullptr || peer.failure != UCS_OK) [[unlikely]]
+    HEDDLE_TRY(connect(peer));
+  peer.sent = true;
+  UcxOpen& open = remember(ticket, peer, bytes, false);
+  ucp_request_param_t param;
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  param.cb.send = &UcxMessages::on_sent;
+  param.user_data = &open;
+  if (!capabilities_.device_memory) {
+    param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+    param.memory_type = UCS_MEMORY_TYPE_HOST;
+  }
+  return opened(open, ucp_tag_send_nbx(peer.endpoint, data, bytes, ucx_tag(rank_, tag), &param));
+}
+
+Status UcxMessages::recv(int from, std::uint32_t tag, void* data, std::size_t bytes, Ticket& ticket) {
+  if (!error_.ok()) return error_;
+  UcxPeer& peer = peer_of(from);
+  UcxOpen& open = remember(ticket, peer, bytes, true);
+  ucp_request_param_t param;
+  // UCX 1.13 tells the length to the callback alone.
+  param.op_attr_mask =
+      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+  param.cb.recv = &UcxMessages::on_received;
+  param.user_data = &open;
+  if (!capabilities_.device_memory) {
+    param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+    param.memory_type = UCS_MEMORY_TYPE_HOST;
+  }
+  const ucs_status_ptr_t request =
+      ucp_tag_recv_nbx(worker_.handle(), data, bytes, ucx_tag(from, tag), kWholeTag, &param);
+  HEDDLE_TRY(opened(open, request));
+  // What came before the sender was gone is still there to be had, and nothing else.
+  if (!ticket.done && peer.failure != UCS_OK) {
+    cancel(ticket);
+    return failed(peer, peer.failure);
+  }
+  return {};
+}
+
+Status UcxMessages::progress() {
+  if (!error_.ok()) return error_;
+  ucp_worker_progress(worker_.handle());
+  if (!error_.ok() || peer_failed_) [[unlikely]]
+    return look_at_failures();
+  if (!open_.empty() && coarse_ms() >= next_watch_ms_) [[unlikely]]
+    return watch_senders();
+  return {};
+}
+
+// A peer may leave when it has had its share of the last collective: only those who still expect something of it mind.
+Status UcxMessages::look_at_failures() {
+  peer_failed_ = false;
+  for (const UcxOpen* open : open_) {
+    if (error_.ok() && open->ticket != nullptr && open->peer->failure != UCS_OK)
+      error_ = failed(*open->peer, open->peer->failure);
+  }
+  return error_;
+}
+
+Status UcxMessages::watch_senders() {
+  const std::int64_t now = coarse_ms();
+  next_watch_ms_ = now + kWatchAfterMs / 2;
+  for (const UcxOpen* open : open_) {
+    UcxPeer& peer = *open->peer;
+    if (!open->receives || peer.endpoint != nullptr || now - open->since_ms < kWatchAfterMs) continue;
+    Status status = connect(peer);
+    // Where descriptors are short nobody watches, and the wait has its deadline all the same.
+    if (status.code() == Code::peer_failed) return error_ = std::move(status);
+  }
+  return {};
+}
+
+bool UcxMessages::arm() {
+  return error_.ok() && !peer_failed_ && ucp_worker_arm(worker_.handle()) == UCS_OK;
+}
+
+// ---- Giving up, and the end
+
+template <typename Condition>
+bool UcxMessages::progress_until(Condition condition, milliseconds limit) {
+  const auto deadline = steady_clock::now() + limit;
+  while (!condition()) {
+    // By the clock alone: others' messages may keep UCX busy for ever.
+    if (steady_clock::now() > deadline) return false;
+    ucp_worker_progress(worker_.handle());
+  }
+  return true;
+}
+
+void UcxMessages::cancel(Ticket& ticket) {
+  if (ticket.done || ticket.words[0] == 0) return;
+  // The record of a ticket that is not done is its own.
+  UcxOpen& open = *reinterpret_cast<UcxOpen*>(static_cast<std::uintptr_t>(ticket.words[0]));
+  open.ticket->words[0] = 0;
+  open.ticket = nullptr;
+  if (worker_.handle() != nullptr) release(open);
+}
+
+// UCX can take back a receive that has met no message. The rest ends with the connection, and if UCX does not let
+// go even then, with the worker: this object has failed, or its owner would not give up.
+void UcxMessages::release(UcxOpen& open) {
+  const auto let_go = [&] { return open.request == nullptr; };
+  if (open.receives) {
+    ucp_request_cancel(worker_.handle(), open.request);
+    if (progress_until(let_go, kCancelFor)) return;
+  }
+  UcxPeer& peer = *open.peer;
+  if (peer.endpoint == nullptr && peer.failure == UCS_OK) (void)connect(peer);
+  close(peer, true);
+  if (peer.failure == UCS_OK) peer.failure = UCS_ERR_CANCELED;
+  if (progress_until(let_go, kDropFor)) return;
+  drop_worker();
+  if (error_.ok()) error_ = Status(Code::peer_failed, "a message was given up, and UCX with it");
+}
+
+UcxMessages::~UcxMessages() {
+  // Those left are nobody's: their owners are gone.
+  for (std::size_t left = open_.size(); left > 0 && worker_.handle() != nullptr && !open_.empty(); --left) {
+    UcxOpen& open = *open_.back();
+    if (open.ticket != nullptr) open.ticket->words[0] = 0;
+    open.ticket = nullptr;
+    release(open);
+  }
+  if (worker_.handle() == nullptr) return;
+  for (UcxPeer& peer : peers_)
+    close(peer, peer.failure != UCS_OK || !error_.ok() || !peer.sent);
+  const auto closed = [this] {
+    std::erase_if(closing_, [](void* request) {
+      if (ucp_request_check_status(request) == UCS_INPROGRESS) return false;
+      ucp_request_free(request);
+      return true;
+    });
+    return closing_.empty();
+  };
+  (void)progress_until(closed, kCloseFor);
+  // The worker first, which would tell `this` about its peers. Theirs then see that this rank has left.
+  drop_worker();
+}
+
+void UcxMessages::drop_worker() {
+  // UCX insists that nobody waits for a connection that goes this way.
+  for (void* request : closing_)
+    ucp_request_free(request);
+  closing_.clear();
+  worker_.destroy();
+}
+
+// UCX ends the process when it cannot accept a connection, and who connects to this rank is up to the others: there must be
+// room for all of them. Networks other than TCP need no descriptor for each peer.
+Status UcxMessages::check_descriptors() const {
+  const std::string lanes = footprint().lanes;
+  std::size_t sockets = lanes.empty() ? 1 : 0;
+  for (std::size_t at = lanes.find("tcp/"); at != std::string::npos; at = lanes.find("tcp/", at + 1))
+    ++sockets;
+  const auto reached =
+      static_cast<std::size_t>(std::count_if(peers_.begin(), peers_.end(), [](const UcxPeer& p) {
+        return p.endpoint != nullptr || !p.address.empty();
+      }));
+  const std::size_t needed = reached * sockets + kDescriptorsPerPeer;
+  if (sockets == 0 || has_descriptors(needed)) return {};
+  const Descriptors now = count_descriptors();
+  return Status(Code::out_of_memory,
+                fmt::format("connections to {} ranks may take {} file descriptors over TCP, and {} "
+                            "of {} file descriptors are open (ulimit -n)",
+                            reached, needed, now.open, now.limit));
+}
+
+UcxFootprint UcxMessages::footprint() const {
+  UcxFootprint found;
+  for (const UcxPeer& peer : peers_) {
+    if (peer.endpoint == nullptr) continue;
+    if (found.endpoints++ == 0) found.lanes = lanes_of(peer.endpoint);
+  }
+  return found;
+}
+
+Result<std::unique_ptr<UcxTransport>> make_ucx_transport(UcxWorker& worker, int rank,
+                                                         std::vector<UcxAddress> addresses) {
+  auto made = std::make_unique<UcxMessages>(worker, rank, std::move(addresses));
+  // One endpoint shows whether UCX finds a way to other ranks at all.
+  if (UcxPeer* peer = made->first_peer(); peer != nullptr) {
+    const Status reached = made->connect(*peer);
+    if (!reached.ok())
+      return Status(reached.code() == Code::peer_failed ? Code::unsupported : reached.code(),
+                    reached.message());
+    HEDDLE_TRY(made->check_descriptors());
+  }
+  return std::unique_ptr<UcxTransport>(std::move(made));
+}
+
+}  // namespace heddle

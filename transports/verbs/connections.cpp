@@ -1,0 +1,268 @@
+// Coming together with peers, and what becomes known of the device and of them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "transports/verbs/verbs_transport.hpp"
+
+namespace heddle::verbs {
+namespace {
+
+constexpr std::uint32_t kWantedInline = 224;
+// Of a message that is not acknowledged: 4.096 us times 2 to this power, so 0.27 s, and then six more times: about two seconds,
+// of which devices may make up to four times as many. Seven would be for ever on Soft-RoCE.
+constexpr std::uint8_t kAckTimeout = 16;
+constexpr std::uint8_t kRetries = 6;
+// Credits see to it that a receive is open; were there none, a message would be tried again for some milliseconds. 7 would be for ever.
+constexpr std::uint8_t kReceiverRetries = 6;
+constexpr std::uint8_t kReceiverDelay = 12;  // 0.64 ms
+constexpr std::chrono::milliseconds kProbeAfter{500};
+// A port that comes back within this time costs nothing: what was lost is sent again.
+constexpr std::chrono::milliseconds kPortPatience{1000};
+
+}  // namespace
+
+Status VerbsTransport::begin(Peer& peer) {
+  const Handshake::Next next = peer.handshake.begin(Clock::now());
+  ++connecting_;
+  if (Status made = make_queue_pair(peer); !made.ok()) return fail(std::move(made));
+  return act(peer, next, {});
+}
+
+Status VerbsTransport::make_queue_pair(Peer& peer) {
+  completions_used_ += static_cast<int>(kSendDepth) + kCreditsPerPeer;
+  if (completions_used_ > completions_room_) {
+    const int wanted = std::min(2 * completions_used_, device_.limits().max_cqe);
+    const int err = wanted < completions_used_ ? ENOMEM : ibv_resize_cq(completions_.get(), wanted);
+    if (err != 0)
+      return system_error(fmt::format("{}: room for {} completions", device_.name(), wanted), err);
+    completions_room_ = wanted;
+  }
+  ibv_qp_init_attr wanted{};
+  wanted.send_cq = wanted.recv_cq = completions_.get();
+  wanted.srq = shared_receives_.get();
+  wanted.qp_type = IBV_QPT_RC;
+  // Devices differ in what they take inline, and say so by refusing.
+  for (std::uint32_t inlined = kWantedInline; peer.queue_pair == nullptr; inlined /= 2) {
+    wanted.cap = {.max_send_wr = kSendDepth,
+                  .max_recv_wr = 0,
+                  .max_send_sge = 1,
+                  .max_recv_sge = 1,
+                  .max_inline_data = inlined};
+    peer.queue_pair.reset(ibv_create_qp(device_.domain(), &wanted));
+    if (peer.queue_pair == nullptr && inlined == 0)
+      return registration_error(fmt::format("{}: ibv_create_qp for rank {}", device_.name(), peer.rank),
+                                errno);
+  }
+  peer.inline_bytes = std::min(wanted.cap.max_inline_data, kWantedInline);
+  peer.first_packet = std::random_device()() & 0xffffff;
+  rank_of_queue_pair_[peer.queue_pair->qp_num] = peer.rank;
+
+  ibv_qp_attr to{};
+  to.qp_state = IBV_QPS_INIT;
+  to.port_num = device_.port();
+  to.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+  if (const int err = ibv_modify_qp(peer.queue_pair.get(), &to,
+                                    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+      err != 0)
+    return system_error(fmt::format("{}: preparing the queue pair for rank {}", device_.name(), peer.rank),
+                        err);
+
+  // Before the other side can know of the queue pair.
+  Result<Block> block = allocate(kCreditsPerPeer, "to receive into");
+  HEDDLE_TRY(block.status());
+  receives_.push_back(std::move(block).value());
+  for (std::uint64_t i = 0; i < kCreditsPerPeer; ++i)
+    HEDDLE_TRY(open_receive((receives_.size() - 1) * kCreditsPerPeer + i));
+  return {};
+}
+
+Status VerbsTransport::bring_up(Peer& peer, const Hello& hello) {
+  ibv_qp_attr to{};
+  to.qp_state = IBV_QPS_RTR;
+  // The ports' MTUs may differ.
+  to.path_mtu = static_cast<ibv_mtu>(std::min(hello.mtu, device_.mtu()));
+  to.dest_qp_num = hello.queue_pair;
+  to.rq_psn = hello.first_packet;
+  to.max_dest_rd_atomic = 1;
+  to.min_rnr_timer = kReceiverDelay;
+  to.ah_attr = device_.route_to(peer.address);
+  int err = ibv_modify_qp(peer.queue_pair.get(), &to,
+                          IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                              IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  to.qp_state = IBV_QPS_RTS;
+  to.timeout = kAckTimeout;
+  to.retry_cnt = kRetries;
+  to.rnr_retry = kReceiverRetries;
+  to.sq_psn = peer.first_packet;
+  to.max_rd_atomic = 1;
+  if (err == 0)
+    err = ibv_modify_qp(peer.queue_pair.get(), &to,
+                        IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+                            IBV_QP_MAX_QP_RD_ATOMIC);
+  if (err != 0)
+    return system_error(
+        fmt::format("{}: connecting to rank {} at {}", device_.name(), peer.rank, gid_text(peer.address.gid)),
+        err);
+  peer.credits = Credits(hello.credits, kCreditsPerPeer);
+  peer.slot_bytes = std::min(hello.slot_bytes, kSlotBytes);
+  peer.last_sign = Clock::now();
+  return {};
+}
+
+Status VerbsTransport::say(Peer& peer, Hello::Kind kind, std::uint32_t gone) {
+  Hello hello;
+  hello.kind = kind;
+  hello.stage = peer.handshake.stage();
+  hello.mtu = device_.mtu();
+  hello.credits = kCreditsPerPeer;
+  hello.from = static_cast<std::uint32_t>(rank_);
+  hello.to = static_cast<std::uint32_t>(peer.rank);
+  hello.from_instance = datagrams_.address().instance;
+  hello.to_instance = peer.address.instance;
+  hello.queue_pair = kind == Hello::Kind::notice ? gone : peer.queue_pair->qp_num;
+  hello.first_packet = peer.first_packet;
+  hello.slot_bytes = kSlotBytes;
+  return datagrams_.send(peer.address, peer.route, hello);
+}
+
+Status VerbsTransport::act(Peer& peer, const Handshake::Next& next, const Hello& hello) {
+  if (next.broken) return lost(peer, "it has begun another connection than the one that it has");
+  if (next.connect) {
+    if (Status up = bring_up(peer, hello); !up.ok()) return fail(std::move(up));
+  }
+  if (next.say) {
+    if (Status said = say(peer, Hello::Kind::hello); !said.ok()) return fail(std::move(said));
+  }
+  return {};
+}
+
+// Datagrams of other jobs, or of this one's past, may come to a queue pair that has their old number.
+Status VerbsTransport::hear(const Hello& hello) {
+  if (hello.to != static_cast<std::uint32_t>(rank_) || hello.to_instance != datagrams_.address().instance)
+    return {};
+  if (hello.from >= peers_.size() || !at(static_cast<int>(hello.from)).reachable) return {};
+  Peer& peer = at(static_cast<int>(hello.from));
+  if (hello.from_instance != peer.address.instance) return {};
+  if (hello.kind == Hello::Kind::notice) {
+    if (hello.queue_pair >= peers_.size() || hello.queue_pair == static_cast<std::uint32_t>(rank_)) return {};
+    return lost(at(static_cast<int>(hello.queue_pair)),
+                hello.queue_pair == hello.from ? "it has failed" : fmt::format("rank {} says so", peer.rank));
+  }
+  if (!peer.handshake.begun()) HEDDLE_TRY(begin(peer));
+  const bool was_open = peer.handshake.is_open();
+  const Handshake::Next next = peer.handshake.heard(hello, Clock::now());
+  HEDDLE_TRY(act(peer, next, hello));
+  if (was_open || !peer.handshake.is_open()) return {};
+  --connecting_;
+  return move(peer);
+}
+
+Status VerbsTransport::look_around() {
+  Status heard;
+  Status polled = datagrams_.poll([&](const Hello& hello) {
+    if (heard.ok()) heard = hear(hello);
+  });
+  HEDDLE_TRY(heard);
+  if (!polled.ok()) return fail(std::move(polled));
+
+  constexpr unsigned kClockEvery = 4;  // of these looks
+  if (++looks_ % kClockEvery != 0) return {};
+  Status noted;
+  device_.events([&](const ibv_async_event& event) {
+    if (noted.ok()) noted = note(event);
+  });
+  if (!noted.ok()) return fail(std::move(noted));
+  const Clock::time_point now = Clock::now();
+  if (port_down_ && now - port_down_since_ > kPortPatience)
+    return fail(Status(Code::system, fmt::format("{} went down, and did not come back", device_.name())));
+  for (const auto& peer : peers_) {
+    if (peer->handshake.begun()) HEDDLE_TRY(look_at(*peer, now));
+  }
+  return {};
+}
+
+Status VerbsTransport::look_at(Peer& peer, Clock::time_point now) {
+  if (peer.handshake.is_open()) {
+    if (std::exchange(peer.sign, false)) peer.last_sign = now;
+    const bool quiet = now - peer.last_sign > kProbeAfter;
+    return quiet && peer.waited_for() && !peer.probing && peer.in_flight == 0 ? probe(peer) : Status();
+  }
+  if (timeout_.count() != 0 && peer.handshake.waited(now) > timeout_)
+    return lost(peer,
+                fmt::format("it has not answered for {:.1f} s", static_cast<double>(timeout_.count()) / 1e3));
+  return act(peer, peer.handshake.tick(now), {});
+}
+
+// A write of nothing: the other side's device acknowledges it without its process, and only while the process has the queue pair.
+Status VerbsTransport::probe(Peer& peer) {
+  ibv_send_wr request{};
+  request.opcode = IBV_WR_RDMA_WRITE;
+  peer.probing = true;
+  return post(peer, request, {.kind = Work::Kind::probe, .peer = peer.rank});
+}
+
+Status VerbsTransport::note(const ibv_async_event& event) {
+  switch (event.event_type) {
+    case IBV_EVENT_PORT_ERR:
+      if (event.element.port_num != device_.port()) return {};
+      if (!port_down_) port_down_since_ = Clock::now();
+      port_down_ = true;
+      return {};
+    case IBV_EVENT_PORT_ACTIVE:
+      if (event.element.port_num == device_.port()) port_down_ = false;
+      return {};
+    case IBV_EVENT_DEVICE_FATAL:
+      return Status(Code::system, fmt::format("{}: the device has failed, or was removed", device_.name()));
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+    case IBV_EVENT_PATH_MIG_ERR: {
+      const auto rank = rank_of_queue_pair_.find(event.element.qp->qp_num);
+      const std::string what = fmt::format("the connection broke: {}", ibv_event_type_str(event.event_type));
+      if (rank != rank_of_queue_pair_.end()) return lost(at(rank->second), what);
+      return Status(Code::system, fmt::format("{}: {}", device_.name(), what));
+    }
+    case IBV_EVENT_CQ_ERR:
+    case IBV_EVENT_SRQ_ERR:
+      return Status(Code::internal,
+                    fmt::format("{}: {}", device_.name(), ibv_event_type_str(event.event_type)));
+    default:
+      return {};  // addresses, keys and subnet managers come and go
+  }
+}
+
+Status VerbsTransport::lost(Peer& peer, const std::string& why) {
+  peer.gone = true;
+  return fail(
+      Status(Code::peer_failed, fmt::format("rank {} is gone: {} ({})", peer.rank, why, device_.name())));
+}
+
+// Final. A rank that has failed moves no more messages: those who wait for it learn that here, and by connections that end. Those who
+// wait for ranks that wait for a lost one learn of that one, and need not wait for us to end.
+Status VerbsTransport::fail(Status status) {
+  if (!failed_.ok()) return failed_;
+  failed_ = std::move(status);
+  const auto lost_one =
+      std::find_if(peers_.begin(), peers_.end(), [](const auto& peer) { return peer->gone; });
+  const auto about = static_cast<std::uint32_t>(lost_one == peers_.end() ? rank_ : (*lost_one)->rank);
+  for (const auto& peer : peers_) {
+    if (peer->queue_pair == nullptr) continue;
+    // Best effort: where this does not get through, they find out by themselves.
+    if (!peer->gone) static_cast<void>(say(*peer, Hello::Kind::notice, about));
+    break_connection(*peer);
+  }
+  return failed_;
+}
+
+void VerbsTransport::break_connection(Peer& peer) {
+  ibv_qp_attr to{};
+  to.qp_state = IBV_QPS_ERR;
+  // Where even that fails the queue pair goes altogether.
+  if (peer.queue_pair != nullptr && ibv_modify_qp(peer.queue_pair.get(), &to, IBV_QP_STATE) != 0)
+    peer.queue_pair.reset();
+}
+
+}  // namespace heddle::verbs

@@ -1,0 +1,87 @@
+// One port of one device, opened, and the resources made from it as values that free themselves.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.hpp"
+#include "transports/verbs/gid.hpp"
+#include "transports/verbs/registration.hpp"
+#include "transports/verbs/wire.hpp"
+
+namespace heddle::verbs {
+
+template <auto free>
+struct Freer {
+  template <typename T>
+  void operator()(T* resource) const {
+    // Fails only where something made from it is still there, and then the process's end frees it.
+    static_cast<void>(free(resource));
+  }
+};
+using ContextPtr = std::unique_ptr<ibv_context, Freer<ibv_close_device>>;
+using DomainPtr = std::unique_ptr<ibv_pd, Freer<ibv_dealloc_pd>>;
+using MemoryPtr = std::unique_ptr<ibv_mr, Freer<ibv_dereg_mr>>;
+using CompletionsPtr = std::unique_ptr<ibv_cq, Freer<ibv_destroy_cq>>;
+using SharedReceivesPtr = std::unique_ptr<ibv_srq, Freer<ibv_destroy_srq>>;
+using QueuePairPtr = std::unique_ptr<ibv_qp, Freer<ibv_destroy_qp>>;
+using RoutePtr = std::unique_ptr<ibv_ah, Freer<ibv_destroy_ah>>;
+
+class Device final : public MemoryPinner {
+ public:
+  // `name` as HEDDLE_VERBS_DEVICE has it, empty: the fastest active port; gid -1: the best. `unsupported` says what is missing.
+  static Result<std::unique_ptr<Device>> open(const std::string& name, int gid);
+
+  ibv_context* context() const { return context_.get(); }
+  ibv_pd* domain() const { return domain_.get(); }
+  const ibv_device_attr& limits() const { return limits_; }
+  std::uint8_t port() const { return port_; }
+  std::uint8_t mtu() const { return static_cast<std::uint8_t>(port_state_.active_mtu); }
+  std::uint16_t lid() const { return port_state_.lid; }
+  const GidEntry& gid() const { return gid_; }
+  const std::string& name() const { return name_; }  // "mlx5_0 port 1"
+  std::string describe() const;
+
+  // How a packet gets from here to there.
+  ibv_ah_attr route_to(const Address& peer) const;
+
+  Result<Pinned> pin(const void* data, std::size_t bytes, bool writable) override;
+  void unpin(void* handle) override;
+  bool follows_page_tables() const override { return on_demand_; }
+
+  // Memory of another device, by its dmabuf; `offset` into it, and the address by which messages will name it.
+  Result<MemoryPtr> register_dmabuf(int fd, std::uint64_t offset, std::size_t bytes, std::uint64_t address);
+  // Does the driver know dmabufs at all? Asked with a descriptor that there is not.
+  bool takes_dmabufs();
+
+  // Asked of the device now.
+  bool port_is_up() const;
+  // Calls `seen` for each event that came since; never waits.
+  void events(const std::function<void(const ibv_async_event&)>& seen);
+
+ private:
+  Device() = default;
+  Status use(ibv_device* device, const DeviceName& wanted);
+  Status find_port(int wanted);
+  Status find_gid(int wanted);
+  Status prepare();
+
+  ContextPtr context_;
+  DomainPtr domain_;
+  ibv_device_attr limits_{};
+  ibv_port_attr port_state_{};
+  std::uint8_t port_ = 0;
+  GidEntry gid_;
+  bool on_demand_ = false;
+  std::string name_;
+};
+
+// Of all that fails for lack of pinned memory: what to do about it.
+Status registration_error(const std::string& what, int err);
+
+}  // namespace heddle::verbs
