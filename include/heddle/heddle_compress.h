@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "heddle/heddle.h"
+#include "heddle/heddle_sparse.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -46,6 +47,32 @@ HEDDLE_API heddle_status heddle_compressed_allreduce(const float* sendbuf, float
  * `largest`: infinity for methods that leave values out. *bound is set on success. Local. */
 HEDDLE_API heddle_status heddle_compression_error_bound(const char* method, int ranks, double largest,
                                                         double* bound);
+
+/* dense = about the sum of all ranks' sparse `in`, `in->dimension` float32, the same bits on every rank; about 0 where no rank has an entry.
+ * For sums that are nearly full although what each rank has is sparse (DSAR_Split_allgather of SparCML, C. Renggli et al., SC'19): entries travel
+ * exactly to the rank that owns their part of the vector, which adds them up in float32, and the sums travel through a codec, once.
+ *
+ * `in`: float32, keeps the contract of heddle_sparse.h; its arrays stay the caller's and do not overlap `dense`. Counts (0 too) and index types may
+ * differ between ranks.
+ * `method`: "fp16", "bf16", "qsgd:8", "qsgd:4", "qsgd:2", "terngrad", "onebit", with ":N" as above. Those that select entries are not for
+ * this: select before, and pass what was selected.
+ * `seed`: as above.
+ * `residual` (may be null; of `in->dimension` values; null on some ranks and not on others is allowed): what the codec loses of the sums that this rank
+ * encodes is added to it. Nothing is taken from it: who selects adds it to the gradient first. So the inputs of all ranks are what is in
+ * `dense` and what was added to their residuals, but for rounding in float32. What is not finite adds nothing.
+ * A NaN or infinity in the sum stays in its place under fp16 and bf16; under the others the bucket of the sum that it is in becomes NaN.
+ * HEDDLE_ERR_ARGUMENT on every rank, with nothing exchanged and residuals as they were, where ranks disagree on dimension, method or seed, or one passes
+ * another type, a broken contract, a residual of another size, or a method that selects. Memory: that of the entries and of one rank's part of `dense`; on the first
+ * rank of each of several nodes with several ranks also the coded vector. */
+HEDDLE_API heddle_status heddle_sparse_allreduce_coded(const heddle_sparse* in, float* dense,
+                                                       const char* method, uint64_t seed,
+                                                       heddle_residual_t residual, heddle_comm_t comm);
+
+/* How far one value of that sum can be off, beside the rounding of sums in float32, on a communicator of `ranks` ranks, if no rank's entry has a magnitude above
+ * `largest`: what the codec may lose of a value of magnitude ranks * largest; 0 for one rank. HEDDLE_ERR_ARGUMENT: a method that selects. *bound is set on success.
+ * Local. */
+HEDDLE_API heddle_status heddle_sparse_coded_error_bound(const char* method, int ranks, double largest,
+                                                         double* bound);
 
 #ifdef __cplusplus
 }

@@ -81,11 +81,11 @@ HEDDLE_API heddle_status heddle_sparse_allreduce_init(const heddle_sparse* in, h
                                                       heddle_op op, heddle_comm_t comm,
                                                       heddle_request_t* request);
 
-/* Of the sparse allreduce that was completed last on the communicator. */
+/* Of the sparse allreduce that was completed last on the communicator, those of heddle_compress.h included. */
 typedef struct heddle_sparse_stats {
   const char* algorithm;   /* static storage; "dense" where the whole vector was exchanged */
   uint64_t entries;        /* of all ranks */
-  uint64_t result_entries; /* 0 where the whole vector was exchanged */
+  uint64_t result_entries; /* 0 where the whole vector was exchanged, or sums travelled as one */
   uint64_t bytes_sent;     /* by this rank, on the wire; 0 where the whole vector was exchanged */
 } heddle_sparse_stats;
 HEDDLE_API heddle_status heddle_sparse_get_stats(heddle_comm_t comm, heddle_sparse_stats* stats);

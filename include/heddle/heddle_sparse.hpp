@@ -130,6 +130,19 @@ inline void compressed_allreduce(Comm& comm, std::span<float> data, const std::s
                                     comm.handle()));
 }
 
+// About the sum of all ranks' vectors, `dimension` elements of it: heddle_sparse_allreduce_coded.
+template <typename Index>
+void coded_sparse_allreduce(Comm& comm, const SparseVector<float, Index>& vector, std::span<float> dense,
+                            const std::string& method, Residual* residual = nullptr, std::uint64_t seed = 0) {
+  if (dense.size() != vector.dimension)
+    throw Error(HEDDLE_ERR_ARGUMENT, "room for " + std::to_string(dense.size()) +
+                                         " elements, but dimension " + std::to_string(vector.dimension));
+  // The C function only reads what it takes as input.
+  const heddle_sparse in = const_cast<SparseVector<float, Index>&>(vector).c_view();
+  check(heddle_sparse_allreduce_coded(&in, dense.data(), method.c_str(), seed,
+                                      residual != nullptr ? residual->handle() : nullptr, comm.handle()));
+}
+
 }  // namespace heddle::api
 
 #endif

@@ -39,6 +39,17 @@ double bound_of(const Compression& how, int ranks, double largest) {
   return off + error_bound(how.codec, ranks * largest + off);
 }
 
+// Both bounds; `of`: what bounds a sum.
+template <typename Of>
+Status set_bound(const char* method, int ranks, double largest, double* bound, Of of) {
+  HEDDLE_TRY(check_not_null(bound, "bound"));
+  const Result<Compression> how = method_in(method);
+  if (!how.ok()) return how.status();
+  if (ranks < 1 || !(largest >= 0))
+    return Status(Code::invalid_argument, "ranks must be 1 at least, and largest a magnitude");
+  return of(how.value(), bound);
+}
+
 }  // namespace
 }  // namespace heddle::edge
 
@@ -121,12 +132,41 @@ heddle_status heddle_compressed_allreduce(const float* sendbuf, float* recvbuf, 
 
 heddle_status heddle_compression_error_bound(const char* method, int ranks, double largest, double* bound) {
   return edge::guarded([&]() -> Status {
-    HEDDLE_TRY(edge::check_not_null(bound, "bound"));
-    const heddle::Result<heddle::Compression> how = edge::method_in(method);
+    return edge::set_bound(method, ranks, largest, bound, [&](const heddle::Compression& how, double* to) {
+      *to = edge::bound_of(how, ranks, largest);
+      return Status();
+    });
+  });
+}
+
+heddle_status heddle_sparse_allreduce_coded(const heddle_sparse* in, float* dense, const char* method,
+                                            uint64_t seed, heddle_residual_t residual, heddle_comm_t comm) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check(comm));
+    heddle::CodedSparseJob job;
+    HEDDLE_TRY(edge::check_vector(in, "in", &job.in));
+    if (job.in.dimension > SIZE_MAX / sizeof(float))
+      return Status(Code::invalid_argument, "a dense vector of dimension " +
+                                                std::to_string(job.in.dimension) +
+                                                " is more than memory can hold");
+    HEDDLE_TRY(edge::check_buffer(dense, job.in.dimension * sizeof(float), "dense"));
+    heddle::Result<heddle::Compression> how = edge::method_in(method);
     if (!how.ok()) return how.status();
-    if (ranks < 1 || !(largest >= 0))
-      return Status(Code::invalid_argument, "ranks must be 1 at least, and largest a magnitude");
-    *bound = edge::bound_of(how.value(), ranks, largest);
-    return {};
+    how->codec.seed = seed;
+    job.out = dense;
+    job.how = how.value();
+    job.residual = residual != nullptr ? &residual->residual : nullptr;
+    return edge::note(*comm, comm->communicator->coded_sparse_allreduce(job));
+  });
+}
+
+heddle_status heddle_sparse_coded_error_bound(const char* method, int ranks, double largest, double* bound) {
+  return edge::guarded([&]() -> Status {
+    return edge::set_bound(method, ranks, largest, bound, [&](const heddle::Compression& how, double* to) {
+      if (how.method != heddle::Compression::Method::codec)
+        return Status(Code::invalid_argument, heddle::compression_name(how) + " is no codec");
+      *to = ranks == 1 ? 0 : heddle::error_bound(how.codec, ranks * largest);
+      return Status();
+    });
   });
 }

@@ -1,5 +1,6 @@
 #include "compress/coded_run.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -9,17 +10,52 @@
 namespace heddle {
 
 Status CodedRun::start(const CodedBinding& binding) {
+  HEDDLE_TRY(begin_coded(binding, true));
+  scratch_.resize(split_.longest(schedule().unit_chunks) * schedule().scratch_units);
+  return {};
+}
+
+Status CodedRun::begin_coded(const CodedBinding& binding, bool parts_are_coded) {
   HEDDLE_TRY(begin());
   binding_ = binding;
   sum_ = fold_kernel(DType::f32, Op::sum);
   split_ = Split(binding.count, schedule().chunks);
-  scratch_.resize(split_.longest(schedule().unit_chunks) * schedule().scratch_units);
+  if (final_from_.empty()) look_ahead(parts_are_coded);
+  coded_at_.resize(schedule().chunks);
+  std::size_t bytes = 0;
+  for (std::uint32_t chunk = 0; chunk < schedule().chunks; ++chunk) {
+    coded_at_[chunk] = bytes;
+    if (is_sent_on_[chunk]) bytes += coded_size(chunk, 1);
+  }
+  coded_.resize(bytes);
+  is_coded_.assign(schedule().chunks, false);
   decoded_.resize(split_.longest(1));
-  coded_.resize(schedule().chunks);
-  for (Bytes& coded : coded_)
-    coded.clear();
   bytes_sent_ = 0;
   return {};
+}
+
+void CodedRun::look_ahead(bool parts_are_coded) {
+  final_from_.assign(schedule().chunks, 0);
+  is_sent_on_.assign(schedule().chunks, false);
+  const auto for_each_message_and_write = [&](auto use) {
+    std::size_t number = 0;
+    for (Cursor at(schedule()); !at.done(); at.advance()) {
+      const StepKind kind = at.step().kind;
+      const bool is_message = kind == StepKind::send || kind == StepKind::recv;
+      const bool is_local = kind == StepKind::reduce || kind == StepKind::copy;
+      for (std::uint32_t i = 0; (is_message || is_local) && i < at.step().count; ++i)
+        use(at.step(), at.chunk() + i, number);
+      if (is_message) ++number;
+    }
+  };
+  for_each_message_and_write([&](const Step& step, std::uint32_t chunk, std::size_t number) {
+    if (step.kind != StepKind::send && step.dst == Slot::data) final_from_[chunk] = number;
+  });
+  for_each_message_and_write([&](const Step& step, std::uint32_t chunk, std::size_t number) {
+    if (step.kind == StepKind::send && step.src == Slot::data &&
+        (parts_are_coded || number >= final_from_[chunk]))
+      is_sent_on_[chunk] = true;
+  });
 }
 
 std::size_t CodedRun::coded_size(std::uint32_t chunk, std::uint32_t count) const {
@@ -36,8 +72,8 @@ void CodedRun::note_lost(const Range& range, const float* value, const float* de
   if (binding_.lost == nullptr) return;
   float* lost = binding_.lost + range.first;
   for (std::size_t i = 0; i < range.count; ++i) {
-    const float difference = value[i] - decoded[i];
-    if (std::isfinite(difference)) lost[i] += difference;
+    const float sum = lost[i] + (value[i] - decoded[i]);
+    if (std::isfinite(sum)) lost[i] = sum;
   }
 }
 
@@ -51,12 +87,12 @@ void CodedRun::code_input(std::uint32_t chunk, std::byte* to) {
   note_lost(r, values, decoded_.data());
 }
 
-const CodedRun::Bytes& CodedRun::code_data(std::uint32_t chunk) {
-  Bytes& coded = coded_[chunk];
+void CodedRun::code_data(std::uint32_t chunk) {
   const Range r = range(chunk);
-  if (!coded.empty() || r.count == 0) return coded;
+  if (is_coded_[chunk] || r.count == 0) return;
+  is_coded_[chunk] = true;
   float* values = binding_.data + r.first;
-  coded.resize(coded_bytes(binding_.settings, r.count));
+  const std::span<std::byte> coded(coded_.data() + coded_at_[chunk], coded_size(chunk, 1));
   // Another seed than that of contributions, whose random numbers belong to the same positions.
   CodecSettings settings = binding_.settings;
   settings.seed = ~settings.seed;
@@ -64,7 +100,6 @@ const CodedRun::Bytes& CodedRun::code_data(std::uint32_t chunk) {
   (void)decode(settings, coded, decoded_.data(), r.count);
   note_lost(r, values, decoded_.data());
   std::memcpy(values, decoded_.data(), r.count * sizeof(float));
-  return coded;
 }
 
 // ---- Messages
@@ -77,41 +112,67 @@ Status CodedRun::open(Open& open, Transport& transport) {
   message.transport = &transport;
   message.ticket = Ticket{};
   const Step& step = open.step;
-  message.bytes.resize(coded_size(open.chunk, step.count));
+  const std::size_t bytes = coded_size(open.chunk, step.count);
   const std::uint32_t tag = binding_.sequence * kLanes + step.lane;
-  if (step.kind == StepKind::recv)
-    return transport.recv(step.peer, tag, message.bytes.data(), message.bytes.size(), message.ticket);
-  std::byte* to = message.bytes.data();
+  message.at = place_for(open, message, bytes);
+  if (step.kind == StepKind::recv) return transport.recv(step.peer, tag, message.at, bytes, message.ticket);
+  std::byte* to = message.at;
   for (std::uint32_t chunk = open.chunk; chunk < open.chunk + step.count; ++chunk) {
-    const std::size_t bytes = coded_size(chunk, 1);
     if (step.src == Slot::input) {
       code_input(chunk, to);
-    } else if (bytes > 0) {
-      std::memcpy(to, code_data(chunk).data(), bytes);
+    } else {
+      code_data(chunk);
     }
-    to += bytes;
+    to += coded_size(chunk, 1);
   }
-  bytes_sent_ += message.bytes.size();
-  return transport.send(step.peer, tag, message.bytes.data(), message.bytes.size(), message.ticket);
+  bytes_sent_ += bytes;
+  return transport.send(step.peer, tag, message.at, bytes, message.ticket);
+}
+
+// Sums are sent from where they are coded once for all who get them, and arrive there, or where they are decoded to: the coded vector is
+// nowhere as a whole where it is not sent on.
+std::byte* CodedRun::place_for(const Open& open, Message& message, std::size_t bytes) {
+  const bool sends = open.step.kind == StepKind::send;
+  const Range r = range(open.chunk, open.step.count);
+  message.own.clear();
+  if ((sends ? open.step.src : open.step.dst) == Slot::data) {
+    bool are_sent_on = true;
+    bool fit = true;  // none reaches beyond the place of its values
+    for (std::uint32_t i = 0; i < open.step.count; ++i) {
+      are_sent_on = are_sent_on && is_sent_on_[open.chunk + i];
+      fit = fit && coded_size(open.chunk, i + 1) <= range(open.chunk, i + 1).count * sizeof(float);
+    }
+    if (are_sent_on) return coded_.data() + coded_at_[open.chunk];
+    if (fit) return reinterpret_cast<std::byte*>(binding_.data + r.first);
+  }
+  message.own.resize(bytes);
+  return message.own.data();
+}
+
+// The coded chunk, out of the way of its values.
+std::span<const std::byte> CodedRun::keep(std::uint32_t chunk, const std::byte* coded) {
+  const std::size_t bytes = coded_size(chunk, 1);
+  if (!is_sent_on_[chunk]) moved_.resize(std::max(moved_.size(), bytes));
+  std::byte* to = is_sent_on_[chunk] ? coded_.data() + coded_at_[chunk] : moved_.data();
+  if (to != coded && bytes > 0) std::memcpy(to, coded, bytes);
+  is_coded_[chunk] = true;
+  return {to, bytes};
 }
 
 Status CodedRun::take(const Open& open) {
-  const Message& message = *static_cast<const Message*>(open.message);
-  std::span<const std::byte> left(message.bytes);
-  float* scratch = open.step.dst == Slot::scratch ? unit(open.unit) : nullptr;
-  for (std::uint32_t chunk = open.chunk; chunk < open.chunk + open.step.count; ++chunk) {
+  const Step& step = open.step;
+  const std::byte* at = static_cast<const Message*>(open.message)->at + coded_size(open.chunk, step.count);
+  const std::size_t first = split_.begin(open.chunk);
+  // The last first: what arrives in the place of the values lies in front of where it is decoded to.
+  for (std::uint32_t chunk = open.chunk + step.count; chunk-- > open.chunk;) {
     const Range r = range(chunk);
-    const std::span<const std::byte> coded = left.first(coded_size(chunk, 1));
-    float* to = scratch != nullptr ? scratch : binding_.data + r.first;
+    at -= coded_size(chunk, 1);
+    const bool to_data = step.dst == Slot::data;
+    const std::span<const std::byte> coded = to_data ? keep(chunk, at) : std::span(at, coded_size(chunk, 1));
+    float* to = to_data ? binding_.data + r.first : unit(open.unit) + (r.first - first);
     const Status status = decode(binding_.settings, coded, to, r.count);
     if (!status.ok())
-      return Status(Code::internal, "from rank " + std::to_string(open.step.peer) + ": " + status.message());
-    if (scratch != nullptr) {
-      scratch += r.count;
-    } else {
-      coded_[chunk].assign(coded.begin(), coded.end());
-    }
-    left = left.subspan(coded.size());
+      return Status(Code::internal, "from rank " + std::to_string(step.peer) + ": " + status.message());
   }
   return {};
 }
@@ -138,16 +199,18 @@ void CodedRun::copy() {
     std::memcpy(binding_.data + first, binding_.input + first, count * sizeof(float));
 }
 
+void CodedRun::add(float* sum, const float* other, std::size_t count, bool other_first) const {
+  const void* inputs[2] = {other_first ? other : sum, other_first ? sum : other};
+  sum_(sum, nullptr, inputs, 2, count);
+}
+
 Status CodedRun::fold() {
   const Step& step = cursor().step();
   const std::uint32_t chunk = cursor().chunk();
-  float* data = binding_.data + split_.begin(chunk);
-  const float* other = unit(cursor().unit());
-  const bool other_first = (step.flags & kSourceFirst) != 0;
-  const void* inputs[2] = {other_first ? other : data, other_first ? data : other};
-  sum_(data, nullptr, inputs, 2, split_.length(chunk, step.count));
+  const Range r = range(chunk, step.count);
+  add(binding_.data + r.first, unit(cursor().unit()), r.count, (step.flags & kSourceFirst) != 0);
   for (std::uint32_t i = 0; i < step.count; ++i)
-    coded_[chunk + i].clear();
+    is_coded_[chunk + i] = false;
   return {};
 }
 

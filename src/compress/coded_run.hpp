@@ -5,12 +5,15 @@
 // passed on byte for byte: so all ranks end with the same bits, as the verifier proves of the schedule without the codec. With
 // split_allgather every value is encoded twice, up to 32 ranks: as a contribution, and as the sum. (The sum in f32 of halves sent: T. Akiba, S. Suzuki, K. Fukuda,
 // "Extremely Large Minibatch SGD", 2017, in ChainerMN; the quantised allgather: C. Renggli et al., SC'19, DSAR.)
+//
+// CodedStreams (coded_streams.hpp) has other contributions: what it shares with this is how sums travel.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/dtype.hpp"
@@ -34,7 +37,8 @@ struct CodedBinding {
   std::uint32_t sequence = 0;  // as in Binding
 };
 
-class CodedRun final : public MessageRun {
+// Memory beside the vector: the contributions that are folded, the coded form of the chunks that this rank sends on, one chunk.
+class CodedRun : public MessageRun {
  public:
   using MessageRun::MessageRun;
   ~CodedRun() override { abandon(); }
@@ -42,29 +46,48 @@ class CodedRun final : public MessageRun {
   Status start(const CodedBinding& binding);
   std::size_t bytes_sent() const { return bytes_sent_; }
 
- private:
-  using Bytes = std::vector<std::byte>;
-  struct Message {
-    Transport* transport = nullptr;
-    Ticket ticket;
-    Bytes bytes;
-  };
+ protected:
   struct Range {
     std::size_t first;
     std::size_t count;
   };
 
+  // `parts_are_coded`: partial sums that are sent on travel through the codec as well; the same in each run.
+  Status begin_coded(const CodedBinding& binding, bool parts_are_coded);
   Status open(Open& open, Transport& transport) override;
   Status move(Open& open) override;
   void close(Open& open) override;
   void copy() override;
   Status fold() override;
 
+  const CodedBinding& binding() const { return binding_; }
   Range range(std::uint32_t chunk) const { return {split_.begin(chunk), split_.length(chunk, 1)}; }
+  Range range(std::uint32_t chunk, std::uint32_t count) const {
+    return {split_.begin(chunk), split_.length(chunk, count)};
+  }
+  // Of a message from or to the data: nothing is written over these chunks any more. They hold the sum of all ranks, on both ends.
+  bool is_final(const Open& open) const { return open.number >= final_from_[open.chunk]; }
+  // sum += other, with `other` as the left operand where that is asked for.
+  void add(float* sum, const float* other, std::size_t count, bool other_first) const;
+  float* one_chunk() { return decoded_.data(); }
+  void note_sent(std::size_t bytes) { bytes_sent_ += bytes; }
+
+ private:
+  using Bytes = std::vector<std::byte>;
+  struct Message {
+    Transport* transport = nullptr;
+    Ticket ticket;
+    std::byte* at = nullptr;  // where the bytes are, or arrive
+    Bytes own;                // empty where that is elsewhere
+  };
+
+  void look_ahead(bool parts_are_coded);
   std::size_t coded_size(std::uint32_t chunk, std::uint32_t count) const;
+  std::byte* place_for(const Open& open, Message& message, std::size_t bytes);
   void code_input(std::uint32_t chunk, std::byte* to);
-  const Bytes& code_data(std::uint32_t chunk);
+  void code_data(std::uint32_t chunk);
   void note_lost(const Range& range, const float* value, const float* decoded);
+  std::span<const std::byte> keep(std::uint32_t chunk, const std::byte* coded);
   Status take(const Open& open);
   float* unit(std::uint32_t number) {
     return scratch_.data() + number * split_.longest(schedule().unit_chunks);
@@ -75,7 +98,13 @@ class CodedRun final : public MessageRun {
   Split split_{0, 1};
   std::vector<float> scratch_;
   std::vector<float> decoded_;  // of one chunk
-  std::vector<Bytes> coded_;    // by chunk of data: what it was decoded from, or empty
+  // Of the schedule, by chunk: the number of the first message after, or with, the last write to it; whether it is sent from the data.
+  std::vector<std::size_t> final_from_;
+  std::vector<bool> is_sent_on_;
+  Bytes coded_;                        // of the chunks of data that are sent on, one behind the other
+  std::vector<std::size_t> coded_at_;  // where, by chunk
+  std::vector<bool> is_coded_;         // by chunk: what the data holds was decoded from what is there
+  Bytes moved_;                        // of one chunk
   std::deque<Message> messages_;
   std::vector<Message*> idle_;
   std::size_t bytes_sent_ = 0;

@@ -6,11 +6,13 @@
 namespace heddle {
 namespace {
 
+// The third word: type, operation, whether the contract is broken, and what else is to be equal.
 constexpr std::uint64_t kBroken = std::uint64_t{1} << 32;
+constexpr int kHow = 33;
 
-std::uint64_t types_word(const SparseView& view, Op op, bool valid) {
+std::uint64_t types_word(const SparseView& view, Op op, bool valid, std::uint64_t how) {
   return static_cast<std::uint64_t>(view.value_type) | static_cast<std::uint64_t>(op) << 8 |
-         (valid ? 0 : kBroken);
+         (valid ? 0 : kBroken) | how << kHow;
 }
 
 std::string what(std::uint64_t dimension, std::uint64_t word) {
@@ -37,13 +39,13 @@ Agreement::Agreement(int ranks, std::size_t samples)
 
 // The samples are the entries whose hashes are smallest, the same rule on every rank: an index that two ranks have is
 // sampled by both or by none.
-void Agreement::state(int rank, const SparseView& view, Op op, bool valid) {
+void Agreement::state(int rank, const SparseView& view, Op op, bool valid, std::uint64_t how) {
   std::fill(words_.begin(), words_.end(), 0);
   const auto own =
       std::span(words_).subspan(static_cast<std::size_t>(rank) * (kWords + samples_), kWords + samples_);
   own[0] = valid ? view.count : 0;
   own[1] = view.dimension;
-  own[2] = types_word(view, op, valid);
+  own[2] = types_word(view, op, valid, how);
   if (samples_ == 0 || !valid) return;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> least;  // a heap: the largest hash first
   for (std::size_t i = 0; i < view.count; ++i) {
@@ -70,11 +72,20 @@ Status Agreement::check() const {
                     "rank " + std::to_string(rank) +
                         " passed a stream that breaks the contract (it knows how); nothing was exchanged");
     if (theirs[1] == of(0)[1] && theirs[2] == of(0)[2]) continue;
+    if (theirs[1] == of(0)[1] && (theirs[2] ^ of(0)[2]) >> kHow << kHow == (theirs[2] ^ of(0)[2]))
+      return Status(Code::invalid_argument,
+                    "rank " + std::to_string(rank) +
+                        " asked for another compression or seed than rank 0; nothing was exchanged");
     return Status(Code::invalid_argument, "rank " + std::to_string(rank) + " passed " +
                                               what(theirs[1], theirs[2]) + ", but rank 0 " +
                                               what(of(0)[1], of(0)[2]) + "; nothing was exchanged");
   }
   return {};
+}
+
+Status Agreement::check(const Status& own) const {
+  Status status = check();
+  return status.ok() || own.ok() ? status : own;
 }
 
 std::uint64_t Agreement::total() const {

@@ -23,14 +23,17 @@ class Agreement {
   // `samples`: 0 or samples_shown().
   Agreement(int ranks, std::size_t samples);
 
-  // What this rank brings; `valid`: it keeps the contract. Looks at every entry where samples are asked for.
-  void state(int rank, const SparseView& view, Op op, bool valid);
+  // What this rank brings; `valid`: it keeps the contract. Looks at every entry where samples are asked for. `how`: a hash, of
+  // which 31 bits count, of whatever else is equal on all ranks.
+  void state(int rank, const SparseView& view, Op op, bool valid, std::uint64_t how = 0);
 
   // To be added up (u64, sum) in place.
   std::span<std::uint64_t> words() { return words_; }
 
   // After that. The same status on every rank: `invalid_argument` names the first rank that does not fit rank 0.
   Status check() const;
+  // The same, where it is known what is wrong with one's own stream: that says more than what the others hear.
+  Status check(const Status& own) const;
   int ranks() const { return ranks_; }
   std::uint64_t total() const;  // entries of all ranks
   std::uint64_t count(int rank) const { return of(rank)[0]; }

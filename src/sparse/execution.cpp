@@ -6,42 +6,9 @@
 #include <utility>
 
 #include "sparse/merge.hpp"
+#include "sparse/part.hpp"
 
 namespace heddle {
-namespace {
-
-// The first entry whose index is not below `index`.
-std::size_t lower_bound(const SparseView& view, std::uint64_t index) {
-  std::size_t low = 0;
-  std::size_t high = view.count;
-  while (low < high) {
-    const std::size_t middle = low + (high - low) / 2;
-    if (view.index(middle) < index) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
-}
-
-SparseView part(const SparseView& view, std::size_t begin, std::size_t end) {
-  SparseView part = view;
-  part.count = end - begin;
-  if (part.count == 0) return part;
-  part.indices = static_cast<const std::byte*>(view.indices) + begin * index_size(view.index_type);
-  part.values = static_cast<const std::byte*>(view.values) + begin * dtype_size(view.value_type);
-  return part;
-}
-
-// More than any form of that many entries takes on the wire: each in a chunk of its own.
-std::size_t most_bytes(std::uint64_t entries) {
-  constexpr std::uint64_t kEach = 72;
-  return entries > SIZE_MAX / kEach ? SIZE_MAX : entries * kEach;
-}
-
-}  // namespace
-
 Status StreamExecution::start(StreamBinding binding) {
   if (binding.cuts.size() != std::size_t{schedule().chunks} + 1)
     return Status(Code::internal, "as many regions as chunks are needed");
@@ -49,7 +16,7 @@ Status StreamExecution::start(StreamBinding binding) {
   binding_ = std::move(binding);
   input_cuts_.clear();
   for (const std::uint64_t cut : binding_.cuts)
-    input_cuts_.push_back(lower_bound(binding_.input, cut));
+    input_cuts_.push_back(first_from(binding_.input, cut));
   SparseView nothing = binding_.input;
   nothing.count = 0;
   data_.assign(schedule().chunks, {nullptr, nothing});
@@ -110,7 +77,8 @@ Status StreamExecution::open(Open& open, Transport& transport) {
   if (from_memory_) return open_values(open, transport, tag);
   if (step.kind == StepKind::recv) {
     const std::size_t handed = binding_.memory != nullptr ? step.count * sizeof(HandedStream) : 0;
-    return message->recv(transport, step.peer, tag, std::max(handed, most_bytes(binding_.most_entries)));
+    return message->recv(transport, step.peer, tag,
+                         std::max(handed, most_stream_bytes(binding_.most_entries)));
   }
   message->clear();
   if (binding_.memory == nullptr || !hand_over(*message, open)) {
@@ -221,7 +189,7 @@ Status StreamExecution::take(const Open& open) {
   for (std::uint32_t i = 0; i < open.step.count; ++i) {
     const bool last = i + 1 == open.step.count;
     const std::size_t stop =
-        last ? received->view.count : lower_bound(received->view, binding_.cuts[open.chunk + i + 1]);
+        last ? received->view.count : first_from(received->view, binding_.cuts[open.chunk + i + 1]);
     cell(open.step.dst, open.chunk, open.unit, i) = {received->storage, part(received->view, begin, stop)};
     begin = stop;
   }

@@ -24,6 +24,11 @@ inline constexpr int kStreamLanes = kLanes / 2;
 // Entries in one chunk on the wire: enough that its header does not count, few enough that each region of the vector gets
 // the form that suits it.
 inline constexpr std::size_t kChunkEntries = 4096;
+// More than any form of that many entries takes on the wire: each in a chunk of its own.
+constexpr std::size_t most_stream_bytes(std::uint64_t entries) {
+  constexpr std::uint64_t kEach = 72;
+  return entries > SIZE_MAX / kEach ? SIZE_MAX : entries * kEach;
+}
 
 // A stream in memory that the receiver can reach, one for each chunk of the message.
 struct HandedStream {

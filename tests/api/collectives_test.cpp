@@ -10,40 +10,17 @@
 
 #include "heddle/heddle.hpp"
 #include "ranks.hpp"
+#include "support/expected_fold.hpp"
 
 namespace {
 
+using heddle::testing_ranks::expected;
 using heddle::testing_ranks::on_ranks;
+using heddle::testing_ranks::value;
 
 const std::vector<std::size_t> kCounts = {0, 1, 3, 7, 64, 1000, 4099, 70'001};
 
 class Ranks : public testing::TestWithParam<int> {};
-
-// What rank `rank` contributes at place `i`: small whole numbers, so that every type holds every result
-// exactly.
-int value(int rank, std::size_t i) {
-  return static_cast<int>((static_cast<std::size_t>(rank) * 3 + i) % 5) - 1;
-}
-
-template <typename T>
-T expected(heddle_op op, int size, std::size_t i) {
-  T result = static_cast<T>(value(0, i));
-  for (int r = 1; r < size; ++r) {
-    const T next = static_cast<T>(value(r, i));
-    if (op == HEDDLE_SUM) result = static_cast<T>(result + next);
-    if (op == HEDDLE_PROD) result = static_cast<T>(result * next);
-    if constexpr (std::is_arithmetic_v<T>) {
-      if (op == HEDDLE_MIN) result = std::min(result, next);
-      if (op == HEDDLE_MAX) result = std::max(result, next);
-    }
-    if constexpr (std::is_integral_v<T>) {
-      if (op == HEDDLE_BAND) result = static_cast<T>(result & next);
-      if (op == HEDDLE_BOR) result = static_cast<T>(result | next);
-      if (op == HEDDLE_BXOR) result = static_cast<T>(result ^ next);
-    }
-  }
-  return result;
-}
 
 template <typename T>
 void check_allreduce(int size, const std::vector<heddle_op>& ops) {

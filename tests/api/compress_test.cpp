@@ -77,6 +77,88 @@ TEST(CompressApi, ResidualsKeepWhatIsLeftOutAndCanBeSaved) {
   });
 }
 
+TEST(CompressApi, SumsOfSparseStreamsKeepTheirBound) {
+  for (const char* method : {"fp16", "bf16", "qsgd:8", "qsgd:4:64", "terngrad", "onebit"}) {
+    on_ranks(3, [method](heddle_comm_t comm, int rank) {
+      constexpr std::size_t kDimension = 3000;
+      std::vector<std::uint64_t> indices;
+      std::vector<float> values;
+      for (std::size_t i = static_cast<std::size_t>(rank); i < kDimension; i += 2) {
+        indices.push_back(i);
+        values.push_back(std::sin(static_cast<float>(i)));
+      }
+      heddle_sparse in{};
+      in.dimension = kDimension;
+      in.count = indices.size();
+      in.index_type = HEDDLE_INDEX64;
+      in.value_type = HEDDLE_FLOAT32;
+      in.indices = indices.data();
+      in.values = values.data();
+      heddle_residual_t residual = nullptr;
+      ASSERT_EQ(heddle_residual_create(kDimension, &residual), HEDDLE_OK);
+      std::vector<float> out(kDimension, 99);
+      ASSERT_EQ(heddle_sparse_allreduce_coded(&in, out.data(), method, 7, residual, comm), HEDDLE_OK)
+          << heddle_last_error();
+      double bound = 0;
+      ASSERT_EQ(heddle_sparse_coded_error_bound(method, 3, 1.0, &bound), HEDDLE_OK);
+      EXPECT_GT(bound, 0);
+      float* kept = nullptr;
+      std::size_t count = 0;
+      ASSERT_EQ(heddle_residual_values(residual, &kept, &count), HEDDLE_OK);
+      std::vector<float> all_kept(kDimension);
+      ASSERT_EQ(heddle_allreduce(kept, all_kept.data(), count, HEDDLE_FLOAT32, HEDDLE_SUM, comm), HEDDLE_OK);
+      for (std::size_t i = 0; i < kDimension; ++i) {
+        const int ranks_with_it = i % 2 == 1 ? 1 : i == 0 ? 1 : 2;
+        const float exact = static_cast<float>(ranks_with_it) * std::sin(static_cast<float>(i));
+        ASSERT_LE(std::abs(out[i] - exact), bound + 1e-5) << method << " " << i;
+        ASSERT_NEAR(out[i] + all_kept[i], exact, 1e-5) << method << " " << i;
+      }
+      EXPECT_EQ(heddle_residual_destroy(residual), HEDDLE_OK);
+    });
+  }
+}
+
+TEST(CompressApi, WrongArgumentsOfCodedSumsAreNamed) {
+  on_ranks(1, [](heddle_comm_t comm, int) {
+    float dense[4] = {};
+    const float values[] = {1, 2};
+    std::uint32_t indices[] = {1, 3};
+    heddle_sparse in{};
+    in.dimension = 4;
+    in.count = 2;
+    in.value_type = HEDDLE_FLOAT32;
+    in.indices = indices;
+    in.values = const_cast<float*>(values);
+    ASSERT_EQ(heddle_sparse_allreduce_coded(&in, dense, "qsgd:4", 0, nullptr, comm), HEDDLE_OK);
+    EXPECT_EQ(std::vector<float>(dense, dense + 4), (std::vector<float>{0, 1, 0, 2})) << "exact on one rank";
+    const auto refuses = [&](const char* method, float* to, const char* what) {
+      EXPECT_EQ(heddle_sparse_allreduce_coded(&in, to, method, 0, nullptr, comm), HEDDLE_ERR_ARGUMENT);
+      EXPECT_TRUE(message_has(what)) << heddle_last_error();
+    };
+    refuses("zip", dense, "\"zip\" is not a compression");
+    refuses("topk:0.5", dense, "leaves values out");
+    refuses("qsgd:8", nullptr, "dense is null");
+    indices[1] = 1;
+    refuses("qsgd:8", dense, "index");
+    indices[1] = 4;
+    refuses("qsgd:8", dense, "index");
+    in.value_type = HEDDLE_INT32;
+    refuses("qsgd:8", dense, "of f32, not");
+    in.dimension = UINT64_MAX;
+    in.index_type = HEDDLE_INDEX64;
+    refuses("qsgd:8", dense, "more than memory can hold");
+    EXPECT_EQ(heddle_sparse_allreduce_coded(nullptr, dense, "qsgd:8", 0, nullptr, comm), HEDDLE_ERR_ARGUMENT);
+    double bound = 0;
+    EXPECT_EQ(heddle_sparse_coded_error_bound("topk:0.1", 2, 1, &bound), HEDDLE_ERR_ARGUMENT);
+    EXPECT_EQ(heddle_sparse_coded_error_bound("qsgd:8", 0, 1, &bound), HEDDLE_ERR_ARGUMENT);
+    EXPECT_EQ(heddle_sparse_coded_error_bound("qsgd:8", 2, 1, nullptr), HEDDLE_ERR_ARGUMENT);
+    EXPECT_EQ(heddle_sparse_coded_error_bound("qsgd:8", 1, 1, &bound), HEDDLE_OK);
+    EXPECT_EQ(bound, 0);
+    EXPECT_EQ(heddle_sparse_coded_error_bound("terngrad", 4, 2, &bound), HEDDLE_OK);
+    EXPECT_NEAR(bound, 8, 1e-4);
+  });
+}
+
 TEST(CompressApi, WrongArgumentsAreNamed) {
   on_ranks(1, [](heddle_comm_t comm, int) {
     float value = 1;

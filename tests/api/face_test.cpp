@@ -124,6 +124,11 @@ TEST(Face, SparseVectorsAndCompressedSums) {
     EXPECT_EQ(data, (std::vector<float>{0, 0, 6}));
     EXPECT_EQ(residual.values()[1], 2.0F);
     EXPECT_THROW(api::compressed_allreduce(comm, std::span(data), "zip"), api::Error);
+
+    std::vector<float> dense(1000);
+    api::coded_sparse_allreduce(comm, mine, std::span(dense), "fp16");
+    EXPECT_EQ(dense[3] + dense[5] + dense[6], 12);
+    EXPECT_THROW(api::coded_sparse_allreduce(comm, mine, std::span(data), "fp16"), api::Error);
   });
 }
 
