@@ -25,7 +25,7 @@ ARROWS = {
     "src/engine": ["src/schedule", "src/base", "src/engine/kernels", "transports/transport.hpp", "transports/team.hpp",
                    "gpu"],
     "src/select": ["src/schedule", "src/base", "collectives"],
-    "src/compress": ["src/base", "src/engine/kernels", "src/engine", "src/schedule", "transports/transport.hpp"],
+    "src/compress": ["src/base", "src/engine/kernels", "src/engine", "src/schedule", "src/sparse", "transports/transport.hpp"],
     "src/comm": ["src/base", "src/schedule", "src/engine", "src/engine/kernels", "src/select", "collectives",
                  "src/sparse", "src/compress", "transports", "gpu", "include/heddle/heddle.h"],
     "src/api": ["src/comm", "src/sparse", "src/compress", "src/base", "src/schedule", "src/engine/kernels", "include/heddle"],

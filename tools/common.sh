@@ -7,7 +7,7 @@ die() { warn "$*"; exit 1; }
 
 # Debian 12's names. What the libraries, the tools and the examples are built with:
 build_packages=(g++ meson ninja-build pkg-config python3 libhwy-dev libfmt-dev nlohmann-json3-dev libcli11-dev
-                libhwloc-dev libmpich-dev mpich)
+                libhwloc-dev libmpich-dev mpich libucx-dev libibverbs-dev)
 
 # Sets `missing` to the packages among the arguments that are not installed.
 find_missing_packages() {

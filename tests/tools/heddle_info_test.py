@@ -46,12 +46,38 @@ class HeddleInfo(unittest.TestCase):
         names = {r["algorithm"] for r in chosen["ranges"] if r["collective"] == "allreduce"}
         self.assertEqual(names, {"ring"})
 
+    def test_explained_prices(self):
+        described = ["--explain", "-n", "1", "--nodes", "4", "--latency", "20", "--gbit", "1"]
+        explained = info(*described)
+        for size in explained["sizes"]:
+            prices = [c["us"] for c in size["candidates"]]
+            self.assertEqual(prices, sorted(prices))
+            self.assertEqual(size["by"], "price")
+            chosen = [c["us"] for c in size["candidates"] if c["algorithm"] == size["choice"]]
+            self.assertLessEqual(chosen[0], 1.03 * prices[0])
+        sizes = {(s["collective"], s["bytes"]): s["candidates"][0]["us"] for s in explained["sizes"]}
+        # Nothing beats the links: 2 * 3/4 of the bytes at 8 ns each, or all of them once; nor a message's latency.
+        self.assertGreater(sizes["allreduce", 32 << 20], 1.5 * (32 << 20) * 8e-3)
+        self.assertGreater(sizes["bcast", 32 << 20], (32 << 20) * 8e-3)
+        self.assertGreater(sizes["bcast", 8], 20)
+        forced = info(*described, HEDDLE_ALGORITHM="ring")
+        self.assertEqual({s["choice"] for s in forced["sizes"] if s["collective"] == "allreduce"}, {"ring"})
+        text = run(*described).stdout
+        for part in ["4 nodes of 1 rank", "20 us", "1 Gbit/s", "*", "bcast"]:
+            self.assertIn(part, text)
+
     def test_odd_environment_is_explained(self):
         found = info(HEDDLE_TIMEOUT="abc", HEDDLE_SPINS="3", HEDDLE_ALGORITHM="allreduce:no_such")
         self.assertIn("HEDDLE_TIMEOUT=abc", found["environment"])
         text = "\n".join(found["complaints"])
         for part in ['HEDDLE_TIMEOUT="abc" is not a number of seconds', "HEDDLE_SPIN", "no_such"]:
             self.assertIn(part, text)
+
+    def test_networks_are_transports(self):
+        found = info()
+        names = [t["name"] for t in found["transports"]]
+        self.assertTrue({"mpi", "ucx", "verbs"} <= set(names), names)
+        self.assertEqual([d["name"] for d in found["devices"]], ["cuda"])
 
     def test_transport_left_out_is_not_usable(self):
         found = info(HEDDLE_TRANSPORTS="mpi")

@@ -41,7 +41,7 @@ struct Info {
   Hardware hardware;
   std::string hardware_error;
   std::vector<Finding> transports;
-  std::vector<Finding> devices;  // CUDA, UCX, verbs: found or not, none has a data path in this build
+  std::vector<Finding> devices;  // whose memory is not served yet
   std::vector<std::string> environment;
   std::vector<std::string> complaints;
   ChosenAlgorithms chosen;

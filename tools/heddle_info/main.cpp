@@ -8,9 +8,12 @@
 #include "base/config.hpp"
 #include "comm/hardware.hpp"
 #include "heddle/heddle.h"
+#include "heddle_info/explain.hpp"
 #include "heddle_info/info.hpp"
 
 namespace {
+
+constexpr std::size_t kLargestExplained = std::size_t{128} << 20;
 
 int run(int argc, char** argv) {
   CLI::App app("Shows what heddle finds on this machine and what it would choose.", "heddle-info");
@@ -21,6 +24,21 @@ int run(int argc, char** argv) {
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
   app.add_flag("--json", json, "print JSON");
+  bool explain = false;
+  heddle::info::DescribedMachine machine;
+  app.add_flag(
+      "--explain", explain,
+      "print what each algorithm costs at each size, and which is chosen, for --ranks on each of --nodes");
+  app.add_option("--nodes", machine.nodes, "with --explain: nodes")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  app.add_option("--latency", machine.latency_us,
+                 "with --explain: microseconds of a small message between nodes")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--gbit", machine.gbit, "with --explain: Gbit/s of a node's link")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   app.add_flag("--environment-table", table,
                "print the table of HEDDLE_* variables in Markdown, and nothing else");
   app.set_version_flag("--version", std::string("heddle ") + HEDDLE_VERSION_STRING);
@@ -28,6 +46,15 @@ int run(int argc, char** argv) {
   std::string out;
   if (table) {
     out = heddle::config_table_markdown();
+  } else if (explain) {
+    machine.ranks_per_node = ranks;
+    const auto sizes =
+        heddle::info::explain(machine, kLargestExplained, heddle::parse_config_from_environ().config);
+    if (!sizes.ok()) {
+      std::fprintf(stderr, "heddle-info: %s\n", sizes.status().message().c_str());
+      return 1;
+    }
+    out = json ? as_json(machine, sizes.value()) : as_text(machine, sizes.value());
   } else {
     const heddle::info::Info info = heddle::info::gather(ranks);
     out = json ? heddle::info::as_json(info) : heddle::info::as_text(info);

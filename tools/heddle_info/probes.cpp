@@ -2,9 +2,9 @@
 #include <dlfcn.h>
 #include <sys/statvfs.h>
 
-#include <array>
+#include <algorithm>
 #include <filesystem>
-#include <memory>
+#include <string_view>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -88,8 +88,8 @@ Finding probe_cuda() {
 Finding probe_ucx() {
   const Library ucp("libucp.so.0");
   auto* const version = ucp.find<const char*()>("ucp_get_version_string");
-  if (version == nullptr) return {"ucx", false, fmt::format("no libucp.so.0; {}", kNoPath)};
-  return {"ucx", false, fmt::format("UCX {}; {}", version(), kNoPath)};
+  if (version == nullptr) return {"ucx", false, "no libucp.so.0"};
+  return {"ucx", true, fmt::format("UCX {}; by libheddle_network_ucx.so", version())};
 }
 
 Finding probe_verbs() {
@@ -97,14 +97,15 @@ Finding probe_verbs() {
   auto* const list = verbs.find<void**(int*)>("ibv_get_device_list");
   auto* const free_list = verbs.find<void(void**)>("ibv_free_device_list");
   if (list == nullptr || free_list == nullptr) {
-    return {"verbs", false, fmt::format("no libibverbs.so.1; {}", kNoPath)};
+    return {"verbs", false, "no libibverbs.so.1"};
   }
   int devices = 0;
   void** found = list(&devices);
   if (found != nullptr) free_list(found);
-  return {"verbs", false,
-          fmt::format("libibverbs, {} device{}; {}", found != nullptr ? devices : 0, devices == 1 ? "" : "s",
-                      kNoPath)};
+  if (found == nullptr) devices = 0;
+  return {"verbs", devices > 0,
+          fmt::format("libibverbs, {} device{}; by libheddle_network_verbs.so", devices,
+                      devices == 1 ? "" : "s")};
 }
 
 }  // namespace
@@ -115,10 +116,12 @@ std::vector<Finding> probe_transports(const Config& config) {
   found.push_back(probe_backing("shm (posix)", SharedMemory::Backing::posix));
   found.back().detail += "; " + dev_shm_room();
   found.push_back(probe_preload());
+  found.push_back(probe_ucx());
+  found.push_back(probe_verbs());
+  const std::vector<std::string_view> listed = split_list(config.transports);
   for (Finding& finding : found) {
-    // The names in the list are whole: "shm,mpi".
     const std::string name = finding.name.substr(0, finding.name.find(' '));
-    if (("," + config.transports + ",").find("," + name + ",") != std::string::npos) continue;
+    if (std::find(listed.begin(), listed.end(), name) != listed.end()) continue;
     finding.usable = false;
     finding.detail += "; left out by HEDDLE_TRANSPORTS=" + config.transports;
   }
@@ -126,7 +129,7 @@ std::vector<Finding> probe_transports(const Config& config) {
 }
 
 std::vector<Finding> probe_devices() {
-  return {probe_cuda(), probe_ucx(), probe_verbs()};
+  return {probe_cuda()};
 }
 
 }  // namespace heddle::info
