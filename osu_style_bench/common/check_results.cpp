@@ -59,23 +59,34 @@ auto with_type(Dtype dtype, F f) {
   return f(std::int8_t{});
 }
 
-}  // namespace
+void call_allreduce(Side& side, Kind kind, const void* input, void* output, std::size_t count) {
+  if (kind == Kind::allreduce) return side.allreduce(input, output, count);
+  side.start_allreduce(input, output, count);
+  side.finish();
+}
 
-bool allreduce_is_right(const Job& job, Side& side, Dtype dtype, std::size_t bytes, BufferPool& send,
-                        BufferPool& receive) {
+void call_bcast(Side& side, Kind kind, void* buffer, std::size_t count, int root) {
+  if (kind == Kind::bcast) return side.bcast(buffer, count, root);
+  side.start_bcast(buffer, count, root);
+  side.finish();
+}
+
+bool allreduce_is_right(const Job& job, Side& side, Kind kind, Dtype dtype, std::size_t bytes,
+                        BufferPool& send, BufferPool& receive) {
   return with_type(dtype, [&]<typename T>(T) {
     const std::size_t count = bytes / sizeof(T);
     void* const input = send.next();
     void* const output = receive.next();
     fill<T>(input, count, job.rank());
     poison<T>(output, count);
-    side.allreduce(input, output, count);
+    call_allreduce(side, kind, input, output, count);
     const bool good = holds_sum<T>(output, count, 0, job.size() - 1);
     return job.all(good);
   });
 }
 
-bool bcast_is_right(const Job& job, Side& side, Dtype dtype, std::size_t bytes, BufferPool& buffers) {
+bool bcast_is_right(const Job& job, Side& side, Kind kind, Dtype dtype, std::size_t bytes,
+                    BufferPool& buffers) {
   return with_type(dtype, [&]<typename T>(T) {
     const std::size_t count = bytes / sizeof(T);
     bool good = true;
@@ -86,11 +97,19 @@ bool bcast_is_right(const Job& job, Side& side, Dtype dtype, std::size_t bytes, 
       } else {
         poison<T>(buffer, count);
       }
-      side.bcast(buffer, count, root);
+      call_bcast(side, kind, buffer, count, root);
       good = holds_sum<T>(buffer, count, root, root) && good;
     }
     return job.all(good);
   });
+}
+
+}  // namespace
+
+bool collective_is_right(const Job& job, Side& side, Kind kind, Dtype dtype, std::size_t bytes,
+                         BufferPool& send, BufferPool& receive) {
+  return reduces(kind) ? allreduce_is_right(job, side, kind, dtype, bytes, send, receive)
+                       : bcast_is_right(job, side, kind, dtype, bytes, send);
 }
 
 bool messages_are_right(const Job& job, Side& side, Dtype dtype, std::size_t bytes, BufferPool& send,

@@ -89,9 +89,7 @@ int CollectiveBench::rounds_for(double seconds_per_round) const {
 }
 
 bool CollectiveBench::right(Side& side, std::size_t bytes) {
-  return options_.kind == Kind::allreduce
-             ? allreduce_is_right(job_, side, options_.dtype, bytes, send_, receive_)
-             : bcast_is_right(job_, side, options_.dtype, bytes, send_);
+  return collective_is_right(job_, side, options_.kind, options_.dtype, bytes, send_, receive_);
 }
 
 PlainRow CollectiveBench::measure(Side& side, std::size_t bytes) {

@@ -53,6 +53,19 @@ class MessageSide : public Side {
     MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE);
   }
 
+  void start_allreduce(const void* send, void* receive, std::size_t count) override {
+    MPI_Iallreduce(send, receive, static_cast<int>(count), type_, MPI_SUM, kWorld, &open_);
+  }
+  void start_bcast(void* buffer, std::size_t count, int root) override {
+    MPI_Ibcast(buffer, static_cast<int>(count), type_, root, kWorld, &open_);
+  }
+  bool test() override {
+    int done = 0;
+    MPI_Test(&open_, &done, MPI_STATUS_IGNORE);
+    return done != 0;
+  }
+  void finish() override { MPI_Wait(&open_, MPI_STATUS_IGNORE); }
+
   void* allocate(std::size_t bytes) override {
     void* memory = nullptr;
     if (MPI_Alloc_mem(static_cast<MPI_Aint>(bytes), MPI_INFO_NULL, &memory) == MPI_SUCCESS)
@@ -67,6 +80,7 @@ class MessageSide : public Side {
  private:
   std::vector<MPI_Request> requests_;
   std::vector<void*> allocated_;
+  MPI_Request open_ = MPI_REQUEST_NULL;
 };
 
 class MpiSide final : public MessageSide {
@@ -86,7 +100,7 @@ class MpiSide final : public MessageSide {
     if (query == nullptr) return "-";
     // Handles travel as machine words: an integer of MPICH's family, a pointer elsewhere.
     auto* const word = reinterpret_cast<void*>((std::uintptr_t)kWorld);
-    const char* name = query(kind == Kind::bcast ? 1 : 0, count * size_of(dtype_), word);
+    const char* name = query(reduces(kind) ? 0 : 1, count * size_of(dtype_), word);
     return name == nullptr ? "-" : name;
   }
 };

@@ -38,6 +38,19 @@ class NativeSide final : public Side {
   void bcast(void* buffer, std::size_t count, int root) override {
     check("heddle_bcast", heddle_bcast(buffer, count * width_, root, comm_.get()));
   }
+  void start_allreduce(const void* send, void* receive, std::size_t count) override {
+    check("heddle_iallreduce",
+          heddle_iallreduce(send, receive, count, type_, HEDDLE_SUM, comm_.get(), &open_));
+  }
+  void start_bcast(void* buffer, std::size_t count, int root) override {
+    check("heddle_ibcast", heddle_ibcast(buffer, count * width_, root, comm_.get(), &open_));
+  }
+  bool test() override {
+    int done = 0;
+    check("heddle_test", heddle_test(&open_, &done));
+    return done != 0;
+  }
+  void finish() override { check("heddle_wait", heddle_wait(&open_)); }
   void send(const void* data, std::size_t count, int peer) override {
     check("heddle_send", heddle_send(data, count * width_, peer, comm_.get()));
   }
@@ -75,8 +88,8 @@ class NativeSide final : public Side {
   std::string algorithm(Kind kind, std::size_t count) override {
     const char* name = "-";
     const heddle_status status =
-        kind == Kind::bcast ? heddle_bcast_algorithm(count * width_, comm_.get(), &name)
-                            : heddle_allreduce_algorithm(count, type_, HEDDLE_SUM, comm_.get(), &name);
+        reduces(kind) ? heddle_allreduce_algorithm(count, type_, HEDDLE_SUM, comm_.get(), &name)
+                      : heddle_bcast_algorithm(count * width_, comm_.get(), &name);
     return status == HEDDLE_OK ? name : "-";
   }
 
@@ -91,6 +104,7 @@ class NativeSide final : public Side {
   std::size_t width_;
   NativeComm comm_;
   NativeComm back_;
+  heddle_request_t open_ = nullptr;
 };
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kLargest = std::size_t{1} << 30;
 
 void set_defaults(Options& options) {
-  const bool reduces = options.kind == Kind::allreduce;
+  const bool reduces = options.reduces();
   options.dtype = reduces ? Dtype::float32 : Dtype::int8;
   options.min_bytes = reduces ? 4 : 1;
   options.max_bytes = options.collective() ? std::size_t{1} << 20 : std::size_t{4} << 20;
@@ -34,6 +34,10 @@ const char* description(Kind kind) {
       return "Latency of allreduce (sum).";
     case Kind::bcast:
       return "Latency of bcast.";
+    case Kind::iallreduce:
+      return "Overlap of non-blocking allreduce (sum) with computation.";
+    case Kind::ibcast:
+      return "Overlap of non-blocking bcast with computation.";
   }
   return "";
 }
@@ -88,7 +92,10 @@ void declare(CLI::App& app, Options& options, Texts& texts) {
     app.add_option("-W,--window-size", options.window, "messages in flight (default 64)")
         ->check(CLI::Range(1, 4096));
   }
-  if (options.collective()) {
+  if (options.overlaps()) {
+    app.add_option("--tests", options.tests, "calls of test, spread over the computation (default 0)")
+        ->check(CLI::Range(0, 1'000'000));
+  } else if (options.collective()) {
     app.add_option("--vs", texts.versus, "'mpi': measure heddle and the host MPI alternately and compare")
         ->check(CLI::IsMember({"mpi"}));
     app.add_option("--rounds", options.rounds, "of --vs: blocks of each side (default 41)")
@@ -161,6 +168,10 @@ const char* program_name(Kind kind) {
       return "heddle_allreduce";
     case Kind::bcast:
       return "heddle_bcast";
+    case Kind::iallreduce:
+      return "heddle_iallreduce";
+    case Kind::ibcast:
+      return "heddle_ibcast";
   }
   return "";
 }

@@ -9,7 +9,10 @@
 
 namespace heddle::bench {
 
-enum class Kind { latency, bandwidth, bidirectional, allreduce, bcast };
+enum class Kind { latency, bandwidth, bidirectional, allreduce, bcast, iallreduce, ibcast };
+constexpr bool reduces(Kind kind) {
+  return kind == Kind::allreduce || kind == Kind::iallreduce;
+}
 
 enum class Dtype { int8, int32, float32, float64 };
 std::size_t size_of(Dtype dtype);
@@ -29,12 +32,15 @@ struct Options {
   bool vs_mpi = false;
   bool warm_buffers = false;
   int window = 64;                  // messages in flight in the bandwidth tests
+  int tests = 0;                    // of non-blocking collectives: looks at the request while computing
   int rounds = 41;                  // of --vs: blocks of each side
   double max_seconds = 1.0;         // for each size and each side
   std::size_t memory = 256U << 20;  // for message buffers, in bytes, on each rank
   std::string json;
 
-  bool collective() const { return kind == Kind::allreduce || kind == Kind::bcast; }
+  bool reduces() const { return bench::reduces(kind); }
+  bool overlaps() const { return kind == Kind::iallreduce || kind == Kind::ibcast; }
+  bool collective() const { return reduces() || kind == Kind::bcast || kind == Kind::ibcast; }
   // Message sizes in bytes: from min_bytes, doubling, to max_bytes.
   std::vector<std::size_t> sizes() const;
 };

@@ -8,6 +8,7 @@
 
 #include "common/collective_bench.hpp"
 #include "common/message_bench.hpp"
+#include "common/overlap_bench.hpp"
 #include "common/report.hpp"
 
 namespace heddle::bench {
@@ -62,8 +63,15 @@ void measure_all(const Job& job, const Options& options, const Sides& sides, Rep
       report.add(bench.measure(*sides.measured, bytes));
     return;
   }
-  const auto from_side = [&](std::size_t bytes) { return sides.measured->allocate(bytes); };
-  CollectiveBench bench(job, options, memory, options.alloc_mem ? from_side : BufferPool::Source());
+  BufferPool::Source source;
+  if (options.alloc_mem) source = [&](std::size_t bytes) { return sides.measured->allocate(bytes); };
+  if (options.overlaps()) {
+    OverlapBench bench(job, options, memory, source);
+    for (const std::size_t bytes : options.sizes())
+      report.add(bench.measure(*sides.measured, bytes));
+    return;
+  }
+  CollectiveBench bench(job, options, memory, source);
   for (const std::size_t bytes : options.sizes()) {
     if (options.vs_mpi) {
       report.add(bench.compare(*sides.host, *sides.measured, bytes));

@@ -29,6 +29,10 @@ const char* title(Kind kind) {
       return "Allreduce Latency Test";
     case Kind::bcast:
       return "Broadcast Latency Test";
+    case Kind::iallreduce:
+      return "Non-blocking Allreduce Latency Test";
+    case Kind::ibcast:
+      return "Non-blocking Broadcast Latency Test";
   }
   return "";
 }
@@ -69,6 +73,14 @@ json to_json(const PlainRow& row, bool bandwidth) {
   return value;
 }
 
+json to_json(const OverlapRow& row) {
+  json value = {
+      {"bytes", row.bytes},     {"overall_us", row.overall_us},           {"compute_us", row.compute_us},
+      {"pure_us", row.pure_us}, {"overlap_percent", row.overlap_percent}, {"rounds", row.rounds}};
+  if (row.valid) value["valid"] = *row.valid;
+  return value;
+}
+
 }  // namespace
 
 Report::Report(const Job& job, const Options& options, std::string mode)
@@ -91,6 +103,14 @@ void Report::header() const {
     }
     if (options_.validate) text += fmt::format("{:>{}}", "Validation", kNarrow);
     text += "  Algorithm\n";
+  } else if (options_.overlaps()) {
+    text += fmt::format("# Medians of rounds, the slowest rank's; {} test{} in each computation\n{:<{}}",
+                        options_.tests, options_.tests == 1 ? "" : "s", "# Size", kSizeWidth);
+    for (const char* column : {"Overall(us)", "Compute(us)", "Pure Comm.(us)", "Overlap(%)"})
+      text += fmt::format("{:>{}}", column, kFieldWidth);
+    if (options_.full) text += fmt::format("{:>{}}", "Rounds", kFieldWidth);
+    if (options_.validate) text += fmt::format("{:>{}}", "Validation", kFieldWidth);
+    text += "\n";
   } else {
     const bool bandwidth = is_bandwidth(options_.kind);
     text += fmt::format("{:<{}}{:>{}}", "# Size", kSizeWidth,
@@ -135,6 +155,17 @@ void Report::add(const ComparedRow& row) {
   print(text + "  " + row.algorithm + "\n");
 }
 
+void Report::add(const OverlapRow& row) {
+  overlaps_.push_back(row);
+  if (!job_.leads()) return;
+  std::string text = fmt::format("{:<{}}", row.bytes, kSizeWidth);
+  for (const double value : {row.overall_us, row.compute_us, row.pure_us, row.overlap_percent})
+    text += fmt::format("{:>{}.2f}", value, kFieldWidth);
+  if (options_.full) text += fmt::format("{:>{}}", row.rounds, kFieldWidth);
+  if (options_.validate) text += fmt::format("{:>{}}", verdict(row.valid), kFieldWidth);
+  print(text + "\n");
+}
+
 void Report::footer() const {
   if (!job_.leads() || compared_.empty()) return;
   const Summary summary = summarize(compared_);
@@ -150,6 +181,8 @@ bool Report::all_valid() const {
     if (!row.valid.value_or(true)) return false;
   for (const ComparedRow& row : compared_)
     if (!row.valid.value_or(true)) return false;
+  for (const OverlapRow& row : overlaps_)
+    if (!row.valid.value_or(true)) return false;
   return true;
 }
 
@@ -160,11 +193,13 @@ bool Report::write_json(std::string& problem) const {
                           {"max_bytes", options_.max_bytes},   {"warm_buffers", options_.warm_buffers},
                           {"alloc_mem", options_.alloc_mem},   {"max_seconds", options_.max_seconds},
                           {"rounds", options_.rounds},         {"window", options_.window},
-                          {"memory_bytes", options_.memory}};
+                          {"tests", options_.tests},           {"memory_bytes", options_.memory}};
   document["rows"] = json::array();
   for (const PlainRow& row : plain_)
     document["rows"].push_back(to_json(row, is_bandwidth(options_.kind)));
   for (const ComparedRow& row : compared_)
+    document["rows"].push_back(to_json(row));
+  for (const OverlapRow& row : overlaps_)
     document["rows"].push_back(to_json(row));
   if (!compared_.empty()) {
     const Summary summary = summarize(compared_);

@@ -21,6 +21,7 @@ class Report {
   void header() const;
   void add(const PlainRow& row);
   void add(const ComparedRow& row);
+  void add(const OverlapRow& row);
   void footer() const;  // of a comparison: what it comes to
 
   bool all_valid() const;
@@ -33,6 +34,7 @@ class Report {
   std::string mode_;
   std::vector<PlainRow> plain_;
   std::vector<ComparedRow> compared_;
+  std::vector<OverlapRow> overlaps_;
 };
 
 }  // namespace heddle::bench

@@ -40,6 +40,17 @@ struct PlainRow {
   std::optional<bool> valid;
 };
 
+// How much of a non-blocking collective went on beside a computation.
+struct OverlapRow {
+  std::size_t bytes = 0;
+  double overall_us = 0;       // both at once
+  double compute_us = 0;       // the computation alone
+  double pure_us = 0;          // the collective alone
+  double overlap_percent = 0;  // of pure_us
+  long rounds = 0;
+  std::optional<bool> valid;
+};
+
 // Over all sizes: the geometric mean of the ratios, with an interval from the same bootstrap, and the
 // smallest ratio.
 struct Summary {

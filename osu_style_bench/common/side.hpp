@@ -20,6 +20,11 @@ class Side {
 
   virtual void allreduce(const void* send, void* receive, std::size_t count) = 0;  // sum
   virtual void bcast(void* buffer, std::size_t count, int root) = 0;
+  // Non-blocking: at most one is open at a time; `finish` waits for it, `test` moves it and says whether it is complete.
+  virtual void start_allreduce(const void* send, void* receive, std::size_t count) = 0;
+  virtual void start_bcast(void* buffer, std::size_t count, int root) = 0;
+  virtual bool test() = 0;
+  virtual void finish() = 0;
   virtual void send(const void* data, std::size_t count, int peer) = 0;
   virtual void receive(void* data, std::size_t count, int peer) = 0;
   // Sends all of `out` and receives all of `in`, at once as far as the library can. Either may be empty.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <set>
 
 #include "common/buffers.hpp"
@@ -108,6 +109,14 @@ class FakeSide final : public Side {
     spoil(receive, count);
   }
   void bcast(void* buffer, std::size_t count, int) override { spoil(buffer, count); }
+  void start_allreduce(const void* send, void* receive, std::size_t count) override {
+    open_ = [=, this] { allreduce(send, receive, count); };
+  }
+  void start_bcast(void* buffer, std::size_t count, int root) override {
+    open_ = [=, this] { bcast(buffer, count, root); };
+  }
+  bool test() override { return false; }
+  void finish() override { open_(); }
   void send(const void*, std::size_t, int) override {}
   void receive(void*, std::size_t, int) override {}
   void exchange(std::span<void* const>, std::span<void* const>, std::size_t, int) override {}
@@ -119,6 +128,7 @@ class FakeSide final : public Side {
   }
   std::size_t width_;
   bool spoil_;
+  std::function<void()> open_;
 };
 
 TEST_F(InAJob, ValidationTellsRightFromWrong) {
@@ -128,10 +138,10 @@ TEST_F(InAJob, ValidationTellsRightFromWrong) {
     BufferPool receive(0, kBytes, dtype);
     FakeSide good(size_of(dtype), false);
     FakeSide bad(size_of(dtype), true);
-    EXPECT_TRUE(allreduce_is_right(*job, good, dtype, kBytes, send, receive)) << mpi_name(dtype);
-    EXPECT_FALSE(allreduce_is_right(*job, bad, dtype, kBytes, send, receive)) << mpi_name(dtype);
-    EXPECT_TRUE(bcast_is_right(*job, good, dtype, kBytes, send)) << mpi_name(dtype);
-    EXPECT_FALSE(bcast_is_right(*job, bad, dtype, kBytes, send)) << mpi_name(dtype);
+    for (const Kind kind : {Kind::allreduce, Kind::bcast, Kind::iallreduce, Kind::ibcast}) {
+      EXPECT_TRUE(collective_is_right(*job, good, kind, dtype, kBytes, send, receive)) << mpi_name(dtype);
+      EXPECT_FALSE(collective_is_right(*job, bad, kind, dtype, kBytes, send, receive)) << mpi_name(dtype);
+    }
   }
 }
 

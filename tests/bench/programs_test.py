@@ -1,6 +1,6 @@
 """Runs a benchmark or the training job as a user would and checks that what it prints can be read.
 
-usage: programs_test.py WHAT MPIEXEC PROGRAM [ARGUMENT...]      WHAT: plain, full, versus, train or refuse
+usage: programs_test.py WHAT MPIEXEC PROGRAM [ARGUMENT...]      WHAT: plain, full, overlap, versus, train or refuse
 """
 import json
 import os
@@ -28,6 +28,17 @@ def check_plain(table, columns):
         for row in table:
             assert float(row[2]) <= float(row[1]) <= float(row[3]), row
             assert int(row[4]) == 20, row
+
+
+def check_overlap(table):
+    for row in table:
+        assert len(row) == 7, row
+        overall, compute, pure, overlap = map(float, row[1:5])
+        assert overall > 0 and compute > 0 and pure > 0 and 0 <= overlap <= 100, row
+        wanted = 100 * (1 - (overall - compute) / pure)
+        # The row's own figures are rounded to hundredths.
+        assert abs(overlap - min(max(wanted, 0), 100)) < 2 + 3 / pure, row
+        assert row[5:] == ["20", "Pass"], row
 
 
 def check_versus(table):
@@ -72,7 +83,7 @@ def main():
         return None
     path = os.path.join(tempfile.mkdtemp(), "results.json")
     arguments += ["-m", "4:16K", "-x", "5", "-i", "20", "-c", "--json", path]
-    arguments += {"plain": [], "full": ["-f"], "versus": ["--vs", "mpi", "--rounds", "6"]}[what]
+    arguments += {"plain": [], "full": ["-f"], "overlap": ["-f", "--tests", "3"], "versus": ["--vs", "mpi", "--rounds", "6"]}[what]
     done = run(mpiexec, program, arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     table = rows(done.stdout)
@@ -80,6 +91,8 @@ def main():
     if what == "versus":
         check_versus(table)
         assert re.search(r"^# Geometric mean of ratios [\d.]+ ", done.stdout, re.M), done.stdout
+    elif what == "overlap":
+        check_overlap(table)
     else:
         check_plain(table, 6 if what == "full" else 3)
     return check_json(path, table)

@@ -1,0 +1,58 @@
+// Measures how much of a non-blocking collective goes on while its caller computes, as OSU's osu_iallreduce and osu_ibcast do.
+#pragma once
+
+#include <vector>
+
+#include "common/buffers.hpp"
+#include "common/job.hpp"
+#include "common/options.hpp"
+#include "common/results.hpp"
+#include "common/side.hpp"
+
+namespace heddle::bench {
+
+// Arithmetic in a core's own registers and cache: a fixed amount of it, so that time which somebody takes from it shows.
+class Computation {
+ public:
+  Computation();
+  // As many units as took `seconds` just now, at least one.
+  void last(double seconds);
+  // Calls `between` `times` times on the way, evenly spread.
+  template <typename Between>
+  void run(int times, Between&& between) {
+    for (int part = 0; part < times; ++part) {
+      units(units_ * (part + 1) / (times + 1) - units_ * part / (times + 1));
+      between();
+    }
+    units(units_ - units_ * times / (times + 1));
+  }
+
+ private:
+  void units(long count);
+
+  std::vector<float> values_;
+  long units_ = 1;
+};
+
+class OverlapBench {
+ public:
+  OverlapBench(const Job& job, const Options& options, std::size_t memory, const BufferPool::Source& source);
+
+  // Rounds of the collective alone, the computation alone, and both; the computation takes as long as the collective. Medians
+  // over rounds of the longest over ranks. Unlike OSU's the computation is an amount of work, not of time: a thread or a
+  // library that takes the core from it gets no credit for that.
+  OverlapRow measure(Side& side, std::size_t bytes);
+
+ private:
+  void start(Side& side);
+  bool right(Side& side, std::size_t bytes);
+
+  const Job& job_;
+  const Options& options_;
+  BufferPool send_;
+  BufferPool receive_;
+  Computation computation_;
+  std::size_t count_ = 0;  // elements in a message
+};
+
+}  // namespace heddle::bench
