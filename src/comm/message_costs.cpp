@@ -10,9 +10,9 @@ namespace {
 
 constexpr double kSlowMiddleNs = 2e6;
 
-// The median of `rounds` messages there and back, halved. The first is not timed: connections may be made for it.
-Status time_size(const Exchange& exchange, bool first, const Clock& clock, std::vector<std::byte>& data,
-                 std::size_t bytes, int rounds, double* ns) {
+// `rounds` messages there and back, halved, in ascending order. The first is not timed: connections may be made for it.
+Result<std::vector<double>> time_size(const Exchange& exchange, bool first, const Clock& clock,
+                                      std::vector<std::byte>& data, std::size_t bytes, int rounds) {
   std::vector<double> times;
   for (int i = 0; i <= rounds; ++i) {
     const TimePoint start = now(clock);
@@ -20,9 +20,8 @@ Status time_size(const Exchange& exchange, bool first, const Clock& clock, std::
     HEDDLE_TRY(exchange(!first, data.data(), bytes));
     if (i > 0) times.push_back(std::chrono::duration<double, std::nano>(now(clock) - start).count() / 2);
   }
-  std::nth_element(times.begin(), times.begin() + rounds / 2, times.end());
-  *ns = times[static_cast<std::size_t>(rounds) / 2];
-  return {};
+  std::sort(times.begin(), times.end());
+  return times;
 }
 
 // Several small messages in a row and one back take longer than one there and one back by what the others keep an end busy.
@@ -53,18 +52,26 @@ MessageCost fit_message_cost(const MessageTimes& times) {
   return {fixed, per_byte, std::min(times.handling_ns, fixed / 2)};
 }
 
+// What others do on the cores meanwhile only adds to a short message: the least counts. Of long ones some may go faster than the link,
+// where it is shaped and was idle: the middle one counts.
 Result<MessageTimes> time_messages(const Exchange& exchange, bool first, const Clock& clock) {
   MessageTimes times;
   std::vector<std::byte> data(MessageTimes::kLarge);
-  HEDDLE_TRY(time_size(exchange, first, clock, data, MessageTimes::kSmall, 7, &times.small_ns));
+  const Result<std::vector<double>> small = time_size(exchange, first, clock, data, MessageTimes::kSmall, 7);
+  HEDDLE_TRY(small.status());
+  times.small_ns = small.value().front();
   HEDDLE_TRY(time_handling(exchange, first, clock, data, times));
-  HEDDLE_TRY(time_size(exchange, first, clock, data, MessageTimes::kMiddle, 3, &times.middle_ns));
+  const Result<std::vector<double>> middle =
+      time_size(exchange, first, clock, data, MessageTimes::kMiddle, 3);
+  HEDDLE_TRY(middle.status());
+  times.middle_ns = middle.value().front();
   // The first decides for both.
   data[0] = std::byte{times.middle_ns < kSlowMiddleNs};
   HEDDLE_TRY(exchange(first, data.data(), 1));
-  if (data[0] != std::byte{0}) {
-    HEDDLE_TRY(time_size(exchange, first, clock, data, MessageTimes::kLarge, 3, &times.large_ns));
-  }
+  if (data[0] == std::byte{0}) return times;
+  const Result<std::vector<double>> large = time_size(exchange, first, clock, data, MessageTimes::kLarge, 3);
+  HEDDLE_TRY(large.status());
+  times.large_ns = large.value()[1];
   return times;
 }
 
