@@ -189,8 +189,9 @@ std::vector<Choice> Selector::candidates(Collective collective, std::size_t byte
   return found;
 }
 
-// Of what is priced within kAsGood of the cheapest, the fewest chunks: a model cannot tell these apart, and whatever
-// it leaves out each message costs.
+// The cheapest; of its algorithm's shapes priced within kAsGood of it the one in the fewest chunks: a model cannot tell these apart, and
+// whatever it leaves out each message costs. Between algorithms even little counts: at four hosts' 16 MiB the ring was priced 0.5% below
+// Rabenseifner's, and took 6% less, since it folds while messages travel.
 Selection Selector::by_price(Collective collective, std::size_t bytes, bool messages_only) const {
   constexpr double kAsGood = 1.03;
   std::vector<Choice> all = candidates(collective, bytes, messages_only);
@@ -211,7 +212,9 @@ Selection Selector::by_price(Collective collective, std::size_t bytes, bool mess
   selection.choice.price_ns = selection.runner_up_ns = std::numeric_limits<double>::infinity();
   const Choice* least = cheapest([](const Choice&) { return true; });
   if (least == nullptr) return selection;
-  const auto as_good = [&](const Choice& c) { return c.price_ns <= least->price_ns * kAsGood; };
+  const auto as_good = [&](const Choice& c) {
+    return c.algorithm == least->algorithm && c.price_ns <= least->price_ns * kAsGood;
+  };
   std::uint32_t chunks = least->shape.chunks;
   for (const Choice& c : all) {
     if (as_good(c)) chunks = std::min(chunks, c.shape.chunks);
