@@ -24,7 +24,6 @@ CommunicatorImpl::CommunicatorImpl(const Bootstrap& bootstrap, const Config& con
   // A forced algorithm or a rule still decides; only an unforced choice may skip the selection.
   team_ = t.nodes() == 1 ? connections_->ports.teams[static_cast<std::size_t>(TeamKind::node)] : nullptr;
   if (preferences_.tuning.streamed_from) folds_.stream_from(*preferences_.tuning.streamed_from);
-  policy_.spins = config.spin >= 0 ? config.spin : default_spins(connections_->own_core);
   policy_.timeout = config.timeout;
   policy_.warn_after = config.warn_after;
   policy_.host_progress = bootstrap.host_progress;
@@ -32,6 +31,8 @@ CommunicatorImpl::CommunicatorImpl(const Bootstrap& bootstrap, const Config& con
   // Shared memory tells of nothing: who shares a node has to look.
   Transport* far = connections_->far.get();
   if (far != nullptr && !connections_->shm && far->wake_descriptor() >= 0) policy_.sleeps_on = far;
+  policy_.spins = config.spin >= 0 ? SpinBudget(config.spin, config.spin)
+                                   : default_spins(connections_->own_core, policy_.sleeps_on != nullptr);
 }
 
 // ---- Waiting
@@ -295,7 +296,8 @@ std::string CommunicatorImpl::describe() const {
       "{} rank{} on {} node{}{}, transports: {}, {} core{} here, {} polls before yielding{}{}{}{}", size_,
       size_ == 1 ? "" : "s", t.nodes(), t.nodes() == 1 ? "" : "s", domains,
       transports.empty() ? "none" : transports, connections_->cores, connections_->cores == 1 ? "" : "s",
-      policy_.spins, between, stores, learnt_, thread_ ? ", a thread that moves requests" : "");
+      policy_.spins.polls(), between, stores, learnt_,
+      thread_plan_ || thread_ ? ", a thread that moves requests" : "");
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::create(const Bootstrap& bootstrap, const Config& config) {
@@ -305,7 +307,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create(const Bootstrap& boot
   HEDDLE_TRY(agree(bootstrap, made->measure()));
   if (made->topology().nodes() > 1) HEDDLE_TRY(made->learn_message_cost(bootstrap));
   if (config.measure && made->can_try_choices()) HEDDLE_TRY(agree(bootstrap, made->learn_choices(config)));
-  made->start_thread(config);
+  made->plan_thread(config.progress_thread);
   made->report_passed_over(config);
   return std::unique_ptr<Communicator>(std::move(made));
 }

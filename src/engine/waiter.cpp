@@ -2,34 +2,61 @@
 
 #include <poll.h>
 #include <sched.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <thread>
 
 namespace heddle {
 namespace {
 
+using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLookEvery{100};
 constexpr milliseconds kSleepAfter{2000};
-// A library of messages may have work that no descriptor tells of, and the host MPI tells of none.
-constexpr long kSleepNs = 5'000'000;
-constexpr long kSleepBesidesHostNs = 500'000;
+// The host MPI tells of nothing that it has to do.
+constexpr microseconds kLongestBesidesHost{500};
 
 // False: there is something to do at once.
 bool sleep_on(Transport& transport, bool besides_host) {
   if (!transport.arm()) return false;
-  pollfd wake{transport.wake_descriptor(), POLLIN, 0};
-  const timespec longest{0, besides_host ? kSleepBesidesHostNs : kSleepNs};
-  // An interrupted sleep is a short one.
-  (void)ppoll(&wake, 1, &longest, nullptr);
+  sleep_until_readable(transport.wake_descriptor(), besides_host ? kLongestBesidesHost : kLongestSleep);
   return true;
+}
+
+// Of this thread; they happen when the system gives the core to somebody else who could run.
+long involuntary_switches() {
+  rusage usage{};
+  return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nivcsw : -1;
 }
 
 }  // namespace
 
-int default_spins(bool own_core) {
-  return own_core ? 4000 : 30;
+void sleep_until_readable(int descriptor, std::chrono::nanoseconds longest) {
+  pollfd wake{descriptor, POLLIN, 0};
+  const timespec limit{longest.count() / 1'000'000'000, longest.count() % 1'000'000'000};
+  // An interrupted sleep is a short one.
+  (void)ppoll(&wake, 1, &limit, nullptr);
+}
+
+void SpinBudget::spent() {
+  if (least_ == most_ || switches_ < 0) return;
+  now_ =
+      involuntary_switches() != switches_ ? std::max(least_, now_ / 2) : std::min(most_, now_ + now_ / 8 + 1);
+}
+
+void SpinBudget::resume() {
+  if (least_ != most_) switches_ = involuntary_switches();
+}
+
+SpinBudget default_spins(bool own_core, bool sleeps) {
+  constexpr int kOwnCore = 4000;
+  constexpr int kSharedCore = 30;
+  // Others may want the core without belonging to the job. Some microseconds in shared memory still beat giving it away.
+  constexpr int kWanted = 200;
+  if (!own_core) return {kSharedCore, kSharedCore};
+  return {sleeps ? kSharedCore : kWanted, kOwnCore};
 }
 
 Patience::Patience(const WaitPolicy& policy)

@@ -12,8 +12,29 @@
 
 namespace heddle {
 
+// How many polls to spend before giving the core away. Where others want the core, spinning only keeps the awaited rank from
+// running: it becomes less when the system took the core away between two waits or while spinning, and more again when it did not.
+class SpinBudget {
+ public:
+  SpinBudget() = default;
+  // From `least` to `most`; both the same: it stays.
+  SpinBudget(int least, int most) : least_(least), most_(most), now_(most) {}
+
+  int polls() const { return now_; }
+  // The polls were spent in vain: patience begins.
+  void spent();
+  // What was waited for is there: patience, which gives the core away itself, ends.
+  void resume();
+
+ private:
+  int least_ = 2000;
+  int most_ = 2000;
+  int now_ = 2000;
+  long switches_ = -1;  // involuntary ones of this thread, at resume()
+};
+
 struct WaitPolicy {
-  int spins = 2000;                         // polls before the first yield
+  mutable SpinBudget spins;                 // before the first yield
   std::chrono::milliseconds warn_after{0};  // one warning after this; 0: never
   std::chrono::milliseconds timeout{0};     // an error after this; 0: never
   std::function<void()> host_progress;      // moves the host MPI's own traffic; may be null
@@ -23,9 +44,15 @@ struct WaitPolicy {
   Transport* sleeps_on = nullptr;
 };
 
-// The policy's `spins`: long where each rank of the node has a core of its own, short where a peer may need
-// this one.
-int default_spins(bool own_core);
+// Sleeps until the descriptor is readable, for `longest` at most, or until a signal comes.
+void sleep_until_readable(int descriptor, std::chrono::nanoseconds longest);
+
+// A library of messages may have work that no descriptor tells of: sleeps are no longer than this.
+constexpr std::chrono::milliseconds kLongestSleep{5};
+
+// The policy's `spins`: long where each rank of the node has a core of its own, short where a peer may need this one. `sleeps`: it can
+// sleep after that, and a poll takes the longer time that a network's takes.
+SpinBudget default_spins(bool own_core, bool sleeps);
 
 // The patience of one wait, from the moment the spinning is over.
 class Patience {
@@ -54,13 +81,16 @@ class Patience {
 template <typename Poll, typename Inspect>
 [[gnu::noinline]] Status wait_with_patience(const WaitPolicy& policy, Poll&& poll, Inspect&& inspect) {
   bool done = false;
+  policy.spins.spent();
   Patience patience(policy);
   while (true) {
     const bool look = patience.rest();
     HEDDLE_TRY(poll(&done));
-    if (done) return {};
+    if (done) break;
     if (look) HEDDLE_TRY(inspect(patience));
   }
+  policy.spins.resume();
+  return {};
 }
 
 // Polls until done, first in a tight loop, then with patience. `poll(&done)` moves the operation;
@@ -71,7 +101,8 @@ template <typename Poll, typename Inspect>
   bool done = false;
   // The first polls follow each other closely: a pause is as long as the hop that is awaited.
   constexpr int kEager = 256;
-  for (int i = 0; i < policy.spins; ++i) {
+  const int spins = policy.spins.polls();
+  for (int i = 0; i < spins; ++i) {
     HEDDLE_TRY(poll(&done));
     if (done) return {};
     if (i >= kEager) cpu_relax();

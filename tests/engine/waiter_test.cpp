@@ -2,8 +2,12 @@
 #include "engine/waiter.hpp"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+
+#include <atomic>
+#include <thread>
 
 namespace heddle::test {
 namespace {
@@ -16,8 +20,54 @@ Status never(bool* done) {
 }
 
 TEST(Waiter, OneRankPerCoreSpinsLong) {
-  EXPECT_GT(default_spins(true), 10 * default_spins(false));
-  EXPECT_GT(default_spins(false), 0);
+  EXPECT_GT(default_spins(true, false).polls(), 10 * default_spins(false, false).polls());
+  EXPECT_GT(default_spins(false, false).polls(), 0);
+}
+
+TEST(SpinBudget, ShrinksWhileOthersWantTheCoreAndGrowsAgain) {
+  cpu_set_t before;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  int core = 0;
+  while (!CPU_ISSET(core, &before))
+    ++core;
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(core, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  SpinBudget budget(200, 4000);
+  std::atomic<bool> over{false};
+  std::thread other([&] {  // on the same core
+    while (!over) {
+    }
+  });
+  const auto spin = [&] {
+    budget.resume();
+    const auto until = std::chrono::steady_clock::now() + milliseconds(50);
+    while (std::chrono::steady_clock::now() < until) {
+    }
+    budget.spent();
+  };
+  for (int i = 0; i < 40 && budget.polls() > 200; ++i)
+    spin();
+  EXPECT_EQ(budget.polls(), 200);
+  over = true;
+  other.join();
+  for (int i = 0; i < 2000 && budget.polls() < 4000; ++i) {
+    budget.resume();
+    budget.spent();
+  }
+  EXPECT_EQ(budget.polls(), 4000);
+  EXPECT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
+}
+
+TEST(SpinBudget, WhatTheUserSetStays) {
+  SpinBudget budget(7, 7);
+  for (int i = 0; i < 3; ++i) {
+    budget.resume();
+    sched_yield();
+    budget.spent();
+  }
+  EXPECT_EQ(budget.polls(), 7);
 }
 
 TEST(Waiter, WhatIsDoneIsNotWaitedFor) {
@@ -37,7 +87,7 @@ TEST(Waiter, WhatIsDoneIsNotWaitedFor) {
 
 TEST(Waiter, TheHostIsDrivenOnceSpinningIsOver) {
   WaitPolicy policy;
-  policy.spins = 10;
+  policy.spins = SpinBudget(10, 10);
   int driven = 0;
   int polls = 0;
   policy.host_progress = [&] { ++driven; };
@@ -54,7 +104,7 @@ TEST(Waiter, TheHostIsDrivenOnceSpinningIsOver) {
 
 TEST(Waiter, ErrorsEndIt) {
   WaitPolicy policy;
-  policy.spins = 2;
+  policy.spins = SpinBudget(2, 2);
   int polls = 0;
   const Status status = wait_until_done(
       policy, [&](bool*) { return ++polls < 4 ? Status() : Status(Code::peer_failed, "gone"); },
@@ -65,7 +115,7 @@ TEST(Waiter, ErrorsEndIt) {
 
 TEST(Waiter, TheInspectorEndsItAtTheDeadline) {
   WaitPolicy policy;
-  policy.spins = 0;
+  policy.spins = SpinBudget(0, 0);
   policy.timeout = milliseconds(150);
   policy.warn_after = milliseconds(1);
   int warnings = 0;
@@ -80,7 +130,7 @@ TEST(Waiter, TheInspectorEndsItAtTheDeadline) {
 
 TEST(Waiter, ZeroMeansNever) {
   WaitPolicy policy;
-  policy.spins = 0;
+  policy.spins = SpinBudget(0, 0);
   int looks = 0;
   const Status status = wait_until_done(policy, never, [&](Patience& patience) {
     EXPECT_FALSE(patience.warning_due());
@@ -134,7 +184,7 @@ int polls_within(const WaitPolicy& policy, milliseconds limit) {
 TEST(Waiter, WhereOnlyTheNetworkIsWaitedForItSleeps) {
   Wakes network;
   WaitPolicy policy;
-  policy.spins = 1;
+  policy.spins = SpinBudget(1, 1);
   policy.sleeps_on = &network;
   // Sleeps are bounded, because descriptors do not tell everything.
   EXPECT_LE(polls_within(policy, milliseconds(100)), 30);
@@ -150,7 +200,7 @@ TEST(Waiter, NobodySleepsOverWhatIsThere) {
   Wakes network;
   network.idle = false;  // something has come since the last look
   WaitPolicy policy;
-  policy.spins = 1;
+  policy.spins = SpinBudget(1, 1);
   policy.sleeps_on = &network;
   EXPECT_GE(polls_within(policy, milliseconds(50)), 100);
   // Nor on a descriptor that is readable.
