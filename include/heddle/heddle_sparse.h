@@ -30,7 +30,8 @@ typedef struct heddle_sparse {
   /* Of results: entries that the arrays have room for. */
   size_t capacity;
   /* Of results, may be null: called once the result is known to have `entries` entries, where `capacity` is less. Makes the arrays large
-   * enough, sets `capacity`, and returns 0; anything else is a failure of this rank. Must not call heddle. */
+   * enough, sets `capacity`, and returns 0; anything else is a failure of this rank. Must not call heddle. While a request is active, heddle's
+   * own thread may call it. */
   int (*grow)(struct heddle_sparse* self, size_t entries);
   void* context; /* the caller's */
 } heddle_sparse;

@@ -154,14 +154,16 @@ Problem set_cache_folder(std::string_view value, Config& config) {
 }
 
 Problem set_progress_thread(std::string_view value, Config& config) {
-  if (value == "0") {
+  if (lower(value) == "auto") {
+    config.progress_thread = ProgressThreadSetting::automatic;
+  } else if (value == "0") {
     config.progress_thread = ProgressThreadSetting::off;
   } else if (value == "1") {
     config.progress_thread = ProgressThreadSetting::spare;
   } else if (lower(value) == "always") {
     config.progress_thread = ProgressThreadSetting::always;
   } else {
-    return "is not one of 0, 1, always";
+    return "is not one of auto, 0, 1, always";
   }
   return {};
 }
@@ -271,10 +273,12 @@ constexpr std::array kRows = {
     Row{{"HEDDLE_CACHE", "PATH", "$XDG_CACHE_HOME/heddle, else ~/.cache/heddle",
          "The folder in which what was measured is kept for the next job."},
         set_cache_folder},
-    Row{{"HEDDLE_PROGRESS_THREAD", "0, 1, always", "0",
-         "1 gives a communicator of one node a thread that moves its non-blocking collectives, where a core "
-         "is left for "
-         "it; always: also without. Native API only."},
+    Row{{"HEDDLE_PROGRESS_THREAD", "auto, 0, 1, always", "auto",
+         "A thread moves a communicator's non-blocking collectives while the caller computes: auto where ucx "
+         "or verbs connects "
+         "the nodes, which it can sleep on; 1 also on one node, where a core is left for it; always: also "
+         "without. Native API "
+         "only."},
         set_progress_thread},
     Row{{"HEDDLE_SPARSE", "0, 1", "1",
          "1 looks at samples of large sums between nodes, and sends those of mostly zeros as their entries, "

@@ -13,7 +13,7 @@ namespace heddle {
 
 enum class LogLevel : std::uint8_t { none, error, warn, info, debug };
 
-enum class ProgressThreadSetting : std::uint8_t { off, spare, always };
+enum class ProgressThreadSetting : std::uint8_t { off, automatic, spare, always };
 
 struct Config {
   bool enable = true;                   // HEDDLE_ENABLE=0|1: 0 leaves everything to the host MPI
@@ -39,8 +39,8 @@ struct Config {
   bool measure = true;
   // HEDDLE_CACHE=PATH: where what was measured is kept; empty: the user's cache folder
   std::string cache_folder;
-  // HEDDLE_PROGRESS_THREAD=0|1|always: moves requests while the caller computes
-  ProgressThreadSetting progress_thread = ProgressThreadSetting::off;
+  // HEDDLE_PROGRESS_THREAD=auto|0|1|always: moves requests while the caller computes
+  ProgressThreadSetting progress_thread = ProgressThreadSetting::automatic;
   // HEDDLE_SPARSE=0|1: sums of mostly zeros between nodes go as their entries, without loss
   bool sparse = true;
   std::string

@@ -188,7 +188,8 @@ class CommunicatorImpl final : public Communicator {
   // Which algorithm serves which size best on this one node: from before, or by trying them. Collective.
   Status learn_choices(const Config& config);
   // The last of setting up.
-  void start_thread(const Config& config);
+  void plan_thread(ProgressThreadSetting setting);
+  void start_thread();
   void report_passed_over(const Config& config) const;
 
   Status sparse_allreduce(const SparseJob& job) override;
@@ -307,9 +308,15 @@ class CommunicatorImpl final : public Communicator {
   std::map<const Schedule*, std::unique_ptr<CodedRun>> coded_;
   std::map<const Schedule*, std::unique_ptr<CodedStreams>> coded_streams_;
   std::vector<float> compensated_;
-  std::uint64_t compressed_ = 0;            // allreduces so far: a part of their seeds
-  std::string learnt_;                      // about the algorithms, for describe()
-  Status broken_;                           // the first failure in flight; final
+  std::uint64_t compressed_ = 0;  // allreduces so far: a part of their seeds
+  std::string learnt_;            // about the algorithms, for describe()
+  Status broken_;                 // the first failure in flight; final
+  // Of a thread that is wanted and not there yet.
+  struct ThreadPlan {
+    ProgressThread::Work work;
+    int core = -1;
+  };
+  std::optional<ThreadPlan> thread_plan_;
   ProgressThread* asked_ = nullptr;         // thread_, but for the time of a Turn
   std::unique_ptr<ProgressThread> thread_;  // the last member: it ends before what it moves; mostly null
 };

@@ -2,12 +2,28 @@
 
 #include <sched.h>
 
+#include <csignal>
+
 #include <utility>
+
+#include "engine/waiter.hpp"
 
 namespace heddle {
 
-ProgressThread::ProgressThread(std::function<bool()> step, int core)
-    : step_(std::move(step)), thread_([this, core] { run(core); }) {}
+ProgressThread::ProgressThread(Work work, int core) : work_(std::move(work)) {
+  // The program's signals are for the program's threads.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  try {
+    thread_ = std::thread([this, core] { run(core); });
+  } catch (...) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
 
 ProgressThread::~ProgressThread() {
   {
@@ -28,11 +44,13 @@ void ProgressThread::run(int core) {
   }
   std::unique_lock lock(mutex_);
   while (!over_) {
-    if (!step_()) {
+    if (!work_.step()) {
       awake_.wait(lock);
       continue;
     }
+    const int descriptor = work_.arm ? work_.arm() : -1;
     lock.unlock();
+    if (descriptor >= 0) sleep_until_readable(descriptor, work_.longest_sleep);
     // A mutex that is taken again at once would keep the caller out for long.
     do {
       sched_yield();

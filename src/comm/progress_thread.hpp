@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -14,9 +15,16 @@ namespace heddle {
 
 class ProgressThread {
  public:
-  // Calls `step` over and over, one caller at a time (Turn), while it returns true; asleep otherwise, until wake(). On `core`
-  // when that is not -1 and the system allows it.
-  ProgressThread(std::function<bool()> step, int core);
+  struct Work {
+    // Called over and over, one caller at a time (Turn), while it returns true; the thread sleeps otherwise, until wake().
+    std::function<bool()> step;
+    // Likewise, after each step: a descriptor that becomes readable when there is something to do; -1: there is already. May be
+    // null: the thread polls.
+    std::function<int()> arm;
+    std::chrono::microseconds longest_sleep{0};  // on that descriptor
+  };
+  // On `core` when that is not -1 and the system allows it. Throws std::system_error where there is no thread to be had.
+  ProgressThread(Work work, int core);
   ProgressThread(const ProgressThread&) = delete;
   ProgressThread& operator=(const ProgressThread&) = delete;
   ~ProgressThread();
@@ -28,7 +36,7 @@ class ProgressThread {
   friend class Turn;
   void run(int core);
 
-  std::function<bool()> step_;
+  Work work_;
   std::mutex mutex_;
   std::condition_variable awake_;
   std::atomic<int> wanted_{0};  // callers that wait for their turn

@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+
+#include <system_error>
 #include <utility>
 
 #include "comm/communicator_impl.hpp"
@@ -49,22 +52,47 @@ Status CommunicatorImpl::progress() {
   return move_requests();
 }
 
-// Asked for by the user: where messages are lent their owner may not expect calls from a thread of ours, and a rank without
-// a core to spare would lose more than it gains.
-void CommunicatorImpl::start_thread(const Config& config) {
-  if (config.progress_thread == ProgressThreadSetting::off || size_ == 1) return;
+// Where messages are lent their owner may not expect calls from a thread of ours. A thread that has nothing to sleep on wants a core
+// that is left over, or else it costs more than it gains.
+void CommunicatorImpl::plan_thread(ProgressThreadSetting setting) {
+  if (setting == ProgressThreadSetting::off || size_ == 1) return;
+  const bool asked_for = setting != ProgressThreadSetting::automatic;
   if (connections_->lent) {
-    log_.warn("HEDDLE_PROGRESS_THREAD is not used: the ranks are on several nodes");
+    if (asked_for)
+      log_.warn(
+          "HEDDLE_PROGRESS_THREAD is not used: messages between nodes are the MPI's, which may not expect "
+          "them from another thread (HEDDLE_TRANSPORTS=shm,ucx,mpi takes UCX's)");
     return;
   }
-  const int core = spare_core(connections_->claims, topology().member_index(rank_));
-  if (core < 0 && config.progress_thread == ProgressThreadSetting::spare) {
+  Transport* const far = connections_->far.get();
+  const bool sleeps = far != nullptr && far->wake_descriptor() >= 0;
+  if (!sleeps && !asked_for) return;
+  ThreadPlan plan;
+  plan.core = asked_for ? spare_core(connections_->claims, topology().member_index(rank_)) : -1;
+  if (plan.core < 0 && !sleeps && setting != ProgressThreadSetting::always) {
     log_.info("HEDDLE_PROGRESS_THREAD=1 is not used on this rank: no core is left for it");
     return;
   }
-  const auto step = [this] { return move_requests().ok() && (!active_.empty() || !turns_.empty()); };
-  thread_ = std::make_unique<ProgressThread>(step, core);
-  asked_ = thread_.get();
+  plan.work.step = [this] { return move_requests().ok() && (!active_.empty() || !turns_.empty()); };
+  if (sleeps) {
+    plan.work.arm = [far] { return far->arm() ? far->wake_descriptor() : -1; };
+    // What the ranks of the node do in shared memory shows in no descriptor.
+    constexpr std::chrono::microseconds kBesideOthers{100};
+    plan.work.longest_sleep = connections_->shm ? kBesideOthers : kLongestSleep;
+  }
+  thread_plan_ = std::move(plan);
+}
+
+// With the first request: most communicators never have one.
+void CommunicatorImpl::start_thread() {
+  const ThreadPlan plan = std::move(*thread_plan_);
+  thread_plan_.reset();
+  try {
+    thread_ = std::make_unique<ProgressThread>(plan.work, plan.core);
+    asked_ = thread_.get();
+  } catch (const std::system_error& e) {
+    log_.warn(fmt::format("no thread moves requests while the caller computes: {}", e.what()));
+  }
 }
 
 Status CommunicatorImpl::move_requests() {
@@ -116,6 +144,8 @@ bool RequestImpl::active() const {
 }
 
 Status RequestImpl::start() {
+  if (comm_.thread_plan_) [[unlikely]]
+    comm_.start_thread();
   if (comm_.asked_ != nullptr) [[unlikely]]
     return in_turn(comm_.asked_, [=, this] { return start(); });
   if (!comm_.broken_.ok()) return comm_.broken_;

@@ -83,7 +83,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Wrong{"HEDDLE_ENABLE=maybe", "neither 0 nor 1"}, Wrong{"HEDDLE_ENABLE=2", "neither 0 nor 1"},
         Wrong{"HEDDLE_ALLOC_MEM=some", "neither 0 nor 1"}, Wrong{"HEDDLE_MEASURE=2", "neither 0 nor 1"},
-        Wrong{"HEDDLE_CACHE=here", "not an absolute path"}, Wrong{"HEDDLE_PROGRESS_THREAD=2", "0, 1, always"},
+        Wrong{"HEDDLE_CACHE=here", "not an absolute path"},
+        Wrong{"HEDDLE_PROGRESS_THREAD=2", "auto, 0, 1, always"},
         Wrong{"HEDDLE_LOG=loud", "none, error, warn"}, Wrong{"HEDDLE_ALGORITHM=,", "form"},
         Wrong{"HEDDLE_ALGORITHM=gather:ring", "none of allreduce, bcast, sparse"},
         Wrong{"HEDDLE_ALGORITHM=allreduce:", "form"}, Wrong{"HEDDLE_TRANSPORTS=shm,tcp", "\"tcp\""},

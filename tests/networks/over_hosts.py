@@ -128,6 +128,9 @@ class Scenarios:
         outputs = self.works('conform')
         print(next(line for line in outputs[0].splitlines() if f'{self.network} (' in line))
 
+    def overlap(self):
+        self.works('overlap', HEDDLE_LOG='warn')
+
     def rounds(self):
         self.works('rounds', '15', HEDDLE_LOG='warn')
 

@@ -3,6 +3,7 @@
 //   conform      every collective, type, operation and kind of count; results are compared
 //   loop [S]     allreduces without end, or for about S seconds; says "pid N" once they run, and how it ended
 //   busy S       rank 1 says "busy" and computes for S seconds between two allreduces
+//   overlap      requests complete while their caller does something else
 //   contacts     says how many file descriptors a communicator takes, with more and more peers
 //   rounds N     makes N communicators one after the other, each with a barrier
 //
@@ -201,6 +202,31 @@ int busy(int seconds) {
   return 0;
 }
 
+// What is not complete after the time that the caller was elsewhere has not been moved meanwhile: one look is not enough for a sum
+// of this length.
+int overlap() {
+  const auto elsewhere = [] { std::this_thread::sleep_for(std::chrono::seconds(2)); };
+  std::vector<float> data(1'000'000, 1.F);
+  for (int round = 0; round < 3; ++round) {
+    heddle_request_t request = nullptr;
+    must(heddle_iallreduce(HEDDLE_IN_PLACE, data.data(), data.size(), HEDDLE_FLOAT32, HEDDLE_MAX, comm,
+                           &request),
+         "iallreduce");
+    elsewhere();
+    int done = 0;
+    must(heddle_test(&request, &done), "test");
+    if (done == 0) wrong("an allreduce that nobody waited for, round %d, is not complete", round);
+    must(heddle_barrier(comm), "barrier");
+  }
+  heddle_request_t request = nullptr;
+  must(heddle_ibcast(data.data(), data.size() * sizeof(float), 0, comm, &request), "ibcast");
+  elsewhere();
+  int done = 0;
+  must(heddle_test(&request, &done), "test");
+  if (done == 0) wrong("a bcast from rank %d that nobody waited for is not complete", 0);
+  return 0;
+}
+
 int descriptors() {
   int count = -3;  // ., .., and the one of this look
   DIR* folder = opendir("/proc/self/fd");
@@ -257,6 +283,7 @@ int main(int argc, char** argv) {
   if (mode == "conform") status = conform();
   if (mode == "loop") status = loop(number > 0 ? number : 1e9);
   if (mode == "busy") status = busy(number);
+  if (mode == "overlap") status = overlap();
   if (mode == "contacts") status = contacts(before);
   if (mode == "rounds") status = rounds(number);
   must(heddle_comm_destroy(comm), "destroy");

@@ -1,5 +1,6 @@
 // What every transport owes the engine, on every transport there is.
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <chrono>
@@ -205,6 +206,39 @@ TEST_P(Conformance, RandomConversation) {
 }
 
 // After a cancel the buffer is the caller's again.
+// Where there is a descriptor it is quiet while nothing comes, and readable when something did, over and over.
+TEST_P(Conformance, SleepersWakeUp) {
+  const auto world = GetParam().make(2);
+  Transport& sleeper = world->of(1);
+  if (sleeper.wake_descriptor() < 0) return;
+  const auto drive = [&](const auto& done) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!done() && std::chrono::steady_clock::now() < end) {
+      ASSERT_TRUE(world->of(0).progress().ok());
+      ASSERT_TRUE(sleeper.progress().ok());
+    }
+    ASSERT_TRUE(done());
+  };
+  const auto readable = [&](int limit_ms) {
+    pollfd wake{sleeper.wake_descriptor(), POLLIN, 0};
+    return poll(&wake, 1, limit_ms) > 0;
+  };
+  for (const std::size_t bytes : {1, 100, 300000, 0}) {
+    Bytes received(bytes);
+    const Bytes sent = content(0, 1, bytes, bytes);
+    Ticket tickets[2];
+    ASSERT_TRUE(sleeper.recv(0, 5, received.data(), bytes, tickets[1]).ok());
+    // What is left of the message before may still wake it.
+    drive([&] { return sleeper.arm() && !readable(20); });
+    ASSERT_TRUE(world->of(0).send(1, 5, sent.data(), bytes, tickets[0]).ok());
+    for (int i = 0; i < 100 && !readable(50); ++i)
+      ASSERT_TRUE(world->of(0).progress().ok());
+    EXPECT_TRUE(readable(0)) << bytes << " bytes";
+    drive([&] { return tickets[0].done && tickets[1].done; });
+    EXPECT_EQ(received, sent);
+  }
+}
+
 TEST_P(Conformance, CancelledReceiveLeavesTheBufferAlone) {
   const auto world = GetParam().make(2);
   auto buffer = std::make_unique<Bytes>(300000, std::uint8_t{7});

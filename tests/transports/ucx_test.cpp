@@ -1,6 +1,5 @@
 // What UCX's transport owes beyond every transport's conformance: peers that leave and die, connections on demand.
 #include <gtest/gtest.h>
-#include <poll.h>
 
 #include <chrono>
 #include <cstdint>
@@ -152,28 +151,6 @@ TEST(Ucx, WhatWasSentOutlivesTheSender) {
     EXPECT_EQ(status.code(), Code::peer_failed);
     world.of(1).cancel(none);
   }
-}
-
-TEST(Ucx, SleepersWakeUp) {
-  UcxWorld world(2);
-  exchange(world, 0, 1);
-  Transport& sleeper = world.of(1);
-  ASSERT_GE(sleeper.wake_descriptor(), 0);
-  char byte = 0;
-  Ticket received;
-  ASSERT_TRUE(sleeper.recv(0, 5, &byte, 1, received).ok());
-  const auto readable = [&](int limit_ms) {
-    pollfd wake{sleeper.wake_descriptor(), POLLIN, 0};
-    return poll(&wake, 1, limit_ms) > 0;
-  };
-  ASSERT_TRUE(drive(world, [&] { return sleeper.arm() && !readable(50); }));
-  const char one = 1;
-  Ticket sent;
-  ASSERT_TRUE(world.of(0).send(1, 5, &one, 1, sent).ok());
-  (void)world.of(0).progress();
-  EXPECT_TRUE(readable(1000));
-  ASSERT_TRUE(drive(world, [&] { return received.done && sent.done; }));
-  EXPECT_EQ(byte, 1);
 }
 
 TEST(Ucx, DamagedAddressesAreRefused) {

@@ -39,6 +39,7 @@ Status VerbsTransport::poll_completions() {
     for (int i = 0; i < n; ++i) {
       if (Status status = completed(works[i]); !status.ok()) return fail(std::move(status));
     }
+    completed_ += static_cast<std::uint64_t>(n);
     if (n < kBatch) return {};
     taken += n;
   }

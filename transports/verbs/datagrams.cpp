@@ -29,8 +29,9 @@ Status Datagrams::prepare() {
   memory_.resize((kReceives + kSends) * kSlot);
   registered_.reset(ibv_reg_mr(device_.domain(), memory_.data(), memory_.size(), IBV_ACCESS_LOCAL_WRITE));
   if (registered_ == nullptr) return registration_error(device_.name() + ": memory for datagrams", errno);
-  completions_.reset(ibv_create_cq(device_.context(), kReceives + kSends, nullptr, nullptr, 0));
-  if (completions_ == nullptr) return registration_error(device_.name() + ": ibv_create_cq", errno);
+  Result<CompletionsPtr> completions = device_.make_completions(kReceives + kSends);
+  HEDDLE_TRY(completions.status());
+  completions_ = std::move(completions).value();
   ibv_qp_init_attr wanted{};
   wanted.send_cq = wanted.recv_cq = completions_.get();
   wanted.qp_type = IBV_QPT_UD;

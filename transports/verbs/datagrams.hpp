@@ -13,6 +13,7 @@ class Datagrams {
   static Result<std::unique_ptr<Datagrams>> open(Device& device);
 
   const Address& address() const { return address_; }
+  ibv_cq* completions() const { return completions_.get(); }
 
   // At once or never: where nothing is free to send with it is lost, like one that the network loses. An error is about this device.
   Status send(const Address& to, RoutePtr& route, const Hello& hello);

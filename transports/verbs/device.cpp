@@ -156,10 +156,32 @@ Status Device::prepare() {
     on_demand_ = (more.odp_caps.general_caps & IBV_ODP_SUPPORT) != 0 &&
                  (more.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_WRITE) != 0;
   }
+  channel_.reset(ibv_create_comp_channel(context_.get()));
+  if (channel_ == nullptr) return system_error(name_ + ": ibv_create_comp_channel", errno);
   // Events are looked at, never waited for.
-  const int flags = fcntl(context_->async_fd, F_GETFL);
-  if (flags < 0 || fcntl(context_->async_fd, F_SETFL, flags | O_NONBLOCK) < 0)
-    return system_error(name_ + ": fcntl on the events", errno);
+  for (const int descriptor : {context_->async_fd, channel_->fd}) {
+    const int flags = fcntl(descriptor, F_GETFL);
+    if (flags < 0 || fcntl(descriptor, F_SETFL, flags | O_NONBLOCK) < 0)
+      return system_error(name_ + ": fcntl on the events", errno);
+  }
+  return {};
+}
+
+Result<CompletionsPtr> Device::make_completions(int room) {
+  CompletionsPtr made(ibv_create_cq(context_.get(), room, nullptr, channel_.get(), 0));
+  if (made == nullptr) return registration_error(name_ + ": ibv_create_cq", errno);
+  return made;
+}
+
+Status Device::ask_for_notice(std::initializer_list<ibv_cq*> queues) {
+  ibv_cq* of = nullptr;
+  void* unused = nullptr;
+  while (ibv_get_cq_event(channel_.get(), &of, &unused) == 0)
+    ibv_ack_cq_events(of, 1);
+  for (ibv_cq* queue : queues) {
+    if (const int err = ibv_req_notify_cq(queue, 0); err != 0)
+      return system_error(name_ + ": ibv_req_notify_cq", err);
+  }
   return {};
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,6 +29,7 @@ using ContextPtr = std::unique_ptr<ibv_context, Freer<ibv_close_device>>;
 using DomainPtr = std::unique_ptr<ibv_pd, Freer<ibv_dealloc_pd>>;
 using MemoryPtr = std::unique_ptr<ibv_mr, Freer<ibv_dereg_mr>>;
 using CompletionsPtr = std::unique_ptr<ibv_cq, Freer<ibv_destroy_cq>>;
+using ChannelPtr = std::unique_ptr<ibv_comp_channel, Freer<ibv_destroy_comp_channel>>;
 using SharedReceivesPtr = std::unique_ptr<ibv_srq, Freer<ibv_destroy_srq>>;
 using QueuePairPtr = std::unique_ptr<ibv_qp, Freer<ibv_destroy_qp>>;
 using RoutePtr = std::unique_ptr<ibv_ah, Freer<ibv_destroy_ah>>;
@@ -59,6 +61,13 @@ class Device final : public MemoryPinner {
   // Does the driver know dmabufs at all? Asked with a descriptor that there is not.
   bool takes_dmabufs();
 
+  // A queue whose completions the device can give notice of.
+  Result<CompletionsPtr> make_completions(int room);
+  // Readable when there is a notice.
+  int notices() const { return channel_->fd; }
+  // Forgets the notices that came, and asks for one of the next completion in each of the queues.
+  Status ask_for_notice(std::initializer_list<ibv_cq*> queues);
+
   // Asked of the device now.
   bool port_is_up() const;
   // Calls `seen` for each event that came since; never waits.
@@ -72,6 +81,7 @@ class Device final : public MemoryPinner {
   Status prepare();
 
   ContextPtr context_;
+  ChannelPtr channel_;
   DomainPtr domain_;
   ibv_device_attr limits_{};
   ibv_port_attr port_state_{};

@@ -63,8 +63,9 @@ Result<VerbsTransport::Block> VerbsTransport::allocate(std::size_t slots, const 
 
 Status VerbsTransport::prepare() {
   completions_room_ = std::min(kFirstCompletions, device_.limits().max_cqe);
-  completions_.reset(ibv_create_cq(device_.context(), completions_room_, nullptr, nullptr, 0));
-  if (completions_ == nullptr) return registration_error(device_.name() + ": ibv_create_cq", errno);
+  Result<CompletionsPtr> completions = device_.make_completions(completions_room_);
+  HEDDLE_TRY(completions.status());
+  completions_ = std::move(completions).value();
 
   // Room for every peer from the beginning, since not every device can make it larger; receives come with connections.
   const auto reachable =
@@ -126,6 +127,15 @@ Status VerbsTransport::progress() {
   constexpr unsigned kLookEvery = 16;
   if (++rounds_ % kLookEvery == 0 || connecting_ > 0) HEDDLE_TRY(look_around());
   return {};
+}
+
+// What came before the notice was asked for brings none: it is looked for after that.
+bool VerbsTransport::arm() {
+  if (!failed_.ok() || connecting_ > 0) return false;
+  if (!device_.ask_for_notice({completions_.get(), datagrams_.completions()}).ok()) return false;
+  const std::uint64_t before = completed_;
+  // What fails here is told by the next progress().
+  return poll_completions().ok() && look_around().ok() && completed_ == before && connecting_ == 0;
 }
 
 void VerbsTransport::cancel(Ticket& ticket) {

@@ -33,6 +33,8 @@ class VerbsTransport final : public Transport {
   Status progress() override;
   void cancel(Ticket& ticket) override;
   bool peer_is_gone(int peer) const override;
+  int wake_descriptor() const override { return device_.notices(); }
+  bool arm() override;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -127,6 +129,7 @@ class VerbsTransport final : public Transport {
       peers_;  // by rank; this one's own and those out of reach are not connected
   std::unordered_map<std::uint32_t, int> rank_of_queue_pair_;
 
+  std::uint64_t completed_ = 0;
   unsigned rounds_ = 0;
   unsigned looks_ = 0;
   unsigned connecting_ = 0;
