@@ -27,6 +27,8 @@ struct TransportCapabilities {
   LinearCost cost;        // estimate of one message, for selection until it is measured
   std::size_t max_message = SIZE_MAX;
   bool device_memory = false;  // buffers may be device memory
+  // A send may be done before it has left this process, see Transport::settled().
+  bool sends_later = false;
 };
 
 class Transport {
@@ -47,6 +49,10 @@ class Transport {
   // Moves every open message as far as it goes and sets `done` on the tickets that finished. An error (a dead
   // peer, a truncated message) is final for this object.
   virtual Status progress() = 0;
+
+  // False: something whose ticket is done may still wait in this process, because a library copies what the network does not take
+  // at once. Somebody should call progress() until it is true, or a peer may wait for what nobody moves.
+  virtual bool settled() { return true; }
 
   // Gives up on an open ticket, after an error or a deadline: after the call its buffer is no longer touched.
   virtual void cancel(Ticket& ticket) = 0;

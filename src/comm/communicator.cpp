@@ -238,6 +238,7 @@ Status CommunicatorImpl::transfer(bool sends, void* data, std::size_t bytes, int
   if (status.ok())
     status = wait_until_done(policy_, poll,
                              [&](Patience& patience) { return inspect(peer, Blame::sure, patience); });
+  leave_to_thread();
   if (status.ok()) return status;
   transport->cancel(ticket);
   return fail(std::move(status));
@@ -308,6 +309,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create(const Bootstrap& boot
   if (made->topology().nodes() > 1) HEDDLE_TRY(made->learn_message_cost(bootstrap));
   if (config.measure && made->can_try_choices()) HEDDLE_TRY(agree(bootstrap, made->learn_choices(config)));
   made->plan_thread(config.progress_thread);
+  if (made->needs_thread()) made->start_thread();
   made->report_passed_over(config);
   return std::unique_ptr<Communicator>(std::move(made));
 }

@@ -189,6 +189,8 @@ class CommunicatorImpl final : public Communicator {
   Status learn_choices(const Config& config);
   // The last of setting up.
   void plan_thread(ProgressThreadSetting setting);
+  bool needs_thread() const;
+  bool settle();
   void start_thread();
   void report_passed_over(const Config& config) const;
 
@@ -225,6 +227,7 @@ class CommunicatorImpl final : public Communicator {
   Status finish_team_requests();
   Status transfer(bool sends, void* data, std::size_t bytes, int peer);
   Status free_sequence();
+  void leave_to_thread();
   std::uint32_t next_sequence() { return static_cast<std::uint32_t>(sequence_++ % kSequences); }
   Status learn_node_memory();
   Result<Profile> profile_for(const SparseJob& job);

@@ -16,6 +16,7 @@ Status CommunicatorImpl::complete(Executes& execution) {
   };
   const auto look = [&](Patience& patience) { return inspect(execution.waiting_for(), patience); };
   Status status = wait_until_done(policy_, poll, look);
+  leave_to_thread();
   if (status.ok()) return status;
   execution.abandon();
   return fail(std::move(status));

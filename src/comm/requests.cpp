@@ -73,7 +73,9 @@ void CommunicatorImpl::plan_thread(ProgressThreadSetting setting) {
     log_.info("HEDDLE_PROGRESS_THREAD=1 is not used on this rank: no core is left for it");
     return;
   }
-  plan.work.step = [this] { return move_requests().ok() && (!active_.empty() || !turns_.empty()); };
+  plan.work.step = [this] {
+    return move_requests().ok() && (!active_.empty() || !turns_.empty() || !settle());
+  };
   if (sleeps) {
     plan.work.arm = [far] { return far->arm() ? far->wake_descriptor() : -1; };
     // What the ranks of the node do in shared memory shows in no descriptor.
@@ -83,7 +85,24 @@ void CommunicatorImpl::plan_thread(ProgressThreadSetting setting) {
   thread_plan_ = std::move(plan);
 }
 
-// With the first request: most communicators never have one.
+// Where what was sent may have to be pushed on after the collective that sent it.
+bool CommunicatorImpl::needs_thread() const {
+  const Transport* far = connections_->far.get();
+  return thread_plan_ && far != nullptr && far->capabilities().sends_later;
+}
+
+// Nothing that was sent is left in this process.
+bool CommunicatorImpl::settle() {
+  Transport* const far = connections_->far.get();
+  return far == nullptr || !broken_.ok() || far->settled() || !far->progress().ok() || far->settled();
+}
+
+// At the end of what may have sent something: nobody may call this communicator for long.
+void CommunicatorImpl::leave_to_thread() {
+  if (thread_ && connections_->far && !connections_->far->settled()) thread_->wake();
+}
+
+// Else with the first request: most communicators never have one.
 void CommunicatorImpl::start_thread() {
   const ThreadPlan plan = std::move(*thread_plan_);
   thread_plan_.reset();

@@ -131,6 +131,9 @@ class Scenarios:
     def overlap(self):
         self.works('overlap', HEDDLE_LOG='warn')
 
+    def elsewhere(self):
+        self.works('elsewhere', HEDDLE_TIMEOUT='20', HEDDLE_LOG='warn')
+
     def rounds(self):
         self.works('rounds', '15', HEDDLE_LOG='warn')
 

@@ -126,6 +126,10 @@ def overlap(args):
     all_pass(Job(args, ['overlap']).end())
 
 
+def elsewhere(args):
+    all_pass(Job(args, ['elsewhere'], HEDDLE_TIMEOUT='60').end())
+
+
 def passed_over(args):
     """A transport that cannot be used is said in one line, and the next one of the list serves."""
     results = Job(args, ['loop', '1'], HEDDLE_TRANSPORTS='shm,ucx,verbs', HEDDLE_VERBS_GID='77').end()
@@ -217,7 +221,7 @@ def mtus_differ(args):
     all_pass(results)
 
 
-CASES = [conformance, collectives_2, collectives_3, collectives_ucx, overlap, passed_over, wrong_gid, no_device, port_down, mtus_differ, busy_rank, killed_rank, killed_busy_rank, link_down]
+CASES = [conformance, collectives_2, collectives_3, collectives_ucx, overlap, elsewhere, passed_over, wrong_gid, no_device, port_down, mtus_differ, busy_rank, killed_rank, killed_busy_rank, link_down]
 
 
 def main():

@@ -4,6 +4,7 @@
 //   loop [S]     allreduces without end, or for about S seconds; says "pid N" once they run, and how it ended
 //   busy S       rank 1 says "busy" and computes for S seconds between two allreduces
 //   overlap      requests complete while their caller does something else
+//   elsewhere    what a rank has sent arrives although it goes on with another communicator
 //   contacts     says how many file descriptors a communicator takes, with more and more peers
 //   rounds N     makes N communicators one after the other, each with a barrier
 //
@@ -227,6 +228,21 @@ int overlap() {
   return 0;
 }
 
+// More than sockets take while nobody reads: the end of it is still in the sender when its broadcast is over.
+int elsewhere() {
+  heddle_comm_t other = nullptr;
+  must(heddle_comm_create_env(&other), "create");
+  std::vector<unsigned char> data(32 << 20, static_cast<unsigned char>(me == 0 ? 7 : 0));
+  for (int round = 0; round < 3; ++round) {
+    if (me != 0) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    must(heddle_bcast(data.data(), data.size(), 0, comm), "bcast");
+    if (data.back() != 7) wrong("a broadcast of %zu bytes", data.size());
+    must(heddle_barrier(other), "barrier");
+  }
+  must(heddle_comm_destroy(other), "destroy");
+  return 0;
+}
+
 int descriptors() {
   int count = -3;  // ., .., and the one of this look
   DIR* folder = opendir("/proc/self/fd");
@@ -284,6 +300,7 @@ int main(int argc, char** argv) {
   if (mode == "loop") status = loop(number > 0 ? number : 1e9);
   if (mode == "busy") status = busy(number);
   if (mode == "overlap") status = overlap();
+  if (mode == "elsewhere") status = elsewhere();
   if (mode == "contacts") status = contacts(before);
   if (mode == "rounds") status = rounds(number);
   must(heddle_comm_destroy(comm), "destroy");

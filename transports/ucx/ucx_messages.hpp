@@ -23,7 +23,9 @@ struct UcxPeer {
   std::string address;  // until there is an endpoint
   ucp_ep_h endpoint = nullptr;
   ucs_status_t failure = UCS_OK;
-  bool sent = false;  // anything: an endpoint that only looks whether the peer lives needs no flush
+  std::size_t unflushed = 0;  // bytes that were sent since the last flush began
+  void* flush = nullptr;      // of the endpoint; null: none is under way
+  bool sent = false;          // anything: an endpoint that only looks whether the peer lives needs no flush
 };
 
 // A send or receive that UCX has. Outlives its ticket where UCX does not let go of it.
@@ -46,6 +48,7 @@ class UcxMessages final : public UcxTransport {
   Status send(int peer, std::uint32_t tag, const void* data, std::size_t bytes, Ticket& ticket) override;
   Status recv(int peer, std::uint32_t tag, void* data, std::size_t bytes, Ticket& ticket) override;
   Status progress() override;
+  bool settled() override;
   void cancel(Ticket& ticket) override;
   bool peer_is_gone(int peer) const override;
   int wake_descriptor() const override { return worker_.wake_descriptor(); }
@@ -64,6 +67,7 @@ class UcxMessages final : public UcxTransport {
   static void on_failure(void* peer, ucp_ep_h, ucs_status_t status);
 
   UcxPeer& peer_of(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
+  static bool flushed(UcxPeer& peer);
   UcxOpen& remember(Ticket& ticket, UcxPeer& peer, std::size_t bytes, bool receives);
   void forget(UcxOpen& open);
   void complete(UcxOpen& open, ucs_status_t status, std::size_t length);
@@ -85,6 +89,7 @@ class UcxMessages final : public UcxTransport {
   std::vector<UcxOpen*> free_;
   std::vector<UcxOpen*> open_;
   std::vector<void*> closing_;
+  std::vector<UcxPeer*> unsettled_;
   std::int64_t next_watch_ms_ = 0;
   bool peer_failed_ = false;  // since the last look
   Status error_;              // final

@@ -18,6 +18,9 @@ using std::chrono::steady_clock;
 
 // UCX may open up to four while it connects both directions of one peer.
 constexpr std::size_t kDescriptorsPerPeer = 4;
+// Less than the send buffer that a socket begins with (tcp_wmem), and what a small message takes of it besides its content.
+constexpr std::size_t kSocketTakes = 8192;
+constexpr std::size_t kHeaderBytes = 64;
 // A receive this old is worth a connection to its sender, which tells when the sender dies: until then receives need none.
 constexpr std::int64_t kWatchAfterMs = 200;
 // UCX calls a TCP connection flushed when the peer has said so, and a peer may be busy elsewhere for long: after this the
@@ -54,6 +57,7 @@ UcxMessages::UcxMessages(UcxWorker& worker, int rank, std::vector<UcxAddress> ad
   }
   capabilities_.name = "ucx";
   capabilities_.cost = {10000, 0.2};
+  capabilities_.sends_later = true;
   capabilities_.device_memory = worker.context().device_memory();
 }
 
@@ -199,6 +203,9 @@ Status UcxMessages::send(int to, std::uint32_t tag, const void* data, std::size_
   if (peer.endpoint == nullptr || peer.failure != UCS_OK) [[unlikely]]
     HEDDLE_TRY(connect(peer));
   peer.sent = true;
+  const bool listed = peer.unflushed > kSocketTakes || peer.flush != nullptr;
+  peer.unflushed += bytes + kHeaderBytes;
+  if (!listed && peer.unflushed > kSocketTakes) unsettled_.push_back(&peer);
   UcxOpen& open = remember(ticket, peer, bytes, false);
   ucp_request_param_t param;
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
@@ -244,6 +251,29 @@ Status UcxMessages::progress() {
   if (!open_.empty() && coarse_ms() >= next_watch_ms_) [[unlikely]]
     return watch_senders();
   return {};
+}
+
+// UCX completes a send that it has copied, and sockets take only so much. There is no asking how much of it they have: a flush asks
+// the peer, and is not worth it for what a socket takes in any case.
+bool UcxMessages::settled() {
+  while (!unsettled_.empty() && flushed(*unsettled_.back()))
+    unsettled_.pop_back();
+  return unsettled_.empty();
+}
+
+bool UcxMessages::flushed(UcxPeer& peer) {
+  if (peer.flush != nullptr) {
+    if (ucp_request_check_status(peer.flush) == UCS_INPROGRESS) return false;
+    ucp_request_free(std::exchange(peer.flush, nullptr));
+  }
+  if (peer.unflushed <= kSocketTakes) return true;
+  peer.unflushed = 0;
+  if (peer.endpoint == nullptr || peer.failure != UCS_OK) return true;
+  const ucp_request_param_t param{};
+  const ucs_status_ptr_t request = ucp_ep_flush_nbx(peer.endpoint, &param);
+  if (!UCS_PTR_IS_PTR(request)) return true;
+  peer.flush = request;
+  return false;
 }
 
 // A peer may leave when it has had its share of the last collective: only those who still expect something of it mind.
@@ -338,6 +368,9 @@ UcxMessages::~UcxMessages() {
 
 void UcxMessages::drop_worker() {
   // UCX insists that nobody waits for a connection that goes this way.
+  for (UcxPeer& peer : peers_) {
+    if (peer.flush != nullptr) closing_.push_back(std::exchange(peer.flush, nullptr));
+  }
   for (void* request : closing_)
     ucp_request_free(request);
   closing_.clear();
