@@ -1,15 +1,13 @@
 #include "comm/choice_cache.hpp"
 
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 
 #include <fmt/format.h>
+
+#include "base/whole_file.hpp"
 
 namespace heddle {
 
@@ -46,23 +44,7 @@ Status ChoiceCache::save(const std::string& key, const Tuning& tuning) const {
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
   if (error) return Status(Code::system, folder_ + " cannot be made: " + error.message());
-  const std::string path = path_of(key);
-  const std::string part = fmt::format("{}.{}", path, getpid());
-  {
-    std::ofstream file(part, std::ios::binary);
-    file << write_tuning(tuning, key);
-    file.close();
-    if (!file) {
-      const Status status = system_error(part, errno);
-      std::filesystem::remove(part, error);
-      return status;
-    }
-  }
-  std::filesystem::rename(part, path, error);
-  if (!error) return {};
-  const Status status(Code::system, path + " cannot be replaced: " + error.message());
-  std::filesystem::remove(part, error);
-  return status;
+  return replace_file(path_of(key), write_tuning(tuning, key));
 }
 
 }  // namespace heddle

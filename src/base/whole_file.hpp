@@ -1,0 +1,18 @@
+// Files that other processes see whole or not at all.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/status.hpp"
+
+namespace heddle {
+
+// Whether replace_file() could write `path` now; nothing stays behind. The status names what is in the way.
+Status can_replace_file(const std::string& path);
+
+// Writes `text` beside `path` and moves it there. What was there before stays when that fails, and the status names what
+// could not be written. A path that is something else than a file (a folder, a device) is refused.
+Status replace_file(const std::string& path, std::string_view text);
+
+}  // namespace heddle

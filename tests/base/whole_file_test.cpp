@@ -1,0 +1,65 @@
+#include "base/whole_file.hpp"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+namespace heddle {
+namespace {
+
+namespace fs = std::filesystem;
+
+class WholeFile : public ::testing::Test {
+ protected:
+  WholeFile() {
+    char name[] = "/tmp/heddle-file-XXXXXX";
+    folder = mkdtemp(name);
+    path = folder + "/file";
+  }
+  ~WholeFile() override {
+    std::error_code error;
+    fs::remove_all(folder, error);
+  }
+  std::string content() const {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  std::ptrdiff_t files() const { return std::distance(fs::directory_iterator(folder), {}); }
+
+  std::string folder;
+  std::string path;
+};
+
+TEST_F(WholeFile, IsThereOrReplaced) {
+  ASSERT_TRUE(replace_file(path, "one").ok());
+  EXPECT_EQ(content(), "one");
+  ASSERT_TRUE(can_replace_file(path).ok());
+  EXPECT_EQ(content(), "one") << "asking changes nothing";
+  ASSERT_TRUE(replace_file(path, "two").ok());
+  EXPECT_EQ(content(), "two");
+  EXPECT_EQ(files(), 1);
+}
+
+TEST_F(WholeFile, AskingLeavesNothing) {
+  ASSERT_TRUE(can_replace_file(path).ok());
+  EXPECT_EQ(files(), 0);
+}
+
+TEST_F(WholeFile, WhatIsInTheWayIsNamed) {
+  for (const std::string& wrong : {folder + "/no/file", folder, std::string("/dev/null")}) {
+    for (const Status& status : {can_replace_file(wrong), replace_file(wrong, "text")}) {
+      EXPECT_FALSE(status.ok()) << wrong;
+      EXPECT_NE(status.message().find(wrong), std::string::npos) << status.message();
+    }
+  }
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+  EXPECT_EQ(files(), 0);
+}
+
+}  // namespace
+}  // namespace heddle
