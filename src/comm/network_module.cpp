@@ -22,7 +22,11 @@ std::string own_folder() {
 
 std::string find_module(const std::string& file, const std::string& folder) {
   std::vector<std::string> places{folder};
-  if (folder.empty()) places = {own_folder(), fmt::format("{}/heddle", own_folder())};
+  if (folder.empty()) {
+    const std::filesystem::path own = own_folder();
+    // The last for programs, which are installed beside the libraries' folder.
+    places = {own, own / "heddle", own / ".." / HEDDLE_LIBDIR / "heddle"};
+  }
   for (const std::string& place : places) {
     const std::string path = fmt::format("{}/{}", place, file);
     std::error_code ignored;
