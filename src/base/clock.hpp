@@ -15,4 +15,9 @@ inline TimePoint now(const Clock& clock) {
   return clock ? clock() : std::chrono::steady_clock::now();
 }
 
+// On the steady clock.
+inline double seconds_since(TimePoint start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 }  // namespace heddle

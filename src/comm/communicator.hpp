@@ -24,6 +24,8 @@
 namespace heddle {
 
 class Communicator;
+struct MeasuredChoices;  // comm/measured_choices.hpp
+struct SearchPlan;
 
 // A non-blocking or persistent collective on one communicator. Destroying an active one abandons it.
 class Request {
@@ -128,6 +130,13 @@ class Communicator {
 
   // The catalog name of what serves a blocking collective of this many bytes.
   virtual const char* algorithm(Collective collective, std::size_t bytes) = 0;
+  // Runs what could serve each collective and size of `plan`, whose numbers of ranks and nodes are set here, and says which was
+  // fastest, and what the price was; the first candidate is the cheapest, which the others must beat. Blocking, collective; the same
+  // plan and the same answer on all ranks. After a failure the communicator can only be destroyed, but for `invalid_argument` (one
+  // rank has nothing to choose) and `out_of_memory` (two vectors of the largest size, on the rank that lacks them and all others).
+  virtual Result<MeasuredChoices> try_all(SearchPlan plan) = 0;
+  // Each rank of this node may have a core to itself. Where it has not, times depend on whose turn it is more than on algorithms.
+  virtual bool has_own_core() const = 0;
   // One line on ranks, nodes, transports: for the log and heddle-info.
   virtual std::string describe() const = 0;
 };

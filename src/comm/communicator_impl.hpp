@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <new>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -203,6 +204,8 @@ class CommunicatorImpl final : public Communicator {
 
   Status progress() override;
   const char* algorithm(Collective collective, std::size_t bytes) override;
+  Result<MeasuredChoices> try_all(SearchPlan plan) override;
+  bool has_own_core() const override { return connections_->own_core; }
   std::string describe() const override;
 
  private:
@@ -274,8 +277,13 @@ class CommunicatorImpl final : public Communicator {
   std::string choice_key(const Config& config) const;
   std::string known_choices(const ChoiceCache& cache, const std::string& key);
   Status share(std::string& text);
+  Job trial_job(Collective collective, std::size_t bytes, std::vector<float>& buffer) const;
   Result<double> time_choice(Collective collective, const Choice& choice, std::size_t bytes, int times,
                              std::vector<float>& buffer);
+  Result<Timing> time_apart(const Job& job, const Choice& choice, int times);
+  std::vector<Choice> priced_candidates(Collective collective, std::size_t bytes) const;
+  Status make_room(std::vector<float>& buffer, std::size_t bytes);
+  Status largest(std::span<double> values);
   Result<double> slowest(double seconds);
   Result<std::size_t> try_streaming();
   void use(Tuning measured);

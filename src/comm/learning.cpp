@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/clock.hpp"
 #include "comm/choice_cache.hpp"
 #include "comm/communicator_impl.hpp"
 #include "comm/measured_choices.hpp"
@@ -15,6 +16,8 @@
 
 namespace heddle {
 namespace {
+
+using SteadyClock = std::chrono::steady_clock;
 
 // Raised whenever choices measured by another build could not be trusted.
 constexpr int kChoiceVersion = 2;
@@ -113,32 +116,40 @@ Status CommunicatorImpl::share(std::string& text) {
   return length == 0 ? Status() : bcast(text.data(), length);
 }
 
+// Each becomes the largest of all ranks.
+Status CommunicatorImpl::largest(std::span<double> values) {
+  const FoldFn fold = fold_kernel(DType::f64, Op::max);
+  const Job job{Collective::allreduce, values.data(), values.data(), values.size(), sizeof(double), fold, 0};
+  if (team_ == nullptr) return run_job(job);
+  // Without a choice, since none may have been made yet.
+  TeamOp op = team_op(job);
+  return run_on_team(op);
+}
+
 // Of all ranks' seconds.
 Result<double> CommunicatorImpl::slowest(double seconds) {
-  TeamOp op;
-  op.in = op.out = reinterpret_cast<std::byte*>(&seconds);
-  op.count = 1;
-  op.element_bytes = sizeof seconds;
-  op.fold = fold_kernel(DType::f64, Op::max);
-  HEDDLE_TRY(run_on_team(op));
+  HEDDLE_TRY(largest({&seconds, 1}));
   return seconds;
+}
+
+Job CommunicatorImpl::trial_job(Collective collective, std::size_t bytes, std::vector<float>& buffer) const {
+  const std::size_t count = bytes / sizeof(float);
+  const FoldFn fold = folds_.of(DType::f32, Op::sum, count);
+  return collective == Collective::bcast
+             ? Job{collective, buffer.data(), buffer.data(), bytes, 1, nullptr, 0}
+             : Job{collective, buffer.data(), buffer.data() + count, count, sizeof(float), fold, 0};
 }
 
 Result<double> CommunicatorImpl::time_choice(Collective collective, const Choice& choice, std::size_t bytes,
                                              int times, std::vector<float>& buffer) {
-  const std::size_t count = bytes / sizeof(float);
-  const FoldFn fold = folds_.of(DType::f32, Op::sum, count);
-  const Job job = collective == Collective::bcast
-                      ? Job{collective, buffer.data(), buffer.data(), bytes, 1, nullptr, 0}
-                      : Job{collective, buffer.data(), buffer.data() + count, count, sizeof(float), fold, 0};
-  using SteadyClock = std::chrono::steady_clock;
+  const Job job = trial_job(collective, bytes, buffer);
   SteadyClock::time_point start;
   // The first is not timed: in it the ranks come together.
   for (int i = 0; i <= times; ++i) {
     if (i == 1) start = SteadyClock::now();
     HEDDLE_TRY(run_choice(job, choice));
   }
-  return slowest(std::chrono::duration<double>(SteadyClock::now() - start).count());
+  return slowest(seconds_since(start));
 }
 
 Result<MeasuredChoices> CommunicatorImpl::try_choices() {
@@ -147,12 +158,18 @@ Result<MeasuredChoices> CommunicatorImpl::try_choices() {
   trial.candidates = [&](Collective collective, std::size_t bytes) {
     return selector_.candidates(collective, bytes, false);
   };
-  trial.time = [&](Collective collective, const Choice& choice, std::size_t bytes, int times) {
+  trial.time = [&](Collective collective, const Choice& choice, std::size_t bytes,
+                   int times) -> Result<Timing> {
     buffer.resize(std::max(buffer.size(), 2 * bytes / sizeof(float)));
-    return time_choice(collective, choice, bytes, times, buffer);
+    const Result<double> seconds = time_choice(collective, choice, bytes, times, buffer);
+    if (!seconds.ok()) return seconds.status();
+    // The same on every rank, other than what a clock says. One more than `times` for coming together.
+    return Timing{seconds.value(), seconds.value() * (times + 1) / times};
   };
-  Result<MeasuredChoices> measured =
-      measure_choices(trial, size_, {Collective::allreduce, Collective::bcast});
+  SearchPlan plan;
+  plan.ranks = size_;
+  plan.collectives = {Collective::allreduce, Collective::bcast};
+  Result<MeasuredChoices> measured = measure_choices(trial, plan);
   executions_.clear();  // of all that lost as well
   return measured;
 }
@@ -174,14 +191,13 @@ Result<std::size_t> CommunicatorImpl::try_streaming() {
                   sizeof(float),
                   folds_.either(DType::f32, Op::sum, streamed),
                   0};
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = SteadyClock::now();
     TeamOp op = team_op(job);
     HEDDLE_TRY(run_on_team(op));
     [[maybe_unused]] volatile std::uint32_t seen = 0;
     if (reads) seen = pass_over(out.data() + next, count);
     next += count;
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    return slowest(seconds.count());
+    return slowest(seconds_since(start));
   };
   return measure_streaming(trial);
 }
@@ -214,7 +230,7 @@ Status CommunicatorImpl::learn_choices(const Config& config) {
     use(std::move(tuning).value());
     return {};
   }
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = SteadyClock::now();
   Result<MeasuredChoices> measured = try_choices();
   if (!measured.ok()) return measured.status();
   if (size_ <= kMostForStreaming) {
@@ -223,11 +239,11 @@ Status CommunicatorImpl::learn_choices(const Config& config) {
     measured->tuning.streamed_from = from.value();
   }
   if (rank_ == 0) {
-    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+    const double took_ms = 1e3 * seconds_since(start);
     connections_->process->keep_choices(key, write_tuning(measured->tuning, key));
     const Status kept = cache.save(key, measured->tuning);
     learnt_ = fmt::format(", algorithms{} measured in {:.0f} ms, {}",
-                          measured->complete ? "" : " for all but the largest sizes", took.count(),
+                          measured->complete ? "" : " for all but the largest sizes", took_ms,
                           kept.ok() ? "kept in " + cache.path_of(key) : "not kept: " + kept.message());
   }
   use(std::move(measured->tuning));

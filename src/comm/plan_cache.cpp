@@ -29,9 +29,7 @@ const char* reason(ChosenBy by) {
 Result<const Selection*> PlanCache::selection(Collective collective, std::size_t bytes, bool messages_only) {
   std::unique_ptr<Selection>& entry = selections_[index(collective, bytes, messages_only)];
   if (!entry) {
-    // Every size of a class must get the same answer on every rank, whichever comes first: ask for its middle.
-    const std::size_t representative = std::bit_floor(bytes) + std::bit_floor(bytes) / 2;
-    Result<Selection> chosen = selector_.select(collective, representative, messages_only);
+    Result<Selection> chosen = selector_.select(collective, middle_of_class(bytes), messages_only);
     if (!chosen.ok()) return chosen.status();
     entry = std::make_unique<Selection>(chosen.value());
     report(collective, bytes == 0 ? 0 : std::bit_ceil(bytes + 1) - 1, *entry, messages_only);

@@ -22,6 +22,11 @@ constexpr unsigned size_class(std::size_t bytes) {
   return static_cast<unsigned>(std::bit_width(bytes));
 }
 
+// Every size of a class must get the same answer on every rank, whichever comes first: a choice is made for its middle.
+constexpr std::size_t middle_of_class(std::size_t bytes) {
+  return std::bit_floor(bytes) + std::bit_floor(bytes) / 2;
+}
+
 class PlanCache {
  public:
   // Borrows all three.

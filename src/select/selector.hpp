@@ -89,6 +89,11 @@ class Selector {
   // All that can serve the size, in the catalog's order, with the shapes suggested for it; unpriced.
   std::vector<Choice> candidates(Collective collective, std::size_t bytes, bool messages_only) const;
 
+  // By price alone, whatever settings, rules and measurements say; without an algorithm where nothing can run.
+  Choice cheapest(Collective collective, std::size_t bytes, bool messages_only) const {
+    return by_price(collective, bytes, messages_only).choice;
+  }
+
   // Nanoseconds; of streams whose costs on a machine of so many ranks `costs_of` gives.
   double price_of(const Choice& choice, std::size_t bytes) const {
     return price_of(*choice.algorithm, choice.shape, bytes);

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/choice_cache.hpp"
@@ -43,17 +44,25 @@ struct MadeUpMachine {
         all.push_back(named(name));
       return all;
     };
-    t.time = [this](Collective, const Choice& choice, std::size_t, int times) -> Result<double> {
+    t.time = [this](Collective, const Choice& choice, std::size_t, int times) -> Result<Timing> {
       if (calls++ == fails_at) return Status(Code::peer_failed, "rank 1 is gone");
       const bool slow = slow_at_first[choice.algorithm->name]-- > 0;
-      return microseconds.at(choice.algorithm->name) * 1e-6 * times * (slow ? 10 : 1);
+      const double one = microseconds.at(choice.algorithm->name) * 1e-6 * (slow ? 10 : 1);
+      return Timing{one * times, one * (times + 1)};
     };
     return t;
   }
 };
 
+SearchPlan plan_of(std::int32_t ranks, std::vector<Collective> collectives = {kAllreduce}) {
+  SearchPlan plan;
+  plan.ranks = ranks;
+  plan.collectives = std::move(collectives);
+  return plan;
+}
+
 std::string winner_of(MadeUpMachine machine) {
-  const Result<MeasuredChoices> found = measure_choices(machine.trial(), 4, {kAllreduce});
+  const Result<MeasuredChoices> found = measure_choices(machine.trial(), plan_of(4));
   if (!found.ok()) return found.status().message();
   std::string name;
   for (const TuningRule& rule : found->tuning.rules) {
@@ -79,7 +88,8 @@ TEST(MeasuredChoices, WhatIsSlowAtFirstIsNotJudgedByThat) {
 
 TEST(MeasuredChoices, RulesCoverEverySizeOnce) {
   MadeUpMachine machine{{{"team", 1}, {"ring", 2}, {"knomial", 2}}};
-  const Result<MeasuredChoices> found = measure_choices(machine.trial(), 7, {kAllreduce, Collective::bcast});
+  const Result<MeasuredChoices> found =
+      measure_choices(machine.trial(), plan_of(7, {kAllreduce, Collective::bcast}));
   ASSERT_TRUE(found.ok());
   EXPECT_TRUE(found->complete);
   std::map<Collective, std::int64_t> next;
@@ -100,7 +110,7 @@ TEST(MeasuredChoices, RulesCoverEverySizeOnce) {
 
 TEST(MeasuredChoices, StopWhenTheTimeIsOver) {
   MadeUpMachine machine{{{"team", 1000}, {"ring", 1000}, {"knomial", 1000}}};
-  const Result<MeasuredChoices> found = measure_choices(machine.trial(), 4, {kAllreduce});
+  const Result<MeasuredChoices> found = measure_choices(machine.trial(), plan_of(4));
   ASSERT_TRUE(found.ok());
   EXPECT_FALSE(found->complete);
   EXPECT_LT(found->tuning.rules.size(), 8U);
@@ -113,10 +123,12 @@ TEST(MeasuredChoices, AFailureEndsIt) {
   for (const int at : {0, 5, 30}) {
     MadeUpMachine machine{{{"team", 1}, {"ring", 1}, {"knomial", 1}}};
     machine.fails_at = at;
-    const Result<MeasuredChoices> found = measure_choices(machine.trial(), 4, {kAllreduce});
+    const Result<MeasuredChoices> found = measure_choices(machine.trial(), plan_of(4));
     ASSERT_FALSE(found.ok());
     EXPECT_EQ(found.status().code(), Code::peer_failed);
     EXPECT_EQ(machine.calls, at + 1);
+    EXPECT_NE(found.status().message().find(" bytes by "), std::string::npos)
+        << found.status().message();
   }
 }
 
