@@ -47,13 +47,15 @@ class Forecast {
  public:
   struct Guess {
     double seconds = 0;  // 0: unknown
-    bool old = false;    // from a much smaller size
+    bool own = false;    // the algorithm was run
+    bool old = false;    // at a much smaller size
   };
   Guess of(Collective collective, const Choice& choice, std::size_t bytes) const {
     const auto own = ratios_.find({collective, choice.algorithm});
     const auto used = own != ratios_.end() ? own : ratios_.find({collective, nullptr});
     if (used == ratios_.end()) return {};
-    return {choice.price_ns * 1e-9 * used->second.value, used->second.bytes * kLongAgo < bytes};
+    return {choice.price_ns * 1e-9 * used->second.value, own != ratios_.end(),
+            used->second.bytes * kLongAgo < bytes};
   }
   void learn(Collective collective, const Choice& choice, std::size_t bytes, double seconds) {
     if (choice.price_ns <= 0) return;
@@ -173,8 +175,8 @@ bool Search::worth_running(TriedSize& tried, std::size_t index, double fastest) 
   TriedCandidate& candidate = tried.candidates[index];
   const Forecast::Guess guess = forecast_.of(tried.collective, candidate.choice, tried.size.bytes);
   const double cost = 2 * guess.seconds;  // once for coming together
-  // Nobody is out for ever, as long as asking again costs little.
-  const bool again = guess.old && cost < kLittle * left();
+  // Nobody is out for ever, or by a price alone, which may be quite wrong, as long as asking costs little.
+  const bool again = guess.own ? guess.old && cost < kLittle * left() : cost < kCheap * left();
   if (guess.seconds > kHopelessForecast * fastest && !again) {
     candidate.outcome = TrialOutcome::hopeless;
     return false;

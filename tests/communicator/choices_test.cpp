@@ -127,8 +127,7 @@ TEST(MeasuredChoices, AFailureEndsIt) {
     ASSERT_FALSE(found.ok());
     EXPECT_EQ(found.status().code(), Code::peer_failed);
     EXPECT_EQ(machine.calls, at + 1);
-    EXPECT_NE(found.status().message().find(" bytes by "), std::string::npos)
-        << found.status().message();
+    EXPECT_NE(found.status().message().find(" bytes by "), std::string::npos) << found.status().message();
   }
 }
 

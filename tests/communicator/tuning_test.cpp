@@ -201,10 +201,20 @@ TEST(Tuning, TheHopelessAreNotRun) {
   EXPECT_TRUE(machine.ran("rabenseifner", std::size_t{64} << 20));
 }
 
-TEST(Tuning, WhatThePriceCallsHopelessIsNotRun) {
+TEST(Tuning, APriceAloneLeavesNobodyOutWhereAskingCostsLittle) {
   MadeUp machine;
   machine.price = linear({{"knomial", 30}});
-  machine.time = linear({{"knomial", 30}});
+  machine.time = linear({{"knomial", 0.5}});
+  const MeasuredChoices found = must(measure_choices(machine.trial(), thorough(4, 4096)));
+  ASSERT_EQ(found.tuning.rules.size(), 1U);
+  EXPECT_STREQ(found.tuning.rules[0].algorithm->name, "knomial");
+  EXPECT_EQ(found.tuning.rules[0].bytes[0], 4);
+}
+
+TEST(Tuning, WhatThePriceCallsHopelessIsNotRun) {
+  MadeUp machine;
+  machine.price = linear({{"knomial", 1e6}});
+  machine.time = linear({{"knomial", 1e6}});
   const MeasuredChoices found = must(measure_choices(machine.trial(), thorough(4, 4096)));
   for (const TriedSize& tried : found.sizes)
     EXPECT_EQ(candidate(tried, "knomial").outcome, TrialOutcome::hopeless);

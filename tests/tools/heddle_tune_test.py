@@ -126,6 +126,7 @@ class WithoutMpi(Case):
         (status, output), _ = tune("-o", self.file, "-m", "4:8", "-t", "1", HEDDLE_TUNING_FILE=self.file)
         self.assertEqual(status, 0, output)
         self.assertIn("left out", output)
+        self.assertNotIn("is not used", output, "a complaint about a file that is not wanted")
         self.assertEqual(read(self.file)["version"], 1)
 
 
