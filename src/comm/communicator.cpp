@@ -309,6 +309,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create(const Bootstrap& boot
   if (made->topology().nodes() > 1) HEDDLE_TRY(made->learn_message_cost(bootstrap));
   if (config.measure && made->can_try_choices()) HEDDLE_TRY(agree(bootstrap, made->learn_choices(config)));
   made->plan_thread(config.progress_thread);
+  made->find_fold_cores();
   if (made->needs_thread()) made->start_thread();
   made->report_passed_over(config);
   return std::unique_ptr<Communicator>(std::move(made));

@@ -31,6 +31,7 @@
 #include "sparse/agreement.hpp"
 #include "sparse/execution.hpp"
 #include "sparse/profile.hpp"
+#include "sparse/threaded_fold.hpp"
 
 namespace heddle {
 
@@ -193,6 +194,8 @@ class CommunicatorImpl final : public Communicator {
   bool needs_thread() const;
   bool settle();
   void start_thread();
+  // After the plan of that thread.
+  void find_fold_cores();
   void report_passed_over(const Config& config) const;
 
   Status sparse_allreduce(const SparseJob& job) override;
@@ -311,7 +314,8 @@ class CommunicatorImpl final : public Communicator {
   // Before the streams that lie in it. Set once all ranks, on one node, are known to reach each other's memory.
   std::unique_ptr<HeapMemory> node_memory_;
   bool node_memory_known_ = false;
-  std::unique_ptr<Storage> entries_;                                     // of vectors of mostly zeros
+  std::unique_ptr<ThreadedFold> fold_threads_;  // null: no core is left for them
+  std::unique_ptr<Storage> entries_;            // of vectors of mostly zeros
   std::map<const Schedule*, std::unique_ptr<StreamExecution>> streams_;  // of blocking collectives
   std::map<std::uint64_t, Profile>
       profiles_;  // by dimension, from blocking collectives, whose order is the same everywhere

@@ -86,4 +86,16 @@ int spare_core(const std::vector<CoreClaim>& claims, int member) {
   return -1;
 }
 
+std::vector<int> spare_cores(const std::vector<CoreClaim>& claims, int member, bool one_taken,
+                             std::size_t most) {
+  const auto ranks = static_cast<int>(claims.size());
+  std::vector<int> cores;
+  for (int turn = one_taken ? member + ranks : member; cores.size() < most; turn += ranks) {
+    const int core = spare_core(claims, turn);
+    if (core < 0) break;
+    cores.push_back(core);
+  }
+  return cores;
+}
+
 }  // namespace heddle

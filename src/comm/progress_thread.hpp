@@ -76,4 +76,9 @@ template <typename Call>
 // rank has one to itself. -1: there is none for it.
 int spare_core(const std::vector<CoreClaim>& claims, int member);
 
+// The cores for its other threads: the spare ones are dealt out to the members in turn, at most `most` to each. `one_taken`: that of
+// spare_core() has a thread already.
+std::vector<int> spare_cores(const std::vector<CoreClaim>& claims, int member, bool one_taken,
+                             std::size_t most);
+
 }  // namespace heddle

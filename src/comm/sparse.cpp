@@ -68,6 +68,15 @@ void CommunicatorImpl::note_sparse(const char* algorithm, std::uint64_t entries,
   sparse_stats_ = {algorithm, entries, result_entries, bytes_sent};
 }
 
+// Folding is bound by memory: more threads than these gain little.
+void CommunicatorImpl::find_fold_cores() {
+  constexpr std::size_t kMost = 3;
+  const bool one_taken = thread_plan_ && thread_plan_->core >= 0;
+  const std::vector<int> cores =
+      spare_cores(connections_->claims, topology().member_index(rank_), one_taken, kMost);
+  if (!cores.empty()) fold_threads_ = std::make_unique<ThreadedFold>(cores);
+}
+
 // What delivering throws or returns is this rank's alone: the collective is over.
 Status CommunicatorImpl::deliver(const SparseJob& job, const StreamExecution& streams) {
   const std::vector<SparseView> parts = streams.result();
@@ -173,7 +182,8 @@ Status CommunicatorImpl::run_streams(const SparseJob& job, const Agreement& agre
                         profile.cuts(job.in.dimension, streams.schedule().chunks),
                         agreement.total(),
                         next_sequence(),
-                        node_memory_.get()};
+                        node_memory_.get(),
+                        fold_threads_.get()};
   HEDDLE_TRY(streams.start(std::move(binding)));
   HEDDLE_TRY(complete(streams));
   // Whoever leaves may give its memory back: by then all must have mapped what they were handed.
@@ -309,6 +319,7 @@ Status SparseRequest::open_streams() {
   stage_ = Stage::exchanging;
   StreamBinding binding{job_.in, job_.op, profile.cuts(job_.in.dimension, schedule->chunks),
                         agreement_.total(), sequence_};
+  binding.threads = comm_.fold_threads_.get();
   binding.remember = job_.keeps_pattern && job_.op == Op::sum;
   return streams_->start(std::move(binding));
 }

@@ -314,9 +314,12 @@ Status StreamExecution::fold_chunk(std::uint32_t offset) {
   if (!storage)
     return Status(Code::out_of_memory,
                   "no memory for a sparse stream of up to " + std::to_string(entries) + " entries");
-  merged.indices = storage->indices.data();
-  merged.values = storage->values.data();
-  merged.count = fold_sparse(operands_, binding_.op, storage->indices.data(), storage->values.data());
+  std::byte* const indices = storage->indices.data();
+  std::byte* const values = storage->values.data();
+  merged.count = binding_.threads != nullptr ? binding_.threads->fold(operands_, binding_.op, indices, values)
+                                             : fold_sparse(operands_, binding_.op, indices, values);
+  merged.indices = indices;
+  merged.values = values;
   into = {std::move(storage), merged};
   if (binding_.remember) folded_.push_back({FoldPlan(operands_, merged), into, Buffer()});
   return {};

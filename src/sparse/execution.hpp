@@ -20,6 +20,7 @@
 #include "sparse/message.hpp"
 #include "sparse/storage.hpp"
 #include "sparse/stream.hpp"
+#include "sparse/threaded_fold.hpp"
 
 namespace heddle {
 
@@ -35,6 +36,8 @@ struct StreamBinding {
   // with the result, and the input stays until all have completed. Streams are handed over instead of sent, an input that lies
   // there without a copy. Borrowed.
   NodeMemory* memory = nullptr;
+  // Folds what is large with several threads, where given; borrowed.
+  ThreadedFold* threads = nullptr;
   // Remember where entries come from and meet, for again(). Sums only.
   bool remember = false;
 };

@@ -276,5 +276,20 @@ TEST(SpareCore, IsOneThatIsLeftWhenEveryRankHasItsOwn) {
   EXPECT_EQ(spare_core({four, four}, 0), -1) << "the cgroup grants no more";
 }
 
+TEST(SpareCore, AllOfThemAreDealtOutInTurn) {
+  CoreClaim six;
+  six.mask[0] = 0b1111'1100;
+  using Cores = std::vector<int>;
+  EXPECT_EQ(spare_cores({six}, 0, false, 9), (Cores{7, 6, 5, 4, 3}));
+  EXPECT_EQ(spare_cores({six}, 0, false, 2), (Cores{7, 6}));
+  EXPECT_EQ(spare_cores({six}, 0, true, 2), (Cores{6, 5}));
+  EXPECT_EQ(spare_cores({six, six}, 0, false, 9), (Cores{7, 5}));
+  EXPECT_EQ(spare_cores({six, six}, 1, false, 9), (Cores{6, 4}));
+  EXPECT_EQ(spare_cores({six, six}, 1, true, 9), (Cores{4}));
+  six.quota = 3;
+  EXPECT_EQ(spare_cores({six, six}, 0, false, 9), (Cores{7})) << "the cgroup grants three";
+  EXPECT_EQ(spare_cores({six, six}, 1, false, 9), Cores{});
+}
+
 }  // namespace
 }  // namespace heddle::test

@@ -389,6 +389,26 @@ TEST_P(Sparse, EveryAlgorithmCanBeForced) {
   }
 }
 
+// Large enough for several threads where cores are free: ranks that are alone on their nodes have some.
+TEST(SparseThreads, LargeStreams) {
+  Party party(Nodes{1, 2});
+  party.run(forcing("recursive_doubling"), [](Rank& me, Communicator& comm) {
+    std::vector<TestStream> in(2);
+    for (std::size_t r = 0; r < 2; ++r) {
+      std::mt19937_64 random(r);
+      in[r].dimension = std::uint64_t{1} << 30;
+      std::uint64_t at = 0;
+      for (std::size_t i = 0; i < 200'000; ++i) {
+        const float value = 1.0F + static_cast<float>(random() % 100);
+        in[r].add(at += 1 + random() % 30, &value);
+      }
+    }
+    Taken taken;
+    ASSERT_TRUE(comm.sparse_allreduce(taken.job(in[static_cast<std::size_t>(me.rank)])).ok());
+    ASSERT_NO_FATAL_FAILURE(expect_folded(in, Op::sum, taken.stream));
+  });
+}
+
 // The second call knows the result of the first: entries that lie together are divided evenly then.
 TEST(SparseBalance, RegionsFollowTheEntries) {
   Party party(Nodes{1, 2, 3, 4});

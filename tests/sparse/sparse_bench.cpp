@@ -14,6 +14,7 @@
 
 #include "sparse/convert.hpp"
 #include "sparse/merge.hpp"
+#include "sparse/threaded_fold.hpp"
 #include "sparse/wire.hpp"
 
 namespace heddle::bench {
@@ -115,8 +116,10 @@ void fold_row(DType type, std::uint64_t dimension, double density, bool clustere
   std::vector<Value> values(entries);
   const auto rate = [&](double ns) { return static_cast<double>(entries) / ns * 1e3; };
   const double fold = rate(median_ns([&] { fold_sparse(views, Op::sum, indices.data(), values.data()); }));
-  std::printf("%8.3f  %-9s %3zu %10zu %10.0f", density * 100, clustered ? "clustered" : "uniform", count,
-              entries, fold);
+  ThreadedFold threaded({-1});
+  const double two = rate(median_ns([&] { threaded.fold(views, Op::sum, indices.data(), values.data()); }));
+  std::printf("%8.3f  %-9s %3zu %10zu %10.0f%10.0f", density * 100, clustered ? "clustered" : "uniform",
+              count, entries, fold, two);
   if (count == 2) {
     std::printf("%10.0f",
                 rate(median_ns([&] { plain_merge(streams[0], streams[1], indices.data(), values.data()); })));
@@ -138,8 +141,8 @@ void fold_row(DType type, std::uint64_t dimension, double density, bool clustere
 template <typename Index, typename Value>
 void fold_table(const char* name, DType type, const std::vector<std::size_t>& counts,
                 const std::vector<double>& percents) {
-  std::printf("\nfold_sparse, sum, %s\n%8s  %-9s %3s %10s %10s%10s%10s\n", name, "density", "pattern", "n",
-              "entries", "fold", "plain", "copy");
+  std::printf("\nfold_sparse, sum, %s\n%8s  %-9s %3s %10s %10s%10s%10s%10s\n", name, "density", "pattern",
+              "n", "entries", "fold", "2 threads", "plain", "copy");
   for (const bool clustered : {false, true}) {
     for (const std::size_t count : counts) {
       for (const double percent : percents) {
