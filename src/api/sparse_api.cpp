@@ -1,4 +1,5 @@
 // Sparse vectors: the C API.
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -58,6 +59,28 @@ Status put(std::span<const SparseView> parts, heddle_sparse& out) {
   return {};
 }
 
+bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) {
+  const auto x = reinterpret_cast<std::uintptr_t>(a);
+  const auto y = reinterpret_cast<std::uintptr_t>(b);
+  return a_bytes > 0 && b_bytes > 0 && x < y + b_bytes && y < x + a_bytes;
+}
+
+// Whether the arrays of `out`, which `grow` may give back, have anything of the input in them.
+bool shares_memory(const heddle_sparse& out, const SparseView& in) {
+  const std::size_t width[] = {index_size(in.index_type), dtype_size(in.value_type)};
+  const void* const inputs[] = {in.indices, in.values};
+  const void* const outputs[] = {out.indices, out.values};
+  for (int o = 0; o < 2; ++o) {
+    for (int i = 0; i < 2; ++i) {
+      // At least one element: arrays of no capacity may be those of the input all the same.
+      if (outputs[o] != nullptr && overlap(outputs[o], std::max<std::size_t>(out.capacity, 1) * width[o],
+                                           inputs[i], in.count * width[i]))
+        return true;
+    }
+  }
+  return false;
+}
+
 void keep(heddle_comm& comm, const SparseView& like, std::span<const SparseView> parts) {
   auto kept = std::make_unique<KeptResult>();
   kept->view = like;
@@ -87,6 +110,17 @@ Status take(heddle_comm& comm, const SparseView& like, std::span<const SparseVie
   return Status(Code::out_of_memory, std::string("the result could not be taken: ") + error.what());
 }
 
+// Where the result can be written straight. Where not, take() says why.
+SparseRoom room_in(heddle_sparse& out, const SparseView& in, std::size_t entries) try {
+  if (shares_memory(out, in) || (entries > out.capacity && out.grow == nullptr)) return {};
+  set_types(out, in);
+  if (entries > out.capacity && out.grow(&out, entries) != 0) return {};
+  if (entries > out.capacity || out.indices == nullptr || out.values == nullptr) return {};
+  return {out.indices, out.values};
+} catch (const std::exception&) {
+  return {};  // the others wait
+}
+
 Status make_job(const heddle_sparse* in, heddle_sparse* out, const heddle_op& op, heddle_comm_t comm,
                 SparseJob* job) {
   HEDDLE_TRY(check(comm));
@@ -96,6 +130,7 @@ Status make_job(const heddle_sparse* in, heddle_sparse* out, const heddle_op& op
   job->deliver = [comm, like = job->in, out](std::span<const SparseView> parts) {
     return take(*comm, like, parts, *out);
   };
+  job->room = [like = job->in, out](std::size_t entries) { return room_in(*out, like, entries); };
   return {};
 }
 

@@ -222,7 +222,8 @@ constexpr std::array kRows = {
         set_log_level},
     Row{{"HEDDLE_ALGORITHM", "[allreduce:]NAME[,bcast:NAME][,sparse:NAME]", "the cheapest by price",
          "Forces an algorithm of the catalog, for all sizes it can serve; a name without a collective means "
-         "allreduce and bcast. sparse: allreduces of sparse streams; dense: none of them."},
+         "allreduce and bcast. sparse: allreduces of sparse streams; dense: none of them; bitmaps: by "
+         "bitmaps on one node."},
         set_algorithm},
     Row{{"HEDDLE_TUNING_FILE", "PATH", "none", "A JSON tuning file, which overrides the choice by price."},
         set_tuning_file},

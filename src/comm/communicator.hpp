@@ -37,6 +37,12 @@ class Request {
   virtual bool active() const = 0;
 };
 
+// Where a result may be written straight.
+struct SparseRoom {
+  void* indices = nullptr;  // null: nowhere
+  void* values = nullptr;
+};
+
 // An allreduce of sparse streams.
 struct SparseJob {
   SparseView in;  // its arrays are borrowed until the collective is complete
@@ -44,6 +50,9 @@ struct SparseJob {
   // Takes the result, once for each run: the entries in order of index, in parts, borrowed for the call. What it returns becomes
   // the collective's status on this rank; it must not call the communicator.
   std::function<Status(std::span<const SparseView> parts)> deliver;
+  // Room for a result of so many entries, which overlaps no array of `in`, if there is any: `deliver` may find the result there already.
+  // Asked once at most in a run, before `deliver`; must not call the communicator. May be null.
+  std::function<SparseRoom(std::size_t entries)> room;
   // Room for a vector of the dimension, which takes the result instead of `deliver`: 0 where no rank has an entry. May be null.
   void* dense = nullptr;
   // `dense` is this rank's vector, and `in` its elements that are not zero.

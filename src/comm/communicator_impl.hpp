@@ -29,6 +29,7 @@
 #include "engine/waiter.hpp"
 #include "select/selector.hpp"
 #include "sparse/agreement.hpp"
+#include "sparse/bitmap_exchange.hpp"
 #include "sparse/execution.hpp"
 #include "sparse/profile.hpp"
 #include "sparse/threaded_fold.hpp"
@@ -261,6 +262,9 @@ class CommunicatorImpl final : public Communicator {
   Status run_streams(const SparseJob& job, const Agreement& agreement, const Profile& profile,
                      const SparseChoice& choice);
   Status run_dense(const SparseJob& job, const Agreement& agreement);
+  Status look_through(const SparseJob& job);
+  bool may_be_bitmaps(const SparseJob& job) const;
+  Status run_bitmaps(const SparseJob& job, const Agreement& agreement, bool* served);
   Status deliver(const SparseJob& job, const StreamExecution& streams);
   void note_sparse(const char* algorithm, std::uint64_t entries, std::uint64_t result_entries,
                    std::uint64_t bytes_sent);
@@ -314,6 +318,8 @@ class CommunicatorImpl final : public Communicator {
   // Before the streams that lie in it. Set once all ranks, on one node, are known to reach each other's memory.
   std::unique_ptr<HeapMemory> node_memory_;
   bool node_memory_known_ = false;
+  std::unique_ptr<BitmapExchange> bitmaps_;     // made when it may serve
+  Storage unplaced_;                            // its result, where the caller has no room to write to
   std::unique_ptr<ThreadedFold> fold_threads_;  // null: no core is left for them
   std::unique_ptr<Storage> entries_;            // of vectors of mostly zeros
   std::map<const Schedule*, std::unique_ptr<StreamExecution>> streams_;  // of blocking collectives

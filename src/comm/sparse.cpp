@@ -98,7 +98,7 @@ Status CommunicatorImpl::sparse_allreduce(const SparseJob& job) {
 }
 
 Status CommunicatorImpl::exchange_sparse(const SparseJob& job) {
-  const Status valid = check_sparse(job.in);
+  const Status valid = look_through(job);
   Agreement agreement(size_, 0);
   agreement.state(rank_, job.in, job.op, valid.ok());
   if (size_ > 1) HEDDLE_TRY(run_job(agreement_job(agreement)));
@@ -111,7 +111,13 @@ Status CommunicatorImpl::exchange_sparse(const SparseJob& job) {
   if (job.dense != nullptr) call.form = job.in_place ? SparseForm::in_place : SparseForm::vector;
   call.may_be_dense = job.op == Op::sum && job.dense != nullptr;
   call.handed = node_memory_ != nullptr;
+  call.may_be_bitmaps = may_be_bitmaps(job);
   const SparseChoice& choice = sparse_.choose(size_, call, profile.distinct());
+  if (choice.bitmaps) {
+    bool served = false;
+    Status status = run_bitmaps(job, agreement, &served);
+    if (served || !status.ok()) return status;
+  }
   return choice.dense ? run_dense(job, agreement) : run_streams(job, agreement, profile, choice);
 }
 

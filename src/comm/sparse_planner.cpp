@@ -40,6 +40,16 @@ double around_dense(SparseForm form, double k, double vector_bytes) {
   return form == SparseForm::in_place ? 0 : vector_bytes * kVectorNs + k * kScatterNs;
 }
 
+// BitmapExchange: k entries here, n in the result.
+double bitmaps_cost(int ranks, double dimension, double k, double n) {
+  constexpr double kMeetNs = 10e3;     // to tell where things are, and to meet
+  constexpr double kIndexNs = 0.18;    // of the dimension: to go through the bitmaps
+  constexpr double kOperandNs = 0.04;  // likewise, for each rank
+  constexpr double kGiveNs = 0.4;      // to mark an entry and to give its value
+  constexpr double kWriteNs = 0.45;    // to write one of the result
+  return kMeetNs + dimension * (kIndexNs + kOperandNs * ranks) + k * kGiveNs + n * kWriteNs;
+}
+
 // Of n entries at random in a dimension, in the smallest form (docs/sparse.md).
 double wire_bytes(double n, double dimension, double value_bytes) {
   if (n < 1) return static_cast<double>(kFirstMessage);
@@ -119,6 +129,11 @@ SparseChoice SparsePlanner::price(int ranks, const Kind& kind) const {
   best.dense = call.may_be_dense &&
                (preferences_.forced_dense ||
                 (preferences_.forced_sparse == nullptr && (full || best.dense_ns < best.streams.price_ns)));
+  best.bitmaps_ns = std::numeric_limits<double>::infinity();
+  if (call.may_be_bitmaps) best.bitmaps_ns = bitmaps_cost(ranks, dimension, total / ranks, met(ranks));
+  best.bitmaps = call.may_be_bitmaps &&
+                 (preferences_.forced_bitmaps ||
+                  (preferences_.forced_sparse == nullptr && best.bitmaps_ns < best.streams.price_ns));
   return best;
 }
 
@@ -130,7 +145,10 @@ void SparsePlanner::report(const Kind& kind, const SparseChoice& choice) const {
       dtype_name(call.type), call.dimension, (2 * kind.sixteenths + 1) * 100 / 32);
   const std::string streams =
       fmt::format("{} at {:.1f} us", choice.streams.algorithm->name, choice.streams.price_ns / 1e3);
-  if (!call.may_be_dense) {
+  if (call.may_be_bitmaps) {
+    const std::string bitmaps = fmt::format("bitmaps at {:.1f} us", choice.bitmaps_ns / 1e3);
+    text += choice.bitmaps ? bitmaps + "; next " + streams : streams + "; next " + bitmaps;
+  } else if (!call.may_be_dense) {
     text += streams;
   } else {
     const std::string dense = fmt::format("dense at {:.1f} us", choice.dense_ns / 1e3);

@@ -15,6 +15,8 @@ struct SparseChoice {
   Choice streams;
   double dense_ns = 0;  // of the dense vector, conversions included
   bool dense = false;   // is cheaper
+  double bitmaps_ns = 0;
+  bool bitmaps = false;  // are cheapest
 };
 
 // Where the result goes: to arrays of entries; to a vector; or to the vector that the entries are taken from.
@@ -26,8 +28,9 @@ struct SparseCall {
   std::uint64_t total = 0;  // entries of all ranks
   DType type = DType::f32;
   SparseForm form = SparseForm::entries;
-  bool may_be_dense = false;  // there is a vector, and the operation is one that a dense allreduce serves
-  bool handed = false;        // streams are handed over in the node's memory
+  bool may_be_dense = false;    // there is a vector, and the operation is one that a dense allreduce serves
+  bool handed = false;          // streams are handed over in the node's memory
+  bool may_be_bitmaps = false;  // BitmapExchange serves as well
 };
 
 class SparsePlanner {
@@ -46,7 +49,7 @@ class SparsePlanner {
     int sixteenths = 0;
     auto key() const {
       return std::tuple(call.dimension, call.total, sixteenths, call.type, call.form, call.may_be_dense,
-                        call.handed);
+                        call.handed, call.may_be_bitmaps);
     }
     friend bool operator<(const Kind& a, const Kind& b) { return a.key() < b.key(); }
   };

@@ -50,12 +50,13 @@ void read_forced(std::string_view text, Preferences& out) {
       const Algorithm* a = find_algorithm(Collective::allreduce, name);
       if (a != nullptr && serves_streams(*a)) out.forced_sparse = a, known = true;
       if (name == "dense") out.forced_dense = known = true;
+      if (name == "bitmaps") out.forced_bitmaps = known = true;
     }
     if (known) continue;
     out.complaints.push_back(
         "HEDDLE_ALGORITHM=\"" + std::string(item) +
         "\" is not an algorithm; choosing by price. Known: allreduce: " + known_names(Collective::allreduce) +
-        "; bcast: " + known_names(Collective::bcast) + "; sparse: dense, " + stream_names());
+        "; bcast: " + known_names(Collective::bcast) + "; sparse: dense, bitmaps, " + stream_names());
   }
 }
 

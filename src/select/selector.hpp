@@ -70,6 +70,7 @@ struct Preferences {
   const Algorithm* forced_bcast = nullptr;
   const Algorithm* forced_sparse = nullptr;  // for streams
   bool forced_dense = false;                 // never streams
+  bool forced_bitmaps = false;               // wherever they may serve
   Tuning tuning;
   std::vector<std::string>
       complaints;  // wrong names, an unreadable file: each names variable, value, what is done instead

@@ -122,6 +122,82 @@ TEST_P(SparseApi, InAndOutMayBeOne) {
   });
 }
 
+// Entries everywhere but at multiples of seven, where the last rank alone has one: such results are written straight to where they
+// belong, if there is room.
+TEST_P(SparseApi, DenseStreamsGoWhereThereIsRoom) {
+  const int size = GetParam();
+  constexpr std::uint64_t kFull = 300'000;
+  on_ranks(size, [&](heddle_comm_t comm, int rank) {
+    const auto input = [&] {
+      Vector v;
+      for (std::uint64_t i = 0; i < kFull; ++i) {
+        if (i % 7 == 0 && rank < size - 1) continue;
+        v.indices.push_back(i);
+        v.values.push_back(static_cast<float>(i % 5));
+      }
+      return v;
+    };
+    const auto expect_sums = [&](const Vector& v) {
+      ASSERT_EQ(v.indices.size(), kFull);
+      for (std::uint64_t i = 0; i < kFull; ++i) {
+        ASSERT_EQ(v.indices[i], i);
+        ASSERT_EQ(v.values[i], static_cast<float>(i % 5) * static_cast<float>(i % 7 == 0 ? 1 : size)) << i;
+      }
+    };
+    Vector mine = input();
+    const heddle_sparse in = mine.view(kFull);
+    Vector fixed;
+    fixed.indices.resize(kFull);
+    fixed.values.resize(kFull);
+    for (int round = 0; round < 2; ++round) {  // the first one finds out what memory there is
+      heddle_sparse out = fixed.view(0);
+      ASSERT_EQ(heddle_sparse_allreduce(&in, &out, HEDDLE_SUM, comm), HEDDLE_OK) << heddle_last_error();
+      ASSERT_EQ(out.count, kFull);
+      EXPECT_EQ(out.dimension, kFull);
+      expect_sums(fixed);
+      fixed.values.assign(kFull, 0);
+    }
+    Vector grown;
+    heddle_sparse growing{};
+    growing.grow = grow;
+    growing.context = &grown;
+    ASSERT_EQ(heddle_sparse_allreduce(&in, &growing, HEDDLE_SUM, comm), HEDDLE_OK) << heddle_last_error();
+    expect_sums(grown);
+    heddle_sparse small = fixed.view(0);
+    small.capacity = kFull - 1;
+    ASSERT_EQ(heddle_sparse_allreduce(&in, &small, HEDDLE_SUM, comm), HEDDLE_ERR_CAPACITY);
+    EXPECT_EQ(small.count, kFull);
+    small.capacity = kFull;
+    ASSERT_EQ(heddle_sparse_fetch(&small, comm), HEDDLE_OK) << heddle_last_error();
+    expect_sums(fixed);
+    heddle_sparse refuses{};
+    refuses.grow = [](heddle_sparse*, std::size_t) { return 1; };
+    EXPECT_EQ(heddle_sparse_allreduce(&in, &refuses, HEDDLE_SUM, comm), HEDDLE_ERR_MEMORY);
+    // In and out may be one, with room and without.
+    Vector both = input();
+    heddle_sparse v = both.view(kFull);
+    v.grow = grow;
+    v.context = &both;
+    ASSERT_EQ(heddle_sparse_allreduce(&v, &v, HEDDLE_SUM, comm), HEDDLE_OK) << heddle_last_error();
+    both.indices.resize(kFull);
+    both.values.resize(kFull);
+    expect_sums(both);
+    Vector roomy = input();
+    const std::size_t count = roomy.indices.size();
+    roomy.indices.resize(kFull);
+    roomy.values.resize(kFull);
+    heddle_sparse w = roomy.view(kFull);
+    w.count = count;
+    ASSERT_EQ(heddle_sparse_allreduce(&w, &w, HEDDLE_SUM, comm), HEDDLE_OK) << heddle_last_error();
+    expect_sums(roomy);
+    heddle_sparse_stats stats{};
+    ASSERT_EQ(heddle_sparse_get_stats(comm, &stats), HEDDLE_OK);
+    if (size == 2) {
+      EXPECT_STREQ(stats.algorithm, "bitmaps");
+    }
+  });
+}
+
 TEST_P(SparseApi, ToADenseVector) {
   const int size = GetParam();
   on_ranks(size, [&](heddle_comm_t comm, int rank) {
