@@ -43,7 +43,7 @@ double around_dense(SparseForm form, double k, double vector_bytes) {
 // BitmapExchange: k entries here, n in the result.
 double bitmaps_cost(int ranks, double dimension, double k, double n) {
   constexpr double kMeetNs = 10e3;     // to tell where things are, and to meet
-  constexpr double kIndexNs = 0.18;    // of the dimension: to go through the bitmaps
+  constexpr double kIndexNs = 0.30;    // of the dimension: to go through the bitmaps
   constexpr double kOperandNs = 0.04;  // likewise, for each rank
   constexpr double kGiveNs = 0.4;      // to mark an entry and to give its value
   constexpr double kWriteNs = 0.45;    // to write one of the result
