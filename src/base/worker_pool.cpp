@@ -1,32 +1,13 @@
 #include "base/worker_pool.hpp"
 
-#include <pthread.h>
 #include <sched.h>
 
-#include <csignal>
 #include <system_error>
 #include <utility>
 
+#include "base/signals_blocked.hpp"
+
 namespace heddle {
-namespace {
-
-// Threads inherit the mask: the process's signals go to threads that expect them.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  sigset_t before_{};
-};
-
-}  // namespace
 
 WorkerPool::~WorkerPool() {
   {

@@ -2,27 +2,16 @@
 
 #include <sched.h>
 
-#include <csignal>
-
 #include <utility>
 
+#include "base/signals_blocked.hpp"
 #include "engine/waiter.hpp"
 
 namespace heddle {
 
 ProgressThread::ProgressThread(Work work, int core) : work_(std::move(work)) {
-  // The program's signals are for the program's threads.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &before);
-  try {
-    thread_ = std::thread([this, core] { run(core); });
-  } catch (...) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  const SignalsBlocked blocked;
+  thread_ = std::thread([this, core] { run(core); });
 }
 
 ProgressThread::~ProgressThread() {

@@ -1,9 +1,12 @@
 // Non-blocking and persistent collectives, alone, in numbers, and while blocking ones run.
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <random>
 #include <thread>
 #include <vector>
@@ -262,6 +265,49 @@ TEST(ProgressThread, IsNotMadeWhereMessagesAreLentNorWithoutACoreToSpare) {
   crowd.run(spare, [](Rank&, Communicator& comm) {
     EXPECT_EQ(comm.describe().find("a thread that"), std::string::npos);
   });
+}
+
+TEST(ProgressThread, TakesNoSignals) {
+  std::atomic<int> blocked{-1};
+  ProgressThread::Work work;
+  work.step = [&] {
+    sigset_t mine;
+    pthread_sigmask(SIG_BLOCK, nullptr, &mine);
+    blocked = sigismember(&mine, SIGUSR1);
+    return false;
+  };
+  const ProgressThread thread(work, -1);
+  while (blocked < 0)
+    std::this_thread::yield();
+  EXPECT_EQ(blocked, 1);
+  sigset_t mine;
+  pthread_sigmask(SIG_BLOCK, nullptr, &mine);
+  EXPECT_EQ(sigismember(&mine, SIGUSR1), 0) << "of the caller";
+}
+
+TEST(ProgressThread, SleepsUntilThereIsSomethingToDo) {
+  const int descriptor = eventfd(0, EFD_NONBLOCK);
+  std::atomic<int> steps{0};
+  ProgressThread::Work work;
+  work.step = [&] {
+    eventfd_t value = 0;
+    (void)eventfd_read(descriptor, &value);
+    ++steps;
+    return true;
+  };
+  work.arm = [&] { return descriptor; };
+  work.longest_sleep = std::chrono::seconds(2);
+  {
+    const ProgressThread thread(work, -1);
+    for (int wanted = 1; wanted <= 3; ++wanted) {
+      while (steps < wanted)
+        std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));
+      EXPECT_EQ(steps, wanted) << "it polls";
+      ASSERT_EQ(eventfd_write(descriptor, 1), 0);
+    }
+  }
+  close(descriptor);
 }
 
 TEST(SpareCore, IsOneThatIsLeftWhenEveryRankHasItsOwn) {
