@@ -66,7 +66,7 @@ std::vector<SparseView> views_of(const std::vector<TestStream>& streams) {
 }
 
 // Into room for no more than there may be.
-void folds_alike(const std::vector<TestStream>& streams, Op op, std::vector<ThreadedFold*> folds) {
+void folds_alike(const std::vector<TestStream>& streams, Op op, const std::vector<ThreadedFold*>& folds) {
   const std::vector<SparseView> views = views_of(streams);
   const std::size_t index_bytes = index_size(views[0].index_type);
   const std::size_t value_bytes = dtype_size(views[0].value_type);
