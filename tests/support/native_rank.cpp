@@ -207,7 +207,7 @@ int busy(int seconds) {
 // of this length.
 int overlap() {
   const auto elsewhere = [] { std::this_thread::sleep_for(std::chrono::seconds(2)); };
-  std::vector<float> data(1'000'000, 1.F);
+  std::vector<float> data(250'000, 1.F);
   for (int round = 0; round < 3; ++round) {
     heddle_request_t request = nullptr;
     must(heddle_iallreduce(HEDDLE_IN_PLACE, data.data(), data.size(), HEDDLE_FLOAT32, HEDDLE_MAX, comm,
