@@ -1,11 +1,9 @@
 #include "base/worker_pool.hpp"
 
-#include <sched.h>
-
 #include <system_error>
 #include <utility>
 
-#include "base/signals_blocked.hpp"
+#include "base/threads.hpp"
 
 namespace heddle {
 
@@ -56,13 +54,7 @@ void WorkerPool::attempt(const std::function<void(std::size_t)>& work, std::size
 }
 
 void WorkerPool::serve(std::size_t number, int core) {
-  if (core >= 0) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET(static_cast<unsigned>(core), &set);
-    // Where it is not allowed the thread runs wherever the process does.
-    (void)sched_setaffinity(0, sizeof set, &set);
-  }
+  pin_to_core(core);
   std::uint64_t served = 0;
   std::unique_lock lock(mutex_);
   while (true) {

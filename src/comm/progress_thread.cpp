@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "base/signals_blocked.hpp"
+#include "base/threads.hpp"
 #include "engine/waiter.hpp"
 
 namespace heddle {
@@ -24,13 +24,7 @@ ProgressThread::~ProgressThread() {
 }
 
 void ProgressThread::run(int core) {
-  if (core >= 0) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET(static_cast<unsigned>(core), &set);
-    // Where it is not allowed the thread runs wherever the process does.
-    (void)sched_setaffinity(0, sizeof set, &set);
-  }
+  pin_to_core(core);
   std::unique_lock lock(mutex_);
   while (!over_) {
     if (!work_.step()) {

@@ -1,0 +1,37 @@
+// What threads of heddle's own have in common: they take no signals, and stay on the core that was found for them.
+#pragma once
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <csignal>
+
+namespace heddle {
+
+// As long as it lives the calling thread takes no signals, nor do the threads that it makes meanwhile, ever: the process's signals go to
+// threads that expect them.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_{};
+};
+
+// The calling thread runs on `core`, unless that is -1; where it is not allowed, wherever the process does.
+inline void pin_to_core(int core) {
+  if (core < 0) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<unsigned>(core), &set);
+  (void)sched_setaffinity(0, sizeof set, &set);
+}
+
+}  // namespace heddle
