@@ -59,7 +59,7 @@ TEST(Bitmap, MarksTheEntries) {
 
 // Wherever two entries change places, are equal, or one is no index of the dimension: as check_sparse().
 TEST(Bitmap, SeesBrokenContracts) {
-  with_streams([](TestStream stream, std::mt19937_64& random) {
+  with_streams([](const TestStream& stream, std::mt19937_64& random) {
     const std::size_t count = stream.indices.size();
     if (count < 2) return;
     const std::size_t width = index_size(stream.index_type);
