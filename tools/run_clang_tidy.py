@@ -65,15 +65,18 @@ def main():
         return "failed", done.stdout.decode(errors="replace")
 
     waiting = [source for source in sources if not stamp_of(source).exists()]
+    late = failed = 0
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        outcomes = list(pool.map(look_at, waiting))
-    late = sum(outcome == "late" for outcome, _ in outcomes)
-    for outcome, text in outcomes:
-        if outcome == "failed":
-            print(text)
+        for done, (outcome, text) in enumerate(pool.map(look_at, waiting), 1):
+            late += outcome == "late"
+            failed += outcome == "failed"
+            if outcome == "failed":
+                print(text, flush=True)
+            if outcome != "late" and done % 20 == 0:
+                print(f"    {done} of {len(waiting)}, {time.monotonic() - begin:.0f} s", flush=True)
     text = f"    {len(sources)} sources: {len(sources) - len(waiting)} passed before, {len(waiting) - late} looked at"
     print(text + (f", {late} left for want of time (--tidy-all, or another run, takes those)" if late else ""))
-    return 1 if any(outcome == "failed" for outcome, _ in outcomes) else 0
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
