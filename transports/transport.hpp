@@ -50,8 +50,9 @@ class Transport {
   // peer, a truncated message) is final for this object.
   virtual Status progress() = 0;
 
-  // False: something whose ticket is done may still wait in this process, because a library copies what the network does not take
-  // at once. Somebody should call progress() until it is true, or a peer may wait for what nobody moves.
+  // How much of what has a ticket that is done may still wait in this process, at most, because a library copies what the network
+  // does not take at once. Somebody should call settled() and progress() until it is true, or a peer may wait for what nobody moves.
+  virtual std::size_t unsettled_bytes() const { return 0; }
   virtual bool settled() { return true; }
 
   // Gives up on an open ticket, after an error or a deadline: after the call its buffer is no longer touched.

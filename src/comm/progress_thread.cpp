@@ -23,12 +23,28 @@ ProgressThread::~ProgressThread() {
   thread_.join();
 }
 
+void ProgressThread::look_soon() {
+  constexpr int kLooks = 32;
+  if (std::exchange(looks_, kLooks) == 0) awake_.notify_one();
+}
+
+void ProgressThread::rest(std::unique_lock<std::mutex>& lock) {
+  constexpr std::chrono::milliseconds kBetweenLooks{3};
+  if (looks_ == 0) {
+    awake_.wait(lock);
+  } else {
+    --looks_;
+    awake_.wait_for(lock, kBetweenLooks);
+  }
+}
+
 void ProgressThread::run(int core) {
   pin_to_core(core);
+  ask_for_short_turns();
   std::unique_lock lock(mutex_);
   while (!over_) {
     if (!work_.step()) {
-      awake_.wait(lock);
+      rest(lock);
       continue;
     }
     const int descriptor = work_.arm ? work_.arm() : -1;

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <random>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "comm/core_claim.hpp"
@@ -308,6 +309,37 @@ TEST(ProgressThread, SleepsUntilThereIsSomethingToDo) {
     }
   }
   close(descriptor);
+}
+
+TEST(ProgressThread, LooksNowAndThenForAWhile) {
+  std::atomic<int> steps{0};
+  ProgressThread::Work work;
+  work.step = [&] {
+    ++steps;
+    return false;
+  };
+  ProgressThread thread(work, -1);
+  ProgressThread* asked = &thread;
+  const auto settles = [&] {  // until it has not looked for a tenth of a second
+    int before = -1;
+    while (std::exchange(before, steps.load()) != steps)
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    return before;
+  };
+  EXPECT_EQ(settles(), 1) << "nobody asked it to look again";
+  {
+    const Turn turn(asked);
+    thread.look_soon();
+    thread.look_soon();
+  }
+  const int looked = settles();
+  EXPECT_GE(looked, 10);
+  EXPECT_LE(looked, 40);
+  {
+    const Turn turn(asked);
+    thread.look_soon();
+  }
+  EXPECT_GE(settles(), looked + 10) << "again after it slept";
 }
 
 TEST(SpareCore, IsOneThatIsLeftWhenEveryRankHasItsOwn) {

@@ -24,6 +24,7 @@ struct UcxPeer {
   ucp_ep_h endpoint = nullptr;
   ucs_status_t failure = UCS_OK;
   std::size_t unflushed = 0;  // bytes that were sent since the last flush began
+  std::size_t flushing = 0;   // bytes that the flush under way is for
   void* flush = nullptr;      // of the endpoint; null: none is under way
   bool sent = false;          // anything: an endpoint that only looks whether the peer lives needs no flush
 };
@@ -48,6 +49,7 @@ class UcxMessages final : public UcxTransport {
   Status send(int peer, std::uint32_t tag, const void* data, std::size_t bytes, Ticket& ticket) override;
   Status recv(int peer, std::uint32_t tag, void* data, std::size_t bytes, Ticket& ticket) override;
   Status progress() override;
+  std::size_t unsettled_bytes() const override;
   bool settled() override;
   void cancel(Ticket& ticket) override;
   bool peer_is_gone(int peer) const override;

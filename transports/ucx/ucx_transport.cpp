@@ -255,6 +255,13 @@ Status UcxMessages::progress() {
 
 // UCX completes a send that it has copied, and sockets take only so much. There is no asking how much of it they have: a flush asks
 // the peer, and is not worth it for what a socket takes in any case.
+std::size_t UcxMessages::unsettled_bytes() const {
+  std::size_t bytes = 0;
+  for (const UcxPeer* peer : unsettled_)
+    bytes += peer->unflushed + peer->flushing;
+  return bytes;
+}
+
 bool UcxMessages::settled() {
   while (!unsettled_.empty() && flushed(*unsettled_.back()))
     unsettled_.pop_back();
@@ -265,14 +272,16 @@ bool UcxMessages::flushed(UcxPeer& peer) {
   if (peer.flush != nullptr) {
     if (ucp_request_check_status(peer.flush) == UCS_INPROGRESS) return false;
     ucp_request_free(std::exchange(peer.flush, nullptr));
+    peer.flushing = 0;
   }
   if (peer.unflushed <= kSocketTakes) return true;
-  peer.unflushed = 0;
+  const std::size_t bytes = std::exchange(peer.unflushed, 0);
   if (peer.endpoint == nullptr || peer.failure != UCS_OK) return true;
   const ucp_request_param_t param{};
   const ucs_status_ptr_t request = ucp_ep_flush_nbx(peer.endpoint, &param);
   if (!UCS_PTR_IS_PTR(request)) return true;
   peer.flush = request;
+  peer.flushing = bytes;
   return false;
 }
 
