@@ -25,12 +25,6 @@ bool sleep_on(Transport& transport, bool besides_host) {
   return true;
 }
 
-// Of this thread; they happen when the system gives the core to somebody else who could run.
-long involuntary_switches() {
-  rusage usage{};
-  return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nivcsw : -1;
-}
-
 }  // namespace
 
 void sleep_until_readable(int descriptor, std::chrono::nanoseconds longest) {
@@ -40,14 +34,22 @@ void sleep_until_readable(int descriptor, std::chrono::nanoseconds longest) {
   (void)ppoll(&wake, 1, &limit, nullptr);
 }
 
-void SpinBudget::spent() {
-  if (least_ == most_ || switches_ < 0) return;
-  now_ =
-      involuntary_switches() != switches_ ? std::max(least_, now_ / 2) : std::min(most_, now_ + now_ / 8 + 1);
+long involuntary_switches() {
+  rusage usage{};
+  return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nivcsw : -1;
 }
 
-void SpinBudget::resume() {
-  if (least_ != most_) switches_ = involuntary_switches();
+void SpinBudget::spent(long switches) {
+  if (switches < 0 || switches_ < 0) return;
+  if (switches != switches_) {
+    now_ = std::max(least_, now_ / 4);
+    hold_ = std::min(kLongestHold, hold_ * 2);
+    calm_ = 0;
+  } else if (++calm_ >= hold_) {
+    if (now_ == most_) hold_ = std::max(kShortestHold, hold_ / 2);
+    now_ = std::min(most_, now_ * 2);
+    calm_ = 0;
+  }
 }
 
 SpinBudget default_spins(bool own_core, bool sleeps) {
@@ -63,7 +65,7 @@ Patience::Patience(const WaitPolicy& policy)
     : policy_(policy), begin_(now(policy.clock)), now_(begin_), next_look_(begin_ + kLookEvery) {}
 
 bool Patience::rest() {
-  if (policy_.host_progress) policy_.host_progress();
+  if (policy_.host_progress && host_is_due()) policy_.host_progress();
   // Where time is simulated all ranks are one thread, and whoever moves the host has waited already.
   if (!policy_.clock) {
     if (policy_.sleeps_on != nullptr && sleep_on(*policy_.sleeps_on, policy_.host_progress != nullptr)) {
@@ -79,6 +81,15 @@ bool Patience::rest() {
   now_ = now(policy_.clock);
   if (now_ < next_look_) return false;
   next_look_ = now_ + kLookEvery;
+  return true;
+}
+
+// Where it sleeps, a look of the host's costs as much as all else in a short wait.
+bool Patience::host_is_due() const {
+  if (policy_.sleeps_on == nullptr || policy_.clock) return true;
+  const TimePoint time = now(policy_.clock);
+  if (time < policy_.host_due) return false;
+  policy_.host_due = time + kLongestBesidesHost;
   return true;
 }
 

@@ -13,7 +13,9 @@
 namespace heddle {
 
 // How many polls to spend before giving the core away. Where others want the core, spinning only keeps the awaited rank from
-// running: it becomes less when the system took the core away between two waits or while spinning, and more again when it did not.
+// running: it becomes a quarter when the system took the core away between two waits or while spinning. It doubles after a number of waits
+// without that, and the number doubles each time that this proves wrong: a rank that shares its core would otherwise seem to have
+// it for itself as soon as it spins too little to be noticed.
 class SpinBudget {
  public:
   SpinBudget() = default;
@@ -21,23 +23,32 @@ class SpinBudget {
   SpinBudget(int least, int most) : least_(least), most_(most), now_(most) {}
 
   int polls() const { return now_; }
-  // The polls were spent in vain: patience begins.
-  void spent();
+  // The polls were spent in vain: patience begins. `switches`: how often the system has taken the core from this thread so far (see
+  // involuntary_switches()); -1: not known.
+  void spent(long switches);
   // What was waited for is there: patience, which gives the core away itself, ends.
-  void resume();
+  void resume(long switches) { switches_ = switches; }
 
  private:
+  static constexpr int kShortestHold = 16;
+  static constexpr int kLongestHold = 4096;
   int least_ = 2000;
   int most_ = 2000;
   int now_ = 2000;
-  long switches_ = -1;  // involuntary ones of this thread, at resume()
+  long switches_ = -1;        // at resume()
+  int hold_ = kShortestHold;  // waits to pass before `now_` doubles
+  int calm_ = 0;              // of them so far
 };
+
+// Of this thread; they happen when the system gives the core to somebody else who could run. -1: not known.
+long involuntary_switches();
 
 struct WaitPolicy {
   mutable SpinBudget spins;                 // before the first yield
   std::chrono::milliseconds warn_after{0};  // one warning after this; 0: never
   std::chrono::milliseconds timeout{0};     // an error after this; 0: never
   std::function<void()> host_progress;      // moves the host MPI's own traffic; may be null
+  mutable TimePoint host_due;               // not before, where it sleeps
   Clock clock;
   // Where nothing else is waited for: a rank that is alone on its node sleeps until this one has something, instead of
   // yielding. Null: it yields.
@@ -69,6 +80,8 @@ class Patience {
   bool deadline_passed() const;
 
  private:
+  bool host_is_due() const;
+
   const WaitPolicy& policy_;
   TimePoint begin_;
   TimePoint now_;
@@ -81,7 +94,7 @@ class Patience {
 template <typename Poll, typename Inspect>
 [[gnu::noinline]] Status wait_with_patience(const WaitPolicy& policy, Poll&& poll, Inspect&& inspect) {
   bool done = false;
-  policy.spins.spent();
+  policy.spins.spent(involuntary_switches());
   Patience patience(policy);
   while (true) {
     const bool look = patience.rest();
@@ -89,7 +102,7 @@ template <typename Poll, typename Inspect>
     if (done) break;
     if (look) HEDDLE_TRY(inspect(patience));
   }
-  policy.spins.resume();
+  policy.spins.resume(involuntary_switches());
   return {};
 }
 

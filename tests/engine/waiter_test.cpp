@@ -24,7 +24,77 @@ TEST(Waiter, OneRankPerCoreSpinsLong) {
   EXPECT_GT(default_spins(false, false).polls(), 0);
 }
 
-TEST(SpinBudget, ShrinksWhileOthersWantTheCoreAndGrowsAgain) {
+// Calm waits until the budget has grown, `limit` at most.
+int waits_until_it_grows(SpinBudget& budget, int limit) {
+  const int polls = budget.polls();
+  int waits = 0;
+  for (; waits < limit && budget.polls() == polls; ++waits) {
+    budget.resume(1);
+    budget.spent(1);
+  }
+  return waits;
+}
+
+TEST(SpinBudget, ShrinksWhenTheCoreIsTakenAndDoublesAfterCalm) {
+  SpinBudget budget(200, 4000);
+  budget.spent(0);  // nothing was waited for before: nothing to compare with
+  EXPECT_EQ(budget.polls(), 4000);
+  for (const int expected : {1000, 250, 200, 200}) {
+    budget.resume(3);
+    budget.spent(4);
+    EXPECT_EQ(budget.polls(), expected);
+  }
+  for (const int expected : {400, 800, 1600, 3200, 4000}) {
+    waits_until_it_grows(budget, 100'000);
+    EXPECT_EQ(budget.polls(), expected);
+  }
+  EXPECT_EQ(waits_until_it_grows(budget, 1000), 1000) << "no more than the most";
+}
+
+// A rank that spins as little as that is not seen to share its core: that alone must not make it spin long again.
+TEST(SpinBudget, TriesLessOftenWhatProvedWrong) {
+  SpinBudget budget(30, 4000);
+  int before = 0;
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    budget.resume(0);
+    budget.spent(1);
+    const int waits = waits_until_it_grows(budget, 100'000);
+    EXPECT_GT(waits, before);
+    before = waits;
+  }
+}
+
+TEST(SpinBudget, OneThatIsSeldomDisturbedStaysLong) {
+  SpinBudget budget(30, 4000);
+  for (int wait = 0; wait < 100'000; ++wait) {
+    budget.resume(0);
+    budget.spent(wait % 1000 == 999 ? 1 : 0);
+    ASSERT_GE(budget.polls(), 1000);
+  }
+}
+
+TEST(SpinBudget, WhereTheSystemDoesNotTellItStays) {
+  SpinBudget budget(30, 4000);
+  for (int wait = 0; wait < 100; ++wait) {
+    budget.resume(-1);
+    budget.spent(wait);
+    budget.resume(wait);
+    budget.spent(-1);
+  }
+  EXPECT_EQ(budget.polls(), 4000);
+}
+
+TEST(SpinBudget, WhatTheUserSetStays) {
+  SpinBudget budget(7, 7);
+  for (int wait = 0; wait < 3; ++wait) {
+    budget.resume(wait);
+    budget.spent(wait + 1);
+  }
+  EXPECT_EQ(budget.polls(), 7);
+}
+
+// That what the budget is told of is what it is about.
+TEST(SpinBudget, TheSystemCountsWhatOthersTake) {
   cpu_set_t before;
   ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
   int core = 0;
@@ -34,40 +104,19 @@ TEST(SpinBudget, ShrinksWhileOthersWantTheCoreAndGrowsAgain) {
   CPU_ZERO(&one);
   CPU_SET(core, &one);
   ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
-  SpinBudget budget(200, 4000);
   std::atomic<bool> over{false};
   std::thread other([&] {  // on the same core
     while (!over) {
     }
   });
-  const auto spin = [&] {
-    budget.resume();
-    const auto until = std::chrono::steady_clock::now() + milliseconds(50);
-    while (std::chrono::steady_clock::now() < until) {
-    }
-    budget.spent();
-  };
-  for (int i = 0; i < 40 && budget.polls() > 200; ++i)
-    spin();
-  EXPECT_EQ(budget.polls(), 200);
+  const long switches = involuntary_switches();
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (involuntary_switches() == switches && std::chrono::steady_clock::now() < until) {
+  }
+  EXPECT_GT(involuntary_switches(), switches);
   over = true;
   other.join();
-  for (int i = 0; i < 2000 && budget.polls() < 4000; ++i) {
-    budget.resume();
-    budget.spent();
-  }
-  EXPECT_EQ(budget.polls(), 4000);
   EXPECT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
-}
-
-TEST(SpinBudget, WhatTheUserSetStays) {
-  SpinBudget budget(7, 7);
-  for (int i = 0; i < 3; ++i) {
-    budget.resume();
-    sched_yield();
-    budget.spent();
-  }
-  EXPECT_EQ(budget.polls(), 7);
 }
 
 TEST(Waiter, WhatIsDoneIsNotWaitedFor) {
