@@ -183,8 +183,9 @@ class CommunicatorImpl final : public Communicator {
 
   // Collective over the node: what this machine's processors are best at, if that is not known yet.
   Status measure();
-  // What messages between nodes cost: measured between the first ranks of two nodes, if it is not known yet. Collective.
+  // What messages between nodes cost, if it is not known yet: measured between the first ranks of two nodes, then among all. Collective.
   Status learn_message_cost(const Bootstrap& bootstrap);
+  Status learn_crowding();
   // On one node where each rank has a core of its own: where ranks take turns on cores, what a trial takes says little of
   // the algorithm (tried: one in twenty choices was wrong by a factor of two to eight).
   bool can_try_choices() const;

@@ -1,6 +1,8 @@
 // What a communicator finds out about its machine when it is made.
+#include <algorithm>
 #include <bit>
 #include <chrono>
+#include <limits>
 #include <thread>
 #include <utility>
 
@@ -77,9 +79,39 @@ Status CommunicatorImpl::learn_message_cost(const Bootstrap& bootstrap) {
     std::vector<MessageCost> all(static_cast<std::size_t>(size_));
     HEDDLE_TRY(bootstrap.allgather(&mine, all.data(), sizeof mine));
     connections_->message_cost = all[static_cast<std::size_t>(first)];
+    selector_.use(connections_->cost_model());
+    HEDDLE_TRY(agree(bootstrap, learn_crowding()));
   }
   connections_->process->learn(connections_->message_cost);
   selector_.use(connections_->cost_model());
+  return {};
+}
+
+// Two ranks alone have shown what a message takes. Where hosts share cores (containers, virtual machines) or wires, it takes several
+// times as long while all ranks send, and few messages count more than few bytes: a small collective that all of them run tells.
+Status CommunicatorImpl::learn_crowding() {
+  constexpr std::size_t kBytes = MessageTimes::kSmall;
+  constexpr int kCalls =
+      24;  // the least counts: ranks have to find their pace, and others may be on the cores
+  constexpr double kLongEnough = 0.015;  // seconds
+  constexpr double kNoMoreThanNoise = 1.25;
+  const Choice choice = selector_.cheapest(Collective::allreduce, kBytes, false);
+  if (choice.algorithm == nullptr) return {};
+  std::vector<float> buffer(2 * kBytes / sizeof(float));
+  double least = std::numeric_limits<double>::infinity();
+  double spent = 0;
+  for (int call = 0; call < kCalls && spent < kLongEnough; ++call) {
+    const Result<double> seconds = time_choice(Collective::allreduce, choice, kBytes, 1, buffer);
+    if (!seconds.ok()) return seconds.status();
+    least = std::min(least, seconds.value());
+    spent += seconds.value();
+  }
+  const double crowding = 1e9 * least / selector_.price_of(choice, kBytes);
+  if (!(crowding > kNoMoreThanNoise)) return {};
+  connections_->message_cost.fixed_ns *= crowding;
+  connections_->message_cost.handling_ns *= crowding;
+  learnt_ +=
+      fmt::format(", messages {:.1f} times as long while all ranks send as between two alone", crowding);
   return {};
 }
 
@@ -143,13 +175,13 @@ Job CommunicatorImpl::trial_job(Collective collective, std::size_t bytes, std::v
 Result<double> CommunicatorImpl::time_choice(Collective collective, const Choice& choice, std::size_t bytes,
                                              int times, std::vector<float>& buffer) {
   const Job job = trial_job(collective, bytes, buffer);
-  SteadyClock::time_point start;
+  TimePoint start;
   // The first is not timed: in it the ranks come together.
   for (int i = 0; i <= times; ++i) {
-    if (i == 1) start = SteadyClock::now();
+    if (i == 1) start = now(policy_.clock);
     HEDDLE_TRY(run_choice(job, choice));
   }
-  return slowest(seconds_since(start));
+  return slowest(std::chrono::duration<double>(now(policy_.clock) - start).count());
 }
 
 Result<MeasuredChoices> CommunicatorImpl::try_choices() {

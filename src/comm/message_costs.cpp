@@ -24,6 +24,32 @@ Result<std::vector<double>> time_size(const Exchange& exchange, bool first, cons
   return times;
 }
 
+// What the first of the two thinks.
+Result<bool> agree_on(const Exchange& exchange, bool first, bool opinion) {
+  std::byte agreed{opinion};
+  HEDDLE_TRY(exchange(first, &agreed, sizeof agreed));
+  return agreed != std::byte{0};
+}
+
+// The least of some; of more where all of them took as long as a turn on a core, which both may have to share for a while. Between
+// places that are far apart that is a few messages too many.
+Result<double> time_small(const Exchange& exchange, bool first, const Clock& clock,
+                          std::vector<std::byte>& data) {
+  constexpr double kAsLongAsATurn = 3e5;
+  constexpr int kAttempts = 4;
+  double least_ns = std::numeric_limits<double>::infinity();
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const Result<std::vector<double>> times =
+        time_size(exchange, first, clock, data, MessageTimes::kSmall, 7);
+    HEDDLE_TRY(times.status());
+    least_ns = std::min(least_ns, times.value().front());
+    const Result<bool> again = agree_on(exchange, first, least_ns > kAsLongAsATurn);
+    HEDDLE_TRY(again.status());
+    if (!again.value()) break;
+  }
+  return least_ns;
+}
+
 // Several small messages in a row and one back take longer than one there and one back by what the others keep an end busy.
 Status time_handling(const Exchange& exchange, bool first, const Clock& clock, std::vector<std::byte>& data,
                      MessageTimes& times) {
@@ -57,18 +83,17 @@ MessageCost fit_message_cost(const MessageTimes& times) {
 Result<MessageTimes> time_messages(const Exchange& exchange, bool first, const Clock& clock) {
   MessageTimes times;
   std::vector<std::byte> data(MessageTimes::kLarge);
-  const Result<std::vector<double>> small = time_size(exchange, first, clock, data, MessageTimes::kSmall, 7);
+  const Result<double> small = time_small(exchange, first, clock, data);
   HEDDLE_TRY(small.status());
-  times.small_ns = small.value().front();
+  times.small_ns = small.value();
   HEDDLE_TRY(time_handling(exchange, first, clock, data, times));
   const Result<std::vector<double>> middle =
       time_size(exchange, first, clock, data, MessageTimes::kMiddle, 3);
   HEDDLE_TRY(middle.status());
   times.middle_ns = middle.value().front();
-  // The first decides for both.
-  data[0] = std::byte{times.middle_ns < kSlowMiddleNs};
-  HEDDLE_TRY(exchange(first, data.data(), 1));
-  if (data[0] == std::byte{0}) return times;
+  const Result<bool> fast = agree_on(exchange, first, times.middle_ns < kSlowMiddleNs);
+  HEDDLE_TRY(fast.status());
+  if (!fast.value()) return times;
   const Result<std::vector<double>> large = time_size(exchange, first, clock, data, MessageTimes::kLarge, 3);
   HEDDLE_TRY(large.status());
   times.large_ns = large.value()[1];

@@ -29,7 +29,7 @@ MessageCost fit_message_cost(const MessageTimes& times);
 // Sends to the partner or receives from it, and waits: blocking.
 using Exchange = std::function<Status(bool sends, void* data, std::size_t bytes)>;
 
-// Both partners call it, one of them as `first`, whose result counts. About 60 messages; the large ones only where
+// Both partners call it, one of them as `first`, whose result counts. About 60 messages, more where they seem slow; the large ones only where
 // middle ones take less than two milliseconds.
 Result<MessageTimes> time_messages(const Exchange& exchange, bool first, const Clock& clock = {});
 
