@@ -29,6 +29,7 @@ struct Algorithm {
   std::vector<Shape> (*shapes)(const TopologyView& topology, std::size_t bytes);
   bool by_distance =
       false;  // another algorithm with nearer partners: its twin where all nodes are as far from each other
+  bool neighbours = false;  // between nodes each rank sends to one other all along: a ring or chain
 };
 
 // Runs over sparse streams as well: an allreduce by messages alone.
