@@ -79,7 +79,7 @@ Shapes tree_shapes(const TopologyView& /*topology*/, std::size_t bytes) {
 }
 
 Shapes chain_shapes(const TopologyView& /*topology*/, std::size_t bytes) {
-  return pieces_of(bytes, {4, 16, 64, 256});
+  return pieces_of(bytes, {4, 16, 64, 128, 256});
 }
 
 // Each shape with one leader a node, with two, and with as many as there can be.
