@@ -122,6 +122,13 @@ Schedule binomial(const TopologyView& topology, std::int32_t rank, const Shape& 
 // above.
 Schedule knomial(const TopologyView& topology, std::int32_t rank, const Shape& shape);
 
+// The tree below `shape.root` in which everybody who has the vector hands it on without a pause, and who got it first has the most
+// below it: where a message takes `shape.radix` times as long as a sender is busy with it, nobody can have it earlier. Time T, of
+// which N(T / (o + n beta)) >= p, N(t) = N(t-1) + N(t-k). Small vectors where latency is large compared with the time o to hand over a
+// message. A. Bar-Noy, S. Kipnis, "Designing Broadcasting Algorithms in the Postal Model for Message-Passing Systems", Mathematical
+// Systems Theory 27(5), 1994; Karp et al. 1993, as above.
+Schedule postal(const TopologyView& topology, std::int32_t rank, const Shape& shape);
+
 // A binomial tree below `shape.root` whose edges reach two thirds as far as those of `binomial`: the first to the place a third of
 // the way around, the next ones to both sides. ceil(lg p) (alpha + n beta), one more for other numbers of ranks than powers of
 // two. Small vectors. D. De Sensi et al., SC'25, as above.

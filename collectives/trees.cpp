@@ -20,6 +20,37 @@ KnomialPlace knomial_place(std::int32_t size, std::int32_t v, std::int32_t radix
   return place;
 }
 
+PostalPlace postal_place(std::int32_t size, std::int32_t v, std::int32_t delay) {
+  delay = std::min(delay, std::max(1, size - 1));  // beyond that the root sends to all
+  // How many can have it after so many units.
+  std::vector<std::int64_t> reached(static_cast<std::size_t>(delay), 1);
+  while (reached.back() < size)
+    reached.push_back(reached.back() + reached[reached.size() - static_cast<std::size_t>(delay)]);
+  PostalPlace place;
+  std::int32_t first = 0;
+  std::int64_t count = size;  // who get it from `first`, and itself
+  std::size_t units = reached.size() - 1;
+  while (count > 1) {
+    // As far as the time allows both parts are as large as it allows.
+    while (reached[units - 1] >= count)
+      --units;
+    const std::int64_t whole = reached[units];
+    const std::int64_t given = (count * reached[units - static_cast<std::size_t>(delay)] + whole - 1) / whole;
+    const auto child = static_cast<std::int32_t>(first + count - given);
+    if (v < child) {
+      if (v == first) place.children.push_back(child);
+      count -= given;
+      --units;
+    } else {
+      place.parent = first;
+      first = child;
+      count = given;
+      units -= static_cast<std::size_t>(delay);
+    }
+  }
+  return place;
+}
+
 InOrderPlace in_order_place(std::int32_t size, std::int32_t position) {
   const auto parent_of = [&](std::int32_t node) {
     const std::int32_t bit = node & -node;
