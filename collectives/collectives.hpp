@@ -145,6 +145,12 @@ Schedule chain(const TopologyView& topology, std::int32_t rank, const Shape& sha
 // Communication Library", Supercomputing 1994; R. Thakur et al. 2005.
 Schedule scatter_allgather(const TopologyView& topology, std::int32_t rank, const Shape& shape);
 
+// The root scatters the vector to its nearest neighbours, these their parts on to the next nearest, and back they go: ranks at distance
+// k^m, ..., k^2, k, 1 exchange what they have, k at a time; k is `shape.radix`. 2 log_k p alpha + 2n(p-1)/p beta; two more messages, of
+// n bytes, where the number of ranks is not k^a b with b < k. Middle-sized and large vectors on many ranks; most bytes go to close
+// neighbours. R. Thakur et al. 2005 and Ruefenacht et al. 2017, as above.
+Schedule scatter_doubling(const TopologyView& topology, std::int32_t rank, const Shape& shape);
+
 // The root feeds each half of the vector into one of two binary trees on the other ranks, each of which is an
 // inner node of at most one. About (lg p + 2 chunks) steps of n/(2 chunks) bytes: 2 lg p alpha' + n beta.
 // Large vectors on many ranks. `shape.chunks` pieces per tree. P. Sanders et al. 2009, as above.

@@ -169,6 +169,7 @@ const std::vector<Algorithm>& catalog() {
       {"postal", kBcast, bcast::postal, false, true, false, false, postal_shapes},
       {"chain", kBcast, bcast::chain, false, true, false, false, chain_shapes},
       {"scatter_allgather", kBcast, bcast::scatter_allgather, false, true, false, false, only_shape},
+      {"scatter_doubling", kBcast, bcast::scatter_doubling, false, true, false, false, any_radix},
       {"double_binary_tree", kBcast, bcast::double_binary_tree, false, true, false, false, tree_shapes},
       {"multi_leader", kBcast, bcast::multi_leader, true, false, true, false, leader_bcast_shapes},
       {"two_level", kBcast, bcast::two_level, true, true, false, true, two_level_bcast_shapes},
