@@ -31,12 +31,13 @@ PostalPlace postal_place(std::int32_t size, std::int32_t v, std::int32_t delay) 
   std::int64_t count = size;  // who get it from `first`, and itself
   std::size_t units = reached.size() - 1;
   while (count > 1) {
-    // As far as the time allows both parts are as large as it allows.
-    while (reached[units - 1] >= count)
-      --units;
-    const std::int64_t whole = reached[units];
-    const std::int64_t given = (count * reached[units - static_cast<std::size_t>(delay)] + whole - 1) / whole;
-    const auto child = static_cast<std::int32_t>(first + count - given);
+    const std::int64_t most = std::min(reached[units - static_cast<std::size_t>(delay)], count - 1);
+    const std::int64_t least = std::max<std::int64_t>(1, count - reached[units - 1]);
+    // Those from the roundest number on, which is likely to be the first of some switch.
+    auto child = static_cast<std::int32_t>(first + count - least);
+    while ((child & (child - 1)) >= first + count - most)
+      child &= child - 1;
+    const std::int64_t given = first + count - child;
     if (v < child) {
       if (v == first) place.children.push_back(child);
       count -= given;

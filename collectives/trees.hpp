@@ -56,7 +56,8 @@ struct KnomialPlace {
 KnomialPlace knomial_place(std::int32_t size, std::int32_t v, std::int32_t radix);
 
 // Place of node v in a tree on 0 .. size-1 with root 0 in which everybody hands on from when it has the message, once in each unit of
-// time, and a message takes `delay` (1 or more) units: nobody could have it earlier. Subtrees are runs of numbers.
+// time, and a message takes `delay` (1 or more) units: the last one could not have it earlier. Subtrees are runs of numbers, from round
+// ones on where there is a choice.
 struct PostalPlace {
   std::int32_t parent = -1;
   std::vector<std::int32_t> children;  // whoever has the most below it first
