@@ -200,16 +200,13 @@ void multiway_allreduce(Builder& b, std::int32_t size, std::int32_t rank, std::i
   if (fold.paired(rank)) b.send(rank + 1, {0, chunks});
 }
 
-void multiway_bcast(Builder& b, const std::vector<std::int32_t>& ranks, std::int32_t place,
-                    std::int32_t radix) {
-  const auto size = static_cast<std::int32_t>(ranks.size());
+void multiway_bcast(Builder& b, const Places& places, std::int32_t place, std::int32_t radix) {
+  const std::int32_t size = places.size();
   const Participants fold(size, radix);
   const std::uint32_t chunks = multiway_chunks(size, radix);
-  const auto rank_of = [&](std::int32_t participant) {
-    return ranks[static_cast<std::size_t>(fold.rank_of(participant))];
-  };
+  const auto rank_of = [&](std::int32_t participant) { return places.rank_at(fold.rank_of(participant)); };
   if (!fold.participates(place)) {
-    b.recv(ranks[static_cast<std::size_t>(place) - 1], {0, chunks});
+    b.recv(places.rank_at(place - 1), {0, chunks});
     return;
   }
   const std::int32_t me = fold.index_of(place);
@@ -247,7 +244,7 @@ void multiway_bcast(Builder& b, const std::vector<std::int32_t>& ranks, std::int
     first = base;
     length *= static_cast<std::uint32_t>(group->size);
   }
-  if (fold.paired(place)) b.send(ranks[static_cast<std::size_t>(place) + 1], {0, chunks});
+  if (fold.paired(place)) b.send(places.rank_at(place + 1), {0, chunks});
 }
 
 }  // namespace heddle

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
+#include "collectives/hierarchy.hpp"
 #include "schedule/builder.hpp"
 #include "schedule/schedule.hpp"
 
@@ -34,9 +34,8 @@ std::uint32_t halving_chunks(std::int32_t size, std::uint32_t pieces);
 void multiway_allreduce(Builder& b, std::int32_t size, std::int32_t rank, std::int32_t radix);
 std::uint32_t multiway_chunks(std::int32_t size, std::int32_t radix);
 
-// What `ranks` have by place, given that place 0 has it: it parts with what the others of its group are to spread, nearest and most
+// A bcast from place 0: it parts with what the others of its group are to spread, nearest and most
 // first, they do the same, and then all meet as in the second half of the allreduce. As many chunks.
-void multiway_bcast(Builder& b, const std::vector<std::int32_t>& ranks, std::int32_t place,
-                    std::int32_t radix);
+void multiway_bcast(Builder& b, const Places& places, std::int32_t place, std::int32_t radix);
 
 }  // namespace heddle

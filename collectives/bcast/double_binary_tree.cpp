@@ -81,8 +81,8 @@ Schedule double_binary_tree_bcast(const Hierarchy& nodes, std::uint32_t pieces, 
 }
 
 Schedule bcast::double_binary_tree(const TopologyView& topology, std::int32_t rank, const Shape& shape) {
-  return double_binary_tree_bcast(Hierarchy::of_ranks(ranks_from(topology, shape.root), rank),
-                                  pieces_per_block(shape, 2), shape.root);
+  return double_binary_tree_bcast(Hierarchy::of_ranks(topology, rank, shape.root), pieces_per_block(shape, 2),
+                                  shape.root);
 }
 
 }  // namespace heddle

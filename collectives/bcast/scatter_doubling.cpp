@@ -1,7 +1,6 @@
 // Scatter and recursive doubling: R. Thakur et al., IJHPCA 19(1), 2005; in more parts than halves: M. Ruefenacht, M. Bull, S. Booth,
 // Parallel Computing 69, 2017.
 #include <algorithm>
-#include <vector>
 
 #include "collectives/collectives.hpp"
 #include "collectives/halving.hpp"
@@ -14,8 +13,8 @@ Schedule bcast::scatter_doubling(const TopologyView& topology, std::int32_t rank
   const std::int32_t radix = std::max(2, shape.radix);
   Builder b(Collective::bcast, multiway_chunks(topology.size(), radix));
   b.root(shape.root);
-  const std::vector<std::int32_t> ranks = ranks_from(topology, shape.root);
-  multiway_bcast(b, ranks, place_of(ranks, rank), radix);
+  const Places places(topology, shape.root);
+  multiway_bcast(b, places, places.place_of(rank), radix);
   return std::move(b).finish();
 }
 
