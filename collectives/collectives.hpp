@@ -122,6 +122,13 @@ Schedule binomial(const TopologyView& topology, std::int32_t rank, const Shape& 
 // above.
 Schedule knomial(const TopologyView& topology, std::int32_t rank, const Shape& shape);
 
+// The tree below `shape.root` in which everybody who has the vector hands it on without a pause, and who got it first has the most
+// below it: where a message takes `shape.radix` times as long as a sender is busy with it, nobody can have it earlier. Time T, of
+// which N(T / (o + n beta)) >= p, N(t) = N(t-1) + N(t-k). Small vectors where latency is large compared with the time o to hand over a
+// message. A. Bar-Noy, S. Kipnis, "Designing Broadcasting Algorithms in the Postal Model for Message-Passing Systems", Mathematical
+// Systems Theory 27(5), 1994; Karp et al. 1993, as above.
+Schedule postal(const TopologyView& topology, std::int32_t rank, const Shape& shape);
+
 // A binomial tree below `shape.root` whose edges reach two thirds as far as those of `binomial`: the first to the place a third of
 // the way around, the next ones to both sides. ceil(lg p) (alpha + n beta), one more for other numbers of ranks than powers of
 // two. Small vectors. D. De Sensi et al., SC'25, as above.
@@ -137,6 +144,12 @@ Schedule chain(const TopologyView& topology, std::int32_t rank, const Shape& sha
 // Barnett, L. Shuler, S. Gupta, D. Payne, R. van de Geijn, J. Watts, "Building a High-Performance Collective
 // Communication Library", Supercomputing 1994; R. Thakur et al. 2005.
 Schedule scatter_allgather(const TopologyView& topology, std::int32_t rank, const Shape& shape);
+
+// The root scatters the vector to its nearest neighbours, these their parts on to the next nearest, and back they go: ranks at distance
+// k^m, ..., k^2, k, 1 exchange what they have, k at a time; k is `shape.radix`. 2 log_k p alpha + 2n(p-1)/p beta; two more messages, of
+// n bytes, where the number of ranks is not k^a b with b < k. Middle-sized and large vectors on many ranks; most bytes go to close
+// neighbours. R. Thakur et al. 2005 and Ruefenacht et al. 2017, as above.
+Schedule scatter_doubling(const TopologyView& topology, std::int32_t rank, const Shape& shape);
 
 // The root feeds each half of the vector into one of two binary trees on the other ranks, each of which is an
 // inner node of at most one. About (lg p + 2 chunks) steps of n/(2 chunks) bytes: 2 lg p alpha' + n beta.

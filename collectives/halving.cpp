@@ -200,4 +200,51 @@ void multiway_allreduce(Builder& b, std::int32_t size, std::int32_t rank, std::i
   if (fold.paired(rank)) b.send(rank + 1, {0, chunks});
 }
 
+void multiway_bcast(Builder& b, const Places& places, std::int32_t place, std::int32_t radix) {
+  const std::int32_t size = places.size();
+  const Participants fold(size, radix);
+  const std::uint32_t chunks = multiway_chunks(size, radix);
+  const auto rank_of = [&](std::int32_t participant) { return places.rank_at(fold.rank_of(participant)); };
+  if (!fold.participates(place)) {
+    b.recv(places.rank_at(place - 1), {0, chunks});
+    return;
+  }
+  const std::int32_t me = fold.index_of(place);
+  const std::vector<Group> groups = groups_of(fold.count, me, radix);
+  std::uint32_t first = 0;
+  std::uint32_t length = chunks;
+  // Of the group of participants that have no number above its own digit the first one has everything that the others are to get.
+  const auto has_from_scatter = [](const Group& group) { return group.first < group.step; };
+  for (const Group& group : groups) {
+    length /= static_cast<std::uint32_t>(group.size);
+    const auto part = [&](std::int32_t member) {
+      return Chunks{first + static_cast<std::uint32_t>(member) * length, length};
+    };
+    if (has_from_scatter(group) && group.place > 0) {
+      b.recv(rank_of(group.first), part(group.place)).wait();
+    } else if (has_from_scatter(group)) {
+      for (std::int32_t member = 1; member < group.size; ++member)
+        b.send(rank_of(group.participant(member)), part(member));
+      b.wait();  // messages share the link: the next ones, for fewer, would hold these up
+    }
+    first += static_cast<std::uint32_t>(group.place) * length;
+  }
+  for (auto group = groups.rbegin(); group != groups.rend(); ++group) {
+    const std::uint32_t base = first - static_cast<std::uint32_t>(group->place) * length;
+    const auto has_all = [&](std::int32_t member) { return member == 0 && has_from_scatter(*group); };
+    for (std::int32_t d = 1; d < group->size; ++d) {
+      const std::int32_t below = group->below(d);
+      if (!has_all(group->place)) {
+        b.recv(rank_of(group->participant(below)),
+               {base + static_cast<std::uint32_t>(below) * length, length});
+      }
+      if (!has_all(group->above(d))) b.send(rank_of(group->participant(group->above(d))), {first, length});
+    }
+    b.wait();
+    first = base;
+    length *= static_cast<std::uint32_t>(group->size);
+  }
+  if (fold.paired(place)) b.send(places.rank_at(place + 1), {0, chunks});
+}
+
 }  // namespace heddle

@@ -1,8 +1,9 @@
-// Allreduce by halving and doubling, whoever the partners are.
+// Halving and doubling, whoever the partners are.
 #pragma once
 
 #include <cstdint>
 
+#include "collectives/hierarchy.hpp"
 #include "schedule/builder.hpp"
 #include "schedule/schedule.hpp"
 
@@ -32,5 +33,9 @@ std::uint32_t halving_chunks(std::int32_t size, std::uint32_t pieces);
 // rounds with as many bytes. Folds in the order of ranks. In one piece.
 void multiway_allreduce(Builder& b, std::int32_t size, std::int32_t rank, std::int32_t radix);
 std::uint32_t multiway_chunks(std::int32_t size, std::int32_t radix);
+
+// A bcast from place 0: it parts with what the others of its group are to spread, nearest and most
+// first, they do the same, and then all meet as in the second half of the allreduce. As many chunks.
+void multiway_bcast(Builder& b, const Places& places, std::int32_t place, std::int32_t radix);
 
 }  // namespace heddle

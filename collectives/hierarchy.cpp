@@ -5,26 +5,22 @@
 
 namespace heddle {
 
-std::vector<std::int32_t> ranks_by_node(const TopologyView& topology) {
-  return ranks_from(topology, topology.members(0).front());
-}
-
-std::vector<std::int32_t> ranks_from(const TopologyView& topology, std::int32_t root) {
-  std::vector<std::int32_t> ranks;
-  ranks.reserve(static_cast<std::size_t>(topology.size()));
+Places::Places(const TopologyView& topology, std::int32_t root)
+    : topology_(&topology), node_(topology.node_of(root)) {
+  if (topology.nodes() == topology.size()) return;
+  ranks_.reserve(static_cast<std::size_t>(topology.size()));
   for (std::int32_t i = 0; i < topology.nodes(); ++i) {
-    const std::vector<std::int32_t>& members =
-        topology.members((topology.node_of(root) + i) % topology.nodes());
+    const std::vector<std::int32_t>& members = topology.members((node_ + i) % topology.nodes());
     // With the root first the members of its node keep their order around it.
     const auto first = i == 0 ? members.begin() + topology.member_index(root) : members.begin();
-    ranks.insert(ranks.end(), first, members.end());
-    ranks.insert(ranks.end(), members.begin(), first);
+    ranks_.insert(ranks_.end(), first, members.end());
+    ranks_.insert(ranks_.end(), members.begin(), first);
   }
-  return ranks;
 }
 
-std::int32_t place_of(const std::vector<std::int32_t>& ranks, std::int32_t rank) {
-  return static_cast<std::int32_t>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+std::int32_t Places::place_of(std::int32_t rank) const {
+  if (ranks_.empty()) return (topology_->node_of(rank) - node_ + topology_->nodes()) % topology_->nodes();
+  return static_cast<std::int32_t>(std::find(ranks_.begin(), ranks_.end(), rank) - ranks_.begin());
 }
 
 std::uint32_t leaders_of(const TopologyView& topology, const Shape& shape) {
@@ -34,13 +30,13 @@ std::uint32_t leaders_of(const TopologyView& topology, const Shape& shape) {
   return std::clamp(shape.leaders, 1U, static_cast<std::uint32_t>(least));
 }
 
-Hierarchy Hierarchy::of_ranks(std::vector<std::int32_t> ranks_by_place, std::int32_t rank) {
+Hierarchy Hierarchy::of_ranks(const TopologyView& topology, std::int32_t rank, std::int32_t root) {
   Hierarchy h;
-  h.size_ = static_cast<std::int32_t>(ranks_by_place.size());
-  h.place_ = place_of(ranks_by_place, rank);
+  h.places_.emplace(topology, root);
+  h.size_ = topology.size();
+  h.place_ = h.places_->place_of(rank);
   h.lane_ = 0;
   h.own_ = {0};
-  h.peers_ = std::move(ranks_by_place);
   return h;
 }
 

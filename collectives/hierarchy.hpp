@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "schedule/builder.hpp"
@@ -11,11 +12,23 @@
 namespace heddle {
 
 // Places 0, 1, ... for ranks such that those of one node follow each other, whatever their numbers: of a line or ring of
-// places one link leads into each node and one out of it. Where nodes are runs of ranks a place is a rank.
-std::vector<std::int32_t> ranks_by_node(const TopologyView& topology);
-// The same from `root` on: it is place 0, then come the others of its node and the nodes after it.
-std::vector<std::int32_t> ranks_from(const TopologyView& topology, std::int32_t root);
-std::int32_t place_of(const std::vector<std::int32_t>& ranks, std::int32_t rank);
+// places one link leads into each node and one out of it. `root` is place 0, then come the others of its node and the nodes after it.
+// Borrows the topology. Where every rank is a node it takes no memory, and no time.
+class Places {
+ public:
+  Places(const TopologyView& topology, std::int32_t root);
+  std::int32_t size() const { return topology_->size(); }
+  std::int32_t rank_at(std::int32_t place) const {
+    return ranks_.empty() ? topology_->members((node_ + place) % topology_->nodes()).front()
+                          : ranks_[static_cast<std::size_t>(place)];
+  }
+  std::int32_t place_of(std::int32_t rank) const;
+
+ private:
+  const TopologyView* topology_;
+  std::int32_t node_;                // of the root
+  std::vector<std::int32_t> ranks_;  // by place; empty: every rank is a node
+};
 
 // How many leaders the nodes can have, each a rank of its own on every node: what is asked for, at least 1, at most the ranks
 // of the smallest node.
@@ -29,7 +42,7 @@ std::uint32_t leaders_of(const TopologyView& topology, const Shape& shape);
 class Hierarchy {
  public:
   // Every rank leads a node of its own.
-  static Hierarchy of_ranks(std::vector<std::int32_t> ranks_by_place, std::int32_t rank);
+  static Hierarchy of_ranks(const TopologyView& topology, std::int32_t rank, std::int32_t root);
   static Hierarchy of_nodes(const TopologyView& topology, std::int32_t rank, std::uint32_t leaders);
   // Of a bcast: places count from the node of `root`, and the root leads lane 0 of its node.
   static Hierarchy of_nodes_from(const TopologyView& topology, std::int32_t rank, std::uint32_t leaders,
@@ -42,8 +55,10 @@ class Hierarchy {
   bool leads() const { return lane_ >= 0; }
   bool alone() const { return alone_; }  // the node has one rank
   // Of the same lane. Only for leaders.
-  std::int32_t rank_at(std::int32_t place) const { return peers_[static_cast<std::size_t>(place)]; }
-  const std::vector<std::int32_t>& ranks() const { return peers_; }
+  std::int32_t rank_at(std::int32_t place) const {
+    return places_ ? places_->rank_at(place) : peers_[static_cast<std::size_t>(place)];
+  }
+  const std::vector<std::int32_t>& ranks() const { return peers_; }  // not of_ranks
 
   // Chunks of block `block`, in which every lane has `length` chunks one after the other.
   Chunks lane_chunks(std::int64_t block, std::uint32_t length = 1) const {
@@ -66,6 +81,7 @@ class Hierarchy {
   bool from_root_ = false;           // the node has the root
   std::vector<std::int32_t> own_;    // by lane: the leader's number within the node's team
   std::vector<std::int32_t> peers_;  // by place: the leaders of this rank's lane
+  std::optional<Places> places_;     // instead of these
 };
 
 // What runs between ranks or nodes alike. A node's phases go on while its messages are under way.

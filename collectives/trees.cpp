@@ -20,6 +20,38 @@ KnomialPlace knomial_place(std::int32_t size, std::int32_t v, std::int32_t radix
   return place;
 }
 
+PostalPlace postal_place(std::int32_t size, std::int32_t v, std::int32_t delay) {
+  delay = std::min(delay, std::max(1, size - 1));  // beyond that the root sends to all
+  // How many can have it after so many units.
+  std::vector<std::int64_t> reached(static_cast<std::size_t>(delay), 1);
+  while (reached.back() < size)
+    reached.push_back(reached.back() + reached[reached.size() - static_cast<std::size_t>(delay)]);
+  PostalPlace place;
+  std::int32_t first = 0;
+  std::int64_t count = size;  // who get it from `first`, and itself
+  std::size_t units = reached.size() - 1;
+  while (count > 1) {
+    const std::int64_t most = std::min(reached[units - static_cast<std::size_t>(delay)], count - 1);
+    const std::int64_t least = std::max<std::int64_t>(1, count - reached[units - 1]);
+    // Those from the roundest number on, which is likely to be the first of some switch.
+    auto child = static_cast<std::int32_t>(first + count - least);
+    while ((child & (child - 1)) >= first + count - most)
+      child &= child - 1;
+    const std::int64_t given = first + count - child;
+    if (v < child) {
+      if (v == first) place.children.push_back(child);
+      count -= given;
+      --units;
+    } else {
+      place.parent = first;
+      first = child;
+      count = given;
+      units -= static_cast<std::size_t>(delay);
+    }
+  }
+  return place;
+}
+
 InOrderPlace in_order_place(std::int32_t size, std::int32_t position) {
   const auto parent_of = [&](std::int32_t node) {
     const std::int32_t bit = node & -node;

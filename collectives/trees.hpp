@@ -1,4 +1,4 @@
-// What several algorithms share: pieces, participants of exchanges, k-nomial trees, in-order binary trees, the order of nodes.
+// What several algorithms share: pieces, participants of exchanges, k-nomial and postal trees, in-order binary trees, the order of nodes.
 #pragma once
 
 #include <algorithm>
@@ -54,6 +54,15 @@ struct KnomialPlace {
   std::vector<std::vector<std::int32_t>> children;
 };
 KnomialPlace knomial_place(std::int32_t size, std::int32_t v, std::int32_t radix);
+
+// Place of node v in a tree on 0 .. size-1 with root 0 in which everybody hands on from when it has the message, once in each unit of
+// time, and a message takes `delay` (1 or more) units: the last one could not have it earlier. Subtrees are runs of numbers, from round
+// ones on where there is a choice.
+struct PostalPlace {
+  std::int32_t parent = -1;
+  std::vector<std::int32_t> children;  // whoever has the most below it first
+};
+PostalPlace postal_place(std::int32_t size, std::int32_t v, std::int32_t delay);
 
 // Place of node `position` in the binary tree on 1 .. size in which every node's left subtree has the numbers
 // just below it and its right subtree those just above. Odd positions are leaves. -1 where there is no such

@@ -113,7 +113,7 @@ Schedule allreduce::ring(const TopologyView& topology, std::int32_t rank, const 
   const std::int32_t size = topology.size();
   const std::uint32_t pieces = pieces_per_block(shape, size);
   if (size == 1) return std::move(Builder(Collective::allreduce, pieces).copy_input()).finish();
-  return ring_allreduce(Hierarchy::of_ranks(ranks_by_node(topology), rank), pieces);
+  return ring_allreduce(Hierarchy::of_ranks(topology, rank, topology.members(0).front()), pieces);
 }
 
 }  // namespace heddle

@@ -1,5 +1,4 @@
 // Bine tree bcast: D. De Sensi et al., SC'25.
-#include <vector>
 
 #include "collectives/collectives.hpp"
 #include "collectives/hierarchy.hpp"
@@ -34,16 +33,16 @@ Schedule bcast::bine(const TopologyView& topology, std::int32_t rank, const Shap
   const Chunks all{0, 1};
   Builder b(Collective::bcast, 1);
   b.root(shape.root);
-  const std::vector<std::int32_t> ranks = ranks_from(topology, shape.root);
-  const std::int32_t place = place_of(ranks, rank);
+  const Places places(topology, shape.root);
+  const std::int32_t place = places.place_of(rank);
   const Participants fold(topology.size());
   if (!fold.participates(place)) {
-    return std::move(b.recv(ranks[static_cast<std::size_t>(place) - 1], all)).finish();
+    return std::move(b.recv(places.rank_at(place - 1), all)).finish();
   }
   const std::int32_t digits = floor_log2(fold.count);
   const std::uint32_t code = negabinary(fold.index_of(place), digits);
   const auto rank_of = [&](std::uint32_t other) {
-    return ranks[static_cast<std::size_t>(fold.rank_of(value_of(other, digits)))];
+    return places.rank_at(fold.rank_of(value_of(other, digits)));
   };
   const auto differing = [&](std::int32_t width) { return code ^ ((1U << width) - 1); };
   std::int32_t width = digits;
@@ -54,7 +53,7 @@ Schedule bcast::bine(const TopologyView& topology, std::int32_t rank, const Shap
   }
   for (; width > 0; --width)
     b.send(rank_of(differing(width)), all);
-  if (fold.paired(place)) b.send(ranks[static_cast<std::size_t>(place) + 1], all);
+  if (fold.paired(place)) b.send(places.rank_at(place + 1), all);
   return std::move(b).finish();
 }
 

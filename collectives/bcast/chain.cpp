@@ -46,8 +46,7 @@ Schedule chain_bcast(const Hierarchy& nodes, std::uint32_t pieces, std::int32_t 
 }
 
 Schedule bcast::chain(const TopologyView& topology, std::int32_t rank, const Shape& shape) {
-  return chain_bcast(Hierarchy::of_ranks(ranks_from(topology, shape.root), rank), pieces_per_block(shape, 1),
-                     shape.root);
+  return chain_bcast(Hierarchy::of_ranks(topology, rank, shape.root), pieces_per_block(shape, 1), shape.root);
 }
 
 }  // namespace heddle

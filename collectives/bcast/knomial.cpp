@@ -28,7 +28,7 @@ Schedule knomial_bcast(const Hierarchy& nodes, std::int32_t radix, std::int32_t 
 }
 
 Schedule bcast::knomial(const TopologyView& topology, std::int32_t rank, const Shape& shape) {
-  return knomial_bcast(Hierarchy::of_ranks(ranks_from(topology, shape.root), rank), shape.radix, shape.root);
+  return knomial_bcast(Hierarchy::of_ranks(topology, rank, shape.root), shape.radix, shape.root);
 }
 
 }  // namespace heddle

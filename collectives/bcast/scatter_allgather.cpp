@@ -1,5 +1,4 @@
 // Scatter-allgather bcast: M. Barnett et al., Supercomputing 1994; R. Thakur et al., IJHPCA 19(1), 2005.
-#include <vector>
 
 #include "collectives/collectives.hpp"
 #include "collectives/hierarchy.hpp"
@@ -10,24 +9,17 @@
 namespace heddle {
 namespace {
 
-// Places 0 .. size-1 along the ring, counted from the root; block v belongs to place v.
-struct Places {
-  std::int32_t size;
-  std::vector<std::int32_t> ranks;
-  std::int32_t rank_of(std::int32_t v) const { return ranks[static_cast<std::size_t>(v)]; }
-};
-
 // Every place gets the blocks of its binomial subtree.
 void scatter(Builder& b, const Places& places, const KnomialPlace& place, std::int32_t v) {
   if (place.parent >= 0) {
-    b.recv(places.rank_of(place.parent),
+    b.recv(places.rank_at(place.parent),
            {static_cast<std::uint32_t>(v), static_cast<std::uint32_t>(place.subtree)});
     b.wait();
   }
   for (auto level = place.children.rbegin(); level != place.children.rend(); ++level) {
     for (const std::int32_t child : *level) {
-      const auto blocks = static_cast<std::uint32_t>(knomial_place(places.size, child, 2).subtree);
-      b.send(places.rank_of(child), {static_cast<std::uint32_t>(child), blocks});
+      const auto blocks = static_cast<std::uint32_t>(knomial_place(places.size(), child, 2).subtree);
+      b.send(places.rank_at(child), {static_cast<std::uint32_t>(child), blocks});
     }
   }
 }
@@ -35,7 +27,7 @@ void scatter(Builder& b, const Places& places, const KnomialPlace& place, std::i
 // In iteration i a place sends on block v-i. The scatter left it the blocks from v on that would come last.
 void allgather(Builder& b, const Places& places, std::int32_t v) {
   using Iteration = Pipeline::Iteration;
-  const std::int32_t size = places.size;
+  const std::int32_t size = places.size();
   const auto missing = [&](std::int32_t at) { return Iteration{size} - knomial_place(size, at, 2).subtree; };
   const auto block = [size](std::int64_t at) {
     return Chunks{static_cast<std::uint32_t>((at + size) % size), 1};
@@ -43,11 +35,11 @@ void allgather(Builder& b, const Places& places, std::int32_t v) {
   const std::int32_t next = (v + 1) % size;
   Pipeline p(-1);
   const int recv = p.open({0, missing(v)}, [&](Builder& to, Iteration i) {
-    to.recv(places.rank_of((v + size - 1) % size), block(v - 1 - i));
+    to.recv(places.rank_at((v + size - 1) % size), block(v - 1 - i));
   });
   p.wait_for({{recv, 1}});
   const int send = p.open({0, missing(next)},
-                          [&](Builder& to, Iteration i) { to.send(places.rank_of(next), block(v - i)); });
+                          [&](Builder& to, Iteration i) { to.send(places.rank_at(next), block(v - i)); });
   p.also_wait_for({send, 2});
   p.emit(b);
 }
@@ -59,8 +51,8 @@ Schedule bcast::scatter_allgather(const TopologyView& topology, std::int32_t ran
   Builder b(Collective::bcast, static_cast<std::uint32_t>(size));
   b.root(shape.root);
   if (size == 1) return std::move(b).finish();
-  const Places places{size, ranks_from(topology, shape.root)};
-  const std::int32_t v = place_of(places.ranks, rank);
+  const Places places(topology, shape.root);  // block v belongs to place v
+  const std::int32_t v = places.place_of(rank);
   scatter(b, places, knomial_place(size, v, 2), v);
   allgather(b, places, v);
   return std::move(b).finish();

@@ -51,6 +51,11 @@ Shapes ring_shapes(const TopologyView& topology, std::size_t bytes) {
   return pieces_of(bytes / static_cast<std::size_t>(topology.size()), {2, 4});
 }
 
+// The latency of a message in units of what it keeps its sender busy. With 3 ranks the root sends to both.
+Shapes postal_shapes(const TopologyView& topology, std::size_t /*bytes*/) {
+  return radices_of(topology.size(), {2, 3, 4, 6, 8, 12});
+}
+
 // Pieces of the first and largest message; later ones are cut as often. Or more parts than halves, in fewer rounds.
 Shapes halving_shapes(const TopologyView& topology, std::size_t bytes) {
   Shapes shapes = pieces_of(bytes / 4, {2, 4});
@@ -161,8 +166,10 @@ const std::vector<Algorithm>& catalog() {
       {"binomial", kBcast, bcast::binomial, false, true, false, false, only_shape},
       {"bine", kBcast, bcast::bine, false, true, false, false, only_shape, true},
       {"knomial", kBcast, bcast::knomial, false, true, false, false, wide_radix},
+      {"postal", kBcast, bcast::postal, false, true, false, false, postal_shapes},
       {"chain", kBcast, bcast::chain, false, true, false, false, chain_shapes, false, true},
       {"scatter_allgather", kBcast, bcast::scatter_allgather, false, true, false, false, only_shape},
+      {"scatter_doubling", kBcast, bcast::scatter_doubling, false, true, false, false, any_radix},
       {"double_binary_tree", kBcast, bcast::double_binary_tree, false, true, false, false, tree_shapes},
       {"multi_leader", kBcast, bcast::multi_leader, true, false, true, false, leader_bcast_shapes},
       {"two_level", kBcast, bcast::two_level, true, true, false, true, two_level_bcast_shapes},

@@ -223,7 +223,9 @@ TEST(Choices, ShortMessagesTakeTheRadixThatTheCostsCallFor) {
   EXPECT_STREQ(many.algorithm->name, "recursive_doubling");
   EXPECT_EQ(many.shape.radix, 8);
   EXPECT_EQ(chosen(TopologyView::flat(64), kFabric, Collective::allreduce, 8).shape.radix, 4);
-  EXPECT_EQ(chosen(TopologyView::flat(64), kFabric, Collective::bcast, 8).shape.radix, 4);
+  const Choice spread = chosen(TopologyView::flat(64), kFabric, Collective::bcast, 8);
+  EXPECT_STREQ(spread.algorithm->name, "postal");
+  EXPECT_EQ(spread.shape.radix, 4);
   // Handing over takes as long as the way: nothing to gain.
   EXPECT_EQ(chosen(TopologyView::flat(64), {500, 500, {}}, Collective::allreduce, 8).shape.radix, 2);
 }

@@ -117,5 +117,30 @@ TEST(Trees, KnomialSubtreesAreRunsThatCoverAll) {
   }
 }
 
+// Everybody hands on once in each unit of time: the last one has it when it can first have reached so many.
+TEST(Trees, PostalTreesReachAllAsEarlyAsPossible) {
+  for (const std::int32_t delay : {1, 2, 3, 7}) {
+    std::vector<std::int32_t> reached(static_cast<std::size_t>(delay), 1);
+    for (std::int32_t size = 1; size <= 200; ++size) {
+      if (reached.back() < size)
+        reached.push_back(reached.back() + reached[reached.size() - static_cast<std::size_t>(delay)]);
+      std::vector<std::int32_t> at(static_cast<std::size_t>(size), -1);
+      at[0] = 0;
+      std::int32_t last = 0;
+      for (std::int32_t v = 0; v < size; ++v) {
+        const PostalPlace place = postal_place(size, v, delay);
+        std::int32_t now = at[static_cast<std::size_t>(v)];
+        ASSERT_GE(now, 0) << "a parent has a lower number";
+        for (const std::int32_t child : place.children) {
+          EXPECT_EQ(postal_place(size, child, delay).parent, v);
+          at[static_cast<std::size_t>(child)] = now++ + delay;
+          last = std::max(last, at[static_cast<std::size_t>(child)]);
+        }
+      }
+      EXPECT_EQ(last, size == 1 ? 0 : static_cast<std::int32_t>(reached.size()) - 1) << size << ", " << delay;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace heddle

@@ -10,7 +10,7 @@ import sys
 
 
 def size(n):
-    return f"{n >> 20} Mi" if n >= 1 << 20 else f"{n >> 10} Ki" if n >= 1 << 10 else f"{n} B"
+    return f"{n / (1 << 20):g} Mi" if n >= 1 << 20 else f"{n / (1 << 10):g} Ki" if n >= 1 << 10 else f"{n} B"
 
 
 def us(t):
@@ -40,6 +40,14 @@ def table(rows):
                   f"| {name} | {us(theirs)} | {ratios[-1]:.2f} | {row['results']} |")
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
         print(f"| {collective} | {platform} | {ranks} | geometric mean | | | | | {mean:.2f} | |")
+
+
+def priced(rows):
+    print("\n| collective | bytes | algorithm | price, us | simulated, us | price / simulated |")
+    print("|---|---:|---|---:|---:|---:|")
+    for row in rows:
+        print(f"| {row['collective']} | {size(row['bytes'])} | {row['algorithm']} | {us(row['price_us'])} | {us(row['heddle_us'])} "
+              f"| {row['price_us'] / row['heddle_us']:.2f} |")
 
 
 def prices(lines):
@@ -85,6 +93,7 @@ def main():
     folder = pathlib.Path(sys.argv[1])
     rows = json.loads((folder / "collectives.json").read_text())["rows"]
     table(rows)
+    priced(json.loads((folder / "priced.json").read_text())["rows"])
     prices((folder / "prices.txt").read_text().splitlines())
     plot(rows, folder / "ratios.png")
 

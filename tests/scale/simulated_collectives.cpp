@@ -2,9 +2,10 @@
 // machine, with the results checked. Compiled with smpicxx, started by tests/scale/study.py, all ranks in one process: nothing
 // here is any rank's own but the local variables.
 //
-//     simulated_collectives CHECKED_BYTES COLLECTIVE:BYTES...
+//     simulated_collectives CHECKED_BYTES all|heddle COLLECTIVE:BYTES...
 //
-// One line for each: result COLLECTIVE BYTES MPICH_US OMPI_US MVAPICH2_US IMPI_US HEDDLE_US ALGORITHM CHECKED. Exit status 1 where a result is wrong.
+// One line for each: result COLLECTIVE BYTES MPICH_US OMPI_US MVAPICH2_US IMPI_US HEDDLE_US ALGORITHM CHECKED; with heddle alone the others are
+// 0. Exit status 1 where a result is wrong.
 #include <mpi.h>
 #include <simgrid/actor.h>
 #include <simgrid/engine.h>
@@ -47,8 +48,8 @@ struct Case {
 // One rank.
 class Run {
  public:
-  Run(Communicator& heddle, const Bootstrap& bootstrap, std::size_t checked_bytes)
-      : heddle_(heddle), bootstrap_(bootstrap), checked_bytes_(checked_bytes) {
+  Run(Communicator& heddle, const Bootstrap& bootstrap, std::size_t checked_bytes, bool hosts_too)
+      : heddle_(heddle), bootstrap_(bootstrap), checked_bytes_(checked_bytes), hosts_too_(hosts_too) {
     for (std::size_t i = 0; i < kPeriod; ++i) {
       float sum = 0;
       for (int rank = 0; rank < heddle.size(); ++rank)
@@ -73,6 +74,7 @@ class Run {
   Communicator& heddle_;
   const Bootstrap& bootstrap_;
   std::size_t checked_bytes_;
+  bool hosts_too_;
   std::vector<float> sums_;  // by index modulo kPeriod
   float* in_ = nullptr;
   float* out_ = nullptr;
@@ -163,6 +165,10 @@ bool Run::measure(const Case& c) {
   bool right = true;
   std::vector<double> host_us;
   for (const char* selector : kSelectors) {
+    if (!hosts_too_) {
+      host_us.push_back(0);
+      continue;
+    }
     world_meeting().wait();
     if (heddle_.rank() == 0) {
       sg_cfg_set_string("smpi/coll-selector", selector);
@@ -206,9 +212,9 @@ int run(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", heddle.status().message().c_str());
     return 1;
   }
-  Run run(*heddle.value(), bootstrap, std::stoul(argv[1]));
+  Run run(*heddle.value(), bootstrap, std::stoul(argv[1]), std::strcmp(argv[2], "all") == 0);
   bool right = true;
-  for (int i = 2; i < argc; ++i) {
+  for (int i = 3; i < argc; ++i) {
     Case c{};
     if (!parse(argv[i], &c)) return 2;
     right = run.measure(c) && right;
@@ -221,7 +227,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
-  const int status = argc > 1 ? heddle::scale::run(argc, argv) : 2;
+  const int status = argc > 2 ? heddle::scale::run(argc, argv) : 2;
   MPI_Finalize();
   return status;
 }

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Collectives of many simulated ranks: heddle's beside those of SimGrid's mpich, ompi, mvapich2 and impi selectors.
 
-    study.py short PROGRAM PRELOAD                          16 and 64 ranks, results checked: a test
+    study.py short PROGRAM PRELOAD                                16 and 64 ranks, results checked: a test
     study.py full PROGRAM PRELOAD OUT.json [PLATFORM:RANKS ...]   what is not in the file yet is run and added, largest last
+    study.py again PROGRAM PRELOAD OUT.json [PLATFORM:RANKS ...]  heddle's side of what is in the file: the others' times repeat exactly
+    study.py prices PROGRAM PRELOAD OUT.json PLATFORM:RANKS       what heddle expected beside what came, in the middle of size classes
 """
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -39,27 +42,32 @@ def platform_xml(kind, ranks):
 """
 
 
-def simulate(program, preload, kind, ranks, cases, timeout):
-    """Yields a dictionary for each case as it comes."""
+def simulate(program, preload, kind, ranks, cases, timeout, sides="all", log="warn"):
+    """Yields a dictionary for each case as it comes. With a log of "info" it has heddle's price, which is one for all sizes of a class."""
+    price_us = {}
     with tempfile.TemporaryDirectory() as folder:
         platform, hosts = pathlib.Path(folder, "platform.xml"), pathlib.Path(folder, "hosts")
         platform.write_text(platform_xml(kind, ranks))
         hosts.write_text("".join(f"h{i}\n" for i in range(ranks)))
         command = ["smpirun", "-np", str(ranks), "-platform", platform, "-hostfile", hosts, "--log=root.thres:warning",
-                   *(f"--cfg={s}" for s in SETTINGS), program, str(CHECKED), *(f"{c}:{b}" for c, b in cases)]
+                   *(f"--cfg={s}" for s in SETTINGS), program, str(CHECKED), sides, *(f"{c}:{b}" for c, b in cases)]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("HEDDLE_")}
         forced = {k: v for k, v in os.environ.items() if k == "HEDDLE_ALGORITHM"}
-        environment |= HEDDLE | forced | {"LD_PRELOAD": str(preload)}
-        with subprocess.Popen(["timeout", str(timeout), *map(str, command)], stdout=subprocess.PIPE, text=True, env=environment,
-                              stdin=subprocess.DEVNULL) as job:
+        environment |= HEDDLE | forced | {"LD_PRELOAD": str(preload), "HEDDLE_LOG": log}
+        with subprocess.Popen(["timeout", str(timeout), *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              env=environment, stdin=subprocess.DEVNULL) as job:
             for line in job.stdout:
                 words = line.split()
+                if priced := re.search(r"(allreduce|bcast) up to \d+ bytes: .* by price, ([\d.]+) us", line):
+                    price_us[priced[1]] = float(priced[2])
+                    continue
                 if not words or words[0] != "result":
                     print(line, end="", file=sys.stderr)
                     continue
                 yield {"platform": kind, "ranks": ranks, "collective": words[1], "bytes": int(words[2]),
                        "host_us": dict(zip(SELECTORS, map(float, words[3:7]))), "heddle_us": float(words[7]),
-                       "algorithm": words[8], "results": words[9]}
+                       "algorithm": words[8], "results": words[9],
+                       **({"price_us": price_us[words[1]]} if words[1] in price_us else {})}
         if job.returncode != 0:
             raise SystemExit(f"{kind}, {ranks} ranks: the simulation ended with {job.returncode}")
 
@@ -85,6 +93,10 @@ def short(program, preload):
             assert row["heddle_us"] < 2 * best, f"heddle should be about as fast as the best: {row}"
 
 
+def write(out, rows):
+    out.write_text(json.dumps({"settings": SETTINGS, "heddle": HEDDLE, "platforms": PLATFORMS, "rows": rows}, indent=1) + "\n")
+
+
 def full(program, preload, out, wanted):
     rows = json.loads(out.read_text())["rows"] if out.exists() else []
     todo = [w.split(":") for w in wanted] or [(k, r) for r in (64, 256, 1024, 4096) for k in PLATFORMS]
@@ -96,7 +108,30 @@ def full(program, preload, out, wanted):
         for row in simulate(program, preload, kind, ranks, cases, 7200) if cases else ():
             show(row)
             rows.append(row)
-            out.write_text(json.dumps({"settings": SETTINGS, "heddle": HEDDLE, "platforms": PLATFORMS, "rows": rows}, indent=1) + "\n")
+            write(out, rows)
+
+
+def again(program, preload, out, wanted):
+    rows = json.loads(out.read_text())["rows"]
+    there = {(r["platform"], r["ranks"], r["collective"], r["bytes"]): r for r in rows}
+    for kind, ranks in dict.fromkeys((k, r) for k, r, _, _ in there):
+        if wanted and f"{kind}:{ranks}" not in wanted:
+            continue
+        cases = [(c, b) for k, r, c, b in sorted(there, key=lambda t: t[3]) if (k, r) == (kind, ranks)]
+        for row in simulate(program, preload, kind, ranks, cases, 7200, "heddle"):
+            old = there[kind, ranks, row["collective"], row["bytes"]]
+            old.update(row | {"host_us": old["host_us"]})
+            show(old)
+            write(out, rows)
+
+
+def prices(program, preload, out, where):
+    kind, ranks = where.split(":")
+    cases = [(c, s + s // 2) for c in ("allreduce", "bcast") for s in SIZES]
+    rows = []
+    for row in simulate(program, preload, kind, int(ranks), cases, 7200, "heddle", "info"):
+        rows.append(row)
+    out.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
@@ -104,5 +139,9 @@ if __name__ == "__main__":
         short(*sys.argv[2:])
     elif len(sys.argv) >= 5 and sys.argv[1] == "full":
         full(sys.argv[2], sys.argv[3], pathlib.Path(sys.argv[4]), sys.argv[5:])
+    elif len(sys.argv) >= 5 and sys.argv[1] == "again":
+        again(sys.argv[2], sys.argv[3], pathlib.Path(sys.argv[4]), sys.argv[5:])
+    elif len(sys.argv) == 6 and sys.argv[1] == "prices":
+        prices(sys.argv[2], sys.argv[3], pathlib.Path(sys.argv[4]), sys.argv[5])
     else:
         sys.exit(__doc__)
