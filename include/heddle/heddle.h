@@ -4,6 +4,8 @@
  * failure in the calling thread. Handles are opaque and owned by whoever created them. Nothing here throws, and no
  * function needs MPI (see heddle_mpi.h to start from an MPI communicator).
  *
+ * Buffers may lie in the host's memory or, where the process uses CUDA, on a GPU (docs/gpu.md), on each rank as it likes.
+ *
  * Threads: calls on one communicator come from one thread at a time; different communicators are independent.
  * Order: all ranks of a communicator start the same collectives, with matching arguments, in the same order.
  * Waits: every wait ends at the deadline HEDDLE_TIMEOUT (0, the default: none) with HEDDLE_ERR_TIMEOUT and a message

@@ -38,10 +38,12 @@ typedef struct heddle_sparse {
 
 /* Brings entries in any order into the contract's form, in place: sorted, those of equal index summed in the order in
  * which they stood. `count` becomes the number of different indices. Takes memory for a second copy of the entries.
- * HEDDLE_ERR_ARGUMENT names an index that is not less than the dimension; nothing is changed then. Local. */
+ * HEDDLE_ERR_ARGUMENT names an index that is not less than the dimension; nothing is changed then. Local; arrays in the
+ * host's memory. */
 HEDDLE_API heddle_status heddle_sparse_sort(heddle_sparse* vector);
 
-/* Whether the contract holds; the message names the first entry that breaks it. Local. Collectives check it themselves. */
+/* Whether the contract holds; the message names the first entry that breaks it. Local; arrays in the host's memory.
+ * Collectives check it themselves. */
 HEDDLE_API heddle_status heddle_sparse_check(const heddle_sparse* vector);
 
 /* out = op over all ranks' `in`: the entries that any rank has, the same bits on every rank, whatever arrives first.
@@ -73,7 +75,7 @@ HEDDLE_API heddle_status heddle_sparse_allreduce_in_place(void* buffer, size_t c
 
 /* Non-blocking and persistent, with the requests of heddle.h. `in` and `out` (the structures and their arrays) stay in place
  * until the request is complete, a persistent one until it is freed. What heddle_sparse_allreduce would return, HEDDLE_ERR_CAPACITY
- * included, is returned by the test or wait that finds the request complete. */
+ * included, is returned by the test or wait that finds the request complete. The arrays of `in` lie in the host's memory. */
 HEDDLE_API heddle_status heddle_isparse_allreduce(const heddle_sparse* in, heddle_sparse* out, heddle_op op,
                                                   heddle_comm_t comm, heddle_request_t* request);
 /* Persistent: count, indices and arrays of `in` stay as they were at the first start, on all ranks; values change. Sums exchange indices at

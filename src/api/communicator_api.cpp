@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "api/arguments.hpp"
+#include "api/device_buffers.hpp"
 #include "api/error.hpp"
 #include "api/handles.hpp"
 #include "base/log.hpp"
@@ -37,6 +38,7 @@ Status create(const Bootstrap& bootstrap, const ParsedConfig& parsed, Loan& loan
   Result<std::unique_ptr<Communicator>> communicator = Communicator::create(bootstrap, parsed.config);
   if (!communicator.ok()) return communicator.status();
   comm->communicator = std::move(communicator).value();
+  comm->gpu.configure({parsed.config.cuda, parsed.config.pinned_bytes});
   if (const Log log(parsed.config.log_level, bootstrap.rank);
       bootstrap.rank == 0 && log.wants(LogLevel::info))
     log.info("a communicator of " + comm->communicator->describe());
@@ -153,6 +155,8 @@ heddle_status heddle_allreduce(const void* sendbuf, void* recvbuf, size_t count,
     HEDDLE_TRY(edge::check(comm));
     edge::Reduction r;
     HEDDLE_TRY(edge::check_reduction(sendbuf, recvbuf, count, dtype, op, &r));
+    if (comm->gpu.present()) [[unlikely]]
+      return edge::note(*comm, edge::allreduce_anywhere(*comm, r));
     return edge::note(*comm, comm->communicator->allreduce(r.in, r.out, r.count, r.type, r.op));
   });
 }
@@ -162,6 +166,8 @@ heddle_status heddle_bcast(void* buffer, size_t bytes, int root, heddle_comm_t c
     HEDDLE_TRY(edge::check(comm));
     HEDDLE_TRY(edge::check_buffer(buffer, bytes, "buffer"));
     HEDDLE_TRY(edge::check_root(root, comm->communicator->size()));
+    if (comm->gpu.present()) [[unlikely]]
+      return edge::note(*comm, edge::bcast_anywhere(*comm, buffer, bytes, root));
     return edge::note(*comm, comm->communicator->bcast(buffer, bytes, root));
   });
 }
@@ -198,7 +204,9 @@ heddle_status heddle_send(const void* data, size_t bytes, int peer, heddle_comm_
     HEDDLE_TRY(edge::check(comm));
     HEDDLE_TRY(edge::check_buffer(data, bytes, "data"));
     HEDDLE_TRY(edge::check_peer(peer, comm->communicator->rank(), comm->communicator->size()));
-    return edge::note(*comm, comm->communicator->send(data, bytes, peer));
+    return edge::note(*comm, edge::with_image(*comm, data, bytes, edge::Access::read, [&](const void* from) {
+      return comm->communicator->send(from, bytes, peer);
+    }));
   });
 }
 
@@ -207,7 +215,9 @@ heddle_status heddle_recv(void* data, size_t bytes, int peer, heddle_comm_t comm
     HEDDLE_TRY(edge::check(comm));
     HEDDLE_TRY(edge::check_buffer(data, bytes, "data"));
     HEDDLE_TRY(edge::check_peer(peer, comm->communicator->rank(), comm->communicator->size()));
-    return edge::note(*comm, comm->communicator->recv(data, bytes, peer));
+    return edge::note(*comm, edge::with_image(*comm, data, bytes, edge::Access::write, [&](void* to) {
+      return comm->communicator->recv(to, bytes, peer);
+    }));
   });
 }
 

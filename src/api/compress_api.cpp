@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "api/arguments.hpp"
+#include "api/device_buffers.hpp"
 #include "api/error.hpp"
 #include "api/handles.hpp"
 #include "comm/communicator.hpp"
@@ -121,12 +122,15 @@ heddle_status heddle_compressed_allreduce(const float* sendbuf, float* recvbuf, 
       return Status(Code::invalid_argument, "the residual has " + std::to_string(residual->residual.size()) +
                                                 " values and count is " + std::to_string(count));
     heddle::CompressedJob job;
-    job.in = static_cast<const float*>(r.in);
-    job.out = static_cast<float*>(r.out);
     job.count = count;
     job.how = how.value();
     job.residual = residual != nullptr ? &residual->residual : nullptr;
-    return edge::note(*comm, comm->communicator->compressed_allreduce(job));
+    return edge::note(
+        *comm, edge::with_images(*comm, r.in, r.out, count * sizeof(float), [&](const void* in, void* out) {
+          job.in = static_cast<const float*>(in);
+          job.out = static_cast<float*>(out);
+          return comm->communicator->compressed_allreduce(job);
+        }));
   });
 }
 
@@ -153,10 +157,15 @@ heddle_status heddle_sparse_allreduce_coded(const heddle_sparse* in, float* dens
     heddle::Result<heddle::Compression> how = edge::method_in(method);
     if (!how.ok()) return how.status();
     how->codec.seed = seed;
-    job.out = dense;
     job.how = how.value();
     job.residual = residual != nullptr ? &residual->residual : nullptr;
-    return edge::note(*comm, comm->communicator->coded_sparse_allreduce(job));
+    edge::SparseImages images;
+    HEDDLE_TRY(edge::note(*comm, images.load(*comm, &job.in)));
+    return edge::note(*comm, edge::with_image(*comm, dense, job.in.dimension * sizeof(float),
+                                              edge::Access::write, [&](void* out) {
+                                                job.out = static_cast<float*>(out);
+                                                return comm->communicator->coded_sparse_allreduce(job);
+                                              }));
   });
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/status.hpp"
 #include "comm/communicator.hpp"
+#include "gpu/gpu.hpp"
 #include "heddle/heddle.h"
 
 namespace heddle::edge {
@@ -34,7 +35,8 @@ struct heddle_comm {
   volatile std::uint64_t magic = heddle::edge::kCommMagic;
   // After a failure in flight: every further call fails, and requests count as over.
   bool broken = false;
-  heddle_p2p lent{};  // without `release` when there is nothing to release
+  heddle_p2p lent{};     // without `release` when there is nothing to release
+  heddle::gpu::Gpu gpu;  // outlives what has images of its buffers: the requests
   std::unique_ptr<heddle::Communicator> communicator;
   std::vector<heddle_request*> requests;           // not owned: the caller has them
   std::unique_ptr<heddle::edge::KeptResult> kept;  // a sparse result that did not fit

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "api/arguments.hpp"
+#include "api/device_buffers.hpp"
 #include "api/error.hpp"
 #include "api/handles.hpp"
 #include "comm/communicator.hpp"
@@ -30,8 +31,13 @@ Status open_allreduce(const void* sendbuf, void* recvbuf, std::size_t count, con
   HEDDLE_TRY(check(comm));
   Reduction r;
   HEDDLE_TRY(check_reduction(sendbuf, recvbuf, count, dtype, op, &r));
-  return hand_out(*comm, comm->communicator->allreduce_request(r.in, r.out, r.count, r.type, r.op), life,
-                  request);
+  return hand_out(*comm,
+                  request_with_images(*comm, r.in, r.out, r.count * dtype_size(r.type), Access::write,
+                                      [&](const void* in, void* out) {
+                                        return comm->communicator->allreduce_request(in, out, r.count, r.type,
+                                                                                     r.op);
+                                      }),
+                  life, request);
 }
 
 Status open_bcast(void* buffer, std::size_t bytes, int root, heddle_comm_t comm, Life life,
@@ -41,7 +47,12 @@ Status open_bcast(void* buffer, std::size_t bytes, int root, heddle_comm_t comm,
   HEDDLE_TRY(check(comm));
   HEDDLE_TRY(check_buffer(buffer, bytes, "buffer"));
   HEDDLE_TRY(check_root(root, comm->communicator->size()));
-  return hand_out(*comm, comm->communicator->bcast_request(buffer, bytes, root), life, request);
+  return hand_out(*comm,
+                  request_with_images(*comm, nullptr, buffer, bytes, access_of(*comm, root),
+                                      [&](const void* /*in*/, void* at) {
+                                        return comm->communicator->bcast_request(at, bytes, root);
+                                      }),
+                  life, request);
 }
 
 // A request of one use ends with the test or wait that finds it complete, well or badly.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "api/arguments.hpp"
+#include "api/device_buffers.hpp"
 #include "api/error.hpp"
 #include "api/handles.hpp"
 #include "comm/communicator.hpp"
@@ -20,17 +21,26 @@ std::size_t entries_of(std::span<const SparseView> parts) {
   return entries;
 }
 
-// The arrays of an input may be those of the output.
-void copy_out(std::span<const SparseView> parts, std::byte* indices, std::byte* values) {
+// The arrays of an input may be those of the output. `copy(to, from, bytes)` knows where those are.
+template <typename Copy>
+Status copy_out(std::span<const SparseView> parts, void* indices, void* values, const Copy& copy) {
+  auto* to_indices = static_cast<std::byte*>(indices);
+  auto* to_values = static_cast<std::byte*>(values);
   for (const SparseView& part : parts) {
     const std::size_t index_bytes = part.count * index_size(part.index_type);
     const std::size_t value_bytes = part.count * dtype_size(part.value_type);
     if (part.count == 0) continue;
-    std::memmove(indices, part.indices, index_bytes);
-    std::memmove(values, part.values, value_bytes);
-    indices += index_bytes;
-    values += value_bytes;
+    HEDDLE_TRY(copy(to_indices, part.indices, index_bytes));
+    HEDDLE_TRY(copy(to_values, part.values, value_bytes));
+    to_indices += index_bytes;
+    to_values += value_bytes;
   }
+  return {};
+}
+
+Status copy_on_host(void* to, const void* from, std::size_t bytes) {
+  std::memmove(to, from, bytes);
+  return {};
 }
 
 // Makes room in `out`, or says how much is needed.
@@ -48,15 +58,12 @@ Status make_room(heddle_sparse& out, std::size_t entries) {
   return check_not_null(out.values, "out->values");
 }
 
-// A communicator of one rank has nothing but the input, which may be in place already: then nothing is copied, and no room needed.
-Status put(std::span<const SparseView> parts, heddle_sparse& out) {
-  if (parts.size() == 1 && parts[0].indices == out.indices && parts[0].values == out.values) {
-    out.count = parts[0].count;
-    return {};
-  }
+Status put(heddle_comm& comm, std::span<const SparseView> parts, heddle_sparse& out) {
   HEDDLE_TRY(make_room(out, entries_of(parts)));
-  copy_out(parts, static_cast<std::byte*>(out.indices), static_cast<std::byte*>(out.values));
-  return {};
+  if (!comm.gpu.present()) return copy_out(parts, out.indices, out.values, copy_on_host);
+  return copy_out(parts, out.indices, out.values, [&](void* to, const void* from, std::size_t bytes) {
+    return comm.gpu.write(to, from, bytes);
+  });
 }
 
 bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) {
@@ -87,7 +94,7 @@ void keep(heddle_comm& comm, const SparseView& like, std::span<const SparseView>
   kept->view.count = entries_of(parts);
   kept->indices.resize(kept->view.count * index_size(like.index_type));
   kept->values.resize(kept->view.count * dtype_size(like.value_type));
-  copy_out(parts, kept->indices.data(), kept->values.data());
+  (void)copy_out(parts, kept->indices.data(), kept->values.data(), copy_on_host);  // cannot fail
   kept->view.indices = kept->indices.data();
   kept->view.values = kept->values.data();
   comm.kept = std::move(kept);
@@ -99,38 +106,66 @@ void set_types(heddle_sparse& out, const SparseView& like) {
   out.value_type = static_cast<heddle_dtype>(like.value_type);
 }
 
+// An input as the caller passed it, and as the host sees it.
+struct Input {
+  SparseView given;
+  SparseView seen;
+};
+
+// A communicator of one rank has nothing but the input, which may be in place already: then nothing is copied, and no room needed.
+bool is_in_place(std::span<const SparseView> parts, const Input& in, const heddle_sparse& out) {
+  return parts.size() == 1 && parts[0].indices == in.seen.indices && parts[0].values == in.seen.values &&
+         out.indices == in.given.indices && out.values == in.given.values;
+}
+
 // Called inside the communicator, which is no place for what a caller's function throws.
-Status take(heddle_comm& comm, const SparseView& like, std::span<const SparseView> parts,
-            heddle_sparse& out) try {
-  set_types(out, like);
-  Status status = put(parts, out);
-  if (!status.ok()) keep(comm, like, parts);
+Status take(heddle_comm& comm, const Input& in, std::span<const SparseView> parts, heddle_sparse& out) try {
+  set_types(out, in.given);
+  if (is_in_place(parts, in, out)) {
+    out.count = parts[0].count;
+    return {};
+  }
+  Status status = put(comm, parts, out);
+  if (!status.ok()) keep(comm, in.given, parts);
   return status;
 } catch (const std::exception& error) {
   return Status(Code::out_of_memory, std::string("the result could not be taken: ") + error.what());
 }
 
+bool is_hosts(heddle_comm& comm, const void* memory) {
+  if (!comm.gpu.present()) return true;
+  const Result<gpu::Place> place = comm.gpu.place(memory);
+  return place.ok() && !gpu::needs_image(place->kind);
+}
+
 // Where the result can be written straight. Where not, take() says why.
-SparseRoom room_in(heddle_sparse& out, const SparseView& in, std::size_t entries) try {
+SparseRoom room_in(heddle_comm& comm, heddle_sparse& out, const SparseView& in, std::size_t entries) try {
   if (shares_memory(out, in) || (entries > out.capacity && out.grow == nullptr)) return {};
   set_types(out, in);
   if (entries > out.capacity && out.grow(&out, entries) != 0) return {};
   if (entries > out.capacity || out.indices == nullptr || out.values == nullptr) return {};
+  if (!is_hosts(comm, out.indices) || !is_hosts(comm, out.values)) return {};
   return {out.indices, out.values};
 } catch (const std::exception&) {
   return {};  // the others wait
 }
 
+// `images` outlive the job.
 Status make_job(const heddle_sparse* in, heddle_sparse* out, const heddle_op& op, heddle_comm_t comm,
-                SparseJob* job) {
+                SparseImages& images, SparseJob* job) {
   HEDDLE_TRY(check(comm));
   HEDDLE_TRY(check_vector(in, "in", &job->in));
   HEDDLE_TRY(check_not_null(out, "out"));
   HEDDLE_TRY(check_sparse_op(op, &job->op));
-  job->deliver = [comm, like = job->in, out](std::span<const SparseView> parts) {
-    return take(*comm, like, parts, *out);
+  Input input = {job->in, {}};
+  HEDDLE_TRY(images.load(*comm, &job->in));
+  input.seen = job->in;
+  job->deliver = [comm, input, out](std::span<const SparseView> parts) {
+    return take(*comm, input, parts, *out);
   };
-  job->room = [like = job->in, out](std::size_t entries) { return room_in(*out, like, entries); };
+  job->room = [comm, like = input.given, out](std::size_t entries) {
+    return room_in(*comm, *out, like, entries);
+  };
   return {};
 }
 
@@ -139,7 +174,12 @@ Status open_sparse(const heddle_sparse* in, heddle_sparse* out, const heddle_op&
   HEDDLE_TRY(check_not_null(request, "request"));
   *request = nullptr;
   SparseJob job;
-  HEDDLE_TRY(make_job(in, out, op, comm, &job));
+  SparseImages none;
+  HEDDLE_TRY(make_job(in, out, op, comm, none, &job));
+  if (job.in.indices != in->indices || job.in.values != in->values)
+    return Status(
+        Code::unsupported,
+        "in lies on a GPU, which requests of sparse vectors do not serve yet; heddle_sparse_allreduce does");
   job.keeps_pattern = life == Life::persistent;
   return hand_out(*comm, comm->communicator->sparse_allreduce_request(std::move(job)), life, request);
 }
@@ -174,7 +214,8 @@ heddle_status heddle_sparse_allreduce(const heddle_sparse* in, heddle_sparse* ou
                                       heddle_comm_t comm) {
   return edge::guarded([&]() -> Status {
     SparseJob job;
-    HEDDLE_TRY(edge::make_job(in, out, op, comm, &job));
+    edge::SparseImages images;
+    HEDDLE_TRY(edge::make_job(in, out, op, comm, images, &job));
     return edge::note(*comm, comm->communicator->sparse_allreduce(job));
   });
 }
@@ -187,7 +228,7 @@ heddle_status heddle_sparse_fetch(heddle_sparse* out, heddle_comm_t comm) {
       return Status(Code::invalid_argument, "no sparse result of this communicator waits to be fetched");
     edge::set_types(*out, comm->kept->view);
     const SparseView parts[] = {comm->kept->view};
-    HEDDLE_TRY(edge::put(parts, *out));
+    HEDDLE_TRY(edge::put(*comm, parts, *out));
     comm->kept.reset();
     return {};
   });
@@ -206,8 +247,13 @@ heddle_status heddle_sparse_allreduce_dense(const heddle_sparse* in, void* dense
                                                 std::to_string(job.in.dimension) +
                                                 " is more than memory can hold");
     HEDDLE_TRY(edge::check_buffer(dense, job.in.dimension * width, "dense"));
-    job.dense = dense;
-    return edge::note(*comm, comm->communicator->sparse_allreduce(job));
+    edge::SparseImages images;
+    HEDDLE_TRY(edge::note(*comm, images.load(*comm, &job.in)));
+    return edge::note(
+        *comm, edge::with_image(*comm, dense, job.in.dimension * width, edge::Access::write, [&](void* out) {
+          job.dense = out;
+          return comm->communicator->sparse_allreduce(job);
+        }));
   });
 }
 
@@ -218,7 +264,11 @@ heddle_status heddle_sparse_allreduce_in_place(void* buffer, size_t count, heddl
     edge::Reduction r;
     const heddle_op sum = HEDDLE_SUM;
     HEDDLE_TRY(edge::check_reduction(HEDDLE_IN_PLACE, buffer, count, dtype, sum, &r));
-    return edge::note(*comm, comm->communicator->mostly_zero_allreduce(r.in, r.out, r.count, r.type));
+    return edge::note(*comm, edge::with_images(*comm, r.in, r.out, r.count * heddle::dtype_size(r.type),
+                                               [&](const void* from, void* to) {
+                                                 return comm->communicator->mostly_zero_allreduce(
+                                                     from, to, r.count, r.type);
+                                               }));
   });
 }
 

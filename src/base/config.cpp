@@ -195,6 +195,16 @@ Problem set_compress_types(std::string_view value, Config& config) {
   return {};
 }
 
+Problem set_cuda(std::string_view value, Config& config) {
+  return set_switch(value, config.cuda);
+}
+Problem set_pinned_bytes(std::string_view value, Config& config) {
+  const std::optional<std::size_t> bytes = parse_size(value);
+  if (!bytes) return "is not a size in bytes, with an optional K, M or G";
+  config.pinned_bytes = *bytes;
+  return {};
+}
+
 Problem set_verbs_gid(std::string_view value, Config& config) {
   const std::optional<int> index = parse_number<int>(value);
   if (!index || *index < 0 || *index > 255) return "is not the index of a GID (0 to 255)";
@@ -301,6 +311,15 @@ constexpr std::array kRows = {
     Row{{"HEDDLE_COMPRESS_TYPES", "comma-separated list of float32, float64", "float32",
          "Sums of other types are not compressed; those of float64 are sent as float32 is."},
         set_compress_types},
+    Row{{"HEDDLE_CUDA", "0, 1", "1",
+         "0 takes every buffer for the host's, as where the host MPI serves GPU memory itself; 1 looks where "
+         "buffers lie once the process has loaded CUDA."},
+        set_cuda},
+    Row{{"HEDDLE_PINNED_BYTES", "a size in bytes; K, M and G suffixes", "256M",
+         "The most pinned host memory for images of GPU buffers, for a process (preload library) or a "
+         "communicator (native API); images that do not fit lie in other memory, and are copied through "
+         "2 MiB of it."},
+        set_pinned_bytes},
     Row{{"HEDDLE_MASTER_PORT", "1 to 65535", "MASTER_PORT",
          "Port of the start over TCP (heddle_comm_create_env), for when a launcher's own store listens on "
          "MASTER_PORT."},

@@ -48,6 +48,9 @@ struct Config {
   std::size_t compress_from = std::size_t{64} << 10;  // HEDDLE_COMPRESS_FROM=SIZE
   bool compress_f32 = true;                           // HEDDLE_COMPRESS_TYPES=float32[,float64]
   bool compress_f64 = false;
+  // HEDDLE_CUDA=0|1: 0 takes every buffer for the host's
+  bool cuda = true;
+  std::size_t pinned_bytes = std::size_t{256} << 20;  // HEDDLE_PINNED_BYTES=SIZE: for copies from and to GPUs
   int master_port = 0;  // HEDDLE_MASTER_PORT=PORT: bootstrap over TCP, overrides MASTER_PORT; 0: unset
 };
 

@@ -40,8 +40,8 @@ bool Savings::compresses(DType type, std::size_t bytes) const {
          (type == DType::f32 ? config_.compress_f32 : type == DType::f64 && config_.compress_f64);
 }
 
-Status Savings::allreduce(const void* in, void* out, std::size_t count, DType type) {
-  return compresses(type, count * dtype_size(type)) ? compress(in, out, count, type)
+Status Savings::allreduce(const void* in, void* out, std::size_t count, DType type, const void* key) {
+  return compresses(type, count * dtype_size(type)) ? compress(in, out, count, type, key)
                                                     : look(in, out, count, type);
 }
 
@@ -61,21 +61,21 @@ Status Savings::look(const void* in, void* out, std::size_t count, DType type) {
   return {};
 }
 
-Residual* Savings::residual_of(const void* buffer, std::size_t count) {
+Residual* Savings::residual_of(const void* key, std::size_t count) {
   // What is rounded to half precision loses no more than a sum in half precision would: no memory for that.
   const Codec codec = compression_.codec.codec;
   if (compression_.method == Compression::Method::codec && (codec == Codec::f16 || codec == Codec::bf16))
     return nullptr;
-  if (residuals_.size() >= kMostResiduals && !residuals_.contains({buffer, count})) residuals_.clear();
-  return &residuals_.try_emplace({buffer, count}, count).first->second;
+  if (residuals_.size() >= kMostResiduals && !residuals_.contains({key, count})) residuals_.clear();
+  return &residuals_.try_emplace({key, count}, count).first->second;
 }
 
-Status Savings::compress(const void* in, void* out, std::size_t count, DType type) {
+Status Savings::compress(const void* in, void* out, std::size_t count, DType type, const void* key) {
   CompressedJob job;
   job.count = count;
   job.how = compression_;
   job.agreed = true;  // the settings when heddle was set up, the count by MPI's rules
-  job.residual = residual_of(in, count);
+  job.residual = residual_of(key, count);
   if (type == DType::f32) {
     job.in = static_cast<const float*>(in);
     job.out = static_cast<float*>(out);

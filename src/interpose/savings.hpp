@@ -24,7 +24,8 @@ class Savings {
   bool serves(DType type, Op op, std::size_t bytes) const {
     return op == Op::sum && bytes >= least_bytes_ && (looks(type, bytes) || compresses(type, bytes));
   }
-  Status allreduce(const void* in, void* out, std::size_t count, DType type);
+  // What was lost of a vector is added to the next one of the same `key` and length: where the caller keeps it.
+  Status allreduce(const void* in, void* out, std::size_t count, DType type, const void* key);
 
  private:
   // Of the sizes between two powers of two: after a vector that was not worth it so many calls go by without a look, and twice
@@ -40,8 +41,8 @@ class Savings {
   bool looks(DType type, std::size_t bytes) const;
   bool compresses(DType type, std::size_t bytes) const;
   Status look(const void* in, void* out, std::size_t count, DType type);
-  Status compress(const void* in, void* out, std::size_t count, DType type);
-  Residual* residual_of(const void* buffer, std::size_t count);
+  Status compress(const void* in, void* out, std::size_t count, DType type, const void* key);
+  Residual* residual_of(const void* key, std::size_t count);
 
   Config config_;
   Communicator& communicator_;

@@ -30,7 +30,7 @@ TEST(Savings, LookLessOftenWhereItDoesNotPay) {
     const std::vector<float> sparse = mostly_zero(me.rank);
     std::vector<float> out(kCount);
     const auto looked = [&](const std::vector<float>& in) {
-      EXPECT_TRUE(savings->allreduce(in.data(), out.data(), kCount, DType::f32).ok());
+      EXPECT_TRUE(savings->allreduce(in.data(), out.data(), kCount, DType::f32, in.data()).ok());
       EXPECT_EQ(out[0], in == full ? 3.0F : 1.0F);
       return comm.sparse_stats().algorithm != std::string("dense");
     };
@@ -85,12 +85,12 @@ TEST(Savings, KeepWhatIsLostForEachBuffer) {
     std::vector<double> first{1, 10};
     const std::vector<double> second{20, 2};
     std::vector<double> out(2);
-    ASSERT_TRUE(savings->allreduce(first.data(), out.data(), 2, DType::f64).ok());
+    ASSERT_TRUE(savings->allreduce(first.data(), out.data(), 2, DType::f64, first.data()).ok());
     EXPECT_EQ(out, (std::vector<double>{0, 10.0 * me.size}));
-    ASSERT_TRUE(savings->allreduce(second.data(), out.data(), 2, DType::f64).ok());
+    ASSERT_TRUE(savings->allreduce(second.data(), out.data(), 2, DType::f64, second.data()).ok());
     EXPECT_EQ(out, (std::vector<double>{20.0 * me.size, 0}));
     first = {0, 0};
-    ASSERT_TRUE(savings->allreduce(first.data(), out.data(), 2, DType::f64).ok());
+    ASSERT_TRUE(savings->allreduce(first.data(), out.data(), 2, DType::f64, first.data()).ok());
     EXPECT_EQ(out, (std::vector<double>{1.0 * me.size, 0}));
   });
 }

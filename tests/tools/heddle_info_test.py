@@ -6,6 +6,7 @@ import sys
 import unittest
 
 PROGRAM, ENVIRONMENT_MD = sys.argv.pop(1), sys.argv.pop(1)
+FAKE_CUDA = sys.argv.pop(1) if len(sys.argv) > 1 else ""  # of tests/gpu
 
 
 def run(*arguments, **variables):
@@ -25,7 +26,7 @@ class HeddleInfo(unittest.TestCase):
         result = run("-n", "3")
         self.assertEqual(result.returncode, 0, result.stderr)
         for part in ["heddle 0.", "Machine", "usable cores", "Transports", "shm (memfd)", "cuda", "ucx", "verbs",
-                     "no data path in this build", "no HEDDLE_* variable is set", "Algorithms for 3 ranks", "allreduce",
+                     "Devices", "no HEDDLE_* variable is set", "Algorithms for 3 ranks", "allreduce",
                      "bcast"]:
             self.assertIn(part, result.stdout)
 
@@ -77,7 +78,27 @@ class HeddleInfo(unittest.TestCase):
         found = info()
         names = [t["name"] for t in found["transports"]]
         self.assertTrue({"mpi", "ucx", "verbs"} <= set(names), names)
-        self.assertEqual([d["name"] for d in found["devices"]], ["cuda"])
+        self.assertEqual([d["name"] for d in found["devices"]][0], "cuda")
+
+    def test_gpus_of_a_double_of_the_driver(self):
+        if not FAKE_CUDA:
+            self.skipTest("this build has no CUDA")
+        folder = {"LD_LIBRARY_PATH": os.path.dirname(FAKE_CUDA)}
+        cuda, first, second = info(**folder)["devices"]
+        self.assertTrue(cuda["usable"] and first["usable"])
+        self.assertIn("2 GPUs", cuda["detail"])
+        for part in ["double of a GPU, number 1", "1 GiB", "sm_90", "0000:01:00.0", "256 MiB at most"]:
+            self.assertIn(part, second["detail"])
+        off = info(HEDDLE_CUDA="0", **folder)["devices"]
+        self.assertFalse(any(device["usable"] for device in off))
+        self.assertIn("HEDDLE_CUDA=0", off[0]["detail"])
+        self.assertIn("0 GPUs", info(FAKE_CUDA_DEVICES="0", **folder)["devices"][0]["detail"])
+        for odd, said in [({"FAKE_CUDA_FAIL": "cuInit:100:1"}, "CUDA_ERROR_NO_DEVICE (100"),
+                          ({"FAKE_CUDA_LACKS": "cuMemHostRegister"}, "has no function cuMemHostRegister; heddle needs")]:
+            devices = info(**odd, **folder)["devices"]
+            self.assertEqual(len(devices), 1)
+            self.assertFalse(devices[0]["usable"])
+            self.assertIn(said, devices[0]["detail"])
 
     def test_transport_left_out_is_not_usable(self):
         found = info(HEDDLE_TRANSPORTS="mpi")

@@ -41,7 +41,7 @@ struct Info {
   Hardware hardware;
   std::string hardware_error;
   std::vector<Finding> transports;
-  std::vector<Finding> devices;  // whose memory is not served yet
+  std::vector<Finding> devices;  // whose memory may be passed to collectives
   std::vector<std::string> environment;
   std::vector<std::string> complaints;
   ChosenAlgorithms chosen;
@@ -55,7 +55,7 @@ Info gather(int ranks);
 ChosenAlgorithms ask_communicator(int ranks, const Config& config);
 
 std::vector<Finding> probe_transports(const Config& config);
-std::vector<Finding> probe_devices();
+std::vector<Finding> probe_devices(const Config& config);
 
 std::string as_text(const Info& info);
 std::string as_json(const Info& info);

@@ -9,13 +9,12 @@
 
 #include <fmt/format.h>
 
+#include "gpu/survey.hpp"
 #include "heddle_info/info.hpp"
 #include "transports/shm/shared_memory.hpp"
 
 namespace heddle::info {
 namespace {
-
-constexpr const char* kNoPath = "no data path in this build";
 
 class Library {
  public:
@@ -65,24 +64,24 @@ Finding probe_preload() {
           "libheddle_preload.so is not beside this program; heddle_mpi.h lends MPI to native programs"};
 }
 
-Finding probe_cuda() {
-  const Library driver("libcuda.so.1");
-  if (!driver.open()) return {"cuda", false, fmt::format("no driver (libcuda.so.1); {}", kNoPath)};
-  auto* const init = driver.find<int(unsigned)>("cuInit");
-  auto* const version_of = driver.find<int(int*)>("cuDriverGetVersion");
-  auto* const count_of = driver.find<int(int*)>("cuDeviceGetCount");
-  if (init == nullptr || version_of == nullptr || count_of == nullptr) {
-    return {"cuda", false, fmt::format("libcuda.so.1 lacks the driver's functions; {}", kNoPath)};
+// The driver, and each GPU with what is done about buffers there.
+std::vector<Finding> probe_cuda(const Config& config) {
+  const Result<gpu::Survey> survey = gpu::survey();
+  if (!survey.ok()) return {{"cuda", false, survey.status().message()}};
+  const std::size_t count = survey->devices.size();
+  const bool used = config.cuda && count > 0;
+  std::vector<Finding> found = {{"cuda", used,
+                                 fmt::format("driver {}.{}, {} GPU{}", survey->driver / 1000,
+                                             survey->driver % 1000 / 10, count, count == 1 ? "" : "s")}};
+  if (!config.cuda) found[0].detail += "; left out by HEDDLE_CUDA=0";
+  for (std::size_t i = 0; i < count; ++i) {
+    const gpu::Device& device = survey->devices[i];
+    found.push_back({fmt::format("GPU {}", i), used,
+                     fmt::format("{}, {}, sm_{}, at {}: by images in pinned host memory, {} at most",
+                                 device.name, bytes_text(device.bytes), device.capability, device.pci,
+                                 bytes_text(config.pinned_bytes))});
   }
-  int version = 0;
-  int devices = 0;
-  version_of(&version);
-  const int error = init(0);
-  if (error != 0) return {"cuda", false, fmt::format("cuInit failed with {}; {}", error, kNoPath)};
-  count_of(&devices);
-  return {"cuda", false,
-          fmt::format("driver {}.{}, {} device{}; {}", version / 1000, version % 1000 / 10, devices,
-                      devices == 1 ? "" : "s", kNoPath)};
+  return found;
 }
 
 Finding probe_ucx() {
@@ -128,8 +127,8 @@ std::vector<Finding> probe_transports(const Config& config) {
   return found;
 }
 
-std::vector<Finding> probe_devices() {
-  return {probe_cuda()};
+std::vector<Finding> probe_devices(const Config& config) {
+  return probe_cuda(config);
 }
 
 }  // namespace heddle::info

@@ -76,7 +76,7 @@ std::string as_text(const Info& info) {
   out += indented(info.hardware_error.empty() ? describe(info.hardware) : info.hardware_error);
   out += fmt::format("  reductions run with {} instructions\n", info.fold_target);
   out += "\nTransports\n" + findings_text(info.transports);
-  out += "\nFound, not used yet\n" + findings_text(info.devices);
+  out += "\nDevices\n" + findings_text(info.devices);
   out += "\nEnvironment\n";
   if (info.environment.empty()) out += "  no HEDDLE_* variable is set\n";
   for (const std::string& entry : info.environment)

@@ -12,25 +12,19 @@ namespace heddle::mpich {
 // ---- Becoming known, and the take-over
 
 template <typename Host>
-CommState* Backend::enter(MPI_Comm comm, const Host& host, int* rc) {
+[[gnu::noinline]] CommState* Backend::enter(MPI_Comm comm, const Host& host, int* rc) {
   CommState* state = registry_.find_fast(comm);
-  if (state == nullptr) [[unlikely]] {
-    state = registry_.find(comm);
-    if (state == nullptr) {
-      // The host goes first: it knows whether this is a communicator, and what to tell the user if not.
-      *rc = host();
-      int error_class = MPI_SUCCESS;
-      if (*rc != MPI_SUCCESS) mpi_.Error_class(*rc, &error_class);
-      if (error_class != MPI_ERR_COMM) attach(comm);
-      return nullptr;
-    }
+  if (state == nullptr) state = registry_.find(comm);
+  if (state == nullptr) {
+    // The host goes first: it knows whether this is a communicator, and what to tell the user if not.
+    *rc = host();
+    int error_class = MPI_SUCCESS;
+    if (*rc != MPI_SUCCESS) mpi_.Error_class(*rc, &error_class);
+    if (error_class != MPI_ERR_COMM) attach(comm);
+    return nullptr;
   }
-  if (state->mode == Mode::heddle) [[likely]]
-    return state;
-  if (state->mode == Mode::counting && ++state->calls >= kTakeoverCall) {
-    take_over(comm, *state);
-    if (state->mode == Mode::heddle) return state;
-  }
+  if (state->mode == Mode::counting && ++state->calls >= kTakeoverCall) take_over(comm, *state);
+  if (state->mode == Mode::heddle) return state;
   *rc = state->mode == Mode::failed ? fail(Status(), comm, *state) : host();
   return nullptr;
 }
@@ -90,6 +84,7 @@ bool Backend::make_ready() {
     }
   }
   const Log log(parsed.config.log_level, world_rank);
+  device_buffers_.configure({parsed.config.enable && parsed.config.cuda, parsed.config.pinned_bytes});
   if (!self_.open() || !packing_.check_format()) {
     if (parsed.config.enable) {
       log.warn(
@@ -110,17 +105,36 @@ void Backend::take_over(MPI_Comm comm, CommState& state) {
 // ---- The collectives
 
 template <typename Count>
-int Backend::allreduce(const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-  const auto host = [&] {
-    if constexpr (std::is_same_v<Count, int>) {
-      return mpi_.Allreduce(in, out, count, type, op, comm);
-    } else {
-      return mpi_.Allreduce_c(in, out, count, type, op, comm);
-    }
-  };
-  int rc = MPI_SUCCESS;
-  CommState* state = enter(comm, host, &rc);
-  if (state == nullptr) return rc;
+int Backend::host_allreduce(const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op,
+                            MPI_Comm comm) {
+  if constexpr (std::is_same_v<Count, int>) {
+    return mpi_.Allreduce(in, out, count, type, op, comm);
+  } else {
+    return mpi_.Allreduce_c(in, out, count, type, op, comm);
+  }
+}
+
+template <typename Count>
+int Backend::host_bcast(void* buffer, Count count, MPI_Datatype type, int root, MPI_Comm comm) {
+  if constexpr (std::is_same_v<Count, int>) {
+    return mpi_.Bcast(buffer, count, type, root, comm);
+  } else {
+    return mpi_.Bcast_c(buffer, count, type, root, comm);
+  }
+}
+
+template <typename Count>
+inline int Backend::allreduce_on_host(const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op,
+                                      MPI_Comm comm, const void* key) {
+  const auto host = [&] { return host_allreduce(in, out, count, type, op, comm); };
+  CommState* state = served(comm);
+  if (state == nullptr) [[unlikely]] {
+    int rc = MPI_SUCCESS;
+    // Its own copy of the arguments: those that are looked at from elsewhere would not stay in registers.
+    state = enter(
+        comm, [=, this] { return host_allreduce(in, out, count, type, op, comm); }, &rc);
+    if (state == nullptr) return rc;
+  }
 
   Op mapped;
   const TypeRow* row = map_->find(type, op, &mapped);
@@ -139,31 +153,31 @@ int Backend::allreduce(const void* in, void* out, Count count, MPI_Datatype type
   const auto elements = static_cast<std::size_t>(count);
   const void* from = in == MPI_IN_PLACE ? out : in;
   if (state->savings != nullptr) [[unlikely]]
-    return allreduce_saving(from, out, elements, row->type, mapped, comm, *state);
+    return allreduce_saving(from, out, elements, row->type, mapped, comm, *state,
+                            key != nullptr ? key : from);
   return finish(state->communicator->allreduce(from, out, elements, row->type, mapped), comm, *state);
 }
 
 // Between nodes. Apart, so that what is served within one pays one test for it.
 [[gnu::noinline]] int Backend::allreduce_saving(const void* in, void* out, std::size_t count, DType type,
-                                                Op op, MPI_Comm comm, CommState& state) {
+                                                Op op, MPI_Comm comm, CommState& state, const void* key) {
   const bool saves = state.savings->serves(type, op, count * dtype_size(type));
-  return finish(saves ? state.savings->allreduce(in, out, count, type)
+  return finish(saves ? state.savings->allreduce(in, out, count, type, key)
                       : state.communicator->allreduce(in, out, count, type, op),
                 comm, state);
 }
 
 template <typename Count>
-int Backend::bcast(void* buffer, Count count, MPI_Datatype type, int root, MPI_Comm comm) {
-  const auto host = [&] {
-    if constexpr (std::is_same_v<Count, int>) {
-      return mpi_.Bcast(buffer, count, type, root, comm);
-    } else {
-      return mpi_.Bcast_c(buffer, count, type, root, comm);
-    }
-  };
-  int rc = MPI_SUCCESS;
-  CommState* state = enter(comm, host, &rc);
-  if (state == nullptr) return rc;
+inline int Backend::bcast_on_host(void* buffer, Count count, MPI_Datatype type, int root, MPI_Comm comm) {
+  const auto host = [&] { return host_bcast(buffer, count, type, root, comm); };
+  CommState* state = served(comm);
+  if (state == nullptr) [[unlikely]] {
+    int rc = MPI_SUCCESS;
+    // Its own copy of the arguments: those that are looked at from elsewhere would not stay in registers.
+    state = enter(
+        comm, [=, this] { return host_bcast(buffer, count, type, root, comm); }, &rc);
+    if (state == nullptr) return rc;
+  }
 
   Packing::Layout layout;
   if (count < 0 || root < 0 || root >= state->size || buffer == MPI_IN_PLACE ||
@@ -206,6 +220,89 @@ int Backend::bcast_packed(void* buffer, std::size_t count, MPI_Datatype type, st
   }
   state.scratch.relax();
   return finish(status, comm, state);
+}
+
+// ---- Buffers on a GPU
+
+template <typename Count>
+[[gnu::noinline]] int Backend::allreduce_anywhere(const void* in, void* out, Count count, MPI_Datatype type,
+                                                  MPI_Op op, MPI_Comm comm) {
+  const bool in_place = in == MPI_IN_PLACE;
+  const void* const key = in_place ? out : in;
+  // What has no meaning the host may report.
+  if (count <= 0 || in == nullptr || out == MPI_IN_PLACE || !make_ready() || !device_buffers_.possible())
+    return allreduce_on_host(in, out, count, type, op, comm, key);
+  const auto elements = static_cast<std::size_t>(count);
+  HostView from;
+  HostView to;
+  Status status = device_buffers_.view(out, elements, type, &to);
+  if (status.ok() && !in_place && in != out)
+    status = device_buffers_.view(const_cast<void*>(in), elements, type, &from);
+  if (status.ok()) status = from.load();
+  if (status.ok() && (in_place || in == out || to.has_gaps())) status = to.load();
+  if (!status.ok()) return refuse(status, "MPI_Allreduce", comm);
+
+  const void* input = from.buffer();
+  if (in_place) input = MPI_IN_PLACE;
+  if (in == out) input = to.buffer();  // a mistake, that the host reports
+  const int rc = allreduce_on_host(input, to.buffer(), count, type, op, comm, key);
+  if (rc != MPI_SUCCESS) return rc;
+  status = to.store();
+  return status.ok() ? rc : refuse(status, "MPI_Allreduce", comm);
+}
+
+template <typename Count>
+[[gnu::noinline]] int Backend::bcast_anywhere(void* buffer, Count count, MPI_Datatype type, int root,
+                                              MPI_Comm comm) {
+  // The buffer of MPI_PROC_NULL, on an intercommunicator, is none.
+  if (count <= 0 || root == MPI_PROC_NULL || buffer == MPI_IN_PLACE || !make_ready() ||
+      !device_buffers_.possible())
+    return bcast_on_host(buffer, count, type, root, comm);
+  HostView view;
+  Status status = device_buffers_.view(buffer, static_cast<std::size_t>(count), type, &view);
+  bool sends = true;
+  bool receives = true;
+  if (status.ok() && view.beside()) {
+    // A communicator that is known is one, and may be asked.
+    int is_inter = 1;
+    int rank = -1;
+    if (registry_.find(comm) != nullptr && mpi_.Comm_test_inter(comm, &is_inter) == MPI_SUCCESS &&
+        is_inter == 0 && mpi_.Comm_rank(comm, &rank) == MPI_SUCCESS) {
+      sends = rank == root;
+      receives = !sends;
+    }
+    if (sends || view.has_gaps()) status = view.load();
+  }
+  if (!status.ok()) return refuse(status, "MPI_Bcast", comm);
+  const int rc = bcast_on_host(view.buffer(), count, type, root, comm);
+  if (rc != MPI_SUCCESS || !receives) return rc;
+  status = view.store();
+  return status.ok() ? rc : refuse(status, "MPI_Bcast", comm);
+}
+
+template <typename Count>
+int Backend::allreduce(const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+  if (device_buffers_.possible()) [[unlikely]]
+    return allreduce_anywhere(in, out, count, type, op, comm);
+  return allreduce_on_host(in, out, count, type, op, comm, nullptr);
+}
+
+template <typename Count>
+int Backend::bcast(void* buffer, Count count, MPI_Datatype type, int root, MPI_Comm comm) {
+  if (device_buffers_.possible()) [[unlikely]]
+    return bcast_anywhere(buffer, count, type, root, comm);
+  return bcast_on_host(buffer, count, type, root, comm);
+}
+
+// A buffer that cannot be used: no other rank knows of it. The user's error handler decides, which aborts the job unless the user chose
+// otherwise.
+int Backend::refuse(const Status& status, const char* call, MPI_Comm comm) {
+  set_up_->last_words(std::string(call) + ": " + status.message());
+  const int error_class = status.code() == Code::out_of_memory      ? MPI_ERR_NO_MEM
+                          : status.code() == Code::invalid_argument ? MPI_ERR_BUFFER
+                                                                    : MPI_ERR_OTHER;
+  mpi_.Comm_call_errhandler(comm, error_class);
+  return error_class;
 }
 
 // ---- Memory

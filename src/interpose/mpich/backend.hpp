@@ -11,6 +11,7 @@
 #include "comm/bootstrap.hpp"
 #include "interpose/mpich/comm_state.hpp"
 #include "interpose/mpich/datatype_map.hpp"
+#include "interpose/mpich/device_buffers.hpp"
 #include "interpose/mpich/host_mpi.hpp"
 #include "interpose/mpich/host_self.hpp"
 #include "interpose/mpich/packing.hpp"
@@ -28,7 +29,8 @@ inline constexpr std::size_t kMostHeapBlocks = 128;
 
 class Backend {
  public:
-  explicit Backend(const HostMpi& mpi) : mpi_(mpi), self_(mpi_), packing_(mpi_, self_) {}
+  explicit Backend(const HostMpi& mpi)
+      : mpi_(mpi), self_(mpi_), packing_(mpi_, self_), device_buffers_(mpi_, packing_) {}
   Backend(const Backend&) = delete;
   Backend& operator=(const Backend&) = delete;
 
@@ -48,6 +50,30 @@ class Backend {
  private:
   enum class Reason : std::uint8_t { arguments, datatype_or_op, nothing_to_do, too_large };
 
+  // The same with buffers that the host can use. `key` stands for the input from call to call; null: its address does. Inline, since they are most of a small call.
+  template <typename Count>
+  [[gnu::always_inline]] int allreduce_on_host(const void* in, void* out, Count count, MPI_Datatype type,
+                                               MPI_Op op, MPI_Comm comm, const void* key);
+  template <typename Count>
+  [[gnu::always_inline]] int bcast_on_host(void* buffer, Count count, MPI_Datatype type, int root,
+                                           MPI_Comm comm);
+  // And with buffers anywhere.
+  template <typename Count>
+  int allreduce_anywhere(const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm);
+  template <typename Count>
+  int bcast_anywhere(void* buffer, Count count, MPI_Datatype type, int root, MPI_Comm comm);
+  int refuse(const Status& status, const char* call, MPI_Comm comm);
+
+  template <typename Count>
+  int host_allreduce(const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm);
+  template <typename Count>
+  int host_bcast(void* buffer, Count count, MPI_Datatype type, int root, MPI_Comm comm);
+
+  // The state of what heddle serves already, else null.
+  CommState* served(MPI_Comm comm) {
+    CommState* state = registry_.find_fast(comm);
+    return state != nullptr && state->mode == Mode::heddle ? state : nullptr;
+  }
   // The state when heddle serves `comm`, else null, and then *rc holds the final return code of the call,
   // which the host has served or which has failed.
   template <typename Host>
@@ -56,7 +82,7 @@ class Backend {
   bool make_ready();
   void take_over(MPI_Comm comm, CommState& state);
   int allreduce_saving(const void* in, void* out, std::size_t count, DType type, Op op, MPI_Comm comm,
-                       CommState& state);
+                       CommState& state, const void* key);
   int bcast_packed(void* buffer, std::size_t count, MPI_Datatype type, std::size_t bytes, int root,
                    MPI_Comm comm, CommState& state);
 
@@ -77,6 +103,7 @@ class Backend {
   Registry registry_;
   HostSelf self_;
   Packing packing_;
+  DeviceBuffers device_buffers_;
 
   std::mutex ready_mutex_;  // while becoming ready; MPI never calls back into what takes it
   std::atomic<bool> ready_{false};

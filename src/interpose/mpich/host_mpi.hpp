@@ -20,7 +20,7 @@ namespace heddle::mpich {
   X(Get_library_version) X(Group_free) X(Group_translate_ranks) X(Iallgather) X(Ialltoallv) X(Initialized) \
   X(Iprobe) X(Irecv) X(Isend) X(Pack) X(Pack_size) X(Reduce_local) X(Request_free) X(Request_get_status) \
   X(Test) X(Type_commit) X(Type_create_hindexed) X(Type_free) X(Type_get_contents) X(Type_get_envelope) \
-  X(Type_get_true_extent) X(Type_size_x) X(Unpack) X(Wait)
+  X(Type_get_extent) X(Type_get_true_extent) X(Type_size_x) X(Unpack) X(Wait)
 // clang-format on
 
 // MPI-4 functions; null where the library is older.

@@ -1,0 +1,36 @@
+#include "gpu/contexts.hpp"
+
+namespace heddle::gpu {
+
+Contexts::~Contexts() {
+  // Where CUDA went first, at the end of the process, this fails and does no harm.
+  for (const auto& [device, context] : primary_)
+    driver_.DevicePrimaryCtxRelease(device);
+}
+
+Result<CUcontext> Contexts::of(const Place& place) {
+  if (place.context != nullptr) return static_cast<CUcontext>(place.context);
+  const std::lock_guard lock(mutex_);
+  const auto found = primary_.find(place.device);
+  if (found != primary_.end()) return found->second;
+  CUcontext context = nullptr;
+  const CUresult error = driver_.DevicePrimaryCtxRetain(&context, place.device);
+  if (error != CUDA_SUCCESS)
+    return cuda_error(driver_, error, "the primary context of GPU " + std::to_string(place.device));
+  primary_[place.device] = context;
+  return context;
+}
+
+Current::Current(const Driver& driver, CUcontext context) : driver_(driver) {
+  CUcontext now = nullptr;
+  if (driver.CtxGetCurrent(&now) == CUDA_SUCCESS && now == context) return;
+  error_ = driver.CtxPushCurrent(context);
+  pushed_ = error_ == CUDA_SUCCESS;
+}
+
+Current::~Current() {
+  CUcontext popped = nullptr;
+  if (pushed_) driver_.CtxPopCurrent(&popped);
+}
+
+}  // namespace heddle::gpu

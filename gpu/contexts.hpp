@@ -1,0 +1,44 @@
+// The CUDA context that work on a buffer needs, current for as long as that takes.
+#pragma once
+
+#include <map>
+#include <mutex>
+
+#include "gpu/driver.hpp"
+#include "gpu/gpu.hpp"
+
+namespace heddle::gpu {
+
+// Memory of no context (pools, mapped memory) is used in the primary context of its device, as the CUDA run-time library does.
+// Those that were asked for are kept alive until the end of this object. Any thread.
+class Contexts {
+ public:
+  explicit Contexts(const Driver& driver) : driver_(driver) {}
+  Contexts(const Contexts&) = delete;
+  Contexts& operator=(const Contexts&) = delete;
+  ~Contexts();
+
+  Result<CUcontext> of(const Place& place);
+
+ private:
+  const Driver& driver_;
+  std::mutex mutex_;
+  std::map<int, CUcontext> primary_;  // by device
+};
+
+// Makes a context the calling thread's current one, and gives back the one before.
+class Current {
+ public:
+  Current(const Driver& driver, CUcontext context);
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+  ~Current();
+  CUresult error() const { return error_; }
+
+ private:
+  const Driver& driver_;
+  bool pushed_ = false;
+  CUresult error_ = CUDA_SUCCESS;
+};
+
+}  // namespace heddle::gpu

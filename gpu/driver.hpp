@@ -1,0 +1,48 @@
+// The functions of CUDA's driver that heddle calls, looked up at run time in the libcuda that the process has loaded: nothing
+// is linked. For gpu/ alone.
+#pragma once
+
+#include <cuda.h>
+#include <cudaTypedefs.h>
+
+#include <string>
+
+#include "base/status.hpp"
+
+namespace heddle::gpu {
+
+// Every driver since CUDA 11.3 has them.
+// (clang-format would indent it a little further each time.)
+// clang-format off
+#define HEDDLE_CUDA_FUNCTIONS(X) \
+  X(Init, v2000) X(DriverGetVersion, v2020) X(GetErrorName, v6000) X(GetErrorString, v6000) \
+  X(DeviceGetCount, v2000) X(DeviceGet, v2000) X(DeviceGetName, v2000) X(DeviceTotalMem, v3020) \
+  X(DeviceGetAttribute, v2000) X(DeviceGetPCIBusId, v4010) X(DevicePrimaryCtxRetain, v7000) X(DevicePrimaryCtxRelease, v11000) \
+  X(CtxGetCurrent, v4000) X(CtxPushCurrent, v4000) X(CtxPopCurrent, v4000) \
+  X(PointerGetAttributes, v7000) X(MemRetainAllocationHandle, v11000) X(MemRelease, v10020) \
+  X(MemGetAllocationPropertiesFromHandle, v10020) X(MemHostRegister, v6050) X(MemHostUnregister, v4000) \
+  X(MemcpyDtoHAsync, v3020) X(MemcpyHtoDAsync, v3020) X(StreamSynchronize, v2000) \
+  X(EventCreate, v2000) X(EventRecord, v2000) X(EventSynchronize, v2000) X(EventDestroy, v4000)
+// clang-format on
+
+// Without the "cu" that the names in cuda.h begin with: some of those are macros.
+struct Driver {
+#define HEDDLE_MEMBER(name, version) PFN_cu##name##_##version name = nullptr;
+  HEDDLE_CUDA_FUNCTIONS(HEDDLE_MEMBER)
+#undef HEDDLE_MEMBER
+};
+
+// `library` is dlopen's handle of libcuda. `unsupported` says what a driver lacks.
+Result<Driver> load_driver(void* library);
+
+// "CUDA_ERROR_INVALID_VALUE (1: invalid argument)".
+std::string error_text(const Driver& driver, CUresult error);
+// "<what>: <error_text>".
+Status cuda_error(const Driver& driver, CUresult error, const std::string& what);
+
+// The legacy default stream: what runs there waits for the work that any blocking stream of the context was given before.
+inline CUstream default_stream() {
+  return CU_STREAM_LEGACY;
+}
+
+}  // namespace heddle::gpu

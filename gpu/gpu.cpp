@@ -1,0 +1,171 @@
+#include "gpu/gpu.hpp"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "gpu/contexts.hpp"
+#include "gpu/copies.hpp"
+#include "gpu/driver.hpp"
+#include "gpu/pinned_pool.hpp"
+#include "gpu/pointers.hpp"
+#include "gpu/readable.hpp"
+
+namespace heddle::gpu {
+
+// What there is once the process has loaded CUDA.
+class Cuda {
+ public:
+  Cuda(const Result<Driver>& loaded, const Settings& settings)
+      : driver(loaded.ok() ? loaded.value() : Driver{}),
+        lacking(loaded.status()),
+        pointers(driver),
+        contexts(driver),
+        pool(driver, settings.pinned_bytes) {}
+
+  const Driver driver;
+  const Status lacking;  // why the driver cannot be used; then nothing below is
+  Pointers pointers;
+  Contexts contexts;
+  PinnedPool pool;
+};
+
+namespace {
+
+enum class Direction : std::uint8_t { to_host, to_device };
+
+// Between `device` and `host`, which is pinned or not.
+Status copy(Cuda& cuda, const Place& place, Direction direction, void* device, void* host, std::size_t bytes,
+            bool pinned) {
+  const auto failed = [&](CUresult error) {
+    std::string what = fmt::format("copying {} bytes {} {} memory of GPU {} at {}", bytes,
+                                   direction == Direction::to_host ? "from" : "to", kind_name(place.kind),
+                                   place.device, device);
+    const auto from = reinterpret_cast<std::uintptr_t>(device);
+    if (place.bytes != 0 && from - place.begin + bytes > place.bytes)
+      what += fmt::format(", which ends {} bytes further on", place.begin + place.bytes - from);
+    return cuda_error(cuda.driver, error, what);
+  };
+  const Result<CUcontext> context = cuda.contexts.of(place);
+  if (!context.ok()) return context.status();
+  const Current current(cuda.driver, context.value());
+  if (current.error() != CUDA_SUCCESS) return failed(current.error());
+  const auto at = reinterpret_cast<CUdeviceptr>(device);
+  const CUresult error =
+      direction == Direction::to_host
+          ? copy_to_host(cuda.driver, cuda.pool, context.value(), host, at, bytes, pinned)
+          : copy_to_device(cuda.driver, cuda.pool, context.value(), at, host, bytes, pinned);
+  return error == CUDA_SUCCESS ? Status() : failed(error);
+}
+
+}  // namespace
+
+const char* kind_name(Kind kind) {
+  static constexpr const char* kNames[] = {"host", "pinned", "device", "managed", "pool", "mapped"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+// ---- Images
+
+struct Image::Beside {
+  Cuda& cuda;
+  Place place;
+  void* buffer;
+  std::size_t bytes;
+  PinnedPool::Piece piece;  // one of the two
+  std::unique_ptr<std::byte[]> pageable;
+
+  Status move(Direction direction, void* host) {
+    return copy(cuda, place, direction, buffer, host, bytes, pageable == nullptr);
+  }
+};
+
+Image::Image(void* buffer) : host_(buffer) {}
+Image::Image(Image&& other) noexcept = default;
+Image& Image::operator=(Image&& other) noexcept = default;
+Image::~Image() = default;
+
+Status Image::load() {
+  return beside_ != nullptr ? beside_->move(Direction::to_host, host_) : Status();
+}
+
+Status Image::store() {
+  return beside_ != nullptr ? beside_->move(Direction::to_device, host_) : Status();
+}
+
+// ---- Gpu
+
+Gpu::Gpu(const Settings& settings) : settings_(settings), watch_(settings.enable ? "libcuda.so" : nullptr) {}
+
+Gpu::~Gpu() {
+  delete cuda_.load(std::memory_order_acquire);
+}
+
+void Gpu::configure(const Settings& settings) {
+  settings_ = settings;
+  if (!settings.enable) watch_.stop();
+}
+
+bool Gpu::ready() {
+  if (cuda_.load(std::memory_order_acquire) != nullptr) [[likely]]
+    return true;
+  const std::lock_guard lock(mutex_);
+  if (cuda_.load(std::memory_order_relaxed) != nullptr) return true;
+  cuda_.store(new Cuda(load_driver(watch_.handle()), settings_), std::memory_order_release);
+  return true;
+}
+
+Result<Place> Gpu::place(const void* address) {
+  Cuda& cuda = *cuda_.load(std::memory_order_acquire);
+  // Then nobody can tell what is on a device, but for what the host cannot read.
+  if (!cuda.lacking.ok()) {
+    if (is_readable(address)) return Place{};
+    return Status(Code::unsupported,
+                  fmt::format("no memory can be read at {}: {}", address, cuda.lacking.message()));
+  }
+  return cuda.pointers.look_up(address);
+}
+
+Result<Image> Gpu::image(const void* buffer, std::size_t bytes) {
+  void* const address = const_cast<void*>(buffer);
+  if (bytes == 0) return Image(address);
+  const Result<Place> place = this->place(buffer);
+  if (!place.ok()) return place.status();
+  if (!needs_image(place->kind)) return Image(address);
+
+  Cuda& cuda = *cuda_.load(std::memory_order_acquire);
+  const Result<CUcontext> context = cuda.contexts.of(place.value());
+  if (!context.ok()) return context.status();
+  Image image;
+  image.beside_ =
+      std::make_unique<Image::Beside>(Image::Beside{cuda, place.value(), address, bytes, {}, nullptr});
+  Image::Beside& beside = *image.beside_;
+  {
+    const Current current(cuda.driver, context.value());
+    if (current.error() == CUDA_SUCCESS) beside.piece = cuda.pool.take(bytes, context.value());
+  }
+  image.host_ = beside.piece.memory();
+  if (image.host_ != nullptr) return image;
+  beside.pageable.reset(new (std::nothrow) std::byte[bytes]);
+  if (beside.pageable == nullptr)
+    return Status(Code::out_of_memory, fmt::format("no memory for an image of {} bytes at {} on GPU {}",
+                                                   bytes, buffer, place->device));
+  image.host_ = beside.pageable.get();
+  return image;
+}
+
+Status Gpu::write(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return {};
+  const Result<Place> place = this->place(to);
+  if (!place.ok()) return place.status();
+  if (!needs_image(place->kind)) {
+    std::memmove(to, from, bytes);
+    return {};
+  }
+  return copy(*cuda_.load(std::memory_order_acquire), place.value(), Direction::to_device, to,
+              const_cast<void*>(from), bytes, false);
+}
+
+}  // namespace heddle::gpu

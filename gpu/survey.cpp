@@ -1,0 +1,49 @@
+#include "gpu/survey.hpp"
+
+#include <dlfcn.h>
+
+#include "gpu/driver.hpp"
+
+namespace heddle::gpu {
+namespace {
+
+Device describe(const Driver& driver, int ordinal) {
+  Device device;
+  CUdevice handle = 0;
+  if (driver.DeviceGet(&handle, ordinal) != CUDA_SUCCESS) return device;
+  char text[256] = "";
+  if (driver.DeviceGetName(text, sizeof text, handle) == CUDA_SUCCESS) device.name = text;
+  char pci[32] = "";
+  if (driver.DeviceGetPCIBusId(pci, sizeof pci, handle) == CUDA_SUCCESS) device.pci = pci;
+  int major = 0;
+  int minor = 0;
+  driver.DeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, handle);
+  driver.DeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, handle);
+  device.capability = 10 * major + minor;
+  driver.DeviceTotalMem(&device.bytes, handle);
+  return device;
+}
+
+}  // namespace
+
+Result<Survey> survey() {
+  // Never closed: drivers start threads that do not survive it.
+  void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (library == nullptr) return Status(Code::unsupported, "no driver (libcuda.so.1)");
+  const Result<Driver> driver = load_driver(library);
+  if (!driver.ok()) return driver.status();
+  Survey found;
+  driver->DriverGetVersion(&found.driver);
+  int count = 0;
+  CUresult error = driver->Init(0);
+  if (error == CUDA_SUCCESS) error = driver->DeviceGetCount(&count);
+  if (error != CUDA_SUCCESS) {
+    Status status = cuda_error(driver.value(), error, "the driver cannot be initialised");
+    return Status(Code::unsupported, status.message());
+  }
+  for (int i = 0; i < count; ++i)
+    found.devices.push_back(describe(driver.value(), i));
+  return found;
+}
+
+}  // namespace heddle::gpu

@@ -1,0 +1,27 @@
+// What there is of CUDA on this machine, for heddle-info.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "base/status.hpp"
+
+namespace heddle::gpu {
+
+struct Device {
+  std::string name;
+  std::string pci;
+  int capability = 0;  // 90: sm_90
+  std::size_t bytes = 0;
+};
+
+struct Survey {
+  int driver = 0;  // 13000: CUDA 13.0
+  std::vector<Device> devices;
+};
+
+// Loads the driver and initialises it, which nothing else in heddle does. `unsupported` says why there is none.
+Result<Survey> survey();
+
+}  // namespace heddle::gpu

@@ -1,0 +1,48 @@
+// All of gpu/ in a build without CUDA: no buffer lies on a GPU.
+#include <cstring>
+
+#include "gpu/gpu.hpp"
+#include "gpu/survey.hpp"
+
+namespace heddle::gpu {
+
+class Cuda {};
+struct Image::Beside {};
+
+const char* kind_name(Kind /*kind*/) {
+  return "host";
+}
+
+Image::Image(void* buffer) : host_(buffer) {}
+Image::Image(Image&& other) noexcept = default;
+Image& Image::operator=(Image&& other) noexcept = default;
+Image::~Image() = default;
+Status Image::load() {
+  return {};
+}
+Status Image::store() {
+  return {};
+}
+
+Gpu::Gpu(const Settings& /*settings*/) : watch_(nullptr) {}
+Gpu::~Gpu() = default;
+void Gpu::configure(const Settings& /*settings*/) {}
+bool Gpu::ready() {
+  return false;
+}
+Result<Place> Gpu::place(const void* /*address*/) {
+  return Place{};
+}
+Result<Image> Gpu::image(const void* buffer, std::size_t /*bytes*/) {
+  return Image(const_cast<void*>(buffer));
+}
+Status Gpu::write(void* to, const void* from, std::size_t bytes) {
+  std::memmove(to, from, bytes);
+  return {};
+}
+
+Result<Survey> survey() {
+  return Status(Code::unsupported, "this heddle was built without CUDA");
+}
+
+}  // namespace heddle::gpu

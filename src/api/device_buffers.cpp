@@ -1,0 +1,56 @@
+#include "api/device_buffers.hpp"
+
+namespace heddle::edge {
+
+Status allreduce_anywhere(heddle_comm& comm, const Reduction& r) {
+  return with_images(comm, r.in, r.out, r.count * dtype_size(r.type), [&](const void* in, void* out) {
+    return comm.communicator->allreduce(in, out, r.count, r.type, r.op);
+  });
+}
+
+Status bcast_anywhere(heddle_comm& comm, void* buffer, std::size_t bytes, int root) {
+  return with_image(comm, buffer, bytes, access_of(comm, root),
+                    [&](void* at) { return comm.communicator->bcast(at, bytes, root); });
+}
+
+Status SparseImages::load(heddle_comm& comm, SparseView* view) {
+  if (!comm.gpu.present()) return {};
+  Result<gpu::Image> indices = comm.gpu.image(view->indices, view->count * index_size(view->index_type));
+  if (!indices.ok()) return indices.status();
+  Result<gpu::Image> values = comm.gpu.image(view->values, view->count * dtype_size(view->value_type));
+  if (!values.ok()) return values.status();
+  indices_ = std::move(indices).value();
+  values_ = std::move(values).value();
+  view->indices = indices_.host();
+  view->values = values_.host();
+  HEDDLE_TRY(indices_.load());
+  return values_.load();
+}
+
+Status ImageRequest::start() {
+  HEDDLE_TRY(in_.load());
+  if (access_ == Access::read || access_ == Access::both) HEDDLE_TRY(out_.load());
+  HEDDLE_TRY(request_->start());
+  under_way_ = true;
+  return {};
+}
+
+Status ImageRequest::test(bool* done) {
+  Status status = request_->test(done);
+  if (!status.ok()) under_way_ = false;
+  return status.ok() && *done ? finish() : status;
+}
+
+Status ImageRequest::wait() {
+  Status status = request_->wait();
+  if (!status.ok()) under_way_ = false;
+  return status.ok() ? finish() : status;
+}
+
+Status ImageRequest::finish() {
+  if (!under_way_) return {};
+  under_way_ = false;
+  return access_ == Access::write || access_ == Access::both ? out_.store() : Status();
+}
+
+}  // namespace heddle::edge

@@ -1,0 +1,63 @@
+#include "interpose/mpich/device_buffers.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "interpose/mpich/datatype_map.hpp"
+
+namespace heddle::mpich {
+
+// False where the host is to judge the arguments.
+bool DeviceBuffers::span_of(const void* buffer, std::size_t count, MPI_Datatype type, Span* out) const {
+  if (is_predefined_type(type)) {
+    *out = {0, 0, false};
+    return buffer != nullptr && !__builtin_mul_overflow(count, predefined_type_size(type), &out->bytes);
+  }
+  Packing::Layout layout;
+  if (!packing_->inspect(buffer, type, &layout)) return false;
+  MPI_Aint unused = 0;
+  MPI_Aint extent = 0;
+  MPI_Aint low = 0;
+  MPI_Aint length = 0;
+  if (mpi_->Type_get_extent(type, &unused, &extent) != MPI_SUCCESS ||
+      mpi_->Type_get_true_extent(type, &low, &length) != MPI_SUCCESS)
+    return false;
+  // From the first element to the last, which comes before it where the extent is negative.
+  MPI_Aint reach = 0;
+  if (__builtin_mul_overflow(static_cast<MPI_Aint>(count - 1), extent, &reach)) return false;
+  const MPI_Aint begin = low + std::min<MPI_Aint>(reach, 0);
+  const MPI_Aint end = low + length + std::max<MPI_Aint>(reach, 0);
+  *out = {begin, static_cast<std::size_t>(end - begin), true};
+  out->has_gaps = layout.element_bytes * count != out->bytes;
+  return true;
+}
+
+Status DeviceBuffers::view(void* buffer, std::size_t count, MPI_Datatype type, HostView* out) {
+  out->buffer_ = buffer;
+  Span span;
+  if (count == 0 || !span_of(buffer, count, type, &span) || span.bytes == 0) return {};
+  char* const first = static_cast<char*>(buffer) + span.begin;
+  if (span.has_gaps) {
+    // Absolute addresses could lead anywhere: an image is of one piece of memory.
+    const Result<gpu::Place> begin = gpu_.place(first);
+    if (!begin.ok()) return begin.status();
+    const Result<gpu::Place> end = gpu_.place(first + span.bytes - 1);
+    if (!end.ok()) return end.status();
+    if (begin->kind != end->kind || begin->device != end->device)
+      return Status(Code::unsupported,
+                    fmt::format("a datatype that reaches from {} memory at {} to {} memory at {}",
+                                kind_name(begin->kind), static_cast<void*>(first), kind_name(end->kind),
+                                static_cast<void*>(first + span.bytes - 1)));
+  }
+  Result<gpu::Image> image = gpu_.image(first, span.bytes);
+  if (!image.ok()) return image.status();
+  out->image_ = std::move(image).value();
+  if (!out->image_.beside()) return {};
+  out->has_gaps_ = span.has_gaps;
+  out->buffer_ = static_cast<char*>(out->image_.host()) - span.begin;
+  return {};
+}
+
+}  // namespace heddle::mpich

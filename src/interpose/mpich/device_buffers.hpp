@@ -1,0 +1,58 @@
+// Buffers of MPI calls that lie on a GPU: the host's view of them, for the host MPI and heddle alike, which never see the device's.
+//
+// Images are made before a call is decided and written back after it, on each rank by itself: what is decided in between
+// depends on nothing that is different where other ranks' buffers lie elsewhere.
+#pragma once
+
+#include <cstddef>
+
+#include "gpu/gpu.hpp"
+#include "interpose/mpich/host_mpi.hpp"
+#include "interpose/mpich/packing.hpp"
+
+namespace heddle::mpich {
+
+// A buffer as the rest of the call is to see it.
+class HostView {
+ public:
+  void* buffer() const { return buffer_; }
+  bool beside() const { return image_.beside(); }
+  Status load() { return image_.load(); }
+  Status store() { return image_.store(); }
+  // Bytes between the elements' that belong to the caller and are written back with them.
+  bool has_gaps() const { return has_gaps_; }
+
+ private:
+  friend class DeviceBuffers;
+  void* buffer_ = nullptr;
+  bool has_gaps_ = false;
+  gpu::Image image_;
+};
+
+class DeviceBuffers {
+ public:
+  DeviceBuffers(const HostMpi& mpi, const Packing& packing) : mpi_(&mpi), packing_(&packing) {}
+
+  void configure(const gpu::Settings& settings) { gpu_.configure(settings); }
+  // One load and one branch in a process without CUDA.
+  bool possible() { return gpu_.present(); }
+
+  // A view of `count` elements of `type` at `buffer`, or of the buffer as it is where the host is to judge it. A failure is the caller's
+  // to report; nothing has happened.
+  Status view(void* buffer, std::size_t count, MPI_Datatype type, HostView* out);
+
+ private:
+  // The memory that a buffer's elements are in, all of it.
+  struct Span {
+    std::ptrdiff_t begin = 0;  // relative to the buffer
+    std::size_t bytes = 0;
+    bool has_gaps = false;
+  };
+  bool span_of(const void* buffer, std::size_t count, MPI_Datatype type, Span* out) const;
+
+  const HostMpi* mpi_;
+  const Packing* packing_;
+  gpu::Gpu gpu_;
+};
+
+}  // namespace heddle::mpich

@@ -1,0 +1,33 @@
+/* A test double of CUDA's driver, for machines without a GPU: a libcuda.so.1 with the functions that heddle and its tests call. It
+ * shows that heddle keeps to the driver's rules; it has no GPU, no speed, and never backs a figure.
+ *
+ * - "Device" memory is mapped twice: where its pointers point nobody may read or write, so that a host that touches it dies by
+ *   SIGSEGV; the double's own copies go through the second mapping.
+ * - Work on the default stream of a context waits until somebody waits for it, so that one who forgets to sees old values.
+ * - It is stricter than the driver: device memory must be copied with its own context current.
+ *
+ * Beside the driver's functions it has those below, which say what happened, and make calls fail. The environment does the same from the
+ * start: FAKE_CUDA_FAIL=NAME:ERROR:TIMES[,...], FAKE_CUDA_LACKS=NAME (a function that an old driver would not have), FAKE_CUDA_DEVICES=N.
+ */
+#ifndef HEDDLE_TESTS_GPU_FAKE_CUDA_H
+#define HEDDLE_TESTS_GPU_FAKE_CUDA_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How often a function, as in "cuMemHostRegister", was called in this process. */
+int fake_cuda_calls(const char* name);
+/* The next `times` calls of a function return `error`. */
+void fake_cuda_fail(const char* name, int error, int times);
+/* A kernel on the default stream of `memory`'s context that will write `bytes` bytes there, once somebody waits for the stream. */
+void fake_cuda_write_later(void* memory, const void* from, size_t bytes);
+/* Registrations of host memory that are in force. */
+int fake_cuda_registered(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,347 @@
+// An MPI program whose buffers lie in memory of any kind, on each rank another: results are the host MPI's, which it computes from copies
+// in the host's memory. The driver is loaded long after MPI, as by a Python program that imports PyTorch after mpi4py.
+// Arguments: the driver's library, what to do, a seed.
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <numeric>
+
+#include "../preload/job.hpp"
+#include "cuda_memory.hpp"
+
+namespace {
+
+using heddle::test::Memory;
+using heddle::test::memory_name;
+using heddle::test::TestDriver;
+using heddle::test::TestMemory;
+
+constexpr unsigned char kGuard = 0x5a;
+constexpr std::size_t kBeside = 64;  // bytes before and after a buffer that must stay as they are
+
+// A buffer in memory of some kind, with guards.
+class Buffer {
+ public:
+  Buffer(const TestDriver& driver, Memory kind, std::size_t bytes, int device)
+      : memory_(driver, kind, bytes + 2 * kBeside, device), bytes_(bytes) {
+    const std::vector<unsigned char> guards(bytes + 2 * kBeside, kGuard);
+    memory_.put(guards.data(), guards.size());
+  }
+  void* at(std::ptrdiff_t offset = 0) const { return memory_.as<char>() + kBeside + offset; }
+  void set(const std::vector<unsigned char>& to) const { memory_.put(to.data(), to.size(), kBeside); }
+  std::vector<unsigned char> value() const {
+    std::vector<unsigned char> all(bytes_ + 2 * kBeside);
+    memory_.get(all.data(), all.size());
+    const auto untouched = [](unsigned char c) { return c == kGuard; };
+    if (!std::all_of(all.begin(), all.begin() + kBeside, untouched) ||
+        !std::all_of(all.end() - kBeside, all.end(), untouched))
+      job::fail("memory beside the buffer has changed");
+    return {all.begin() + kBeside, all.end() - kBeside};
+  }
+
+ private:
+  TestMemory memory_;
+  std::size_t bytes_;
+};
+
+// a op b = 3a + b, which depends on the order.
+void user_function(void* in, void* inout, int* count, MPI_Datatype* type) {
+  int size = 0;
+  PMPI_Type_size(*type, &size);
+  for (int i = 0; i < *count * size / 4; ++i)
+    static_cast<unsigned*>(inout)[i] = 3 * static_cast<unsigned*>(in)[i] + static_cast<unsigned*>(inout)[i];
+}
+
+struct Reduction {
+  const char* name;
+  MPI_Datatype type;
+  MPI_Op op;
+  std::size_t width;  // bytes of an element in memory, gaps included
+};
+
+// Small whole numbers in every type: sums are exact in any order.
+std::vector<unsigned char> make_input(const Reduction& what, std::size_t count, job::Random& random) {
+  std::vector<unsigned char> bytes(what.width * count);
+  for (std::size_t i = 0; i < count; ++i) {
+    unsigned char* const to = bytes.data() + i * what.width;
+    const int small = static_cast<int>(random.below(9)) - 4;
+    if (what.type == MPI_FLOAT || what.type == MPI_FLOAT_INT) {
+      const auto value = static_cast<float>(small);
+      std::memcpy(to, &value, sizeof value);
+    } else if (what.type == MPI_DOUBLE || what.type == MPI_DOUBLE_INT) {
+      const auto value = static_cast<double>(small);
+      std::memcpy(to, &value, sizeof value);
+    } else {
+      for (std::size_t at = 0; at + 4 <= what.width; at += 4)
+        std::memcpy(to + at, &small, sizeof small);
+    }
+    const int index = static_cast<int>(random.below(1000));
+    if (what.type == MPI_FLOAT_INT) std::memcpy(to + 4, &index, 4);
+    if (what.type == MPI_DOUBLE_INT) std::memcpy(to + 8, &index, 4);
+  }
+  return bytes;
+}
+
+struct Job {
+  const TestDriver& driver;
+  job::Random random;  // the same on all ranks
+
+  // Another kind on every rank; which, changes from call to call.
+  Memory kind(int rank) {
+    return heddle::test::kMemories[(random.next() % 6 + static_cast<std::size_t>(rank)) % 6];
+  }
+};
+
+void allreduce_once(Job& job, MPI_Comm comm, const char* where, const Reduction& what, std::size_t count,
+                    bool in_place) {
+  const int rank = job::rank_of(comm);
+  const std::uint64_t seed = job.random.next();
+  job::Random own(seed + static_cast<std::uint64_t>(rank));
+  const Memory in_kind = job.kind(rank);
+  const Memory out_kind = job.kind(rank);
+  const std::vector<unsigned char> mine = make_input(what, count, own);
+  std::vector<unsigned char> from = mine;
+  std::vector<unsigned char> expected(mine.size(), 0x11);
+  PMPI_Allreduce(from.data(), expected.data(), static_cast<int>(count), what.type, what.op, comm);
+
+  const Buffer in(job.driver, in_kind, mine.size(), rank % 2);
+  const Buffer out(job.driver, out_kind, mine.size(), (rank + 1) % 2);
+  in.set(mine);
+  out.set(in_place ? mine : std::vector<unsigned char>(mine.size(), 0x11));
+  const int rc = MPI_Allreduce(in_place ? MPI_IN_PLACE : in.at(), out.at(), static_cast<int>(count),
+                               what.type, what.op, comm);
+  std::vector<unsigned char> result = out.value();
+  // What is between a double and its int is nobody's.
+  if (what.type == MPI_DOUBLE_INT) {
+    for (std::size_t i = 12; i + 4 <= result.size(); i += 16)
+      std::memcpy(result.data() + i, expected.data() + i, 4);
+  }
+  if (rc != MPI_SUCCESS || result != expected || (!in_place && in.value() != mine))
+    job::fail("allreduce %s of %zu on %s from %s to %s memory%s: %s", what.name, count, where,
+              memory_name(in_kind), memory_name(out_kind), in_place ? " in place" : "",
+              rc != MPI_SUCCESS ? "error" : "wrong");
+}
+
+void allreduces(Job& job, MPI_Comm comm, const char* where) {
+  MPI_Datatype triple;
+  MPI_Op user;
+  MPI_Type_contiguous(3, MPI_UNSIGNED, &triple);
+  MPI_Type_commit(&triple);
+  MPI_Op_create(user_function, 0, &user);
+  const Reduction all[] = {{"int sum", MPI_INT, MPI_SUM, 4},
+                           {"float sum", MPI_FLOAT, MPI_SUM, 4},
+                           {"double max", MPI_DOUBLE, MPI_MAX, 8},
+                           {"char bor", MPI_BYTE, MPI_BOR, 1},
+                           {"float-int minloc", MPI_FLOAT_INT, MPI_MINLOC, 8},
+                           {"double-int maxloc", MPI_DOUBLE_INT, MPI_MAXLOC, 16},
+                           {"triples by the user", triple, user, 12},
+                           {"unsigned by the user", MPI_UNSIGNED, user, 4}};
+  for (const Reduction& what : all) {
+    for (const std::size_t count : {1, 3, 1000, 90'001}) {
+      for (const bool in_place : {false, true})
+        allreduce_once(job, comm, where, what, count, in_place);
+    }
+  }
+  allreduce_once(job, comm, where, all[1], 1'500'000, false);
+  MPI_Allreduce(nullptr, nullptr, 0, MPI_INT, MPI_SUM, comm);
+  MPI_Op_free(&user);
+  MPI_Type_free(&triple);
+}
+
+struct Shape {
+  const char* name;
+  MPI_Datatype type;
+  std::size_t begin;              // of the buffer MPI is given, in the memory
+  std::size_t bytes;              // of one element, all it spans
+  std::vector<std::size_t> ints;  // that belong to it, in order, by place
+};
+
+void bcast_once(Job& job, MPI_Comm comm, const char* where, const Shape& shape, int count) {
+  const int rank = job::rank_of(comm);
+  const int root = static_cast<int>(job.random.below(static_cast<std::uint64_t>(job::size_of(comm))));
+  const Memory kind = job.kind(rank);
+  const std::size_t bytes = shape.bytes * static_cast<std::size_t>(count);
+  std::vector<unsigned char> mine(bytes, static_cast<unsigned char>(rank + 1));
+  std::vector<unsigned char> expected = mine;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+    for (const std::size_t place : shape.ints) {
+      const unsigned value = 1000U * static_cast<unsigned>(i) + static_cast<unsigned>(place);
+      std::memcpy(expected.data() + i * shape.bytes + place * 4, &value, 4);
+    }
+  }
+  const Buffer buffer(job.driver, kind, bytes, rank % 2);
+  buffer.set(rank == root ? expected : mine);
+  const int rc =
+      MPI_Bcast(buffer.at(static_cast<std::ptrdiff_t>(shape.begin)), count, shape.type, root, comm);
+  if (rc != MPI_SUCCESS || buffer.value() != expected)
+    job::fail("bcast of %d %s on %s in %s memory from %d: %s", count, shape.name, where, memory_name(kind),
+              root, rc != MPI_SUCCESS ? "error" : "wrong");
+}
+
+// Absolute addresses, on every rank others.
+void bcast_absolute(Job& job, MPI_Comm comm) {
+  const int rank = job::rank_of(comm);
+  const Buffer buffer(job.driver, job.kind(rank), 64, rank % 2);
+  std::vector<unsigned char> mine(64, static_cast<unsigned char>(rank + 1));
+  buffer.set(mine);
+  int lengths[] = {8, 8};
+  MPI_Aint places[2];
+  MPI_Get_address(buffer.at(0), &places[0]);
+  places[1] = places[0] + 32;
+  MPI_Datatype type;
+  MPI_Type_create_hindexed(2, lengths, places, MPI_BYTE, &type);
+  MPI_Type_commit(&type);
+  const int rc = MPI_Bcast(MPI_BOTTOM, 1, type, 0, comm);
+  MPI_Type_free(&type);
+  for (const std::size_t i : {0, 32})
+    std::fill_n(mine.begin() + static_cast<std::ptrdiff_t>(i), 8, static_cast<unsigned char>(1));
+  if (rc != MPI_SUCCESS || buffer.value() != mine) job::fail("bcast of absolute addresses");
+}
+
+void bcasts(Job& job, MPI_Comm comm, const char* where) {
+  MPI_Datatype every_other;
+  MPI_Type_vector(3, 1, 2, MPI_INT, &every_other);
+  MPI_Datatype backwards;  // the second int of an element lies before the first
+  MPI_Type_create_hvector(2, 1, -8, MPI_INT, &backwards);
+  MPI_Datatype padded;
+  MPI_Type_create_resized(every_other, 0, 24, &padded);
+  for (MPI_Datatype* type : {&every_other, &backwards, &padded})
+    MPI_Type_commit(type);
+  const Shape shapes[] = {{"ints", MPI_INT, 0, 4, {0}},
+                          {"vectors", padded, 0, 24, {0, 2, 4}},
+                          {"vectors backwards", backwards, 8, 12, {0, 2}}};
+  for (const int count : {1, 7, 5000, 300'000}) {
+    bcast_once(job, comm, where, shapes[0], count);
+    bcast_once(job, comm, where, shapes[1], count);
+  }
+  bcast_once(job, comm, where, shapes[2], 1);
+  bcast_absolute(job, comm);
+  for (MPI_Datatype* type : {&every_other, &backwards, &padded})
+    MPI_Type_free(type);
+}
+
+// Between the even ranks and the odd ones; the buffers of MPI_PROC_NULL lead nowhere.
+void intercommunicator(Job& job) {
+  const int rank = job::rank_of(MPI_COMM_WORLD);
+  const int size = job::size_of(MPI_COMM_WORLD);
+  if (size < 2) return;
+  MPI_Comm mine;
+  MPI_Comm other;
+  MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &mine);
+  MPI_Intercomm_create(mine, 0, MPI_COMM_WORLD, 1 - rank % 2, 1, &other);
+  for (int i = 0; i < 4; ++i) {
+    const Buffer in(job.driver, job.kind(rank), 4, 0);
+    const Buffer out(job.driver, job.kind(rank), 4, 1);
+    in.set({static_cast<unsigned char>(1 + rank % 2), 0, 0, 0});
+    if (MPI_Allreduce(in.at(), out.at(), 1, MPI_INT, MPI_SUM, other) != MPI_SUCCESS)
+      job::fail("between groups");
+    const int others = rank % 2 == 0 ? size / 2 * 2 : (size + 1) / 2;
+    if (out.value() != std::vector<unsigned char>{static_cast<unsigned char>(others), 0, 0, 0})
+      job::fail("allreduce between groups: %d instead of %d", out.value()[0], others);
+    int root = 0;
+    if (rank % 2 == 0) root = rank == 0 ? MPI_ROOT : MPI_PROC_NULL;
+    void* const nowhere = reinterpret_cast<void*>(std::uintptr_t{0x10});
+    if (MPI_Bcast(root == MPI_PROC_NULL ? nowhere : in.at(), 1, MPI_INT, root, other) != MPI_SUCCESS)
+      job::fail("bcast between groups");
+    if (in.value()[0] != 1) job::fail("bcast between groups gave %d", in.value()[0]);
+  }
+  MPI_Comm_free(&other);
+  MPI_Comm_free(&mine);
+}
+
+void conform(Job& job) {
+  MPI_Comm fresh;
+  MPI_Comm_dup(MPI_COMM_WORLD, &fresh);  // is taken over in the middle of it
+  const job::Named all[] = {{"world", MPI_COMM_WORLD}, {"self", MPI_COMM_SELF}, {"fresh", fresh}};
+  for (const job::Named& where : all) {
+    allreduces(job, where.comm, where.name);
+    bcasts(job, where.comm, where.name);
+  }
+  if (job::size_of(MPI_COMM_WORLD) > 1 && job::served_by(0, 1024, fresh) == "host")
+    job::fail("heddle has taken nothing over");
+  MPI_Comm_free(&fresh);
+  intercommunicator(job);
+}
+
+void expect(const char* what, int rc, int wanted) {
+  int error_class = MPI_SUCCESS;
+  PMPI_Error_class(rc, &error_class);
+  if (error_class != wanted) job::fail("%s: class %d instead of %d", what, error_class, wanted);
+}
+
+// Errors come to the user's error handler and leave the communicator usable.
+void bad(Job& job) {
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  TestMemory memory(job.driver, Memory::device, 100, 0);
+  void* const address = memory.lose();
+  int one = 1;
+  int sum = 0;
+  expect("freed input", MPI_Allreduce(address, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD), MPI_ERR_BUFFER);
+  expect("freed output", MPI_Allreduce(&one, address, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD), MPI_ERR_BUFFER);
+  expect("freed buffer", MPI_Bcast(address, 1, MPI_INT, 0, MPI_COMM_WORLD), MPI_ERR_BUFFER);
+  const TestMemory small(job.driver, Memory::device, 100, 1);
+  expect("longer than its memory",
+         MPI_Allreduce(MPI_IN_PLACE, small.data(), 100, MPI_INT, MPI_SUM, MPI_COMM_WORLD), MPI_ERR_BUFFER);
+  const auto fail = job.driver.find<void (*)(const char*, int, int)>("fake_cuda_fail");
+  fail("cuMemcpyDtoHAsync", CUDA_ERROR_ILLEGAL_ADDRESS, 1);
+  expect("a copy that fails", MPI_Allreduce(MPI_IN_PLACE, small.data(), 10, MPI_INT, MPI_SUM, MPI_COMM_WORLD),
+         MPI_ERR_OTHER);
+  fail("cuMemcpyHtoDAsync", CUDA_ERROR_ILLEGAL_ADDRESS, 1);
+  expect("a copy back that fails",
+         MPI_Allreduce(MPI_IN_PLACE, small.data(), 10, MPI_INT, MPI_SUM, MPI_COMM_WORLD), MPI_ERR_OTHER);
+  expect("aliased", MPI_Allreduce(small.data(), small.data(), 10, MPI_INT, MPI_SUM, MPI_COMM_WORLD),
+         MPI_ERR_BUFFER);
+  // From the host's memory to a device's.
+  int here = 0;
+  MPI_Aint places[2];
+  int lengths[] = {1, 1};
+  MPI_Get_address(&here, &places[0]);
+  MPI_Get_address(small.data(), &places[1]);
+  if (places[0] > places[1]) std::swap(places[0], places[1]);
+  MPI_Datatype both;
+  MPI_Type_create_hindexed(2, lengths, places, MPI_INT, &both);
+  MPI_Type_commit(&both);
+  expect("two kinds of memory", MPI_Bcast(MPI_BOTTOM, 1, both, 0, MPI_COMM_WORLD), MPI_ERR_OTHER);
+  MPI_Type_free(&both);
+  for (int i = 0; i < 4; ++i) {
+    if (MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD) != MPI_SUCCESS ||
+        sum != job::size_of(MPI_COMM_WORLD))
+      job::fail("the communicator is not usable any more");
+  }
+  allreduces(job, MPI_COMM_WORLD, "world, after errors");
+}
+
+// One rank alone is wrong: the job ends.
+void lone(Job& job) {
+  TestMemory memory(job.driver, Memory::device, 100, 0);
+  void* const address = job::rank_of(MPI_COMM_WORLD) == 1 ? memory.lose() : memory.data();
+  MPI_Allreduce(MPI_IN_PLACE, address, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+// With a driver that is too old: the host's memory as ever, and an error for the rest.
+void too_old(Job& job) {
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  const TestMemory memory(job.driver, Memory::device, 100, 0);
+  job::warm_up(MPI_COMM_WORLD);
+  expect("too old", MPI_Allreduce(MPI_IN_PLACE, memory.data(), 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD),
+         MPI_ERR_OTHER);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  if (argc < 3) job::fail("arguments: library, what to do, seed");
+  job::warm_up(MPI_COMM_WORLD);
+  {
+    const TestDriver driver(argv[1]);
+    Job job{driver, job::Random(argc > 3 ? static_cast<std::uint64_t>(std::atoll(argv[3])) : 1)};
+    const std::string what = argv[2];
+    if (what == "conform") conform(job);
+    if (what == "bad") bad(job);
+    if (what == "lone") lone(job);
+    if (what == "too-old") too_old(job);
+  }
+  MPI_Finalize();
+  return 0;
+}

@@ -1,0 +1,4 @@
+/* A library to load. */
+int watched_number(void) {
+  return 1;
+}
