@@ -134,6 +134,9 @@ TEST(LibraryWatch, ManyThreads) {
   const Copy wanted("libthreads.so");
   wanted.load();
   EXPECT_TRUE(watch.loaded());
+  for (int i = 0; i < 200 && found < 3; ++i)
+    usleep(10'000);
+  end = true;
   for (std::thread& looker : lookers)
     looker.join();
   EXPECT_EQ(found, 3);
