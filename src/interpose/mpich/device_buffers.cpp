@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "interpose/mpich/datatype_map.hpp"
@@ -38,7 +39,8 @@ Status DeviceBuffers::view(void* buffer, std::size_t count, MPI_Datatype type, H
   out->buffer_ = buffer;
   Span span;
   if (count == 0 || !span_of(buffer, count, type, &span) || span.bytes == 0) return {};
-  char* const first = static_cast<char*>(buffer) + span.begin;
+  char* const first = reinterpret_cast<char*>(reinterpret_cast<std::uintptr_t>(buffer) +
+                                              static_cast<std::uintptr_t>(span.begin));
   if (span.has_gaps) {
     // Absolute addresses could lead anywhere: an image is of one piece of memory.
     const Result<gpu::Place> begin = gpu_.place(first);
@@ -56,7 +58,9 @@ Status DeviceBuffers::view(void* buffer, std::size_t count, MPI_Datatype type, H
   out->image_ = std::move(image).value();
   if (!out->image_.beside()) return {};
   out->has_gaps_ = span.has_gaps;
-  out->buffer_ = static_cast<char*>(out->image_.host()) - span.begin;
+  // From MPI_BOTTOM on the elements are anywhere, and no pointer's arithmetic holds.
+  out->buffer_ = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(out->image_.host()) -
+                                         static_cast<std::uintptr_t>(span.begin));
   return {};
 }
 
