@@ -238,8 +238,8 @@ constexpr std::array kRows = {
     Row{{"HEDDLE_TUNING_FILE", "PATH", "none", "A JSON tuning file, which overrides the choice by price."},
         set_tuning_file},
     Row{{"HEDDLE_TRANSPORTS", "comma-separated list of shm, mpi, ucx, verbs", "shm,mpi,ucx,verbs",
-         "Which transports may be used; of those between nodes the first one in the list that every rank can "
-         "use."},
+         "Which transports may be used; of those between nodes that every rank can use the one that is "
+         "measured as the fastest, or the first in the list with HEDDLE_MEASURE=0."},
         set_transports},
     Row{{"HEDDLE_MODULES", "path", "beside the library", "Folder of the modules for UCX and verbs."},
         [](std::string_view value, Config& config) {
@@ -354,10 +354,13 @@ std::string_view nearest_name(std::string_view name) {
 
 ParsedConfig parse_config(const std::vector<std::string>& environment) {
   constexpr std::string_view kPrefix = "HEDDLE_";
+  constexpr std::string_view kOfUcx =
+      "HEDDLE_UCX_";  // read by UCX itself, in the name of heddle's connections
   ParsedConfig parsed;
   for (const std::string& entry : environment) {
     const std::size_t equals = entry.find('=');
     if (equals == std::string::npos || entry.compare(0, kPrefix.size(), kPrefix) != 0) continue;
+    if (entry.compare(0, kOfUcx.size(), kOfUcx) == 0) continue;
     const std::string_view name = std::string_view(entry).substr(0, equals);
     const std::string_view value = std::string_view(entry).substr(equals + 1);
     const auto* const row =

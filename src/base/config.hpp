@@ -21,7 +21,8 @@ struct Config {
   std::string
       algorithm;  // HEDDLE_ALGORITHM=[allreduce:]NAME[,bcast:NAME][,sparse:NAME]: forces; empty: by price
   std::string tuning_file;  // HEDDLE_TUNING_FILE=PATH: JSON, overrides the choice by price
-  // HEDDLE_TRANSPORTS=LIST: which may be used; of those between nodes, in the order of the list, the first that every rank can use
+  // HEDDLE_TRANSPORTS=LIST: which may be used; of those between nodes that every rank can use the fastest as measured, without
+  // measuring the first in the list
   std::string transports = "shm,mpi,ucx,verbs";
   std::string modules;       // HEDDLE_MODULES=PATH: folder of heddle's own modules; empty: beside the library
   std::string verbs_device;  // HEDDLE_VERBS_DEVICE=NAME[:PORT]; empty: the fastest port that is up

@@ -66,9 +66,20 @@ class ProcessState {
     message_cost_ = message_cost;
   }
 
+  // Of the ways between nodes the one to use; "": not known yet.
+  std::string internode() const {
+    const std::lock_guard lock(mutex_);
+    return internode_;
+  }
+  void use_internode(std::string name) {
+    const std::lock_guard lock(mutex_);
+    internode_ = std::move(name);
+  }
+
  private:
   mutable std::mutex mutex_;
   MessageCost message_cost_;
+  std::string internode_;
   std::optional<Machine> machine_;
   std::map<std::string, std::string> choices_;
 };

@@ -15,6 +15,7 @@ CommunicatorImpl::CommunicatorImpl(const Bootstrap& bootstrap, const Config& con
     : rank_(bootstrap.rank),
       size_(bootstrap.size),
       log_(config.log_level, bootstrap.rank),
+      policy_(wait_policy(bootstrap, config, *connections, connections->internode.transport.get())),
       preferences_(read_preferences(config)),
       connections_(std::move(connections)),
       selector_(connections_->topology, connections_->cost_model(), {true, true}, preferences_),
@@ -24,15 +25,6 @@ CommunicatorImpl::CommunicatorImpl(const Bootstrap& bootstrap, const Config& con
   // A forced algorithm or a rule still decides; only an unforced choice may skip the selection.
   team_ = t.nodes() == 1 ? connections_->ports.teams[static_cast<std::size_t>(TeamKind::node)] : nullptr;
   if (preferences_.tuning.streamed_from) folds_.stream_from(*preferences_.tuning.streamed_from);
-  policy_.timeout = config.timeout;
-  policy_.warn_after = config.warn_after;
-  policy_.host_progress = bootstrap.host_progress;
-  policy_.clock = bootstrap.clock;
-  // Shared memory tells of nothing: who shares a node has to look.
-  Transport* far = connections_->far.get();
-  if (far != nullptr && !connections_->shm && far->wake_descriptor() >= 0) policy_.sleeps_on = far;
-  policy_.spins = config.spin >= 0 ? SpinBudget(config.spin, config.spin)
-                                   : default_spins(connections_->own_core, policy_.sleeps_on != nullptr);
 }
 
 // ---- Waiting
@@ -269,7 +261,7 @@ void CommunicatorImpl::report_passed_over(const Config& config) const {
   const LogLevel level = config.transports == Config().transports ? LogLevel::info : LogLevel::warn;
   for (const std::string& line : connections_->passed_over)
     log_.line(level, fmt::format("HEDDLE_TRANSPORTS: {} is used between nodes, not {}",
-                                 connections_->far->capabilities().name, line));
+                                 connections_->internode.transport->capabilities().name, line));
 }
 
 std::string CommunicatorImpl::describe() const {
@@ -278,12 +270,13 @@ std::string CommunicatorImpl::describe() const {
   for (const Transport* transport : connections_->ports.transports) {
     transports += (transports.empty() ? "" : ", ") + std::string(transport->capabilities().name);
   }
-  if (connections_->network) transports += " (" + connections_->network->describe() + ")";
+  if (connections_->internode.network) transports += " (" + connections_->internode.network->describe() + ")";
   std::string between;
   if (const MessageCost& c = connections_->message_cost; c != MessageCost{})
     between = fmt::format(
         ", a message between nodes takes {:.1f} us ({:.2f} of them its ends) and {:.3f} ns a byte",
         c.fixed_ns / 1e3, c.handling_ns / 1e3, c.per_byte_ns);
+  if (!connections_->comparison.empty()) between += fmt::format(" ({})", connections_->comparison);
   std::string stores;
   if (const std::uint32_t packed = connections_->process->small_stores.load(std::memory_order_relaxed);
       packed != 0) {

@@ -57,14 +57,14 @@ Status CommunicatorImpl::progress() {
 void CommunicatorImpl::plan_thread(ProgressThreadSetting setting) {
   if (setting == ProgressThreadSetting::off || size_ == 1) return;
   const bool asked_for = setting != ProgressThreadSetting::automatic;
-  if (connections_->lent) {
+  if (connections_->internode.lent) {
     if (asked_for)
       log_.warn(
           "HEDDLE_PROGRESS_THREAD is not used: messages between nodes are the MPI's, which may not expect "
           "them from another thread (HEDDLE_TRANSPORTS=shm,ucx,mpi takes UCX's)");
     return;
   }
-  Transport* const far = connections_->far.get();
+  Transport* const far = connections_->internode.transport.get();
   const bool sleeps = far != nullptr && far->wake_descriptor() >= 0;
   if (!sleeps && !asked_for) return;
   ThreadPlan plan;
@@ -87,13 +87,13 @@ void CommunicatorImpl::plan_thread(ProgressThreadSetting setting) {
 
 // Where what was sent may have to be pushed on after the collective that sent it.
 bool CommunicatorImpl::needs_thread() const {
-  const Transport* far = connections_->far.get();
+  const Transport* far = connections_->internode.transport.get();
   return thread_plan_ && far != nullptr && far->capabilities().sends_later;
 }
 
 // Nothing that was sent is left in this process.
 bool CommunicatorImpl::settle() {
-  Transport* const far = connections_->far.get();
+  Transport* const far = connections_->internode.transport.get();
   return far == nullptr || !broken_.ok() || far->settled() || !far->progress().ok() || far->settled();
 }
 
@@ -101,8 +101,8 @@ bool CommunicatorImpl::settle() {
 void CommunicatorImpl::leave_to_thread() {
   // What links of 10 Gbit/s take in 50 microseconds; what a socket has no room for is seldom less.
   constexpr std::size_t kPressing = std::size_t{64} << 10;
-  if (!thread_ || !connections_->far) return;
-  const std::size_t left = connections_->far->unsettled_bytes();
+  if (!thread_ || !connections_->internode.transport) return;
+  const std::size_t left = connections_->internode.transport->unsettled_bytes();
   if (left > kPressing) {
     thread_->wake();
   } else if (left > 0) {

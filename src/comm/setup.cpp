@@ -1,17 +1,18 @@
 #include "comm/setup.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <iterator>
+#include <limits>
 #include <map>
 #include <string_view>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "comm/core_claim.hpp"
-#include "comm/host_identity.hpp"
+#include "comm/hello.hpp"
 #include "comm/network_module.hpp"
 #include "comm/node_plan.hpp"
 #include "select/selector.hpp"
@@ -21,100 +22,11 @@
 namespace heddle {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x6864646c;  // "hddl"
-constexpr std::uint32_t kProtocol = 6;        // raised whenever ranks of two builds could not work together
-
-// The settings that decide how a collective runs must be the same everywhere; each travels as a hash.
-constexpr const char* kSharedSettings[] = {"HEDDLE_ALGORITHM",     "HEDDLE_TUNING_FILE (its content)",
-                                           "HEDDLE_TRANSPORTS",    "HEDDLE_SLOT_BYTES",
-                                           "HEDDLE_SHM",           "HEDDLE_MEASURE",
-                                           "HEDDLE_SPARSE",        "HEDDLE_COMPRESS",
-                                           "HEDDLE_COMPRESS_FROM", "HEDDLE_COMPRESS_TYPES"};
-constexpr std::size_t kSettings = std::size(kSharedSettings);
-
-// What every rank tells every other, first of all.
-struct Hello {
-  std::uint32_t magic;
-  std::uint32_t protocol;
-  std::uint32_t enabled;
-  std::uint32_t lends;  // has messages to lend
-  std::int32_t pid;
-  std::uint32_t small_stores;  // ProcessState's
-  MessageCost message_cost;    // likewise
-  std::uint64_t node;
-  std::uint64_t settings[kSettings];
-  char host[40];
-  CoreClaim cores;
-};
-
 // How a rank fared in a stage that others must know about.
 struct Outcome {
   std::int32_t code;
   char message[252];
 };
-
-std::uint64_t hash_text(const std::string& text) {
-  std::uint64_t h = 14695981039346656037ULL;  // FNV-1a
-  for (const char c : text)
-    h = (h ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-  return h;
-}
-
-std::string content_of(const std::string& path) {
-  if (path.empty()) return "";
-  return tuning_text(path).value_or("unreadable");
-}
-
-Hello make_hello(const Bootstrap& bootstrap, const Config& config) {
-  Hello hello{};
-  hello.magic = kMagic;
-  hello.protocol = kProtocol;
-  hello.enabled = config.enable ? 1 : 0;
-  hello.lends = bootstrap.make_p2p ? 1 : 0;
-  hello.pid = getpid();
-  if (bootstrap.process) hello.message_cost = bootstrap.process->message_cost();
-  hello.small_stores =
-      bootstrap.process ? bootstrap.process->small_stores.load(std::memory_order_relaxed) : 0;
-  const HostIdentity identity = host_identity();
-  hello.node = bootstrap.node.value_or(identity.value);
-  const std::string settings[kSettings] = {
-      config.algorithm,
-      content_of(config.tuning_file),
-      config.transports,
-      std::to_string(config.slot_bytes),
-      config.shm_backing,
-      config.measure ? "1" : "0",
-      config.sparse ? "1" : "0",
-      config.compress,
-      std::to_string(config.compress_from),
-      std::string(config.compress_f32 ? "f" : "") + (config.compress_f64 ? "d" : "")};
-  for (std::size_t i = 0; i < kSettings; ++i)
-    hello.settings[i] = hash_text(settings[i]);
-  hello.cores = core_claim();
-  std::snprintf(hello.host, sizeof hello.host, "%s", identity.host_name.c_str());
-  return hello;
-}
-
-// The first reason, in rank order, why these ranks cannot use heddle together. Every rank finds the same one.
-Status check_hellos(const std::vector<Hello>& hellos) {
-  for (std::size_t rank = 0; rank < hellos.size(); ++rank) {
-    const Hello& h = hellos[rank];
-    const std::string who = "rank " + std::to_string(rank);
-    if (h.magic != kMagic || h.protocol != kProtocol) {
-      return Status(Code::unsupported, who + " runs another version of heddle (protocol " +
-                                           std::to_string(h.protocol) + ", here " +
-                                           std::to_string(kProtocol) + "): use one build on all ranks");
-    }
-    if (h.enabled == 0) return Status(Code::unsupported, who + " has HEDDLE_ENABLE=0");
-    for (std::size_t i = 0; i < kSettings; ++i) {
-      if (h.settings[i] != hellos[0].settings[i]) {
-        return Status(Code::unsupported, std::string(kSharedSettings[i]) + " differs between rank 0 and " +
-                                             who + ": set it to one value on all ranks");
-      }
-    }
-  }
-  return {};
-}
 
 class Setup {
  public:
@@ -140,8 +52,12 @@ class Setup {
   Status share_memory();
   Status try_backing(SharedMemory::Backing backing);
   Status connect_nodes(const std::vector<Hello>& hellos);
-  Status borrow_messages(const std::vector<Hello>& hellos);
-  Status join_network(const std::string& name);
+  Result<std::vector<Internode>> usable_ways(const std::vector<Hello>& hellos,
+                                             const std::vector<std::string>& names, bool compare);
+  Status no_way(Code code) const;
+  Result<std::vector<InternodeTimes>> time_ways(std::vector<Internode>& ways);
+  Result<Internode> borrow_messages(const std::vector<Hello>& hellos);
+  Result<Internode> join_network(const std::string& name);
   Result<std::vector<std::string>> exchange(const std::string& address);
   void build_shm();
   void build_ports();
@@ -267,18 +183,15 @@ Status Setup::share_memory() {
   return Status(posix.code(), "no shared memory: " + memfd.message() + "; " + posix.message());
 }
 
-Status Setup::borrow_messages(const std::vector<Hello>& hellos) {
+Result<Internode> Setup::borrow_messages(const std::vector<Hello>& hellos) {
   if (std::any_of(hellos.begin(), hellos.end(), [](const Hello& h) { return h.lends == 0; }))
     return Status(Code::unsupported, "not started from an MPI communicator");
   Result<heddle_p2p> p2p = bootstrap_.make_p2p();
-  if (p2p.ok()) connections_->lent = std::make_unique<LentMessages>(p2p.value());
-  const Status agreed = agree(p2p.status());
-  if (!agreed.ok()) {
-    connections_->lent.reset();
-    return agreed;
-  }
-  connections_->far = make_mpi_transport(connections_->lent->p2p());
-  return {};
+  Internode way;
+  if (p2p.ok()) way.lent = std::make_unique<LentMessages>(p2p.value());
+  HEDDLE_TRY(agree(p2p.status()));
+  way.transport = make_mpi_transport(way.lent->p2p());
+  return way;
 }
 
 // Every rank's address, to those that it has no shared memory with.
@@ -299,39 +212,110 @@ Result<std::vector<std::string>> Setup::exchange(const std::string& address) {
   return addresses;
 }
 
-Status Setup::join_network(const std::string& name) {
+Result<Internode> Setup::join_network(const std::string& name) {
   Result<std::unique_ptr<Network>> opened = open_network(
       name, config_.modules,
       {.timeout = config_.timeout, .verbs_device = config_.verbs_device, .verbs_gid = config_.verbs_gid});
   HEDDLE_TRY(agree(opened.status()));
-  std::unique_ptr<Network> network = std::move(opened).value();
-  Result<std::vector<std::string>> addresses = exchange(network->address());
+  Internode way;
+  way.network = std::move(opened).value();
+  Result<std::vector<std::string>> addresses = exchange(way.network->address());
   HEDDLE_TRY(addresses.status());
-  Result<std::unique_ptr<Transport>> made = network->connect(bootstrap_.rank, std::move(addresses).value());
+  Result<std::unique_ptr<Transport>> made =
+      way.network->connect(bootstrap_.rank, std::move(addresses).value());
   HEDDLE_TRY(agree(made.status()));
-  connections_->network = std::move(network);
-  connections_->far = std::move(made).value();
-  return {};
+  way.transport = std::move(made).value();
+  return way;
 }
 
-// The first of the list that every rank can use.
-Status Setup::connect_nodes(const std::vector<Hello>& hellos) {
-  if (connections_->topology.nodes() == 1) return {};
+// Those that every rank can use, in the order of the list: all of them where they are to be compared, or else the first. Reasons why
+// others cannot be used go to `passed_over`.
+Result<std::vector<Internode>> Setup::usable_ways(const std::vector<Hello>& hellos,
+                                                  const std::vector<std::string>& names, bool compare) {
+  std::vector<Internode> ways;
   Code code = Code::ok;
-  std::string reasons;
-  for (const std::string_view listed : split_list(config_.transports)) {
-    if (listed == "shm") continue;
-    const std::string name(listed);
-    const Status status = name == "mpi" ? borrow_messages(hellos) : join_network(name);
-    if (status.ok()) return {};
-    connections_->passed_over.push_back(name + ": " + status.message());
-    if (code == Code::ok) code = status.code();
-    reasons += (reasons.empty() ? " (" : "; ") + connections_->passed_over.back();
+  for (const std::string& name : names) {
+    Result<Internode> way = name == "mpi" ? borrow_messages(hellos) : join_network(name);
+    if (way.ok()) {
+      ways.push_back(std::move(way).value());
+      ways.back().name = name;
+      if (!compare) break;
+      continue;
+    }
+    if (code == Code::ok) code = way.status().code();
+    // One that comes after others which work is not missed.
+    if (ways.empty()) connections_->passed_over.push_back(name + ": " + way.status().message());
   }
-  if (code == Code::ok) code = Code::unsupported;
-  return Status(code, "ranks are on " + std::to_string(connections_->topology.nodes()) +
-                          " nodes and no transport in HEDDLE_TRANSPORTS=\"" + config_.transports +
-                          "\" connects them" + reasons + (reasons.empty() ? "" : ")"));
+  if (!ways.empty()) return ways;
+  return no_way(code == Code::ok ? Code::unsupported : code);
+}
+
+Status Setup::no_way(Code code) const {
+  std::string reasons;
+  for (const std::string& each : connections_->passed_over)
+    reasons += (reasons.empty() ? " (" : "; ") + each;
+  return Status(
+      code,
+      fmt::format("ranks are on {} nodes and no transport in HEDDLE_TRANSPORTS=\"{}\" connects them{}{}",
+                  connections_->topology.nodes(), config_.transports, reasons, reasons.empty() ? "" : ")"));
+}
+
+// What the slowest node needs for the exchanges, by each way; infinity where one of them failed.
+Result<std::vector<InternodeTimes>> Setup::time_ways(std::vector<Internode>& ways) {
+  // A way that looks open and is not (a firewall) has an alternative here: who waits for it need not wait for all of the deadline.
+  constexpr std::chrono::milliseconds kLongEnough{5000};
+  constexpr double kFailed = std::numeric_limits<double>::infinity();
+  std::vector<InternodeTimes> slowest;
+  for (Internode& way : ways) {
+    WaitPolicy policy = wait_policy(bootstrap_, config_, *connections_, way.transport.get());
+    if (policy.timeout.count() == 0 || policy.timeout > kLongEnough) policy.timeout = kLongEnough;
+    Result<InternodeTimes> mine =
+        time_internode(*way.transport, connections_->topology, bootstrap_.rank, policy);
+    const Status agreed = agree(mine.status());
+    std::vector<InternodeTimes> all;
+    HEDDLE_TRY(allgather(mine.ok() ? mine.value() : InternodeTimes{}, all));
+    InternodeTimes most = agreed.ok() ? InternodeTimes{} : InternodeTimes{kFailed, kFailed};
+    for (const InternodeTimes& each : all) {
+      most.small_ns = std::max(most.small_ns, each.small_ns);
+      most.large_ns = std::max(most.large_ns, each.large_ns);
+    }
+    if (!agreed.ok()) connections_->passed_over.push_back(way.name + ": " + agreed.message());
+    slowest.push_back(most);
+  }
+  return slowest;
+}
+
+// The fastest way that every rank can use: as known by the first rank of the first node, or as measured now.
+Status Setup::connect_nodes(const std::vector<Hello>& hellos) {
+  const TopologyView& t = connections_->topology;
+  if (t.nodes() == 1) return {};
+  std::vector<std::string> names;
+  for (const std::string_view listed : split_list(config_.transports)) {
+    if (listed != "shm") names.emplace_back(listed);
+  }
+  const std::string known = hellos[static_cast<std::size_t>(t.members(0).front())].internode;
+  // The others stay behind it, for those who cannot use it.
+  std::stable_partition(names.begin(), names.end(), [&](const std::string& name) { return name == known; });
+  Result<std::vector<Internode>> usable = usable_ways(hellos, names, known.empty() && config_.measure);
+  HEDDLE_TRY(usable.status());
+  std::vector<Internode> ways = std::move(usable).value();
+  std::size_t best = 0;
+  if (ways.size() > 1) {
+    const Result<std::vector<InternodeTimes>> times = time_ways(ways);
+    HEDDLE_TRY(times.status());
+    best = fastest(times.value());
+    if (std::isinf(times.value()[best].small_ns)) return no_way(Code::peer_failed);
+    for (std::size_t i = 0; i < ways.size(); ++i)
+      connections_->comparison += fmt::format(
+          "{}{} takes {:.0f} us for 8 B and {:.0f} for 64 KiB among all nodes", i == 0 ? "" : ", ",
+          ways[i].name, times.value()[i].small_ns / 1e3, times.value()[i].large_ns / 1e3);
+  }
+  connections_->internode = std::move(ways[best]);
+  connections_->process->use_internode(connections_->internode.name);
+  // By the last in the list first, on every rank: giving messages back may be collective.
+  while (!ways.empty())
+    ways.pop_back();
+  return {};
 }
 
 void Setup::build_shm() {
@@ -353,10 +337,12 @@ void Setup::build_ports() {
   const TopologyView& t = c.topology;
   for (std::int32_t rank = 0; rank < t.size(); ++rank) {
     const bool here = rank != bootstrap_.rank && t.node_of(rank) == t.node_of(bootstrap_.rank);
-    c.ports.transport_of.push_back(here ? c.shm.get() : rank != bootstrap_.rank ? c.far.get() : nullptr);
+    c.ports.transport_of.push_back(here                      ? c.shm.get()
+                                   : rank != bootstrap_.rank ? c.internode.transport.get()
+                                                             : nullptr);
   }
   if (c.shm) c.ports.transports.push_back(c.shm.get());
-  if (c.far) c.ports.transports.push_back(c.far.get());
+  if (c.internode.transport) c.ports.transports.push_back(c.internode.transport.get());
   for (std::size_t kind = 0; kind < c.teams.size(); ++kind)
     c.ports.teams[kind] = c.teams[kind].get();
 }
@@ -392,12 +378,29 @@ Status agree(const Bootstrap& bootstrap, const Status& mine) {
 
 CostModel Connections::cost_model() const {
   // Not this rank's own transports': a rank that is alone on its node must come to the same choices.
-  const LinearCost estimate = far ? far->capabilities().cost : LinearCost{2000, 0.15};
+  const LinearCost estimate =
+      internode.transport ? internode.transport->capabilities().cost : LinearCost{2000, 0.15};
   const MessageCost between{estimate.fixed_ns, estimate.per_byte_ns, estimate.fixed_ns / 4};
   CostModel model = default_cost_model(
       kShmMessageCost, message_cost != MessageCost{} ? message_cost : between, topology.has_domains());
   if (free_work) model.fold = model.copy = {};
   return model;
+}
+
+WaitPolicy wait_policy(const Bootstrap& bootstrap, const Config& config, const Connections& connections,
+                       Transport* far) {
+  WaitPolicy policy;
+  policy.timeout = config.timeout;
+  policy.warn_after = config.warn_after;
+  policy.host_progress = bootstrap.host_progress;
+  policy.clock = bootstrap.clock;
+  // Shared memory tells of nothing: who shares a node has to look.
+  const TopologyView& t = connections.topology;
+  const bool alone = t.members(t.node_of(bootstrap.rank)).size() == 1;
+  if (far != nullptr && alone && far->wake_descriptor() >= 0) policy.sleeps_on = far;
+  policy.spins = config.spin >= 0 ? SpinBudget(config.spin, config.spin)
+                                  : default_spins(connections.own_core, policy.sleeps_on != nullptr);
+  return policy;
 }
 
 Result<std::unique_ptr<Connections>> connect(const Bootstrap& bootstrap, const Config& config) {

@@ -12,31 +12,16 @@
 #include "base/status.hpp"
 #include "comm/bootstrap.hpp"
 #include "comm/core_claim.hpp"
+#include "comm/internode.hpp"
 #include "comm/node_teams.hpp"
 #include "engine/engine.hpp"
 #include "schedule/pricer.hpp"
 #include "schedule/topology_view.hpp"
-#include "transports/network.hpp"
 #include "transports/shm/shared_heap.hpp"
 #include "transports/shm/shared_memory.hpp"
 #include "transports/transport.hpp"
 
 namespace heddle {
-
-// Gives the lender's messages back, exactly once.
-class LentMessages {
- public:
-  explicit LentMessages(const heddle_p2p& p2p) : p2p_(p2p) {}
-  LentMessages(const LentMessages&) = delete;
-  LentMessages& operator=(const LentMessages&) = delete;
-  ~LentMessages() {
-    if (p2p_.release != nullptr) p2p_.release(p2p_.context);
-  }
-  const heddle_p2p& p2p() const { return p2p_; }
-
- private:
-  heddle_p2p p2p_;
-};
 
 // Members are destroyed from the last to the first: users before what they use.
 struct Connections {
@@ -48,16 +33,15 @@ struct Connections {
   bool own_core = false;             // each rank of this node can have one to itself
   SharedMemory memory;
   std::shared_ptr<ProcessState> process;  // this rank's
-  std::unique_ptr<LentMessages> lent;
-  ShmTeamGeometry geometry;  // of this node's teams, but for the number of members
+  ShmTeamGeometry geometry;               // of this node's teams, but for the number of members
   Teams teams;
   MessageCost message_cost;  // between nodes, the same on every rank; all 0: not known
   bool free_work = false;    // the bootstrap's
   bool measures = false;     // this node's members are to measure their SmallStores
   std::unique_ptr<Transport> shm;
-  std::unique_ptr<Network> network;
-  std::unique_ptr<Transport> far;        // between nodes; null: there is one node
-  std::vector<std::string> passed_over;  // transports in the list before it, and why not
+  Internode internode;
+  std::string comparison;                // with other ways between nodes, where there are some; for the log
+  std::vector<std::string> passed_over;  // ways in the list before it that do not work, and why not
   Ports ports;
 
   CostModel cost_model() const;
@@ -66,6 +50,10 @@ struct Connections {
 // Collective. Every rank gets connections, or every rank the same reason (code and message) why there are
 // none.
 Result<std::unique_ptr<Connections>> connect(const Bootstrap& bootstrap, const Config& config);
+
+// How a rank waits for messages, `far` those between nodes (null: there are none) and others in shared memory.
+WaitPolicy wait_policy(const Bootstrap& bootstrap, const Config& config, const Connections& connections,
+                       Transport* far);
 
 // The same status on every rank: the first failed rank's, with its number. Collective.
 Status agree(const Bootstrap& bootstrap, const Status& mine);

@@ -98,6 +98,11 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"HEDDLE_VERBS_GID=256", "GID"}, Wrong{"HEDDLE_VERBS_GID=x", "GID"},
         Wrong{"HEDDLE_MASTER_PORT=0", "port"}, Wrong{"HEDDLE_MASTER_PORT=65536", "port"}));
 
+TEST(Config, WhatIsForUcxIsLeftToIt) {
+  EXPECT_EQ(parse_config({"HEDDLE_UCX_TLS=tcp", "HEDDLE_UCX_ANYTHING="}).complaints.size(), 0U);
+  EXPECT_EQ(parse_config({"HEDDLE_UCX=tcp"}).complaints.size(), 1U);
+}
+
 TEST(Config, UnknownNameIsReportedWithTheNearest) {
   const ParsedConfig parsed =
       parse_config({"HEDDLE_TIMOUT=5", "HEDDLE_SLOTBYTES=4K", "HEDDLE_=", "HEDDLE_LOGS=info"});

@@ -194,6 +194,8 @@ class UcxScenarios(Scenarios):
         self.refused(r'unsupported.*rank 1.*no network device \(UCX_NET_DEVICES=none0\)', on_rank={1: {'UCX_NET_DEVICES': 'none0'}})
         self.refused(r'unsupported.*rank 0.*no network device \(UCX_TLS=nonsense\)', UCX_TLS='nonsense')
         self.refused(r'unsupported.*rank 0.*no network device \(UCX_TLS=self\)', UCX_TLS='self')
+        # heddle's own settings win over those that an MPI may share.
+        self.refused(r'unsupported.*rank 0.*no network device \(HEDDLE_UCX_TLS=self\)', UCX_TLS='tcp', HEDDLE_UCX_TLS='self')
 
     def few_descriptors(self):
         self.refused(r'out of memory.*file descriptors are open .ulimit -n.', prefix=('sh', '-c', 'ulimit -n 18 && exec "$@"', 'sh'))

@@ -14,6 +14,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', 'support'))
 import native_ranks  # noqa: E402
 
 DEADLINE = 90  # seconds, for a job
+DEADLINE_OF_MPI = 240
 
 
 def parse():
@@ -21,6 +22,9 @@ def parse():
     parser.add_argument('--modules', required=True, help='folders with the network modules, separated by colons')
     parser.add_argument('--conformance', required=True)
     parser.add_argument('--rank', required=True)
+    parser.add_argument('--mpiexec', help='with those below: jobs of the host MPI under the preload library, and nothing else')
+    parser.add_argument('--preload')
+    parser.add_argument('--jobs', action='append', default=[], help='program that compares with the host MPI\'s own results')
     parser.add_argument('--only', default='', help='cases whose names contain this')
     return parser.parse_args()
 
@@ -108,18 +112,62 @@ def collectives_3(args):
     all_pass(Job(args, ['conform'], size=3).end())
 
 
+def ucx_folder(args):
+    """Of the UCX module; None: not built."""
+    return next((folder for folder in args.modules.split(':') if os.path.exists(f'{folder}/libheddle_network_ucx.so')), None)
+
+
+# Left alone UCX takes both devices, and of their GIDs the link's own, which lead nowhere between two ends on one host. It makes
+# connections over tcp: over ud_verbs UCX 1.13 aborts here.
+UCX_RC = {'UCX_TLS': 'rc_verbs,tcp,self', 'UCX_IB_GID_INDEX': '1', 'UCX_LOG_LEVEL': 'info'}
+UCX_DEVICES = {rank: {'UCX_NET_DEVICES': f'rxe{rank}:1,lo'} for rank in (0, 1)}
+NO_UCX = 'skipped: no UCX module in this build'
+
+
 def collectives_ucx(args):
-    with_ucx = [folder for folder in args.modules.split(':') if os.path.exists(f'{folder}/libheddle_network_ucx.so')]
-    if not with_ucx:
-        return 'skipped: no UCX module in this build'
-    # Left alone UCX takes both devices, and of their GIDs the link's own, which lead nowhere between two ends on one host. It makes
-    # connections over tcp: over ud_verbs UCX 1.13 aborts here.
-    devices = {rank: {'UCX_NET_DEVICES': f'rxe{rank}:1,lo'} for rank in (0, 1)}
-    results = Job(args, ['conform'], on=devices, HEDDLE_TRANSPORTS='ucx', HEDDLE_MODULES=with_ucx[0], UCX_TLS='rc_verbs,tcp,self',
-                  UCX_IB_GID_INDEX='1', UCX_LOG_LEVEL='info').end()
+    folder = ucx_folder(args)
+    if folder is None:
+        return NO_UCX
+    results = Job(args, ['conform'], on=UCX_DEVICES, HEDDLE_TRANSPORTS='ucx', HEDDLE_MODULES=folder, **UCX_RC).end()
     all_pass(results)
     expect(all('(rc_verbs/rxe' in output for _, output in results), results)
     return ''
+
+
+def preloaded(args, says, on, settings):
+    """Each of the jobs on two ranks, each as if alone on its node, against the host MPI's own results."""
+    said = []
+    for program in args.jobs:
+        line = [sys.executable, os.path.join(os.path.dirname(__file__), '..', 'preload', 'run_job.py'), '--mpiexec', args.mpiexec,
+                '--preload', args.preload, '-n', '2', '--timeout', str(DEADLINE_OF_MPI), '--clean-shm', '--says', says]
+        for name, value in {'HEDDLE_LOG': 'info', 'HEDDLE_MEASURE': '0', **settings}.items():
+            line += ['--env', f'{name}={value}']
+        for rank, own in on.items():
+            for name, value in own.items():
+                line += ['--env-on', f'{rank}:{name}={value}']
+        done = subprocess.run([*line, '--', program, '1'], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        if done.returncode != 0:
+            raise AssertionError(f'{os.path.basename(program)}: {done.stdout[-3000:]}')
+        said.append(os.path.basename(program))
+    return ', '.join(said)
+
+
+def mpi_jobs_verbs(args):
+    devices = {rank: {'HEDDLE_VERBS_DEVICE': f'rxe{rank}'} for rank in (0, 1)}
+    # The host MPI goes by UCX, whose datagrams time out in software emulation, and then it aborts: not by these devices.
+    return preloaded(args, 'MPI_COMM_WORLD of 2: 2 ranks on 2 nodes, transports: verbs', devices,
+                     {'HEDDLE_TRANSPORTS': 'verbs', 'HEDDLE_MODULES': args.modules.split(':')[0], 'UCX_TLS': 'tcp,self,sm'})
+
+
+def mpi_jobs_ucx(args):
+    folder = ucx_folder(args)
+    if folder is None:
+        return NO_UCX
+    # The host MPI goes by UCX itself, with settings of its own.
+    own = {rank: {f'HEDDLE_{name}': value for name, value in devices.items()} for rank, devices in UCX_DEVICES.items()}
+    return preloaded(args, 'transports: ucx .UCX [0-9.]* over .*rc_verbs/rxe', own,
+                     {'HEDDLE_TRANSPORTS': 'ucx', 'HEDDLE_MODULES': folder, 'UCX_TLS': 'tcp,self,sm'} |
+                     {f'HEDDLE_{name}': value for name, value in UCX_RC.items()})
 
 
 def overlap(args):
@@ -222,6 +270,7 @@ def mtus_differ(args):
 
 
 CASES = [conformance, collectives_2, collectives_3, collectives_ucx, overlap, elsewhere, passed_over, wrong_gid, no_device, port_down, mtus_differ, busy_rank, killed_rank, killed_busy_rank, link_down]
+OF_MPI = [mpi_jobs_verbs, mpi_jobs_ucx]
 
 
 def main():
@@ -229,7 +278,7 @@ def main():
     print('... making two devices', flush=True)
     make_links()
     failed = 0
-    for case in CASES:
+    for case in OF_MPI if args.jobs else CASES:
         if args.only not in case.__name__:
             continue
         print(f'... {case.__name__}', flush=True)

@@ -14,7 +14,12 @@ namespace {
 // The address of a worker without any device is a version, an identity of eight bytes and an empty list.
 constexpr std::size_t kEmptyAddress = 16;
 
+// UCX reads its settings, and those with this before their names over them: a host MPI may go by UCX as well, and with other ones.
+constexpr const char* kOwnPrefix = "HEDDLE";
+
 std::string setting(const char* name) {
+  const std::string own = fmt::format("{}_{}", kOwnPrefix, name);
+  if (const char* value = std::getenv(own.c_str()); value != nullptr) return fmt::format("{}={}", own, value);
   const char* value = std::getenv(name);
   return value != nullptr ? fmt::format("{}={}", name, value) : std::string();
 }
@@ -76,10 +81,10 @@ std::string ucx_version() {
 
 Result<std::shared_ptr<UcxContext>> UcxContext::create() {
   ucp_config_t* config = nullptr;
-  ucs_status_t status = ucp_config_read(nullptr, nullptr, &config);
+  ucs_status_t status = ucp_config_read(kOwnPrefix, nullptr, &config);
   if (status != UCS_OK)
-    return Status(Code::unsupported,
-                  fmt::format("UCX does not accept its settings (UCX_*): {}", ucs_status_string(status)));
+    return Status(Code::unsupported, fmt::format("UCX does not accept its settings (UCX_*, HEDDLE_UCX_*): {}",
+                                                 ucs_status_string(status)));
   preset(config, kPresets);
   if (!has_rdma_devices()) preset(config, kSocketPresets);
   ucp_params_t params{};

@@ -1,0 +1,91 @@
+#include "comm/hello.hpp"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <string>
+
+#include "comm/host_identity.hpp"
+#include "select/selector.hpp"
+
+namespace heddle {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x6864646c;  // "hddl"
+constexpr std::uint32_t kProtocol = 7;        // raised whenever ranks of two builds could not work together
+
+constexpr const char* kSettingNames[kSharedSettings] = {
+    "HEDDLE_ALGORITHM",     "HEDDLE_TUNING_FILE (its content)",
+    "HEDDLE_TRANSPORTS",    "HEDDLE_SLOT_BYTES",
+    "HEDDLE_SHM",           "HEDDLE_MEASURE",
+    "HEDDLE_SPARSE",        "HEDDLE_COMPRESS",
+    "HEDDLE_COMPRESS_FROM", "HEDDLE_COMPRESS_TYPES"};
+
+std::uint64_t hash_text(const std::string& text) {
+  std::uint64_t h = 14695981039346656037ULL;  // FNV-1a
+  for (const char c : text)
+    h = (h ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+  return h;
+}
+
+std::string content_of(const std::string& path) {
+  if (path.empty()) return "";
+  return tuning_text(path).value_or("unreadable");
+}
+
+}  // namespace
+
+Hello make_hello(const Bootstrap& bootstrap, const Config& config) {
+  Hello hello{};
+  hello.magic = kMagic;
+  hello.protocol = kProtocol;
+  hello.enabled = config.enable ? 1 : 0;
+  hello.lends = bootstrap.make_p2p ? 1 : 0;
+  hello.pid = getpid();
+  if (bootstrap.process) {
+    hello.message_cost = bootstrap.process->message_cost();
+    std::snprintf(hello.internode, sizeof hello.internode, "%s", bootstrap.process->internode().c_str());
+  }
+  hello.small_stores =
+      bootstrap.process ? bootstrap.process->small_stores.load(std::memory_order_relaxed) : 0;
+  const HostIdentity identity = host_identity();
+  hello.node = bootstrap.node.value_or(identity.value);
+  const std::string settings[kSharedSettings] = {
+      config.algorithm,
+      content_of(config.tuning_file),
+      config.transports,
+      std::to_string(config.slot_bytes),
+      config.shm_backing,
+      config.measure ? "1" : "0",
+      config.sparse ? "1" : "0",
+      config.compress,
+      std::to_string(config.compress_from),
+      std::string(config.compress_f32 ? "f" : "") + (config.compress_f64 ? "d" : "")};
+  for (std::size_t i = 0; i < kSharedSettings; ++i)
+    hello.settings[i] = hash_text(settings[i]);
+  hello.cores = core_claim();
+  std::snprintf(hello.host, sizeof hello.host, "%s", identity.host_name.c_str());
+  return hello;
+}
+
+Status check_hellos(const std::vector<Hello>& hellos) {
+  for (std::size_t rank = 0; rank < hellos.size(); ++rank) {
+    const Hello& h = hellos[rank];
+    const std::string who = "rank " + std::to_string(rank);
+    if (h.magic != kMagic || h.protocol != kProtocol) {
+      return Status(Code::unsupported, who + " runs another version of heddle (protocol " +
+                                           std::to_string(h.protocol) + ", here " +
+                                           std::to_string(kProtocol) + "): use one build on all ranks");
+    }
+    if (h.enabled == 0) return Status(Code::unsupported, who + " has HEDDLE_ENABLE=0");
+    for (std::size_t i = 0; i < kSharedSettings; ++i) {
+      if (h.settings[i] != hellos[0].settings[i]) {
+        return Status(Code::unsupported, std::string(kSettingNames[i]) + " differs between rank 0 and " +
+                                             who + ": set it to one value on all ranks");
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace heddle

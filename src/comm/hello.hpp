@@ -1,0 +1,39 @@
+// What the ranks of a new communicator tell each other, first of all.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/config.hpp"
+#include "base/cost.hpp"
+#include "base/status.hpp"
+#include "comm/bootstrap.hpp"
+#include "comm/core_claim.hpp"
+
+namespace heddle {
+
+// The settings that decide how a collective runs must be the same everywhere; each travels as a hash.
+constexpr std::size_t kSharedSettings = 10;
+
+struct Hello {
+  std::uint32_t magic;
+  std::uint32_t protocol;
+  std::uint32_t enabled;
+  std::uint32_t lends;  // has messages to lend
+  std::int32_t pid;
+  std::uint32_t small_stores;  // ProcessState's
+  MessageCost message_cost;    // likewise
+  char internode[8];           // likewise
+  std::uint64_t node;
+  std::uint64_t settings[kSharedSettings];
+  char host[40];
+  CoreClaim cores;
+};
+
+Hello make_hello(const Bootstrap& bootstrap, const Config& config);
+
+// The first reason, in rank order, why these ranks cannot use heddle together. Every rank finds the same one.
+Status check_hellos(const std::vector<Hello>& hellos);
+
+}  // namespace heddle

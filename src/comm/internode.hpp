@@ -1,0 +1,59 @@
+// Ways for messages between nodes, and which of those that all ranks can use is the fastest.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "base/status.hpp"
+#include "engine/waiter.hpp"
+#include "heddle/heddle.h"
+#include "schedule/topology_view.hpp"
+#include "transports/network.hpp"
+#include "transports/transport.hpp"
+
+namespace heddle {
+
+// Gives the lender's messages back, exactly once.
+class LentMessages {
+ public:
+  explicit LentMessages(const heddle_p2p& p2p) : p2p_(p2p) {}
+  LentMessages(const LentMessages&) = delete;
+  LentMessages& operator=(const LentMessages&) = delete;
+  ~LentMessages() {
+    if (p2p_.release != nullptr) p2p_.release(p2p_.context);
+  }
+  const heddle_p2p& p2p() const { return p2p_; }
+
+ private:
+  heddle_p2p p2p_;
+};
+
+// Members are destroyed from the last to the first: users before what they use.
+struct Internode {
+  std::string name;                    // in HEDDLE_TRANSPORTS
+  std::unique_ptr<LentMessages> lent;  // of those two one
+  std::unique_ptr<Network> network;
+  std::unique_ptr<Transport> transport;  // null: there is one node
+};
+
+// What an exchange among all nodes takes: each sends to 1, 2, 4, ... nodes on, and receives from as many back.
+struct InternodeTimes {
+  static constexpr std::size_t kSmall = 8;
+  static constexpr std::size_t kLarge = std::size_t{64} << 10;
+  double small_ns = 0;
+  double large_ns = 0;
+};
+
+// Collective over the first ranks of all nodes; the others return at once, with zeros. All nodes send at the same time, as in a collective:
+// where they share cores or wires, that is where ways differ. About ten exchanges.
+Result<InternodeTimes> time_internode(Transport& transport, const TopologyView& topology, int rank,
+                                      const WaitPolicy& policy);
+
+// The place of the fastest by small and large messages alike; of those that differ by less than 10% the first. Infinity is for ways that
+// failed. Not for none.
+std::size_t fastest(std::span<const InternodeTimes> ways);
+
+}  // namespace heddle

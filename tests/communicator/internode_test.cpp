@@ -1,0 +1,125 @@
+// Which of several ways between nodes is taken.
+#include "comm/internode.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "party.hpp"
+#include "support/ranks.hpp"
+#include "transports/loopback/loopback.hpp"
+
+namespace heddle {
+namespace {
+
+using test::Rank;
+
+TEST(Fastest, SmallAndLargeMessagesCountAlike) {
+  const InternodeTimes slow{200, 2000};
+  EXPECT_EQ(fastest(std::vector{slow, InternodeTimes{100, 1000}}), 1u);
+  EXPECT_EQ(fastest(std::vector{InternodeTimes{100, 1000}, slow}), 0u);
+  EXPECT_EQ(fastest(std::vector{slow, InternodeTimes{100, 3000}}), 1u) << "twice as fast, 1.5 times as slow";
+  EXPECT_EQ(fastest(std::vector{slow, InternodeTimes{300, 1000}, InternodeTimes{100, 1900}}), 2u);
+}
+
+TEST(Fastest, TheFirstOfThoseThatHardlyDiffer) {
+  EXPECT_EQ(fastest(std::vector{InternodeTimes{100, 1000}, InternodeTimes{95, 950}}), 0u);
+  EXPECT_EQ(fastest(std::vector{InternodeTimes{100, 1000}, InternodeTimes{80, 850}}), 1u);
+}
+
+TEST(Fastest, NeverOneThatFailed) {
+  constexpr double kFailed = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(fastest(std::vector{InternodeTimes{kFailed, kFailed}, InternodeTimes{1e9, 1e9}}), 1u);
+  EXPECT_EQ(fastest(std::vector{InternodeTimes{1e9, 1e9}, InternodeTimes{kFailed, kFailed}}), 0u);
+}
+
+// A transport whose sends take a while, and which counts them.
+class Slowed final : public Transport {
+ public:
+  Slowed(std::unique_ptr<Transport> wire, std::chrono::microseconds small, std::chrono::microseconds large)
+      : wire_(std::move(wire)), small_(small), large_(large) {}
+
+  const TransportCapabilities& capabilities() const override { return wire_->capabilities(); }
+  Status send(int peer, std::uint32_t tag, const void* data, std::size_t bytes, Ticket& ticket) override {
+    ++sends;
+    std::this_thread::sleep_for(bytes == InternodeTimes::kSmall ? small_ : large_);
+    return wire_->send(peer, tag, data, bytes, ticket);
+  }
+  Status recv(int peer, std::uint32_t tag, void* data, std::size_t bytes, Ticket& ticket) override {
+    return wire_->recv(peer, tag, data, bytes, ticket);
+  }
+  Status progress() override { return wire_->progress(); }
+  void cancel(Ticket& ticket) override { wire_->cancel(ticket); }
+  bool peer_is_gone(int peer) const override { return wire_->peer_is_gone(peer); }
+
+  int sends = 0;
+
+ private:
+  std::unique_ptr<Transport> wire_;
+  std::chrono::microseconds small_;
+  std::chrono::microseconds large_;
+};
+
+WaitPolicy patient_for(std::chrono::milliseconds timeout) {
+  WaitPolicy policy;
+  policy.timeout = timeout;
+  policy.spins = SpinBudget(0, 0);
+  return policy;
+}
+
+// Ranks 1 and 4 are not the first of their nodes.
+const std::vector<std::int32_t> kNodes{0, 0, 1, 2, 2, 3, 4};
+
+TEST(TimeInternode, FirstRanksOfAllNodesTakePartInEveryStep) {
+  const TopologyView topology({kNodes});
+  LoopbackHub hub(topology.size(), {});
+  std::vector<InternodeTimes> times(kNodes.size());
+  std::vector<int> sends(kNodes.size());
+  test::run_ranks(topology.size(), [&](Rank& me) {
+    const auto at = static_cast<std::size_t>(me.rank);
+    Slowed transport(hub.transport(me.rank), std::chrono::microseconds(200), std::chrono::microseconds(1500));
+    const Result<InternodeTimes> mine =
+        time_internode(transport, topology, me.rank, patient_for(std::chrono::milliseconds(20'000)));
+    ASSERT_TRUE(mine.ok()) << mine.status().message();
+    times[at] = mine.value();
+    sends[at] = transport.sends;
+  });
+  for (std::size_t rank = 0; rank < kNodes.size(); ++rank) {
+    if (rank == 1 || rank == 4) {
+      EXPECT_EQ(sends[rank], 0);
+      EXPECT_EQ(times[rank].small_ns, 0);
+    } else {
+      // Five nodes: to 1, 2 and 4 on.
+      EXPECT_EQ(sends[rank], 3 * 12);
+      EXPECT_GE(times[rank].small_ns, 3 * 200e3);
+      EXPECT_GE(times[rank].large_ns, 3 * 1500e3);
+    }
+  }
+}
+
+TEST(TimeInternode, WhoCannotBeReachedEndsItInTime) {
+  const TopologyView topology({kNodes});
+  LoopbackOptions options;
+  options.dead_rank = 5;
+  LoopbackHub hub(topology.size(), options);
+  std::vector<Status> said(kNodes.size());
+  test::run_ranks(topology.size(), [&](Rank& me) {
+    const std::unique_ptr<Transport> transport = hub.transport(me.rank);
+    said[static_cast<std::size_t>(me.rank)] =
+        time_internode(*transport, topology, me.rank, patient_for(std::chrono::milliseconds(300))).status();
+  });
+  EXPECT_FALSE(said[0].ok());
+  EXPECT_FALSE(said[6].ok());
+  // What rank 5 sends to the next node up.
+  EXPECT_NE(said[6].message().find("rank 5"), std::string::npos) << said[6].message();
+  EXPECT_TRUE(said[1].ok());
+}
+
+}  // namespace
+}  // namespace heddle
