@@ -333,6 +333,7 @@ class CommunicatorImpl final : public Communicator {
   std::uint64_t compressed_ = 0;  // allreduces so far: a part of their seeds
   std::string learnt_;            // about the algorithms, for describe()
   Status broken_;                 // the first failure in flight; final
+  std::size_t unsettled_ = 0;     // bytes, when a call last ended
   // Of a thread that is wanted and not there yet.
   struct ThreadPlan {
     ProgressThread::Work work;

@@ -91,9 +91,9 @@ Status CommunicatorImpl::learn_message_cost(const Bootstrap& bootstrap) {
 // times as long while all ranks send, and few messages count more than few bytes: a small collective that all of them run tells.
 Status CommunicatorImpl::learn_crowding() {
   constexpr std::size_t kBytes = MessageTimes::kSmall;
-  // The least counts: ranks have to find their pace, and others may be on the cores.
-  constexpr int kCalls = 24;
-  constexpr double kLongEnough = 0.015;  // seconds
+  // The least counts: ranks have to find their pace, which took some dozens of calls where four shared two cores.
+  constexpr int kCalls = 100;
+  constexpr double kLongEnough = 0.02;  // seconds
   constexpr double kNoMoreThanNoise = 1.25;
   const Choice choice = selector_.cheapest(Collective::allreduce, kBytes, false);
   if (choice.algorithm == nullptr) return {};

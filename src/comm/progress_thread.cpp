@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <chrono>
 #include <utility>
 
 #include "base/threads.hpp"
@@ -15,46 +16,59 @@ ProgressThread::ProgressThread(Work work, int core) : work_(std::move(work)) {
 }
 
 ProgressThread::~ProgressThread() {
-  {
-    const std::lock_guard lock(mutex_);
-    over_ = true;
-  }
-  awake_.notify_one();
+  over_.store(true);
+  wake();
   thread_.join();
+}
+
+void ProgressThread::wake() {
+  {
+    const std::lock_guard lock(bell_);
+    woken_ = true;
+  }
+  rung_.notify_one();
 }
 
 void ProgressThread::look_soon() {
   constexpr int kLooks = 32;
-  if (std::exchange(looks_, kLooks) == 0) awake_.notify_one();
+  if (looks_.exchange(kLooks, std::memory_order_relaxed) != 0) return;
+  // Whoever is about to sleep has the lock.
+  { const std::lock_guard lock(bell_); }
+  rung_.notify_one();
 }
 
-void ProgressThread::rest(std::unique_lock<std::mutex>& lock) {
+// Until there is a step to take; false: never again.
+bool ProgressThread::rest() {
   constexpr std::chrono::milliseconds kBetweenLooks{3};
-  if (looks_ == 0) {
-    awake_.wait(lock);
-  } else {
-    --looks_;
-    awake_.wait_for(lock, kBetweenLooks);
+  std::unique_lock lock(bell_);
+  rung_.wait(lock, [this] { return woken_ || looks_.load(std::memory_order_relaxed) > 0; });
+  while (!woken_) {
+    const unsigned before = turns_.load(std::memory_order_relaxed);
+    const bool called = rung_.wait_for(lock, kBetweenLooks, [this] { return woken_; });
+    if (!called && turns_.load(std::memory_order_relaxed) == before) {
+      looks_.fetch_sub(1, std::memory_order_relaxed);
+      break;
+    }
   }
+  woken_ = false;
+  return !over_.load(std::memory_order_relaxed);
 }
 
 void ProgressThread::run(int core) {
   pin_to_core(core);
   ask_for_short_turns();
-  std::unique_lock lock(mutex_);
-  while (!over_) {
-    if (!work_.step()) {
-      rest(lock);
-      continue;
+  while (rest()) {
+    std::unique_lock lock(mutex_);
+    while (!over_.load(std::memory_order_relaxed) && work_.step()) {
+      const int descriptor = work_.arm ? work_.arm() : -1;
+      lock.unlock();
+      if (descriptor >= 0) sleep_until_readable(descriptor, work_.longest_sleep);
+      // A mutex that is taken again at once would keep the caller out for long.
+      do {
+        sched_yield();
+      } while (wanted_.load(std::memory_order_relaxed) > 0);
+      lock.lock();
     }
-    const int descriptor = work_.arm ? work_.arm() : -1;
-    lock.unlock();
-    if (descriptor >= 0) sleep_until_readable(descriptor, work_.longest_sleep);
-    // A mutex that is taken again at once would keep the caller out for long.
-    do {
-      sched_yield();
-    } while (wanted_.load(std::memory_order_relaxed) > 0);
-    lock.lock();
   }
 }
 
@@ -67,6 +81,7 @@ void Turn::enter() {
 
 void Turn::leave() {
   asked_ = thread_;
+  thread_->turns_.fetch_add(1, std::memory_order_relaxed);
   thread_->mutex_.unlock();
 }
 

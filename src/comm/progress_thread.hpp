@@ -29,23 +29,27 @@ class ProgressThread {
   ProgressThread& operator=(const ProgressThread&) = delete;
   ~ProgressThread();
 
-  // There is something to move. Within a Turn.
-  void wake() { awake_.notify_one(); }
-  // There may be something, and it can wait for some milliseconds: the thread looks now and then for a while. In a stream of small
-  // collectives that costs far less than waking it after each. Within a Turn.
+  // There is something to move.
+  void wake();
+  // There may be something, which callers move as long as they come: the thread takes a step when none has had a Turn for some
+  // milliseconds, and a few more after that. In a stream of small collectives it keeps out of the way.
   void look_soon();
 
  private:
   friend class Turn;
   void run(int core);
-  void rest(std::unique_lock<std::mutex>& lock);
+  bool rest();
 
   Work work_;
-  std::mutex mutex_;
-  std::condition_variable awake_;
-  std::atomic<int> wanted_{0};  // callers that wait for their turn
-  int looks_ = 0;               // still to come before it sleeps until wake()
-  bool over_ = false;
+  std::mutex mutex_;                // of steps and turns
+  std::atomic<int> wanted_{0};      // callers that wait for their turn
+  std::atomic<unsigned> turns_{0};  // that callers have had
+  std::atomic<int> looks_{0};       // still to come before it sleeps until it is called
+  std::atomic<bool> over_{false};
+  // Of its sleep. Apart from the other one, which callers hold nearly all the time: to wait for that would cost them every call.
+  std::mutex bell_;
+  std::condition_variable rung_;
+  bool woken_ = true;  // by wake(), since the last step
   std::thread thread_;
 };
 

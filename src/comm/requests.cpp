@@ -103,7 +103,9 @@ void CommunicatorImpl::leave_to_thread() {
   constexpr std::size_t kPressing = std::size_t{64} << 10;
   if (!thread_ || !connections_->internode.transport) return;
   const std::size_t left = connections_->internode.transport->unsettled_bytes();
-  if (left > kPressing) {
+  // What was left before has been moved by this call as well.
+  const std::size_t before = std::exchange(unsettled_, left);
+  if (left > before + kPressing) {
     thread_->wake();
   } else if (left > 0) {
     thread_->look_soon();

@@ -87,6 +87,7 @@ class Patience {
   TimePoint now_;
   TimePoint next_look_;
   unsigned rounds_ = 0;
+  int yields_ = 0;  // before the first sleep
   bool warned_ = false;
 };
 

@@ -235,8 +235,8 @@ TEST(Waiter, WhereOnlyTheNetworkIsWaitedForItSleeps) {
   WaitPolicy policy;
   policy.spins = SpinBudget(1, 1);
   policy.sleeps_on = &network;
-  // Sleeps are bounded, because descriptors do not tell everything.
-  EXPECT_LE(polls_within(policy, milliseconds(100)), 30);
+  // Fifty yields come first. Sleeps are bounded, because descriptors do not tell everything.
+  EXPECT_LE(polls_within(policy, milliseconds(100)), 80);
   EXPECT_GE(network.armed, 2);
   // The host MPI tells of nothing, and is driven much oftener.
   int driven = 0;
