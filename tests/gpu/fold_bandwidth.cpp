@@ -51,8 +51,8 @@ class Bench {
   }
   bool sample(Work* work);
   Work copy(const std::vector<void*>& buffers, std::size_t bytes);
-  Work fold(const char* name, DType type, Op op, std::vector<void*> inputs, std::vector<void*> outputs,
-            std::size_t bytes);
+  Work fold(const char* name, DType type, Op op, const std::vector<void*>& inputs,
+            const std::vector<void*>& outputs, std::size_t bytes);
 
   TestDriver cuda_;
   gpu::Driver driver_;
@@ -73,8 +73,8 @@ Work Bench::copy(const std::vector<void*>& buffers, std::size_t bytes) {
           }};
 }
 
-Work Bench::fold(const char* name, DType type, Op op, std::vector<void*> inputs, std::vector<void*> outputs,
-                 std::size_t bytes) {
+Work Bench::fold(const char* name, DType type, Op op, const std::vector<void*>& inputs,
+                 const std::vector<void*>& outputs, std::size_t bytes) {
   const auto moved = static_cast<double>((inputs.size() + outputs.size()) * bytes);
   return {name, moved, [this, type, op, inputs, outputs, count = bytes / dtype_size(type)] {
             const std::vector<const void*> from(inputs.begin(), inputs.end());

@@ -204,7 +204,7 @@ int check_all(Checker& checker, bool brief) {
   int wrong = 0;
   int pairs = 0;
   for (const DType type : kAllTypes) {
-    checker.prepare(type, 1037);
+    if (gpu::kernels::choose(type, Op::sum)) checker.prepare(type, 1037);
     std::string line;
     for (const Op op : kAllOps) {
       wrong += right_kernels(type, op) ? 0 : 1;

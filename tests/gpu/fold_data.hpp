@@ -13,7 +13,7 @@ namespace heddle::test {
 // What a type is made of: of two parts are the complex ones.
 DType part_of(DType type);
 
-// Numbers, so that a fold of many is one: what rounds, carries and wraps around.
+// Of a type that GPUs have. Numbers, so that a fold of many is one: what rounds, carries and wraps around.
 Bytes calm_elements(DType type, std::size_t count, std::mt19937_64& random);
 // One in four is special (reference.hpp), and one in 64 parts a NaN of any payload, quiet or not.
 Bytes wild_elements(DType type, std::size_t count, std::mt19937_64& random);
