@@ -6,6 +6,7 @@ namespace heddle::gpu {
 namespace {
 
 constexpr int kOldestCuda = 11030;
+constexpr int kOldestWithLibraries = 12000;
 
 // The entry point of one function, or null. CUDA 12 renamed the function that finds functions.
 class Finder {
@@ -14,11 +15,11 @@ class Finder {
       : find_v12_(reinterpret_cast<PFN_cuGetProcAddress_v12000>(dlsym(library, "cuGetProcAddress_v2"))),
         find_v11_(reinterpret_cast<PFN_cuGetProcAddress_v11030>(dlsym(library, "cuGetProcAddress"))) {}
   bool usable() const { return find_v12_ != nullptr || find_v11_ != nullptr; }
-  void* find(const char* name) const {
+  void* find(const char* name, int version = kOldestCuda) const {
     constexpr auto kFlags = static_cast<cuuint64_t>(CU_GET_PROC_ADDRESS_LEGACY_STREAM);
     void* function = nullptr;
-    const CUresult error = find_v12_ != nullptr ? find_v12_(name, &function, kOldestCuda, kFlags, nullptr)
-                                                : find_v11_(name, &function, kOldestCuda, kFlags);
+    const CUresult error = find_v12_ != nullptr ? find_v12_(name, &function, version, kFlags, nullptr)
+                                                : find_v11_(name, &function, version, kFlags);
     return error == CUDA_SUCCESS ? function : nullptr;
   }
 
@@ -41,6 +42,10 @@ Result<Driver> load_driver(void* library) {
   }
   HEDDLE_CUDA_FUNCTIONS(HEDDLE_LOAD)
 #undef HEDDLE_LOAD
+#define HEDDLE_LOAD_12(name, version) \
+  driver.name = reinterpret_cast<decltype(driver.name)>(finder.find("cu" #name, kOldestWithLibraries));
+  HEDDLE_CUDA_12_FUNCTIONS(HEDDLE_LOAD_12)
+#undef HEDDLE_LOAD_12
   return driver;
 }
 

@@ -22,13 +22,17 @@ namespace heddle::gpu {
   X(PointerGetAttributes, v7000) X(MemRetainAllocationHandle, v11000) X(MemRelease, v10020) \
   X(MemGetAllocationPropertiesFromHandle, v10020) X(MemHostRegister, v6050) X(MemHostUnregister, v4000) \
   X(MemcpyDtoHAsync, v3020) X(MemcpyHtoDAsync, v3020) X(StreamSynchronize, v2000) \
-  X(EventCreate, v2000) X(EventRecord, v2000) X(EventSynchronize, v2000) X(EventDestroy, v4000)
+  X(EventCreate, v2000) X(EventRecord, v2000) X(EventSynchronize, v2000) X(EventDestroy, v4000) \
+  X(CtxGetDevice, v2000) X(LaunchKernel, v4000)
+// Those of CUDA 12.0, for kernels; null where the driver is older.
+#define HEDDLE_CUDA_12_FUNCTIONS(X) X(LibraryLoadData, v12000) X(LibraryUnload, v12000) X(LibraryGetKernel, v12000)
 // clang-format on
 
 // Without the "cu" that the names in cuda.h begin with: some of those are macros.
 struct Driver {
 #define HEDDLE_MEMBER(name, version) PFN_cu##name##_##version name = nullptr;
   HEDDLE_CUDA_FUNCTIONS(HEDDLE_MEMBER)
+  HEDDLE_CUDA_12_FUNCTIONS(HEDDLE_MEMBER)
 #undef HEDDLE_MEMBER
 };
 

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include "gpu/driver.hpp"
+#include "gpu/kernels/binaries.hpp"
 
 namespace heddle::gpu {
 namespace {
@@ -25,6 +26,10 @@ Device describe(const Driver& driver, int ordinal) {
 }
 
 }  // namespace
+
+const char* kernel_architectures() {
+  return kernels::architectures();
+}
 
 Result<Survey> survey() {
   // Never closed: drivers start threads that do not survive it.

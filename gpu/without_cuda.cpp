@@ -41,6 +41,10 @@ Status Gpu::write(void* to, const void* from, std::size_t bytes) {
   return {};
 }
 
+const char* kernel_architectures() {
+  return "";
+}
+
 Result<Survey> survey() {
   return Status(Code::unsupported, "this heddle was built without CUDA");
 }

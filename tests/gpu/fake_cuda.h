@@ -5,6 +5,8 @@
  *   SIGSEGV; the double's own copies go through the second mapping.
  * - Work on the default stream of a context waits until somebody waits for it, so that one who forgets to sees old values.
  * - It is stricter than the driver: device memory must be copied with its own context current.
+ * - Kernels run as their host twins (kernel_twins.hpp), by name; what a GPU's instructions make of them it cannot say. A GPU of its has two
+ *   multiprocessors.
  *
  * Beside the driver's functions it has those below, which say what happened, and make calls fail. The environment does the same from the
  * start: FAKE_CUDA_FAIL=NAME:ERROR:TIMES[,...], FAKE_CUDA_LACKS=NAME (a function that an old driver would not have), FAKE_CUDA_DEVICES=N.
@@ -24,6 +26,14 @@ int fake_cuda_calls(const char* name);
 void fake_cuda_fail(const char* name, int error, int times);
 /* A kernel on the default stream of `memory`'s context that will write `bytes` bytes there, once somebody waits for the stream. */
 void fake_cuda_write_later(void* memory, const void* from, size_t bytes);
+/* The last kernel that was given to a stream. */
+typedef struct fake_cuda_launch {
+  const char* kernel;
+  unsigned blocks;
+  unsigned threads; /* of a block */
+  void* stream;
+} fake_cuda_launch;
+void fake_cuda_last_launch(fake_cuda_launch* launch);
 /* Registrations of host memory that are in force. */
 int fake_cuda_registered(void);
 

@@ -87,6 +87,7 @@ class HeddleInfo(unittest.TestCase):
         cuda, first, second = info(**folder)["devices"]
         self.assertTrue(cuda["usable"] and first["usable"])
         self.assertIn("2 GPUs", cuda["detail"])
+        self.assertRegex(cuda["detail"], "; (kernels for sm_[0-9]+|no kernels: built without nvcc)")
         for part in ["double of a GPU, number 1", "1 GiB", "sm_90", "0000:01:00.0", "256 MiB at most"]:
             self.assertIn(part, second["detail"])
         off = info(HEDDLE_CUDA="0", **folder)["devices"]

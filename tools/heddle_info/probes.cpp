@@ -73,6 +73,8 @@ std::vector<Finding> probe_cuda(const Config& config) {
   std::vector<Finding> found = {{"cuda", used,
                                  fmt::format("driver {}.{}, {} GPU{}", survey->driver / 1000,
                                              survey->driver % 1000 / 10, count, count == 1 ? "" : "s")}};
+  const std::string kernels = gpu::kernel_architectures();
+  found[0].detail += kernels.empty() ? "; no kernels: built without nvcc" : "; kernels for " + kernels;
   if (!config.cuda) found[0].detail += "; left out by HEDDLE_CUDA=0";
   for (std::size_t i = 0; i < count; ++i) {
     const gpu::Device& device = survey->devices[i];

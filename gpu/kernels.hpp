@@ -1,0 +1,58 @@
+// Reductions on GPUs: what fold_kernel (src/engine/kernels) does in the host's memory, with the same bits. For gpu/ alone.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <mutex>
+#include <span>
+#include <string>
+
+#include "base/dtype.hpp"
+#include "base/status.hpp"
+#include "gpu/driver.hpp"
+#include "gpu/kernels/choice.hpp"
+
+namespace heddle::gpu {
+
+// Kernels are looked up when they are first wanted, and hold for all contexts of the process. Any thread.
+class Kernels {
+ public:
+  // `driver` outlives this.
+  explicit Kernels(const Driver& driver) : driver_(driver) {}
+  Kernels(const Kernels&) = delete;
+  Kernels& operator=(const Kernels&) = delete;
+  // No fold is on its way.
+  ~Kernels();
+
+  // outputs[m][i] = inputs[0][i] op ... op inputs[n-1][i], from left to right, for all m: a fold and its copies in one pass. Given to
+  // `stream`, of the calling thread's current context; complete when the stream is.
+  //
+  // Every address is one that the context's device can reach, and needs no alignment (where all are congruent modulo 16 it is faster). An
+  // output may be exactly one of the inputs; any other overlap is undefined. One input is copied, without a change to its bits.
+  // `unsupported`: not by this build, driver or device, or not for this type; nothing was started, and the host can do it.
+  Status fold(CUstream stream, DType type, Op op, std::span<const void* const> inputs,
+              std::span<void* const> outputs, std::size_t count);
+
+ private:
+  // What is known of a kernel; the driver's function once that has been looked up.
+  struct Kernel {
+    kernels::Choice choice{};
+    CUfunction function = nullptr;
+  };
+  Result<Kernel> kernel(DType type, Op op);
+  Result<Kernel> copying(DType type);
+  Status look_up(const kernels::Choice& choice, Kernel* kernel);
+  Status load(kernels::Family family);
+  Status failure(CUresult error, const std::string& what) const;
+  Result<unsigned> multiprocessors();
+
+  static constexpr std::size_t kMostDevices = 64;
+  const Driver& driver_;
+  std::mutex mutex_;  // for what is below
+  std::array<CUlibrary, kernels::kFamilyCount> libraries_{};
+  std::array<std::array<Kernel, kOpCount>, kDTypeCount> kernels_{};
+  Kernel copy_;
+  std::array<unsigned, kMostDevices> multiprocessors_{};  // by device; 0: not asked yet
+};
+
+}  // namespace heddle::gpu

@@ -1,0 +1,43 @@
+#include "gpu/kernels/binaries.hpp"
+
+#ifdef HEDDLE_KERNEL_ARCHITECTURES
+// embed.S
+extern "C" {
+extern const unsigned char heddle_float_kernels[];
+extern const unsigned char heddle_half_kernels[];
+extern const unsigned char heddle_integer_kernels[];
+extern const unsigned char heddle_bit_kernels[];
+}
+#endif
+
+namespace heddle::gpu::kernels {
+
+#ifdef HEDDLE_KERNEL_ARCHITECTURES
+const void* binary(Family family) {
+  switch (family) {
+    case Family::floats:
+      return heddle_float_kernels;
+    case Family::halves:
+      return heddle_half_kernels;
+    case Family::integers:
+      return heddle_integer_kernels;
+    case Family::bits:
+      return heddle_bit_kernels;
+  }
+  return nullptr;
+}
+
+const char* architectures() {
+  return HEDDLE_KERNEL_ARCHITECTURES;
+}
+#else
+const void* binary(Family /*family*/) {
+  return nullptr;
+}
+
+const char* architectures() {
+  return "";
+}
+#endif
+
+}  // namespace heddle::gpu::kernels

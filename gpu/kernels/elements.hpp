@@ -1,0 +1,101 @@
+// Elements as they are stored and as they are computed with. Each has:
+//   Stored   as it lies in memory; its alignment is what the device needs for one load
+//   Value    what folds compute with
+//   decode, encode   from one to the other; a fold of many inputs encodes once, at the end
+// The bits are those of the host's folds (src/engine/kernels) on x86.
+#pragma once
+
+#include <cstdint>
+
+#include "gpu/kernels/portable.hpp"
+
+namespace heddle::gpu::kernels {
+
+template <typename T>
+struct Plain {
+  using Stored = T;
+  using Value = T;
+  HEDDLE_HOST_DEVICE static Value decode(Stored stored) { return stored; }
+  HEDDLE_HOST_DEVICE static Stored encode(Value value) { return value; }
+};
+
+template <typename T>
+struct Complex {
+  struct Stored {
+    T re;
+    T im;
+  };
+  using Value = Stored;
+  HEDDLE_HOST_DEVICE static Value decode(Stored stored) { return stored; }
+  HEDDLE_HOST_DEVICE static Stored encode(Value value) { return value; }
+};
+
+// A NaN is stored quiet, with the upper bits of its payload.
+struct BrainFloat {
+  using Stored = std::uint16_t;
+  using Value = float;
+  HEDDLE_HOST_DEVICE static Value decode(Stored stored) {
+    return bits_as<float>(std::uint32_t{stored} << 16);
+  }
+  HEDDLE_HOST_DEVICE static Stored encode(Value value) {
+    const auto bits = bits_as<std::uint32_t>(value);
+    // Just under half a unit, and the missing bit where that makes a tie go to even; a carry into the exponent is right, up to infinity.
+    const std::uint32_t rounded = bits + 0x7FFFU + (bits >> 16 & 1U);
+    return static_cast<Stored>((is_nan(value) ? bits | 0x00400000U : rounded) >> 16);
+  }
+};
+
+// IEEE binary16. GPUs have instructions for it, which say nothing of a NaN's payload; the host's twin does without.
+struct Half {
+  using Stored = std::uint16_t;
+  using Value = float;
+
+  HEDDLE_HOST_DEVICE static Value decode(Stored stored) {
+    const Value value = widen(stored);
+    if (!is_nan(value)) return value;
+    return bits_as<float>((stored & 0x8000U) << 16 | 0x7F800000U | (stored & 0x03FFU) << 13);
+  }
+  HEDDLE_HOST_DEVICE static Stored encode(Value value) {
+    if (!is_nan(value)) return narrow(value);
+    const auto bits = bits_as<std::uint32_t>(value);
+    return static_cast<Stored>((bits >> 16 & 0x8000U) | 0x7E00U | (bits >> 13 & 0x03FFU));
+  }
+
+ private:
+#ifdef __CUDA_ARCH__
+  __device__ static float widen(Stored stored) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(stored));
+    return value;
+  }
+  __device__ static Stored narrow(float value) {
+    Stored stored;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(stored) : "f"(value));
+    return stored;
+  }
+#else
+  static float widen(Stored stored) {
+    const std::uint32_t shifted = (stored & 0x7FFFU) << 13;
+    // The exponent is short by the difference of the biases, 112; the product is exact for subnormals too.
+    const auto magnitude = bits_as<std::uint32_t>(bits_as<float>(shifted) * 0x1p112F);
+    const bool is_finite = (stored & 0x7C00U) != 0x7C00U;
+    return bits_as<float>((is_finite ? magnitude : shifted | 0x7F800000U) | (stored & 0x8000U) << 16);
+  }
+  static Stored narrow(float value) {
+    const auto bits = bits_as<std::uint32_t>(value);
+    const std::uint32_t sign = bits >> 16 & 0x8000U;
+    const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
+    // From halfway between the largest half and the next power of two on.
+    if (magnitude >= 0x477FF000U) return static_cast<Stored>(sign | 0x7C00U);
+    if (magnitude >= 0x38800000U) {  // 2^-14, the smallest normal number
+      const std::uint32_t rounded = magnitude - 0x38000000U + 0x0FFFU + (magnitude >> 13 & 1U);
+      return static_cast<Stored>(sign | rounded >> 13);
+    }
+    // One unit in the last place of 0.5 is the spacing of subnormal halves: the addition rounds to it.
+    const float sum = bits_as<float>(magnitude) + 0.5F;
+    return static_cast<Stored>(sign | (bits_as<std::uint32_t>(sum) - bits_as<std::uint32_t>(0.5F)));
+  }
+#endif
+};
+
+}  // namespace heddle::gpu::kernels

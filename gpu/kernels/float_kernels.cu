@@ -1,0 +1,3 @@
+#include "gpu/kernels/kernel.cuh"
+
+HEDDLE_FLOAT_KERNELS(HEDDLE_KERNEL)

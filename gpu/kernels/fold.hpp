@@ -1,0 +1,234 @@
+// The loops of every kernel. A thread that writes an element has read it from all inputs before, and no other thread reads
+// it: so outputs may be inputs.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "gpu/kernels/arguments.hpp"
+#include "gpu/kernels/elements.hpp"
+#include "gpu/kernels/operations.hpp"
+#include "gpu/kernels/portable.hpp"
+
+namespace heddle::gpu::kernels {
+
+// A fold of one input: its bytes. Kernels of operations fold two inputs or more.
+struct Copy {};
+
+template <class Operation>
+inline constexpr bool kIsCopy = false;
+template <>
+inline constexpr bool kIsCopy<Copy> = true;
+
+template <class Element>
+inline constexpr unsigned kPerVector = sizeof(Vector) / sizeof(typename Element::Stored);
+
+// ---- Sixteen bytes at a time
+
+// What 16 bytes are folded as: mostly what they are made of; words where that saves taking them to pieces.
+template <class Of, class With>
+struct InVectors {
+  using Element = Of;
+  using Operation = With;
+};
+template <class With>
+struct InWords {
+  using Element = Plain<std::uint32_t>;
+  using Operation = With;
+};
+#define HEDDLE_IN_WORDS(type, operation, packed) \
+  template <>                                    \
+  struct InVectors<Plain<type>, operation> : InWords<packed> {};
+HEDDLE_IN_WORDS(std::uint8_t, BitAnd, BitAnd)
+HEDDLE_IN_WORDS(std::uint8_t, BitOr, BitOr)
+HEDDLE_IN_WORDS(std::uint8_t, BitXor, BitXor)
+HEDDLE_IN_WORDS(std::uint8_t, IntegerSum, PackedSum<0x80808080U>)
+HEDDLE_IN_WORDS(std::uint16_t, IntegerSum, PackedSum<0x80008000U>)
+HEDDLE_IN_WORDS(std::uint8_t, LogicalAnd, PackedLogicalAnd<0x80808080U>)
+HEDDLE_IN_WORDS(std::uint16_t, LogicalAnd, PackedLogicalAnd<0x80008000U>)
+HEDDLE_IN_WORDS(std::uint8_t, LogicalOr, PackedLogicalOr<0x80808080U>)
+HEDDLE_IN_WORDS(std::uint16_t, LogicalOr, PackedLogicalOr<0x80008000U>)
+HEDDLE_IN_WORDS(std::uint8_t, LogicalXor, PackedLogicalXor<0x80808080U>)
+HEDDLE_IN_WORDS(std::uint16_t, LogicalXor, PackedLogicalXor<0x80008000U>)
+#undef HEDDLE_IN_WORDS
+
+template <class Element>
+struct Lanes {
+  typename Element::Value values[kPerVector<Element>];
+};
+
+template <class Element>
+HEDDLE_HOST_DEVICE Lanes<Element> decode(const Vector& vector) {
+  typename Element::Stored stored[kPerVector<Element>];
+  std::memcpy(stored, &vector, sizeof vector);
+  Lanes<Element> lanes;
+  for (unsigned i = 0; i < kPerVector<Element>; ++i)
+    lanes.values[i] = Element::decode(stored[i]);
+  return lanes;
+}
+
+template <class Element>
+HEDDLE_HOST_DEVICE Vector encode(const Lanes<Element>& lanes) {
+  typename Element::Stored stored[kPerVector<Element>];
+  for (unsigned i = 0; i < kPerVector<Element>; ++i)
+    stored[i] = Element::encode(lanes.values[i]);
+  Vector vector;
+  std::memcpy(&vector, stored, sizeof vector);
+  return vector;
+}
+
+template <class Element, class Operation>
+HEDDLE_HOST_DEVICE void fold_into(Lanes<Element>& sum, const Vector& next) {
+  const Lanes<Element> lanes = decode<Element>(next);
+  for (unsigned i = 0; i < kPerVector<Element>; ++i)
+    sum.values[i] = Operation::apply(sum.values[i], lanes.values[i]);
+}
+
+// Vectors first, first + stride, ..., of which there are kMany; all loads of an input are started before the first is used.
+template <unsigned kMany>
+struct Batch {
+  Vector vectors[kMany];
+
+  HEDDLE_HOST_DEVICE void load(const unsigned char* from, std::uint64_t first, std::uint64_t stride) {
+    for (unsigned v = 0; v < kMany; ++v)
+      vectors[v] = load_vector(from + (first + v * stride) * sizeof(Vector));
+  }
+  HEDDLE_HOST_DEVICE void store(unsigned char* to, std::uint64_t first, std::uint64_t stride) const {
+    for (unsigned v = 0; v < kMany; ++v)
+      store_vector(to + (first + v * stride) * sizeof(Vector), vectors[v]);
+  }
+};
+
+// `skip`: bytes before the first vector.
+template <class Element, class Operation, unsigned kMany>
+HEDDLE_HOST_DEVICE void fold_vectors(const FoldArguments& arguments, std::uint64_t skip, std::uint64_t first,
+                                     std::uint64_t stride) {
+  Batch<kMany> batch;
+  batch.load(arguments.inputs[0] + skip, first, stride);
+  if constexpr (!kIsCopy<Operation>) {
+    Batch<kMany> next;
+    next.load(arguments.inputs[1] + skip, first, stride);
+    Lanes<Element> sums[kMany];
+    for (unsigned v = 0; v < kMany; ++v)
+      sums[v] = decode<Element>(batch.vectors[v]);
+    HEDDLE_NOT_UNROLLED
+    for (unsigned k = 2;; ++k) {
+      for (unsigned v = 0; v < kMany; ++v)
+        fold_into<Element, Operation>(sums[v], next.vectors[v]);
+      if (k >= arguments.n_inputs) break;
+      next.load(arguments.inputs[k] + skip, first, stride);
+    }
+    for (unsigned v = 0; v < kMany; ++v)
+      batch.vectors[v] = encode<Element>(sums[v]);
+  }
+  HEDDLE_NOT_UNROLLED
+  for (unsigned k = 0; k < arguments.n_outputs; ++k)
+    batch.store(arguments.outputs[k] + skip, first, stride);
+}
+
+// ---- One element at a time
+
+template <typename Stored>
+HEDDLE_HOST_DEVICE Stored load_one(const unsigned char* from, bool by_element) {
+  Stored stored;
+  if (by_element) {
+#ifdef __CUDA_ARCH__
+    return *reinterpret_cast<const Stored*>(from);
+#else
+    std::memcpy(&stored, from, sizeof stored);
+    return stored;
+#endif
+  }
+  unsigned char bytes[sizeof(Stored)];
+  for (unsigned i = 0; i < sizeof(Stored); ++i)
+    bytes[i] = from[i];
+  std::memcpy(&stored, bytes, sizeof stored);
+  return stored;
+}
+
+template <typename Stored>
+HEDDLE_HOST_DEVICE void store_one(unsigned char* to, const Stored& stored, bool by_element) {
+  if (by_element) {
+#ifdef __CUDA_ARCH__
+    *reinterpret_cast<Stored*>(to) = stored;
+#else
+    std::memcpy(to, &stored, sizeof stored);
+#endif
+    return;
+  }
+  unsigned char bytes[sizeof(Stored)];
+  std::memcpy(bytes, &stored, sizeof stored);
+  for (unsigned i = 0; i < sizeof(Stored); ++i)
+    to[i] = bytes[i];
+}
+
+// The single elements `first`, `first + stride`, ..., of which there are kMany.
+template <class Element, class Operation, unsigned kMany>
+HEDDLE_HOST_DEVICE void fold_singles(const FoldArguments& arguments, std::uint64_t in_vectors,
+                                     std::uint64_t first, std::uint64_t stride) {
+  using Stored = typename Element::Stored;
+  const bool by_element = arguments.by_element != 0;
+  std::uint64_t at[kMany];
+  for (unsigned s = 0; s < kMany; ++s) {
+    const std::uint64_t single = first + s * stride;
+    at[s] = (single < arguments.head ? single : single + in_vectors) * sizeof(Stored);
+  }
+  Stored stored[kMany];
+  for (unsigned s = 0; s < kMany; ++s)
+    stored[s] = load_one<Stored>(arguments.inputs[0] + at[s], by_element);
+  if constexpr (!kIsCopy<Operation>) {
+    typename Element::Value sums[kMany];
+    for (unsigned s = 0; s < kMany; ++s)
+      sums[s] = Element::decode(stored[s]);
+    HEDDLE_NOT_UNROLLED
+    for (unsigned k = 1; k < arguments.n_inputs; ++k) {
+      for (unsigned s = 0; s < kMany; ++s)
+        stored[s] = load_one<Stored>(arguments.inputs[k] + at[s], by_element);
+      for (unsigned s = 0; s < kMany; ++s)
+        sums[s] = Operation::apply(sums[s], Element::decode(stored[s]));
+    }
+    for (unsigned s = 0; s < kMany; ++s)
+      stored[s] = Element::encode(sums[s]);
+  }
+  HEDDLE_NOT_UNROLLED
+  for (unsigned k = 0; k < arguments.n_outputs; ++k) {
+    for (unsigned s = 0; s < kMany; ++s)
+      store_one(arguments.outputs[k] + at[s], stored[s], by_element);
+  }
+}
+
+// ---- What one thread does
+
+template <class Element, class Operation>
+HEDDLE_HOST_DEVICE void fold_share(const FoldArguments& arguments, const Thread& thread) {
+  using Wide = InVectors<Element, Operation>;
+  using WideElement = typename Wide::Element;
+  using WideOperation = typename Wide::Operation;
+  // So that the values fit into the registers.
+  constexpr unsigned kValues = 32;
+  constexpr unsigned kAtOnce = kPerVector<WideElement> * kInFlight <= kValues ? kInFlight : kInFlight / 2;
+  const std::uint64_t skip = arguments.head * sizeof(typename Element::Stored);
+
+  // Neighbours read neighbouring vectors, in each of the loads of a tile.
+  for (std::uint64_t tile = thread.block; tile < arguments.tiles; tile += thread.blocks) {
+    const std::uint64_t first = tile * kTileVectors + thread.index;
+    for (unsigned v = 0; v < kInFlight; v += kAtOnce)
+      fold_vectors<WideElement, WideOperation, kAtOnce>(arguments, skip, first + v * kThreads, kThreads);
+  }
+
+  const std::uint64_t threads = thread.blocks * kThreads;
+  const std::uint64_t number = thread.block * kThreads + thread.index;
+  for (std::uint64_t vector = arguments.tiles * kTileVectors + number; vector < arguments.vectors;
+       vector += threads)
+    fold_vectors<WideElement, WideOperation, 1>(arguments, skip, vector, 0);
+
+  const std::uint64_t in_vectors = arguments.vectors * kPerVector<Element>;
+  const std::uint64_t singles = arguments.count - in_vectors;
+  std::uint64_t single = number;
+  for (; single + 3 * threads < singles; single += 4 * threads)
+    fold_singles<Element, Operation, 4>(arguments, in_vectors, single, threads);
+  for (; single < singles; single += threads)
+    fold_singles<Element, Operation, 1>(arguments, in_vectors, single, threads);
+}
+
+}  // namespace heddle::gpu::kernels

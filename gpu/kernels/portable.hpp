@@ -1,0 +1,56 @@
+// What lets one text be a kernel on a GPU and a function on the host, where it is tested: the host twin.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#ifdef __CUDACC__
+#define HEDDLE_HOST_DEVICE __host__ __device__
+// Before a loop over inputs or outputs, whose number the compiler cannot know: copies of it are but size.
+#define HEDDLE_NOT_UNROLLED _Pragma("unroll 1")
+#else
+#define HEDDLE_HOST_DEVICE
+#define HEDDLE_NOT_UNROLLED
+#endif
+
+namespace heddle::gpu::kernels {
+
+// Sixteen bytes: the widest load and store there is.
+struct alignas(16) Vector {
+  std::uint32_t words[4];
+};
+
+// `at` is a multiple of 16.
+HEDDLE_HOST_DEVICE inline Vector load_vector(const unsigned char* at) {
+#ifdef __CUDA_ARCH__
+  return *reinterpret_cast<const Vector*>(at);
+#else
+  Vector vector;
+  std::memcpy(&vector, __builtin_assume_aligned(at, sizeof vector), sizeof vector);
+  return vector;
+#endif
+}
+
+HEDDLE_HOST_DEVICE inline void store_vector(unsigned char* at, const Vector& vector) {
+#ifdef __CUDA_ARCH__
+  *reinterpret_cast<Vector*>(at) = vector;
+#else
+  std::memcpy(__builtin_assume_aligned(at, sizeof vector), &vector, sizeof vector);
+#endif
+}
+
+// The same bits as another type.
+template <typename To, typename From>
+HEDDLE_HOST_DEVICE inline To bits_as(const From& from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  std::memcpy(&to, &from, sizeof to);
+  return to;
+}
+
+template <typename T>
+HEDDLE_HOST_DEVICE inline bool is_nan(T value) {
+  return value != value;  // NOLINT(misc-redundant-expression)
+}
+
+}  // namespace heddle::gpu::kernels

@@ -1,0 +1,147 @@
+// The double's memory (fake_cuda.h): allocations, mappings, and what is said of a pointer.
+#include <sys/mman.h>
+
+#include <memory>
+
+#include "fake_world.hpp"
+
+using namespace fake;
+
+FAKE CUresult cuMemAlloc_v2(CUdeviceptr* at, size_t bytes) {
+  ENTER("cuMemAlloc")
+  if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
+  *at = add(Sort::device, bytes, current(), current()->device);
+  return CUDA_SUCCESS;
+}
+FAKE CUresult cuMemFree_v2(CUdeviceptr at) {
+  ENTER("cuMemFree")
+  return drop(at);
+}
+FAKE CUresult cuMemAllocManaged(CUdeviceptr* at, size_t bytes, unsigned) {
+  ENTER("cuMemAllocManaged")
+  *at = add(Sort::managed, bytes, current(), current()->device);
+  return CUDA_SUCCESS;
+}
+FAKE CUresult cuMemAllocAsync(CUdeviceptr* at, size_t bytes, CUstream) {
+  ENTER("cuMemAllocAsync")
+  *at = add(Sort::pool, bytes, nullptr, current()->device);
+  return CUDA_SUCCESS;
+}
+FAKE CUresult cuMemFreeAsync(CUdeviceptr at, CUstream) {
+  ENTER("cuMemFreeAsync")
+  return drop(at);
+}
+FAKE CUresult cuMemHostAlloc(void** at, size_t bytes, unsigned) {
+  ENTER("cuMemHostAlloc")
+  *at = reinterpret_cast<void*>(add(Sort::host, bytes, current(), current()->device));
+  return CUDA_SUCCESS;
+}
+FAKE CUresult cuMemFreeHost(void* at) {
+  ENTER("cuMemFreeHost")
+  return drop(reinterpret_cast<Address>(at));
+}
+FAKE CUresult cuMemHostRegister_v2(void* at, size_t bytes, unsigned) {
+  ENTER("cuMemHostRegister")
+  if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
+  world().memory[reinterpret_cast<Address>(at)] = {Sort::registered,  nullptr,           bytes, current(),
+                                                   current()->device, world().next_id++, 0};
+  return CUDA_SUCCESS;
+}
+FAKE CUresult cuMemHostUnregister(void* at) {
+  ENTER("cuMemHostUnregister")
+  const Memory* found = world().find(reinterpret_cast<Address>(at));
+  if (found == nullptr || found->sort != Sort::registered) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  return drop(reinterpret_cast<Address>(at));
+}
+
+FAKE CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp* of,
+                          unsigned long long) {
+  ENTER("cuMemCreate")
+  if (bytes % kMapped != 0) return CUDA_ERROR_INVALID_VALUE;
+  *handle = world().next_id++;
+  world().handles[*handle] = {std::make_shared<Pages>(bytes), of->location.id};
+  return CUDA_SUCCESS;
+}
+FAKE CUresult cuMemAddressReserve(CUdeviceptr* at, size_t bytes, size_t, CUdeviceptr, unsigned long long) {
+  ENTER("cuMemAddressReserve")
+  void* const place = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  *at = reinterpret_cast<Address>(place);
+  world().reserved[*at] = bytes;
+  return CUDA_SUCCESS;
+}
+FAKE CUresult cuMemMap(CUdeviceptr at, size_t bytes, size_t, CUmemGenericAllocationHandle handle,
+                       unsigned long long) {
+  ENTER("cuMemMap")
+  const auto& [pages, device] = world().handles.at(handle);
+  pages->show(reinterpret_cast<void*>(at), PROT_NONE);
+  world().memory[at] = {Sort::mapped, pages, bytes, nullptr, device, world().next_id++, handle};
+  return CUDA_SUCCESS;
+}
+FAKE CUresult cuMemSetAccess(CUdeviceptr, size_t, const CUmemAccessDesc*, size_t) {
+  ENTER("cuMemSetAccess")
+  return CUDA_SUCCESS;
+}
+FAKE CUresult cuMemUnmap(CUdeviceptr at, size_t bytes) {
+  ENTER("cuMemUnmap")
+  void* const place = reinterpret_cast<void*>(at);
+  const bool done = mmap(place, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == place;
+  world().memory.erase(at);
+  return done ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+}
+FAKE CUresult cuMemRelease(CUmemGenericAllocationHandle) {
+  ENTER("cuMemRelease")
+  return CUDA_SUCCESS;
+}
+FAKE CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* at) {
+  ENTER("cuMemRetainAllocationHandle")
+  const Memory* found = world().find(reinterpret_cast<Address>(at));
+  if (found == nullptr || found->sort != Sort::mapped) return CUDA_ERROR_INVALID_VALUE;
+  *handle = found->handle;
+  return CUDA_SUCCESS;
+}
+FAKE CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* of,
+                                                     CUmemGenericAllocationHandle handle) {
+  ENTER("cuMemGetAllocationPropertiesFromHandle")
+  *of = {};
+  of->location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  of->location.id = world().handles.at(handle).second;
+  return CUDA_SUCCESS;
+}
+
+FAKE CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* names, void** values,
+                                     CUdeviceptr at) {
+  ENTER("cuPointerGetAttributes")
+  Address begin = 0;
+  const Memory* found = world().find(at, &begin);
+  const bool hosts = found != nullptr && (found->sort == Sort::host || found->sort == Sort::registered);
+  for (unsigned i = 0; i < count; ++i) {
+    switch (names[i]) {
+      case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *static_cast<CUmemorytype*>(values[i]) = found == nullptr ? CUmemorytype(0)
+                                                 : hosts          ? CU_MEMORYTYPE_HOST
+                                                                  : CU_MEMORYTYPE_DEVICE;
+        break;
+      case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+        *static_cast<unsigned long long*>(values[i]) = found != nullptr ? found->id : 0;
+        break;
+      case CU_POINTER_ATTRIBUTE_CONTEXT:
+        *static_cast<CUcontext*>(values[i]) = found != nullptr ? found->context : nullptr;
+        break;
+      case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *static_cast<int*>(values[i]) = found != nullptr ? found->device : -2;
+        break;
+      case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        *static_cast<int*>(values[i]) = found != nullptr && found->sort == Sort::managed;
+        break;
+      case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *static_cast<CUdeviceptr*>(values[i]) = begin;
+        break;
+      case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *static_cast<size_t*>(values[i]) = found != nullptr ? found->bytes : 0;
+        break;
+      default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,105 @@
+// What the files of the double share (fake_cuda.h): its memory, its contexts, and what each call begins with.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fake_cuda.h"
+
+#define FAKE extern "C" __attribute__((visibility("default")))
+
+namespace fake {
+
+using Address = std::uintptr_t;
+inline constexpr std::size_t kPage = 4096;
+inline constexpr std::size_t kMapped = std::size_t{2} << 20;  // granularity of mapped memory
+
+// Memory that has a face for the host and one for the double.
+struct Pages {
+  explicit Pages(std::size_t wanted);
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+  ~Pages();
+  Address show(void* at, int protection) const;
+  std::size_t bytes;
+  int fd = -1;
+  char* inside = nullptr;
+};
+
+enum class Sort { device, managed, pool, mapped, host, registered };
+
+struct Memory {
+  Sort sort;
+  std::shared_ptr<Pages> pages;  // null: the host's own
+  std::size_t bytes;
+  CUcontext context;
+  int device;
+  unsigned long long id;
+  CUmemGenericAllocationHandle handle;
+};
+
+}  // namespace fake
+
+struct CUctx_st {
+  int device;
+  bool primary;
+  int retained = 0;
+  bool dead = false;
+  std::deque<std::function<void()>> queue;
+  unsigned long long queued = 0;
+  unsigned long long done = 0;
+};
+struct CUevent_st {
+  CUcontext context = nullptr;
+  unsigned long long at = 0;
+};
+
+namespace fake {
+
+struct World {
+  std::recursive_mutex mutex;
+  int process = 0;  // in which cuInit was called
+  int devices = 2;
+  std::map<std::string, int> calls;
+  std::map<std::string, std::pair<int, int>> failures;
+  std::string lacking;
+  std::map<Address, Memory> memory;
+  std::map<Address, std::size_t> reserved;
+  std::map<CUmemGenericAllocationHandle, std::pair<std::shared_ptr<Pages>, int>> handles;
+  std::vector<std::unique_ptr<CUctx_st>> contexts;
+  std::map<int, CUcontext> primaries;
+  unsigned long long next_id = 1;
+
+  World();
+  // Begins a call: an error that was asked for, or CUDA_SUCCESS.
+  CUresult enter(const char* name, bool needs_init = true);
+  Memory* find(Address at, Address* begin = nullptr);
+  // The double's face of device memory, or the host's own; null where `bytes` bytes are not there.
+  char* inside(Address at, std::size_t bytes, CUcontext current, CUresult* error);
+};
+
+World& world();
+std::vector<CUcontext>& stack();  // of the calling thread
+CUcontext current();
+bool alive(CUcontext context);
+void queue(CUcontext context, std::function<void()> work);
+void drain(CUcontext context, unsigned long long until);
+// Memory of the double, and its end.
+Address add(Sort sort, std::size_t bytes, CUcontext context, int device);
+CUresult drop(Address at);
+
+#define ENTER(name)                                \
+  const std::lock_guard lock(fake::world().mutex); \
+  if (const CUresult entered = fake::world().enter(name); entered != CUDA_SUCCESS) return entered;
+
+}  // namespace fake

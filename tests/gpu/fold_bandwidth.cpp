@@ -1,0 +1,200 @@
+// How fast folds on a GPU are beside its own copies, in the same run: bytes read and written in a second. fold_bandwidth LIBCUDA [--mib N]...
+// [--json FILE]. On a double of the driver it shows that it works, and its figures mean nothing.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cuda_memory.hpp"
+#include "gpu/kernels.hpp"
+
+namespace heddle::test {
+namespace {
+
+constexpr int kSamples = 31;
+constexpr int kRepeats = 8;  // in one sample
+// Of 31 samples in order, between these two the median lies with a probability of 97%.
+constexpr int kLow = 9;
+constexpr int kHigh = 21;
+
+struct Work {
+  std::string name;
+  double bytes;  // read and written, by one
+  std::function<Status()> start;
+  std::vector<double> samples{};  // GB/s
+
+  double at(int rank) const { return samples[static_cast<std::size_t>(rank)]; }
+};
+
+class Bench {
+ public:
+  explicit Bench(const char* path)
+      : cuda_(path), driver_(load(path)), context_(cuda_.primary(0)), kernels_(driver_) {
+    cuda_.set_current(context_);
+    driver_.DeviceGetName(name_, sizeof name_, 0);
+    cuda_.call<PFN_cuEventCreate_v2000>("cuEventCreate", &begin_, 0U);
+    cuda_.call<PFN_cuEventCreate_v2000>("cuEventCreate", &end_, 0U);
+  }
+  const char* name() const { return name_; }
+  bool measure(std::size_t bytes, std::vector<Work>* all);
+
+ private:
+  static gpu::Driver load(const char* path) {
+    const Result<gpu::Driver> driver = gpu::load_driver(dlopen(path, RTLD_NOW));
+    if (driver.ok()) return driver.value();
+    std::fprintf(stderr, "%s\n", driver.status().message().c_str());
+    std::exit(1);
+  }
+  bool sample(Work* work);
+  Work copy(const std::vector<void*>& buffers, std::size_t bytes);
+  Work fold(const char* name, DType type, Op op, const std::vector<void*>& inputs,
+            const std::vector<void*>& outputs, std::size_t bytes);
+
+  TestDriver cuda_;
+  gpu::Driver driver_;
+  CUcontext context_;
+  gpu::Kernels kernels_;
+  char name_[256] = "";
+  CUevent begin_ = nullptr;
+  CUevent end_ = nullptr;
+};
+
+Work Bench::copy(const std::vector<void*>& buffers, std::size_t bytes) {
+  const auto to = reinterpret_cast<CUdeviceptr>(buffers[2]);
+  const auto from = reinterpret_cast<CUdeviceptr>(buffers[0]);
+  return {"copy by the driver", 2.0 * static_cast<double>(bytes), [this, to, from, bytes] {
+            cuda_.call<PFN_cuMemcpyDtoDAsync_v3020>("cuMemcpyDtoDAsync_v2", to, from, bytes,
+                                                    gpu::default_stream());
+            return Status();
+          }};
+}
+
+Work Bench::fold(const char* name, DType type, Op op, const std::vector<void*>& inputs,
+                 const std::vector<void*>& outputs, std::size_t bytes) {
+  const auto moved = static_cast<double>((inputs.size() + outputs.size()) * bytes);
+  return {name, moved, [this, type, op, inputs, outputs, count = bytes / dtype_size(type)] {
+            const std::vector<const void*> from(inputs.begin(), inputs.end());
+            return kernels_.fold(gpu::default_stream(), type, op, from, outputs, count);
+          }};
+}
+
+bool Bench::sample(Work* work) {
+  driver_.EventRecord(begin_, gpu::default_stream());
+  for (int i = 0; i < kRepeats; ++i) {
+    const Status status = work->start();
+    if (!status.ok()) std::fprintf(stderr, "%s: %s\n", work->name.c_str(), status.message().c_str());
+    if (!status.ok()) return false;
+  }
+  driver_.EventRecord(end_, gpu::default_stream());
+  driver_.EventSynchronize(end_);
+  float milliseconds = 0;
+  cuda_.call<PFN_cuEventElapsedTime_v2000>("cuEventElapsedTime", &milliseconds, begin_, end_);
+  work->samples.push_back(work->bytes * kRepeats / static_cast<double>(milliseconds) / 1e6);
+  return true;
+}
+
+bool Bench::measure(std::size_t bytes, std::vector<Work>* all) {
+  constexpr std::size_t kBuffers = 9;
+  const TestMemory memory(cuda_, Memory::device, kBuffers * (bytes + 256));
+  std::vector<void*> b;
+  for (std::size_t k = 0; k < kBuffers; ++k)
+    b.push_back(memory.as<char>() + k * (bytes + 256));
+  const std::vector<char> zeros(bytes + 256);
+  for (std::size_t k = 0; k < kBuffers; ++k)
+    memory.put(zeros.data(), zeros.size(), k * (bytes + 256));
+  void* const apart = static_cast<char*>(b[1]) + 4;
+  *all = {copy(b, bytes),
+          fold("copy by a kernel", DType::f32, Op::sum, {b[0]}, {b[2]}, bytes),
+          fold("sum float32, 2 to 1", DType::f32, Op::sum, {b[0], b[1]}, {b[2]}, bytes),
+          fold("sum float32, 2 in place", DType::f32, Op::sum, {b[0], b[1]}, {b[0]}, bytes),
+          fold("sum float32, 2 to 2", DType::f32, Op::sum, {b[0], b[1]}, {b[0], b[2]}, bytes),
+          fold("sum float32, 8 to 1", DType::f32, Op::sum, {b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]},
+               {b[8]}, bytes),
+          fold("sum float32, 2 to 1, apart", DType::f32, Op::sum, {b[0], apart}, {b[2]}, bytes),
+          fold("max float32, 2 to 1", DType::f32, Op::max, {b[0], b[1]}, {b[2]}, bytes),
+          fold("sum float64, 2 to 1", DType::f64, Op::sum, {b[0], b[1]}, {b[2]}, bytes),
+          fold("sum float16, 2 to 1", DType::f16, Op::sum, {b[0], b[1]}, {b[2]}, bytes),
+          fold("sum float16, 8 to 1", DType::f16, Op::sum, {b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]},
+               {b[8]}, bytes),
+          fold("sum bfloat16, 2 to 1", DType::bf16, Op::sum, {b[0], b[1]}, {b[2]}, bytes),
+          fold("sum int8, 2 to 1", DType::i8, Op::sum, {b[0], b[1]}, {b[2]}, bytes),
+          fold("max int8, 2 to 1", DType::i8, Op::max, {b[0], b[1]}, {b[2]}, bytes)};
+  // One of each in turn, so that what the machine does meanwhile meets all; the first round warms up.
+  for (int i = 0; i <= kSamples; ++i) {
+    for (Work& work : *all) {
+      if (!sample(&work)) return false;
+      if (i == 0) work.samples.clear();
+    }
+  }
+  for (Work& work : *all)
+    std::sort(work.samples.begin(), work.samples.end());
+  return true;
+}
+
+void print(std::size_t bytes, const std::vector<Work>& all) {
+  std::printf(
+      "vectors of %.4g MiB: GB/s read and written, median of %d (95%% confidence), share of the driver's "
+      "copy\n",
+      static_cast<double>(bytes) / 0x1p20, kSamples);
+  for (const Work& work : all)
+    std::printf("  %-28s %8.1f (%.1f to %.1f) %6.1f %%\n", work.name.c_str(), work.at(kSamples / 2),
+                work.at(kLow), work.at(kHigh), 100 * work.at(kSamples / 2) / all[0].at(kSamples / 2));
+}
+
+// Names have nothing in them that JSON would want escaped.
+std::string json_of(std::size_t bytes, const std::vector<Work>& all) {
+  std::string text;
+  char line[256];
+  for (const Work& work : all) {
+    std::snprintf(line, sizeof line,
+                  R"({"bytes": %zu, "what": "%s", "gb_s": %.2f, "low": %.2f, "high": %.2f})", bytes,
+                  work.name.c_str(), work.at(kSamples / 2), work.at(kLow), work.at(kHigh));
+    text += std::string(text.empty() ? "" : ",\n    ") + line;
+  }
+  return text;
+}
+
+bool write_json(const char* path, const char* device, const std::string& results) {
+  char date[32] = "";
+  const std::time_t now = std::time(nullptr);
+  std::strftime(date, sizeof date, "%Y-%m-%d", std::gmtime(&now));
+  std::FILE* file = std::fopen(path, "w");
+  if (file == nullptr) return false;
+  std::fprintf(
+      file,
+      "{\n  \"device\": \"%s\",\n  \"date\": \"%s\",\n  \"samples\": %d,\n  \"folds\": [\n    %s\n  ]\n}\n",
+      device, date, kSamples, results.c_str());
+  return std::fclose(file) == 0;
+}
+
+int run(int argc, char** argv) {
+  std::vector<std::size_t> sizes;
+  const char* json = nullptr;
+  for (int i = 2; i + 1 < argc; i += 2) {
+    if (std::strcmp(argv[i], "--mib") == 0)
+      sizes.push_back(static_cast<std::size_t>(std::atof(argv[i + 1]) * 0x1p20));
+    if (std::strcmp(argv[i], "--json") == 0) json = argv[i + 1];
+  }
+  if (sizes.empty()) sizes = {std::size_t{64} << 20, std::size_t{256} << 20};
+  Bench bench(argv[1]);
+  std::printf("%s\n", bench.name());
+  std::string results;
+  for (const std::size_t bytes : sizes) {
+    std::vector<Work> all;
+    if (!bench.measure(bytes, &all)) return 1;
+    print(bytes, all);
+    results += (results.empty() ? "" : ",\n    ") + json_of(bytes, all);
+  }
+  return json == nullptr || write_json(json, bench.name(), results) ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace heddle::test
+
+int main(int argc, char** argv) {
+  return argc < 2 ? 2 : heddle::test::run(argc, argv);
+}
