@@ -15,11 +15,13 @@ struct LinearCost {
   constexpr bool operator==(const LinearCost&) const = default;
 };
 
-// A message between two ranks: from the call that sends it until it is there, and what of that keeps either end from the next one.
+// A message between two ranks: from the call that sends it until it is there, and what of that keeps either end from the next one. None
+// takes less than `least_ns`, however short: where ends share cores, what that adds to short ones hides behind the bytes of long ones.
 struct MessageCost {
   double fixed_ns = 0;
   double per_byte_ns = 0;
   double handling_ns = 0;
+  double least_ns = 0;
 
   constexpr bool operator==(const MessageCost&) const = default;
 };

@@ -36,6 +36,12 @@ class PlanCache {
   // What serves this size; chosen, and reported in the log, at the first use.
   Result<const Selection*> selection(Collective collective, std::size_t bytes, bool messages_only);
 
+  // The selector decides by something else from now on. Selections handed out before are gone.
+  void choose_again() {
+    for (std::unique_ptr<Selection>& each : selections_)
+      each.reset();
+  }
+
   // The schedule of a selection for a root, built at the first use.
   std::shared_ptr<const Schedule> schedule(const Choice& choice, std::int32_t root);
 

@@ -250,15 +250,15 @@ void PricedRun::open_send(std::int32_t rank) {
 
 // The bytes hold the links of both the sender and, to another node, its node; the fixed part of the gap its own alone.
 void PricedRun::leave(Send send, std::int32_t receiver, std::uint8_t lane) {
-  const LinearCost& gap = level(send.sender, receiver).gap;
+  const LevelCost& cost = level(send.sender, receiver);
   Link& own = at(send.sender).link;
   send.leaves_ns = std::max(send.leaves_ns, own.send_ns);
   if (topology_->node_of(send.sender) != topology_->node_of(receiver)) {
     Link& shared = node_link(send.sender);
     send.leaves_ns = std::max(send.leaves_ns, shared.send_ns);
-    shared.send_ns = send.leaves_ns + gap.per_byte_ns * send.bytes;
+    shared.send_ns = send.leaves_ns + cost.gap.per_byte_ns * send.bytes;
   }
-  own.send_ns = send.leaves_ns + gap.at(send.bytes);
+  own.send_ns = send.leaves_ns + cost.gap_ns(send.bytes);
   Channel& c = channel(at(receiver), send.sender, lane);
   if (c.receives.empty()) {
     c.sends.push(send);
@@ -300,7 +300,7 @@ void PricedRun::transfer(const Event& event) {
   const Send& send = *event.send;
   Rank& r = at(event.rank);
   const LevelCost& cost = level(send.sender, event.rank);
-  const double gap_ns = cost.gap.at(send.bytes);
+  const double gap_ns = cost.gap_ns(send.bytes);
   double begins_ns = std::max(event.at_ns, r.link.receive_ns);
   if (topology_->node_of(send.sender) != topology_->node_of(event.rank)) {
     Link& shared = node_link(event.rank);

@@ -1,6 +1,7 @@
 // The pricer: what a schedule costs, by running it over a LogGP-style model of the machine.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -15,13 +16,16 @@ namespace heddle {
 
 // One level of the machine, after LogGP (Alexandrov, Ionescu, Schauser, Scheiman, SPAA 1995). A message of n
 // bytes between ranks that first share level l occupies the sender's processor for `overhead_ns`, then the
-// link of sender and of receiver for gap.at(n) each, the receiver's `latency_ns` later. Between nodes the bytes also hold the links of
+// link of sender and of receiver for gap_ns(n) each, the receiver's `latency_ns` later. Between nodes the bytes also hold the links of
 // both nodes, which all ranks of a node share. The receiver's link
 // takes it in once the receive is open, and until then the send is not complete.
 struct LevelCost {
   double latency_ns = 0;
   double overhead_ns = 0;
   LinearCost gap;
+  double least_gap_ns = 0;
+
+  double gap_ns(double bytes) const { return std::max(gap.at(bytes), least_gap_ns); }
 };
 
 // levels[0]: both ranks on one node; levels[k]: ranks whose groups first agree at level k of the topology

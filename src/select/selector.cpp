@@ -61,9 +61,10 @@ CostModel default_cost_model(LinearCost within_node, MessageCost between_nodes, 
     return LevelCost{message.fixed_ns * 0.5, message.fixed_ns * 0.5, {0, message.per_byte_ns}};
   };
   // Sender and receiver handle it, one after the other; what is left is on the way.
-  const LevelCost between{between_nodes.fixed_ns - 2 * between_nodes.handling_ns,
-                          between_nodes.handling_ns,
-                          {between_nodes.handling_ns, between_nodes.per_byte_ns}};
+  LevelCost between{between_nodes.fixed_ns - 2 * between_nodes.handling_ns,
+                    between_nodes.handling_ns,
+                    {between_nodes.handling_ns, between_nodes.per_byte_ns}};
+  between.least_gap_ns = between_nodes.least_ns - between.latency_ns - between.overhead_ns;
   model.levels = {level(within_node), between};
   model.fold = {10, 0.06};
   model.copy = {10, 0.05};

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -310,6 +311,21 @@ TEST(PriceAlone, IsThePriceOfAllWhereAllDoTheSame) {
       EXPECT_NEAR(price_alone(flat, doubling(p - 1), p - 1, n, model), price(flat, doubling, n, model), 1e-3);
       EXPECT_LE(price_alone(flat, tree(p - 1), p - 1, n, model), price(flat, tree, n, model) + 1e-3);
     }
+  }
+}
+
+// What crowded ends add to short messages is none of long ones.
+TEST(Pricer, NoMessageTakesLessThanTheLeast) {
+  CostModel model = simple_model();
+  constexpr double kLeast = 1000 * kPerByte;
+  model.levels[0].least_gap_ns = kLeast;
+  const TopologyView flat = TopologyView::flat(4);
+  const auto doubling = [](auto r) { return test::recursive_doubling(4, r); };
+  for (const double bytes : {8.0, 4000.0}) {
+    const auto n = static_cast<std::size_t>(bytes);
+    const double expected = 2 * (kLatency + std::max(kLeast, bytes * kPerByte) + bytes * kPerByteFold);
+    EXPECT_NEAR(price(flat, doubling, n, model), expected, kTolerance) << n;
+    EXPECT_NEAR(price_alone(flat, doubling(1), 1, n, model), expected, kTolerance) << n;
   }
 }
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "transports/verbs/verbs_transport.hpp"
 
@@ -107,7 +109,12 @@ Status VerbsTransport::received(const ibv_wc& work) {
 
 // Of several only the first says what happened; the others were in the queue behind it.
 Status VerbsTransport::failed_work(Peer& peer, ibv_wc_status status) {
-  // What ended this rank's own port is no peer's fault, whatever the message says that it ended.
+  // What ended this rank's own port is no peer's fault, whatever the message says that it ended. A device that cannot send ends messages a
+  // moment before its port says that it is down.
+  constexpr int kLooks = 20;
+  constexpr std::chrono::milliseconds kBetween{5};
+  for (int look = 0; status == IBV_WC_LOC_QP_OP_ERR && look < kLooks && device_.port_is_up(); ++look)
+    std::this_thread::sleep_for(kBetween);
   if (!device_.port_is_up())
     return Status(Code::system, fmt::format("{} is down: rank {} cannot be reached ({})", device_.name(),
                                             peer.rank, ibv_wc_status_str(status)));
