@@ -39,6 +39,12 @@ class Bench {
     cuda_.call<PFN_cuEventCreate_v2000>("cuEventCreate", &begin_, 0U);
     cuda_.call<PFN_cuEventCreate_v2000>("cuEventCreate", &end_, 0U);
   }
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
+  ~Bench() {
+    driver_.EventDestroy(begin_);
+    driver_.EventDestroy(end_);
+  }
   const char* name() const { return name_; }
   bool measure(std::size_t bytes, std::vector<Work>* all);
 
