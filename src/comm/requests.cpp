@@ -61,7 +61,7 @@ void CommunicatorImpl::plan_thread(ProgressThreadSetting setting) {
     if (asked_for)
       log_.warn(
           "HEDDLE_PROGRESS_THREAD is not used: messages between nodes are the MPI's, which may not expect "
-          "them from another thread (HEDDLE_TRANSPORTS=shm,ucx,mpi takes UCX's)");
+          "them from another thread (HEDDLE_TRANSPORTS=shm,ucx takes UCX's)");
     return;
   }
   Transport* const far = connections_->internode.transport.get();

@@ -11,6 +11,7 @@
 
 #include "cuda_memory.hpp"
 #include "gpu/kernels.hpp"
+#include "loaded_driver.hpp"
 
 namespace heddle::test {
 namespace {
@@ -33,7 +34,7 @@ struct Work {
 class Bench {
  public:
   explicit Bench(const char* path)
-      : cuda_(path), driver_(load(path)), context_(cuda_.primary(0)), kernels_(driver_) {
+      : cuda_(path), driver_(loaded_driver(path)), context_(cuda_.primary(0)), kernels_(driver_) {
     cuda_.set_current(context_);
     driver_.DeviceGetName(name_, sizeof name_, 0);
     cuda_.call<PFN_cuEventCreate_v2000>("cuEventCreate", &begin_, 0U);
@@ -49,12 +50,6 @@ class Bench {
   bool measure(std::size_t bytes, std::vector<Work>* all);
 
  private:
-  static gpu::Driver load(const char* path) {
-    const Result<gpu::Driver> driver = gpu::load_driver(dlopen(path, RTLD_NOW));
-    if (driver.ok()) return driver.value();
-    std::fprintf(stderr, "%s\n", driver.status().message().c_str());
-    std::exit(1);
-  }
   bool sample(Work* work);
   Work copy(const std::vector<void*>& buffers, std::size_t bytes);
   Work fold(const char* name, DType type, Op op, const std::vector<void*>& inputs,

@@ -16,6 +16,7 @@
 #include "gpu/kernels.hpp"
 #include "gpu/kernels/arguments.hpp"
 #include "host_fold.hpp"
+#include "loaded_driver.hpp"
 
 namespace heddle::test {
 namespace {
@@ -43,7 +44,7 @@ struct Case {
 class Checker {
  public:
   explicit Checker(const char* path)
-      : cuda_(path), driver_(load(path)), context_(cuda_.primary(0)), kernels_(driver_) {
+      : cuda_(path), driver_(loaded_driver(path)), context_(cuda_.primary(0)), kernels_(driver_) {
     cuda_.set_current(context_);
     driver_.DeviceGetAttribute(&multiprocessors_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0);
     char name[256] = "";
@@ -63,12 +64,6 @@ class Checker {
   std::size_t cases() const { return cases_; }
 
  private:
-  static gpu::Driver load(const char* path) {
-    const Result<gpu::Driver> driver = gpu::load_driver(dlopen(path, RTLD_NOW));
-    if (driver.ok()) return driver.value();
-    std::fprintf(stderr, "%s\n", driver.status().message().c_str());
-    std::exit(1);
-  }
   void lay_out(const Case& c);
   bool run(const Case& c);
   bool compare(const Case& c);
