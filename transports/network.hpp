@@ -1,7 +1,7 @@
 // A network between nodes, from the side of whoever sets up a communicator: each rank opens it alone, the ranks tell each
 // other its addresses, and it becomes a Transport.
 //
-// What a network needs of the system (UCX, libibverbs) is not everywhere, so that each is a module of its own,
+// What a network needs of the system (UCX, libibverbs) is not everywhere, so that each but TCP is a module of its own,
 // lib/heddle/libheddle_network_NAME.so, which is opened when it is wanted (comm/network_module.hpp).
 #pragma once
 
@@ -18,8 +18,9 @@ namespace heddle {
 struct NetworkOptions {
   // How long a connection to a peer may take before it counts as unreachable; 0: for ever.
   std::chrono::milliseconds timeout{0};
-  std::string verbs_device;  // HEDDLE_VERBS_DEVICE
-  int verbs_gid = -1;        // HEDDLE_VERBS_GID
+  std::string tcp_interfaces;  // HEDDLE_TCP_INTERFACES
+  std::string verbs_device;    // HEDDLE_VERBS_DEVICE
+  int verbs_gid = -1;          // HEDDLE_VERBS_GID
 };
 
 class Network {

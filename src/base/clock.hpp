@@ -2,6 +2,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <ctime>
 #include <functional>
 
 namespace heddle {
@@ -18,6 +20,13 @@ inline TimePoint now(const Clock& clock) {
 // On the steady clock.
 inline double seconds_since(TimePoint start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Since some moment in the past. Costs a few nanoseconds, and is a few milliseconds coarse.
+inline std::int64_t coarse_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1000000;
 }
 
 }  // namespace heddle

@@ -90,8 +90,8 @@ Problem set_tuning_file(std::string_view value, Config& config) {
 
 Problem set_transports(std::string_view value, Config& config) {
   for (const std::string_view name : split_list(value)) {
-    if (name != "shm" && name != "mpi" && name != "ucx" && name != "verbs")
-      return "names " + quoted(name) + ", which is not one of shm, mpi, ucx, verbs";
+    if (name != "shm" && name != "mpi" && name != "tcp" && name != "ucx" && name != "verbs")
+      return "names " + quoted(name) + ", which is not one of shm, mpi, tcp, ucx, verbs";
   }
   config.transports = value;
   return {};
@@ -237,13 +237,19 @@ constexpr std::array kRows = {
         set_algorithm},
     Row{{"HEDDLE_TUNING_FILE", "PATH", "none", "A JSON tuning file, which overrides the choice by price."},
         set_tuning_file},
-    Row{{"HEDDLE_TRANSPORTS", "comma-separated list of shm, mpi, ucx, verbs", "shm,mpi,ucx,verbs",
+    Row{{"HEDDLE_TRANSPORTS", "comma-separated list of shm, mpi, tcp, ucx, verbs", "shm,mpi,tcp,ucx,verbs",
          "Which transports may be used; of those between nodes that every rank can use the one that is "
          "measured as the fastest, or the first in the list with HEDDLE_MEASURE=0."},
         set_transports},
     Row{{"HEDDLE_MODULES", "path", "beside the library", "Folder of the modules for UCX and verbs."},
         [](std::string_view value, Config& config) {
           config.modules = value;
+          return Problem{};
+        }},
+    Row{{"HEDDLE_TCP_INTERFACES", "comma-separated list of names, as in `ip link`", "all that are up",
+         "Network interfaces that tcp may use to be reached by others."},
+        [](std::string_view value, Config& config) {
+          config.tcp_interfaces = value;
           return Problem{};
         }},
     Row{{"HEDDLE_VERBS_DEVICE", "name[:port]", "the fastest port that is up",
@@ -285,8 +291,9 @@ constexpr std::array kRows = {
          "The folder in which what was measured is kept for the next job."},
         set_cache_folder},
     Row{{"HEDDLE_PROGRESS_THREAD", "auto, 0, 1, always", "auto",
-         "A thread moves a communicator's non-blocking collectives while the caller computes: auto where ucx "
-         "or verbs connects "
+         "A thread moves a communicator's non-blocking collectives while the caller computes: auto where "
+         "tcp, "
+         "ucx or verbs connects "
          "the nodes, which it can sleep on; 1 also on one node, where a core is left for it; always: also "
          "without. Native API "
          "only."},

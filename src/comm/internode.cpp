@@ -78,8 +78,8 @@ Result<double> time_rounds(Transport& transport, const TopologyView& topology, i
 
 Result<InternodeTimes> time_internode(Transport& transport, const TopologyView& topology, int rank,
                                       const WaitPolicy& policy) {
-  constexpr int kSmallRounds = 7;
-  constexpr int kLargeRounds = 3;
+  constexpr int kSmallRounds = 15;
+  constexpr int kLargeRounds = 5;
   if (topology.members(topology.node_of(rank)).front() != rank) return InternodeTimes{};
   const Result<double> small =
       time_rounds(transport, topology, rank, policy, InternodeTimes::kSmall, kSmallRounds);

@@ -48,7 +48,7 @@ struct InternodeTimes {
 };
 
 // Collective over the first ranks of all nodes; the others return at once, with zeros. All nodes send at the same time, as in a collective:
-// where they share cores or wires, that is where ways differ. About ten exchanges.
+// where they share cores or wires, that is where ways differ. About twenty exchanges.
 Result<InternodeTimes> time_internode(Transport& transport, const TopologyView& topology, int rank,
                                       const WaitPolicy& policy);
 

@@ -18,6 +18,7 @@
 #include "select/selector.hpp"
 #include "transports/mpi/mpi_transport.hpp"
 #include "transports/shm/shm_transport.hpp"
+#include "transports/tcp/tcp_network.hpp"
 
 namespace heddle {
 namespace {
@@ -213,9 +214,12 @@ Result<std::vector<std::string>> Setup::exchange(const std::string& address) {
 }
 
 Result<Internode> Setup::join_network(const std::string& name) {
-  Result<std::unique_ptr<Network>> opened = open_network(
-      name, config_.modules,
-      {.timeout = config_.timeout, .verbs_device = config_.verbs_device, .verbs_gid = config_.verbs_gid});
+  const NetworkOptions options{.timeout = config_.timeout,
+                               .tcp_interfaces = config_.tcp_interfaces,
+                               .verbs_device = config_.verbs_device,
+                               .verbs_gid = config_.verbs_gid};
+  Result<std::unique_ptr<Network>> opened =
+      name == "tcp" ? open_tcp_network(options) : open_network(name, config_.modules, options);
   HEDDLE_TRY(agree(opened.status()));
   Internode way;
   way.network = std::move(opened).value();
@@ -398,8 +402,9 @@ WaitPolicy wait_policy(const Bootstrap& bootstrap, const Config& config, const C
   const TopologyView& t = connections.topology;
   const bool alone = t.members(t.node_of(bootstrap.rank)).size() == 1;
   if (far != nullptr && alone && far->wake_descriptor() >= 0) policy.sleeps_on = far;
-  policy.spins = config.spin >= 0 ? SpinBudget(config.spin, config.spin)
-                                  : default_spins(connections.own_core, policy.sleeps_on != nullptr);
+  policy.spins = config.spin >= 0
+                     ? SpinBudget(config.spin, config.spin)
+                     : default_spins(connections.own_core, far != nullptr, policy.sleeps_on != nullptr);
   return policy;
 }
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/status.hpp"
-#include "comm/tcp.hpp"
+#include "transports/tcp/socket.hpp"
 
 namespace heddle {
 

@@ -19,8 +19,9 @@ namespace heddle {
 class SpinBudget {
  public:
   SpinBudget() = default;
-  // From `least` to `most`; both the same: it stays.
-  SpinBudget(int least, int most) : least_(least), most_(most), now_(most) {}
+  // From `least` to `most`, `first` to begin with; all the same: it stays.
+  SpinBudget(int least, int most, int first) : least_(least), most_(most), now_(first) {}
+  SpinBudget(int least, int most) : SpinBudget(least, most, most) {}
 
   int polls() const { return now_; }
   // The polls were spent in vain: patience begins. `switches`: how often the system has taken the core from this thread so far (see
@@ -61,9 +62,9 @@ void sleep_until_readable(int descriptor, std::chrono::nanoseconds longest);
 // A library of messages may have work that no descriptor tells of: sleeps are no longer than this.
 constexpr std::chrono::milliseconds kLongestSleep{5};
 
-// The policy's `spins`: long where each rank of the node has a core of its own, short where a peer may need this one. `sleeps`: it can
-// sleep after that, and a poll takes the longer time that a network's takes.
-SpinBudget default_spins(bool own_core, bool sleeps);
+// The policy's `spins`: long where each rank of the node has a core of its own, short where a peer may need this one, and shorter where
+// a poll asks the `network` as well, which may take a system call. `sleeps`: it can sleep after that.
+SpinBudget default_spins(bool own_core, bool network, bool sleeps);
 
 // The patience of one wait, from the moment the spinning is over.
 class Patience {

@@ -11,7 +11,7 @@
 #include <latch>
 #include <thread>
 
-#include "comm/tcp.hpp"
+#include "transports/tcp/socket.hpp"
 
 namespace heddle {
 namespace {

@@ -20,8 +20,10 @@ Status never(bool* done) {
 }
 
 TEST(Waiter, OneRankPerCoreSpinsLong) {
-  EXPECT_GT(default_spins(true, false).polls(), 10 * default_spins(false, false).polls());
-  EXPECT_GT(default_spins(false, false).polls(), 0);
+  EXPECT_GT(default_spins(true, false, false).polls(), 10 * default_spins(false, false, false).polls());
+  EXPECT_GT(default_spins(false, false, false).polls(), 0);
+  EXPECT_LT(default_spins(false, true, true).polls(), default_spins(false, false, false).polls());
+  EXPECT_GT(default_spins(false, true, true).polls(), 0);
 }
 
 // Calm waits until the budget has grown, `limit` at most.
@@ -91,6 +93,15 @@ TEST(SpinBudget, WhatTheUserSetStays) {
     budget.spent(wait + 1);
   }
   EXPECT_EQ(budget.polls(), 7);
+}
+
+TEST(SpinBudget, BeginsWhereItIsTold) {
+  SpinBudget budget(30, 4000, 30);
+  EXPECT_EQ(budget.polls(), 30);
+  waits_until_it_grows(budget, 100'000);
+  EXPECT_EQ(budget.polls(), 60);
+  // A network is polled shortly until that proves to disturb nobody.
+  EXPECT_LT(default_spins(true, true, true).polls(), default_spins(true, false, false).polls());
 }
 
 // That what the budget is told of is what it is about.

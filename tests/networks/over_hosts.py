@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Jobs without MPI over several hosts of one machine (support/hosts.py), joined by a network: that they work, and how they fail.
 
-    over_hosts.py PROGRAM MODULES NETWORK SCENARIO [HOSTS [RANKS-PER-HOST]]
+    over_hosts.py PROGRAM MODULES NETWORK SCENARIO HOSTS RANKS-PER-HOST
 
 Exit status 77: skipped, and why is said.
 """
@@ -206,9 +206,34 @@ class UcxScenarios(Scenarios):
                      prefix=('sh', '-c', 'ulimit -n 36 && exec "$@"', 'sh'))
 
 
+class TcpScenarios(Scenarios):
+    def decoys(self):
+        """Every host has the same bridge, as that of containers, and a network on which nobody answers."""
+        for number in range(1, self.several.count + 1):
+            self.several.on(number, 'link', 'add', 'docker0', 'type', 'bridge')
+            self.several.on(number, 'link', 'add', 'dead0', 'type', 'veth', 'peer', 'name', 'nobody')
+            for name, address in [('docker0', '172.17.0.1/16'), ('dead0', f'10.8.0.{number}/24')]:
+                self.several.on(number, 'addr', 'add', address, 'dev', name)
+                self.several.on(number, 'link', 'set', name, 'up')
+            self.several.on(number, 'link', 'set', 'nobody', 'up')
+        self.works('conform')
+        self.works('conform', HEDDLE_TCP_INTERFACES='net0')
+        with self.job('loop', HEDDLE_TCP_INTERFACES='dead0,docker0', HEDDLE_TIMEOUT=str(DEADLINE)) as job:
+            self.fails_in_time(job, job.finish(3 * DEADLINE + 10), None, range(job.size))
+
+    def no_interface(self):
+        says = 'unsupported.*no interface in HEDDLE_TCP_INTERFACES=none0 is up and has an address .*net0'
+        self.refused(says, HEDDLE_TCP_INTERFACES='none0')
+        self.refused(says, on_rank={1: {'HEDDLE_TCP_INTERFACES': 'none0'}})
+
+    def few_descriptors(self):
+        """Room for the listener, not for connections."""
+        self.refused('out of memory.*file descriptors are open .ulimit -n.', prefix=('sh', '-c', 'ulimit -n 8 && exec "$@"', 'sh'))
+
+
 def main():
-    program, modules, network, scenario, count, per_host = (sys.argv[1:] + ['2', '1'])[:6] if len(sys.argv) != 6 else sys.argv[1:] + ['1']
-    kind = {'ucx': UcxScenarios}.get(network, Scenarios)
+    program, modules, network, scenario, count, per_host = sys.argv[1:]
+    kind = {'tcp': TcpScenarios, 'ucx': UcxScenarios}.get(network, Scenarios)
     try:
         with hosts.Hosts(int(count)) as several:
             getattr(kind(program, modules, network, several, int(per_host)), scenario)()

@@ -16,6 +16,7 @@
 #include "transports/network.hpp"
 #include "transports/shm/shared_memory.hpp"
 #include "transports/shm/shm_transport.hpp"
+#include "transports/tcp/tcp_network.hpp"
 #include "transports/transport.hpp"
 #if HEDDLE_TEST_UCX
 #include "transports/ucx/ucx_network.hpp"
@@ -116,7 +117,12 @@ inline std::vector<WorldKind> all_worlds() {
       {"shm", [](int size) -> std::unique_ptr<World> { return std::make_unique<ShmWorld>(size); }},
       {"mpi",
        [delayed](int size) -> std::unique_ptr<World> { return std::make_unique<MpiWorld>(size, delayed); },
-       false, false}};
+       false, false},
+      {"tcp",
+       [](int size) -> std::unique_ptr<World> {
+         return std::make_unique<NetworkWorld>(size, [] { return open_tcp_network({}); });
+       },
+       true}};
 #if HEDDLE_TEST_UCX
   kinds.push_back({"ucx",
                    [](int size) -> std::unique_ptr<World> {

@@ -77,7 +77,7 @@ class HeddleInfo(unittest.TestCase):
     def test_networks_are_transports(self):
         found = info()
         names = [t["name"] for t in found["transports"]]
-        self.assertTrue({"mpi", "ucx", "verbs"} <= set(names), names)
+        self.assertTrue({"mpi", "tcp", "ucx", "verbs"} <= set(names), names)
         self.assertEqual([d["name"] for d in found["devices"]][0], "cuda")
 
     def test_gpus_of_a_double_of_the_driver(self):

@@ -1,8 +1,7 @@
-// What UCX's transport owes beyond every transport's conformance: peers that leave and die, connections on demand.
+// UCX makes connections on demand.
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <cstdint>
 #include <vector>
 
 #include "support/worlds.hpp"
@@ -16,10 +15,6 @@ using std::chrono::steady_clock;
 struct UcxWorld : NetworkWorld {
   explicit UcxWorld(int size) : NetworkWorld(size, [] { return open_ucx_network({}); }) {}
   std::string describe(int rank) { return networks[static_cast<std::size_t>(rank)]->describe(); }
-  void leave(int rank) {
-    transports[static_cast<std::size_t>(rank)].reset();
-    networks[static_cast<std::size_t>(rank)].reset();
-  }
 };
 
 // Progress of all ranks that are there, until `done` or the limit.
@@ -57,106 +52,6 @@ TEST(Ucx, ConnectionsAreMadeBySendsAlone) {
   exchange(world, 0, 3);
   EXPECT_NE(world.describe(0).find(", 2 endpoints,"), std::string::npos) << world.describe(0);
   EXPECT_NE(world.describe(0).find("over tcp/"), std::string::npos) << world.describe(0);
-}
-
-// Rank 2 has never sent anything to rank 0, nor rank 0 to it.
-TEST(Ucx, WhoWaitsForADeadRankIsTold) {
-  UcxWorld world(4);
-  std::vector<char> buffer(100);
-  Ticket ticket;
-  ASSERT_TRUE(world.of(0).recv(2, 3, buffer.data(), buffer.size(), ticket).ok());
-  Status status;
-  // Its connection comes with the waiting.
-  ASSERT_FALSE(drive(
-      world, [&] { return ticket.done; }, milliseconds(600)));
-  EXPECT_FALSE(world.of(0).peer_is_gone(2));
-  world.leave(2);
-  ASSERT_TRUE(drive(world, [&] {
-    status = world.of(0).progress();
-    return !status.ok();
-  }));
-  EXPECT_EQ(status.code(), Code::peer_failed);
-  EXPECT_NE(status.message().find("rank 2 on "), std::string::npos) << status.message();
-  EXPECT_TRUE(world.of(0).peer_is_gone(2));
-  EXPECT_FALSE(world.of(0).peer_is_gone(1));
-  world.of(0).cancel(ticket);
-  // Final.
-  Ticket next;
-  EXPECT_EQ(world.of(0).send(1, 3, buffer.data(), 1, next).code(), Code::peer_failed);
-}
-
-TEST(Ucx, WhoSendsToADeadRankIsTold) {
-  UcxWorld world(3);
-  exchange(world, 0, 1);
-  exchange(world, 1, 0);
-  world.leave(1);
-  std::vector<char> data(5'000'000);
-  Ticket ticket;
-  Status status = world.of(0).send(1, 4, data.data(), data.size(), ticket);
-  ASSERT_TRUE(drive(world, [&] {
-    if (status.ok()) status = world.of(0).progress();
-    return !status.ok();
-  }));
-  EXPECT_EQ(status.code(), Code::peer_failed) << status.message();
-  EXPECT_NE(status.message().find("rank 1 on "), std::string::npos) << status.message();
-  world.of(0).cancel(ticket);
-}
-
-// As at the end of a job: nobody who is through harms those who are not.
-TEST(Ucx, WhatWasSentOutlivesTheSender) {
-  for (const std::size_t bytes : {0, 100, 8000, 20'000}) {
-    UcxWorld world(3);
-    exchange(world, 0, 1);
-    exchange(world, 1, 0);
-    std::vector<char> data(bytes, 7);
-    for (std::uint32_t tag = 0; tag < 5; ++tag) {
-      Ticket sent;
-      ASSERT_TRUE(world.of(0).send(1, tag, data.data(), data.size(), sent).ok());
-      const auto sent_or_stuck = [&] {
-        (void)world.of(0).progress();
-        return sent.done;
-      };
-      ASSERT_TRUE(drive(world, sent_or_stuck)) << bytes;
-    }
-    char other = 0;
-    Ticket of_another;
-    ASSERT_TRUE(world.of(1).recv(2, 77, &other, 1, of_another).ok());
-    const auto begin = steady_clock::now();
-    world.leave(0);
-    EXPECT_LT(steady_clock::now() - begin, milliseconds(2000)) << "leaving waits for nobody";
-    // The news of the departure must not overtake the messages, nor count against those who need no more of this rank.
-    ASSERT_FALSE(drive(
-        world, [] { return false; }, milliseconds(100)));
-    exchange(world, 1, 2);
-    Ticket last;
-    ASSERT_TRUE(world.of(2).send(1, 77, "x", 1, last).ok());
-    ASSERT_TRUE(drive(world, [&] { return of_another.done && last.done; }));
-    EXPECT_EQ(other, 'x');
-    for (std::uint32_t tag = 0; tag < 5; ++tag) {
-      std::vector<char> buffer(bytes);
-      Ticket received;
-      const Status status = world.of(1).recv(0, tag, buffer.data(), buffer.size(), received);
-      ASSERT_TRUE(status.ok()) << status.message();
-      ASSERT_TRUE(drive(world, [&] { return received.done; })) << bytes;
-      EXPECT_EQ(buffer, data);
-    }
-    Ticket none;
-    Status status = world.of(1).recv(0, 9, data.data(), data.size(), none);
-    if (status.ok()) {
-      ASSERT_TRUE(drive(world, [&] {
-        status = world.of(1).progress();
-        return !status.ok();
-      }));
-    }
-    EXPECT_EQ(status.code(), Code::peer_failed);
-    world.of(1).cancel(none);
-  }
-}
-
-TEST(Ucx, DamagedAddressesAreRefused) {
-  auto network = open_ucx_network({}).value();
-  const auto made = network->connect(0, {"", "no end of the name"});
-  EXPECT_EQ(made.status().code(), Code::internal);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "gpu/survey.hpp"
 #include "heddle_info/info.hpp"
 #include "transports/shm/shared_memory.hpp"
+#include "transports/tcp/addresses.hpp"
 
 namespace heddle::info {
 namespace {
@@ -86,6 +87,15 @@ std::vector<Finding> probe_cuda(const Config& config) {
   return found;
 }
 
+Finding probe_tcp(const Config& config) {
+  const Result<std::vector<tcp::Address>> addresses = tcp::local_addresses(config.tcp_interfaces);
+  if (!addresses.ok()) return {"tcp", false, addresses.status().message()};
+  std::string list;
+  for (const tcp::Address& address : addresses.value())
+    list += (list.empty() ? "" : ", ") + tcp::to_string(address);
+  return {"tcp", true, list};
+}
+
 Finding probe_ucx() {
   const Library ucp("libucp.so.0");
   auto* const version = ucp.find<const char*()>("ucp_get_version_string");
@@ -117,6 +127,7 @@ std::vector<Finding> probe_transports(const Config& config) {
   found.push_back(probe_backing("shm (posix)", SharedMemory::Backing::posix));
   found.back().detail += "; " + dev_shm_room();
   found.push_back(probe_preload());
+  found.push_back(probe_tcp(config));
   found.push_back(probe_ucx());
   found.push_back(probe_verbs());
   const std::vector<std::string_view> listed = split_list(config.transports);

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "base/descriptors.hpp"
 #include "transports/ucx/ucx_footprint.hpp"
 #include "transports/ucx/ucx_transport.hpp"
 

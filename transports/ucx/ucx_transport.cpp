@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <ctime>
 #include <utility>
 
+#include "base/clock.hpp"
+#include "base/descriptors.hpp"
 #include "transports/ucx/ucx_footprint.hpp"
 #include "transports/ucx/ucx_messages.hpp"
 
@@ -29,13 +30,6 @@ constexpr milliseconds kCloseFor{200};
 // How long giving up waits for UCX, by the gentle way and by closing the connection.
 constexpr milliseconds kCancelFor{20};
 constexpr milliseconds kDropFor{2000};
-
-// A few nanoseconds, and a few milliseconds coarse.
-std::int64_t coarse_ms() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1000000;
-}
 
 // UCX matches messages of one endpoint and one tag in the order in which they were sent, and receives of one tag in the
 // order in which they were opened; every message to a peer takes the one endpoint to it, so that messages match in order

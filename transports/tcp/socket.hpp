@@ -1,4 +1,4 @@
-// TCP sockets for the start of a communicator: owned, close-on-exec, non-blocking, every wait with a
+// TCP sockets: owned, close-on-exec, non-blocking, every wait with a
 // deadline.
 #pragma once
 
@@ -37,6 +37,10 @@ class Socket {
  private:
   int fd_ = -1;
 };
+
+// Small messages go at once; a peer whose host is gone is noticed within half a minute, or, while something is on its way to it, after
+// `timeout` (0: when the system gives up, after a quarter of an hour).
+void tcp_tune(const Socket& socket, std::chrono::milliseconds timeout);
 
 // Listens on every address of this machine, IPv6 and IPv4 where there are both. Port 0: any free one.
 Result<Socket> tcp_listen(int port);

@@ -1,4 +1,4 @@
-#include "comm/tcp.hpp"
+#include "transports/tcp/socket.hpp"
 
 #include <netdb.h>
 #include <netinet/in.h>
@@ -21,6 +21,10 @@ void set_flag(int fd, int level, int name) {
   const int on = 1;
   // Best effort: these options only make things faster or tidier.
   static_cast<void>(::setsockopt(fd, level, name, &on, sizeof(on)));
+}
+
+void set_value(int fd, int name, int value) {
+  static_cast<void>(::setsockopt(fd, IPPROTO_TCP, name, &value, sizeof(value)));
 }
 
 void tune(int fd) {
@@ -112,6 +116,19 @@ int milliseconds_until(Deadline deadline) {
 void Socket::close() {
   // On Linux the descriptor is gone even when close says EINTR: never close twice.
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+}
+
+void tcp_tune(const Socket& socket, std::chrono::milliseconds timeout) {
+  constexpr int kQuietSeconds = 10;
+  constexpr int kBetweenProbes = 5;
+  constexpr int kProbes = 4;
+  tune(socket.fd());
+  set_value(socket.fd(), TCP_KEEPIDLE, kQuietSeconds);
+  set_value(socket.fd(), TCP_KEEPINTVL, kBetweenProbes);
+  set_value(socket.fd(), TCP_KEEPCNT, kProbes);
+  if (timeout.count() > 0)
+    set_value(socket.fd(), TCP_USER_TIMEOUT,
+              static_cast<int>(std::min<std::int64_t>(timeout.count(), INT32_MAX)));
 }
 
 Result<Socket> tcp_listen(int port) {

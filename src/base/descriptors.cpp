@@ -1,0 +1,40 @@
+#include "base/descriptors.hpp"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <filesystem>
+#include <system_error>
+
+namespace heddle {
+namespace {
+
+std::size_t limit_now() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return SIZE_MAX;
+  return limit.rlim_cur;
+}
+
+}  // namespace
+
+Descriptors count_descriptors() {
+  Descriptors found{0, limit_now()};
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry("/proc/self/fd", error), end; !error && entry != end;
+       entry.increment(error))
+    ++found.open;
+  if (found.open > 0) --found.open;  // the one of this look
+  return found;
+}
+
+bool has_descriptors(std::size_t count) {
+  const int lowest = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (lowest < 0) return errno != EMFILE && errno != ENFILE;
+  close(lowest);
+  return static_cast<std::size_t>(lowest) + count <= limit_now();
+}
+
+}  // namespace heddle

@@ -1,0 +1,459 @@
+// TCP: which addresses are tried, connections that cross, strangers, and messages that wait for their receive.
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/ranks.hpp"
+#include "transports/tcp/addresses.hpp"
+#include "transports/tcp/socket.hpp"
+#include "transports/tcp/tcp_transport.hpp"
+
+namespace heddle::tcp {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+Address ipv4(std::array<std::uint8_t, 4> bytes, std::uint8_t prefix, std::uint32_t megabits = 0) {
+  Address address;
+  address.family = 4;
+  address.prefix = prefix;
+  address.megabits = megabits;
+  std::copy(bytes.begin(), bytes.end(), address.bytes.begin());
+  return address;
+}
+
+const Address kLoopback = ipv4({127, 0, 0, 1}, 8);
+
+// ---- Addresses
+
+TEST(TcpAddresses, TravelAndDamageIsNoticed) {
+  const Place place{"a host", 0x123456789abcdefULL, 4711, {ipv4({10, 0, 0, 1}, 24, 1000), kLoopback}};
+  const std::string bytes = encode(place);
+  const Result<Place> back = decode(bytes);
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(back->host, place.host);
+  EXPECT_EQ(back->key, place.key);
+  EXPECT_EQ(back->port, place.port);
+  EXPECT_EQ(back->addresses, place.addresses);
+  for (std::size_t length = 0; length < bytes.size(); ++length)
+    EXPECT_EQ(decode(bytes.substr(0, length)).status().code(), Code::internal) << length;
+  EXPECT_FALSE(decode(bytes + "x").ok());
+}
+
+TEST(TcpAddresses, ANetworkInCommonFirstThenSpeedOwnAddressesLast) {
+  const Address bridge = ipv4({172, 17, 0, 1}, 16, 1'000'000);
+  const Address slow = ipv4({10, 1, 0, 9}, 16, 1000);
+  const Address fast = ipv4({10, 2, 7, 9}, 16, 100'000);
+  const Address elsewhere = ipv4({192, 168, 5, 9}, 24, 400'000);
+  const std::vector<Address> ours{bridge, ipv4({10, 1, 3, 4}, 16, 1000), ipv4({10, 2, 0, 1}, 16, 100'000)};
+  EXPECT_EQ(by_preference({bridge, elsewhere, slow, fast}, ours),
+            (std::vector{fast, slow, elsewhere, bridge}));
+  // A mask that differs, or a bit within it, makes another network.
+  const Address other_mask = ipv4({10, 1, 0, 9}, 24, 1000);
+  const Address other_bit = ipv4({10, 3, 0, 9}, 16, 1000);
+  EXPECT_EQ(by_preference({other_mask, other_bit, slow}, ours).front(), slow);
+}
+
+TEST(TcpAddresses, OfThisMachine) {
+  const Result<std::vector<Address>> all = local_addresses("");
+  ASSERT_TRUE(all.ok()) << all.status().message();
+  const auto own = local_addresses("lo");
+  ASSERT_TRUE(own.ok()) << own.status().message();
+  EXPECT_NE(
+      std::find_if(own->begin(), own->end(), [](const Address& a) { return to_string(a) == "127.0.0.1"; }),
+      own->end());
+  const Status none = local_addresses("no_such,nor_this").status();
+  EXPECT_EQ(none.code(), Code::unsupported);
+  EXPECT_NE(none.message().find("HEDDLE_TCP_INTERFACES=no_such,nor_this"), std::string::npos)
+      << none.message();
+  EXPECT_NE(none.message().find("lo"), std::string::npos) << none.message();
+}
+
+TEST(TcpAddresses, AreWritten) {
+  EXPECT_EQ(to_string(ipv4({10, 0, 0, 1}, 8), 4000), "10.0.0.1:4000");
+  Address six;
+  six.family = 6;
+  six.bytes = {0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+  EXPECT_EQ(to_string(six, 4000), "[fd00::1]:4000");
+  sockaddr_storage where{};
+  EXPECT_EQ(to_sockaddr(six, 4000, where), sizeof(sockaddr_in6));
+  EXPECT_EQ(where.ss_family, AF_INET6);
+}
+
+// ---- Connections
+
+// Two ranks of this process, each with a list of the other's addresses.
+class Pair {
+ public:
+  explicit Pair(std::vector<Address> addresses = {kLoopback}, milliseconds timeout = milliseconds(0)) {
+    std::vector<TcpTransport::Setup> setups;
+    std::vector<Place> places;
+    for (std::uint64_t rank = 0; rank < 2; ++rank) {
+      Socket listener = tcp_listen(0).value();
+      const auto number = static_cast<std::uint16_t>(tcp_local_port(listener));
+      places.push_back({"here", 1000 + rank, number, addresses});
+      setups.push_back({std::move(listener), 1000 + rank, {kLoopback}, timeout});
+    }
+    port = places[0].port;
+    for (int rank = 0; rank < 2; ++rank)
+      ranks[rank] =
+          TcpTransport::make(std::move(setups[static_cast<std::size_t>(rank)]), rank, places).value();
+  }
+  TcpTransport& of(int rank) { return *ranks[rank]; }
+  // Connects them.
+  void greet() {
+    char out = 1;
+    char in = 0;
+    Ticket sent;
+    Ticket received;
+    ASSERT_TRUE(of(0).send(1, 99, &out, 1, sent).ok());
+    ASSERT_TRUE(of(1).recv(0, 99, &in, 1, received).ok());
+    ASSERT_TRUE(drive([&] { return sent.done && received.done; }));
+  }
+  // Until nothing more happens by itself.
+  void rest() {
+    for (int i = 0; i < 300; ++i) {
+      status[0] = of(0).progress();
+      status[1] = of(1).progress();
+    }
+  }
+  // Progress of both until `done`; false after five seconds.
+  template <typename Done>
+  bool drive(Done done) {
+    const auto end = steady_clock::now() + milliseconds(5000);
+    while (!done()) {
+      if (ranks[0]) status[0] = of(0).progress();
+      if (ranks[1]) status[1] = of(1).progress();
+      if (steady_clock::now() > end) return false;
+    }
+    return true;
+  }
+
+  std::unique_ptr<TcpTransport> ranks[2];
+  Status status[2];
+  int port = 0;
+};
+
+TEST(Tcp, ConnectionsThatCrossBecomeOne) {
+  for (int round = 0; round < 50; ++round) {
+    Pair pair;
+    int out[2] = {7, 8};
+    int in[2] = {};
+    Ticket tickets[4];
+    for (int rank = 0; rank < 2; ++rank) {
+      ASSERT_TRUE(pair.of(rank).send(1 - rank, 1, &out[rank], sizeof(int), tickets[rank]).ok());
+      ASSERT_TRUE(pair.of(rank).recv(1 - rank, 1, &in[rank], sizeof(int), tickets[2 + rank]).ok());
+    }
+    // In any order, and one of them far ahead of the other.
+    for (int i = 0; i < round % 7; ++i)
+      ASSERT_TRUE(pair.of(round % 2).progress().ok());
+    ASSERT_TRUE(pair.drive([&] {
+      return std::all_of(std::begin(tickets), std::end(tickets), [](const Ticket& t) { return t.done; });
+    })) << round;
+    EXPECT_EQ(in[0], 8);
+    EXPECT_EQ(in[1], 7);
+    EXPECT_EQ(pair.of(0).connections(), 1);
+    EXPECT_EQ(pair.of(1).connections(), 1);
+  }
+}
+
+TEST(Tcp, TheNextAddressIsTriedWhereOneRefuses) {
+  // Nobody can connect to the broadcast address.
+  Pair pair({ipv4({255, 255, 255, 255}, 8), kLoopback});
+  int value = 5;
+  int got = 0;
+  Ticket sent;
+  Ticket received;
+  ASSERT_TRUE(pair.of(1).recv(0, 1, &got, sizeof got, received).ok());
+  ASSERT_TRUE(pair.of(0).send(1, 1, &value, sizeof value, sent).ok());
+  ASSERT_TRUE(pair.drive([&] { return sent.done && received.done; }));
+  EXPECT_EQ(got, 5);
+}
+
+Socket listen_at(const Address& address, std::uint16_t port) {
+  Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_storage where{};
+  const socklen_t length = to_sockaddr(address, port, where);
+  if (::bind(socket.fd(), reinterpret_cast<const sockaddr*>(&where), length) != 0 ||
+      ::listen(socket.fd(), 4) != 0)
+    socket.close();
+  return socket;
+}
+
+// The port is another program's on one of the addresses, which answers, or which hangs up.
+TEST(Tcp, TheNextAddressIsTriedWhereSomebodyElseAnswers) {
+  const Address other = ipv4({127, 0, 0, 2}, 8);
+  for (const bool hangs_up : {false, true}) {
+    Socket own = listen_at(kLoopback, 0);
+    const auto port = static_cast<std::uint16_t>(tcp_local_port(own));
+    Socket false_one = listen_at(other, port);
+    ASSERT_TRUE(own.open() && false_one.open());
+    std::vector<Place> places{{"here", 1, 1, {kLoopback}}, {"here", 2, port, {other, kLoopback}}};
+    auto zero = TcpTransport::make({tcp_listen(0).value(), 1, {}, milliseconds(0)}, 0, places).value();
+    auto one = TcpTransport::make({std::move(own), 2, {}, milliseconds(0)}, 1, places).value();
+    int value = 5;
+    int got = 0;
+    Ticket sent;
+    Ticket received;
+    ASSERT_TRUE(one->recv(0, 1, &got, sizeof got, received).ok());
+    ASSERT_TRUE(zero->send(1, 1, &value, sizeof value, sent).ok());
+    Socket answering;
+    const auto end = steady_clock::now() + milliseconds(5000);
+    while (!received.done && steady_clock::now() < end) {
+      ASSERT_TRUE(zero->progress().ok());
+      ASSERT_TRUE(one->progress().ok());
+      if (answering.open()) continue;
+      answering = tcp_accept(false_one).value();
+      if (answering.open() && hangs_up) answering = Socket();
+      if (answering.open()) (void)tcp_write_some(answering, "220 ready", 9).value();
+    }
+    EXPECT_EQ(got, 5) << hangs_up;
+  }
+}
+
+TEST(Tcp, NobodyThereIsSaidWithTheAddress) {
+  Pair pair;
+  const std::string where = "127.0.0.1:";
+  pair.ranks[1].reset();
+  int value = 5;
+  Ticket sent;
+  Status status = pair.of(0).send(1, 1, &value, sizeof value, sent);
+  for (int i = 0; status.ok() && i < 1'000'000; ++i)
+    status = pair.of(0).progress();
+  EXPECT_EQ(status.code(), Code::peer_failed);
+  EXPECT_NE(status.message().find("rank 1 on here: no connection: " + where), std::string::npos)
+      << status.message();
+  EXPECT_TRUE(pair.of(0).peer_is_gone(1));
+  pair.of(0).cancel(sent);
+}
+
+TEST(Tcp, StrangersAreSentAway) {
+  Pair pair;
+  std::vector<Socket> strangers;
+  const auto deadline = steady_clock::now() + milliseconds(2000);
+  for (int i = 0; i < 3; ++i)
+    strangers.push_back(tcp_connect("127.0.0.1", pair.port, deadline).value());
+  // One that says nothing, one that says something else, and one that does not know the key.
+  const Greeting guess{kMagic, 1, 4};
+  const char other[sizeof(Greeting)] = "GET / HTTP/1.1";
+  ASSERT_TRUE(tcp_write_all(strangers[1], other, sizeof other, deadline).ok());
+  ASSERT_TRUE(tcp_write_all(strangers[2], &guess, sizeof guess, deadline).ok());
+  int value = 5;
+  int got = 0;
+  Ticket sent;
+  Ticket received;
+  ASSERT_TRUE(pair.of(0).recv(1, 1, &got, sizeof got, received).ok());
+  ASSERT_TRUE(pair.of(1).send(0, 1, &value, sizeof value, sent).ok());
+  ASSERT_TRUE(pair.drive([&] { return sent.done && received.done; }));
+  EXPECT_EQ(got, 5);
+  EXPECT_EQ(pair.of(0).connections(), 1);
+  for (int i = 1; i < 3; ++i) {
+    char byte = 0;
+    EXPECT_EQ(tcp_read_all(strangers[static_cast<std::size_t>(i)], &byte, 1, deadline).code(),
+              Code::peer_failed)
+        << i;
+  }
+}
+
+// ---- Messages
+
+// A long message waits at the sender, not in the receiver's memory, and others go on beside it.
+TEST(Tcp, LongMessagesWaitForTheirReceive) {
+  Pair pair;
+  std::vector<char> data(kEager + 1, 3);
+  std::vector<char> again(kEager + 5, 4);
+  std::vector<char> buffer(data.size());
+  std::vector<char> second(again.size());
+  char small = 9;
+  char of_tag = 0;
+  char of_other = 0;
+  Ticket sent[4];
+  Ticket received[4];
+  ASSERT_TRUE(pair.of(0).send(1, 1, data.data(), data.size(), sent[0]).ok());
+  ASSERT_TRUE(pair.of(0).send(1, 1, &small, 1, sent[1]).ok());
+  ASSERT_TRUE(pair.of(0).send(1, 1, again.data(), again.size(), sent[2]).ok());
+  ASSERT_TRUE(pair.of(0).send(1, 2, &small, 1, sent[3]).ok());
+  ASSERT_TRUE(pair.of(1).recv(0, 2, &of_other, 1, received[3]).ok());
+  ASSERT_TRUE(pair.drive([&] { return received[3].done && sent[3].done; }));
+  EXPECT_EQ(of_other, 9);
+  pair.rest();
+  EXPECT_FALSE(sent[0].done || sent[1].done || sent[2].done);
+  // All at once: an announcement that overtook a message would be taken for another length.
+  ASSERT_TRUE(pair.of(1).recv(0, 1, buffer.data(), buffer.size(), received[0]).ok());
+  ASSERT_TRUE(pair.of(1).recv(0, 1, &of_tag, 1, received[1]).ok());
+  ASSERT_TRUE(pair.of(1).recv(0, 1, second.data(), second.size(), received[2]).ok());
+  ASSERT_TRUE(pair.drive([&] { return received[0].done && received[1].done && received[2].done; }))
+      << pair.status[1].message();
+  EXPECT_EQ(buffer, data);
+  EXPECT_EQ(of_tag, 9);
+  EXPECT_EQ(second, again);
+}
+
+TEST(Tcp, ALongMessageWhoseReceiveIsOpenGoesUnasked) {
+  Pair pair;
+  std::vector<char> data(4 * kEager, 3);
+  std::vector<char> buffer(data.size());
+  Ticket sent;
+  Ticket received;
+  ASSERT_TRUE(pair.of(1).recv(0, 1, buffer.data(), buffer.size(), received).ok());
+  // What it says arrives before the send.
+  ASSERT_TRUE(pair.drive([&] { return pair.of(0).connections() == 1; }));
+  pair.rest();
+  ASSERT_TRUE(pair.of(0).send(1, 1, data.data(), data.size(), sent).ok());
+  ASSERT_TRUE(pair.drive([&] { return sent.done && received.done; }));
+  EXPECT_EQ(buffer, data);
+}
+
+// A receive that was opened has called its message, and the announcement is on its way when it is given up.
+TEST(Tcp, ALongMessageWhoseReceiveWasGivenUpIsStillOne) {
+  Pair pair;
+  pair.greet();
+  std::vector<char> data(kEager + 1, 3);
+  std::vector<char> buffer(data.size());
+  Ticket sent;
+  Ticket given_up;
+  Ticket received;
+  ASSERT_TRUE(pair.of(1).recv(0, 1, buffer.data(), buffer.size(), given_up).ok());
+  pair.of(1).cancel(given_up);
+  ASSERT_TRUE(pair.of(0).send(1, 1, data.data(), data.size(), sent).ok());
+  ASSERT_TRUE(pair.drive([&] { return sent.done; }));
+  pair.rest();
+  EXPECT_EQ(buffer[0], 0);
+  ASSERT_TRUE(pair.of(1).recv(0, 1, buffer.data(), buffer.size(), received).ok());
+  ASSERT_TRUE(pair.drive([&] { return received.done; }));
+  EXPECT_EQ(buffer, data);
+  Ticket next_sent;
+  Ticket next;
+  ASSERT_TRUE(pair.of(0).send(1, 1, data.data(), 1, next_sent).ok());
+  ASSERT_TRUE(pair.of(1).recv(0, 1, buffer.data(), 1, next).ok());
+  ASSERT_TRUE(pair.drive([&] { return next.done; })) << pair.status[1].message();
+}
+
+bool readable(TcpTransport& transport, int limit_ms) {
+  pollfd wake{transport.wake_descriptor(), POLLIN, 0};
+  return poll(&wake, 1, limit_ms) > 0;
+}
+
+bool sleeps(TcpTransport& transport) {
+  for (int i = 0; i < 100; ++i) {
+    if (transport.arm()) return !readable(transport, 20);
+  }
+  return false;
+}
+
+// What does not fit into the socket wakes its sender when there is room, and nothing does when it has gone.
+TEST(Tcp, SendersSleepUntilThereIsRoom) {
+  Pair pair;
+  std::vector<char> data(32 << 20, 3);
+  std::vector<char> buffer(data.size());
+  Ticket sent;
+  Ticket received;
+  ASSERT_TRUE(pair.of(1).recv(0, 1, buffer.data(), buffer.size(), received).ok());
+  ASSERT_TRUE(pair.of(0).send(1, 1, data.data(), data.size(), sent).ok());
+  ASSERT_TRUE(pair.drive([&] { return buffer[0] != 0; }));
+  while (!sleeps(pair.of(0)))
+    ASSERT_TRUE(pair.of(0).progress().ok());
+  ASSERT_FALSE(sent.done);
+  const auto end = steady_clock::now() + milliseconds(5000);
+  while (!readable(pair.of(0), 0) && steady_clock::now() < end)
+    ASSERT_TRUE(pair.of(1).progress().ok());
+  EXPECT_TRUE(readable(pair.of(0), 0));
+  ASSERT_TRUE(pair.drive([&] { return sent.done && received.done; }));
+  EXPECT_TRUE(sleeps(pair.of(0)));
+  EXPECT_TRUE(sleeps(pair.of(1)));
+}
+
+TEST(Tcp, ASendGivenUpInTheMiddleEndsTheConnection) {
+  Pair pair;
+  std::vector<char> data(32 << 20, 3);
+  std::vector<char> buffer(data.size());
+  Ticket sent;
+  Ticket received;
+  ASSERT_TRUE(pair.of(1).recv(0, 1, buffer.data(), buffer.size(), received).ok());
+  ASSERT_TRUE(pair.of(0).send(1, 1, data.data(), data.size(), sent).ok());
+  ASSERT_TRUE(pair.drive([&] { return buffer[0] != 0; }));
+  ASSERT_FALSE(sent.done);
+  pair.of(0).cancel(sent);
+  EXPECT_TRUE(pair.of(0).peer_is_gone(1));
+  Ticket next;
+  EXPECT_EQ(pair.of(0).send(1, 1, data.data(), 1, next).code(), Code::peer_failed);
+  ASSERT_TRUE(pair.drive([&] { return !pair.status[1].ok(); }));
+  EXPECT_EQ(pair.status[1].code(), Code::peer_failed);
+  EXPECT_TRUE(pair.status[0].ok());
+  pair.of(1).cancel(received);
+}
+
+TEST(Tcp, WhatNobodyExpectsDoesNotKeepAwake) {
+  Pair pair;
+  pair.greet();
+  std::vector<char> data(1000, 3);
+  std::vector<char> buffer(data.size());
+  Ticket sent;
+  ASSERT_TRUE(pair.of(0).send(1, 1, data.data(), data.size(), sent).ok());
+  ASSERT_TRUE(readable(pair.of(1), 2000));
+  EXPECT_TRUE(sleeps(pair.of(1)));
+  Ticket received;
+  ASSERT_TRUE(pair.of(1).recv(0, 1, buffer.data(), buffer.size(), received).ok());
+  EXPECT_TRUE(received.done);
+  EXPECT_EQ(buffer, data);
+}
+
+// What it has not read must not become a reset, which would overtake what it has sent.
+TEST(Tcp, WhoLeavesWithSomethingUnreadTakesNothingBack) {
+  Pair pair;
+  pair.greet();
+  std::vector<char> data(64 << 10, 3);
+  std::vector<Ticket> sent(1000);
+  std::size_t count = 0;
+  // As much as the system holds beyond what it has given to the other side.
+  while (count < 400 && (count == 0 || sent[count - 1].done)) {
+    ASSERT_TRUE(pair.of(0).send(1, 1, data.data(), data.size(), sent[count]).ok());
+    ++count;
+  }
+  ASSERT_TRUE(pair.drive([&] { return sent[count - 1].done; }));
+  Ticket unread;
+  ASSERT_TRUE(pair.of(1).send(0, 1, data.data(), 1, unread).ok());
+  pair.ranks[0].reset();
+  for (std::size_t i = 0; i < count; ++i) {
+    std::vector<char> buffer(data.size());
+    Ticket received;
+    Status status = pair.of(1).recv(0, 1, buffer.data(), buffer.size(), received);
+    while (status.ok() && !received.done)
+      status = pair.of(1).progress();
+    ASSERT_TRUE(received.done) << i << " of " << count << ": " << status.message();
+    ASSERT_EQ(buffer, data);
+  }
+}
+
+// What a frame says is not believed: the peer is dropped, and who waits for it is told.
+TEST(Tcp, NonsenseEndsTheConnection) {
+  Pair pair;
+  const auto deadline = steady_clock::now() + milliseconds(2000);
+  char buffer = 0;
+  Ticket received;
+  ASSERT_TRUE(pair.of(0).recv(1, 1, &buffer, 1, received).ok());
+  Socket false_peer = tcp_connect("127.0.0.1", pair.port, deadline).value();
+  const Greeting greeting{kMagic, 1, 1000};
+  const Frame nonsense{static_cast<Kind>(77), 1, 1};
+  ASSERT_TRUE(tcp_write_all(false_peer, &greeting, sizeof greeting, deadline).ok());
+  ASSERT_TRUE(tcp_write_all(false_peer, &nonsense, sizeof nonsense, deadline).ok());
+  Status status;
+  while (status.ok() && steady_clock::now() < deadline)
+    status = pair.of(0).progress();
+  EXPECT_EQ(status.code(), Code::peer_failed);
+  EXPECT_NE(status.message().find("kind 77"), std::string::npos) << status.message();
+  pair.of(0).cancel(received);
+}
+
+}  // namespace
+}  // namespace heddle::tcp

@@ -1,0 +1,87 @@
+// What a rank keeps of another one that it has messages with.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/fifo.hpp"
+#include "base/status.hpp"
+#include "transports/tcp/addresses.hpp"
+#include "transports/tcp/socket.hpp"
+#include "transports/tcp/wire.hpp"
+#include "transports/transport.hpp"
+
+namespace heddle::tcp {
+
+struct Sending {
+  Frame frame{};
+  const std::byte* data = nullptr;
+  Ticket* ticket = nullptr;  // null: of this transport's own
+  bool announced = false;    // in `held`: the receiver knows
+
+  std::size_t payload() const { return frame.kind == Kind::data ? frame.bytes : 0; }
+};
+
+struct Receiving {
+  std::uint32_t tag = 0;
+  std::size_t bytes = 0;
+  std::byte* data = nullptr;
+  Ticket* ticket = nullptr;
+  std::int64_t since_ms = 0;
+};
+
+// A message, or the announcement of one, that came before its receive was open.
+struct Early {
+  std::uint32_t tag = 0;
+  std::size_t bytes = 0;
+  std::unique_ptr<std::byte[]> data;
+  bool announced = false;  // nothing has come of it so far
+  bool complete = false;
+};
+
+// The message whose bytes come next on the connection.
+struct Arriving {
+  std::size_t left = 0;
+  std::byte* to = nullptr;   // null: nobody wants it any more
+  Ticket* ticket = nullptr;  // null: it is the early message that begins where `early` does, or unwanted
+  const std::byte* early = nullptr;
+};
+
+struct Peer {
+  enum class State { idle, connecting, greeting, awaited, connected, gone };
+
+  int rank = 0;
+  Place place;
+  State state = State::idle;
+  Status failure;  // why it is gone
+
+  // Making the connection.
+  Socket socket;
+  std::size_t candidate = 0;                      // of place.addresses
+  std::chrono::steady_clock::time_point give_up;  // this candidate, or waiting for the peer's own connection
+  bool wants_room = false;                        // to be told when the socket takes more
+
+  // Sending: `queue` in its order. What waits for the receiver waits in `held`, and so does what comes after it with its tag.
+  Fifo<Sending> queue;
+  Fifo<Sending> held;
+  std::vector<std::uint32_t>
+      ready;             // tags of receives that the peer has opened, no message sent for them so far
+  std::size_t sent = 0;  // bytes of the first in `queue`, those of its frame among them
+
+  // Receiving.
+  Fifo<Receiving> open;
+  Fifo<Early> early;
+  Arriving arriving;
+  std::vector<std::byte> buffer;  // what was read ahead
+  std::size_t buffered = 0;       // of it, an incomplete frame, between two reads
+  bool active = false;            // in the transport's list
+
+  bool sends() const { return !queue.empty(); }
+  bool receives() const { return !open.empty() || !held.empty() || arriving.ticket != nullptr; }
+};
+
+}  // namespace heddle::tcp

@@ -1,0 +1,75 @@
+#include "transports/tcp/tcp_network.hpp"
+
+#include <fmt/format.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "base/descriptors.hpp"
+#include "transports/tcp/tcp_transport.hpp"
+
+namespace heddle {
+namespace {
+
+using tcp::Place;
+using tcp::TcpTransport;
+
+std::string host_name() {
+  char name[256] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "an unnamed host";
+}
+
+class TcpNetwork final : public Network {
+ public:
+  TcpNetwork(TcpTransport::Setup setup, Place place)
+      : setup_(std::move(setup)), place_(std::move(place)), address_(tcp::encode(place_)) {}
+
+  const std::string& address() const override { return address_; }
+
+  std::string describe() const override {
+    const Descriptors descriptors = count_descriptors();
+    const int connections = transport_ != nullptr ? transport_->connections() : 0;
+    return fmt::format("TCP at {}, {} connection{}, {} of {} file descriptors",
+                       tcp::to_string(place_.addresses.front(), place_.port), connections,
+                       connections == 1 ? "" : "s", descriptors.open, descriptors.limit);
+  }
+
+  Result<std::unique_ptr<Transport>> connect(int rank, std::vector<std::string> addresses) override {
+    std::vector<Place> places(addresses.size());
+    for (std::size_t i = 0; i < addresses.size(); ++i) {
+      if (addresses[i].empty() || i == static_cast<std::size_t>(rank)) continue;
+      Result<Place> one = tcp::decode(addresses[i]);
+      HEDDLE_TRY(one.status());
+      places[i] = std::move(one).value();
+    }
+    Result<std::unique_ptr<TcpTransport>> made =
+        TcpTransport::make(std::move(setup_), rank, std::move(places));
+    HEDDLE_TRY(made.status());
+    transport_ = made.value().get();
+    return std::unique_ptr<Transport>(std::move(made).value());
+  }
+
+ private:
+  TcpTransport::Setup setup_;
+  Place place_;
+  std::string address_;
+  const TcpTransport* transport_ = nullptr;  // goes before this does
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Network>> open_tcp_network(const NetworkOptions& options) {
+  Result<std::vector<tcp::Address>> addresses = tcp::local_addresses(options.tcp_interfaces);
+  HEDDLE_TRY(addresses.status());
+  Result<Socket> listener = tcp_listen(0);
+  HEDDLE_TRY(listener.status());
+  std::uint64_t key = 0;
+  if (::getrandom(&key, sizeof key, 0) != sizeof key) return system_error("getrandom", errno);
+  Place place{host_name(), key, static_cast<std::uint16_t>(tcp_local_port(listener.value())),
+              addresses.value()};
+  TcpTransport::Setup setup{std::move(listener).value(), key, std::move(addresses).value(), options.timeout};
+  return std::unique_ptr<Network>(std::make_unique<TcpNetwork>(std::move(setup), std::move(place)));
+}
+
+}  // namespace heddle

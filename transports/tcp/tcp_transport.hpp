@@ -1,0 +1,110 @@
+// Messages over TCP sockets: one connection for each pair of ranks that talk, made when they first do.
+//
+// Where a network has nothing better, a small message costs one system call on either side here, and three with a library that looks for
+// events first. Progress reads only the connections that something is expected of; the others, and those who want to connect, have their turn
+// before a sleep and every now and then.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/status.hpp"
+#include "transports/tcp/peer.hpp"
+#include "transports/transport.hpp"
+
+namespace heddle::tcp {
+
+class TcpTransport final : public Transport {
+ public:
+  struct Setup {
+    Socket listener;
+    std::uint64_t key = 0;           // own
+    std::vector<Address> addresses;  // own
+    std::chrono::milliseconds timeout{0};
+  };
+  // Read ahead of each connection.
+  static constexpr std::size_t kBuffer = std::size_t{16} << 10;
+
+  // `places` by rank, those that are never reached without addresses.
+  static Result<std::unique_ptr<TcpTransport>> make(Setup setup, int rank, std::vector<Place> places);
+  ~TcpTransport() override;
+
+  const TransportCapabilities& capabilities() const override { return capabilities_; }
+  Status send(int peer, std::uint32_t tag, const void* data, std::size_t bytes, Ticket& ticket) override;
+  Status recv(int peer, std::uint32_t tag, void* data, std::size_t bytes, Ticket& ticket) override;
+  Status progress() override;
+  void cancel(Ticket& ticket) override;
+  bool peer_is_gone(int peer) const override { return at(peer).state == Peer::State::gone; }
+  int wake_descriptor() const override { return events_.fd(); }
+  bool arm() override;
+
+  // "2 connections"
+  int connections() const;
+
+ private:
+  TcpTransport(Setup setup, Socket events, int rank, std::vector<Place> places);
+
+  Peer& at(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
+  const Peer& at(int peer) const { return peers_[static_cast<std::size_t>(peer)]; }
+
+  // tcp_transport.cpp
+  void activate(Peer& peer);
+  void open_receive(Peer& peer, const Receiving& receive);
+  void take_early(Peer& peer, std::size_t place, const Receiving& receive);
+  void release(Peer& peer, std::uint32_t tag);
+  bool take_ready(Peer& peer, std::uint32_t tag);
+  void wrong_length(const Peer& peer, std::size_t length, std::size_t expected);
+  void fail(Peer& peer, const std::string& why);
+
+  // streams.cpp
+  void push(Peer& peer);
+  void pull(Peer& peer);
+  void parse(Peer& peer, std::size_t bytes);
+  void begin(Peer& peer, const Frame& frame);
+  void begin_data(Peer& peer, const Frame& frame);
+  void hear_announcement(Peer& peer, const Frame& frame);
+  void end_arriving(Peer& peer);
+
+  // connections.cpp
+  struct Stranger {
+    Socket socket;
+    Greeting greeting{};
+    std::size_t read = 0;
+    TimePoint give_up;
+  };
+  bool serve_events();
+  void serve_peer(Peer& peer, std::uint32_t events);
+  void connect(Peer& peer);
+  void try_on(Peer& peer, std::string why);
+  Socket open_socket(int family);
+  void greet(Peer& peer);
+  void read_answer(Peer& peer);
+  void accept_all();
+  void serve_stranger(int fd);
+  void judge(Stranger stranger);
+  void welcome(Peer& peer, Socket socket);
+  void be_connected(Peer& peer);
+  void drop(Socket& socket);
+  void look_at_clock();
+  void watch_listener();
+  static Status no_descriptor(const std::string& call, int error);
+  void watch(const Socket& socket, std::uint64_t name, std::uint32_t events);
+  void watch_for_room(Peer& peer, bool wanted);
+
+  Setup setup_;
+  Socket events_;  // epoll
+  int rank_;
+  TransportCapabilities capabilities_;
+  std::vector<Peer> peers_;
+  std::vector<Peer*> active_;  // those with something open
+  std::vector<Stranger> strangers_;
+  Status error_;
+  unsigned rounds_ = 0;
+  std::int64_t next_look_ms_ = 0;
+};
+
+}  // namespace heddle::tcp
