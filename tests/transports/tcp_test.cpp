@@ -95,14 +95,14 @@ TEST(TcpAddresses, AreWritten) {
 // Two ranks of this process, each with a list of the other's addresses.
 class Pair {
  public:
-  explicit Pair(std::vector<Address> addresses = {kLoopback}, milliseconds timeout = milliseconds(0)) {
+  explicit Pair(const std::vector<Address>& addresses = {kLoopback}) {
     std::vector<TcpTransport::Setup> setups;
     std::vector<Place> places;
     for (std::uint64_t rank = 0; rank < 2; ++rank) {
       Socket listener = tcp_listen(0).value();
       const auto number = static_cast<std::uint16_t>(tcp_local_port(listener));
       places.push_back({"here", 1000 + rank, number, addresses});
-      setups.push_back({std::move(listener), 1000 + rank, {kLoopback}, timeout});
+      setups.push_back({std::move(listener), 1000 + rank, {kLoopback}, milliseconds(0)});
     }
     port = places[0].port;
     for (int rank = 0; rank < 2; ++rank)
