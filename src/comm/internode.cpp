@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "base/clock.hpp"
@@ -25,11 +26,12 @@ class Exchange {
       transport_.cancel(each);
   }
 
-  Status run(int to, const std::vector<std::byte>& out, int from, std::vector<std::byte>& in,
-             std::size_t bytes) {
+  Status run(int to, int from, std::size_t bytes) {
     tickets_ = {};
-    HEDDLE_TRY(transport_.recv(from, kTag, in.data(), bytes, tickets_[0]));
-    HEDDLE_TRY(transport_.send(to, kTag, out.data(), bytes, tickets_[1]));
+    out_.resize(bytes);
+    in_.resize(bytes);
+    HEDDLE_TRY(transport_.recv(from, kTag, in_.data(), bytes, tickets_[0]));
+    HEDDLE_TRY(transport_.send(to, kTag, out_.data(), bytes, tickets_[1]));
     const auto poll = [&](bool* done) -> Status {
       const auto open = [](const Ticket& each) { return !each.done; };
       if (std::any_of(tickets_.begin(), tickets_.end(), open)) HEDDLE_TRY(transport_.progress());
@@ -49,55 +51,78 @@ class Exchange {
   Transport& transport_;
   const WaitPolicy& policy_;
   std::array<Ticket, 2> tickets_{};
+  std::vector<std::byte> out_;
+  std::vector<std::byte> in_;
 };
 
-// The middle one of `rounds` exchanges among all nodes. The first is not timed: connections are made for it.
-Result<double> time_rounds(Transport& transport, const TopologyView& topology, int rank,
-                           const WaitPolicy& policy, std::size_t bytes, int rounds) {
+bool takes_part(const TopologyView& topology, int rank) {
+  return topology.members(topology.node_of(rank)).front() == rank;
+}
+
+// Each node sends to 1, 2, 4, ... nodes on.
+Status exchange_all(Exchange& exchange, const TopologyView& topology, int rank, std::size_t bytes) {
   const std::int32_t nodes = topology.nodes();
   const std::int32_t node = topology.node_of(rank);
-  const std::vector<std::byte> out(bytes);
-  std::vector<std::byte> in(bytes);
-  std::vector<double> times;
-  Exchange exchange(transport, policy);
-  for (int round = 0; round <= rounds; ++round) {
-    const TimePoint start = now(policy.clock);
-    for (std::int32_t step = 1; step < nodes; step *= 2) {
-      const std::int32_t to = topology.members((node + step) % nodes).front();
-      const std::int32_t from = topology.members((node + nodes - step) % nodes).front();
-      HEDDLE_TRY(exchange.run(to, out, from, in, bytes));
+  for (std::int32_t step = 1; step < nodes; step *= 2)
+    HEDDLE_TRY(exchange.run(topology.members((node + step) % nodes).front(),
+                            topology.members((node + nodes - step) % nodes).front(), bytes));
+  return {};
+}
+
+// The middle one of `rounds` exchanges by each way.
+std::vector<double> time_rounds(std::span<TimedWay> ways, const TopologyView& topology, int rank,
+                                std::size_t bytes, int rounds) {
+  std::vector<std::vector<double>> times(ways.size());
+  std::vector<bool> failed(ways.size());
+  for (int round = 0; round < rounds; ++round) {
+    for (std::size_t i = 0; i < ways.size(); ++i) {
+      if (failed[i]) continue;
+      const WaitPolicy& policy = ways[i].policy;
+      Exchange exchange(*ways[i].transport, policy);
+      const TimePoint start = now(policy.clock);
+      failed[i] = !exchange_all(exchange, topology, rank, bytes).ok();
+      times[i].push_back(std::chrono::duration<double, std::nano>(now(policy.clock) - start).count());
     }
-    if (round > 0)
-      times.push_back(std::chrono::duration<double, std::nano>(now(policy.clock) - start).count());
   }
-  std::nth_element(times.begin(), times.begin() + rounds / 2, times.end());
-  return times[static_cast<std::size_t>(rounds / 2)];
+  std::vector<double> middle;
+  for (std::size_t i = 0; i < ways.size(); ++i) {
+    std::nth_element(times[i].begin(), times[i].begin() + times[i].size() / 2, times[i].end());
+    middle.push_back(failed[i] ? std::numeric_limits<double>::infinity() : times[i][times[i].size() / 2]);
+  }
+  return middle;
 }
 
 }  // namespace
 
-Result<InternodeTimes> time_internode(Transport& transport, const TopologyView& topology, int rank,
-                                      const WaitPolicy& policy) {
+Status reach_internode(Transport& transport, const TopologyView& topology, int rank,
+                       const WaitPolicy& policy) {
+  if (!takes_part(topology, rank)) return {};
+  Exchange exchange(transport, policy);
+  return exchange_all(exchange, topology, rank, InternodeTimes::kSmall);
+}
+
+std::vector<InternodeTimes> time_internode(std::span<TimedWay> ways, const TopologyView& topology, int rank) {
   constexpr int kSmallRounds = 15;
   constexpr int kLargeRounds = 5;
-  if (topology.members(topology.node_of(rank)).front() != rank) return InternodeTimes{};
-  const Result<double> small =
-      time_rounds(transport, topology, rank, policy, InternodeTimes::kSmall, kSmallRounds);
-  HEDDLE_TRY(small.status());
-  const Result<double> large =
-      time_rounds(transport, topology, rank, policy, InternodeTimes::kLarge, kLargeRounds);
-  HEDDLE_TRY(large.status());
-  return InternodeTimes{small.value(), large.value()};
+  std::vector<InternodeTimes> times(ways.size());
+  if (!takes_part(topology, rank)) return times;
+  const std::vector<double> small = time_rounds(ways, topology, rank, InternodeTimes::kSmall, kSmallRounds);
+  const std::vector<double> large = time_rounds(ways, topology, rank, InternodeTimes::kLarge, kLargeRounds);
+  for (std::size_t i = 0; i < ways.size(); ++i)
+    times[i] = {small[i], large[i]};
+  return times;
 }
 
 std::size_t fastest(std::span<const InternodeTimes> ways) {
-  constexpr double kClearly = 1.1;
+  constexpr double kHardly = 1.05;
   const auto cost = [](const InternodeTimes& way) { return way.small_ns * way.large_ns; };
-  std::size_t best = 0;
-  for (std::size_t i = 1; i < ways.size(); ++i) {
-    if (cost(ways[i]) * kClearly * kClearly < cost(ways[best])) best = i;
-  }
-  return best;
+  double least = std::numeric_limits<double>::infinity();
+  for (const InternodeTimes& way : ways)
+    least = std::min(least, cost(way));
+  std::size_t first = 0;
+  while (first + 1 < ways.size() && cost(ways[first]) > least * kHardly * kHardly)
+    ++first;
+  return first;
 }
 
 }  // namespace heddle

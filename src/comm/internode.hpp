@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/status.hpp"
 #include "engine/waiter.hpp"
@@ -47,12 +48,22 @@ struct InternodeTimes {
   double large_ns = 0;
 };
 
-// Collective over the first ranks of all nodes; the others return at once, with zeros. All nodes send at the same time, as in a collective:
-// where they share cores or wires, that is where ways differ. About twenty exchanges.
-Result<InternodeTimes> time_internode(Transport& transport, const TopologyView& topology, int rank,
-                                      const WaitPolicy& policy);
+// Both are collective over the first ranks of all nodes; the others return at once. All nodes send at the same time, as in a collective: where
+// they share cores or wires, that is where ways differ.
 
-// The place of the fastest by small and large messages alike; of those that differ by less than 10% the first. Infinity is for ways that
+// Whether all nodes reach each other: one exchange, for which connections are made.
+Status reach_internode(Transport& transport, const TopologyView& topology, int rank,
+                       const WaitPolicy& policy);
+
+struct TimedWay {
+  Transport* transport;
+  WaitPolicy policy;
+};
+// The ways take turns, because networks may lend speed: links that clouds limit let some hundred KiB through before they do. About twenty
+// exchanges by each. Infinity for a way that fails, zeros for ranks that do not take part.
+std::vector<InternodeTimes> time_internode(std::span<TimedWay> ways, const TopologyView& topology, int rank);
+
+// The place of the fastest by small and large messages alike; of those that are within 5% of it the first. Infinity is for ways that
 // failed. Not for none.
 std::size_t fastest(std::span<const InternodeTimes> ways);
 

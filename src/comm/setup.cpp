@@ -1,24 +1,17 @@
 #include "comm/setup.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <cstring>
-#include <limits>
 #include <map>
 #include <string_view>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "comm/core_claim.hpp"
 #include "comm/hello.hpp"
-#include "comm/network_module.hpp"
+#include "comm/node_connections.hpp"
 #include "comm/node_plan.hpp"
 #include "select/selector.hpp"
-#include "transports/mpi/mpi_transport.hpp"
 #include "transports/shm/shm_transport.hpp"
-#include "transports/tcp/tcp_network.hpp"
 
 namespace heddle {
 namespace {
@@ -52,14 +45,6 @@ class Setup {
   std::vector<std::uint16_t> plan_of_node() const;
   Status share_memory();
   Status try_backing(SharedMemory::Backing backing);
-  Status connect_nodes(const std::vector<Hello>& hellos);
-  Result<std::vector<Internode>> usable_ways(const std::vector<Hello>& hellos,
-                                             const std::vector<std::string>& names, bool compare);
-  Status no_way(Code code) const;
-  Result<std::vector<InternodeTimes>> time_ways(std::vector<Internode>& ways);
-  Result<Internode> borrow_messages(const std::vector<Hello>& hellos);
-  Result<Internode> join_network(const std::string& name);
-  Result<std::vector<std::string>> exchange(const std::string& address);
   void build_shm();
   void build_ports();
 
@@ -184,144 +169,6 @@ Status Setup::share_memory() {
   return Status(posix.code(), "no shared memory: " + memfd.message() + "; " + posix.message());
 }
 
-Result<Internode> Setup::borrow_messages(const std::vector<Hello>& hellos) {
-  if (std::any_of(hellos.begin(), hellos.end(), [](const Hello& h) { return h.lends == 0; }))
-    return Status(Code::unsupported, "not started from an MPI communicator");
-  Result<heddle_p2p> p2p = bootstrap_.make_p2p();
-  Internode way;
-  if (p2p.ok()) way.lent = std::make_unique<LentMessages>(p2p.value());
-  HEDDLE_TRY(agree(p2p.status()));
-  way.transport = make_mpi_transport(way.lent->p2p());
-  return way;
-}
-
-// Every rank's address, to those that it has no shared memory with.
-Result<std::vector<std::string>> Setup::exchange(const std::string& address) {
-  std::vector<std::uint64_t> lengths;
-  HEDDLE_TRY(allgather(std::uint64_t{address.size()}, lengths));
-  const std::size_t longest = *std::max_element(lengths.begin(), lengths.end());
-  std::string mine = address;
-  mine.resize(longest);
-  std::string all(longest * lengths.size(), '\0');
-  HEDDLE_TRY(bootstrap_.allgather(mine.data(), all.data(), longest));
-  const TopologyView& t = connections_->topology;
-  std::vector<std::string> addresses(lengths.size());
-  for (std::size_t rank = 0; rank < addresses.size(); ++rank) {
-    if (t.node_of(static_cast<std::int32_t>(rank)) != t.node_of(bootstrap_.rank))
-      addresses[rank] = all.substr(rank * longest, lengths[rank]);
-  }
-  return addresses;
-}
-
-Result<Internode> Setup::join_network(const std::string& name) {
-  const NetworkOptions options{.timeout = config_.timeout,
-                               .tcp_interfaces = config_.tcp_interfaces,
-                               .verbs_device = config_.verbs_device,
-                               .verbs_gid = config_.verbs_gid};
-  Result<std::unique_ptr<Network>> opened =
-      name == "tcp" ? open_tcp_network(options) : open_network(name, config_.modules, options);
-  HEDDLE_TRY(agree(opened.status()));
-  Internode way;
-  way.network = std::move(opened).value();
-  Result<std::vector<std::string>> addresses = exchange(way.network->address());
-  HEDDLE_TRY(addresses.status());
-  Result<std::unique_ptr<Transport>> made =
-      way.network->connect(bootstrap_.rank, std::move(addresses).value());
-  HEDDLE_TRY(agree(made.status()));
-  way.transport = std::move(made).value();
-  return way;
-}
-
-// Those that every rank can use, in the order of the list: all of them where they are to be compared, or else the first. Reasons why
-// others cannot be used go to `passed_over`.
-Result<std::vector<Internode>> Setup::usable_ways(const std::vector<Hello>& hellos,
-                                                  const std::vector<std::string>& names, bool compare) {
-  std::vector<Internode> ways;
-  Code code = Code::ok;
-  for (const std::string& name : names) {
-    Result<Internode> way = name == "mpi" ? borrow_messages(hellos) : join_network(name);
-    if (way.ok()) {
-      ways.push_back(std::move(way).value());
-      ways.back().name = name;
-      if (!compare) break;
-      continue;
-    }
-    if (code == Code::ok) code = way.status().code();
-    // One that comes after others which work is not missed.
-    if (ways.empty()) connections_->passed_over.push_back(name + ": " + way.status().message());
-  }
-  if (!ways.empty()) return ways;
-  return no_way(code == Code::ok ? Code::unsupported : code);
-}
-
-Status Setup::no_way(Code code) const {
-  std::string reasons;
-  for (const std::string& each : connections_->passed_over)
-    reasons += (reasons.empty() ? " (" : "; ") + each;
-  return Status(
-      code,
-      fmt::format("ranks are on {} nodes and no transport in HEDDLE_TRANSPORTS=\"{}\" connects them{}{}",
-                  connections_->topology.nodes(), config_.transports, reasons, reasons.empty() ? "" : ")"));
-}
-
-// What the slowest node needs for the exchanges, by each way; infinity where one of them failed.
-Result<std::vector<InternodeTimes>> Setup::time_ways(std::vector<Internode>& ways) {
-  // A way that looks open and is not (a firewall) has an alternative here: who waits for it need not wait for all of the deadline.
-  constexpr std::chrono::milliseconds kLongEnough{5000};
-  constexpr double kFailed = std::numeric_limits<double>::infinity();
-  std::vector<InternodeTimes> slowest;
-  for (Internode& way : ways) {
-    WaitPolicy policy = wait_policy(bootstrap_, config_, *connections_, way.transport.get());
-    if (policy.timeout.count() == 0 || policy.timeout > kLongEnough) policy.timeout = kLongEnough;
-    Result<InternodeTimes> mine =
-        time_internode(*way.transport, connections_->topology, bootstrap_.rank, policy);
-    const Status agreed = agree(mine.status());
-    std::vector<InternodeTimes> all;
-    HEDDLE_TRY(allgather(mine.ok() ? mine.value() : InternodeTimes{}, all));
-    InternodeTimes most = agreed.ok() ? InternodeTimes{} : InternodeTimes{kFailed, kFailed};
-    for (const InternodeTimes& each : all) {
-      most.small_ns = std::max(most.small_ns, each.small_ns);
-      most.large_ns = std::max(most.large_ns, each.large_ns);
-    }
-    if (!agreed.ok()) connections_->passed_over.push_back(way.name + ": " + agreed.message());
-    slowest.push_back(most);
-  }
-  return slowest;
-}
-
-// The fastest way that every rank can use: as known by the first rank of the first node, or as measured now.
-Status Setup::connect_nodes(const std::vector<Hello>& hellos) {
-  const TopologyView& t = connections_->topology;
-  if (t.nodes() == 1) return {};
-  std::vector<std::string> names;
-  for (const std::string_view listed : split_list(config_.transports)) {
-    if (listed != "shm") names.emplace_back(listed);
-  }
-  const std::string known = hellos[static_cast<std::size_t>(t.members(0).front())].internode;
-  // The others stay behind it, for those who cannot use it.
-  std::stable_partition(names.begin(), names.end(), [&](const std::string& name) { return name == known; });
-  Result<std::vector<Internode>> usable = usable_ways(hellos, names, known.empty() && config_.measure);
-  HEDDLE_TRY(usable.status());
-  std::vector<Internode> ways = std::move(usable).value();
-  std::size_t best = 0;
-  if (ways.size() > 1) {
-    const Result<std::vector<InternodeTimes>> times = time_ways(ways);
-    HEDDLE_TRY(times.status());
-    best = fastest(times.value());
-    if (std::isinf(times.value()[best].small_ns)) return no_way(Code::peer_failed);
-    for (std::size_t i = 0; i < ways.size(); ++i)
-      connections_->comparison += fmt::format(
-          "{}{} takes {:.0f} us for 8 B and {:.0f} for 64 KiB among all nodes", i == 0 ? "" : ", ",
-          ways[i].name, times.value()[i].small_ns / 1e3, times.value()[i].large_ns / 1e3);
-  }
-  connections_->internode = std::move(ways[best]);
-  connections_->process->use_internode(connections_->internode.name);
-  // By the last in the list first, on every rank: giving messages back may be collective.
-  while (!ways.empty())
-    ways.pop_back();
-  return {};
-}
-
 void Setup::build_shm() {
   if (members().size() < 2) return;
   std::vector<int> ranks(members().begin(), members().end());
@@ -358,7 +205,7 @@ Result<std::unique_ptr<Connections>> Setup::run() {
   find_topology(hellos);
   HEDDLE_TRY(divide_nodes());
   HEDDLE_TRY(share_memory());
-  HEDDLE_TRY(connect_nodes(hellos));
+  HEDDLE_TRY(connect_nodes(bootstrap_, config_, hellos, *connections_));
   build_shm();
   build_ports();
   return std::move(connections_);

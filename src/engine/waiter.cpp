@@ -43,8 +43,16 @@ long involuntary_switches() {
 }
 
 void SpinBudget::spent(long switches) {
-  if (switches < 0 || switches_ < 0) return;
-  if (switches != switches_) {
+  taken_ = switches_ >= 0 && switches >= 0 && switches != switches_;
+  switches_ = switches;
+}
+
+void SpinBudget::resume(long switches) {
+  const bool known = switches_ >= 0 && switches >= 0;
+  const bool taken = taken_ || switches != switches_;
+  switches_ = switches;
+  if (!known) return;
+  if (taken) {
     now_ = std::max(least_, now_ / 4);
     hold_ = std::min(kLongestHold, hold_ * 2);
     calm_ = 0;

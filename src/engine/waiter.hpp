@@ -13,9 +13,8 @@
 namespace heddle {
 
 // How many polls to spend before giving the core away. Where others want the core, spinning only keeps the awaited rank from
-// running: it becomes a quarter when the system took the core away between two waits or while spinning. It doubles after a number of waits
-// without that, and the number doubles each time that this proves wrong: a rank that shares its core would otherwise seem to have
-// it for itself as soon as it spins too little to be noticed.
+// running: it becomes a quarter when the system took the core away between two waits or while spinning, and when somebody took it as
+// soon as it was offered. It doubles after a number of waits without that, and the number doubles each time that this proves wrong.
 class SpinBudget {
  public:
   SpinBudget() = default;
@@ -27,8 +26,8 @@ class SpinBudget {
   // The polls were spent in vain: patience begins. `switches`: how often the system has taken the core from this thread so far (see
   // involuntary_switches()); -1: not known.
   void spent(long switches);
-  // What was waited for is there: patience, which gives the core away itself, ends.
-  void resume(long switches) { switches_ = switches; }
+  // What was waited for is there: patience, which offers the core to others, ends.
+  void resume(long switches);
 
  private:
   static constexpr int kShortestHold = 16;
@@ -36,7 +35,8 @@ class SpinBudget {
   int least_ = 2000;
   int most_ = 2000;
   int now_ = 2000;
-  long switches_ = -1;        // at resume()
+  long switches_ = -1;        // when it was last told
+  bool taken_ = false;        // the core, since resume()
   int hold_ = kShortestHold;  // waits to pass before `now_` doubles
   int calm_ = 0;              // of them so far
 };

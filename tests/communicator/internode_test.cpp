@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -29,8 +30,11 @@ TEST(Fastest, SmallAndLargeMessagesCountAlike) {
 }
 
 TEST(Fastest, TheFirstOfThoseThatHardlyDiffer) {
-  EXPECT_EQ(fastest(std::vector{InternodeTimes{100, 1000}, InternodeTimes{95, 950}}), 0u);
+  EXPECT_EQ(fastest(std::vector{InternodeTimes{100, 1000}, InternodeTimes{96, 960}}), 0u);
   EXPECT_EQ(fastest(std::vector{InternodeTimes{100, 1000}, InternodeTimes{80, 850}}), 1u);
+  EXPECT_EQ(
+      fastest(std::vector{InternodeTimes{100, 1000}, InternodeTimes{93, 1000}, InternodeTimes{84, 1000}}), 2u)
+      << "near the second, which is near the first";
 }
 
 TEST(Fastest, NeverOneThatFailed) {
@@ -48,6 +52,7 @@ class Slowed final : public Transport {
   const TransportCapabilities& capabilities() const override { return wire_->capabilities(); }
   Status send(int peer, std::uint32_t tag, const void* data, std::size_t bytes, Ticket& ticket) override {
     ++sends;
+    if (order != nullptr) order->push_back(name);
     std::this_thread::sleep_for(bytes == InternodeTimes::kSmall ? small_ : large_);
     return wire_->send(peer, tag, data, bytes, ticket);
   }
@@ -59,6 +64,8 @@ class Slowed final : public Transport {
   bool peer_is_gone(int peer) const override { return wire_->peer_is_gone(peer); }
 
   int sends = 0;
+  int name = 0;
+  std::vector<int>* order = nullptr;
 
  private:
   std::unique_ptr<Transport> wire_;
@@ -84,10 +91,11 @@ TEST(TimeInternode, FirstRanksOfAllNodesTakePartInEveryStep) {
   test::run_ranks(topology.size(), [&](Rank& me) {
     const auto at = static_cast<std::size_t>(me.rank);
     Slowed transport(hub.transport(me.rank), std::chrono::microseconds(200), std::chrono::microseconds(1500));
-    const Result<InternodeTimes> mine =
-        time_internode(transport, topology, me.rank, patient_for(std::chrono::milliseconds(20'000)));
-    ASSERT_TRUE(mine.ok()) << mine.status().message();
-    times[at] = mine.value();
+    const WaitPolicy policy = patient_for(std::chrono::milliseconds(20'000));
+    const Status reached = reach_internode(transport, topology, me.rank, policy);
+    ASSERT_TRUE(reached.ok()) << reached.message();
+    TimedWay way{&transport, policy};
+    times[at] = time_internode({&way, 1}, topology, me.rank).front();
     sends[at] = transport.sends;
   });
   for (std::size_t rank = 0; rank < kNodes.size(); ++rank) {
@@ -96,11 +104,40 @@ TEST(TimeInternode, FirstRanksOfAllNodesTakePartInEveryStep) {
       EXPECT_EQ(times[rank].small_ns, 0);
     } else {
       // Five nodes: to 1, 2 and 4 on.
-      EXPECT_EQ(sends[rank], 3 * (1 + 15 + 1 + 5));
+      EXPECT_EQ(sends[rank], 3 * (1 + 15 + 5));
       EXPECT_GE(times[rank].small_ns, 3 * 200e3);
       EXPECT_GE(times[rank].large_ns, 3 * 1500e3);
     }
   }
+}
+
+// Each way has its turn before one has its second.
+TEST(TimeInternode, WaysTakeTurnsAndOneThatFailsIsInfinite) {
+  const TopologyView topology = TopologyView({{0, 1}});
+  LoopbackHub fast(2, {});
+  LoopbackHub slow(2, {});
+  LoopbackOptions options;
+  options.dead_rank = 1;
+  LoopbackHub dead(2, options);
+  test::run_ranks(2, [&](Rank& me) {
+    const WaitPolicy policy = patient_for(std::chrono::milliseconds(500));
+    std::vector<int> order;
+    Slowed first(slow.transport(me.rank), std::chrono::microseconds(900), std::chrono::microseconds(900));
+    Slowed second(fast.transport(me.rank), std::chrono::microseconds(100), std::chrono::microseconds(100));
+    const std::unique_ptr<Transport> third = dead.transport(me.rank);
+    first.order = second.order = &order;
+    first.name = 1;
+    second.name = 2;
+    std::vector<TimedWay> ways{{&first, policy}, {&second, policy}, {third.get(), policy}};
+    const std::vector<InternodeTimes> times = time_internode(ways, topology, me.rank);
+    ASSERT_EQ(times.size(), 3u);
+    EXPECT_GE(times[0].small_ns, 900e3);
+    EXPECT_LT(times[1].small_ns, times[0].small_ns);
+    EXPECT_TRUE(std::isinf(times[2].small_ns)) << times[2].small_ns;
+    ASSERT_EQ(order.size(), 40u);
+    for (std::size_t i = 0; i < order.size(); ++i)
+      EXPECT_EQ(order[i], i % 2 == 0 ? 1 : 2) << i;
+  });
 }
 
 TEST(TimeInternode, WhoCannotBeReachedEndsItInTime) {
@@ -112,7 +149,7 @@ TEST(TimeInternode, WhoCannotBeReachedEndsItInTime) {
   test::run_ranks(topology.size(), [&](Rank& me) {
     const std::unique_ptr<Transport> transport = hub.transport(me.rank);
     said[static_cast<std::size_t>(me.rank)] =
-        time_internode(*transport, topology, me.rank, patient_for(std::chrono::milliseconds(300))).status();
+        reach_internode(*transport, topology, me.rank, patient_for(std::chrono::milliseconds(300)));
   });
   EXPECT_FALSE(said[0].ok());
   EXPECT_FALSE(said[6].ok());

@@ -26,51 +26,66 @@ TEST(Waiter, OneRankPerCoreSpinsLong) {
   EXPECT_GT(default_spins(false, true, true).polls(), 0);
 }
 
-// Calm waits until the budget has grown, `limit` at most.
-int waits_until_it_grows(SpinBudget& budget, int limit) {
-  const int polls = budget.polls();
-  int waits = 0;
-  for (; waits < limit && budget.polls() == polls; ++waits) {
-    budget.resume(1);
-    budget.spent(1);
+// A wait whose polls were in vain, and how often the core was taken before patience and in it.
+class Waits {
+ public:
+  explicit Waits(SpinBudget& budget) : budget_(budget) {}
+  void wait(int before, int in_patience) {
+    budget_.spent(switches_ += before);
+    budget_.resume(switches_ += in_patience);
   }
-  return waits;
+
+ private:
+  SpinBudget& budget_;
+  long switches_ = 3;
+};
+
+// Calm waits until the budget has grown, `limit` at most.
+int waits_until_it_grows(const SpinBudget& budget, Waits& waits, int limit) {
+  const int polls = budget.polls();
+  int count = 0;
+  for (; count < limit && budget.polls() == polls; ++count)
+    waits.wait(0, 0);
+  return count;
 }
 
 TEST(SpinBudget, ShrinksWhenTheCoreIsTakenAndDoublesAfterCalm) {
-  SpinBudget budget(200, 4000);
-  budget.spent(0);  // nothing was waited for before: nothing to compare with
-  EXPECT_EQ(budget.polls(), 4000);
-  for (const int expected : {1000, 250, 200, 200}) {
-    budget.resume(3);
-    budget.spent(4);
-    EXPECT_EQ(budget.polls(), expected);
+  for (const bool in_patience : {false, true}) {
+    SpinBudget budget(200, 4000);
+    Waits waits(budget);
+    waits.wait(7, 0);  // nothing was waited for before: nothing to compare with
+    EXPECT_EQ(budget.polls(), 4000);
+    for (const int expected : {1000, 250, 200, 200}) {
+      waits.wait(in_patience ? 0 : 1, in_patience ? 1 : 0);
+      EXPECT_EQ(budget.polls(), expected);
+    }
+    for (const int expected : {400, 800, 1600, 3200, 4000}) {
+      waits_until_it_grows(budget, waits, 100'000);
+      EXPECT_EQ(budget.polls(), expected);
+    }
+    EXPECT_EQ(waits_until_it_grows(budget, waits, 1000), 1000) << "no more than the most";
   }
-  for (const int expected : {400, 800, 1600, 3200, 4000}) {
-    waits_until_it_grows(budget, 100'000);
-    EXPECT_EQ(budget.polls(), expected);
-  }
-  EXPECT_EQ(waits_until_it_grows(budget, 1000), 1000) << "no more than the most";
 }
 
 // A rank that spins as little as that is not seen to share its core: that alone must not make it spin long again.
 TEST(SpinBudget, TriesLessOftenWhatProvedWrong) {
   SpinBudget budget(30, 4000);
+  Waits waits(budget);
+  waits.wait(0, 0);
   int before = 0;
   for (int attempt = 0; attempt < 5; ++attempt) {
-    budget.resume(0);
-    budget.spent(1);
-    const int waits = waits_until_it_grows(budget, 100'000);
-    EXPECT_GT(waits, before);
-    before = waits;
+    waits.wait(1, 0);
+    const int calm = waits_until_it_grows(budget, waits, 100'000);
+    EXPECT_GT(calm, before);
+    before = calm;
   }
 }
 
 TEST(SpinBudget, OneThatIsSeldomDisturbedStaysLong) {
   SpinBudget budget(30, 4000);
+  Waits waits(budget);
   for (int wait = 0; wait < 100'000; ++wait) {
-    budget.resume(0);
-    budget.spent(wait % 1000 == 999 ? 1 : 0);
+    waits.wait(wait % 1000 == 999 ? 1 : 0, 0);
     ASSERT_GE(budget.polls(), 1000);
   }
 }
@@ -98,7 +113,8 @@ TEST(SpinBudget, WhatTheUserSetStays) {
 TEST(SpinBudget, BeginsWhereItIsTold) {
   SpinBudget budget(30, 4000, 30);
   EXPECT_EQ(budget.polls(), 30);
-  waits_until_it_grows(budget, 100'000);
+  Waits waits(budget);
+  waits_until_it_grows(budget, waits, 100'000);
   EXPECT_EQ(budget.polls(), 60);
   // A network is polled shortly until that proves to disturb nobody.
   EXPECT_LT(default_spins(true, true, true).polls(), default_spins(true, false, false).polls());
