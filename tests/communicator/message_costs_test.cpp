@@ -158,6 +158,21 @@ TEST(LearnedMessageCost, IsMeasuredOnceForAll) {
   EXPECT_EQ(party.lender(0).opened, opened) << "measured again";
 }
 
+// Where ends share something, a message costs more while all ranks send than between two of them.
+TEST(LearnedMessageCost, KnowsWhatACrowdAdds) {
+  test::Party party({1, 2, 3, 4});
+  std::mutex bottleneck;
+  for (int rank = 0; rank < party.size(); ++rank) {
+    party.processes.push_back(std::make_shared<ProcessState>());
+    party.lender(rank).bottleneck = &bottleneck;
+    party.lender(rank).send_takes = std::chrono::microseconds(1000);
+  }
+  party.run(test::quiet(), [](test::Rank&, Communicator&) {});
+  const MessageCost cost = party.processes[0]->message_cost();
+  EXPECT_GE(cost.fixed_ns, 1e6);
+  EXPECT_GT(cost.least_ns, 2.5 * cost.fixed_ns) << "four at a time";
+}
+
 // Slow messages make the choice another one than fast ones.
 TEST(LearnedMessageCost, DecidesTheChoice) {
   const auto choice_at = [](const MessageCost& cost) {
