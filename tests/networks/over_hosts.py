@@ -105,6 +105,16 @@ class Scenarios:
             self.check_clean(job)
             return [job.output(rank) for rank in range(job.size)]
 
+    def add_decoys(self):
+        """Every host has the same bridge, as that of containers, and a network on which nobody answers."""
+        for number in range(1, self.several.count + 1):
+            self.several.on(number, 'link', 'add', 'docker0', 'type', 'bridge')
+            self.several.on(number, 'link', 'add', 'dead0', 'type', 'veth', 'peer', 'name', 'nobody')
+            for name, address in [('docker0', '172.17.0.1/16'), ('dead0', f'10.8.0.{number}/24')]:
+                self.several.on(number, 'addr', 'add', address, 'dev', name)
+                self.several.on(number, 'link', 'set', name, 'up')
+            self.several.on(number, 'link', 'set', 'nobody', 'up')
+
     def check_clean(self, job):
         for number in range(1, self.several.count + 1):
             left = self.several.shared_names(number)
@@ -197,6 +207,14 @@ class UcxScenarios(Scenarios):
         # heddle's own settings win over those that an MPI may share.
         self.refused(r'unsupported.*rank 0.*no network device \(HEDDLE_UCX_TLS=self\)', UCX_TLS='tcp', HEDDLE_UCX_TLS='self')
 
+    def instead(self):
+        """Of a network that looks open and reaches nobody: the other one, although it is not the first in the list."""
+        self.add_decoys()
+        said = ''.join(self.works('conform', HEDDLE_TRANSPORTS='shm,tcp,ucx', HEDDLE_TCP_INTERFACES='dead0'))
+        for part in ['ucx is used between nodes, not tcp: .*10[.]8[.]0', 'transports: ucx']:
+            if not re.search(part, said):
+                raise AssertionError(f'not said: {part}\n{said}')
+
     def few_descriptors(self):
         self.refused(r'out of memory.*file descriptors are open .ulimit -n.', prefix=('sh', '-c', 'ulimit -n 18 && exec "$@"', 'sh'))
 
@@ -208,14 +226,7 @@ class UcxScenarios(Scenarios):
 
 class TcpScenarios(Scenarios):
     def decoys(self):
-        """Every host has the same bridge, as that of containers, and a network on which nobody answers."""
-        for number in range(1, self.several.count + 1):
-            self.several.on(number, 'link', 'add', 'docker0', 'type', 'bridge')
-            self.several.on(number, 'link', 'add', 'dead0', 'type', 'veth', 'peer', 'name', 'nobody')
-            for name, address in [('docker0', '172.17.0.1/16'), ('dead0', f'10.8.0.{number}/24')]:
-                self.several.on(number, 'addr', 'add', address, 'dev', name)
-                self.several.on(number, 'link', 'set', name, 'up')
-            self.several.on(number, 'link', 'set', 'nobody', 'up')
+        self.add_decoys()
         self.works('conform')
         self.works('conform', HEDDLE_TCP_INTERFACES='net0')
         with self.job('loop', HEDDLE_TCP_INTERFACES='dead0,docker0', HEDDLE_TIMEOUT=str(DEADLINE)) as job:
