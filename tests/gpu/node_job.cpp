@@ -278,6 +278,29 @@ void several(const Job& job) {
   // The rest is left to MPI_Finalize, which may come to them in any order.
 }
 
+// Ranks come to GPU memory one after the other, and to each call sooner or later: still all begin with the same call.
+void staggered(const Job& job) {
+  job::Random random(static_cast<std::uint64_t>(job.rank));
+  for (int turn = 0; turn < 20; ++turn) {
+    MPI_Comm comm;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    const int from = (job.rank + turn) % job.size * 3;
+    for (int i = 0; i < 30; ++i) {
+      if (random.below(4) == 0) std::this_thread::sleep_for(std::chrono::microseconds(random.below(300)));
+      const int mine = job.rank + 1;
+      int sum = 0;
+      if (i < from) {
+        MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, comm);
+        if (sum != job.size * (job.size + 1) / 2) job::fail("before GPU memory: %d", sum);
+      } else {
+        sum_once(job, comm);
+      }
+    }
+    if (!sum_once(job, comm)) job::fail("thirty calls, and no GPU has served one");
+    MPI_Comm_free(&comm);
+  }
+}
+
 void expect(const char* what, int rc, int wanted) {
   int error_class = MPI_SUCCESS;
   PMPI_Error_class(rc, &error_class);
@@ -370,6 +393,7 @@ int main(int argc, char** argv) {
     if (what == "conform") conform(*job);
     if (what == "mixed") mixed(*job);
     if (what == "several") several(*job);
+    if (what == "staggered") staggered(*job);
     if (what == "failures") failures(*job);
     if (what == "no-ipc") refused(*job, "cuIpcOpenMemHandle", CUDA_ERROR_NOT_SUPPORTED);
     if (what == "no-memory") refused(*job, "cuMemAlloc", CUDA_ERROR_OUT_OF_MEMORY);
