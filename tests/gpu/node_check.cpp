@@ -92,7 +92,8 @@ bool check_order(NodeRank& rank, const TestMemory& in, const TestMemory& out, st
   float sum = 0;
   out.get(&sum, sizeof sum);
   driver.call<PFN_cuStreamDestroy_v4000>("cuStreamDestroy_v2", stream);
-  const auto wanted = static_cast<float>(rank.size() * (rank.size() + 1) / 2);
+  const auto ranks = static_cast<float>(rank.size());
+  const float wanted = ranks * (ranks + 1) / 2;
   if (sum != wanted)
     std::printf("  wrong: rank %d: a call did not wait for the work before it: %g instead of %g\n",
                 rank.rank(), static_cast<double>(sum), static_cast<double>(wanted));

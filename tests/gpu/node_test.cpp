@@ -15,7 +15,6 @@
 namespace {
 
 using heddle::test::Memory;
-using heddle::test::memory_name;
 using heddle::test::TestDriver;
 using heddle::test::TestMemory;
 using heddle::testing_ranks::on_ranks;
