@@ -13,9 +13,10 @@ Status allreduce_anywhere(heddle_comm& comm, const Reduction& r) {
   }
   return with_images(comm, r.in, r.out, r.count * dtype_size(r.type), [&](const void* in, void* out) {
     HEDDLE_TRY(comm.communicator->allreduce(in, out, r.count, r.type, r.op));
+    // Nothing to sum is nothing to wait for.
+    if (path == nullptr || r.count == 0) return Status();
     // An image is not where the buffer is.
-    const bool on_gpu = r.count > 0 && out != r.out && in != r.in;
-    return path != nullptr ? path->after_allreduce(comm.gpu, r.out, on_gpu) : Status();
+    return path->after_allreduce(comm.gpu, r.out, out != r.out && in != r.in);
   });
 }
 

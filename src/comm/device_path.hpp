@@ -6,7 +6,7 @@
 // 1. A rank that has seen GPU buffers in a number of calls in a row says so (Meeting::tell), with the number of its next call. Others read
 //    that when they like. It counts from the first call on that is not before that number and leaves no rank before all have come
 //    (an allreduce): what was told before that call is seen by everybody after it. So all ranks find at the end of the same call that all want
-//    it, or that not all do. A rank without CUDA never says so; it pays nothing, and nobody waits for it.
+//    it, or that not all do. A rank without CUDA never says so; it pays one addition a call, and nobody waits for it.
 // 2. Then the mode is set up: links, and scratch that the others can reach (gpu/link.hpp). What goes wrong there is told to all, and the
 //    communicator stays as it was.
 // 3. From then on each call begins with a meeting, in which the ranks tell whether they have their part on their GPU. If one
@@ -106,10 +106,9 @@ class DevicePath {
   Result<bool> share_scratch();
   Status leave(Mode then);
 
-  static constexpr unsigned kFirst = 8;  // calls in a row that a rank watches before it asks
-  static constexpr unsigned kMost =
-      1024;  // each time that the mode ends they become twice as many, up to these
-  static constexpr unsigned kMisses = 8;  // in a row, that end the mode
+  static constexpr unsigned kFirst = 8;    // calls in a row that a rank watches before it asks
+  static constexpr unsigned kMost = 1024;  // twice as many each time that the mode ends, up to these
+  static constexpr unsigned kMisses = 8;   // in a row, that end the mode
 
   Meeting& meeting_;
   const std::size_t bytes_;
