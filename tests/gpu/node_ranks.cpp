@@ -161,6 +161,7 @@ bool on_processes(const char* library, int size, std::size_t scratch, const Rank
 
 bool on_threads(const char* library, int size, std::size_t scratch, const RankBody& body) {
   return join({start([&] {
+    const TestDriver driver(library);  // one thread is the first to use it
     const TeamMemory memory(size);
     std::atomic<bool> right{true};
     std::vector<std::thread> threads;
