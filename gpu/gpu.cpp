@@ -6,31 +6,11 @@
 #include <new>
 #include <utility>
 
-#include "gpu/contexts.hpp"
 #include "gpu/copies.hpp"
-#include "gpu/driver.hpp"
-#include "gpu/pinned_pool.hpp"
-#include "gpu/pointers.hpp"
+#include "gpu/cuda.hpp"
 #include "gpu/readable.hpp"
 
 namespace heddle::gpu {
-
-// What there is once the process has loaded CUDA.
-class Cuda {
- public:
-  Cuda(const Result<Driver>& loaded, const Settings& settings)
-      : driver(loaded.ok() ? loaded.value() : Driver{}),
-        lacking(loaded.status()),
-        pointers(driver),
-        contexts(driver),
-        pool(driver, settings.pinned_bytes) {}
-
-  const Driver driver;
-  const Status lacking;  // why the driver cannot be used; then nothing below is
-  Pointers pointers;
-  Contexts contexts;
-  PinnedPool pool;
-};
 
 namespace {
 
@@ -113,12 +93,12 @@ bool Gpu::ready() {
     return true;
   const std::lock_guard lock(mutex_);
   if (cuda_.load(std::memory_order_relaxed) != nullptr) return true;
-  cuda_.store(new Cuda(load_driver(watch_.handle()), settings_), std::memory_order_release);
+  cuda_.store(new Cuda(load_driver(watch_.handle()), settings_.pinned_bytes), std::memory_order_release);
   return true;
 }
 
 Result<Place> Gpu::place(const void* address) {
-  Cuda& cuda = *cuda_.load(std::memory_order_acquire);
+  Cuda& cuda = this->cuda();
   // Then nobody can tell what is on a device, but for what the host cannot read.
   if (!cuda.lacking.ok()) {
     if (is_readable(address)) return Place{};
@@ -135,7 +115,7 @@ Result<Image> Gpu::image(const void* buffer, std::size_t bytes) {
   if (!place.ok()) return place.status();
   if (!needs_image(place->kind)) return Image(address);
 
-  Cuda& cuda = *cuda_.load(std::memory_order_acquire);
+  Cuda& cuda = this->cuda();
   const Result<CUcontext> context = cuda.contexts.of(place.value());
   if (!context.ok()) return context.status();
   Image image;
@@ -164,8 +144,7 @@ Status Gpu::write(void* to, const void* from, std::size_t bytes) {
     std::memmove(to, from, bytes);
     return {};
   }
-  return copy(*cuda_.load(std::memory_order_acquire), place.value(), Direction::to_device, to,
-              const_cast<void*>(from), bytes, false);
+  return copy(cuda(), place.value(), Direction::to_device, to, const_cast<void*>(from), bytes, false);
 }
 
 }  // namespace heddle::gpu

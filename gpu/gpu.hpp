@@ -89,6 +89,8 @@ class Gpu {
   Result<Image> image(const void* buffer, std::size_t bytes);
   // Copies from the host to wherever `to` points.
   Status write(void* to, const void* from, std::size_t bytes);
+  // For gpu/ alone.
+  Cuda& cuda() { return *cuda_.load(std::memory_order_acquire); }
 
  private:
   bool ready();

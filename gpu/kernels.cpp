@@ -48,7 +48,7 @@ Status Kernels::failure(CUresult error, const std::string& what) const {
   }
 }
 
-Status Kernels::load(kernels::Family family) {
+Status Kernels::load_family(kernels::Family family) {
   const void* binary = kernels::binary(family);
   if (binary == nullptr)
     return Status(Code::unsupported, "this heddle was built without nvcc, and has no kernels for GPUs");
@@ -65,7 +65,7 @@ Status Kernels::load(kernels::Family family) {
 
 Status Kernels::look_up(const Choice& choice, Kernel* kernel) {
   CUlibrary& library = libraries_[static_cast<std::size_t>(choice.family)];
-  if (library == nullptr) HEDDLE_TRY(load(choice.family));
+  if (library == nullptr) HEDDLE_TRY(load_family(choice.family));
   const std::string name = std::string("heddle_") + choice.name;
   CUkernel found = nullptr;
   const CUresult error = driver_.LibraryGetKernel(&found, library, name.c_str());

@@ -32,6 +32,8 @@ class Kernels {
   // `unsupported`: not by this build, driver or device, or not for this type; nothing was started, and the host can do it.
   Status fold(CUstream stream, DType type, Op op, std::span<const void* const> inputs,
               std::span<void* const> outputs, std::size_t count);
+  // Whether there is a kernel for it, which is loaded now, so that fold() need not.
+  Status load(DType type, Op op) { return kernel(type, op).status(); }
 
  private:
   // What is known of a kernel; the driver's function once that has been looked up.
@@ -42,7 +44,7 @@ class Kernels {
   Result<Kernel> kernel(DType type, Op op);
   Result<Kernel> copying(DType type);
   Status look_up(const kernels::Choice& choice, Kernel* kernel);
-  Status load(kernels::Family family);
+  Status load_family(kernels::Family family);
   Status failure(CUresult error, const std::string& what) const;
   Result<unsigned> multiprocessors();
 

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "gpu/gpu.hpp"
+#include "gpu/link.hpp"
 #include "gpu/survey.hpp"
 
 namespace heddle::gpu {
@@ -39,6 +40,10 @@ Result<Image> Gpu::image(const void* buffer, std::size_t /*bytes*/) {
 Status Gpu::write(void* to, const void* from, std::size_t bytes) {
   std::memmove(to, from, bytes);
   return {};
+}
+
+Result<std::unique_ptr<Link>> make_link(Gpu& /*gpu*/, const Place& /*place*/) {
+  return Status(Code::unsupported, "this heddle was built without CUDA");
 }
 
 const char* kernel_architectures() {

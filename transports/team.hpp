@@ -52,6 +52,11 @@ class Team {
   virtual bool poll(TeamOp& op) = 0;
   // The member that `op` waits for at this moment, or -1: for deadlines that must say who is missing.
   virtual int missing(const TeamOp& op) const = 0;
+
+  // A word of each member's, 0 at first, which the others may read at any time. What a member told before it started an operation is
+  // seen by those who have completed it, where the operation folds.
+  virtual void tell(std::uint64_t word) = 0;
+  virtual std::uint64_t told(int member) const = 0;
 };
 
 }  // namespace heddle

@@ -1,16 +1,35 @@
 #include "api/device_buffers.hpp"
 
+#include "comm/device_path.hpp"
+
 namespace heddle::edge {
 
+// By the GPUs where the ranks have agreed on it, or else by images.
 Status allreduce_anywhere(heddle_comm& comm, const Reduction& r) {
+  DevicePath* const path = comm.communicator->device_path();
+  if (path != nullptr) {
+    const Result<bool> served = path->allreduce(r.in, r.out, r.count, r.type, r.op);
+    if (!served.ok() || served.value()) return served.status();
+  }
   return with_images(comm, r.in, r.out, r.count * dtype_size(r.type), [&](const void* in, void* out) {
-    return comm.communicator->allreduce(in, out, r.count, r.type, r.op);
+    HEDDLE_TRY(comm.communicator->allreduce(in, out, r.count, r.type, r.op));
+    // Nothing to sum is nothing to wait for.
+    if (path == nullptr || r.count == 0) return Status();
+    // An image is not where the buffer is.
+    return path->after_allreduce(comm.gpu, r.out, out != r.out && in != r.in);
   });
 }
 
 Status bcast_anywhere(heddle_comm& comm, void* buffer, std::size_t bytes, int root) {
-  return with_image(comm, buffer, bytes, access_of(comm, root),
-                    [&](void* at) { return comm.communicator->bcast(at, bytes, root); });
+  DevicePath* const path = comm.communicator->device_path();
+  if (path != nullptr) {
+    const Result<bool> served = path->bcast(buffer, bytes, root);
+    if (!served.ok() || served.value()) return served.status();
+  }
+  return with_image(comm, buffer, bytes, access_of(comm, root), [&](void* at) {
+    HEDDLE_TRY(comm.communicator->bcast(at, bytes, root));
+    return path != nullptr ? path->after_bcast(comm.gpu, buffer, at != buffer) : Status();
+  });
 }
 
 Status SparseImages::load(heddle_comm& comm, SparseView* view) {

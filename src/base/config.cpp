@@ -205,6 +205,15 @@ Problem set_pinned_bytes(std::string_view value, Config& config) {
   return {};
 }
 
+Problem set_device_bytes(std::string_view value, Config& config) {
+  constexpr std::size_t kLeast = std::size_t{64} << 10;
+  const std::optional<std::size_t> bytes = parse_size(value);
+  if (!bytes) return "is not a size in bytes, with an optional K, M or G";
+  if (*bytes != 0 && *bytes < kLeast) return "is neither 0 nor at least 64K";
+  config.device_bytes = *bytes;
+  return {};
+}
+
 Problem set_verbs_gid(std::string_view value, Config& config) {
   const std::optional<int> index = parse_number<int>(value);
   if (!index || *index < 0 || *index > 255) return "is not the index of a GID (0 to 255)";
@@ -327,6 +336,11 @@ constexpr std::array kRows = {
          "communicator (native API); images that do not fit lie in other memory, and are copied through "
          "2 MiB of it."},
         set_pinned_bytes},
+    Row{{"HEDDLE_DEVICE_BYTES", "0, or a size in bytes from 64K on; K, M and G suffixes", "64M",
+         "Memory on its GPU that each rank lends to a communicator whose ranks, on one node, all pass GPU "
+         "buffers: the GPUs "
+         "then fold and copy them by way of it. 0: by images on the host."},
+        set_device_bytes},
     Row{{"HEDDLE_MASTER_PORT", "1 to 65535", "MASTER_PORT",
          "Port of the start over TCP (heddle_comm_create_env), for when a launcher's own store listens on "
          "MASTER_PORT."},

@@ -24,6 +24,9 @@ CommunicatorImpl::CommunicatorImpl(const Bootstrap& bootstrap, const Config& con
   const TopologyView& t = connections_->topology;
   // A forced algorithm or a rule still decides; only an unforced choice may skip the selection.
   team_ = t.nodes() == 1 ? connections_->ports.teams[static_cast<std::size_t>(TeamKind::node)] : nullptr;
+  if (team_ == nullptr) bcasts_meet_ = UINT64_MAX;
+  if (team_ != nullptr && size_ <= gpu::kMostRanks)
+    device_path_ = std::make_unique<DevicePath>(node_meeting_, config.cuda ? config.device_bytes : 0, log_);
   if (preferences_.tuning.streamed_from) folds_.stream_from(*preferences_.tuning.streamed_from);
 }
 
@@ -194,6 +197,7 @@ Status CommunicatorImpl::allreduce(const void* in, void* out, std::size_t count,
     if (in != out && count > 0) std::memmove(out, in, count * dtype_size(type));
     return {};
   }
+  ++calls_;
   return run({Collective::allreduce, in, out, count, dtype_size(type), folds_.of(type, op, count), 0});
 }
 
@@ -201,6 +205,8 @@ Status CommunicatorImpl::bcast(void* buffer, std::size_t bytes, int root) {
   if (asked_ != nullptr) [[unlikely]]
     return in_turn(asked_, [=, this] { return bcast(buffer, bytes, root); });
   if (size_ == 1) return {};
+  if (++calls_ >= bcasts_meet_) [[unlikely]]
+    return meet_after_bcast(run_job({Collective::bcast, buffer, buffer, bytes, 1, nullptr, root}));
   return run({Collective::bcast, buffer, buffer, bytes, 1, nullptr, root});
 }
 
@@ -209,6 +215,22 @@ Status CommunicatorImpl::barrier() {
     return in_turn(asked_, [=, this] { return barrier(); });
   if (size_ == 1) return {};
   return run({Collective::barrier, nullptr, nullptr, 0, 1, fold_kernel(DType::u8, Op::bor), 0});
+}
+
+// Of a number of bcasts that becomes ever smaller in proportion. Otherwise a program that does nothing else would have no call that tells all
+// ranks where the others are (device_path.hpp).
+Status CommunicatorImpl::meet_after_bcast(const Status& bcast) {
+  HEDDLE_TRY(bcast);
+  bcasts_meet_ = 4 * calls_;
+  met_at_ = calls_;
+  return meet({});
+}
+
+Status CommunicatorImpl::meet(std::span<std::uint64_t> words) {
+  const Turn turn(asked_);
+  if (!broken_.ok()) return broken_;
+  return run_team({Collective::allreduce, words.data(), words.data(), words.size(), sizeof(std::uint64_t),
+                   fold_kernel(DType::u64, Op::max), 0});
 }
 
 // ---- Point to point

@@ -24,6 +24,7 @@
 namespace heddle {
 
 class Communicator;
+class DevicePath;        // comm/device_path.hpp
 struct MeasuredChoices;  // comm/measured_choices.hpp
 struct SearchPlan;
 
@@ -128,6 +129,9 @@ class Communicator {
   virtual Status coded_sparse_allreduce(const CodedSparseJob& job) = 0;
   virtual Result<std::unique_ptr<Request>> sparse_allreduce_request(SparseJob job) = 0;
   virtual const SparseStats& sparse_stats() const = 0;
+
+  // For allreduces and bcasts of buffers on GPUs; null where ranks are on several nodes, or there is but one.
+  virtual DevicePath* device_path() = 0;
 
   // Memory that the other ranks of the node can reach, so that large allreduces on it are not staged; until release() or the
   // communicator's end. Local.

@@ -16,6 +16,7 @@
 #include "base/log.hpp"
 #include "comm/choice_cache.hpp"
 #include "comm/communicator.hpp"
+#include "comm/device_path.hpp"
 #include "comm/measured_choices.hpp"
 #include "comm/node_memory.hpp"
 #include "comm/plan_cache.hpp"
@@ -178,6 +179,8 @@ class CommunicatorImpl final : public Communicator {
   Result<std::unique_ptr<Request>> bcast_request(void* buffer, std::size_t bytes, int root) override;
   Result<std::unique_ptr<Request>> barrier_request() override;
 
+  DevicePath* device_path() override { return device_path_.get(); }
+
   Result<void*> allocate(std::size_t bytes) override { return connections_->process->heap.allocate(bytes); }
   Status release(void* memory) override { return connections_->process->heap.release(memory); }
 
@@ -228,6 +231,9 @@ class CommunicatorImpl final : public Communicator {
   Status run_schedule(const Job& job, const Choice& choice);
   Status run_choice(const Job& job, const Choice& choice);
   Status run_on_team(TeamOp& op);  // of the node
+  // Collective, on one node: all ranks have come before any of them leaves.
+  Status meet(std::span<std::uint64_t> words);
+  Status meet_after_bcast(const Status& bcast);
   Result<std::unique_ptr<RequestImpl>> request(const Job& job);
   static TeamOp team_op(const Job& job);
   Status move_requests();
@@ -299,6 +305,23 @@ class CommunicatorImpl final : public Communicator {
   int rank_of_member(int member, TeamKind team) const;
   Status fail(Status status);
 
+  // On one node, where a rank's number is that of the team's member.
+  class NodeMeeting final : public Meeting {
+   public:
+    explicit NodeMeeting(CommunicatorImpl& comm) : comm_(comm) {}
+    int rank() const override { return comm_.rank_; }
+    int size() const override { return comm_.size_; }
+    Status largest(std::span<std::uint64_t> words) override { return comm_.meet(words); }
+    void tell(std::uint64_t word) override { comm_.team_->tell(word); }
+    std::uint64_t told(int rank) const override { return comm_.team_->told(rank); }
+    bool is_gone(int rank) const override { return comm_.is_gone(rank); }
+    std::uint64_t calls() const override { return comm_.calls_; }
+    bool bcast_met() const override { return comm_.met_at_ == comm_.calls_; }
+
+   private:
+    CommunicatorImpl& comm_;
+  };
+
   int rank_;
   int size_;
   Log log_;
@@ -311,7 +334,10 @@ class CommunicatorImpl final : public Communicator {
   Team* team_;  // set when every rank is on this one node: team verbs need no schedule then
   // By collective, bit k: calls of size class k are known to be a team verb. None any more after a failure.
   std::uint64_t by_team_[3] = {};
-  std::uint64_t sequence_ = 0;                                        // collectives started by messages
+  std::uint64_t calls_ = 0;         // blocking allreduces and bcasts
+  std::uint64_t bcasts_meet_ = 16;  // in a bcast with this number or a higher one all ranks meet
+  std::uint64_t met_at_ = 0;        // number of the last bcast in which they did
+  std::uint64_t sequence_ = 0;      // collectives started by messages
   std::map<const Schedule*, std::unique_ptr<Execution>> executions_;  // of blocking collectives
   std::vector<MovingRequest*> active_;
   Fifo<TeamRequest*> turns_;  // active ones; the first is under way
@@ -334,6 +360,8 @@ class CommunicatorImpl final : public Communicator {
   std::string learnt_;            // about the algorithms, for describe()
   Status broken_;                 // the first failure in flight; final
   std::size_t unsettled_ = 0;     // bytes, when a call last ended
+  NodeMeeting node_meeting_{*this};
+  std::unique_ptr<DevicePath> device_path_;  // before the connections, which it meets by
   // Of a thread that is wanted and not there yet.
   struct ThreadPlan {
     ProgressThread::Work work;

@@ -30,8 +30,8 @@ FAKE void fake_cuda_write_later(void* memory, const void* from, size_t bytes) {
   const Memory* found = world().find(at, &begin);
   const CUcontext context = found->context != nullptr ? found->context : world().primaries.at(found->device);
   const std::string data(static_cast<const char*>(from), bytes);
-  char* const to = found->pages->inside + (at - begin);
-  queue(context, [=] { std::copy(data.begin(), data.end(), to); });
+  char* const to = found->inside + (at - begin);
+  give(*context->queue, [=] { std::copy(data.begin(), data.end(), to); });
 }
 FAKE int fake_cuda_registered(void) {
   const std::lock_guard lock(world().mutex);
@@ -60,6 +60,9 @@ FAKE CUresult cuGetErrorName(CUresult error, const char** text) {
       {CUDA_ERROR_NO_DEVICE, "CUDA_ERROR_NO_DEVICE"},
       {CUDA_ERROR_NO_BINARY_FOR_GPU, "CUDA_ERROR_NO_BINARY_FOR_GPU"},
       {CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"},
+      {CUDA_ERROR_MAP_FAILED, "CUDA_ERROR_MAP_FAILED"},
+      {CUDA_ERROR_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED"},
+      {CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"},
       {CUDA_ERROR_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS"}};
   const auto found = names.find(error);
   *text = found != names.end() ? found->second : nullptr;
@@ -209,6 +212,15 @@ FAKE CUresult cuGetProcAddress_v2(const char* name, void** function, int version
       ENTRY(cuLibraryGetKernel, cuLibraryGetKernel),
       ENTRY(cuLaunchKernel, cuLaunchKernel),
       ENTRY(cuStreamCreate, cuStreamCreate),
+      {"cuStreamDestroy", reinterpret_cast<void*>(cuStreamDestroy_v2)},
+      ENTRY(cuStreamWaitEvent, cuStreamWaitEvent),
+      {"cuMemcpyDtoDAsync", reinterpret_cast<void*>(cuMemcpyDtoDAsync_v2)},
+      {"cuMemAlloc", reinterpret_cast<void*>(cuMemAlloc_v2)},
+      {"cuMemFree", reinterpret_cast<void*>(cuMemFree_v2)},
+      ENTRY(cuCtxEnablePeerAccess, cuCtxEnablePeerAccess),
+      ENTRY(cuIpcGetMemHandle, cuIpcGetMemHandle),
+      {"cuIpcOpenMemHandle", reinterpret_cast<void*>(cuIpcOpenMemHandle_v2)},
+      ENTRY(cuIpcCloseMemHandle, cuIpcCloseMemHandle),
       ENTRY(cuEventCreate, cuEventCreate),
       ENTRY(cuEventRecord, cuEventRecord),
       ENTRY(cuEventSynchronize, cuEventSynchronize),

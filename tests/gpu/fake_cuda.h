@@ -3,13 +3,17 @@
  *
  * - "Device" memory is mapped twice: where its pointers point nobody may read or write, so that a host that touches it dies by
  *   SIGSEGV; the double's own copies go through the second mapping.
- * - Work on the default stream of a context waits until somebody waits for it, so that one who forgets to sees old values.
- * - It is stricter than the driver: device memory must be copied with its own context current.
+ * - Work on the default stream of a context, and on each stream that does not synchronise with it, waits until somebody waits for it,
+ *   so that one who forgets to sees old values.
+ * - It is stricter than the driver: device memory must be used with its own context current, or one that was given access to it.
+ * - Memory is shared between processes as by CUDA IPC, in handles that the exporting process itself cannot open. Who frees memory that another
+ *   process has open is told so, and dies.
  * - Kernels run as their host twins (kernel_twins.hpp), by name; what a GPU's instructions make of them it cannot say. A GPU of its has two
  *   multiprocessors.
  *
  * Beside the driver's functions it has those below, which say what happened, and make calls fail. The environment does the same from the
- * start: FAKE_CUDA_FAIL=NAME:ERROR:TIMES[,...], FAKE_CUDA_LACKS=NAME (a function that an old driver would not have), FAKE_CUDA_DEVICES=N.
+ * start: FAKE_CUDA_FAIL=NAME:ERROR:TIMES[,...], FAKE_CUDA_LACKS=NAME (a function that an old driver would not have), FAKE_CUDA_DEVICES=N,
+ * FAKE_CUDA_NO_PEERS=1 (no device reaches another one's memory).
  */
 #ifndef HEDDLE_TESTS_GPU_FAKE_CUDA_H
 #define HEDDLE_TESTS_GPU_FAKE_CUDA_H

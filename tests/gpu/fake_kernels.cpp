@@ -27,12 +27,10 @@ fake_cuda_launch last_launch;
 // A kernel may use what the current context's device can reach; where the double has it.
 CUresult reach(const void* address, std::size_t bytes, unsigned char** inside) {
   const auto at = reinterpret_cast<Address>(address);
-  Address begin = 0;
-  const Memory* found = world().find(at, &begin);
-  if (found == nullptr || at + bytes > begin + found->bytes) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  if (world().find(at) == nullptr) return CUDA_ERROR_ILLEGAL_ADDRESS;
   CUresult error = CUDA_SUCCESS;
   *inside = reinterpret_cast<unsigned char*>(world().inside(at, bytes, current(), &error));
-  return error;
+  return error == CUDA_ERROR_INVALID_VALUE ? CUDA_ERROR_ILLEGAL_ADDRESS : error;
 }
 
 }  // namespace
@@ -89,6 +87,6 @@ FAKE CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsign
         error != CUDA_SUCCESS)
       return error;
   }
-  queue(current(), [=] { twin.run(arguments, x); });
+  give(*queue_of(stream), [=] { twin.run(arguments, x); });
   return CUDA_SUCCESS;
 }

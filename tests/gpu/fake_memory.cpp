@@ -1,6 +1,8 @@
 // The double's memory (fake_cuda.h): allocations, mappings, and what is said of a pointer.
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include <cstring>
 #include <memory>
 
 #include "fake_world.hpp"
@@ -44,7 +46,7 @@ FAKE CUresult cuMemHostRegister_v2(void* at, size_t bytes, unsigned) {
   ENTER("cuMemHostRegister")
   if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
   world().memory[reinterpret_cast<Address>(at)] = {Sort::registered,  nullptr,           bytes, current(),
-                                                   current()->device, world().next_id++, 0};
+                                                   current()->device, world().next_id++, 0,     nullptr};
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuMemHostUnregister(void* at) {
@@ -66,15 +68,19 @@ FAKE CUresult cuMemAddressReserve(CUdeviceptr* at, size_t bytes, size_t, CUdevic
   ENTER("cuMemAddressReserve")
   void* const place = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   *at = reinterpret_cast<Address>(place);
-  world().reserved[*at] = bytes;
+  void* const inside = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  world().reserved[*at] = {bytes, static_cast<char*>(inside)};
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuMemMap(CUdeviceptr at, size_t bytes, size_t, CUmemGenericAllocationHandle handle,
                        unsigned long long) {
   ENTER("cuMemMap")
   const auto& [pages, device] = world().handles.at(handle);
+  const auto& [base, range] = *--world().reserved.upper_bound(at);
+  char* const inside = range.second + (at - base);
   pages->show(reinterpret_cast<void*>(at), PROT_NONE);
-  world().memory[at] = {Sort::mapped, pages, bytes, nullptr, device, world().next_id++, handle};
+  pages->show(inside, PROT_READ | PROT_WRITE);
+  world().memory[at] = {Sort::mapped, pages, bytes, nullptr, device, world().next_id++, handle, inside};
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuMemSetAccess(CUdeviceptr, size_t, const CUmemAccessDesc*, size_t) {
@@ -85,6 +91,8 @@ FAKE CUresult cuMemUnmap(CUdeviceptr at, size_t bytes) {
   ENTER("cuMemUnmap")
   void* const place = reinterpret_cast<void*>(at);
   const bool done = mmap(place, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == place;
+  if (const Memory* found = world().find(at))
+    static_cast<void>(mmap(found->inside, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
   world().memory.erase(at);
   return done ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
 }
@@ -144,4 +152,61 @@ FAKE CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* names,
     }
   }
   return CUDA_SUCCESS;
+}
+
+// ---- Between processes
+
+namespace {
+
+// What a handle says, in the double.
+struct Ticket {
+  int process;
+  int fd;
+  int device;
+  std::size_t bytes;
+};
+static_assert(sizeof(Ticket) <= sizeof(CUipcMemHandle));
+
+}  // namespace
+
+FAKE CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr at) {
+  ENTER("cuIpcGetMemHandle")
+  const auto found = world().memory.find(at);
+  if (found == world().memory.end() || found->second.sort != Sort::device) return CUDA_ERROR_INVALID_VALUE;
+  const Memory& memory = found->second;
+  const Ticket ticket = {getpid(), memory.pages->fd, memory.device, memory.bytes};
+  *handle = {};
+  std::memcpy(handle->reserved, &ticket, sizeof ticket);
+  return CUDA_SUCCESS;
+}
+FAKE CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* at, CUipcMemHandle handle, unsigned flags) {
+  ENTER("cuIpcOpenMemHandle")
+  if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
+  Ticket ticket = {};
+  std::memcpy(&ticket, handle.reserved, sizeof ticket);
+  // In the process that it comes from a handle leads nowhere.
+  if (ticket.process == getpid()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) return CUDA_ERROR_INVALID_VALUE;
+  if (ticket.device != current()->device && !world().has_peers) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  auto pages = std::make_shared<Pages>(ticket.process, ticket.fd, ticket.bytes);
+  if (pages->inside == nullptr) return CUDA_ERROR_MAP_FAILED;
+  ++pages->shared().open;
+  *at = pages->show(nullptr, PROT_NONE);
+  world().memory[*at] = {Sort::imported,    pages, ticket.bytes, current(), ticket.device,
+                         world().next_id++, 0,     pages->inside};
+  return CUDA_SUCCESS;
+}
+FAKE CUresult cuIpcCloseMemHandle(CUdeviceptr at) {
+  ENTER("cuIpcCloseMemHandle")
+  const auto found = world().memory.find(at);
+  if (found == world().memory.end() || found->second.sort != Sort::imported) return CUDA_ERROR_INVALID_VALUE;
+  --found->second.pages->shared().open;
+  return drop(at);
+}
+FAKE CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
+  ENTER("cuCtxEnablePeerAccess")
+  if (!alive(current()) || !alive(peer) || peer == current()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (peer->device == current()->device || !world().has_peers) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  return current()->peers.insert(peer).second ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
 }

@@ -1,5 +1,4 @@
 // The double's streams (fake_cuda.h): what is given to one happens when somebody waits for it, in the order of the context.
-#include <algorithm>
 #include <cstring>
 
 #include "fake_world.hpp"
@@ -8,68 +7,71 @@ using namespace fake;
 
 namespace {
 
-// A copy that happens when the stream is waited for; mapped memory may go over several mappings.
-CUresult copy_later(Address to, Address from, std::size_t bytes) {
+// A copy that happens when the stream is waited for.
+CUresult copy_later(Address to, Address from, std::size_t bytes, CUstream stream) {
   const CUcontext context = current();
   if (!alive(context)) return CUDA_ERROR_INVALID_CONTEXT;
-  for (std::size_t at = 0; at < bytes;) {
-    std::size_t length = bytes - at;
-    for (const Address side : {to + at, from + at}) {
-      Address begin = 0;
-      const Memory* found = world().find(side, &begin);
-      if (found != nullptr && found->sort == Sort::mapped)
-        length = std::min(length, begin + found->bytes - side);
-    }
-    CUresult error = CUDA_SUCCESS;
-    char* const target = world().inside(to + at, length, context, &error);
-    const char* const source = world().inside(from + at, length, context, &error);
-    if (error != CUDA_SUCCESS) return error;
-    queue(context, [=] { std::memcpy(target, source, length); });
-    at += length;
-  }
+  CUresult error = CUDA_SUCCESS;
+  char* const target = world().inside(to, bytes, context, &error);
+  const char* const source = world().inside(from, bytes, context, &error);
+  if (error != CUDA_SUCCESS) return error;
+  give(*queue_of(stream), [=] { std::memcpy(target, source, bytes); });
   return CUDA_SUCCESS;
+}
+
+CUresult copy_now(Address to, Address from, std::size_t bytes) {
+  const CUresult error = copy_later(to, from, bytes, CU_STREAM_LEGACY);
+  if (error == CUDA_SUCCESS) drain(*current()->queue);
+  return error;
 }
 
 }  // namespace
 
-FAKE CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream) {
+FAKE CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
   ENTER("cuMemcpyDtoHAsync")
-  return copy_later(reinterpret_cast<Address>(to), from, bytes);
+  return copy_later(reinterpret_cast<Address>(to), from, bytes, stream);
 }
-FAKE CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstream) {
+FAKE CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
   ENTER("cuMemcpyHtoDAsync")
-  return copy_later(to, reinterpret_cast<Address>(from), bytes);
+  return copy_later(to, reinterpret_cast<Address>(from), bytes, stream);
 }
-FAKE CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream) {
+FAKE CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
   ENTER("cuMemcpyDtoDAsync")
-  return copy_later(to, from, bytes);
+  return copy_later(to, from, bytes, stream);
 }
 FAKE CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes) {
   ENTER("cuMemcpyDtoH")
-  const CUresult error = copy_later(reinterpret_cast<Address>(to), from, bytes);
-  if (error == CUDA_SUCCESS) drain(current(), current()->queued);
-  return error;
+  return copy_now(reinterpret_cast<Address>(to), from, bytes);
 }
 FAKE CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t bytes) {
   ENTER("cuMemcpyHtoD")
-  const CUresult error = copy_later(to, reinterpret_cast<Address>(from), bytes);
-  if (error == CUDA_SUCCESS) drain(current(), current()->queued);
-  return error;
+  return copy_now(to, reinterpret_cast<Address>(from), bytes);
 }
-FAKE CUresult cuStreamSynchronize(CUstream) {
+FAKE CUresult cuStreamSynchronize(CUstream stream) {
   ENTER("cuStreamSynchronize")
   if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
-  drain(current(), current()->queued);
+  drain(*queue_of(stream));
   return CUDA_SUCCESS;
 }
-// Streams are but names: all work of a context is done in the order in which it was given.
-FAKE CUresult cuStreamCreate(CUstream* stream, unsigned) {
+// A stream that synchronises with the default stream is that one by another name: all its work is done in the order in which it was
+// given. Others have an order of their own.
+FAKE CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
   ENTER("cuStreamCreate")
-  *stream = reinterpret_cast<CUstream>(world().next_id++ << 8);
+  if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
+  const bool own = (flags & CU_STREAM_NON_BLOCKING) != 0;
+  *stream = new CUstream_st{current(), own ? std::make_shared<Queue>() : current()->queue};
   return CUDA_SUCCESS;
 }
-FAKE CUresult cuStreamDestroy_v2(CUstream) {
+FAKE CUresult cuStreamDestroy_v2(CUstream stream) {
   ENTER("cuStreamDestroy")
+  delete stream;
+  return CUDA_SUCCESS;
+}
+FAKE CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
+  ENTER("cuStreamWaitEvent")
+  const std::shared_ptr<Queue> queue = queue_of(stream);
+  if (event->queue != nullptr && event->queue != queue)
+    give(*queue, [other = event->queue, at = event->at] { drain(*other, at); });
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuEventCreate(CUevent* event, unsigned) {
@@ -77,14 +79,15 @@ FAKE CUresult cuEventCreate(CUevent* event, unsigned) {
   *event = new CUevent_st;
   return CUDA_SUCCESS;
 }
-FAKE CUresult cuEventRecord(CUevent event, CUstream) {
+FAKE CUresult cuEventRecord(CUevent event, CUstream stream) {
   ENTER("cuEventRecord")
-  *event = {current(), current()->queued};
+  event->queue = queue_of(stream);
+  event->at = event->queue->given;
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuEventSynchronize(CUevent event) {
   ENTER("cuEventSynchronize")
-  if (event->context != nullptr) drain(event->context, event->at);
+  if (event->queue != nullptr) drain(*event->queue, event->at);
   return CUDA_SUCCESS;
 }
 // No time passes in the double. (In the headers of CUDA 13 the name stands for another.)

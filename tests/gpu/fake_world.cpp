@@ -1,25 +1,45 @@
 // The double's state. There is one for a process, as there is of a driver.
 #include "fake_world.hpp"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <sstream>
 
 namespace fake {
 
-Pages::Pages(std::size_t wanted) : bytes((wanted + kPage - 1) / kPage * kPage) {
+namespace {
+
+std::size_t in_pages(std::size_t bytes) {
+  return (bytes + kPage - 1) / kPage * kPage;
+}
+char* map(int fd, std::size_t bytes) {
+  void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  return at != MAP_FAILED ? static_cast<char*>(at) : nullptr;
+}
+
+}  // namespace
+
+Pages::Pages(std::size_t wanted) : bytes(in_pages(wanted)) {
   const int file = memfd_create("fake GPU memory", MFD_CLOEXEC);
-  if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) std::abort();
+  if (file < 0 || ftruncate(file, static_cast<off_t>(bytes + kPage)) != 0) std::abort();
   fd = file;
-  inside = static_cast<char*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+  inside = map(fd, bytes + kPage);
+}
+
+Pages::Pages(int process, int its_fd, std::size_t wanted) : bytes(in_pages(wanted)) {
+  const std::string path = "/proc/" + std::to_string(process) + "/fd/" + std::to_string(its_fd);
+  fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd >= 0) inside = map(fd, bytes + kPage);
 }
 
 Pages::~Pages() {
-  munmap(inside, bytes);
-  close(fd);
+  if (inside != nullptr) munmap(inside, bytes + kPage);
+  if (fd >= 0) close(fd);
 }
 
 Address Pages::show(void* at, int protection) const {
@@ -30,6 +50,7 @@ Address Pages::show(void* at, int protection) const {
 World::World() {
   if (const char* n = std::getenv("FAKE_CUDA_DEVICES")) devices = std::atoi(n);
   if (const char* name = std::getenv("FAKE_CUDA_LACKS")) lacking = name;
+  has_peers = std::getenv("FAKE_CUDA_NO_PEERS") == nullptr;
   const char* text = std::getenv("FAKE_CUDA_FAIL");
   std::istringstream list(text != nullptr ? text : "");
   for (std::string entry; std::getline(list, entry, ',');) {
@@ -63,15 +84,21 @@ char* World::inside(Address at, std::size_t bytes, CUcontext current, CUresult* 
   Address begin = 0;
   Memory* found = find(at, &begin);
   if (found == nullptr || found->sort == Sort::registered) return reinterpret_cast<char*>(at);
-  if (at + bytes > begin + found->bytes && found->sort != Sort::mapped) {
+  // Mappings that follow each other are one piece of memory.
+  Address end = begin + found->bytes;
+  for (const Memory* next = find(end);
+       found->sort == Sort::mapped && next != nullptr && next->sort == Sort::mapped; next = find(end))
+    end += next->bytes;
+  if (at + bytes > end) {
     *error = CUDA_ERROR_INVALID_VALUE;
     return nullptr;
   }
-  if (found->sort == Sort::device && found->context != current) {
+  const bool of_context = found->sort == Sort::device || found->sort == Sort::imported;
+  if (of_context && found->context != current && !current->peers.contains(found->context)) {
     *error = CUDA_ERROR_INVALID_CONTEXT;
     return nullptr;
   }
-  return found->pages->inside + (at - begin);
+  return found->inside + (at - begin);
 }
 
 World& world() {
@@ -94,31 +121,44 @@ bool alive(CUcontext context) {
                      [&](const auto& one) { return one.get() == context && !one->dead; });
 }
 
-void drain(CUcontext context, unsigned long long until) {
-  while (context->done < until) {
-    const auto work = std::move(context->queue.front());
-    context->queue.pop_front();
-    ++context->done;
+std::shared_ptr<Queue> queue_of(CUstream stream) {
+  const bool is_default = stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+  if (!is_default) return stream->queue;
+  const CUcontext context = current();
+  return context != nullptr ? context->queue : std::make_shared<Queue>();
+}
+
+// The work may wait for other queues, which must not be this one.
+void drain(Queue& queue, unsigned long long until) {
+  while (queue.done < until) {
+    const auto work = std::move(queue.work.front());
+    queue.work.pop_front();
+    ++queue.done;
     work();
   }
 }
 
-void queue(CUcontext context, std::function<void()> work) {
-  context->queue.push_back(std::move(work));
-  ++context->queued;
+void give(Queue& queue, std::function<void()> work) {
+  queue.work.push_back(std::move(work));
+  ++queue.given;
 }
 
 Address add(Sort sort, std::size_t bytes, CUcontext context, int device) {
   auto pages = std::make_shared<Pages>(bytes);
   const bool shown = sort == Sort::managed || sort == Sort::host;
   const Address at = pages->show(nullptr, shown ? PROT_READ | PROT_WRITE : PROT_NONE);
-  world().memory[at] = {sort, pages, bytes, context, device, world().next_id++, 0};
+  world().memory[at] = {sort, pages, bytes, context, device, world().next_id++, 0, pages->inside};
   return at;
 }
 
 CUresult drop(Address at) {
   const auto found = world().memory.find(at);
   if (found == world().memory.end()) return CUDA_ERROR_INVALID_VALUE;
+  // What the driver would do is undefined.
+  if (found->second.sort == Sort::device && found->second.pages->shared().open != 0) {
+    std::fprintf(stderr, "the double of CUDA: memory is freed that another process has open\n");
+    std::abort();
+  }
   if (found->second.pages) munmap(reinterpret_cast<void*>(at), found->second.pages->bytes);
   world().memory.erase(found);
   return CUDA_SUCCESS;

@@ -3,6 +3,7 @@
 
 #include <cuda.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -10,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,19 +26,27 @@ using Address = std::uintptr_t;
 inline constexpr std::size_t kPage = 4096;
 inline constexpr std::size_t kMapped = std::size_t{2} << 20;  // granularity of mapped memory
 
+// What processes that share memory tell each other about it; in a page behind it.
+struct Shared {
+  std::atomic<int> open;  // by how many processes
+};
+
 // Memory that has a face for the host and one for the double.
 struct Pages {
   explicit Pages(std::size_t wanted);
+  // That of another process, `fd` being its file there.
+  Pages(int process, int fd, std::size_t wanted);
   Pages(const Pages&) = delete;
   Pages& operator=(const Pages&) = delete;
   ~Pages();
   Address show(void* at, int protection) const;
+  Shared& shared() const { return *reinterpret_cast<Shared*>(inside + bytes); }
   std::size_t bytes;
   int fd = -1;
   char* inside = nullptr;
 };
 
-enum class Sort { device, managed, pool, mapped, host, registered };
+enum class Sort { device, managed, pool, mapped, host, registered, imported };
 
 struct Memory {
   Sort sort;
@@ -46,6 +56,14 @@ struct Memory {
   int device;
   unsigned long long id;
   CUmemGenericAllocationHandle handle;
+  char* inside;  // the double's face
+};
+
+// Work in the order in which it was given, which happens when somebody waits for it.
+struct Queue {
+  std::deque<std::function<void()>> work;
+  unsigned long long given = 0;
+  unsigned long long done = 0;
 };
 
 }  // namespace fake
@@ -55,12 +73,16 @@ struct CUctx_st {
   bool primary;
   int retained = 0;
   bool dead = false;
-  std::deque<std::function<void()>> queue;
-  unsigned long long queued = 0;
-  unsigned long long done = 0;
+  // Of the default stream and all that synchronise with it.
+  std::shared_ptr<fake::Queue> queue = std::make_shared<fake::Queue>();
+  std::set<CUcontext> peers;  // whose memory may be used in this one
+};
+struct CUstream_st {
+  CUcontext context;
+  std::shared_ptr<fake::Queue> queue;  // the context's, or its own
 };
 struct CUevent_st {
-  CUcontext context = nullptr;
+  std::shared_ptr<fake::Queue> queue;
   unsigned long long at = 0;
 };
 
@@ -74,7 +96,8 @@ struct World {
   std::map<std::string, std::pair<int, int>> failures;
   std::string lacking;
   std::map<Address, Memory> memory;
-  std::map<Address, std::size_t> reserved;
+  std::map<Address, std::pair<std::size_t, char*>> reserved;  // bytes, and the double's face
+  bool has_peers = true;
   std::map<CUmemGenericAllocationHandle, std::pair<std::shared_ptr<Pages>, int>> handles;
   std::vector<std::unique_ptr<CUctx_st>> contexts;
   std::map<int, CUcontext> primaries;
@@ -84,7 +107,7 @@ struct World {
   // Begins a call: an error that was asked for, or CUDA_SUCCESS.
   CUresult enter(const char* name, bool needs_init = true);
   Memory* find(Address at, Address* begin = nullptr);
-  // The double's face of device memory, or the host's own; null where `bytes` bytes are not there.
+  // The double's face of device memory, or the host's own; null where `bytes` bytes are not there, or not for `current`.
   char* inside(Address at, std::size_t bytes, CUcontext current, CUresult* error);
 };
 
@@ -92,8 +115,13 @@ World& world();
 std::vector<CUcontext>& stack();  // of the calling thread
 CUcontext current();
 bool alive(CUcontext context);
-void queue(CUcontext context, std::function<void()> work);
-void drain(CUcontext context, unsigned long long until);
+// Of a stream of the current context.
+std::shared_ptr<Queue> queue_of(CUstream stream);
+void give(Queue& queue, std::function<void()> work);
+void drain(Queue& queue, unsigned long long until);
+inline void drain(Queue& queue) {
+  drain(queue, queue.given);
+}
 // Memory of the double, and its end.
 Address add(Sort sort, std::size_t bytes, CUcontext context, int device);
 CUresult drop(Address at);

@@ -77,12 +77,16 @@ std::vector<Finding> probe_cuda(const Config& config) {
   const std::string kernels = gpu::kernel_architectures();
   found[0].detail += kernels.empty() ? "; no kernels: built without nvcc" : "; kernels for " + kernels;
   if (!config.cuda) found[0].detail += "; left out by HEDDLE_CUDA=0";
+  std::string way =
+      fmt::format("by images in pinned host memory, {} at most", bytes_text(config.pinned_bytes));
+  if (!kernels.empty() && config.device_bytes > 0)
+    way = fmt::format("within a node by {} of its memory for each rank, else {}",
+                      bytes_text(config.device_bytes), way);
   for (std::size_t i = 0; i < count; ++i) {
     const gpu::Device& device = survey->devices[i];
     found.push_back({fmt::format("GPU {}", i), used,
-                     fmt::format("{}, {}, sm_{}, at {}: by images in pinned host memory, {} at most",
-                                 device.name, bytes_text(device.bytes), device.capability, device.pci,
-                                 bytes_text(config.pinned_bytes))});
+                     fmt::format("{}, {}, sm_{}, at {}: {}", device.name, bytes_text(device.bytes),
+                                 device.capability, device.pci, way)});
   }
   return found;
 }

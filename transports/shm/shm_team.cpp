@@ -34,12 +34,15 @@ class ShmTeamImpl final : public ShmTeam {
   void start(TeamOp& op) override;
   bool poll(TeamOp& op) override;
   int missing(const TeamOp& op) const override;
+  void tell(std::uint64_t word) override { board(rank_).word.value.store(word, std::memory_order_release); }
+  std::uint64_t told(int member) const override {
+    return board(member).word.value.load(std::memory_order_acquire);
+  }
   void use(const SmallStores& stores) override { hand_over_.use(stores); }
 
  private:
-  Progress& progress(int m) const {
-    return reinterpret_cast<Board*>(area_[static_cast<std::size_t>(m)])->progress;
-  }
+  Board& board(int m) const { return *reinterpret_cast<Board*>(area_[static_cast<std::size_t>(m)]); }
+  Progress& progress(int m) const { return board(m).progress; }
   SmallSlot& small(int m, const TeamOp& op) const {
     return *reinterpret_cast<SmallSlot*>(area_[static_cast<std::size_t>(m)] + op.slot);
   }

@@ -61,12 +61,18 @@ struct alignas(2 * kLine) DirectProgress {
   std::atomic<std::uint64_t> drained;
 };
 
+// What one member tells whoever wants to know.
+struct alignas(2 * kLine) Word {
+  std::atomic<std::uint64_t> value;
+};
+
 // The start of each member's part of the region.
 struct Board {
   Progress progress;
   Offer offer;
   Verdict verdict;
   DirectProgress direct;
+  Word word;
 };
 
 constexpr std::size_t round_up(std::size_t n, std::size_t to) {

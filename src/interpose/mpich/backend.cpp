@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "comm/device_path.hpp"
 #include "interpose/mpich/finalize_together.hpp"
 #include "select/selector.hpp"
 
@@ -233,6 +234,9 @@ template <typename Count>
   if (count <= 0 || in == nullptr || out == MPI_IN_PLACE || !make_ready() || !device_buffers_.possible())
     return allreduce_on_host(in, out, count, type, op, comm, key);
   const auto elements = static_cast<std::size_t>(count);
+  const Result<bool> by_gpus = allreduce_on_gpus(in, out, elements, type, op, comm);
+  if (!by_gpus.ok()) return refuse(by_gpus.status(), "MPI_Allreduce", comm);
+  if (by_gpus.value()) return MPI_SUCCESS;
   HostView from;
   HostView to;
   Status status = device_buffers_.view(out, elements, type, &to);
@@ -247,7 +251,8 @@ template <typename Count>
   if (in == out) input = to.buffer();  // a mistake, that the host reports
   const int rc = allreduce_on_host(input, to.buffer(), count, type, op, comm, key);
   if (rc != MPI_SUCCESS) return rc;
-  status = to.store();
+  status = after_allreduce(in, out, to.beside() && (in_place || from.beside()), type, op, comm);
+  if (Status stored = to.store(); status.ok()) status = std::move(stored);
   return status.ok() ? rc : refuse(status, "MPI_Allreduce", comm);
 }
 
@@ -258,8 +263,12 @@ template <typename Count>
   if (count <= 0 || root == MPI_PROC_NULL || buffer == MPI_IN_PLACE || !make_ready() ||
       !device_buffers_.possible())
     return bcast_on_host(buffer, count, type, root, comm);
+  const auto elements = static_cast<std::size_t>(count);
+  const Result<bool> by_gpus = bcast_on_gpus(buffer, elements, type, root, comm);
+  if (!by_gpus.ok()) return refuse(by_gpus.status(), "MPI_Bcast", comm);
+  if (by_gpus.value()) return MPI_SUCCESS;
   HostView view;
-  Status status = device_buffers_.view(buffer, static_cast<std::size_t>(count), type, &view);
+  Status status = device_buffers_.view(buffer, elements, type, &view);
   bool sends = true;
   bool receives = true;
   if (status.ok() && view.beside()) {
@@ -275,8 +284,9 @@ template <typename Count>
   }
   if (!status.ok()) return refuse(status, "MPI_Bcast", comm);
   const int rc = bcast_on_host(view.buffer(), count, type, root, comm);
-  if (rc != MPI_SUCCESS || !receives) return rc;
-  status = view.store();
+  if (rc != MPI_SUCCESS) return rc;
+  status = after_bcast(buffer, view.beside(), elements, type, root, comm);
+  if (Status stored = receives ? view.store() : Status(); status.ok()) status = std::move(stored);
   return status.ok() ? rc : refuse(status, "MPI_Bcast", comm);
 }
 
@@ -368,6 +378,11 @@ int Backend::on_finalize(MPI_Comm /*comm*/, int /*keyval*/, void* /*attribute*/,
 
 void Backend::shut_down() {
   closed_.store(true, std::memory_order_release);
+  // First of all, because the other ranks may end their communicators in another order.
+  for (CommState* state : registry_.all()) {
+    if (state->communicator != nullptr && state->communicator->device_path() != nullptr)
+      state->communicator->device_path()->let_go();
+  }
   for (CommState* state : registry_.all()) {
     state->mode = Mode::host;
     state->savings.reset();

@@ -63,6 +63,19 @@ class Backend {
   template <typename Count>
   int bcast_anywhere(void* buffer, Count count, MPI_Datatype type, int root, MPI_Comm comm);
   int refuse(const Status& status, const char* call, MPI_Comm comm);
+  // By the ranks' GPUs, where they have agreed on that; false: the call goes on.
+  Result<bool> allreduce_on_gpus(const void* in, void* out, std::size_t count, MPI_Datatype type, MPI_Op op,
+                                 MPI_Comm comm);
+  Result<bool> bcast_on_gpus(void* buffer, std::size_t count, MPI_Datatype type, int root, MPI_Comm comm);
+  // What it takes to agree; after calls that went on. `on_gpu`: with all of this rank's buffers on a GPU.
+  Status after_allreduce(const void* in, void* out, bool on_gpu, MPI_Datatype type, MPI_Op op, MPI_Comm comm);
+  Status after_bcast(void* buffer, bool on_gpu, std::size_t count, MPI_Datatype type, int root,
+                     MPI_Comm comm);
+  DevicePath* device_path(MPI_Comm comm);
+  bool is_served(const void* in, const void* out, MPI_Datatype type, MPI_Op op, DType* mapped_type,
+                 Op* mapped_op);
+  bool is_served(const void* buffer, std::size_t count, MPI_Datatype type, int root, const CommState& state,
+                 void** piece, std::size_t* bytes) const;
 
   template <typename Count>
   int host_allreduce(const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm);

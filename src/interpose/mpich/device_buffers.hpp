@@ -36,6 +36,7 @@ class DeviceBuffers {
   void configure(const gpu::Settings& settings) { gpu_.configure(settings); }
   // One load and one branch in a process without CUDA.
   bool possible() { return gpu_.present(); }
+  gpu::Gpu& gpu() { return gpu_; }
 
   // A view of `count` elements of `type` at `buffer`, or of the buffer as it is where the host is to judge it. A failure is the caller's
   // to report; nothing has happened.

@@ -1,0 +1,33 @@
+// What a process has of CUDA once it has loaded the driver. For gpu/ alone.
+#pragma once
+
+#include <cstddef>
+
+#include "base/status.hpp"
+#include "gpu/contexts.hpp"
+#include "gpu/driver.hpp"
+#include "gpu/kernels.hpp"
+#include "gpu/pinned_pool.hpp"
+#include "gpu/pointers.hpp"
+
+namespace heddle::gpu {
+
+class Cuda {
+ public:
+  Cuda(const Result<Driver>& loaded, std::size_t pinned_bytes)
+      : driver(loaded.ok() ? loaded.value() : Driver{}),
+        lacking(loaded.status()),
+        pointers(driver),
+        contexts(driver),
+        pool(driver, pinned_bytes),
+        kernels(driver) {}
+
+  const Driver driver;
+  const Status lacking;  // why the driver cannot be used; then nothing below is
+  Pointers pointers;
+  Contexts contexts;
+  PinnedPool pool;
+  Kernels kernels;
+};
+
+}  // namespace heddle::gpu

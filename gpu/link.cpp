@@ -1,0 +1,220 @@
+#include "gpu/link.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "gpu/cuda.hpp"
+
+namespace heddle::gpu {
+namespace {
+
+// CUDA gives out memory in such portions, and a handle opens the whole portion: nothing of anybody else's may be in it.
+constexpr std::size_t kPortion = std::size_t{2} << 20;
+
+CUdeviceptr number(const void* address) {
+  return reinterpret_cast<CUdeviceptr>(address);
+}
+
+std::uint64_t pid_space() {
+  struct stat status = {};
+  return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+}
+
+class CudaLink final : public Link {
+ public:
+  CudaLink(Cuda& cuda, CUcontext context, int device) : cuda_(cuda), context_(context), device_(device) {}
+  ~CudaLink() override;
+  Status prepare();
+
+  Origin origin() const override {
+    return {static_cast<std::uint64_t>(getpid()), pid_space(), reinterpret_cast<std::uintptr_t>(context_),
+            static_cast<std::uint64_t>(device_)};
+  }
+  Result<Export> allocate(std::size_t bytes) override;
+  Status open(std::span<const Export> all, int rank) override;
+  void close() override;
+  void abandon() override { own_ = 0; }
+  std::byte* scratch(int rank) const override {
+    return reinterpret_cast<std::byte*>(scratch_[static_cast<std::size_t>(rank)]);
+  }
+
+  Result<bool> holds(const void* buffer, std::size_t bytes) override;
+  bool folds(DType type, Op op) override { return cuda_.kernels.load(type, op).ok(); }
+
+  Status after_default_stream() override;
+  Status copy(void* to, const void* from, std::size_t bytes) override;
+  Status fold(DType type, Op op, std::span<const void* const> inputs, std::span<void* const> outputs,
+              std::size_t count) override;
+  Status wait() override;
+
+ private:
+  // What `call` says in the link's context.
+  template <typename Call>
+  Status in_context(const char* what, const Call& call) const {
+    const Current current(cuda_.driver, context_);
+    const CUresult error = current.error() != CUDA_SUCCESS ? current.error() : call(cuda_.driver);
+    if (error == CUDA_SUCCESS) return {};
+    return cuda_error(cuda_.driver, error, fmt::format("{} on GPU {}", what, device_));
+  }
+  Status reach(const Export& other, CUdeviceptr* at);
+
+  Cuda& cuda_;
+  const CUcontext context_;
+  const int device_;
+  CUstream stream_ = nullptr;
+  CUevent event_ = nullptr;
+  CUdeviceptr own_ = 0;
+  std::vector<CUdeviceptr> scratch_;   // by rank
+  std::vector<CUdeviceptr> imported_;  // of other processes
+};
+
+// The stream is one that does not synchronise with the default stream: other work of the process may go on beside it.
+Status CudaLink::prepare() {
+  HEDDLE_TRY(in_context("making a stream", [&](const Driver& driver) {
+    const CUresult error = driver.StreamCreate(&stream_, CU_STREAM_NON_BLOCKING);
+    return error == CUDA_SUCCESS ? driver.EventCreate(&event_, CU_EVENT_DISABLE_TIMING) : error;
+  }));
+  return cuda_.kernels.load(DType::f32, Op::sum);
+}
+
+CudaLink::~CudaLink() {
+  close();
+  // Where CUDA or the context went first this fails and does no harm.
+  const Current current(cuda_.driver, context_);
+  if (current.error() != CUDA_SUCCESS) return;
+  if (own_ != 0) cuda_.driver.MemFree(own_);
+  if (event_ != nullptr) cuda_.driver.EventDestroy(event_);
+  if (stream_ != nullptr) cuda_.driver.StreamDestroy(stream_);
+}
+
+// ---- Scratch
+
+Result<Export> CudaLink::allocate(std::size_t bytes) {
+  const std::size_t whole = (bytes + kPortion - 1) / kPortion * kPortion;
+  Export mine;
+  mine.origin = origin();
+  mine.bytes = bytes;
+  HEDDLE_TRY(in_context(fmt::format("allocating {} bytes", whole).c_str(),
+                        [&](const Driver& driver) { return driver.MemAlloc(&own_, whole); }));
+  mine.address = own_;
+  CUipcMemHandle handle = {};
+  static_assert(sizeof handle == sizeof mine.handle);
+  HEDDLE_TRY(in_context("exporting memory by CUDA IPC",
+                        [&](const Driver& driver) { return driver.IpcGetMemHandle(&handle, own_); }));
+  std::memcpy(mine.handle, &handle, sizeof handle);
+  return mine;
+}
+
+// Another process's by its handle. In one process a handle leads nowhere, and a pointer does where the GPU can follow it.
+Status CudaLink::reach(const Export& other, CUdeviceptr* at) {
+  if (!other.origin.same_process(origin())) {
+    CUipcMemHandle handle = {};
+    std::memcpy(&handle, other.handle, sizeof handle);
+    HEDDLE_TRY(in_context("opening another rank's memory by CUDA IPC", [&](const Driver& driver) {
+      return driver.IpcOpenMemHandle(at, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    }));
+    imported_.push_back(*at);
+    return {};
+  }
+  *at = other.address;
+  if (other.origin == origin()) return {};
+  return in_context("reaching another rank's memory", [&](const Driver& driver) {
+    const CUresult error =
+        driver.CtxEnablePeerAccess(reinterpret_cast<CUcontext>(std::uintptr_t{other.origin.context}), 0);
+    return error == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED ? CUDA_SUCCESS : error;
+  });
+}
+
+Status CudaLink::open(std::span<const Export> all, int rank) {
+  scratch_.assign(all.size(), 0);
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    if (static_cast<int>(r) == rank) {
+      scratch_[r] = own_;
+    } else {
+      HEDDLE_TRY(reach(all[r], &scratch_[r]));
+    }
+  }
+  return {};
+}
+
+void CudaLink::close() {
+  if (imported_.empty()) return;
+  const Current current(cuda_.driver, context_);
+  if (current.error() == CUDA_SUCCESS) {
+    for (const CUdeviceptr at : imported_)
+      cuda_.driver.IpcCloseMemHandle(at);
+  }
+  imported_.clear();
+  scratch_.clear();
+}
+
+// ---- Buffers
+
+Result<bool> CudaLink::holds(const void* buffer, std::size_t bytes) {
+  const CUdeviceptr end = number(buffer) + bytes;
+  // Mapped memory may go over several mappings; all other lies in one allocation.
+  for (CUdeviceptr at = number(buffer);;) {
+    const Result<Place> place = cuda_.pointers.look_up(reinterpret_cast<const void*>(at));
+    if (!place.ok()) return place.status();
+    if (!needs_image(place->kind)) return false;
+    const Result<CUcontext> context = cuda_.contexts.of(place.value());
+    if (!context.ok()) return context.status();
+    if (context.value() != context_) return false;
+    const CUdeviceptr until = place->begin + place->bytes;
+    if (place->bytes == 0 || end <= until) return true;
+    if (place->kind != Kind::vmm)
+      return Status(
+          Code::invalid_argument,
+          fmt::format("{} bytes of {} memory of GPU {} at {}, which ends {} bytes further on", bytes,
+                      kind_name(place->kind), place->device, buffer, until - number(buffer)));
+    at = until;
+  }
+}
+
+// ---- Work
+
+Status CudaLink::after_default_stream() {
+  return in_context("waiting for the default stream", [&](const Driver& driver) {
+    const CUresult error = driver.EventRecord(event_, default_stream());
+    return error == CUDA_SUCCESS ? driver.StreamWaitEvent(stream_, event_, 0) : error;
+  });
+}
+
+Status CudaLink::copy(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return {};
+  return in_context("copying", [&](const Driver& driver) {
+    return driver.MemcpyDtoDAsync(number(to), number(from), bytes, stream_);
+  });
+}
+
+Status CudaLink::fold(DType type, Op op, std::span<const void* const> inputs, std::span<void* const> outputs,
+                      std::size_t count) {
+  const Current current(cuda_.driver, context_);
+  if (current.error() != CUDA_SUCCESS)
+    return cuda_error(cuda_.driver, current.error(), fmt::format("folding on GPU {}", device_));
+  return cuda_.kernels.fold(stream_, type, op, inputs, outputs, count);
+}
+
+Status CudaLink::wait() {
+  return in_context("waiting for work",
+                    [&](const Driver& driver) { return driver.StreamSynchronize(stream_); });
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Link>> make_link(Gpu& gpu, const Place& place) {
+  Cuda& cuda = gpu.cuda();
+  if (!cuda.lacking.ok()) return cuda.lacking;
+  const Result<CUcontext> context = cuda.contexts.of(place);
+  if (!context.ok()) return context.status();
+  auto link = std::make_unique<CudaLink>(cuda, context.value(), place.device);
+  HEDDLE_TRY(link->prepare());
+  return std::unique_ptr<Link>(std::move(link));
+}
+
+}  // namespace heddle::gpu

@@ -1,0 +1,79 @@
+// What one rank does on its GPU for a collective among the ranks of a node: work on a stream of its own, and memory that the
+// other ranks' GPUs reach. The ranks meet elsewhere (src/comm/device_path.hpp); a link waits for nobody.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/dtype.hpp"
+#include "base/status.hpp"
+#include "gpu/gpu.hpp"
+
+namespace heddle::gpu {
+
+// Ranks that are served: a kernel takes as many inputs.
+inline constexpr int kMostRanks = 64;
+
+// Where a rank's link lives. Equal origins: pointers of the one are pointers of the other.
+struct Origin {
+  std::uint64_t process = 0;  // its number
+  std::uint64_t space = 0;    // in which it has that number
+  std::uint64_t context = 0;
+  std::uint64_t device = 0;  // as that process counts them
+
+  bool same_process(const Origin& other) const { return process == other.process && space == other.space; }
+  bool operator==(const Origin&) const = default;
+};
+
+// A rank's scratch, as others need to know it. Words alone: it is sent to them as it is.
+struct Export {
+  Origin origin;
+  std::uint64_t address = 0;  // in that process
+  std::uint64_t bytes = 0;
+  std::uint64_t handle[8] = {};  // CUipcMemHandle
+};
+
+// One thread at a time. A failure leaves nothing under way once wait() has returned.
+class Link {
+ public:
+  Link() = default;
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+  // Closes what is open, and frees the scratch. No other process has it open any more: what a peer sees of memory that is freed is
+  // undefined (CUDA's documentation of cuIpcOpenMemHandle).
+  virtual ~Link() = default;
+
+  virtual Origin origin() const = 0;
+  // Scratch of this rank's, once.
+  virtual Result<Export> allocate(std::size_t bytes) = 0;
+  // That of all, in the order of ranks; this one is `rank`.
+  virtual Status open(std::span<const Export> all, int rank) = 0;
+  // Gives up the others'; nothing is under way.
+  virtual void close() = 0;
+  // Somebody may have this rank's scratch open when the link ends: it stays allocated.
+  virtual void abandon() = 0;
+  // Where a rank's scratch lies for this rank's GPU.
+  virtual std::byte* scratch(int rank) const = 0;
+
+  // Whether all of these bytes, at least one, lie in the link's context, for kernels and copies. `invalid_argument`: they are not there.
+  virtual Result<bool> holds(const void* buffer, std::size_t bytes) = 0;
+  // Whether fold() has a kernel for it, which is loaded.
+  virtual bool folds(DType type, Op op) = 0;
+
+  // Work, in the order in which it was given. Complete once wait() returns.
+  //
+  // What comes now waits for the work that the context's default stream was given so far, as a blocking call must.
+  virtual Status after_default_stream() = 0;
+  virtual Status copy(void* to, const void* from, std::size_t bytes) = 0;
+  // As Kernels::fold.
+  virtual Status fold(DType type, Op op, std::span<const void* const> inputs, std::span<void* const> outputs,
+                      std::size_t count) = 0;
+  virtual Status wait() = 0;
+};
+
+// In the context that work on `place` needs. `gpu` is present, and outlives the link.
+Result<std::unique_ptr<Link>> make_link(Gpu& gpu, const Place& place);
+
+}  // namespace heddle::gpu

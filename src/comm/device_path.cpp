@@ -1,0 +1,231 @@
+#include "comm/device_path.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace heddle {
+namespace {
+
+// What is told by a rank that has let go of the others' scratch. No call has this number.
+constexpr std::uint64_t kLetGo = ~std::uint64_t{0};
+constexpr std::chrono::seconds kPatience{1};
+
+// What a rank says in a meeting. The largest one counts: a failure before what cannot be served, and of several the lowest rank's.
+enum class Verdict : std::uint8_t { all_right, cannot, failed };
+
+std::uint64_t word_of(Verdict verdict, int rank) {
+  if (verdict == Verdict::all_right) return 0;
+  return (std::uint64_t{static_cast<std::uint8_t>(verdict)} << 32) |
+         (UINT32_MAX - static_cast<std::uint32_t>(rank));
+}
+Verdict verdict_of(std::uint64_t word) {
+  return static_cast<Verdict>(word >> 32);
+}
+std::uint32_t rank_of(std::uint64_t word) {
+  return UINT32_MAX - static_cast<std::uint32_t>(word);
+}
+
+}  // namespace
+
+// ---- Meetings
+
+// Whether all can. `more`: words that are 0 but for those of one rank each, and then are all ranks'.
+Result<bool> DevicePath::meet(const Status& mine, bool can, std::span<std::uint64_t> more) {
+  Verdict verdict = can ? Verdict::all_right : Verdict::cannot;
+  if (!mine.ok()) verdict = Verdict::failed;
+  words_.assign(1, word_of(verdict, meeting_.rank()));
+  words_.insert(words_.end(), more.begin(), more.end());
+  if (Status met = meeting_.largest(words_); !met.ok()) {
+    lost_ = true;
+    return met;
+  }
+  std::copy(words_.begin() + 1, words_.end(), more.begin());
+  if (!mine.ok()) return mine;
+  if (verdict_of(words_[0]) != Verdict::failed) return verdict_of(words_[0]) == Verdict::all_right;
+  return Status(Code::peer_failed,
+                fmt::format("rank {} could not do its part of a collective on GPUs, and says why there",
+                            rank_of(words_[0])));
+}
+
+// Everybody's `one`, in the order of ranks.
+template <typename T>
+Result<bool> DevicePath::gather(const Status& mine, const T& one, std::vector<T>* all) {
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(std::uint64_t) == 0);
+  constexpr std::size_t kWords = sizeof(T) / sizeof(std::uint64_t);
+  std::vector<std::uint64_t> words(kWords * static_cast<std::size_t>(meeting_.size()));
+  std::memcpy(words.data() + kWords * static_cast<std::size_t>(meeting_.rank()), &one, sizeof one);
+  Result<bool> met = meet(mine, true, words);
+  all->resize(static_cast<std::size_t>(meeting_.size()));
+  std::memcpy(static_cast<void*>(all->data()), words.data(), words.size() * sizeof words[0]);
+  return met;
+}
+
+// ---- The mode
+
+Status DevicePath::after_staged(gpu::Gpu& gpu, const void* buffer, bool on_gpu, bool met) {
+  if (mode_ == Mode::idle) {
+    seen_ = on_gpu ? seen_ + 1 : 0;
+    if (seen_ < needed_) return {};
+    const Result<gpu::Place> place = gpu.place(buffer);
+    if (!place.ok()) return {};  // freed since
+    place_ = place.value();
+    mode_ = Mode::asked;
+    meeting_.tell(meeting_.calls() + 1);
+    return {};
+  }
+  const bool begins = mode_ == Mode::asked && met && all_want_it(meeting_.calls());
+  return begins ? set_up(gpu) : Status();
+}
+
+// After a call that all ranks had come to before any left it: what they told before it everybody sees now. What is told for later calls may
+// be seen or not, and does not count.
+bool DevicePath::all_want_it(std::uint64_t call) const {
+  for (int r = 0; r < meeting_.size(); ++r) {
+    const std::uint64_t from = meeting_.told(r);
+    if (from == 0 || from > call) return false;
+  }
+  return true;
+}
+
+Status DevicePath::set_up(gpu::Gpu& gpu) {
+  const Result<bool> connected = connect(gpu);
+  if (lost_) return connected.status();
+  if (connected.ok()) {
+    mode_ = Mode::on;
+    seen_ = misses_ = 0;
+    if (meeting_.rank() == 0)
+      log_.info(
+          direct_ ? fmt::format("buffers on GPU {}: the {} ranks, of one process, fold them where they lie",
+                                place_.device, meeting_.size())
+                  : fmt::format("buffers on GPUs: the {} ranks fold them by way of {} KiB of memory on each "
+                                "rank's GPU",
+                                meeting_.size(), 2 * layout_.half >> 10));
+    return {};
+  }
+  if (connected.status().code() != Code::peer_failed || meeting_.rank() == 0)
+    log_.info("buffers on GPUs stay staged by images on the host: " + connected.status().message());
+  return leave(Mode::off);
+}
+
+Result<bool> DevicePath::connect(gpu::Gpu& gpu) {
+  Result<std::unique_ptr<gpu::Link>> made = gpu::make_link(gpu, place_);
+  const Status status = made.status();
+  if (status.ok()) link_ = std::move(made).value();
+  std::vector<gpu::Origin> origins;
+  const gpu::Origin mine = link_ ? link_->origin() : gpu::Origin{};
+  const Result<bool> met = gather(status, mine, &origins);
+  if (!met.ok()) return met;
+  direct_ = std::all_of(origins.begin(), origins.end(), [&](const gpu::Origin& one) { return one == mine; });
+  exported_ = std::any_of(origins.begin(), origins.end(),
+                          [&](const gpu::Origin& one) { return !one.same_process(mine); });
+  return direct_ ? met : share_scratch();
+}
+
+Result<bool> DevicePath::share_scratch() {
+  const Result<gpu::Export> mine = link_->allocate(bytes_);
+  std::vector<gpu::Export> all;
+  const Result<bool> met = gather(mine.status(), mine.ok() ? mine.value() : gpu::Export{}, &all);
+  if (!met.ok()) return met;
+  std::uint64_t least = bytes_;
+  for (const gpu::Export& one : all)
+    least = std::min(least, one.bytes);
+  layout_ = ScratchLayout::of(least, meeting_.size());
+  return meet(link_->open(all, meeting_.rank()), true);
+}
+
+// All ranks at the same point, between two calls or at the end of one.
+Status DevicePath::leave(Mode then) {
+  mode_ = then;
+  seen_ = misses_ = 0;
+  needed_ = std::min(2 * needed_, kMost);
+  meeting_.tell(0);
+  if (link_) link_->close();
+  // Nobody frees what another one has open.
+  const Result<bool> met = meet(Status(), true);
+  if (lost_) return met.status();
+  link_.reset();
+  return {};
+}
+
+void DevicePath::let_go() {
+  mode_ = Mode::off;
+  if (!link_) return;
+  link_->close();
+  meeting_.tell(kLetGo);
+}
+
+DevicePath::~DevicePath() {
+  let_go();
+  if (!link_ || !exported_) return;
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  for (int r = 0; r < meeting_.size(); ++r) {
+    while (r != meeting_.rank() && meeting_.told(r) != kLetGo && !meeting_.is_gone(r)) {
+      if (std::chrono::steady_clock::now() > end) {
+        log_.info(fmt::format("rank {} still has this rank's memory on the GPU open: it stays allocated", r));
+        link_->abandon();
+        return;
+      }
+      sched_yield();
+    }
+  }
+}
+
+// ---- Calls
+
+// `here`: whether this rank can do its part.
+Result<bool> DevicePath::run(DeviceWork& work, const Result<bool>& here) {
+  const bool can = here.ok() && here.value();
+  Status mine = here.status();
+  if (can) mine = work.first();
+  for (std::size_t k = 0;; ++k) {
+    // Also after a failure: nothing may touch the caller's buffers once the call is over.
+    Status waited = can ? link_->wait() : Status();
+    if (mine.ok()) mine = std::move(waited);
+    const Result<bool> all = meet(mine, can, k == 0 ? work.words() : std::span<std::uint64_t>());
+    if (!all.ok() || !all.value() || k == work.steps()) return all;
+    mine = work.step(k);
+  }
+}
+
+// A failure that all know of ends the mode: it may be the link that fails, as one whose context was destroyed.
+Result<bool> DevicePath::conclude(Result<bool> served) {
+  if (lost_) {
+    mode_ = Mode::off;
+    return served;
+  }
+  if (served.ok()) {
+    misses_ = served.value() ? 0 : misses_ + 1;
+    if (misses_ < kMisses) return served;
+  }
+  HEDDLE_TRY(leave(Mode::idle));
+  return served;
+}
+
+Result<bool> DevicePath::serve_allreduce(const void* in, void* out, std::size_t count, DType type, Op op) {
+  if (count == 0) return false;
+  const std::size_t bytes = count * dtype_size(type);
+  Result<bool> here = link_->holds(out, bytes);
+  if (here.ok() && here.value() && in != out) here = link_->holds(in, bytes);
+  if (here.ok() && here.value()) here = link_->folds(type, op);
+  const DeviceSum sum{static_cast<const std::byte*>(in), static_cast<std::byte*>(out), count, type, op};
+  const std::unique_ptr<DeviceWork> work = direct_ ? direct_sum(worker(), sum) : scratch_sum(worker(), sum);
+  return conclude(run(*work, here));
+}
+
+Result<bool> DevicePath::serve_bcast(void* buffer, std::size_t bytes, int root) {
+  if (bytes == 0) return false;
+  const Result<bool> here = buffer != nullptr ? link_->holds(buffer, bytes) : Result<bool>(false);
+  const DeviceBcast bcast{static_cast<std::byte*>(buffer), bytes, root};
+  const std::unique_ptr<DeviceWork> work =
+      direct_ ? direct_bcast(worker(), bcast) : scratch_bcast(worker(), bcast);
+  return conclude(run(*work, here));
+}
+
+}  // namespace heddle

@@ -1,0 +1,129 @@
+// Blocking allreduces and bcasts of buffers on GPUs, where all ranks are on one node: the GPUs do the work, and the host's memory is
+// where the ranks meet.
+//
+// MPI lets each rank pass what it has, host or GPU memory, in every call: that a call goes by the GPUs must be agreed.
+//
+// 1. A rank that has seen GPU buffers in a number of calls in a row says so (Meeting::tell), with the number of its next call. Others read
+//    that when they like. It counts from the first call on that is not before that number and leaves no rank before all have come
+//    (an allreduce): what was told before that call is seen by everybody after it. So all ranks find at the end of the same call that all want
+//    it, or that not all do. A rank without CUDA never says so; it pays one addition a call, and nobody waits for it.
+// 2. Then the mode is set up: links, and scratch that the others can reach (gpu/link.hpp). What goes wrong there is told to all, and the
+//    communicator stays as it was.
+// 3. From then on each call begins with a meeting, in which the ranks tell whether they have their part on their GPU. If one
+//    has not, this call is staged by images. After some such calls in a row, or a failure, the mode ends.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/dtype.hpp"
+#include "base/log.hpp"
+#include "base/status.hpp"
+#include "comm/device_work.hpp"
+#include "gpu/link.hpp"
+
+namespace heddle {
+
+// How the ranks tell each other what they must agree on, in the host's memory.
+class Meeting {
+ public:
+  Meeting() = default;
+  Meeting(const Meeting&) = delete;
+  Meeting& operator=(const Meeting&) = delete;
+  virtual ~Meeting() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  // Collective. Of each word the largest of all ranks'. A failure is the communicator's, and final.
+  virtual Status largest(std::span<std::uint64_t> words) = 0;
+  // A word of each rank's, 0 at first, which others may read at any time.
+  virtual void tell(std::uint64_t word) = 0;
+  virtual std::uint64_t told(int rank) const = 0;
+  virtual bool is_gone(int rank) const = 0;
+  // The blocking allreduces and bcasts so far that were not served by the GPUs, the same on all ranks.
+  virtual std::uint64_t calls() const = 0;
+  // Whether all ranks had come before any left the last of them, a bcast.
+  virtual bool bcast_met() const = 0;
+};
+
+class DevicePath {
+ public:
+  // `bytes`: of scratch; 0: everything is staged. `meeting` is borrowed.
+  DevicePath(Meeting& meeting, std::size_t bytes, const Log& log)
+      : meeting_(meeting), bytes_(bytes), log_(log), mode_(bytes > 0 ? Mode::idle : Mode::off) {}
+  DevicePath(const DevicePath&) = delete;
+  DevicePath& operator=(const DevicePath&) = delete;
+  // Where other processes have this rank's scratch open it waits for them to close it, a second at most, and then leaves it allocated.
+  ~DevicePath();
+
+  // Every call on a communicator begins with one of these in a process that has CUDA: whether the GPUs have served it, the same on
+  // all ranks. If not, nothing has happened, and it goes on with images. A failure, here or there, ends the call on all ranks.
+  // `in == out`: in place.
+  Result<bool> allreduce(const void* in, void* out, std::size_t count, DType type, Op op) {
+    return on() ? serve_allreduce(in, out, count, type, op) : Result<bool>(false);
+  }
+  // A null buffer: not one piece of memory on this rank.
+  Result<bool> bcast(void* buffer, std::size_t bytes, int root) {
+    return on() ? serve_bcast(buffer, bytes, root) : Result<bool>(false);
+  }
+  // And ends with this where it was staged. `on_gpu`: all that this rank gave lies on a GPU, `buffer` is some of it.
+  Status after_allreduce(gpu::Gpu& gpu, const void* buffer, bool on_gpu) {
+    return after_staged(gpu, buffer, on_gpu, true);
+  }
+  Status after_bcast(gpu::Gpu& gpu, const void* buffer, bool on_gpu) {
+    return after_staged(gpu, buffer, on_gpu, meeting_.bcast_met());
+  }
+
+  // Local: nothing is called any more. Before a thread that ends several communicators, which other ranks may end in another
+  // order, ends the first of them, it does this on all.
+  void let_go();
+  bool on() const { return mode_ == Mode::on; }
+
+ private:
+  enum class Mode : std::uint8_t {
+    idle,   // calls are watched
+    asked,  // this rank would like the GPUs to do it
+    on,
+    off,  // for good
+  };
+  Status after_staged(gpu::Gpu& gpu, const void* buffer, bool on_gpu, bool met);
+  Result<bool> serve_allreduce(const void* in, void* out, std::size_t count, DType type, Op op);
+  Result<bool> serve_bcast(void* buffer, std::size_t bytes, int root);
+  Result<bool> run(DeviceWork& work, const Result<bool>& here);
+  Result<bool> conclude(Result<bool> served);
+  Worker worker() const { return {link_.get(), meeting_.rank(), meeting_.size(), layout_}; }
+  Result<bool> meet(const Status& mine, bool can, std::span<std::uint64_t> more = {});
+  template <typename T>
+  Result<bool> gather(const Status& mine, const T& one, std::vector<T>* all);
+
+  bool all_want_it(std::uint64_t call) const;
+  Status set_up(gpu::Gpu& gpu);
+  Result<bool> connect(gpu::Gpu& gpu);
+  Result<bool> share_scratch();
+  Status leave(Mode then);
+
+  static constexpr unsigned kFirst = 8;    // calls in a row that a rank watches before it asks
+  static constexpr unsigned kMost = 1024;  // twice as many each time that the mode ends, up to these
+  static constexpr unsigned kMisses = 8;   // in a row, that end the mode
+
+  Meeting& meeting_;
+  const std::size_t bytes_;
+  const Log log_;
+  Mode mode_;
+  unsigned needed_ = kFirst;
+  unsigned seen_ = 0;    // calls in a row, all on the GPU, while idle
+  unsigned misses_ = 0;  // calls in a row that one rank could not serve, while on
+  gpu::Place place_;     // of a buffer that was seen
+  std::unique_ptr<gpu::Link> link_;
+  bool direct_ = false;    // all ranks share one context: buffers are reached where they lie
+  bool exported_ = false;  // other processes have this rank's scratch open
+  bool lost_ = false;      // the ranks cannot meet any more
+  ScratchLayout layout_;
+  std::vector<std::uint64_t> words_;  // for meetings
+};
+
+}  // namespace heddle

@@ -1,0 +1,248 @@
+#include "comm/device_work.hpp"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+namespace heddle {
+namespace {
+
+// Pieces and shares are multiples of this: of every element's size, and of what GPUs like to load at once.
+constexpr std::size_t kGrain = 256;
+// From this size on three ranks and more share the folding out. It takes one meeting and one wait for the GPU more. Not measured.
+constexpr std::size_t kSharedFrom = std::size_t{512} << 10;
+
+constexpr std::size_t round_up(std::size_t n, std::size_t to) {
+  return (n + to - 1) / to * to;
+}
+
+// Bytes [begin, begin + bytes).
+struct Extent {
+  std::size_t begin;
+  std::size_t bytes;
+};
+
+// The part of `bytes` bytes that rank `rank` folds.
+Extent share_of(std::size_t bytes, int rank, int size) {
+  const auto ranks = static_cast<std::size_t>(size);
+  const std::size_t each = round_up((bytes + ranks - 1) / ranks, kGrain);
+  const std::size_t begin = std::min(bytes, static_cast<std::size_t>(rank) * each);
+  return {begin, std::min(bytes, begin + each) - begin};
+}
+
+// ---- Where the buffers lie
+
+std::uint64_t word(const void* address) {
+  return reinterpret_cast<std::uintptr_t>(address);
+}
+std::byte* pointer(std::uint64_t word) {
+  return reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(word));
+}
+
+class DirectSum final : public DeviceWork {
+ public:
+  DirectSum(const Worker& worker, const DeviceSum& sum)
+      : worker_(worker), sum_(sum), places_(2 * static_cast<std::size_t>(worker.size)) {
+    places_[2 * static_cast<std::size_t>(worker.rank)] = word(sum.in);
+    places_[2 * static_cast<std::size_t>(worker.rank) + 1] = word(sum.out);
+  }
+  std::span<std::uint64_t> words() override { return places_; }
+  std::size_t steps() const override { return 1; }
+  // The default stream is one for all ranks, so this is after what any of them has given it.
+  Status step(std::size_t /*k*/) override {
+    const std::size_t element = dtype_size(sum_.type);
+    const Extent share = share_of(sum_.count * element, worker_.rank, worker_.size);
+    if (share.bytes == 0) return {};
+    std::vector<const void*> inputs;
+    std::vector<void*> outputs;
+    for (std::size_t r = 0; r < places_.size(); r += 2) {
+      inputs.push_back(pointer(places_[r]) + share.begin);
+      outputs.push_back(pointer(places_[r + 1]) + share.begin);
+    }
+    HEDDLE_TRY(worker_.link->after_default_stream());
+    return worker_.link->fold(sum_.type, sum_.op, inputs, outputs, share.bytes / element);
+  }
+
+ private:
+  const Worker worker_;
+  const DeviceSum sum_;
+  std::vector<std::uint64_t> places_;
+};
+
+class DirectBcast final : public DeviceWork {
+ public:
+  DirectBcast(const Worker& worker, const DeviceBcast& bcast) : worker_(worker), bcast_(bcast) {
+    if (worker.rank == bcast.root) source_[0] = word(bcast.buffer);
+  }
+  std::span<std::uint64_t> words() override { return source_; }
+  std::size_t steps() const override { return 1; }
+  Status step(std::size_t /*k*/) override {
+    if (worker_.rank == bcast_.root) return {};
+    HEDDLE_TRY(worker_.link->after_default_stream());
+    return worker_.link->copy(bcast_.buffer, pointer(source_[0]), bcast_.bytes);
+  }
+
+ private:
+  const Worker worker_;
+  const DeviceBcast bcast_;
+  std::array<std::uint64_t, 1> source_{};
+};
+
+// ---- By way of the scratch
+
+// After meeting k, in one stream: piece k is read, and piece k + 1 goes into the other half. What others read there, piece k - 1, they had
+// read before that meeting.
+class ByScratch : public DeviceWork {
+ public:
+  ByScratch(const Worker& worker, std::size_t bytes)
+      : worker_(worker), bytes_(bytes), pieces_((bytes + worker.layout.piece - 1) / worker.layout.piece) {}
+  std::size_t steps() const override { return pieces_; }
+
+ protected:
+  Extent piece(std::size_t k) const {
+    const std::size_t begin = k * worker_.layout.piece;
+    return {begin, std::min(worker_.layout.piece, bytes_ - begin)};
+  }
+  std::byte* given(int rank, std::size_t k) const {
+    return worker_.link->scratch(rank) + k % 2 * worker_.layout.half;
+  }
+  std::byte* result(int rank, std::size_t k) const { return given(rank, k) + worker_.layout.piece; }
+
+  const Worker worker_;
+  const std::size_t bytes_;
+  const std::size_t pieces_;
+};
+
+class ScratchSum final : public ByScratch {
+ public:
+  ScratchSum(const Worker& worker, const DeviceSum& sum)
+      : ByScratch(worker, sum.count * dtype_size(sum.type)), sum_(sum) {}
+  Status first() override {
+    HEDDLE_TRY(worker_.link->after_default_stream());
+    return give(0);
+  }
+  Status step(std::size_t k) override {
+    std::vector<const void*> inputs;
+    for (int r = 0; r < worker_.size; ++r)
+      inputs.push_back(given(r, k));
+    const Extent e = piece(k);
+    void* const outputs[] = {sum_.out + e.begin};
+    HEDDLE_TRY(worker_.link->fold(sum_.type, sum_.op, inputs, outputs, e.bytes / dtype_size(sum_.type)));
+    return k + 1 < pieces_ ? give(k + 1) : Status();
+  }
+
+ private:
+  Status give(std::size_t k) {
+    const Extent e = piece(k);
+    return worker_.link->copy(given(worker_.rank, k), sum_.in + e.begin, e.bytes);
+  }
+
+  const DeviceSum sum_;
+};
+
+// The shares of a result lie in the halves as well, and are fetched a step later.
+class SharedSum final : public ByScratch {
+ public:
+  SharedSum(const Worker& worker, const DeviceSum& sum)
+      : ByScratch(worker, sum.count * dtype_size(sum.type)), sum_(sum) {}
+  std::size_t steps() const override { return pieces_ + 1; }
+  Status first() override {
+    HEDDLE_TRY(worker_.link->after_default_stream());
+    return give(0);
+  }
+  Status step(std::size_t k) override {
+    if (k > 0) HEDDLE_TRY(fetch(k - 1));
+    if (k < pieces_) HEDDLE_TRY(fold(k));
+    return k + 1 < pieces_ ? give(k + 1) : Status();
+  }
+
+ private:
+  // All but this rank's own share, which nobody else reads.
+  Status give(std::size_t k) {
+    const Extent e = piece(k);
+    const Extent own = share_of(e.bytes, worker_.rank, worker_.size);
+    const std::size_t after = own.begin + own.bytes;
+    std::byte* const to = given(worker_.rank, k);
+    HEDDLE_TRY(worker_.link->copy(to, sum_.in + e.begin, own.begin));
+    return worker_.link->copy(to + after, sum_.in + e.begin + after, e.bytes - after);
+  }
+  Status fold(std::size_t k) {
+    const Extent e = piece(k);
+    const Extent own = share_of(e.bytes, worker_.rank, worker_.size);
+    if (own.bytes == 0) return {};
+    std::vector<const void*> inputs;
+    for (int r = 0; r < worker_.size; ++r)
+      inputs.push_back((r == worker_.rank ? sum_.in + e.begin : given(r, k)) + own.begin);
+    void* const outputs[] = {sum_.out + e.begin + own.begin, result(worker_.rank, k)};
+    return worker_.link->fold(sum_.type, sum_.op, inputs, outputs, own.bytes / dtype_size(sum_.type));
+  }
+  Status fetch(std::size_t k) {
+    const Extent e = piece(k);
+    for (int r = 0; r < worker_.size; ++r) {
+      const Extent theirs = share_of(e.bytes, r, worker_.size);
+      if (r != worker_.rank)
+        HEDDLE_TRY(worker_.link->copy(sum_.out + e.begin + theirs.begin, result(r, k), theirs.bytes));
+    }
+    return {};
+  }
+
+  const DeviceSum sum_;
+};
+
+class ScratchBcast final : public ByScratch {
+ public:
+  ScratchBcast(const Worker& worker, const DeviceBcast& bcast)
+      : ByScratch(worker, bcast.bytes), bcast_(bcast) {}
+  Status first() override {
+    HEDDLE_TRY(worker_.link->after_default_stream());
+    return is_root() ? give(0) : Status();
+  }
+  Status step(std::size_t k) override {
+    if (is_root()) return k + 1 < pieces_ ? give(k + 1) : Status();
+    const Extent e = piece(k);
+    return worker_.link->copy(bcast_.buffer + e.begin, given(bcast_.root, k), e.bytes);
+  }
+
+ private:
+  bool is_root() const { return worker_.rank == bcast_.root; }
+  Status give(std::size_t k) {
+    const Extent e = piece(k);
+    return worker_.link->copy(given(worker_.rank, k), bcast_.buffer + e.begin, e.bytes);
+  }
+
+  const DeviceBcast bcast_;
+};
+
+}  // namespace
+
+ScratchLayout ScratchLayout::of(std::size_t bytes, int ranks) {
+  ScratchLayout layout;
+  layout.half = bytes / 2 / kGrain * kGrain;
+  layout.piece = layout.half;
+  if (ranks > 2) {
+    // A piece and one share of it, which is rounded up to a grain.
+    const auto n = static_cast<std::size_t>(ranks);
+    layout.piece = (layout.half - kGrain) / (n + 1) * n / kGrain * kGrain;
+  }
+  return layout;
+}
+
+std::unique_ptr<DeviceWork> direct_sum(const Worker& worker, const DeviceSum& sum) {
+  return std::make_unique<DirectSum>(worker, sum);
+}
+
+std::unique_ptr<DeviceWork> direct_bcast(const Worker& worker, const DeviceBcast& bcast) {
+  return std::make_unique<DirectBcast>(worker, bcast);
+}
+
+std::unique_ptr<DeviceWork> scratch_sum(const Worker& worker, const DeviceSum& sum) {
+  if (worker.size > 2 && sum.count * dtype_size(sum.type) >= kSharedFrom)
+    return std::make_unique<SharedSum>(worker, sum);
+  return std::make_unique<ScratchSum>(worker, sum);
+}
+
+std::unique_ptr<DeviceWork> scratch_bcast(const Worker& worker, const DeviceBcast& bcast) {
+  return std::make_unique<ScratchBcast>(worker, bcast);
+}
+
+}  // namespace heddle

@@ -1,0 +1,73 @@
+// What the ranks of a node do on their GPUs in one allreduce or bcast, in steps between which they meet (device_path.hpp).
+//
+// Each rank has its own; all take the same steps. After a meeting what every rank did before it is complete, and there for the others to
+// read. The last meeting ends the call: nobody reads from anybody after it, so the next call may use all scratch at once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/dtype.hpp"
+#include "base/status.hpp"
+#include "gpu/link.hpp"
+
+namespace heddle {
+
+// How the scratch of each rank is divided: two halves, which take turns. In each a piece of a vector, and a share of a result.
+struct ScratchLayout {
+  std::size_t half = 0;
+  std::size_t piece = 0;
+
+  static ScratchLayout of(std::size_t bytes, int ranks);
+};
+
+// One rank among others, and its link.
+struct Worker {
+  gpu::Link* link;
+  int rank;
+  int size;
+  ScratchLayout layout;
+};
+
+class DeviceWork {
+ public:
+  DeviceWork() = default;
+  DeviceWork(const DeviceWork&) = delete;
+  DeviceWork& operator=(const DeviceWork&) = delete;
+  virtual ~DeviceWork() = default;
+
+  // Words that the first meeting is to carry to all: 0 but for this rank's.
+  virtual std::span<std::uint64_t> words() { return {}; }
+  // Given to the link before the first meeting.
+  virtual Status first() { return {}; }
+  // Given to it after meeting number `k`, for 0 <= k < steps(); then comes the next one.
+  virtual Status step(std::size_t k) = 0;
+  virtual std::size_t steps() const = 0;
+};
+
+struct DeviceSum {
+  const std::byte* in;
+  std::byte* out;     // may be `in`
+  std::size_t count;  // at least 1
+  DType type;
+  Op op;
+};
+struct DeviceBcast {
+  std::byte* buffer;
+  std::size_t bytes;  // at least 1
+  int root;
+};
+
+// All ranks share one context: each folds its share of everybody's input into everybody's output, where they lie.
+std::unique_ptr<DeviceWork> direct_sum(const Worker& worker, const DeviceSum& sum);
+std::unique_ptr<DeviceWork> direct_bcast(const Worker& worker, const DeviceBcast& bcast);
+// By way of the scratch, a piece after the other: each rank copies its own there, then
+// - each folds all of everybody's, for two ranks and for short vectors (one meeting for each piece), or
+// - each folds its share, and copies the others' shares of the result. That moves fewer bytes where there are more ranks.
+// Folds go in the order of ranks, whatever the way: the result has the same bits.
+std::unique_ptr<DeviceWork> scratch_sum(const Worker& worker, const DeviceSum& sum);
+std::unique_ptr<DeviceWork> scratch_bcast(const Worker& worker, const DeviceBcast& bcast);
+
+}  // namespace heddle

@@ -1,0 +1,58 @@
+// The ranks of a node, as processes or as threads, for programs on machines with little more than CUDA and a compiler: heddle's team in shared memory,
+// and its path for buffers on GPUs, without a communicator around them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "comm/device_path.hpp"
+#include "cuda_memory.hpp"
+#include "gpu/gpu.hpp"
+#include "transports/shm/shm_team.hpp"
+
+namespace heddle::test {
+
+class NodeRank final : public Meeting {
+ public:
+  // `memory` is the team's. `scratch`: bytes on the GPU for the others.
+  NodeRank(const char* library, std::byte* memory, int rank, int size, std::size_t scratch);
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  Status largest(std::span<std::uint64_t> words) override;
+  void tell(std::uint64_t word) override { team_->tell(word); }
+  std::uint64_t told(int rank) const override { return team_->told(rank); }
+  bool is_gone(int /*rank*/) const override { return false; }
+  std::uint64_t calls() const override { return calls_; }
+  bool bcast_met() const override { return false; }
+
+  const TestDriver& driver() const { return driver_; }
+  DevicePath& path() { return path_; }
+  void barrier() { static_cast<void>(largest({})); }
+  // A sum of floats by images, as it is where GPUs cannot do it.
+  Status staged_sum(const float* in, float* out, std::size_t count);
+  // Staged calls, until the GPUs serve them. False: they do not.
+  bool begin(float* buffer);
+
+ private:
+  void run(TeamOp& op);
+
+  const TestDriver driver_;
+  const int rank_;
+  const int size_;
+  std::uint64_t calls_ = 0;
+  gpu::Gpu gpu_;
+  std::unique_ptr<Team> team_;
+  DevicePath path_;
+};
+
+// What a rank does; false: it is wrong.
+using RankBody = std::function<bool(NodeRank& rank)>;
+// False where one of them said so, or died. In processes of their own, since CUDA does not survive a fork: this process must not have used it.
+bool on_processes(const char* library, int size, std::size_t scratch, const RankBody& body);
+bool on_threads(const char* library, int size, std::size_t scratch, const RankBody& body);
+
+}  // namespace heddle::test

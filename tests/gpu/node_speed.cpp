@@ -1,0 +1,244 @@
+// How fast the ranks of a node sum floats on one GPU, as processes and as threads, beside sums by images on the host (what a host MPI between two copies
+// does, done by heddle's own shared memory) and beside the GPU's own copies, in the same run: node_speed LIBCUDA [--mib N] [--json FILE], which
+// adds to a file of fold_bandwidth's. On the double of CUDA's driver it shows that it works, and its figures mean nothing.
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "node_ranks.hpp"
+
+namespace heddle::test {
+namespace {
+
+constexpr int kRanks = 2;
+constexpr int kSamples = 21;
+constexpr std::size_t kRows = 24;
+
+struct Row {
+  char what[64];
+  std::size_t bytes;
+  double gpu_us;
+  double staged_us;
+};
+// What rank 0 found, where the first process sees it.
+struct Findings {
+  double copy_gb_s = 0;  // read and written
+  std::size_t count = 0;
+  Row rows[kRows]{};
+};
+
+class Bench {
+ public:
+  Bench(NodeRank& rank, std::size_t most)
+      : rank_(rank), in_(rank.driver(), Memory::device, most), out_(rank.driver(), Memory::device, most) {
+    const std::vector<float> ones(most / sizeof(float), 1.0F);
+    in_.put(ones.data(), most);
+    out_.put(ones.data(), most);
+  }
+  bool begin() { return rank_.begin(out_.as<float>()); }
+  bool measure(const char* what, std::size_t bytes, Findings* findings);
+  double copy_gb_s(std::size_t bytes) const;
+
+ private:
+  // The median of what `sum` takes, in microseconds; negative: it failed.
+  template <typename Sum>
+  double time(const Sum& sum);
+  bool is_right(std::size_t count) const;
+
+  NodeRank& rank_;
+  const TestMemory in_;
+  const TestMemory out_;
+};
+
+template <typename Sum>
+double Bench::time(const Sum& sum) {
+  using Clock = std::chrono::steady_clock;
+  std::vector<double> samples;
+  for (int i = 0; i < kSamples + 2; ++i) {
+    rank_.barrier();
+    const Clock::time_point begin = Clock::now();
+    if (!sum()) return -1;
+    if (i >= 2) samples.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
+  }
+  std::sort(samples.begin(), samples.end());
+  return samples[kSamples / 2];
+}
+
+bool Bench::is_right(std::size_t count) const {
+  std::vector<float> sums(count);
+  out_.get(sums.data(), count * sizeof(float));
+  return std::all_of(sums.begin(), sums.end(), [](float sum) { return sum == float{kRanks}; });
+}
+
+bool Bench::measure(const char* what, std::size_t bytes, Findings* findings) {
+  const std::size_t count = bytes / sizeof(float);
+  Row row = {};
+  std::snprintf(row.what, sizeof row.what, "%s", what);
+  row.bytes = bytes;
+  row.gpu_us = time([&] {
+    const Result<bool> served = rank_.path().allreduce(in_.data(), out_.data(), count, DType::f32, Op::sum);
+    return served.ok() && served.value();
+  });
+  bool right = row.gpu_us >= 0 && is_right(count);
+  row.staged_us = time([&] { return rank_.staged_sum(in_.as<float>(), out_.as<float>(), count).ok(); });
+  right = right && row.staged_us >= 0 && is_right(count);
+  if (!right) std::printf("  wrong: %s, %zu bytes\n", what, bytes);
+  if (rank_.rank() == 0 && findings->count < kRows) findings->rows[findings->count++] = row;
+  return right;
+}
+
+// Of one rank, while the others wait.
+double Bench::copy_gb_s(std::size_t bytes) const {
+  constexpr int kTimes = 20;
+  const TestDriver& driver = rank_.driver();
+  const auto from = reinterpret_cast<CUdeviceptr>(in_.data());
+  const auto to = reinterpret_cast<CUdeviceptr>(out_.data());
+  CUevent events[2];
+  for (CUevent& event : events)
+    driver.call<PFN_cuEventCreate_v2000>("cuEventCreate", &event, 0U);
+  for (int i = -3; i < kTimes; ++i) {
+    if (i == 0) driver.call<PFN_cuEventRecord_v2000>("cuEventRecord", events[0], CU_STREAM_LEGACY);
+    driver.call<PFN_cuMemcpyDtoDAsync_v3020>("cuMemcpyDtoDAsync_v2", to, from, bytes, CU_STREAM_LEGACY);
+  }
+  driver.call<PFN_cuEventRecord_v2000>("cuEventRecord", events[1], CU_STREAM_LEGACY);
+  driver.call<PFN_cuEventSynchronize_v2000>("cuEventSynchronize", events[1]);
+  float milliseconds = 0;
+  driver.call<PFN_cuEventElapsedTime_v2000>("cuEventElapsedTime", &milliseconds, events[0], events[1]);
+  for (CUevent event : events)
+    driver.call<PFN_cuEventDestroy_v4000>("cuEventDestroy_v2", event);
+  return 2.0 * kTimes * static_cast<double>(bytes) / static_cast<double>(milliseconds) / 1e6;
+}
+
+// Of `ranks` the bytes that must be read and written: by threads everybody's input and output; by processes the way through the scratch as well, and
+// everybody reads all.
+double bytes_moved(const Row& row, bool threads) {
+  const double n = static_cast<double>(row.bytes) * kRanks;
+  return threads ? 2 * n : (2 + kRanks + 1) * n;
+}
+
+void print(const char* title, const Findings& findings, bool threads) {
+  std::printf(
+      "%s, sum of float32, us (median of %d); the GPU's own copy of the longest: %.0f GB/s read and "
+      "written\n",
+      title, kSamples, findings.copy_gb_s);
+  for (std::size_t i = 0; i < findings.count; ++i) {
+    const Row& row = findings.rows[i];
+    const double gb_s = bytes_moved(row, threads) / row.gpu_us / 1e3;
+    std::printf(
+        "  %-28s %10zu B %10.1f by the GPU %10.1f by the host (%.1f times) %8.1f GB/s, %.0f %% of the copy\n",
+        row.what, row.bytes, row.gpu_us, row.staged_us, row.staged_us / row.gpu_us, gb_s,
+        100 * gb_s / findings.copy_gb_s);
+  }
+}
+
+std::string json_of(const Findings& findings) {
+  std::string text;
+  char line[256];
+  for (std::size_t i = 0; i < findings.count; ++i) {
+    const Row& row = findings.rows[i];
+    std::snprintf(line, sizeof line,
+                  R"({"what": "%s", "ranks": %d, "bytes": %zu, "gpu_us": %.2f, "staged_us": %.2f})", row.what,
+                  kRanks, row.bytes, row.gpu_us, row.staged_us);
+    text += std::string(text.empty() ? "" : ",\n    ") + line;
+  }
+  return text;
+}
+
+// Before the last brace of what is there.
+bool add_to_json(const char* path, const std::string& rows) {
+  std::FILE* file = std::fopen(path, "r+");
+  if (file == nullptr) return false;
+  std::string text(1 << 16, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), file));
+  const std::size_t end = text.rfind("\n}");
+  if (end == std::string::npos) {
+    static_cast<void>(std::fclose(file));
+    return false;
+  }
+  const std::string added = ",\n  \"node\": [\n    " + rows + "\n  ]\n}\n";
+  const bool written = std::fseek(file, static_cast<long>(end), SEEK_SET) == 0 &&
+                       std::fwrite(added.data(), 1, added.size(), file) == added.size();
+  return std::fclose(file) == 0 && written;
+}
+
+class Shared {
+ public:
+  Shared() {
+    void* const at =
+        mmap(nullptr, sizeof(Findings), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) std::abort();
+    findings_ = new (at) Findings;
+  }
+  Shared(const Shared&) = delete;
+  Shared& operator=(const Shared&) = delete;
+  ~Shared() { munmap(findings_, sizeof(Findings)); }
+  Findings* operator->() const { return findings_; }
+  Findings* get() const { return findings_; }
+
+ private:
+  Findings* findings_;
+};
+
+bool measure_all(NodeRank& rank, std::size_t bytes, const char* what, bool longest_alone,
+                 Findings* findings) {
+  Bench bench(rank, bytes);
+  if (!bench.begin()) return false;
+  bool right = true;
+  for (std::size_t size = 8; size < bytes && !longest_alone; size *= 32)
+    right = bench.measure(what, size, findings) && right;
+  right = bench.measure(what, bytes, findings) && right;
+  if (rank.rank() == 0) findings->copy_gb_s = bench.copy_gb_s(bytes);
+  rank.barrier();
+  return right;
+}
+
+int run(int argc, char** argv) {
+  std::size_t bytes = std::size_t{64} << 20;
+  const char* json = nullptr;
+  for (int i = 2; i + 1 < argc; i += 2) {
+    if (std::strcmp(argv[i], "--mib") == 0)
+      bytes = static_cast<std::size_t>(std::atof(argv[i + 1]) * 0x1p20) / 4096 * 4096;
+    if (std::strcmp(argv[i], "--json") == 0) json = argv[i + 1];
+  }
+  bool right = true;
+  std::string rows;
+  const Shared processes;
+  // By the default's size of scratch, and for the longest vector by others.
+  for (const std::size_t scratch : {bytes, bytes / 4, 2 * bytes}) {
+    char what[64];
+    std::snprintf(what, sizeof what, "processes, scratch %.4g MiB", static_cast<double>(scratch) / 0x1p20);
+    right = on_processes(argv[1], kRanks, scratch,
+                         [&](NodeRank& rank) {
+                           return measure_all(rank, bytes, what, scratch != bytes, processes.get());
+                         }) &&
+            right;
+  }
+  print("Two processes", *processes.get(), false);
+  const Shared threads;
+  right =
+      on_threads(argv[1], kRanks, bytes,
+                 [&](NodeRank& rank) { return measure_all(rank, bytes, "threads", false, threads.get()); }) &&
+      right;
+  print("Two threads", *threads.get(), true);
+  if (json != nullptr &&
+      !add_to_json(json, json_of(*processes.get()) + ",\n    " + json_of(*threads.get()))) {
+    std::printf("cannot write to %s\n", json);
+    return 1;
+  }
+  return right ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace heddle::test
+
+int main(int argc, char** argv) {
+  return argc < 2 ? 2 : heddle::test::run(argc, argv);
+}
