@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -86,8 +87,9 @@ std::vector<double> time_rounds(std::span<TimedWay> ways, const TopologyView& to
   }
   std::vector<double> middle;
   for (std::size_t i = 0; i < ways.size(); ++i) {
-    std::nth_element(times[i].begin(), times[i].begin() + times[i].size() / 2, times[i].end());
-    middle.push_back(failed[i] ? std::numeric_limits<double>::infinity() : times[i][times[i].size() / 2]);
+    const auto half = static_cast<std::ptrdiff_t>(times[i].size() / 2);
+    std::nth_element(times[i].begin(), times[i].begin() + half, times[i].end());
+    middle.push_back(failed[i] ? std::numeric_limits<double>::infinity() : *(times[i].begin() + half));
   }
   return middle;
 }
