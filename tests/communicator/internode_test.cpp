@@ -132,7 +132,7 @@ TEST(TimeInternode, WaysTakeTurnsAndOneThatFailsIsInfinite) {
     const std::vector<InternodeTimes> times = time_internode(ways, topology, me.rank);
     ASSERT_EQ(times.size(), 3u);
     EXPECT_GE(times[0].small_ns, 900e3);
-    EXPECT_LT(times[1].small_ns, times[0].small_ns);
+    EXPECT_GE(times[1].small_ns, 100e3);
     EXPECT_TRUE(std::isinf(times[2].small_ns)) << times[2].small_ns;
     ASSERT_EQ(order.size(), 40u);
     for (std::size_t i = 0; i < order.size(); ++i)

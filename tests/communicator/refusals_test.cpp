@@ -17,6 +17,13 @@ void expect_all(const std::vector<Status>& outcomes, Code code, const std::strin
   }
 }
 
+// Between nodes by the lender's messages or not at all.
+Config lent_messages() {
+  Config c = quiet();
+  c.transports = "shm,mpi";
+  return c;
+}
+
 TEST(Refusals, DisabledOnOneRank) {
   Party party({1, 1, 1, 1});
   expect_all(party.outcomes([](int rank) {
@@ -74,13 +81,15 @@ TEST(Refusals, NodesThatNothingConnects) {
   Party party({1, 1, 2});
   for (int r = 0; r < 3; ++r)
     party.lend_nothing(r);
-  expect_all(party.outcomes([](int) { return quiet(); }), Code::unsupported, "2 nodes and no transport");
+  expect_all(party.outcomes([](int) { return lent_messages(); }), Code::unsupported,
+             "2 nodes and no transport");
 }
 
 TEST(Refusals, OneRankWithoutMessagesToLend) {
   Party party({1, 1, 2});
   party.lend_nothing(1);
-  expect_all(party.outcomes([](int) { return quiet(); }), Code::unsupported, "2 nodes and no transport");
+  expect_all(party.outcomes([](int) { return lent_messages(); }), Code::unsupported,
+             "2 nodes and no transport");
   for (int r = 0; r < 3; ++r)
     EXPECT_EQ(party.lender(r).releases, 0);
 }
@@ -98,7 +107,8 @@ TEST(Refusals, TransportsThatLeaveNothing) {
 TEST(Refusals, ALenderThatFailsOnOneRank) {
   Party party({1, 2, 2});
   party.refusing = 1;
-  expect_all(party.outcomes([](int) { return quiet(); }), Code::out_of_memory, "rank 1: no more of them");
+  expect_all(party.outcomes([](int) { return lent_messages(); }), Code::out_of_memory,
+             "rank 1: no more of them");
   EXPECT_EQ(party.lender(0).releases, 1);
   EXPECT_EQ(party.lender(1).releases, 0);
   EXPECT_EQ(party.lender(2).releases, 1);
