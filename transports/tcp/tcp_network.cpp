@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 #include <sys/random.h>
-#include <unistd.h>
 
 #include <utility>
 
 #include "base/descriptors.hpp"
+#include "transports/host_name.hpp"
 #include "transports/tcp/tcp_transport.hpp"
 
 namespace heddle {
@@ -14,11 +14,6 @@ namespace {
 
 using tcp::Place;
 using tcp::TcpTransport;
-
-std::string host_name() {
-  char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "an unnamed host";
-}
 
 class TcpNetwork final : public Network {
  public:

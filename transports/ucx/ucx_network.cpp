@@ -1,11 +1,11 @@
 #include "transports/ucx/ucx_network.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <utility>
 
 #include "base/descriptors.hpp"
+#include "transports/host_name.hpp"
 #include "transports/ucx/ucx_footprint.hpp"
 #include "transports/ucx/ucx_transport.hpp"
 
@@ -22,11 +22,6 @@ Result<UcxAddress> unpack_address(const std::string& bytes) {
   if (end == std::string::npos || end + 1 == bytes.size())
     return Status(Code::internal, "a rank's UCX address is damaged");
   return UcxAddress{bytes.substr(0, end), bytes.substr(end + 1)};
-}
-
-std::string host_name() {
-  char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "an unnamed host";
 }
 
 // Shared by the network and its transport, of which either may be asked how it goes.

@@ -1,0 +1,15 @@
+// The name of this host, for messages to people.
+#pragma once
+
+#include <unistd.h>
+
+#include <string>
+
+namespace heddle {
+
+inline std::string host_name() {
+  char name[256] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "an unnamed host";
+}
+
+}  // namespace heddle
