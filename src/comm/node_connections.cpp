@@ -28,11 +28,6 @@ class NodeConnections {
   Status make();
 
  private:
-  template <typename T>
-  Status allgather(const T& mine, std::vector<T>& all) {
-    all.resize(static_cast<std::size_t>(bootstrap_.size));
-    return bootstrap_.allgather(&mine, all.data(), sizeof(T));
-  }
   Status agree(const Status& mine) { return heddle::agree(bootstrap_, mine); }
 
   Result<std::vector<Internode>> usable_ways(const std::vector<std::string>& names, bool compare);
@@ -65,7 +60,7 @@ Result<Internode> NodeConnections::borrow_messages() {
 // Every rank's address, to those that it has no shared memory with.
 Result<std::vector<std::string>> NodeConnections::exchange(const std::string& address) {
   std::vector<std::uint64_t> lengths;
-  HEDDLE_TRY(allgather(std::uint64_t{address.size()}, lengths));
+  HEDDLE_TRY(gather(bootstrap_, std::uint64_t{address.size()}, lengths));
   const std::size_t longest = *std::max_element(lengths.begin(), lengths.end());
   std::string mine = address;
   mine.resize(longest);
@@ -161,7 +156,7 @@ Result<std::vector<InternodeTimes>> NodeConnections::time_ways(const std::vector
   const std::vector<InternodeTimes> mine = time_internode(timed, connections_.topology, bootstrap_.rank);
   for (std::size_t i = 0; i < ways.size(); ++i) {
     std::vector<InternodeTimes> all;
-    HEDDLE_TRY(allgather(mine[i], all));
+    HEDDLE_TRY(gather(bootstrap_, mine[i], all));
     for (const InternodeTimes& each : all) {
       slowest[i].small_ns = std::max(slowest[i].small_ns, each.small_ns);
       slowest[i].large_ns = std::max(slowest[i].large_ns, each.large_ns);

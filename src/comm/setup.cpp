@@ -33,11 +33,6 @@ class Setup {
   Result<std::unique_ptr<Connections>> run();
 
  private:
-  template <typename T>
-  Status allgather(const T& mine, std::vector<T>& all) {
-    all.resize(static_cast<std::size_t>(bootstrap_.size));
-    return bootstrap_.allgather(&mine, all.data(), sizeof(T));
-  }
   Status agree(const Status& mine) { return heddle::agree(bootstrap_, mine); }
 
   void find_topology(const std::vector<Hello>& hellos);
@@ -143,7 +138,7 @@ Status Setup::try_backing(SharedMemory::Backing backing) {
     if (created.ok()) memory = std::move(created).value();
   }
   std::vector<SharedMemoryHandle> handles;
-  HEDDLE_TRY(allgather(memory.handle(), handles));
+  HEDDLE_TRY(gather(bootstrap_, memory.handle(), handles));
   if (!creates && members().size() > 1) {
     const SharedMemoryHandle& handle = handles[static_cast<std::size_t>(members().front())];
     // Without a handle its creator failed, and says why.
@@ -200,7 +195,7 @@ void Setup::build_ports() {
 
 Result<std::unique_ptr<Connections>> Setup::run() {
   std::vector<Hello> hellos;
-  HEDDLE_TRY(allgather(make_hello(bootstrap_, config_), hellos));
+  HEDDLE_TRY(gather(bootstrap_, make_hello(bootstrap_, config_), hellos));
   HEDDLE_TRY(check_hellos(hellos));
   find_topology(hellos);
   HEDDLE_TRY(divide_nodes());

@@ -55,6 +55,13 @@ Result<std::unique_ptr<Connections>> connect(const Bootstrap& bootstrap, const C
 WaitPolicy wait_policy(const Bootstrap& bootstrap, const Config& config, const Connections& connections,
                        Transport* far);
 
+// What every rank has, by rank. Collective.
+template <typename T>
+Status gather(const Bootstrap& bootstrap, const T& mine, std::vector<T>& all) {
+  all.resize(static_cast<std::size_t>(bootstrap.size));
+  return bootstrap.allgather(&mine, all.data(), sizeof(T));
+}
+
 // The same status on every rank: the first failed rank's, with its number. Collective.
 Status agree(const Bootstrap& bootstrap, const Status& mine);
 

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "support/worlds.hpp"
@@ -23,6 +24,7 @@ std::ostream& operator<<(std::ostream& out, const NetworkKind& kind) {
 
 struct Peers : NetworkWorld {
   Peers(const NetworkKind& kind, int size) : NetworkWorld(size, [&kind] { return kind.open({}); }) {}
+  std::string describe(int rank) { return networks[static_cast<std::size_t>(rank)]->describe(); }
   void leave(int rank) {
     transports[static_cast<std::size_t>(rank)].reset();
     networks[static_cast<std::size_t>(rank)].reset();
@@ -163,6 +165,21 @@ TEST_P(NetworkPeers, DamagedAddressesAreRefused) {
   const auto made = network->connect(0, {"", "no end of the name"});
   EXPECT_EQ(made.status().code(), Code::internal);
 }
+
+#if HEDDLE_TEST_UCX
+TEST(Ucx, ConnectionsAreMadeBySendsAlone) {
+  Peers world({"ucx", &open_ucx_network}, 6);
+  // One each, which showed that there is a way.
+  EXPECT_NE(world.describe(0).find(", 1 endpoint,"), std::string::npos) << world.describe(0);
+  exchange(world, 0, 1);  // the same one
+  EXPECT_NE(world.describe(0).find(", 1 endpoint,"), std::string::npos) << world.describe(0);
+  exchange(world, 4, 0);
+  EXPECT_NE(world.describe(0).find(", 1 endpoint,"), std::string::npos) << world.describe(0);
+  exchange(world, 0, 3);
+  EXPECT_NE(world.describe(0).find(", 2 endpoints,"), std::string::npos) << world.describe(0);
+  EXPECT_NE(world.describe(0).find("over tcp/"), std::string::npos) << world.describe(0);
+}
+#endif
 
 }  // namespace
 }  // namespace heddle::test
