@@ -79,6 +79,7 @@ TEST_F(KernelTest, GivesTheFoldToItsStream) {
   EXPECT_EQ(launch.blocks, 1U);
   EXPECT_EQ(launch.threads, 256U);
   EXPECT_EQ(last_of(memory), 3 * (kCount - 1));
+  cuda->call<PFN_cuStreamDestroy_v4000>("cuStreamDestroy_v2", stream);
 }
 
 TEST_F(KernelTest, LooksUpOnceForAllContextsAndDevices) {
