@@ -208,6 +208,34 @@ TEST(Selection, OfManyNodesIsAboutTheBest) {
   }
 }
 
+// A ring whose price is as good as the best one's is preferred on a few nodes, where it needs few steps, and not on many.
+TEST(Selection, PrefersARingOnFewNodesAlone) {
+  const CostModel model = default_cost_model({500, 0.1}, {1400, 0.08, 200}, false);
+  const Preferences nothing;
+  constexpr std::size_t kBytes = 64 << 20;
+  for (const std::int32_t ranks : {4, 16, 32, 64}) {
+    const TopologyView topology = TopologyView::flat(ranks);
+    const Selector selector(topology, model, {false, true}, nothing);
+    double least_ns = std::numeric_limits<double>::infinity();
+    double ring_ns = least_ns;
+    for (const Choice& c : selector.candidates(Collective::allreduce, kBytes, false)) {
+      const double ns = price(
+          topology, [&](std::int32_t rank) { return c.algorithm->build(topology, rank, c.shape); }, kBytes,
+          model);
+      least_ns = std::min(least_ns, ns);
+      if (c.algorithm->name == std::string("ring")) ring_ns = std::min(ring_ns, ns);
+    }
+    ASSERT_LT(ring_ns, 1.03 * least_ns) << ranks;
+    const Result<Selection> chosen = selector.select(Collective::allreduce, kBytes, false);
+    ASSERT_TRUE(chosen.ok());
+    const std::string name = chosen.value().choice.algorithm->name;
+    if (ranks <= 16)
+      EXPECT_EQ(name, "ring") << ranks;
+    else
+      EXPECT_TRUE(name != "ring" || ring_ns == least_ns) << ranks << ' ' << name;
+  }
+}
+
 TEST(Selection, IsSaidOnceOnRankZero) {
   Party party({1, 1});
   Config config;
