@@ -4,6 +4,7 @@
 PATTERN is a regular expression that matches "suite name" of the tests wanted; SUITE, if not empty, restricts them further.
 `names` prints the tests' names, `targets` the files that they need built, one per line.
 """
+import collections
 import json
 import os
 import re
@@ -24,7 +25,12 @@ def main():
         of = test["suite"][0].split(":")[-1]
         return re.search(pattern, f"{of} {test['name']}") and (not suite or suite == of)
 
-    tests = [test for test in introspect("tests", build) if wanted(test)]
+    every = introspect("tests", build)
+    # `meson test NAME` runs all that have the name, whatever their suite.
+    several = sorted(name for name, count in collections.Counter(test["name"] for test in every).items() if count > 1)
+    if several:
+        sys.exit(f"tests of one name in several suites: {', '.join(several)}; give each a name of its own in tests/*/meson.build")
+    tests = [test for test in every if wanted(test)]
     if mode == "names":
         lines = [test["name"] for test in tests]
     else:
