@@ -258,7 +258,7 @@ void PricedRun::leave(Send send, std::int32_t receiver, std::uint8_t lane) {
     send.leaves_ns = std::max(send.leaves_ns, shared.send_ns);
     shared.send_ns = send.leaves_ns + cost.gap.per_byte_ns * send.bytes;
   }
-  own.send_ns = send.leaves_ns + cost.gap_ns(send.bytes);
+  own.send_ns = send.leaves_ns + cost.gap.at(send.bytes);
   Channel& c = channel(at(receiver), send.sender, lane);
   if (c.receives.empty()) {
     c.sends.push(send);
@@ -300,17 +300,17 @@ void PricedRun::transfer(const Event& event) {
   const Send& send = *event.send;
   Rank& r = at(event.rank);
   const LevelCost& cost = level(send.sender, event.rank);
-  const double gap_ns = cost.gap_ns(send.bytes);
   double begins_ns = std::max(event.at_ns, r.link.receive_ns);
   if (topology_->node_of(send.sender) != topology_->node_of(event.rank)) {
     Link& shared = node_link(event.rank);
     begins_ns = std::max(begins_ns, shared.receive_ns);
     shared.receive_ns = begins_ns + cost.gap.per_byte_ns * send.bytes;
   }
-  const double in_ns = begins_ns + gap_ns;
+  const double in_ns = begins_ns + cost.receive_gap_ns(send.bytes);
   r.link.receive_ns = in_ns;
   complete(event.rank, event.receive, in_ns + send.reading_ns);
-  complete(send.sender, send.number, std::max(send.leaves_ns + gap_ns, in_ns - cost.latency_ns));
+  complete(send.sender, send.number,
+           std::max(send.leaves_ns + cost.gap.at(send.bytes), in_ns - cost.latency_ns));
 }
 
 void PricedRun::complete(std::int32_t rank, std::uint64_t number, double done_ns) {

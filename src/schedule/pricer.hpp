@@ -18,14 +18,15 @@ namespace heddle {
 // bytes between ranks that first share level l occupies the sender's processor for `overhead_ns`, then the
 // link of sender and of receiver for gap_ns(n) each, the receiver's `latency_ns` later. Between nodes the bytes also hold the links of
 // both nodes, which all ranks of a node share. The receiver's link
-// takes it in once the receive is open, and until then the send is not complete.
+// takes it in once the receive is open, and until then the send is not complete. Where ranks share cores it takes in none in less than
+// `least_gap_ns`: they wait for their turns there. Who sends goes on, as the root of a bcast does.
 struct LevelCost {
   double latency_ns = 0;
   double overhead_ns = 0;
   LinearCost gap;
   double least_gap_ns = 0;
 
-  double gap_ns(double bytes) const { return std::max(gap.at(bytes), least_gap_ns); }
+  double receive_gap_ns(double bytes) const { return std::max(gap.at(bytes), least_gap_ns); }
 };
 
 // levels[0]: both ranks on one node; levels[k]: ranks whose groups first agree at level k of the topology

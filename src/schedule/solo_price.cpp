@@ -123,7 +123,7 @@ void SoloRun::open_send(const Step& step) {
   const double size = bytes();
   now_ns_ += cost.overhead_ns;
   const double leaves_ns = std::max(now_ns_, send_link_free_ns_);
-  send_link_free_ns_ = leaves_ns + cost.gap_ns(size);
+  send_link_free_ns_ = leaves_ns + cost.gap.at(size);
   open_.push({now_ns_, send_link_free_ns_, true, &cost, size});
   Lane& lane = lanes_[step.lane];
   if (lane.receives.empty()) {
@@ -150,7 +150,7 @@ void SoloRun::open_receive(const Step& step) {
 
 void SoloRun::match(Op& op, double leaves_ns) {
   const double arrives_ns = std::max(leaves_ns + op.cost->latency_ns, op.opened_ns);
-  op.done_ns = std::max(arrives_ns, receive_link_free_ns_) + op.cost->gap_ns(op.bytes);
+  op.done_ns = std::max(arrives_ns, receive_link_free_ns_) + op.cost->receive_gap_ns(op.bytes);
   op.matched = true;
   receive_link_free_ns_ = op.done_ns;
 }

@@ -236,6 +236,23 @@ TEST(Selection, PrefersARingOnFewNodesAlone) {
   }
 }
 
+// Ranks that share cores: a message takes six times as long as a rank is busy with it, and an allreduce keeps all of them busy.
+TEST(Selection, ACrowdedRootSendsToAllByItself) {
+  const CostModel model = default_cost_model({500, 0.1}, {10'000, 5, 5000, 30'000}, false);
+  const Preferences nothing;
+  const TopologyView topology = TopologyView::flat(4);
+  const Selector selector(topology, model, {false, true}, nothing);
+  const Choice bcast = selector.cheapest(Collective::bcast, 8, false);
+  const Schedule root = bcast.algorithm->build(topology, 0, bcast.shape);
+  EXPECT_EQ(std::count_if(root.steps.begin(), root.steps.end(),
+                          [](const Step& s) { return s.kind == StepKind::send; }),
+            3)
+      << bcast.algorithm->name;
+  const Choice allreduce = selector.cheapest(Collective::allreduce, 8, false);
+  EXPECT_STREQ(allreduce.algorithm->name, "recursive_doubling");
+  EXPECT_EQ(allreduce.shape.radix, 2U);
+}
+
 TEST(Selection, IsSaidOnceOnRankZero) {
   Party party({1, 1});
   Config config;

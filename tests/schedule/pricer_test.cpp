@@ -329,6 +329,29 @@ TEST(Pricer, NoMessageTakesLessThanTheLeast) {
   }
 }
 
+// The receivers are crowded, and each takes in a message of its own: a root that sends to all of them goes on at once.
+TEST(Pricer, CrowdedReceiversDoNotHoldUpARoot) {
+  CostModel model = simple_model();
+  constexpr double kLeast = 50'000;
+  constexpr double kHandling = 1000;
+  model.levels[0].overhead_ns = kHandling;
+  model.levels[0].gap.fixed_ns = kHandling;
+  model.levels[0].least_gap_ns = kLeast;
+  const auto star = [](std::int32_t rank, bool from_root) {
+    Builder b(Collective::bcast, 1);
+    for (std::int32_t other = 1; other < 4 && rank == 0; ++other)
+      from_root ? b.send(other, {0, 1}) : b.recv_scratch(other, {0, 1});
+    if (rank != 0) from_root ? b.recv(0, {0, 1}) : b.send(0, {0, 1});
+    b.wait();
+    return std::move(b).finish();
+  };
+  const TopologyView flat = TopologyView::flat(4);
+  const auto from = [&](auto r) { return star(r, true); };
+  const auto to = [&](auto r) { return star(r, false); };
+  EXPECT_NEAR(price(flat, from, 0, model), 3 * kHandling + kLatency + kLeast, kTolerance);
+  EXPECT_NEAR(price(flat, to, 0, model), kHandling + kLatency + 3 * kLeast, kTolerance);
+}
+
 // A million steps of a ring are not taken one by one, and still counted.
 TEST(PriceAlone, CountsIterationsWithoutRunningThem) {
   const std::int32_t p = 1 << 20;
