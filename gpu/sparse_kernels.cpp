@@ -20,6 +20,7 @@ using kernels::Workspace;
 constexpr unsigned kSelectBlocks = 5;
 constexpr unsigned kDigitBlocks = 8;
 constexpr unsigned kScatterBlocks = 16;
+constexpr unsigned kQuantiseBlocks = 16;
 
 // What a search's keys are made of (kernels/digits.hpp), and the digits that it finds, from the highest down.
 constexpr std::uint32_t kMagnitude = 0x7FFFFFFFU;
@@ -60,7 +61,7 @@ struct Aligned {
 Status check_alignment(std::initializer_list<Aligned> all) {
   for (const Aligned& one : all) {
     if (number(one.address) % one.to != 0)
-      return Status(Code::unsupported, fmt::format("{} of a sparse vector at {}: kernels on GPUs want them "
+      return Status(Code::unsupported, fmt::format("{} at {}: kernels on GPUs want them "
                                                    "aligned to {} bytes; the host takes them as they are",
                                                    one.name, one.address, one.to));
   }
@@ -98,6 +99,16 @@ SelectArguments selection(const void* values, std::size_t n, std::uint64_t mask,
 
 std::uint64_t ones(std::size_t bytes) {
   return ~std::uint64_t{0} >> (64 - 8 * bytes);
+}
+
+Status check_bits(const Quantiser& how) {
+  if (how.bits == 8 || how.bits == 4 || how.bits == 2) return {};
+  return Status(Code::invalid_argument,
+                fmt::format("there is no kernel for codes of {} bits; there are 8, 4 and 2", how.bits));
+}
+
+std::uint64_t bucket_length(const Quantiser& how, std::size_t n) {
+  return how.bucket == 0 ? n : std::min<std::uint64_t>(how.bucket, n);
 }
 
 std::uint64_t tiles_over(const Source& source, std::size_t value_bytes) {
@@ -233,6 +244,31 @@ Status SparseKernels::scatter_by(CUstream stream, const std::string& name, std::
                                       static_cast<unsigned char*>(dense), dimension};
   const std::uint64_t blocks = (arguments.count + kernels::kThreads - 1) / kernels::kThreads;
   return launch(stream, name + index_name(entries.wide), blocks, kScatterBlocks, &arguments);
+}
+
+Status SparseKernels::quantise(CUstream stream, const Quantiser& how, const float* gradient, float* residual,
+                               std::size_t n, std::uint64_t position, void* codes) {
+  HEDDLE_TRY(check_bits(how));
+  HEDDLE_TRY(check_alignment(
+      {{"values", gradient, sizeof *gradient}, {"the residual", residual, sizeof *residual}}));
+  if (n == 0) return {};
+  const std::uint64_t bucket = bucket_length(how, n);
+  kernels::QuantiseArguments arguments{
+      gradient, residual, n, bucket, position, how.seed, static_cast<unsigned char*>(codes)};
+  return launch(stream, fmt::format("quantise_{}", how.bits), (n + bucket - 1) / bucket, kQuantiseBlocks,
+                &arguments);
+}
+
+Status SparseKernels::dequantise(CUstream stream, const Quantiser& how, const void* codes, std::size_t n,
+                                 float* values, std::uint64_t* bad) {
+  HEDDLE_TRY(check_bits(how));
+  HEDDLE_TRY(
+      check_alignment({{"values", values, sizeof *values}, {"the mark of bad codes", bad, sizeof *bad}}));
+  if (n == 0) return {};
+  kernels::DequantiseArguments arguments{static_cast<const unsigned char*>(codes), values, n,
+                                         bucket_length(how, n), bad};
+  return launch(stream, fmt::format("dequantise_{}", how.bits), n / (4 * kernels::kThreads) + 1,
+                kQuantiseBlocks, &arguments);
 }
 
 Status SparseKernels::launch(CUstream stream, const std::string& name, std::uint64_t blocks, unsigned of_each,

@@ -37,6 +37,13 @@ struct Entries {
   bool wide = false;
 };
 
+// A codec of float with evenly spaced levels (src/compress/codec.hpp): qsgd8, qsgd4, and qsgd2, of which ternary is another name.
+struct Quantiser {
+  unsigned bits = 8;            // of a code: 8, 4 or 2
+  std::uint64_t bucket = 1024;  // values that share a scale; 0: all
+  std::uint64_t seed = 0;       // of the random rounding
+};
+
 class SparseKernels {
  public:
   // `driver` outlives this. A launch selects from `tiles` tiles at most, which tests make few.
@@ -71,6 +78,17 @@ class SparseKernels {
   Status scatter(CUstream stream, DType type, const Entries& entries, void* dense, std::size_t dimension);
   // dense[index] += value, with the bits of the host's sums; one after the other they add several vectors in that order. (f16 and bf16 are rounded after each.)
   Status scatter_add(CUstream stream, DType type, const Entries& entries, void* dense, std::size_t dimension);
+
+  // ---- Quantised vectors, in the host's bytes. Codes need no alignment.
+
+  // codes := what the host's encode() makes of gradient + residual, for values at `position` and on; residual := what that leaves out, 0
+  // where a value or its bucket is not finite, as Residual::keep() does. `residual` may be null; each is read once, and the residual written
+  // once, where a bucket has 1,024 values at most.
+  Status quantise(CUstream stream, const Quantiser& how, const float* gradient, float* residual,
+                  std::size_t n, std::uint64_t position, void* codes);
+  // values := the host's decode(). *bad becomes 1, and is left alone else, where these are no codes that quantise() writes: then values are anything.
+  Status dequantise(CUstream stream, const Quantiser& how, const void* codes, std::size_t n, float* values,
+                    std::uint64_t* bad);
 
  private:
   Status select(CUstream stream, const std::string& name, kernels::SelectArguments arguments,

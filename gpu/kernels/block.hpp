@@ -18,6 +18,7 @@
 #define HEDDLE_DEVICE __device__
 #define HEDDLE_UNROLLED _Pragma("unroll")
 #else
+#include <algorithm>
 #include <atomic>
 #include <thread>
 #define HEDDLE_DEVICE
@@ -120,6 +121,14 @@ struct Block {
     values.own = sum - values.own;
     __syncthreads();
   }
+  // largest[w]: of the values of warp w.
+  __device__ void max_warps(const Each<std::uint32_t>& values, std::uint32_t* largest) const {
+    std::uint32_t most = values.own;
+    for (unsigned far = kWarp / 2; far > 0; far /= 2)
+      most = max(most, __shfl_xor_sync(0xFFFFFFFFU, most, far));
+    if (threadIdx.x % kWarp == 0) largest[threadIdx.x / kWarp] = most;
+    __syncthreads();
+  }
   std::uint64_t number;
   std::uint64_t of;  // blocks
 };
@@ -204,6 +213,10 @@ struct Block {
       }
       totals[warp] = sum;
     }
+  }
+  void max_warps(const Each<std::uint32_t>& values, std::uint32_t* largest) const {
+    for (unsigned warp = 0; warp < kWarps; ++warp)
+      largest[warp] = *std::max_element(values.all + warp * kWarp, values.all + (warp + 1) * kWarp);
   }
   std::uint64_t number;
   std::uint64_t of;  // blocks

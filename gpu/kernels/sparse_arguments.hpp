@@ -78,4 +78,24 @@ struct ScatterArguments {
   std::uint64_t dimension;
 };
 
+// ---- Quantised vectors
+
+struct QuantiseArguments {
+  const float* gradient;
+  float* residual;  // added before, and what is left out after; may be null
+  std::uint64_t count;
+  std::uint64_t bucket;    // values that share a scale; 1 at least
+  std::uint64_t position;  // of the first value, for its random number
+  std::uint64_t seed;
+  unsigned char* codes;
+};
+
+struct DequantiseArguments {
+  const unsigned char* codes;
+  float* values;
+  std::uint64_t count;
+  std::uint64_t bucket;
+  std::uint64_t* bad;  // becomes 1 where no encoder wrote such codes
+};
+
 }  // namespace heddle::gpu::kernels

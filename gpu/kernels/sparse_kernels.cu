@@ -25,3 +25,21 @@ extern "C" __global__ void __launch_bounds__(heddle::gpu::kernels::kThreads)
   __shared__ DigitShared shared;
   count_digits(Block{blockIdx.x, gridDim.x}, arguments, shared);
 }
+
+#define HEDDLE_QUANTISE_KERNEL(name, kBits)                                                      \
+  extern "C" __global__ void __launch_bounds__(heddle::gpu::kernels::kThreads)                   \
+      heddle_##name(const __grid_constant__ heddle::gpu::kernels::QuantiseArguments arguments) { \
+    using namespace heddle::gpu::kernels;                                                        \
+    __shared__ QuantiseShared shared;                                                            \
+    quantise_buckets<kBits>(Block{blockIdx.x, gridDim.x}, arguments, shared);                    \
+  }
+
+#define HEDDLE_DEQUANTISE_KERNEL(name, kBits)                                                      \
+  extern "C" __global__ void __launch_bounds__(heddle::gpu::kernels::kThreads)                     \
+      heddle_##name(const __grid_constant__ heddle::gpu::kernels::DequantiseArguments arguments) { \
+    using namespace heddle::gpu::kernels;                                                          \
+    dequantise_share<kBits>(arguments, Thread{blockIdx.x, gridDim.x, threadIdx.x});                \
+  }
+
+HEDDLE_QUANTISE_KERNELS(HEDDLE_QUANTISE_KERNEL)
+HEDDLE_DEQUANTISE_KERNELS(HEDDLE_DEQUANTISE_KERNEL)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gpu/kernels/digits.hpp"
+#include "gpu/kernels/quantise.hpp"
 #include "gpu/kernels/scatter.hpp"
 #include "gpu/kernels/select.hpp"
 
@@ -27,4 +28,8 @@
   HEDDLE_SCATTER_WIDTHS(X, scatter_add_f64, Plain<double>, FloatSum) \
   HEDDLE_SCATTER_WIDTHS(X, scatter_add_u32, Plain<std::uint32_t>, IntegerSum) \
   HEDDLE_SCATTER_WIDTHS(X, scatter_add_u64, Plain<std::uint64_t>, IntegerSum)
+
+// X(name, bits of a code)
+#define HEDDLE_QUANTISE_KERNELS(X) X(quantise_8, 8) X(quantise_4, 4) X(quantise_2, 2)
+#define HEDDLE_DEQUANTISE_KERNELS(X) X(dequantise_8, 8) X(dequantise_4, 4) X(dequantise_2, 2)
 // clang-format on

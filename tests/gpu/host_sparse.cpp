@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
+#include "compress/codec.hpp"
 #include "compress/kernels.hpp"
+#include "compress/residual.hpp"
 #include "compress/select.hpp"
 #include "sparse/convert.hpp"
 
@@ -52,6 +55,26 @@ HostEntries host_top_k(const float* values, std::size_t n, std::size_t k) {
   for (std::size_t i = 0; i < indices.size(); ++i)
     indices[i] = selected.indices[i];
   return as_entries(std::move(indices), selected.values);
+}
+
+HostCodes host_quantise(unsigned bits, std::uint64_t bucket, std::uint64_t seed, std::uint64_t position,
+                        const std::vector<float>& gradient, std::vector<float>* residual) {
+  const CodecSettings settings{bits == 8   ? Codec::qsgd8
+                               : bits == 4 ? Codec::qsgd4
+                                           : Codec::ternary,
+                               static_cast<std::uint32_t>(bucket), seed};
+  const std::size_t n = gradient.size();
+  Residual kept(n);
+  std::copy(residual->begin(), residual->end(), kept.values().begin());
+  std::vector<float> sum(n);
+  kept.compensate(gradient.data(), sum.data());
+  HostCodes result{std::vector<std::uint8_t>(coded_bytes(settings, n)), std::vector<float>(n)};
+  const auto bytes = std::as_writable_bytes(std::span(result.codes));
+  encode(settings, sum.data(), n, position, bytes.data());
+  if (!decode(settings, bytes, result.decoded.data(), n).ok()) result.codes.clear();
+  kept.keep(sum.data(), result.decoded.data());
+  std::copy(kept.values().begin(), kept.values().end(), residual->begin());
+  return result;
 }
 
 const char* host_sparse_name() {

@@ -19,6 +19,14 @@ HostEntries host_nonzero(DType type, const void* values, std::size_t n);
 // From the magnitude on that has these bits.
 HostEntries host_magnitudes(const float* values, std::size_t n, std::uint32_t least);
 HostEntries host_top_k(const float* values, std::size_t n, std::size_t k);
+
+// Codes of gradient + residual, where position 0 is the first value's, and what they leave out in the residual's place; and their values.
+struct HostCodes {
+  std::vector<std::uint8_t> codes;
+  std::vector<float> decoded;
+};
+HostCodes host_quantise(unsigned bits, std::uint64_t bucket, std::uint64_t seed, std::uint64_t position,
+                        const std::vector<float>& gradient, std::vector<float>* residual);
 const char* host_sparse_name();
 
 }  // namespace heddle::test

@@ -99,10 +99,18 @@ std::vector<Work> Bench::selections(const Vectors& v, std::size_t n, const gpu::
   const auto largest = [=, this](const float* values, std::size_t k) {
     return [=, this] { return sparse_.top_k(stream, values, n, k, to, workspace, bytes); };
   };
+  // Two reads, a write, and a byte or a quarter of one for each value.
+  const gpu::Quantiser in_bytes{8, 1024, 1};
+  const gpu::Quantiser in_pairs{2, 1024, 1};
+  const auto quantise = [=, this](const gpu::Quantiser& how) {
+    return [=, this] { return sparse_.quantise(stream, how, v.normal, v.out, n, 0, to.values); };
+  };
   // What scatters take is what the selection before left.
   const gpu::Entries entries{to.indices, to.values, n / 100, false};
   const double moved = static_cast<double>(n / 100) * 16;
-  return {{"nonzero, 1%", all, nonzero(v.one_in_100)},
+  return {{"quantise, 8 bits, residual", 3.25 * all, quantise(in_bytes)},
+          {"quantise, 2 bits, residual", 3.0625 * all, quantise(in_pairs)},
+          {"nonzero, 1%", all, nonzero(v.one_in_100)},
           {"nonzero, all", all, nonzero(v.normal)},
           {"magnitudes, 1%", all, from(2.576F)},
           {"magnitudes, 0.1%", all, from(3.29F)},
@@ -151,7 +159,7 @@ void print(std::size_t bytes, const std::vector<Work>& all) {
     const double times = static_cast<double>(bytes) / work.bytes * read / work.median();
     std::printf("  %-28s %8.1f (%.1f to %.1f)", work.name.c_str(), work.median(), work.at(kLow),
                 work.at(kHigh));
-    // Scatters do not read the vector.
+    // Scatters do not read the vector, and quantisation moves more than that.
     if (work.bytes == static_cast<double>(bytes)) std::printf(" %6.2f", times);
     std::printf("\n");
   }

@@ -46,6 +46,7 @@ class Checker {
   bool top_k(const Bytes& data, std::size_t offset, std::size_t k, bool wide);
   bool scatter(DType type, const Bytes& dense, const std::vector<std::uint64_t>& indices, const Bytes& values,
                bool wide);
+  bool quantise(const gpu::Quantiser& how, const Bytes& data, std::size_t offset, std::uint64_t position);
   std::size_t cases() const { return cases_; }
   std::size_t multiprocessors() const { return static_cast<std::size_t>(multiprocessors_); }
 
@@ -227,6 +228,52 @@ bool Checker::scatter(DType type, const Bytes& dense, const std::vector<std::uin
   return right;
 }
 
+// Twice, so that the second time there is something that the first has left out.
+bool Checker::quantise(const gpu::Quantiser& how, const Bytes& data, std::size_t offset,
+                       std::uint64_t position) {
+  const std::size_t n = data.size() / sizeof(float);
+  std::vector<float> gradient(n);
+  if (n > 0) std::memcpy(gradient.data(), data.data(), data.size());
+  std::vector<float> residual(n);
+  bool right = true;
+  for (int round = 0; round < 2; ++round) {
+    ++cases_;
+    const std::vector<float> before = residual;
+    const HostCodes want = host_quantise(how.bits, how.bucket, how.seed, position, gradient, &residual);
+    const std::size_t at_gradient = kMargin + offset * sizeof(float);
+    const std::size_t at_residual = rounded(at_gradient + data.size() + kMargin) + kMargin;
+    const std::size_t at_decoded = rounded(at_residual + data.size() + kMargin) + kMargin;
+    const std::size_t at_bad = rounded(at_decoded + data.size() + kMargin) + kMargin;
+    const std::size_t at_codes = at_bad + kMargin + offset;
+    Bytes image(at_codes + want.codes.size() + kMargin, kMark);
+    const auto set = [&](std::size_t place, const void* from, std::size_t bytes) {
+      if (bytes > 0) std::memcpy(&image[place], from, bytes);
+    };
+    const std::uint64_t none = 0;
+    set(at_gradient, data.data(), data.size());
+    set(at_residual, before.data(), data.size());
+    set(at_bad, &none, sizeof none);
+    put(image);
+    Status status =
+        kernels_.quantise(gpu::default_stream(), how, reinterpret_cast<const float*>(at(at_gradient)),
+                          reinterpret_cast<float*>(at(at_residual)), n, position, at(at_codes));
+    if (status.ok())
+      status = kernels_.dequantise(gpu::default_stream(), how, at(at_codes), n,
+                                   reinterpret_cast<float*>(at(at_decoded)),
+                                   reinterpret_cast<std::uint64_t*>(at(at_bad)));
+    set(at_residual, residual.data(), data.size());
+    set(at_decoded, want.decoded.data(), data.size());
+    set(at_codes, want.codes.data(), want.codes.size());
+    Bytes got(image.size());
+    memory_->get(got.data(), got.size());
+    if (status.ok() && got == image) continue;
+    std::printf("  wrong: quantise to %u bits, %zu values, buckets of %zu, offset %zu %s\n", how.bits, n,
+                static_cast<std::size_t>(how.bucket), offset, status.message().c_str());
+    right = false;
+  }
+  return right;
+}
+
 // ---- Data
 
 // One in `one_in` is what it is, the others are zeros; nothing where that is 0.
@@ -338,6 +385,27 @@ bool check_scatter(Checker& checker, std::mt19937_64& random, bool brief) {
   return right;
 }
 
+bool check_quantise(Checker& checker, std::mt19937_64& random) {
+  bool right = true;
+  std::size_t turn = 0;
+  for (const unsigned bits : {8U, 4U, 2U}) {
+    for (const std::size_t n :
+         {std::size_t{0}, std::size_t{1}, std::size_t{5}, std::size_t{1024}, std::size_t{20'003}}) {
+      for (const std::uint64_t bucket : {0U, 1U, 7U, 512U, 1024U, 1030U, 4096U}) {
+        for (const Kind kind : {Kind::normal, Kind::wild, Kind::mostly_zero, Kind::falling}) {
+          if (bucket < 512 && n > 1024 && kind != Kind::wild) continue;
+          // The lower half of a position runs over in the vector's first bucket.
+          const std::uint64_t position = turn % 3 == 0 ? (std::uint64_t{1} << 32) - 3 : turn;
+          right =
+              checker.quantise({bits, bucket, turn}, floats(kind, n, random), turn % 4, position) && right;
+          ++turn;
+        }
+      }
+    }
+  }
+  return right;
+}
+
 // More tiles than blocks run at once, and blocks that wait for each other.
 bool check_large(Checker& checker, std::mt19937_64& random) {
   const std::size_t n = checker.multiprocessors() * kTile * 21 + 1003;
@@ -353,12 +421,13 @@ bool say(const char* what, bool right) {
   return right;
 }
 
-bool check_all(Checker& checker, bool brief, bool large) {
+bool check_all(Checker& checker, bool brief, bool whole, bool large) {
   std::mt19937_64 random(11);
   bool right = say("nonzero", check_nonzero(checker, random, brief));
   right = say("magnitudes", check_magnitudes(checker, random, brief)) && right;
   right = say("the k largest", check_top_k(checker, random, brief)) && right;
   right = say("scatter, scatter_add", check_scatter(checker, random, brief)) && right;
+  if (whole) right = say("quantise, dequantise", check_quantise(checker, random)) && right;
   if (large) right = say("large vectors", check_large(checker, random)) && right;
   std::printf("  %zu cases\n", checker.cases());
   return right;
@@ -372,9 +441,9 @@ int main(int argc, char** argv) {
   if (argc < 2) return 2;
   const bool brief = argc > 2 && std::strcmp(argv[2], "--short") == 0;
   Checker checker(argv[1], heddle::gpu::kernels::kMostTiles);
-  const bool right = heddle::test::check_all(checker, brief, !brief);
+  const bool right = heddle::test::check_all(checker, brief, true, !brief);
   // Many launches for one selection.
   Checker little(argv[1], 3);
-  const bool in_parts = heddle::test::check_all(little, true, false);
+  const bool in_parts = heddle::test::check_all(little, true, false, false);
   return right && in_parts ? 0 : 1;
 }

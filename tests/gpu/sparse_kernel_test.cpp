@@ -237,6 +237,40 @@ TEST_F(SparseKernelTest, SaysWhatItCannotServe) {
   EXPECT_EQ(nan.code(), Code::invalid_argument);
 }
 
+// Whether dequantise says that these are no codes, of five values to `bits` bits each behind a scale of 1.
+TEST_F(SparseKernelTest, SaysWhatNoEncoderWrote) {
+  const auto is_bad = [&](unsigned bits, std::uint32_t scale, const std::vector<std::uint8_t>& bytes) {
+    std::vector<std::uint8_t> codes(4);
+    std::memcpy(codes.data(), &scale, sizeof scale);
+    codes.insert(codes.end(), bytes.begin(), bytes.end());
+    const std::uint64_t none = 0;
+    taken_.put(codes.data(), codes.size());
+    count_.put(&none, sizeof none);
+    EXPECT_TRUE(kernels_
+                    .dequantise(default_stream(), {bits, 1024, 0}, taken_.data(), 5, values_.as<float>(),
+                                count_.as<std::uint64_t>())
+                    .ok());
+    return count() != 0;
+  };
+  constexpr std::uint32_t kOne = 0x3F800000U;
+  EXPECT_FALSE(is_bad(8, kOne, {0, 1, 127, 254, 254}));
+  EXPECT_TRUE(is_bad(8, kOne, {0, 1, 127, 255, 254}));
+  EXPECT_TRUE(is_bad(8, kOne, {0, 1, 127, 254, 255}));
+  EXPECT_FALSE(is_bad(4, kOne, {0x0E, 0xE0, 0x0E}));
+  EXPECT_TRUE(is_bad(4, kOne, {0x0E, 0xF0, 0x0E}));
+  EXPECT_TRUE(is_bad(4, kOne, {0x0E, 0xE0, 0x1E}));  // behind the last code
+  EXPECT_FALSE(is_bad(2, kOne, {0x90, 0x02}));
+  EXPECT_TRUE(is_bad(2, kOne, {0x93, 0x02}));
+  EXPECT_TRUE(is_bad(2, kOne, {0x90, 0x06}));
+  EXPECT_FALSE(is_bad(2, 0x7FC00000U, {0x55, 0x01}));  // the mark of what is not finite
+  EXPECT_TRUE(is_bad(2, 0x7F800000U, {0x55, 0x01}));
+  EXPECT_TRUE(is_bad(2, 0xBF800000U, {0x55, 0x01}));
+  const Status three = kernels_.dequantise(default_stream(), {3, 1024, 0}, taken_.data(), 5,
+                                           values_.as<float>(), count_.as<std::uint64_t>());
+  EXPECT_EQ(three.code(), Code::invalid_argument);
+  EXPECT_NE(three.message().find("codes of 3 bits"), std::string::npos) << three.message();
+}
+
 TEST_F(SparseKernelTest, WhatCudaSaysComesBackWithAWayOut) {
   fail("cuLibraryLoadData", CUDA_ERROR_NO_BINARY_FOR_GPU);
   const Status none = select(kernels_, to());

@@ -69,6 +69,51 @@ void run_scatter(const void* arguments, unsigned blocks) {
   }
 }
 
+// Of all buckets.
+template <unsigned kBits>
+std::size_t code_bytes_of(std::uint64_t count, std::uint64_t bucket) {
+  const std::uint64_t rest = count % bucket;
+  return count / bucket * Buckets<kBits>(count, bucket).bytes +
+         (rest > 0 ? Buckets<kBits>(rest, rest).bytes : 0);
+}
+
+template <unsigned kBits>
+bool translate_quantise(void* arguments, const Reach& reach) {
+  auto& a = *static_cast<QuantiseArguments*>(arguments);
+  return translate_one(a.gradient, a.count * sizeof(float), reach) &&
+         translate_one(a.residual, a.count * sizeof(float), reach) &&
+         translate_one(a.codes, code_bytes_of<kBits>(a.count, a.bucket), reach);
+}
+
+template <unsigned kBits>
+void run_quantise(const void* arguments, unsigned blocks) {
+  QuantiseShared shared;
+  for (unsigned block = blocks; block-- > 0;)
+    quantise_buckets<kBits>(Block{block, blocks}, *static_cast<const QuantiseArguments*>(arguments), shared);
+}
+
+template <unsigned kBits>
+bool translate_dequantise(void* arguments, const Reach& reach) {
+  auto& a = *static_cast<DequantiseArguments*>(arguments);
+  return translate_one(a.values, a.count * sizeof(float), reach) &&
+         translate_one(a.codes, code_bytes_of<kBits>(a.count, a.bucket), reach) &&
+         translate_one(a.bad, sizeof *a.bad, reach);
+}
+
+template <unsigned kBits>
+void run_dequantise(const void* arguments, unsigned blocks) {
+  for (unsigned block = blocks; block-- > 0;) {
+    for (unsigned thread = kThreads; thread-- > 0;)
+      dequantise_share<kBits>(*static_cast<const DequantiseArguments*>(arguments),
+                              Thread{block, blocks, thread});
+  }
+}
+
+#define HEDDLE_QUANTISE_TWIN(name, kBits) \
+  SparseTwin{"heddle_" #name, sizeof(QuantiseArguments), &translate_quantise<kBits>, &run_quantise<kBits>},
+#define HEDDLE_DEQUANTISE_TWIN(name, kBits)                                              \
+  SparseTwin{"heddle_" #name, sizeof(DequantiseArguments), &translate_dequantise<kBits>, \
+             &run_dequantise<kBits>},
 #define HEDDLE_SELECT_TWIN(name, Bits, Index, kBySearch)                                  \
   SparseTwin{"heddle_" #name, sizeof(SelectArguments), &translate_selection<Bits, Index>, \
              &run_selection<Bits, Index, kBySearch>},
@@ -77,7 +122,8 @@ void run_scatter(const void* arguments, unsigned blocks) {
              &run_scatter<Element, Index, Operation>},
 constexpr SparseTwin kTwins[] = {
     HEDDLE_SELECT_KERNELS(HEDDLE_SELECT_TWIN) HEDDLE_SCATTER_KERNELS(HEDDLE_SCATTER_TWIN)
-        SparseTwin{"heddle_count_digits", sizeof(DigitArguments), &translate_digits, &run_digits}};
+        HEDDLE_QUANTISE_KERNELS(HEDDLE_QUANTISE_TWIN) HEDDLE_DEQUANTISE_KERNELS(HEDDLE_DEQUANTISE_TWIN)
+            SparseTwin{"heddle_count_digits", sizeof(DigitArguments), &translate_digits, &run_digits}};
 
 }  // namespace
 
