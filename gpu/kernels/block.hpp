@@ -36,11 +36,11 @@ inline constexpr unsigned kWarps = kThreads / kWarp;
 
 __device__ inline std::uint64_t load_shared_word(const std::uint64_t* at) {
   std::uint64_t word;
-  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(at) : "memory");
+  asm volatile("ld.relaxed.gpu.u64 %0, [%1];" : "=l"(word) : "l"(at) : "memory");
   return word;
 }
 __device__ inline void store_shared_word(std::uint64_t* at, std::uint64_t word) {
-  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(at), "l"(word) : "memory");
+  asm volatile("st.relaxed.gpu.u64 [%0], %1;" ::"l"(at), "l"(word) : "memory");
 }
 __device__ inline std::uint64_t add_to_word(std::uint64_t* at, std::uint64_t more) {
   return atomicAdd(reinterpret_cast<unsigned long long*>(at), static_cast<unsigned long long>(more));

@@ -25,7 +25,7 @@ std::vector<float> normal_values(std::size_t n, std::size_t one_in) {
   for (float& value : some)
     value = normal(random);
   for (float& value : values) {
-    const std::uint32_t drawn = random();
+    const auto drawn = static_cast<std::uint32_t>(random());
     // Not the same values again and again: the lower bits of the mantissa differ.
     const float part = static_cast<float>(random() & 0xFFFFU) * 0x1p-20F;
     if (one_in == 1 || random() % one_in == 0) value = some[drawn >> 16] * (1 + part);

@@ -237,8 +237,8 @@ TEST_F(SparseKernelTest, SaysWhatItCannotServe) {
   EXPECT_EQ(nan.code(), Code::invalid_argument);
 }
 
-// Whether dequantise says that these are no codes, of five values to `bits` bits each behind a scale of 1.
 TEST_F(SparseKernelTest, SaysWhatNoEncoderWrote) {
+  // Of five values, behind their scale.
   const auto is_bad = [&](unsigned bits, std::uint32_t scale, const std::vector<std::uint8_t>& bytes) {
     std::vector<std::uint8_t> codes(4);
     std::memcpy(codes.data(), &scale, sizeof scale);
