@@ -106,8 +106,9 @@ std::vector<Work> Bench::selections(const Vectors& v, std::size_t n, const gpu::
     return [=, this] { return sparse_.quantise(stream, how, v.normal, v.out, n, 0, to.values); };
   };
   // What scatters take is what the selection before left.
-  const gpu::Entries entries{to.indices, to.values, n / 100, false};
-  const double moved = static_cast<double>(n / 100) * 16;
+  const std::size_t scattered = n / 100;
+  const gpu::Entries entries{to.indices, to.values, scattered, false};
+  const double moved = static_cast<double>(scattered) * 16;
   return {{"quantise, 8 bits, residual", 3.25 * all, quantise(in_bytes)},
           {"quantise, 2 bits, residual", 3.0625 * all, quantise(in_pairs)},
           {"nonzero, 1%", all, nonzero(v.one_in_100)},
