@@ -9,6 +9,7 @@
 #include "gpu/kernels.hpp"
 #include "gpu/pinned_pool.hpp"
 #include "gpu/pointers.hpp"
+#include "gpu/sparse_kernels.hpp"
 
 namespace heddle::gpu {
 
@@ -20,7 +21,8 @@ class Cuda {
         pointers(driver),
         contexts(driver),
         pool(driver, pinned_bytes),
-        kernels(driver) {}
+        kernels(driver),
+        sparse_kernels(driver) {}
 
   const Driver driver;
   const Status lacking;  // why the driver cannot be used; then nothing below is
@@ -28,6 +30,7 @@ class Cuda {
   Contexts contexts;
   PinnedPool pool;
   Kernels kernels;
+  SparseKernels sparse_kernels;
 };
 
 }  // namespace heddle::gpu

@@ -25,7 +25,7 @@ namespace heddle::gpu {
   X(EventCreate, v2000) X(EventRecord, v2000) X(EventSynchronize, v2000) X(EventDestroy, v4000) \
   X(CtxGetDevice, v2000) X(LaunchKernel, v4000) X(MemcpyDtoDAsync, v3020) X(MemAlloc, v3020) X(MemFree, v3020) \
   X(StreamCreate, v2000) X(StreamDestroy, v4000) X(StreamWaitEvent, v3020) X(CtxEnablePeerAccess, v4000) \
-  X(IpcGetMemHandle, v4010) X(IpcOpenMemHandle, v11000) X(IpcCloseMemHandle, v4010)
+  X(IpcGetMemHandle, v4010) X(IpcOpenMemHandle, v11000) X(IpcCloseMemHandle, v4010) X(MemsetD8Async, v3020)
 // Those of CUDA 12.0, for kernels; null where the driver is older.
 #define HEDDLE_CUDA_12_FUNCTIONS(X) X(LibraryLoadData, v12000) X(LibraryUnload, v12000) X(LibraryGetKernel, v12000)
 // clang-format on

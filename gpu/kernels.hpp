@@ -5,11 +5,11 @@
 #include <cstddef>
 #include <mutex>
 #include <span>
-#include <string>
 
 #include "base/dtype.hpp"
 #include "base/status.hpp"
 #include "gpu/driver.hpp"
+#include "gpu/kernel_library.hpp"
 #include "gpu/kernels/choice.hpp"
 
 namespace heddle::gpu {
@@ -18,11 +18,11 @@ namespace heddle::gpu {
 class Kernels {
  public:
   // `driver` outlives this.
-  explicit Kernels(const Driver& driver) : driver_(driver) {}
+  explicit Kernels(const Driver& driver);
   Kernels(const Kernels&) = delete;
   Kernels& operator=(const Kernels&) = delete;
   // No fold is on its way.
-  ~Kernels();
+  ~Kernels() = default;
 
   // outputs[m][i] = inputs[0][i] op ... op inputs[n-1][i], from left to right, for all m: a fold and its copies in one pass. Given to
   // `stream`, of the calling thread's current context; complete when the stream is.
@@ -44,17 +44,14 @@ class Kernels {
   Result<Kernel> kernel(DType type, Op op);
   Result<Kernel> copying(DType type);
   Status look_up(const kernels::Choice& choice, Kernel* kernel);
-  Status load_family(kernels::Family family);
-  Status failure(CUresult error, const std::string& what) const;
-  Result<unsigned> multiprocessors();
 
-  static constexpr std::size_t kMostDevices = 64;
+  static constexpr std::size_t kFamilies = 4;
   const Driver& driver_;
+  Multiprocessors multiprocessors_;
   std::mutex mutex_;  // for what is below
-  std::array<CUlibrary, kernels::kFamilyCount> libraries_{};
+  std::array<KernelLibrary, kFamilies> libraries_;
   std::array<std::array<Kernel, kOpCount>, kDTypeCount> kernels_{};
   Kernel copy_;
-  std::array<unsigned, kMostDevices> multiprocessors_{};  // by device; 0: not asked yet
 };
 
 }  // namespace heddle::gpu

@@ -7,6 +7,7 @@ extern const unsigned char heddle_float_kernels[];
 extern const unsigned char heddle_half_kernels[];
 extern const unsigned char heddle_integer_kernels[];
 extern const unsigned char heddle_bit_kernels[];
+extern const unsigned char heddle_sparse_kernels[];
 }
 #endif
 
@@ -23,6 +24,8 @@ const void* binary(Family family) {
       return heddle_integer_kernels;
     case Family::bits:
       return heddle_bit_kernels;
+    case Family::sparse:
+      return heddle_sparse_kernels;
   }
   return nullptr;
 }

@@ -130,15 +130,8 @@ HEDDLE_HOST_DEVICE void fold_vectors(const FoldArguments& arguments, std::uint64
 
 template <typename Stored>
 HEDDLE_HOST_DEVICE Stored load_one(const unsigned char* from, bool by_element) {
+  if (by_element) return load_element<Stored>(from);
   Stored stored;
-  if (by_element) {
-#ifdef __CUDA_ARCH__
-    return *reinterpret_cast<const Stored*>(from);
-#else
-    std::memcpy(&stored, from, sizeof stored);
-    return stored;
-#endif
-  }
   unsigned char bytes[sizeof(Stored)];
   for (unsigned i = 0; i < sizeof(Stored); ++i)
     bytes[i] = from[i];
@@ -148,14 +141,7 @@ HEDDLE_HOST_DEVICE Stored load_one(const unsigned char* from, bool by_element) {
 
 template <typename Stored>
 HEDDLE_HOST_DEVICE void store_one(unsigned char* to, const Stored& stored, bool by_element) {
-  if (by_element) {
-#ifdef __CUDA_ARCH__
-    *reinterpret_cast<Stored*>(to) = stored;
-#else
-    std::memcpy(to, &stored, sizeof stored);
-#endif
-    return;
-  }
+  if (by_element) return store_element(to, stored);
   unsigned char bytes[sizeof(Stored)];
   std::memcpy(bytes, &stored, sizeof stored);
   for (unsigned i = 0; i < sizeof(Stored); ++i)

@@ -39,6 +39,27 @@ HEDDLE_HOST_DEVICE inline void store_vector(unsigned char* at, const Vector& vec
 #endif
 }
 
+// One element, which is aligned as such.
+template <typename Stored>
+HEDDLE_HOST_DEVICE inline Stored load_element(const unsigned char* at) {
+#ifdef __CUDA_ARCH__
+  return *reinterpret_cast<const Stored*>(at);
+#else
+  Stored stored;
+  std::memcpy(&stored, at, sizeof stored);
+  return stored;
+#endif
+}
+
+template <typename Stored>
+HEDDLE_HOST_DEVICE inline void store_element(unsigned char* at, const Stored& stored) {
+#ifdef __CUDA_ARCH__
+  *reinterpret_cast<Stored*>(at) = stored;
+#else
+  std::memcpy(at, &stored, sizeof stored);
+#endif
+}
+
 // The same bits as another type.
 template <typename To, typename From>
 HEDDLE_HOST_DEVICE inline To bits_as(const From& from) {

@@ -215,6 +215,7 @@ FAKE CUresult cuGetProcAddress_v2(const char* name, void** function, int version
       {"cuStreamDestroy", reinterpret_cast<void*>(cuStreamDestroy_v2)},
       ENTRY(cuStreamWaitEvent, cuStreamWaitEvent),
       {"cuMemcpyDtoDAsync", reinterpret_cast<void*>(cuMemcpyDtoDAsync_v2)},
+      {"cuMemsetD8Async", reinterpret_cast<void*>(cuMemsetD8Async)},
       {"cuMemAlloc", reinterpret_cast<void*>(cuMemAlloc_v2)},
       {"cuMemFree", reinterpret_cast<void*>(cuMemFree_v2)},
       ENTRY(cuCtxEnablePeerAccess, cuCtxEnablePeerAccess),

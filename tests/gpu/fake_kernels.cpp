@@ -1,23 +1,30 @@
 // The double's kernels (fake_cuda.h): each runs as its host twin, when the stream is waited for. The binaries are heddle's own, of
 // which only the first word is looked at.
+#include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fake_world.hpp"
 #include "kernel_twins.hpp"
+#include "sparse_twins.hpp"
 
 using namespace fake;
 using heddle::gpu::kernels::FoldArguments;
 using heddle::gpu::kernels::kThreads;
 using heddle::test::KernelTwin;
+using heddle::test::SparseTwin;
 
 struct CUlib_st {
   std::vector<std::unique_ptr<CUkern_st>> kernels;
 };
+// One of the two.
 struct CUkern_st {
-  const KernelTwin* twin;
+  const KernelTwin* fold;
+  const SparseTwin* sparse;
 };
 
 namespace {
@@ -31,6 +38,43 @@ CUresult reach(const void* address, std::size_t bytes, unsigned char** inside) {
   CUresult error = CUDA_SUCCESS;
   *inside = reinterpret_cast<unsigned char*>(world().inside(at, bytes, current(), &error));
   return error == CUDA_ERROR_INVALID_VALUE ? CUDA_ERROR_ILLEGAL_ADDRESS : error;
+}
+
+using Run = std::function<void()>;
+
+// The arguments are copied now, and used later, as by the driver.
+CUresult prepare_fold(const KernelTwin& twin, const void* given, unsigned blocks, Run* run) {
+  FoldArguments arguments = *static_cast<const FoldArguments*>(given);
+  const std::size_t bytes = arguments.count * twin.bytes;
+  for (unsigned k = 0; k < arguments.n_inputs; ++k) {
+    unsigned char* inside = nullptr;
+    if (const CUresult error = reach(arguments.inputs[k], bytes, &inside); error != CUDA_SUCCESS)
+      return error;
+    arguments.inputs[k] = inside;
+  }
+  for (unsigned k = 0; k < arguments.n_outputs; ++k) {
+    if (const CUresult error = reach(arguments.outputs[k], bytes, &arguments.outputs[k]);
+        error != CUDA_SUCCESS)
+      return error;
+  }
+  *run = [&twin, arguments, blocks] { twin.run(arguments, blocks); };
+  return CUDA_SUCCESS;
+}
+
+CUresult prepare_sparse(const SparseTwin& twin, const void* given, unsigned blocks, Run* run) {
+  // Words, which are aligned as arguments are.
+  std::vector<std::uint64_t> arguments((twin.argument_bytes + 7) / 8);
+  std::memcpy(arguments.data(), given, twin.argument_bytes);
+  CUresult error = CUDA_SUCCESS;
+  const bool is_there =
+      twin.translate(arguments.data(), [&](const void* address, std::size_t bytes) -> unsigned char* {
+        unsigned char* inside = nullptr;
+        error = reach(address, bytes, &inside);
+        return error == CUDA_SUCCESS ? inside : nullptr;
+      });
+  if (!is_there) return error;
+  *run = [&twin, arguments, blocks] { twin.run(arguments.data(), blocks); };
+  return CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -57,9 +101,9 @@ FAKE CUresult cuLibraryUnload(CUlibrary library) {
 }
 FAKE CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary library, const char* name) {
   ENTER("cuLibraryGetKernel")
-  const KernelTwin* twin = heddle::test::find_twin(name);
-  if (twin == nullptr) return CUDA_ERROR_NOT_FOUND;
-  library->kernels.push_back(std::make_unique<CUkern_st>(CUkern_st{twin}));
+  const CUkern_st found = {heddle::test::find_twin(name), heddle::test::find_sparse_twin(name)};
+  if (found.fold == nullptr && found.sparse == nullptr) return CUDA_ERROR_NOT_FOUND;
+  library->kernels.push_back(std::make_unique<CUkern_st>(found));
   *kernel = library->kernels.back().get();
   return CUDA_SUCCESS;
 }
@@ -71,22 +115,11 @@ FAKE CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsign
   const bool as_agreed = x > 0 && y == 1 && z == 1 && block_x == kThreads && block_y == 1 && block_z == 1 &&
                          shared_bytes == 0 && extra == nullptr;
   if (!as_agreed) return CUDA_ERROR_INVALID_VALUE;
-  const KernelTwin& twin = *reinterpret_cast<CUkernel>(function)->twin;
-  // As the driver does: the arguments are copied now, and used later.
-  FoldArguments arguments = *static_cast<const FoldArguments*>(parameters[0]);
-  last_launch = {twin.name, x, block_x, stream};
-  const std::size_t bytes = arguments.count * twin.bytes;
-  for (unsigned k = 0; k < arguments.n_inputs; ++k) {
-    unsigned char* inside = nullptr;
-    if (const CUresult error = reach(arguments.inputs[k], bytes, &inside); error != CUDA_SUCCESS)
-      return error;
-    arguments.inputs[k] = inside;
-  }
-  for (unsigned k = 0; k < arguments.n_outputs; ++k) {
-    if (const CUresult error = reach(arguments.outputs[k], bytes, &arguments.outputs[k]);
-        error != CUDA_SUCCESS)
-      return error;
-  }
-  give(*queue_of(stream), [=] { twin.run(arguments, x); });
-  return CUDA_SUCCESS;
+  const CUkern_st& kernel = *reinterpret_cast<CUkernel>(function);
+  last_launch = {kernel.fold != nullptr ? kernel.fold->name : kernel.sparse->name, x, block_x, stream};
+  Run run;
+  const CUresult error = kernel.fold != nullptr ? prepare_fold(*kernel.fold, parameters[0], x, &run)
+                                                : prepare_sparse(*kernel.sparse, parameters[0], x, &run);
+  if (error == CUDA_SUCCESS) give(*queue_of(stream), std::move(run));
+  return error;
 }

@@ -39,6 +39,15 @@ FAKE CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t byte
   ENTER("cuMemcpyDtoDAsync")
   return copy_later(to, from, bytes, stream);
 }
+FAKE CUresult cuMemsetD8Async(CUdeviceptr at, unsigned char value, size_t bytes, CUstream stream) {
+  ENTER("cuMemsetD8Async")
+  if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
+  CUresult error = CUDA_SUCCESS;
+  char* const target = world().inside(at, bytes, current(), &error);
+  if (error != CUDA_SUCCESS) return error;
+  give(*queue_of(stream), [=] { std::memset(target, value, bytes); });
+  return CUDA_SUCCESS;
+}
 FAKE CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes) {
   ENTER("cuMemcpyDtoH")
   return copy_now(reinterpret_cast<Address>(to), from, bytes);

@@ -1,35 +1,15 @@
 // How fast folds on a GPU are beside its own copies, in the same run: bytes read and written in a second. fold_bandwidth LIBCUDA [--mib N]...
 // [--json FILE]. On a double of the driver it shows that it works, and its figures mean nothing.
-#include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <functional>
-#include <string>
-#include <vector>
 
-#include "cuda_memory.hpp"
 #include "gpu/kernels.hpp"
 #include "loaded_driver.hpp"
+#include "timing.hpp"
 
 namespace heddle::test {
 namespace {
-
-constexpr int kSamples = 31;
-constexpr int kRepeats = 8;  // in one sample
-// Of 31 samples in order, between these two the median lies with a probability of 97%.
-constexpr int kLow = 9;
-constexpr int kHigh = 21;
-
-struct Work {
-  std::string name;
-  double bytes;  // read and written, by one
-  std::function<Status()> start;
-  std::vector<double> samples{};  // GB/s
-
-  double at(int rank) const { return samples[static_cast<std::size_t>(rank)]; }
-};
 
 class Bench {
  public:
@@ -37,20 +17,11 @@ class Bench {
       : cuda_(path), driver_(loaded_driver(path)), context_(cuda_.primary(0)), kernels_(driver_) {
     cuda_.set_current(context_);
     driver_.DeviceGetName(name_, sizeof name_, 0);
-    cuda_.call<PFN_cuEventCreate_v2000>("cuEventCreate", &begin_, 0U);
-    cuda_.call<PFN_cuEventCreate_v2000>("cuEventCreate", &end_, 0U);
-  }
-  Bench(const Bench&) = delete;
-  Bench& operator=(const Bench&) = delete;
-  ~Bench() {
-    driver_.EventDestroy(begin_);
-    driver_.EventDestroy(end_);
   }
   const char* name() const { return name_; }
   bool measure(std::size_t bytes, std::vector<Work>* all);
 
  private:
-  bool sample(Work* work);
   Work copy(const std::vector<void*>& buffers, std::size_t bytes);
   Work fold(const char* name, DType type, Op op, const std::vector<void*>& inputs,
             const std::vector<void*>& outputs, std::size_t bytes);
@@ -60,8 +31,6 @@ class Bench {
   CUcontext context_;
   gpu::Kernels kernels_;
   char name_[256] = "";
-  CUevent begin_ = nullptr;
-  CUevent end_ = nullptr;
 };
 
 Work Bench::copy(const std::vector<void*>& buffers, std::size_t bytes) {
@@ -81,21 +50,6 @@ Work Bench::fold(const char* name, DType type, Op op, const std::vector<void*>& 
             const std::vector<const void*> from(inputs.begin(), inputs.end());
             return kernels_.fold(gpu::default_stream(), type, op, from, outputs, count);
           }};
-}
-
-bool Bench::sample(Work* work) {
-  driver_.EventRecord(begin_, gpu::default_stream());
-  for (int i = 0; i < kRepeats; ++i) {
-    const Status status = work->start();
-    if (!status.ok()) std::fprintf(stderr, "%s: %s\n", work->name.c_str(), status.message().c_str());
-    if (!status.ok()) return false;
-  }
-  driver_.EventRecord(end_, gpu::default_stream());
-  driver_.EventSynchronize(end_);
-  float milliseconds = 0;
-  cuda_.call<PFN_cuEventElapsedTime_v2000>("cuEventElapsedTime", &milliseconds, begin_, end_);
-  work->samples.push_back(work->bytes * kRepeats / static_cast<double>(milliseconds) / 1e6);
-  return true;
 }
 
 bool Bench::measure(std::size_t bytes, std::vector<Work>* all) {
@@ -124,16 +78,8 @@ bool Bench::measure(std::size_t bytes, std::vector<Work>* all) {
           fold("sum bfloat16, 2 to 1", DType::bf16, Op::sum, {b[0], b[1]}, {b[2]}, bytes),
           fold("sum int8, 2 to 1", DType::i8, Op::sum, {b[0], b[1]}, {b[2]}, bytes),
           fold("max int8, 2 to 1", DType::i8, Op::max, {b[0], b[1]}, {b[2]}, bytes)};
-  // One of each in turn, so that what the machine does meanwhile meets all; the first round warms up.
-  for (int i = 0; i <= kSamples; ++i) {
-    for (Work& work : *all) {
-      if (!sample(&work)) return false;
-      if (i == 0) work.samples.clear();
-    }
-  }
-  for (Work& work : *all)
-    std::sort(work.samples.begin(), work.samples.end());
-  return true;
+  Timing timing(cuda_, driver_);
+  return timing.measure(all);
 }
 
 void print(std::size_t bytes, const std::vector<Work>& all) {
@@ -142,21 +88,8 @@ void print(std::size_t bytes, const std::vector<Work>& all) {
       "copy\n",
       static_cast<double>(bytes) / 0x1p20, kSamples);
   for (const Work& work : all)
-    std::printf("  %-28s %8.1f (%.1f to %.1f) %6.1f %%\n", work.name.c_str(), work.at(kSamples / 2),
-                work.at(kLow), work.at(kHigh), 100 * work.at(kSamples / 2) / all[0].at(kSamples / 2));
-}
-
-// Names have nothing in them that JSON would want escaped.
-std::string json_of(std::size_t bytes, const std::vector<Work>& all) {
-  std::string text;
-  char line[256];
-  for (const Work& work : all) {
-    std::snprintf(line, sizeof line,
-                  R"({"bytes": %zu, "what": "%s", "gb_s": %.2f, "low": %.2f, "high": %.2f})", bytes,
-                  work.name.c_str(), work.at(kSamples / 2), work.at(kLow), work.at(kHigh));
-    text += std::string(text.empty() ? "" : ",\n    ") + line;
-  }
-  return text;
+    std::printf("  %-28s %8.1f (%.1f to %.1f) %6.1f %%\n", work.name.c_str(), work.median(), work.at(kLow),
+                work.at(kHigh), 100 * work.median() / all[0].median());
 }
 
 bool write_json(const char* path, const char* device, const std::string& results) {

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "json_file.hpp"
 #include "node_ranks.hpp"
 
 namespace heddle::test {
@@ -152,23 +153,6 @@ std::string json_of(const Findings& findings) {
   return text;
 }
 
-// Before the last brace of what is there.
-bool add_to_json(const char* path, const std::string& rows) {
-  std::FILE* file = std::fopen(path, "r+");
-  if (file == nullptr) return false;
-  std::string text(1 << 16, '\0');
-  text.resize(std::fread(text.data(), 1, text.size(), file));
-  const std::size_t end = text.rfind("\n}");
-  if (end == std::string::npos) {
-    static_cast<void>(std::fclose(file));
-    return false;
-  }
-  const std::string added = ",\n  \"node\": [\n    " + rows + "\n  ]\n}\n";
-  const bool written = std::fseek(file, static_cast<long>(end), SEEK_SET) == 0 &&
-                       std::fwrite(added.data(), 1, added.size(), file) == added.size();
-  return std::fclose(file) == 0 && written;
-}
-
 class Shared {
  public:
   Shared() {
@@ -229,7 +213,7 @@ int run(int argc, char** argv) {
       right;
   print("Two threads", *threads.get(), true);
   if (json != nullptr &&
-      !add_to_json(json, json_of(*processes.get()) + ",\n    " + json_of(*threads.get()))) {
+      !add_to_json(json, "node", json_of(*processes.get()) + ",\n    " + json_of(*threads.get()))) {
     std::printf("cannot write to %s\n", json);
     return 1;
   }

@@ -1,0 +1,52 @@
+// What every launch of a kernel needs: the driver's function for it, and how many multiprocessors there are. For gpu/ alone.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <string>
+
+#include "base/status.hpp"
+#include "gpu/driver.hpp"
+#include "gpu/kernels/choice.hpp"
+
+namespace heddle::gpu {
+
+// The kernels of one binary, which is loaded when the first of them is wanted, for all contexts of the process. One thread at a time.
+class KernelLibrary {
+ public:
+  // `driver` outlives this.
+  KernelLibrary(const Driver& driver, kernels::Family family) : driver_(driver), family_(family) {}
+  KernelLibrary(const KernelLibrary&) = delete;
+  KernelLibrary& operator=(const KernelLibrary&) = delete;
+  // None of its kernels is on its way.
+  ~KernelLibrary();
+
+  // `name` without "heddle_". `unsupported`: not by this build, driver or device.
+  Result<CUfunction> find(const char* name);
+
+ private:
+  Status load();
+
+  const Driver& driver_;
+  kernels::Family family_;
+  CUlibrary library_ = nullptr;
+};
+
+// What CUDA says about a kernel, with a way out where it is the kernels that do not fit this machine: `unsupported`.
+Status kernel_failure(const Driver& driver, CUresult error, const std::string& what);
+
+// Of GPUs, each asked once. Any thread.
+class Multiprocessors {
+ public:
+  explicit Multiprocessors(const Driver& driver) : driver_(driver) {}
+  // Of the current context's GPU.
+  Result<unsigned> count();
+
+ private:
+  static constexpr std::size_t kMostDevices = 64;
+  const Driver& driver_;
+  std::array<std::atomic<unsigned>, kMostDevices> counts_{};  // by device; 0: not asked yet
+};
+
+}  // namespace heddle::gpu

@@ -1,0 +1,227 @@
+// What the threads of a block do together, as one text for a GPU and for the host, where it is tested. A kernel is a sequence of phases:
+//
+//   block.each([&](unsigned thread) { ... });   every thread does it, and then they wait for each other
+//
+// A GPU runs a phase once in each thread, with a barrier after it; the host runs it for all threads, one after the other. What a thread keeps
+// from phase to phase is an Each<T>: a register there, an array here. What stands between phases is the same for all threads, and so
+// are branches and loops around them: they depend on arguments and on shared memory that the phase before has written.
+//
+// Blocks meet in memory, by the words that are read and written below. Those that the host runs at once are threads of its own.
+#pragma once
+
+#include <cstdint>
+
+#include "gpu/kernels/arguments.hpp"
+#include "gpu/kernels/portable.hpp"
+
+#ifdef __CUDACC__
+#define HEDDLE_DEVICE __device__
+#define HEDDLE_UNROLLED _Pragma("unroll")
+#else
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#define HEDDLE_DEVICE
+#define HEDDLE_UNROLLED
+#endif
+
+namespace heddle::gpu::kernels {
+
+inline constexpr unsigned kWarp = 32;
+inline constexpr unsigned kWarps = kThreads / kWarp;
+
+#ifdef __CUDACC__
+
+// ---- Words that blocks share. A word by itself: nothing is said of the order of others, but by meet().
+
+__device__ inline std::uint64_t load_shared_word(const std::uint64_t* at) {
+  std::uint64_t word;
+  asm volatile("ld.relaxed.gpu.u64 %0, [%1];" : "=l"(word) : "l"(at) : "memory");
+  return word;
+}
+__device__ inline void store_shared_word(std::uint64_t* at, std::uint64_t word) {
+  asm volatile("st.relaxed.gpu.u64 [%0], %1;" ::"l"(at), "l"(word) : "memory");
+}
+__device__ inline std::uint64_t add_to_word(std::uint64_t* at, std::uint64_t more) {
+  return atomicAdd(reinterpret_cast<unsigned long long*>(at), static_cast<unsigned long long>(more));
+}
+// Counts the callers; each sees what those before it had written.
+__device__ inline std::uint64_t meet(std::uint64_t* at) {
+  __threadfence();
+  const std::uint64_t before = add_to_word(at, 1);
+  __threadfence();
+  return before;
+}
+// In the block's own memory.
+__device__ inline void add_in_block(std::uint32_t* at, std::uint32_t more) {
+  atomicAdd(at, more);
+}
+
+// ---- A warp: what its 32 lanes do at once
+
+template <typename T>
+struct OfLane {
+  T own;
+  __device__ T& operator[](unsigned) { return own; }
+  __device__ const T& operator[](unsigned) const { return own; }
+};
+
+struct Warp {
+  template <class F>
+  __device__ void each(F f) const {
+    f(threadIdx.x % kWarp);
+    __syncwarp();
+  }
+  // Bit l is what lane l says.
+  template <class F>
+  __device__ std::uint32_t ballot(F f) const {
+    return __ballot_sync(0xFFFFFFFFU, f(threadIdx.x % kWarp));
+  }
+  template <class F>
+  __device__ std::uint64_t sum(F f) const {
+    std::uint64_t sum = f(threadIdx.x % kWarp);
+    for (unsigned far = kWarp / 2; far > 0; far /= 2)
+      sum += __shfl_xor_sync(0xFFFFFFFFU, sum, far);
+    return sum;
+  }
+  // Before it looks again for what another block has yet to write.
+  __device__ void pause() const { __nanosleep(20); }
+};
+
+// ---- A block
+
+template <typename T>
+using Each = OfLane<T>;
+
+struct Block {
+  template <class F>
+  __device__ void each(F f) const {
+    f(threadIdx.x);
+    __syncthreads();
+  }
+  // What no other thread's is touched in: nobody waits.
+  template <class F>
+  __device__ void alone(F f) const {
+    f(threadIdx.x);
+  }
+  template <class F>
+  __device__ void first_warp(F f) const {
+    if (threadIdx.x < kWarp) f(Warp());
+    __syncthreads();
+  }
+  // values[t] := the sum of those before thread t in its warp; totals[w]: that of warp w.
+  __device__ void scan_warps(Each<std::uint64_t>& values, std::uint64_t* totals) const {
+    std::uint64_t sum = values.own;
+    const unsigned lane = threadIdx.x % kWarp;
+    for (unsigned far = 1; far < kWarp; far *= 2) {
+      const std::uint64_t other = __shfl_up_sync(0xFFFFFFFFU, sum, far);
+      if (lane >= far) sum += other;
+    }
+    if (lane == kWarp - 1) totals[threadIdx.x / kWarp] = sum;
+    values.own = sum - values.own;
+    __syncthreads();
+  }
+  // largest[w]: of the values of warp w.
+  __device__ void max_warps(const Each<std::uint32_t>& values, std::uint32_t* largest) const {
+    std::uint32_t most = values.own;
+    for (unsigned far = kWarp / 2; far > 0; far /= 2)
+      most = max(most, __shfl_xor_sync(0xFFFFFFFFU, most, far));
+    if (threadIdx.x % kWarp == 0) largest[threadIdx.x / kWarp] = most;
+    __syncthreads();
+  }
+  std::uint64_t number;
+  std::uint64_t of;  // blocks
+};
+
+#else
+
+inline std::uint64_t load_shared_word(const std::uint64_t* at) {
+  return std::atomic_ref(*const_cast<std::uint64_t*>(at)).load(std::memory_order_relaxed);
+}
+inline void store_shared_word(std::uint64_t* at, std::uint64_t word) {
+  std::atomic_ref(*at).store(word, std::memory_order_relaxed);
+}
+inline std::uint64_t add_to_word(std::uint64_t* at, std::uint64_t more) {
+  return std::atomic_ref(*at).fetch_add(more, std::memory_order_relaxed);
+}
+inline std::uint64_t meet(std::uint64_t* at) {
+  return std::atomic_ref(*at).fetch_add(1, std::memory_order_acq_rel);
+}
+inline void add_in_block(std::uint32_t* at, std::uint32_t more) {
+  *at += more;
+}
+
+template <typename T>
+struct OfLane {
+  T all[kWarp];
+  T& operator[](unsigned lane) { return all[lane]; }
+  const T& operator[](unsigned lane) const { return all[lane]; }
+};
+
+// From the last to the first, here and below: nothing may depend on the order.
+struct Warp {
+  template <class F>
+  void each(F f) const {
+    for (unsigned lane = kWarp; lane-- > 0;)
+      f(lane);
+  }
+  template <class F>
+  std::uint32_t ballot(F f) const {
+    std::uint32_t bits = 0;
+    for (unsigned lane = kWarp; lane-- > 0;)
+      bits |= std::uint32_t{f(lane)} << lane;
+    return bits;
+  }
+  template <class F>
+  std::uint64_t sum(F f) const {
+    std::uint64_t sum = 0;
+    for (unsigned lane = kWarp; lane-- > 0;)
+      sum += f(lane);
+    return sum;
+  }
+  void pause() const { std::this_thread::yield(); }
+};
+
+template <typename T>
+struct Each {
+  T all[kThreads];
+  T& operator[](unsigned thread) { return all[thread]; }
+  const T& operator[](unsigned thread) const { return all[thread]; }
+};
+
+struct Block {
+  template <class F>
+  void each(F f) const {
+    for (unsigned thread = kThreads; thread-- > 0;)
+      f(thread);
+  }
+  template <class F>
+  void alone(F f) const {
+    each(f);
+  }
+  template <class F>
+  void first_warp(F f) const {
+    f(Warp());
+  }
+  void scan_warps(Each<std::uint64_t>& values, std::uint64_t* totals) const {
+    for (unsigned warp = 0; warp < kWarps; ++warp) {
+      std::uint64_t sum = 0;
+      for (unsigned thread = warp * kWarp; thread < (warp + 1) * kWarp; ++thread) {
+        const std::uint64_t own = values[thread];
+        values[thread] = sum;
+        sum += own;
+      }
+      totals[warp] = sum;
+    }
+  }
+  void max_warps(const Each<std::uint32_t>& values, std::uint32_t* largest) const {
+    for (unsigned warp = 0; warp < kWarps; ++warp)
+      largest[warp] = *std::max_element(values.all + warp * kWarp, values.all + (warp + 1) * kWarp);
+  }
+  std::uint64_t number;
+  std::uint64_t of;  // blocks
+};
+
+#endif
+
+}  // namespace heddle::gpu::kernels

@@ -1,0 +1,121 @@
+// The search for the k-th largest magnitude of a vector of f32: how often each digit of the keys occurs, from the highest digits down, among those
+// keys that begin with the digits found so far (J. Zhang, A. Naruse, X. Li, Y. Wang, "Parallel Top-K Algorithms on GPU: A Comprehensive
+// Study and New Methods", SC'23). The last block of a launch finds the next digit of the k-th largest. Zeros are never counted, since they are never taken.
+#pragma once
+
+#include <cstdint>
+
+#include "gpu/kernels/select.hpp"
+
+namespace heddle::gpu::kernels {
+
+// Bits of a magnitude, with one key for all NaNs: 31 bits, found 11, 10 and 10 at a time.
+inline constexpr std::uint32_t kMagnitudeBits = 0x7FFFFFFFU;
+inline constexpr std::uint32_t kNanKey = 0x7F800001U;
+
+struct DigitShared {
+  std::uint32_t counts[kMostDigits];
+  std::uint64_t warps[kWarps];
+  std::uint64_t is_last;
+};
+
+// Equal digits that follow each other are counted at once: in a vector of one value all threads would wait for the same word.
+struct Run {
+  std::uint32_t* counts;
+  std::uint32_t digit = 0;
+  std::uint32_t length = 0;
+
+  HEDDLE_DEVICE void add(std::uint32_t next) {
+    if (next != digit) {
+      end();
+      digit = next;
+    }
+    ++length;
+  }
+  HEDDLE_DEVICE void end() {
+    if (length > 0) add_in_block(&counts[digit], length);
+    length = 0;
+  }
+};
+
+HEDDLE_DEVICE inline void count_share(const Share<std::uint32_t>& share, const DigitArguments& a,
+                                      std::uint64_t prefix, Run& run) {
+  HEDDLE_UNROLLED
+  for (unsigned v = 0; v < kInFlight; ++v) {
+    HEDDLE_UNROLLED
+    for (unsigned e = 0; e < Share<std::uint32_t>::kEach; ++e) {
+      // Places without a value have zeros.
+      const std::uint32_t key = key_of<std::uint32_t>(share.bits(v, e), kMagnitudeBits, kNanKey);
+      if (key == 0 || key >> a.shift >> a.bits != prefix) continue;
+      run.add(key >> a.shift & ((1U << a.bits) - 1));
+    }
+  }
+}
+
+// The digit in which `wanted` is reached, from the largest down.
+HEDDLE_DEVICE inline void find_digit(const Block& block, const DigitArguments& a, const Search& search,
+                                     DigitShared& shared) {
+  constexpr unsigned kOwn = kMostDigits / kThreads;  // digits of a thread
+  Workspace& work = *a.workspace;
+  Each<std::uint64_t> before;
+  block.alone([&](unsigned thread) {
+    before[thread] = 0;
+    for (unsigned i = 0; i < kOwn; ++i)
+      before[thread] += load_shared_word(&work.digits[kMostDigits - 1 - (thread * kOwn + i)]);
+  });
+  block.scan_warps(before, shared.warps);
+  block.each([&](unsigned thread) {
+    std::uint64_t larger = before[thread];
+    std::uint64_t all = 0;
+    for (unsigned w = 0; w < kWarps; ++w) {
+      if (w < thread / kWarp) larger += shared.warps[w];
+      all += shared.warps[w];
+    }
+    if (thread == 0 && all < search.wanted) work.search = {0, 0, 1, 0};
+    for (unsigned i = 0; i < kOwn; ++i) {
+      const unsigned digit = kMostDigits - 1 - (thread * kOwn + i);
+      const std::uint64_t here = load_shared_word(&work.digits[digit]);
+      if (larger < search.wanted && search.wanted <= larger + here)
+        work.search = {search.key | std::uint64_t{digit} << a.shift, search.wanted - larger, 0,
+                       search.listed};
+      larger += here;
+      work.digits[digit] = 0;
+    }
+    if (thread == 0) work.done = 0;
+  });
+}
+
+HEDDLE_DEVICE inline void count_digits(const Block& block, const DigitArguments& a, DigitShared& shared) {
+  Workspace& work = *a.workspace;
+  const Search search = a.wanted != 0 ? Search{0, a.wanted, 0, 0} : work.search;
+  if (search.over != 0) return;
+  const Values from = values_of(a.source, search);
+  const Grid<std::uint32_t> grid(from);
+  const std::uint64_t prefix = search.key >> a.shift >> a.bits;
+
+  block.each([&](unsigned thread) {
+    for (unsigned digit = thread; digit < kMostDigits; digit += kThreads)
+      shared.counts[digit] = 0;
+  });
+  block.each([&](unsigned thread) {
+    Run run{shared.counts};
+    // From the end: what the cache keeps is the beginning, where the next launch begins.
+    for (std::uint64_t done = block.number; done < grid.tiles; done += block.of) {
+      Share<std::uint32_t> share;
+      share.load(grid, grid.tiles - 1 - done, thread);
+      count_share(share, a, prefix, run);
+    }
+    run.end();
+  });
+  block.each([&](unsigned thread) {
+    for (unsigned digit = thread; digit < kMostDigits; digit += kThreads) {
+      if (shared.counts[digit] != 0) add_to_word(&work.digits[digit], shared.counts[digit]);
+    }
+  });
+  block.each([&](unsigned thread) {
+    if (thread == 0) shared.is_last = meet(&work.done) + 1 == block.of ? 1 : 0;
+  });
+  if (shared.is_last != 0) find_digit(block, a, search, shared);
+}
+
+}  // namespace heddle::gpu::kernels

@@ -1,0 +1,243 @@
+// The codecs with evenly spaced levels and random rounding (QSGD with 8, 4 and 2 bits a value; with 2 bits TernGrad as well): the bytes, the random
+// numbers and the values of the host's (src/compress/codec.cpp, quantise.cpp, random.hpp). What a vector is coded from is its sum with what coding
+// has left out so far, and what this coding leaves out is kept in that place, in the same pass.
+#pragma once
+
+#include <cstdint>
+
+#include "gpu/kernels/block.hpp"
+#include "gpu/kernels/sparse_arguments.hpp"
+
+namespace heddle::gpu::kernels {
+
+inline constexpr std::uint32_t kInfinityBits = 0x7F800000U;
+inline constexpr std::uint32_t kNotFinite = 0x7FC00000U;  // in place of a scale: some value is not finite
+
+template <unsigned kBits>
+inline constexpr std::uint32_t kLevels = (1U << (kBits - 1)) - 1;
+
+// ---- Random numbers of a seed and a position
+
+HEDDLE_DEVICE inline std::uint64_t mix64(std::uint64_t x) {
+  x += 0x9E3779B97F4A7C15ULL;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
+  return x ^ (x >> 31);
+}
+
+// For all positions with the same upper half.
+HEDDLE_DEVICE inline std::uint64_t random_key(std::uint64_t seed, std::uint64_t position) {
+  return mix64(mix64(seed) ^ mix64(~(position >> 32)));
+}
+
+// An odd multiple of 2^-24 below 1.
+HEDDLE_DEVICE inline float random_threshold(std::uint64_t key, std::uint32_t position) {
+  std::uint32_t x = position ^ static_cast<std::uint32_t>(key);
+  x = (x ^ (x >> 17)) * 0xED5AD4BBU + static_cast<std::uint32_t>(key >> 32);
+  x = (x ^ (x >> 11)) * 0xAC4C1B51U;
+  x = (x ^ (x >> 15)) * 0x31848BABU;
+  x ^= x >> 14;
+  return static_cast<float>(x >> 8 | 1U) * 0x1p-24F;
+}
+
+// ---- One value
+
+template <unsigned kBits>
+HEDDLE_DEVICE std::uint32_t code_of(float value, float scale, float threshold) {
+  const auto bits = bits_as<std::uint32_t>(value);
+  const float level = bits_as<float>(bits & 0x7FFFFFFFU) / scale * static_cast<float>(kLevels<kBits>);
+  const auto below = static_cast<std::uint32_t>(level);
+  const std::uint32_t magnitude = below + (threshold < level - static_cast<float>(below) ? 1U : 0U);
+  return bits >> 31 != 0 ? kLevels<kBits> - magnitude : kLevels<kBits> + magnitude;
+}
+
+template <unsigned kBits>
+HEDDLE_DEVICE float value_of(std::uint32_t code, float scale) {
+  const float level =
+      static_cast<float>(static_cast<std::int32_t>(code) - static_cast<std::int32_t>(kLevels<kBits>));
+  return level * (1.0F / static_cast<float>(kLevels<kBits>)) * scale;
+}
+
+// ---- Four values: one vector, and half as many bytes of codes as a code has bits
+
+struct Group {
+  float values[4];
+};
+
+template <unsigned kBits>
+struct Buckets {
+  std::uint64_t number;
+  std::uint64_t bytes;  // of a whole one
+
+  HEDDLE_DEVICE Buckets(std::uint64_t count, std::uint64_t bucket)
+      : number((count + bucket - 1) / bucket), bytes(sizeof(float) + (bucket * kBits + 7) / 8) {}
+};
+
+// `values` begins at a group; four of them, or `left` where these are fewer and the others 0.
+HEDDLE_DEVICE inline Group load_group(const float* values, std::uint64_t left) {
+  const auto* at = reinterpret_cast<const unsigned char*>(values);
+  if (left >= 4 && reinterpret_cast<std::uintptr_t>(at) % sizeof(Vector) == 0)
+    return bits_as<Group>(load_vector(at));
+  Group group{};
+  HEDDLE_UNROLLED
+  for (unsigned i = 0; i < 4; ++i)
+    if (i < left) group.values[i] = load_element<float>(at + i * sizeof(float));
+  return group;
+}
+
+HEDDLE_DEVICE inline void store_group(float* values, const Group& group, std::uint64_t left) {
+  auto* at = reinterpret_cast<unsigned char*>(values);
+  if (left >= 4 && reinterpret_cast<std::uintptr_t>(at) % sizeof(Vector) == 0)
+    return store_vector(at, bits_as<Vector>(group));
+  HEDDLE_UNROLLED
+  for (unsigned i = 0; i < 4; ++i)
+    if (i < left) store_element(at + i * sizeof(float), group.values[i]);
+}
+
+// Buckets lie at any address: words where they may be, bytes else.
+HEDDLE_DEVICE inline void store_bytes(unsigned char* to, std::uint32_t word, unsigned bytes) {
+  if (bytes == 4 && reinterpret_cast<std::uintptr_t>(to) % 4 == 0) return store_element(to, word);
+  for (unsigned i = 0; i < bytes; ++i)
+    to[i] = static_cast<unsigned char>(word >> 8 * i);
+}
+
+HEDDLE_DEVICE inline std::uint32_t load_bytes(const unsigned char* from, unsigned bytes) {
+  if (bytes == 4 && reinterpret_cast<std::uintptr_t>(from) % 4 == 0) return load_element<std::uint32_t>(from);
+  std::uint32_t word = 0;
+  for (unsigned i = 0; i < bytes; ++i)
+    word |= std::uint32_t{from[i]} << 8 * i;
+  return word;
+}
+
+HEDDLE_DEVICE inline unsigned code_bytes(std::uint64_t left, unsigned bits) {
+  return static_cast<unsigned>(((left < 4 ? left : 4) * bits + 7) / 8);
+}
+
+// ---- Quantise
+
+struct QuantiseShared {
+  std::uint32_t warps[kWarps];  // the largest magnitude, as bits, that each warp has seen
+};
+
+HEDDLE_DEVICE inline Group compensated(const QuantiseArguments& a, std::uint64_t first, std::uint64_t left) {
+  Group group = load_group(a.gradient + first, left);
+  if (a.residual == nullptr) return group;
+  const Group kept = load_group(a.residual + first, left);
+  HEDDLE_UNROLLED
+  for (unsigned i = 0; i < 4; ++i)
+    group.values[i] += kept.values[i];
+  return group;
+}
+
+HEDDLE_DEVICE inline std::uint32_t largest_of(const Group& group) {
+  std::uint32_t largest = 0;
+  HEDDLE_UNROLLED
+  for (unsigned i = 0; i < 4; ++i) {
+    const std::uint32_t magnitude = bits_as<std::uint32_t>(group.values[i]) & 0x7FFFFFFFU;
+    largest = magnitude > largest ? magnitude : largest;
+  }
+  return largest;
+}
+
+// Returns the codes of a group, and makes it what they leave out.
+template <unsigned kBits>
+HEDDLE_DEVICE std::uint32_t code_group(const QuantiseArguments& a, std::uint64_t first, std::uint64_t left,
+                                       std::uint32_t largest, Group& group) {
+  const bool is_coded = largest != 0 && largest < kInfinityBits;
+  const float scale = bits_as<float>(largest);
+  std::uint64_t position = a.position + first;
+  std::uint64_t key = random_key(a.seed, position);
+  std::uint32_t codes = 0;
+  HEDDLE_UNROLLED
+  for (unsigned i = 0; i < 4; ++i, ++position) {
+    const auto low = static_cast<std::uint32_t>(position);
+    if (low == 0) key = random_key(a.seed, position);
+    const std::uint32_t code =
+        is_coded ? code_of<kBits>(group.values[i], scale, random_threshold(key, low)) : kLevels<kBits>;
+    if (i < left) codes |= code << kBits * i;
+    // What is not finite counts as sent, and so does its bucket.
+    const float lost = group.values[i] - value_of<kBits>(code, scale);
+    const bool is_finite = (bits_as<std::uint32_t>(lost) & kInfinityBits) != kInfinityBits;
+    group.values[i] = largest < kInfinityBits && is_finite ? lost : 0.0F;
+  }
+  return codes;
+}
+
+template <unsigned kBits>
+HEDDLE_DEVICE void quantise_buckets(const Block& block, const QuantiseArguments& a, QuantiseShared& shared) {
+  const Buckets<kBits> buckets(a.count, a.bucket);
+  for (std::uint64_t b = block.number; b < buckets.number; b += block.of) {
+    const std::uint64_t first = b * a.bucket;
+    const std::uint64_t count = a.count - first < a.bucket ? a.count - first : a.bucket;
+    unsigned char* const to = a.codes + b * buckets.bytes;
+    Each<Group> own;  // of each thread's groups the first: mostly there is no other
+    Each<std::uint32_t> largest;
+    block.alone([&](unsigned thread) {
+      largest[thread] = 0;
+      for (std::uint64_t at = 4 * thread; at < count; at += 4 * kThreads) {
+        const Group group = compensated(a, first + at, count - at);
+        if (at == 4 * thread) own[thread] = group;
+        const std::uint32_t here = largest_of(group);
+        largest[thread] = here > largest[thread] ? here : largest[thread];
+      }
+    });
+    block.max_warps(largest, shared.warps);
+    block.each([&](unsigned thread) {
+      std::uint32_t all = 0;
+      HEDDLE_UNROLLED
+      for (unsigned w = 0; w < kWarps; ++w)
+        all = shared.warps[w] > all ? shared.warps[w] : all;
+      if (thread == 0) store_bytes(to, all < kInfinityBits ? all : kNotFinite, sizeof all);
+      for (std::uint64_t at = 4 * thread; at < count; at += 4 * kThreads) {
+        const std::uint64_t left = count - at;
+        Group group = at == 4 * thread ? own[thread] : compensated(a, first + at, left);
+        const std::uint32_t codes = code_group<kBits>(a, first + at, left, all, group);
+        store_bytes(to + sizeof(float) + at / 4 * kBits / 2, codes, code_bytes(left, kBits));
+        if (a.residual != nullptr) store_group(a.residual + first + at, group, left);
+      }
+    });
+  }
+}
+
+// ---- Dequantise
+
+// Of a group of a bucket with this scale; whether no encoder wrote such codes.
+template <unsigned kBits>
+HEDDLE_DEVICE bool decode_group(std::uint32_t codes, std::uint64_t left, std::uint32_t scale, Group& group) {
+  constexpr std::uint32_t kMask = (1U << kBits) - 1;
+  constexpr std::uint32_t kMark = kNotFinite;
+  bool is_bad = left < 4 && codes >> kBits * left != 0;  // what is left of the last byte is 0
+  HEDDLE_UNROLLED
+  for (unsigned i = 0; i < 4; ++i) {
+    const std::uint32_t code = codes >> kBits * i & kMask;
+    if (i < left && code > 2 * kLevels<kBits>) is_bad = true;
+    group.values[i] =
+        scale < kInfinityBits ? value_of<kBits>(code, bits_as<float>(scale)) : bits_as<float>(kMark);
+  }
+  return is_bad;
+}
+
+template <unsigned kBits>
+HEDDLE_DEVICE void dequantise_share(const DequantiseArguments& a, const Thread& thread) {
+  const Buckets<kBits> buckets(a.count, a.bucket);
+  const std::uint64_t groups = (a.bucket + 3) / 4;  // of a whole bucket
+  const std::uint64_t threads = thread.blocks * kThreads;
+  for (std::uint64_t g = thread.block * kThreads + thread.index; g < buckets.number * groups; g += threads) {
+    const std::uint64_t b = g / groups;
+    const std::uint64_t at = g % groups * 4;
+    const std::uint64_t first = b * a.bucket;
+    const std::uint64_t count = a.count - first < a.bucket ? a.count - first : a.bucket;
+    if (at >= count) continue;
+    const unsigned char* const from = a.codes + b * buckets.bytes;
+    const std::uint32_t scale = load_bytes(from, sizeof scale);
+    const std::uint32_t codes =
+        load_bytes(from + sizeof(float) + at / 4 * kBits / 2, code_bytes(count - at, kBits));
+    Group group;
+    bool is_bad = decode_group<kBits>(codes, count - at, scale, group);
+    if (scale >= kInfinityBits && scale != kNotFinite) is_bad = true;
+    if (is_bad) store_shared_word(a.bad, 1);
+    store_group(a.values + first + at, group, count - at);
+  }
+}
+
+}  // namespace heddle::gpu::kernels

@@ -1,0 +1,101 @@
+// What the kernels of sparse vectors are told, and the memory in which their blocks meet.
+#pragma once
+
+#include <cstdint>
+
+#include "gpu/kernels/arguments.hpp"
+
+namespace heddle::gpu::kernels {
+
+// ---- Selection
+
+// Of one launch: what its blocks count takes 31 bits, and room for one word a tile. Longer vectors take several.
+inline constexpr std::uint64_t kMostTiles = 32768;
+inline constexpr unsigned kMostDigits = 2048;  // that a part of a key may have
+
+// Where a search for the k largest stands, from launch to launch.
+struct Search {
+  std::uint64_t key;     // its upper bits, as far as they are known: what the k-th largest key begins with
+  std::uint64_t wanted;  // how many of those that begin so belong to the k, from the largest
+  std::uint64_t over;    // 1: fewer than k are not zero. All of them are taken, and key and wanted are 0
+  std::uint64_t listed;  // how many the list has, or would have if it had room
+};
+
+// Zero before the first launch that uses it, and left so by every one, but for `above`, `equal` and `search`.
+struct Workspace {
+  std::uint64_t ticket;  // of the next tile
+  std::uint64_t done;    // blocks that have nothing left to do
+  std::uint64_t above;   // entries that earlier launches of the same selection found
+  std::uint64_t equal;
+  Search search;
+  std::uint64_t digits[kMostDigits];  // how often each occurs
+  std::uint64_t tiles[kMostTiles];    // what is known of each: select.hpp
+};
+
+// A vector, or the list of those of its entries that matter, where the search has one: that is known on the device alone.
+struct Source {
+  const unsigned char* values;  // aligned as one is
+  std::uint64_t count;
+  const unsigned char* list_indices;  // null: there is no list
+  const unsigned char* list_values;
+  std::uint64_t list_capacity;  // it is complete where no more were wanted
+};
+
+// Which entries are taken, by their key: min(bits & mask, ceiling), as unsigned numbers. Those not below `threshold`; with `by_search` those above
+// the search's key, and the first `wanted` of those that equal it.
+struct SelectArguments {
+  Source source;
+  std::uint64_t mask;
+  std::uint64_t ceiling;
+  std::uint64_t threshold;
+  std::uint32_t from_search;  // 1: the threshold is the search's key, or 1 where that is less
+  std::uint32_t is_first;     // launch of this selection
+  std::uint64_t first_tile;   // of the launch, which has kMostTiles at most
+  std::uint64_t most_tiles;
+  unsigned char* indices;  // both aligned as one is
+  unsigned char* values;
+  std::uint64_t capacity;  // what comes after it is counted alone
+  std::uint64_t* needed;   // receives how many entries there are
+  Workspace* workspace;
+};
+
+// The digit at `shift` of all keys that begin as the search's key does, `bits` bits.
+struct DigitArguments {
+  Source source;
+  std::uint32_t shift;
+  std::uint32_t bits;
+  std::uint64_t wanted;  // begins a search for so many; 0: goes on
+  Workspace* workspace;
+};
+
+// ---- Scatter
+
+struct ScatterArguments {
+  const unsigned char* indices;  // sorted, each once; all three aligned as their elements are
+  const unsigned char* values;
+  std::uint64_t count;
+  unsigned char* dense;
+  std::uint64_t dimension;
+};
+
+// ---- Quantised vectors
+
+struct QuantiseArguments {
+  const float* gradient;
+  float* residual;  // added before, and what is left out after; may be null
+  std::uint64_t count;
+  std::uint64_t bucket;    // values that share a scale; 1 at least
+  std::uint64_t position;  // of the first value, for its random number
+  std::uint64_t seed;
+  unsigned char* codes;
+};
+
+struct DequantiseArguments {
+  const unsigned char* codes;
+  float* values;
+  std::uint64_t count;
+  std::uint64_t bucket;
+  std::uint64_t* bad;  // becomes 1 where no encoder wrote such codes
+};
+
+}  // namespace heddle::gpu::kernels

@@ -1,0 +1,46 @@
+#include "gpu/kernels/sparse_list.hpp"
+
+// While a tile waits for those before it, others are to be on their way: five blocks of a multiprocessor have 80 KiB. (nvcc warns that sm_75 has not
+// room for five, and lets it be.)
+#define HEDDLE_SELECT_KERNEL(name, Bits, Index, kBySearch)                                     \
+  extern "C" __global__ void __launch_bounds__(heddle::gpu::kernels::kThreads, 5)              \
+      heddle_##name(const __grid_constant__ heddle::gpu::kernels::SelectArguments arguments) { \
+    using namespace heddle::gpu::kernels;                                                      \
+    __shared__ SelectShared shared;                                                            \
+    select_entries<Bits, Index, kBySearch>(Block{blockIdx.x, gridDim.x}, arguments, shared);   \
+  }
+
+#define HEDDLE_SCATTER_KERNEL(name, Element, Index, Operation)                                       \
+  extern "C" __global__ void __launch_bounds__(heddle::gpu::kernels::kThreads)                       \
+      heddle_##name(const __grid_constant__ heddle::gpu::kernels::ScatterArguments arguments) {      \
+    using namespace heddle::gpu::kernels;                                                            \
+    scatter_share<Element, Index, Operation>(arguments, Thread{blockIdx.x, gridDim.x, threadIdx.x}); \
+  }
+
+HEDDLE_SELECT_KERNELS(HEDDLE_SELECT_KERNEL)
+HEDDLE_SCATTER_KERNELS(HEDDLE_SCATTER_KERNEL)
+
+extern "C" __global__ void __launch_bounds__(heddle::gpu::kernels::kThreads)
+    heddle_count_digits(const __grid_constant__ heddle::gpu::kernels::DigitArguments arguments) {
+  using namespace heddle::gpu::kernels;
+  __shared__ DigitShared shared;
+  count_digits(Block{blockIdx.x, gridDim.x}, arguments, shared);
+}
+
+#define HEDDLE_QUANTISE_KERNEL(name, kBits)                                                      \
+  extern "C" __global__ void __launch_bounds__(heddle::gpu::kernels::kThreads)                   \
+      heddle_##name(const __grid_constant__ heddle::gpu::kernels::QuantiseArguments arguments) { \
+    using namespace heddle::gpu::kernels;                                                        \
+    __shared__ QuantiseShared shared;                                                            \
+    quantise_buckets<kBits>(Block{blockIdx.x, gridDim.x}, arguments, shared);                    \
+  }
+
+#define HEDDLE_DEQUANTISE_KERNEL(name, kBits)                                                      \
+  extern "C" __global__ void __launch_bounds__(heddle::gpu::kernels::kThreads)                     \
+      heddle_##name(const __grid_constant__ heddle::gpu::kernels::DequantiseArguments arguments) { \
+    using namespace heddle::gpu::kernels;                                                          \
+    dequantise_share<kBits>(arguments, Thread{blockIdx.x, gridDim.x, threadIdx.x});                \
+  }
+
+HEDDLE_QUANTISE_KERNELS(HEDDLE_QUANTISE_KERNEL)
+HEDDLE_DEQUANTISE_KERNELS(HEDDLE_DEQUANTISE_KERNEL)

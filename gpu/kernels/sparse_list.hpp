@@ -1,0 +1,35 @@
+// Every kernel of sparse vectors. X(name, ...), where i32 and i64 in names are the indices' widths.
+#pragma once
+
+#include "gpu/kernels/digits.hpp"
+#include "gpu/kernels/quantise.hpp"
+#include "gpu/kernels/scatter.hpp"
+#include "gpu/kernels/select.hpp"
+
+// (clang-format would indent it a little further each time.)
+// clang-format off
+// X(name, bits of a value, index, whether by a search's key)
+#define HEDDLE_SELECT_KERNELS(X) \
+  X(select_16_i32, std::uint16_t, std::uint32_t, false) X(select_16_i64, std::uint16_t, std::uint64_t, false) \
+  X(select_32_i32, std::uint32_t, std::uint32_t, false) X(select_32_i64, std::uint32_t, std::uint64_t, false) \
+  X(select_64_i32, std::uint64_t, std::uint32_t, false) X(select_64_i64, std::uint64_t, std::uint64_t, false) \
+  X(select_found_i32, std::uint32_t, std::uint32_t, true) X(select_found_i64, std::uint32_t, std::uint64_t, true)
+
+// X(name, element, index, operation)
+#define HEDDLE_SCATTER_WIDTHS(X, suffix, Element, Operation) \
+  X(suffix##_i32, Element, std::uint32_t, Operation) X(suffix##_i64, Element, std::uint64_t, Operation)
+#define HEDDLE_SCATTER_KERNELS(X) \
+  HEDDLE_SCATTER_WIDTHS(X, scatter_16, Plain<std::uint16_t>, Set) \
+  HEDDLE_SCATTER_WIDTHS(X, scatter_32, Plain<std::uint32_t>, Set) \
+  HEDDLE_SCATTER_WIDTHS(X, scatter_64, Plain<std::uint64_t>, Set) \
+  HEDDLE_SCATTER_WIDTHS(X, scatter_add_f16, Half, FloatSum) \
+  HEDDLE_SCATTER_WIDTHS(X, scatter_add_bf16, BrainFloat, FloatSum) \
+  HEDDLE_SCATTER_WIDTHS(X, scatter_add_f32, Plain<float>, FloatSum) \
+  HEDDLE_SCATTER_WIDTHS(X, scatter_add_f64, Plain<double>, FloatSum) \
+  HEDDLE_SCATTER_WIDTHS(X, scatter_add_u32, Plain<std::uint32_t>, IntegerSum) \
+  HEDDLE_SCATTER_WIDTHS(X, scatter_add_u64, Plain<std::uint64_t>, IntegerSum)
+
+// X(name, bits of a code)
+#define HEDDLE_QUANTISE_KERNELS(X) X(quantise_8, 8) X(quantise_4, 4) X(quantise_2, 2)
+#define HEDDLE_DEQUANTISE_KERNELS(X) X(dequantise_8, 8) X(dequantise_4, 4) X(dequantise_2, 2)
+// clang-format on

@@ -1,0 +1,298 @@
+#include "gpu/sparse_kernels.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <initializer_list>
+
+namespace heddle::gpu {
+namespace {
+
+using kernels::DigitArguments;
+using kernels::SelectArguments;
+using kernels::Source;
+using kernels::Workspace;
+
+// Blocks of a multiprocessor. Of selections as many as run at once (sparse_kernels.cu): those that come later would wait for a place
+// to find that no tile is left.
+constexpr unsigned kSelectBlocks = 5;
+constexpr unsigned kDigitBlocks = 8;
+constexpr unsigned kScatterBlocks = 16;
+constexpr unsigned kQuantiseBlocks = 16;
+
+// What a search's keys are made of (kernels/digits.hpp), and the digits that it finds, from the highest down.
+constexpr std::uint32_t kMagnitude = 0x7FFFFFFFU;
+constexpr std::uint32_t kNanKey = 0x7F800001U;
+struct Digit {
+  std::uint32_t shift;
+  std::uint32_t bits;
+};
+constexpr Digit kFirstDigit = {20, 11};
+constexpr Digit kLaterDigits[] = {{10, 10}, {0, 10}};
+
+constexpr std::size_t kListAlignment = 256;
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kListAlignment - 1) / kListAlignment * kListAlignment;
+}
+
+// Room for the k, and for those that are about as large as the k-th.
+std::size_t list_capacity(std::size_t n, std::size_t k) {
+  return std::min(n, std::min(k, n) + n / 16 + 1024);
+}
+
+std::uintptr_t number(const void* address) {
+  return reinterpret_cast<std::uintptr_t>(address);
+}
+
+std::size_t index_bytes(bool wide) {
+  return wide ? 8 : 4;
+}
+const char* index_name(bool wide) {
+  return wide ? "_i64" : "_i32";
+}
+
+struct Aligned {
+  const char* name;
+  const void* address;
+  std::size_t to;
+};
+Status check_alignment(std::initializer_list<Aligned> all) {
+  for (const Aligned& one : all) {
+    if (number(one.address) % one.to != 0)
+      return Status(Code::unsupported, fmt::format("{} at {}: kernels on GPUs want them "
+                                                   "aligned to {} bytes; the host takes them as they are",
+                                                   one.name, one.address, one.to));
+  }
+  return {};
+}
+
+Status check(const void* from, std::size_t n, std::size_t value_bytes, const Selected& to,
+             const void* workspace) {
+  if (!to.wide && std::uint64_t{n} > std::uint64_t{1} << 32)
+    return Status(Code::invalid_argument,
+                  fmt::format("{} values want indices of 64 bits; those of 32 serve 2^32", n));
+  return check_alignment({{"values", from, value_bytes},
+                          {"the entries' indices", to.indices, index_bytes(to.wide)},
+                          {"the entries' values", to.values, value_bytes},
+                          {"the entries' count", to.count, sizeof *to.count},
+                          {"the workspace", workspace, sizeof(kernels::Vector)}});
+}
+
+// Entries of `n` values of `value_bytes` bytes whose bits under `mask` are not below `threshold`.
+SelectArguments selection(const void* values, std::size_t n, std::uint64_t mask, std::uint64_t threshold,
+                          const Selected& to, void* workspace) {
+  SelectArguments arguments{};
+  arguments.source.values = static_cast<const unsigned char*>(values);
+  arguments.source.count = n;
+  arguments.mask = mask;
+  arguments.ceiling = mask;
+  arguments.threshold = threshold;
+  arguments.indices = static_cast<unsigned char*>(to.indices);
+  arguments.values = static_cast<unsigned char*>(to.values);
+  arguments.capacity = to.capacity;
+  arguments.needed = to.count;
+  arguments.workspace = static_cast<Workspace*>(workspace);
+  return arguments;
+}
+
+std::uint64_t ones(std::size_t bytes) {
+  return ~std::uint64_t{0} >> (64 - 8 * bytes);
+}
+
+Status check_bits(const Quantiser& how) {
+  if (how.bits == 8 || how.bits == 4 || how.bits == 2) return {};
+  return Status(Code::invalid_argument,
+                fmt::format("there is no kernel for codes of {} bits; there are 8, 4 and 2", how.bits));
+}
+
+std::uint64_t bucket_length(const Quantiser& how, std::size_t n) {
+  return how.bucket == 0 ? n : std::min<std::uint64_t>(how.bucket, n);
+}
+
+std::uint64_t tiles_over(const Source& source, std::size_t value_bytes) {
+  const std::uint64_t shift = number(source.values) % sizeof(kernels::Vector);
+  const std::uint64_t tile = kernels::kTileVectors * sizeof(kernels::Vector);
+  return source.count == 0 ? 0 : (shift + source.count * value_bytes + tile - 1) / tile;
+}
+
+}  // namespace
+
+std::size_t SparseKernels::workspace_bytes() {
+  return sizeof(Workspace);
+}
+
+std::size_t SparseKernels::top_k_workspace_bytes(std::size_t n, std::size_t k, bool wide) {
+  const std::size_t listed = list_capacity(n, k);
+  return aligned(sizeof(Workspace)) + aligned(listed * index_bytes(wide)) + listed * sizeof(float);
+}
+
+Status SparseKernels::prepare(CUstream stream, void* workspace) {
+  const CUresult error = driver_.MemsetD8Async(number(workspace), 0, sizeof(Workspace), stream);
+  return error == CUDA_SUCCESS ? Status()
+                               : cuda_error(driver_, error, "clearing the workspace of selections on a GPU");
+}
+
+Status SparseKernels::select_nonzero(CUstream stream, DType type, const void* values, std::size_t n,
+                                     const Selected& to, void* workspace) {
+  const std::size_t bytes = dtype_size(type);
+  if (bytes != 2 && bytes != 4 && bytes != 8)
+    return Status(Code::unsupported, fmt::format("there is no kernel that selects {}", dtype_name(type)));
+  HEDDLE_TRY(check(values, n, bytes, to, workspace));
+  return select(stream, fmt::format("select_{}{}", 8 * bytes, index_name(to.wide)),
+                selection(values, n, ones(bytes), 1, to, workspace), bytes);
+}
+
+Status SparseKernels::select_magnitudes(CUstream stream, const float* values, std::size_t n, float threshold,
+                                        const Selected& to, void* workspace) {
+  if (std::isnan(threshold))
+    return Status(Code::invalid_argument, "a threshold of selection is a number, not NaN");
+  HEDDLE_TRY(check(values, n, sizeof(float), to, workspace));
+  const std::uint32_t least = std::bit_cast<std::uint32_t>(threshold) & kMagnitude;
+  return select(stream, std::string("select_32") + index_name(to.wide),
+                selection(values, n, kMagnitude, least, to, workspace), sizeof(float));
+}
+
+// Five launches: the highest digit of the k-th largest key; all entries from that digit up, to the list; the other digits, in the list; the k
+// entries of the list. Where the list has not room for all, which the device alone knows, the last three read the whole vector.
+Status SparseKernels::top_k(CUstream stream, const float* values, std::size_t n, std::size_t k,
+                            const Selected& to, void* workspace, std::size_t bytes) {
+  if (const std::size_t wanted = top_k_workspace_bytes(n, k, to.wide); bytes < wanted)
+    return Status(
+        Code::invalid_argument,
+        fmt::format("the {} largest of {} values want a workspace of {} bytes, not {}", k, n, wanted, bytes));
+  HEDDLE_TRY(check(values, n, sizeof(float), to, workspace));
+  if (k == 0) n = 0;
+  auto* const work = static_cast<Workspace*>(workspace);
+  const std::size_t listed = list_capacity(n, k);
+  unsigned char* const list = static_cast<unsigned char*>(workspace) + aligned(sizeof(Workspace));
+  const Selected to_list{list, list + aligned(listed * index_bytes(to.wide)), listed, &work->search.listed,
+                         to.wide};
+  SelectArguments all = selection(values, n, kMagnitude, 0, to_list, workspace);
+  all.ceiling = kNanKey;
+  all.from_search = 1;
+  SelectArguments rest = all;
+  rest.source.list_indices = all.indices;
+  rest.source.list_values = all.values;
+  rest.source.list_capacity = listed;
+  rest.indices = static_cast<unsigned char*>(to.indices);
+  rest.values = static_cast<unsigned char*>(to.values);
+  rest.capacity = to.capacity;
+  rest.needed = to.count;
+
+  HEDDLE_TRY(count_digits(stream, {all.source, kFirstDigit.shift, kFirstDigit.bits,
+                                   std::max<std::size_t>(std::min(k, n), 1), work}));
+  HEDDLE_TRY(select(stream, std::string("select_32") + index_name(to.wide), all, sizeof(float)));
+  for (const Digit& digit : kLaterDigits)
+    HEDDLE_TRY(count_digits(stream, {rest.source, digit.shift, digit.bits, 0, work}));
+  return select(stream, std::string("select_found") + index_name(to.wide), rest, sizeof(float));
+}
+
+// In launches of so many tiles that their counts fit into words.
+Status SparseKernels::select(CUstream stream, const std::string& name, SelectArguments arguments,
+                             std::size_t value_bytes) {
+  const std::uint64_t all = tiles_over(arguments.source, value_bytes);
+  arguments.most_tiles = tiles_;
+  arguments.is_first = 1;
+  do {
+    const std::uint64_t here = std::min(all - arguments.first_tile, tiles_);
+    HEDDLE_TRY(launch(stream, name, here, kSelectBlocks, &arguments));
+    arguments.first_tile += here;
+    arguments.is_first = 0;
+  } while (arguments.first_tile < all);
+  return {};
+}
+
+Status SparseKernels::count_digits(CUstream stream, const DigitArguments& arguments) {
+  DigitArguments copy = arguments;
+  return launch(stream, "count_digits", tiles_over(copy.source, sizeof(float)), kDigitBlocks, &copy);
+}
+
+Status SparseKernels::scatter(CUstream stream, DType type, const Entries& entries, void* dense,
+                              std::size_t dimension) {
+  const std::size_t bytes = dtype_size(type);
+  if (bytes != 2 && bytes != 4 && bytes != 8)
+    return Status(Code::unsupported, fmt::format("there is no kernel that scatters {}", dtype_name(type)));
+  return scatter_by(stream, fmt::format("scatter_{}", 8 * bytes), bytes, entries, dense, dimension);
+}
+
+Status SparseKernels::scatter_add(CUstream stream, DType type, const Entries& entries, void* dense,
+                                  std::size_t dimension) {
+  const char* suffix = nullptr;
+  if (type == DType::f16) suffix = "f16";
+  if (type == DType::bf16) suffix = "bf16";
+  if (type == DType::f32) suffix = "f32";
+  if (type == DType::f64) suffix = "f64";
+  if (type == DType::i32 || type == DType::u32) suffix = "u32";
+  if (type == DType::i64 || type == DType::u64) suffix = "u64";
+  if (suffix == nullptr)
+    return Status(Code::unsupported,
+                  fmt::format("there is no kernel that adds entries of {}", dtype_name(type)));
+  return scatter_by(stream, std::string("scatter_add_") + suffix, dtype_size(type), entries, dense,
+                    dimension);
+}
+
+Status SparseKernels::scatter_by(CUstream stream, const std::string& name, std::size_t value_bytes,
+                                 const Entries& entries, void* dense, std::size_t dimension) {
+  HEDDLE_TRY(check_alignment({{"indices", entries.indices, index_bytes(entries.wide)},
+                              {"values", entries.values, value_bytes},
+                              {"the dense form", dense, value_bytes}}));
+  if (entries.count == 0) return {};
+  kernels::ScatterArguments arguments{static_cast<const unsigned char*>(entries.indices),
+                                      static_cast<const unsigned char*>(entries.values), entries.count,
+                                      static_cast<unsigned char*>(dense), dimension};
+  const std::uint64_t blocks = (arguments.count + kernels::kThreads - 1) / kernels::kThreads;
+  return launch(stream, name + index_name(entries.wide), blocks, kScatterBlocks, &arguments);
+}
+
+Status SparseKernels::quantise(CUstream stream, const Quantiser& how, const float* gradient, float* residual,
+                               std::size_t n, std::uint64_t position, void* codes) {
+  HEDDLE_TRY(check_bits(how));
+  HEDDLE_TRY(check_alignment(
+      {{"values", gradient, sizeof *gradient}, {"the residual", residual, sizeof *residual}}));
+  if (n == 0) return {};
+  const std::uint64_t bucket = bucket_length(how, n);
+  kernels::QuantiseArguments arguments{
+      gradient, residual, n, bucket, position, how.seed, static_cast<unsigned char*>(codes)};
+  return launch(stream, fmt::format("quantise_{}", how.bits), (n + bucket - 1) / bucket, kQuantiseBlocks,
+                &arguments);
+}
+
+Status SparseKernels::dequantise(CUstream stream, const Quantiser& how, const void* codes, std::size_t n,
+                                 float* values, std::uint64_t* bad) {
+  HEDDLE_TRY(check_bits(how));
+  HEDDLE_TRY(
+      check_alignment({{"values", values, sizeof *values}, {"the mark of bad codes", bad, sizeof *bad}}));
+  if (n == 0) return {};
+  kernels::DequantiseArguments arguments{static_cast<const unsigned char*>(codes), values, n,
+                                         bucket_length(how, n), bad};
+  return launch(stream, fmt::format("dequantise_{}", how.bits), n / (4 * kernels::kThreads) + 1,
+                kQuantiseBlocks, &arguments);
+}
+
+Status SparseKernels::launch(CUstream stream, const std::string& name, std::uint64_t blocks, unsigned of_each,
+                             void* arguments) {
+  const Result<CUfunction> function = this->function(name);
+  if (!function.ok()) return function.status();
+  const Result<unsigned> multiprocessors = multiprocessors_.count();
+  if (!multiprocessors.ok()) return multiprocessors.status();
+  const std::uint64_t most = std::uint64_t{of_each} * multiprocessors.value();
+  void* parameters[] = {arguments};
+  const CUresult error = driver_.LaunchKernel(
+      function.value(), static_cast<unsigned>(std::clamp<std::uint64_t>(blocks, 1, most)), 1, 1,
+      kernels::kThreads, 1, 1, 0, stream, parameters, nullptr);
+  if (error == CUDA_SUCCESS) return {};
+  return kernel_failure(driver_, error, "starting the kernel heddle_" + name);
+}
+
+Result<CUfunction> SparseKernels::function(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  const auto known = functions_.find(name);
+  if (known != functions_.end()) return known->second;
+  Result<CUfunction> found = library_.find(name.c_str());
+  if (found.ok()) functions_.emplace(name, found.value());
+  return found;
+}
+
+}  // namespace heddle::gpu

@@ -1,0 +1,112 @@
+// Sparse vectors on GPUs: which entries of a dense vector matter, and entries back into a dense vector. For gpu/ alone.
+//
+// All is given to a stream of the calling thread's current context, and is complete when the stream is; nothing waits for it on the host.
+// Every address is one that the context's device can reach, and aligned as its elements are: `unsupported` where one is not, and where
+// this build, driver or device has no kernel. Then nothing was started, and the host can do it. Any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "base/dtype.hpp"
+#include "base/status.hpp"
+#include "gpu/driver.hpp"
+#include "gpu/kernel_library.hpp"
+#include "gpu/kernels/sparse_arguments.hpp"
+
+namespace heddle::gpu {
+
+// Where a selection goes: `capacity` sorted indices of 32 or 64 bits and their values, both borrowed. *count receives how many entries
+// there are; those that there is no room for are counted alone.
+struct Selected {
+  void* indices = nullptr;
+  void* values = nullptr;
+  std::size_t capacity = 0;
+  std::uint64_t* count = nullptr;
+  bool wide = false;  // indices of 64 bits; those of 32 serve up to 2^32 values
+};
+
+// Sorted entries, each index once.
+struct Entries {
+  const void* indices = nullptr;
+  const void* values = nullptr;
+  std::size_t count = 0;
+  bool wide = false;
+};
+
+// A codec of float with evenly spaced levels (src/compress/codec.hpp): qsgd8, qsgd4, and qsgd2, of which ternary is another name.
+struct Quantiser {
+  unsigned bits = 8;            // of a code: 8, 4 or 2
+  std::uint64_t bucket = 1024;  // values that share a scale; 0: all
+  std::uint64_t seed = 0;       // of the random rounding
+};
+
+class SparseKernels {
+ public:
+  // `driver` outlives this. A launch selects from `tiles` tiles at most, which tests make few.
+  explicit SparseKernels(const Driver& driver, std::uint64_t tiles = kernels::kMostTiles)
+      : driver_(driver), tiles_(tiles), multiprocessors_(driver), library_(driver, kernels::Family::sparse) {}
+
+  // ---- Selection. Its temporary memory is the caller's, on the device, aligned to 16 bytes, and serves one selection after another, of any
+  // kind, without being prepared again.
+
+  static std::size_t workspace_bytes();
+  // For top_k of `n` values, `k` of them, or fewer of both.
+  static std::size_t top_k_workspace_bytes(std::size_t n, std::size_t k, bool wide);
+  // Once, before the first use.
+  Status prepare(CUstream stream, void* workspace);
+
+  // The values of which any bit is set, as take_nonzero (src/sparse/convert.hpp) finds them: types of 2, 4 and 8 bytes. Reads each value
+  // once.
+  Status select_nonzero(CUstream stream, DType type, const void* values, std::size_t n, const Selected& to,
+                        void* workspace);
+  // Those whose magnitude is at least that of `threshold`; a NaN counts as larger than infinity. Reads each once.
+  Status select_magnitudes(CUstream stream, const float* values, std::size_t n, float threshold,
+                           const Selected& to, void* workspace);
+  // The k of largest magnitude, exactly, the same ones as top_k (src/compress/select.hpp) takes: of equal ones those with lower indices, all
+  // NaNs are equal and the largest, and zeros are never taken. Reads each value twice, three to five times where more than n/16 others
+  // are as large as the k-th but for an eighth. `bytes`: of the workspace.
+  Status top_k(CUstream stream, const float* values, std::size_t n, std::size_t k, const Selected& to,
+               void* workspace, std::size_t bytes);
+
+  // ---- Scatter. Types of sparse vectors: f16, bf16, f32, f64, and integers of 32 and 64 bits. An index that is not less than `dimension` is passed over.
+
+  // dense[index] = value, for each entry; the others stay.
+  Status scatter(CUstream stream, DType type, const Entries& entries, void* dense, std::size_t dimension);
+  // dense[index] += value, with the bits of the host's sums; one after the other they add several vectors in that order. (f16 and bf16 are rounded after each.)
+  Status scatter_add(CUstream stream, DType type, const Entries& entries, void* dense, std::size_t dimension);
+
+  // ---- Quantised vectors, in the host's bytes. Codes need no alignment.
+
+  // codes := what the host's encode() makes of gradient + residual, for values at `position` and on; residual := what that leaves out, 0
+  // where a value or its bucket is not finite, as Residual::keep() does. `residual` may be null; each is read once, and the residual written
+  // once, where a bucket has 1,024 values at most.
+  Status quantise(CUstream stream, const Quantiser& how, const float* gradient, float* residual,
+                  std::size_t n, std::uint64_t position, void* codes);
+  // values := the host's decode(). *bad becomes 1, and is left alone else, where these are no codes that quantise() writes: then values are anything.
+  Status dequantise(CUstream stream, const Quantiser& how, const void* codes, std::size_t n, float* values,
+                    std::uint64_t* bad);
+
+ private:
+  Status select(CUstream stream, const std::string& name, kernels::SelectArguments arguments,
+                std::size_t value_bytes);
+  Status count_digits(CUstream stream, const kernels::DigitArguments& arguments);
+  Status scatter_by(CUstream stream, const std::string& name, std::size_t value_bytes, const Entries& entries,
+                    void* dense, std::size_t dimension);
+  // `blocks` for the work, or those of `of_each` multiprocessor where these are fewer.
+  Status launch(CUstream stream, const std::string& name, std::uint64_t blocks, unsigned of_each,
+                void* arguments);
+  Result<CUfunction> function(const std::string& name);
+
+  const Driver& driver_;
+  std::uint64_t tiles_;
+  Multiprocessors multiprocessors_;
+  std::mutex mutex_;  // for what is below
+  KernelLibrary library_;
+  std::map<std::string, CUfunction> functions_;
+};
+
+}  // namespace heddle::gpu

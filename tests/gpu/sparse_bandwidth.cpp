@@ -1,0 +1,195 @@
+// How fast selections and scatters on a GPU are beside one read of the vector, in the same run: sparse_bandwidth LIBCUDA [--mib N]... [--json FILE],
+// which adds to a file of fold_bandwidth's. One read is what a fold of the vector's eight parts to one moves in a second, or the
+// driver's copy, whichever is more. On a double of the driver it shows that it works, and its figures mean nothing.
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+
+#include "gpu/kernels.hpp"
+#include "gpu/sparse_kernels.hpp"
+#include "json_file.hpp"
+#include "loaded_driver.hpp"
+#include "timing.hpp"
+
+namespace heddle::test {
+namespace {
+
+// Values of a normal distribution, by the inverse of its tail: sorted by nothing, and quick to make. One in `one_in`, the others are zeros.
+std::vector<float> normal_values(std::size_t n, std::size_t one_in) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(n);
+  std::vector<float> some(65536);
+  for (float& value : some)
+    value = normal(random);
+  for (float& value : values) {
+    const auto drawn = static_cast<std::uint32_t>(random());
+    // Not the same values again and again: the lower bits of the mantissa differ.
+    const float part = static_cast<float>(random() & 0xFFFFU) * 0x1p-20F;
+    if (one_in == 1 || random() % one_in == 0) value = some[drawn >> 16] * (1 + part);
+  }
+  return values;
+}
+
+class Bench {
+ public:
+  explicit Bench(const char* path)
+      : cuda_(path),
+        driver_(loaded_driver(path)),
+        context_(cuda_.primary(0)),
+        kernels_(driver_),
+        sparse_(driver_) {
+    cuda_.set_current(context_);
+    driver_.DeviceGetName(name_, sizeof name_, 0);
+  }
+  const char* name() const { return name_; }
+  bool measure(std::size_t n, std::vector<Work>* all);
+
+ private:
+  // Vectors of n values.
+  struct Vectors {
+    float* normal;
+    float* one_in_100;
+    float* equal;
+    float* out;  // of a copy, a fold, a scatter
+  };
+  std::vector<Work> reads(const Vectors& v, std::size_t n);
+  std::vector<Work> selections(const Vectors& v, std::size_t n, const gpu::Selected& to, void* workspace,
+                               std::size_t bytes);
+
+  TestDriver cuda_;
+  gpu::Driver driver_;
+  CUcontext context_;
+  gpu::Kernels kernels_;
+  gpu::SparseKernels sparse_;
+  char name_[256] = "";
+};
+
+std::vector<Work> Bench::reads(const Vectors& v, std::size_t n) {
+  const std::size_t bytes = n * sizeof(float);
+  const auto copy = [this, v, bytes] {
+    cuda_.call<PFN_cuMemcpyDtoDAsync_v3020>("cuMemcpyDtoDAsync_v2", reinterpret_cast<CUdeviceptr>(v.out),
+                                            reinterpret_cast<CUdeviceptr>(v.normal), bytes,
+                                            gpu::default_stream());
+    return Status();
+  };
+  const auto fold = [this, v, n] {
+    std::vector<const void*> parts;
+    for (std::size_t part = 0; part < 8; ++part)
+      parts.push_back(v.normal + part * (n / 8));
+    void* const outputs[] = {v.out};
+    return kernels_.fold(gpu::default_stream(), DType::f32, Op::sum, parts, outputs, n / 8);
+  };
+  return {{"copy by the driver", 2.0 * static_cast<double>(bytes), copy},
+          {"fold of eight parts to one", 9.0 / 8.0 * static_cast<double>(bytes), fold}};
+}
+
+std::vector<Work> Bench::selections(const Vectors& v, std::size_t n, const gpu::Selected& to, void* workspace,
+                                    std::size_t bytes) {
+  const auto all = static_cast<double>(n * sizeof(float));
+  CUstream stream = gpu::default_stream();
+  const auto nonzero = [=, this](const float* from) {
+    return [=, this] { return sparse_.select_nonzero(stream, DType::f32, from, n, to, workspace); };
+  };
+  const auto from = [=, this](float threshold) {
+    return [=, this] { return sparse_.select_magnitudes(stream, v.normal, n, threshold, to, workspace); };
+  };
+  const auto largest = [=, this](const float* values, std::size_t k) {
+    return [=, this] { return sparse_.top_k(stream, values, n, k, to, workspace, bytes); };
+  };
+  // Two reads, a write, and a byte or a quarter of one for each value.
+  const gpu::Quantiser in_bytes{8, 1024, 1};
+  const gpu::Quantiser in_pairs{2, 1024, 1};
+  const auto quantise = [=, this](const gpu::Quantiser& how) {
+    return [=, this] { return sparse_.quantise(stream, how, v.normal, v.out, n, 0, to.values); };
+  };
+  // What scatters take is what the selection before left.
+  const std::size_t scattered = n / 100;
+  const gpu::Entries entries{to.indices, to.values, scattered, false};
+  const double moved = static_cast<double>(scattered) * 16;
+  return {{"quantise, 8 bits, residual", 3.25 * all, quantise(in_bytes)},
+          {"quantise, 2 bits, residual", 3.0625 * all, quantise(in_pairs)},
+          {"nonzero, 1%", all, nonzero(v.one_in_100)},
+          {"nonzero, all", all, nonzero(v.normal)},
+          {"magnitudes, 1%", all, from(2.576F)},
+          {"magnitudes, 0.1%", all, from(3.29F)},
+          {"magnitudes, none", all, from(1e30F)},
+          {"the largest 0.1%", all, largest(v.normal, n / 1000)},
+          {"the largest 10%", all, largest(v.normal, n / 10)},
+          {"the largest 1% of equals", all, largest(v.equal, n / 100)},
+          {"the largest 1%", all, largest(v.normal, n / 100)},
+          {"scatter, 1%", moved * 3 / 4,
+           [=, this] { return sparse_.scatter(stream, DType::f32, entries, v.out, n); }},
+          {"scatter_add, 1%", moved,
+           [=, this] { return sparse_.scatter_add(stream, DType::f32, entries, v.out, n); }}};
+}
+
+bool Bench::measure(std::size_t n, std::vector<Work>* all) {
+  const std::size_t bytes = n * sizeof(float);
+  const TestMemory memory(cuda_, Memory::device, 4 * bytes);
+  const std::size_t workspace_bytes = gpu::SparseKernels::top_k_workspace_bytes(n, n / 10, false);
+  const TestMemory workspace(cuda_, Memory::device, workspace_bytes);
+  const TestMemory indices(cuda_, Memory::device, n * 4);
+  const TestMemory values(cuda_, Memory::device, n * 4);
+  const TestMemory count(cuda_, Memory::device, 8);
+  const Vectors v{memory.as<float>(), memory.as<float>() + n, memory.as<float>() + 2 * n,
+                  memory.as<float>() + 3 * n};
+  memory.put(normal_values(n, 1).data(), bytes);
+  memory.put(normal_values(n, 100).data(), bytes, bytes);
+  memory.put(std::vector<float>(n, 1.0F).data(), bytes, 2 * bytes);
+  memory.put(std::vector<float>(n, 0.0F).data(), bytes, 3 * bytes);
+  const gpu::Selected to{indices.data(), values.data(), n, count.as<std::uint64_t>(), false};
+  if (!sparse_.prepare(gpu::default_stream(), workspace.data()).ok()) return false;
+
+  *all = reads(v, n);
+  for (Work& work : selections(v, n, to, workspace.data(), workspace_bytes))
+    all->push_back(std::move(work));
+  Timing timing(cuda_, driver_);
+  return timing.measure(all);
+}
+
+void print(std::size_t bytes, const std::vector<Work>& all) {
+  const double read = std::max(all[0].median(), all[1].median());
+  std::printf(
+      "vectors of %.4g MiB: GB/s of the vector, or moved, median of %d (95%% confidence); times of one "
+      "read\n",
+      static_cast<double>(bytes) / 0x1p20, kSamples);
+  for (const Work& work : all) {
+    const double times = static_cast<double>(bytes) / work.bytes * read / work.median();
+    std::printf("  %-28s %8.1f (%.1f to %.1f)", work.name.c_str(), work.median(), work.at(kLow),
+                work.at(kHigh));
+    // Scatters do not read the vector, and quantisation moves more than that.
+    if (work.bytes == static_cast<double>(bytes)) std::printf(" %6.2f", times);
+    std::printf("\n");
+  }
+}
+
+int run(int argc, char** argv) {
+  std::vector<std::size_t> sizes;
+  const char* json = nullptr;
+  for (int i = 2; i + 1 < argc; i += 2) {
+    if (std::strcmp(argv[i], "--mib") == 0)
+      sizes.push_back(static_cast<std::size_t>(std::atof(argv[i + 1]) * 0x1p20) / 128 * 128);
+    if (std::strcmp(argv[i], "--json") == 0) json = argv[i + 1];
+  }
+  if (sizes.empty()) sizes = {std::size_t{64} << 20, std::size_t{256} << 20};
+  Bench bench(argv[1]);
+  std::printf("%s\n", bench.name());
+  std::string results;
+  for (const std::size_t bytes : sizes) {
+    std::vector<Work> all;
+    if (!bench.measure(bytes / sizeof(float), &all)) return 1;
+    print(bytes, all);
+    results += (results.empty() ? "" : ",\n    ") + json_of(bytes, all);
+  }
+  return json == nullptr || add_to_json(json, "sparse", results) ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace heddle::test
+
+int main(int argc, char** argv) {
+  return argc < 2 ? 2 : heddle::test::run(argc, argv);
+}

@@ -1,0 +1,449 @@
+// Selections and scatters on a GPU against the host's (host_sparse.hpp), bit for bit: every type and width of index, alignments, densities, ties,
+// numbers that are none, room that is too little, vectors of many launches, and that nothing beside the results changes. sparse_check LIBCUDA
+// [--short]; the driver may be CUDA's or its double. A program of its own, as fold_check is.
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cuda_memory.hpp"
+#include "fold_data.hpp"
+#include "gpu/sparse_kernels.hpp"
+#include "host_fold.hpp"
+#include "host_sparse.hpp"
+#include "loaded_driver.hpp"
+
+namespace heddle::test {
+namespace {
+
+constexpr std::size_t kMargin = 64;
+constexpr std::uint8_t kMark = 0xA5;
+constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32, DType::f64, DType::i32, DType::i64};
+
+std::size_t rounded(std::size_t bytes) {
+  return (bytes + 255) / 256 * 256;
+}
+
+class Checker {
+ public:
+  // `tiles`: of a launch.
+  Checker(const char* path, std::uint64_t tiles)
+      : cuda_(path), driver_(loaded_driver(path)), context_(cuda_.primary(0)), kernels_(driver_, tiles) {
+    cuda_.set_current(context_);
+    driver_.DeviceGetAttribute(&multiprocessors_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0);
+    char name[256] = "";
+    driver_.DeviceGetName(name, sizeof name, 0);
+    std::printf("selections on %s, at most %llu tiles a launch, against the host's (%s)\n", name,
+                static_cast<unsigned long long>(tiles), host_sparse_name());
+  }
+  bool nonzero(DType type, const Bytes& data, std::size_t offset, std::size_t room, bool wide);
+  bool magnitudes(const Bytes& data, std::size_t offset, float threshold, bool wide);
+  bool top_k(const Bytes& data, std::size_t offset, std::size_t k, bool wide);
+  bool scatter(DType type, const Bytes& dense, const std::vector<std::uint64_t>& indices, const Bytes& values,
+               bool wide);
+  bool quantise(const gpu::Quantiser& how, const Bytes& data, std::size_t offset, std::uint64_t position);
+  std::size_t cases() const { return cases_; }
+  std::size_t multiprocessors() const { return static_cast<std::size_t>(multiprocessors_); }
+
+ private:
+  // On the device, behind each other with margins: what is read, indices, values and the count.
+  struct Places {
+    std::size_t data;
+    std::size_t indices;
+    std::size_t values;
+    std::size_t count;
+    std::size_t end;
+  };
+  template <class Start>
+  bool select(std::size_t width, const Bytes& data, std::size_t offset, std::size_t room, bool wide,
+              const HostEntries& want, std::size_t workspace, Start start);
+  void* workspace(std::size_t bytes);
+  void put(const Bytes& image);
+  char* at(std::size_t place) const { return memory_->as<char>() + place; }
+
+  TestDriver cuda_;
+  gpu::Driver driver_;
+  CUcontext context_;
+  gpu::SparseKernels kernels_;
+  int multiprocessors_ = 0;
+  std::unique_ptr<TestMemory> memory_;
+  std::size_t bytes_ = 0;
+  std::unique_ptr<TestMemory> workspace_;
+  std::size_t workspace_bytes_ = 0;
+  std::size_t cases_ = 0;
+};
+
+// Prepared once, and then as the selection before left it.
+void* Checker::workspace(std::size_t bytes) {
+  if (bytes > workspace_bytes_) {
+    workspace_ = nullptr;
+    workspace_ = std::make_unique<TestMemory>(cuda_, Memory::device, bytes);
+    workspace_bytes_ = bytes;
+    const std::vector<std::uint8_t> dirt(bytes, kMark);
+    workspace_->put(dirt.data(), bytes);
+    if (!kernels_.prepare(gpu::default_stream(), workspace_->data()).ok()) std::abort();
+  }
+  return workspace_->data();
+}
+
+void Checker::put(const Bytes& image) {
+  if (image.size() > bytes_) {
+    memory_ = nullptr;
+    memory_ = std::make_unique<TestMemory>(cuda_, Memory::device, image.size());
+    bytes_ = image.size();
+  }
+  memory_->put(image.data(), image.size());
+}
+
+void store_index(std::uint8_t* to, std::uint64_t index, bool wide) {
+  const auto narrow = static_cast<std::uint32_t>(index);
+  if (wide) {
+    std::memcpy(to, &index, sizeof index);
+  } else {
+    std::memcpy(to, &narrow, sizeof narrow);
+  }
+}
+
+template <class Start>
+bool Checker::select(std::size_t width, const Bytes& data, std::size_t offset, std::size_t room, bool wide,
+                     const HostEntries& want, std::size_t workspace_bytes, Start start) {
+  ++cases_;
+  const std::size_t index_bytes = wide ? 8 : 4;
+  Places places{};
+  places.data = kMargin + offset * width;
+  places.indices = rounded(places.data + data.size() + kMargin) + kMargin;
+  places.values = rounded(places.indices + room * index_bytes + kMargin) + kMargin;
+  places.count = rounded(places.values + room * width + kMargin) + kMargin;
+  places.end = places.count + 8 + kMargin;
+  Bytes image(places.end, kMark);
+  if (!data.empty()) std::memcpy(&image[places.data], data.data(), data.size());
+  void* const work = workspace(workspace_bytes);
+  put(image);
+  const gpu::Selected to{at(places.indices), at(places.values), room,
+                         reinterpret_cast<std::uint64_t*>(at(places.count)), wide};
+  const Status status = start(at(places.data), to, work);
+  if (!status.ok()) {
+    std::printf("%s\n", status.message().c_str());
+    return false;
+  }
+  const std::uint64_t count = want.indices.size();
+  std::memcpy(&image[places.count], &count, sizeof count);
+  for (std::size_t i = 0; i < std::min<std::size_t>(count, room); ++i)
+    store_index(&image[places.indices + i * index_bytes], want.indices[i], wide);
+  const std::size_t taken = std::min<std::size_t>(count, room) * width;
+  if (taken > 0) std::memcpy(&image[places.values], want.values.data(), taken);
+  Bytes got(image.size());
+  memory_->get(got.data(), got.size());
+  return got == image;
+}
+
+bool Checker::nonzero(DType type, const Bytes& data, std::size_t offset, std::size_t room, bool wide) {
+  const std::size_t width = dtype_size(type);
+  const std::size_t n = data.size() / width;
+  const HostEntries want = host_nonzero(type, data.data(), n);
+  if (select(width, data, offset, std::min(room, want.indices.size()), wide, want,
+             gpu::SparseKernels::workspace_bytes(),
+             [&](const char* from, const gpu::Selected& to, void* work) {
+               return kernels_.select_nonzero(gpu::default_stream(), type, from, n, to, work);
+             }))
+    return true;
+  std::printf("  wrong: nonzero %s, %zu elements, offset %zu, room %zu, %d bits\n", dtype_name(type), n,
+              offset, room, wide ? 64 : 32);
+  return false;
+}
+
+bool Checker::magnitudes(const Bytes& data, std::size_t offset, float threshold, bool wide) {
+  const std::size_t n = data.size() / sizeof(float);
+  std::vector<float> values(n);
+  if (n > 0) std::memcpy(values.data(), data.data(), data.size());
+  const HostEntries want =
+      host_magnitudes(values.data(), n, std::bit_cast<std::uint32_t>(threshold) & 0x7FFFFFFFU);
+  if (select(sizeof(float), data, offset, want.indices.size(), wide, want,
+             gpu::SparseKernels::workspace_bytes(),
+             [&](const char* from, const gpu::Selected& to, void* work) {
+               return kernels_.select_magnitudes(gpu::default_stream(), reinterpret_cast<const float*>(from),
+                                                 n, threshold, to, work);
+             }))
+    return true;
+  std::printf("  wrong: magnitudes from %g, %zu elements, offset %zu\n", static_cast<double>(threshold), n,
+              offset);
+  return false;
+}
+
+bool Checker::top_k(const Bytes& data, std::size_t offset, std::size_t k, bool wide) {
+  const std::size_t n = data.size() / sizeof(float);
+  std::vector<float> values(n);
+  if (n > 0) std::memcpy(values.data(), data.data(), data.size());
+  const HostEntries want = host_top_k(values.data(), n, k);
+  const std::size_t bytes = gpu::SparseKernels::top_k_workspace_bytes(n, k, wide);
+  if (select(sizeof(float), data, offset, want.indices.size(), wide, want, bytes,
+             [&](const char* from, const gpu::Selected& to, void* work) {
+               return kernels_.top_k(gpu::default_stream(), reinterpret_cast<const float*>(from), n, k, to,
+                                     work, bytes);
+             }))
+    return true;
+  std::printf("  wrong: the %zu largest of %zu, offset %zu, %d bits\n", k, n, offset, wide ? 64 : 32);
+  return false;
+}
+
+// The entries' values into the dense form, which is what the host's sum of the two is, or the value.
+bool Checker::scatter(DType type, const Bytes& dense, const std::vector<std::uint64_t>& indices,
+                      const Bytes& values, bool wide) {
+  const std::size_t width = dtype_size(type);
+  const std::size_t index_bytes = wide ? 8 : 4;
+  bool right = true;
+  for (const bool adds : {false, true}) {
+    ++cases_;
+    const std::size_t at_indices = rounded(dense.size() + 2 * kMargin) + kMargin;
+    const std::size_t at_values = rounded(at_indices + indices.size() * index_bytes + kMargin) + kMargin;
+    Bytes image(at_values + values.size() + kMargin, kMark);
+    if (!dense.empty()) std::memcpy(&image[kMargin], dense.data(), dense.size());
+    for (std::size_t i = 0; i < indices.size(); ++i)
+      store_index(&image[at_indices + i * index_bytes], indices[i], wide);
+    if (!values.empty()) std::memcpy(&image[at_values], values.data(), values.size());
+    put(image);
+    const gpu::Entries entries{at(at_indices), at(at_values), indices.size(), wide};
+    const std::size_t dimension = dense.size() / width;
+    const Status status =
+        adds ? kernels_.scatter_add(gpu::default_stream(), type, entries, at(kMargin), dimension)
+             : kernels_.scatter(gpu::default_stream(), type, entries, at(kMargin), dimension);
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      if (indices[i] >= dimension) continue;
+      std::uint8_t* const to = &image[kMargin + indices[i] * width];
+      if (adds) host_fold(type, Op::sum, to, {to, &values[i * width]}, 1);
+      if (!adds) std::memcpy(to, &values[i * width], width);
+    }
+    Bytes got(image.size());
+    memory_->get(got.data(), got.size());
+    if (status.ok() && got == image) continue;
+    std::printf("  wrong: %s of %s, %zu entries of %zu, %d bits %s\n", adds ? "scatter_add" : "scatter",
+                dtype_name(type), indices.size(), dimension, wide ? 64 : 32, status.message().c_str());
+    right = false;
+  }
+  return right;
+}
+
+// Twice, so that the second time there is something that the first has left out.
+bool Checker::quantise(const gpu::Quantiser& how, const Bytes& data, std::size_t offset,
+                       std::uint64_t position) {
+  const std::size_t n = data.size() / sizeof(float);
+  std::vector<float> gradient(n);
+  if (n > 0) std::memcpy(gradient.data(), data.data(), data.size());
+  std::vector<float> residual(n);
+  bool right = true;
+  for (int round = 0; round < 2; ++round) {
+    ++cases_;
+    const std::vector<float> before = residual;
+    const HostCodes want = host_quantise(how.bits, how.bucket, how.seed, position, gradient, &residual);
+    const std::size_t at_gradient = kMargin + offset * sizeof(float);
+    const std::size_t at_residual = rounded(at_gradient + data.size() + kMargin) + kMargin;
+    const std::size_t at_decoded = rounded(at_residual + data.size() + kMargin) + kMargin;
+    const std::size_t at_bad = rounded(at_decoded + data.size() + kMargin) + kMargin;
+    const std::size_t at_codes = at_bad + kMargin + offset;
+    Bytes image(at_codes + want.codes.size() + kMargin, kMark);
+    const auto set = [&](std::size_t place, const void* from, std::size_t bytes) {
+      if (bytes > 0) std::memcpy(&image[place], from, bytes);
+    };
+    const std::uint64_t none = 0;
+    set(at_gradient, data.data(), data.size());
+    set(at_residual, before.data(), data.size());
+    set(at_bad, &none, sizeof none);
+    put(image);
+    Status status =
+        kernels_.quantise(gpu::default_stream(), how, reinterpret_cast<const float*>(at(at_gradient)),
+                          reinterpret_cast<float*>(at(at_residual)), n, position, at(at_codes));
+    if (status.ok())
+      status = kernels_.dequantise(gpu::default_stream(), how, at(at_codes), n,
+                                   reinterpret_cast<float*>(at(at_decoded)),
+                                   reinterpret_cast<std::uint64_t*>(at(at_bad)));
+    set(at_residual, residual.data(), data.size());
+    set(at_decoded, want.decoded.data(), data.size());
+    set(at_codes, want.codes.data(), want.codes.size());
+    Bytes got(image.size());
+    memory_->get(got.data(), got.size());
+    if (status.ok() && got == image) continue;
+    std::printf("  wrong: quantise to %u bits, %zu values, buckets of %zu, offset %zu %s\n", how.bits, n,
+                static_cast<std::size_t>(how.bucket), offset, status.message().c_str());
+    right = false;
+  }
+  return right;
+}
+
+// ---- Data
+
+// One in `one_in` is what it is, the others are zeros; nothing where that is 0.
+Bytes thinned(DType type, std::size_t n, std::size_t one_in, std::mt19937_64& random) {
+  Bytes data = n > 0 ? wild_elements(type, n, random) : Bytes();
+  const std::size_t width = dtype_size(type);
+  for (std::size_t i = 0; i < n; ++i)
+    if (one_in == 0 || random() % one_in != 0) std::memset(&data[i * width], 0, width);
+  return data;
+}
+
+enum class Kind { normal, wild, few_values, one_value, mostly_zero, zeros, falling };
+constexpr int kKinds = 7;
+
+Bytes floats(Kind kind, std::size_t n, std::mt19937_64& random) {
+  if (kind == Kind::wild && n > 0) return wild_elements(DType::f32, n, random);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    float& value = values[i];
+    if (kind == Kind::normal) value = normal(random);
+    if (kind == Kind::few_values) value = static_cast<float>(static_cast<int>(random() % 7) - 3) / 8;
+    if (kind == Kind::one_value) value = random() % 2 != 0 ? 1.5F : -1.5F;
+    if (kind == Kind::mostly_zero) value = random() % 300 == 0 ? normal(random) : -0.0F;
+    if (kind == Kind::falling) value = 1.0F / static_cast<float>(i + 1);
+  }
+  Bytes data(n * sizeof(float));
+  if (n > 0) std::memcpy(data.data(), values.data(), data.size());
+  return data;
+}
+
+// ---- What is checked
+
+constexpr std::size_t kTile = 4096;  // values of f32
+// From here on a little of everything is enough.
+constexpr std::size_t kLong = 10 * kTile;
+
+std::vector<std::size_t> lengths(bool brief) {
+  std::vector<std::size_t> all = {0, 1, 3, 4, 5, 257, kTile, 2 * kTile + 5, 40 * kTile + 17};
+  if (!brief) all.insert(all.end(), {2, 7, 8, 9, 1023, kTile - 1, kTile + 1, 3 * kTile});
+  return all;
+}
+
+bool check_nonzero(Checker& checker, std::mt19937_64& random, bool brief) {
+  bool right = true;
+  for (const DType type : kTypes) {
+    std::size_t turn = 0;
+    for (const std::size_t n : lengths(brief)) {
+      for (const std::size_t one_in : {std::size_t{0}, std::size_t{1}, std::size_t{3}, std::size_t{100}}) {
+        if (n > kLong && one_in < 3) continue;
+        const Bytes data = thinned(type, n, one_in, random);
+        const std::size_t room = turn % 5 == 4 ? n / 2 : n;
+        right = checker.nonzero(type, data, turn % 9, room, turn % 2 != 0) && right;
+        ++turn;
+      }
+    }
+  }
+  return right;
+}
+
+bool check_magnitudes(Checker& checker, std::mt19937_64& random, bool brief) {
+  bool right = true;
+  std::size_t turn = 0;
+  for (const std::size_t n : lengths(brief)) {
+    for (const float threshold : {0.0F, 1e-40F, 1.5F, -1.5F, std::numeric_limits<float>::infinity()}) {
+      for (const Kind kind : {Kind::normal, Kind::wild, Kind::one_value}) {
+        if (n > kLong && kind != Kind::normal) continue;
+        right = checker.magnitudes(floats(kind, n, random), turn % 5, threshold, turn % 2 != 0) && right;
+        ++turn;
+      }
+    }
+  }
+  return right;
+}
+
+bool check_top_k(Checker& checker, std::mt19937_64& random, bool brief) {
+  bool right = true;
+  std::size_t turn = 0;
+  for (const std::size_t n : lengths(brief)) {
+    for (int kind = 0; kind < kKinds; ++kind) {
+      if (n > kLong && kind > static_cast<int>(Kind::one_value)) continue;
+      const Bytes data = floats(static_cast<Kind>(kind), n, random);
+      for (const std::size_t k : {std::size_t{0}, std::size_t{1}, n / 100, n / 3, n, n + 7}) {
+        if (n > kLong && k != n / 100) continue;
+        right = checker.top_k(data, turn % 5, k, turn % 2 != 0) && right;
+        ++turn;
+      }
+    }
+  }
+  return right;
+}
+
+bool check_scatter(Checker& checker, std::mt19937_64& random, bool brief) {
+  bool right = true;
+  for (const DType type : kTypes) {
+    for (const std::size_t n : lengths(brief)) {
+      for (const std::size_t one_in : {std::size_t{1}, std::size_t{5}}) {
+        if (n > kLong && one_in == 1) continue;
+        std::vector<std::uint64_t> indices;
+        for (std::size_t i = 0; i < n; ++i)
+          if (random() % one_in == 0) indices.push_back(i);
+        if (n % 2 != 0) indices.insert(indices.end(), {n, n + 7});  // which are passed over
+        const Bytes dense = n > 0 ? wild_elements(type, n, random) : Bytes();
+        const Bytes values = indices.empty() ? Bytes() : wild_elements(type, indices.size(), random);
+        right = checker.scatter(type, dense, indices, values, one_in != 1) && right;
+      }
+    }
+  }
+  return right;
+}
+
+bool check_quantise(Checker& checker, std::mt19937_64& random) {
+  bool right = true;
+  std::size_t turn = 0;
+  for (const unsigned bits : {8U, 4U, 2U}) {
+    for (const std::size_t n :
+         {std::size_t{0}, std::size_t{1}, std::size_t{5}, std::size_t{1024}, std::size_t{20'003}}) {
+      for (const std::uint64_t bucket : {0U, 1U, 7U, 512U, 1024U, 1030U, 4096U}) {
+        for (const Kind kind : {Kind::normal, Kind::wild, Kind::mostly_zero, Kind::falling}) {
+          if (bucket < 512 && n > 1024 && kind != Kind::wild) continue;
+          // The lower half of a position runs over in the vector's first bucket.
+          const std::uint64_t position = turn % 3 == 0 ? (std::uint64_t{1} << 32) - 3 : turn;
+          right =
+              checker.quantise({bits, bucket, turn}, floats(kind, n, random), turn % 4, position) && right;
+          ++turn;
+        }
+      }
+    }
+  }
+  return right;
+}
+
+// More tiles than blocks run at once, and blocks that wait for each other.
+bool check_large(Checker& checker, std::mt19937_64& random) {
+  const std::size_t n = checker.multiprocessors() * kTile * 21 + 1003;
+  bool right = checker.nonzero(DType::f32, thinned(DType::f32, n, 100, random), 1, n, false);
+  right = checker.nonzero(DType::f32, thinned(DType::f32, n, 1, random), 0, n, false) && right;
+  for (const Kind kind : {Kind::normal, Kind::few_values, Kind::one_value, Kind::mostly_zero})
+    right = checker.top_k(floats(kind, n, random), 3, n / 100, false) && right;
+  return right;
+}
+
+bool say(const char* what, bool right) {
+  std::printf("  %-28s %s\n", what, right ? "as the host's" : "WRONG");
+  return right;
+}
+
+bool check_all(Checker& checker, bool brief, bool whole, bool large) {
+  std::mt19937_64 random(11);
+  bool right = say("nonzero", check_nonzero(checker, random, brief));
+  right = say("magnitudes", check_magnitudes(checker, random, brief)) && right;
+  right = say("the k largest", check_top_k(checker, random, brief)) && right;
+  right = say("scatter, scatter_add", check_scatter(checker, random, brief)) && right;
+  if (whole) right = say("quantise, dequantise", check_quantise(checker, random)) && right;
+  if (large) right = say("large vectors", check_large(checker, random)) && right;
+  std::printf("  %zu cases\n", checker.cases());
+  return right;
+}
+
+}  // namespace
+}  // namespace heddle::test
+
+int main(int argc, char** argv) {
+  using heddle::test::Checker;
+  if (argc < 2) return 2;
+  const bool brief = argc > 2 && std::strcmp(argv[2], "--short") == 0;
+  Checker checker(argv[1], heddle::gpu::kernels::kMostTiles);
+  const bool right = heddle::test::check_all(checker, brief, true, !brief);
+  // Many launches for one selection.
+  Checker little(argv[1], 3);
+  const bool in_parts = heddle::test::check_all(little, true, false, false);
+  return right && in_parts ? 0 : 1;
+}

@@ -1,0 +1,303 @@
+// Kernels of sparse vectors beside their bits (sparse_check.cpp): blocks that run at once, what they tell each other, and what is said where
+// a selection cannot be started. On the double of CUDA's driver, whose path is the argument.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cuda_memory.hpp"
+#include "fake_cuda.h"
+#include "gpu/kernels/sparse_list.hpp"
+#include "gpu/sparse_kernels.hpp"
+
+namespace heddle::gpu {
+namespace {
+
+using kernels::Tile;
+using kernels::Workspace;
+using test::Memory;
+using test::TestDriver;
+using test::TestMemory;
+
+const TestDriver* cuda = nullptr;
+const char* cuda_path = nullptr;
+
+int calls(const char* name) {
+  return cuda->find<int (*)(const char*)>("fake_cuda_calls")(name);
+}
+void fail(const char* name, CUresult error) {
+  cuda->find<void (*)(const char*, int, int)>("fake_cuda_fail")(name, error, 1);
+}
+
+// ---- Words of tiles
+
+// What is before `tile` where words of these tiles are given, the first one last.
+std::uint64_t before(const std::vector<std::uint64_t>& words) {
+  return kernels::look_back(kernels::Warp(), words.data(), words.size());
+}
+
+TEST(LookBack, SumsUpToTheNearestTileThatKnowsAllBeforeIt) {
+  EXPECT_EQ(before({}), 0U);
+  EXPECT_EQ(before({Tile::kKnown | Tile::counts(3, 5)}), Tile::counts(3, 5));
+  EXPECT_EQ(before({Tile::kKnown | Tile::counts(1000, 2000), Tile::kKnown | 7, Tile::kCounted | 2}), 9U);
+  // What lies before one that knows is not waited for.
+  EXPECT_EQ(before({0, 0, Tile::kKnown | 7, Tile::kCounted | 2}), 9U);
+  const std::uint64_t most = Tile::kMask;
+  EXPECT_EQ(before({Tile::kKnown | Tile::counts(most - 1, most - 2), Tile::kCounted | Tile::counts(1, 2)}),
+            Tile::counts(most, most));
+}
+
+TEST(LookBack, GoesBackOverAnyNumberOfWarps) {
+  for (const std::size_t n : {31U, 32U, 33U, 64U, 65U, 200U}) {
+    std::vector<std::uint64_t> words(n, Tile::kCounted | Tile::counts(1, 2));
+    words[0] = Tile::kKnown | Tile::counts(1, 2);
+    EXPECT_EQ(before(words), Tile::counts(n, 2 * n)) << n;
+  }
+}
+
+TEST(LookBack, WaitsForTilesThatAreNotCountedYet) {
+  std::vector<std::uint64_t> words(40, Tile::kCounted | 1);
+  words[0] = 0;
+  words[35] = 0;
+  std::thread other([&] {
+    for (const std::size_t tile : {std::size_t{35}, std::size_t{0}}) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      kernels::store_shared_word(&words[tile], (tile == 0 ? Tile::kKnown : Tile::kCounted) | 100);
+    }
+  });
+  EXPECT_EQ(before(words), 238U);
+  other.join();
+}
+
+// ---- Blocks that run at once, as threads
+
+struct Selection {
+  std::vector<std::uint32_t> indices;
+  std::vector<float> values;
+  std::uint64_t count = 0;
+};
+
+template <class Kernel>
+void run_at_once(unsigned blocks, const Kernel& kernel) {
+  std::vector<std::thread> threads;
+  threads.reserve(blocks);
+  for (unsigned block = 0; block < blocks; ++block)
+    threads.emplace_back([&kernel, block, blocks] { kernel(kernels::Block{block, blocks}); });
+  for (std::thread& thread : threads)
+    thread.join();
+}
+
+TEST(BlocksAtOnce, SelectInOrderAndLeaveTheWorkspaceAsItWas) {
+  constexpr std::size_t kCount = 50 * 4096 + 100;
+  std::vector<float> values(kCount);
+  std::vector<std::uint32_t> want;
+  for (std::uint32_t i = 0; i < kCount; ++i) {
+    if (i * 2654435761U >> 24 > 20) continue;
+    values[i] = static_cast<float>(i + 1);
+    want.push_back(i);
+  }
+  const auto work = std::make_unique<Workspace>();
+  const auto clean = std::make_unique<Workspace>();
+  for (int round = 0; round < 10; ++round) {
+    Selection got{std::vector<std::uint32_t>(kCount), std::vector<float>(kCount)};
+    kernels::SelectArguments a{};
+    a.source.values = reinterpret_cast<const unsigned char*>(values.data());
+    a.source.count = kCount;
+    a.mask = a.ceiling = 0xFFFFFFFFU;
+    a.threshold = 1;
+    a.is_first = 1;
+    a.most_tiles = kernels::kMostTiles;
+    a.indices = reinterpret_cast<unsigned char*>(got.indices.data());
+    a.values = reinterpret_cast<unsigned char*>(got.values.data());
+    a.capacity = kCount;
+    a.needed = &got.count;
+    a.workspace = work.get();
+    run_at_once(7, [&](const kernels::Block& block) {
+      kernels::SelectShared shared;
+      kernels::select_entries<std::uint32_t, std::uint32_t, false>(block, a, shared);
+    });
+    ASSERT_EQ(got.count, want.size()) << round;
+    got.indices.resize(want.size());
+    ASSERT_EQ(got.indices, want) << round;
+    work->above = 0;
+    ASSERT_EQ(std::memcmp(work.get(), clean.get(), sizeof *work), 0) << round;
+  }
+}
+
+TEST(BlocksAtOnce, FindTheDigitOfTheKth) {
+  constexpr std::size_t kCount = 20 * 4096 + 3;
+  std::vector<float> values(kCount);
+  std::iota(values.begin(), values.end(), 1.0F);
+  const auto work = std::make_unique<Workspace>();
+  kernels::DigitArguments a{};
+  a.source.values = reinterpret_cast<const unsigned char*>(values.data());
+  a.source.count = kCount;
+  a.shift = 20;
+  a.bits = 11;
+  a.wanted = 1000;
+  a.workspace = work.get();
+  run_at_once(5, [&](const kernels::Block& block) {
+    kernels::DigitShared shared;
+    kernels::count_digits(block, a, shared);
+  });
+  const auto key = std::bit_cast<std::uint32_t>(values[kCount - 1000]);
+  EXPECT_EQ(work->search.key, key >> 20 << 20);
+  // Four are larger by this digit already: those from 81,920 = 1.25 * 2^16 on.
+  EXPECT_EQ(work->search.wanted, 996U);
+  EXPECT_EQ(work->done, 0U);
+  for (const std::uint64_t digit : work->digits)
+    ASSERT_EQ(digit, 0U);
+}
+
+// ---- What is given to the driver
+
+class SparseKernelTest : public ::testing::Test {
+ protected:
+  static constexpr std::size_t kCount = 10 * 4096;
+  SparseKernelTest() {
+    cuda->set_current(cuda->primary(0));
+    const std::vector<float> ones(kCount, 1.0F);
+    values_.put(ones.data(), kCount * 4);
+    EXPECT_TRUE(kernels_.prepare(default_stream(), work_.data()).ok());
+  }
+  Selected to(bool wide = false) const {
+    return {indices_.data(), taken_.data(), kCount, count_.as<std::uint64_t>(), wide};
+  }
+  Status select(SparseKernels& kernels, const Selected& to) {
+    return kernels.select_nonzero(default_stream(), DType::f32, values_.data(), kCount, to, work_.data());
+  }
+  std::uint64_t count() const {
+    std::uint64_t count = 0;
+    count_.get(&count, sizeof count);
+    return count;
+  }
+
+  const Driver driver_ = load_driver(dlopen(cuda_path, RTLD_NOW)).value();
+  SparseKernels kernels_{driver_};
+  const TestMemory values_{*cuda, Memory::device, kCount * 4};
+  const TestMemory indices_{*cuda, Memory::device, kCount * 8};
+  const TestMemory taken_{*cuda, Memory::device, kCount * 8};
+  const TestMemory count_{*cuda, Memory::device, 8};
+  const std::size_t bytes_ = SparseKernels::top_k_workspace_bytes(kCount, kCount, true);
+  const TestMemory work_{*cuda, Memory::device, bytes_};
+};
+
+TEST_F(SparseKernelTest, OneLaunchOrAsManyAsAreNeeded) {
+  for (const auto& [tiles, launches] : {std::pair{100, 1}, {10, 1}, {9, 2}, {3, 4}}) {
+    SparseKernels kernels(driver_, static_cast<std::uint64_t>(tiles));
+    const int so_far = calls("cuLaunchKernel");
+    ASSERT_TRUE(select(kernels, to()).ok());
+    EXPECT_EQ(calls("cuLaunchKernel") - so_far, launches) << tiles;
+    EXPECT_EQ(count(), kCount);
+  }
+}
+
+TEST_F(SparseKernelTest, NothingToTakeIsCounted) {
+  const std::uint64_t dirt = 7;
+  count_.put(&dirt, sizeof dirt);
+  const Status none =
+      kernels_.select_nonzero(default_stream(), DType::f64, values_.data(), 0, to(), work_.data());
+  ASSERT_TRUE(none.ok()) << none.message();
+  EXPECT_EQ(count(), 0U);
+  count_.put(&dirt, sizeof dirt);
+  ASSERT_TRUE(
+      kernels_.top_k(default_stream(), values_.as<float>(), kCount, 0, to(), work_.data(), bytes_).ok());
+  EXPECT_EQ(count(), 0U);
+}
+
+TEST_F(SparseKernelTest, SaysWhatItCannotServe) {
+  const Status small =
+      kernels_.top_k(default_stream(), values_.as<float>(), kCount, 5, to(), work_.data(), 1000);
+  EXPECT_EQ(small.code(), Code::invalid_argument);
+  EXPECT_NE(small.message().find("bytes, not 1000"), std::string::npos) << small.message();
+
+  const Status odd =
+      kernels_.select_nonzero(default_stream(), DType::f32, values_.as<char>() + 2, 5, to(), work_.data());
+  EXPECT_EQ(odd.code(), Code::unsupported);
+  EXPECT_NE(odd.message().find("aligned to 4 bytes"), std::string::npos) << odd.message();
+
+  const Status type =
+      kernels_.select_nonzero(default_stream(), DType::i8, values_.data(), 5, to(), work_.data());
+  EXPECT_EQ(type.code(), Code::unsupported);
+
+  const Status many = kernels_.select_nonzero(default_stream(), DType::f32, values_.data(),
+                                              (std::size_t{1} << 32) + 1, to(), work_.data());
+  EXPECT_EQ(many.code(), Code::invalid_argument);
+  EXPECT_NE(many.message().find("64 bits"), std::string::npos) << many.message();
+
+  const Status nan = kernels_.select_magnitudes(default_stream(), values_.as<float>(), 5, std::stof("nan"),
+                                                to(), work_.data());
+  EXPECT_EQ(nan.code(), Code::invalid_argument);
+}
+
+TEST_F(SparseKernelTest, SaysWhatNoEncoderWrote) {
+  // Of five values, behind their scale.
+  const auto is_bad = [&](unsigned bits, std::uint32_t scale, const std::vector<std::uint8_t>& bytes) {
+    std::vector<std::uint8_t> codes(4);
+    std::memcpy(codes.data(), &scale, sizeof scale);
+    codes.insert(codes.end(), bytes.begin(), bytes.end());
+    const std::uint64_t none = 0;
+    taken_.put(codes.data(), codes.size());
+    count_.put(&none, sizeof none);
+    EXPECT_TRUE(kernels_
+                    .dequantise(default_stream(), {bits, 1024, 0}, taken_.data(), 5, values_.as<float>(),
+                                count_.as<std::uint64_t>())
+                    .ok());
+    return count() != 0;
+  };
+  constexpr std::uint32_t kOne = 0x3F800000U;
+  EXPECT_FALSE(is_bad(8, kOne, {0, 1, 127, 254, 254}));
+  EXPECT_TRUE(is_bad(8, kOne, {0, 1, 127, 255, 254}));
+  EXPECT_TRUE(is_bad(8, kOne, {0, 1, 127, 254, 255}));
+  EXPECT_FALSE(is_bad(4, kOne, {0x0E, 0xE0, 0x0E}));
+  EXPECT_TRUE(is_bad(4, kOne, {0x0E, 0xF0, 0x0E}));
+  EXPECT_TRUE(is_bad(4, kOne, {0x0E, 0xE0, 0x1E}));  // behind the last code
+  EXPECT_FALSE(is_bad(2, kOne, {0x90, 0x02}));
+  EXPECT_TRUE(is_bad(2, kOne, {0x93, 0x02}));
+  EXPECT_TRUE(is_bad(2, kOne, {0x90, 0x06}));
+  EXPECT_FALSE(is_bad(2, 0x7FC00000U, {0x55, 0x01}));  // the mark of what is not finite
+  EXPECT_TRUE(is_bad(2, 0x7F800000U, {0x55, 0x01}));
+  EXPECT_TRUE(is_bad(2, 0xBF800000U, {0x55, 0x01}));
+  const Status three = kernels_.dequantise(default_stream(), {3, 1024, 0}, taken_.data(), 5,
+                                           values_.as<float>(), count_.as<std::uint64_t>());
+  EXPECT_EQ(three.code(), Code::invalid_argument);
+  EXPECT_NE(three.message().find("codes of 3 bits"), std::string::npos) << three.message();
+}
+
+TEST_F(SparseKernelTest, WhatCudaSaysComesBackWithAWayOut) {
+  fail("cuLibraryLoadData", CUDA_ERROR_NO_BINARY_FOR_GPU);
+  const Status none = select(kernels_, to());
+  EXPECT_EQ(none.code(), Code::unsupported);
+  EXPECT_NE(none.message().find("loading the kernels for sparse vectors"), std::string::npos)
+      << none.message();
+  EXPECT_NE(none.message().find("-Dgpu_archs"), std::string::npos) << none.message();
+  EXPECT_TRUE(select(kernels_, to()).ok());
+  fail("cuLaunchKernel", CUDA_ERROR_ILLEGAL_ADDRESS);
+  const Status broken = select(kernels_, to());
+  EXPECT_EQ(broken.code(), Code::system);
+  EXPECT_NE(broken.message().find("heddle_select_32_i32: CUDA_ERROR_ILLEGAL_ADDRESS"), std::string::npos)
+      << broken.message();
+  fail("cuMemsetD8Async", CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(kernels_.prepare(default_stream(), work_.data()).code(), Code::out_of_memory);
+  // Nothing is left on its way when the kernels go.
+  EXPECT_EQ(count(), kCount);
+}
+
+}  // namespace
+}  // namespace heddle::gpu
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  if (argc != 2) return 2;
+  heddle::gpu::cuda_path = argv[1];
+  static const heddle::test::TestDriver driver(argv[1]);
+  heddle::gpu::cuda = &driver;
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,145 @@
+#include "sparse_twins.hpp"
+
+#include "gpu/kernels/sparse_list.hpp"
+
+namespace heddle::test {
+namespace {
+
+using namespace gpu::kernels;
+
+// Of nothing there is no address.
+template <typename Address>
+bool translate_one(Address& address, std::size_t bytes, const Reach& reach) {
+  if (address == nullptr || bytes == 0) return true;
+  address = reinterpret_cast<Address>(reach(address, bytes));
+  return address != nullptr;
+}
+
+bool translate_source(Source& source, std::size_t value_bytes, std::size_t index_bytes, const Reach& reach) {
+  return translate_one(source.values, source.count * value_bytes, reach) &&
+         translate_one(source.list_indices, source.list_capacity * index_bytes, reach) &&
+         translate_one(source.list_values, source.list_capacity * value_bytes, reach);
+}
+
+template <typename Bits, typename Index>
+bool translate_selection(void* arguments, const Reach& reach) {
+  auto& a = *static_cast<SelectArguments*>(arguments);
+  return translate_source(a.source, sizeof(Bits), sizeof(Index), reach) &&
+         translate_one(a.indices, a.capacity * sizeof(Index), reach) &&
+         translate_one(a.values, a.capacity * sizeof(Bits), reach) &&
+         translate_one(a.needed, sizeof *a.needed, reach) &&
+         translate_one(a.workspace, sizeof *a.workspace, reach);
+}
+
+template <typename Bits, typename Index, bool kBySearch>
+void run_selection(const void* arguments, unsigned blocks) {
+  SelectShared shared;
+  for (unsigned block = blocks; block-- > 0;)
+    select_entries<Bits, Index, kBySearch>(Block{block, blocks},
+                                           *static_cast<const SelectArguments*>(arguments), shared);
+}
+
+bool translate_digits(void* arguments, const Reach& reach) {
+  auto& a = *static_cast<DigitArguments*>(arguments);
+  // Indices are not read.
+  return translate_source(a.source, sizeof(float), 1, reach) &&
+         translate_one(a.workspace, sizeof *a.workspace, reach);
+}
+
+void run_digits(const void* arguments, unsigned blocks) {
+  DigitShared shared;
+  for (unsigned block = blocks; block-- > 0;)
+    count_digits(Block{block, blocks}, *static_cast<const DigitArguments*>(arguments), shared);
+}
+
+template <class Element, class Index>
+bool translate_scatter(void* arguments, const Reach& reach) {
+  auto& a = *static_cast<ScatterArguments*>(arguments);
+  return translate_one(a.indices, a.count * sizeof(Index), reach) &&
+         translate_one(a.values, a.count * sizeof(typename Element::Stored), reach) &&
+         translate_one(a.dense, a.dimension * sizeof(typename Element::Stored), reach);
+}
+
+template <class Element, class Index, class Operation>
+void run_scatter(const void* arguments, unsigned blocks) {
+  for (unsigned block = blocks; block-- > 0;) {
+    for (unsigned thread = kThreads; thread-- > 0;)
+      scatter_share<Element, Index, Operation>(*static_cast<const ScatterArguments*>(arguments),
+                                               Thread{block, blocks, thread});
+  }
+}
+
+// Of all buckets.
+template <unsigned kBits>
+std::size_t code_bytes_of(std::uint64_t count, std::uint64_t bucket) {
+  const std::uint64_t rest = count % bucket;
+  return count / bucket * Buckets<kBits>(count, bucket).bytes +
+         (rest > 0 ? Buckets<kBits>(rest, rest).bytes : 0);
+}
+
+template <unsigned kBits>
+bool translate_quantise(void* arguments, const Reach& reach) {
+  auto& a = *static_cast<QuantiseArguments*>(arguments);
+  return translate_one(a.gradient, a.count * sizeof(float), reach) &&
+         translate_one(a.residual, a.count * sizeof(float), reach) &&
+         translate_one(a.codes, code_bytes_of<kBits>(a.count, a.bucket), reach);
+}
+
+template <unsigned kBits>
+void run_quantise(const void* arguments, unsigned blocks) {
+  QuantiseShared shared;
+  for (unsigned block = blocks; block-- > 0;)
+    quantise_buckets<kBits>(Block{block, blocks}, *static_cast<const QuantiseArguments*>(arguments), shared);
+}
+
+template <unsigned kBits>
+bool translate_dequantise(void* arguments, const Reach& reach) {
+  auto& a = *static_cast<DequantiseArguments*>(arguments);
+  return translate_one(a.values, a.count * sizeof(float), reach) &&
+         translate_one(a.codes, code_bytes_of<kBits>(a.count, a.bucket), reach) &&
+         translate_one(a.bad, sizeof *a.bad, reach);
+}
+
+template <unsigned kBits>
+void run_dequantise(const void* arguments, unsigned blocks) {
+  for (unsigned block = blocks; block-- > 0;) {
+    for (unsigned thread = kThreads; thread-- > 0;)
+      dequantise_share<kBits>(*static_cast<const DequantiseArguments*>(arguments),
+                              Thread{block, blocks, thread});
+  }
+}
+
+#define HEDDLE_QUANTISE_TWIN(name, kBits) \
+  SparseTwin{"heddle_" #name, sizeof(QuantiseArguments), &translate_quantise<kBits>, &run_quantise<kBits>},
+#define HEDDLE_DEQUANTISE_TWIN(name, kBits)                                              \
+  SparseTwin{"heddle_" #name, sizeof(DequantiseArguments), &translate_dequantise<kBits>, \
+             &run_dequantise<kBits>},
+#define HEDDLE_SELECT_TWIN(name, Bits, Index, kBySearch)                                  \
+  SparseTwin{"heddle_" #name, sizeof(SelectArguments), &translate_selection<Bits, Index>, \
+             &run_selection<Bits, Index, kBySearch>},
+#define HEDDLE_SCATTER_TWIN(name, Element, Index, Operation)                                \
+  SparseTwin{"heddle_" #name, sizeof(ScatterArguments), &translate_scatter<Element, Index>, \
+             &run_scatter<Element, Index, Operation>},
+#ifdef __clang_analyzer__
+// What it looks for is in one kernel of a kind as in all, and all take it more than a minute.
+#define HEDDLE_TWINS HEDDLE_SELECT_TWIN(select_32_i32, std::uint32_t, std::uint32_t, false)
+#else
+#define HEDDLE_TWINS                            \
+  HEDDLE_SELECT_KERNELS(HEDDLE_SELECT_TWIN)     \
+  HEDDLE_SCATTER_KERNELS(HEDDLE_SCATTER_TWIN)   \
+  HEDDLE_QUANTISE_KERNELS(HEDDLE_QUANTISE_TWIN) \
+  HEDDLE_DEQUANTISE_KERNELS(HEDDLE_DEQUANTISE_TWIN)
+#endif
+constexpr SparseTwin kTwins[] = {
+    HEDDLE_TWINS SparseTwin{"heddle_count_digits", sizeof(DigitArguments), &translate_digits, &run_digits}};
+
+}  // namespace
+
+const SparseTwin* find_sparse_twin(std::string_view name) {
+  for (const SparseTwin& twin : kTwins) {
+    if (name == twin.name) return &twin;
+  }
+  return nullptr;
+}
+
+}  // namespace heddle::test
