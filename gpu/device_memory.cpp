@@ -26,6 +26,7 @@ class CudaMemory final : public DeviceMemory {
 
   std::string name() const override { return name_; }
   Result<void*> allocate(Kind kind, std::size_t bytes) override;
+  void release(void* memory) override;
   Status put(void* to, const void* from, std::size_t bytes) override {
     return finish("to", bytes, driver_.MemcpyHtoDAsync(number(to), from, bytes, default_stream()));
   }
@@ -101,6 +102,13 @@ Result<void*> CudaMemory::allocate(Kind kind, std::size_t bytes) {
                   fmt::format("allocating {} bytes of {} memory on {}", bytes, kind_name(kind), name_));
   device_.push_back(at);
   return reinterpret_cast<void*>(at);
+}
+
+void CudaMemory::release(void* memory) {
+  if (std::erase(device_, number(memory)) > 0) driver_.MemFree(number(memory));
+  if (std::erase(pinned_, memory) == 0) return;
+  driver_.MemHostUnregister(memory);
+  std::free(memory);
 }
 
 }  // namespace

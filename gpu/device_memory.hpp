@@ -24,6 +24,8 @@ class DeviceMemory {
   virtual std::string name() const = 0;
   // `bytes` bytes of Kind::device, Kind::managed, or Kind::pinned.
   virtual Result<void*> allocate(Kind kind, std::size_t bytes) = 0;
+  // Of allocate(), before the end; nobody uses it any more.
+  virtual void release(void* memory) = 0;
   // Copies between the host's memory and a GPU's, complete on return; after all work on the default stream.
   virtual Status put(void* to, const void* from, std::size_t bytes) = 0;
   virtual Status get(void* to, const void* from, std::size_t bytes) = 0;

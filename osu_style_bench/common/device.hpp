@@ -25,6 +25,7 @@ class Device {
   std::string name() const;
   void* allocate(std::size_t bytes) { return allocate(kind_, bytes); }
   void* allocate_pinned(std::size_t bytes) { return allocate(gpu::Kind::pinned, bytes); }
+  void release(void* memory) { memory_->release(memory); }
   void put(void* to, const void* from, std::size_t bytes) { check(memory_->put(to, from, bytes)); }
   void get(void* to, const void* from, std::size_t bytes) { check(memory_->get(to, from, bytes)); }
   // For pools of buffers; this outlives them.

@@ -77,8 +77,7 @@ void declare(CLI::App& app, Options& options, Texts& texts) {
   app.add_flag("-f,--full", options.full, "print minimum, maximum and the number of iterations as well");
   app.add_flag("-c,--validation", options.validate, "check results");
   app.add_option("-T,--type", texts.dtype, "mpi_char, mpi_int, mpi_float or mpi_double");
-  app.add_option("-d,--accelerator", texts.device, "where buffers lie: host, cuda or managed (default host)")
-      ->check(CLI::IsMember({"host", "cuda", "managed"}));
+  app.add_option("-d,--accelerator", texts.device, "where buffers lie: host, cuda or managed (default host)");
   app.add_option("-M,--mem-limit", texts.memory, "memory for buffers on each rank (default 256M)");
   app.add_option("--max-seconds", options.max_seconds, "time for each size and each side (default 1)")
       ->check(CLI::Range(0.01, 1e6));
@@ -115,8 +114,8 @@ std::string finish(Options& options, const Texts& texts) {
   if (!texts.dtype.empty() && !parse_dtype(texts.dtype, options.dtype))
     return fmt::format("-T {}: not a datatype; write mpi_char, mpi_int, mpi_float or mpi_double",
                        texts.dtype);
-  if (texts.device == "cuda") options.place = Place::cuda;
-  if (texts.device == "managed") options.place = Place::managed;
+  if (!parse_place(texts.device, options.place))
+    return fmt::format("-d {}: no place for buffers; write host, cuda or managed", texts.device);
   if (options.place == Place::host && options.versus == Versus::staged)
     return "--vs staged: buffers in the host's memory are not staged; put them on a GPU with -d cuda";
   if (options.place != Place::host && options.alloc_mem)
@@ -173,6 +172,16 @@ const char* name_of(Place place) {
       return "managed";
   }
   return "";
+}
+
+bool parse_place(std::string_view text, Place& place) {
+  for (const Place known : {Place::host, Place::cuda, Place::managed}) {
+    if (text == name_of(known)) {
+      place = known;
+      return true;
+    }
+  }
+  return false;
 }
 
 const char* program_name(Kind kind) {

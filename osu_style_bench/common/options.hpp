@@ -17,6 +17,8 @@ constexpr bool reduces(Kind kind) {
 // Where buffers lie: in the host's memory, a GPU's, or one that host and GPU share.
 enum class Place { host, cuda, managed };
 const char* name_of(Place place);  // "cuda", as on the command line
+// The other way round; false, and nothing changed, where there is no such place.
+bool parse_place(std::string_view text, Place& place);
 // What heddle is compared with: nothing, the host MPI, or copies to the host around a collective there.
 enum class Versus { nothing, mpi, staged };
 

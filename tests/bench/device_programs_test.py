@@ -1,12 +1,15 @@
 """Runs the benchmarks with buffers on a GPU, which here is the double of CUDA's driver: rows are right, and what cannot be says why.
 
-usage: device_programs_test.py MPIEXEC DOUBLE PRELOAD PROGRAM...      DOUBLE: its libcuda.so.1; the first two programs: allreduce and bcast
+usage: device_programs_test.py MPIEXEC DOUBLE PRELOAD PROGRAM...      DOUBLE: its libcuda.so.1; the first programs: allreduce and bcast, the last: sparse_allreduce
 """
 import os
+import pathlib
 import re
-import socket
 import subprocess
 import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import native_ranks  # noqa: E402
 
 QUICK = ["-m", "4:4K", "-x", "1", "-c", "--max-seconds", "0.05"]
 
@@ -24,21 +27,14 @@ def check_rows(text, memory):
     assert f"{memory} memory of GPU 0, double of a GPU, number 0" in text, text
 
 
-def by_environment(program, double, arguments):
-    """Two ranks without MPI."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    shared = {**double, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    ranks = [subprocess.Popen([program, "--native", *arguments], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              env={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(2)]
-    texts = [rank.communicate(timeout=100) for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0], texts
-    return texts[0][0]
+def check_sparse(text):
+    table = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
+    assert [row[-2] for row in table] == ["Pass", "Pass"], text
+    assert "device memory of a GPU" in text, text
 
 
 def main():
-    mpiexec, library, preload, *programs = sys.argv[1:]
+    mpiexec, library, preload, *programs, sparse = sys.argv[1:]
     double = {"LD_LIBRARY_PATH": os.path.dirname(library)}
     launch = [mpiexec, "-n", "2"]
     for number, program in enumerate(programs):
@@ -53,7 +49,12 @@ def main():
             check_rows(text, "device")
             assert "staged(us)" in text and "ratio staged/heddle" in text, text
             assert ("preloaded" in text) == (preload in command), text
-    check_rows(by_environment(programs[0], double, staged), "device")
+    ranks = native_ranks.run([programs[0], "--native", *staged], 2, 100, **double)
+    assert [status for status, _ in ranks] == [0, 0], ranks
+    check_rows(ranks[0][1], "device")
+    for api in ("sparse", "dense-out", "in-place"):
+        arguments = ["--dimension", "20K", "--density", "0.1,30", "--api", api, "-d", "cuda", "-x", "1", "-i", "6", "--rounds", "6", "-c"]
+        check_sparse(text_of([*launch, sparse, *arguments], double, 0))
     # By what the host MPI cannot do, and where there is no GPU.
     for more in ([], ["--vs", "mpi"]):
         text = text_of([*launch, programs[0], "-d", "cuda", *more, *QUICK], double, 1)
