@@ -181,7 +181,8 @@ TEST(GpuStreams, OnTwoDevices) {
   check_node(4, 2);
 }
 
-// Many calls before anybody waits, each on another stream, beside blocking ones on the same memory of heddle's.
+// Many calls before anybody waits, each on another stream, beside blocking ones on the same memory of heddle's: they follow each other, or one would
+// overwrite there what another has not read.
 TEST(GpuStreams, SeveralStreams) {
   for (const int devices : {1, 2}) {
     on_ranks(3, [&](heddle_comm_t comm, int rank) {
@@ -195,9 +196,13 @@ TEST(GpuStreams, SeveralStreams) {
         step->allreduce(comm, false);
         if (step == steps[2]) {
           OK(heddle_allreduce(HEDDLE_IN_PLACE, blocking.at(), 40'000, HEDDLE_INT32, HEDDLE_SUM, comm));
+          EXPECT_EQ(step->out.value(), 18);
         }
       }
       EXPECT_EQ(blocking.value(), 6);
+      steps[4]->stream.wait();
+      for (int i = 0; i < 4; ++i)
+        EXPECT_EQ(steps[static_cast<std::size_t>(i)]->out.value(), 6 * (i + 1));
       for (int i = 4; i >= 0; --i) {
         const Step& step = *steps[static_cast<std::size_t>(i)];
         step.stream.wait();
