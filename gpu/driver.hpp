@@ -23,9 +23,10 @@ namespace heddle::gpu {
   X(MemGetAllocationPropertiesFromHandle, v10020) X(MemHostRegister, v6050) X(MemHostUnregister, v4000) \
   X(MemcpyDtoHAsync, v3020) X(MemcpyHtoDAsync, v3020) X(StreamSynchronize, v2000) \
   X(EventCreate, v2000) X(EventRecord, v2000) X(EventSynchronize, v2000) X(EventDestroy, v4000) \
-  X(CtxGetDevice, v2000) X(LaunchKernel, v4000) X(MemcpyDtoDAsync, v3020) X(MemAlloc, v3020) X(MemFree, v3020) \
+  X(CtxGetDevice, v2000) X(LaunchKernel, v4000) X(MemcpyDtoDAsync, v3020) X(MemAlloc, v3020) X(MemFree, v3020) X(MemAllocManaged, v6000) \
   X(StreamCreate, v2000) X(StreamDestroy, v4000) X(StreamWaitEvent, v3020) X(CtxEnablePeerAccess, v4000) \
-  X(IpcGetMemHandle, v4010) X(IpcOpenMemHandle, v11000) X(IpcCloseMemHandle, v4010) X(MemsetD8Async, v3020)
+  X(IpcGetMemHandle, v4010) X(IpcOpenMemHandle, v11000) X(IpcCloseMemHandle, v4010) X(MemsetD8Async, v3020) \
+  X(IpcGetEventHandle, v4010) X(IpcOpenEventHandle, v4010) X(StreamGetCtx, v9020) X(StreamIsCapturing, v10000)
 // Those of CUDA 12.0, for kernels; null where the driver is older.
 #define HEDDLE_CUDA_12_FUNCTIONS(X) X(LibraryLoadData, v12000) X(LibraryUnload, v12000) X(LibraryGetKernel, v12000)
 // clang-format on

@@ -11,7 +11,12 @@
 #include "base/status.hpp"
 #include "gpu/gpu.hpp"
 
+struct CUstream_st;
+
 namespace heddle::gpu {
+
+// A stream of the caller's: CUDA's CUstream, which its run-time library calls cudaStream_t.
+using Stream = CUstream_st*;
 
 // Ranks that are served: a kernel takes as many inputs.
 inline constexpr int kMostRanks = 64;
@@ -35,6 +40,13 @@ struct Export {
   std::uint64_t handle[8] = {};  // CUipcMemHandle
 };
 
+// A rank's two events, as others need to know them. Words alone.
+struct Marks {
+  Origin origin;
+  std::uint64_t address[2] = {};    // in that process
+  std::uint64_t handle[2][8] = {};  // CUipcEventHandle, where they are for other processes
+};
+
 // One thread at a time. A failure leaves nothing under way once wait() has returned.
 class Link {
  public:
@@ -50,9 +62,9 @@ class Link {
   virtual Result<Export> allocate(std::size_t bytes) = 0;
   // That of all, in the order of ranks; this one is `rank`.
   virtual Status open(std::span<const Export> all, int rank) = 0;
-  // Gives up the others'; nothing is under way.
+  // Gives up the others', and their events; waits for what end_on() ended, nothing else is under way.
   virtual void close() = 0;
-  // Somebody may have this rank's scratch open when the link ends: it stays allocated.
+  // Somebody may have this rank's scratch or events open when the link ends: they stay.
   virtual void abandon() = 0;
   // Where a rank's scratch lies for this rank's GPU.
   virtual std::byte* scratch(int rank) const = 0;
@@ -64,13 +76,31 @@ class Link {
 
   // Work, in the order in which it was given. Complete once wait() returns.
   //
-  // What comes now waits for the work that the context's default stream was given so far, as a blocking call must.
-  virtual Status after_default_stream() = 0;
+  // What comes now waits for the work that the context's default stream was given so far, as a blocking call must, and for what end_on() ended.
+  // On a caller's stream: nothing.
+  virtual Status after_earlier_work() = 0;
   virtual Status copy(void* to, const void* from, std::size_t bytes) = 0;
   // As Kernels::fold.
   virtual Status fold(DType type, Op op, std::span<const void* const> inputs, std::span<void* const> outputs,
                       std::size_t count) = 0;
   virtual Status wait() = 0;
+
+  // On a stream of the caller's no host waits: the streams wait for events. The ranks exchange these once. Of each rank's two, which take
+  // turns, the others' streams may wait for what mark() recorded last; that it has been recorded is theirs to find out.
+  //
+  // Once. `for_processes`: others are to wait for them.
+  virtual Result<Marks> make_marks(bool for_processes) = 0;
+  // Those of all, in the order of ranks; this one is `rank`.
+  virtual Status open_marks(std::span<const Marks> all, int rank) = 0;
+  // What comes now goes to `stream` (null: the default stream), behind what that was given and what the last end_on() ended. `unsupported`:
+  // it is not of the link's context, or is being captured; nothing has changed then.
+  virtual Status begin_on(Stream stream) = 0;
+  // Records this rank's event `turn`, 0 or 1.
+  virtual Status mark(unsigned turn) = 0;
+  // What comes now comes after the event `turn` of all others.
+  virtual Status after_others(unsigned turn) = 0;
+  // What comes now goes to the link's own stream. Nothing to do but between begin_on() and this.
+  virtual void end_on() = 0;
 };
 
 // In the context that work on `place` needs. `gpu` is present, and outlives the link.

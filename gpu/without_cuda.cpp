@@ -1,6 +1,7 @@
 // All of gpu/ in a build without CUDA: no buffer lies on a GPU.
 #include <cstring>
 
+#include "gpu/device_memory.hpp"
 #include "gpu/gpu.hpp"
 #include "gpu/link.hpp"
 #include "gpu/survey.hpp"
@@ -43,6 +44,10 @@ Status Gpu::write(void* to, const void* from, std::size_t bytes) {
 }
 
 Result<std::unique_ptr<Link>> make_link(Gpu& /*gpu*/, const Place& /*place*/) {
+  return Status(Code::unsupported, "this heddle was built without CUDA");
+}
+
+Result<std::unique_ptr<DeviceMemory>> open_device_memory(int /*number*/) {
   return Status(Code::unsupported, "this heddle was built without CUDA");
 }
 

@@ -15,9 +15,14 @@ def times(us):
     return f"{us:.3g}" if us < 1000 else f"{us:,.0f}"
 
 
+def other(result):
+    """What heddle was compared with."""
+    return "staged" if result["settings"].get("versus") == "staged" else "MPI"
+
+
 def print_table(result):
     print(f"{result['program']}, {result['ranks']} ranks, {result['mpi_library']}, heddle {result['heddle_version']}\n")
-    print("| bytes | MPI, us | heddle, us | ratio | 95% interval | algorithm |")
+    print(f"| bytes | {other(result)}, us | heddle, us | ratio | 95% interval | algorithm |")
     print("|---:|---:|---:|---:|---|---|")
     for row in result["rows"]:
         low, high = row["ratio_ci95"]
@@ -62,7 +67,7 @@ def cliffs(rows, side):
 
 def print_cliffs(result):
     """No size should take much longer than its neighbours let expect: where one does, a switch comes too early or too late."""
-    for side, name in (("heddle", "heddle"), ("host", "MPI")):
+    for side, name in (("heddle", "heddle"), ("host", other(result))):
         if len(result["rows"]) > 2:
             worst, size = max(cliffs(result["rows"], side))
             print(f"{name}: no size takes more than {worst:.2f} times what lies on the line between its neighbours ({size} bytes).")
@@ -90,7 +95,7 @@ def plot(results, path):
     for column, result in enumerate(results):
         above, below = axes[:, column]
         sizes = [row["bytes"] for row in result["rows"]]
-        for side, name, colour in (("host", "MPI", "tab:grey"), ("heddle", "heddle", "tab:blue")):
+        for side, name, colour in (("host", other(result), "tab:grey"), ("heddle", "heddle", "tab:blue")):
             above.plot(sizes, [row[side]["median_us"] for row in result["rows"]], "o-", ms=3, color=colour, label=name)
         above.set(xscale="log", yscale="log", ylabel="microseconds (median)",
                   title=title(result))
@@ -99,7 +104,7 @@ def plot(results, path):
         below.fill_between(sizes, *zip(*(row["ratio_ci95"] for row in result["rows"])), alpha=0.3)
         below.plot(sizes, [row["ratio"] for row in result["rows"]], "o-", ms=3)
         below.axhline(1, color="black", lw=0.8)
-        below.set(xscale="log", xlabel="bytes", ylabel="MPI / heddle")
+        below.set(xscale="log", xlabel="bytes", ylabel=f"{other(result)} / heddle")
         below.set_yscale("log" if max(row["ratio"] for row in result["rows"]) > 100 else "linear")
         if below.get_yscale() == "linear":
             below.set_ylim(bottom=0)

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <fstream>
 #include <limits>
 #include <new>
 #include <string>
+#include <utility>
 
 namespace heddle::bench {
 namespace {
@@ -25,33 +27,51 @@ void fill(std::byte* memory, std::size_t bytes) {
   std::fill(values, values + bytes / sizeof(T), T{1});
 }
 
+void fill(Dtype dtype, std::byte* memory, std::size_t bytes) {
+  switch (dtype) {
+    case Dtype::int8:
+      return fill<std::int8_t>(memory, bytes);
+    case Dtype::int32:
+      return fill<std::int32_t>(memory, bytes);
+    case Dtype::float32:
+      return fill<float>(memory, bytes);
+    case Dtype::float64:
+      return fill<double>(memory, bytes);
+  }
+}
+
 }  // namespace
 
-BufferPool::BufferPool(std::size_t limit, std::size_t largest, Dtype dtype, const Source& source) {
+BufferPool::BufferPool(std::size_t limit, std::size_t largest, Dtype dtype, Source source)
+    : source_(std::move(source)) {
   const std::size_t stride = stride_of(largest);
   const std::size_t wanted = std::clamp(limit / stride, std::size_t{2}, kMostBuffers) * stride;
   capacity_ = (wanted + 4095) / 4096 * 4096;
-  if (source) memory_ = static_cast<std::byte*>(source(capacity_));
+  if (source_.allocate) memory_ = static_cast<std::byte*>(source_.allocate(capacity_));
   if (memory_ == nullptr) {
     own_.reset(static_cast<std::byte*>(std::aligned_alloc(4096, capacity_)));
     memory_ = own_.get();
   }
   if (memory_ == nullptr) throw std::bad_alloc();
-  switch (dtype) {
-    case Dtype::int8:
-      fill<std::int8_t>(memory_, capacity_);
-      break;
-    case Dtype::int32:
-      fill<std::int32_t>(memory_, capacity_);
-      break;
-    case Dtype::float32:
-      fill<float>(memory_, capacity_);
-      break;
-    case Dtype::float64:
-      fill<double>(memory_, capacity_);
-      break;
+  if (source_.put) {
+    const std::unique_ptr<std::byte, Free> ones(static_cast<std::byte*>(std::aligned_alloc(4096, capacity_)));
+    if (ones == nullptr) throw std::bad_alloc();
+    fill(dtype, ones.get(), capacity_);
+    put(memory_, ones.get(), capacity_);
+  } else {
+    fill(dtype, memory_, capacity_);
   }
   cut(largest, false);
+}
+
+void BufferPool::put(void* buffer, const void* from, std::size_t bytes) const {
+  if (source_.put) return source_.put(buffer, from, bytes);
+  std::memcpy(buffer, from, bytes);
+}
+
+void BufferPool::get(void* to, const void* buffer, std::size_t bytes) const {
+  if (source_.get) return source_.get(to, buffer, bytes);
+  std::memcpy(to, buffer, bytes);
 }
 
 void BufferPool::cut(std::size_t bytes, bool warm) {

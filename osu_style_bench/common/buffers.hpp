@@ -13,12 +13,18 @@ namespace heddle::bench {
 
 class BufferPool {
  public:
-  // Gives memory of a size in bytes that it goes on owning; null: use the program's own.
-  using Source = std::function<void*(std::size_t)>;
+  // Where buffers lie; by default in the program's own memory.
+  struct Source {
+    // Gives memory of a size in bytes that it goes on owning; null: use the program's own.
+    std::function<void*(std::size_t)> allocate;
+    // Copy `bytes` bytes of the host's memory there, and from there, where the host cannot.
+    std::function<void(void* to, const void* from, std::size_t bytes)> put;
+    std::function<void(void* to, const void* from, std::size_t bytes)> get;
+  };
 
   // Takes `limit` bytes at most, or two buffers of `largest` if that is more. All elements start as 1 of
   // `dtype`.
-  BufferPool(std::size_t limit, std::size_t largest, Dtype dtype, const Source& source = nullptr);
+  BufferPool(std::size_t limit, std::size_t largest, Dtype dtype, Source source = {});
 
   // Cuts the memory into buffers of `bytes` each: as many as fit, 2 to 64, or one if `warm`. Buffers start on
   // cache lines of their own. `bytes` <= largest.
@@ -30,11 +36,15 @@ class BufferPool {
     return buffer;
   }
   std::size_t count() const { return count_; }
+  // What a buffer holds, from and to the host's memory.
+  void put(void* buffer, const void* from, std::size_t bytes) const;
+  void get(void* to, const void* buffer, std::size_t bytes) const;
 
  private:
   struct Free {
     void operator()(std::byte* memory) const { std::free(memory); }
   };
+  Source source_;
   std::unique_ptr<std::byte, Free> own_;  // where there is no source
   std::byte* memory_ = nullptr;
   std::size_t capacity_ = 0;

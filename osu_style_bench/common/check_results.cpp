@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <vector>
 
 namespace heddle::bench {
 namespace {
@@ -15,33 +16,45 @@ int contribution(std::size_t index, int rank) {
   return static_cast<int>((index * 7 + static_cast<std::size_t>(rank) * 3) % kPeriod);
 }
 
+// A message in the host's memory, where it is made and looked at: buffers may lie where the host cannot.
 template <typename T>
-void fill(void* buffer, std::size_t count, int rank) {
-  T* values = static_cast<T*>(buffer);
-  for (std::size_t i = 0; i < count; ++i)
-    values[i] = static_cast<T>(contribution(i, rank));
-}
-
-template <typename T>
-void poison(void* buffer, std::size_t count) {
-  std::fill_n(static_cast<T*>(buffer), count, static_cast<T>(99));
-}
-
-// Whether element i is the sum of what ranks first..last contributed.
-template <typename T>
-bool holds_sum(const void* buffer, std::size_t count, int first, int last) {
-  std::array<T, kPeriod> expected{};
-  for (std::size_t i = 0; i < kPeriod; ++i) {
-    long long sum = 0;
-    for (int rank = first; rank <= last; ++rank)
-      sum += contribution(i, rank);
-    expected[i] = static_cast<T>(sum);
+class Message {
+ public:
+  Message(const BufferPool& pool, void* buffer, std::size_t count)
+      : pool_(pool), buffer_(buffer), values_(count) {}
+  // The buffer has what `rank` contributes.
+  void fill(int rank) {
+    for (std::size_t i = 0; i < values_.size(); ++i)
+      values_[i] = static_cast<T>(contribution(i, rank));
+    put();
   }
-  const T* values = static_cast<const T*>(buffer);
-  for (std::size_t i = 0; i < count; ++i)
-    if (values[i] != expected[i % kPeriod]) return false;
-  return true;
-}
+  void poison() {
+    std::fill(values_.begin(), values_.end(), static_cast<T>(99));
+    put();
+  }
+  // Whether element i of the buffer is the sum of what ranks first..last contributed.
+  bool holds_sum(int first, int last) {
+    std::array<T, kPeriod> expected{};
+    for (std::size_t i = 0; i < kPeriod; ++i) {
+      long long sum = 0;
+      for (int rank = first; rank <= last; ++rank)
+        sum += contribution(i, rank);
+      expected[i] = static_cast<T>(sum);
+    }
+    pool_.get(values_.data(), buffer_, bytes());
+    for (std::size_t i = 0; i < values_.size(); ++i)
+      if (values_[i] != expected[i % kPeriod]) return false;
+    return true;
+  }
+
+ private:
+  std::size_t bytes() const { return values_.size() * sizeof(T); }
+  void put() const { pool_.put(buffer_, values_.data(), bytes()); }
+
+  const BufferPool& pool_;
+  void* buffer_;
+  std::vector<T> values_;
+};
 
 // Calls `f` with a value of the C++ type that stands for `dtype`.
 template <typename F>
@@ -77,11 +90,11 @@ bool allreduce_is_right(const Job& job, Side& side, Kind kind, Dtype dtype, std:
     const std::size_t count = bytes / sizeof(T);
     void* const input = send.next();
     void* const output = receive.next();
-    fill<T>(input, count, job.rank());
-    poison<T>(output, count);
+    Message<T>(send, input, count).fill(job.rank());
+    Message<T> result(receive, output, count);
+    result.poison();
     call_allreduce(side, kind, input, output, count);
-    const bool good = holds_sum<T>(output, count, 0, job.size() - 1);
-    return job.all(good);
+    return job.all(result.holds_sum(0, job.size() - 1));
   });
 }
 
@@ -92,13 +105,14 @@ bool bcast_is_right(const Job& job, Side& side, Kind kind, Dtype dtype, std::siz
     bool good = true;
     for (int root = 0; root < job.size(); ++root) {
       void* const buffer = buffers.next();
+      Message<T> message(buffers, buffer, count);
       if (root == job.rank()) {
-        fill<T>(buffer, count, root);
+        message.fill(root);
       } else {
-        poison<T>(buffer, count);
+        message.poison();
       }
       call_bcast(side, kind, buffer, count, root);
-      good = holds_sum<T>(buffer, count, root, root) && good;
+      good = message.holds_sum(root, root) && good;
     }
     return job.all(good);
   });
@@ -118,16 +132,17 @@ bool messages_are_right(const Job& job, Side& side, Dtype dtype, std::size_t byt
     const std::size_t count = bytes / sizeof(T);
     void* const out = send.next();
     void* const in = receive.next();
-    poison<T>(in, count);
+    Message<T> received(receive, in, count);
+    received.poison();
     if (job.rank() == 0) {
-      fill<T>(out, count, 0);
+      Message<T>(send, out, count).fill(0);
       side.send(out, count, 1);
       side.receive(in, count, 1);
     } else {
       side.receive(in, count, 0);
       side.send(in, count, 0);
     }
-    return job.all(holds_sum<T>(in, count, 0, 0));
+    return job.all(received.holds_sum(0, 0));
   });
 }
 

@@ -13,7 +13,7 @@ class CollectiveBench {
  public:
   // Needs `memory` bytes for buffers, or what four of the largest messages take.
   CollectiveBench(const Job& job, const Options& options, std::size_t memory,
-                  const BufferPool::Source& source = nullptr);
+                  const BufferPool::Source& source = {});
 
   // As OSU measures: every call is timed by itself, with a barrier between calls; averages over ranks. Root
   // is 0.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
@@ -58,6 +59,19 @@ std::unique_ptr<Job> Job::start(int* argc, char*** argv, bool native, bool threa
 Job::~Job() {
   control_.reset();
   if (has_mpi_) MPI_Finalize();
+}
+
+int Job::local_rank() const {
+  int local = rank_;
+  if (has_mpi_) {
+    MPI_Comm machine = MPI_COMM_NULL;
+    PMPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);
+    PMPI_Comm_rank(machine, &local);
+    PMPI_Comm_free(&machine);
+  } else if (const char* text = std::getenv("LOCAL_RANK")) {
+    local = std::max(std::atoi(text), 0);
+  }
+  return local;
 }
 
 void Job::reduce(std::span<double> values, bool largest) const {

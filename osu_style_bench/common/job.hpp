@@ -27,6 +27,8 @@ class Job {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
+  // Its number among the ranks of its machine: as MPI says, or LOCAL_RANK (torchrun sets it), or else its rank. Collective.
+  int local_rank() const;
   bool has_mpi() const { return has_mpi_; }
   bool leads() const { return rank_ == 0; }
 

@@ -7,11 +7,12 @@
 
 namespace heddle::bench {
 
-MessageBench::MessageBench(const Job& job, const Options& options, std::size_t memory)
+MessageBench::MessageBench(const Job& job, const Options& options, std::size_t memory,
+                           const BufferPool::Source& source)
     : job_(job),
       options_(options),
-      send_(memory / 2, options.max_bytes, options.dtype),
-      receive_(memory / 2, options.max_bytes, options.dtype) {}
+      send_(memory / 2, options.max_bytes, options.dtype, source),
+      receive_(memory / 2, options.max_bytes, options.dtype, source) {}
 
 void MessageBench::ping_pong(Side& side) {
   if (job_.rank() == 0) {

@@ -11,7 +11,7 @@ namespace heddle::bench {
 
 class MessageBench {
  public:
-  MessageBench(const Job& job, const Options& options, std::size_t memory);
+  MessageBench(const Job& job, const Options& options, std::size_t memory, const BufferPool::Source& source);
 
   // Half the time of a ping-pong in microseconds; or the MB/s of a window of messages and a short answer to
   // it.

@@ -127,6 +127,12 @@ std::unique_ptr<Side> make_host_side(Dtype dtype) {
   return std::make_unique<HostSide>(dtype);
 }
 
+bool host_takes_gpu_memory() {
+  using Query = int (*)();
+  const auto query = reinterpret_cast<Query>(dlsym(RTLD_DEFAULT, "MPIX_Query_cuda_support"));
+  return query != nullptr && query() == 1;
+}
+
 const char* preload_version() {
   using Query = const char* (*)();
   const auto query = reinterpret_cast<Query>(dlsym(RTLD_DEFAULT, "heddle_preload_version"));

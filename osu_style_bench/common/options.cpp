@@ -77,8 +77,7 @@ void declare(CLI::App& app, Options& options, Texts& texts) {
   app.add_flag("-f,--full", options.full, "print minimum, maximum and the number of iterations as well");
   app.add_flag("-c,--validation", options.validate, "check results");
   app.add_option("-T,--type", texts.dtype, "mpi_char, mpi_int, mpi_float or mpi_double");
-  app.add_option("-d,--accelerator", texts.device, "where buffers lie: host or cuda")
-      ->check(CLI::IsMember({"host", "cuda"}));
+  app.add_option("-d,--accelerator", texts.device, "where buffers lie: host, cuda or managed (default host)");
   app.add_option("-M,--mem-limit", texts.memory, "memory for buffers on each rank (default 256M)");
   app.add_option("--max-seconds", options.max_seconds, "time for each size and each side (default 1)")
       ->check(CLI::Range(0.01, 1e6));
@@ -96,8 +95,10 @@ void declare(CLI::App& app, Options& options, Texts& texts) {
     app.add_option("--tests", options.tests, "calls of test, spread over the computation (default 0)")
         ->check(CLI::Range(0, 1'000'000));
   } else if (options.collective()) {
-    app.add_option("--vs", texts.versus, "'mpi': measure heddle and the host MPI alternately and compare")
-        ->check(CLI::IsMember({"mpi"}));
+    app.add_option("--vs", texts.versus,
+                   "measure heddle and another alternately and compare: 'mpi', the host MPI; 'staged', of "
+                   "buffers on a GPU, copies to the host around a collective there")
+        ->check(CLI::IsMember({"mpi", "staged"}));
     app.add_option("--rounds", options.rounds, "of --vs: blocks of each side (default 41)")
         ->check(CLI::Range(6, 10000));
   }
@@ -105,15 +106,20 @@ void declare(CLI::App& app, Options& options, Texts& texts) {
 
 // The sentence that says what is wrong, or nothing.
 std::string finish(Options& options, const Texts& texts) {
-  options.vs_mpi = !texts.versus.empty();
-  if (options.vs_mpi) options.max_bytes = std::size_t{16} << 20;
+  if (texts.versus == "mpi") options.versus = Versus::mpi;
+  if (texts.versus == "staged") options.versus = Versus::staged;
+  if (options.compares()) options.max_bytes = std::size_t{16} << 20;
   if (texts.iterations >= 0) options.iterations = texts.iterations;
   if (texts.warmup >= 0) options.warmup = texts.warmup;
   if (!texts.dtype.empty() && !parse_dtype(texts.dtype, options.dtype))
     return fmt::format("-T {}: not a datatype; write mpi_char, mpi_int, mpi_float or mpi_double",
                        texts.dtype);
-  if (texts.device == "cuda")
-    return "-d cuda: this build has no CUDA data path; -d host measures host memory";
+  if (!parse_place(texts.device, options.place))
+    return fmt::format("-d {}: no place for buffers; write host, cuda or managed", texts.device);
+  if (options.place == Place::host && options.versus == Versus::staged)
+    return "--vs staged: buffers in the host's memory are not staged; put them on a GPU with -d cuda";
+  if (options.place != Place::host && options.alloc_mem)
+    return fmt::format("--alloc-mem: that is the host's memory; leave it or -d {} out", texts.device);
   if (!texts.sizes.empty() && !parse_range(texts.sizes, options.min_bytes, options.max_bytes))
     return fmt::format("-m {}: not a range of sizes; write [MIN:]MAX, for example 4:16M", texts.sizes);
   if (options.max_bytes > kLargest) return fmt::format("-m {}: sizes end at 1G", texts.sizes);
@@ -154,6 +160,28 @@ const char* mpi_name(Dtype dtype) {
       return "MPI_DOUBLE";
   }
   return "";
+}
+
+const char* name_of(Place place) {
+  switch (place) {
+    case Place::host:
+      return "host";
+    case Place::cuda:
+      return "cuda";
+    case Place::managed:
+      return "managed";
+  }
+  return "";
+}
+
+bool parse_place(std::string_view text, Place& place) {
+  for (const Place known : {Place::host, Place::cuda, Place::managed}) {
+    if (text == name_of(known)) {
+      place = known;
+      return true;
+    }
+  }
+  return false;
 }
 
 const char* program_name(Kind kind) {

@@ -14,6 +14,14 @@ constexpr bool reduces(Kind kind) {
   return kind == Kind::allreduce || kind == Kind::iallreduce;
 }
 
+// Where buffers lie: in the host's memory, a GPU's, or one that host and GPU share.
+enum class Place { host, cuda, managed };
+const char* name_of(Place place);  // "cuda", as on the command line
+// The other way round; false, and nothing changed, where there is no such place.
+bool parse_place(std::string_view text, Place& place);
+// What heddle is compared with: nothing, the host MPI, or copies to the host around a collective there.
+enum class Versus { nothing, mpi, staged };
+
 enum class Dtype { int8, int32, float32, float64 };
 std::size_t size_of(Dtype dtype);
 const char* mpi_name(Dtype dtype);  // "MPI_FLOAT"
@@ -29,7 +37,8 @@ struct Options {
   bool validate = false;
   bool native = false;
   bool alloc_mem = false;  // buffers from MPI_Alloc_mem, or heddle_alloc with native
-  bool vs_mpi = false;
+  Versus versus = Versus::nothing;
+  Place place = Place::host;
   bool warm_buffers = false;
   int window = 64;                  // messages in flight in the bandwidth tests
   int tests = 0;                    // of non-blocking collectives: looks at the request while computing
@@ -39,6 +48,7 @@ struct Options {
   std::string json;
 
   bool reduces() const { return bench::reduces(kind); }
+  bool compares() const { return versus != Versus::nothing; }
   bool overlaps() const { return kind == Kind::iallreduce || kind == Kind::ibcast; }
   bool collective() const { return reduces() || kind == Kind::bcast || kind == Kind::ibcast; }
   // Message sizes in bytes: from min_bytes, doubling, to max_bytes.

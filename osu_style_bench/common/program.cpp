@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "common/collective_bench.hpp"
+#include "common/device.hpp"
 #include "common/message_bench.hpp"
 #include "common/overlap_bench.hpp"
 #include "common/report.hpp"
@@ -16,29 +17,61 @@ namespace {
 
 struct Sides {
   std::unique_ptr<Side> measured;
-  std::unique_ptr<Side> host;  // of --vs only
+  std::unique_ptr<Side> host;  // of --vs only: the other one
   std::string mode;
 };
 
+// Whether a call of MPI's would get memory that MPI must be able to serve itself.
+bool asks_host_for_gpu_memory(const Options& options, bool native) {
+  if (options.place == Place::host) return false;
+  if (options.versus == Versus::mpi) return true;
+  const bool preloaded = preload_version() != nullptr;
+  return !native && !(preloaded && (options.kind == Kind::allreduce || options.kind == Kind::bcast));
+}
+
+// What heddle is compared with; null on failure.
+std::unique_ptr<Side> make_other_side(const Job& job, const Options& options, Device* device,
+                                      std::string& problem) {
+  if (options.versus == Versus::mpi) return make_host_side(options.dtype);
+  std::unique_ptr<Side> inner =
+      job.has_mpi() ? make_host_side(options.dtype) : make_native_side(job, options.dtype, problem);
+  return inner != nullptr ? make_staged_side(job, options, *device, std::move(inner)) : nullptr;
+}
+
 // Null `measured` on failure, with the sentence in `problem`.
-Sides make_sides(const Job& job, const Options& options, std::string& problem) {
+Sides make_sides(const Job& job, const Options& options, Device* device, std::string& problem) {
   Sides sides;
   const char* preload = preload_version();
-  if (options.vs_mpi && !job.has_mpi()) {
+  if (options.versus == Versus::mpi && !job.has_mpi()) {
     problem = "--vs mpi: MPI did not start this process; start it with mpiexec";
     return sides;
   }
-  if (options.vs_mpi) sides.host = make_host_side(options.dtype);
   // A comparison has something of heddle's to measure even without the preload library: the native API.
-  if (options.native || (options.vs_mpi && preload == nullptr)) {
+  const bool native = options.native || (options.compares() && preload == nullptr);
+  if (asks_host_for_gpu_memory(options, native) && !host_takes_gpu_memory()) {
+    problem =
+        fmt::format("-d {}: the host MPI does not say that it takes GPU memory (MPIX_Query_cuda_support); {}",
+                    name_of(options.place),
+                    options.versus == Versus::mpi
+                        ? "compare with --vs staged"
+                        : "measure heddle's own API with --native, or heddle_allreduce and heddle_bcast with "
+                          "LD_PRELOAD=libheddle_preload.so");
+    return sides;
+  }
+  if (options.compares()) {
+    sides.host = make_other_side(job, options, device, problem);
+    if (sides.host == nullptr) return sides;
+  }
+  if (native) {
     sides.measured = make_native_side(job, options.dtype, problem);
     sides.mode = fmt::format("heddle {} native", heddle_version());
-    if (options.vs_mpi && sides.measured == nullptr)
+    if (options.compares() && sides.measured == nullptr)
       problem += "; or run this with LD_PRELOAD=libheddle_preload.so";
   } else {
     sides.measured = make_mpi_side(options.dtype);
     sides.mode = preload != nullptr ? fmt::format("MPI with heddle {} preloaded", preload) : "MPI";
   }
+  if (device != nullptr) sides.mode += fmt::format("; {}", device->name());
   return sides;
 }
 
@@ -55,16 +88,17 @@ std::size_t memory_for_buffers(const Job& job, const Options& options) {
   return static_cast<std::size_t>(-job.maximum(-mine));
 }
 
-void measure_all(const Job& job, const Options& options, const Sides& sides, Report& report) {
+void measure_all(const Job& job, const Options& options, const Sides& sides, Device* device, Report& report) {
   const std::size_t memory = memory_for_buffers(job, options);
+  BufferPool::Source source;
+  if (device != nullptr) source = device->source();
   if (!options.collective()) {
-    MessageBench bench(job, options, memory);
+    MessageBench bench(job, options, memory, source);
     for (const std::size_t bytes : options.sizes())
       report.add(bench.measure(*sides.measured, bytes));
     return;
   }
-  BufferPool::Source source;
-  if (options.alloc_mem) source = [&](std::size_t bytes) { return sides.measured->allocate(bytes); };
+  if (options.alloc_mem) source.allocate = [&](std::size_t bytes) { return sides.measured->allocate(bytes); };
   if (options.overlaps()) {
     OverlapBench bench(job, options, memory, source);
     for (const std::size_t bytes : options.sizes())
@@ -73,7 +107,7 @@ void measure_all(const Job& job, const Options& options, const Sides& sides, Rep
   }
   CollectiveBench bench(job, options, memory, source);
   for (const std::size_t bytes : options.sizes()) {
-    if (options.vs_mpi) {
+    if (options.compares()) {
       report.add(bench.compare(*sides.host, *sides.measured, bytes));
     } else {
       report.add(bench.measure(*sides.measured, bytes));
@@ -91,12 +125,17 @@ int run_job(const Job& job, const Options& options) {
   // Find out now, not after a minute of measuring, that results cannot be written.
   const bool writable = options.json.empty() || !job.leads() || std::ofstream(options.json).is_open();
   if (!job.all(writable)) return fail(fmt::format("cannot write --json {}", options.json));
+  std::unique_ptr<Device> device;
+  if (options.place != Place::host) {
+    device = Device::open(job, options.place);
+    if (device == nullptr) return fail(fmt::format("-d {}: not on all ranks", name_of(options.place)));
+  }
   std::string problem;
-  const Sides sides = make_sides(job, options, problem);
+  const Sides sides = make_sides(job, options, device.get(), problem);
   if (sides.measured == nullptr) return fail(problem);
   Report report(job, options, sides.mode);
   report.header();
-  measure_all(job, options, sides, report);
+  measure_all(job, options, sides, device.get(), report);
   if (!report.write_json(problem)) return fail(problem);
   if (!report.all_valid()) return fail("-c: results are wrong where a row says Fail");
   return 0;

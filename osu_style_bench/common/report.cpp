@@ -91,14 +91,16 @@ void Report::header() const {
   std::string text =
       fmt::format("\n# heddle {} v{}\n# {}; {} ranks; {}\n# Datatype: {}.\n", title(options_.kind),
                   heddle_version(), mode_, job_.size(), mpi_library(), mpi_name(options_.dtype));
-  if (options_.vs_mpi) {
+  if (options_.compares()) {
+    const std::string peer = options_.versus == Versus::mpi ? "MPI" : "staged";
     text += fmt::format(
-        "# Medians of rounds, ratio MPI/heddle with its 95% confidence "
+        "# Medians of rounds, ratio {}/heddle with its 95% confidence "
         "interval\n{:<{}}{:>{}}{:>{}}{:>{}}{:>{}}{:>{}}",
-        "# Size", kSizeWidth, "MPI(us)", kNarrow, "heddle(us)", kNarrow, "Ratio", kNarrow, "Low", kNarrow,
-        "High", kNarrow);
+        peer, "# Size", kSizeWidth, peer + "(us)", kNarrow, "heddle(us)", kNarrow, "Ratio", kNarrow, "Low",
+        kNarrow, "High", kNarrow);
     if (options_.full) {
-      for (const char* column : {"MPI-low", "MPI-high", "heddle-low", "heddle-high", "Rounds"})
+      for (const std::string& column : {peer + "-low", peer + "-high", std::string("heddle-low"),
+                                        std::string("heddle-high"), std::string("Rounds")})
         text += fmt::format("{:>{}}", column, kNarrow);
     }
     if (options_.validate) text += fmt::format("{:>{}}", "Validation", kNarrow);
@@ -189,11 +191,20 @@ bool Report::all_valid() const {
 bool Report::write_json(std::string& problem) const {
   if (options_.json.empty() || !job_.leads()) return true;
   json document = json_head(program_name(options_.kind), mode_, job_);
-  document["settings"] = {{"dtype", mpi_name(options_.dtype)}, {"min_bytes", options_.min_bytes},
-                          {"max_bytes", options_.max_bytes},   {"warm_buffers", options_.warm_buffers},
-                          {"alloc_mem", options_.alloc_mem},   {"max_seconds", options_.max_seconds},
-                          {"rounds", options_.rounds},         {"window", options_.window},
-                          {"tests", options_.tests},           {"memory_bytes", options_.memory}};
+  document["settings"] = {{"dtype", mpi_name(options_.dtype)},
+                          {"min_bytes", options_.min_bytes},
+                          {"max_bytes", options_.max_bytes},
+                          {"warm_buffers", options_.warm_buffers},
+                          {"alloc_mem", options_.alloc_mem},
+                          {"max_seconds", options_.max_seconds},
+                          {"rounds", options_.rounds},
+                          {"window", options_.window},
+                          {"tests", options_.tests},
+                          {"buffers", name_of(options_.place)},
+                          {"versus", options_.versus == Versus::staged ? "staged"
+                                     : options_.versus == Versus::mpi  ? "mpi"
+                                                                       : "nothing"},
+                          {"memory_bytes", options_.memory}};
   document["rows"] = json::array();
   for (const PlainRow& row : plain_)
     document["rows"].push_back(to_json(row, is_bandwidth(options_.kind)));

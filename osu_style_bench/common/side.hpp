@@ -45,6 +45,14 @@ std::unique_ptr<Side> make_host_side(Dtype dtype);
 // heddle's own API. Collective; null on failure, with the sentence in `problem`.
 std::unique_ptr<Side> make_native_side(const Job& job, Dtype dtype, std::string& problem);
 
+class Device;
+// Copies to the host, `inner`'s blocking collectives there, and copies back.
+std::unique_ptr<Side> make_staged_side(const Job& job, const Options& options, Device& device,
+                                       std::unique_ptr<Side> inner);
+
+// Whether the host MPI says that it takes GPU memory.
+bool host_takes_gpu_memory();
+
 // The version of the preload library in this process; null if there is none.
 const char* preload_version();
 

@@ -37,6 +37,7 @@ struct Texts {
   std::string pattern = "uniform";
   std::string api = "sparse";
   std::string dtype = "float32";
+  std::string device = "host";
   long iterations = -1;
   long warmup = -1;
   bool no_mpi = false;
@@ -66,6 +67,7 @@ void declare(CLI::App& app, SparseOptions& options, Texts& texts) {
   app.add_option("--max-seconds", options.max_seconds, "time for each density and each side (default 1)")
       ->check(CLI::Range(0.01, 1e6));
   app.add_flag("--no-mpi", texts.no_mpi, "leave out the host MPI's dense allreduce");
+  app.add_option("-d,--accelerator", texts.device, "where vectors lie: host, cuda or managed (default host)");
   app.add_flag("-c,--validation", options.validate, "check results");
   app.add_flag("--wire", options.wire,
                "measure the bandwidth from rank 0 to the last rank first, and what share of it is used");
@@ -83,6 +85,8 @@ std::string finish(SparseOptions& options, const Texts& texts) {
   options.pattern = kPatterns.at(texts.pattern);
   options.api = kApis.at(texts.api);
   options.dtype = kTypes.at(texts.dtype);
+  if (!parse_place(texts.device, options.place))
+    return fmt::format("-d {}: no place for vectors; write host, cuda or managed", texts.device);
   options.mpi = !texts.no_mpi;
   if (texts.iterations >= 0) options.iterations = texts.iterations;
   if (texts.warmup >= 0) options.warmup = texts.warmup;

@@ -29,6 +29,7 @@ struct SparseOptions {
   double max_seconds = 1.0;  // for each density and each side
   bool mpi = true;           // measure the host MPI as well, where there is one
   bool validate = false;
+  Place place = Place::host;
   bool wire = false;
   std::string json;
 

@@ -6,6 +6,7 @@
 #include <exception>
 #include <fstream>
 
+#include "common/device.hpp"
 #include "common/job.hpp"
 #include "common/side.hpp"
 #include "sparse/bandwidth.hpp"
@@ -24,17 +25,23 @@ int run_job(const Job& job, const SparseOptions& options) {
   // Find out now, not after a minute of measuring, that results cannot be written.
   const bool writable = options.json.empty() || !job.leads() || std::ofstream(options.json).is_open();
   if (!job.all(writable)) return fail(fmt::format("cannot write --json {}", options.json));
+  std::unique_ptr<Device> device;
+  if (options.place != Place::host) {
+    device = Device::open(job, options.place);
+    if (device == nullptr) return fail(fmt::format("-d {}: not on all ranks", name_of(options.place)));
+  }
   std::string problem;
   const NativeComm comm = job.make_native_comm(problem);
   if (comm == nullptr) return fail(problem);
   const std::unique_ptr<Side> dense = make_native_side(job, options.dtype, problem);
   if (dense == nullptr) return fail(problem);
-  const std::unique_ptr<Side> host = options.mpi && job.has_mpi() ? make_host_side(options.dtype) : nullptr;
+  const bool host_can = job.has_mpi() && (device == nullptr || host_takes_gpu_memory());
+  const std::unique_ptr<Side> host = options.mpi && host_can ? make_host_side(options.dtype) : nullptr;
 
   const double wire = options.wire ? measure_wire(job, comm.get(), options.max_seconds) : 0;
   SparseReport report(job, options, host != nullptr, wire);
   report.header();
-  SparseBench bench(job, options, comm.get(), *dense, host.get());
+  SparseBench bench(job, options, comm.get(), *dense, host.get(), device.get());
   for (const double percent : options.densities)
     report.add(bench.measure(percent, wire));
   if (!report.write_json(problem)) return fail(problem);

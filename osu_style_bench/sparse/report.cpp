@@ -92,7 +92,10 @@ SparseReport::SparseReport(const Job& job, const SparseOptions& options, bool wi
       options_(options),
       with_host_(with_host),
       bytes_per_second_(bytes_per_second),
-      mode_(fmt::format("heddle {} native", heddle_version())) {}
+      mode_(fmt::format("heddle {} native", heddle_version())) {
+  if (options.place != Place::host)
+    mode_ += fmt::format("; {} memory of a GPU", options.place == Place::cuda ? "device" : "managed");
+}
 
 void SparseReport::header() const {
   if (!job_.leads()) return;

@@ -28,6 +28,10 @@ std::size_t memory_for_buffers(const Job& job) {
   return static_cast<std::size_t>(-job.maximum(-mine));
 }
 
+BufferPool::Source source_of(Device* device) {
+  return device != nullptr ? device->source() : BufferPool::Source{};
+}
+
 void finish(Series& series, std::vector<double> samples, long calls) {
   series.median_us = median(samples);
   series.interval_us = median_interval(samples);
@@ -49,15 +53,16 @@ struct SparseBench::Plan {
 };
 
 SparseBench::SparseBench(const Job& job, const SparseOptions& options, heddle_comm_t comm, Side& dense,
-                         Side* host)
+                         Side* host, Device* device)
     : job_(job),
       options_(options),
       comm_(comm),
       dense_(dense),
       host_(host),
+      device_(device),
       bytes_(options.dimension * size_of(options.dtype)),
-      send_(memory_for_buffers(job) / 2, bytes_, options.dtype),
-      receive_(memory_for_buffers(job) / 2, bytes_, options.dtype) {}
+      send_(memory_for_buffers(job) / 2, bytes_, options.dtype, source_of(device)),
+      receive_(memory_for_buffers(job) / 2, bytes_, options.dtype, source_of(device)) {}
 
 void SparseBench::check(const char* what, heddle_status status) const {
   if (status != HEDDLE_OK)
@@ -72,15 +77,14 @@ void SparseBench::set_vectors(std::size_t entries) {
   const std::size_t copy_bytes = entries * (sizeof(std::uint32_t) + size_of(options_.dtype));
   const std::size_t copies = std::clamp(kSparseMemory / copy_bytes, std::size_t{1}, kMostCopies);
   for (std::size_t i = 0; i < copies; ++i) {
-    in_.push_back(std::make_unique<SparseArrays>(options_));
+    in_.push_back(std::make_unique<SparseArrays>(options_, device_));
     in_.back()->set_entries(indices, job_.rank());
-    out_.push_back(std::make_unique<SparseArrays>(options_));
+    out_.push_back(std::make_unique<SparseArrays>(options_, device_));
   }
-  for (std::size_t i = 0; i < send_.count(); ++i) {
-    void* const buffer = send_.next();
-    std::memset(buffer, 0, bytes_);
-    add_entries(options_.dtype, indices, job_.rank(), buffer);
-  }
+  mine_.assign(bytes_, std::byte{0});
+  add_entries(options_.dtype, indices, job_.rank(), mine_.data());
+  for (std::size_t i = 0; i < send_.count(); ++i)
+    send_.put(send_.next(), mine_.data(), bytes_);
 }
 
 // ---- Calls
@@ -121,7 +125,8 @@ double SparseBench::block_in_place(Who who, long calls) {
   double seconds = 0;
   for (long i = 0; i < calls; ++i) {
     last_ = receive_.next();
-    std::memcpy(last_, send_.next(), bytes_);
+    // On the host from a buffer of its own each time, as with --api sparse.
+    receive_.put(last_, device_ == nullptr ? send_.next() : mine_.data(), bytes_);
     check("heddle_barrier", heddle_barrier(comm_));
     const double start = now();
     call_in_place(who, last_);
@@ -198,14 +203,20 @@ void SparseBench::measure_rounds(SparseRow& row) {
 
 // ---- What came out
 
+std::vector<std::byte> SparseBench::on_host(const void* buffer) const {
+  std::vector<std::byte> copy(bytes_);
+  receive_.get(copy.data(), buffer, bytes_);
+  return copy;
+}
+
 bool SparseBench::right(Who who, const std::vector<std::byte>& sum) {
   if (in_place()) {
     block_in_place(who, 1);
   } else {
     call(who);
   }
-  if (who == kSparse && options_.api == SparseApi::sparse) return same(last_out_->vector, sum.data());
-  return std::memcmp(last_, sum.data(), bytes_) == 0;
+  if (who == kSparse && options_.api == SparseApi::sparse) return last_out_->same_as(sum.data());
+  return on_host(last_) == sum;
 }
 
 bool SparseBench::all_right(std::size_t entries) {
@@ -220,7 +231,7 @@ void SparseBench::take_stats(SparseRow& row, double bytes_per_second) {
   block(kSparse, 1);
   row.result_entries = options_.api == SparseApi::sparse
                            ? last_out_->vector.count
-                           : count_nonzero(options_.dtype, last_, options_.dimension);
+                           : count_nonzero(options_.dtype, on_host(last_).data(), options_.dimension);
   heddle_sparse_stats stats{};
   check("heddle_sparse_get_stats", heddle_sparse_get_stats(comm_, &stats));
   row.algorithm = stats.algorithm == nullptr ? "-" : stats.algorithm;

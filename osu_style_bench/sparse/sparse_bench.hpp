@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/buffers.hpp"
+#include "common/device.hpp"
 #include "common/job.hpp"
 #include "common/side.hpp"
 #include "sparse/options.hpp"
@@ -15,8 +16,9 @@ namespace heddle::bench {
 
 class SparseBench {
  public:
-  // `host` may be null: then the host MPI is not measured. All of these outlive the bench.
-  SparseBench(const Job& job, const SparseOptions& options, heddle_comm_t comm, Side& dense, Side* host);
+  // `host` may be null: then the host MPI is not measured. `device` too: then vectors lie in the host's memory. All of these outlive the bench.
+  SparseBench(const Job& job, const SparseOptions& options, heddle_comm_t comm, Side& dense, Side* host,
+              Device* device);
 
   // `bytes_per_second` of the wire; 0 where it is not known.
   SparseRow measure(double percent, double bytes_per_second);
@@ -38,6 +40,8 @@ class SparseBench {
   // Makes one call and compares what it gives with `sum`.
   bool right(Who who, const std::vector<std::byte>& sum);
   bool all_right(std::size_t entries);
+  // Between the host's memory and dense vectors.
+  std::vector<std::byte> on_host(const void* buffer) const;
   bool in_place() const { return options_.api == SparseApi::in_place; }
   void check(const char* what, heddle_status status) const;
 
@@ -46,9 +50,11 @@ class SparseBench {
   heddle_comm_t comm_;
   Side& dense_;
   Side* host_;
+  Device* device_;
   std::size_t bytes_;  // of a dense vector
   BufferPool send_;
   BufferPool receive_;
+  std::vector<std::byte> mine_;  // this rank's dense vector
   std::vector<std::unique_ptr<SparseArrays>> in_;
   std::vector<std::unique_ptr<SparseArrays>> out_;
   std::size_t at_ = 0;    // which of them is next

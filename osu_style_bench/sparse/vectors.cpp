@@ -1,6 +1,7 @@
 #include "sparse/vectors.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <exception>
 
 namespace heddle::bench {
@@ -24,7 +25,34 @@ bool same_values(const heddle_sparse& sparse, const T* dense) {
 
 }  // namespace
 
-SparseArrays::SparseArrays(const SparseOptions& options) : width_(size_of(options.dtype)) {
+void Array::resize(std::size_t bytes) {
+  if (device_ == nullptr) {
+    here_.resize(bytes);
+    return;
+  }
+  if (there_ != nullptr) device_->release(there_);
+  there_ = bytes > 0 ? device_->allocate(bytes) : nullptr;
+}
+
+void Array::put(const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  if (device_ != nullptr) return device_->put(there_, from, bytes);
+  std::memcpy(here_.data(), from, bytes);
+}
+
+std::vector<std::byte> Array::get(std::size_t bytes) const {
+  std::vector<std::byte> copy(bytes);
+  if (bytes == 0) return copy;
+  if (device_ != nullptr) {
+    device_->get(copy.data(), there_, bytes);
+  } else {
+    std::memcpy(copy.data(), here_.data(), bytes);
+  }
+  return copy;
+}
+
+SparseArrays::SparseArrays(const SparseOptions& options, Device* device)
+    : width_(size_of(options.dtype)), indices_(device), values_(device) {
   vector.dimension = options.dimension;
   vector.index_type = HEDDLE_INDEX32;
   vector.value_type = options.dtype == Dtype::float64 ? HEDDLE_FLOAT64 : HEDDLE_FLOAT32;
@@ -33,7 +61,7 @@ SparseArrays::SparseArrays(const SparseOptions& options) : width_(size_of(option
 }
 
 void SparseArrays::make_room(std::size_t entries) {
-  indices_.resize(entries);
+  indices_.resize(entries * sizeof(std::uint32_t));
   values_.resize(entries * width_);
   vector.indices = indices_.data();
   vector.values = values_.data();
@@ -49,13 +77,23 @@ int SparseArrays::grow(heddle_sparse* self, std::size_t entries) try {
 
 void SparseArrays::set_entries(const std::vector<std::uint32_t>& indices, int rank) {
   make_room(indices.size());
-  std::copy(indices.begin(), indices.end(), indices_.begin());
+  indices_.put(indices.data(), indices.size() * sizeof(std::uint32_t));
   with_type(width_ == sizeof(double) ? Dtype::float64 : Dtype::float32, [&]<typename T>(T) {
-    T* const values = reinterpret_cast<T*>(values_.data());
+    std::vector<T> values(indices.size());
     for (std::size_t i = 0; i < indices.size(); ++i)
       values[i] = static_cast<T>(value_at(indices[i], rank));
+    values_.put(values.data(), values.size() * sizeof(T));
   });
   vector.count = indices.size();
+}
+
+bool SparseArrays::same_as(const void* dense) const {
+  std::vector<std::byte> indices = indices_.get(vector.count * sizeof(std::uint32_t));
+  std::vector<std::byte> values = values_.get(vector.count * width_);
+  heddle_sparse here = vector;
+  here.indices = indices.data();
+  here.values = values.data();
+  return same(here, dense);
 }
 
 void add_entries(Dtype dtype, const std::vector<std::uint32_t>& indices, int rank, void* dense) {

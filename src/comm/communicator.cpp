@@ -25,7 +25,7 @@ CommunicatorImpl::CommunicatorImpl(const Bootstrap& bootstrap, const Config& con
   // A forced algorithm or a rule still decides; only an unforced choice may skip the selection.
   team_ = t.nodes() == 1 ? connections_->ports.teams[static_cast<std::size_t>(TeamKind::node)] : nullptr;
   if (team_ == nullptr) bcasts_meet_ = UINT64_MAX;
-  if (team_ != nullptr && size_ <= gpu::kMostRanks)
+  if (size_ == 1 || (team_ != nullptr && size_ <= gpu::kMostRanks))
     device_path_ = std::make_unique<DevicePath>(node_meeting_, config.cuda ? config.device_bytes : 0, log_);
   if (preferences_.tuning.streamed_from) folds_.stream_from(*preferences_.tuning.streamed_from);
 }

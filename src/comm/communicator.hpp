@@ -132,6 +132,8 @@ class Communicator {
 
   // For allreduces and bcasts of buffers on GPUs; null where ranks are on several nodes, or there is but one.
   virtual DevicePath* device_path() = 0;
+  // For those on streams, which one rank alone has as well.
+  virtual DevicePath* stream_path() = 0;
 
   // Memory that the other ranks of the node can reach, so that large allreduces on it are not staged; until release() or the
   // communicator's end. Local.

@@ -179,7 +179,8 @@ class CommunicatorImpl final : public Communicator {
   Result<std::unique_ptr<Request>> bcast_request(void* buffer, std::size_t bytes, int root) override;
   Result<std::unique_ptr<Request>> barrier_request() override;
 
-  DevicePath* device_path() override { return device_path_.get(); }
+  DevicePath* device_path() override { return size_ > 1 ? device_path_.get() : nullptr; }
+  DevicePath* stream_path() override { return device_path_.get(); }
 
   Result<void*> allocate(std::size_t bytes) override { return connections_->process->heap.allocate(bytes); }
   Status release(void* memory) override { return connections_->process->heap.release(memory); }
@@ -305,14 +306,18 @@ class CommunicatorImpl final : public Communicator {
   int rank_of_member(int member, TeamKind team) const;
   Status fail(Status status);
 
-  // On one node, where a rank's number is that of the team's member.
+  // On one node, where a rank's number is that of the team's member; or of a rank that is alone, and has no team.
   class NodeMeeting final : public Meeting {
    public:
     explicit NodeMeeting(CommunicatorImpl& comm) : comm_(comm) {}
     int rank() const override { return comm_.rank_; }
     int size() const override { return comm_.size_; }
-    Status largest(std::span<std::uint64_t> words) override { return comm_.meet(words); }
-    void tell(std::uint64_t word) override { comm_.team_->tell(word); }
+    Status largest(std::span<std::uint64_t> words) override {
+      return comm_.size_ > 1 ? comm_.meet(words) : Status();
+    }
+    void tell(std::uint64_t word) override {
+      if (comm_.size_ > 1) comm_.team_->tell(word);
+    }
     std::uint64_t told(int rank) const override { return comm_.team_->told(rank); }
     bool is_gone(int rank) const override { return comm_.is_gone(rank); }
     std::uint64_t calls() const override { return comm_.calls_; }

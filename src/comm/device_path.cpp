@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
-#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -54,17 +52,8 @@ Result<bool> DevicePath::meet(const Status& mine, bool can, std::span<std::uint6
                             rank_of(words_[0])));
 }
 
-// Everybody's `one`, in the order of ranks.
-template <typename T>
-Result<bool> DevicePath::gather(const Status& mine, const T& one, std::vector<T>* all) {
-  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(std::uint64_t) == 0);
-  constexpr std::size_t kWords = sizeof(T) / sizeof(std::uint64_t);
-  std::vector<std::uint64_t> words(kWords * static_cast<std::size_t>(meeting_.size()));
-  std::memcpy(words.data() + kWords * static_cast<std::size_t>(meeting_.rank()), &one, sizeof one);
-  Result<bool> met = meet(mine, true, words);
-  all->resize(static_cast<std::size_t>(meeting_.size()));
-  std::memcpy(static_cast<void*>(all->data()), words.data(), words.size() * sizeof words[0]);
-  return met;
+int DevicePath::deciding_rank() const {
+  return static_cast<int>(rank_of(words_[0]));
 }
 
 // ---- The mode
@@ -98,20 +87,24 @@ Status DevicePath::set_up(gpu::Gpu& gpu) {
   const Result<bool> connected = connect(gpu);
   if (lost_) return connected.status();
   if (connected.ok()) {
-    mode_ = Mode::on;
-    seen_ = misses_ = 0;
-    if (meeting_.rank() == 0)
-      log_.info(
-          direct_ ? fmt::format("buffers on GPU {}: the {} ranks, of one process, fold them where they lie",
-                                place_.device, meeting_.size())
-                  : fmt::format("buffers on GPUs: the {} ranks fold them by way of {} KiB of memory on each "
-                                "rank's GPU",
-                                meeting_.size(), 2 * layout_.half >> 10));
+    begin();
     return {};
   }
   if (connected.status().code() != Code::peer_failed || meeting_.rank() == 0)
     log_.info("buffers on GPUs stay staged by images on the host: " + connected.status().message());
   return leave(Mode::off);
+}
+
+void DevicePath::begin() {
+  mode_ = Mode::on;
+  seen_ = misses_ = 0;
+  if (meeting_.rank() != 0) return;
+  log_.info(direct_
+                ? fmt::format("buffers on GPU {}: the {} ranks, of one process, fold them where they lie",
+                              place_.device, meeting_.size())
+                : fmt::format("buffers on GPUs: the {} ranks fold them by way of {} KiB of memory on each "
+                              "rank's GPU",
+                              meeting_.size(), 2 * layout_.half >> 10));
 }
 
 Result<bool> DevicePath::connect(gpu::Gpu& gpu) {
@@ -146,6 +139,7 @@ Status DevicePath::leave(Mode then) {
   seen_ = misses_ = 0;
   needed_ = std::min(2 * needed_, kMost);
   meeting_.tell(0);
+  marks_open_ = false;
   if (link_) link_->close();
   // Nobody frees what another one has open.
   const Result<bool> met = meet(Status(), true);

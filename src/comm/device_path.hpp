@@ -15,9 +15,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "base/dtype.hpp"
@@ -78,6 +80,14 @@ class DevicePath {
     return after_staged(gpu, buffer, on_gpu, meeting_.bcast_met());
   }
 
+  // On a stream of the caller's (null: the default stream of the buffers' context): after the work that it was given, and before what it is
+  // given later. Collective; returns once all ranks have given theirs, and waits for no GPU but in setting up and after a failure. All
+  // buffers lie on the ranks' GPUs: `unsupported` where one does not, and then nothing has happened on any rank. Another failure is told to all
+  // ranks; the buffers' contents are undefined then, and nothing uses them any more.
+  Status allreduce_on(gpu::Gpu& gpu, gpu::Stream stream, const void* in, void* out, std::size_t count,
+                      DType type, Op op);
+  Status bcast_on(gpu::Gpu& gpu, gpu::Stream stream, void* buffer, std::size_t bytes, int root);
+
   // Local: nothing is called any more. Before a thread that ends several communicators, which other ranks may end in another
   // order, ends the first of them, it does this on all.
   void let_go();
@@ -100,10 +110,23 @@ class DevicePath {
   template <typename T>
   Result<bool> gather(const Status& mine, const T& one, std::vector<T>* all);
 
+  // On streams: device_streams.cpp.
+  Status get_ready(gpu::Gpu& gpu, const void* buffer);
+  Status find(gpu::Gpu& gpu, const void* buffer);
+  Result<bool> share_marks();
+  Status agree(const Status& mine, std::span<std::uint64_t> more, bool* refused);
+  Status lies_here(const void* buffer, std::size_t bytes);
+  Status serve_on(gpu::Stream stream, DeviceWork& work, Status mine);
+  Status follow(DeviceWork& work, unsigned turn);
+  // Which of its two events a rank records next; the same on all.
+  unsigned next_turn() { return turns_++ % 2; }
+
   bool all_want_it(std::uint64_t call) const;
   Status set_up(gpu::Gpu& gpu);
   Result<bool> connect(gpu::Gpu& gpu);
   Result<bool> share_scratch();
+  void begin();
+  int deciding_rank() const;  // in the last meeting, of those who cannot or have failed
   Status leave(Mode then);
 
   static constexpr unsigned kFirst = 8;    // calls in a row that a rank watches before it asks
@@ -119,11 +142,26 @@ class DevicePath {
   unsigned misses_ = 0;  // calls in a row that one rank could not serve, while on
   gpu::Place place_;     // of a buffer that was seen
   std::unique_ptr<gpu::Link> link_;
-  bool direct_ = false;    // all ranks share one context: buffers are reached where they lie
-  bool exported_ = false;  // other processes have this rank's scratch open
-  bool lost_ = false;      // the ranks cannot meet any more
+  bool direct_ = false;      // all ranks share one context: buffers are reached where they lie
+  bool exported_ = false;    // other processes have this rank's scratch open, or its events
+  bool marks_open_ = false;  // the ranks know each other's events
+  unsigned turns_ = 0;       // events that each rank recorded
+  bool lost_ = false;        // the ranks cannot meet any more
   ScratchLayout layout_;
   std::vector<std::uint64_t> words_;  // for meetings
 };
+
+// Everybody's `one`, in the order of ranks.
+template <typename T>
+Result<bool> DevicePath::gather(const Status& mine, const T& one, std::vector<T>* all) {
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(std::uint64_t) == 0);
+  constexpr std::size_t kWords = sizeof(T) / sizeof(std::uint64_t);
+  std::vector<std::uint64_t> words(kWords * static_cast<std::size_t>(meeting_.size()));
+  std::memcpy(words.data() + kWords * static_cast<std::size_t>(meeting_.rank()), &one, sizeof one);
+  Result<bool> met = meet(mine, true, words);
+  all->resize(static_cast<std::size_t>(meeting_.size()));
+  std::memcpy(static_cast<void*>(all->data()), words.data(), words.size() * sizeof words[0]);
+  return met;
+}
 
 }  // namespace heddle

@@ -48,7 +48,7 @@ class DirectSum final : public DeviceWork {
   }
   std::span<std::uint64_t> words() override { return places_; }
   std::size_t steps() const override { return 1; }
-  // The default stream is one for all ranks, so this is after what any of them has given it.
+  // Of a blocking call: the default stream is one for all ranks, so this is after what any of them has given it.
   Status step(std::size_t /*k*/) override {
     const std::size_t element = dtype_size(sum_.type);
     const Extent share = share_of(sum_.count * element, worker_.rank, worker_.size);
@@ -59,7 +59,7 @@ class DirectSum final : public DeviceWork {
       inputs.push_back(pointer(places_[r]) + share.begin);
       outputs.push_back(pointer(places_[r + 1]) + share.begin);
     }
-    HEDDLE_TRY(worker_.link->after_default_stream());
+    HEDDLE_TRY(worker_.link->after_earlier_work());
     return worker_.link->fold(sum_.type, sum_.op, inputs, outputs, share.bytes / element);
   }
 
@@ -78,7 +78,7 @@ class DirectBcast final : public DeviceWork {
   std::size_t steps() const override { return 1; }
   Status step(std::size_t /*k*/) override {
     if (worker_.rank == bcast_.root) return {};
-    HEDDLE_TRY(worker_.link->after_default_stream());
+    HEDDLE_TRY(worker_.link->after_earlier_work());
     return worker_.link->copy(bcast_.buffer, pointer(source_[0]), bcast_.bytes);
   }
 
@@ -118,7 +118,7 @@ class ScratchSum final : public ByScratch {
   ScratchSum(const Worker& worker, const DeviceSum& sum)
       : ByScratch(worker, sum.count * dtype_size(sum.type)), sum_(sum) {}
   Status first() override {
-    HEDDLE_TRY(worker_.link->after_default_stream());
+    HEDDLE_TRY(worker_.link->after_earlier_work());
     return give(0);
   }
   Status step(std::size_t k) override {
@@ -147,7 +147,7 @@ class SharedSum final : public ByScratch {
       : ByScratch(worker, sum.count * dtype_size(sum.type)), sum_(sum) {}
   std::size_t steps() const override { return pieces_ + 1; }
   Status first() override {
-    HEDDLE_TRY(worker_.link->after_default_stream());
+    HEDDLE_TRY(worker_.link->after_earlier_work());
     return give(0);
   }
   Status step(std::size_t k) override {
@@ -194,7 +194,7 @@ class ScratchBcast final : public ByScratch {
   ScratchBcast(const Worker& worker, const DeviceBcast& bcast)
       : ByScratch(worker, bcast.bytes), bcast_(bcast) {}
   Status first() override {
-    HEDDLE_TRY(worker_.link->after_default_stream());
+    HEDDLE_TRY(worker_.link->after_earlier_work());
     return is_root() ? give(0) : Status();
   }
   Status step(std::size_t k) override {

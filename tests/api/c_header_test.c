@@ -1,6 +1,7 @@
-/* heddle.h, heddle_sparse.h and heddle_compress.h from C: a communicator of one rank, and a value through it. */
+/* heddle.h, heddle_sparse.h, heddle_compress.h and heddle_cuda.h from C: a communicator of one rank, and a value through it. */
 #include <heddle/heddle.h>
 #include <heddle/heddle_compress.h>
+#include <heddle/heddle_cuda.h>
 #include <heddle/heddle_sparse.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,6 +26,11 @@ int main(void) {
   failures += check("allreduce", heddle_allreduce(in, out, 3, HEDDLE_FLOAT64, HEDDLE_SUM, comm));
   if (memcmp(in, out, sizeof(in)) != 0) {
     fprintf(stderr, "the sum of one is another\n");
+    ++failures;
+  }
+  if (heddle_allreduce_on_stream(in, out, 3, HEDDLE_FLOAT64, HEDDLE_SUM, comm, NULL) !=
+      HEDDLE_ERR_UNSUPPORTED) {
+    fprintf(stderr, "a stream in a process without CUDA\n");
     ++failures;
   }
   failures += check("destroy", heddle_comm_destroy(comm));

@@ -48,7 +48,8 @@ TEST(Options, TakesOsuOptions) {
   EXPECT_TRUE(parsed.options.full);
   EXPECT_TRUE(parsed.options.validate);
   EXPECT_EQ(parsed.options.dtype, Dtype::int32);
-  EXPECT_FALSE(parsed.options.vs_mpi);
+  EXPECT_FALSE(parsed.options.compares());
+  EXPECT_EQ(parsed.options.place, Place::host);
 }
 
 TEST(Options, HasDefaultsForEveryKind) {
@@ -67,6 +68,13 @@ TEST(Options, ComparisonGoesTo16MiBUnlessTold) {
   EXPECT_EQ(parse(Kind::allreduce, {"--vs", "mpi", "-m", "4:1K"}).options.max_bytes, 1024U);
 }
 
+TEST(Options, BuffersOnAGpu) {
+  const Options options = parse(Kind::bcast, {"-d", "managed", "--vs", "staged"}).options;
+  EXPECT_EQ(options.place, Place::managed);
+  EXPECT_EQ(options.versus, Versus::staged);
+  EXPECT_EQ(parse(Kind::latency, {"-d", "cuda"}).options.place, Place::cuda);
+}
+
 TEST(Options, SizesHoldWholeElements) {
   EXPECT_EQ(parse(Kind::bcast, {"-T", "double", "-m", "1:32"}).options.sizes(),
             (std::vector<std::size_t>{8, 16, 32}));
@@ -75,11 +83,19 @@ TEST(Options, SizesHoldWholeElements) {
 
 // A wrong argument is named with its value, and stops the program.
 TEST(Options, NamesWhatIsWrong) {
-  const std::vector<std::vector<const char*>> wrong = {
-      {"-m", "5:3"},     {"-m", "4:2G"},  {"-m", "1:2", "-T", "double"},
-      {"-T", "complex"}, {"-d", "cuda"},  {"-d", "tape"},
-      {"-i", "0"},       {"-i", "many"},  {"-x", "-1"},
-      {"-M", "some"},    {"--vs", "ucc"}, {"--rounds", "3"}};
+  const std::vector<std::vector<const char*>> wrong = {{"-m", "5:3"},
+                                                       {"-m", "4:2G"},
+                                                       {"-m", "1:2", "-T", "double"},
+                                                       {"-T", "complex"},
+                                                       {"--vs", "staged"},
+                                                       {"-d", "tape"},
+                                                       {"-d", "cuda", "--alloc-mem"},
+                                                       {"-i", "0"},
+                                                       {"-i", "many"},
+                                                       {"-x", "-1"},
+                                                       {"-M", "some"},
+                                                       {"--vs", "ucc"},
+                                                       {"--rounds", "3"}};
   for (const auto& arguments : wrong) {
     const Parsed parsed = parse(Kind::allreduce, arguments);
     EXPECT_FALSE(parsed.run) << arguments[0] << ' ' << arguments[1];

@@ -7,7 +7,9 @@
  *   so that one who forgets to sees old values.
  * - It is stricter than the driver: device memory must be used with its own context current, or one that was given access to it.
  * - Memory is shared between processes as by CUDA IPC, in handles that the exporting process itself cannot open. Who frees memory that another
- *   process has open is told so, and dies.
+ *   process has open is told so, and dies. Events are shared likewise: work that waits for one of another process's waits until somebody there has waited for the stream
+ *   that it was recorded in.
+ * - There are no graphs: a stream can be captured, and work that it is given then ends the process.
  * - Kernels run as their host twins (kernel_twins.hpp), by name; what a GPU's instructions make of them it cannot say. A GPU of its has two
  *   multiprocessors.
  *

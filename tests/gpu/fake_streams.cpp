@@ -1,4 +1,10 @@
 // The double's streams (fake_cuda.h): what is given to one happens when somebody waits for it, in the order of the context.
+#include <sched.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "fake_world.hpp"
@@ -17,6 +23,20 @@ CUresult copy_later(Address to, Address from, std::size_t bytes, CUstream stream
   if (error != CUDA_SUCCESS) return error;
   give(*queue_of(stream), [=] { std::memcpy(target, source, bytes); });
   return CUDA_SUCCESS;
+}
+
+// Work that waits for another process's event: there somebody has to wait for the stream that it was recorded in.
+void give_wait(Queue& queue, const std::shared_ptr<Pages>& pages, const CUevent_st::Counts& counts) {
+  give(queue, [pages, &counts, wanted = counts.recorded.load()] {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (counts.done.load() < wanted) {
+      if (std::chrono::steady_clock::now() > end) {
+        std::fprintf(stderr, "the double of CUDA: nobody does what another process's event stands for\n");
+        std::abort();
+      }
+      sched_yield();
+    }
+  });
 }
 
 CUresult copy_now(Address to, Address from, std::size_t bytes) {
@@ -76,22 +96,88 @@ FAKE CUresult cuStreamDestroy_v2(CUstream stream) {
   delete stream;
   return CUDA_SUCCESS;
 }
+FAKE CUresult cuStreamGetCtx(CUstream stream, CUcontext* context) {
+  ENTER("cuStreamGetCtx")
+  *context = is_default(stream) ? current() : stream->context;
+  return CUDA_SUCCESS;
+}
+FAKE CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode) {
+  ENTER("cuStreamBeginCapture")
+  if (is_default(stream) || stream->captured) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  stream->captured = true;
+  return CUDA_SUCCESS;
+}
+FAKE CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
+  ENTER("cuStreamEndCapture")
+  if (is_default(stream) || !stream->captured) return CUDA_ERROR_ILLEGAL_STATE;
+  stream->captured = false;
+  *graph = nullptr;
+  return CUDA_SUCCESS;
+}
+FAKE CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
+  ENTER("cuStreamIsCapturing")
+  const bool captured = !is_default(stream) && stream->captured;
+  *status = captured ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
 FAKE CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
   ENTER("cuStreamWaitEvent")
   const std::shared_ptr<Queue> queue = queue_of(stream);
-  if (event->queue != nullptr && event->queue != queue)
+  if (event->imported) {
+    give_wait(*queue, event->pages, event->counts());
+  } else if (event->queue != nullptr && event->queue != queue) {
     give(*queue, [other = event->queue, at = event->at] { drain(*other, at); });
+  }
   return CUDA_SUCCESS;
 }
-FAKE CUresult cuEventCreate(CUevent* event, unsigned) {
+FAKE CUresult cuEventCreate(CUevent* event, unsigned flags) {
   ENTER("cuEventCreate")
   *event = new CUevent_st;
+  // As the driver demands of those that are shared.
+  const bool shared = (flags & CU_EVENT_INTERPROCESS) != 0;
+  if (shared && (flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (shared) (*event)->pages = std::make_shared<Pages>(sizeof(CUevent_st::Counts));
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuEventRecord(CUevent event, CUstream stream) {
   ENTER("cuEventRecord")
-  event->queue = queue_of(stream);
-  event->at = event->queue->given;
+  const std::shared_ptr<Queue> queue = queue_of(stream);
+  if (event->pages != nullptr) {
+    const unsigned long long number = ++event->counts().recorded;
+    give(*queue, [pages = event->pages, counts = &event->counts(), number] { counts->done = number; });
+  }
+  event->queue = queue;
+  event->at = queue->given;
+  return CUDA_SUCCESS;
+}
+
+namespace {
+// What a handle says, in the double.
+struct EventTicket {
+  int process;
+  int fd;
+};
+static_assert(sizeof(EventTicket) <= sizeof(CUipcEventHandle));
+}  // namespace
+
+FAKE CUresult cuIpcGetEventHandle(CUipcEventHandle* handle, CUevent event) {
+  ENTER("cuIpcGetEventHandle")
+  if (event->pages == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const EventTicket ticket = {getpid(), event->pages->fd};
+  *handle = {};
+  std::memcpy(handle->reserved, &ticket, sizeof ticket);
+  return CUDA_SUCCESS;
+}
+FAKE CUresult cuIpcOpenEventHandle(CUevent* event, CUipcEventHandle handle) {
+  ENTER("cuIpcOpenEventHandle")
+  EventTicket ticket = {};
+  std::memcpy(&ticket, handle.reserved, sizeof ticket);
+  if (ticket.process == getpid()) return CUDA_ERROR_INVALID_CONTEXT;
+  auto pages = std::make_shared<Pages>(ticket.process, ticket.fd, sizeof(CUevent_st::Counts));
+  if (pages->inside == nullptr) return CUDA_ERROR_MAP_FAILED;
+  *event = new CUevent_st;
+  (*event)->pages = std::move(pages);
+  (*event)->imported = true;
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuEventSynchronize(CUevent event) {

@@ -121,9 +121,16 @@ bool alive(CUcontext context) {
                      [&](const auto& one) { return one.get() == context && !one->dead; });
 }
 
+bool is_default(CUstream stream) {
+  return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+
 std::shared_ptr<Queue> queue_of(CUstream stream) {
-  const bool is_default = stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
-  if (!is_default) return stream->queue;
+  if (!is_default(stream) && stream->captured) {
+    std::fprintf(stderr, "the double of CUDA: work for a stream that is being captured\n");
+    std::abort();
+  }
+  if (!is_default(stream)) return stream->queue;
   const CUcontext context = current();
   return context != nullptr ? context->queue : std::make_shared<Queue>();
 }

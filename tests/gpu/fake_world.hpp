@@ -80,10 +80,19 @@ struct CUctx_st {
 struct CUstream_st {
   CUcontext context;
   std::shared_ptr<fake::Queue> queue;  // the context's, or its own
+  bool captured = false;               // into a graph, which the double has not: it takes no work then
 };
 struct CUevent_st {
   std::shared_ptr<fake::Queue> queue;
   unsigned long long at = 0;
+  std::shared_ptr<fake::Pages> pages;  // of one that processes share
+  bool imported = false;               // from another process
+  // How often it was recorded, and how many of these records its stream has come to.
+  struct Counts {
+    std::atomic<unsigned long long> recorded;
+    std::atomic<unsigned long long> done;
+  };
+  Counts& counts() const { return *reinterpret_cast<Counts*>(pages->inside); }
 };
 
 namespace fake {
@@ -115,6 +124,7 @@ World& world();
 std::vector<CUcontext>& stack();  // of the calling thread
 CUcontext current();
 bool alive(CUcontext context);
+bool is_default(CUstream stream);
 // Of a stream of the current context.
 std::shared_ptr<Queue> queue_of(CUstream stream);
 void give(Queue& queue, std::function<void()> work);

@@ -100,6 +100,53 @@ bool check_order(NodeRank& rank, const TestMemory& in, const TestMemory& out, st
   return served.ok() && sum == wanted;
 }
 
+// On a stream that does not synchronise with the default stream: work makes the input, much else before it; work takes the result, and then makes
+// input and result other. Nobody waits before the end.
+bool check_stream(NodeRank& rank, std::size_t count, bool brief) {
+  const TestDriver& driver = rank.driver();
+  const std::size_t bytes = count * sizeof(float);
+  const TestMemory in(driver, Memory::device, bytes);
+  const TestMemory out(driver, Memory::device, bytes);
+  const TestMemory mine(driver, Memory::device, bytes);
+  const TestMemory other(driver, Memory::device, bytes);
+  const TestMemory taken[2] = {{driver, Memory::device, bytes}, {driver, Memory::device, bytes}};
+  std::vector<float> values(count, static_cast<float>(rank.rank() + 1));
+  mine.put(values.data(), bytes);
+  CUstream stream = nullptr;
+  driver.call<PFN_cuStreamCreate_v2000>("cuStreamCreate", &stream,
+                                        static_cast<unsigned>(CU_STREAM_NON_BLOCKING));
+  const auto copy = [&](const TestMemory& to, const TestMemory& from) {
+    driver.call<PFN_cuMemcpyDtoDAsync_v3020>("cuMemcpyDtoDAsync_v2", reinterpret_cast<CUdeviceptr>(to.data()),
+                                             reinterpret_cast<CUdeviceptr>(from.data()), bytes, stream);
+  };
+  Status status;
+  for (int i = 0; i < 3 && status.ok(); ++i) {
+    for (int busy = 0; busy < (brief ? 2 : 200 * (rank.rank() + 1)); ++busy)
+      copy(out, other);
+    copy(in, mine);
+    status = rank.path().allreduce_on(rank.gpu(), stream, in.data(), out.data(), count, DType::f32, Op::sum);
+    if (status.ok()) status = rank.path().bcast_on(rank.gpu(), stream, in.data(), bytes, i % rank.size());
+    copy(taken[0], out);
+    copy(taken[1], in);
+    copy(in, other);
+    copy(out, other);
+  }
+  driver.call<PFN_cuStreamSynchronize_v2000>("cuStreamSynchronize", stream);
+  driver.call<PFN_cuStreamDestroy_v4000>("cuStreamDestroy_v2", stream);
+  const float wanted[2] = {static_cast<float>(rank.size() * (rank.size() + 1)) / 2,
+                           static_cast<float>(2 % rank.size() + 1)};
+  std::size_t wrong = 0;
+  for (int k = 0; k < 2; ++k) {
+    taken[k].get(values.data(), bytes);
+    for (const float value : values)
+      wrong += value == wanted[k] ? 0 : 1;
+  }
+  if (!status.ok() || wrong != 0)
+    std::printf("  wrong: rank %d of %d, %zu floats on a stream: %zu of them, %s\n", rank.rank(), rank.size(),
+                count, wrong, status.message().c_str());
+  return status.ok() && wrong == 0;
+}
+
 bool check_rank(NodeRank& rank, bool brief) {
   const TestMemory in(rank.driver(), Memory::device, kRoom);
   const TestMemory out(rank.driver(), Memory::device, kRoom);
@@ -117,6 +164,8 @@ bool check_rank(NodeRank& rank, bool brief) {
     right = check_bcast(rank, in, count) && right;
   }
   right = check_order(rank, in, out, std::size_t{brief ? 1U : 32U} << 20) && right;
+  for (const std::size_t count : {1, 100'003, 700'001})
+    right = check_stream(rank, count, brief) && right;
   // Not again: a rank that passes the host's memory, and all are told.
   float here = 1;
   const Result<bool> mixed = rank.path().allreduce(

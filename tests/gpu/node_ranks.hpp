@@ -31,6 +31,7 @@ class NodeRank final : public Meeting {
 
   const TestDriver& driver() const { return driver_; }
   DevicePath& path() { return path_; }
+  gpu::Gpu& gpu() { return gpu_; }
   void barrier() { static_cast<void>(largest({})); }
   // A sum of floats by images, as it is where GPUs cannot do it.
   Status staged_sum(const float* in, float* out, std::size_t count);

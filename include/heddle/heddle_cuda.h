@@ -1,0 +1,47 @@
+/* heddle: collectives on streams of CUDA, for programs whose buffers lie on GPUs. The C API, on top of heddle.h; nothing of CUDA's is needed to include it.
+ *
+ * A call gives its work to the stream and returns: it runs after what the stream was given before, and what the stream is given later finds the
+ * result. No GPU's work is waited for, but by the first call on a communicator, and by one that fails. Ranks do meet on the host: a call returns once every
+ * rank has come to its own, so one thread cannot serve two ranks by turns.
+ *
+ * Ranks and memory (docs/gpu.md): one rank alone, or up to 64 on one node, each with its buffers in one context of one GPU, the same in every call; all buffers
+ * in a GPU's memory (not pinned), on all ranks. What is not so is HEDDLE_ERR_UNSUPPORTED on every rank, nothing has been given to any stream then but
+ * copies into heddle's own memory, and the message names the rank and the way out: to synchronise the stream and call heddle_allreduce or heddle_bcast,
+ * which take any memory. So is a stream that is being captured into a CUDA graph.
+ *
+ * `stream` is a CUstream or cudaStream_t of the context of the buffers, and may be another one in every call and on every rank; null is the legacy default
+ * stream of that context. Buffers belong to heddle until the stream has done the work; to free them in the stream's order (cudaFreeAsync) is enough.
+ *
+ * Threads and order: as heddle.h says; calls on streams count among a communicator's collectives, so ranks make them and others in the same order. A blocking
+ * collective does not wait for a stream that does not synchronise with the default stream: wait for it where the buffers are the same.
+ * heddle_comm_destroy waits for the work that this rank's streams were given.
+ *
+ * After a failure that is not refused (HEDDLE_ERR_ARGUMENT for memory that was freed, HEDDLE_ERR_SYSTEM for an error of CUDA's; HEDDLE_ERR_PEER on the ranks that
+ * did not fail) the contents of the buffers are undefined, no stream uses them any more, and the communicator remains usable unless its ranks cannot meet.
+ */
+#ifndef HEDDLE_HEDDLE_CUDA_H
+#define HEDDLE_HEDDLE_CUDA_H
+
+#include <stddef.h>
+
+#include "heddle/heddle.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct CUstream_st; /* CUDA's; CUstream and cudaStream_t point to it */
+
+/* As heddle_allreduce, on `stream`. Elements of x86's long double are HEDDLE_ERR_UNSUPPORTED. Collective. */
+HEDDLE_API heddle_status heddle_allreduce_on_stream(const void* sendbuf, void* recvbuf, size_t count,
+                                                    heddle_dtype dtype, heddle_op op, heddle_comm_t comm,
+                                                    struct CUstream_st* stream);
+
+/* As heddle_bcast, on `stream`. Collective. */
+HEDDLE_API heddle_status heddle_bcast_on_stream(void* buffer, size_t bytes, int root, heddle_comm_t comm,
+                                                struct CUstream_st* stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

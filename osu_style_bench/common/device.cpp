@@ -1,0 +1,35 @@
+#include "common/device.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+namespace heddle::bench {
+
+std::unique_ptr<Device> Device::open(const Job& job, Place place) {
+  Result<std::unique_ptr<gpu::DeviceMemory>> memory = gpu::open_device_memory(job.local_rank());
+  if (!memory.ok())
+    std::fprintf(stderr, "rank %d: -d %s: %s; -d host measures the host's memory\n", job.rank(),
+                 name_of(place), memory.status().message().c_str());
+  if (!job.all(memory.ok())) return nullptr;
+  const gpu::Kind kind = place == Place::managed ? gpu::Kind::managed : gpu::Kind::device;
+  return std::unique_ptr<Device>(new Device(job, kind, std::move(memory).value()));
+}
+
+std::string Device::name() const {
+  return fmt::format("{} memory of {}", kind_ == gpu::Kind::managed ? "managed" : "device", memory_->name());
+}
+
+void* Device::allocate(gpu::Kind kind, std::size_t bytes) {
+  const Result<void*> allocated = memory_->allocate(kind, bytes);
+  check(allocated.status());
+  return allocated.value();
+}
+
+BufferPool::Source Device::source() {
+  return {[this](std::size_t bytes) { return allocate(bytes); },
+          [this](void* to, const void* from, std::size_t bytes) { put(to, from, bytes); },
+          [this](void* to, const void* from, std::size_t bytes) { get(to, from, bytes); }};
+}
+
+}  // namespace heddle::bench

@@ -1,0 +1,50 @@
+// Collectives on streams of CUDA: the C API over DevicePath.
+#include "api/arguments.hpp"
+#include "api/error.hpp"
+#include "api/handles.hpp"
+#include "comm/device_path.hpp"
+#include "heddle/heddle_cuda.h"
+
+using heddle::Code;
+using heddle::Status;
+namespace edge = heddle::edge;
+
+namespace {
+
+// By what serves streams on `comm`; the same on all ranks whether there is something.
+template <typename Serve>
+Status on_stream(heddle_comm& comm, const Serve& serve) {
+  heddle::DevicePath* const path = comm.communicator->stream_path();
+  if (path == nullptr)
+    return Status(
+        Code::unsupported,
+        "collectives on streams are for up to 64 ranks, all on one node: synchronise the stream and "
+        "call heddle_allreduce or heddle_bcast instead");
+  return edge::note(comm, serve(*path));
+}
+
+}  // namespace
+
+heddle_status heddle_allreduce_on_stream(const void* sendbuf, void* recvbuf, size_t count, heddle_dtype dtype,
+                                         heddle_op op, heddle_comm_t comm, struct CUstream_st* stream) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check(comm));
+    edge::Reduction r;
+    HEDDLE_TRY(edge::check_reduction(sendbuf, recvbuf, count, dtype, op, &r));
+    return on_stream(*comm, [&](heddle::DevicePath& path) {
+      return path.allreduce_on(comm->gpu, stream, r.in, r.out, r.count, r.type, r.op);
+    });
+  });
+}
+
+heddle_status heddle_bcast_on_stream(void* buffer, size_t bytes, int root, heddle_comm_t comm,
+                                     struct CUstream_st* stream) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check(comm));
+    HEDDLE_TRY(edge::check_buffer(buffer, bytes, "buffer"));
+    HEDDLE_TRY(edge::check_root(root, comm->communicator->size()));
+    return on_stream(*comm, [&](heddle::DevicePath& path) {
+      return path.bcast_on(comm->gpu, stream, buffer, bytes, root);
+    });
+  });
+}
