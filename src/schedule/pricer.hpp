@@ -16,7 +16,7 @@ namespace heddle {
 
 // One level of the machine, after LogGP (Alexandrov, Ionescu, Schauser, Scheiman, SPAA 1995). A message of n
 // bytes between ranks that first share level l occupies the sender's processor for `overhead_ns`, then the
-// link of sender and of receiver for gap_ns(n) each, the receiver's `latency_ns` later. Between nodes the bytes also hold the links of
+// link of sender and of receiver for gap.at(n) each, the receiver's `latency_ns` later. Between nodes the bytes also hold the links of
 // both nodes, which all ranks of a node share. The receiver's link
 // takes it in once the receive is open, and until then the send is not complete. Where ranks share cores it takes in none in less than
 // `least_gap_ns`: they wait for their turns there. Who sends goes on, as the root of a bcast does.

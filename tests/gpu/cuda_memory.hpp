@@ -42,6 +42,11 @@ class TestDriver {
     const auto error = static_cast<int>(find<Function>(name)(arguments...));
     if (error != 0) stop(name, std::to_string(error).c_str());
   }
+  // Of the double alone: how often a function was called; what its next call is to return.
+  int calls(const char* name) const { return find<int (*)(const char*)>("fake_cuda_calls")(name); }
+  void fail(const char* name, CUresult error) const {
+    find<void (*)(const char*, int, int)>("fake_cuda_fail")(name, error, 1);
+  }
   CUcontext primary(int device) const {
     CUcontext context = nullptr;
     call<PFN_cuDevicePrimaryCtxRetain_v7000>("cuDevicePrimaryCtxRetain", &context, device);

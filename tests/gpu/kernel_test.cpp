@@ -28,12 +28,6 @@ using test::TestMemory;
 const TestDriver* cuda = nullptr;
 const char* cuda_path = nullptr;
 
-int calls(const char* name) {
-  return cuda->find<int (*)(const char*)>("fake_cuda_calls")(name);
-}
-void fail(const char* name, CUresult error) {
-  cuda->find<void (*)(const char*, int, int)>("fake_cuda_fail")(name, error, 1);
-}
 fake_cuda_launch last_launch() {
   fake_cuda_launch launch;
   cuda->find<void (*)(fake_cuda_launch*)>("fake_cuda_last_launch")(&launch);
@@ -83,8 +77,8 @@ TEST_F(KernelTest, GivesTheFoldToItsStream) {
 }
 
 TEST_F(KernelTest, LooksUpOnceForAllContextsAndDevices) {
-  const int loads = calls("cuLibraryLoadData");
-  const int lookups = calls("cuLibraryGetKernel");
+  const int loads = cuda->calls("cuLibraryLoadData");
+  const int lookups = cuda->calls("cuLibraryGetKernel");
   for (const int device : {0, 1, 0}) {
     CUcontext context = nullptr;
     cuda->call<PFN_cuCtxCreate_v3020>("cuCtxCreate_v2", &context, 0U, device);
@@ -96,13 +90,13 @@ TEST_F(KernelTest, LooksUpOnceForAllContextsAndDevices) {
     }
     cuda->call<PFN_cuCtxDestroy_v4000>("cuCtxDestroy_v2", context);
   }
-  EXPECT_EQ(calls("cuLibraryLoadData"), loads + 1);
-  EXPECT_EQ(calls("cuLibraryGetKernel"), lookups + 1);
+  EXPECT_EQ(cuda->calls("cuLibraryLoadData"), loads + 1);
+  EXPECT_EQ(cuda->calls("cuLibraryGetKernel"), lookups + 1);
 }
 
 TEST_F(KernelTest, UnloadsWhatItLoaded) {
-  const int loads = calls("cuLibraryLoadData");
-  const int unloads = calls("cuLibraryUnload");
+  const int loads = cuda->calls("cuLibraryLoadData");
+  const int unloads = cuda->calls("cuLibraryUnload");
   {
     Kernels kernels(driver_);
     const TestMemory memory(*cuda, Memory::device, kCount * 4);
@@ -110,15 +104,15 @@ TEST_F(KernelTest, UnloadsWhatItLoaded) {
     ASSERT_TRUE(add(kernels, memory, 1).ok());
     cuda->call<PFN_cuStreamSynchronize_v2000>("cuStreamSynchronize", default_stream());
   }
-  EXPECT_EQ(calls("cuLibraryLoadData"), loads + 2);
-  EXPECT_EQ(calls("cuLibraryUnload"), unloads + 2);
+  EXPECT_EQ(cuda->calls("cuLibraryLoadData"), loads + 2);
+  EXPECT_EQ(cuda->calls("cuLibraryUnload"), unloads + 2);
 }
 
 TEST_F(KernelTest, StartsNothingForNoElements) {
   const TestMemory memory(*cuda, Memory::device, kCount * 4);
-  const int launches = calls("cuLaunchKernel");
+  const int launches = cuda->calls("cuLaunchKernel");
   EXPECT_TRUE(add(kernels_, memory, 2, default_stream(), 0).ok());
-  EXPECT_EQ(calls("cuLaunchKernel"), launches);
+  EXPECT_EQ(cuda->calls("cuLaunchKernel"), launches);
 }
 
 TEST_F(KernelTest, AsManyInputsAndOutputsAsThereMayBe) {
@@ -159,7 +153,7 @@ TEST_F(KernelTest, AGpuThatKernelsWereNotBuiltFor) {
   for (const char* step : {"cuLibraryLoadData", "cuLibraryGetKernel", "cuLaunchKernel"}) {
     for (const CUresult error : {CUDA_ERROR_NO_BINARY_FOR_GPU, CUDA_ERROR_UNSUPPORTED_PTX_VERSION}) {
       Kernels kernels(driver_);
-      fail(step, error);
+      cuda->fail(step, error);
       const Status status = add(kernels, memory);
       EXPECT_EQ(status.code(), Code::unsupported) << step;
       EXPECT_NE(status.message().find("CUDA_ERROR_"), std::string::npos) << status.message();
@@ -172,12 +166,12 @@ TEST_F(KernelTest, AGpuThatKernelsWereNotBuiltFor) {
 
 TEST_F(KernelTest, OtherErrorsAreCudas) {
   const TestMemory memory(*cuda, Memory::device, kCount * 4);
-  fail("cuLaunchKernel", CUDA_ERROR_ILLEGAL_ADDRESS);
+  cuda->fail("cuLaunchKernel", CUDA_ERROR_ILLEGAL_ADDRESS);
   const Status status = add(kernels_, memory);
   EXPECT_EQ(status.code(), Code::system);
   EXPECT_EQ(status.message(),
             "starting the kernel heddle_sum_u32: CUDA_ERROR_ILLEGAL_ADDRESS (700: so says the double)");
-  fail("cuCtxGetDevice", CUDA_ERROR_INVALID_CONTEXT);
+  cuda->fail("cuCtxGetDevice", CUDA_ERROR_INVALID_CONTEXT);
   EXPECT_NE(add(kernels_, memory).message().find("needs a current context"), std::string::npos);
 }
 

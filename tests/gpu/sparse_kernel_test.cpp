@@ -29,13 +29,6 @@ using test::TestMemory;
 const TestDriver* cuda = nullptr;
 const char* cuda_path = nullptr;
 
-int calls(const char* name) {
-  return cuda->find<int (*)(const char*)>("fake_cuda_calls")(name);
-}
-void fail(const char* name, CUresult error) {
-  cuda->find<void (*)(const char*, int, int)>("fake_cuda_fail")(name, error, 1);
-}
-
 // ---- Words of tiles
 
 // What is before `tile` where words of these tiles are given, the first one last.
@@ -192,9 +185,9 @@ class SparseKernelTest : public ::testing::Test {
 TEST_F(SparseKernelTest, OneLaunchOrAsManyAsAreNeeded) {
   for (const auto& [tiles, launches] : {std::pair{100, 1}, {10, 1}, {9, 2}, {3, 4}}) {
     SparseKernels kernels(driver_, static_cast<std::uint64_t>(tiles));
-    const int so_far = calls("cuLaunchKernel");
+    const int so_far = cuda->calls("cuLaunchKernel");
     ASSERT_TRUE(select(kernels, to()).ok());
-    EXPECT_EQ(calls("cuLaunchKernel") - so_far, launches) << tiles;
+    EXPECT_EQ(cuda->calls("cuLaunchKernel") - so_far, launches) << tiles;
     EXPECT_EQ(count(), kCount);
   }
 }
@@ -272,19 +265,19 @@ TEST_F(SparseKernelTest, SaysWhatNoEncoderWrote) {
 }
 
 TEST_F(SparseKernelTest, WhatCudaSaysComesBackWithAWayOut) {
-  fail("cuLibraryLoadData", CUDA_ERROR_NO_BINARY_FOR_GPU);
+  cuda->fail("cuLibraryLoadData", CUDA_ERROR_NO_BINARY_FOR_GPU);
   const Status none = select(kernels_, to());
   EXPECT_EQ(none.code(), Code::unsupported);
   EXPECT_NE(none.message().find("loading the kernels for sparse vectors"), std::string::npos)
       << none.message();
   EXPECT_NE(none.message().find("-Dgpu_archs"), std::string::npos) << none.message();
   EXPECT_TRUE(select(kernels_, to()).ok());
-  fail("cuLaunchKernel", CUDA_ERROR_ILLEGAL_ADDRESS);
+  cuda->fail("cuLaunchKernel", CUDA_ERROR_ILLEGAL_ADDRESS);
   const Status broken = select(kernels_, to());
   EXPECT_EQ(broken.code(), Code::system);
   EXPECT_NE(broken.message().find("heddle_select_32_i32: CUDA_ERROR_ILLEGAL_ADDRESS"), std::string::npos)
       << broken.message();
-  fail("cuMemsetD8Async", CUDA_ERROR_OUT_OF_MEMORY);
+  cuda->fail("cuMemsetD8Async", CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(kernels_.prepare(default_stream(), work_.data()).code(), Code::out_of_memory);
   // Nothing is left on its way when the kernels go.
   EXPECT_EQ(count(), kCount);
