@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "communicator/party.hpp"
 #include "select/selector.hpp"
@@ -234,6 +235,37 @@ TEST(Selection, PrefersARingOnFewNodesAlone) {
     else
       EXPECT_TRUE(name != "ring" || ring_ns == least_ns) << ranks << ' ' << name;
   }
+}
+
+// On many nodes the one in the fewest pieces is chosen of all whose price is as good as the best one's, unless it is a ring.
+TEST(Selection, PrefersFewPiecesOnManyNodes) {
+  const CostModel model = default_cost_model({500, 0.1}, {1400, 0.08, 200}, false);
+  const Preferences nothing;
+  int not_the_cheapest = 0;
+  for (const std::int32_t ranks : {32, 64, 100, 1024}) {
+    const TopologyView topology = TopologyView::flat(ranks);
+    const Selector selector(topology, model, {false, true}, nothing);
+    for (const Collective collective : {Collective::allreduce, Collective::bcast}) {
+      for (const std::size_t bytes : {1 << 10, 1 << 20, 24 << 20}) {
+        std::vector<Choice> all = selector.candidates(collective, bytes, false);
+        double least_ns = std::numeric_limits<double>::infinity();
+        for (Choice& c : all)
+          least_ns = std::min(least_ns, c.price_ns = selector.price_of(c, bytes));
+        const Result<Selection> chosen = selector.select(collective, bytes, false);
+        ASSERT_TRUE(chosen.ok());
+        const Choice& choice = chosen.value().choice;
+        EXPECT_LE(choice.price_ns, 1.03 * least_ns);
+        not_the_cheapest += choice.price_ns > least_ns ? 1 : 0;
+        for (const Choice& c : all) {
+          if (c.price_ns > 1.03 * least_ns || c.algorithm->neighbours) continue;
+          EXPECT_LE(choice.shape.chunks, c.shape.chunks)
+              << ranks << " ranks, " << bytes << " bytes: " << choice.algorithm->name << " instead of "
+              << c.algorithm->name;
+        }
+      }
+    }
+  }
+  EXPECT_GT(not_the_cheapest, 0);
 }
 
 // Ranks that share cores: a message takes six times as long as a rank is busy with it, and an allreduce keeps all of them busy.
