@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "heddle/heddle_mpi.h"
+#include "interpose/mpich/finalize_together.hpp"
 
 namespace heddle::bench {
 namespace {
@@ -58,7 +59,22 @@ std::unique_ptr<Job> Job::start(int* argc, char*** argv, bool native, bool threa
 
 Job::~Job() {
   control_.reset();
-  if (has_mpi_) MPI_Finalize();
+  if (!has_mpi_) return;
+  leave_mpi_together();
+  MPI_Finalize();
+}
+
+// Else MPICH up to 4.1 does not end over several hosts, in some runs or in most, whatever the program does.
+void Job::leave_mpi_together() const {
+  char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  if (PMPI_Get_library_version(version, &length) != MPI_SUCCESS) return;
+  const Status met = mpich::finalize_together(version, [](bool mine) {
+    const int here = mine ? 1 : 0;
+    int all = 0;
+    return PMPI_Allreduce(&here, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD) == MPI_SUCCESS && all != 0;
+  });
+  if (!met.ok()) fmt::print(stderr, "MPI_Finalize may hang: {}\n", met.message());
 }
 
 int Job::local_rank() const {

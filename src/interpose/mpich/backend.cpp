@@ -390,22 +390,18 @@ void Backend::shut_down() {
     state->p2p.reset();
   }
   self_.close();
-  if (set_up_->all_ranks_message()) finalize_together();
+  if (set_up_->all_ranks_message()) finalize_with_others();
 }
 
-// See finalize_together.hpp.
-void Backend::finalize_together() {
+void Backend::finalize_with_others() {
   char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
   int length = 0;
-  if (mpi_.Get_library_version(version, &length) != MPI_SUCCESS || !may_hang_in_finalize(version)) return;
-  // All or none. In this a rank still drives UCX for those who are late; after it nobody may.
-  const char* named = std::getenv("PMI_FD");
-  const int fd = named != nullptr ? std::atoi(named) : -1;
-  const int mine = fd >= 0 ? 1 : 0;
-  int everybody = 0;
-  if (mpi_.Allreduce(&mine, &everybody, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD) != MPI_SUCCESS || everybody == 0)
-    return;
-  const Status met = process_manager_barrier(fd);
+  if (mpi_.Get_library_version(version, &length) != MPI_SUCCESS) return;
+  const Status met = finalize_together(version, [&](bool mine) {
+    const int here = mine ? 1 : 0;
+    int all = 0;
+    return mpi_.Allreduce(&here, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD) == MPI_SUCCESS && all != 0;
+  });
   if (!met.ok()) set_up_->log().warn("MPI_Finalize may hang: " + met.message());
 }
 

@@ -108,7 +108,7 @@ class Backend {
   void explain_host(Collective collective, Reason reason, CommState& state);
 
   void shut_down();
-  void finalize_together();
+  void finalize_with_others();  // see finalize_together.hpp
   static int on_comm_delete(MPI_Comm comm, int keyval, void* attribute, void* extra);
   static int on_finalize(MPI_Comm comm, int keyval, void* attribute, void* extra);
 

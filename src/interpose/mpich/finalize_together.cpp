@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -72,6 +73,15 @@ Status process_manager_barrier(int fd) {
                   "the process manager answered '" + answer + "' instead of '" + std::string(kAllHere) + "'");
   }
   return Status();
+}
+
+Status finalize_together(std::string_view library_version, const std::function<bool(bool mine)>& everybody) {
+  if (!may_hang_in_finalize(library_version)) return {};
+  const char* named = std::getenv("PMI_FD");
+  const int fd = named != nullptr ? std::atoi(named) : -1;
+  // All or none. In this a rank still drives UCX for those who are late; after it nobody may.
+  if (!everybody(fd >= 0)) return {};
+  return process_manager_barrier(fd);
 }
 
 }  // namespace heddle::mpich

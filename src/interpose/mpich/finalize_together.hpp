@@ -9,6 +9,7 @@
 // ranks are there and their closing, and only a barrier that is not UCX's can tell them so.
 #pragma once
 
+#include <functional>
 #include <string_view>
 
 #include "base/status.hpp"
@@ -23,5 +24,9 @@ bool may_hang_in_finalize(std::string_view library_version);
 // nothing may be under way. Waits for as long as it takes, like the barrier in MPI_Finalize, because a rank
 // that has said that it is there cannot take that back.
 Status process_manager_barrier(int fd);
+
+// Before MPI_Finalize, on all ranks of a job: what is said above, where the host is such a one; else nothing. `everybody` tells
+// whether all ranks say so, by the host's messages, and is not called for other hosts.
+Status finalize_together(std::string_view library_version, const std::function<bool(bool mine)>& everybody);
 
 }  // namespace heddle::mpich
