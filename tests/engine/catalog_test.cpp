@@ -204,6 +204,8 @@ TEST_P(CatalogTest, EveryAlgorithmGivesTheSameRightBits) {
 
 // A vector of several pieces on each ring.
 TEST_P(CatalogTest, LargeVectors) {
+  constexpr std::size_t kBytes = kSlowBuild ? 150'001 : 700'001;
+  constexpr std::size_t kElements = kSlowBuild ? 12'021 : 50'021;
   for (const int ranks : kSlowBuild ? std::vector{5} : std::vector{2, 5, 8}) {
     for (const TopologyView& topology : topologies(ranks)) {
       ScheduleWorld world(topology, GetParam().make(ranks));
@@ -214,9 +216,9 @@ TEST_P(CatalogTest, LargeVectors) {
           shape.root = ranks - 1;
           Trial trial(world, a, shape);
           if (a.collective == Collective::bcast) {
-            ASSERT_NO_FATAL_FAILURE(trial.bcast(shape.root, 700'001, ++sequence_));
+            ASSERT_NO_FATAL_FAILURE(trial.bcast(shape.root, kBytes, ++sequence_));
           } else {
-            ASSERT_NO_FATAL_FAILURE(trial.allreduce(Payload::integers, 50'021, true, ++sequence_));
+            ASSERT_NO_FATAL_FAILURE(trial.allreduce(Payload::integers, kElements, true, ++sequence_));
           }
         }
       }
