@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
-#include <numeric>
+#include <optional>
+
+#include "base/text.hpp"
 
 extern char** environ;
 
@@ -16,41 +18,31 @@ namespace {
 using Problem = std::string;
 using SetFn = Problem (*)(std::string_view value, Config& config);
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return out;
-}
-
-// A value as it goes into a one-line message: control characters become '?', and long ones are cut.
-std::string quoted(std::string_view value) {
-  constexpr std::size_t kLongest = 120;
-  std::string out = "\"";
-  for (const char c : value.substr(0, kLongest))
-    out += (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) ? '?' : c;
-  return out + (value.size() > kLongest ? "...\"" : "\"");
-}
-
-template <typename T>
-std::optional<T> parse_number(std::string_view text) {
-  T value{};
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || stop != end) return std::nullopt;
-  return value;
-}
-
-Problem set_switch(std::string_view value, bool& target) {
+template <bool Config::*target>
+Problem set_switch(std::string_view value, Config& config) {
   const std::string v = lower(value);
   if (v == "1" || v == "on" || v == "yes" || v == "true") {
-    target = true;
+    config.*target = true;
   } else if (v == "0" || v == "off" || v == "no" || v == "false") {
-    target = false;
+    config.*target = false;
   } else {
     return "is neither 0 nor 1";
   }
+  return {};
+}
+
+// What it may say belongs to those who read it.
+template <std::string Config::*target>
+Problem set_text(std::string_view value, Config& config) {
+  config.*target = value;
+  return {};
+}
+
+template <std::size_t Config::*target>
+Problem set_size(std::string_view value, Config& config) {
+  const std::optional<std::size_t> bytes = parse_size(value);
+  if (!bytes) return "is not a size in bytes, with an optional K, M or G";
+  config.*target = *bytes;
   return {};
 }
 
@@ -83,11 +75,6 @@ Problem set_algorithm(std::string_view value, Config& config) {
   return {};
 }
 
-Problem set_tuning_file(std::string_view value, Config& config) {
-  config.tuning_file = value;
-  return {};
-}
-
 Problem set_transports(std::string_view value, Config& config) {
   for (const std::string_view name : split_list(value)) {
     if (name != "shm" && name != "mpi" && name != "tcp" && name != "ucx" && name != "verbs")
@@ -98,20 +85,14 @@ Problem set_transports(std::string_view value, Config& config) {
 }
 
 // Rounds up, so that a tiny deadline does not become "never".
-Problem set_seconds(std::string_view value, std::chrono::milliseconds& out) {
+template <std::chrono::milliseconds Config::*target>
+Problem set_seconds(std::string_view value, Config& config) {
   constexpr double kLongest = 1e9;
   const std::optional<double> seconds = parse_number<double>(value);
   if (!seconds || !std::isfinite(*seconds)) return "is not a number of seconds";
   if (*seconds < 0 || *seconds > kLongest) return "is outside 0 to 1000000000 seconds";
-  out = std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(*seconds * 1000)));
+  config.*target = std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(*seconds * 1000)));
   return {};
-}
-
-Problem set_timeout(std::string_view value, Config& config) {
-  return set_seconds(value, config.timeout);
-}
-Problem set_warn_after(std::string_view value, Config& config) {
-  return set_seconds(value, config.warn_after);
 }
 
 Problem set_slot_bytes(std::string_view value, Config& config) {
@@ -137,16 +118,6 @@ Problem set_shm_backing(std::string_view value, Config& config) {
   return {};
 }
 
-Problem set_enable(std::string_view value, Config& config) {
-  return set_switch(value, config.enable);
-}
-Problem set_alloc_mem(std::string_view value, Config& config) {
-  return set_switch(value, config.alloc_mem);
-}
-
-Problem set_measure(std::string_view value, Config& config) {
-  return set_switch(value, config.measure);
-}
 Problem set_cache_folder(std::string_view value, Config& config) {
   if (value[0] != '/') return "is not an absolute path";
   config.cache_folder = value;
@@ -168,20 +139,6 @@ Problem set_progress_thread(std::string_view value, Config& config) {
   return {};
 }
 
-Problem set_sparse(std::string_view value, Config& config) {
-  return set_switch(value, config.sparse);
-}
-// Only that it is there: what it may say belongs to compress, which sits above this folder.
-Problem set_compress(std::string_view value, Config& config) {
-  config.compress = value;
-  return {};
-}
-Problem set_compress_from(std::string_view value, Config& config) {
-  const std::optional<std::size_t> bytes = parse_size(value);
-  if (!bytes) return "is not a size in bytes, with an optional K, M or G";
-  config.compress_from = *bytes;
-  return {};
-}
 Problem set_compress_types(std::string_view value, Config& config) {
   bool f32 = false;
   bool f64 = false;
@@ -195,23 +152,11 @@ Problem set_compress_types(std::string_view value, Config& config) {
   return {};
 }
 
-Problem set_cuda(std::string_view value, Config& config) {
-  return set_switch(value, config.cuda);
-}
-Problem set_pinned_bytes(std::string_view value, Config& config) {
-  const std::optional<std::size_t> bytes = parse_size(value);
-  if (!bytes) return "is not a size in bytes, with an optional K, M or G";
-  config.pinned_bytes = *bytes;
-  return {};
-}
-
 Problem set_device_bytes(std::string_view value, Config& config) {
   constexpr std::size_t kLeast = std::size_t{64} << 10;
   const std::optional<std::size_t> bytes = parse_size(value);
-  if (!bytes) return "is not a size in bytes, with an optional K, M or G";
-  if (*bytes != 0 && *bytes < kLeast) return "is neither 0 nor at least 64K";
-  config.device_bytes = *bytes;
-  return {};
+  if (bytes && *bytes != 0 && *bytes < kLeast) return "is neither 0 nor at least 64K";
+  return set_size<&Config::device_bytes>(value, config);
 }
 
 Problem set_verbs_gid(std::string_view value, Config& config) {
@@ -235,7 +180,7 @@ struct Row {
 
 // The one table: parsing, complaints, heddle-info and docs/environment.md all come from here.
 constexpr std::array kRows = {
-    Row{{"HEDDLE_ENABLE", "0, 1", "1", "0 leaves every call to the host MPI."}, set_enable},
+    Row{{"HEDDLE_ENABLE", "0, 1", "1", "0 leaves every call to the host MPI."}, set_switch<&Config::enable>},
     Row{{"HEDDLE_LOG", "none, error, warn, info, debug", "warn",
          "How much is said on standard error. info: one line per communicator and per distinct decision."},
         set_log_level},
@@ -245,37 +190,28 @@ constexpr std::array kRows = {
          "bitmaps on one node."},
         set_algorithm},
     Row{{"HEDDLE_TUNING_FILE", "PATH", "none", "A JSON tuning file, which overrides the choice by price."},
-        set_tuning_file},
+        set_text<&Config::tuning_file>},
     Row{{"HEDDLE_TRANSPORTS", "comma-separated list of shm, mpi, tcp, ucx, verbs", "shm,mpi,tcp,ucx,verbs",
          "Which transports may be used; of those between nodes that every rank can use the one that is "
          "measured as the fastest, or the first in the list with HEDDLE_MEASURE=0."},
         set_transports},
     Row{{"HEDDLE_MODULES", "path", "beside the library", "Folder of the modules for UCX and verbs."},
-        [](std::string_view value, Config& config) {
-          config.modules = value;
-          return Problem{};
-        }},
+        set_text<&Config::modules>},
     Row{{"HEDDLE_TCP_INTERFACES", "comma-separated list of names, as in `ip link`", "all that are up",
          "Network interfaces that tcp may use to be reached by others."},
-        [](std::string_view value, Config& config) {
-          config.tcp_interfaces = value;
-          return Problem{};
-        }},
+        set_text<&Config::tcp_interfaces>},
     Row{{"HEDDLE_VERBS_DEVICE", "name[:port]", "the fastest port that is up",
          "Which RDMA device verbs uses; ibv_devices lists them."},
-        [](std::string_view value, Config& config) {
-          config.verbs_device = value;
-          return Problem{};
-        }},
+        set_text<&Config::verbs_device>},
     Row{{"HEDDLE_VERBS_GID", "0 to 255", "RoCE v2 with an address of IPv4, else the nearest to it",
          "Index of the GID that verbs uses; ibv_devinfo -v lists them."},
         set_verbs_gid},
     Row{{"HEDDLE_TIMEOUT", "seconds, fractions allowed", "0 (no deadline)",
          "A wait fails after this long, with a message that names the missing rank; 0: never."},
-        set_timeout},
+        set_seconds<&Config::timeout>},
     Row{{"HEDDLE_WARN_AFTER", "seconds, fractions allowed", "10",
          "A wait that takes longer says once who is missing; 0: never."},
-        set_warn_after},
+        set_seconds<&Config::warn_after>},
     Row{{"HEDDLE_SLOT_BYTES", "4K to 64M, a multiple of 4K; K and M suffixes",
          "by the sizes of the caches (32K to 128K)",
          "Size of one slot of the staged shared-memory pipeline."},
@@ -290,12 +226,12 @@ constexpr std::array kRows = {
          "0 leaves MPI_Alloc_mem to the host MPI; 1 serves 16 KiB and more from memory that the ranks of a "
          "node can "
          "reach."},
-        set_alloc_mem},
+        set_switch<&Config::alloc_mem>},
     Row{{"HEDDLE_MEASURE", "0, 1", "1",
          "1 tries the algorithms when three ranks or more of one node make a communicator, for at most 0.1 "
          "s, once "
          "for each machine and placement of ranks; 0 goes by price alone."},
-        set_measure},
+        set_switch<&Config::measure>},
     Row{{"HEDDLE_CACHE", "PATH", "$XDG_CACHE_HOME/heddle, else ~/.cache/heddle",
          "The folder in which what was measured is kept for the next job."},
         set_cache_folder},
@@ -311,7 +247,7 @@ constexpr std::array kRows = {
          "1 looks at samples of large sums between nodes, and sends those of mostly zeros as their entries, "
          "without loss (preload "
          "library only)."},
-        set_sparse},
+        set_switch<&Config::sparse>},
     Row{{"HEDDLE_COMPRESS",
          "fp16, bf16, qsgd:8, qsgd:4, qsgd:2, terngrad, onebit, topk:FRACTION, topk-sampled:FRACTION, "
          "randomk:FRACTION",
@@ -320,22 +256,22 @@ constexpr std::array kRows = {
          "wanted). All but fp16 and bf16 keep what is lost, "
          "for each communicator and "
          "buffer, and add it to the next sum (preload library only)."},
-        set_compress},
+        set_text<&Config::compress>},
     Row{{"HEDDLE_COMPRESS_FROM", "a size in bytes; K, M and G suffixes", "64K",
          "Smaller sums are not compressed."},
-        set_compress_from},
+        set_size<&Config::compress_from>},
     Row{{"HEDDLE_COMPRESS_TYPES", "comma-separated list of float32, float64", "float32",
          "Sums of other types are not compressed; those of float64 are sent as float32 is."},
         set_compress_types},
     Row{{"HEDDLE_CUDA", "0, 1", "1",
          "0 takes every buffer for the host's, as where the host MPI serves GPU memory itself; 1 looks where "
          "buffers lie once the process has loaded CUDA."},
-        set_cuda},
+        set_switch<&Config::cuda>},
     Row{{"HEDDLE_PINNED_BYTES", "a size in bytes; K, M and G suffixes", "256M",
          "The most pinned host memory for images of GPU buffers, for a process (preload library) or a "
          "communicator (native API); images that do not fit lie in other memory, and are copied through "
          "2 MiB of it."},
-        set_pinned_bytes},
+        set_size<&Config::pinned_bytes>},
     Row{{"HEDDLE_DEVICE_BYTES", "0, or a size in bytes from 64K on; K, M and G suffixes", "64M",
          "Memory on its GPU that each rank lends to a communicator whose ranks, on one node, all pass GPU "
          "buffers: the GPUs "
@@ -346,21 +282,6 @@ constexpr std::array kRows = {
          "MASTER_PORT."},
         set_master_port},
 };
-
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replace = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replace, diagonal + 1, row[j] + 1});
-    }
-  }
-  return row.back();
-}
 
 std::string_view nearest_name(std::string_view name) {
   // Long names are compared by their beginning: the distance is quadratic in the length.
@@ -427,42 +348,6 @@ std::string config_table_markdown() {
     out.append(v.fallback).append(" | ").append(v.meaning).append(" |\n");
   }
   return out;
-}
-
-std::vector<std::string_view> split_list(std::string_view text) {
-  std::vector<std::string_view> parts;
-  for (;;) {
-    const std::size_t at = text.find(',');
-    parts.push_back(text.substr(0, at));
-    if (at == std::string_view::npos) return parts;
-    text.remove_prefix(at + 1);
-  }
-}
-
-std::optional<std::size_t> parse_size(std::string_view text) {
-  int shift = 0;
-  if (!text.empty()) {
-    switch (text.back()) {
-      case 'k':
-      case 'K':
-        shift = 10;
-        break;
-      case 'm':
-      case 'M':
-        shift = 20;
-        break;
-      case 'g':
-      case 'G':
-        shift = 30;
-        break;
-      default:
-        break;
-    }
-  }
-  if (shift != 0) text.remove_suffix(1);
-  const std::optional<std::size_t> number = parse_number<std::size_t>(text);
-  if (!number || *number > (SIZE_MAX >> shift)) return std::nullopt;
-  return *number << shift;
 }
 
 }  // namespace heddle

@@ -81,10 +81,4 @@ const std::vector<ConfigVariable>& config_variables();
 // The same rows as a Markdown table: what docs/environment.md must contain.
 std::string config_table_markdown();
 
-// The parts of a value that is a list: "shm,mpi" to shm, mpi. They point into `text`; an empty text is one empty part.
-std::vector<std::string_view> split_list(std::string_view text);
-
-// "64K", "1M", "128" to bytes (suffixes K, M, G: powers of 1024). Nothing for anything else or on overflow.
-std::optional<std::size_t> parse_size(std::string_view text);
-
 }  // namespace heddle

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/text.hpp"
 #include "comm/internode.hpp"
 #include "comm/network_module.hpp"
 #include "transports/mpi/mpi_transport.hpp"

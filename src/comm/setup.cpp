@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/text.hpp"
 #include "comm/core_claim.hpp"
 #include "comm/hello.hpp"
 #include "comm/node_connections.hpp"

@@ -1,4 +1,5 @@
 #include "base/config.hpp"
+#include "base/text.hpp"
 
 #include <gtest/gtest.h>
 

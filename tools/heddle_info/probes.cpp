@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "base/text.hpp"
 #include "gpu/survey.hpp"
 #include "heddle_info/info.hpp"
 #include "transports/shm/shared_memory.hpp"

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/config.hpp"
+#include "base/text.hpp"
 #include "heddle/heddle.h"
 
 namespace heddle::tune {
