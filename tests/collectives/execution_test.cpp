@@ -2,8 +2,11 @@
 // shared-memory teams. All ranks live in one thread and are polled in turn, so a failure repeats.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <memory>
+#include <vector>
 
 #include "cases.hpp"
 #include "engine/engine.hpp"
@@ -47,6 +50,13 @@ Affine input_of(std::int32_t rank, std::size_t i) {
           static_cast<std::uint32_t>(i) * 7919 + static_cast<std::uint32_t>(rank)};
 }
 
+std::vector<Affine> inputs_of(std::int32_t rank, std::size_t count) {
+  std::vector<Affine> input(count);
+  for (std::size_t i = 0; i < count; ++i)
+    input[i] = input_of(rank, i);
+  return input;
+}
+
 // The ranks of a machine with their connections.
 class World {
  public:
@@ -70,9 +80,7 @@ class World {
     std::vector<std::unique_ptr<Execution>> running;
     ++sequence_;
     for (std::int32_t rank = 0; rank < topology_.size(); ++rank) {
-      inputs.emplace_back();
-      for (std::size_t i = 0; i < count; ++i)
-        inputs.back().push_back(input_of(rank, i));
+      inputs.push_back(inputs_of(rank, count));
       const bool has_data = in_place || (algorithm.collective == Collective::bcast && rank == shape.root);
       results.push_back(has_data ? inputs.back() : std::vector<Affine>(count));
     }
@@ -99,11 +107,9 @@ class World {
       }
     }
     EXPECT_EQ(left, 0U) << "ranks that never finish";
-    for (std::size_t r = 0; r < inputs.size() && !in_place; ++r) {
-      for (std::size_t i = 0; i < count; ++i)
-        EXPECT_EQ(inputs[r][i], input_of(static_cast<std::int32_t>(r), i))
-            << "the caller's input was changed";
-    }
+    for (std::size_t r = 0; r < inputs.size() && !in_place; ++r)
+      EXPECT_TRUE(inputs[r] == inputs_of(static_cast<std::int32_t>(r), count))
+          << "the caller's input was changed";
     return results;
   }
 
@@ -116,13 +122,15 @@ class World {
   std::uint32_t sequence_ = 0;
 };
 
-Affine expected(const Algorithm& algorithm, std::int32_t size, std::int32_t root, std::size_t i,
-                bool in_order) {
-  if (algorithm.collective == Collective::bcast) return input_of(root, i);
-  Affine value = input_of(0, i);
-  for (std::int32_t rank = 1; rank < size; ++rank)
-    value = in_order ? compose(value, input_of(rank, i)) : sum(value, input_of(rank, i));
-  return value;
+std::vector<Affine> expected(const Algorithm& algorithm, std::int32_t size, std::int32_t root,
+                             std::size_t count, bool in_order) {
+  if (algorithm.collective == Collective::bcast) return inputs_of(root, count);
+  std::vector<Affine> values = inputs_of(0, count);
+  for (std::int32_t rank = 1; rank < size; ++rank) {
+    for (std::size_t i = 0; i < count; ++i)
+      values[i] = in_order ? compose(values[i], input_of(rank, i)) : sum(values[i], input_of(rank, i));
+  }
+  return values;
 }
 
 class OnRealData : public testing::TestWithParam<Algorithm> {};
@@ -134,18 +142,17 @@ TEST_P(OnRealData, EveryRankHasTheResult) {
       for (const Shape& shape : shapes_of(GetParam(), size, {2, 3}, {1, 2, 3, 5})) {
         const bool in_order = GetParam().build(topology, 0, shape).in_order;
         for (const std::size_t count : {0, 1, 2, 13, 700}) {
+          const std::vector<Affine> wanted = expected(GetParam(), size, shape.root, count, in_order);
           for (const bool in_place : {true, false}) {
             const auto results =
                 world.run(GetParam(), shape, count, in_order ? fold<compose> : fold<sum>, in_place);
             ASSERT_FALSE(HasFailure()) << "size " << size << " chunks " << shape.chunks << " count " << count;
-            for (std::size_t i = 0; i < count; ++i) {
-              const Affine wanted = expected(GetParam(), size, shape.root, i, in_order);
-              for (std::size_t r = 0; r < results.size(); ++r) {
-                ASSERT_EQ(results[r][i], wanted)
-                    << "size " << size << " nodes " << topology.nodes() << " root " << shape.root << " radix "
-                    << shape.radix << " chunks " << shape.chunks << " count " << count << " rank " << r
-                    << " element " << i << (in_place ? " in place" : "");
-              }
+            for (std::size_t r = 0; r < results.size(); ++r) {
+              const auto at = std::ranges::mismatch(results[r], wanted).in1 - results[r].begin();
+              ASSERT_EQ(at, std::ssize(results[r]))
+                  << "is the first wrong element; size " << size << " nodes " << topology.nodes() << " root "
+                  << shape.root << " radix " << shape.radix << " chunks " << shape.chunks << " count "
+                  << count << " rank " << r << (in_place ? " in place" : "");
             }
           }
         }
