@@ -139,6 +139,11 @@ Schedule bine(const TopologyView& topology, std::int32_t rank, const Shape& shap
 // Processing Letters 5(2), 1995.
 Schedule chain(const TopologyView& topology, std::int32_t rank, const Shape& shape);
 
+// `shape.chunks` pieces on a circulant graph: in every round each rank receives one piece and sends one, to ranks at distances of about p/2, p/4,
+// ..., 1 in turn. (chunks - 1 + ceil(lg p))(alpha + n/chunks beta), which is optimal: about n beta + 2 sqrt(lg p n alpha beta). Large
+// vectors on any number of ranks. J. L. Traeff, "Optimal broadcast schedules in logarithmic time", 2025 (doi 10.1145/3735139).
+Schedule circulant(const TopologyView& topology, std::int32_t rank, const Shape& shape);
+
 // The root scatters p blocks down a binomial tree, a ring allgathers them; blocks that the scatter left
 // behind are not sent again. (lg p + p - 1) alpha + 2n(p-1)/p beta. Large vectors, short pipelines. M.
 // Barnett, L. Shuler, S. Gupta, D. Payne, R. van de Geijn, J. Watts, "Building a High-Performance Collective

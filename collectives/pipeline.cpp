@@ -14,13 +14,14 @@ void Pipeline::act(Window window, Emit emit, bool rotates) {
   stages_.push_back({Stage::Kind::act, window, std::move(emit), rotates, {}});
 }
 
-void Pipeline::wait_for(std::vector<Need> needs) {
-  last_wait_ = stages_.size();
+int Pipeline::wait_for(std::vector<Need> needs) {
+  last_wait_ = static_cast<int>(stages_.size());
   stages_.push_back({Stage::Kind::wait, {0, 0}, nullptr, false, std::move(needs)});
+  return last_wait_;
 }
 
-void Pipeline::also_wait_for(Need need) {
-  stages_[last_wait_].needs.push_back(need);
+void Pipeline::also_wait_for(int wait, Need need) {
+  stages_[static_cast<std::size_t>(wait)].needs.push_back(need);
 }
 
 // How many operations were opened after the needed one when iteration i reaches the wait, or kInactive when
