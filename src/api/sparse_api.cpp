@@ -247,13 +247,8 @@ heddle_status heddle_sparse_allreduce_dense(const heddle_sparse* in, void* dense
                                                 std::to_string(job.in.dimension) +
                                                 " is more than memory can hold");
     HEDDLE_TRY(edge::check_buffer(dense, job.in.dimension * width, "dense"));
-    edge::SparseImages images;
-    HEDDLE_TRY(edge::note(*comm, images.load(*comm, &job.in)));
-    return edge::note(
-        *comm, edge::with_image(*comm, dense, job.in.dimension * width, edge::Access::write, [&](void* out) {
-          job.dense = out;
-          return comm->communicator->sparse_allreduce(job);
-        }));
+    job.dense = dense;
+    return edge::note(*comm, edge::sparse_to_dense_anywhere(*comm, job));
   });
 }
 
