@@ -259,11 +259,7 @@ heddle_status heddle_sparse_allreduce_in_place(void* buffer, size_t count, heddl
     edge::Reduction r;
     const heddle_op sum = HEDDLE_SUM;
     HEDDLE_TRY(edge::check_reduction(HEDDLE_IN_PLACE, buffer, count, dtype, sum, &r));
-    return edge::note(*comm, edge::with_images(*comm, r.in, r.out, r.count * heddle::dtype_size(r.type),
-                                               [&](const void* from, void* to) {
-                                                 return comm->communicator->mostly_zero_allreduce(
-                                                     from, to, r.count, r.type);
-                                               }));
+    return edge::note(*comm, edge::mostly_zero_anywhere(*comm, r));
   });
 }
 

@@ -62,6 +62,8 @@ struct DeviceEntries {
   Op op;
   void* out;  // overlaps nothing of `in`
   std::size_t dimension;
+
+  bool is_for_gpus() const { return op == Op::sum && dimension > 0; }
 };
 // A sum of the `k` largest entries of each rank's vector of `n`.
 struct DeviceLargest {
@@ -70,6 +72,8 @@ struct DeviceLargest {
   std::size_t n;
   std::size_t k;             // 0: this is no work for the GPUs
   PlacedResidual* residual;  // of n values; may be null
+
+  bool is_for_gpus() const { return k > 0 && n > 0; }
 };
 // What a sum took.
 struct DeviceTraffic {
@@ -99,7 +103,7 @@ class DevicePath {
   }
   // Sums of sparse vectors, and of the largest entries of dense ones, into a dense vector: device_sparse.cpp. In these too nothing has happened where
   // the answer is no. `asked` is a number of all that is equal on the ranks, or should be: where it is not, the answer is no on all of them.
-  // After a failure the residual is what it was, or has the vector in it, without the entries that were sent.
+  // What is not for GPUs is asked about as well, since another rank may want something else by mistake. After a failure the residual is what it was, or has the vector in it, without the entries that were sent.
   Result<bool> sparse_sum(const DeviceEntries& job, std::uint64_t asked, DeviceTraffic* traffic) {
     return on() ? serve_entries(job, asked, traffic) : Result<bool>(false);
   }

@@ -1,4 +1,6 @@
 // Allreduces of sparse vectors, and of the largest entries of dense ones, on GPUs: what DevicePath does of them.
+#include <utility>
+
 #include "comm/device_entries.hpp"
 #include "comm/device_path.hpp"
 
@@ -32,7 +34,7 @@ Result<bool> DevicePath::holds_aligned(const void* buffer, std::size_t bytes, st
 Result<bool> DevicePath::can_add(const DeviceEntries& job) {
   const std::size_t width = dtype_size(job.type);
   const std::size_t index = job.in.wide ? 8 : 4;
-  if (job.op != Op::sum || job.dimension == 0) return false;
+  if (!job.is_for_gpus()) return false;
   if (!direct_ && !EntriesWork::has_room(layout_)) return false;
   Result<bool> here = holds_aligned(job.out, job.dimension * width, width);
   if (here.ok() && here.value()) here = holds_aligned(job.in.indices, job.in.count * index, index);
@@ -40,11 +42,13 @@ Result<bool> DevicePath::can_add(const DeviceEntries& job) {
   return here.ok() && here.value() ? Result<bool>(has_sparse()) : here;
 }
 
+// What is not for GPUs, and that on all ranks, is no reason to end the mode, in which others are.
 Result<bool> DevicePath::serve_entries(const DeviceEntries& job, std::uint64_t asked,
                                        DeviceTraffic* traffic) {
   const Result<bool> here = can_add(job);
   EntriesSum work({worker(), sparse_.get(), direct_}, job.in, job.type, job.out, job.dimension, asked);
-  const Result<bool> served = conclude(run(work, here));
+  Result<bool> served = run(work, here);
+  if (job.is_for_gpus() || !served.ok() || !work.agreed()) served = conclude(std::move(served));
   const std::size_t width = dtype_size(job.type) + (job.in.wide ? 8 : 4);
   *traffic = {work.total(), work.own() * width};
   return served;
@@ -53,7 +57,7 @@ Result<bool> DevicePath::serve_entries(const DeviceEntries& job, std::uint64_t a
 // With memory for all of it: from the first meeting on nothing that can be missing is asked for.
 Result<bool> DevicePath::can_select(const DeviceLargest& job, float** left_out) {
   const std::size_t bytes = job.n * sizeof(float);
-  if (job.k == 0 || job.n == 0) return false;
+  if (!job.is_for_gpus()) return false;
   if (!direct_ && !EntriesWork::has_room(layout_)) return false;
   Result<bool> here = holds_aligned(job.out, bytes, sizeof(float));
   if (here.ok() && here.value() && job.in != job.out) here = holds_aligned(job.in, bytes, sizeof(float));
@@ -71,7 +75,8 @@ Result<bool> DevicePath::serve_largest(const DeviceLargest& job, std::uint64_t a
   const Result<bool> here = can_select(job, &left_out);
   LargestSum work({worker(), sparse_.get(), direct_}, {job.in, job.out, job.n, job.k, job.residual, left_out},
                   asked);
-  Result<bool> served = conclude(run(work, here));
+  Result<bool> served = run(work, here);
+  if (job.is_for_gpus() || !served.ok() || !work.agreed()) served = conclude(std::move(served));
   *traffic = {work.total(), work.own() * (sizeof(float) + (job.n > UINT32_MAX ? 8 : 4))};
   if (!served.ok() || !served.value() || job.residual == nullptr) return served;
   if (Status kept = job.residual->after_call(); !kept.ok()) return kept;

@@ -175,6 +175,30 @@ TEST(GpuNodeSparse, BeginsBySparseCallsAlone) {
   });
 }
 
+TEST(GpuNodeSparse, VectorsThatMayBeMostlyZero) {
+  Node node(3);
+  on_ranks(3, [&](heddle_comm_t comm, int rank) {
+    const TestMemory both(*driver, kind_of(rank, 0), 20'000);
+    std::vector<float> mine(5'000);
+    mine[static_cast<std::size_t>(rank + 7)] = 1.5F;
+    int kernels = 0;
+    for (int i = 0; i < 20 && kernels == 0; ++i) {
+      both.put(mine.data(), 20'000);
+      kernels = node.counted("cuLaunchKernel", [&] {
+        OK(heddle_sparse_allreduce_in_place(both.data(), 5'000, HEDDLE_FLOAT32, comm));
+      });
+      std::vector<float> got(5'000);
+      both.get(got.data(), 20'000);
+      EXPECT_EQ(std::vector<float>(got.begin() + 6, got.begin() + 11),
+                (std::vector<float>{0, 1.5F, 1.5F, 1.5F, 0}));
+    }
+    EXPECT_GT(kernels, 0);
+    heddle_sparse_stats stats = {};
+    OK(heddle_sparse_get_stats(comm, &stats));
+    EXPECT_EQ(std::string(stats.algorithm), "dense");
+  });
+}
+
 // One rank's mistake is everybody's, in the words that there are for host memory, and the next call is served again.
 TEST(GpuNodeSparse, BrokenEntriesAndDisagreement) {
   Node node(3);
@@ -384,6 +408,10 @@ TEST(GpuNodeSparse, ResidualsGoBackAndForth) {
       ASSERT_EQ(mixed, wanted);
     }
     steps.compare_residuals();
+    // What is not for GPUs at all does not end it.
+    for (int step = 0; step < 10; ++step)
+      steps.step("fp16", gradient(2'000, rank, step), false, false, false);
+    steps.step("topk:0.05", gradient(2'000, rank, 1), true, false);
   });
 }
 
