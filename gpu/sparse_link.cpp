@@ -72,6 +72,7 @@ class CudaSparseLink final : public SparseLink {
   Status prepare();
 
   Result<std::unique_ptr<KeptMemory>> keep(std::size_t bytes) override;
+  Status tell() override;
   Status clear(void* to, std::size_t bytes) override;
   Status add(DType type, const Entries& entries, void* dense, std::size_t dimension) override;
   Status check(const Entries& entries, std::size_t dimension) override;
@@ -91,7 +92,6 @@ class CudaSparseLink final : public SparseLink {
   };
   Status grow(Piece& piece, std::size_t bytes);
   Status clear_word(Cuda& cuda, CUstream stream, std::uint64_t Words::*word);
-  Status fetch(Cuda& cuda, CUstream stream);
   Words* words() const { return reinterpret_cast<Words*>(words_.at); }
 
   Link& link_;
@@ -99,7 +99,7 @@ class CudaSparseLink final : public SparseLink {
   Piece workspace_;
   Piece entries_;
   Selected to_;   // the k largest
-  Words seen_{};  // what a fetch() brings
+  Words seen_{};  // by the host, since the last tell()
 };
 
 CudaSparseLink::~CudaSparseLink() {
@@ -162,17 +162,18 @@ Status CudaSparseLink::clear_word(Cuda& cuda, CUstream stream, std::uint64_t Wor
   return error == CUDA_SUCCESS ? Status() : cuda_error(cuda.driver, error, "clearing a word on a GPU");
 }
 
-// To ordinary memory, whose copy is at once complete: what waits for it does so anyhow.
-Status CudaSparseLink::fetch(Cuda& cuda, CUstream stream) {
-  const CUresult error = cuda.driver.MemcpyDtoHAsync(&seen_, words_.at, sizeof seen_, stream);
-  return error == CUDA_SUCCESS ? Status() : cuda_error(cuda.driver, error, "fetching words from a GPU");
+// To ordinary memory: such a copy may be complete when the call returns.
+Status CudaSparseLink::tell() {
+  return link_.give([&](Cuda& cuda, CUstream stream) {
+    const CUresult error = cuda.driver.MemcpyDtoHAsync(&seen_, words_.at, sizeof seen_, stream);
+    return error == CUDA_SUCCESS ? Status() : cuda_error(cuda.driver, error, "fetching words from a GPU");
+  });
 }
 
 Status CudaSparseLink::check(const Entries& entries, std::size_t dimension) {
   return link_.give([&](Cuda& cuda, CUstream stream) -> Status {
     HEDDLE_TRY(clear_word(cuda, stream, &Words::broken));
-    HEDDLE_TRY(cuda.sparse_kernels.check_contract(stream, entries, dimension, &words()->broken));
-    return fetch(cuda, stream);
+    return cuda.sparse_kernels.check_contract(stream, entries, dimension, &words()->broken);
   });
 }
 
@@ -194,10 +195,9 @@ Status CudaSparseLink::reserve(std::size_t n, std::size_t k) {
 }
 
 Status CudaSparseLink::take_largest(const float* from, std::size_t n, std::size_t k) {
-  return link_.give([&](Cuda& cuda, CUstream stream) -> Status {
-    HEDDLE_TRY(cuda.sparse_kernels.top_k(stream, from, n, k, to_, reinterpret_cast<void*>(workspace_.at),
-                                         workspace_.bytes));
-    return fetch(cuda, stream);
+  return link_.give([&](Cuda& cuda, CUstream stream) {
+    return cuda.sparse_kernels.top_k(stream, from, n, k, to_, reinterpret_cast<void*>(workspace_.at),
+                                     workspace_.bytes);
   });
 }
 

@@ -42,11 +42,14 @@ class SparseLink {
 
   // ---- Work
 
+  // Tells the host what broken() and largest() say; after the wait. The last work before it: the host may wait for it here already.
+  virtual Status tell() = 0;
+
   // Zeros.
   virtual Status clear(void* to, std::size_t bytes) = 0;
   // As SparseKernels::scatter_add.
   virtual Status add(DType type, const Entries& entries, void* dense, std::size_t dimension) = 0;
-  // Whether the entries keep the contract of sparse vectors: broken(), after the wait.
+  // Whether the entries keep the contract of sparse vectors: broken(), once it is told.
   virtual Status check(const Entries& entries, std::size_t dimension) = 0;
   virtual bool broken() const = 0;
 
@@ -56,7 +59,7 @@ class SparseLink {
   virtual Status take_largest(const float* from, std::size_t n, std::size_t k) = 0;
   // Takes these out of the vector that they are from, and all that is not finite.
   virtual Status forget_largest(float* from, std::size_t n) = 0;
-  // Those that were taken last; how many is known after the wait. Until the next ones, or reserve().
+  // Those that were taken last; how many is known once it is told. Until the next ones, or reserve().
   virtual Entries largest() const = 0;
 };
 

@@ -120,7 +120,8 @@ Status EntriesWork::begin() {
   const Result<gpu::Entries> made = make();
   if (!made.ok()) return made.status();
   own_ = made.value();
-  return give(0);
+  HEDDLE_TRY(give(0));
+  return worker_.sparse->tell();
 }
 
 // Halves take turns, as in device_work.cpp.
