@@ -180,7 +180,7 @@ TEST(GpuNodeSparse, VectorsThatMayBeMostlyZero) {
   on_ranks(3, [&](heddle_comm_t comm, int rank) {
     const TestMemory both(*driver, kind_of(rank, 0), 20'000);
     std::vector<float> mine(5'000);
-    mine[static_cast<std::size_t>(rank + 7)] = 1.5F;
+    mine[7 + static_cast<std::size_t>(rank)] = 1.5F;
     int kernels = 0;
     for (int i = 0; i < 20 && kernels == 0; ++i) {
       both.put(mine.data(), 20'000);
