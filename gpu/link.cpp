@@ -54,6 +54,7 @@ class CudaLink final : public Link {
   Status fold(DType type, Op op, std::span<const void* const> inputs, std::span<void* const> outputs,
               std::size_t count) override;
   Status wait() override;
+  Status give(const std::function<Status(Cuda& cuda, Stream stream)>& body) override;
 
   Result<Marks> make_marks(bool for_processes) override;
   Status open_marks(std::span<const Marks> all, int rank) override;
@@ -235,6 +236,13 @@ Status CudaLink::fold(DType type, Op op, std::span<const void* const> inputs, st
 Status CudaLink::wait() {
   return in_context("waiting for work",
                     [&](const Driver& driver) { return driver.StreamSynchronize(stream_); });
+}
+
+Status CudaLink::give(const std::function<Status(Cuda& cuda, Stream stream)>& body) {
+  const Current current(cuda_.driver, context_);
+  if (current.error() != CUDA_SUCCESS)
+    return cuda_error(cuda_.driver, current.error(), fmt::format("working on GPU {}", device_));
+  return body(cuda_, at_);
 }
 
 // ---- On a caller's stream

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -84,6 +85,8 @@ class Link {
   virtual Status fold(DType type, Op op, std::span<const void* const> inputs, std::span<void* const> outputs,
                       std::size_t count) = 0;
   virtual Status wait() = 0;
+  // Other work, for gpu/ alone: `body`, with the link's context current, gives it to that stream.
+  virtual Status give(const std::function<Status(Cuda& cuda, Stream stream)>& body) = 0;
 
   // On a stream of the caller's no host waits: the streams wait for events. The ranks exchange these once. Of each rank's two, which take
   // turns, the others' streams may wait for what mark() recorded last; that it has been recorded is theirs to find out.

@@ -111,6 +111,11 @@ std::uint64_t bucket_length(const Quantiser& how, std::size_t n) {
   return how.bucket == 0 ? n : std::min<std::uint64_t>(how.bucket, n);
 }
 
+// One for each thread's first element.
+std::uint64_t blocks_for(std::uint64_t elements) {
+  return (elements + kernels::kThreads - 1) / kernels::kThreads;
+}
+
 std::uint64_t tiles_over(const Source& source, std::size_t value_bytes) {
   const std::uint64_t shift = number(source.values) % sizeof(kernels::Vector);
   const std::uint64_t tile = kernels::kTileVectors * sizeof(kernels::Vector);
@@ -242,8 +247,40 @@ Status SparseKernels::scatter_by(CUstream stream, const std::string& name, std::
   kernels::ScatterArguments arguments{static_cast<const unsigned char*>(entries.indices),
                                       static_cast<const unsigned char*>(entries.values), entries.count,
                                       static_cast<unsigned char*>(dense), dimension};
-  const std::uint64_t blocks = (arguments.count + kernels::kThreads - 1) / kernels::kThreads;
-  return launch(stream, name + index_name(entries.wide), blocks, kScatterBlocks, &arguments);
+  return launch(stream, name + index_name(entries.wide), blocks_for(entries.count), kScatterBlocks,
+                &arguments);
+}
+
+Status SparseKernels::check_contract(CUstream stream, const Entries& entries, std::size_t dimension,
+                                     std::uint64_t* broken) {
+  HEDDLE_TRY(check_alignment({{"indices", entries.indices, index_bytes(entries.wide)},
+                              {"the mark of broken entries", broken, sizeof *broken}}));
+  if (entries.count == 0) return {};
+  kernels::CheckArguments arguments{static_cast<const unsigned char*>(entries.indices), entries.count,
+                                    dimension, broken};
+  return launch(stream, std::string("check_entries") + index_name(entries.wide), blocks_for(entries.count),
+                kScatterBlocks, &arguments);
+}
+
+Status SparseKernels::forget(CUstream stream, const Selected& sent, float* vector, std::size_t n,
+                             std::uint64_t* some_finite) {
+  HEDDLE_TRY(check_alignment({{"indices", sent.indices, index_bytes(sent.wide)},
+                              {"values", sent.values, sizeof(float)},
+                              {"the vector", vector, sizeof *vector},
+                              {"the entries' count", sent.count, sizeof *sent.count},
+                              {"the mark of finite entries", some_finite, sizeof *some_finite}}));
+  const CUresult error = driver_.MemsetD8Async(number(some_finite), 0, sizeof *some_finite, stream);
+  if (error != CUDA_SUCCESS) return cuda_error(driver_, error, "clearing a mark on a GPU");
+  kernels::ForgetArguments arguments{static_cast<const unsigned char*>(sent.indices),
+                                     static_cast<const unsigned char*>(sent.values),
+                                     sent.count,
+                                     sent.capacity,
+                                     vector,
+                                     n,
+                                     some_finite};
+  HEDDLE_TRY(launch(stream, std::string("forget_entries") + index_name(sent.wide), blocks_for(sent.capacity),
+                    kScatterBlocks, &arguments));
+  return launch(stream, "forget_rest", blocks_for(n), kScatterBlocks, &arguments);
 }
 
 Status SparseKernels::quantise(CUstream stream, const Quantiser& how, const float* gradient, float* residual,

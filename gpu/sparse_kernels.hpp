@@ -14,6 +14,7 @@
 #include "base/dtype.hpp"
 #include "base/status.hpp"
 #include "gpu/driver.hpp"
+#include "gpu/entries.hpp"
 #include "gpu/kernel_library.hpp"
 #include "gpu/kernels/sparse_arguments.hpp"
 
@@ -29,14 +30,6 @@ struct Selected {
   bool wide = false;  // indices of 64 bits; those of 32 serve up to 2^32 values
 };
 
-// Sorted entries, each index once.
-struct Entries {
-  const void* indices = nullptr;
-  const void* values = nullptr;
-  std::size_t count = 0;
-  bool wide = false;
-};
-
 // A codec of float with evenly spaced levels (src/compress/codec.hpp): qsgd8, qsgd4, and qsgd2, of which ternary is another name.
 struct Quantiser {
   unsigned bits = 8;            // of a code: 8, 4 or 2
@@ -49,6 +42,9 @@ class SparseKernels {
   // `driver` outlives this. A launch selects from `tiles` tiles at most, which tests make few.
   explicit SparseKernels(const Driver& driver, std::uint64_t tiles = kernels::kMostTiles)
       : driver_(driver), tiles_(tiles), multiprocessors_(driver), library_(driver, kernels::Family::sparse) {}
+
+  // Whether there are kernels, which are loaded now.
+  Status load() { return function("count_digits").status(); }
 
   // ---- Selection. Its temporary memory is the caller's, on the device, aligned to 16 bytes, and serves one selection after another, of any
   // kind, without being prepared again.
@@ -78,6 +74,16 @@ class SparseKernels {
   Status scatter(CUstream stream, DType type, const Entries& entries, void* dense, std::size_t dimension);
   // dense[index] += value, with the bits of the host's sums; one after the other they add several vectors in that order. (f16 and bf16 are rounded after each.)
   Status scatter_add(CUstream stream, DType type, const Entries& entries, void* dense, std::size_t dimension);
+
+  // ---- Of collectives.
+
+  // *broken becomes 1, and is left alone else, where the indices of `entries` do not rise strictly, or one is not less than `dimension`.
+  Status check_contract(CUstream stream, const Entries& entries, std::size_t dimension,
+                        std::uint64_t* broken);
+  // After a step that sent the entries of `vector` that top_k() has put to `sent`: these become 0, and so does what is not finite, as
+  // Residual::keep() (src/compress/residual.hpp) has it. *some_finite is written.
+  Status forget(CUstream stream, const Selected& sent, float* vector, std::size_t n,
+                std::uint64_t* some_finite);
 
   // ---- Quantised vectors, in the host's bytes. Codes need no alignment.
 

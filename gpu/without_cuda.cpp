@@ -4,6 +4,7 @@
 #include "gpu/device_memory.hpp"
 #include "gpu/gpu.hpp"
 #include "gpu/link.hpp"
+#include "gpu/sparse_link.hpp"
 #include "gpu/survey.hpp"
 
 namespace heddle::gpu {
@@ -44,6 +45,10 @@ Status Gpu::write(void* to, const void* from, std::size_t bytes) {
 }
 
 Result<std::unique_ptr<Link>> make_link(Gpu& /*gpu*/, const Place& /*place*/) {
+  return Status(Code::unsupported, "this heddle was built without CUDA");
+}
+
+Result<std::unique_ptr<SparseLink>> make_sparse_link(Link& /*link*/) {
   return Status(Code::unsupported, "this heddle was built without CUDA");
 }
 

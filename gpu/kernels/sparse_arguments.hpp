@@ -78,6 +78,25 @@ struct ScatterArguments {
   std::uint64_t dimension;
 };
 
+// ---- Of collectives
+
+struct CheckArguments {
+  const unsigned char* indices;  // aligned as one is
+  std::uint64_t count;
+  std::uint64_t dimension;
+  std::uint64_t* broken;  // becomes 1 where indices do not rise, or one is not less than the dimension
+};
+
+struct ForgetArguments {
+  const unsigned char* indices;  // of float entries, the largest of `vector`
+  const unsigned char* values;
+  const std::uint64_t* count;  // how many there are; of these the first `capacity`
+  std::uint64_t capacity;
+  float* vector;
+  std::uint64_t dimension;
+  std::uint64_t* some_finite;  // 0 before; becomes 1 where an entry is
+};
+
 // ---- Quantised vectors
 
 struct QuantiseArguments {

@@ -17,8 +17,31 @@
     scatter_share<Element, Index, Operation>(arguments, Thread{blockIdx.x, gridDim.x, threadIdx.x}); \
   }
 
+#define HEDDLE_CHECK_KERNEL(name, Index)                                                      \
+  extern "C" __global__ void __launch_bounds__(heddle::gpu::kernels::kThreads)                \
+      heddle_##name(const __grid_constant__ heddle::gpu::kernels::CheckArguments arguments) { \
+    using namespace heddle::gpu::kernels;                                                     \
+    check_share<Index>(arguments, Thread{blockIdx.x, gridDim.x, threadIdx.x});                \
+  }
+
+#define HEDDLE_FORGET_KERNEL(name, Index)                                                      \
+  extern "C" __global__ void __launch_bounds__(heddle::gpu::kernels::kThreads)                 \
+      heddle_##name(const __grid_constant__ heddle::gpu::kernels::ForgetArguments arguments) { \
+    using namespace heddle::gpu::kernels;                                                      \
+    forget_share<Index>(arguments, Thread{blockIdx.x, gridDim.x, threadIdx.x});                \
+  }
+
 HEDDLE_SELECT_KERNELS(HEDDLE_SELECT_KERNEL)
 HEDDLE_SCATTER_KERNELS(HEDDLE_SCATTER_KERNEL)
+
+HEDDLE_CHECK_KERNELS(HEDDLE_CHECK_KERNEL)
+HEDDLE_FORGET_KERNELS(HEDDLE_FORGET_KERNEL)
+
+extern "C" __global__ void __launch_bounds__(heddle::gpu::kernels::kThreads)
+    heddle_forget_rest(const __grid_constant__ heddle::gpu::kernels::ForgetArguments arguments) {
+  using namespace heddle::gpu::kernels;
+  forget_rest_share(arguments, Thread{blockIdx.x, gridDim.x, threadIdx.x});
+}
 
 extern "C" __global__ void __launch_bounds__(heddle::gpu::kernels::kThreads)
     heddle_count_digits(const __grid_constant__ heddle::gpu::kernels::DigitArguments arguments) {

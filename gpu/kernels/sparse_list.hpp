@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gpu/kernels/digits.hpp"
+#include "gpu/kernels/entries.hpp"
 #include "gpu/kernels/quantise.hpp"
 #include "gpu/kernels/scatter.hpp"
 #include "gpu/kernels/select.hpp"
@@ -28,6 +29,10 @@
   HEDDLE_SCATTER_WIDTHS(X, scatter_add_f64, Plain<double>, FloatSum) \
   HEDDLE_SCATTER_WIDTHS(X, scatter_add_u32, Plain<std::uint32_t>, IntegerSum) \
   HEDDLE_SCATTER_WIDTHS(X, scatter_add_u64, Plain<std::uint64_t>, IntegerSum)
+
+// X(name, index)
+#define HEDDLE_CHECK_KERNELS(X) X(check_entries_i32, std::uint32_t) X(check_entries_i64, std::uint64_t)
+#define HEDDLE_FORGET_KERNELS(X) X(forget_entries_i32, std::uint32_t) X(forget_entries_i64, std::uint64_t)
 
 // X(name, bits of a code)
 #define HEDDLE_QUANTISE_KERNELS(X) X(quantise_8, 8) X(quantise_4, 4) X(quantise_2, 2)

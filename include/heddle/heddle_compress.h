@@ -26,7 +26,9 @@ HEDDLE_API heddle_status heddle_residual_destroy(heddle_residual_t residual);
  * `count` values (HEDDLE_ERR_ARGUMENT says what is wrong with it: checksum, length, count). */
 HEDDLE_API heddle_status heddle_residual_save(heddle_residual_t residual, const char* path);
 HEDDLE_API heddle_status heddle_residual_load(const char* path, size_t count, heddle_residual_t* residual);
-/* Its `count` values, which the caller may read and change; they move with the residual only. */
+/* Its `count` values, which the caller may read and change; they move with the residual only. From then on calls on GPU memory copy them to the
+ * GPU and back each time, where they would stay there else (docs/gpu.md). HEDDLE_ERR_SYSTEM: they lay on a GPU whose context is gone; so too
+ * heddle_residual_save, and calls that need them in the host's memory. */
 HEDDLE_API heddle_status heddle_residual_values(heddle_residual_t residual, float** values, size_t* count);
 
 /* recvbuf = about the sum of all ranks' sendbuf, `count` float32 each, the same bits on every rank; sendbuf may be

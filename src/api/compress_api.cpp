@@ -8,10 +8,11 @@
 #include "api/error.hpp"
 #include "api/handles.hpp"
 #include "comm/communicator.hpp"
+#include "comm/placed_residual.hpp"
 #include "heddle/heddle_compress.h"
 
 struct heddle_residual {
-  heddle::Residual residual;
+  heddle::PlacedResidual residual;
 };
 
 namespace heddle::edge {
@@ -65,7 +66,7 @@ heddle_status heddle_residual_create(size_t count, heddle_residual_t* residual) 
     if (count > static_cast<std::size_t>(PTRDIFF_MAX) / sizeof(float))
       return Status(Code::invalid_argument,
                     "a residual of " + std::to_string(count) + " values is more than memory can hold");
-    *residual = new heddle_residual{heddle::Residual(count)};
+    *residual = new heddle_residual{heddle::PlacedResidual(heddle::Residual(count))};
     return {};
   });
 }
@@ -79,7 +80,8 @@ heddle_status heddle_residual_save(heddle_residual_t residual, const char* path)
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check_not_null(residual, "residual"));
     HEDDLE_TRY(edge::check_not_null(path, "path"));
-    return residual->residual.save(path);
+    const heddle::Result<heddle::Residual*> values = residual->residual.on_host();
+    return values.ok() ? values.value()->save(path) : values.status();
   });
 }
 
@@ -90,7 +92,7 @@ heddle_status heddle_residual_load(const char* path, size_t count, heddle_residu
     HEDDLE_TRY(edge::check_not_null(path, "path"));
     heddle::Result<heddle::Residual> loaded = heddle::Residual::load(path, count);
     if (!loaded.ok()) return loaded.status();
-    *residual = new heddle_residual{std::move(loaded).value()};
+    *residual = new heddle_residual{heddle::PlacedResidual(std::move(loaded).value())};
     return {};
   });
 }
@@ -100,7 +102,9 @@ heddle_status heddle_residual_values(heddle_residual_t residual, float** values,
     HEDDLE_TRY(edge::check_not_null(residual, "residual"));
     HEDDLE_TRY(edge::check_not_null(values, "values"));
     HEDDLE_TRY(edge::check_not_null(count, "count"));
-    *values = residual->residual.values().data();
+    const heddle::Result<heddle::Residual*> shown = residual->residual.show();
+    if (!shown.ok()) return shown.status();
+    *values = shown.value()->values().data();
     *count = residual->residual.size();
     return {};
   });
@@ -124,13 +128,10 @@ heddle_status heddle_compressed_allreduce(const float* sendbuf, float* recvbuf, 
     heddle::CompressedJob job;
     job.count = count;
     job.how = how.value();
-    job.residual = residual != nullptr ? &residual->residual : nullptr;
+    job.in = static_cast<const float*>(r.in);
+    job.out = static_cast<float*>(r.out);
     return edge::note(
-        *comm, edge::with_images(*comm, r.in, r.out, count * sizeof(float), [&](const void* in, void* out) {
-          job.in = static_cast<const float*>(in);
-          job.out = static_cast<float*>(out);
-          return comm->communicator->compressed_allreduce(job);
-        }));
+        *comm, edge::compressed_anywhere(*comm, job, residual != nullptr ? &residual->residual : nullptr));
   });
 }
 
@@ -158,7 +159,11 @@ heddle_status heddle_sparse_allreduce_coded(const heddle_sparse* in, float* dens
     if (!how.ok()) return how.status();
     how->codec.seed = seed;
     job.how = how.value();
-    job.residual = residual != nullptr ? &residual->residual : nullptr;
+    if (residual != nullptr) {
+      const heddle::Result<heddle::Residual*> values = residual->residual.on_host();
+      if (!values.ok()) return values.status();
+      job.residual = values.value();
+    }
     edge::SparseImages images;
     HEDDLE_TRY(edge::note(*comm, images.load(*comm, &job.in)));
     return edge::note(*comm, edge::with_image(*comm, dense, job.in.dimension * sizeof(float),

@@ -1,5 +1,7 @@
 #include "api/device_buffers.hpp"
 
+#include <algorithm>
+
 #include "comm/device_path.hpp"
 
 namespace heddle::edge {
@@ -30,6 +32,101 @@ Status bcast_anywhere(heddle_comm& comm, void* buffer, std::size_t bytes, int ro
     HEDDLE_TRY(comm.communicator->bcast(at, bytes, root));
     return path != nullptr ? path->after_bcast(comm.gpu, buffer, at != buffer) : Status();
   });
+}
+
+namespace {
+
+// `path`: of what the GPUs could have done; else null.
+Status staged_sparse(heddle_comm& comm, SparseJob job, DevicePath* path) {
+  const SparseView given = job.in;
+  void* const dense = job.dense;
+  SparseImages images;
+  HEDDLE_TRY(images.load(comm, &job.in));
+  const bool in_on_gpu =
+      given.count == 0 || (job.in.indices != given.indices && job.in.values != given.values);
+  const std::size_t bytes = job.in.dimension * dtype_size(job.in.value_type);
+  return with_image(comm, dense, bytes, Access::write, [&](void* out) {
+    job.dense = out;
+    HEDDLE_TRY(comm.communicator->sparse_allreduce(job));
+    return path != nullptr ? path->after_sparse(comm.gpu, dense, in_on_gpu && out != dense) : Status();
+  });
+}
+
+Status staged_compressed(heddle_comm& comm, CompressedJob job, DevicePath* path) {
+  const float* const in = job.in;
+  float* const out = job.out;
+  return with_images(comm, in, out, job.count * sizeof(float), [&](const void* from, void* to) {
+    job.in = static_cast<const float*>(from);
+    job.out = static_cast<float*>(to);
+    HEDDLE_TRY(comm.communicator->compressed_allreduce(job));
+    return path != nullptr ? path->after_sparse(comm.gpu, out, to != out && from != in) : Status();
+  });
+}
+
+// What the GPUs do of it: selections, for which the sampled one may take exactly the largest as well.
+std::size_t largest_wanted(const CompressedJob& job) {
+  const bool selects =
+      job.how.method == Compression::Method::top_k || job.how.method == Compression::Method::top_k_sampled;
+  return selects ? std::min(job.count, entries_wanted(job)) : 0;
+}
+
+void note_served(heddle_comm& comm, const DeviceTraffic& traffic) {
+  comm.communicator->note_sparse_stats({"gpu", traffic.entries, 0, traffic.bytes_sent});
+}
+
+}  // namespace
+
+Status sparse_to_dense_anywhere(heddle_comm& comm, const SparseJob& job) {
+  DevicePath* const path = comm.communicator->device_path();
+  const SparseView& in = job.in;
+  const DeviceEntries entries{{in.indices, in.values, in.count, in.index_type == IndexType::u64},
+                              in.value_type,
+                              job.op,
+                              job.dense,
+                              in.dimension};
+  if (path != nullptr) {
+    DeviceTraffic traffic;
+    const Result<bool> served = path->sparse_sum(entries, agreement_number(job), &traffic);
+    if (!served.ok()) return served.status();
+    if (served.value()) note_served(comm, traffic);
+    if (served.value()) return {};
+  }
+  return staged_sparse(comm, job, entries.is_for_gpus() ? path : nullptr);
+}
+
+// GPUs of a node sum the whole vector in less time than it takes to find its entries.
+Status mostly_zero_anywhere(heddle_comm& comm, const Reduction& r) {
+  DevicePath* const path = comm.communicator->device_path();
+  if (path != nullptr) {
+    const Result<bool> served = path->allreduce(r.in, r.out, r.count, r.type, r.op);
+    if (!served.ok()) return served.status();
+    if (served.value()) comm.communicator->note_sparse_stats({"dense", 0, 0, 0});
+    if (served.value()) return {};
+  }
+  return with_images(comm, r.in, r.out, r.count * dtype_size(r.type), [&](const void* in, void* out) {
+    HEDDLE_TRY(comm.communicator->mostly_zero_allreduce(in, out, r.count, r.type));
+    if (path == nullptr || r.count == 0) return Status();
+    return path->after_sparse(comm.gpu, r.out, out != r.out && in != r.in);
+  });
+}
+
+Status compressed_anywhere(heddle_comm& comm, const CompressedJob& job, PlacedResidual* residual) {
+  DevicePath* const path = comm.communicator->device_path();
+  const DeviceLargest largest{job.in, job.out, job.count, largest_wanted(job), residual};
+  if (path != nullptr) {
+    DeviceTraffic traffic;
+    const Result<bool> served = path->largest_sum(largest, agreement_number(job), &traffic);
+    if (!served.ok()) return served.status();
+    if (served.value()) note_served(comm, traffic);
+    if (served.value()) return {};
+  }
+  CompressedJob staged = job;
+  if (residual != nullptr) {
+    const Result<Residual*> values = residual->on_host();
+    if (!values.ok()) return values.status();
+    staged.residual = values.value();
+  }
+  return staged_compressed(comm, staged, largest.is_for_gpus() ? path : nullptr);
 }
 
 Status SparseImages::load(heddle_comm& comm, SparseView* view) {

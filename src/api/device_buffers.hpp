@@ -7,6 +7,7 @@
 #include "api/arguments.hpp"
 #include "api/handles.hpp"
 #include "base/status.hpp"
+#include "comm/placed_residual.hpp"
 #include "gpu/gpu.hpp"
 
 namespace heddle::edge {
@@ -45,6 +46,12 @@ inline Access access_of(const heddle_comm& comm, int root) {
 // The blocking collectives that should cost little on the host's memory; called only where there may be other.
 Status allreduce_anywhere(heddle_comm& comm, const Reduction& reduction);
 Status bcast_anywhere(heddle_comm& comm, void* buffer, std::size_t bytes, int root);
+
+// Those of vectors that are sparse, or become so. job.dense, and job.in and job.out, are the caller's; job.residual is not set, and
+// `residual` may be null.
+Status sparse_to_dense_anywhere(heddle_comm& comm, const SparseJob& job);
+Status mostly_zero_anywhere(heddle_comm& comm, const Reduction& reduction);
+Status compressed_anywhere(heddle_comm& comm, const CompressedJob& job, PlacedResidual* residual);
 
 // Images of the arrays of a sparse vector.
 class SparseImages {

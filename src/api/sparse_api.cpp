@@ -247,13 +247,8 @@ heddle_status heddle_sparse_allreduce_dense(const heddle_sparse* in, void* dense
                                                 std::to_string(job.in.dimension) +
                                                 " is more than memory can hold");
     HEDDLE_TRY(edge::check_buffer(dense, job.in.dimension * width, "dense"));
-    edge::SparseImages images;
-    HEDDLE_TRY(edge::note(*comm, images.load(*comm, &job.in)));
-    return edge::note(
-        *comm, edge::with_image(*comm, dense, job.in.dimension * width, edge::Access::write, [&](void* out) {
-          job.dense = out;
-          return comm->communicator->sparse_allreduce(job);
-        }));
+    job.dense = dense;
+    return edge::note(*comm, edge::sparse_to_dense_anywhere(*comm, job));
   });
 }
 
@@ -264,11 +259,7 @@ heddle_status heddle_sparse_allreduce_in_place(void* buffer, size_t count, heddl
     edge::Reduction r;
     const heddle_op sum = HEDDLE_SUM;
     HEDDLE_TRY(edge::check_reduction(HEDDLE_IN_PLACE, buffer, count, dtype, sum, &r));
-    return edge::note(*comm, edge::with_images(*comm, r.in, r.out, r.count * heddle::dtype_size(r.type),
-                                               [&](const void* from, void* to) {
-                                                 return comm->communicator->mostly_zero_allreduce(
-                                                     from, to, r.count, r.type);
-                                               }));
+    return edge::note(*comm, edge::mostly_zero_anywhere(*comm, r));
   });
 }
 

@@ -74,6 +74,12 @@ struct CompressedJob {
   bool agreed = false;  // that `how` and `count` are equal is known: nobody asks
 };
 
+// Entries that a selection is to take.
+std::size_t entries_wanted(const CompressedJob& job);
+// A number of all that is equal on the ranks of a job, or should be.
+std::uint64_t agreement_number(const CompressedJob& job);
+std::uint64_t agreement_number(const SparseJob& job);
+
 // A sum of sparse streams of f32 into a dense vector, whose regions travel through a codec once each is complete.
 struct CodedSparseJob {
   SparseView in;  // its arrays are borrowed until the collective is complete
@@ -129,6 +135,8 @@ class Communicator {
   virtual Status coded_sparse_allreduce(const CodedSparseJob& job) = 0;
   virtual Result<std::unique_ptr<Request>> sparse_allreduce_request(SparseJob job) = 0;
   virtual const SparseStats& sparse_stats() const = 0;
+  // Of one that was served elsewhere: by the GPUs.
+  virtual void note_sparse_stats(const SparseStats& stats) = 0;
 
   // For allreduces and bcasts of buffers on GPUs; null where ranks are on several nodes, or there is but one.
   virtual DevicePath* device_path() = 0;

@@ -210,6 +210,7 @@ class CommunicatorImpl final : public Communicator {
   Status coded_sparse_allreduce(const CodedSparseJob& job) override;
   Result<std::unique_ptr<Request>> sparse_allreduce_request(SparseJob job) override;
   const SparseStats& sparse_stats() const override { return sparse_stats_; }
+  void note_sparse_stats(const SparseStats& stats) override { sparse_stats_ = stats; }
 
   Status progress() override;
   const char* algorithm(Collective collective, std::size_t bytes) override;
@@ -339,7 +340,7 @@ class CommunicatorImpl final : public Communicator {
   Team* team_;  // set when every rank is on this one node: team verbs need no schedule then
   // By collective, bit k: calls of size class k are known to be a team verb. None any more after a failure.
   std::uint64_t by_team_[3] = {};
-  std::uint64_t calls_ = 0;         // blocking allreduces and bcasts
+  std::uint64_t calls_ = 0;         // blocking allreduces, sparse ones too, and bcasts
   std::uint64_t bcasts_meet_ = 16;  // in a bcast with this number or a higher one all ranks meet
   std::uint64_t met_at_ = 0;        // number of the last bcast in which they did
   std::uint64_t sequence_ = 0;      // collectives started by messages

@@ -22,10 +22,6 @@ SparseView view_of(const SelectedEntries& selection, std::size_t dimension) {
           selection.values.data()};
 }
 
-std::size_t entries_wanted(const CompressedJob& job) {
-  return static_cast<std::size_t>(std::ceil(job.how.fraction * static_cast<double>(job.count)));
-}
-
 // Coded sums arrive in the caller's memory, which is the caller's own again when memory has run out.
 class Abandoning {
  public:
@@ -69,6 +65,14 @@ Status check(const CodedSparseJob& job) {
 }
 
 }  // namespace
+
+std::size_t entries_wanted(const CompressedJob& job) {
+  return static_cast<std::size_t>(std::ceil(job.how.fraction * static_cast<double>(job.count)));
+}
+
+std::uint64_t agreement_number(const CompressedJob& job) {
+  return hash_of(job.count, job.how);
+}
 
 // A rank that codes in another way, or has another length, would misread what it is sent.
 Status CommunicatorImpl::agree_on(const CompressedJob& job) {
@@ -148,6 +152,7 @@ Status CommunicatorImpl::coded_sparse_allreduce(const CodedSparseJob& job) {
 }
 
 Status CommunicatorImpl::exchange_coded(const CodedSparseJob& job) {
+  ++calls_;
   const Status valid = check(job);
   Agreement agreement(size_, 0);
   agreement.state(rank_, job.in, Op::sum, valid.ok(), hash_of(job.in.dimension, job.how));

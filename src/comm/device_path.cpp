@@ -144,6 +144,7 @@ Status DevicePath::leave(Mode then) {
   // Nobody frees what another one has open.
   const Result<bool> met = meet(Status(), true);
   if (lost_) return met.status();
+  sparse_.reset();
   link_.reset();
   return {};
 }
@@ -182,8 +183,10 @@ Result<bool> DevicePath::run(DeviceWork& work, const Result<bool>& here) {
     // Also after a failure: nothing may touch the caller's buffers once the call is over.
     Status waited = can ? link_->wait() : Status();
     if (mine.ok()) mine = std::move(waited);
-    const Result<bool> all = meet(mine, can, k == 0 ? work.words() : std::span<std::uint64_t>());
-    if (!all.ok() || !all.value() || k == work.steps()) return all;
+    const Result<bool> all = meet(mine, can, k == 0 ? work.words() : work.later_words(k));
+    if (!all.ok() || !all.value()) return all;
+    if (k == 0 && !work.agreed()) return false;
+    if (k == work.steps()) return all;
     mine = work.step(k);
   }
 }

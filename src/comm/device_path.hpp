@@ -26,7 +26,10 @@
 #include "base/log.hpp"
 #include "base/status.hpp"
 #include "comm/device_work.hpp"
+#include "comm/placed_residual.hpp"
+#include "gpu/entries.hpp"
 #include "gpu/link.hpp"
+#include "gpu/sparse_link.hpp"
 
 namespace heddle {
 
@@ -52,6 +55,32 @@ class Meeting {
   virtual bool bcast_met() const = 0;
 };
 
+// A sum of sparse vectors.
+struct DeviceEntries {
+  gpu::Entries in;
+  DType type;
+  Op op;
+  void* out;  // overlaps nothing of `in`
+  std::size_t dimension;
+
+  bool is_for_gpus() const { return op == Op::sum && dimension > 0; }
+};
+// A sum of the `k` largest entries of each rank's vector of `n`.
+struct DeviceLargest {
+  const float* in;
+  float* out;  // may be `in`
+  std::size_t n;
+  std::size_t k;             // 0: this is no work for the GPUs
+  PlacedResidual* residual;  // of n values; may be null
+
+  bool is_for_gpus() const { return k > 0 && n > 0; }
+};
+// What a sum took.
+struct DeviceTraffic {
+  std::uint64_t entries = 0;     // of all ranks
+  std::uint64_t bytes_sent = 0;  // by this rank
+};
+
 class DevicePath {
  public:
   // `bytes`: of scratch; 0: everything is staged. `meeting` is borrowed.
@@ -72,8 +101,20 @@ class DevicePath {
   Result<bool> bcast(void* buffer, std::size_t bytes, int root) {
     return on() ? serve_bcast(buffer, bytes, root) : Result<bool>(false);
   }
+  // Sums of sparse vectors, and of the largest entries of dense ones, into a dense vector: device_sparse.cpp. In these too nothing has happened where
+  // the answer is no. `asked` is a number of all that is equal on the ranks, or should be: where it is not, the answer is no on all of them.
+  // What is not for GPUs is asked about as well, since another rank may want something else by mistake. After a failure the residual is what it was, or has the vector in it, without the entries that were sent.
+  Result<bool> sparse_sum(const DeviceEntries& job, std::uint64_t asked, DeviceTraffic* traffic) {
+    return on() ? serve_entries(job, asked, traffic) : Result<bool>(false);
+  }
+  Result<bool> largest_sum(const DeviceLargest& job, std::uint64_t asked, DeviceTraffic* traffic) {
+    return on() ? serve_largest(job, asked, traffic) : Result<bool>(false);
+  }
   // And ends with this where it was staged. `on_gpu`: all that this rank gave lies on a GPU, `buffer` is some of it.
   Status after_allreduce(gpu::Gpu& gpu, const void* buffer, bool on_gpu) {
+    return after_staged(gpu, buffer, on_gpu, true);
+  }
+  Status after_sparse(gpu::Gpu& gpu, const void* buffer, bool on_gpu) {
     return after_staged(gpu, buffer, on_gpu, true);
   }
   Status after_bcast(gpu::Gpu& gpu, const void* buffer, bool on_gpu) {
@@ -103,6 +144,12 @@ class DevicePath {
   Status after_staged(gpu::Gpu& gpu, const void* buffer, bool on_gpu, bool met);
   Result<bool> serve_allreduce(const void* in, void* out, std::size_t count, DType type, Op op);
   Result<bool> serve_bcast(void* buffer, std::size_t bytes, int root);
+  Result<bool> serve_entries(const DeviceEntries& job, std::uint64_t asked, DeviceTraffic* traffic);
+  Result<bool> serve_largest(const DeviceLargest& job, std::uint64_t asked, DeviceTraffic* traffic);
+  Result<bool> can_add(const DeviceEntries& job);
+  Result<bool> can_select(const DeviceLargest& job, float** left_out);
+  Result<bool> holds_aligned(const void* buffer, std::size_t bytes, std::size_t element);
+  bool has_sparse();
   Result<bool> run(DeviceWork& work, const Result<bool>& here);
   Result<bool> conclude(Result<bool> served);
   Worker worker() const { return {link_.get(), meeting_.rank(), meeting_.size(), layout_}; }
@@ -142,6 +189,7 @@ class DevicePath {
   unsigned misses_ = 0;  // calls in a row that one rank could not serve, while on
   gpu::Place place_;     // of a buffer that was seen
   std::unique_ptr<gpu::Link> link_;
+  std::unique_ptr<gpu::SparseLink> sparse_;  // made when first wanted
   bool direct_ = false;      // all ranks share one context: buffers are reached where they lie
   bool exported_ = false;    // other processes have this rank's scratch open, or its events
   bool marks_open_ = false;  // the ranks know each other's events

@@ -40,6 +40,10 @@ class DeviceWork {
 
   // Words that the first meeting is to carry to all: 0 but for this rank's.
   virtual std::span<std::uint64_t> words() { return {}; }
+  // The same for meeting number `k`, 1 or more.
+  virtual std::span<std::uint64_t> later_words(std::size_t /*k*/) { return {}; }
+  // After the first meeting, by what words() has become: whether all go on; the same on all ranks. If not, no rank's memory has changed.
+  virtual bool agreed() const { return true; }
   // Given to the link before the first meeting.
   virtual Status first() { return {}; }
   // Given to it after meeting number `k`, for 0 <= k < steps(); then comes the next one.

@@ -52,6 +52,11 @@ Status entries_of(const std::byte* buffer, std::size_t count, DType type, Storag
 
 }  // namespace
 
+std::uint64_t agreement_number(const SparseJob& job) {
+  const auto type = static_cast<std::uint64_t>(job.in.value_type);
+  return sample_hash(sample_hash(job.in.dimension) ^ (type << 8 | static_cast<std::uint64_t>(job.op)));
+}
+
 Job CommunicatorImpl::agreement_job(Agreement& agreement) {
   const std::span<std::uint64_t> words = agreement.words();
   return {Collective::allreduce,
@@ -97,7 +102,9 @@ Status CommunicatorImpl::sparse_allreduce(const SparseJob& job) {
   return with_memory([&, this] { return exchange_sparse(job); });
 }
 
+// In the agreement all ranks meet.
 Status CommunicatorImpl::exchange_sparse(const SparseJob& job) {
+  ++calls_;
   const Status valid = look_through(job);
   Agreement agreement(size_, 0);
   agreement.state(rank_, job.in, job.op, valid.ok());

@@ -1,4 +1,4 @@
-// Allreduces and bcasts of buffers on one GPU among ranks that are processes, and ranks that are threads, against folds on the host bit for bit; as a plain
+// Allreduces, of sparse vectors too, and bcasts of buffers on one GPU among ranks that are processes, and ranks that are threads, against folds on the host bit for bit; as a plain
 // program: node_check LIBCUDA [--short]. The tests on the double of CUDA's driver look closer (node_test.cpp, node_job.cpp); this one runs on CUDA's
 // as well, and there says whether what they rest on is so.
 #include <cstdio>
@@ -10,6 +10,7 @@
 #include "fold_data.hpp"
 #include "host_fold.hpp"
 #include "node_ranks.hpp"
+#include "node_sparse_check.hpp"
 
 namespace heddle::test {
 namespace {
@@ -166,6 +167,7 @@ bool check_rank(NodeRank& rank, bool brief) {
   right = check_order(rank, in, out, std::size_t{brief ? 1U : 32U} << 20) && right;
   for (const std::size_t count : {1, 100'003, 700'001})
     right = check_stream(rank, count, brief) && right;
+  right = check_sparse(rank) && right;
   // Not again: a rank that passes the host's memory, and all are told.
   float here = 1;
   const Result<bool> mixed = rank.path().allreduce(

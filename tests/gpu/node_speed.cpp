@@ -1,4 +1,4 @@
-// How fast the ranks of a node sum floats on one GPU, as processes and as threads, in blocking calls and on streams, beside sums by images on the host (what a host MPI between two copies
+// How fast the ranks of a node sum floats on one GPU, and sparse vectors of floats beside dense ones, as processes and as threads, in blocking calls and on streams, beside sums by images on the host (what a host MPI between two copies
 // does, done by heddle's own shared memory) and beside the GPU's own copies, in the same run: node_speed LIBCUDA [--mib N] [--json FILE], which
 // adds to a file of fold_bandwidth's. On the double of CUDA's driver it shows that it works, and its figures mean nothing.
 #include <sys/mman.h>
@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -30,11 +31,20 @@ struct Row {
   double stream_us;  // on a stream, with waiting for it
   double staged_us;
 };
+// Of vectors of `n` floats, of which one in a hundred is sent.
+struct SparseRow {
+  std::size_t n = 0;
+  double dense_us = 0;
+  double sparse_us = 0;    // entries that are there already; the result is dense
+  double largest_us = 0;   // those of largest magnitude
+  double residual_us = 0;  // and what is left out kept, on the GPU
+};
 // What rank 0 found, where the first process sees it.
 struct Findings {
   double copy_gb_s = 0;  // read and written
   std::size_t count = 0;
   Row rows[kRows]{};
+  SparseRow sparse;
 };
 
 class Bench {
@@ -52,6 +62,8 @@ class Bench {
   ~Bench() { rank_.driver().call<PFN_cuStreamDestroy_v4000>("cuStreamDestroy_v2", stream_); }
   bool begin() { return rank_.begin(out_.as<float>()); }
   bool measure(const char* what, std::size_t bytes, Findings* findings);
+  // Overwrites the input.
+  bool measure_sparse(std::size_t n, Findings* findings);
   double copy_gb_s(std::size_t bytes) const;
 
  private:
@@ -110,6 +122,61 @@ bool Bench::measure(const char* what, std::size_t bytes, Findings* findings) {
   return right;
 }
 
+// One entry in each hundred places, somewhere.
+std::vector<std::uint32_t> one_in_a_hundred(std::size_t n, int rank) {
+  std::vector<std::uint32_t> indices(n / 100);
+  for (std::size_t i = 0; i < indices.size(); ++i)
+    indices[i] = static_cast<std::uint32_t>(100 * i + (37 * i + 13 * static_cast<std::size_t>(rank)) % 100);
+  return indices;
+}
+
+// About normal, none of them 0.
+std::vector<float> bell(std::size_t n) {
+  std::vector<float> values(n);
+  std::uint32_t drawn = 1;
+  for (float& value : values) {
+    value = 1e-3F;
+    for (int i = 0; i < 4; ++i) {
+      drawn = drawn * 1664525U + 1013904223U;
+      value += static_cast<float>(drawn >> 8) * 0x1p-24F - 0.5F;
+    }
+  }
+  return values;
+}
+
+bool Bench::measure_sparse(std::size_t n, Findings* findings) {
+  const std::size_t count = n / 100;
+  const TestMemory indices(rank_.driver(), Memory::device, count * sizeof(std::uint32_t));
+  const TestMemory values(rank_.driver(), Memory::device, count * sizeof(float));
+  indices.put(one_in_a_hundred(n, rank_.rank()).data(), count * sizeof(std::uint32_t));
+  values.put(std::vector<float>(count, 1.0F).data(), count * sizeof(float));
+  const auto serve = [](const Result<bool>& served) { return served.ok() && served.value(); };
+  DeviceTraffic traffic;
+  SparseRow row;
+  row.n = n;
+  row.dense_us =
+      time([&] { return serve(rank_.path().allreduce(in_.data(), out_.data(), n, DType::f32, Op::sum)); });
+  const DeviceEntries entries{
+      {indices.data(), values.data(), count, false}, DType::f32, Op::sum, out_.data(), n};
+  row.sparse_us = time([&] { return serve(rank_.path().sparse_sum(entries, n, &traffic)); });
+  std::vector<float> sums(n);
+  out_.get(sums.data(), n * sizeof(float));
+  const double sum = std::accumulate(sums.begin(), sums.end(), 0.0);
+  bool right = row.dense_us >= 0 && row.sparse_us >= 0 && sum == static_cast<double>(kRanks * count);
+
+  in_.put(bell(n).data(), n * sizeof(float));
+  PlacedResidual residual{Residual(n)};
+  for (PlacedResidual* kept : {static_cast<PlacedResidual*>(nullptr), &residual}) {
+    const DeviceLargest largest{in_.as<float>(), out_.as<float>(), n, count, kept};
+    const double us = time([&] { return serve(rank_.path().largest_sum(largest, n, &traffic)); });
+    (kept == nullptr ? row.largest_us : row.residual_us) = us;
+    right = right && us >= 0;
+  }
+  if (!right) std::printf("  wrong: sparse sums of %zu\n", n);
+  if (rank_.rank() == 0) findings->sparse = row;
+  return right;
+}
+
 // Of one rank, while the others wait.
 double Bench::copy_gb_s(std::size_t bytes) const {
   constexpr int kTimes = 20;
@@ -157,6 +224,9 @@ void print(const char* title, const Findings& findings, bool threads) {
         row.what, row.bytes, row.gpu_us, row.stream_us, row.staged_us, row.staged_us / row.gpu_us,
         row.gpu_us / bound_us(row, findings, threads), row.stream_us / bound_us(row, findings, threads));
   }
+  const SparseRow& s = findings.sparse;
+  std::printf("  1%% of %zu floats: dense %.1f, sparse %.1f, the largest %.1f, with a residual %.1f\n", s.n,
+              s.dense_us, s.sparse_us, s.largest_us, s.residual_us);
 }
 
 std::string json_of(const Findings& findings, bool threads) {
@@ -172,6 +242,15 @@ std::string json_of(const Findings& findings, bool threads) {
     text += std::string(text.empty() ? "" : ",\n    ") + line;
   }
   return text;
+}
+
+std::string sparse_json_of(const char* what, const SparseRow& row) {
+  char line[256];
+  std::snprintf(
+      line, sizeof line,
+      R"({"what": "%s", "ranks": %d, "elements": %zu, "density": 0.01, "dense_us": %.2f, "sparse_us": %.2f, "largest_us": %.2f, "residual_us": %.2f})",
+      what, kRanks, row.n, row.dense_us, row.sparse_us, row.largest_us, row.residual_us);
+  return line;
 }
 
 // What was asked of one H200, and what this GPU did, last.
@@ -195,6 +274,10 @@ void print_goals(const Findings& processes, const Findings& threads) {
               longest.stream_us / bound);
   std::printf("  processes, %8zu B, times faster than staged    %8.1f     5.9 or more\n", shared->bytes,
               shared->staged_us / shared->gpu_us);
+  for (const Findings* one : {&processes, &threads})
+    std::printf("  %s, 1%% of %8zu, times faster than dense  %8.1f     3 or more\n",
+                one == &threads ? "threads" : "processes", one->sparse.n,
+                one->sparse.dense_us / one->sparse.sparse_us);
 }
 
 class Shared {
@@ -225,6 +308,7 @@ bool measure_all(NodeRank& rank, std::size_t bytes, const char* what, bool longe
   right = bench.measure(what, bytes, findings) && right;
   if (rank.rank() == 0) findings->copy_gb_s = bench.copy_gb_s(bytes);
   rank.barrier();
+  if (!longest_alone) right = bench.measure_sparse(bytes / sizeof(float), findings) && right;
   return right;
 }
 
@@ -263,6 +347,10 @@ int run(int argc, char** argv) {
     std::printf("cannot write to %s\n", json);
     return 1;
   }
+  if (json != nullptr && !add_to_json(json, "node_sparse",
+                                      sparse_json_of("processes", processes.get()->sparse) + ",\n    " +
+                                          sparse_json_of("threads", threads.get()->sparse)))
+    return 1;
   return right ? 0 : 1;
 }
 

@@ -2,7 +2,6 @@
 // argument): where all share one context, where they are on two devices, and where it cannot be. What is right is heddle's own result for host memory.
 #include <gtest/gtest.h>
 
-#include <barrier>
 #include <cstdint>
 #include <cstdlib>
 #include <random>
@@ -11,61 +10,19 @@
 
 #include "../api/ranks.hpp"
 #include "cuda_memory.hpp"
+#include "node_ranks_of_threads.hpp"
 
 namespace {
 
+using heddle::test::calls;
+using heddle::test::driver;
+using heddle::test::kind_of;
 using heddle::test::Memory;
+using heddle::test::Node;
 using heddle::test::TestDriver;
 using heddle::test::TestMemory;
 using heddle::testing_ranks::on_ranks;
 using Bytes = std::vector<std::uint8_t>;
-
-const TestDriver* driver = nullptr;
-
-#define OK(call) ASSERT_EQ(call, HEDDLE_OK) << heddle_last_error()
-
-int calls(const char* name) {
-  return driver->find<int (*)(const char*)>("fake_cuda_calls")(name);
-}
-
-// All memory that a device has, in its primary context.
-constexpr Memory kOnDevice[] = {Memory::device, Memory::managed, Memory::pool, Memory::mapped};
-Memory kind_of(int rank, int shift) {
-  return kOnDevice[static_cast<std::size_t>(rank + shift) % 4];
-}
-
-// A rank of a test: its communicator, and how all of them count what the GPUs did.
-class Node {
- public:
-  explicit Node(int ranks) : ranks_(ranks), barrier_(ranks) {}
-  int ranks() const { return ranks_; }
-  // What `call`, which all ranks make, adds to the number of the driver's calls of `name`.
-  template <typename Call>
-  int counted(const char* name, const Call& call) {
-    barrier_.arrive_and_wait();
-    const int before = calls(name);
-    barrier_.arrive_and_wait();
-    call();
-    barrier_.arrive_and_wait();
-    const int after = calls(name);
-    barrier_.arrive_and_wait();
-    return after - before;
-  }
-  // Calls until the GPUs serve them: how many it took, or -1.
-  int begin(heddle_comm_t comm, void* buffer, int most = 40) {
-    for (int i = 1; i <= most; ++i) {
-      const int kernels = counted("cuLaunchKernel", [&] {
-        OK(heddle_allreduce(HEDDLE_IN_PLACE, buffer, 1, HEDDLE_INT32, HEDDLE_SUM, comm));
-      });
-      if (kernels > 0) return i;
-    }
-    return -1;
-  }
-
- private:
-  const int ranks_;
-  std::barrier<> barrier_;
-};
 
 std::size_t size_of(heddle_dtype type) {
   switch (type) {
@@ -280,6 +237,8 @@ TEST(GpuNode, OneFails) {
 }
 
 }  // namespace
+
+const TestDriver* heddle::test::driver = nullptr;
 
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);

@@ -69,6 +69,46 @@ void run_scatter(const void* arguments, unsigned blocks) {
   }
 }
 
+template <class Index>
+bool translate_check(void* arguments, const Reach& reach) {
+  auto& a = *static_cast<CheckArguments*>(arguments);
+  return translate_one(a.indices, a.count * sizeof(Index), reach) &&
+         translate_one(a.broken, sizeof *a.broken, reach);
+}
+
+template <class Index>
+void run_check(const void* arguments, unsigned blocks) {
+  for (unsigned block = blocks; block-- > 0;) {
+    for (unsigned thread = kThreads; thread-- > 0;)
+      check_share<Index>(*static_cast<const CheckArguments*>(arguments), Thread{block, blocks, thread});
+  }
+}
+
+template <class Index>
+bool translate_forget(void* arguments, const Reach& reach) {
+  auto& a = *static_cast<ForgetArguments*>(arguments);
+  return translate_one(a.indices, a.capacity * sizeof(Index), reach) &&
+         translate_one(a.values, a.capacity * sizeof(float), reach) &&
+         translate_one(a.count, sizeof *a.count, reach) &&
+         translate_one(a.vector, a.dimension * sizeof(float), reach) &&
+         translate_one(a.some_finite, sizeof *a.some_finite, reach);
+}
+
+template <class Index>
+void run_forget(const void* arguments, unsigned blocks) {
+  for (unsigned block = blocks; block-- > 0;) {
+    for (unsigned thread = kThreads; thread-- > 0;)
+      forget_share<Index>(*static_cast<const ForgetArguments*>(arguments), Thread{block, blocks, thread});
+  }
+}
+
+void run_forget_rest(const void* arguments, unsigned blocks) {
+  for (unsigned block = blocks; block-- > 0;) {
+    for (unsigned thread = kThreads; thread-- > 0;)
+      forget_rest_share(*static_cast<const ForgetArguments*>(arguments), Thread{block, blocks, thread});
+  }
+}
+
 // Of all buckets.
 template <unsigned kBits>
 std::size_t code_bytes_of(std::uint64_t count, std::uint64_t bucket) {
@@ -109,6 +149,10 @@ void run_dequantise(const void* arguments, unsigned blocks) {
   }
 }
 
+#define HEDDLE_CHECK_TWIN(name, Index) \
+  SparseTwin{"heddle_" #name, sizeof(CheckArguments), &translate_check<Index>, &run_check<Index>},
+#define HEDDLE_FORGET_TWIN(name, Index) \
+  SparseTwin{"heddle_" #name, sizeof(ForgetArguments), &translate_forget<Index>, &run_forget<Index>},
 #define HEDDLE_QUANTISE_TWIN(name, kBits) \
   SparseTwin{"heddle_" #name, sizeof(QuantiseArguments), &translate_quantise<kBits>, &run_quantise<kBits>},
 #define HEDDLE_DEQUANTISE_TWIN(name, kBits)                                              \
@@ -127,11 +171,15 @@ void run_dequantise(const void* arguments, unsigned blocks) {
 #define HEDDLE_TWINS                            \
   HEDDLE_SELECT_KERNELS(HEDDLE_SELECT_TWIN)     \
   HEDDLE_SCATTER_KERNELS(HEDDLE_SCATTER_TWIN)   \
+  HEDDLE_CHECK_KERNELS(HEDDLE_CHECK_TWIN)       \
+  HEDDLE_FORGET_KERNELS(HEDDLE_FORGET_TWIN)     \
   HEDDLE_QUANTISE_KERNELS(HEDDLE_QUANTISE_TWIN) \
   HEDDLE_DEQUANTISE_KERNELS(HEDDLE_DEQUANTISE_TWIN)
 #endif
 constexpr SparseTwin kTwins[] = {
-    HEDDLE_TWINS SparseTwin{"heddle_count_digits", sizeof(DigitArguments), &translate_digits, &run_digits}};
+    HEDDLE_TWINS SparseTwin{"heddle_forget_rest", sizeof(ForgetArguments), &translate_forget<std::uint32_t>,
+                            &run_forget_rest},
+    SparseTwin{"heddle_count_digits", sizeof(DigitArguments), &translate_digits, &run_digits}};
 
 }  // namespace
 

@@ -1,0 +1,218 @@
+#include "gpu/sparse_link.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "gpu/cuda.hpp"
+
+namespace heddle::gpu {
+namespace {
+
+CUdeviceptr number(const void* address) {
+  return reinterpret_cast<CUdeviceptr>(address);
+}
+
+CUcontext context_of(const Link& link) {
+  return reinterpret_cast<CUcontext>(static_cast<std::uintptr_t>(link.origin().context));
+}
+
+// With a driver's table of its own: the Gpu may go before it.
+class CudaKeptMemory final : public KeptMemory {
+ public:
+  CudaKeptMemory(const Driver& driver, const Link& link, CUdeviceptr at, std::size_t bytes)
+      : driver_(driver), origin_(link.origin()), context_(context_of(link)), at_(at), bytes_(bytes) {}
+  CudaKeptMemory(const CudaKeptMemory&) = delete;
+  CudaKeptMemory& operator=(const CudaKeptMemory&) = delete;
+  ~CudaKeptMemory() override {
+    const Current current(driver_, context_);
+    if (current.error() == CUDA_SUCCESS) driver_.MemFree(at_);
+  }
+
+  void* at() const override { return reinterpret_cast<void*>(at_); }
+  bool is_for(const Link& link) const override { return link.origin() == origin_; }
+  Status put(const void* from) override {
+    return copy("to", [&] { return driver_.MemcpyHtoDAsync(at_, from, bytes_, default_stream()); });
+  }
+  Status get(void* to) override {
+    return copy("from", [&] { return driver_.MemcpyDtoHAsync(to, at_, bytes_, default_stream()); });
+  }
+
+ private:
+  template <typename Start>
+  Status copy(const char* direction, const Start& start) {
+    const Current current(driver_, context_);
+    CUresult error = current.error();
+    if (error == CUDA_SUCCESS) error = start();
+    if (error == CUDA_SUCCESS) error = driver_.StreamSynchronize(default_stream());
+    if (error == CUDA_SUCCESS) return {};
+    return cuda_error(
+        driver_, error,
+        fmt::format("copying a residual of {} bytes {} GPU {}", bytes_, direction, origin_.device));
+  }
+
+  const Driver driver_;
+  const Origin origin_;
+  const CUcontext context_;
+  const CUdeviceptr at_;
+  const std::size_t bytes_;
+};
+
+// Words that kernels write and the host reads, in a piece of memory of their own.
+struct Words {
+  std::uint64_t broken;
+  std::uint64_t taken;
+  std::uint64_t some_finite;
+};
+
+class CudaSparseLink final : public SparseLink {
+ public:
+  explicit CudaSparseLink(Link& link) : link_(link) {}
+  ~CudaSparseLink() override;
+  Status prepare();
+
+  Result<std::unique_ptr<KeptMemory>> keep(std::size_t bytes) override;
+  Status tell() override;
+  Status clear(void* to, std::size_t bytes) override;
+  Status add(DType type, const Entries& entries, void* dense, std::size_t dimension) override;
+  Status check(const Entries& entries, std::size_t dimension) override;
+  bool broken() const override { return seen_.broken != 0; }
+  Status reserve(std::size_t n, std::size_t k) override;
+  Status take_largest(const float* from, std::size_t n, std::size_t k) override;
+  Status forget_largest(float* from, std::size_t n) override;
+  Entries largest() const override {
+    return {to_.indices, to_.values, std::min<std::size_t>(seen_.taken, to_.capacity), to_.wide};
+  }
+
+ private:
+  // A piece of memory that grows.
+  struct Piece {
+    CUdeviceptr at = 0;
+    std::size_t bytes = 0;
+  };
+  Status grow(Piece& piece, std::size_t bytes);
+  Status clear_word(Cuda& cuda, CUstream stream, std::uint64_t Words::*word);
+  Words* words() const { return reinterpret_cast<Words*>(words_.at); }
+
+  Link& link_;
+  Piece words_;
+  Piece workspace_;
+  Piece entries_;
+  Selected to_;   // the k largest
+  Words seen_{};  // by the host, since the last tell()
+};
+
+CudaSparseLink::~CudaSparseLink() {
+  (void)link_.give([&](Cuda& cuda, CUstream /*stream*/) {
+    for (const Piece* piece : {&words_, &workspace_, &entries_})
+      if (piece->at != 0) cuda.driver.MemFree(piece->at);
+    return Status();
+  });
+}
+
+Status CudaSparseLink::grow(Piece& piece, std::size_t bytes) {
+  if (bytes <= piece.bytes) return {};
+  return link_.give([&](Cuda& cuda, CUstream /*stream*/) -> Status {
+    if (piece.at != 0) cuda.driver.MemFree(piece.at);
+    piece = {};
+    const CUresult error = cuda.driver.MemAlloc(&piece.at, bytes);
+    if (error != CUDA_SUCCESS)
+      return cuda_error(cuda.driver, error, fmt::format("allocating {} bytes for sparse vectors", bytes));
+    piece.bytes = bytes;
+    return {};
+  });
+}
+
+Status CudaSparseLink::prepare() {
+  HEDDLE_TRY(link_.give([](Cuda& cuda, CUstream /*stream*/) { return cuda.sparse_kernels.load(); }));
+  return grow(words_, sizeof(Words));
+}
+
+Result<std::unique_ptr<KeptMemory>> CudaSparseLink::keep(std::size_t bytes) {
+  std::unique_ptr<KeptMemory> kept;
+  HEDDLE_TRY(link_.give([&](Cuda& cuda, CUstream /*stream*/) -> Status {
+    CUdeviceptr at = 0;
+    const CUresult error = cuda.driver.MemAlloc(&at, bytes);
+    if (error != CUDA_SUCCESS)
+      return cuda_error(cuda.driver, error, fmt::format("allocating {} bytes for a residual", bytes));
+    kept = std::make_unique<CudaKeptMemory>(cuda.driver, link_, at, bytes);
+    return {};
+  }));
+  return kept;
+}
+
+// ---- Work
+
+Status CudaSparseLink::clear(void* to, std::size_t bytes) {
+  return link_.give([&](Cuda& cuda, CUstream stream) {
+    const CUresult error = cuda.driver.MemsetD8Async(number(to), 0, bytes, stream);
+    return error == CUDA_SUCCESS ? Status() : cuda_error(cuda.driver, error, "clearing a vector on a GPU");
+  });
+}
+
+Status CudaSparseLink::add(DType type, const Entries& entries, void* dense, std::size_t dimension) {
+  return link_.give([&](Cuda& cuda, CUstream stream) {
+    return cuda.sparse_kernels.scatter_add(stream, type, entries, dense, dimension);
+  });
+}
+
+Status CudaSparseLink::clear_word(Cuda& cuda, CUstream stream, std::uint64_t Words::*word) {
+  const CUresult error =
+      cuda.driver.MemsetD8Async(number(&(words()->*word)), 0, sizeof(std::uint64_t), stream);
+  return error == CUDA_SUCCESS ? Status() : cuda_error(cuda.driver, error, "clearing a word on a GPU");
+}
+
+// To ordinary memory: such a copy may be complete when the call returns.
+Status CudaSparseLink::tell() {
+  return link_.give([&](Cuda& cuda, CUstream stream) {
+    const CUresult error = cuda.driver.MemcpyDtoHAsync(&seen_, words_.at, sizeof seen_, stream);
+    return error == CUDA_SUCCESS ? Status() : cuda_error(cuda.driver, error, "fetching words from a GPU");
+  });
+}
+
+Status CudaSparseLink::check(const Entries& entries, std::size_t dimension) {
+  return link_.give([&](Cuda& cuda, CUstream stream) -> Status {
+    HEDDLE_TRY(clear_word(cuda, stream, &Words::broken));
+    return cuda.sparse_kernels.check_contract(stream, entries, dimension, &words()->broken);
+  });
+}
+
+Status CudaSparseLink::reserve(std::size_t n, std::size_t k) {
+  to_ = {};
+  to_.wide = std::uint64_t{n} > std::uint64_t{1} << 32;
+  to_.capacity = std::min(n, k);
+  const std::size_t index_bytes = to_.capacity * (to_.wide ? 8 : 4);
+  HEDDLE_TRY(grow(entries_, index_bytes + to_.capacity * sizeof(float)));
+  to_.indices = reinterpret_cast<void*>(entries_.at);
+  to_.values = reinterpret_cast<void*>(entries_.at + index_bytes);
+  to_.count = &words()->taken;
+  const std::size_t wanted = SparseKernels::top_k_workspace_bytes(n, k, to_.wide);
+  if (wanted <= workspace_.bytes) return {};
+  HEDDLE_TRY(grow(workspace_, wanted));
+  return link_.give([&](Cuda& cuda, CUstream stream) {
+    return cuda.sparse_kernels.prepare(stream, reinterpret_cast<void*>(workspace_.at));
+  });
+}
+
+Status CudaSparseLink::take_largest(const float* from, std::size_t n, std::size_t k) {
+  return link_.give([&](Cuda& cuda, CUstream stream) {
+    return cuda.sparse_kernels.top_k(stream, from, n, k, to_, reinterpret_cast<void*>(workspace_.at),
+                                     workspace_.bytes);
+  });
+}
+
+Status CudaSparseLink::forget_largest(float* from, std::size_t n) {
+  return link_.give([&](Cuda& cuda, CUstream stream) {
+    return cuda.sparse_kernels.forget(stream, to_, from, n, &words()->some_finite);
+  });
+}
+
+}  // namespace
+
+Result<std::unique_ptr<SparseLink>> make_sparse_link(Link& link) {
+  auto made = std::make_unique<CudaSparseLink>(link);
+  HEDDLE_TRY(made->prepare());
+  return std::unique_ptr<SparseLink>(std::move(made));
+}
+
+}  // namespace heddle::gpu

@@ -1,0 +1,206 @@
+#include "comm/device_entries.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace heddle {
+namespace {
+
+// Of an index and a value, whatever their types.
+constexpr std::size_t kWidest = 16;
+// Where the values of a piece begin, a multiple of this many entries is in front of them.
+constexpr std::size_t kGrain = 32;
+
+std::uint64_t word(const void* address) {
+  return reinterpret_cast<std::uintptr_t>(address);
+}
+const std::byte* pointer(std::uint64_t word) {
+  return reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(word));
+}
+
+std::size_t index_bytes(const gpu::Entries& entries) {
+  return entries.count * (entries.wide ? 8 : 4);
+}
+
+}  // namespace
+
+bool EntriesWork::has_room(const ScratchLayout& layout) {
+  return layout.half >= kWidest * kGrain;
+}
+
+EntriesWork::EntriesWork(const EntriesWorker& worker, DType type, void* out, std::size_t dimension,
+                         std::uint64_t asked)
+    : worker_(worker),
+      type_(type),
+      out_(out),
+      dimension_(dimension),
+      room_(worker.direct ? SIZE_MAX
+                          : std::max(kGrain, worker.worker.layout.half / kWidest / kGrain * kGrain)),
+      words_(kHead + kPlaceWords * static_cast<std::size_t>(worker.worker.size)) {
+  words_[kAsked] = asked;
+  words_[kNotAsked] = ~asked;
+}
+
+// ---- What the ranks tell each other
+
+std::span<std::uint64_t> EntriesWork::words() {
+  if (lead_ > 0) return std::span(words_).first(kHead);
+  tell_place();
+  return words_;
+}
+
+std::span<std::uint64_t> EntriesWork::later_words(std::size_t k) {
+  if (k != lead_) return {};
+  tell_place();
+  return std::span(words_).subspan(kHead);
+}
+
+// The largest of all ranks' words is each one's where they are equal.
+bool EntriesWork::agreed() const {
+  return words_[kAsked] == ~words_[kNotAsked] && words_[kBroken] == 0;
+}
+
+void EntriesWork::tell_place() {
+  // A rank that could not make them has none; the meeting tells why.
+  own_.count = own_.indices != nullptr ? number() : 0;
+  words_[kBroken] = own_.indices != nullptr && broken() ? 1 : 0;
+  const Place mine{worker_.direct ? word(own_.indices) : 0, worker_.direct ? word(own_.values) : 0,
+                   own_.count, own_.wide ? 1U : 0U};
+  const auto rank = static_cast<std::size_t>(worker_.worker.rank);
+  std::memcpy(&words_[kHead + kPlaceWords * rank], &mine, sizeof mine);
+}
+
+EntriesWork::Place EntriesWork::place_of(int rank) const {
+  Place place;
+  std::memcpy(static_cast<void*>(&place), &words_[kHead + kPlaceWords * static_cast<std::size_t>(rank)],
+              sizeof place);
+  return place;
+}
+
+std::uint64_t EntriesWork::total() const {
+  std::uint64_t total = 0;
+  for (int r = 0; r < worker_.worker.size; ++r)
+    total += place_of(r).count;
+  return total;
+}
+
+// Before the ranks know how many entries there are nobody asks.
+std::size_t EntriesWork::pieces_of(int rank) const {
+  const std::uint64_t count = place_of(rank).count;
+  return static_cast<std::size_t>(count / room_ + (count % room_ != 0 ? 1 : 0));
+}
+
+// The first step takes one piece of everybody's, and each later one another.
+std::size_t EntriesWork::steps() const {
+  std::size_t steps = lead_ + 1;
+  for (int r = 0; r < worker_.worker.size; ++r)
+    steps += std::max<std::size_t>(pieces_of(r), 1) - 1;
+  return steps;
+}
+
+// ---- Steps
+
+Status EntriesWork::first() {
+  return lead_ == 0 ? begin() : Status();
+}
+
+Status EntriesWork::step(std::size_t k) {
+  if (k < lead_) return begin();
+  if (k == lead_) {
+    // The default stream is one for ranks that share a context: this is after what any of them has given it.
+    if (worker_.direct) HEDDLE_TRY(worker_.worker.link->after_earlier_work());
+    HEDDLE_TRY(worker_.sparse->clear(out_, dimension_ * dtype_size(type_)));
+  }
+  return take();
+}
+
+Status EntriesWork::begin() {
+  HEDDLE_TRY(worker_.worker.link->after_earlier_work());
+  const Result<gpu::Entries> made = make();
+  if (!made.ok()) return made.status();
+  own_ = made.value();
+  HEDDLE_TRY(give(0));
+  return worker_.sparse->tell();
+}
+
+// Halves take turns, as in device_work.cpp.
+std::byte* EntriesWork::half(int rank, std::size_t piece) const {
+  return worker_.worker.link->scratch(rank) + piece % 2 * worker_.worker.layout.half;
+}
+
+gpu::Entries EntriesWork::part(const gpu::Entries& all, std::size_t piece) const {
+  const std::size_t begin = std::min(all.count, piece == 0 ? 0 : piece * room_);
+  gpu::Entries entries = all;
+  entries.count = begin;
+  entries.indices = static_cast<const std::byte*>(all.indices) + index_bytes(entries);
+  entries.values = static_cast<const std::byte*>(all.values) + begin * dtype_size(type_);
+  entries.count = std::min(all.count - begin, room_);
+  return entries;
+}
+
+Status EntriesWork::give(std::size_t piece) {
+  if (worker_.direct) return {};
+  const gpu::Entries mine = part(own_, piece);
+  std::byte* const to = half(worker_.worker.rank, piece);
+  HEDDLE_TRY(worker_.worker.link->copy(to, mine.indices, index_bytes(mine)));
+  return worker_.worker.link->copy(to + room_ * sizeof(std::uint64_t), mine.values,
+                                   mine.count * dtype_size(type_));
+}
+
+gpu::Entries EntriesWork::given_by(int rank, std::size_t piece) const {
+  const Place place = place_of(rank);
+  gpu::Entries entries{nullptr, nullptr, place.count, place.wide != 0};
+  if (worker_.direct) {
+    entries.indices = pointer(place.indices);
+    entries.values = pointer(place.values);
+    return entries;
+  }
+  entries.count = part(entries, piece).count;
+  entries.indices = half(rank, piece);
+  entries.values = half(rank, piece) + room_ * sizeof(std::uint64_t);
+  return entries;
+}
+
+// All that is there, in the order of ranks: of each its first piece is, and then one more after each meeting.
+Status EntriesWork::take() {
+  for (; taken_from_ < worker_.worker.size; ++taken_from_, taken_ = 0) {
+    const gpu::Entries entries = given_by(taken_from_, taken_);
+    if (entries.count > 0) HEDDLE_TRY(worker_.sparse->add(type_, entries, out_, dimension_));
+    if (taken_ + 1 >= pieces_of(taken_from_)) continue;
+    ++taken_;
+    return taken_from_ == worker_.worker.rank ? give(taken_) : Status();
+  }
+  return {};
+}
+
+// ---- Entries
+
+Result<gpu::Entries> EntriesSum::make() {
+  HEDDLE_TRY(worker_.sparse->check(in_, dimension_));
+  return in_;
+}
+
+LargestSum::LargestSum(const EntriesWorker& worker, const LargestJob& job, std::uint64_t asked)
+    : EntriesWork(worker, DType::f32, job.out, job.n, asked), job_(job) {
+  lead_ = 1;
+}
+
+// From here on the residual on the GPU is what counts: the vector is added to it, and then what is sent taken out.
+Result<gpu::Entries> LargestSum::make() {
+  const float* from = job_.in;
+  if (job_.left_out != nullptr) {
+    const void* const inputs[] = {job_.in, job_.left_out};
+    void* const outputs[] = {job_.left_out};
+    job_.residual->changes_on_gpu();
+    HEDDLE_TRY(worker_.worker.link->fold(DType::f32, Op::sum, inputs, outputs, job_.n));
+    from = job_.left_out;
+  }
+  HEDDLE_TRY(worker_.sparse->take_largest(from, job_.n, job_.k));
+  if (job_.left_out != nullptr) HEDDLE_TRY(worker_.sparse->forget_largest(job_.left_out, job_.n));
+  gpu::Entries entries = worker_.sparse->largest();
+  entries.count = job_.k;
+  return entries;
+}
+
+}  // namespace heddle

@@ -1,0 +1,129 @@
+// What the ranks of a node do on their GPUs in one allreduce of sparse vectors, or of the largest entries of dense ones, whose result is dense: steps
+// as in device_work.hpp. Each rank has its entries where the others reach them, a piece after the other; each sets its result to zero and adds
+// everybody's entries to it, in the order of ranks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/dtype.hpp"
+#include "base/status.hpp"
+#include "comm/device_work.hpp"
+#include "comm/placed_residual.hpp"
+#include "gpu/entries.hpp"
+#include "gpu/sparse_link.hpp"
+
+namespace heddle {
+
+// One rank among others, and how its link reaches theirs.
+struct EntriesWorker {
+  Worker worker;
+  gpu::SparseLink* sparse;  // may be null on a rank that cannot take part
+  bool direct;              // all ranks share one context: entries are read where they lie
+};
+
+class EntriesWork : public DeviceWork {
+ public:
+  // `out`: the vector of `dimension` elements. `asked`: a number that is equal where ranks want the same.
+  EntriesWork(const EntriesWorker& worker, DType type, void* out, std::size_t dimension, std::uint64_t asked);
+
+  // Whether the scratch is large enough for anything.
+  static bool has_room(const ScratchLayout& layout);
+
+  std::span<std::uint64_t> words() override;
+  std::span<std::uint64_t> later_words(std::size_t k) override;
+  bool agreed() const override;
+  Status first() override;
+  Status step(std::size_t k) override;
+  std::size_t steps() const override;
+
+  // After the call: of all ranks, and of this one.
+  std::uint64_t total() const;
+  std::uint64_t own() const { return own_.count; }
+
+ protected:
+  // Gives the work that makes this rank's entries, which are returned; where their number is known after the next wait alone, with the largest
+  // that it can be.
+  virtual Result<gpu::Entries> make() = 0;
+  // After that wait.
+  virtual std::size_t number() const = 0;
+  virtual bool broken() const { return false; }
+
+  const EntriesWorker worker_;
+  // Meetings before the entries are made: for work that changes what it finds, and must not begin before all can do their part.
+  std::size_t lead_ = 0;
+
+ private:
+  // What a rank says of its entries.
+  struct Place {
+    std::uint64_t indices = 0;  // where all share one context
+    std::uint64_t values = 0;
+    std::uint64_t count = 0;
+    std::uint64_t wide = 0;
+  };
+  static constexpr std::size_t kPlaceWords = sizeof(Place) / sizeof(std::uint64_t);
+  enum Head : std::uint8_t { kAsked, kNotAsked, kBroken, kHead };
+
+  Status begin();
+  void tell_place();
+  Place place_of(int rank) const;
+  std::size_t pieces_of(int rank) const;
+  std::byte* half(int rank, std::size_t piece) const;
+  gpu::Entries part(const gpu::Entries& all, std::size_t piece) const;
+  gpu::Entries given_by(int rank, std::size_t piece) const;
+  Status give(std::size_t piece);
+  Status take();
+
+  const DType type_;
+  void* const out_;
+  const std::size_t dimension_;
+  const std::size_t room_;  // entries of a piece
+  gpu::Entries own_;
+  // What is added next: of this rank this piece.
+  int taken_from_ = 0;
+  std::size_t taken_ = 0;
+  std::vector<std::uint64_t> words_;
+};
+
+// Of entries that lie in the context of the link.
+class EntriesSum final : public EntriesWork {
+ public:
+  EntriesSum(const EntriesWorker& worker, const gpu::Entries& in, DType type, void* out,
+             std::size_t dimension, std::uint64_t asked)
+      : EntriesWork(worker, type, out, dimension, asked), in_(in), dimension_(dimension) {}
+
+ protected:
+  Result<gpu::Entries> make() override;
+  std::size_t number() const override { return in_.count; }
+  bool broken() const override { return worker_.sparse != nullptr && worker_.sparse->broken(); }
+
+ private:
+  const gpu::Entries in_;
+  const std::size_t dimension_;
+};
+
+// An allreduce (sum) of the largest entries of dense vectors.
+struct LargestJob {
+  const float* in;
+  float* out;  // may be `in`
+  std::size_t n;
+  std::size_t k;              // at most n
+  PlacedResidual* residual;   // added before, and what is not sent is left in it; null: none
+  float* left_out = nullptr;  // where it lies on the GPU
+};
+
+class LargestSum final : public EntriesWork {
+ public:
+  LargestSum(const EntriesWorker& worker, const LargestJob& job, std::uint64_t asked);
+
+ protected:
+  Result<gpu::Entries> make() override;
+  std::size_t number() const override { return worker_.sparse->largest().count; }
+
+ private:
+  const LargestJob job_;
+};
+
+}  // namespace heddle

@@ -1,0 +1,62 @@
+// What the tests of ranks that are threads of one process share (node_test.cpp): the driver, and how the ranks count what the GPUs did.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <cstddef>
+
+#include "cuda_memory.hpp"
+#include "heddle/heddle.h"
+
+#define OK(call) ASSERT_EQ(call, HEDDLE_OK) << heddle_last_error()
+
+namespace heddle::test {
+
+// The double; set before the tests.
+extern const TestDriver* driver;
+
+inline int calls(const char* name) {
+  return driver->find<int (*)(const char*)>("fake_cuda_calls")(name);
+}
+
+// All memory that a device has, in its primary context.
+inline constexpr Memory kOnDevice[] = {Memory::device, Memory::managed, Memory::pool, Memory::mapped};
+inline Memory kind_of(int rank, int shift) {
+  return kOnDevice[static_cast<std::size_t>(rank + shift) % 4];
+}
+
+// A rank of a test: its communicator, and how all of them count what the GPUs did.
+class Node {
+ public:
+  explicit Node(int ranks) : ranks_(ranks), barrier_(ranks) {}
+  int ranks() const { return ranks_; }
+  // What `call`, which all ranks make, adds to the number of the driver's calls of `name`.
+  template <typename Call>
+  int counted(const char* name, const Call& call) {
+    barrier_.arrive_and_wait();
+    const int before = calls(name);
+    barrier_.arrive_and_wait();
+    call();
+    barrier_.arrive_and_wait();
+    const int after = calls(name);
+    barrier_.arrive_and_wait();
+    return after - before;
+  }
+  // Calls until the GPUs serve them: how many it took, or -1.
+  int begin(heddle_comm_t comm, void* buffer, int most = 40) {
+    for (int i = 1; i <= most; ++i) {
+      const int kernels = counted("cuLaunchKernel", [&] {
+        OK(heddle_allreduce(HEDDLE_IN_PLACE, buffer, 1, HEDDLE_INT32, HEDDLE_SUM, comm));
+      });
+      if (kernels > 0) return i;
+    }
+    return -1;
+  }
+
+ private:
+  const int ranks_;
+  std::barrier<> barrier_;
+};
+
+}  // namespace heddle::test

@@ -1,0 +1,148 @@
+#include "node_sparse_check.hpp"
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "host_sparse.hpp"
+
+namespace heddle::test {
+namespace {
+
+struct Case {
+  std::size_t dimension;
+  std::size_t one_in;  // of its elements is an entry
+  bool wide;
+};
+
+struct Given {
+  std::vector<std::uint64_t> indices;
+  std::vector<float> values;
+};
+
+// The same on every rank, which knows what the others gave.
+Given given_by(int rank, const Case& c) {
+  std::mt19937_64 random(c.dimension + 1000U * static_cast<unsigned>(rank));
+  Given given;
+  for (std::size_t i = 0; i < c.dimension; ++i) {
+    if (random() % c.one_in != 0) continue;
+    given.indices.push_back(i);
+    given.values.push_back(static_cast<float>(static_cast<int>(random() % 2001) - 1000) / 7 + 0.1F);
+  }
+  return given;
+}
+
+bool say(const NodeRank& rank, const char* what, std::size_t n, const Result<bool>& served, bool same) {
+  if (served.ok() && served.value() && same) return true;
+  std::printf("  wrong: rank %d of %d, %s of %zu: %s\n", rank.rank(), rank.size(), what, n,
+              !served.ok()      ? served.status().message().c_str()
+              : !served.value() ? "not by the GPU"
+                                : "other bits");
+  return false;
+}
+
+bool holds(const TestMemory& memory, const std::vector<float>& wanted) {
+  std::vector<float> got(wanted.size());
+  memory.get(got.data(), got.size() * sizeof(float));
+  return std::memcmp(got.data(), wanted.data(), got.size() * sizeof(float)) == 0;
+}
+
+bool check_sum(NodeRank& rank, const Case& c) {
+  std::vector<float> wanted(c.dimension);
+  for (int r = 0; r < rank.size(); ++r) {
+    const Given given = given_by(r, c);
+    for (std::size_t i = 0; i < given.indices.size(); ++i)
+      wanted[given.indices[i]] += given.values[i];
+  }
+  const Given mine = given_by(rank.rank(), c);
+  const std::size_t count = mine.indices.size();
+  const TestMemory indices(rank.driver(), Memory::device, count * 8);
+  const TestMemory values(rank.driver(), Memory::device, count * 4);
+  const TestMemory dense(rank.driver(), Memory::device, c.dimension * 4);
+  const std::vector<std::uint32_t> narrow(mine.indices.begin(), mine.indices.end());
+  indices.put(c.wide ? static_cast<const void*>(mine.indices.data()) : narrow.data(),
+              count * (c.wide ? 8 : 4));
+  values.put(mine.values.data(), count * 4);
+  const DeviceEntries job{
+      {indices.data(), values.data(), count, c.wide}, DType::f32, Op::sum, dense.data(), c.dimension};
+  DeviceTraffic traffic;
+  Result<bool> served = rank.path().sparse_sum(job, c.dimension, &traffic);
+  bool right = say(rank, "a sparse sum", c.dimension, served, holds(dense, wanted));
+  // One rank breaks the contract: all are told, and nothing has happened.
+  if (rank.rank() == 1) indices.put(mine.indices.data() + count - 1, c.wide ? 8 : 4);
+  served = rank.path().sparse_sum(job, c.dimension, &traffic);
+  if (!served.ok() || served.value() || !holds(dense, wanted)) {
+    std::printf("  wrong: rank %d: broken entries\n", rank.rank());
+    right = false;
+  }
+  return right;
+}
+
+std::vector<float> gradient_of(int rank, std::size_t n, int step) {
+  std::mt19937 random(static_cast<unsigned>(n) + 77U * static_cast<unsigned>(rank) +
+                      1000U * static_cast<unsigned>(step));
+  std::normal_distribution<float> normal;
+  std::vector<float> values(n);
+  for (float& value : values)
+    value = normal(random);
+  // More than are sent are not finite, in the second step.
+  for (std::size_t i = 0; step == 1 && i < n; i += 50)
+    values[i] = i % 100 == 0 ? INFINITY : NAN;
+  return values;
+}
+
+// One rank's step on the host.
+void step_on_host(const std::vector<float>& gradient, std::size_t k, std::vector<float>* left_out,
+                  std::vector<float>* sum) {
+  for (std::size_t i = 0; i < gradient.size(); ++i)
+    (*left_out)[i] = gradient[i] + (*left_out)[i];
+  const HostEntries sent = host_top_k(left_out->data(), left_out->size(), k);
+  for (std::size_t i = 0; i < sent.indices.size(); ++i) {
+    float value = 0;
+    std::memcpy(&value, &sent.values[i * sizeof value], sizeof value);
+    (*sum)[sent.indices[i]] += value;
+    (*left_out)[sent.indices[i]] = 0;
+  }
+  for (float& value : *left_out)
+    value = std::isfinite(value) ? value : 0;
+}
+
+bool check_largest(NodeRank& rank, std::size_t n, std::size_t k) {
+  const TestMemory both(rank.driver(), Memory::device, n * sizeof(float));
+  PlacedResidual residual{Residual(n)};
+  std::vector<std::vector<float>> left_out(static_cast<std::size_t>(rank.size()), std::vector<float>(n));
+  bool right = true;
+  for (int step = 0; step < 3; ++step) {
+    std::vector<float> wanted(n);
+    for (int r = 0; r < rank.size(); ++r)
+      step_on_host(gradient_of(r, n, step), k, &left_out[static_cast<std::size_t>(r)], &wanted);
+    both.put(gradient_of(rank.rank(), n, step).data(), n * sizeof(float));
+    DeviceTraffic traffic;
+    const Result<bool> served =
+        rank.path().largest_sum({both.as<float>(), both.as<float>(), n, k, &residual}, k, &traffic);
+    right = say(rank, "a sum of the largest", n, served, holds(both, wanted)) && right;
+  }
+  const Result<Residual*> values = residual.on_host();
+  const std::vector<float>& mine = left_out[static_cast<std::size_t>(rank.rank())];
+  const bool same =
+      values.ok() && std::memcmp(values.value()->values().data(), mine.data(), n * sizeof(float)) == 0;
+  if (!same) std::printf("  wrong: rank %d, what was left out of %zu values\n", rank.rank(), n);
+  return right && same;
+}
+
+}  // namespace
+
+bool check_sparse(NodeRank& rank) {
+  bool right = true;
+  // The last has more entries than the scratch has room for at once.
+  for (const Case& c : {Case{1'000, 3, false}, Case{100'003, 100, true}, Case{120'001, 2, false}})
+    right = check_sum(rank, c) && right;
+  for (const std::size_t n : {1'000, 100'003})
+    right = check_largest(rank, n, n / 100) && right;
+  return right;
+}
+
+}  // namespace heddle::test
