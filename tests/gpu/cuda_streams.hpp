@@ -32,17 +32,18 @@ class TestStream {
   CUstream stream_ = nullptr;
 };
 
-// What streams are given while this one is captured, to be launched as often as one likes. Other threads are left alone.
+// What a stream is given between begin() and end(), to be launched as often as one likes. Other threads are left alone meanwhile.
 class TestGraph {
  public:
-  TestGraph(const TestDriver& driver, const TestStream& stream) : driver_(driver), stream_(stream.get()) {
-    driver.call<PFN_cuStreamBeginCapture_v10010>("cuStreamBeginCapture_v2", stream_,
-                                                 CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
-  }
+  TestGraph(const TestDriver& driver, const TestStream& stream) : driver_(driver), stream_(stream.get()) {}
   TestGraph(const TestGraph&) = delete;
   TestGraph& operator=(const TestGraph&) = delete;
   ~TestGraph() {
     if (exec_ != nullptr) driver_.call<PFN_cuGraphExecDestroy_v10000>("cuGraphExecDestroy", exec_);
+  }
+  void begin() const {
+    driver_.call<PFN_cuStreamBeginCapture_v10010>("cuStreamBeginCapture_v2", stream_,
+                                                  CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
   }
   // What ending the capture says; the graph can be launched where that is CUDA_SUCCESS.
   CUresult end() {

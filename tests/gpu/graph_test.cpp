@@ -33,7 +33,7 @@ struct Stream : heddle::test::TestStream {
   explicit Stream(int device) : TestStream(*driver, device) {}
 };
 struct Graph : TestGraph {
-  explicit Graph(const Stream& stream) : TestGraph(*driver, stream) {}
+  explicit Graph(const Stream& stream) : TestGraph(*driver, stream) { begin(); }
 };
 struct Words : heddle::test::TestWords {
   Words(int device, std::size_t count, std::int32_t value) : TestWords(*driver, device, count, value) {}

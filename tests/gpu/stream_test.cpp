@@ -7,20 +7,23 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "../api/ranks.hpp"
 #include "cuda_memory.hpp"
 #include "cuda_streams.hpp"
-#include "heddle/heddle_cuda.h"
+#include "heddle/heddle_cuda.hpp"
 
 namespace {
 
 using heddle::test::Memory;
 using heddle::test::TestDriver;
 using heddle::test::TestMemory;
+using heddle::testing_ranks::Meeting;
 using heddle::testing_ranks::on_ranks;
+using heddle::testing_ranks::on_threads;
 
 const TestDriver* driver = nullptr;
 
@@ -178,6 +181,33 @@ TEST(GpuStreams, DefaultStreams) {
       OK(heddle_allreduce_on_stream(in.at(), out.at(), 1, HEDDLE_INT32, HEDDLE_SUM, comm, stream));
       EXPECT_EQ(out.value(), 11);
     }
+  });
+}
+
+// The same in C++.
+TEST(GpuStreams, Face) {
+  namespace api = heddle::api;
+  Meeting meeting(2);
+  on_threads(2, [&](int rank) {
+    const auto gather = [&](const void* mine, void* all, std::size_t bytes) {
+      meeting.allgather(rank, mine, all, bytes);
+      return 0;
+    };
+    const api::Comm comm = api::Comm::from_allgather(rank, 2, gather);
+    const Stream stream(rank);
+    const Words in(rank, 5, rank + 1);
+    const Words out(rank, 5, -7);
+    api::allreduce_on_stream(comm, stream.get(), std::span<const std::int32_t>(in.at(), 5),
+                             std::span<std::int32_t>(out.at(), 5), api::Op::max);
+    api::allreduce_in_place_on_stream(comm, stream.get(), std::span<std::int32_t>(in.at(), 4));
+    api::bcast_on_stream(comm, stream.get(), std::span<std::int32_t>(in.at() + 4, 1), 1);
+    stream.wait();
+    EXPECT_EQ(out.value(), 2);
+    EXPECT_EQ(in.value(0, 4), 3);
+    EXPECT_EQ(in.value(4, 1), 2);
+    EXPECT_THROW(api::allreduce_on_stream(comm, stream.get(), std::span<const std::int32_t>(in.at(), 5),
+                                          std::span<std::int32_t>(out.at(), 4)),
+                 api::Error);
   });
 }
 
