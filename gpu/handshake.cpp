@@ -40,7 +40,7 @@ std::size_t Handshake::bytes(int size) {
   return static_cast<std::size_t>(size) * kLine;
 }
 
-Status Handshake::open(std::span<std::byte> flags, int rank, int size) {
+Status Handshake::open(std::span<std::byte> flags, int rank, int size, CUstream stream) {
   if (driver_.StreamBatchMemOp == nullptr)
     return Status(Code::unsupported,
                   "the driver has no cuStreamBatchMemOp for graphs: they need that of CUDA 12.0 or later");
@@ -52,6 +52,11 @@ Status Handshake::open(std::span<std::byte> flags, int rank, int size) {
   CUdeviceptr at = 0;
   error = driver_.MemHostGetDevicePointer(&at, registered_, 0);
   if (error != CUDA_SUCCESS) return cuda_error(driver_, error, "reaching flags in the host's memory");
+  // A flag that nobody else uses. There is no attribute to ask for.
+  CUstreamBatchMemOpParams trial[] = {wait_for(flag(at, rank, rank), 0), set(flag(at, rank, rank), 0)};
+  error = driver_.StreamBatchMemOp(stream, 2, trial, 0);
+  if (error == CUDA_SUCCESS) error = driver_.StreamSynchronize(stream);
+  if (error != CUDA_SUCCESS) return cuda_error(driver_, error, "waiting for flags in a stream");
   for (int other = 0; other < size; ++other) {
     if (other == rank) continue;
     operations_.push_back(wait_for(flag(at, rank, other), 0));

@@ -30,8 +30,9 @@ class Handshake {
 
   // Bytes of flags for so many ranks, 64 at most.
   static std::size_t bytes(int size);
-  // `flags` are all 0, and stay mapped until close(). In the context in which the streams are, which is current, as in what follows.
-  Status open(std::span<std::byte> flags, int rank, int size);
+  // `flags` are all 0, and stay mapped until close(). In the context in which the streams are, which is current, as in what follows. Tries on `stream` whether the
+  // driver does such operations, and waits for it.
+  Status open(std::span<std::byte> flags, int rank, int size, CUstream stream);
   // No stream uses the flags any more.
   void close();
   // What `stream` is given now comes after what each other rank's stream was given before its call of this, as often as that is done.

@@ -147,7 +147,7 @@ Status CudaLink::open_flags(std::span<std::byte> flags, int rank, int size) {
   const Current current(cuda_.driver, context_);
   if (current.error() != CUDA_SUCCESS)
     return cuda_error(cuda_.driver, current.error(), fmt::format("sharing flags on GPU {}", device_));
-  return handshake_.open(flags, rank, size);
+  return handshake_.open(flags, rank, size, stream_);
 }
 
 Status CudaLink::meet_in_graph() {

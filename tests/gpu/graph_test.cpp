@@ -308,17 +308,26 @@ TEST(GpuGraphs, Refused) {
     const std::string other = "rank 1 could not do its part";
     refused(words.at(), true, first);
     refused(words.at(), rank == 1, rank == 1 ? first : other);
-    // Flags that cannot be had stop nothing else.
-    if (rank == 1) driver->fail("cuMemHostGetDevicePointer", CUDA_ERROR_NOT_SUPPORTED);
-    barrier.arrive_and_wait();
-    OK(sum(comm, stream, HEDDLE_IN_PLACE, words.at(), 4));
-    stream.wait();
-    EXPECT_EQ(words.value(), 3);
-    refused(words.at(), true, "the GPUs cannot meet inside of CUDA graphs");
-    OK(sum(comm, stream, HEDDLE_IN_PLACE, words.at(), 4));
-    stream.wait();
-    EXPECT_EQ(words.value(), 6);
   });
+  // Flags that cannot be had stop nothing else.
+  for (const char* name : {"cuMemHostRegister", "cuMemHostGetDevicePointer", "cuStreamBatchMemOp"}) {
+    on_ranks(2, [&](heddle_comm_t comm, int rank) {
+      const Stream stream(0);
+      const Words words(0, 4, rank + 1);
+      if (rank == 1) driver->fail(name, CUDA_ERROR_NOT_SUPPORTED);
+      barrier.arrive_and_wait();
+      for (int sums = 1; sums <= 2; ++sums) {
+        OK(sum(comm, stream, HEDDLE_IN_PLACE, words.at(), 4));
+        stream.wait();
+        EXPECT_EQ(words.value(), 3 * sums);
+        Graph graph(stream);
+        EXPECT_EQ(sum(comm, stream, HEDDLE_IN_PLACE, words.at(), 4), HEDDLE_ERR_UNSUPPORTED) << name;
+        const std::string text = heddle_last_error();
+        EXPECT_NE(text.find("cannot meet inside of CUDA graphs"), std::string::npos) << text;
+        CAPTURED(graph);
+      }
+    });
+  }
 }
 
 // All capture a call, or none.
