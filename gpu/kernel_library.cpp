@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "gpu/contexts.hpp"
 #include "gpu/kernels/binaries.hpp"
 
 namespace heddle::gpu {
@@ -54,6 +55,7 @@ Status KernelLibrary::load() {
 }
 
 Result<CUfunction> KernelLibrary::find(const char* name) {
+  const Aside aside(driver_);
   if (library_ == nullptr) HEDDLE_TRY(load());
   const std::string full = std::string("heddle_") + name;
   CUkernel found = nullptr;

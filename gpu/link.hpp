@@ -63,7 +63,9 @@ class Link {
   virtual Result<Export> allocate(std::size_t bytes) = 0;
   // That of all, in the order of ranks; this one is `rank`.
   virtual Status open(std::span<const Export> all, int rank) = 0;
-  // Gives up the others', and their events; waits for what end_on() ended, nothing else is under way.
+  // Waits for what end_on() ended, and for the graphs with such work that were launched.
+  virtual void finish() = 0;
+  // Gives up the others', and their events and flags, after finish(); nothing else is under way, and no graph is launched any more.
   virtual void close() = 0;
   // Somebody may have this rank's scratch or events open when the link ends: they stay.
   virtual void abandon() = 0;
@@ -96,15 +98,28 @@ class Link {
   // Those of all, in the order of ranks; this one is `rank`.
   virtual Status open_marks(std::span<const Marks> all, int rank) = 0;
   // What comes now goes to `stream` (null: the default stream), behind what that was given and what the last end_on() ended. `unsupported`:
-  // it is not of the link's context, or is being captured; nothing has changed then.
-  virtual Status begin_on(Stream stream) = 0;
+  // it is not of the link's context, or takes no work; nothing has changed then. True: it is being captured into a graph, and so is what comes now.
+  virtual Result<bool> begin_on(Stream stream) = 0;
   // Records this rank's event `turn`, 0 or 1.
   virtual Status mark(unsigned turn) = 0;
   // What comes now comes after the event `turn` of all others.
   virtual Status after_others(unsigned turn) = 0;
   // What comes now goes to the link's own stream. Nothing to do but between begin_on() and this.
   virtual void end_on() = 0;
+
+  // In a graph, where no event of another rank's may be waited for, streams wait for flags (gpu/handshake.hpp). Once, by all ranks: `flags` has
+  // flag_bytes(), all 0, is shared by all, and stays until close().
+  virtual Status open_flags(std::span<std::byte> flags, int rank, int size) = 0;
+  // What comes now comes after what each other rank's link was given before its call of this, at every launch. A launch also comes after the
+  // work of the link that ended before it, and what the link is given later comes after that launch.
+  virtual Status meet_in_graph() = 0;
 };
+
+// Of flags for so many ranks.
+std::size_t flag_bytes(int size);
+
+// Whether a stream, of the context that work on `place` needs, is being captured into a graph. `gpu` is present.
+Result<bool> is_captured(Gpu& gpu, const Place& place, Stream stream);
 
 // In the context that work on `place` needs. `gpu` is present, and outlives the link.
 Result<std::unique_ptr<Link>> make_link(Gpu& gpu, const Place& place);

@@ -52,6 +52,13 @@ Result<std::unique_ptr<SparseLink>> make_sparse_link(Link& /*link*/) {
   return Status(Code::unsupported, "this heddle was built without CUDA");
 }
 
+std::size_t flag_bytes(int /*size*/) {
+  return 0;
+}
+Result<bool> is_captured(Gpu& /*gpu*/, const Place& /*place*/, Stream /*stream*/) {
+  return false;
+}
+
 Result<std::unique_ptr<DeviceMemory>> open_device_memory(int /*number*/) {
   return Status(Code::unsupported, "this heddle was built without CUDA");
 }

@@ -7,16 +7,30 @@
  * Ranks and memory (docs/gpu.md): one rank alone, or up to 64 on one node, each with its buffers in one context of one GPU, the same in every call; all buffers
  * in a GPU's memory (not pinned), on all ranks. What is not so is HEDDLE_ERR_UNSUPPORTED on every rank, nothing has been given to any stream then but
  * copies into heddle's own memory, and the message names the rank and the way out: to synchronise the stream and call heddle_allreduce or heddle_bcast,
- * which take any memory. So is a stream that is being captured into a CUDA graph.
+ * which take any memory.
+ *
+ * CUDA graphs: a call on a stream that is being captured becomes part of the graph, and every launch of that does the collective again, by the GPUs alone; the call itself
+ * meets the other ranks on the host, as ever. The first call on a communicator sets it up and must be outside of a capture: HEDDLE_ERR_UNSUPPORTED says so, and so it says
+ * where the GPUs cannot meet (a driver older than CUDA 12.0, memory that cannot be registered), and where not all ranks capture a call. What a program must see to:
+ * - All ranks capture the same collectives in the same order, and launch their graphs as often as each other; launches, captures and other collectives of a communicator
+ *   come in the same order on all ranks. Launches may go to any stream; they and other calls, also on other streams, follow each other on the GPU in the order of that rank's calls.
+ * - A stream waits for the other ranks' launches, and nothing on the host can time that out: where a rank does not launch, or has died, what waits for the stream waits on, and
+ *   heddle_comm_destroy with it. The way out is the launch that is missing, or the end of the process.
+ * - Ranks that are threads of one process instantiate their graphs, and launch every kernel once, before the first of them launches a graph, and until all have launched call nothing
+ *   that waits for the whole GPU (cudaMalloc, cudaFree, cudaDeviceSynchronize): it would wait for the graph that waits for this rank. Their streams do not synchronise
+ *   with the default stream (cudaStreamNonBlocking), and are no more than the GPU has queues (CUDA_DEVICE_MAX_CONNECTIONS, 8 unless set otherwise).
+ * - Communicator and buffers stay, on all ranks, until the last launch is done. heddle_comm_destroy waits for what was launched; a graph that is launched after it uses memory that was freed. A
+ *   failure outside of the capture leaves graphs as they were.
+ * - After a failure in a capture end the capture and destroy the graph; nothing has run.
  *
  * `stream` is a CUstream or cudaStream_t of the context of the buffers, and may be another one in every call and on every rank; null is the legacy default
  * stream of that context. Buffers belong to heddle until the stream has done the work; to free them in the stream's order (cudaFreeAsync) is enough.
  *
  * Threads and order: as heddle.h says; calls on streams count among a communicator's collectives, so ranks make them and others in the same order. A blocking
  * collective does not wait for a stream that does not synchronise with the default stream: wait for it where the buffers are the same.
- * heddle_comm_destroy waits for the work that this rank's streams were given.
+ * heddle_comm_destroy waits for the work that this rank's streams were given, graphs included.
  *
- * After a failure that is not refused (HEDDLE_ERR_ARGUMENT for memory that was freed, HEDDLE_ERR_SYSTEM for an error of CUDA's; HEDDLE_ERR_PEER on the ranks that
+ * After a failure outside of a capture that is not refused (HEDDLE_ERR_ARGUMENT for memory that was freed, HEDDLE_ERR_SYSTEM for an error of CUDA's; HEDDLE_ERR_PEER on the ranks that
  * did not fail) the contents of the buffers are undefined, no stream uses them any more, and the communicator remains usable unless its ranks cannot meet.
  */
 #ifndef HEDDLE_HEDDLE_CUDA_H

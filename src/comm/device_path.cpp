@@ -140,31 +140,38 @@ Status DevicePath::leave(Mode then) {
   needed_ = std::min(2 * needed_, kMost);
   meeting_.tell(0);
   marks_open_ = false;
-  if (link_) link_->close();
+  if (link_) captured_ ? link_->finish() : link_->close();
   // Nobody frees what another one has open.
   const Result<bool> met = meet(Status(), true);
   if (lost_) return met.status();
   sparse_.reset();
+  if (captured_) kept_.push_back({std::move(flags_), std::move(link_)});
+  captured_ = false;
   link_.reset();
+  flags_ = {};
   return {};
 }
 
 void DevicePath::let_go() {
   mode_ = Mode::off;
-  if (!link_) return;
-  link_->close();
+  if (!link_ && kept_.empty()) return;
+  if (link_) link_->close();
+  for (const Kept& one : kept_)
+    one.link->close();
   meeting_.tell(kLetGo);
 }
 
 DevicePath::~DevicePath() {
   let_go();
-  if (!link_ || !exported_) return;
+  if ((!link_ && kept_.empty()) || !exported_) return;
   const auto end = std::chrono::steady_clock::now() + kPatience;
   for (int r = 0; r < meeting_.size(); ++r) {
     while (r != meeting_.rank() && meeting_.told(r) != kLetGo && !meeting_.is_gone(r)) {
       if (std::chrono::steady_clock::now() > end) {
         log_.info(fmt::format("rank {} still has this rank's memory on the GPU open: it stays allocated", r));
-        link_->abandon();
+        if (link_) link_->abandon();
+        for (const Kept& one : kept_)
+          one.link->abandon();
         return;
       }
       sched_yield();

@@ -30,6 +30,7 @@
 #include "gpu/entries.hpp"
 #include "gpu/link.hpp"
 #include "gpu/sparse_link.hpp"
+#include "transports/shm/shared_memory.hpp"
 
 namespace heddle {
 
@@ -125,6 +126,9 @@ class DevicePath {
   // given later. Collective; returns once all ranks have given theirs, and waits for no GPU but in setting up and after a failure. All
   // buffers lie on the ranks' GPUs: `unsupported` where one does not, and then nothing has happened on any rank. Another failure is told to all
   // ranks; the buffers' contents are undefined then, and nothing uses them any more.
+  //
+  // Where the stream is being captured into a CUDA graph the call does all of this but run; all ranks capture, or none. Each launch does it again, without the
+  // host. A graph that was captured stays usable until let_go(), also where the mode ended in between.
   Status allreduce_on(gpu::Gpu& gpu, gpu::Stream stream, const void* in, void* out, std::size_t count,
                       DType type, Op op);
   Status bcast_on(gpu::Gpu& gpu, gpu::Stream stream, void* buffer, std::size_t bytes, int root);
@@ -158,13 +162,19 @@ class DevicePath {
   Result<bool> gather(const Status& mine, const T& one, std::vector<T>* all);
 
   // On streams: device_streams.cpp.
-  Status get_ready(gpu::Gpu& gpu, const void* buffer);
-  Status find(gpu::Gpu& gpu, const void* buffer);
+  Status get_ready(gpu::Gpu& gpu, gpu::Stream stream, const void* buffer);
+  Status find(gpu::Gpu& gpu, gpu::Stream stream, const void* buffer, gpu::Place* place);
   Result<bool> share_marks();
   Status agree(const Status& mine, std::span<std::uint64_t> more, bool* refused);
   Status lies_here(const void* buffer, std::size_t bytes);
   Status serve_on(gpu::Stream stream, DeviceWork& work, Status mine);
   Status follow(DeviceWork& work, unsigned turn);
+  Status agree_on_call(const Status& mine, bool captured, DeviceWork& work, bool* in_graph, bool* refused);
+
+  // In graphs: device_graphs.cpp.
+  Result<bool> share_memory();
+  Result<bool> share_flags();
+  Status follow_in_graph(DeviceWork& work);
   // Which of its two events a rank records next; the same on all.
   unsigned next_turn() { return turns_++ % 2; }
 
@@ -188,12 +198,21 @@ class DevicePath {
   unsigned seen_ = 0;    // calls in a row, all on the GPU, while idle
   unsigned misses_ = 0;  // calls in a row that one rank could not serve, while on
   gpu::Place place_;     // of a buffer that was seen
+  // Links that graphs use, whose mode has ended: until nobody launches those any more.
+  struct Kept {
+    SharedMemory flags;
+    std::unique_ptr<gpu::Link> link;
+  };
+  std::vector<Kept> kept_;
+  SharedMemory flags_;  // for graphs; goes after the link
   std::unique_ptr<gpu::Link> link_;
   std::unique_ptr<gpu::SparseLink> sparse_;  // made when first wanted
   bool direct_ = false;      // all ranks share one context: buffers are reached where they lie
   bool exported_ = false;    // other processes have this rank's scratch open, or its events
   bool marks_open_ = false;  // the ranks know each other's events
   unsigned turns_ = 0;       // events that each rank recorded
+  Status graphs_;            // why there can be none; the same on all ranks whether it says so
+  bool captured_ = false;    // a graph uses the link
   bool lost_ = false;        // the ranks cannot meet any more
   ScratchLayout layout_;
   std::vector<std::uint64_t> words_;  // for meetings

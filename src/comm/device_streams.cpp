@@ -2,6 +2,11 @@
 //
 // The same steps as those of a blocking call (device_work.hpp). Where that waits for its GPU before the ranks meet, this one records an event,
 // and after the meeting its stream waits for the others' events: what a meeting ends for the host it puts in order for the streams.
+//
+// In a graph the streams meet by themselves (gpu/handshake.hpp) at each of these points, since nobody enqueues anything when it is launched. That the ranks all
+// capture the same is agreed in meetings of the host, as ever.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "comm/device_path.hpp"
@@ -32,7 +37,7 @@ Status DevicePath::agree(const Status& mine, std::span<std::uint64_t> more, bool
 // ---- Setting up
 
 // Of the buffer whose context the link will be for.
-Status DevicePath::find(gpu::Gpu& gpu, const void* buffer) {
+Status DevicePath::find(gpu::Gpu& gpu, gpu::Stream stream, const void* buffer, gpu::Place* found) {
   if (mode_ == Mode::off)
     return refusal(
         "the GPUs do not serve this communicator (HEDDLE_DEVICE_BYTES, HEDDLE_CUDA, or what HEDDLE_LOG=info "
@@ -43,8 +48,14 @@ Status DevicePath::find(gpu::Gpu& gpu, const void* buffer) {
   if (!gpu::needs_image(place->kind))
     return refusal(
         fmt::format("the buffer at {} is {} memory, not a GPU's", buffer, gpu::kind_name(place->kind)));
-  place_ = place.value();
-  return {};
+  const Result<bool> captured = gpu::is_captured(gpu, place.value(), stream);
+  if (captured.ok() && captured.value())
+    return Status(
+        Code::unsupported,
+        "the first collective on a stream sets the communicator up, which a capture into a CUDA graph "
+        "does not allow: call it once outside the capture first");
+  *found = place.value();
+  return captured.status();
 }
 
 Result<bool> DevicePath::share_marks() {
@@ -55,17 +66,20 @@ Result<bool> DevicePath::share_marks() {
 }
 
 // All ranks at the same point. Where blocking calls have been set up already, that serves here as well, and the other way round.
-Status DevicePath::get_ready(gpu::Gpu& gpu, const void* buffer) {
+Status DevicePath::get_ready(gpu::Gpu& gpu, gpu::Stream stream, const void* buffer) {
   if (mode_ == Mode::on && marks_open_) [[likely]]
     return {};
+  gpu::Place place;
+  bool refused = false;
+  HEDDLE_TRY(agree(find(gpu, stream, buffer, &place), {}, &refused));
   Result<bool> done = true;
   if (mode_ != Mode::on) {
-    bool refused = false;
-    HEDDLE_TRY(agree(find(gpu, buffer), {}, &refused));
+    place_ = place;
     done = connect(gpu);
     if (done.ok()) begin();
   }
   if (done.ok()) done = share_marks();
+  if (done.ok()) done = share_flags();
   if (lost_) return done.status();
   marks_open_ = done.ok();
   if (marks_open_) return {};
@@ -95,20 +109,45 @@ Status DevicePath::follow(DeviceWork& work, unsigned turn) {
   }
 }
 
+// The first meeting: also whether all streams are being captured (*in_graph), or none.
+Status DevicePath::agree_on_call(const Status& mine, bool captured, DeviceWork& work, bool* in_graph,
+                                 bool* refused) {
+  const std::span<std::uint64_t> words = work.words();
+  std::vector<std::uint64_t> all = {captured ? 1U : 0U, captured ? 0U : 1U};
+  all.insert(all.end(), words.begin(), words.end());
+  const Status status = agree(mine, all, refused);
+  std::copy(all.begin() + 2, all.end(), words.begin());
+  *in_graph = all[0] != 0;
+  if (!status.ok() || all[0] == 0 || all[1] == 0) return status;
+  *refused = true;
+  return Status(
+      Code::unsupported,
+      fmt::format(
+          "this rank's stream is {}being captured into a CUDA graph, another rank's is{}: capture the "
+          "collective on all ranks or on none",
+          captured ? "" : "not ", captured ? " not" : ""));
+}
+
 Status DevicePath::serve_on(gpu::Stream stream, DeviceWork& work, Status mine) {
-  if (mine.ok()) mine = link_->begin_on(stream);
+  const Result<bool> begun = link_->begin_on(stream);
+  const bool captured = begun.ok() && begun.value();
+  if (mine.ok()) mine = begun.status();
+  if (mine.ok() && captured) mine = graphs_;
   if (mine.ok()) mine = work.first();
   const unsigned turn = next_turn();
-  if (mine.ok()) mine = link_->mark(turn);
+  if (mine.ok() && !captured) mine = link_->mark(turn);
   bool refused = false;
-  Status status = agree(mine, work.words(), &refused);
-  if (status.ok()) status = follow(work, turn);
+  bool in_graph = false;
+  Status status = agree_on_call(mine, captured, work, &in_graph, &refused);
+  if (status.ok()) status = in_graph ? follow_in_graph(work) : follow(work, turn);
   link_->end_on();
   if (status.ok() || refused) return status;
-  // All know of it. What was given to streams is waited for, since it may use buffers of ranks that are told now that it failed.
+  // All know of it.
   if (lost_) {
     mode_ = Mode::off;
-  } else {
+  } else if (!in_graph) {
+    // What was given to streams is waited for, since it may use buffers of ranks that are told now that it failed. In a graph nothing was given, and the
+    // host may not wait.
     HEDDLE_TRY(leave(Mode::idle));
   }
   return status;
@@ -117,7 +156,7 @@ Status DevicePath::serve_on(gpu::Stream stream, DeviceWork& work, Status mine) {
 Status DevicePath::allreduce_on(gpu::Gpu& gpu, gpu::Stream stream, const void* in, void* out,
                                 std::size_t count, DType type, Op op) {
   if (count == 0) return {};
-  HEDDLE_TRY(get_ready(gpu, out));
+  HEDDLE_TRY(get_ready(gpu, stream, out));
   const std::size_t bytes = count * dtype_size(type);
   Status mine = lies_here(out, bytes);
   if (mine.ok() && in != out) mine = lies_here(in, bytes);
@@ -130,7 +169,7 @@ Status DevicePath::allreduce_on(gpu::Gpu& gpu, gpu::Stream stream, const void* i
 
 Status DevicePath::bcast_on(gpu::Gpu& gpu, gpu::Stream stream, void* buffer, std::size_t bytes, int root) {
   if (bytes == 0) return {};
-  HEDDLE_TRY(get_ready(gpu, buffer));
+  HEDDLE_TRY(get_ready(gpu, stream, buffer));
   const DeviceBcast bcast{static_cast<std::byte*>(buffer), bytes, root};
   const std::unique_ptr<DeviceWork> work =
       direct_ ? direct_bcast(worker(), bcast) : scratch_bcast(worker(), bcast);

@@ -31,7 +31,10 @@ FAKE void fake_cuda_write_later(void* memory, const void* from, size_t bytes) {
   const CUcontext context = found->context != nullptr ? found->context : world().primaries.at(found->device);
   const std::string data(static_cast<const char*>(from), bytes);
   char* const to = found->inside + (at - begin);
-  give(*context->queue, [=] { std::copy(data.begin(), data.end(), to); });
+  give(*context->queue, [=] {
+    std::copy(data.begin(), data.end(), to);
+    return true;
+  });
 }
 FAKE int fake_cuda_registered(void) {
   const std::lock_guard lock(world().mutex);
@@ -216,6 +219,11 @@ FAKE CUresult cuGetProcAddress_v2(const char* name, void** function, int version
       ENTRY(cuStreamWaitEvent, cuStreamWaitEvent),
       ENTRY(cuStreamGetCtx, cuStreamGetCtx),
       ENTRY(cuStreamIsCapturing, cuStreamIsCapturing),
+      {"cuStreamGetCaptureInfo", reinterpret_cast<void*>(cuStreamGetCaptureInfo_v2)},
+      ENTRY(cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode),
+      {"cuStreamBatchMemOp", reinterpret_cast<void*>(cuStreamBatchMemOp_v2)},
+      {"cuMemHostGetDevicePointer", reinterpret_cast<void*>(cuMemHostGetDevicePointer_v2)},
+      ENTRY(cuEventRecordWithFlags, cuEventRecordWithFlags),
       ENTRY(cuIpcGetEventHandle, cuIpcGetEventHandle),
       ENTRY(cuIpcOpenEventHandle, cuIpcOpenEventHandle),
       {"cuMemcpyDtoDAsync", reinterpret_cast<void*>(cuMemcpyDtoDAsync_v2)},
@@ -235,6 +243,7 @@ FAKE CUresult cuGetProcAddress_v2(const char* name, void** function, int version
   *function = nullptr;
   // A function is not found by those who ask for an older CUDA than it came with.
   if (version < 12000 && std::string(name).starts_with("cuLibrary")) return CUDA_ERROR_NOT_FOUND;
+  if (version < 11070 && std::string(name) == "cuStreamBatchMemOp") return CUDA_ERROR_NOT_FOUND;
   if (found == table.end() || world().lacking == name) return CUDA_ERROR_NOT_FOUND;
   *function = found->second;
   return CUDA_SUCCESS;

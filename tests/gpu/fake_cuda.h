@@ -9,7 +9,9 @@
  * - Memory is shared between processes as by CUDA IPC, in handles that the exporting process itself cannot open. Who frees memory that another
  *   process has open is told so, and dies. Events are shared likewise: work that waits for one of another process's waits until somebody there has waited for the stream
  *   that it was recorded in.
- * - There are no graphs: a stream can be captured, and work that it is given then ends the process.
+ * - Streams can be captured into graphs. What may not be called meanwhile fails, and the capture with it, as the driver has it; calls of which it says that they
+ *   are potentially unsafe do so always. A graph does its nodes in the order in which they were captured.
+ * - A stream that waits for a value in memory lets the other streams of its process go on, whoever waits for it.
  * - Kernels run as their host twins (kernel_twins.hpp), by name; what a GPU's instructions make of them it cannot say. A GPU of its has two
  *   multiprocessors.
  *

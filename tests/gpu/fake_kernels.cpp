@@ -40,10 +40,8 @@ CUresult reach(const void* address, std::size_t bytes, unsigned char** inside) {
   return error == CUDA_ERROR_INVALID_VALUE ? CUDA_ERROR_ILLEGAL_ADDRESS : error;
 }
 
-using Run = std::function<void()>;
-
 // The arguments are copied now, and used later, as by the driver.
-CUresult prepare_fold(const KernelTwin& twin, const void* given, unsigned blocks, Run* run) {
+CUresult prepare_fold(const KernelTwin& twin, const void* given, unsigned blocks, Work* run) {
   FoldArguments arguments = *static_cast<const FoldArguments*>(given);
   const std::size_t bytes = arguments.count * twin.bytes;
   for (unsigned k = 0; k < arguments.n_inputs; ++k) {
@@ -57,11 +55,14 @@ CUresult prepare_fold(const KernelTwin& twin, const void* given, unsigned blocks
         error != CUDA_SUCCESS)
       return error;
   }
-  *run = [&twin, arguments, blocks] { twin.run(arguments, blocks); };
+  *run = [&twin, arguments, blocks] {
+    twin.run(arguments, blocks);
+    return true;
+  };
   return CUDA_SUCCESS;
 }
 
-CUresult prepare_sparse(const SparseTwin& twin, const void* given, unsigned blocks, Run* run) {
+CUresult prepare_sparse(const SparseTwin& twin, const void* given, unsigned blocks, Work* run) {
   // Words, which are aligned as arguments are.
   std::vector<std::uint64_t> arguments((twin.argument_bytes + 7) / 8);
   std::memcpy(arguments.data(), given, twin.argument_bytes);
@@ -73,7 +74,10 @@ CUresult prepare_sparse(const SparseTwin& twin, const void* given, unsigned bloc
         return error == CUDA_SUCCESS ? inside : nullptr;
       });
   if (!is_there) return error;
-  *run = [&twin, arguments, blocks] { twin.run(arguments.data(), blocks); };
+  *run = [&twin, arguments, blocks] {
+    twin.run(arguments.data(), blocks);
+    return true;
+  };
   return CUDA_SUCCESS;
 }
 
@@ -86,7 +90,7 @@ FAKE void fake_cuda_last_launch(fake_cuda_launch* launch) {
 
 FAKE CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option*, void**, unsigned,
                                 CUlibraryOption*, void**, unsigned) {
-  ENTER("cuLibraryLoadData")
+  ENTER_UNSAFE("cuLibraryLoadData")
   constexpr std::uint32_t kFatBinary = 0xBA55ED50U;
   std::uint32_t magic = 0;
   std::memcpy(&magic, code, sizeof magic);
@@ -117,9 +121,8 @@ FAKE CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsign
   if (!as_agreed) return CUDA_ERROR_INVALID_VALUE;
   const CUkern_st& kernel = *reinterpret_cast<CUkernel>(function);
   last_launch = {kernel.fold != nullptr ? kernel.fold->name : kernel.sparse->name, x, block_x, stream};
-  Run run;
+  Work run;
   const CUresult error = kernel.fold != nullptr ? prepare_fold(*kernel.fold, parameters[0], x, &run)
                                                 : prepare_sparse(*kernel.sparse, parameters[0], x, &run);
-  if (error == CUDA_SUCCESS) give(*queue_of(stream), std::move(run));
-  return error;
+  return error == CUDA_SUCCESS ? submit(stream, run) : error;
 }

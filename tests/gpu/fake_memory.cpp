@@ -10,17 +10,17 @@
 using namespace fake;
 
 FAKE CUresult cuMemAlloc_v2(CUdeviceptr* at, size_t bytes) {
-  ENTER("cuMemAlloc")
+  ENTER_UNSAFE("cuMemAlloc")
   if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
   *at = add(Sort::device, bytes, current(), current()->device);
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuMemFree_v2(CUdeviceptr at) {
-  ENTER("cuMemFree")
+  ENTER_UNSAFE("cuMemFree")
   return drop(at);
 }
 FAKE CUresult cuMemAllocManaged(CUdeviceptr* at, size_t bytes, unsigned) {
-  ENTER("cuMemAllocManaged")
+  ENTER_UNSAFE("cuMemAllocManaged")
   *at = add(Sort::managed, bytes, current(), current()->device);
   return CUDA_SUCCESS;
 }
@@ -34,26 +34,34 @@ FAKE CUresult cuMemFreeAsync(CUdeviceptr at, CUstream) {
   return drop(at);
 }
 FAKE CUresult cuMemHostAlloc(void** at, size_t bytes, unsigned) {
-  ENTER("cuMemHostAlloc")
+  ENTER_UNSAFE("cuMemHostAlloc")
   *at = reinterpret_cast<void*>(add(Sort::host, bytes, current(), current()->device));
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuMemFreeHost(void* at) {
-  ENTER("cuMemFreeHost")
+  ENTER_UNSAFE("cuMemFreeHost")
   return drop(reinterpret_cast<Address>(at));
 }
 FAKE CUresult cuMemHostRegister_v2(void* at, size_t bytes, unsigned) {
-  ENTER("cuMemHostRegister")
+  ENTER_UNSAFE("cuMemHostRegister")
   if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
   world().memory[reinterpret_cast<Address>(at)] = {Sort::registered,  nullptr,           bytes, current(),
                                                    current()->device, world().next_id++, 0,     nullptr};
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuMemHostUnregister(void* at) {
-  ENTER("cuMemHostUnregister")
+  ENTER_UNSAFE("cuMemHostUnregister")
   const Memory* found = world().find(reinterpret_cast<Address>(at));
   if (found == nullptr || found->sort != Sort::registered) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   return drop(reinterpret_cast<Address>(at));
+}
+FAKE CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* at, void* host, unsigned flags) {
+  ENTER("cuMemHostGetDevicePointer")
+  const Memory* found = world().find(reinterpret_cast<Address>(host));
+  const bool known = found != nullptr && (found->sort == Sort::host || found->sort == Sort::registered);
+  if (!known || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  *at = reinterpret_cast<Address>(host);
+  return CUDA_SUCCESS;
 }
 
 FAKE CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp* of,
@@ -180,7 +188,7 @@ FAKE CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr at) {
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* at, CUipcMemHandle handle, unsigned flags) {
-  ENTER("cuIpcOpenMemHandle")
+  ENTER_UNSAFE("cuIpcOpenMemHandle")
   if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
   Ticket ticket = {};
   std::memcpy(&ticket, handle.reserved, sizeof ticket);
@@ -197,14 +205,14 @@ FAKE CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* at, CUipcMemHandle handle, unsi
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuIpcCloseMemHandle(CUdeviceptr at) {
-  ENTER("cuIpcCloseMemHandle")
+  ENTER_UNSAFE("cuIpcCloseMemHandle")
   const auto found = world().memory.find(at);
   if (found == world().memory.end() || found->second.sort != Sort::imported) return CUDA_ERROR_INVALID_VALUE;
   --found->second.pages->shared().open;
   return drop(at);
 }
 FAKE CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
-  ENTER("cuCtxEnablePeerAccess")
+  ENTER_UNSAFE("cuCtxEnablePeerAccess")
   if (!alive(current()) || !alive(peer) || peer == current()) return CUDA_ERROR_INVALID_CONTEXT;
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (peer->device == current()->device || !world().has_peers) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;

@@ -1,11 +1,8 @@
 // The double's streams (fake_cuda.h): what is given to one happens when somebody waits for it, in the order of the context.
-#include <sched.h>
 #include <unistd.h>
 
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
+#include <memory>
 
 #include "fake_world.hpp"
 
@@ -21,28 +18,55 @@ CUresult copy_later(Address to, Address from, std::size_t bytes, CUstream stream
   char* const target = world().inside(to, bytes, context, &error);
   const char* const source = world().inside(from, bytes, context, &error);
   if (error != CUDA_SUCCESS) return error;
-  give(*queue_of(stream), [=] { std::memcpy(target, source, bytes); });
+  return submit(stream, Work([=] {
+                  std::memcpy(target, source, bytes);
+                  return true;
+                }));
+}
+
+CUresult copy_now(const char* name, Address to, Address from, std::size_t bytes) {
+  std::shared_ptr<Queue> queue;
+  unsigned long long at = 0;
+  {
+    ENTER_UNSAFE(name)
+    const CUresult error = copy_later(to, from, bytes, CU_STREAM_LEGACY);
+    if (error != CUDA_SUCCESS) return error;
+    queue = current()->queue;
+    at = queue->given;
+  }
+  come_to(queue, at);
   return CUDA_SUCCESS;
 }
 
-// Work that waits for another process's event: there somebody has to wait for the stream that it was recorded in.
-void give_wait(Queue& queue, const std::shared_ptr<Pages>& pages, const CUevent_st::Counts& counts) {
-  give(queue, [pages, &counts, wanted = counts.recorded.load()] {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (counts.done.load() < wanted) {
-      if (std::chrono::steady_clock::now() > end) {
-        std::fprintf(stderr, "the double of CUDA: nobody does what another process's event stands for\n");
-        std::abort();
-      }
-      sched_yield();
-    }
-  });
+// ---- What events stand for, when they are recorded and waited for
+
+void record_in(CUevent event, const std::shared_ptr<Queue>& queue) {
+  if (event->pages != nullptr) {
+    const unsigned long long number = ++event->counts().recorded;
+    give(*queue, [pages = event->pages, counts = &event->counts(), number] {
+      counts->done = number;
+      return true;
+    });
+  }
+  event->queue = queue;
+  event->at = queue->given;
 }
 
-CUresult copy_now(Address to, Address from, std::size_t bytes) {
-  const CUresult error = copy_later(to, from, bytes, CU_STREAM_LEGACY);
-  if (error == CUDA_SUCCESS) drain(*current()->queue);
-  return error;
+void wait_in(CUevent event, const std::shared_ptr<Queue>& queue) {
+  if (event->imported) {
+    // There somebody has to wait for the stream that it was recorded in.
+    CUevent_st::Counts& counts = event->counts();
+    give(*queue, [pages = event->pages, &counts, wanted = counts.recorded.load()] {
+      return counts.done.load() >= wanted;
+    });
+  } else if (event->queue != nullptr && event->queue != queue) {
+    give(*queue, [other = event->queue, at = event->at] { return drain(*other, at); });
+  }
+}
+
+// The capture that a stream takes part in, or null.
+std::shared_ptr<Capture> capture_of(CUstream stream) {
+  return is_default(stream) ? nullptr : stream->capture;
 }
 
 }  // namespace
@@ -65,21 +89,29 @@ FAKE CUresult cuMemsetD8Async(CUdeviceptr at, unsigned char value, size_t bytes,
   CUresult error = CUDA_SUCCESS;
   char* const target = world().inside(at, bytes, current(), &error);
   if (error != CUDA_SUCCESS) return error;
-  give(*queue_of(stream), [=] { std::memset(target, value, bytes); });
-  return CUDA_SUCCESS;
+  return submit(stream, Work([=] {
+                  std::memset(target, value, bytes);
+                  return true;
+                }));
 }
 FAKE CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes) {
-  ENTER("cuMemcpyDtoH")
-  return copy_now(reinterpret_cast<Address>(to), from, bytes);
+  return copy_now("cuMemcpyDtoH", reinterpret_cast<Address>(to), from, bytes);
 }
 FAKE CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t bytes) {
-  ENTER("cuMemcpyHtoD")
-  return copy_now(to, reinterpret_cast<Address>(from), bytes);
+  return copy_now("cuMemcpyHtoD", to, reinterpret_cast<Address>(from), bytes);
 }
 FAKE CUresult cuStreamSynchronize(CUstream stream) {
-  ENTER("cuStreamSynchronize")
-  if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
-  drain(*queue_of(stream));
+  std::shared_ptr<Queue> queue;
+  unsigned long long at = 0;
+  {
+    ENTER_UNSAFE("cuStreamSynchronize")
+    if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
+    if (const auto capture = capture_of(stream))
+      return invalidate(*capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    queue = queue_of(stream);
+    at = queue->given;
+  }
+  come_to(queue, at);
   return CUDA_SUCCESS;
 }
 // A stream that synchronises with the default stream is that one by another name: all its work is done in the order in which it was
@@ -88,11 +120,13 @@ FAKE CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
   ENTER("cuStreamCreate")
   if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
   const bool own = (flags & CU_STREAM_NON_BLOCKING) != 0;
-  *stream = new CUstream_st{current(), own ? std::make_shared<Queue>() : current()->queue};
+  *stream = new CUstream_st{current(), own ? make_queue() : current()->queue, nullptr};
+  world().streams.insert(*stream);
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuStreamDestroy_v2(CUstream stream) {
   ENTER("cuStreamDestroy")
+  world().streams.erase(stream);
   delete stream;
   return CUDA_SUCCESS;
 }
@@ -101,33 +135,24 @@ FAKE CUresult cuStreamGetCtx(CUstream stream, CUcontext* context) {
   *context = is_default(stream) ? current() : stream->context;
   return CUDA_SUCCESS;
 }
-FAKE CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode) {
-  ENTER("cuStreamBeginCapture")
-  if (is_default(stream) || stream->captured) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  stream->captured = true;
-  return CUDA_SUCCESS;
-}
-FAKE CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
-  ENTER("cuStreamEndCapture")
-  if (is_default(stream) || !stream->captured) return CUDA_ERROR_ILLEGAL_STATE;
-  stream->captured = false;
-  *graph = nullptr;
-  return CUDA_SUCCESS;
-}
-FAKE CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
-  ENTER("cuStreamIsCapturing")
-  const bool captured = !is_default(stream) && stream->captured;
-  *status = captured ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
-  return CUDA_SUCCESS;
-}
-FAKE CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
+// An event that was recorded in a capture takes the stream into it, and no other event passes into one or out of it.
+FAKE CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
   ENTER("cuStreamWaitEvent")
-  const std::shared_ptr<Queue> queue = queue_of(stream);
-  if (event->imported) {
-    give_wait(*queue, event->pages, event->counts());
-  } else if (event->queue != nullptr && event->queue != queue) {
-    give(*queue, [other = event->queue, at = event->at] { drain(*other, at); });
+  const std::shared_ptr<Capture> capture = capture_of(stream);
+  if (flags == CU_EVENT_WAIT_EXTERNAL) {
+    if (capture == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    return submit(stream, Node([event](const std::shared_ptr<Queue>& queue) { wait_in(event, queue); }));
   }
+  if (event->capture != nullptr && capture == nullptr && !is_default(stream)) {
+    stream->capture = event->capture;
+    return CUDA_SUCCESS;
+  }
+  if (event->capture != capture) {
+    if (capture != nullptr) invalidate(*capture, CUDA_SUCCESS);
+    if (event->capture != nullptr) invalidate(*event->capture, CUDA_SUCCESS);
+    return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+  }
+  if (capture == nullptr) wait_in(event, queue_of(stream));
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuEventCreate(CUevent* event, unsigned flags) {
@@ -141,14 +166,18 @@ FAKE CUresult cuEventCreate(CUevent* event, unsigned flags) {
 }
 FAKE CUresult cuEventRecord(CUevent event, CUstream stream) {
   ENTER("cuEventRecord")
-  const std::shared_ptr<Queue> queue = queue_of(stream);
-  if (event->pages != nullptr) {
-    const unsigned long long number = ++event->counts().recorded;
-    give(*queue, [pages = event->pages, counts = &event->counts(), number] { counts->done = number; });
-  }
-  event->queue = queue;
-  event->at = queue->given;
+  const std::shared_ptr<Capture> capture = capture_of(stream);
+  if (capture != nullptr && event->pages != nullptr)
+    return invalidate(*capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  event->capture = capture;
+  if (capture == nullptr) record_in(event, queue_of(stream));
   return CUDA_SUCCESS;
+}
+// With this flag each launch of the graph records it.
+FAKE CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags) {
+  ENTER("cuEventRecordWithFlags")
+  if (flags != CU_EVENT_RECORD_EXTERNAL || capture_of(stream) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return submit(stream, Node([event](const std::shared_ptr<Queue>& queue) { record_in(event, queue); }));
 }
 
 namespace {
@@ -181,8 +210,15 @@ FAKE CUresult cuIpcOpenEventHandle(CUevent* event, CUipcEventHandle handle) {
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuEventSynchronize(CUevent event) {
-  ENTER("cuEventSynchronize")
-  if (event->queue != nullptr) drain(*event->queue, event->at);
+  std::shared_ptr<Queue> queue;
+  unsigned long long at = 0;
+  {
+    ENTER_UNSAFE("cuEventSynchronize")
+    if (event->capture != nullptr) return invalidate(*event->capture, CUDA_ERROR_CAPTURED_EVENT);
+    queue = event->queue;
+    at = event->at;
+  }
+  if (queue != nullptr) come_to(queue, at);
   return CUDA_SUCCESS;
 }
 // No time passes in the double. (In the headers of CUDA 13 the name stands for another.)

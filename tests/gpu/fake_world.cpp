@@ -2,10 +2,12 @@
 #include "fake_world.hpp"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <sstream>
@@ -126,26 +128,51 @@ bool is_default(CUstream stream) {
 }
 
 std::shared_ptr<Queue> queue_of(CUstream stream) {
-  if (!is_default(stream) && stream->captured) {
-    std::fprintf(stderr, "the double of CUDA: work for a stream that is being captured\n");
-    std::abort();
-  }
   if (!is_default(stream)) return stream->queue;
   const CUcontext context = current();
   return context != nullptr ? context->queue : std::make_shared<Queue>();
 }
 
-// The work may wait for other queues, which must not be this one.
-void drain(Queue& queue, unsigned long long until) {
+std::shared_ptr<Queue> make_queue() {
+  auto queue = std::make_shared<Queue>();
+  std::erase_if(world().queues, [](const auto& one) { return one.expired(); });
+  world().queues.push_back(queue);
+  return queue;
+}
+
+bool drain(Queue& queue, unsigned long long until) {
   while (queue.done < until) {
-    const auto work = std::move(queue.work.front());
+    if (queue.busy) return false;  // it waits for itself
+    queue.busy = true;
+    const bool done = queue.work.front()();
+    queue.busy = false;
+    if (!done) return false;
     queue.work.pop_front();
     ++queue.done;
-    work();
+  }
+  return true;
+}
+
+void come_to(const std::shared_ptr<Queue>& queue, unsigned long long until) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  for (;;) {
+    {
+      const std::lock_guard lock(world().mutex);
+      if (drain(*queue, until)) return;
+      // A GPU does all of its streams' work at the same time.
+      for (const auto& one : std::vector(world().queues)) {
+        if (const std::shared_ptr<Queue> other = one.lock()) drain(*other, other->given);
+      }
+    }
+    if (std::chrono::steady_clock::now() > end) {
+      std::fprintf(stderr, "the double of CUDA: nobody does what a stream waits for\n");
+      std::abort();
+    }
+    sched_yield();
   }
 }
 
-void give(Queue& queue, std::function<void()> work) {
+void give(Queue& queue, Work work) {
   queue.work.push_back(std::move(work));
   ++queue.given;
 }

@@ -13,12 +13,17 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "fake_cuda.h"
 
 #define FAKE extern "C" __attribute__((visibility("default")))
+
+// Of CUDA 11.3; in later headers the name stands for another.
+FAKE CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id,
+                                        CUgraph* graph, const CUgraphNode** dependencies, size_t* count);
 
 namespace fake {
 
@@ -59,11 +64,27 @@ struct Memory {
   char* inside;  // the double's face
 };
 
-// Work in the order in which it was given, which happens when somebody waits for it.
+// Work in the order in which it was given, which happens when somebody waits for it. What says false waits for other work, and is asked
+// again.
+using Work = std::function<bool()>;
 struct Queue {
-  std::deque<std::function<void()>> work;
+  std::deque<Work> work;
   unsigned long long given = 0;
   unsigned long long done = 0;
+  bool busy = false;  // its first piece of work is looked at
+};
+// One that those who wait for another may find.
+std::shared_ptr<Queue> make_queue();
+
+// What a graph does at every launch, in the order in which it was captured: each node gives its work to the queue of the launch.
+using Node = std::function<void(const std::shared_ptr<Queue>&)>;
+struct Capture {
+  unsigned long long id;
+  CUstreamCaptureMode mode;
+  std::thread::id thread;
+  CUstream origin;
+  std::vector<Node> nodes;
+  bool invalid = false;
 };
 
 }  // namespace fake
@@ -74,19 +95,20 @@ struct CUctx_st {
   int retained = 0;
   bool dead = false;
   // Of the default stream and all that synchronise with it.
-  std::shared_ptr<fake::Queue> queue = std::make_shared<fake::Queue>();
+  std::shared_ptr<fake::Queue> queue = fake::make_queue();
   std::set<CUcontext> peers;  // whose memory may be used in this one
 };
 struct CUstream_st {
   CUcontext context;
   std::shared_ptr<fake::Queue> queue;  // the context's, or its own
-  bool captured = false;               // into a graph, which the double has not: it takes no work then
+  std::shared_ptr<fake::Capture> capture;
 };
 struct CUevent_st {
   std::shared_ptr<fake::Queue> queue;
   unsigned long long at = 0;
-  std::shared_ptr<fake::Pages> pages;  // of one that processes share
-  bool imported = false;               // from another process
+  std::shared_ptr<fake::Pages> pages;      // of one that processes share
+  bool imported = false;                   // from another process
+  std::shared_ptr<fake::Capture> capture;  // in which it was recorded last
   // How often it was recorded, and how many of these records its stream has come to.
   struct Counts {
     std::atomic<unsigned long long> recorded;
@@ -108,6 +130,8 @@ struct World {
   std::map<Address, std::pair<std::size_t, char*>> reserved;  // bytes, and the double's face
   bool has_peers = true;
   std::map<CUmemGenericAllocationHandle, std::pair<std::shared_ptr<Pages>, int>> handles;
+  std::vector<std::weak_ptr<Queue>> queues;
+  std::set<CUstream> streams;
   std::vector<std::unique_ptr<CUctx_st>> contexts;
   std::map<int, CUcontext> primaries;
   unsigned long long next_id = 1;
@@ -127,11 +151,24 @@ bool alive(CUcontext context);
 bool is_default(CUstream stream);
 // Of a stream of the current context.
 std::shared_ptr<Queue> queue_of(CUstream stream);
-void give(Queue& queue, std::function<void()> work);
-void drain(Queue& queue, unsigned long long until);
-inline void drain(Queue& queue) {
-  drain(queue, queue.given);
+void give(Queue& queue, Work work);
+// Whether it has come there; if not, it waits for other work.
+bool drain(Queue& queue, unsigned long long until);
+// Comes there, whatever that takes. The world must not be locked: another thread may have to give what is waited for.
+void come_to(const std::shared_ptr<Queue>& queue, unsigned long long until);
+
+// ---- Captures (fake_graphs.cpp)
+
+// Gives a node to the graph that a stream is captured into, or to its queue.
+CUresult submit(CUstream stream, const Node& node);
+inline CUresult submit(CUstream stream, const Work& work) {
+  return submit(stream, Node([work](const std::shared_ptr<Queue>& queue) { give(*queue, work); }));
 }
+// For calls that would wait, and those of which the driver says that they are potentially unsafe during a capture.
+CUresult check_unsafe();
+// A call that makes a capture fail.
+CUresult invalidate(Capture& capture, CUresult error);
+
 // Memory of the double, and its end.
 Address add(Sort sort, std::size_t bytes, CUcontext context, int device);
 CUresult drop(Address at);
@@ -139,5 +176,8 @@ CUresult drop(Address at);
 #define ENTER(name)                                \
   const std::lock_guard lock(fake::world().mutex); \
   if (const CUresult entered = fake::world().enter(name); entered != CUDA_SUCCESS) return entered;
+#define ENTER_UNSAFE(name) \
+  ENTER(name)              \
+  if (const CUresult unsafe = fake::check_unsafe(); unsafe != CUDA_SUCCESS) return unsafe;
 
 }  // namespace fake

@@ -7,19 +7,23 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "../api/ranks.hpp"
 #include "cuda_memory.hpp"
-#include "heddle/heddle_cuda.h"
+#include "cuda_streams.hpp"
+#include "heddle/heddle_cuda.hpp"
 
 namespace {
 
 using heddle::test::Memory;
 using heddle::test::TestDriver;
 using heddle::test::TestMemory;
+using heddle::testing_ranks::Meeting;
 using heddle::testing_ranks::on_ranks;
+using heddle::testing_ranks::on_threads;
 
 const TestDriver* driver = nullptr;
 
@@ -32,59 +36,12 @@ int host_waits() {
   return calls("cuStreamSynchronize") + calls("cuEventSynchronize");
 }
 
-CUdeviceptr number(const void* at) {
-  return reinterpret_cast<CUdeviceptr>(at);
-}
-
-// A stream that does not synchronise with the default stream, in a device's primary context; current in the calling thread.
-class Stream {
- public:
-  explicit Stream(int device) {
-    driver->set_current(driver->primary(device));
-    driver->call<PFN_cuStreamCreate_v2000>("cuStreamCreate", &stream_,
-                                           static_cast<unsigned>(CU_STREAM_NON_BLOCKING));
-  }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
-  ~Stream() { driver->call<PFN_cuStreamDestroy_v4000>("cuStreamDestroy_v2", stream_); }
-  CUstream get() const { return stream_; }
-  void copy(void* to, const void* from, std::size_t bytes) const {
-    driver->call<PFN_cuMemcpyDtoDAsync_v3020>("cuMemcpyDtoDAsync_v2", number(to), number(from), bytes,
-                                              stream_);
-  }
-  void wait() const { driver->call<PFN_cuStreamSynchronize_v2000>("cuStreamSynchronize", stream_); }
-
- private:
-  CUstream stream_ = nullptr;
+struct Stream : heddle::test::TestStream {
+  explicit Stream(int device) : TestStream(*driver, device) {}
 };
-
-// Words in a device's memory.
-class Words {
- public:
+struct Words : heddle::test::TestWords {
   Words(int device, std::size_t count, std::int32_t value, Memory kind = Memory::device)
-      : memory_(*driver, kind, count * sizeof(std::int32_t), device), count_(count) {
-    set(value);
-  }
-  void set(std::int32_t value) const {
-    const std::vector<std::int32_t> all(count_, value);
-    memory_.put(all.data(), bytes());
-  }
-  // What all are, or -1.
-  std::int32_t value() const {
-    std::vector<std::int32_t> all(count_);
-    memory_.get(all.data(), bytes());
-    for (const std::int32_t one : all) {
-      if (one != all[0]) return -1;
-    }
-    return all[0];
-  }
-  void* at() const { return memory_.data(); }
-  std::size_t bytes() const { return count_ * sizeof(std::int32_t); }
-  std::size_t count() const { return count_; }
-
- private:
-  const TestMemory memory_;
-  const std::size_t count_;
+      : TestWords(*driver, device, count, value, kind) {}
 };
 
 // A program's step: work that makes the input, a collective, work that takes the result, and work that makes the next input.
@@ -227,6 +184,33 @@ TEST(GpuStreams, DefaultStreams) {
   });
 }
 
+// The same in C++.
+TEST(GpuStreams, Face) {
+  namespace api = heddle::api;
+  Meeting meeting(2);
+  on_threads(2, [&](int rank) {
+    const auto gather = [&](const void* mine, void* all, std::size_t bytes) {
+      meeting.allgather(rank, mine, all, bytes);
+      return 0;
+    };
+    const api::Comm comm = api::Comm::from_allgather(rank, 2, gather);
+    const Stream stream(rank);
+    const Words in(rank, 5, rank + 1);
+    const Words out(rank, 5, -7);
+    api::allreduce_on_stream(comm, stream.get(), std::span<const std::int32_t>(in.at(), 5),
+                             std::span<std::int32_t>(out.at(), 5), api::Op::max);
+    api::allreduce_in_place_on_stream(comm, stream.get(), std::span<std::int32_t>(in.at(), 4));
+    api::bcast_on_stream(comm, stream.get(), std::span<std::int32_t>(in.at() + 4, 1), 1);
+    stream.wait();
+    EXPECT_EQ(out.value(), 2);
+    EXPECT_EQ(in.value(0, 4), 3);
+    EXPECT_EQ(in.value(4, 1), 2);
+    EXPECT_THROW(api::allreduce_on_stream(comm, stream.get(), std::span<const std::int32_t>(in.at(), 5),
+                                          std::span<std::int32_t>(out.at(), 4)),
+                 api::Error);
+  });
+}
+
 // What cannot be is refused on all ranks, and what can goes on.
 TEST(GpuStreams, Refused) {
   std::barrier barrier(2);
@@ -260,12 +244,6 @@ TEST(GpuStreams, Refused) {
     const Words far(1, 4, 0);
     refused(HEDDLE_IN_PLACE, rank == 1 ? far.at() : good.at(), HEDDLE_INT32, stream.get(),
             rank == 1 ? "is not in the GPU context" : other);
-    if (rank == 1)
-      driver->call<PFN_cuStreamBeginCapture_v10010>("cuStreamBeginCapture_v2", stream.get(),
-                                                    CU_STREAM_CAPTURE_MODE_GLOBAL);
-    refused(HEDDLE_IN_PLACE, good.at(), HEDDLE_INT32, stream.get(), rank == 1 ? "being captured" : other);
-    CUgraph graph = nullptr;
-    if (rank == 1) driver->call<PFN_cuStreamEndCapture_v10000>("cuStreamEndCapture", stream.get(), &graph);
     OK(heddle_allreduce_on_stream(HEDDLE_IN_PLACE, good.at(), 4, HEDDLE_INT32, HEDDLE_SUM, comm,
                                   stream.get()));
     stream.wait();

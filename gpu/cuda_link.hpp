@@ -1,0 +1,92 @@
+// A link by CUDA's driver: link.cpp, and link_streams.cpp for the streams of callers. For gpu/ alone.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "gpu/cuda.hpp"
+#include "gpu/handshake.hpp"
+#include "gpu/link.hpp"
+
+namespace heddle::gpu {
+
+class CudaLink final : public Link {
+ public:
+  CudaLink(Cuda& cuda, CUcontext context, int device)
+      : cuda_(cuda), context_(context), device_(device), handshake_(cuda.driver) {}
+  ~CudaLink() override;
+  Status prepare();
+
+  Origin origin() const override;
+  Result<Export> allocate(std::size_t bytes) override;
+  Status open(std::span<const Export> all, int rank) override;
+  void finish() override;
+  void close() override;
+  void abandon() override {
+    own_ = 0;
+    marks_[0] = marks_[1] = nullptr;
+  }
+  std::byte* scratch(int rank) const override {
+    return reinterpret_cast<std::byte*>(scratch_[static_cast<std::size_t>(rank)]);
+  }
+
+  Result<bool> holds(const void* buffer, std::size_t bytes) override;
+  bool folds(DType type, Op op) override { return cuda_.kernels.load(type, op).ok(); }
+
+  Status after_earlier_work() override;
+  Status copy(void* to, const void* from, std::size_t bytes) override;
+  Status fold(DType type, Op op, std::span<const void* const> inputs, std::span<void* const> outputs,
+              std::size_t count) override;
+  Status wait() override;
+  Status give(const std::function<Status(Cuda& cuda, Stream stream)>& body) override;
+
+  Result<Marks> make_marks(bool for_processes) override;
+  Status open_marks(std::span<const Marks> all, int rank) override;
+  Result<bool> begin_on(Stream stream) override;
+  Status mark(unsigned turn) override;
+  Status after_others(unsigned turn) override;
+  void end_on() override;
+
+  Status open_flags(std::span<std::byte> flags, int rank, int size) override;
+  Status meet_in_graph() override;
+
+ private:
+  // What `call` says in the link's context.
+  template <typename Call>
+  Status in_context(const char* what, const Call& call) const {
+    const Current current(cuda_.driver, context_);
+    const CUresult error = current.error() != CUDA_SUCCESS ? current.error() : call(cuda_.driver);
+    if (error == CUDA_SUCCESS) return {};
+    return cuda_error(cuda_.driver, error, fmt::format("{} on GPU {}", what, device_));
+  }
+  Status reach(const Export& other, CUdeviceptr* at);
+  Status reach(const Marks& other, CUevent (&events)[2]);
+  CUresult make_mark(const Driver& driver, bool for_processes, unsigned turn, Marks* mine);
+  Result<cuuint64_t> takes(CUstream stream) const;
+
+  Cuda& cuda_;
+  const CUcontext context_;
+  const int device_;
+  CUstream stream_ = nullptr;
+  CUstream at_ = nullptr;    // what work goes to: stream_, or a caller's
+  CUevent event_ = nullptr;  // in the default stream
+  CUevent end_ = nullptr;    // in the caller's stream that was used last
+  bool ended_ = false;       // end_ was recorded, or is at the launch of a graph
+  CUevent chain_ = nullptr;  // in the stream that was captured last
+  cuuint64_t capture_ = 0;   // that of at_
+  cuuint64_t chained_ = 0;   // in which chain_ was recorded
+  CUevent marks_[2] = {nullptr, nullptr};
+  CUdeviceptr own_ = 0;
+  std::vector<CUdeviceptr> scratch_;   // by rank
+  std::vector<CUdeviceptr> imported_;  // of other processes
+  struct Events {
+    CUevent of[2] = {nullptr, nullptr};
+  };
+  std::vector<Events> others_;           // by rank; none of its own
+  std::vector<CUevent> imported_marks_;  // of other processes
+  Handshake handshake_;
+};
+
+}  // namespace heddle::gpu

@@ -1,0 +1,178 @@
+// What a link does on streams of callers, and in the graphs that they are captured into.
+#include <cstring>
+
+#include "gpu/cuda_link.hpp"
+
+namespace heddle::gpu {
+namespace {
+
+// The capture that a stream takes part in; 0: none. The context is current.
+CUresult capture_of(const Driver& driver, CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id) {
+  *id = 0;
+  const CUresult error = driver.StreamIsCapturing(stream, status);
+  if (error != CUDA_SUCCESS || *status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return error;
+  return driver.StreamGetCaptureInfo(stream, status, id, nullptr, nullptr, nullptr);
+}
+
+}  // namespace
+
+// ---- Events
+
+CUresult CudaLink::make_mark(const Driver& driver, bool for_processes, unsigned turn, Marks* mine) {
+  // Events without times cost least, and others cannot be shared.
+  unsigned flags = CU_EVENT_DISABLE_TIMING;
+  if (for_processes) flags |= CU_EVENT_INTERPROCESS;
+  CUresult error = driver.EventCreate(&marks_[turn], flags);
+  if (error != CUDA_SUCCESS) return error;
+  mine->address[turn] = reinterpret_cast<std::uintptr_t>(marks_[turn]);
+  if (!for_processes) return CUDA_SUCCESS;
+  CUipcEventHandle handle = {};
+  static_assert(sizeof handle == sizeof mine->handle[0]);
+  error = driver.IpcGetEventHandle(&handle, marks_[turn]);
+  std::memcpy(mine->handle[turn], &handle, sizeof handle);
+  return error;
+}
+
+Result<Marks> CudaLink::make_marks(bool for_processes) {
+  Marks mine;
+  mine.origin = origin();
+  HEDDLE_TRY(in_context("making events that other ranks wait for", [&](const Driver& driver) {
+    CUresult error = driver.EventCreate(&end_, CU_EVENT_DISABLE_TIMING);
+    if (error == CUDA_SUCCESS) error = driver.EventCreate(&chain_, CU_EVENT_DISABLE_TIMING);
+    for (unsigned turn = 0; turn < 2 && error == CUDA_SUCCESS; ++turn)
+      error = make_mark(driver, for_processes, turn, &mine);
+    return error;
+  }));
+  return mine;
+}
+
+Status CudaLink::reach(const Marks& other, CUevent (&events)[2]) {
+  for (unsigned turn = 0; turn < 2; ++turn) {
+    if (other.origin.same_process(origin())) {
+      events[turn] = reinterpret_cast<CUevent>(std::uintptr_t{other.address[turn]});
+      continue;
+    }
+    CUipcEventHandle handle = {};
+    std::memcpy(&handle, other.handle[turn], sizeof handle);
+    HEDDLE_TRY(in_context("opening another rank's event by CUDA IPC", [&](const Driver& driver) {
+      return driver.IpcOpenEventHandle(&events[turn], handle);
+    }));
+    imported_marks_.push_back(events[turn]);
+  }
+  return {};
+}
+
+Status CudaLink::open_marks(std::span<const Marks> all, int rank) {
+  others_.assign(all.size(), {});
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    if (static_cast<int>(r) != rank) HEDDLE_TRY(reach(all[r], others_[r].of));
+  }
+  return {};
+}
+
+// Whether work may be given to it: the capture that it would go to, or 0.
+Result<cuuint64_t> CudaLink::takes(CUstream stream) const {
+  // The default streams are those of the current context.
+  const bool is_default = stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+  CUcontext context = context_;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  cuuint64_t capture = 0;
+  CUresult implicit = CUDA_SUCCESS;  // the default stream, while one that synchronises with it is captured
+  HEDDLE_TRY(in_context("looking at a stream", [&](const Driver& driver) {
+    const CUresult error = is_default ? CUDA_SUCCESS : driver.StreamGetCtx(stream, &context);
+    if (error != CUDA_SUCCESS) return error;
+    implicit = capture_of(driver, stream, &status, &capture);
+    return implicit == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ? CUDA_SUCCESS : implicit;
+  }));
+  if (context != context_)
+    return Status(Code::unsupported, fmt::format("the stream {} is not of the context on GPU {} that the "
+                                                 "buffers are in: pass one that is",
+                                                 static_cast<void*>(stream), device_));
+  if (status == CU_STREAM_CAPTURE_STATUS_INVALIDATED || implicit != CUDA_SUCCESS)
+    return Status(Code::unsupported,
+                  fmt::format("the stream {} takes no work, because {}: end that capture first",
+                              static_cast<void*>(stream),
+                              implicit != CUDA_SUCCESS ? "one that synchronises with it is being captured"
+                                                       : "its capture into a CUDA graph has failed"));
+  return capture;
+}
+
+// A graph waits for the event end_ at its launch, and records it: so graphs and other calls follow each other in whatever streams they are. Between streams of one
+// capture that is what chain_ is for, which needs no node.
+Result<bool> CudaLink::begin_on(Stream stream) {
+  CUstream given = stream != nullptr ? stream : default_stream();
+  const Result<cuuint64_t> capture = takes(given);
+  if (!capture.ok()) return capture.status();
+  capture_ = capture.value();
+  HEDDLE_TRY(in_context("waiting for the collective before", [&](const Driver& driver) {
+    if (capture_ == 0) return ended_ ? driver.StreamWaitEvent(given, end_, 0) : CUDA_SUCCESS;
+    return capture_ == chained_ ? driver.StreamWaitEvent(given, chain_, 0)
+                                : driver.StreamWaitEvent(given, end_, CU_EVENT_WAIT_EXTERNAL);
+  }));
+  at_ = given;
+  return capture_ != 0;
+}
+
+Status CudaLink::mark(unsigned turn) {
+  return in_context("recording an event",
+                    [&](const Driver& driver) { return driver.EventRecord(marks_[turn], at_); });
+}
+
+Status CudaLink::after_others(unsigned turn) {
+  return in_context("waiting for other ranks' events", [&](const Driver& driver) {
+    CUresult error = CUDA_SUCCESS;
+    for (const Events& one : others_) {
+      if (one.of[turn] != nullptr && error == CUDA_SUCCESS)
+        error = driver.StreamWaitEvent(at_, one.of[turn], 0);
+    }
+    return error;
+  });
+}
+
+void CudaLink::end_on() {
+  if (at_ == stream_) return;
+  // Where this fails the context or the capture is of no use any more, and nothing will wait for its work.
+  const Current current(cuda_.driver, context_);
+  if (current.error() == CUDA_SUCCESS && capture_ == 0) {
+    ended_ = cuda_.driver.EventRecord(end_, at_) == CUDA_SUCCESS;
+  } else if (current.error() == CUDA_SUCCESS) {
+    const CUresult error = cuda_.driver.EventRecordWithFlags(end_, at_, CU_EVENT_RECORD_EXTERNAL);
+    if (error == CUDA_SUCCESS) ended_ = true;
+    chained_ = cuda_.driver.EventRecord(chain_, at_) == CUDA_SUCCESS ? capture_ : 0;
+  }
+  at_ = stream_;
+}
+
+Status CudaLink::open_flags(std::span<std::byte> flags, int rank, int size) {
+  const Current current(cuda_.driver, context_);
+  if (current.error() != CUDA_SUCCESS)
+    return cuda_error(cuda_.driver, current.error(), fmt::format("sharing flags on GPU {}", device_));
+  return handshake_.open(flags, rank, size, stream_);
+}
+
+Status CudaLink::meet_in_graph() {
+  return in_context("meeting in a graph", [&](const Driver&) { return handshake_.meet(at_); });
+}
+
+std::size_t flag_bytes(int size) {
+  return Handshake::bytes(size);
+}
+
+Result<bool> is_captured(Gpu& gpu, const Place& place, Stream stream) {
+  Cuda& cuda = gpu.cuda();
+  if (!cuda.lacking.ok()) return cuda.lacking;
+  const Result<CUcontext> context = cuda.contexts.of(place);
+  if (!context.ok()) return context.status();
+  const Current current(cuda.driver, context.value());
+  CUresult error = current.error();
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  cuuint64_t id = 0;
+  if (error == CUDA_SUCCESS)
+    error = capture_of(cuda.driver, stream != nullptr ? stream : default_stream(), &status, &id);
+  if (error == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return true;
+  if (error != CUDA_SUCCESS)
+    return cuda_error(cuda.driver, error, fmt::format("looking at a stream on GPU {}", place.device));
+  return status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+}  // namespace heddle::gpu

@@ -1,0 +1,60 @@
+// Collectives in CUDA graphs: what of DevicePath's calls on streams (device_streams.cpp) is different while a stream is being captured.
+#include <fmt/format.h>
+
+#include "comm/device_path.hpp"
+
+namespace heddle {
+
+// Memory of the host's, the same for all; zeroed.
+Result<bool> DevicePath::share_memory() {
+  const bool makes = meeting_.rank() == 0;
+  Result<bool> all = false;
+  for (const auto backing : {SharedMemory::Backing::memfd, SharedMemory::Backing::posix}) {
+    Result<SharedMemory> mine = SharedMemory();
+    if (makes) mine = SharedMemory::create(gpu::flag_bytes(meeting_.size()), backing);
+    std::vector<SharedMemoryHandle> handles;
+    const bool made = makes && mine.ok();
+    all = gather(Status(), made ? mine->handle() : SharedMemoryHandle(), &handles);
+    if (!all.ok()) return all;
+    if (!makes) mine = SharedMemory::attach(handles[0]);
+    graphs_ = mine.status();
+    all = meet(Status(), mine.ok());
+    if (!all.ok()) return all;
+    if (!all.value()) continue;
+    flags_ = std::move(mine).value();
+    flags_.publish_done();
+    break;
+  }
+  return all;
+}
+
+// By which streams meet in graphs. Where they are not to be had (graphs_ says why) all else goes on.
+Result<bool> DevicePath::share_flags() {
+  graphs_ = {};
+  if (meeting_.size() == 1) return true;
+  Result<bool> all = share_memory();
+  if (all.ok() && all.value()) {
+    graphs_ = link_->open_flags({flags_.data(), flags_.size()}, meeting_.rank(), meeting_.size());
+    all = meet(Status(), graphs_.ok());
+  }
+  if (!all.ok() || all.value()) return all;
+  const std::string why = graphs_.ok() ? fmt::format("rank {} says why", deciding_rank()) : graphs_.message();
+  graphs_ = Status(
+      Code::unsupported,
+      fmt::format("the GPUs cannot meet inside of CUDA graphs ({}): call it outside of the capture", why));
+  log_.info(graphs_.message());
+  return true;
+}
+
+// As follow(): where the ranks meet there, here a node of the graph is where their streams will meet.
+Status DevicePath::follow_in_graph(DeviceWork& work) {
+  captured_ = true;
+  Status mine = link_->meet_in_graph();
+  for (std::size_t k = 0; k < work.steps() && mine.ok(); ++k) {
+    mine = work.step(k);
+    if (mine.ok()) mine = link_->meet_in_graph();
+  }
+  return meet(mine, true).status();
+}
+
+}  // namespace heddle

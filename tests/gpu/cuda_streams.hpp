@@ -1,0 +1,99 @@
+// Streams, graphs and words on a GPU, for tests of collectives on streams: by CUDA's driver or its double.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "cuda_memory.hpp"
+
+namespace heddle::test {
+
+// A stream that does not synchronise with the default stream, in a device's primary context; current in the calling thread.
+class TestStream {
+ public:
+  TestStream(const TestDriver& driver, int device) : driver_(driver) {
+    driver.set_current(driver.primary(device));
+    driver.call<PFN_cuStreamCreate_v2000>("cuStreamCreate", &stream_,
+                                          static_cast<unsigned>(CU_STREAM_NON_BLOCKING));
+  }
+  TestStream(const TestStream&) = delete;
+  TestStream& operator=(const TestStream&) = delete;
+  ~TestStream() { driver_.call<PFN_cuStreamDestroy_v4000>("cuStreamDestroy_v2", stream_); }
+  CUstream get() const { return stream_; }
+  void copy(void* to, const void* from, std::size_t bytes) const {
+    driver_.call<PFN_cuMemcpyDtoDAsync_v3020>("cuMemcpyDtoDAsync_v2", reinterpret_cast<CUdeviceptr>(to),
+                                              reinterpret_cast<CUdeviceptr>(from), bytes, stream_);
+  }
+  void wait() const { driver_.call<PFN_cuStreamSynchronize_v2000>("cuStreamSynchronize", stream_); }
+
+ private:
+  const TestDriver& driver_;
+  CUstream stream_ = nullptr;
+};
+
+// What a stream is given between begin() and end(), to be launched as often as one likes. Other threads are left alone meanwhile.
+class TestGraph {
+ public:
+  TestGraph(const TestDriver& driver, const TestStream& stream) : driver_(driver), stream_(stream.get()) {}
+  TestGraph(const TestGraph&) = delete;
+  TestGraph& operator=(const TestGraph&) = delete;
+  ~TestGraph() {
+    if (exec_ != nullptr) driver_.call<PFN_cuGraphExecDestroy_v10000>("cuGraphExecDestroy", exec_);
+  }
+  void begin() const {
+    driver_.call<PFN_cuStreamBeginCapture_v10010>("cuStreamBeginCapture_v2", stream_,
+                                                  CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  }
+  // What ending the capture says; the graph can be launched where that is CUDA_SUCCESS.
+  CUresult end() {
+    CUgraph graph = nullptr;
+    const auto end_capture = driver_.find<PFN_cuStreamEndCapture_v10000>("cuStreamEndCapture");
+    const CUresult error = end_capture(stream_, &graph);
+    if (error != CUDA_SUCCESS) return error;
+    driver_.call<PFN_cuGraphInstantiateWithFlags_v11040>("cuGraphInstantiateWithFlags", &exec_, graph, 0ULL);
+    driver_.call<PFN_cuGraphDestroy_v10000>("cuGraphDestroy", graph);
+    return CUDA_SUCCESS;
+  }
+  void launch(const TestStream& stream) const {
+    driver_.call<PFN_cuGraphLaunch_v10000>("cuGraphLaunch", exec_, stream.get());
+  }
+
+ private:
+  const TestDriver& driver_;
+  const CUstream stream_;
+  CUgraphExec exec_ = nullptr;
+};
+
+// Words in a device's memory.
+class TestWords {
+ public:
+  TestWords(const TestDriver& driver, int device, std::size_t count, std::int32_t value,
+            Memory kind = Memory::device)
+      : memory_(driver, kind, count * sizeof(std::int32_t), device), count_(count) {
+    set(value);
+  }
+  void set(std::int32_t value) const {
+    const std::vector<std::int32_t> all(count_, value);
+    memory_.put(all.data(), bytes());
+  }
+  // What `count` of them from `begin` on all are, or -1.
+  std::int32_t value(std::size_t begin, std::size_t count) const {
+    std::vector<std::int32_t> all(count);
+    memory_.get(all.data(), count * sizeof(std::int32_t), begin * sizeof(std::int32_t));
+    for (const std::int32_t one : all) {
+      if (one != all[0]) return -1;
+    }
+    return all[0];
+  }
+  std::int32_t value() const { return value(0, count_); }
+  std::int32_t* at(std::size_t index = 0) const { return memory_.as<std::int32_t>() + index; }
+  std::size_t bytes() const { return count_ * sizeof(std::int32_t); }
+  std::size_t count() const { return count_; }
+
+ private:
+  const TestMemory memory_;
+  const std::size_t count_;
+};
+
+}  // namespace heddle::test
