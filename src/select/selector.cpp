@@ -144,10 +144,13 @@ double Selector::price_of(const Algorithm& algorithm, const Shape& shape, std::s
 
 // What a few ranks take by themselves on the machine as it is, and what waiting for ranks further away adds: that is seen on two
 // machines of the same form small enough to run, and grows either as the number of nodes does (a chain) or as its
-// logarithm (a tree).
+// logarithm (a tree). Where no rank by itself says anything, all is waiting.
 double Selector::price_at_scale(const Algorithm& algorithm, const Shape& shape, std::size_t bytes,
                                 double give_up_ns) const {
-  const double alone_ns = alone(topology_, algorithm, shape, bytes, model_);
+  const auto by_itself = [&](const TopologyView& on) {
+    return algorithm.in_rounds ? 0.0 : alone(on, algorithm, shape, bytes, model_);
+  };
+  const double alone_ns = by_itself(topology_);
   if (alone_ns > give_up_ns) return alone_ns;
   const bool power_of_two = std::has_single_bit(static_cast<std::uint32_t>(topology_.nodes()));
   const auto& nodes_of = power_of_two ? kSmallMachines : kOddSmallMachines;
@@ -157,7 +160,7 @@ double Selector::price_at_scale(const Algorithm& algorithm, const Shape& shape, 
         TopologyView::uniform(nodes_of[i], std::clamp(topology_.size() / topology_.nodes(), 1, 4));
     const double all_ns = price(
         small, [&](std::int32_t rank) { return algorithm.build(small, rank, shape); }, bytes, model_);
-    waiting_ns[i] = std::max(0.0, all_ns - alone(small, algorithm, shape, bytes, model_));
+    waiting_ns[i] = std::max(0.0, all_ns - by_itself(small));
   }
   const double growth_ns = std::max(0.0, waiting_ns[1] - waiting_ns[0]);
   const bool linear = waiting_ns[1] > kLinear * waiting_ns[0];
