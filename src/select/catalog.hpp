@@ -30,7 +30,8 @@ struct Algorithm {
   bool by_distance =
       false;  // another algorithm with nearer partners: its twin where all nodes are as far from each other
   bool neighbours = false;  // between nodes each rank sends to one other all along: a ring or chain
-  // All ranks go through rounds together, whose number grows with log p, and what one sends and receives says nothing of its waiting.
+  // All ranks go through rounds together and send far in most of them. Their number grows with log p, and what one rank sends and receives
+  // says nothing of its waiting.
   bool in_rounds = false;
 };
 

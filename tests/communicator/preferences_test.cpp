@@ -248,6 +248,7 @@ TEST(Selection, PrefersFewPiecesOnManyNodes) {
     for (const Collective collective : {Collective::allreduce, Collective::bcast}) {
       for (const std::size_t bytes : {1 << 10, 1 << 20, 24 << 20}) {
         std::vector<Choice> all = selector.candidates(collective, bytes, false);
+        std::erase_if(all, [](const Choice& c) { return c.algorithm->in_rounds; });
         double least_ns = std::numeric_limits<double>::infinity();
         for (Choice& c : all)
           least_ns = std::min(least_ns, c.price_ns = selector.price_of(c, bytes));
@@ -266,6 +267,24 @@ TEST(Selection, PrefersFewPiecesOnManyNodes) {
     }
   }
   EXPECT_GT(not_the_cheapest, 0);
+}
+
+// Where all send far all along, prices are those of a network that bears it.
+TEST(Selection, SendsFarInEveryRoundOnFewNodesAlone) {
+  const CostModel model = default_cost_model({500, 0.1}, {1400, 0.08, 200}, false);
+  const Preferences nothing;
+  for (const std::int32_t ranks : {16, 64}) {
+    const TopologyView topology = TopologyView::flat(ranks);
+    const Selector selector(topology, model, {false, true}, nothing);
+    const Choice chosen = selector.cheapest(Collective::bcast, 1 << 20, false);
+    double circulant_ns = std::numeric_limits<double>::infinity();
+    for (const Choice& c : selector.candidates(Collective::bcast, 1 << 20, false)) {
+      if (c.algorithm->name == std::string("circulant"))
+        circulant_ns = std::min(circulant_ns, selector.price_of(c, 1 << 20));
+    }
+    EXPECT_LE(circulant_ns, chosen.price_ns);
+    EXPECT_EQ(chosen.algorithm->name == std::string("circulant"), ranks == 16) << chosen.algorithm->name;
+  }
 }
 
 // Ranks that share cores: a message takes six times as long as a rank is busy with it, and an allreduce keeps all of them busy.
