@@ -1,7 +1,6 @@
 #include "collectives/circulant.hpp"
 
 #include <algorithm>
-#include <bit>
 
 namespace heddle {
 namespace {

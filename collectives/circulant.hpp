@@ -13,12 +13,11 @@ class Circulant {
  public:
   explicit Circulant(std::int32_t p);
 
-  std::int32_t places() const { return skips_.back(); }
   std::int32_t rounds() const { return static_cast<std::int32_t>(skips_.size()) - 1; }  // log2(p), rounded up
   std::int32_t skip(std::int32_t k) const { return skips_[static_cast<std::size_t>(k)]; }
 
   // The piece that comes to `place` in each round of a phase: one is base(place), the others are -1 to -rounds(), but for base(place) -
-  // rounds(), which came in the phase before. Not for the root. Takes time in proportion to rounds(), about.
+  // rounds(), which came in the phase before. Not for the root. Takes time in proportion to the square of rounds() at most.
   std::vector<std::int32_t> received(std::int32_t place) const;
   // The last of the skips, from the largest to the smallest, that lead from the root to `place`; rounds() for the root itself.
   std::int32_t base(std::int32_t place) const;
