@@ -15,9 +15,8 @@ void Pipeline::act(Window window, Emit emit, bool rotates) {
 }
 
 int Pipeline::wait_for(std::vector<Need> needs) {
-  last_wait_ = static_cast<int>(stages_.size());
   stages_.push_back({Stage::Kind::wait, {0, 0}, nullptr, false, std::move(needs)});
-  return last_wait_;
+  return static_cast<int>(stages_.size()) - 1;
 }
 
 void Pipeline::also_wait_for(int wait, Need need) {

@@ -44,9 +44,8 @@ class Pipeline {
   void act(Window window, Emit emit, bool rotates = false);  // a copy or reduction
   // Waits until all operations named in `needs` that exist are complete (and with them all opened before).
   // Stages of `needs` may be added later than the wait when their lag is at least 1.
-  int wait_for(std::vector<Need> needs);  // returns the stage's number
-  void also_wait_for(int wait, Need need);
-  void also_wait_for(Need need) { also_wait_for(last_wait_, need); }  // adds to the wait_for stage added last
+  int wait_for(std::vector<Need> needs);    // returns the stage's number
+  void also_wait_for(int wait, Need need);  // adds to that stage
 
   void emit(Builder& builder) const;
 
@@ -68,7 +67,6 @@ class Pipeline {
 
   std::int32_t stride_;
   std::vector<Stage> stages_;
-  int last_wait_ = 0;
 };
 
 }  // namespace heddle

@@ -66,7 +66,7 @@ class Writer {
       if (ahead(s) != 0) open_from_above(s);
     for (const Stream& s : streams_)
       open_from_below(s);
-    pipeline_.wait_for(needs_);
+    wait_ = pipeline_.wait_for(needs_);
     for (const Stream& s : streams_)
       fold(s);
     for (const Stream& s : streams_)
@@ -139,19 +139,20 @@ class Writer {
       const int stage = pipeline_.open(s.window(s.up()), [&s, from](Builder& b, Iteration t) {
         b.send(s.at.parent, s.chunk(t - s.up()), from, s.lane);
       });
-      pipeline_.also_wait_for({stage, s.at.depth == 1 ? 1 : 2});
+      pipeline_.also_wait_for(wait_, {stage, s.at.depth == 1 ? 1 : 2});
     }
     for (const std::int32_t child : {s.at.left, s.at.right}) {
       if (child < 0) continue;
       const int stage = pipeline_.open(s.window(s.down()), [&s, child](Builder& b, Iteration t) {
         b.send(child, s.chunk(t - s.down()), Slot::data, s.lane);
       });
-      pipeline_.also_wait_for({stage, 2});
+      pipeline_.also_wait_for(wait_, {stage, 2});
     }
   }
 
   std::array<Stream, 2> streams_;
   Pipeline pipeline_{1};
+  int wait_ = -1;  // the iteration's
   std::vector<Pipeline::Need> needs_;
 };
 

@@ -26,12 +26,12 @@ Schedule chain_bcast(const Hierarchy& nodes, std::uint32_t pieces, std::int32_t 
                               }),
                        1});
     }
-    p.wait_for(needs);
+    const int wait = p.wait_for(needs);
     if (nodes.place() < nodes.size() - 1) {
       const int sent = p.open({0, pieces}, [&](Builder& to, Iteration i) {
         to.send(nodes.rank_at(nodes.place() + 1), nodes.lane_chunks(i));
       });
-      p.also_wait_for({sent, 2});
+      p.also_wait_for(wait, {sent, 2});
     }
   }
   // While one piece is on its way to the next node the one before spreads; at the root's node the one after, since its

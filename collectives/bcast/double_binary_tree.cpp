@@ -54,7 +54,7 @@ Schedule double_binary_tree_bcast(const Hierarchy& nodes, std::uint32_t pieces, 
     });
     needs.push_back({recv, 1});
   }
-  if (nodes.leads()) p.wait_for(needs);
+  int wait = nodes.leads() ? p.wait_for(needs) : -1;
   // One message is under way to each child, and they take turns: a second one to the same child would, on networks that let messages
   // share a link, only hold up the first, and the children's turns keep the link busy.
   bool another = false;
@@ -62,12 +62,12 @@ Schedule double_binary_tree_bcast(const Hierarchy& nodes, std::uint32_t pieces, 
     const Iteration start = trees[tree].depth;
     for (const std::int32_t child : {trees[tree].left, trees[tree].right}) {
       if (child < 0) continue;
-      if (another) p.wait_for({});
+      if (another) wait = p.wait_for({});
       another = true;
       const int send = p.open({start, start + pieces}, [&, tree, start, child](Builder& to, Iteration i) {
         to.send(nodes.rank_at(child), nodes.lane_chunks(block(tree, i - start)), Slot::data, tree);
       });
-      p.also_wait_for({send, 1});
+      p.also_wait_for(wait, {send, 1});
     }
   }
   // What came spreads while it is on its way on; at the root's node the next piece, which its leaders are to send.

@@ -37,10 +37,10 @@ void allgather(Builder& b, const Places& places, std::int32_t v) {
   const int recv = p.open({0, missing(v)}, [&](Builder& to, Iteration i) {
     to.recv(places.rank_at((v + size - 1) % size), block(v - 1 - i));
   });
-  p.wait_for({{recv, 1}});
+  const int wait = p.wait_for({{recv, 1}});
   const int send = p.open({0, missing(next)},
                           [&](Builder& to, Iteration i) { to.send(places.rank_at(next), block(v - i)); });
-  p.also_wait_for({send, 2});
+  p.also_wait_for(wait, {send, 2});
   p.emit(b);
 }
 
