@@ -81,12 +81,12 @@ Schedule bcast::circulant(const TopologyView& topology, std::int32_t rank, const
   for (std::int32_t k = 0; k < circle.rounds(); ++k) {
     const auto at = static_cast<std::size_t>(k);
     Round& round = rounds[at];
+    round.wait = p.wait_for({});
     if (place != 0) {
       const std::int32_t from = places.rank_at((place - circle.skip(k) + places.size()) % places.size());
       round.received =
           open_message(p, phases, comes[at], [from](Builder& to, Chunks piece) { to.recv(from, piece); });
     }
-    round.wait = p.wait_for({});
     const std::int32_t next = (place + circle.skip(k)) % places.size();
     if (next == 0) continue;
     round.sent = open_message(p, phases, circle.received(next)[at],

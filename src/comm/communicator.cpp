@@ -300,6 +300,8 @@ std::string CommunicatorImpl::describe() const {
         c.fixed_ns / 1e3, c.handling_ns / 1e3, c.per_byte_ns);
   if (const double least = connections_->message_cost.least_ns; least > 0)
     between += fmt::format(", at least {:.1f} us while all ranks send", least / 1e3);
+  if (const double crossing = connections_->message_cost.crossing; crossing > 0)
+    between += fmt::format(", {:.1f} times as long while all nodes send far", crossing);
   if (!connections_->comparison.empty()) between += fmt::format(" ({})", connections_->comparison);
   std::string stores;
   if (const std::uint32_t packed = connections_->process->small_stores.load(std::memory_order_relaxed);

@@ -189,6 +189,7 @@ class CommunicatorImpl final : public Communicator {
   Status measure();
   // What messages between nodes cost, if it is not known yet: measured between the first ranks of two nodes, then among all. Collective.
   Status learn_message_cost(const Bootstrap& bootstrap);
+  Status learn_crossing();
   Status learn_crowding();
   // On one node where each rank has a core of its own: where ranks take turns on cores, what a trial takes says little of
   // the algorithm (tried: one in twenty choices was wrong by a factor of two to eight).
@@ -300,7 +301,7 @@ class CommunicatorImpl final : public Communicator {
   std::vector<Choice> priced_candidates(Collective collective, std::size_t bytes) const;
   Status make_room(std::vector<float>& buffer, std::size_t bytes);
   Status largest(std::span<double> values);
-  Result<double> slowest(double seconds);
+  Result<double> slowest(double time);
   Result<std::size_t> try_streaming();
   void use(Tuning measured);
   Result<MeasuredChoices> try_choices();

@@ -115,6 +115,13 @@ std::vector<InternodeTimes> time_internode(std::span<TimedWay> ways, const Topol
   return times;
 }
 
+double time_crossing(const TimedWay& way, const TopologyView& topology, int rank) {
+  constexpr int kRounds = 3;
+  if (!takes_part(topology, rank)) return 0;
+  TimedWay only = way;
+  return time_rounds({&only, 1}, topology, rank, InternodeTimes::kLarge, kRounds).front();
+}
+
 std::size_t fastest(std::span<const InternodeTimes> ways) {
   constexpr double kHardly = 1.05;
   const auto cost = [](const InternodeTimes& way) { return way.small_ns * way.large_ns; };

@@ -63,6 +63,9 @@ struct TimedWay {
 // exchanges by each. Infinity for a way that fails, zeros for ranks that do not take part.
 std::vector<InternodeTimes> time_internode(std::span<TimedWay> ways, const TopologyView& topology, int rank);
 
+// The large one of these times by one way, the middle one of three: infinity where it fails, 0 for ranks that do not take part. Collective as above.
+double time_crossing(const TimedWay& way, const TopologyView& topology, int rank);
+
 // The place of the fastest by small and large messages alike; of those that are within 5% of it the first. Infinity is for ways that
 // failed. Not for none.
 std::size_t fastest(std::span<const InternodeTimes> ways);

@@ -82,6 +82,8 @@ Status CommunicatorImpl::learn_message_cost(const Bootstrap& bootstrap) {
     selector_.use(connections_->cost_model());
     HEDDLE_TRY(agree(bootstrap, learn_crowding()));
   }
+  if (t.nodes() > kFewNodes && connections_->message_cost.crossing == 0)
+    HEDDLE_TRY(agree(bootstrap, learn_crossing()));
   connections_->process->learn(connections_->message_cost);
   selector_.use(connections_->cost_model());
   // What measuring itself needed was chosen by less than is known now.
@@ -111,6 +113,20 @@ Status CommunicatorImpl::learn_crowding() {
   const double crowding = 1e9 * least / selector_.price_of(choice, kBytes);
   if (!(crowding > kNoMoreThanNoise)) return {};
   connections_->message_cost.least_ns = crowding * connections_->message_cost.fixed_ns;
+  return {};
+}
+
+// Two nodes alone have not shown what the middle of the network bears: all nodes at once do.
+Status CommunicatorImpl::learn_crossing() {
+  constexpr double kNotWorthWaitingNs = 2e6;
+  MessageCost& cost = connections_->message_cost;
+  const double alone_ns = cost.fixed_ns + cost.per_byte_ns * static_cast<double>(InternodeTimes::kLarge);
+  if (alone_ns > kNotWorthWaitingNs) return {};
+  const Result<double> all_ns =
+      slowest(time_crossing({connections_->internode.transport.get(), policy_}, topology(), rank_));
+  if (!all_ns.ok()) return all_ns.status();
+  const auto distances = static_cast<int>(std::bit_width(static_cast<std::uint32_t>(topology().nodes() - 1)));
+  cost.crossing = all_ns.value() / (distances * alone_ns);
   return {};
 }
 
@@ -157,10 +173,10 @@ Status CommunicatorImpl::largest(std::span<double> values) {
   return run_on_team(op);
 }
 
-// Of all ranks' seconds.
-Result<double> CommunicatorImpl::slowest(double seconds) {
-  HEDDLE_TRY(largest({&seconds, 1}));
-  return seconds;
+// Of all ranks' times.
+Result<double> CommunicatorImpl::slowest(double time) {
+  HEDDLE_TRY(largest({&time, 1}));
+  return time;
 }
 
 Job CommunicatorImpl::trial_job(Collective collective, std::size_t bytes, std::vector<float>& buffer) const {

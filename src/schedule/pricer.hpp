@@ -33,6 +33,7 @@ struct LevelCost {
 // view; the last entry serves everything beyond.
 struct CostModel {
   std::vector<LevelCost> levels;
+  double crossing = 0;  // MessageCost's, of the last level
   LinearCost fold;  // reducing n bytes of one operand into another
   LinearCost copy;  // copying n bytes
   // By TeamKind. A team verb of m members on n bytes starts when the last one enters and keeps all of them until it is

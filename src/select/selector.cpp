@@ -66,6 +66,7 @@ CostModel default_cost_model(LinearCost within_node, MessageCost between_nodes, 
                     {between_nodes.handling_ns, between_nodes.per_byte_ns}};
   between.least_gap_ns = between_nodes.least_ns - between.latency_ns - between.overhead_ns;
   model.levels = {level(within_node), between};
+  model.crossing = between_nodes.crossing;
   model.fold = {10, 0.06};
   model.copy = {10, 0.05};
   // A line comes faster from a core of the same domain; every member moves about the vector once, however many share the
@@ -133,8 +134,16 @@ std::optional<TopologyView> Selector::stand_in() const {
   return TopologyView::uniform(nodes, std::max(1, kPricedRanks / nodes));
 }
 
+// In rounds in which all send far, all messages are such as the crossing was measured with.
 double Selector::price_of(const Algorithm& algorithm, const Shape& shape, std::size_t bytes,
                           double give_up_ns) const {
+  if (!algorithm.in_rounds || few_nodes()) return price_on_idle_network(algorithm, shape, bytes, give_up_ns);
+  const double crossing = std::max(1.0, model_.crossing);
+  return crossing * price_on_idle_network(algorithm, shape, bytes, give_up_ns / crossing);
+}
+
+double Selector::price_on_idle_network(const Algorithm& algorithm, const Shape& shape, std::size_t bytes,
+                                       double give_up_ns) const {
   if (topology_.nodes() > kPricedRanks) return price_at_scale(algorithm, shape, bytes, give_up_ns);
   const std::optional<TopologyView> smaller = stand_in();
   const TopologyView& on = smaller ? *smaller : topology_;
@@ -200,12 +209,11 @@ std::vector<Choice> Selector::candidates(Collective collective, std::size_t byte
 // 22% more than a scatter and exchange with 1,024, all for the same price.
 Selection Selector::by_price(Collective collective, std::size_t bytes, bool messages_only) const {
   constexpr double kAsGood = 1.03;
-  constexpr int kFewNodes = 16;
-  const bool few = topology_.nodes() <= kFewNodes;
+  const bool few = few_nodes();
   std::vector<Choice> all = candidates(collective, bytes, messages_only);
-  // Rounds in which all send far cross the middle of the network all the time, which few nodes' is likely to bear: on a simulated dragonfly of
-  // 64 a bcast took 5.4 times its price, on a fat tree its price.
-  std::erase_if(all, [&](const Choice& c) { return c.algorithm->in_rounds && !few; });
+  // Rounds in which all send far cross the middle of the network all the time: on a simulated dragonfly of 64 a bcast took 5.4 times its price,
+  // on a fat tree its price.
+  std::erase_if(all, [&](const Choice& c) { return c.algorithm->in_rounds && !few && model_.crossing <= 0; });
   double least_ns = std::numeric_limits<double>::infinity();
   for (Choice& c : all) {
     c.price_ns = price_of(*c.algorithm, c.shape, bytes, least_ns * kAsGood);

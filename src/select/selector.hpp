@@ -77,6 +77,9 @@ struct Preferences {
 };
 Preferences read_preferences(const Config& config);
 
+// Up to so many nodes the middle of a network is taken to bear that all of them send far at once.
+constexpr std::int32_t kFewNodes = 16;
+
 class Selector {
  public:
   // Borrows topology and preferences.
@@ -106,6 +109,7 @@ class Selector {
   Result<Selection> select(Collective collective, std::size_t bytes, bool messages_only) const;
 
  private:
+  bool few_nodes() const { return topology_.nodes() <= kFewNodes; }
   bool runs(const Algorithm& algorithm, bool messages_only) const;
   std::optional<Selection> by_rule(Collective collective, std::size_t bytes, bool messages_only) const;
   std::optional<Selection> first_match(const std::vector<TuningRule>& rules, ChosenBy by,
@@ -113,6 +117,8 @@ class Selector {
   // May stop at more than `give_up_ns`.
   double price_of(const Algorithm& algorithm, const Shape& shape, std::size_t bytes,
                   double give_up_ns = std::numeric_limits<double>::infinity()) const;
+  double price_on_idle_network(const Algorithm& algorithm, const Shape& shape, std::size_t bytes,
+                               double give_up_ns) const;
   double price_at_scale(const Algorithm& algorithm, const Shape& shape, std::size_t bytes,
                         double give_up_ns) const;
   std::optional<TopologyView> stand_in() const;

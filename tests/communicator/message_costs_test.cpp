@@ -7,6 +7,8 @@
 #include <chrono>
 #include <cstddef>
 #include <deque>
+#include <mutex>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -171,6 +173,30 @@ TEST(LearnedMessageCost, KnowsWhatACrowdAdds) {
   const MessageCost cost = party.processes[0]->message_cost();
   EXPECT_GE(cost.fixed_ns, 1e6);
   EXPECT_GT(cost.least_ns, 2.5 * cost.fixed_ns) << "four at a time";
+}
+
+// Of many nodes it knows what all of them add that send far at once: here they share one wire, so that each waits for about all others.
+TEST(LearnedMessageCost, KnowsWhatTheMiddleBears) {
+  constexpr std::chrono::microseconds kOnTheWire{100};
+  const auto cost_of = [&](int ranks) {
+    std::mutex wire;
+    std::vector<std::uint64_t> nodes(static_cast<std::size_t>(ranks));
+    std::iota(nodes.begin(), nodes.end(), 1);
+    test::Party party(nodes);
+    for (int rank = 0; rank < ranks; ++rank) {
+      party.processes.push_back(std::make_shared<ProcessState>());
+      party.lender(rank).bottleneck = &wire;
+      party.lender(rank).send_takes = kOnTheWire;
+    }
+    party.run(test::quiet(), [](test::Rank&, Communicator&) {});
+    for (const auto& process : party.processes)
+      EXPECT_EQ(process->message_cost(), party.processes[0]->message_cost());
+    return party.processes[0]->message_cost();
+  };
+  EXPECT_EQ(cost_of(16).crossing, 0);
+  const MessageCost of_many = cost_of(17);
+  const double alone_ns = of_many.fixed_ns + of_many.per_byte_ns * static_cast<double>(kMiddle);
+  EXPECT_GT(of_many.crossing * alone_ns, 17 * 1e3 * kOnTheWire.count() / 2);
 }
 
 // Slow messages make the choice another one than fast ones.

@@ -185,7 +185,7 @@ TEST(Selection, OneNodeUsesItsTeam) {
 
 // More nodes than are run one by one: what is chosen by estimate costs about as little as anything does when all ranks are run.
 TEST(Selection, OfManyNodesIsAboutTheBest) {
-  const CostModel model = default_cost_model({500, 0.1}, {1400, 0.08, 200}, false);
+  const CostModel model = default_cost_model({500, 0.1}, {1400, 0.08, 200, 0, 1}, false);
   const Preferences nothing;
   for (const std::int32_t ranks : {100, 128}) {
     const TopologyView topology = TopologyView::flat(ranks);
@@ -269,22 +269,37 @@ TEST(Selection, PrefersFewPiecesOnManyNodes) {
   EXPECT_GT(not_the_cheapest, 0);
 }
 
-// Where all send far all along, prices are those of a network that bears it.
-TEST(Selection, SendsFarInEveryRoundOnFewNodesAlone) {
-  const CostModel model = default_cost_model({500, 0.1}, {1400, 0.08, 200}, false);
+// Where all send far all along, prices are those of a network that bears it: few nodes' is taken to, and many nodes' if it was seen to.
+TEST(Selection, SendsFarInEveryRoundWhereTheNetworkBearsIt) {
+  struct Case {
+    std::int32_t ranks;
+    double crossing;
+    bool chosen;
+  };
   const Preferences nothing;
-  for (const std::int32_t ranks : {16, 64}) {
-    const TopologyView topology = TopologyView::flat(ranks);
+  constexpr std::size_t kBytes = 1 << 20;
+  for (const Case& c : {Case{16, 0, true}, Case{64, 0, false}, Case{64, 1, true}, Case{64, 5, false},
+                        Case{1024, 1, true}, Case{1024, 5, false}}) {
+    const TopologyView topology = TopologyView::flat(c.ranks);
+    const CostModel model = default_cost_model({500, 0.1}, {1400, 0.08, 200, 0, c.crossing}, false);
     const Selector selector(topology, model, {false, true}, nothing);
-    const Choice chosen = selector.cheapest(Collective::bcast, 1 << 20, false);
-    double circulant_ns = std::numeric_limits<double>::infinity();
-    for (const Choice& c : selector.candidates(Collective::bcast, 1 << 20, false)) {
-      if (c.algorithm->name == std::string("circulant"))
-        circulant_ns = std::min(circulant_ns, selector.price_of(c, 1 << 20));
-    }
-    EXPECT_LE(circulant_ns, chosen.price_ns);
-    EXPECT_EQ(chosen.algorithm->name == std::string("circulant"), ranks == 16) << chosen.algorithm->name;
+    const Choice chosen = selector.cheapest(Collective::bcast, kBytes, false);
+    EXPECT_EQ(chosen.algorithm->name == std::string("circulant"), c.chosen)
+        << c.ranks << ' ' << c.crossing << ' ' << chosen.algorithm->name;
   }
+}
+
+TEST(Selection, PricesRoundsAsTheyWereMeasured) {
+  const Preferences nothing;
+  const TopologyView topology = TopologyView::flat(64);
+  const auto priced = [&](const char* name, double crossing) {
+    const CostModel model = default_cost_model({500, 0.1}, {1400, 0.08, 200, 0, crossing}, false);
+    const Selector selector(topology, model, {false, true}, nothing);
+    return selector.price_of({find_algorithm(Collective::bcast, name), {0, 2, 16}}, 1 << 20);
+  };
+  EXPECT_DOUBLE_EQ(priced("circulant", 3), 3 * priced("circulant", 1));
+  EXPECT_DOUBLE_EQ(priced("circulant", 0.9), priced("circulant", 1));
+  EXPECT_DOUBLE_EQ(priced("double_binary_tree", 3), priced("double_binary_tree", 1));
 }
 
 // Ranks that share cores: a message takes six times as long as a rank is busy with it, and an allreduce keeps all of them busy.
