@@ -82,7 +82,7 @@ Status CommunicatorImpl::learn_message_cost(const Bootstrap& bootstrap) {
     selector_.use(connections_->cost_model());
     HEDDLE_TRY(agree(bootstrap, learn_crowding()));
   }
-  if (t.nodes() > kFewNodes && connections_->message_cost.crossing == 0)
+  if (t.nodes() > 2 && connections_->message_cost.crossing == 0)
     HEDDLE_TRY(agree(bootstrap, learn_crossing()));
   connections_->process->learn(connections_->message_cost);
   selector_.use(connections_->cost_model());

@@ -77,9 +77,6 @@ struct Preferences {
 };
 Preferences read_preferences(const Config& config);
 
-// Up to so many nodes the middle of a network is taken to bear that all of them send far at once.
-constexpr std::int32_t kFewNodes = 16;
-
 class Selector {
  public:
   // Borrows topology and preferences.
@@ -109,7 +106,6 @@ class Selector {
   Result<Selection> select(Collective collective, std::size_t bytes, bool messages_only) const;
 
  private:
-  bool few_nodes() const { return topology_.nodes() <= kFewNodes; }
   bool runs(const Algorithm& algorithm, bool messages_only) const;
   std::optional<Selection> by_rule(Collective collective, std::size_t bytes, bool messages_only) const;
   std::optional<Selection> first_match(const std::vector<TuningRule>& rules, ChosenBy by,
