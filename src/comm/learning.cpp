@@ -101,17 +101,17 @@ Status CommunicatorImpl::learn_crowding() {
   constexpr double kNoMoreThanNoise = 1.25;
   const Choice choice = selector_.cheapest(Collective::allreduce, kBytes, false);
   if (choice.algorithm == nullptr) return {};
+  const double price_ns = selector_.price_of(choice, kBytes);
   std::vector<float> buffer(2 * kBytes / sizeof(float));
-  double least = std::numeric_limits<double>::infinity();
+  double crowding = std::numeric_limits<double>::infinity();
   double spent = 0;
   for (int call = 0; call < kCalls && spent < kLongEnough; ++call) {
     const Result<double> seconds = time_choice(Collective::allreduce, choice, kBytes, 1, buffer);
     if (!seconds.ok()) return seconds.status();
-    least = std::min(least, seconds.value());
+    crowding = std::min(crowding, 1e9 * seconds.value() / price_ns);
+    if (crowding <= kNoMoreThanNoise) return {};
     spent += seconds.value();
   }
-  const double crowding = 1e9 * least / selector_.price_of(choice, kBytes);
-  if (!(crowding > kNoMoreThanNoise)) return {};
   connections_->message_cost.least_ns = crowding * connections_->message_cost.fixed_ns;
   return {};
 }
