@@ -17,7 +17,7 @@
 
 namespace heddle::gpu::kernels {
 
-// And the one before of the first list, the one after of the second.
+// A tile's entries, the one before it in the first list, and the one after it in the second.
 inline constexpr unsigned kMergeRoom = kMergeTile + 2;
 
 HEDDLE_DEVICE inline std::uint64_t count_of(const EntryList& list) {
@@ -45,10 +45,10 @@ struct Split {
   std::uint64_t least;
   std::uint64_t most;
 
-  // Any of 0 and on, in order; the first is the least, and kProbes of them come to the most.
+  // Places to look at, in order: number 0 is the least, and number kProbes would be the most.
   static constexpr unsigned kProbes = kWarp / 2;
   HEDDLE_DEVICE std::uint64_t probe(unsigned k) const { return least + (most - least) * k / kProbes; }
-  // The first `before` probes were less than it, the next one was not.
+  // At the first `before` of them the first list's entry comes before the second's, at the next one it does not.
   HEDDLE_DEVICE Split narrowed(unsigned before) const {
     if (least == most) return *this;
     return {diagonal, before > 0 ? probe(before - 1) + 1 : least, before < kProbes ? probe(before) : most};
