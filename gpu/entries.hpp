@@ -13,4 +13,12 @@ struct Entries {
   bool wide = false;  // indices of 64 bits, not 32
 };
 
+// Arrays there, for so many entries.
+struct Room {
+  void* indices = nullptr;
+  void* values = nullptr;
+  std::size_t capacity = 0;
+  bool wide = false;
+};
+
 }  // namespace heddle::gpu

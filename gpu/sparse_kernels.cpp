@@ -11,6 +11,8 @@ namespace heddle::gpu {
 namespace {
 
 using kernels::DigitArguments;
+using kernels::EntryList;
+using kernels::MergeArguments;
 using kernels::SelectArguments;
 using kernels::Source;
 using kernels::Workspace;
@@ -19,6 +21,7 @@ using kernels::Workspace;
 // to find that no tile is left.
 constexpr unsigned kSelectBlocks = 5;
 constexpr unsigned kDigitBlocks = 8;
+constexpr unsigned kMergeBlocks = 3;
 constexpr unsigned kScatterBlocks = 16;
 constexpr unsigned kQuantiseBlocks = 16;
 
@@ -116,6 +119,44 @@ std::uint64_t blocks_for(std::uint64_t elements) {
   return (elements + kernels::kThreads - 1) / kernels::kThreads;
 }
 
+// Of a kernel that adds entries, but for the indices' width.
+Result<std::string> name_of_sum(const char* what, DType type) {
+  const char* suffix = nullptr;
+  if (type == DType::f16) suffix = "f16";
+  if (type == DType::bf16) suffix = "bf16";
+  if (type == DType::f32) suffix = "f32";
+  if (type == DType::f64) suffix = "f64";
+  if (type == DType::i32 || type == DType::u32) suffix = "u32";
+  if (type == DType::i64 || type == DType::u64) suffix = "u64";
+  if (suffix == nullptr)
+    return Status(Code::unsupported,
+                  fmt::format("there is no kernel that adds entries of {}", dtype_name(type)));
+  return std::string(what) + suffix;
+}
+
+EntryList list_of(const Merging& merging) {
+  const Entries& entries = merging.entries;
+  return {static_cast<const unsigned char*>(entries.indices),
+          static_cast<const unsigned char*>(entries.values), entries.count, merging.counted,
+          entries.wide ? 1U : 0U};
+}
+
+Status check_merge(const Merging& first, const Merging& second, std::size_t dimension, const Selected& to,
+                   std::size_t value_bytes, const std::uint64_t* broken, const void* workspace) {
+  if (!to.wide && std::uint64_t{dimension} > std::uint64_t{1} << 32)
+    return Status(
+        Code::invalid_argument,
+        fmt::format("a dimension of {} wants indices of 64 bits; those of 32 serve 2^32", dimension));
+  for (const Merging* one : {&first, &second})
+    HEDDLE_TRY(check_alignment({{"indices", one->entries.indices, index_bytes(one->entries.wide)},
+                                {"values", one->entries.values, value_bytes}}));
+  return check_alignment({{"the result's indices", to.indices, index_bytes(to.wide)},
+                          {"the result's values", to.values, value_bytes},
+                          {"the result's count", to.count, sizeof *to.count},
+                          {"the mark of broken entries", broken, sizeof *broken},
+                          {"the workspace", workspace, sizeof(kernels::Vector)}});
+}
+
 std::uint64_t tiles_over(const Source& source, std::size_t value_bytes) {
   const std::uint64_t shift = number(source.values) % sizeof(kernels::Vector);
   const std::uint64_t tile = kernels::kTileVectors * sizeof(kernels::Vector);
@@ -194,15 +235,20 @@ Status SparseKernels::top_k(CUstream stream, const float* values, std::size_t n,
   return select(stream, std::string("select_found") + index_name(to.wide), rest, sizeof(float));
 }
 
-// In launches of so many tiles that their counts fit into words.
-Status SparseKernels::select(CUstream stream, const std::string& name, SelectArguments arguments,
+Status SparseKernels::select(CUstream stream, const std::string& name, const SelectArguments& arguments,
                              std::size_t value_bytes) {
-  const std::uint64_t all = tiles_over(arguments.source, value_bytes);
+  return launch_tiles(stream, name, arguments, tiles_over(arguments.source, value_bytes), kSelectBlocks);
+}
+
+// In launches of so many tiles that their counts fit into words.
+template <class Arguments>
+Status SparseKernels::launch_tiles(CUstream stream, const std::string& name, Arguments arguments,
+                                   std::uint64_t all, unsigned of_each) {
   arguments.most_tiles = tiles_;
   arguments.is_first = 1;
   do {
     const std::uint64_t here = std::min(all - arguments.first_tile, tiles_);
-    HEDDLE_TRY(launch(stream, name, here, kSelectBlocks, &arguments));
+    HEDDLE_TRY(launch(stream, name, here, of_each, &arguments));
     arguments.first_tile += here;
     arguments.is_first = 0;
   } while (arguments.first_tile < all);
@@ -224,18 +270,9 @@ Status SparseKernels::scatter(CUstream stream, DType type, const Entries& entrie
 
 Status SparseKernels::scatter_add(CUstream stream, DType type, const Entries& entries, void* dense,
                                   std::size_t dimension) {
-  const char* suffix = nullptr;
-  if (type == DType::f16) suffix = "f16";
-  if (type == DType::bf16) suffix = "bf16";
-  if (type == DType::f32) suffix = "f32";
-  if (type == DType::f64) suffix = "f64";
-  if (type == DType::i32 || type == DType::u32) suffix = "u32";
-  if (type == DType::i64 || type == DType::u64) suffix = "u64";
-  if (suffix == nullptr)
-    return Status(Code::unsupported,
-                  fmt::format("there is no kernel that adds entries of {}", dtype_name(type)));
-  return scatter_by(stream, std::string("scatter_add_") + suffix, dtype_size(type), entries, dense,
-                    dimension);
+  const Result<std::string> name = name_of_sum("scatter_add_", type);
+  if (!name.ok()) return name.status();
+  return scatter_by(stream, name.value(), dtype_size(type), entries, dense, dimension);
 }
 
 Status SparseKernels::scatter_by(CUstream stream, const std::string& name, std::size_t value_bytes,
@@ -249,6 +286,30 @@ Status SparseKernels::scatter_by(CUstream stream, const std::string& name, std::
                                       static_cast<unsigned char*>(dense), dimension};
   return launch(stream, name + index_name(entries.wide), blocks_for(entries.count), kScatterBlocks,
                 &arguments);
+}
+
+// By indices of 32 bits where all fit into them, however wide they lie.
+Status SparseKernels::merge(CUstream stream, DType type, const Merging& first, const Merging& second,
+                            std::size_t dimension, const Selected& to, std::uint64_t* broken,
+                            void* workspace) {
+  const Result<std::string> name = name_of_sum("merge_", type);
+  if (!name.ok()) return name.status();
+  HEDDLE_TRY(check_merge(first, second, dimension, to, dtype_size(type), broken, workspace));
+  MergeArguments arguments{};
+  arguments.first = list_of(first);
+  arguments.second = list_of(second);
+  arguments.dimension = dimension;
+  arguments.indices = static_cast<unsigned char*>(to.indices);
+  arguments.values = static_cast<unsigned char*>(to.values);
+  arguments.wide = to.wide ? 1 : 0;
+  arguments.capacity = to.capacity;
+  arguments.needed = to.count;
+  arguments.broken = broken;
+  arguments.workspace = static_cast<Workspace*>(workspace);
+  const bool is_long = std::uint64_t{dimension} > std::uint64_t{1} << 32;
+  const std::uint64_t all =
+      (arguments.first.count + arguments.second.count + kernels::kMergeTile - 1) / kernels::kMergeTile;
+  return launch_tiles(stream, name.value() + index_name(is_long), arguments, all, kMergeBlocks);
 }
 
 Status SparseKernels::check_contract(CUstream stream, const Entries& entries, std::size_t dimension,

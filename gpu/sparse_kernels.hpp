@@ -30,6 +30,13 @@ struct Selected {
   bool wide = false;  // indices of 64 bits; those of 32 serve up to 2^32 values
 };
 
+// Entries that are merged. `counted`, borrowed, on the device: how many of them there are, which the host does not know yet; `entries.count` is the most
+// that it can be.
+struct Merging {
+  Entries entries;
+  const std::uint64_t* counted = nullptr;
+};
+
 // A codec of float with evenly spaced levels (src/compress/codec.hpp): qsgd8, qsgd4, and qsgd2, of which ternary is another name.
 struct Quantiser {
   unsigned bits = 8;            // of a code: 8, 4 or 2
@@ -75,6 +82,15 @@ class SparseKernels {
   // dense[index] += value, with the bits of the host's sums; one after the other they add several vectors in that order. (f16 and bf16 are rounded after each.)
   Status scatter_add(CUstream stream, DType type, const Entries& entries, void* dense, std::size_t dimension);
 
+  // ---- Merging. Types as for scatters.
+
+  // `to` := the entries that either has, in order; of an index that both have their sum. With the bits of the host's sums of two, where an entry that is missing is
+  // +0: so several lists are merged one after the other, in the order in which they are to be added. (f16 and bf16 are rounded after each.) Widths of indices may
+  // differ; indices of 32 bits in `to` serve a `dimension` up to 2^32. *broken becomes 1, and is left alone else, where the entries of either do not keep the
+  // contract that check_contract() looks for: then `to` has anything, as far as there is room. The workspace is that of selections.
+  Status merge(CUstream stream, DType type, const Merging& first, const Merging& second,
+               std::size_t dimension, const Selected& to, std::uint64_t* broken, void* workspace);
+
   // ---- Of collectives.
 
   // *broken becomes 1, and is left alone else, where the indices of `entries` do not rise strictly, or one is not less than `dimension`.
@@ -97,8 +113,12 @@ class SparseKernels {
                     std::uint64_t* bad);
 
  private:
-  Status select(CUstream stream, const std::string& name, kernels::SelectArguments arguments,
+  Status select(CUstream stream, const std::string& name, const kernels::SelectArguments& arguments,
                 std::size_t value_bytes);
+  // `all` tiles.
+  template <class Arguments>
+  Status launch_tiles(CUstream stream, const std::string& name, Arguments arguments, std::uint64_t all,
+                      unsigned of_each);
   Status count_digits(CUstream stream, const kernels::DigitArguments& arguments);
   Status scatter_by(CUstream stream, const std::string& name, std::size_t value_bytes, const Entries& entries,
                     void* dense, std::size_t dimension);

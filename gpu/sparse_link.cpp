@@ -63,6 +63,7 @@ struct Words {
   std::uint64_t broken;
   std::uint64_t taken;
   std::uint64_t some_finite;
+  std::uint64_t merged[2];  // by turns: a merge that goes on reads one while it writes the other
 };
 
 class CudaSparseLink final : public SparseLink {
@@ -83,6 +84,14 @@ class CudaSparseLink final : public SparseLink {
   Entries largest() const override {
     return {to_.indices, to_.values, std::min<std::size_t>(seen_.taken, to_.capacity), to_.wide};
   }
+  Status reserve_merges() override { return reserve_workspace(SparseKernels::workspace_bytes()); }
+  Status merge(DType type, const Entries& first, bool goes_on, const Entries& second, std::size_t dimension,
+               const Room& to) override;
+  std::size_t merged() const override { return seen_.merged[turn_]; }
+  Result<std::byte*> piece(std::size_t which, std::size_t bytes) override {
+    HEDDLE_TRY(grow(pieces_[which], bytes));
+    return reinterpret_cast<std::byte*>(pieces_[which].at);
+  }
 
  private:
   // A piece of memory that grows.
@@ -91,6 +100,7 @@ class CudaSparseLink final : public SparseLink {
     std::size_t bytes = 0;
   };
   Status grow(Piece& piece, std::size_t bytes);
+  Status reserve_workspace(std::size_t bytes);
   Status clear_word(Cuda& cuda, CUstream stream, std::uint64_t Words::*word);
   Words* words() const { return reinterpret_cast<Words*>(words_.at); }
 
@@ -98,13 +108,15 @@ class CudaSparseLink final : public SparseLink {
   Piece words_;
   Piece workspace_;
   Piece entries_;
-  Selected to_;   // the k largest
-  Words seen_{};  // by the host, since the last tell()
+  Piece pieces_[kPieces];
+  Selected to_;           // the k largest
+  std::size_t turn_ = 0;  // of the words for merges: the last merge's
+  Words seen_{};          // by the host, since the last tell()
 };
 
 CudaSparseLink::~CudaSparseLink() {
   (void)link_.give([&](Cuda& cuda, CUstream /*stream*/) {
-    for (const Piece* piece : {&words_, &workspace_, &entries_})
+    for (const Piece* piece : {&words_, &workspace_, &entries_, &pieces_[0], &pieces_[1], &pieces_[2]})
       if (piece->at != 0) cuda.driver.MemFree(piece->at);
     return Status();
   });
@@ -125,7 +137,8 @@ Status CudaSparseLink::grow(Piece& piece, std::size_t bytes) {
 
 Status CudaSparseLink::prepare() {
   HEDDLE_TRY(link_.give([](Cuda& cuda, CUstream /*stream*/) { return cuda.sparse_kernels.load(); }));
-  return grow(words_, sizeof(Words));
+  HEDDLE_TRY(grow(words_, sizeof(Words)));
+  return clear(reinterpret_cast<void*>(words_.at), sizeof(Words));
 }
 
 Result<std::unique_ptr<KeptMemory>> CudaSparseLink::keep(std::size_t bytes) {
@@ -186,9 +199,12 @@ Status CudaSparseLink::reserve(std::size_t n, std::size_t k) {
   to_.indices = reinterpret_cast<void*>(entries_.at);
   to_.values = reinterpret_cast<void*>(entries_.at + index_bytes);
   to_.count = &words()->taken;
-  const std::size_t wanted = SparseKernels::top_k_workspace_bytes(n, k, to_.wide);
-  if (wanted <= workspace_.bytes) return {};
-  HEDDLE_TRY(grow(workspace_, wanted));
+  return reserve_workspace(SparseKernels::top_k_workspace_bytes(n, k, to_.wide));
+}
+
+Status CudaSparseLink::reserve_workspace(std::size_t bytes) {
+  if (bytes <= workspace_.bytes) return {};
+  HEDDLE_TRY(grow(workspace_, bytes));
   return link_.give([&](Cuda& cuda, CUstream stream) {
     return cuda.sparse_kernels.prepare(stream, reinterpret_cast<void*>(workspace_.at));
   });
@@ -204,6 +220,19 @@ Status CudaSparseLink::take_largest(const float* from, std::size_t n, std::size_
 Status CudaSparseLink::forget_largest(float* from, std::size_t n) {
   return link_.give([&](Cuda& cuda, CUstream stream) {
     return cuda.sparse_kernels.forget(stream, to_, from, n, &words()->some_finite);
+  });
+}
+
+// The mark of broken lists is 0 as a rule, and is cleared where the host knows that it is not.
+Status CudaSparseLink::merge(DType type, const Entries& first, bool goes_on, const Entries& second,
+                             std::size_t dimension, const Room& to) {
+  return link_.give([&](Cuda& cuda, CUstream stream) -> Status {
+    if (!goes_on && seen_.broken != 0) HEDDLE_TRY(clear_word(cuda, stream, &Words::broken));
+    const std::uint64_t* const counted = goes_on ? &words()->merged[turn_] : nullptr;
+    turn_ = 1 - turn_;
+    const Selected result{to.indices, to.values, to.capacity, &words()->merged[turn_], to.wide};
+    return cuda.sparse_kernels.merge(stream, type, {first, counted}, {second}, dimension, result,
+                                     &words()->broken, reinterpret_cast<void*>(workspace_.at));
   });
 }
 

@@ -42,7 +42,7 @@ class SparseLink {
 
   // ---- Work
 
-  // Tells the host what broken() and largest() say; after the wait. The last work before it: the host may wait for it here already.
+  // Tells the host what broken(), largest() and merged() say; after the wait. The last work before it: the host may wait for it here already.
   virtual Status tell() = 0;
 
   // Zeros.
@@ -61,6 +61,20 @@ class SparseLink {
   virtual Status forget_largest(float* from, std::size_t n) = 0;
   // Those that were taken last; how many is known once it is told. Until the next ones, or reserve().
   virtual Entries largest() const = 0;
+
+  // Memory for what follows, which asks for none.
+  virtual Status reserve_merges() = 0;
+  // to := the sum of two lists, as SparseKernels::merge. `goes_on`: the first one is what the merge before this made, and has `first.count` entries at most. Also
+  // whether lists keep the contract is found: broken(), of all merges since one that did not go on. Reserved before.
+  virtual Status merge(DType type, const Entries& first, bool goes_on, const Entries& second,
+                       std::size_t dimension, const Room& to) = 0;
+  // How many entries the last of them has, once it is told; more than there was room for, maybe.
+  virtual std::size_t merged() const = 0;
+
+  // Pieces of memory, for work like that: number `which` of kPieces, of `bytes` bytes at least, until more is asked of the same one. Nothing that is under
+  // way uses that one. `out_of_memory`.
+  static constexpr std::size_t kPieces = 3;
+  virtual Result<std::byte*> piece(std::size_t which, std::size_t bytes) = 0;
 };
 
 // `link` outlives it. `unsupported`: there are no kernels for it.

@@ -30,6 +30,14 @@ namespace heddle::gpu::kernels {
 inline constexpr unsigned kWarp = 32;
 inline constexpr unsigned kWarps = kThreads / kWarp;
 
+HEDDLE_DEVICE inline std::uint32_t ones(std::uint32_t bits) {
+#ifdef __CUDA_ARCH__
+  return static_cast<std::uint32_t>(__popc(bits));
+#else
+  return static_cast<std::uint32_t>(__builtin_popcount(bits));
+#endif
+}
+
 #ifdef __CUDACC__
 
 // ---- Words that blocks share. A word by itself: nothing is said of the order of others, but by meet().

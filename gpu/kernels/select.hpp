@@ -1,61 +1,13 @@
-// A vector's entries that matter, in their order: one pass that reads each value once and writes what is taken to its place at once. A tile's
-// place is known when all tiles before it are counted. Blocks that have counted theirs say so in the tile's word and look back over the words of
-// the tiles before until they find one that knows all before itself (D. Merrill, M. Garland, "Single-pass Parallel Prefix Scan with
-// Decoupled Look-back", NVIDIA technical report NVR-2016-002). Tiles are taken by tickets, so a tile that is waited for has been
-// taken by a block that runs: no order of blocks, and no number of them that run at once, is relied upon.
+// A vector's entries that matter, in their order: one pass that reads each value once and writes what is taken to its place at once, tile by tile
+// (tiles.hpp).
 #pragma once
 
 #include <cstdint>
 
 #include "gpu/kernels/source.hpp"
+#include "gpu/kernels/tiles.hpp"
 
 namespace heddle::gpu::kernels {
-
-// ---- Words of tiles: two counts of 31 bits, below what they count
-
-struct Tile {
-  static constexpr std::uint64_t kCounted = std::uint64_t{1} << 62;  // the tile alone
-  static constexpr std::uint64_t kKnown = std::uint64_t{2} << 62;    // the tile and all before it
-  static constexpr unsigned kBits = 31;
-  static constexpr std::uint64_t kMask = (std::uint64_t{1} << kBits) - 1;
-
-  HEDDLE_DEVICE static std::uint64_t counts(std::uint64_t above, std::uint64_t equal) {
-    return above | equal << kBits;
-  }
-  HEDDLE_DEVICE static std::uint64_t above(std::uint64_t word) { return word & kMask; }
-  HEDDLE_DEVICE static std::uint64_t equal(std::uint64_t word) { return word >> kBits & kMask; }
-  HEDDLE_DEVICE static bool is_counted(std::uint64_t word) { return word >> 62 != 0; }
-  HEDDLE_DEVICE static bool is_known(std::uint64_t word) { return word >> 63 != 0; }
-  HEDDLE_DEVICE static std::uint64_t counts_in(std::uint64_t word) { return word & (kCounted - 1); }
-};
-
-// The counts of all tiles before `tile`, which other blocks have taken and will count.
-HEDDLE_DEVICE inline std::uint64_t look_back(const Warp& warp, const std::uint64_t* tiles,
-                                             std::uint64_t tile) {
-  std::uint64_t sum = 0;
-  // Lane l has the tile l + 1 before this one, then those before the 32.
-  for (std::uint64_t left = tile; left > 0; left = left > kWarp ? left - kWarp : 0) {
-    OfLane<std::uint64_t> words;
-    std::uint32_t known = 0;
-    std::uint32_t wanted = 0;  // lanes up to the nearest that knows all before it
-    for (;;) {
-      // Before the first tile nothing is: that is known.
-      warp.each([&](unsigned lane) {
-        words[lane] = lane < left ? load_shared_word(tiles + left - 1 - lane) : Tile::kKnown;
-      });
-      known = warp.ballot([&](unsigned lane) { return Tile::is_known(words[lane]); });
-      wanted = known ^ (known - 1);
-      const std::uint32_t counted = warp.ballot([&](unsigned lane) { return Tile::is_counted(words[lane]); });
-      if ((counted & wanted) == wanted) break;
-      warp.pause();
-    }
-    sum += warp.sum([&](unsigned lane) {
-      return (wanted >> lane & 1U) != 0 ? Tile::counts_in(words[lane]) : std::uint64_t{0};
-    });
-    if (known != 0) break;
-  }
-  return sum;
-}
 
 // ---- What a thread finds in its share
 
@@ -69,14 +21,6 @@ struct Found {
   Places above = 0;
   Places equal = 0;
 };
-
-HEDDLE_DEVICE inline std::uint32_t ones(std::uint32_t bits) {
-#ifdef __CUDA_ARCH__
-  return static_cast<std::uint32_t>(__popc(bits));
-#else
-  return static_cast<std::uint32_t>(__builtin_popcount(bits));
-#endif
-}
 
 HEDDLE_DEVICE inline std::uint64_t count_each(Places places) {
   std::uint64_t counts = 0;
@@ -113,12 +57,9 @@ HEDDLE_DEVICE Found find(const Share<Bits>& share, const SelectArguments& a, Bit
 
 // ---- The kernel
 
-struct SelectShared {
+struct SelectShared : TileShared {
   std::uint64_t above[kWarps];  // what each warp has, by vector
   std::uint64_t equal[kWarps];
-  std::uint64_t tile;
-  std::uint64_t before;  // counts of the tiles before, in this launch
-  std::uint64_t is_last;
 };
 
 // By vector, how many there are before this thread's.
@@ -182,28 +123,6 @@ struct Writer {
   }
 };
 
-// The last block leaves the workspace as it was found, for the next launch.
-HEDDLE_DEVICE inline void finish_selection(const Block& block, const SelectArguments& a, std::uint64_t tiles,
-                                           std::uint64_t wanted, SelectShared& shared) {
-  Workspace& work = *a.workspace;
-  block.each([&](unsigned thread) {
-    if (thread != 0) return;
-    shared.is_last = meet(&work.done) + 1 == block.of ? 1 : 0;
-    shared.before = tiles > 0 && shared.is_last != 0 ? load_shared_word(&work.tiles[tiles - 1]) : 0;
-  });
-  if (shared.is_last == 0) return;
-  block.each([&](unsigned thread) {
-    for (std::uint64_t tile = thread; tile < tiles; tile += kThreads)
-      work.tiles[tile] = 0;
-    if (thread != 0) return;
-    work.ticket = 0;
-    work.done = 0;
-    work.above = (a.is_first != 0 ? 0 : work.above) + Tile::above(shared.before);
-    work.equal = (a.is_first != 0 ? 0 : work.equal) + Tile::equal(shared.before);
-    *a.needed = work.above + (work.equal < wanted ? work.equal : wanted);
-  });
-}
-
 template <typename Bits, typename Index, bool kBySearch>
 HEDDLE_DEVICE void select_entries(const Block& block, const SelectArguments& a, SelectShared& shared) {
   Workspace& work = *a.workspace;
@@ -218,9 +137,7 @@ HEDDLE_DEVICE void select_entries(const Block& block, const SelectArguments& a, 
   const std::uint64_t above_so_far = a.is_first != 0 ? 0 : work.above;
   const std::uint64_t equal_so_far = a.is_first != 0 ? 0 : work.equal;
 
-  block.each([&](unsigned thread) {
-    if (thread == 0) shared.tile = add_to_word(&work.ticket, 1);
-  });
+  take_first_tile(block, work, shared);
   for (std::uint64_t tile = shared.tile; tile < tiles; tile = shared.tile) {
     Each<Share<Bits>> share;
     Each<Found> found;
@@ -237,20 +154,8 @@ HEDDLE_DEVICE void select_entries(const Block& block, const SelectArguments& a, 
     });
     block.scan_warps(above, shared.above);
     if constexpr (kBySearch) block.scan_warps(equal, shared.equal);
-    block.first_warp([&](const Warp& warp) {
-      const std::uint64_t own = Tile::counts(total_of(shared.above), kBySearch ? total_of(shared.equal) : 0);
-      warp.each([&](unsigned lane) {
-        if (lane == 0)
-          store_shared_word(&work.tiles[tile], (tile == 0 ? Tile::kKnown : Tile::kCounted) | own);
-      });
-      const std::uint64_t before = look_back(warp, work.tiles, tile);
-      warp.each([&](unsigned lane) {
-        if (lane != 0) return;
-        store_shared_word(&work.tiles[tile], Tile::kKnown | (before + own));
-        shared.before = before;
-        shared.tile = next;
-      });
-    });
+    place_tile(block, work, tile, next, shared,
+               [&] { return Tile::counts(total_of(shared.above), kBySearch ? total_of(shared.equal) : 0); });
     const Writer<Bits, Index, kBySearch> writer{a,
                                                 from,
                                                 grid,
@@ -263,7 +168,7 @@ HEDDLE_DEVICE void select_entries(const Block& block, const SelectArguments& a, 
                      kBySearch ? first_of(shared.equal, equal[thread], thread) : 0);
     });
   }
-  finish_selection(block, a, tiles, wanted, shared);
+  finish_tiles(block, a, tiles, wanted, shared);
 }
 
 }  // namespace heddle::gpu::kernels

@@ -78,6 +78,38 @@ struct ScatterArguments {
   std::uint64_t dimension;
 };
 
+// ---- Merging
+
+inline constexpr unsigned kMergedEach = 8;  // entries of both lists that a thread merges
+inline constexpr unsigned kMergeTile = kThreads * kMergedEach;
+
+// A list of sorted entries. `counted`, where it is not null, says how many there are, and then `count` is not looked at.
+struct EntryList {
+  const unsigned char*
+      indices;  // of 64 bits where `wide` is 1, else of 32; aligned as one is, and so are the values
+  const unsigned char* values;
+  std::uint64_t count;
+  const std::uint64_t* counted;
+  std::uint32_t wide;
+};
+
+struct MergeArguments {
+  EntryList first;
+  EntryList second;
+  std::uint64_t dimension;
+  unsigned char* indices;  // both aligned as one is
+  unsigned char* values;
+  std::uint32_t wide;        // of the result
+  std::uint32_t is_first;    // launch of this merge
+  std::uint64_t first_tile;  // of the launch, which has kMostTiles at most
+  std::uint64_t most_tiles;
+  std::uint64_t capacity;  // what comes after it is counted alone
+  std::uint64_t* needed;   // receives how many entries there are
+  std::uint64_t*
+      broken;  // becomes 1 where indices of a list do not rise, or one is not less than the dimension
+  Workspace* workspace;
+};
+
 // ---- Of collectives
 
 struct CheckArguments {

@@ -31,7 +31,17 @@
     forget_share<Index>(arguments, Thread{blockIdx.x, gridDim.x, threadIdx.x});                \
   }
 
+// Three blocks of a multiprocessor: what a thread has of a tile stays in its registers while the tile's place is found.
+#define HEDDLE_MERGE_KERNEL(name, Element, Index, Operation)                                   \
+  extern "C" __global__ void __launch_bounds__(heddle::gpu::kernels::kThreads, 3)              \
+      heddle_##name(const __grid_constant__ heddle::gpu::kernels::MergeArguments arguments) {  \
+    using namespace heddle::gpu::kernels;                                                      \
+    __shared__ MergeShared<Index, typename Element::Stored> shared;                            \
+    merge_entries<Element, Index, Operation>(Block{blockIdx.x, gridDim.x}, arguments, shared); \
+  }
+
 HEDDLE_SELECT_KERNELS(HEDDLE_SELECT_KERNEL)
+HEDDLE_MERGE_KERNELS(HEDDLE_MERGE_KERNEL)
 HEDDLE_SCATTER_KERNELS(HEDDLE_SCATTER_KERNEL)
 
 HEDDLE_CHECK_KERNELS(HEDDLE_CHECK_KERNEL)

@@ -3,6 +3,7 @@
 
 #include "gpu/kernels/digits.hpp"
 #include "gpu/kernels/entries.hpp"
+#include "gpu/kernels/merge.hpp"
 #include "gpu/kernels/quantise.hpp"
 #include "gpu/kernels/scatter.hpp"
 #include "gpu/kernels/select.hpp"
@@ -29,6 +30,17 @@
   HEDDLE_SCATTER_WIDTHS(X, scatter_add_f64, Plain<double>, FloatSum) \
   HEDDLE_SCATTER_WIDTHS(X, scatter_add_u32, Plain<std::uint32_t>, IntegerSum) \
   HEDDLE_SCATTER_WIDTHS(X, scatter_add_u64, Plain<std::uint64_t>, IntegerSum)
+
+// X(name, element, index that all of the vectors' fit into, operation)
+#define HEDDLE_MERGE_WIDTHS(X, suffix, Element, Operation) \
+  X(suffix##_i32, Element, std::uint32_t, Operation) X(suffix##_i64, Element, std::uint64_t, Operation)
+#define HEDDLE_MERGE_KERNELS(X) \
+  HEDDLE_MERGE_WIDTHS(X, merge_f16, Half, FloatSum) \
+  HEDDLE_MERGE_WIDTHS(X, merge_bf16, BrainFloat, FloatSum) \
+  HEDDLE_MERGE_WIDTHS(X, merge_f32, Plain<float>, FloatSum) \
+  HEDDLE_MERGE_WIDTHS(X, merge_f64, Plain<double>, FloatSum) \
+  HEDDLE_MERGE_WIDTHS(X, merge_u32, Plain<std::uint32_t>, IntegerSum) \
+  HEDDLE_MERGE_WIDTHS(X, merge_u64, Plain<std::uint64_t>, IntegerSum)
 
 // X(name, index)
 #define HEDDLE_CHECK_KERNELS(X) X(check_entries_i32, std::uint32_t) X(check_entries_i64, std::uint64_t)

@@ -9,6 +9,7 @@
 #include "api/error.hpp"
 #include "api/handles.hpp"
 #include "comm/communicator.hpp"
+#include "comm/device_path.hpp"
 #include "heddle/heddle_sparse.h"
 
 namespace heddle::edge {
@@ -132,6 +133,62 @@ Status take(heddle_comm& comm, const Input& in, std::span<const SparseView> part
   return Status(Code::out_of_memory, std::string("the result could not be taken: ") + error.what());
 }
 
+// ---- On GPUs
+
+// What they have merged, as take() does it: from where it lies to wherever `out` has room.
+Status take_merged(heddle_comm& comm, const SparseView& like, const DeviceMerged& merged,
+                   heddle_sparse& out) try {
+  set_types(out, like);
+  out.count = merged.entries.count;
+  if (merged.is_placed) return {};
+  SparseView view = like;
+  view.count = merged.entries.count;
+  view.indices = merged.entries.indices;
+  view.values = merged.entries.values;
+  DevicePath& path = *comm.communicator->device_path();
+  const auto copy = [&](void* to, const void* from, std::size_t bytes) -> Status {
+    const Result<bool> copied = path.copy(to, from, bytes);
+    if (!copied.ok() || copied.value()) return copied.status();
+    Result<gpu::Image> image = comm.gpu.image(from, bytes);
+    if (!image.ok()) return image.status();
+    HEDDLE_TRY(image->load());
+    return comm.gpu.write(to, image->host(), bytes);
+  };
+  Status status = make_room(out, view.count);
+  if (status.ok()) status = copy_out(std::span(&view, 1), out.indices, out.values, copy);
+  if (status.ok()) return status;
+  SparseImages images;
+  HEDDLE_TRY(images.load(comm, &view));
+  keep(comm, like, std::span(&view, 1));
+  return status;
+} catch (const std::exception& error) {
+  return Status(Code::out_of_memory, std::string("the result could not be taken: ") + error.what());
+}
+
+// Whether the GPUs have served it.
+Result<bool> merge_on_gpus(heddle_comm& comm, DevicePath& path, const SparseJob& job, heddle_sparse& out) {
+  const SparseView& in = job.in;
+  const bool wide = in.index_type == IndexType::u64;
+  DeviceTraffic traffic;
+  DeviceMerged merged;
+  const Result<bool> served = path.sparse_merge({{in.indices, in.values, in.count, wide},
+                                                 in.value_type,
+                                                 job.op,
+                                                 in.dimension,
+                                                 {out.indices, out.values, out.capacity, wide}},
+                                                agreement_number(job), &traffic, &merged);
+  if (!served.ok() || !served.value()) return served;
+  comm.communicator->note_sparse_stats({"gpu", traffic.entries, merged.entries.count, traffic.bytes_sent});
+  HEDDLE_TRY(take_merged(comm, in, merged, out));
+  return true;
+}
+
+bool lies_on_gpu(heddle_comm& comm, const void* memory) {
+  if (memory == nullptr || !comm.gpu.present()) return false;
+  const Result<gpu::Place> place = comm.gpu.place(memory);
+  return place.ok() && gpu::needs_image(place->kind);
+}
+
 bool is_hosts(heddle_comm& comm, const void* memory) {
   if (!comm.gpu.present()) return true;
   const Result<gpu::Place> place = comm.gpu.place(memory);
@@ -150,13 +207,19 @@ SparseRoom room_in(heddle_comm& comm, heddle_sparse& out, const SparseView& in, 
   return {};  // the others wait
 }
 
-// `images` outlive the job.
-Status make_job(const heddle_sparse* in, heddle_sparse* out, const heddle_op& op, heddle_comm_t comm,
-                SparseImages& images, SparseJob* job) {
+// But for what images are wanted for.
+Status check_job(const heddle_sparse* in, heddle_sparse* out, const heddle_op& op, heddle_comm_t comm,
+                 SparseJob* job) {
   HEDDLE_TRY(check(comm));
   HEDDLE_TRY(check_vector(in, "in", &job->in));
   HEDDLE_TRY(check_not_null(out, "out"));
-  HEDDLE_TRY(check_sparse_op(op, &job->op));
+  return check_sparse_op(op, &job->op);
+}
+
+// `images` outlive the job.
+Status make_job(const heddle_sparse* in, heddle_sparse* out, const heddle_op& op, heddle_comm_t comm,
+                SparseImages& images, SparseJob* job) {
+  HEDDLE_TRY(check_job(in, out, op, comm, job));
   Input input = {job->in, {}};
   HEDDLE_TRY(images.load(*comm, &job->in));
   input.seen = job->in;
@@ -167,6 +230,35 @@ Status make_job(const heddle_sparse* in, heddle_sparse* out, const heddle_op& op
     return room_in(*comm, *out, like, entries);
   };
   return {};
+}
+
+// By the GPUs where the ranks have agreed on it, or else by images.
+Status allreduce_sparse(const heddle_sparse* in, heddle_sparse* out, const heddle_op& op,
+                        heddle_comm_t comm) {
+  SparseJob job;
+  HEDDLE_TRY(check_job(in, out, op, comm, &job));
+  DevicePath* const path = comm->communicator->device_path();
+  const bool is_for_gpus = path != nullptr && job.op == Op::sum && job.in.dimension > 0;
+  if (path != nullptr) {
+    const Result<bool> served = merge_on_gpus(*comm, *path, job, *out);
+    if (!served.ok() || served.value()) return served.status();
+  }
+  const SparseView given = job.in;
+  SparseImages images;
+  HEDDLE_TRY(make_job(in, out, op, comm, images, &job));
+  if (!is_for_gpus) return comm->communicator->sparse_allreduce(job);
+  // What becomes of a rank's own result is no affair of the others, who go on to what ends the call.
+  Status taken;
+  job.deliver = [&taken, deliver = job.deliver](std::span<const SparseView> parts) {
+    taken = deliver(parts);
+    return Status();
+  };
+  HEDDLE_TRY(comm->communicator->sparse_allreduce(job));
+  const bool in_on_gpu =
+      given.count == 0 || (job.in.indices != given.indices && job.in.values != given.values);
+  const bool on_gpu = in_on_gpu && lies_on_gpu(*comm, out->indices) && lies_on_gpu(*comm, out->values);
+  HEDDLE_TRY(path->after_sparse(comm->gpu, out->indices, on_gpu));
+  return taken;
 }
 
 Status open_sparse(const heddle_sparse* in, heddle_sparse* out, const heddle_op& op, heddle_comm_t comm,
@@ -213,10 +305,8 @@ heddle_status heddle_sparse_check(const heddle_sparse* vector) {
 heddle_status heddle_sparse_allreduce(const heddle_sparse* in, heddle_sparse* out, heddle_op op,
                                       heddle_comm_t comm) {
   return edge::guarded([&]() -> Status {
-    SparseJob job;
-    edge::SparseImages images;
-    HEDDLE_TRY(edge::make_job(in, out, op, comm, images, &job));
-    return edge::note(*comm, comm->communicator->sparse_allreduce(job));
+    HEDDLE_TRY(edge::check(comm));
+    return edge::note(*comm, edge::allreduce_sparse(in, out, op, comm));
   });
 }
 

@@ -29,12 +29,9 @@ bool EntriesWork::has_room(const ScratchLayout& layout) {
   return layout.half >= kWidest * kGrain;
 }
 
-EntriesWork::EntriesWork(const EntriesWorker& worker, DType type, void* out, std::size_t dimension,
-                         std::uint64_t asked)
+EntriesWork::EntriesWork(const EntriesWorker& worker, DType type, std::uint64_t asked)
     : worker_(worker),
       type_(type),
-      out_(out),
-      dimension_(dimension),
       room_(worker.direct ? SIZE_MAX
                           : std::max(kGrain, worker.worker.layout.half / kWidest / kGrain * kGrain)),
       words_(kHead + kPlaceWords * static_cast<std::size_t>(worker.worker.size)) {
@@ -110,18 +107,19 @@ Status EntriesWork::step(std::size_t k) {
   if (k == lead_) {
     // The default stream is one for ranks that share a context: this is after what any of them has given it.
     if (worker_.direct) HEDDLE_TRY(worker_.worker.link->after_earlier_work());
-    HEDDLE_TRY(worker_.sparse->clear(out_, dimension_ * dtype_size(type_)));
+    HEDDLE_TRY(open());
   }
   return take();
 }
 
+// What lies where the others reach it, and is taken as it is, needs no work.
 Status EntriesWork::begin() {
-  HEDDLE_TRY(worker_.worker.link->after_earlier_work());
+  if (makes() || !worker_.direct) HEDDLE_TRY(worker_.worker.link->after_earlier_work());
   const Result<gpu::Entries> made = make();
   if (!made.ok()) return made.status();
   own_ = made.value();
   HEDDLE_TRY(give(0));
-  return worker_.sparse->tell();
+  return makes() ? worker_.sparse->tell() : Status();
 }
 
 // Halves take turns, as in device_work.cpp.
@@ -148,14 +146,14 @@ Status EntriesWork::give(std::size_t piece) {
                                    mine.count * dtype_size(type_));
 }
 
-gpu::Entries EntriesWork::given_by(int rank, std::size_t piece) const {
+gpu::Entries EntriesWork::entries_of(int rank) const {
   const Place place = place_of(rank);
-  gpu::Entries entries{nullptr, nullptr, place.count, place.wide != 0};
-  if (worker_.direct) {
-    entries.indices = pointer(place.indices);
-    entries.values = pointer(place.values);
-    return entries;
-  }
+  return {pointer(place.indices), pointer(place.values), place.count, place.wide != 0};
+}
+
+gpu::Entries EntriesWork::given_by(int rank, std::size_t piece) const {
+  gpu::Entries entries = entries_of(rank);
+  if (worker_.direct) return entries;
   entries.count = part(entries, piece).count;
   entries.indices = half(rank, piece);
   entries.values = half(rank, piece) + room_ * sizeof(std::uint64_t);
@@ -166,12 +164,12 @@ gpu::Entries EntriesWork::given_by(int rank, std::size_t piece) const {
 Status EntriesWork::take() {
   for (; taken_from_ < worker_.worker.size; ++taken_from_, taken_ = 0) {
     const gpu::Entries entries = given_by(taken_from_, taken_);
-    if (entries.count > 0) HEDDLE_TRY(worker_.sparse->add(type_, entries, out_, dimension_));
+    if (entries.count > 0) HEDDLE_TRY(use(taken_from_, entries, taken_ * room_));
     if (taken_ + 1 >= pieces_of(taken_from_)) continue;
     ++taken_;
     return taken_from_ == worker_.worker.rank ? give(taken_) : Status();
   }
-  return {};
+  return close();
 }
 
 // ---- Entries
@@ -182,7 +180,7 @@ Result<gpu::Entries> EntriesSum::make() {
 }
 
 LargestSum::LargestSum(const EntriesWorker& worker, const LargestJob& job, std::uint64_t asked)
-    : EntriesWork(worker, DType::f32, job.out, job.n, asked), job_(job) {
+    : DenseSum(worker, DType::f32, job.out, job.n, asked), job_(job) {
   lead_ = 1;
 }
 

@@ -1,6 +1,6 @@
-// What the ranks of a node do on their GPUs in one allreduce of sparse vectors, or of the largest entries of dense ones, whose result is dense: steps
-// as in device_work.hpp. Each rank has its entries where the others reach them, a piece after the other; each sets its result to zero and adds
-// everybody's entries to it, in the order of ranks.
+// What the ranks of a node do on their GPUs in one allreduce of sparse vectors, or of the largest entries of dense ones: steps as in device_work.hpp.
+// Each rank has its entries where the others reach them, a piece after the other, and each uses everybody's, in the order of ranks. Where the result is
+// dense it is set to zero first, and all are added to it; where it is sparse they are merged (device_merge.hpp).
 #pragma once
 
 #include <cstddef>
@@ -26,8 +26,8 @@ struct EntriesWorker {
 
 class EntriesWork : public DeviceWork {
  public:
-  // `out`: the vector of `dimension` elements. `asked`: a number that is equal where ranks want the same.
-  EntriesWork(const EntriesWorker& worker, DType type, void* out, std::size_t dimension, std::uint64_t asked);
+  // `asked`: a number that is equal where ranks want the same.
+  EntriesWork(const EntriesWorker& worker, DType type, std::uint64_t asked);
 
   // Whether the scratch is large enough for anything.
   static bool has_room(const ScratchLayout& layout);
@@ -50,8 +50,21 @@ class EntriesWork : public DeviceWork {
   // After that wait.
   virtual std::size_t number() const = 0;
   virtual bool broken() const { return false; }
+  // Whether make() gives work at all, of which number() and broken() are told then.
+  virtual bool makes() const { return true; }
+
+  // What is done with everybody's entries, by work that is given: before the first of them are there; with those of `rank`, from its `first` on, for as long as
+  // this step takes, and where is_whole(rank) until the call is over; and after the last.
+  virtual Status open() { return {}; }
+  virtual Status use(int rank, const gpu::Entries& entries, std::size_t first) = 0;
+  virtual Status close() { return {}; }
+  // What they told the others.
+  gpu::Entries entries_of(int rank) const;
+  // All of its entries are one piece.
+  bool is_whole(int rank) const { return pieces_of(rank) <= 1; }
 
   const EntriesWorker worker_;
+  const DType type_;
   // Meetings before the entries are made: for work that changes what it finds, and must not begin before all can do their part.
   std::size_t lead_ = 0;
 
@@ -76,9 +89,6 @@ class EntriesWork : public DeviceWork {
   Status give(std::size_t piece);
   Status take();
 
-  const DType type_;
-  void* const out_;
-  const std::size_t dimension_;
   const std::size_t room_;  // entries of a piece
   gpu::Entries own_;
   // What is added next: of this rank this piece.
@@ -87,12 +97,28 @@ class EntriesWork : public DeviceWork {
   std::vector<std::uint64_t> words_;
 };
 
+// Into a vector of `dimension` elements.
+class DenseSum : public EntriesWork {
+ protected:
+  DenseSum(const EntriesWorker& worker, DType type, void* out, std::size_t dimension, std::uint64_t asked)
+      : EntriesWork(worker, type, asked), dimension_(dimension), out_(out) {}
+  Status open() override { return worker_.sparse->clear(out_, dimension_ * dtype_size(type_)); }
+  Status use(int /*rank*/, const gpu::Entries& entries, std::size_t /*first*/) override {
+    return worker_.sparse->add(type_, entries, out_, dimension_);
+  }
+
+  const std::size_t dimension_;
+
+ private:
+  void* const out_;
+};
+
 // Of entries that lie in the context of the link.
-class EntriesSum final : public EntriesWork {
+class EntriesSum final : public DenseSum {
  public:
   EntriesSum(const EntriesWorker& worker, const gpu::Entries& in, DType type, void* out,
              std::size_t dimension, std::uint64_t asked)
-      : EntriesWork(worker, type, out, dimension, asked), in_(in), dimension_(dimension) {}
+      : DenseSum(worker, type, out, dimension, asked), in_(in) {}
 
  protected:
   Result<gpu::Entries> make() override;
@@ -101,7 +127,6 @@ class EntriesSum final : public EntriesWork {
 
  private:
   const gpu::Entries in_;
-  const std::size_t dimension_;
 };
 
 // An allreduce (sum) of the largest entries of dense vectors.
@@ -114,7 +139,7 @@ struct LargestJob {
   float* left_out = nullptr;  // where it lies on the GPU
 };
 
-class LargestSum final : public EntriesWork {
+class LargestSum final : public DenseSum {
  public:
   LargestSum(const EntriesWorker& worker, const LargestJob& job, std::uint64_t asked);
 

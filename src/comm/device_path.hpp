@@ -66,6 +66,16 @@ struct DeviceEntries {
 
   bool is_for_gpus() const { return op == Op::sum && dimension > 0; }
 };
+// A sum of sparse vectors that is one itself.
+struct DeviceMerge {
+  gpu::Entries in;
+  DType type;
+  Op op;
+  std::size_t dimension;
+  gpu::Room out;  // the caller's arrays, wherever they are; with indices as wide as those of `in`
+
+  bool is_for_gpus() const { return op == Op::sum && dimension > 0; }
+};
 // A sum of the `k` largest entries of each rank's vector of `n`.
 struct DeviceLargest {
   const float* in;
@@ -80,6 +90,12 @@ struct DeviceLargest {
 struct DeviceTraffic {
   std::uint64_t entries = 0;     // of all ranks
   std::uint64_t bytes_sent = 0;  // by this rank
+};
+
+// The result of a DeviceMerge: in the caller's arrays, or until the next call in memory that DevicePath::copy() reaches.
+struct DeviceMerged {
+  gpu::Entries entries;
+  bool is_placed = false;
 };
 
 class DevicePath {
@@ -111,6 +127,13 @@ class DevicePath {
   Result<bool> largest_sum(const DeviceLargest& job, std::uint64_t asked, DeviceTraffic* traffic) {
     return on() ? serve_largest(job, asked, traffic) : Result<bool>(false);
   }
+  // The same, into a sparse vector. Where lists break their contract the answer is no, and the caller's arrays have anything in them.
+  Result<bool> sparse_merge(const DeviceMerge& job, std::uint64_t asked, DeviceTraffic* traffic,
+                            DeviceMerged* merged) {
+    return on() ? serve_merge(job, asked, traffic, merged) : Result<bool>(false);
+  }
+  // Of what a call that was served has left on the GPU, to where the rank's GPU reaches; complete on return. False: it does not reach there.
+  Result<bool> copy(void* to, const void* from, std::size_t bytes);
   // And ends with this where it was staged. `on_gpu`: all that this rank gave lies on a GPU, `buffer` is some of it.
   Status after_allreduce(gpu::Gpu& gpu, const void* buffer, bool on_gpu) {
     return after_staged(gpu, buffer, on_gpu, true);
@@ -150,7 +173,12 @@ class DevicePath {
   Result<bool> serve_bcast(void* buffer, std::size_t bytes, int root);
   Result<bool> serve_entries(const DeviceEntries& job, std::uint64_t asked, DeviceTraffic* traffic);
   Result<bool> serve_largest(const DeviceLargest& job, std::uint64_t asked, DeviceTraffic* traffic);
+  Result<bool> serve_merge(const DeviceMerge& job, std::uint64_t asked, DeviceTraffic* traffic,
+                           DeviceMerged* merged);
   Result<bool> can_add(const DeviceEntries& job);
+  Result<bool> can_merge(const DeviceMerge& job);
+  gpu::Room room_here(const DeviceMerge& job);
+  Result<bool> holds_entries(const gpu::Entries& entries, DType type);
   Result<bool> can_select(const DeviceLargest& job, float** left_out);
   Result<bool> holds_aligned(const void* buffer, std::size_t bytes, std::size_t element);
   bool has_sparse();

@@ -1,7 +1,9 @@
 // Allreduces of sparse vectors, and of the largest entries of dense ones, on GPUs: what DevicePath does of them.
+#include <cstdint>
 #include <utility>
 
 #include "comm/device_entries.hpp"
+#include "comm/device_merge.hpp"
 #include "comm/device_path.hpp"
 
 namespace heddle {
@@ -9,6 +11,16 @@ namespace {
 
 bool is_aligned(const void* buffer, std::size_t to) {
   return reinterpret_cast<std::uintptr_t>(buffer) % to == 0;
+}
+
+std::size_t index_bytes(bool wide) {
+  return wide ? 8 : 4;
+}
+
+bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) {
+  const auto x = reinterpret_cast<std::uintptr_t>(a);
+  const auto y = reinterpret_cast<std::uintptr_t>(b);
+  return a_bytes > 0 && b_bytes > 0 && x < y + b_bytes && y < x + a_bytes;
 }
 
 }  // namespace
@@ -31,14 +43,20 @@ Result<bool> DevicePath::holds_aligned(const void* buffer, std::size_t bytes, st
   return is_aligned(buffer, element) ? link_->holds(buffer, bytes) : Result<bool>(false);
 }
 
+Result<bool> DevicePath::holds_entries(const gpu::Entries& entries, DType type) {
+  const std::size_t index = index_bytes(entries.wide);
+  const std::size_t width = dtype_size(type);
+  Result<bool> here = holds_aligned(entries.indices, entries.count * index, index);
+  if (here.ok() && here.value()) here = holds_aligned(entries.values, entries.count * width, width);
+  return here;
+}
+
 Result<bool> DevicePath::can_add(const DeviceEntries& job) {
   const std::size_t width = dtype_size(job.type);
-  const std::size_t index = job.in.wide ? 8 : 4;
   if (!job.is_for_gpus()) return false;
   if (!direct_ && !EntriesWork::has_room(layout_)) return false;
   Result<bool> here = holds_aligned(job.out, job.dimension * width, width);
-  if (here.ok() && here.value()) here = holds_aligned(job.in.indices, job.in.count * index, index);
-  if (here.ok() && here.value()) here = holds_aligned(job.in.values, job.in.count * width, width);
+  if (here.ok() && here.value()) here = holds_entries(job.in, job.type);
   return here.ok() && here.value() ? Result<bool>(has_sparse()) : here;
 }
 
@@ -49,9 +67,56 @@ Result<bool> DevicePath::serve_entries(const DeviceEntries& job, std::uint64_t a
   EntriesSum work({worker(), sparse_.get(), direct_}, job.in, job.type, job.out, job.dimension, asked);
   Result<bool> served = run(work, here);
   if (job.is_for_gpus() || !served.ok() || !work.agreed()) served = conclude(std::move(served));
-  const std::size_t width = dtype_size(job.type) + (job.in.wide ? 8 : 4);
+  const std::size_t width = dtype_size(job.type) + index_bytes(job.in.wide);
   *traffic = {work.total(), work.own() * width};
   return served;
+}
+
+Result<bool> DevicePath::can_merge(const DeviceMerge& job) {
+  if (!job.is_for_gpus()) return false;
+  if (!direct_ && !EntriesWork::has_room(layout_)) return false;
+  const Result<bool> here = holds_entries(job.in, job.type);
+  if (!here.ok() || !here.value()) return here;
+  return has_sparse() && sparse_->reserve_merges().ok();
+}
+
+// The caller's arrays, if this rank's GPU can write the result there at once: as much as it has room for, and not over its input. Where not, nothing is wrong.
+gpu::Room DevicePath::room_here(const DeviceMerge& job) {
+  const gpu::Room& out = job.out;
+  const std::size_t index = index_bytes(out.wide);
+  const std::size_t width = dtype_size(job.type);
+  const gpu::Room nowhere{nullptr, nullptr, 0, out.wide};
+  if (out.capacity == 0 || out.capacity > SIZE_MAX / sizeof(std::uint64_t)) return nowhere;
+  for (const auto& [input, bytes] : {std::pair(job.in.indices, job.in.count * index_bytes(job.in.wide)),
+                                     std::pair(job.in.values, job.in.count * width)}) {
+    if (overlap(input, bytes, out.indices, out.capacity * index)) return nowhere;
+    if (overlap(input, bytes, out.values, out.capacity * width)) return nowhere;
+  }
+  const Result<bool> here = holds_entries({out.indices, out.values, out.capacity, out.wide}, job.type);
+  return here.ok() && here.value() ? out : nowhere;
+}
+
+Result<bool> DevicePath::serve_merge(const DeviceMerge& job, std::uint64_t asked, DeviceTraffic* traffic,
+                                     DeviceMerged* merged) {
+  const Result<bool> here = can_merge(job);
+  const gpu::Room out = here.ok() && here.value() ? room_here(job) : gpu::Room();
+  // Another number than that of the same with a dense result.
+  MergedSum work({worker(), sparse_.get(), direct_}, {job.in, job.type, job.dimension, out}, ~asked);
+  Result<bool> served = run(work, here);
+  if (served.ok() && served.value()) served = work.is_complete();
+  if (job.is_for_gpus() || !served.ok() || !work.agreed()) served = conclude(std::move(served));
+  if (!served.ok() || !served.value()) return served;
+  *traffic = {work.total(), work.own() * (dtype_size(job.type) + index_bytes(job.in.wide))};
+  *merged = {work.result(), work.is_placed()};
+  return served;
+}
+
+Result<bool> DevicePath::copy(void* to, const void* from, std::size_t bytes) {
+  const Result<bool> here = link_ != nullptr ? link_->holds(to, bytes) : Result<bool>(false);
+  if (!here.ok() || !here.value()) return here;
+  HEDDLE_TRY(link_->copy(to, from, bytes));
+  HEDDLE_TRY(link_->wait());
+  return true;
 }
 
 // With memory for all of it: from the first meeting on nothing that can be missing is asked for.

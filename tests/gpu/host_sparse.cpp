@@ -9,6 +9,7 @@
 #include "compress/residual.hpp"
 #include "compress/select.hpp"
 #include "sparse/convert.hpp"
+#include "sparse/merge.hpp"
 
 namespace heddle::test {
 namespace {
@@ -55,6 +56,19 @@ HostEntries host_top_k(const float* values, std::size_t n, std::size_t k) {
   for (std::size_t i = 0; i < indices.size(); ++i)
     indices[i] = selected.indices[i];
   return as_entries(std::move(indices), selected.values);
+}
+
+HostEntries host_merge(DType type, const HostEntries& first, const HostEntries& second) {
+  const auto view = [type](const HostEntries& entries) {
+    return SparseView{UINT64_MAX, entries.indices.size(), IndexType::u64,
+                      type,       entries.indices.data(), entries.values.data()};
+  };
+  HostEntries sum;
+  sum.indices.resize(first.indices.size() + second.indices.size());
+  sum.values.resize(first.values.size() + second.values.size());
+  sum.indices.resize(merge_sparse(view(first), view(second), Op::sum, sum.indices.data(), sum.values.data()));
+  sum.values.resize(sum.indices.size() * dtype_size(type));
+  return sum;
 }
 
 HostCodes host_quantise(unsigned bits, std::uint64_t bucket, std::uint64_t seed, std::uint64_t position,

@@ -19,6 +19,8 @@ HostEntries host_nonzero(DType type, const void* values, std::size_t n);
 // From the magnitude on that has these bits.
 HostEntries host_magnitudes(const float* values, std::size_t n, std::uint32_t least);
 HostEntries host_top_k(const float* values, std::size_t n, std::size_t k);
+// The sum of two, each of them with rising indices. An entry that one lacks is 0.
+HostEntries host_merge(DType type, const HostEntries& first, const HostEntries& second);
 
 // Codes of gradient + residual, where position 0 is the first value's, and what they leave out in the residual's place; and their values.
 struct HostCodes {

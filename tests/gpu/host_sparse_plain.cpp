@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "gpu/kernels/quantise.hpp"
+#include "host_fold.hpp"
 #include "host_sparse.hpp"
 
 namespace heddle::test {
@@ -52,6 +53,26 @@ HostEntries host_top_k(const float* values, std::size_t n, std::size_t k) {
   for (std::size_t i = 0; i < std::min(n, k); ++i)
     is_taken[order[i]] = key(order[i]) != 0;
   return take(values, n, sizeof(float), [&](std::size_t i) { return is_taken[i]; });
+}
+
+HostEntries host_merge(DType type, const HostEntries& first, const HostEntries& second) {
+  const std::size_t width = dtype_size(type);
+  const std::vector<std::uint8_t> zero(width);
+  HostEntries sum;
+  std::size_t i = 0;
+  std::size_t j = 0;
+  while (i < first.indices.size() || j < second.indices.size()) {
+    const std::uint64_t a = i < first.indices.size() ? first.indices[i] : UINT64_MAX;
+    const std::uint64_t b = j < second.indices.size() ? second.indices[j] : UINT64_MAX;
+    sum.indices.push_back(std::min(a, b));
+    sum.values.resize(sum.values.size() + width);
+    const std::uint8_t* const left = a <= b ? &first.values[i * width] : &second.values[j * width];
+    host_fold(type, Op::sum, &sum.values[sum.values.size() - width],
+              {left, a == b ? &second.values[j * width] : zero.data()}, 1);
+    i += a <= b ? 1 : 0;
+    j += b <= a ? 1 : 0;
+  }
+  return sum;
 }
 
 // By the kernels' host twins, which the tests on the double compare with the library's codecs.

@@ -81,6 +81,68 @@ bool check_sum(NodeRank& rank, const Case& c) {
   return right;
 }
 
+// The same with a sparse result: straight to where it is to be, with too little room there, and over the input.
+bool check_merge(NodeRank& rank, const Case& c) {
+  std::vector<float> dense(c.dimension);
+  std::vector<bool> is_there(c.dimension);
+  std::size_t most = 0;
+  for (int r = 0; r < rank.size(); ++r) {
+    const Given given = given_by(r, c);
+    most += given.indices.size();
+    for (std::size_t i = 0; i < given.indices.size(); ++i) {
+      dense[given.indices[i]] += given.values[i];
+      is_there[given.indices[i]] = true;
+    }
+  }
+  std::vector<std::uint64_t> wanted;
+  std::vector<float> sums;
+  for (std::size_t i = 0; i < c.dimension; ++i) {
+    if (!is_there[i]) continue;
+    wanted.push_back(i);
+    sums.push_back(dense[i]);
+  }
+  const Given mine = given_by(rank.rank(), c);
+  const std::size_t count = mine.indices.size();
+  const std::size_t found = wanted.size();
+  const std::size_t width = c.wide ? 8 : 4;
+  const TestMemory indices(rank.driver(), Memory::device, most * width);
+  const TestMemory values(rank.driver(), Memory::device, most * sizeof(float));
+  const TestMemory out_indices(rank.driver(), Memory::device, most * width);
+  const TestMemory out_values(rank.driver(), Memory::device, most * sizeof(float));
+  const std::vector<std::uint32_t> narrow(mine.indices.begin(), mine.indices.end());
+  const gpu::Entries in{indices.data(), values.data(), count, c.wide};
+  const gpu::Room rooms[] = {{out_indices.data(), out_values.data(), most, c.wide},
+                             {out_indices.data(), out_values.data(), found, c.wide},
+                             {out_indices.data(), out_values.data(), found - 1, c.wide},
+                             {indices.data(), values.data(), most, c.wide}};
+  bool right = true;
+  for (const gpu::Room& room : rooms) {
+    indices.put(c.wide ? static_cast<const void*>(mine.indices.data()) : narrow.data(), count * width);
+    values.put(mine.values.data(), count * sizeof(float));
+    DeviceTraffic traffic;
+    DeviceMerged merged;
+    const Result<bool> served = rank.path().sparse_merge({in, DType::f32, Op::sum, c.dimension, room},
+                                                         c.dimension, &traffic, &merged);
+    bool same = served.ok() && served.value() && merged.entries.count == found &&
+                merged.is_placed == (&room < rooms + 2);
+    // To the same place from wherever it is; the last time over the input.
+    const TestMemory& to_indices = merged.is_placed ? out_indices : indices;
+    const TestMemory& to_values = merged.is_placed ? out_values : values;
+    if (same && !merged.is_placed) {
+      const Result<bool> one = rank.path().copy(indices.data(), merged.entries.indices, found * width);
+      const Result<bool> two = rank.path().copy(values.data(), merged.entries.values, found * sizeof(float));
+      same = one.ok() && one.value() && two.ok() && two.value();
+    }
+    std::vector<std::uint64_t> got(found);
+    std::vector<std::uint32_t> got_narrow(found);
+    to_indices.get(c.wide ? static_cast<void*>(got.data()) : got_narrow.data(), found * width);
+    if (!c.wide) got.assign(got_narrow.begin(), got_narrow.end());
+    right =
+        say(rank, "a merge", c.dimension, served, same && got == wanted && holds(to_values, sums)) && right;
+  }
+  return right;
+}
+
 std::vector<float> gradient_of(int rank, std::size_t n, int step) {
   std::mt19937 random(static_cast<unsigned>(n) + 77U * static_cast<unsigned>(rank) +
                       1000U * static_cast<unsigned>(step));
@@ -139,7 +201,7 @@ bool check_sparse(NodeRank& rank) {
   bool right = true;
   // The last has more entries than the scratch has room for at once.
   for (const Case& c : {Case{1'000, 3, false}, Case{100'003, 100, true}, Case{120'001, 2, false}})
-    right = check_sum(rank, c) && right;
+    right = check_sum(rank, c) && check_merge(rank, c) && right;
   for (const std::size_t n : {1'000, 100'003})
     right = check_largest(rank, n, n / 100) && right;
   return right;

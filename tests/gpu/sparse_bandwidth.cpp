@@ -1,4 +1,4 @@
-// How fast selections and scatters on a GPU are beside one read of the vector, in the same run: sparse_bandwidth LIBCUDA [--mib N]... [--json FILE],
+// How fast selections, scatters and merges on a GPU are beside one read of the vector, in the same run: sparse_bandwidth LIBCUDA [--mib N]... [--json FILE],
 // which adds to a file of fold_bandwidth's. One read is what a fold of the vector's eight parts to one moves in a second, or the
 // driver's copy, whichever is more. On a double of the driver it shows that it works, and its figures mean nothing.
 #include <cmath>
@@ -109,6 +109,8 @@ std::vector<Work> Bench::selections(const Vectors& v, std::size_t n, const gpu::
   const std::size_t scattered = n / 100;
   const gpu::Entries entries{to.indices, to.values, scattered, false};
   const double moved = static_cast<double>(scattered) * 16;
+  // With itself.
+  const gpu::Selected merged{v.out, v.out + n / 2, n / 2, to.count, false};
   return {{"quantise, 8 bits, residual", 3.25 * all, quantise(in_bytes)},
           {"quantise, 2 bits, residual", 3.0625 * all, quantise(in_pairs)},
           {"nonzero, 1%", all, nonzero(v.one_in_100)},
@@ -123,7 +125,11 @@ std::vector<Work> Bench::selections(const Vectors& v, std::size_t n, const gpu::
           {"scatter, 1%", moved * 3 / 4,
            [=, this] { return sparse_.scatter(stream, DType::f32, entries, v.out, n); }},
           {"scatter_add, 1%", moved,
-           [=, this] { return sparse_.scatter_add(stream, DType::f32, entries, v.out, n); }}};
+           [=, this] { return sparse_.scatter_add(stream, DType::f32, entries, v.out, n); }},
+          {"merge, 1% and 1%", static_cast<double>(scattered) * 24, [=, this] {
+             return sparse_.merge(stream, DType::f32, {entries}, {entries}, n, merged, to.count + 1,
+                                  workspace);
+           }}};
 }
 
 bool Bench::measure(std::size_t n, std::vector<Work>* all) {
@@ -133,7 +139,7 @@ bool Bench::measure(std::size_t n, std::vector<Work>* all) {
   const TestMemory workspace(cuda_, Memory::device, workspace_bytes);
   const TestMemory indices(cuda_, Memory::device, n * 4);
   const TestMemory values(cuda_, Memory::device, n * 4);
-  const TestMemory count(cuda_, Memory::device, 8);
+  const TestMemory count(cuda_, Memory::device, 16);  // and whether entries are broken
   const Vectors v{memory.as<float>(), memory.as<float>() + n, memory.as<float>() + 2 * n,
                   memory.as<float>() + 3 * n};
   memory.put(normal_values(n, 1).data(), bytes);
@@ -160,7 +166,7 @@ void print(std::size_t bytes, const std::vector<Work>& all) {
     const double times = static_cast<double>(bytes) / work.bytes * read / work.median();
     std::printf("  %-28s %8.1f (%.1f to %.1f)", work.name.c_str(), work.median(), work.at(kLow),
                 work.at(kHigh));
-    // Scatters do not read the vector, and quantisation moves more than that.
+    // Scatters and merges do not read the vector, and quantisation moves more than that.
     if (work.bytes == static_cast<double>(bytes)) std::printf(" %6.2f", times);
     std::printf("\n");
   }

@@ -124,6 +124,57 @@ TEST(BlocksAtOnce, SelectInOrderAndLeaveTheWorkspaceAsItWas) {
   }
 }
 
+TEST(BlocksAtOnce, MergeInOrderAndLeaveTheWorkspaceAsItWas) {
+  // Of the same number of places every second and every third one.
+  constexpr std::uint32_t kPlaces = 40'000;
+  std::vector<std::uint32_t> indices[2];
+  std::vector<float> values[2];
+  std::vector<std::uint32_t> want;
+  std::vector<float> sums;
+  for (std::uint32_t i = 0; i < kPlaces; ++i) {
+    for (const std::uint32_t list : {0U, 1U}) {
+      if (i % (list + 2) == 0) indices[list].push_back(i);
+      if (i % (list + 2) == 0) values[list].push_back(static_cast<float>(i + list));
+    }
+    if (i % 2 != 0 && i % 3 != 0) continue;
+    want.push_back(i);
+    sums.push_back(static_cast<float>((i % 2 == 0 ? i : 0) + (i % 3 == 0 ? i + 1 : 0)));
+  }
+  const auto work = std::make_unique<Workspace>();
+  const auto clean = std::make_unique<Workspace>();
+  for (int round = 0; round < 10; ++round) {
+    Selection got{std::vector<std::uint32_t>(want.size()), std::vector<float>(want.size())};
+    std::uint64_t broken = 0;
+    const auto list = [&](int k) {
+      return kernels::EntryList{reinterpret_cast<const unsigned char*>(indices[k].data()),
+                                reinterpret_cast<const unsigned char*>(values[k].data()), indices[k].size(),
+                                nullptr, 0};
+    };
+    kernels::MergeArguments a{};
+    a.first = list(0);
+    a.second = list(1);
+    a.dimension = kPlaces;
+    a.is_first = 1;
+    a.most_tiles = kernels::kMostTiles;
+    a.indices = reinterpret_cast<unsigned char*>(got.indices.data());
+    a.values = reinterpret_cast<unsigned char*>(got.values.data());
+    a.capacity = want.size();
+    a.needed = &got.count;
+    a.broken = &broken;
+    a.workspace = work.get();
+    run_at_once(7, [&](const kernels::Block& block) {
+      kernels::MergeShared<std::uint32_t, float> shared;
+      kernels::merge_entries<kernels::Plain<float>, std::uint32_t, kernels::FloatSum>(block, a, shared);
+    });
+    ASSERT_EQ(got.count, want.size()) << round;
+    ASSERT_EQ(got.indices, want) << round;
+    ASSERT_EQ(got.values, sums) << round;
+    ASSERT_EQ(broken, 0U);
+    work->above = 0;
+    ASSERT_EQ(std::memcmp(work.get(), clean.get(), sizeof *work), 0) << round;
+  }
+}
+
 TEST(BlocksAtOnce, FindTheDigitOfTheKth) {
   constexpr std::size_t kCount = 20 * 4096 + 3;
   std::vector<float> values(kCount);
@@ -224,6 +275,17 @@ TEST_F(SparseKernelTest, SaysWhatItCannotServe) {
                                               (std::size_t{1} << 32) + 1, to(), work_.data());
   EXPECT_EQ(many.code(), Code::invalid_argument);
   EXPECT_NE(many.message().find("64 bits"), std::string::npos) << many.message();
+
+  const auto merge = [&](DType of, const void* indices, std::size_t dimension) {
+    return kernels_.merge(default_stream(), of, {{indices, values_.data(), 5}}, {}, dimension, to(),
+                          count_.as<std::uint64_t>(), work_.data());
+  };
+  EXPECT_TRUE(merge(DType::f32, indices_.data(), 5).ok());
+  EXPECT_EQ(merge(DType::f32, indices_.as<char>() + 2, 5).code(), Code::unsupported);
+  EXPECT_EQ(merge(DType::i8, indices_.data(), 5).code(), Code::unsupported);
+  const Status narrow = merge(DType::f32, indices_.data(), (std::size_t{1} << 32) + 1);
+  EXPECT_EQ(narrow.code(), Code::invalid_argument);
+  EXPECT_NE(narrow.message().find("64 bits"), std::string::npos) << narrow.message();
 
   const Status nan = kernels_.select_magnitudes(default_stream(), values_.as<float>(), 5, std::stof("nan"),
                                                 to(), work_.data());

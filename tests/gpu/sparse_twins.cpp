@@ -69,6 +69,32 @@ void run_scatter(const void* arguments, unsigned blocks) {
   }
 }
 
+template <class Element>
+bool translate_list(EntryList& list, const Reach& reach) {
+  return translate_one(list.indices, list.count * (list.wide != 0 ? 8 : 4), reach) &&
+         translate_one(list.values, list.count * sizeof(typename Element::Stored), reach) &&
+         translate_one(list.counted, sizeof *list.counted, reach);
+}
+
+template <class Element>
+bool translate_merge(void* arguments, const Reach& reach) {
+  auto& a = *static_cast<MergeArguments*>(arguments);
+  return translate_list<Element>(a.first, reach) && translate_list<Element>(a.second, reach) &&
+         translate_one(a.indices, a.capacity * (a.wide != 0 ? 8 : 4), reach) &&
+         translate_one(a.values, a.capacity * sizeof(typename Element::Stored), reach) &&
+         translate_one(a.needed, sizeof *a.needed, reach) &&
+         translate_one(a.broken, sizeof *a.broken, reach) &&
+         translate_one(a.workspace, sizeof *a.workspace, reach);
+}
+
+template <class Element, class Index, class Operation>
+void run_merge(const void* arguments, unsigned blocks) {
+  MergeShared<Index, typename Element::Stored> shared;
+  for (unsigned block = blocks; block-- > 0;)
+    merge_entries<Element, Index, Operation>(Block{block, blocks},
+                                             *static_cast<const MergeArguments*>(arguments), shared);
+}
+
 template <class Index>
 bool translate_check(void* arguments, const Reach& reach) {
   auto& a = *static_cast<CheckArguments*>(arguments);
@@ -164,6 +190,9 @@ void run_dequantise(const void* arguments, unsigned blocks) {
 #define HEDDLE_SCATTER_TWIN(name, Element, Index, Operation)                                \
   SparseTwin{"heddle_" #name, sizeof(ScatterArguments), &translate_scatter<Element, Index>, \
              &run_scatter<Element, Index, Operation>},
+#define HEDDLE_MERGE_TWIN(name, Element, Index, Operation)                       \
+  SparseTwin{"heddle_" #name, sizeof(MergeArguments), &translate_merge<Element>, \
+             &run_merge<Element, Index, Operation>},
 #ifdef __clang_analyzer__
 // What it looks for is in one kernel of a kind as in all, and all take it more than a minute.
 #define HEDDLE_TWINS HEDDLE_SELECT_TWIN(select_32_i32, std::uint32_t, std::uint32_t, false)
@@ -171,6 +200,7 @@ void run_dequantise(const void* arguments, unsigned blocks) {
 #define HEDDLE_TWINS                            \
   HEDDLE_SELECT_KERNELS(HEDDLE_SELECT_TWIN)     \
   HEDDLE_SCATTER_KERNELS(HEDDLE_SCATTER_TWIN)   \
+  HEDDLE_MERGE_KERNELS(HEDDLE_MERGE_TWIN)       \
   HEDDLE_CHECK_KERNELS(HEDDLE_CHECK_TWIN)       \
   HEDDLE_FORGET_KERNELS(HEDDLE_FORGET_TWIN)     \
   HEDDLE_QUANTISE_KERNELS(HEDDLE_QUANTISE_TWIN) \

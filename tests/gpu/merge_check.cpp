@@ -1,0 +1,275 @@
+// Merges of sparse vectors on a GPU against the host's (host_sparse.hpp), bit for bit: every type, widths of indices in all mixtures, lists that are empty, equal,
+// apart and of very different lengths, tiles that end between equals, room that is too little, merges of many launches, lists that break their contract, and that
+// nothing beside the result changes. merge_check LIBCUDA [--short], as sparse_check.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "cuda_memory.hpp"
+#include "fold_data.hpp"
+#include "gpu/sparse_kernels.hpp"
+#include "host_sparse.hpp"
+#include "loaded_driver.hpp"
+
+namespace heddle::test {
+namespace {
+
+constexpr std::size_t kMargin = 64;
+constexpr std::uint8_t kMark = 0xA5;
+constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32, DType::f64, DType::i32, DType::i64};
+constexpr std::uint64_t kTile = gpu::kernels::kMergeTile;
+
+std::size_t rounded(std::size_t bytes) {
+  return (bytes + 255) / 256 * 256;
+}
+
+class Checker {
+ public:
+  // `tiles`: of a launch.
+  Checker(const char* path, std::uint64_t tiles)
+      : cuda_(path), driver_(loaded_driver(path)), kernels_(driver_, tiles) {
+    cuda_.set_current(cuda_.primary(0));
+    driver_.DeviceGetAttribute(&multiprocessors_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0);
+    workspace_ = std::make_unique<TestMemory>(cuda_, Memory::device, gpu::SparseKernels::workspace_bytes());
+    // Prepared once, and then as the merge before left it.
+    if (!kernels_.prepare(gpu::default_stream(), workspace_->data()).ok()) std::abort();
+    char name[256] = "";
+    driver_.DeviceGetName(name, sizeof name, 0);
+    std::printf("merges on %s, at most %llu tiles a launch, against the host's (%s)\n", name,
+                static_cast<unsigned long long>(tiles), host_sparse_name());
+  }
+  // `widths`: bit k is set where list k has wide indices, bit 2 where the result has.
+  bool merge(DType type, const HostEntries& first, const HostEntries& second, std::uint64_t dimension,
+             std::size_t room, unsigned widths, bool is_broken = false);
+  std::size_t cases() const { return cases_; }
+  std::size_t multiprocessors() const { return static_cast<std::size_t>(multiprocessors_); }
+
+ private:
+  void put(const Bytes& image);
+  char* at(std::size_t place) const { return memory_->as<char>() + place; }
+
+  TestDriver cuda_;
+  gpu::Driver driver_;
+  gpu::SparseKernels kernels_;
+  int multiprocessors_ = 0;
+  std::unique_ptr<TestMemory> memory_;
+  std::size_t bytes_ = 0;
+  std::unique_ptr<TestMemory> workspace_;
+  std::size_t cases_ = 0;
+};
+
+void Checker::put(const Bytes& image) {
+  if (image.size() > bytes_) {
+    memory_ = nullptr;
+    memory_ = std::make_unique<TestMemory>(cuda_, Memory::device, image.size());
+    bytes_ = image.size();
+  }
+  memory_->put(image.data(), image.size());
+}
+
+// Behind each other, with margins.
+class Layout {
+ public:
+  std::size_t take(std::size_t bytes) {
+    const std::size_t at = rounded(end_) + kMargin;
+    end_ = at + bytes + kMargin;
+    return at;
+  }
+  std::size_t end() const { return end_; }
+
+ private:
+  std::size_t end_ = 0;
+};
+
+// Entries of a list, or of a result, in the device's memory, and in its image on the host.
+struct Placed {
+  Placed(Layout& layout, DType type, std::size_t room, bool wide_indices)
+      : width(dtype_size(type)),
+        index_bytes(wide_indices ? 8 : 4),
+        count(room),
+        wide(wide_indices),
+        indices(layout.take(room * index_bytes)),
+        values(layout.take(room * width)) {}
+  // As many as there is room for.
+  void put(Bytes& image, const HostEntries& entries) const {
+    for (std::size_t i = 0; i < count; ++i)
+      std::memcpy(&image[indices + i * index_bytes], &entries.indices[i], index_bytes);
+    if (count > 0) std::memcpy(&image[values], entries.values.data(), count * width);
+  }
+  // What is there in another image.
+  void copy(Bytes& image, const Bytes& from) const {
+    if (count == 0) return;
+    std::memcpy(&image[indices], &from[indices], count * index_bytes);
+    std::memcpy(&image[values], &from[values], count * width);
+  }
+  std::size_t width;
+  std::size_t index_bytes;
+  std::size_t count;
+  bool wide;
+  std::size_t indices;
+  std::size_t values;
+};
+
+// Where a list is broken: that this is said, and that nothing beside the result has changed.
+bool Checker::merge(DType type, const HostEntries& first, const HostEntries& second, std::uint64_t dimension,
+                    std::size_t room, unsigned widths, bool is_broken) {
+  ++cases_;
+  const HostEntries want = is_broken ? HostEntries() : host_merge(type, first, second);
+  if (!is_broken) room = std::min(room, want.indices.size());
+  Layout layout;
+  const Placed lists[] = {{layout, type, first.indices.size(), (widths & 1U) != 0},
+                          {layout, type, second.indices.size(), (widths & 2U) != 0}};
+  const Placed result{layout, type, room, (widths & 4U) != 0};
+  // How many there are, whether a list is broken, and how many the first list has.
+  std::uint64_t words[] = {0, 0, first.indices.size()};
+  const std::size_t at_words = layout.take(sizeof words);
+  Bytes image(layout.end(), kMark);
+  lists[0].put(image, first);
+  lists[1].put(image, second);
+  std::memcpy(&image[at_words], words, sizeof words);
+  put(image);
+  auto* const told = reinterpret_cast<std::uint64_t*>(at(at_words));
+  const auto entries = [&](const Placed& list) {
+    return gpu::Entries{at(list.indices), at(list.values), list.count, list.wide};
+  };
+  // Sometimes it is the device that knows how many there are.
+  const Status status = kernels_.merge(
+      gpu::default_stream(), type, {entries(lists[0]), cases_ % 3 == 0 ? told + 2 : nullptr},
+      {entries(lists[1])}, dimension, {at(result.indices), at(result.values), room, told, result.wide},
+      told + 1, workspace_->data());
+  Bytes got(image.size());
+  memory_->get(got.data(), got.size());
+  std::memcpy(words, &got[at_words], sizeof words);
+  const bool told_right = is_broken ? words[1] == 1 : words[0] == want.indices.size() && words[1] == 0;
+  std::memcpy(&image[at_words], words, 2 * sizeof words[0]);
+  if (is_broken) result.copy(image, got);
+  if (!is_broken) result.put(image, want);
+  if (status.ok() && told_right && got == image) return true;
+  std::printf("  wrong: merge of %zu and %zu %s, %zu wanted, room %zu, widths %u%s %s\n",
+              first.indices.size(), second.indices.size(), dtype_name(type), want.indices.size(), room,
+              widths, is_broken ? ", broken" : "", status.message().c_str());
+  return false;
+}
+
+// Those of `from` to `to` - 1 by `step`.
+HostEntries entries_at(DType type, std::uint64_t from, std::uint64_t to, std::uint64_t step,
+                       std::mt19937_64& random) {
+  HostEntries entries;
+  for (std::uint64_t index = from; index < to; index += step)
+    entries.indices.push_back(index);
+  if (!entries.indices.empty()) entries.values = wild_elements(type, entries.indices.size(), random);
+  return entries;
+}
+
+HostEntries entries_among(DType type, std::uint64_t n, std::uint64_t one_in, std::mt19937_64& random) {
+  HostEntries entries;
+  for (std::uint64_t index = 0; index < n; ++index)
+    if (random() % one_in == 0) entries.indices.push_back(index);
+  if (!entries.indices.empty()) entries.values = wild_elements(type, entries.indices.size(), random);
+  return entries;
+}
+
+bool check_merge(Checker& checker, std::mt19937_64& random, bool brief) {
+  bool right = true;
+  unsigned turn = 0;
+  const auto merge = [&](DType type, const HostEntries& first, const HostEntries& second,
+                         std::uint64_t dimension, std::size_t room = SIZE_MAX) {
+    const bool is_long = dimension > std::uint64_t{1} << 32;
+    right = checker.merge(type, first, second, dimension, room, is_long ? 7 : turn++ % 8) && right;
+  };
+  for (const DType type : kTypes) {
+    const auto at = [&](std::uint64_t from, std::uint64_t to, std::uint64_t step) {
+      return entries_at(type, from, to, step, random);
+    };
+    merge(type, {}, {}, 1);
+    merge(type, at(5, 9, 1), {}, 9);
+    merge(type, {}, at(0, 3000, 1), 3000);
+    // All equal, and so that a tile ends between equals; none equal; the one behind the other; one far longer.
+    const std::uint64_t n = 2 * kTile + 77;
+    merge(type, at(0, n, 1), at(0, n, 1), n);
+    merge(type, at(1, n, 1), at(0, n, 1), n);
+    merge(type, at(0, n, 2), at(1, n, 2), n, n - 5);
+    merge(type, at(n, 2 * n, 1), at(0, n, 1), 2 * n);
+    merge(type, at(0, n, 1), at(n, 2 * n, 1), 2 * n);
+    merge(type, at(0, 3 * n, 1), at(n, n + 2, 1), 3 * n, n);
+    merge(type, at(n, n + 2, 1), at(0, 3 * n, 1), 3 * n, 0);
+    // Where narrower numbers end.
+    for (const int bits : {31, 32}) {
+      const std::uint64_t edge = std::uint64_t{1} << bits;
+      merge(type, at(edge - 40, edge, 3), at(edge - 30, edge, 1), edge);
+      merge(type, at(edge - 40, edge + 40, 3), at(edge - 30, edge + 30, 1), 2 * edge + 1);
+      merge(type, at(0, 2 * edge, edge / 4), at(edge / 4, 4 * edge, edge / 2), 4 * edge);
+    }
+  }
+  for (int i = 0; i < (brief ? 6 : 40); ++i) {
+    const std::uint64_t n = random() % 40'000;
+    const DType type = kTypes[random() % 6];
+    merge(type, entries_among(type, n, 1 + random() % 6, random),
+          entries_among(type, n, 1 + random() % 6, random), n, random() % 3 == 0 ? n / 3 : SIZE_MAX);
+  }
+  return right;
+}
+
+// Wherever it is: an index that comes again, one that is less than the one before, one that is not less than the dimension.
+bool check_broken_merge(Checker& checker, std::mt19937_64& random) {
+  bool right = true;
+  constexpr std::uint64_t kCount = kTile + 50;
+  const HostEntries whole = entries_at(DType::f32, 0, 2 * kCount, 2, random);
+  for (const std::uint64_t at :
+       {std::uint64_t{1}, kTile / 2 - 1, kTile / 2, kTile / 2 + 1, kTile - 1, kTile, kTile + 1, kCount - 1}) {
+    for (const std::uint64_t index :
+         {whole.indices[at - 1], std::uint64_t{0}, 2 * kCount, (std::uint64_t{1} << 32) + 2 * at}) {
+      HostEntries broken = whole;
+      broken.indices[at] = index;
+      right = checker.merge(DType::f32, broken, whole, 2 * kCount, 2 * kCount, 7, true) && right;
+      right = checker.merge(DType::f32, whole, broken, 2 * kCount, 2 * kCount, 7, true) && right;
+    }
+  }
+  // Where the one part comes before the other tiles would be longer than they are.
+  const HostEntries longer = entries_at(DType::f32, 0, 10 * kTile, 2, random);
+  HostEntries turned = longer;
+  std::rotate(turned.indices.begin(), turned.indices.begin() + 3'000, turned.indices.end());
+  right = checker.merge(DType::f32, turned, longer, 10 * kTile, 9 * kTile, 7, true) && right;
+  right = checker.merge(DType::f32, longer, turned, 10 * kTile, 9 * kTile, 7, true) && right;
+  // Nothing is in order.
+  HostEntries shuffled = whole;
+  std::shuffle(shuffled.indices.begin(), shuffled.indices.end(), random);
+  right = checker.merge(DType::f32, shuffled, shuffled, 2 * kCount, 100, 0, true) && right;
+  right = checker.merge(DType::f32, shuffled, whole, 2 * kCount, 100, 0, true) && right;
+  return right;
+}
+
+// More tiles than blocks run at once, and blocks that wait for each other.
+bool check_large_merge(Checker& checker, std::mt19937_64& random) {
+  const std::uint64_t n = checker.multiprocessors() * kTile * 9 + 1003;
+  return checker.merge(DType::f32, entries_among(DType::f32, n, 3, random),
+                       entries_among(DType::f32, n, 2, random), n, n, 0);
+}
+
+bool say(const char* what, bool right) {
+  std::printf("  %-28s %s\n", what, right ? "as the host's" : "WRONG");
+  return right;
+}
+
+}  // namespace
+}  // namespace heddle::test
+
+int main(int argc, char** argv) {
+  using namespace heddle::test;
+  if (argc < 2) return 2;
+  const bool brief = argc > 2 && std::strcmp(argv[2], "--short") == 0;
+  std::mt19937_64 random(11);
+  Checker checker(argv[1], heddle::gpu::kernels::kMostTiles);
+  bool right = say("merge", check_merge(checker, random, brief));
+  right = say("merge of broken lists", check_broken_merge(checker, random)) && right;
+  if (!brief) right = say("large merges", check_large_merge(checker, random)) && right;
+  // Many launches for one merge.
+  Checker little(argv[1], 1);
+  right = say("merge in many launches", check_merge(little, random, true)) && right;
+  std::printf("  %zu cases\n", checker.cases() + little.cases());
+  return right ? 0 : 1;
+}
