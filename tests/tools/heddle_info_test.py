@@ -79,6 +79,13 @@ class HeddleInfo(unittest.TestCase):
             chosen = [c["us"] for c in size["candidates"] if c["algorithm"] == size["choice"]]
             self.assertLessEqual(chosen[0], 1.03 * prices[0])
         sizes = {(s["collective"], s["bytes"]): s["candidates"][0]["us"] for s in explained["sizes"]}
+        # Rounds of messages that all go far cost what the network makes of them, and what nobody else's do.
+        def of(explained, algorithm):
+            return [c["us"] for s in explained["sizes"] for c in s["candidates"] if c["algorithm"] == algorithm]
+        narrow = info(*described, "--crossing", "3")
+        self.assertEqual(of(narrow, "chain"), of(explained, "chain"))
+        for wide_us, narrow_us in zip(of(explained, "circulant"), of(narrow, "circulant"), strict=True):
+            self.assertAlmostEqual(narrow_us, 3 * wide_us, delta=1e-6 * narrow_us)
         # Nothing beats the links: 2 * 3/4 of the bytes at 8 ns each, or all of them once; nor a message's latency.
         self.assertGreater(sizes["allreduce", 32 << 20], 1.5 * (32 << 20) * 8e-3)
         self.assertGreater(sizes["bcast", 32 << 20], (32 << 20) * 8e-3)

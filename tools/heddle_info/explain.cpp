@@ -24,7 +24,8 @@ TopologyView topology_of(const DescribedMachine& machine) {
 // A quarter of the latency is work of either end, as where nothing was measured.
 CostModel model_of(const DescribedMachine& machine) {
   const double fixed_ns = machine.latency_us * 1e3;
-  return default_cost_model(kShmMessageCost, MessageCost{fixed_ns, 8 / machine.gbit, fixed_ns / 4}, false);
+  const MessageCost between{fixed_ns, 8 / machine.gbit, fixed_ns / 4, 0, machine.crossing};
+  return default_cost_model(kShmMessageCost, between, false);
 }
 
 const char* by_text(ChosenBy by) {
@@ -88,8 +89,9 @@ std::string as_text(const DescribedMachine& machine, const std::vector<Explained
       fmt::format("Prices on {} node{} of {} rank{}", machine.nodes, machine.nodes == 1 ? "" : "s",
                   machine.ranks_per_node, machine.ranks_per_node == 1 ? "" : "s");
   if (machine.nodes > 1)
-    out += fmt::format("; a message between nodes takes {} us, links carry {} Gbit/s", machine.latency_us,
-                       machine.gbit);
+    out += fmt::format(
+        "; a message between nodes takes {} us, {} times as long while all send far, links carry {} Gbit/s",
+        machine.latency_us, machine.crossing, machine.gbit);
   out += ". Microseconds, cheapest first; what is chosen is marked *.\n";
   const Collective* last = nullptr;
   for (const ExplainedSize& size : sizes) {
@@ -109,11 +111,9 @@ std::string as_text(const DescribedMachine& machine, const std::vector<Explained
 }
 
 std::string as_json(const DescribedMachine& machine, const std::vector<ExplainedSize>& sizes) {
-  nlohmann::json out{{"nodes", machine.nodes},
-                     {"ranks_per_node", machine.ranks_per_node},
-                     {"latency_us", machine.latency_us},
-                     {"gbit_per_s", machine.gbit},
-                     {"sizes", nlohmann::json::array()}};
+  nlohmann::json out{{"nodes", machine.nodes},           {"ranks_per_node", machine.ranks_per_node},
+                     {"latency_us", machine.latency_us}, {"gbit_per_s", machine.gbit},
+                     {"crossing", machine.crossing},     {"sizes", nlohmann::json::array()}};
   for (const ExplainedSize& size : sizes) {
     nlohmann::json candidates = nlohmann::json::array();
     for (const PricedAlgorithm& c : size.candidates)

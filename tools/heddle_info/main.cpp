@@ -39,6 +39,10 @@ int run(int argc, char** argv) {
   app.add_option("--gbit", machine.gbit, "with --explain: Gbit/s of a node's link")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  app.add_option("--crossing", machine.crossing,
+                 "with --explain: how many times as long messages take while all nodes send far")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   app.add_flag("--environment-table", table,
                "print the table of HEDDLE_* variables in Markdown, and nothing else");
   std::string sysfs = "/sys";
