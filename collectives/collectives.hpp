@@ -141,7 +141,7 @@ Schedule chain(const TopologyView& topology, std::int32_t rank, const Shape& sha
 
 // `shape.chunks` pieces on a circulant graph: in every round each rank receives one piece and sends one, to ranks at distances of about p/2, p/4,
 // ..., 1 in turn. (chunks - 1 + ceil(lg p))(alpha + n/chunks beta), which is optimal: about n beta + 2 sqrt(lg p n alpha beta).
-// Middle-sized vectors, any number of ranks, where the network bears all of them sending far. J. L. Traeff, "Optimal broadcast schedules in logarithmic time", 2025 (doi 10.1145/3735139).
+// Middle-sized and large vectors, any number of ranks, where the network bears all of them sending far. J. L. Traeff, "Optimal broadcast schedules in logarithmic time", 2025 (doi 10.1145/3735139).
 Schedule circulant(const TopologyView& topology, std::int32_t rank, const Shape& shape);
 
 // The root scatters p blocks down a binomial tree, a ring allgathers them; blocks that the scatter left

@@ -50,8 +50,9 @@ struct Round {
   int wait = 0;
 };
 
-// A round's receive is open while the round before is under way. Its send waits for that one: what came may be what goes, and of several messages
-// that leave at once each is late where they share a link.
+// A round's send and receive open when the round before is over. What came then may be what goes now; of several messages under way at once each is
+// late where they share a link; and a receive that were open earlier would let who is ahead in on who is late. All ranks number rounds alike and
+// wait for messages of earlier ones alone, so that every round ends, by induction.
 void order(Pipeline& p, const std::vector<Round>& rounds) {
   for (std::size_t k = 0; k < rounds.size(); ++k) {
     const Round& before = rounds[(k == 0 ? rounds.size() : k) - 1];

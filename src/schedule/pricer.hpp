@@ -34,8 +34,8 @@ struct LevelCost {
 struct CostModel {
   std::vector<LevelCost> levels;
   double crossing = 0;  // MessageCost's, of the last level
-  LinearCost fold;  // reducing n bytes of one operand into another
-  LinearCost copy;  // copying n bytes
+  LinearCost fold;      // reducing n bytes of one operand into another
+  LinearCost copy;      // copying n bytes
   // By TeamKind. A team verb of m members on n bytes starts when the last one enters and keeps all of them until it is
   // done: for the cheaper of m * small.at(n), everybody reads everybody's vector, and m * large.fixed_ns + n *
   // large.per_byte_ns, staged: flags of each member, and everybody moves about one vector.
