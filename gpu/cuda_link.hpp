@@ -32,14 +32,18 @@ class CudaLink final : public Link {
     return reinterpret_cast<std::byte*>(scratch_[static_cast<std::size_t>(rank)]);
   }
 
+  Result<std::byte*> pin(std::size_t bytes) override;
   Result<bool> holds(const void* buffer, std::size_t bytes) override;
   bool folds(DType type, Op op) override { return cuda_.kernels.load(type, op).ok(); }
 
   Status after_earlier_work() override;
   Status copy(void* to, const void* from, std::size_t bytes) override;
+  Status to_host(void* to, const void* from, std::size_t bytes) override;
+  Status to_device(void* to, const void* from, std::size_t bytes) override;
   Status fold(DType type, Op op, std::span<const void* const> inputs, std::span<void* const> outputs,
               std::size_t count) override;
   Status wait() override;
+  bool done() override;
   Status give(const std::function<Status(Cuda& cuda, Stream stream)>& body) override;
 
   Result<Marks> make_marks(bool for_processes) override;
@@ -79,6 +83,7 @@ class CudaLink final : public Link {
   cuuint64_t chained_ = 0;   // in which chain_ was recorded
   CUevent marks_[2] = {nullptr, nullptr};
   CUdeviceptr own_ = 0;
+  PinnedPool::Piece pinned_;
   std::vector<CUdeviceptr> scratch_;   // by rank
   std::vector<CUdeviceptr> imported_;  // of other processes
   struct Events {

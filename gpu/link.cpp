@@ -99,6 +99,15 @@ Status CudaLink::open(std::span<const Export> all, int rank) {
   return {};
 }
 
+Result<std::byte*> CudaLink::pin(std::size_t bytes) {
+  const Current current(cuda_.driver, context_);
+  if (current.error() == CUDA_SUCCESS) pinned_ = cuda_.pool.take(bytes, context_);
+  if (pinned_.memory() != nullptr) return static_cast<std::byte*>(pinned_.memory());
+  return Status(Code::out_of_memory,
+                fmt::format("{} bytes of pinned memory beside GPU {} (HEDDLE_PINNED_BYTES sets a limit)",
+                            bytes, device_));
+}
+
 void CudaLink::finish() {
   const Current current(cuda_.driver, context_);
   if (ended_ && current.error() == CUDA_SUCCESS) cuda_.driver.EventSynchronize(end_);
@@ -162,6 +171,20 @@ Status CudaLink::copy(void* to, const void* from, std::size_t bytes) {
   });
 }
 
+Status CudaLink::to_host(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return {};
+  return in_context("copying to the host", [&](const Driver& driver) {
+    return driver.MemcpyDtoHAsync(to, number(from), bytes, at_);
+  });
+}
+
+Status CudaLink::to_device(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return {};
+  return in_context("copying from the host", [&](const Driver& driver) {
+    return driver.MemcpyHtoDAsync(number(to), from, bytes, at_);
+  });
+}
+
 Status CudaLink::fold(DType type, Op op, std::span<const void* const> inputs, std::span<void* const> outputs,
                       std::size_t count) {
   const Current current(cuda_.driver, context_);
@@ -173,6 +196,11 @@ Status CudaLink::fold(DType type, Op op, std::span<const void* const> inputs, st
 Status CudaLink::wait() {
   return in_context("waiting for work",
                     [&](const Driver& driver) { return driver.StreamSynchronize(stream_); });
+}
+
+bool CudaLink::done() {
+  const Current current(cuda_.driver, context_);
+  return current.error() != CUDA_SUCCESS || cuda_.driver.StreamQuery(stream_) != CUDA_ERROR_NOT_READY;
 }
 
 Status CudaLink::give(const std::function<Status(Cuda& cuda, Stream stream)>& body) {

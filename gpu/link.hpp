@@ -72,6 +72,9 @@ class Link {
   // Where a rank's scratch lies for this rank's GPU.
   virtual std::byte* scratch(int rank) const = 0;
 
+  // Once: pinned memory of the host, until the link ends. `out_of_memory`: neither the pool (HEDDLE_PINNED_BYTES) nor the system has so much.
+  virtual Result<std::byte*> pin(std::size_t bytes) = 0;
+
   // Whether all of these bytes, at least one, lie in the link's context, for kernels and copies. `invalid_argument`: they are not there.
   virtual Result<bool> holds(const void* buffer, std::size_t bytes) = 0;
   // Whether fold() has a kernel for it, which is loaded.
@@ -83,10 +86,15 @@ class Link {
   // On a caller's stream: nothing.
   virtual Status after_earlier_work() = 0;
   virtual Status copy(void* to, const void* from, std::size_t bytes) = 0;
+  // Between a GPU and pin()'s memory.
+  virtual Status to_host(void* to, const void* from, std::size_t bytes) = 0;
+  virtual Status to_device(void* to, const void* from, std::size_t bytes) = 0;
   // As Kernels::fold.
   virtual Status fold(DType type, Op op, std::span<const void* const> inputs, std::span<void* const> outputs,
                       std::size_t count) = 0;
   virtual Status wait() = 0;
+  // Whether wait() would return at once; what has failed is done, and wait() says so. For those who have something else to do meanwhile.
+  virtual bool done() = 0;
   // Other work, for gpu/ alone: `body`, with the link's context current, gives it to that stream.
   virtual Status give(const std::function<Status(Cuda& cuda, Stream stream)>& body) = 0;
 

@@ -21,6 +21,12 @@ Device describe(const Driver& driver, int ordinal) {
   driver.DeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, handle);
   driver.DeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, handle);
   device.capability = 10 * major + minor;
+  int has = 0;
+  driver.DeviceGetAttribute(&has, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, handle);
+  device.dmabuf = has != 0;
+  has = 0;
+  driver.DeviceGetAttribute(&has, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED, handle);
+  device.gpu_direct = has != 0;
   driver.DeviceTotalMem(&device.bytes, handle);
   return device;
 }

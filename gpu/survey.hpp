@@ -14,6 +14,8 @@ struct Device {
   std::string pci;
   int capability = 0;  // 90: sm_90
   std::size_t bytes = 0;
+  bool dmabuf = false;      // its memory can be given to other drivers as a dmabuf
+  bool gpu_direct = false;  // a module of the kernel may give it to RDMA devices
 };
 
 struct Survey {

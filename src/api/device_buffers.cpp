@@ -3,18 +3,22 @@
 #include <algorithm>
 
 #include "comm/device_path.hpp"
+#include "comm/nodes_path.hpp"
 
 namespace heddle::edge {
 
 // By the GPUs where the ranks have agreed on it, or else by images.
 Status allreduce_anywhere(heddle_comm& comm, const Reduction& r) {
   DevicePath* const path = comm.communicator->device_path();
-  if (path != nullptr) {
-    const Result<bool> served = path->allreduce(r.in, r.out, r.count, r.type, r.op);
-    if (!served.ok() || served.value()) return served.status();
-  }
-  return with_images(comm, r.in, r.out, r.count * dtype_size(r.type), [&](const void* in, void* out) {
+  NodesPath* const nodes = comm.communicator->nodes_path();
+  Result<bool> served = false;
+  if (path != nullptr) served = path->allreduce(r.in, r.out, r.count, r.type, r.op);
+  if (nodes != nullptr) served = nodes->allreduce(r.in, r.out, r.count, r.type, r.op);
+  if (!served.ok() || served.value()) return served.status();
+  const std::size_t bytes = r.count * dtype_size(r.type);
+  return with_images(comm, r.in, r.out, bytes, [&](const void* in, void* out) {
     HEDDLE_TRY(comm.communicator->allreduce(in, out, r.count, r.type, r.op));
+    if (nodes != nullptr) return nodes->after_allreduce(comm.gpu, r.out, bytes, out != r.out && in != r.in);
     // Nothing to sum is nothing to wait for.
     if (path == nullptr || r.count == 0) return Status();
     // An image is not where the buffer is.

@@ -27,6 +27,14 @@ CommunicatorImpl::CommunicatorImpl(const Bootstrap& bootstrap, const Config& con
   if (team_ == nullptr) bcasts_meet_ = UINT64_MAX;
   if (size_ == 1 || (team_ != nullptr && size_ <= gpu::kMostRanks))
     device_path_ = std::make_unique<DevicePath>(node_meeting_, config.cuda ? config.device_bytes : 0, log_);
+  std::size_t most = 0;
+  for (std::int32_t node = 0; node < t.nodes(); ++node)
+    most = std::max(most, t.members(node).size());
+  if (t.nodes() > 1 && most <= static_cast<std::size_t>(gpu::kMostRanks)) {
+    nodes_network_ = std::make_unique<NodesNetwork>(*this);
+    nodes_path_ = std::make_unique<NodesPath>(node_meeting_, *nodes_network_,
+                                              config.cuda ? config.device_bytes : 0, log_);
+  }
   if (preferences_.tuning.streamed_from) folds_.stream_from(*preferences_.tuning.streamed_from);
 }
 
@@ -169,11 +177,20 @@ Status CommunicatorImpl::run(const Job& job) {
     if (!selection.ok()) return selection.status();
     // A schedule of one team verb needs no executor.
     const Algorithm& algorithm = *selection.value()->choice.algorithm;
+    if (nodes_path_ != nullptr) return run_over_nodes(job, selection.value()->choice);
     if (team_ == nullptr || algorithm.needs_messages || algorithm.needs_domains)
       return run_schedule(job, selection.value()->choice);
     by_team_[static_cast<std::size_t>(job.collective)] |= bit;
   }
   return run_team(job);
+}
+
+// GPUs may serve such calls later on, which the ranks agree on after some of them (nodes_path.hpp).
+Status CommunicatorImpl::run_over_nodes(const Job& job, const Choice& choice) {
+  HEDDLE_TRY(run_schedule(job, choice));
+  const bool counts =
+      job.collective == Collective::allreduce && job.count * job.element_bytes >= NodesPath::kFrom;
+  return counts ? nodes_path_->count_staged() : Status();
 }
 
 Status CommunicatorImpl::run_job(const Job& job) {
@@ -229,8 +246,16 @@ Status CommunicatorImpl::meet_after_bcast(const Status& bcast) {
 Status CommunicatorImpl::meet(std::span<std::uint64_t> words) {
   const Turn turn(asked_);
   if (!broken_.ok()) return broken_;
-  return run_team({Collective::allreduce, words.data(), words.data(), words.size(), sizeof(std::uint64_t),
-                   fold_kernel(DType::u64, Op::max), 0});
+  const Job job{Collective::allreduce,
+                words.data(),
+                words.data(),
+                words.size(),
+                sizeof(std::uint64_t),
+                fold_kernel(DType::u64, Op::max),
+                0};
+  if (team_ != nullptr) return run_team(job);
+  TeamOp op = team_op(job);
+  return run_on_team(op);
 }
 
 // ---- Point to point

@@ -25,6 +25,7 @@ namespace heddle {
 
 class Communicator;
 class DevicePath;        // comm/device_path.hpp
+class NodesPath;         // comm/nodes_path.hpp
 struct MeasuredChoices;  // comm/measured_choices.hpp
 struct SearchPlan;
 
@@ -142,6 +143,8 @@ class Communicator {
   virtual DevicePath* device_path() = 0;
   // For those on streams, which one rank alone has as well.
   virtual DevicePath* stream_path() = 0;
+  // For large allreduces of them where ranks are on several nodes; else null.
+  virtual NodesPath* nodes_path() = 0;
 
   // Memory that the other ranks of the node can reach, so that large allreduces on it are not staged; until release() or the
   // communicator's end. Local.

@@ -2,6 +2,7 @@
 // nobody else.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -19,6 +20,7 @@
 #include "comm/device_path.hpp"
 #include "comm/measured_choices.hpp"
 #include "comm/node_memory.hpp"
+#include "comm/nodes_path.hpp"
 #include "comm/plan_cache.hpp"
 #include "comm/progress_thread.hpp"
 #include "comm/setup.hpp"
@@ -159,6 +161,49 @@ class SparseRequest final : public MovingRequest {
   Status outcome_;
 };
 
+// A sum among the ranks that have this one's place on their nodes, of a vector that is another one in every run (nodes_network.cpp).
+class LaneSum final : public MovingRequest {
+ public:
+  using MovingRequest::MovingRequest;
+  ~LaneSum() override;
+  // While it is inactive. Null: this rank has no part in the next run.
+  void set(const Job& job, std::shared_ptr<const Schedule> schedule);
+
+  bool is_active() const override { return execution_ != nullptr && execution_->active(); }
+  Status begin() override;
+  Waiting waiting_for() const override { return execution_->waiting_for(); }
+  Status move(bool* done) override { return execution_->poll(done); }
+
+ private:
+  Job job_{};
+  bool takes_part_ = false;
+  std::unique_ptr<Execution> execution_;
+};
+
+// What NodesPath needs of the other nodes.
+class NodesNetwork final : public Across {
+ public:
+  explicit NodesNetwork(CommunicatorImpl& comm);
+
+  int rank() const override;
+  int lanes() const override { return lanes_; }
+  Status largest(std::span<std::uint64_t> words) override;
+  Status start(std::size_t slot, void* data, std::size_t count, DType type, Op op) override;
+  Status finish(std::size_t slot) override;
+  Status progress() override;
+
+ private:
+  Result<std::shared_ptr<const Schedule>> schedule_of(std::size_t bytes);
+
+  CommunicatorImpl& comm_;
+  int lanes_;
+  std::vector<std::int32_t> peers_;  // by node: the ranks with this one's place; empty: some node has none
+  TopologyView nodes_;               // each like a rank
+  std::unique_ptr<Selector> selector_;
+  std::map<unsigned, std::shared_ptr<const Schedule>> schedules_;  // by size class
+  std::array<std::unique_ptr<LaneSum>, SharesLayout::kSlots> sums_;
+};
+
 class CommunicatorImpl final : public Communicator {
  public:
   CommunicatorImpl(const Bootstrap& bootstrap, const Config& config,
@@ -181,6 +226,7 @@ class CommunicatorImpl final : public Communicator {
 
   DevicePath* device_path() override { return size_ > 1 ? device_path_.get() : nullptr; }
   DevicePath* stream_path() override { return device_path_.get(); }
+  NodesPath* nodes_path() override { return nodes_path_.get(); }
 
   Result<void*> allocate(std::size_t bytes) override { return connections_->process->heap.allocate(bytes); }
   Status release(void* memory) override { return connections_->process->heap.release(memory); }
@@ -225,6 +271,8 @@ class CommunicatorImpl final : public Communicator {
   friend class MessageRequest;
   friend class TeamRequest;
   friend class SparseRequest;
+  friend class LaneSum;
+  friend class NodesNetwork;
 
   // What every blocking collective goes through, part of each.
   [[gnu::always_inline]] inline Status run(const Job& job);
@@ -232,9 +280,10 @@ class CommunicatorImpl final : public Communicator {
   Status run_job(const Job& job);  // run(), for those who do not count nanoseconds
   [[gnu::always_inline]] inline Status run_on(Team& team, TeamOp& op);
   Status run_schedule(const Job& job, const Choice& choice);
+  Status run_over_nodes(const Job& job, const Choice& choice);
   Status run_choice(const Job& job, const Choice& choice);
   Status run_on_team(TeamOp& op);  // of the node
-  // Collective, on one node: all ranks have come before any of them leaves.
+  // Collective, among the ranks of this node: all have come before any of them leaves.
   Status meet(std::span<std::uint64_t> words);
   Status meet_after_bcast(const Status& bcast);
   Result<std::unique_ptr<RequestImpl>> request(const Job& job);
@@ -308,24 +357,30 @@ class CommunicatorImpl final : public Communicator {
   int rank_of_member(int member, TeamKind team) const;
   Status fail(Status status);
 
-  // On one node, where a rank's number is that of the team's member; or of a rank that is alone, and has no team.
+  // Of this node's ranks, by their numbers in its team; or of a rank that is alone, and has no team.
   class NodeMeeting final : public Meeting {
    public:
     explicit NodeMeeting(CommunicatorImpl& comm) : comm_(comm) {}
-    int rank() const override { return comm_.rank_; }
-    int size() const override { return comm_.size_; }
+    int rank() const override { return comm_.topology().member_index(comm_.rank_); }
+    int size() const override { return static_cast<int>(members().size()); }
+    int number_of(int rank) const override { return members()[static_cast<std::size_t>(rank)]; }
     Status largest(std::span<std::uint64_t> words) override {
-      return comm_.size_ > 1 ? comm_.meet(words) : Status();
+      return team() != nullptr ? comm_.meet(words) : Status();
     }
     void tell(std::uint64_t word) override {
-      if (comm_.size_ > 1) comm_.team_->tell(word);
+      if (team() != nullptr) team()->tell(word);
     }
-    std::uint64_t told(int rank) const override { return comm_.team_->told(rank); }
-    bool is_gone(int rank) const override { return comm_.is_gone(rank); }
+    std::uint64_t told(int rank) const override { return team()->told(rank); }
+    bool is_gone(int rank) const override { return comm_.is_gone(number_of(rank)); }
     std::uint64_t calls() const override { return comm_.calls_; }
     bool bcast_met() const override { return comm_.met_at_ == comm_.calls_; }
 
    private:
+    const std::vector<std::int32_t>& members() const {
+      return comm_.topology().team(TeamKind::node, comm_.rank_);
+    }
+    Team* team() const { return comm_.connections_->ports.teams[static_cast<std::size_t>(TeamKind::node)]; }
+
     CommunicatorImpl& comm_;
   };
 
@@ -369,6 +424,9 @@ class CommunicatorImpl final : public Communicator {
   std::size_t unsettled_ = 0;     // bytes, when a call last ended
   NodeMeeting node_meeting_{*this};
   std::unique_ptr<DevicePath> device_path_;  // before the connections, which it meets by
+  // Where there are several nodes. The second, which may have messages under way, ends before the memory that they are in.
+  std::unique_ptr<NodesPath> nodes_path_;
+  std::unique_ptr<NodesNetwork> nodes_network_;
   // Of a thread that is wanted and not there yet.
   struct ThreadPlan {
     ProgressThread::Work work;

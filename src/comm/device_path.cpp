@@ -8,27 +8,14 @@
 
 #include <fmt/format.h>
 
+#include "comm/verdict.hpp"
+
 namespace heddle {
 namespace {
 
 // What is told by a rank that has let go of the others' scratch. No call has this number.
 constexpr std::uint64_t kLetGo = ~std::uint64_t{0};
 constexpr std::chrono::seconds kPatience{1};
-
-// What a rank says in a meeting. The largest one counts: a failure before what cannot be served, and of several the lowest rank's.
-enum class Verdict : std::uint8_t { all_right, cannot, failed };
-
-std::uint64_t word_of(Verdict verdict, int rank) {
-  if (verdict == Verdict::all_right) return 0;
-  return (std::uint64_t{static_cast<std::uint8_t>(verdict)} << 32) |
-         (UINT32_MAX - static_cast<std::uint32_t>(rank));
-}
-Verdict verdict_of(std::uint64_t word) {
-  return static_cast<Verdict>(word >> 32);
-}
-std::uint32_t rank_of(std::uint64_t word) {
-  return UINT32_MAX - static_cast<std::uint32_t>(word);
-}
 
 }  // namespace
 
@@ -38,7 +25,7 @@ std::uint32_t rank_of(std::uint64_t word) {
 Result<bool> DevicePath::meet(const Status& mine, bool can, std::span<std::uint64_t> more) {
   Verdict verdict = can ? Verdict::all_right : Verdict::cannot;
   if (!mine.ok()) verdict = Verdict::failed;
-  words_.assign(1, word_of(verdict, meeting_.rank()));
+  words_.assign(1, word_of(verdict, meeting_.number_of(meeting_.rank())));
   words_.insert(words_.end(), more.begin(), more.end());
   if (Status met = meeting_.largest(words_); !met.ok()) {
     lost_ = true;
@@ -108,6 +95,11 @@ void DevicePath::begin() {
 }
 
 Result<bool> DevicePath::connect(gpu::Gpu& gpu) {
+  const Result<bool> met = make_links(gpu);
+  return met.ok() && !direct_ ? share_scratch(bytes_) : met;
+}
+
+Result<bool> DevicePath::make_links(gpu::Gpu& gpu) {
   Result<std::unique_ptr<gpu::Link>> made = gpu::make_link(gpu, place_);
   const Status status = made.status();
   if (status.ok()) link_ = std::move(made).value();
@@ -118,15 +110,15 @@ Result<bool> DevicePath::connect(gpu::Gpu& gpu) {
   direct_ = std::all_of(origins.begin(), origins.end(), [&](const gpu::Origin& one) { return one == mine; });
   exported_ = std::any_of(origins.begin(), origins.end(),
                           [&](const gpu::Origin& one) { return !one.same_process(mine); });
-  return direct_ ? met : share_scratch();
+  return met;
 }
 
-Result<bool> DevicePath::share_scratch() {
-  const Result<gpu::Export> mine = link_->allocate(bytes_);
+Result<bool> DevicePath::share_scratch(std::size_t bytes) {
+  const Result<gpu::Export> mine = link_->allocate(bytes);
   std::vector<gpu::Export> all;
   const Result<bool> met = gather(mine.status(), mine.ok() ? mine.value() : gpu::Export{}, &all);
   if (!met.ok()) return met;
-  std::uint64_t least = bytes_;
+  std::uint64_t least = bytes;
   for (const gpu::Export& one : all)
     least = std::min(least, one.bytes);
   layout_ = ScratchLayout::of(least, meeting_.size());
@@ -168,7 +160,8 @@ DevicePath::~DevicePath() {
   for (int r = 0; r < meeting_.size(); ++r) {
     while (r != meeting_.rank() && meeting_.told(r) != kLetGo && !meeting_.is_gone(r)) {
       if (std::chrono::steady_clock::now() > end) {
-        log_.info(fmt::format("rank {} still has this rank's memory on the GPU open: it stays allocated", r));
+        log_.info(fmt::format("rank {} still has this rank's memory on the GPU open: it stays allocated",
+                              meeting_.number_of(r)));
         if (link_) link_->abandon();
         for (const Kept& one : kept_)
           one.link->abandon();

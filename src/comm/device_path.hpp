@@ -44,6 +44,8 @@ class Meeting {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  // The communicator's number for one of them, for messages.
+  virtual int number_of(int rank) const { return rank; }
   // Collective. Of each word the largest of all ranks'. A failure is the communicator's, and final.
   virtual Status largest(std::span<std::uint64_t> words) = 0;
   // A word of each rank's, 0 at first, which others may read at any time.
@@ -162,6 +164,7 @@ class DevicePath {
   bool on() const { return mode_ == Mode::on; }
 
  private:
+  friend class NodesPath;  // of several nodes, each of which has links like these
   enum class Mode : std::uint8_t {
     idle,   // calls are watched
     asked,  // this rank would like the GPUs to do it
@@ -209,7 +212,8 @@ class DevicePath {
   bool all_want_it(std::uint64_t call) const;
   Status set_up(gpu::Gpu& gpu);
   Result<bool> connect(gpu::Gpu& gpu);
-  Result<bool> share_scratch();
+  Result<bool> make_links(gpu::Gpu& gpu);
+  Result<bool> share_scratch(std::size_t bytes);
   void begin();
   int deciding_rank() const;  // in the last meeting, of those who cannot or have failed
   Status leave(Mode then);

@@ -7,28 +7,8 @@
 namespace heddle {
 namespace {
 
-// Pieces and shares are multiples of this: of every element's size, and of what GPUs like to load at once.
-constexpr std::size_t kGrain = 256;
 // From this size on three ranks and more share the folding out. It takes one meeting and one wait for the GPU more. Not measured.
 constexpr std::size_t kSharedFrom = std::size_t{512} << 10;
-
-constexpr std::size_t round_up(std::size_t n, std::size_t to) {
-  return (n + to - 1) / to * to;
-}
-
-// Bytes [begin, begin + bytes).
-struct Extent {
-  std::size_t begin;
-  std::size_t bytes;
-};
-
-// The part of `bytes` bytes that rank `rank` folds.
-Extent share_of(std::size_t bytes, int rank, int size) {
-  const auto ranks = static_cast<std::size_t>(size);
-  const std::size_t each = round_up((bytes + ranks - 1) / ranks, kGrain);
-  const std::size_t begin = std::min(bytes, static_cast<std::size_t>(rank) * each);
-  return {begin, std::min(bytes, begin + each) - begin};
-}
 
 // ---- Where the buffers lie
 
@@ -215,14 +195,21 @@ class ScratchBcast final : public ByScratch {
 
 }  // namespace
 
+Extent share_of(std::size_t bytes, int rank, int size) {
+  const auto ranks = static_cast<std::size_t>(size);
+  const std::size_t each = ((bytes + ranks - 1) / ranks + kShareGrain - 1) / kShareGrain * kShareGrain;
+  const std::size_t begin = std::min(bytes, static_cast<std::size_t>(rank) * each);
+  return {begin, std::min(bytes, begin + each) - begin};
+}
+
 ScratchLayout ScratchLayout::of(std::size_t bytes, int ranks) {
   ScratchLayout layout;
-  layout.half = bytes / 2 / kGrain * kGrain;
+  layout.half = bytes / 2 / kShareGrain * kShareGrain;
   layout.piece = layout.half;
   if (ranks > 2) {
     // A piece and one share of it, which is rounded up to a grain.
     const auto n = static_cast<std::size_t>(ranks);
-    layout.piece = (layout.half - kGrain) / (n + 1) * n / kGrain * kGrain;
+    layout.piece = (layout.half - kShareGrain) / (n + 1) * n / kShareGrain * kShareGrain;
   }
   return layout;
 }

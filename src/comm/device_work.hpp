@@ -15,6 +15,17 @@
 
 namespace heddle {
 
+// Pieces and shares are multiples of this: of every element's size, and of what GPUs like to load at once.
+inline constexpr std::size_t kShareGrain = 256;
+
+// Bytes [begin, begin + bytes).
+struct Extent {
+  std::size_t begin;
+  std::size_t bytes;
+};
+// The part of `bytes` bytes that is rank `rank`'s, of `size` ranks that share them out.
+Extent share_of(std::size_t bytes, int rank, int size);
+
 // How the scratch of each rank is divided: two halves, which take turns. In each a piece of a vector, and a share of a result.
 struct ScratchLayout {
   std::size_t half = 0;

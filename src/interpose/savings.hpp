@@ -24,6 +24,10 @@ class Savings {
   bool serves(DType type, Op op, std::size_t bytes) const {
     return op == Op::sum && bytes >= least_bytes_ && (looks(type, bytes) || compresses(type, bytes));
   }
+  // Whether it is what HEDDLE_COMPRESS says that is served.
+  bool loses(DType type, Op op, std::size_t bytes) const {
+    return op == Op::sum && bytes >= least_bytes_ && compresses(type, bytes);
+  }
   // What was lost of a vector is added to the next one of the same `key` and length: where the caller keeps it.
   Status allreduce(const void* in, void* out, std::size_t count, DType type, const void* key);
 

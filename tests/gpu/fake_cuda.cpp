@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
@@ -94,10 +95,17 @@ FAKE CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice) {
   *bytes = std::size_t{1} << 30;
   return CUDA_SUCCESS;
 }
+namespace {
+int flag(const char* name) {
+  return std::getenv(name) != nullptr ? 1 : 0;
+}
+}  // namespace
 FAKE CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
-  *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9
-           : attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT   ? 2
-                                                                     : 0;
+  *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR    ? 9
+           : attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT      ? 2
+           : attribute == CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED         ? flag("FAKE_CUDA_DMABUF")
+           : attribute == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED ? flag("FAKE_CUDA_GPU_DIRECT")
+                                                                        : 0;
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuDeviceGetPCIBusId(char* text, int bytes, CUdevice device) {
@@ -209,6 +217,7 @@ FAKE CUresult cuGetProcAddress_v2(const char* name, void** function, int version
       {"cuMemcpyDtoHAsync", reinterpret_cast<void*>(cuMemcpyDtoHAsync_v2)},
       {"cuMemcpyHtoDAsync", reinterpret_cast<void*>(cuMemcpyHtoDAsync_v2)},
       ENTRY(cuStreamSynchronize, cuStreamSynchronize),
+      ENTRY(cuStreamQuery, cuStreamQuery),
       ENTRY(cuCtxGetDevice, cuCtxGetDevice),
       ENTRY(cuLibraryLoadData, cuLibraryLoadData),
       ENTRY(cuLibraryUnload, cuLibraryUnload),

@@ -114,6 +114,17 @@ FAKE CUresult cuStreamSynchronize(CUstream stream) {
   come_to(queue, at);
   return CUDA_SUCCESS;
 }
+// Whoever asks is told that there is work left, which is done meanwhile: whoever asks again finds none.
+FAKE CUresult cuStreamQuery(CUstream stream) {
+  ENTER_UNSAFE("cuStreamQuery")
+  if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
+  if (const auto capture = capture_of(stream))
+    return invalidate(*capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  const std::shared_ptr<Queue> queue = queue_of(stream);
+  if (queue->done == queue->given) return CUDA_SUCCESS;
+  drain(*queue, queue->given);
+  return CUDA_ERROR_NOT_READY;
+}
 // A stream that synchronises with the default stream is that one by another name: all its work is done in the order in which it was
 // given. Others have an order of their own.
 FAKE CUresult cuStreamCreate(CUstream* stream, unsigned flags) {

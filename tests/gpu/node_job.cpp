@@ -363,6 +363,30 @@ void late(const Job& job) {
   sum_once(job, comm);
 }
 
+// On several hosts: after eight large sums of GPU memory the GPUs of each fold first.
+void over_hosts(const Job& job) {
+  constexpr std::size_t kCount = (kMost - 1000) / sizeof(int);
+  std::vector<int> mine(kCount);
+  int served = 0;
+  for (int call = 1; call <= 12; ++call) {
+    for (std::size_t i = 0; i < kCount; ++i)
+      mine[i] = static_cast<int>(i) + call * (job.rank + 1);
+    const bool in_place = call % 2 == 0;
+    (in_place ? job.out : job.in).put(mine.data(), kCount * sizeof(int));
+    const int before = job.calls("cuStreamQuery");
+    if (MPI_Allreduce(in_place ? MPI_IN_PLACE : job.in.data(), job.out.data(), static_cast<int>(kCount),
+                      MPI_INT, MPI_SUM, MPI_COMM_WORLD) != MPI_SUCCESS)
+      job::fail("a large sum: error");
+    served += job.calls("cuStreamQuery") > before ? 1 : 0;
+    job.out.get(mine.data(), kCount * sizeof(int));
+    for (std::size_t i = 0; i < kCount; ++i) {
+      if (mine[i] != job.size * static_cast<int>(i) + call * job.size * (job.size + 1) / 2)
+        job::fail("large sum %d: element %zu is %d", call, i, mine[i]);
+    }
+  }
+  if (served != 4) job::fail("the GPUs served %d of 12 large sums, not the last 4", served);
+}
+
 // Ranks that have no CUDA, or only host memory, are never asked for anything.
 void never(const Job* job) {
   for (int i = 0; i < 40; ++i) {
@@ -398,6 +422,7 @@ int main(int argc, char** argv) {
     if (what == "no-ipc") refused(*job, "cuIpcOpenMemHandle", CUDA_ERROR_NOT_SUPPORTED);
     if (what == "no-memory") refused(*job, "cuMemAlloc", CUDA_ERROR_OUT_OF_MEMORY);
     if (what == "late") late(*job);
+    if (what == "hosts") over_hosts(*job);
     if (what == "never") never(job ? &*job : nullptr);
   }
   MPI_Finalize();

@@ -3,6 +3,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 
 PROGRAM, ENVIRONMENT_MD = sys.argv.pop(1), sys.argv.pop(1)
@@ -19,6 +20,27 @@ def info(*arguments, **variables):
     result = run("--json", *arguments, **variables)
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)
+
+
+def made_up_machine(sysfs):
+    """GPU 0, behind a switch with mlx5_0, and four network devices further and further away."""
+    devices = {"0000:00:00.0": ("pci0000:00/0000:00:01.0/0000:10:00.0/0000:11:00.0/0000:00:00.0", 0, []),
+               "0000:13:00.0": ("pci0000:00/0000:00:01.0/0000:10:00.0/0000:11:01.0/0000:13:00.0", 0, ["infiniband/mlx5_0", "net/eth1"]),
+               "0000:14:00.0": ("pci0000:00/0000:00:02.0/0000:14:00.0", 0, ["infiniband/mlx5_1"]),
+               "0000:41:00.0": ("pci0000:40/0000:40:01.0/0000:41:00.0", 0, ["infiniband/mlx5_2"]),
+               "0000:81:00.0": ("pci0000:80/0000:80:01.0/0000:81:00.0", 1, ["infiniband/mlx5_3"]),
+               "0000:82:00.0": ("pci0000:80/0000:80:02.0/0000:82:00.0/virtio2", 1, ["net/eth0"])}
+    os.makedirs(f"{sysfs}/bus/pci/devices")
+    for address, (path, numa_node, names) in devices.items():
+        device = f"{sysfs}/devices/{path}"
+        os.makedirs(device)
+        os.symlink(device, f"{sysfs}/bus/pci/devices/{address}")
+        with open(f"{os.path.dirname(device) if 'virtio' in path else device}/numa_node", "w", encoding="ascii") as file:
+            file.write(f"{numa_node}\n")
+        for name in names:
+            os.makedirs(f"{sysfs}/class/{name}")
+            os.symlink(device, f"{sysfs}/class/{name}/device")
+    os.makedirs(f"{sysfs}/class/net/lo")
 
 
 class HeddleInfo(unittest.TestCase):
@@ -107,6 +129,40 @@ class HeddleInfo(unittest.TestCase):
             self.assertEqual(len(devices), 1)
             self.assertFalse(devices[0]["usable"])
             self.assertIn(said, devices[0]["detail"])
+
+    def test_gpus_and_networks(self):
+        if not FAKE_CUDA:
+            self.skipTest("this build has no CUDA")
+        with tempfile.TemporaryDirectory() as sysfs:
+            made_up_machine(sysfs)
+            folder = {"LD_LIBRARY_PATH": os.path.dirname(FAKE_CUDA)}
+
+            def matrix(**variables):
+                return {(p["gpu"], p["network"]): p for p in info("--sysfs", sysfs, **folder, **variables)["gpu_networks"]}
+
+            pairs = matrix(FAKE_CUDA_DMABUF="1")
+            # eth1 is the same device as mlx5_0, and lo is none.
+            networks = ["mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3", "eth0"]
+            self.assertEqual(list(pairs), [(gpu, one) for gpu in ["GPU 0", "GPU 1"] for one in networks])
+            expected = {"mlx5_0": ("same PCIe switch", "possible", "possible"), "mlx5_1": ("same root complex", "unsure", "possible"),
+                        "mlx5_2": ("same NUMA node", "unsure", "possible"), "mlx5_3": ("other NUMA node", "unsure", "possible"),
+                        "eth0": ("other NUMA node", "no", "no")}
+            for network, (distance, read, write) in expected.items():
+                pair = pairs["GPU 0", network]
+                self.assertEqual((pair["distance"], pair["gdr_read"], pair["gdr_write"]), (distance, read, write), network)
+                self.assertIn("staged", pair["path"])
+                self.assertIn("dmabuf" if read != "no" else "no RDMA device", pair["why"])
+            # There is nothing about this one.
+            self.assertEqual({pairs["GPU 1", one]["distance"] for one in networks}, {"unknown"})
+            for variables in [{}, {"FAKE_CUDA_GPU_DIRECT": "1"}]:
+                pair = matrix(**variables)["GPU 0", "mlx5_0"]
+                self.assertEqual((pair["gdr_read"], pair["gdr_write"]), ("no", "no"))
+                self.assertIn("neither dmabuf nor nvidia_peermem", pair["why"])
+            os.makedirs(f"{sysfs}/module/nvidia_peermem")
+            self.assertIn("nvidia_peermem is there", matrix(FAKE_CUDA_GPU_DIRECT="1")["GPU 0", "mlx5_0"]["why"])
+            text = run("--sysfs", sysfs, **folder).stdout
+            self.assertRegex(text, r"GPU 0 +mlx5_1 +same root complex +no +no +staged in pinned host memory: neither")
+        self.assertEqual(info("--sysfs", "/nowhere", **folder)["gpu_networks"], [])
 
     def test_transport_left_out_is_not_usable(self):
         found = info(HEDDLE_TRANSPORTS="mpi")

@@ -10,7 +10,7 @@
 
 namespace heddle::info {
 
-Info gather(int ranks) {
+Info gather(int ranks, const std::string& sysfs) {
   Info info;
   info.version = HEDDLE_VERSION_STRING;
   info.fold_target = fold_target();
@@ -28,7 +28,7 @@ Info gather(int ranks) {
   for (std::string& line : read_preferences(parsed.config).complaints)
     info.complaints.push_back(std::move(line));
   info.transports = probe_transports(parsed.config);
-  info.devices = probe_devices(parsed.config);
+  info.devices = probe_devices(parsed.config, sysfs, &info.gpu_networks);
   // What the communicator itself would log goes to the report instead.
   parsed.config.log_level = LogLevel::none;
   info.chosen = ask_communicator(ranks, parsed.config);

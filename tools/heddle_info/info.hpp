@@ -9,6 +9,7 @@
 #include "base/config.hpp"
 #include "base/status.hpp"
 #include "comm/hardware.hpp"
+#include "heddle_info/gpu_networks.hpp"
 #include "schedule/schedule.hpp"
 
 namespace heddle::info {
@@ -42,20 +43,23 @@ struct Info {
   std::string hardware_error;
   std::vector<Finding> transports;
   std::vector<Finding> devices;  // whose memory may be passed to collectives
+  std::vector<GpuNetwork> gpu_networks;
   std::vector<std::string> environment;
   std::vector<std::string> complaints;
   ChosenAlgorithms chosen;
 };
 
-// `ranks` >= 1: how many ranks of this machine to ask the algorithms for.
-Info gather(int ranks);
+// `ranks` >= 1: how many ranks of this machine to ask the algorithms for. `sysfs`: /sys.
+Info gather(int ranks, const std::string& sysfs);
 
 // Makes a communicator of `ranks` threads of this process and asks it, so that the answer is the one a job
 // gets.
 ChosenAlgorithms ask_communicator(int ranks, const Config& config);
 
 std::vector<Finding> probe_transports(const Config& config);
-std::vector<Finding> probe_devices(const Config& config);
+// And the pairs of GPUs and network devices.
+std::vector<Finding> probe_devices(const Config& config, const std::string& sysfs,
+                                   std::vector<GpuNetwork>* gpu_networks);
 
 std::string as_text(const Info& info);
 std::string as_json(const Info& info);

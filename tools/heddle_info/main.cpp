@@ -45,6 +45,8 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   app.add_flag("--environment-table", table,
                "print the table of HEDDLE_* variables in Markdown, and nothing else");
+  std::string sysfs = "/sys";
+  app.add_option("--sysfs", sysfs, "where the kernel shows devices")->group("");  // for tests
   app.set_version_flag("--version", std::string("heddle ") + HEDDLE_VERSION_STRING);
   CLI11_PARSE(app, argc, argv);
   std::string out;
@@ -60,7 +62,7 @@ int run(int argc, char** argv) {
     }
     out = json ? as_json(machine, sizes.value()) : as_text(machine, sizes.value());
   } else {
-    const heddle::info::Info info = heddle::info::gather(ranks);
+    const heddle::info::Info info = heddle::info::gather(ranks, sysfs);
     out = json ? heddle::info::as_json(info) : heddle::info::as_text(info);
   }
   const bool written = std::fputs(out.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;

@@ -67,8 +67,7 @@ Finding probe_preload() {
 }
 
 // The driver, and each GPU with what is done about buffers there.
-std::vector<Finding> probe_cuda(const Config& config) {
-  const Result<gpu::Survey> survey = gpu::survey();
+std::vector<Finding> probe_cuda(const Config& config, const Result<gpu::Survey>& survey) {
   if (!survey.ok()) return {{"cuda", false, survey.status().message()}};
   const std::size_t count = survey->devices.size();
   const bool used = config.cuda && count > 0;
@@ -145,8 +144,11 @@ std::vector<Finding> probe_transports(const Config& config) {
   return found;
 }
 
-std::vector<Finding> probe_devices(const Config& config) {
-  return probe_cuda(config);
+std::vector<Finding> probe_devices(const Config& config, const std::string& sysfs,
+                                   std::vector<GpuNetwork>* gpu_networks) {
+  const Result<gpu::Survey> survey = gpu::survey();
+  if (survey.ok()) *gpu_networks = find_gpu_networks(survey->devices, sysfs);
+  return probe_cuda(config, survey);
 }
 
 }  // namespace heddle::info

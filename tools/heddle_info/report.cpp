@@ -24,6 +24,16 @@ std::string findings_text(const std::vector<Finding>& findings) {
   return out;
 }
 
+std::string gpu_networks_text(const std::vector<GpuNetwork>& pairs) {
+  if (pairs.empty()) return "";
+  std::string out = fmt::format("\nGPUs and networks\n  {:<8} {:<12} {:<18} {:<9} {:<9}\n", "GPU", "network",
+                                "distance", "GDR read", "GDR write");
+  for (const GpuNetwork& pair : pairs)
+    out += fmt::format("  {:<8} {:<12} {:<18} {:<9} {:<9}  {}: {}\n", pair.gpu, pair.network, pair.distance,
+                       pair.gdr_read, pair.gdr_write, pair.path, pair.why);
+  return out;
+}
+
 std::string chosen_text(const ChosenAlgorithms& chosen) {
   std::string out =
       fmt::format("Algorithms for {} rank{} on this machine\n", chosen.ranks, chosen.ranks == 1 ? "" : "s");
@@ -40,6 +50,20 @@ nlohmann::json findings_json(const std::vector<Finding>& findings) {
   nlohmann::json out = nlohmann::json::array();
   for (const Finding& finding : findings) {
     out.push_back({{"name", finding.name}, {"usable", finding.usable}, {"detail", finding.detail}});
+  }
+  return out;
+}
+
+nlohmann::json gpu_networks_json(const std::vector<GpuNetwork>& pairs) {
+  nlohmann::json out = nlohmann::json::array();
+  for (const GpuNetwork& pair : pairs) {
+    out.push_back({{"gpu", pair.gpu},
+                   {"network", pair.network},
+                   {"distance", pair.distance},
+                   {"gdr_read", pair.gdr_read},
+                   {"gdr_write", pair.gdr_write},
+                   {"path", pair.path},
+                   {"why", pair.why}});
   }
   return out;
 }
@@ -77,6 +101,7 @@ std::string as_text(const Info& info) {
   out += fmt::format("  reductions run with {} instructions\n", info.fold_target);
   out += "\nTransports\n" + findings_text(info.transports);
   out += "\nDevices\n" + findings_text(info.devices);
+  out += gpu_networks_text(info.gpu_networks);
   out += "\nEnvironment\n";
   if (info.environment.empty()) out += "  no HEDDLE_* variable is set\n";
   for (const std::string& entry : info.environment)
@@ -102,6 +127,7 @@ std::string as_json(const Info& info) {
                               {"hardware", hardware_json(info)},
                               {"transports", findings_json(info.transports)},
                               {"devices", findings_json(info.devices)},
+                              {"gpu_networks", gpu_networks_json(info.gpu_networks)},
                               {"environment", info.environment},
                               {"complaints", info.complaints},
                               {"algorithms", chosen}};

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "comm/device_path.hpp"
+#include "comm/nodes_path.hpp"
 #include "interpose/mpich/finalize_together.hpp"
 #include "select/selector.hpp"
 
@@ -251,7 +252,7 @@ template <typename Count>
   if (in == out) input = to.buffer();  // a mistake, that the host reports
   const int rc = allreduce_on_host(input, to.buffer(), count, type, op, comm, key);
   if (rc != MPI_SUCCESS) return rc;
-  status = after_allreduce(in, out, to.beside() && (in_place || from.beside()), type, op, comm);
+  status = after_allreduce(in, out, elements, to.beside() && (in_place || from.beside()), type, op, comm);
   if (Status stored = to.store(); status.ok()) status = std::move(stored);
   return status.ok() ? rc : refuse(status, "MPI_Allreduce", comm);
 }
@@ -380,8 +381,9 @@ void Backend::shut_down() {
   closed_.store(true, std::memory_order_release);
   // First of all, because the other ranks may end their communicators in another order.
   for (CommState* state : registry_.all()) {
-    if (state->communicator != nullptr && state->communicator->device_path() != nullptr)
-      state->communicator->device_path()->let_go();
+    if (state->communicator == nullptr) continue;
+    if (DevicePath* const path = state->communicator->device_path(); path != nullptr) path->let_go();
+    if (NodesPath* const path = state->communicator->nodes_path(); path != nullptr) path->let_go();
   }
   for (CommState* state : registry_.all()) {
     state->mode = Mode::host;

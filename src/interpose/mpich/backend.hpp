@@ -68,10 +68,12 @@ class Backend {
                                  MPI_Comm comm);
   Result<bool> bcast_on_gpus(void* buffer, std::size_t count, MPI_Datatype type, int root, MPI_Comm comm);
   // What it takes to agree; after calls that went on. `on_gpu`: with all of this rank's buffers on a GPU.
-  Status after_allreduce(const void* in, void* out, bool on_gpu, MPI_Datatype type, MPI_Op op, MPI_Comm comm);
+  Status after_allreduce(const void* in, void* out, std::size_t count, bool on_gpu, MPI_Datatype type,
+                         MPI_Op op, MPI_Comm comm);
   Status after_bcast(void* buffer, bool on_gpu, std::size_t count, MPI_Datatype type, int root,
                      MPI_Comm comm);
   DevicePath* device_path(MPI_Comm comm);
+  NodesPath* nodes_path(MPI_Comm comm);
   bool is_served(const void* in, const void* out, MPI_Datatype type, MPI_Op op, DType* mapped_type,
                  Op* mapped_op);
   bool is_served(const void* buffer, std::size_t count, MPI_Datatype type, int root, const CommState& state,

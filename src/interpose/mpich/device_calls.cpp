@@ -1,6 +1,7 @@
 // Calls that may go by the ranks' GPUs (comm/device_path.hpp): what of MPI's arguments the ranks are sure to have in common decides whether a
 // call is one of those, as for calls that go by the host.
 #include "comm/device_path.hpp"
+#include "comm/nodes_path.hpp"
 #include "interpose/mpich/backend.hpp"
 
 namespace heddle::mpich {
@@ -9,6 +10,11 @@ namespace heddle::mpich {
 DevicePath* Backend::device_path(MPI_Comm comm) {
   const CommState* state = served(comm);
   return state != nullptr ? state->communicator->device_path() : nullptr;
+}
+
+NodesPath* Backend::nodes_path(MPI_Comm comm) {
+  const CommState* state = served(comm);
+  return state != nullptr ? state->communicator->nodes_path() : nullptr;
 }
 
 // False where heddle leaves the call to the host.
@@ -34,10 +40,18 @@ bool Backend::is_served(const void* buffer, std::size_t count, MPI_Datatype type
 Result<bool> Backend::allreduce_on_gpus(const void* in, void* out, std::size_t count, MPI_Datatype type,
                                         MPI_Op op, MPI_Comm comm) {
   DevicePath* const path = device_path(comm);
+  NodesPath* const nodes = nodes_path(comm);
+  const bool on = (path != nullptr && path->on()) || (nodes != nullptr && nodes->on());
   DType mapped_type{};
   Op mapped_op{};
-  if (path == nullptr || !path->on() || !is_served(in, out, type, op, &mapped_type, &mapped_op)) return false;
-  return path->allreduce(in == MPI_IN_PLACE ? out : in, out, count, mapped_type, mapped_op);
+  if (!on || !is_served(in, out, type, op, &mapped_type, &mapped_op)) return false;
+  const void* const from = in == MPI_IN_PLACE ? out : in;
+  if (path != nullptr) return path->allreduce(from, out, count, mapped_type, mapped_op);
+  // Who asked for fewer bytes between nodes gets that.
+  const Savings* const savings = served(comm)->savings.get();
+  if (savings != nullptr && savings->loses(mapped_type, mapped_op, count * dtype_size(mapped_type)))
+    return false;
+  return nodes->allreduce(from, out, count, mapped_type, mapped_op);
 }
 
 Result<bool> Backend::bcast_on_gpus(void* buffer, std::size_t count, MPI_Datatype type, int root,
@@ -50,13 +64,16 @@ Result<bool> Backend::bcast_on_gpus(void* buffer, std::size_t count, MPI_Datatyp
   return path->bcast(piece, bytes, root);
 }
 
-Status Backend::after_allreduce(const void* in, void* out, bool on_gpu, MPI_Datatype type, MPI_Op op,
-                                MPI_Comm comm) {
+Status Backend::after_allreduce(const void* in, void* out, std::size_t count, bool on_gpu, MPI_Datatype type,
+                                MPI_Op op, MPI_Comm comm) {
   DevicePath* const path = device_path(comm);
+  NodesPath* const nodes = nodes_path(comm);
   DType mapped_type{};
   Op mapped_op{};
-  if (path == nullptr || !is_served(in, out, type, op, &mapped_type, &mapped_op)) return {};
-  return path->after_allreduce(device_buffers_.gpu(), out, on_gpu);
+  if ((path == nullptr && nodes == nullptr) || !is_served(in, out, type, op, &mapped_type, &mapped_op))
+    return {};
+  if (path != nullptr) return path->after_allreduce(device_buffers_.gpu(), out, on_gpu);
+  return nodes->after_allreduce(device_buffers_.gpu(), out, count * dtype_size(mapped_type), on_gpu);
 }
 
 Status Backend::after_bcast(void* buffer, bool on_gpu, std::size_t count, MPI_Datatype type, int root,

@@ -1,0 +1,115 @@
+#include "comm/device_shares.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace heddle {
+namespace {
+
+// Longer pieces gain nothing: a share of this size takes any network longer than what each piece costs besides. Not measured.
+constexpr std::size_t kMostShare = std::size_t{4} << 20;
+// Shorter ones would wait for meetings and messages more than for bytes. Not measured.
+constexpr std::size_t kLeastShare = std::size_t{256} << 10;
+// A vector goes in so many pieces where these bounds allow it: the first and the last overlap with nothing.
+constexpr std::size_t kPieces = 8;
+
+}  // namespace
+
+SharesLayout SharesLayout::of(std::size_t bytes, int lanes) {
+  SharesLayout layout;
+  layout.lanes = lanes;
+  const std::size_t most = bytes / (2 * static_cast<std::size_t>(lanes) + 3);
+  layout.share = std::min(kMostShare, most / kShareGrain * kShareGrain);
+  return layout;
+}
+
+SharesSum::SharesSum(const Worker& worker, const SharesLayout& layout, std::byte* host, const DeviceSum& sum)
+    : worker_(worker), layout_(layout), host_(host), sum_(sum), bytes_(sum.count * dtype_size(sum.type)) {
+  const auto lanes = static_cast<std::size_t>(layout.lanes);
+  const std::size_t wanted = share_of((bytes_ + kPieces - 1) / kPieces, 0, layout.lanes).bytes;
+  const std::size_t share = std::clamp((wanted + kShareGrain - 1) / kShareGrain * kShareGrain,
+                                       std::min(kLeastShare, layout.share), layout.share);
+  piece_ = share * lanes;
+  pieces_ = (bytes_ + piece_ - 1) / piece_;
+}
+
+// ---- Where things are
+
+Extent SharesSum::piece(std::size_t k) const {
+  const std::size_t begin = k * piece_;
+  return {begin, std::min(piece_, bytes_ - begin)};
+}
+
+Extent SharesSum::own(std::size_t k) const {
+  if (worker_.rank >= layout_.lanes) return {0, 0};
+  return share_of(piece(k).bytes, worker_.rank, layout_.lanes);
+}
+
+std::byte* SharesSum::given(int rank, std::size_t k) const {
+  return worker_.link->scratch(rank) + k % 2 * layout_.piece();
+}
+
+std::byte* SharesSum::result(int rank, std::size_t k) const {
+  return worker_.link->scratch(rank) + 2 * layout_.piece() + k % 2 * layout_.share;
+}
+
+std::byte* SharesSum::node_sum() const {
+  return worker_.link->scratch(worker_.rank) + 2 * layout_.piece() + 2 * layout_.share;
+}
+
+// ---- Ticks
+
+Status SharesSum::first() {
+  HEDDLE_TRY(worker_.link->after_earlier_work());
+  return hand_out(0);
+}
+
+Status SharesSum::give(std::size_t t) {
+  if (t >= 3) HEDDLE_TRY(spread(t - 3));
+  if (t >= 2 && t - 2 < pieces_) HEDDLE_TRY(fetch_back(t - 2));
+  if (t < pieces_) HEDDLE_TRY(fold(t));
+  return t + 1 < pieces_ ? hand_out(t + 1) : Status();
+}
+
+// All but this rank's own share, which nobody else reads.
+Status SharesSum::hand_out(std::size_t k) {
+  if (alone()) return {};
+  const Extent e = piece(k);
+  const Extent mine = own(k);
+  const std::size_t after = mine.begin + mine.bytes;
+  std::byte* const to = given(worker_.rank, k);
+  HEDDLE_TRY(worker_.link->copy(to, sum_.in + e.begin, mine.begin));
+  return worker_.link->copy(to + after, sum_.in + e.begin + after, e.bytes - after);
+}
+
+Status SharesSum::fold(std::size_t k) {
+  const Extent mine = own(k);
+  if (mine.bytes == 0) return {};
+  const std::byte* const from = sum_.in + piece(k).begin + mine.begin;
+  if (alone()) return worker_.link->to_host(on_host(k), from, mine.bytes);
+  std::vector<const void*> inputs;
+  for (int r = 0; r < worker_.size; ++r)
+    inputs.push_back(r == worker_.rank ? from : given(r, k) + mine.begin);
+  void* const outputs[] = {node_sum()};
+  HEDDLE_TRY(worker_.link->fold(sum_.type, sum_.op, inputs, outputs, elements(k)));
+  return worker_.link->to_host(on_host(k), node_sum(), mine.bytes);
+}
+
+Status SharesSum::fetch_back(std::size_t k) {
+  const Extent mine = own(k);
+  if (mine.bytes == 0) return {};
+  std::byte* const to = alone() ? sum_.out + piece(k).begin : result(worker_.rank, k);
+  return worker_.link->to_device(to, on_host(k), mine.bytes);
+}
+
+Status SharesSum::spread(std::size_t k) {
+  if (alone()) return {};
+  const Extent e = piece(k);
+  for (int lane = 0; lane < layout_.lanes; ++lane) {
+    const Extent theirs = share_of(e.bytes, lane, layout_.lanes);
+    HEDDLE_TRY(worker_.link->copy(sum_.out + e.begin + theirs.begin, result(lane, k), theirs.bytes));
+  }
+  return {};
+}
+
+}  // namespace heddle

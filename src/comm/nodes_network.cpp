@@ -1,0 +1,109 @@
+// What the GPUs' path over several nodes needs of messages (nodes_path.hpp): meetings of all ranks, and sums among the ranks of one place.
+#include <algorithm>
+#include <utility>
+
+#include "comm/communicator_impl.hpp"
+#include "engine/kernels/kernels.hpp"
+
+namespace heddle {
+
+// ---- One sum
+
+LaneSum::~LaneSum() {
+  const Turn turn(comm_.asked_);
+  if (execution_ != nullptr) execution_->abandon();
+  leave();
+}
+
+void LaneSum::set(const Job& job, std::shared_ptr<const Schedule> schedule) {
+  job_ = job;
+  takes_part_ = schedule != nullptr;
+  if (takes_part_ && (execution_ == nullptr || &execution_->schedule() != schedule.get()))
+    execution_ = std::make_unique<Execution>(std::move(schedule), comm_.connections_->ports);
+}
+
+// It has a number on every rank, so that later messages have the same ones.
+Status LaneSum::begin() {
+  const Result<std::uint32_t> sequence = enter();
+  if (!sequence.ok()) return sequence.status();
+  if (!takes_part_) {
+    leave();
+    return {};
+  }
+  Binding binding = CommunicatorImpl::bind(job_);
+  binding.sequence = sequence.value();
+  return execution_->start(binding);
+}
+
+// ---- All of them
+
+NodesNetwork::NodesNetwork(CommunicatorImpl& comm)
+    : comm_(comm), lanes_(comm.size()), nodes_(TopologyView::flat(comm.topology().nodes())) {
+  const TopologyView& t = comm.topology();
+  for (std::int32_t node = 0; node < t.nodes(); ++node)
+    lanes_ = std::min(lanes_, static_cast<int>(t.members(node).size()));
+  const auto place = static_cast<std::size_t>(t.member_index(comm.rank()));
+  for (std::int32_t node = 0; node < t.nodes() && static_cast<int>(place) < lanes_; ++node)
+    peers_.push_back(t.members(node)[place]);
+  for (std::unique_ptr<LaneSum>& sum : sums_)
+    sum = std::make_unique<LaneSum>(comm);
+}
+
+int NodesNetwork::rank() const {
+  return comm_.rank();
+}
+
+Status NodesNetwork::largest(std::span<std::uint64_t> words) {
+  const Turn turn(comm_.asked_);
+  return comm_.run_job({Collective::allreduce, words.data(), words.data(), words.size(),
+                        sizeof(std::uint64_t), fold_kernel(DType::u64, Op::max), 0});
+}
+
+// The algorithm that is cheapest among nodes of one rank, with the ranks of this place in their stead. Settings and rules are about
+// other calls.
+Result<std::shared_ptr<const Schedule>> NodesNetwork::schedule_of(std::size_t bytes) {
+  std::shared_ptr<const Schedule>& entry = schedules_[size_class(bytes)];
+  if (entry != nullptr) return entry;
+  if (selector_ == nullptr)
+    selector_ = std::make_unique<Selector>(nodes_, comm_.connections_->cost_model(), Abilities{false, true},
+                                           comm_.preferences_);
+  const Choice choice = selector_->cheapest(Collective::allreduce, middle_of_class(bytes), true);
+  if (choice.algorithm == nullptr) return Status(Code::internal, "no allreduce runs between nodes");
+  Schedule schedule = choice.algorithm->build(nodes_, comm_.topology().node_of(comm_.rank_), choice.shape);
+  for (Step& step : schedule.steps) {
+    if (step.kind == StepKind::send || step.kind == StepKind::recv)
+      step.peer = peers_[static_cast<std::size_t>(step.peer)];
+  }
+  entry = std::make_shared<const Schedule>(std::move(schedule));
+  return entry;
+}
+
+Status NodesNetwork::start(std::size_t slot, void* data, std::size_t count, DType type, Op op) {
+  const Turn turn(comm_.asked_);
+  if (!comm_.broken_.ok()) return comm_.broken_;
+  const std::size_t bytes = count * dtype_size(type);
+  std::shared_ptr<const Schedule> schedule;
+  if (bytes > 0) {
+    Result<std::shared_ptr<const Schedule>> found = schedule_of(bytes);
+    if (!found.ok()) return comm_.fail(found.status());
+    schedule = std::move(found).value();
+  }
+  LaneSum& sum = *sums_[slot];
+  sum.set({Collective::allreduce, data, data, count, dtype_size(type), comm_.folds_.of(type, op, count), 0},
+          std::move(schedule));
+  if (Status begun = sum.begin(); !begun.ok()) return comm_.fail(std::move(begun));
+  return comm_.move_requests();
+}
+
+Status NodesNetwork::finish(std::size_t slot) {
+  const Turn turn(comm_.asked_);
+  Status status = comm_.wait_for(*sums_[slot]);
+  comm_.leave_to_thread();
+  return status;
+}
+
+Status NodesNetwork::progress() {
+  return comm_.progress();
+}
+
+}  // namespace heddle

@@ -1,0 +1,210 @@
+#include "comm/nodes_path.hpp"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "comm/verdict.hpp"
+
+namespace heddle {
+namespace {
+
+// The first failure counts.
+void keep(Status* mine, const Status& next) {
+  if (mine->ok()) *mine = next;
+}
+
+}  // namespace
+
+// ---- Meetings of all ranks
+
+// Whether all can. `more`: of each word the largest comes back. Who only heard of a failure in its node leaves it to the other one to tell.
+Result<bool> NodesPath::meet(const Status& mine, bool can, std::span<std::uint64_t> more) {
+  Verdict verdict = can ? Verdict::all_right : Verdict::cannot;
+  if (!mine.ok() && mine.code() != Code::peer_failed) verdict = Verdict::failed;
+  std::vector<std::uint64_t> words(1, word_of(verdict, across_.rank()));
+  words.insert(words.end(), more.begin(), more.end());
+  if (Status met = across_.largest(words); !met.ok()) {
+    lost_ = true;
+    return met;
+  }
+  std::copy(words.begin() + 1, words.end(), more.begin());
+  if (!mine.ok()) return mine;
+  if (verdict_of(words[0]) != Verdict::failed) return verdict_of(words[0]) == Verdict::all_right;
+  return Status(Code::peer_failed,
+                fmt::format("rank {} could not do its part of a collective on GPUs, and says why there",
+                            rank_of(words[0])));
+}
+
+Status NodesPath::count_staged() {
+  if (on_ || off_ || ++calls_ < meets_at_) return {};
+  meets_at_ *= 4;
+  // The call that this is the end of has not been seen yet.
+  std::uint64_t against = bytes_ > 0 && seen_ + 1 >= kFirst ? 0 : 1;
+  HEDDLE_TRY(across_.largest({&against, 1}));
+  if (against == 0) agreed_at_ = calls_;
+  return {};
+}
+
+// ---- The mode
+
+Status NodesPath::after_allreduce(gpu::Gpu& gpu, const void* buffer, std::size_t bytes, bool on_gpu) {
+  if (on_ || off_ || bytes < kFrom) return {};
+  seen_ = on_gpu ? seen_ + 1 : 0;
+  // Where it was another kind of call that they met in, they ask again later.
+  if (agreed_at_ == 0 || agreed_at_ != calls_) return {};
+  agreed_at_ = 0;
+  return set_up(gpu, on_gpu ? buffer : nullptr);
+}
+
+Status NodesPath::set_up(gpu::Gpu& gpu, const void* buffer) {
+  Result<gpu::Place> place = gpu::Place{};
+  if (buffer != nullptr) place = gpu.place(buffer);
+  std::array<std::uint64_t, 1> least{~std::uint64_t{bytes_}};
+  const Result<bool> all = meet({}, buffer != nullptr && place.ok(), least);
+  if (lost_) return all.status();
+  if (!all.value()) return {};
+  node_.place_ = place.value();
+  layout_ = SharesLayout::of(~least[0], across_.lanes());
+  const Result<bool> connected = connect(gpu);
+  if (lost_) return connected.status();
+  if (connected.ok()) {
+    on_ = true;
+    misses_ = 0;
+    if (across_.rank() == 0)
+      log_.info(
+          fmt::format("buffers on GPUs: from {} KiB on the ranks of each node fold them there, and {} of "
+                      "each sum over the nodes, in pieces of up to {} KiB",
+                      kFrom >> 10, layout_.lanes, layout_.piece() >> 10));
+    return {};
+  }
+  if (connected.status().code() != Code::peer_failed || across_.rank() == 0)
+    log_.info("buffers on GPUs stay staged by images on the host: " + connected.status().message());
+  off_ = true;
+  return leave();
+}
+
+// Each node by itself, and then all.
+Result<bool> NodesPath::connect(gpu::Gpu& gpu) {
+  Status mine;
+  if (layout_.share == 0)
+    mine = Status(Code::unsupported,
+                  fmt::format("HEDDLE_DEVICE_BYTES is too little for {} ranks of a node", layout_.lanes));
+  if (mine.ok()) mine = node_.make_links(gpu).status();
+  if (mine.ok() && node_.meeting_.size() > 1) mine = node_.share_scratch(layout_.scratch_bytes()).status();
+  if (mine.ok() && node_.meeting_.rank() < layout_.lanes) {
+    const Result<std::byte*> pinned = node_.link_->pin(layout_.pinned_bytes());
+    mine = pinned.status();
+    host_ = pinned.ok() ? pinned.value() : nullptr;
+  }
+  lost_ = node_.lost_;
+  return lost_ ? Result<bool>(mine) : meet(mine, true);
+}
+
+// All ranks at the same point.
+Status NodesPath::leave() {
+  on_ = leaves_ = false;
+  seen_ = misses_ = 0;
+  host_ = nullptr;
+  Status left = node_.leave(DevicePath::Mode::idle);
+  lost_ = node_.lost_;
+  return left;
+}
+
+// ---- Calls
+
+Result<bool> NodesPath::can_serve(const DeviceSum& sum) {
+  if (leaves_) return false;
+  const std::size_t bytes = sum.count * dtype_size(sum.type);
+  Result<bool> here = node_.link_->holds(sum.out, bytes);
+  if (here.ok() && here.value() && sum.in != sum.out) here = node_.link_->holds(sum.in, bytes);
+  if (here.ok() && here.value()) here = node_.link_->folds(sum.type, sum.op);
+  return here;
+}
+
+Result<bool> NodesPath::serve(const void* in, void* out, std::size_t count, DType type, Op op) {
+  const DeviceSum sum{static_cast<const std::byte*>(in), static_cast<std::byte*>(out), count, type, op};
+  SharesSum work(node_.worker(), layout_, host_, sum);
+  const Result<bool> here = can_serve(sum);
+  const bool can = here.ok() && here.value();
+  Status mine = here.status();
+  if (can) {
+    mine = work.first();
+    // Also after a failure: nothing may touch the caller's buffers once the call is over.
+    keep(&mine, wait_for_gpu());
+  }
+  std::array<std::uint64_t, 1> leaves{leaves_ ? 1U : 0U};
+  Result<bool> all = lost_ ? Result<bool>(mine) : meet(mine, can, leaves);
+  all_know_ = !all.ok();
+  if (all.ok() && leaves[0] != 0) misses_ = kMisses;
+  if (all.ok() && all.value()) {
+    const Status ran = run(work);
+    if (!ran.ok()) all = ran;
+  }
+  return conclude(all);
+}
+
+// A failure of which all ranks know ends the mode: it may be a link that fails, as one whose context was destroyed.
+Result<bool> NodesPath::conclude(Result<bool> served) {
+  if (lost_) {
+    on_ = false;
+    off_ = true;
+    return served;
+  }
+  if (served.ok()) {
+    misses_ = served.value() ? 0 : misses_ + 1;
+    served_ += served.value() ? 1 : 0;
+    if (misses_ < kMisses) return served;
+  } else if (!all_know_) {
+    leaves_ = true;
+    return served;
+  }
+  HEDDLE_TRY(leave());
+  return served;
+}
+
+// After a failure a rank goes on with all that others wait for, the network's sums of whatever there is, until they know as well.
+Status NodesPath::run(SharesSum& work) {
+  Status mine;
+  for (std::size_t t = 0; t < work.ticks(); ++t) {
+    Status met = run_tick(work, t, &mine);
+    lost_ = lost_ || node_.lost_ || !met.ok();
+    if (lost_) return met.ok() ? mine : met;
+  }
+  return mine;
+}
+
+// A failure to meet is returned, any other one goes to `mine`.
+Status NodesPath::run_tick(SharesSum& work, std::size_t t, Status* mine) {
+  if (mine->ok()) *mine = work.give(t);
+  if (t == work.pieces()) {
+    // All shares are on the host, and the last one on the network.
+    const Result<bool> all = meet(*mine, true);
+    if (lost_) return all.status();
+    all_know_ = !all.ok();
+    keep(mine, all.status());
+  }
+  keep(mine, wait_for_gpu());
+  if (lost_) return *mine;
+  if (t < work.pieces())
+    HEDDLE_TRY(
+        across_.start(t % SharesLayout::kSlots, work.on_host(t), work.elements(t), work.type(), work.op()));
+  if (t > 0 && t <= work.pieces()) HEDDLE_TRY(across_.finish((t - 1) % SharesLayout::kSlots));
+  keep(mine, node_.meet(*mine, true).status());
+  return {};
+}
+
+Status NodesPath::wait_for_gpu() {
+  while (!node_.link_->done()) {
+    if (Status moved = across_.progress(); !moved.ok()) {
+      lost_ = true;
+      (void)node_.link_->wait();
+      return moved;
+    }
+  }
+  return node_.link_->wait();
+}
+
+}  // namespace heddle

@@ -1,0 +1,23 @@
+// What the ranks of a meeting (device_path.hpp) tell each other of how they fare, in one word.
+#pragma once
+
+#include <cstdint>
+
+namespace heddle {
+
+// What a rank says in a meeting. The largest one counts: a failure before what cannot be served, and of several the lowest rank's.
+enum class Verdict : std::uint8_t { all_right, cannot, failed };
+
+inline std::uint64_t word_of(Verdict verdict, int rank) {
+  if (verdict == Verdict::all_right) return 0;
+  return (std::uint64_t{static_cast<std::uint8_t>(verdict)} << 32) |
+         (UINT32_MAX - static_cast<std::uint32_t>(rank));
+}
+inline Verdict verdict_of(std::uint64_t word) {
+  return static_cast<Verdict>(word >> 32);
+}
+inline std::uint32_t rank_of(std::uint64_t word) {
+  return UINT32_MAX - static_cast<std::uint32_t>(word);
+}
+
+}  // namespace heddle

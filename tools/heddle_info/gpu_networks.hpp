@@ -1,0 +1,31 @@
+// How far GPUs and network devices are from each other, and how buffers get from one to the other, for heddle-info.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "gpu/survey.hpp"
+
+namespace heddle::info {
+
+// A GPU and a network device of this machine. Words for people, and the same ones in JSON.
+struct GpuNetwork {
+  std::string gpu;      // "GPU 0"
+  std::string network;  // "mlx5_0", "eth0"
+  std::string
+      distance;  // "same PCIe switch", "same root complex", "same NUMA node", "other NUMA node", "unknown"
+  // Whether the network device could read and write the GPU's memory: "no", "possible", or, where that depends on what this machine's processor
+  // forwards, "unsure". Nobody has tried.
+  std::string gdr_read;
+  std::string gdr_write;
+  std::string path;  // that heddle takes
+  std::string why;
+};
+
+// All pairs, in the order of GPUs. `sysfs` is /sys, or a tree like it: GPUs are looked up in bus/pci/devices, network devices in class/infiniband
+// and class/net, where those without a device of their own (loopback, bridges) are left out, and those that are a device of the former as well.
+std::vector<GpuNetwork> find_gpu_networks(const std::vector<gpu::Device>& gpus,
+                                          const std::filesystem::path& sysfs);
+
+}  // namespace heddle::info
