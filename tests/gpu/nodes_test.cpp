@@ -193,6 +193,23 @@ TEST(GpuNodes, ThreeNodes) {
   });
 }
 
+// A kernel of the caller's that is still to come when the call begins.
+TEST(GpuNodes, AfterTheDefaultStream) {
+  on_nodes({0, 0, 1}, little_scratch(), [&](Seat& seat, int rank) {
+    ASSERT_EQ(seat.begin(), 9);
+    const std::vector<std::int32_t> nothing(kLeast);
+    seat.in.put(nothing.data(), kLeast * sizeof(std::int32_t));
+    const std::int32_t mine = 100 + rank;
+    driver->find<void (*)(void*, const void*, std::size_t)>("fake_cuda_write_later")(seat.in.data(), &mine,
+                                                                                     sizeof mine);
+    EXPECT_TRUE(seat.by_gpus(
+        [&] { EXPECT_TRUE(seat.sum(seat.in.data(), seat.out.data(), kLeast, DType::i32).ok()); }));
+    std::int32_t sum = 0;
+    seat.out.get(&sum, sizeof sum);
+    EXPECT_EQ(sum, 303);
+  });
+}
+
 // A rank passes host memory in one call, and then in eight, and in the end the others find out.
 TEST(GpuNodes, MixedMemory) {
   const std::vector<std::uint64_t> nodes = {0, 0, 1};
