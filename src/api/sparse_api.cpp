@@ -183,16 +183,12 @@ Result<bool> merge_on_gpus(heddle_comm& comm, DevicePath& path, const SparseJob&
   return true;
 }
 
-bool lies_on_gpu(heddle_comm& comm, const void* memory) {
-  if (memory == nullptr || !comm.gpu.present()) return false;
+// Neither where the driver cannot tell.
+enum class Where { host, gpu };
+bool lies(heddle_comm& comm, const void* memory, Where where) {
+  if (!comm.gpu.present()) return where == Where::host;
   const Result<gpu::Place> place = comm.gpu.place(memory);
-  return place.ok() && gpu::needs_image(place->kind);
-}
-
-bool is_hosts(heddle_comm& comm, const void* memory) {
-  if (!comm.gpu.present()) return true;
-  const Result<gpu::Place> place = comm.gpu.place(memory);
-  return place.ok() && !gpu::needs_image(place->kind);
+  return place.ok() && gpu::needs_image(place->kind) == (where == Where::gpu);
 }
 
 // Where the result can be written straight. Where not, take() says why.
@@ -201,7 +197,7 @@ SparseRoom room_in(heddle_comm& comm, heddle_sparse& out, const SparseView& in, 
   set_types(out, in);
   if (entries > out.capacity && out.grow(&out, entries) != 0) return {};
   if (entries > out.capacity || out.indices == nullptr || out.values == nullptr) return {};
-  if (!is_hosts(comm, out.indices) || !is_hosts(comm, out.values)) return {};
+  if (!lies(comm, out.indices, Where::host) || !lies(comm, out.values, Where::host)) return {};
   return {out.indices, out.values};
 } catch (const std::exception&) {
   return {};  // the others wait
@@ -256,7 +252,8 @@ Status allreduce_sparse(const heddle_sparse* in, heddle_sparse* out, const heddl
   HEDDLE_TRY(comm->communicator->sparse_allreduce(job));
   const bool in_on_gpu =
       given.count == 0 || (job.in.indices != given.indices && job.in.values != given.values);
-  const bool on_gpu = in_on_gpu && lies_on_gpu(*comm, out->indices) && lies_on_gpu(*comm, out->values);
+  const bool on_gpu =
+      in_on_gpu && lies(*comm, out->indices, Where::gpu) && lies(*comm, out->values, Where::gpu);
   HEDDLE_TRY(path->after_sparse(comm->gpu, out->indices, on_gpu));
   return taken;
 }

@@ -1,8 +1,6 @@
-// The one implementation of Communicator and of its requests: shared by communicator.cpp and requests.cpp, for
-// nobody else.
+// The one implementation of Communicator: for the sources that it is spread over, and nobody else.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -23,6 +21,7 @@
 #include "comm/nodes_path.hpp"
 #include "comm/plan_cache.hpp"
 #include "comm/progress_thread.hpp"
+#include "comm/request_impl.hpp"
 #include "comm/setup.hpp"
 #include "comm/sparse_planner.hpp"
 #include "compress/coded_run.hpp"
@@ -38,171 +37,6 @@
 #include "sparse/threaded_fold.hpp"
 
 namespace heddle {
-
-// Sequence numbers come back after this many collectives; the number beyond belongs to send and recv.
-constexpr std::uint32_t kSequences = 2047;
-
-struct Job {
-  Collective collective;
-  const void* in;
-  void* out;
-  std::size_t count;
-  std::size_t element_bytes;
-  FoldFn fold;
-  int root;
-};
-
-class CommunicatorImpl;
-
-class RequestImpl : public Request {
- public:
-  explicit RequestImpl(CommunicatorImpl& comm) : comm_(comm) {}
-  RequestImpl(const RequestImpl&) = delete;
-  RequestImpl& operator=(const RequestImpl&) = delete;
-
-  bool active() const final;
-  Status start() final;
-  Status test(bool* done) final;
-  Status wait() final;
-
-  virtual bool is_active() const = 0;
-  // Makes it active.
-  virtual Status begin() = 0;
-  virtual Waiting waiting_for() const = 0;
-  // How the run that was completed last ended, where that is not the communicator's failure. Asked once.
-  virtual Status outcome() { return {}; }
-
- protected:
-  CommunicatorImpl& comm_;
-};
-
-// Any number at once, each moving by itself.
-class MovingRequest : public RequestImpl {
- public:
-  using RequestImpl::RequestImpl;
-  virtual Status move(bool* done) = 0;
-  std::uint64_t started() const { return started_; }
-
- protected:
-  // Takes a place among the active ones; the number that keeps its messages apart from others'.
-  Result<std::uint32_t> enter();
-  // Gives it up: by destructors, in the turn in which they undo the rest.
-  void leave();
-
- private:
-  std::uint64_t started_ = 0;  // the communicator's sequence number of the last start
-};
-
-// A schedule by messages.
-class MessageRequest final : public MovingRequest {
- public:
-  MessageRequest(CommunicatorImpl& comm, const Job& job, std::shared_ptr<const Schedule> schedule,
-                 const Ports& ports)
-      : MovingRequest(comm), job_(job), execution_(std::move(schedule), ports) {}
-  ~MessageRequest() override;
-
-  bool is_active() const override { return execution_.active(); }
-  Status begin() override;
-  Waiting waiting_for() const override { return execution_.waiting_for(); }
-  Status move(bool* done) override { return execution_.poll(done); }
-
- private:
-  Job job_;
-  Execution execution_;
-};
-
-// By the team, which takes one operation at a time: in the order in which they were started, the same on every rank.
-class TeamRequest final : public RequestImpl {
- public:
-  TeamRequest(CommunicatorImpl& comm, const Job& job) : RequestImpl(comm), job_(job) {}
-  ~TeamRequest() override;
-
-  bool is_active() const override { return active_; }
-  Status begin() override;
-  Waiting waiting_for() const override;
-
- private:
-  friend class CommunicatorImpl;
-  Job job_;
-  TeamOp op_;
-  bool active_ = false;
-  bool under_way_ = false;  // its turn has come
-};
-
-// First the agreement, which is an allreduce of its own, then the streams.
-class SparseRequest final : public MovingRequest {
- public:
-  SparseRequest(CommunicatorImpl& comm, SparseJob job);
-  ~SparseRequest() override;
-  // What the agreement needs; before the first start.
-  Status prepare();
-
-  bool is_active() const override { return stage_ != Stage::idle; }
-  Status begin() override;
-  Waiting waiting_for() const override;
-  Status move(bool* done) override;
-  // Delivers, in the caller's thread.
-  Status outcome() override;
-
- private:
-  enum class Stage : std::uint8_t { idle, agreeing, exchanging };
-  Status open_streams();
-  Status advance(bool* done);
-
-  SparseJob job_;
-  Agreement agreement_;
-  Status valid_;
-  std::unique_ptr<RequestImpl> agreeing_;
-  std::unique_ptr<StreamExecution> streams_;
-  const char* algorithm_ = "none";
-  std::uint32_t sequence_ = 0;
-  Stage stage_ = Stage::idle;
-  bool arrived_ = false;  // and not delivered yet
-  Status outcome_;
-};
-
-// A sum among the ranks that have this one's place on their nodes, of a vector that is another one in every run (nodes_network.cpp).
-class LaneSum final : public MovingRequest {
- public:
-  using MovingRequest::MovingRequest;
-  ~LaneSum() override;
-  // While it is inactive. Null: this rank has no part in the next run.
-  void set(const Job& job, std::shared_ptr<const Schedule> schedule);
-
-  bool is_active() const override { return execution_ != nullptr && execution_->active(); }
-  Status begin() override;
-  Waiting waiting_for() const override { return execution_->waiting_for(); }
-  Status move(bool* done) override { return execution_->poll(done); }
-
- private:
-  Job job_{};
-  bool takes_part_ = false;
-  std::unique_ptr<Execution> execution_;
-};
-
-// What NodesPath needs of the other nodes.
-class NodesNetwork final : public Across {
- public:
-  explicit NodesNetwork(CommunicatorImpl& comm);
-
-  int rank() const override;
-  int lanes() const override { return lanes_; }
-  Status largest(std::span<std::uint64_t> words) override;
-  Status start(std::size_t slot, void* data, std::size_t count, DType type, Op op) override;
-  Status finish(std::size_t slot) override;
-  Status progress() override;
-
- private:
-  Result<std::shared_ptr<const Schedule>> schedule_of(std::size_t bytes);
-
-  CommunicatorImpl& comm_;
-  int lanes_;
-  std::vector<std::int32_t> peers_;  // by node: the ranks with this one's place; empty: some node has none
-  TopologyView nodes_;               // each like a rank
-  std::unique_ptr<Selector> selector_;
-  std::map<unsigned, std::shared_ptr<const Schedule>> schedules_;  // by size class
-  std::array<std::unique_ptr<LaneSum>, SharesLayout::kSlots> sums_;
-};
 
 class CommunicatorImpl final : public Communicator {
  public:
@@ -424,9 +258,7 @@ class CommunicatorImpl final : public Communicator {
   std::size_t unsettled_ = 0;     // bytes, when a call last ended
   NodeMeeting node_meeting_{*this};
   std::unique_ptr<DevicePath> device_path_;  // before the connections, which it meets by
-  // Where there are several nodes. The second, which may have messages under way, ends before the memory that they are in.
-  std::unique_ptr<NodesPath> nodes_path_;
-  std::unique_ptr<NodesNetwork> nodes_network_;
+  std::unique_ptr<NodesPath> nodes_path_;    // where there are several nodes
   // Of a thread that is wanted and not there yet.
   struct ThreadPlan {
     ProgressThread::Work work;
@@ -434,7 +266,9 @@ class CommunicatorImpl final : public Communicator {
   };
   std::optional<ThreadPlan> thread_plan_;
   ProgressThread* asked_ = nullptr;         // thread_, but for the time of a Turn
-  std::unique_ptr<ProgressThread> thread_;  // the last member: it ends before what it moves; mostly null
+  std::unique_ptr<ProgressThread> thread_;  // ends before what it moves; mostly null
+  // The last member: its requests take turns with the thread, and may have messages under way in memory of the path.
+  std::unique_ptr<NodesNetwork> nodes_network_;
 };
 
 }  // namespace heddle

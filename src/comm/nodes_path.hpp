@@ -95,7 +95,7 @@ class NodesPath {
   std::uint64_t agreed_at_ = 0;  // the call at whose end all were for it
   std::uint64_t seen_ = 0;       // large calls in a row, all on the GPU
   std::uint64_t served_ = 0;
-  unsigned misses_ = 0;          // calls in a row that one rank could not serve
+  unsigned misses_ = 0;  // calls in a row that one rank could not serve
   bool on_ = false;
   bool off_ = false;       // for good; this and on_ are the same on all ranks
   bool lost_ = false;      // the ranks cannot meet any more

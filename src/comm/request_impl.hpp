@@ -1,0 +1,187 @@
+// The requests of CommunicatorImpl, and what the GPUs' path over several nodes needs of it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "comm/nodes_path.hpp"
+#include "engine/engine.hpp"
+#include "select/selector.hpp"
+#include "sparse/agreement.hpp"
+#include "sparse/execution.hpp"
+
+namespace heddle {
+
+// Sequence numbers come back after this many collectives; the number beyond belongs to send and recv.
+constexpr std::uint32_t kSequences = 2047;
+
+struct Job {
+  Collective collective;
+  const void* in;
+  void* out;
+  std::size_t count;
+  std::size_t element_bytes;
+  FoldFn fold;
+  int root;
+};
+
+class CommunicatorImpl;
+
+class RequestImpl : public Request {
+ public:
+  explicit RequestImpl(CommunicatorImpl& comm) : comm_(comm) {}
+  RequestImpl(const RequestImpl&) = delete;
+  RequestImpl& operator=(const RequestImpl&) = delete;
+
+  bool active() const final;
+  Status start() final;
+  Status test(bool* done) final;
+  Status wait() final;
+
+  virtual bool is_active() const = 0;
+  // Makes it active.
+  virtual Status begin() = 0;
+  virtual Waiting waiting_for() const = 0;
+  // How the run that was completed last ended, where that is not the communicator's failure. Asked once.
+  virtual Status outcome() { return {}; }
+
+ protected:
+  CommunicatorImpl& comm_;
+};
+
+// Any number at once, each moving by itself.
+class MovingRequest : public RequestImpl {
+ public:
+  using RequestImpl::RequestImpl;
+  virtual Status move(bool* done) = 0;
+  std::uint64_t started() const { return started_; }
+
+ protected:
+  // Takes a place among the active ones; the number that keeps its messages apart from others'.
+  Result<std::uint32_t> enter();
+  // Gives it up: by destructors, in the turn in which they undo the rest.
+  void leave();
+
+ private:
+  std::uint64_t started_ = 0;  // the communicator's sequence number of the last start
+};
+
+// A schedule by messages.
+class MessageRequest final : public MovingRequest {
+ public:
+  MessageRequest(CommunicatorImpl& comm, const Job& job, std::shared_ptr<const Schedule> schedule,
+                 const Ports& ports)
+      : MovingRequest(comm), job_(job), execution_(std::move(schedule), ports) {}
+  ~MessageRequest() override;
+
+  bool is_active() const override { return execution_.active(); }
+  Status begin() override;
+  Waiting waiting_for() const override { return execution_.waiting_for(); }
+  Status move(bool* done) override { return execution_.poll(done); }
+
+ private:
+  Job job_;
+  Execution execution_;
+};
+
+// By the team, which takes one operation at a time: in the order in which they were started, the same on every rank.
+class TeamRequest final : public RequestImpl {
+ public:
+  TeamRequest(CommunicatorImpl& comm, const Job& job) : RequestImpl(comm), job_(job) {}
+  ~TeamRequest() override;
+
+  bool is_active() const override { return active_; }
+  Status begin() override;
+  Waiting waiting_for() const override;
+
+ private:
+  friend class CommunicatorImpl;
+  Job job_;
+  TeamOp op_;
+  bool active_ = false;
+  bool under_way_ = false;  // its turn has come
+};
+
+// First the agreement, which is an allreduce of its own, then the streams.
+class SparseRequest final : public MovingRequest {
+ public:
+  SparseRequest(CommunicatorImpl& comm, SparseJob job);
+  ~SparseRequest() override;
+  // What the agreement needs; before the first start.
+  Status prepare();
+
+  bool is_active() const override { return stage_ != Stage::idle; }
+  Status begin() override;
+  Waiting waiting_for() const override;
+  Status move(bool* done) override;
+  // Delivers, in the caller's thread.
+  Status outcome() override;
+
+ private:
+  enum class Stage : std::uint8_t { idle, agreeing, exchanging };
+  Status open_streams();
+  Status advance(bool* done);
+
+  SparseJob job_;
+  Agreement agreement_;
+  Status valid_;
+  std::unique_ptr<RequestImpl> agreeing_;
+  std::unique_ptr<StreamExecution> streams_;
+  const char* algorithm_ = "none";
+  std::uint32_t sequence_ = 0;
+  Stage stage_ = Stage::idle;
+  bool arrived_ = false;  // and not delivered yet
+  Status outcome_;
+};
+
+// A sum among the ranks that have this one's place on their nodes, of a vector that is another one in every run (nodes_network.cpp).
+class LaneSum final : public MovingRequest {
+ public:
+  using MovingRequest::MovingRequest;
+  ~LaneSum() override;
+  // While it is inactive. Null: this rank has no part in the next run.
+  void set(const Job& job, std::shared_ptr<const Schedule> schedule);
+
+  bool is_active() const override { return execution_ != nullptr && execution_->active(); }
+  Status begin() override;
+  Waiting waiting_for() const override { return execution_->waiting_for(); }
+  Status move(bool* done) override { return execution_->poll(done); }
+
+ private:
+  Job job_{};
+  bool takes_part_ = false;
+  std::unique_ptr<Execution> execution_;
+};
+
+// What NodesPath needs of the other nodes.
+class NodesNetwork final : public Across {
+ public:
+  explicit NodesNetwork(CommunicatorImpl& comm);
+
+  int rank() const override;
+  int lanes() const override { return lanes_; }
+  Status largest(std::span<std::uint64_t> words) override;
+  Status start(std::size_t slot, void* data, std::size_t count, DType type, Op op) override;
+  Status finish(std::size_t slot) override;
+  Status progress() override;
+
+ private:
+  Result<std::shared_ptr<const Schedule>> schedule_of(std::size_t bytes);
+
+  CommunicatorImpl& comm_;
+  int lanes_;
+  std::vector<std::int32_t> peers_;  // by node: the ranks with this one's place; empty: some node has none
+  TopologyView nodes_;               // each like a rank
+  std::unique_ptr<Selector> selector_;
+  std::map<unsigned, std::shared_ptr<const Schedule>> schedules_;  // by size class
+  std::array<std::unique_ptr<LaneSum>, SharesLayout::kSlots> sums_;
+};
+
+}  // namespace heddle
