@@ -18,7 +18,7 @@ Status allreduce_anywhere(heddle_comm& comm, const Reduction& r) {
   const std::size_t bytes = r.count * dtype_size(r.type);
   return with_images(comm, r.in, r.out, bytes, [&](const void* in, void* out) {
     HEDDLE_TRY(comm.communicator->allreduce(in, out, r.count, r.type, r.op));
-    if (nodes != nullptr) return nodes->after_allreduce(comm.gpu, r.out, bytes, out != r.out && in != r.in);
+    if (nodes != nullptr) return nodes->after_staged(comm.gpu, r.out, bytes, out != r.out && in != r.in);
     // Nothing to sum is nothing to wait for.
     if (path == nullptr || r.count == 0) return Status();
     // An image is not where the buffer is.
@@ -28,12 +28,14 @@ Status allreduce_anywhere(heddle_comm& comm, const Reduction& r) {
 
 Status bcast_anywhere(heddle_comm& comm, void* buffer, std::size_t bytes, int root) {
   DevicePath* const path = comm.communicator->device_path();
-  if (path != nullptr) {
-    const Result<bool> served = path->bcast(buffer, bytes, root);
-    if (!served.ok() || served.value()) return served.status();
-  }
+  NodesPath* const nodes = comm.communicator->nodes_path();
+  Result<bool> served = false;
+  if (path != nullptr) served = path->bcast(buffer, bytes, root);
+  if (nodes != nullptr) served = nodes->bcast(buffer, bytes, root);
+  if (!served.ok() || served.value()) return served.status();
   return with_image(comm, buffer, bytes, access_of(comm, root), [&](void* at) {
     HEDDLE_TRY(comm.communicator->bcast(at, bytes, root));
+    if (nodes != nullptr) return nodes->after_staged(comm.gpu, buffer, bytes, at != buffer);
     return path != nullptr ? path->after_bcast(comm.gpu, buffer, at != buffer) : Status();
   });
 }

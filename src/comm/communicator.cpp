@@ -188,9 +188,7 @@ Status CommunicatorImpl::run(const Job& job) {
 // GPUs may serve such calls later on, which the ranks agree on after some of them (nodes_path.hpp).
 Status CommunicatorImpl::run_over_nodes(const Job& job, const Choice& choice) {
   HEDDLE_TRY(run_schedule(job, choice));
-  const bool counts =
-      job.collective == Collective::allreduce && job.count * job.element_bytes >= NodesPath::kFrom;
-  return counts ? nodes_path_->count_staged() : Status();
+  return job.count * job.element_bytes >= NodesPath::kFrom ? nodes_path_->count_staged() : Status();
 }
 
 Status CommunicatorImpl::run_job(const Job& job) {

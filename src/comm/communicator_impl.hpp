@@ -105,7 +105,7 @@ class CommunicatorImpl final : public Communicator {
   friend class MessageRequest;
   friend class TeamRequest;
   friend class SparseRequest;
-  friend class LaneSum;
+  friend class LaneRequest;
   friend class NodesNetwork;
 
   // What every blocking collective goes through, part of each.

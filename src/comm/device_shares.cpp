@@ -23,8 +23,9 @@ SharesLayout SharesLayout::of(std::size_t bytes, int lanes) {
   return layout;
 }
 
-SharesSum::SharesSum(const Worker& worker, const SharesLayout& layout, std::byte* host, const DeviceSum& sum)
-    : worker_(worker), layout_(layout), host_(host), sum_(sum), bytes_(sum.count * dtype_size(sum.type)) {
+SharesWork::SharesWork(const Worker& worker, const SharesLayout& layout, std::byte* host, std::byte* out,
+                       std::size_t bytes)
+    : worker_(worker), layout_(layout), host_(host), out_(out), bytes_(bytes) {
   const auto lanes = static_cast<std::size_t>(layout.lanes);
   const std::size_t wanted = share_of((bytes_ + kPieces - 1) / kPieces, 0, layout.lanes).bytes;
   const std::size_t share = std::clamp((wanted + kShareGrain - 1) / kShareGrain * kShareGrain,
@@ -35,29 +36,48 @@ SharesSum::SharesSum(const Worker& worker, const SharesLayout& layout, std::byte
 
 // ---- Where things are
 
-Extent SharesSum::piece(std::size_t k) const {
+Extent SharesWork::piece(std::size_t k) const {
   const std::size_t begin = k * piece_;
   return {begin, std::min(piece_, bytes_ - begin)};
 }
 
-Extent SharesSum::own(std::size_t k) const {
+Extent SharesWork::own(std::size_t k) const {
   if (worker_.rank >= layout_.lanes) return {0, 0};
   return share_of(piece(k).bytes, worker_.rank, layout_.lanes);
 }
 
-std::byte* SharesSum::given(int rank, std::size_t k) const {
+std::byte* SharesWork::given(int rank, std::size_t k) const {
   return worker_.link->scratch(rank) + k % 2 * layout_.piece();
 }
 
-std::byte* SharesSum::result(int rank, std::size_t k) const {
+std::byte* SharesWork::result(int rank, std::size_t k) const {
   return worker_.link->scratch(rank) + 2 * layout_.piece() + k % 2 * layout_.share;
 }
+
+// ---- What both do
+
+Status SharesWork::fetch_back(std::size_t k) {
+  const Extent mine = own(k);
+  if (mine.bytes == 0) return {};
+  std::byte* const to = alone() ? out_ + piece(k).begin : result(worker_.rank, k);
+  return worker_.link->to_device(to, on_host(k), mine.bytes);
+}
+
+Status SharesWork::spread(std::size_t k) {
+  if (alone()) return {};
+  const Extent e = piece(k);
+  for (int lane = 0; lane < layout_.lanes; ++lane) {
+    const Extent theirs = share_of(e.bytes, lane, layout_.lanes);
+    HEDDLE_TRY(worker_.link->copy(out_ + e.begin + theirs.begin, result(lane, k), theirs.bytes));
+  }
+  return {};
+}
+
+// ---- Sums
 
 std::byte* SharesSum::node_sum() const {
   return worker_.link->scratch(worker_.rank) + 2 * layout_.piece() + 2 * layout_.share;
 }
-
-// ---- Ticks
 
 Status SharesSum::first() {
   HEDDLE_TRY(worker_.link->after_earlier_work());
@@ -66,9 +86,9 @@ Status SharesSum::first() {
 
 Status SharesSum::give(std::size_t t) {
   if (t >= 3) HEDDLE_TRY(spread(t - 3));
-  if (t >= 2 && t - 2 < pieces_) HEDDLE_TRY(fetch_back(t - 2));
-  if (t < pieces_) HEDDLE_TRY(fold(t));
-  return t + 1 < pieces_ ? hand_out(t + 1) : Status();
+  if (t >= 2 && t - 2 < pieces()) HEDDLE_TRY(fetch_back(t - 2));
+  if (t < pieces()) HEDDLE_TRY(fold(t));
+  return t + 1 < pieces() ? hand_out(t + 1) : Status();
 }
 
 // All but this rank's own share, which nobody else reads.
@@ -95,21 +115,44 @@ Status SharesSum::fold(std::size_t k) {
   return worker_.link->to_host(on_host(k), node_sum(), mine.bytes);
 }
 
-Status SharesSum::fetch_back(std::size_t k) {
-  const Extent mine = own(k);
-  if (mine.bytes == 0) return {};
-  std::byte* const to = alone() ? sum_.out + piece(k).begin : result(worker_.rank, k);
-  return worker_.link->to_device(to, on_host(k), mine.bytes);
+Status SharesSum::start(Across& across, std::size_t k) {
+  return across.start_sum(k % SharesLayout::kSlots, on_host(k), elements(k), sum_.type, sum_.op);
 }
 
-Status SharesSum::spread(std::size_t k) {
+// ---- Bcasts
+
+Status SharesBcast::first() {
+  HEDDLE_TRY(worker_.link->after_earlier_work());
+  return is_root() ? hand_out(0) : Status();
+}
+
+Status SharesBcast::give(std::size_t t) {
+  if (member_ >= 0) {
+    if (t < pieces()) HEDDLE_TRY(take(t));
+    return is_root() && t + 1 < pieces() ? hand_out(t + 1) : Status();
+  }
+  if (t >= 3) HEDDLE_TRY(spread(t - 3));
+  return t >= 2 && t - 2 < pieces() ? fetch_back(t - 2) : Status();
+}
+
+Status SharesBcast::hand_out(std::size_t k) {
   if (alone()) return {};
   const Extent e = piece(k);
-  for (int lane = 0; lane < layout_.lanes; ++lane) {
-    const Extent theirs = share_of(e.bytes, lane, layout_.lanes);
-    HEDDLE_TRY(worker_.link->copy(sum_.out + e.begin + theirs.begin, result(lane, k), theirs.bytes));
-  }
-  return {};
+  return worker_.link->copy(given(worker_.rank, k), bcast_.buffer + e.begin, e.bytes);
+}
+
+// Of a piece that the root has handed out: the share to the host, and all of it to the output.
+Status SharesBcast::take(std::size_t k) {
+  const Extent e = piece(k);
+  const Extent mine = own(k);
+  std::byte* const at = bcast_.buffer + e.begin;
+  const std::byte* const from = is_root() ? at : given(member_, k);
+  if (mine.bytes > 0) HEDDLE_TRY(worker_.link->to_host(on_host(k), from + mine.begin, mine.bytes));
+  return is_root() ? Status() : worker_.link->copy(at, from, e.bytes);
+}
+
+Status SharesBcast::start(Across& across, std::size_t k) {
+  return across.start_bcast(k % SharesLayout::kSlots, on_host(k), own(k).bytes, bcast_.root);
 }
 
 }  // namespace heddle

@@ -1,4 +1,4 @@
-// What a node's ranks do on their GPUs in an allreduce over several nodes (nodes_path.hpp), in ticks between which they meet.
+// What a node's ranks do on their GPUs in an allreduce or bcast over several nodes (nodes_path.hpp), in ticks between which they meet.
 //
 // The vector goes in pieces, and a piece is shared out among `lanes` ranks of each node, as many as the smallest node has: the first ones.
 //
@@ -8,6 +8,9 @@
 //   tick k + 2  the sum comes back, to the scratch
 //   tick k + 3  all ranks copy all shares of it into their outputs
 //
+// In a bcast the root alone hands out, on its node the others copy from there to their outputs, and on all other nodes nothing happens before tick
+// k + 2.
+//
 // So in every tick the GPU works at up to four pieces, and the network at another. A rank that is alone on its node needs no scratch: its pieces go
 // to the host and come back.
 #pragma once
@@ -15,6 +18,7 @@
 #include <cstddef>
 
 #include "base/status.hpp"
+#include "comm/across.hpp"
 #include "comm/device_work.hpp"
 
 namespace heddle {
@@ -33,44 +37,85 @@ struct SharesLayout {
   static constexpr std::size_t kSlots = 3;  // pieces that are on the host at a time
 };
 
-class SharesSum {
+class SharesWork {
  public:
-  // `host`: pinned_bytes() of memory; nothing on ranks that have no share.
-  SharesSum(const Worker& worker, const SharesLayout& layout, std::byte* host, const DeviceSum& sum);
+  SharesWork(const SharesWork&) = delete;
+  SharesWork& operator=(const SharesWork&) = delete;
+  virtual ~SharesWork() = default;
 
   std::size_t pieces() const { return pieces_; }
   std::size_t ticks() const { return pieces_ + 3; }
   // What is given to the link before the first meeting, and after the meeting before tick `t`.
-  Status first();
-  Status give(std::size_t t);
+  virtual Status first() = 0;
+  virtual Status give(std::size_t t) = 0;
+  // Starts what becomes of this rank's share of piece `k` between the nodes, after tick k, in slot k % kSlots.
+  virtual Status start(Across& across, std::size_t k) = 0;
 
-  // This rank's share of piece `k` on the host, after tick k; the same number of elements on all ranks of this one's place.
-  std::byte* on_host(std::size_t k) const {
-    return host_ != nullptr ? host_ + k % SharesLayout::kSlots * layout_.share : nullptr;
-  }
-  std::size_t elements(std::size_t k) const { return own(k).bytes / dtype_size(sum_.type); }
-  DType type() const { return sum_.type; }
-  Op op() const { return sum_.op; }
+ protected:
+  // `host`: pinned_bytes() of memory; nothing on ranks that have no share. `bytes`: of the vector, that goes to `out`.
+  SharesWork(const Worker& worker, const SharesLayout& layout, std::byte* host, std::byte* out,
+             std::size_t bytes);
 
- private:
   bool alone() const { return worker_.size == 1; }
   Extent piece(std::size_t k) const;
   Extent own(std::size_t k) const;  // within the piece
+  // The same for all ranks of this one's place.
+  std::byte* on_host(std::size_t k) const {
+    return host_ != nullptr ? host_ + k % SharesLayout::kSlots * layout_.share : nullptr;
+  }
   std::byte* given(int rank, std::size_t k) const;
   std::byte* result(int rank, std::size_t k) const;
-  std::byte* node_sum() const;
-  Status hand_out(std::size_t k);
-  Status fold(std::size_t k);
+  // A share that has come, to where the node's ranks reach it; and all shares to the output.
   Status fetch_back(std::size_t k);
   Status spread(std::size_t k);
 
   const Worker worker_;
   const SharesLayout layout_;
+
+ private:
   std::byte* const host_;
-  const DeviceSum sum_;
+  std::byte* const out_;
   const std::size_t bytes_;
   std::size_t piece_;
   std::size_t pieces_;
+};
+
+class SharesSum final : public SharesWork {
+ public:
+  SharesSum(const Worker& worker, const SharesLayout& layout, std::byte* host, const DeviceSum& sum)
+      : SharesWork(worker, layout, host, sum.out, sum.count * dtype_size(sum.type)), sum_(sum) {}
+
+  Status first() override;
+  Status give(std::size_t t) override;
+  Status start(Across& across, std::size_t k) override;
+
+ private:
+  std::size_t elements(std::size_t k) const { return own(k).bytes / dtype_size(sum_.type); }
+  std::byte* node_sum() const;
+  Status hand_out(std::size_t k);
+  Status fold(std::size_t k);
+
+  const DeviceSum sum_;
+};
+
+class SharesBcast final : public SharesWork {
+ public:
+  // `bcast.root` is the communicator's; `member`: what it is on this node, -1 on the others.
+  SharesBcast(const Worker& worker, const SharesLayout& layout, std::byte* host, const DeviceBcast& bcast,
+              int member)
+      : SharesWork(worker, layout, host, bcast.buffer, bcast.bytes), bcast_(bcast), member_(member) {}
+
+  Status first() override;
+  Status give(std::size_t t) override;
+  Status start(Across& across, std::size_t k) override;
+
+ private:
+  bool is_root() const { return member_ == worker_.rank; }
+  Status hand_out(std::size_t k);
+  Status take(std::size_t k);
+
+  const DeviceBcast bcast_;
+  const int member_;
 };
 
 }  // namespace heddle

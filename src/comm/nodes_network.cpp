@@ -1,4 +1,4 @@
-// What the GPUs' path over several nodes needs of messages (nodes_path.hpp): meetings of all ranks, and sums among the ranks of one place.
+// What the GPUs' path over several nodes needs of messages (nodes_path.hpp): meetings of all ranks, and sums and bcasts among the ranks of one place.
 #include <algorithm>
 #include <utility>
 
@@ -7,15 +7,15 @@
 
 namespace heddle {
 
-// ---- One sum
+// ---- One of them
 
-LaneSum::~LaneSum() {
+LaneRequest::~LaneRequest() {
   const Turn turn(comm_.asked_);
   if (execution_ != nullptr) execution_->abandon();
   leave();
 }
 
-void LaneSum::set(const Job& job, std::shared_ptr<const Schedule> schedule) {
+void LaneRequest::set(const Job& job, std::shared_ptr<const Schedule> schedule) {
   job_ = job;
   takes_part_ = schedule != nullptr;
   if (takes_part_ && (execution_ == nullptr || &execution_->schedule() != schedule.get()))
@@ -23,7 +23,7 @@ void LaneSum::set(const Job& job, std::shared_ptr<const Schedule> schedule) {
 }
 
 // It has a number on every rank, so that later messages have the same ones.
-Status LaneSum::begin() {
+Status LaneRequest::begin() {
   const Result<std::uint32_t> sequence = enter();
   if (!sequence.ok()) return sequence.status();
   if (!takes_part_) {
@@ -45,8 +45,8 @@ NodesNetwork::NodesNetwork(CommunicatorImpl& comm)
   const auto place = static_cast<std::size_t>(t.member_index(comm.rank()));
   for (std::int32_t node = 0; node < t.nodes() && static_cast<int>(place) < lanes_; ++node)
     peers_.push_back(t.members(node)[place]);
-  for (std::unique_ptr<LaneSum>& sum : sums_)
-    sum = std::make_unique<LaneSum>(comm);
+  for (std::unique_ptr<LaneRequest>& request : requests_)
+    request = std::make_unique<LaneRequest>(comm);
 }
 
 int NodesNetwork::rank() const {
@@ -61,15 +61,18 @@ Status NodesNetwork::largest(std::span<std::uint64_t> words) {
 
 // The algorithm that is cheapest among nodes of one rank, with the ranks of this place in their stead. Settings and rules are about
 // other calls.
-Result<std::shared_ptr<const Schedule>> NodesNetwork::schedule_of(std::size_t bytes) {
-  std::shared_ptr<const Schedule>& entry = schedules_[size_class(bytes)];
+Result<std::shared_ptr<const Schedule>> NodesNetwork::schedule_of(Collective collective, std::size_t bytes,
+                                                                  std::int32_t root) {
+  std::shared_ptr<const Schedule>& entry = schedules_[{collective, size_class(bytes), root}];
   if (entry != nullptr) return entry;
   if (selector_ == nullptr)
     selector_ = std::make_unique<Selector>(nodes_, comm_.connections_->cost_model(), Abilities{false, true},
                                            comm_.preferences_);
-  const Choice choice = selector_->cheapest(Collective::allreduce, middle_of_class(bytes), true);
-  if (choice.algorithm == nullptr) return Status(Code::internal, "no allreduce runs between nodes");
-  Schedule schedule = choice.algorithm->build(nodes_, comm_.topology().node_of(comm_.rank_), choice.shape);
+  const Choice choice = selector_->cheapest(collective, middle_of_class(bytes), true);
+  if (choice.algorithm == nullptr) return Status(Code::internal, "no algorithm runs between nodes");
+  Shape shape = choice.shape;
+  shape.root = root;
+  Schedule schedule = choice.algorithm->build(nodes_, comm_.topology().node_of(comm_.rank_), shape);
   for (Step& step : schedule.steps) {
     if (step.kind == StepKind::send || step.kind == StepKind::recv)
       step.peer = peers_[static_cast<std::size_t>(step.peer)];
@@ -78,26 +81,35 @@ Result<std::shared_ptr<const Schedule>> NodesNetwork::schedule_of(std::size_t by
   return entry;
 }
 
-Status NodesNetwork::start(std::size_t slot, void* data, std::size_t count, DType type, Op op) {
+// `job.root` is a node.
+Status NodesNetwork::start(std::size_t slot, const Job& job) {
   const Turn turn(comm_.asked_);
   if (!comm_.broken_.ok()) return comm_.broken_;
-  const std::size_t bytes = count * dtype_size(type);
+  const std::size_t bytes = job.count * job.element_bytes;
   std::shared_ptr<const Schedule> schedule;
   if (bytes > 0) {
-    Result<std::shared_ptr<const Schedule>> found = schedule_of(bytes);
+    Result<std::shared_ptr<const Schedule>> found = schedule_of(job.collective, bytes, job.root);
     if (!found.ok()) return comm_.fail(found.status());
     schedule = std::move(found).value();
   }
-  LaneSum& sum = *sums_[slot];
-  sum.set({Collective::allreduce, data, data, count, dtype_size(type), comm_.folds_.of(type, op, count), 0},
-          std::move(schedule));
-  if (Status begun = sum.begin(); !begun.ok()) return comm_.fail(std::move(begun));
+  LaneRequest& request = *requests_[slot];
+  request.set(job, std::move(schedule));
+  if (Status begun = request.begin(); !begun.ok()) return comm_.fail(std::move(begun));
   return comm_.move_requests();
+}
+
+Status NodesNetwork::start_sum(std::size_t slot, void* data, std::size_t count, DType type, Op op) {
+  return start(slot, {Collective::allreduce, data, data, count, dtype_size(type),
+                      comm_.folds_.of(type, op, count), 0});
+}
+
+Status NodesNetwork::start_bcast(std::size_t slot, void* data, std::size_t bytes, int root) {
+  return start(slot, {Collective::bcast, data, data, bytes, 1, nullptr, comm_.topology().node_of(root)});
 }
 
 Status NodesNetwork::finish(std::size_t slot) {
   const Turn turn(comm_.asked_);
-  Status status = comm_.wait_for(*sums_[slot]);
+  Status status = comm_.wait_for(*requests_[slot]);
   comm_.leave_to_thread();
   return status;
 }

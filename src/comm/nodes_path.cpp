@@ -50,7 +50,7 @@ Status NodesPath::count_staged() {
 
 // ---- The mode
 
-Status NodesPath::after_allreduce(gpu::Gpu& gpu, const void* buffer, std::size_t bytes, bool on_gpu) {
+Status NodesPath::after_staged(gpu::Gpu& gpu, const void* buffer, std::size_t bytes, bool on_gpu) {
   if (on_ || off_ || bytes < kFrom) return {};
   seen_ = on_gpu ? seen_ + 1 : 0;
   // Where it was another kind of call that they met in, they ask again later.
@@ -115,8 +115,7 @@ Status NodesPath::leave() {
 
 // ---- Calls
 
-Result<bool> NodesPath::can_serve(const DeviceSum& sum) {
-  if (leaves_) return false;
+Result<bool> NodesPath::can_sum(const DeviceSum& sum) {
   const std::size_t bytes = sum.count * dtype_size(sum.type);
   Result<bool> here = node_.link_->holds(sum.out, bytes);
   if (here.ok() && here.value() && sum.in != sum.out) here = node_.link_->holds(sum.in, bytes);
@@ -124,10 +123,28 @@ Result<bool> NodesPath::can_serve(const DeviceSum& sum) {
   return here;
 }
 
-Result<bool> NodesPath::serve(const void* in, void* out, std::size_t count, DType type, Op op) {
+Result<bool> NodesPath::serve_sum(const void* in, void* out, std::size_t count, DType type, Op op) {
   const DeviceSum sum{static_cast<const std::byte*>(in), static_cast<std::byte*>(out), count, type, op};
   SharesSum work(node_.worker(), layout_, host_, sum);
-  const Result<bool> here = can_serve(sum);
+  return serve(work, leaves_ ? Result<bool>(false) : can_sum(sum));
+}
+
+Result<bool> NodesPath::serve_bcast(void* buffer, std::size_t bytes, int root) {
+  SharesBcast work(node_.worker(), layout_, host_, {static_cast<std::byte*>(buffer), bytes, root},
+                   member_of(root));
+  return serve(work, leaves_ ? Result<bool>(false) : node_.link_->holds(buffer, bytes));
+}
+
+// The number that a rank of the communicator has on this node; -1 on other nodes.
+int NodesPath::member_of(int rank) const {
+  for (int r = 0; r < node_.meeting_.size(); ++r) {
+    if (node_.meeting_.number_of(r) == rank) return r;
+  }
+  return -1;
+}
+
+// `here`: whether this rank has its part on its GPU.
+Result<bool> NodesPath::serve(SharesWork& work, const Result<bool>& here) {
   const bool can = here.ok() && here.value();
   Status mine = here.status();
   if (can) {
@@ -165,8 +182,8 @@ Result<bool> NodesPath::conclude(Result<bool> served) {
   return served;
 }
 
-// After a failure a rank goes on with all that others wait for, the network's sums of whatever there is, until they know as well.
-Status NodesPath::run(SharesSum& work) {
+// After a failure a rank goes on with all that others wait for, on the network whatever there is, until they know as well.
+Status NodesPath::run(SharesWork& work) {
   Status mine;
   for (std::size_t t = 0; t < work.ticks(); ++t) {
     Status met = run_tick(work, t, &mine);
@@ -177,7 +194,7 @@ Status NodesPath::run(SharesSum& work) {
 }
 
 // A failure to meet is returned, any other one goes to `mine`.
-Status NodesPath::run_tick(SharesSum& work, std::size_t t, Status* mine) {
+Status NodesPath::run_tick(SharesWork& work, std::size_t t, Status* mine) {
   if (mine->ok()) *mine = work.give(t);
   if (t == work.pieces()) {
     // All shares are on the host, and the last one on the network.
@@ -188,9 +205,7 @@ Status NodesPath::run_tick(SharesSum& work, std::size_t t, Status* mine) {
   }
   keep(mine, wait_for_gpu());
   if (lost_) return *mine;
-  if (t < work.pieces())
-    HEDDLE_TRY(
-        across_.start(t % SharesLayout::kSlots, work.on_host(t), work.elements(t), work.type(), work.op()));
+  if (t < work.pieces()) HEDDLE_TRY(work.start(across_, t));
   if (t > 0 && t <= work.pieces()) HEDDLE_TRY(across_.finish((t - 1) % SharesLayout::kSlots));
   keep(mine, node_.meet(*mine, true).status());
   return {};

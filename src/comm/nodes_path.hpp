@@ -1,10 +1,11 @@
-// Large blocking allreduces of buffers on GPUs, where the ranks are on several nodes: the GPUs of each node fold first, the host sums that over
-// the nodes, and the GPUs of each node spread the result; piece by piece, so that GPUs, copies, the network and the host's sums work at the same time.
+// Large blocking allreduces and bcasts of buffers on GPUs, where the ranks are on several nodes: the GPUs of each node fold first, the host sums that
+// over the nodes, and the GPUs of each node spread the result; piece by piece, so that GPUs, copies, the network and the host's sums work at the same
+// time. In a bcast there is nothing to fold.
 //
 // It takes one word of every rank to agree, as within a node (device_path.hpp), but words between nodes are messages. So they are rare, or large enough
 // calls pay for them:
 //
-// 1. After the 8th, 32nd, 128th, ... large allreduce that went by the host all ranks meet, those without CUDA too, and say whether they have
+// 1. After the 8th, 32nd, 128th, ... large call that went by the host all ranks meet, those without CUDA too, and say whether they have
 //    seen GPU buffers in the last seven. Where all have, each node sets up its links.
 // 2. From then on each large call begins with a meeting of all ranks, in which they tell whether they have their part on their GPU. If one has not,
 //    the call goes by images. After some such calls in a row, or a failure, the mode ends.
@@ -19,30 +20,11 @@
 #include "base/dtype.hpp"
 #include "base/log.hpp"
 #include "base/status.hpp"
+#include "comm/across.hpp"
 #include "comm/device_path.hpp"
 #include "comm/device_shares.hpp"
 
 namespace heddle {
-
-// What ranks of all nodes do together, in the host's memory. A failure is the communicator's, and final.
-class Across {
- public:
-  Across() = default;
-  Across(const Across&) = delete;
-  Across& operator=(const Across&) = delete;
-  virtual ~Across() = default;
-
-  virtual int rank() const = 0;   // in the communicator
-  virtual int lanes() const = 0;  // ranks of the smallest node
-  // Collective. Of each word the largest of all ranks'.
-  virtual Status largest(std::span<std::uint64_t> words) = 0;
-  // Starts a sum, in place, among the ranks that have this one's place on their nodes: `count` elements, the same on all of these. All ranks make
-  // the same calls, also those with 0 elements. `slot` is one that is not in use.
-  virtual Status start(std::size_t slot, void* data, std::size_t count, DType type, Op op) = 0;
-  virtual Status finish(std::size_t slot) = 0;
-  // Moves what was started.
-  virtual Status progress() = 0;
-};
 
 class NodesPath {
  public:
@@ -56,14 +38,18 @@ class NodesPath {
   NodesPath& operator=(const NodesPath&) = delete;
   ~NodesPath() = default;
 
-  // Every allreduce on a communicator begins with this in a process that has CUDA: whether the GPUs have served it, the same on all ranks. If
-  // not, nothing has happened, and it goes on with images. A failure ends the call. `in == out`: in place.
+  // Every allreduce and bcast on a communicator begins with these in a process that has CUDA: whether the GPUs have served it, the same on all
+  // ranks. If not, nothing has happened, and it goes on with images. A failure ends the call. `in == out`: in place.
   Result<bool> allreduce(const void* in, void* out, std::size_t count, DType type, Op op) {
-    return on_ && count * dtype_size(type) >= kFrom ? serve(in, out, count, type, op) : Result<bool>(false);
+    return on_ && count * dtype_size(type) >= kFrom ? serve_sum(in, out, count, type, op)
+                                                    : Result<bool>(false);
+  }
+  Result<bool> bcast(void* buffer, std::size_t bytes, int root) {
+    return on_ && bytes >= kFrom ? serve_bcast(buffer, bytes, root) : Result<bool>(false);
   }
   // And ends with this where it was staged. `on_gpu`: all that this rank gave lies on a GPU, `buffer` is some of it.
-  Status after_allreduce(gpu::Gpu& gpu, const void* buffer, std::size_t bytes, bool on_gpu);
-  // In each allreduce of kFrom bytes or more that the host does, on every rank, also where there is no CUDA.
+  Status after_staged(gpu::Gpu& gpu, const void* buffer, std::size_t bytes, bool on_gpu);
+  // In each allreduce and bcast of kFrom bytes or more that the host does, on every rank, also where there is no CUDA.
   Status count_staged();
 
   // Local: nothing is called any more. As DevicePath::let_go().
@@ -74,10 +60,13 @@ class NodesPath {
  private:
   Status set_up(gpu::Gpu& gpu, const void* buffer);
   Result<bool> connect(gpu::Gpu& gpu);
-  Result<bool> serve(const void* in, void* out, std::size_t count, DType type, Op op);
-  Result<bool> can_serve(const DeviceSum& sum);
-  Status run(SharesSum& work);
-  Status run_tick(SharesSum& work, std::size_t t, Status* mine);
+  Result<bool> serve_sum(const void* in, void* out, std::size_t count, DType type, Op op);
+  Result<bool> serve_bcast(void* buffer, std::size_t bytes, int root);
+  Result<bool> serve(SharesWork& work, const Result<bool>& here);
+  Result<bool> can_sum(const DeviceSum& sum);
+  int member_of(int rank) const;
+  Status run(SharesWork& work);
+  Status run_tick(SharesWork& work, std::size_t t, Status* mine);
   Status wait_for_gpu();
   Result<bool> meet(const Status& mine, bool can, std::span<std::uint64_t> more = {});
   Result<bool> conclude(Result<bool> served);

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -141,11 +142,11 @@ class SparseRequest final : public MovingRequest {
   Status outcome_;
 };
 
-// A sum among the ranks that have this one's place on their nodes, of a vector that is another one in every run (nodes_network.cpp).
-class LaneSum final : public MovingRequest {
+// A sum or bcast among the ranks that have this one's place on their nodes, of a vector that is another one in every run (nodes_network.cpp).
+class LaneRequest final : public MovingRequest {
  public:
   using MovingRequest::MovingRequest;
-  ~LaneSum() override;
+  ~LaneRequest() override;
   // While it is inactive. Null: this rank has no part in the next run.
   void set(const Job& job, std::shared_ptr<const Schedule> schedule);
 
@@ -168,20 +169,24 @@ class NodesNetwork final : public Across {
   int rank() const override;
   int lanes() const override { return lanes_; }
   Status largest(std::span<std::uint64_t> words) override;
-  Status start(std::size_t slot, void* data, std::size_t count, DType type, Op op) override;
+  Status start_sum(std::size_t slot, void* data, std::size_t count, DType type, Op op) override;
+  Status start_bcast(std::size_t slot, void* data, std::size_t bytes, int root) override;
   Status finish(std::size_t slot) override;
   Status progress() override;
 
  private:
-  Result<std::shared_ptr<const Schedule>> schedule_of(std::size_t bytes);
+  Result<std::shared_ptr<const Schedule>> schedule_of(Collective collective, std::size_t bytes,
+                                                      std::int32_t root);
+  Status start(std::size_t slot, const Job& job);
 
   CommunicatorImpl& comm_;
   int lanes_;
   std::vector<std::int32_t> peers_;  // by node: the ranks with this one's place; empty: some node has none
   TopologyView nodes_;               // each like a rank
   std::unique_ptr<Selector> selector_;
-  std::map<unsigned, std::shared_ptr<const Schedule>> schedules_;  // by size class
-  std::array<std::unique_ptr<LaneSum>, SharesLayout::kSlots> sums_;
+  // By size class, and the root's node.
+  std::map<std::tuple<Collective, unsigned, std::int32_t>, std::shared_ptr<const Schedule>> schedules_;
+  std::array<std::unique_ptr<LaneRequest>, SharesLayout::kSlots> requests_;
 };
 
 }  // namespace heddle

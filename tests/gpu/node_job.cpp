@@ -363,7 +363,7 @@ void late(const Job& job) {
   sum_once(job, comm);
 }
 
-// On several hosts: after eight large sums of GPU memory the GPUs of each fold first.
+// On several hosts: after eight large sums of GPU memory the GPUs of each fold first, and take part in bcasts.
 void over_hosts(const Job& job) {
   constexpr std::size_t kCount = (kMost - 1000) / sizeof(int);
   std::vector<int> mine(kCount);
@@ -385,6 +385,20 @@ void over_hosts(const Job& job) {
     }
   }
   if (served != 4) job::fail("the GPUs served %d of 12 large sums, not the last 4", served);
+  for (int root = 0; root < job.size; ++root) {
+    for (std::size_t i = 0; i < kCount; ++i)
+      mine[i] = static_cast<int>(i) * (job.rank + 1);
+    job.out.put(mine.data(), kCount * sizeof(int));
+    const int before = job.calls("cuStreamQuery");
+    if (MPI_Bcast(job.out.data(), static_cast<int>(kCount), MPI_INT, root, MPI_COMM_WORLD) != MPI_SUCCESS)
+      job::fail("a large bcast: error");
+    if (job.calls("cuStreamQuery") == before) job::fail("the GPUs did not serve a large bcast from %d", root);
+    job.out.get(mine.data(), kCount * sizeof(int));
+    for (std::size_t i = 0; i < kCount; ++i) {
+      if (mine[i] != static_cast<int>(i) * (root + 1))
+        job::fail("large bcast from %d: element %zu is %d", root, i, mine[i]);
+    }
+  }
 }
 
 // Ranks that have no CUDA, or only host memory, are never asked for anything.

@@ -1,8 +1,9 @@
-// Large allreduces of GPU memory by ranks on several nodes: threads of one process, which nodes and messages between them are made up for, through the
+// Large allreduces and bcasts of GPU memory by ranks on several nodes: threads of one process, which nodes and messages between them are made up for, through the
 // C API's own functions, on the double of CUDA's driver (its path is the argument).
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cfloat>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -42,12 +43,22 @@ Config little_scratch(std::size_t bytes = std::size_t{256} << 10) {
   return config;
 }
 
+// Magnitudes are less than kLargest.
+constexpr double kLargest = 1900;
 template <typename T>
 std::vector<T> values(std::size_t count, int rank) {
   std::mt19937 random(static_cast<unsigned>(count) + 77U * static_cast<unsigned>(rank));
   std::vector<T> all(count);
   for (T& one : all)
     one = static_cast<T>(static_cast<double>(random() % 2'000'003) / 7e2 - 1000.0);
+  return all;
+}
+
+std::vector<std::uint8_t> bytes_of(std::size_t count, int rank) {
+  std::vector<std::uint8_t> all(count);
+  std::mt19937 random(static_cast<unsigned>(rank));
+  for (std::uint8_t& one : all)
+    one = static_cast<std::uint8_t>(random());
   return all;
 }
 
@@ -93,6 +104,9 @@ class Seat {
   Status sum(const void* from, void* to, std::size_t count, DType type) {
     return heddle::edge::allreduce_anywhere(comm, {from, to, count, type, Op::sum});
   }
+  Status bcast(void* buffer, std::size_t bytes, int root) {
+    return heddle::edge::bcast_anywhere(comm, buffer, bytes, root);
+  }
   NodesPath& path() { return *comm.communicator->nodes_path(); }
   // Whether the GPUs did it.
   bool by_gpus(const std::function<void()>& call) {
@@ -122,8 +136,9 @@ class Seat {
     });
     if (!on_host) out.get(mine.data(), count * sizeof(T), at);
     const std::vector<T> wanted = sum_of<T>(nodes, count);
-    // The host's order may be another one.
-    const double most = served ? 0.0 : 1e-3;
+    // The host's order may be another one: each addition of floats rounds by half an epsilon of what may be the sum of all magnitudes.
+    const double ranks = static_cast<double>(nodes.size());
+    const double most = served ? 0.0 : ranks * FLT_EPSILON * ranks * kLargest;
     std::size_t wrong = 0;
     for (std::size_t i = 0; i < count; ++i)
       wrong += std::abs(static_cast<double>(mine[i]) - static_cast<double>(wanted[i])) <= most ? 0 : 1;
@@ -131,16 +146,26 @@ class Seat {
                          << (in_place ? ", in place" : "") << (served ? ", by GPUs" : ", by images");
     return served;
   }
+  // A bcast of bytes_of(), that must be right.
+  bool check_bcast(int root, std::size_t bytes, std::size_t at, bool on_host = false) {
+    const std::vector<std::uint8_t> wanted = bytes_of(bytes, root);
+    std::vector<std::uint8_t> mine = bytes_of(bytes, rank_);
+    out.put(mine.data(), bytes, at);
+    const bool served = by_gpus([&] {
+      const Status status =
+          bcast(on_host ? static_cast<void*>(mine.data()) : out.as<char>() + at, bytes, root);
+      EXPECT_TRUE(status.ok()) << status.message();
+    });
+    if (!on_host) out.get(mine.data(), bytes, at);
+    EXPECT_EQ(mine, wanted) << "rank " << rank_ << ", " << bytes << " bytes at " << at << " from " << root;
+    return served;
+  }
   // Calls until the GPUs serve them.
   int begin(int most = 20) {
-    for (int i = 1; i <= most; ++i) {
-      if (by_gpus([&] {
-            const Status status = sum(out.data(), out.data(), kLeast, DType::i32);
-            EXPECT_TRUE(status.ok()) << status.message();
-          }))
-        return i;
-    }
-    return -1;
+    return calls_until_served(most, [this] { return sum(out.data(), out.data(), kLeast, DType::i32); });
+  }
+  int begin_bcasts(int most = 20) {
+    return calls_until_served(most, [this] { return bcast(out.data(), NodesPath::kFrom, 0); });
   }
 
   heddle_comm comm;
@@ -148,6 +173,18 @@ class Seat {
   const TestMemory out;
 
  private:
+  template <typename Call>
+  int calls_until_served(int most, const Call& call) {
+    for (int i = 1; i <= most; ++i) {
+      if (by_gpus([&] {
+            const Status status = call();
+            EXPECT_TRUE(status.ok()) << status.message();
+          }))
+        return i;
+    }
+    return -1;
+  }
+
   const int rank_;
   Node& all_;
 };
@@ -164,10 +201,14 @@ void on_nodes(const std::vector<std::uint64_t>& nodes, const Config& config, con
 }
 
 // Every shape of nodes: alike, of one rank each, uneven, one of them with a single rank, with ranks in turns.
-TEST(GpuNodes, Sums) {
-  const std::vector<std::vector<std::uint64_t>> shapes = {
+const std::vector<std::vector<std::uint64_t>>& shapes() {
+  static const std::vector<std::vector<std::uint64_t>> all = {
       {0, 0, 1, 1}, {0, 1}, {0, 0, 0, 1, 1}, {0, 1, 1}, {0, 1, 0, 1}};
-  for (const std::vector<std::uint64_t>& nodes : shapes) {
+  return all;
+}
+
+TEST(GpuNodes, Sums) {
+  for (const std::vector<std::uint64_t>& nodes : shapes()) {
     on_nodes(
         nodes, little_scratch(),
         [&](Seat& seat, int) {
@@ -182,6 +223,42 @@ TEST(GpuNodes, Sums) {
         },
         2);
   }
+}
+
+// From every rank: the first of its node and others, with a share of the pieces and without one.
+TEST(GpuNodes, Bcasts) {
+  for (const std::vector<std::uint64_t>& nodes : shapes()) {
+    const int ranks = static_cast<int>(nodes.size());
+    on_nodes(
+        nodes, little_scratch(),
+        [&](Seat& seat, int) {
+          ASSERT_EQ(seat.begin_bcasts(), 9);
+          for (int root = 0; root < ranks; ++root) {
+            EXPECT_TRUE(seat.check_bcast(root, NodesPath::kFrom, 0));
+            EXPECT_TRUE(seat.check_bcast(root, NodesPath::kFrom + 40'001, 3));
+          }
+          EXPECT_FALSE(seat.check_bcast(0, NodesPath::kFrom - 1, 0));
+          EXPECT_TRUE(seat.check<float>(nodes, kLeast, DType::f32, 0, false));
+        },
+        2);
+  }
+}
+
+// Sums and bcasts count alike, and agree together.
+TEST(GpuNodes, BcastsAmongSums) {
+  const std::vector<std::uint64_t> nodes = {0, 0, 1, 1, 2, 2};
+  on_nodes(nodes, little_scratch(std::size_t{8} << 20), [&](Seat& seat, int rank) {
+    for (int i = 0; i < 4; ++i) {
+      EXPECT_FALSE(seat.check<std::int32_t>(nodes, kLeast, DType::i32, 0, false));
+      EXPECT_FALSE(seat.check_bcast(i, NodesPath::kFrom, 0));
+    }
+    for (int root = 0; root < 6; ++root) {
+      EXPECT_TRUE(seat.check_bcast(root, NodesPath::kFrom * 2, 0));
+      EXPECT_TRUE(seat.check<std::int32_t>(nodes, kLeast, DType::i32, 0, false));
+    }
+    EXPECT_FALSE(seat.check_bcast(5, NodesPath::kFrom, 0, rank == 5));
+    EXPECT_TRUE(seat.check_bcast(5, NodesPath::kFrom, 0));
+  });
 }
 
 TEST(GpuNodes, ThreeNodes) {
@@ -249,6 +326,24 @@ TEST(GpuNodes, OneFails) {
       EXPECT_NE(status.message().find(wanted), std::string::npos) << status.message();
       EXPECT_FALSE(seat.path().on());
       EXPECT_FALSE(seat.check<float>(nodes, kLeast, DType::f32, 0, false));
+    });
+    EXPECT_EQ(own, 1) << name;
+  }
+}
+
+// The first to copy is the root, then the others of its node.
+TEST(GpuNodes, OneFailsInABcast) {
+  const std::vector<std::uint64_t> nodes = {0, 0, 1, 1};
+  for (const char* name : {"cuMemcpyDtoDAsync", "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync"}) {
+    std::atomic<int> own = 0;
+    on_nodes(nodes, little_scratch(), [&](Seat& seat, int rank) {
+      ASSERT_EQ(seat.begin(), 9);
+      seat.fail_next(name);
+      const Status status = seat.bcast(seat.out.data(), NodesPath::kFrom, 1);
+      EXPECT_FALSE(status.ok()) << name << " on rank " << rank;
+      own += status.code() == Code::system ? 1 : 0;
+      EXPECT_FALSE(seat.path().on());
+      EXPECT_FALSE(seat.check_bcast(1, NodesPath::kFrom, 0));
     });
     EXPECT_EQ(own, 1) << name;
   }

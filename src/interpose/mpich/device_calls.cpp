@@ -57,11 +57,12 @@ Result<bool> Backend::allreduce_on_gpus(const void* in, void* out, std::size_t c
 Result<bool> Backend::bcast_on_gpus(void* buffer, std::size_t count, MPI_Datatype type, int root,
                                     MPI_Comm comm) {
   DevicePath* const path = device_path(comm);
+  NodesPath* const nodes = nodes_path(comm);
+  const bool on = (path != nullptr && path->on()) || (nodes != nullptr && nodes->on());
   void* piece = nullptr;
   std::size_t bytes = 0;
-  if (path == nullptr || !path->on() || !is_served(buffer, count, type, root, *served(comm), &piece, &bytes))
-    return false;
-  return path->bcast(piece, bytes, root);
+  if (!on || !is_served(buffer, count, type, root, *served(comm), &piece, &bytes)) return false;
+  return path != nullptr ? path->bcast(piece, bytes, root) : nodes->bcast(piece, bytes, root);
 }
 
 Status Backend::after_allreduce(const void* in, void* out, std::size_t count, bool on_gpu, MPI_Datatype type,
@@ -73,16 +74,21 @@ Status Backend::after_allreduce(const void* in, void* out, std::size_t count, bo
   if ((path == nullptr && nodes == nullptr) || !is_served(in, out, type, op, &mapped_type, &mapped_op))
     return {};
   if (path != nullptr) return path->after_allreduce(device_buffers_.gpu(), out, on_gpu);
-  return nodes->after_allreduce(device_buffers_.gpu(), out, count * dtype_size(mapped_type), on_gpu);
+  return nodes->after_staged(device_buffers_.gpu(), out, count * dtype_size(mapped_type), on_gpu);
 }
 
 Status Backend::after_bcast(void* buffer, bool on_gpu, std::size_t count, MPI_Datatype type, int root,
                             MPI_Comm comm) {
   DevicePath* const path = device_path(comm);
+  NodesPath* const nodes = nodes_path(comm);
   void* piece = nullptr;
   std::size_t bytes = 0;
-  if (path == nullptr || !is_served(buffer, count, type, root, *served(comm), &piece, &bytes)) return {};
-  return path->after_bcast(device_buffers_.gpu(), buffer, on_gpu && piece != nullptr);
+  if ((path == nullptr && nodes == nullptr) ||
+      !is_served(buffer, count, type, root, *served(comm), &piece, &bytes))
+    return {};
+  const bool whole = on_gpu && piece != nullptr;
+  return path != nullptr ? path->after_bcast(device_buffers_.gpu(), buffer, whole)
+                         : nodes->after_staged(device_buffers_.gpu(), buffer, bytes, whole);
 }
 
 }  // namespace heddle::mpich
