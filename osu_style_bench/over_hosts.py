@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""Compares heddle's preload library with an MPI over several hosts of this machine: network namespaces whose links are shaped.
+
+    osu_style_bench/over_hosts.py --preload build/check/src/interpose/libheddle_preload.so
+    osu_style_bench/over_hosts.py --preload ... --collective bcast_alone --sizes 1024:1048576 --turns 3 --json bcast.json
+
+Both run peer_loop.c, by turns: the other MPI as it is (Open MPI told to yield, since ranks share cores here), and MPICH with heddle.
+Prints medians over the turns, their ratio and its 95% interval (bootstrap over turns). Needs root, iproute2, and both MPIs' compilers.
+"""
+import argparse
+import json
+import math
+import os
+import pathlib
+import platform
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / 'tests' / 'support'))
+import hosts  # noqa: E402
+
+BOOTSTRAPS = 2000
+
+
+def size_range(text):
+    least, _, most = text.partition(':')
+    return int(least), int(most or least)
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--preload', required=True, type=pathlib.Path, help='libheddle_preload.so')
+    parser.add_argument('--peer', choices=['openmpi', 'mpich'], default='openmpi')
+    parser.add_argument('--collective', choices=['allreduce', 'bcast', 'bcast_alone'], default='allreduce')
+    parser.add_argument('--hosts', type=int, default=4)
+    parser.add_argument('--ranks-per-host', type=int, default=1)
+    parser.add_argument('--rate', default='1gbit', help="of each link, both ways, in tc's words; none: not shaped")
+    parser.add_argument('--burst', default='256k', help='what a link lets through at once')
+    parser.add_argument('--sizes', type=size_range, default=(4, 1 << 26), metavar='LEAST:MOST', help='in bytes, powers of two between them')
+    parser.add_argument('--turns', type=int, default=5)
+    parser.add_argument('--timeout', type=float, default=600, help='seconds for one run')
+    parser.add_argument('--env', action='append', default=[], metavar='NAME=VALUE', help="for heddle's runs")
+    parser.add_argument('--json', type=pathlib.Path, help='keeps every sample')
+    return parser.parse_args()
+
+
+def shape(several, rate, burst):
+    """Both ends of each link, since a queue shapes what leaves it."""
+    for number in range(1, several.count + 1):
+        for place, device in ((number, 'net0'), (0, f'port{number}')):
+            hosts.run('tc', '-n', several.name(place), 'qdisc', 'add', 'dev', device, 'root', 'tbf', 'rate', rate, 'burst', burst, 'latency', '100ms')
+
+
+def build_loop(folder, mpi):
+    program = folder / f'loop.{mpi}'
+    hosts.run(f'mpicc.{mpi}', '-O2', str(HERE / 'peer_loop.c'), '-o', str(program))
+    return str(program)
+
+
+def command(several, mpi, ranks, loop, settings):
+    if mpi == 'mpich':
+        return several.mpiexec('mpiexec.mpich') + ['-n', str(ranks), 'env'] + settings + [loop]
+    addresses = ','.join(f'{several.address(n)}:{ranks // several.count}' for n in range(1, several.count + 1))
+    inside = ['ip', 'netns', 'exec', several.name(1), 'env', f'{hosts.PREFIX}={several.prefix}']
+    return inside + ['mpiexec.openmpi', '--allow-run-as-root', '--oversubscribe', '--host', addresses, '-n', str(ranks),
+                     '--map-by', 'node', '--mca', 'plm_rsh_agent', os.path.abspath(hosts.__file__), '--mca', 'mpi_yield_when_idle', '1',
+                     '--mca', 'oob_tcp_if_include', 'net0', '--mca', 'btl_tcp_if_include', 'net0', loop]
+
+
+def run_loop(line, args):
+    """{bytes: microseconds} of one run."""
+    least, most = args.sizes
+    line = line + [args.collective, str(least), str(most)]
+    env = {k: v for k, v in os.environ.items() if not k.startswith('HEDDLE_') and k != 'LD_PRELOAD'}
+    done = subprocess.run(line, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=args.timeout, check=False)
+    if done.returncode != 0:
+        raise OSError(f'{" ".join(line)}: status {done.returncode}\n{done.stdout}{done.stderr}')
+    return {int(size): float(us) for size, us in (row.split() for row in done.stdout.splitlines() if row[:1].isdigit())}
+
+
+def interval(theirs, ours):
+    """Of the ratio of medians, 95%."""
+    draw = random.Random(1)
+    ratios = sorted(statistics.median(draw.choices(theirs, k=len(theirs))) / statistics.median(draw.choices(ours, k=len(ours)))
+                    for _ in range(BOOTSTRAPS))
+    return ratios[BOOTSTRAPS // 40], ratios[-BOOTSTRAPS // 40]
+
+
+def print_table(peer, samples):
+    print(f'| bytes | {peer}, us | heddle, us | ratio | 95% interval |\n|---:|---:|---:|---:|---|')
+    logs = []
+    for size in sorted(samples['heddle'][0]):
+        theirs, ours = ([turn[size] for turn in samples[side]] for side in ('peer', 'heddle'))
+        a, b = statistics.median(theirs), statistics.median(ours)
+        low, high = interval(theirs, ours)
+        logs.append(math.log(a / b))
+        print(f'| {size} | {a:,.1f} | {b:,.1f} | {a / b:.2f} | {low:.2f} to {high:.2f} |')
+    print(f'\nGeometric mean of the ratios {math.exp(statistics.mean(logs)):.2f}, the lowest {math.exp(min(logs)):.3f}; {len(samples["heddle"])} turns.')
+
+
+def measure(several, folder, args):
+    ranks = args.hosts * args.ranks_per_host
+    lines = {'peer': command(several, args.peer, ranks, build_loop(folder, args.peer), []),
+             'heddle': command(several, 'mpich', ranks, build_loop(folder, 'mpich'), [f'LD_PRELOAD={args.preload.resolve()}'] + args.env)}
+    samples = {side: [] for side in lines}
+    for turn in range(args.turns):
+        # Who is first changes, so that what drifts favours neither.
+        for side in sorted(lines, reverse=turn % 2 == 1):
+            print(f'turn {turn + 1} of {args.turns}: {args.peer if side == "peer" else "heddle"}', file=sys.stderr, flush=True)
+            samples[side].append(run_loop(lines[side], args))
+        if args.json:
+            settings = {k: str(v) if isinstance(v, pathlib.Path) else v for k, v in vars(args).items() if k not in ('json', 'preload')}
+            args.json.write_text(json.dumps({'what': 'osu_style_bench/over_hosts.py, microseconds of one call', 'settings': settings,
+                                             'cores': os.cpu_count(), 'kernel': platform.release(), **samples}, indent=1) + '\n')
+    print_table(args.peer, samples)
+
+
+def main():
+    args = parse()
+    if not args.preload.is_file():
+        sys.exit(f"over_hosts.py: --preload '{args.preload}': there is no such file; it is in build/.../src/interpose")
+    try:
+        with tempfile.TemporaryDirectory() as folder, hosts.Hosts(args.hosts) as several:
+            if args.rate != 'none':
+                shape(several, args.rate, args.burst)
+            measure(several, pathlib.Path(folder), args)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        sys.exit(f'over_hosts.py: {error}')
+
+
+if __name__ == '__main__':
+    main()
