@@ -104,6 +104,8 @@ struct Bootstrap {
   // Ranks with equal values share memory, as far as the lender knows (MPI_COMM_TYPE_SHARED). Without one,
   // ranks with the same host name and boot identity do.
   std::optional<std::uint64_t> node;
+  // Whether there may be requests, which move while the caller computes where the network lets them. The same on all ranks.
+  bool has_requests = true;
   // What several communicators of this process share; null: this one has its own.
   std::shared_ptr<ProcessState> process;
 };

@@ -122,9 +122,13 @@ double time_crossing(const TimedWay& way, const TopologyView& topology, int rank
   return time_rounds({&only, 1}, topology, rank, InternodeTimes::kLarge, kRounds).front();
 }
 
-std::size_t fastest(std::span<const InternodeTimes> ways) {
+std::size_t fastest(std::span<const InternodeTimes> ways, bool overlap) {
   constexpr double kHardly = 1.05;
-  const auto cost = [](const InternodeTimes& way) { return way.small_ns * way.large_ns; };
+  constexpr double kStandsStill = 1.25;
+  const auto cost = [overlap](const InternodeTimes& way) {
+    const double factor = overlap && way.lent ? kStandsStill : 1.0;
+    return way.small_ns * factor * way.large_ns * factor;
+  };
   double least = std::numeric_limits<double>::infinity();
   for (const InternodeTimes& way : ways)
     least = std::min(least, cost(way));

@@ -46,6 +46,8 @@ struct InternodeTimes {
   static constexpr std::size_t kLarge = std::size_t{64} << 10;
   double small_ns = 0;
   double large_ns = 0;
+  bool lent =
+      false;  // by an MPI: they move while heddle is called, and stand still while its caller computes
 };
 
 // Both are collective over the first ranks of all nodes; the others return at once. All nodes send at the same time, as in a collective: where
@@ -67,7 +69,7 @@ std::vector<InternodeTimes> time_internode(std::span<TimedWay> ways, const Topol
 double time_crossing(const TimedWay& way, const TopologyView& topology, int rank);
 
 // The place of the fastest by small and large messages alike; of those that are within 5% of it the first. Infinity is for ways that
-// failed. Not for none.
-std::size_t fastest(std::span<const InternodeTimes> ways);
+// failed. Not for none. `overlap`: messages may be under way while the caller computes, so that lent ones count as a quarter slower.
+std::size_t fastest(std::span<const InternodeTimes> ways, bool overlap);
 
 }  // namespace heddle

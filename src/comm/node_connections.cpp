@@ -162,6 +162,7 @@ Result<std::vector<InternodeTimes>> NodeConnections::time_ways(const std::vector
       slowest[i].small_ns = std::max(slowest[i].small_ns, each.small_ns);
       slowest[i].large_ns = std::max(slowest[i].large_ns, each.large_ns);
     }
+    slowest[i].lent = ways[i].lent != nullptr;
   }
   return slowest;
 }
@@ -193,7 +194,7 @@ Status NodeConnections::make() {
   if (ways.size() > 1) {
     const Result<std::vector<InternodeTimes>> times = time_ways(ways);
     HEDDLE_TRY(times.status());
-    best = fastest(times.value());
+    best = fastest(times.value(), bootstrap_.has_requests);
     if (std::isinf(times.value()[best].small_ns)) return no_way(Code::peer_failed);
     connections_.comparison = compare(ways, times.value());
   }

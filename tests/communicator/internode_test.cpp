@@ -23,24 +23,34 @@ using test::Rank;
 
 TEST(Fastest, SmallAndLargeMessagesCountAlike) {
   const InternodeTimes slow{200, 2000};
-  EXPECT_EQ(fastest(std::vector{slow, InternodeTimes{100, 1000}}), 1u);
-  EXPECT_EQ(fastest(std::vector{InternodeTimes{100, 1000}, slow}), 0u);
-  EXPECT_EQ(fastest(std::vector{slow, InternodeTimes{100, 3000}}), 1u) << "twice as fast, 1.5 times as slow";
-  EXPECT_EQ(fastest(std::vector{slow, InternodeTimes{300, 1000}, InternodeTimes{100, 1900}}), 2u);
+  EXPECT_EQ(fastest(std::vector{slow, InternodeTimes{100, 1000}}, true), 1u);
+  EXPECT_EQ(fastest(std::vector{InternodeTimes{100, 1000}, slow}, true), 0u);
+  EXPECT_EQ(fastest(std::vector{slow, InternodeTimes{100, 3000}}, true), 1u)
+      << "twice as fast, 1.5 times as slow";
+  EXPECT_EQ(fastest(std::vector{slow, InternodeTimes{300, 1000}, InternodeTimes{100, 1900}}, true), 2u);
 }
 
 TEST(Fastest, TheFirstOfThoseThatHardlyDiffer) {
-  EXPECT_EQ(fastest(std::vector{InternodeTimes{100, 1000}, InternodeTimes{96, 960}}), 0u);
-  EXPECT_EQ(fastest(std::vector{InternodeTimes{100, 1000}, InternodeTimes{80, 850}}), 1u);
+  EXPECT_EQ(fastest(std::vector{InternodeTimes{100, 1000}, InternodeTimes{96, 960}}, true), 0u);
+  EXPECT_EQ(fastest(std::vector{InternodeTimes{100, 1000}, InternodeTimes{80, 850}}, true), 1u);
   EXPECT_EQ(
-      fastest(std::vector{InternodeTimes{100, 1000}, InternodeTimes{93, 1000}, InternodeTimes{84, 1000}}), 2u)
+      fastest(std::vector{InternodeTimes{100, 1000}, InternodeTimes{93, 1000}, InternodeTimes{84, 1000}},
+              true),
+      2u)
       << "near the second, which is near the first";
 }
 
 TEST(Fastest, NeverOneThatFailed) {
   constexpr double kFailed = std::numeric_limits<double>::infinity();
-  EXPECT_EQ(fastest(std::vector{InternodeTimes{kFailed, kFailed}, InternodeTimes{1e9, 1e9}}), 1u);
-  EXPECT_EQ(fastest(std::vector{InternodeTimes{1e9, 1e9}, InternodeTimes{kFailed, kFailed}}), 0u);
+  EXPECT_EQ(fastest(std::vector{InternodeTimes{kFailed, kFailed}, InternodeTimes{1e9, 1e9}}, true), 1u);
+  EXPECT_EQ(fastest(std::vector{InternodeTimes{1e9, 1e9}, InternodeTimes{kFailed, kFailed}}, true), 0u);
+}
+
+TEST(Fastest, LentMessagesWhoStandStillMeanwhileMustBeFaster) {
+  const InternodeTimes lent{100, 1000, true};
+  EXPECT_EQ(fastest(std::vector{lent, InternodeTimes{110, 1100}}, true), 1u);
+  EXPECT_EQ(fastest(std::vector{lent, InternodeTimes{110, 1100}}, false), 0u);
+  EXPECT_EQ(fastest(std::vector{lent, InternodeTimes{140, 1400}}, true), 0u);
 }
 
 // A transport whose sends take a while, and which counts them.

@@ -241,6 +241,7 @@ void SetUp::run(MPI_Comm comm, CommState& state) {
     return state.p2p->functions();
   };
   bootstrap.process = process_;
+  bootstrap.has_requests = false;  // non-blocking collectives are left to the host
   bootstrap.host_progress = [&self = self_] { self.progress(); };
   auto made = Communicator::create(bootstrap, config_);
   if (!made.ok()) {
