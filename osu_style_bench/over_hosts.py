@@ -79,6 +79,7 @@ def run_loop(line, args):
     done = subprocess.run(line, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=args.timeout, check=False)
     if done.returncode != 0:
         raise OSError(f'{" ".join(line)}: status {done.returncode}\n{done.stdout}{done.stderr}')
+    sys.stderr.write(done.stderr)  # HEDDLE_LOG's, for one
     return {int(size): float(us) for size, us in (row.split() for row in done.stdout.splitlines() if row[:1].isdigit())}
 
 
