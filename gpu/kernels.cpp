@@ -16,7 +16,8 @@ Kernels::Kernels(const Driver& driver)
     : driver_(driver),
       multiprocessors_(driver),
       libraries_{KernelLibrary(driver, Family::floats), KernelLibrary(driver, Family::halves),
-                 KernelLibrary(driver, Family::integers), KernelLibrary(driver, Family::bits)} {}
+                 KernelLibrary(driver, Family::fp8), KernelLibrary(driver, Family::integers),
+                 KernelLibrary(driver, Family::bits)} {}
 
 Status Kernels::look_up(const Choice& choice, Kernel* kernel) {
   const Result<CUfunction> function = libraries_[static_cast<std::size_t>(choice.family)].find(choice.name);

@@ -45,7 +45,7 @@ class Kernels {
   Result<Kernel> copying(DType type);
   Status look_up(const kernels::Choice& choice, Kernel* kernel);
 
-  static constexpr std::size_t kFamilies = 4;
+  static constexpr std::size_t kFamilies = 5;
   const Driver& driver_;
   Multiprocessors multiprocessors_;
   std::mutex mutex_;  // for what is below

@@ -5,6 +5,7 @@
 extern "C" {
 extern const unsigned char heddle_float_kernels[];
 extern const unsigned char heddle_half_kernels[];
+extern const unsigned char heddle_fp8_kernels[];
 extern const unsigned char heddle_integer_kernels[];
 extern const unsigned char heddle_bit_kernels[];
 extern const unsigned char heddle_sparse_kernels[];
@@ -20,6 +21,8 @@ const void* binary(Family family) {
       return heddle_float_kernels;
     case Family::halves:
       return heddle_half_kernels;
+    case Family::fp8:
+      return heddle_fp8_kernels;
     case Family::integers:
       return heddle_integer_kernels;
     case Family::bits:

@@ -16,13 +16,11 @@
 
 #ifdef __CUDACC__
 #define HEDDLE_DEVICE __device__
-#define HEDDLE_UNROLLED _Pragma("unroll")
 #else
 #include <algorithm>
 #include <atomic>
 #include <thread>
 #define HEDDLE_DEVICE
-#define HEDDLE_UNROLLED
 #endif
 
 namespace heddle::gpu::kernels {

@@ -13,10 +13,12 @@ namespace {
   Choice{#name, family, sizeof(__VA_ARGS__::Stored), alignof(__VA_ARGS__::Stored), 1},
 #define HEDDLE_FLOAT_ENTRY(name, element, operation) HEDDLE_ENTRY(Family::floats, name, element)
 #define HEDDLE_HALF_ENTRY(name, element, operation) HEDDLE_ENTRY(Family::halves, name, element)
+#define HEDDLE_FP8_ENTRY(name, element, operation) HEDDLE_ENTRY(Family::fp8, name, element)
 #define HEDDLE_INTEGER_ENTRY(name, element, operation) HEDDLE_ENTRY(Family::integers, name, element)
 #define HEDDLE_BIT_ENTRY(name, element, operation) HEDDLE_ENTRY(Family::bits, name, element)
 constexpr Choice kKernels[] = {HEDDLE_FLOAT_KERNELS(HEDDLE_FLOAT_ENTRY)      //
                                HEDDLE_HALF_KERNELS(HEDDLE_HALF_ENTRY)        //
+                               HEDDLE_FP8_KERNELS(HEDDLE_FP8_ENTRY)          //
                                HEDDLE_INTEGER_KERNELS(HEDDLE_INTEGER_ENTRY)  //
                                HEDDLE_BIT_KERNELS(HEDDLE_BIT_ENTRY)};
 
@@ -62,6 +64,10 @@ std::optional<Choice> choose(DType type, Op op) {
       return find(operation + sized('f', type), 1);
     case DType::bf16:
       return find(operation + "bf16", 1);
+    case DType::e4m3:
+      return find(operation + "e4m3", 1);
+    case DType::e5m2:
+      return find(operation + "e5m2", 1);
     case DType::c32:
       return op == Op::sum ? find("sum_f32", 2) : find(operation + "c32", 1);
     case DType::c64:

@@ -5,6 +5,7 @@
 // The bits are those of the host's folds (src/engine/kernels) on x86.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "gpu/kernels/portable.hpp"
@@ -96,6 +97,66 @@ struct Half {
     return static_cast<Stored>(sign | (bits_as<std::uint32_t>(sum) - bits_as<std::uint32_t>(0.5F)));
   }
 #endif
+};
+
+// The code of a finite magnitude: that has f32's bits, this kMantissa bits of mantissa. kLeast is the exponent of the smallest normal number and
+// kLargest the largest number, both as f32 has them: what is larger becomes that. GPUs from sm_89 on have instructions for it. But those make
+// infinities finite, and older GPUs, and the PTX that all machine code comes from, do without.
+template <unsigned kMantissa, std::uint32_t kLeast, std::uint32_t kLargest>
+HEDDLE_HOST_DEVICE std::uint32_t round_magnitude(std::uint32_t magnitude) {
+  constexpr std::uint32_t kDropped = 23 - kMantissa;
+  constexpr std::uint32_t kSmallestNormal = kLeast << 23;
+  const std::uint32_t clipped = magnitude < kLargest ? magnitude : kLargest;
+  const std::uint32_t own = clipped & 0x7F800000U;
+  // Subnormal numbers are as far apart as the smallest normal ones.
+  const std::uint32_t exponent = own > kSmallestNormal ? own : kSmallestNormal;
+  // One unit in the last place of this is one of the code, so that the addition rounds to it. The sum's mantissa counts units, with the leading bit
+  // of normal numbers, and its exponent is the number's but for a constant: together, with what makes up for that, they are the code.
+  constexpr std::uint32_t kMissing = (0 - ((kLeast + kDropped) << kMantissa)) % 256;
+  const auto large = bits_as<float>(exponent + (kDropped << 23) + kMissing);
+  const auto sum = bits_as<std::uint32_t>(bits_as<float>(clipped) + large);
+  return (sum + (sum >> kDropped)) & 0xFFU;
+}
+
+// A number with f32's bits but for its exponent, which is short by the difference of the biases: the product makes up for that, and is exact for
+// subnormals too. What comes out larger than the largest number is infinite or NaN.
+HEDDLE_HOST_DEVICE inline float widen(std::uint32_t bits, float scale, float largest) {
+  const float value = bits_as<float>(bits) * scale;
+  return std::fabs(value) > largest ? bits_as<float>(bits | 0x7F800000U) : value;
+}
+
+// OCP's 8 bits with 4 of exponent, of which the largest has numbers too, and but one NaN.
+struct E4M3 {
+  using Stored = std::uint8_t;
+  using Value = float;
+  HEDDLE_HOST_DEVICE static Value decode(Stored stored) {
+    const auto extended = static_cast<std::uint32_t>(static_cast<std::int8_t>(stored));
+    return widen(extended << 20 & 0x87F00000U, 0x1p120F, 448.0F);
+  }
+  HEDDLE_HOST_DEVICE static Stored encode(Value value) {
+    const auto bits = bits_as<std::uint32_t>(value);
+    const std::uint32_t code = round_magnitude<3, 121, 0x43E00000U>(bits & 0x7FFFFFFFU);
+    return static_cast<Stored>((bits >> 24 & 0x80U) | (is_nan(value) ? 0x7FU : code));
+  }
+};
+
+// OCP's 8 bits with 5 of exponent: the upper byte of a half.
+struct E5M2 {
+  using Stored = std::uint8_t;
+  using Value = float;
+  HEDDLE_HOST_DEVICE static Value decode(Stored stored) {
+    const auto extended = static_cast<std::uint32_t>(static_cast<std::int8_t>(stored));
+    return widen(extended << 21 & 0x8FE00000U, 0x1p112F, 57344.0F);
+  }
+  HEDDLE_HOST_DEVICE static Stored encode(Value value) {
+    const auto bits = bits_as<std::uint32_t>(value);
+    const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
+    std::uint32_t code = round_magnitude<2, 113, 0x47600000U>(magnitude);
+    // Infinities and NaN are f32's upper bits; NaN is made quiet.
+    if (magnitude >= 0x7F800000U) code = magnitude >> 21 & 0x7FU;
+    if (is_nan(value)) code |= 0x02U;
+    return static_cast<Stored>((bits >> 24 & 0x80U) | code);
+  }
 };
 
 }  // namespace heddle::gpu::kernels

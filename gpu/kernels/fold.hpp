@@ -118,6 +118,7 @@ HEDDLE_HOST_DEVICE void fold_vectors(const FoldArguments& arguments, std::uint64
       if (k >= arguments.n_inputs) break;
       next.load(arguments.inputs[k] + skip, first, stride);
     }
+    HEDDLE_UNROLLED
     for (unsigned v = 0; v < kMany; ++v)
       batch.vectors[v] = encode<Element>(sums[v]);
   }

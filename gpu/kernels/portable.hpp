@@ -8,9 +8,12 @@
 #define HEDDLE_HOST_DEVICE __host__ __device__
 // Before a loop over inputs or outputs, whose number the compiler cannot know: copies of it are but size.
 #define HEDDLE_NOT_UNROLLED _Pragma("unroll 1")
+// Before a loop over what is to stay in registers.
+#define HEDDLE_UNROLLED _Pragma("unroll")
 #else
 #define HEDDLE_HOST_DEVICE
 #define HEDDLE_NOT_UNROLLED
+#define HEDDLE_UNROLLED
 #endif
 
 namespace heddle::gpu::kernels {

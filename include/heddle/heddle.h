@@ -46,6 +46,10 @@ typedef enum heddle_status {
       8 /* the arrays given are too small for a sparse result; nothing is lost (heddle_sparse.h) */
 } heddle_status;
 
+/* Floating-point types of 8 and 16 bits are folded in float, and rounded to nearest even once for all that a rank folds at a
+ * time. A float8 result that is too large becomes the largest finite number of its sign, as in CUDA's conversions and in
+ * NCCL's sums: gradients are scaled such that few of them get there, and to clip these does little harm, while a NaN, all
+ * that e4m3 could become otherwise, spoils a model. Infinities and NaN that are added or multiplied are not made finite. */
 typedef enum heddle_dtype {
   HEDDLE_INT8 = 0,
   HEDDLE_INT16 = 1,
@@ -55,14 +59,16 @@ typedef enum heddle_dtype {
   HEDDLE_UINT16 = 5,
   HEDDLE_UINT32 = 6,
   HEDDLE_UINT64 = 7,
-  HEDDLE_FLOAT16 = 8,  /* IEEE half; folds accumulate in float */
-  HEDDLE_BFLOAT16 = 9, /* folds accumulate in float */
+  HEDDLE_FLOAT16 = 8, /* IEEE half */
+  HEDDLE_BFLOAT16 = 9,
   HEDDLE_FLOAT32 = 10,
   HEDDLE_FLOAT64 = 11,
   HEDDLE_LONG_DOUBLE = 12,
   HEDDLE_COMPLEX_FLOAT = 13,
   HEDDLE_COMPLEX_DOUBLE = 14,
-  HEDDLE_COMPLEX_LONG_DOUBLE = 15
+  HEDDLE_COMPLEX_LONG_DOUBLE = 15,
+  HEDDLE_FLOAT8_E4M3 = 16, /* OCP's: up to 448, NaN but no infinities (PyTorch's float8_e4m3fn) */
+  HEDDLE_FLOAT8_E5M2 = 17  /* OCP's: up to 57344, NaN and infinities; the upper byte of an IEEE half */
 } heddle_dtype;
 
 typedef enum heddle_op {

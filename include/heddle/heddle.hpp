@@ -57,7 +57,7 @@ enum class Op {
 };
 
 // The heddle_dtype of an element type. Specialise for a type of your own that has the layout of one of these
-// (a half float class, say): `template <> struct heddle::api::dtype_of<Half> { static constexpr heddle_dtype
+// (a class of half or 8-bit floats, say): `template <> struct heddle::api::dtype_of<Half> { static constexpr heddle_dtype
 // value = ...; };`
 template <typename T, typename = void>
 struct dtype_of;

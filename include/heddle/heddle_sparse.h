@@ -69,7 +69,8 @@ HEDDLE_API heddle_status heddle_sparse_allreduce_dense(const heddle_sparse* in, 
 
 /* heddle_allreduce(HEDDLE_IN_PLACE, buffer, count, dtype, HEDDLE_SUM, comm) for vectors that may be mostly zeros: the ranks
  * agree by a look at samples whether to exchange entries or the vector, and the bits are those of a dense sum in the order in which
- * the entries were folded, -0, NaN and infinities included. Memory: that of the entries, where they are exchanged. */
+ * the entries were folded, -0, NaN and infinities included. Memory: that of the entries, where they are exchanged. Elements of
+ * types that `value_type` does not take, 8-bit floats among them, are always summed as a vector. */
 HEDDLE_API heddle_status heddle_sparse_allreduce_in_place(void* buffer, size_t count, heddle_dtype dtype,
                                                           heddle_comm_t comm);
 

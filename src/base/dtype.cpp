@@ -7,7 +7,8 @@ const char* dtype_name(DType type) {
       "int8",        "int16",         "int32",          "int64",
       "uint8",       "uint16",        "uint32",         "uint64",
       "float16",     "bfloat16",      "float32",        "float64",
-      "long_double", "complex_float", "complex_double", "complex_long_double"};
+      "long_double", "complex_float", "complex_double", "complex_long_double",
+      "float8_e4m3", "float8_e5m2"};
   return kNames[static_cast<int>(type)];
 }
 

@@ -25,8 +25,10 @@ enum class DType : std::uint8_t {
   c32,
   c64,
   c80,  // complex of f32, f64, long double
+  e4m3,
+  e5m2,  // OCP's floats of 8 bits; e4m3 has no infinities
 };
-inline constexpr int kDTypeCount = 16;
+inline constexpr int kDTypeCount = 18;
 
 // Logical operations give 0 or 1; bitwise ones are for integers only; min and max are not for complex.
 enum class Op : std::uint8_t { sum, prod, min, max, land, lor, lxor, band, bor, bxor };
@@ -36,6 +38,8 @@ constexpr std::size_t dtype_size(DType type) {
   switch (type) {
     case DType::i8:
     case DType::u8:
+    case DType::e4m3:
+    case DType::e5m2:
       return 1;
     case DType::i16:
     case DType::u16:
@@ -64,7 +68,7 @@ const char* op_name(Op op);
 
 // Folds `inputs[0] op inputs[1] op ... op inputs[n_inputs-1]`, in that order, element by element, for `count`
 // elements, and stores the result in `out` and, when `out2` is not null, also in `out2`.
-// f16 and bf16 accumulate in fp32 and round once, at the store.
+// Floats of 8 and 16 bits accumulate in fp32 and round once, at the store; those of 8 bits saturate there (fold_kernel).
 // n_inputs >= 1. No pointer needs alignment. `out` and `out2` may each be exactly one of the inputs; any other
 // overlap is undefined. Never allocates, never fails, may be called from any thread.
 using FoldFn = void (*)(void* out, void* out2, const void* const* inputs, unsigned n_inputs,

@@ -177,12 +177,14 @@ TEST(Misuse, OfAllreduceArguments) {
     EXPECT_EQ(request, nullptr);
     return blocking;
   };
-  expect_refused(reduce(a, b, 8, dtype_number(16), HEDDLE_SUM), "dtype 16");
+  expect_refused(reduce(a, b, 8, dtype_number(18), HEDDLE_SUM), "dtype 18");
   expect_refused(reduce(a, b, 8, dtype_number(-1), HEDDLE_SUM), "dtype -1");
   expect_refused(reduce(a, b, 8, HEDDLE_FLOAT32, op_number(10)), "op 10");
   expect_refused(reduce(a, b, 8, HEDDLE_FLOAT32, op_number(1 << 20)), "op 1048576");
   expect_refused(reduce(a, b, 8, HEDDLE_FLOAT32, HEDDLE_BAND), "op band has no meaning on float32");
   expect_refused(reduce(a, b, 1, HEDDLE_COMPLEX_FLOAT, HEDDLE_MIN), "op min has no meaning on complex_float");
+  expect_refused(reduce(a, b, 8, HEDDLE_FLOAT8_E4M3, HEDDLE_BXOR), "op bxor has no meaning on float8_e4m3");
+  expect_refused(reduce(a, b, 8, HEDDLE_FLOAT8_E5M2, HEDDLE_LAND), "op land has no meaning on float8_e5m2");
   expect_refused(reduce(nullptr, b, 8, HEDDLE_FLOAT32, HEDDLE_SUM), "sendbuf is null");
   expect_refused(reduce(a, nullptr, 8, HEDDLE_FLOAT32, HEDDLE_SUM), "recvbuf is null");
   expect_refused(reduce(a, const_cast<void*>(HEDDLE_IN_PLACE), 8, HEDDLE_FLOAT32, HEDDLE_SUM),

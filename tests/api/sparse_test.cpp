@@ -316,6 +316,8 @@ TEST(SparseVectors, WrongArgumentsAreNamed) {
     bad = good;
     bad.value_type = HEDDLE_INT8;
     refused(&bad, HEDDLE_SUM, "int8 is not a type of sparse values");
+    bad.value_type = HEDDLE_FLOAT8_E5M2;
+    refused(&bad, HEDDLE_SUM, "float8_e5m2 is not a type of sparse values");
     bad = good;
     bad.values = nullptr;
     refused(&bad, HEDDLE_SUM, "in->values is null and count is 15");

@@ -76,6 +76,8 @@ bool Bench::measure(std::size_t bytes, std::vector<Work>* all) {
           fold("sum float16, 8 to 1", DType::f16, Op::sum, {b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]},
                {b[8]}, bytes),
           fold("sum bfloat16, 2 to 1", DType::bf16, Op::sum, {b[0], b[1]}, {b[2]}, bytes),
+          fold("sum float8_e4m3, 2 to 1", DType::e4m3, Op::sum, {b[0], b[1]}, {b[2]}, bytes),
+          fold("sum float8_e5m2, 2 to 1", DType::e5m2, Op::sum, {b[0], b[1]}, {b[2]}, bytes),
           fold("sum int8, 2 to 1", DType::i8, Op::sum, {b[0], b[1]}, {b[2]}, bytes),
           fold("max int8, 2 to 1", DType::i8, Op::max, {b[0], b[1]}, {b[2]}, bytes)};
   Timing timing(cuda_, driver_);

@@ -21,6 +21,10 @@ void put_number(DType part, Bytes& bytes, std::size_t index, std::mt19937_64& ra
       return put(bytes, index, float_to_f16(number));
     case DType::bf16:
       return put(bytes, index, float_to_bf16(number));
+    case DType::e4m3:
+      return put(bytes, index, float_to_e4m3(number));
+    case DType::e5m2:
+      return put(bytes, index, float_to_e5m2(number));
     case DType::f32:
       return put(bytes, index, number + static_cast<float>(bits >> 40) * 0x1p-24F);
     case DType::f64:
@@ -37,6 +41,10 @@ void put_nan(DType part, Bytes& bytes, std::size_t index, std::mt19937_64& rando
       return put(bytes, index, static_cast<std::uint16_t>(bits | 0x7C01U));
     case DType::bf16:
       return put(bytes, index, static_cast<std::uint16_t>(bits | 0x7F81U));
+    case DType::e4m3:
+      return put(bytes, index, static_cast<std::uint8_t>(bits | 0x7FU));
+    case DType::e5m2:
+      return put(bytes, index, static_cast<std::uint8_t>(bits | 0x7DU));
     case DType::f32:
       return put(bytes, index, static_cast<std::uint32_t>(bits | 0x7F800001U));
     case DType::f64:

@@ -1,5 +1,5 @@
 // Kernels for GPUs beside their bits (fold_check.cpp): how they are found and launched, on the double of CUDA's driver (its path is the
-// argument), what is said where that fails, and their arithmetic on counts and halves.
+// argument), what is said where that fails, and their arithmetic on counts, halves and 8-bit floats.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -266,6 +267,39 @@ TEST(KernelHalves, EveryOneAndWhatLiesBetween) {
       ASSERT_EQ(Half::encode(bits_as<float>(bits)), test::float_to_f16(bits_as<float>(bits))) << bits;
     }
   }
+}
+
+// Each code, and between each two what is halfway and the floats beside that.
+template <class Element>
+void check_fp8(float (*to_float)(std::uint8_t), std::uint8_t (*from_float)(float), unsigned largest,
+               unsigned quiet) {
+  using kernels::bits_as;
+  for (unsigned i = 0; i < 256; ++i) {
+    const auto code = static_cast<std::uint8_t>(i);
+    const float value = Element::decode(code);
+    const bool nan = std::isnan(to_float(code));
+    ASSERT_EQ(kernels::is_nan(value), nan) << i;
+    ASSERT_EQ(std::signbit(value), i >= 128) << i;
+    ASSERT_EQ(Element::encode(value), nan ? i | quiet : i);
+    if (nan) continue;
+    ASSERT_EQ(value, to_float(code)) << i;
+    if ((i & 0x7FU) >= largest) continue;
+    const float middle = (value + Element::decode(static_cast<std::uint8_t>(i + 1))) / 2;
+    for (const std::uint32_t step : {0U, 1U, ~0U}) {
+      const auto between = bits_as<float>(bits_as<std::uint32_t>(middle) + step);
+      ASSERT_EQ(Element::encode(between), from_float(between)) << between;
+    }
+  }
+  for (const float value : {0.0F, 0x1p-149F, 0x1p-126F, 464.0F, 465.0F, 480.0F, 61440.0F, 65536.0F,
+                            0x1.FFFFFEp127F, std::numeric_limits<float>::infinity()}) {
+    ASSERT_EQ(Element::encode(value), from_float(value)) << value;
+    ASSERT_EQ(Element::encode(-value), from_float(-value)) << value;
+  }
+}
+
+TEST(KernelFp8, EveryCodeAndWhatLiesBetween) {
+  check_fp8<kernels::E4M3>(&test::e4m3_to_float, &test::float_to_e4m3, 0x7E, 0);
+  check_fp8<kernels::E5M2>(&test::e5m2_to_float, &test::float_to_e5m2, 0x7B, 2);
 }
 
 }  // namespace

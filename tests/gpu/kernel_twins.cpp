@@ -20,7 +20,8 @@ void run(const FoldArguments& arguments, unsigned blocks) {
 #define HEDDLE_TWIN(name, Element, Operation) \
   KernelTwin{"heddle_" #name, sizeof(Element::Stored), &run<Element, Operation>},
 constexpr KernelTwin kTwins[] = {HEDDLE_FLOAT_KERNELS(HEDDLE_TWIN) HEDDLE_HALF_KERNELS(HEDDLE_TWIN)
-                                     HEDDLE_INTEGER_KERNELS(HEDDLE_TWIN) HEDDLE_BIT_KERNELS(HEDDLE_TWIN)};
+                                     HEDDLE_FP8_KERNELS(HEDDLE_TWIN) HEDDLE_INTEGER_KERNELS(HEDDLE_TWIN)
+                                         HEDDLE_BIT_KERNELS(HEDDLE_TWIN)};
 
 }  // namespace
 

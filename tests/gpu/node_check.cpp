@@ -153,8 +153,8 @@ bool check_rank(NodeRank& rank, bool brief) {
   const TestMemory out(rank.driver(), Memory::device, kRoom);
   if (!rank.begin(out.as<float>())) return false;
   bool right = true;
-  for (const DType type :
-       {DType::i8, DType::u16, DType::i32, DType::i64, DType::f16, DType::bf16, DType::f32, DType::f64}) {
+  for (const DType type : {DType::i8, DType::u16, DType::i32, DType::i64, DType::f16, DType::bf16,
+                           DType::e4m3, DType::e5m2, DType::f32, DType::f64}) {
     for (const Op op : {Op::sum, Op::prod, Op::min, Op::max})
       right = check_sum(rank, in, out, {type, op, 1037, 0, 0, op == Op::max}) && right;
   }

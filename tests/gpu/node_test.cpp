@@ -28,6 +28,8 @@ std::size_t size_of(heddle_dtype type) {
   switch (type) {
     case HEDDLE_INT8:
     case HEDDLE_UINT8:
+    case HEDDLE_FLOAT8_E4M3:
+    case HEDDLE_FLOAT8_E5M2:
       return 1;
     case HEDDLE_INT16:
     case HEDDLE_UINT16:
@@ -50,8 +52,7 @@ Bytes values_of(heddle_dtype type, std::size_t count, int rank) {
   for (std::size_t at = 0; at < bytes.size(); ++at) {
     bytes[at] = static_cast<std::uint8_t>(random());
     const bool last = (at + 1) % size_of(type) == 0;
-    const bool floating =
-        type == HEDDLE_FLOAT16 || type == HEDDLE_BFLOAT16 || type == HEDDLE_FLOAT32 || type == HEDDLE_FLOAT64;
+    const bool floating = type >= HEDDLE_FLOAT16;
     if (last && floating) bytes[at] = static_cast<std::uint8_t>(0x3c | (bytes[at] & 0x83));
   }
   return bytes;
@@ -96,8 +97,9 @@ void compare(Node& node, heddle_comm_t comm, int rank, const Buffers& b, const S
 }
 
 void compare_all(Node& node, heddle_comm_t comm, int rank, const Buffers& b) {
-  for (const heddle_dtype type : {HEDDLE_INT8, HEDDLE_UINT16, HEDDLE_INT32, HEDDLE_INT64, HEDDLE_FLOAT16,
-                                  HEDDLE_BFLOAT16, HEDDLE_FLOAT32, HEDDLE_FLOAT64}) {
+  for (const heddle_dtype type :
+       {HEDDLE_INT8, HEDDLE_UINT16, HEDDLE_INT32, HEDDLE_INT64, HEDDLE_FLOAT16, HEDDLE_BFLOAT16,
+        HEDDLE_FLOAT8_E4M3, HEDDLE_FLOAT8_E5M2, HEDDLE_FLOAT32, HEDDLE_FLOAT64}) {
     for (const heddle_op op : {HEDDLE_SUM, HEDDLE_MAX})
       compare(node, comm, rank, b, {type, op, 1037, 0, 0, op == HEDDLE_MAX});
   }

@@ -86,6 +86,8 @@ void print_bandwidths(double budget_ms) {
       {"f64, 4 inputs", DType::f64, 4, false},   {"i32, 2 inputs", DType::i32, 2, false},
       {"i32, 4 inputs", DType::i32, 4, false},   {"bf16, 2 inputs", DType::bf16, 2, false},
       {"bf16, 4 inputs", DType::bf16, 4, false}, {"f16, 2 inputs", DType::f16, 2, false},
+      {"e4m3, 2 inputs", DType::e4m3, 2, false}, {"e4m3, 4 inputs", DType::e4m3, 4, false},
+      {"e5m2, 2 inputs", DType::e5m2, 2, false}, {"e5m2, 4 inputs", DType::e5m2, 4, false},
       {"f80, 2 inputs", DType::f80, 2, false},
   };
   struct Size {
@@ -124,11 +126,10 @@ void print_small(double budget_ms) {
     std::printf("%7zu", count);
   std::printf("\n");
   const Buffers buffers(8192, 0);
-  const Case cases[] = {{"f32, 2 inputs", DType::f32, 2, false},
-                        {"f32, 2 inputs, 2 outputs", DType::f32, 2, true},
-                        {"f32, 4 inputs", DType::f32, 4, false},
-                        {"i8, 2 inputs", DType::i8, 2, false},
-                        {"bf16, 2 inputs", DType::bf16, 2, false}};
+  const Case cases[] = {
+      {"f32, 2 inputs", DType::f32, 2, false},   {"f32, 2 inputs, 2 outputs", DType::f32, 2, true},
+      {"f32, 4 inputs", DType::f32, 4, false},   {"i8, 2 inputs", DType::i8, 2, false},
+      {"bf16, 2 inputs", DType::bf16, 2, false}, {"e4m3, 2 inputs", DType::e4m3, 2, false}};
   for (const Case& c : cases) {
     std::printf("%-26s", c.name);
     for (const std::size_t count : counts) {

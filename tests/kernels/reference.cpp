@@ -20,6 +20,12 @@ struct F16 {
 struct BF16 {
   std::uint16_t bits;
 };
+struct E4M3 {
+  std::uint8_t bits;
+};
+struct E5M2 {
+  std::uint8_t bits;
+};
 
 // Calls `body` with the C++ type for `type`.
 template <class Body>
@@ -45,6 +51,10 @@ auto with_type(DType type, Body body) {
       return body(Tag<F16>());
     case DType::bf16:
       return body(Tag<BF16>());
+    case DType::e4m3:
+      return body(Tag<E4M3>());
+    case DType::e5m2:
+      return body(Tag<E5M2>());
     case DType::f32:
       return body(Tag<float>());
     case DType::f64:
@@ -65,8 +75,35 @@ template <typename T>
 inline constexpr bool kIsComplex = false;
 template <typename T>
 inline constexpr bool kIsComplex<std::complex<T>> = true;
+
+// Types that are folded in float.
+float widen(F16 x) {
+  return f16_to_float(x.bits);
+}
+float widen(BF16 x) {
+  return bf16_to_float(x.bits);
+}
+float widen(E4M3 x) {
+  return e4m3_to_float(x.bits);
+}
+float widen(E5M2 x) {
+  return e5m2_to_float(x.bits);
+}
+void narrow(float value, F16* to) {
+  to->bits = float_to_f16(value);
+}
+void narrow(float value, BF16* to) {
+  to->bits = float_to_bf16(value);
+}
+void narrow(float value, E4M3* to) {
+  to->bits = float_to_e4m3(value);
+}
+void narrow(float value, E5M2* to) {
+  to->bits = float_to_e5m2(value);
+}
 template <typename T>
-inline constexpr bool kIsHalf = std::is_same_v<T, F16> || std::is_same_v<T, BF16>;
+inline constexpr bool kIsNarrow =
+    std::is_same_v<T, F16> || std::is_same_v<T, BF16> || std::is_same_v<T, E4M3> || std::is_same_v<T, E5M2>;
 
 template <typename T>
 T read(const std::uint8_t* from, std::size_t index) {
@@ -127,14 +164,12 @@ template <typename T>
 T fold_element(Op op, const std::vector<const std::uint8_t*>& inputs, std::size_t i) {
   T value = read<T>(inputs[0], i);
   if (inputs.size() == 1) return value;
-  if constexpr (kIsHalf<T>) {
-    const auto widen = [](T x) {
-      return std::is_same_v<T, F16> ? f16_to_float(x.bits) : bf16_to_float(x.bits);
-    };
+  if constexpr (kIsNarrow<T>) {
     float wide = widen(value);
     for (std::size_t k = 1; k < inputs.size(); ++k)
       wide = real_op(op, wide, widen(read<T>(inputs[k], i)));
-    return T{std::is_same_v<T, F16> ? float_to_f16(wide) : float_to_bf16(wide)};
+    narrow(wide, &value);
+    return value;
   } else {
     for (std::size_t k = 1; k < inputs.size(); ++k) {
       const T next = read<T>(inputs[k], i);
@@ -160,10 +195,8 @@ template <typename T>
 bool same_value(T got, T want) {
   if constexpr (kIsComplex<T>) {
     return same_real(got.real(), want.real()) && same_real(got.imag(), want.imag());
-  } else if constexpr (std::is_same_v<T, F16>) {
-    return same_real(f16_to_float(got.bits), f16_to_float(want.bits));
-  } else if constexpr (std::is_same_v<T, BF16>) {
-    return same_real(bf16_to_float(got.bits), bf16_to_float(want.bits));
+  } else if constexpr (kIsNarrow<T>) {
+    return same_real(widen(got), widen(want));
   } else if constexpr (std::is_integral_v<T>) {
     return got == want;
   } else {
@@ -184,6 +217,10 @@ std::vector<T> specials() {
   } else if constexpr (std::is_same_v<T, BF16>) {
     return {{0},      {0x8000}, {0x3F80}, {0xBF80}, {0x7F80}, {0xFF80},
             {0x7FC1}, {0xFFD5}, {0x7F8F}, {0x7F7F}, {1},      {0x807F}};
+  } else if constexpr (std::is_same_v<T, E4M3>) {
+    return {{0}, {0x80}, {0x38}, {0xB8}, {0x7E}, {0xFE}, {0x7F}, {0xFF}, {1}, {0x87}};
+  } else if constexpr (std::is_same_v<T, E5M2>) {
+    return {{0}, {0x80}, {0x3C}, {0xBC}, {0x7C}, {0xFC}, {0x7E}, {0xFF}, {0x7D}, {0x7B}, {1}, {0x83}};
   } else if constexpr (kIsComplex<T>) {
     std::vector<T> all;
     for (auto re : specials<typename T::value_type>())
@@ -217,6 +254,10 @@ T random_element(std::mt19937_64& random) {
                                         0x3000)};  // around one, so that sums and products round
   } else if constexpr (std::is_same_v<T, BF16>) {
     return T{static_cast<std::uint16_t>((random() & 0x83FF) | 0x3C00)};
+  } else if constexpr (std::is_same_v<T, E4M3>) {
+    return T{static_cast<std::uint8_t>((random() & 0x9F) | 0x20)};
+  } else if constexpr (std::is_same_v<T, E5M2>) {
+    return T{static_cast<std::uint8_t>((random() & 0x8F) | 0x30)};
   } else if constexpr (kIsComplex<T>) {
     const auto re = random_element<typename T::value_type>(random);
     return T(re, random_element<typename T::value_type>(random));
@@ -232,6 +273,8 @@ bool is_valid(DType type, Op op) {
   switch (type) {
     case DType::f16:
     case DType::bf16:
+    case DType::e4m3:
+    case DType::e5m2:
     case DType::f32:
     case DType::f64:
     case DType::f80:
@@ -286,30 +329,44 @@ Bytes random_elements(DType type, std::size_t count, std::mt19937_64& random) {
   });
 }
 
-float f16_to_float(std::uint16_t half) {
-  const int exponent = (half >> 10) & 31;
-  const int mantissa = half & 0x3FF;
-  float value;
-  if (exponent == 31) {
-    value = mantissa != 0 ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity();
-  } else {
-    value = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -24)
-                          : std::ldexp(static_cast<float>(mantissa + 1024), exponent - 25);
-  }
-  return (half & 0x8000) != 0 ? -value : value;
+namespace {
+
+// Of a format with a sign, an exponent and a mantissa.
+float finite_number(unsigned bits, int exponent_bits, int mantissa_bits) {
+  const int bias = (1 << (exponent_bits - 1)) - 1;
+  const int exponent = static_cast<int>(bits >> mantissa_bits) & ((1 << exponent_bits) - 1);
+  const int mantissa = static_cast<int>(bits) & ((1 << mantissa_bits) - 1);
+  const int significand = exponent == 0 ? mantissa : mantissa + (1 << mantissa_bits);
+  const float value =
+      std::ldexp(static_cast<float>(significand), std::max(exponent, 1) - bias - mantissa_bits);
+  return (bits >> (exponent_bits + mantissa_bits) & 1) != 0 ? -value : value;
 }
 
+// The largest exponent is that of infinities and NaN.
+float ieee_number(unsigned bits, int exponent_bits, int mantissa_bits) {
+  using Limits = std::numeric_limits<float>;
+  const unsigned infinity = ((1U << exponent_bits) - 1) << mantissa_bits;
+  const unsigned sign = 1U << (exponent_bits + mantissa_bits);
+  if ((bits & infinity) != infinity) return finite_number(bits, exponent_bits, mantissa_bits);
+  const float value = (bits & ~sign) == infinity ? Limits::infinity() : Limits::quiet_NaN();
+  return (bits & sign) != 0 ? -value : value;
+}
+
+}  // namespace
+
+float f16_to_float(std::uint16_t half) {
+  return ieee_number(half, 5, 10);
+}
 float bf16_to_float(std::uint16_t brain) {
-  const int exponent = (brain >> 7) & 255;
-  const int mantissa = brain & 0x7F;
-  float value;
-  if (exponent == 255) {
-    value = mantissa != 0 ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity();
-  } else {
-    value = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -133)
-                          : std::ldexp(static_cast<float>(mantissa + 128), exponent - 134);
-  }
-  return (brain & 0x8000) != 0 ? -value : value;
+  return ieee_number(brain, 8, 7);
+}
+float e5m2_to_float(std::uint8_t code) {
+  return ieee_number(code, 5, 2);
+}
+float e4m3_to_float(std::uint8_t code) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  if ((code & 0x7F) == 0x7F) return (code & 0x80) != 0 ? -nan : nan;
+  return finite_number(code, 4, 3);
 }
 
 namespace {
@@ -335,6 +392,39 @@ std::uint16_t float_to_f16(float value) {
 }
 std::uint16_t float_to_bf16(float value) {
   return round_to(value, 7, -126, 0x7F80);
+}
+
+namespace {
+
+// Of the codes from 0 to `largest`, whose values rise, the one whose value is nearest to |value|; of two the even one.
+int nearest_code(float value, int largest, float (*to_float)(std::uint8_t)) {
+  const double abs = std::fabs(static_cast<double>(value));
+  const auto value_of = [&](int code) {
+    return static_cast<double>(to_float(static_cast<std::uint8_t>(code)));
+  };
+  int above = 0;
+  for (int step = 64; step > 0; step /= 2) {
+    if (above + step <= largest && value_of(above + step - 1) < abs) above += step;
+  }
+  if (above == 0) return 0;
+  const double over = value_of(above) - abs;
+  const double under = abs - value_of(above - 1);
+  if (over != under) return over < under ? above : above - 1;
+  return above % 2 == 0 ? above : above - 1;
+}
+
+std::uint8_t with_sign(float value, int code) {
+  return static_cast<std::uint8_t>(code | (std::signbit(value) ? 0x80 : 0));
+}
+
+}  // namespace
+
+std::uint8_t float_to_e4m3(float value) {
+  return with_sign(value, std::isnan(value) ? 0x7F : nearest_code(value, 0x7E, &e4m3_to_float));
+}
+std::uint8_t float_to_e5m2(float value) {
+  if (std::isinf(value)) return with_sign(value, 0x7C);
+  return with_sign(value, std::isnan(value) ? 0x7E : nearest_code(value, 0x7B, &e5m2_to_float));
 }
 
 }  // namespace heddle::test

@@ -28,15 +28,21 @@ Bytes random_elements(DType type, std::size_t count, std::mt19937_64& random);
 // The special values alone.
 Bytes special_elements(DType type);
 
-// Conversions by definition rather than by bit tricks. Rounding is to nearest even.
+// Conversions by definition rather than by bit tricks. Rounding is to nearest even; what is too large for 8 bits, but not infinite, becomes the
+// largest number there is.
 float f16_to_float(std::uint16_t half);
 float bf16_to_float(std::uint16_t brain);
+float e4m3_to_float(std::uint8_t code);
+float e5m2_to_float(std::uint8_t code);
 std::uint16_t float_to_f16(float value);
 std::uint16_t float_to_bf16(float value);
+std::uint8_t float_to_e4m3(float value);
+std::uint8_t float_to_e5m2(float value);
 
-inline constexpr DType kAllTypes[] = {DType::i8,  DType::i16, DType::i32, DType::i64,  DType::u8,  DType::u16,
-                                      DType::u32, DType::u64, DType::f16, DType::bf16, DType::f32, DType::f64,
-                                      DType::f80, DType::c32, DType::c64, DType::c80};
+inline constexpr DType kAllTypes[] = {DType::i8,  DType::i16,  DType::i32, DType::i64, DType::u8,
+                                      DType::u16, DType::u32,  DType::u64, DType::f16, DType::bf16,
+                                      DType::f32, DType::f64,  DType::f80, DType::c32, DType::c64,
+                                      DType::c80, DType::e4m3, DType::e5m2};
 inline constexpr Op kAllOps[] = {Op::sum, Op::prod, Op::min,  Op::max, Op::land,
                                  Op::lor, Op::lxor, Op::band, Op::bor, Op::bxor};
 

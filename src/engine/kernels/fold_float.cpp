@@ -7,34 +7,17 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "engine/kernels/float_ops_inl.hpp"
-#include "engine/kernels/fold_inl.hpp"
+#include "engine/kernels/float_folds_inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace heddle::kernels::HWY_NAMESPACE {
 
-template <typename T>
-FoldFn real_fold(Op op, Stores stores) {
-  switch (op) {
-    case Op::sum:
-      return stores == Stores::streaming ? &fold_streaming<Plain<T>, FloatSum> : &fold<Plain<T>, FloatSum>;
-    case Op::prod:
-      return &fold<Plain<T>, FloatProd>;
-    case Op::min:
-      return &fold<Plain<T>, FloatMin>;
-    case Op::max:
-      return &fold<Plain<T>, FloatMax>;
-    default:
-      return nullptr;
-  }
-}
-
 FoldFn float_fold(DType type, Op op, Stores stores) {
   switch (type) {
     case DType::f32:
-      return real_fold<float>(op, stores);
+      return float_folds<Plain<float>>(op, stores);
     case DType::f64:
-      return real_fold<double>(op, stores);
+      return float_folds<Plain<double>>(op, stores);
     case DType::c32:
       return op == Op::sum ? &fold_parts<Plain<float>, FloatSum, 2> : nullptr;
     case DType::c64:

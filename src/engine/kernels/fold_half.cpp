@@ -8,35 +8,18 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "engine/kernels/float_ops_inl.hpp"
-#include "engine/kernels/fold_inl.hpp"
+#include "engine/kernels/float_folds_inl.hpp"
 #include "engine/kernels/half_inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace heddle::kernels::HWY_NAMESPACE {
 
-template <class Element>
-FoldFn element_fold(Op op, Stores stores) {
-  switch (op) {
-    case Op::sum:
-      return stores == Stores::streaming ? &fold_streaming<Element, FloatSum> : &fold<Element, FloatSum>;
-    case Op::prod:
-      return &fold<Element, FloatProd>;
-    case Op::min:
-      return &fold<Element, FloatMin>;
-    case Op::max:
-      return &fold<Element, FloatMax>;
-    default:
-      return nullptr;
-  }
-}
-
 FoldFn half_fold(DType type, Op op, Stores stores) {
   switch (type) {
     case DType::f16:
-      return element_fold<Half>(op, stores);
+      return float_folds<Half>(op, stores);
     case DType::bf16:
-      return element_fold<BrainFloat>(op, stores);
+      return float_folds<BrainFloat>(op, stores);
     default:
       return nullptr;
   }

@@ -67,7 +67,7 @@ HWY_INLINE void stream_lanes(D d, hn::Vec<D> v, std::uint8_t* to) {
 }
 
 // An element that is computed with as it is stored. Other representations have the same members
-// (fold_half.cpp): encode() gives the lanes to store.
+// (half_inl.hpp): encode() gives the lanes to store.
 template <typename T>
 struct Plain {
   using Lane = T;

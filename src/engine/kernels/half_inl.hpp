@@ -66,8 +66,12 @@ struct Half {
 
   template <class D>
   static HWY_INLINE hn::Vec<D> load(D d, const std::uint8_t* from) {
+    return decode(d, load_lanes(Shorts<D>(), from));
+  }
+  template <class D>
+  static HWY_INLINE hn::Vec<D> decode(D d, hn::Vec<Shorts<D>> stored) {
     const hn::Rebind<hwy::float16_t, D> d16;
-    return hn::PromoteTo(d, hn::BitCast(d16, load_lanes(Shorts<D>(), from)));
+    return hn::PromoteTo(d, hn::BitCast(d16, stored));
   }
 
   template <class D>
@@ -92,8 +96,12 @@ struct Half {
 
   template <class D>
   static HWY_INLINE hn::Vec<D> load(D d, const std::uint8_t* from) {
+    return decode(d, load_lanes(Shorts<D>(), from));
+  }
+  template <class D>
+  static HWY_INLINE hn::Vec<D> decode(D d, hn::Vec<Shorts<D>> stored) {
     const Bits<D> du;
-    const auto wide = hn::PromoteTo(du, load_lanes(Shorts<D>(), from));
+    const auto wide = hn::PromoteTo(du, stored);
     const auto sign = hn::ShiftLeft<16>(hn::And(wide, set_bits(d, 0x8000)));
     const auto shifted = hn::ShiftLeft<13>(hn::And(wide, set_bits(d, 0x7FFF)));
     const auto exponent = hn::And(shifted, set_bits(d, 0x0F800000));

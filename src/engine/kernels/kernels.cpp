@@ -55,6 +55,9 @@ FoldFn fold_kernel(DType type, Op op, Stores stores) {
     case DType::f16:
     case DType::bf16:
       return kernels::fold_half(type, op, stores);
+    case DType::e4m3:
+    case DType::e5m2:
+      return kernels::fold_fp8(type, op, stores);
     case DType::f32:
     case DType::f64:
       return kernels::fold_float(type, op, stores);
