@@ -130,8 +130,7 @@ struct E4M3 {
   using Stored = std::uint8_t;
   using Value = float;
   HEDDLE_HOST_DEVICE static Value decode(Stored stored) {
-    const auto extended = static_cast<std::uint32_t>(static_cast<std::int8_t>(stored));
-    return widen(extended << 20 & 0x87F00000U, 0x1p120F, 448.0F);
+    return widen((stored & 0x80U) << 24 | (stored & 0x7FU) << 20, 0x1p120F, 448.0F);
   }
   HEDDLE_HOST_DEVICE static Stored encode(Value value) {
     const auto bits = bits_as<std::uint32_t>(value);
@@ -145,8 +144,7 @@ struct E5M2 {
   using Stored = std::uint8_t;
   using Value = float;
   HEDDLE_HOST_DEVICE static Value decode(Stored stored) {
-    const auto extended = static_cast<std::uint32_t>(static_cast<std::int8_t>(stored));
-    return widen(extended << 21 & 0x8FE00000U, 0x1p112F, 57344.0F);
+    return widen((stored & 0x80U) << 24 | (stored & 0x7FU) << 21, 0x1p112F, 57344.0F);
   }
   HEDDLE_HOST_DEVICE static Stored encode(Value value) {
     const auto bits = bits_as<std::uint32_t>(value);

@@ -109,10 +109,12 @@ HEDDLE_HOST_DEVICE void fold_vectors(const FoldArguments& arguments, std::uint64
     Batch<kMany> next;
     next.load(arguments.inputs[1] + skip, first, stride);
     Lanes<Element> sums[kMany];
+    HEDDLE_UNROLLED
     for (unsigned v = 0; v < kMany; ++v)
       sums[v] = decode<Element>(batch.vectors[v]);
     HEDDLE_NOT_UNROLLED
     for (unsigned k = 2;; ++k) {
+      HEDDLE_UNROLLED
       for (unsigned v = 0; v < kMany; ++v)
         fold_into<Element, Operation>(sums[v], next.vectors[v]);
       if (k >= arguments.n_inputs) break;
