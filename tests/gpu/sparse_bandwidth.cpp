@@ -105,6 +105,11 @@ std::vector<Work> Bench::selections(const Vectors& v, std::size_t n, const gpu::
   const auto quantise = [=, this](const gpu::Quantiser& how) {
     return [=, this] { return sparse_.quantise(stream, how, v.normal, v.out, n, 0, to.values); };
   };
+  // What the quantisation before left, with itself: from memory its codes come once.
+  const auto dequantise = [=, this] {
+    const void* const codes[] = {to.values, to.values};
+    return sparse_.dequantise(stream, in_bytes, codes, n, v.out, to.count + 1);
+  };
   // What scatters take is what the selection before left.
   const std::size_t scattered = n / 100;
   const gpu::Entries entries{to.indices, to.values, scattered, false};
@@ -112,6 +117,7 @@ std::vector<Work> Bench::selections(const Vectors& v, std::size_t n, const gpu::
   // With itself.
   const gpu::Selected merged{v.out, v.out + n / 2, n / 2, to.count, false};
   return {{"quantise, 8 bits, residual", 3.25 * all, quantise(in_bytes)},
+          {"dequantise, add two, 8 bits", 1.25 * all, dequantise},
           {"quantise, 2 bits, residual", 3.0625 * all, quantise(in_pairs)},
           {"nonzero, 1%", all, nonzero(v.one_in_100)},
           {"nonzero, all", all, nonzero(v.normal)},
