@@ -105,9 +105,9 @@ std::uint64_t ones(std::size_t bytes) {
 }
 
 Status check_bits(const Quantiser& how) {
-  if (how.bits == 8 || how.bits == 4 || how.bits == 2) return {};
+  if (how.bits == 8 || how.bits == 4 || how.bits == 2 || how.bits == 1) return {};
   return Status(Code::invalid_argument,
-                fmt::format("there is no kernel for codes of {} bits; there are 8, 4 and 2", how.bits));
+                fmt::format("there is no kernel for codes of {} bits; there are 8, 4, 2 and 1", how.bits));
 }
 
 // One for each thread's first element.

@@ -17,10 +17,11 @@ unsigned bits_of(Codec codec) {
     case Codec::qsgd2:
     case Codec::ternary:
       return 2;
+    case Codec::sign:
+      return 1;
     case Codec::exact:
     case Codec::f16:
     case Codec::bf16:
-    case Codec::sign:
       break;
   }
   return 0;

@@ -18,7 +18,7 @@
 namespace heddle::test {
 namespace {
 
-constexpr unsigned kWidths[] = {8, 4, 2};
+constexpr unsigned kWidths[] = {8, 4, 2, 1};
 
 std::vector<float> as_floats(const Bytes& data) {
   std::vector<float> values(data.size() / sizeof(float));
@@ -184,7 +184,8 @@ bool check_large(Checker& checker, std::mt19937_64& random) {
     right =
         checker.sum({8, bucket, 1}, {floats(Kind::normal, n, random), floats(Kind::wild, n, random)}, 0) &&
         right;
-    right = checker.quantise({8, bucket, 1}, floats(Kind::wild, n, random), 0, 0) && right;
+    for (const unsigned bits : {8U, 1U})
+      right = checker.quantise({bits, bucket, 1}, floats(Kind::normal, n, random), 0, 0) && right;
   }
   return right;
 }

@@ -75,7 +75,8 @@ HostCodes host_quantise(unsigned bits, std::uint64_t bucket, std::uint64_t seed,
                         const std::vector<float>& gradient, std::vector<float>* residual) {
   const CodecSettings settings{bits == 8   ? Codec::qsgd8
                                : bits == 4 ? Codec::qsgd4
-                                           : Codec::ternary,
+                               : bits == 2 ? Codec::ternary
+                                           : Codec::sign,
                                static_cast<std::uint32_t>(bucket), seed};
   const std::size_t n = gradient.size();
   Residual kept(n);

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "gpu/kernels/dequantise.hpp"
+#include "gpu/kernels/signs.hpp"
 #include "host_fold.hpp"
 #include "host_sparse.hpp"
 
@@ -102,7 +103,8 @@ HostCodes host_quantise(unsigned bits, std::uint64_t bucket, std::uint64_t seed,
                         const std::vector<float>& gradient, std::vector<float>* residual) {
   if (bits == 8) return quantise<gpu::kernels::Levels<8>>(bucket, seed, position, gradient, residual);
   if (bits == 4) return quantise<gpu::kernels::Levels<4>>(bucket, seed, position, gradient, residual);
-  return quantise<gpu::kernels::Levels<2>>(bucket, seed, position, gradient, residual);
+  if (bits == 2) return quantise<gpu::kernels::Levels<2>>(bucket, seed, position, gradient, residual);
+  return quantise<gpu::kernels::Signs>(bucket, seed, position, gradient, residual);
 }
 
 const char* host_sparse_name() {

@@ -30,7 +30,10 @@ class Reference {
   // The sum of one call, and what it leaves out. `call`: how many compressed allreduces the communicator has had.
   std::vector<float> step(const char* method, std::uint64_t seed, std::uint64_t call, const Vectors& all) {
     const CodecSettings how = parse_compression(method).value().codec;
-    const unsigned bits = how.codec == Codec::qsgd8 ? 8 : how.codec == Codec::qsgd4 ? 4 : 2;
+    const unsigned bits = how.codec == Codec::qsgd8   ? 8
+                          : how.codec == Codec::qsgd4 ? 4
+                          : how.codec == Codec::sign  ? 1
+                                                      : 2;
     const std::uint64_t drawn = sample_hash(seed ^ sample_hash(call));
     std::vector<float> sum;
     for (std::size_t r = 0; r < all.size(); ++r) {

@@ -55,7 +55,7 @@ bool check_codes(NodeRank& rank) {
   bool right = true;
   // The last has more codes than half of the scratch has room for.
   for (const Case& c : {Case{Codec::qsgd4, 4, 1'001, 1024}, Case{Codec::ternary, 2, 100'003, 100},
-                        Case{Codec::qsgd8, 8, 700'001, 1024}})
+                        Case{Codec::sign, 1, 100'003, 1024}, Case{Codec::qsgd8, 8, 700'001, 1024}})
     right = check_case(rank, c) && right;
   return right;
 }

@@ -99,9 +99,10 @@ std::vector<Work> Bench::selections(const Vectors& v, std::size_t n, const gpu::
   const auto largest = [=, this](const float* values, std::size_t k) {
     return [=, this] { return sparse_.top_k(stream, values, n, k, to, workspace, bytes); };
   };
-  // Two reads, a write, and a byte or a quarter of one for each value.
+  // Two reads, a write, and a byte or less for each value.
   const gpu::Quantiser in_bytes{8, 1024, 1};
   const gpu::Quantiser in_pairs{2, 1024, 1};
+  const gpu::Quantiser in_bits{1, 1024, 1};
   const auto quantise = [=, this](const gpu::Quantiser& how) {
     return [=, this] { return sparse_.quantise(stream, how, v.normal, v.out, n, 0, to.values); };
   };
@@ -119,6 +120,7 @@ std::vector<Work> Bench::selections(const Vectors& v, std::size_t n, const gpu::
   return {{"quantise, 8 bits, residual", 3.25 * all, quantise(in_bytes)},
           {"dequantise, add two, 8 bits", 1.25 * all, dequantise},
           {"quantise, 2 bits, residual", 3.0625 * all, quantise(in_pairs)},
+          {"quantise, 1 bit, residual", (3 + 1.0 / 32) * all, quantise(in_bits)},
           {"nonzero, 1%", all, nonzero(v.one_in_100)},
           {"nonzero, all", all, nonzero(v.normal)},
           {"magnitudes, 1%", all, from(2.576F)},

@@ -294,15 +294,17 @@ TEST_F(SparseKernelTest, SaysWhatItCannotServe) {
 }
 
 TEST_F(SparseKernelTest, SaysWhatNoEncoderWrote) {
-  const std::vector<std::uint8_t> good[] = {{0, 0, 0x80, 0x3F, 0x90, 0x02},
+  const std::vector<std::uint8_t> good[] = {{0, 0, 0x80, 0x3F, 0, 0, 0, 0x40, 0x05},
+                                            {0, 0, 0x80, 0x3F, 0x90, 0x02},
                                             {0, 0, 0x80, 0x3F, 0x0E, 0xE0, 0x0E},
                                             {0, 0, 0x80, 0x3F, 0, 1, 127, 254, 254}};
-  // Of five values, behind their scale; alone, and among two other vectors.
-  const auto is_bad = [&](unsigned bits, std::uint32_t scale, const std::vector<std::uint8_t>& bytes) {
+  // Of five values, behind their scale (of signs: the first one); alone, and among two other vectors.
+  const auto is_bad = [&](unsigned bits, std::uint32_t scale, const std::vector<std::uint8_t>& bytes,
+                          std::size_t values = 5) {
     std::vector<std::uint8_t> codes(4);
     std::memcpy(codes.data(), &scale, sizeof scale);
     codes.insert(codes.end(), bytes.begin(), bytes.end());
-    const std::vector<std::uint8_t>& other = good[bits / 4];
+    const std::vector<std::uint8_t>& other = good[std::countr_zero(bits)];
     taken_.put(codes.data(), codes.size());
     indices_.put(other.data(), other.size());
     const void* const all[] = {taken_.data(), indices_.data(), taken_.data(), indices_.data()};
@@ -312,7 +314,7 @@ TEST_F(SparseKernelTest, SaysWhatNoEncoderWrote) {
       count_.put(&none, sizeof none);
       EXPECT_TRUE(kernels_
                       .dequantise(default_stream(), {bits, 1024, 0}, std::span(all + others, 1 + 2 * others),
-                                  5, values_.as<float>(), count_.as<std::uint64_t>())
+                                  values, values_.as<float>(), count_.as<std::uint64_t>())
                       .ok());
       said[others] = count() != 0;
     }
@@ -332,6 +334,15 @@ TEST_F(SparseKernelTest, SaysWhatNoEncoderWrote) {
   EXPECT_FALSE(is_bad(2, 0x7FC00000U, {0x55, 0x01}));  // the mark of what is not finite
   EXPECT_TRUE(is_bad(2, 0x7F800000U, {0x55, 0x01}));
   EXPECT_TRUE(is_bad(2, 0xBF800000U, {0x55, 0x01}));
+  EXPECT_FALSE(is_bad(1, kOne, {0, 0, 0, 0x40, 0x1F}));
+  EXPECT_TRUE(is_bad(1, kOne, {0, 0, 0, 0x40, 0x3F}));
+  EXPECT_FALSE(is_bad(1, kOne, {0, 0, 0, 0x40, 0x07}, 3));
+  EXPECT_TRUE(is_bad(1, kOne, {0, 0, 0, 0x40, 0x10}, 3));
+  EXPECT_TRUE(is_bad(1, kOne, {0, 0, 0x80, 0xBF, 0}));
+  EXPECT_TRUE(is_bad(1, 0xBF800000U, {0, 0, 0, 0x40, 0}));
+  EXPECT_FALSE(is_bad(1, 0x7FC00000U, {0, 0, 0xC0, 0x7F, 0}));
+  EXPECT_TRUE(is_bad(1, kOne, {0, 0, 0xC0, 0x7F, 0}));  // one of the two is marked
+  EXPECT_TRUE(is_bad(1, 0x7FC00000U, {0, 0, 0, 0x40, 0}));
   const auto refused = [&](unsigned bits, std::size_t vectors, const char* why) {
     const std::vector<const void*> all(vectors, taken_.data());
     const Status status = kernels_.dequantise(default_stream(), {bits, 1024, 0}, all, 5, values_.as<float>(),
