@@ -59,17 +59,19 @@ void set(Bytes& image, std::size_t place, const void* from, std::size_t bytes) {
   if (bytes > 0) std::memcpy(&image[place], from, bytes);
 }
 
-// Twice, so that the second time there is something that the first has left out.
+// Twice, so that the second time there is something that the first has left out; and without that.
 bool Checker::quantise(const gpu::Quantiser& how, const Bytes& data, std::size_t offset,
                        std::uint64_t position) {
   const std::vector<float> gradient = as_floats(data);
   const std::size_t n = gradient.size();
   std::vector<float> residual(n);
   bool right = true;
-  for (int round = 0; round < 2; ++round) {
+  for (int round = 0; round < 3; ++round) {
     ++cases_;
+    const bool keeps = round < 2;
     const std::vector<float> before = residual;
-    const HostCodes want = host_quantise(how.bits, how.bucket, how.seed, position, gradient, &residual);
+    const HostCodes want =
+        host_quantise(how.bits, how.bucket, how.seed, position, gradient, keeps ? &residual : nullptr);
     Layout layout;
     const std::size_t at_gradient =
         layout.take(data.size() + offset * sizeof(float)) + offset * sizeof(float);
@@ -79,8 +81,9 @@ bool Checker::quantise(const gpu::Quantiser& how, const Bytes& data, std::size_t
     set(image, at_gradient, data.data(), data.size());
     set(image, at_residual, before.data(), data.size());
     memory_.put(image);
-    const Status status = kernels_.quantise(gpu::default_stream(), how, floats_at(at_gradient),
-                                            floats_at(at_residual), n, position, memory_.at(at_codes));
+    const Status status =
+        kernels_.quantise(gpu::default_stream(), how, floats_at(at_gradient),
+                          keeps ? floats_at(at_residual) : nullptr, n, position, memory_.at(at_codes));
     set(image, at_residual, residual.data(), data.size());
     set(image, at_codes, want.codes.data(), want.codes.size());
     if (status.ok() && memory_.get(image.size()) == image) continue;
@@ -152,6 +155,31 @@ bool check_quantise(Checker& checker, std::mt19937_64& random) {
   return right;
 }
 
+// Means of signs that another order of adding would round otherwise: halfway between two floats, but for what is in the last bit of a double.
+bool check_means(Checker& checker) {
+  bool right = true;
+  const auto means = [&](std::vector<float> values) {
+    for (const float sign : {1.0F, -1.0F}) {
+      for (float& value : values)
+        value = sign * (value != 0 ? value : 0x1p-100F);
+      Bytes data(values.size() * sizeof(float));
+      std::memcpy(data.data(), values.data(), data.size());
+      right = checker.quantise({1, 0, 0}, data, 0, 0) && right;
+    }
+  };
+  constexpr float kLittle = 0x1p-29F;
+  // Beside each other, and behind each other in one sum.
+  means({0x1p24F, 0, kLittle, 0, 1, 0, kLittle, 0});
+  means({0, 0x1p24F, 0, kLittle, 0, 1, 0, kLittle});
+  means({0x1p24F, kLittle, 0, 0, 1, kLittle, 0, 0});
+  std::vector<float> rows(32);
+  rows[0] = rows[8] = kLittle;
+  rows[16] = 0x1p24F;
+  rows[4] = 1;
+  means(rows);
+  return right;
+}
+
 // Of what is not finite there is much in wild numbers, and sums of others run over.
 bool check_sum(Checker& checker, std::mt19937_64& random) {
   bool right = true;
@@ -205,6 +233,7 @@ int main(int argc, char** argv) {
   std::mt19937_64 random(11);
   Checker checker(argv[1]);
   bool right = say("quantise", check_quantise(checker, random));
+  right = say("means of signs", check_means(checker)) && right;
   right = say("dequantise, and sums of it", check_sum(checker, random)) && right;
   if (!brief) right = say("large vectors", check_large(checker, random)) && right;
   std::printf("  %zu cases\n", checker.cases());

@@ -91,7 +91,9 @@ static HostCodes quantise(std::uint64_t bucket, std::uint64_t seed, std::uint64_
                    std::vector<float>(n)};
   typename Code::Shared shared;
   Code::quantise(k::Block{0, 1},
-                 {gradient.data(), residual->data(), n, bucket, position, seed, result.codes.data()}, shared);
+                 {gradient.data(), residual != nullptr ? residual->data() : nullptr, n, bucket, position,
+                  seed, result.codes.data()},
+                 shared);
   std::uint64_t bad = 0;
   const k::DequantiseArguments decode{{result.codes.data()}, 1, result.decoded.data(), n, bucket, &bad};
   for (unsigned thread = 0; thread < k::kThreads; ++thread)

@@ -77,7 +77,7 @@ bool check_overwritten_codes(NodeRank& rank) {
       {both.as<float>(), both.as<float>(), kCount, {Codec::qsgd8, 1024, 1}, nullptr}, 1, &traffic);
   rank.before_meeting = nullptr;
   const bool right = !served.ok() && served.status().code() == Code::internal &&
-                     served.status().message().find("overwritten") != std::string::npos;
+                     served.status().message().find("overwritten") != std::string::npos && !rank.path().on();
   if (!right) std::printf("  wrong: rank %d, codes that were overwritten\n", rank.rank());
   return right;
 }

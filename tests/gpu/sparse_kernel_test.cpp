@@ -338,6 +338,7 @@ TEST_F(SparseKernelTest, SaysWhatNoEncoderWrote) {
   EXPECT_TRUE(is_bad(1, kOne, {0, 0, 0, 0x40, 0x3F}));
   EXPECT_FALSE(is_bad(1, kOne, {0, 0, 0, 0x40, 0x07}, 3));
   EXPECT_TRUE(is_bad(1, kOne, {0, 0, 0, 0x40, 0x10}, 3));
+  EXPECT_TRUE(is_bad(1, kOne, {0, 0, 0, 0x40, 0x10}, 4));
   EXPECT_TRUE(is_bad(1, kOne, {0, 0, 0x80, 0xBF, 0}));
   EXPECT_TRUE(is_bad(1, 0xBF800000U, {0, 0, 0, 0x40, 0}));
   EXPECT_FALSE(is_bad(1, 0x7FC00000U, {0, 0, 0xC0, 0x7F, 0}));
