@@ -105,13 +105,9 @@ std::uint64_t ones(std::size_t bytes) {
 }
 
 Status check_bits(const Quantiser& how) {
-  if (how.bits == 8 || how.bits == 4 || how.bits == 2) return {};
+  if (how.bits == 8 || how.bits == 4 || how.bits == 2 || how.bits == 1) return {};
   return Status(Code::invalid_argument,
-                fmt::format("there is no kernel for codes of {} bits; there are 8, 4 and 2", how.bits));
-}
-
-std::uint64_t bucket_length(const Quantiser& how, std::size_t n) {
-  return how.bucket == 0 ? n : std::min<std::uint64_t>(how.bucket, n);
+                fmt::format("there is no kernel for codes of {} bits; there are 8, 4, 2 and 1", how.bits));
 }
 
 // One for each thread's first element.
@@ -350,23 +346,33 @@ Status SparseKernels::quantise(CUstream stream, const Quantiser& how, const floa
   HEDDLE_TRY(check_alignment(
       {{"values", gradient, sizeof *gradient}, {"the residual", residual, sizeof *residual}}));
   if (n == 0) return {};
-  const std::uint64_t bucket = bucket_length(how, n);
+  const std::uint64_t bucket = how.bucket_length(n);
   kernels::QuantiseArguments arguments{
       gradient, residual, n, bucket, position, how.seed, static_cast<unsigned char*>(codes)};
   return launch(stream, fmt::format("quantise_{}", how.bits), (n + bucket - 1) / bucket, kQuantiseBlocks,
                 &arguments);
 }
 
-Status SparseKernels::dequantise(CUstream stream, const Quantiser& how, const void* codes, std::size_t n,
-                                 float* values, std::uint64_t* bad) {
+Status SparseKernels::dequantise(CUstream stream, const Quantiser& how, std::span<const void* const> codes,
+                                 std::size_t n, float* values, std::uint64_t* bad) {
   HEDDLE_TRY(check_bits(how));
+  if (codes.empty() || codes.size() > kernels::kMostInputs)
+    return Status(Code::invalid_argument,
+                  fmt::format("codes of {} vectors cannot be added up at once; of 1 to {} can", codes.size(),
+                              kernels::kMostInputs));
   HEDDLE_TRY(
       check_alignment({{"values", values, sizeof *values}, {"the mark of bad codes", bad, sizeof *bad}}));
   if (n == 0) return {};
-  kernels::DequantiseArguments arguments{static_cast<const unsigned char*>(codes), values, n,
-                                         bucket_length(how, n), bad};
-  return launch(stream, fmt::format("dequantise_{}", how.bits), n / (4 * kernels::kThreads) + 1,
-                kQuantiseBlocks, &arguments);
+  kernels::DequantiseArguments arguments{};
+  for (const void* one : codes)
+    arguments.codes[arguments.n_inputs++] = static_cast<const unsigned char*>(one);
+  arguments.values = values;
+  arguments.count = n;
+  arguments.bucket = how.bucket_length(n);
+  arguments.bad = bad;
+  const std::uint64_t buckets = (n + arguments.bucket - 1) / arguments.bucket;
+  return launch(stream, fmt::format("dequantise_{}", how.bits),
+                buckets / kernels::buckets_at_once(arguments.bucket) + 1, kQuantiseBlocks, &arguments);
 }
 
 Status SparseKernels::launch(CUstream stream, const std::string& name, std::uint64_t blocks, unsigned of_each,

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <span>
 #include <string>
 
 #include "base/dtype.hpp"
@@ -17,6 +18,7 @@
 #include "gpu/entries.hpp"
 #include "gpu/kernel_library.hpp"
 #include "gpu/kernels/sparse_arguments.hpp"
+#include "gpu/quantiser.hpp"
 
 namespace heddle::gpu {
 
@@ -35,13 +37,6 @@ struct Selected {
 struct Merging {
   Entries entries;
   const std::uint64_t* counted = nullptr;
-};
-
-// A codec of float with evenly spaced levels (src/compress/codec.hpp): qsgd8, qsgd4, and qsgd2, of which ternary is another name.
-struct Quantiser {
-  unsigned bits = 8;            // of a code: 8, 4 or 2
-  std::uint64_t bucket = 1024;  // values that share a scale; 0: all
-  std::uint64_t seed = 0;       // of the random rounding
 };
 
 class SparseKernels {
@@ -108,9 +103,10 @@ class SparseKernels {
   // once, where a bucket has 1,024 values at most.
   Status quantise(CUstream stream, const Quantiser& how, const float* gradient, float* residual,
                   std::size_t n, std::uint64_t position, void* codes);
-  // values := the host's decode(). *bad becomes 1, and is left alone else, where these are no codes that quantise() writes: then values are anything.
-  Status dequantise(CUstream stream, const Quantiser& how, const void* codes, std::size_t n, float* values,
-                    std::uint64_t* bad);
+  // values := the sum of what the host's decode() makes of each of `codes`, 1 to 64 of them, in that order and with the bits of the host's sums; of one alone that itself. *bad becomes 1,
+  // and is left alone else, where any are no codes that quantise() writes: then values are anything.
+  Status dequantise(CUstream stream, const Quantiser& how, std::span<const void* const> codes, std::size_t n,
+                    float* values, std::uint64_t* bad);
 
  private:
   Status select(CUstream stream, const std::string& name, const kernels::SelectArguments& arguments,

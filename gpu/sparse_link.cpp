@@ -64,6 +64,7 @@ struct Words {
   std::uint64_t taken;
   std::uint64_t some_finite;
   std::uint64_t merged[2];  // by turns: a merge that goes on reads one while it writes the other
+  std::uint64_t bad_codes;
 };
 
 class CudaSparseLink final : public SparseLink {
@@ -88,6 +89,11 @@ class CudaSparseLink final : public SparseLink {
   Status merge(DType type, const Entries& first, bool goes_on, const Entries& second, std::size_t dimension,
                const Room& to) override;
   std::size_t merged() const override { return seen_.merged[turn_]; }
+  Status quantise(const Quantiser& how, const float* gradient, float* residual, std::size_t n,
+                  std::uint64_t position, void* codes) override;
+  Status dequantise(const Quantiser& how, std::span<const void* const> codes, std::size_t n,
+                    float* values) override;
+  bool bad_codes() const override { return seen_.bad_codes != 0; }
   Result<std::byte*> piece(std::size_t which, std::size_t bytes) override {
     HEDDLE_TRY(grow(pieces_[which], bytes));
     return reinterpret_cast<std::byte*>(pieces_[which].at);
@@ -233,6 +239,20 @@ Status CudaSparseLink::merge(DType type, const Entries& first, bool goes_on, con
     const Selected result{to.indices, to.values, to.capacity, &words()->merged[turn_], to.wide};
     return cuda.sparse_kernels.merge(stream, type, {first, counted}, {second}, dimension, result,
                                      &words()->broken, reinterpret_cast<void*>(workspace_.at));
+  });
+}
+
+Status CudaSparseLink::quantise(const Quantiser& how, const float* gradient, float* residual, std::size_t n,
+                                std::uint64_t position, void* codes) {
+  return link_.give([&](Cuda& cuda, CUstream stream) {
+    return cuda.sparse_kernels.quantise(stream, how, gradient, residual, n, position, codes);
+  });
+}
+
+Status CudaSparseLink::dequantise(const Quantiser& how, std::span<const void* const> codes, std::size_t n,
+                                  float* values) {
+  return link_.give([&](Cuda& cuda, CUstream stream) {
+    return cuda.sparse_kernels.dequantise(stream, how, codes, n, values, &words()->bad_codes);
   });
 }
 

@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "base/dtype.hpp"
 #include "base/status.hpp"
 #include "gpu/entries.hpp"
 #include "gpu/link.hpp"
+#include "gpu/quantiser.hpp"
 
 namespace heddle::gpu {
 
@@ -42,7 +44,7 @@ class SparseLink {
 
   // ---- Work
 
-  // Tells the host what broken(), largest() and merged() say; after the wait. The last work before it: the host may wait for it here already.
+  // Tells the host what broken(), largest(), merged() and bad_codes() say; after the wait. The last work before it: the host may wait for it here already.
   virtual Status tell() = 0;
 
   // Zeros.
@@ -70,6 +72,15 @@ class SparseLink {
                        std::size_t dimension, const Room& to) = 0;
   // How many entries the last of them has, once it is told; more than there was room for, maybe.
   virtual std::size_t merged() const = 0;
+
+  // As SparseKernels::quantise.
+  virtual Status quantise(const Quantiser& how, const float* gradient, float* residual, std::size_t n,
+                          std::uint64_t position, void* codes) = 0;
+  // As SparseKernels::dequantise.
+  virtual Status dequantise(const Quantiser& how, std::span<const void* const> codes, std::size_t n,
+                            float* values) = 0;
+  // Whether any were no codes, once it is told; from then on for good.
+  virtual bool bad_codes() const = 0;
 
   // Pieces of memory, for work like that: number `which` of kPieces, of `bytes` bytes at least, until more is asked of the same one. Nothing that is under
   // way uses that one. `out_of_memory`.

@@ -64,13 +64,14 @@ struct Group {
   float values[4];
 };
 
-template <unsigned kBits>
+// Of a codec: kHeader bytes, and kBits for each value.
+template <class Code>
 struct Buckets {
   std::uint64_t number;
   std::uint64_t bytes;  // of a whole one
 
   HEDDLE_DEVICE Buckets(std::uint64_t count, std::uint64_t bucket)
-      : number((count + bucket - 1) / bucket), bytes(sizeof(float) + (bucket * kBits + 7) / 8) {}
+      : number((count + bucket - 1) / bucket), bytes(Code::kHeader + (bucket * Code::kBits + 7) / 8) {}
 };
 
 // `values` begins at a group; four of them, or `left` where these are fewer and the others 0.
@@ -163,81 +164,72 @@ HEDDLE_DEVICE std::uint32_t code_group(const QuantiseArguments& a, std::uint64_t
   return codes;
 }
 
-template <unsigned kBits>
-HEDDLE_DEVICE void quantise_buckets(const Block& block, const QuantiseArguments& a, QuantiseShared& shared) {
-  const Buckets<kBits> buckets(a.count, a.bucket);
-  for (std::uint64_t b = block.number; b < buckets.number; b += block.of) {
-    const std::uint64_t first = b * a.bucket;
-    const std::uint64_t count = a.count - first < a.bucket ? a.count - first : a.bucket;
-    unsigned char* const to = a.codes + b * buckets.bytes;
-    Each<Group> own;  // of each thread's groups the first: mostly there is no other
-    Each<std::uint32_t> largest;
-    block.alone([&](unsigned thread) {
-      largest[thread] = 0;
-      for (std::uint64_t at = 4 * thread; at < count; at += 4 * kThreads) {
-        const Group group = compensated(a, first + at, count - at);
-        if (at == 4 * thread) own[thread] = group;
-        const std::uint32_t here = largest_of(group);
-        largest[thread] = here > largest[thread] ? here : largest[thread];
-      }
-    });
-    block.max_warps(largest, shared.warps);
-    block.each([&](unsigned thread) {
-      std::uint32_t all = 0;
-      HEDDLE_UNROLLED
-      for (unsigned w = 0; w < kWarps; ++w)
-        all = shared.warps[w] > all ? shared.warps[w] : all;
-      if (thread == 0) store_bytes(to, all < kInfinityBits ? all : kNotFinite, sizeof all);
-      for (std::uint64_t at = 4 * thread; at < count; at += 4 * kThreads) {
-        const std::uint64_t left = count - at;
-        Group group = at == 4 * thread ? own[thread] : compensated(a, first + at, left);
-        const std::uint32_t codes = code_group<kBits>(a, first + at, left, all, group);
-        store_bytes(to + sizeof(float) + at / 4 * kBits / 2, codes, code_bytes(left, kBits));
-        if (a.residual != nullptr) store_group(a.residual + first + at, group, left);
-      }
-    });
-  }
-}
+template <unsigned kOfCode>
+struct Levels {
+  using Shared = QuantiseShared;
+  static constexpr unsigned kBits = kOfCode;
+  static constexpr unsigned kHeader = sizeof(float);
 
-// ---- Dequantise
-
-// Of a group of a bucket with this scale; whether no encoder wrote such codes.
-template <unsigned kBits>
-HEDDLE_DEVICE bool decode_group(std::uint32_t codes, std::uint64_t left, std::uint32_t scale, Group& group) {
-  constexpr std::uint32_t kMask = (1U << kBits) - 1;
-  constexpr std::uint32_t kMark = kNotFinite;
-  bool is_bad = left < 4 && codes >> kBits * left != 0;  // what is left of the last byte is 0
-  HEDDLE_UNROLLED
-  for (unsigned i = 0; i < 4; ++i) {
-    const std::uint32_t code = codes >> kBits * i & kMask;
-    if (i < left && code > 2 * kLevels<kBits>) is_bad = true;
-    group.values[i] =
-        scale < kInfinityBits ? value_of<kBits>(code, bits_as<float>(scale)) : bits_as<float>(kMark);
+  HEDDLE_DEVICE static void quantise(const Block& block, const QuantiseArguments& a, Shared& shared) {
+    const Buckets<Levels> buckets(a.count, a.bucket);
+    for (std::uint64_t b = block.number; b < buckets.number; b += block.of) {
+      const std::uint64_t first = b * a.bucket;
+      const std::uint64_t count = a.count - first < a.bucket ? a.count - first : a.bucket;
+      unsigned char* const to = a.codes + b * buckets.bytes;
+      Each<Group> own;  // of each thread's groups the first: mostly there is no other
+      Each<std::uint32_t> largest;
+      block.alone([&](unsigned thread) {
+        largest[thread] = 0;
+        for (std::uint64_t at = 4 * thread; at < count; at += 4 * kThreads) {
+          const Group group = compensated(a, first + at, count - at);
+          if (at == 4 * thread) own[thread] = group;
+          const std::uint32_t here = largest_of(group);
+          largest[thread] = here > largest[thread] ? here : largest[thread];
+        }
+      });
+      block.max_warps(largest, shared.warps);
+      block.each([&](unsigned thread) {
+        std::uint32_t all = 0;
+        HEDDLE_UNROLLED
+        for (unsigned w = 0; w < kWarps; ++w)
+          all = shared.warps[w] > all ? shared.warps[w] : all;
+        if (thread == 0) store_bytes(to, all < kInfinityBits ? all : kNotFinite, sizeof all);
+        for (std::uint64_t at = 4 * thread; at < count; at += 4 * kThreads) {
+          const std::uint64_t left = count - at;
+          Group group = at == 4 * thread ? own[thread] : compensated(a, first + at, left);
+          const std::uint32_t codes = code_group<kBits>(a, first + at, left, all, group);
+          store_bytes(to + kHeader + at / 4 * kBits / 2, codes, code_bytes(left, kBits));
+          if (a.residual != nullptr) store_group(a.residual + first + at, group, left);
+        }
+      });
+    }
   }
-  return is_bad;
-}
 
-template <unsigned kBits>
-HEDDLE_DEVICE void dequantise_share(const DequantiseArguments& a, const Thread& thread) {
-  const Buckets<kBits> buckets(a.count, a.bucket);
-  const std::uint64_t groups = (a.bucket + 3) / 4;  // of a whole bucket
-  const std::uint64_t threads = thread.blocks * kThreads;
-  for (std::uint64_t g = thread.block * kThreads + thread.index; g < buckets.number * groups; g += threads) {
-    const std::uint64_t b = g / groups;
-    const std::uint64_t at = g % groups * 4;
-    const std::uint64_t first = b * a.bucket;
-    const std::uint64_t count = a.count - first < a.bucket ? a.count - first : a.bucket;
-    if (at >= count) continue;
-    const unsigned char* const from = a.codes + b * buckets.bytes;
-    const std::uint32_t scale = load_bytes(from, sizeof scale);
-    const std::uint32_t codes =
-        load_bytes(from + sizeof(float) + at / 4 * kBits / 2, code_bytes(count - at, kBits));
-    Group group;
-    bool is_bad = decode_group<kBits>(codes, count - at, scale, group);
-    if (scale >= kInfinityBits && scale != kNotFinite) is_bad = true;
-    if (is_bad) store_shared_word(a.bad, 1);
-    store_group(a.values + first + at, group, count - at);
+  // Of a group.
+  struct Coded {
+    std::uint32_t scale;
+    std::uint32_t codes;
+  };
+  // The group at value `at` of the bucket that lies at `from`; there are `left` values from there to the bucket's end.
+  HEDDLE_DEVICE static Coded load_coded(const unsigned char* from, std::uint64_t at, std::uint64_t left) {
+    return {load_bytes(from, kHeader),
+            load_bytes(from + kHeader + at / 4 * kBits / 2, code_bytes(left, kBits))};
   }
-}
+  // Whether no encoder wrote it.
+  HEDDLE_DEVICE static bool decode(const Coded& coded, std::uint64_t left, Group& group) {
+    constexpr std::uint32_t kMask = (1U << kBits) - 1;
+    constexpr std::uint32_t kMark = kNotFinite;
+    bool is_bad = coded.scale >= kInfinityBits && coded.scale != kMark;
+    if (left < 4 && coded.codes >> kBits * left != 0) is_bad = true;  // what is left of the last byte is 0
+    HEDDLE_UNROLLED
+    for (unsigned i = 0; i < 4; ++i) {
+      const std::uint32_t code = coded.codes >> kBits * i & kMask;
+      if (i < left && code > 2 * kLevels<kBits>) is_bad = true;
+      group.values[i] = coded.scale < kInfinityBits ? value_of<kBits>(code, bits_as<float>(coded.scale))
+                                                    : bits_as<float>(kMark);
+    }
+    return is_bad;
+  }
+};
 
 }  // namespace heddle::gpu::kernels

@@ -142,11 +142,18 @@ struct QuantiseArguments {
 };
 
 struct DequantiseArguments {
-  const unsigned char* codes;
+  const unsigned char* codes[kMostInputs];  // each of a vector; these are added in their order
+  std::uint32_t n_inputs;                   // 1 at least
   float* values;
   std::uint64_t count;
   std::uint64_t bucket;
   std::uint64_t* bad;  // becomes 1 where no encoder wrote such codes
 };
+
+// That a block takes: one, or as many short ones as it has threads for, of which each takes four values.
+HEDDLE_HOST_DEVICE inline unsigned buckets_at_once(std::uint64_t bucket) {
+  const std::uint64_t groups = (bucket + 3) / 4;
+  return groups < kThreads ? kThreads / static_cast<unsigned>(groups) : 1;
+}
 
 }  // namespace heddle::gpu::kernels

@@ -60,19 +60,19 @@ extern "C" __global__ void __launch_bounds__(heddle::gpu::kernels::kThreads)
   count_digits(Block{blockIdx.x, gridDim.x}, arguments, shared);
 }
 
-#define HEDDLE_QUANTISE_KERNEL(name, kBits)                                                      \
+#define HEDDLE_QUANTISE_KERNEL(name, Code)                                                       \
   extern "C" __global__ void __launch_bounds__(heddle::gpu::kernels::kThreads)                   \
       heddle_##name(const __grid_constant__ heddle::gpu::kernels::QuantiseArguments arguments) { \
     using namespace heddle::gpu::kernels;                                                        \
-    __shared__ QuantiseShared shared;                                                            \
-    quantise_buckets<kBits>(Block{blockIdx.x, gridDim.x}, arguments, shared);                    \
+    __shared__ Code::Shared shared;                                                              \
+    Code::quantise(Block{blockIdx.x, gridDim.x}, arguments, shared);                             \
   }
 
-#define HEDDLE_DEQUANTISE_KERNEL(name, kBits)                                                      \
+#define HEDDLE_DEQUANTISE_KERNEL(name, Code)                                                       \
   extern "C" __global__ void __launch_bounds__(heddle::gpu::kernels::kThreads)                     \
       heddle_##name(const __grid_constant__ heddle::gpu::kernels::DequantiseArguments arguments) { \
     using namespace heddle::gpu::kernels;                                                          \
-    dequantise_share<kBits>(arguments, Thread{blockIdx.x, gridDim.x, threadIdx.x});                \
+    dequantise_share<Code>(arguments, Thread{blockIdx.x, gridDim.x, threadIdx.x});                 \
   }
 
 HEDDLE_QUANTISE_KERNELS(HEDDLE_QUANTISE_KERNEL)

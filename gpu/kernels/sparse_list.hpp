@@ -1,12 +1,14 @@
 // Every kernel of sparse vectors. X(name, ...), where i32 and i64 in names are the indices' widths.
 #pragma once
 
+#include "gpu/kernels/dequantise.hpp"
 #include "gpu/kernels/digits.hpp"
 #include "gpu/kernels/entries.hpp"
 #include "gpu/kernels/merge.hpp"
 #include "gpu/kernels/quantise.hpp"
 #include "gpu/kernels/scatter.hpp"
 #include "gpu/kernels/select.hpp"
+#include "gpu/kernels/signs.hpp"
 
 // (clang-format would indent it a little further each time.)
 // clang-format off
@@ -46,7 +48,7 @@
 #define HEDDLE_CHECK_KERNELS(X) X(check_entries_i32, std::uint32_t) X(check_entries_i64, std::uint64_t)
 #define HEDDLE_FORGET_KERNELS(X) X(forget_entries_i32, std::uint32_t) X(forget_entries_i64, std::uint64_t)
 
-// X(name, bits of a code)
-#define HEDDLE_QUANTISE_KERNELS(X) X(quantise_8, 8) X(quantise_4, 4) X(quantise_2, 2)
-#define HEDDLE_DEQUANTISE_KERNELS(X) X(dequantise_8, 8) X(dequantise_4, 4) X(dequantise_2, 2)
+// X(name, codec), where the number is that of bits of a code
+#define HEDDLE_QUANTISE_KERNELS(X) X(quantise_8, Levels<8>) X(quantise_4, Levels<4>) X(quantise_2, Levels<2>) X(quantise_1, Signs)
+#define HEDDLE_DEQUANTISE_KERNELS(X) X(dequantise_8, Levels<8>) X(dequantise_4, Levels<4>) X(dequantise_2, Levels<2>) X(dequantise_1, Signs)
 // clang-format on

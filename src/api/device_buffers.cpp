@@ -118,10 +118,16 @@ Status mostly_zero_anywhere(heddle_comm& comm, const Reduction& r) {
 
 Status compressed_anywhere(heddle_comm& comm, const CompressedJob& job, PlacedResidual* residual) {
   DevicePath* const path = comm.communicator->device_path();
+  const bool is_coded = job.how.method == Compression::Method::codec;
   const DeviceLargest largest{job.in, job.out, job.count, largest_wanted(job), residual};
+  DeviceCoded coded{job.in, job.out, job.count, job.how.codec, residual};
+  coded.how.seed = comm.communicator->codec_seed(job.how.codec.seed);
   if (path != nullptr) {
     DeviceTraffic traffic;
-    const Result<bool> served = path->largest_sum(largest, agreement_number(job), &traffic);
+    const Result<bool> served = is_coded ? path->coded_sum(coded, agreement_number(job), &traffic)
+                                         : path->largest_sum(largest, agreement_number(job), &traffic);
+    // One that failed, on all ranks, is not to be drawn for again.
+    if (!served.ok() || served.value()) comm.communicator->note_compressed();
     if (!served.ok()) return served.status();
     if (served.value()) note_served(comm, traffic);
     if (served.value()) return {};
@@ -132,7 +138,8 @@ Status compressed_anywhere(heddle_comm& comm, const CompressedJob& job, PlacedRe
     if (!values.ok()) return values.status();
     staged.residual = values.value();
   }
-  return staged_compressed(comm, staged, largest.is_for_gpus() ? path : nullptr);
+  const bool is_for_gpus = is_coded ? coded.is_for_gpus() : largest.is_for_gpus();
+  return staged_compressed(comm, staged, is_for_gpus ? path : nullptr);
 }
 
 Status SparseImages::load(heddle_comm& comm, SparseView* view) {

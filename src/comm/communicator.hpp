@@ -131,6 +131,9 @@ class Communicator {
   // The same bits on all ranks. `job.how` and `count` are equal on all ranks; where they are not, every rank gets the same
   // `invalid_argument`.
   virtual Status compressed_allreduce(const CompressedJob& job) = 0;
+  // The seed of what this rank's codec draws in the next of these and of the coded sums; and one that the GPUs served, which counts as well.
+  virtual std::uint64_t codec_seed(std::uint64_t seed) const = 0;
+  virtual void note_compressed() = 0;
   // The same bits on all ranks. Where ranks disagree on the dimension or on `how`, or one passes what is not to be summed like this, every rank
   // gets `invalid_argument`, and nothing has happened.
   virtual Status coded_sparse_allreduce(const CodedSparseJob& job) = 0;

@@ -88,6 +88,8 @@ class CommunicatorImpl final : public Communicator {
   Status sparse_allreduce(const SparseJob& job) override;
   Status mostly_zero_allreduce(const void* in, void* out, std::size_t count, DType type) override;
   Status compressed_allreduce(const CompressedJob& job) override;
+  std::uint64_t codec_seed(std::uint64_t seed) const override;
+  void note_compressed() override { ++compressed_; }
   Status coded_sparse_allreduce(const CodedSparseJob& job) override;
   Result<std::unique_ptr<Request>> sparse_allreduce_request(SparseJob job) override;
   const SparseStats& sparse_stats() const override { return sparse_stats_; }
@@ -145,6 +147,7 @@ class CommunicatorImpl final : public Communicator {
   Status exchange_mostly_zero(const void* in, void* out, std::size_t count, DType type);
   Status compress(const CompressedJob& job);
   Status agree_on(const CompressedJob& job);
+  std::uint64_t call_seed(std::uint64_t seed) const;
   Status run_coded(const CompressedJob& job, const float* in, std::uint64_t seed);
   const Algorithm* coding_algorithm() const;
   Status exchange_coded(const CodedSparseJob& job);

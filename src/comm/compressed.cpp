@@ -95,19 +95,28 @@ Status CommunicatorImpl::compressed_allreduce(const CompressedJob& job) {
   return with_memory([&, this] { return compress(job); });
 }
 
+// Of what all ranks draw alike in the next call; then of what this one draws.
+std::uint64_t CommunicatorImpl::call_seed(std::uint64_t seed) const {
+  return sample_hash(seed ^ sample_hash(compressed_));
+}
+std::uint64_t CommunicatorImpl::codec_seed(std::uint64_t seed) const {
+  return sample_hash(call_seed(seed) + static_cast<std::uint64_t>(rank_));
+}
+
 Status CommunicatorImpl::compress(const CompressedJob& job) {
   if (size_ > 1 && !job.agreed) HEDDLE_TRY(agree_on(job));
-  const std::uint64_t call = compressed_++;
+  const std::uint64_t seed = call_seed(job.how.codec.seed);
+  const std::uint64_t own_seed = codec_seed(job.how.codec.seed);
+  note_compressed();
   const float* in = job.in;
   if (job.residual != nullptr) {
     compensated_.resize(job.count);
     job.residual->compensate(job.in, compensated_.data());
     in = compensated_.data();
   }
-  const std::uint64_t seed = sample_hash(job.how.codec.seed ^ sample_hash(call));
   switch (job.how.method) {
     case Compression::Method::codec:
-      return run_coded(job, in, sample_hash(seed + static_cast<std::uint64_t>(rank_)));
+      return run_coded(job, in, own_seed);
     case Compression::Method::random_k:
       return run_random(job, in, seed);
     case Compression::Method::top_k:
@@ -158,14 +167,15 @@ Status CommunicatorImpl::exchange_coded(const CodedSparseJob& job) {
   agreement.state(rank_, job.in, Op::sum, valid.ok(), hash_of(job.in.dimension, job.how));
   if (size_ > 1) HEDDLE_TRY(run_job(agreement_job(agreement)));
   HEDDLE_TRY(agreement.check(valid));
-  const std::uint64_t seed = sample_hash(job.how.codec.seed ^ sample_hash(compressed_++));
+  const std::uint64_t seed = codec_seed(job.how.codec.seed);
+  note_compressed();
   const Algorithm* algorithm = coding_algorithm();
   const std::shared_ptr<const Schedule> schedule = plans_.schedule({algorithm, {0, 2, 2}, 0}, 0);
   if (coded_streams_.size() > 4) coded_streams_.clear();
   std::unique_ptr<CodedStreams>& run = coded_streams_[schedule.get()];
   if (!run) run = std::make_unique<CodedStreams>(schedule, connections_->ports);
   CodedStreamsBinding binding{job.in, job.out, rank_, job.how.codec, nullptr, agreement.total(), 0};
-  binding.settings.seed = sample_hash(seed + static_cast<std::uint64_t>(rank_));
+  binding.settings.seed = seed;
   if (job.residual != nullptr) binding.lost = job.residual->values().data();
   HEDDLE_TRY(free_sequence());
   binding.sequence = next_sequence();

@@ -12,65 +12,60 @@ constexpr std::size_t kWidest = 16;
 // Where the values of a piece begin, a multiple of this many entries is in front of them.
 constexpr std::size_t kGrain = 32;
 
-std::uint64_t word(const void* address) {
-  return reinterpret_cast<std::uintptr_t>(address);
-}
-const std::byte* pointer(std::uint64_t word) {
-  return reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(word));
-}
-
 std::size_t index_bytes(const gpu::Entries& entries) {
   return entries.count * (entries.wide ? 8 : 4);
 }
 
 }  // namespace
 
+AskedWork::AskedWork(std::uint64_t asked, std::size_t more) : words_(kHead + more) {
+  words_[kAsked] = asked;
+  words_[kNotAsked] = ~asked;
+}
+
+// The largest of all ranks' words is each one's where they are equal.
+bool AskedWork::agreed() const {
+  return words_[kAsked] == ~words_[kNotAsked] && words_[kBroken] == 0;
+}
+
 bool EntriesWork::has_room(const ScratchLayout& layout) {
   return layout.half >= kWidest * kGrain;
 }
 
 EntriesWork::EntriesWork(const EntriesWorker& worker, DType type, std::uint64_t asked)
-    : worker_(worker),
+    : AskedWork(asked, kPlaceWords * static_cast<std::size_t>(worker.worker.size)),
+      worker_(worker),
       type_(type),
       room_(worker.direct ? SIZE_MAX
-                          : std::max(kGrain, worker.worker.layout.half / kWidest / kGrain * kGrain)),
-      words_(kHead + kPlaceWords * static_cast<std::size_t>(worker.worker.size)) {
-  words_[kAsked] = asked;
-  words_[kNotAsked] = ~asked;
-}
+                          : std::max(kGrain, worker.worker.layout.half / kWidest / kGrain * kGrain)) {}
 
 // ---- What the ranks tell each other
 
 std::span<std::uint64_t> EntriesWork::words() {
-  if (lead_ > 0) return std::span(words_).first(kHead);
+  if (lead_ > 0) return AskedWork::words();
   tell_place();
-  return words_;
+  return all_words();
 }
 
 std::span<std::uint64_t> EntriesWork::later_words(std::size_t k) {
   if (k != lead_) return {};
   tell_place();
-  return std::span(words_).subspan(kHead);
-}
-
-// The largest of all ranks' words is each one's where they are equal.
-bool EntriesWork::agreed() const {
-  return words_[kAsked] == ~words_[kNotAsked] && words_[kBroken] == 0;
+  return places();
 }
 
 void EntriesWork::tell_place() {
   // A rank that could not make them has none; the meeting tells why.
   own_.count = own_.indices != nullptr ? number() : 0;
-  words_[kBroken] = own_.indices != nullptr && broken() ? 1 : 0;
+  tell_broken(own_.indices != nullptr && broken());
   const Place mine{worker_.direct ? word(own_.indices) : 0, worker_.direct ? word(own_.values) : 0,
                    own_.count, own_.wide ? 1U : 0U};
   const auto rank = static_cast<std::size_t>(worker_.worker.rank);
-  std::memcpy(&words_[kHead + kPlaceWords * rank], &mine, sizeof mine);
+  std::memcpy(&places()[kPlaceWords * rank], &mine, sizeof mine);
 }
 
 EntriesWork::Place EntriesWork::place_of(int rank) const {
   Place place;
-  std::memcpy(static_cast<void*>(&place), &words_[kHead + kPlaceWords * static_cast<std::size_t>(rank)],
+  std::memcpy(static_cast<void*>(&place), &places()[kPlaceWords * static_cast<std::size_t>(rank)],
               sizeof place);
   return place;
 }

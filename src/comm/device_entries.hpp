@@ -24,9 +24,34 @@ struct EntriesWorker {
   bool direct;              // all ranks share one context: entries are read where they lie
 };
 
-class EntriesWork : public DeviceWork {
+// Work before which the ranks compare what they want.
+class AskedWork : public DeviceWork {
  public:
-  // `asked`: a number that is equal where ranks want the same.
+  std::span<std::uint64_t> words() override { return std::span(words_).first(kHead); }
+  bool agreed() const override;
+
+ protected:
+  // `asked`: a number that is equal where ranks want the same. `more`: words for places, for a later meeting or for the first one as well.
+  AskedWork(std::uint64_t asked, std::size_t more);
+
+  std::span<std::uint64_t> all_words() { return words_; }
+  std::span<std::uint64_t> places() { return std::span(words_).subspan(kHead); }
+  std::span<const std::uint64_t> places() const { return std::span(words_).subspan(kHead); }
+  // That a rank's entries break their contract, or do not.
+  void tell_broken(bool is_broken) { words_[kBroken] = is_broken ? 1 : 0; }
+  static std::uint64_t word(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
+  static std::byte* pointer(std::uint64_t word) {
+    return reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(word));
+  }
+
+ private:
+  enum Head : std::uint8_t { kAsked, kNotAsked, kBroken, kHead };
+
+  std::vector<std::uint64_t> words_;
+};
+
+class EntriesWork : public AskedWork {
+ public:
   EntriesWork(const EntriesWorker& worker, DType type, std::uint64_t asked);
 
   // Whether the scratch is large enough for anything.
@@ -34,7 +59,6 @@ class EntriesWork : public DeviceWork {
 
   std::span<std::uint64_t> words() override;
   std::span<std::uint64_t> later_words(std::size_t k) override;
-  bool agreed() const override;
   Status first() override;
   Status step(std::size_t k) override;
   std::size_t steps() const override;
@@ -77,7 +101,6 @@ class EntriesWork : public DeviceWork {
     std::uint64_t wide = 0;
   };
   static constexpr std::size_t kPlaceWords = sizeof(Place) / sizeof(std::uint64_t);
-  enum Head : std::uint8_t { kAsked, kNotAsked, kBroken, kHead };
 
   Status begin();
   void tell_place();
@@ -94,7 +117,6 @@ class EntriesWork : public DeviceWork {
   // What is added next: of this rank this piece.
   int taken_from_ = 0;
   std::size_t taken_ = 0;
-  std::vector<std::uint64_t> words_;
 };
 
 // Into a vector of `dimension` elements.

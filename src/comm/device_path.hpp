@@ -27,12 +27,15 @@
 #include "base/status.hpp"
 #include "comm/device_work.hpp"
 #include "comm/placed_residual.hpp"
+#include "compress/codec.hpp"
 #include "gpu/entries.hpp"
 #include "gpu/link.hpp"
 #include "gpu/sparse_link.hpp"
 #include "transports/shm/shared_memory.hpp"
 
 namespace heddle {
+
+struct CodedJob;
 
 // How the ranks tell each other what they must agree on, in the host's memory.
 class Meeting {
@@ -88,6 +91,16 @@ struct DeviceLargest {
 
   bool is_for_gpus() const { return k > 0 && n > 0; }
 };
+// A sum of dense vectors of `n` through a codec.
+struct DeviceCoded {
+  const float* in;
+  float* out;  // may be `in`
+  std::size_t n;
+  CodecSettings how;         // with a seed of this rank's own
+  PlacedResidual* residual;  // of n values; may be null
+
+  bool is_for_gpus() const;
+};
 // What a sum took.
 struct DeviceTraffic {
   std::uint64_t entries = 0;     // of all ranks
@@ -129,7 +142,12 @@ class DevicePath {
   Result<bool> largest_sum(const DeviceLargest& job, std::uint64_t asked, DeviceTraffic* traffic) {
     return on() ? serve_largest(job, asked, traffic) : Result<bool>(false);
   }
-  // The same, into a sparse vector. Where lists break their contract the answer is no, and the caller's arrays have anything in them.
+  // Into a dense vector as well, of all values. Where codes are none that an encoder writes the call fails on all ranks. After a failure the residual is what it was, or from its front on
+  // what coding has left out.
+  Result<bool> coded_sum(const DeviceCoded& job, std::uint64_t asked, DeviceTraffic* traffic) {
+    return on() ? serve_coded(job, asked, traffic) : Result<bool>(false);
+  }
+  // The same as sparse_sum, into a sparse vector. Where lists break their contract the answer is no, and the caller's arrays have anything in them.
   Result<bool> sparse_merge(const DeviceMerge& job, std::uint64_t asked, DeviceTraffic* traffic,
                             DeviceMerged* merged) {
     return on() ? serve_merge(job, asked, traffic, merged) : Result<bool>(false);
@@ -176,6 +194,7 @@ class DevicePath {
   Result<bool> serve_bcast(void* buffer, std::size_t bytes, int root);
   Result<bool> serve_entries(const DeviceEntries& job, std::uint64_t asked, DeviceTraffic* traffic);
   Result<bool> serve_largest(const DeviceLargest& job, std::uint64_t asked, DeviceTraffic* traffic);
+  Result<bool> serve_coded(const DeviceCoded& job, std::uint64_t asked, DeviceTraffic* traffic);
   Result<bool> serve_merge(const DeviceMerge& job, std::uint64_t asked, DeviceTraffic* traffic,
                            DeviceMerged* merged);
   Result<bool> can_add(const DeviceEntries& job);
@@ -183,6 +202,9 @@ class DevicePath {
   gpu::Room room_here(const DeviceMerge& job);
   Result<bool> holds_entries(const gpu::Entries& entries, DType type);
   Result<bool> can_select(const DeviceLargest& job, float** left_out);
+  Result<bool> can_code(const DeviceCoded& job, CodedJob* mine);
+  Result<bool> holds_vectors(const float* in, const float* out, std::size_t n);
+  Result<bool> place(PlacedResidual* residual, float** left_out);
   Result<bool> holds_aligned(const void* buffer, std::size_t bytes, std::size_t element);
   bool has_sparse();
   Result<bool> run(DeviceWork& work, const Result<bool>& here);

@@ -1,7 +1,8 @@
-// Allreduces of sparse vectors, and of the largest entries of dense ones, on GPUs: what DevicePath does of them.
+// Allreduces of sparse vectors, and of dense ones by their largest entries or through a codec, on GPUs: what DevicePath does of them.
 #include <cstdint>
 #include <utility>
 
+#include "comm/device_codes.hpp"
 #include "comm/device_entries.hpp"
 #include "comm/device_merge.hpp"
 #include "comm/device_path.hpp"
@@ -21,6 +22,13 @@ bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_by
   const auto x = reinterpret_cast<std::uintptr_t>(a);
   const auto y = reinterpret_cast<std::uintptr_t>(b);
   return a_bytes > 0 && b_bytes > 0 && x < y + b_bytes && y < x + a_bytes;
+}
+
+// Ends a call: to a caller who looks at the residual's values it comes back after each.
+Result<bool> show(PlacedResidual* residual, Result<bool> served) {
+  if (!served.ok() || !served.value() || residual == nullptr) return served;
+  Status kept = residual->after_call();
+  return kept.ok() ? served : Result<bool>(std::move(kept));
 }
 
 }  // namespace
@@ -119,19 +127,28 @@ Result<bool> DevicePath::copy(void* to, const void* from, std::size_t bytes) {
   return true;
 }
 
-// With memory for all of it: from the first meeting on nothing that can be missing is asked for.
-Result<bool> DevicePath::can_select(const DeviceLargest& job, float** left_out) {
-  const std::size_t bytes = job.n * sizeof(float);
-  if (!job.is_for_gpus()) return false;
-  if (!direct_ && !EntriesWork::has_room(layout_)) return false;
-  Result<bool> here = holds_aligned(job.out, bytes, sizeof(float));
-  if (here.ok() && here.value() && job.in != job.out) here = holds_aligned(job.in, bytes, sizeof(float));
-  if (!here.ok() || !here.value()) return here;
-  if (!has_sparse() || !sparse_->reserve(job.n, job.k).ok()) return false;
-  if (job.residual == nullptr) return true;
-  const Result<float*> values = job.residual->on_gpu(*sparse_, *link_);
+Result<bool> DevicePath::holds_vectors(const float* in, const float* out, std::size_t n) {
+  const std::size_t bytes = n * sizeof(float);
+  const Result<bool> here = holds_aligned(out, bytes, sizeof(float));
+  return here.ok() && here.value() && in != out ? holds_aligned(in, bytes, sizeof(float)) : here;
+}
+
+// A residual on the GPU, if there is any.
+Result<bool> DevicePath::place(PlacedResidual* residual, float** left_out) {
+  if (residual == nullptr) return true;
+  const Result<float*> values = residual->on_gpu(*sparse_, *link_);
   if (values.ok()) *left_out = values.value();
   return values.ok();
+}
+
+// With memory for all of it, here and below: from the first meeting on nothing that can be missing is asked for.
+Result<bool> DevicePath::can_select(const DeviceLargest& job, float** left_out) {
+  if (!job.is_for_gpus()) return false;
+  if (!direct_ && !EntriesWork::has_room(layout_)) return false;
+  const Result<bool> here = holds_vectors(job.in, job.out, job.n);
+  if (!here.ok() || !here.value()) return here;
+  if (!has_sparse() || !sparse_->reserve(job.n, job.k).ok()) return false;
+  return place(job.residual, left_out);
 }
 
 Result<bool> DevicePath::serve_largest(const DeviceLargest& job, std::uint64_t asked,
@@ -143,9 +160,36 @@ Result<bool> DevicePath::serve_largest(const DeviceLargest& job, std::uint64_t a
   Result<bool> served = run(work, here);
   if (job.is_for_gpus() || !served.ok() || !work.agreed()) served = conclude(std::move(served));
   *traffic = {work.total(), work.own() * (sizeof(float) + (job.n > UINT32_MAX ? 8 : 4))};
-  if (!served.ok() || !served.value() || job.residual == nullptr) return served;
-  if (Status kept = job.residual->after_call(); !kept.ok()) return kept;
-  return served;
+  return show(job.residual, std::move(served));
+}
+
+Result<bool> DevicePath::can_code(const DeviceCoded& job, CodedJob* mine) {
+  if (!job.is_for_gpus()) return false;
+  if (!direct_ && CodedSum::values_at_once(layout_, mine->how, job.n) == 0) return false;
+  const Result<bool> here = holds_vectors(job.in, job.out, job.n);
+  if (!here.ok() || !here.value()) return here;
+  if (!has_sparse()) return false;
+  if (direct_) {
+    const Result<std::byte*> codes = sparse_->piece(0, mine->how.coded_bytes(job.n));
+    if (!codes.ok()) return false;
+    mine->codes = codes.value();
+  }
+  return place(job.residual, &mine->left_out);
+}
+
+Result<bool> DevicePath::serve_coded(const DeviceCoded& job, std::uint64_t asked, DeviceTraffic* traffic) {
+  CodedJob mine{job.in, job.out, job.n, quantiser_of(job.how), job.residual};
+  const Result<bool> here = can_code(job, &mine);
+  CodedSum work({worker(), sparse_.get(), direct_}, mine, asked);
+  Result<bool> served = run(work, here);
+  if (served.ok() && !work.is_valid())
+    served =
+        Status(Code::internal,
+               "the codes of a rank's vector on its GPU were overwritten before all had added them up: no "
+               "encoder writes what is there");
+  if (job.is_for_gpus() || !served.ok() || !work.agreed()) served = conclude(std::move(served));
+  *traffic = {0, mine.how.coded_bytes(job.n)};
+  return show(job.residual, std::move(served));
 }
 
 }  // namespace heddle

@@ -47,6 +47,13 @@ class TestDriver {
   void fail(const char* name, CUresult error) const {
     find<void (*)(const char*, int, int)>("fake_cuda_fail")(name, error, 1);
   }
+  // The one after so many others; or none any more.
+  void fail_after(const char* name, int calls, CUresult error) const {
+    find<void (*)(const char*, int, int)>("fake_cuda_fail_after")(name, calls, error);
+  }
+  void fail_no_more(const char* name) const {
+    find<void (*)(const char*, int, int)>("fake_cuda_fail")(name, 0, 0);
+  }
   CUcontext primary(int device) const {
     CUcontext context = nullptr;
     call<PFN_cuDevicePrimaryCtxRetain_v7000>("cuDevicePrimaryCtxRetain", &context, device);

@@ -24,6 +24,10 @@ FAKE void fake_cuda_fail(const char* name, int error, int times) {
   const std::lock_guard lock(world().mutex);
   world().failures[name] = {error, times};
 }
+FAKE void fake_cuda_fail_after(const char* name, int calls, int error) {
+  const std::lock_guard lock(world().mutex);
+  world().failures[name] = {error, 1, calls};
+}
 FAKE void fake_cuda_write_later(void* memory, const void* from, size_t bytes) {
   const std::lock_guard lock(world().mutex);
   Address begin = 0;

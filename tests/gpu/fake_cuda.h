@@ -32,6 +32,8 @@ extern "C" {
 int fake_cuda_calls(const char* name);
 /* The next `times` calls of a function return `error`. */
 void fake_cuda_fail(const char* name, int error, int times);
+/* The one that comes after the next `calls` of them does. */
+void fake_cuda_fail_after(const char* name, int calls, int error);
 /* A kernel on the default stream of `memory`'s context that will write `bytes` bytes there, once somebody waits for the stream. */
 void fake_cuda_write_later(void* memory, const void* from, size_t bytes);
 /* The last kernel that was given to a stream. */

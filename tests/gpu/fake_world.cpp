@@ -59,16 +59,16 @@ World::World() {
     const std::size_t first = entry.find(':');
     const std::size_t second = entry.find(':', first + 1);
     failures[entry.substr(0, first)] = {std::atoi(entry.c_str() + first + 1),
-                                        std::atoi(entry.c_str() + second + 1)};
+                                        std::atoi(entry.c_str() + second + 1), 0};
   }
 }
 
 CUresult World::enter(const char* name, bool needs_init) {
   ++calls[name];
-  const auto failure = failures.find(name);
-  if (failure != failures.end() && failure->second.second > 0) {
-    --failure->second.second;
-    return static_cast<CUresult>(failure->second.first);
+  const auto asked = failures.find(name);
+  if (asked != failures.end() && asked->second.times > 0 && asked->second.after-- <= 0) {
+    --asked->second.times;
+    return static_cast<CUresult>(asked->second.error);
   }
   return needs_init && process != getpid() ? CUDA_ERROR_NOT_INITIALIZED : CUDA_SUCCESS;
 }

@@ -119,12 +119,19 @@ struct CUevent_st {
 
 namespace fake {
 
+// Of a function's calls: after so many others.
+struct Failure {
+  int error = 0;
+  int times = 0;
+  int after = 0;
+};
+
 struct World {
   std::recursive_mutex mutex;
   int process = 0;  // in which cuInit was called
   int devices = 2;
   std::map<std::string, int> calls;
-  std::map<std::string, std::pair<int, int>> failures;
+  std::map<std::string, Failure> failures;
   std::string lacking;
   std::map<Address, Memory> memory;
   std::map<Address, std::pair<std::size_t, char*>> reserved;  // bytes, and the double's face

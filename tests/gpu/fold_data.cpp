@@ -90,4 +90,21 @@ bool same_elements(DType type, const std::uint8_t* got, const std::uint8_t* want
   return true;
 }
 
+Bytes floats(Kind kind, std::size_t n, std::mt19937_64& random) {
+  if (kind == Kind::wild && n > 0) return wild_elements(DType::f32, n, random);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    float& value = values[i];
+    if (kind == Kind::normal) value = normal(random);
+    if (kind == Kind::few_values) value = static_cast<float>(static_cast<int>(random() % 7) - 3) / 8;
+    if (kind == Kind::one_value) value = random() % 2 != 0 ? 1.5F : -1.5F;
+    if (kind == Kind::mostly_zero) value = random() % 300 == 0 ? normal(random) : -0.0F;
+    if (kind == Kind::falling) value = 1.0F / static_cast<float>(i + 1);
+  }
+  Bytes data(n * sizeof(float));
+  if (n > 0) std::memcpy(data.data(), values.data(), data.size());
+  return data;
+}
+
 }  // namespace heddle::test

@@ -22,4 +22,11 @@ Bytes wild_elements(DType type, std::size_t count, std::mt19937_64& random);
 bool same_elements(DType type, const std::uint8_t* got, const std::uint8_t* want, std::size_t count,
                    bool any_nan);
 
+// Vectors of float that kernels of sparse ones find hard, or not.
+enum class Kind { normal, wild, few_values, one_value, mostly_zero, zeros, falling };
+inline constexpr int kKinds = 7;
+
+// As they lie in memory.
+Bytes floats(Kind kind, std::size_t n, std::mt19937_64& random);
+
 }  // namespace heddle::test

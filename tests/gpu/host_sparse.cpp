@@ -75,17 +75,21 @@ HostCodes host_quantise(unsigned bits, std::uint64_t bucket, std::uint64_t seed,
                         const std::vector<float>& gradient, std::vector<float>* residual) {
   const CodecSettings settings{bits == 8   ? Codec::qsgd8
                                : bits == 4 ? Codec::qsgd4
-                                           : Codec::ternary,
+                               : bits == 2 ? Codec::ternary
+                                           : Codec::sign,
                                static_cast<std::uint32_t>(bucket), seed};
   const std::size_t n = gradient.size();
   Residual kept(n);
-  std::copy(residual->begin(), residual->end(), kept.values().begin());
-  std::vector<float> sum(n);
-  kept.compensate(gradient.data(), sum.data());
+  std::vector<float> sum = gradient;
+  if (residual != nullptr) {
+    std::copy(residual->begin(), residual->end(), kept.values().begin());
+    kept.compensate(gradient.data(), sum.data());
+  }
   HostCodes result{std::vector<std::uint8_t>(coded_bytes(settings, n)), std::vector<float>(n)};
   const auto bytes = std::as_writable_bytes(std::span(result.codes));
   encode(settings, sum.data(), n, position, bytes.data());
   if (!decode(settings, bytes, result.decoded.data(), n).ok()) result.codes.clear();
+  if (residual == nullptr) return result;
   kept.keep(sum.data(), result.decoded.data());
   std::copy(kept.values().begin(), kept.values().end(), residual->begin());
   return result;

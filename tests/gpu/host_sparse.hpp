@@ -22,7 +22,7 @@ HostEntries host_top_k(const float* values, std::size_t n, std::size_t k);
 // The sum of two, each of them with rising indices. An entry that one lacks is 0.
 HostEntries host_merge(DType type, const HostEntries& first, const HostEntries& second);
 
-// Codes of gradient + residual, where position 0 is the first value's, and what they leave out in the residual's place; and their values.
+// Codes of gradient + residual, of which the first value has this position, and what they leave out in the residual's place; and their values. Null: there is no residual.
 struct HostCodes {
   std::vector<std::uint8_t> codes;
   std::vector<float> decoded;

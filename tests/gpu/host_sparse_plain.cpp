@@ -2,7 +2,8 @@
 #include <cstring>
 #include <numeric>
 
-#include "gpu/kernels/quantise.hpp"
+#include "gpu/kernels/dequantise.hpp"
+#include "gpu/kernels/signs.hpp"
 #include "host_fold.hpp"
 #include "host_sparse.hpp"
 
@@ -76,33 +77,36 @@ HostEntries host_merge(DType type, const HostEntries& first, const HostEntries& 
 }
 
 // By the kernels' host twins, which the tests on the double compare with the library's codecs.
-template <unsigned kBits>
+template <class Code>
 static HostCodes quantise(std::uint64_t bucket, std::uint64_t seed, std::uint64_t position,
                           const std::vector<float>& gradient, std::vector<float>* residual) {
   namespace k = gpu::kernels;
   const std::uint64_t n = gradient.size();
   if (n == 0) return {};
   bucket = bucket == 0 ? n : std::min(bucket, n);
-  const k::Buckets<kBits> buckets(n, bucket);
+  const k::Buckets<Code> buckets(n, bucket);
   const std::uint64_t rest = n % bucket;
   HostCodes result{std::vector<std::uint8_t>(n / bucket * buckets.bytes +
-                                             (rest > 0 ? k::Buckets<kBits>(rest, rest).bytes : 0)),
+                                             (rest > 0 ? k::Buckets<Code>(rest, rest).bytes : 0)),
                    std::vector<float>(n)};
-  k::QuantiseShared shared;
-  k::quantise_buckets<kBits>(
-      k::Block{0, 1}, {gradient.data(), residual->data(), n, bucket, position, seed, result.codes.data()},
-      shared);
+  typename Code::Shared shared;
+  Code::quantise(k::Block{0, 1},
+                 {gradient.data(), residual != nullptr ? residual->data() : nullptr, n, bucket, position,
+                  seed, result.codes.data()},
+                 shared);
   std::uint64_t bad = 0;
+  const k::DequantiseArguments decode{{result.codes.data()}, 1, result.decoded.data(), n, bucket, &bad};
   for (unsigned thread = 0; thread < k::kThreads; ++thread)
-    k::dequantise_share<kBits>({result.codes.data(), result.decoded.data(), n, bucket, &bad}, {0, 1, thread});
+    k::dequantise_share<Code>(decode, {0, 1, thread});
   return result;
 }
 
 HostCodes host_quantise(unsigned bits, std::uint64_t bucket, std::uint64_t seed, std::uint64_t position,
                         const std::vector<float>& gradient, std::vector<float>* residual) {
-  if (bits == 8) return quantise<8>(bucket, seed, position, gradient, residual);
-  if (bits == 4) return quantise<4>(bucket, seed, position, gradient, residual);
-  return quantise<2>(bucket, seed, position, gradient, residual);
+  if (bits == 8) return quantise<gpu::kernels::Levels<8>>(bucket, seed, position, gradient, residual);
+  if (bits == 4) return quantise<gpu::kernels::Levels<4>>(bucket, seed, position, gradient, residual);
+  if (bits == 2) return quantise<gpu::kernels::Levels<2>>(bucket, seed, position, gradient, residual);
+  return quantise<gpu::kernels::Signs>(bucket, seed, position, gradient, residual);
 }
 
 const char* host_sparse_name() {

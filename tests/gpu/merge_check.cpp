@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cuda_memory.hpp"
+#include "device_image.hpp"
 #include "fold_data.hpp"
 #include "gpu/sparse_kernels.hpp"
 #include "host_sparse.hpp"
@@ -18,14 +19,8 @@
 namespace heddle::test {
 namespace {
 
-constexpr std::size_t kMargin = 64;
-constexpr std::uint8_t kMark = 0xA5;
 constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32, DType::f64, DType::i32, DType::i64};
 constexpr std::uint64_t kTile = gpu::kernels::kMergeTile;
-
-std::size_t rounded(std::size_t bytes) {
-  return (bytes + 255) / 256 * 256;
-}
 
 class Checker {
  public:
@@ -49,40 +44,15 @@ class Checker {
   std::size_t multiprocessors() const { return static_cast<std::size_t>(multiprocessors_); }
 
  private:
-  void put(const Bytes& image);
-  char* at(std::size_t place) const { return memory_->as<char>() + place; }
+  char* at(std::size_t place) const { return memory_.at(place); }
 
   TestDriver cuda_;
   gpu::Driver driver_;
   gpu::SparseKernels kernels_;
   int multiprocessors_ = 0;
-  std::unique_ptr<TestMemory> memory_;
-  std::size_t bytes_ = 0;
+  DeviceImage memory_{cuda_};
   std::unique_ptr<TestMemory> workspace_;
   std::size_t cases_ = 0;
-};
-
-void Checker::put(const Bytes& image) {
-  if (image.size() > bytes_) {
-    memory_ = nullptr;
-    memory_ = std::make_unique<TestMemory>(cuda_, Memory::device, image.size());
-    bytes_ = image.size();
-  }
-  memory_->put(image.data(), image.size());
-}
-
-// Behind each other, with margins.
-class Layout {
- public:
-  std::size_t take(std::size_t bytes) {
-    const std::size_t at = rounded(end_) + kMargin;
-    end_ = at + bytes + kMargin;
-    return at;
-  }
-  std::size_t end() const { return end_; }
-
- private:
-  std::size_t end_ = 0;
 };
 
 // Entries of a list, or of a result, in the device's memory, and in its image on the host.
@@ -131,7 +101,7 @@ bool Checker::merge(DType type, const HostEntries& first, const HostEntries& sec
   lists[0].put(image, first);
   lists[1].put(image, second);
   std::memcpy(&image[at_words], words, sizeof words);
-  put(image);
+  memory_.put(image);
   auto* const told = reinterpret_cast<std::uint64_t*>(at(at_words));
   const auto entries = [&](const Placed& list) {
     return gpu::Entries{at(list.indices), at(list.values), list.count, list.wide};
@@ -141,8 +111,7 @@ bool Checker::merge(DType type, const HostEntries& first, const HostEntries& sec
       gpu::default_stream(), type, {entries(lists[0]), cases_ % 3 == 0 ? told + 2 : nullptr},
       {entries(lists[1])}, dimension, {at(result.indices), at(result.values), room, told, result.wide},
       told + 1, workspace_->data());
-  Bytes got(image.size());
-  memory_->get(got.data(), got.size());
+  const Bytes got = memory_.get(image.size());
   std::memcpy(words, &got[at_words], sizeof words);
   const bool told_right = is_broken ? words[1] == 1 : words[0] == want.indices.size() && words[1] == 0;
   std::memcpy(&image[at_words], words, 2 * sizeof words[0]);

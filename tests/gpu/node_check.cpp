@@ -1,4 +1,4 @@
-// Allreduces, of sparse vectors too, and bcasts of buffers on one GPU among ranks that are processes, and ranks that are threads, against folds on the host bit for bit; as a plain
+// Allreduces, of sparse vectors and through codecs too, and bcasts of buffers on one GPU among ranks that are processes, and ranks that are threads, against folds on the host bit for bit; as a plain
 // program: node_check LIBCUDA [--short]. The tests on the double of CUDA's driver look closer (node_test.cpp, node_job.cpp); this one runs on CUDA's
 // as well, and there says whether what they rest on is so.
 #include <cstdio>
@@ -168,6 +168,7 @@ bool check_rank(NodeRank& rank, bool brief) {
   for (const std::size_t count : {1, 100'003, 700'001})
     right = check_stream(rank, count, brief) && right;
   right = check_sparse(rank) && right;
+  right = check_codes(rank) && right;
   // Not again: a rank that passes the host's memory, and all are told.
   float here = 1;
   const Result<bool> mixed = rank.path().allreduce(
@@ -186,6 +187,7 @@ int run(const char* library, bool brief) {
                 threads ? "right" : "WRONG");
     wrong += (processes ? 0 : 1) + (threads ? 0 : 1);
   }
+  if (!on_threads(library, 2, kScratch, check_overwritten_codes)) ++wrong;
   return wrong == 0 ? 0 : 1;
 }
 

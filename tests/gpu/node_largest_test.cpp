@@ -6,7 +6,6 @@
 #include <cstring>
 #include <limits>
 #include <optional>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,21 +18,12 @@
 namespace {
 
 using heddle::test::driver;
+using heddle::test::gradient;
 using heddle::test::kind_of;
 using heddle::test::Memory;
 using heddle::test::Node;
 using heddle::test::TestMemory;
 using heddle::testing_ranks::on_ranks;
-
-std::vector<float> gradient(std::size_t n, int rank, int step) {
-  std::mt19937 random(static_cast<unsigned>(n) + 77U * static_cast<unsigned>(rank) +
-                      1000U * static_cast<unsigned>(step));
-  std::normal_distribution<float> normal;
-  std::vector<float> values(n);
-  for (float& value : values)
-    value = random() % 4 == 0 ? 0 : normal(random);
-  return values;
-}
 
 heddle_status in_place(float* at, std::size_t n, const char* method, heddle_residual_t residual,
                        heddle_comm_t comm) {
@@ -277,7 +267,7 @@ TEST(GpuNodeLargest, NoMemoryOnOneRank) {
       steps.step("topk:0.1", gradient(1'000, rank, i), true, false, std::nullopt);
     }
     node.counted("", [&] {
-      if (rank == 0) driver->find<void (*)(const char*, int, int)>("fake_cuda_fail")("cuMemAlloc", 0, 0);
+      if (rank == 0) driver->fail_no_more("cuMemAlloc");
     });
     steps.step("topk:0.1", gradient(1'000, rank, 5), true, false);
     steps.compare_residuals();

@@ -407,7 +407,7 @@ TEST(GpuNodeMerge, NoMemoryOnOneRank) {
         OK(heddle_sparse_get_stats(comm, &stats));
         EXPECT_NE(std::string(stats.algorithm), "gpu");
         node.counted("", [&] {
-          if (rank == 0) driver->find<void (*)(const char*, int, int)>("fake_cuda_fail")("cuMemAlloc", 0, 0);
+          if (rank == 0) driver->fail_no_more("cuMemAlloc");
         });
         compare(node, comm, rank, device, mine);
       }

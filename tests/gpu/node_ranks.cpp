@@ -107,6 +107,7 @@ void NodeRank::run(TeamOp& op) {
 }
 
 Status NodeRank::largest(std::span<std::uint64_t> words) {
+  if (before_meeting) before_meeting(words);
   TeamOp op;
   op.in = reinterpret_cast<const std::byte*>(words.data());
   op.out = reinterpret_cast<std::byte*>(words.data());

@@ -38,6 +38,9 @@ class NodeRank final : public Meeting {
   // Staged calls, until the GPUs serve them. False: they do not.
   bool begin(float* buffer);
 
+  // What a rank does when it has come to a meeting, with what it tells the others there; may be empty.
+  std::function<void(std::span<const std::uint64_t> words)> before_meeting;
+
  private:
   void run(TeamOp& op);
 

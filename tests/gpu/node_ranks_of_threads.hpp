@@ -5,6 +5,8 @@
 
 #include <barrier>
 #include <cstddef>
+#include <random>
+#include <vector>
 
 #include "cuda_memory.hpp"
 #include "heddle/heddle.h"
@@ -24,6 +26,17 @@ inline int calls(const char* name) {
 inline constexpr Memory kOnDevice[] = {Memory::device, Memory::managed, Memory::pool, Memory::mapped};
 inline Memory kind_of(int rank, int shift) {
   return kOnDevice[static_cast<std::size_t>(rank + shift) % 4];
+}
+
+// What a rank sums, which all know: one in four is 0.
+inline std::vector<float> gradient(std::size_t n, int rank, int step) {
+  std::mt19937 random(static_cast<unsigned>(n) + 77U * static_cast<unsigned>(rank) +
+                      1000U * static_cast<unsigned>(step));
+  std::normal_distribution<float> normal;
+  std::vector<float> values(n);
+  for (float& value : values)
+    value = random() % 4 == 0 ? 0 : normal(random);
+  return values;
 }
 
 // A rank of a test: its communicator, and how all of them count what the GPUs did.

@@ -35,21 +35,6 @@ Given given_by(int rank, const Case& c) {
   return given;
 }
 
-bool say(const NodeRank& rank, const char* what, std::size_t n, const Result<bool>& served, bool same) {
-  if (served.ok() && served.value() && same) return true;
-  std::printf("  wrong: rank %d of %d, %s of %zu: %s\n", rank.rank(), rank.size(), what, n,
-              !served.ok()      ? served.status().message().c_str()
-              : !served.value() ? "not by the GPU"
-                                : "other bits");
-  return false;
-}
-
-bool holds(const TestMemory& memory, const std::vector<float>& wanted) {
-  std::vector<float> got(wanted.size());
-  memory.get(got.data(), got.size() * sizeof(float));
-  return std::memcmp(got.data(), wanted.data(), got.size() * sizeof(float)) == 0;
-}
-
 bool check_sum(NodeRank& rank, const Case& c) {
   std::vector<float> wanted(c.dimension);
   for (int r = 0; r < rank.size(); ++r) {
@@ -143,19 +128,6 @@ bool check_merge(NodeRank& rank, const Case& c) {
   return right;
 }
 
-std::vector<float> gradient_of(int rank, std::size_t n, int step) {
-  std::mt19937 random(static_cast<unsigned>(n) + 77U * static_cast<unsigned>(rank) +
-                      1000U * static_cast<unsigned>(step));
-  std::normal_distribution<float> normal;
-  std::vector<float> values(n);
-  for (float& value : values)
-    value = normal(random);
-  // More than are sent are not finite, in the second step.
-  for (std::size_t i = 0; step == 1 && i < n; i += 50)
-    values[i] = i % 100 == 0 ? INFINITY : NAN;
-  return values;
-}
-
 // One rank's step on the host.
 void step_on_host(const std::vector<float>& gradient, std::size_t k, std::vector<float>* left_out,
                   std::vector<float>* sum) {
@@ -196,6 +168,34 @@ bool check_largest(NodeRank& rank, std::size_t n, std::size_t k) {
 }
 
 }  // namespace
+
+bool say(const NodeRank& rank, const char* what, std::size_t n, const Result<bool>& served, bool same) {
+  if (served.ok() && served.value() && same) return true;
+  std::printf("  wrong: rank %d of %d, %s of %zu: %s\n", rank.rank(), rank.size(), what, n,
+              !served.ok()      ? served.status().message().c_str()
+              : !served.value() ? "not by the GPU"
+                                : "other bits");
+  return false;
+}
+
+bool holds(const TestMemory& memory, const std::vector<float>& wanted) {
+  std::vector<float> got(wanted.size());
+  memory.get(got.data(), got.size() * sizeof(float));
+  return std::memcmp(got.data(), wanted.data(), got.size() * sizeof(float)) == 0;
+}
+
+std::vector<float> gradient_of(int rank, std::size_t n, int step) {
+  std::mt19937 random(static_cast<unsigned>(n) + 77U * static_cast<unsigned>(rank) +
+                      1000U * static_cast<unsigned>(step));
+  std::normal_distribution<float> normal;
+  std::vector<float> values(n);
+  for (float& value : values)
+    value = normal(random);
+  // More than are sent are not finite, in the second step.
+  for (std::size_t i = 0; step == 1 && i < n; i += 50)
+    values[i] = i % 100 == 0 ? INFINITY : NAN;
+  return values;
+}
 
 bool check_sparse(NodeRank& rank) {
   bool right = true;

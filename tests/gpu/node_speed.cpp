@@ -1,4 +1,4 @@
-// How fast the ranks of a node sum floats on one GPU, and sparse vectors of floats beside dense ones, as processes and as threads, in blocking calls and on streams, beside sums by images on the host (what a host MPI between two copies
+// How fast the ranks of a node sum floats on one GPU, and sparse vectors of floats, and such in codes of a byte, beside dense ones, as processes and as threads, in blocking calls and on streams, beside sums by images on the host (what a host MPI between two copies
 // does, done by heddle's own shared memory) and beside the GPU's own copies, in the same run: node_speed LIBCUDA [--mib N] [--json FILE], which
 // adds to a file of fold_bandwidth's. On the double of CUDA's driver it shows that it works, and its figures mean nothing.
 #include <sys/mman.h>
@@ -31,7 +31,7 @@ struct Row {
   double stream_us;  // on a stream, with waiting for it
   double staged_us;
 };
-// Of vectors of `n` floats, of which one in a hundred is sent.
+// Of vectors of `n` floats, of which one in a hundred is sent, or all through a codec.
 struct SparseRow {
   std::size_t n = 0;
   double dense_us = 0;
@@ -39,6 +39,7 @@ struct SparseRow {
   double sparse_us = 0;    // the same with a dense result
   double largest_us = 0;   // those of largest magnitude
   double residual_us = 0;  // and what is left out kept, on the GPU
+  double codes_us = 0;     // all of them, in a byte each; what is left out kept
 };
 // What rank 0 found, where the first process sees it.
 struct Findings {
@@ -194,6 +195,12 @@ bool Bench::measure_sparse(std::size_t n, Findings* findings) {
     (kept == nullptr ? row.largest_us : row.residual_us) = us;
     right = right && us >= 0;
   }
+  const CodecSettings in_bytes{Codec::qsgd8, 1024, static_cast<std::uint64_t>(rank_.rank())};
+  row.codes_us = time([&] {
+    return serve(
+        rank_.path().coded_sum({in_.as<float>(), out_.as<float>(), n, in_bytes, &residual}, n, &traffic));
+  });
+  right = right && row.codes_us >= 0;
   if (!right) std::printf("  wrong: sparse sums of %zu\n", n);
   if (rank_.rank() == 0) findings->sparse = row;
   return right;
@@ -250,8 +257,9 @@ void print(const char* title, const Findings& findings, bool threads) {
   std::printf(
       "  1%% of %zu floats: dense %.1f, sparse %.1f, sparse with a dense result %.1f, the largest %.1f, with "
       "a "
-      "residual %.1f\n",
-      s.n, s.dense_us, s.merged_us, s.sparse_us, s.largest_us, s.residual_us);
+      "residual %.1f; all in a byte each, with a residual, %.1f (%.2f times as long as dense)\n",
+      s.n, s.dense_us, s.merged_us, s.sparse_us, s.largest_us, s.residual_us, s.codes_us,
+      s.codes_us / s.dense_us);
 }
 
 std::string json_of(const Findings& findings, bool threads) {
@@ -270,11 +278,12 @@ std::string json_of(const Findings& findings, bool threads) {
 }
 
 std::string sparse_json_of(const char* what, const SparseRow& row) {
-  char line[256];
+  char line[320];
   std::snprintf(
       line, sizeof line,
-      R"({"what": "%s", "ranks": %d, "elements": %zu, "density": 0.01, "dense_us": %.2f, "merged_us": %.2f, "sparse_us": %.2f, "largest_us": %.2f, "residual_us": %.2f})",
-      what, kRanks, row.n, row.dense_us, row.merged_us, row.sparse_us, row.largest_us, row.residual_us);
+      R"({"what": "%s", "ranks": %d, "elements": %zu, "density": 0.01, "dense_us": %.2f, "merged_us": %.2f, "sparse_us": %.2f, "largest_us": %.2f, "residual_us": %.2f, "qsgd8_us": %.2f})",
+      what, kRanks, row.n, row.dense_us, row.merged_us, row.sparse_us, row.largest_us, row.residual_us,
+      row.codes_us);
   return line;
 }
 

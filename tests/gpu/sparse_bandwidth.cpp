@@ -99,11 +99,17 @@ std::vector<Work> Bench::selections(const Vectors& v, std::size_t n, const gpu::
   const auto largest = [=, this](const float* values, std::size_t k) {
     return [=, this] { return sparse_.top_k(stream, values, n, k, to, workspace, bytes); };
   };
-  // Two reads, a write, and a byte or a quarter of one for each value.
+  // Two reads, a write, and a byte or less for each value.
   const gpu::Quantiser in_bytes{8, 1024, 1};
   const gpu::Quantiser in_pairs{2, 1024, 1};
+  const gpu::Quantiser in_bits{1, 1024, 1};
   const auto quantise = [=, this](const gpu::Quantiser& how) {
     return [=, this] { return sparse_.quantise(stream, how, v.normal, v.out, n, 0, to.values); };
+  };
+  // What the quantisation before left, with itself: from memory its codes come once.
+  const auto dequantise = [=, this] {
+    const void* const codes[] = {to.values, to.values};
+    return sparse_.dequantise(stream, in_bytes, codes, n, v.out, to.count + 1);
   };
   // What scatters take is what the selection before left.
   const std::size_t scattered = n / 100;
@@ -112,7 +118,9 @@ std::vector<Work> Bench::selections(const Vectors& v, std::size_t n, const gpu::
   // With itself.
   const gpu::Selected merged{v.out, v.out + n / 2, n / 2, to.count, false};
   return {{"quantise, 8 bits, residual", 3.25 * all, quantise(in_bytes)},
+          {"dequantise, add two, 8 bits", 1.25 * all, dequantise},
           {"quantise, 2 bits, residual", 3.0625 * all, quantise(in_pairs)},
+          {"quantise, 1 bit, residual", (3 + 1.0 / 32) * all, quantise(in_bits)},
           {"nonzero, 1%", all, nonzero(v.one_in_100)},
           {"nonzero, all", all, nonzero(v.normal)},
           {"magnitudes, 1%", all, from(2.576F)},

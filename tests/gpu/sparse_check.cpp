@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cuda_memory.hpp"
+#include "device_image.hpp"
 #include "fold_data.hpp"
 #include "gpu/sparse_kernels.hpp"
 #include "host_fold.hpp"
@@ -21,13 +22,7 @@
 namespace heddle::test {
 namespace {
 
-constexpr std::size_t kMargin = 64;
-constexpr std::uint8_t kMark = 0xA5;
 constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32, DType::f64, DType::i32, DType::i64};
-
-std::size_t rounded(std::size_t bytes) {
-  return (bytes + 255) / 256 * 256;
-}
 
 class Checker {
  public:
@@ -46,7 +41,6 @@ class Checker {
   bool top_k(const Bytes& data, std::size_t offset, std::size_t k, bool wide);
   bool scatter(DType type, const Bytes& dense, const std::vector<std::uint64_t>& indices, const Bytes& values,
                bool wide);
-  bool quantise(const gpu::Quantiser& how, const Bytes& data, std::size_t offset, std::uint64_t position);
   std::size_t cases() const { return cases_; }
   std::size_t multiprocessors() const { return static_cast<std::size_t>(multiprocessors_); }
 
@@ -63,16 +57,14 @@ class Checker {
   bool select(std::size_t width, const Bytes& data, std::size_t offset, std::size_t room, bool wide,
               const HostEntries& want, std::size_t workspace, Start start);
   void* workspace(std::size_t bytes);
-  void put(const Bytes& image);
-  char* at(std::size_t place) const { return memory_->as<char>() + place; }
+  char* at(std::size_t place) const { return memory_.at(place); }
 
   TestDriver cuda_;
   gpu::Driver driver_;
   CUcontext context_;
   gpu::SparseKernels kernels_;
   int multiprocessors_ = 0;
-  std::unique_ptr<TestMemory> memory_;
-  std::size_t bytes_ = 0;
+  DeviceImage memory_{cuda_};
   std::unique_ptr<TestMemory> workspace_;
   std::size_t workspace_bytes_ = 0;
   std::size_t cases_ = 0;
@@ -89,15 +81,6 @@ void* Checker::workspace(std::size_t bytes) {
     if (!kernels_.prepare(gpu::default_stream(), workspace_->data()).ok()) std::abort();
   }
   return workspace_->data();
-}
-
-void Checker::put(const Bytes& image) {
-  if (image.size() > bytes_) {
-    memory_ = nullptr;
-    memory_ = std::make_unique<TestMemory>(cuda_, Memory::device, image.size());
-    bytes_ = image.size();
-  }
-  memory_->put(image.data(), image.size());
 }
 
 void store_index(std::uint8_t* to, std::uint64_t index, bool wide) {
@@ -123,7 +106,7 @@ bool Checker::select(std::size_t width, const Bytes& data, std::size_t offset, s
   Bytes image(places.end, kMark);
   if (!data.empty()) std::memcpy(&image[places.data], data.data(), data.size());
   void* const work = workspace(workspace_bytes);
-  put(image);
+  memory_.put(image);
   const gpu::Selected to{at(places.indices), at(places.values), room,
                          reinterpret_cast<std::uint64_t*>(at(places.count)), wide};
   const Status status = start(at(places.data), to, work);
@@ -137,9 +120,7 @@ bool Checker::select(std::size_t width, const Bytes& data, std::size_t offset, s
     store_index(&image[places.indices + i * index_bytes], want.indices[i], wide);
   const std::size_t taken = std::min<std::size_t>(count, room) * width;
   if (taken > 0) std::memcpy(&image[places.values], want.values.data(), taken);
-  Bytes got(image.size());
-  memory_->get(got.data(), got.size());
-  return got == image;
+  return memory_.get(image.size()) == image;
 }
 
 bool Checker::nonzero(DType type, const Bytes& data, std::size_t offset, std::size_t room, bool wide) {
@@ -206,7 +187,7 @@ bool Checker::scatter(DType type, const Bytes& dense, const std::vector<std::uin
     for (std::size_t i = 0; i < indices.size(); ++i)
       store_index(&image[at_indices + i * index_bytes], indices[i], wide);
     if (!values.empty()) std::memcpy(&image[at_values], values.data(), values.size());
-    put(image);
+    memory_.put(image);
     const gpu::Entries entries{at(at_indices), at(at_values), indices.size(), wide};
     const std::size_t dimension = dense.size() / width;
     const Status status =
@@ -218,57 +199,9 @@ bool Checker::scatter(DType type, const Bytes& dense, const std::vector<std::uin
       if (adds) host_fold(type, Op::sum, to, {to, &values[i * width]}, 1);
       if (!adds) std::memcpy(to, &values[i * width], width);
     }
-    Bytes got(image.size());
-    memory_->get(got.data(), got.size());
-    if (status.ok() && got == image) continue;
+    if (status.ok() && memory_.get(image.size()) == image) continue;
     std::printf("  wrong: %s of %s, %zu entries of %zu, %d bits %s\n", adds ? "scatter_add" : "scatter",
                 dtype_name(type), indices.size(), dimension, wide ? 64 : 32, status.message().c_str());
-    right = false;
-  }
-  return right;
-}
-
-// Twice, so that the second time there is something that the first has left out.
-bool Checker::quantise(const gpu::Quantiser& how, const Bytes& data, std::size_t offset,
-                       std::uint64_t position) {
-  const std::size_t n = data.size() / sizeof(float);
-  std::vector<float> gradient(n);
-  if (n > 0) std::memcpy(gradient.data(), data.data(), data.size());
-  std::vector<float> residual(n);
-  bool right = true;
-  for (int round = 0; round < 2; ++round) {
-    ++cases_;
-    const std::vector<float> before = residual;
-    const HostCodes want = host_quantise(how.bits, how.bucket, how.seed, position, gradient, &residual);
-    const std::size_t at_gradient = kMargin + offset * sizeof(float);
-    const std::size_t at_residual = rounded(at_gradient + data.size() + kMargin) + kMargin;
-    const std::size_t at_decoded = rounded(at_residual + data.size() + kMargin) + kMargin;
-    const std::size_t at_bad = rounded(at_decoded + data.size() + kMargin) + kMargin;
-    const std::size_t at_codes = at_bad + kMargin + offset;
-    Bytes image(at_codes + want.codes.size() + kMargin, kMark);
-    const auto set = [&](std::size_t place, const void* from, std::size_t bytes) {
-      if (bytes > 0) std::memcpy(&image[place], from, bytes);
-    };
-    const std::uint64_t none = 0;
-    set(at_gradient, data.data(), data.size());
-    set(at_residual, before.data(), data.size());
-    set(at_bad, &none, sizeof none);
-    put(image);
-    Status status =
-        kernels_.quantise(gpu::default_stream(), how, reinterpret_cast<const float*>(at(at_gradient)),
-                          reinterpret_cast<float*>(at(at_residual)), n, position, at(at_codes));
-    if (status.ok())
-      status = kernels_.dequantise(gpu::default_stream(), how, at(at_codes), n,
-                                   reinterpret_cast<float*>(at(at_decoded)),
-                                   reinterpret_cast<std::uint64_t*>(at(at_bad)));
-    set(at_residual, residual.data(), data.size());
-    set(at_decoded, want.decoded.data(), data.size());
-    set(at_codes, want.codes.data(), want.codes.size());
-    Bytes got(image.size());
-    memory_->get(got.data(), got.size());
-    if (status.ok() && got == image) continue;
-    std::printf("  wrong: quantise to %u bits, %zu values, buckets of %zu, offset %zu %s\n", how.bits, n,
-                static_cast<std::size_t>(how.bucket), offset, status.message().c_str());
     right = false;
   }
   return right;
@@ -282,26 +215,6 @@ Bytes thinned(DType type, std::size_t n, std::size_t one_in, std::mt19937_64& ra
   const std::size_t width = dtype_size(type);
   for (std::size_t i = 0; i < n; ++i)
     if (one_in == 0 || random() % one_in != 0) std::memset(&data[i * width], 0, width);
-  return data;
-}
-
-enum class Kind { normal, wild, few_values, one_value, mostly_zero, zeros, falling };
-constexpr int kKinds = 7;
-
-Bytes floats(Kind kind, std::size_t n, std::mt19937_64& random) {
-  if (kind == Kind::wild && n > 0) return wild_elements(DType::f32, n, random);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(n);
-  for (std::size_t i = 0; i < n; ++i) {
-    float& value = values[i];
-    if (kind == Kind::normal) value = normal(random);
-    if (kind == Kind::few_values) value = static_cast<float>(static_cast<int>(random() % 7) - 3) / 8;
-    if (kind == Kind::one_value) value = random() % 2 != 0 ? 1.5F : -1.5F;
-    if (kind == Kind::mostly_zero) value = random() % 300 == 0 ? normal(random) : -0.0F;
-    if (kind == Kind::falling) value = 1.0F / static_cast<float>(i + 1);
-  }
-  Bytes data(n * sizeof(float));
-  if (n > 0) std::memcpy(data.data(), values.data(), data.size());
   return data;
 }
 
@@ -385,27 +298,6 @@ bool check_scatter(Checker& checker, std::mt19937_64& random, bool brief) {
   return right;
 }
 
-bool check_quantise(Checker& checker, std::mt19937_64& random) {
-  bool right = true;
-  std::size_t turn = 0;
-  for (const unsigned bits : {8U, 4U, 2U}) {
-    for (const std::size_t n :
-         {std::size_t{0}, std::size_t{1}, std::size_t{5}, std::size_t{1024}, std::size_t{20'003}}) {
-      for (const std::uint64_t bucket : {0U, 1U, 7U, 512U, 1024U, 1030U, 4096U}) {
-        for (const Kind kind : {Kind::normal, Kind::wild, Kind::mostly_zero, Kind::falling}) {
-          if (bucket < 512 && n > 1024 && kind != Kind::wild) continue;
-          // The lower half of a position runs over in the vector's first bucket.
-          const std::uint64_t position = turn % 3 == 0 ? (std::uint64_t{1} << 32) - 3 : turn;
-          right =
-              checker.quantise({bits, bucket, turn}, floats(kind, n, random), turn % 4, position) && right;
-          ++turn;
-        }
-      }
-    }
-  }
-  return right;
-}
-
 // More tiles than blocks run at once, and blocks that wait for each other.
 bool check_large(Checker& checker, std::mt19937_64& random) {
   const std::size_t n = checker.multiprocessors() * kTile * 21 + 1003;
@@ -421,13 +313,12 @@ bool say(const char* what, bool right) {
   return right;
 }
 
-bool check_all(Checker& checker, bool brief, bool whole, bool large) {
+bool check_all(Checker& checker, bool brief, bool large) {
   std::mt19937_64 random(11);
   bool right = say("nonzero", check_nonzero(checker, random, brief));
   right = say("magnitudes", check_magnitudes(checker, random, brief)) && right;
   right = say("the k largest", check_top_k(checker, random, brief)) && right;
   right = say("scatter, scatter_add", check_scatter(checker, random, brief)) && right;
-  if (whole) right = say("quantise, dequantise", check_quantise(checker, random)) && right;
   if (large) right = say("large vectors", check_large(checker, random)) && right;
   std::printf("  %zu cases\n", checker.cases());
   return right;
@@ -441,9 +332,9 @@ int main(int argc, char** argv) {
   if (argc < 2) return 2;
   const bool brief = argc > 2 && std::strcmp(argv[2], "--short") == 0;
   Checker checker(argv[1], heddle::gpu::kernels::kMostTiles);
-  const bool right = heddle::test::check_all(checker, brief, true, !brief);
+  const bool right = heddle::test::check_all(checker, brief, !brief);
   // Many launches for one selection.
   Checker little(argv[1], 3);
-  const bool in_parts = heddle::test::check_all(little, true, false, false);
+  const bool in_parts = heddle::test::check_all(little, true, false);
   return right && in_parts ? 0 : 1;
 }

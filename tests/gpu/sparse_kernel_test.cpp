@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -293,19 +294,32 @@ TEST_F(SparseKernelTest, SaysWhatItCannotServe) {
 }
 
 TEST_F(SparseKernelTest, SaysWhatNoEncoderWrote) {
-  // Of five values, behind their scale.
-  const auto is_bad = [&](unsigned bits, std::uint32_t scale, const std::vector<std::uint8_t>& bytes) {
+  const std::vector<std::uint8_t> good[] = {{0, 0, 0x80, 0x3F, 0, 0, 0, 0x40, 0x05},
+                                            {0, 0, 0x80, 0x3F, 0x90, 0x02},
+                                            {0, 0, 0x80, 0x3F, 0x0E, 0xE0, 0x0E},
+                                            {0, 0, 0x80, 0x3F, 0, 1, 127, 254, 254}};
+  // Of five values, behind their scale (of signs: the first one); alone, and among two other vectors.
+  const auto is_bad = [&](unsigned bits, std::uint32_t scale, const std::vector<std::uint8_t>& bytes,
+                          std::size_t values = 5) {
     std::vector<std::uint8_t> codes(4);
     std::memcpy(codes.data(), &scale, sizeof scale);
     codes.insert(codes.end(), bytes.begin(), bytes.end());
-    const std::uint64_t none = 0;
+    const std::vector<std::uint8_t>& other = good[std::countr_zero(bits)];
     taken_.put(codes.data(), codes.size());
-    count_.put(&none, sizeof none);
-    EXPECT_TRUE(kernels_
-                    .dequantise(default_stream(), {bits, 1024, 0}, taken_.data(), 5, values_.as<float>(),
-                                count_.as<std::uint64_t>())
-                    .ok());
-    return count() != 0;
+    indices_.put(other.data(), other.size());
+    const void* const all[] = {taken_.data(), indices_.data(), taken_.data(), indices_.data()};
+    bool said[2] = {false, false};
+    for (const std::size_t others : {0U, 1U}) {
+      const std::uint64_t none = 0;
+      count_.put(&none, sizeof none);
+      EXPECT_TRUE(kernels_
+                      .dequantise(default_stream(), {bits, 1024, 0}, std::span(all + others, 1 + 2 * others),
+                                  values, values_.as<float>(), count_.as<std::uint64_t>())
+                      .ok());
+      said[others] = count() != 0;
+    }
+    EXPECT_EQ(said[0], said[1]);
+    return said[0];
   };
   constexpr std::uint32_t kOne = 0x3F800000U;
   EXPECT_FALSE(is_bad(8, kOne, {0, 1, 127, 254, 254}));
@@ -320,10 +334,26 @@ TEST_F(SparseKernelTest, SaysWhatNoEncoderWrote) {
   EXPECT_FALSE(is_bad(2, 0x7FC00000U, {0x55, 0x01}));  // the mark of what is not finite
   EXPECT_TRUE(is_bad(2, 0x7F800000U, {0x55, 0x01}));
   EXPECT_TRUE(is_bad(2, 0xBF800000U, {0x55, 0x01}));
-  const Status three = kernels_.dequantise(default_stream(), {3, 1024, 0}, taken_.data(), 5,
-                                           values_.as<float>(), count_.as<std::uint64_t>());
-  EXPECT_EQ(three.code(), Code::invalid_argument);
-  EXPECT_NE(three.message().find("codes of 3 bits"), std::string::npos) << three.message();
+  EXPECT_FALSE(is_bad(1, kOne, {0, 0, 0, 0x40, 0x1F}));
+  EXPECT_TRUE(is_bad(1, kOne, {0, 0, 0, 0x40, 0x3F}));
+  EXPECT_FALSE(is_bad(1, kOne, {0, 0, 0, 0x40, 0x07}, 3));
+  EXPECT_TRUE(is_bad(1, kOne, {0, 0, 0, 0x40, 0x10}, 3));
+  EXPECT_TRUE(is_bad(1, kOne, {0, 0, 0, 0x40, 0x10}, 4));
+  EXPECT_TRUE(is_bad(1, kOne, {0, 0, 0x80, 0xBF, 0}));
+  EXPECT_TRUE(is_bad(1, 0xBF800000U, {0, 0, 0, 0x40, 0}));
+  EXPECT_FALSE(is_bad(1, 0x7FC00000U, {0, 0, 0xC0, 0x7F, 0}));
+  EXPECT_TRUE(is_bad(1, kOne, {0, 0, 0xC0, 0x7F, 0}));  // one of the two is marked
+  EXPECT_TRUE(is_bad(1, 0x7FC00000U, {0, 0, 0, 0x40, 0}));
+  const auto refused = [&](unsigned bits, std::size_t vectors, const char* why) {
+    const std::vector<const void*> all(vectors, taken_.data());
+    const Status status = kernels_.dequantise(default_stream(), {bits, 1024, 0}, all, 5, values_.as<float>(),
+                                              count_.as<std::uint64_t>());
+    EXPECT_EQ(status.code(), Code::invalid_argument);
+    EXPECT_NE(status.message().find(why), std::string::npos) << status.message();
+  };
+  refused(3, 1, "codes of 3 bits");
+  refused(8, 0, "codes of 0 vectors");
+  refused(8, 65, "of 1 to 64");
 }
 
 TEST_F(SparseKernelTest, WhatCudaSaysComesBackWithAWayOut) {

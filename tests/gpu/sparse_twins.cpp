@@ -136,42 +136,44 @@ void run_forget_rest(const void* arguments, unsigned blocks) {
 }
 
 // Of all buckets.
-template <unsigned kBits>
+template <class Code>
 std::size_t code_bytes_of(std::uint64_t count, std::uint64_t bucket) {
   const std::uint64_t rest = count % bucket;
-  return count / bucket * Buckets<kBits>(count, bucket).bytes +
-         (rest > 0 ? Buckets<kBits>(rest, rest).bytes : 0);
+  return count / bucket * Buckets<Code>(count, bucket).bytes +
+         (rest > 0 ? Buckets<Code>(rest, rest).bytes : 0);
 }
 
-template <unsigned kBits>
+template <class Code>
 bool translate_quantise(void* arguments, const Reach& reach) {
   auto& a = *static_cast<QuantiseArguments*>(arguments);
   return translate_one(a.gradient, a.count * sizeof(float), reach) &&
          translate_one(a.residual, a.count * sizeof(float), reach) &&
-         translate_one(a.codes, code_bytes_of<kBits>(a.count, a.bucket), reach);
+         translate_one(a.codes, code_bytes_of<Code>(a.count, a.bucket), reach);
 }
 
-template <unsigned kBits>
+template <class Code>
 void run_quantise(const void* arguments, unsigned blocks) {
-  QuantiseShared shared;
+  typename Code::Shared shared;
   for (unsigned block = blocks; block-- > 0;)
-    quantise_buckets<kBits>(Block{block, blocks}, *static_cast<const QuantiseArguments*>(arguments), shared);
+    Code::quantise(Block{block, blocks}, *static_cast<const QuantiseArguments*>(arguments), shared);
 }
 
-template <unsigned kBits>
+template <class Code>
 bool translate_dequantise(void* arguments, const Reach& reach) {
   auto& a = *static_cast<DequantiseArguments*>(arguments);
-  return translate_one(a.values, a.count * sizeof(float), reach) &&
-         translate_one(a.codes, code_bytes_of<kBits>(a.count, a.bucket), reach) &&
-         translate_one(a.bad, sizeof *a.bad, reach);
+  bool is_there =
+      translate_one(a.values, a.count * sizeof(float), reach) && translate_one(a.bad, sizeof *a.bad, reach);
+  for (unsigned k = 0; k < a.n_inputs; ++k)
+    is_there = is_there && translate_one(a.codes[k], code_bytes_of<Code>(a.count, a.bucket), reach);
+  return is_there;
 }
 
-template <unsigned kBits>
+template <class Code>
 void run_dequantise(const void* arguments, unsigned blocks) {
   for (unsigned block = blocks; block-- > 0;) {
     for (unsigned thread = kThreads; thread-- > 0;)
-      dequantise_share<kBits>(*static_cast<const DequantiseArguments*>(arguments),
-                              Thread{block, blocks, thread});
+      dequantise_share<Code>(*static_cast<const DequantiseArguments*>(arguments),
+                             Thread{block, blocks, thread});
   }
 }
 
@@ -179,11 +181,11 @@ void run_dequantise(const void* arguments, unsigned blocks) {
   SparseTwin{"heddle_" #name, sizeof(CheckArguments), &translate_check<Index>, &run_check<Index>},
 #define HEDDLE_FORGET_TWIN(name, Index) \
   SparseTwin{"heddle_" #name, sizeof(ForgetArguments), &translate_forget<Index>, &run_forget<Index>},
-#define HEDDLE_QUANTISE_TWIN(name, kBits) \
-  SparseTwin{"heddle_" #name, sizeof(QuantiseArguments), &translate_quantise<kBits>, &run_quantise<kBits>},
-#define HEDDLE_DEQUANTISE_TWIN(name, kBits)                                              \
-  SparseTwin{"heddle_" #name, sizeof(DequantiseArguments), &translate_dequantise<kBits>, \
-             &run_dequantise<kBits>},
+#define HEDDLE_QUANTISE_TWIN(name, Code) \
+  SparseTwin{"heddle_" #name, sizeof(QuantiseArguments), &translate_quantise<Code>, &run_quantise<Code>},
+#define HEDDLE_DEQUANTISE_TWIN(name, Code)                                              \
+  SparseTwin{"heddle_" #name, sizeof(DequantiseArguments), &translate_dequantise<Code>, \
+             &run_dequantise<Code>},
 #define HEDDLE_SELECT_TWIN(name, Bits, Index, kBySearch)                                  \
   SparseTwin{"heddle_" #name, sizeof(SelectArguments), &translate_selection<Bits, Index>, \
              &run_selection<Bits, Index, kBySearch>},
