@@ -9,9 +9,21 @@ namespace heddle::gpu {
 namespace {
 
 const char* family_name(kernels::Family family) {
-  static constexpr const char* kNames[] = {"floating-point numbers", "numbers of 16 bits", "integers", "bits",
-                                           "sparse vectors"};
-  return kNames[static_cast<std::size_t>(family)];
+  switch (family) {
+    case kernels::Family::floats:
+      return "floating-point numbers";
+    case kernels::Family::halves:
+      return "numbers of 16 bits";
+    case kernels::Family::fp8:
+      return "floats of 8 bits";
+    case kernels::Family::integers:
+      return "integers";
+    case kernels::Family::bits:
+      return "bits";
+    case kernels::Family::sparse:
+      return "sparse vectors";
+  }
+  return "";
 }
 
 }  // namespace
