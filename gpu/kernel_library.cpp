@@ -15,7 +15,7 @@ const char* family_name(kernels::Family family) {
     case kernels::Family::halves:
       return "numbers of 16 bits";
     case kernels::Family::fp8:
-      return "floating-point numbers of 8 bits";
+      return "floats of 8 bits";
     case kernels::Family::integers:
       return "integers";
     case kernels::Family::bits:

@@ -165,6 +165,28 @@ TEST_F(KernelTest, AGpuThatKernelsWereNotBuiltFor) {
   }
 }
 
+// A process loads those kernels that it uses.
+TEST_F(KernelTest, WhatCannotBeLoadedIsNamed) {
+  const TestMemory memory(*cuda, Memory::device, 64);
+  struct Case {
+    DType type;
+    Op op;
+    const char* name;
+  };
+  for (const Case& c :
+       {Case{DType::f64, Op::max, "floating-point numbers"}, Case{DType::bf16, Op::sum, "numbers of 16 bits"},
+        Case{DType::e5m2, Op::sum, "floats of 8 bits"}, Case{DType::i8, Op::sum, "integers"},
+        Case{DType::i8, Op::lor, "bits"}}) {
+    const void* inputs[] = {memory.data(), memory.data()};
+    void* outputs[] = {memory.data()};
+    Kernels kernels(driver_);
+    cuda->fail("cuLibraryLoadData", CUDA_ERROR_OUT_OF_MEMORY);
+    const Status status = kernels.fold(default_stream(), c.type, c.op, inputs, outputs, 8);
+    EXPECT_EQ(status.message().find(std::string("loading the kernels for ") + c.name + ": "), 0U)
+        << status.message();
+  }
+}
+
 TEST_F(KernelTest, OtherErrorsAreCudas) {
   const TestMemory memory(*cuda, Memory::device, kCount * 4);
   cuda->fail("cuLaunchKernel", CUDA_ERROR_ILLEGAL_ADDRESS);
