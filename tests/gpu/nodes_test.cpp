@@ -28,7 +28,6 @@ using heddle::Status;
 using heddle::test::calls;
 using heddle::test::driver;
 using heddle::test::kind_of;
-using heddle::test::Memory;
 using heddle::test::Node;
 using heddle::test::Party;
 using heddle::test::TestDriver;
