@@ -218,11 +218,6 @@ bool check_large(Checker& checker, std::mt19937_64& random) {
   return right;
 }
 
-bool say(const char* what, bool right) {
-  std::printf("  %-28s %s\n", what, right ? "as the host's" : "WRONG");
-  return right;
-}
-
 }  // namespace
 }  // namespace heddle::test
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <vector>
 
@@ -59,5 +60,11 @@ class DeviceImage {
   std::unique_ptr<TestMemory> memory_;
   std::size_t bytes_ = 0;
 };
+
+// Of one kind of cases; its argument again.
+inline bool say(const char* what, bool right) {
+  std::printf("  %-28s %s\n", what, right ? "as the host's" : "WRONG");
+  return right;
+}
 
 }  // namespace heddle::test

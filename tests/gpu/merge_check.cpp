@@ -219,11 +219,6 @@ bool check_large_merge(Checker& checker, std::mt19937_64& random) {
                        entries_among(DType::f32, n, 2, random), n, n, 0);
 }
 
-bool say(const char* what, bool right) {
-  std::printf("  %-28s %s\n", what, right ? "as the host's" : "WRONG");
-  return right;
-}
-
 }  // namespace
 }  // namespace heddle::test
 

@@ -308,11 +308,6 @@ bool check_large(Checker& checker, std::mt19937_64& random) {
   return right;
 }
 
-bool say(const char* what, bool right) {
-  std::printf("  %-28s %s\n", what, right ? "as the host's" : "WRONG");
-  return right;
-}
-
 bool check_all(Checker& checker, bool brief, bool large) {
   std::mt19937_64 random(11);
   bool right = say("nonzero", check_nonzero(checker, random, brief));
