@@ -25,7 +25,6 @@ using heddle::DType;
 using heddle::NodesPath;
 using heddle::Op;
 using heddle::Status;
-using heddle::test::calls;
 using heddle::test::driver;
 using heddle::test::kind_of;
 using heddle::test::Node;
