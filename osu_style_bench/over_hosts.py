@@ -4,7 +4,7 @@
     osu_style_bench/over_hosts.py --preload build/check/src/interpose/libheddle_preload.so
     osu_style_bench/over_hosts.py --preload ... --collective bcast_alone --sizes 1024:1048576 --turns 3 --json bcast.json
 
-Both run peer_loop.c, by turns: the other MPI as it is (Open MPI told to yield, since ranks share cores here), and MPICH with heddle.
+Both run peer_loop.c, by turns: the other MPI as it is (Open MPI told to yield, since ranks share cores here), and one with heddle.
 Prints medians over the turns, their ratio and its 95% interval (bootstrap over turns). Needs root, iproute2, and both MPIs' compilers.
 """
 import argparse
@@ -35,6 +35,7 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--preload', required=True, type=pathlib.Path, help='libheddle_preload.so')
     parser.add_argument('--peer', choices=['openmpi', 'mpich'], default='openmpi')
+    parser.add_argument('--under', choices=['openmpi', 'mpich'], default='mpich', help='the MPI that heddle is preloaded into')
     parser.add_argument('--collective', choices=['allreduce', 'bcast', 'bcast_alone'], default='allreduce')
     parser.add_argument('--hosts', type=int, default=4)
     parser.add_argument('--ranks-per-host', type=int, default=1)
@@ -62,13 +63,7 @@ def build_loop(folder, mpi):
 
 
 def command(several, mpi, ranks, loop, settings):
-    if mpi == 'mpich':
-        return several.mpiexec('mpiexec.mpich') + ['-n', str(ranks), 'env'] + settings + [loop]
-    addresses = ','.join(f'{several.address(n)}:{ranks // several.count}' for n in range(1, several.count + 1))
-    inside = ['ip', 'netns', 'exec', several.name(1), 'env', f'{hosts.PREFIX}={several.prefix}']
-    return inside + ['mpiexec.openmpi', '--allow-run-as-root', '--oversubscribe', '--host', addresses, '-n', str(ranks),
-                     '--map-by', 'node', '--mca', 'plm_rsh_agent', os.path.abspath(hosts.__file__), '--mca', 'mpi_yield_when_idle', '1',
-                     '--mca', 'oob_tcp_if_include', 'net0', '--mca', 'btl_tcp_if_include', 'net0', loop]
+    return several.mpiexec(f'mpiexec.{mpi}', ranks) + ['-n', str(ranks), 'env'] + settings + [loop]
 
 
 def run_loop(line, args):
@@ -106,7 +101,7 @@ def print_table(peer, samples):
 def measure(several, folder, args):
     ranks = args.hosts * args.ranks_per_host
     lines = {'peer': command(several, args.peer, ranks, build_loop(folder, args.peer), []),
-             'heddle': command(several, 'mpich', ranks, build_loop(folder, 'mpich'), [f'LD_PRELOAD={args.preload.resolve()}'] + args.env)}
+             'heddle': command(several, args.under, ranks, build_loop(folder, args.under), [f'LD_PRELOAD={args.preload.resolve()}'] + args.env)}
     samples = {side: [] for side in lines}
     for turn in range(args.turns):
         # Who is first changes, so that what drifts favours neither.

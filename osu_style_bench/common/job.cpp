@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "heddle/heddle_mpi.h"
-#include "interpose/mpich/finalize_together.hpp"
+#include "interpose/backend/finalize_together.hpp"
 
 namespace heddle::bench {
 namespace {
@@ -69,7 +69,7 @@ void Job::leave_mpi_together() const {
   char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
   int length = 0;
   if (PMPI_Get_library_version(version, &length) != MPI_SUCCESS) return;
-  const Status met = mpich::finalize_together(version, [](bool mine) {
+  const Status met = backend::finalize_together(version, [](bool mine) {
     const int here = mine ? 1 : 0;
     int all = 0;
     return PMPI_Allreduce(&here, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD) == MPI_SUCCESS && all != 0;

@@ -148,15 +148,28 @@ void* open_backend_file(const char* name, char* path, size_t bytes) {
   return nullptr;
 }
 
-bool open_backend(HeddleBackend* out) {
-  static constexpr char kFile[] = "libheddle_backend_mpich.so";
+// Null: there is none for it.
+const char* backend_file(HostKind kind) {
+  switch (kind) {
+    case HostKind::mpich_abi:
+      return "libheddle_backend_mpich.so";
+    case HostKind::open_mpi:
+      return "libheddle_backend_open_mpi.so";
+    case HostKind::none:
+    case HostKind::other:
+      break;
+  }
+  return nullptr;
+}
+
+bool open_backend(const char* file, HeddleBackend* out) {
   char path[1200] = "";
   dlerror();
-  void* library = open_backend_file(kFile, path, sizeof path);
+  void* library = open_backend_file(file, path, sizeof path);
   if (library == nullptr) {
     const char* why = dlerror();
     if (first_of_node() && !is_silent()) {
-      say("cannot load %s (%s); every call goes to the host MPI unchanged", kFile,
+      say("cannot load %s (%s); every call goes to the host MPI unchanged", file,
           why != nullptr ? why : "there is no such file in heddle/ beside libheddle_preload.so");
     }
     return false;
@@ -182,8 +195,9 @@ bool resolve_locked() {
   find_host_library(&host);
   if (host.kind == HostKind::none) return false;
   HeddleBackend to = {};
-  const bool served = host.kind == HostKind::mpich_abi && open_backend(&to);
-  if (host.kind != HostKind::mpich_abi) say_unknown();
+  const char* const file = backend_file(host.kind);
+  const bool served = file != nullptr && open_backend(file, &to);
+  if (file == nullptr) say_unknown();
   if (!served) {
     to.allreduce = host_function<HeddleAllreduceFn>("PMPI_Allreduce");
     to.bcast = host_function<HeddleBcastFn>("PMPI_Bcast");

@@ -84,6 +84,14 @@ const Operation kOperations[] = {O(MPI_SUM), O(MPI_PROD), O(MPI_MIN),  O(MPI_MAX
 #undef O
 
 bool serves(const Type& type, MPI_Op op) {
+#ifdef OPEN_MPI  // refuses some, as the standard allows
+  std::byte one[32] = {};
+  std::byte other[32] = {};
+  PMPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  const int rc = PMPI_Reduce_local(one, other, 1, type.handle, op);
+  PMPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+  if (rc != MPI_SUCCESS) return false;
+#endif
   if (type.handle == MPI_BYTE) return op == MPI_BAND || op == MPI_BOR || op == MPI_BXOR;
   const bool logic = op == MPI_LAND || op == MPI_LOR || op == MPI_LXOR;
   const bool bits = op == MPI_BAND || op == MPI_BOR || op == MPI_BXOR;
@@ -159,6 +167,10 @@ bool equal(const Type& type, const std::vector<std::byte>& a, const std::byte* b
 // Left to the host, at least where the host is Debian's (which gives up on some); a few ranks are enough for
 // these.
 bool costs_the_host(const Type& type, MPI_Op op) {
+#ifdef OPEN_MPI
+  // Its sums of these do not go round where vectors are used, and so depend on the order.
+  if (type.kind == Kind::integer && type.word <= 2 && op == MPI_SUM) return true;
+#endif
   const bool order = op == MPI_MIN || op == MPI_MAX;
   return type.handle == MPI_CHAR || type.handle == MPI_CHARACTER ||
          (order && std::string_view(type.name).find("MPI_U") == 0);
@@ -239,6 +251,7 @@ void run_on(const job::Named& where, std::uint64_t seed) {
       const Case c = {where, kTypes[type],         kOperations[random.below(4)],
                       count, random.below(2) == 0, random.below(8),
                       true,  random.next()};
+      if (size > 2 && costs_the_host(c.type, c.op.handle)) continue;
       hash = hash * 31 + run_case(c);
     }
   }

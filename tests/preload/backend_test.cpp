@@ -12,14 +12,14 @@
 #include <thread>
 #include <vector>
 
-#include "interpose/mpich/comm_state.hpp"
-#include "interpose/mpich/datatype_map.hpp"
-#include "interpose/mpich/finalize_together.hpp"
-#include "interpose/mpich/host_mpi.hpp"
-#include "interpose/mpich/host_self.hpp"
-#include "interpose/mpich/packing.hpp"
+#include "interpose/backend/comm_state.hpp"
+#include "interpose/backend/datatype_map.hpp"
+#include "interpose/backend/finalize_together.hpp"
+#include "interpose/backend/host_mpi.hpp"
+#include "interpose/backend/host_self.hpp"
+#include "interpose/backend/packing.hpp"
 
-namespace heddle::mpich {
+namespace heddle::backend {
 namespace {
 
 HeddleHostSymbols symbols() {
@@ -323,7 +323,7 @@ TEST_F(PackingTest, PacksAbsoluteAddresses) {
 }
 
 }  // namespace
-}  // namespace heddle::mpich
+}  // namespace heddle::backend
 
 // Read by an address sanitizer if there is one. The host MPI leaks, from libraries that it has unloaded by the end, so
 // that no suppression can name them.

@@ -74,28 +74,38 @@ void check(MPI_Comm comm) {
   int a[8] = {1, 2, 3, 4, 5, 6, 7, 8};
   int b[8] = {};
   ALLREDUCE("aliased buffers", a, a, 4, MPI_INT, MPI_SUM, comm);
+#ifndef OPEN_MPI  // which uses them
   ALLREDUCE("no send buffer", nullptr, b, 4, MPI_INT, MPI_SUM, comm);
   ALLREDUCE("no receive buffer", a, nullptr, 4, MPI_INT, MPI_SUM, comm);
+#endif
   ALLREDUCE("receive buffer in place", a, MPI_IN_PLACE, 4, MPI_INT, MPI_SUM, comm);
   ALLREDUCE("null type", a, b, 4, MPI_DATATYPE_NULL, MPI_SUM, comm);
   ALLREDUCE("null op", a, b, 4, MPI_INT, MPI_OP_NULL, comm);
+#ifndef OPEN_MPI  // handles are addresses there, and wrong ones lead anywhere
   ALLREDUCE("not an op", a, b, 4, MPI_INT, static_cast<MPI_Op>(MPI_COMM_WORLD), comm);
+  BCAST("not a type", a, 4, static_cast<MPI_Datatype>(MPI_COMM_WORLD), 0, comm);
+#endif
   ALLREDUCE("bits of floats", a, b, 4, MPI_FLOAT, MPI_BAND, comm);
+#ifndef OPEN_MPI  // which sums them
   ALLREDUCE("sum of bytes", a, b, 4, MPI_BYTE, MPI_SUM, comm);
+#endif
   ALLREDUCE("order of complex", a, b, 1, MPI_C_FLOAT_COMPLEX, MPI_MAX, comm);
   ALLREDUCE("location of ints", a, b, 1, MPI_INT, MPI_MAXLOC, comm);
   BCAST("negative count", a, -1, MPI_INT, 0, comm);
   BCAST("negative root", a, 4, MPI_INT, -1, comm);
   BCAST("root too large", a, 4, MPI_INT, job::size_of(comm), comm);
+#ifndef OPEN_MPI
   BCAST("no buffer", nullptr, 4, MPI_INT, 0, comm);
+#endif
   BCAST("null type", a, 4, MPI_DATATYPE_NULL, 0, comm);
-  BCAST("not a type", a, 4, static_cast<MPI_Datatype>(MPI_COMM_WORLD), 0, comm);
   MPI_Datatype uncommitted;
   MPI_Type_vector(2, 1, 2, MPI_INT, &uncommitted);
   BCAST("uncommitted type", a, 1, uncommitted, 0, comm);
   ALLREDUCE("uncommitted type", a, b, 1, uncommitted, MPI_SUM, comm);
   MPI_Type_commit(&uncommitted);
+#ifndef OPEN_MPI
   BCAST("no buffer, derived type", nullptr, 1, uncommitted, 0, comm);
+#endif
   ALLREDUCE("predefined op on a derived type", a, b, 1, uncommitted, MPI_SUM, comm);
   MPI_Type_free(&uncommitted);
 
@@ -125,7 +135,9 @@ int main(int argc, char** argv) {
   int b = 0;
   ALLREDUCE("null communicator", &a, &b, 1, MPI_INT, MPI_SUM, MPI_COMM_NULL);
   BCAST("null communicator", &a, 1, MPI_INT, 0, MPI_COMM_NULL);
+#ifndef OPEN_MPI
   ALLREDUCE("not a communicator", &a, &b, 1, MPI_INT, MPI_SUM, static_cast<MPI_Comm>(MPI_INT));
+#endif
   MPI_Comm comm;
   MPI_Comm_dup(MPI_COMM_WORLD, &comm);
   MPI_Comm_set_errhandler(comm, mine);
@@ -133,10 +145,14 @@ int main(int argc, char** argv) {
   job::warm_up(comm);
   overlap(comm);
   check(comm);
+#ifdef OPEN_MPI
+  MPI_Comm_free(&comm);
+#else
   const MPI_Comm stale = comm;
   MPI_Comm_free(&comm);
   ALLREDUCE("freed communicator", &a, &b, 1, MPI_INT, MPI_SUM, stale);
   BCAST("freed communicator", &a, 1, MPI_INT, 0, stale);
+#endif
   MPI_Errhandler_free(&mine);
   MPI_Finalize();
   return 0;

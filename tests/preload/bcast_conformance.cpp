@@ -173,6 +173,61 @@ void run_on(const job::Named& where, std::uint64_t seed) {
   }
 }
 
+// As many bytes as the host says that elements of each type have, and no more.
+void every_type(MPI_Comm comm) {
+  const MPI_Datatype types[] = {MPI_CHAR,
+                                MPI_SIGNED_CHAR,
+                                MPI_UNSIGNED_CHAR,
+                                MPI_BYTE,
+                                MPI_PACKED,
+                                MPI_WCHAR,
+                                MPI_SHORT,
+                                MPI_UNSIGNED_SHORT,
+                                MPI_INT,
+                                MPI_UNSIGNED,
+                                MPI_LONG,
+                                MPI_UNSIGNED_LONG,
+                                MPI_LONG_LONG,
+                                MPI_UNSIGNED_LONG_LONG,
+                                MPI_FLOAT,
+                                MPI_DOUBLE,
+                                MPI_LONG_DOUBLE,
+                                MPI_INT8_T,
+                                MPI_INT16_T,
+                                MPI_INT32_T,
+                                MPI_INT64_T,
+                                MPI_UINT8_T,
+                                MPI_UINT16_T,
+                                MPI_UINT32_T,
+                                MPI_UINT64_T,
+                                MPI_AINT,
+                                MPI_OFFSET,
+                                MPI_COUNT,
+                                MPI_C_BOOL,
+                                MPI_C_FLOAT_COMPLEX,
+                                MPI_C_DOUBLE_COMPLEX,
+                                MPI_C_LONG_DOUBLE_COMPLEX,
+                                MPI_INTEGER,
+                                MPI_REAL,
+                                MPI_DOUBLE_PRECISION,
+                                MPI_COMPLEX};
+  constexpr int kCount = 7;
+  int number = 0;
+  for (const MPI_Datatype type : types) {
+    ++number;
+    int size = 0;
+    PMPI_Type_size(type, &size);
+    const auto bytes = std::size_t{kCount} * static_cast<std::size_t>(size);
+    std::vector<unsigned char> data(bytes + 64, 0);
+    if (job::rank_of(comm) == 0) std::fill(data.begin(), data.end(), static_cast<unsigned char>(number));
+    MPI_Bcast(data.data(), kCount, type, 0, comm);
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      const int wanted = i < bytes || job::rank_of(comm) == 0 ? number : 0;
+      if (data[i] != wanted) job::fail("bcast of predefined type %d: byte %zu of %zu", number, i, bytes);
+    }
+  }
+}
+
 // Pairs and types that reductions do not serve still travel in a bcast; and the large-count form.
 void odd_types(MPI_Comm comm) {
   struct DoubleInt {
@@ -188,6 +243,7 @@ void odd_types(MPI_Comm comm) {
   if (rank == 0) std::memcpy(wide, L"abc", sizeof wide);
   MPI_Bcast(wide, 4, MPI_WCHAR, 0, comm);
   if (std::memcmp(wide, L"abc", sizeof wide) != 0) job::fail("bcast of MPI_WCHAR");
+#if MPI_VERSION >= 4
   long many[9] = {};
   if (rank == 0) std::iota(std::begin(many), std::end(many), 5L);
   MPI_Bcast_c(many, 9, MPI_LONG, 0, comm);
@@ -196,6 +252,7 @@ void odd_types(MPI_Comm comm) {
   const double one = 1;
   MPI_Allreduce_c(&one, &sum, 1, MPI_DOUBLE, MPI_SUM, comm);
   if (sum != job::size_of(comm)) job::fail("MPI_Allreduce_c");
+#endif
 }
 
 }  // namespace
@@ -208,6 +265,7 @@ int main(int argc, char** argv) {
   for (const job::Named& where : all) {
     job::warm_up(where.comm);
     run_on(where, seed);
+    every_type(where.comm);
     odd_types(where.comm);
   }
   job::free_communicators(all);

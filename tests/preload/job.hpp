@@ -3,6 +3,7 @@
 #pragma once
 
 #define MPICH_SKIP_MPICXX 1
+#define OMPI_SKIP_MPICXX 1
 #include <dlfcn.h>
 #include <mpi.h>
 #include <unistd.h>
@@ -62,7 +63,10 @@ inline int size_of(MPI_Comm comm) {
 inline std::string served_by(int collective, std::size_t bytes, MPI_Comm comm) {
   using Ask = const char* (*)(int, std::size_t, std::uintptr_t);
   auto ask = reinterpret_cast<Ask>(dlsym(RTLD_DEFAULT, "heddle_preload_algorithm"));
-  return ask != nullptr ? ask(collective, bytes, static_cast<std::uintptr_t>(comm)) : "absent";
+  // A handle is an integer or a pointer.
+  std::uintptr_t word = 0;
+  std::memcpy(&word, &comm, sizeof comm);
+  return ask != nullptr ? ask(collective, bytes, word) : "absent";
 }
 
 // Calls until heddle has taken `comm` over, and makes sure that it did: a test of the host proves nothing.

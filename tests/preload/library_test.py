@@ -22,7 +22,7 @@ def needed(library):
 
 
 def main():
-    preload, backend = sys.argv[1:]
+    preload, backend, *linked = sys.argv[1:]
     found = []
     for library, wanted in ((preload, PRELOAD), (backend, BACKEND)):
         if exported(library) != wanted:
@@ -30,7 +30,7 @@ def main():
     extra = {name for name in needed(preload) if not re.match(r'lib(c|dl)\.so|ld-linux', name)}
     if extra:
         found.append(f'{preload} needs {sorted(extra)}')
-    mpi = {name for name in needed(backend) if 'mpi' in name}
+    mpi = {name for name in needed(backend) if 'mpi' in name} ^ set(linked)
     if mpi:
         found.append(f'{backend} needs {sorted(mpi)}')
     if re.search(r'\(INIT_ARRAY\)|\(FINI_ARRAY\)', output('readelf', '-d', preload)):

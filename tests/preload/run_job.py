@@ -46,7 +46,7 @@ SMALL_SHM = ['unshare', '--mount', 'sh', '-c',
 def command_line(args, several, cgroup):
     if args.raw:
         return args.command
-    start = several.mpiexec(args.mpiexec) if several else [args.mpiexec]
+    start = several.mpiexec(args.mpiexec, args.n) if several else hosts.mpiexec(args.mpiexec)
     line = (SMALL_SHM if args.small_shm else []) + start
     if cgroup:
         line = ['sh', '-c', f'echo $$ > {cgroup} && exec "$@"', 'sh'] + line

@@ -89,11 +89,27 @@ class Hosts:
         """`ip` for that host: on(2, 'link', 'set', 'net0', 'down')."""
         run('ip', '-n', self.name(number), *command)
 
-    def mpiexec(self, program):
-        """The start of a command line: Hydra's mpiexec, running on the first host, over all of them."""
-        addresses = ','.join(self.address(n) for n in range(1, self.count + 1))
-        return ['ip', 'netns', 'exec', self.name(1), 'env', f'{PREFIX}={self.prefix}', program, '-launcher', 'ssh',
-                '-launcher-exec', os.path.abspath(__file__), '-iface', 'net0', '-hosts', addresses]
+    def mpiexec(self, program, ranks):
+        """The start of a command line: mpiexec (Hydra's, or Open MPI's by its name), running on the first host, over all of them."""
+        inside = ['ip', 'netns', 'exec', self.name(1), 'env', f'{PREFIX}={self.prefix}']
+        numbers = range(1, self.count + 1)
+        if is_open_mpi(program):
+            addresses = ','.join(f'{self.address(n)}:{-(-ranks // self.count)}' for n in numbers)
+            return inside + mpiexec(program) + ['--host', addresses, '--map-by', 'node', '--mca', 'plm_rsh_agent', os.path.abspath(__file__),
+                                                '--mca', 'oob_tcp_if_include', 'net0', '--mca', 'btl_tcp_if_include', 'net0']
+        addresses = ','.join(self.address(n) for n in numbers)
+        return inside + [program, '-launcher', 'ssh', '-launcher-exec', os.path.abspath(__file__), '-iface', 'net0', '-hosts', addresses]
+
+
+def is_open_mpi(program):
+    return 'openmpi' in os.path.basename(program)
+
+
+def mpiexec(program):
+    """The start of a command line on this machine alone. Open MPI is told to share cores, and to give them up where it waits."""
+    if not is_open_mpi(program):
+        return [program]
+    return [program, '--allow-run-as-root', '--oversubscribe', '--bind-to', 'none', '--mca', 'mpi_yield_when_idle', '1']
 
 
 def stand_in_for_ssh(arguments):

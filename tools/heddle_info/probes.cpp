@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -55,11 +56,13 @@ Finding probe_preload() {
   for (const fs::path& folder : {here.parent_path() / "lib", here.parent_path() / "src" / "interpose"}) {
     const fs::path library = folder / "libheddle_preload.so";
     if (!fs::exists(library, error)) continue;
-    for (const fs::path& place : {folder / "heddle", folder}) {
-      if (fs::exists(place / "libheddle_backend_mpich.so", error)) {
-        return {"mpi", true, fmt::format("LD_PRELOAD={}, for the MPICH ABI", library.string())};
-      }
+    std::string served;
+    for (const auto& [file, mpi] : {std::pair("libheddle_backend_mpich.so", "the MPICH ABI"),
+                                    std::pair("libheddle_backend_open_mpi.so", "Open MPI")}) {
+      if (fs::exists(folder / "heddle" / file, error) || fs::exists(folder / file, error))
+        served += (served.empty() ? "" : " and ") + std::string(mpi);
     }
+    if (!served.empty()) return {"mpi", true, fmt::format("LD_PRELOAD={}, for {}", library.string(), served)};
     return {"mpi", false, fmt::format("{} has no backend for any MPI beside it", library.string())};
   }
   return {"mpi", false,

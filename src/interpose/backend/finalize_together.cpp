@@ -1,4 +1,4 @@
-#include "interpose/mpich/finalize_together.hpp"
+#include "interpose/backend/finalize_together.hpp"
 
 #include <sys/socket.h>
 
@@ -9,7 +9,7 @@
 #include <cstring>
 #include <string>
 
-namespace heddle::mpich {
+namespace heddle::backend {
 namespace {
 
 // What follows `label` in its line, without leading blanks; empty when there is no such line.
@@ -84,4 +84,4 @@ Status finalize_together(std::string_view library_version, const std::function<b
   return process_manager_barrier(fd);
 }
 
-}  // namespace heddle::mpich
+}  // namespace heddle::backend

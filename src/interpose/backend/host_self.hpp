@@ -2,9 +2,9 @@
 // error handlers or attribute callbacks, and a handle on the host's progress.
 #pragma once
 
-#include "interpose/mpich/host_mpi.hpp"
+#include "interpose/backend/host_mpi.hpp"
 
-namespace heddle::mpich {
+namespace heddle::backend {
 
 class HostSelf {
  public:
@@ -36,4 +36,4 @@ class HostSelf {
   MPI_Request pending_ = MPI_REQUEST_NULL;
 };
 
-}  // namespace heddle::mpich
+}  // namespace heddle::backend

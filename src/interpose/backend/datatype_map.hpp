@@ -1,4 +1,4 @@
-// MPICH's predefined datatypes and operations as heddle's element types and operations.
+// The predefined datatypes and operations as heddle's element types and operations.
 #pragma once
 
 #include <atomic>
@@ -6,22 +6,14 @@
 #include <cstdint>
 
 #include "base/dtype.hpp"
-#include "interpose/mpich/host_mpi.hpp"
+#include "interpose/backend/abi.hpp"
+#include "interpose/backend/host_mpi.hpp"
 
-namespace heddle::mpich {
-
-// A predefined handle is 0x4c00SSII: SS the size in bytes, II the number of the type. Everything else is
-// derived.
-constexpr bool is_predefined_type(int type) {
-  return (static_cast<unsigned>(type) & 0xff000000u) == 0x4c000000u;
-}
-constexpr std::size_t predefined_type_size(int type) {
-  return (static_cast<unsigned>(type) >> 8) & 0xffu;
-}
+namespace heddle::backend {
 
 // One predefined type that reductions may be taken over on.
 struct TypeRow {
-  int handle = 0;
+  MPI_Datatype handle{};
   DType type = DType::i8;
   std::uint16_t operations = 0;  // that the standard allows and heddle has a kernel for: bit (1 << Op)
 };
@@ -40,11 +32,10 @@ class DatatypeMap {
 
   // The row when `op` on `type` is served, else null; then `*op_out` is set. A few loads, no search. Any
   // thread. MPI is initialised.
-  const TypeRow* find(int type, int op, Op* op_out) {
-    const auto op_index = static_cast<unsigned>(op) - kFirstOp;
-    if (op_index >= kOpCount) return nullptr;
-    Row& row = rows_[static_cast<unsigned>(type) % kRows];
-    const Op mapped = kOps[op_index];
+  const TypeRow* find(MPI_Datatype type, MPI_Op op, Op* op_out) {
+    Op mapped{};
+    if (!abi::find_op(op, &mapped)) return nullptr;
+    Row& row = rows_[slots_.of(type)];
     if (row.handle != type) return nullptr;
     *op_out = mapped;
     if ((row.served.load(std::memory_order_relaxed) & bit(mapped)) != 0) [[likely]]
@@ -53,11 +44,6 @@ class DatatypeMap {
   }
 
  private:
-  static constexpr std::size_t kRows = 128;
-  static constexpr unsigned kFirstOp = 0x58000001u;  // MPI_MAX
-  static constexpr Op kOps[kOpCount] = {Op::max,  Op::min, Op::sum, Op::prod, Op::land,
-                                        Op::band, Op::lor, Op::bor, Op::lxor, Op::bxor};
-
   struct Row : TypeRow {
     std::atomic<std::uint16_t> served{0};
     std::atomic<std::uint16_t> tried{0};
@@ -69,7 +55,8 @@ class DatatypeMap {
   bool try_on_host(Row& row, Op op);
 
   const HostMpi* mpi_;
-  Row rows_[kRows];
+  abi::DatatypeSlots slots_;
+  Row rows_[abi::DatatypeSlots::kSlots];
 };
 
-}  // namespace heddle::mpich
+}  // namespace heddle::backend

@@ -1,4 +1,4 @@
-// The backend for MPICH's ABI: decides, for each call, who serves it.
+// A backend, for the ABI of the mpi.h that it is compiled against (abi.hpp): decides, for each call, who serves it.
 #pragma once
 
 #include <atomic>
@@ -9,15 +9,15 @@
 #include <optional>
 
 #include "comm/bootstrap.hpp"
-#include "interpose/mpich/comm_state.hpp"
-#include "interpose/mpich/datatype_map.hpp"
-#include "interpose/mpich/device_buffers.hpp"
-#include "interpose/mpich/host_mpi.hpp"
-#include "interpose/mpich/host_self.hpp"
-#include "interpose/mpich/packing.hpp"
-#include "interpose/mpich/set_up.hpp"
+#include "interpose/backend/comm_state.hpp"
+#include "interpose/backend/datatype_map.hpp"
+#include "interpose/backend/device_buffers.hpp"
+#include "interpose/backend/host_mpi.hpp"
+#include "interpose/backend/host_self.hpp"
+#include "interpose/backend/packing.hpp"
+#include "interpose/backend/set_up.hpp"
 
-namespace heddle::mpich {
+namespace heddle::backend {
 
 // The collective on a communicator that is set up and served first. Earlier ones go to the host, so that a
 // communicator that is used once or twice costs nothing. It is a constant because the ranks must agree on it
@@ -129,4 +129,4 @@ class Backend {
   std::optional<SetUp> set_up_;
 };
 
-}  // namespace heddle::mpich
+}  // namespace heddle::backend

@@ -8,7 +8,7 @@
 #include "base/status.hpp"
 #include "interpose/backend_abi.h"
 
-namespace heddle::mpich {
+namespace heddle::backend {
 
 // The MPI-3 functions that every library of this ABI has.
 // (clang-format would indent it a little further each time.)
@@ -42,4 +42,4 @@ struct HostMpi {
 // Fails with the name of the first function that the library lacks.
 Result<HostMpi> load_host_mpi(const HeddleHostSymbols& symbols);
 
-}  // namespace heddle::mpich
+}  // namespace heddle::backend

@@ -14,7 +14,7 @@
 
 #include "base/status.hpp"
 
-namespace heddle::mpich {
+namespace heddle::backend {
 
 // Whether the library with this MPI_Get_library_version is such a host, started over version 1 of the process
 // manager interface (PMI).
@@ -29,4 +29,4 @@ Status process_manager_barrier(int fd);
 // whether all ranks say so, by the host's messages, and is not called for other hosts.
 Status finalize_together(std::string_view library_version, const std::function<bool(bool mine)>& everybody);
 
-}  // namespace heddle::mpich
+}  // namespace heddle::backend

@@ -1,6 +1,6 @@
-#include "interpose/mpich/host_self.hpp"
+#include "interpose/backend/host_self.hpp"
 
-namespace heddle::mpich {
+namespace heddle::backend {
 
 bool HostSelf::open() {
   // Split, not dup: dup would run the attribute callbacks that the user has on MPI_COMM_SELF.
@@ -19,4 +19,4 @@ void HostSelf::close() {
   if (comm_ != MPI_COMM_NULL) mpi_->Comm_free(&comm_);
 }
 
-}  // namespace heddle::mpich
+}  // namespace heddle::backend

@@ -1,4 +1,4 @@
-#include "interpose/mpich/device_buffers.hpp"
+#include "interpose/backend/device_buffers.hpp"
 
 #include <fmt/format.h>
 
@@ -6,15 +6,15 @@
 #include <cstdint>
 #include <utility>
 
-#include "interpose/mpich/datatype_map.hpp"
+#include "interpose/backend/abi.hpp"
 
-namespace heddle::mpich {
+namespace heddle::backend {
 
 // False where the host is to judge the arguments.
 bool DeviceBuffers::span_of(const void* buffer, std::size_t count, MPI_Datatype type, Span* out) const {
-  if (is_predefined_type(type)) {
+  if (const std::size_t size = abi::predefined_size(type); size > 0) {
     *out = {0, 0, false};
-    return buffer != nullptr && !__builtin_mul_overflow(count, predefined_type_size(type), &out->bytes);
+    return buffer != nullptr && !__builtin_mul_overflow(count, size, &out->bytes);
   }
   Packing::Layout layout;
   if (!packing_->inspect(buffer, type, &layout)) return false;
@@ -64,4 +64,4 @@ Status DeviceBuffers::view(void* buffer, std::size_t count, MPI_Datatype type, H
   return {};
 }
 
-}  // namespace heddle::mpich
+}  // namespace heddle::backend

@@ -1,9 +1,9 @@
-#include "interpose/mpich/host_p2p.hpp"
+#include "interpose/backend/host_p2p.hpp"
 
 #include <climits>
 #include <cstring>
 
-namespace heddle::mpich {
+namespace heddle::backend {
 namespace {
 
 static_assert(sizeof(MPI_Request) <= HEDDLE_P2P_REQUEST_BYTES);
@@ -85,4 +85,4 @@ void HostP2p::progress(void* context) {
   self->mpi_->Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, self->comm_, &flag, MPI_STATUS_IGNORE);
 }
 
-}  // namespace heddle::mpich
+}  // namespace heddle::backend

@@ -1,4 +1,4 @@
-#include "interpose/mpich/set_up.hpp"
+#include "interpose/backend/set_up.hpp"
 
 #include <fmt/format.h>
 #include <sched.h>
@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-namespace heddle::mpich {
+namespace heddle::backend {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -266,4 +266,4 @@ void SetUp::run(MPI_Comm comm, CommState& state) {
                              : "stay as they are: HEDDLE_COMPRESS is for what goes between nodes"));
 }
 
-}  // namespace heddle::mpich
+}  // namespace heddle::backend

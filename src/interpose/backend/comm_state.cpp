@@ -1,8 +1,8 @@
-#include "interpose/mpich/comm_state.hpp"
+#include "interpose/backend/comm_state.hpp"
 
 #include <new>
 
-namespace heddle::mpich {
+namespace heddle::backend {
 
 void* Scratch::reserve(std::size_t bytes) {
   if (bytes > bytes_) {
@@ -35,7 +35,7 @@ void CommState::reset() {
   name.clear();
 }
 
-CommState* Registry::find(int handle) {
+CommState* Registry::find(MPI_Comm handle) {
   const std::lock_guard lock(mutex_);
   const auto found = known_.find(handle);
   if (found == known_.end()) return nullptr;
@@ -51,7 +51,7 @@ CommState* Registry::take() {
   return state;
 }
 
-void Registry::publish(CommState* state, int handle) {
+void Registry::publish(CommState* state, MPI_Comm handle) {
   const std::lock_guard lock(mutex_);
   state->handle.store(handle, std::memory_order_relaxed);
   known_[handle] = state;
@@ -62,7 +62,7 @@ void Registry::recycle(CommState* state) {
   state->reset();
   const std::lock_guard lock(mutex_);
   // Without its handle a state is found by nobody, even where a probe still points to it.
-  known_.erase(state->handle.exchange(0, std::memory_order_relaxed));
+  known_.erase(state->handle.exchange(MPI_Comm{}, std::memory_order_relaxed));
   unused_.push_back(state);
 }
 
@@ -80,4 +80,4 @@ std::size_t Registry::allocated() {
   return pool_.size();
 }
 
-}  // namespace heddle::mpich
+}  // namespace heddle::backend

@@ -2,9 +2,9 @@
 // call is one of those, as for calls that go by the host.
 #include "comm/device_path.hpp"
 #include "comm/nodes_path.hpp"
-#include "interpose/mpich/backend.hpp"
+#include "interpose/backend/backend.hpp"
 
-namespace heddle::mpich {
+namespace heddle::backend {
 
 // Null where there is none: what heddle does not serve is nobody's to agree on.
 DevicePath* Backend::device_path(MPI_Comm comm) {
@@ -91,4 +91,4 @@ Status Backend::after_bcast(void* buffer, bool on_gpu, std::size_t count, MPI_Da
                          : nodes->after_staged(device_buffers_.gpu(), buffer, bytes, whole);
 }
 
-}  // namespace heddle::mpich
+}  // namespace heddle::backend

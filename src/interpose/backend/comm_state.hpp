@@ -13,10 +13,11 @@
 
 #include "base/log.hpp"
 #include "comm/communicator.hpp"
-#include "interpose/mpich/host_p2p.hpp"
+#include "interpose/backend/abi.hpp"
+#include "interpose/backend/host_p2p.hpp"
 #include "interpose/savings.hpp"
 
-namespace heddle::mpich {
+namespace heddle::backend {
 
 enum class Mode : std::uint8_t {
   counting,  // not yet taken over: the host serves, calls are counted
@@ -43,7 +44,7 @@ class Scratch {
 // another thread frees the communicator that it belonged to. All other members belong to the threads that
 // call collectives on the communicator, one at a time by MPI's own rule.
 struct CommState {
-  std::atomic<int> handle{0};  // MPI_Comm; 0 while unused
+  std::atomic<MPI_Comm> handle{};  // 0 while unused
   Mode mode = Mode::counting;
   bool explain = false;  // this rank writes decisions to the log
   int rank = 0;
@@ -65,14 +66,14 @@ struct CommState {
 class Registry {
  public:
   // The state, or null: unknown, or displaced by another communicator (then find() has it).
-  CommState* find_fast(int handle) const {
+  CommState* find_fast(MPI_Comm handle) const {
     CommState* state = probe_[slot(handle)].load(std::memory_order_acquire);
     return state != nullptr && state->handle.load(std::memory_order_relaxed) == handle ? state : nullptr;
   }
-  CommState* find(int handle);
+  CommState* find(MPI_Comm handle);
   // A state that no find() returns yet: fill it in, then publish() it.
   CommState* take();
-  void publish(CommState* state, int handle);
+  void publish(CommState* state, MPI_Comm handle);
   // Forgets the state and keeps the object for the next communicator.
   void recycle(CommState* state);
   // The states in use at this moment.
@@ -81,15 +82,15 @@ class Registry {
 
  private:
   static constexpr unsigned kProbeBits = 10;
-  static std::size_t slot(int handle) {
-    return static_cast<unsigned>(handle) * 0x9E3779B1u >> (32 - kProbeBits);
+  static std::size_t slot(MPI_Comm handle) {
+    return abi::number_of(handle) * 0x9E3779B1u >> (32 - kProbeBits);
   }
 
   std::atomic<CommState*> probe_[std::size_t{1} << kProbeBits] = {};
   std::mutex mutex_;
-  std::unordered_map<int, CommState*> known_;
+  std::unordered_map<MPI_Comm, CommState*> known_;
   std::vector<CommState*> unused_;
   std::deque<CommState> pool_;
 };
 
-}  // namespace heddle::mpich
+}  // namespace heddle::backend

@@ -5,9 +5,9 @@
 
 #include "base/status.hpp"
 #include "heddle/heddle.h"
-#include "interpose/mpich/host_mpi.hpp"
+#include "interpose/backend/host_mpi.hpp"
 
-namespace heddle::mpich {
+namespace heddle::backend {
 
 class HostP2p {
  public:
@@ -34,4 +34,4 @@ class HostP2p {
   MPI_Comm comm_;
 };
 
-}  // namespace heddle::mpich
+}  // namespace heddle::backend

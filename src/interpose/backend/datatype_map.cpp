@@ -1,12 +1,14 @@
-#include "interpose/mpich/datatype_map.hpp"
+#include "interpose/backend/datatype_map.hpp"
 
 #include <cstring>
+#include <limits>
 #include <type_traits>
+#include <vector>
 
 #include "engine/kernels/kernels.hpp"
-#include "interpose/mpich/host_mpi.hpp"
+#include "interpose/backend/host_mpi.hpp"
 
-namespace heddle::mpich {
+namespace heddle::backend {
 namespace {
 
 constexpr std::uint16_t bit(Op op) {
@@ -31,7 +33,7 @@ constexpr DType integer_type() {
 // Not here, so left to the host: MPI_WCHAR, MPI_PACKED and pairs (no operation but pairs' own), MPI_REAL16
 // and MPI_COMPLEX32 (their format depends on how the host was built), MPIX_C_FLOAT16 (the host rounds after
 // every step).
-constexpr TypeRow kTypes[] = {
+const TypeRow kTypes[] = {
     {MPI_SIGNED_CHAR, DType::i8, kInteger},
     {MPI_UNSIGNED_CHAR, DType::u8, kInteger},
     {MPI_BYTE, DType::u8, kBits},
@@ -81,14 +83,16 @@ constexpr TypeRow kTypes[] = {
     {MPI_DOUBLE_COMPLEX, DType::c64, kArithmetic},
 };
 
-constexpr std::size_t kTrials = 9;
+// Full vectors of any width and what is left over: Open MPI 4.1 adds integers of 8 and 16 bits with saturation in the one and going round in the other.
+constexpr std::size_t kTrials = 135;
 
-// Values on which a wrong type or operation shows: both signs, the top bit, and small numbers, in pairs of
+// Values on which a wrong type or operation shows: both signs, the top bit, sums that have no room, and small numbers, in pairs of
 // any two.
 template <typename T>
 void fill(void* first, void* second, std::size_t parts) {
   constexpr bool whole = std::is_integral_v<T>;
-  const T values[3] = {static_cast<T>(whole ? T(-56) : T(-2.5)), T(3), static_cast<T>(whole ? 100 : 0.25)};
+  const T large = whole ? static_cast<T>(std::numeric_limits<T>::max() - T(27)) : T(0.25);
+  const T values[3] = {static_cast<T>(whole ? T(-56) : T(-2.5)), T(3), large};
   for (std::size_t i = 0; i < kTrials * parts; ++i) {
     static_cast<T*>(first)[i] = values[i / 3 % 3];
     static_cast<T*>(second)[i] = values[i % 3];
@@ -155,8 +159,8 @@ bool same_values(DType type, const std::byte* a, const std::byte* b) {
   return true;
 }
 
-constexpr MPI_Op kHostOps[kOpCount] = {MPI_SUM, MPI_PROD, MPI_MIN,  MPI_MAX, MPI_LAND,
-                                       MPI_LOR, MPI_LXOR, MPI_BAND, MPI_BOR, MPI_BXOR};
+const MPI_Op kHostOps[kOpCount] = {MPI_SUM, MPI_PROD, MPI_MIN,  MPI_MAX, MPI_LAND,
+                                   MPI_LOR, MPI_LXOR, MPI_BAND, MPI_BOR, MPI_BXOR};
 
 bool agrees(const HostMpi& mpi, const TypeRow& row, Op op) {
   alignas(16) std::byte first[kTrials * 32];
@@ -173,13 +177,13 @@ bool agrees(const HostMpi& mpi, const TypeRow& row, Op op) {
 }  // namespace
 
 DatatypeMap::DatatypeMap(const HostMpi& mpi) : mpi_(&mpi) {
+  std::vector<MPI_Datatype> handles;
+  for (const TypeRow& type : kTypes)
+    handles.push_back(type.handle);
+  slots_.fit(handles);
   for (const TypeRow& type : kTypes) {
-    // A library built for other sizes (long double of 8 bytes, 8-byte default integers) has another handle or
-    // null.
-    if (!is_predefined_type(type.handle) || predefined_type_size(type.handle) != dtype_size(type.type))
-      continue;
-    Row& row = rows_[static_cast<unsigned>(type.handle) % kRows];
-    static_cast<TypeRow&>(row) = type;
+    if (abi::size_of(mpi, type.handle) != dtype_size(type.type)) continue;
+    static_cast<TypeRow&>(rows_[slots_.of(type.handle)]) = type;
   }
 }
 
@@ -194,4 +198,4 @@ bool DatatypeMap::try_on_host(Row& row, Op op) {
   return good;
 }
 
-}  // namespace heddle::mpich
+}  // namespace heddle::backend

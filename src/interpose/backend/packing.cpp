@@ -1,21 +1,12 @@
-#include "interpose/mpich/packing.hpp"
+#include "interpose/backend/packing.hpp"
 
 #include <climits>
 #include <cstdint>
 #include <cstring>
 
-#include "interpose/mpich/datatype_map.hpp"
+#include "interpose/backend/abi.hpp"
 
-namespace heddle::mpich {
-namespace {
-
-// A handle has its kind of object in bits 26 to 29 and how it is stored in bits 30 and 31.
-bool is_datatype_handle(MPI_Datatype type) {
-  const auto word = static_cast<unsigned>(type);
-  return (word >> 26 & 0xfu) == 3 && word >> 30 != 0;
-}
-
-}  // namespace
+namespace heddle::backend {
 
 // MPICH 4.0 refuses MPI_BOTTOM in MPI_Pack, so absolute addresses are made relative to the first of them.
 class Packing::Based {
@@ -63,7 +54,7 @@ bool Packing::check_format() const {
 // Only what plainly is: a copy or a run of a predefined type. Equal size and extent would not be enough (a
 // typemap may visit its bytes in another order). Saves the packing of MPI_Type_contiguous and MPI_Type_dup.
 bool Packing::is_contiguous(MPI_Datatype type, int depth) const {
-  if (is_predefined_type(type)) return true;
+  if (abi::predefined_size(type) > 0) return true;
   if (depth == 0) return false;
   int integers = 0;
   int addresses = 0;
@@ -78,7 +69,7 @@ bool Packing::is_contiguous(MPI_Datatype type, int depth) const {
   if (mpi_->Type_get_contents(type, integers, addresses, types, &count, &unused, &inner) != MPI_SUCCESS)
     return false;
   const bool contiguous = is_contiguous(inner, depth - 1);
-  if (!is_predefined_type(inner) && is_datatype_handle(inner)) {
+  if (abi::predefined_size(inner) == 0 && abi::is_datatype(inner)) {
     // Contents are references to be freed, unless predefined, which pairs (MPI_DOUBLE_INT) are as well.
     if (mpi_->Type_get_envelope(inner, &integers, &addresses, &types, &combiner) == MPI_SUCCESS &&
         combiner != MPI_COMBINER_NAMED) {
@@ -89,11 +80,11 @@ bool Packing::is_contiguous(MPI_Datatype type, int depth) const {
 }
 
 bool Packing::inspect(const void* buffer, MPI_Datatype type, Layout* out) const {
-  if (is_predefined_type(type)) {
-    *out = {predefined_type_size(type), true};
+  if (const std::size_t bytes = abi::predefined_size(type); bytes > 0) {
+    *out = {bytes, true};
     return true;
   }
-  if (!is_datatype_handle(type)) return false;
+  if (!abi::is_datatype(type)) return false;
   char nothing[1] = {};
   int position = 0;
   if (mpi_->Pack(nothing, 0, type, nothing, 0, &position, self_->comm()) != MPI_SUCCESS) return false;
@@ -142,4 +133,4 @@ bool Packing::unpack(const void* packed, std::size_t bytes, void* buffer, std::s
                         static_cast<MPI_Count>(to.count), to.type, self_->comm()) == MPI_SUCCESS;
 }
 
-}  // namespace heddle::mpich
+}  // namespace heddle::backend

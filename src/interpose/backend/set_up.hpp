@@ -12,11 +12,11 @@
 #include "base/log.hpp"
 #include "comm/bootstrap.hpp"
 #include "comm/communicator.hpp"
-#include "interpose/mpich/comm_state.hpp"
-#include "interpose/mpich/host_mpi.hpp"
-#include "interpose/mpich/host_self.hpp"
+#include "interpose/backend/comm_state.hpp"
+#include "interpose/backend/host_mpi.hpp"
+#include "interpose/backend/host_self.hpp"
 
-namespace heddle::mpich {
+namespace heddle::backend {
 
 class SetUp {
  public:
@@ -58,4 +58,4 @@ class SetUp {
   std::set<std::string> refusals_said_;
 };
 
-}  // namespace heddle::mpich
+}  // namespace heddle::backend

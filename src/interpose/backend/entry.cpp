@@ -1,43 +1,49 @@
-// The one function that libheddle_backend_mpich.so exports, and what it hands out.
+// The one function that a backend exports, and what it hands out.
 #include <cstdio>
 #include <type_traits>
 
-#include "interpose/mpich/backend.hpp"
+#include "interpose/backend/abi.hpp"
+#include "interpose/backend/backend.hpp"
 
-namespace heddle::mpich {
+namespace heddle::backend {
 namespace {
 
-static_assert(sizeof(MPI_Comm) == 4 && sizeof(MPI_Datatype) == 4 && sizeof(MPI_Op) == 4, "not MPICH's ABI");
 static_assert(sizeof(MPI_Count) == 8 && sizeof(MPI_Aint) == sizeof(std::intptr_t));
 
 // The MPI functions have no argument for it, so the backend of the process has to be found from here. It is
 // made once and never destroyed: MPI calls back into it, in MPI_Finalize at the latest.
 Backend* backend = nullptr;
 
-int as_handle(heddle_word word) {
-  return static_cast<int>(static_cast<std::uint32_t>(word));
+MPI_Datatype type_of(heddle_word word) {
+  return abi::handle_of<MPI_Datatype>(word);
+}
+MPI_Op op_of(heddle_word word) {
+  return abi::handle_of<MPI_Op>(word);
+}
+MPI_Comm comm_of(heddle_word word) {
+  return abi::handle_of<MPI_Comm>(word);
 }
 
 int allreduce(const void* in, void* out, int count, heddle_word type, heddle_word op,
               heddle_word comm) noexcept {
-  return backend->allreduce(in, out, count, as_handle(type), as_handle(op), as_handle(comm));
+  return backend->allreduce(in, out, count, type_of(type), op_of(op), comm_of(comm));
 }
 
 int bcast(void* buffer, int count, heddle_word type, int root, heddle_word comm) noexcept {
-  return backend->bcast(buffer, count, as_handle(type), root, as_handle(comm));
+  return backend->bcast(buffer, count, type_of(type), root, comm_of(comm));
 }
 
 int allreduce_c(const void* in, void* out, std::int64_t count, heddle_word type, heddle_word op,
                 heddle_word comm) noexcept {
-  return backend->allreduce<MPI_Count>(in, out, count, as_handle(type), as_handle(op), as_handle(comm));
+  return backend->allreduce<MPI_Count>(in, out, count, type_of(type), op_of(op), comm_of(comm));
 }
 
 int bcast_c(void* buffer, std::int64_t count, heddle_word type, int root, heddle_word comm) noexcept {
-  return backend->bcast<MPI_Count>(buffer, count, as_handle(type), root, as_handle(comm));
+  return backend->bcast<MPI_Count>(buffer, count, type_of(type), root, comm_of(comm));
 }
 
 int alloc_mem(std::intptr_t bytes, heddle_word info, void* out) noexcept {
-  return backend->alloc_mem(bytes, as_handle(info), out);
+  return backend->alloc_mem(bytes, abi::handle_of<MPI_Info>(info), out);
 }
 
 int free_mem(void* memory) noexcept {
@@ -46,17 +52,17 @@ int free_mem(void* memory) noexcept {
 
 const char* algorithm(int collective, std::size_t bytes, heddle_word comm) noexcept {
   return backend->algorithm(collective == 0 ? Collective::allreduce : Collective::bcast, bytes,
-                            as_handle(comm));
+                            comm_of(comm));
 }
 
 }  // namespace
-}  // namespace heddle::mpich
+}  // namespace heddle::backend
 
 extern "C" __attribute__((visibility("default"))) int heddle_backend_open(int abi,
                                                                           const HeddleHostSymbols* host,
                                                                           HeddleBackend* out, char* error,
                                                                           size_t error_bytes) {
-  using namespace heddle::mpich;
+  using namespace heddle::backend;
   if (abi != HEDDLE_BACKEND_ABI) {
     std::snprintf(error, error_bytes, "it belongs to another version of libheddle_preload.so");
     return 1;

@@ -7,10 +7,10 @@
 
 #include <cstddef>
 
-#include "interpose/mpich/host_mpi.hpp"
-#include "interpose/mpich/host_self.hpp"
+#include "interpose/backend/host_mpi.hpp"
+#include "interpose/backend/host_self.hpp"
 
-namespace heddle::mpich {
+namespace heddle::backend {
 
 class Packing {
  public:
@@ -41,4 +41,4 @@ class Packing {
   const HostSelf* self_;
 };
 
-}  // namespace heddle::mpich
+}  // namespace heddle::backend

@@ -7,10 +7,10 @@
 #include <cstddef>
 
 #include "gpu/gpu.hpp"
-#include "interpose/mpich/host_mpi.hpp"
-#include "interpose/mpich/packing.hpp"
+#include "interpose/backend/host_mpi.hpp"
+#include "interpose/backend/packing.hpp"
 
-namespace heddle::mpich {
+namespace heddle::backend {
 
 // A buffer as the rest of the call is to see it.
 class HostView {
@@ -56,4 +56,4 @@ class DeviceBuffers {
   gpu::Gpu gpu_;
 };
 
-}  // namespace heddle::mpich
+}  // namespace heddle::backend

@@ -1,8 +1,8 @@
-#include "interpose/mpich/host_mpi.hpp"
+#include "interpose/backend/host_mpi.hpp"
 
 #include <string>
 
-namespace heddle::mpich {
+namespace heddle::backend {
 
 Result<HostMpi> load_host_mpi(const HeddleHostSymbols& symbols) {
   HostMpi mpi;
@@ -20,4 +20,4 @@ Result<HostMpi> load_host_mpi(const HeddleHostSymbols& symbols) {
   return mpi;
 }
 
-}  // namespace heddle::mpich
+}  // namespace heddle::backend
