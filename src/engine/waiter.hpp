@@ -81,12 +81,13 @@ class Patience {
   bool deadline_passed() const;
 
  private:
-  bool host_is_due() const;
+  bool host_is_due();
 
   const WaitPolicy& policy_;
   TimePoint begin_;
   TimePoint now_;
   TimePoint next_look_;
+  unsigned rests_ = 0;
   unsigned rounds_ = 0;
   int yields_ = 0;  // before the first sleep
   bool warned_ = false;
