@@ -15,7 +15,7 @@ namespace heddle::gpu {
 class CudaLink final : public Link {
  public:
   CudaLink(Cuda& cuda, CUcontext context, int device)
-      : cuda_(cuda), context_(context), device_(device), handshake_(cuda.driver) {}
+      : cuda_(cuda), context_(context), device_(device), handshake_(cuda.driver), words_(cuda.driver) {}
   ~CudaLink() override;
   Status prepare();
 
@@ -53,6 +53,9 @@ class CudaLink final : public Link {
   Status after_others(unsigned turn) override;
   void end_on() override;
 
+  Status open_words(std::span<std::byte> memory) override;
+  Status write_word(const std::uint32_t* word, std::uint32_t value) override;
+  Status wait_for_word(const std::uint32_t* word, std::uint32_t value) override;
   Status open_flags(std::span<std::byte> flags, int rank, int size) override;
   Status meet_in_graph() override;
 
@@ -92,6 +95,7 @@ class CudaLink final : public Link {
   std::vector<Events> others_;           // by rank; none of its own
   std::vector<CUevent> imported_marks_;  // of other processes
   Handshake handshake_;
+  HostWords words_;
 };
 
 }  // namespace heddle::gpu

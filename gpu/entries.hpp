@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace heddle::gpu {
 
@@ -19,6 +20,12 @@ struct Room {
   void* values = nullptr;
   std::size_t capacity = 0;
   bool wide = false;
+};
+
+// Indices [first, first + span) of a vector.
+struct IndexRange {
+  std::uint64_t first = 0;
+  std::uint64_t span = 0;
 };
 
 }  // namespace heddle::gpu

@@ -15,25 +15,6 @@ constexpr CUdeviceptr flag(CUdeviceptr flags, int from, int to) {
          static_cast<std::size_t>(from) * sizeof(std::uint32_t);
 }
 
-CUstreamBatchMemOpParams wait_for(CUdeviceptr flag, std::uint32_t value) {
-  CUstreamBatchMemOpParams operation = {};
-  operation.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
-  operation.waitValue.address = flag;
-  operation.waitValue.value = value;
-  operation.waitValue.flags = CU_STREAM_WAIT_VALUE_EQ;
-  return operation;
-}
-
-// All that the stream has written before is there for whoever sees the value.
-CUstreamBatchMemOpParams set(CUdeviceptr flag, std::uint32_t value) {
-  CUstreamBatchMemOpParams operation = {};
-  operation.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
-  operation.writeValue.address = flag;
-  operation.writeValue.value = value;
-  operation.writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
-  return operation;
-}
-
 }  // namespace
 
 std::size_t Handshake::bytes(int size) {
@@ -41,38 +22,24 @@ std::size_t Handshake::bytes(int size) {
 }
 
 Status Handshake::open(std::span<std::byte> flags, int rank, int size, CUstream stream) {
-  if (driver_.StreamBatchMemOp == nullptr)
-    return Status(Code::unsupported,
-                  "the driver has no cuStreamBatchMemOp for graphs: they need that of CUDA 12.0 or later");
-  CUresult error = driver_.MemHostRegister(flags.data(), flags.size(),
-                                           CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-  if (error != CUDA_SUCCESS)
-    return cuda_error(driver_, error, fmt::format("registering {} bytes of flags", flags.size()));
-  registered_ = flags.data();
-  CUdeviceptr at = 0;
-  error = driver_.MemHostGetDevicePointer(&at, registered_, 0);
-  if (error != CUDA_SUCCESS) return cuda_error(driver_, error, "reaching flags in the host's memory");
-  // A flag that nobody else uses. There is no attribute to ask for.
-  CUstreamBatchMemOpParams trial[] = {wait_for(flag(at, rank, rank), 0), set(flag(at, rank, rank), 0)};
-  error = driver_.StreamBatchMemOp(stream, 2, trial, 0);
-  if (error == CUDA_SUCCESS) error = driver_.StreamSynchronize(stream);
-  if (error != CUDA_SUCCESS) return cuda_error(driver_, error, "waiting for flags in a stream");
+  // The first word is the flag of rank 0 for itself, which nobody uses.
+  HEDDLE_TRY(flags_.open(flags, stream));
+  const CUdeviceptr at = flags_.at(flags.data());
   for (int other = 0; other < size; ++other) {
     if (other == rank) continue;
-    operations_.push_back(wait_for(flag(at, rank, other), 0));
-    operations_.push_back(set(flag(at, rank, other), 1));
+    operations_.push_back(wait_operation(flag(at, rank, other), 0, WaitFor::equal));
+    operations_.push_back(write_operation(flag(at, rank, other), 1));
   }
   for (int other = 0; other < size; ++other) {
     if (other == rank) continue;
-    operations_.push_back(wait_for(flag(at, other, rank), 1));
-    operations_.push_back(set(flag(at, other, rank), 0));
+    operations_.push_back(wait_operation(flag(at, other, rank), 1, WaitFor::equal));
+    operations_.push_back(write_operation(flag(at, other, rank), 0));
   }
   return {};
 }
 
 void Handshake::close() {
-  if (registered_ != nullptr) driver_.MemHostUnregister(registered_);
-  registered_ = nullptr;
+  flags_.close();
   operations_.clear();
 }
 

@@ -18,13 +18,13 @@
 #include <span>
 #include <vector>
 
-#include "gpu/driver.hpp"
+#include "gpu/host_words.hpp"
 
 namespace heddle::gpu {
 
 class Handshake {
  public:
-  explicit Handshake(const Driver& driver) : driver_(driver) {}
+  explicit Handshake(const Driver& driver) : driver_(driver), flags_(driver) {}
   Handshake(const Handshake&) = delete;
   Handshake& operator=(const Handshake&) = delete;
 
@@ -40,7 +40,7 @@ class Handshake {
 
  private:
   const Driver& driver_;
-  void* registered_ = nullptr;
+  HostWords flags_;
   std::vector<CUstreamBatchMemOpParams> operations_;
 };
 

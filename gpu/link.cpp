@@ -30,8 +30,11 @@ Origin CudaLink::origin() const {
 // The stream is one that does not synchronise with the default stream: other work of the process may go on beside it.
 Status CudaLink::prepare() {
   HEDDLE_TRY(in_context("making a stream", [&](const Driver& driver) {
-    const CUresult error = driver.StreamCreate(&stream_, CU_STREAM_NON_BLOCKING);
-    return error == CUDA_SUCCESS ? driver.EventCreate(&event_, CU_EVENT_DISABLE_TIMING) : error;
+    CUresult error = driver.StreamCreate(&stream_, CU_STREAM_NON_BLOCKING);
+    for (CUevent* event : {&event_, &end_, &chain_}) {
+      if (error == CUDA_SUCCESS) error = driver.EventCreate(event, CU_EVENT_DISABLE_TIMING);
+    }
+    return error;
   }));
   at_ = stream_;
   return cuda_.kernels.load(DType::f32, Op::sum);
@@ -122,6 +125,7 @@ void CudaLink::close() {
     for (CUevent event : imported_marks_)
       cuda_.driver.EventDestroy(event);
     handshake_.close();
+    words_.close();
   }
   ended_ = false;
   imported_.clear();

@@ -37,8 +37,7 @@ Result<Marks> CudaLink::make_marks(bool for_processes) {
   Marks mine;
   mine.origin = origin();
   HEDDLE_TRY(in_context("making events that other ranks wait for", [&](const Driver& driver) {
-    CUresult error = driver.EventCreate(&end_, CU_EVENT_DISABLE_TIMING);
-    if (error == CUDA_SUCCESS) error = driver.EventCreate(&chain_, CU_EVENT_DISABLE_TIMING);
+    CUresult error = CUDA_SUCCESS;
     for (unsigned turn = 0; turn < 2 && error == CUDA_SUCCESS; ++turn)
       error = make_mark(driver, for_processes, turn, &mine);
     return error;
@@ -142,6 +141,29 @@ void CudaLink::end_on() {
   }
   at_ = stream_;
 }
+
+// ---- Words
+
+Status CudaLink::open_words(std::span<std::byte> memory) {
+  const Current current(cuda_.driver, context_);
+  if (current.error() != CUDA_SUCCESS)
+    return cuda_error(cuda_.driver, current.error(), fmt::format("sharing words with GPU {}", device_));
+  return words_.open(memory, stream_);
+}
+
+Status CudaLink::write_word(const std::uint32_t* word, std::uint32_t value) {
+  CUstreamBatchMemOpParams operation = write_operation(words_.at(word), value);
+  return in_context("writing a word in a stream",
+                    [&](const Driver& driver) { return driver.StreamBatchMemOp(at_, 1, &operation, 0); });
+}
+
+Status CudaLink::wait_for_word(const std::uint32_t* word, std::uint32_t value) {
+  CUstreamBatchMemOpParams operation = wait_operation(words_.at(word), value, WaitFor::reached);
+  return in_context("waiting for a word in a stream",
+                    [&](const Driver& driver) { return driver.StreamBatchMemOp(at_, 1, &operation, 0); });
+}
+
+// ---- Graphs
 
 Status CudaLink::open_flags(std::span<std::byte> flags, int rank, int size) {
   const Current current(cuda_.driver, context_);

@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <initializer_list>
+
+#include "gpu/sparse_launch.hpp"
 
 namespace heddle::gpu {
 namespace {
@@ -13,6 +14,7 @@ namespace {
 using kernels::DigitArguments;
 using kernels::EntryList;
 using kernels::MergeArguments;
+using kernels::MergeOperation;
 using kernels::SelectArguments;
 using kernels::Source;
 using kernels::Workspace;
@@ -23,7 +25,6 @@ constexpr unsigned kSelectBlocks = 5;
 constexpr unsigned kDigitBlocks = 8;
 constexpr unsigned kMergeBlocks = 3;
 constexpr unsigned kScatterBlocks = 16;
-constexpr unsigned kQuantiseBlocks = 16;
 
 // What a search's keys are made of (kernels/digits.hpp), and the digits that it finds, from the highest down.
 constexpr std::uint32_t kMagnitude = 0x7FFFFFFFU;
@@ -43,32 +44,6 @@ std::size_t aligned(std::size_t bytes) {
 // Room for the k, and for those that are about as large as the k-th.
 std::size_t list_capacity(std::size_t n, std::size_t k) {
   return std::min(n, std::min(k, n) + n / 16 + 1024);
-}
-
-std::uintptr_t number(const void* address) {
-  return reinterpret_cast<std::uintptr_t>(address);
-}
-
-std::size_t index_bytes(bool wide) {
-  return wide ? 8 : 4;
-}
-const char* index_name(bool wide) {
-  return wide ? "_i64" : "_i32";
-}
-
-struct Aligned {
-  const char* name;
-  const void* address;
-  std::size_t to;
-};
-Status check_alignment(std::initializer_list<Aligned> all) {
-  for (const Aligned& one : all) {
-    if (number(one.address) % one.to != 0)
-      return Status(Code::unsupported, fmt::format("{} at {}: kernels on GPUs want them "
-                                                   "aligned to {} bytes; the host takes them as they are",
-                                                   one.name, one.address, one.to));
-  }
-  return {};
 }
 
 Status check(const void* from, std::size_t n, std::size_t value_bytes, const Selected& to,
@@ -104,46 +79,45 @@ std::uint64_t ones(std::size_t bytes) {
   return ~std::uint64_t{0} >> (64 - 8 * bytes);
 }
 
-Status check_bits(const Quantiser& how) {
-  if (how.bits == 8 || how.bits == 4 || how.bits == 2 || how.bits == 1) return {};
-  return Status(Code::invalid_argument,
-                fmt::format("there is no kernel for codes of {} bits; there are 8, 4, 2 and 1", how.bits));
-}
-
-// One for each thread's first element.
-std::uint64_t blocks_for(std::uint64_t elements) {
-  return (elements + kernels::kThreads - 1) / kernels::kThreads;
-}
-
-// Of a kernel that adds entries, but for the indices' width.
-Result<std::string> name_of_sum(const char* what, DType type) {
+// Of a kernel that folds entries, but for the indices' width.
+Result<std::string> name_of_fold(const char* what, DType type) {
   const char* suffix = nullptr;
   if (type == DType::f16) suffix = "f16";
   if (type == DType::bf16) suffix = "bf16";
   if (type == DType::f32) suffix = "f32";
   if (type == DType::f64) suffix = "f64";
-  if (type == DType::i32 || type == DType::u32) suffix = "u32";
-  if (type == DType::i64 || type == DType::u64) suffix = "u64";
+  if (type == DType::i32) suffix = "i32";
+  if (type == DType::i64) suffix = "i64";
   if (suffix == nullptr)
     return Status(Code::unsupported,
-                  fmt::format("there is no kernel that adds entries of {}", dtype_name(type)));
+                  fmt::format("there is no kernel that folds entries of {}", dtype_name(type)));
   return std::string(what) + suffix;
 }
 
-EntryList list_of(const Merging& merging) {
-  const Entries& entries = merging.entries;
+Result<MergeOperation> operation_of(Op op) {
+  if (op == Op::sum) return MergeOperation::sum;
+  if (op == Op::min) return MergeOperation::min;
+  if (op == Op::max) return MergeOperation::max;
+  return Status(
+      Code::unsupported,
+      fmt::format("there is no kernel that merges entries by {}; there are sum, min and max", op_name(op)));
+}
+
+EntryList list_of(const CountedEntries& counted) {
+  const Entries& entries = counted.entries;
   return {static_cast<const unsigned char*>(entries.indices),
-          static_cast<const unsigned char*>(entries.values), entries.count, merging.counted,
+          static_cast<const unsigned char*>(entries.values), entries.count, counted.counted,
           entries.wide ? 1U : 0U};
 }
 
-Status check_merge(const Merging& first, const Merging& second, std::size_t dimension, const Selected& to,
-                   std::size_t value_bytes, const std::uint64_t* broken, const void* workspace) {
+Status check_merge(const CountedEntries& first, const CountedEntries& second, std::size_t dimension,
+                   const Selected& to, std::size_t value_bytes, const std::uint64_t* broken,
+                   const void* workspace) {
   if (!to.wide && std::uint64_t{dimension} > std::uint64_t{1} << 32)
     return Status(
         Code::invalid_argument,
         fmt::format("a dimension of {} wants indices of 64 bits; those of 32 serve 2^32", dimension));
-  for (const Merging* one : {&first, &second})
+  for (const CountedEntries* one : {&first, &second})
     HEDDLE_TRY(check_alignment({{"indices", one->entries.indices, index_bytes(one->entries.wide)},
                                 {"values", one->entries.values, value_bytes}}));
   return check_alignment({{"the result's indices", to.indices, index_bytes(to.wide)},
@@ -160,6 +134,16 @@ std::uint64_t tiles_over(const Source& source, std::size_t value_bytes) {
 }
 
 }  // namespace
+
+Status check_alignment(std::initializer_list<Aligned> all) {
+  for (const Aligned& one : all) {
+    if (number(one.address) % one.to != 0)
+      return Status(Code::unsupported, fmt::format("{} at {}: kernels on GPUs want them "
+                                                   "aligned to {} bytes; the host takes them as they are",
+                                                   one.name, one.address, one.to));
+  }
+  return {};
+}
 
 std::size_t SparseKernels::workspace_bytes() {
   return sizeof(Workspace);
@@ -236,27 +220,12 @@ Status SparseKernels::select(CUstream stream, const std::string& name, const Sel
   return launch_tiles(stream, name, arguments, tiles_over(arguments.source, value_bytes), kSelectBlocks);
 }
 
-// In launches of so many tiles that their counts fit into words.
-template <class Arguments>
-Status SparseKernels::launch_tiles(CUstream stream, const std::string& name, Arguments arguments,
-                                   std::uint64_t all, unsigned of_each) {
-  arguments.most_tiles = tiles_;
-  arguments.is_first = 1;
-  do {
-    const std::uint64_t here = std::min(all - arguments.first_tile, tiles_);
-    HEDDLE_TRY(launch(stream, name, here, of_each, &arguments));
-    arguments.first_tile += here;
-    arguments.is_first = 0;
-  } while (arguments.first_tile < all);
-  return {};
-}
-
 Status SparseKernels::count_digits(CUstream stream, const DigitArguments& arguments) {
   DigitArguments copy = arguments;
   return launch(stream, "count_digits", tiles_over(copy.source, sizeof(float)), kDigitBlocks, &copy);
 }
 
-Status SparseKernels::scatter(CUstream stream, DType type, const Entries& entries, void* dense,
+Status SparseKernels::scatter(CUstream stream, DType type, const CountedEntries& entries, void* dense,
                               std::size_t dimension) {
   const std::size_t bytes = dtype_size(type);
   if (bytes != 2 && bytes != 4 && bytes != 8)
@@ -266,34 +235,41 @@ Status SparseKernels::scatter(CUstream stream, DType type, const Entries& entrie
 
 Status SparseKernels::scatter_add(CUstream stream, DType type, const Entries& entries, void* dense,
                                   std::size_t dimension) {
-  const Result<std::string> name = name_of_sum("scatter_add_", type);
+  const Result<std::string> name = name_of_fold("scatter_add_", type);
   if (!name.ok()) return name.status();
-  return scatter_by(stream, name.value(), dtype_size(type), entries, dense, dimension);
+  return scatter_by(stream, name.value(), dtype_size(type), {entries}, dense, dimension);
 }
 
 Status SparseKernels::scatter_by(CUstream stream, const std::string& name, std::size_t value_bytes,
-                                 const Entries& entries, void* dense, std::size_t dimension) {
+                                 const CountedEntries& counted, void* dense, std::size_t dimension) {
+  const Entries& entries = counted.entries;
   HEDDLE_TRY(check_alignment({{"indices", entries.indices, index_bytes(entries.wide)},
                               {"values", entries.values, value_bytes},
                               {"the dense form", dense, value_bytes}}));
   if (entries.count == 0) return {};
   kernels::ScatterArguments arguments{static_cast<const unsigned char*>(entries.indices),
-                                      static_cast<const unsigned char*>(entries.values), entries.count,
-                                      static_cast<unsigned char*>(dense), dimension};
+                                      static_cast<const unsigned char*>(entries.values),
+                                      entries.count,
+                                      counted.counted,
+                                      static_cast<unsigned char*>(dense),
+                                      dimension};
   return launch(stream, name + index_name(entries.wide), blocks_for(entries.count), kScatterBlocks,
                 &arguments);
 }
 
 // By indices of 32 bits where all fit into them, however wide they lie.
-Status SparseKernels::merge(CUstream stream, DType type, const Merging& first, const Merging& second,
-                            std::size_t dimension, const Selected& to, std::uint64_t* broken,
-                            void* workspace) {
-  const Result<std::string> name = name_of_sum("merge_", type);
+Status SparseKernels::merge(CUstream stream, DType type, Op op, const CountedEntries& first,
+                            const CountedEntries& second, std::size_t dimension, const Selected& to,
+                            std::uint64_t* broken, void* workspace) {
+  const Result<std::string> name = name_of_fold("merge_", type);
   if (!name.ok()) return name.status();
+  const Result<MergeOperation> operation = operation_of(op);
+  if (!operation.ok()) return operation.status();
   HEDDLE_TRY(check_merge(first, second, dimension, to, dtype_size(type), broken, workspace));
   MergeArguments arguments{};
   arguments.first = list_of(first);
   arguments.second = list_of(second);
+  arguments.operation = operation.value();
   arguments.dimension = dimension;
   arguments.indices = static_cast<unsigned char*>(to.indices);
   arguments.values = static_cast<unsigned char*>(to.values);
@@ -338,41 +314,6 @@ Status SparseKernels::forget(CUstream stream, const Selected& sent, float* vecto
   HEDDLE_TRY(launch(stream, std::string("forget_entries") + index_name(sent.wide), blocks_for(sent.capacity),
                     kScatterBlocks, &arguments));
   return launch(stream, "forget_rest", blocks_for(n), kScatterBlocks, &arguments);
-}
-
-Status SparseKernels::quantise(CUstream stream, const Quantiser& how, const float* gradient, float* residual,
-                               std::size_t n, std::uint64_t position, void* codes) {
-  HEDDLE_TRY(check_bits(how));
-  HEDDLE_TRY(check_alignment(
-      {{"values", gradient, sizeof *gradient}, {"the residual", residual, sizeof *residual}}));
-  if (n == 0) return {};
-  const std::uint64_t bucket = how.bucket_length(n);
-  kernels::QuantiseArguments arguments{
-      gradient, residual, n, bucket, position, how.seed, static_cast<unsigned char*>(codes)};
-  return launch(stream, fmt::format("quantise_{}", how.bits), (n + bucket - 1) / bucket, kQuantiseBlocks,
-                &arguments);
-}
-
-Status SparseKernels::dequantise(CUstream stream, const Quantiser& how, std::span<const void* const> codes,
-                                 std::size_t n, float* values, std::uint64_t* bad) {
-  HEDDLE_TRY(check_bits(how));
-  if (codes.empty() || codes.size() > kernels::kMostInputs)
-    return Status(Code::invalid_argument,
-                  fmt::format("codes of {} vectors cannot be added up at once; of 1 to {} can", codes.size(),
-                              kernels::kMostInputs));
-  HEDDLE_TRY(
-      check_alignment({{"values", values, sizeof *values}, {"the mark of bad codes", bad, sizeof *bad}}));
-  if (n == 0) return {};
-  kernels::DequantiseArguments arguments{};
-  for (const void* one : codes)
-    arguments.codes[arguments.n_inputs++] = static_cast<const unsigned char*>(one);
-  arguments.values = values;
-  arguments.count = n;
-  arguments.bucket = how.bucket_length(n);
-  arguments.bad = bad;
-  const std::uint64_t buckets = (n + arguments.bucket - 1) / arguments.bucket;
-  return launch(stream, fmt::format("dequantise_{}", how.bits),
-                buckets / kernels::buckets_at_once(arguments.bucket) + 1, kQuantiseBlocks, &arguments);
 }
 
 Status SparseKernels::launch(CUstream stream, const std::string& name, std::uint64_t blocks, unsigned of_each,

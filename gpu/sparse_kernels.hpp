@@ -32,9 +32,9 @@ struct Selected {
   bool wide = false;  // indices of 64 bits; those of 32 serve up to 2^32 values
 };
 
-// Entries that are merged. `counted`, borrowed, on the device: how many of them there are, which the host does not know yet; `entries.count` is the most
+// `counted`, borrowed, on the device: how many of the entries there are, which the host does not know yet; `entries.count` is the most
 // that it can be.
-struct Merging {
+struct CountedEntries {
   Entries entries;
   const std::uint64_t* counted = nullptr;
 };
@@ -73,17 +73,18 @@ class SparseKernels {
   // ---- Scatter. Types of sparse vectors: f16, bf16, f32, f64, and integers of 32 and 64 bits. An index that is not less than `dimension` is passed over.
 
   // dense[index] = value, for each entry; the others stay.
-  Status scatter(CUstream stream, DType type, const Entries& entries, void* dense, std::size_t dimension);
+  Status scatter(CUstream stream, DType type, const CountedEntries& entries, void* dense,
+                 std::size_t dimension);
   // dense[index] += value, with the bits of the host's sums; one after the other they add several vectors in that order. (f16 and bf16 are rounded after each.)
   Status scatter_add(CUstream stream, DType type, const Entries& entries, void* dense, std::size_t dimension);
 
   // ---- Merging. Types as for scatters.
 
-  // `to` := the entries that either has, in order; of an index that both have their sum. With the bits of the host's sums of two, where an entry that is missing is
-  // +0: so several lists are merged one after the other, in the order in which they are to be added. (f16 and bf16 are rounded after each.) Widths of indices may
-  // differ; indices of 32 bits in `to` serve a `dimension` up to 2^32. *broken becomes 1, and is left alone else, where the entries of either do not keep the
+  // `to` := the entries that either has, in order; of an index that both have their sum, minimum or maximum, as `op` says. With the bits of the host's folds of two, where
+  // an entry that is missing is +0 in a sum, and does not count else: so several lists are merged one after the other, in the order in which they are to be folded. (Sums of f16
+  // and bf16 are rounded after each.) Widths of indices may differ; indices of 32 bits in `to` serve a `dimension` up to 2^32. *broken becomes 1, and is left alone else, where the entries of either do not keep the
   // contract that check_contract() looks for: then `to` has anything, as far as there is room. The workspace is that of selections.
-  Status merge(CUstream stream, DType type, const Merging& first, const Merging& second,
+  Status merge(CUstream stream, DType type, Op op, const CountedEntries& first, const CountedEntries& second,
                std::size_t dimension, const Selected& to, std::uint64_t* broken, void* workspace);
 
   // ---- Of collectives.
@@ -95,6 +96,21 @@ class SparseKernels {
   // Residual::keep() (src/compress/residual.hpp) has it. *some_finite is written.
   Status forget(CUstream stream, const Selected& sent, float* vector, std::size_t n,
                 std::uint64_t* some_finite);
+
+  // ---- Codes of indices that keep the contract and lie in `range` of a vector, in the host's bytes (src/sparse/index_codec.hpp): a bit for each that there may be, or how many lie between
+  // each and the one before it, in as few bytes as that takes. Values of entries are not looked at. The workspace is that of selections.
+
+  // Writes bitmap_bytes(), aligned to 8 bytes.
+  static std::size_t bitmap_bytes(const IndexRange& range) { return range.span / 8 + (range.span % 8 != 0); }
+  Status pack_bitmap(CUstream stream, const Entries& entries, const IndexRange& range, void* codes);
+  // *bytes receives how many there are; those that there is no room for are counted alone.
+  Status pack_delta(CUstream stream, const Entries& entries, const IndexRange& range, void* codes,
+                    std::size_t capacity, std::uint64_t* bytes, void* workspace);
+  // The `to.capacity` indices that such codes were made of. *bad becomes 1, and is left alone else, where the host's unpack_indices() takes them for damaged: then indices are anything.
+  Status unpack_bitmap(CUstream stream, const void* codes, const IndexRange& range, const Room& to,
+                       std::uint64_t* bad, void* workspace);
+  Status unpack_delta(CUstream stream, const void* codes, std::size_t bytes, const IndexRange& range,
+                      const Room& to, std::uint64_t* bad, void* workspace);
 
   // ---- Quantised vectors, in the host's bytes. Codes need no alignment.
 
@@ -111,13 +127,13 @@ class SparseKernels {
  private:
   Status select(CUstream stream, const std::string& name, const kernels::SelectArguments& arguments,
                 std::size_t value_bytes);
-  // `all` tiles.
+  // `all` tiles, `most` of them or less at once.
   template <class Arguments>
   Status launch_tiles(CUstream stream, const std::string& name, Arguments arguments, std::uint64_t all,
-                      unsigned of_each);
+                      unsigned of_each, std::uint64_t most = kernels::kMostTiles);
   Status count_digits(CUstream stream, const kernels::DigitArguments& arguments);
-  Status scatter_by(CUstream stream, const std::string& name, std::size_t value_bytes, const Entries& entries,
-                    void* dense, std::size_t dimension);
+  Status scatter_by(CUstream stream, const std::string& name, std::size_t value_bytes,
+                    const CountedEntries& counted, void* dense, std::size_t dimension);
   // `blocks` for the work, or those of `of_each` multiprocessor where these are fewer.
   Status launch(CUstream stream, const std::string& name, std::uint64_t blocks, unsigned of_each,
                 void* arguments);

@@ -76,6 +76,7 @@ class CudaSparseLink final : public SparseLink {
   Result<std::unique_ptr<KeptMemory>> keep(std::size_t bytes) override;
   Status tell() override;
   Status clear(void* to, std::size_t bytes) override;
+  Status set(DType type, const Entries& entries, void* dense, std::size_t dimension) override;
   Status add(DType type, const Entries& entries, void* dense, std::size_t dimension) override;
   Status check(const Entries& entries, std::size_t dimension) override;
   bool broken() const override { return seen_.broken != 0; }
@@ -86,9 +87,12 @@ class CudaSparseLink final : public SparseLink {
     return {to_.indices, to_.values, std::min<std::size_t>(seen_.taken, to_.capacity), to_.wide};
   }
   Status reserve_merges() override { return reserve_workspace(SparseKernels::workspace_bytes()); }
-  Status merge(DType type, const Entries& first, bool goes_on, const Entries& second, std::size_t dimension,
-               const Room& to) override;
+  Status merge(DType type, Op op, const Entries& first, bool goes_on, const Entries& second,
+               std::size_t dimension, const Room& to) override;
   std::size_t merged() const override { return seen_.merged[turn_]; }
+  Status scatter_merged(DType type, const Room& from, void* dense, std::size_t dimension) override;
+  Status take_nonzero(DType type, const void* from, std::size_t n, const Room& to) override;
+  std::size_t taken() const override { return seen_.taken; }
   Status quantise(const Quantiser& how, const float* gradient, float* residual, std::size_t n,
                   std::uint64_t position, void* codes) override;
   Status dequantise(const Quantiser& how, std::span<const void* const> codes, std::size_t n,
@@ -169,6 +173,12 @@ Status CudaSparseLink::clear(void* to, std::size_t bytes) {
   });
 }
 
+Status CudaSparseLink::set(DType type, const Entries& entries, void* dense, std::size_t dimension) {
+  return link_.give([&](Cuda& cuda, CUstream stream) {
+    return cuda.sparse_kernels.scatter(stream, type, {entries, nullptr}, dense, dimension);
+  });
+}
+
 Status CudaSparseLink::add(DType type, const Entries& entries, void* dense, std::size_t dimension) {
   return link_.give([&](Cuda& cuda, CUstream stream) {
     return cuda.sparse_kernels.scatter_add(stream, type, entries, dense, dimension);
@@ -211,9 +221,11 @@ Status CudaSparseLink::reserve(std::size_t n, std::size_t k) {
 Status CudaSparseLink::reserve_workspace(std::size_t bytes) {
   if (bytes <= workspace_.bytes) return {};
   HEDDLE_TRY(grow(workspace_, bytes));
-  return link_.give([&](Cuda& cuda, CUstream stream) {
+  Status prepared = link_.give([&](Cuda& cuda, CUstream stream) {
     return cuda.sparse_kernels.prepare(stream, reinterpret_cast<void*>(workspace_.at));
   });
+  if (!prepared.ok()) workspace_.bytes = 0;  // the next call begins anew
+  return prepared;
 }
 
 Status CudaSparseLink::take_largest(const float* from, std::size_t n, std::size_t k) {
@@ -230,15 +242,30 @@ Status CudaSparseLink::forget_largest(float* from, std::size_t n) {
 }
 
 // The mark of broken lists is 0 as a rule, and is cleared where the host knows that it is not.
-Status CudaSparseLink::merge(DType type, const Entries& first, bool goes_on, const Entries& second,
+Status CudaSparseLink::merge(DType type, Op op, const Entries& first, bool goes_on, const Entries& second,
                              std::size_t dimension, const Room& to) {
   return link_.give([&](Cuda& cuda, CUstream stream) -> Status {
     if (!goes_on && seen_.broken != 0) HEDDLE_TRY(clear_word(cuda, stream, &Words::broken));
     const std::uint64_t* const counted = goes_on ? &words()->merged[turn_] : nullptr;
     turn_ = 1 - turn_;
     const Selected result{to.indices, to.values, to.capacity, &words()->merged[turn_], to.wide};
-    return cuda.sparse_kernels.merge(stream, type, {first, counted}, {second}, dimension, result,
+    return cuda.sparse_kernels.merge(stream, type, op, {first, counted}, {second}, dimension, result,
                                      &words()->broken, reinterpret_cast<void*>(workspace_.at));
+  });
+}
+
+Status CudaSparseLink::scatter_merged(DType type, const Room& from, void* dense, std::size_t dimension) {
+  return link_.give([&](Cuda& cuda, CUstream stream) {
+    const Entries most{from.indices, from.values, from.capacity, from.wide};
+    return cuda.sparse_kernels.scatter(stream, type, {most, &words()->merged[turn_]}, dense, dimension);
+  });
+}
+
+Status CudaSparseLink::take_nonzero(DType type, const void* from, std::size_t n, const Room& to) {
+  return link_.give([&](Cuda& cuda, CUstream stream) {
+    return cuda.sparse_kernels.select_nonzero(stream, type, from, n,
+                                              {to.indices, to.values, to.capacity, &words()->taken, to.wide},
+                                              reinterpret_cast<void*>(workspace_.at));
   });
 }
 

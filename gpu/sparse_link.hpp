@@ -44,12 +44,13 @@ class SparseLink {
 
   // ---- Work
 
-  // Tells the host what broken(), largest(), merged() and bad_codes() say; after the wait. The last work before it: the host may wait for it here already.
+  // Tells the host what broken(), largest(), taken(), merged() and bad_codes() say; after the wait. The last work before it: the host may wait for it here already.
   virtual Status tell() = 0;
 
   // Zeros.
   virtual Status clear(void* to, std::size_t bytes) = 0;
-  // As SparseKernels::scatter_add.
+  // As SparseKernels::scatter, and scatter_add.
+  virtual Status set(DType type, const Entries& entries, void* dense, std::size_t dimension) = 0;
   virtual Status add(DType type, const Entries& entries, void* dense, std::size_t dimension) = 0;
   // Whether the entries keep the contract of sparse vectors: broken(), once it is told.
   virtual Status check(const Entries& entries, std::size_t dimension) = 0;
@@ -66,12 +67,18 @@ class SparseLink {
 
   // Memory for what follows, which asks for none.
   virtual Status reserve_merges() = 0;
-  // to := the sum of two lists, as SparseKernels::merge. `goes_on`: the first one is what the merge before this made, and has `first.count` entries at most. Also
+  // to := two lists in one, as SparseKernels::merge. `goes_on`: the first one is what the merge before this made, and has `first.count` entries at most. Also
   // whether lists keep the contract is found: broken(), of all merges since one that did not go on. Reserved before.
-  virtual Status merge(DType type, const Entries& first, bool goes_on, const Entries& second,
+  virtual Status merge(DType type, Op op, const Entries& first, bool goes_on, const Entries& second,
                        std::size_t dimension, const Room& to) = 0;
   // How many entries the last of them has, once it is told; more than there was room for, maybe.
   virtual std::size_t merged() const = 0;
+  // dense[index] = value for each of these, which lie in `from`; the others stay.
+  virtual Status scatter_merged(DType type, const Room& from, void* dense, std::size_t dimension) = 0;
+  // to := the values of which any bit is set, as SparseKernels::select_nonzero. Reserved as for merges.
+  virtual Status take_nonzero(DType type, const void* from, std::size_t n, const Room& to) = 0;
+  // How many there were, once it is told; more than there was room for, maybe.
+  virtual std::size_t taken() const = 0;
 
   // As SparseKernels::quantise.
   virtual Status quantise(const Quantiser& how, const float* gradient, float* residual, std::size_t n,

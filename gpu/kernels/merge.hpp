@@ -1,10 +1,10 @@
-// Two lists of sorted entries, each index once in each, into one: entries of equal index become one, the sum of the first list's and the second's. What
-// one list alone has is added to 0, as in a sum of dense vectors: -0 becomes +0.
+// Two lists of sorted entries, each index once in each, into one: entries of equal index become one, the first list's and the second's folded. What
+// one list alone has is added to 0 in a sum, as in one of dense vectors: -0 becomes +0. Minimum and maximum take it as it is.
 //
 // All entries of both lists in order, where of equal ones the first list's comes first, are cut into tiles of as many entries. Where a tile begins in
 // each list is found by searches along a diagonal (merge path: S. Odeh, O. Green, Z. Mwassi, O. Shmueli, Y. Birk, "Merge Path - Parallel Merging Made
 // Simple", IPDPS Workshops 2012), and so is each thread's part in a tile. An entry of the second list whose equal comes just before it belongs to that one, whose
-// thread adds it; a tile has the entries next to it for that. How many entries are left is known tile by tile (tiles.hpp).
+// thread folds it; a tile has the entries next to it for that. How many entries are left is known tile by tile (tiles.hpp).
 //
 // The lists are looked through on the way. Where one does not keep its contract the result is anything, but nothing beside it is touched.
 #pragma once
@@ -29,12 +29,17 @@ HEDDLE_DEVICE inline std::uint64_t index_in(const EntryList& list, std::uint64_t
   return load_element<std::uint32_t>(list.indices + i * sizeof(std::uint32_t));
 }
 
-HEDDLE_DEVICE inline std::uint64_t sum_of(const std::uint64_t* warps, unsigned many) {
-  std::uint64_t sum = 0;
-  HEDDLE_UNROLLED
-  for (unsigned w = 0; w < kWarps; ++w)
-    sum += w < many ? warps[w] : 0;
-  return sum;
+// ---- One entry
+
+// `other`: what the other list has, or zeros where it has nothing. The operation is the same for all, so that one kernel has them.
+template <class Element>
+HEDDLE_DEVICE typename Element::Stored fold_entries(MergeOperation operation, typename Element::Stored own,
+                                                    typename Element::Stored other, bool has_other) {
+  const typename Element::Value a = Element::decode(own);
+  const typename Element::Value b = Element::decode(other);
+  if (operation == MergeOperation::sum) return Element::encode(AnySum::apply(a, b));
+  if (!has_other) return own;
+  return Element::encode(operation == MergeOperation::min ? Min::apply(a, b) : Max::apply(a, b));
 }
 
 // ---- Where tiles begin
@@ -169,10 +174,10 @@ HEDDLE_DEVICE std::uint32_t split_in_tile(const Index* first, const Index* secon
   return least;
 }
 
-template <class Element, typename Index, class Operation>
+template <class Element, typename Index>
 HEDDLE_DEVICE void merge_share(const MergeShared<Index, typename Element::Stored>& shared, unsigned thread,
-                               Merged<Index, typename Element::Stored>& merged) {
-  using Value = typename Element::Value;
+                               MergeOperation operation, Merged<Index, typename Element::Stored>& merged) {
+  using Stored = typename Element::Stored;
   const MergePart part = shared.part;
   const Index* const first = shared.indices + part.has_before;
   const Index* const second = first + part.of_first;
@@ -191,10 +196,10 @@ HEDDLE_DEVICE void merge_share(const MergeShared<Index, typename Element::Stored
     const bool has_equal = is_first && j < part.of_second + part.has_after && second[j] == index;
     const bool is_equal =
         !is_first && i + part.has_before > 0 && shared.indices[part.has_before + i - 1] == index;
-    const Value own = Element::decode(is_first ? first_values[i] : second_values[j]);
-    const Value other = has_equal ? Element::decode(second_values[j]) : Value{};
+    const Stored own = is_first ? first_values[i] : second_values[j];
+    const Stored other = has_equal ? second_values[j] : Stored{};
     merged.indices[e] = index;
-    merged.values[e] = Element::encode(Operation::apply(own, other));
+    merged.values[e] = fold_entries<Element>(operation, own, other, has_equal);
     merged.present |= (is_equal ? 0U : 1U) << e;
     i += is_first ? 1 : 0;
     j += is_first ? 0 : 1;
@@ -228,7 +233,7 @@ HEDDLE_DEVICE void write_part(const MergeArguments& a, const MergeShared<Index, 
 
 // ---- The kernel
 
-template <class Element, typename Index, class Operation>
+template <class Element, typename Index>
 HEDDLE_DEVICE void merge_entries(const Block& block, const MergeArguments& a,
                                  MergeShared<Index, typename Element::Stored>& shared) {
   using Stored = typename Element::Stored;
@@ -236,8 +241,7 @@ HEDDLE_DEVICE void merge_entries(const Block& block, const MergeArguments& a,
   const std::uint64_t first = count_of(a.first);
   const std::uint64_t second = count_of(a.second);
   const std::uint64_t all_tiles = (first + second + kMergeTile - 1) / kMergeTile;
-  const std::uint64_t left = all_tiles > a.first_tile ? all_tiles - a.first_tile : 0;
-  const std::uint64_t tiles = left < a.most_tiles ? left : a.most_tiles;
+  const std::uint64_t tiles = tiles_here(a, all_tiles);
   const std::uint64_t so_far = a.is_first != 0 ? 0 : work.above;
 
   take_first_tile(block, work, shared);
@@ -260,7 +264,7 @@ HEDDLE_DEVICE void merge_entries(const Block& block, const MergeArguments& a,
       if (thread == 0) next = add_to_word(&work.ticket, 1);
     });
     block.alone([&](unsigned thread) {
-      merge_share<Element, Index, Operation>(shared, thread, merged[thread]);
+      merge_share<Element, Index>(shared, thread, a.operation, merged[thread]);
       before[thread] = ones(merged[thread].present);
     });
     block.scan_warps(before, shared.totals);

@@ -97,6 +97,19 @@ struct IntegerProd {
   }
 };
 
+// Of integers of either sign and of floating-point numbers.
+struct AnySum {
+  template <typename T>
+  HEDDLE_HOST_DEVICE static T apply(T a, T b) {
+    if constexpr (std::is_integral_v<T>) {
+      using Word = std::make_unsigned_t<T>;
+      return static_cast<T>(IntegerSum::apply(static_cast<Word>(a), static_cast<Word>(b)));
+    } else {
+      return FloatSum::apply(a, b);
+    }
+  }
+};
+
 struct LogicalAnd {
   template <typename T>
   HEDDLE_HOST_DEVICE static T apply(T a, T b) {

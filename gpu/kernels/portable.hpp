@@ -63,6 +63,21 @@ HEDDLE_HOST_DEVICE inline void store_element(unsigned char* at, const Stored& st
 #endif
 }
 
+// Up to four bytes at any address: a word where one may be, bytes else.
+HEDDLE_HOST_DEVICE inline void store_bytes(unsigned char* to, std::uint32_t word, unsigned bytes) {
+  if (bytes == 4 && reinterpret_cast<std::uintptr_t>(to) % 4 == 0) return store_element(to, word);
+  for (unsigned i = 0; i < bytes; ++i)
+    to[i] = static_cast<unsigned char>(word >> 8 * i);
+}
+
+HEDDLE_HOST_DEVICE inline std::uint32_t load_bytes(const unsigned char* from, unsigned bytes) {
+  if (bytes == 4 && reinterpret_cast<std::uintptr_t>(from) % 4 == 0) return load_element<std::uint32_t>(from);
+  std::uint32_t word = 0;
+  for (unsigned i = 0; i < bytes; ++i)
+    word |= std::uint32_t{from[i]} << 8 * i;
+  return word;
+}
+
 // The same bits as another type.
 template <typename To, typename From>
 HEDDLE_HOST_DEVICE inline To bits_as(const From& from) {

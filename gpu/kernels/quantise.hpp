@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "gpu/kernels/block.hpp"
+#include "gpu/kernels/operations.hpp"
 #include "gpu/kernels/sparse_arguments.hpp"
 
 namespace heddle::gpu::kernels {
@@ -95,21 +96,6 @@ HEDDLE_DEVICE inline void store_group(float* values, const Group& group, std::ui
     if (i < left) store_element(at + i * sizeof(float), group.values[i]);
 }
 
-// Buckets lie at any address: words where they may be, bytes else.
-HEDDLE_DEVICE inline void store_bytes(unsigned char* to, std::uint32_t word, unsigned bytes) {
-  if (bytes == 4 && reinterpret_cast<std::uintptr_t>(to) % 4 == 0) return store_element(to, word);
-  for (unsigned i = 0; i < bytes; ++i)
-    to[i] = static_cast<unsigned char>(word >> 8 * i);
-}
-
-HEDDLE_DEVICE inline std::uint32_t load_bytes(const unsigned char* from, unsigned bytes) {
-  if (bytes == 4 && reinterpret_cast<std::uintptr_t>(from) % 4 == 0) return load_element<std::uint32_t>(from);
-  std::uint32_t word = 0;
-  for (unsigned i = 0; i < bytes; ++i)
-    word |= std::uint32_t{from[i]} << 8 * i;
-  return word;
-}
-
 HEDDLE_DEVICE inline unsigned code_bytes(std::uint64_t left, unsigned bits) {
   return static_cast<unsigned>(((left < 4 ? left : 4) * bits + 7) / 8);
 }
@@ -126,8 +112,13 @@ HEDDLE_DEVICE inline Group compensated(const QuantiseArguments& a, std::uint64_t
   const Group kept = load_group(a.residual + first, left);
   HEDDLE_UNROLLED
   for (unsigned i = 0; i < 4; ++i)
-    group.values[i] += kept.values[i];
+    group.values[i] = FloatSum::apply(group.values[i], kept.values[i]);
   return group;
+}
+
+// What counts as sent where it is not finite.
+HEDDLE_DEVICE inline float finite_or_zero(float lost) {
+  return (bits_as<std::uint32_t>(lost) & kInfinityBits) != kInfinityBits ? lost : 0.0F;
 }
 
 HEDDLE_DEVICE inline std::uint32_t largest_of(const Group& group) {
@@ -158,8 +149,7 @@ HEDDLE_DEVICE std::uint32_t code_group(const QuantiseArguments& a, std::uint64_t
     if (i < left) codes |= code << kBits * i;
     // What is not finite counts as sent, and so does its bucket.
     const float lost = group.values[i] - value_of<kBits>(code, scale);
-    const bool is_finite = (bits_as<std::uint32_t>(lost) & kInfinityBits) != kInfinityBits;
-    group.values[i] = largest < kInfinityBits && is_finite ? lost : 0.0F;
+    group.values[i] = largest < kInfinityBits ? finite_or_zero(lost) : 0.0F;
   }
   return codes;
 }

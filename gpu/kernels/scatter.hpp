@@ -42,10 +42,11 @@ HEDDLE_HOST_DEVICE void scatter_some(const ScatterArguments& a, std::uint64_t fi
 template <class Element, class Index, class Operation>
 HEDDLE_HOST_DEVICE void scatter_share(const ScatterArguments& a, const Thread& thread) {
   const std::uint64_t threads = thread.blocks * kThreads;
+  const std::uint64_t count = a.counted != nullptr && *a.counted < a.count ? *a.counted : a.count;
   std::uint64_t entry = thread.block * kThreads + thread.index;
-  for (; entry + (kInFlight - 1) * threads < a.count; entry += kInFlight * threads)
+  for (; entry + (kInFlight - 1) * threads < count; entry += kInFlight * threads)
     scatter_some<Element, Index, Operation, kInFlight>(a, entry, threads);
-  for (; entry < a.count; entry += threads)
+  for (; entry < count; entry += threads)
     scatter_some<Element, Index, Operation, 1>(a, entry, 0);
 }
 

@@ -128,8 +128,7 @@ HEDDLE_DEVICE void select_entries(const Block& block, const SelectArguments& a, 
   Workspace& work = *a.workspace;
   const Values from = values_of(a.source, work.search);
   const Grid<Bits> grid(from);
-  const std::uint64_t left = grid.tiles > a.first_tile ? grid.tiles - a.first_tile : 0;
-  const std::uint64_t tiles = left < a.most_tiles ? left : a.most_tiles;
+  const std::uint64_t tiles = tiles_here(a, grid.tiles);
   const std::uint64_t wanted = kBySearch ? work.search.wanted : 0;
   std::uint64_t threshold = a.threshold;
   if (kBySearch || a.from_search != 0) threshold = work.search.key;

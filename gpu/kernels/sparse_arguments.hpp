@@ -74,6 +74,7 @@ struct ScatterArguments {
   const unsigned char* indices;  // sorted, each once; all three aligned as their elements are
   const unsigned char* values;
   std::uint64_t count;
+  const std::uint64_t* counted;  // where it is not null: how many of these there are
   unsigned char* dense;
   std::uint64_t dimension;
 };
@@ -93,9 +94,13 @@ struct EntryList {
   std::uint32_t wide;
 };
 
+// What becomes of two entries of equal index.
+enum class MergeOperation : std::uint32_t { sum, min, max };
+
 struct MergeArguments {
   EntryList first;
   EntryList second;
+  MergeOperation operation;
   std::uint64_t dimension;
   unsigned char* indices;  // both aligned as one is
   unsigned char* values;
@@ -155,5 +160,51 @@ HEDDLE_HOST_DEVICE inline unsigned buckets_at_once(std::uint64_t bucket) {
   const std::uint64_t groups = (bucket + 3) / 4;
   return groups < kThreads ? kThreads / static_cast<unsigned>(groups) : 1;
 }
+
+// ---- Codes of indices, which are sorted and lie in [first, first + span) of a vector
+
+inline constexpr unsigned kPackedEach = 8;  // entries of which a thread makes bytes
+inline constexpr unsigned kPackTile = kThreads * kPackedEach;
+inline constexpr unsigned kBitmapBytes = 8;  // of a bitmap, that a thread reads
+inline constexpr unsigned kBitmapTile = kThreads * kBitmapBytes;
+inline constexpr unsigned kUnpackTile = kThreads * sizeof(Vector);  // bytes of deltas
+inline constexpr std::uint64_t kMostDeltaTiles =
+    kMostTiles / 2;  // of a launch that reads deltas: each has two words
+
+struct PackBitmapArguments {
+  const unsigned char* indices;  // aligned as one is
+  std::uint64_t count;
+  std::uint64_t first;
+  std::uint64_t span;
+  unsigned char* codes;  // zeros before; aligned to 4 bytes
+};
+
+struct PackDeltaArguments {
+  const unsigned char* indices;  // aligned as one is
+  std::uint64_t count;
+  std::uint64_t first;
+  std::uint32_t is_first;    // launch of these
+  std::uint64_t first_tile;  // of the launch, which has kMostTiles at most
+  std::uint64_t most_tiles;
+  unsigned char* codes;
+  std::uint64_t capacity;  // what comes after it is counted alone
+  std::uint64_t* needed;   // receives how many bytes there are
+  Workspace* workspace;
+};
+
+struct UnpackArguments {
+  const unsigned char* codes;  // a bitmap's aligned to 8 bytes
+  std::uint64_t bytes;         // of deltas
+  std::uint64_t first;
+  std::uint64_t span;
+  std::uint32_t is_first;    // launch of these
+  std::uint64_t first_tile;  // of the launch, which has kMostTiles at most, or kMostDeltaTiles
+  std::uint64_t most_tiles;
+  unsigned char* indices;  // aligned as one is
+  std::uint64_t count;     // that there should be
+  std::uint64_t* needed;   // receives how many there are
+  std::uint64_t* bad;      // becomes 1 where no encoder wrote this
+  Workspace* workspace;
+};
 
 }  // namespace heddle::gpu::kernels

@@ -32,12 +32,12 @@
   }
 
 // Three blocks of a multiprocessor: what a thread has of a tile stays in its registers while the tile's place is found.
-#define HEDDLE_MERGE_KERNEL(name, Element, Index, Operation)                                   \
-  extern "C" __global__ void __launch_bounds__(heddle::gpu::kernels::kThreads, 3)              \
-      heddle_##name(const __grid_constant__ heddle::gpu::kernels::MergeArguments arguments) {  \
-    using namespace heddle::gpu::kernels;                                                      \
-    __shared__ MergeShared<Index, typename Element::Stored> shared;                            \
-    merge_entries<Element, Index, Operation>(Block{blockIdx.x, gridDim.x}, arguments, shared); \
+#define HEDDLE_MERGE_KERNEL(name, Element, Index)                                             \
+  extern "C" __global__ void __launch_bounds__(heddle::gpu::kernels::kThreads, 3)             \
+      heddle_##name(const __grid_constant__ heddle::gpu::kernels::MergeArguments arguments) { \
+    using namespace heddle::gpu::kernels;                                                     \
+    __shared__ MergeShared<Index, typename Element::Stored> shared;                           \
+    merge_entries<Element, Index>(Block{blockIdx.x, gridDim.x}, arguments, shared);           \
   }
 
 HEDDLE_SELECT_KERNELS(HEDDLE_SELECT_KERNEL)
@@ -77,3 +77,39 @@ extern "C" __global__ void __launch_bounds__(heddle::gpu::kernels::kThreads)
 
 HEDDLE_QUANTISE_KERNELS(HEDDLE_QUANTISE_KERNEL)
 HEDDLE_DEQUANTISE_KERNELS(HEDDLE_DEQUANTISE_KERNEL)
+
+#define HEDDLE_PACK_BITMAP_KERNEL(name, Index)                                                     \
+  extern "C" __global__ void __launch_bounds__(heddle::gpu::kernels::kThreads)                     \
+      heddle_##name(const __grid_constant__ heddle::gpu::kernels::PackBitmapArguments arguments) { \
+    using namespace heddle::gpu::kernels;                                                          \
+    pack_bitmap_share<Index>(arguments, Thread{blockIdx.x, gridDim.x, threadIdx.x});               \
+  }
+
+#define HEDDLE_UNPACK_BITMAP_KERNEL(name, Index)                                               \
+  extern "C" __global__ void __launch_bounds__(heddle::gpu::kernels::kThreads)                 \
+      heddle_##name(const __grid_constant__ heddle::gpu::kernels::UnpackArguments arguments) { \
+    using namespace heddle::gpu::kernels;                                                      \
+    __shared__ BitmapShared shared;                                                            \
+    unpack_bitmap<Index>(Block{blockIdx.x, gridDim.x}, arguments, shared);                     \
+  }
+
+#define HEDDLE_PACK_DELTA_KERNEL(name, Index)                                                     \
+  extern "C" __global__ void __launch_bounds__(heddle::gpu::kernels::kThreads)                    \
+      heddle_##name(const __grid_constant__ heddle::gpu::kernels::PackDeltaArguments arguments) { \
+    using namespace heddle::gpu::kernels;                                                         \
+    __shared__ PackShared<Index> shared;                                                          \
+    pack_delta<Index>(Block{blockIdx.x, gridDim.x}, arguments, shared);                           \
+  }
+
+#define HEDDLE_UNPACK_DELTA_KERNEL(name, Index)                                                \
+  extern "C" __global__ void __launch_bounds__(heddle::gpu::kernels::kThreads)                 \
+      heddle_##name(const __grid_constant__ heddle::gpu::kernels::UnpackArguments arguments) { \
+    using namespace heddle::gpu::kernels;                                                      \
+    __shared__ UnpackShared<Index> shared;                                                     \
+    unpack_delta<Index>(Block{blockIdx.x, gridDim.x}, arguments, shared);                      \
+  }
+
+HEDDLE_PACK_BITMAP_KERNELS(HEDDLE_PACK_BITMAP_KERNEL)
+HEDDLE_UNPACK_BITMAP_KERNELS(HEDDLE_UNPACK_BITMAP_KERNEL)
+HEDDLE_PACK_DELTA_KERNELS(HEDDLE_PACK_DELTA_KERNEL)
+HEDDLE_UNPACK_DELTA_KERNELS(HEDDLE_UNPACK_DELTA_KERNEL)

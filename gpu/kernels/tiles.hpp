@@ -66,10 +66,30 @@ struct TileShared {
   std::uint64_t is_last;
 };
 
+// Of the first `many` warps.
+HEDDLE_DEVICE inline std::uint64_t sum_of(const std::uint64_t* warps, unsigned many) {
+  std::uint64_t sum = 0;
+  HEDDLE_UNROLLED
+  for (unsigned w = 0; w < kWarps; ++w)
+    sum += w < many ? warps[w] : 0;
+  return sum;
+}
+
+// Of a launch, where there are `all` in all launches.
+template <class Arguments>
+HEDDLE_DEVICE std::uint64_t tiles_here(const Arguments& a, std::uint64_t all) {
+  const std::uint64_t left = all > a.first_tile ? all - a.first_tile : 0;
+  return left < a.most_tiles ? left : a.most_tiles;
+}
+
 HEDDLE_DEVICE inline void take_first_tile(const Block& block, Workspace& work, TileShared& shared) {
   block.each([&](unsigned thread) {
     if (thread == 0) shared.tile = add_to_word(&work.ticket, 1);
   });
+}
+
+HEDDLE_DEVICE inline void tell_counted(std::uint64_t* words, std::uint64_t tile, std::uint64_t counts) {
+  store_shared_word(&words[tile], (tile == 0 ? Tile::kKnown : Tile::kCounted) | counts);
 }
 
 // Tells what the tile has, finds what those before it have, and goes on to `next`, which the first thread alone knows. `count()` gives the counts.
@@ -79,7 +99,7 @@ HEDDLE_DEVICE void place_tile(const Block& block, Workspace& work, std::uint64_t
   block.first_warp([&](const Warp& warp) {
     const std::uint64_t own = count();
     warp.each([&](unsigned lane) {
-      if (lane == 0) store_shared_word(&work.tiles[tile], (tile == 0 ? Tile::kKnown : Tile::kCounted) | own);
+      if (lane == 0) tell_counted(work.tiles, tile, own);
     });
     const std::uint64_t before = look_back(warp, work.tiles, tile);
     warp.each([&](unsigned lane) {
@@ -112,6 +132,16 @@ HEDDLE_DEVICE void finish_tiles(const Block& block, const Arguments& a, std::uin
     work.above = (a.is_first != 0 ? 0 : work.above) + Tile::above(shared.before);
     work.equal = (a.is_first != 0 ? 0 : work.equal) + Tile::equal(shared.before);
     *a.needed = work.above + (work.equal < wanted ? work.equal : wanted);
+  });
+}
+
+// After that, of codes: whether they were as many as they should be.
+HEDDLE_DEVICE inline void finish_unpacking(const Block& block, const UnpackArguments& a,
+                                           std::uint64_t all_tiles, std::uint64_t tiles,
+                                           const TileShared& shared) {
+  if (shared.is_last == 0 || a.first_tile + tiles != all_tiles) return;
+  block.each([&](unsigned thread) {
+    if (thread == 0 && a.workspace->above != a.count) store_shared_word(a.bad, 1);
   });
 }
 

@@ -38,8 +38,8 @@ HEDDLE_API heddle_status heddle_residual_values(heddle_residual_t residual, floa
  * `method`: "fp16", "bf16", "qsgd:8", "qsgd:4", "qsgd:2", "terngrad", "onebit": every value in fewer bits, summed in float32; those
  * from qsgd on scale buckets of 1024 values, or as many as ":N" behind the name says. "topk:F", "topk-sampled:F", "randomk:F": the part F of the values,
  * exactly; 0 < F <= 1.
- * `seed`: of what is random. Each call on a communicator draws anew; the same seeds and calls give the same bits again. (Of "qsgd", "terngrad" and "onebit" the GPUs of a
- * node make another sum than the host, with a smaller bound of its error: they code each value once. docs/gpu.md)
+ * `seed`: of what is random. Each call on a communicator draws anew; the same seeds and calls give the same bits again. (Of the
+ * methods from "fp16" to "onebit" the GPUs of a node make another sum than the host, with a smaller bound of its error: they code each value once. docs/gpu.md)
  * Count, method and seed are equal on all ranks; where they are not, every rank gets HEDDLE_ERR_ARGUMENT, nothing is exchanged, and residuals
  * stay as they were. */
 HEDDLE_API heddle_status heddle_compressed_allreduce(const float* sendbuf, float* recvbuf, size_t count,

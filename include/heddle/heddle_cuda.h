@@ -4,12 +4,12 @@
  * result. No GPU's work is waited for, but by the first call on a communicator, and by one that fails. Ranks do meet on the host: a call returns once every
  * rank has come to its own, so one thread cannot serve two ranks by turns.
  *
- * Ranks and memory (docs/gpu.md): one rank alone, or up to 64 on one node, each with its buffers in one context of one GPU, the same in every call; all buffers
- * in a GPU's memory (not pinned), on all ranks. What is not so is HEDDLE_ERR_UNSUPPORTED on every rank, nothing has been given to any stream then but
- * copies into heddle's own memory, and the message names the rank and the way out: to synchronise the stream and call heddle_allreduce or heddle_bcast,
- * which take any memory.
+ * Ranks and memory (docs/gpu.md): each rank with its buffers in one context of one GPU, the same in every call; all buffers in a GPU's memory (not pinned), on all ranks. What is
+ * not so is HEDDLE_ERR_UNSUPPORTED on every rank, nothing has been given to any stream then but copies into heddle's own memory, and the message names the rank and the way out: to
+ * synchronise the stream and call heddle_allreduce or heddle_bcast, which take any memory. One rank alone, and up to 64 on one node, are served by their GPUs; all others by the host, a thread of
+ * which does the collective while the stream copies piece by piece, over connections of its own (not the lender's messages), made in the first call.
  *
- * CUDA graphs: a call on a stream that is being captured becomes part of the graph, and every launch of that does the collective again, by the GPUs alone; the call itself
+ * CUDA graphs, for ranks that their GPUs serve (for others HEDDLE_ERR_UNSUPPORTED): a call on a stream that is being captured becomes part of the graph, and every launch of that does the collective again, by the GPUs alone; the call itself
  * meets the other ranks on the host, as ever. The first call on a communicator sets it up and must be outside of a capture: HEDDLE_ERR_UNSUPPORTED says so, and so it says
  * where the GPUs cannot meet (a driver older than CUDA 12.0, memory that cannot be registered), and where not all ranks capture a call. What a program must see to:
  * - All ranks capture the same collectives in the same order, and launch their graphs as often as each other; launches, captures and other collectives of a communicator
@@ -31,7 +31,8 @@
  * heddle_comm_destroy waits for the work that this rank's streams were given, graphs included.
  *
  * After a failure outside of a capture that is not refused (HEDDLE_ERR_ARGUMENT for memory that was freed, HEDDLE_ERR_SYSTEM for an error of CUDA's; HEDDLE_ERR_PEER on the ranks that
- * did not fail) the contents of the buffers are undefined, no stream uses them any more, and the communicator remains usable unless its ranks cannot meet.
+ * did not fail) the contents of the buffers are undefined, no stream uses them any more, and the communicator remains usable unless its ranks cannot meet. Where the host serves the ranks
+ * a collective may fail after the calls have returned, as when another process has died or HEDDLE_TIMEOUT is over: streams go on, with undefined contents, and the next call on a stream returns the error.
  */
 #ifndef HEDDLE_HEDDLE_CUDA_H
 #define HEDDLE_HEDDLE_CUDA_H

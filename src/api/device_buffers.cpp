@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "comm/device_path.hpp"
+#include "comm/local_gpu.hpp"
 #include "comm/nodes_path.hpp"
 
 namespace heddle::edge {
@@ -50,23 +51,49 @@ Status staged_sparse(heddle_comm& comm, SparseJob job, DevicePath* path) {
   HEDDLE_TRY(images.load(comm, &job.in));
   const bool in_on_gpu =
       given.count == 0 || (job.in.indices != given.indices && job.in.values != given.values);
-  const std::size_t bytes = job.in.dimension * dtype_size(job.in.value_type);
-  return with_image(comm, dense, bytes, Access::write, [&](void* out) {
+  LocalGpu& local = comm.communicator->local_gpu();
+  const auto there = local.vector(comm.gpu, dense, job.in.dimension, job.in.value_type);
+  job.there = there.get();
+  const auto sum = [&](void* out) -> Status {
     job.dense = out;
     HEDDLE_TRY(comm.communicator->sparse_allreduce(job));
-    return path != nullptr ? path->after_sparse(comm.gpu, dense, in_on_gpu && out != dense) : Status();
-  });
+    if (path != nullptr) HEDDLE_TRY(path->after_sparse(comm.gpu, dense, in_on_gpu && out != dense));
+    return there != nullptr ? there->outcome() : Status();
+  };
+  const std::size_t bytes = job.in.dimension * dtype_size(job.in.value_type);
+  return there != nullptr ? sum(nullptr) : with_image(comm, dense, bytes, Access::write, sum);
 }
 
-Status staged_compressed(heddle_comm& comm, CompressedJob job, DevicePath* path) {
-  const float* const in = job.in;
-  float* const out = job.out;
-  return with_images(comm, in, out, job.count * sizeof(float), [&](const void* from, void* to) {
-    job.in = static_cast<const float*>(from);
-    job.out = static_cast<float*>(to);
+// Of a selection (`wanted.k` is not 0) this rank's GPU takes what is to be sent, and puts the sum into the result, where these lie there. What lies elsewhere, or is
+// more than it can do, is the host's, by images if need be.
+Status staged_compressed(heddle_comm& comm, CompressedJob job, const DeviceLargest& wanted,
+                         DevicePath* path) {
+  LocalGpu& local = comm.communicator->local_gpu();
+  const auto largest = local.largest(comm.gpu, wanted);
+  const auto there = wanted.k > 0 ? local.vector(comm.gpu, wanted.out, wanted.n, DType::f32) : nullptr;
+  job.largest = largest.get();
+  job.there = there.get();
+  if (largest == nullptr && wanted.residual != nullptr) {
+    const Result<Residual*> values = wanted.residual->on_host();
+    if (!values.ok()) return values.status();
+    job.residual = values.value();
+  }
+  const auto sum = [&](const void* in, void* out) -> Status {
+    job.in = static_cast<const float*>(in);
+    job.out = static_cast<float*>(out);
     HEDDLE_TRY(comm.communicator->compressed_allreduce(job));
-    return path != nullptr ? path->after_sparse(comm.gpu, out, to != out && from != in) : Status();
-  });
+    const bool on_gpu = in != wanted.in && out != wanted.out;
+    if (path != nullptr) HEDDLE_TRY(path->after_sparse(comm.gpu, wanted.out, on_gpu));
+    if (largest != nullptr && wanted.residual != nullptr) HEDDLE_TRY(wanted.residual->after_call());
+    return there != nullptr ? there->outcome() : Status();
+  };
+  const std::size_t bytes = wanted.n * sizeof(float);
+  if (largest == nullptr && there == nullptr) return with_images(comm, wanted.in, wanted.out, bytes, sum);
+  const auto sum_of = [&](const void* in) {
+    if (there != nullptr) return sum(in, nullptr);
+    return with_image(comm, wanted.out, bytes, Access::write, [&](void* out) { return sum(in, out); });
+  };
+  return largest != nullptr ? sum_of(nullptr) : with_image(comm, wanted.in, bytes, Access::read, sum_of);
 }
 
 // What the GPUs do of it: selections, for which the sampled one may take exactly the largest as well.
@@ -100,7 +127,7 @@ Status sparse_to_dense_anywhere(heddle_comm& comm, const SparseJob& job) {
   return staged_sparse(comm, job, entries.is_for_gpus() ? path : nullptr);
 }
 
-// GPUs of a node sum the whole vector in less time than it takes to find its entries.
+// In place. GPUs of a node sum the whole vector in less time than it takes to find its entries.
 Status mostly_zero_anywhere(heddle_comm& comm, const Reduction& r) {
   DevicePath* const path = comm.communicator->device_path();
   if (path != nullptr) {
@@ -108,6 +135,12 @@ Status mostly_zero_anywhere(heddle_comm& comm, const Reduction& r) {
     if (!served.ok()) return served.status();
     if (served.value()) comm.communicator->note_sparse_stats({"dense", 0, 0, 0});
     if (served.value()) return {};
+  }
+  const auto there = comm.communicator->local_gpu().vector(comm.gpu, r.out, r.count, r.type);
+  if (there != nullptr) {
+    HEDDLE_TRY(comm.communicator->mostly_zero_allreduce(*there));
+    if (path != nullptr) HEDDLE_TRY(path->after_sparse(comm.gpu, r.out, true));
+    return there->outcome();
   }
   return with_images(comm, r.in, r.out, r.count * dtype_size(r.type), [&](const void* in, void* out) {
     HEDDLE_TRY(comm.communicator->mostly_zero_allreduce(in, out, r.count, r.type));
@@ -132,14 +165,8 @@ Status compressed_anywhere(heddle_comm& comm, const CompressedJob& job, PlacedRe
     if (served.value()) note_served(comm, traffic);
     if (served.value()) return {};
   }
-  CompressedJob staged = job;
-  if (residual != nullptr) {
-    const Result<Residual*> values = residual->on_host();
-    if (!values.ok()) return values.status();
-    staged.residual = values.value();
-  }
   const bool is_for_gpus = is_coded ? coded.is_for_gpus() : largest.is_for_gpus();
-  return staged_compressed(comm, staged, is_for_gpus ? path : nullptr);
+  return staged_compressed(comm, job, largest, is_for_gpus ? path : nullptr);
 }
 
 Status SparseImages::load(heddle_comm& comm, SparseView* view) {

@@ -234,7 +234,7 @@ Status allreduce_sparse(const heddle_sparse* in, heddle_sparse* out, const heddl
   SparseJob job;
   HEDDLE_TRY(check_job(in, out, op, comm, &job));
   DevicePath* const path = comm->communicator->device_path();
-  const bool is_for_gpus = path != nullptr && job.op == Op::sum && job.in.dimension > 0;
+  const bool is_for_gpus = path != nullptr && job.in.dimension > 0;
   if (path != nullptr) {
     const Result<bool> served = merge_on_gpus(*comm, *path, job, *out);
     if (!served.ok() || served.value()) return served.status();

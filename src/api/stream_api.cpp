@@ -3,24 +3,20 @@
 #include "api/error.hpp"
 #include "api/handles.hpp"
 #include "comm/device_path.hpp"
+#include "comm/stream_relay.hpp"
 #include "heddle/heddle_cuda.h"
 
-using heddle::Code;
 using heddle::Status;
 namespace edge = heddle::edge;
 
 namespace {
 
-// By what serves streams on `comm`; the same on all ranks whether there is something.
+// By what serves streams on `comm`, the same on all ranks.
 template <typename Serve>
 Status on_stream(heddle_comm& comm, const Serve& serve) {
-  heddle::DevicePath* const path = comm.communicator->stream_path();
-  if (path == nullptr)
-    return Status(
-        Code::unsupported,
-        "collectives on streams are for up to 64 ranks, all on one node: synchronise the stream and "
-        "call heddle_allreduce or heddle_bcast instead");
-  return edge::note(comm, serve(*path));
+  heddle::Communicator& ranks = *comm.communicator;
+  heddle::DevicePath* const path = ranks.stream_path();
+  return edge::note(comm, path != nullptr ? serve(*path) : serve(*ranks.stream_relay()));
 }
 
 }  // namespace
@@ -31,7 +27,7 @@ heddle_status heddle_allreduce_on_stream(const void* sendbuf, void* recvbuf, siz
     HEDDLE_TRY(edge::check(comm));
     edge::Reduction r;
     HEDDLE_TRY(edge::check_reduction(sendbuf, recvbuf, count, dtype, op, &r));
-    return on_stream(*comm, [&](heddle::DevicePath& path) {
+    return on_stream(*comm, [&](auto& path) {
       return path.allreduce_on(comm->gpu, stream, r.in, r.out, r.count, r.type, r.op);
     });
   });
@@ -43,8 +39,7 @@ heddle_status heddle_bcast_on_stream(void* buffer, size_t bytes, int root, heddl
     HEDDLE_TRY(edge::check(comm));
     HEDDLE_TRY(edge::check_buffer(buffer, bytes, "buffer"));
     HEDDLE_TRY(edge::check_root(root, comm->communicator->size()));
-    return on_stream(*comm, [&](heddle::DevicePath& path) {
-      return path.bcast_on(comm->gpu, stream, buffer, bytes, root);
-    });
+    return on_stream(*comm,
+                     [&](auto& path) { return path.bcast_on(comm->gpu, stream, buffer, bytes, root); });
   });
 }

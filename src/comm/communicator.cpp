@@ -14,13 +14,15 @@ CommunicatorImpl::CommunicatorImpl(const Bootstrap& bootstrap, const Config& con
                                    std::unique_ptr<Connections> connections)
     : rank_(bootstrap.rank),
       size_(bootstrap.size),
+      config_(config),
       log_(config.log_level, bootstrap.rank),
       policy_(wait_policy(bootstrap, config, *connections, connections->internode.transport.get())),
       preferences_(read_preferences(config)),
       connections_(std::move(connections)),
       selector_(connections_->topology, connections_->cost_model(), {true, true}, preferences_),
       plans_(connections_->topology, rank_, selector_, log_),
-      sparse_(rank_, selector_, preferences_, log_) {
+      sparse_(rank_, selector_, preferences_, log_),
+      local_gpu_(config.cuda && config.device_bytes > 0, log_) {
   const TopologyView& t = connections_->topology;
   // A forced algorithm or a rule still decides; only an unforced choice may skip the selection.
   team_ = t.nodes() == 1 ? connections_->ports.teams[static_cast<std::size_t>(TeamKind::node)] : nullptr;
@@ -35,6 +37,9 @@ CommunicatorImpl::CommunicatorImpl(const Bootstrap& bootstrap, const Config& con
     nodes_path_ = std::make_unique<NodesPath>(node_meeting_, *nodes_network_,
                                               config.cuda ? config.device_bytes : 0, log_);
   }
+  if (!device_path_)
+    stream_relay_ = std::make_unique<StreamRelay>(
+        *this, [this] { return twin(); }, log_);
   if (preferences_.tuning.streamed_from) folds_.stream_from(*preferences_.tuning.streamed_from);
 }
 

@@ -15,6 +15,7 @@
 #include "base/log.hpp"
 #include "base/status.hpp"
 #include "comm/bootstrap.hpp"
+#include "comm/host_collectives.hpp"
 #include "compress/compression.hpp"
 #include "compress/residual.hpp"
 #include "schedule/schedule.hpp"
@@ -25,7 +26,11 @@ namespace heddle {
 
 class Communicator;
 class DevicePath;        // comm/device_path.hpp
+class LocalGpu;          // comm/local_gpu.hpp
+class LocalLargest;      // there
+class LocalVector;       // there
 class NodesPath;         // comm/nodes_path.hpp
+class StreamRelay;       // comm/stream_relay.hpp
 struct MeasuredChoices;  // comm/measured_choices.hpp
 struct SearchPlan;
 
@@ -57,8 +62,14 @@ struct SparseJob {
   std::function<SparseRoom(std::size_t entries)> room;
   // Room for a vector of the dimension, which takes the result instead of `deliver`: 0 where no rank has an entry. May be null.
   void* dense = nullptr;
+  // Instead of `dense`: the same on this rank's GPU, which says what became of it. May be null.
+  LocalVector* there = nullptr;
   // `dense` is this rank's vector, and `in` its elements that are not zero.
   bool in_place = false;
+  // What kept this rank from making its entries: all ranks are told so.
+  Status trouble;
+
+  bool has_vector() const { return dense != nullptr || there != nullptr; }
   // Of requests that sum: from the second start on the indices, and those of the other ranks, are what they were at the first; values
   // alone are exchanged.
   bool keeps_pattern = false;
@@ -72,6 +83,9 @@ struct CompressedJob {
   Compression how;
   // Added to `in` before, and what was not sent kept in it after; of `count` values; may be null.
   Residual* residual = nullptr;
+  // Of selections. This rank's GPU takes the entries, instead of the host from `in` and `residual`; the result goes to a vector there, instead of `out`. May be null.
+  LocalLargest* largest = nullptr;
+  LocalVector* there = nullptr;
   bool agreed = false;  // that `how` and `count` are equal is known: nobody asks
 };
 
@@ -99,20 +113,16 @@ struct SparseStats {
   std::uint64_t bytes_sent = 0;  // by this rank; 0 where the vector was dense
 };
 
-class Communicator {
+class Communicator : public HostCollectives {
  public:
   // Collective over the bootstrap's ranks; every rank gets the same outcome: a communicator, or a status that
   // says which rank could not take part and why ("rank 3: HEDDLE_ENABLE=0").
   static Result<std::unique_ptr<Communicator>> create(const Bootstrap& bootstrap, const Config& config);
-  virtual ~Communicator() = default;
 
-  virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual const TopologyView& topology() const = 0;
 
-  // Blocking. `in == out` means in place. Arguments are valid (the public API checks them).
-  virtual Status allreduce(const void* in, void* out, std::size_t count, DType type, Op op) = 0;
-  virtual Status bcast(void* buffer, std::size_t bytes, int root) = 0;
+  // Blocking, as allreduce() and bcast() are.
   virtual Status barrier() = 0;
   virtual Status send(const void* data, std::size_t bytes, int peer) = 0;
   virtual Status recv(void* data, std::size_t bytes, int peer) = 0;
@@ -124,10 +134,12 @@ class Communicator {
   virtual Result<std::unique_ptr<Request>> barrier_request() = 0;
 
   // Ranks may differ in the type of their indices, but agree on all else; where they do not, or a stream breaks its contract,
-  // every rank gets the same `invalid_argument` and nothing has happened.
+  // every rank gets the same `invalid_argument` and nothing has happened. Where one is in trouble, the others get `peer_failed`.
   virtual Status sparse_allreduce(const SparseJob& job) = 0;
   // A sum of vectors that may be mostly zeros (in == out: in place): by their entries where that pays. sparse_stats() says which.
   virtual Status mostly_zero_allreduce(const void* in, void* out, std::size_t count, DType type) = 0;
+  // The same in place of one on this rank's GPU, which says what became of the result.
+  virtual Status mostly_zero_allreduce(LocalVector& vector) = 0;
   // The same bits on all ranks. `job.how` and `count` are equal on all ranks; where they are not, every rank gets the same
   // `invalid_argument`.
   virtual Status compressed_allreduce(const CompressedJob& job) = 0;
@@ -148,6 +160,12 @@ class Communicator {
   virtual DevicePath* stream_path() = 0;
   // For large allreduces of them where ranks are on several nodes; else null.
   virtual NodesPath* nodes_path() = 0;
+
+  // For those on streams where stream_path() is null.
+  virtual StreamRelay* stream_relay() = 0;
+
+  // For sums of entries of vectors on this rank's GPU.
+  virtual LocalGpu& local_gpu() = 0;
 
   // Memory that the other ranks of the node can reach, so that large allreduces on it are not staged; until release() or the
   // communicator's end. Local.

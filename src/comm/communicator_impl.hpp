@@ -16,6 +16,7 @@
 #include "comm/choice_cache.hpp"
 #include "comm/communicator.hpp"
 #include "comm/device_path.hpp"
+#include "comm/local_gpu.hpp"
 #include "comm/measured_choices.hpp"
 #include "comm/node_memory.hpp"
 #include "comm/nodes_path.hpp"
@@ -24,6 +25,7 @@
 #include "comm/request_impl.hpp"
 #include "comm/setup.hpp"
 #include "comm/sparse_planner.hpp"
+#include "comm/stream_relay.hpp"
 #include "compress/coded_run.hpp"
 #include "compress/coded_streams.hpp"
 #include "engine/engine.hpp"
@@ -61,6 +63,8 @@ class CommunicatorImpl final : public Communicator {
   DevicePath* device_path() override { return size_ > 1 ? device_path_.get() : nullptr; }
   DevicePath* stream_path() override { return device_path_.get(); }
   NodesPath* nodes_path() override { return nodes_path_.get(); }
+  StreamRelay* stream_relay() override { return stream_relay_.get(); }
+  LocalGpu& local_gpu() override { return local_gpu_; }
 
   Result<void*> allocate(std::size_t bytes) override { return connections_->process->heap.allocate(bytes); }
   Status release(void* memory) override { return connections_->process->heap.release(memory); }
@@ -87,6 +91,7 @@ class CommunicatorImpl final : public Communicator {
 
   Status sparse_allreduce(const SparseJob& job) override;
   Status mostly_zero_allreduce(const void* in, void* out, std::size_t count, DType type) override;
+  Status mostly_zero_allreduce(LocalVector& vector) override;
   Status compressed_allreduce(const CompressedJob& job) override;
   std::uint64_t codec_seed(std::uint64_t seed) const override;
   void note_compressed() override { ++compressed_; }
@@ -102,6 +107,10 @@ class CommunicatorImpl final : public Communicator {
   std::string describe() const override;
 
  private:
+  // Collective: another communicator of the same ranks, by connections of its own, never by lent messages, so that another thread may use it. Every rank gets the
+  // same outcome.
+  Result<std::unique_ptr<HostCollectives>> twin();
+
   friend class RequestImpl;
   friend class MovingRequest;
   friend class MessageRequest;
@@ -133,7 +142,7 @@ class CommunicatorImpl final : public Communicator {
   std::uint32_t next_sequence() { return static_cast<std::uint32_t>(sequence_++ % kSequences); }
   Status learn_node_memory();
   Result<Profile> profile_for(const SparseJob& job);
-  Result<bool> looks_sparse(const void* buffer, std::size_t count, DType type);
+  Result<bool> looks_sparse(double density, std::size_t count, DType type);
   // Memory that is missing in the middle of a collective leaves the others waiting: the communicator is of no use after that.
   template <typename Body>
   Status with_memory(Body body) {
@@ -144,7 +153,17 @@ class CommunicatorImpl final : public Communicator {
     }
   }
   Status exchange_sparse(const SparseJob& job);
-  Status exchange_mostly_zero(const void* in, void* out, std::size_t count, DType type);
+  // An allreduce (sum) of vectors, by their entries where that pays.
+  struct MostlyZeroJob {
+    const void* in;
+    void* out;  // may be `in`
+    std::size_t count;
+    DType type;
+    LocalVector* there;  // instead of both: in place on this rank's GPU
+  };
+  Status exchange_mostly_zero(const MostlyZeroJob& job);
+  Status sum_whole(const MostlyZeroJob& job);
+  Status take_entries(const MostlyZeroJob& job, SparseView* view);
   Status compress(const CompressedJob& job);
   Status agree_on(const CompressedJob& job);
   std::uint64_t call_seed(std::uint64_t seed) const;
@@ -152,6 +171,7 @@ class CommunicatorImpl final : public Communicator {
   const Algorithm* coding_algorithm() const;
   Status exchange_coded(const CodedSparseJob& job);
   Status run_selected(const CompressedJob& job, const float* in, std::uint64_t seed);
+  Status exchange_selected(const CompressedJob& job, const Result<SparseView>& entries);
   Status run_random(const CompressedJob& job, const float* in, std::uint64_t seed);
   static Job agreement_job(Agreement& agreement);
   StreamExecution& streams_of(const Choice& choice);
@@ -223,6 +243,7 @@ class CommunicatorImpl final : public Communicator {
 
   int rank_;
   int size_;
+  const Config config_;
   Log log_;
   WaitPolicy policy_;
   Preferences preferences_;
@@ -255,13 +276,15 @@ class CommunicatorImpl final : public Communicator {
   std::map<const Schedule*, std::unique_ptr<CodedRun>> coded_;
   std::map<const Schedule*, std::unique_ptr<CodedStreams>> coded_streams_;
   std::vector<float> compensated_;
+  LocalGpu local_gpu_;
   std::uint64_t compressed_ = 0;  // allreduces so far: a part of their seeds
   std::string learnt_;            // about the algorithms, for describe()
   Status broken_;                 // the first failure in flight; final
   std::size_t unsettled_ = 0;     // bytes, when a call last ended
   NodeMeeting node_meeting_{*this};
-  std::unique_ptr<DevicePath> device_path_;  // before the connections, which it meets by
-  std::unique_ptr<NodesPath> nodes_path_;    // where there are several nodes
+  std::unique_ptr<DevicePath> device_path_;    // before the connections, which it meets by
+  std::unique_ptr<NodesPath> nodes_path_;      // where there are several nodes
+  std::unique_ptr<StreamRelay> stream_relay_;  // where there is no device_path_
   // Of a thread that is wanted and not there yet.
   struct ThreadPlan {
     ProgressThread::Work work;

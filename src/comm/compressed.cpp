@@ -108,6 +108,7 @@ Status CommunicatorImpl::compress(const CompressedJob& job) {
   const std::uint64_t seed = call_seed(job.how.codec.seed);
   const std::uint64_t own_seed = codec_seed(job.how.codec.seed);
   note_compressed();
+  if (job.largest != nullptr) return exchange_selected(job, job.largest->take());
   const float* in = job.in;
   if (job.residual != nullptr) {
     compensated_.resize(job.count);
@@ -186,16 +187,23 @@ Status CommunicatorImpl::exchange_coded(const CodedSparseJob& job) {
   return {};
 }
 
-// What the streams carry they carry exactly: nothing is lost on the way.
 Status CommunicatorImpl::run_selected(const CompressedJob& job, const float* in, std::uint64_t seed) {
   const std::size_t wanted = entries_wanted(job);
   const SelectedEntries selection = job.how.method == Compression::Method::top_k
                                         ? top_k(in, job.count, wanted)
                                         : top_k_sampled(in, job.count, wanted, seed);
   if (job.residual != nullptr) HEDDLE_TRY(job.residual->keep(in, selection.indices));
+  return exchange_selected(job, view_of(selection, job.count));
+}
+
+// What the streams carry they carry exactly: nothing is lost on the way.
+Status CommunicatorImpl::exchange_selected(const CompressedJob& job, const Result<SparseView>& entries) {
   SparseJob sparse;
-  sparse.in = view_of(selection, job.count);
-  sparse.dense = job.out;
+  sparse.in = {job.count, 0, IndexType::u32, DType::f32, nullptr, nullptr};
+  if (entries.ok()) sparse.in = entries.value();
+  sparse.trouble = entries.status();
+  sparse.dense = job.there == nullptr ? job.out : nullptr;
+  sparse.there = job.there;
   return sparse_allreduce(sparse);
 }
 

@@ -10,6 +10,9 @@ namespace {
 
 unsigned bits_of(Codec codec) {
   switch (codec) {
+    case Codec::f16:
+    case Codec::bf16:
+      return 16;
     case Codec::qsgd8:
       return 8;
     case Codec::qsgd4:
@@ -20,8 +23,6 @@ unsigned bits_of(Codec codec) {
     case Codec::sign:
       return 1;
     case Codec::exact:
-    case Codec::f16:
-    case Codec::bf16:
       break;
   }
   return 0;
@@ -30,7 +31,7 @@ unsigned bits_of(Codec codec) {
 }  // namespace
 
 gpu::Quantiser quantiser_of(const CodecSettings& how) {
-  return {bits_of(how.codec), how.bucket, how.seed};
+  return {bits_of(how.codec), how.bucket, how.seed, how.codec == Codec::bf16};
 }
 
 bool DeviceCoded::is_for_gpus() const {

@@ -179,21 +179,25 @@ LargestSum::LargestSum(const EntriesWorker& worker, const LargestJob& job, std::
   lead_ = 1;
 }
 
-// From here on the residual on the GPU is what counts: the vector is added to it, and then what is sent taken out.
 Result<gpu::Entries> LargestSum::make() {
-  const float* from = job_.in;
-  if (job_.left_out != nullptr) {
-    const void* const inputs[] = {job_.in, job_.left_out};
-    void* const outputs[] = {job_.left_out};
-    job_.residual->changes_on_gpu();
-    HEDDLE_TRY(worker_.worker.link->fold(DType::f32, Op::sum, inputs, outputs, job_.n));
-    from = job_.left_out;
-  }
-  HEDDLE_TRY(worker_.sparse->take_largest(from, job_.n, job_.k));
-  if (job_.left_out != nullptr) HEDDLE_TRY(worker_.sparse->forget_largest(job_.left_out, job_.n));
+  HEDDLE_TRY(give_largest(*worker_.worker.link, *worker_.sparse, job_));
   gpu::Entries entries = worker_.sparse->largest();
   entries.count = job_.k;
   return entries;
+}
+
+// From here on the residual on the GPU is what counts: the vector is added to it, and then what is sent taken out.
+Status give_largest(gpu::Link& link, gpu::SparseLink& sparse, const LargestJob& job) {
+  const float* from = job.in;
+  if (job.left_out != nullptr) {
+    const void* const inputs[] = {job.in, job.left_out};
+    void* const outputs[] = {job.left_out};
+    job.residual->changes_on_gpu();
+    HEDDLE_TRY(link.fold(DType::f32, Op::sum, inputs, outputs, job.n));
+    from = job.left_out;
+  }
+  HEDDLE_TRY(sparse.take_largest(from, job.n, job.k));
+  return job.left_out != nullptr ? sparse.forget_largest(job.left_out, job.n) : Status();
 }
 
 }  // namespace heddle

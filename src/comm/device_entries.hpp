@@ -1,6 +1,6 @@
 // What the ranks of a node do on their GPUs in one allreduce of sparse vectors, or of the largest entries of dense ones: steps as in device_work.hpp.
 // Each rank has its entries where the others reach them, a piece after the other, and each uses everybody's, in the order of ranks. Where the result is
-// dense it is set to zero first, and all are added to it; where it is sparse they are merged (device_merge.hpp).
+// dense it is set to zero first, and all are added to it; where it is sparse, or the operation is another one than the sum, they are merged (device_merge.hpp).
 #pragma once
 
 #include <cstddef>
@@ -63,7 +63,9 @@ class EntriesWork : public AskedWork {
   Status step(std::size_t k) override;
   std::size_t steps() const override;
 
-  // After the call: of all ranks, and of this one.
+  // After the call: whether every rank has its result, the same on all.
+  virtual bool is_complete() const { return true; }
+  // Of all ranks, and of this one.
   std::uint64_t total() const;
   std::uint64_t own() const { return own_.count; }
 
@@ -160,6 +162,9 @@ struct LargestJob {
   PlacedResidual* residual;   // added before, and what is not sent is left in it; null: none
   float* left_out = nullptr;  // where it lies on the GPU
 };
+
+// Gives the work that takes them to memory of `sparse`, and leaves the others in the residual.
+Status give_largest(gpu::Link& link, gpu::SparseLink& sparse, const LargestJob& job);
 
 class LargestSum final : public DenseSum {
  public:

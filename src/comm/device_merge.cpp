@@ -19,12 +19,12 @@ constexpr std::size_t index_bytes(bool wide) {
 
 }  // namespace
 
-std::size_t MergedSum::list_bytes(std::size_t count, bool wide) const {
+std::size_t MergedEntries::list_bytes(std::size_t count, bool wide) const {
   return aligned(count * index_bytes(wide)) + aligned(count * dtype_size(type_));
 }
 
 // A rank that cannot go on says so in the last meeting, and keeps to the others' steps until then: the call goes by images.
-std::span<std::uint64_t> MergedSum::later_words(std::size_t k) {
+std::span<std::uint64_t> MergedEntries::later_words(std::size_t k) {
   if (k != steps()) return {};
   unfinished_ = !has_memory_ || worker_.sparse->broken() ? 1 : 0;
   return std::span(&unfinished_, 1);
@@ -32,7 +32,7 @@ std::span<std::uint64_t> MergedSum::later_words(std::size_t k) {
 
 // ---- Everybody's lists, each in one place
 
-Status MergedSum::open() {
+Status MergedEntries::open() {
   std::size_t bytes = 0;
   for (int r = 0; r < worker_.worker.size; ++r)
     if (!is_whole(r)) bytes += list_bytes(entries_of(r).count, entries_of(r).wide);
@@ -51,7 +51,7 @@ Status MergedSum::open() {
   return {};
 }
 
-Status MergedSum::use(int rank, const gpu::Entries& entries, std::size_t first) {
+Status MergedEntries::use(int rank, const gpu::Entries& entries, std::size_t first) {
   gpu::Entries& list = lists_[static_cast<std::size_t>(rank)];
   if (is_whole(rank)) list = entries;
   if (is_whole(rank) || !has_memory_) return {};
@@ -67,7 +67,7 @@ Status MergedSum::use(int rank, const gpu::Entries& entries, std::size_t first) 
 // ---- Merging
 
 // To the caller's arrays if the result fits there, which is known when it is merged.
-Status MergedSum::close() {
+Status MergedEntries::close() {
   if (!has_memory_) return {};
   if (job_.out.capacity == 0) return merge_beside();
   HEDDLE_TRY(merge_all(job_.out));
@@ -77,14 +77,14 @@ Status MergedSum::close() {
   return fits || worker_.sparse->broken() ? Status() : merge_beside();
 }
 
-Status MergedSum::merge_beside() {
-  const Result<gpu::Room> beside = room(worker_.worker.size - 1, job_.out.wide);
+Status MergedEntries::merge_beside() {
+  const Result<gpu::Room> beside = room(worker_.worker.size - 1, job_.out.wide || is_long());
   has_memory_ = beside.ok();
   return has_memory_ ? merge_all(beside.value()) : Status();
 }
 
 // For the merge of what is there with this rank's list.
-Result<gpu::Room> MergedSum::room(int rank, bool wide) {
+Result<gpu::Room> MergedEntries::room(int rank, bool wide) {
   const std::size_t most = total();
   const Result<std::byte*> at =
       worker_.sparse->piece(kMerges + static_cast<std::size_t>(rank % 2), list_bytes(most, wide));
@@ -92,20 +92,32 @@ Result<gpu::Room> MergedSum::room(int rank, bool wide) {
   return gpu::Room{at.value(), at.value() + aligned(most * index_bytes(wide)), most, wide};
 }
 
-Status MergedSum::merge_all(const gpu::Room& to) {
-  const bool wide = std::uint64_t{job_.dimension} > std::uint64_t{1} << 32;
+Status MergedEntries::merge_all(const gpu::Room& to) {
   gpu::Entries so_far = lists_[0];
   for (int r = 1; r < worker_.worker.size; ++r) {
     const bool is_last = r + 1 == worker_.worker.size;
-    const Result<gpu::Room> next = is_last ? Result<gpu::Room>(to) : room(r, wide);
+    const Result<gpu::Room> next = is_last ? Result<gpu::Room>(to) : room(r, is_long());
     has_memory_ = next.ok();
     if (!has_memory_) return {};
     const gpu::Entries& list = lists_[static_cast<std::size_t>(r)];
-    HEDDLE_TRY(worker_.sparse->merge(type_, so_far, r > 1, list, job_.dimension, next.value()));
+    HEDDLE_TRY(worker_.sparse->merge(type_, job_.op, so_far, r > 1, list, job_.dimension, next.value()));
     so_far = {next->indices, next->values, so_far.count + list.count, next->wide};
   }
   result_ = to;
+  HEDDLE_TRY(after_merges(to));
   return worker_.sparse->tell();
+}
+
+// ---- Into a dense vector
+
+Result<gpu::Entries> ScatteredEntries::make() {
+  HEDDLE_TRY(worker_.sparse->check(job_.in, job_.dimension));
+  return job_.in;
+}
+
+Status ScatteredEntries::after_merges(const gpu::Room& from) {
+  HEDDLE_TRY(worker_.sparse->clear(out_, job_.dimension * dtype_size(type_)));
+  return worker_.sparse->scatter_merged(type_, from, out_, job_.dimension);
 }
 
 }  // namespace heddle

@@ -1,5 +1,5 @@
 // What the ranks of a node do on their GPUs in one allreduce of sparse vectors whose result is sparse: steps as in device_entries.hpp. Each rank merges everybody's
-// entries, in the order of ranks, one rank's after the other's.
+// entries, in the order of ranks, one rank's after the other's. Minimum and maximum into a dense vector go the same way.
 #pragma once
 
 #include <cstddef>
@@ -16,20 +16,21 @@ namespace heddle {
 struct MergeJob {
   gpu::Entries in;
   DType type;
+  Op op;
   std::size_t dimension;
   gpu::Room
       out;  // where the result is to be if there is room; capacity 0: nowhere yet. Overlaps nothing of `in`
 };
 
-class MergedSum final : public EntriesWork {
+class MergedEntries : public EntriesWork {
  public:
-  MergedSum(const EntriesWorker& worker, const MergeJob& job, std::uint64_t asked)
+  MergedEntries(const EntriesWorker& worker, const MergeJob& job, std::uint64_t asked)
       : EntriesWork(worker, job.type, asked),
         job_(job),
         lists_(static_cast<std::size_t>(worker.worker.size)) {}
 
-  // After the call: whether every rank has its result, the same on all. Where not, a list breaks its contract, or there was no memory for the work.
-  bool is_complete() const { return unfinished_ == 0; }
+  // Where not, a list breaks its contract, or there was no memory for the work.
+  bool is_complete() const override { return unfinished_ == 0; }
   // Where it lies: in `out`, or until the next call in memory of the link's.
   bool is_placed() const { return result_.indices == job_.out.indices; }
   gpu::Entries result() const {
@@ -45,18 +46,41 @@ class MergedSum final : public EntriesWork {
   Status open() override;
   Status use(int rank, const gpu::Entries& entries, std::size_t first) override;
   Status close() override;
+  // Given after the merges whose result is to be `from`.
+  virtual Status after_merges(const gpu::Room& /*from*/) { return {}; }
+
+  const MergeJob job_;
 
  private:
   std::size_t list_bytes(std::size_t count, bool wide) const;
+  // Where indices of 32 bits do not reach.
+  bool is_long() const { return std::uint64_t{job_.dimension} > std::uint64_t{1} << 32; }
   Result<gpu::Room> room(int rank, bool wide);
   Status merge_all(const gpu::Room& to);
   Status merge_beside();
 
-  const MergeJob job_;
   std::vector<gpu::Entries> lists_;  // of all ranks
   gpu::Room result_;
   bool has_memory_ = true;
   std::uint64_t unfinished_ = 0;
+};
+
+// Into a dense vector, which is 0 where no rank has an entry: for minimum and maximum, in which that 0 does not count where one has.
+class ScatteredEntries final : public MergedEntries {
+ public:
+  ScatteredEntries(const EntriesWorker& worker, const gpu::Entries& in, DType type, Op op, void* out,
+                   std::size_t dimension, std::uint64_t asked)
+      : MergedEntries(worker, {in, type, op, dimension, {}}, asked), out_(out) {}
+
+ protected:
+  // Looks after the contract before the vector is written, as a sum does.
+  Result<gpu::Entries> make() override;
+  bool broken() const override { return worker_.sparse != nullptr && worker_.sparse->broken(); }
+  bool makes() const override { return true; }
+  Status after_merges(const gpu::Room& from) override;
+
+ private:
+  void* const out_;
 };
 
 }  // namespace heddle

@@ -32,11 +32,7 @@ Result<bool> DevicePath::meet(const Status& mine, bool can, std::span<std::uint6
     return met;
   }
   std::copy(words_.begin() + 1, words_.end(), more.begin());
-  if (!mine.ok()) return mine;
-  if (verdict_of(words_[0]) != Verdict::failed) return verdict_of(words_[0]) == Verdict::all_right;
-  return Status(Code::peer_failed,
-                fmt::format("rank {} could not do its part of a collective on GPUs, and says why there",
-                            rank_of(words_[0])));
+  return outcome_of(words_[0], mine);
 }
 
 int DevicePath::deciding_rank() const {

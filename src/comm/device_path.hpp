@@ -61,7 +61,7 @@ class Meeting {
   virtual bool bcast_met() const = 0;
 };
 
-// A sum of sparse vectors.
+// A sum, minimum or maximum of sparse vectors.
 struct DeviceEntries {
   gpu::Entries in;
   DType type;
@@ -69,9 +69,9 @@ struct DeviceEntries {
   void* out;  // overlaps nothing of `in`
   std::size_t dimension;
 
-  bool is_for_gpus() const { return op == Op::sum && dimension > 0; }
+  bool is_for_gpus() const { return dimension > 0; }
 };
-// A sum of sparse vectors that is one itself.
+// One that is sparse itself.
 struct DeviceMerge {
   gpu::Entries in;
   DType type;
@@ -79,7 +79,7 @@ struct DeviceMerge {
   std::size_t dimension;
   gpu::Room out;  // the caller's arrays, wherever they are; with indices as wide as those of `in`
 
-  bool is_for_gpus() const { return op == Op::sum && dimension > 0; }
+  bool is_for_gpus() const { return dimension > 0; }
 };
 // A sum of the `k` largest entries of each rank's vector of `n`.
 struct DeviceLargest {

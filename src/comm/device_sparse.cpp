@@ -1,5 +1,6 @@
 // Allreduces of sparse vectors, and of dense ones by their largest entries or through a codec, on GPUs: what DevicePath does of them.
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "comm/device_codes.hpp"
@@ -22,6 +23,13 @@ bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_by
   const auto x = reinterpret_cast<std::uintptr_t>(a);
   const auto y = reinterpret_cast<std::uintptr_t>(b);
   return a_bytes > 0 && b_bytes > 0 && x < y + b_bytes && y < x + a_bytes;
+}
+
+std::unique_ptr<EntriesWork> fold_into_dense(const EntriesWorker& worker, const DeviceEntries& job,
+                                             std::uint64_t asked) {
+  if (job.op == Op::sum)
+    return std::make_unique<EntriesSum>(worker, job.in, job.type, job.out, job.dimension, asked);
+  return std::make_unique<ScatteredEntries>(worker, job.in, job.type, job.op, job.out, job.dimension, asked);
 }
 
 // Ends a call: to a caller who looks at the residual's values it comes back after each.
@@ -65,18 +73,20 @@ Result<bool> DevicePath::can_add(const DeviceEntries& job) {
   if (!direct_ && !EntriesWork::has_room(layout_)) return false;
   Result<bool> here = holds_aligned(job.out, job.dimension * width, width);
   if (here.ok() && here.value()) here = holds_entries(job.in, job.type);
-  return here.ok() && here.value() ? Result<bool>(has_sparse()) : here;
+  if (!here.ok() || !here.value()) return here;
+  return has_sparse() && (job.op == Op::sum || sparse_->reserve_merges().ok());
 }
 
 // What is not for GPUs, and that on all ranks, is no reason to end the mode, in which others are.
 Result<bool> DevicePath::serve_entries(const DeviceEntries& job, std::uint64_t asked,
                                        DeviceTraffic* traffic) {
   const Result<bool> here = can_add(job);
-  EntriesSum work({worker(), sparse_.get(), direct_}, job.in, job.type, job.out, job.dimension, asked);
-  Result<bool> served = run(work, here);
-  if (job.is_for_gpus() || !served.ok() || !work.agreed()) served = conclude(std::move(served));
+  const std::unique_ptr<EntriesWork> work = fold_into_dense({worker(), sparse_.get(), direct_}, job, asked);
+  Result<bool> served = run(*work, here);
+  if (served.ok() && served.value()) served = work->is_complete();
+  if (job.is_for_gpus() || !served.ok() || !work->agreed()) served = conclude(std::move(served));
   const std::size_t width = dtype_size(job.type) + index_bytes(job.in.wide);
-  *traffic = {work.total(), work.own() * width};
+  *traffic = {work->total(), work->own() * width};
   return served;
 }
 
@@ -109,7 +119,8 @@ Result<bool> DevicePath::serve_merge(const DeviceMerge& job, std::uint64_t asked
   const Result<bool> here = can_merge(job);
   const gpu::Room out = here.ok() && here.value() ? room_here(job) : gpu::Room();
   // Another number than that of the same with a dense result.
-  MergedSum work({worker(), sparse_.get(), direct_}, {job.in, job.type, job.dimension, out}, ~asked);
+  MergedEntries work({worker(), sparse_.get(), direct_}, {job.in, job.type, job.op, job.dimension, out},
+                     ~asked);
   Result<bool> served = run(work, here);
   if (served.ok() && served.value()) served = work.is_complete();
   if (job.is_for_gpus() || !served.ok() || !work.agreed()) served = conclude(std::move(served));

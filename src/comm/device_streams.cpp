@@ -10,18 +10,9 @@
 #include <fmt/format.h>
 
 #include "comm/device_path.hpp"
+#include "comm/stream_refusal.hpp"
 
 namespace heddle {
-namespace {
-
-constexpr const char* kWayOut = "synchronise the stream and call heddle_allreduce or heddle_bcast instead";
-
-Status refusal(const std::string& why) {
-  return Status(Code::unsupported, fmt::format("{}: {}", why, kWayOut));
-}
-
-}  // namespace
-
 // As meet(), but that a rank which cannot, for a reason that is `unsupported`, has not failed: *refused then, the same on all ranks.
 Status DevicePath::agree(const Status& mine, std::span<std::uint64_t> more, bool* refused) {
   const bool cannot = mine.code() == Code::unsupported;
@@ -30,8 +21,7 @@ Status DevicePath::agree(const Status& mine, std::span<std::uint64_t> more, bool
   *refused = !all.value();
   if (all.value()) return {};
   if (cannot) return mine;
-  return refusal(fmt::format("rank {} could not do its part of a collective on streams, and says why there",
-                             deciding_rank()));
+  return refused_elsewhere(deciding_rank());
 }
 
 // ---- Setting up
@@ -39,23 +29,10 @@ Status DevicePath::agree(const Status& mine, std::span<std::uint64_t> more, bool
 // Of the buffer whose context the link will be for.
 Status DevicePath::find(gpu::Gpu& gpu, gpu::Stream stream, const void* buffer, gpu::Place* found) {
   if (mode_ == Mode::off)
-    return refusal(
+    return refuse_stream(
         "the GPUs do not serve this communicator (HEDDLE_DEVICE_BYTES, HEDDLE_CUDA, or what HEDDLE_LOG=info "
         "has said)");
-  if (!gpu.present()) return refusal("this process has not loaded CUDA, or HEDDLE_CUDA=0 hides it");
-  const Result<gpu::Place> place = gpu.place(buffer);
-  if (!place.ok()) return place.status();
-  if (!gpu::needs_image(place->kind))
-    return refusal(
-        fmt::format("the buffer at {} is {} memory, not a GPU's", buffer, gpu::kind_name(place->kind)));
-  const Result<bool> captured = gpu::is_captured(gpu, place.value(), stream);
-  if (captured.ok() && captured.value())
-    return Status(
-        Code::unsupported,
-        "the first collective on a stream sets the communicator up, which a capture into a CUDA graph "
-        "does not allow: call it once outside the capture first");
-  *found = place.value();
-  return captured.status();
+  return find_for_stream(gpu, stream, buffer, found);
 }
 
 Result<bool> DevicePath::share_marks() {
@@ -84,16 +61,14 @@ Status DevicePath::get_ready(gpu::Gpu& gpu, gpu::Stream stream, const void* buff
   marks_open_ = done.ok();
   if (marks_open_) return {};
   HEDDLE_TRY(leave(Mode::idle));
-  return refusal(done.status().message());
+  return refuse_stream(done.status().message());
 }
 
 // ---- Calls
 
 Status DevicePath::lies_here(const void* buffer, std::size_t bytes) {
   const Result<bool> held = link_->holds(buffer, bytes);
-  if (!held.ok() || held.value()) return held.status();
-  return refusal(fmt::format(
-      "the buffer at {} is not in the GPU context that serves this communicator's calls", buffer));
+  return held.ok() && !held.value() ? refuse_place(buffer) : held.status();
 }
 
 // After the first meeting. Each step: what the others gave before the last meeting comes before what is given now.
@@ -161,7 +136,8 @@ Status DevicePath::allreduce_on(gpu::Gpu& gpu, gpu::Stream stream, const void* i
   Status mine = lies_here(out, bytes);
   if (mine.ok() && in != out) mine = lies_here(in, bytes);
   if (mine.ok() && !link_->folds(type, op))
-    mine = refusal(fmt::format("there is no kernel for {} of {} on GPUs", op_name(op), dtype_name(type)));
+    mine =
+        refuse_stream(fmt::format("there is no kernel for {} of {} on GPUs", op_name(op), dtype_name(type)));
   const DeviceSum sum{static_cast<const std::byte*>(in), static_cast<std::byte*>(out), count, type, op};
   const std::unique_ptr<DeviceWork> work = direct_ ? direct_sum(worker(), sum) : scratch_sum(worker(), sum);
   return serve_on(stream, *work, std::move(mine));

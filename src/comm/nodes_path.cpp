@@ -31,11 +31,7 @@ Result<bool> NodesPath::meet(const Status& mine, bool can, std::span<std::uint64
     return met;
   }
   std::copy(words.begin() + 1, words.end(), more.begin());
-  if (!mine.ok()) return mine;
-  if (verdict_of(words[0]) != Verdict::failed) return verdict_of(words[0]) == Verdict::all_right;
-  return Status(Code::peer_failed,
-                fmt::format("rank {} could not do its part of a collective on GPUs, and says why there",
-                            rank_of(words[0])));
+  return outcome_of(words[0], mine);
 }
 
 Status NodesPath::count_staged() {

@@ -20,36 +20,6 @@ std::uint64_t count_of(std::span<const SparseView> parts) {
   return count;
 }
 
-// The entries of a vector: block by block, so that what is counted is still in the cache when it is taken.
-Status entries_of(const std::byte* buffer, std::size_t count, DType type, Storage& storage,
-                  SparseView* view) {
-  constexpr std::size_t kBlock = std::size_t{1} << 16;
-  const std::size_t width = dtype_size(type);
-  *view = {count, 0,       count <= std::uint64_t{1} << 32 ? IndexType::u32 : IndexType::u64,
-           type,  nullptr, nullptr};
-  const std::size_t index_width = index_size(view->index_type);
-  for (std::size_t first = 0; first < count; first += kBlock) {
-    const std::size_t here = std::min(kBlock, count - first);
-    const std::size_t found = count_nonzero(buffer + first * width, here, type);
-    if (found == 0) continue;
-    const std::size_t needed = view->count + found;
-    // At the rate so far, or twice what there is.
-    const std::size_t room = std::max(needed / (first + here) * count, 2 * needed);
-    const std::size_t wanted = std::min(count, std::max<std::size_t>(room, 1024));
-    const bool full = storage.values.size() < needed * width || storage.indices.size() < needed * index_width;
-    if (full && (!storage.indices.grow(wanted * index_width, view->count * index_width) ||
-                 !storage.values.grow(wanted * width, view->count * width)))
-      return Status(Code::out_of_memory, "no memory for " + std::to_string(wanted) + " entries of a vector");
-    take_nonzero(buffer + first * width, first, here, type, view->index_type,
-                 storage.indices.data() + view->count * index_width,
-                 storage.values.data() + view->count * width);
-    view->count = needed;
-  }
-  view->indices = storage.indices.data();
-  view->values = storage.values.data();
-  return {};
-}
-
 }  // namespace
 
 std::uint64_t agreement_number(const SparseJob& job) {
@@ -87,10 +57,11 @@ Status CommunicatorImpl::deliver(const SparseJob& job, const StreamExecution& st
   const std::vector<SparseView> parts = streams.result();
   if (job.deliver) return job.deliver(parts);
   // In place the result has all entries that were there, and more.
-  const std::size_t bytes = job.in.dimension * dtype_size(job.in.value_type);
-  if (!job.in_place && bytes > 0) std::memset(job.dense, 0, bytes);
-  for (const SparseView& part : parts)
-    scatter(part, 0, job.dense);
+  if (job.there != nullptr) {
+    job.there->put(parts, job.in_place);
+  } else {
+    scatter(parts, job.dense, job.in.dimension * dtype_size(job.in.value_type), job.in_place);
+  }
   return {};
 }
 
@@ -105,9 +76,10 @@ Status CommunicatorImpl::sparse_allreduce(const SparseJob& job) {
 // In the agreement all ranks meet.
 Status CommunicatorImpl::exchange_sparse(const SparseJob& job) {
   ++calls_;
-  const Status valid = look_through(job);
+  const Status valid = job.trouble.ok() ? look_through(job) : job.trouble;
   Agreement agreement(size_, 0);
   agreement.state(rank_, job.in, job.op, valid.ok());
+  if (!job.trouble.ok()) agreement.withdraw(rank_);
   if (size_ > 1) HEDDLE_TRY(run_job(agreement_job(agreement)));
   HEDDLE_TRY(agreement.check(valid));
   const Result<Profile> known = profile_for(job);
@@ -115,8 +87,8 @@ Status CommunicatorImpl::exchange_sparse(const SparseJob& job) {
   const Profile& profile = known.value();
   HEDDLE_TRY(learn_node_memory());
   SparseCall call{job.in.dimension, agreement.total(), job.in.value_type};
-  if (job.dense != nullptr) call.form = job.in_place ? SparseForm::in_place : SparseForm::vector;
-  call.may_be_dense = job.op == Op::sum && job.dense != nullptr;
+  if (job.has_vector()) call.form = job.in_place ? SparseForm::in_place : SparseForm::vector;
+  call.may_be_dense = job.op == Op::sum && job.has_vector();
   call.handed = node_memory_ != nullptr;
   call.may_be_bitmaps = may_be_bitmaps(job);
   const SparseChoice& choice = sparse_.choose(size_, call, profile.distinct());
@@ -210,60 +182,19 @@ Status CommunicatorImpl::run_streams(const SparseJob& job, const Agreement& agre
 
 Status CommunicatorImpl::run_dense(const SparseJob& job, const Agreement& agreement) {
   const std::size_t width = dtype_size(job.in.value_type);
-  if (!job.in_place) {
-    std::memset(job.dense, 0, job.in.dimension * width);
-    scatter(job.in, 0, job.dense);
+  void* dense = job.dense;
+  if (job.there != nullptr) {
+    // Where there is no image the others wait in vain.
+    const Result<void*> image = job.in_place ? job.there->load() : job.there->image();
+    if (!image.ok()) return fail(image.status());
+    dense = image.value();
   }
+  if (!job.in_place) scatter(std::span(&job.in, 1), dense, job.in.dimension * width, false);
   note_sparse("dense", agreement.total(), 0, 0);
-  return run_job({Collective::allreduce, job.dense, job.dense, job.in.dimension, width,
-                  folds_.of(job.in.value_type, job.op, job.in.dimension), 0});
-}
-
-// ---- Of vectors
-
-// By samples of every rank's vector: what an allreduce of their entries would cost, beside that of the vectors.
-Result<bool> CommunicatorImpl::looks_sparse(const void* buffer, std::size_t count, DType type) {
-  constexpr std::size_t kSamples = 256;
-  SparseView guess{count, 0, IndexType::u64, type, nullptr, nullptr};
-  guess.count =
-      static_cast<std::size_t>(sampled_density(buffer, count, type, kSamples) * static_cast<double>(count));
-  Agreement agreement(size_, 0);
-  agreement.state(rank_, guess, Op::sum, true);
-  HEDDLE_TRY(run_job(agreement_job(agreement)));
-  HEDDLE_TRY(agreement.check());
-  const auto known = profiles_.find(count);
-  const double distinct = known == profiles_.end() ? 1 : known->second.distinct();
-  const SparseCall call{count, agreement.total(), type, SparseForm::in_place, true, node_memory_ != nullptr};
-  return !sparse_.choose(size_, call, distinct).dense;
-}
-
-Status CommunicatorImpl::mostly_zero_allreduce(const void* in, void* out, std::size_t count, DType type) {
-  if (asked_ != nullptr) [[unlikely]]
-    return in_turn(asked_, [=, this] { return mostly_zero_allreduce(in, out, count, type); });
-  return with_memory([=, this] { return exchange_mostly_zero(in, out, count, type); });
-}
-
-Status CommunicatorImpl::exchange_mostly_zero(const void* in, void* out, std::size_t count, DType type) {
-  bool sparse = is_sparse_value(type) && size_ > 1 && count > 0;
-  if (sparse) {
-    const Result<bool> looks = looks_sparse(in, count, type);
-    if (!looks.ok()) return looks.status();
-    sparse = looks.value();
-  }
-  if (!sparse) {
-    note_sparse("dense", 0, 0, 0);
-    return allreduce(in, out, count, type, Op::sum);
-  }
-  HEDDLE_TRY(learn_node_memory());
-  if (!entries_) entries_ = std::make_unique<Storage>(node_memory_.get());
-  SparseJob job;
-  // Where there is no memory for the entries the others wait in vain.
-  if (Status status = entries_of(static_cast<const std::byte*>(in), count, type, *entries_, &job.in);
-      !status.ok())
-    return fail(std::move(status));
-  job.dense = out;
-  job.in_place = in == out;
-  return exchange_sparse(job);
+  HEDDLE_TRY(run_job({Collective::allreduce, dense, dense, job.in.dimension, width,
+                      folds_.of(job.in.value_type, job.op, job.in.dimension), 0}));
+  if (job.there != nullptr) job.there->store();
+  return {};
 }
 
 // ---- Non-blocking and persistent

@@ -18,7 +18,7 @@ Status CommunicatorImpl::look_through(const SparseJob& job) {
 }
 
 bool CommunicatorImpl::may_be_bitmaps(const SparseJob& job) const {
-  return node_memory_ != nullptr && job.op == Op::sum && job.dense == nullptr;
+  return node_memory_ != nullptr && job.op == Op::sum && !job.has_vector();
 }
 
 // *served: false where a rank has no memory for it; nothing has happened then.

@@ -3,6 +3,10 @@
 
 #include <cstdint>
 
+#include <fmt/format.h>
+
+#include "base/status.hpp"
+
 namespace heddle {
 
 // What a rank says in a meeting. The largest one counts: a failure before what cannot be served, and of several the lowest rank's.
@@ -18,6 +22,15 @@ inline Verdict verdict_of(std::uint64_t word) {
 }
 inline std::uint32_t rank_of(std::uint64_t word) {
   return UINT32_MAX - static_cast<std::uint32_t>(word);
+}
+
+// Of the largest of all ranks' words: whether all can. A failure is this rank's own, or names the rank that has it.
+inline Result<bool> outcome_of(std::uint64_t largest, const Status& mine) {
+  if (!mine.ok()) return mine;
+  if (verdict_of(largest) != Verdict::failed) return verdict_of(largest) == Verdict::all_right;
+  return Status(Code::peer_failed,
+                fmt::format("rank {} could not do its part of a collective on GPUs, and says why there",
+                            rank_of(largest)));
 }
 
 }  // namespace heddle

@@ -6,7 +6,8 @@
 namespace heddle {
 namespace {
 
-// The third word: type, operation, whether the contract is broken, and what else is to be equal.
+// The third word: type, operation, whether there is no stream, whether the contract is broken, and what else is to be equal.
+constexpr std::uint64_t kMissing = std::uint64_t{1} << 16;
 constexpr std::uint64_t kBroken = std::uint64_t{1} << 32;
 constexpr int kHow = 33;
 
@@ -64,9 +65,18 @@ void Agreement::state(int rank, const SparseView& view, Op op, bool valid, std::
     own[kWords + i] = least[i].second;
 }
 
+void Agreement::withdraw(int rank) {
+  std::fill(words_.begin(), words_.end(), 0);
+  words_[static_cast<std::size_t>(rank) * (kWords + samples_) + 2] = kMissing;
+}
+
 Status Agreement::check() const {
   for (int rank = 0; rank < ranks_; ++rank) {
     const auto theirs = of(rank);
+    if ((theirs[2] & kMissing) != 0)
+      return Status(Code::peer_failed,
+                    "rank " + std::to_string(rank) +
+                        " could not make its entries, and says why there; nothing was exchanged");
     if ((theirs[2] & kBroken) != 0)
       return Status(Code::invalid_argument,
                     "rank " + std::to_string(rank) +

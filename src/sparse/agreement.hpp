@@ -27,10 +27,13 @@ class Agreement {
   // which 31 bits count, of whatever else is equal on all ranks.
   void state(int rank, const SparseView& view, Op op, bool valid, std::uint64_t how = 0);
 
+  // Instead: this rank could not make its stream, for a reason of its own.
+  void withdraw(int rank);
+
   // To be added up (u64, sum) in place.
   std::span<std::uint64_t> words() { return words_; }
 
-  // After that. The same status on every rank: `invalid_argument` names the first rank that does not fit rank 0.
+  // After that. The same status on every rank: `invalid_argument` names the first rank that does not fit rank 0; `peer_failed` one that withdrew.
   Status check() const;
   // The same, where it is known what is wrong with one's own stream: that says more than what the others hear.
   Status check(const Status& own) const;

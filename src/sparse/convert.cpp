@@ -226,6 +226,20 @@ void scatter(const SparseView& view, std::uint64_t first, void* dense) {
   }
 }
 
+void scatter(std::span<const SparseView> parts, void* dense, std::size_t bytes, bool keeps) {
+  if (!keeps && bytes > 0) std::memset(dense, 0, bytes);
+  for (const SparseView& part : parts)
+    scatter(part, 0, dense);
+}
+
+// In the middle of each part of the vector; without a product that might not fit a number.
+SampledPiece sampled_piece(std::size_t count, DType type, std::size_t samples, std::size_t s) {
+  const std::size_t each = 64 / dtype_size(type);
+  const std::size_t pieces = (count + each - 1) / each;
+  const std::size_t piece = pieces / samples * s + (pieces % samples) * s / samples + pieces / samples / 2;
+  return {piece * each, std::min(each, count - piece * each)};
+}
+
 double sampled_density(const void* dense, std::size_t count, DType type, std::size_t samples) {
   using namespace kernels;
   const std::size_t width = dtype_size(type);
@@ -237,11 +251,9 @@ double sampled_density(const void* dense, std::size_t count, DType type, std::si
   std::size_t found = 0;
   std::size_t seen = 0;
   for (std::size_t s = 0; s < samples; ++s) {
-    // In the middle of each part of the vector; without a product that might not fit a number.
-    const std::size_t piece = pieces / samples * s + (pieces % samples) * s / samples + pieces / samples / 2;
-    const std::size_t here = std::min(each, count - piece * each);
-    found += count_part(static_cast<const std::byte*>(dense) + piece * 64, here);
-    seen += here;
+    const SampledPiece piece = sampled_piece(count, type, samples, s);
+    found += count_part(static_cast<const std::byte*>(dense) + piece.first * width, piece.count);
+    seen += piece.count;
   }
   return static_cast<double>(found) / static_cast<double>(seen);
 }

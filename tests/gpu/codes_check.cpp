@@ -18,7 +18,12 @@
 namespace heddle::test {
 namespace {
 
-constexpr unsigned kWidths[] = {8, 4, 2, 1};
+// Of values that share a scale, and of those that have none.
+constexpr gpu::Quantiser kCodecs[] = {{8}, {4}, {2}, {1}, {16}, {16, 0, 0, true}};
+
+const char* name_of(const gpu::Quantiser& how) {
+  return how.is_bf16 ? "bf16" : how.bits == 16 ? "f16" : how.bits == 1 ? "signs" : "levels";
+}
 
 std::vector<float> as_floats(const Bytes& data) {
   std::vector<float> values(data.size() / sizeof(float));
@@ -70,8 +75,7 @@ bool Checker::quantise(const gpu::Quantiser& how, const Bytes& data, std::size_t
     ++cases_;
     const bool keeps = round < 2;
     const std::vector<float> before = residual;
-    const HostCodes want =
-        host_quantise(how.bits, how.bucket, how.seed, position, gradient, keeps ? &residual : nullptr);
+    const HostCodes want = host_quantise(how, position, gradient, keeps ? &residual : nullptr);
     Layout layout;
     const std::size_t at_gradient =
         layout.take(data.size() + offset * sizeof(float)) + offset * sizeof(float);
@@ -87,8 +91,9 @@ bool Checker::quantise(const gpu::Quantiser& how, const Bytes& data, std::size_t
     set(image, at_residual, residual.data(), data.size());
     set(image, at_codes, want.codes.data(), want.codes.size());
     if (status.ok() && memory_.get(image.size()) == image) continue;
-    std::printf("  wrong: quantise to %u bits, %zu values, buckets of %zu, offset %zu %s\n", how.bits, n,
-                static_cast<std::size_t>(how.bucket), offset, status.message().c_str());
+    std::printf("  wrong: quantise to %s of %u bits, %zu values, buckets of %zu, offset %zu %s\n",
+                name_of(how), how.bits, n, static_cast<std::size_t>(how.bucket), offset,
+                status.message().c_str());
     right = false;
   }
   return right;
@@ -105,8 +110,9 @@ bool Checker::sum(const gpu::Quantiser& how, const std::vector<Bytes>& vectors, 
   std::vector<std::size_t> places;
   for (const Bytes& vector : vectors) {
     std::vector<float> residual(n);
-    coded.push_back(
-        host_quantise(how.bits, how.bucket, how.seed + coded.size(), 0, as_floats(vector), &residual));
+    gpu::Quantiser own = how;
+    own.seed += coded.size();
+    coded.push_back(host_quantise(own, 0, as_floats(vector), &residual));
     // Each where it likes.
     const std::size_t shift = (offset + coded.size()) % 5;
     places.push_back(layout.take(coded.back().codes.size() + shift) + shift);
@@ -128,8 +134,8 @@ bool Checker::sum(const gpu::Quantiser& how, const std::vector<Bytes>& vectors, 
   if (n > 0 && decoded.size() > 1) host_fold(DType::f32, Op::sum, want.data(), decoded, n);
   set(image, at_sum, want.data(), bytes);
   if (status.ok() && memory_.get(image.size()) == image) return true;
-  std::printf("  wrong: a sum of %zu vectors, codes of %u bits, %zu values, buckets of %zu, offset %zu %s\n",
-              vectors.size(), how.bits, n, static_cast<std::size_t>(how.bucket), offset,
+  std::printf("  wrong: a sum of %zu vectors, %s of %u bits, %zu values, buckets of %zu, offset %zu %s\n",
+              vectors.size(), name_of(how), how.bits, n, static_cast<std::size_t>(how.bucket), offset,
               status.message().c_str());
   return false;
 }
@@ -137,21 +143,40 @@ bool Checker::sum(const gpu::Quantiser& how, const std::vector<Bytes>& vectors, 
 bool check_quantise(Checker& checker, std::mt19937_64& random) {
   bool right = true;
   std::size_t turn = 0;
-  for (const unsigned bits : kWidths) {
+  for (gpu::Quantiser how : kCodecs) {
     for (const std::size_t n :
          {std::size_t{0}, std::size_t{1}, std::size_t{5}, std::size_t{1024}, std::size_t{20'003}}) {
       for (const std::uint64_t bucket : {0U, 1U, 7U, 512U, 1024U, 1030U, 4096U}) {
         for (const Kind kind : {Kind::normal, Kind::wild, Kind::mostly_zero, Kind::falling}) {
           if (bucket < 512 && n > 1024 && kind != Kind::wild) continue;
+          if (how.bits == 16 && bucket > 1) continue;  // which it does not look at
+          how.bucket = bucket;
+          how.seed = turn;
           // The lower half of a position runs over in the vector's first bucket.
           const std::uint64_t position = turn % 3 == 0 ? (std::uint64_t{1} << 32) - 3 : turn;
-          right =
-              checker.quantise({bits, bucket, turn}, floats(kind, n, random), turn % 4, position) && right;
+          right = checker.quantise(how, floats(kind, n, random), turn % 4, position) && right;
           ++turn;
         }
       }
     }
   }
+  return right;
+}
+
+// Every kind of float that 16 bits round: all exponents and signs, ties, what is just beside them, the largest and the smallest ones, NaNs of any payload.
+bool check_halves(Checker& checker) {
+  std::vector<std::uint32_t> all;
+  for (std::uint32_t upper = 0; upper < 0x10000; upper += 0x40) {
+    for (const std::uint32_t more : {0U, 1U, 0x10U, 0x20U})
+      for (const std::uint32_t lower :
+           {0U, 1U, 0x0FFFU, 0x1000U, 0x1001U, 0x3000U, 0x7FFFU, 0x8000U, 0x8001U})
+        all.push_back((upper | more) << 16 | lower);
+  }
+  Bytes data(all.size() * sizeof all[0]);
+  std::memcpy(data.data(), all.data(), data.size());
+  bool right = true;
+  for (const gpu::Quantiser& how : {kCodecs[4], kCodecs[5]})
+    right = checker.quantise(how, data, 0, 0) && checker.sum(how, {data}, 1) && right;
   return right;
 }
 
@@ -184,22 +209,24 @@ bool check_means(Checker& checker) {
 bool check_sum(Checker& checker, std::mt19937_64& random) {
   bool right = true;
   std::size_t turn = 0;
-  const auto sum = [&](unsigned bits, std::size_t n, std::uint64_t bucket, std::size_t vectors) {
+  const auto sum = [&](gpu::Quantiser how, std::size_t n, std::uint64_t bucket, std::size_t vectors) {
     std::vector<Bytes> all;
     for (std::size_t k = 0; k < vectors; ++k)
       all.push_back(floats(turn % 3 == k % 3 ? Kind::wild : Kind::normal, n, random));
-    right = checker.sum({bits, bucket, turn}, all, turn % 4) && right;
+    how.bucket = bucket;
+    how.seed = turn;
+    right = checker.sum(how, all, turn % 4) && right;
     ++turn;
   };
-  for (const unsigned bits : kWidths) {
+  for (const gpu::Quantiser& how : kCodecs) {
     for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{7}, std::size_t{20'003}}) {
       for (const std::uint64_t bucket : {0U, 1U, 3U, 4U, 7U, 100U, 512U, 516U, 1024U, 1030U, 4096U}) {
         for (const std::size_t vectors : {1, 2, 3})
-          sum(bits, n, bucket, vectors);
+          if (how.bits < 16 || bucket < 2) sum(how, n, bucket, vectors);
       }
     }
-    sum(bits, 5'003, 1024, 64);
-    sum(bits, 5'003, 12, 64);
+    sum(how, 5'003, 1024, 64);
+    sum(how, 5'003, 12, 64);
   }
   return right;
 }
@@ -212,7 +239,7 @@ bool check_large(Checker& checker, std::mt19937_64& random) {
     right =
         checker.sum({8, bucket, 1}, {floats(Kind::normal, n, random), floats(Kind::wild, n, random)}, 0) &&
         right;
-    for (const unsigned bits : {8U, 1U})
+    for (const unsigned bits : {16U, 8U, 1U})
       right = checker.quantise({bits, bucket, 1}, floats(Kind::normal, n, random), 0, 0) && right;
   }
   return right;
@@ -228,6 +255,7 @@ int main(int argc, char** argv) {
   std::mt19937_64 random(11);
   Checker checker(argv[1]);
   bool right = say("quantise", check_quantise(checker, random));
+  right = say("halves of all kinds", check_halves(checker)) && right;
   right = say("means of signs", check_means(checker)) && right;
   right = say("dequantise, and sums of it", check_sum(checker, random)) && right;
   if (!brief) right = say("large vectors", check_large(checker, random)) && right;

@@ -20,6 +20,10 @@ FAKE int fake_cuda_calls(const char* name) {
   const std::lock_guard lock(world().mutex);
   return world().calls[name];
 }
+FAKE size_t fake_cuda_bytes(const char* name) {
+  const std::lock_guard lock(world().mutex);
+  return world().copied[name];
+}
 FAKE void fake_cuda_fail(const char* name, int error, int times) {
   const std::lock_guard lock(world().mutex);
   world().failures[name] = {error, times};
@@ -136,6 +140,10 @@ FAKE CUresult cuCtxDestroy_v2(CUcontext context) {
   }
   for (const Address at : lost)
     drop(at);
+  std::erase_if(world().events, [&](const auto& one) {
+    if (one.second == context) delete one.first;
+    return one.second == context;
+  });
   if (current() == context) stack().pop_back();
   return CUDA_SUCCESS;
 }

@@ -30,6 +30,8 @@ extern "C" {
 
 /* How often a function, as in "cuMemHostRegister", was called in this process. */
 int fake_cuda_calls(const char* name);
+/* How many bytes the calls of one that copies were asked for. */
+size_t fake_cuda_bytes(const char* name);
 /* The next `times` calls of a function return `error`. */
 void fake_cuda_fail(const char* name, int error, int times);
 /* The one that comes after the next `calls` of them does. */

@@ -73,14 +73,17 @@ std::shared_ptr<Capture> capture_of(CUstream stream) {
 
 FAKE CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
   ENTER("cuMemcpyDtoHAsync")
+  world().copied["cuMemcpyDtoHAsync"] += bytes;
   return copy_later(reinterpret_cast<Address>(to), from, bytes, stream);
 }
 FAKE CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
   ENTER("cuMemcpyHtoDAsync")
+  world().copied["cuMemcpyHtoDAsync"] += bytes;
   return copy_later(to, reinterpret_cast<Address>(from), bytes, stream);
 }
 FAKE CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
   ENTER("cuMemcpyDtoDAsync")
+  world().copied["cuMemcpyDtoDAsync"] += bytes;
   return copy_later(to, from, bytes, stream);
 }
 FAKE CUresult cuMemsetD8Async(CUdeviceptr at, unsigned char value, size_t bytes, CUstream stream) {
@@ -100,19 +103,28 @@ FAKE CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes) {
 FAKE CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t bytes) {
   return copy_now("cuMemcpyHtoD", to, reinterpret_cast<Address>(from), bytes);
 }
+// Where it is to fail the work does not happen any more; that of a default stream, which others wait for as well, does now: not later, when its memory may be gone.
 FAKE CUresult cuStreamSynchronize(CUstream stream) {
   std::shared_ptr<Queue> queue;
   unsigned long long at = 0;
+  CUresult error = CUDA_SUCCESS;
   {
-    ENTER_UNSAFE("cuStreamSynchronize")
+    const std::lock_guard lock(world().mutex);
+    error = world().enter("cuStreamSynchronize");
+    if (error == CUDA_ERROR_NOT_INITIALIZED) return error;
+    if (const CUresult unsafe = check_unsafe(); unsafe != CUDA_SUCCESS) return unsafe;
     if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
     if (const auto capture = capture_of(stream))
       return invalidate(*capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     queue = queue_of(stream);
     at = queue->given;
+    if (error != CUDA_SUCCESS && queue != current()->queue) {
+      queue->work.clear();
+      queue->done = at;
+    }
   }
   come_to(queue, at);
-  return CUDA_SUCCESS;
+  return error;
 }
 // Whoever asks is told that there is work left, which is done meanwhile: whoever asks again finds none.
 FAKE CUresult cuStreamQuery(CUstream stream) {
@@ -169,6 +181,7 @@ FAKE CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) 
 FAKE CUresult cuEventCreate(CUevent* event, unsigned flags) {
   ENTER("cuEventCreate")
   *event = new CUevent_st;
+  world().events[*event] = current();
   // As the driver demands of those that are shared.
   const bool shared = (flags & CU_EVENT_INTERPROCESS) != 0;
   if (shared && (flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
@@ -216,6 +229,7 @@ FAKE CUresult cuIpcOpenEventHandle(CUevent* event, CUipcEventHandle handle) {
   auto pages = std::make_shared<Pages>(ticket.process, ticket.fd, sizeof(CUevent_st::Counts));
   if (pages->inside == nullptr) return CUDA_ERROR_MAP_FAILED;
   *event = new CUevent_st;
+  world().events[*event] = current();
   (*event)->pages = std::move(pages);
   (*event)->imported = true;
   return CUDA_SUCCESS;
@@ -241,6 +255,7 @@ FAKE CUresult cuEventElapsedTime(float* milliseconds, CUevent, CUevent) {
 }
 FAKE CUresult cuEventDestroy_v2(CUevent event) {
   ENTER("cuEventDestroy")
+  world().events.erase(event);
   delete event;
   return CUDA_SUCCESS;
 }

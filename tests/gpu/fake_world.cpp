@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <sstream>
 
 namespace fake {
@@ -140,6 +141,8 @@ std::shared_ptr<Queue> make_queue() {
   return queue;
 }
 
+constexpr std::size_t kDirt = std::size_t{1} << 20;  // more would take time
+
 bool drain(Queue& queue, unsigned long long until) {
   while (queue.done < until) {
     if (queue.busy) return false;  // it waits for itself
@@ -177,8 +180,10 @@ void give(Queue& queue, Work work) {
   ++queue.given;
 }
 
+// A device's has anything in it at first.
 Address add(Sort sort, std::size_t bytes, CUcontext context, int device) {
   auto pages = std::make_shared<Pages>(bytes);
+  if (sort == Sort::device) std::memset(pages->inside, 0xA5, std::min(bytes, kDirt));
   const bool shown = sort == Sort::managed || sort == Sort::host;
   const Address at = pages->show(nullptr, shown ? PROT_READ | PROT_WRITE : PROT_NONE);
   world().memory[at] = {sort, pages, bytes, context, device, world().next_id++, 0, pages->inside};

@@ -131,6 +131,7 @@ struct World {
   int process = 0;  // in which cuInit was called
   int devices = 2;
   std::map<std::string, int> calls;
+  std::map<std::string, std::size_t> copied;  // bytes, by those that copy
   std::map<std::string, Failure> failures;
   std::string lacking;
   std::map<Address, Memory> memory;
@@ -139,6 +140,7 @@ struct World {
   std::map<CUmemGenericAllocationHandle, std::pair<std::shared_ptr<Pages>, int>> handles;
   std::vector<std::weak_ptr<Queue>> queues;
   std::set<CUstream> streams;
+  std::map<CUevent, CUcontext> events;  // with which they go
   std::vector<std::unique_ptr<CUctx_st>> contexts;
   std::map<int, CUcontext> primaries;
   unsigned long long next_id = 1;

@@ -9,7 +9,9 @@
 #include "compress/residual.hpp"
 #include "compress/select.hpp"
 #include "sparse/convert.hpp"
+#include "sparse/index_codec.hpp"
 #include "sparse/merge.hpp"
+#include "sparse/wire.hpp"
 
 namespace heddle::test {
 namespace {
@@ -20,6 +22,17 @@ HostEntries as_entries(std::vector<std::uint64_t> indices, const std::vector<Val
   entries.values.resize(values.size() * sizeof(Value));
   if (!values.empty()) std::memcpy(entries.values.data(), values.data(), entries.values.size());
   return entries;
+}
+
+Codec codec_of(const gpu::Quantiser& how) {
+  if (how.bits == 16) return how.is_bf16 ? Codec::bf16 : Codec::f16;
+  if (how.bits == 8) return Codec::qsgd8;
+  if (how.bits == 4) return Codec::qsgd4;
+  return how.bits == 2 ? Codec::ternary : Codec::sign;
+}
+
+Encoding encoding_of(IndexCode code) {
+  return code == IndexCode::bitmap ? Encoding::bitmap : Encoding::delta;
 }
 
 }  // namespace
@@ -58,26 +71,23 @@ HostEntries host_top_k(const float* values, std::size_t n, std::size_t k) {
   return as_entries(std::move(indices), selected.values);
 }
 
-HostEntries host_merge(DType type, const HostEntries& first, const HostEntries& second) {
+HostEntries host_merge(DType type, Op op, const HostEntries& first, const HostEntries& second) {
   const auto view = [type](const HostEntries& entries) {
     return SparseView{UINT64_MAX, entries.indices.size(), IndexType::u64,
                       type,       entries.indices.data(), entries.values.data()};
   };
-  HostEntries sum;
-  sum.indices.resize(first.indices.size() + second.indices.size());
-  sum.values.resize(first.values.size() + second.values.size());
-  sum.indices.resize(merge_sparse(view(first), view(second), Op::sum, sum.indices.data(), sum.values.data()));
-  sum.values.resize(sum.indices.size() * dtype_size(type));
-  return sum;
+  HostEntries merged;
+  merged.indices.resize(first.indices.size() + second.indices.size());
+  merged.values.resize(first.values.size() + second.values.size());
+  merged.indices.resize(
+      merge_sparse(view(first), view(second), op, merged.indices.data(), merged.values.data()));
+  merged.values.resize(merged.indices.size() * dtype_size(type));
+  return merged;
 }
 
-HostCodes host_quantise(unsigned bits, std::uint64_t bucket, std::uint64_t seed, std::uint64_t position,
-                        const std::vector<float>& gradient, std::vector<float>* residual) {
-  const CodecSettings settings{bits == 8   ? Codec::qsgd8
-                               : bits == 4 ? Codec::qsgd4
-                               : bits == 2 ? Codec::ternary
-                                           : Codec::sign,
-                               static_cast<std::uint32_t>(bucket), seed};
+HostCodes host_quantise(const gpu::Quantiser& how, std::uint64_t position, const std::vector<float>& gradient,
+                        std::vector<float>* residual) {
+  const CodecSettings settings{codec_of(how), static_cast<std::uint32_t>(how.bucket), how.seed};
   const std::size_t n = gradient.size();
   Residual kept(n);
   std::vector<float> sum = gradient;
@@ -93,6 +103,35 @@ HostCodes host_quantise(unsigned bits, std::uint64_t bucket, std::uint64_t seed,
   kept.keep(sum.data(), result.decoded.data());
   std::copy(kept.values().begin(), kept.values().end(), residual->begin());
   return result;
+}
+
+std::vector<std::uint8_t> host_pack(IndexCode code, const std::vector<std::uint64_t>& indices,
+                                    const gpu::IndexRange& range, bool wide) {
+  const std::vector<std::uint32_t> narrow(indices.begin(), indices.end());
+  SparseView view;
+  view.count = indices.size();
+  view.index_type = wide ? IndexType::u64 : IndexType::u32;
+  view.indices = wide ? static_cast<const void*>(indices.data()) : narrow.data();
+  const ChunkRange chunk{range.first, range.span, 0, indices.size()};
+  std::vector<std::uint8_t> codes(code == IndexCode::bitmap ? bitmap_bytes(range.span)
+                                                            : delta_bytes_at_most(view, chunk));
+  codes.resize(pack_indices(view, chunk, encoding_of(code), std::as_writable_bytes(std::span(codes))));
+  return codes;
+}
+
+bool host_unpack(IndexCode code, const std::vector<std::uint8_t>& codes, const gpu::IndexRange& range,
+                 bool wide, std::vector<std::uint64_t>* indices) {
+  WireChunk chunk;
+  chunk.encoding = encoding_of(code);
+  chunk.first = range.first;
+  chunk.span = range.span;
+  chunk.count = indices->size();
+  chunk.indices = std::as_bytes(std::span(codes));
+  if (wide) return unpack_indices(chunk, IndexType::u64, indices->data()).ok();
+  std::vector<std::uint32_t> narrow(indices->size());
+  const bool is_right = unpack_indices(chunk, IndexType::u32, narrow.data()).ok();
+  indices->assign(narrow.begin(), narrow.end());
+  return is_right;
 }
 
 const char* host_sparse_name() {

@@ -1,4 +1,4 @@
-// Merges of sparse vectors on a GPU against the host's (host_sparse.hpp), bit for bit: every type, widths of indices in all mixtures, lists that are empty, equal,
+// Merges of sparse vectors on a GPU against the host's (host_sparse.hpp), bit for bit: every type, sums, minima and maxima, widths of indices in all mixtures, lists that are empty, equal,
 // apart and of very different lengths, tiles that end between equals, room that is too little, merges of many launches, lists that break their contract, and that
 // nothing beside the result changes. merge_check LIBCUDA [--short], as sparse_check.
 #include <algorithm>
@@ -20,6 +20,7 @@ namespace heddle::test {
 namespace {
 
 constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32, DType::f64, DType::i32, DType::i64};
+constexpr Op kOps[] = {Op::sum, Op::min, Op::max};
 constexpr std::uint64_t kTile = gpu::kernels::kMergeTile;
 
 class Checker {
@@ -38,7 +39,7 @@ class Checker {
                 static_cast<unsigned long long>(tiles), host_sparse_name());
   }
   // `widths`: bit k is set where list k has wide indices, bit 2 where the result has.
-  bool merge(DType type, const HostEntries& first, const HostEntries& second, std::uint64_t dimension,
+  bool merge(DType type, Op op, const HostEntries& first, const HostEntries& second, std::uint64_t dimension,
              std::size_t room, unsigned widths, bool is_broken = false);
   std::size_t cases() const { return cases_; }
   std::size_t multiprocessors() const { return static_cast<std::size_t>(multiprocessors_); }
@@ -85,10 +86,10 @@ struct Placed {
 };
 
 // Where a list is broken: that this is said, and that nothing beside the result has changed.
-bool Checker::merge(DType type, const HostEntries& first, const HostEntries& second, std::uint64_t dimension,
-                    std::size_t room, unsigned widths, bool is_broken) {
+bool Checker::merge(DType type, Op op, const HostEntries& first, const HostEntries& second,
+                    std::uint64_t dimension, std::size_t room, unsigned widths, bool is_broken) {
   ++cases_;
-  const HostEntries want = is_broken ? HostEntries() : host_merge(type, first, second);
+  const HostEntries want = is_broken ? HostEntries() : host_merge(type, op, first, second);
   if (!is_broken) room = std::min(room, want.indices.size());
   Layout layout;
   const Placed lists[] = {{layout, type, first.indices.size(), (widths & 1U) != 0},
@@ -108,7 +109,7 @@ bool Checker::merge(DType type, const HostEntries& first, const HostEntries& sec
   };
   // Sometimes it is the device that knows how many there are.
   const Status status = kernels_.merge(
-      gpu::default_stream(), type, {entries(lists[0]), cases_ % 3 == 0 ? told + 2 : nullptr},
+      gpu::default_stream(), type, op, {entries(lists[0]), cases_ % 3 == 0 ? told + 2 : nullptr},
       {entries(lists[1])}, dimension, {at(result.indices), at(result.values), room, told, result.wide},
       told + 1, workspace_->data());
   const Bytes got = memory_.get(image.size());
@@ -118,7 +119,7 @@ bool Checker::merge(DType type, const HostEntries& first, const HostEntries& sec
   if (is_broken) result.copy(image, got);
   if (!is_broken) result.put(image, want);
   if (status.ok() && told_right && got == image) return true;
-  std::printf("  wrong: merge of %zu and %zu %s, %zu wanted, room %zu, widths %u%s %s\n",
+  std::printf("  wrong: %s of %zu and %zu %s, %zu wanted, room %zu, widths %u%s %s\n", op_name(op),
               first.indices.size(), second.indices.size(), dtype_name(type), want.indices.size(), room,
               widths, is_broken ? ", broken" : "", status.message().c_str());
   return false;
@@ -148,7 +149,8 @@ bool check_merge(Checker& checker, std::mt19937_64& random, bool brief) {
   const auto merge = [&](DType type, const HostEntries& first, const HostEntries& second,
                          std::uint64_t dimension, std::size_t room = SIZE_MAX) {
     const bool is_long = dimension > std::uint64_t{1} << 32;
-    right = checker.merge(type, first, second, dimension, room, is_long ? 7 : turn++ % 8) && right;
+    for (const Op op : kOps)
+      right = checker.merge(type, op, first, second, dimension, room, is_long ? 7 : turn++ % 8) && right;
   };
   for (const DType type : kTypes) {
     const auto at = [&](std::uint64_t from, std::uint64_t to, std::uint64_t step) {
@@ -194,28 +196,28 @@ bool check_broken_merge(Checker& checker, std::mt19937_64& random) {
          {whole.indices[at - 1], std::uint64_t{0}, 2 * kCount, (std::uint64_t{1} << 32) + 2 * at}) {
       HostEntries broken = whole;
       broken.indices[at] = index;
-      right = checker.merge(DType::f32, broken, whole, 2 * kCount, 2 * kCount, 7, true) && right;
-      right = checker.merge(DType::f32, whole, broken, 2 * kCount, 2 * kCount, 7, true) && right;
+      right = checker.merge(DType::f32, Op::sum, broken, whole, 2 * kCount, 2 * kCount, 7, true) && right;
+      right = checker.merge(DType::f32, Op::max, whole, broken, 2 * kCount, 2 * kCount, 7, true) && right;
     }
   }
   // Where the one part comes before the other tiles would be longer than they are.
   const HostEntries longer = entries_at(DType::f32, 0, 10 * kTile, 2, random);
   HostEntries turned = longer;
   std::rotate(turned.indices.begin(), turned.indices.begin() + 3'000, turned.indices.end());
-  right = checker.merge(DType::f32, turned, longer, 10 * kTile, 9 * kTile, 7, true) && right;
-  right = checker.merge(DType::f32, longer, turned, 10 * kTile, 9 * kTile, 7, true) && right;
+  right = checker.merge(DType::f32, Op::sum, turned, longer, 10 * kTile, 9 * kTile, 7, true) && right;
+  right = checker.merge(DType::f32, Op::min, longer, turned, 10 * kTile, 9 * kTile, 7, true) && right;
   // Nothing is in order.
   HostEntries shuffled = whole;
   std::shuffle(shuffled.indices.begin(), shuffled.indices.end(), random);
-  right = checker.merge(DType::f32, shuffled, shuffled, 2 * kCount, 100, 0, true) && right;
-  right = checker.merge(DType::f32, shuffled, whole, 2 * kCount, 100, 0, true) && right;
+  right = checker.merge(DType::f32, Op::sum, shuffled, shuffled, 2 * kCount, 100, 0, true) && right;
+  right = checker.merge(DType::f32, Op::sum, shuffled, whole, 2 * kCount, 100, 0, true) && right;
   return right;
 }
 
 // More tiles than blocks run at once, and blocks that wait for each other.
 bool check_large_merge(Checker& checker, std::mt19937_64& random) {
   const std::uint64_t n = checker.multiprocessors() * kTile * 9 + 1003;
-  return checker.merge(DType::f32, entries_among(DType::f32, n, 3, random),
+  return checker.merge(DType::f32, Op::sum, entries_among(DType::f32, n, 3, random),
                        entries_among(DType::f32, n, 2, random), n, n, 0);
 }
 

@@ -29,16 +29,12 @@ class Reference {
 
   // The sum of one call, and what it leaves out. `call`: how many compressed allreduces the communicator has had.
   std::vector<float> step(const char* method, std::uint64_t seed, std::uint64_t call, const Vectors& all) {
-    const CodecSettings how = parse_compression(method).value().codec;
-    const unsigned bits = how.codec == Codec::qsgd8   ? 8
-                          : how.codec == Codec::qsgd4 ? 4
-                          : how.codec == Codec::sign  ? 1
-                                                      : 2;
+    gpu::Quantiser how = quantiser_of(parse_compression(method).value().codec);
     const std::uint64_t drawn = sample_hash(seed ^ sample_hash(call));
     std::vector<float> sum;
     for (std::size_t r = 0; r < all.size(); ++r) {
-      const HostCodes coded =
-          host_quantise(bits, how.bucket, sample_hash(drawn + r), 0, all[r], &left_out_[r]);
+      how.seed = sample_hash(drawn + r);
+      const HostCodes coded = host_quantise(how, 0, all[r], &left_out_[r]);
       if (r == 0) sum = coded.decoded;
       for (std::size_t i = 0; r > 0 && i < sum.size(); ++i)
         sum[i] += coded.decoded[i];
@@ -48,6 +44,23 @@ class Reference {
   std::vector<float>& left_out(int rank) { return left_out_[static_cast<std::size_t>(rank)]; }
 
  private:
+  static gpu::Quantiser quantiser_of(const CodecSettings& how) {
+    switch (how.codec) {
+      case Codec::f16:
+        return {16};
+      case Codec::bf16:
+        return {16, 0, 0, true};
+      case Codec::qsgd8:
+        return {8, how.bucket};
+      case Codec::qsgd4:
+        return {4, how.bucket};
+      case Codec::sign:
+        return {1, how.bucket};
+      default:
+        return {2, how.bucket};
+    }
+  }
+
   Vectors left_out_;
 };
 

@@ -11,9 +11,8 @@ namespace {
 
 struct Case {
   Codec codec;
-  unsigned bits;
+  gpu::Quantiser as;  // which is the same
   std::size_t n;
-  std::uint32_t bucket;
 };
 
 // Of each rank its own.
@@ -29,13 +28,15 @@ bool check_case(NodeRank& rank, const Case& c) {
   for (int step = 0; step < 3; ++step) {
     std::vector<float> wanted(c.n);
     for (int r = 0; r < rank.size(); ++r) {
-      const HostCodes coded = host_quantise(c.bits, c.bucket, seed_of(r, step), 0, gradient_of(r, c.n, step),
-                                            &left_out[static_cast<std::size_t>(r)]);
+      gpu::Quantiser how = c.as;
+      how.seed = seed_of(r, step);
+      const HostCodes coded =
+          host_quantise(how, 0, gradient_of(r, c.n, step), &left_out[static_cast<std::size_t>(r)]);
       for (std::size_t i = 0; i < c.n; ++i)
         wanted[i] = r == 0 ? coded.decoded[i] : wanted[i] + coded.decoded[i];
     }
     both.put(gradient_of(rank.rank(), c.n, step).data(), c.n * sizeof(float));
-    const CodecSettings how{c.codec, c.bucket, seed_of(rank.rank(), step)};
+    const CodecSettings how{c.codec, static_cast<std::uint32_t>(c.as.bucket), seed_of(rank.rank(), step)};
     DeviceTraffic traffic;
     const Result<bool> served =
         rank.path().coded_sum({both.as<float>(), both.as<float>(), c.n, how, &residual}, c.n, &traffic);
@@ -54,8 +55,9 @@ bool check_case(NodeRank& rank, const Case& c) {
 bool check_codes(NodeRank& rank) {
   bool right = true;
   // The last has more codes than half of the scratch has room for.
-  for (const Case& c : {Case{Codec::qsgd4, 4, 1'001, 1024}, Case{Codec::ternary, 2, 100'003, 100},
-                        Case{Codec::sign, 1, 100'003, 1024}, Case{Codec::qsgd8, 8, 700'001, 1024}})
+  for (const Case& c : {Case{Codec::qsgd4, {4}, 1'001}, Case{Codec::ternary, {2, 100}, 100'003},
+                        Case{Codec::sign, {1}, 100'003}, Case{Codec::bf16, {16, 1024, 0, true}, 100'003},
+                        Case{Codec::f16, {16}, 700'001}, Case{Codec::qsgd8, {8}, 700'001}})
     right = check_case(rank, c) && right;
   return right;
 }

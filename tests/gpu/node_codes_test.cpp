@@ -28,8 +28,8 @@ using heddle::test::TestMemory;
 using heddle::test::Vectors;
 using heddle::testing_ranks::on_ranks;
 
-constexpr const char* kMethods[] = {"qsgd:8", "qsgd:4",   "qsgd:2",       "terngrad",
-                                    "onebit", "qsgd:8:7", "terngrad:100", "onebit:100"};
+constexpr const char* kMethods[] = {"qsgd:8", "fp16",     "qsgd:4",       "bf16",       "qsgd:2",
+                                    "onebit", "terngrad", "terngrad:100", "onebit:100", "qsgd:8:7"};
 
 void sums(int ranks, int devices) {
   Node node(ranks);
@@ -44,12 +44,12 @@ void sums(int ranks, int devices) {
         steps.step(method, 5, &call, gradients(ranks, n, turn), false, turn % 2 == 1);
         ++turn;
       }
-      for (int step = 0; step < 5; ++step)
+      for (int step = 0; step < 6; ++step)
         steps.step(kMethods[step], 6 + static_cast<unsigned>(step), &call, gradients(ranks, n, step), true,
                    step == 1);
       steps.compare_residual();
       for (int step = 0; step < 2; ++step) {
-        steps.step("qsgd:8", 7, &call, gradients(ranks, n, 4 + step), true, false);
+        steps.step("qsgd:8", 7, &call, gradients(ranks, n, 6 + step), true, false);
         steps.compare_residual();
       }
     }
@@ -168,6 +168,40 @@ TEST(GpuNodeCodes, ThatAreNotFinite) {
       steps.step(method, 5, &call, gradients(2, 3'000, 1), true, true);
     }
     steps.compare_residual();
+  });
+}
+
+// Those of 16 bits keep what is not finite in its place, and what runs over in them; values beside it are as they would be, and nothing is left of it.
+TEST(GpuNodeCodes, HalvesThatAreNotFinite) {
+  Node node(2);
+  on_ranks(2, [&](heddle_comm_t comm, int rank) {
+    const TestMemory one(*driver, Memory::device, 4);
+    ASSERT_NE(node.begin(comm, one.data()), -1);
+    CodedSteps steps(node, comm, rank, 0, 3'000);
+    std::uint64_t call = 0;
+    for (const char* method : {"fp16", "bf16"}) {
+      Vectors all = gradients(2, 3'000, 0);
+      all[0][10] = std::numeric_limits<float>::infinity();
+      all[1][11] = std::numeric_limits<float>::quiet_NaN();
+      all[0][12] = 65'520;  // the least that a half has no room for
+      all[0][13] = std::numeric_limits<float>::max();
+      steps.step(method, 5, &call, all, true, false);
+      const bool is_half = std::string(method) == "fp16";
+      EXPECT_TRUE(std::isinf(steps.result()[10]));
+      EXPECT_TRUE(std::isnan(steps.result()[11]));
+      EXPECT_EQ(std::isinf(steps.result()[12]), is_half);
+      EXPECT_TRUE(std::isinf(steps.result()[13]));
+      EXPECT_TRUE(std::isfinite(steps.result()[14]));
+      steps.compare_residual();
+      if (rank == 0) {
+        EXPECT_EQ(steps.left_out()[10], 0);
+        EXPECT_EQ(steps.left_out()[13], 0);
+      }
+      steps.step(method, 5, &call, gradients(2, 3'000, 1), true, true);
+    }
+    heddle_sparse_stats stats = {};
+    OK(heddle_sparse_get_stats(comm, &stats));
+    EXPECT_EQ(stats.bytes_sent, 2 * 3'000U);
   });
 }
 

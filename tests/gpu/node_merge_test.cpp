@@ -13,82 +13,23 @@
 #include "cuda_memory.hpp"
 #include "heddle/heddle_sparse.h"
 #include "node_entries.hpp"
+#include "node_merge.hpp"
 #include "node_ranks_of_threads.hpp"
 
 namespace {
 
 using heddle::test::Arrays;
 using heddle::test::Bytes;
+using heddle::test::compare;
 using heddle::test::driver;
 using heddle::test::Entries;
-using heddle::test::fetch;
-using heddle::test::index_bytes;
+using heddle::test::expect_same;
 using heddle::test::Memory;
 using heddle::test::Node;
 using heddle::test::TestMemory;
+using heddle::test::Wanted;
 using heddle::test::width_of;
 using heddle::testing_ranks::on_ranks;
-
-// What is right, by the host.
-struct Wanted {
-  Wanted(Entries mine, heddle_comm_t comm)
-      : indices(mine.size * index_bytes(mine.is_wide)), values(mine.size * width_of(mine.type)) {
-    const heddle_sparse in = mine.vector();
-    heddle_sparse out = {};
-    out.indices = indices.data();
-    out.values = values.data();
-    out.capacity = mine.size;
-    Bytes dense(values.size());
-    EXPECT_EQ(heddle_sparse_allreduce_dense(&in, dense.data(), HEDDLE_SUM, comm), HEDDLE_OK);
-    EXPECT_EQ(heddle_sparse_allreduce(&in, &out, HEDDLE_SUM, comm), HEDDLE_OK) << heddle_last_error();
-    count = out.count;
-    EXPECT_EQ(heddle_sparse_get_stats(comm, &stats), HEDDLE_OK);
-    const std::size_t width = width_of(mine.type);
-    indices.resize(count * index_bytes(mine.is_wide));
-    values.resize(count * width);
-    for (std::size_t i = 0; i < count; ++i) {
-      std::uint64_t index = 0;
-      std::memcpy(&index, &indices[i * index_bytes(mine.is_wide)], index_bytes(mine.is_wide));
-      std::memcpy(&values[i * width], &dense[index * width], width);
-    }
-  }
-  Bytes indices;
-  Bytes values;
-  std::size_t count = 0;
-  heddle_sparse_stats stats = {};
-};
-
-// Whether the arrays, which lie on that device, have it.
-void expect_same(const Wanted& wanted, const heddle_sparse& got, const Entries& like, int device = 0) {
-  ASSERT_EQ(got.count, wanted.count);
-  EXPECT_EQ(got.dimension, like.size);
-  EXPECT_EQ(got.value_type, like.type);
-  EXPECT_EQ(got.index_type, like.is_wide ? HEDDLE_INDEX64 : HEDDLE_INDEX32);
-  ASSERT_EQ(fetch(got.indices, wanted.indices.size(), device), wanted.indices)
-      << "type " << like.type << ", " << like.number << " entries";
-  ASSERT_EQ(fetch(got.values, wanted.values.size(), device), wanted.values)
-      << "type " << like.type << ", " << like.number << " entries";
-}
-
-// `room`: of how many entries more than there are.
-void compare(Node& node, heddle_comm_t comm, int rank, int device, const Entries& mine,
-             std::size_t more = 0) {
-  const Wanted wanted(mine, comm);
-  const Arrays from(mine, rank, device);
-  const Arrays to(mine, wanted.count + more, rank + 2, device);
-  const heddle_sparse in = from.in(mine);
-  heddle_sparse out = to.out();
-  const int kernels =
-      node.counted("cuLaunchKernel", [&] { OK(heddle_sparse_allreduce(&in, &out, HEDDLE_SUM, comm)); });
-  EXPECT_GE(kernels, node.ranks()) << "by images";
-  heddle_sparse_stats stats = {};
-  OK(heddle_sparse_get_stats(comm, &stats));
-  EXPECT_EQ(std::string(stats.algorithm), "gpu");
-  EXPECT_EQ(stats.entries, wanted.stats.entries);
-  EXPECT_EQ(stats.result_entries, wanted.count);
-  EXPECT_EQ(stats.bytes_sent, mine.indices.size() + mine.values.size());
-  expect_same(wanted, out, mine, device);
-}
 
 void sums(int ranks, int devices) {
   Node node(ranks);
@@ -99,12 +40,17 @@ void sums(int ranks, int devices) {
     const auto r = static_cast<std::size_t>(rank);
     for (const heddle_dtype type :
          {HEDDLE_FLOAT16, HEDDLE_BFLOAT16, HEDDLE_FLOAT32, HEDDLE_FLOAT64, HEDDLE_INT32, HEDDLE_INT64}) {
+      const Entries mine(5'000, 300 * r, type, rank % 2 == 1, rank);
+      for (const heddle_op op : {HEDDLE_MIN, HEDDLE_MAX})
+        compare(node, comm, rank, device, mine, 17 * r, op);
       if (ranks > 3 && width_of(type) == 2) continue;  // the host rounds sums of two and two
-      compare(node, comm, rank, device, {5'000, 300 * r, type, rank % 2 == 1, rank}, 17 * r);
+      compare(node, comm, rank, device, mine, 17 * r);
     }
     // None at all; and more than the scratch takes at once, on one rank most, or on one alone.
     compare(node, comm, rank, device, {1, 0, HEDDLE_FLOAT32, false, rank});
-    compare(node, comm, rank, device, {20'000, 4'500 + 4'200 * r, HEDDLE_FLOAT32, false, rank}, 100'000);
+    for (const heddle_op op : {HEDDLE_SUM, HEDDLE_MAX})
+      compare(node, comm, rank, device, {20'000, 4'500 + 4'200 * r, HEDDLE_FLOAT32, false, rank}, 100'000,
+              op);
     compare(node, comm, rank, device, {9'000, rank == 1 ? 9'000U : 300U, HEDDLE_FLOAT64, rank != 1, rank});
   });
 }
@@ -116,6 +62,31 @@ TEST(GpuNodeMerge, SumsInOneContext) {
 
 TEST(GpuNodeMerge, SumsOnTwoDevices) {
   sums(3, 2);
+}
+
+// Of -0 and +0, and of a number and NaN, the first rank's is taken; an entry that one rank has is nobody's to change, whatever its bits are.
+TEST(GpuNodeMerge, MinimaAndMaximaOfWhatIsNoNumber) {
+  Node node(2);
+  on_ranks(2, [&](heddle_comm_t comm, int rank) {
+    const TestMemory one(*driver, Memory::device, 4);
+    ASSERT_NE(node.begin(comm, one.data()), -1);
+    const std::uint32_t special[] = {0,           0x80000000U, 0x7FC12345U, 0xFFC54321U, 0x7FA00001U,
+                                     0x7F800000U, 0xFF800000U, 1,           0x3F800000U};
+    for (const heddle_dtype type : {HEDDLE_FLOAT32, HEDDLE_BFLOAT16, HEDDLE_FLOAT16}) {
+      Entries mine(1'000, 600, type, false, rank);
+      for (std::size_t i = 0; i < mine.number; ++i) {
+        const std::uint32_t bits = special[(i * 7 + static_cast<std::size_t>(rank) * 5 + i / 9) % 9];
+        // The upper half is a bfloat16 and, shifted to its exponent, a float16.
+        const std::uint32_t half = (bits >> 16 & 0x8000U) | (bits >> 13 & 0x7FFFU);
+        const std::uint32_t stored = type == HEDDLE_FLOAT32    ? bits
+                                     : type == HEDDLE_BFLOAT16 ? bits >> 16
+                                                               : half;
+        std::memcpy(&mine.values[i * width_of(type)], &stored, width_of(type));
+      }
+      for (const heddle_op op : {HEDDLE_MIN, HEDDLE_MAX})
+        compare(node, comm, rank, 0, mine, 0, op);
+    }
+  });
 }
 
 // Programs that sum nothing but sparse vectors come to the GPUs as well, also where the result does not fit on one rank.
@@ -310,9 +281,10 @@ TEST(GpuNodeMerge, BrokenEntriesAndDisagreement) {
     const TestMemory one(*driver, Memory::device, 4);
     ASSERT_NE(node.begin(comm, one.data()), -1);
     const heddle_sparse good = from.in(mine);
-    const auto refused = [&](const heddle_sparse& in, const char* why, const char* says) {
+    const auto refused = [&](const heddle_sparse& in, const char* why, const char* says,
+                             heddle_op op = HEDDLE_SUM) {
       heddle_sparse out = to.out();
-      ASSERT_EQ(heddle_sparse_allreduce(&in, &out, HEDDLE_SUM, comm), HEDDLE_ERR_ARGUMENT) << why;
+      ASSERT_EQ(heddle_sparse_allreduce(&in, &out, op, comm), HEDDLE_ERR_ARGUMENT) << why;
       EXPECT_NE(std::string(heddle_last_error()).find(says), std::string::npos) << heddle_last_error();
       compare(node, comm, rank, 0, mine);
     };
@@ -321,6 +293,7 @@ TEST(GpuNodeMerge, BrokenEntriesAndDisagreement) {
       refused(good, "broken entries", rank == 1 ? "499" : "rank 1");
       from.put(mine);
     }
+    refused(good, "another operation", "min of int32", rank == 2 ? HEDDLE_MIN : HEDDLE_MAX);
     heddle_sparse shorter = good;
     shorter.dimension = rank == 2 ? 999 : 1'000;
     shorter.count = 400;
@@ -328,7 +301,7 @@ TEST(GpuNodeMerge, BrokenEntriesAndDisagreement) {
   });
 }
 
-// What GPUs do not serve goes by images: another operation, host memory on one rank, arrays that are not aligned.
+// What GPUs do not serve goes by images: host memory on one rank, arrays that are not aligned.
 TEST(GpuNodeMerge, WhatTheyDoNotServe) {
   Node node(2);
   on_ranks(2, [&](heddle_comm_t comm, int rank) {
@@ -342,18 +315,16 @@ TEST(GpuNodeMerge, WhatTheyDoNotServe) {
     const heddle_sparse good = from.in(mine);
     const heddle_sparse shifted = mine.vector(from.indices.data(), moved.as<char>() + 1);
     const Wanted wanted(mine, comm);
-    const auto by_images = [&](const heddle_sparse& in, heddle_op op) {
+    const auto by_images = [&](const heddle_sparse& in) {
       heddle_sparse out = to.out();
-      OK(heddle_sparse_allreduce(&in, &out, op, comm));
+      OK(heddle_sparse_allreduce(&in, &out, HEDDLE_SUM, comm));
       heddle_sparse_stats stats = {};
       OK(heddle_sparse_get_stats(comm, &stats));
       EXPECT_NE(std::string(stats.algorithm), "gpu");
-      EXPECT_EQ(out.count, wanted.count);
-      if (op == HEDDLE_SUM) expect_same(wanted, out, mine);
+      expect_same(wanted, out, mine);
     };
-    by_images(good, HEDDLE_MAX);
-    by_images(rank == 0 ? mine.vector() : good, HEDDLE_SUM);
-    by_images(rank == 1 ? shifted : good, HEDDLE_SUM);
+    by_images(rank == 0 ? mine.vector() : good);
+    by_images(rank == 1 ? shifted : good);
     compare(node, comm, rank, 0, mine);
   });
 }

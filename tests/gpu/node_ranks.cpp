@@ -35,25 +35,89 @@ void largest_words(void* out, void* /*out2*/, const void* const* inputs, unsigne
   }
 }
 
-// Two ranks at least; the plain loop is what a compiler makes vectors of.
+// The plain loop is what a compiler makes vectors of. `out` may be any of the inputs.
 void sum_floats(void* out, void* out2, const void* const* inputs, unsigned n_inputs, std::size_t count) {
   auto* const to = static_cast<float*>(out);
-  const auto* const first = static_cast<const float*>(inputs[0]);
-  const auto* const second = static_cast<const float*>(inputs[1]);
-  for (std::size_t i = 0; i < count; ++i)
-    to[i] = first[i] + second[i];
-  for (unsigned k = 2; k < n_inputs; ++k) {
-    const auto* const next = static_cast<const float*>(inputs[k]);
+  const auto input = [&](unsigned k) { return static_cast<const float*>(inputs[k]); };
+  if (n_inputs == 2) {
+    const float* const first = input(0);
+    const float* const second = input(1);
     for (std::size_t i = 0; i < count; ++i)
-      to[i] += next[i];
+      to[i] = first[i] + second[i];
+  } else {
+    for (std::size_t i = 0; i < count; ++i) {
+      float sum = input(0)[i];
+      for (unsigned k = 1; k < n_inputs; ++k)
+        sum += input(k)[i];
+      to[i] = sum;
+    }
   }
   if (out2 != nullptr) std::copy_n(to, count, static_cast<float*>(out2));
 }
 
+void run(Team& team, TeamOp& op) {
+  team.start(op);
+  while (!team.poll(op))
+    sched_yield();
+}
+
+TeamOp sum_of(const void* in, void* out, std::size_t count) {
+  TeamOp op;
+  op.in = static_cast<const std::byte*>(in);
+  op.out = static_cast<std::byte*>(out);
+  op.count = count;
+  op.element_bytes = sizeof(float);
+  op.fold = &sum_floats;
+  return op;
+}
+
+TeamOp largest_of(std::span<std::uint64_t> words) {
+  TeamOp op;
+  op.in = reinterpret_cast<const std::byte*>(words.data());
+  op.out = reinterpret_cast<std::byte*>(words.data());
+  op.count = words.size();
+  op.element_bytes = sizeof(std::uint64_t);
+  op.fold = &largest_words;
+  return op;
+}
+
+class TeamCollectives final : public HostCollectives {
+ public:
+  explicit TeamCollectives(std::unique_ptr<Team> team) : team_(std::move(team)) {}
+  int rank() const override { return team_->rank(); }
+  Status allreduce(const void* in, void* out, std::size_t count, DType type, Op op) override {
+    if (type == DType::f32 && op == Op::sum) {
+      TeamOp sum = sum_of(in, out, count);
+      run(*team_, sum);
+      return {};
+    }
+    if (type != DType::u64 || op != Op::max || in != out)
+      return Status(Code::unsupported, "sums of floats and largest words are all there is here");
+    TeamOp largest = largest_of({static_cast<std::uint64_t*>(out), count});
+    run(*team_, largest);
+    return {};
+  }
+  Status bcast(void* buffer, std::size_t bytes, int root) override {
+    TeamOp op;
+    op.verb = TeamVerb::bcast;
+    op.in = static_cast<const std::byte*>(buffer);
+    op.out = static_cast<std::byte*>(buffer);
+    op.count = bytes;
+    op.root = root;
+    run(*team_, op);
+    return {};
+  }
+
+ private:
+  const std::unique_ptr<Team> team_;
+};
+
+constexpr std::size_t kTeams = 3;  // a rank's own, and those of its collectives()
+
 // What all ranks share, mapped before any of them is made.
 class TeamMemory {
  public:
-  explicit TeamMemory(int size) : bytes_(geometry_of(size).bytes()) {
+  explicit TeamMemory(int size) : bytes_(kTeams * geometry_of(size).bytes()) {
     void* const at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) std::abort();
     memory_ = static_cast<std::byte*>(at);
@@ -93,6 +157,7 @@ bool join(const std::vector<pid_t>& children) {
 
 NodeRank::NodeRank(const char* library, std::byte* memory, int rank, int size, std::size_t scratch)
     : driver_(library),
+      memory_(memory),
       rank_(rank),
       size_(size),
       team_(make_shm_team(memory, geometry_of(size), rank)),
@@ -100,22 +165,17 @@ NodeRank::NodeRank(const char* library, std::byte* memory, int rank, int size, s
   driver_.set_current(driver_.primary(0));
 }
 
-void NodeRank::run(TeamOp& op) {
-  team_->start(op);
-  while (!team_->poll(op))
-    sched_yield();
-}
-
 Status NodeRank::largest(std::span<std::uint64_t> words) {
   if (before_meeting) before_meeting(words);
-  TeamOp op;
-  op.in = reinterpret_cast<const std::byte*>(words.data());
-  op.out = reinterpret_cast<std::byte*>(words.data());
-  op.count = words.size();
-  op.element_bytes = sizeof(std::uint64_t);
-  op.fold = &largest_words;
-  run(op);
+  TeamOp op = largest_of(words);
+  run(*team_, op);
   return {};
+}
+
+std::unique_ptr<HostCollectives> NodeRank::collectives(int which) {
+  const ShmTeamGeometry geometry = geometry_of(size_);
+  std::byte* const at = memory_ + static_cast<std::size_t>(which + 1) * geometry.bytes();
+  return std::make_unique<TeamCollectives>(make_shm_team(at, geometry, rank_));
 }
 
 Status NodeRank::staged_sum(const float* in, float* out, std::size_t count) {
@@ -126,13 +186,8 @@ Status NodeRank::staged_sum(const float* in, float* out, std::size_t count) {
   if (!to.ok()) return to.status();
   HEDDLE_TRY(from->load());
   ++calls_;
-  TeamOp op;
-  op.in = static_cast<const std::byte*>(from->host());
-  op.out = static_cast<std::byte*>(to->host());
-  op.count = count;
-  op.element_bytes = sizeof(float);
-  op.fold = &sum_floats;
-  run(op);
+  TeamOp op = sum_of(from->host(), to->host(), count);
+  run(*team_, op);
   HEDDLE_TRY(path_.after_allreduce(gpu_, out, true));
   return to->store();
 }

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "comm/device_path.hpp"
+#include "comm/host_collectives.hpp"
 #include "cuda_memory.hpp"
 #include "gpu/gpu.hpp"
 #include "transports/shm/shm_team.hpp"
@@ -17,7 +18,7 @@ namespace heddle::test {
 
 class NodeRank final : public Meeting {
  public:
-  // `memory` is the team's. `scratch`: bytes on the GPU for the others.
+  // `memory` is for kTeams teams. `scratch`: bytes on the GPU for the others.
   NodeRank(const char* library, std::byte* memory, int rank, int size, std::size_t scratch);
 
   int rank() const override { return rank_; }
@@ -35,6 +36,8 @@ class NodeRank final : public Meeting {
   void barrier() { static_cast<void>(largest({})); }
   // A sum of floats by images, as it is where GPUs cannot do it.
   Status staged_sum(const float* in, float* out, std::size_t count);
+  // Of all ranks, by a team of its own: sums of floats and largest words, and bcasts. `which`: 0 or 1, once each.
+  std::unique_ptr<HostCollectives> collectives(int which);
   // Staged calls, until the GPUs serve them. False: they do not.
   bool begin(float* buffer);
 
@@ -42,9 +45,8 @@ class NodeRank final : public Meeting {
   std::function<void(std::span<const std::uint64_t> words)> before_meeting;
 
  private:
-  void run(TeamOp& op);
-
   const TestDriver driver_;
+  std::byte* const memory_;
   const int rank_;
   const int size_;
   std::uint64_t calls_ = 0;

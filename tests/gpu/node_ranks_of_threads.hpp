@@ -21,6 +21,9 @@ extern const TestDriver* driver;
 inline int calls(const char* name) {
   return driver->find<int (*)(const char*)>("fake_cuda_calls")(name);
 }
+inline std::size_t bytes(const char* name) {
+  return driver->find<std::size_t (*)(const char*)>("fake_cuda_bytes")(name);
+}
 
 // All memory that a device has, in its primary context.
 inline constexpr Memory kOnDevice[] = {Memory::device, Memory::managed, Memory::pool, Memory::mapped};
@@ -44,17 +47,14 @@ class Node {
  public:
   explicit Node(int ranks) : ranks_(ranks), barrier_(ranks) {}
   int ranks() const { return ranks_; }
-  // What `call`, which all ranks make, adds to the number of the driver's calls of `name`.
+  // What `call`, which all ranks make, adds to the number of the driver's calls of `name`; and to the bytes that they copy.
   template <typename Call>
   int counted(const char* name, const Call& call) {
-    barrier_.arrive_and_wait();
-    const int before = calls(name);
-    barrier_.arrive_and_wait();
-    call();
-    barrier_.arrive_and_wait();
-    const int after = calls(name);
-    barrier_.arrive_and_wait();
-    return after - before;
+    return added([name] { return calls(name); }, call);
+  }
+  template <typename Call>
+  std::size_t copied(const char* name, const Call& call) {
+    return added([name] { return bytes(name); }, call);
   }
   // Calls until the GPUs serve them: how many it took, or -1.
   int begin(heddle_comm_t comm, void* buffer, int most = 40) {
@@ -68,6 +68,18 @@ class Node {
   }
 
  private:
+  template <typename Count, typename Call>
+  auto added(const Count& count, const Call& call) {
+    barrier_.arrive_and_wait();
+    const auto before = count();
+    barrier_.arrive_and_wait();
+    call();
+    barrier_.arrive_and_wait();
+    const auto after = count();
+    barrier_.arrive_and_wait();
+    return after - before;
+  }
+
   const int ranks_;
   std::barrier<> barrier_;
 };

@@ -35,13 +35,32 @@ Given given_by(int rank, const Case& c) {
   return given;
 }
 
-bool check_sum(NodeRank& rank, const Case& c) {
-  std::vector<float> wanted(c.dimension);
+// What all give: folded in the order of ranks, 0 where none has an entry.
+struct Folded {
+  std::vector<float> dense;
+  std::vector<bool> is_there;
+  std::size_t most = 0;  // entries of all ranks
+};
+
+Folded folded(const NodeRank& rank, const Case& c, Op op) {
+  Folded all{std::vector<float>(c.dimension), std::vector<bool>(c.dimension)};
   for (int r = 0; r < rank.size(); ++r) {
     const Given given = given_by(r, c);
-    for (std::size_t i = 0; i < given.indices.size(); ++i)
-      wanted[given.indices[i]] += given.values[i];
+    all.most += given.indices.size();
+    for (std::size_t i = 0; i < given.indices.size(); ++i) {
+      float& value = all.dense[given.indices[i]];
+      const float next = given.values[i];
+      const bool is_taken = !all.is_there[given.indices[i]] || (op == Op::min ? next < value : next > value);
+      if (op == Op::sum) value += next;
+      if (op != Op::sum && is_taken) value = next;
+      all.is_there[given.indices[i]] = true;
+    }
   }
+  return all;
+}
+
+bool check_dense(NodeRank& rank, const Case& c, Op op) {
+  const std::vector<float> wanted = folded(rank, c, op).dense;
   const Given mine = given_by(rank.rank(), c);
   const std::size_t count = mine.indices.size();
   const TestMemory indices(rank.driver(), Memory::device, count * 8);
@@ -52,10 +71,10 @@ bool check_sum(NodeRank& rank, const Case& c) {
               count * (c.wide ? 8 : 4));
   values.put(mine.values.data(), count * 4);
   const DeviceEntries job{
-      {indices.data(), values.data(), count, c.wide}, DType::f32, Op::sum, dense.data(), c.dimension};
+      {indices.data(), values.data(), count, c.wide}, DType::f32, op, dense.data(), c.dimension};
   DeviceTraffic traffic;
   Result<bool> served = rank.path().sparse_sum(job, c.dimension, &traffic);
-  bool right = say(rank, "a sparse sum", c.dimension, served, holds(dense, wanted));
+  bool right = say(rank, op_name(op), c.dimension, served, holds(dense, wanted));
   // One rank breaks the contract: all are told, and nothing has happened.
   if (rank.rank() == 1) indices.put(mine.indices.data() + count - 1, c.wide ? 8 : 4);
   served = rank.path().sparse_sum(job, c.dimension, &traffic);
@@ -67,24 +86,15 @@ bool check_sum(NodeRank& rank, const Case& c) {
 }
 
 // The same with a sparse result: straight to where it is to be, with too little room there, and over the input.
-bool check_merge(NodeRank& rank, const Case& c) {
-  std::vector<float> dense(c.dimension);
-  std::vector<bool> is_there(c.dimension);
-  std::size_t most = 0;
-  for (int r = 0; r < rank.size(); ++r) {
-    const Given given = given_by(r, c);
-    most += given.indices.size();
-    for (std::size_t i = 0; i < given.indices.size(); ++i) {
-      dense[given.indices[i]] += given.values[i];
-      is_there[given.indices[i]] = true;
-    }
-  }
+bool check_merge(NodeRank& rank, const Case& c, Op op) {
+  const Folded all = folded(rank, c, op);
+  const std::size_t most = all.most;
   std::vector<std::uint64_t> wanted;
-  std::vector<float> sums;
+  std::vector<float> results;
   for (std::size_t i = 0; i < c.dimension; ++i) {
-    if (!is_there[i]) continue;
+    if (!all.is_there[i]) continue;
     wanted.push_back(i);
-    sums.push_back(dense[i]);
+    results.push_back(all.dense[i]);
   }
   const Given mine = given_by(rank.rank(), c);
   const std::size_t count = mine.indices.size();
@@ -106,8 +116,8 @@ bool check_merge(NodeRank& rank, const Case& c) {
     values.put(mine.values.data(), count * sizeof(float));
     DeviceTraffic traffic;
     DeviceMerged merged;
-    const Result<bool> served = rank.path().sparse_merge({in, DType::f32, Op::sum, c.dimension, room},
-                                                         c.dimension, &traffic, &merged);
+    const Result<bool> served =
+        rank.path().sparse_merge({in, DType::f32, op, c.dimension, room}, c.dimension, &traffic, &merged);
     bool same = served.ok() && served.value() && merged.entries.count == found &&
                 merged.is_placed == (&room < rooms + 2);
     // To the same place from wherever it is; the last time over the input.
@@ -122,8 +132,8 @@ bool check_merge(NodeRank& rank, const Case& c) {
     std::vector<std::uint32_t> got_narrow(found);
     to_indices.get(c.wide ? static_cast<void*>(got.data()) : got_narrow.data(), found * width);
     if (!c.wide) got.assign(got_narrow.begin(), got_narrow.end());
-    right =
-        say(rank, "a merge", c.dimension, served, same && got == wanted && holds(to_values, sums)) && right;
+    right = say(rank, "a merge", c.dimension, served, same && got == wanted && holds(to_values, results)) &&
+            right;
   }
   return right;
 }
@@ -200,8 +210,12 @@ std::vector<float> gradient_of(int rank, std::size_t n, int step) {
 bool check_sparse(NodeRank& rank) {
   bool right = true;
   // The last has more entries than the scratch has room for at once.
-  for (const Case& c : {Case{1'000, 3, false}, Case{100'003, 100, true}, Case{120'001, 2, false}})
-    right = check_sum(rank, c) && check_merge(rank, c) && right;
+  for (const Case& c : {Case{1'000, 3, false}, Case{100'003, 100, true}, Case{120'001, 2, false}}) {
+    for (const Op op : {Op::sum, Op::min, Op::max}) {
+      right = check_dense(rank, c, op) && right;
+      right = check_merge(rank, c, op) && right;
+    }
+  }
   for (const std::size_t n : {1'000, 100'003})
     right = check_largest(rank, n, n / 100) && right;
   return right;

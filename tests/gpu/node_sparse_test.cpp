@@ -45,17 +45,16 @@ struct OnGpu {
   const TestMemory dense;
 };
 
-void compare_sum(Node& node, heddle_comm_t comm, int rank, int device, Entries mine) {
+void compare(Node& node, heddle_comm_t comm, int rank, int device, Entries mine, heddle_op op = HEDDLE_SUM) {
   const OnGpu there(mine, rank, device);
   Bytes wanted(mine.size * width_of(mine.type));
   heddle_sparse host = mine.vector();
-  OK(heddle_sparse_allreduce_dense(&host, wanted.data(), HEDDLE_SUM, comm));
+  OK(heddle_sparse_allreduce_dense(&host, wanted.data(), op, comm));
   heddle_sparse_stats by_host = {};
   OK(heddle_sparse_get_stats(comm, &by_host));
   heddle_sparse in = mine.vector(there.indices.data(), there.values.data());
-  const int kernels = node.counted("cuLaunchKernel", [&] {
-    OK(heddle_sparse_allreduce_dense(&in, there.dense.data(), HEDDLE_SUM, comm));
-  });
+  const int kernels = node.counted(
+      "cuLaunchKernel", [&] { OK(heddle_sparse_allreduce_dense(&in, there.dense.data(), op, comm)); });
   heddle_sparse_stats by_gpu = {};
   OK(heddle_sparse_get_stats(comm, &by_gpu));
   EXPECT_GE(kernels, by_host.entries > 0 ? node.ranks() : 0) << "by images";
@@ -73,12 +72,16 @@ void sums(int ranks, int devices) {
     ASSERT_NE(node.begin(comm, one.data()), -1);
     const auto r = static_cast<std::size_t>(rank);
     for (const heddle_dtype type :
-         {HEDDLE_FLOAT16, HEDDLE_BFLOAT16, HEDDLE_FLOAT32, HEDDLE_FLOAT64, HEDDLE_INT32, HEDDLE_INT64})
-      compare_sum(node, comm, rank, device, {5'000, 300 * r, type, rank % 2 == 1, rank});
+         {HEDDLE_FLOAT16, HEDDLE_BFLOAT16, HEDDLE_FLOAT32, HEDDLE_FLOAT64, HEDDLE_INT32, HEDDLE_INT64}) {
+      for (const heddle_op op : {HEDDLE_SUM, HEDDLE_MIN, HEDDLE_MAX})
+        compare(node, comm, rank, device, {5'000, 300 * r, type, rank % 2 == 1, rank}, op);
+    }
     // None at all; and more than the scratch takes at once, on one rank most.
-    compare_sum(node, comm, rank, device, {1, 0, HEDDLE_FLOAT32, false, rank});
-    compare_sum(node, comm, rank, device, {20'000, 4'500 + 4'200 * r, HEDDLE_FLOAT32, false, rank});
-    compare_sum(node, comm, rank, device, {6'000, 6'000 - r, HEDDLE_FLOAT64, true, rank});
+    for (const heddle_op op : {HEDDLE_SUM, HEDDLE_MIN}) {
+      compare(node, comm, rank, device, {1, 0, HEDDLE_FLOAT32, false, rank}, op);
+      compare(node, comm, rank, device, {20'000, 4'500 + 4'200 * r, HEDDLE_FLOAT32, false, rank}, op);
+      compare(node, comm, rank, device, {6'000, 6'000 - r, HEDDLE_FLOAT64, true, rank}, op);
+    }
   });
 }
 
@@ -140,16 +143,16 @@ TEST(GpuNodeSparse, BrokenEntriesAndDisagreement) {
     const OnGpu there(mine, rank, 0);
     ASSERT_NE(node.begin(comm, there.dense.data()), -1);
     const heddle_sparse good = mine.vector(there.indices.data(), there.values.data());
-    const auto refused = [&](const heddle_sparse& in, const char* why) {
-      ASSERT_EQ(heddle_sparse_allreduce_dense(&in, there.dense.data(), HEDDLE_SUM, comm), HEDDLE_ERR_ARGUMENT)
-          << why;
-      compare_sum(node, comm, rank, 0, mine);
+    const auto refused = [&](const heddle_sparse& in, const char* why, heddle_op op = HEDDLE_SUM) {
+      ASSERT_EQ(heddle_sparse_allreduce_dense(&in, there.dense.data(), op, comm), HEDDLE_ERR_ARGUMENT) << why;
+      compare(node, comm, rank, 0, mine);
     };
     for (const std::uint32_t index : {0U, 1'000U}) {  // not after the one before; not less than the dimension
       const std::size_t at = 499 * sizeof index;
       there.indices.put(&index, sizeof index, rank == 1 ? at : 0);
       if (rank != 1) there.indices.put(mine.indices.data(), sizeof index);
       refused(good, "broken entries");
+      refused(good, "broken entries of a minimum", HEDDLE_MIN);
       there.indices.put(mine.indices.data(), mine.indices.size());
     }
     heddle_sparse shorter = good;
@@ -159,7 +162,7 @@ TEST(GpuNodeSparse, BrokenEntriesAndDisagreement) {
   });
 }
 
-// What GPUs do not serve goes by images: another operation, host memory on one rank, arrays that are not aligned.
+// What GPUs do not serve goes by images: host memory on one rank, arrays that are not aligned.
 TEST(GpuNodeSparse, WhatTheyDoNotServe) {
   Node node(2);
   on_ranks(2, [&](heddle_comm_t comm, int rank) {
@@ -172,15 +175,17 @@ TEST(GpuNodeSparse, WhatTheyDoNotServe) {
     const heddle_sparse host = mine.vector();
     const heddle_sparse good = mine.vector(there.indices.data(), there.values.data());
     const heddle_sparse shifted = mine.vector(there.indices.data(), moved.as<char>() + 1);
-    const auto compare = [&](const heddle_sparse& in, heddle_op op) {
-      OK(heddle_sparse_allreduce_dense(&host, wanted.data(), op, comm));
-      OK(heddle_sparse_allreduce_dense(&in, there.dense.data(), op, comm));
-      EXPECT_EQ(there.result(wanted.size()), wanted);
-    };
-    compare(good, HEDDLE_MAX);
-    compare(rank == 0 ? host : good, HEDDLE_SUM);
-    compare(rank == 1 ? shifted : good, HEDDLE_SUM);
-    compare_sum(node, comm, rank, 0, mine);
+    for (const heddle_op op : {HEDDLE_SUM, HEDDLE_MAX}) {
+      for (const heddle_sparse& in : {rank == 0 ? host : good, rank == 1 ? shifted : good}) {
+        OK(heddle_sparse_allreduce_dense(&host, wanted.data(), op, comm));
+        OK(heddle_sparse_allreduce_dense(&in, there.dense.data(), op, comm));
+        EXPECT_EQ(there.result(wanted.size()), wanted);
+        heddle_sparse_stats stats = {};
+        OK(heddle_sparse_get_stats(comm, &stats));
+        EXPECT_NE(std::string(stats.algorithm), "gpu");
+      }
+      compare(node, comm, rank, 0, mine, op);
+    }
   });
 }
 

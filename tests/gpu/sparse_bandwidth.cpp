@@ -53,11 +53,13 @@ class Bench {
     float* normal;
     float* one_in_100;
     float* equal;
-    float* out;  // of a copy, a fold, a scatter
+    float* out;          // of a copy, a fold, a scatter
+    const void* deltas;  // codes of indices, each 100 behind the one before it; n / 100 bytes
   };
   std::vector<Work> reads(const Vectors& v, std::size_t n);
   std::vector<Work> selections(const Vectors& v, std::size_t n, const gpu::Selected& to, void* workspace,
                                std::size_t bytes);
+  std::vector<Work> entries(const Vectors& v, std::size_t n, const gpu::Selected& to, void* workspace);
 
   TestDriver cuda_;
   gpu::Driver driver_;
@@ -103,6 +105,7 @@ std::vector<Work> Bench::selections(const Vectors& v, std::size_t n, const gpu::
   const gpu::Quantiser in_bytes{8, 1024, 1};
   const gpu::Quantiser in_pairs{2, 1024, 1};
   const gpu::Quantiser in_bits{1, 1024, 1};
+  const gpu::Quantiser in_halves{16};
   const auto quantise = [=, this](const gpu::Quantiser& how) {
     return [=, this] { return sparse_.quantise(stream, how, v.normal, v.out, n, 0, to.values); };
   };
@@ -111,16 +114,11 @@ std::vector<Work> Bench::selections(const Vectors& v, std::size_t n, const gpu::
     const void* const codes[] = {to.values, to.values};
     return sparse_.dequantise(stream, in_bytes, codes, n, v.out, to.count + 1);
   };
-  // What scatters take is what the selection before left.
-  const std::size_t scattered = n / 100;
-  const gpu::Entries entries{to.indices, to.values, scattered, false};
-  const double moved = static_cast<double>(scattered) * 16;
-  // With itself.
-  const gpu::Selected merged{v.out, v.out + n / 2, n / 2, to.count, false};
   return {{"quantise, 8 bits, residual", 3.25 * all, quantise(in_bytes)},
           {"dequantise, add two, 8 bits", 1.25 * all, dequantise},
           {"quantise, 2 bits, residual", 3.0625 * all, quantise(in_pairs)},
           {"quantise, 1 bit, residual", (3 + 1.0 / 32) * all, quantise(in_bits)},
+          {"quantise, f16, residual", 3.5 * all, quantise(in_halves)},
           {"nonzero, 1%", all, nonzero(v.one_in_100)},
           {"nonzero, all", all, nonzero(v.normal)},
           {"magnitudes, 1%", all, from(2.576F)},
@@ -129,14 +127,39 @@ std::vector<Work> Bench::selections(const Vectors& v, std::size_t n, const gpu::
           {"the largest 0.1%", all, largest(v.normal, n / 1000)},
           {"the largest 10%", all, largest(v.normal, n / 10)},
           {"the largest 1% of equals", all, largest(v.equal, n / 100)},
-          {"the largest 1%", all, largest(v.normal, n / 100)},
-          {"scatter, 1%", moved * 3 / 4,
-           [=, this] { return sparse_.scatter(stream, DType::f32, entries, v.out, n); }},
+          {"the largest 1%", all, largest(v.normal, n / 100)}};
+}
+
+// Of entries that the selection before left: one in a hundred.
+std::vector<Work> Bench::entries(const Vectors& v, std::size_t n, const gpu::Selected& to, void* workspace) {
+  CUstream stream = gpu::default_stream();
+  const std::size_t scattered = n / 100;
+  const gpu::Entries given{to.indices, to.values, scattered, false};
+  const double moved = static_cast<double>(scattered) * 16;
+  // With itself.
+  const gpu::Selected merged{v.out, v.out + n / 2, n / 2, to.count, false};
+  // Their indices as bits and as deltas, of which one in four has two bytes; moved: indices and codes.
+  const gpu::IndexRange whole{0, n};
+  const auto listed = static_cast<double>(scattered);
+  const double in_bitmap = listed * 4 + static_cast<double>(n) / 8;
+  const gpu::Room back{v.out + n / 2, nullptr, scattered, false};
+  return {{"scatter, 1%", moved * 3 / 4,
+           [=, this] { return sparse_.scatter(stream, DType::f32, {given}, v.out, n); }},
           {"scatter_add, 1%", moved,
-           [=, this] { return sparse_.scatter_add(stream, DType::f32, entries, v.out, n); }},
-          {"merge, 1% and 1%", static_cast<double>(scattered) * 24, [=, this] {
-             return sparse_.merge(stream, DType::f32, {entries}, {entries}, n, merged, to.count + 1,
+           [=, this] { return sparse_.scatter_add(stream, DType::f32, given, v.out, n); }},
+          {"merge, 1% and 1%", static_cast<double>(scattered) * 24,
+           [=, this] {
+             return sparse_.merge(stream, DType::f32, Op::sum, {given}, {given}, n, merged, to.count + 1,
                                   workspace);
+           }},
+          {"indices to bits, 1%", in_bitmap,
+           [=, this] { return sparse_.pack_bitmap(stream, given, whole, v.out); }},
+          {"bits to indices, 1%", in_bitmap,
+           [=, this] { return sparse_.unpack_bitmap(stream, v.out, whole, back, to.count + 1, workspace); }},
+          {"indices to deltas, 1%", listed * 5.28,
+           [=, this] { return sparse_.pack_delta(stream, given, whole, v.out, n, to.count + 1, workspace); }},
+          {"deltas to indices, 1%", listed * 5, [=, this] {
+             return sparse_.unpack_delta(stream, v.deltas, scattered, whole, back, to.count + 1, workspace);
            }}};
 }
 
@@ -148,8 +171,10 @@ bool Bench::measure(std::size_t n, std::vector<Work>* all) {
   const TestMemory indices(cuda_, Memory::device, n * 4);
   const TestMemory values(cuda_, Memory::device, n * 4);
   const TestMemory count(cuda_, Memory::device, 16);  // and whether entries are broken
+  const TestMemory deltas(cuda_, Memory::device, n / 100);
+  deltas.put(std::vector<unsigned char>(n / 100, 99).data(), n / 100);
   const Vectors v{memory.as<float>(), memory.as<float>() + n, memory.as<float>() + 2 * n,
-                  memory.as<float>() + 3 * n};
+                  memory.as<float>() + 3 * n, deltas.data()};
   memory.put(normal_values(n, 1).data(), bytes);
   memory.put(normal_values(n, 100).data(), bytes, bytes);
   memory.put(std::vector<float>(n, 1.0F).data(), bytes, 2 * bytes);
@@ -159,6 +184,8 @@ bool Bench::measure(std::size_t n, std::vector<Work>* all) {
 
   *all = reads(v, n);
   for (Work& work : selections(v, n, to, workspace.data(), workspace_bytes))
+    all->push_back(std::move(work));
+  for (Work& work : entries(v, n, to, workspace.data()))
     all->push_back(std::move(work));
   Timing timing(cuda_, driver_);
   return timing.measure(all);

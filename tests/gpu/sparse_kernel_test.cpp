@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "blocks_at_once.hpp"
 #include "cuda_memory.hpp"
 #include "fake_cuda.h"
 #include "gpu/kernels/sparse_list.hpp"
@@ -24,6 +25,7 @@ namespace {
 using kernels::Tile;
 using kernels::Workspace;
 using test::Memory;
+using test::run_at_once;
 using test::TestDriver;
 using test::TestMemory;
 
@@ -77,16 +79,6 @@ struct Selection {
   std::vector<float> values;
   std::uint64_t count = 0;
 };
-
-template <class Kernel>
-void run_at_once(unsigned blocks, const Kernel& kernel) {
-  std::vector<std::thread> threads;
-  threads.reserve(blocks);
-  for (unsigned block = 0; block < blocks; ++block)
-    threads.emplace_back([&kernel, block, blocks] { kernel(kernels::Block{block, blocks}); });
-  for (std::thread& thread : threads)
-    thread.join();
-}
 
 TEST(BlocksAtOnce, SelectInOrderAndLeaveTheWorkspaceAsItWas) {
   constexpr std::size_t kCount = 50 * 4096 + 100;
@@ -165,7 +157,7 @@ TEST(BlocksAtOnce, MergeInOrderAndLeaveTheWorkspaceAsItWas) {
     a.workspace = work.get();
     run_at_once(7, [&](const kernels::Block& block) {
       kernels::MergeShared<std::uint32_t, float> shared;
-      kernels::merge_entries<kernels::Plain<float>, std::uint32_t, kernels::FloatSum>(block, a, shared);
+      kernels::merge_entries<kernels::Plain<float>, std::uint32_t>(block, a, shared);
     });
     ASSERT_EQ(got.count, want.size()) << round;
     ASSERT_EQ(got.indices, want) << round;
@@ -277,13 +269,16 @@ TEST_F(SparseKernelTest, SaysWhatItCannotServe) {
   EXPECT_EQ(many.code(), Code::invalid_argument);
   EXPECT_NE(many.message().find("64 bits"), std::string::npos) << many.message();
 
-  const auto merge = [&](DType of, const void* indices, std::size_t dimension) {
-    return kernels_.merge(default_stream(), of, {{indices, values_.data(), 5}}, {}, dimension, to(),
+  const auto merge = [&](DType of, const void* indices, std::size_t dimension, Op op = Op::sum) {
+    return kernels_.merge(default_stream(), of, op, {{indices, values_.data(), 5}}, {}, dimension, to(),
                           count_.as<std::uint64_t>(), work_.data());
   };
   EXPECT_TRUE(merge(DType::f32, indices_.data(), 5).ok());
   EXPECT_EQ(merge(DType::f32, indices_.as<char>() + 2, 5).code(), Code::unsupported);
   EXPECT_EQ(merge(DType::i8, indices_.data(), 5).code(), Code::unsupported);
+  const Status prod = merge(DType::f32, indices_.data(), 5, Op::prod);
+  EXPECT_EQ(prod.code(), Code::unsupported);
+  EXPECT_NE(prod.message().find("by prod; there are sum, min and max"), std::string::npos) << prod.message();
   const Status narrow = merge(DType::f32, indices_.data(), (std::size_t{1} << 32) + 1);
   EXPECT_EQ(narrow.code(), Code::invalid_argument);
   EXPECT_NE(narrow.message().find("64 bits"), std::string::npos) << narrow.message();

@@ -57,6 +57,7 @@ bool translate_scatter(void* arguments, const Reach& reach) {
   auto& a = *static_cast<ScatterArguments*>(arguments);
   return translate_one(a.indices, a.count * sizeof(Index), reach) &&
          translate_one(a.values, a.count * sizeof(typename Element::Stored), reach) &&
+         translate_one(a.counted, sizeof *a.counted, reach) &&
          translate_one(a.dense, a.dimension * sizeof(typename Element::Stored), reach);
 }
 
@@ -87,12 +88,12 @@ bool translate_merge(void* arguments, const Reach& reach) {
          translate_one(a.workspace, sizeof *a.workspace, reach);
 }
 
-template <class Element, class Index, class Operation>
+template <class Element, class Index>
 void run_merge(const void* arguments, unsigned blocks) {
   MergeShared<Index, typename Element::Stored> shared;
   for (unsigned block = blocks; block-- > 0;)
-    merge_entries<Element, Index, Operation>(Block{block, blocks},
-                                             *static_cast<const MergeArguments*>(arguments), shared);
+    merge_entries<Element, Index>(Block{block, blocks}, *static_cast<const MergeArguments*>(arguments),
+                                  shared);
 }
 
 template <class Index>
@@ -177,10 +178,87 @@ void run_dequantise(const void* arguments, unsigned blocks) {
   }
 }
 
+template <class Index>
+bool translate_pack_bitmap(void* arguments, const Reach& reach) {
+  auto& a = *static_cast<PackBitmapArguments*>(arguments);
+  return translate_one(a.indices, a.count * sizeof(Index), reach) &&
+         translate_one(a.codes, a.span / 8 + (a.span % 8 != 0 ? 1 : 0), reach);
+}
+
+template <class Index>
+void run_pack_bitmap(const void* arguments, unsigned blocks) {
+  for (unsigned block = blocks; block-- > 0;) {
+    for (unsigned thread = kThreads; thread-- > 0;)
+      pack_bitmap_share<Index>(*static_cast<const PackBitmapArguments*>(arguments),
+                               Thread{block, blocks, thread});
+  }
+}
+
+template <class Index>
+bool translate_pack_delta(void* arguments, const Reach& reach) {
+  auto& a = *static_cast<PackDeltaArguments*>(arguments);
+  return translate_one(a.indices, a.count * sizeof(Index), reach) &&
+         translate_one(a.codes, a.capacity, reach) && translate_one(a.needed, sizeof *a.needed, reach) &&
+         translate_one(a.workspace, sizeof *a.workspace, reach);
+}
+
+template <class Index>
+void run_pack_delta(const void* arguments, unsigned blocks) {
+  PackShared<Index> shared;
+  for (unsigned block = blocks; block-- > 0;)
+    pack_delta<Index>(Block{block, blocks}, *static_cast<const PackDeltaArguments*>(arguments), shared);
+}
+
+// `bytes`: of the codes.
+template <class Index>
+bool translate_unpack(UnpackArguments& a, std::uint64_t bytes, const Reach& reach) {
+  return translate_one(a.codes, bytes, reach) && translate_one(a.indices, a.count * sizeof(Index), reach) &&
+         translate_one(a.needed, sizeof *a.needed, reach) && translate_one(a.bad, sizeof *a.bad, reach) &&
+         translate_one(a.workspace, sizeof *a.workspace, reach);
+}
+
+template <class Index>
+bool translate_unpack_bitmap(void* arguments, const Reach& reach) {
+  auto& a = *static_cast<UnpackArguments*>(arguments);
+  return translate_unpack<Index>(a, a.span / 8 + (a.span % 8 != 0 ? 1 : 0), reach);
+}
+
+template <class Index>
+bool translate_unpack_delta(void* arguments, const Reach& reach) {
+  auto& a = *static_cast<UnpackArguments*>(arguments);
+  return translate_unpack<Index>(a, a.bytes, reach);
+}
+
+template <class Index>
+void run_unpack_bitmap(const void* arguments, unsigned blocks) {
+  BitmapShared shared;
+  for (unsigned block = blocks; block-- > 0;)
+    unpack_bitmap<Index>(Block{block, blocks}, *static_cast<const UnpackArguments*>(arguments), shared);
+}
+
+template <class Index>
+void run_unpack_delta(const void* arguments, unsigned blocks) {
+  UnpackShared<Index> shared;
+  for (unsigned block = blocks; block-- > 0;)
+    unpack_delta<Index>(Block{block, blocks}, *static_cast<const UnpackArguments*>(arguments), shared);
+}
+
 #define HEDDLE_CHECK_TWIN(name, Index) \
   SparseTwin{"heddle_" #name, sizeof(CheckArguments), &translate_check<Index>, &run_check<Index>},
 #define HEDDLE_FORGET_TWIN(name, Index) \
   SparseTwin{"heddle_" #name, sizeof(ForgetArguments), &translate_forget<Index>, &run_forget<Index>},
+#define HEDDLE_PACK_BITMAP_TWIN(name, Index)                                              \
+  SparseTwin{"heddle_" #name, sizeof(PackBitmapArguments), &translate_pack_bitmap<Index>, \
+             &run_pack_bitmap<Index>},
+#define HEDDLE_UNPACK_BITMAP_TWIN(name, Index)                                          \
+  SparseTwin{"heddle_" #name, sizeof(UnpackArguments), &translate_unpack_bitmap<Index>, \
+             &run_unpack_bitmap<Index>},
+#define HEDDLE_PACK_DELTA_TWIN(name, Index)                                             \
+  SparseTwin{"heddle_" #name, sizeof(PackDeltaArguments), &translate_pack_delta<Index>, \
+             &run_pack_delta<Index>},
+#define HEDDLE_UNPACK_DELTA_TWIN(name, Index)                                          \
+  SparseTwin{"heddle_" #name, sizeof(UnpackArguments), &translate_unpack_delta<Index>, \
+             &run_unpack_delta<Index>},
 #define HEDDLE_QUANTISE_TWIN(name, Code) \
   SparseTwin{"heddle_" #name, sizeof(QuantiseArguments), &translate_quantise<Code>, &run_quantise<Code>},
 #define HEDDLE_DEQUANTISE_TWIN(name, Code)                                              \
@@ -192,20 +270,23 @@ void run_dequantise(const void* arguments, unsigned blocks) {
 #define HEDDLE_SCATTER_TWIN(name, Element, Index, Operation)                                \
   SparseTwin{"heddle_" #name, sizeof(ScatterArguments), &translate_scatter<Element, Index>, \
              &run_scatter<Element, Index, Operation>},
-#define HEDDLE_MERGE_TWIN(name, Element, Index, Operation)                       \
-  SparseTwin{"heddle_" #name, sizeof(MergeArguments), &translate_merge<Element>, \
-             &run_merge<Element, Index, Operation>},
+#define HEDDLE_MERGE_TWIN(name, Element, Index) \
+  SparseTwin{"heddle_" #name, sizeof(MergeArguments), &translate_merge<Element>, &run_merge<Element, Index>},
 #ifdef __clang_analyzer__
 // What it looks for is in one kernel of a kind as in all, and all take it more than a minute.
 #define HEDDLE_TWINS HEDDLE_SELECT_TWIN(select_32_i32, std::uint32_t, std::uint32_t, false)
 #else
-#define HEDDLE_TWINS                            \
-  HEDDLE_SELECT_KERNELS(HEDDLE_SELECT_TWIN)     \
-  HEDDLE_SCATTER_KERNELS(HEDDLE_SCATTER_TWIN)   \
-  HEDDLE_MERGE_KERNELS(HEDDLE_MERGE_TWIN)       \
-  HEDDLE_CHECK_KERNELS(HEDDLE_CHECK_TWIN)       \
-  HEDDLE_FORGET_KERNELS(HEDDLE_FORGET_TWIN)     \
-  HEDDLE_QUANTISE_KERNELS(HEDDLE_QUANTISE_TWIN) \
+#define HEDDLE_TWINS                                      \
+  HEDDLE_SELECT_KERNELS(HEDDLE_SELECT_TWIN)               \
+  HEDDLE_SCATTER_KERNELS(HEDDLE_SCATTER_TWIN)             \
+  HEDDLE_MERGE_KERNELS(HEDDLE_MERGE_TWIN)                 \
+  HEDDLE_CHECK_KERNELS(HEDDLE_CHECK_TWIN)                 \
+  HEDDLE_FORGET_KERNELS(HEDDLE_FORGET_TWIN)               \
+  HEDDLE_PACK_BITMAP_KERNELS(HEDDLE_PACK_BITMAP_TWIN)     \
+  HEDDLE_UNPACK_BITMAP_KERNELS(HEDDLE_UNPACK_BITMAP_TWIN) \
+  HEDDLE_PACK_DELTA_KERNELS(HEDDLE_PACK_DELTA_TWIN)       \
+  HEDDLE_UNPACK_DELTA_KERNELS(HEDDLE_UNPACK_DELTA_TWIN)   \
+  HEDDLE_QUANTISE_KERNELS(HEDDLE_QUANTISE_TWIN)           \
   HEDDLE_DEQUANTISE_KERNELS(HEDDLE_DEQUANTISE_TWIN)
 #endif
 constexpr SparseTwin kTwins[] = {

@@ -70,6 +70,12 @@ TEST(Agreement, NamesTheFirstRankThatDoesNotFit) {
   broken.state(1, streams[0].view(), Op::sum, false);
   EXPECT_NE(broken.check().message().find("rank 1 passed a stream that breaks the contract"),
             std::string::npos);
+  Agreement missing(2, 4);
+  missing.state(1, streams[0].view(), Op::sum, false);
+  missing.withdraw(1);
+  EXPECT_EQ(missing.check().code(), heddle::Code::peer_failed);
+  EXPECT_NE(missing.check().message().find("rank 1 could not make its entries"), std::string::npos);
+  EXPECT_EQ(missing.total(), 0U);
 }
 
 TEST(Profile, FindsHowFarPatternsOverlap) {

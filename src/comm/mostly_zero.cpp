@@ -1,0 +1,121 @@
+// Allreduce of vectors that may be mostly zeros: by their entries (sparse.cpp) where that pays.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "comm/communicator_impl.hpp"
+#include "comm/complete.hpp"
+#include "sparse/convert.hpp"
+
+namespace heddle {
+namespace {
+
+constexpr std::size_t kSamples = 256;
+
+// The entries of a vector: block by block, so that what is counted is still in the cache when it is taken.
+Status entries_of(const std::byte* buffer, std::size_t count, DType type, Storage& storage,
+                  SparseView* view) {
+  constexpr std::size_t kBlock = std::size_t{1} << 16;
+  const std::size_t width = dtype_size(type);
+  *view = {count, 0,       count <= std::uint64_t{1} << 32 ? IndexType::u32 : IndexType::u64,
+           type,  nullptr, nullptr};
+  const std::size_t index_width = index_size(view->index_type);
+  for (std::size_t first = 0; first < count; first += kBlock) {
+    const std::size_t here = std::min(kBlock, count - first);
+    const std::size_t found = count_nonzero(buffer + first * width, here, type);
+    if (found == 0) continue;
+    const std::size_t needed = view->count + found;
+    // At the rate so far, or twice what there is.
+    const std::size_t room = std::max(needed / (first + here) * count, 2 * needed);
+    const std::size_t wanted = std::min(count, std::max<std::size_t>(room, 1024));
+    const bool full = storage.values.size() < needed * width || storage.indices.size() < needed * index_width;
+    if (full && (!storage.indices.grow(wanted * index_width, view->count * index_width) ||
+                 !storage.values.grow(wanted * width, view->count * width)))
+      return Status(Code::out_of_memory, "no memory for " + std::to_string(wanted) + " entries of a vector");
+    take_nonzero(buffer + first * width, first, here, type, view->index_type,
+                 storage.indices.data() + view->count * index_width,
+                 storage.values.data() + view->count * width);
+    view->count = needed;
+  }
+  view->indices = storage.indices.data();
+  view->values = storage.values.data();
+  return {};
+}
+
+}  // namespace
+
+// By samples of every rank's vector: what an allreduce of their entries would cost, beside that of the vectors.
+Result<bool> CommunicatorImpl::looks_sparse(double density, std::size_t count, DType type) {
+  SparseView guess{count, 0, IndexType::u64, type, nullptr, nullptr};
+  guess.count = static_cast<std::size_t>(density * static_cast<double>(count));
+  Agreement agreement(size_, 0);
+  agreement.state(rank_, guess, Op::sum, true);
+  HEDDLE_TRY(run_job(agreement_job(agreement)));
+  HEDDLE_TRY(agreement.check());
+  const auto known = profiles_.find(count);
+  const double distinct = known == profiles_.end() ? 1 : known->second.distinct();
+  const SparseCall call{count, agreement.total(), type, SparseForm::in_place, true, node_memory_ != nullptr};
+  return !sparse_.choose(size_, call, distinct).dense;
+}
+
+Status CommunicatorImpl::mostly_zero_allreduce(const void* in, void* out, std::size_t count, DType type) {
+  if (asked_ != nullptr) [[unlikely]]
+    return in_turn(asked_, [=, this] { return mostly_zero_allreduce(in, out, count, type); });
+  return with_memory([=, this] { return exchange_mostly_zero({in, out, count, type, nullptr}); });
+}
+
+Status CommunicatorImpl::mostly_zero_allreduce(LocalVector& vector) {
+  if (asked_ != nullptr) [[unlikely]]
+    return in_turn(asked_, [&, this] { return mostly_zero_allreduce(vector); });
+  return with_memory([&, this] {
+    return exchange_mostly_zero({nullptr, nullptr, vector.count(), vector.type(), &vector});
+  });
+}
+
+Status CommunicatorImpl::exchange_mostly_zero(const MostlyZeroJob& job) {
+  bool sparse = is_sparse_value(job.type) && size_ > 1 && job.count > 0;
+  if (sparse) {
+    const Result<double> density = job.there != nullptr
+                                       ? job.there->sampled_density(kSamples)
+                                       : sampled_density(job.in, job.count, job.type, kSamples);
+    if (!density.ok()) return density.status();
+    const Result<bool> looks = looks_sparse(density.value(), job.count, job.type);
+    if (!looks.ok()) return looks.status();
+    sparse = looks.value();
+  }
+  if (!sparse) return sum_whole(job);
+  HEDDLE_TRY(learn_node_memory());
+  SparseJob entries;
+  entries.trouble = take_entries(job, &entries.in);
+  entries.dense = job.out;
+  entries.there = job.there;
+  entries.in_place = job.in == job.out;
+  return exchange_sparse(entries);
+}
+
+Status CommunicatorImpl::sum_whole(const MostlyZeroJob& job) {
+  note_sparse("dense", 0, 0, 0);
+  if (job.there == nullptr || size_ == 1) return allreduce(job.in, job.out, job.count, job.type, Op::sum);
+  // Where there is no image the others wait in vain.
+  const Result<void*> image = job.there->load();
+  if (!image.ok()) return fail(image.status());
+  HEDDLE_TRY(allreduce(image.value(), image.value(), job.count, job.type, Op::sum));
+  job.there->store();
+  return {};
+}
+
+Status CommunicatorImpl::take_entries(const MostlyZeroJob& job, SparseView* view) {
+  const void* in = job.in;
+  if (job.there != nullptr) {
+    const Result<SparseView> taken = job.there->entries();
+    if (taken.ok()) *view = taken.value();
+    if (taken.ok()) return {};
+    const Result<void*> image = job.there->load();
+    if (!image.ok()) return image.status();
+    in = image.value();
+  }
+  if (!entries_) entries_ = std::make_unique<Storage>(node_memory_.get());
+  return entries_of(static_cast<const std::byte*>(in), job.count, job.type, *entries_, view);
+}
+
+}  // namespace heddle

@@ -1,0 +1,21 @@
+// What collectives on streams refuse, and how they say so: DevicePath and StreamRelay.
+#pragma once
+
+#include <string>
+
+#include "base/status.hpp"
+#include "gpu/gpu.hpp"
+#include "gpu/link.hpp"
+
+namespace heddle {
+
+// `unsupported`: why, and the way out.
+Status refuse_stream(const std::string& why);
+// Another rank's reason.
+Status refused_elsewhere(int rank);
+// Of a buffer of another context.
+Status refuse_place(const void* buffer);
+// Before the first call: the place of a buffer that a communicator can be set up for.
+Status find_for_stream(gpu::Gpu& gpu, gpu::Stream stream, const void* buffer, gpu::Place* found);
+
+}  // namespace heddle

@@ -1,0 +1,192 @@
+#include "comm/stream_relay.hpp"
+
+#include <algorithm>
+#include <array>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "comm/stream_refusal.hpp"
+#include "comm/verdict.hpp"
+
+namespace heddle {
+namespace {
+
+// Bytes of a piece, at most and at least: long enough for the network's full speed, short enough that copies of one are not long beside it. Not measured.
+constexpr std::size_t kMostPiece = std::size_t{4} << 20;
+constexpr std::size_t kLeastPiece = std::size_t{64} << 10;
+
+}  // namespace
+
+void StreamRelay::reset() {
+  // While the thread serves them.
+  if (link_) link_->finish();
+  thread_.reset();
+  link_.reset();
+  words_.reset();
+  next_ = 0;
+}
+
+// Whether all ranks can; else the same kind of failure on all. `more`: of each word the largest comes back.
+Status StreamRelay::agree(const Status& mine, std::span<std::uint64_t> more) {
+  const bool cannot = mine.code() == Code::unsupported;
+  const Verdict verdict = mine.ok() ? Verdict::all_right : cannot ? Verdict::cannot : Verdict::failed;
+  std::vector<std::uint64_t> words(1, word_of(verdict, ranks_.rank()));
+  words.insert(words.end(), more.begin(), more.end());
+  if (Status met = ranks_.allreduce(words.data(), words.data(), words.size(), DType::u64, Op::max);
+      !met.ok()) {
+    apart_ = true;
+    return met;
+  }
+  std::copy(words.begin() + 1, words.end(), more.begin());
+  const Result<bool> all = outcome_of(words[0], cannot ? Status() : mine);
+  if (!all.ok()) return all.status();
+  if (all.value()) return {};
+  return cannot ? mine : refused_elsewhere(static_cast<int>(rank_of(words[0])));
+}
+
+// ---- Setting up
+
+Status StreamRelay::make_ring(gpu::Gpu& gpu, const gpu::Place& place) {
+  Result<std::unique_ptr<gpu::Link>> made = gpu::make_link(gpu, place);
+  if (!made.ok()) return made.status();
+  link_ = std::move(made).value();
+  words_ = std::make_unique<RelayWords>();
+  HEDDLE_TRY(link_->open_words(std::as_writable_bytes(std::span(words_.get(), 1))));
+  Result<std::byte*> pinned = link_->pin(RelayRing::kSlots * kMostPiece);
+  ring_.piece = kMostPiece;
+  while (!pinned.ok() && ring_.piece > kLeastPiece) {
+    ring_.piece /= 2;
+    pinned = link_->pin(RelayRing::kSlots * ring_.piece);
+  }
+  if (!pinned.ok()) return pinned.status();
+  ring_.memory = pinned.value();
+  return {};
+}
+
+Status StreamRelay::start_thread() {
+  Result<std::unique_ptr<HostCollectives>> twin = twin_();
+  if (!twin.ok()) return twin.status();
+  Status mine;
+  try {
+    thread_ = std::make_unique<RelayThread>(std::move(twin).value(), ring_, *words_);
+  } catch (const std::system_error& e) {
+    mine = Status(Code::system, fmt::format("no thread for collectives on streams: {}", e.what()));
+  }
+  return agree(mine);
+}
+
+// Collective, and the same outcome on all ranks.
+Status StreamRelay::set_up(gpu::Gpu& gpu, const gpu::Place& place) {
+  const Status mine = make_ring(gpu, place);
+  std::array<std::uint64_t, 1> least{~std::uint64_t{ring_.piece}};
+  HEDDLE_TRY(agree(mine, least));
+  ring_.piece = ~least[0];
+  HEDDLE_TRY(start_thread());
+  if (ranks_.rank() != 0) return {};
+  log_.info(
+      fmt::format("collectives on streams: by the host, in pieces of {} KiB of pinned memory of GPU {}'s",
+                  ring_.piece >> 10, place.device));
+  return {};
+}
+
+Status StreamRelay::get_ready(gpu::Gpu& gpu, gpu::Stream stream, const Buffers& buffers) {
+  if (thread_) return {};
+  gpu::Place place;
+  const void* const buffer = buffers.out != nullptr ? buffers.out : buffers.in;
+  HEDDLE_TRY(agree(find_for_stream(gpu, stream, buffer, &place)));
+  Status status = set_up(gpu, place);
+  if (status.ok()) return {};
+  reset();
+  return apart_ ? status : refuse_stream(status.message());
+}
+
+// ---- Calls
+
+Status StreamRelay::lies_here(const void* buffer, std::size_t bytes) {
+  if (buffer == nullptr) return {};
+  const Result<bool> held = link_->holds(buffer, bytes);
+  return held.ok() && !held.value() ? refuse_place(buffer) : held.status();
+}
+
+// Also begins on the stream.
+Status StreamRelay::check(gpu::Stream stream, const Buffers& buffers, std::size_t bytes) {
+  if (const Status lost = thread_->lost(); !lost.ok())
+    return Status(lost.code(), "an earlier collective on a stream failed: " + lost.message());
+  HEDDLE_TRY(lies_here(buffers.in, bytes));
+  if (buffers.out != buffers.in) HEDDLE_TRY(lies_here(buffers.out, bytes));
+  const Result<bool> captured = link_->begin_on(stream);
+  if (!captured.ok()) return captured.status();
+  if (!captured.value()) return {};
+  return refuse_stream("a CUDA graph can hold collectives of ranks on one node alone");
+}
+
+Status StreamRelay::fill(const Buffers& buffers, const RelayCall& call, std::uint32_t k) {
+  const RelayPiece piece = ring_.piece_of(call, k);
+  if (buffers.in != nullptr) HEDDLE_TRY(link_->to_host(piece.slot, buffers.in + piece.begin, piece.bytes));
+  return link_->write_word(&words_->arrived, piece.number + 1);
+}
+
+Status StreamRelay::empty(const Buffers& buffers, const RelayCall& call, std::uint32_t k) {
+  const RelayPiece piece = ring_.piece_of(call, k);
+  HEDDLE_TRY(link_->wait_for_word(&words_->done, piece.number + 1));
+  return buffers.out != nullptr ? link_->to_device(buffers.out + piece.begin, piece.slot, piece.bytes)
+                                : Status();
+}
+
+// A slot is filled after the piece before it there was taken out, in this call or, since streams follow each other, in an earlier one.
+Status StreamRelay::enqueue(const Buffers& buffers, const RelayCall& call) {
+  const std::uint32_t pieces = ring_.pieces(call.bytes);
+  for (std::uint32_t k = 0; k < pieces + RelayRing::kAhead; ++k) {
+    if (k < pieces) HEDDLE_TRY(fill(buffers, call, k));
+    if (k >= RelayRing::kAhead) HEDDLE_TRY(empty(buffers, call, k - RelayRing::kAhead));
+  }
+  return {};
+}
+
+// Where a stream has lost its part in an earlier call all begin anew.
+Status StreamRelay::agree_on_call(const Status& mine) {
+  std::array<std::uint64_t, 1> lost{thread_->lost().ok() ? 0U : 1U};
+  Status status = agree(mine, lost);
+  if (status.ok()) return status;
+  link_->end_on();
+  if (!apart_ && lost[0] != 0) reset();
+  return status;
+}
+
+Status StreamRelay::serve(gpu::Gpu& gpu, gpu::Stream stream, const Buffers& buffers, RelayCall call) {
+  if (call.bytes == 0) return {};
+  HEDDLE_TRY(get_ready(gpu, stream, buffers));
+  HEDDLE_TRY(agree_on_call(check(stream, buffers, call.bytes)));
+  call.first = next_;
+  next_ += ring_.pieces(call.bytes);
+  // First: streams take so much work and no more until some of it is done, for which the thread is needed.
+  thread_->give(call);
+  Status status = enqueue(buffers, call);
+  if (!status.ok()) thread_->lose(status);
+  link_->end_on();
+  return status;
+}
+
+Status StreamRelay::allreduce_on(gpu::Gpu& gpu, gpu::Stream stream, const void* in, void* out,
+                                 std::size_t count, DType type, Op op) {
+  RelayCall call;
+  call.bytes = count * dtype_size(type);
+  call.type = type;
+  call.op = op;
+  return serve(gpu, stream, {static_cast<const std::byte*>(in), static_cast<std::byte*>(out)}, call);
+}
+
+Status StreamRelay::bcast_on(gpu::Gpu& gpu, gpu::Stream stream, void* buffer, std::size_t bytes, int root) {
+  RelayCall call;
+  call.collective = Collective::bcast;
+  call.bytes = bytes;
+  call.root = root;
+  auto* const data = static_cast<std::byte*>(buffer);
+  const bool gives = root == ranks_.rank();
+  return serve(gpu, stream, {gives ? data : nullptr, gives ? nullptr : data}, call);
+}
+
+}  // namespace heddle

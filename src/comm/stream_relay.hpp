@@ -1,0 +1,83 @@
+// Collectives on the callers' streams where the GPUs cannot serve them together (device_path.hpp), on several nodes above all: the host does them, while
+// the stream's own copies bring each piece of a vector to pinned memory and its result back.
+//
+//   the stream:  copies piece j into its slot, says so ... waits for the result of piece j - 3, copies it to its place ...
+//   the thread:                                 waits for piece j, does the collective on it, says so (relay_thread.hpp)
+//
+// So copies, the network and the host's sums work at the same time, and no thread of the caller's waits. The thread has a communicator of its own: what the caller does with
+// the other one meanwhile is nothing to it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "base/dtype.hpp"
+#include "base/log.hpp"
+#include "base/status.hpp"
+#include "comm/host_collectives.hpp"
+#include "comm/relay_thread.hpp"
+#include "gpu/gpu.hpp"
+#include "gpu/link.hpp"
+
+namespace heddle {
+
+class StreamRelay {
+ public:
+  // Another set of collectives of the same ranks, for the thread. Collective; the same outcome on all ranks.
+  using Twin = std::function<Result<std::unique_ptr<HostCollectives>>()>;
+
+  // `ranks` is borrowed, and used in calls alone, as is `twin`.
+  StreamRelay(HostCollectives& ranks, Twin twin, const Log& log)
+      : ranks_(ranks), twin_(std::move(twin)), log_(log) {}
+  StreamRelay(const StreamRelay&) = delete;
+  StreamRelay& operator=(const StreamRelay&) = delete;
+  // Waits for what the streams were given.
+  ~StreamRelay() { reset(); }
+
+  // On a stream of the caller's (null: the default stream of the buffers' context): after the work that it was given, and before what it is given later.
+  // Collective; returns once all ranks have given theirs, and waits for no GPU but in setting up. All buffers lie on the ranks' GPUs, and no stream is being captured: `unsupported` where
+  // that is not so, and then nothing has happened on any rank. Another failure before that is told to all ranks as well. What fails later, in giving a stream its work or in
+  // the collective itself, leaves no stream waiting: the buffers' contents are undefined, the rank whose stream it was gets the error, and the next call fails on all and says it.
+  Status allreduce_on(gpu::Gpu& gpu, gpu::Stream stream, const void* in, void* out, std::size_t count,
+                      DType type, Op op);
+  Status bcast_on(gpu::Gpu& gpu, gpu::Stream stream, void* buffer, std::size_t bytes, int root);
+
+ private:
+  // What this rank's stream copies; null: nothing in this direction.
+  struct Buffers {
+    const std::byte* in;
+    std::byte* out;
+  };
+
+  Status serve(gpu::Gpu& gpu, gpu::Stream stream, const Buffers& buffers, RelayCall call);
+  Status get_ready(gpu::Gpu& gpu, gpu::Stream stream, const Buffers& buffers);
+  Status set_up(gpu::Gpu& gpu, const gpu::Place& place);
+  Status make_ring(gpu::Gpu& gpu, const gpu::Place& place);
+  Status start_thread();
+  Status check(gpu::Stream stream, const Buffers& buffers, std::size_t bytes);
+  Status lies_here(const void* buffer, std::size_t bytes);
+  Status enqueue(const Buffers& buffers, const RelayCall& call);
+  Status fill(const Buffers& buffers, const RelayCall& call, std::uint32_t k);
+  Status empty(const Buffers& buffers, const RelayCall& call, std::uint32_t k);
+  Status agree(const Status& mine, std::span<std::uint64_t> more = {});
+  Status agree_on_call(const Status& mine);
+  void reset();
+
+  HostCollectives& ranks_;
+  const Twin twin_;
+  const Log log_;
+  Status
+      refusal_;  // why there is none on this communicator, once that is known; the same on all ranks whether it says so
+  std::unique_ptr<RelayWords> words_;
+  RelayRing ring_;
+  std::unique_ptr<gpu::Link> link_;  // has the ring's memory, and uses the words
+  std::unique_ptr<RelayThread> thread_;
+  std::uint32_t next_ = 0;  // number of the next piece
+  bool apart_ = false;      // the ranks cannot meet any more
+};
+
+}  // namespace heddle

@@ -1,0 +1,449 @@
+// Sums of the largest entries of vectors in GPU memory, where each rank's GPU takes its own (local_ranks.hpp).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "comm/placed_residual.hpp"
+#include "local_ranks.hpp"
+
+namespace {
+
+using heddle::Code;
+using heddle::CompressedJob;
+using heddle::Config;
+using heddle::PlacedResidual;
+using heddle::Residual;
+using heddle::Status;
+using heddle::test::driver;
+using heddle::test::expect_same;
+using heddle::test::gradient;
+using heddle::test::kind_of;
+using heddle::test::Memory;
+using heddle::test::node_shapes;
+using heddle::test::on_seats;
+using heddle::test::Outcome;
+using heddle::test::plain;
+using heddle::test::Seat;
+using heddle::test::TestMemory;
+
+constexpr std::size_t kCount = heddle::LocalGpu::kFrom / sizeof(float) + 1'001;
+constexpr std::size_t kBytes = kCount * sizeof(float);
+
+Status compress(heddle_comm& comm, const char* method, const float* in, float* out, std::size_t count,
+                PlacedResidual* residual) {
+  CompressedJob job;
+  job.in = in;
+  job.out = out;
+  job.count = count;
+  job.how = heddle::parse_compression(method).value();
+  job.how.codec.seed = 5;
+  return heddle::edge::compressed_anywhere(comm, job, residual);
+}
+
+// A vector and its result, and a residual for each communicator.
+class Steps {
+ public:
+  Steps(Seat& seat, Memory in, Memory out, std::size_t count = kCount, std::size_t shift = 0, int device = 0)
+      : seat_(seat),
+        count_(count),
+        shift_(shift),
+        in_(*driver, in, bytes() + shift, device),
+        out_(*driver, out, bytes() + shift, device),
+        mine_(Residual(count)),
+        wanted_(Residual(count)) {}
+
+  Outcome own(const char* method, const std::vector<float>& values, bool keeps, bool in_place) {
+    fill(values, in_place);
+    return seat_.on_own(call(method, keeps ? &mine_ : nullptr, in_place), out_, bytes() + shift_);
+  }
+  Outcome by_images(const char* method, const std::vector<float>& values, bool keeps, bool in_place) {
+    fill(values, in_place);
+    return seat_.by_images(call(method, keeps ? &wanted_ : nullptr, in_place), out_, bytes() + shift_);
+  }
+  // What rank's GPUs do, by what is copied and started: all of them, or none.
+  enum class By { gpus, images };
+  void step(const char* method, const std::vector<float>& values, bool keeps, bool in_place, By by) {
+    const Outcome wanted = by_images(method, values, keeps, in_place);
+    const Outcome got = own(method, values, keeps, in_place);
+    expect_same(got, wanted,
+                std::string(method) + (keeps ? ", residual" : "") + (in_place ? ", in place" : ""));
+    EXPECT_EQ(wanted.traffic.kernels, 0);
+    const auto ranks = static_cast<std::size_t>(seat_.ranks());
+    if (by == By::images) {
+      EXPECT_EQ(got.traffic.kernels, 0);
+      EXPECT_GE(got.traffic.to_host, ranks * bytes());
+      return;
+    }
+    EXPECT_GT(got.traffic.kernels, 0);
+    // Entries and some words, and a residual that has not been there.
+    EXPECT_LE(got.traffic.to_host, got.stats.entries * 8 + ranks * 1024);
+    const std::size_t residuals = keeps && !was_there_ ? ranks * bytes() : 0;
+    EXPECT_LE(got.traffic.to_gpu, residuals + ranks * (got.stats.entries * 8 + 1024));
+    was_there_ = was_there_ || keeps;
+  }
+  void compare_residuals() {
+    heddle::Result<Residual*> mine = mine_.on_host();
+    heddle::Result<Residual*> wanted = wanted_.on_host();
+    ASSERT_TRUE(mine.ok() && wanted.ok());
+    EXPECT_EQ(std::memcmp(mine.value()->values().data(), wanted.value()->values().data(), bytes()), 0)
+        << "what rank " << seat_.rank() << " left out";
+    was_there_ = false;
+  }
+  PlacedResidual& residual() { return mine_; }
+  const TestMemory& in() const { return in_; }
+  const TestMemory& out() const { return out_; }
+
+ private:
+  std::size_t bytes() const { return count_ * sizeof(float); }
+  void fill(const std::vector<float>& values, bool in_place) const {
+    const std::vector<char> dirt(bytes() + shift_, 0x5A);
+    out_.put(dirt.data(), dirt.size());
+    (in_place ? out_ : in_).put(values.data(), bytes(), shift_);
+  }
+  Seat::Call call(const char* method, PlacedResidual* residual, bool in_place) const {
+    return [=, this](heddle_comm& comm) {
+      auto* const out = reinterpret_cast<float*>(out_.as<char>() + shift_);
+      const auto* const in = in_place ? out : reinterpret_cast<const float*>(in_.as<char>() + shift_);
+      return compress(comm, method, in, out, count_, residual);
+    };
+  }
+
+  Seat& seat_;
+  const std::size_t count_;
+  const std::size_t shift_;
+  const TestMemory in_;
+  const TestMemory out_;
+  PlacedResidual mine_;
+  PlacedResidual wanted_;
+  bool was_there_ = false;
+};
+
+TEST(LocalLargest, EachTakesItsOwn) {
+  for (const std::vector<std::uint64_t>& nodes : node_shapes()) {
+    on_seats(nodes, plain(), [&](Seat& seat) {
+      const int rank = seat.rank();
+      Steps steps(seat, kind_of(rank, 0), kind_of(rank, 2), kCount, 0, rank % 2);
+      steps.step("topk:0.01", gradient(kCount, rank, 0), false, false, Steps::By::gpus);
+      steps.step("topk:0.002", gradient(kCount, rank, 1), false, true, Steps::By::gpus);
+      steps.step("topk-sampled:0.01", gradient(kCount, rank, 2), true, false, Steps::By::gpus);
+      for (int step = 3; step < 6; ++step)
+        steps.step("topk:0.01", gradient(kCount, rank, step), true, step % 2 == 0, Steps::By::gpus);
+      steps.compare_residuals();
+    });
+  }
+}
+
+// The host's sample takes others of long vectors; here these are the largest.
+TEST(LocalLargest, SampledAreTheLargest) {
+  on_seats({0, 1}, plain(), [](Seat& seat) {
+    constexpr std::size_t kLong = std::size_t{1} << 20;
+    Steps steps(seat, Memory::device, Memory::device, kLong);
+    const std::vector<float> mine = gradient(kLong, seat.rank(), 0);
+    expect_same(steps.own("topk-sampled:0.01", mine, false, false),
+                steps.by_images("topk:0.01", mine, false, false), "sampled");
+  });
+}
+
+// Each rank has what it has: input and output on the host or a GPU, on all of them another pair.
+TEST(LocalLargest, MixedMemory) {
+  const Memory pairs[][2] = {{Memory::device, Memory::host},
+                             {Memory::host, Memory::pool},
+                             {Memory::managed, Memory::device},
+                             {Memory::pinned, Memory::host}};
+  on_seats({0, 0, 1}, plain(), [&](Seat& seat) {
+    for (std::size_t turn = 0; turn < 4; ++turn) {
+      const auto& pair = pairs[(turn + static_cast<std::size_t>(seat.rank())) % 4];
+      Steps steps(seat, pair[0], pair[1]);
+      for (int step = 0; step < 3; ++step) {
+        const std::vector<float> mine = gradient(kCount, seat.rank(), step);
+        const Outcome wanted = steps.by_images("topk:0.01", mine, step > 0, false);
+        const Outcome got = steps.own("topk:0.01", mine, step > 0, false);
+        expect_same(got, wanted, "pair " + std::to_string(turn));
+        EXPECT_LT(got.traffic.to_host, kBytes / 2);
+      }
+      steps.compare_residuals();
+    }
+  });
+}
+
+// A vector and its result on two GPUs.
+TEST(LocalLargest, OnTwoDevices) {
+  on_seats({0, 1}, plain(), [](Seat& seat) {
+    const TestMemory in(*driver, Memory::device, kBytes, 0);
+    const TestMemory out(*driver, Memory::device, kBytes, 1);
+    for (int step = 0; step < 2; ++step) {
+      const std::vector<float> mine = gradient(kCount, seat.rank(), step);
+      in.put(mine.data(), kBytes);
+      const auto call = [&](heddle_comm& comm) {
+        return compress(comm, "topk:0.01", in.as<float>(), out.as<float>(), kCount, nullptr);
+      };
+      const Outcome wanted = seat.by_images(call, out, kBytes);
+      const Outcome got = seat.on_own(call, out, kBytes);
+      expect_same(got, wanted, "from GPU to GPU");
+      EXPECT_LT(got.traffic.to_host + got.traffic.to_gpu, kBytes / 2);
+    }
+  });
+}
+
+// Where the prices are for it, the vectors travel.
+TEST(LocalLargest, DenseSums) {
+  on_seats({0, 0, 1}, plain("dense"), [](Seat& seat) {
+    Steps steps(seat, kind_of(seat.rank(), 0), kind_of(seat.rank(), 1));
+    for (int step = 0; step < 3; ++step) {
+      const std::vector<float> mine = gradient(kCount, seat.rank(), step);
+      const Outcome wanted = steps.by_images("topk:0.01", mine, step > 0, step == 2);
+      const Outcome got = steps.own("topk:0.01", mine, step > 0, step == 2);
+      expect_same(got, wanted, "dense");
+      EXPECT_STREQ(got.stats.algorithm, "dense");
+      EXPECT_LT(got.traffic.to_host, kBytes / 2);
+    }
+    steps.compare_residuals();
+  });
+}
+
+TEST(LocalLargest, NotFinite) {
+  on_seats({0, 1}, plain(), [](Seat& seat) {
+    Steps steps(seat, Memory::device, Memory::device);
+    for (int step = 0; step < 2; ++step) {
+      std::vector<float> mine = gradient(kCount, seat.rank(), step);
+      for (std::size_t i = static_cast<std::size_t>(seat.rank()); i < kCount; i += 500)
+        mine[i] =
+            i % 3 == 0 ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity();
+      steps.step("topk:0.001", mine, true, false, Steps::By::gpus);
+    }
+    steps.compare_residuals();
+    // Of nothing but zeros nothing is taken; of -0 neither.
+    steps.step("topk:0.01", std::vector<float>(kCount, -0.0F), false, false, Steps::By::gpus);
+  });
+}
+
+// What goes by images, with the same bits: short vectors, many entries, elements that are not aligned; and by another method, which has the residual on the host.
+TEST(LocalLargest, ImagesBetween) {
+  on_seats({0, 1}, plain(), [](Seat& seat) {
+    const int rank = seat.rank();
+    constexpr std::size_t kShort = heddle::LocalGpu::kFrom / sizeof(float) - 1;
+    Steps few(seat, Memory::device, Memory::device, kShort);
+    few.step("topk:0.01", gradient(kShort, rank, 0), true, false, Steps::By::images);
+    Steps apart(seat, Memory::device, Memory::device, kCount, 2);
+    apart.step("topk:0.01", gradient(kCount, rank, 0), true, false, Steps::By::images);
+    Steps steps(seat, Memory::device, Memory::device);
+    for (int step = 0; step < 2; ++step) {
+      steps.step("topk:0.01", gradient(kCount, rank, 3 * step), true, false, Steps::By::gpus);
+      const std::vector<float> coded = gradient(kCount, rank, 3 * step + 1);
+      expect_same(steps.own("fp16", coded, true, false), steps.by_images("fp16", coded, true, false), "fp16");
+      steps.compare_residuals();
+      const std::vector<float> drawn = gradient(kCount, rank, 3 * step + 2);
+      expect_same(steps.own("randomk:0.01", drawn, true, false),
+                  steps.by_images("randomk:0.01", drawn, true, false), "randomk");
+    }
+    const Outcome many = steps.own("topk:0.9", gradient(kCount, rank, 7), true, false);
+    expect_same(many, steps.by_images("topk:0.9", gradient(kCount, rank, 7), true, false), "many");
+    EXPECT_EQ(many.traffic.kernels, 0);
+    steps.compare_residuals();
+  });
+}
+
+// Whoever looks at a residual's values finds them after every call.
+TEST(LocalLargest, ShownResiduals) {
+  on_seats({0, 1}, plain(), [](Seat& seat) {
+    Steps steps(seat, Memory::device, Memory::device);
+    const heddle::Result<Residual*> shown = steps.residual().show();
+    ASSERT_TRUE(shown.ok());
+    for (int step = 0; step < 2; ++step) {
+      const std::vector<float> mine = gradient(kCount, seat.rank(), step);
+      const Outcome wanted = steps.by_images("topk:0.01", mine, true, false);
+      const Outcome got = steps.own("topk:0.01", mine, true, false);
+      expect_same(got, wanted, "shown");
+      EXPECT_GT(got.traffic.kernels, 0);
+      const std::vector<float> seen(shown.value()->values().begin(), shown.value()->values().end());
+      steps.compare_residuals();
+      EXPECT_TRUE(std::equal(seen.begin(), seen.end(), shown.value()->values().begin()));
+      EXPECT_TRUE(std::any_of(seen.begin(), seen.end(), [](float one) { return one != 0; }));
+    }
+  });
+}
+
+// The caller's work on the default stream before the call: what makes the input, and what still writes to the output.
+TEST(LocalLargest, AfterTheDefaultStream) {
+  on_seats({0, 1}, plain(), [](Seat& seat) {
+    Steps steps(seat, Memory::device, Memory::device);
+    const std::vector<float> mine = gradient(kCount, seat.rank(), 0);
+    std::vector<float> larger = mine;
+    larger[77] = 1e6F;
+    const Outcome wanted = steps.by_images("topk:0.01", larger, false, false);
+    steps.own("topk:0.01", mine, false, false);
+    const auto later = driver->find<void (*)(void*, const void*, std::size_t)>("fake_cuda_write_later");
+    const std::vector<float> dirt(kCount, 3.0F);
+    const auto call = [&](heddle_comm& comm) {
+      later(steps.in().data(), larger.data(), kBytes);
+      later(steps.out().data(), dirt.data(), kBytes);
+      return compress(comm, "topk:0.01", steps.in().as<float>(), steps.out().as<float>(), kCount, nullptr);
+    };
+    expect_same(seat.on_own(call, steps.out(), kBytes), wanted, "after the default stream");
+  });
+}
+
+// Ranks that want different things are told so, and residuals are what they were.
+TEST(LocalLargest, Disagreement) {
+  on_seats({0, 1}, plain(), [](Seat& seat) {
+    Steps steps(seat, Memory::device, Memory::device);
+    steps.step("topk:0.01", gradient(kCount, seat.rank(), 0), true, false, Steps::By::gpus);
+    const Outcome refused = steps.own(seat.rank() == 0 ? "topk:0.01" : "topk:0.02",
+                                      gradient(kCount, seat.rank(), 1), true, false);
+    EXPECT_EQ(refused.status.code(), Code::invalid_argument);
+    steps.step("topk:0.01", gradient(kCount, seat.rank(), 2), true, false, Steps::By::gpus);
+    steps.compare_residuals();
+  });
+}
+
+// Every call of every function fails once. Nobody waits: the sum is right, or all ranks are told; and the next one is right.
+TEST(LocalLargest, EachStepFails) {
+  std::atomic<int> told = 0;
+  std::atomic<int> right = 0;
+  on_seats({0, 1}, plain(), [&](Seat& seat) {
+    const std::vector<float> mine = gradient(kCount, seat.rank(), 0);
+    Steps reference(seat, Memory::device, Memory::device);
+    const Outcome wanted = reference.by_images("topk:0.01", mine, false, false);
+    for (const char* name : {"cuLaunchKernel", "cuMemsetD8Async", "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync",
+                             "cuStreamSynchronize", "cuEventRecord", "cuStreamWaitEvent", "cuMemAlloc",
+                             "cuStreamCreate", "cuMemHostRegister"}) {
+      for (int after = 0;; ++after) {
+        Steps steps(seat, Memory::device, Memory::device);
+        seat.fail_after(name, after);
+        Outcome got;
+        const int calls = seat.all().counted(name, [&] { got = steps.own("topk:0.01", mine, true, false); });
+        seat.fail_no_more(name);
+        if (got.status.ok()) {
+          expect_same(got, wanted, name);
+          ++right;
+        } else {
+          const bool other = got.status.code() == Code::peer_failed;
+          const char* const says = other ? "could not make its entries" : "so says the double";
+          EXPECT_NE(got.status.message().find(says), std::string::npos) << got.status.message();
+          ++told;
+        }
+        // By another stream, where that may be what has failed.
+        const int streams = seat.all().counted("cuStreamCreate", [&] {
+          expect_same(steps.own("topk:0.01", mine, false, true), wanted, std::string("after ") + name);
+        });
+        if (!got.status.ok()) {
+          EXPECT_EQ(streams, 1) << name;
+        }
+        if (calls <= after) break;
+      }
+    }
+  });
+  // One failure is one call's, on all of its ranks.
+  EXPECT_EQ(told % 2, 0);
+  EXPECT_GT(told, 0);
+  EXPECT_GT(right, 0);
+}
+
+// No memory on one rank's GPU: that one goes by images.
+TEST(LocalLargest, NoMemoryOnOneRank) {
+  on_seats({0, 1}, plain(), [](Seat& seat) {
+    Steps steps(seat, Memory::device, Memory::device);
+    const std::vector<float> mine = gradient(kCount, seat.rank(), 0);
+    const Outcome wanted = steps.by_images("topk:0.01", mine, true, false);
+    seat.all().counted("cuMemAlloc", [&] {
+      if (seat.rank() == 0) driver->fail("cuMemAlloc", CUDA_ERROR_OUT_OF_MEMORY);
+    });
+    const Outcome got = steps.own("topk:0.01", mine, true, false);
+    expect_same(got, wanted, "without memory");
+    EXPECT_GE(got.traffic.to_host, kBytes);
+    EXPECT_LT(got.traffic.to_host, 2 * kBytes);
+    steps.compare_residuals();
+  });
+}
+
+// A link that cannot be made, or not be prepared, now or ever: images on that rank.
+TEST(LocalLargest, NoLinkOnOneRank) {
+  struct Fault {
+    const char* name;
+    int after;
+    CUresult error;
+    bool for_good;
+  };
+  for (const Fault& fault : {Fault{"cuLibraryLoadData", 0, CUDA_ERROR_NO_BINARY_FOR_GPU, true},
+                             Fault{"cuStreamCreate", 0, CUDA_ERROR_OUT_OF_MEMORY, false},
+                             Fault{"cuMemsetD8Async", 0, CUDA_ERROR_LAUNCH_FAILED, false},
+                             Fault{"cuMemsetD8Async", 1, CUDA_ERROR_LAUNCH_FAILED, false},
+                             Fault{"cuMemsetD8Async", 2, CUDA_ERROR_LAUNCH_FAILED, false},
+                             Fault{"cuMemsetD8Async", 3, CUDA_ERROR_LAUNCH_FAILED, false}}) {
+    on_seats({0, 1}, plain(), [&](Seat& seat) {
+      Steps steps(seat, Memory::device, Memory::device);
+      const std::vector<float> mine = gradient(kCount, seat.rank(), 0);
+      for (int step = 0; step < 2; ++step) {
+        const Outcome wanted = steps.by_images("topk:0.01", mine, true, false);
+        seat.all().counted(fault.name, [&] {
+          if (seat.rank() == 0 && step == 0) driver->fail_after(fault.name, fault.after, fault.error);
+        });
+        const Outcome got = steps.own("topk:0.01", mine, true, false);
+        expect_same(got, wanted, fault.name);
+        EXPECT_EQ(got.traffic.to_host >= kBytes, step == 0 || fault.for_good)
+            << fault.name << ", step " << step;
+      }
+      steps.compare_residuals();
+    });
+  }
+}
+
+// Pinned memory is no condition.
+TEST(LocalLargest, NoPinnedMemory) {
+  Config config = plain();
+  config.pinned_bytes = 4096;
+  on_seats({0, 1}, config, [](Seat& seat) {
+    Steps steps(seat, Memory::device, Memory::device);
+    for (int step = 0; step < 2; ++step)
+      steps.step("topk:0.05", gradient(kCount, seat.rank(), step), true, false, Steps::By::gpus);
+    steps.compare_residuals();
+  });
+}
+
+// A context that is destroyed, and a residual with it; and the communicator after that.
+TEST(LocalLargest, ContextsThatGo) {
+  on_seats({0, 1}, plain(), [](Seat& seat) {
+    const std::vector<float> mine = gradient(kCount, seat.rank(), 0);
+    PlacedResidual lost{Residual(kCount)};
+    CUcontext context = nullptr;
+    driver->call<PFN_cuCtxCreate_v3020>("cuCtxCreate_v2", &context, 0U, CUdevice{0});
+    driver->set_current(nullptr);
+    TestMemory there(*driver, Memory::device, kBytes, 0, context);
+    there.put(mine.data(), kBytes);
+    ASSERT_TRUE(compress(seat.own(), "topk:0.01", there.as<float>(), there.as<float>(), kCount, &lost).ok());
+    driver->call<PFN_cuCtxDestroy_v4000>("cuCtxDestroy_v2", context);
+    there.forget();
+    Steps steps(seat, Memory::device, Memory::device);
+    steps.step("topk:0.01", mine, true, false, Steps::By::gpus);
+    steps.compare_residuals();
+    EXPECT_EQ(lost.on_host().status().code(), Code::system);
+  });
+}
+
+// Before the hosts have met a rank finds what it would by images: that memory was freed.
+TEST(LocalLargest, FreedMemory) {
+  on_seats({0}, plain(), [](Seat& seat) {
+    const TestMemory good(*driver, Memory::device, kBytes);
+    const Status longer =
+        compress(seat.own(), "topk:0.01", good.as<float>(), good.as<float>(), kCount + 1, nullptr);
+    EXPECT_NE(longer.message().find("ends " + std::to_string(kBytes) + " bytes further on"),
+              std::string::npos)
+        << longer.message();
+    TestMemory freed(*driver, Memory::device, kBytes);
+    auto* const nowhere = static_cast<float*>(freed.lose());
+    for (const bool in_lost : {true, false}) {
+      const Status status = compress(seat.own(), "topk:0.01", in_lost ? nowhere : good.as<float>(),
+                                     in_lost ? good.as<float>() : nowhere, kCount, nullptr);
+      EXPECT_EQ(status.code(), Code::invalid_argument);
+      EXPECT_NE(status.message().find("freed"), std::string::npos) << status.message();
+    }
+  });
+}
+
+}  // namespace

@@ -1,0 +1,450 @@
+// Sums of sparse vectors into dense ones in GPU memory, and of vectors of mostly zeros there, where each rank's GPU does its own part (local_ranks.hpp).
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "local_ranks.hpp"
+#include "node_entries.hpp"
+#include "sparse/convert.hpp"
+
+namespace {
+
+using heddle::Config;
+using heddle::DType;
+using heddle::IndexType;
+using heddle::Op;
+using heddle::SparseJob;
+using heddle::Status;
+using heddle::test::Arrays;
+using heddle::test::Bytes;
+using heddle::test::driver;
+using heddle::test::Entries;
+using heddle::test::expect_same;
+using heddle::test::kind_of;
+using heddle::test::Memory;
+using heddle::test::node_shapes;
+using heddle::test::on_seats;
+using heddle::test::Outcome;
+using heddle::test::plain;
+using heddle::test::Seat;
+using heddle::test::TestMemory;
+using heddle::test::width_of;
+
+constexpr heddle_dtype kTypes[] = {HEDDLE_FLOAT16, HEDDLE_BFLOAT16, HEDDLE_FLOAT32,
+                                   HEDDLE_FLOAT64, HEDDLE_INT32,    HEDDLE_INT64};
+
+// Elements, so that the vector is long enough for GPUs.
+std::size_t count_of(heddle_dtype type) {
+  return heddle::LocalGpu::kFrom / width_of(type) + 77;
+}
+
+// ---- Sparse vectors into dense ones
+
+Status sum_to_dense(heddle_comm& comm, const heddle_sparse& in, void* dense, Op op) {
+  SparseJob job;
+  job.in = {in.dimension, in.count, static_cast<IndexType>(in.index_type), static_cast<DType>(in.value_type),
+            in.indices,   in.values};
+  job.op = op;
+  job.dense = dense;
+  return heddle::edge::sparse_to_dense_anywhere(comm, job);
+}
+
+// What all have in `dense`, by GPUs and by images; `on_gpu`: this rank's entries are there as well.
+void compare_dense(Seat& seat, const Entries& mine, Op op, Memory memory, bool on_gpu) {
+  const std::size_t width = width_of(mine.type);
+  const std::size_t bytes = mine.size * width;
+  const TestMemory dense(*driver, memory, bytes, seat.rank() % 2);
+  const Arrays there(mine, seat.rank(), seat.rank() % 2);
+  Entries here = mine;
+  const heddle_sparse in = on_gpu ? there.in(mine) : here.vector();
+  const auto call = [&](heddle_comm& comm) { return sum_to_dense(comm, in, dense.data(), op); };
+  const Bytes dirt(bytes, 0xA5);
+  dense.put(dirt.data(), bytes);
+  const Outcome wanted = seat.by_images(call, dense, bytes);
+  dense.put(dirt.data(), bytes);
+  const Outcome got = seat.on_own(call, dense, bytes);
+  expect_same(got, wanted,
+              "type " + std::to_string(mine.type) + ", " + std::to_string(mine.number) + " entries");
+  const auto ranks = static_cast<std::size_t>(seat.ranks());
+  EXPECT_LE(got.traffic.to_gpu, ranks * (got.stats.result_entries * (8 + width) + 1024));
+  EXPECT_EQ(got.traffic.kernels > 0, got.stats.result_entries > 0);
+  EXPECT_EQ(wanted.traffic.kernels, 0);
+}
+
+TEST(LocalDense, Sums) {
+  for (const std::vector<std::uint64_t>& nodes : node_shapes()) {
+    on_seats(nodes, plain(), [&](Seat& seat) {
+      const int rank = seat.rank();
+      for (const heddle_dtype type : kTypes) {
+        const std::size_t count = 300 * static_cast<std::size_t>(rank + 1);
+        const Entries mine(count_of(type), count, type, (rank + type) % 2 == 1, rank);
+        compare_dense(seat, mine, Op::sum, kind_of(rank, static_cast<int>(type)), rank % 2 == 0);
+      }
+    });
+  }
+}
+
+TEST(LocalDense, MinimaMaximaAndNothing) {
+  on_seats({0, 0, 1}, plain(), [](Seat& seat) {
+    const int rank = seat.rank();
+    for (const Op op : {Op::min, Op::max}) {
+      for (const bool wide : {false, true})
+        compare_dense(seat, {count_of(HEDDLE_FLOAT32), 5'000, HEDDLE_FLOAT32, wide, rank}, op,
+                      kind_of(rank, 1), true);
+    }
+    compare_dense(seat, {count_of(HEDDLE_INT64), 0, HEDDLE_INT64, false, rank}, Op::sum, kind_of(rank, 2),
+                  true);
+  });
+}
+
+// -0, NaN with a payload and the smallest numbers are put as they are; -0 is the sum of nothing else.
+TEST(LocalDense, BitsOfOneEntry) {
+  on_seats({0, 1}, plain(), [](Seat& seat) {
+    Entries mine(count_of(HEDDLE_FLOAT32), 4, HEDDLE_FLOAT32, false, 0);
+    const std::uint32_t bits[] = {0x80000000U, 0x7FA00001U, 0xFFC12345U, 1U};
+    std::memcpy(mine.values.data(), bits, sizeof bits);
+    for (const Op op : {Op::sum, Op::min})
+      compare_dense(seat, mine, op, Memory::device, true);
+  });
+}
+
+// As a schedule gives them that divides the vector.
+TEST(LocalDense, ResultsInParts) {
+  on_seats({0, 0, 1}, plain("split_allgather"), [](Seat& seat) {
+    for (const bool wide : {false, true})
+      compare_dense(seat, {count_of(HEDDLE_FLOAT64), 3'000, HEDDLE_FLOAT64, wide, seat.rank()}, Op::sum,
+                    Memory::device, true);
+  });
+}
+
+// What the default stream still has to write to the output, also where there is nothing to put there.
+TEST(LocalDense, AfterTheDefaultStream) {
+  on_seats({0, 1}, plain(), [](Seat& seat) {
+    for (const std::size_t count : {0, 2'000}) {
+      Entries mine(count_of(HEDDLE_FLOAT32), count, HEDDLE_FLOAT32, false, seat.rank());
+      const Bytes dirt(mine.size * sizeof(float), 0xA5);
+      const TestMemory dense(*driver, Memory::device, dirt.size());
+      const auto later = driver->find<void (*)(void*, const void*, std::size_t)>("fake_cuda_write_later");
+      const auto call = [&](heddle_comm& comm) {
+        later(dense.data(), dirt.data(), dirt.size());
+        return sum_to_dense(comm, mine.vector(), dense.data(), Op::sum);
+      };
+      const Outcome wanted = seat.by_images(call, dense, dirt.size());
+      expect_same(seat.on_own(call, dense, dirt.size()), wanted, std::to_string(count) + " entries");
+    }
+  });
+}
+
+// One rank's output is in the host's memory, another one's not aligned.
+TEST(LocalDense, MixedMemory) {
+  on_seats({0, 0, 1}, plain(), [](Seat& seat) {
+    const Entries mine(count_of(HEDDLE_FLOAT32), 2'000, HEDDLE_FLOAT32, false, seat.rank());
+    const std::size_t bytes = mine.size * sizeof(float);
+    const std::size_t shift = seat.rank() == 1 ? 2 : 0;
+    const TestMemory dense(*driver, seat.rank() == 0 ? Memory::host : Memory::device, bytes + shift);
+    Entries here = mine;
+    const auto call = [&](heddle_comm& comm) {
+      return sum_to_dense(comm, here.vector(), dense.as<char>() + shift, Op::sum);
+    };
+    const Outcome wanted = seat.by_images(call, dense, bytes + shift);
+    const Outcome got = seat.on_own(call, dense, bytes + shift);
+    expect_same(got, wanted, "mixed");
+    EXPECT_GE(got.traffic.to_gpu, bytes);
+    EXPECT_LT(got.traffic.to_gpu, 2 * bytes);
+  });
+}
+
+// Vectors travel where the prices are for it, and the whole result is copied where its entries are more.
+TEST(LocalDense, WholeVectors) {
+  for (const char* algorithm : {"dense", "recursive_doubling"}) {
+    on_seats({0, 1}, plain(algorithm), [&](Seat& seat) {
+      const std::size_t size = count_of(HEDDLE_FLOAT32);
+      const Entries mine(size, size * 2 / 3, HEDDLE_FLOAT32, false, seat.rank());
+      const TestMemory dense(*driver, Memory::device, size * sizeof(float));
+      Entries here = mine;
+      const auto call = [&](heddle_comm& comm) {
+        return sum_to_dense(comm, here.vector(), dense.data(), Op::sum);
+      };
+      const Outcome wanted = seat.by_images(call, dense, size * sizeof(float));
+      const Outcome got = seat.on_own(call, dense, size * sizeof(float));
+      expect_same(got, wanted, algorithm);
+      EXPECT_EQ(got.traffic.kernels, 0);
+    });
+  }
+}
+
+// Whatever fails once, the result is right on all ranks, by an image if need be.
+TEST(LocalDense, EachStepFails) {
+  on_seats({0, 1}, plain(), [](Seat& seat) {
+    const Entries mine(count_of(HEDDLE_FLOAT32), 2'000, HEDDLE_FLOAT32, false, seat.rank());
+    const std::size_t bytes = mine.size * sizeof(float);
+    const TestMemory dense(*driver, Memory::device, bytes);
+    Entries here = mine;
+    const auto call = [&](heddle_comm& comm) {
+      return sum_to_dense(comm, here.vector(), dense.data(), Op::sum);
+    };
+    const Outcome wanted = seat.by_images(call, dense, bytes);
+    for (const char* name : {"cuLaunchKernel", "cuMemsetD8Async", "cuMemcpyHtoDAsync", "cuStreamSynchronize",
+                             "cuEventRecord", "cuStreamWaitEvent", "cuMemAlloc"}) {
+      for (int after = 0;; ++after) {
+        const Bytes dirt(bytes, 0xA5);
+        dense.put(dirt.data(), bytes);
+        seat.fail_after(name, after);
+        Outcome got;
+        const int calls = seat.all().counted(name, [&] { got = seat.on_own(call, dense, bytes); });
+        seat.fail_no_more(name);
+        expect_same(got, wanted, name);
+        if (calls <= after) break;
+      }
+    }
+  });
+}
+
+// Two failures, of GPU and image, are this rank's alone: the others have their result, and the communicator goes on.
+TEST(LocalDense, OneRankHasNoResult) {
+  std::atomic<int> failed = 0;
+  on_seats({0, 1}, plain(), [&](Seat& seat) {
+    const Entries mine(count_of(HEDDLE_FLOAT32), 2'000, HEDDLE_FLOAT32, false, seat.rank());
+    const std::size_t bytes = mine.size * sizeof(float);
+    const TestMemory dense(*driver, Memory::device, bytes);
+    Entries here = mine;
+    const auto call = [&](heddle_comm& comm) {
+      return sum_to_dense(comm, here.vector(), dense.data(), Op::sum);
+    };
+    const Outcome wanted = seat.by_images(call, dense, bytes);
+    // Rank 0's vector goes with its context while the hosts exchange.
+    CUcontext context = nullptr;
+    driver->call<PFN_cuCtxCreate_v3020>("cuCtxCreate_v2", &context, 0U, CUdevice{0});
+    driver->set_current(nullptr);
+    TestMemory lost(*driver, Memory::device, bytes, 0, context);
+    const auto losing = [&](heddle_comm& comm) {
+      if (seat.rank() == 1) return sum_to_dense(comm, here.vector(), dense.data(), Op::sum);
+      const auto there = comm.communicator->local_gpu().vector(comm.gpu, lost.data(), mine.size, DType::f32);
+      EXPECT_NE(there, nullptr);
+      SparseJob job;
+      const heddle_sparse in = here.vector();
+      job.in = {in.dimension, in.count, IndexType::u32, DType::f32, in.indices, in.values};
+      job.there = there.get();
+      driver->call<PFN_cuCtxDestroy_v4000>("cuCtxDestroy_v2", context);
+      lost.forget();
+      const Status summed = comm.communicator->sparse_allreduce(job);
+      EXPECT_TRUE(summed.ok()) << summed.message();
+      return there->outcome();
+    };
+    const Outcome got = seat.on_own(losing, dense, bytes);
+    failed += got.status.ok() ? 0 : 1;
+    EXPECT_EQ(got.status.ok(), seat.rank() == 1) << got.status.message();
+    if (seat.rank() == 1) expect_same(got, wanted, "the other rank");
+    expect_same(seat.on_own(call, dense, bytes), wanted, "the next one");
+  });
+  EXPECT_EQ(failed, 1);
+}
+
+// ---- Vectors of mostly zeros
+
+Status sum_in_place(heddle_comm& comm, void* vector, std::size_t count, DType type) {
+  return heddle::edge::mostly_zero_anywhere(comm, {vector, vector, count, type, Op::sum});
+}
+
+// A vector with these entries, in memory of its own.
+struct Vector {
+  Vector(const Entries& entries, Memory memory, std::size_t shifted = 0)
+      : bytes(entries.size * width_of(entries.type)),
+        shift(shifted),
+        values(bytes),
+        at(*driver, memory, bytes + shift) {
+    const std::size_t width = width_of(entries.type);
+    for (std::size_t i = 0; i < entries.number; ++i) {
+      std::uint32_t index = 0;
+      std::memcpy(&index, entries.indices.data() + i * sizeof index, sizeof index);
+      std::memcpy(values.data() + index * width, entries.values.data() + i * width, width);
+    }
+  }
+  void put() const { at.put(values.data(), bytes, shift); }
+  void* data() const { return at.as<char>() + shift; }
+
+  std::size_t bytes;
+  std::size_t shift;
+  Bytes values;
+  TestMemory at;
+};
+
+struct Compared {
+  Outcome got;
+  Outcome wanted;
+};
+Compared compare_in_place(Seat& seat, const Vector& vector, std::size_t count, DType type,
+                          const std::string& what) {
+  const auto call = [&](heddle_comm& comm) { return sum_in_place(comm, vector.data(), count, type); };
+  Compared outcomes;
+  vector.put();
+  outcomes.wanted = seat.by_images(call, vector.at, vector.bytes + vector.shift);
+  vector.put();
+  outcomes.got = seat.on_own(call, vector.at, vector.bytes + vector.shift);
+  expect_same(outcomes.got, outcomes.wanted, what);
+  EXPECT_EQ(outcomes.wanted.traffic.kernels, 0);
+  return outcomes;
+}
+
+TEST(LocalInPlace, Sums) {
+  for (const std::vector<std::uint64_t>& nodes : node_shapes()) {
+    if (nodes.size() == 1) continue;
+    on_seats(nodes, plain(), [&](Seat& seat) {
+      const int rank = seat.rank();
+      const auto ranks = static_cast<std::size_t>(seat.ranks());
+      for (const heddle_dtype type : kTypes) {
+        const std::size_t entries = 700 * static_cast<std::size_t>(rank + 1);
+        const Entries mine(count_of(type), entries, type, false, rank);
+        const Vector vector(mine, kind_of(rank, static_cast<int>(type)));
+        const Compared both = compare_in_place(seat, vector, mine.size, static_cast<DType>(type),
+                                               "type " + std::to_string(type));
+        EXPECT_GT(both.got.traffic.kernels, 0);
+        // Samples of 16 KiB and entries.
+        const std::size_t each = 4 + width_of(type);
+        EXPECT_LE(both.got.traffic.to_host, ranks * (std::size_t{17} << 10) + both.got.stats.entries * each);
+        EXPECT_LE(both.got.traffic.to_gpu, ranks * (both.got.stats.result_entries * each + 1024));
+      }
+    });
+  }
+}
+
+// -0, NaN and the smallest numbers are entries; what is +0 on all ranks stays.
+TEST(LocalInPlace, Bits) {
+  on_seats({0, 1}, plain(), [](Seat& seat) {
+    Entries mine(count_of(HEDDLE_FLOAT32), 6, HEDDLE_FLOAT32, false, 0);
+    const std::uint32_t bits[2][6] = {{0x80000000U, 0x80000000U, 0x7FA00001U, 1U, 0x3F800000U, 0x80000000U},
+                                      {0x80000000U, 0U, 0U, 0x80000001U, 0xBF800000U, 0x3F800000U}};
+    std::memcpy(mine.values.data(), bits[seat.rank()], sizeof bits[0]);
+    compare_in_place(seat, {mine, Memory::device}, mine.size, DType::f32, "bits");
+  });
+}
+
+// Of what the host would look at.
+TEST(LocalInPlace, SamplesAsTheHost) {
+  on_seats({0}, plain(), [](Seat& seat) {
+    std::mt19937 random(1);
+    for (const heddle_dtype type : {HEDDLE_FLOAT16, HEDDLE_FLOAT32, HEDDLE_INT64}) {
+      for (const std::size_t more : {0, 1, 77, 5'000, 300'001}) {
+        const std::size_t count = heddle::LocalGpu::kFrom / width_of(type) + more;
+        Bytes values(count * width_of(type));
+        // More and more of them.
+        for (std::size_t i = 0; i < values.size(); ++i)
+          values[i] = random() % values.size() < i ? 1 : 0;
+        const TestMemory there(*driver, kind_of(static_cast<int>(more), 0), values.size());
+        there.put(values.data(), values.size());
+        heddle::LocalGpu& local = seat.own().communicator->local_gpu();
+        const auto vector = local.vector(seat.own().gpu, there.data(), count, static_cast<DType>(type));
+        ASSERT_NE(vector, nullptr);
+        const int copies = heddle::test::calls("cuMemcpyDtoHAsync");
+        EXPECT_EQ(vector->sampled_density(256).value(),
+                  heddle::sampled_density(values.data(), count, static_cast<DType>(type), 256));
+        EXPECT_EQ(heddle::test::calls("cuMemcpyDtoHAsync"), copies + 256);
+        // By an image.
+        driver->fail_after("cuMemcpyDtoHAsync", 100, CUDA_ERROR_LAUNCH_FAILED);
+        EXPECT_EQ(vector->sampled_density(256).value(),
+                  heddle::sampled_density(values.data(), count, static_cast<DType>(type), 256));
+      }
+    }
+  });
+}
+
+// More entries than the samples say, so that there is not room for all at first.
+TEST(LocalInPlace, EntriesInOnePlace) {
+  on_seats({0, 1}, plain(), [](Seat& seat) {
+    const Entries none(count_of(HEDDLE_FLOAT32), 0, HEDDLE_FLOAT32, false, 0);
+    Vector vector(none, Memory::device);
+    const float one = 1.5F;
+    for (std::size_t i = 100; i < 500; ++i)
+      std::memcpy(vector.values.data() + i * sizeof one, &one, sizeof one);
+    // Between two of the places that are looked at.
+    for (std::size_t i = 16; i < 4'000; ++i)
+      if (i % 1'024 > 600) std::memcpy(vector.values.data() + i * sizeof one, &one, sizeof one);
+    const Compared both = compare_in_place(seat, vector, none.size, DType::f32, "in one place");
+    EXPECT_GT(both.got.stats.result_entries, 1'024U);
+    EXPECT_LT(both.got.traffic.to_host, vector.bytes / 2);
+  });
+}
+
+// Nothing is cleared that stays: of a vector in place nothing is.
+TEST(LocalInPlace, ClearsNothing) {
+  on_seats({0, 1}, plain(), [](Seat& seat) {
+    const Entries mine(count_of(HEDDLE_FLOAT32), 2'000, HEDDLE_FLOAT32, false, seat.rank());
+    const Vector vector(mine, Memory::device);
+    compare_in_place(seat, vector, mine.size, DType::f32, "the first one, which prepares the link");
+    EXPECT_EQ(
+        seat.all().counted("cuMemsetD8Async",
+                           [&] { compare_in_place(seat, vector, mine.size, DType::f32, "the second one"); }),
+        0);
+  });
+}
+
+// Vectors that look like zeros and are full, or two thirds full, between the places that are looked at: in the end they are summed whole.
+TEST(LocalInPlace, LooksSparseAndIsNot) {
+  Config config = plain();
+  config.algorithm = "allreduce:recursive_doubling";
+  for (const heddle_dtype type : {HEDDLE_FLOAT32, HEDDLE_FLOAT64}) {
+    on_seats({0, 1}, config, [&](Seat& seat) {
+      // Such that the entries of both ranks are more than half of both vectors, as prices round them, and take less than the vector.
+      const std::size_t size = type == HEDDLE_FLOAT32 ? count_of(type) : 190'000;
+      const std::size_t entries = type == HEDDLE_FLOAT32 ? size : size * 13 / 20;
+      Vector vector({size, entries, type, false, seat.rank()}, Memory::device);
+      for (std::size_t s = 0; s < 256; ++s) {
+        const heddle::SampledPiece piece = heddle::sampled_piece(size, static_cast<DType>(type), 256, s);
+        std::memset(vector.values.data() + piece.first * width_of(type), 0, piece.count * width_of(type));
+      }
+      const Compared both = compare_in_place(seat, vector, size, static_cast<DType>(type), "but for samples");
+      EXPECT_STREQ(both.got.stats.algorithm, "dense");
+      EXPECT_GT(both.got.stats.entries, size);
+    });
+  }
+}
+
+// Full ones are summed as they are, by images, or by entries of which the host has an image; types that no stream has, and vectors that are not aligned or in the host's
+// memory, go by images as well.
+TEST(LocalInPlace, ByImages) {
+  for (const char* algorithm : {"dense", "recursive_doubling"}) {
+    on_seats({0, 1}, plain(algorithm), [&](Seat& seat) {
+      const std::size_t size = count_of(HEDDLE_FLOAT32);
+      const Entries full(size, size, HEDDLE_FLOAT32, false, seat.rank());
+      const Compared both = compare_in_place(seat, {full, Memory::device}, size, DType::f32, algorithm);
+      EXPECT_EQ(both.got.traffic.kernels, 0);
+      compare_in_place(seat, {full, Memory::device}, size, DType::u32, "integers without a sign");
+      const Entries few(size, 500, HEDDLE_FLOAT32, false, seat.rank());
+      compare_in_place(seat, {few, Memory::device, 2}, size, DType::f32, "not aligned");
+      compare_in_place(seat, {few, seat.rank() == 0 ? Memory::host : Memory::device}, size, DType::f32,
+                       "mixed");
+    });
+  }
+}
+
+// Whatever fails once, the result is right on all ranks.
+TEST(LocalInPlace, EachStepFails) {
+  on_seats({0, 1}, plain(), [](Seat& seat) {
+    const Entries mine(count_of(HEDDLE_FLOAT32), 2'000, HEDDLE_FLOAT32, false, seat.rank());
+    const Vector vector(mine, Memory::device);
+    const auto call = [&](heddle_comm& comm) {
+      return sum_in_place(comm, vector.data(), mine.size, DType::f32);
+    };
+    vector.put();
+    const Outcome wanted = seat.by_images(call, vector.at, vector.bytes);
+    for (const char* name : {"cuLaunchKernel", "cuMemsetD8Async", "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync",
+                             "cuStreamSynchronize", "cuEventRecord", "cuStreamWaitEvent", "cuMemAlloc"}) {
+      for (int after = 0;; after += 1 + after / 4) {
+        vector.put();
+        seat.fail_after(name, after);
+        Outcome got;
+        const int calls = seat.all().counted(name, [&] { got = seat.on_own(call, vector.at, vector.bytes); });
+        seat.fail_no_more(name);
+        expect_same(got, wanted, name);
+        if (calls <= after) break;
+      }
+    }
+  });
+}
+
+}  // namespace

@@ -1,0 +1,135 @@
+// Sums and bcasts on streams by way of the host, as on several nodes, among ranks that are threads, and ranks that are processes, on one GPU; as a plain program:
+// relay_check LIBCUDA [--short]. What a stream waits for nothing on the host can time out: ranks that hang are ended by an alarm.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "comm/stream_relay.hpp"
+#include "cuda_streams.hpp"
+#include "node_ranks.hpp"
+
+namespace heddle::test {
+namespace {
+
+constexpr unsigned kLongest = 60;  // seconds for a group of ranks
+
+// Small enough to be added exactly.
+float given(int rank, int call, std::size_t i) {
+  return static_cast<float>((static_cast<std::size_t>(rank) + 1) * (i % 1009) +
+                            static_cast<std::size_t>(call));
+}
+
+// One rank's sum, or bcast from the last rank, on a stream of its own, behind work that makes the input and before work that takes the result and overwrites both.
+class Call {
+ public:
+  Call(NodeRank& rank, int number, std::size_t count)
+      : rank_(rank),
+        number_(number),
+        count_(count),
+        stream_(rank.driver(), 0),
+        made_(rank.driver(), Memory::device, bytes()),
+        spoiled_(rank.driver(), Memory::device, bytes()),
+        in_(rank.driver(), Memory::device, bytes()),
+        out_(rank.driver(), Memory::device, bytes()),
+        taken_(rank.driver(), Memory::device, bytes()) {
+    std::vector<float> values(count);
+    for (std::size_t i = 0; i < count; ++i)
+      values[i] = given(rank.rank(), number, i);
+    made_.put(values.data(), bytes());
+  }
+  Status enqueue(StreamRelay& relay) {
+    stream_.copy(in_.data(), made_.data(), bytes());
+    const bool sum = number_ % 2 == 0;
+    Status status = sum ? relay.allreduce_on(rank_.gpu(), stream_.get(), in_.data(), out_.data(), count_,
+                                             DType::f32, Op::sum)
+                        : relay.bcast_on(rank_.gpu(), stream_.get(), in_.data(), bytes(), rank_.size() - 1);
+    stream_.copy(taken_.data(), sum ? out_.data() : in_.data(), bytes());
+    stream_.copy(in_.data(), spoiled_.data(), bytes());
+    stream_.copy(out_.data(), spoiled_.data(), bytes());
+    return status;
+  }
+  bool is_right() const {
+    stream_.wait();
+    std::vector<float> got(count_);
+    taken_.get(got.data(), bytes());
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < count_; ++i) {
+      float wanted = given(rank_.size() - 1, number_, i);
+      for (int r = 0; number_ % 2 == 0 && r < rank_.size() - 1; ++r)
+        wanted += given(r, number_, i);
+      wrong += got[i] == wanted ? 0 : 1;
+    }
+    if (wrong != 0)
+      std::printf("  wrong: rank %d of %d, call %d: %zu of %zu floats\n", rank_.rank(), rank_.size(), number_,
+                  wrong, count_);
+    return wrong == 0;
+  }
+
+ private:
+  std::size_t bytes() const { return count_ * sizeof(float); }
+
+  NodeRank& rank_;
+  const int number_;
+  const std::size_t count_;
+  const TestStream stream_;
+  const TestMemory made_;
+  const TestMemory spoiled_;
+  const TestMemory in_;
+  const TestMemory out_;
+  const TestMemory taken_;
+};
+
+// Memory first and last: to allocate and free it may wait for the whole GPU, on which another rank's stream waits for this one's.
+bool check_rank(NodeRank& rank, bool brief) {
+  alarm(kLongest);
+  const std::unique_ptr<HostCollectives> ranks = rank.collectives(0);
+  StreamRelay relay(
+      *ranks, [&]() -> Result<std::unique_ptr<HostCollectives>> { return rank.collectives(1); },
+      Log(LogLevel::warn, rank.rank()));
+  const std::size_t counts[] = {1, 1037, 100'003, brief ? std::size_t{300'000} : std::size_t{12'000'001}};
+  std::vector<std::unique_ptr<Call>> calls;
+  int number = 0;
+  for (const std::size_t count : counts) {
+    for (int i = 0; i < 2; ++i)
+      calls.push_back(std::make_unique<Call>(rank, number++, count));
+  }
+  rank.barrier();
+  Status status;
+  for (const auto& call : calls) {
+    if (status.ok()) status = call->enqueue(relay);
+  }
+  bool right = status.ok();
+  if (!right) std::printf("  rank %d of %d: %s\n", rank.rank(), rank.size(), status.message().c_str());
+  for (const auto& call : calls)
+    right = right && call->is_right();
+  rank.barrier();
+  return right;
+}
+
+int check(const char* library, bool brief) {
+  int wrong = 0;
+  const auto check_one = [brief](NodeRank& rank) { return check_rank(rank, brief); };
+  for (const int size : {2, 3}) {
+    const bool threads = on_threads(library, size, 0, check_one);
+    const bool processes = on_processes(library, size, 0, check_one);
+    std::printf("streams by way of the host, %d threads: %s; %d processes: %s\n", size,
+                threads ? "right" : "WRONG", size, processes ? "right" : "WRONG");
+    wrong += (threads ? 0 : 1) + (processes ? 0 : 1);
+  }
+  return wrong == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace heddle::test
+
+int main(int argc, char** argv) {
+  const bool brief = argc == 3 && std::strcmp(argv[2], "--short") == 0;
+  if (argc != 2 && !brief) {
+    std::fprintf(stderr, "usage: relay_check LIBCUDA [--short]\n");
+    return 2;
+  }
+  return heddle::test::check(argv[1], brief);
+}
