@@ -5,74 +5,15 @@
 #include <atomic>
 #include <cstring>
 #include <fstream>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "communicator/party.hpp"
-#include "engine/kernels/kernels.hpp"
-#include "sparse/streams.hpp"
+#include "sparse_party.hpp"
 
 namespace heddle::test {
 namespace {
-
-using Nodes = std::vector<std::uint64_t>;
-
-// Keeps a copy of what is delivered.
-struct Taken {
-  TestStream stream;
-  int times = 0;
-
-  SparseJob job(const TestStream& in, Op op = Op::sum) {
-    SparseJob job;
-    job.in = in.view();
-    job.op = op;
-    job.deliver = [this, &in](std::span<const SparseView> parts) {
-      stream = {in.dimension, in.index_type, in.value_type, {}, {}, {}};
-      for (const SparseView& part : parts) {
-        for (std::size_t i = 0; i < part.count; ++i)
-          stream.add(part.index(i),
-                     static_cast<const std::byte*>(part.values) + i * dtype_size(part.value_type));
-      }
-      ++times;
-      return Status();
-    };
-    return job;
-  }
-};
-
-// The streams of all ranks of one round; any rank can tell them all.
-std::vector<TestStream> streams_of(int ranks, std::uint64_t round, std::uint64_t dimension, DType type) {
-  std::mt19937_64 random(round);
-  std::vector<TestStream> streams;
-  for (int r = 0; r < ranks; ++r) {
-    const auto pattern = static_cast<Pattern>((round + static_cast<std::uint64_t>(r)) % 3);
-    streams.push_back(random_stream(pattern, dimension, IndexType::u64, type, Values::exact, 100, random));
-  }
-  return streams;
-}
-
-void expect_folded(const std::vector<TestStream>& in, Op op, const TestStream& result) {
-  const DType type = in[0].value_type;
-  const FoldFn fold = fold_kernel(type, op);
-  std::map<std::uint64_t, Bytes> expected;
-  for (const TestStream& s : in) {
-    for (std::size_t i = 0; i < s.indices.size(); ++i) {
-      const Bytes value(s.value(i), s.value(i) + dtype_size(type));
-      const auto [at, added] = expected.try_emplace(s.indices[i], value);
-      const void* inputs[] = {at->second.data(), value.data()};
-      if (!added) fold(at->second.data(), nullptr, inputs, 2, 1);
-    }
-  }
-  ASSERT_EQ(result.indices.size(), expected.size());
-  std::size_t i = 0;
-  for (const auto& [index, value] : expected) {
-    ASSERT_EQ(result.indices[i], index);
-    ASSERT_TRUE(same_value(type, result.value(i++), value.data())) << "index " << index;
-  }
-}
 
 class Sparse : public ::testing::TestWithParam<Nodes> {};
 INSTANTIATE_TEST_SUITE_P(Nodes, Sparse,
@@ -327,12 +268,6 @@ TEST_P(Sparse, RequestsThatKeepTheirPatternExchangeValuesAlone) {
   });
 }
 
-Config forcing(const std::string& name) {
-  Config config = quiet();
-  config.algorithm = "sparse:" + name;
-  return config;
-}
-
 // In place on vectors, whichever way the ranks choose: the bits of a dense sum where there is one order only (two ranks), and
 // the same on all ranks anyhow.
 TEST_P(Sparse, InPlaceOnAVectorIsADenseSum) {
@@ -388,160 +323,6 @@ TEST_P(Sparse, EveryAlgorithmCanBeForced) {
       }
     });
   }
-}
-
-// Streams that lie densely, on one node: by bitmaps, among other collectives. Where the caller has room the result is there before it is
-// delivered.
-TEST(SparseBitmaps, FoldWhatTheRanksHave) {
-  for (const Nodes& nodes : {Nodes{1, 1}, Nodes{1, 1, 1}, Nodes{1, 1, 1, 1, 1}}) {
-    Party party(nodes);
-    party.run(forcing("bitmaps"), [](Rank& me, Communicator& comm) {
-      for (std::uint64_t round = 0; round < (kSlowBuild ? 12 : 24); ++round) {
-        me.at("round", round);
-        const DType type =
-            std::vector{DType::f32, DType::i64, DType::bf16, DType::f64, DType::f16}[round % 5];
-        const Op op = round % 7 == 6 ? Op::max : Op::sum;
-        const std::uint64_t dimension = round % 3 == 0 ? 40'000 : 500 + round;
-        std::mt19937_64 random(round);
-        std::vector<TestStream> in;
-        for (int r = 0; r < me.size; ++r) {
-          const auto pattern = static_cast<Pattern>((round + static_cast<std::uint64_t>(r)) % 4);
-          const IndexType index = (static_cast<int>(round) + r) % 2 == 0 ? IndexType::u32 : IndexType::u64;
-          in.push_back(random_stream(pattern, dimension, index, type, Values::exact, dimension / 5, random));
-        }
-        const TestStream& mine = in[static_cast<std::size_t>(me.rank)];
-        Taken taken;
-        Bytes indices(dimension * 8);
-        Bytes values(dimension * 8);
-        SparseJob job = taken.job(mine, op);
-        bool asked = false;
-        if (round % 2 == 0) {
-          job.room = [&](std::size_t entries) {
-            EXPECT_LE(entries, dimension);
-            asked = true;
-            return SparseRoom{indices.data(), values.data()};
-          };
-        }
-        ASSERT_TRUE(comm.sparse_allreduce(job).ok());
-        ASSERT_EQ(taken.times, 1);
-        ASSERT_NO_FATAL_FAILURE(expect_folded(in, op, taken.stream));
-        EXPECT_EQ(comm.sparse_stats().result_entries, taken.stream.indices.size());
-        if (op == Op::sum) {
-          EXPECT_STREQ(comm.sparse_stats().algorithm, "bitmaps");
-          EXPECT_EQ(asked, round % 2 == 0);
-        } else {
-          EXPECT_STRNE(comm.sparse_stats().algorithm, "bitmaps");
-        }
-        auto request = comm.sparse_allreduce_request(taken.job(mine, op));
-        ASSERT_TRUE(request.ok());
-        ASSERT_TRUE(request.value()->start().ok());
-        ASSERT_TRUE(comm.barrier().ok());
-        ASSERT_TRUE(request.value()->wait().ok());
-        ASSERT_NO_FATAL_FAILURE(expect_folded(in, op, taken.stream));
-      }
-    });
-  }
-}
-
-// Full streams are chosen to go by bitmaps, and sparse ones are not; broken ones are told of as ever.
-TEST(SparseBitmaps, AreChosenWhereStreamsAreDense) {
-  Party party(Nodes{1, 1});
-  party.run(quiet(), [](Rank& me, Communicator& comm) {
-    std::mt19937_64 random(static_cast<std::uint64_t>(me.rank));
-    const std::uint64_t dimension = 300'000;
-    TestStream full =
-        random_stream(Pattern::everything, dimension, IndexType::u32, DType::f32, Values::exact, 0, random);
-    const TestStream thin =
-        random_stream(Pattern::uniform, dimension, IndexType::u32, DType::f32, Values::exact, 300, random);
-    for (int round = 0; round < 3; ++round) {
-      Taken taken;
-      ASSERT_TRUE(comm.sparse_allreduce(taken.job(full)).ok());
-      EXPECT_STREQ(comm.sparse_stats().algorithm, "bitmaps");
-      EXPECT_EQ(taken.stream.indices.size(), dimension);
-      ASSERT_TRUE(comm.sparse_allreduce(taken.job(thin)).ok());
-      EXPECT_STRNE(comm.sparse_stats().algorithm, "bitmaps");
-      TestStream broken = full;
-      if (me.rank == 1)
-        std::swap_ranges(broken.index_bytes.begin(), broken.index_bytes.begin() + 4,
-                         broken.index_bytes.begin() + 4);
-      Taken none;
-      const Status status = comm.sparse_allreduce(none.job(broken));
-      EXPECT_EQ(status.code(), Code::invalid_argument);
-      EXPECT_NE(status.message().find(me.rank == 1 ? "of entry 1 is not greater" : "rank 1 passed"),
-                std::string::npos)
-          << status.message();
-      EXPECT_EQ(none.times, 0);
-    }
-  });
-}
-
-// Large enough for several threads where cores are free: ranks that are alone on their nodes have some.
-TEST(SparseThreads, LargeStreams) {
-  Party party(Nodes{1, 2});
-  party.run(forcing("recursive_doubling"), [](Rank& me, Communicator& comm) {
-    std::vector<TestStream> in(2);
-    for (std::size_t r = 0; r < 2; ++r) {
-      std::mt19937_64 random(r);
-      in[r].dimension = std::uint64_t{1} << 30;
-      std::uint64_t at = 0;
-      for (std::size_t i = 0; i < 200'000; ++i) {
-        const float value = 1.0F + static_cast<float>(random() % 100);
-        in[r].add(at += 1 + random() % 30, &value);
-      }
-    }
-    Taken taken;
-    ASSERT_TRUE(comm.sparse_allreduce(taken.job(in[static_cast<std::size_t>(me.rank)])).ok());
-    ASSERT_NO_FATAL_FAILURE(expect_folded(in, Op::sum, taken.stream));
-  });
-}
-
-// The second call knows the result of the first: entries that lie together are divided evenly then.
-TEST(SparseBalance, RegionsFollowTheEntries) {
-  Party party(Nodes{1, 2, 3, 4});
-  party.run(forcing("split_allgather"), [](Rank& me, Communicator& comm) {
-    constexpr std::uint64_t kDimension = std::uint64_t{1} << 40;
-    std::mt19937_64 random(static_cast<std::uint64_t>(me.rank));
-    TestStream mine;
-    mine.dimension = kDimension;
-    mine.index_type = IndexType::u64;
-    const float one = 1;
-    std::set<std::uint64_t> indices;
-    while (indices.size() < 4000)
-      indices.insert(random() % 100'000);
-    for (const std::uint64_t i : indices)
-      mine.add(i, &one);
-    std::vector<std::uint64_t> sent;
-    for (int call = 0; call < 2; ++call) {
-      Taken taken;
-      ASSERT_TRUE(comm.sparse_allreduce(taken.job(mine)).ok());
-      sent.push_back(comm.sparse_stats().bytes_sent);
-      // A quarter of the result goes to three others, and three quarters of the own entries: about 4 x 4000 entries of 5 to 6 bytes.
-      const std::uint64_t even = (3 * taken.stream.indices.size() / 4 + 3000) * 6;
-      EXPECT_LT(sent.back(), even * 13 / 10) << "call " << call;
-      EXPECT_GT(sent.back(), even * 6 / 10) << "call " << call;
-    }
-  });
-}
-
-// A dense algorithm of many messages may be dearer than streams of few, with every element there.
-TEST(SparseCommunicator, WhatIsNotMostlyZeroStaysDense) {
-  constexpr std::size_t kCount = 1 << 18;
-  Party party({0, 1, 2, 3});
-  for (int r = 0; r < 4; ++r) {
-    party.processes.push_back(std::make_shared<ProcessState>());
-    party.processes.back()->learn({2e6, 5, 5e5});
-  }
-  Config config = quiet();
-  config.algorithm = "ring";
-  party.run(config, [](Rank& me, Communicator& comm) {
-    std::vector<std::int32_t> data(kCount, me.rank);
-    ASSERT_TRUE(comm.mostly_zero_allreduce(data.data(), data.data(), kCount, DType::i32).ok());
-    EXPECT_STREQ(comm.sparse_stats().algorithm, "dense");
-    std::vector<std::int32_t> zeros(kCount, 0);
-    zeros[7] = me.rank;
-    ASSERT_TRUE(comm.mostly_zero_allreduce(zeros.data(), zeros.data(), kCount, DType::i32).ok());
-    EXPECT_STRNE(comm.sparse_stats().algorithm, "dense");
-  });
 }
 
 }  // namespace

@@ -1,18 +1,17 @@
-// TCP: which addresses are tried, connections that cross, strangers, and messages that wait for their receive.
+// TCP: connections that cross, strangers, and messages that wait for their receive.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "support/ranks.hpp"
+#include "tcp_ipv4.hpp"
 #include "transports/tcp/addresses.hpp"
 #include "transports/tcp/socket.hpp"
 #include "transports/tcp/tcp_transport.hpp"
@@ -22,75 +21,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
-
-Address ipv4(std::array<std::uint8_t, 4> bytes, std::uint8_t prefix, std::uint32_t megabits = 0) {
-  Address address;
-  address.family = 4;
-  address.prefix = prefix;
-  address.megabits = megabits;
-  std::copy(bytes.begin(), bytes.end(), address.bytes.begin());
-  return address;
-}
-
-const Address kLoopback = ipv4({127, 0, 0, 1}, 8);
-
-// ---- Addresses
-
-TEST(TcpAddresses, TravelAndDamageIsNoticed) {
-  const Place place{"a host", 0x123456789abcdefULL, 4711, {ipv4({10, 0, 0, 1}, 24, 1000), kLoopback}};
-  const std::string bytes = encode(place);
-  const Result<Place> back = decode(bytes);
-  ASSERT_TRUE(back.ok());
-  EXPECT_EQ(back->host, place.host);
-  EXPECT_EQ(back->key, place.key);
-  EXPECT_EQ(back->port, place.port);
-  EXPECT_EQ(back->addresses, place.addresses);
-  for (std::size_t length = 0; length < bytes.size(); ++length)
-    EXPECT_EQ(decode(bytes.substr(0, length)).status().code(), Code::internal) << length;
-  EXPECT_FALSE(decode(bytes + "x").ok());
-}
-
-TEST(TcpAddresses, ANetworkInCommonFirstThenSpeedOwnAddressesLast) {
-  const Address bridge = ipv4({172, 17, 0, 1}, 16, 1'000'000);
-  const Address slow = ipv4({10, 1, 0, 9}, 16, 1000);
-  const Address fast = ipv4({10, 2, 7, 9}, 16, 100'000);
-  const Address elsewhere = ipv4({192, 168, 5, 9}, 24, 400'000);
-  const std::vector<Address> ours{bridge, ipv4({10, 1, 3, 4}, 16, 1000), ipv4({10, 2, 0, 1}, 16, 100'000)};
-  EXPECT_EQ(by_preference({bridge, elsewhere, slow, fast}, ours),
-            (std::vector{fast, slow, elsewhere, bridge}));
-  // A mask that differs, or a bit within it, makes another network.
-  const Address other_mask = ipv4({10, 1, 0, 9}, 24, 1000);
-  const Address other_bit = ipv4({10, 3, 0, 9}, 16, 1000);
-  EXPECT_EQ(by_preference({other_mask, other_bit, slow}, ours).front(), slow);
-}
-
-TEST(TcpAddresses, OfThisMachine) {
-  const Result<std::vector<Address>> all = local_addresses("");
-  ASSERT_TRUE(all.ok()) << all.status().message();
-  const auto own = local_addresses("lo");
-  ASSERT_TRUE(own.ok()) << own.status().message();
-  EXPECT_NE(
-      std::find_if(own->begin(), own->end(), [](const Address& a) { return to_string(a) == "127.0.0.1"; }),
-      own->end());
-  const Status none = local_addresses("no_such,nor_this").status();
-  EXPECT_EQ(none.code(), Code::unsupported);
-  EXPECT_NE(none.message().find("HEDDLE_TCP_INTERFACES=no_such,nor_this"), std::string::npos)
-      << none.message();
-  EXPECT_NE(none.message().find("lo"), std::string::npos) << none.message();
-}
-
-TEST(TcpAddresses, AreWritten) {
-  EXPECT_EQ(to_string(ipv4({10, 0, 0, 1}, 8), 4000), "10.0.0.1:4000");
-  Address six;
-  six.family = 6;
-  six.bytes = {0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
-  EXPECT_EQ(to_string(six, 4000), "[fd00::1]:4000");
-  sockaddr_storage where{};
-  EXPECT_EQ(to_sockaddr(six, 4000, where), sizeof(sockaddr_in6));
-  EXPECT_EQ(where.ss_family, AF_INET6);
-}
-
-// ---- Connections
 
 // Two ranks of this process, each with a list of the other's addresses.
 class Pair {
