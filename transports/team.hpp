@@ -33,6 +33,7 @@ struct TeamOp {
   std::size_t slot;         // small: where in every member's part of the memory
   bool small;               // served from the small slots
   bool published;           // small: my payload is out
+  bool once;                // read from the root's own buffer, unless that cannot be
 };
 
 class Team {

@@ -104,6 +104,13 @@ Problem set_slot_bytes(std::string_view value, Config& config) {
   return {};
 }
 
+Problem set_single_copy(std::string_view value, Config& config) {
+  const bool automatic = lower(value) == "auto";
+  if (!automatic && value != "0" && value != "1") return "is not one of auto, 0, 1";
+  config.single_copy = automatic ? std::nullopt : std::optional(value == "1");
+  return {};
+}
+
 Problem set_spin(std::string_view value, Config& config) {
   const std::optional<int> polls = parse_number<int>(value);
   if (!polls) return "is not a whole number of polls";
@@ -216,6 +223,11 @@ constexpr std::array kRows = {
          "by the sizes of the caches (32K to 128K)",
          "Size of one slot of the staged shared-memory pipeline."},
         set_slot_bytes},
+    Row{{"HEDDLE_SINGLE_COPY", "auto, 0, 1", "auto (as measured when a communicator is made)",
+         "Whether the kernel copies a bcast of 8 to 64 KiB within a node from the root's buffer "
+         "(process_vm_readv), "
+         "where the ranks may read each other's memory."},
+        set_single_copy},
     Row{{"HEDDLE_SPIN", "-1 or a number of polls", "-1 (by the cores at hand)",
          "How often a wait polls before it yields its core."},
         set_spin},

@@ -33,7 +33,9 @@ struct Config {
   std::chrono::milliseconds warn_after{
       10'000};                 // HEDDLE_WARN_AFTER=SECONDS: a wait says who is missing after this; 0: never
   std::size_t slot_bytes = 0;  // HEDDLE_SLOT_BYTES=SIZE (K, M): staged pipeline slot; 0: by the caches
-  int spin = -1;               // HEDDLE_SPIN=N: polls before yielding; -1: by the cores at hand
+  // HEDDLE_SINGLE_COPY=auto|0|1: bcasts of some pages within a node are copied once, by the kernel; nothing: as measured
+  std::optional<bool> single_copy;
+  int spin = -1;                     // HEDDLE_SPIN=N: polls before yielding; -1: by the cores at hand
   std::string shm_backing = "auto";  // HEDDLE_SHM=auto|memfd|posix
   // HEDDLE_ALLOC_MEM=0|1: MPI_Alloc_mem from memory that the ranks of a node can reach
   bool alloc_mem = true;

@@ -28,6 +28,7 @@ class ProcessState {
  public:
   SharedHeap heap;
   std::atomic<std::uint32_t> small_stores{0};  // SmallStores as measured, packed; 0: not yet
+  std::atomic<bool> single_copy{false};        // of bcasts, measured as the faster way
 
   // plan_node() for the machine under this process, which is looked at once. Where that fails: of nothing known.
   NodePlan plan_node(const std::vector<CoreClaim>& members) {

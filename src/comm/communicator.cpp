@@ -338,6 +338,7 @@ std::string CommunicatorImpl::describe() const {
     stores = fmt::format(", small payloads measured best {} and (4 KiB on) {}", store_way_name(found.middle),
                          store_way_name(found.large));
   }
+  if (single_copy_) stores += ", bcasts of 8 to 64 KiB copied once";
   std::string domains;
   if (t.has_domains()) domains = fmt::format(" ({} domains in this one)", t.domains(rank_));
   return fmt::format(

@@ -71,6 +71,10 @@ class CommunicatorImpl final : public Communicator {
 
   // Collective over the node: what this machine's processors are best at, if that is not known yet.
   Status measure();
+  Status learn_single_copy(const ShmTeam& team);
+  Result<bool> try_single_copy(const ShmTeam& team);
+  Result<std::uint64_t> least_on_node(std::uint64_t mine);
+  void copy_once(bool on);
   // What messages between nodes cost, if it is not known yet: measured between the first ranks of two nodes, then among all. Collective.
   Status learn_message_cost(const Bootstrap& bootstrap);
   Status learn_crossing();
@@ -279,6 +283,7 @@ class CommunicatorImpl final : public Communicator {
   LocalGpu local_gpu_;
   std::uint64_t compressed_ = 0;  // allreduces so far: a part of their seeds
   std::string learnt_;            // about the algorithms, for describe()
+  bool single_copy_ = false;      // of bcasts of some pages on this node
   Status broken_;                 // the first failure in flight; final
   std::size_t unsettled_ = 0;     // bytes, when a call last ended
   NodeMeeting node_meeting_{*this};

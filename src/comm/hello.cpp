@@ -12,14 +12,15 @@ namespace heddle {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x6864646c;  // "hddl"
-constexpr std::uint32_t kProtocol = 10;       // raised whenever ranks of two builds could not work together
+constexpr std::uint32_t kProtocol = 11;       // raised whenever ranks of two builds could not work together
 
 constexpr const char* kSettingNames[kSharedSettings] = {
     "HEDDLE_ALGORITHM",     "HEDDLE_TUNING_FILE (its content)",
     "HEDDLE_TRANSPORTS",    "HEDDLE_SLOT_BYTES",
     "HEDDLE_SHM",           "HEDDLE_MEASURE",
     "HEDDLE_SPARSE",        "HEDDLE_COMPRESS",
-    "HEDDLE_COMPRESS_FROM", "HEDDLE_COMPRESS_TYPES"};
+    "HEDDLE_COMPRESS_FROM", "HEDDLE_COMPRESS_TYPES",
+    "HEDDLE_SINGLE_COPY"};
 
 std::uint64_t hash_text(const std::string& text) {
   std::uint64_t h = 14695981039346656037ULL;  // FNV-1a
@@ -60,7 +61,8 @@ Hello make_hello(const Bootstrap& bootstrap, const Config& config) {
       config.sparse ? "1" : "0",
       config.compress,
       std::to_string(config.compress_from),
-      std::string(config.compress_f32 ? "f" : "") + (config.compress_f64 ? "d" : "")};
+      std::string(config.compress_f32 ? "f" : "") + (config.compress_f64 ? "d" : ""),
+      config.single_copy ? (*config.single_copy ? "1" : "0") : "auto"};
   for (std::size_t i = 0; i < kSharedSettings; ++i)
     hello.settings[i] = hash_text(settings[i]);
   hello.cores = core_claim();

@@ -14,7 +14,7 @@
 namespace heddle {
 
 // The settings that decide how a collective runs must be the same everywhere; each travels as a hash.
-constexpr std::size_t kSharedSettings = 10;
+constexpr std::size_t kSharedSettings = 11;
 
 struct Hello {
   std::uint32_t magic;

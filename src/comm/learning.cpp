@@ -15,6 +15,7 @@
 #include "comm/message_costs.hpp"
 #include "comm/streamed_results.hpp"
 #include "engine/kernels/kernels.hpp"
+#include "transports/shm/single_copy.hpp"
 
 namespace heddle {
 namespace {
@@ -22,7 +23,7 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 
 // Raised whenever choices measured by another build could not be trusted.
-constexpr int kChoiceVersion = 2;
+constexpr int kChoiceVersion = 3;
 
 // Reads all of it, at the speed of the memory.
 std::uint32_t pass_over(const float* data, std::size_t count) {
@@ -52,6 +53,55 @@ Status CommunicatorImpl::measure() {
   } else if (const std::uint32_t packed = known.load(std::memory_order_relaxed); packed != 0) {
     use(unpack_small_stores(packed));
   }
+  const std::unique_ptr<ShmTeam>& node = connections_->teams[static_cast<std::size_t>(TeamKind::node)];
+  return node ? learn_single_copy(*node) : Status();
+}
+
+// The least of what this node's ranks say.
+Result<std::uint64_t> CommunicatorImpl::least_on_node(std::uint64_t mine) {
+  TeamOp op;
+  op.in = reinterpret_cast<const std::byte*>(&mine);
+  op.out = reinterpret_cast<std::byte*>(&mine);
+  op.count = 1;
+  op.element_bytes = sizeof mine;
+  op.fold = fold_kernel(DType::u64, Op::min);
+  HEDDLE_TRY(run_on_team(op));
+  return mine;
+}
+
+void CommunicatorImpl::copy_once(bool on) {
+  single_copy_ = on;
+  for (const std::unique_ptr<ShmTeam>& each : connections_->teams) {
+    if (each) each->copy_once(on);
+  }
+}
+
+Result<bool> CommunicatorImpl::try_single_copy(const ShmTeam& team) {
+  const auto slowest = [&](double& seconds) -> Status {
+    const Result<std::uint64_t> least = least_on_node(~static_cast<std::uint64_t>(1e9 * seconds));
+    if (least.ok()) seconds = 1e-9 * static_cast<double>(~least.value());
+    return least.status();
+  };
+  return measure_single_copy(
+      {[&](bool once) { copy_once(once); }, [&](TeamOp& op) { return run_on_team(op); }, slowest},
+      team.size());
+}
+
+// The same on all ranks of the node: what one of them does not want, or may not do, none does.
+Status CommunicatorImpl::learn_single_copy(const ShmTeam& team) {
+  std::atomic<bool>& known = connections_->process->single_copy;
+  const bool measures = connections_->measures && !config_.single_copy;
+  Result<std::uint64_t> all =
+      least_on_node(config_.single_copy.value_or(measures || known.load(std::memory_order_relaxed)) ? 1 : 0);
+  // They have met: all others show where they can be read.
+  if (all.ok() && all.value() != 0) all = least_on_node(team.reads_all() ? 1 : 0);
+  if (!all.ok() || all.value() == 0) return all.status();
+  if (measures) {
+    const Result<bool> pays = try_single_copy(team);
+    if (!pays.ok()) return pays.status();
+    known.store(pays.value(), std::memory_order_relaxed);
+  }
+  copy_once(!measures || known.load(std::memory_order_relaxed));
   return {};
 }
 

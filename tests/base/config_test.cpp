@@ -29,7 +29,7 @@ TEST(Config, EveryVariableIsParsed) {
        "HEDDLE_TUNING_FILE=/a=b.json", "HEDDLE_TRANSPORTS=mpi", "HEDDLE_TIMEOUT=2.5", "HEDDLE_WARN_AFTER=0",
        "HEDDLE_SLOT_BYTES=256K", "HEDDLE_SPIN=100", "HEDDLE_SHM=posix", "HEDDLE_ALLOC_MEM=0",
        "HEDDLE_MASTER_PORT=29501", "HEDDLE_VERBS_DEVICE=mlx5_0:1", "HEDDLE_VERBS_GID=3", "HEDDLE_MEASURE=0",
-       "HEDDLE_CACHE=/some/where", "HEDDLE_PROGRESS_THREAD=Always"});
+       "HEDDLE_SINGLE_COPY=1", "HEDDLE_CACHE=/some/where", "HEDDLE_PROGRESS_THREAD=Always"});
   EXPECT_TRUE(parsed.complaints.empty()) << parsed.complaints.front();
   EXPECT_FALSE(parsed.config.enable);
   EXPECT_EQ(parsed.config.log_level, LogLevel::debug);
@@ -46,6 +46,7 @@ TEST(Config, EveryVariableIsParsed) {
   EXPECT_EQ(parsed.config.verbs_device, "mlx5_0:1");
   EXPECT_EQ(parsed.config.verbs_gid, 3);
   EXPECT_FALSE(parsed.config.measure);
+  EXPECT_EQ(parsed.config.single_copy, std::optional(true));
   EXPECT_EQ(parsed.config.progress_thread, ProgressThreadSetting::always);
   EXPECT_EQ(parsed.config.cache_folder, "/some/where");
 }
@@ -75,7 +76,8 @@ TEST_P(WrongValue, GivesOneComplaintAndTheDefault) {
               c.transports == d.transports && c.timeout == d.timeout && c.warn_after == d.warn_after &&
               c.slot_bytes == d.slot_bytes && c.spin == d.spin && c.shm_backing == d.shm_backing &&
               c.master_port == d.master_port && c.alloc_mem == d.alloc_mem && c.measure == d.measure &&
-              c.cache_folder == d.cache_folder && c.progress_thread == d.progress_thread)
+              c.single_copy == d.single_copy && c.cache_folder == d.cache_folder &&
+              c.progress_thread == d.progress_thread)
       << GetParam().entry;
 }
 
@@ -84,6 +86,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Wrong{"HEDDLE_ENABLE=maybe", "neither 0 nor 1"}, Wrong{"HEDDLE_ENABLE=2", "neither 0 nor 1"},
         Wrong{"HEDDLE_ALLOC_MEM=some", "neither 0 nor 1"}, Wrong{"HEDDLE_MEASURE=2", "neither 0 nor 1"},
+        Wrong{"HEDDLE_SINGLE_COPY=8K", "not one of auto, 0, 1"},
         Wrong{"HEDDLE_CACHE=here", "not an absolute path"},
         Wrong{"HEDDLE_PROGRESS_THREAD=2", "auto, 0, 1, always"},
         Wrong{"HEDDLE_LOG=loud", "none, error, warn"}, Wrong{"HEDDLE_ALGORITHM=,", "form"},

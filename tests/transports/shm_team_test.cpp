@@ -54,6 +54,7 @@ TEST_P(ShmTeamTest, EveryVerbSizeAndElement) {
             TeamCase c{verb, count, e, static_cast<int>(number) % members, number % 2 == 0, number % 5};
             me.at("operation", ++number);
             world.of(me.rank).use(stores_for(number, me.rank));
+            world.of(me.rank).copy_once(number % 4 < 2);
             ASSERT_NO_FATAL_FAILURE(member.run(c, number, [] { sched_yield(); }));
           }
         }
@@ -85,6 +86,7 @@ struct Mixture {
   double bcast;       // share of bcasts
   int dawdle_one_in;  // polls
   std::size_t small_reads = kSmallReads;
+  bool copies_once = false;
 };
 
 TeamCase random_case(const Mixture& mixture, int members, std::mt19937_64& random) {
@@ -113,6 +115,7 @@ void run_mixture(const Mixture& mixture, int members, ShmTeam& team, int operati
       std::this_thread::sleep_for(std::chrono::microseconds(own() % 300));
     sched_yield();
   };
+  team.copy_once(mixture.copies_once);
   for (int i = 1; i <= operations; ++i) {
     const TeamCase c = random_case(mixture, members, shared);
     if (me != nullptr) me->at("operation", static_cast<std::uint64_t>(i));
@@ -125,9 +128,13 @@ void run_mixture(const Mixture& mixture, int members, ShmTeam& team, int operati
 }
 
 constexpr Mixture kMixtures[] = {
-    {"everything", 4096, 0.7, 0.4, 40},      {"small bcasts", 4096, 0.97, 0.9, 15},
-    {"large", 4096, 0.2, 0.3, 200},          {"large bcasts", 8192, 0.1, 0.8, 200},
-    {"wide slots", 64 * 1024, 0.6, 0.4, 40}, {"shared cores", 4096, 0.8, 0.3, 40, kSmallReadsOnSharedCores},
+    {"everything", 4096, 0.7, 0.4, 40},
+    {"small bcasts", 4096, 0.97, 0.9, 15},
+    {"large", 4096, 0.2, 0.3, 200},
+    {"large bcasts", 8192, 0.1, 0.8, 200},
+    {"wide slots", 64 * 1024, 0.6, 0.4, 40},
+    {"shared cores", 4096, 0.8, 0.3, 40, kSmallReadsOnSharedCores},
+    {"copied once", 4096, 0.4, 0.7, 100, kSmallReads, true},
 };
 
 TEST_P(ShmTeamTest, RandomMixtures) {
@@ -142,7 +149,12 @@ TEST_P(ShmTeamTest, RandomMixtures) {
   }
 }
 
-TEST(ShmTeam, RandomMixtureBetweenProcesses) {
+class BetweenProcesses : public ::testing::TestWithParam<Mixture> {};
+INSTANTIATE_TEST_SUITE_P(ShmTeam, BetweenProcesses,
+                         ::testing::Values(kMixtures[0], kMixtures[std::size(kMixtures) - 1]),
+                         [](const auto& each) { return each.index == 0 ? "Everything" : "CopiedOnce"; });
+
+TEST_P(BetweenProcesses, RandomMixture) {
   constexpr int kMembers = 3;
   TeamWorld world(kMembers, 4096);
   std::vector<pid_t> children;
@@ -150,12 +162,13 @@ TEST(ShmTeam, RandomMixtureBetweenProcesses) {
     const pid_t child = fork();
     if (child == 0) {
       alarm(100);
-      run_mixture(kMixtures[0], kMembers, world.of(m), rounds(800), 99, nullptr);
+      world.make_again(m);
+      run_mixture(GetParam(), kMembers, world.of(m), rounds(800), 99, nullptr);
       _exit(::testing::Test::HasFailure() ? 1 : 0);
     }
     children.push_back(child);
   }
-  run_ranks(1, [&](Rank& me) { run_mixture(kMixtures[0], kMembers, world.of(0), rounds(800), 99, &me); });
+  run_ranks(1, [&](Rank& me) { run_mixture(GetParam(), kMembers, world.of(0), rounds(800), 99, &me); });
   for (const pid_t child : children) {
     int status = 0;
     ASSERT_EQ(waitpid(child, &status, 0), child);

@@ -21,12 +21,17 @@ namespace heddle::test {
 
 struct TeamWorld {
   TeamWorld(int members, std::size_t slot_bytes, std::size_t small_reads = kSmallReads) {
-    const ShmTeamGeometry geometry{members, slot_bytes, small_reads};
+    geometry = {members, slot_bytes, small_reads};
     memory = SharedMemory::create(geometry.bytes(), SharedMemory::Backing::memfd).value();
     for (int m = 0; m < members; ++m)
       teams.push_back(make_shm_team(memory.data(), geometry, m));
   }
+  // In the process that it is used in from now on.
+  void make_again(int member) {
+    teams[static_cast<std::size_t>(member)] = make_shm_team(memory.data(), geometry, member);
+  }
   ShmTeam& of(int member) { return *teams[static_cast<std::size_t>(member)]; }
+  ShmTeamGeometry geometry;
   SharedMemory memory;
   std::vector<std::unique_ptr<ShmTeam>> teams;
 };

@@ -25,6 +25,10 @@ class Puppets {
     op.root = root;
     world_.of(member).start(op);
   }
+  void copy_once() {
+    for (std::size_t m = 0; m < ops_.size(); ++m)
+      world_.of(static_cast<int>(m)).copy_once(true);
+  }
   bool poll(int member) { return world_.of(member).poll(ops_[static_cast<std::size_t>(member)]); }
   int missing(int member) { return world_.of(member).missing(ops_[static_cast<std::size_t>(member)]); }
   // Polls these until nothing moves any more; none may finish.
@@ -141,6 +145,23 @@ TEST(Missing, ABcastsRootThatStopsInTheMiddle) {
   p.settle({1, 2});
   EXPECT_EQ(p.missing(1), 0);
   EXPECT_EQ(p.missing(2), 0);
+}
+
+TEST(Missing, InABcastThatIsCopiedOnce) {
+  constexpr std::size_t kOnce = 20'000;
+  Puppets p(3);
+  p.copy_once();
+  p.start(1, TeamVerb::bcast, kOnce);
+  ASSERT_FALSE(p.poll(1));
+  EXPECT_EQ(p.missing(1), 0) << "the root has not come";
+  p.start(0, TeamVerb::bcast, kOnce);
+  ASSERT_FALSE(p.poll(0));
+  ASSERT_TRUE(p.poll(1));
+  ASSERT_FALSE(p.poll(0));
+  EXPECT_EQ(p.missing(0), 2) << "it has not read yet";
+  p.start(2, TeamVerb::bcast, kOnce);
+  p.finish({2, 0});
+  EXPECT_EQ(p.missing(0), -1);
 }
 
 TEST(Missing, AReaderThatHoldsUpAStreamOfSmallBcasts) {

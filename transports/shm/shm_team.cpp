@@ -8,6 +8,7 @@
 #include "transports/shm/direct_reduce.hpp"
 #include "transports/shm/handover.hpp"
 #include "transports/shm/shm_team_layout.hpp"
+#include "transports/shm/single_copy.hpp"
 
 namespace heddle {
 namespace {
@@ -23,7 +24,8 @@ class ShmTeamImpl final : public ShmTeam {
         // A small fold reads the whole vector of every other member.
         small_fold_bytes_(std::min(
             kSmallBytes, geometry.small_reads / static_cast<std::size_t>(std::max(1, geometry.members - 1)))),
-        direct_(memory, layout_.total, geometry.members, member, heap) {
+        direct_(memory, layout_.total, geometry.members, member, heap),
+        single_copy_(memory, layout_.total, geometry.members, member) {
     for (int m = 0; m < size_; ++m)
       area_.push_back(memory + static_cast<std::size_t>(m) * layout_.total);
     inputs_.resize(static_cast<std::size_t>(size_));
@@ -39,6 +41,8 @@ class ShmTeamImpl final : public ShmTeam {
     return board(member).word.value.load(std::memory_order_acquire);
   }
   void use(const SmallStores& stores) override { hand_over_.use(stores); }
+  bool reads_all() const override { return single_copy_.reads_all(); }
+  void copy_once(bool on) override { copies_once_ = on; }
 
  private:
   Board& board(int m) const { return *reinterpret_cast<Board*>(area_[static_cast<std::size_t>(m)]); }
@@ -62,7 +66,9 @@ class ShmTeamImpl final : public ShmTeam {
   bool poll_small(TeamOp& op);
   void complete(const TeamOp& op);
   bool poll_bcast(TeamOp& op);
+  bool poll_once(TeamOp& op);
   bool poll_direct(TeamOp& op);
+  void pass_pieces(const TeamOp& op);
   bool poll_pair(TeamOp& op);
   bool poll_fold(TeamOp& op);
   bool try_copy_in(TeamOp& op);
@@ -75,6 +81,8 @@ class ShmTeamImpl final : public ShmTeam {
   int size_;
   std::size_t small_fold_bytes_;
   DirectReduce direct_;
+  SingleCopy single_copy_;
+  bool copies_once_ = false;
   std::vector<std::byte*> area_;
   std::vector<const void*> inputs_;  // scratch for folds
   std::uint64_t operations_ = 0;     // started so far, the same on every member
@@ -88,7 +96,9 @@ void ShmTeamImpl::start(TeamOp& op) {
   const std::size_t bytes = op.count * op.element_bytes;
   op.operation = ++operations_;
   op.step[0] = op.step[1] = op.step[2] = 0;
-  op.small = bytes <= (op.verb == TeamVerb::bcast ? kSmallBytes : small_fold_bytes_);
+  const bool bcast = op.verb == TeamVerb::bcast;
+  op.once = copies_once_ && bcast && bytes >= kOnceFrom && bytes <= kOnceUpTo;
+  op.small = !op.once && bytes <= (bcast ? kSmallBytes : small_fold_bytes_);
   op.published = false;
   if (op.small) {
     op.slot = layout_.small + op.operation % kSmallDepth * sizeof(SmallSlot);
@@ -100,6 +110,7 @@ void ShmTeamImpl::start(TeamOp& op) {
   op.piece = std::max<std::size_t>(1, target / op.element_bytes);
   op.base = pieces_;
   pieces_ += pieces(op);
+  if (op.once) single_copy_.start(op);
   direct_.start(op);
 }
 
@@ -111,6 +122,8 @@ bool ShmTeamImpl::poll(TeamOp& op) {
   bool done = false;
   if (op.small) {
     done = poll_small(op);
+  } else if (op.once) {
+    done = poll_once(op);
   } else if (op.verb == TeamVerb::bcast) {
     done = poll_bcast(op);
   } else if (const auto way = direct_.way(op); way != DirectReduce::Way::staged) {
@@ -222,13 +235,25 @@ bool ShmTeamImpl::poll_bcast(TeamOp& op) {
 // In the members' own buffers, where all of them can be reached.
 bool ShmTeamImpl::poll_direct(TeamOp& op) {
   if (!direct_.poll(op)) return false;
-  // The slots were left alone: for later operations these pieces are through all phases.
+  pass_pieces(op);
+  return true;
+}
+
+// From the root's own buffer, or through slots for who could not read that.
+bool ShmTeamImpl::poll_once(TeamOp& op) {
+  const SingleCopy::Way way = single_copy_.poll(op);
+  if (way == SingleCopy::Way::staged) return poll_bcast(op);
+  if (way == SingleCopy::Way::done) pass_pieces(op);
+  return way == SingleCopy::Way::done;
+}
+
+// The slots were left alone: for later operations these pieces are through all phases.
+void ShmTeamImpl::pass_pieces(const TeamOp& op) {
   Progress& mine = progress(rank_);
   const std::uint64_t end = op.base + pieces(op);
   mine.copied.store(end, std::memory_order_release);
   mine.folded.store(end, std::memory_order_release);
   mine.drained.store(end, std::memory_order_release);
-  return true;
 }
 
 // Two members: handing over the whole vector moves as many lines between the caches as handing over halves

@@ -14,6 +14,8 @@
 // Large allreduces of buffers that all members can reach (SharedHeap) need no slots: each owner folds its part straight
 // from everybody's buffers into its own result, and the others fetch it from there (direct_reduce.hpp).
 //
+// Bcasts may go from buffer to buffer, where members can read each other's memory and that is the faster way (single_copy.hpp).
+//
 // The fold is left to right in member order for every element, whatever the size: the result's bits do not
 // depend on the number of pieces, on who owns a part, or on whether the vector is small.
 #pragma once
@@ -55,6 +57,11 @@ class ShmTeam : public Team {
  public:
   // How this member stores small payloads from its next operation on.
   virtual void use(const SmallStores& stores) = 0;
+
+  // Whether this process may read the memory of all other members (single_copy.hpp). They have all made their teams.
+  virtual bool reads_all() const = 0;
+  // Whether bcasts of kOnceFrom to kOnceUpTo bytes are copied once from the root's own buffer, from the next operation on; at first they are not. The same on all members.
+  virtual void copy_once(bool on) = 0;
 };
 
 // The team in `memory` (geometry.bytes() long, zeroed, mapped by every member; borrowed, outlives the team). `heap` is

@@ -61,6 +61,18 @@ struct alignas(2 * kLine) DirectProgress {
   std::atomic<std::uint64_t> drained;
 };
 
+// Where others may read this process's memory, and that it is this process's: what `place` points to has the value `number`. Written once, before any operation.
+struct Identity {
+  std::int64_t pid;
+  std::uint64_t place;
+  std::uint64_t number;
+};
+// A root's buffer, for the others to read.
+struct alignas(2 * kLine) Lent {
+  std::atomic<std::uint64_t> offer;  // 2 * operation, plus 1 if it is lent
+  std::uint64_t place;               // of the last that was lent
+};
+
 // What one member tells whoever wants to know.
 struct alignas(2 * kLine) Word {
   std::atomic<std::uint64_t> value;
@@ -73,6 +85,9 @@ struct Board {
   Verdict verdict;
   DirectProgress direct;
   Word word;
+  Identity identity;
+  Lent lent;
+  Verdict taken;  // of what a root lent: plus 1 if it has been read
 };
 
 constexpr std::size_t round_up(std::size_t n, std::size_t to) {
