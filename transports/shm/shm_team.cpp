@@ -42,7 +42,10 @@ class ShmTeamImpl final : public ShmTeam {
   }
   void use(const SmallStores& stores) override { hand_over_.use(stores); }
   bool reads_all() const override { return single_copy_.reads_all(); }
-  void copy_once(bool on) override { copies_once_ = on; }
+  void copy_once(bool on) override {
+    copies_once_ = on;
+    small_bcast_bytes_ = on ? kOnceFrom - 1 : kSmallBytes;
+  }
 
  private:
   Board& board(int m) const { return *reinterpret_cast<Board*>(area_[static_cast<std::size_t>(m)]); }
@@ -63,6 +66,7 @@ class ShmTeamImpl final : public ShmTeam {
   bool all_reached(std::atomic<std::uint64_t> Progress::*counter, std::uint64_t value) const;
 
   bool small_slot_free(std::uint64_t operation);
+  [[gnu::noinline]] void start_large(TeamOp& op, std::size_t bytes);
   bool poll_small(TeamOp& op);
   void complete(const TeamOp& op);
   bool poll_bcast(TeamOp& op);
@@ -80,6 +84,7 @@ class ShmTeamImpl final : public ShmTeam {
   int rank_;
   int size_;
   std::size_t small_fold_bytes_;
+  std::size_t small_bcast_bytes_ = kSmallBytes;
   DirectReduce direct_;
   SingleCopy single_copy_;
   bool copies_once_ = false;
@@ -96,20 +101,23 @@ void ShmTeamImpl::start(TeamOp& op) {
   const std::size_t bytes = op.count * op.element_bytes;
   op.operation = ++operations_;
   op.step[0] = op.step[1] = op.step[2] = 0;
-  const bool bcast = op.verb == TeamVerb::bcast;
-  op.once = copies_once_ && bcast && bytes >= kOnceFrom && bytes <= kOnceUpTo;
-  op.small = !op.once && bytes <= (bcast ? kSmallBytes : small_fold_bytes_);
+  op.small = bytes <= (op.verb == TeamVerb::bcast ? small_bcast_bytes_ : small_fold_bytes_);
   op.published = false;
   if (op.small) {
     op.slot = layout_.small + op.operation % kSmallDepth * sizeof(SmallSlot);
-    return;
+  } else {
+    start_large(op, bytes);
   }
+}
+
+void ShmTeamImpl::start_large(TeamOp& op, std::size_t bytes) {
   // Four pieces at least keep the phases overlapping; tiny pieces cost more flags than they hide.
   const std::size_t target =
       std::clamp(bytes / 4, std::min<std::size_t>(kLeastPieceBytes, layout_.slot), layout_.slot);
   op.piece = std::max<std::size_t>(1, target / op.element_bytes);
   op.base = pieces_;
   pieces_ += pieces(op);
+  op.once = copies_once_ && op.verb == TeamVerb::bcast && bytes <= kOnceUpTo;
   if (op.once) single_copy_.start(op);
   direct_.start(op);
 }
@@ -122,10 +130,8 @@ bool ShmTeamImpl::poll(TeamOp& op) {
   bool done = false;
   if (op.small) {
     done = poll_small(op);
-  } else if (op.once) {
-    done = poll_once(op);
   } else if (op.verb == TeamVerb::bcast) {
-    done = poll_bcast(op);
+    done = op.once ? poll_once(op) : poll_bcast(op);
   } else if (const auto way = direct_.way(op); way != DirectReduce::Way::staged) {
     done = way == DirectReduce::Way::direct && poll_direct(op);
   } else if (op.verb == TeamVerb::allreduce && size_ == 2) {
