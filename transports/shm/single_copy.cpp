@@ -104,10 +104,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kSizes[] = {std::size_t{8} << 10, std::size_t{16} << 10, std::size_t{32} << 10};
-constexpr int kTurns = 8;                              // the first of which does not count
-constexpr std::size_t kTimed = std::size_t{64} << 10;  // bytes of each root's that are timed together
-constexpr std::size_t kPool = std::size_t{2} << 20;    // the buffers
-constexpr double kWorthwhile = 0.95;                   // of the time through slots
+constexpr int kTurns = 8;                               // the first of which does not count
+constexpr std::size_t kTimed = std::size_t{128} << 10;  // bytes that are timed together
+constexpr std::size_t kPool = std::size_t{2} << 20;     // the buffers
+constexpr double kWorthwhile = 0.95;                    // of the time through slots
 
 struct Measurement {
   Measurement(const SingleCopyTrial& what, int how_many) : trial(what), members(how_many), pool(kPool) {}
@@ -124,10 +124,10 @@ struct Measurement {
 // Of some bcasts in a row, on the slowest member.
 Result<double> Measurement::time(std::size_t bytes, bool once) {
   trial.use(once);
-  const int rounds = static_cast<int>(kTimed / bytes);
+  const int bcasts = static_cast<int>(kTimed / bytes);
   Clock::time_point start;
-  // Every member is the root equally often, and one once more, for coming together.
-  for (int i = -1; i < rounds * members; ++i) {
+  // Members are the root in turn. One bcast more, for coming together.
+  for (int i = -1; i < bcasts; ++i) {
     if (i == 0) start = Clock::now();
     if (next + bytes > pool.size()) next = 0;
     TeamOp op;
