@@ -71,6 +71,7 @@ class CudaLink final : public Link {
   Status reach(const Export& other, CUdeviceptr* at);
   Status reach(const Marks& other, CUevent (&events)[2]);
   CUresult make_mark(const Driver& driver, bool for_processes, unsigned turn, Marks* mine);
+  CUresult belongs(const Driver& driver, CUstream stream, CUstreamCaptureStatus status, bool* here) const;
   Result<cuuint64_t> takes(CUstream stream) const;
 
   Cuda& cuda_;
@@ -78,7 +79,7 @@ class CudaLink final : public Link {
   const int device_;
   CUstream stream_ = nullptr;
   CUstream at_ = nullptr;    // what work goes to: stream_, or a caller's
-  CUevent event_ = nullptr;  // in the default stream
+  CUevent event_ = nullptr;  // in the default stream; and in one that is looked at while it is captured
   CUevent end_ = nullptr;    // in the caller's stream that was used last
   bool ended_ = false;       // end_ was recorded, or is at the launch of a graph
   CUevent chain_ = nullptr;  // in the stream that was captured last

@@ -69,6 +69,11 @@ std::shared_ptr<Capture> capture_of(CUstream stream) {
   return is_default(stream) ? nullptr : stream->capture;
 }
 
+// Events are recorded in streams of the context that they were made in.
+bool is_of_its_context(CUevent event, CUstream stream) {
+  return world().events.at(event) == (is_default(stream) ? current() : stream->context);
+}
+
 }  // namespace
 
 FAKE CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
@@ -153,8 +158,11 @@ FAKE CUresult cuStreamDestroy_v2(CUstream stream) {
   delete stream;
   return CUDA_SUCCESS;
 }
+// Of a stream that is being captured the driver answers but whether it is, and what into.
 FAKE CUresult cuStreamGetCtx(CUstream stream, CUcontext* context) {
-  ENTER("cuStreamGetCtx")
+  ENTER_UNSAFE("cuStreamGetCtx")
+  if (const auto capture = capture_of(stream))
+    return invalidate(*capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   *context = is_default(stream) ? current() : stream->context;
   return CUDA_SUCCESS;
 }
@@ -190,6 +198,7 @@ FAKE CUresult cuEventCreate(CUevent* event, unsigned flags) {
 }
 FAKE CUresult cuEventRecord(CUevent event, CUstream stream) {
   ENTER("cuEventRecord")
+  if (!is_of_its_context(event, stream)) return CUDA_ERROR_INVALID_HANDLE;
   const std::shared_ptr<Capture> capture = capture_of(stream);
   if (capture != nullptr && event->pages != nullptr)
     return invalidate(*capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
@@ -200,6 +209,7 @@ FAKE CUresult cuEventRecord(CUevent event, CUstream stream) {
 // With this flag each launch of the graph records it.
 FAKE CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags) {
   ENTER("cuEventRecordWithFlags")
+  if (!is_of_its_context(event, stream)) return CUDA_ERROR_INVALID_HANDLE;
   if (flags != CU_EVENT_RECORD_EXTERNAL || capture_of(stream) == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return submit(stream, Node([event](const std::shared_ptr<Queue>& queue) { record_in(event, queue); }));
 }

@@ -330,6 +330,25 @@ TEST(GpuGraphs, Refused) {
   }
 }
 
+// A stream of another context, which is not found out by what makes its capture fail.
+TEST(GpuGraphs, OfAnotherContext) {
+  on_ranks(2, [](heddle_comm_t comm, int rank) {
+    set_up(comm, 0);
+    const Stream stream(0);
+    const Stream elsewhere(1);
+    const Words words(0, 4, rank + 1);
+    Graph graph(rank == 1 ? elsewhere : stream);
+    EXPECT_EQ(sum(comm, rank == 1 ? elsewhere : stream, HEDDLE_IN_PLACE, words.at(), 4),
+              HEDDLE_ERR_UNSUPPORTED);
+    const std::string wanted = rank == 1 ? "is not of the context" : "rank 1 could not do its part";
+    EXPECT_NE(std::string(heddle_last_error()).find(wanted), std::string::npos) << heddle_last_error();
+    CAPTURED(graph);
+    OK(sum(comm, stream, HEDDLE_IN_PLACE, words.at(), 4));
+    stream.wait();
+    EXPECT_EQ(words.value(), 3);
+  });
+}
+
 // All capture a call, or none.
 TEST(GpuGraphs, NotAllCapture) {
   for (const int devices : {1, 2}) {
