@@ -41,7 +41,7 @@ class Current {
   CUresult error_ = CUDA_SUCCESS;
 };
 
-// Lets the calling thread do what is no part of any work on streams (load kernels, say) while a stream is being captured: the driver would refuse it, and
+// Lets the calling thread do what is no part of any work on streams (load kernels, ask about memory) while a stream is being captured: the driver would refuse it, and
 // make the capture fail, because it cannot know that.
 class Aside {
  public:

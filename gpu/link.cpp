@@ -137,6 +137,7 @@ void CudaLink::close() {
 // ---- Buffers
 
 Result<bool> CudaLink::holds(const void* buffer, std::size_t bytes) {
+  const Aside aside(cuda_.driver);
   const CUdeviceptr end = number(buffer) + bytes;
   // Mapped memory may go over several mappings; all other lies in one allocation.
   for (CUdeviceptr at = number(buffer);;) {

@@ -148,7 +148,7 @@ FAKE CUresult cuCtxDestroy_v2(CUcontext context) {
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
-  ENTER("cuDevicePrimaryCtxRetain")
+  ENTER_UNSAFE("cuDevicePrimaryCtxRetain")
   if (device < 0 || device >= world().devices) return CUDA_ERROR_INVALID_DEVICE;
   CUcontext& primary = world().primaries[device];
   if (primary == nullptr) {

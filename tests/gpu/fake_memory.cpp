@@ -109,7 +109,7 @@ FAKE CUresult cuMemRelease(CUmemGenericAllocationHandle) {
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* at) {
-  ENTER("cuMemRetainAllocationHandle")
+  ENTER_UNSAFE("cuMemRetainAllocationHandle")
   const Memory* found = world().find(reinterpret_cast<Address>(at));
   if (found == nullptr || found->sort != Sort::mapped) return CUDA_ERROR_INVALID_VALUE;
   *handle = found->handle;
