@@ -34,7 +34,7 @@ class CudaLink final : public Link {
 
   Result<std::byte*> pin(std::size_t bytes) override;
   Result<bool> holds(const void* buffer, std::size_t bytes) override;
-  bool folds(DType type, Op op) override { return cuda_.kernels.load(type, op).ok(); }
+  bool folds(DType type, Op op) override { return load(type, op).ok(); }
 
   Status after_earlier_work() override;
   Status copy(void* to, const void* from, std::size_t bytes) override;
@@ -68,6 +68,7 @@ class CudaLink final : public Link {
     if (error == CUDA_SUCCESS) return {};
     return cuda_error(cuda_.driver, error, fmt::format("{} on GPU {}", what, device_));
   }
+  Status load(DType type, Op op);
   Status reach(const Export& other, CUdeviceptr* at);
   Status reach(const Marks& other, CUevent (&events)[2]);
   CUresult make_mark(const Driver& driver, bool for_processes, unsigned turn, Marks* mine);

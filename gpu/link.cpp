@@ -37,7 +37,14 @@ Status CudaLink::prepare() {
     return error;
   }));
   at_ = stream_;
-  return cuda_.kernels.load(DType::f32, Op::sum);
+  return load(DType::f32, Op::sum);
+}
+
+Status CudaLink::load(DType type, Op op) {
+  const Current current(cuda_.driver, context_);
+  if (current.error() != CUDA_SUCCESS)
+    return cuda_error(cuda_.driver, current.error(), fmt::format("loading kernels on GPU {}", device_));
+  return cuda_.kernels.load(type, op);
 }
 
 CudaLink::~CudaLink() {

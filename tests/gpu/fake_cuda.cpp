@@ -234,6 +234,8 @@ FAKE CUresult cuGetProcAddress_v2(const char* name, void** function, int version
       ENTRY(cuLibraryLoadData, cuLibraryLoadData),
       ENTRY(cuLibraryUnload, cuLibraryUnload),
       ENTRY(cuLibraryGetKernel, cuLibraryGetKernel),
+      ENTRY(cuKernelGetFunction, cuKernelGetFunction),
+      ENTRY(cuFuncLoad, cuFuncLoad),
       ENTRY(cuLaunchKernel, cuLaunchKernel),
       ENTRY(cuStreamCreate, cuStreamCreate),
       {"cuStreamDestroy", reinterpret_cast<void*>(cuStreamDestroy_v2)},
@@ -264,6 +266,8 @@ FAKE CUresult cuGetProcAddress_v2(const char* name, void** function, int version
   *function = nullptr;
   // A function is not found by those who ask for an older CUDA than it came with.
   if (version < 12000 && std::string(name).starts_with("cuLibrary")) return CUDA_ERROR_NOT_FOUND;
+  if (version < 12000 && std::string(name) == "cuKernelGetFunction") return CUDA_ERROR_NOT_FOUND;
+  if (version < 12040 && std::string(name) == "cuFuncLoad") return CUDA_ERROR_NOT_FOUND;
   if (version < 11070 && std::string(name) == "cuStreamBatchMemOp") return CUDA_ERROR_NOT_FOUND;
   if (found == table.end() || world().lacking == name) return CUDA_ERROR_NOT_FOUND;
   *function = found->second;

@@ -136,6 +136,7 @@ class Program {
 // One rank has launched all and waits before the others launch anything: a different one each time.
 void check_launches(int ranks, int devices) {
   std::barrier barrier(ranks);
+  const int late = driver->calls("a load at a launch");
   on_ranks(ranks, [&](heddle_comm_t comm, int rank) {
     set_up(comm, rank % devices);
     int first = 0;
@@ -152,6 +153,7 @@ void check_launches(int ranks, int devices) {
       barrier.arrive_and_wait();
     }
   });
+  EXPECT_EQ(driver->calls("a load at a launch"), late);
 }
 
 TEST(GpuGraphs, OneRank) {
