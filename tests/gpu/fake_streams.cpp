@@ -94,6 +94,7 @@ FAKE CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t byte
 FAKE CUresult cuMemsetD8Async(CUdeviceptr at, unsigned char value, size_t bytes, CUstream stream) {
   ENTER("cuMemsetD8Async")
   if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
+  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   CUresult error = CUDA_SUCCESS;
   char* const target = world().inside(at, bytes, current(), &error);
   if (error != CUDA_SUCCESS) return error;
