@@ -150,6 +150,8 @@ FAKE CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
   if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
   const bool own = (flags & CU_STREAM_NON_BLOCKING) != 0;
   *stream = new CUstream_st{current(), own ? make_queue() : current()->queue, nullptr};
+  const auto& channels = current()->channels;
+  if (own && !channels.empty()) (*stream)->queue->channel = channels[current()->streams++ % channels.size()];
   world().streams.insert(*stream);
   return CUDA_SUCCESS;
 }
