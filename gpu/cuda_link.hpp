@@ -40,6 +40,8 @@ class CudaLink final : public Link {
   Status copy(void* to, const void* from, std::size_t bytes) override;
   Status to_host(void* to, const void* from, std::size_t bytes) override;
   Status to_device(void* to, const void* from, std::size_t bytes) override;
+  Status pieces_to_host(void* to, const void* from, std::size_t bytes, std::size_t apart,
+                        std::size_t pieces) override;
   Status fold(DType type, Op op, std::span<const void* const> inputs, std::span<void* const> outputs,
               std::size_t count) override;
   Status wait() override;

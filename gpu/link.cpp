@@ -198,6 +198,21 @@ Status CudaLink::to_device(void* to, const void* from, std::size_t bytes) {
   });
 }
 
+Status CudaLink::pieces_to_host(void* to, const void* from, std::size_t bytes, std::size_t apart,
+                                std::size_t pieces) {
+  CUDA_MEMCPY2D what = {};
+  what.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  what.srcDevice = number(from);
+  what.srcPitch = apart;
+  what.dstMemoryType = CU_MEMORYTYPE_HOST;
+  what.dstHost = to;
+  what.dstPitch = bytes;
+  what.WidthInBytes = bytes;
+  what.Height = pieces;
+  return in_context("copying pieces to the host",
+                    [&](const Driver& driver) { return driver.Memcpy2DAsync(&what, at_); });
+}
+
 Status CudaLink::fold(DType type, Op op, std::span<const void* const> inputs, std::span<void* const> outputs,
                       std::size_t count) {
   const Current current(cuda_.driver, context_);

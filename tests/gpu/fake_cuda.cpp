@@ -250,6 +250,7 @@ FAKE CUresult cuGetProcAddress_v2(const char* name, void** function, int version
       ENTRY(cuIpcGetEventHandle, cuIpcGetEventHandle),
       ENTRY(cuIpcOpenEventHandle, cuIpcOpenEventHandle),
       {"cuMemcpyDtoDAsync", reinterpret_cast<void*>(cuMemcpyDtoDAsync_v2)},
+      {"cuMemcpy2DAsync", reinterpret_cast<void*>(cuMemcpy2DAsync_v2)},
       {"cuMemsetD8Async", reinterpret_cast<void*>(cuMemsetD8Async)},
       {"cuMemAlloc", reinterpret_cast<void*>(cuMemAlloc_v2)},
       ENTRY(cuMemAllocManaged, cuMemAllocManaged),

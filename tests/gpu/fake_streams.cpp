@@ -10,6 +10,8 @@ using namespace fake;
 
 namespace {
 
+constexpr std::size_t kMostPitch = 0x7FFFFFFF;  // CU_DEVICE_ATTRIBUTE_MAX_PITCH
+
 // A copy that happens when the stream is waited for.
 CUresult copy_later(Address to, Address from, std::size_t bytes, CUstream stream) {
   const CUcontext context = current();
@@ -90,6 +92,28 @@ FAKE CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t byte
   ENTER("cuMemcpyDtoDAsync")
   world().copied["cuMemcpyDtoDAsync"] += bytes;
   return copy_later(to, from, bytes, stream);
+}
+// From a device to the host, as heddle uses it.
+FAKE CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* what, CUstream stream) {
+  ENTER("cuMemcpy2DAsync")
+  const CUDA_MEMCPY2D& w = *what;
+  const bool known = w.srcMemoryType == CU_MEMORYTYPE_DEVICE && w.dstMemoryType == CU_MEMORYTYPE_HOST &&
+                     w.srcXInBytes == 0 && w.srcY == 0 && w.dstXInBytes == 0 && w.dstY == 0;
+  if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!known || w.WidthInBytes == 0 || w.Height == 0) return CUDA_ERROR_NOT_SUPPORTED;
+  if (w.srcPitch < w.WidthInBytes || w.srcPitch > kMostPitch || w.dstPitch < w.WidthInBytes)
+    return CUDA_ERROR_INVALID_VALUE;
+  world().copied["cuMemcpy2DAsync"] += w.WidthInBytes * w.Height;
+  CUresult error = CUDA_SUCCESS;
+  const char* const from =
+      world().inside(w.srcDevice, (w.Height - 1) * w.srcPitch + w.WidthInBytes, current(), &error);
+  if (error != CUDA_SUCCESS) return error;
+  return submit(stream, Work([from, w] {
+                  for (std::size_t row = 0; row < w.Height; ++row)
+                    std::memcpy(static_cast<char*>(w.dstHost) + row * w.dstPitch, from + row * w.srcPitch,
+                                w.WidthInBytes);
+                  return true;
+                }));
 }
 FAKE CUresult cuMemsetD8Async(CUdeviceptr at, unsigned char value, size_t bytes, CUstream stream) {
   ENTER("cuMemsetD8Async")
