@@ -167,7 +167,6 @@ Result<std::unique_ptr<KeptMemory>> CudaSparseLink::keep(std::size_t bytes) {
 // ---- Work
 
 Status CudaSparseLink::clear(void* to, std::size_t bytes) {
-  if (bytes == 0) return {};
   return link_.give([&](Cuda& cuda, CUstream stream) {
     const CUresult error = cuda.driver.MemsetD8Async(number(to), 0, bytes, stream);
     return error == CUDA_SUCCESS ? Status() : cuda_error(cuda.driver, error, "clearing a vector on a GPU");

@@ -309,6 +309,9 @@ TEST(GpuGraphs, Refused) {
     const std::string first = "call it once outside the capture first";
     const std::string other = "rank 1 could not do its part";
     refused(words.at(), true, first);
+    // In no context: that of its device is asked for.
+    const TestMemory pool(*driver, Memory::pool, words.bytes());
+    refused(pool.data(), true, first);
     refused(words.at(), rank == 1, rank == 1 ? first : other);
   });
   // Flags that cannot be had stop nothing else.
@@ -346,6 +349,21 @@ TEST(GpuGraphs, OfAnotherContext) {
     EXPECT_NE(std::string(heddle_last_error()).find(wanted), std::string::npos) << heddle_last_error();
     CAPTURED(graph);
     OK(sum(comm, stream, HEDDLE_IN_PLACE, words.at(), 4));
+    stream.wait();
+    EXPECT_EQ(words.value(), 3);
+  });
+}
+
+// What goes to another stream of the thread's is no part of a capture, and does it no harm.
+TEST(GpuGraphs, BesideACapture) {
+  on_ranks(2, [](heddle_comm_t comm, int rank) {
+    set_up(comm, 0);
+    const Stream stream(0);
+    const Stream captured(0);
+    const Words words(0, 4, rank + 1);
+    Graph graph(captured);
+    OK(sum(comm, stream, HEDDLE_IN_PLACE, words.at(), 4));
+    CAPTURED(graph);
     stream.wait();
     EXPECT_EQ(words.value(), 3);
   });
