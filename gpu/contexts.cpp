@@ -13,6 +13,7 @@ Result<CUcontext> Contexts::of(const Place& place) {
   const std::lock_guard lock(mutex_);
   const auto found = primary_.find(place.device);
   if (found != primary_.end()) return found->second;
+  const Aside aside(driver_);
   CUcontext context = nullptr;
   const CUresult error = driver_.DevicePrimaryCtxRetain(&context, place.device);
   if (error != CUDA_SUCCESS)

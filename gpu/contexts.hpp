@@ -41,18 +41,22 @@ class Current {
   CUresult error_ = CUDA_SUCCESS;
 };
 
-// Lets the calling thread do what is no part of any work on streams (load kernels, say) while a stream is being captured: the driver would refuse it, and
+// Lets the calling thread do what is no part of any work on streams (load kernels, ask about memory) while a stream is being captured: the driver would refuse it, and
 // make the capture fail, because it cannot know that.
 class Aside {
  public:
-  explicit Aside(const Driver& driver) : driver_(driver) { driver_.ThreadExchangeStreamCaptureMode(&mode_); }
+  explicit Aside(const Driver& driver)
+      : driver_(driver), changed_(driver.ThreadExchangeStreamCaptureMode(&mode_) == CUDA_SUCCESS) {}
   Aside(const Aside&) = delete;
   Aside& operator=(const Aside&) = delete;
-  ~Aside() { driver_.ThreadExchangeStreamCaptureMode(&mode_); }
+  ~Aside() {
+    if (changed_) driver_.ThreadExchangeStreamCaptureMode(&mode_);
+  }
 
  private:
   const Driver& driver_;
   CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+  const bool changed_;  // not where CUDA is not initialised, which it may be by the end
 };
 
 }  // namespace heddle::gpu

@@ -34,12 +34,14 @@ class CudaLink final : public Link {
 
   Result<std::byte*> pin(std::size_t bytes) override;
   Result<bool> holds(const void* buffer, std::size_t bytes) override;
-  bool folds(DType type, Op op) override { return cuda_.kernels.load(type, op).ok(); }
+  bool folds(DType type, Op op) override { return load(type, op).ok(); }
 
   Status after_earlier_work() override;
   Status copy(void* to, const void* from, std::size_t bytes) override;
   Status to_host(void* to, const void* from, std::size_t bytes) override;
   Status to_device(void* to, const void* from, std::size_t bytes) override;
+  Status pieces_to_host(void* to, const void* from, std::size_t bytes, std::size_t apart,
+                        std::size_t pieces) override;
   Status fold(DType type, Op op, std::span<const void* const> inputs, std::span<void* const> outputs,
               std::size_t count) override;
   Status wait() override;
@@ -68,9 +70,11 @@ class CudaLink final : public Link {
     if (error == CUDA_SUCCESS) return {};
     return cuda_error(cuda_.driver, error, fmt::format("{} on GPU {}", what, device_));
   }
+  Status load(DType type, Op op);
   Status reach(const Export& other, CUdeviceptr* at);
   Status reach(const Marks& other, CUevent (&events)[2]);
   CUresult make_mark(const Driver& driver, bool for_processes, unsigned turn, Marks* mine);
+  CUresult belongs(const Driver& driver, CUstream stream, CUstreamCaptureStatus status, bool* here) const;
   Result<cuuint64_t> takes(CUstream stream) const;
 
   Cuda& cuda_;
@@ -78,7 +82,7 @@ class CudaLink final : public Link {
   const int device_;
   CUstream stream_ = nullptr;
   CUstream at_ = nullptr;    // what work goes to: stream_, or a caller's
-  CUevent event_ = nullptr;  // in the default stream
+  CUevent event_ = nullptr;  // in the default stream; and in one that is looked at while it is captured
   CUevent end_ = nullptr;    // in the caller's stream that was used last
   bool ended_ = false;       // end_ was recorded, or is at the launch of a graph
   CUevent chain_ = nullptr;  // in the stream that was captured last

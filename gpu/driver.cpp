@@ -7,6 +7,7 @@ namespace {
 
 constexpr int kOldestCuda = 11030;
 constexpr int kOldestWithLibraries = 12000;
+constexpr int kOldestWithLoading = 12040;
 
 // The entry point of one function, or null. CUDA 12 renamed the function that finds functions.
 class Finder {
@@ -46,6 +47,8 @@ Result<Driver> load_driver(void* library) {
   driver.name = reinterpret_cast<decltype(driver.name)>(finder.find("cu" #name, kOldestWithLibraries));
   HEDDLE_CUDA_12_FUNCTIONS(HEDDLE_LOAD_12)
 #undef HEDDLE_LOAD_12
+  driver.FuncLoad =
+      reinterpret_cast<decltype(driver.FuncLoad)>(finder.find("cuFuncLoad", kOldestWithLoading));
   return driver;
 }
 

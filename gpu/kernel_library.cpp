@@ -77,6 +77,16 @@ Result<CUfunction> KernelLibrary::find(const char* name) {
   return reinterpret_cast<CUfunction>(found);
 }
 
+Status KernelLibrary::make_ready(CUfunction function, const char* name) {
+  if (driver_.KernelGetFunction == nullptr) return {};
+  const Aside aside(driver_);
+  CUfunction here = nullptr;
+  CUresult error = driver_.KernelGetFunction(&here, reinterpret_cast<CUkernel>(function));
+  if (error == CUDA_SUCCESS && driver_.FuncLoad != nullptr) error = driver_.FuncLoad(here);
+  if (error == CUDA_SUCCESS) return {};
+  return kernel_failure(driver_, error, fmt::format("loading the kernel heddle_{}", name));
+}
+
 Result<unsigned> Multiprocessors::count() {
   CUdevice device = 0;
   CUresult error = driver_.CtxGetDevice(&device);

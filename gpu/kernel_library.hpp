@@ -24,6 +24,9 @@ class KernelLibrary {
 
   // `name` without "heddle_". `unsupported`: not by this build, driver or device.
   Result<CUfunction> find(const char* name);
+  // Loads what find() gave into the current context. The driver would do that at the first launch there: then it may wait for all that the context has been given, so for streams that wait for
+  // what another thread is about to launch; and it would say as late as that that there is no code for the GPU.
+  Status make_ready(CUfunction function, const char* name);
 
  private:
   Status load();

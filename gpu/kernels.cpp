@@ -49,6 +49,26 @@ Result<Kernels::Kernel> Kernels::copying(DType type) {
   return kernel;
 }
 
+Status Kernels::make_ready(Kernel& kernel, CUcontext context) {
+  if (kernel.ready_in == context) return {};
+  const Choice& choice = kernel.choice;
+  HEDDLE_TRY(libraries_[static_cast<std::size_t>(choice.family)].make_ready(kernel.function, choice.name));
+  kernel.ready_in = context;
+  return {};
+}
+
+// Also the one that moves a single input.
+Status Kernels::load(DType type, Op op) {
+  HEDDLE_TRY(kernel(type, op).status());
+  HEDDLE_TRY(copying(type).status());
+  CUcontext context = nullptr;
+  const CUresult error = driver_.CtxGetCurrent(&context);
+  if (error != CUDA_SUCCESS) return cuda_error(driver_, error, "asking for the current context");
+  const std::lock_guard lock(mutex_);
+  HEDDLE_TRY(make_ready(kernels_[static_cast<std::size_t>(type)][static_cast<std::size_t>(op)], context));
+  return make_ready(copy_, context);
+}
+
 Status Kernels::fold(CUstream stream, DType type, Op op, std::span<const void* const> inputs,
                      std::span<void* const> outputs, std::size_t count) {
   if (inputs.empty() || inputs.size() > kernels::kMostInputs || outputs.empty() ||

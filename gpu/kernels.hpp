@@ -32,18 +32,20 @@ class Kernels {
   // `unsupported`: not by this build, driver or device, or not for this type; nothing was started, and the host can do it.
   Status fold(CUstream stream, DType type, Op op, std::span<const void* const> inputs,
               std::span<void* const> outputs, std::size_t count);
-  // Whether there is a kernel for it, which is loaded now, so that fold() need not.
-  Status load(DType type, Op op) { return kernel(type, op).status(); }
+  // Whether there is a kernel for it, which is loaded into the current context now, so that fold() need not.
+  Status load(DType type, Op op);
 
  private:
   // What is known of a kernel; the driver's function once that has been looked up.
   struct Kernel {
     kernels::Choice choice{};
     CUfunction function = nullptr;
+    CUcontext ready_in = nullptr;  // where it was loaded last
   };
   Result<Kernel> kernel(DType type, Op op);
   Result<Kernel> copying(DType type);
   Status look_up(const kernels::Choice& choice, Kernel* kernel);
+  Status make_ready(Kernel& kernel, CUcontext context);
 
   static constexpr std::size_t kFamilies = 5;
   const Driver& driver_;

@@ -37,7 +37,14 @@ Status CudaLink::prepare() {
     return error;
   }));
   at_ = stream_;
-  return cuda_.kernels.load(DType::f32, Op::sum);
+  return load(DType::f32, Op::sum);
+}
+
+Status CudaLink::load(DType type, Op op) {
+  const Current current(cuda_.driver, context_);
+  if (current.error() != CUDA_SUCCESS)
+    return cuda_error(cuda_.driver, current.error(), fmt::format("loading kernels on GPU {}", device_));
+  return cuda_.kernels.load(type, op);
 }
 
 CudaLink::~CudaLink() {
@@ -137,6 +144,7 @@ void CudaLink::close() {
 // ---- Buffers
 
 Result<bool> CudaLink::holds(const void* buffer, std::size_t bytes) {
+  const Aside aside(cuda_.driver);
   const CUdeviceptr end = number(buffer) + bytes;
   // Mapped memory may go over several mappings; all other lies in one allocation.
   for (CUdeviceptr at = number(buffer);;) {
@@ -147,7 +155,8 @@ Result<bool> CudaLink::holds(const void* buffer, std::size_t bytes) {
     if (!context.ok()) return context.status();
     if (context.value() != context_) return false;
     const CUdeviceptr until = place->begin + place->bytes;
-    if (place->bytes == 0 || end <= until) return true;
+    // Nobody says whether one number stands for all mappings that were reserved together, of which this may be another one.
+    if (place->bytes == 0 || end <= until || until <= at) return true;
     if (place->kind != Kind::vmm)
       return Status(
           Code::invalid_argument,
@@ -187,6 +196,21 @@ Status CudaLink::to_device(void* to, const void* from, std::size_t bytes) {
   return in_context("copying from the host", [&](const Driver& driver) {
     return driver.MemcpyHtoDAsync(number(to), from, bytes, at_);
   });
+}
+
+Status CudaLink::pieces_to_host(void* to, const void* from, std::size_t bytes, std::size_t apart,
+                                std::size_t pieces) {
+  CUDA_MEMCPY2D what = {};
+  what.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  what.srcDevice = number(from);
+  what.srcPitch = apart;
+  what.dstMemoryType = CU_MEMORYTYPE_HOST;
+  what.dstHost = to;
+  what.dstPitch = bytes;
+  what.WidthInBytes = bytes;
+  what.Height = pieces;
+  return in_context("copying pieces to the host",
+                    [&](const Driver& driver) { return driver.Memcpy2DAsync(&what, at_); });
 }
 
 Status CudaLink::fold(DType type, Op op, std::span<const void* const> inputs, std::span<void* const> outputs,

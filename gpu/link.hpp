@@ -89,6 +89,9 @@ class Link {
   // Between a GPU and pin()'s memory.
   virtual Status to_host(void* to, const void* from, std::size_t bytes) = 0;
   virtual Status to_device(void* to, const void* from, std::size_t bytes) = 0;
+  // So many pieces of `bytes` bytes, each `apart` bytes behind the one before it, to pin()'s memory, where nothing is between them.
+  virtual Status pieces_to_host(void* to, const void* from, std::size_t bytes, std::size_t apart,
+                                std::size_t pieces) = 0;
   // As Kernels::fold.
   virtual Status fold(DType type, Op op, std::span<const void* const> inputs, std::span<void* const> outputs,
                       std::size_t count) = 0;

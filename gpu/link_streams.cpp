@@ -69,30 +69,49 @@ Status CudaLink::open_marks(std::span<const Marks> all, int rank) {
   return {};
 }
 
+// Whether it is of the link's context. Of a stream that is being captured the driver tells nothing but that: to ask for its context makes the capture fail. But it records events in streams of
+// their own context alone, and one that nobody waits for leaves nothing in a graph.
+CUresult CudaLink::belongs(const Driver& driver, CUstream stream, CUstreamCaptureStatus status,
+                           bool* here) const {
+  *here = true;
+  // The default streams are those of the current context.
+  if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) return CUDA_SUCCESS;
+  if (status == CU_STREAM_CAPTURE_STATUS_INVALIDATED) return CUDA_SUCCESS;
+  if (status == CU_STREAM_CAPTURE_STATUS_ACTIVE) {
+    const CUresult error = driver.EventRecord(event_, stream);
+    *here = error != CUDA_ERROR_INVALID_HANDLE;
+    return *here ? error : CUDA_SUCCESS;
+  }
+  // Another stream of this thread's may be captured.
+  const Aside aside(driver);
+  CUcontext context = nullptr;
+  const CUresult error = driver.StreamGetCtx(stream, &context);
+  *here = context == context_;
+  return error;
+}
+
 // Whether work may be given to it: the capture that it would go to, or 0.
 Result<cuuint64_t> CudaLink::takes(CUstream stream) const {
-  // The default streams are those of the current context.
-  const bool is_default = stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
-  CUcontext context = context_;
+  bool here = true;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t capture = 0;
-  CUresult implicit = CUDA_SUCCESS;  // the default stream, while one that synchronises with it is captured
+  bool implicit = false;  // the default stream, while one that synchronises with it is captured
   HEDDLE_TRY(in_context("looking at a stream", [&](const Driver& driver) {
-    const CUresult error = is_default ? CUDA_SUCCESS : driver.StreamGetCtx(stream, &context);
-    if (error != CUDA_SUCCESS) return error;
-    implicit = capture_of(driver, stream, &status, &capture);
-    return implicit == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ? CUDA_SUCCESS : implicit;
+    const CUresult error = capture_of(driver, stream, &status, &capture);
+    implicit = error == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    if (error != CUDA_SUCCESS) return implicit ? CUDA_SUCCESS : error;
+    return belongs(driver, stream, status, &here);
   }));
-  if (context != context_)
+  if (!here)
     return Status(Code::unsupported, fmt::format("the stream {} is not of the context on GPU {} that the "
                                                  "buffers are in: pass one that is",
                                                  static_cast<void*>(stream), device_));
-  if (status == CU_STREAM_CAPTURE_STATUS_INVALIDATED || implicit != CUDA_SUCCESS)
+  if (status == CU_STREAM_CAPTURE_STATUS_INVALIDATED || implicit)
     return Status(Code::unsupported,
                   fmt::format("the stream {} takes no work, because {}: end that capture first",
                               static_cast<void*>(stream),
-                              implicit != CUDA_SUCCESS ? "one that synchronises with it is being captured"
-                                                       : "its capture into a CUDA graph has failed"));
+                              implicit ? "one that synchronises with it is being captured"
+                                       : "its capture into a CUDA graph has failed"));
   return capture;
 }
 

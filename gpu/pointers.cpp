@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "gpu/contexts.hpp"
 #include "gpu/readable.hpp"
 
 namespace heddle::gpu {
@@ -79,6 +80,7 @@ Place Pointers::examine(const void* address, const Answers& answers) {
 }
 
 bool Pointers::is_mapped(const void* address, Kind* kind, int* device) {
+  const Aside aside(driver_);
   CUmemGenericAllocationHandle handle = 0;
   if (driver_.MemRetainAllocationHandle(&handle, const_cast<void*>(address)) != CUDA_SUCCESS) return false;
   CUmemAllocationProp of = {};

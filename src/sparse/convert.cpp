@@ -232,11 +232,14 @@ void scatter(std::span<const SparseView> parts, void* dense, std::size_t bytes, 
     scatter(part, 0, dense);
 }
 
-// In the middle of each part of the vector; without a product that might not fit a number.
+// In the middle of each part of the vector; without a product that might not fit a number. Parts of many pieces are of one length, and what is left over lies before and behind them.
 SampledPiece sampled_piece(std::size_t count, DType type, std::size_t samples, std::size_t s) {
   const std::size_t each = 64 / dtype_size(type);
   const std::size_t pieces = (count + each - 1) / each;
-  const std::size_t piece = pieces / samples * s + (pieces % samples) * s / samples + pieces / samples / 2;
+  const std::size_t part = pieces / samples;
+  const std::size_t over = pieces % samples;
+  const std::size_t before = part < kEqualParts ? over * s / samples + part / 2 : (over + part) / 2;
+  const std::size_t piece = part * s + before;
   return {piece * each, std::min(each, count - piece * each)};
 }
 

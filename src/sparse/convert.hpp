@@ -28,7 +28,8 @@ void scatter(std::span<const SparseView> parts, void* dense, std::size_t bytes, 
 double sampled_density(const void* dense, std::size_t count, DType type, std::size_t samples);
 
 // Number `s` of these pieces, for those who cannot read the vector: `count` elements from element `first` on. Of a vector that
-// has more than `samples` such pieces.
+// has more than `samples` such pieces. Where it has kEqualParts times as many they are equally far apart.
+inline constexpr std::size_t kEqualParts = 16;
 struct SampledPiece {
   std::size_t first;
   std::size_t count;

@@ -148,7 +148,7 @@ FAKE CUresult cuCtxDestroy_v2(CUcontext context) {
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
-  ENTER("cuDevicePrimaryCtxRetain")
+  ENTER_UNSAFE("cuDevicePrimaryCtxRetain")
   if (device < 0 || device >= world().devices) return CUDA_ERROR_INVALID_DEVICE;
   CUcontext& primary = world().primaries[device];
   if (primary == nullptr) {
@@ -234,6 +234,8 @@ FAKE CUresult cuGetProcAddress_v2(const char* name, void** function, int version
       ENTRY(cuLibraryLoadData, cuLibraryLoadData),
       ENTRY(cuLibraryUnload, cuLibraryUnload),
       ENTRY(cuLibraryGetKernel, cuLibraryGetKernel),
+      ENTRY(cuKernelGetFunction, cuKernelGetFunction),
+      ENTRY(cuFuncLoad, cuFuncLoad),
       ENTRY(cuLaunchKernel, cuLaunchKernel),
       ENTRY(cuStreamCreate, cuStreamCreate),
       {"cuStreamDestroy", reinterpret_cast<void*>(cuStreamDestroy_v2)},
@@ -248,6 +250,7 @@ FAKE CUresult cuGetProcAddress_v2(const char* name, void** function, int version
       ENTRY(cuIpcGetEventHandle, cuIpcGetEventHandle),
       ENTRY(cuIpcOpenEventHandle, cuIpcOpenEventHandle),
       {"cuMemcpyDtoDAsync", reinterpret_cast<void*>(cuMemcpyDtoDAsync_v2)},
+      {"cuMemcpy2DAsync", reinterpret_cast<void*>(cuMemcpy2DAsync_v2)},
       {"cuMemsetD8Async", reinterpret_cast<void*>(cuMemsetD8Async)},
       {"cuMemAlloc", reinterpret_cast<void*>(cuMemAlloc_v2)},
       ENTRY(cuMemAllocManaged, cuMemAllocManaged),
@@ -264,6 +267,8 @@ FAKE CUresult cuGetProcAddress_v2(const char* name, void** function, int version
   *function = nullptr;
   // A function is not found by those who ask for an older CUDA than it came with.
   if (version < 12000 && std::string(name).starts_with("cuLibrary")) return CUDA_ERROR_NOT_FOUND;
+  if (version < 12000 && std::string(name) == "cuKernelGetFunction") return CUDA_ERROR_NOT_FOUND;
+  if (version < 12040 && std::string(name) == "cuFuncLoad") return CUDA_ERROR_NOT_FOUND;
   if (version < 11070 && std::string(name) == "cuStreamBatchMemOp") return CUDA_ERROR_NOT_FOUND;
   if (found == table.end() || world().lacking == name) return CUDA_ERROR_NOT_FOUND;
   *function = found->second;

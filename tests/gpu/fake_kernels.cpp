@@ -4,6 +4,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +26,7 @@ struct CUlib_st {
 struct CUkern_st {
   const KernelTwin* fold;
   const SparseTwin* sparse;
+  std::set<CUcontext> loaded;  // into these
 };
 
 namespace {
@@ -105,11 +107,24 @@ FAKE CUresult cuLibraryUnload(CUlibrary library) {
 }
 FAKE CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary library, const char* name) {
   ENTER("cuLibraryGetKernel")
-  const CUkern_st found = {heddle::test::find_twin(name), heddle::test::find_sparse_twin(name)};
+  const CUkern_st found = {heddle::test::find_twin(name), heddle::test::find_sparse_twin(name), {}};
   if (found.fold == nullptr && found.sparse == nullptr) return CUDA_ERROR_NOT_FOUND;
   library->kernels.push_back(std::make_unique<CUkern_st>(found));
   *kernel = library->kernels.back().get();
   return CUDA_SUCCESS;
+}
+// A kernel is loaded into a context when it is asked for there, or launched: then the driver may wait for all that the context has been given.
+FAKE CUresult cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
+  ENTER_UNSAFE("cuKernelGetFunction")
+  if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
+  kernel->loaded.insert(current());
+  *function = reinterpret_cast<CUfunction>(kernel);
+  return CUDA_SUCCESS;
+}
+FAKE CUresult cuFuncLoad(CUfunction function) {
+  ENTER_UNSAFE("cuFuncLoad")
+  return reinterpret_cast<CUkernel>(function)->loaded.contains(current()) ? CUDA_SUCCESS
+                                                                          : CUDA_ERROR_INVALID_HANDLE;
 }
 FAKE CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z, unsigned block_x,
                              unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream,
@@ -119,7 +134,8 @@ FAKE CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsign
   const bool as_agreed = x > 0 && y == 1 && z == 1 && block_x == kThreads && block_y == 1 && block_z == 1 &&
                          shared_bytes == 0 && extra == nullptr;
   if (!as_agreed) return CUDA_ERROR_INVALID_VALUE;
-  const CUkern_st& kernel = *reinterpret_cast<CUkernel>(function);
+  CUkern_st& kernel = *reinterpret_cast<CUkernel>(function);
+  if (kernel.loaded.insert(current()).second) ++world().calls["a load at a launch"];
   last_launch = {kernel.fold != nullptr ? kernel.fold->name : kernel.sparse->name, x, block_x, stream};
   Work run;
   const CUresult error = kernel.fold != nullptr ? prepare_fold(*kernel.fold, parameters[0], x, &run)

@@ -12,6 +12,7 @@ using namespace fake;
 FAKE CUresult cuMemAlloc_v2(CUdeviceptr* at, size_t bytes) {
   ENTER_UNSAFE("cuMemAlloc")
   if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
+  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   *at = add(Sort::device, bytes, current(), current()->device);
   return CUDA_SUCCESS;
 }
@@ -21,6 +22,7 @@ FAKE CUresult cuMemFree_v2(CUdeviceptr at) {
 }
 FAKE CUresult cuMemAllocManaged(CUdeviceptr* at, size_t bytes, unsigned) {
   ENTER_UNSAFE("cuMemAllocManaged")
+  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   *at = add(Sort::managed, bytes, current(), current()->device);
   return CUDA_SUCCESS;
 }
@@ -42,9 +44,17 @@ FAKE CUresult cuMemFreeHost(void* at) {
   ENTER_UNSAFE("cuMemFreeHost")
   return drop(reinterpret_cast<Address>(at));
 }
+// Pages are what is registered, each of them once.
 FAKE CUresult cuMemHostRegister_v2(void* at, size_t bytes, unsigned) {
   ENTER_UNSAFE("cuMemHostRegister")
   if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
+  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  const Address first = reinterpret_cast<Address>(at) / kPage;
+  const Address last = (reinterpret_cast<Address>(at) + bytes - 1) / kPage;
+  for (const auto& [begin, one] : world().memory) {
+    const bool is_apart = (begin + one.bytes - 1) / kPage < first || begin / kPage > last;
+    if (one.sort == Sort::registered && !is_apart) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  }
   world().memory[reinterpret_cast<Address>(at)] = {Sort::registered,  nullptr,           bytes, current(),
                                                    current()->device, world().next_id++, 0,     nullptr};
   return CUDA_SUCCESS;
@@ -109,7 +119,7 @@ FAKE CUresult cuMemRelease(CUmemGenericAllocationHandle) {
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* at) {
-  ENTER("cuMemRetainAllocationHandle")
+  ENTER_UNSAFE("cuMemRetainAllocationHandle")
   const Memory* found = world().find(reinterpret_cast<Address>(at));
   if (found == nullptr || found->sort != Sort::mapped) return CUDA_ERROR_INVALID_VALUE;
   *handle = found->handle;
@@ -124,11 +134,18 @@ FAKE CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* of,
   return CUDA_SUCCESS;
 }
 
+// The range of mapped memory is the one that was reserved, of which some may not be mapped, and some be another device's.
 FAKE CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* names, void** values,
                                      CUdeviceptr at) {
   ENTER("cuPointerGetAttributes")
   Address begin = 0;
   const Memory* found = world().find(at, &begin);
+  std::size_t bytes = found != nullptr ? found->bytes : 0;
+  if (found != nullptr && found->sort == Sort::mapped) {
+    const auto& [base, range] = *--world().reserved.upper_bound(at);
+    begin = base;
+    bytes = range.first;
+  }
   const bool hosts = found != nullptr && (found->sort == Sort::host || found->sort == Sort::registered);
   for (unsigned i = 0; i < count; ++i) {
     switch (names[i]) {
@@ -153,7 +170,7 @@ FAKE CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* names,
         *static_cast<CUdeviceptr*>(values[i]) = begin;
         break;
       case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-        *static_cast<size_t*>(values[i]) = found != nullptr ? found->bytes : 0;
+        *static_cast<size_t*>(values[i]) = bytes;
         break;
       default:
         return CUDA_ERROR_INVALID_VALUE;

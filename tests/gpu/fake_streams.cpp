@@ -10,6 +10,8 @@ using namespace fake;
 
 namespace {
 
+constexpr std::size_t kMostPitch = 0x7FFFFFFF;  // CU_DEVICE_ATTRIBUTE_MAX_PITCH
+
 // A copy that happens when the stream is waited for.
 CUresult copy_later(Address to, Address from, std::size_t bytes, CUstream stream) {
   const CUcontext context = current();
@@ -69,6 +71,11 @@ std::shared_ptr<Capture> capture_of(CUstream stream) {
   return is_default(stream) ? nullptr : stream->capture;
 }
 
+// Events are recorded in streams of the context that they were made in.
+bool is_of_its_context(CUevent event, CUstream stream) {
+  return world().events.at(event) == (is_default(stream) ? current() : stream->context);
+}
+
 }  // namespace
 
 FAKE CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
@@ -86,9 +93,32 @@ FAKE CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t byte
   world().copied["cuMemcpyDtoDAsync"] += bytes;
   return copy_later(to, from, bytes, stream);
 }
+// From a device to the host, as heddle uses it.
+FAKE CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* what, CUstream stream) {
+  ENTER("cuMemcpy2DAsync")
+  const CUDA_MEMCPY2D& w = *what;
+  const bool known = w.srcMemoryType == CU_MEMORYTYPE_DEVICE && w.dstMemoryType == CU_MEMORYTYPE_HOST &&
+                     w.srcXInBytes == 0 && w.srcY == 0 && w.dstXInBytes == 0 && w.dstY == 0;
+  if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!known || w.WidthInBytes == 0 || w.Height == 0) return CUDA_ERROR_NOT_SUPPORTED;
+  if (w.srcPitch < w.WidthInBytes || w.srcPitch > kMostPitch || w.dstPitch < w.WidthInBytes)
+    return CUDA_ERROR_INVALID_VALUE;
+  world().copied["cuMemcpy2DAsync"] += w.WidthInBytes * w.Height;
+  CUresult error = CUDA_SUCCESS;
+  const char* const from =
+      world().inside(w.srcDevice, (w.Height - 1) * w.srcPitch + w.WidthInBytes, current(), &error);
+  if (error != CUDA_SUCCESS) return error;
+  return submit(stream, Work([from, w] {
+                  for (std::size_t row = 0; row < w.Height; ++row)
+                    std::memcpy(static_cast<char*>(w.dstHost) + row * w.dstPitch, from + row * w.srcPitch,
+                                w.WidthInBytes);
+                  return true;
+                }));
+}
 FAKE CUresult cuMemsetD8Async(CUdeviceptr at, unsigned char value, size_t bytes, CUstream stream) {
   ENTER("cuMemsetD8Async")
   if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
+  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   CUresult error = CUDA_SUCCESS;
   char* const target = world().inside(at, bytes, current(), &error);
   if (error != CUDA_SUCCESS) return error;
@@ -144,6 +174,8 @@ FAKE CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
   if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
   const bool own = (flags & CU_STREAM_NON_BLOCKING) != 0;
   *stream = new CUstream_st{current(), own ? make_queue() : current()->queue, nullptr};
+  const auto& channels = current()->channels;
+  if (own && !channels.empty()) (*stream)->queue->channel = channels[current()->streams++ % channels.size()];
   world().streams.insert(*stream);
   return CUDA_SUCCESS;
 }
@@ -153,8 +185,11 @@ FAKE CUresult cuStreamDestroy_v2(CUstream stream) {
   delete stream;
   return CUDA_SUCCESS;
 }
+// Of a stream that is being captured the driver answers but whether it is, and what into.
 FAKE CUresult cuStreamGetCtx(CUstream stream, CUcontext* context) {
-  ENTER("cuStreamGetCtx")
+  ENTER_UNSAFE("cuStreamGetCtx")
+  if (const auto capture = capture_of(stream))
+    return invalidate(*capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   *context = is_default(stream) ? current() : stream->context;
   return CUDA_SUCCESS;
 }
@@ -190,6 +225,7 @@ FAKE CUresult cuEventCreate(CUevent* event, unsigned flags) {
 }
 FAKE CUresult cuEventRecord(CUevent event, CUstream stream) {
   ENTER("cuEventRecord")
+  if (!is_of_its_context(event, stream)) return CUDA_ERROR_INVALID_HANDLE;
   const std::shared_ptr<Capture> capture = capture_of(stream);
   if (capture != nullptr && event->pages != nullptr)
     return invalidate(*capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
@@ -200,6 +236,7 @@ FAKE CUresult cuEventRecord(CUevent event, CUstream stream) {
 // With this flag each launch of the graph records it.
 FAKE CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags) {
   ENTER("cuEventRecordWithFlags")
+  if (!is_of_its_context(event, stream)) return CUDA_ERROR_INVALID_HANDLE;
   if (flags != CU_EVENT_RECORD_EXTERNAL || capture_of(stream) == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return submit(stream, Node([event](const std::shared_ptr<Queue>& queue) { record_in(event, queue); }));
 }

@@ -141,6 +141,15 @@ std::shared_ptr<Queue> make_queue() {
   return queue;
 }
 
+std::vector<std::shared_ptr<Channel>> make_channels() {
+  std::vector<std::shared_ptr<Channel>> channels;
+  const char* const asked = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  const int count = std::getenv("FAKE_CUDA_QUEUES") == nullptr ? 0 : asked != nullptr ? std::atoi(asked) : 8;
+  for (int i = 0; i < count; ++i)
+    channels.push_back(std::make_shared<Channel>());
+  return channels;
+}
+
 constexpr std::size_t kDirt = std::size_t{1} << 20;  // more would take time
 
 bool drain(Queue& queue, unsigned long long until) {
@@ -176,6 +185,13 @@ void come_to(const std::shared_ptr<Queue>& queue, unsigned long long until) {
 }
 
 void give(Queue& queue, Work work) {
+  if (queue.channel != nullptr) {
+    work = [channel = queue.channel, turn = queue.channel->given++, work = std::move(work)] {
+      if (channel->done != turn || !work()) return false;
+      ++channel->done;
+      return true;
+    };
+  }
   queue.work.push_back(std::move(work));
   ++queue.given;
 }

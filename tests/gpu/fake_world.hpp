@@ -67,7 +67,13 @@ struct Memory {
 // Work in the order in which it was given, which happens when somebody waits for it. What says false waits for other work, and is asked
 // again.
 using Work = std::function<bool()>;
+// One of the GPU's queues, which streams share: what one is given comes after all that the others were given before.
+struct Channel {
+  unsigned long long given = 0;
+  unsigned long long done = 0;
+};
 struct Queue {
+  std::shared_ptr<Channel> channel;  // null: no other stream holds it up
   std::deque<Work> work;
   unsigned long long given = 0;
   unsigned long long done = 0;
@@ -75,6 +81,8 @@ struct Queue {
 };
 // One that those who wait for another may find.
 std::shared_ptr<Queue> make_queue();
+// As many as CUDA_DEVICE_MAX_CONNECTIONS says, or 8; none where FAKE_CUDA_QUEUES does not ask for them.
+std::vector<std::shared_ptr<Channel>> make_channels();
 
 // What a graph does at every launch, in the order in which it was captured: each node gives its work to the queue of the launch.
 using Node = std::function<void(const std::shared_ptr<Queue>&)>;
@@ -97,6 +105,9 @@ struct CUctx_st {
   // Of the default stream and all that synchronise with it.
   std::shared_ptr<fake::Queue> queue = fake::make_queue();
   std::set<CUcontext> peers;  // whose memory may be used in this one
+  std::vector<std::shared_ptr<fake::Channel>> channels =
+      fake::make_channels();  // which streams take by turns
+  std::size_t streams = 0;    // that were made
 };
 struct CUstream_st {
   CUcontext context;

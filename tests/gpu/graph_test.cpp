@@ -136,6 +136,7 @@ class Program {
 // One rank has launched all and waits before the others launch anything: a different one each time.
 void check_launches(int ranks, int devices) {
   std::barrier barrier(ranks);
+  const int late = driver->calls("a load at a launch");
   on_ranks(ranks, [&](heddle_comm_t comm, int rank) {
     set_up(comm, rank % devices);
     int first = 0;
@@ -152,6 +153,7 @@ void check_launches(int ranks, int devices) {
       barrier.arrive_and_wait();
     }
   });
+  EXPECT_EQ(driver->calls("a load at a launch"), late);
 }
 
 TEST(GpuGraphs, OneRank) {
@@ -307,6 +309,9 @@ TEST(GpuGraphs, Refused) {
     const std::string first = "call it once outside the capture first";
     const std::string other = "rank 1 could not do its part";
     refused(words.at(), true, first);
+    // In no context: that of its device is asked for.
+    const TestMemory pool(*driver, Memory::pool, words.bytes());
+    refused(pool.data(), true, first);
     refused(words.at(), rank == 1, rank == 1 ? first : other);
   });
   // Flags that cannot be had stop nothing else.
@@ -328,6 +333,40 @@ TEST(GpuGraphs, Refused) {
       }
     });
   }
+}
+
+// A stream of another context, which is not found out by what makes its capture fail.
+TEST(GpuGraphs, OfAnotherContext) {
+  on_ranks(2, [](heddle_comm_t comm, int rank) {
+    set_up(comm, 0);
+    const Stream stream(0);
+    const Stream elsewhere(1);
+    const Words words(0, 4, rank + 1);
+    Graph graph(rank == 1 ? elsewhere : stream);
+    EXPECT_EQ(sum(comm, rank == 1 ? elsewhere : stream, HEDDLE_IN_PLACE, words.at(), 4),
+              HEDDLE_ERR_UNSUPPORTED);
+    const std::string wanted = rank == 1 ? "is not of the context" : "rank 1 could not do its part";
+    EXPECT_NE(std::string(heddle_last_error()).find(wanted), std::string::npos) << heddle_last_error();
+    CAPTURED(graph);
+    OK(sum(comm, stream, HEDDLE_IN_PLACE, words.at(), 4));
+    stream.wait();
+    EXPECT_EQ(words.value(), 3);
+  });
+}
+
+// What goes to another stream of the thread's is no part of a capture, and does it no harm.
+TEST(GpuGraphs, BesideACapture) {
+  on_ranks(2, [](heddle_comm_t comm, int rank) {
+    set_up(comm, 0);
+    const Stream stream(0);
+    const Stream captured(0);
+    const Words words(0, 4, rank + 1);
+    Graph graph(captured);
+    OK(sum(comm, stream, HEDDLE_IN_PLACE, words.at(), 4));
+    CAPTURED(graph);
+    stream.wait();
+    EXPECT_EQ(words.value(), 3);
+  });
 }
 
 // All capture a call, or none.

@@ -165,6 +165,28 @@ TEST_F(KernelTest, AGpuThatKernelsWereNotBuiltFor) {
   }
 }
 
+// Into each context before anything is launched there; that is where the driver finds out what it has no code for.
+TEST_F(KernelTest, LoadsBeforeTheFirstLaunch) {
+  for (const int device : {0, 1}) {
+    const TestMemory memory(*cuda, Memory::device, kCount * 4, device);
+    cuda->set_current(cuda->primary(device));
+    cuda->fail("cuKernelGetFunction", CUDA_ERROR_NO_BINARY_FOR_GPU);
+    const Status status = kernels_.load(DType::u32, Op::sum);
+    EXPECT_EQ(status.code(), Code::unsupported);
+    EXPECT_NE(status.message().find("-Dgpu_archs"), std::string::npos) << status.message();
+    ASSERT_TRUE(kernels_.load(DType::u32, Op::sum).ok());
+    const int asked = cuda->calls("cuKernelGetFunction");
+    const int late = cuda->calls("a load at a launch");
+    ASSERT_TRUE(kernels_.load(DType::u32, Op::sum).ok());
+    ASSERT_TRUE(add(kernels_, memory).ok());
+    ASSERT_TRUE(add(kernels_, memory, 1).ok());
+    cuda->call<PFN_cuStreamSynchronize_v2000>("cuStreamSynchronize", default_stream());
+    EXPECT_EQ(cuda->calls("cuKernelGetFunction"), asked);
+    EXPECT_EQ(cuda->calls("a load at a launch"), late);
+  }
+  cuda->set_current(cuda->primary(0));
+}
+
 // A process loads those kernels that it uses.
 TEST_F(KernelTest, WhatCannotBeLoadedIsNamed) {
   const TestMemory memory(*cuda, Memory::device, 64);

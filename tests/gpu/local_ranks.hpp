@@ -77,11 +77,15 @@ class Seat {
   Outcome run(heddle_comm& comm, const Call& call, const TestMemory& result, std::size_t bytes) {
     Outcome outcome;
     Traffic& traffic = outcome.traffic;
+    std::size_t pieces = 0;
     traffic.to_host = all_.copied("cuMemcpyDtoHAsync", [&] {
-      traffic.to_gpu = all_.copied("cuMemcpyHtoDAsync", [&] {
-        traffic.kernels = all_.counted("cuLaunchKernel", [&] { outcome.status = call(comm); });
+      pieces = all_.copied("cuMemcpy2DAsync", [&] {
+        traffic.to_gpu = all_.copied("cuMemcpyHtoDAsync", [&] {
+          traffic.kernels = all_.counted("cuLaunchKernel", [&] { outcome.status = call(comm); });
+        });
       });
     });
+    traffic.to_host += pieces;
     outcome.stats = comm.communicator->sparse_stats();
     outcome.result.resize(bytes);
     if (outcome.status.ok()) result.get(outcome.result.data(), bytes);

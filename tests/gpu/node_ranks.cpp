@@ -15,8 +15,9 @@
 namespace heddle::test {
 namespace {
 
-constexpr unsigned kLongest = 150;  // seconds that a test may take
-constexpr int kStagedCalls = 12;    // more than it takes to agree
+constexpr unsigned kLongest = 150;     // seconds that a test may take
+constexpr int kStagedCalls = 12;       // more than it takes to agree
+constexpr const char* kQueues = "32";  // of a GPU for a process, at most
 
 ShmTeamGeometry geometry_of(int size) {
   ShmTeamGeometry geometry;
@@ -215,8 +216,11 @@ bool on_processes(const char* library, int size, std::size_t scratch, const Rank
   return join(children);
 }
 
+// More streams than the GPU has queues share them, 8 if nothing is said. Then one rank's stream may wait in front of another's that it waits for, where not CUDA's events
+// but words in memory are what they wait by: in graphs, and by way of the host.
 bool on_threads(const char* library, int size, std::size_t scratch, const RankBody& body) {
   return join({start([&] {
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", kQueues, 1);
     const TestDriver driver(library);  // one thread is the first to use it
     const TeamMemory memory(size);
     std::atomic<bool> right{true};

@@ -22,14 +22,14 @@ float given(int rank, int call, std::size_t i) {
                             static_cast<std::size_t>(call));
 }
 
-// One rank's sum, or bcast from the last rank, on a stream of its own, behind work that makes the input and before work that takes the result and overwrites both.
+// One rank's sum, or bcast from the last rank, on a stream, behind work that makes the input and before work that takes the result and overwrites both.
 class Call {
  public:
-  Call(NodeRank& rank, int number, std::size_t count)
+  Call(NodeRank& rank, const TestStream& stream, int number, std::size_t count)
       : rank_(rank),
         number_(number),
         count_(count),
-        stream_(rank.driver(), 0),
+        stream_(stream),
         made_(rank.driver(), Memory::device, bytes()),
         spoiled_(rank.driver(), Memory::device, bytes()),
         in_(rank.driver(), Memory::device, bytes()),
@@ -74,7 +74,7 @@ class Call {
   NodeRank& rank_;
   const int number_;
   const std::size_t count_;
-  const TestStream stream_;
+  const TestStream& stream_;
   const TestMemory made_;
   const TestMemory spoiled_;
   const TestMemory in_;
@@ -82,7 +82,8 @@ class Call {
   const TestMemory taken_;
 };
 
-// Memory first and last: to allocate and free it may wait for the whole GPU, on which another rank's stream waits for this one's.
+// Memory first and last: to allocate and free it may wait for the whole GPU, on which another rank's stream waits for this one's. Few streams: ranks that are threads share the GPU's
+// queues (node_ranks.cpp), and a stream that waits holds up those behind it in its queue.
 bool check_rank(NodeRank& rank, bool brief) {
   alarm(kLongest);
   const std::unique_ptr<HostCollectives> ranks = rank.collectives(0);
@@ -90,11 +91,12 @@ bool check_rank(NodeRank& rank, bool brief) {
       *ranks, [&]() -> Result<std::unique_ptr<HostCollectives>> { return rank.collectives(1); },
       Log(LogLevel::warn, rank.rank()));
   const std::size_t counts[] = {1, 1037, 100'003, brief ? std::size_t{300'000} : std::size_t{12'000'001}};
+  const TestStream streams[] = {{rank.driver(), 0}, {rank.driver(), 0}};
   std::vector<std::unique_ptr<Call>> calls;
   int number = 0;
   for (const std::size_t count : counts) {
-    for (int i = 0; i < 2; ++i)
-      calls.push_back(std::make_unique<Call>(rank, number++, count));
+    for (int i = 0; i < 2; ++i, ++number)
+      calls.push_back(std::make_unique<Call>(rank, streams[number % 3 % 2], number, count));
   }
   rank.barrier();
   Status status;

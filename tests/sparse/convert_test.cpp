@@ -113,5 +113,24 @@ TEST(Convert, SampledDensityIsNearTheTrueOne) {
   }
 }
 
+// Whole pieces behind each other, and of a long vector equally far apart.
+TEST(Convert, SampledPiecesAreSpread) {
+  constexpr std::size_t kSamples = 256;
+  for (const std::size_t pieces : {257, 511, 512, 4'095, 4'096, 4'351, 16'384, 1'000'003}) {
+    const std::size_t count = 16 * pieces;
+    const auto first = [&](std::size_t s) { return sampled_piece(count, DType::f32, kSamples, s).first; };
+    const std::size_t apart = first(1) - first(0);
+    EXPECT_LE(first(0), 16 * (pieces / kSamples + kSamples));
+    for (std::size_t s = 0; s < kSamples; ++s) {
+      EXPECT_EQ(first(s) % 16, 0U);
+      EXPECT_EQ(sampled_piece(count, DType::f32, kSamples, s).count, 16U);
+      EXPECT_LE(first(s) + 16, s + 1 < kSamples ? first(s + 1) : count);
+      if (pieces >= kEqualParts * kSamples) {
+        EXPECT_EQ(first(s), first(0) + apart * s) << pieces;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace heddle
