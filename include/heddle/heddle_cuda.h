@@ -7,7 +7,8 @@
  * Ranks and memory (docs/gpu.md): each rank with its buffers in one context of one GPU, the same in every call; all buffers in a GPU's memory (not pinned), on all ranks. What is
  * not so is HEDDLE_ERR_UNSUPPORTED on every rank, nothing has been given to any stream then but copies into heddle's own memory, and the message names the rank and the way out: to
  * synchronise the stream and call heddle_allreduce or heddle_bcast, which take any memory. One rank alone, and up to 64 on one node, are served by their GPUs; all others by the host, a thread of
- * which does the collective while the stream copies piece by piece, over connections of its own (not the lender's messages), made in the first call.
+ * which does the collective while the stream copies piece by piece, over connections of its own (not the lender's messages), made in the first call. Of 1 MiB or more on several nodes the GPUs of
+ * a node with several ranks fold first and spread the result, where they reach each other and have kernels for the type, so that the host has each rank's share alone: with HEDDLE_DEVICE_BYTES of scratch.
  *
  * CUDA graphs, for ranks that their GPUs serve (for others HEDDLE_ERR_UNSUPPORTED): a call on a stream that is being captured becomes part of the graph, and every launch of that does the collective again, by the GPUs alone; the call itself
  * meets the other ranks on the host, as ever. The first call on a communicator sets it up and must be outside of a capture: HEDDLE_ERR_UNSUPPORTED says so, and so it says
@@ -32,7 +33,8 @@
  *
  * After a failure outside of a capture that is not refused (HEDDLE_ERR_ARGUMENT for memory that was freed, HEDDLE_ERR_SYSTEM for an error of CUDA's; HEDDLE_ERR_PEER on the ranks that
  * did not fail) the contents of the buffers are undefined, no stream uses them any more, and the communicator remains usable unless its ranks cannot meet. Where the host serves the ranks
- * a collective may fail after the calls have returned, as when another process has died or HEDDLE_TIMEOUT is over: streams go on, with undefined contents, and the next call on a stream returns the error.
+ * a collective may fail after the calls have returned, as when another process has died or HEDDLE_TIMEOUT is over: streams go on, with undefined contents, and the next call on a stream returns the error. What
+ * has no such end is a stream's wait for another rank's on its own node: it takes as long as that one is behind, and perhaps for ever where its process has died.
  */
 #ifndef HEDDLE_HEDDLE_CUDA_H
 #define HEDDLE_HEDDLE_CUDA_H

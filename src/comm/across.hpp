@@ -1,4 +1,4 @@
-// What the GPUs' path over several nodes (nodes_path.hpp) needs of the network.
+// What the GPUs' paths over several nodes (nodes_path.hpp, stream_relay.hpp) need of the network.
 #pragma once
 
 #include <cstddef>

@@ -37,9 +37,14 @@ CommunicatorImpl::CommunicatorImpl(const Bootstrap& bootstrap, const Config& con
     nodes_path_ = std::make_unique<NodesPath>(node_meeting_, *nodes_network_,
                                               config.cuda ? config.device_bytes : 0, log_);
   }
-  if (!device_path_)
+  if (!device_path_) {
+    std::unique_ptr<StreamShares> shares;
+    if (nodes_network_ && most > 1)
+      shares = std::make_unique<StreamShares>(node_meeting_, nodes_network_->lanes(),
+                                              config.cuda ? config.device_bytes : 0, log_);
     stream_relay_ = std::make_unique<StreamRelay>(
-        *this, [this] { return twin(); }, log_);
+        *this, [this] { return twin(); }, log_, std::move(shares));
+  }
   if (preferences_.tuning.streamed_from) folds_.stream_from(*preferences_.tuning.streamed_from);
 }
 

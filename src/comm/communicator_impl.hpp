@@ -64,6 +64,7 @@ class CommunicatorImpl final : public Communicator {
   DevicePath* stream_path() override { return device_path_.get(); }
   NodesPath* nodes_path() override { return nodes_path_.get(); }
   StreamRelay* stream_relay() override { return stream_relay_.get(); }
+  Across* across() override { return nodes_network_.get(); }
   LocalGpu& local_gpu() override { return local_gpu_; }
 
   Result<void*> allocate(std::size_t bytes) override { return connections_->process->heap.allocate(bytes); }

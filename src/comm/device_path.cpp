@@ -13,8 +13,6 @@
 namespace heddle {
 namespace {
 
-// What is told by a rank that has let go of the others' scratch. No call has this number.
-constexpr std::uint64_t kLetGo = ~std::uint64_t{0};
 constexpr std::chrono::seconds kPatience{1};
 
 }  // namespace
@@ -33,6 +31,14 @@ Result<bool> DevicePath::meet(const Status& mine, bool can, std::span<std::uint6
   }
   std::copy(words_.begin() + 1, words_.end(), more.begin());
   return outcome_of(words_[0], mine);
+}
+
+// Which of its ranks the communicator gives that number; -1: none.
+int DevicePath::member_of(int number) const {
+  for (int r = 0; r < meeting_.size(); ++r) {
+    if (meeting_.number_of(r) == number) return r;
+  }
+  return -1;
 }
 
 int DevicePath::deciding_rank() const {
@@ -146,7 +152,7 @@ void DevicePath::let_go() {
   if (link_) link_->close();
   for (const Kept& one : kept_)
     one.link->close();
-  meeting_.tell(kLetGo);
+  meeting_.tell(let_go_);
 }
 
 DevicePath::~DevicePath() {
@@ -154,7 +160,7 @@ DevicePath::~DevicePath() {
   if ((!link_ && kept_.empty()) || !exported_) return;
   const auto end = std::chrono::steady_clock::now() + kPatience;
   for (int r = 0; r < meeting_.size(); ++r) {
-    while (r != meeting_.rank() && meeting_.told(r) != kLetGo && !meeting_.is_gone(r)) {
+    while (r != meeting_.rank() && meeting_.told(r) < let_go_ && !meeting_.is_gone(r)) {
       if (std::chrono::steady_clock::now() > end) {
         log_.info(fmt::format("rank {} still has this rank's memory on the GPU open: it stays allocated",
                               meeting_.number_of(r)));

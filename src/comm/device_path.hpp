@@ -115,9 +115,16 @@ struct DeviceMerged {
 
 class DevicePath {
  public:
+  // Of two with one meeting, which one lets go before the other on every rank: what is told by who has let go of the others' scratch. No call has these numbers.
+  enum class Ends : std::uint64_t { first = ~std::uint64_t{1}, last = ~std::uint64_t{0} };
+
   // `bytes`: of scratch; 0: everything is staged. `meeting` is borrowed.
-  DevicePath(Meeting& meeting, std::size_t bytes, const Log& log)
-      : meeting_(meeting), bytes_(bytes), log_(log), mode_(bytes > 0 ? Mode::idle : Mode::off) {}
+  DevicePath(Meeting& meeting, std::size_t bytes, const Log& log, Ends ends = Ends::last)
+      : meeting_(meeting),
+        bytes_(bytes),
+        log_(log),
+        let_go_(static_cast<std::uint64_t>(ends)),
+        mode_(bytes > 0 ? Mode::idle : Mode::off) {}
   DevicePath(const DevicePath&) = delete;
   DevicePath& operator=(const DevicePath&) = delete;
   // Where other processes have this rank's scratch open it waits for them to close it, a second at most, and then leaves it allocated.
@@ -182,7 +189,9 @@ class DevicePath {
   bool on() const { return mode_ == Mode::on; }
 
  private:
-  friend class NodesPath;  // of several nodes, each of which has links like these
+  // Of several nodes, each of which has links like these.
+  friend class NodesPath;
+  friend class StreamShares;
   enum class Mode : std::uint8_t {
     idle,   // calls are watched
     asked,  // this rank would like the GPUs to do it
@@ -237,6 +246,7 @@ class DevicePath {
   Result<bool> make_links(gpu::Gpu& gpu);
   Result<bool> share_scratch(std::size_t bytes);
   void begin();
+  int member_of(int number) const;
   int deciding_rank() const;  // in the last meeting, of those who cannot or have failed
   Status leave(Mode then);
 
@@ -247,6 +257,7 @@ class DevicePath {
   Meeting& meeting_;
   const std::size_t bytes_;
   const Log log_;
+  const std::uint64_t let_go_;
   Mode mode_;
   unsigned needed_ = kFirst;
   unsigned seen_ = 0;    // calls in a row, all on the GPU, while idle

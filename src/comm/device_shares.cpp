@@ -23,27 +23,24 @@ SharesLayout SharesLayout::of(std::size_t bytes, int lanes) {
   return layout;
 }
 
-SharesWork::SharesWork(const Worker& worker, const SharesLayout& layout, std::byte* host, std::byte* out,
-                       std::size_t bytes)
-    : worker_(worker), layout_(layout), host_(host), out_(out), bytes_(bytes) {
-  const auto lanes = static_cast<std::size_t>(layout.lanes);
+// ---- Where things are
+
+SharesPieces::SharesPieces(const SharesLayout& layout, int rank, std::size_t bytes)
+    : rank_(rank), lanes_(layout.lanes), bytes_(bytes) {
   const std::size_t wanted = share_of((bytes_ + kPieces - 1) / kPieces, 0, layout.lanes).bytes;
   const std::size_t share = std::clamp((wanted + kShareGrain - 1) / kShareGrain * kShareGrain,
                                        std::min(kLeastShare, layout.share), layout.share);
-  piece_ = share * lanes;
-  pieces_ = (bytes_ + piece_ - 1) / piece_;
+  piece_ = share * static_cast<std::size_t>(layout.lanes);
 }
 
-// ---- Where things are
-
-Extent SharesWork::piece(std::size_t k) const {
+Extent SharesPieces::piece(std::size_t k) const {
   const std::size_t begin = k * piece_;
   return {begin, std::min(piece_, bytes_ - begin)};
 }
 
-Extent SharesWork::own(std::size_t k) const {
-  if (worker_.rank >= layout_.lanes) return {0, 0};
-  return share_of(piece(k).bytes, worker_.rank, layout_.lanes);
+Extent SharesPieces::own(std::size_t k) const {
+  if (rank_ >= lanes_) return {0, 0};
+  return share_of(piece(k).bytes, rank_, lanes_);
 }
 
 std::byte* SharesWork::given(int rank, std::size_t k) const {
@@ -57,10 +54,11 @@ std::byte* SharesWork::result(int rank, std::size_t k) const {
 // ---- What both do
 
 Status SharesWork::fetch_back(std::size_t k) {
+  HEDDLE_TRY(host_.await(k));
   const Extent mine = own(k);
   if (mine.bytes == 0) return {};
   std::byte* const to = alone() ? out_ + piece(k).begin : result(worker_.rank, k);
-  return worker_.link->to_device(to, on_host(k), mine.bytes);
+  return worker_.link->to_device(to, host_.at(k), mine.bytes);
 }
 
 Status SharesWork::spread(std::size_t k) {
@@ -84,11 +82,14 @@ Status SharesSum::first() {
   return hand_out(0);
 }
 
-Status SharesSum::give(std::size_t t) {
+// What may wait for the other nodes comes last.
+Status SharesSum::step(std::size_t t) {
+  const std::size_t pieces = pieces_.count();
   if (t >= 3) HEDDLE_TRY(spread(t - 3));
-  if (t >= 2 && t - 2 < pieces()) HEDDLE_TRY(fetch_back(t - 2));
-  if (t < pieces()) HEDDLE_TRY(fold(t));
-  return t + 1 < pieces() ? hand_out(t + 1) : Status();
+  if (t < pieces) HEDDLE_TRY(fold(t));
+  if (t < pieces) HEDDLE_TRY(host_.release(t));
+  if (t + 1 < pieces) HEDDLE_TRY(hand_out(t + 1));
+  return t >= 2 && t - 2 < pieces ? fetch_back(t - 2) : Status();
 }
 
 // All but this rank's own share, which nobody else reads.
@@ -106,17 +107,17 @@ Status SharesSum::fold(std::size_t k) {
   const Extent mine = own(k);
   if (mine.bytes == 0) return {};
   const std::byte* const from = sum_.in + piece(k).begin + mine.begin;
-  if (alone()) return worker_.link->to_host(on_host(k), from, mine.bytes);
+  if (alone()) return worker_.link->to_host(host_.at(k), from, mine.bytes);
   std::vector<const void*> inputs;
   for (int r = 0; r < worker_.size; ++r)
     inputs.push_back(r == worker_.rank ? from : given(r, k) + mine.begin);
   void* const outputs[] = {node_sum()};
   HEDDLE_TRY(worker_.link->fold(sum_.type, sum_.op, inputs, outputs, elements(k)));
-  return worker_.link->to_host(on_host(k), node_sum(), mine.bytes);
+  return worker_.link->to_host(host_.at(k), node_sum(), mine.bytes);
 }
 
 Status SharesSum::start(Across& across, std::size_t k) {
-  return across.start_sum(k % SharesLayout::kSlots, on_host(k), elements(k), sum_.type, sum_.op);
+  return across.start_sum(k % SharesLayout::kSlots, host_.at(k), elements(k), sum_.type, sum_.op);
 }
 
 // ---- Bcasts
@@ -126,13 +127,15 @@ Status SharesBcast::first() {
   return is_root() ? hand_out(0) : Status();
 }
 
-Status SharesBcast::give(std::size_t t) {
-  if (member_ >= 0) {
-    if (t < pieces()) HEDDLE_TRY(take(t));
-    return is_root() && t + 1 < pieces() ? hand_out(t + 1) : Status();
-  }
-  if (t >= 3) HEDDLE_TRY(spread(t - 3));
-  return t >= 2 && t - 2 < pieces() ? fetch_back(t - 2) : Status();
+Status SharesBcast::step(std::size_t t) {
+  const std::size_t pieces = pieces_.count();
+  const bool with_root = member_ >= 0;
+  if (!with_root && t >= 3) HEDDLE_TRY(spread(t - 3));
+  if (with_root && t < pieces) HEDDLE_TRY(take(t));
+  if (t < pieces) HEDDLE_TRY(host_.release(t));
+  if (is_root() && t + 1 < pieces) HEDDLE_TRY(hand_out(t + 1));
+  if (t < 2 || t - 2 >= pieces) return {};
+  return with_root ? host_.await(t - 2) : fetch_back(t - 2);
 }
 
 Status SharesBcast::hand_out(std::size_t k) {
@@ -147,12 +150,12 @@ Status SharesBcast::take(std::size_t k) {
   const Extent mine = own(k);
   std::byte* const at = bcast_.buffer + e.begin;
   const std::byte* const from = is_root() ? at : given(member_, k);
-  if (mine.bytes > 0) HEDDLE_TRY(worker_.link->to_host(on_host(k), from + mine.begin, mine.bytes));
+  if (mine.bytes > 0) HEDDLE_TRY(worker_.link->to_host(host_.at(k), from + mine.begin, mine.bytes));
   return is_root() ? Status() : worker_.link->copy(at, from, e.bytes);
 }
 
 Status SharesBcast::start(Across& across, std::size_t k) {
-  return across.start_bcast(k % SharesLayout::kSlots, on_host(k), own(k).bytes, bcast_.root);
+  return across.start_bcast(k % SharesLayout::kSlots, host_.at(k), own(k).bytes, bcast_.root);
 }
 
 }  // namespace heddle

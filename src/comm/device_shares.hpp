@@ -1,4 +1,5 @@
-// What a node's ranks do on their GPUs in an allreduce or bcast over several nodes (nodes_path.hpp), in ticks between which they meet.
+// What a node's ranks do on their GPUs in an allreduce or bcast over several nodes, in ticks between which they meet: blocking (nodes_path.hpp) and on
+// streams (stream_shares.hpp).
 //
 // The vector goes in pieces, and a piece is shared out among `lanes` ranks of each node, as many as the smallest node has: the first ones.
 //
@@ -37,32 +38,55 @@ struct SharesLayout {
   static constexpr std::size_t kSlots = 3;  // pieces that are on the host at a time
 };
 
-class SharesWork {
+// The pieces of a vector, and one rank's shares of them.
+class SharesPieces {
  public:
-  SharesWork(const SharesWork&) = delete;
-  SharesWork& operator=(const SharesWork&) = delete;
-  virtual ~SharesWork() = default;
+  // `rank`: its place on its node. `bytes`: at least 1.
+  SharesPieces(const SharesLayout& layout, int rank, std::size_t bytes);
 
-  std::size_t pieces() const { return pieces_; }
-  std::size_t ticks() const { return pieces_ + 3; }
-  // What is given to the link before the first meeting, and after the meeting before tick `t`.
-  virtual Status first() = 0;
-  virtual Status give(std::size_t t) = 0;
+  std::size_t count() const { return (bytes_ + piece_ - 1) / piece_; }
+  Extent piece(std::size_t k) const;
+  Extent own(std::size_t k) const;  // within the piece; the same for all ranks of this one's place
+
+ private:
+  int rank_;
+  int lanes_;
+  std::size_t bytes_;
+  std::size_t piece_;
+};
+
+// Where this rank's shares lie on the host, and how its GPU and who takes them to the other nodes wait for each other.
+class SharesHost {
+ public:
+  SharesHost() = default;
+  SharesHost(const SharesHost&) = delete;
+  SharesHost& operator=(const SharesHost&) = delete;
+  virtual ~SharesHost() = default;
+
+  virtual std::byte* at(std::size_t k) const = 0;
+  // Given to the link in every tick, also by ranks that have no share of the piece: when what it was given before is done, that of piece `k` is there, or room for what comes.
+  virtual Status release(std::size_t k) = 0;
+  // Two ticks later: what is given from now on finds what became of it.
+  virtual Status await(std::size_t k) = 0;
+};
+
+// Step `t` is tick `t`.
+class SharesWork : public DeviceWork {
+ public:
+  const SharesPieces& pieces() const { return pieces_; }
+  std::size_t steps() const override { return pieces_.count() + 3; }
   // Starts what becomes of this rank's share of piece `k` between the nodes, after tick k, in slot k % kSlots.
   virtual Status start(Across& across, std::size_t k) = 0;
 
  protected:
-  // `host`: pinned_bytes() of memory; nothing on ranks that have no share. `bytes`: of the vector, that goes to `out`.
-  SharesWork(const Worker& worker, const SharesLayout& layout, std::byte* host, std::byte* out,
-             std::size_t bytes);
+  // `bytes`: of the vector, that goes to `out`. `host` is borrowed.
+  SharesWork(const Worker& worker, const SharesLayout& layout, SharesHost& host, std::byte* out,
+             std::size_t bytes)
+      : worker_(worker), layout_(layout), pieces_(layout, worker.rank, bytes), host_(host), out_(out) {}
 
   bool alone() const { return worker_.size == 1; }
-  Extent piece(std::size_t k) const;
-  Extent own(std::size_t k) const;  // within the piece
-  // The same for all ranks of this one's place.
-  std::byte* on_host(std::size_t k) const {
-    return host_ != nullptr ? host_ + k % SharesLayout::kSlots * layout_.share : nullptr;
-  }
+  Extent piece(std::size_t k) const { return pieces_.piece(k); }
+  Extent own(std::size_t k) const { return pieces_.own(k); }
   std::byte* given(int rank, std::size_t k) const;
   std::byte* result(int rank, std::size_t k) const;
   // A share that has come, to where the node's ranks reach it; and all shares to the output.
@@ -71,22 +95,20 @@ class SharesWork {
 
   const Worker worker_;
   const SharesLayout layout_;
+  const SharesPieces pieces_;
+  SharesHost& host_;
 
  private:
-  std::byte* const host_;
   std::byte* const out_;
-  const std::size_t bytes_;
-  std::size_t piece_;
-  std::size_t pieces_;
 };
 
 class SharesSum final : public SharesWork {
  public:
-  SharesSum(const Worker& worker, const SharesLayout& layout, std::byte* host, const DeviceSum& sum)
+  SharesSum(const Worker& worker, const SharesLayout& layout, SharesHost& host, const DeviceSum& sum)
       : SharesWork(worker, layout, host, sum.out, sum.count * dtype_size(sum.type)), sum_(sum) {}
 
   Status first() override;
-  Status give(std::size_t t) override;
+  Status step(std::size_t t) override;
   Status start(Across& across, std::size_t k) override;
 
  private:
@@ -101,12 +123,12 @@ class SharesSum final : public SharesWork {
 class SharesBcast final : public SharesWork {
  public:
   // `bcast.root` is the communicator's; `member`: what it is on this node, -1 on the others.
-  SharesBcast(const Worker& worker, const SharesLayout& layout, std::byte* host, const DeviceBcast& bcast,
+  SharesBcast(const Worker& worker, const SharesLayout& layout, SharesHost& host, const DeviceBcast& bcast,
               int member)
       : SharesWork(worker, layout, host, bcast.buffer, bcast.bytes), bcast_(bcast), member_(member) {}
 
   Status first() override;
-  Status give(std::size_t t) override;
+  Status step(std::size_t t) override;
   Status start(Across& across, std::size_t k) override;
 
  private:

@@ -8,6 +8,8 @@
 
 namespace heddle {
 
+class Across;  // comm/across.hpp
+
 // One thread at a time. Arguments are valid (the public API checks them).
 class HostCollectives {
  public:
@@ -20,6 +22,8 @@ class HostCollectives {
   // `in == out` means in place.
   virtual Status allreduce(const void* in, void* out, std::size_t count, DType type, Op op) = 0;
   virtual Status bcast(void* buffer, std::size_t bytes, int root) = 0;
+  // Those among the ranks of one place, of a communicator over several nodes; null: there are none.
+  virtual Across* across() { return nullptr; }
 };
 
 }  // namespace heddle

@@ -11,6 +11,22 @@
 namespace heddle {
 namespace {
 
+// In pinned memory. The link's work is waited for before a share leaves, and none fetches one that has not come: nothing waits in the stream.
+class PinnedShares final : public SharesHost {
+ public:
+  // `memory`: nothing on ranks that have no share.
+  PinnedShares(std::byte* memory, std::size_t share) : memory_(memory), share_(share) {}
+  std::byte* at(std::size_t k) const override {
+    return memory_ != nullptr ? memory_ + k % SharesLayout::kSlots * share_ : nullptr;
+  }
+  Status release(std::size_t /*k*/) override { return {}; }
+  Status await(std::size_t /*k*/) override { return {}; }
+
+ private:
+  std::byte* const memory_;
+  const std::size_t share_;
+};
+
 // The first failure counts.
 void keep(Status* mine, const Status& next) {
   if (mine->ok()) *mine = next;
@@ -121,22 +137,16 @@ Result<bool> NodesPath::can_sum(const DeviceSum& sum) {
 
 Result<bool> NodesPath::serve_sum(const void* in, void* out, std::size_t count, DType type, Op op) {
   const DeviceSum sum{static_cast<const std::byte*>(in), static_cast<std::byte*>(out), count, type, op};
-  SharesSum work(node_.worker(), layout_, host_, sum);
+  PinnedShares host(host_, layout_.share);
+  SharesSum work(node_.worker(), layout_, host, sum);
   return serve(work, leaves_ ? Result<bool>(false) : can_sum(sum));
 }
 
 Result<bool> NodesPath::serve_bcast(void* buffer, std::size_t bytes, int root) {
-  SharesBcast work(node_.worker(), layout_, host_, {static_cast<std::byte*>(buffer), bytes, root},
-                   member_of(root));
+  PinnedShares host(host_, layout_.share);
+  SharesBcast work(node_.worker(), layout_, host, {static_cast<std::byte*>(buffer), bytes, root},
+                   node_.member_of(root));
   return serve(work, leaves_ ? Result<bool>(false) : node_.link_->holds(buffer, bytes));
-}
-
-// The number that a rank of the communicator has on this node; -1 on other nodes.
-int NodesPath::member_of(int rank) const {
-  for (int r = 0; r < node_.meeting_.size(); ++r) {
-    if (node_.meeting_.number_of(r) == rank) return r;
-  }
-  return -1;
 }
 
 // `here`: whether this rank has its part on its GPU.
@@ -181,7 +191,7 @@ Result<bool> NodesPath::conclude(Result<bool> served) {
 // After a failure a rank goes on with all that others wait for, on the network whatever there is, until they know as well.
 Status NodesPath::run(SharesWork& work) {
   Status mine;
-  for (std::size_t t = 0; t < work.ticks(); ++t) {
+  for (std::size_t t = 0; t < work.steps(); ++t) {
     Status met = run_tick(work, t, &mine);
     lost_ = lost_ || node_.lost_ || !met.ok();
     if (lost_) return met.ok() ? mine : met;
@@ -191,8 +201,9 @@ Status NodesPath::run(SharesWork& work) {
 
 // A failure to meet is returned, any other one goes to `mine`.
 Status NodesPath::run_tick(SharesWork& work, std::size_t t, Status* mine) {
-  if (mine->ok()) *mine = work.give(t);
-  if (t == work.pieces()) {
+  const std::size_t pieces = work.pieces().count();
+  if (mine->ok()) *mine = work.step(t);
+  if (t == pieces) {
     // All shares are on the host, and the last one on the network.
     const Result<bool> all = meet(*mine, true);
     if (lost_) return all.status();
@@ -201,8 +212,8 @@ Status NodesPath::run_tick(SharesWork& work, std::size_t t, Status* mine) {
   }
   keep(mine, wait_for_gpu());
   if (lost_) return *mine;
-  if (t < work.pieces()) HEDDLE_TRY(work.start(across_, t));
-  if (t > 0 && t <= work.pieces()) HEDDLE_TRY(across_.finish((t - 1) % SharesLayout::kSlots));
+  if (t < pieces) HEDDLE_TRY(work.start(across_, t));
+  if (t > 0 && t <= pieces) HEDDLE_TRY(across_.finish((t - 1) % SharesLayout::kSlots));
   keep(mine, node_.meet(*mine, true).status());
   return {};
 }

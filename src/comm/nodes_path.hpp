@@ -64,7 +64,6 @@ class NodesPath {
   Result<bool> serve_bcast(void* buffer, std::size_t bytes, int root);
   Result<bool> serve(SharesWork& work, const Result<bool>& here);
   Result<bool> can_sum(const DeviceSum& sum);
-  int member_of(int rank) const;
   Status run(SharesWork& work);
   Status run_tick(SharesWork& work, std::size_t t, Status* mine);
   Status wait_for_gpu();

@@ -28,7 +28,7 @@ RelayThread::~RelayThread() {
 void RelayThread::give(const RelayCall& call) {
   {
     const std::lock_guard lock(mutex_);
-    end_ = call.first + ring_.pieces(call.bytes);
+    end_ = call.first + ring_.pieces(call);
     calls_.push_back(call);
     // Where the collectives have failed since the caller looked nobody serves it any more.
     if (!lost_.ok()) release();
@@ -71,7 +71,7 @@ std::optional<RelayCall> RelayThread::next() {
 
 // Whether there is more to be done after it.
 bool RelayThread::serve(const RelayCall& call) {
-  const std::uint32_t pieces = ring_.pieces(call.bytes);
+  const std::uint32_t pieces = ring_.pieces(call);
   for (std::uint32_t k = 0; k < pieces; ++k) {
     await(call.first + k);
     if (const Status ran = run_piece(call, k); !ran.ok()) {
@@ -104,8 +104,19 @@ void RelayThread::await(std::uint32_t number) const {
 
 Status RelayThread::run_piece(const RelayCall& call, std::uint32_t k) {
   const RelayPiece piece = ring_.piece_of(call, k);
+  if (call.shares) return run_share(call, piece);
   if (call.collective == Collective::bcast) return ranks_->bcast(piece.slot, piece.bytes, call.root);
   return ranks_->allreduce(piece.slot, piece.slot, piece.bytes / dtype_size(call.type), call.type, call.op);
+}
+
+// Also where this rank has none: all make the same calls.
+Status RelayThread::run_share(const RelayCall& call, const RelayPiece& share) {
+  Across* const across = ranks_->across();
+  if (across == nullptr) return Status(Code::internal, "these ranks have no places on nodes");
+  HEDDLE_TRY(call.collective == Collective::bcast
+                 ? across->start_bcast(0, share.slot, share.bytes, call.root)
+                 : across->start_sum(0, share.slot, share.bytes / dtype_size(call.type), call.type, call.op));
+  return across->finish(0);
 }
 
 }  // namespace heddle

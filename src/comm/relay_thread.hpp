@@ -13,6 +13,7 @@
 
 #include "base/dtype.hpp"
 #include "base/status.hpp"
+#include "comm/device_shares.hpp"
 #include "comm/host_collectives.hpp"
 #include "schedule/schedule.hpp"
 
@@ -33,11 +34,13 @@ struct RelayCall {
   Op op = Op::sum;
   int root = 0;
   std::uint32_t first = 0;  // number of its first piece
+  // Of a call in which the GPUs of each node share the vector out: this rank's part, which is for the ranks of its place.
+  std::optional<SharesPieces> shares;
 };
 
 struct RelayPiece {
   std::uint32_t number;
-  std::size_t begin;  // in the vector
+  std::size_t begin;  // in the vector, or in a piece of which this is a share
   std::size_t bytes;
   std::byte* slot;
 };
@@ -51,14 +54,17 @@ struct RelayRing {
   std::byte* memory = nullptr;
   std::size_t piece = 0;  // bytes; a multiple of every element's size
 
-  std::uint32_t pieces(std::size_t bytes) const {
-    return static_cast<std::uint32_t>((bytes + piece - 1) / piece);
+  std::uint32_t pieces(const RelayCall& call) const {
+    const std::size_t count = call.shares ? call.shares->count() : (call.bytes + piece - 1) / piece;
+    return static_cast<std::uint32_t>(count);
   }
+  std::byte* slot(std::uint32_t number) const { return memory + number % kSlots * piece; }
   // Number `k` of the call's.
   RelayPiece piece_of(const RelayCall& call, std::uint32_t k) const {
     const std::size_t begin = k * piece;
     const std::uint32_t number = call.first + k;
-    return {number, begin, std::min(piece, call.bytes - begin), memory + number % kSlots * piece};
+    const Extent e = call.shares ? call.shares->own(k) : Extent{begin, std::min(piece, call.bytes - begin)};
+    return {number, e.begin, e.bytes, slot(number)};
   }
 };
 
@@ -86,6 +92,7 @@ class RelayThread {
   bool serve(const RelayCall& call);
   void await(std::uint32_t number) const;
   Status run_piece(const RelayCall& call, std::uint32_t number);
+  Status run_share(const RelayCall& call, const RelayPiece& share);
 
   const std::unique_ptr<HostCollectives> ranks_;
   const RelayRing ring_;

@@ -20,11 +20,20 @@ constexpr std::size_t kLeastPiece = std::size_t{64} << 10;
 
 }  // namespace
 
-void StreamRelay::reset() {
-  // While the thread serves them.
-  if (link_) link_->finish();
+// When it has served what the streams were given.
+void StreamRelay::end_thread() {
+  if (link_ != nullptr) link_->finish();
   thread_.reset();
-  link_.reset();
+}
+
+// All ranks at the same point.
+void StreamRelay::reset() {
+  end_thread();
+  link_ = nullptr;
+  own_link_.reset();
+  if (shares_on_ && apart_) shares_->let_go();
+  if (shares_on_ && !apart_) apart_ = !shares_->leave().ok();
+  shares_on_ = false;
   words_.reset();
   next_ = 0;
 }
@@ -49,10 +58,34 @@ Status StreamRelay::agree(const Status& mine, std::span<std::uint64_t> more) {
 
 // ---- Setting up
 
-Status StreamRelay::make_ring(gpu::Gpu& gpu, const gpu::Place& place) {
+// Whether the GPUs of all nodes reach each other there. Collective, and the same outcome on all ranks; a failure is one to meet.
+Status StreamRelay::connect_nodes(gpu::Gpu& gpu, const gpu::Place& place) {
+  if (!shares_) return {};
+  std::array<std::uint64_t, 1> least{~std::uint64_t{shares_->bytes()}};
+  HEDDLE_TRY(agree({}, least));
+  const Status connected = shares_->connect(gpu, place, ~least[0]);
+  std::array<std::uint64_t, 1> apart{connected.ok() ? 0U : 1U};
+  HEDDLE_TRY(agree({}, apart));
+  shares_on_ = apart[0] == 0;
+  if (shares_on_) return {};
+  if (!connected.ok() && connected.code() != Code::peer_failed)
+    log_.info("collectives on streams: the GPUs of a node do not fold first: " + connected.message());
+  return shares_->leave();
+}
+
+Status StreamRelay::find_link(gpu::Gpu& gpu, const gpu::Place& place) {
+  if (shares_on_) {
+    link_ = &shares_->link();
+    return {};
+  }
   Result<std::unique_ptr<gpu::Link>> made = gpu::make_link(gpu, place);
   if (!made.ok()) return made.status();
-  link_ = std::move(made).value();
+  own_link_ = std::move(made).value();
+  link_ = own_link_.get();
+  return {};
+}
+
+Status StreamRelay::make_ring() {
   words_ = std::make_unique<RelayWords>();
   HEDDLE_TRY(link_->open_words(std::as_writable_bytes(std::span(words_.get(), 1))));
   Result<std::byte*> pinned = link_->pin(RelayRing::kSlots * kMostPiece);
@@ -80,15 +113,23 @@ Status StreamRelay::start_thread() {
 
 // Collective, and the same outcome on all ranks.
 Status StreamRelay::set_up(gpu::Gpu& gpu, const gpu::Place& place) {
-  const Status mine = make_ring(gpu, place);
+  HEDDLE_TRY(connect_nodes(gpu, place));
+  Status mine = find_link(gpu, place);
+  if (mine.ok()) mine = make_ring();
   std::array<std::uint64_t, 1> least{~std::uint64_t{ring_.piece}};
   HEDDLE_TRY(agree(mine, least));
   ring_.piece = ~least[0];
+  if (shares_on_) shares_->limit(ring_.piece);
   HEDDLE_TRY(start_thread());
   if (ranks_.rank() != 0) return {};
   log_.info(
       fmt::format("collectives on streams: by the host, in pieces of {} KiB of pinned memory of GPU {}'s",
                   ring_.piece >> 10, place.device));
+  if (shares_on_)
+    log_.info(
+        fmt::format("collectives on streams: from {} KiB on the GPUs of each node fold first, and {} of "
+                    "each have a share, in pieces of up to {} KiB",
+                    StreamShares::kFrom >> 10, shares_->lanes(), shares_->piece() >> 10));
   return {};
 }
 
@@ -123,48 +164,80 @@ Status StreamRelay::check(gpu::Stream stream, const Buffers& buffers, std::size_
   return refuse_stream("a CUDA graph can hold collectives of ranks on one node alone");
 }
 
-Status StreamRelay::fill(const Buffers& buffers, const RelayCall& call, std::uint32_t k) {
-  const RelayPiece piece = ring_.piece_of(call, k);
-  if (buffers.in != nullptr) HEDDLE_TRY(link_->to_host(piece.slot, buffers.in + piece.begin, piece.bytes));
-  return link_->write_word(&words_->arrived, piece.number + 1);
+Status StreamRelay::fill(const Buffers& buffers, const RelayPiece& piece) {
+  return buffers.in != nullptr ? link_->to_host(piece.slot, buffers.in + piece.begin, piece.bytes) : Status();
 }
 
-Status StreamRelay::empty(const Buffers& buffers, const RelayCall& call, std::uint32_t k) {
-  const RelayPiece piece = ring_.piece_of(call, k);
-  HEDDLE_TRY(link_->wait_for_word(&words_->done, piece.number + 1));
+Status StreamRelay::empty(const Buffers& buffers, const RelayPiece& piece) {
   return buffers.out != nullptr ? link_->to_device(buffers.out + piece.begin, piece.slot, piece.bytes)
                                 : Status();
 }
 
 // A slot is filled after the piece before it there was taken out, in this call or, since streams follow each other, in an earlier one.
-Status StreamRelay::enqueue(const Buffers& buffers, const RelayCall& call) {
-  const std::uint32_t pieces = ring_.pieces(call.bytes);
+Status StreamRelay::enqueue(const Buffers& buffers, const RelayCall& call, StreamSlots& slots) {
+  const std::uint32_t pieces = ring_.pieces(call);
   for (std::uint32_t k = 0; k < pieces + RelayRing::kAhead; ++k) {
-    if (k < pieces) HEDDLE_TRY(fill(buffers, call, k));
-    if (k >= RelayRing::kAhead) HEDDLE_TRY(empty(buffers, call, k - RelayRing::kAhead));
+    if (k < pieces) {
+      HEDDLE_TRY(fill(buffers, ring_.piece_of(call, k)));
+      HEDDLE_TRY(slots.release(k));
+    }
+    if (k >= RelayRing::kAhead) {
+      HEDDLE_TRY(slots.await(k - RelayRing::kAhead));
+      HEDDLE_TRY(empty(buffers, ring_.piece_of(call, k - RelayRing::kAhead)));
+    }
   }
   return {};
 }
 
-// Where a stream has lost its part in an earlier call all begin anew.
-Status StreamRelay::agree_on_call(const Status& mine) {
-  std::array<std::uint64_t, 1> lost{thread_->lost().ok() ? 0U : 1U};
-  Status status = agree(mine, lost);
+// Also whether all GPUs can share the vector out (*shared). Where a stream has lost its part in an earlier call all begin anew.
+Status StreamRelay::agree_on_call(const Status& mine, bool* shared) {
+  const bool lost = !thread_->lost().ok();
+  std::array<std::uint64_t, 2> words{lost ? 1U : 0U, *shared ? 0U : 1U};
+  Status status = agree(mine, words);
+  *shared = words[1] == 0;
   if (status.ok()) return status;
   link_->end_on();
-  if (!apart_ && lost[0] != 0) reset();
+  if (!apart_ && words[0] != 0) reset();
   return status;
+}
+
+// What the GPUs of the node do of it, where it is long enough: the same on all ranks.
+std::unique_ptr<SharesWork> StreamRelay::work_of(const Buffers& buffers, const RelayCall& call,
+                                                 SharesHost& slots) const {
+  if (!shares_on_ || call.bytes < StreamShares::kFrom) return nullptr;
+  if (call.collective == Collective::allreduce)
+    return shares_->sum({buffers.in, buffers.out, call.bytes / dtype_size(call.type), call.type, call.op},
+                        slots);
+  // The root only reads, and all others only write.
+  std::byte* const buffer = buffers.out != nullptr ? buffers.out : const_cast<std::byte*>(buffers.in);
+  return shares_->bcast({buffer, call.bytes, call.root}, slots);
 }
 
 Status StreamRelay::serve(gpu::Gpu& gpu, gpu::Stream stream, const Buffers& buffers, RelayCall call) {
   if (call.bytes == 0) return {};
   HEDDLE_TRY(get_ready(gpu, stream, buffers));
-  HEDDLE_TRY(agree_on_call(check(stream, buffers, call.bytes)));
   call.first = next_;
-  next_ += ring_.pieces(call.bytes);
+  StreamSlots slots(*link_, ring_, *words_, next_);
+  const std::unique_ptr<SharesWork> work = work_of(buffers, call, slots);
+  Status mine = check(stream, buffers, call.bytes);
+  // A call that is shared out begins before it is known whether all ranks can, who need not meet again then.
+  bool shared = work && (call.collective == Collective::bcast || link_->folds(call.type, call.op));
+  if (work) {
+    const Status begun = shares_->begin(*work, mine.ok() && shared);
+    if (mine.ok()) mine = begun;
+  }
+  HEDDLE_TRY(agree_on_call(mine, &shared));
+  if (shared) call.shares = work->pieces();
+  return give(buffers, call, shared ? work.get() : nullptr, slots);
+}
+
+Status StreamRelay::give(const Buffers& buffers, const RelayCall& call, SharesWork* work,
+                         StreamSlots& slots) {
+  next_ += ring_.pieces(call);
+  shared_ += work != nullptr ? 1 : 0;
   // First: streams take so much work and no more until some of it is done, for which the thread is needed.
   thread_->give(call);
-  Status status = enqueue(buffers, call);
+  Status status = work != nullptr ? shares_->follow(*work) : enqueue(buffers, call, slots);
   if (!status.ok()) thread_->lose(status);
   link_->end_on();
   return status;

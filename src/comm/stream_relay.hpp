@@ -6,6 +6,9 @@
 //
 // So copies, the network and the host's sums work at the same time, and no thread of the caller's waits. The thread has a communicator of its own: what the caller does with
 // the other one meanwhile is nothing to it.
+//
+// That moves every rank's vector to the host and back. Where a node has several ranks, their GPUs fold large vectors before and spread the results, and the host has each
+// rank's share alone (stream_shares.hpp); in the same slots, and by the same thread.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +23,7 @@
 #include "base/status.hpp"
 #include "comm/host_collectives.hpp"
 #include "comm/relay_thread.hpp"
+#include "comm/stream_shares.hpp"
 #include "gpu/gpu.hpp"
 #include "gpu/link.hpp"
 
@@ -30,13 +34,14 @@ class StreamRelay {
   // Another set of collectives of the same ranks, for the thread. Collective; the same outcome on all ranks.
   using Twin = std::function<Result<std::unique_ptr<HostCollectives>>()>;
 
-  // `ranks` is borrowed, and used in calls alone, as is `twin`.
-  StreamRelay(HostCollectives& ranks, Twin twin, const Log& log)
-      : ranks_(ranks), twin_(std::move(twin)), log_(log) {}
+  // `ranks` is borrowed, and used in calls alone, as is `twin`. `shares`: null, on all ranks, where no node has two.
+  StreamRelay(HostCollectives& ranks, Twin twin, const Log& log,
+              std::unique_ptr<StreamShares> shares = nullptr)
+      : ranks_(ranks), twin_(std::move(twin)), log_(log), shares_(std::move(shares)) {}
   StreamRelay(const StreamRelay&) = delete;
   StreamRelay& operator=(const StreamRelay&) = delete;
   // Waits for what the streams were given.
-  ~StreamRelay() { reset(); }
+  ~StreamRelay() { end_thread(); }
 
   // On a stream of the caller's (null: the default stream of the buffers' context): after the work that it was given, and before what it is given later.
   // Collective; returns once all ranks have given theirs, and waits for no GPU but in setting up. All buffers lie on the ranks' GPUs, and no stream is being captured: `unsupported` where
@@ -45,6 +50,7 @@ class StreamRelay {
   Status allreduce_on(gpu::Gpu& gpu, gpu::Stream stream, const void* in, void* out, std::size_t count,
                       DType type, Op op);
   Status bcast_on(gpu::Gpu& gpu, gpu::Stream stream, void* buffer, std::size_t bytes, int root);
+  std::uint64_t shared() const { return shared_; }  // calls so far that the GPUs of each node shared out
 
  private:
   // What this rank's stream copies; null: nothing in this direction.
@@ -54,30 +60,37 @@ class StreamRelay {
   };
 
   Status serve(gpu::Gpu& gpu, gpu::Stream stream, const Buffers& buffers, RelayCall call);
+  Status give(const Buffers& buffers, const RelayCall& call, SharesWork* work, StreamSlots& slots);
+  std::unique_ptr<SharesWork> work_of(const Buffers& buffers, const RelayCall& call, SharesHost& slots) const;
   Status get_ready(gpu::Gpu& gpu, gpu::Stream stream, const Buffers& buffers);
   Status set_up(gpu::Gpu& gpu, const gpu::Place& place);
-  Status make_ring(gpu::Gpu& gpu, const gpu::Place& place);
+  Status connect_nodes(gpu::Gpu& gpu, const gpu::Place& place);
+  Status find_link(gpu::Gpu& gpu, const gpu::Place& place);
+  Status make_ring();
   Status start_thread();
   Status check(gpu::Stream stream, const Buffers& buffers, std::size_t bytes);
   Status lies_here(const void* buffer, std::size_t bytes);
-  Status enqueue(const Buffers& buffers, const RelayCall& call);
-  Status fill(const Buffers& buffers, const RelayCall& call, std::uint32_t k);
-  Status empty(const Buffers& buffers, const RelayCall& call, std::uint32_t k);
+  Status enqueue(const Buffers& buffers, const RelayCall& call, StreamSlots& slots);
+  Status fill(const Buffers& buffers, const RelayPiece& piece);
+  Status empty(const Buffers& buffers, const RelayPiece& piece);
   Status agree(const Status& mine, std::span<std::uint64_t> more = {});
-  Status agree_on_call(const Status& mine);
+  Status agree_on_call(const Status& mine, bool* shared);
+  void end_thread();
   void reset();
 
   HostCollectives& ranks_;
   const Twin twin_;
   const Log log_;
-  Status
-      refusal_;  // why there is none on this communicator, once that is known; the same on all ranks whether it says so
   std::unique_ptr<RelayWords> words_;
   RelayRing ring_;
-  std::unique_ptr<gpu::Link> link_;  // has the ring's memory, and uses the words
+  std::unique_ptr<StreamShares> shares_;
+  std::unique_ptr<gpu::Link> own_link_;
+  gpu::Link* link_ = nullptr;  // own_link_, or shares_'s; has the ring's memory, and uses the words
   std::unique_ptr<RelayThread> thread_;
   std::uint32_t next_ = 0;  // number of the next piece
-  bool apart_ = false;      // the ranks cannot meet any more
+  bool shares_on_ = false;  // the ranks of each node reach each other's GPUs; the same on all ranks
+  std::uint64_t shared_ = 0;
+  bool apart_ = false;  // the ranks cannot meet any more
 };
 
 }  // namespace heddle

@@ -1,6 +1,7 @@
 // Streams, graphs and words on a GPU, for tests of collectives on streams: by CUDA's driver or its double.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -30,6 +31,37 @@ class TestStream {
  private:
   const TestDriver& driver_;
   CUstream stream_ = nullptr;
+};
+
+// What a stream waits for until open().
+class TestGate {
+ public:
+  explicit TestGate(const TestDriver& driver) : driver_(driver) {
+    driver.set_current(driver.primary(0));
+    driver.call<PFN_cuMemHostRegister_v6050>("cuMemHostRegister_v2", &words_, sizeof words_,
+                                             unsigned{CU_MEMHOSTREGISTER_DEVICEMAP});
+  }
+  TestGate(const TestGate&) = delete;
+  TestGate& operator=(const TestGate&) = delete;
+  ~TestGate() {
+    driver_.set_current(driver_.primary(0));
+    driver_.call<PFN_cuMemHostUnregister_v4000>("cuMemHostUnregister", &words_);
+  }
+  void hold(const TestStream& stream) {
+    CUstreamBatchMemOpParams wait = {};
+    wait.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+    wait.waitValue.address = reinterpret_cast<CUdeviceptr>(&words_);
+    wait.waitValue.value = 1;
+    wait.waitValue.flags = CU_STREAM_WAIT_VALUE_EQ;
+    driver_.call<PFN_cuStreamBatchMemOp_v11070>("cuStreamBatchMemOp_v2", stream.get(), 1U, &wait, 0U);
+  }
+  void open() { std::atomic_ref(words_.first).store(1); }
+
+ private:
+  const TestDriver& driver_;
+  struct alignas(4096) {
+    std::uint32_t first = 0;
+  } words_;
 };
 
 // What a stream is given between begin() and end(), to be launched as often as one likes. Other threads are left alone meanwhile.

@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "comm/across.hpp"
+
 namespace heddle::test {
 namespace {
 
@@ -25,8 +27,7 @@ ShmTeamGeometry geometry_of(int size) {
   return geometry;
 }
 
-void largest_words(void* out, void* /*out2*/, const void* const* inputs, unsigned n_inputs,
-                   std::size_t count) {
+void largest_words(void* out, void* out2, const void* const* inputs, unsigned n_inputs, std::size_t count) {
   auto* const to = static_cast<std::uint64_t*>(out);
   for (std::size_t i = 0; i < count; ++i) {
     std::uint64_t most = 0;
@@ -34,6 +35,7 @@ void largest_words(void* out, void* /*out2*/, const void* const* inputs, unsigne
       most = std::max(most, static_cast<const std::uint64_t*>(inputs[k])[i]);
     to[i] = most;
   }
+  if (out2 != nullptr) std::copy_n(to, count, static_cast<std::uint64_t*>(out2));
 }
 
 // The plain loop is what a compiler makes vectors of. `out` may be any of the inputs.
@@ -72,6 +74,16 @@ TeamOp sum_of(const void* in, void* out, std::size_t count) {
   return op;
 }
 
+TeamOp bcast_of(void* buffer, std::size_t bytes, int root) {
+  TeamOp op;
+  op.verb = TeamVerb::bcast;
+  op.in = static_cast<const std::byte*>(buffer);
+  op.out = static_cast<std::byte*>(buffer);
+  op.count = bytes;
+  op.root = root;
+  return op;
+}
+
 TeamOp largest_of(std::span<std::uint64_t> words) {
   TeamOp op;
   op.in = reinterpret_cast<const std::byte*>(words.data());
@@ -82,9 +94,70 @@ TeamOp largest_of(std::span<std::uint64_t> words) {
   return op;
 }
 
+// Among the first ranks of two nodes, the second of which has one rank.
+class TeamAcross final : public Across {
+ public:
+  // `team`: of the two; null on all others.
+  TeamAcross(std::unique_ptr<Team> team, int rank, int size)
+      : team_(std::move(team)), rank_(rank), size_(size) {}
+  int rank() const override { return rank_; }
+  int lanes() const override { return 1; }
+  Status largest(std::span<std::uint64_t> /*words*/) override {
+    return Status(Code::unsupported, "there is no meeting of all ranks here");
+  }
+  Status start_sum(std::size_t /*slot*/, void* data, std::size_t count, DType type, Op op) override {
+    if (type != DType::f32 || op != Op::sum)
+      return Status(Code::unsupported, "sums of floats are all there is here");
+    if (team_ == nullptr) return {};
+    TeamOp sum = sum_of(data, data, count);
+    run(*team_, sum);
+    return {};
+  }
+  Status start_bcast(std::size_t /*slot*/, void* data, std::size_t bytes, int root) override {
+    if (team_ == nullptr) return {};
+    TeamOp op = bcast_of(data, bytes, root == size_ - 1 ? 1 : 0);
+    run(*team_, op);
+    return {};
+  }
+  Status finish(std::size_t /*slot*/) override { return {}; }
+  Status progress() override { return {}; }
+
+ private:
+  const std::unique_ptr<Team> team_;
+  const int rank_;
+  const int size_;
+};
+
+// The ranks of one of those nodes.
+class TeamMeeting final : public Meeting {
+ public:
+  // `team`: null where a rank is alone.
+  TeamMeeting(std::unique_ptr<Team> team, int first) : team_(std::move(team)), first_(first) {}
+  int rank() const override { return team_ ? team_->rank() : 0; }
+  int size() const override { return team_ ? team_->size() : 1; }
+  int number_of(int rank) const override { return first_ + rank; }
+  Status largest(std::span<std::uint64_t> words) override {
+    TeamOp op = largest_of(words);
+    if (team_) run(*team_, op);
+    return {};
+  }
+  void tell(std::uint64_t word) override {
+    if (team_) team_->tell(word);
+  }
+  std::uint64_t told(int rank) const override { return team_->told(rank); }
+  bool is_gone(int /*rank*/) const override { return false; }
+  std::uint64_t calls() const override { return 0; }
+  bool bcast_met() const override { return false; }
+
+ private:
+  const std::unique_ptr<Team> team_;
+  const int first_;
+};
+
 class TeamCollectives final : public HostCollectives {
  public:
-  explicit TeamCollectives(std::unique_ptr<Team> team) : team_(std::move(team)) {}
+  TeamCollectives(std::unique_ptr<Team> team, std::unique_ptr<Across> across)
+      : team_(std::move(team)), across_(std::move(across)) {}
   int rank() const override { return team_->rank(); }
   Status allreduce(const void* in, void* out, std::size_t count, DType type, Op op) override {
     if (type == DType::f32 && op == Op::sum) {
@@ -99,21 +172,22 @@ class TeamCollectives final : public HostCollectives {
     return {};
   }
   Status bcast(void* buffer, std::size_t bytes, int root) override {
-    TeamOp op;
-    op.verb = TeamVerb::bcast;
-    op.in = static_cast<const std::byte*>(buffer);
-    op.out = static_cast<std::byte*>(buffer);
-    op.count = bytes;
-    op.root = root;
+    TeamOp op = bcast_of(buffer, bytes, root);
     run(*team_, op);
     return {};
   }
+  Across* across() override { return across_.get(); }
 
  private:
   const std::unique_ptr<Team> team_;
+  const std::unique_ptr<Across> across_;
 };
 
-constexpr std::size_t kTeams = 3;  // a rank's own, and those of its collectives()
+constexpr std::size_t kTeams = 5;  // a rank's own, those of its collectives(), across, and of made_up_node()
+
+std::byte* team_at(std::byte* memory, int size, std::size_t which) {
+  return memory + which * geometry_of(size).bytes();
+}
 
 // What all ranks share, mapped before any of them is made.
 class TeamMemory {
@@ -174,9 +248,23 @@ Status NodeRank::largest(std::span<std::uint64_t> words) {
 }
 
 std::unique_ptr<HostCollectives> NodeRank::collectives(int which) {
-  const ShmTeamGeometry geometry = geometry_of(size_);
-  std::byte* const at = memory_ + static_cast<std::size_t>(which + 1) * geometry.bytes();
-  return std::make_unique<TeamCollectives>(make_shm_team(at, geometry, rank_));
+  std::unique_ptr<Team> team =
+      make_shm_team(team_at(memory_, size_, static_cast<std::size_t>(which) + 1), geometry_of(size_), rank_);
+  std::unique_ptr<Across> across;
+  if (which == 1) {
+    const bool alone = rank_ == size_ - 1;
+    std::unique_ptr<Team> firsts;
+    if (rank_ == 0 || alone)
+      firsts = make_shm_team(team_at(memory_, size_, 3), geometry_of(2), alone ? 1 : 0);
+    across = std::make_unique<TeamAcross>(std::move(firsts), rank_, size_);
+  }
+  return std::make_unique<TeamCollectives>(std::move(team), std::move(across));
+}
+
+std::unique_ptr<Meeting> NodeRank::made_up_node() {
+  if (rank_ == size_ - 1) return std::make_unique<TeamMeeting>(nullptr, rank_);
+  return std::make_unique<TeamMeeting>(
+      make_shm_team(team_at(memory_, size_, 4), geometry_of(size_ - 1), rank_), 0);
 }
 
 Status NodeRank::staged_sum(const float* in, float* out, std::size_t count) {

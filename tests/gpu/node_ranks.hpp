@@ -36,8 +36,10 @@ class NodeRank final : public Meeting {
   void barrier() { static_cast<void>(largest({})); }
   // A sum of floats by images, as it is where GPUs cannot do it.
   Status staged_sum(const float* in, float* out, std::size_t count);
-  // Of all ranks, by a team of its own: sums of floats and largest words, and bcasts. `which`: 0 or 1, once each.
+  // Of all ranks, by a team of its own: sums of floats and largest words, and bcasts. `which`: 0 or 1, once each. Number 1 has those across as well, of the nodes below.
   std::unique_ptr<HostCollectives> collectives(int which);
+  // Of this rank's node, where two are made up: the last rank is alone on the second one. Once.
+  std::unique_ptr<Meeting> made_up_node();
   // Staged calls, until the GPUs serve them. False: they do not.
   bool begin(float* buffer);
 

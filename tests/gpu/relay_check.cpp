@@ -1,7 +1,8 @@
-// Sums and bcasts on streams by way of the host, as on several nodes, among ranks that are threads, and ranks that are processes, on one GPU; as a plain program:
-// relay_check LIBCUDA [--short]. What a stream waits for nothing on the host can time out: ranks that hang are ended by an alarm.
+// Sums and bcasts on streams by way of the host, as on several nodes, among ranks that are threads, and ranks that are processes, on one GPU; and on nodes that are made
+// up, whose ranks share large vectors out. As a plain program: relay_check LIBCUDA [--short]. What a stream waits for nothing on the host can time out: ranks that hang are ended by an alarm.
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -14,7 +15,8 @@
 namespace heddle::test {
 namespace {
 
-constexpr unsigned kLongest = 60;  // seconds for a group of ranks
+constexpr unsigned kLongest = 60;     // seconds for a group of ranks
+constexpr std::uint64_t kShared = 2;  // of check_calls(), those that are long
 
 // Small enough to be added exactly.
 float given(int rank, int call, std::size_t i) {
@@ -84,12 +86,7 @@ class Call {
 
 // Memory first and last: to allocate and free it may wait for the whole GPU, on which another rank's stream waits for this one's. Few streams: ranks that are threads share the GPU's
 // queues (node_ranks.cpp), and a stream that waits holds up those behind it in its queue.
-bool check_rank(NodeRank& rank, bool brief) {
-  alarm(kLongest);
-  const std::unique_ptr<HostCollectives> ranks = rank.collectives(0);
-  StreamRelay relay(
-      *ranks, [&]() -> Result<std::unique_ptr<HostCollectives>> { return rank.collectives(1); },
-      Log(LogLevel::warn, rank.rank()));
+bool check_calls(NodeRank& rank, StreamRelay& relay, bool brief) {
   const std::size_t counts[] = {1, 1037, 100'003, brief ? std::size_t{300'000} : std::size_t{12'000'001}};
   const TestStream streams[] = {{rank.driver(), 0}, {rank.driver(), 0}};
   std::vector<std::unique_ptr<Call>> calls;
@@ -111,17 +108,53 @@ bool check_rank(NodeRank& rank, bool brief) {
   return right;
 }
 
+bool check_rank(NodeRank& rank, bool brief) {
+  alarm(kLongest);
+  const std::unique_ptr<HostCollectives> ranks = rank.collectives(0);
+  StreamRelay relay(
+      *ranks, [&]() -> Result<std::unique_ptr<HostCollectives>> { return rank.collectives(1); },
+      Log(LogLevel::warn, rank.rank()));
+  return check_calls(rank, relay, brief);
+}
+
+// On two nodes, the last rank alone on its own.
+bool check_shared(NodeRank& rank, bool brief) {
+  alarm(kLongest);
+  const Log log(LogLevel::warn, rank.rank());
+  const std::unique_ptr<Meeting> node = rank.made_up_node();
+  const std::unique_ptr<HostCollectives> ranks = rank.collectives(0);
+  StreamRelay relay(
+      *ranks, [&]() -> Result<std::unique_ptr<HostCollectives>> { return rank.collectives(1); }, log,
+      std::make_unique<StreamShares>(*node, 1, std::size_t{brief ? 1U : 16U} << 20, log));
+  const bool right = check_calls(rank, relay, brief);
+  if (relay.shared() != kShared)
+    std::printf("  rank %d: %d calls were shared out, not %d\n", rank.rank(),
+                static_cast<int>(relay.shared()), static_cast<int>(kShared));
+  return right && relay.shared() == kShared;
+}
+
+// Whether all is right.
+bool check_both(const char* what, const char* library, int size, const RankBody& body) {
+  const bool threads = on_threads(library, size, 0, body);
+  const bool processes = on_processes(library, size, 0, body);
+  std::printf("%s, %d threads: %s; %d processes: %s\n", what, size, threads ? "right" : "WRONG", size,
+              processes ? "right" : "WRONG");
+  return threads && processes;
+}
+
 int check(const char* library, bool brief) {
-  int wrong = 0;
-  const auto check_one = [brief](NodeRank& rank) { return check_rank(rank, brief); };
+  bool right = true;
   for (const int size : {2, 3}) {
-    const bool threads = on_threads(library, size, 0, check_one);
-    const bool processes = on_processes(library, size, 0, check_one);
-    std::printf("streams by way of the host, %d threads: %s; %d processes: %s\n", size,
-                threads ? "right" : "WRONG", size, processes ? "right" : "WRONG");
-    wrong += (threads ? 0 : 1) + (processes ? 0 : 1);
+    right = check_both("streams by way of the host", library, size,
+                       [brief](NodeRank& rank) { return check_rank(rank, brief); }) &&
+            right;
   }
-  return wrong == 0 ? 0 : 1;
+  for (const int size : {3, 4}) {
+    right = check_both("vectors shared out", library, size,
+                       [brief](NodeRank& rank) { return check_shared(rank, brief); }) &&
+            right;
+  }
+  return right ? 0 : 1;
 }
 
 }  // namespace

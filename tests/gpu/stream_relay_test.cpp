@@ -2,7 +2,6 @@
 // each other by TCP alone, so that each is a node of its own. In the double a stream does nothing before somebody waits for it.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <barrier>
 #include <chrono>
 #include <complex>
@@ -27,6 +26,7 @@ namespace {
 using heddle::test::driver;
 using heddle::test::kind_of;
 using heddle::test::Memory;
+using heddle::test::TestGate;
 using heddle::test::TestGraph;
 using heddle::test::TestMemory;
 using heddle::testing_ranks::on_ranks;
@@ -320,41 +320,11 @@ TEST(StreamRelay, OneIsLost) {
   });
 }
 
-// What a stream waits for until open().
-class Gate {
- public:
-  Gate() {
-    driver->set_current(driver->primary(0));
-    driver->call<PFN_cuMemHostRegister_v6050>("cuMemHostRegister_v2", &words_, sizeof words_,
-                                              unsigned{CU_MEMHOSTREGISTER_DEVICEMAP});
-  }
-  Gate(const Gate&) = delete;
-  Gate& operator=(const Gate&) = delete;
-  ~Gate() {
-    driver->set_current(driver->primary(0));
-    driver->call<PFN_cuMemHostUnregister_v4000>("cuMemHostUnregister", &words_);
-  }
-  void hold(const Stream& stream) {
-    CUstreamBatchMemOpParams wait = {};
-    wait.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
-    wait.waitValue.address = reinterpret_cast<CUdeviceptr>(&words_);
-    wait.waitValue.value = 1;
-    wait.waitValue.flags = CU_STREAM_WAIT_VALUE_EQ;
-    driver->call<PFN_cuStreamBatchMemOp_v11070>("cuStreamBatchMemOp_v2", stream.get(), 1U, &wait, 0U);
-  }
-  void open() { std::atomic_ref(words_.first).store(1); }
-
- private:
-  struct alignas(4096) {
-    std::uint32_t first = 0;
-  } words_;
-};
-
 // A rank whose stream does not come to its part in time: the others' streams go on, the next call says who was missing, and the one after it begins anew.
 TEST(StreamRelay, OneIsLate) {
   setenv("HEDDLE_TIMEOUT", "0.3", 1);
   std::barrier together(3);
-  Gate gate;
+  TestGate gate(*driver);
   on_ranks(3, [&](heddle_comm_t comm, int rank) {
     const Step step(rank, 0, 5 * kPiece, 1);
     const Step again(rank, 0, 5 * kPiece, 2);

@@ -1,0 +1,87 @@
+// What the GPUs of a node do together of large collectives on streams over several nodes (stream_relay.hpp): the steps of blocking calls
+// (device_shares.hpp), which streams follow as they do within a node (device_streams.cpp), and between which they wait for what threads of the host do with the
+// shares.
+//
+//   the stream, tick t:  waits for the others' tick t - 1; folds its share of piece t, copies it into a slot and says so; waits for the result of piece t - 2 ...
+//   the thread:          waits for piece t, sums it with those of the ranks that have the same place on the other nodes, says so
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/dtype.hpp"
+#include "base/log.hpp"
+#include "base/status.hpp"
+#include "comm/device_path.hpp"
+#include "comm/device_shares.hpp"
+#include "comm/nodes_path.hpp"
+#include "comm/relay_thread.hpp"
+#include "gpu/gpu.hpp"
+#include "gpu/link.hpp"
+
+namespace heddle {
+
+// Slots of a ring, from that of piece `first` on, and the words by which a stream and the thread wait for each other.
+class StreamSlots final : public SharesHost {
+ public:
+  // `link` has opened the words.
+  StreamSlots(gpu::Link& link, const RelayRing& ring, const RelayWords& words, std::uint32_t first)
+      : link_(link), ring_(ring), words_(words), first_(first) {}
+  std::byte* at(std::size_t k) const override { return ring_.slot(number(k)); }
+  Status release(std::size_t k) override { return link_.write_word(&words_.arrived, number(k) + 1); }
+  Status await(std::size_t k) override { return link_.wait_for_word(&words_.done, number(k) + 1); }
+
+ private:
+  std::uint32_t number(std::size_t k) const { return first_ + static_cast<std::uint32_t>(k); }
+
+  gpu::Link& link_;
+  const RelayRing& ring_;
+  const RelayWords& words_;
+  const std::uint32_t first_;
+};
+
+class StreamShares {
+ public:
+  // In bytes: where blocking calls begin as well. Shorter vectors are one piece or two, of which nothing overlaps, and each takes ticks of all streams of the node. Not measured.
+  static constexpr std::size_t kFrom = NodesPath::kFrom;
+
+  // `node`, the meeting of this node's ranks, is borrowed. `lanes`: ranks of the smallest node. `bytes`: of scratch on each GPU; 0: none.
+  StreamShares(Meeting& node, int lanes, std::size_t bytes, const Log& log)
+      : node_(node, bytes, log, DevicePath::Ends::first), lanes_(lanes), bytes_(bytes) {}
+  StreamShares(const StreamShares&) = delete;
+  StreamShares& operator=(const StreamShares&) = delete;
+  // As DevicePath's: waits for ranks of other processes that have this one's scratch open.
+  ~StreamShares() = default;
+
+  std::size_t bytes() const { return bytes_; }
+  // Collective over the node, the same outcome on its ranks: links, and scratch of at most `bytes`, which is the same on all ranks of all nodes. After a
+  // failure leave() alone is called.
+  Status connect(gpu::Gpu& gpu, const gpu::Place& place, std::size_t bytes);
+  gpu::Link& link() const { return *node_.link_; }
+  // No share is longer than this.
+  void limit(std::size_t share);
+  int lanes() const { return lanes_; }
+  std::size_t piece() const { return layout_.piece(); }
+  // Collective over the node, when the link's work is done: gives all of it back.
+  Status leave() { return node_.leave(DevicePath::Mode::idle); }
+  // The same where the ranks cannot meet any more.
+  void let_go() { node_.let_go(); }
+
+  // Of a call that begins on a stream, this rank's work. `host` is borrowed.
+  std::unique_ptr<SharesWork> sum(const DeviceSum& sum, SharesHost& host) const;
+  std::unique_ptr<SharesWork> bcast(const DeviceBcast& bcast, SharesHost& host) const;
+  // Before all ranks meet. `can`: this rank has nothing against it; also where it has.
+  Status begin(SharesWork& work, bool can);
+  // Collective over the node, when all are known to have begun: gives the stream the rest. A failure is told to all ranks of the node.
+  Status follow(SharesWork& work);
+
+ private:
+  DevicePath node_;  // the links of this node's ranks; it is never on
+  const int lanes_;
+  const std::size_t bytes_;
+  SharesLayout layout_;
+  unsigned turn_ = 0;
+};
+
+}  // namespace heddle
