@@ -193,6 +193,8 @@ std::string CommunicatorImpl::choice_key(const Config& config) const {
                                 kChoiceVersion, connections_->process->machine(), size_, connections_->cores,
                                 connections_->own_core ? " of their own" : "",
                                 connections_->geometry.slot_bytes, config.transports, config.spin);
+  // Which way is faster is tried by each process anew, and decides whether the team's bcast is the fastest.
+  if (single_copy_) key += ", bcasts copied once";
   for (std::int32_t rank = 0; rank < size_ && t.has_domains(); ++rank)
     key += fmt::format("{}{}", rank == 0 ? ", domains " : ",", t.team_of(TeamKind::domain, rank));
   return key;

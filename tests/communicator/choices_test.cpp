@@ -246,10 +246,12 @@ class MeasuringCommunicator : public Folder {
     if (!each_has_a_core({core_claim(), core_claim()})) GTEST_SKIP() << "needs two cores";
   }
   // What rank 0 says of itself; the choices must work whatever they are.
-  std::string make(const std::vector<std::shared_ptr<ProcessState>>& processes = {}) {
+  std::string make(const std::vector<std::shared_ptr<ProcessState>>& processes = {},
+                   bool single_copy = false) {
     Config config = quiet();
     config.measure = true;
     config.cache_folder = path;
+    config.single_copy = single_copy;
     Party party({1, 1});
     party.processes = processes;
     std::string said;
@@ -275,6 +277,16 @@ TEST_F(MeasuringCommunicator, MeasuresOnceAndKeepsIt) {
   EXPECT_NE(second.find("measured before (" + file), std::string::npos) << second;
 }
 
+// Which algorithms are the fastest depends on it.
+TEST_F(MeasuringCommunicator, KeepsChoicesWithBcastsCopiedOnceApart) {
+  const std::string through_slots = make();
+  const std::string once = make({}, true);
+  EXPECT_EQ(through_slots.find("copied once"), std::string::npos) << through_slots;
+  EXPECT_NE(once.find("bcasts of 8 to 64 KiB copied once"), std::string::npos) << once;
+  EXPECT_NE(once.find("measured in"), std::string::npos) << once;
+  EXPECT_NE(make({}, true).find("measured before"), std::string::npos);
+}
+
 TEST_F(MeasuringCommunicator, WhatIsKeptDecides) {
   make();
   const std::string file = only_file();
@@ -288,6 +300,7 @@ TEST_F(MeasuringCommunicator, WhatIsKeptDecides) {
   Config config = quiet();
   config.measure = true;
   config.cache_folder = path;
+  config.single_copy = false;  // as when they were measured
   Party party({1, 1});
   party.run(config, [](Rank&, Communicator& comm) {
     EXPECT_STREQ(comm.algorithm(kAllreduce, 8), "knomial");
