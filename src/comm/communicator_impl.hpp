@@ -206,6 +206,7 @@ class CommunicatorImpl final : public Communicator {
   std::string known_choices(const ChoiceCache& cache, const std::string& key);
   Status share(std::string& text);
   Job trial_job(Collective collective, std::size_t bytes, std::vector<float>& buffer) const;
+  void change_root(Job& job, bool first, std::vector<float>& buffer) const;
   Result<double> time_choice(Collective collective, const Choice& choice, std::size_t bytes, int times,
                              std::vector<float>& buffer);
   Result<Timing> time_apart(const Job& job, const Choice& choice, int times);
