@@ -285,9 +285,11 @@ constexpr std::array kRows = {
          "2 MiB of it."},
         set_size<&Config::pinned_bytes>},
     Row{{"HEDDLE_DEVICE_BYTES", "0, or a size in bytes from 64K on; K, M and G suffixes", "64M",
-         "Memory on its GPU that each rank lends to a communicator whose ranks, on one node, all pass GPU "
-         "buffers: the GPUs "
-         "then fold and copy them by way of it. 0: by images on the host."},
+         "Memory on its GPU that each rank lends to a communicator whose ranks all pass GPU buffers, for the "
+         "ranks "
+         "of its node, which fold and copy by way of it; over several nodes as much again for calls on "
+         "streams. 0: "
+         "by images on the host."},
         set_device_bytes},
     Row{{"HEDDLE_MASTER_PORT", "1 to 65535", "MASTER_PORT",
          "Port of the start over TCP (heddle_comm_create_env), for when a launcher's own store listens on "
