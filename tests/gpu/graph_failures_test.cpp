@@ -1,0 +1,190 @@
+// What of collectives in CUDA graphs is refused or fails (graph_test.cpp has those that are served, and main()).
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "graph_ranks.hpp"
+
+namespace heddle::test::graphs {
+namespace {
+
+using testing_ranks::on_ranks;
+
+// What cannot be captured is refused on all ranks, and what can goes on.
+TEST(GpuGraphs, Refused) {
+  std::barrier barrier(2);
+  on_ranks(2, [&](heddle_comm_t comm, int rank) {
+    const Stream stream(0);
+    const Words words(0, 4, rank + 1);
+    const auto refused = [&](void* buffer, bool captures, const std::string& why) {
+      const auto graph = captures ? std::make_unique<Graph>(stream) : nullptr;
+      EXPECT_EQ(sum(comm, stream, HEDDLE_IN_PLACE, buffer, 4), HEDDLE_ERR_UNSUPPORTED);
+      EXPECT_NE(std::string(heddle_last_error()).find(why), std::string::npos) << heddle_last_error();
+      if (graph != nullptr) {
+        EXPECT_EQ(graph->end(), CUDA_SUCCESS);
+      }
+      barrier.arrive_and_wait();
+    };
+    const std::string first = "call it once outside the capture first";
+    const std::string other = "rank 1 could not do its part";
+    refused(words.at(), true, first);
+    // In no context: that of its device is asked for.
+    const TestMemory pool(*driver, Memory::pool, words.bytes());
+    refused(pool.data(), true, first);
+    refused(words.at(), rank == 1, rank == 1 ? first : other);
+  });
+  // Flags that cannot be had stop nothing else.
+  for (const char* name : {"cuMemHostRegister", "cuMemHostGetDevicePointer", "cuStreamBatchMemOp"}) {
+    on_ranks(2, [&](heddle_comm_t comm, int rank) {
+      const Stream stream(0);
+      const Words words(0, 4, rank + 1);
+      if (rank == 1) driver->fail(name, CUDA_ERROR_NOT_SUPPORTED);
+      barrier.arrive_and_wait();
+      for (int sums = 1; sums <= 2; ++sums) {
+        OK(sum(comm, stream, HEDDLE_IN_PLACE, words.at(), 4));
+        stream.wait();
+        EXPECT_EQ(words.value(), 3 * sums);
+        Graph graph(stream);
+        EXPECT_EQ(sum(comm, stream, HEDDLE_IN_PLACE, words.at(), 4), HEDDLE_ERR_UNSUPPORTED) << name;
+        const std::string text = heddle_last_error();
+        EXPECT_NE(text.find("cannot meet inside of CUDA graphs"), std::string::npos) << text;
+        CAPTURED(graph);
+      }
+    });
+  }
+}
+
+// A stream of another context, which is not found out by what makes its capture fail.
+TEST(GpuGraphs, OfAnotherContext) {
+  on_ranks(2, [](heddle_comm_t comm, int rank) {
+    set_up(comm, 0);
+    const Stream stream(0);
+    const Stream elsewhere(1);
+    const Words words(0, 4, rank + 1);
+    Graph graph(rank == 1 ? elsewhere : stream);
+    EXPECT_EQ(sum(comm, rank == 1 ? elsewhere : stream, HEDDLE_IN_PLACE, words.at(), 4),
+              HEDDLE_ERR_UNSUPPORTED);
+    const std::string wanted = rank == 1 ? "is not of the context" : "rank 1 could not do its part";
+    EXPECT_NE(std::string(heddle_last_error()).find(wanted), std::string::npos) << heddle_last_error();
+    CAPTURED(graph);
+    OK(sum(comm, stream, HEDDLE_IN_PLACE, words.at(), 4));
+    stream.wait();
+    EXPECT_EQ(words.value(), 3);
+  });
+}
+
+// What goes to another stream of the thread's is no part of a capture, and does it no harm.
+TEST(GpuGraphs, BesideACapture) {
+  on_ranks(2, [](heddle_comm_t comm, int rank) {
+    set_up(comm, 0);
+    const Stream stream(0);
+    const Stream captured(0);
+    const Words words(0, 4, rank + 1);
+    Graph graph(captured);
+    OK(sum(comm, stream, HEDDLE_IN_PLACE, words.at(), 4));
+    CAPTURED(graph);
+    stream.wait();
+    EXPECT_EQ(words.value(), 3);
+  });
+}
+
+// All capture a call, or none.
+TEST(GpuGraphs, NotAllCapture) {
+  for (const int devices : {1, 2}) {
+    on_ranks(3, [&](heddle_comm_t comm, int rank) {
+      set_up(comm, rank % devices);
+      const Stream stream(rank % devices);
+      const Words words(rank % devices, 4, rank + 1);
+      Graph before(stream);
+      OK(sum(comm, stream, HEDDLE_IN_PLACE, words.at(), 4));
+      CAPTURED(before);
+      const auto mixed = rank == 1 ? std::make_unique<Graph>(stream) : nullptr;
+      EXPECT_EQ(sum(comm, stream, HEDDLE_IN_PLACE, words.at(), 4), HEDDLE_ERR_UNSUPPORTED);
+      const std::string wanted =
+          rank == 1 ? "this rank's stream is being captured" : "this rank's stream is not being captured";
+      EXPECT_NE(std::string(heddle_last_error()).find(wanted), std::string::npos) << heddle_last_error();
+      if (mixed != nullptr) {
+        EXPECT_EQ(mixed->end(), CUDA_SUCCESS);
+      }
+      before.launch(stream);
+      OK(sum(comm, stream, HEDDLE_IN_PLACE, words.at(), 4));
+      stream.wait();
+      EXPECT_EQ(words.value(), 18);
+    });
+  }
+}
+
+// Whatever fails on one rank in a capture, all are told, and it can go on: in another capture and outside. Nothing waits on the host, which would make captures fail.
+TEST(GpuGraphs, OneFails) {
+  std::barrier barrier(3);
+  for (const int devices : {1, 2}) {
+    on_ranks(3, [&](heddle_comm_t comm, int rank) {
+      const int device = rank % devices;
+      set_up(comm, device);
+      const Stream stream(device);
+      const Words words(device, 50'000, 0);
+      const auto add = [&](void* buffer) { return sum(comm, stream, HEDDLE_IN_PLACE, buffer, 50'000); };
+      TestMemory freed(*driver, Memory::device, 200'000, device);
+      void* const nowhere = freed.lose();
+      for (const char* name : {"freed", "cuStreamBatchMemOp", "cuLaunchKernel", "cuStreamGetCaptureInfo"}) {
+        const bool is_freed = name == std::string("freed");
+        barrier.arrive_and_wait();
+        if (rank == 0 && !is_freed) driver->fail(name, CUDA_ERROR_ILLEGAL_ADDRESS);
+        barrier.arrive_and_wait();
+        Graph failed(stream);
+        EXPECT_NE(add(is_freed && rank == 1 ? nowhere : words.at()), HEDDLE_OK) << name;
+        CAPTURED(failed);
+        barrier.arrive_and_wait();
+        words.set(rank + 1);
+        Graph graph(stream);
+        OK(add(words.at()));
+        CAPTURED(graph);
+        barrier.arrive_and_wait();
+        graph.launch(stream);
+        OK(add(words.at()));
+        stream.wait();
+        ASSERT_EQ(words.value(), 18) << name;
+      }
+    });
+  }
+}
+
+// What fails outside of a capture ends what calls use, and the next one makes it anew; graphs go on with what they have.
+TEST(GpuGraphs, OutliveFailures) {
+  for (const int devices : {1, 2}) {
+    on_ranks(3, [&](heddle_comm_t comm, int rank) {
+      const int device = rank % devices;
+      set_up(comm, device);
+      TestMemory freed(*driver, Memory::device, 200'000, device);
+      void* const nowhere = freed.lose();
+      const Stream stream(device);
+      const Words words(device, 50'000, 0);
+      const auto add = [&](void* buffer) { return sum(comm, stream, HEDDLE_IN_PLACE, buffer, 50'000); };
+      std::vector<std::unique_ptr<Graph>> graphs;
+      for (int round = 0; round < 3; ++round) {
+        graphs.push_back(std::make_unique<Graph>(stream));
+        OK(add(words.at()));
+        CAPTURED(*graphs.back());
+        EXPECT_EQ(add(rank == 1 ? nowhere : words.at()), rank == 1 ? HEDDLE_ERR_ARGUMENT : HEDDLE_ERR_PEER);
+        words.set(rank + 1);
+        for (const auto& graph : graphs)
+          graph->launch(stream);
+        OK(add(words.at()));
+        for (const auto& graph : graphs)
+          graph->launch(stream);
+        stream.wait();
+        std::int32_t wanted = 6;
+        for (std::size_t i = 0; i < 2 * graphs.size(); ++i)
+          wanted *= 3;
+        ASSERT_EQ(words.value(), wanted);
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace heddle::test::graphs
