@@ -12,25 +12,8 @@
 #include "comm/placed_residual.hpp"
 #include "local_ranks.hpp"
 
+namespace heddle::test {
 namespace {
-
-using heddle::Code;
-using heddle::CompressedJob;
-using heddle::Config;
-using heddle::PlacedResidual;
-using heddle::Residual;
-using heddle::Status;
-using heddle::test::driver;
-using heddle::test::expect_same;
-using heddle::test::gradient;
-using heddle::test::kind_of;
-using heddle::test::Memory;
-using heddle::test::node_shapes;
-using heddle::test::on_seats;
-using heddle::test::Outcome;
-using heddle::test::plain;
-using heddle::test::Seat;
-using heddle::test::TestMemory;
 
 constexpr std::size_t kCount = heddle::LocalGpu::kFrom / sizeof(float) + 1'001;
 constexpr std::size_t kBytes = kCount * sizeof(float);
@@ -447,3 +430,4 @@ TEST(LocalLargest, FreedMemory) {
 }
 
 }  // namespace
+}  // namespace heddle::test

@@ -12,28 +12,8 @@
 #include "node_entries.hpp"
 #include "sparse/convert.hpp"
 
+namespace heddle::test {
 namespace {
-
-using heddle::Config;
-using heddle::DType;
-using heddle::IndexType;
-using heddle::Op;
-using heddle::SparseJob;
-using heddle::Status;
-using heddle::test::Arrays;
-using heddle::test::Bytes;
-using heddle::test::driver;
-using heddle::test::Entries;
-using heddle::test::expect_same;
-using heddle::test::kind_of;
-using heddle::test::Memory;
-using heddle::test::node_shapes;
-using heddle::test::on_seats;
-using heddle::test::Outcome;
-using heddle::test::plain;
-using heddle::test::Seat;
-using heddle::test::TestMemory;
-using heddle::test::width_of;
 
 constexpr heddle_dtype kTypes[] = {HEDDLE_FLOAT16, HEDDLE_BFLOAT16, HEDDLE_FLOAT32,
                                    HEDDLE_FLOAT64, HEDDLE_INT32,    HEDDLE_INT64};
@@ -451,3 +431,4 @@ TEST(LocalInPlace, EachStepFails) {
 }
 
 }  // namespace
+}  // namespace heddle::test

@@ -8,25 +8,8 @@
 
 #include "stream_nodes.hpp"
 
+namespace heddle::test {
 namespace {
-
-using heddle::Code;
-using heddle::Config;
-using heddle::DType;
-using heddle::Op;
-using heddle::Status;
-using heddle::test::driver;
-using heddle::test::kLeast;
-using heddle::test::little;
-using heddle::test::Memory;
-using heddle::test::Nodes;
-using heddle::test::on_nodes;
-using heddle::test::Seat;
-using heddle::test::Step;
-using heddle::test::TestGate;
-using heddle::test::TestGraph;
-using heddle::test::TestMemory;
-using heddle::test::TestStream;
 
 // With one rank on each node there is nothing to share out; with too little memory, or where nobody reaches the others', it is not done. The host does it all.
 TEST(StreamNodes, NotShared) {
@@ -200,3 +183,4 @@ TEST(StreamNodes, OneIsLate) {
 }
 
 }  // namespace
+}  // namespace heddle::test

@@ -9,26 +9,8 @@
 #include "api/device_buffers.hpp"
 #include "stream_nodes.hpp"
 
+namespace heddle::test {
 namespace {
-
-using heddle::Config;
-using heddle::DType;
-using heddle::Op;
-using heddle::Status;
-using heddle::StreamShares;
-using heddle::test::driver;
-using heddle::test::kLeast;
-using heddle::test::little;
-using heddle::test::Memory;
-using heddle::test::Nodes;
-using heddle::test::on_nodes;
-using heddle::test::Seat;
-using heddle::test::Step;
-using heddle::test::sum_of;
-using heddle::test::TestDriver;
-using heddle::test::TestMemory;
-using heddle::test::TestStream;
-using heddle::test::values;
 
 // Alike, uneven with one lane, with two, in turns, of three nodes.
 const std::vector<Nodes>& shapes() {
@@ -190,13 +172,14 @@ TEST(StreamNodes, NoKernel) {
 }
 
 }  // namespace
+}  // namespace heddle::test
 
-const TestDriver* heddle::test::driver = nullptr;
+const heddle::test::TestDriver* heddle::test::driver = nullptr;
 
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   if (argc != 2) return 2;
-  static const TestDriver cuda(argv[1]);
-  driver = &cuda;
+  static const heddle::test::TestDriver cuda(argv[1]);
+  heddle::test::driver = &cuda;
   return RUN_ALL_TESTS();
 }
