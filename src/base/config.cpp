@@ -240,9 +240,9 @@ constexpr std::array kRows = {
          "reach."},
         set_switch<&Config::alloc_mem>},
     Row{{"HEDDLE_MEASURE", "0, 1", "1",
-         "1 tries the algorithms when three ranks or more of one node make a communicator, for at most 0.1 "
-         "s, once "
-         "for each machine and placement of ranks; 0 goes by price alone."},
+         "1 tries the algorithms when ranks of one node, each with a core of its own, make a communicator, "
+         "for "
+         "about 0.1 s, once for each machine and placement of ranks; 0 goes by price alone."},
         set_switch<&Config::measure>},
     Row{{"HEDDLE_CACHE", "PATH", "$XDG_CACHE_HOME/heddle, else ~/.cache/heddle",
          "The folder in which what was measured is kept for the next job."},

@@ -114,11 +114,13 @@ struct Measurement {
 
   Result<double> time(std::size_t bytes, bool once);
   Result<double> ratio(std::size_t bytes);
+  bool over() const { return spent > std::chrono::duration<double>(trial.budget).count(); }
 
   const SingleCopyTrial& trial;
   int members;
   std::vector<std::byte> pool;
   std::size_t next = 0;
+  double spent = 0;  // seconds that were timed, the same on all members
 };
 
 // Of some bcasts in a row, on the slowest member.
@@ -140,16 +142,18 @@ Result<double> Measurement::time(std::size_t bytes, bool once) {
   }
   double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   HEDDLE_TRY(trial.slowest(seconds));
+  spent += seconds;
   return seconds;
 }
 
-// Of the times, once copied over through slots.
+// Of the times, once copied over through slots; 1 where there is no time left to tell.
 Result<double> Measurement::ratio(std::size_t bytes) {
   std::array<double, kTurns - 1> times[2];
   for (std::size_t turn = 0; turn < kTurns; ++turn) {
     for (const bool once : {false, true}) {
       const Result<double> seconds = time(bytes, once);
       if (!seconds.ok()) return seconds.status();
+      if (over()) return 1.0;
       if (turn > 0) times[once ? 1 : 0][turn - 1] = seconds.value();
     }
   }
@@ -162,15 +166,12 @@ Result<double> Measurement::ratio(std::size_t bytes) {
 
 Result<bool> measure_single_copy(const SingleCopyTrial& trial, int members) {
   Measurement measurement(trial, members);
-  const Clock::time_point begin = Clock::now();
   double product = 1;
   for (const std::size_t bytes : kSizes) {
     const Result<double> here = measurement.ratio(bytes);
     if (!here.ok()) return here.status();
     product *= here.value();
-    double spent = std::chrono::duration<double>(Clock::now() - begin).count();
-    HEDDLE_TRY(trial.slowest(spent));
-    if (spent > std::chrono::duration<double>(trial.budget).count()) return false;
+    if (measurement.over()) return false;
   }
   return std::cbrt(product) < kWorthwhile;
 }
