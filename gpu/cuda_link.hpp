@@ -1,4 +1,4 @@
-// A link by CUDA's driver: link.cpp, and link_streams.cpp for the streams of callers. For gpu/ alone.
+// A link by CUDA's driver: link.cpp, link_streams.cpp for the streams of callers, and link_networks.cpp. For gpu/ alone.
 #pragma once
 
 #include <functional>
@@ -58,6 +58,8 @@ class CudaLink final : public Link {
   Status open_words(std::span<std::byte> memory) override;
   Status write_word(const std::uint32_t* word, std::uint32_t value) override;
   Status wait_for_word(const std::uint32_t* word, std::uint32_t value) override;
+  Result<Descriptor> share_with_networks() override;
+  Status after_networks() override;
   Status open_flags(std::span<std::byte> flags, int rank, int size) override;
   Status meet_in_graph() override;
 
@@ -90,6 +92,8 @@ class CudaLink final : public Link {
   cuuint64_t chained_ = 0;   // in which chain_ was recorded
   CUevent marks_[2] = {nullptr, nullptr};
   CUdeviceptr own_ = 0;
+  std::size_t own_bytes_ = 0;
+  bool flushes_ = false;  // after a network's writes
   PinnedPool::Piece pinned_;
   std::vector<CUdeviceptr> scratch_;   // by rank
   std::vector<CUdeviceptr> imported_;  // of other processes

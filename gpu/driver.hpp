@@ -28,9 +28,9 @@ namespace heddle::gpu {
   X(IpcGetMemHandle, v4010) X(IpcOpenMemHandle, v11000) X(IpcCloseMemHandle, v4010) X(MemsetD8Async, v3020) \
   X(IpcGetEventHandle, v4010) X(IpcOpenEventHandle, v4010) X(StreamGetCtx, v9020) X(StreamIsCapturing, v10000) \
   X(StreamGetCaptureInfo, v11030) X(ThreadExchangeStreamCaptureMode, v10010) X(EventRecordWithFlags, v11010) X(MemHostGetDevicePointer, v3020) \
-  X(StreamQuery, v2000) X(Memcpy2DAsync, v3020)
-// Those of CUDA 12.0, for kernels, and for graphs, which take this one since CUDA 11.7; null where the driver is older.
-#define HEDDLE_CUDA_12_FUNCTIONS(X) X(LibraryLoadData, v12000) X(LibraryUnload, v12000) X(LibraryGetKernel, v12000) X(KernelGetFunction, v12000) X(StreamBatchMemOp, v11070)
+  X(StreamQuery, v2000) X(Memcpy2DAsync, v3020) X(PointerSetAttribute, v6000) X(FlushGPUDirectRDMAWrites, v11030)
+// Those of CUDA 12.0, for kernels, and for graphs and networks, which take these two since CUDA 11.7; null where the driver is older.
+#define HEDDLE_CUDA_12_FUNCTIONS(X) X(LibraryLoadData, v12000) X(LibraryUnload, v12000) X(LibraryGetKernel, v12000) X(KernelGetFunction, v12000) X(StreamBatchMemOp, v11070) X(MemGetHandleForAddressRange, v11070)
 // clang-format on
 
 // Without the "cu" that the names in cuda.h begin with: some of those are macros.

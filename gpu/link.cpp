@@ -69,6 +69,7 @@ Result<Export> CudaLink::allocate(std::size_t bytes) {
   HEDDLE_TRY(in_context(fmt::format("allocating {} bytes", whole).c_str(),
                         [&](const Driver& driver) { return driver.MemAlloc(&own_, whole); }));
   mine.address = own_;
+  own_bytes_ = whole;
   CUipcMemHandle handle = {};
   static_assert(sizeof handle == sizeof mine.handle);
   HEDDLE_TRY(in_context("exporting memory by CUDA IPC",

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "base/dtype.hpp"
 #include "base/status.hpp"
@@ -46,6 +47,22 @@ struct Marks {
   Origin origin;
   std::uint64_t address[2] = {};    // in that process
   std::uint64_t handle[2][8] = {};  // CUipcEventHandle, where they are for other processes
+};
+
+// A descriptor that is closed when nobody needs it any more; -1: none.
+class Descriptor {
+ public:
+  explicit Descriptor(int number = -1) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~Descriptor();
+  int number() const { return number_; }
+
+ private:
+  int number_;
 };
 
 // One thread at a time. A failure leaves nothing under way once wait() has returned.
@@ -125,6 +142,12 @@ class Link {
   virtual Status write_word(const std::uint32_t* word, std::uint32_t value) = 0;
   // What comes now waits until `word` has reached `value`, going round: until (std::int32_t)(*word - value) >= 0.
   virtual Status wait_for_word(const std::uint32_t* word, std::uint32_t value) = 0;
+
+  // For the network's devices (GPUDirect RDMA), this rank's scratch, from its beginning on. Its dmabuf; none: the driver has none to give. `unsupported`: what such
+  // a device writes there cannot be made visible to the GPU.
+  virtual Result<Descriptor> share_with_networks() = 0;
+  // What comes now finds what such a device has written by now.
+  virtual Status after_networks() = 0;
 
   // In a graph, where no event of another rank's may be waited for, streams wait for flags (gpu/handshake.hpp). Once, by all ranks: `flags` has
   // flag_bytes(), all 0, is shared by all, and stays until close().

@@ -26,9 +26,37 @@ struct TransportCapabilities {
   const char* name = "";  // "loopback", "shm", "mpi", ...
   LinearCost cost;        // estimate of one message, for selection until it is measured
   std::size_t max_message = SIZE_MAX;
-  bool device_memory = false;  // buffers may be device memory
   // A send may be done before it has left this process, see Transport::settled().
   bool sends_later = false;
+};
+
+// How the host gets at memory that it cannot touch, for messages that are not worth the network's own access. What fails is for its owner to find out: the
+// bytes are undefined then, and the message goes on.
+class DeviceAccess {
+ public:
+  DeviceAccess() = default;
+  DeviceAccess(const DeviceAccess&) = delete;
+  DeviceAccess& operator=(const DeviceAccess&) = delete;
+  virtual ~DeviceAccess() = default;
+
+  virtual void read(void* to, const std::byte* from, std::size_t bytes) = 0;
+  // Complete when it returns: the network's device may read it.
+  virtual void write(std::byte* to, const void* from, std::size_t bytes) = 0;
+};
+
+// Memory of a GPU, as a network is told of it.
+struct DeviceMemory {
+  std::byte* begin = nullptr;
+  std::size_t bytes = 0;
+  int dmabuf = -1;                 // a descriptor, borrowed for the call; -1: its addresses are all there is
+  DeviceAccess* access = nullptr;  // borrowed until it is taken back
+};
+
+// What the network's device takes for a byte that it moves, in nanoseconds: within the host's memory, out of the GPU's into that, and the other way.
+struct DeviceReach {
+  double host = 0;
+  double read = 0;
+  double write = 0;
 };
 
 class Transport {
@@ -57,6 +85,14 @@ class Transport {
 
   // Gives up on an open ticket, after an error or a deadline: after the call its buffer is no longer touched.
   virtual void cancel(Ticket& ticket) = 0;
+
+  // GPUDirect RDMA: buffers of messages may lie in `memory` from now on, each wholly in there, and may be given to either side of a message. What it holds is lost.
+  // Moves some of it there and back, by the device alone: how fast that is, and that it arrives. `unsupported`: it does not, and why.
+  virtual Result<DeviceReach> add_memory(const DeviceMemory& /*memory*/) {
+    return Status(Code::unsupported, std::string(capabilities().name) + " reaches the host's memory alone");
+  }
+  // No message uses it any more. Before it is freed.
+  virtual void remove_memory(const std::byte* /*begin*/) {}
 
   // True when the process behind `peer` is known to be gone; false when it is alive or cannot be told.
   virtual bool peer_is_gone(int peer) const = 0;

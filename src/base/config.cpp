@@ -104,10 +104,12 @@ Problem set_slot_bytes(std::string_view value, Config& config) {
   return {};
 }
 
-Problem set_single_copy(std::string_view value, Config& config) {
+// By itself, or as it is told.
+template <std::optional<bool> Config::*member>
+Problem set_auto(std::string_view value, Config& config) {
   const bool automatic = lower(value) == "auto";
   if (!automatic && value != "0" && value != "1") return "is not one of auto, 0, 1";
-  config.single_copy = automatic ? std::nullopt : std::optional(value == "1");
+  config.*member = automatic ? std::nullopt : std::optional(value == "1");
   return {};
 }
 
@@ -227,7 +229,7 @@ constexpr std::array kRows = {
          "Whether the kernel copies a bcast of 8 to 64 KiB within a node from the root's buffer "
          "(process_vm_readv), "
          "where the ranks may read each other's memory."},
-        set_single_copy},
+        set_auto<&Config::single_copy>},
     Row{{"HEDDLE_SPIN", "-1 or a number of polls", "-1 (by the cores at hand)",
          "How often a wait polls before it yields its core."},
         set_spin},
@@ -284,6 +286,10 @@ constexpr std::array kRows = {
          "communicator (native API); images that do not fit lie in other memory, and are copied through "
          "2 MiB of it."},
         set_size<&Config::pinned_bytes>},
+    Row{{"HEDDLE_GPUDIRECT", "auto, 0, 1", "auto (where it is measured to pay)",
+         "Whether the network's device reads and writes the GPUs' memory itself, in large calls over several "
+         "nodes: GPUDirect RDMA. With 1 also where the host's memory is much faster for it."},
+        set_auto<&Config::gpu_direct>},
     Row{{"HEDDLE_DEVICE_BYTES", "0, or a size in bytes from 64K on; K, M and G suffixes", "64M",
          "Memory on its GPU that each rank lends to a communicator whose ranks all pass GPU buffers, for the "
          "ranks "

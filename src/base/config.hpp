@@ -55,6 +55,8 @@ struct Config {
   // HEDDLE_CUDA=0|1: 0 takes every buffer for the host's
   bool cuda = true;
   std::size_t pinned_bytes = std::size_t{256} << 20;  // HEDDLE_PINNED_BYTES=SIZE: for copies from and to GPUs
+  // HEDDLE_GPUDIRECT=auto|0|1: messages between nodes out of and into GPUs' memory; nothing: where it pays
+  std::optional<bool> gpu_direct;
   std::size_t device_bytes = std::size_t{64}
                              << 20;  // HEDDLE_DEVICE_BYTES=SIZE: on a GPU, for others to reach
   int master_port = 0;  // HEDDLE_MASTER_PORT=PORT: bootstrap over TCP, overrides MASTER_PORT; 0: unset

@@ -7,6 +7,8 @@
 
 #include "base/dtype.hpp"
 #include "base/status.hpp"
+#include "engine/engine.hpp"
+#include "transports/transport.hpp"
 
 namespace heddle {
 
@@ -23,12 +25,18 @@ class Across {
   // Collective. Of each word the largest of all ranks'.
   virtual Status largest(std::span<std::uint64_t> words) = 0;
   // Start a sum, in place, or a bcast from the node of rank `root`, among the ranks that have this one's place on their nodes: as many elements or
-  // bytes on all of these. All ranks make the same calls, also those with none. `slot` is one that is not in use.
-  virtual Status start_sum(std::size_t slot, void* data, std::size_t count, DType type, Op op) = 0;
-  virtual Status start_bcast(std::size_t slot, void* data, std::size_t bytes, int root) = 0;
+  // bytes on all of these. All ranks make the same calls, also those with none. `slot` is one that is not in use. `local`: `data` lies on a GPU, in memory that
+  // network() was given, and this does what there is to do between messages; borrowed until the end.
+  virtual Status start_sum(std::size_t slot, void* data, std::size_t count, DType type, Op op,
+                           LocalWork* local) = 0;
+  virtual Status start_bcast(std::size_t slot, void* data, std::size_t bytes, int root, LocalWork* local) = 0;
   virtual Status finish(std::size_t slot) = 0;
   // Moves what was started.
   virtual Status progress() = 0;
+  // By which messages between nodes go; null: there are none.
+  virtual Transport* network() = 0;
+  // Local. The most scratch that this rank may need for a sum of up to `bytes` bytes; a bcast needs none.
+  virtual Result<std::size_t> scratch_for(std::size_t bytes) = 0;
 };
 
 }  // namespace heddle

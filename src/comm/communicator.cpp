@@ -35,7 +35,7 @@ CommunicatorImpl::CommunicatorImpl(const Bootstrap& bootstrap, const Config& con
   if (t.nodes() > 1 && most <= static_cast<std::size_t>(gpu::kMostRanks)) {
     nodes_network_ = std::make_unique<NodesNetwork>(*this);
     nodes_path_ = std::make_unique<NodesPath>(node_meeting_, *nodes_network_,
-                                              config.cuda ? config.device_bytes : 0, log_);
+                                              config.cuda ? config.device_bytes : 0, config.gpu_direct, log_);
   }
   if (!device_path_) {
     std::unique_ptr<StreamShares> shares;

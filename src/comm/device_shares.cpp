@@ -53,12 +53,22 @@ std::byte* SharesWork::result(int rank, std::size_t k) const {
 
 // ---- What both do
 
+Status SharesWork::store(std::size_t k, const std::byte* from, std::size_t bytes) {
+  return host_.on_gpu() ? worker_.link->copy(host_.at(k), from, bytes)
+                        : worker_.link->to_host(host_.at(k), from, bytes);
+}
+
+Status SharesWork::load(std::byte* to, std::size_t k, std::size_t bytes) {
+  return host_.on_gpu() ? worker_.link->copy(to, host_.at(k), bytes)
+                        : worker_.link->to_device(to, host_.at(k), bytes);
+}
+
 Status SharesWork::fetch_back(std::size_t k) {
   HEDDLE_TRY(host_.await(k));
   const Extent mine = own(k);
   if (mine.bytes == 0) return {};
   std::byte* const to = alone() ? out_ + piece(k).begin : result(worker_.rank, k);
-  return worker_.link->to_device(to, host_.at(k), mine.bytes);
+  return load(to, k, mine.bytes);
 }
 
 Status SharesWork::spread(std::size_t k) {
@@ -107,17 +117,18 @@ Status SharesSum::fold(std::size_t k) {
   const Extent mine = own(k);
   if (mine.bytes == 0) return {};
   const std::byte* const from = sum_.in + piece(k).begin + mine.begin;
-  if (alone()) return worker_.link->to_host(host_.at(k), from, mine.bytes);
+  if (alone()) return store(k, from, mine.bytes);
   std::vector<const void*> inputs;
   for (int r = 0; r < worker_.size; ++r)
     inputs.push_back(r == worker_.rank ? from : given(r, k) + mine.begin);
-  void* const outputs[] = {node_sum()};
+  void* const outputs[] = {host_.on_gpu() ? host_.at(k) : node_sum()};
   HEDDLE_TRY(worker_.link->fold(sum_.type, sum_.op, inputs, outputs, elements(k)));
-  return worker_.link->to_host(host_.at(k), node_sum(), mine.bytes);
+  return host_.on_gpu() ? Status() : store(k, node_sum(), mine.bytes);
 }
 
 Status SharesSum::start(Across& across, std::size_t k) {
-  return across.start_sum(k % SharesLayout::kSlots, host_.at(k), elements(k), sum_.type, sum_.op);
+  return across.start_sum(k % SharesLayout::kSlots, host_.at(k), elements(k), sum_.type, sum_.op,
+                          host_.work_on(k, sum_.type, sum_.op));
 }
 
 // ---- Bcasts
@@ -150,12 +161,13 @@ Status SharesBcast::take(std::size_t k) {
   const Extent mine = own(k);
   std::byte* const at = bcast_.buffer + e.begin;
   const std::byte* const from = is_root() ? at : given(member_, k);
-  if (mine.bytes > 0) HEDDLE_TRY(worker_.link->to_host(host_.at(k), from + mine.begin, mine.bytes));
+  if (mine.bytes > 0) HEDDLE_TRY(store(k, from + mine.begin, mine.bytes));
   return is_root() ? Status() : worker_.link->copy(at, from, e.bytes);
 }
 
 Status SharesBcast::start(Across& across, std::size_t k) {
-  return across.start_bcast(k % SharesLayout::kSlots, host_.at(k), own(k).bytes, bcast_.root);
+  return across.start_bcast(k % SharesLayout::kSlots, host_.at(k), own(k).bytes, bcast_.root,
+                            host_.work_on(k, DType::u8, Op::max));
 }
 
 }  // namespace heddle

@@ -5,7 +5,7 @@
 //
 //   tick k - 1  each rank copies its part of piece k into its scratch, where the others reach it
 //   tick k      each of them folds its share of everybody's, and copies that to pinned memory of the host
-//               (there it is summed over the nodes, by the end of tick k + 1)
+//               (there it is summed over the nodes, by the end of tick k + 1; or on the GPU, where the network reaches that)
 //   tick k + 2  the sum comes back, to the scratch
 //   tick k + 3  all ranks copy all shares of it into their outputs
 //
@@ -55,7 +55,7 @@ class SharesPieces {
   std::size_t piece_;
 };
 
-// Where this rank's shares lie on the host, and how its GPU and who takes them to the other nodes wait for each other.
+// Where this rank's shares lie for the network, and how its GPU and who takes them to the other nodes wait for each other.
 class SharesHost {
  public:
   SharesHost() = default;
@@ -64,6 +64,10 @@ class SharesHost {
   virtual ~SharesHost() = default;
 
   virtual std::byte* at(std::size_t k) const = 0;
+  // On this rank's GPU, and not in pinned memory of the host's.
+  virtual bool on_gpu() const { return false; }
+  // Of a call of start(): what there is to do between messages, where it is on the GPU.
+  virtual LocalWork* work_on(std::size_t /*k*/, DType /*type*/, Op /*op*/) { return nullptr; }
   // Given to the link in every tick, also by ranks that have no share of the piece: when what it was given before is done, that of piece `k` is there, or room for what comes.
   virtual Status release(std::size_t k) = 0;
   // Two ticks later: what is given from now on finds what became of it.
@@ -89,6 +93,9 @@ class SharesWork : public DeviceWork {
   Extent own(std::size_t k) const { return pieces_.own(k); }
   std::byte* given(int rank, std::size_t k) const;
   std::byte* result(int rank, std::size_t k) const;
+  // To where the network finds it, and back.
+  Status store(std::size_t k, const std::byte* from, std::size_t bytes);
+  Status load(std::byte* to, std::size_t k, std::size_t bytes);
   // A share that has come, to where the node's ranks reach it; and all shares to the output.
   Status fetch_back(std::size_t k);
   Status spread(std::size_t k);

@@ -15,8 +15,9 @@ LaneRequest::~LaneRequest() {
   leave();
 }
 
-void LaneRequest::set(const Job& job, std::shared_ptr<const Schedule> schedule) {
+void LaneRequest::set(const Job& job, LocalWork* local, std::shared_ptr<const Schedule> schedule) {
   job_ = job;
+  local_ = local;
   takes_part_ = schedule != nullptr;
   if (takes_part_ && (execution_ == nullptr || &execution_->schedule() != schedule.get()))
     execution_ = std::make_unique<Execution>(std::move(schedule), comm_.connections_->ports);
@@ -32,6 +33,7 @@ Status LaneRequest::begin() {
   }
   Binding binding = CommunicatorImpl::bind(job_);
   binding.sequence = sequence.value();
+  binding.local = local_;
   return execution_->start(binding);
 }
 
@@ -82,7 +84,7 @@ Result<std::shared_ptr<const Schedule>> NodesNetwork::schedule_of(Collective col
 }
 
 // `job.root` is a node.
-Status NodesNetwork::start(std::size_t slot, const Job& job) {
+Status NodesNetwork::start(std::size_t slot, const Job& job, LocalWork* local) {
   const Turn turn(comm_.asked_);
   if (!comm_.broken_.ok()) return comm_.broken_;
   const std::size_t bytes = job.count * job.element_bytes;
@@ -93,18 +95,22 @@ Status NodesNetwork::start(std::size_t slot, const Job& job) {
     schedule = std::move(found).value();
   }
   LaneRequest& request = *requests_[slot];
-  request.set(job, std::move(schedule));
+  request.set(job, local, std::move(schedule));
   if (Status begun = request.begin(); !begun.ok()) return comm_.fail(std::move(begun));
   return comm_.move_requests();
 }
 
-Status NodesNetwork::start_sum(std::size_t slot, void* data, std::size_t count, DType type, Op op) {
-  return start(slot, {Collective::allreduce, data, data, count, dtype_size(type),
-                      comm_.folds_.of(type, op, count), 0});
+Status NodesNetwork::start_sum(std::size_t slot, void* data, std::size_t count, DType type, Op op,
+                               LocalWork* local) {
+  const Job job{
+      Collective::allreduce, data, data, count, dtype_size(type), comm_.folds_.of(type, op, count), 0};
+  return start(slot, job, local);
 }
 
-Status NodesNetwork::start_bcast(std::size_t slot, void* data, std::size_t bytes, int root) {
-  return start(slot, {Collective::bcast, data, data, bytes, 1, nullptr, comm_.topology().node_of(root)});
+Status NodesNetwork::start_bcast(std::size_t slot, void* data, std::size_t bytes, int root,
+                                 LocalWork* local) {
+  const Job job{Collective::bcast, data, data, bytes, 1, nullptr, comm_.topology().node_of(root)};
+  return start(slot, job, local);
 }
 
 Status NodesNetwork::finish(std::size_t slot) {
@@ -116,6 +122,25 @@ Status NodesNetwork::finish(std::size_t slot) {
 
 Status NodesNetwork::progress() {
   return comm_.progress();
+}
+
+Transport* NodesNetwork::network() {
+  return comm_.connections_->internode.transport.get();
+}
+
+// A schedule serves a size class.
+Result<std::size_t> NodesNetwork::scratch_for(std::size_t bytes) {
+  constexpr std::size_t kLongestElement = 16;
+  std::size_t most = 0;
+  for (std::size_t end = 1; end < 2 * bytes; end *= 2) {
+    const Result<std::shared_ptr<const Schedule>> found =
+        schedule_of(Collective::allreduce, std::min(end, bytes), 0);
+    HEDDLE_TRY(found.status());
+    const Schedule& schedule = *found.value();
+    const std::size_t chunk = 2 * end / schedule.chunks + kLongestElement;
+    most = std::max(most, chunk * schedule.unit_chunks * schedule.scratch_units);
+  }
+  return most;
 }
 
 }  // namespace heddle

@@ -85,11 +85,7 @@ Status NodesPath::set_up(gpu::Gpu& gpu, const void* buffer) {
   if (connected.ok()) {
     on_ = true;
     misses_ = 0;
-    if (across_.rank() == 0)
-      log_.info(
-          fmt::format("buffers on GPUs: from {} KiB on the ranks of each node fold them there, and {} of "
-                      "each sum over the nodes, in pieces of up to {} KiB",
-                      kFrom >> 10, layout_.lanes, layout_.piece() >> 10));
+    tell();
     return {};
   }
   if (connected.status().code() != Code::peer_failed || across_.rank() == 0)
@@ -106,13 +102,65 @@ Result<bool> NodesPath::connect(gpu::Gpu& gpu) {
                   fmt::format("HEDDLE_DEVICE_BYTES is too little for {} ranks of a node", layout_.lanes));
   if (mine.ok()) mine = node_.make_links(gpu).status();
   if (mine.ok() && node_.meeting_.size() > 1) mine = node_.share_scratch(layout_.scratch_bytes()).status();
-  if (mine.ok() && node_.meeting_.rank() < layout_.lanes) {
+  lost_ = node_.lost_;
+  if (lost_) return mine;
+  Result<bool> all = meet(mine, true);
+  if (!all.ok()) return all;
+  HEDDLE_TRY(connect_directly(gpu));
+  if (all_direct_) return true;
+  if (has_share()) {
     const Result<std::byte*> pinned = node_.link_->pin(layout_.pinned_bytes());
     mine = pinned.status();
     host_ = pinned.ok() ? pinned.value() : nullptr;
   }
-  lost_ = node_.lost_;
-  return lost_ ? Result<bool>(mine) : meet(mine, true);
+  return meet(mine, true);
+}
+
+// Whether the network reaches all GPUs (all_direct_). Collective; a failure is one to meet.
+Status NodesPath::connect_directly(gpu::Gpu& gpu) {
+  Status mine;
+  if (wanted_ == false) mine = Status(Code::unsupported, "HEDDLE_GPUDIRECT is 0");
+  if (mine.ok() && has_share()) {
+    Result<std::unique_ptr<GpuDirect>> made = try_directly(gpu);
+    mine = made.status();
+    if (made.ok()) direct_ = std::move(made).value();
+  }
+  // The highest rank that cannot is the one that says why.
+  std::uint64_t against = mine.ok() ? 0 : static_cast<std::uint64_t>(across_.rank()) + 1;
+  if (Status met = across_.largest({&against, 1}); !met.ok()) {
+    lost_ = true;
+    return met;
+  }
+  all_direct_ = against == 0;
+  if (all_direct_) return {};
+  direct_.reset();
+  if (against == static_cast<std::uint64_t>(across_.rank()) + 1)
+    log_.info("buffers on GPUs: no GPUDirect RDMA between nodes: " + mine.message());
+  return {};
+}
+
+Result<std::unique_ptr<GpuDirect>> NodesPath::try_directly(gpu::Gpu& gpu) {
+  Transport* const network = across_.network();
+  if (network == nullptr) return Status(Code::unsupported, "there are no messages between nodes");
+  const Result<std::size_t> scratch = across_.scratch_for(layout_.share);
+  HEDDLE_TRY(scratch.status());
+  Result<std::unique_ptr<GpuDirect>> made =
+      GpuDirect::make(gpu, node_.place_, *network, {layout_.share, scratch.value()});
+  if (!made.ok() || wanted_ == true || made.value()->pays()) return made;
+  const DeviceReach& reach = made.value()->reach();
+  return Status(
+      Code::unsupported,
+      fmt::format("the network's device reads the memory of GPU {} at {:.1f} GB/s, and writes it at {:.1f}, "
+                  "but the host's at {:.1f} (HEDDLE_GPUDIRECT=1 takes it all the same)",
+                  node_.place_.device, 1 / reach.read, 1 / reach.write, 1 / reach.host));
+}
+
+void NodesPath::tell() {
+  if (across_.rank() != 0) return;
+  log_.info(fmt::format(
+      "buffers on GPUs: from {} KiB on the ranks of each node fold them there, and {} of "
+      "each sum over the nodes{}, in pieces of up to {} KiB",
+      kFrom >> 10, layout_.lanes, all_direct_ ? " by GPUDirect RDMA" : "", layout_.piece() >> 10));
 }
 
 // All ranks at the same point.
@@ -120,6 +168,8 @@ Status NodesPath::leave() {
   on_ = leaves_ = false;
   seen_ = misses_ = 0;
   host_ = nullptr;
+  direct_.reset();
+  all_direct_ = false;
   Status left = node_.leave(DevicePath::Mode::idle);
   lost_ = node_.lost_;
   return left;
@@ -138,14 +188,14 @@ Result<bool> NodesPath::can_sum(const DeviceSum& sum) {
 Result<bool> NodesPath::serve_sum(const void* in, void* out, std::size_t count, DType type, Op op) {
   const DeviceSum sum{static_cast<const std::byte*>(in), static_cast<std::byte*>(out), count, type, op};
   PinnedShares host(host_, layout_.share);
-  SharesSum work(node_.worker(), layout_, host, sum);
+  SharesSum work(node_.worker(), layout_, direct_ ? *direct_ : static_cast<SharesHost&>(host), sum);
   return serve(work, leaves_ ? Result<bool>(false) : can_sum(sum));
 }
 
 Result<bool> NodesPath::serve_bcast(void* buffer, std::size_t bytes, int root) {
   PinnedShares host(host_, layout_.share);
-  SharesBcast work(node_.worker(), layout_, host, {static_cast<std::byte*>(buffer), bytes, root},
-                   node_.member_of(root));
+  SharesBcast work(node_.worker(), layout_, direct_ ? *direct_ : static_cast<SharesHost&>(host),
+                   {static_cast<std::byte*>(buffer), bytes, root}, node_.member_of(root));
   return serve(work, leaves_ ? Result<bool>(false) : node_.link_->holds(buffer, bytes));
 }
 
@@ -203,8 +253,8 @@ Status NodesPath::run(SharesWork& work) {
 Status NodesPath::run_tick(SharesWork& work, std::size_t t, Status* mine) {
   const std::size_t pieces = work.pieces().count();
   if (mine->ok()) *mine = work.step(t);
-  if (t == pieces) {
-    // All shares are on the host, and the last one on the network.
+  // All shares are on the host, and the last one on the network; or it is back, on the GPU.
+  if (t == pieces + (all_direct_ ? 1 : 0)) {
     const Result<bool> all = meet(*mine, true);
     if (lost_) return all.status();
     all_know_ = !all.ok();
@@ -213,7 +263,10 @@ Status NodesPath::run_tick(SharesWork& work, std::size_t t, Status* mine) {
   keep(mine, wait_for_gpu());
   if (lost_) return *mine;
   if (t < pieces) HEDDLE_TRY(work.start(across_, t));
-  if (t > 0 && t <= pieces) HEDDLE_TRY(across_.finish((t - 1) % SharesLayout::kSlots));
+  if (t > 0 && t <= pieces) {
+    HEDDLE_TRY(across_.finish((t - 1) % SharesLayout::kSlots));
+    if (direct_) keep(mine, direct_->failure());
+  }
   keep(mine, node_.meet(*mine, true).status());
   return {};
 }

@@ -11,10 +11,15 @@
 //    the call goes by images. After some such calls in a row, or a failure, the mode ends.
 // 3. When the last share has left the GPUs all ranks meet again, while it is on the network, so that a failure on one is told to all.
 //    What fails after that, in fetching the result, fails on that node alone, since the others have theirs; they learn of it when the next call begins.
+//
+// Where the network's device reads and writes the memory of every rank's GPU (gpu_direct.hpp), shares stay there, and the GPUs sum them over the nodes as well. Then the
+// second meeting comes after that.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 
 #include "base/dtype.hpp"
@@ -23,6 +28,7 @@
 #include "comm/across.hpp"
 #include "comm/device_path.hpp"
 #include "comm/device_shares.hpp"
+#include "comm/gpu_direct.hpp"
 
 namespace heddle {
 
@@ -31,9 +37,10 @@ class NodesPath {
   // In bytes: shorter vectors go by images, since the meetings of all ranks would be much of what they take. Not measured.
   static constexpr std::size_t kFrom = std::size_t{1} << 20;
 
-  // `bytes`: of scratch on each GPU; 0: everything goes by images. `node`, the meeting of this node's ranks, and `across` are borrowed.
-  NodesPath(Meeting& node, Across& across, std::size_t bytes, const Log& log)
-      : node_(node, bytes, log), across_(across), bytes_(bytes), log_(log) {}
+  // `bytes`: of scratch on each GPU; 0: everything goes by images. `node`, the meeting of this node's ranks, and `across` are borrowed. `direct`: HEDDLE_GPUDIRECT;
+  // without a value GPUDirect RDMA is used where it pays.
+  NodesPath(Meeting& node, Across& across, std::size_t bytes, std::optional<bool> direct, const Log& log)
+      : node_(node, bytes, log), across_(across), bytes_(bytes), wanted_(direct), log_(log) {}
   NodesPath(const NodesPath&) = delete;
   NodesPath& operator=(const NodesPath&) = delete;
   ~NodesPath() = default;
@@ -55,11 +62,17 @@ class NodesPath {
   // Local: nothing is called any more. As DevicePath::let_go().
   void let_go() { node_.let_go(); }
   bool on() const { return on_; }
+  // Messages between nodes begin and end on the GPUs; the same on all ranks.
+  bool is_direct() const { return all_direct_; }
   std::uint64_t served() const { return served_; }  // calls so far
 
  private:
   Status set_up(gpu::Gpu& gpu, const void* buffer);
   Result<bool> connect(gpu::Gpu& gpu);
+  Status connect_directly(gpu::Gpu& gpu);
+  Result<std::unique_ptr<GpuDirect>> try_directly(gpu::Gpu& gpu);
+  void tell();
+  bool has_share() const { return node_.meeting_.rank() < layout_.lanes; }
   Result<bool> serve_sum(const void* in, void* out, std::size_t count, DType type, Op op);
   Result<bool> serve_bcast(void* buffer, std::size_t bytes, int root);
   Result<bool> serve(SharesWork& work, const Result<bool>& here);
@@ -77,6 +90,7 @@ class NodesPath {
   DevicePath node_;  // the links of this node's ranks; it is never on
   Across& across_;
   const std::size_t bytes_;
+  const std::optional<bool> wanted_;
   const Log log_;
   std::uint64_t calls_ = 0;  // large, by the host; the same on all ranks
   std::uint64_t meets_at_ = kFirst;
@@ -89,8 +103,10 @@ class NodesPath {
   bool lost_ = false;      // the ranks cannot meet any more
   bool leaves_ = false;    // this node's links failed when the others had their results
   bool all_know_ = false;  // of the failure of the call
+  bool all_direct_ = false;
   SharesLayout layout_;
   std::byte* host_ = nullptr;
+  std::unique_ptr<GpuDirect> direct_;  // on ranks that have shares
 };
 
 }  // namespace heddle

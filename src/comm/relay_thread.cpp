@@ -114,8 +114,9 @@ Status RelayThread::run_share(const RelayCall& call, const RelayPiece& share) {
   Across* const across = ranks_->across();
   if (across == nullptr) return Status(Code::internal, "these ranks have no places on nodes");
   HEDDLE_TRY(call.collective == Collective::bcast
-                 ? across->start_bcast(0, share.slot, share.bytes, call.root)
-                 : across->start_sum(0, share.slot, share.bytes / dtype_size(call.type), call.type, call.op));
+                 ? across->start_bcast(0, share.slot, share.bytes, call.root, nullptr)
+                 : across->start_sum(0, share.slot, share.bytes / dtype_size(call.type), call.type, call.op,
+                                     nullptr));
   return across->finish(0);
 }
 

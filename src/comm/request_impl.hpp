@@ -148,7 +148,7 @@ class LaneRequest final : public MovingRequest {
   using MovingRequest::MovingRequest;
   ~LaneRequest() override;
   // While it is inactive. Null: this rank has no part in the next run.
-  void set(const Job& job, std::shared_ptr<const Schedule> schedule);
+  void set(const Job& job, LocalWork* local, std::shared_ptr<const Schedule> schedule);
 
   bool is_active() const override { return execution_ != nullptr && execution_->active(); }
   Status begin() override;
@@ -157,6 +157,7 @@ class LaneRequest final : public MovingRequest {
 
  private:
   Job job_{};
+  LocalWork* local_ = nullptr;
   bool takes_part_ = false;
   std::unique_ptr<Execution> execution_;
 };
@@ -169,15 +170,18 @@ class NodesNetwork final : public Across {
   int rank() const override;
   int lanes() const override { return lanes_; }
   Status largest(std::span<std::uint64_t> words) override;
-  Status start_sum(std::size_t slot, void* data, std::size_t count, DType type, Op op) override;
-  Status start_bcast(std::size_t slot, void* data, std::size_t bytes, int root) override;
+  Status start_sum(std::size_t slot, void* data, std::size_t count, DType type, Op op,
+                   LocalWork* local) override;
+  Status start_bcast(std::size_t slot, void* data, std::size_t bytes, int root, LocalWork* local) override;
   Status finish(std::size_t slot) override;
   Status progress() override;
+  Transport* network() override;
+  Result<std::size_t> scratch_for(std::size_t bytes) override;
 
  private:
   Result<std::shared_ptr<const Schedule>> schedule_of(Collective collective, std::size_t bytes,
                                                       std::int32_t root);
-  Status start(std::size_t slot, const Job& job);
+  Status start(std::size_t slot, const Job& job, LocalWork* local);
 
   CommunicatorImpl& comm_;
   int lanes_;

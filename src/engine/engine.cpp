@@ -22,12 +22,7 @@ Status Execution::start(const Binding& binding) {
   binding_ = binding;
   split_ = Split(binding.count, schedule_->chunks);
   unit_bytes_ = split_.longest(schedule_->unit_chunks) * binding.element_bytes;
-  const std::size_t needed = unit_bytes_ * schedule_->scratch_units;
-  if (scratch_bytes_ < needed) {
-    scratch_.reset();
-    scratch_ = std::make_unique_for_overwrite<std::byte[]>(needed);
-    scratch_bytes_ = needed;
-  }
+  HEDDLE_TRY(find_scratch(unit_bytes_ * schedule_->scratch_units));
   oldest_ = 0;
   open_ = 0;
   pc_ = 0;
@@ -35,6 +30,22 @@ Status Execution::start(const Binding& binding) {
   iteration_ = 0;
   team_started_ = false;
   active_ = true;
+  return {};
+}
+
+Status Execution::find_scratch(std::size_t bytes) {
+  if (binding_.local != nullptr) {
+    scratch_at_ = binding_.local->scratch(bytes);
+    return scratch_at_ != nullptr || bytes == 0
+               ? Status()
+               : Status(Code::internal, "a schedule needs more scratch than there is on the GPU");
+  }
+  if (scratch_bytes_ < bytes) {
+    scratch_.reset();
+    scratch_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    scratch_bytes_ = bytes;
+  }
+  scratch_at_ = scratch_.get();
   return {};
 }
 
@@ -55,7 +66,7 @@ std::byte* Execution::place(Slot slot, const Step& step, const Range& r) const {
       break;
   }
   const std::uint32_t unit = unit_at(step, iteration_, schedule_->scratch_units);
-  return scratch_.get() + unit * unit_bytes_;
+  return scratch_at_ + unit * unit_bytes_;
 }
 
 Status Execution::open_message(const Step& step) {
@@ -84,6 +95,7 @@ void Execution::run_local(const Step& step) {
   std::byte* dst = place(step.dst, step, r);
   const std::byte* src = place(step.src, step, r);
   if (r.bytes == 0) return;
+  if (binding_.local != nullptr) return give_local(step, dst, src, r.bytes);
   if (step.kind == StepKind::copy) {
     if (dst != src) std::memcpy(dst, src, r.bytes);
     return;
@@ -91,6 +103,16 @@ void Execution::run_local(const Step& step) {
   const bool source_first = (step.flags & kSourceFirst) != 0;
   const void* inputs[2] = {source_first ? src : dst, source_first ? dst : src};
   binding_.fold(dst, nullptr, inputs, 2, r.bytes / binding_.element_bytes);
+}
+
+void Execution::give_local(const Step& step, std::byte* dst, const std::byte* src, std::size_t bytes) {
+  const bool source_first = (step.flags & kSourceFirst) != 0;
+  if (step.kind == StepKind::reduce) {
+    binding_.local->fold(dst, source_first ? src : dst, source_first ? dst : src,
+                         bytes / binding_.element_bytes);
+  } else if (dst != src) {
+    binding_.local->copy(dst, src, bytes);
+  }
 }
 
 bool Execution::run_team(const Step& step) {
@@ -162,6 +184,7 @@ Status Execution::poll(bool* done) {
     switch (step.kind) {
       case StepKind::send:
       case StepKind::recv:
+        if (!local_is_done()) return progress_messages();
         HEDDLE_TRY(open_message(step));
         break;
       case StepKind::reduce:
@@ -186,6 +209,7 @@ Status Execution::poll(bool* done) {
     }
     advance();
   }
+  if (!local_is_done()) return progress_messages();
   active_ = false;
   *done = true;
   return {};

@@ -17,6 +17,24 @@
 
 namespace heddle {
 
+// Who does a schedule's local steps where its data lies on a GPU: the engine's own thread cannot. Work is begun in the order in which it is given, and done
+// later. What fails is for its owner to find out: the run goes on, with undefined contents, because others wait for its messages.
+class LocalWork {
+ public:
+  LocalWork() = default;
+  LocalWork(const LocalWork&) = delete;
+  LocalWork& operator=(const LocalWork&) = delete;
+  virtual ~LocalWork() = default;
+
+  // For one run at a time; null: it has not so much.
+  virtual std::byte* scratch(std::size_t bytes) = 0;
+  virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
+  // `to` may be either of them.
+  virtual void fold(std::byte* to, const std::byte* first, const std::byte* second, std::size_t count) = 0;
+  // Whether all that was given is done, so that messages may use what it has read and written.
+  virtual bool done() = 0;
+};
+
 // What attaches to a schedule when a collective starts.
 struct Binding {
   const std::byte* input = nullptr;  // equal to `data` in place
@@ -25,6 +43,7 @@ struct Binding {
   std::size_t element_bytes = 1;
   FoldFn fold = nullptr;       // allreduce only
   std::uint32_t sequence = 0;  // number of this collective on its communicator: keeps messages apart
+  LocalWork* local = nullptr;  // instead of `fold`, and of this thread's copies; borrowed
 };
 
 // What a schedule runs on: one rank's connections. Borrowed; outlives every Execution.
@@ -65,9 +84,12 @@ class Execution {
     std::size_t offset;
     std::size_t bytes;
   };
+  Status find_scratch(std::size_t bytes);
   Range range(const Step& step) const;
   std::byte* place(Slot slot, const Step& step, const Range& r) const;
   void run_local(const Step& step);
+  void give_local(const Step& step, std::byte* dst, const std::byte* src, std::size_t bytes);
+  bool local_is_done() const { return binding_.local == nullptr || binding_.local->done(); }
   Status open_message(const Step& step);
   Status progress_messages();
   bool run_team(const Step& step);
@@ -81,6 +103,7 @@ class Execution {
   Split split_{0, 1};
   std::unique_ptr<std::byte[]> scratch_;  // not zeroed: much of it may never be touched
   std::size_t scratch_bytes_ = 0;
+  std::byte* scratch_at_ = nullptr;  // in this run
   std::size_t unit_bytes_ = 0;
   std::vector<Ticket> tickets_;  // a ring of max_open
   std::vector<std::int32_t> peer_of_ticket_;

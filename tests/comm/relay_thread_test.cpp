@@ -21,13 +21,15 @@ class Triples final : public Across {
   int rank() const override { return 0; }
   int lanes() const override { return 2; }
   Status largest(std::span<std::uint64_t> /*words*/) override { return {}; }
-  Status start_sum(std::size_t /*slot*/, void* data, std::size_t count, DType /*type*/, Op /*op*/) override {
+  Status start_sum(std::size_t /*slot*/, void* data, std::size_t count, DType /*type*/, Op /*op*/,
+                   LocalWork* /*local*/) override {
     counts.push_back(count);
     for (std::size_t i = 0; i < count; ++i)
       static_cast<std::int32_t*>(data)[i] *= 3;
     return {};
   }
-  Status start_bcast(std::size_t /*slot*/, void* /*data*/, std::size_t /*bytes*/, int /*root*/) override {
+  Status start_bcast(std::size_t /*slot*/, void* /*data*/, std::size_t /*bytes*/, int /*root*/,
+                     LocalWork* /*local*/) override {
     return {};
   }
   Status finish(std::size_t /*slot*/) override {
@@ -35,6 +37,8 @@ class Triples final : public Across {
     return {};
   }
   Status progress() override { return {}; }
+  Transport* network() override { return nullptr; }
+  Result<std::size_t> scratch_for(std::size_t /*bytes*/) override { return std::size_t{0}; }
 
   std::vector<std::size_t> counts;  // of elements
   int finished = 0;

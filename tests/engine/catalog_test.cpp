@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
+#include <functional>
+#include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/payload.hpp"
@@ -53,10 +57,52 @@ std::vector<Shape> shapes_of(const Algorithm& a, const TopologyView& t) {
   return distinct;
 }
 
-// Buffers and executions of all ranks for one collective.
+// Does what it is given when it has been asked for it some times, and not before.
+class LateWork final : public LocalWork {
+ public:
+  explicit LateWork(unsigned seed) : random_(seed) {}
+  void fold_by(FoldFn what) { fold_ = what; }
+  std::byte* scratch(std::size_t bytes) override {
+    scratch_.assign(bytes, std::byte{0xdd});
+    return scratch_.data();
+  }
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes) override {
+    give([=] { std::memmove(to, from, bytes); });
+  }
+  void fold(std::byte* to, const std::byte* first, const std::byte* second, std::size_t count) override {
+    give([=, this] {
+      const void* const inputs[] = {first, second};
+      fold_(to, nullptr, inputs, 2, count);
+    });
+  }
+  bool done() override {
+    if (given_.empty()) return true;
+    if (wait_-- > 0) return false;
+    for (const std::function<void()>& each : given_)
+      each();
+    given_.clear();
+    return true;
+  }
+
+ private:
+  void give(std::function<void()> work) {
+    if (given_.empty()) wait_ = random_() % 4;
+    given_.push_back(std::move(work));
+  }
+  std::mt19937 random_;
+  FoldFn fold_ = nullptr;
+  Bytes scratch_;
+  std::vector<std::function<void()>> given_;
+  std::int64_t wait_ = 0;
+};
+
+// Buffers and executions of all ranks for one collective. `late`: local steps are LateWork.
 class Trial {
  public:
-  Trial(ScheduleWorld& world, const Algorithm& algorithm, const Shape& shape) : world_(world) {
+  Trial(ScheduleWorld& world, const Algorithm& algorithm, const Shape& shape, bool late = false)
+      : world_(world) {
+    for (int r = 0; late && r < world.size(); ++r)
+      works_.push_back(std::make_unique<LateWork>(static_cast<unsigned>(r)));
     for (int r = 0; r < world.size(); ++r) {
       auto schedule = std::make_shared<const Schedule>(algorithm.build(world.topology(), r, shape));
       in_order_ = schedule->in_order;
@@ -126,6 +172,11 @@ class Trial {
     for (std::size_t r = 0; r < executions_.size(); ++r) {
       Binding mine = binding;
       attach(r, mine);
+      if (!works_.empty()) {
+        works_[r]->fold_by(binding.fold);
+        mine.local = works_[r].get();
+        mine.fold = nullptr;
+      }
       const Status started = executions_[r]->start(mine);
       ASSERT_TRUE(started.ok()) << started.message();
       all.push_back(executions_[r].get());
@@ -136,6 +187,7 @@ class Trial {
 
   ScheduleWorld& world_;
   bool in_order_ = false;
+  std::vector<std::unique_ptr<LateWork>> works_;
   std::vector<std::unique_ptr<Execution>> executions_;
 };
 
@@ -200,6 +252,32 @@ TEST_P(CatalogTest, EveryAlgorithmGivesTheSameRightBits) {
     }
   }
   EXPECT_GT(tried, 100);
+}
+
+// As on a GPU, where messages have to wait for what is done beside the engine.
+TEST_P(CatalogTest, LocalStepsThatAreDoneLater) {
+  int tried = 0;
+  for (const int ranks : kSlowBuild ? std::vector{2, 5} : std::vector{2, 3, 4, 5, 8, 13}) {
+    const TopologyView topology = TopologyView::flat(ranks);
+    ScheduleWorld world(topology, GetParam().make(ranks));
+    for (const Algorithm& a : catalog()) {
+      if (a.needs_team || a.collective != Collective::allreduce) continue;
+      for (const Shape& shape : shapes_of(a, topology)) {
+        SCOPED_TRACE(std::string(a.name) + ", " + std::to_string(ranks) + " ranks");
+        Trial trial(world, a, shape, true);
+        for (const std::size_t count : {std::size_t{1}, std::size_t{37}, std::size_t{1009}}) {
+          const bool in_place = ++sequence_ % 2 == 0;
+          ASSERT_NO_FATAL_FAILURE(trial.allreduce(Payload::integers, count, in_place, sequence_));
+          ASSERT_NO_FATAL_FAILURE(trial.allreduce(Payload::floats, count, !in_place, ++sequence_));
+          if (trial.in_order()) {
+            ASSERT_NO_FATAL_FAILURE(trial.allreduce(Payload::matrices, count, in_place, ++sequence_));
+          }
+          ++tried;
+        }
+      }
+    }
+  }
+  EXPECT_GT(tried, 50);
 }
 
 // A vector of several pieces on each ring.

@@ -113,7 +113,9 @@ FAKE CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUd
            : attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT      ? 2
            : attribute == CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED         ? flag("FAKE_CUDA_DMABUF")
            : attribute == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED ? flag("FAKE_CUDA_GPU_DIRECT")
-                                                                        : 0;
+           : attribute == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS
+               ? flag("FAKE_CUDA_NO_FLUSH") == 0 ? CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST : 0
+               : 0;
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuDeviceGetPCIBusId(char* text, int bytes, CUdevice device) {
@@ -251,6 +253,9 @@ FAKE CUresult cuGetProcAddress_v2(const char* name, void** function, int version
       ENTRY(cuIpcOpenEventHandle, cuIpcOpenEventHandle),
       {"cuMemcpyDtoDAsync", reinterpret_cast<void*>(cuMemcpyDtoDAsync_v2)},
       {"cuMemcpy2DAsync", reinterpret_cast<void*>(cuMemcpy2DAsync_v2)},
+      ENTRY(cuPointerSetAttribute, cuPointerSetAttribute),
+      ENTRY(cuFlushGPUDirectRDMAWrites, cuFlushGPUDirectRDMAWrites),
+      ENTRY(cuMemGetHandleForAddressRange, cuMemGetHandleForAddressRange),
       {"cuMemsetD8Async", reinterpret_cast<void*>(cuMemsetD8Async)},
       {"cuMemAlloc", reinterpret_cast<void*>(cuMemAlloc_v2)},
       ENTRY(cuMemAllocManaged, cuMemAllocManaged),
@@ -270,6 +275,7 @@ FAKE CUresult cuGetProcAddress_v2(const char* name, void** function, int version
   if (version < 12000 && std::string(name) == "cuKernelGetFunction") return CUDA_ERROR_NOT_FOUND;
   if (version < 12040 && std::string(name) == "cuFuncLoad") return CUDA_ERROR_NOT_FOUND;
   if (version < 11070 && std::string(name) == "cuStreamBatchMemOp") return CUDA_ERROR_NOT_FOUND;
+  if (version < 11070 && std::string(name) == "cuMemGetHandleForAddressRange") return CUDA_ERROR_NOT_FOUND;
   if (found == table.end() || world().lacking == name) return CUDA_ERROR_NOT_FOUND;
   *function = found->second;
   return CUDA_SUCCESS;

@@ -15,10 +15,12 @@
  * - Kernels run as their host twins (kernel_twins.hpp), by name; what a GPU's instructions make of them it cannot say. A GPU of its has two
  *   multiprocessors. Those that are not loaded into a context before they are launched there are counted, as calls of "a load at a launch".
  *
+ * - A dmabuf of device memory is the file that holds it: who maps that does what a network's device would, which is not to be seen from here (network_double/network_double.cpp).
+ *
  * Beside the driver's functions it has those below, which say what happened, and make calls fail. The environment does the same from the
  * start: FAKE_CUDA_FAIL=NAME:ERROR:TIMES[,...], FAKE_CUDA_LACKS=NAME (a function that an old driver would not have), FAKE_CUDA_DEVICES=N,
  * FAKE_CUDA_QUEUES=1 (streams share the GPU's queues, CUDA_DEVICE_MAX_CONNECTIONS of them or 8, and one that waits holds up what the others in its queue are given later: for programs
- * in which nothing fails), FAKE_CUDA_NO_PEERS=1 (no device reaches another one's memory), FAKE_CUDA_DMABUF=1 and FAKE_CUDA_GPU_DIRECT=1 (what every device says of itself).
+ * in which nothing fails), FAKE_CUDA_NO_PEERS=1 (no device reaches another one's memory), FAKE_CUDA_DMABUF=1 and FAKE_CUDA_GPU_DIRECT=1 (what every device says of itself), FAKE_CUDA_NO_FLUSH=1 (nor does it tell when it sees what networks write).
  */
 #ifndef HEDDLE_TESTS_GPU_FAKE_CUDA_H
 #define HEDDLE_TESTS_GPU_FAKE_CUDA_H

@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -176,6 +177,35 @@ FAKE CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* names,
         return CUDA_ERROR_INVALID_VALUE;
     }
   }
+  return CUDA_SUCCESS;
+}
+
+// ---- For networks
+
+FAKE CUresult cuPointerSetAttribute(const void*, CUpointer_attribute attribute, CUdeviceptr at) {
+  ENTER("cuPointerSetAttribute")
+  const Memory* found = world().find(at);
+  const bool right = attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && found != nullptr &&
+                     found->sort == Sort::device && found->context == current();
+  return right ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+FAKE CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget,
+                                         CUflushGPUDirectRDMAWritesScope scope) {
+  ENTER("cuFlushGPUDirectRDMAWrites")
+  if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
+  return scope == CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+// The descriptor is the caller's.
+FAKE CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr at, size_t bytes,
+                                            CUmemRangeHandleType type, unsigned long long flags) {
+  ENTER("cuMemGetHandleForAddressRange")
+  if (std::getenv("FAKE_CUDA_DMABUF") == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  const auto found = world().memory.find(at);
+  const bool right = type == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD && flags == 0 && at % kPage == 0 &&
+                     bytes % kPage == 0 && found != world().memory.end() &&
+                     found->second.sort == Sort::device && bytes <= found->second.bytes;
+  if (!right) return CUDA_ERROR_INVALID_VALUE;
+  *static_cast<int*>(handle) = dup(found->second.pages->fd);
   return CUDA_SUCCESS;
 }
 

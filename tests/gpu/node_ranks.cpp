@@ -105,7 +105,8 @@ class TeamAcross final : public Across {
   Status largest(std::span<std::uint64_t> /*words*/) override {
     return Status(Code::unsupported, "there is no meeting of all ranks here");
   }
-  Status start_sum(std::size_t /*slot*/, void* data, std::size_t count, DType type, Op op) override {
+  Status start_sum(std::size_t /*slot*/, void* data, std::size_t count, DType type, Op op,
+                   LocalWork* /*local*/) override {
     if (type != DType::f32 || op != Op::sum)
       return Status(Code::unsupported, "sums of floats are all there is here");
     if (team_ == nullptr) return {};
@@ -113,7 +114,8 @@ class TeamAcross final : public Across {
     run(*team_, sum);
     return {};
   }
-  Status start_bcast(std::size_t /*slot*/, void* data, std::size_t bytes, int root) override {
+  Status start_bcast(std::size_t /*slot*/, void* data, std::size_t bytes, int root,
+                     LocalWork* /*local*/) override {
     if (team_ == nullptr) return {};
     TeamOp op = bcast_of(data, bytes, root == size_ - 1 ? 1 : 0);
     run(*team_, op);
@@ -121,6 +123,8 @@ class TeamAcross final : public Across {
   }
   Status finish(std::size_t /*slot*/) override { return {}; }
   Status progress() override { return {}; }
+  Transport* network() override { return nullptr; }
+  Result<std::size_t> scratch_for(std::size_t /*bytes*/) override { return std::size_t{0}; }
 
  private:
   const std::unique_ptr<Team> team_;

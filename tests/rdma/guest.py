@@ -5,6 +5,7 @@ A line of output begins with CASE, for a result, or with "...", for where it is.
 """
 import argparse
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,6 +23,9 @@ def parse():
     parser.add_argument('--modules', required=True, help='folders with the network modules, separated by colons')
     parser.add_argument('--conformance', required=True)
     parser.add_argument('--rank', required=True)
+    parser.add_argument('--gpu-rank', help='with those below: a rank whose buffers are GPU memory')
+    parser.add_argument('--cuda', help="the double of CUDA's driver")
+    parser.add_argument('--dmabufs', help='the double of what registers its dmabufs')
     parser.add_argument('--mpiexec', help='with those below: jobs of the host MPI under the preload library, and nothing else')
     parser.add_argument('--preload')
     parser.add_argument('--jobs', action='append', default=[], help='program that compares with the host MPI\'s own results')
@@ -55,13 +59,13 @@ def make_links():
 class Job:
     """Ranks of the native API, each as if alone on its node, on the two devices by turns."""
 
-    def __init__(self, args, command, size=2, on=None, **settings):
+    def __init__(self, args, command, size=2, on=None, program=None, **settings):
         self.begin = time.monotonic()
         settings = {'HEDDLE_TRANSPORTS': 'verbs', 'HEDDLE_MODULES': args.modules.split(':')[0], 'HEDDLE_MEASURE': '0'} | settings
         self.ranks = []
         for rank, env in enumerate(native_ranks.environments(size, **settings)):
             env = {'HEDDLE_VERBS_DEVICE': f'rxe{rank % 2}'} | env | (on or {}).get(rank, {})
-            self.ranks.append(subprocess.Popen([args.rank, *command], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+            self.ranks.append(subprocess.Popen([program or args.rank, *command], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
 
     def wait_for(self, text, ranks=None):
         """Until each of these ranks has said it, or ended; all ranks, where none are given."""
@@ -170,6 +174,36 @@ def mpi_jobs_ucx(args):
                      {f'HEDDLE_{name}': value for name, value in UCX_RC.items()})
 
 
+NO_GPUS = 'skipped: no kernels for GPUs in this build'
+
+
+def gpu_direct(args):
+    """The network's device reads and writes GPU memory, which is a double's: what goes by the host is a few short messages."""
+    if args.gpu_rank is None:
+        return NO_GPUS
+    settings = {'LD_PRELOAD': args.dmabufs, 'FAKE_CUDA_DMABUF': '1', 'HEDDLE_LOG': 'info', 'HEDDLE_GPUDIRECT': '1'}
+    said = []
+    for size in (2, 3):
+        results = Job(args, [args.cuda], size=size, program=args.gpu_rank, **settings).end()
+        all_pass(results)
+        expect('by GPUDirect RDMA' in results[0][1], results)
+        copied = [int(re.search(r'all right, (\d+) bytes', output)[1]) for _, output in results]
+        expect(max(copied) < 100_000, results)
+        said.append(f'{size} ranks: {copied} bytes by the host')
+    return ', '.join(said)
+
+
+def gpu_not_direct(args):
+    """The device's own answer to memory that it cannot reach: calls go by the host's."""
+    if args.gpu_rank is None:
+        return NO_GPUS
+    results = Job(args, [args.cuda], program=args.gpu_rank, FAKE_CUDA_DMABUF='1', HEDDLE_LOG='info').end()
+    all_pass(results)
+    lines = [line for _, output in results for line in output.splitlines() if 'no GPUDirect RDMA' in line]
+    expect(len(lines) == 1 and "takes no memory of the GPU's (by dmabuf: " in lines[0], results)
+    return lines[0]
+
+
 def overlap(args):
     all_pass(Job(args, ['overlap']).end())
 
@@ -269,7 +303,7 @@ def mtus_differ(args):
     all_pass(results)
 
 
-CASES = [conformance, collectives_2, collectives_3, collectives_ucx, overlap, elsewhere, passed_over, wrong_gid, no_device, port_down, mtus_differ, busy_rank, killed_rank, killed_busy_rank, link_down]
+CASES = [conformance, collectives_2, collectives_3, collectives_ucx, gpu_direct, gpu_not_direct, overlap, elsewhere, passed_over, wrong_gid, no_device, port_down, mtus_differ, busy_rank, killed_rank, killed_busy_rank, link_down]
 OF_MPI = [mpi_jobs_verbs, mpi_jobs_ucx]
 
 

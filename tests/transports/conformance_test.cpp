@@ -96,7 +96,7 @@ TEST_P(Conformance, HasANameAndACost) {
   const auto world = GetParam().make(2);
   EXPECT_STRNE(world->of(0).capabilities().name, "");
   EXPECT_GT(world->of(0).capabilities().cost.fixed_ns, 0);
-  EXPECT_FALSE(world->of(0).capabilities().device_memory);
+  EXPECT_EQ(world->of(0).add_memory({}).status().code(), Code::unsupported);
 }
 
 TEST_P(Conformance, EverySizeBothWaysAtOnce) {

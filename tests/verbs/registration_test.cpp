@@ -122,5 +122,32 @@ TEST_P(VerbsRegistration, ARefusalIsPassedOn) {
   registrations.give_back(none);
 }
 
+// What its owner registered serves all messages in it, both ways, until the owner takes it back.
+TEST_P(VerbsRegistration, MemoryOfOthers) {
+  FakeDevice device(GetParam());
+  Registrations registrations(device);
+  std::vector<int> memory(1000, 3);
+  const auto* const begin = reinterpret_cast<const std::byte*>(memory.data());
+  const MemoryPinner::Pinned pinned = device.pin(begin, 4000, true).value();
+  registrations.add(begin, 4000, pinned);
+  EXPECT_EQ(device.pins, 1);
+  for (int round = 0; round < 3; ++round) {
+    Registrations::Lease in = registrations.take(memory.data() + 5, 100, true).value();
+    Registrations::Lease out = registrations.take(memory.data(), 4000, false).value();
+    EXPECT_EQ(in.keys.remote, pinned.keys.remote);
+    EXPECT_EQ(out.keys.local, pinned.keys.local);
+    registrations.give_back(in);
+    registrations.give_back(out);
+  }
+  EXPECT_EQ(device.pins, 1);
+  EXPECT_EQ(device.pinned(), 1U);
+  registrations.remove(begin);
+  EXPECT_EQ(device.pinned(), 0U);
+  // Not known any more.
+  Registrations::Lease later = registrations.take(memory.data(), 100, false).value();
+  EXPECT_EQ(device.pins, 2);
+  registrations.give_back(later);
+}
+
 }  // namespace
 }  // namespace heddle::verbs

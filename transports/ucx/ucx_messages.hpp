@@ -46,6 +46,7 @@ class UcxMessages final : public UcxTransport {
   ~UcxMessages() override;
 
   const TransportCapabilities& capabilities() const override { return capabilities_; }
+  Result<DeviceReach> add_memory(const DeviceMemory& memory) override;
   Status send(int peer, std::uint32_t tag, const void* data, std::size_t bytes, Ticket& ticket) override;
   Status recv(int peer, std::uint32_t tag, void* data, std::size_t bytes, Ticket& ticket) override;
   Status progress() override;
@@ -96,6 +97,7 @@ class UcxMessages final : public UcxTransport {
   bool peer_failed_ = false;  // since the last look
   Status error_;              // final
   TransportCapabilities capabilities_;
+  bool takes_device_memory_ = false;  // UCX looks for itself where buffers lie
 };
 
 }  // namespace heddle

@@ -52,7 +52,7 @@ UcxMessages::UcxMessages(UcxWorker& worker, int rank, std::vector<UcxAddress> ad
   capabilities_.name = "ucx";
   capabilities_.cost = {10000, 0.2};
   capabilities_.sends_later = true;
-  capabilities_.device_memory = worker.context().device_memory();
+  takes_device_memory_ = worker.context().device_memory();
 }
 
 UcxPeer* UcxMessages::first_peer() {
@@ -205,7 +205,7 @@ Status UcxMessages::send(int to, std::uint32_t tag, const void* data, std::size_
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   param.cb.send = &UcxMessages::on_sent;
   param.user_data = &open;
-  if (!capabilities_.device_memory) {
+  if (!takes_device_memory_) {
     param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
     param.memory_type = UCS_MEMORY_TYPE_HOST;
   }
@@ -222,7 +222,7 @@ Status UcxMessages::recv(int from, std::uint32_t tag, void* data, std::size_t by
       UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
   param.cb.recv = &UcxMessages::on_received;
   param.user_data = &open;
-  if (!capabilities_.device_memory) {
+  if (!takes_device_memory_) {
     param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
     param.memory_type = UCS_MEMORY_TYPE_HOST;
   }
@@ -235,6 +235,12 @@ Status UcxMessages::recv(int from, std::uint32_t tag, void* data, std::size_t by
     return failed(peer, peer.failure);
   }
   return {};
+}
+
+// UCX finds out by itself how to get there, and by what: nothing is measured.
+Result<DeviceReach> UcxMessages::add_memory(const DeviceMemory& /*memory*/) {
+  if (takes_device_memory_) return DeviceReach{};
+  return Status(Code::unsupported, "this UCX knows nothing of GPUs (it was built without CUDA)");
 }
 
 Status UcxMessages::progress() {

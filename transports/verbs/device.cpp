@@ -204,6 +204,14 @@ ibv_ah_attr Device::route_to(const Address& peer) const {
   return route;
 }
 
+ibv_ah_attr Device::route_to_itself() const {
+  Address own;
+  own.link = gid_.kind;
+  own.lid = lid();
+  own.gid = gid_.gid;
+  return route_to(own);
+}
+
 Result<MemoryPinner::Pinned> Device::pin(const void* data, std::size_t bytes, bool writable) {
   int access = writable ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0;
   if (on_demand_) access |= IBV_ACCESS_ON_DEMAND;
@@ -217,20 +225,22 @@ void Device::unpin(void* handle) {
   const MemoryPtr memory(static_cast<ibv_mr*>(handle));
 }
 
-Result<MemoryPtr> Device::register_dmabuf(int fd, std::uint64_t offset, std::size_t bytes,
-                                          std::uint64_t address) {
-  MemoryPtr memory(ibv_reg_dmabuf_mr(domain_.get(), offset, bytes, address, fd,
-                                     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
-  if (memory != nullptr) return memory;
-  if (errno == EOPNOTSUPP || errno == EPROTONOSUPPORT || errno == ENOSYS)
-    return Status(Code::unsupported, name_ + ": its driver takes no memory of other devices (dmabuf)");
-  return registration_error(fmt::format("{}: registering {} bytes of a dmabuf", name_, bytes), errno);
-}
-
-bool Device::takes_dmabufs() {
-  errno = 0;
-  const MemoryPtr none(ibv_reg_dmabuf_mr(domain_.get(), 0, 4096, 0, -1, IBV_ACCESS_LOCAL_WRITE));
-  return none == nullptr && errno == EBADF;
+// Never by page tables, which a GPU's memory is not in.
+Result<MemoryPinner::Pinned> Device::pin(const DeviceMemory& memory) {
+  constexpr int kBoth = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+  const auto address = reinterpret_cast<std::uintptr_t>(memory.begin);
+  ibv_mr* made = nullptr;
+  std::string reasons;
+  if (memory.dmabuf >= 0) {
+    made = ibv_reg_dmabuf_mr(domain_.get(), 0, memory.bytes, address, memory.dmabuf, kBoth);
+    if (made == nullptr) reasons = fmt::format("by dmabuf: {}; ", std::strerror(errno));
+  }
+  if (made == nullptr) made = ibv_reg_mr(domain_.get(), memory.begin, memory.bytes, unsigned{kBoth});
+  if (made != nullptr) return Pinned{made, {made->lkey, made->rkey}};
+  return Status(Code::unsupported,
+                fmt::format("{} takes no memory of the GPU's ({}by its addresses, for which nvidia_peermem "
+                            "must be loaded: {})",
+                            name_, reasons, std::strerror(errno)));
 }
 
 bool Device::port_is_up() const {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/status.hpp"
+#include "transports/transport.hpp"
 #include "transports/verbs/gid.hpp"
 #include "transports/verbs/registration.hpp"
 #include "transports/verbs/wire.hpp"
@@ -49,17 +50,16 @@ class Device final : public MemoryPinner {
   const std::string& name() const { return name_; }  // "mlx5_0 port 1"
   std::string describe() const;
 
-  // How a packet gets from here to there.
+  // How a packet gets from here to there; to this port itself.
   ibv_ah_attr route_to(const Address& peer) const;
+  ibv_ah_attr route_to_itself() const;
 
   Result<Pinned> pin(const void* data, std::size_t bytes, bool writable) override;
   void unpin(void* handle) override;
   bool follows_page_tables() const override { return on_demand_; }
 
-  // Memory of another device, by its dmabuf; `offset` into it, and the address by which messages will name it.
-  Result<MemoryPtr> register_dmabuf(int fd, std::uint64_t offset, std::size_t bytes, std::uint64_t address);
-  // Does the driver know dmabufs at all? Asked with a descriptor that there is not.
-  bool takes_dmabufs();
+  // A GPU's, for both directions: by its dmabuf, or by its addresses, which a module of the kernel (nvidia_peermem) makes known. `unsupported`: by neither.
+  Result<Pinned> pin(const DeviceMemory& memory);
 
   // A queue whose completions the device can give notice of.
   Result<CompletionsPtr> make_completions(int room);

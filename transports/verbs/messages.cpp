@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "transports/verbs/verbs_transport.hpp"
 
@@ -120,7 +119,7 @@ Status VerbsTransport::post_header(Peer& peer, Header header, const std::byte* c
     at = send_slots_.memory.data() + static_cast<std::size_t>(work.slot) * kSlotBytes;
   }
   encode(header, at);
-  if (content != nullptr && header.bytes > 0) std::memcpy(at + head, content, header.bytes);
+  if (content != nullptr) take_out(at + head, content, header.bytes);
   ibv_sge from{reinterpret_cast<std::uintptr_t>(at), static_cast<std::uint32_t>(bytes),
                send_slots_.registered->lkey};
   ibv_send_wr request{};
@@ -222,7 +221,7 @@ Status VerbsTransport::give(const Receive& receive, Peer& peer, Arrival& arrival
     return fail(Status(Code::invalid_argument, fmt::format("rank {} sent {} bytes where this rank expects {}",
                                                            peer.rank, arrival.bytes, receive.bytes)));
   if (!arrival.announced) {
-    if (arrival.bytes > 0) std::memcpy(receive.data, content, arrival.bytes);
+    put_in(receive.data, content, arrival.bytes);
     peer.matched += arrival.bytes + kKeptOverhead;
     receive.ticket->done = true;
     return {};
@@ -285,7 +284,7 @@ Status VerbsTransport::came_content(Peer& peer, const Header& header, const std:
   if (found == peer.long_receives.end()) return {};  // cancelled meanwhile
   if (header.bytes != found->bytes || !found->open.empty())
     return damaged(peer, "a content of another length");
-  std::memcpy(found->data, content, header.bytes);
+  put_in(found->data, content, header.bytes);
   found->ticket->done = true;
   peer.long_receives.erase(found);
   return {};

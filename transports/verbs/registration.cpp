@@ -43,6 +43,19 @@ void Registrations::give_back(Lease& lease) {
   }
 }
 
+// A lease that nobody gives back keeps it.
+void Registrations::add(const std::byte* data, std::size_t bytes, const MemoryPinner::Pinned& pinned) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(data);
+  entries_.push_back({++takes_, begin, begin + bytes, true, 1, takes_, pinned});
+}
+
+void Registrations::remove(const std::byte* data) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(data);
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    if (entries_[i].begin == begin && entries_[i].leases > 0) return drop(i);
+  }
+}
+
 void Registrations::drop(std::size_t index) {
   pinner_.unpin(entries_[index].pinned.handle);
   entries_[index] = entries_.back();

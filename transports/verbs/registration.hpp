@@ -4,7 +4,7 @@
 // leads to the old pages, and nothing tells a library so without watching the process's memory calls, which a library loaded into
 // other people's processes should not do. So a registration lives exactly as long as messages use it (their owners keep buffers in
 // place until then), and messages that use the same memory at the same time share one. Where the device follows the page tables
-// (on-demand paging) registrations cannot be stale, and are kept for the next message.
+// (on-demand paging) registrations cannot be stale, and are kept for the next message. Memory of a GPU's is registered by who owns it, who says when it goes.
 #pragma once
 
 #include <cstddef>
@@ -54,6 +54,9 @@ class Registrations {
   // The memory is the caller's, and stays in place until give_back().
   Result<Lease> take(const void* data, std::size_t bytes, bool writable);
   void give_back(Lease& lease);
+  // What was pinned by other means, for both directions: messages use it from now on, until it is let go of, when none does any more.
+  void add(const std::byte* data, std::size_t bytes, const MemoryPinner::Pinned& pinned);
+  void remove(const std::byte* data);
   std::size_t size() const { return entries_.size(); }
 
  private:

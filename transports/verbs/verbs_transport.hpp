@@ -33,6 +33,8 @@ class VerbsTransport final : public Transport {
   Status progress() override;
   void cancel(Ticket& ticket) override;
   bool peer_is_gone(int peer) const override;
+  Result<DeviceReach> add_memory(const DeviceMemory& memory) override;
+  void remove_memory(const std::byte* begin) override;
   int wake_descriptor() const override { return device_.notices(); }
   bool arm() override;
 
@@ -101,6 +103,11 @@ class VerbsTransport final : public Transport {
   Status grant(Peer& peer, LongReceive& receive);
   Status damaged(const Peer& peer, const char* what) const;
 
+  // device_memory.cpp: short messages out of and into callers' buffers, which may lie on a GPU
+  const DeviceMemory* on_device(const std::byte* data) const;
+  void take_out(std::byte* to, const std::byte* from, std::size_t bytes) const;
+  void put_in(std::byte* to, const std::byte* from, std::size_t bytes) const;
+
   // completions.cpp: what the device has done
   Status poll_completions();
   Status completed(const ibv_wc& work);
@@ -116,6 +123,7 @@ class VerbsTransport final : public Transport {
 
   // In this order, so that queue pairs go before what they use.
   Registrations registrations_;
+  std::vector<DeviceMemory> device_memory_;
   CompletionsPtr completions_;
   int completions_room_ = 0;
   int completions_used_ = 0;  // by what may be in flight at once
