@@ -8,6 +8,7 @@ import unittest
 
 PROGRAM, ENVIRONMENT_MD = sys.argv.pop(1), sys.argv.pop(1)
 FAKE_CUDA = sys.argv.pop(1) if len(sys.argv) > 1 else ""  # of tests/gpu
+NETWORK_DOUBLE = sys.argv.pop(1) if len(sys.argv) > 1 else ""  # of tests/gpu, the folder
 
 
 def run(*arguments, **variables):
@@ -151,7 +152,7 @@ class HeddleInfo(unittest.TestCase):
                 pair = pairs["GPU 0", network]
                 self.assertEqual((pair["distance"], pair["gdr_read"], pair["gdr_write"]), (distance, read, write), network)
                 self.assertIn("staged", pair["path"])
-                self.assertIn("dmabuf" if read != "no" else "no RDMA device", pair["why"])
+                self.assertIn("could not be tried: " if read != "no" else "no RDMA device", pair["why"])
             # There is nothing about this one.
             self.assertEqual({pairs["GPU 1", one]["distance"] for one in networks}, {"unknown"})
             for variables in [{}, {"FAKE_CUDA_GPU_DIRECT": "1"}]:
@@ -159,10 +160,28 @@ class HeddleInfo(unittest.TestCase):
                 self.assertEqual((pair["gdr_read"], pair["gdr_write"]), ("no", "no"))
                 self.assertIn("neither dmabuf nor nvidia_peermem", pair["why"])
             os.makedirs(f"{sysfs}/module/nvidia_peermem")
-            self.assertIn("nvidia_peermem is there", matrix(FAKE_CUDA_GPU_DIRECT="1")["GPU 0", "mlx5_0"]["why"])
+            self.assertEqual(matrix(FAKE_CUDA_GPU_DIRECT="1")["GPU 0", "mlx5_0"]["gdr_read"], "possible")
             text = run("--sysfs", sysfs, **folder).stdout
             self.assertRegex(text, r"GPU 0 +mlx5_1 +same root complex +no +no +staged in pinned host memory: neither")
         self.assertEqual(info("--sysfs", "/nowhere", **folder)["gpu_networks"], [])
+
+    def test_gpudirect_is_tried(self):
+        if not NETWORK_DOUBLE:
+            self.skipTest("this build has no double of a network")
+        with tempfile.TemporaryDirectory() as sysfs:
+            made_up_machine(sysfs)
+            environment = {"LD_LIBRARY_PATH": os.path.dirname(FAKE_CUDA), "HEDDLE_MODULES": NETWORK_DOUBLE, "FAKE_CUDA_DMABUF": "1"}
+
+            def first(**variables):
+                pair = info("--sysfs", sysfs, **environment, **variables)["gpu_networks"][0]
+                return pair["gdr_read"], pair["gdr_write"], pair["path"], pair["why"]
+
+            self.assertEqual(first(), ("1.0 GB/s", "1.0 GB/s", "GPUDirect RDMA for large calls", "1.0 GB/s within the host's memory"))
+            staged = "staged in pinned host memory"
+            self.assertEqual(first(NETWORK_DOUBLE="slow"),
+                             ("0.2 GB/s", "1.0 GB/s", staged, "1.0 GB/s within the host's memory, which is faster"))
+            self.assertEqual(first(NETWORK_DOUBLE="refuses"), ("no", "no", staged, "the double takes no memory"))
+            self.assertIn("HEDDLE_GPUDIRECT", first(HEDDLE_GPUDIRECT="0")[3])
 
     def test_transport_left_out_is_not_usable(self):
         found = info(HEDDLE_TRANSPORTS="mpi")

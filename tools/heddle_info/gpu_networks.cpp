@@ -105,9 +105,38 @@ std::string registered_by(const gpu::Device& gpu, const fs::path& sysfs) {
   return "";
 }
 
-GpuNetwork pair_of(const std::string& gpu, const Network& network, Distance distance,
-                   const std::string& way) {
-  GpuNetwork pair{gpu, network.name, text_of(distance), "no", "no", "staged in pinned host memory", ""};
+std::string speed_text(double ns_per_byte) {
+  return ns_per_byte > 0 ? fmt::format("{:.1f} GB/s", 1 / ns_per_byte) : "yes";
+}
+
+void note(const GpuDirectTrial& trial, GpuNetwork& pair) {
+  const std::string within = speed_text(trial.reach.host);
+  switch (trial.outcome) {
+    case GpuDirectTrial::Outcome::not_tried:
+      pair.why = "GPUDirect RDMA could not be tried: " + trial.why;
+      break;
+    case GpuDirectTrial::Outcome::refused:
+      pair.gdr_read = pair.gdr_write = "no";
+      pair.why = trial.why;
+      break;
+    case GpuDirectTrial::Outcome::works:
+      pair.gdr_read = speed_text(trial.reach.read);
+      pair.gdr_write = speed_text(trial.reach.write);
+      if (trial.pays) pair.path = "GPUDirect RDMA for large calls";
+      pair.why = fmt::format("{} within the host's memory{}", within, trial.pays ? "" : ", which is faster");
+      break;
+  }
+}
+
+GpuNetwork pair_of(int gpu, const Network& network, Distance distance, const std::string& way,
+                   const TryGpuDirect& attempt) {
+  GpuNetwork pair{fmt::format("GPU {}", gpu),
+                  network.name,
+                  text_of(distance),
+                  "no",
+                  "no",
+                  "staged in pinned host memory",
+                  ""};
   if (!network.rdma) {
     pair.why = "no RDMA device";
   } else if (way.empty()) {
@@ -116,14 +145,15 @@ GpuNetwork pair_of(const std::string& gpu, const Network& network, Distance dist
     // Behind one switch they talk directly. Elsewhere writes pass through processors, but not all of those let reads through.
     pair.gdr_write = distance == Distance::unknown ? "unsure" : "possible";
     pair.gdr_read = distance == Distance::same_switch ? "possible" : "unsure";
-    pair.why = fmt::format("heddle does not use GPUDirect RDMA ({} is there)", way);
+    note(attempt(gpu, network.name), pair);
   }
   return pair;
 }
 
 }  // namespace
 
-std::vector<GpuNetwork> find_gpu_networks(const std::vector<gpu::Device>& gpus, const fs::path& sysfs) {
+std::vector<GpuNetwork> find_gpu_networks(const std::vector<gpu::Device>& gpus, const fs::path& sysfs,
+                                          const TryGpuDirect& attempt) {
   const std::vector<Network> networks = find_networks(sysfs);
   std::vector<GpuNetwork> pairs;
   for (std::size_t i = 0; i < gpus.size(); ++i) {
@@ -134,7 +164,7 @@ std::vector<GpuNetwork> find_gpu_networks(const std::vector<gpu::Device>& gpus, 
     const Site site = address.empty() ? Site{} : site_of(sysfs / "bus" / "pci" / "devices" / address);
     const std::string way = registered_by(gpus[i], sysfs);
     for (const Network& network : networks)
-      pairs.push_back(pair_of(fmt::format("GPU {}", i), network, distance_of(site, network.site), way));
+      pairs.push_back(pair_of(static_cast<int>(i), network, distance_of(site, network.site), way, attempt));
   }
   return pairs;
 }

@@ -150,7 +150,13 @@ std::vector<Finding> probe_transports(const Config& config) {
 std::vector<Finding> probe_devices(const Config& config, const std::string& sysfs,
                                    std::vector<GpuNetwork>* gpu_networks) {
   const Result<gpu::Survey> survey = gpu::survey();
-  if (survey.ok()) *gpu_networks = find_gpu_networks(survey->devices, sysfs);
+  const auto attempt = [&](int gpu, const std::string& network) {
+    if (!config.cuda || config.gpu_direct == false)
+      return GpuDirectTrial{
+          GpuDirectTrial::Outcome::not_tried, "left out by HEDDLE_CUDA or HEDDLE_GPUDIRECT", {}, false};
+    return try_gpu_direct(config, gpu, network);
+  };
+  if (survey.ok()) *gpu_networks = find_gpu_networks(survey->devices, sysfs, attempt);
   return probe_cuda(config, survey);
 }
 
