@@ -19,7 +19,7 @@ struct NetworkOptions {
   // How long a connection to a peer may take before it counts as unreachable; 0: for ever.
   std::chrono::milliseconds timeout{0};
   std::string tcp_interfaces;  // HEDDLE_TCP_INTERFACES
-  std::string verbs_device;    // HEDDLE_VERBS_DEVICE
+  std::string verbs_device;    // of HEDDLE_VERBS_DEVICE, this rank's
   int verbs_gid = -1;          // HEDDLE_VERBS_GID
 };
 

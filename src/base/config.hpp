@@ -26,7 +26,7 @@ struct Config {
   std::string transports = "shm,mpi,tcp,ucx,verbs";
   std::string modules;  // HEDDLE_MODULES=PATH: folder of heddle's own modules; empty: beside the library
   std::string tcp_interfaces;  // HEDDLE_TCP_INTERFACES=LIST: names; empty: all that are up
-  std::string verbs_device;    // HEDDLE_VERBS_DEVICE=NAME[:PORT]; empty: the fastest port that is up
+  std::string verbs_device;    // HEDDLE_VERBS_DEVICE=NAME[:PORT][,...]; empty: the fastest port that is up
   int verbs_gid = -1;          // HEDDLE_VERBS_GID=INDEX; -1: the best
   std::chrono::milliseconds timeout{
       0};  // HEDDLE_TIMEOUT=SECONDS (fractions allowed): a wait fails after this; 0: never

@@ -38,6 +38,7 @@ class NodeConnections {
   Result<std::vector<InternodeTimes>> time_ways(const std::vector<Internode>& ways);
   static std::string compare(const std::vector<Internode>& ways, const std::vector<InternodeTimes>& times);
   Result<Internode> borrow_messages();
+  std::string verbs_device() const;
   Result<Internode> join_network(const std::string& name);
   Result<std::vector<std::string>> exchange(const std::string& address);
 
@@ -76,10 +77,18 @@ Result<std::vector<std::string>> NodeConnections::exchange(const std::string& ad
   return addresses;
 }
 
+// The ranks of a node take those of a list in turn.
+std::string NodeConnections::verbs_device() const {
+  const std::vector<std::string_view> devices = split_list(config_.verbs_device);
+  if (devices.empty()) return "";
+  const auto place = static_cast<std::size_t>(connections_.topology.member_index(bootstrap_.rank));
+  return std::string(devices[place % devices.size()]);
+}
+
 Result<Internode> NodeConnections::join_network(const std::string& name) {
   const NetworkOptions options{.timeout = config_.timeout,
                                .tcp_interfaces = config_.tcp_interfaces,
-                               .verbs_device = config_.verbs_device,
+                               .verbs_device = verbs_device(),
                                .verbs_gid = config_.verbs_gid};
   Result<std::unique_ptr<Network>> opened =
       name == "tcp" ? open_tcp_network(options) : open_network(name, config_.modules, options);

@@ -57,15 +57,16 @@ def make_links():
 
 
 class Job:
-    """Ranks of the native API, each as if alone on its node, on the two devices by turns."""
+    """Ranks of the native API, each as if alone on its node, on the two devices by turns. `node_of`: the name of a rank's node."""
 
-    def __init__(self, args, command, size=2, on=None, program=None, **settings):
+    def __init__(self, args, command, size=2, on=None, program=None, node_of=None, **settings):
         self.begin = time.monotonic()
         settings = {'HEDDLE_TRANSPORTS': 'verbs', 'HEDDLE_MODULES': args.modules.split(':')[0], 'HEDDLE_MEASURE': '0'} | settings
         self.ranks = []
         for rank, env in enumerate(native_ranks.environments(size, **settings)):
             env = {'HEDDLE_VERBS_DEVICE': f'rxe{rank % 2}'} | env | (on or {}).get(rank, {})
-            self.ranks.append(subprocess.Popen([program or args.rank, *command], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+            name = ['unshare', '--uts', 'sh', '-c', 'hostname "$0"; exec "$@"', node_of(rank)] if node_of else []
+            self.ranks.append(subprocess.Popen([*name, program or args.rank, *command], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
 
     def wait_for(self, text, ranks=None):
         """Until each of these ranks has said it, or ended; all ranks, where none are given."""
@@ -172,6 +173,17 @@ def mpi_jobs_ucx(args):
     return preloaded(args, 'transports: ucx .UCX [0-9.]* over .*rc_verbs/rxe', own,
                      {'HEDDLE_TRANSPORTS': 'ucx', 'HEDDLE_MODULES': folder, 'UCX_TLS': 'tcp,self,sm'} |
                      {f'HEDDLE_{name}': value for name, value in UCX_RC.items()})
+
+
+def several_devices(args):
+    """Two nodes, told apart by their names, of two ranks: each rank has a device of its own."""
+    nodes = {'size': 4, 'node_of': lambda rank: f'node{rank // 2}', 'HEDDLE_TRANSPORTS': 'shm,verbs'}
+    results = Job(args, ['conform'], HEDDLE_VERBS_DEVICE='rxe0,rxe1:1', HEDDLE_LOG='info', **nodes).end()
+    all_pass(results)
+    expect('4 ranks on 2 nodes' in results[0][1], results)
+    # Those in the second place take the second.
+    results = Job(args, ['loop', '1'], HEDDLE_VERBS_DEVICE='rxe0,mlx5_9', **nodes).end()
+    expect(all(status == 3 and 'rank 1: HEDDLE_VERBS_DEVICE=mlx5_9: there is no such device' in output for status, output in results), results)
 
 
 NO_GPUS = 'skipped: no kernels for GPUs in this build'
@@ -303,7 +315,7 @@ def mtus_differ(args):
     all_pass(results)
 
 
-CASES = [conformance, collectives_2, collectives_3, collectives_ucx, gpu_direct, gpu_not_direct, overlap, elsewhere, passed_over, wrong_gid, no_device, port_down, mtus_differ, busy_rank, killed_rank, killed_busy_rank, link_down]
+CASES = [conformance, collectives_2, collectives_3, collectives_ucx, several_devices, gpu_direct, gpu_not_direct, overlap, elsewhere, passed_over, wrong_gid, no_device, port_down, mtus_differ, busy_rank, killed_rank, killed_busy_rank, link_down]
 OF_MPI = [mpi_jobs_verbs, mpi_jobs_ucx]
 
 
