@@ -1,9 +1,10 @@
 // One rank of a job without MPI whose buffers are GPU memory, on the double of CUDA's driver (its path is the argument): sums and bcasts until those ranks' GPUs and the
-// network serve them, and then of several lengths; what comes is compared. Says how many bytes were copied between GPU and host by then. Exit status 1: something was wrong.
-// 3: a collective failed, and said why.
+// network serve them, and then of several lengths; what comes is compared. Says how many bytes were copied between GPU and host by then. With "loop" it sums without end from then on. Exit
+// status 1: something was wrong. 3: a collective failed, and said why.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <random>
 #include <vector>
 
@@ -71,7 +72,8 @@ void bcast(heddle_comm_t comm, const TestMemory& memory, std::size_t count, int 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) return 2;
+  const bool loop = argc == 3 && std::strcmp(argv[2], "loop") == 0;
+  if (argc != 2 && !loop) return 2;
   const TestDriver driver(argv[1]);
   const TestMemory memory(driver, Memory::device, kMost * sizeof(std::int32_t));
   heddle_comm_t comm = nullptr;
@@ -89,6 +91,9 @@ int main(int argc, char** argv) {
   }
   const std::size_t after = bytes("cuMemcpyDtoHAsync") + bytes("cuMemcpyHtoDAsync");
   std::printf("rank %d: all right, %zu bytes over the bus\n", me, after - before);
+  std::fflush(stdout);
+  while (loop)
+    sum(comm, memory, kMost);
   must(heddle_comm_destroy(comm), "comm_destroy");
   return 0;
 }

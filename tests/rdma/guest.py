@@ -205,6 +205,20 @@ def gpu_direct(args):
     return ', '.join(said)
 
 
+def killed_gpu_rank(args):
+    if args.gpu_rank is None:
+        return NO_GPUS
+    settings = {'LD_PRELOAD': args.dmabufs, 'FAKE_CUDA_DMABUF': '1', 'HEDDLE_GPUDIRECT': '1', 'HEDDLE_TIMEOUT': '30'}
+    job = Job(args, [args.cuda, 'loop'], size=3, program=args.gpu_rank, **settings)
+    job.wait_for('all right')
+    job.ranks[1].send_signal(signal.SIGKILL)
+    begin = time.monotonic()
+    results = job.end()
+    for survivor in (0, 2):
+        expect(results[survivor][0] == 3 and 'rank 1 is gone' in results[survivor][1], results)
+    return f'found after {time.monotonic() - begin:.1f} s'
+
+
 def gpu_not_direct(args):
     """The device's own answer to memory that it cannot reach: calls go by the host's."""
     if args.gpu_rank is None:
@@ -315,7 +329,7 @@ def mtus_differ(args):
     all_pass(results)
 
 
-CASES = [conformance, collectives_2, collectives_3, collectives_ucx, several_devices, gpu_direct, gpu_not_direct, overlap, elsewhere, passed_over, wrong_gid, no_device, port_down, mtus_differ, busy_rank, killed_rank, killed_busy_rank, link_down]
+CASES = [conformance, collectives_2, collectives_3, collectives_ucx, several_devices, gpu_direct, gpu_not_direct, killed_gpu_rank, overlap, elsewhere, passed_over, wrong_gid, no_device, port_down, mtus_differ, busy_rank, killed_rank, killed_busy_rank, link_down]
 OF_MPI = [mpi_jobs_verbs, mpi_jobs_ucx]
 
 
