@@ -251,8 +251,7 @@ template <typename Count>
 
   const int rc = allreduce_on_host(sum.input(), sum.output(), count, type, op, comm, &staged);
   if (rc != MPI_SUCCESS) return rc;
-  const bool on_gpu = sum.input_beside() && sum.output_beside();
-  status = after_allreduce(in, out, sum.count(), on_gpu, type, op, comm);
+  status = after_allreduce(in, out, sum.count(), sum.beside(), type, op, comm);
   if (Status stored = sum.store(); status.ok()) status = std::move(stored);
   return status.ok() ? rc : refuse(status, "MPI_Allreduce", comm);
 }

@@ -79,8 +79,7 @@ class StagedSum {
   // After these: as the rest of the call is to see them.
   const void* input() const;
   void* output() const { return to_.buffer(); }
-  bool input_beside() const { return in_place() ? to_.beside() : from_.beside(); }
-  bool output_beside() const { return to_.beside(); }
+  bool beside() const { return to_.beside() && (in_place() || from_.beside()); }
   Status store() { return to_.store(); }
 
  private:

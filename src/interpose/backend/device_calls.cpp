@@ -80,12 +80,7 @@ Result<bool> Backend::sum_entries(StagedSum& sum, DType type, CommState& state) 
   }
   const Result<bool> served = state.savings->by_entries(job);
   if (!served.ok() || !served.value()) return served;
-  Status outcome = there != nullptr ? there->outcome() : sum.store();
-  const bool on_gpu =
-      (job.there != nullptr || sum.output_beside()) && (job.from != nullptr || sum.input_beside());
-  if (NodesPath* const nodes = state.communicator->nodes_path(); nodes != nullptr)
-    HEDDLE_TRY(nodes->after_staged(gpu, sum.out(), sum.count() * dtype_size(type), on_gpu));
-  if (!outcome.ok()) return outcome;
+  HEDDLE_TRY(there != nullptr ? there->outcome() : sum.store());
   return true;
 }
 
