@@ -138,12 +138,13 @@ Status mostly_zero_anywhere(heddle_comm& comm, const Reduction& r) {
   }
   const auto there = comm.communicator->local_gpu().vector(comm.gpu, r.out, r.count, r.type);
   if (there != nullptr) {
-    HEDDLE_TRY(comm.communicator->mostly_zero_allreduce(*there));
+    HEDDLE_TRY(comm.communicator->mostly_zero_allreduce(
+        {nullptr, nullptr, r.count, r.type, there.get(), there.get()}));
     if (path != nullptr) HEDDLE_TRY(path->after_sparse(comm.gpu, r.out, true));
     return there->outcome();
   }
   return with_images(comm, r.in, r.out, r.count * dtype_size(r.type), [&](const void* in, void* out) {
-    HEDDLE_TRY(comm.communicator->mostly_zero_allreduce(in, out, r.count, r.type));
+    HEDDLE_TRY(comm.communicator->mostly_zero_allreduce({in, out, r.count, r.type}));
     if (path == nullptr || r.count == 0) return Status();
     return path->after_sparse(comm.gpu, r.out, out != r.out && in != r.in);
   });

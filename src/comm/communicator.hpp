@@ -75,6 +75,21 @@ struct SparseJob {
   bool keeps_pattern = false;
 };
 
+// An allreduce (sum) of vectors that may be mostly zeros.
+struct MostlyZeroJob {
+  const void* in = nullptr;
+  void* out = nullptr;  // may be `in`: in place
+  std::size_t count = 0;
+  DType type = DType::f32;
+  // Instead of `in`, and instead of `out`, each by itself: on this rank's GPU, which says what became of the result. In place where they are the same one.
+  LocalVector* from = nullptr;
+  LocalVector* there = nullptr;
+  // What kept this rank from having these: all ranks are told so.
+  Status trouble = {};
+
+  bool in_place() const { return in == out && from == there; }
+};
+
 // An allreduce (sum) of f32 vectors that may lose precision.
 struct CompressedJob {
   const float* in = nullptr;
@@ -136,10 +151,11 @@ class Communicator : public HostCollectives {
   // Ranks may differ in the type of their indices, but agree on all else; where they do not, or a stream breaks its contract,
   // every rank gets the same `invalid_argument` and nothing has happened. Where one is in trouble, the others get `peer_failed`.
   virtual Status sparse_allreduce(const SparseJob& job) = 0;
-  // A sum of vectors that may be mostly zeros (in == out: in place): by their entries where that pays. sparse_stats() says which.
-  virtual Status mostly_zero_allreduce(const void* in, void* out, std::size_t count, DType type) = 0;
-  // The same in place of one on this rank's GPU, which says what became of the result.
-  virtual Status mostly_zero_allreduce(LocalVector& vector) = 0;
+  // By their entries where samples of all ranks' vectors say that it pays, and then true; false: nothing has happened. sparse_stats() says what was done: it may have been a
+  // dense sum all the same. What keeps a rank from its vector, samples or entries is told to all, who get `peer_failed`.
+  virtual Result<bool> sum_by_entries(const MostlyZeroJob& job) = 0;
+  // The same, or else as they are.
+  virtual Status mostly_zero_allreduce(const MostlyZeroJob& job) = 0;
   // The same bits on all ranks. `job.how` and `count` are equal on all ranks; where they are not, every rank gets the same
   // `invalid_argument`.
   virtual Status compressed_allreduce(const CompressedJob& job) = 0;

@@ -95,8 +95,8 @@ class CommunicatorImpl final : public Communicator {
   void report_passed_over(const Config& config) const;
 
   Status sparse_allreduce(const SparseJob& job) override;
-  Status mostly_zero_allreduce(const void* in, void* out, std::size_t count, DType type) override;
-  Status mostly_zero_allreduce(LocalVector& vector) override;
+  Result<bool> sum_by_entries(const MostlyZeroJob& job) override;
+  Status mostly_zero_allreduce(const MostlyZeroJob& job) override;
   Status compressed_allreduce(const CompressedJob& job) override;
   std::uint64_t codec_seed(std::uint64_t seed) const override;
   void note_compressed() override { ++compressed_; }
@@ -147,10 +147,10 @@ class CommunicatorImpl final : public Communicator {
   std::uint32_t next_sequence() { return static_cast<std::uint32_t>(sequence_++ % kSequences); }
   Status learn_node_memory();
   Result<Profile> profile_for(const SparseJob& job);
-  Result<bool> looks_sparse(double density, std::size_t count, DType type);
+  Result<bool> looks_sparse(const MostlyZeroJob& job);
   // Memory that is missing in the middle of a collective leaves the others waiting: the communicator is of no use after that.
   template <typename Body>
-  Status with_memory(Body body) {
+  auto with_memory(Body body) -> decltype(body()) {
     try {
       return body();
     } catch (const std::bad_alloc&) {
@@ -158,15 +158,7 @@ class CommunicatorImpl final : public Communicator {
     }
   }
   Status exchange_sparse(const SparseJob& job);
-  // An allreduce (sum) of vectors, by their entries where that pays.
-  struct MostlyZeroJob {
-    const void* in;
-    void* out;  // may be `in`
-    std::size_t count;
-    DType type;
-    LocalVector* there;  // instead of both: in place on this rank's GPU
-  };
-  Status exchange_mostly_zero(const MostlyZeroJob& job);
+  Result<bool> exchange_entries(const MostlyZeroJob& job);
   Status sum_whole(const MostlyZeroJob& job);
   Status take_entries(const MostlyZeroJob& job, SparseView* view);
   Status compress(const CompressedJob& job);

@@ -45,72 +45,83 @@ Status entries_of(const std::byte* buffer, std::size_t count, DType type, Storag
 }  // namespace
 
 // By samples of every rank's vector: what an allreduce of their entries would cost, beside that of the vectors.
-Result<bool> CommunicatorImpl::looks_sparse(double density, std::size_t count, DType type) {
-  SparseView guess{count, 0, IndexType::u64, type, nullptr, nullptr};
-  guess.count = static_cast<std::size_t>(density * static_cast<double>(count));
+Result<bool> CommunicatorImpl::looks_sparse(const MostlyZeroJob& job) {
+  Result<double> density = job.trouble;
+  if (job.trouble.ok())
+    density = job.from != nullptr ? job.from->sampled_density(kSamples)
+                                  : sampled_density(job.in, job.count, job.type, kSamples);
+  SparseView guess{job.count, 0, IndexType::u64, job.type, nullptr, nullptr};
+  if (density.ok()) guess.count = static_cast<std::size_t>(density.value() * static_cast<double>(job.count));
   Agreement agreement(size_, 0);
   agreement.state(rank_, guess, Op::sum, true);
+  if (!density.ok()) agreement.withdraw(rank_);
   HEDDLE_TRY(run_job(agreement_job(agreement)));
-  HEDDLE_TRY(agreement.check());
-  const auto known = profiles_.find(count);
+  HEDDLE_TRY(agreement.check(density.status()));
+  const auto known = profiles_.find(job.count);
   const double distinct = known == profiles_.end() ? 1 : known->second.distinct();
-  const SparseCall call{count, agreement.total(), type, SparseForm::in_place, true, node_memory_ != nullptr};
+  const SparseCall call{job.count, agreement.total(),      job.type, SparseForm::in_place,
+                        true,      node_memory_ != nullptr};
   return !sparse_.choose(size_, call, distinct).dense;
 }
 
-Status CommunicatorImpl::mostly_zero_allreduce(const void* in, void* out, std::size_t count, DType type) {
+Result<bool> CommunicatorImpl::sum_by_entries(const MostlyZeroJob& job) {
   if (asked_ != nullptr) [[unlikely]]
-    return in_turn(asked_, [=, this] { return mostly_zero_allreduce(in, out, count, type); });
-  return with_memory([=, this] { return exchange_mostly_zero({in, out, count, type, nullptr}); });
+    return in_turn(asked_, [&, this] { return sum_by_entries(job); });
+  return with_memory([&, this] { return exchange_entries(job); });
 }
 
-Status CommunicatorImpl::mostly_zero_allreduce(LocalVector& vector) {
+Status CommunicatorImpl::mostly_zero_allreduce(const MostlyZeroJob& job) {
   if (asked_ != nullptr) [[unlikely]]
-    return in_turn(asked_, [&, this] { return mostly_zero_allreduce(vector); });
-  return with_memory([&, this] {
-    return exchange_mostly_zero({nullptr, nullptr, vector.count(), vector.type(), &vector});
-  });
+    return in_turn(asked_, [&, this] { return mostly_zero_allreduce(job); });
+  const Result<bool> served = sum_by_entries(job);
+  return served.ok() && !served.value() ? sum_whole(job) : served.status();
 }
 
-Status CommunicatorImpl::exchange_mostly_zero(const MostlyZeroJob& job) {
-  bool sparse = is_sparse_value(job.type) && size_ > 1 && job.count > 0;
-  if (sparse) {
-    const Result<double> density = job.there != nullptr
-                                       ? job.there->sampled_density(kSamples)
-                                       : sampled_density(job.in, job.count, job.type, kSamples);
-    if (!density.ok()) return density.status();
-    const Result<bool> looks = looks_sparse(density.value(), job.count, job.type);
-    if (!looks.ok()) return looks.status();
-    sparse = looks.value();
+Result<bool> CommunicatorImpl::exchange_entries(const MostlyZeroJob& job) {
+  const bool can = is_sparse_value(job.type) && size_ > 1 && job.count > 0;
+  const Result<bool> looks = can ? looks_sparse(job) : Result<bool>(false);
+  if (!looks.ok()) return looks;
+  if (!looks.value()) {
+    note_sparse("dense", 0, 0, 0);
+    return false;
   }
-  if (!sparse) return sum_whole(job);
   HEDDLE_TRY(learn_node_memory());
   SparseJob entries;
   entries.trouble = take_entries(job, &entries.in);
   entries.dense = job.out;
   entries.there = job.there;
-  entries.in_place = job.in == job.out;
-  return exchange_sparse(entries);
+  entries.in_place = job.in_place();
+  HEDDLE_TRY(exchange_sparse(entries));
+  return true;
 }
 
 Status CommunicatorImpl::sum_whole(const MostlyZeroJob& job) {
-  note_sparse("dense", 0, 0, 0);
-  if (job.there == nullptr || size_ == 1) return allreduce(job.in, job.out, job.count, job.type, Op::sum);
+  if (size_ == 1 && job.in_place()) return {};
+  const void* in = job.in;
+  void* out = job.out;
   // Where there is no image the others wait in vain.
-  const Result<void*> image = job.there->load();
-  if (!image.ok()) return fail(image.status());
-  HEDDLE_TRY(allreduce(image.value(), image.value(), job.count, job.type, Op::sum));
-  job.there->store();
+  if (job.from != nullptr) {
+    const Result<void*> image = job.from->load();
+    if (!image.ok()) return fail(image.status());
+    in = image.value();
+  }
+  if (job.there != nullptr) {
+    const Result<void*> image = job.there->image();
+    if (!image.ok()) return fail(image.status());
+    out = image.value();
+  }
+  HEDDLE_TRY(allreduce(in, out, job.count, job.type, Op::sum));
+  if (job.there != nullptr) job.there->store();
   return {};
 }
 
 Status CommunicatorImpl::take_entries(const MostlyZeroJob& job, SparseView* view) {
   const void* in = job.in;
-  if (job.there != nullptr) {
-    const Result<SparseView> taken = job.there->entries();
+  if (job.from != nullptr) {
+    const Result<SparseView> taken = job.from->entries();
     if (taken.ok()) *view = taken.value();
     if (taken.ok()) return {};
-    const Result<void*> image = job.there->load();
+    const Result<void*> image = job.from->load();
     if (!image.ok()) return image.status();
     in = image.value();
   }

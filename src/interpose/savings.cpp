@@ -1,7 +1,6 @@
 #include "interpose/savings.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <string_view>
 
 #include "sparse/stream.hpp"
@@ -31,7 +30,7 @@ std::unique_ptr<Savings> Savings::make(const Config& config, Communicator& commu
   return savings;
 }
 
-bool Savings::looks(DType type, std::size_t bytes) const {
+bool Savings::is_looked_at(DType type, std::size_t bytes) const {
   return config_.sparse && bytes >= kLeastLook && is_sparse_value(type);
 }
 
@@ -40,25 +39,24 @@ bool Savings::compresses(DType type, std::size_t bytes) const {
          (type == DType::f32 ? config_.compress_f32 : type == DType::f64 && config_.compress_f64);
 }
 
-Status Savings::allreduce(const void* in, void* out, std::size_t count, DType type, const void* key) {
-  return compresses(type, count * dtype_size(type)) ? compress(in, out, count, type, key)
-                                                    : look(in, out, count, type);
+bool Savings::wants_look(std::size_t count) {
+  Backoff& backoff = backoff_of(count);
+  if (backoff.left == 0) return true;
+  --backoff.left;
+  return false;
 }
 
-Status Savings::look(const void* in, void* out, std::size_t count, DType type) {
-  Backoff& backoff = backoff_[static_cast<std::size_t>(std::bit_width(count))];
-  if (backoff.left > 0) {
-    --backoff.left;
-    return communicator_.allreduce(in, out, count, type, Op::sum);
-  }
-  HEDDLE_TRY(communicator_.mostly_zero_allreduce(in, out, count, type));
+Result<bool> Savings::by_entries(const MostlyZeroJob& job) {
+  Result<bool> served = communicator_.sum_by_entries(job);
+  if (!served.ok()) return served;
+  Backoff& backoff = backoff_of(job.count);
   if (communicator_.sparse_stats().algorithm != std::string_view("dense")) {
     backoff.next = 1;
-    return {};
+    return served;
   }
   backoff.left = backoff.next;
   backoff.next = std::min(2 * backoff.next, kLongestBackoff);
-  return {};
+  return served;
 }
 
 Residual* Savings::residual_of(const void* key, std::size_t count) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -21,15 +22,20 @@ class Savings {
   // Null where there is nothing to save: all ranks on one node, or settings that say so. Borrows the communicator.
   static std::unique_ptr<Savings> make(const Config& config, Communicator& communicator);
 
-  bool serves(DType type, Op op, std::size_t bytes) const {
-    return op == Op::sum && bytes >= least_bytes_ && (looks(type, bytes) || compresses(type, bytes));
+  // Of each sum: whether it may go by entries, or is what HEDDLE_COMPRESS says; or neither.
+  bool looks(DType type, Op op, std::size_t bytes) const {
+    return op == Op::sum && bytes >= least_bytes_ && is_looked_at(type, bytes) && !compresses(type, bytes);
   }
-  // Whether it is what HEDDLE_COMPRESS says that is served.
   bool loses(DType type, Op op, std::size_t bytes) const {
     return op == Op::sum && bytes >= least_bytes_ && compresses(type, bytes);
   }
-  // What was lost of a vector is added to the next one of the same `key` and length: where the caller keeps it.
-  Status allreduce(const void* in, void* out, std::size_t count, DType type, const void* key);
+
+  // Once in each call of the first kind, before anything else of it that other ranks take part in: whether this one is looked at. Then by_entries() follows.
+  bool wants_look(std::size_t count);
+  // Whether it went by entries; if not nothing has happened, and it goes on. A failure is all ranks', and ends the call.
+  Result<bool> by_entries(const MostlyZeroJob& job);
+  // Of the second kind. What was lost of a vector is added to the next one of the same `key` and length: where the caller keeps it.
+  Status compress(const void* in, void* out, std::size_t count, DType type, const void* key);
 
  private:
   // Of the sizes between two powers of two: after a vector that was not worth it so many calls go by without a look, and twice
@@ -42,10 +48,9 @@ class Savings {
   explicit Savings(const Config& config, Communicator& communicator)
       : config_(config), communicator_(communicator) {}
 
-  bool looks(DType type, std::size_t bytes) const;
+  bool is_looked_at(DType type, std::size_t bytes) const;
   bool compresses(DType type, std::size_t bytes) const;
-  Status look(const void* in, void* out, std::size_t count, DType type);
-  Status compress(const void* in, void* out, std::size_t count, DType type, const void* key);
+  Backoff& backoff_of(std::size_t count) { return backoff_[static_cast<std::size_t>(std::bit_width(count))]; }
   Residual* residual_of(const void* key, std::size_t count);
 
   Config config_;

@@ -158,7 +158,7 @@ TEST_P(Sparse, NothingAndNextToNothing) {
         ASSERT_TRUE(request.value()->wait().ok());
         ASSERT_NO_FATAL_FAILURE(expect_folded(in, Op::sum, taken.stream));
         std::vector<float> zeros(5000);
-        ASSERT_TRUE(comm.mostly_zero_allreduce(zeros.data(), zeros.data(), zeros.size(), DType::f32).ok());
+        ASSERT_TRUE(comm.mostly_zero_allreduce({zeros.data(), zeros.data(), zeros.size(), DType::f32}).ok());
         ASSERT_EQ(zeros, std::vector<float>(5000));
       }
     });
@@ -289,7 +289,7 @@ TEST_P(Sparse, InPlaceOnAVectorIsADenseSum) {
             std::memcpy(all.back().data() + s.indices[i] * 4, s.value(i), 4);
         }
         Bytes data = all[static_cast<std::size_t>(me.rank)];
-        ASSERT_TRUE(comm.mostly_zero_allreduce(data.data(), data.data(), kCount, type).ok());
+        ASSERT_TRUE(comm.mostly_zero_allreduce({data.data(), data.data(), kCount, type}).ok());
         Bytes expected = all[0];
         for (int r = 1; r < me.size; ++r) {
           const void* inputs[] = {expected.data(), all[static_cast<std::size_t>(r)].data()};

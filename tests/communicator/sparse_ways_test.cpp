@@ -154,11 +154,11 @@ TEST(SparseCommunicator, WhatIsNotMostlyZeroStaysDense) {
   config.algorithm = "ring";
   party.run(config, [](Rank& me, Communicator& comm) {
     std::vector<std::int32_t> data(kCount, me.rank);
-    ASSERT_TRUE(comm.mostly_zero_allreduce(data.data(), data.data(), kCount, DType::i32).ok());
+    ASSERT_TRUE(comm.mostly_zero_allreduce({data.data(), data.data(), kCount, DType::i32}).ok());
     EXPECT_STREQ(comm.sparse_stats().algorithm, "dense");
     std::vector<std::int32_t> zeros(kCount, 0);
     zeros[7] = me.rank;
-    ASSERT_TRUE(comm.mostly_zero_allreduce(zeros.data(), zeros.data(), kCount, DType::i32).ok());
+    ASSERT_TRUE(comm.mostly_zero_allreduce({zeros.data(), zeros.data(), kCount, DType::i32}).ok());
     EXPECT_STRNE(comm.sparse_stats().algorithm, "dense");
   });
 }

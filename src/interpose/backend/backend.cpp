@@ -124,7 +124,7 @@ int Backend::host_bcast(void* buffer, Count count, MPI_Datatype type, int root, 
 
 template <typename Count>
 inline int Backend::allreduce_on_host(const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op,
-                                      MPI_Comm comm, const void* key) {
+                                      MPI_Comm comm, const Staged* staged) {
   const auto host = [&] { return host_allreduce(in, out, count, type, op, comm); };
   CommState* state = served(comm);
   if (state == nullptr) [[unlikely]] {
@@ -152,18 +152,28 @@ inline int Backend::allreduce_on_host(const void* in, void* out, Count count, MP
   const auto elements = static_cast<std::size_t>(count);
   const void* from = in == MPI_IN_PLACE ? out : in;
   if (state->savings != nullptr) [[unlikely]]
-    return allreduce_saving(from, out, elements, row->type, mapped, comm, *state,
-                            key != nullptr ? key : from);
+    return allreduce_saving(from, out, elements, row->type, mapped, comm, *state, staged);
   return finish(state->communicator->allreduce(from, out, elements, row->type, mapped), comm, *state);
 }
 
 // Between nodes. Apart, so that what is served within one pays one test for it.
 [[gnu::noinline]] int Backend::allreduce_saving(const void* in, void* out, std::size_t count, DType type,
-                                                Op op, MPI_Comm comm, CommState& state, const void* key) {
-  const bool saves = state.savings->serves(type, op, count * dtype_size(type));
-  return finish(saves ? state.savings->allreduce(in, out, count, type, key)
-                      : state.communicator->allreduce(in, out, count, type, op),
-                comm, state);
+                                                Op op, MPI_Comm comm, CommState& state,
+                                                const Staged* staged) {
+  Savings& savings = *state.savings;
+  const std::size_t bytes = count * dtype_size(type);
+  if (savings.loses(type, op, bytes)) {
+    const void* const key = staged != nullptr ? staged->key : in;
+    return finish(savings.compress(in, out, count, type, key), comm, state);
+  }
+  const bool asked = staged != nullptr && staged->asked;
+  if (!asked && savings.looks(type, op, bytes) && savings.wants_look(count)) {
+    const Result<bool> served = savings.by_entries({in, out, count, type});
+    // What all were told leaves the communicator as it was. After any other failure it fails in the next call too.
+    if (!served.ok()) return refuse(served.status(), "MPI_Allreduce", comm);
+    if (served.value()) return MPI_SUCCESS;
+  }
+  return finish(state.communicator->allreduce(in, out, count, type, op), comm, state);
 }
 
 template <typename Count>
@@ -226,31 +236,23 @@ int Backend::bcast_packed(void* buffer, std::size_t count, MPI_Datatype type, st
 template <typename Count>
 [[gnu::noinline]] int Backend::allreduce_anywhere(const void* in, void* out, Count count, MPI_Datatype type,
                                                   MPI_Op op, MPI_Comm comm) {
-  const bool in_place = in == MPI_IN_PLACE;
-  const void* const key = in_place ? out : in;
   // What has no meaning the host may report.
   if (count <= 0 || in == nullptr || out == MPI_IN_PLACE || !make_ready() || !device_buffers_.possible())
-    return allreduce_on_host(in, out, count, type, op, comm, key);
-  const auto elements = static_cast<std::size_t>(count);
-  const Result<bool> by_gpus = allreduce_on_gpus(in, out, elements, type, op, comm);
-  if (!by_gpus.ok()) return refuse(by_gpus.status(), "MPI_Allreduce", comm);
-  if (by_gpus.value()) return MPI_SUCCESS;
-  HostView from;
-  HostView to;
-  Status status = device_buffers_.view(out, elements, type, &to);
-  if (status.ok() && !in_place && in != out)
-    status = device_buffers_.view(const_cast<void*>(in), elements, type, &from);
-  if (status.ok()) status = from.load();
-  if (status.ok() && (in_place || in == out || to.has_gaps())) status = to.load();
+    return allreduce_on_host(in, out, count, type, op, comm, nullptr);
+  StagedSum sum(device_buffers_, in, out, static_cast<std::size_t>(count), type);
+  Staged staged{sum.source()};
+  Result<bool> served = allreduce_by_entries(sum, op, comm, &staged.asked);
+  if (served.ok() && !served.value()) served = allreduce_on_gpus(in, out, sum.count(), type, op, comm);
+  if (!served.ok()) return refuse(served.status(), "MPI_Allreduce", comm);
+  if (served.value()) return MPI_SUCCESS;
+  Status status = sum.load_output();
+  if (status.ok()) status = sum.load_input();
   if (!status.ok()) return refuse(status, "MPI_Allreduce", comm);
 
-  const void* input = from.buffer();
-  if (in_place) input = MPI_IN_PLACE;
-  if (in == out) input = to.buffer();  // a mistake, that the host reports
-  const int rc = allreduce_on_host(input, to.buffer(), count, type, op, comm, key);
+  const int rc = allreduce_on_host(sum.input(), sum.output(), count, type, op, comm, &staged);
   if (rc != MPI_SUCCESS) return rc;
-  status = after_allreduce(in, out, elements, to.beside() && (in_place || from.beside()), type, op, comm);
-  if (Status stored = to.store(); status.ok()) status = std::move(stored);
+  status = after_allreduce(in, out, sum.count(), sum.beside(), type, op, comm);
+  if (Status stored = sum.store(); status.ok()) status = std::move(stored);
   return status.ok() ? rc : refuse(status, "MPI_Allreduce", comm);
 }
 
@@ -302,7 +304,7 @@ int Backend::bcast(void* buffer, Count count, MPI_Datatype type, int root, MPI_C
   return bcast_on_host(buffer, count, type, root, comm);
 }
 
-// A buffer that cannot be used: no other rank knows of it. The user's error handler decides, which aborts the job unless the user chose
+// A buffer that cannot be used, of which no other rank knows; or what all ranks know of. The user's error handler decides, which aborts the job unless the user chose
 // otherwise.
 int Backend::refuse(const Status& status, const char* call, MPI_Comm comm) {
   set_up_->last_words(std::string(call) + ": " + status.message());

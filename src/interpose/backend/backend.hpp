@@ -50,10 +50,15 @@ class Backend {
  private:
   enum class Reason : std::uint8_t { arguments, datatype_or_op, nothing_to_do, too_large };
 
-  // The same with buffers that the host can use. `key` stands for the input from call to call; null: its address does. Inline, since they are most of a small call.
+  // What is known of a call whose buffers may lie anywhere.
+  struct Staged {
+    const void* key;     // stands for the input from call to call
+    bool asked = false;  // the savings, whether to look at it
+  };
+  // The same with buffers that the host can use. `staged`: null where they were given so. Inline, since they are most of a small call.
   template <typename Count>
   [[gnu::always_inline]] int allreduce_on_host(const void* in, void* out, Count count, MPI_Datatype type,
-                                               MPI_Op op, MPI_Comm comm, const void* key);
+                                               MPI_Op op, MPI_Comm comm, const Staged* staged);
   template <typename Count>
   [[gnu::always_inline]] int bcast_on_host(void* buffer, Count count, MPI_Datatype type, int root,
                                            MPI_Comm comm);
@@ -63,6 +68,9 @@ class Backend {
   template <typename Count>
   int bcast_anywhere(void* buffer, Count count, MPI_Datatype type, int root, MPI_Comm comm);
   int refuse(const Status& status, const char* call, MPI_Comm comm);
+  // By the entries of vectors that are mostly zeros, which this rank's GPU takes and puts where they lie there; false: the call goes on.
+  Result<bool> allreduce_by_entries(StagedSum& sum, MPI_Op op, MPI_Comm comm, bool* asked);
+  Result<bool> sum_entries(StagedSum& sum, DType type, CommState& state);
   // By the ranks' GPUs, where they have agreed on that; false: the call goes on.
   Result<bool> allreduce_on_gpus(const void* in, void* out, std::size_t count, MPI_Datatype type, MPI_Op op,
                                  MPI_Comm comm);
@@ -72,6 +80,7 @@ class Backend {
                          MPI_Op op, MPI_Comm comm);
   Status after_bcast(void* buffer, bool on_gpu, std::size_t count, MPI_Datatype type, int root,
                      MPI_Comm comm);
+  CommState* served_anywhere(MPI_Comm comm);
   DevicePath* device_path(MPI_Comm comm);
   NodesPath* nodes_path(MPI_Comm comm);
   bool is_served(const void* in, const void* out, MPI_Datatype type, MPI_Op op, DType* mapped_type,
@@ -97,7 +106,7 @@ class Backend {
   bool make_ready();
   void take_over(MPI_Comm comm, CommState& state);
   int allreduce_saving(const void* in, void* out, std::size_t count, DType type, Op op, MPI_Comm comm,
-                       CommState& state, const void* key);
+                       CommState& state, const Staged* staged);
   int bcast_packed(void* buffer, std::size_t count, MPI_Datatype type, std::size_t bytes, int root,
                    MPI_Comm comm, CommState& state);
 
