@@ -1,6 +1,7 @@
 #include "comm/stream_shares.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -14,7 +15,8 @@ Status StreamShares::connect(gpu::Gpu& gpu, const gpu::Place& place, std::size_t
   node_.place_ = place;
   HEDDLE_TRY(node_.make_links(gpu).status());
   if (node_.meeting_.size() > 1) HEDDLE_TRY(node_.share_scratch(layout_.scratch_bytes()).status());
-  return node_.share_marks().status();
+  HEDDLE_TRY(node_.share_marks().status());
+  return node_.share_flags().status();
 }
 
 void StreamShares::limit(std::size_t share) {
@@ -42,6 +44,13 @@ Status StreamShares::follow(SharesWork& work) {
   // Otherwise this rank's work ends after what the others do with its scratch. Now that goes on, and they say when it is over.
   if (!followed.ok()) node_.exported_ = true;
   return followed;
+}
+
+// The first meeting: an earlier call that was given up may still read this rank's scratch, and no host has waited for that.
+Status StreamShares::capture(SharesWork& work) {
+  Status mine = node_.link_->meet_in_graph();
+  if (mine.ok()) mine = work.first();
+  return node_.follow_in_graph(work, std::move(mine));
 }
 
 }  // namespace heddle
