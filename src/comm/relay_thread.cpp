@@ -247,6 +247,10 @@ void RelayThread::fail(const Status& why) {
 // Streams, from what they were given and what they are given yet, until this ends.
 void RelayThread::let_all_go() {
   for (Looks looks;; looks.pause()) {
+    // The slots first: what is there belongs to that call.
+    std::array<std::uint32_t, RelayRing::kSlots> filled;
+    for (std::size_t k = 0; k < filled.size(); ++k)
+      filled[k] = look_at(words_.slot(k));
     const std::uint32_t number = look_at(words_.call.value);
     bool kept = false;
     {
@@ -258,8 +262,8 @@ void RelayThread::let_all_go() {
     // So that other ranks, which do not make it anew with this one, wait for nothing either.
     if (kept) ranks_.reset();
     clear_seen(words_.call.value, number);
-    for (RelayWords::Word& slot : words_.slots)
-      clear_seen(slot.value, look_at(slot.value));
+    for (std::size_t k = 0; k < filled.size(); ++k)
+      clear_seen(words_.slot(k), filled[k]);
   }
 }
 
