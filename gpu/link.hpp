@@ -123,6 +123,8 @@ class Link {
   virtual Status open_words(std::span<std::byte> memory) = 0;
   // When all work that was given before is done, `word` is `value`, for the host as well.
   virtual Status write_word(const std::uint32_t* word, std::uint32_t value) = 0;
+  // The same, once `word` is 0: what comes now waits for that.
+  virtual Status take_word(const std::uint32_t* word, std::uint32_t value) = 0;
   // What comes now waits until `word` is `value`.
   virtual Status wait_for_word(const std::uint32_t* word, std::uint32_t value) = 0;
 

@@ -171,9 +171,7 @@ Status StreamRelay::check(const Buffers& buffers, std::size_t bytes) {
 // Tells the thread, when the stream comes there, which call it is. Also where another rank will be found to refuse it: what the thread sees is the order of the calls that this rank has begun.
 Status StreamRelay::begin(bool captured, RelayCall* call) {
   const std::uint32_t number = gear_.thread->announce(captured);
-  const std::uint32_t* const word = &gear_.words->call.value;
-  Status given = gear_.link->wait_for_word(word, 0);
-  if (given.ok()) given = gear_.link->write_word(word, number);
+  Status given = gear_.link->take_word(&gear_.words->call.value, number);
   if (given.ok()) {
     call->number = number;
   } else {

@@ -1,7 +1,6 @@
 #include "comm/stream_shares.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -46,11 +45,8 @@ Status StreamShares::follow(SharesWork& work) {
   return followed;
 }
 
-// The first meeting: an earlier call that was given up may still read this rank's scratch, and no host has waited for that.
 Status StreamShares::capture(SharesWork& work) {
-  Status mine = node_.link_->meet_in_graph();
-  if (mine.ok()) mine = work.first();
-  return node_.follow_in_graph(work, std::move(mine));
+  return node_.follow_in_graph(work, work.first());
 }
 
 }  // namespace heddle
