@@ -32,7 +32,8 @@ Config small_pieces() {
 // A captured sum, with its input made before it and its result taken after it.
 class Captured {
  public:
-  Captured(Seat& seat, int step) : sum(seat, 0, kLeast + 11, step), graph_(*driver, sum.stream) {
+  Captured(Seat& seat, int step, std::size_t count = kLeast + 11)
+      : sum(seat, 0, count, step), graph_(*driver, sum.stream) {
     graph_.begin();
     given = sum.allreduce(false);
     EXPECT_EQ(graph_.end(), CUDA_SUCCESS);
@@ -158,11 +159,11 @@ TEST(StreamGraphs, OneFails) {
 TEST(StreamGraphs, OutliveACall) {
   for (const Nodes& nodes : kinds()) {
     const int size = static_cast<int>(nodes.size());
-    for (const int later : {0, 9}) {
-      on_nodes(nodes, small_pieces(), [&](Seat& seat) {
+    for (const auto& [later, count] : {std::pair{0, kLeast}, {9, kLeast}, {9, std::size_t{5000}}}) {
+      on_nodes(nodes, small_pieces(), [&, later = later, count = count](Seat& seat) {
         const Integers step(seat, 0, kLeast, 2);
         step.works();
-        const Captured before(seat, 3);
+        const Captured before(seat, 3, count);
         const Plain sum(seat);
         seat.fail("cuStreamBatchMemOp", size + later);
         Status said;
@@ -171,7 +172,7 @@ TEST(StreamGraphs, OutliveACall) {
         before.works();
         sum.stream.wait();
         // In a capture nothing can begin anew.
-        const Captured refused(seat, 1);
+        const Captured refused(seat, 1, count);
         const char* const wanted =
             said.ok() ? "could not do its part" : "an earlier collective on a stream failed";
         EXPECT_TRUE(says(refused.given, wanted)) << refused.given.message();
