@@ -145,6 +145,11 @@ bool RelayThread::is_wanted() const {
   return !calls_.empty() || !graphs_.empty() || given_up_ != 0;
 }
 
+// Whether the stream will not come to that call any more, as when its context is gone.
+bool RelayThread::is_past(std::uint32_t number) const {
+  return over_ || (kept_ && !is_in_graph(number));
+}
+
 // That to which the stream has come; none: there will be no other. It looks at memory and calls nothing of CUDA's, which may hold up any caller while another thread waits there for the stream
 // that waits for this.
 std::optional<RelayCall> RelayThread::next() {
@@ -153,10 +158,11 @@ std::optional<RelayCall> RelayThread::next() {
     if (!is_wanted()) looks = {};
     given_.wait(lock, [this] { return over_ || is_wanted(); });
     if (over_ && calls_.empty()) return {};
-    const std::uint32_t number = over_ ? calls_.front().number : look_at(words_.call.value);
+    const bool past = !calls_.empty() && is_past(calls_.front().number);
+    const std::uint32_t number = past ? calls_.front().number : look_at(words_.call.value);
     if (number == 0) {
       let_go_rest();
-    } else if (std::optional<RelayCall> call = find(number); call || over_) {
+    } else if (std::optional<RelayCall> call = find(number)) {
       return call;
     }
   }
@@ -205,7 +211,7 @@ void RelayThread::conclude(const RelayCall& call) {
 void RelayThread::await(const RelayCall& call, std::uint32_t k) {
   for (Looks looks; look_at(words_.slot(k)) != call.number; looks.pause()) {
     const std::lock_guard lock(mutex_);
-    if (over_ || given_up_ == call.number) return;
+    if (is_past(call.number) || given_up_ == call.number) return;
   }
 }
 

@@ -106,7 +106,7 @@ class RelayThread {
   // The reason; also where the collectives themselves have failed, after which there are no more, and streams go on without results.
   Status lost() const;
 
-  // From now on it is there for graphs alone, whose calls it was given.
+  // From now on it is there for graphs alone, whose calls it was given. Where the stream has not done its part of others by now, they are done as at the end.
   void keep();
   // After keep(): why graphs have gone on without results since this was asked last, if they have.
   Status missed();
@@ -122,6 +122,7 @@ class RelayThread {
   std::optional<RelayCall> next();
   std::optional<RelayCall> find(std::uint32_t number) const;
   bool is_wanted() const;
+  bool is_past(std::uint32_t number) const;
   Status serve(const RelayCall& call);
   void await(const RelayCall& call, std::uint32_t k);
   Status run_piece(const RelayCall& call, std::uint32_t k);

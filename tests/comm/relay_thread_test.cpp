@@ -265,6 +265,24 @@ TEST(RelayThread, EndsWithoutTheStream) {
   EXPECT_EQ(counts, std::vector<std::size_t>(3, kPiece / 4));
 }
 
+// Also when graphs alone are left.
+TEST(RelayThread, KeptWithoutTheStream) {
+  Relay relay(false);
+  const RelayCall graph = relay.give(4, true);
+  const RelayCall begun = relay.give(2 * kPiece);
+  relay.give(kPiece);
+  ASSERT_TRUE(relay.begin(begun));
+  relay.fill(begun, 0);
+  ASSERT_TRUE(relay.goes_on(0));
+  relay.thread().keep();
+  ASSERT_TRUE(relay.is_done());
+  ASSERT_TRUE(relay.does(graph));
+  EXPECT_EQ(relay.at(0), 56);
+  EXPECT_EQ(relay.at(1), 28);
+  EXPECT_EQ(relay.at(kPiece / 4), 14);
+  EXPECT_TRUE(relay.thread().missed().ok());
+}
+
 // Also what is given after the collectives have failed, which the caller may not have noticed.
 TEST(RelayThread, AfterAFailureNoStreamWaits) {
   Relay relay(true);
