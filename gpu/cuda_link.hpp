@@ -57,6 +57,7 @@ class CudaLink final : public Link {
 
   Status open_words(std::span<std::byte> memory) override;
   Status write_word(const std::uint32_t* word, std::uint32_t value) override;
+  Status take_word(const std::uint32_t* word, std::uint32_t value) override;
   Status wait_for_word(const std::uint32_t* word, std::uint32_t value) override;
   Result<Descriptor> share_with_networks() override;
   Status after_networks() override;

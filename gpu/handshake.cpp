@@ -27,12 +27,12 @@ Status Handshake::open(std::span<std::byte> flags, int rank, int size, CUstream 
   const CUdeviceptr at = flags_.at(flags.data());
   for (int other = 0; other < size; ++other) {
     if (other == rank) continue;
-    operations_.push_back(wait_operation(flag(at, rank, other), 0, WaitFor::equal));
+    operations_.push_back(wait_operation(flag(at, rank, other), 0));
     operations_.push_back(write_operation(flag(at, rank, other), 1));
   }
   for (int other = 0; other < size; ++other) {
     if (other == rank) continue;
-    operations_.push_back(wait_operation(flag(at, other, rank), 1, WaitFor::equal));
+    operations_.push_back(wait_operation(flag(at, other, rank), 1));
     operations_.push_back(write_operation(flag(at, other, rank), 0));
   }
   return {};

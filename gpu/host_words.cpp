@@ -4,12 +4,12 @@
 
 namespace heddle::gpu {
 
-CUstreamBatchMemOpParams wait_operation(CUdeviceptr word, std::uint32_t value, WaitFor what) {
+CUstreamBatchMemOpParams wait_operation(CUdeviceptr word, std::uint32_t value) {
   CUstreamBatchMemOpParams operation = {};
   operation.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
   operation.waitValue.address = word;
   operation.waitValue.value = value;
-  operation.waitValue.flags = what == WaitFor::equal ? CU_STREAM_WAIT_VALUE_EQ : CU_STREAM_WAIT_VALUE_GEQ;
+  operation.waitValue.flags = CU_STREAM_WAIT_VALUE_EQ;
   return operation;
 }
 
@@ -35,7 +35,7 @@ Status HostWords::open(std::span<std::byte> memory, CUstream stream) {
   error = driver_.MemHostGetDevicePointer(&at_, registered_, 0);
   if (error != CUDA_SUCCESS) return cuda_error(driver_, error, "reaching flags in the host's memory");
   // There is no attribute to ask.
-  CUstreamBatchMemOpParams trial[] = {wait_operation(at_, 0, WaitFor::equal), write_operation(at_, 0)};
+  CUstreamBatchMemOpParams trial[] = {wait_operation(at_, 0), write_operation(at_, 0)};
   error = driver_.StreamBatchMemOp(stream, 2, trial, 0);
   if (error == CUDA_SUCCESS) error = driver_.StreamSynchronize(stream);
   return error == CUDA_SUCCESS ? Status() : cuda_error(driver_, error, "waiting for flags in a stream");

@@ -9,9 +9,8 @@
 
 namespace heddle::gpu {
 
-// When `word` is `value`; or when it has reached it, going round: (std::int32_t)(*word - value) >= 0.
-enum class WaitFor : std::uint8_t { equal, reached };
-CUstreamBatchMemOpParams wait_operation(CUdeviceptr word, std::uint32_t value, WaitFor what);
+// When `word` is `value`.
+CUstreamBatchMemOpParams wait_operation(CUdeviceptr word, std::uint32_t value);
 // Whoever sees the value sees all that the stream has written before.
 CUstreamBatchMemOpParams write_operation(CUdeviceptr word, std::uint32_t value);
 

@@ -135,12 +135,14 @@ class Link {
   // What comes now goes to the link's own stream. Nothing to do but between begin_on() and this.
   virtual void end_on() = 0;
 
-  // Between a stream and a thread of the host's, which writes and reads words itself. Once: `memory`, all 0, holds the words, and stays until close(). `unsupported`:
-  // the driver is too old.
+  // Between a stream and a thread of the host's, which writes and reads words itself; in a graph as well, at every launch. Once: `memory`, all 0, holds the words, and stays until
+  // close(). `unsupported`: the driver is too old.
   virtual Status open_words(std::span<std::byte> memory) = 0;
   // When all work that was given before is done, `word` is `value`, for the host as well.
   virtual Status write_word(const std::uint32_t* word, std::uint32_t value) = 0;
-  // What comes now waits until `word` has reached `value`, going round: until (std::int32_t)(*word - value) >= 0.
+  // The same, once `word` is 0: what comes now waits for that.
+  virtual Status take_word(const std::uint32_t* word, std::uint32_t value) = 0;
+  // What comes now waits until `word` is `value`.
   virtual Status wait_for_word(const std::uint32_t* word, std::uint32_t value) = 0;
 
   // For the network's devices (GPUDirect RDMA), this rank's scratch, from its beginning on. Its dmabuf; none: the driver has none to give. `unsupported`: what such

@@ -176,8 +176,15 @@ Status CudaLink::write_word(const std::uint32_t* word, std::uint32_t value) {
                     [&](const Driver& driver) { return driver.StreamBatchMemOp(at_, 1, &operation, 0); });
 }
 
+Status CudaLink::take_word(const std::uint32_t* word, std::uint32_t value) {
+  CUstreamBatchMemOpParams operations[] = {wait_operation(words_.at(word), 0),
+                                           write_operation(words_.at(word), value)};
+  return in_context("taking a word in a stream",
+                    [&](const Driver& driver) { return driver.StreamBatchMemOp(at_, 2, operations, 0); });
+}
+
 Status CudaLink::wait_for_word(const std::uint32_t* word, std::uint32_t value) {
-  CUstreamBatchMemOpParams operation = wait_operation(words_.at(word), value, WaitFor::reached);
+  CUstreamBatchMemOpParams operation = wait_operation(words_.at(word), value);
   return in_context("waiting for a word in a stream",
                     [&](const Driver& driver) { return driver.StreamBatchMemOp(at_, 1, &operation, 0); });
 }

@@ -10,19 +10,22 @@
  * which does the collective while the stream copies piece by piece, over connections of its own (not the lender's messages), made in the first call. Of 1 MiB or more on several nodes the GPUs of
  * a node with several ranks fold first and spread the result, where they reach each other and have kernels for the type, so that the host has each rank's share alone: with HEDDLE_DEVICE_BYTES of scratch.
  *
- * CUDA graphs, for ranks that their GPUs serve (for others HEDDLE_ERR_UNSUPPORTED): a call on a stream that is being captured becomes part of the graph, and every launch of that does the collective again, by the GPUs alone; the call itself
+ * CUDA graphs: a call on a stream that is being captured becomes part of the graph, and every launch of that does the collective again, by the GPUs alone, or with the thread of the host where that serves the ranks; the call itself
  * meets the other ranks on the host, as ever. The first call on a communicator sets it up and must be outside of a capture: HEDDLE_ERR_UNSUPPORTED says so, and so it says
  * where the GPUs cannot meet (a driver older than CUDA 12.0, memory that cannot be registered), and where not all ranks capture a call. What a program must see to:
  * - All ranks capture the same collectives in the same order, and launch their graphs as often as each other; launches, captures and other collectives of a communicator
- *   come in the same order on all ranks. Launches may go to any stream; they and other calls, also on other streams, follow each other on the GPU in the order of that rank's calls.
+ *   come in the same order on all ranks. Launches may go to any stream; they and other calls on streams, whichever these are, follow each other on the GPU in the order of that rank's calls.
  * - A stream waits for the other ranks' launches, and nothing on the host can time that out: where a rank does not launch, or has died, what waits for the stream waits on, and
- *   heddle_comm_destroy with it. The way out is the launch that is missing, or the end of the process.
+ *   heddle_comm_destroy with it. The way out is the launch that is missing, or the end of the process. Where the host serves the ranks, that goes for those of one node alone, and for vectors that their GPUs share out: what waits for
+ *   others is let go after HEDDLE_TIMEOUT, without a result, as below.
  * - Ranks that are threads of one process instantiate their graphs, and launch every kernel once, before the first of them launches a graph, and until all have launched call nothing
  *   that waits for the whole GPU (cudaMalloc, cudaFree, cudaDeviceSynchronize): it would wait for the graph that waits for this rank. Their streams do not synchronise
  *   with the default stream (cudaStreamNonBlocking), and are no more than the GPU has queues (CUDA_DEVICE_MAX_CONNECTIONS, 8 unless set otherwise).
  * - Communicator and buffers stay, on all ranks, until the last launch is done. heddle_comm_destroy waits for what was launched; a graph that is launched after it uses memory that was freed. A
  *   failure outside of the capture leaves graphs as they were.
  * - After a failure in a capture end the capture and destroy the graph; nothing has run.
+ * - Where the host serves the ranks and its collectives have failed (below), launches go on without results, and what was captured before has to be captured again: the first call after such a launch fails and says so. A program that launches graphs and makes no calls
+ *   hears of it by a line of the log alone (HEDDLE_LOG=warn, as it is unless set otherwise).
  *
  * `stream` is a CUstream or cudaStream_t of the context of the buffers, and may be another one in every call and on every rank; null is the legacy default
  * stream of that context. Buffers belong to heddle until the stream has done the work; to free them in the stream's order (cudaFreeAsync) is enough.

@@ -39,17 +39,16 @@ Result<bool> DevicePath::share_flags() {
   }
   if (!all.ok() || all.value()) return all;
   const std::string why = graphs_.ok() ? fmt::format("rank {} says why", deciding_rank()) : graphs_.message();
-  graphs_ = Status(
-      Code::unsupported,
-      fmt::format("the GPUs cannot meet inside of CUDA graphs ({}): call it outside of the capture", why));
-  log_.info(graphs_.message());
+  const std::string text = fmt::format("the GPUs cannot meet inside of CUDA graphs ({})", why);
+  graphs_ = Status(Code::unsupported, text + ": call it outside of the capture");
+  log_.info(text);
   return true;
 }
 
-// As follow(): where the ranks meet there, here a node of the graph is where their streams will meet.
-Status DevicePath::follow_in_graph(DeviceWork& work) {
+// As follow(): where the ranks meet there, here a node of the graph is where their streams will meet. `mine`: what came before.
+Status DevicePath::follow_in_graph(DeviceWork& work, Status mine) {
   captured_ = true;
-  Status mine = link_->meet_in_graph();
+  if (mine.ok()) mine = link_->meet_in_graph();
   for (std::size_t k = 0; k < work.steps() && mine.ok(); ++k) {
     mine = work.step(k);
     if (mine.ok()) mine = link_->meet_in_graph();

@@ -236,7 +236,7 @@ class DevicePath {
   // In graphs: device_graphs.cpp.
   Result<bool> share_memory();
   Result<bool> share_flags();
-  Status follow_in_graph(DeviceWork& work);
+  Status follow_in_graph(DeviceWork& work, Status mine);
   // Which of its two events a rank records next; the same on all.
   unsigned next_turn() { return turns_++ % 2; }
 

@@ -95,12 +95,7 @@ Status DevicePath::agree_on_call(const Status& mine, bool captured, DeviceWork& 
   *in_graph = all[0] != 0;
   if (!status.ok() || all[0] == 0 || all[1] == 0) return status;
   *refused = true;
-  return Status(
-      Code::unsupported,
-      fmt::format(
-          "this rank's stream is {}being captured into a CUDA graph, another rank's is{}: capture the "
-          "collective on all ranks or on none",
-          captured ? "" : "not ", captured ? " not" : ""));
+  return refuse_mixed(captured);
 }
 
 Status DevicePath::serve_on(gpu::Stream stream, DeviceWork& work, Status mine) {
@@ -114,7 +109,7 @@ Status DevicePath::serve_on(gpu::Stream stream, DeviceWork& work, Status mine) {
   bool refused = false;
   bool in_graph = false;
   Status status = agree_on_call(mine, captured, work, &in_graph, &refused);
-  if (status.ok()) status = in_graph ? follow_in_graph(work) : follow(work, turn);
+  if (status.ok()) status = in_graph ? follow_in_graph(work, {}) : follow(work, turn);
   link_->end_on();
   if (status.ok() || refused) return status;
   // All know of it.

@@ -1,7 +1,18 @@
 // The host's half of collectives on streams (stream_relay.hpp): a thread that does them on pieces of vectors, in slots of memory that streams fill and empty.
+//
+// What a stream is to do may be captured into a CUDA graph and done many times, of which the host hears nothing. So the thread learns from memory which call the stream has come
+// to, and nothing is counted: each word that they tell each other by is 0, or the number of a call.
+//
+//   the stream                                               the thread
+//   waits until the word of calls is 0, sets it              sees the number: which call it is has been said before
+//   fills a slot, sets its word                              sees the number there, does the collective on that piece, sets the word to 0
+//   waits until the slot's word is 0, empties the slot       after the last piece: sets the word of calls to 0
+//
+// A stream does one call after the other, each in all slots from the first one on.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -10,8 +21,10 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "base/dtype.hpp"
+#include "base/log.hpp"
 #include "base/status.hpp"
 #include "comm/device_shares.hpp"
 #include "comm/host_collectives.hpp"
@@ -19,27 +32,19 @@
 
 namespace heddle {
 
-// What a stream and the thread tell each other, in a page of its own. Pieces are numbered from the first call on, going round at 2^32.
-struct alignas(4096) RelayWords {
-  std::uint32_t unused = 0;                // what drivers are tried with
-  alignas(128) std::uint32_t arrived = 0;  // pieces that lie in their slots, by the stream
-  alignas(128) std::uint32_t done = 0;     // pieces whose results do, by the thread
-};
-
 // A collective that is given to it; the same on all ranks.
 struct RelayCall {
   Collective collective = Collective::allreduce;
-  std::size_t bytes = 0;  // of the vector; at least one
+  std::size_t bytes = 0;  // of the vector; 0: there is nothing to do
   DType type = DType::u8;
   Op op = Op::sum;
   int root = 0;
-  std::uint32_t first = 0;  // number of its first piece
+  std::uint32_t number = 0;  // of this rank's, by RelayThread::announce()
   // Of a call in which the GPUs of each node share the vector out: this rank's part, which is for the ranks of its place.
   std::optional<SharesPieces> shares;
 };
 
 struct RelayPiece {
-  std::uint32_t number;
   std::size_t begin;  // in the vector, or in a piece of which this is a share
   std::size_t bytes;
   std::byte* slot;
@@ -58,50 +63,89 @@ struct RelayRing {
     const std::size_t count = call.shares ? call.shares->count() : (call.bytes + piece - 1) / piece;
     return static_cast<std::uint32_t>(count);
   }
-  std::byte* slot(std::uint32_t number) const { return memory + number % kSlots * piece; }
-  // Number `k` of the call's.
+  // Of number `k` of a call's.
+  std::byte* slot(std::size_t k) const { return memory + k % kSlots * piece; }
   RelayPiece piece_of(const RelayCall& call, std::uint32_t k) const {
     const std::size_t begin = k * piece;
-    const std::uint32_t number = call.first + k;
     const Extent e = call.shares ? call.shares->own(k) : Extent{begin, std::min(piece, call.bytes - begin)};
-    return {number, e.begin, e.bytes, slot(number)};
+    return {e.begin, e.bytes, slot(k)};
   }
+};
+
+// What a stream and the thread tell each other by, in a page of its own.
+struct alignas(4096) RelayWords {
+  struct alignas(128) Word {
+    std::uint32_t value = 0;
+  };
+  Word unused;                                // what drivers are tried with
+  Word call;                                  // to which the stream has come
+  std::array<Word, RelayRing::kSlots> slots;  // a piece of that call lies there
+
+  std::uint32_t& slot(std::size_t k) { return slots[k % slots.size()].value; }
 };
 
 class RelayThread {
  public:
   // `words` are borrowed, `ring` has memory. Throws std::system_error where there is no thread to be had.
-  RelayThread(std::unique_ptr<HostCollectives> ranks, const RelayRing& ring, RelayWords& words);
+  RelayThread(std::unique_ptr<HostCollectives> ranks, const RelayRing& ring, RelayWords& words,
+              const Log& log);
   RelayThread(const RelayThread&) = delete;
   RelayThread& operator=(const RelayThread&) = delete;
   // Does what was given; where a stream has not done its part by now the others are not left waiting, and what they are sent is undefined.
   ~RelayThread();
 
-  // Calls are served in the order in which they are given, the same on all ranks.
+  // The number of a call, before a stream is given its beginning. Calls in graphs come as often as these are launched; all others come once, in the order in which they are announced.
+  std::uint32_t announce(bool in_graph);
+  // What it is, once all ranks are agreed on it. Calls come in the same order on all ranks.
   void give(const RelayCall& call);
-  // This rank's stream does not do its part any more: it goes on without results, and the others with whatever the slots hold. All are to be told by lost() before
-  // the next call. The first reason counts.
-  void lose(const Status& why);
-  // The reason; also where the collectives themselves have failed, after which there are no more.
+  // It is not to be. `begun`: the stream has been given its beginning, or a graph has, and goes on when it comes there.
+  void withdraw(std::uint32_t number, bool begun);
+  // This rank's stream, which has begun that call, does not do its part of it: it goes on without results, and the others with whatever the slots hold. All are to be told by lost() before
+  // the next call that is given. The first reason counts.
+  void lose(std::uint32_t number, const Status& why);
+  // The reason; also where the collectives themselves have failed, after which there are no more, and streams go on without results.
   Status lost() const;
 
- private:
-  void run();
-  void release();
-  std::optional<RelayCall> next();
-  bool serve(const RelayCall& call);
-  void await(std::uint32_t number) const;
-  Status run_piece(const RelayCall& call, std::uint32_t number);
-  Status run_share(const RelayCall& call, const RelayPiece& share);
+  // From now on it is there for graphs alone, whose calls it was given. Where the stream has not done its part of others by now, they are done as at the end.
+  void keep();
+  // After keep(): why graphs have gone on without results since this was asked last, if they have.
+  Status missed();
 
-  const std::unique_ptr<HostCollectives> ranks_;
+ private:
+  // A call that is no graph's; not known: it is not agreed on yet.
+  struct Announced {
+    std::uint32_t number;
+    std::optional<RelayCall> call;
+  };
+
+  void run();
+  std::optional<RelayCall> next();
+  std::optional<RelayCall> find(std::uint32_t number) const;
+  bool is_wanted() const;
+  bool is_past(std::uint32_t number) const;
+  Status serve(const RelayCall& call);
+  void await(const RelayCall& call, std::uint32_t k);
+  Status run_piece(const RelayCall& call, std::uint32_t k);
+  Status run_share(const RelayCall& call, const RelayPiece& share);
+  void conclude(const RelayCall& call);
+  void let_go_rest();
+  void fail(const Status& why);
+  void let_all_go();
+
+  std::unique_ptr<HostCollectives> ranks_;
   const RelayRing ring_;
   RelayWords& words_;
+  const Log log_;
   mutable std::mutex mutex_;  // of all below
   std::condition_variable given_;
-  std::deque<RelayCall> calls_;
-  std::uint32_t end_ = 0;  // number of the piece after the last one that was given
-  bool over_ = false;
+  std::deque<Announced> calls_;
+  std::vector<RelayCall> graphs_;  // by number
+  std::uint32_t last_ = 0;         // number of a call that was announced
+  std::uint32_t given_up_ = 0;     // that of lose()
+  bool over_ = false;              // there is nothing to come
+  bool kept_ = false;              // it is there for graphs alone
+  Status failed_;                  // why there are no collectives any more
+  bool missed_ = false;            // graphs have gone on without results
   Status lost_;
   std::thread thread_;
 };

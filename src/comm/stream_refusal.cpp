@@ -15,6 +15,15 @@ Status refused_elsewhere(int rank) {
       fmt::format("rank {} could not do its part of a collective on streams, and says why there", rank));
 }
 
+Status refuse_mixed(bool captured) {
+  return Status(
+      Code::unsupported,
+      fmt::format(
+          "this rank's stream is {}being captured into a CUDA graph, another rank's is{}: capture the "
+          "collective on all ranks or on none",
+          captured ? "" : "not ", captured ? " not" : ""));
+}
+
 Status refuse_place(const void* buffer) {
   return refuse_stream(fmt::format(
       "the buffer at {} is not in the GPU context that serves this communicator's calls", buffer));

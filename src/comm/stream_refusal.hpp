@@ -13,6 +13,8 @@ namespace heddle {
 Status refuse_stream(const std::string& why);
 // Another rank's reason.
 Status refused_elsewhere(int rank);
+// Where some ranks capture a call into a CUDA graph and others do not. `captured`: this one does.
+Status refuse_mixed(bool captured);
 // Of a buffer of another context.
 Status refuse_place(const void* buffer);
 // Before the first call: the place of a buffer that a communicator can be set up for.

@@ -20,22 +20,29 @@ constexpr std::size_t kLeastPiece = std::size_t{64} << 10;
 
 }  // namespace
 
-// When it has served what the streams were given.
-void StreamRelay::end_thread() {
-  if (link_ != nullptr) link_->finish();
-  thread_.reset();
+// When the threads have served what the streams were given.
+StreamRelay::~StreamRelay() {
+  if (gear_.link != nullptr) kept_.push_back(std::move(gear_));
+  for (Gear& gear : kept_) {
+    gear.link->finish();
+    gear.thread.reset();
+  }
 }
 
-// All ranks at the same point.
+// All ranks at the same point, and no stream of theirs is being captured.
 void StreamRelay::reset() {
-  end_thread();
-  link_ = nullptr;
-  own_link_.reset();
+  if (gear_.link != nullptr) gear_.link->finish();
+  if (captured_) {
+    gear_.thread->keep();
+  } else {
+    gear_.thread.reset();
+    gear_.own_link.reset();
+  }
   if (shares_on_ && apart_) shares_->let_go();
   if (shares_on_ && !apart_) apart_ = !shares_->leave().ok();
-  shares_on_ = false;
-  words_.reset();
-  next_ = 0;
+  if (captured_) kept_.push_back(std::move(gear_));
+  captured_ = shares_on_ = false;
+  gear_ = {};
 }
 
 // Whether all ranks can; else the same kind of failure on all. `more`: of each word the largest comes back.
@@ -75,27 +82,27 @@ Status StreamRelay::connect_nodes(gpu::Gpu& gpu, const gpu::Place& place) {
 
 Status StreamRelay::find_link(gpu::Gpu& gpu, const gpu::Place& place) {
   if (shares_on_) {
-    link_ = &shares_->link();
+    gear_.link = &shares_->link();
     return {};
   }
   Result<std::unique_ptr<gpu::Link>> made = gpu::make_link(gpu, place);
   if (!made.ok()) return made.status();
-  own_link_ = std::move(made).value();
-  link_ = own_link_.get();
+  gear_.own_link = std::move(made).value();
+  gear_.link = gear_.own_link.get();
   return {};
 }
 
 Status StreamRelay::make_ring() {
-  words_ = std::make_unique<RelayWords>();
-  HEDDLE_TRY(link_->open_words(std::as_writable_bytes(std::span(words_.get(), 1))));
-  Result<std::byte*> pinned = link_->pin(RelayRing::kSlots * kMostPiece);
-  ring_.piece = kMostPiece;
-  while (!pinned.ok() && ring_.piece > kLeastPiece) {
-    ring_.piece /= 2;
-    pinned = link_->pin(RelayRing::kSlots * ring_.piece);
+  gear_.words = std::make_unique<RelayWords>();
+  HEDDLE_TRY(gear_.link->open_words(std::as_writable_bytes(std::span(gear_.words.get(), 1))));
+  Result<std::byte*> pinned = gear_.link->pin(RelayRing::kSlots * kMostPiece);
+  gear_.ring.piece = kMostPiece;
+  while (!pinned.ok() && gear_.ring.piece > kLeastPiece) {
+    gear_.ring.piece /= 2;
+    pinned = gear_.link->pin(RelayRing::kSlots * gear_.ring.piece);
   }
   if (!pinned.ok()) return pinned.status();
-  ring_.memory = pinned.value();
+  gear_.ring.memory = pinned.value();
   return {};
 }
 
@@ -104,7 +111,7 @@ Status StreamRelay::start_thread() {
   if (!twin.ok()) return twin.status();
   Status mine;
   try {
-    thread_ = std::make_unique<RelayThread>(std::move(twin).value(), ring_, *words_);
+    gear_.thread = std::make_unique<RelayThread>(std::move(twin).value(), gear_.ring, *gear_.words, log_);
   } catch (const std::system_error& e) {
     mine = Status(Code::system, fmt::format("no thread for collectives on streams: {}", e.what()));
   }
@@ -116,15 +123,15 @@ Status StreamRelay::set_up(gpu::Gpu& gpu, const gpu::Place& place) {
   HEDDLE_TRY(connect_nodes(gpu, place));
   Status mine = find_link(gpu, place);
   if (mine.ok()) mine = make_ring();
-  std::array<std::uint64_t, 1> least{~std::uint64_t{ring_.piece}};
+  std::array<std::uint64_t, 1> least{~std::uint64_t{gear_.ring.piece}};
   HEDDLE_TRY(agree(mine, least));
-  ring_.piece = ~least[0];
-  if (shares_on_) shares_->limit(ring_.piece);
+  gear_.ring.piece = ~least[0];
+  if (shares_on_) shares_->limit(gear_.ring.piece);
   HEDDLE_TRY(start_thread());
   if (ranks_.rank() != 0) return {};
   log_.info(
       fmt::format("collectives on streams: by the host, in pieces of {} KiB of pinned memory of GPU {}'s",
-                  ring_.piece >> 10, place.device));
+                  gear_.ring.piece >> 10, place.device));
   if (shares_on_)
     log_.info(
         fmt::format("collectives on streams: from {} KiB on the GPUs of each node fold first, and {} of "
@@ -134,7 +141,7 @@ Status StreamRelay::set_up(gpu::Gpu& gpu, const gpu::Place& place) {
 }
 
 Status StreamRelay::get_ready(gpu::Gpu& gpu, gpu::Stream stream, const Buffers& buffers) {
-  if (thread_) return {};
+  if (gear_.thread) return {};
   gpu::Place place;
   const void* const buffer = buffers.out != nullptr ? buffers.out : buffers.in;
   HEDDLE_TRY(agree(find_for_stream(gpu, stream, buffer, &place)));
@@ -148,57 +155,75 @@ Status StreamRelay::get_ready(gpu::Gpu& gpu, gpu::Stream stream, const Buffers& 
 
 Status StreamRelay::lies_here(const void* buffer, std::size_t bytes) {
   if (buffer == nullptr) return {};
-  const Result<bool> held = link_->holds(buffer, bytes);
+  const Result<bool> held = gear_.link->holds(buffer, bytes);
   return held.ok() && !held.value() ? refuse_place(buffer) : held.status();
 }
 
-// Also begins on the stream.
-Status StreamRelay::check(gpu::Stream stream, const Buffers& buffers, std::size_t bytes) {
-  if (const Status lost = thread_->lost(); !lost.ok())
+Status StreamRelay::check(const Buffers& buffers, std::size_t bytes) {
+  if (const Status lost = gear_.thread->lost(); !lost.ok())
     return Status(lost.code(), "an earlier collective on a stream failed: " + lost.message());
+  for (const Gear& gear : kept_)
+    HEDDLE_TRY(gear.thread->missed());
   HEDDLE_TRY(lies_here(buffers.in, bytes));
-  if (buffers.out != buffers.in) HEDDLE_TRY(lies_here(buffers.out, bytes));
-  const Result<bool> captured = link_->begin_on(stream);
-  if (!captured.ok()) return captured.status();
-  if (!captured.value()) return {};
-  return refuse_stream("a CUDA graph can hold collectives of ranks on one node alone");
+  return buffers.out != buffers.in ? lies_here(buffers.out, bytes) : Status();
+}
+
+// Tells the thread, when the stream comes there, which call it is. Also where another rank will be found to refuse it: what the thread sees is the order of the calls that this rank has begun.
+Status StreamRelay::begin(bool captured, RelayCall* call) {
+  const std::uint32_t number = gear_.thread->announce(captured);
+  Status given = gear_.link->take_word(&gear_.words->call.value, number);
+  if (given.ok()) {
+    call->number = number;
+  } else {
+    gear_.thread->withdraw(number, false);
+  }
+  return given;
 }
 
 Status StreamRelay::fill(const Buffers& buffers, const RelayPiece& piece) {
-  return buffers.in != nullptr ? link_->to_host(piece.slot, buffers.in + piece.begin, piece.bytes) : Status();
+  return buffers.in != nullptr ? gear_.link->to_host(piece.slot, buffers.in + piece.begin, piece.bytes)
+                               : Status();
 }
 
 Status StreamRelay::empty(const Buffers& buffers, const RelayPiece& piece) {
-  return buffers.out != nullptr ? link_->to_device(buffers.out + piece.begin, piece.slot, piece.bytes)
+  return buffers.out != nullptr ? gear_.link->to_device(buffers.out + piece.begin, piece.slot, piece.bytes)
                                 : Status();
 }
 
-// A slot is filled after the piece before it there was taken out, in this call or, since streams follow each other, in an earlier one.
+// A slot is filled after the piece before it there was taken out.
 Status StreamRelay::enqueue(const Buffers& buffers, const RelayCall& call, StreamSlots& slots) {
-  const std::uint32_t pieces = ring_.pieces(call);
+  const std::uint32_t pieces = gear_.ring.pieces(call);
   for (std::uint32_t k = 0; k < pieces + RelayRing::kAhead; ++k) {
     if (k < pieces) {
-      HEDDLE_TRY(fill(buffers, ring_.piece_of(call, k)));
+      HEDDLE_TRY(fill(buffers, gear_.ring.piece_of(call, k)));
       HEDDLE_TRY(slots.release(k));
     }
     if (k >= RelayRing::kAhead) {
       HEDDLE_TRY(slots.await(k - RelayRing::kAhead));
-      HEDDLE_TRY(empty(buffers, ring_.piece_of(call, k - RelayRing::kAhead)));
+      HEDDLE_TRY(empty(buffers, gear_.ring.piece_of(call, k - RelayRing::kAhead)));
     }
   }
   return {};
 }
 
-// Also whether all GPUs can share the vector out (*shared). Where a stream has lost its part in an earlier call all begin anew.
-Status StreamRelay::agree_on_call(const Status& mine, bool* shared) {
-  const bool lost = !thread_->lost().ok();
-  std::array<std::uint64_t, 2> words{lost ? 1U : 0U, *shared ? 0U : 1U};
+// Also whether all GPUs can share the vector out (*shared). Where a stream has lost its part in an earlier call all begin anew; not in a capture, where the host may wait for nothing.
+Status StreamRelay::agree_on_call(const Status& mine, const RelayCall& call, bool captured, bool* shared) {
+  const bool lost = !gear_.thread->lost().ok();
+  std::array<std::uint64_t, 4> words{lost ? 1U : 0U, *shared ? 0U : 1U, captured ? 1U : 0U,
+                                     captured ? 0U : 1U};
   Status status = agree(mine, words);
   *shared = words[1] == 0;
+  if (status.ok() && words[2] != 0 && words[3] != 0) status = refuse_mixed(captured);
   if (status.ok()) return status;
-  link_->end_on();
-  if (!apart_ && words[0] != 0) reset();
+  if (call.number != 0) gear_.thread->withdraw(call.number, true);
+  gear_.link->end_on();
+  if (!apart_ && words[0] != 0 && words[2] == 0) reset();
   return status;
+}
+
+bool StreamRelay::can_share(const RelayCall& call, bool captured) const {
+  if (captured && !shares_->has_graphs()) return false;
+  return call.collective == Collective::bcast || gear_.link->folds(call.type, call.op);
 }
 
 // What the GPUs of the node do of it, where it is long enough: the same on all ranks.
@@ -216,30 +241,49 @@ std::unique_ptr<SharesWork> StreamRelay::work_of(const Buffers& buffers, const R
 Status StreamRelay::serve(gpu::Gpu& gpu, gpu::Stream stream, const Buffers& buffers, RelayCall call) {
   if (call.bytes == 0) return {};
   HEDDLE_TRY(get_ready(gpu, stream, buffers));
-  call.first = next_;
-  StreamSlots slots(*link_, ring_, *words_, next_);
+  const Result<bool> on = gear_.link->begin_on(stream);
+  const bool captured = on.ok() && on.value();
+  Status mine = on.status();
+  if (mine.ok()) mine = check(buffers, call.bytes);
+  if (mine.ok()) mine = begin(captured, &call);
+  StreamSlots slots(*gear_.link, gear_.ring, *gear_.words, call.number);
   const std::unique_ptr<SharesWork> work = work_of(buffers, call, slots);
-  Status mine = check(stream, buffers, call.bytes);
-  // A call that is shared out begins before it is known whether all ranks can, who need not meet again then.
-  bool shared = work && (call.collective == Collective::bcast || link_->folds(call.type, call.op));
+  bool shared = work && can_share(call, captured);
   if (work) {
-    const Status begun = shares_->begin(*work, mine.ok() && shared);
+    // Outside of a capture such a call begins before it is known whether all ranks can, who need not meet again then.
+    const Status begun = shares_->begin(*work, mine.ok() && shared && !captured);
     if (mine.ok()) mine = begun;
   }
-  HEDDLE_TRY(agree_on_call(mine, &shared));
+  HEDDLE_TRY(agree_on_call(mine, call, captured, &shared));
   if (shared) call.shares = work->pieces();
-  return give(buffers, call, shared ? work.get() : nullptr, slots);
+  SharesWork* const together = shared ? work.get() : nullptr;
+  shared_ += shared ? 1 : 0;
+  return captured ? capture(buffers, call, together, slots) : give(buffers, call, together, slots);
 }
 
 Status StreamRelay::give(const Buffers& buffers, const RelayCall& call, SharesWork* work,
                          StreamSlots& slots) {
-  next_ += ring_.pieces(call);
-  shared_ += work != nullptr ? 1 : 0;
   // First: streams take so much work and no more until some of it is done, for which the thread is needed.
-  thread_->give(call);
+  gear_.thread->give(call);
   Status status = work != nullptr ? shares_->follow(*work) : enqueue(buffers, call, slots);
-  if (!status.ok()) thread_->lose(status);
-  link_->end_on();
+  if (!status.ok()) gear_.thread->lose(call.number, status);
+  gear_.link->end_on();
+  return status;
+}
+
+// A failure is told at once: nothing is under way that somebody would wait for.
+Status StreamRelay::capture(const Buffers& buffers, const RelayCall& call, SharesWork* work,
+                            StreamSlots& slots) {
+  captured_ = true;
+  if (shares_on_) shares_->keep_link();
+  Status status = work != nullptr ? shares_->capture(*work) : enqueue(buffers, call, slots);
+  gear_.link->end_on();
+  status = agree(status);
+  if (status.ok()) {
+    gear_.thread->give(call);
+  } else {
+    gear_.thread->withdraw(call.number, true);
+  }
   return status;
 }
 

@@ -14,7 +14,8 @@ Status StreamShares::connect(gpu::Gpu& gpu, const gpu::Place& place, std::size_t
   node_.place_ = place;
   HEDDLE_TRY(node_.make_links(gpu).status());
   if (node_.meeting_.size() > 1) HEDDLE_TRY(node_.share_scratch(layout_.scratch_bytes()).status());
-  return node_.share_marks().status();
+  HEDDLE_TRY(node_.share_marks().status());
+  return node_.share_flags().status();
 }
 
 void StreamShares::limit(std::size_t share) {
@@ -42,6 +43,10 @@ Status StreamShares::follow(SharesWork& work) {
   // Otherwise this rank's work ends after what the others do with its scratch. Now that goes on, and they say when it is over.
   if (!followed.ok()) node_.exported_ = true;
   return followed;
+}
+
+Status StreamShares::capture(SharesWork& work) {
+  return node_.follow_in_graph(work, work.first());
 }
 
 }  // namespace heddle

@@ -4,6 +4,8 @@
 //
 //   the stream, tick t:  waits for the others' tick t - 1; folds its share of piece t, copies it into a slot and says so; waits for the result of piece t - 2 ...
 //   the thread:          waits for piece t, sums it with those of the ranks that have the same place on the other nodes, says so
+//
+// In a CUDA graph streams wait for each other's ticks as they do there within a node (device_graphs.cpp).
 #pragma once
 
 #include <cstddef>
@@ -22,23 +24,21 @@
 
 namespace heddle {
 
-// Slots of a ring, from that of piece `first` on, and the words by which a stream and the thread wait for each other.
+// Slots of a ring, and the words by which a stream and the thread wait for each other.
 class StreamSlots final : public SharesHost {
  public:
-  // `link` has opened the words.
-  StreamSlots(gpu::Link& link, const RelayRing& ring, const RelayWords& words, std::uint32_t first)
-      : link_(link), ring_(ring), words_(words), first_(first) {}
-  std::byte* at(std::size_t k) const override { return ring_.slot(number(k)); }
-  Status release(std::size_t k) override { return link_.write_word(&words_.arrived, number(k) + 1); }
-  Status await(std::size_t k) override { return link_.wait_for_word(&words_.done, number(k) + 1); }
+  // `link` has opened the words. `number`: of a call.
+  StreamSlots(gpu::Link& link, const RelayRing& ring, RelayWords& words, std::uint32_t number)
+      : link_(link), ring_(ring), words_(words), number_(number) {}
+  std::byte* at(std::size_t k) const override { return ring_.slot(k); }
+  Status release(std::size_t k) override { return link_.write_word(&words_.slot(k), number_); }
+  Status await(std::size_t k) override { return link_.wait_for_word(&words_.slot(k), 0); }
 
  private:
-  std::uint32_t number(std::size_t k) const { return first_ + static_cast<std::uint32_t>(k); }
-
   gpu::Link& link_;
   const RelayRing& ring_;
-  const RelayWords& words_;
-  const std::uint32_t first_;
+  RelayWords& words_;
+  const std::uint32_t number_;
 };
 
 class StreamShares {
@@ -63,7 +63,7 @@ class StreamShares {
   void limit(std::size_t share);
   int lanes() const { return lanes_; }
   std::size_t piece() const { return layout_.piece(); }
-  // Collective over the node, when the link's work is done: gives all of it back.
+  // Collective over the node, when the link's work is done: gives all of it back but what graphs use.
   Status leave() { return node_.leave(DevicePath::Mode::idle); }
   // The same where the ranks cannot meet any more.
   void let_go() { node_.let_go(); }
@@ -75,6 +75,13 @@ class StreamShares {
   Status begin(SharesWork& work, bool can);
   // Collective over the node, when all are known to have begun: gives the stream the rest. A failure is told to all ranks of the node.
   Status follow(SharesWork& work);
+
+  // Whether calls can be captured; the same on the ranks of a node, of which one at least says why not.
+  bool has_graphs() const { return node_.graphs_.ok(); }
+  // Collective over the node: as begin() and follow(), into a graph. Nothing has been given to the stream before all were known to capture it.
+  Status capture(SharesWork& work);
+  // Graphs use the link: after leave() it stays until this ends.
+  void keep_link() { node_.captured_ = true; }
 
  private:
   DevicePath node_;  // the links of this node's ranks; it is never on

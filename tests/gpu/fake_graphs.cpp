@@ -155,7 +155,7 @@ FAKE CUresult cuGraphDestroy(CUgraph graph) {
 namespace {
 
 struct MemoryOperation {
-  enum class What { write, wait_equal, wait_reached } what;
+  enum class What { write, wait } what;
   std::uint32_t value;
   std::uint32_t* at;
 };
@@ -166,30 +166,20 @@ CUresult read_operation(const CUstreamBatchMemOpParams& given, MemoryOperation* 
   const CUdeviceptr at = waits ? given.waitValue.address : given.writeValue.address;
   const Memory* found = world().find(at);
   if (!waits && given.operation != CU_STREAM_MEM_OP_WRITE_VALUE_32) return CUDA_ERROR_NOT_SUPPORTED;
-  const bool reached = waits && given.waitValue.flags == CU_STREAM_WAIT_VALUE_GEQ;
-  if (waits && !reached && given.waitValue.flags != CU_STREAM_WAIT_VALUE_EQ) return CUDA_ERROR_NOT_SUPPORTED;
+  if (waits && given.waitValue.flags != CU_STREAM_WAIT_VALUE_EQ) return CUDA_ERROR_NOT_SUPPORTED;
   if (!waits && given.writeValue.flags != CU_STREAM_WRITE_VALUE_DEFAULT) return CUDA_ERROR_NOT_SUPPORTED;
   if (at % 4 != 0 || found == nullptr || found->sort != Sort::registered) return CUDA_ERROR_INVALID_VALUE;
   using What = MemoryOperation::What;
-  *operation = {!waits    ? What::write
-                : reached ? What::wait_reached
-                          : What::wait_equal,
-                waits ? given.waitValue.value : given.writeValue.value, reinterpret_cast<std::uint32_t*>(at)};
+  *operation = {waits ? What::wait : What::write, waits ? given.waitValue.value : given.writeValue.value,
+                reinterpret_cast<std::uint32_t*>(at)};
   return CUDA_SUCCESS;
 }
 
 // False: it waits on.
 bool carry_out(const MemoryOperation& one) {
   const std::atomic_ref<std::uint32_t> word(*one.at);
-  switch (one.what) {
-    case MemoryOperation::What::wait_equal:
-      return word.load() == one.value;
-    case MemoryOperation::What::wait_reached:
-      return static_cast<std::int32_t>(word.load() - one.value) >= 0;
-    case MemoryOperation::What::write:
-      word.store(one.value);
-      break;
-  }
+  if (one.what == MemoryOperation::What::wait) return word.load() == one.value;
+  word.store(one.value);
   return true;
 }
 

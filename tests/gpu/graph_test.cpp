@@ -1,11 +1,12 @@
 // Collectives in CUDA graphs, through the C API on the double of CUDA's driver (its path is the argument), by ranks that are threads of one process: on one device,
-// where all share a context, and on two. For ranks that are processes see node_check.cpp.
+// where all share a context, and on two; and, with HEDDLE_TRANSPORTS=tcp, each on a node of its own. For ranks that are processes see node_check.cpp.
 #include <gtest/gtest.h>
 
 #include <barrier>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -16,6 +17,12 @@ namespace heddle::test::graphs {
 namespace {
 
 using testing_ranks::on_ranks;
+
+// Blocking calls do not wait for streams there.
+bool on_several_nodes() {
+  const char* const transports = std::getenv("HEDDLE_TRANSPORTS");
+  return transports != nullptr && std::strcmp(transports, "tcp") == 0;
+}
 
 // A graph of a sum, a sum in place and a bcast from each root, each with its input made before it; results are taken, and what they were in is made other.
 class Program {
@@ -179,6 +186,7 @@ TEST(GpuGraphs, BesideOtherCalls) {
         outs[1].set(-7);
         graphs[1]->launch(streams[3]);
         OK(heddle_allreduce(in.at(), blocking.at(), kCount, HEDDLE_INT32, HEDDLE_SUM, comm));
+        if (on_several_nodes()) streams[3].wait();
         ASSERT_EQ(outs[1].value(), 6);
         ASSERT_EQ(blocking.value(), 6);
       }
@@ -201,6 +209,7 @@ TEST(GpuGraphs, NothingBefore) {
     CAPTURED(graph);
     graph.launch(stream);
     OK(heddle_allreduce(HEDDLE_IN_PLACE, other.at(), other.count(), HEDDLE_INT32, HEDDLE_SUM, comm));
+    if (on_several_nodes()) stream.wait();
     EXPECT_EQ(words.value(), 3);
     EXPECT_EQ(other.value(), 2);
   });

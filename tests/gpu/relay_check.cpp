@@ -1,4 +1,4 @@
-// Sums and bcasts on streams by way of the host, as on several nodes, among ranks that are threads, and ranks that are processes, on one GPU; and on nodes that are made
+// Sums and bcasts on streams, and in CUDA graphs, by way of the host, as on several nodes, among ranks that are threads, and ranks that are processes, on one GPU; and on nodes that are made
 // up, whose ranks share large vectors out. As a plain program: relay_check LIBCUDA [--short]. What a stream waits for nothing on the host can time out: ranks that hang are ended by an alarm.
 #include <unistd.h>
 
@@ -16,7 +16,7 @@ namespace heddle::test {
 namespace {
 
 constexpr unsigned kLongest = 60;     // seconds for a group of ranks
-constexpr std::uint64_t kShared = 2;  // of check_calls(), those that are long
+constexpr std::uint64_t kShared = 4;  // those that are long, of check_calls() and of the graph
 
 // Small enough to be added exactly.
 float given(int rank, int call, std::size_t i) {
@@ -53,6 +53,8 @@ class Call {
     stream_.copy(out_.data(), spoiled_.data(), bytes());
     return status;
   }
+  // In the order of the stream: nothing is left of what it took.
+  void spoil() const { stream_.copy(taken_.data(), spoiled_.data(), bytes()); }
   bool is_right() const {
     stream_.wait();
     std::vector<float> got(count_);
@@ -84,11 +86,16 @@ class Call {
   const TestMemory taken_;
 };
 
+bool report(NodeRank& rank, const Status& status) {
+  if (!status.ok()) std::printf("  rank %d of %d: %s\n", rank.rank(), rank.size(), status.message().c_str());
+  return status.ok();
+}
+
 // Memory first and last: to allocate and free it may wait for the whole GPU, on which another rank's stream waits for this one's. Few streams: ranks that are threads share the GPU's
 // queues (node_ranks.cpp), and a stream that waits holds up those behind it in its queue.
-bool check_calls(NodeRank& rank, StreamRelay& relay, bool brief) {
+using Streams = TestStream[2];
+bool check_calls(NodeRank& rank, StreamRelay& relay, const Streams& streams, bool brief) {
   const std::size_t counts[] = {1, 1037, 100'003, brief ? std::size_t{300'000} : std::size_t{12'000'001}};
-  const TestStream streams[] = {{rank.driver(), 0}, {rank.driver(), 0}};
   std::vector<std::unique_ptr<Call>> calls;
   int number = 0;
   for (const std::size_t count : counts) {
@@ -100,12 +107,46 @@ bool check_calls(NodeRank& rank, StreamRelay& relay, bool brief) {
   for (const auto& call : calls) {
     if (status.ok()) status = call->enqueue(relay);
   }
-  bool right = status.ok();
-  if (!right) std::printf("  rank %d of %d: %s\n", rank.rank(), rank.size(), status.message().c_str());
+  bool right = report(rank, status);
   for (const auto& call : calls)
     right = right && call->is_right();
   rank.barrier();
   return right;
+}
+
+// A graph of short and long ones, launched between calls on the other stream.
+bool check_graph(NodeRank& rank, StreamRelay& relay, const Streams& streams) {
+  std::vector<std::unique_ptr<Call>> calls;
+  for (const std::size_t count : {std::size_t{1}, std::size_t{300'003}}) {
+    for (int number = 0; number < 2; ++number)
+      calls.push_back(std::make_unique<Call>(rank, streams[0], number, count));
+  }
+  Call beside(rank, streams[1], 2, 1037);
+  TestGraph graph(rank.driver(), streams[0]);
+  graph.begin();
+  Status status;
+  for (const auto& call : calls) {
+    if (status.ok()) status = call->enqueue(relay);
+  }
+  if (graph.end() != CUDA_SUCCESS && status.ok()) status = Status(Code::system, "the capture failed");
+  bool right = report(rank, status);
+  rank.barrier();
+  for (int launch = 0; launch < 3 && right; ++launch) {
+    for (const auto& call : calls)
+      call->spoil();
+    graph.launch(streams[0]);
+    right = report(rank, beside.enqueue(relay)) && beside.is_right();
+    for (const auto& call : calls)
+      right = right && call->is_right();
+  }
+  rank.barrier();
+  return right;
+}
+
+bool check_all(NodeRank& rank, StreamRelay& relay, bool brief) {
+  const Streams streams = {{rank.driver(), 0}, {rank.driver(), 0}};
+  const bool calls = check_calls(rank, relay, streams, brief);
+  return check_graph(rank, relay, streams) && calls;
 }
 
 bool check_rank(NodeRank& rank, bool brief) {
@@ -114,7 +155,7 @@ bool check_rank(NodeRank& rank, bool brief) {
   StreamRelay relay(
       *ranks, [&]() -> Result<std::unique_ptr<HostCollectives>> { return rank.collectives(1); },
       Log(LogLevel::warn, rank.rank()));
-  return check_calls(rank, relay, brief);
+  return check_all(rank, relay, brief);
 }
 
 // On two nodes, the last rank alone on its own.
@@ -126,7 +167,7 @@ bool check_shared(NodeRank& rank, bool brief) {
   StreamRelay relay(
       *ranks, [&]() -> Result<std::unique_ptr<HostCollectives>> { return rank.collectives(1); }, log,
       std::make_unique<StreamShares>(*node, 1, std::size_t{brief ? 1U : 16U} << 20, log));
-  const bool right = check_calls(rank, relay, brief);
+  const bool right = check_all(rank, relay, brief);
   if (relay.shared() != kShared)
     std::printf("  rank %d: %d calls were shared out, not %d\n", rank.rank(),
                 static_cast<int>(relay.shared()), static_cast<int>(kShared));

@@ -102,17 +102,23 @@ void on_nodes(const Nodes& nodes, const Config& config, const Body& body) {
 template <typename T>
 class Step {
  public:
-  Step(Seat& seat, int device, std::size_t count, int step)
-      : stream(*driver, device),
+  // `on`: null for a stream of its own.
+  Step(Seat& seat, int device, std::size_t count, int step, const TestStream* on = nullptr)
+      : own_(on == nullptr ? std::make_unique<TestStream>(*driver, device) : nullptr),
+        stream(on == nullptr ? *own_ : *on),
         seat_(seat),
         count_(count),
-        step_(step),
         made_(*driver, Memory::device, bytes(), device),
         spoiled_(*driver, Memory::device, bytes(), device),
         in_(*driver, kind_of(seat.rank, step), bytes(), device),
         out_(*driver, kind_of(seat.rank, 2 * step), bytes(), device),
         taken_(*driver, Memory::device, bytes(), device) {
-    made_.put(values<T>(count, seat.rank, step).data(), bytes());
+    make(step);
+  }
+  // Another input, when the stream has done its work.
+  void make(int step) {
+    step_ = step;
+    made_.put(values<T>(count_, seat_.rank, step).data(), bytes());
   }
   Status allreduce(bool in_place) const {
     const TestMemory& to = in_place ? in_ : out_;
@@ -157,7 +163,11 @@ class Step {
   void works(bool in_place = false) const { check_sum(allreduce(in_place)); }
   std::size_t bytes() const { return count_ * sizeof(T); }
 
-  const TestStream stream;
+ private:
+  const std::unique_ptr<TestStream> own_;
+
+ public:
+  const TestStream& stream;
 
  private:
   void take(const void* result) const {
@@ -168,7 +178,7 @@ class Step {
 
   Seat& seat_;
   const std::size_t count_;
-  const int step_;
+  int step_ = 0;
   const TestMemory made_;
   const TestMemory spoiled_;
   const TestMemory in_;
