@@ -210,7 +210,8 @@ constexpr std::array kRows = {
          "Network interfaces that tcp may use to be reached by others."},
         set_text<&Config::tcp_interfaces>},
     Row{{"HEDDLE_VERBS_DEVICE", "name[:port], or several with commas", "the fastest port that is up",
-         "Which RDMA device verbs uses; ibv_devices lists them. Of several the ranks of a node take one each, "
+         "Which RDMA device verbs uses; ibv_devices lists them. Of several the ranks of a node take one "
+         "each, "
          "in turn: its first rank the first one."},
         set_text<&Config::verbs_device>},
     Row{{"HEDDLE_VERBS_GID", "0 to 255", "RoCE v2 with an address of IPv4, else the nearest to it",
