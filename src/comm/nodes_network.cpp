@@ -132,12 +132,11 @@ Transport* NodesNetwork::network() {
 Result<std::size_t> NodesNetwork::scratch_for(std::size_t bytes) {
   constexpr std::size_t kLongestElement = 16;
   std::size_t most = 0;
-  for (std::size_t end = 1; end < 2 * bytes; end *= 2) {
-    const Result<std::shared_ptr<const Schedule>> found =
-        schedule_of(Collective::allreduce, std::min(end, bytes), 0);
+  for (std::size_t least = 1; least <= bytes; least *= 2) {
+    const Result<std::shared_ptr<const Schedule>> found = schedule_of(Collective::allreduce, least, 0);
     HEDDLE_TRY(found.status());
     const Schedule& schedule = *found.value();
-    const std::size_t chunk = 2 * end / schedule.chunks + kLongestElement;
+    const std::size_t chunk = std::min(2 * least - 1, bytes) / schedule.chunks + kLongestElement;
     most = std::max(most, chunk * schedule.unit_chunks * schedule.scratch_units);
   }
   return most;

@@ -86,7 +86,7 @@ class LateWork final : public LocalWork {
 
  private:
   void give(std::function<void()> work) {
-    if (given_.empty()) wait_ = random_() % 4;
+    if (given_.empty()) wait_ = static_cast<std::int64_t>(random_() % 4);
     given_.push_back(std::move(work));
   }
   std::mt19937 random_;

@@ -45,6 +45,11 @@ bool VerbsTransport::fits_slot(const Peer& peer, std::uint64_t bytes) const {
   return bytes <= peer.slot_bytes - kHeaderBytes;
 }
 
+// By the host, where that takes less than to ask for room and have the device write there: not out of or into a GPU.
+bool VerbsTransport::is_copied(const Peer& peer, const std::byte* data, std::uint64_t bytes) const {
+  return fits_slot(peer, bytes) && on_device(data) == nullptr;
+}
+
 Status VerbsTransport::move_writes(Peer& peer) {
   while (!peer.writes.empty() && peer.credits.may_send() && peer.in_flight < kSendDepth) {
     const Write granted = peer.writes.front();
@@ -78,7 +83,8 @@ Status VerbsTransport::move_queue(Peer& peer) {
   while (!peer.queue.empty() && peer.credits.may_send()) {
     const Outgoing message = peer.queue.front();
     const std::uint64_t kept = message.bytes + kKeptOverhead;
-    const bool eager = fits_slot(peer, message.bytes) && (message.bytes == 0 || peer.window.fits(kept));
+    const bool eager =
+        message.bytes == 0 || (is_copied(peer, message.data, message.bytes) && peer.window.fits(kept));
     Header header;
     header.kind = eager ? Header::Kind::eager : Header::Kind::announce;
     header.tag = message.tag;
@@ -237,7 +243,7 @@ Status VerbsTransport::give(const Receive& receive, Peer& peer, Arrival& arrival
 }
 
 Status VerbsTransport::grant(Peer& peer, LongReceive& receive) {
-  if (fits_slot(peer, receive.bytes)) {
+  if (is_copied(peer, receive.data, receive.bytes)) {
     receive.granted = receive.bytes;
     peer.answers.push({.kind = Header::Kind::grant,
                        .id = receive.sender_id,

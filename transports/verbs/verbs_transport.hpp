@@ -97,13 +97,14 @@ class VerbsTransport final : public Transport {
   Status came_content(Peer& peer, const Header& header, const std::byte* content);
   Status came_refusal(Peer& peer, const Header& header);
   bool fits_slot(const Peer& peer, std::uint64_t bytes) const;
+  bool is_copied(const Peer& peer, const std::byte* data, std::uint64_t bytes) const;
   Status send_content(Peer& peer, const Write& granted, bool& posted);
   Status written_to(Peer& peer, std::uint32_t receive);
   Status give(const Receive& receive, Peer& peer, Arrival& arrival, const std::byte* content);
   Status grant(Peer& peer, LongReceive& receive);
   Status damaged(const Peer& peer, const char* what) const;
 
-  // device_memory.cpp: short messages out of and into callers' buffers, which may lie on a GPU
+  // device_memory.cpp: short messages, between the host's memory and callers' buffers, which may lie on a GPU
   const DeviceMemory* on_device(const std::byte* data) const;
   void take_out(std::byte* to, const std::byte* from, std::size_t bytes) const;
   void put_in(std::byte* to, const std::byte* from, std::size_t bytes) const;
