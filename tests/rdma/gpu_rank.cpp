@@ -92,8 +92,10 @@ int main(int argc, char** argv) {
   const std::size_t after = bytes("cuMemcpyDtoHAsync") + bytes("cuMemcpyHtoDAsync");
   std::printf("rank %d: all right, %zu bytes over the bus\n", me, after - before);
   std::fflush(stdout);
-  while (loop)
-    sum(comm, memory, kMost);
+  if (loop) {
+    for (;;)
+      sum(comm, memory, kMost);
+  }
   must(heddle_comm_destroy(comm), "comm_destroy");
   return 0;
 }
