@@ -98,6 +98,16 @@ def all_pass(results):
     expect(all(status == 0 for status, _ in results), results)
 
 
+def kill_one_of_three(job):
+    """The others must find out, soon."""
+    job.ranks[1].send_signal(signal.SIGKILL)
+    begin = time.monotonic()
+    results = job.end()
+    for survivor in (0, 2):
+        expect(results[survivor][0] == 3 and 'rank 1 is gone' in results[survivor][1], results)
+    return f'found after {time.monotonic() - begin:.1f} s'
+
+
 # ---- Cases. Each raises AssertionError with what happened; what it returns is a remark.
 
 def conformance(args):
@@ -208,12 +218,7 @@ def killed_gpu_rank(args):
     settings = {'LD_PRELOAD': args.dmabufs, 'FAKE_CUDA_DMABUF': '1', 'HEDDLE_GPUDIRECT': '1', 'HEDDLE_TIMEOUT': '30'}
     job = Job(args, [args.cuda, 'loop'], size=3, program=args.gpu_rank, **settings)
     job.wait_for('all right')
-    job.ranks[1].send_signal(signal.SIGKILL)
-    begin = time.monotonic()
-    results = job.end()
-    for survivor in (0, 2):
-        expect(results[survivor][0] == 3 and 'rank 1 is gone' in results[survivor][1], results)
-    return f'found after {time.monotonic() - begin:.1f} s'
+    return kill_one_of_three(job)
 
 
 def gpu_not_direct(args):
@@ -254,12 +259,7 @@ def busy_rank(args):
 def killed_rank(args):
     job = Job(args, ['loop'], size=3, HEDDLE_TIMEOUT='30')
     job.wait_for('pid')
-    job.ranks[1].send_signal(signal.SIGKILL)
-    begin = time.monotonic()
-    results = job.end()
-    for survivor in (0, 2):
-        expect(results[survivor][0] == 3 and 'rank 1 is gone' in results[survivor][1], results)
-    return f'found after {time.monotonic() - begin:.1f} s'
+    return kill_one_of_three(job)
 
 
 def killed_busy_rank(args):
