@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <list>
 #include <memory>
 #include <vector>
@@ -216,10 +215,5 @@ int check(const char* library, bool brief) {
 }  // namespace heddle::test
 
 int main(int argc, char** argv) {
-  const bool brief = argc == 3 && std::strcmp(argv[2], "--short") == 0;
-  if (argc != 2 && !brief) {
-    std::fprintf(stderr, "usage: direct_check LIBCUDA [--short]\n");
-    return 2;
-  }
-  return heddle::test::check(argv[1], brief);
+  return heddle::test::run_check(argc, argv, heddle::test::check);
 }

@@ -65,10 +65,6 @@ struct Vectors {
   TestMemory out;
 };
 
-struct Compared {
-  Outcome got;
-  Outcome wanted;
-};
 Compared compare(Seat& seat, const Vectors& vectors, std::size_t count, DType type, const std::string& what) {
   const std::size_t bytes = vectors.values.size();
   bool served = false;
@@ -94,7 +90,6 @@ TEST(LocalApart, Sums) {
     if (nodes.size() == 1) continue;
     on_seats(nodes, plain(), [&](Seat& seat) {
       const int rank = seat.rank();
-      const auto ranks = static_cast<std::size_t>(seat.ranks());
       for (const heddle_dtype type : kTypes) {
         const auto shift = static_cast<int>(type);
         const Entries mine(count_of(type), 700 * static_cast<std::size_t>(rank + 1), type, false, rank);
@@ -102,10 +97,7 @@ TEST(LocalApart, Sums) {
                               (rank + shift) % 2);
         const Compared both =
             compare(seat, vectors, mine.size, static_cast<DType>(type), "type " + std::to_string(type));
-        EXPECT_GT(both.got.traffic.kernels, 0);
-        const std::size_t each = 4 + width_of(type);
-        EXPECT_LE(both.got.traffic.to_host, ranks * (std::size_t{17} << 10) + both.got.stats.entries * each);
-        EXPECT_LE(both.got.traffic.to_gpu, ranks * (both.got.stats.result_entries * each + 1024));
+        expect_entries_alone(both, seat.ranks(), width_of(type));
       }
     });
   }

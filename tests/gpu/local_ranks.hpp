@@ -123,6 +123,21 @@ void on_seats(const std::vector<std::uint64_t>& nodes, const Config& config, con
       std::chrono::seconds(400));
 }
 
+// One call both ways.
+struct Compared {
+  Outcome got;
+  Outcome wanted;
+};
+
+// Samples of 16 KiB and entries, of `width` bytes and an index each, are all that went over the bus.
+inline void expect_entries_alone(const Compared& both, int ranks, std::size_t width) {
+  const auto all = static_cast<std::size_t>(ranks);
+  const std::size_t each = 4 + width;
+  EXPECT_GT(both.got.traffic.kernels, 0);
+  EXPECT_LE(both.got.traffic.to_host, all * (std::size_t{17} << 10) + both.got.stats.entries * each);
+  EXPECT_LE(both.got.traffic.to_gpu, all * (both.got.stats.result_entries * each + 1024));
+}
+
 // The same bits, by the same exchange.
 inline void expect_same(const Outcome& got, const Outcome& wanted, const std::string& what) {
   ASSERT_TRUE(wanted.status.ok()) << what << ": " << wanted.status.message();

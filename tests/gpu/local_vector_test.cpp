@@ -254,10 +254,6 @@ struct Vector {
   TestMemory at;
 };
 
-struct Compared {
-  Outcome got;
-  Outcome wanted;
-};
 Compared compare_in_place(Seat& seat, const Vector& vector, std::size_t count, DType type,
                           const std::string& what) {
   const auto call = [&](heddle_comm& comm) { return sum_in_place(comm, vector.data(), count, type); };
@@ -276,18 +272,13 @@ TEST(LocalInPlace, Sums) {
     if (nodes.size() == 1) continue;
     on_seats(nodes, plain(), [&](Seat& seat) {
       const int rank = seat.rank();
-      const auto ranks = static_cast<std::size_t>(seat.ranks());
       for (const heddle_dtype type : kTypes) {
         const std::size_t entries = 700 * static_cast<std::size_t>(rank + 1);
         const Entries mine(count_of(type), entries, type, false, rank);
         const Vector vector(mine, kind_of(rank, static_cast<int>(type)));
         const Compared both = compare_in_place(seat, vector, mine.size, static_cast<DType>(type),
                                                "type " + std::to_string(type));
-        EXPECT_GT(both.got.traffic.kernels, 0);
-        // Samples of 16 KiB and entries.
-        const std::size_t each = 4 + width_of(type);
-        EXPECT_LE(both.got.traffic.to_host, ranks * (std::size_t{17} << 10) + both.got.stats.entries * each);
-        EXPECT_LE(both.got.traffic.to_gpu, ranks * (both.got.stats.result_entries * each + 1024));
+        expect_entries_alone(both, seat.ranks(), width_of(type));
       }
     });
   }

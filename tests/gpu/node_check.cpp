@@ -2,7 +2,6 @@
 // program: node_check LIBCUDA [--short]. The tests on the double of CUDA's driver look closer (node_test.cpp, node_job.cpp); this one runs on CUDA's
 // as well, and there says whether what they rest on is so.
 #include <cstdio>
-#include <cstring>
 #include <iterator>
 #include <random>
 #include <vector>
@@ -195,5 +194,5 @@ int run(const char* library, bool brief) {
 }  // namespace heddle::test
 
 int main(int argc, char** argv) {
-  return argc < 2 ? 2 : heddle::test::run(argv[1], argc > 2 && std::strcmp(argv[2], "--short") == 0);
+  return heddle::test::run_check(argc, argv, heddle::test::run);
 }

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <thread>
 #include <vector>
 
@@ -327,6 +328,13 @@ bool on_threads(const char* library, int size, std::size_t scratch, const RankBo
       thread.join();
     return right.load();
   })});
+}
+
+int run_check(int argc, char** argv, int (*check)(const char* library, bool brief)) {
+  const bool brief = argc == 3 && std::strcmp(argv[2], "--short") == 0;
+  if (argc == 2 || brief) return check(argv[1], brief);
+  std::fprintf(stderr, "usage: %s LIBCUDA [--short]\n", argv[0]);
+  return 2;
 }
 
 }  // namespace heddle::test

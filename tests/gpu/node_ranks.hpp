@@ -63,4 +63,7 @@ using RankBody = std::function<bool(NodeRank& rank)>;
 bool on_processes(const char* library, int size, std::size_t scratch, const RankBody& body);
 bool on_threads(const char* library, int size, std::size_t scratch, const RankBody& body);
 
+// main() of a program that is called as NAME LIBCUDA [--short].
+int run_check(int argc, char** argv, int (*check)(const char* library, bool brief));
+
 }  // namespace heddle::test

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -202,10 +201,5 @@ int check(const char* library, bool brief) {
 }  // namespace heddle::test
 
 int main(int argc, char** argv) {
-  const bool brief = argc == 3 && std::strcmp(argv[2], "--short") == 0;
-  if (argc != 2 && !brief) {
-    std::fprintf(stderr, "usage: relay_check LIBCUDA [--short]\n");
-    return 2;
-  }
-  return heddle::test::check(argv[1], brief);
+  return heddle::test::run_check(argc, argv, heddle::test::check);
 }
