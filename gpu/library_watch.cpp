@@ -108,7 +108,7 @@ bool LibraryWatch::follow(List* list) {
   void* handle = dlopen(list->last, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
   link_map* entry = nullptr;
   if (handle == nullptr || dlinfo(handle, RTLD_DI_LINKMAP, static_cast<void*>(&entry)) != 0) return false;
-  last_.store(entry, std::memory_order_relaxed);
+  last_.store(entry, std::memory_order_release);
   return __atomic_load_n(&entry->l_next, __ATOMIC_RELAXED) == nullptr;
 }
 

@@ -24,7 +24,7 @@ class LibraryWatch {
   // Whether the process has it by now. Any thread.
   bool loaded() {
     // The linker writes the pointer under locks of its own; all that is asked of it here is whether it is null.
-    if (__atomic_load_n(&last_.load(std::memory_order_relaxed)->l_next, __ATOMIC_RELAXED) == nullptr)
+    if (__atomic_load_n(&last_.load(std::memory_order_acquire)->l_next, __ATOMIC_RELAXED) == nullptr)
         [[likely]]
       return false;
     return look();

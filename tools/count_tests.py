@@ -7,17 +7,22 @@ program that died without failing a case counts as one failure.
 """
 import json
 import pathlib
+import re
 import sys
 import xml.etree.ElementTree as xml
 
 
 LINES_OF_A_CASE = 12
 LINES_OF_A_PROGRAM = 40
+SANITIZER = re.compile(r"(ERROR|WARNING): \w+Sanitizer|: runtime error: ")
 
 
 def print_indented(text, most, first):
-    """The first or the last lines of what a failure has to say."""
+    """The first or the last lines of what a failure has to say; of a sanitizer's report the first ones."""
     lines = [line for line in text.splitlines() if line.strip()]
+    report = next((number for number, line in enumerate(lines) if SANITIZER.search(line)), None)
+    if report is not None:
+        lines, first = lines[report:], True
     shown = lines[:most] if first else lines[-most:]
     if len(shown) < len(lines):
         shown.append(f"({len(lines) - len(shown)} more lines in testlog.txt)")
