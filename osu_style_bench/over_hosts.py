@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Compares heddle's preload library with an MPI over several hosts of this machine: network namespaces whose links are shaped.
+"""Compares heddle's preload library with an MPI, or gloo, over several hosts of this machine: network namespaces whose links are shaped.
 
     osu_style_bench/over_hosts.py --preload build/check/src/interpose/libheddle_preload.so
     osu_style_bench/over_hosts.py --preload ... --collective bcast_alone --sizes 1024:1048576 --turns 3 --json bcast.json
 
-Both run peer_loop.c, by turns: the other MPI as it is (Open MPI told to yield, since ranks share cores here), and one with heddle.
-Prints medians over the turns, their ratio and its 95% interval (bootstrap over turns). Needs root, iproute2, and both MPIs' compilers.
+Both run peer_loop.c, by turns: the other MPI as it is (Open MPI told to yield, since ranks share cores here), and one with heddle. With gloo
+what the loop calls of MPI is gloo's, over TCP (gloo_calls.cpp); --peer-env GLOO_ALGORITHM=bcube or halving_doubling
+takes another of its allreduces than it does by itself. Prints medians over the turns, their ratio and its 95% interval (bootstrap over turns).
+Needs root, iproute2, both MPIs' compilers, and for gloo its headers (Debian: libgloo-dev).
 """
 import argparse
 import json
@@ -14,6 +16,7 @@ import os
 import pathlib
 import platform
 import random
+import shutil
 import statistics
 import subprocess
 import sys
@@ -24,6 +27,7 @@ sys.path.insert(0, str(HERE.parent / 'tests' / 'support'))
 import hosts  # noqa: E402
 
 BOOTSTRAPS = 2000
+STORE = 'store'  # where gloo's ranks find each other, empty at each start
 
 
 def size_range(text):
@@ -34,7 +38,7 @@ def size_range(text):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--preload', required=True, type=pathlib.Path, help='libheddle_preload.so')
-    parser.add_argument('--peer', choices=['openmpi', 'mpich'], default='openmpi')
+    parser.add_argument('--peer', choices=['openmpi', 'mpich', 'gloo'], default='openmpi')
     parser.add_argument('--under', choices=['openmpi', 'mpich'], default='mpich', help='the MPI that heddle is preloaded into')
     parser.add_argument('--collective', choices=['allreduce', 'bcast', 'bcast_alone'], default='allreduce')
     parser.add_argument('--hosts', type=int, default=4)
@@ -45,6 +49,7 @@ def parse():
     parser.add_argument('--turns', type=int, default=5)
     parser.add_argument('--timeout', type=float, default=600, help='seconds for one run')
     parser.add_argument('--env', action='append', default=[], metavar='NAME=VALUE', help="for heddle's runs")
+    parser.add_argument('--peer-env', action='append', default=[], metavar='NAME=VALUE', help="for the other's")
     parser.add_argument('--json', type=pathlib.Path, help='keeps every sample')
     return parser.parse_args()
 
@@ -56,9 +61,14 @@ def shape(several, rate, burst):
             hosts.run('tc', '-n', several.name(place), 'qdisc', 'add', 'dev', device, 'root', 'tbf', 'rate', rate, 'burst', burst, 'latency', '100ms')
 
 
-def build_loop(folder, mpi):
-    program = folder / f'loop.{mpi}'
-    hosts.run(f'mpicc.{mpi}', '-O2', str(HERE / 'peer_loop.c'), '-o', str(program))
+def build_loop(folder, peer):
+    program, loop = folder / f'loop.{peer}', str(HERE / 'peer_loop.c')
+    if peer == 'gloo':
+        hosts.run('mpicc.mpich', '-O2', '-c', loop, '-o', str(folder / 'loop.o'))
+        hosts.run('mpicxx.mpich', '-std=c++17', '-O2', '-c', str(HERE / 'gloo_calls.cpp'), '-o', str(folder / 'gloo.o'))
+        hosts.run('c++', str(folder / 'loop.o'), str(folder / 'gloo.o'), '-lgloo', '-pthread', '-o', str(program))
+    else:
+        hosts.run(f'mpicc.{peer}', '-O2', loop, '-o', str(program))
     return str(program)
 
 
@@ -66,8 +76,18 @@ def command(several, mpi, ranks, loop, settings):
     return several.mpiexec(f'mpiexec.{mpi}', ranks) + ['-n', str(ranks), 'env'] + settings + [loop]
 
 
-def run_loop(line, args):
+def peer_command(several, folder, args, ranks):
+    settings = list(args.peer_env)
+    if args.peer == 'gloo':
+        settings += ['GLOO_INTERFACE=net0', f'GLOO_STORE={folder / STORE}']
+    return command(several, 'mpich' if args.peer == 'gloo' else args.peer, ranks, build_loop(folder, args.peer), settings)
+
+
+def run_loop(line, args, folder):
     """{bytes: microseconds} of one run."""
+    store = folder / STORE
+    shutil.rmtree(store, ignore_errors=True)
+    store.mkdir()
     least, most = args.sizes
     line = line + [args.collective, str(least), str(most)]
     env = {k: v for k, v in os.environ.items() if not k.startswith('HEDDLE_') and k != 'LD_PRELOAD'}
@@ -100,14 +120,14 @@ def print_table(peer, samples):
 
 def measure(several, folder, args):
     ranks = args.hosts * args.ranks_per_host
-    lines = {'peer': command(several, args.peer, ranks, build_loop(folder, args.peer), []),
+    lines = {'peer': peer_command(several, folder, args, ranks),
              'heddle': command(several, args.under, ranks, build_loop(folder, args.under), [f'LD_PRELOAD={args.preload.resolve()}'] + args.env)}
     samples = {side: [] for side in lines}
     for turn in range(args.turns):
         # Who is first changes, so that what drifts favours neither.
         for side in sorted(lines, reverse=turn % 2 == 1):
             print(f'turn {turn + 1} of {args.turns}: {args.peer if side == "peer" else "heddle"}', file=sys.stderr, flush=True)
-            samples[side].append(run_loop(lines[side], args))
+            samples[side].append(run_loop(lines[side], args, folder))
         if args.json:
             settings = {k: str(v) if isinstance(v, pathlib.Path) else v for k, v in vars(args).items() if k not in ('json', 'preload')}
             args.json.write_text(json.dumps({'what': 'osu_style_bench/over_hosts.py, microseconds of one call', 'settings': settings,

@@ -49,6 +49,13 @@ def main():
         kept = json.loads(samples.read_text())
         assert [len(kept[side]) for side in ("peer", "heddle")] == [2, 2], kept
         assert all(us > 0 for side in ("peer", "heddle") for turn in kept[side] for us in turn.values()), kept
+        if not pathlib.Path("/usr/include/gloo/allreduce.h").is_file():
+            print("no gloo here")
+            return 0
+        for algorithm in ([], ["--peer-env", "GLOO_ALGORITHM=halving_doubling"]):
+            done = run("--preload", preload, "--peer", "gloo", "--hosts", "2", "--sizes", "4:8", "--turns", "1", "--timeout", "60", *algorithm)
+            assert done.returncode == 0, done.stdout + done.stderr
+            assert re.findall(r"^\| (\d+) \| [\d.,]+ \|", done.stdout, re.M) == ["4", "8"] and "| bytes | gloo, us |" in done.stdout, done.stdout
     return 0
 
 
