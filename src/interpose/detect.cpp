@@ -51,23 +51,56 @@ void read_version(HostLibrary* out) {
   std::snprintf(out->version, sizeof out->version, "%.*s", static_cast<int>(sizeof out->version - 1), text);
 }
 
+// What it says of itself: the version of the standard's ABI that it has, -1 where its ABI is its own, 0 where it says nothing.
+int standard_abi_version(const HostLibrary& library) {
+  using GetVersion = int (*)(int*, int*);
+  auto get = reinterpret_cast<GetVersion>(find_symbol(library.handle, "PMPI_Abi_get_version"));
+  int major = 0;
+  int minor = 0;
+  return get != nullptr && get(&major, &minor) == 0 ? major : 0;
+}
+
+// Whoever made the library: MPICH and Open MPI come with one of their own ABI and one of the standard's, which need the same names of their own.
 HostKind classify(const HostLibrary& library) {
-  if (find_symbol(library.handle, "ompi_mpi_comm_world") != nullptr) return HostKind::open_mpi;
-  // The standard ABI is another ABI, whoever made the library.
+  const int standard = standard_abi_version(library);
+  if (standard > 0) return standard == 1 ? HostKind::standard_abi : HostKind::other;
+  // A draft of it, from before libraries could say.
   if (std::strncmp(base_name(library.path), "libmpi_abi", 10) == 0) return HostKind::other;
+  if (find_symbol(library.handle, "ompi_mpi_comm_world") != nullptr) return HostKind::open_mpi;
   for (const char* name : {"MPICH", "MVAPICH", "Intel(R) MPI", "ParaStation"}) {
     if (std::strstr(library.version, name) != nullptr) return HostKind::mpich_abi;
   }
   return HostKind::other;
 }
 
-// Replaces the handle by one for exactly the library that defines `symbol`, so that later look-ups cannot
-// stray.
+// The library that defines the function at `symbol`, with a handle for exactly that one, so that later look-ups cannot stray.
 void pin_down(void* symbol, HostLibrary* out) {
   Dl_info where;
   if (dladdr(symbol, &where) == 0 || where.dli_fname == nullptr) return;
   std::snprintf(out->path, sizeof out->path, "%s", where.dli_fname);
   if (void* handle = dlopen(out->path, RTLD_LAZY | RTLD_NOLOAD); handle != nullptr) out->handle = handle;
+}
+
+bool is_initialized(const HostLibrary& library) {
+  using Initialized = int (*)(int*);
+  auto ask = reinterpret_cast<Initialized>(find_symbol(library.handle, "PMPI_Initialized"));
+  int flag = 0;
+  return ask != nullptr && ask(&flag) == 0 && flag != 0;
+}
+
+// Takes the MPI that is found by `handle`, if any, unless `out` has one already and this one has not been initialised. True when
+// there is nothing better to look for.
+bool consider(void* handle, HostLibrary* out) {
+  void* symbol = dlsym(handle, kProbe);
+  if (symbol == nullptr) return false;
+  HostLibrary found;
+  found.handle = handle;
+  pin_down(symbol, &found);
+  const bool initialized = is_initialized(found);
+  if (out->kind != HostKind::none && !initialized) return false;
+  *out = found;
+  out->kind = HostKind::other;  // until more is known
+  return initialized;
 }
 
 }  // namespace
@@ -77,23 +110,16 @@ void* find_symbol(void* handle, const char* name) {
 }
 
 void find_host_library(HostLibrary* out) {
-  void* symbol = dlsym(RTLD_DEFAULT, kProbe);
-  if (symbol == nullptr) {
-    Candidates found;
-    dl_iterate_phdr(note_candidate, &found);
-    for (std::size_t i = 0; i < found.count && symbol == nullptr; ++i) {
-      void* handle = dlopen(found.path[i], RTLD_LAZY | RTLD_NOLOAD);
-      if (handle == nullptr) continue;
-      symbol = dlsym(handle, kProbe);
-      if (symbol != nullptr) {
-        out->handle = handle;
-      } else {
-        dlclose(handle);
-      }
+  if (!consider(RTLD_DEFAULT, out)) {
+    Candidates loaded;
+    dl_iterate_phdr(note_candidate, &loaded);
+    bool found = false;
+    for (std::size_t i = 0; i < loaded.count && !found; ++i) {
+      void* handle = dlopen(loaded.path[i], RTLD_LAZY | RTLD_NOLOAD);
+      found = handle != nullptr && consider(handle, out);
     }
   }
-  if (symbol == nullptr) return;
-  pin_down(symbol, out);
+  if (out->kind == HostKind::none) return;
   read_version(out);
   out->kind = classify(*out);
 }

@@ -149,7 +149,7 @@ bool host_compares_wrongly(const Predefined& p) {
 }
 
 TEST(DatatypeMap, ServesExactlyWhatStandardAndHostAgreeOn) {
-  DatatypeMap map(host());
+  DatatypeMap map(host(), MPI_COMM_SELF);
   const MPI_Op ops[] = {MPI_MAX,    MPI_MIN,    MPI_SUM,     MPI_PROD,  MPI_LAND,
                         MPI_BAND,   MPI_LOR,    MPI_BOR,     MPI_LXOR,  MPI_BXOR,
                         MPI_MINLOC, MPI_MAXLOC, MPI_REPLACE, MPI_NO_OP, MPI_OP_NULL};
@@ -177,7 +177,7 @@ TEST(DatatypeMap, ServesExactlyWhatStandardAndHostAgreeOn) {
 }
 
 TEST(DatatypeMap, KnowsNoOtherHandles) {
-  DatatypeMap map(host());
+  DatatypeMap map(host(), MPI_COMM_SELF);
   Op mapped = Op::sum;
   for (const int type :
        {0, 1, MPI_INT | 0x80, MPI_INT | 0x100, static_cast<int>(0x8c000000), MPI_COMM_WORLD, -1}) {

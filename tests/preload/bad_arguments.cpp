@@ -34,12 +34,13 @@ template <typename Heddle, typename Host>
 void compare(const char* what, const Heddle& heddle, const Host& host, bool must_fail = true) {
   const Outcome a = outcome(heddle);
   const Outcome b = outcome(host);
-  if (a != b) {
+  // MPICH 5 returns MPI_SUCCESS when the handler has returned. Who asks it then what it takes for a communicator calls the handler again.
+  const bool hushed = b.error_class == MPI_SUCCESS && b.handled != 0;
+  if (hushed ? a.error_class != b.error_class || a.handled % 1000 != b.handled % 1000 : a != b) {
     job::fail("%s: class %d, handler %d; the host: class %d, handler %d", what, a.error_class, a.handled,
               b.error_class, b.handled);
   }
-  if (must_fail && b.error_class == MPI_SUCCESS)
-    job::fail("%s: the host does not mind; the case proves nothing", what);
+  if (must_fail && b == Outcome()) job::fail("%s: the host does not mind; the case proves nothing", what);
 }
 
 #define ALLREDUCE(what, ...) \
@@ -70,6 +71,15 @@ void overlap(MPI_Comm comm) {
   }
 }
 
+// Dies of some mistakes when it wants to say what they are.
+bool is_mpich_5() {
+  char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  PMPI_Get_library_version(version, &length);
+  int major = 0;
+  return std::sscanf(version, "MPICH Version: %d", &major) == 1 && major == 5;
+}
+
 void check(MPI_Comm comm) {
   int a[8] = {1, 2, 3, 4, 5, 6, 7, 8};
   int b[8] = {};
@@ -79,11 +89,14 @@ void check(MPI_Comm comm) {
   ALLREDUCE("no receive buffer", a, nullptr, 4, MPI_INT, MPI_SUM, comm);
 #endif
   ALLREDUCE("receive buffer in place", a, MPI_IN_PLACE, 4, MPI_INT, MPI_SUM, comm);
-  ALLREDUCE("null type", a, b, 4, MPI_DATATYPE_NULL, MPI_SUM, comm);
+  const bool speechless = is_mpich_5();
+  if (!speechless) ALLREDUCE("null type", a, b, 4, MPI_DATATYPE_NULL, MPI_SUM, comm);
   ALLREDUCE("null op", a, b, 4, MPI_INT, MPI_OP_NULL, comm);
 #ifndef OPEN_MPI  // handles are addresses there, and wrong ones lead anywhere
-  ALLREDUCE("not an op", a, b, 4, MPI_INT, static_cast<MPI_Op>(MPI_COMM_WORLD), comm);
-  BCAST("not a type", a, 4, static_cast<MPI_Datatype>(MPI_COMM_WORLD), 0, comm);
+#ifndef MPI_ABI  // MPICH 5 takes it for one
+  ALLREDUCE("not an op", a, b, 4, MPI_INT, (MPI_Op)MPI_COMM_WORLD, comm);
+#endif
+  BCAST("not a type", a, 4, (MPI_Datatype)MPI_COMM_WORLD, 0, comm);
 #endif
   ALLREDUCE("bits of floats", a, b, 4, MPI_FLOAT, MPI_BAND, comm);
 #ifndef OPEN_MPI  // which sums them
@@ -109,6 +122,10 @@ void check(MPI_Comm comm) {
   ALLREDUCE("predefined op on a derived type", a, b, 1, uncommitted, MPI_SUM, comm);
   MPI_Type_free(&uncommitted);
 
+  // Some hosts have these, some do not.
+  compare(
+      "logic of Fortran's integers", [&] { return MPI_Allreduce(a, b, 1, MPI_INTEGER, MPI_LAND, comm); },
+      [&] { return PMPI_Allreduce(a, b, 1, MPI_INTEGER, MPI_LAND, comm); }, false);
   // Nothing to do is no mistake.
   compare(
       "no elements", [&] { return MPI_Allreduce(nullptr, nullptr, 0, MPI_INT, MPI_SUM, comm); },
@@ -136,7 +153,7 @@ int main(int argc, char** argv) {
   ALLREDUCE("null communicator", &a, &b, 1, MPI_INT, MPI_SUM, MPI_COMM_NULL);
   BCAST("null communicator", &a, 1, MPI_INT, 0, MPI_COMM_NULL);
 #ifndef OPEN_MPI
-  ALLREDUCE("not a communicator", &a, &b, 1, MPI_INT, MPI_SUM, static_cast<MPI_Comm>(MPI_INT));
+  ALLREDUCE("not a communicator", &a, &b, 1, MPI_INT, MPI_SUM, (MPI_Comm)MPI_INT);
 #endif
   MPI_Comm comm;
   MPI_Comm_dup(MPI_COMM_WORLD, &comm);
