@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::size_t kMaxCandidates = 16;
 constexpr char kProbe[] = "PMPI_Allreduce";
+constexpr int kItsOwnAbi = -1;
 
 struct Candidates {
   char path[kMaxCandidates][1024];
@@ -51,21 +52,23 @@ void read_version(HostLibrary* out) {
   std::snprintf(out->version, sizeof out->version, "%.*s", static_cast<int>(sizeof out->version - 1), text);
 }
 
-// What it says of itself: the version of the standard's ABI that it has, -1 where its ABI is its own, 0 where it says nothing.
+// The version of the standard's ABI that a library says it has. One with an ABI of its own says -1, or has no such function.
 int standard_abi_version(const HostLibrary& library) {
   using GetVersion = int (*)(int*, int*);
   auto get = reinterpret_cast<GetVersion>(find_symbol(library.handle, "PMPI_Abi_get_version"));
+  if (get == nullptr) return kItsOwnAbi;
   int major = 0;
   int minor = 0;
-  return get != nullptr && get(&major, &minor) == 0 ? major : 0;
+  return get(&major, &minor) == 0 ? major : 0;
 }
 
-// Whoever made the library: MPICH and Open MPI come with one of their own ABI and one of the standard's, which need the same names of their own.
+// MPICH and Open MPI have a library of each kind, with the same symbols: what a library says of its ABI comes first.
 HostKind classify(const HostLibrary& library) {
   const int standard = standard_abi_version(library);
-  if (standard > 0) return standard == 1 ? HostKind::standard_abi : HostKind::other;
-  // A draft of it, from before libraries could say.
-  if (std::strncmp(base_name(library.path), "libmpi_abi", 10) == 0) return HostKind::other;
+  if (standard == 1) return HostKind::standard_abi;
+  // Those of that name which cannot say so have drafts of it.
+  if (standard != kItsOwnAbi || std::strncmp(base_name(library.path), "libmpi_abi", 10) == 0)
+    return HostKind::other;
   if (find_symbol(library.handle, "ompi_mpi_comm_world") != nullptr) return HostKind::open_mpi;
   for (const char* name : {"MPICH", "MVAPICH", "Intel(R) MPI", "ParaStation"}) {
     if (std::strstr(library.version, name) != nullptr) return HostKind::mpich_abi;

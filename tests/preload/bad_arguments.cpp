@@ -93,7 +93,7 @@ void check(MPI_Comm comm) {
   if (!speechless) ALLREDUCE("null type", a, b, 4, MPI_DATATYPE_NULL, MPI_SUM, comm);
   ALLREDUCE("null op", a, b, 4, MPI_INT, MPI_OP_NULL, comm);
 #ifndef OPEN_MPI  // handles are addresses there, and wrong ones lead anywhere
-#ifndef MPI_ABI  // MPICH 5 takes it for one
+#ifndef MPI_ABI   // MPICH 5 takes it for one
   ALLREDUCE("not an op", a, b, 4, MPI_INT, (MPI_Op)MPI_COMM_WORLD, comm);
 #endif
   BCAST("not a type", a, 4, (MPI_Datatype)MPI_COMM_WORLD, 0, comm);

@@ -9,7 +9,7 @@
 namespace heddle::backend::abi {
 
 struct SizedType {
-  MPI_Datatype type = nullptr;
+  MPI_Datatype type{};
   std::size_t bytes = 0;
 };
 
