@@ -232,6 +232,16 @@ TEST(DatatypeMap, KnowsNoOtherHandles) {
     EXPECT_EQ(map.find(MPI_INT, abi::handle_of<MPI_Op>(op), &mapped), nullptr) << op;
 }
 
+#ifdef MPI_ABI
+// A host may take the others for addresses.
+TEST(Datatypes, AreNumbersOfTheirRangeOrAddresses) {
+  for (const heddle_word no : {0x0, 0x1, 0x101, 0x1ff, 0x200, 0x300, 0x309, 0xfff})
+    EXPECT_FALSE(abi::is_datatype(abi::handle_of<MPI_Datatype>(no))) << no;
+  for (const heddle_word yes : {0x201, 0x209, 0x2eb, 0x2ff, 0x1000, 0x7fff0000})
+    EXPECT_TRUE(abi::is_datatype(abi::handle_of<MPI_Datatype>(yes))) << yes;
+}
+#endif
+
 // What calls that are not sums go by: no byte of a type that is not the host's may be touched without it.
 TEST(PredefinedSizes, AreTheHosts) {
   int known = 0;
