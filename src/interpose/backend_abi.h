@@ -1,6 +1,6 @@
 /* What the preload library and a backend say to each other. The trampolines know no MPI: handles travel as
  * machine words, which hold MPICH's 32-bit integers (in the low half; the high half is undefined) as well as
- * Open MPI's pointers. A backend is compiled against one mpi.h and exports one function, heddle_backend_open.
+ * the pointers of Open MPI and of the standard's ABI. A backend is compiled against one mpi.h and exports one function, heddle_backend_open.
  */
 #ifndef HEDDLE_INTERPOSE_BACKEND_ABI_H
 #define HEDDLE_INTERPOSE_BACKEND_ABI_H

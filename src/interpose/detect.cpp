@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::size_t kMaxCandidates = 16;
 constexpr char kProbe[] = "PMPI_Allreduce";
+constexpr int kItsOwnAbi = -1;
 
 struct Candidates {
   char path[kMaxCandidates][1024];
@@ -51,23 +52,58 @@ void read_version(HostLibrary* out) {
   std::snprintf(out->version, sizeof out->version, "%.*s", static_cast<int>(sizeof out->version - 1), text);
 }
 
+// The version of the standard's ABI that a library says it has. One with an ABI of its own says -1, or has no such function.
+int standard_abi_version(const HostLibrary& library) {
+  using GetVersion = int (*)(int*, int*);
+  auto get = reinterpret_cast<GetVersion>(find_symbol(library.handle, "PMPI_Abi_get_version"));
+  if (get == nullptr) return kItsOwnAbi;
+  int major = 0;
+  int minor = 0;
+  return get(&major, &minor) == 0 ? major : 0;
+}
+
+// MPICH and Open MPI have a library of each kind, with the same symbols: what a library says of its ABI comes first.
 HostKind classify(const HostLibrary& library) {
+  const int standard = standard_abi_version(library);
+  if (standard == 1) return HostKind::standard_abi;
+  // Those of that name which cannot say so have drafts of it.
+  if (standard != kItsOwnAbi || std::strncmp(base_name(library.path), "libmpi_abi", 10) == 0)
+    return HostKind::other;
   if (find_symbol(library.handle, "ompi_mpi_comm_world") != nullptr) return HostKind::open_mpi;
-  // The standard ABI is another ABI, whoever made the library.
-  if (std::strncmp(base_name(library.path), "libmpi_abi", 10) == 0) return HostKind::other;
   for (const char* name : {"MPICH", "MVAPICH", "Intel(R) MPI", "ParaStation"}) {
     if (std::strstr(library.version, name) != nullptr) return HostKind::mpich_abi;
   }
   return HostKind::other;
 }
 
-// Replaces the handle by one for exactly the library that defines `symbol`, so that later look-ups cannot
-// stray.
+// The library that defines the function at `symbol`, with a handle for exactly that one, so that later look-ups cannot stray.
 void pin_down(void* symbol, HostLibrary* out) {
   Dl_info where;
   if (dladdr(symbol, &where) == 0 || where.dli_fname == nullptr) return;
   std::snprintf(out->path, sizeof out->path, "%s", where.dli_fname);
   if (void* handle = dlopen(out->path, RTLD_LAZY | RTLD_NOLOAD); handle != nullptr) out->handle = handle;
+}
+
+bool is_initialized(const HostLibrary& library) {
+  using Initialized = int (*)(int*);
+  auto ask = reinterpret_cast<Initialized>(find_symbol(library.handle, "PMPI_Initialized"));
+  int flag = 0;
+  return ask != nullptr && ask(&flag) == 0 && flag != 0;
+}
+
+// Takes the MPI that is found by `handle`, if any, unless `out` has one already and this one has not been initialised. True when
+// there is nothing better to look for.
+bool consider(void* handle, HostLibrary* out) {
+  void* symbol = dlsym(handle, kProbe);
+  if (symbol == nullptr) return false;
+  HostLibrary found;
+  found.handle = handle;
+  pin_down(symbol, &found);
+  const bool initialized = is_initialized(found);
+  if (out->kind != HostKind::none && !initialized) return false;
+  *out = found;
+  out->kind = HostKind::other;  // until more is known
+  return initialized;
 }
 
 }  // namespace
@@ -77,23 +113,18 @@ void* find_symbol(void* handle, const char* name) {
 }
 
 void find_host_library(HostLibrary* out) {
-  void* symbol = dlsym(RTLD_DEFAULT, kProbe);
-  if (symbol == nullptr) {
-    Candidates found;
-    dl_iterate_phdr(note_candidate, &found);
-    for (std::size_t i = 0; i < found.count && symbol == nullptr; ++i) {
-      void* handle = dlopen(found.path[i], RTLD_LAZY | RTLD_NOLOAD);
+  if (!consider(RTLD_DEFAULT, out)) {
+    Candidates loaded;
+    dl_iterate_phdr(note_candidate, &loaded);
+    bool found = false;
+    for (std::size_t i = 0; i < loaded.count && !found; ++i) {
+      void* handle = dlopen(loaded.path[i], RTLD_LAZY | RTLD_NOLOAD);
       if (handle == nullptr) continue;
-      symbol = dlsym(handle, kProbe);
-      if (symbol != nullptr) {
-        out->handle = handle;
-      } else {
-        dlclose(handle);
-      }
+      found = consider(handle, out);
+      if (dlsym(handle, kProbe) == nullptr) dlclose(handle);
     }
   }
-  if (symbol == nullptr) return;
-  pin_down(symbol, out);
+  if (out->kind == HostKind::none) return;
   read_version(out);
   out->kind = classify(*out);
 }

@@ -5,7 +5,7 @@
 
 namespace heddle::interpose {
 
-enum class HostKind { none, mpich_abi, open_mpi, other };
+enum class HostKind { none, mpich_abi, open_mpi, standard_abi, other };
 
 struct HostLibrary {
   HostKind kind = HostKind::none;
@@ -15,8 +15,8 @@ struct HostLibrary {
 };
 
 // Looks at what is loaded now, in the global scope first and then at libraries opened with RTLD_LOCAL
-// (Python's extension modules bring their MPI that way). Opens nothing that is not loaded; what it finds
-// stays loaded.
+// (Python's extension modules bring their MPI that way). Where there are several the one that has been initialised is
+// the one that calls come from. Opens nothing that is not loaded; what it finds stays loaded.
 void find_host_library(HostLibrary* out);
 
 // dlsym with `handle` from above.

@@ -155,6 +155,8 @@ const char* backend_file(HostKind kind) {
       return "libheddle_backend_mpich.so";
     case HostKind::open_mpi:
       return "libheddle_backend_open_mpi.so";
+    case HostKind::standard_abi:
+      return "libheddle_backend_mpi_abi.so";
     case HostKind::none:
     case HostKind::other:
       break;

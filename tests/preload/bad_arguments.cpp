@@ -30,15 +30,20 @@ Outcome outcome(const Call& call) {
   return o;
 }
 
+// MPICH 5 returns MPI_SUCCESS when the handler has returned. What a wrong communicator is can then be asked once more, which calls the handler again.
+enum class Case { mistake, wrong_communicator, may_be_right };
+
 template <typename Heddle, typename Host>
-void compare(const char* what, const Heddle& heddle, const Host& host, bool must_fail = true) {
+void compare(const char* what, const Heddle& heddle, const Host& host, Case kind = Case::mistake) {
   const Outcome a = outcome(heddle);
   const Outcome b = outcome(host);
-  if (a != b) {
+  const bool asked_again =
+      kind == Case::wrong_communicator && b.error_class == MPI_SUCCESS && a.handled == b.handled + 1000;
+  if (a != b && !asked_again) {
     job::fail("%s: class %d, handler %d; the host: class %d, handler %d", what, a.error_class, a.handled,
               b.error_class, b.handled);
   }
-  if (must_fail && b.error_class == MPI_SUCCESS)
+  if (kind != Case::may_be_right && b == Outcome())
     job::fail("%s: the host does not mind; the case proves nothing", what);
 }
 
@@ -70,6 +75,15 @@ void overlap(MPI_Comm comm) {
   }
 }
 
+// Dies of some mistakes when it wants to say what they are.
+bool is_mpich_5() {
+  char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  PMPI_Get_library_version(version, &length);
+  int major = 0;
+  return std::sscanf(version, "MPICH Version: %d", &major) == 1 && major == 5;
+}
+
 void check(MPI_Comm comm) {
   int a[8] = {1, 2, 3, 4, 5, 6, 7, 8};
   int b[8] = {};
@@ -79,11 +93,14 @@ void check(MPI_Comm comm) {
   ALLREDUCE("no receive buffer", a, nullptr, 4, MPI_INT, MPI_SUM, comm);
 #endif
   ALLREDUCE("receive buffer in place", a, MPI_IN_PLACE, 4, MPI_INT, MPI_SUM, comm);
-  ALLREDUCE("null type", a, b, 4, MPI_DATATYPE_NULL, MPI_SUM, comm);
+  const bool speechless = is_mpich_5();
+  if (!speechless) ALLREDUCE("null type", a, b, 4, MPI_DATATYPE_NULL, MPI_SUM, comm);
   ALLREDUCE("null op", a, b, 4, MPI_INT, MPI_OP_NULL, comm);
 #ifndef OPEN_MPI  // handles are addresses there, and wrong ones lead anywhere
-  ALLREDUCE("not an op", a, b, 4, MPI_INT, static_cast<MPI_Op>(MPI_COMM_WORLD), comm);
-  BCAST("not a type", a, 4, static_cast<MPI_Datatype>(MPI_COMM_WORLD), 0, comm);
+#ifndef MPI_ABI   // MPICH 5 takes it for one
+  ALLREDUCE("not an op", a, b, 4, MPI_INT, (MPI_Op)MPI_COMM_WORLD, comm);
+#endif
+  BCAST("not a type", a, 4, (MPI_Datatype)MPI_COMM_WORLD, 0, comm);
 #endif
   ALLREDUCE("bits of floats", a, b, 4, MPI_FLOAT, MPI_BAND, comm);
 #ifndef OPEN_MPI  // which sums them
@@ -109,13 +126,17 @@ void check(MPI_Comm comm) {
   ALLREDUCE("predefined op on a derived type", a, b, 1, uncommitted, MPI_SUM, comm);
   MPI_Type_free(&uncommitted);
 
+  // Some hosts have these, some do not.
+  compare(
+      "logic of Fortran's integers", [&] { return MPI_Allreduce(a, b, 1, MPI_INTEGER, MPI_LAND, comm); },
+      [&] { return PMPI_Allreduce(a, b, 1, MPI_INTEGER, MPI_LAND, comm); }, Case::may_be_right);
   // Nothing to do is no mistake.
   compare(
       "no elements", [&] { return MPI_Allreduce(nullptr, nullptr, 0, MPI_INT, MPI_SUM, comm); },
-      [&] { return PMPI_Allreduce(nullptr, nullptr, 0, MPI_INT, MPI_SUM, comm); }, false);
+      [&] { return PMPI_Allreduce(nullptr, nullptr, 0, MPI_INT, MPI_SUM, comm); }, Case::may_be_right);
   compare(
       "no elements", [&] { return MPI_Bcast(nullptr, 0, MPI_INT, 0, comm); },
-      [&] { return PMPI_Bcast(nullptr, 0, MPI_INT, 0, comm); }, false);
+      [&] { return PMPI_Bcast(nullptr, 0, MPI_INT, 0, comm); }, Case::may_be_right);
   // And after all that the communicator still works.
   int sum = 0;
   if (MPI_Allreduce(&a[0], &sum, 1, MPI_INT, MPI_SUM, comm) != MPI_SUCCESS || sum != job::size_of(comm))
@@ -136,7 +157,10 @@ int main(int argc, char** argv) {
   ALLREDUCE("null communicator", &a, &b, 1, MPI_INT, MPI_SUM, MPI_COMM_NULL);
   BCAST("null communicator", &a, 1, MPI_INT, 0, MPI_COMM_NULL);
 #ifndef OPEN_MPI
-  ALLREDUCE("not a communicator", &a, &b, 1, MPI_INT, MPI_SUM, static_cast<MPI_Comm>(MPI_INT));
+  compare(
+      "not a communicator", [&] { return MPI_Allreduce(&a, &b, 1, MPI_INT, MPI_SUM, (MPI_Comm)MPI_INT); },
+      [&] { return PMPI_Allreduce(&a, &b, 1, MPI_INT, MPI_SUM, (MPI_Comm)MPI_INT); },
+      Case::wrong_communicator);
 #endif
   MPI_Comm comm;
   MPI_Comm_dup(MPI_COMM_WORLD, &comm);
@@ -150,8 +174,12 @@ int main(int argc, char** argv) {
 #else
   const MPI_Comm stale = comm;
   MPI_Comm_free(&comm);
-  ALLREDUCE("freed communicator", &a, &b, 1, MPI_INT, MPI_SUM, stale);
-  BCAST("freed communicator", &a, 1, MPI_INT, 0, stale);
+  compare(
+      "freed communicator", [&] { return MPI_Allreduce(&a, &b, 1, MPI_INT, MPI_SUM, stale); },
+      [&] { return PMPI_Allreduce(&a, &b, 1, MPI_INT, MPI_SUM, stale); }, Case::wrong_communicator);
+  compare(
+      "freed communicator", [&] { return MPI_Bcast(&a, 1, MPI_INT, 0, stale); },
+      [&] { return PMPI_Bcast(&a, 1, MPI_INT, 0, stale); }, Case::wrong_communicator);
 #endif
   MPI_Errhandler_free(&mine);
   MPI_Finalize();

@@ -33,6 +33,10 @@ def main():
     mpi = {name for name in needed(backend) if 'mpi' in name} ^ set(linked)
     if mpi:
         found.append(f'{backend} needs {sorted(mpi)}')
+    # Found at run time, in the MPI that the process has: a name that the dynamic linker binds may be another MPI's.
+    bound = [line.split()[-1] for line in output('nm', '-D', '--undefined-only', backend).splitlines() if re.search(r' P?MPI_', line)]
+    if bound:
+        found.append(f'{backend} leaves to the dynamic linker: {bound}')
     if re.search(r'\(INIT_ARRAY\)|\(FINI_ARRAY\)', output('readelf', '-d', preload)):
         sizes = re.findall(r'\((?:INIT|FINI)_ARRAYSZ\)\s+(\d+)', output('readelf', '-d', preload))
         # The compiler's own start-up files put one entry into each.

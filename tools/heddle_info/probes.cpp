@@ -58,9 +58,10 @@ Finding probe_preload() {
     if (!fs::exists(library, error)) continue;
     std::string served;
     for (const auto& [file, mpi] : {std::pair("libheddle_backend_mpich.so", "the MPICH ABI"),
-                                    std::pair("libheddle_backend_open_mpi.so", "Open MPI")}) {
+                                    std::pair("libheddle_backend_open_mpi.so", "Open MPI"),
+                                    std::pair("libheddle_backend_mpi_abi.so", "the MPI standard's ABI")}) {
       if (fs::exists(folder / "heddle" / file, error) || fs::exists(folder / file, error))
-        served += (served.empty() ? "" : " and ") + std::string(mpi);
+        served += (served.empty() ? "" : ", ") + std::string(mpi);
     }
     if (!served.empty()) return {"mpi", true, fmt::format("LD_PRELOAD={}, for {}", library.string(), served)};
     return {"mpi", false, fmt::format("{} has no backend for any MPI beside it", library.string())};

@@ -3,7 +3,9 @@
 
 #include "interpose/backend/host_mpi.hpp"
 
-#ifdef OPEN_MPI
+#if defined(MPI_ABI)  // as the compiler wrappers of that ABI define it
+#include "interpose/backend/abi_standard.hpp"
+#elif defined(OPEN_MPI)
 #include "interpose/backend/abi_open_mpi.hpp"
 #else
 #include "interpose/backend/abi_mpich.hpp"

@@ -29,12 +29,13 @@ template <typename Host>
 }
 
 void Backend::attach(MPI_Comm comm) {
-  if (!make_ready()) return;
-  int is_inter = 0;
+  if (comm == MPI_COMM_NULL || !make_ready()) return;
+  int is_inter = -1;
   int size = 0;
   int rank = 0;
-  if (mpi_.Comm_test_inter(comm, &is_inter) != MPI_SUCCESS || mpi_.Comm_size(comm, &size) != MPI_SUCCESS ||
-      mpi_.Comm_rank(comm, &rank) != MPI_SUCCESS) {
+  // MPICH 5 returns MPI_SUCCESS for a wrong communicator when the user's error handler has returned: the answer tells.
+  if (mpi_.Comm_test_inter(comm, &is_inter) != MPI_SUCCESS || is_inter < 0 ||
+      mpi_.Comm_size(comm, &size) != MPI_SUCCESS || mpi_.Comm_rank(comm, &rank) != MPI_SUCCESS) {
     return;
   }
   CommState* state = registry_.take();
@@ -70,7 +71,6 @@ bool Backend::make_ready() {
   }
   int world_rank = 0;
   mpi_.Comm_rank(MPI_COMM_WORLD, &world_rank);
-  map_.emplace(mpi_);
   ParsedConfig parsed = parse_config_from_environ();
   for (std::string& line : read_preferences(parsed.config).complaints)
     parsed.complaints.push_back(std::move(line));
@@ -84,7 +84,9 @@ bool Backend::make_ready() {
   }
   const Log log(parsed.config.log_level, world_rank);
   device_buffers_.configure({parsed.config.enable && parsed.config.cuda, parsed.config.pinned_bytes});
-  if (!self_.open() || !packing_.check_format()) {
+  const bool opened = self_.open();
+  map_.emplace(mpi_, self_.comm());
+  if (!opened || !packing_.check_format()) {
     if (parsed.config.enable) {
       log.warn(
           "the host MPI has no communicator to spare, or packs data in a format of its own: continuing as "

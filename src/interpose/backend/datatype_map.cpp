@@ -31,8 +31,8 @@ constexpr DType integer_type() {
 }
 
 // Not here, so left to the host: MPI_WCHAR, MPI_PACKED and pairs (no operation but pairs' own), MPI_REAL16
-// and MPI_COMPLEX32 (their format depends on how the host was built), MPIX_C_FLOAT16 (the host rounds after
-// every step).
+// and MPI_COMPLEX32 (their format depends on how the host was built), MPI_REAL2 and MPIX_C_FLOAT16 (the host rounds after
+// every step), MPI_INTEGER16.
 const TypeRow kTypes[] = {
     {MPI_SIGNED_CHAR, DType::i8, kInteger},
     {MPI_UNSIGNED_CHAR, DType::u8, kInteger},
@@ -162,21 +162,25 @@ bool same_values(DType type, const std::byte* a, const std::byte* b) {
 const MPI_Op kHostOps[kOpCount] = {MPI_SUM, MPI_PROD, MPI_MIN,  MPI_MAX, MPI_LAND,
                                    MPI_LOR, MPI_LXOR, MPI_BAND, MPI_BOR, MPI_BXOR};
 
-bool agrees(const HostMpi& mpi, const TypeRow& row, Op op) {
+// On `comm`, of this rank alone, a pair that the host refuses is no error of the user's: MPI_Reduce_local, which has no communicator, would tell the user's
+// error handler. MPICH 5 refuses MPI_LAND of Fortran's integers, for example.
+bool agrees(const HostMpi& mpi, MPI_Comm comm, const TypeRow& row, Op op) {
   alignas(16) std::byte first[kTrials * 32];
   alignas(16) std::byte second[kTrials * 32];
   alignas(16) std::byte ours[kTrials * 32];
   fill_for(row.type, row.operations == kLogic, first, second);
   const void* inputs[2] = {first, second};
   fold_kernel(row.type, op)(ours, nullptr, inputs, 2, kTrials);
-  return mpi.Reduce_local(first, second, kTrials, row.handle, kHostOps[static_cast<int>(op)]) ==
-             MPI_SUCCESS &&
+  const MPI_Op host_op = kHostOps[static_cast<int>(op)];
+  alignas(16) std::byte unused[32];
+  return mpi.Allreduce(first, unused, 1, row.handle, host_op, comm) == MPI_SUCCESS &&
+         mpi.Reduce_local(first, second, kTrials, row.handle, host_op) == MPI_SUCCESS &&
          same_values(row.type, ours, second);
 }
 
 }  // namespace
 
-DatatypeMap::DatatypeMap(const HostMpi& mpi) : mpi_(&mpi) {
+DatatypeMap::DatatypeMap(const HostMpi& mpi, MPI_Comm self) : mpi_(&mpi), self_(self) {
   std::vector<MPI_Datatype> handles;
   for (const TypeRow& type : kTypes)
     handles.push_back(type.handle);
@@ -187,12 +191,12 @@ DatatypeMap::DatatypeMap(const HostMpi& mpi) : mpi_(&mpi) {
   }
 }
 
-// Two threads may come here at once: both find the same.
 bool DatatypeMap::try_on_host(Row& row, Op op) {
   if ((row.operations & bit(op)) == 0 || (row.tried.load(std::memory_order_acquire) & bit(op)) != 0) {
     return (row.served.load(std::memory_order_relaxed) & bit(op)) != 0;
   }
-  const bool good = fold_kernel(row.type, op) != nullptr && agrees(*mpi_, row, op);
+  const std::lock_guard lock(asking_);  // two threads may come here at once: both find the same
+  const bool good = fold_kernel(row.type, op) != nullptr && agrees(*mpi_, self_, row, op);
   if (good) row.served.fetch_or(bit(op), std::memory_order_relaxed);
   row.tried.fetch_or(bit(op), std::memory_order_release);
   return good;

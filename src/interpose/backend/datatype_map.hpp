@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 
 #include "base/dtype.hpp"
 #include "interpose/backend/abi.hpp"
@@ -28,7 +29,8 @@ struct TypeRow {
 // have), and only a job that uses such a pair may meet that.
 class DatatypeMap {
  public:
-  explicit DatatypeMap(const HostMpi& mpi);
+  // `self`: a communicator of this rank alone that returns errors.
+  DatatypeMap(const HostMpi& mpi, MPI_Comm self);
 
   // The row when `op` on `type` is served, else null; then `*op_out` is set. A few loads, no search. Any
   // thread. MPI is initialised.
@@ -55,6 +57,8 @@ class DatatypeMap {
   bool try_on_host(Row& row, Op op);
 
   const HostMpi* mpi_;
+  const MPI_Comm self_;
+  std::mutex asking_;  // the host: of collectives on one communicator there may be one at a time
   abi::DatatypeSlots slots_;
   Row rows_[abi::DatatypeSlots::kSlots];
 };
