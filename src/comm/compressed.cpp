@@ -175,6 +175,7 @@ Status CommunicatorImpl::run_coded(const CompressedJob& job, const float* in, st
   const Abandoning guard(run);
   HEDDLE_TRY(run.start(binding));
   HEDDLE_TRY(complete(run));
+  if (job.codes != nullptr) job.codes->settle();
   if (job.there != nullptr) job.there->put_codes();
   note_sparse(coding_algorithm()->name, 0, 0, run.bytes_sent());
   return {};

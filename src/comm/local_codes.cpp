@@ -76,7 +76,8 @@ void LocalCodes::keep() {
 
 Status LocalCodes::finish(bool complete) {
   if (!keeps_) return {};
-  Status done = at_.finish(std::move(kept_));
+  settle();
+  Status done = kept_;
   if (done.ok() && complete) done = gpu_.write(residual_ + plan_.held.first, lost_.data(), held_bytes());
   Status shown = job_.residual->after_call();
   return done.ok() ? shown : done;
@@ -88,7 +89,8 @@ Result<std::unique_ptr<LocalCodes>> LocalGpu::codes(gpu::Gpu& gpu, const DeviceC
                                                     const CodedPlan& plan) {
   std::unique_ptr<LocalCodes> none;
   const std::size_t bytes = job.n * sizeof(float);
-  if (!job.is_for_gpus() || !plan.takes_contributions || plan.contributed_bytes > bytes) return none;
+  const std::size_t crossing = plan.contributed_bytes + plan.held.count * sizeof(float);
+  if (!job.is_for_gpus() || !plan.takes_contributions || crossing > bytes) return none;
   LocalLink* const at = reach(gpu, job.in, bytes, sizeof(float));
   if (at == nullptr) return none;
   float* residual = nullptr;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "base/status.hpp"
@@ -30,6 +31,10 @@ class LocalCodes {
 
   // Once all ranks are known to have their part: what the contributions leave out is the residual from now on. Waits for nothing.
   void keep();
+  // Waits for that, which must have read the input before the result is written.
+  void settle() {
+    if (keeps_) kept_ = at_.finish(std::move(kept_));
+  }
   // Ends the call, `complete` or not: the residual has what was lost of sums as well. A failure is no affair of the other ranks, who have theirs.
   Status finish(bool complete);
 
