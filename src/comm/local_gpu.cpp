@@ -212,8 +212,8 @@ void LocalVector::put_codes() {
 }
 
 Status LocalVector::decode_by_gpu() {
+  // What the context's default stream was given before is done with this.
   Status given = coded_.store();
-  if (given.ok()) given = at_.link->after_earlier_work();
   for (const CodedPlan::Chunk& chunk : plan_.chunks) {
     const void* const codes[] = {codes_ + chunk.at};
     if (given.ok())

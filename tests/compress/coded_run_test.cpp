@@ -255,6 +255,14 @@ TEST(CodedRun, Plans) {
     EXPECT_TRUE(!plan.takes_contributions && plan.leaves_codes);
     EXPECT_EQ(plan.held.count, 10U);
   }
+  // Of two sums that were sent one has been folded into since, on some rank; and what is sent is folded there too.
+  bool leave_codes = true;
+  for (int rank = 0; rank < 3; ++rank) {
+    const CodedPlan plan = plan_of("recursive_doubling", rank);
+    leave_codes = leave_codes && plan.leaves_codes;
+    EXPECT_TRUE(!plan.takes_contributions || plan.held.count == 0);
+  }
+  EXPECT_FALSE(leave_codes);
 }
 
 }  // namespace

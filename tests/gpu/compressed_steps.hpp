@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <string>
@@ -64,6 +65,13 @@ class CompressedSteps {
     ASSERT_TRUE(mine.ok() && wanted.ok());
     EXPECT_EQ(std::memcmp(mine.value()->values().data(), wanted.value()->values().data(), bytes()), 0)
         << "what rank " << seat_.rank() << " left out";
+  }
+  void fill_residuals(float value) {
+    for (PlacedResidual* residual : {&mine_, &wanted_}) {
+      heddle::Result<Residual*> values = residual->on_host();
+      ASSERT_TRUE(values.ok());
+      std::ranges::fill(values.value()->values(), value);
+    }
   }
   Seat& seat() const { return seat_; }
   std::size_t count() const { return count_; }
