@@ -1,5 +1,5 @@
-// What a rank's GPU does by itself for a sum whose entries travel between the hosts: it takes them from this rank's vector, and puts those of the result into
-// one. So the host sees entries, and not the vectors.
+// What a rank's GPU does by itself for a sum whose entries, or codes, travel between the hosts: it takes them from this rank's vector (codes: local_codes.hpp), and puts those of the result into
+// one. So the host sees entries or codes, and not the vectors.
 //
 // Other ranks neither ask nor know: the hosts exchange what they would by images (gpu/gpu.hpp), in the same calls. What this rank's GPU cannot do goes by an image
 // on this rank alone.

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -84,6 +85,18 @@ TEST(LocalCodes, EachCodesItsOwn) {
       });
     }
   }
+}
+
+// Beyond 32 ranks each folds half of the vector, and sends sums of a part of the ranks.
+TEST(LocalCodes, ManyRanks) {
+  std::vector<std::uint64_t> nodes(35);
+  std::iota(nodes.begin(), nodes.end(), std::uint64_t{0});
+  on_seats(nodes, plain(), [&](Seat& seat) {
+    Steps steps(seat, Memory::device, Memory::device);
+    for (int step = 0; step < 2; ++step)
+      steps.step("qsgd:4", gradient(kCount, seat.rank(), step), true, false);
+    steps.compare_residuals();
+  });
 }
 
 // Codes are a few bytes: of two ranks, half of the vector is folded on each.
