@@ -54,8 +54,8 @@ void OwnPart::code() {
   if (!local.serves(job_.count * sizeof(float)) || !coded.is_for_gpus()) return;
   const CodedPlan plan = communicator_.coded_plan(job_.count, job_.how.codec);
   Result<std::unique_ptr<LocalCodes>> codes = local.codes(gpu_, coded, plan);
-  if (codes.ok()) codes_ = std::move(codes).value();
   if (!codes.ok() && !job_.agreed) job_.trouble = codes.status();
+  if (codes.ok()) codes_ = std::move(codes).value();
   there_ = local.vector(gpu_, job_.out, job_.count, DType::f32);
   if (there_ != nullptr && !there_->reserve_codes(plan, job_.how.codec).ok()) there_.reset();
 }
@@ -123,7 +123,7 @@ std::size_t largest_wanted(const CompressedJob& job) {
   return selects ? std::min(job.count, entries_wanted(job)) : 0;
 }
 
-Status compressed_allreduce_anywhere(gpu::Gpu& gpu, Communicator& communicator, CompressedJob job,
+Status compressed_allreduce_anywhere(gpu::Gpu& gpu, Communicator& communicator, const CompressedJob& job,
                                      PlacedResidual* residual,
                                      const std::function<Status(bool on_gpu)>& after) {
   OwnPart part(gpu, communicator, job, residual);

@@ -16,7 +16,7 @@ std::size_t largest_wanted(const CompressedJob& job);
 
 // Collective. `job.in` and `job.out` are the caller's, `job.residual` is not set, and `residual` may be null. `after` is called once all ranks have their result, or nothing of it has failed but on this
 // rank: `on_gpu`: both vectors lie on a GPU.
-Status compressed_allreduce_anywhere(gpu::Gpu& gpu, Communicator& communicator, CompressedJob job,
+Status compressed_allreduce_anywhere(gpu::Gpu& gpu, Communicator& communicator, const CompressedJob& job,
                                      PlacedResidual* residual,
                                      const std::function<Status(bool on_gpu)>& after);
 

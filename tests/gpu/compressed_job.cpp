@@ -13,7 +13,6 @@ using heddle::test::Buffer;
 using heddle::test::Bytes;
 using heddle::test::Job;
 using heddle::test::kMemories;
-using heddle::test::Memory;
 using heddle::test::memory_name;
 using heddle::test::now;
 using heddle::test::Traffic;
