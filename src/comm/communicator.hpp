@@ -104,7 +104,7 @@ struct CompressedJob {
   LocalLargest* largest = nullptr;
   LocalCodes* codes = nullptr;
   LocalVector* there = nullptr;
-  // What kept this rank from coding: all ranks are told so, who get `peer_failed`. Not where nobody asks.
+  // What kept this rank from having these: all ranks are told so, who get `peer_failed`. Not where nobody asks.
   Status trouble = {};
   bool agreed = false;  // that `how` and `count` are equal is known: nobody asks
 };

@@ -75,17 +75,17 @@ std::uint64_t agreement_number(const CompressedJob& job) {
   return hash_of(job.count, job.how);
 }
 
-// A rank that codes in another way, or has another length, would misread what it is sent. 0: it could not code.
+// A rank that codes in another way, or has another length, would misread what it is sent. 0: it has nothing to send.
 Status CommunicatorImpl::agree_on(const CompressedJob& job) {
   const std::uint64_t asked = hash_of(job.count, job.how) | 1;
   std::vector<std::uint64_t> all(static_cast<std::size_t>(size_));
   all[static_cast<std::size_t>(rank_)] = job.trouble.ok() ? asked : 0;
   HEDDLE_TRY(allreduce(all.data(), all.data(), all.size(), DType::u64, Op::sum));
-  HEDDLE_TRY(job.trouble);
+  if (!job.trouble.ok()) return job.trouble;
   const auto troubled = std::ranges::find(all, std::uint64_t{0});
   if (troubled != all.end())
     return Status(Code::peer_failed, "rank " + std::to_string(troubled - all.begin()) +
-                                         " could not code its vector, and says why there");
+                                         " could not make its part of the sum ready, and says why there");
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] != all[0])
       return Status(Code::invalid_argument,
@@ -111,6 +111,7 @@ std::uint64_t CommunicatorImpl::codec_seed(std::uint64_t seed) const {
 
 Status CommunicatorImpl::compress(const CompressedJob& job) {
   if (size_ > 1 && !job.agreed) HEDDLE_TRY(agree_on(job));
+  HEDDLE_TRY(job.trouble);
   const std::uint64_t seed = call_seed(job.how.codec.seed);
   const std::uint64_t own_seed = codec_seed(job.how.codec.seed);
   note_compressed();

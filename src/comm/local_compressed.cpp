@@ -19,12 +19,13 @@ class OwnPart {
 
   // What the GPU is to do, and images for the rest.
   Status prepare();
-  Status run(const std::function<Status(bool on_gpu)>& after);
+  // `prepared`: a failure is told to all ranks.
+  Status run(Status prepared, const std::function<Status(bool on_gpu)>& after);
 
  private:
   void select();
-  void code();
-  bool has_input() const { return largest_ != nullptr || codes_ != nullptr || !job_.trouble.ok(); }
+  Status code();
+  bool has_input() const { return largest_ != nullptr || codes_ != nullptr; }
   Status prepare_images();
 
   gpu::Gpu& gpu_;
@@ -47,23 +48,24 @@ void OwnPart::select() {
 }
 
 // Where nobody compares what the ranks want, a failure cannot be told to the others: an image may do.
-void OwnPart::code() {
+Status OwnPart::code() {
   LocalGpu& local = communicator_.local_gpu();
   DeviceCoded coded{job_.in, job_.out, job_.count, job_.how.codec, residual_};
   coded.how.seed = communicator_.codec_seed(job_.how.codec.seed);
-  if (!local.serves(job_.count * sizeof(float)) || !coded.is_for_gpus()) return;
+  if (!local.serves(job_.count * sizeof(float)) || !coded.is_for_gpus()) return {};
   const CodedPlan plan = communicator_.coded_plan(job_.count, job_.how.codec);
   Result<std::unique_ptr<LocalCodes>> codes = local.codes(gpu_, coded, plan);
-  if (!codes.ok() && !job_.agreed) job_.trouble = codes.status();
+  if (!codes.ok() && !job_.agreed) return codes.status();
   if (codes.ok()) codes_ = std::move(codes).value();
   there_ = local.vector(gpu_, job_.out, job_.count, DType::f32);
   if (there_ != nullptr && !there_->reserve_codes(plan, job_.how.codec).ok()) there_.reset();
+  return {};
 }
 
 Status OwnPart::prepare() {
   if (gpu_.present()) {
     if (job_.how.method == Compression::Method::codec) {
-      code();
+      HEDDLE_TRY(code());
     } else {
       select();
     }
@@ -103,7 +105,8 @@ Status OwnPart::prepare_images() {
   return {};
 }
 
-Status OwnPart::run(const std::function<Status(bool on_gpu)>& after) {
+Status OwnPart::run(Status prepared, const std::function<Status(bool on_gpu)>& after) {
+  job_.trouble = std::move(prepared);
   Status summed = communicator_.compressed_allreduce(job_);
   const Status kept = codes_ != nullptr ? codes_->finish(summed.ok()) : Status();
   HEDDLE_TRY(summed);
@@ -127,8 +130,8 @@ Status compressed_allreduce_anywhere(gpu::Gpu& gpu, Communicator& communicator, 
                                      PlacedResidual* residual,
                                      const std::function<Status(bool on_gpu)>& after) {
   OwnPart part(gpu, communicator, job, residual);
-  HEDDLE_TRY(part.prepare());
-  return part.run(after);
+  Status prepared = part.prepare();
+  return prepared.ok() || !job.agreed ? part.run(std::move(prepared), after) : prepared;
 }
 
 }  // namespace heddle

@@ -288,7 +288,7 @@ TEST(LocalCodes, EachStepFails) {
           ++right;
         } else {
           const bool other = got.status.code() == Code::peer_failed;
-          const char* const says = other ? "could not code its vector" : "so says the double";
+          const char* const says = other ? "could not make its part of the sum ready" : "so says the double";
           EXPECT_NE(got.status.message().find(says), std::string::npos) << got.status.message();
           if (!other && told == told_before) ++alone;
         }
@@ -309,6 +309,34 @@ TEST(LocalCodes, EachStepFails) {
   EXPECT_GT(told, 0);
   EXPECT_GT(alone, 0);
   EXPECT_GT(right, 0);
+}
+
+// A vector that cannot be fetched, coded or as an image: all are told, and the next sum is right.
+TEST(LocalCodes, NoInputOnOneRank) {
+  constexpr std::size_t kShort = 1000;
+  on_seats({0, 1}, plain(), [](Seat& seat) {
+    // All calls of the driver's are of one rank.
+    const Memory where = seat.rank() == 0 ? Memory::device : Memory::host;
+    for (const std::size_t count : {kShort, kCount}) {
+      for (const char* method : {"qsgd:8", "randomk:0.01"}) {
+        for (const bool in_place : {true, false}) {
+          CompressedSteps steps(seat, where, where, count);
+          const std::vector<float> mine = gradient(count, seat.rank(), 0);
+          seat.fail_after("cuMemcpyDtoHAsync", 0);
+          const Status status = steps.own(method, mine, true, in_place).status;
+          seat.fail_no_more("cuMemcpyDtoHAsync");
+          const bool other = seat.rank() != 0;
+          EXPECT_EQ(status.code(), other ? Code::peer_failed : Code::system);
+          const char* const says =
+              other ? "rank 0 could not make its part of the sum ready" : "so says the double";
+          EXPECT_NE(status.message().find(says), std::string::npos) << status.message();
+          expect_same(steps.own(method, mine, true, in_place), steps.by_images(method, mine, true, in_place),
+                      method);
+          steps.compare_residuals();
+        }
+      }
+    }
+  });
 }
 
 // No memory on one rank's GPU, for one thing or the next: that one has images for it.
