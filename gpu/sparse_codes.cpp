@@ -115,16 +115,18 @@ Status SparseKernels::unpack_delta(CUstream stream, const void* codes, std::size
                       kUnpackBlocks, kernels::kMostDeltaTiles);
 }
 
-Status SparseKernels::quantise(CUstream stream, const Quantiser& how, const float* gradient, float* residual,
-                               std::size_t n, std::uint64_t position, void* codes) {
+Status SparseKernels::quantise(CUstream stream, const Quantiser& how, const float* gradient,
+                               const float* residual, float* left_out, std::size_t n, std::uint64_t position,
+                               void* codes) {
   const Result<std::string> name = name_of("quantise", how);
   if (!name.ok()) return name.status();
-  HEDDLE_TRY(check_alignment(
-      {{"values", gradient, sizeof *gradient}, {"the residual", residual, sizeof *residual}}));
+  HEDDLE_TRY(check_alignment({{"values", gradient, sizeof *gradient},
+                              {"the residual", residual, sizeof *residual},
+                              {"what is left out", left_out, sizeof *left_out}}));
   if (n == 0) return {};
   const std::uint64_t bucket = how.bucket_length(n);
-  kernels::QuantiseArguments arguments{
-      gradient, residual, n, bucket, position, how.seed, static_cast<unsigned char*>(codes)};
+  kernels::QuantiseArguments arguments{gradient, residual, left_out, n,
+                                       bucket,   position, how.seed, static_cast<unsigned char*>(codes)};
   return launch(stream, name.value(), (n + bucket - 1) / bucket, kQuantiseBlocks, &arguments);
 }
 

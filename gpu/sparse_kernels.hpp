@@ -114,11 +114,11 @@ class SparseKernels {
 
   // ---- Quantised vectors, in the host's bytes. Codes need no alignment.
 
-  // codes := what the host's encode() makes of gradient + residual, for values at `position` and on; residual := what that leaves out, 0
-  // where a value or its bucket is not finite, as Residual::keep() does. `residual` may be null; each is read once, and the residual written
-  // once, where a bucket has 1,024 values at most.
-  Status quantise(CUstream stream, const Quantiser& how, const float* gradient, float* residual,
-                  std::size_t n, std::uint64_t position, void* codes);
+  // codes := what the host's encode() makes of gradient + residual, for values at `position` and on; left_out := what that leaves out, 0
+  // where a value or its bucket is not finite, as Residual::keep() does. `residual` may be null, and so may `left_out`, which may be the residual; each is read once, and what is
+  // left out written once, where a bucket has 1,024 values at most.
+  Status quantise(CUstream stream, const Quantiser& how, const float* gradient, const float* residual,
+                  float* left_out, std::size_t n, std::uint64_t position, void* codes);
   // values := the sum of what the host's decode() makes of each of `codes`, 1 to 64 of them, in that order and with the bits of the host's sums; of one alone that itself. *bad becomes 1,
   // and is left alone else, where any are no codes that quantise() writes: then values are anything.
   Status dequantise(CUstream stream, const Quantiser& how, std::span<const void* const> codes, std::size_t n,

@@ -93,8 +93,8 @@ class CudaSparseLink final : public SparseLink {
   Status scatter_merged(DType type, const Room& from, void* dense, std::size_t dimension) override;
   Status take_nonzero(DType type, const void* from, std::size_t n, const Room& to) override;
   std::size_t taken() const override { return seen_.taken; }
-  Status quantise(const Quantiser& how, const float* gradient, float* residual, std::size_t n,
-                  std::uint64_t position, void* codes) override;
+  Status quantise(const Quantiser& how, const float* gradient, const float* residual, float* left_out,
+                  std::size_t n, std::uint64_t position, void* codes) override;
   Status dequantise(const Quantiser& how, std::span<const void* const> codes, std::size_t n,
                     float* values) override;
   bool bad_codes() const override { return seen_.bad_codes != 0; }
@@ -269,10 +269,10 @@ Status CudaSparseLink::take_nonzero(DType type, const void* from, std::size_t n,
   });
 }
 
-Status CudaSparseLink::quantise(const Quantiser& how, const float* gradient, float* residual, std::size_t n,
-                                std::uint64_t position, void* codes) {
+Status CudaSparseLink::quantise(const Quantiser& how, const float* gradient, const float* residual,
+                                float* left_out, std::size_t n, std::uint64_t position, void* codes) {
   return link_.give([&](Cuda& cuda, CUstream stream) {
-    return cuda.sparse_kernels.quantise(stream, how, gradient, residual, n, position, codes);
+    return cuda.sparse_kernels.quantise(stream, how, gradient, residual, left_out, n, position, codes);
   });
 }
 

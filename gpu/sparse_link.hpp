@@ -81,8 +81,8 @@ class SparseLink {
   virtual std::size_t taken() const = 0;
 
   // As SparseKernels::quantise.
-  virtual Status quantise(const Quantiser& how, const float* gradient, float* residual, std::size_t n,
-                          std::uint64_t position, void* codes) = 0;
+  virtual Status quantise(const Quantiser& how, const float* gradient, const float* residual, float* left_out,
+                          std::size_t n, std::uint64_t position, void* codes) = 0;
   // As SparseKernels::dequantise.
   virtual Status dequantise(const Quantiser& how, std::span<const void* const> codes, std::size_t n,
                             float* values) = 0;

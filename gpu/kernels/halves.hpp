@@ -69,7 +69,7 @@ struct Halves {
       for (unsigned k = 0; k < code_bytes(left, kBits); ++k)
         to[k] = static_cast<unsigned char>(codes >> 8 * k);
     }
-    if (a.residual != nullptr) store_group(a.residual + at, group, left);
+    if (a.left_out != nullptr) store_group(a.left_out + at, group, left);
   }
 };
 

@@ -1,6 +1,6 @@
 // The codecs with evenly spaced levels and random rounding (QSGD with 8, 4 and 2 bits a value; with 2 bits TernGrad as well): the bytes, the random
 // numbers and the values of the host's (src/compress/codec.cpp, quantise.cpp, random.hpp). What a vector is coded from is its sum with what coding
-// has left out so far, and what this coding leaves out is kept in that place, in the same pass.
+// has left out so far, and what this coding leaves out can be kept in that place, in the same pass.
 #pragma once
 
 #include <cstdint>
@@ -189,7 +189,7 @@ struct Levels {
           Group group = at == 4 * thread ? own[thread] : compensated(a, first + at, left);
           const std::uint32_t codes = code_group<kBits>(a, first + at, left, all, group);
           store_bytes(to + kHeader + at / 4 * kBits / 2, codes, code_bytes(left, kBits));
-          if (a.residual != nullptr) store_group(a.residual + first + at, group, left);
+          if (a.left_out != nullptr) store_group(a.left_out + first + at, group, left);
         }
       });
     }

@@ -153,14 +153,14 @@ struct Signs {
       to[kHeader + tile / 8 + thread] = static_cast<unsigned char>(is_finite ? byte : 0);
     }
     const std::uint64_t at = tile + 4 * thread;
-    if (a.residual == nullptr || at >= count) return;
+    if (a.left_out == nullptr || at >= count) return;
     Group lost{};
     HEDDLE_UNROLLED
     for (unsigned i = 0; i < 4; ++i) {
       const float value = shared.values[4 * thread + i];
       if (is_finite) lost.values[i] = value - value_of(value < 0 ? 1 : 0, shared.scales);
     }
-    store_group(a.residual + first + at, lost, count - at);
+    store_group(a.left_out + first + at, lost, count - at);
   }
 };
 

@@ -138,7 +138,8 @@ struct ForgetArguments {
 
 struct QuantiseArguments {
   const float* gradient;
-  float* residual;  // added before, and what is left out after; may be null
+  const float* residual;  // added before; may be null
+  float* left_out;        // what is left out; may be `residual`, or null
   std::uint64_t count;
   std::uint64_t bucket;    // values that share a scale; 1 at least
   std::uint64_t position;  // of the first value, for its random number

@@ -1,8 +1,7 @@
 #include "api/device_buffers.hpp"
 
-#include <algorithm>
-
 #include "comm/device_path.hpp"
+#include "comm/local_compressed.hpp"
 #include "comm/local_gpu.hpp"
 #include "comm/nodes_path.hpp"
 
@@ -62,45 +61,6 @@ Status staged_sparse(heddle_comm& comm, SparseJob job, DevicePath* path) {
   };
   const std::size_t bytes = job.in.dimension * dtype_size(job.in.value_type);
   return there != nullptr ? sum(nullptr) : with_image(comm, dense, bytes, Access::write, sum);
-}
-
-// Of a selection (`wanted.k` is not 0) this rank's GPU takes what is to be sent, and puts the sum into the result, where these lie there. What lies elsewhere, or is
-// more than it can do, is the host's, by images if need be.
-Status staged_compressed(heddle_comm& comm, CompressedJob job, const DeviceLargest& wanted,
-                         DevicePath* path) {
-  LocalGpu& local = comm.communicator->local_gpu();
-  const auto largest = local.largest(comm.gpu, wanted);
-  const auto there = wanted.k > 0 ? local.vector(comm.gpu, wanted.out, wanted.n, DType::f32) : nullptr;
-  job.largest = largest.get();
-  job.there = there.get();
-  if (largest == nullptr && wanted.residual != nullptr) {
-    const Result<Residual*> values = wanted.residual->on_host();
-    if (!values.ok()) return values.status();
-    job.residual = values.value();
-  }
-  const auto sum = [&](const void* in, void* out) -> Status {
-    job.in = static_cast<const float*>(in);
-    job.out = static_cast<float*>(out);
-    HEDDLE_TRY(comm.communicator->compressed_allreduce(job));
-    const bool on_gpu = in != wanted.in && out != wanted.out;
-    if (path != nullptr) HEDDLE_TRY(path->after_sparse(comm.gpu, wanted.out, on_gpu));
-    if (largest != nullptr && wanted.residual != nullptr) HEDDLE_TRY(wanted.residual->after_call());
-    return there != nullptr ? there->outcome() : Status();
-  };
-  const std::size_t bytes = wanted.n * sizeof(float);
-  if (largest == nullptr && there == nullptr) return with_images(comm, wanted.in, wanted.out, bytes, sum);
-  const auto sum_of = [&](const void* in) {
-    if (there != nullptr) return sum(in, nullptr);
-    return with_image(comm, wanted.out, bytes, Access::write, [&](void* out) { return sum(in, out); });
-  };
-  return largest != nullptr ? sum_of(nullptr) : with_image(comm, wanted.in, bytes, Access::read, sum_of);
-}
-
-// What the GPUs do of it: selections, for which the sampled one may take exactly the largest as well.
-std::size_t largest_wanted(const CompressedJob& job) {
-  const bool selects =
-      job.how.method == Compression::Method::top_k || job.how.method == Compression::Method::top_k_sampled;
-  return selects ? std::min(job.count, entries_wanted(job)) : 0;
 }
 
 void note_served(heddle_comm& comm, const DeviceTraffic& traffic) {
@@ -167,7 +127,9 @@ Status compressed_anywhere(heddle_comm& comm, const CompressedJob& job, PlacedRe
     if (served.value()) return {};
   }
   const bool is_for_gpus = is_coded ? coded.is_for_gpus() : largest.is_for_gpus();
-  return staged_compressed(comm, job, largest, is_for_gpus ? path : nullptr);
+  return compressed_allreduce_anywhere(comm.gpu, *comm.communicator, job, residual, [&](bool on_gpu) {
+    return path != nullptr && is_for_gpus ? path->after_sparse(comm.gpu, job.out, on_gpu) : Status();
+  });
 }
 
 Status SparseImages::load(heddle_comm& comm, SparseView* view) {

@@ -26,11 +26,13 @@ namespace heddle {
 
 class Communicator;
 class DevicePath;        // comm/device_path.hpp
+class LocalCodes;        // comm/local_codes.hpp
 class LocalGpu;          // comm/local_gpu.hpp
 class LocalLargest;      // there
 class LocalVector;       // there
 class NodesPath;         // comm/nodes_path.hpp
 class StreamRelay;       // comm/stream_relay.hpp
+struct CodedPlan;        // compress/coded_run.hpp
 struct MeasuredChoices;  // comm/measured_choices.hpp
 struct SearchPlan;
 
@@ -98,9 +100,12 @@ struct CompressedJob {
   Compression how;
   // Added to `in` before, and what was not sent kept in it after; of `count` values; may be null.
   Residual* residual = nullptr;
-  // Of selections. This rank's GPU takes the entries, instead of the host from `in` and `residual`; the result goes to a vector there, instead of `out`. May be null.
+  // This rank's GPU takes the entries of a selection, or has coded the contributions, instead of the host from `in` and `residual`; the result goes to a vector there, instead of `out`. May be null.
   LocalLargest* largest = nullptr;
+  LocalCodes* codes = nullptr;
   LocalVector* there = nullptr;
+  // What kept this rank from having these: all ranks are told so, who get `peer_failed`. Not where nobody asks.
+  Status trouble = {};
   bool agreed = false;  // that `how` and `count` are equal is known: nobody asks
 };
 
@@ -161,6 +166,8 @@ class Communicator : public HostCollectives {
   virtual Status compressed_allreduce(const CompressedJob& job) = 0;
   // The seed of what this rank's codec draws in the next of these and of the coded sums; and one that the GPUs served, which counts as well.
   virtual std::uint64_t codec_seed(std::uint64_t seed) const = 0;
+  // What this rank has to do with the chunks of a vector in one through a codec. Local.
+  virtual CodedPlan coded_plan(std::size_t count, const CodecSettings& settings) = 0;
   virtual void note_compressed() = 0;
   // The same bits on all ranks. Where ranks disagree on the dimension or on `how`, or one passes what is not to be summed like this, every rank
   // gets `invalid_argument`, and nothing has happened.

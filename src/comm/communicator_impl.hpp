@@ -99,6 +99,7 @@ class CommunicatorImpl final : public Communicator {
   Status mostly_zero_allreduce(const MostlyZeroJob& job) override;
   Status compressed_allreduce(const CompressedJob& job) override;
   std::uint64_t codec_seed(std::uint64_t seed) const override;
+  CodedPlan coded_plan(std::size_t count, const CodecSettings& settings) override;
   void note_compressed() override { ++compressed_; }
   Status coded_sparse_allreduce(const CodedSparseJob& job) override;
   Result<std::unique_ptr<Request>> sparse_allreduce_request(SparseJob job) override;
@@ -166,6 +167,7 @@ class CommunicatorImpl final : public Communicator {
   std::uint64_t call_seed(std::uint64_t seed) const;
   Status run_coded(const CompressedJob& job, const float* in, std::uint64_t seed);
   const Algorithm* coding_algorithm() const;
+  CodedRun& coded_run();
   Status exchange_coded(const CodedSparseJob& job);
   Status run_selected(const CompressedJob& job, const float* in, std::uint64_t seed);
   Status exchange_selected(const CompressedJob& job, const Result<SparseView>& entries);

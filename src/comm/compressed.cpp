@@ -7,6 +7,7 @@
 
 #include "comm/communicator_impl.hpp"
 #include "comm/complete.hpp"
+#include "comm/local_codes.hpp"
 #include "compress/select.hpp"
 
 namespace heddle {
@@ -74,12 +75,17 @@ std::uint64_t agreement_number(const CompressedJob& job) {
   return hash_of(job.count, job.how);
 }
 
-// A rank that codes in another way, or has another length, would misread what it is sent.
+// A rank that codes in another way, or has another length, would misread what it is sent. 0: it has nothing to send.
 Status CommunicatorImpl::agree_on(const CompressedJob& job) {
-  const std::uint64_t asked = hash_of(job.count, job.how);
+  const std::uint64_t asked = hash_of(job.count, job.how) | 1;
   std::vector<std::uint64_t> all(static_cast<std::size_t>(size_));
-  all[static_cast<std::size_t>(rank_)] = asked;
+  all[static_cast<std::size_t>(rank_)] = job.trouble.ok() ? asked : 0;
   HEDDLE_TRY(allreduce(all.data(), all.data(), all.size(), DType::u64, Op::sum));
+  if (!job.trouble.ok()) return job.trouble;
+  const auto troubled = std::ranges::find(all, std::uint64_t{0});
+  if (troubled != all.end())
+    return Status(Code::peer_failed, "rank " + std::to_string(troubled - all.begin()) +
+                                         " could not make its part of the sum ready, and says why there");
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] != all[0])
       return Status(Code::invalid_argument,
@@ -105,10 +111,15 @@ std::uint64_t CommunicatorImpl::codec_seed(std::uint64_t seed) const {
 
 Status CommunicatorImpl::compress(const CompressedJob& job) {
   if (size_ > 1 && !job.agreed) HEDDLE_TRY(agree_on(job));
+  HEDDLE_TRY(job.trouble);
   const std::uint64_t seed = call_seed(job.how.codec.seed);
   const std::uint64_t own_seed = codec_seed(job.how.codec.seed);
   note_compressed();
   if (job.largest != nullptr) return exchange_selected(job, job.largest->take());
+  if (job.codes != nullptr) {
+    job.codes->keep();
+    return run_coded(job, job.codes->held(), own_seed);
+  }
   const float* in = job.in;
   if (job.residual != nullptr) {
     compensated_.resize(job.count);
@@ -134,24 +145,40 @@ const Algorithm* CommunicatorImpl::coding_algorithm() const {
   return find_algorithm(Collective::allreduce, flat ? "split_allgather" : "leaders");
 }
 
-Status CommunicatorImpl::run_coded(const CompressedJob& job, const float* in, std::uint64_t seed) {
-  const Algorithm* algorithm = coding_algorithm();
-  const std::shared_ptr<const Schedule> schedule = plans_.schedule({algorithm, {0, 2, 2}, 0}, 0);
+CodedRun& CommunicatorImpl::coded_run() {
+  const std::shared_ptr<const Schedule> schedule = plans_.schedule({coding_algorithm(), {0, 2, 2}, 0}, 0);
   if (coded_.size() > 4) coded_.clear();
   std::unique_ptr<CodedRun>& run = coded_[schedule.get()];
   if (!run) run = std::make_unique<CodedRun>(schedule, connections_->ports);
+  return *run;
+}
+
+CodedPlan CommunicatorImpl::coded_plan(std::size_t count, const CodecSettings& settings) {
+  const Turn turn(asked_);
+  return coded_run().plan(count, settings);
+}
+
+Status CommunicatorImpl::run_coded(const CompressedJob& job, const float* in, std::uint64_t seed) {
+  CodedRun& run = coded_run();
   CodedBinding binding{in, job.out, job.count, job.how.codec, nullptr, 0};
   binding.settings.seed = seed;
   if (job.residual != nullptr) {
     std::ranges::fill(job.residual->values(), 0.0F);
     binding.lost = job.residual->values().data();
   }
+  if (job.codes != nullptr) {
+    binding.contributions = job.codes->contributions();
+    binding.lost = job.codes->lost();
+  }
+  if (job.there != nullptr) binding.codes = job.there->codes();
   HEDDLE_TRY(free_sequence());
   binding.sequence = next_sequence();
-  const Abandoning guard(*run);
-  HEDDLE_TRY(run->start(binding));
-  HEDDLE_TRY(complete(*run));
-  note_sparse(algorithm->name, 0, 0, run->bytes_sent());
+  const Abandoning guard(run);
+  HEDDLE_TRY(run.start(binding));
+  HEDDLE_TRY(complete(run));
+  if (job.codes != nullptr) job.codes->settle();
+  if (job.there != nullptr) job.there->put_codes();
+  note_sparse(coding_algorithm()->name, 0, 0, run.bytes_sent());
   return {};
 }
 

@@ -81,7 +81,7 @@ Status CodedSum::code(std::size_t piece) {
   const std::size_t begin = begin_of(piece);
   float* const left_out = job_.left_out != nullptr ? job_.left_out + begin : nullptr;
   std::byte* const to = worker_.direct ? job_.codes : codes_of(worker_.worker.rank, piece);
-  return worker_.sparse->quantise(job_.how, job_.in + begin, left_out, count_of(piece), begin, to);
+  return worker_.sparse->quantise(job_.how, job_.in + begin, left_out, left_out, count_of(piece), begin, to);
 }
 
 Status CodedSum::sum(std::size_t piece) {

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "comm/device_codes.hpp"
 #include "sparse/convert.hpp"
 
 namespace heddle {
@@ -190,6 +191,52 @@ Status LocalVector::give(const gpu::Entries& entries, bool keeps) {
   HEDDLE_TRY(at_.link->after_earlier_work());
   if (!keeps) HEDDLE_TRY(at_.sparse->clear(vector_, bytes()));
   return entries.count > 0 ? at_.sparse->set(type_, entries, vector_, count_) : Status();
+}
+
+Status LocalVector::reserve_codes(CodedPlan plan, const CodecSettings& how) {
+  if (!plan.leaves_codes || plan.bytes > bytes())
+    return Status(Code::unsupported, "the result does not come as codes, or these take more than the vector");
+  const Result<std::byte*> room = at_.sparse->piece(kResult, plan.bytes);
+  if (!room.ok()) return room.status();
+  Result<gpu::Image> image = gpu_.image(room.value(), plan.bytes);
+  if (!image.ok()) return image.status();
+  codes_ = room.value();
+  coded_ = std::move(image).value();
+  plan_ = std::move(plan);
+  how_ = how;
+  return {};
+}
+
+void LocalVector::put_codes() {
+  if (!decode_by_gpu().ok()) outcome_ = decode_by_host();
+}
+
+Status LocalVector::decode_by_gpu() {
+  // What the context's default stream was given before is done with this.
+  Status given = coded_.store();
+  for (const CodedPlan::Chunk& chunk : plan_.chunks) {
+    const void* const codes[] = {codes_ + chunk.at};
+    if (given.ok())
+      given = at_.sparse->dequantise(quantiser_of(how_), codes, chunk.values.count,
+                                     static_cast<float*>(vector_) + chunk.values.first);
+  }
+  if (given.ok()) given = at_.sparse->tell();
+  HEDDLE_TRY(at_.finish(std::move(given)));
+  // For good: the link says so from now on. The host says what is wrong.
+  if (!at_.sparse->bad_codes()) return {};
+  at_.failed = true;
+  return Status(Code::internal, "codes that no encoder writes");
+}
+
+Status LocalVector::decode_by_host() {
+  const Result<void*> host = image();
+  if (!host.ok()) return host.status();
+  for (const CodedPlan::Chunk& chunk : plan_.chunks) {
+    const Status decoded = decode(how_, {codes() + chunk.at, chunk.bytes},
+                                  static_cast<float*>(host.value()) + chunk.values.first, chunk.values.count);
+    if (!decoded.ok()) return Status(Code::internal, "in the result: " + decoded.message());
+  }
+  return image_.store();
 }
 
 // ---- What this rank's GPU can do

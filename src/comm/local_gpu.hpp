@@ -1,5 +1,5 @@
-// What a rank's GPU does by itself for a sum whose entries travel between the hosts: it takes them from this rank's vector, and puts those of the result into
-// one. So the host sees entries, and not the vectors.
+// What a rank's GPU does by itself for a sum whose entries, or codes, travel between the hosts: it takes them from this rank's vector (codes: local_codes.hpp), and puts those of the result into
+// one. So the host sees entries or codes, and not the vectors.
 //
 // Other ranks neither ask nor know: the hosts exchange what they would by images (gpu/gpu.hpp), in the same calls. What this rank's GPU cannot do goes by an image
 // on this rank alone.
@@ -15,12 +15,15 @@
 #include "base/status.hpp"
 #include "comm/device_entries.hpp"
 #include "comm/device_path.hpp"
+#include "compress/coded_run.hpp"
 #include "gpu/gpu.hpp"
 #include "gpu/link.hpp"
 #include "gpu/sparse_link.hpp"
 #include "sparse/stream.hpp"
 
 namespace heddle {
+
+class LocalCodes;  // comm/local_codes.hpp
 
 // Of one context.
 struct LocalLink {
@@ -76,6 +79,12 @@ class LocalVector {
   // The entries of all parts, and zeros elsewhere; or what was there, where it `keeps` that. Complete on return. By an image where the GPU fails.
   void put(std::span<const SparseView> parts, bool keeps);
 
+  // Room for the codes of a result, in the host's memory until the end of this.
+  Status reserve_codes(CodedPlan plan, const CodecSettings& how);
+  std::byte* codes() const { return static_cast<std::byte*>(coded_.host()); }
+  // What the codes that are there now stand for. Complete on return. By an image where the GPU fails.
+  void put_codes();
+
   // For those who need it whole, in the host's memory until the end of this: room for it; what is in it; and back.
   Result<void*> image();
   Result<void*> load();
@@ -92,6 +101,8 @@ class LocalVector {
   Status give(const gpu::Entries& entries, bool keeps);
   Result<gpu::Entries> upload(std::span<const SparseView> parts);
   Status put_by_gpu(std::span<const SparseView> parts, bool keeps);
+  Status decode_by_gpu();
+  Status decode_by_host();
 
   gpu::Gpu& gpu_;
   LocalLink& at_;
@@ -100,6 +111,10 @@ class LocalVector {
   const DType type_;
   double density_ = 0;  // as sampled
   EntriesImage entries_;
+  CodedPlan plan_;  // of a result that comes as codes
+  CodecSettings how_;
+  std::byte* codes_ = nullptr;  // on the GPU
+  gpu::Image coded_;
   gpu::Image image_;
   Status outcome_;
 };
@@ -115,10 +130,14 @@ class LocalGpu {
   LocalGpu& operator=(const LocalGpu&) = delete;
   ~LocalGpu() = default;
 
+  // Of so many bytes.
+  bool serves(std::size_t bytes) const { return !off_ && bytes >= kFrom; }
   // With memory for the work. Null where the host is to do it: the vector is not on a GPU, or that cannot do it. Nothing has changed then, or here.
   // `job.out` is not looked at.
   std::unique_ptr<LocalLargest> largest(gpu::Gpu& gpu, const DeviceLargest& job);
   std::unique_ptr<LocalVector> vector(gpu::Gpu& gpu, void* vector, std::size_t count, DType type);
+  // Coded already. A failure is the GPU's, and has changed nothing.
+  Result<std::unique_ptr<LocalCodes>> codes(gpu::Gpu& gpu, const DeviceCoded& job, const CodedPlan& plan);
 
  private:
   LocalLink* reach(gpu::Gpu& gpu, const void* vector, std::size_t bytes, std::size_t element);

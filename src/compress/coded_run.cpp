@@ -21,9 +21,15 @@ Status CodedRun::begin_coded(const CodedBinding& binding, bool parts_are_coded) 
   sum_ = fold_kernel(DType::f32, Op::sum);
   split_ = Split(binding.count, schedule().chunks);
   if (final_from_.empty()) look_ahead(parts_are_coded);
+  if (binding.contributions != nullptr || binding.codes != nullptr)
+    plan_ = plan(binding.count, binding.settings);
+  if (binding.codes != nullptr) {
+    held_.resize(plan_.held.count);
+    binding_.data = held_.data();
+  }
   coded_at_.resize(schedule().chunks);
   std::size_t bytes = 0;
-  for (std::uint32_t chunk = 0; chunk < schedule().chunks; ++chunk) {
+  for (std::uint32_t chunk = 0; chunk < schedule().chunks && binding.codes == nullptr; ++chunk) {
     coded_at_[chunk] = bytes;
     if (is_sent_on_[chunk]) bytes += coded_size(chunk, 1);
   }
@@ -58,6 +64,52 @@ void CodedRun::look_ahead(bool parts_are_coded) {
   });
 }
 
+// By the order of the steps: what happens to a chunk last counts.
+void CodedRun::find_roles() {
+  if (final_from_.empty()) look_ahead(true);
+  roles_.assign(schedule().chunks, {});
+  std::size_t number = 0;
+  for (Cursor at(schedule()); !at.done(); at.advance()) {
+    const Step& step = at.step();
+    const bool is_local = step.kind == StepKind::reduce || step.kind == StepKind::copy;
+    const bool sends = step.kind == StepKind::send;
+    const bool receives = step.kind == StepKind::recv;
+    for (std::uint32_t i = 0; (is_local || sends || receives) && i < step.count; ++i) {
+      Role& role = roles_[at.chunk() + i];
+      if (sends && step.src == Slot::input) role.is_contributed = true;
+      if ((sends && step.src == Slot::data) || (receives && step.dst == Slot::data)) role.ends_coded = true;
+      if (is_local) role.ends_coded = false;
+      if (is_local || (receives && step.dst == Slot::data && number < final_from_[at.chunk() + i]))
+        role.is_held = true;
+    }
+    if (sends || receives) ++number;
+  }
+}
+
+CodedPlan CodedRun::plan(std::size_t count, const CodecSettings& settings) {
+  if (roles_.empty()) find_roles();
+  CodedPlan plan;
+  const Split split(count, schedule().chunks);
+  std::size_t held_end = 0;
+  plan.leaves_codes = true;
+  bool is_either = true;
+  for (std::uint32_t chunk = 0; chunk < schedule().chunks; ++chunk) {
+    const Role& role = roles_[chunk];
+    const Range values{split.begin(chunk), split.length(chunk, 1)};
+    const std::size_t bytes = coded_bytes(settings, values.count);
+    plan.chunks.push_back({values, bytes, plan.bytes, role.is_contributed, plan.contributed_bytes});
+    plan.bytes += bytes;
+    if (role.is_contributed) plan.contributed_bytes += bytes;
+    if (role.is_held && held_end == 0) plan.held.first = values.first;
+    if (role.is_held) held_end = values.first + values.count;
+    plan.leaves_codes = plan.leaves_codes && role.ends_coded;
+    is_either = is_either && role.is_held != role.is_contributed;
+  }
+  plan.held.count = held_end - std::min(plan.held.first, held_end);
+  plan.takes_contributions = is_either && plan.contributed_bytes > 0;
+  return plan;
+}
+
 std::size_t CodedRun::coded_size(std::uint32_t chunk, std::uint32_t count) const {
   std::size_t bytes = 0;
   for (std::uint32_t i = 0; i < count; ++i)
@@ -70,7 +122,7 @@ std::size_t CodedRun::coded_size(std::uint32_t chunk, std::uint32_t count) const
 // Not a number would stay for ever where it is added to what comes next: what is not finite counts as sent.
 void CodedRun::note_lost(const Range& range, const float* value, const float* decoded) {
   if (binding_.lost == nullptr) return;
-  float* lost = binding_.lost + range.first;
+  float* lost = binding_.lost + own_place(range.first);
   for (std::size_t i = 0; i < range.count; ++i) {
     const float sum = lost[i] + (value[i] - decoded[i]);
     if (std::isfinite(sum)) lost[i] = sum;
@@ -79,20 +131,24 @@ void CodedRun::note_lost(const Range& range, const float* value, const float* de
 
 void CodedRun::code_input(std::uint32_t chunk, std::byte* to) {
   const Range r = range(chunk);
-  const float* values = binding_.input + r.first;
+  const float* values = input_at(r.first);
   encode(binding_.settings, values, r.count, r.first, to);
   if (binding_.lost == nullptr) return;
   // Its own encoding always decodes.
   (void)decode(binding_.settings, {to, coded_bytes(binding_.settings, r.count)}, decoded_.data(), r.count);
-  note_lost(r, values, decoded_.data());
+  float* lost = binding_.lost + own_place(r.first);
+  for (std::size_t i = 0; i < r.count; ++i) {
+    const float left_out = values[i] - decoded_[i];
+    lost[i] = std::isfinite(left_out) ? left_out : 0.0F;
+  }
 }
 
 void CodedRun::code_data(std::uint32_t chunk) {
   const Range r = range(chunk);
   if (is_coded_[chunk] || r.count == 0) return;
   is_coded_[chunk] = true;
-  float* values = binding_.data + r.first;
-  const std::span<std::byte> coded(coded_.data() + coded_at_[chunk], coded_size(chunk, 1));
+  float* values = data_at(r.first);
+  const std::span<std::byte> coded(place_of(chunk), coded_size(chunk, 1));
   // Another seed than that of contributions, whose random numbers belong to the same positions.
   CodecSettings settings = binding_.settings;
   settings.seed = ~settings.seed;
@@ -114,6 +170,11 @@ Status CodedRun::open(Open& open, Transport& transport) {
   const Step& step = open.step;
   const std::size_t bytes = coded_size(open.chunk, step.count);
   const std::uint32_t tag = binding_.sequence * kLanes + step.lane;
+  if (step.kind == StepKind::send && step.src == Slot::input && binding_.contributions != nullptr) {
+    bytes_sent_ += bytes;
+    return transport.send(step.peer, tag, binding_.contributions + plan_.chunks[open.chunk].contributed_at,
+                          bytes, message.ticket);
+  }
   message.at = place_for(open, message, bytes);
   if (step.kind == StepKind::recv) return transport.recv(step.peer, tag, message.at, bytes, message.ticket);
   std::byte* to = message.at;
@@ -136,14 +197,14 @@ std::byte* CodedRun::place_for(const Open& open, Message& message, std::size_t b
   const Range r = range(open.chunk, open.step.count);
   message.own.clear();
   if ((sends ? open.step.src : open.step.dst) == Slot::data) {
-    bool are_sent_on = true;
+    bool have_places = true;
     bool fit = true;  // none reaches beyond the place of its values
     for (std::uint32_t i = 0; i < open.step.count; ++i) {
-      are_sent_on = are_sent_on && is_sent_on_[open.chunk + i];
+      have_places = have_places && has_place(open.chunk + i);
       fit = fit && coded_size(open.chunk, i + 1) <= range(open.chunk, i + 1).count * sizeof(float);
     }
-    if (are_sent_on) return coded_.data() + coded_at_[open.chunk];
-    if (fit) return reinterpret_cast<std::byte*>(binding_.data + r.first);
+    if (have_places) return place_of(open.chunk);
+    if (fit) return reinterpret_cast<std::byte*>(data_at(r.first));
   }
   message.own.resize(bytes);
   return message.own.data();
@@ -152,8 +213,8 @@ std::byte* CodedRun::place_for(const Open& open, Message& message, std::size_t b
 // The coded chunk, out of the way of its values.
 std::span<const std::byte> CodedRun::keep(std::uint32_t chunk, const std::byte* coded) {
   const std::size_t bytes = coded_size(chunk, 1);
-  if (!is_sent_on_[chunk]) moved_.resize(std::max(moved_.size(), bytes));
-  std::byte* to = is_sent_on_[chunk] ? coded_.data() + coded_at_[chunk] : moved_.data();
+  if (!has_place(chunk)) moved_.resize(std::max(moved_.size(), bytes));
+  std::byte* to = has_place(chunk) ? place_of(chunk) : moved_.data();
   if (to != coded && bytes > 0) std::memcpy(to, coded, bytes);
   is_coded_[chunk] = true;
   return {to, bytes};
@@ -169,7 +230,8 @@ Status CodedRun::take(const Open& open) {
     at -= coded_size(chunk, 1);
     const bool to_data = step.dst == Slot::data;
     const std::span<const std::byte> coded = to_data ? keep(chunk, at) : std::span(at, coded_size(chunk, 1));
-    float* to = to_data ? binding_.data + r.first : unit(open.unit) + (r.first - first);
+    if (to_data && binding_.codes != nullptr && is_final(open)) continue;
+    float* to = to_data ? data_at(r.first) : unit(open.unit) + (r.first - first);
     const Status status = decode(binding_.settings, coded, to, r.count);
     if (!status.ok())
       return Status(Code::internal, "from rank " + std::to_string(step.peer) + ": " + status.message());
@@ -195,8 +257,8 @@ void CodedRun::copy() {
   const std::uint32_t chunk = cursor().chunk();
   const std::size_t first = split_.begin(chunk);
   const std::size_t count = split_.length(chunk, cursor().step().count);
-  if (count > 0 && binding_.data != binding_.input)
-    std::memcpy(binding_.data + first, binding_.input + first, count * sizeof(float));
+  if (count > 0 && data_at(first) != input_at(first))
+    std::memcpy(data_at(first), input_at(first), count * sizeof(float));
 }
 
 void CodedRun::add(float* sum, const float* other, std::size_t count, bool other_first) const {
@@ -208,7 +270,7 @@ Status CodedRun::fold() {
   const Step& step = cursor().step();
   const std::uint32_t chunk = cursor().chunk();
   const Range r = range(chunk, step.count);
-  add(binding_.data + r.first, unit(cursor().unit()), r.count, (step.flags & kSourceFirst) != 0);
+  add(data_at(r.first), unit(cursor().unit()), r.count, (step.flags & kSourceFirst) != 0);
   for (std::uint32_t i = 0; i < step.count; ++i)
     is_coded_[chunk + i] = false;
   return {};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "comm/local_compressed.hpp"
 #include "sparse/stream.hpp"
 
 namespace heddle {
@@ -59,26 +60,33 @@ Result<bool> Savings::by_entries(const MostlyZeroJob& job) {
   return served;
 }
 
-Residual* Savings::residual_of(const void* key, std::size_t count) {
+PlacedResidual* Savings::residual_of(const void* key, std::size_t count) {
   // What is rounded to half precision loses no more than a sum in half precision would: no memory for that.
   const Codec codec = compression_.codec.codec;
   if (compression_.method == Compression::Method::codec && (codec == Codec::f16 || codec == Codec::bf16))
     return nullptr;
   if (residuals_.size() >= kMostResiduals && !residuals_.contains({key, count})) residuals_.clear();
-  return &residuals_.try_emplace({key, count}, count).first->second;
+  return &residuals_.try_emplace({key, count}, Residual(count)).first->second;
 }
 
-Status Savings::compress(const void* in, void* out, std::size_t count, DType type, const void* key) {
+CompressedJob Savings::job_of(const float* in, float* out, std::size_t count) const {
   CompressedJob job;
+  job.in = in;
+  job.out = out;
   job.count = count;
   job.how = compression_;
   job.agreed = true;  // the settings when heddle was set up, the count by MPI's rules
-  job.residual = residual_of(key, count);
-  if (type == DType::f32) {
-    job.in = static_cast<const float*>(in);
-    job.out = static_cast<float*>(out);
-    return communicator_.compressed_allreduce(job);
+  return job;
+}
+
+Status Savings::compress(const void* in, void* out, std::size_t count, DType type, const void* key) {
+  CompressedJob job = job_of(static_cast<const float*>(in), static_cast<float*>(out), count);
+  if (PlacedResidual* const residual = residual_of(key, count); residual != nullptr) {
+    const Result<Residual*> values = residual->on_host();
+    if (!values.ok()) return values.status();
+    job.residual = values.value();
   }
+  if (type == DType::f32) return communicator_.compressed_allreduce(job);
   const auto* wide = static_cast<const double*>(in);
   in_.resize(count);
   out_.resize(count);
@@ -88,6 +96,12 @@ Status Savings::compress(const void* in, void* out, std::size_t count, DType typ
   HEDDLE_TRY(communicator_.compressed_allreduce(job));
   std::copy(out_.begin(), out_.end(), static_cast<double*>(out));
   return {};
+}
+
+Status Savings::compress_anywhere(gpu::Gpu& gpu, const float* in, float* out, std::size_t count,
+                                  const void* key, const std::function<Status(bool on_gpu)>& after) {
+  return compressed_allreduce_anywhere(gpu, communicator_, job_of(in, out, count), residual_of(key, count),
+                                       after);
 }
 
 }  // namespace heddle

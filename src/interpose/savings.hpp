@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <utility>
@@ -13,6 +14,8 @@
 
 #include "base/config.hpp"
 #include "comm/communicator.hpp"
+#include "comm/placed_residual.hpp"
+#include "gpu/gpu.hpp"
 
 namespace heddle {
 
@@ -36,6 +39,9 @@ class Savings {
   Result<bool> by_entries(const MostlyZeroJob& job);
   // Of the second kind. What was lost of a vector is added to the next one of the same `key` and length: where the caller keeps it.
   Status compress(const void* in, void* out, std::size_t count, DType type, const void* key);
+  // The same of float32 anywhere, with the GPUs' part done by them (comm/local_compressed.hpp).
+  Status compress_anywhere(gpu::Gpu& gpu, const float* in, float* out, std::size_t count, const void* key,
+                           const std::function<Status(bool on_gpu)>& after);
 
  private:
   // Of the sizes between two powers of two: after a vector that was not worth it so many calls go by without a look, and twice
@@ -51,7 +57,8 @@ class Savings {
   bool is_looked_at(DType type, std::size_t bytes) const;
   bool compresses(DType type, std::size_t bytes) const;
   Backoff& backoff_of(std::size_t count) { return backoff_[static_cast<std::size_t>(std::bit_width(count))]; }
-  Residual* residual_of(const void* key, std::size_t count);
+  CompressedJob job_of(const float* in, float* out, std::size_t count) const;
+  PlacedResidual* residual_of(const void* key, std::size_t count);
 
   Config config_;
   Communicator& communicator_;
@@ -59,7 +66,7 @@ class Savings {
   Compression compression_;
   std::size_t least_bytes_ = 0;
   std::array<Backoff, 65> backoff_;
-  std::map<std::pair<const void*, std::size_t>, Residual> residuals_;
+  std::map<std::pair<const void*, std::size_t>, PlacedResidual> residuals_;
   std::vector<float> in_;  // of a float64 vector
   std::vector<float> out_;
 };

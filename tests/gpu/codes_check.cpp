@@ -64,18 +64,20 @@ void set(Bytes& image, std::size_t place, const void* from, std::size_t bytes) {
   if (bytes > 0) std::memcpy(&image[place], from, bytes);
 }
 
-// Twice, so that the second time there is something that the first has left out; and without that.
+// Twice, so that the second time there is something that the first has left out; with that, and nothing kept; and without.
 bool Checker::quantise(const gpu::Quantiser& how, const Bytes& data, std::size_t offset,
                        std::uint64_t position) {
   const std::vector<float> gradient = as_floats(data);
   const std::size_t n = gradient.size();
   std::vector<float> residual(n);
   bool right = true;
-  for (int round = 0; round < 3; ++round) {
+  for (int round = 0; round < 4; ++round) {
     ++cases_;
     const bool keeps = round < 2;
+    const bool adds = round < 3;
     const std::vector<float> before = residual;
-    const HostCodes want = host_quantise(how, position, gradient, keeps ? &residual : nullptr);
+    const HostCodes want = host_quantise(how, position, gradient, adds ? &residual : nullptr);
+    if (!keeps) residual = before;
     Layout layout;
     const std::size_t at_gradient =
         layout.take(data.size() + offset * sizeof(float)) + offset * sizeof(float);
@@ -85,9 +87,9 @@ bool Checker::quantise(const gpu::Quantiser& how, const Bytes& data, std::size_t
     set(image, at_gradient, data.data(), data.size());
     set(image, at_residual, before.data(), data.size());
     memory_.put(image);
-    const Status status =
-        kernels_.quantise(gpu::default_stream(), how, floats_at(at_gradient),
-                          keeps ? floats_at(at_residual) : nullptr, n, position, memory_.at(at_codes));
+    const Status status = kernels_.quantise(
+        gpu::default_stream(), how, floats_at(at_gradient), adds ? floats_at(at_residual) : nullptr,
+        keeps ? floats_at(at_residual) : nullptr, n, position, memory_.at(at_codes));
     set(image, at_residual, residual.data(), data.size());
     set(image, at_codes, want.codes.data(), want.codes.size());
     if (status.ok() && memory_.get(image.size()) == image) continue;

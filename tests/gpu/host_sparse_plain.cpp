@@ -88,10 +88,9 @@ static HostCodes quantise(const gpu::Quantiser& how, std::uint64_t position,
   const std::uint64_t bucket = how.bucket_length(n);
   HostCodes result{std::vector<std::uint8_t>(how.coded_bytes(n)), std::vector<float>(n)};
   typename Code::Shared shared;
+  float* const kept = residual != nullptr ? residual->data() : nullptr;
   Code::quantise(k::Block{0, 1},
-                 {gradient.data(), residual != nullptr ? residual->data() : nullptr, n, bucket, position,
-                  how.seed, result.codes.data()},
-                 shared);
+                 {gradient.data(), kept, kept, n, bucket, position, how.seed, result.codes.data()}, shared);
   std::uint64_t bad = 0;
   const k::DequantiseArguments decode{{result.codes.data()}, 1, result.decoded.data(), n, bucket, &bad};
   for (unsigned thread = 0; thread < k::kThreads; ++thread)

@@ -9,101 +9,39 @@
 #include <string>
 #include <vector>
 
-#include "comm/placed_residual.hpp"
-#include "local_ranks.hpp"
+#include "compressed_steps.hpp"
 
 namespace heddle::test {
 namespace {
 
-constexpr std::size_t kCount = heddle::LocalGpu::kFrom / sizeof(float) + 1'001;
-constexpr std::size_t kBytes = kCount * sizeof(float);
-
-Status compress(heddle_comm& comm, const char* method, const float* in, float* out, std::size_t count,
-                PlacedResidual* residual) {
-  CompressedJob job;
-  job.in = in;
-  job.out = out;
-  job.count = count;
-  job.how = heddle::parse_compression(method).value();
-  job.how.codec.seed = 5;
-  return heddle::edge::compressed_anywhere(comm, job, residual);
-}
-
-// A vector and its result, and a residual for each communicator.
-class Steps {
+class Steps : public CompressedSteps {
  public:
-  Steps(Seat& seat, Memory in, Memory out, std::size_t count = kCount, std::size_t shift = 0, int device = 0)
-      : seat_(seat),
-        count_(count),
-        shift_(shift),
-        in_(*driver, in, bytes() + shift, device),
-        out_(*driver, out, bytes() + shift, device),
-        mine_(Residual(count)),
-        wanted_(Residual(count)) {}
+  using CompressedSteps::CompressedSteps;
 
-  Outcome own(const char* method, const std::vector<float>& values, bool keeps, bool in_place) {
-    fill(values, in_place);
-    return seat_.on_own(call(method, keeps ? &mine_ : nullptr, in_place), out_, bytes() + shift_);
-  }
-  Outcome by_images(const char* method, const std::vector<float>& values, bool keeps, bool in_place) {
-    fill(values, in_place);
-    return seat_.by_images(call(method, keeps ? &wanted_ : nullptr, in_place), out_, bytes() + shift_);
-  }
   // What rank's GPUs do, by what is copied and started: all of them, or none.
   enum class By { gpus, images };
   void step(const char* method, const std::vector<float>& values, bool keeps, bool in_place, By by) {
-    const Outcome wanted = by_images(method, values, keeps, in_place);
-    const Outcome got = own(method, values, keeps, in_place);
-    expect_same(got, wanted,
-                std::string(method) + (keeps ? ", residual" : "") + (in_place ? ", in place" : ""));
-    EXPECT_EQ(wanted.traffic.kernels, 0);
-    const auto ranks = static_cast<std::size_t>(seat_.ranks());
+    const Outcome got = CompressedSteps::step(method, values, keeps, in_place).got;
+    const auto ranks = static_cast<std::size_t>(seat().ranks());
+    const std::size_t bytes = count() * sizeof(float);
     if (by == By::images) {
       EXPECT_EQ(got.traffic.kernels, 0);
-      EXPECT_GE(got.traffic.to_host, ranks * bytes());
+      EXPECT_GE(got.traffic.to_host, ranks * bytes);
       return;
     }
     EXPECT_GT(got.traffic.kernels, 0);
     // Entries and some words, and a residual that has not been there.
     EXPECT_LE(got.traffic.to_host, got.stats.entries * 8 + ranks * 1024);
-    const std::size_t residuals = keeps && !was_there_ ? ranks * bytes() : 0;
+    const std::size_t residuals = keeps && !was_there_ ? ranks * bytes : 0;
     EXPECT_LE(got.traffic.to_gpu, residuals + ranks * (got.stats.entries * 8 + 1024));
     was_there_ = was_there_ || keeps;
   }
   void compare_residuals() {
-    heddle::Result<Residual*> mine = mine_.on_host();
-    heddle::Result<Residual*> wanted = wanted_.on_host();
-    ASSERT_TRUE(mine.ok() && wanted.ok());
-    EXPECT_EQ(std::memcmp(mine.value()->values().data(), wanted.value()->values().data(), bytes()), 0)
-        << "what rank " << seat_.rank() << " left out";
+    CompressedSteps::compare_residuals();
     was_there_ = false;
   }
-  PlacedResidual& residual() { return mine_; }
-  const TestMemory& in() const { return in_; }
-  const TestMemory& out() const { return out_; }
 
  private:
-  std::size_t bytes() const { return count_ * sizeof(float); }
-  void fill(const std::vector<float>& values, bool in_place) const {
-    const std::vector<char> dirt(bytes() + shift_, 0x5A);
-    out_.put(dirt.data(), dirt.size());
-    (in_place ? out_ : in_).put(values.data(), bytes(), shift_);
-  }
-  Seat::Call call(const char* method, PlacedResidual* residual, bool in_place) const {
-    return [=, this](heddle_comm& comm) {
-      auto* const out = reinterpret_cast<float*>(out_.as<char>() + shift_);
-      const auto* const in = in_place ? out : reinterpret_cast<const float*>(in_.as<char>() + shift_);
-      return compress(comm, method, in, out, count_, residual);
-    };
-  }
-
-  Seat& seat_;
-  const std::size_t count_;
-  const std::size_t shift_;
-  const TestMemory in_;
-  const TestMemory out_;
-  PlacedResidual mine_;
-  PlacedResidual wanted_;
   bool was_there_ = false;
 };
 

@@ -63,6 +63,7 @@ class Seat {
     });
   }
   heddle_comm& own() { return own_; }
+  const heddle_comm& own() const { return own_; }
   int rank() const { return rank_; }
   int ranks() const { return all_.ranks(); }
   Node& all() { return all_; }

@@ -107,7 +107,7 @@ std::vector<Work> Bench::selections(const Vectors& v, std::size_t n, const gpu::
   const gpu::Quantiser in_bits{1, 1024, 1};
   const gpu::Quantiser in_halves{16};
   const auto quantise = [=, this](const gpu::Quantiser& how) {
-    return [=, this] { return sparse_.quantise(stream, how, v.normal, v.out, n, 0, to.values); };
+    return [=, this] { return sparse_.quantise(stream, how, v.normal, v.out, v.out, n, 0, to.values); };
   };
   // What the quantisation before left, with itself: from memory its codes come once.
   const auto dequantise = [=, this] {

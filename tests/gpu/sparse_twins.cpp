@@ -149,6 +149,7 @@ bool translate_quantise(void* arguments, const Reach& reach) {
   auto& a = *static_cast<QuantiseArguments*>(arguments);
   return translate_one(a.gradient, a.count * sizeof(float), reach) &&
          translate_one(a.residual, a.count * sizeof(float), reach) &&
+         translate_one(a.left_out, a.count * sizeof(float), reach) &&
          translate_one(a.codes, code_bytes_of<Code>(a.count, a.bucket), reach);
 }
 

@@ -71,6 +71,8 @@ class Backend {
   // By the entries of vectors that are mostly zeros, which this rank's GPU takes and puts where they lie there; false: the call goes on.
   Result<bool> allreduce_by_entries(StagedSum& sum, MPI_Op op, MPI_Comm comm, bool* asked);
   Result<bool> sum_entries(StagedSum& sum, DType type, CommState& state);
+  // By what HEDDLE_COMPRESS says, of float32, where this rank's GPU does its part; false: the call goes on.
+  Result<bool> allreduce_losing(const StagedSum& sum, MPI_Op op, MPI_Comm comm);
   // By the ranks' GPUs, where they have agreed on that; false: the call goes on.
   Result<bool> allreduce_on_gpus(const void* in, void* out, std::size_t count, MPI_Datatype type, MPI_Op op,
                                  MPI_Comm comm);

@@ -84,6 +84,23 @@ Result<bool> Backend::sum_entries(StagedSum& sum, DType type, CommState& state) 
   return true;
 }
 
+// What the hosts exchange is the same on ranks that compress without this (allreduce_saving()).
+Result<bool> Backend::allreduce_losing(const StagedSum& sum, MPI_Op op, MPI_Comm comm) {
+  CommState* const state = served_anywhere(comm);
+  DType type{};
+  Op mapped_op{};
+  if (state == nullptr || state->savings == nullptr ||
+      !is_served(sum.in(), sum.out(), sum.type(), op, &type, &mapped_op) || type != DType::f32 ||
+      !state->savings->loses(type, mapped_op, sum.count() * sizeof(float)))
+    return false;
+  HEDDLE_TRY(state->savings->compress_anywhere(
+      device_buffers_.gpu(), static_cast<const float*>(sum.source()), static_cast<float*>(sum.out()),
+      sum.count(), sum.source(), [&](bool on_gpu) {
+        return after_allreduce(sum.in(), sum.out(), sum.count(), on_gpu, sum.type(), op, comm);
+      }));
+  return true;
+}
+
 Result<bool> Backend::allreduce_on_gpus(const void* in, void* out, std::size_t count, MPI_Datatype type,
                                         MPI_Op op, MPI_Comm comm) {
   DevicePath* const path = device_path(comm);
