@@ -1,6 +1,7 @@
 // Allreduce that may lose precision: through a codec, or of some entries, with error feedback.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -98,7 +99,31 @@ Status CommunicatorImpl::agree_on(const CompressedJob& job) {
 Status CommunicatorImpl::compressed_allreduce(const CompressedJob& job) {
   if (asked_ != nullptr) [[unlikely]]
     return in_turn(asked_, [&, this] { return compressed_allreduce(job); });
-  return with_memory([&, this] { return compress(job); });
+  return with_memory([&, this] { return compress_anywhere(job); });
+}
+
+// Programs of MPI's may have their vectors at any address, which what follows may not: those that are not at a float's are copied.
+Status CommunicatorImpl::compress_anywhere(const CompressedJob& job) {
+  const auto is_loose = [](const void* vector) {
+    return reinterpret_cast<std::uintptr_t>(vector) % alignof(float) != 0;
+  };
+  if (job.count == 0 || (!is_loose(job.in) && !is_loose(job.out))) return compress(job);
+  CompressedJob aligned = job;
+  std::vector<float> in;
+  std::vector<float> out;
+  const std::size_t bytes = job.count * sizeof(float);
+  if (is_loose(job.in)) {
+    in.resize(job.count);
+    std::memcpy(in.data(), static_cast<const void*>(job.in), bytes);
+    aligned.in = in.data();
+  }
+  if (is_loose(job.out)) {
+    out.resize(job.count);
+    aligned.out = out.data();
+  }
+  HEDDLE_TRY(compress(aligned));
+  if (is_loose(job.out)) std::memcpy(static_cast<void*>(job.out), out.data(), bytes);
+  return {};
 }
 
 // Of what all ranks draw alike in the next call; then of what this one draws.

@@ -1,6 +1,7 @@
 #include "interpose/savings.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <string_view>
 
 #include "comm/local_compressed.hpp"
@@ -87,14 +88,23 @@ Status Savings::compress(const void* in, void* out, std::size_t count, DType typ
     job.residual = values.value();
   }
   if (type == DType::f32) return communicator_.compressed_allreduce(job);
-  const auto* wide = static_cast<const double*>(in);
+  // The caller's may lie at any address.
+  const auto* from = static_cast<const std::byte*>(in);
+  auto* to = static_cast<std::byte*>(out);
+  double wide = 0;
   in_.resize(count);
   out_.resize(count);
-  std::transform(wide, wide + count, in_.begin(), [](double x) { return static_cast<float>(x); });
+  for (std::size_t i = 0; i < count; ++i) {
+    std::memcpy(&wide, from + i * sizeof wide, sizeof wide);
+    in_[i] = static_cast<float>(wide);
+  }
   job.in = in_.data();
   job.out = out_.data();
   HEDDLE_TRY(communicator_.compressed_allreduce(job));
-  std::copy(out_.begin(), out_.end(), static_cast<double*>(out));
+  for (std::size_t i = 0; i < count; ++i) {
+    wide = out_[i];
+    std::memcpy(to + i * sizeof wide, &wide, sizeof wide);
+  }
   return {};
 }
 

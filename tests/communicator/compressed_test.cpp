@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
@@ -51,6 +53,39 @@ class Compressed : public ::testing::TestWithParam<Nodes> {};
 INSTANTIATE_TEST_SUITE_P(Nodes, Compressed,
                          ::testing::Values(Nodes{1}, Nodes{1, 1}, Nodes{1, 2}, Nodes{1, 2, 3, 4},
                                            Nodes{1, 1, 2, 2, 2}, Nodes{3, 1, 2, 3, 3, 1, 9}));
+
+// As MPI's programs may have them: the bits are those of vectors at a float's address, and nothing beside them is touched.
+TEST_P(Compressed, VectorsMayLieAtAnyAddress) {
+  constexpr std::size_t kCount = 1000;
+  constexpr std::size_t kBytes = kCount * sizeof(float);
+  for (const char* name : {"fp16", "onebit", "topk:0.1"}) {
+    for (const bool in_place : {false, true}) {
+      Party party(GetParam());
+      party.run(quiet(), [name, in_place](Rank& me, Communicator& comm) {
+        me.at(name, in_place ? 1 : 0);
+        const Compression how = parse_compression(name).value();
+        const Vector in = gradient(me.rank, 1, kCount);
+        Vector sum(kCount);
+        Residual residuals[] = {Residual(kCount), Residual(kCount)};
+        ASSERT_TRUE(comm.compressed_allreduce({in.data(), sum.data(), kCount, how, &residuals[0]}).ok());
+        std::vector<std::byte> loose_in(kBytes + 8, std::byte{7});
+        std::vector<std::byte> loose_out(kBytes + 8, std::byte{7});
+        std::byte* const out = (in_place ? loose_in.data() : loose_out.data()) + 3;
+        std::memcpy(loose_in.data() + 3, in.data(), kBytes);
+        ASSERT_TRUE(comm.compressed_allreduce({reinterpret_cast<const float*>(loose_in.data() + 3),
+                                               reinterpret_cast<float*>(out), kCount, how, &residuals[1]})
+                        .ok());
+        EXPECT_EQ(std::memcmp(out, sum.data(), kBytes), 0);
+        EXPECT_TRUE(std::ranges::equal(residuals[0].values(), residuals[1].values()));
+        EXPECT_EQ(out[-1], std::byte{7});
+        EXPECT_EQ(out[kBytes], std::byte{7});
+        if (!in_place) {
+          EXPECT_EQ(std::memcmp(loose_in.data() + 3, in.data(), kBytes), 0);
+        }
+      });
+    }
+  }
+}
 
 // Each contribution that travels, and the sum: docs/compression.md. Contributions of magnitude m, p of them, are off by
 // error_bound(m) each, and their sum by error_bound(of its magnitude).

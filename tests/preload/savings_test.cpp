@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <cstring>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -111,6 +114,32 @@ TEST(Savings, KeepWhatIsLostForEachBuffer) {
     const std::vector<double> image{0, 0};
     ASSERT_TRUE(savings->compress(image.data(), out.data(), 2, DType::f64, first.data()).ok());
     EXPECT_EQ(out, (std::vector<double>{1.0 * me.size, 0}));
+  });
+}
+
+template <typename T>
+void expect_sum_at_any_address(Savings& savings, DType type, int ranks) {
+  const T values[] = {1, -2, 0.5};
+  std::byte in[sizeof values + 1];
+  std::byte out[sizeof values + 1];
+  std::memcpy(in + 1, values, sizeof values);
+  ASSERT_TRUE(savings.compress(in + 1, out + 1, std::size(values), type, in).ok());
+  T sum[std::size(values)];
+  std::memcpy(sum, out + 1, sizeof sum);
+  for (std::size_t i = 0; i < std::size(values); ++i)
+    EXPECT_EQ(sum[i], static_cast<T>(ranks) * values[i]);
+}
+
+TEST(Savings, TakeVectorsAtAnyAddress) {
+  Party party({1, 2, 3});
+  party.run(quiet(), [](Rank& me, Communicator& comm) {
+    Config config = quiet();
+    config.compress = "fp16";
+    config.compress_from = 0;
+    config.compress_f64 = true;
+    const auto savings = Savings::make(config, comm);
+    expect_sum_at_any_address<float>(*savings, DType::f32, me.size);
+    expect_sum_at_any_address<double>(*savings, DType::f64, me.size);
   });
 }
 
