@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstring>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -75,12 +76,13 @@ TEST_P(Compressed, VectorsMayLieAtAnyAddress) {
         ASSERT_TRUE(comm.compressed_allreduce({reinterpret_cast<const float*>(loose_in.data() + 3),
                                                reinterpret_cast<float*>(out), kCount, how, &residuals[1]})
                         .ok());
-        EXPECT_EQ(std::memcmp(out, sum.data(), kBytes), 0);
+        EXPECT_TRUE(std::ranges::equal(std::span(out, kBytes), std::as_bytes(std::span(sum))));
         EXPECT_TRUE(std::ranges::equal(residuals[0].values(), residuals[1].values()));
         EXPECT_EQ(out[-1], std::byte{7});
         EXPECT_EQ(out[kBytes], std::byte{7});
         if (!in_place) {
-          EXPECT_EQ(std::memcmp(loose_in.data() + 3, in.data(), kBytes), 0);
+          EXPECT_TRUE(
+              std::ranges::equal(std::span(loose_in).subspan(3, kBytes), std::as_bytes(std::span(in))));
         }
       });
     }
