@@ -57,7 +57,7 @@ def main():
             return "late", ""
         # clang knows neither every option of GCC's nor its warnings.
         done = subprocess.run([CLANG_TIDY, "-p", str(build), "--quiet", "--extra-arg=-Wno-unknown-warning-option",
-                               "--extra-arg=-Wno-ignored-optimization-argument", str(source)],
+                               "--extra-arg=-Wno-ignored-optimization-argument", "--extra-arg=-Wno-unused-command-line-argument", str(source)],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, check=False)
         if done.returncode == 0:
             stamp_of(source).touch()
