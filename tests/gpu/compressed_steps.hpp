@@ -103,4 +103,18 @@ class CompressedSteps {
   PlacedResidual wanted_;
 };
 
+// A sum in place in a context of its own, which is destroyed then, with the residual that lay there.
+inline void sum_in_a_context_that_goes(Seat& seat, const char* method, const std::vector<float>& values,
+                                       PlacedResidual* residual) {
+  CUcontext context = nullptr;
+  driver->call<PFN_cuCtxCreate_v3020>("cuCtxCreate_v2", &context, 0U, CUdevice{0});
+  driver->set_current(nullptr);
+  TestMemory there(*driver, Memory::device, kBytes, 0, context);
+  there.put(values.data(), kBytes);
+  ASSERT_TRUE(
+      compress(seat.own(), method, there.as<float>(), there.as<float>(), values.size(), residual).ok());
+  driver->call<PFN_cuCtxDestroy_v4000>("cuCtxDestroy_v2", context);
+  there.forget();
+}
+
 }  // namespace heddle::test

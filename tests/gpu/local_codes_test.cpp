@@ -373,14 +373,7 @@ TEST(LocalCodes, ContextsThatGo) {
   on_seats({0, 1}, plain(), [](Seat& seat) {
     const std::vector<float> mine = gradient(kCount, seat.rank(), 0);
     PlacedResidual lost{Residual(kCount)};
-    CUcontext context = nullptr;
-    driver->call<PFN_cuCtxCreate_v3020>("cuCtxCreate_v2", &context, 0U, CUdevice{0});
-    driver->set_current(nullptr);
-    TestMemory there(*driver, Memory::device, kBytes, 0, context);
-    there.put(mine.data(), kBytes);
-    ASSERT_TRUE(compress(seat.own(), "onebit", there.as<float>(), there.as<float>(), kCount, &lost).ok());
-    driver->call<PFN_cuCtxDestroy_v4000>("cuCtxDestroy_v2", context);
-    there.forget();
+    ASSERT_NO_FATAL_FAILURE(sum_in_a_context_that_goes(seat, "onebit", mine, &lost));
     Steps steps(seat, Memory::device, Memory::device);
     steps.step("onebit", mine, true, false);
     steps.compare_residuals();
