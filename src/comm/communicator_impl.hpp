@@ -162,7 +162,7 @@ class CommunicatorImpl final : public Communicator {
   Result<bool> exchange_entries(const MostlyZeroJob& job);
   Status sum_whole(const MostlyZeroJob& job);
   Status take_entries(const MostlyZeroJob& job, SparseView* view);
-  Status compress_anywhere(const CompressedJob& job);
+  Status compress_at_any_address(const CompressedJob& job);
   Status compress(const CompressedJob& job);
   Status agree_on(const CompressedJob& job);
   std::uint64_t call_seed(std::uint64_t seed) const;

@@ -99,11 +99,11 @@ Status CommunicatorImpl::agree_on(const CompressedJob& job) {
 Status CommunicatorImpl::compressed_allreduce(const CompressedJob& job) {
   if (asked_ != nullptr) [[unlikely]]
     return in_turn(asked_, [&, this] { return compressed_allreduce(job); });
-  return with_memory([&, this] { return compress_anywhere(job); });
+  return with_memory([&, this] { return compress_at_any_address(job); });
 }
 
 // Programs of MPI's may have their vectors at any address, which what follows may not: those that are not at a float's are copied.
-Status CommunicatorImpl::compress_anywhere(const CompressedJob& job) {
+Status CommunicatorImpl::compress_at_any_address(const CompressedJob& job) {
   const auto is_loose = [](const void* vector) {
     return reinterpret_cast<std::uintptr_t>(vector) % alignof(float) != 0;
   };

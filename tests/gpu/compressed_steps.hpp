@@ -66,6 +66,13 @@ class CompressedSteps {
     EXPECT_EQ(std::memcmp(mine.value()->values().data(), wanted.value()->values().data(), bytes()), 0)
         << "what rank " << seat_.rank() << " left out";
   }
+  // Values that are looked at are what they were before compare_residuals() had them fetched.
+  void compare_shown(const Residual& shown) {
+    const std::vector<float> seen(shown.values().begin(), shown.values().end());
+    compare_residuals();
+    EXPECT_TRUE(std::ranges::equal(seen, shown.values()));
+    EXPECT_TRUE(std::ranges::any_of(seen, [](float one) { return one != 0; }));
+  }
   void fill_residuals(float value) {
     for (PlacedResidual* residual : {&mine_, &wanted_}) {
       heddle::Result<Residual*> values = residual->on_host();

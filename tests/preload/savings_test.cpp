@@ -94,15 +94,19 @@ TEST(Savings, LeaveAloneWhatTheyAreNotFor) {
   together.run(quiet(), [](Rank&, Communicator& comm) { EXPECT_EQ(Savings::make(quiet(), comm), nullptr); });
 }
 
+std::unique_ptr<Savings> of_any_float(const char* method, Communicator& comm) {
+  Config config = quiet();
+  config.compress = method;
+  config.compress_from = 0;
+  config.compress_f64 = true;
+  return Savings::make(config, comm);
+}
+
 // What is lost comes back in the next sum of the same buffer, also where it holds doubles.
 TEST(Savings, KeepWhatIsLostForEachBuffer) {
   Party party({1, 2, 3});
   party.run(quiet(), [](Rank& me, Communicator& comm) {
-    Config config = quiet();
-    config.compress = "topk:0.5";
-    config.compress_from = 0;
-    config.compress_f64 = true;
-    const auto savings = Savings::make(config, comm);
+    const auto savings = of_any_float("topk:0.5", comm);
     const std::vector<double> first{1, 10};
     const std::vector<double> second{20, 2};
     std::vector<double> out(2);
@@ -133,11 +137,7 @@ void expect_sum_at_any_address(Savings& savings, DType type, int ranks) {
 TEST(Savings, TakeVectorsAtAnyAddress) {
   Party party({1, 2, 3});
   party.run(quiet(), [](Rank& me, Communicator& comm) {
-    Config config = quiet();
-    config.compress = "fp16";
-    config.compress_from = 0;
-    config.compress_f64 = true;
-    const auto savings = Savings::make(config, comm);
+    const auto savings = of_any_float("fp16", comm);
     expect_sum_at_any_address<float>(*savings, DType::f32, me.size);
     expect_sum_at_any_address<double>(*savings, DType::f64, me.size);
   });
