@@ -110,7 +110,7 @@ int flag(const char* name) {
 }  // namespace
 FAKE CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
   *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR    ? 9
-           : attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT      ? 2
+           : attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT      ? world().multiprocessors
            : attribute == CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED         ? flag("FAKE_CUDA_DMABUF")
            : attribute == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED ? flag("FAKE_CUDA_GPU_DIRECT")
            : attribute == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS

@@ -12,8 +12,9 @@
  * - Streams can be captured into graphs. What may not be called meanwhile fails, and the capture with it, as the driver has it; calls of which it says that they
  *   are potentially unsafe do so always. A graph does its nodes in the order in which they were captured.
  * - A stream that waits for a value in memory lets the other streams of its process go on, whoever waits for it.
- * - Kernels run as their host twins (kernel_twins.hpp), by name; what a GPU's instructions make of them it cannot say. A GPU of its has two
- *   multiprocessors. Those that are not loaded into a context before they are launched there are counted, as calls of "a load at a launch".
+ * - Kernels run as their host twins (kernel_twins.hpp), by name; or, with FAKE_CUDA_PTX=FILE[:FILE...], as nvcc compiled them, instruction by instruction
+ *   (ptx/machine.hpp, which dies where they do what they may not), in an order of threads that FAKE_CUDA_PTX_SEED=N changes. A GPU of its has two multiprocessors, or
+ *   FAKE_CUDA_MULTIPROCESSORS. Kernels that are not loaded into a context before they are launched there are counted, as calls of "a load at a launch".
  *
  * - A dmabuf of device memory is the file that holds it: who maps that does what a network's device would, which is not to be seen from here (network_double/network_double.cpp).
  *

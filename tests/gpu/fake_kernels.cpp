@@ -1,14 +1,16 @@
-// The double's kernels (fake_cuda.h): each runs as its host twin, when the stream is waited for. The binaries are heddle's own, of
+// The double's kernels (fake_cuda.h): each runs as its host twin, or as nvcc compiled it, when the stream is waited for. The binaries are heddle's own, of
 // which only the first word is looked at.
 #include <cstdint>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "compiled_kernels.hpp"
 #include "fake_world.hpp"
 #include "kernel_twins.hpp"
 #include "sparse_twins.hpp"
@@ -16,16 +18,17 @@
 using namespace fake;
 using heddle::gpu::kernels::FoldArguments;
 using heddle::gpu::kernels::kThreads;
+using heddle::test::CompiledKernel;
 using heddle::test::KernelTwin;
 using heddle::test::SparseTwin;
 
 struct CUlib_st {
   std::vector<std::unique_ptr<CUkern_st>> kernels;
 };
-// One of the two.
 struct CUkern_st {
-  const KernelTwin* fold;
+  const KernelTwin* fold;  // one of the two
   const SparseTwin* sparse;
+  CompiledKernel compiled;
   std::set<CUcontext> loaded;  // into these
 };
 
@@ -33,51 +36,63 @@ namespace {
 
 fake_cuda_launch last_launch;
 
-// A kernel may use what the current context's device can reach; where the double has it.
-CUresult reach(const void* address, std::size_t bytes, unsigned char** inside) {
+// A kernel may use what the current context's device can reach; where the double has it. What that is, is added to `memory`.
+CUresult reach(const void* address, std::size_t bytes, unsigned char** inside,
+               std::vector<heddle::test::ptx::Range>& memory) {
   const auto at = reinterpret_cast<Address>(address);
   if (world().find(at) == nullptr) return CUDA_ERROR_ILLEGAL_ADDRESS;
   CUresult error = CUDA_SUCCESS;
   *inside = reinterpret_cast<unsigned char*>(world().inside(at, bytes, current(), &error));
+  memory.push_back({reinterpret_cast<std::uintptr_t>(*inside), bytes});
   return error == CUDA_ERROR_INVALID_VALUE ? CUDA_ERROR_ILLEGAL_ADDRESS : error;
 }
 
 // The arguments are copied now, and used later, as by the driver.
-CUresult prepare_fold(const KernelTwin& twin, const void* given, unsigned blocks, Work* run) {
+CUresult prepare_fold(const CUkern_st& kernel, const void* given, unsigned blocks, Work* run) {
+  const KernelTwin& twin = *kernel.fold;
   FoldArguments arguments = *static_cast<const FoldArguments*>(given);
+  std::vector<heddle::test::ptx::Range> memory;
   const std::size_t bytes = arguments.count * twin.bytes;
   for (unsigned k = 0; k < arguments.n_inputs; ++k) {
     unsigned char* inside = nullptr;
-    if (const CUresult error = reach(arguments.inputs[k], bytes, &inside); error != CUDA_SUCCESS)
+    if (const CUresult error = reach(arguments.inputs[k], bytes, &inside, memory); error != CUDA_SUCCESS)
       return error;
     arguments.inputs[k] = inside;
   }
   for (unsigned k = 0; k < arguments.n_outputs; ++k) {
-    if (const CUresult error = reach(arguments.outputs[k], bytes, &arguments.outputs[k]);
+    if (const CUresult error = reach(arguments.outputs[k], bytes, &arguments.outputs[k], memory);
         error != CUDA_SUCCESS)
       return error;
   }
-  *run = [&twin, arguments, blocks] {
-    twin.run(arguments, blocks);
+  *run = [&twin, compiled = kernel.compiled, arguments, memory, blocks] {
+    if (compiled.kernel != nullptr)
+      run_compiled(compiled, std::as_bytes(std::span(&arguments, 1)), memory, blocks);
+    else
+      twin.run(arguments, blocks);
     return true;
   };
   return CUDA_SUCCESS;
 }
 
-CUresult prepare_sparse(const SparseTwin& twin, const void* given, unsigned blocks, Work* run) {
+CUresult prepare_sparse(const CUkern_st& kernel, const void* given, unsigned blocks, Work* run) {
+  const SparseTwin& twin = *kernel.sparse;
   // Words, which are aligned as arguments are.
   std::vector<std::uint64_t> arguments((twin.argument_bytes + 7) / 8);
   std::memcpy(arguments.data(), given, twin.argument_bytes);
+  std::vector<heddle::test::ptx::Range> memory;
   CUresult error = CUDA_SUCCESS;
   const bool is_there =
       twin.translate(arguments.data(), [&](const void* address, std::size_t bytes) -> unsigned char* {
         unsigned char* inside = nullptr;
-        error = reach(address, bytes, &inside);
+        error = reach(address, bytes, &inside, memory);
         return error == CUDA_SUCCESS ? inside : nullptr;
       });
   if (!is_there) return error;
-  *run = [&twin, arguments, blocks] {
-    twin.run(arguments.data(), blocks);
+  *run = [&twin, compiled = kernel.compiled, arguments, memory, blocks] {
+    if (compiled.kernel != nullptr)
+      run_compiled(compiled, std::as_bytes(std::span(arguments)).first(twin.argument_bytes), memory, blocks);
+    else
+      twin.run(arguments.data(), blocks);
     return true;
   };
   return CUDA_SUCCESS;
@@ -107,8 +122,9 @@ FAKE CUresult cuLibraryUnload(CUlibrary library) {
 }
 FAKE CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary library, const char* name) {
   ENTER("cuLibraryGetKernel")
-  const CUkern_st found = {heddle::test::find_twin(name), heddle::test::find_sparse_twin(name), {}};
+  CUkern_st found = {heddle::test::find_twin(name), heddle::test::find_sparse_twin(name), {}, {}};
   if (found.fold == nullptr && found.sparse == nullptr) return CUDA_ERROR_NOT_FOUND;
+  found.compiled = heddle::test::find_compiled(name);
   library->kernels.push_back(std::make_unique<CUkern_st>(found));
   *kernel = library->kernels.back().get();
   return CUDA_SUCCESS;
@@ -138,7 +154,7 @@ FAKE CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsign
   if (kernel.loaded.insert(current()).second) ++world().calls["a load at a launch"];
   last_launch = {kernel.fold != nullptr ? kernel.fold->name : kernel.sparse->name, x, block_x, stream};
   Work run;
-  const CUresult error = kernel.fold != nullptr ? prepare_fold(*kernel.fold, parameters[0], x, &run)
-                                                : prepare_sparse(*kernel.sparse, parameters[0], x, &run);
+  const CUresult error = kernel.fold != nullptr ? prepare_fold(kernel, parameters[0], x, &run)
+                                                : prepare_sparse(kernel, parameters[0], x, &run);
   return error == CUDA_SUCCESS ? submit(stream, run) : error;
 }

@@ -52,6 +52,7 @@ Address Pages::show(void* at, int protection) const {
 
 World::World() {
   if (const char* n = std::getenv("FAKE_CUDA_DEVICES")) devices = std::atoi(n);
+  if (const char* n = std::getenv("FAKE_CUDA_MULTIPROCESSORS")) multiprocessors = std::atoi(n);
   if (const char* name = std::getenv("FAKE_CUDA_LACKS")) lacking = name;
   has_peers = std::getenv("FAKE_CUDA_NO_PEERS") == nullptr;
   const char* text = std::getenv("FAKE_CUDA_FAIL");
