@@ -353,10 +353,11 @@ ParsedConfig parse_config_from_environ() {
 }
 
 const std::vector<ConfigVariable>& config_variables() {
-  static const std::vector<ConfigVariable> variables = [] {
-    std::vector<ConfigVariable> all;
+  // Never destroyed: see catalog().
+  static const auto& variables = *[] {
+    auto* const all = new std::vector<ConfigVariable>;
     for (const Row& row : kRows)
-      all.push_back(row.variable);
+      all->push_back(row.variable);
     return all;
   }();
   return variables;
