@@ -19,9 +19,9 @@
 
 namespace heddle::backend {
 
-// The collective on a communicator that is set up and served first. Earlier ones go to the host, so that a
-// communicator that is used once or twice costs nothing. It is a constant because the ranks must agree on it
-// before they can talk.
+// The collective on a communicator that is set up and served first, of those that heddle serves. Earlier ones go to the host, so
+// that a communicator that is used once or twice costs nothing. It is a constant because the ranks must agree on it before they can
+// talk.
 inline constexpr std::uint32_t kTakeoverCall = 3;
 // MPI_Alloc_mem: what heddle's collectives gain from. Each piece takes a descriptor, of which the program has its own uses.
 inline constexpr MPI_Aint kLeastHeapBytes = 16 * 1024;
@@ -102,9 +102,13 @@ class Backend {
   }
   // The state when heddle serves `comm`, else null, and then *rc holds the final return code of the call,
   // which the host has served or which has failed.
-  template <typename Host>
-  CommState* enter(MPI_Comm comm, const Host& host, int* rc);
-  void attach(MPI_Comm comm);
+  template <typename Counts, typename Host>
+  CommState* enter(MPI_Comm comm, const Counts& counts, const Host& host, int* rc);
+  CommState* attach(MPI_Comm comm);
+  template <typename Count>
+  bool counts(const void* in, const void* out, Count count, MPI_Datatype type, MPI_Op op);
+  template <typename Count>
+  bool counts(const void* buffer, Count count, MPI_Datatype type, int root, const CommState& state) const;
   bool make_ready();
   void take_over(MPI_Comm comm, CommState& state);
   int allreduce_saving(const void* in, void* out, std::size_t count, DType type, Op op, MPI_Comm comm,
