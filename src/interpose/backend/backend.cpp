@@ -343,8 +343,9 @@ int Backend::refuse(const Status& status, const char* call, MPI_Comm comm) {
 // ---- Memory
 
 int Backend::alloc_mem(MPI_Aint bytes, MPI_Info info, void* out) {
-  if (out != nullptr && bytes >= kLeastHeapBytes && make_ready() && set_up_->config().enable &&
-      set_up_->config().alloc_mem && process_->heap.blocks() < kMostHeapBlocks) {
+  // Who gives hints (MPICH takes an alignment) wants the host's memory.
+  if (out != nullptr && info == MPI_INFO_NULL && bytes >= kLeastHeapBytes && make_ready() &&
+      set_up_->config().enable && set_up_->config().alloc_mem && process_->heap.blocks() < kMostHeapBlocks) {
     Result<void*> memory = process_->heap.allocate(static_cast<std::size_t>(bytes));
     if (memory.ok()) {
       *static_cast<void**>(out) = memory.value();
