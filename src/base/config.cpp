@@ -221,7 +221,7 @@ constexpr std::array kRows = {
          "A wait fails after this long, with a message that names the missing rank; 0: never."},
         set_seconds<&Config::timeout>},
     Row{{"HEDDLE_WARN_AFTER", "seconds, fractions allowed", "10",
-         "A wait that takes longer says once who is missing; 0: never."},
+         "A wait that takes longer says who is missing, each rank once in five minutes at most; 0: never."},
         set_seconds<&Config::warn_after>},
     Row{{"HEDDLE_SLOT_BYTES", "4K to 64M, a multiple of 4K; K and M suffixes",
          "by the sizes of the caches (32K to 128K)",
