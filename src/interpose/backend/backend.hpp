@@ -45,6 +45,10 @@ class Backend {
   int alloc_mem(MPI_Aint bytes, MPI_Info info, void* out);
   int free_mem(void* memory);
 
+  // Before MPI_Finalize: the host serves from now on. What callbacks in there call must go one way on all ranks, and each rank runs them, and
+  // the one in which heddle ends, in an order of its own.
+  void end();
+
   const char* algorithm(Collective collective, std::size_t bytes, MPI_Comm comm);
 
  private:
@@ -124,6 +128,7 @@ class Backend {
   int fail(const Status& status, MPI_Comm comm, CommState& state);
   void explain_host(Collective collective, Reason reason, CommState& state);
 
+  void stop_serving();
   void shut_down();
   void finalize_with_others();  // see finalize_together.hpp
   static int on_comm_delete(MPI_Comm comm, int keyval, void* attribute, void* extra);

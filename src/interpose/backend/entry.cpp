@@ -51,6 +51,10 @@ int free_mem(void* memory) {
   return backend->free_mem(memory);
 }
 
+void end() {
+  backend->end();
+}
+
 const char* algorithm(int collective, std::size_t bytes, heddle_word comm) {
   return backend->algorithm(collective == 0 ? Collective::allreduce : Collective::bcast, bytes,
                             comm_of(comm));
@@ -81,6 +85,7 @@ extern "C" __attribute__((visibility("default"))) int heddle_backend_open(int ab
           mpi.Bcast_c != nullptr ? bcast_c : nullptr,
           alloc_mem,
           free_mem,
+          end,
           algorithm};
   return 0;
 }
