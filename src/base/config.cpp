@@ -221,7 +221,7 @@ constexpr std::array kRows = {
          "A wait fails after this long, with a message that names the missing rank; 0: never."},
         set_seconds<&Config::timeout>},
     Row{{"HEDDLE_WARN_AFTER", "seconds, fractions allowed", "10",
-         "A wait that takes longer says once who is missing; 0: never."},
+         "A wait that takes longer says who is missing, each rank once in five minutes at most; 0: never."},
         set_seconds<&Config::warn_after>},
     Row{{"HEDDLE_SLOT_BYTES", "4K to 64M, a multiple of 4K; K and M suffixes",
          "by the sizes of the caches (32K to 128K)",
@@ -353,10 +353,11 @@ ParsedConfig parse_config_from_environ() {
 }
 
 const std::vector<ConfigVariable>& config_variables() {
-  static const std::vector<ConfigVariable> variables = [] {
-    std::vector<ConfigVariable> all;
+  // Never destroyed: see catalog().
+  static const auto& variables = *[] {
+    auto* const all = new std::vector<ConfigVariable>;
     for (const Row& row : kRows)
-      all.push_back(row.variable);
+      all->push_back(row.variable);
     return all;
   }();
   return variables;

@@ -30,7 +30,7 @@ const char* code_name(Code code) {
 }
 
 const std::string& Status::message() const {
-  static const std::string kNone;
+  static const std::string& kNone = *new std::string;  // never destroyed: see catalog()
   return detail_ ? detail_->message : kNone;
 }
 

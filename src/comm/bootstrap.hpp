@@ -77,9 +77,22 @@ class ProcessState {
     internode_ = std::move(name);
   }
 
+  // Whether a warning about a wait may be said. One keeps others back for a while: where one rank has something else to do in each step
+  // of a job, all others would say nothing else.
+  static constexpr std::chrono::minutes kQuietAfterWarning{5};
+  bool may_warn(TimePoint time) const {
+    const std::lock_guard lock(mutex_);
+    return !warned_ || time - *warned_ >= kQuietAfterWarning;
+  }
+  void has_warned(TimePoint time) {
+    const std::lock_guard lock(mutex_);
+    warned_ = time;
+  }
+
  private:
   mutable std::mutex mutex_;
   MessageCost message_cost_;
+  std::optional<TimePoint> warned_;
   std::string internode_;
   std::optional<Machine> machine_;
   std::map<std::string, std::string> choices_;

@@ -96,7 +96,10 @@ Status CommunicatorImpl::inspect(int missing, Blame blame, Patience& patience) {
                               sure ? "did not take part" : "did not take part, or waits itself,", seconds,
                               also_gone(missing)));
   }
-  if (patience.warning_due()) {
+  ProcessState& process = *connections_->process;
+  const TimePoint time = now(policy_.clock);
+  if (process.may_warn(time) && patience.warning_due()) {
+    process.has_warned(time);
     log_.warn(fmt::format("waiting for {} for {:.1f} s; still waiting{}", who, seconds,
                           policy_.timeout.count() == 0 ? " (HEDDLE_TIMEOUT sets a limit)" : ""));
   }

@@ -50,7 +50,8 @@ class NodeConnections {
 
 Result<Internode> NodeConnections::borrow_messages() {
   if (std::any_of(hellos_.begin(), hellos_.end(), [](const Hello& h) { return h.lends == 0; }))
-    return Status(Code::unsupported, "not started from an MPI communicator");
+    return Status(Code::unsupported,
+                  "some rank has no messages to lend: not started from an MPI communicator, or by too many");
   Result<heddle_p2p> p2p = bootstrap_.make_p2p();
   Internode way;
   if (p2p.ok()) way.lent = std::make_unique<LentMessages>(p2p.value());

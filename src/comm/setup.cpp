@@ -70,6 +70,8 @@ void Setup::find_topology(const std::vector<Hello>& hellos) {
     node_of.push_back(shm ? number.emplace(h.node, next).first->second : next);
     connections_->host_of.emplace_back(h.host);
     connections_->pid_of.push_back(h.pid);
+    const bool visible = h.pid_space == hellos[static_cast<std::size_t>(bootstrap_.rank)].pid_space;
+    connections_->visible_pid_of.push_back(visible ? h.pid : 0);
   }
   connections_->topology = TopologyView({std::move(node_of)});
 
@@ -170,7 +172,7 @@ void Setup::build_shm() {
   std::vector<int> ranks(members().begin(), members().end());
   std::vector<int> pids;
   for (const int rank : ranks)
-    pids.push_back(connections_->pid_of[static_cast<std::size_t>(rank)]);
+    pids.push_back(connections_->visible_pid_of[static_cast<std::size_t>(rank)]);
   const int member = connections_->topology.member_index(bootstrap_.rank);
   std::byte* memory = connections_->memory.data();
   connections_->teams = make_teams(connections_->topology, bootstrap_.rank, connections_->geometry, memory,

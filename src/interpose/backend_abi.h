@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-#define HEDDLE_BACKEND_ABI 2
+#define HEDDLE_BACKEND_ABI 3
 #define HEDDLE_BACKEND_OPEN_NAME "heddle_backend_open"
 
 typedef uintptr_t heddle_word; /* an MPI handle */
@@ -35,6 +35,7 @@ typedef int (*HeddleAllreduceCFn)(const void* in, void* out, int64_t count, hedd
 typedef int (*HeddleBcastCFn)(void* buffer, int64_t count, heddle_word type, int root, heddle_word comm);
 typedef int (*HeddleAllocMemFn)(intptr_t bytes, heddle_word info, void* out); /* out: void** */
 typedef int (*HeddleFreeMemFn)(void* memory);
+typedef void (*HeddleEndFn)(void);
 
 /* The large-count forms are null where the host has none. */
 typedef struct HeddleBackend {
@@ -44,6 +45,7 @@ typedef struct HeddleBackend {
   HeddleBcastCFn bcast_c;
   HeddleAllocMemFn alloc_mem;
   HeddleFreeMemFn free_mem;
+  HeddleEndFn end; /* before MPI_Finalize: the host serves from now on */
   /* Collective 0 is allreduce, 1 is bcast. The name of what serves `bytes` bytes on `comm` now: an algorithm,
    * or "host". */
   const char* (*algorithm)(int collective, size_t bytes, heddle_word comm);

@@ -52,6 +52,7 @@ struct Targets {
   std::atomic<HeddleBcastCFn> bcast_c{first_bcast_c};
   std::atomic<HeddleAllocMemFn> alloc_mem{first_alloc_mem};
   std::atomic<HeddleFreeMemFn> free_mem{first_free_mem};
+  std::atomic<HeddleEndFn> end{nullptr};
   std::atomic<const char* (*)(int, size_t, heddle_word)> algorithm{nullptr};
 };
 constinit Targets targets;
@@ -207,9 +208,11 @@ bool resolve_locked() {
     to.bcast_c = host_function<HeddleBcastCFn>("PMPI_Bcast_c");
     to.alloc_mem = host_function<HeddleAllocMemFn>("PMPI_Alloc_mem");
     to.free_mem = host_function<HeddleFreeMemFn>("PMPI_Free_mem");
+    to.end = nullptr;
     to.algorithm = nullptr;
   }
   targets.algorithm.store(to.algorithm, std::memory_order_release);
+  targets.end.store(to.end, std::memory_order_release);
   targets.allreduce_c.store(to.allreduce_c != nullptr ? to.allreduce_c : narrow_allreduce_c,
                             std::memory_order_release);
   targets.bcast_c.store(to.bcast_c != nullptr ? to.bcast_c : narrow_bcast_c, std::memory_order_release);
@@ -261,7 +264,39 @@ int first_free_mem(void* memory) {
   return targets.free_mem.load(std::memory_order_acquire)(memory);
 }
 
+// ---- MPI_Finalize, which is nothing of heddle's to serve: it only has to know of it
+
+using FinalizeFn = int (*)();
+
+// What the program would call without heddle. Null: nothing.
+FinalizeFn next_finalize() {
+  HostLibrary library;
+  pthread_mutex_lock(&resolve_mutex);
+  if (resolved) library = host;
+  pthread_mutex_unlock(&resolve_mutex);
+  if (library.kind == HostKind::none) find_host_library(&library);
+  // A tool's, which has its reports to write; but of several MPIs in a process the next one is not always the one that is used.
+  Dl_info where;
+  Dl_info mpi;
+  void* const next = dlsym(RTLD_NEXT, "MPI_Finalize");
+  void* const nexts_mpi = dlsym(RTLD_NEXT, "PMPI_Finalize");
+  const bool is_tool = next != nullptr && (nexts_mpi == nullptr || dladdr(next, &where) == 0 ||
+                                           dladdr(nexts_mpi, &mpi) == 0 || where.dli_fbase != mpi.dli_fbase);
+  if (is_tool || library.kind == HostKind::none) return reinterpret_cast<FinalizeFn>(next);
+  return reinterpret_cast<FinalizeFn>(find_symbol(library.handle, "PMPI_Finalize"));
+}
+
 }  // namespace
+
+HEDDLE_EXPORT int MPI_Finalize(void) {
+  const FinalizeFn finalize = next_finalize();
+  if (finalize == nullptr) {
+    say("MPI_Finalize was called, but no MPI library is loaded in this process");
+    return kNoMpi;
+  }
+  if (const HeddleEndFn end = targets.end.load(std::memory_order_acquire); end != nullptr) end();
+  return finalize();
+}
 
 HEDDLE_EXPORT int MPI_Allreduce(const void* in, void* out, int count, heddle_word type, heddle_word op,
                                 heddle_word comm) {

@@ -157,7 +157,8 @@ Shapes leader_bcast_shapes(const TopologyView& /*topology*/, std::size_t bytes) 
 const std::vector<Algorithm>& catalog() {
   constexpr auto kAllreduce = Collective::allreduce;
   constexpr auto kBcast = Collective::bcast;
-  static const std::vector<Algorithm> algorithms{
+  // Never destroyed: MPI may be called, and ended, from what a program has left to atexit().
+  static const auto& algorithms = *new std::vector<Algorithm>{
       {"team", kAllreduce, allreduce::team, true, false, false, false, only_shape},
       {"recursive_doubling", kAllreduce, allreduce::recursive_doubling, false, true, false, false,
        exchange_shapes},

@@ -332,5 +332,16 @@ TEST(Rendezvous, OddValuesAreNamed) {
   says({"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=h", "MASTER_PORT=http"}, "MASTER_PORT=\"http\" is not a port");
 }
 
+// In a job in which one rank is late in each step, all others would say nothing else.
+TEST(ProcessState, AWarningKeepsOthersBackForAWhile) {
+  ProcessState process;
+  const TimePoint first = now({});
+  EXPECT_TRUE(process.may_warn(first));
+  process.has_warned(first);
+  EXPECT_FALSE(process.may_warn(first + milliseconds(1)));
+  EXPECT_FALSE(process.may_warn(first + ProcessState::kQuietAfterWarning - milliseconds(1)));
+  EXPECT_TRUE(process.may_warn(first + ProcessState::kQuietAfterWarning));
+}
+
 }  // namespace
 }  // namespace heddle

@@ -77,6 +77,14 @@ int main(int argc, char** argv) {
   float* late = allocate<float>(kCount);
   if (mapped_pieces() != before + given)
     job::fail("MPI_Alloc_mem gave %d pieces of heddle's memory, not %d", mapped_pieces() - before, given);
+  MPI_Info hints;
+  MPI_Info_create(&hints);
+  MPI_Info_set(hints, "mpi_minimum_memory_alignment", "1048576");
+  void* aligned = nullptr;
+  if (MPI_Alloc_mem(100'000, hints, &aligned) != MPI_SUCCESS || mapped_pieces() != before + given)
+    job::fail("MPI_Alloc_mem with hints is not the host's");
+  MPI_Free_mem(aligned);
+  MPI_Info_free(&hints);
   float* small = allocate<float>(8);
   small[7] = 1;
   std::vector<float> ordinary(kCount);

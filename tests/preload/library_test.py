@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 
-PRELOAD = {'MPI_Alloc_mem', 'MPI_Allreduce', 'MPI_Allreduce_c', 'MPI_Bcast', 'MPI_Bcast_c', 'MPI_Free_mem', 'heddle_preload_version',
+PRELOAD = {'MPI_Alloc_mem', 'MPI_Allreduce', 'MPI_Allreduce_c', 'MPI_Bcast', 'MPI_Bcast_c', 'MPI_Finalize', 'MPI_Free_mem', 'heddle_preload_version',
            'heddle_preload_algorithm'}
 BACKEND = {'heddle_backend_open'}
 

@@ -32,6 +32,8 @@ def parse():
     parser.add_argument('--small-shm', action='store_true', help='with a /dev/shm of its own that holds little (skipped where that is not allowed)')
     parser.add_argument('--hosts', type=int, default=0, metavar='N', help='spread over this many hosts (hosts.py; skipped where that is not allowed)')
     parser.add_argument('--one-core', action='store_true', help='in a cgroup with the time of one core (skipped where that is not allowed)')
+    parser.add_argument('--own-pids', choices=['same', 'other'],
+                        help='each rank in a PID namespace: all are process 1, or ranks from 1 on have a number that rank 0 has nobody for (skipped where that is not allowed)')
     parser.add_argument('--raw', action='store_true', help='run the command itself, without mpiexec')
     parser.add_argument('command', nargs='+')
     return parser.parse_args()
@@ -41,6 +43,9 @@ SKIPPED = 77  # what Meson takes for it
 # A /dev/shm for this job alone. MPICH dies where its own share of it does not fit.
 SMALL_SHM = ['unshare', '--mount', 'sh', '-c',
              'mount -t tmpfs -o size=256m tmpfs /dev/shm && exec "$@"', 'sh']
+OWN_PIDS = ['unshare', '--pid', '--fork', '--kill-child', '--mount-proc']
+# A shell that becomes rank 0, and for others starts it as a later process.
+OTHER_PIDS = ['sh', '-c', '[ "${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-0}}" -eq 0 ] && exec "$@"; for i in $(seq 40); do /bin/true; done; "$@"; exit $?', 'sh']
 
 
 def command_line(args, several, cgroup):
@@ -59,7 +64,7 @@ def command_line(args, several, cgroup):
         # Set for the ranks, not for mpiexec.
         if args.preload and rank not in args.no_preload_on:
             settings.append('LD_PRELOAD=' + args.preload)
-        line += ['env'] + settings + args.command
+        line += ['env'] + settings + (OWN_PIDS if args.own_pids else []) + (OTHER_PIDS if args.own_pids == 'other' else []) + args.command
     return line
 
 
@@ -157,10 +162,10 @@ def main():
     args = parse()
     if args.preload:
         args.preload = os.path.abspath(args.preload)
-    if args.small_shm:
-        trial = subprocess.run(SMALL_SHM + ['true'], stderr=subprocess.PIPE, text=True)
-        if trial.returncode != 0:
-            print('skipped: no mount namespace for a small /dev/shm (needs root):', trial.stderr.strip())
+    for wanted, wrapper in (args.small_shm, SMALL_SHM), (args.own_pids, OWN_PIDS):
+        trial = subprocess.run(wrapper + ['true'], stderr=subprocess.PIPE, text=True) if wanted else None
+        if trial and trial.returncode != 0:
+            print(f'skipped: no {" ".join(wrapper[:3])} (needs root):', trial.stderr.strip())
             return SKIPPED
     before = shared_names()
     with contextlib.ExitStack() as stack:

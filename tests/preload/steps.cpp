@@ -1,6 +1,6 @@
 // A job that looks like many: collectives in a loop on MPI_COMM_WORLD. Arguments: number of steps; "pid" to
 // print the process number of the last rank and then go on until something ends the job; "host" to insist on
-// the host.
+// the host; "late" to have the last rank come late now and then.
 #include <unistd.h>
 
 #include "job.hpp"
@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
   const int rank = job::rank_of(MPI_COMM_WORLD);
   const int size = job::size_of(MPI_COMM_WORLD);
   for (int i = 0; i < steps; ++i) {
+    if (mode == "late" && i >= 10 && i % 3 == 0 && rank == size - 1) usleep(300'000);
     double gradient[200];
     for (double& g : gradient)
       g = rank + i;

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -97,6 +98,32 @@ TEST_P(SharedMemoryTest, AWrongSizeIsRefused) {
   EXPECT_EQ(attached.status().code(), Code::system);
   EXPECT_NE(attached.status().message().find("has 8192 bytes, not 4096"), std::string::npos)
       << attached.status().message();
+}
+
+// What a process number of another PID namespace may lead to: memory of the same size, which even this process may have made.
+TEST_P(SharedMemoryTest, OtherMemoryOfThatSizeIsRefused) {
+  SharedMemory meant = SharedMemory::create(8192, GetParam()).value();
+  SharedMemory other = SharedMemory::create(8192, GetParam()).value();
+  SharedMemoryHandle handle = meant.handle();
+  handle.fd = other.handle().fd;
+  std::memcpy(handle.name, other.handle().name, sizeof handle.name);
+  const Result<SharedMemory> attached = SharedMemory::attach(handle);
+  ASSERT_FALSE(attached.ok());
+  EXPECT_NE(attached.status().message().find("PID namespace"), std::string::npos)
+      << attached.status().message();
+}
+
+TEST_P(SharedMemoryTest, MoreThanALimitOnFilesIsAStatusAndNoSignal) {
+  EXPECT_EQ(in_child([] {
+              const rlimit limit = {64 * 1024, 64 * 1024};
+              if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return 1;
+              const Result<SharedMemory> large = SharedMemory::create(64 * 1024 + 1, GetParam());
+              if (large.ok()) return 2;
+              if (large.status().message().find("ulimit -f") == std::string::npos) return 3;
+              return SharedMemory::create(64 * 1024, GetParam()).ok() ? 0 : 4;
+            }),
+            0);
+  EXPECT_TRUE(objects_of(getpid()).empty());
 }
 
 TEST_P(SharedMemoryTest, AMissingObjectIsNamed) {

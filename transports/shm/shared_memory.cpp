@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,6 +30,16 @@ int open_posix(SharedMemoryHandle& handle) {
   std::snprintf(handle.name, sizeof handle.name, "/%s%d-%llx", kPrefix, static_cast<int>(getpid()),
                 static_cast<unsigned long long>(salt));
   return shm_open(handle.name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+}
+
+// The kernel kills who makes a file larger than that, a memfd too, with SIGXFSZ.
+Status check_file_limit(std::size_t bytes) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur)
+    return {};
+  return Status(Code::out_of_memory, std::to_string(bytes) +
+                                         " bytes of shared memory are more than files may have here (" +
+                                         std::to_string(limit.rlim_cur) + ", ulimit -f)");
 }
 
 std::string source_of(const SharedMemoryHandle& handle) {
@@ -68,6 +79,7 @@ Result<SharedMemory> SharedMemory::create(std::size_t bytes, Backing backing) {
   SharedMemory memory;
   const std::size_t size = round_to_pages(bytes);
   const bool posix = backing == Backing::posix;
+  HEDDLE_TRY(check_file_limit(size));
   if (posix) sweep_stale_shared_memory();
   const int fd = posix ? open_posix(memory.handle_) : memfd_create("heddle", MFD_CLOEXEC);
   if (fd < 0) {
@@ -87,6 +99,9 @@ Result<SharedMemory> SharedMemory::create(std::size_t bytes, Backing backing) {
           err);
     }
   }
+  struct stat info {};
+  if (fstat(fd, &info) != 0) return system_error("fstat of shared memory", errno);
+  memory.handle_.inode = info.st_ino;
   HEDDLE_TRY(memory.map(fd, size));
   return memory;
 }
@@ -95,8 +110,8 @@ Result<SharedMemory> SharedMemory::attach(const SharedMemoryHandle& handle) {
   SharedMemory memory;
   const bool posix = handle.name[0] != '\0';
   const std::string source = source_of(handle);
-  const int fd =
-      posix ? shm_open(handle.name, O_RDWR | O_CLOEXEC, 0) : open(source.c_str(), O_RDWR | O_CLOEXEC);
+  const int fd = posix ? shm_open(handle.name, O_RDWR | O_CLOEXEC, 0)
+                       : open(source.c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
   if (fd < 0) return system_error("opening " + source, errno);
   struct stat info {};
   Status status;
@@ -105,6 +120,8 @@ Result<SharedMemory> SharedMemory::attach(const SharedMemoryHandle& handle) {
   } else if (static_cast<std::uint64_t>(info.st_size) != handle.bytes) {
     status = Status(Code::system, source + " has " + std::to_string(info.st_size) + " bytes, not " +
                                       std::to_string(handle.bytes) + ": another process's?");
+  } else if (info.st_ino != handle.inode) {
+    status = Status(Code::system, source + " is other memory than meant: another PID namespace's?");
   } else {
     status = memory.map(fd, handle.bytes);
   }

@@ -313,6 +313,7 @@ void ShmTransport::cancel(Ticket& ticket) {
 
 // Also one whose parent has not asked for its status yet: to kill() that is still a process.
 bool process_is_gone(pid_t pid) {
+  if (pid == 0) return false;  // nobody can tell
 #ifdef SYS_pidfd_open
   const auto fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   if (fd >= 0) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/random.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/descriptors.hpp"
@@ -55,6 +56,13 @@ class TcpNetwork final : public Network {
 }  // namespace
 
 Result<std::unique_ptr<Network>> open_tcp_network(const NetworkOptions& options) {
+  // Each communicator takes some, and the program has its own uses for descriptors.
+  const Descriptors now = count_descriptors();
+  if (!has_descriptors(std::min<std::size_t>(now.limit / 4, 256)))
+    return Status(
+        Code::out_of_memory,
+        fmt::format("{} of {} file descriptors are open (ulimit -n), and the program may want the rest",
+                    now.open, now.limit));
   Result<std::vector<tcp::Address>> addresses = tcp::local_addresses(options.tcp_interfaces);
   HEDDLE_TRY(addresses.status());
   Result<Socket> listener = tcp_listen(0);

@@ -10,8 +10,8 @@ namespace heddle::backend {
 
 // ---- Becoming known, and the take-over
 
-template <typename Host>
-[[gnu::noinline]] CommState* Backend::enter(MPI_Comm comm, const Host& host, int* rc) {
+template <typename Counts, typename Host>
+[[gnu::noinline]] CommState* Backend::enter(MPI_Comm comm, const Counts& counts, const Host& host, int* rc) {
   CommState* state = registry_.find_fast(comm);
   if (state == nullptr) state = registry_.find(comm);
   if (state == nullptr) {
@@ -19,35 +19,55 @@ template <typename Host>
     *rc = host();
     int error_class = MPI_SUCCESS;
     if (*rc != MPI_SUCCESS) mpi_.Error_class(*rc, &error_class);
-    if (error_class != MPI_ERR_COMM) attach(comm);
+    if (error_class != MPI_ERR_COMM) state = attach(comm);
+    if (state != nullptr && state->mode == Mode::counting && counts(*state)) state->calls = 1;
     return nullptr;
   }
-  if (state->mode == Mode::counting && ++state->calls >= kTakeoverCall) take_over(comm, *state);
+  if (state->mode == Mode::counting && counts(*state) && ++state->calls >= kTakeoverCall)
+    take_over(comm, *state);
   if (state->mode == Mode::heddle) return state;
   *rc = state->mode == Mode::failed ? fail(Status(), comm, *state) : host();
   return nullptr;
 }
 
-void Backend::attach(MPI_Comm comm) {
-  if (comm == MPI_COMM_NULL || !make_ready()) return;
+CommState* Backend::attach(MPI_Comm comm) {
+  if (comm == MPI_COMM_NULL || !make_ready()) return nullptr;
   int is_inter = -1;
   int size = 0;
   int rank = 0;
   // MPICH 5 returns MPI_SUCCESS for a wrong communicator when the user's error handler has returned: the answer tells.
   if (mpi_.Comm_test_inter(comm, &is_inter) != MPI_SUCCESS || is_inter < 0 ||
       mpi_.Comm_size(comm, &size) != MPI_SUCCESS || mpi_.Comm_rank(comm, &rank) != MPI_SUCCESS) {
-    return;
+    return nullptr;
   }
   CommState* state = registry_.take();
   state->mode = is_inter != 0 || size == 1 ? Mode::host : Mode::counting;
   state->size = size;
   state->rank = rank;
-  state->calls = 1;
   if (mpi_.Comm_set_attr(comm, comm_keyval_, state) != MPI_SUCCESS) {
     registry_.recycle(state);
-    return;
+    return nullptr;
   }
   registry_.publish(state, comm);
+  return state;
+}
+
+// What counts towards the take-over: what heddle would serve, so that the ranks agree. A mistake that one rank makes, and mends, the
+// others know nothing of.
+template <typename Count>
+bool Backend::counts(const void* in, const void* out, Count count, MPI_Datatype type, MPI_Op op) {
+  DType mapped_type{};
+  Op mapped_op{};
+  return count > 0 && out != MPI_IN_PLACE && is_served(in, out, type, op, &mapped_type, &mapped_op);
+}
+
+template <typename Count>
+bool Backend::counts(const void* buffer, Count count, MPI_Datatype type, int root,
+                     const CommState& state) const {
+  void* piece = nullptr;
+  std::size_t bytes = 0;
+  return count > 0 && buffer != MPI_IN_PLACE &&
+         is_served(buffer, static_cast<std::size_t>(count), type, root, state, &piece, &bytes);
 }
 
 // Once MPI is initialised: what needs MPI to be made.
@@ -133,7 +153,8 @@ inline int Backend::allreduce_on_host(const void* in, void* out, Count count, MP
     int rc = MPI_SUCCESS;
     // Its own copy of the arguments: those that are looked at from elsewhere would not stay in registers.
     state = enter(
-        comm, [=, this] { return host_allreduce(in, out, count, type, op, comm); }, &rc);
+        comm, [=, this](const CommState&) { return counts(in, out, count, type, op); },
+        [=, this] { return host_allreduce(in, out, count, type, op, comm); }, &rc);
     if (state == nullptr) return rc;
   }
 
@@ -186,7 +207,8 @@ inline int Backend::bcast_on_host(void* buffer, Count count, MPI_Datatype type, 
     int rc = MPI_SUCCESS;
     // Its own copy of the arguments: those that are looked at from elsewhere would not stay in registers.
     state = enter(
-        comm, [=, this] { return host_bcast(buffer, count, type, root, comm); }, &rc);
+        comm, [=, this](const CommState& known) { return counts(buffer, count, type, root, known); },
+        [=, this] { return host_bcast(buffer, count, type, root, comm); }, &rc);
     if (state == nullptr) return rc;
   }
 
@@ -321,8 +343,9 @@ int Backend::refuse(const Status& status, const char* call, MPI_Comm comm) {
 // ---- Memory
 
 int Backend::alloc_mem(MPI_Aint bytes, MPI_Info info, void* out) {
-  if (out != nullptr && bytes >= kLeastHeapBytes && make_ready() && set_up_->config().enable &&
-      set_up_->config().alloc_mem && process_->heap.blocks() < kMostHeapBlocks) {
+  // Who gives hints (MPICH takes an alignment) wants the host's memory.
+  if (out != nullptr && info == MPI_INFO_NULL && bytes >= kLeastHeapBytes && make_ready() &&
+      set_up_->config().enable && set_up_->config().alloc_mem && process_->heap.blocks() < kMostHeapBlocks) {
     Result<void*> memory = process_->heap.allocate(static_cast<std::size_t>(bytes));
     if (memory.ok()) {
       *static_cast<void**>(out) = memory.value();

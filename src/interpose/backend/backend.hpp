@@ -19,9 +19,9 @@
 
 namespace heddle::backend {
 
-// The collective on a communicator that is set up and served first. Earlier ones go to the host, so that a
-// communicator that is used once or twice costs nothing. It is a constant because the ranks must agree on it
-// before they can talk.
+// The collective on a communicator that is set up and served first, of those that heddle serves. Earlier ones go to the host, so
+// that a communicator that is used once or twice costs nothing. It is a constant because the ranks must agree on it before they can
+// talk.
 inline constexpr std::uint32_t kTakeoverCall = 3;
 // MPI_Alloc_mem: what heddle's collectives gain from. Each piece takes a descriptor, of which the program has its own uses.
 inline constexpr MPI_Aint kLeastHeapBytes = 16 * 1024;
@@ -44,6 +44,10 @@ class Backend {
   // As MPI_Alloc_mem and MPI_Free_mem: large pieces come from memory that the ranks of the node can reach.
   int alloc_mem(MPI_Aint bytes, MPI_Info info, void* out);
   int free_mem(void* memory);
+
+  // Before MPI_Finalize: the host serves from now on. What callbacks in there call must go one way on all ranks, and each rank runs them, and
+  // the one in which heddle ends, in an order of its own.
+  void end();
 
   const char* algorithm(Collective collective, std::size_t bytes, MPI_Comm comm);
 
@@ -102,9 +106,13 @@ class Backend {
   }
   // The state when heddle serves `comm`, else null, and then *rc holds the final return code of the call,
   // which the host has served or which has failed.
-  template <typename Host>
-  CommState* enter(MPI_Comm comm, const Host& host, int* rc);
-  void attach(MPI_Comm comm);
+  template <typename Counts, typename Host>
+  CommState* enter(MPI_Comm comm, const Counts& counts, const Host& host, int* rc);
+  CommState* attach(MPI_Comm comm);
+  template <typename Count>
+  bool counts(const void* in, const void* out, Count count, MPI_Datatype type, MPI_Op op);
+  template <typename Count>
+  bool counts(const void* buffer, Count count, MPI_Datatype type, int root, const CommState& state) const;
   bool make_ready();
   void take_over(MPI_Comm comm, CommState& state);
   int allreduce_saving(const void* in, void* out, std::size_t count, DType type, Op op, MPI_Comm comm,
@@ -120,6 +128,7 @@ class Backend {
   int fail(const Status& status, MPI_Comm comm, CommState& state);
   void explain_host(Collective collective, Reason reason, CommState& state);
 
+  void stop_serving();
   void shut_down();
   void finalize_with_others();  // see finalize_together.hpp
   static int on_comm_delete(MPI_Comm comm, int keyval, void* attribute, void* extra);

@@ -18,7 +18,11 @@ int Backend::on_finalize(MPI_Comm /*comm*/, int /*keyval*/, void* /*attribute*/,
   return MPI_SUCCESS;
 }
 
-void Backend::shut_down() {
+void Backend::end() {
+  if (ready_.load(std::memory_order_acquire)) stop_serving();
+}
+
+void Backend::stop_serving() {
   closed_.store(true, std::memory_order_release);
   // First of all, because the other ranks may end their communicators in another order.
   for (CommState* state : registry_.all()) {
@@ -32,6 +36,10 @@ void Backend::shut_down() {
     state->communicator.reset();
     state->p2p.reset();
   }
+}
+
+void Backend::shut_down() {
+  stop_serving();
   self_.close();
   if (set_up_->all_ranks_message()) finalize_with_others();
 }

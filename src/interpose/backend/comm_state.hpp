@@ -49,7 +49,7 @@ struct CommState {
   bool explain = false;  // this rank writes decisions to the log
   int rank = 0;
   int size = 1;
-  std::uint32_t calls = 0;
+  std::uint32_t calls = 0;       // before the take-over, of those that heddle would serve
   std::string name;              // for the log: "MPI_COMM_WORLD", "a communicator of 4"
   std::unique_ptr<HostP2p> p2p;  // outlives the communicator
   std::unique_ptr<Communicator> communicator;

@@ -38,6 +38,7 @@ bool Backend::is_served(const void* buffer, std::size_t count, MPI_Datatype type
                         const CommState& state, void** piece, std::size_t* bytes) const {
   Packing::Layout layout;
   if (root < 0 || root >= state.size || !packing_.inspect(buffer, type, &layout)) return false;
+  if (layout.contiguous && buffer == nullptr) return false;
   if (__builtin_mul_overflow(count, layout.element_bytes, bytes) || *bytes == 0 ||
       *bytes > packing_.most_bytes())
     return false;

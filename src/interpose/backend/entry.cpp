@@ -24,33 +24,38 @@ MPI_Comm comm_of(heddle_word word) {
   return abi::handle_of<MPI_Comm>(word);
 }
 
-int allreduce(const void* in, void* out, int count, heddle_word type, heddle_word op,
-              heddle_word comm) noexcept {
+// Exceptions may pass: an error handler of the user's, which the host calls in here, may throw one.
+
+int allreduce(const void* in, void* out, int count, heddle_word type, heddle_word op, heddle_word comm) {
   return backend->allreduce(in, out, count, type_of(type), op_of(op), comm_of(comm));
 }
 
-int bcast(void* buffer, int count, heddle_word type, int root, heddle_word comm) noexcept {
+int bcast(void* buffer, int count, heddle_word type, int root, heddle_word comm) {
   return backend->bcast(buffer, count, type_of(type), root, comm_of(comm));
 }
 
 int allreduce_c(const void* in, void* out, std::int64_t count, heddle_word type, heddle_word op,
-                heddle_word comm) noexcept {
+                heddle_word comm) {
   return backend->allreduce<MPI_Count>(in, out, count, type_of(type), op_of(op), comm_of(comm));
 }
 
-int bcast_c(void* buffer, std::int64_t count, heddle_word type, int root, heddle_word comm) noexcept {
+int bcast_c(void* buffer, std::int64_t count, heddle_word type, int root, heddle_word comm) {
   return backend->bcast<MPI_Count>(buffer, count, type_of(type), root, comm_of(comm));
 }
 
-int alloc_mem(std::intptr_t bytes, heddle_word info, void* out) noexcept {
+int alloc_mem(std::intptr_t bytes, heddle_word info, void* out) {
   return backend->alloc_mem(bytes, abi::handle_of<MPI_Info>(info), out);
 }
 
-int free_mem(void* memory) noexcept {
+int free_mem(void* memory) {
   return backend->free_mem(memory);
 }
 
-const char* algorithm(int collective, std::size_t bytes, heddle_word comm) noexcept {
+void end() {
+  backend->end();
+}
+
+const char* algorithm(int collective, std::size_t bytes, heddle_word comm) {
   return backend->algorithm(collective == 0 ? Collective::allreduce : Collective::bcast, bytes,
                             comm_of(comm));
 }
@@ -80,6 +85,7 @@ extern "C" __attribute__((visibility("default"))) int heddle_backend_open(int ab
           mpi.Bcast_c != nullptr ? bcast_c : nullptr,
           alloc_mem,
           free_mem,
+          end,
           algorithm};
   return 0;
 }

@@ -20,7 +20,7 @@ void store_request(void* storage, MPI_Request request) {
 
 }  // namespace
 
-Result<std::unique_ptr<HostP2p>> HostP2p::create(const HostMpi& mpi, MPI_Comm comm) {
+Result<std::unique_ptr<HostP2p>> HostP2p::create(const HostMpi& mpi, MPI_Comm comm, std::atomic<int>& open) {
   // Not MPI_Comm_dup, which would run the attribute callbacks of the user.
   MPI_Group group;
   MPI_Comm made = MPI_COMM_NULL;
@@ -32,11 +32,13 @@ Result<std::unique_ptr<HostP2p>> HostP2p::create(const HostMpi& mpi, MPI_Comm co
                   "MPI_Comm_create failed: no private communicator for heddle's messages");
   }
   mpi.Comm_set_errhandler(made, MPI_ERRORS_RETURN);
-  return std::unique_ptr<HostP2p>(new HostP2p(mpi, made));
+  ++open;
+  return std::unique_ptr<HostP2p>(new HostP2p(mpi, made, open));
 }
 
 HostP2p::~HostP2p() {
   mpi_->Comm_free(&comm_);
+  --open_;
 }
 
 heddle_p2p HostP2p::functions() {

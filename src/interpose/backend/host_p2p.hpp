@@ -1,6 +1,7 @@
 // The host MPI's point-to-point messages as a heddle_p2p, on a private communicator.
 #pragma once
 
+#include <atomic>
 #include <memory>
 
 #include "base/status.hpp"
@@ -11,8 +12,10 @@ namespace heddle::backend {
 
 class HostP2p {
  public:
-  // Collective over `comm`. Uses one context id, which MPICH has few of (2,048 or so).
-  static Result<std::unique_ptr<HostP2p>> create(const HostMpi& mpi, MPI_Comm comm);
+  // The host's communicators are the program's in the first place: MPICH has 2,048 or so.
+  static constexpr int kMost = 128;
+  // Collective over `comm`. Uses one context id. `open`, which outlives it, counts those there are.
+  static Result<std::unique_ptr<HostP2p>> create(const HostMpi& mpi, MPI_Comm comm, std::atomic<int>& open);
   HostP2p(const HostP2p&) = delete;
   HostP2p& operator=(const HostP2p&) = delete;
   // Frees the private communicator; MPI must not be finalized yet.
@@ -22,7 +25,7 @@ class HostP2p {
   heddle_p2p functions();
 
  private:
-  HostP2p(const HostMpi& mpi, MPI_Comm comm) : mpi_(&mpi), comm_(comm) {}
+  HostP2p(const HostMpi& mpi, MPI_Comm comm, std::atomic<int>& open) : mpi_(&mpi), comm_(comm), open_(open) {}
 
   static int send(const void* data, size_t bytes, int peer, int tag, void* request, void* context);
   static int recv(void* data, size_t bytes, int peer, int tag, void* request, void* context);
@@ -32,6 +35,7 @@ class HostP2p {
 
   const HostMpi* mpi_;
   MPI_Comm comm_;
+  std::atomic<int>& open_;
 };
 
 }  // namespace heddle::backend

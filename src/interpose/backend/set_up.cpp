@@ -76,7 +76,9 @@ std::string SetUp::name_ranks(const Exchange& exchange, const std::vector<int>& 
   const std::size_t named = std::min(names.size(), kMostNamed);
   for (std::size_t i = 0; i < named; ++i) {
     if (i > 0) text += i + 1 == names.size() ? " and " : ", ";
-    text += names[i] == MPI_UNDEFINED ? "?" : std::to_string(names[i]);
+    // Spawned, or connected to.
+    text += names[i] == MPI_UNDEFINED ? std::to_string(ranks[i]) + " (of another MPI_COMM_WORLD)"
+                                      : std::to_string(names[i]);
   }
   if (named < names.size()) text += " and " + std::to_string(names.size() - named) + " more";
   return text;
@@ -234,12 +236,14 @@ void SetUp::run(MPI_Comm comm, CommState& state) {
   bootstrap.allgather = [&](const void* mine, void* all, std::size_t bytes) {
     return gather(exchange, mine, all, bytes);
   };
-  bootstrap.make_p2p = [this, comm, &state]() -> Result<heddle_p2p> {
-    auto made = HostP2p::create(mpi_, comm);
-    if (!made.ok()) return made.status();
-    state.p2p = std::move(made).value();
-    return state.p2p->functions();
-  };
+  // Ranks may have different numbers of them: who has none to lend says so before the others make theirs.
+  if (p2p_open_.load(std::memory_order_relaxed) < HostP2p::kMost)
+    bootstrap.make_p2p = [this, comm, &state]() -> Result<heddle_p2p> {
+      auto made = HostP2p::create(mpi_, comm, p2p_open_);
+      if (!made.ok()) return made.status();
+      state.p2p = std::move(made).value();
+      return state.p2p->functions();
+    };
   bootstrap.process = process_;
   bootstrap.has_requests = false;  // non-blocking collectives are left to the host
   bootstrap.host_progress = [&self = self_] { self.progress(); };

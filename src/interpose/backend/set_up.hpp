@@ -52,6 +52,7 @@ class SetUp {
   Config config_;
   Log log_;
   std::uint64_t complaints_hash_ = 0;
+  std::atomic<int> p2p_open_{0};
   std::atomic<bool> all_ranks_message_{false};
   std::mutex mutex_;  // for the two below; never held across an MPI call
   std::vector<std::string> complaints_;
