@@ -99,6 +99,19 @@ TEST_P(SharedMemoryTest, AWrongSizeIsRefused) {
       << attached.status().message();
 }
 
+// As where the number of a process means another one, in another PID namespace.
+TEST(AnotherMemory, OfTheSameSizeIsRefused) {
+  const SharedMemory memory = SharedMemory::create(8192, Backing::memfd).value();
+  const SharedMemory another = SharedMemory::create(8192, Backing::memfd).value();
+  SharedMemoryHandle handle = memory.handle();
+  handle.fd = another.handle().fd;
+  const Result<SharedMemory> attached = SharedMemory::attach(handle);
+  ASSERT_FALSE(attached.ok());
+  EXPECT_EQ(attached.status().code(), Code::system);
+  EXPECT_NE(attached.status().message().find("another process's"), std::string::npos)
+      << attached.status().message();
+}
+
 TEST_P(SharedMemoryTest, AMissingObjectIsNamed) {
   SharedMemoryHandle handle;
   handle.pid = getpid();
