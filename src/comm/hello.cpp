@@ -12,7 +12,7 @@ namespace heddle {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x6864646c;  // "hddl"
-constexpr std::uint32_t kProtocol = 11;       // raised whenever ranks of two builds could not work together
+constexpr std::uint32_t kProtocol = 12;       // raised whenever ranks of two builds could not work together
 
 constexpr const char* kSettingNames[kSharedSettings] = {
     "HEDDLE_ALGORITHM",     "HEDDLE_TUNING_FILE (its content)",
@@ -51,6 +51,7 @@ Hello make_hello(const Bootstrap& bootstrap, const Config& config) {
       bootstrap.process ? bootstrap.process->small_stores.load(std::memory_order_relaxed) : 0;
   const HostIdentity identity = host_identity();
   hello.node = bootstrap.node.value_or(identity.value);
+  hello.pid_namespace = identity.pid_namespace;
   const std::string settings[kSharedSettings] = {
       config.algorithm,
       content_of(config.tuning_file),

@@ -26,6 +26,7 @@ struct Hello {
   MessageCost message_cost;    // likewise
   char internode[8];           // likewise
   std::uint64_t node;
+  std::uint64_t pid_namespace;
   std::uint64_t settings[kSharedSettings];
   char host[40];
   CoreClaim cores;

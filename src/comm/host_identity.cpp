@@ -36,6 +36,8 @@ HostIdentity host_identity() {
   struct stat shm {};
   if (::stat("/dev/shm", &shm) == 0) hash = mix(hash, std::to_string(shm.st_dev));
   identity.value = hash;
+  struct stat processes {};
+  if (::stat("/proc/self/ns/pid", &processes) == 0) identity.pid_namespace = processes.st_ino;
   return identity;
 }
 

@@ -327,7 +327,8 @@ bool process_is_gone(pid_t pid) {
 }
 
 bool ShmTransport::peer_is_gone(int rank) const {
-  return process_is_gone(pids_[static_cast<std::size_t>(member_of_[static_cast<std::size_t>(rank)])]);
+  const int pid = pids_[static_cast<std::size_t>(member_of_[static_cast<std::size_t>(rank)])];
+  return pid != kUnknownProcess && process_is_gone(pid);
 }
 
 }  // namespace
