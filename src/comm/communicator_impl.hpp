@@ -107,6 +107,7 @@ class CommunicatorImpl final : public Communicator {
   void note_sparse_stats(const SparseStats& stats) override { sparse_stats_ = stats; }
 
   Status progress() override;
+  bool failed() override;
   const char* algorithm(Collective collective, std::size_t bytes) override;
   Result<MeasuredChoices> try_all(SearchPlan plan) override;
   bool has_own_core() const override { return connections_->own_core; }

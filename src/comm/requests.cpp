@@ -52,6 +52,11 @@ Status CommunicatorImpl::progress() {
   return move_requests();
 }
 
+bool CommunicatorImpl::failed() {
+  const Turn turn(asked_);
+  return !broken_.ok();
+}
+
 // Where messages are lent their owner may not expect calls from a thread of ours. A thread that has nothing to sleep on wants a core
 // that is left over, or else it costs more than it gains.
 void CommunicatorImpl::plan_thread(ProgressThreadSetting setting) {

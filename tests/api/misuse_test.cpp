@@ -318,6 +318,34 @@ TEST(Misuse, AfterATimeoutOnlyDestructionIsLeft) {
   ::unsetenv("HEDDLE_TIMEOUT");
 }
 
+// A rank hears of it where messages meet, the other one, perhaps, when it waits in vain.
+TEST(Misuse, AfterCountsThatDifferOnlyDestructionIsLeft) {
+  ASSERT_EQ(::setenv("HEDDLE_TIMEOUT", "0.5", 1), 0);
+  ASSERT_EQ(::setenv("HEDDLE_ALGORITHM", "allreduce:ring", 1), 0);
+  Meeting meeting(2);
+  on_threads(2, [&](int rank) {
+    Seat seat{&meeting, rank};
+    heddle_comm_t comm = nullptr;
+    ASSERT_EQ(heddle_comm_create(rank, 2, gather_at, &seat, nullptr, &comm), HEDDLE_OK)
+        << heddle_last_error();
+    std::vector<float> data(1000);
+    heddle_request_t freed = nullptr;
+    heddle_request_t outlives = nullptr;
+    for (heddle_request_t* request : {&freed, &outlives})
+      ASSERT_EQ(heddle_allreduce_init(HEDDLE_IN_PLACE, data.data(), 1000 - 2 * static_cast<std::size_t>(rank),
+                                      HEDDLE_FLOAT32, HEDDLE_SUM, comm, request),
+                HEDDLE_OK);
+    const bool started = heddle_start(freed) == HEDDLE_OK && heddle_start(outlives) == HEDDLE_OK;
+    EXPECT_FALSE(started && heddle_wait(&freed) == HEDDLE_OK);
+    meeting.barrier();
+    EXPECT_EQ(heddle_request_free(&freed), HEDDLE_OK) << heddle_last_error();
+    EXPECT_EQ(heddle_comm_destroy(comm), HEDDLE_OK) << heddle_last_error();
+    EXPECT_EQ(heddle_request_free(&outlives), HEDDLE_OK) << heddle_last_error();
+  });
+  ::unsetenv("HEDDLE_ALGORITHM");
+  ::unsetenv("HEDDLE_TIMEOUT");
+}
+
 TEST(Misuse, LastErrorBelongsToTheThread) {
   heddle_comm_t comm = nullptr;
   expect_refused(heddle_comm_create(5, 2, alone, nullptr, nullptr, &comm), "rank 5");
