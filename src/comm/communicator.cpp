@@ -173,8 +173,10 @@ Status CommunicatorImpl::run_schedule(const Job& job, const Choice& choice) {
   if (!execution) execution = std::make_unique<Execution>(schedule, connections_->ports);
   HEDDLE_TRY(free_sequence());
   Binding binding = bind(job);
-  binding.sequence = next_sequence();
+  binding.sequence = upcoming_sequence();
   HEDDLE_TRY(execution->start(binding));
+  // Not where memory was missing: nothing was sent then, and another call may take its place.
+  (void)next_sequence();
   return complete(*execution);
 }
 

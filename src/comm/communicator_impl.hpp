@@ -146,6 +146,7 @@ class CommunicatorImpl final : public Communicator {
   Status transfer(bool sends, void* data, std::size_t bytes, int peer);
   Status free_sequence();
   void leave_to_thread();
+  std::uint32_t upcoming_sequence() const { return static_cast<std::uint32_t>(sequence_ % kSequences); }
   std::uint32_t next_sequence() { return static_cast<std::uint32_t>(sequence_++ % kSequences); }
   Status learn_node_memory();
   Result<Profile> profile_for(const SparseJob& job);

@@ -236,6 +236,11 @@ Result<std::uint32_t> MovingRequest::enter() {
   return comm_.next_sequence();
 }
 
+void MovingRequest::give_back() {
+  leave();
+  --comm_.sequence_;
+}
+
 MessageRequest::~MessageRequest() {
   const Turn turn(comm_.asked_);
   execution_.abandon();
@@ -247,7 +252,9 @@ Status MessageRequest::begin() {
   const Result<std::uint32_t> sequence = enter();
   if (!sequence.ok()) return sequence.status();
   binding.sequence = sequence.value();
-  return execution_.start(binding);
+  Status started = execution_.start(binding);
+  if (!started.ok()) give_back();
+  return started;
 }
 
 // ---- By the team

@@ -346,6 +346,40 @@ TEST(Misuse, AfterCountsThatDifferOnlyDestructionIsLeft) {
   ::unsetenv("HEDDLE_TIMEOUT");
 }
 
+TEST(Misuse, WhatThereIsNoMemoryForDoesNoHarm) {
+  ASSERT_EQ(::setenv("HEDDLE_ALGORITHM", "allreduce:recursive_doubling", 1), 0);
+  ASSERT_EQ(::setenv("HEDDLE_TIMEOUT", "10", 1), 0);
+  constexpr std::size_t kTooMany = std::size_t{1} << 58;
+  on_ranks(2, [&](heddle_comm_t comm, int rank) {
+    std::vector<float> data(1000);
+    heddle_request_t request = nullptr;
+    for (int round = 0; round < 3; ++round) {
+      data.assign(data.size(), static_cast<float>(rank + 1));
+      ASSERT_EQ(heddle_allreduce(HEDDLE_IN_PLACE, data.data(), 1000, HEDDLE_FLOAT32, HEDDLE_SUM, comm),
+                HEDDLE_OK)
+          << heddle_last_error();
+      ASSERT_EQ(data, std::vector<float>(1000, 3));
+      data.assign(data.size(), static_cast<float>(rank + 1));
+      ASSERT_EQ(
+          heddle_iallreduce(HEDDLE_IN_PLACE, data.data(), 1000, HEDDLE_FLOAT32, HEDDLE_SUM, comm, &request),
+          HEDDLE_OK)
+          << heddle_last_error();
+      ASSERT_EQ(heddle_wait(&request), HEDDLE_OK) << heddle_last_error();
+      ASSERT_EQ(data, std::vector<float>(1000, 3));
+      // On one rank alone: it has sent nothing.
+      if (rank == 1) continue;
+      EXPECT_EQ(heddle_allreduce(HEDDLE_IN_PLACE, data.data(), kTooMany, HEDDLE_FLOAT32, HEDDLE_SUM, comm),
+                HEDDLE_ERR_MEMORY);
+      EXPECT_EQ(heddle_iallreduce(HEDDLE_IN_PLACE, data.data(), kTooMany, HEDDLE_FLOAT32, HEDDLE_SUM, comm,
+                                  &request),
+                HEDDLE_ERR_MEMORY);
+      EXPECT_EQ(request, nullptr);
+    }
+  });
+  ::unsetenv("HEDDLE_TIMEOUT");
+  ::unsetenv("HEDDLE_ALGORITHM");
+}
+
 TEST(Misuse, LastErrorBelongsToTheThread) {
   heddle_comm_t comm = nullptr;
   expect_refused(heddle_comm_create(5, 2, alone, nullptr, nullptr, &comm), "rank 5");
