@@ -183,7 +183,7 @@ class CommunicatorImpl final : public Communicator {
   Status look_through(const SparseJob& job);
   bool may_be_bitmaps(const SparseJob& job) const;
   Status run_bitmaps(const SparseJob& job, const Agreement& agreement, bool* served);
-  Status deliver(const SparseJob& job, const StreamExecution& streams);
+  static Status deliver(const SparseJob& job, std::span<const SparseView> parts);
   void note_sparse(const char* algorithm, std::uint64_t entries, std::uint64_t result_entries,
                    std::uint64_t bytes_sent);
   static Binding bind(const Job& job);  // but for the sequence
