@@ -121,7 +121,7 @@ heddle_status heddle_comm_destroy(heddle_comm_t comm) {
     std::size_t active = 0;
     for (const heddle_request* request : comm->requests)
       active += request->request->active() ? 1 : 0;
-    if (active != 0 && !comm->broken) {
+    if (active != 0 && !edge::has_failed(*comm)) {
       return Status(Code::invalid_argument,
                     std::to_string(active) + (active == 1 ? " request is" : " requests are") +
                         " active on this communicator; wait for them before you destroy it");

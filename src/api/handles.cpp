@@ -53,6 +53,11 @@ bool is_orphan(const heddle_request* request) {
   return has_magic(request, kRequestMagic) && request->comm == nullptr;
 }
 
+// A count that differs between ranks, or memory that is missing in the middle, is a failure in flight as well.
+bool has_failed(const heddle_comm& comm) {
+  return comm.broken || comm.communicator->failed();
+}
+
 Status note(heddle_comm& comm, Status status) {
   switch (status.code()) {
     case Code::ok:

@@ -155,7 +155,7 @@ heddle_status heddle_request_free(heddle_request_t* request) {
     if (*request == nullptr) return {};
     const bool orphaned = edge::is_orphan(*request);
     if (!orphaned) HEDDLE_TRY(edge::check(*request));
-    if (!orphaned && !(*request)->comm->broken && (*request)->request->active()) {
+    if (!orphaned && (*request)->request->active() && !edge::has_failed(*(*request)->comm)) {
       return Status(Code::invalid_argument, "the request is active; wait for it before you free it");
     }
     delete *request;

@@ -170,14 +170,18 @@ Status CommunicatorImpl::run_on(Team& team, TeamOp& op) {
 }
 
 Status CommunicatorImpl::run_schedule(const Job& job, const Choice& choice) {
+  // A team takes one operation at a time.
+  if (!turns_.empty() && choice.algorithm->needs_team) HEDDLE_TRY(finish_team_requests());
   const std::shared_ptr<const Schedule> schedule = plans_.schedule(choice, job.root);
   if (executions_.size() > 256) executions_.clear();
   std::unique_ptr<Execution>& execution = executions_[schedule.get()];
   if (!execution) execution = std::make_unique<Execution>(schedule, connections_->ports);
   HEDDLE_TRY(free_sequence());
   Binding binding = bind(job);
-  binding.sequence = next_sequence();
+  binding.sequence = upcoming_sequence();
   HEDDLE_TRY(execution->start(binding));
+  // Not where memory was missing: nothing was sent then, and another call may take its place.
+  (void)next_sequence();
   return complete(*execution);
 }
 

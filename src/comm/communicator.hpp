@@ -198,6 +198,9 @@ class Communicator : public HostCollectives {
   // Moves every active request; no-op when there is none.
   virtual Status progress() = 0;
 
+  // A collective has failed in flight, whatever the reason: there will be no other, and active requests stay so.
+  virtual bool failed() = 0;
+
   // The catalog name of what serves a blocking collective of this many bytes.
   virtual const char* algorithm(Collective collective, std::size_t bytes) = 0;
   // Runs what could serve each collective and size of `plan`, whose numbers of ranks and nodes are set here, and says which was

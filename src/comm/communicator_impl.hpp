@@ -107,6 +107,7 @@ class CommunicatorImpl final : public Communicator {
   void note_sparse_stats(const SparseStats& stats) override { sparse_stats_ = stats; }
 
   Status progress() override;
+  bool failed() override;
   const char* algorithm(Collective collective, std::size_t bytes) override;
   Result<MeasuredChoices> try_all(SearchPlan plan) override;
   bool has_own_core() const override { return connections_->own_core; }
@@ -145,6 +146,7 @@ class CommunicatorImpl final : public Communicator {
   Status transfer(bool sends, void* data, std::size_t bytes, int peer);
   Status free_sequence();
   void leave_to_thread();
+  std::uint32_t upcoming_sequence() const { return static_cast<std::uint32_t>(sequence_ % kSequences); }
   std::uint32_t next_sequence() { return static_cast<std::uint32_t>(sequence_++ % kSequences); }
   Status learn_node_memory();
   Result<Profile> profile_for(const SparseJob& job);
@@ -181,7 +183,7 @@ class CommunicatorImpl final : public Communicator {
   Status look_through(const SparseJob& job);
   bool may_be_bitmaps(const SparseJob& job) const;
   Status run_bitmaps(const SparseJob& job, const Agreement& agreement, bool* served);
-  Status deliver(const SparseJob& job, const StreamExecution& streams);
+  static Status deliver(const SparseJob& job, std::span<const SparseView> parts);
   void note_sparse(const char* algorithm, std::uint64_t entries, std::uint64_t result_entries,
                    std::uint64_t bytes_sent);
   static Binding bind(const Job& job);  // but for the sequence

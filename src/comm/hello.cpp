@@ -51,7 +51,7 @@ Hello make_hello(const Bootstrap& bootstrap, const Config& config) {
       bootstrap.process ? bootstrap.process->small_stores.load(std::memory_order_relaxed) : 0;
   const HostIdentity identity = host_identity();
   hello.node = bootstrap.node.value_or(identity.value);
-  hello.pid_space = identity.pid_space;
+  hello.pid_namespace = identity.pid_namespace;
   const std::string settings[kSharedSettings] = {
       config.algorithm,
       content_of(config.tuning_file),

@@ -26,7 +26,7 @@ struct Hello {
   MessageCost message_cost;    // likewise
   char internode[8];           // likewise
   std::uint64_t node;
-  std::uint64_t pid_space;  // that `pid` is of
+  std::uint64_t pid_namespace;
   std::uint64_t settings[kSharedSettings];
   char host[40];
   CoreClaim cores;

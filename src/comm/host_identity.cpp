@@ -36,8 +36,8 @@ HostIdentity host_identity() {
   struct stat shm {};
   if (::stat("/dev/shm", &shm) == 0) hash = mix(hash, std::to_string(shm.st_dev));
   identity.value = hash;
-  struct stat pids {};
-  if (::stat("/proc/self/ns/pid", &pids) == 0) identity.pid_space = pids.st_ino;
+  struct stat processes {};
+  if (::stat("/proc/self/ns/pid", &processes) == 0) identity.pid_namespace = processes.st_ino;
   return identity;
 }
 

@@ -11,8 +11,8 @@ struct HostIdentity {
   // Equal on two ranks exactly when host name, kernel boot and (where it can be told apart) the mount of
   // /dev/shm are: a boot alone is not enough, because containers share the kernel but need not share memory.
   std::uint64_t value = 0;
-  // The PID namespace; 0: not known.
-  std::uint64_t pid_space = 0;
+  // Among whom the number of a process means the same one; 0: not known.
+  std::uint64_t pid_namespace = 0;
 };
 
 // Reads a few small files; never fails (what cannot be read does not take part in the value).

@@ -16,7 +16,8 @@ bool HeapMemory::place_of(const void* data, std::size_t bytes, NodePlace* place)
   place->words[2] =
       std::uint64_t{static_cast<std::uint32_t>(handle.pid)} << 32 | static_cast<std::uint32_t>(handle.fd);
   place->words[3] = handle.bytes;
-  place->words[4] = handle.inode;
+  place->words[4] = handle.device;
+  place->words[5] = handle.inode;
   return true;
 }
 
@@ -29,7 +30,8 @@ const std::byte* HeapMemory::at(int owner, const NodePlace& place) {
   found.handle.pid = static_cast<std::int32_t>(place.words[2] >> 32);
   found.handle.fd = static_cast<std::int32_t>(place.words[2]);
   found.handle.bytes = place.words[3];
-  found.handle.inode = place.words[4];
+  found.handle.device = place.words[4];
+  found.handle.inode = place.words[5];
   return views_.at(owner, found, 0);
 }
 

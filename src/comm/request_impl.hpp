@@ -67,6 +67,8 @@ class MovingRequest : public RequestImpl {
  protected:
   // Takes a place among the active ones; the number that keeps its messages apart from others'.
   Result<std::uint32_t> enter();
+  // The number as well, which it took last: nothing was sent.
+  void give_back();
   // Gives it up: by destructors, in the turn in which they undo the rest.
   void leave();
 

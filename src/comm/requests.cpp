@@ -52,6 +52,11 @@ Status CommunicatorImpl::progress() {
   return move_requests();
 }
 
+bool CommunicatorImpl::failed() {
+  const Turn turn(asked_);
+  return !broken_.ok();
+}
+
 // Where messages are lent their owner may not expect calls from a thread of ours. A thread that has nothing to sleep on wants a core
 // that is left over, or else it costs more than it gains.
 void CommunicatorImpl::plan_thread(ProgressThreadSetting setting) {
@@ -231,6 +236,11 @@ Result<std::uint32_t> MovingRequest::enter() {
   return comm_.next_sequence();
 }
 
+void MovingRequest::give_back() {
+  leave();
+  --comm_.sequence_;
+}
+
 MessageRequest::~MessageRequest() {
   const Turn turn(comm_.asked_);
   execution_.abandon();
@@ -242,7 +252,9 @@ Status MessageRequest::begin() {
   const Result<std::uint32_t> sequence = enter();
   if (!sequence.ok()) return sequence.status();
   binding.sequence = sequence.value();
-  return execution_.start(binding);
+  Status started = execution_.start(binding);
+  if (!started.ok()) give_back();
+  return started;
 }
 
 // ---- By the team

@@ -57,6 +57,7 @@ class Setup {
   const Bootstrap& bootstrap_;
   const Config& config_;
   std::unique_ptr<Connections> connections_;
+  std::vector<bool> is_seen_;  // by rank: the number of its process means that one here, too
 };
 
 // Ranks with equal node identities share a node; without the shm transport everyone is alone.
@@ -70,8 +71,7 @@ void Setup::find_topology(const std::vector<Hello>& hellos) {
     node_of.push_back(shm ? number.emplace(h.node, next).first->second : next);
     connections_->host_of.emplace_back(h.host);
     connections_->pid_of.push_back(h.pid);
-    const bool visible = h.pid_space == hellos[static_cast<std::size_t>(bootstrap_.rank)].pid_space;
-    connections_->visible_pid_of.push_back(visible ? h.pid : 0);
+    is_seen_.push_back(h.pid_namespace == hellos[static_cast<std::size_t>(bootstrap_.rank)].pid_namespace);
   }
   connections_->topology = TopologyView({std::move(node_of)});
 
@@ -172,7 +172,9 @@ void Setup::build_shm() {
   std::vector<int> ranks(members().begin(), members().end());
   std::vector<int> pids;
   for (const int rank : ranks)
-    pids.push_back(connections_->visible_pid_of[static_cast<std::size_t>(rank)]);
+    pids.push_back(is_seen_[static_cast<std::size_t>(rank)]
+                       ? connections_->pid_of[static_cast<std::size_t>(rank)]
+                       : kUnknownProcess);
   const int member = connections_->topology.member_index(bootstrap_.rank);
   std::byte* memory = connections_->memory.data();
   connections_->teams = make_teams(connections_->topology, bootstrap_.rank, connections_->geometry, memory,

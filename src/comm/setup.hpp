@@ -28,11 +28,9 @@ struct Connections {
   TopologyView topology = TopologyView::flat(1);
   std::vector<std::string> host_of;  // by rank
   std::vector<int> pid_of;           // by rank
-  std::vector<int>
-      visible_pid_of;  // by rank; 0: in another PID namespace, where that number is of another process
-  int cores = 1;       // that the ranks of this node may use together
-  std::vector<CoreClaim> claims;  // of this node's members
-  bool own_core = false;          // each rank of this node can have one to itself
+  int cores = 1;                     // that the ranks of this node may use together
+  std::vector<CoreClaim> claims;     // of this node's members
+  bool own_core = false;             // each rank of this node can have one to itself
   SharedMemory memory;
   std::shared_ptr<ProcessState> process;  // this rank's
   ShmTeamGeometry geometry;               // of this node's teams, but for the number of members

@@ -53,8 +53,7 @@ void CommunicatorImpl::find_fold_cores() {
 }
 
 // What delivering throws or returns is this rank's alone: the collective is over.
-Status CommunicatorImpl::deliver(const SparseJob& job, const StreamExecution& streams) {
-  const std::vector<SparseView> parts = streams.result();
+Status CommunicatorImpl::deliver(const SparseJob& job, std::span<const SparseView> parts) {
   if (job.deliver) return job.deliver(parts);
   // In place the result has all entries that were there, and more.
   if (job.there != nullptr) {
@@ -82,6 +81,11 @@ Status CommunicatorImpl::exchange_sparse(const SparseJob& job) {
   if (!job.trouble.ok()) agreement.withdraw(rank_);
   if (size_ > 1) HEDDLE_TRY(run_job(agreement_job(agreement)));
   HEDDLE_TRY(agreement.check(valid));
+  if (job.in.dimension == 0) {
+    // Where the result goes may be null here, and not there: it says nothing of what the others do.
+    note_sparse("none", 0, 0, 0);
+    return deliver(job, {});
+  }
   const Result<Profile> known = profile_for(job);
   if (!known.ok()) return known.status();
   const Profile& profile = known.value();
@@ -177,7 +181,7 @@ Status CommunicatorImpl::run_streams(const SparseJob& job, const Agreement& agre
   profiles_.insert_or_assign(job.in.dimension,
                              Profile::of_result(parts, agreement.total(), job.in.dimension));
   note_sparse(choice.streams.algorithm->name, agreement.total(), count_of(parts), streams.bytes_sent());
-  return deliver(job, streams);
+  return deliver(job, parts);
 }
 
 Status CommunicatorImpl::run_dense(const SparseJob& job, const Agreement& agreement) {
@@ -293,8 +297,9 @@ Status SparseRequest::advance(bool* done) {
 
 Status SparseRequest::outcome() {
   if (!std::exchange(arrived_, false)) return std::exchange(outcome_, {});
-  comm_.note_sparse(algorithm_, agreement_.total(), count_of(streams_->result()), streams_->bytes_sent());
-  return comm_.deliver(job_, *streams_);
+  const std::vector<SparseView> parts = streams_->result();
+  comm_.note_sparse(algorithm_, agreement_.total(), count_of(parts), streams_->bytes_sent());
+  return comm_.deliver(job_, parts);
 }
 
 }  // namespace heddle

@@ -131,6 +131,10 @@ Status CodedStreams::move(Open& open) {
   return open.done && open.step.kind == StepKind::recv ? take(open) : Status();
 }
 
+bool CodedStreams::has_begun(const Open& open) const {
+  return !is_part(open) || static_cast<const StreamMessage*>(open.message)->has_begun();
+}
+
 void CodedStreams::close(Open& open) {
   if (!is_part(open)) return CodedRun::close(open);
   auto* message = static_cast<StreamMessage*>(open.message);

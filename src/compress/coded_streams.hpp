@@ -56,6 +56,7 @@ class CodedStreams final : public CodedRun {
 
   Status open(Open& open, Transport& transport) override;
   Status move(Open& open) override;
+  bool has_begun(const Open& open) const override;
   void close(Open& open) override;
   void copy() override;
   Status fold() override;

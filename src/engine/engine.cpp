@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -41,8 +42,11 @@ Status Execution::find_scratch(std::size_t bytes) {
                : Status(Code::internal, "a schedule needs more scratch than there is on the GPU");
   }
   if (scratch_bytes_ < bytes) {
+    scratch_bytes_ = 0;
     scratch_.reset();
-    scratch_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    scratch_.reset(new (std::nothrow) std::byte[bytes]);
+    if (scratch_ == nullptr)
+      return Status(Code::out_of_memory, "no memory for " + std::to_string(bytes) + " bytes of scratch");
     scratch_bytes_ = bytes;
   }
   scratch_at_ = scratch_.get();

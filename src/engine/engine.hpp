@@ -69,6 +69,7 @@ class Execution {
   Execution& operator=(const Execution&) = delete;
   ~Execution();
 
+  // `out_of_memory`: nothing has happened.
   Status start(const Binding& binding);
   // Runs every step that can run now. *done becomes true when the collective is complete on this rank.
   Status poll(bool* done);

@@ -1,5 +1,6 @@
 #include "engine/message_run.hpp"
 
+#include <algorithm>
 #include <string>
 
 namespace heddle {
@@ -25,10 +26,20 @@ Status MessageRun::move_messages() {
   for (Transport* transport : ports_->transports)
     HEDDLE_TRY(transport->progress());
   // Oldest first: what one peer sends in several parts is opened in its order.
-  for (Open& each : open_) {
-    if (!each.done) HEDDLE_TRY(move(each));
+  for (std::size_t i = 0; i < open_.size(); ++i) {
+    if (!open_[i].done && !comes_later(i)) HEDDLE_TRY(move(open_[i]));
   }
   return {};
+}
+
+// Whether a message between the same two, on the same lane, is first.
+bool MessageRun::comes_later(std::size_t place) const {
+  const Step& step = open_[place].step;
+  return std::any_of(open_.begin(), open_.begin() + static_cast<std::ptrdiff_t>(place),
+                     [&](const Open& each) {
+                       return each.step.kind == step.kind && each.step.peer == step.peer &&
+                              each.step.lane == step.lane && !each.done && !has_begun(each);
+                     });
 }
 
 // Frees finished messages from the oldest on; true when no more than `may_stay_open` are left.

@@ -52,6 +52,9 @@ class MessageRun {
   virtual Status open(Open& open, Transport& transport) = 0;
   // After the transports have moved: sets `done`, and then takes what has arrived.
   virtual Status move(Open& open) = 0;
+  // Whether the first part of it is through, where there may be several: transports tell of messages in any order, and later parts are opened in
+  // that of the messages.
+  virtual bool has_begun(const Open& /*open*/) const { return true; }
   // It is done, or to be given up.
   virtual void close(Open& open) = 0;
   virtual void copy() = 0;
@@ -62,6 +65,7 @@ class MessageRun {
 
   Status open_step();
   Status move_messages();
+  bool comes_later(std::size_t place) const;
   bool retire(std::uint32_t may_stay_open);
 
   std::shared_ptr<const Schedule> schedule_;

@@ -67,8 +67,11 @@ Status read_range(const json& rule, const char* key, std::int64_t (&range)[2]) {
       !value[1].is_number_integer()) {
     return Status(Code::invalid_argument, std::string("\"") + key + "\" must be [least, most]");
   }
-  range[0] = value[0].get<std::int64_t>();
-  range[1] = value[1].get<std::int64_t>();
+  // 2^64 - 1 is how many write "any".
+  for (std::size_t i = 0; i < 2; ++i)
+    range[i] = value[i].is_number_unsigned() && value[i].get<std::uint64_t>() > INT64_MAX
+                   ? INT64_MAX
+                   : value[i].get<std::int64_t>();
   return {};
 }
 

@@ -211,6 +211,10 @@ Status StreamExecution::move(Open& open) {
   return {};
 }
 
+bool StreamExecution::has_begun(const Open& open) const {
+  return static_cast<const StreamMessage*>(open.message)->has_begun();
+}
+
 void StreamExecution::close(Open& open) {
   auto* message = static_cast<StreamMessage*>(open.message);
   if (!open.done) message->cancel();

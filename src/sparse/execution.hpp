@@ -68,6 +68,7 @@ class StreamExecution final : public MessageRun {
 
   Status open(Open& open, Transport& transport) override;
   Status move(Open& open) override;
+  bool has_begun(const Open& open) const override;
   void close(Open& open) override;
   void copy() override;
   Status fold() override;

@@ -47,6 +47,8 @@ class StreamMessage {
   Status recv(Transport& transport, int peer, std::uint32_t tag, std::size_t most_bytes);
   // After the transport has moved. *done: the bytes are through.
   Status move(bool* done);
+  // The first message is through, so that move() has opened the second one.
+  bool has_begun() const { return first_.done; }
   void cancel();
 
   int peer() const { return peer_; }

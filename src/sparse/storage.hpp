@@ -1,6 +1,7 @@
 // Memory for entries: taken from a pool, so that a collective that runs again and again does not pay for fresh pages each time.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <memory>
@@ -25,6 +26,8 @@ class Buffer {
   bool grow(std::size_t bytes, std::size_t keep = 0) {
     if (bytes <= size_) return true;
     NodeMemory* shared = bytes_.get_deleter().shared;
+    // The others keep what they have mapped: all of that together is no more than the last.
+    if (shared != nullptr) bytes = std::max(bytes, 2 * size_);
     Bytes larger(shared != nullptr ? shared->allocate(bytes) : new (std::nothrow) std::byte[bytes],
                  Release{shared});
     if (!larger) return false;

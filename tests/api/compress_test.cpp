@@ -47,6 +47,32 @@ TEST(CompressApi, SumsWithinItsBound) {
   }
 }
 
+// Their buffers may be null, on each rank as it likes.
+TEST(CompressApi, SumsOfNothing) {
+  ASSERT_EQ(::setenv("HEDDLE_TIMEOUT", "10", 1), 0);
+  on_ranks(3, [](heddle_comm_t comm, int rank) {
+    float something = 1;
+    float* const there = rank == 0 ? nullptr : &something;
+    const auto* in_place = static_cast<const float*>(HEDDLE_IN_PLACE);
+    heddle_sparse in{};
+    in.value_type = HEDDLE_FLOAT32;
+    heddle_sparse out{};
+    for (int round = 0; round < 3; ++round) {
+      for (const char* method : {"topk:0.1", "topk-sampled:0.5", "randomk:0.1", "qsgd:4", "fp16"})
+        ASSERT_EQ(heddle_compressed_allreduce(in_place, there, 0, method, 1, nullptr, comm), HEDDLE_OK)
+            << method << ": " << heddle_last_error();
+      ASSERT_EQ(heddle_sparse_allreduce_dense(&in, there, HEDDLE_SUM, comm), HEDDLE_OK)
+          << heddle_last_error();
+      ASSERT_EQ(heddle_sparse_allreduce(&in, &out, HEDDLE_SUM, comm), HEDDLE_OK) << heddle_last_error();
+      EXPECT_EQ(out.count, 0U);
+      ASSERT_EQ(heddle_sparse_allreduce_coded(&in, there, "qsgd:8", 1, nullptr, comm), HEDDLE_OK)
+          << heddle_last_error();
+    }
+    EXPECT_EQ(something, 1);
+  });
+  ::unsetenv("HEDDLE_TIMEOUT");
+}
+
 TEST(CompressApi, ResidualsKeepWhatIsLeftOutAndCanBeSaved) {
   on_ranks(2, [](heddle_comm_t comm, int rank) {
     const std::vector<float> in{1, 2, 3, 40};

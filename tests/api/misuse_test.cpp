@@ -318,6 +318,68 @@ TEST(Misuse, AfterATimeoutOnlyDestructionIsLeft) {
   ::unsetenv("HEDDLE_TIMEOUT");
 }
 
+// A rank hears of it where messages meet, the other one, perhaps, when it waits in vain.
+TEST(Misuse, AfterCountsThatDifferOnlyDestructionIsLeft) {
+  ASSERT_EQ(::setenv("HEDDLE_TIMEOUT", "0.5", 1), 0);
+  ASSERT_EQ(::setenv("HEDDLE_ALGORITHM", "allreduce:ring", 1), 0);
+  Meeting meeting(2);
+  on_threads(2, [&](int rank) {
+    Seat seat{&meeting, rank};
+    heddle_comm_t comm = nullptr;
+    ASSERT_EQ(heddle_comm_create(rank, 2, gather_at, &seat, nullptr, &comm), HEDDLE_OK)
+        << heddle_last_error();
+    std::vector<float> data(1000);
+    heddle_request_t freed = nullptr;
+    heddle_request_t outlives = nullptr;
+    for (heddle_request_t* request : {&freed, &outlives})
+      ASSERT_EQ(heddle_allreduce_init(HEDDLE_IN_PLACE, data.data(), 1000 - 2 * static_cast<std::size_t>(rank),
+                                      HEDDLE_FLOAT32, HEDDLE_SUM, comm, request),
+                HEDDLE_OK);
+    const bool started = heddle_start(freed) == HEDDLE_OK && heddle_start(outlives) == HEDDLE_OK;
+    EXPECT_FALSE(started && heddle_wait(&freed) == HEDDLE_OK);
+    meeting.barrier();
+    EXPECT_EQ(heddle_request_free(&freed), HEDDLE_OK) << heddle_last_error();
+    EXPECT_EQ(heddle_comm_destroy(comm), HEDDLE_OK) << heddle_last_error();
+    EXPECT_EQ(heddle_request_free(&outlives), HEDDLE_OK) << heddle_last_error();
+  });
+  ::unsetenv("HEDDLE_ALGORITHM");
+  ::unsetenv("HEDDLE_TIMEOUT");
+}
+
+TEST(Misuse, WhatThereIsNoMemoryForDoesNoHarm) {
+  ASSERT_EQ(::setenv("HEDDLE_ALGORITHM", "allreduce:recursive_doubling", 1), 0);
+  ASSERT_EQ(::setenv("HEDDLE_TIMEOUT", "10", 1), 0);
+  constexpr std::size_t kTooMany = std::size_t{1} << 58;
+  on_ranks(2, [&](heddle_comm_t comm, int rank) {
+    std::vector<float> data(1000);
+    heddle_request_t request = nullptr;
+    for (int round = 0; round < 3; ++round) {
+      data.assign(data.size(), static_cast<float>(rank + 1));
+      ASSERT_EQ(heddle_allreduce(HEDDLE_IN_PLACE, data.data(), 1000, HEDDLE_FLOAT32, HEDDLE_SUM, comm),
+                HEDDLE_OK)
+          << heddle_last_error();
+      ASSERT_EQ(data, std::vector<float>(1000, 3));
+      data.assign(data.size(), static_cast<float>(rank + 1));
+      ASSERT_EQ(
+          heddle_iallreduce(HEDDLE_IN_PLACE, data.data(), 1000, HEDDLE_FLOAT32, HEDDLE_SUM, comm, &request),
+          HEDDLE_OK)
+          << heddle_last_error();
+      ASSERT_EQ(heddle_wait(&request), HEDDLE_OK) << heddle_last_error();
+      ASSERT_EQ(data, std::vector<float>(1000, 3));
+      // On one rank alone: it has sent nothing.
+      if (rank == 1) continue;
+      EXPECT_EQ(heddle_allreduce(HEDDLE_IN_PLACE, data.data(), kTooMany, HEDDLE_FLOAT32, HEDDLE_SUM, comm),
+                HEDDLE_ERR_MEMORY);
+      EXPECT_EQ(heddle_iallreduce(HEDDLE_IN_PLACE, data.data(), kTooMany, HEDDLE_FLOAT32, HEDDLE_SUM, comm,
+                                  &request),
+                HEDDLE_ERR_MEMORY);
+      EXPECT_EQ(request, nullptr);
+    }
+  });
+  ::unsetenv("HEDDLE_TIMEOUT");
+  ::unsetenv("HEDDLE_ALGORITHM");
+}
+
 TEST(Misuse, LastErrorBelongsToTheThread) {
   heddle_comm_t comm = nullptr;
   expect_refused(heddle_comm_create(5, 2, alone, nullptr, nullptr, &comm), "rank 5");

@@ -67,6 +67,15 @@ TEST(Preferences, AWrongNameDoesNotSpoilTheOthers) {
   EXPECT_EQ(p.complaints.size(), 1U);
 }
 
+TEST(TuningFiles, ARangeMayEndWhereNumbersDo) {
+  const auto tuning =
+      parse_tuning(R"({"version": 1, "rules": [{"collective": "allreduce", "algorithm": "ring",
+      "bytes": [0, 18446744073709551615]}]})");
+  ASSERT_TRUE(tuning.ok()) << tuning.status().message();
+  EXPECT_EQ(tuning->rules[0].bytes[0], 0);
+  EXPECT_EQ(tuning->rules[0].bytes[1], INT64_MAX);
+}
+
 TEST(TuningFiles, RulesAreRead) {
   const TuningFile file(R"({"version": 1, "rules": [
     {"collective": "allreduce", "algorithm": "ring", "ranks": [2, 8], "nodes": [1, 2], "bytes": [100, 200],

@@ -209,6 +209,42 @@ TEST_P(Requests, AnAbandonedOneTouchesNothing) {
 }
 
 // On one node the others cannot go on without this rank's part: whatever it calls next says so.
+// Algorithms of two levels are a verb of the team's where there is one node, and requests of what they do not serve are, too.
+TEST(TeamRequests, BlockingSchedulesOfTheTeamComeAfterThem) {
+  Party party({1, 1, 1});
+  Config config = quiet();
+  config.algorithm = "allreduce:two_level_ring";
+  config.timeout = std::chrono::seconds(20);
+  party.run(config, [](Rank& me, Communicator& comm) {
+    constexpr std::size_t kOpen = 4;
+    for (std::uint64_t round = 0; round < 12; ++round) {
+      me.at("round", round);
+      std::vector<Vector> copies;
+      std::vector<std::unique_ptr<Request>> open;
+      for (std::size_t k = 0; k < kOpen; ++k) {
+        const std::size_t count = k % 2 == 0 ? 100'000 : 30;
+        copies.push_back(me.rank == 1 ? terms(1, count, round + k) : Vector(count));
+      }
+      // One comes late, so that the others have begun some of them at most.
+      if (round % 3 == static_cast<std::uint64_t>(me.rank))
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      for (Vector& copy : copies) {
+        auto request = comm.bcast_request(copy.data(), copy.size() * 8, 1);
+        ASSERT_TRUE(request.ok());
+        open.push_back(std::move(request).value());
+        ASSERT_TRUE(open.back()->start().ok());
+      }
+      Vector value = terms(me.rank, 70, round + 100);
+      ASSERT_TRUE(comm.allreduce(value.data(), value.data(), value.size(), DType::i64, Op::sum).ok());
+      ASSERT_EQ(value, sums(me.size, value.size(), round + 100));
+      for (std::size_t k = 0; k < kOpen; ++k) {
+        ASSERT_TRUE(open[k]->wait().ok());
+        ASSERT_EQ(copies[k], terms(1, copies[k].size(), round + k));
+      }
+    }
+  });
+}
+
 TEST(TeamRequests, AfterAnAbandonedOneTheCommunicatorFails) {
   Party party(Nodes{1, 1});
   party.run(quiet(), [](Rank& me, Communicator& comm) {

@@ -135,6 +135,33 @@ TEST(Execution, DestroyedWhileActiveItCancels) {
     EXPECT_TRUE(world.world().of(r).progress().ok());
 }
 
+TEST(Execution, StartsAgainAfterMemoryWasMissing) {
+  ScheduleWorld world = flat_world(2);
+  std::vector<std::unique_ptr<Execution>> ranks;
+  for (int r = 0; r < 2; ++r)
+    ranks.push_back(
+        std::make_unique<Execution>(schedule_of("recursive_doubling", world.topology(), r), world.of(r)));
+  for (std::uint32_t round = 0; round < 3; ++round) {
+    Bytes data[2];
+    std::vector<Execution*> all;
+    for (int r = 0; r < 2; ++r) {
+      Bytes& own = data[r];
+      own = contribution_of(Payload::integers, round, r, 100);
+      Binding much = in_place(own, round);
+      much.count = std::size_t{1} << 58;
+      if (round == 1) {
+        EXPECT_EQ(ranks[static_cast<std::size_t>(r)]->start(much).code(), Code::out_of_memory);
+        EXPECT_FALSE(ranks[static_cast<std::size_t>(r)]->active());
+      }
+      ASSERT_TRUE(ranks[static_cast<std::size_t>(r)]->start(in_place(own, round)).ok());
+      all.push_back(ranks[static_cast<std::size_t>(r)].get());
+    }
+    ASSERT_TRUE(drive(all, round).ok());
+    for (const Bytes& own : data)
+      EXPECT_EQ(own, folded(Payload::integers, round, 2, 100));
+  }
+}
+
 TEST(Execution, StartedTwiceSaysSo) {
   ScheduleWorld world = flat_world(2);
   Bytes data(8);

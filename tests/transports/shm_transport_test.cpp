@@ -60,6 +60,59 @@ TEST(ShmTransport, AWrongLengthIsNoticedInAMessageOnItsWay) {
   EXPECT_EQ(mismatch(1, true, 200000).code(), Code::invalid_argument);
 }
 
+// Of a message that must be set aside; and of one that is given up in the middle, which takes no memory.
+TEST(ShmTransport, AMessageLongerThanMemoryIsAStatus) {
+  ShmWorld world(2);
+  constexpr std::size_t kLong = std::size_t{1} << 63;  // more than goes through the ring is never read
+  Bytes data(256 * 1024);
+  Bytes buffer(256 * 1024);
+  Ticket send;
+  Ticket other;
+  ASSERT_TRUE(world.of(0).send(1, 1, data.data(), kLong, send).ok());
+  ASSERT_TRUE(world.of(1).recv(0, 2, buffer.data(), 8, other).ok());
+  const Status status = world.of(1).progress();
+  EXPECT_EQ(status.code(), Code::out_of_memory);
+  EXPECT_NE(status.message().find("rank 0"), std::string::npos) << status.message();
+  world.of(1).cancel(other);
+  world.of(0).cancel(send);
+
+  ShmWorld another(2);
+  Ticket receive;
+  ASSERT_TRUE(another.of(0).send(1, 1, data.data(), kLong, send).ok());
+  ASSERT_TRUE(another.of(1).recv(0, 1, buffer.data(), kLong, receive).ok());
+  ASSERT_TRUE(another.of(1).progress().ok());
+  another.of(1).cancel(receive);
+  buffer.assign(buffer.size(), 7);
+  ASSERT_TRUE(another.of(0).progress().ok());
+  EXPECT_TRUE(another.of(1).progress().ok());
+  EXPECT_EQ(buffer, Bytes(buffer.size(), 7));
+  another.of(0).cancel(send);
+}
+
+TEST(ShmTransport, WhatComesAfterAMessageThatWasGivenUpArrives) {
+  ShmWorld world(2);
+  Bytes data(200'000, 1);
+  Bytes buffer(data.size());
+  std::uint32_t sent_next = 5;
+  std::uint32_t next = 0;
+  Ticket sends[2];
+  Ticket receives[2];
+  ASSERT_TRUE(world.of(0).send(1, 1, data.data(), data.size(), sends[0]).ok());
+  ASSERT_TRUE(world.of(0).send(1, 1, &sent_next, sizeof sent_next, sends[1]).ok());
+  ASSERT_TRUE(world.of(1).recv(0, 1, buffer.data(), buffer.size(), receives[0]).ok());
+  ASSERT_TRUE(world.of(1).progress().ok());
+  ASSERT_FALSE(receives[0].done);
+  world.of(1).cancel(receives[0]);
+  ASSERT_TRUE(world.of(1).recv(0, 1, &next, sizeof next, receives[1]).ok());
+  for (int i = 0; i < 100 && !receives[1].done; ++i) {
+    ASSERT_TRUE(world.of(0).progress().ok());
+    const Status status = world.of(1).progress();
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+  EXPECT_TRUE(receives[1].done);
+  EXPECT_EQ(next, 5U);
+}
+
 TEST(ShmTransport, DamageIsNoticed) {
   ShmWorld world(2);
   Bytes data(8);

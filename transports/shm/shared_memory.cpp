@@ -91,6 +91,10 @@ Result<SharedMemory> SharedMemory::create(std::size_t bytes, Backing backing) {
   memory.handle_.fd = fd;
   memory.handle_.bytes = size;
   if (ftruncate(fd, static_cast<off_t>(size)) != 0) return system_error("sizing shared memory", errno);
+  struct stat info {};
+  if (fstat(fd, &info) != 0) return system_error("fstat of shared memory", errno);
+  memory.handle_.device = info.st_dev;
+  memory.handle_.inode = info.st_ino;
   if (posix) {
     if (const int err = posix_fallocate(fd, 0, static_cast<off_t>(size)); err != 0) {
       return system_error(
@@ -99,9 +103,6 @@ Result<SharedMemory> SharedMemory::create(std::size_t bytes, Backing backing) {
           err);
     }
   }
-  struct stat info {};
-  if (fstat(fd, &info) != 0) return system_error("fstat of shared memory", errno);
-  memory.handle_.inode = info.st_ino;
   HEDDLE_TRY(memory.map(fd, size));
   return memory;
 }
@@ -120,8 +121,8 @@ Result<SharedMemory> SharedMemory::attach(const SharedMemoryHandle& handle) {
   } else if (static_cast<std::uint64_t>(info.st_size) != handle.bytes) {
     status = Status(Code::system, source + " has " + std::to_string(info.st_size) + " bytes, not " +
                                       std::to_string(handle.bytes) + ": another process's?");
-  } else if (info.st_ino != handle.inode) {
-    status = Status(Code::system, source + " is other memory than meant: another PID namespace's?");
+  } else if (info.st_dev != handle.device || info.st_ino != handle.inode) {
+    status = Status(Code::system, source + " is another process's, of another PID namespace perhaps");
   } else {
     status = memory.map(fd, handle.bytes);
   }

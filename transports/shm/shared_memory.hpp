@@ -14,8 +14,9 @@ struct SharedMemoryHandle {
   std::int32_t pid = 0;  // the creator
   std::int32_t fd = -1;  // its descriptor (memfd)
   std::uint64_t bytes = 0;
-  std::uint64_t inode = 0;  // tells it from others: in another PID namespace `pid` is another process
-  char name[40] = {};       // POSIX name, or "" for a memfd
+  std::uint64_t device = 0;  // what nobody else's has: numbers of processes and descriptors
+  std::uint64_t inode = 0;   // mean others in another PID namespace
+  char name[40] = {};        // POSIX name, or "" for a memfd
 };
 
 // Two backings:

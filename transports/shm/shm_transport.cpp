@@ -64,6 +64,7 @@ class Ring {
     if (n > first) std::memcpy(static_cast<std::byte*>(to) + first, data_, n - first);
     position_ += n;
   }
+  void skip(std::size_t n) { position_ += n; }
   void publish_written() { header_->written.bytes.store(position_, std::memory_order_release); }
   void publish_read() { header_->read.bytes.store(position_, std::memory_order_release); }
 
@@ -104,7 +105,8 @@ struct Peer {
   // The message at the head of `in`, once its header is read.
   std::optional<MessageHeader> current;
   std::byte* target = nullptr;      // where it goes
-  Ticket* target_ticket = nullptr;  // null: into early_bytes
+  Ticket* target_ticket = nullptr;  // null: into early_bytes, if anywhere
+  bool unwanted = false;            // nobody is there to take it any more
   std::vector<std::byte> early_bytes;
   std::size_t received = 0;
 };
@@ -152,7 +154,7 @@ ShmTransport::ShmTransport(std::byte* memory, const ShmTransportGeometry& geomet
   };
   peers_.reserve(static_cast<std::size_t>(geometry.members));
   for (int m = 0; m < geometry.members; ++m) {
-    peers_.push_back(Peer{ring(member, m), ring(m, member), {}, {}, {}, {}, nullptr, nullptr, {}, 0});
+    peers_.push_back(Peer{ring(member, m), ring(m, member), {}, {}, {}, {}, nullptr, nullptr, false, {}, 0});
   }
   member_of_.assign(static_cast<std::size_t>(*std::max_element(ranks_.begin(), ranks_.end())) + 1, -1);
   for (std::size_t m = 0; m < ranks_.size(); ++m)
@@ -238,7 +240,12 @@ Status ShmTransport::begin_message(Peer& peer, int rank, bool* blocked) {
     peer.early_bytes = std::move(spare_.back());
     spare_.pop_back();
   }
-  peer.early_bytes.resize(header.bytes);
+  try {
+    peer.early_bytes.resize(header.bytes);
+  } catch (const std::exception&) {
+    return Status(Code::out_of_memory, "no memory for " + std::to_string(header.bytes) + " bytes that rank " +
+                                           std::to_string(rank) + " has sent");
+  }
   peer.target = peer.early_bytes.data();
   peer.target_ticket = nullptr;
   return {};
@@ -247,6 +254,7 @@ Status ShmTransport::begin_message(Peer& peer, int rank, bool* blocked) {
 Status ShmTransport::end_message(Peer& peer, int rank) {
   const MessageHeader header = *peer.current;
   peer.current.reset();
+  if (std::exchange(peer.unwanted, false)) return {};
   if (peer.target_ticket != nullptr) {
     peer.target_ticket->done = true;
     return {};
@@ -274,7 +282,11 @@ Status ShmTransport::pull(Peer& peer, int rank) {
       if (blocked) return {};
     }
     while (const std::size_t n = std::min(peer.in.available(), peer.current->bytes - peer.received)) {
-      peer.in.get(peer.target + peer.received, n);
+      if (peer.unwanted) {
+        peer.in.skip(n);
+      } else {
+        peer.in.get(peer.target + peer.received, n);
+      }
       peer.received += n;
       peer.in.publish_read();
     }
@@ -304,16 +316,14 @@ void ShmTransport::cancel(Ticket& ticket) {
       if (peer.recvs[i].ticket == &ticket) return peer.recvs.erase(i);
     }
     if (peer.current && peer.target_ticket == &ticket) {
-      peer.early_bytes.resize(peer.current->bytes);
-      peer.target = peer.early_bytes.data();
       peer.target_ticket = nullptr;
+      peer.unwanted = true;
     }
   }
 }
 
 // Also one whose parent has not asked for its status yet: to kill() that is still a process.
 bool process_is_gone(pid_t pid) {
-  if (pid == 0) return false;  // nobody can tell
 #ifdef SYS_pidfd_open
   const auto fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   if (fd >= 0) {
@@ -328,7 +338,8 @@ bool process_is_gone(pid_t pid) {
 }
 
 bool ShmTransport::peer_is_gone(int rank) const {
-  return process_is_gone(pids_[static_cast<std::size_t>(member_of_[static_cast<std::size_t>(rank)])]);
+  const int pid = pids_[static_cast<std::size_t>(member_of_[static_cast<std::size_t>(rank)])];
+  return pid != kUnknownProcess && process_is_gone(pid);
 }
 
 }  // namespace

@@ -23,8 +23,11 @@ struct ShmTransportGeometry {
 // Estimate of one message, the same on every rank.
 inline constexpr LinearCost kShmMessageCost{500, 0.12};
 
-// `ranks[m]` is the communicator rank of node member m, `pids[m]` its process, or 0 where that cannot be told
-// from here: then it is never known to be gone. `memory` is borrowed and outlives the transport.
+// In place of a process whose number means another one here, or none: in another PID namespace.
+inline constexpr int kUnknownProcess = 0;
+
+// `ranks[m]` is the communicator rank of node member m, `pids[m]` its process, whose end is noticed. `memory`
+// is borrowed and outlives the transport.
 std::unique_ptr<Transport> make_shm_transport(std::byte* memory, const ShmTransportGeometry& geometry,
                                               int member, std::vector<int> ranks, std::vector<int> pids);
 
