@@ -29,6 +29,10 @@ void* counted(std::size_t bytes) {
 [[gnu::noinline]] void* operator new[](std::size_t bytes) {
   return counted(bytes);
 }
+[[gnu::noinline]] void* operator new[](std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
+  if (counting) ++allocations;
+  return std::malloc(bytes == 0 ? 1 : bytes);
+}
 [[gnu::noinline]] void operator delete(void* p) noexcept {
   std::free(p);
 }

@@ -10,12 +10,12 @@ static_assert(sizeof(MPI_Request) <= HEDDLE_P2P_REQUEST_BYTES);
 
 MPI_Request load_request(const void* storage) {
   MPI_Request request;
-  std::memcpy(&request, storage, sizeof request);
+  std::memcpy(&request, storage, sizeof(MPI_Request));
   return request;
 }
 
 void store_request(void* storage, MPI_Request request) {
-  std::memcpy(storage, &request, sizeof request);
+  std::memcpy(storage, &request, sizeof(MPI_Request));
 }
 
 }  // namespace
