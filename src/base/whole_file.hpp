@@ -8,6 +8,9 @@
 
 namespace heddle {
 
+// A name for a file beside `path`, which no other process takes, nor another thread, on whatever machine they see that folder.
+std::string name_beside(const std::string& path);
+
 // Whether replace_file() could write `path` now; nothing stays behind. The status names what is in the way.
 Status can_replace_file(const std::string& path);
 

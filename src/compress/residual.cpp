@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/whole_file.hpp"
 #include "compress/random.hpp"
 
 namespace heddle {
@@ -178,7 +179,7 @@ Result<Residual> Residual::parse(std::span<const std::byte> bytes) {
 }
 
 Status Residual::save(const std::string& path) const {
-  const std::string part = path + "." + std::to_string(::getpid());
+  const std::string part = name_beside(path);
   Status status = write_whole(part, serialise());
   if (status.ok() && std::rename(part.c_str(), path.c_str()) != 0) status = system_error(path, errno);
   if (!status.ok()) ::unlink(part.c_str());

@@ -8,6 +8,8 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <thread>
+#include <vector>
 
 namespace heddle {
 namespace {
@@ -48,6 +50,24 @@ TEST_F(WholeFile, IsThereOrReplaced) {
 TEST_F(WholeFile, AskingLeavesNothing) {
   ASSERT_TRUE(can_replace_file(path).ok());
   EXPECT_EQ(files(), 0);
+}
+
+// Each writes beside the file, and under a name of its own.
+TEST_F(WholeFile, ThreadsDoNotMixTheirs) {
+  const std::string texts[] = {std::string(100'000, 'a'), std::string(50'000, 'b')};
+  std::vector<std::thread> threads;
+  for (const std::string& text : texts)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 100; ++i)
+        EXPECT_TRUE(replace_file(path, text).ok());
+    });
+  for (int i = 0; i < 100; ++i) {
+    const std::string seen = content();
+    EXPECT_TRUE(seen.empty() || seen == texts[0] || seen == texts[1]) << seen.size();
+  }
+  for (std::thread& thread : threads)
+    thread.join();
+  EXPECT_EQ(files(), 1);
 }
 
 TEST_F(WholeFile, WhatIsInTheWayIsNamed) {
