@@ -208,7 +208,6 @@ TEST_P(Requests, AnAbandonedOneTouchesNothing) {
   });
 }
 
-// On one node the others cannot go on without this rank's part: whatever it calls next says so.
 // Algorithms of two levels are a verb of the team's where there is one node, and requests of what they do not serve are, too.
 TEST(TeamRequests, BlockingSchedulesOfTheTeamComeAfterThem) {
   Party party({1, 1, 1});
@@ -245,6 +244,7 @@ TEST(TeamRequests, BlockingSchedulesOfTheTeamComeAfterThem) {
   });
 }
 
+// On one node the others cannot go on without this rank's part: whatever it calls next says so.
 TEST(TeamRequests, AfterAnAbandonedOneTheCommunicatorFails) {
   Party party(Nodes{1, 1});
   party.run(quiet(), [](Rank& me, Communicator& comm) {

@@ -118,6 +118,18 @@ inline void same_everywhere(std::uint64_t hash, MPI_Comm comm, const char* what)
   }
 }
 
+// In a callback of MPI_Finalize: that collectives work there, and was reached.
+inline void sum_in_finalize(MPI_Comm comm) {
+  const int one = 1;
+  int sum = 0;
+  MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm);
+  if (sum != size_of(comm)) fail("allreduce in MPI_Finalize: %d of %d", sum, size_of(comm));
+  if (rank_of(comm) == 0) {
+    std::puts("reached the callback in MPI_Finalize");
+    std::fflush(stdout);
+  }
+}
+
 // The communicators every test of results runs on; free with free_communicators().
 struct Named {
   const char* name;
