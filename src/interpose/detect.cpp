@@ -11,7 +11,7 @@ namespace heddle::interpose {
 namespace {
 
 constexpr std::size_t kMaxCandidates = 16;
-constexpr char kProbe[] = "PMPI_Allreduce";
+constexpr char kProbe[] = "PMPI_Comm_rank";  // which the preload library does not have
 constexpr int kItsOwnAbi = -1;
 
 struct Candidates {

@@ -6,6 +6,9 @@
 // call is one load and one indirect jump away from the backend, or from the host's own function where there
 // is no backend.
 //
+// PMPI names remain the host's, but for calls that Fortran bindings make (callers.hpp), what has to be known (the end), and what
+// may have been given out by heddle (memory).
+//
 // The process-wide state below is what LD_PRELOAD is by nature; everything behind it belongs to a backend
 // object.
 #include <dlfcn.h>
@@ -21,6 +24,7 @@
 #include <initializer_list>
 
 #include "interpose/backend_abi.h"
+#include "interpose/callers.hpp"
 #include "interpose/detect.hpp"
 
 #define HEDDLE_EXPORT extern "C" __attribute__((visibility("default")))
@@ -31,31 +35,51 @@ using heddle::interpose::find_host_library;
 using heddle::interpose::find_symbol;
 using heddle::interpose::HostKind;
 using heddle::interpose::HostLibrary;
+using heddle::interpose::is_in_fortran_bindings;
 using heddle::interpose::path_beside;
 
 constexpr int kMpiErrCount = 2;  // MPI_ERR_COUNT in every MPI ABI
 constexpr int kNoMpi = 16;       // where there is no MPI, there is no right value but "not zero"
 
+struct Targets;
+
+// The calls that come before anybody knows where they go: they find out, and follow.
+template <Targets* to>
 int first_allreduce(const void* in, void* out, int count, heddle_word type, heddle_word op, heddle_word comm);
+template <Targets* to>
 int first_bcast(void* buffer, int count, heddle_word type, int root, heddle_word comm);
+template <Targets* to>
 int first_allreduce_c(const void* in, void* out, int64_t count, heddle_word type, heddle_word op,
                       heddle_word comm);
+template <Targets* to>
 int first_bcast_c(void* buffer, int64_t count, heddle_word type, int root, heddle_word comm);
+template <Targets* to>
 int first_alloc_mem(intptr_t bytes, heddle_word info, void* out);
+template <Targets* to>
 int first_free_mem(void* memory);
 
-// Where calls go. They start at the functions that resolve, which replace all of them.
+// Where calls go.
 struct Targets {
-  std::atomic<HeddleAllreduceFn> allreduce{first_allreduce};
-  std::atomic<HeddleBcastFn> bcast{first_bcast};
-  std::atomic<HeddleAllreduceCFn> allreduce_c{first_allreduce_c};
-  std::atomic<HeddleBcastCFn> bcast_c{first_bcast_c};
-  std::atomic<HeddleAllocMemFn> alloc_mem{first_alloc_mem};
-  std::atomic<HeddleFreeMemFn> free_mem{first_free_mem};
-  std::atomic<HeddleEndFn> end{nullptr};
-  std::atomic<const char* (*)(int, size_t, heddle_word)> algorithm{nullptr};
+  std::atomic<HeddleAllreduceFn> allreduce;
+  std::atomic<HeddleBcastFn> bcast;
+  std::atomic<HeddleAllreduceCFn> allreduce_c;
+  std::atomic<HeddleBcastCFn> bcast_c;
+  std::atomic<HeddleAllocMemFn> alloc_mem;
+  std::atomic<HeddleFreeMemFn> free_mem;
 };
-constinit Targets targets;
+template <Targets* to>
+constexpr Targets unresolved() {
+  return {first_allreduce<to>, first_bcast<to>,     first_allreduce_c<to>,
+          first_bcast_c<to>,   first_alloc_mem<to>, first_free_mem<to>};
+}
+// What the program calls: the backend's functions, or the host's where there is none. And the host's in any case.
+extern Targets served;
+extern Targets direct;
+constinit Targets served = unresolved<&served>();
+constinit Targets direct = unresolved<&direct>();
+constinit std::atomic<HeddleEndFn> end_serving{nullptr};
+constinit std::atomic<const char* (*)(int, size_t, heddle_word)> ask_algorithm{nullptr};
+
 constinit pthread_mutex_t resolve_mutex = PTHREAD_MUTEX_INITIALIZER;
 constinit bool resolved = false;  // under the mutex
 constinit HostLibrary host;       // written once, under the mutex
@@ -110,6 +134,7 @@ __attribute__((format(printf, 1, 2))) void say(const char* format, ...) {
 
 // ---- What stands in for large-count functions that the host does not have
 
+template <Targets* to>
 int narrow_allreduce_c(const void* in, void* out, int64_t count, heddle_word type, heddle_word op,
                        heddle_word comm) {
   if (count > INT_MAX) {
@@ -117,15 +142,16 @@ int narrow_allreduce_c(const void* in, void* out, int64_t count, heddle_word typ
         host.path);
     return kMpiErrCount;
   }
-  return targets.allreduce.load(std::memory_order_acquire)(in, out, static_cast<int>(count), type, op, comm);
+  return to->allreduce.load(std::memory_order_acquire)(in, out, static_cast<int>(count), type, op, comm);
 }
 
+template <Targets* to>
 int narrow_bcast_c(void* buffer, int64_t count, heddle_word type, int root, heddle_word comm) {
   if (count > INT_MAX) {
     say("MPI_Bcast_c of %lld elements: %s has no such function", static_cast<long long>(count), host.path);
     return kMpiErrCount;
   }
-  return targets.bcast.load(std::memory_order_acquire)(buffer, static_cast<int>(count), type, root, comm);
+  return to->bcast.load(std::memory_order_acquire)(buffer, static_cast<int>(count), type, root, comm);
 }
 
 // ---- Resolution
@@ -192,34 +218,44 @@ void say_unknown() {
       host.version[0] != '\0' ? host.version : "an unknown MPI", host.path);
 }
 
+template <Targets* to>
+void set(const HeddleBackend& functions) {
+  to->allreduce_c.store(functions.allreduce_c != nullptr ? functions.allreduce_c : narrow_allreduce_c<to>,
+                        std::memory_order_release);
+  to->bcast_c.store(functions.bcast_c != nullptr ? functions.bcast_c : narrow_bcast_c<to>,
+                    std::memory_order_release);
+  to->alloc_mem.store(functions.alloc_mem, std::memory_order_release);
+  to->free_mem.store(functions.free_mem, std::memory_order_release);
+  to->allreduce.store(functions.allreduce, std::memory_order_release);
+  to->bcast.store(functions.bcast, std::memory_order_release);
+}
+
+HeddleBackend host_functions() {
+  HeddleBackend functions = {};
+  functions.allreduce = host_function<HeddleAllreduceFn>("PMPI_Allreduce");
+  functions.bcast = host_function<HeddleBcastFn>("PMPI_Bcast");
+  functions.allreduce_c = host_function<HeddleAllreduceCFn>("PMPI_Allreduce_c");
+  functions.bcast_c = host_function<HeddleBcastCFn>("PMPI_Bcast_c");
+  functions.alloc_mem = host_function<HeddleAllocMemFn>("PMPI_Alloc_mem");
+  functions.free_mem = host_function<HeddleFreeMemFn>("PMPI_Free_mem");
+  return functions;
+}
+
 // False when the process has no MPI at all (yet); then nothing is decided.
 bool resolve_locked() {
   if (resolved) return true;
   find_host_library(&host);
   if (host.kind == HostKind::none) return false;
-  HeddleBackend to = {};
+  const HeddleBackend own = host_functions();
+  HeddleBackend backend = {};
   const char* const file = backend_file(host.kind);
-  const bool served = file != nullptr && open_backend(file, &to);
+  const bool has_backend = file != nullptr && open_backend(file, &backend);
   if (file == nullptr) say_unknown();
-  if (!served) {
-    to.allreduce = host_function<HeddleAllreduceFn>("PMPI_Allreduce");
-    to.bcast = host_function<HeddleBcastFn>("PMPI_Bcast");
-    to.allreduce_c = host_function<HeddleAllreduceCFn>("PMPI_Allreduce_c");
-    to.bcast_c = host_function<HeddleBcastCFn>("PMPI_Bcast_c");
-    to.alloc_mem = host_function<HeddleAllocMemFn>("PMPI_Alloc_mem");
-    to.free_mem = host_function<HeddleFreeMemFn>("PMPI_Free_mem");
-    to.end = nullptr;
-    to.algorithm = nullptr;
-  }
-  targets.algorithm.store(to.algorithm, std::memory_order_release);
-  targets.end.store(to.end, std::memory_order_release);
-  targets.allreduce_c.store(to.allreduce_c != nullptr ? to.allreduce_c : narrow_allreduce_c,
-                            std::memory_order_release);
-  targets.bcast_c.store(to.bcast_c != nullptr ? to.bcast_c : narrow_bcast_c, std::memory_order_release);
-  targets.alloc_mem.store(to.alloc_mem, std::memory_order_release);
-  targets.free_mem.store(to.free_mem, std::memory_order_release);
-  targets.allreduce.store(to.allreduce, std::memory_order_release);
-  targets.bcast.store(to.bcast, std::memory_order_release);
+  const HeddleBackend& to = has_backend ? backend : own;
+  ask_algorithm.store(to.algorithm, std::memory_order_release);
+  end_serving.store(to.end, std::memory_order_release);
+  set<&direct>(own);
+  set<&served>(to);
   resolved = true;
   return true;
 }
@@ -232,96 +268,151 @@ bool resolve(const char* function) {
   return found;
 }
 
+template <Targets* to>
 int first_allreduce(const void* in, void* out, int count, heddle_word type, heddle_word op,
                     heddle_word comm) {
   if (!resolve("MPI_Allreduce")) return kNoMpi;
-  return targets.allreduce.load(std::memory_order_acquire)(in, out, count, type, op, comm);
+  return to->allreduce.load(std::memory_order_acquire)(in, out, count, type, op, comm);
 }
 
+template <Targets* to>
 int first_bcast(void* buffer, int count, heddle_word type, int root, heddle_word comm) {
   if (!resolve("MPI_Bcast")) return kNoMpi;
-  return targets.bcast.load(std::memory_order_acquire)(buffer, count, type, root, comm);
+  return to->bcast.load(std::memory_order_acquire)(buffer, count, type, root, comm);
 }
 
+template <Targets* to>
 int first_allreduce_c(const void* in, void* out, int64_t count, heddle_word type, heddle_word op,
                       heddle_word comm) {
   if (!resolve("MPI_Allreduce_c")) return kNoMpi;
-  return targets.allreduce_c.load(std::memory_order_acquire)(in, out, count, type, op, comm);
+  return to->allreduce_c.load(std::memory_order_acquire)(in, out, count, type, op, comm);
 }
 
+template <Targets* to>
 int first_bcast_c(void* buffer, int64_t count, heddle_word type, int root, heddle_word comm) {
   if (!resolve("MPI_Bcast_c")) return kNoMpi;
-  return targets.bcast_c.load(std::memory_order_acquire)(buffer, count, type, root, comm);
+  return to->bcast_c.load(std::memory_order_acquire)(buffer, count, type, root, comm);
 }
 
+template <Targets* to>
 int first_alloc_mem(intptr_t bytes, heddle_word info, void* out) {
   if (!resolve("MPI_Alloc_mem")) return kNoMpi;
-  return targets.alloc_mem.load(std::memory_order_acquire)(bytes, info, out);
+  return to->alloc_mem.load(std::memory_order_acquire)(bytes, info, out);
 }
 
+template <Targets* to>
 int first_free_mem(void* memory) {
   if (!resolve("MPI_Free_mem")) return kNoMpi;
-  return targets.free_mem.load(std::memory_order_acquire)(memory);
+  return to->free_mem.load(std::memory_order_acquire)(memory);
 }
 
 // ---- MPI_Finalize, which is nothing of heddle's to serve: it only has to know of it
 
 using FinalizeFn = int (*)();
 
-// What the program would call without heddle. Null: nothing.
-FinalizeFn next_finalize() {
+FinalizeFn host_finalize() {
   HostLibrary library;
   pthread_mutex_lock(&resolve_mutex);
   if (resolved) library = host;
   pthread_mutex_unlock(&resolve_mutex);
   if (library.kind == HostKind::none) find_host_library(&library);
-  // A tool's, which has its reports to write; but of several MPIs in a process the next one is not always the one that is used.
+  if (library.kind == HostKind::none) return nullptr;
+  return reinterpret_cast<FinalizeFn>(find_symbol(library.handle, "PMPI_Finalize"));
+}
+
+// A tool's, which has its reports to write; but of several MPIs in a process the next one is not always the one that is used. Null:
+// there is no tool.
+FinalizeFn tools_finalize() {
   Dl_info where;
   Dl_info mpi;
   void* const next = dlsym(RTLD_NEXT, "MPI_Finalize");
   void* const nexts_mpi = dlsym(RTLD_NEXT, "PMPI_Finalize");
-  const bool is_tool = next != nullptr && (nexts_mpi == nullptr || dladdr(next, &where) == 0 ||
-                                           dladdr(nexts_mpi, &mpi) == 0 || where.dli_fbase != mpi.dli_fbase);
-  if (is_tool || library.kind == HostKind::none) return reinterpret_cast<FinalizeFn>(next);
-  return reinterpret_cast<FinalizeFn>(find_symbol(library.handle, "PMPI_Finalize"));
+  const bool is_tools = next != nullptr && (nexts_mpi == nullptr || dladdr(next, &where) == 0 ||
+                                            dladdr(nexts_mpi, &mpi) == 0 || where.dli_fbase != mpi.dli_fbase);
+  return is_tools ? reinterpret_cast<FinalizeFn>(next) : nullptr;
+}
+
+int finalize_by(FinalizeFn finalize, const char* name) {
+  if (finalize == nullptr) {
+    say("%s was called, but no MPI library is loaded in this process", name);
+    return kNoMpi;
+  }
+  if (const HeddleEndFn end = end_serving.load(std::memory_order_acquire); end != nullptr) end();
+  return finalize();
+}
+
+// For a PMPI function that will return to `caller`.
+const Targets& called_from(const void* caller) {
+  return is_in_fortran_bindings(caller) ? served : direct;
 }
 
 }  // namespace
 
 HEDDLE_EXPORT int MPI_Finalize(void) {
-  const FinalizeFn finalize = next_finalize();
-  if (finalize == nullptr) {
-    say("MPI_Finalize was called, but no MPI library is loaded in this process");
-    return kNoMpi;
-  }
-  if (const HeddleEndFn end = targets.end.load(std::memory_order_acquire); end != nullptr) end();
-  return finalize();
+  const FinalizeFn tools = tools_finalize();
+  return finalize_by(tools != nullptr ? tools : host_finalize(), "MPI_Finalize");
+}
+
+HEDDLE_EXPORT int PMPI_Finalize(void) {
+  return finalize_by(host_finalize(), "PMPI_Finalize");
 }
 
 HEDDLE_EXPORT int MPI_Allreduce(const void* in, void* out, int count, heddle_word type, heddle_word op,
                                 heddle_word comm) {
-  return targets.allreduce.load(std::memory_order_acquire)(in, out, count, type, op, comm);
+  return served.allreduce.load(std::memory_order_acquire)(in, out, count, type, op, comm);
+}
+
+HEDDLE_EXPORT int PMPI_Allreduce(const void* in, void* out, int count, heddle_word type, heddle_word op,
+                                 heddle_word comm) {
+  const Targets& to = called_from(__builtin_return_address(0));
+  return to.allreduce.load(std::memory_order_acquire)(in, out, count, type, op, comm);
 }
 
 HEDDLE_EXPORT int MPI_Bcast(void* buffer, int count, heddle_word type, int root, heddle_word comm) {
-  return targets.bcast.load(std::memory_order_acquire)(buffer, count, type, root, comm);
+  return served.bcast.load(std::memory_order_acquire)(buffer, count, type, root, comm);
+}
+
+HEDDLE_EXPORT int PMPI_Bcast(void* buffer, int count, heddle_word type, int root, heddle_word comm) {
+  const Targets& to = called_from(__builtin_return_address(0));
+  return to.bcast.load(std::memory_order_acquire)(buffer, count, type, root, comm);
 }
 
 HEDDLE_EXPORT int MPI_Allreduce_c(const void* in, void* out, int64_t count, heddle_word type, heddle_word op,
                                   heddle_word comm) {
-  return targets.allreduce_c.load(std::memory_order_acquire)(in, out, count, type, op, comm);
+  return served.allreduce_c.load(std::memory_order_acquire)(in, out, count, type, op, comm);
+}
+
+HEDDLE_EXPORT int PMPI_Allreduce_c(const void* in, void* out, int64_t count, heddle_word type, heddle_word op,
+                                   heddle_word comm) {
+  const Targets& to = called_from(__builtin_return_address(0));
+  return to.allreduce_c.load(std::memory_order_acquire)(in, out, count, type, op, comm);
 }
 
 HEDDLE_EXPORT int MPI_Bcast_c(void* buffer, int64_t count, heddle_word type, int root, heddle_word comm) {
-  return targets.bcast_c.load(std::memory_order_acquire)(buffer, count, type, root, comm);
+  return served.bcast_c.load(std::memory_order_acquire)(buffer, count, type, root, comm);
+}
+
+HEDDLE_EXPORT int PMPI_Bcast_c(void* buffer, int64_t count, heddle_word type, int root, heddle_word comm) {
+  const Targets& to = called_from(__builtin_return_address(0));
+  return to.bcast_c.load(std::memory_order_acquire)(buffer, count, type, root, comm);
 }
 
 HEDDLE_EXPORT int MPI_Alloc_mem(intptr_t bytes, heddle_word info, void* out) {
-  return targets.alloc_mem.load(std::memory_order_acquire)(bytes, info, out);
+  return served.alloc_mem.load(std::memory_order_acquire)(bytes, info, out);
+}
+
+HEDDLE_EXPORT int PMPI_Alloc_mem(intptr_t bytes, heddle_word info, void* out) {
+  const Targets& to = called_from(__builtin_return_address(0));
+  return to.alloc_mem.load(std::memory_order_acquire)(bytes, info, out);
 }
 
 HEDDLE_EXPORT int MPI_Free_mem(void* memory) {
-  return targets.free_mem.load(std::memory_order_acquire)(memory);
+  return served.free_mem.load(std::memory_order_acquire)(memory);
+}
+
+// Of MPI_Alloc_mem's memory too.
+HEDDLE_EXPORT int PMPI_Free_mem(void* memory) {
+  return served.free_mem.load(std::memory_order_acquire)(memory);
 }
 
 // "0.1.0": whoever finds this symbol runs under the preload library.
@@ -332,6 +423,6 @@ HEDDLE_EXPORT const char* heddle_preload_version(void) {
 // The name of what serves `bytes` bytes of a collective (0 allreduce, 1 bcast) on a communicator (the handle,
 // as a word) at this moment: an algorithm's name, or "host". Local; never null.
 HEDDLE_EXPORT const char* heddle_preload_algorithm(int collective, size_t bytes, heddle_word comm) {
-  auto ask = targets.algorithm.load(std::memory_order_acquire);
+  auto ask = ask_algorithm.load(std::memory_order_acquire);
   return ask != nullptr ? ask(collective, bytes, comm) : "host";
 }

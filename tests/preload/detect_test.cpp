@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
   }
   // Later look-ups are in that library and in no other.
   if (!wanted.empty() &&
-      dlsym(found.handle, "PMPI_Allreduce") != dlsym(dlopen(wanted.c_str(), RTLD_NOW), "PMPI_Allreduce")) {
+      dlsym(found.handle, "PMPI_Comm_rank") != dlsym(dlopen(wanted.c_str(), RTLD_NOW), "PMPI_Comm_rank")) {
     std::printf("the handle is another library's\n");
     return 1;
   }

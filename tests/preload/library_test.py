@@ -4,8 +4,8 @@ import re
 import subprocess
 import sys
 
-PRELOAD = {'MPI_Alloc_mem', 'MPI_Allreduce', 'MPI_Allreduce_c', 'MPI_Bcast', 'MPI_Bcast_c', 'MPI_Finalize', 'MPI_Free_mem', 'heddle_preload_version',
-           'heddle_preload_algorithm'}
+FUNCTIONS = ['Alloc_mem', 'Allreduce', 'Allreduce_c', 'Bcast', 'Bcast_c', 'Finalize', 'Free_mem']
+PRELOAD = {prefix + name for name in FUNCTIONS for prefix in ('MPI_', 'PMPI_')} | {'heddle_preload_version', 'heddle_preload_algorithm'}
 BACKEND = {'heddle_backend_open'}
 
 
