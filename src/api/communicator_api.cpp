@@ -121,7 +121,7 @@ heddle_status heddle_comm_destroy(heddle_comm_t comm) {
     std::size_t active = 0;
     for (const heddle_request* request : comm->requests)
       active += request->request->active() ? 1 : 0;
-    if (active != 0 && !edge::has_failed(*comm)) {
+    if (active != 0 && !comm->communicator->failed()) {
       return Status(Code::invalid_argument,
                     std::to_string(active) + (active == 1 ? " request is" : " requests are") +
                         " active on this communicator; wait for them before you destroy it");
@@ -156,8 +156,8 @@ heddle_status heddle_allreduce(const void* sendbuf, void* recvbuf, size_t count,
     edge::Reduction r;
     HEDDLE_TRY(edge::check_reduction(sendbuf, recvbuf, count, dtype, op, &r));
     if (comm->gpu.present()) [[unlikely]]
-      return edge::note(*comm, edge::allreduce_anywhere(*comm, r));
-    return edge::note(*comm, comm->communicator->allreduce(r.in, r.out, r.count, r.type, r.op));
+      return edge::allreduce_anywhere(*comm, r);
+    return comm->communicator->allreduce(r.in, r.out, r.count, r.type, r.op);
   });
 }
 
@@ -167,15 +167,15 @@ heddle_status heddle_bcast(void* buffer, size_t bytes, int root, heddle_comm_t c
     HEDDLE_TRY(edge::check_buffer(buffer, bytes, "buffer"));
     HEDDLE_TRY(edge::check_root(root, comm->communicator->size()));
     if (comm->gpu.present()) [[unlikely]]
-      return edge::note(*comm, edge::bcast_anywhere(*comm, buffer, bytes, root));
-    return edge::note(*comm, comm->communicator->bcast(buffer, bytes, root));
+      return edge::bcast_anywhere(*comm, buffer, bytes, root);
+    return comm->communicator->bcast(buffer, bytes, root);
   });
 }
 
 heddle_status heddle_barrier(heddle_comm_t comm) {
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(comm));
-    return edge::note(*comm, comm->communicator->barrier());
+    return comm->communicator->barrier();
   });
 }
 
@@ -204,9 +204,8 @@ heddle_status heddle_send(const void* data, size_t bytes, int peer, heddle_comm_
     HEDDLE_TRY(edge::check(comm));
     HEDDLE_TRY(edge::check_buffer(data, bytes, "data"));
     HEDDLE_TRY(edge::check_peer(peer, comm->communicator->rank(), comm->communicator->size()));
-    return edge::note(*comm, edge::with_image(*comm, data, bytes, edge::Access::read, [&](const void* from) {
-      return comm->communicator->send(from, bytes, peer);
-    }));
+    return edge::with_image(*comm, data, bytes, edge::Access::read,
+                            [&](const void* from) { return comm->communicator->send(from, bytes, peer); });
   });
 }
 
@@ -215,9 +214,8 @@ heddle_status heddle_recv(void* data, size_t bytes, int peer, heddle_comm_t comm
     HEDDLE_TRY(edge::check(comm));
     HEDDLE_TRY(edge::check_buffer(data, bytes, "data"));
     HEDDLE_TRY(edge::check_peer(peer, comm->communicator->rank(), comm->communicator->size()));
-    return edge::note(*comm, edge::with_image(*comm, data, bytes, edge::Access::write, [&](void* to) {
-      return comm->communicator->recv(to, bytes, peer);
-    }));
+    return edge::with_image(*comm, data, bytes, edge::Access::write,
+                            [&](void* to) { return comm->communicator->recv(to, bytes, peer); });
   });
 }
 

@@ -130,8 +130,7 @@ heddle_status heddle_compressed_allreduce(const float* sendbuf, float* recvbuf, 
     job.how = how.value();
     job.in = static_cast<const float*>(r.in);
     job.out = static_cast<float*>(r.out);
-    return edge::note(
-        *comm, edge::compressed_anywhere(*comm, job, residual != nullptr ? &residual->residual : nullptr));
+    return edge::compressed_anywhere(*comm, job, residual != nullptr ? &residual->residual : nullptr);
   });
 }
 
@@ -165,12 +164,12 @@ heddle_status heddle_sparse_allreduce_coded(const heddle_sparse* in, float* dens
       job.residual = values.value();
     }
     edge::SparseImages images;
-    HEDDLE_TRY(edge::note(*comm, images.load(*comm, &job.in)));
-    return edge::note(*comm, edge::with_image(*comm, dense, job.in.dimension * sizeof(float),
-                                              edge::Access::write, [&](void* out) {
-                                                job.out = static_cast<float*>(out);
-                                                return comm->communicator->coded_sparse_allreduce(job);
-                                              }));
+    HEDDLE_TRY(images.load(*comm, &job.in));
+    return edge::with_image(*comm, dense, job.in.dimension * sizeof(float), edge::Access::write,
+                            [&](void* out) {
+                              job.out = static_cast<float*>(out);
+                              return comm->communicator->coded_sparse_allreduce(job);
+                            });
   });
 }
 

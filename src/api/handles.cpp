@@ -53,27 +53,4 @@ bool is_orphan(const heddle_request* request) {
   return has_magic(request, kRequestMagic) && request->comm == nullptr;
 }
 
-// A count that differs between ranks, or memory that is missing in the middle, is a failure in flight as well.
-bool has_failed(const heddle_comm& comm) {
-  return comm.broken || comm.communicator->failed();
-}
-
-Status note(heddle_comm& comm, Status status) {
-  switch (status.code()) {
-    case Code::ok:
-    case Code::invalid_argument:
-    case Code::unsupported:
-    case Code::out_of_memory:
-    case Code::capacity:
-      break;
-    case Code::system:
-    case Code::timeout:
-    case Code::peer_failed:
-    case Code::internal:
-      comm.broken = true;
-      break;
-  }
-  return status;
-}
-
 }  // namespace heddle::edge

@@ -33,7 +33,6 @@ struct heddle_request;
 
 struct heddle_comm {
   volatile std::uint64_t magic = heddle::edge::kCommMagic;
-  bool broken = false;   // a call has failed such that there will be no other
   heddle_p2p lent{};     // without `release` when there is nothing to release
   heddle::gpu::Gpu gpu;  // outlives what has images of its buffers: the requests
   std::unique_ptr<heddle::Communicator> communicator;
@@ -69,11 +68,5 @@ enum class Life : std::uint8_t { once, persistent };
 
 // Wraps what the communicator made; a request of one use is started as well.
 Status hand_out(heddle_comm& comm, Result<std::unique_ptr<Request>> made, Life life, heddle_request_t* out);
-
-// After a failure in flight: every further call fails, and requests count as over.
-bool has_failed(const heddle_comm& comm);
-
-// Notes on the communicator that a failure in flight is final. Passes the status on.
-Status note(heddle_comm& comm, Status status);
 
 }  // namespace heddle::edge

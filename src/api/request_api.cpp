@@ -11,13 +11,13 @@
 namespace heddle::edge {
 
 Status hand_out(heddle_comm& comm, Result<std::unique_ptr<Request>> made, Life life, heddle_request_t* out) {
-  if (!made.ok()) return note(comm, made.status());
+  if (!made.ok()) return made.status();
   auto request = std::make_unique<heddle_request>();
   request->request = std::move(made).value();
   request->persistent = life == Life::persistent;
   comm.requests.push_back(request.get());
   request->comm = &comm;
-  if (life == Life::once) HEDDLE_TRY(note(comm, request->request->start()));
+  if (life == Life::once) HEDDLE_TRY(request->request->start());
   *out = request.release();
   return {};
 }
@@ -116,7 +116,7 @@ heddle_status heddle_start(heddle_request_t request) {
     if (request->request->active()) {
       return Status(Code::invalid_argument, "the request is active; wait for it before you start it again");
     }
-    return edge::note(*request->comm, request->request->start());
+    return request->request->start();
   });
 }
 
@@ -131,7 +131,7 @@ heddle_status heddle_test(heddle_request_t* request, int* done) {
     }
     HEDDLE_TRY(edge::check(*request));
     bool complete = false;
-    Status status = edge::note(*(*request)->comm, (*request)->request->test(&complete));
+    Status status = (*request)->request->test(&complete);
     *done = complete && status.ok() ? 1 : 0;
     if (complete || !status.ok()) edge::finish(request);
     return status;
@@ -143,7 +143,7 @@ heddle_status heddle_wait(heddle_request_t* request) {
     HEDDLE_TRY(edge::check_not_null(request, "request"));
     if (*request == nullptr) return {};
     HEDDLE_TRY(edge::check(*request));
-    Status status = edge::note(*(*request)->comm, (*request)->request->wait());
+    Status status = (*request)->request->wait();
     edge::finish(request);
     return status;
   });
@@ -155,7 +155,7 @@ heddle_status heddle_request_free(heddle_request_t* request) {
     if (*request == nullptr) return {};
     const bool orphaned = edge::is_orphan(*request);
     if (!orphaned) HEDDLE_TRY(edge::check(*request));
-    if (!orphaned && (*request)->request->active() && !edge::has_failed(*(*request)->comm)) {
+    if (!orphaned && (*request)->request->active() && !(*request)->comm->communicator->failed()) {
       return Status(Code::invalid_argument, "the request is active; wait for it before you free it");
     }
     delete *request;

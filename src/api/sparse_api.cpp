@@ -303,7 +303,7 @@ heddle_status heddle_sparse_allreduce(const heddle_sparse* in, heddle_sparse* ou
                                       heddle_comm_t comm) {
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(comm));
-    return edge::note(*comm, edge::allreduce_sparse(in, out, op, comm));
+    return edge::allreduce_sparse(in, out, op, comm);
   });
 }
 
@@ -335,7 +335,7 @@ heddle_status heddle_sparse_allreduce_dense(const heddle_sparse* in, void* dense
                                                 " is more than memory can hold");
     HEDDLE_TRY(edge::check_buffer(dense, job.in.dimension * width, "dense"));
     job.dense = dense;
-    return edge::note(*comm, edge::sparse_to_dense_anywhere(*comm, job));
+    return edge::sparse_to_dense_anywhere(*comm, job);
   });
 }
 
@@ -346,7 +346,7 @@ heddle_status heddle_sparse_allreduce_in_place(void* buffer, size_t count, heddl
     edge::Reduction r;
     const heddle_op sum = HEDDLE_SUM;
     HEDDLE_TRY(edge::check_reduction(HEDDLE_IN_PLACE, buffer, count, dtype, sum, &r));
-    return edge::note(*comm, edge::mostly_zero_anywhere(*comm, r));
+    return edge::mostly_zero_anywhere(*comm, r);
   });
 }
 

@@ -16,7 +16,7 @@ template <typename Serve>
 Status on_stream(heddle_comm& comm, const Serve& serve) {
   heddle::Communicator& ranks = *comm.communicator;
   heddle::DevicePath* const path = ranks.stream_path();
-  return edge::note(comm, path != nullptr ? serve(*path) : serve(*ranks.stream_relay()));
+  return path != nullptr ? serve(*path) : serve(*ranks.stream_relay());
 }
 
 }  // namespace
