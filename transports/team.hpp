@@ -27,13 +27,28 @@ struct TeamOp {
   // The team's own, which start sets. Not before: clearing it all (`rep stos`) took 3 to 15 ns of the 80 to 95
   // of a small operation.
   std::uint64_t operation;  // number of this operation on the team
+  std::uint64_t call;       // what it is, as members compare it
   std::uint64_t base;       // number of its first piece
   std::size_t piece;        // elements in a piece
   std::size_t step[3];      // pieces finished, per phase; small: members seen
   std::size_t slot;         // small: where in every member's part of the memory
   bool small;               // served from the small slots
   bool published;           // small: my payload is out
+  bool agreed;              // large: those whose memory I read have started the same operation
   bool once;                // read from the root's own buffer, unless that cannot be
+};
+
+// What must be the same on all members.
+struct TeamCall {
+  TeamVerb verb = TeamVerb::allreduce;
+  int root = 0;
+  std::size_t bytes = 0;
+};
+// Another member's operation in the place of one of this member's.
+struct TeamClash {
+  int member = -1;  // -1: there is none
+  TeamCall theirs;
+  TeamCall ours;
 };
 
 class Team {
@@ -53,6 +68,9 @@ class Team {
   virtual bool poll(TeamOp& op) = 0;
   // The member that `op` waits for at this moment, or -1: for deadlines that must say who is missing.
   virtual int missing(const TeamOp& op) const = 0;
+  // Whether another member is known to have started something else in the place of `op`. Such an operation does not end, here or there, and the data of the one is
+  // never taken for the other's. Not known: that of members who have nothing to give, as the others of two who both think they are the root.
+  virtual TeamClash clash(const TeamOp& op) const = 0;
 
   // A word of each member's, 0 at first, which the others may read at any time. What a member told before it started an operation is
   // seen by those who have completed it, where the operation folds.

@@ -55,12 +55,28 @@ int CommunicatorImpl::rank_of_member(int member, TeamKind team) const {
 }
 
 Status CommunicatorImpl::inspect(const Waiting& waiting, Patience& patience) {
+  if (waiting.clash.member >= 0) return different_calls(waiting.clash, waiting.team);
   if (waiting.on == Waiting::On::member) {
     // A member of a domain may wait for another domain itself.
     const Blame blame = waiting.team == TeamKind::node ? Blame::sure : Blame::likely;
     return inspect(rank_of_member(waiting.who, waiting.team), blame, patience);
   }
   return inspect(waiting.who, Blame::likely, patience);
+}
+
+Status CommunicatorImpl::different_calls(const TeamClash& clash, TeamKind team) const {
+  const auto name = [&](const TeamCall& call) {
+    static constexpr const char* kNames[] = {"an allreduce", "a reduce", "a bcast"};
+    std::string text = fmt::format("{} of {} bytes", kNames[static_cast<std::size_t>(call.verb)], call.bytes);
+    if (call.verb != TeamVerb::allreduce)
+      text += fmt::format(" with root {}", rank_of_member(call.root, team));
+    return text;
+  };
+  return Status(
+      Code::invalid_argument,
+      fmt::format(
+          "{} is in {} where this rank is in {}: all ranks must make the same calls with the same sizes",
+          name_of(rank_of_member(clash.member, team)), name(clash.theirs), name(clash.ours)));
 }
 
 std::string CommunicatorImpl::name_of(int rank) const {
@@ -163,7 +179,7 @@ Status CommunicatorImpl::run_on(Team& team, TeamOp& op) {
     return *done || active_.empty() ? Status() : move_requests();
   };
   const auto look = [&](Patience& patience) {
-    return inspect(rank_of_member(team.missing(op), TeamKind::node), Blame::sure, patience);
+    return inspect({Waiting::On::member, team.missing(op), TeamKind::node, team.clash(op)}, patience);
   };
   Status status = wait_until_done(policy_, poll, look);
   return status.ok() ? status : fail(std::move(status));

@@ -196,6 +196,7 @@ class CommunicatorImpl final : public Communicator {
   // Ends a wait that a dead peer or the deadline makes hopeless.
   Status inspect(int missing_rank, Blame blame, Patience& patience);
   Status inspect(const Waiting& waiting, Patience& patience);
+  Status different_calls(const TeamClash& clash, TeamKind team) const;
   std::string name_of(int rank) const;
   bool is_gone(int rank) const;
   std::string also_gone(int besides) const;

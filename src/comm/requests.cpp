@@ -279,7 +279,8 @@ Status TeamRequest::begin() {
 }
 
 Waiting TeamRequest::waiting_for() const {
-  return {Waiting::On::member, comm_.team_->missing(comm_.turns_.front()->op_)};
+  const TeamOp& op = comm_.turns_.front()->op_;
+  return {Waiting::On::member, comm_.team_->missing(op), TeamKind::node, comm_.team_->clash(op)};
 }
 
 }  // namespace heddle

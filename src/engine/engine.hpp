@@ -58,6 +58,7 @@ struct Waiting {
   enum class On : std::uint8_t { nobody, rank, member } on = On::nobody;
   int who = -1;
   TeamKind team = TeamKind::node;
+  TeamClash clash{};  // it waits in vain
 };
 
 // One schedule being executed, over and over. Allocates in the constructor and when a larger scratch is

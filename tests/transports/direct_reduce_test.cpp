@@ -115,6 +115,30 @@ TEST_P(DirectReduceTest, ABlockThatOthersCannotOpenGoesThroughTheSlots) {
   EXPECT_TRUE(world.slots_used());
 }
 
+// The longer vector would be read where the shorter one's owner has something else.
+TEST(DirectReduceTest, VectorsOfDifferentLengthsAreLeftAlone) {
+  HeapWorld world(2);
+  const Element& e = elements()[2];
+  TeamOp ops[2];
+  for (int m = 0; m < 2; ++m) {
+    const std::size_t count = m == 0 ? 100'000 : 150'000;
+    std::byte* data = take(world.heap(m), count * e.bytes);
+    std::memset(data, m + 1, count * e.bytes);
+    ops[m].in = ops[m].out = data;
+    ops[m].count = count;
+    ops[m].element_bytes = e.bytes;
+    ops[m].fold = e.fold;
+    world.team(m).start(ops[m]);
+  }
+  for (int i = 0; i < 200; ++i)
+    ASSERT_FALSE(world.team(i % 2).poll(ops[i % 2]));
+  for (int m = 0; m < 2; ++m) {
+    for (std::size_t i = 0; i < ops[m].count * e.bytes; ++i)
+      ASSERT_EQ(ops[m].out[i], static_cast<std::byte>(m + 1)) << "of member " << m;
+    EXPECT_EQ(world.team(m).clash(ops[m]).member, 1 - m);
+  }
+}
+
 // Every operation draws its verb, size, element, and for every member where its buffers are and whether it works in
 // place; blocks come and go.
 TEST_P(DirectReduceTest, RandomMixtures) {

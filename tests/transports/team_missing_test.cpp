@@ -1,6 +1,7 @@
-// Who is to blame for a wait: always the member that does not move, never one that waits itself.
+// Who is to blame for a wait: always the member that does not move, never one that waits itself. And what members do that do different things.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "transports/team_fixture.hpp"
@@ -18,7 +19,7 @@ class Puppets {
     op = TeamOp{};
     op.verb = verb;
     buffers_.resize(ops_.size());
-    buffers_[static_cast<std::size_t>(member)].assign(bytes, std::byte{1});
+    buffers_[static_cast<std::size_t>(member)].assign(bytes, static_cast<std::byte>(member + 1));
     op.in = op.out = buffers_[static_cast<std::size_t>(member)].data();
     op.count = bytes;
     op.fold = &mix_fold<std::uint8_t>;
@@ -31,11 +32,19 @@ class Puppets {
   }
   bool poll(int member) { return world_.of(member).poll(ops_[static_cast<std::size_t>(member)]); }
   int missing(int member) { return world_.of(member).missing(ops_[static_cast<std::size_t>(member)]); }
+  TeamClash clash(int member) { return world_.of(member).clash(ops_[static_cast<std::size_t>(member)]); }
+  bool is_untouched(int member) const {
+    const std::vector<std::byte>& buffer = buffers_[static_cast<std::size_t>(member)];
+    return std::all_of(buffer.begin(), buffer.end(),
+                       [member](std::byte b) { return b == static_cast<std::byte>(member + 1); });
+  }
   // Polls these until nothing moves any more; none may finish.
   void settle(std::initializer_list<int> members) {
     for (int i = 0; i < 100; ++i) {
       for (const int m : members)
         ASSERT_FALSE(poll(m)) << "member " << m;
+      for (const int m : members)
+        ASSERT_EQ(clash(m).member, -1) << "seen by " << m << ", where all do the same";
     }
   }
   // Polls these until all are through.
@@ -205,6 +214,110 @@ TEST(Missing, BehindAnEarlierOperation) {
   p.start(0, TeamVerb::allreduce, kSmall);
   ASSERT_FALSE(p.poll(0));
   EXPECT_NE(p.missing(0), 0);
+}
+
+// ---- Different things
+
+bool same(const TeamCall& a, const TeamCall& b) {
+  return a.verb == b.verb && a.root == b.root && a.bytes == b.bytes;
+}
+
+// After operations of each kind, as they would have been. `stays`: members that may not get their results.
+void expect_clash(const TeamCall (&calls)[2], bool copies_once) {
+  SCOPED_TRACE(::testing::Message() << "verbs " << static_cast<int>(calls[0].verb) << ' '
+                                    << static_cast<int>(calls[1].verb) << ", bytes " << calls[0].bytes << ' '
+                                    << calls[1].bytes << ", roots " << calls[0].root << ' ' << calls[1].root);
+  Puppets p(2);
+  if (copies_once) p.copy_once();
+  for (const std::size_t bytes : {kSmall, kLarge, kSmall}) {
+    for (int m = 0; m < 2; ++m)
+      p.start(m, TeamVerb::allreduce, bytes);
+    p.finish({0, 1});
+  }
+  bool done[2] = {};
+  for (int m = 0; m < 2; ++m)
+    p.start(m, calls[m].verb, calls[m].bytes, calls[m].root);
+  for (int i = 0; i < 100; ++i) {
+    for (int m = 0; m < 2; ++m)
+      done[m] = done[m] || p.poll(m);
+  }
+  int seen = 0;
+  for (int m = 0; m < 2; ++m) {
+    EXPECT_TRUE(p.is_untouched(m)) << "member " << m << " has a result";
+    // Whoever only gives may be through with it.
+    const bool gives = (calls[m].verb == TeamVerb::bcast && calls[m].root == m) ||
+                       (calls[m].verb == TeamVerb::reduce && calls[m].root != m);
+    EXPECT_TRUE(gives || !done[m]) << "member " << m;
+    const TeamClash clash = p.clash(m);
+    if (clash.member < 0) continue;
+    ++seen;
+    EXPECT_EQ(clash.member, 1 - m);
+    EXPECT_TRUE(same(clash.ours, calls[m]));
+    EXPECT_TRUE(same(clash.theirs, calls[1 - m]));
+  }
+  EXPECT_GT(seen, 0) << "nobody knows why they wait";
+}
+
+TEST(Clash, NobodyTakesTheDataOfAnotherOperation) {
+  std::vector<TeamCall> calls;
+  for (const std::size_t bytes : {std::size_t{8}, std::size_t{16}, std::size_t{9'000}, std::size_t{20'000},
+                                  std::size_t{40'000}, kLarge}) {
+    for (const TeamVerb verb : {TeamVerb::allreduce, TeamVerb::reduce, TeamVerb::bcast})
+      calls.push_back({verb, 0, bytes});
+  }
+  for (const bool once : {false, true}) {
+    for (const TeamCall& a : calls) {
+      for (const TeamCall& b : calls) {
+        if (!same(a, b)) expect_clash({a, b}, once);
+      }
+    }
+  }
+}
+
+TEST(Clash, RootsThatDiffer) {
+  for (const std::size_t bytes : {kSmall, kLarge}) {
+    // Each waits for the other as the root.
+    Puppets p(2);
+    p.start(0, TeamVerb::bcast, bytes, 1);
+    p.start(1, TeamVerb::reduce, bytes, 1);
+    for (int i = 0; i < 10; ++i) {
+      EXPECT_FALSE(p.poll(0));
+      EXPECT_FALSE(p.poll(1));
+    }
+    EXPECT_EQ(p.clash(0).member, 1);
+    Puppets q(3);
+    q.start(0, TeamVerb::bcast, bytes, 0);
+    q.start(1, TeamVerb::bcast, bytes, 1);
+    q.start(2, TeamVerb::bcast, bytes, 1);
+    q.poll(0);
+    q.poll(1);
+    EXPECT_EQ(q.clash(2).member, 0);
+    EXPECT_EQ(q.clash(2).theirs.root, 0);
+    EXPECT_EQ(q.clash(2).ours.root, 1);
+  }
+}
+
+// A root that is as far ahead of a reader as it can be, by bcasts of either kind.
+TEST(Clash, ARootThatIsAheadIsNoClash) {
+  Puppets p(2);
+  std::vector<std::size_t> sizes;
+  for (int i = 0; i < 8; ++i)
+    sizes.push_back(kSmall);
+  for (int i = 0; i < 15; ++i)
+    sizes.push_back(20'000);
+  p.start(1, TeamVerb::bcast, sizes[0], 0);
+  std::size_t ahead = 0;
+  for (const std::size_t bytes : sizes) {
+    p.start(0, TeamVerb::bcast, bytes, 0);
+    if (!p.poll(0)) break;
+    ++ahead;
+  }
+  EXPECT_GE(ahead, 8u);
+  for (std::size_t i = 0; i < ahead; ++i) {
+    if (i > 0) p.start(1, TeamVerb::bcast, sizes[i], 0);
+    EXPECT_EQ(p.clash(1).member, -1) << "operation " << i;
+    EXPECT_TRUE(p.poll(1)) << "operation " << i;
+  }
 }
 
 }  // namespace

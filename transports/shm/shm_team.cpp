@@ -36,6 +36,7 @@ class ShmTeamImpl final : public ShmTeam {
   void start(TeamOp& op) override;
   bool poll(TeamOp& op) override;
   int missing(const TeamOp& op) const override;
+  TeamClash clash(const TeamOp& op) const override;
   void tell(std::uint64_t word) override { board(rank_).word.value.store(word, std::memory_order_release); }
   std::uint64_t told(int member) const override {
     return board(member).word.value.load(std::memory_order_acquire);
@@ -53,6 +54,10 @@ class ShmTeamImpl final : public ShmTeam {
   SmallSlot& small(int m, const TeamOp& op) const {
     return *reinterpret_cast<SmallSlot*>(area_[static_cast<std::size_t>(m)] + op.slot);
   }
+  std::size_t small_slot(std::uint64_t operation) const {
+    return layout_.small + operation % kSmallDepth * sizeof(SmallSlot);
+  }
+  Started& started(int m, const TeamOp& op) const { return board(m).started[op.operation % kStarted]; }
   std::byte* input_slot(int m, std::uint64_t piece) const {
     return area_[static_cast<std::size_t>(m)] + layout_.input + piece % kDepth * layout_.slot;
   }
@@ -69,6 +74,7 @@ class ShmTeamImpl final : public ShmTeam {
   [[gnu::noinline]] void start_large(TeamOp& op, std::size_t bytes);
   bool poll_small(TeamOp& op);
   void complete(const TeamOp& op);
+  bool all_agree(TeamOp& op) const;
   bool poll_bcast(TeamOp& op);
   bool poll_once(TeamOp& op);
   bool poll_direct(TeamOp& op);
@@ -100,11 +106,12 @@ class ShmTeamImpl final : public ShmTeam {
 void ShmTeamImpl::start(TeamOp& op) {
   const std::size_t bytes = op.count * op.element_bytes;
   op.operation = ++operations_;
+  op.call = call_number(op);
   op.step[0] = op.step[1] = op.step[2] = 0;
   op.small = bytes <= (op.verb == TeamVerb::bcast ? small_bcast_bytes_ : small_fold_bytes_);
   op.published = false;
   if (op.small) {
-    op.slot = layout_.small + op.operation % kSmallDepth * sizeof(SmallSlot);
+    op.slot = small_slot(op.operation);
   } else {
     start_large(op, bytes);
   }
@@ -117,6 +124,10 @@ void ShmTeamImpl::start_large(TeamOp& op, std::size_t bytes) {
   op.piece = std::max<std::size_t>(1, target / op.element_bytes);
   op.base = pieces_;
   pieces_ += pieces(op);
+  op.agreed = false;
+  Started& mine = started(rank_, op);
+  mine.call.store(op.call, std::memory_order_relaxed);
+  mine.operation.store(op.operation, std::memory_order_release);
   op.once = copies_once_ && op.verb == TeamVerb::bcast && bytes <= kOnceUpTo;
   if (op.once) single_copy_.start(op);
   direct_.start(op);
@@ -181,14 +192,14 @@ bool ShmTeamImpl::poll_small(TeamOp& op) {
     if (!small_slot_free(op.operation)) return false;
     SmallSlot& mine = small(rank_, op);
     hand_over_(mine.at(bytes), op.in, bytes);
-    mine.flag.store(op.operation, std::memory_order_release);
+    mine.flag.store(flag_of(op), std::memory_order_release);
     op.published = true;
     if (bytes >= kPrefetchBytes && op.verb != TeamVerb::bcast) prefetch_to_write(op.out, bytes);
   }
   if (op.verb == TeamVerb::bcast) {
     if (op.root == rank_) return true;
     SmallSlot& source = small(op.root, op);
-    if (!arrives(source.flag, op.operation)) return false;
+    if (!arrives(source.flag, flag_of(op))) return false;
     if (bytes > 0) std::memcpy(op.out, source.at(bytes), bytes);
     return true;
   }
@@ -197,7 +208,7 @@ bool ShmTeamImpl::poll_small(TeamOp& op) {
   for (std::size_t m = op.step[0]; m < members; ++m) {
     SmallSlot& slot = small(static_cast<int>(m), op);
     const bool is_mine = static_cast<int>(m) == rank_;
-    if (!is_mine && !arrives(slot.flag, op.operation)) {
+    if (!is_mine && !arrives(slot.flag, flag_of(op))) {
       op.step[0] = m;
       return false;
     }
@@ -210,6 +221,19 @@ bool ShmTeamImpl::poll_small(TeamOp& op) {
 }
 
 // ---- Large vectors
+
+// Before anything of others' is read. Who has started something else never agrees: this operation does not end then, and clash() says why.
+bool ShmTeamImpl::all_agree(TeamOp& op) const {
+  if (op.agreed) return true;
+  for (int m = 0; m < size_; ++m) {
+    if (m == rank_ || (op.verb == TeamVerb::bcast && m != op.root)) continue;
+    const Started& theirs = started(m, op);
+    if (theirs.operation.load(std::memory_order_acquire) != op.operation ||
+        theirs.call.load(std::memory_order_relaxed) != op.call)
+      return false;
+  }
+  return op.agreed = true;
+}
 
 bool ShmTeamImpl::poll_bcast(TeamOp& op) {
   const std::size_t n = pieces(op);
@@ -226,7 +250,8 @@ bool ShmTeamImpl::poll_bcast(TeamOp& op) {
       std::memcpy(input_slot(rank_, piece), op.in + offset, bytes);
       mine.copied.store(piece + 1, std::memory_order_release);
     } else {
-      if (progress(op.root).copied.load(std::memory_order_acquire) < piece + 1) return false;
+      if (!all_agree(op) || progress(op.root).copied.load(std::memory_order_acquire) < piece + 1)
+        return false;
       std::memcpy(op.out + offset, input_slot(op.root, piece), bytes);
     }
     mine.drained.store(piece + 1, std::memory_order_release);
@@ -240,13 +265,14 @@ bool ShmTeamImpl::poll_bcast(TeamOp& op) {
 
 // In the members' own buffers, where all of them can be reached.
 bool ShmTeamImpl::poll_direct(TeamOp& op) {
-  if (!direct_.poll(op)) return false;
+  if (!all_agree(op) || !direct_.poll(op)) return false;
   pass_pieces(op);
   return true;
 }
 
 // From the root's own buffer, or through slots for who could not read that.
 bool ShmTeamImpl::poll_once(TeamOp& op) {
+  if (!all_agree(op)) return false;
   const SingleCopy::Way way = single_copy_.poll(op);
   if (way == SingleCopy::Way::staged) return poll_bcast(op);
   if (way == SingleCopy::Way::done) pass_pieces(op);
@@ -282,7 +308,7 @@ bool ShmTeamImpl::poll_pair(TeamOp& op) {
       moved = true;
     }
     const std::uint64_t piece = op.base + folded;
-    if (folded < copied && all_reached(&Progress::copied, piece + 1)) {
+    if (folded < copied && all_agree(op) && all_reached(&Progress::copied, piece + 1)) {
       const Extent e = piece_extent(op, folded);
       const std::size_t offset = e.first * op.element_bytes;
       inputs_[static_cast<std::size_t>(rank_)] = op.in + offset;
@@ -333,7 +359,7 @@ bool ShmTeamImpl::try_fold(TeamOp& op) {
   const std::size_t i = op.step[1];
   if (i == op.step[0]) return false;
   const std::uint64_t piece = op.base + i;
-  if (!all_reached(&Progress::copied, piece + 1)) return false;
+  if (!all_agree(op) || !all_reached(&Progress::copied, piece + 1)) return false;
   if (piece >= kDepth && !all_reached(&Progress::drained, piece - kDepth + 1)) return false;
   const Extent e = piece_extent(op, i);
   const Extent own = part(e, rank_);
@@ -390,7 +416,7 @@ int ShmTeamImpl::missing(const TeamOp& op) const {
     if (op.small && bcast && m == op.root && completed + 1 >= op.operation) return m;
     const bool has_given =
         completed >= op.operation ||
-        (op.small && op.published && small(m, op).flag.load(std::memory_order_acquire) == op.operation);
+        (op.small && op.published && small(m, op).flag.load(std::memory_order_acquire) == flag_of(op));
     if (has_given) continue;
     const std::uint64_t drained = p.drained.load(std::memory_order_acquire);
     const std::uint64_t before =
@@ -402,6 +428,24 @@ int ShmTeamImpl::missing(const TeamOp& op) const {
     }
   }
   return found;
+}
+
+TeamClash ShmTeamImpl::clash(const TeamOp& op) const {
+  for (int m = 0; m < size_; ++m) {
+    if (m == rank_) continue;
+    const Started& large = started(m, op);
+    const auto* const slot =
+        reinterpret_cast<const SmallSlot*>(area_[static_cast<std::size_t>(m)] + small_slot(op.operation));
+    const std::uint64_t flag = slot->flag.load(std::memory_order_acquire);
+    std::uint64_t theirs = op.call;
+    if (large.operation.load(std::memory_order_acquire) == op.operation) {
+      theirs = large.call.load(std::memory_order_relaxed);
+    } else if (is_of(flag, op.operation)) {
+      theirs = flag % (std::uint64_t{1} << kSmallCallBits);
+    }
+    if (theirs != op.call) return {m, call_of(theirs), call_of(op.call)};
+  }
+  return {};
 }
 
 }  // namespace

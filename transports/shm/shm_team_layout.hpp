@@ -25,11 +25,33 @@ inline constexpr std::size_t kLeastPieceBytes = 32 * 1024;
 // Small results from this size on are worth fetching into the cache while the others' payloads are awaited.
 inline constexpr std::size_t kPrefetchBytes = 4096;
 
+// What must be the same on all members, in a number: the bytes, the root (of more than 128 members, the last digits of it) and the verb.
+inline constexpr int kVerbBits = 2;
+inline constexpr int kRootBits = 7;
+inline std::uint64_t call_number(const TeamOp& op) {
+  const auto root = static_cast<std::uint64_t>(op.root) % (1 << kRootBits);
+  return op.count * op.element_bytes << (kVerbBits + kRootBits) | root << kVerbBits |
+         static_cast<std::uint64_t>(op.verb);
+}
+inline TeamCall call_of(std::uint64_t number) {
+  return {static_cast<TeamVerb>(number % (1 << kVerbBits)),
+          static_cast<int>(number >> kVerbBits) % (1 << kRootBits), number >> (kVerbBits + kRootBits)};
+}
+// The flag of a small operation: its number, and what it is.
+inline constexpr int kSmallCallBits = 24;
+static_assert(kSmallBytes << (kVerbBits + kRootBits) < std::size_t{1} << kSmallCallBits);
+inline std::uint64_t flag_of(const TeamOp& op) {
+  return op.operation << kSmallCallBits | op.call;
+}
+inline bool is_of(std::uint64_t flag, std::uint64_t operation) {
+  return flag >> kSmallCallBits == operation << kSmallCallBits >> kSmallCallBits;
+}
+
 // Payloads up to this share the flag's line.
 inline constexpr std::size_t kInlineBytes = kLine - sizeof(std::uint64_t);
 
 struct alignas(kLine) SmallSlot {
-  std::atomic<std::uint64_t> flag;  // number of the operation whose payload this is
+  std::atomic<std::uint64_t> flag;  // of the operation whose payload this is
   std::byte inline_payload[kInlineBytes];
   std::byte payload[kSmallBytes];
 
@@ -73,6 +95,14 @@ struct alignas(2 * kLine) Lent {
   std::uint64_t place;               // of the last that was lent
 };
 
+// What a large operation is, for members to compare. A root is ahead of its readers by no more operations than there are slots of either kind.
+inline constexpr std::uint64_t kStarted = 32;
+static_assert(kStarted > kSmallDepth + kDepth);
+struct Started {
+  std::atomic<std::uint64_t> operation;
+  std::atomic<std::uint64_t> call;
+};
+
 // What one member tells whoever wants to know.
 struct alignas(2 * kLine) Word {
   std::atomic<std::uint64_t> value;
@@ -87,7 +117,8 @@ struct Board {
   Word word;
   Identity identity;
   Lent lent;
-  Verdict taken;  // of what a root lent: plus 1 if it has been read
+  Verdict taken;                                 // of what a root lent: plus 1 if it has been read
+  alignas(2 * kLine) Started started[kStarted];  // at the number of the operation
 };
 
 constexpr std::size_t round_up(std::size_t n, std::size_t to) {
