@@ -99,7 +99,8 @@ typedef int (*heddle_allgather_fn)(const void* mine, void* all, size_t bytes, vo
 /* Point-to-point messages lent by whoever calls (heddle_mpi.h lends MPI's). A message is exactly `bytes` long; messages
  * between two ranks with equal tags (0 <= tag < 32768) match in order. `request` points to caller-owned storage of
  * HEDDLE_P2P_REQUEST_BYTES bytes that does not move while the message is open. All return 0, or anything else on
- * failure. `test` sets *done and releases the request when it is finished; `cancel` gives up on it. `progress` moves
+ * failure. `test` sets *done and releases the request when it is finished, and fails where a message of another length
+ * has come, as far as the lender can tell; `cancel` gives up on it. `progress` moves
  * the lender's own traffic (may be null). The functions must outlive the communicator. `release` (may be null) is called
  * exactly once, with `context`, when heddle is done with them: by heddle_comm_destroy, or before heddle_comm_create
  * returns a failure. `release` must not call heddle. */

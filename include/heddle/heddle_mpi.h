@@ -26,8 +26,14 @@ typedef struct heddle_mpi_lender {
 
 #define HEDDLE_MPI_PIECE ((size_t)1 << 30)
 
-/* An MPI_Request must fit into the storage that heddle gives each message: a negative array size where it does not. */
-typedef char heddle_mpi_request_fits[sizeof(MPI_Request) <= HEDDLE_P2P_REQUEST_BYTES ? 1 : -1];
+/* What is in the storage that heddle gives each message. */
+typedef struct heddle_mpi_message {
+  MPI_Request request;
+  MPI_Count expected; /* bytes to be received; -1: it is sent */
+} heddle_mpi_message;
+
+/* It must fit: a negative array size where it does not. */
+typedef char heddle_mpi_request_fits[sizeof(heddle_mpi_message) <= HEDDLE_P2P_REQUEST_BYTES ? 1 : -1];
 
 static inline MPI_Comm heddle_mpi_comm_of(void* context) {
   return ((heddle_mpi_lender*)context)->comm;
@@ -51,14 +57,16 @@ static inline int heddle_mpi_long_type(size_t bytes, MPI_Datatype* type) {
 static inline int heddle_mpi_send(const void* data, size_t bytes, int peer, int tag, void* request,
                                   void* context) {
   MPI_Comm comm = heddle_mpi_comm_of(context);
-  MPI_Request opened = MPI_REQUEST_NULL;
+  heddle_mpi_message opened;
   int error = MPI_SUCCESS;
+  opened.request = MPI_REQUEST_NULL;
+  opened.expected = -1;
   if (bytes <= INT_MAX) {
-    error = MPI_Isend((void*)data, (int)bytes, MPI_BYTE, peer, tag, comm, &opened);
+    error = MPI_Isend((void*)data, (int)bytes, MPI_BYTE, peer, tag, comm, &opened.request);
   } else {
     MPI_Datatype type = MPI_DATATYPE_NULL;
     error = heddle_mpi_long_type(bytes, &type);
-    if (error == MPI_SUCCESS) error = MPI_Isend((void*)data, 1, type, peer, tag, comm, &opened);
+    if (error == MPI_SUCCESS) error = MPI_Isend((void*)data, 1, type, peer, tag, comm, &opened.request);
     if (type != MPI_DATATYPE_NULL) MPI_Type_free(&type); /* goes when the message is done with it */
   }
   memcpy(request, &opened, sizeof(opened));
@@ -67,14 +75,16 @@ static inline int heddle_mpi_send(const void* data, size_t bytes, int peer, int 
 
 static inline int heddle_mpi_recv(void* data, size_t bytes, int peer, int tag, void* request, void* context) {
   MPI_Comm comm = heddle_mpi_comm_of(context);
-  MPI_Request opened = MPI_REQUEST_NULL;
+  heddle_mpi_message opened;
   int error = MPI_SUCCESS;
+  opened.request = MPI_REQUEST_NULL;
+  opened.expected = (MPI_Count)bytes;
   if (bytes <= INT_MAX) {
-    error = MPI_Irecv(data, (int)bytes, MPI_BYTE, peer, tag, comm, &opened);
+    error = MPI_Irecv(data, (int)bytes, MPI_BYTE, peer, tag, comm, &opened.request);
   } else {
     MPI_Datatype type = MPI_DATATYPE_NULL;
     error = heddle_mpi_long_type(bytes, &type);
-    if (error == MPI_SUCCESS) error = MPI_Irecv(data, 1, type, peer, tag, comm, &opened);
+    if (error == MPI_SUCCESS) error = MPI_Irecv(data, 1, type, peer, tag, comm, &opened.request);
     if (type != MPI_DATATYPE_NULL) MPI_Type_free(&type);
   }
   memcpy(request, &opened, sizeof(opened));
@@ -82,11 +92,18 @@ static inline int heddle_mpi_recv(void* data, size_t bytes, int peer, int tag, v
 }
 
 static inline int heddle_mpi_test(void* request, int* done, void* context) {
-  MPI_Request opened;
+  heddle_mpi_message opened;
+  MPI_Status status;
+  MPI_Count came = 0;
   int error;
   (void)context;
   memcpy(&opened, request, sizeof(opened));
-  error = MPI_Test(&opened, done, MPI_STATUS_IGNORE);
+  error = MPI_Test(&opened.request, done, &status);
+  if (error == MPI_SUCCESS && *done && opened.expected >= 0) {
+    error = MPI_Get_elements_x(&status, MPI_BYTE, &came);
+    if (error == MPI_SUCCESS && came != opened.expected) error = MPI_ERR_TRUNCATE;
+  }
+  if (error != MPI_SUCCESS) MPI_Error_class(error, &error);
   memcpy(request, &opened, sizeof(opened));
   return error;
 }
@@ -94,16 +111,16 @@ static inline int heddle_mpi_test(void* request, int* done, void* context) {
 /* MPI completes a cancelled receive without the other side. A send that the other side has begun to fetch it may not let
  * go of: such a request is left to MPI, which frees it when it can. */
 static inline int heddle_mpi_cancel(void* request, void* context) {
-  MPI_Request opened;
+  heddle_mpi_message opened;
   int done = 0;
   int error;
   (void)context;
   memcpy(&opened, request, sizeof(opened));
-  if (opened == MPI_REQUEST_NULL) return MPI_SUCCESS;
-  error = MPI_Cancel(&opened);
-  if (error == MPI_SUCCESS) error = MPI_Test(&opened, &done, MPI_STATUS_IGNORE);
-  if (opened != MPI_REQUEST_NULL) {
-    const int freed = MPI_Request_free(&opened);
+  if (opened.request == MPI_REQUEST_NULL) return MPI_SUCCESS;
+  error = MPI_Cancel(&opened.request);
+  if (error == MPI_SUCCESS) error = MPI_Test(&opened.request, &done, MPI_STATUS_IGNORE);
+  if (opened.request != MPI_REQUEST_NULL) {
+    const int freed = MPI_Request_free(&opened.request);
     if (error == MPI_SUCCESS) error = freed;
   }
   memcpy(request, &opened, sizeof(opened));

@@ -1,5 +1,5 @@
 // The ranks call a collective with different sizes, or different ones: whoever needs another's data is told so, nobody takes what is not theirs, and other
-// communicators remain right.
+// communicators remain right. "messages": between nodes, where lengths alone are compared, and what came of another call may be in the buffer of a call that fails.
 #include "job.hpp"
 
 namespace {
@@ -35,7 +35,7 @@ int call(bool is_bcast, std::size_t bytes, std::vector<char>* out, MPI_Comm comm
   return MPI_Allreduce(in.data(), out->data(), static_cast<int>(bytes), MPI_SIGNED_CHAR, MPI_BOR, comm);
 }
 
-void check(const Calls& calls, std::size_t number) {
+void check(const Calls& calls, std::size_t number, bool by_messages) {
   MPI_Comm comm;
   MPI_Comm_dup(MPI_COMM_WORLD, &comm);
   MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
@@ -48,8 +48,9 @@ void check(const Calls& calls, std::size_t number) {
   const bool may_end = is_first && calls.is_bcast;
   if (rc == MPI_SUCCESS && !may_end) job::fail("calls %zu are taken for the same", number);
   for (const char c : out) {
-    if (c != 7) job::fail("calls %zu: there is a result", number);
+    if (c != 7 && !by_messages) job::fail("calls %zu: there is a result", number);
   }
+  PMPI_Barrier(MPI_COMM_WORLD);  // a rank may have waited until its deadline
   int all = 0;
   const int one = 1;
   MPI_Allreduce(&one, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
@@ -62,8 +63,11 @@ void check(const Calls& calls, std::size_t number) {
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   job::warm_up(MPI_COMM_WORLD);
-  for (std::size_t i = 0; i < sizeof kCalls / sizeof kCalls[0]; ++i)
-    check(kCalls[i], i);
+  // To which MPICH brings what goes wrong with any message.
+  if (argc > 1) MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  for (std::size_t i = 0; i < sizeof kCalls / sizeof kCalls[0]; ++i) {
+    if (argc == 1 || kCalls[i].is_bcast == kCalls[i].others_bcast) check(kCalls[i], i, argc > 1);
+  }
   MPI_Finalize();
   return 0;
 }

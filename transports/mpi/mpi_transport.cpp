@@ -1,5 +1,7 @@
 #include "transports/mpi/mpi_transport.hpp"
 
+#include <fmt/format.h>
+
 #include <string>
 #include <vector>
 
@@ -25,7 +27,7 @@ class MpiTransport final : public Transport {
     if (p2p_.send(data, bytes, peer, static_cast<int>(tag % kTags), ticket.words, p2p_.context) != 0) {
       return failed("sending to", peer);
     }
-    open_.push_back(&ticket);
+    open_.push_back({&ticket, peer, bytes, true});
     return {};
   }
 
@@ -33,41 +35,57 @@ class MpiTransport final : public Transport {
     if (p2p_.recv(data, bytes, peer, static_cast<int>(tag % kTags), ticket.words, p2p_.context) != 0) {
       return failed("receiving from", peer);
     }
-    open_.push_back(&ticket);
+    open_.push_back({&ticket, peer, bytes, false});
     return {};
   }
 
   Status progress() override {
     for (std::size_t i = 0; i < open_.size();) {
       int done = 0;
-      if (p2p_.test(open_[i]->words, &done, p2p_.context) != 0) {
-        return Status(Code::peer_failed, "the host MPI reported an error while completing a message");
-      }
+      Message& message = open_[i];
+      if (const int error = p2p_.test(message.ticket->words, &done, p2p_.context); error != 0)
+        return message.failed(error);
       if (done == 0) {
         ++i;
         continue;
       }
-      open_[i]->done = true;
-      open_[i] = open_.back();
+      message.ticket->done = true;
+      message = open_.back();
       open_.pop_back();
     }
     return {};
   }
 
   void cancel(Ticket& ticket) override {
-    if (std::erase(open_, &ticket) > 0) p2p_.cancel(ticket.words, p2p_.context);
+    if (std::erase_if(open_, [&](const Message& each) { return each.ticket == &ticket; }) > 0)
+      p2p_.cancel(ticket.words, p2p_.context);
   }
 
   bool peer_is_gone(int) const override { return false; }
 
  private:
+  struct Message {
+    Ticket* ticket;
+    int peer;
+    std::size_t bytes;
+    bool is_sent;
+
+    Status failed(int error) const {
+      return Status(
+          Code::peer_failed,
+          fmt::format("the host MPI reported an error (class {}) about a message of {} bytes {} rank {}{}",
+                      error, bytes, is_sent ? "to" : "from", peer,
+                      is_sent ? "" : "; has that called a collective with another size?"));
+    }
+  };
+
   static Status failed(const char* what, int peer) {
     return Status(Code::peer_failed,
                   std::string("the host MPI reported an error ") + what + " rank " + std::to_string(peer));
   }
 
   heddle_p2p p2p_;
-  std::vector<Ticket*> open_;
+  std::vector<Message> open_;
   TransportCapabilities capabilities_;
 };
 

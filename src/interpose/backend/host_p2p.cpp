@@ -6,16 +6,21 @@
 namespace heddle::backend {
 namespace {
 
-static_assert(sizeof(MPI_Request) <= HEDDLE_P2P_REQUEST_BYTES);
-
-MPI_Request load_request(const void* storage) {
+// What is in the storage of a message.
+struct Message {
   MPI_Request request;
-  std::memcpy(&request, storage, sizeof(MPI_Request));
-  return request;
+  int expected;  // bytes to be received; -1: it is sent
+};
+static_assert(sizeof(Message) <= HEDDLE_P2P_REQUEST_BYTES);
+
+Message load(const void* storage) {
+  Message message;
+  std::memcpy(&message, storage, sizeof message);
+  return message;
 }
 
-void store_request(void* storage, MPI_Request request) {
-  std::memcpy(storage, &request, sizeof(MPI_Request));
+void store(void* storage, const Message& message) {
+  std::memcpy(storage, &message, sizeof message);
 }
 
 }  // namespace
@@ -48,36 +53,46 @@ heddle_p2p HostP2p::functions() {
 int HostP2p::send(const void* data, size_t bytes, int peer, int tag, void* request, void* context) {
   if (bytes > INT_MAX) return MPI_ERR_COUNT;
   const auto* self = static_cast<HostP2p*>(context);
-  MPI_Request made;
-  const int rc = self->mpi_->Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, self->comm_, &made);
-  if (rc == MPI_SUCCESS) store_request(request, made);
+  Message made{MPI_REQUEST_NULL, -1};
+  const int rc =
+      self->mpi_->Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, self->comm_, &made.request);
+  if (rc == MPI_SUCCESS) store(request, made);
   return rc;
 }
 
 int HostP2p::recv(void* data, size_t bytes, int peer, int tag, void* request, void* context) {
   if (bytes > INT_MAX) return MPI_ERR_COUNT;
   const auto* self = static_cast<HostP2p*>(context);
-  MPI_Request made;
-  const int rc = self->mpi_->Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, self->comm_, &made);
-  if (rc == MPI_SUCCESS) store_request(request, made);
+  Message made{MPI_REQUEST_NULL, static_cast<int>(bytes)};
+  const int rc = self->mpi_->Irecv(data, made.expected, MPI_BYTE, peer, tag, self->comm_, &made.request);
+  if (rc == MPI_SUCCESS) store(request, made);
   return rc;
 }
 
 int HostP2p::test(void* request, int* done, void* context) {
   const auto* self = static_cast<HostP2p*>(context);
-  MPI_Request open = load_request(request);
-  const int rc = self->mpi_->Test(&open, done, MPI_STATUS_IGNORE);
-  store_request(request, open);
-  return rc;
+  Message open = load(request);
+  MPI_Status status;
+  int rc = self->mpi_->Test(&open.request, done, &status);
+  store(request, open);
+  if (rc != MPI_SUCCESS) {
+    int which = MPI_ERR_OTHER;
+    self->mpi_->Error_class(rc, &which);
+    return which;
+  }
+  if (*done == 0 || open.expected < 0) return MPI_SUCCESS;
+  int came = 0;
+  rc = self->mpi_->Get_count(&status, MPI_BYTE, &came);
+  return rc == MPI_SUCCESS && came != open.expected ? MPI_ERR_TRUNCATE : rc;
 }
 
 int HostP2p::cancel(void* request, void* context) {
   const auto* self = static_cast<HostP2p*>(context);
-  MPI_Request open = load_request(request);
-  if (open == MPI_REQUEST_NULL) return MPI_SUCCESS;
-  self->mpi_->Cancel(&open);
-  const int rc = self->mpi_->Request_free(&open);
-  store_request(request, open);
+  Message open = load(request);
+  if (open.request == MPI_REQUEST_NULL) return MPI_SUCCESS;
+  self->mpi_->Cancel(&open.request);
+  const int rc = self->mpi_->Request_free(&open.request);
+  store(request, open);
   return rc;
 }
 

@@ -126,6 +126,7 @@ typedef int(MPI_Comm_delete_attr_function)(MPI_Comm, int, void*, void*);
 #define MPI_ERR_BUFFER 1
 #define MPI_ERR_COUNT 2
 #define MPI_ERR_COMM 5
+#define MPI_ERR_TRUNCATE 15
 #define MPI_ERR_OTHER 16
 #define MPI_ERR_NO_MEM 39
 
@@ -169,6 +170,7 @@ int PMPI_Comm_test_inter(MPI_Comm, int*);
 int PMPI_Error_class(int, int*);
 int PMPI_Finalized(int*);
 int PMPI_Free_mem(void*);
+int PMPI_Get_count(const MPI_Status*, MPI_Datatype, int*);
 int PMPI_Get_library_version(char*, int*);
 int PMPI_Group_free(MPI_Group*);
 int PMPI_Group_translate_ranks(MPI_Group, int, const int[], MPI_Group, int[]);
