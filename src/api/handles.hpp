@@ -1,6 +1,8 @@
 // What the opaque handles of the C API point to.
 #pragma once
 
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -33,6 +35,8 @@ struct heddle_request;
 
 struct heddle_comm {
   volatile std::uint64_t magic = heddle::edge::kCommMagic;
+  const pid_t process =
+      ::getpid();        // whose it is; a child has a copy that reaches what is still the parent's
   bool broken = false;   // a call has failed such that there will be no other
   heddle_p2p lent{};     // without `release` when there is nothing to release
   heddle::gpu::Gpu gpu;  // outlives what has images of its buffers: the requests
