@@ -116,7 +116,7 @@ struct Peer {
 class ShmTransport final : public Transport {
  public:
   ShmTransport(std::byte* memory, const ShmTransportGeometry& geometry, int member, std::vector<int> ranks,
-               std::vector<int> pids);
+               std::vector<int> pids, std::function<bool(int member)> is_gone);
   ~ShmTransport() override { leave(); }
 
   const TransportCapabilities& capabilities() const override { return capabilities_; }
@@ -147,13 +147,15 @@ class ShmTransport final : public Transport {
   std::vector<std::vector<std::byte>> spare_;
   std::vector<int> ranks_;
   std::vector<int> pids_;
+  std::function<bool(int member)> is_gone_;
   std::vector<int> member_of_;  // by rank
   TransportCapabilities capabilities_;
 };
 
 ShmTransport::ShmTransport(std::byte* memory, const ShmTransportGeometry& geometry, int member,
-                           std::vector<int> ranks, std::vector<int> pids)
-    : member_(member), ranks_(std::move(ranks)), pids_(std::move(pids)) {
+                           std::vector<int> ranks, std::vector<int> pids,
+                           std::function<bool(int member)> is_gone)
+    : member_(member), ranks_(std::move(ranks)), pids_(std::move(pids)), is_gone_(std::move(is_gone)) {
   capabilities_.name = "shm";
   capabilities_.cost = kShmMessageCost;
   const std::size_t stride = sizeof(RingHeader) + geometry.ring_bytes();
@@ -348,8 +350,10 @@ bool process_is_gone(pid_t pid) {
 }
 
 bool ShmTransport::peer_is_gone(int rank) const {
-  const int pid = pids_[static_cast<std::size_t>(member_of_[static_cast<std::size_t>(rank)])];
-  return pid != kUnknownProcess && process_is_gone(pid);
+  const int member = member_of_[static_cast<std::size_t>(rank)];
+  const int pid = pids_[static_cast<std::size_t>(member)];
+  if (pid == kUnknownProcess) return is_gone_ && is_gone_(member);
+  return process_is_gone(pid);
 }
 
 }  // namespace
@@ -364,8 +368,10 @@ std::size_t ShmTransportGeometry::bytes() const {
 }
 
 std::unique_ptr<Transport> make_shm_transport(std::byte* memory, const ShmTransportGeometry& geometry,
-                                              int member, std::vector<int> ranks, std::vector<int> pids) {
-  return std::make_unique<ShmTransport>(memory, geometry, member, std::move(ranks), std::move(pids));
+                                              int member, std::vector<int> ranks, std::vector<int> pids,
+                                              std::function<bool(int member)> is_gone) {
+  return std::make_unique<ShmTransport>(memory, geometry, member, std::move(ranks), std::move(pids),
+                                        std::move(is_gone));
 }
 
 }  // namespace heddle
