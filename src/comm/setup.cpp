@@ -178,7 +178,8 @@ Status Setup::share_memory() {
   if (memfd.ok() || config_.shm_backing == "memfd") return memfd;
   const Status posix = try_backing(SharedMemory::Backing::posix);
   if (posix.ok()) return posix;
-  return Status(posix.code(), "no shared memory: " + memfd.message() + "; " + posix.message());
+  return Status(posix.code(), "no shared memory: " + memfd.message() + "; " + posix.message() +
+                                  "; HEDDLE_TRANSPORTS=tcp does without");
 }
 
 // The members whose processes cannot be watched by their numbers, as far as they have claimed their places; who has not cannot be watched.

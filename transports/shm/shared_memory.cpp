@@ -96,7 +96,7 @@ Result<SharedMemory> SharedMemory::create(std::size_t bytes, Backing backing) {
   const int fd = posix ? open_posix(memory.handle_) : memfd_create("heddle", MFD_CLOEXEC);
   if (fd < 0) {
     memory.handle_.name[0] = '\0';
-    return system_error(posix ? "shm_open" : "memfd_create", errno);
+    return system_error(posix ? "shm_open in /dev/shm" : "memfd_create", errno);
   }
   memory.fd_ = fd;
   memory.handle_.pid = getpid();
