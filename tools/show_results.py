@@ -116,13 +116,26 @@ def plot(results, path):
     figure.savefig(path, dpi=90)
 
 
+def read(path):
+    """What a benchmark wrote; ValueError where it did not."""
+    result = json.loads(path.read_text())
+    if not isinstance(result, dict) or "rows" not in result:
+        raise ValueError("no benchmark wrote it with --json")
+    return result
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", nargs="+", type=pathlib.Path)
     parser.add_argument("--plot", metavar="PICTURE", help="draw all of them into this file instead")
     args = parser.parse_args()
-    results = [json.loads(path.read_text()) for path in args.results]
-    for path, result in zip(args.results, results):
+    results = []
+    for path in args.results:
+        try:
+            result = read(path)
+        except (OSError, ValueError) as problem:
+            parser.error(f"{path}: {problem}")
+        results.append(result)
         sparse = "dimension" in result.get("settings", {})
         if sparse and args.plot:
             parser.error(f"{path}: results of heddle_sparse_allreduce are shown as tables only, without --plot")

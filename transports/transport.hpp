@@ -97,6 +97,12 @@ class Transport {
   // True when the process behind `peer` is known to be gone; false when it is alive or cannot be told.
   virtual bool peer_is_gone(int peer) const = 0;
 
+  // Tells the others, where they can be told, that this rank takes no further part, though its process may live on. The last call but
+  // cancel().
+  virtual void leave() {}
+  // True when `peer` is known to have done so.
+  virtual bool peer_has_left(int /*peer*/) const { return false; }
+
   // For those who would rather sleep than poll: a descriptor that becomes readable when progress() has something to do.
   // -1: there is none.
   virtual int wake_descriptor() const { return -1; }

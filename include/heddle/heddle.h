@@ -128,7 +128,8 @@ HEDDLE_API heddle_status heddle_comm_create_env(heddle_comm_t* comm);
 /* Frees the communicator; local, never waits for other ranks (but `release` of lent messages may: see heddle_mpi.h).
  * Null is allowed. While a request on it is active this is HEDDLE_ERR_ARGUMENT and frees nothing, unless the
  * communicator has failed. Requests that outlive it can only be freed. Other ranks may still be inside the last
- * collective: that does them no harm. */
+ * collective: that does them no harm. After fork() a communicator is the parent's: in the child all that may be called on it is this,
+ * which does nothing there. */
 HEDDLE_API heddle_status heddle_comm_destroy(heddle_comm_t comm);
 
 HEDDLE_API heddle_status heddle_comm_rank(heddle_comm_t comm, int* rank);

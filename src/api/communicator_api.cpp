@@ -1,4 +1,6 @@
 // Communicators, blocking collectives and information: the C API over class Communicator.
+#include <unistd.h>
+
 #include <memory>
 #include <string>
 #include <utility>
@@ -118,6 +120,7 @@ heddle_status heddle_comm_destroy(heddle_comm_t comm) {
   if (comm == nullptr) return HEDDLE_OK;
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(comm));
+    if (comm->process != ::getpid()) return {};
     std::size_t active = 0;
     for (const heddle_request* request : comm->requests)
       active += request->request->active() ? 1 : 0;

@@ -1,6 +1,8 @@
 // What the opaque handles of the C API point to.
 #pragma once
 
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -33,6 +35,8 @@ struct heddle_request;
 
 struct heddle_comm {
   volatile std::uint64_t magic = heddle::edge::kCommMagic;
+  // Whose it is: a child has a copy that reaches what is still the parent's.
+  const pid_t process = ::getpid();
   heddle_p2p lent{};     // without `release` when there is nothing to release
   heddle::gpu::Gpu gpu;  // outlives what has images of its buffers: the requests
   std::unique_ptr<heddle::Communicator> communicator;

@@ -90,6 +90,11 @@ bool CommunicatorImpl::is_gone(int rank) const {
   return transport != nullptr && transport->peer_is_gone(rank);
 }
 
+bool CommunicatorImpl::has_left(int rank) const {
+  const Transport* transport = connections_->ports.transport_of[static_cast<std::size_t>(rank)];
+  return transport != nullptr && transport->peer_has_left(rank);
+}
+
 // A rank that fails after another one did may be gone as well by the time we look: name them all.
 std::string CommunicatorImpl::also_gone(int besides) const {
   std::string text;
@@ -112,6 +117,9 @@ Status CommunicatorImpl::inspect(int missing, Blame blame, Patience& patience) {
                               sure ? "did not take part" : "did not take part, or waits itself,", seconds,
                               also_gone(missing)));
   }
+  if (has_left(missing))
+    return Status(Code::peer_failed,
+                  who + " has failed, or has destroyed its communicator" + also_gone(missing));
   ProcessState& process = *connections_->process;
   const TimePoint time = now(policy_.clock);
   if (process.may_warn(time) && patience.warning_due()) {
@@ -125,6 +133,8 @@ Status CommunicatorImpl::inspect(int missing, Blame blame, Patience& patience) {
 Status CommunicatorImpl::fail(Status status) {
   broken_ = status;
   std::fill(std::begin(by_team_), std::end(by_team_), 0);
+  for (Transport* transport : connections_->ports.transports)
+    transport->leave();
   return status;
 }
 

@@ -199,6 +199,7 @@ class CommunicatorImpl final : public Communicator {
   Status different_calls(const TeamClash& clash, TeamKind team) const;
   std::string name_of(int rank) const;
   bool is_gone(int rank) const;
+  bool has_left(int rank) const;
   std::string also_gone(int besides) const;
   std::string choice_key(const Config& config) const;
   std::string known_choices(const ChoiceCache& cache, const std::string& key);

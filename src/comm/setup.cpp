@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <map>
 #include <string_view>
 #include <utility>
 
+#include "base/descriptors.hpp"
 #include "base/text.hpp"
 #include "comm/core_claim.hpp"
 #include "comm/hello.hpp"
@@ -16,6 +18,9 @@
 
 namespace heddle {
 namespace {
+
+// Left to the program, where members can be watched by a descriptor alone.
+constexpr std::size_t kSpareDescriptors = 256;
 
 // How a rank fared in a stage that others must know about.
 struct Outcome {
@@ -41,6 +46,7 @@ class Setup {
   std::vector<std::uint16_t> plan_of_node() const;
   Status share_memory();
   Status try_backing(SharedMemory::Backing backing);
+  std::function<bool(int member)> watch_claims() const;
   void build_shm();
   void build_ports();
 
@@ -49,6 +55,11 @@ class Setup {
     return heddle::team_bytes(t, t.node_of(bootstrap_.rank), connections_->geometry);
   }
   ShmTransportGeometry ring_geometry() const { return {static_cast<int>(members().size())}; }
+  // Not all members of this node see each other's processes. All of them know.
+  bool is_apart() const {
+    return std::any_of(members().begin(), members().end(),
+                       [&](std::int32_t rank) { return !is_seen_[static_cast<std::size_t>(rank)]; });
+  }
   const std::vector<std::int32_t>& members() const {
     const TopologyView& t = connections_->topology;
     return t.members(t.node_of(bootstrap_.rank));
@@ -71,7 +82,8 @@ void Setup::find_topology(const std::vector<Hello>& hellos) {
     node_of.push_back(shm ? number.emplace(h.node, next).first->second : next);
     connections_->host_of.emplace_back(h.host);
     connections_->pid_of.push_back(h.pid);
-    is_seen_.push_back(h.pid_namespace == hellos[static_cast<std::size_t>(bootstrap_.rank)].pid_namespace);
+    const Hello& mine = hellos[static_cast<std::size_t>(bootstrap_.rank)];
+    is_seen_.push_back(h.pid_namespace == mine.pid_namespace && h.pid_namespace != 0);
   }
   connections_->topology = TopologyView({std::move(node_of)});
 
@@ -151,6 +163,8 @@ Status Setup::try_backing(SharedMemory::Backing backing) {
       if (attached.ok()) memory = std::move(attached).value();
     }
   }
+  if (mine.ok() && is_apart() && has_descriptors(kSpareDescriptors))
+    (void)memory.claim(connections_->topology.member_index(bootstrap_.rank));
   HEDDLE_TRY(agree(mine));
   memory.publish_done();
   connections_->memory = std::move(memory);
@@ -164,7 +178,19 @@ Status Setup::share_memory() {
   if (memfd.ok() || config_.shm_backing == "memfd") return memfd;
   const Status posix = try_backing(SharedMemory::Backing::posix);
   if (posix.ok()) return posix;
-  return Status(posix.code(), "no shared memory: " + memfd.message() + "; " + posix.message());
+  return Status(posix.code(), "no shared memory: " + memfd.message() + "; " + posix.message() +
+                                  "; HEDDLE_TRANSPORTS=tcp does without");
+}
+
+// The members whose processes cannot be watched by their numbers, as far as they have claimed their places; who has not cannot be watched.
+std::function<bool(int member)> Setup::watch_claims() const {
+  if (!is_apart()) return nullptr;
+  std::vector<bool> has_claimed;
+  for (std::size_t m = 0; m < members().size(); ++m)
+    has_claimed.push_back(connections_->memory.is_claimed(static_cast<int>(m)));
+  return [has_claimed, &memory = connections_->memory](int member) {
+    return has_claimed[static_cast<std::size_t>(member)] && !memory.is_claimed(member);
+  };
 }
 
 void Setup::build_shm() {
@@ -179,8 +205,8 @@ void Setup::build_shm() {
   std::byte* memory = connections_->memory.data();
   connections_->teams = make_teams(connections_->topology, bootstrap_.rank, connections_->geometry, memory,
                                    &connections_->process->heap);
-  connections_->shm =
-      make_shm_transport(memory + team_bytes(), ring_geometry(), member, std::move(ranks), std::move(pids));
+  connections_->shm = make_shm_transport(memory + team_bytes(), ring_geometry(), member, std::move(ranks),
+                                         std::move(pids), watch_claims());
 }
 
 void Setup::build_ports() {

@@ -103,14 +103,18 @@ template <typename Poll, typename Inspect>
     const bool look = patience.rest();
     HEDDLE_TRY(poll(&done));
     if (done) break;
-    if (look) HEDDLE_TRY(inspect(patience));
+    if (!look || inspect(patience).ok()) continue;
+    // Whoever is gone may have done its part after the poll, and then ended.
+    HEDDLE_TRY(poll(&done));
+    if (done) break;
+    HEDDLE_TRY(inspect(patience));
   }
   policy.spins.resume(involuntary_switches());
   return {};
 }
 
 // Polls until done, first in a tight loop, then with patience. `poll(&done)` moves the operation;
-// `inspect(patience)` is called at each look and returns an error to end the wait.
+// `inspect(patience)` is called at each look and returns an error to end the wait, which it does when it says so again after one more poll.
 template <typename Poll, typename Inspect>
 [[gnu::always_inline]] inline Status wait_until_done(const WaitPolicy& policy, Poll&& poll,
                                                      Inspect&& inspect) {

@@ -1,7 +1,10 @@
 /* One rank of a job without MPI (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT): sums in memory that other ranks reach, and waits for a
- * rank that comes late. What fails is said on standard error, with status 1. */
+ * rank that comes late or, with the argument "dies", for one that does, of which the others must be told. What fails is said on standard
+ * error, with status 1. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "heddle/heddle.h"
@@ -13,7 +16,16 @@ static int check(heddle_status status) {
   return status == HEDDLE_OK;
 }
 
-int main(void) {
+static int is_told(heddle_comm_t comm, int rank) {
+  char name[32];
+  snprintf(name, sizeof name, "rank %d ", rank);
+  if (heddle_barrier(comm) == HEDDLE_ERR_PEER && strstr(heddle_last_error(), name) != NULL) return 1;
+  fprintf(stderr, "told of the rank that died: %s\n", heddle_last_error());
+  return 0;
+}
+
+int main(int argc, char** argv) {
+  const int dies = argc > 1 && strcmp(argv[1], "dies") == 0;
   heddle_comm_t comm;
   int rank = 0;
   int size = 0;
@@ -31,6 +43,8 @@ int main(void) {
       return 1;
     }
   }
+  if (dies && rank == size - 1) raise(SIGKILL);
+  if (dies) return is_told(comm, size - 1) ? 0 : 1;
   if (rank == size - 1) sleep(1);
   return check(heddle_barrier(comm)) && check(heddle_comm_destroy(comm)) ? 0 : 1;
 }

@@ -9,15 +9,25 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / 'support'))
 import native_ranks  # noqa: E402
 
 SKIPPED = 77
-APART = ['unshare', '--pid', '--fork', '--mount-proc']
+APART = ['unshare', '--pid', '--fork', '--kill-child', '--mount-proc']
+# Nor is there a /proc that would tell which namespace it is.
+WITHOUT_PROC = APART + ['sh', '-c', 'mount -t tmpfs none /proc && exec "$@"', 'sh']
+DIED = 128 + 9
 
 
-def run(program, others):
-    """Each rank in a namespace of its own, the last one after `others` processes there."""
-    command = APART + ['sh', '-c', f'n=0; while [ $n -lt $((RANK * {others})) ]; do /bin/true; n=$((n + 1)); done; '
-                       + ('"$0"; exit $?' if others else 'exec "$0"'), program]
-    return [f'{"others" if others else "alone"}, rank {rank} failed: {output}'
-            for rank, (status, output) in enumerate(native_ranks.run(command, 2, timeout=60)) if status != 0]
+def run(apart, program, others, *arguments, descriptors=1024):
+    """Each rank in a namespace of its own, the last one after `others` processes there and with `descriptors`."""
+    command = apart + ['sh', '-c', f'[ $RANK = 2 ] && ulimit -n {descriptors}; n=0; while [ $n -lt $((RANK * {others})) ]; do /bin/true; n=$((n + 1)); done; '
+                       + ('"$@"; exit $?' if others else 'exec "$@"'), 'sh', program]
+    what = f'{"without /proc, " if apart is WITHOUT_PROC else ""}{others} others {" ".join(arguments)}'
+    try:
+        # Without /proc the loader does not find what lies beside a program.
+        ranks = native_ranks.run(command + list(arguments), 3, timeout=30, LD_LIBRARY_PATH=os.path.dirname(os.path.abspath(sys.argv[2])))
+    except subprocess.TimeoutExpired:
+        return [f'{what}: still running']
+    wanted = [0, 0, DIED if 'dies' in arguments else 0]
+    return [f'{what}: rank {rank} ended with {status}: {output}'
+            for rank, (status, output) in enumerate(ranks) if status != wanted[rank]]
 
 
 def main():
@@ -26,7 +36,11 @@ def main():
         print('skipped: no PID namespaces (needs root):', trial.stderr.strip())
         return SKIPPED
     program = os.path.abspath(sys.argv[1])
-    found = run(program, 0) + run(program, 5)
+    found = []
+    for apart in APART, WITHOUT_PROC:
+        found += run(apart, program, 0) + run(apart, program, 5) + run(apart, program, 5, 'dies')
+    # Whose end cannot be told for want of descriptors is not taken for gone.
+    found += run(APART, program, 5, descriptors=100)
     print('\n'.join(found) or 'as it should be')
     return 1 if found else 0
 

@@ -152,6 +152,45 @@ TEST(Failures, DifferentLengthsAreNoticed) {
   });
 }
 
+// Its process lives on, and nobody knows for how long.
+TEST(Failures, WhoHasFailedIsNotWaitedFor) {
+  Party party({1, 1});
+  Config config = hurried();
+  config.timeout = milliseconds(20'000);
+  std::atomic<bool> through{false};
+  party.run(config, [&](Rank& me, Communicator& comm) {
+    std::vector<std::byte> data(100);
+    if (me.rank == 1) {
+      EXPECT_FALSE(comm.recv(data.data(), 50, 0).ok());
+      me.until([&] { return through.load(); });
+      return;
+    }
+    EXPECT_TRUE(comm.send(data.data(), 60, 1).ok());
+    const Status status = comm.barrier();
+    EXPECT_EQ(status.code(), Code::peer_failed);
+    EXPECT_NE(status.message().find("rank 1 (process " + std::to_string(getpid())), std::string::npos);
+    EXPECT_NE(status.message().find("has failed, or has destroyed its communicator"), std::string::npos)
+        << status.message();
+    through = true;
+  });
+}
+
+TEST(Failures, WhoHasDestroyedItsCommunicatorIsNotWaitedFor) {
+  Party party({1, 1, 1});
+  Config config = hurried();
+  config.timeout = milliseconds(20'000);
+  for (const char* algorithm : {"", "allreduce:ring"}) {
+    config.algorithm = algorithm;
+    party.run(config, [](Rank& me, Communicator& comm) {
+      std::int64_t value = 1;
+      EXPECT_TRUE(comm.allreduce(&value, &value, 1, DType::i64, Op::sum).ok());
+      if (me.rank == 2) return;
+      const Status status = comm.allreduce(&value, &value, 1, DType::i64, Op::sum);
+      EXPECT_EQ(status.code(), Code::peer_failed) << status.message();
+    });
+  }
+}
+
 TEST(Failures, OneWarningSaysWhoIsMissing) {
   Party party({1, 1, 1});
   Config config;

@@ -206,6 +206,45 @@ TEST(Waiter, TheInspectorEndsItAtTheDeadline) {
   EXPECT_EQ(warnings, 1);
 }
 
+// A rank may do its part and end between the poll that missed it and the look that finds it gone.
+TEST(Waiter, WhatCameBeforeTheEndOfWhoSentItCounts) {
+  for (const bool came : {true, false}) {
+    WaitPolicy policy;
+    policy.spins = SpinBudget(0, 0);
+    bool there = false;
+    int looks = 0;
+    const Status status = wait_until_done(
+        policy,
+        [&](bool* done) -> Status {
+          *done = there;
+          return {};
+        },
+        [&](Patience&) {
+          ++looks;
+          there = came;
+          return Status(Code::peer_failed, "gone");
+        });
+    EXPECT_EQ(status.code(), came ? Code::ok : Code::peer_failed);
+    EXPECT_EQ(looks, came ? 1 : 2);
+  }
+}
+
+// And the look at that time may find another one missing, who is there.
+TEST(Waiter, WhoIsGoneMayHaveBeenWaitedForByAPartAlone) {
+  WaitPolicy policy;
+  policy.spins = SpinBudget(0, 0);
+  int looks = 0;
+  const Status status = wait_until_done(
+      policy,
+      [&](bool* done) -> Status {
+        *done = looks == 3;
+        return {};
+      },
+      [&](Patience&) { return ++looks == 1 ? Status(Code::peer_failed, "gone") : Status(); });
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(looks, 3);
+}
+
 TEST(Waiter, ZeroMeansNever) {
   WaitPolicy policy;
   policy.spins = SpinBudget(0, 0);

@@ -197,6 +197,16 @@ class HeddleInfo(unittest.TestCase):
         for arguments in [["-n", "0"], ["-n", "many"], ["--no-such"]]:
             self.assertNotEqual(run(*arguments).returncode, 0)
 
+    def test_what_no_machine_has_is_refused(self):
+        for option in "--latency", "--gbit", "--crossing":
+            for value in "0", "-1", "1e300", "inf", "nan":
+                result = run("--explain", option, value)
+                self.assertNotEqual(result.returncode, 0, f"{option} {value}")
+                message = result.stderr.splitlines()[0]
+                self.assertRegex(message, f"^{option}: .*{value}")
+                self.assertIn("1000000", message)
+                self.assertLess(len(message), 100)
+
     def test_full_output_is_reported(self):
         with open("/dev/full", "w", encoding="utf-8") as full:
             result = subprocess.run([PROGRAM, "--environment-table"], stdout=full, stderr=subprocess.PIPE,

@@ -158,6 +158,61 @@ TEST_P(SharedMemoryTest, AnImpossibleSizeIsAStatus) {
   EXPECT_TRUE(objects_of(getpid()).empty());
 }
 
+// Without a look at the number of the process.
+TEST_P(SharedMemoryTest, AClaimEndsWithItsProcess) {
+  SharedMemory memory = SharedMemory::create(4096, GetParam()).value();
+  EXPECT_TRUE(memory.claim(0));
+  EXPECT_FALSE(memory.is_claimed(0)) << "its own";
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const SharedMemoryHandle handle = memory.handle();
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    SharedMemory mine = SharedMemory::attach(handle).value();
+    const char well = mine.is_claimed(0) && mine.claim(3) ? 'y' : 'n';
+    mine.publish_done();
+    if (write(ready[1], &well, 1) != 1) _exit(1);
+    pause();
+    _exit(1);
+  }
+  char well = 'n';
+  EXPECT_EQ(read(ready[0], &well, 1), 1);
+  EXPECT_EQ(well, 'y');
+  memory.publish_done();
+  EXPECT_TRUE(memory.is_claimed(3));
+  EXPECT_FALSE(memory.is_claimed(2));
+  kill(child, SIGKILL);
+  siginfo_t ended;
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT), 0);
+  EXPECT_FALSE(memory.is_claimed(3)) << "nobody has asked for its status yet";
+  waitpid(child, nullptr, 0);
+}
+
+// A descriptor is all that a claim takes, and as long as the memory.
+TEST_P(SharedMemoryTest, AClaimIsGivenUpWithTheMemory) {
+  SharedMemory memory = SharedMemory::create(4096, GetParam()).value();
+  const int lowest = dup(0);
+  close(lowest);
+  {
+    SharedMemory other = SharedMemory::attach(memory.handle()).value();
+    EXPECT_TRUE(other.claim(1));
+    other.publish_done();
+    EXPECT_TRUE(memory.is_claimed(1));
+  }
+  EXPECT_FALSE(memory.is_claimed(1));
+  {
+    SharedMemory other = SharedMemory::attach(memory.handle()).value();
+    other.publish_done();
+    const int now = dup(0);
+    close(now);
+    EXPECT_EQ(now, lowest) << "who claims nothing keeps nothing open";
+  }
+  const int after = dup(0);
+  close(after);
+  EXPECT_EQ(after, lowest);
+}
+
 // Killed between create and publish_done; `name` comes back through a pipe.
 std::string killed_creator(pid_t* pid) {
   int ends[2];

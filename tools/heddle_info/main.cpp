@@ -1,4 +1,6 @@
 // heddle-info: the machine, the transports, the environment, and which algorithm serves which message size.
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -14,6 +16,19 @@
 namespace {
 
 constexpr std::size_t kLargestExplained = std::size_t{128} << 20;
+
+// CLI::Range takes "nan".
+CLI::Validator positive() {
+  static constexpr double kLeast = 0.001;
+  static constexpr double kMost = 1e6;
+  return CLI::Validator(
+      [](const std::string& text) -> std::string {
+        double value = 0;
+        if (CLI::detail::lexical_cast(text, value) && value >= kLeast && value <= kMost) return "";
+        return fmt::format("{} is not a number from {} to {:.0f}", text, kLeast, kMost);
+      },
+      "NUMBER");
+}
 
 int run(int argc, char** argv) {
   CLI::App app("Shows what heddle finds on this machine and what it would choose.", "heddle-info");
@@ -34,14 +49,14 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--latency", machine.latency_us,
                  "with --explain: microseconds of a small message between nodes")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   app.add_option("--gbit", machine.gbit, "with --explain: Gbit/s of a node's link")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   app.add_option("--crossing", machine.crossing,
                  "with --explain: how many times as long messages take while all nodes send far")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   app.add_flag("--environment-table", table,
                "print the table of HEDDLE_* variables in Markdown, and nothing else");

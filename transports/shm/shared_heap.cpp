@@ -65,6 +65,7 @@ std::byte* HeapViews::at(int member, const HeapPlace& place, std::uint64_t relea
   if (found == owner.blocks.end()) {
     Result<SharedMemory> memory = SharedMemory::attach(place.handle);
     if (!memory.ok()) return nullptr;
+    memory->publish_done();
     found = owner.blocks.emplace(place.block, std::move(memory).value()).first;
   }
   return found->second.data() + place.offset;

@@ -47,6 +47,16 @@ std::string source_of(const SharedMemoryHandle& handle) {
   return "/proc/" + std::to_string(handle.pid) + "/fd/" + std::to_string(handle.fd);
 }
 
+// A byte of the file for each member.
+flock lock_of(int member) {
+  flock lock{};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = member;
+  lock.l_len = 1;
+  return lock;
+}
+
 }  // namespace
 
 SharedMemory::SharedMemory(SharedMemory&& other) noexcept {
@@ -58,10 +68,12 @@ SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
   std::swap(size_, other.size_);
   std::swap(handle_, other.handle_);
   std::swap(fd_, other.fd_);
+  std::swap(claims_, other.claims_);
   return *this;
 }
 
 SharedMemory::~SharedMemory() {
+  claims_ = false;
   publish_done();
   if (data_ != nullptr) munmap(data_, size_);
 }
@@ -84,7 +96,7 @@ Result<SharedMemory> SharedMemory::create(std::size_t bytes, Backing backing) {
   const int fd = posix ? open_posix(memory.handle_) : memfd_create("heddle", MFD_CLOEXEC);
   if (fd < 0) {
     memory.handle_.name[0] = '\0';
-    return system_error(posix ? "shm_open" : "memfd_create", errno);
+    return system_error(posix ? "shm_open in /dev/shm" : "memfd_create", errno);
   }
   memory.fd_ = fd;
   memory.handle_.pid = getpid();
@@ -126,16 +138,29 @@ Result<SharedMemory> SharedMemory::attach(const SharedMemoryHandle& handle) {
   } else {
     status = memory.map(fd, handle.bytes);
   }
-  close(fd);
+  memory.fd_ = fd;
   if (!status.ok()) return status;
   return memory;
 }
 
 void SharedMemory::publish_done() {
   if (fd_ < 0) return;
+  if (handle_.name[0] != '\0') shm_unlink(handle_.name);
+  handle_.name[0] = '\0';
+  if (claims_) return;
   close(fd_);
   fd_ = -1;
-  if (handle_.name[0] != '\0') shm_unlink(handle_.name);
+}
+
+bool SharedMemory::claim(int member) {
+  flock lock = lock_of(member);
+  claims_ = fcntl(fd_, F_OFD_SETLK, &lock) == 0;
+  return claims_;
+}
+
+bool SharedMemory::is_claimed(int member) const {
+  flock lock = lock_of(member);
+  return fcntl(fd_, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
 void sweep_stale_shared_memory() {

@@ -41,8 +41,15 @@ class SharedMemory {
 
   // Valid until publish_done().
   const SharedMemoryHandle& handle() const { return handle_; }
-  // Creator: all who should have attached; the memory can no longer be found, only used.
+  // All who should have attached; the memory can no longer be found, only used.
   void publish_done();
+
+  // Who uses the memory as one of its members says so by a lock of the kernel's, which ends with this object or its process, and which processes
+  // see whose numbers mean nothing to each other. (It lasts longer where the process has forked: as long as the child runs the same program.)
+  // Before publish_done(), which then leaves the descriptor open. False: there are no such locks here.
+  bool claim(int member);
+  // By another one.
+  bool is_claimed(int member) const;
 
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
@@ -54,6 +61,7 @@ class SharedMemory {
   std::size_t size_ = 0;
   SharedMemoryHandle handle_;
   int fd_ = -1;
+  bool claims_ = false;
 };
 
 // Unlinks POSIX objects of heddle's whose creator is gone: what a process killed between shm_open and unlink

@@ -23,7 +23,7 @@ struct alignas(2 * kLine) Cursor {
   std::atomic<std::uint64_t> bytes;  // written or read so far
 };
 
-// The ring's bytes follow this header.
+// The ring's bytes follow this header. The ring from a member to itself carries no messages: something is written there when it has left.
 struct RingHeader {
   Cursor written;
   Cursor read;
@@ -66,6 +66,8 @@ class Ring {
   }
   void skip(std::size_t n) { position_ += n; }
   void publish_written() { header_->written.bytes.store(position_, std::memory_order_release); }
+  bool is_touched() const { return header_->written.bytes.load(std::memory_order_acquire) != 0; }
+  void touch() { header_->written.bytes.store(1, std::memory_order_release); }
   void publish_read() { header_->read.bytes.store(position_, std::memory_order_release); }
 
  private:
@@ -114,7 +116,8 @@ struct Peer {
 class ShmTransport final : public Transport {
  public:
   ShmTransport(std::byte* memory, const ShmTransportGeometry& geometry, int member, std::vector<int> ranks,
-               std::vector<int> pids);
+               std::vector<int> pids, std::function<bool(int member)> is_gone);
+  ~ShmTransport() override { leave(); }
 
   const TransportCapabilities& capabilities() const override { return capabilities_; }
   Status send(int peer, std::uint32_t tag, const void* data, std::size_t bytes, Ticket& ticket) override;
@@ -122,6 +125,10 @@ class ShmTransport final : public Transport {
   Status progress() override;
   void cancel(Ticket& ticket) override;
   bool peer_is_gone(int peer) const override;
+  void leave() override { marks_[static_cast<std::size_t>(member_)].touch(); }
+  bool peer_has_left(int peer) const override {
+    return marks_[static_cast<std::size_t>(member_of_[static_cast<std::size_t>(peer)])].is_touched();
+  }
 
  private:
   Peer& peer_of(int rank) {
@@ -134,17 +141,21 @@ class ShmTransport final : public Transport {
   static Status length_error(int rank, std::size_t sent, std::size_t expected);
 
   std::vector<Peer> peers_;  // by member
+  std::vector<Ring> marks_;  // by member: of it to itself
+  int member_;
   // Buffers that early messages have left: used again, so that a steady state allocates nothing.
   std::vector<std::vector<std::byte>> spare_;
   std::vector<int> ranks_;
   std::vector<int> pids_;
+  std::function<bool(int member)> is_gone_;
   std::vector<int> member_of_;  // by rank
   TransportCapabilities capabilities_;
 };
 
 ShmTransport::ShmTransport(std::byte* memory, const ShmTransportGeometry& geometry, int member,
-                           std::vector<int> ranks, std::vector<int> pids)
-    : ranks_(std::move(ranks)), pids_(std::move(pids)) {
+                           std::vector<int> ranks, std::vector<int> pids,
+                           std::function<bool(int member)> is_gone)
+    : member_(member), ranks_(std::move(ranks)), pids_(std::move(pids)), is_gone_(std::move(is_gone)) {
   capabilities_.name = "shm";
   capabilities_.cost = kShmMessageCost;
   const std::size_t stride = sizeof(RingHeader) + geometry.ring_bytes();
@@ -155,6 +166,7 @@ ShmTransport::ShmTransport(std::byte* memory, const ShmTransportGeometry& geomet
   peers_.reserve(static_cast<std::size_t>(geometry.members));
   for (int m = 0; m < geometry.members; ++m) {
     peers_.push_back(Peer{ring(member, m), ring(m, member), {}, {}, {}, {}, nullptr, nullptr, false, {}, 0});
+    marks_.push_back(ring(m, m));
   }
   member_of_.assign(static_cast<std::size_t>(*std::max_element(ranks_.begin(), ranks_.end())) + 1, -1);
   for (std::size_t m = 0; m < ranks_.size(); ++m)
@@ -338,8 +350,10 @@ bool process_is_gone(pid_t pid) {
 }
 
 bool ShmTransport::peer_is_gone(int rank) const {
-  const int pid = pids_[static_cast<std::size_t>(member_of_[static_cast<std::size_t>(rank)])];
-  return pid != kUnknownProcess && process_is_gone(pid);
+  const int member = member_of_[static_cast<std::size_t>(rank)];
+  const int pid = pids_[static_cast<std::size_t>(member)];
+  if (pid == kUnknownProcess) return is_gone_ && is_gone_(member);
+  return process_is_gone(pid);
 }
 
 }  // namespace
@@ -354,8 +368,10 @@ std::size_t ShmTransportGeometry::bytes() const {
 }
 
 std::unique_ptr<Transport> make_shm_transport(std::byte* memory, const ShmTransportGeometry& geometry,
-                                              int member, std::vector<int> ranks, std::vector<int> pids) {
-  return std::make_unique<ShmTransport>(memory, geometry, member, std::move(ranks), std::move(pids));
+                                              int member, std::vector<int> ranks, std::vector<int> pids,
+                                              std::function<bool(int member)> is_gone) {
+  return std::make_unique<ShmTransport>(memory, geometry, member, std::move(ranks), std::move(pids),
+                                        std::move(is_gone));
 }
 
 }  // namespace heddle

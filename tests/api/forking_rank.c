@@ -1,0 +1,48 @@
+/* One rank of a job without MPI (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT): a child that it forks between sums leaves as C++ programs do, by
+ * destroying what was in scope. What fails is said on standard error, with status 1. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "heddle/heddle.h"
+
+#define COUNT 100000
+
+static int check(heddle_status status) {
+  if (status != HEDDLE_OK) fprintf(stderr, "%s: %s\n", heddle_status_name(status), heddle_last_error());
+  return status == HEDDLE_OK;
+}
+
+static int child_ends_well(heddle_comm_t comm) {
+  const pid_t child = fork();
+  if (child == 0) _exit(check(heddle_comm_destroy(comm)) ? 0 : 1);
+  int status = 1;
+  if (child < 0 || waitpid(child, &status, 0) != child) return 0;
+  if (status != 0) fprintf(stderr, "the child ended with status %#x\n", (unsigned)status);
+  return status == 0;
+}
+
+int main(void) {
+  static float in[COUNT];
+  static float out[COUNT];
+  heddle_comm_t comm;
+  int size = 0;
+  if (!check(heddle_comm_create_env(&comm)) || !check(heddle_comm_size(comm, &size))) return 1;
+  for (int round = 0; round < 20; ++round) {
+    for (size_t i = 0; i < COUNT; ++i)
+      in[i] = (float)round;
+    heddle_request_t request;
+    double one = 1;
+    double sum = 0;
+    if (!check(heddle_iallreduce(&one, &sum, 1, HEDDLE_FLOAT64, HEDDLE_SUM, comm, &request)) ||
+        (round % 2 == 0 && !child_ends_well(comm)) || !check(heddle_wait(&request)) ||
+        !child_ends_well(comm) || !check(heddle_allreduce(in, out, COUNT, HEDDLE_FLOAT32, HEDDLE_SUM, comm)))
+      return 1;
+    if (sum != size || out[COUNT - 1] != (float)(size * round)) {
+      fprintf(stderr, "round %d: %g and %g\n", round, sum, out[COUNT - 1]);
+      return 1;
+    }
+  }
+  return check(heddle_comm_destroy(comm)) ? 0 : 1;
+}

@@ -1,0 +1,31 @@
+#!/usr/bin/env python3
+"""Ranks whose children destroy the communicators that they inherit: the parents' live on, whatever they are made of."""
+import os
+import pathlib
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / 'support'))
+import native_ranks  # noqa: E402
+
+WAYS = {'shared memory': {}, 'a progress thread': {'HEDDLE_PROGRESS_THREAD': 'always'},
+        'TCP': {'HEDDLE_TRANSPORTS': 'tcp', 'HEDDLE_PROGRESS_THREAD': '0'}}
+
+
+def run(program, way, settings):
+    try:
+        ranks = native_ranks.run([program], 2, timeout=30, HEDDLE_TIMEOUT='10', **settings)
+    except subprocess.TimeoutExpired:
+        return [f'{way}: still running']
+    return [f'{way}, rank {rank} failed: {output}' for rank, (status, output) in enumerate(ranks) if status != 0]
+
+
+def main():
+    program = os.path.abspath(sys.argv[1])
+    found = [line for way, settings in WAYS.items() for line in run(program, way, settings)]
+    print('\n'.join(found) or 'as it should be')
+    return 1 if found else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
