@@ -160,6 +160,32 @@ TEST_P(NetworkPeers, WhatWasSentOutlivesTheSender) {
   }
 }
 
+// It lives on, and does nothing for those who wait.
+TEST(Tcp, WhoHasLeftIsNotWaitedFor) {
+  const NetworkKind kind{"tcp", &open_tcp_network};
+  Peers world(kind, 2);
+  exchange(world, 0, 1);
+  Ticket sent;
+  ASSERT_TRUE(world.of(1).send(0, 4, "x", 1, sent).ok());
+  ASSERT_TRUE(drive(world, [&] { return sent.done; }));
+  world.of(1).leave();
+  const auto hear = [&](char* data, Ticket& ticket) {
+    Status status = world.of(0).recv(1, 4, data, 1, ticket);
+    const auto end = steady_clock::now() + milliseconds(5000);
+    while (status.ok() && !ticket.done && steady_clock::now() < end)
+      status = world.of(0).progress();
+    return status;
+  };
+  char data = 0;
+  Ticket first;
+  EXPECT_TRUE(hear(&data, first).ok());
+  EXPECT_EQ(data, 'x') << "what was sent before";
+  Ticket second;
+  EXPECT_EQ(hear(&data, second).code(), Code::peer_failed);
+  EXPECT_TRUE(world.of(0).peer_is_gone(1));
+  world.of(0).cancel(second);
+}
+
 TEST_P(NetworkPeers, DamagedAddressesAreRefused) {
   auto network = GetParam().open({}).value();
   const auto made = network->connect(0, {"", "no end of the name"});

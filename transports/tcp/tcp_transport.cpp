@@ -72,6 +72,13 @@ TcpTransport::~TcpTransport() {
   }
 }
 
+// What the system has taken comes before the news. Who has no connection waits until this object ends.
+void TcpTransport::leave() {
+  for (const Peer& peer : peers_) {
+    if (peer.state == Peer::State::connected) (void)::shutdown(peer.socket.fd(), SHUT_WR);
+  }
+}
+
 int TcpTransport::connections() const {
   return static_cast<int>(std::count_if(peers_.begin(), peers_.end(),
                                         [](const Peer& p) { return p.state == Peer::State::connected; }));

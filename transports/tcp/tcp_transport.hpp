@@ -39,6 +39,7 @@ class TcpTransport final : public Transport {
   Status progress() override;
   void cancel(Ticket& ticket) override;
   bool peer_is_gone(int peer) const override { return at(peer).state == Peer::State::gone; }
+  void leave() override;
   int wake_descriptor() const override { return events_.fd(); }
   bool arm() override;
 
