@@ -68,6 +68,7 @@ void wait_in(CUevent event, const std::shared_ptr<Queue>& queue) {
 
 // The capture that a stream takes part in, or null.
 std::shared_ptr<Capture> capture_of(CUstream stream) {
+  check_exists(stream);
   return is_default(stream) ? nullptr : stream->capture;
 }
 
@@ -181,6 +182,7 @@ FAKE CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
 }
 FAKE CUresult cuStreamDestroy_v2(CUstream stream) {
   ENTER("cuStreamDestroy")
+  check_exists(stream);
   world().streams.erase(stream);
   delete stream;
   return CUDA_SUCCESS;
@@ -196,6 +198,7 @@ FAKE CUresult cuStreamGetCtx(CUstream stream, CUcontext* context) {
 // An event that was recorded in a capture takes the stream into it, and no other event passes into one or out of it.
 FAKE CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
   ENTER("cuStreamWaitEvent")
+  check_exists(event);
   const std::shared_ptr<Capture> capture = capture_of(stream);
   if (flags == CU_EVENT_WAIT_EXTERNAL) {
     if (capture == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -225,6 +228,7 @@ FAKE CUresult cuEventCreate(CUevent* event, unsigned flags) {
 }
 FAKE CUresult cuEventRecord(CUevent event, CUstream stream) {
   ENTER("cuEventRecord")
+  check_exists(event);
   if (!is_of_its_context(event, stream)) return CUDA_ERROR_INVALID_HANDLE;
   const std::shared_ptr<Capture> capture = capture_of(stream);
   if (capture != nullptr && event->pages != nullptr)
@@ -236,6 +240,7 @@ FAKE CUresult cuEventRecord(CUevent event, CUstream stream) {
 // With this flag each launch of the graph records it.
 FAKE CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags) {
   ENTER("cuEventRecordWithFlags")
+  check_exists(event);
   if (!is_of_its_context(event, stream)) return CUDA_ERROR_INVALID_HANDLE;
   if (flags != CU_EVENT_RECORD_EXTERNAL || capture_of(stream) == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return submit(stream, Node([event](const std::shared_ptr<Queue>& queue) { record_in(event, queue); }));
@@ -276,6 +281,7 @@ FAKE CUresult cuEventSynchronize(CUevent event) {
   unsigned long long at = 0;
   {
     ENTER_UNSAFE("cuEventSynchronize")
+    check_exists(event);
     if (event->capture != nullptr) return invalidate(*event->capture, CUDA_ERROR_CAPTURED_EVENT);
     queue = event->queue;
     at = event->at;
@@ -292,6 +298,7 @@ FAKE CUresult cuEventElapsedTime(float* milliseconds, CUevent, CUevent) {
 }
 FAKE CUresult cuEventDestroy_v2(CUevent event) {
   ENTER("cuEventDestroy")
+  check_exists(event);
   world().events.erase(event);
   delete event;
   return CUDA_SUCCESS;
