@@ -154,24 +154,20 @@ Status CudaLink::check_there() const {
 Result<bool> CudaLink::holds(const void* buffer, std::size_t bytes) {
   HEDDLE_TRY(check_there());
   const Aside aside(cuda_.driver);
-  const CUdeviceptr end = number(buffer) + bytes;
   // Mapped memory may go over several mappings; all other lies in one allocation.
-  for (CUdeviceptr at = number(buffer);;) {
-    const Result<Place> place = cuda_.pointers.look_up(reinterpret_cast<const void*>(at));
+  for (const auto* at = static_cast<const std::byte*>(buffer);;) {
+    const Result<Place> place = cuda_.pointers.look_up(at);
     if (!place.ok()) return place.status();
     if (!needs_image(place->kind)) return false;
     const Result<CUcontext> context = cuda_.contexts.of(place.value());
     if (!context.ok()) return context.status();
     if (context.value() != context_) return false;
+    HEDDLE_TRY(check_length(place.value(), at, bytes));
     const CUdeviceptr until = place->begin + place->bytes;
     // Nobody says whether one number stands for all mappings that were reserved together, of which this may be another one.
-    if (place->bytes == 0 || end <= until || until <= at) return true;
-    if (place->kind != Kind::vmm)
-      return Status(
-          Code::invalid_argument,
-          fmt::format("{} bytes of {} memory of GPU {} at {}, which ends {} bytes further on", bytes,
-                      kind_name(place->kind), place->device, buffer, until - number(buffer)));
-    at = until;
+    if (place->bytes == 0 || until <= number(at) || bytes <= until - number(at)) return true;
+    bytes -= until - number(at);
+    at += until - number(at);
   }
 }
 

@@ -305,12 +305,20 @@ TEST_F(GpuTest, CopyThatFailsSaysWhat) {
   EXPECT_EQ(status.code(), Code::system);
   for (const char* part : {"100 bytes", "to device memory of GPU 1", "CUDA_ERROR_ILLEGAL_ADDRESS (700"})
     EXPECT_TRUE(says(status, part)) << status.message();
-  // Beyond its end.
-  Result<Image> longer = gpu_.image(memory.as<char>() + 10, 200);
-  ASSERT_TRUE(longer.ok());
-  const Status beyond = longer->load();
-  EXPECT_EQ(beyond.code(), Code::invalid_argument);
-  EXPECT_TRUE(says(beyond, "ends 90 bytes further on")) << beyond.message();
+}
+
+// Before anything is read or sent, and whatever the driver would make of it.
+TEST_F(GpuTest, LongerThanItsAllocationIsAnError) {
+  for (const Memory kind : {Memory::device, Memory::managed, Memory::pool}) {
+    const TestMemory memory(*driver, kind, 100, 1);
+    EXPECT_TRUE(gpu_.image(memory.as<char>() + 10, 90).ok());
+    for (const std::size_t bytes : {std::size_t{91}, std::size_t{200}, SIZE_MAX - 5}) {
+      const Status longer = gpu_.image(memory.as<char>() + 10, bytes).status();
+      EXPECT_EQ(longer.code(), Code::invalid_argument) << memory_name(kind);
+      EXPECT_TRUE(says(longer, "ends 90 bytes further on")) << longer.message();
+      EXPECT_EQ(gpu_.write(memory.as<char>() + 10, memory.data(), bytes).code(), Code::invalid_argument);
+    }
+  }
 }
 
 TEST_F(GpuTest, ForkedProcessIsTold) {
