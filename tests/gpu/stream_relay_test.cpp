@@ -321,6 +321,7 @@ TEST(StreamRelay, OneIsLost) {
 // A context that is reset with heddle's stream, words and pinned memory in it: all are told in the next call, and the one after it begins anew.
 TEST(StreamRelay, ContextIsReset) {
   heddle::test::Node all(2);
+  const int copied = heddle::test::calls("memory that a fork copies");
   on_ranks(2, [&](heddle_comm_t comm, int rank) {
     const int device = rank;
     const auto works = [&] {
@@ -345,6 +346,7 @@ TEST(StreamRelay, ContextIsReset) {
     works();
     works();
   });
+  EXPECT_EQ(heddle::test::calls("memory that a fork copies"), copied);
 }
 
 // A rank whose stream does not come to its part in time: the others' streams go on, the next call says who was missing, and the one after it begins anew.
