@@ -134,5 +134,43 @@ TEST(GpuContextReset, Residuals) {
   });
 }
 
+// After an illegal access whatever is asked of the context gives that error, to the end: calls say so, the host's memory is served, and communicators end.
+TEST(GpuContextBroken, ToTheEnd) {
+  const char* const names[] = {
+      "cuStreamSynchronize", "cuStreamQuery",     "cuStreamCreate",       "cuStreamDestroy",
+      "cuStreamWaitEvent",   "cuStreamGetCtx",    "cuStreamBatchMemOp",   "cuEventCreate",
+      "cuEventRecord",       "cuEventDestroy",    "cuEventSynchronize",   "cuMemAlloc",
+      "cuMemFree",           "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync",    "cuMemcpyDtoDAsync",
+      "cuMemsetD8Async",     "cuMemHostRegister", "cuMemHostUnregister",  "cuLaunchKernel",
+      "cuKernelGetFunction", "cuFuncLoad",        "cuCtxEnablePeerAccess"};
+  const auto fail = driver->find<void (*)(const char*, int, int)>("fake_cuda_fail");
+  for (const int devices : {1, 2}) {
+    Node node(2);
+    std::vector<std::unique_ptr<TestMemory>> buffers;
+    for (int rank = 0; rank < 2; ++rank)
+      buffers.push_back(std::make_unique<TestMemory>(*driver, Memory::device, kCount * 4, rank % devices));
+    on_ranks(2, [&](heddle_comm_t comm, int rank) {
+      const TestMemory& buffer = *buffers[static_cast<std::size_t>(rank)];
+      ASSERT_NE(node.begin(comm, buffer.data()), -1);
+      OK(sum_on_stream(comm, buffer));
+      node.counted("", [&] {
+        for (const char* name : names)
+          if (rank == 0) fail(name, CUDA_ERROR_ILLEGAL_ADDRESS, 1 << 30);
+      });
+      for (int call = 0; call < 3; ++call) {
+        for (const Sum sum : {sum_blocking, sum_on_stream}) {
+          EXPECT_NE(sum(comm, buffer), HEDDLE_OK);
+          EXPECT_NE(std::string(heddle_last_error()), "");
+        }
+      }
+      std::int32_t mine = rank + 1;
+      OK(heddle_allreduce(HEDDLE_IN_PLACE, &mine, 1, HEDDLE_INT32, HEDDLE_SUM, comm));
+      EXPECT_EQ(mine, 3);
+    });
+    for (const char* name : names)
+      fail(name, 0, 0);
+  }
+}
+
 }  // namespace
 }  // namespace heddle::test

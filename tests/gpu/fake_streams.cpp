@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <memory>
+#include <vector>
 
 #include "fake_world.hpp"
 
@@ -131,8 +132,18 @@ FAKE CUresult cuMemsetD8Async(CUdeviceptr at, unsigned char value, size_t bytes,
 FAKE CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes) {
   return copy_now("cuMemcpyDtoH", reinterpret_cast<Address>(to), from, bytes);
 }
+// From memory that is not pinned: done when that has been read. What arrives comes after the work that the default stream was given, and nobody waits for it.
 FAKE CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t bytes) {
-  return copy_now("cuMemcpyHtoD", to, reinterpret_cast<Address>(from), bytes);
+  ENTER_UNSAFE("cuMemcpyHtoD")
+  if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
+  CUresult error = CUDA_SUCCESS;
+  char* const target = world().inside(to, bytes, current(), &error);
+  if (error != CUDA_SUCCESS) return error;
+  const auto* const source = static_cast<const char*>(from);
+  return submit(CU_STREAM_LEGACY, Work([target, data = std::vector<char>(source, source + bytes)] {
+                  std::memcpy(target, data.data(), data.size());
+                  return true;
+                }));
 }
 // Where it is to fail the work does not happen any more; that of a default stream, which others wait for as well, does now: not later, when its memory may be gone.
 FAKE CUresult cuStreamSynchronize(CUstream stream) {
