@@ -22,10 +22,28 @@ Result<CUcontext> Contexts::of(const Place& place) {
   return context;
 }
 
+std::uint64_t instance_of(const Driver& driver, CUcontext context) {
+  unsigned long long id = 0;
+  if (driver.CtxGetId != nullptr && driver.CtxGetId(context, &id) != CUDA_SUCCESS) return UINT64_MAX;
+  return id;
+}
+
+Current::Current(const Driver& driver, CUcontext context, std::uint64_t instance) : driver_(driver) {
+  if (instance_of(driver, context) == instance) {
+    enter(context);
+  } else {
+    error_ = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  }
+}
+
 Current::Current(const Driver& driver, CUcontext context) : driver_(driver) {
+  enter(context);
+}
+
+void Current::enter(CUcontext context) {
   CUcontext now = nullptr;
-  if (driver.CtxGetCurrent(&now) == CUDA_SUCCESS && now == context) return;
-  error_ = driver.CtxPushCurrent(context);
+  if (driver_.CtxGetCurrent(&now) == CUDA_SUCCESS && now == context) return;
+  error_ = driver_.CtxPushCurrent(context);
   pushed_ = error_ == CUDA_SUCCESS;
 }
 

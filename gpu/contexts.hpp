@@ -1,6 +1,7 @@
 // The CUDA context that work on a buffer needs, current for as long as that takes.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <mutex>
 
@@ -26,16 +27,24 @@ class Contexts {
   std::map<int, CUcontext> primary_;  // by device
 };
 
+// Which one of the contexts it is that have had this handle: a primary context that is reset (cudaDeviceReset) keeps it, and nothing of what was in it. 0: the driver is older than
+// CUDA 12.0, and does not tell.
+std::uint64_t instance_of(const Driver& driver, CUcontext context);
+
 // Makes a context the calling thread's current one, and gives back the one before.
 class Current {
  public:
   Current(const Driver& driver, CUcontext context);
+  // For those who have something in it: an error where `instance` is not what instance_of() says by now.
+  Current(const Driver& driver, CUcontext context, std::uint64_t instance);
   Current(const Current&) = delete;
   Current& operator=(const Current&) = delete;
   ~Current();
   CUresult error() const { return error_; }
 
  private:
+  void enter(CUcontext context);
+
   const Driver& driver_;
   bool pushed_ = false;
   CUresult error_ = CUDA_SUCCESS;

@@ -1,6 +1,7 @@
 // A link by CUDA's driver: link.cpp, link_streams.cpp for the streams of callers, and link_networks.cpp. For gpu/ alone.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -15,11 +16,17 @@ namespace heddle::gpu {
 class CudaLink final : public Link {
  public:
   CudaLink(Cuda& cuda, CUcontext context, int device)
-      : cuda_(cuda), context_(context), device_(device), handshake_(cuda.driver), words_(cuda.driver) {}
+      : cuda_(cuda),
+        context_(context),
+        instance_(instance_of(cuda.driver, context)),
+        device_(device),
+        handshake_(cuda.driver),
+        words_(cuda.driver) {}
   ~CudaLink() override;
   Status prepare();
 
   Origin origin() const override;
+  bool is_there() const override { return instance_of(cuda_.driver, context_) == instance_; }
   Result<Export> allocate(std::size_t bytes) override;
   Status open(std::span<const Export> all, int rank) override;
   void finish() override;
@@ -65,7 +72,7 @@ class CudaLink final : public Link {
   Status meet_in_graph() override;
 
  private:
-  // What `call` says in the link's context.
+  // What `call` says in the link's context, which was there when the call of the link's user began.
   template <typename Call>
   Status in_context(const char* what, const Call& call) const {
     const Current current(cuda_.driver, context_);
@@ -73,6 +80,7 @@ class CudaLink final : public Link {
     if (error == CUDA_SUCCESS) return {};
     return cuda_error(cuda_.driver, error, fmt::format("{} on GPU {}", what, device_));
   }
+  Status check_there() const;
   Status load(DType type, Op op);
   Status reach(const Export& other, CUdeviceptr* at);
   Status reach(const Marks& other, CUevent (&events)[2]);
@@ -82,6 +90,7 @@ class CudaLink final : public Link {
 
   Cuda& cuda_;
   const CUcontext context_;
+  const std::uint64_t instance_;
   const int device_;
   CUstream stream_ = nullptr;
   CUstream at_ = nullptr;    // what work goes to: stream_, or a caller's

@@ -20,13 +20,10 @@ enum class Direction : std::uint8_t { to_host, to_device };
 Status copy(Cuda& cuda, const Place& place, Direction direction, void* device, void* host, std::size_t bytes,
             bool pinned) {
   const auto failed = [&](CUresult error) {
-    std::string what = fmt::format("copying {} bytes {} {} memory of GPU {} at {}", bytes,
-                                   direction == Direction::to_host ? "from" : "to", kind_name(place.kind),
-                                   place.device, device);
-    const auto from = reinterpret_cast<std::uintptr_t>(device);
-    if (place.bytes != 0 && from - place.begin + bytes > place.bytes)
-      what += fmt::format(", which ends {} bytes further on", place.begin + place.bytes - from);
-    return cuda_error(cuda.driver, error, what);
+    return cuda_error(cuda.driver, error,
+                      fmt::format("copying {} bytes {} {} memory of GPU {} at {}", bytes,
+                                  direction == Direction::to_host ? "from" : "to", kind_name(place.kind),
+                                  place.device, device));
   };
   const Result<CUcontext> context = cuda.contexts.of(place);
   if (!context.ok()) return context.status();
@@ -114,6 +111,7 @@ Result<Image> Gpu::image(const void* buffer, std::size_t bytes) {
   const Result<Place> place = this->place(buffer);
   if (!place.ok()) return place.status();
   if (!needs_image(place->kind)) return Image(address);
+  HEDDLE_TRY(check_length(place.value(), buffer, bytes));
 
   Cuda& cuda = this->cuda();
   const Result<CUcontext> context = cuda.contexts.of(place.value());
@@ -144,6 +142,7 @@ Status Gpu::write(void* to, const void* from, std::size_t bytes) {
     std::memmove(to, from, bytes);
     return {};
   }
+  HEDDLE_TRY(check_length(place.value(), to, bytes));
   return copy(cuda(), place.value(), Direction::to_device, to, const_cast<void*>(from), bytes, false);
 }
 

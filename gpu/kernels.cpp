@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "gpu/contexts.hpp"
 #include "gpu/kernels/layout.hpp"
 
 namespace heddle::gpu {
@@ -49,11 +50,12 @@ Result<Kernels::Kernel> Kernels::copying(DType type) {
   return kernel;
 }
 
-Status Kernels::make_ready(Kernel& kernel, CUcontext context) {
-  if (kernel.ready_in == context) return {};
+Status Kernels::make_ready(Kernel& kernel, CUcontext context, std::uint64_t instance) {
+  if (kernel.ready_in == context && kernel.instance == instance) return {};
   const Choice& choice = kernel.choice;
   HEDDLE_TRY(libraries_[static_cast<std::size_t>(choice.family)].make_ready(kernel.function, choice.name));
   kernel.ready_in = context;
+  kernel.instance = instance;
   return {};
 }
 
@@ -64,9 +66,11 @@ Status Kernels::load(DType type, Op op) {
   CUcontext context = nullptr;
   const CUresult error = driver_.CtxGetCurrent(&context);
   if (error != CUDA_SUCCESS) return cuda_error(driver_, error, "asking for the current context");
+  const std::uint64_t instance = instance_of(driver_, context);
   const std::lock_guard lock(mutex_);
-  HEDDLE_TRY(make_ready(kernels_[static_cast<std::size_t>(type)][static_cast<std::size_t>(op)], context));
-  return make_ready(copy_, context);
+  HEDDLE_TRY(
+      make_ready(kernels_[static_cast<std::size_t>(type)][static_cast<std::size_t>(op)], context, instance));
+  return make_ready(copy_, context, instance);
 }
 
 Status Kernels::fold(CUstream stream, DType type, Op op, std::span<const void* const> inputs,

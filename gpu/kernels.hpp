@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
 #include <span>
 
@@ -41,11 +42,12 @@ class Kernels {
     kernels::Choice choice{};
     CUfunction function = nullptr;
     CUcontext ready_in = nullptr;  // where it was loaded last
+    std::uint64_t instance = 0;    // of those that this has stood for
   };
   Result<Kernel> kernel(DType type, Op op);
   Result<Kernel> copying(DType type);
   Status look_up(const kernels::Choice& choice, Kernel* kernel);
-  Status make_ready(Kernel& kernel, CUcontext context);
+  Status make_ready(Kernel& kernel, CUcontext context, std::uint64_t instance);
 
   static constexpr std::size_t kFamilies = 5;
   const Driver& driver_;

@@ -24,7 +24,7 @@ std::uint64_t pid_space() {
 
 Origin CudaLink::origin() const {
   return {static_cast<std::uint64_t>(getpid()), pid_space(), reinterpret_cast<std::uintptr_t>(context_),
-          static_cast<std::uint64_t>(device_)};
+          instance_, static_cast<std::uint64_t>(device_)};
 }
 
 // The stream is one that does not synchronise with the default stream: other work of the process may go on beside it.
@@ -50,7 +50,7 @@ Status CudaLink::load(DType type, Op op) {
 CudaLink::~CudaLink() {
   close();
   // Where CUDA or the context went first this fails and does no harm.
-  const Current current(cuda_.driver, context_);
+  const Current current(cuda_.driver, context_, instance_);
   if (current.error() != CUDA_SUCCESS) return;
   if (own_ != 0) cuda_.driver.MemFree(own_);
   for (CUevent event : {event_, end_, chain_, marks_[0], marks_[1]}) {
@@ -120,13 +120,13 @@ Result<std::byte*> CudaLink::pin(std::size_t bytes) {
 }
 
 void CudaLink::finish() {
-  const Current current(cuda_.driver, context_);
+  const Current current(cuda_.driver, context_, instance_);
   if (ended_ && current.error() == CUDA_SUCCESS) cuda_.driver.EventSynchronize(end_);
 }
 
 void CudaLink::close() {
   finish();
-  const Current current(cuda_.driver, context_);
+  const Current current(cuda_.driver, context_, instance_);
   if (current.error() == CUDA_SUCCESS) {
     for (const CUdeviceptr at : imported_)
       cuda_.driver.IpcCloseMemHandle(at);
@@ -144,26 +144,30 @@ void CudaLink::close() {
 
 // ---- Buffers
 
+Status CudaLink::check_there() const {
+  if (is_there()) return {};
+  return Status(Code::system,
+                fmt::format("the context on GPU {} was destroyed or reset, and what heddle had there with it",
+                            device_));
+}
+
 Result<bool> CudaLink::holds(const void* buffer, std::size_t bytes) {
+  HEDDLE_TRY(check_there());
   const Aside aside(cuda_.driver);
-  const CUdeviceptr end = number(buffer) + bytes;
   // Mapped memory may go over several mappings; all other lies in one allocation.
-  for (CUdeviceptr at = number(buffer);;) {
-    const Result<Place> place = cuda_.pointers.look_up(reinterpret_cast<const void*>(at));
+  for (const auto* at = static_cast<const std::byte*>(buffer);;) {
+    const Result<Place> place = cuda_.pointers.look_up(at);
     if (!place.ok()) return place.status();
     if (!needs_image(place->kind)) return false;
     const Result<CUcontext> context = cuda_.contexts.of(place.value());
     if (!context.ok()) return context.status();
     if (context.value() != context_) return false;
+    HEDDLE_TRY(check_length(place.value(), at, bytes));
     const CUdeviceptr until = place->begin + place->bytes;
     // Nobody says whether one number stands for all mappings that were reserved together, of which this may be another one.
-    if (place->bytes == 0 || end <= until || until <= at) return true;
-    if (place->kind != Kind::vmm)
-      return Status(
-          Code::invalid_argument,
-          fmt::format("{} bytes of {} memory of GPU {} at {}, which ends {} bytes further on", bytes,
-                      kind_name(place->kind), place->device, buffer, until - number(buffer)));
-    at = until;
+    if (place->bytes == 0 || until <= number(at) || bytes <= until - number(at)) return true;
+    bytes -= until - number(at);
+    at += until - number(at);
   }
 }
 
@@ -222,7 +226,9 @@ Status CudaLink::fold(DType type, Op op, std::span<const void* const> inputs, st
   return cuda_.kernels.fold(at_, type, op, inputs, outputs, count);
 }
 
+// Also at the end of those who use the link.
 Status CudaLink::wait() {
+  HEDDLE_TRY(check_there());
   return in_context("waiting for work",
                     [&](const Driver& driver) { return driver.StreamSynchronize(stream_); });
 }
@@ -233,7 +239,7 @@ bool CudaLink::done() {
 }
 
 Status CudaLink::give(const std::function<Status(Cuda& cuda, Stream stream)>& body) {
-  const Current current(cuda_.driver, context_);
+  const Current current(cuda_.driver, context_, instance_);
   if (current.error() != CUDA_SUCCESS)
     return cuda_error(cuda_.driver, current.error(), fmt::format("working on GPU {}", device_));
   return body(cuda_, at_);

@@ -28,7 +28,8 @@ struct Origin {
   std::uint64_t process = 0;  // its number
   std::uint64_t space = 0;    // in which it has that number
   std::uint64_t context = 0;
-  std::uint64_t device = 0;  // as that process counts them
+  std::uint64_t instance = 0;  // of those that this has stood for
+  std::uint64_t device = 0;    // as that process counts them
 
   bool same_process(const Origin& other) const { return process == other.process && space == other.space; }
   bool operator==(const Origin&) const = default;
@@ -76,6 +77,8 @@ class Link {
   virtual ~Link() = default;
 
   virtual Origin origin() const = 0;
+  // Whether its context is still there: what a link has in one that was destroyed or reset is gone.
+  virtual bool is_there() const = 0;
   // Scratch of this rank's, once.
   virtual Result<Export> allocate(std::size_t bytes) = 0;
   // That of all, in the order of ranks; this one is `rank`.
@@ -92,7 +95,7 @@ class Link {
   // Once: pinned memory of the host, until the link ends. `out_of_memory`: neither the pool (HEDDLE_PINNED_BYTES) nor the system has so much.
   virtual Result<std::byte*> pin(std::size_t bytes) = 0;
 
-  // Whether all of these bytes, at least one, lie in the link's context, for kernels and copies. `invalid_argument`: they are not there.
+  // Whether all of these bytes, at least one, lie in the link's context, for kernels and copies. `invalid_argument`: they are not there. Another failure: !is_there().
   virtual Result<bool> holds(const void* buffer, std::size_t bytes) = 0;
   // Whether fold() has a kernel for it, which is loaded.
   virtual bool folds(DType type, Op op) = 0;

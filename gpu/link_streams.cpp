@@ -118,6 +118,7 @@ Result<cuuint64_t> CudaLink::takes(CUstream stream) const {
 // A graph waits for the event end_ at its launch, and records it: so graphs and other calls follow each other in whatever streams they are. Between streams of one
 // capture that is what chain_ is for, which needs no node.
 Result<bool> CudaLink::begin_on(Stream stream) {
+  HEDDLE_TRY(check_there());
   CUstream given = stream != nullptr ? stream : default_stream();
   const Result<cuuint64_t> capture = takes(given);
   if (!capture.ok()) return capture.status();

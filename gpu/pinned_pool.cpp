@@ -27,10 +27,11 @@ PinnedPool::~PinnedPool() {
 }
 
 // Memory whose registration CUDA does not take back stays mapped: the address must not be somebody else's while CUDA takes it for
-// pinned.
+// pinned. A forked process has neither CUDA nor this memory.
 void PinnedPool::destroy(const Block& block) {
   held_ -= block.bytes;
   const Current current(driver_, block.context);
+  if (current.error() == CUDA_ERROR_NOT_INITIALIZED) return;
   const CUresult error = current.error() != CUDA_SUCCESS ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED
                                                          : driver_.MemHostUnregister(block.memory);
   if (error == CUDA_SUCCESS || error == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED)
@@ -68,6 +69,8 @@ PinnedPool::Piece PinnedPool::take(std::size_t bytes, CUcontext context) {
     if (!make_room(wanted)) return {};
     void* memory = mmap(nullptr, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return {};
+    // Where a forked process had it too, the next who writes there would get other pages than those that the GPU knows.
+    madvise(memory, wanted, MADV_DONTFORK);
     if (driver_.MemHostRegister(memory, wanted, CU_MEMHOSTREGISTER_PORTABLE) != CUDA_SUCCESS) {
       munmap(memory, wanted);
       return {};

@@ -92,6 +92,14 @@ bool Pointers::is_mapped(const void* address, Kind* kind, int* device) {
   return true;
 }
 
+Status check_length(const Place& place, const void* buffer, std::size_t bytes) {
+  const std::size_t there = place.begin + place.bytes - reinterpret_cast<std::uintptr_t>(buffer);
+  if (place.bytes == 0 || place.kind == Kind::vmm || bytes <= there) return {};
+  return Status(Code::invalid_argument,
+                fmt::format("{} bytes of {} memory of GPU {} at {}, which ends {} bytes further on", bytes,
+                            kind_name(place.kind), place.device, buffer, there));
+}
+
 // The host's memory; or what was a device's and is no more, which the host could not touch and live.
 Result<Place> Pointers::unknown(const void* address, CUresult error) {
   const auto page = reinterpret_cast<std::uintptr_t>(address) / kPage;

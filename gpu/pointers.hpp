@@ -36,4 +36,7 @@ class Pointers {
   std::atomic<int> used_by_{0};  // the process in which the driver answered last; 0: in none yet
 };
 
+// `invalid_argument` where `bytes` bytes from `buffer` on, which lies there, are more than its allocation has; mapped memory may go on in the next mapping.
+Status check_length(const Place& place, const void* buffer, std::size_t bytes);
+
 }  // namespace heddle::gpu

@@ -25,7 +25,7 @@ class CudaKeptMemory final : public KeptMemory {
   CudaKeptMemory(const CudaKeptMemory&) = delete;
   CudaKeptMemory& operator=(const CudaKeptMemory&) = delete;
   ~CudaKeptMemory() override {
-    const Current current(driver_, context_);
+    const Current current(driver_, context_, origin_.instance);
     if (current.error() == CUDA_SUCCESS) driver_.MemFree(at_);
   }
 
@@ -41,7 +41,7 @@ class CudaKeptMemory final : public KeptMemory {
  private:
   template <typename Start>
   Status copy(const char* direction, const Start& start) {
-    const Current current(driver_, context_);
+    const Current current(driver_, context_, origin_.instance);
     CUresult error = current.error();
     if (error == CUDA_SUCCESS) error = start();
     if (error == CUDA_SUCCESS) error = driver_.StreamSynchronize(default_stream());

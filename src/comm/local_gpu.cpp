@@ -266,7 +266,8 @@ std::unique_ptr<LocalVector> LocalGpu::vector(gpu::Gpu& gpu, void* vector, std::
 LocalLink* LocalGpu::reach(gpu::Gpu& gpu, const void* vector, std::size_t bytes, std::size_t element) {
   if (off_ || bytes < kFrom || !gpu.present()) return nullptr;
   if (reinterpret_cast<std::uintptr_t>(vector) % element != 0) return nullptr;
-  std::erase_if(links_, [](const std::unique_ptr<LocalLink>& one) { return one->failed; });
+  std::erase_if(links_,
+                [](const std::unique_ptr<LocalLink>& one) { return one->failed || !one->link->is_there(); });
   for (const std::unique_ptr<LocalLink>& one : links_) {
     const Result<bool> here = one->link->holds(vector, bytes);
     if (!here.ok()) return nullptr;

@@ -1,6 +1,7 @@
 #include "comm/relay_thread.hpp"
 
 #include <sched.h>
+#include <sys/mman.h>
 
 #include <atomic>
 #include <chrono>
@@ -48,6 +49,17 @@ class Looks {
 };
 
 }  // namespace
+
+// Shared with forked processes, as what is private would be copied.
+void* RelayWords::operator new(std::size_t bytes, std::align_val_t /*alignment*/) {
+  void* const page = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) throw std::bad_alloc();
+  return page;
+}
+
+void RelayWords::operator delete(void* words) {
+  munmap(words, sizeof(RelayWords));
+}
 
 RelayThread::RelayThread(std::unique_ptr<HostCollectives> ranks, const RelayRing& ring, RelayWords& words,
                          const Log& log)

@@ -19,6 +19,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -72,8 +73,10 @@ struct RelayRing {
   }
 };
 
-// What a stream and the thread tell each other by, in a page of its own.
+// What a stream and the thread tell each other by, in a page of its own, which stays the one that the GPU knows when the process forks.
 struct alignas(4096) RelayWords {
+  static void* operator new(std::size_t bytes, std::align_val_t alignment);
+  static void operator delete(void* words);
   struct alignas(128) Word {
     std::uint32_t value = 0;
   };

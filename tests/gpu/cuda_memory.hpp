@@ -65,6 +65,14 @@ class TestDriver {
     call<PFN_cuCtxGetCurrent_v4000>("cuCtxGetCurrent", &context);
     return context;
   }
+  // In the current context; there on return. The driver's own copy may be on its way yet, where streams that do not synchronise with the default stream do not find it; what comes
+  // back was there.
+  void put(CUdeviceptr to, const void* from, std::size_t bytes) const {
+    char byte = 0;
+    call<PFN_cuMemcpyHtoD_v3020>("cuMemcpyHtoD_v2", to, from, bytes);
+    if (bytes > 0)
+      call<PFN_cuMemcpyDtoH_v3020>("cuMemcpyDtoH_v2", static_cast<void*>(&byte), to, std::size_t{1});
+  }
 
  private:
   [[noreturn]] static void stop(const char* what, const char* why) {
@@ -162,8 +170,7 @@ class TestMemory {
       return;
     }
     const Here here(*this);
-    driver_.call<PFN_cuMemcpyHtoD_v3020>("cuMemcpyHtoD_v2", reinterpret_cast<CUdeviceptr>(data_) + offset,
-                                         from, bytes);
+    driver_.put(reinterpret_cast<CUdeviceptr>(data_) + offset, from, bytes);
   }
   void get(void* to, std::size_t bytes, std::size_t offset = 0) const {
     if (memory_ == Memory::host || memory_ == Memory::pinned) {

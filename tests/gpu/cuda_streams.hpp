@@ -105,10 +105,8 @@ class TestWords {
       : memory_(driver, kind, count * sizeof(std::int32_t), device), count_(count) {
     set(value);
   }
-  void set(std::int32_t value) const {
-    const std::vector<std::int32_t> all(count_, value);
-    memory_.put(all.data(), bytes());
-  }
+  void set(std::int32_t value) const { put(std::vector<std::int32_t>(count_, value)); }
+  void put(const std::vector<std::int32_t>& all) const { memory_.put(all.data(), bytes()); }
   // What `count` of them from `begin` on all are, or -1.
   std::int32_t value(std::size_t begin, std::size_t count) const {
     std::vector<std::int32_t> all(count);

@@ -134,8 +134,7 @@ class Trial {
     std::byte* const at = direct_->at(number);
     const TestDriver& driver = rank_.driver();
     driver.set_current(driver.primary(0));
-    driver.call<PFN_cuMemcpyHtoD_v3020>("cuMemcpyHtoD_v2", reinterpret_cast<CUdeviceptr>(at),
-                                        static_cast<const void*>(values.data()), bytes);
+    driver.put(reinterpret_cast<CUdeviceptr>(at), values.data(), bytes);
     const TopologyView topology = TopologyView::flat(rank_.size());
     auto schedule =
         std::make_shared<const Schedule>(algorithm.build(topology, rank_.rank(), algorithm.shape));

@@ -1,6 +1,7 @@
 // See fake_cuda.h: a test double of the driver, not a driver. Here: what tests ask, devices, contexts, and how functions are found.
 #include "fake_cuda.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -129,24 +130,56 @@ FAKE CUresult cuCtxCreate_v2(CUcontext* context, unsigned, CUdevice device) {
   *context = world().contexts.back().get();
   (*context)->device = device;
   (*context)->primary = false;
+  (*context)->id = world().next_id++;
   stack().push_back(*context);
   return CUDA_SUCCESS;
 }
-FAKE CUresult cuCtxDestroy_v2(CUcontext context) {
-  ENTER("cuCtxDestroy")
-  if (!alive(context)) return CUDA_ERROR_INVALID_CONTEXT;
+namespace {
+// What is in a context goes with it.
+void lose_all(CUcontext context) {
   context->dead = true;
-  std::vector<Address> lost;
+  std::map<Address, std::size_t> lost;
   for (const auto& [at, memory] : world().memory) {
-    if (memory.context == context) lost.push_back(at);
+    if (memory.context == context) lost[at] = memory.sort == Sort::device ? memory.pages->bytes : 0;
   }
-  for (const Address at : lost)
+  for (const auto& [at, bytes] : lost) {
     drop(at);
+    void* const place = reinterpret_cast<void*>(at);
+    constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+    if (bytes > 0 && mmap(place, bytes, PROT_NONE, kFlags, -1, 0) == place)
+      world().vacated.emplace(bytes, at);
+  }
   std::erase_if(world().events, [&](const auto& one) {
     if (one.second == context) delete one.first;
     return one.second == context;
   });
+  std::erase_if(world().streams, [&](CUstream one) {
+    const bool goes = one->context == context;
+    if (goes) delete one;
+    return goes;
+  });
+}
+}  // namespace
+
+FAKE CUresult cuCtxDestroy_v2(CUcontext context) {
+  ENTER("cuCtxDestroy")
+  if (!alive(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  lose_all(context);
   if (current() == context) stack().pop_back();
+  return CUDA_SUCCESS;
+}
+// It is there again, empty, once somebody retains it anew; whoever has its handle has the new one's.
+FAKE CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
+  ENTER("cuDevicePrimaryCtxReset")
+  const auto found = world().primaries.find(device);
+  if (found != world().primaries.end()) lose_all(found->second);
+  return CUDA_SUCCESS;
+}
+FAKE CUresult cuCtxGetId(CUcontext context, unsigned long long* id) {
+  ENTER("cuCtxGetId")
+  if (context == nullptr) context = current();
+  if (!alive(context)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  *id = context->id;
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
@@ -158,6 +191,13 @@ FAKE CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
     primary = world().contexts.back().get();
     primary->device = device;
     primary->primary = true;
+    primary->dead = true;
+  }
+  if (primary->dead) {
+    primary->dead = false;
+    primary->id = world().next_id++;
+    primary->queue = make_queue();
+    primary->peers.clear();
   }
   ++primary->retained;
   *context = primary;
@@ -233,6 +273,7 @@ FAKE CUresult cuGetProcAddress_v2(const char* name, void** function, int version
       ENTRY(cuStreamSynchronize, cuStreamSynchronize),
       ENTRY(cuStreamQuery, cuStreamQuery),
       ENTRY(cuCtxGetDevice, cuCtxGetDevice),
+      ENTRY(cuCtxGetId, cuCtxGetId),
       ENTRY(cuLibraryLoadData, cuLibraryLoadData),
       ENTRY(cuLibraryUnload, cuLibraryUnload),
       ENTRY(cuLibraryGetKernel, cuLibraryGetKernel),
@@ -273,6 +314,7 @@ FAKE CUresult cuGetProcAddress_v2(const char* name, void** function, int version
   // A function is not found by those who ask for an older CUDA than it came with.
   if (version < 12000 && std::string(name).starts_with("cuLibrary")) return CUDA_ERROR_NOT_FOUND;
   if (version < 12000 && std::string(name) == "cuKernelGetFunction") return CUDA_ERROR_NOT_FOUND;
+  if (version < 12000 && std::string(name) == "cuCtxGetId") return CUDA_ERROR_NOT_FOUND;
   if (version < 12040 && std::string(name) == "cuFuncLoad") return CUDA_ERROR_NOT_FOUND;
   if (version < 11070 && std::string(name) == "cuStreamBatchMemOp") return CUDA_ERROR_NOT_FOUND;
   if (version < 11070 && std::string(name) == "cuMemGetHandleForAddressRange") return CUDA_ERROR_NOT_FOUND;

@@ -5,6 +5,8 @@
  *   SIGSEGV; the double's own copies go through the second mapping.
  * - Work on the default stream of a context, and on each stream that does not synchronise with it, waits until somebody waits for it,
  *   so that one who forgets to sees old values.
+ * - Memory that is not pinned is read by the driver's blocking copies, and arrives later: for other streams it may be on its way yet.
+ * - What went with a context, destroyed or reset, ends the process when it is used.
  * - It is stricter than the driver: device memory must be used with its own context current, or one that was given access to it.
  * - Memory is shared between processes as by CUDA IPC, in handles that the exporting process itself cannot open. Who frees memory that another
  *   process has open is told so, and dies. Events are shared likewise: work that waits for one of another process's waits until somebody there has waited for the stream
@@ -16,6 +18,7 @@
  *   (ptx/machine.hpp, which dies where they do what they may not), in an order of threads that FAKE_CUDA_PTX_SEED=N changes. A GPU of its has two multiprocessors, or
  *   FAKE_CUDA_MULTIPROCESSORS. Kernels that are not loaded into a context before they are launched there are counted, as calls of "a load at a launch".
  *
+ * - Registrations of memory that a forked process would get a copy of are counted, as calls of "memory that a fork copies".
  * - A dmabuf of device memory is the file that holds it: who maps that does what a network's device would, which is not to be seen from here (network_double/network_double.cpp).
  *
  * Beside the driver's functions it has those below, which say what happened, and make calls fail. The environment does the same from the

@@ -56,6 +56,7 @@ CUresult check_unsafe() {
 }
 
 CUresult submit(CUstream stream, const Node& node) {
+  check_exists(stream);
   if (!is_default(stream) && stream->capture != nullptr) {
     if (stream->capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     stream->capture->nodes.push_back(node);

@@ -29,7 +29,7 @@ struct CUkern_st {
   const KernelTwin* fold;  // one of the two
   const SparseTwin* sparse;
   CompiledKernel compiled;
-  std::set<CUcontext> loaded;  // into these
+  std::set<unsigned long long> loaded;  // into contexts of these numbers
 };
 
 namespace {
@@ -133,14 +133,14 @@ FAKE CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary library, const char
 FAKE CUresult cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
   ENTER_UNSAFE("cuKernelGetFunction")
   if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
-  kernel->loaded.insert(current());
+  kernel->loaded.insert(current()->id);
   *function = reinterpret_cast<CUfunction>(kernel);
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuFuncLoad(CUfunction function) {
   ENTER_UNSAFE("cuFuncLoad")
-  return reinterpret_cast<CUkernel>(function)->loaded.contains(current()) ? CUDA_SUCCESS
-                                                                          : CUDA_ERROR_INVALID_HANDLE;
+  return reinterpret_cast<CUkernel>(function)->loaded.contains(current()->id) ? CUDA_SUCCESS
+                                                                              : CUDA_ERROR_INVALID_HANDLE;
 }
 FAKE CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z, unsigned block_x,
                              unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream,
@@ -151,7 +151,7 @@ FAKE CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsign
                          shared_bytes == 0 && extra == nullptr;
   if (!as_agreed) return CUDA_ERROR_INVALID_VALUE;
   CUkern_st& kernel = *reinterpret_cast<CUkernel>(function);
-  if (kernel.loaded.insert(current()).second) ++world().calls["a load at a launch"];
+  if (kernel.loaded.insert(current()->id).second) ++world().calls["a load at a launch"];
   last_launch = {kernel.fold != nullptr ? kernel.fold->name : kernel.sparse->name, x, block_x, stream};
   Work run;
   const CUresult error = kernel.fold != nullptr ? prepare_fold(kernel, parameters[0], x, &run)

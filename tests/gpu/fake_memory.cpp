@@ -2,9 +2,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <memory>
+#include <string>
 
 #include "fake_world.hpp"
 
@@ -45,6 +48,22 @@ FAKE CUresult cuMemFreeHost(void* at) {
   ENTER_UNSAFE("cuMemFreeHost")
   return drop(reinterpret_cast<Address>(at));
 }
+namespace {
+// Whether a process that is forked gets pages of its own for it: then what either writes first goes where the GPU does not look.
+bool is_copied_by_fork(Address at) {
+  std::ifstream maps("/proc/self/smaps");
+  bool here = false;
+  for (std::string line; std::getline(maps, line);) {
+    Address begin = 0;
+    Address end = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2) here = begin <= at && at < end;
+    if (here && line.starts_with("VmFlags:"))
+      return line.find(" sh") == std::string::npos && line.find(" dc") == std::string::npos;
+  }
+  return false;
+}
+}  // namespace
+
 // Pages are what is registered, each of them once.
 FAKE CUresult cuMemHostRegister_v2(void* at, size_t bytes, unsigned) {
   ENTER_UNSAFE("cuMemHostRegister")
@@ -56,6 +75,7 @@ FAKE CUresult cuMemHostRegister_v2(void* at, size_t bytes, unsigned) {
     const bool is_apart = (begin + one.bytes - 1) / kPage < first || begin / kPage > last;
     if (one.sort == Sort::registered && !is_apart) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   }
+  if (is_copied_by_fork(reinterpret_cast<Address>(at))) ++world().calls["memory that a fork copies"];
   world().memory[reinterpret_cast<Address>(at)] = {Sort::registered,  nullptr,           bytes, current(),
                                                    current()->device, world().next_id++, 0,     nullptr};
   return CUDA_SUCCESS;

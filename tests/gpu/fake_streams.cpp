@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <memory>
+#include <vector>
 
 #include "fake_world.hpp"
 
@@ -68,6 +69,7 @@ void wait_in(CUevent event, const std::shared_ptr<Queue>& queue) {
 
 // The capture that a stream takes part in, or null.
 std::shared_ptr<Capture> capture_of(CUstream stream) {
+  check_exists(stream);
   return is_default(stream) ? nullptr : stream->capture;
 }
 
@@ -130,8 +132,18 @@ FAKE CUresult cuMemsetD8Async(CUdeviceptr at, unsigned char value, size_t bytes,
 FAKE CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes) {
   return copy_now("cuMemcpyDtoH", reinterpret_cast<Address>(to), from, bytes);
 }
+// From memory that is not pinned: done when that has been read. What arrives comes after the work that the default stream was given, and nobody waits for it.
 FAKE CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t bytes) {
-  return copy_now("cuMemcpyHtoD", to, reinterpret_cast<Address>(from), bytes);
+  ENTER_UNSAFE("cuMemcpyHtoD")
+  if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
+  CUresult error = CUDA_SUCCESS;
+  char* const target = world().inside(to, bytes, current(), &error);
+  if (error != CUDA_SUCCESS) return error;
+  const auto* const source = static_cast<const char*>(from);
+  return submit(CU_STREAM_LEGACY, Work([target, data = std::vector<char>(source, source + bytes)] {
+                  std::memcpy(target, data.data(), data.size());
+                  return true;
+                }));
 }
 // Where it is to fail the work does not happen any more; that of a default stream, which others wait for as well, does now: not later, when its memory may be gone.
 FAKE CUresult cuStreamSynchronize(CUstream stream) {
@@ -181,6 +193,7 @@ FAKE CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
 }
 FAKE CUresult cuStreamDestroy_v2(CUstream stream) {
   ENTER("cuStreamDestroy")
+  check_exists(stream);
   world().streams.erase(stream);
   delete stream;
   return CUDA_SUCCESS;
@@ -196,6 +209,7 @@ FAKE CUresult cuStreamGetCtx(CUstream stream, CUcontext* context) {
 // An event that was recorded in a capture takes the stream into it, and no other event passes into one or out of it.
 FAKE CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
   ENTER("cuStreamWaitEvent")
+  check_exists(event);
   const std::shared_ptr<Capture> capture = capture_of(stream);
   if (flags == CU_EVENT_WAIT_EXTERNAL) {
     if (capture == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -225,6 +239,7 @@ FAKE CUresult cuEventCreate(CUevent* event, unsigned flags) {
 }
 FAKE CUresult cuEventRecord(CUevent event, CUstream stream) {
   ENTER("cuEventRecord")
+  check_exists(event);
   if (!is_of_its_context(event, stream)) return CUDA_ERROR_INVALID_HANDLE;
   const std::shared_ptr<Capture> capture = capture_of(stream);
   if (capture != nullptr && event->pages != nullptr)
@@ -236,6 +251,7 @@ FAKE CUresult cuEventRecord(CUevent event, CUstream stream) {
 // With this flag each launch of the graph records it.
 FAKE CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags) {
   ENTER("cuEventRecordWithFlags")
+  check_exists(event);
   if (!is_of_its_context(event, stream)) return CUDA_ERROR_INVALID_HANDLE;
   if (flags != CU_EVENT_RECORD_EXTERNAL || capture_of(stream) == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return submit(stream, Node([event](const std::shared_ptr<Queue>& queue) { record_in(event, queue); }));
@@ -276,6 +292,7 @@ FAKE CUresult cuEventSynchronize(CUevent event) {
   unsigned long long at = 0;
   {
     ENTER_UNSAFE("cuEventSynchronize")
+    check_exists(event);
     if (event->capture != nullptr) return invalidate(*event->capture, CUDA_ERROR_CAPTURED_EVENT);
     queue = event->queue;
     at = event->at;
@@ -292,6 +309,7 @@ FAKE CUresult cuEventElapsedTime(float* milliseconds, CUevent, CUevent) {
 }
 FAKE CUresult cuEventDestroy_v2(CUevent event) {
   ENTER("cuEventDestroy")
+  check_exists(event);
   world().events.erase(event);
   delete event;
   return CUDA_SUCCESS;

@@ -129,6 +129,17 @@ bool is_default(CUstream stream) {
   return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
 }
 
+void check_exists(CUstream stream) {
+  if (is_default(stream) || world().streams.contains(stream)) return;
+  std::fprintf(stderr, "the double of CUDA: a stream is used that was destroyed, or went with its context\n");
+  std::abort();
+}
+void check_exists(CUevent event) {
+  if (world().events.contains(event)) return;
+  std::fprintf(stderr, "the double of CUDA: an event is used that was destroyed, or went with its context\n");
+  std::abort();
+}
+
 std::shared_ptr<Queue> queue_of(CUstream stream) {
   if (!is_default(stream)) return stream->queue;
   const CUcontext context = current();
@@ -202,7 +213,13 @@ Address add(Sort sort, std::size_t bytes, CUcontext context, int device) {
   auto pages = std::make_shared<Pages>(bytes);
   if (sort == Sort::device) std::memset(pages->inside, 0xA5, std::min(bytes, kDirt));
   const bool shown = sort == Sort::managed || sort == Sort::host;
-  const Address at = pages->show(nullptr, shown ? PROT_READ | PROT_WRITE : PROT_NONE);
+  void* place = nullptr;
+  const auto vacated = world().vacated.find(pages->bytes);
+  if (sort == Sort::device && vacated != world().vacated.end()) {
+    place = reinterpret_cast<void*>(vacated->second);
+    world().vacated.erase(vacated);
+  }
+  const Address at = pages->show(place, shown ? PROT_READ | PROT_WRITE : PROT_NONE);
   world().memory[at] = {sort, pages, bytes, context, device, world().next_id++, 0, pages->inside};
   return at;
 }

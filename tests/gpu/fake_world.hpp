@@ -100,6 +100,7 @@ struct Capture {
 struct CUctx_st {
   int device;
   bool primary;
+  unsigned long long id = 0;  // a new one after each reset
   int retained = 0;
   bool dead = false;
   // Of the default stream and all that synchronise with it.
@@ -147,6 +148,8 @@ struct World {
   std::map<std::string, Failure> failures;
   std::string lacking;
   std::map<Address, Memory> memory;
+  std::multimap<std::size_t, Address>
+      vacated;  // by bytes: of contexts that are gone, for the next who wants as much
   std::map<Address, std::pair<std::size_t, char*>> reserved;  // bytes, and the double's face
   bool has_peers = true;
   std::map<CUmemGenericAllocationHandle, std::pair<std::shared_ptr<Pages>, int>> handles;
@@ -170,6 +173,9 @@ std::vector<CUcontext>& stack();  // of the calling thread
 CUcontext current();
 bool alive(CUcontext context);
 bool is_default(CUstream stream);
+// Ends the process where it is none any more: what the driver would do is undefined.
+void check_exists(CUstream stream);
+void check_exists(CUevent event);
 // Of a stream of the current context.
 std::shared_ptr<Queue> queue_of(CUstream stream);
 void give(Queue& queue, Work work);

@@ -43,8 +43,7 @@ class Program {
     std::vector<std::int32_t> values;
     for (int launch = 0; launch < launches; ++launch)
       values.insert(values.end(), count, input(rank, launch));
-    driver->call<PFN_cuMemcpyHtoD_v3020>("cuMemcpyHtoD_v2", reinterpret_cast<CUdeviceptr>(inputs_.at()),
-                                         static_cast<const void*>(values.data()), inputs_.bytes());
+    inputs_.put(values);
   }
   void capture(heddle_comm_t comm) {
     graph_ = std::make_unique<Graph>(stream);

@@ -71,8 +71,7 @@ bool check_overwritten_codes(NodeRank& rank) {
   rank.before_meeting = [&](std::span<const std::uint64_t> words) {
     if (++meetings != 2 || rank.rank() != 1) return;
     const std::uint32_t no_scale = 0xFFFFFFFFU;
-    rank.driver().call<PFN_cuMemcpyHtoD_v3020>("cuMemcpyHtoD_v2", static_cast<CUdeviceptr>(words[2]),
-                                               &no_scale, sizeof no_scale);
+    rank.driver().put(static_cast<CUdeviceptr>(words[2]), &no_scale, sizeof no_scale);
   };
   DeviceTraffic traffic;
   const Result<bool> served = rank.path().coded_sum(

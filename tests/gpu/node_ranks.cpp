@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -18,9 +20,10 @@
 namespace heddle::test {
 namespace {
 
-constexpr unsigned kLongest = 150;     // seconds that a test may take
-constexpr int kStagedCalls = 12;       // more than it takes to agree
-constexpr const char* kQueues = "32";  // of a GPU for a process, at most
+constexpr unsigned kLongest = 150;             // seconds that a test may take
+constexpr std::chrono::seconds kPatience{15};  // with ranks beside one that has failed
+constexpr int kStagedCalls = 12;               // more than it takes to agree
+constexpr const char* kQueues = "32";          // of a GPU for a process, at most
 
 ShmTeamGeometry geometry_of(int size) {
   ShmTeamGeometry geometry;
@@ -224,13 +227,25 @@ pid_t start(const Body& body) {
   _exit(right ? 0 : 1);
 }
 
-bool join(const std::vector<pid_t>& children) {
-  bool right = true;
-  for (const pid_t child : children) {
+// One that fails may have left the others waiting for it, who are ended after a while.
+bool join(std::vector<pid_t> children) {
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point end = Clock::time_point::max();
+  while (!children.empty()) {
     int status = 0;
-    right = waitpid(child, &status, 0) == child && status == 0 && right;
+    const pid_t ended = waitpid(-1, &status, WNOHANG);
+    if (ended > 0) {
+      std::erase(children, ended);
+      if (status != 0) end = std::min(end, Clock::now() + kPatience);
+      continue;
+    }
+    if (Clock::now() > end) {
+      for (const pid_t child : children)
+        kill(child, SIGKILL);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
-  return right;
+  return end == Clock::time_point::max();
 }
 
 }  // namespace
@@ -321,7 +336,9 @@ bool on_threads(const char* library, int size, std::size_t scratch, const RankBo
     for (int r = 0; r < size; ++r) {
       threads.emplace_back([&, r] {
         NodeRank rank(library, memory.at(), r, size, scratch);
-        if (!body(rank)) right = false;
+        if (body(rank)) return;
+        right = false;
+        alarm(static_cast<unsigned>(kPatience.count()));
       });
     }
     for (std::thread& thread : threads)

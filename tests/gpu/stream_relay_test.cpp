@@ -318,6 +318,37 @@ TEST(StreamRelay, OneIsLost) {
   });
 }
 
+// A context that is reset with heddle's stream, words and pinned memory in it: all are told in the next call, and the one after it begins anew.
+TEST(StreamRelay, ContextIsReset) {
+  heddle::test::Node all(2);
+  const int copied = heddle::test::calls("memory that a fork copies");
+  on_ranks(2, [&](heddle_comm_t comm, int rank) {
+    const int device = rank;
+    const auto works = [&] {
+      const Step step(rank, device, 5 * kPiece, 2);
+      step.allreduce(comm, false);
+      step.stream.wait();
+      step.check_sum(2);
+    };
+    works();
+    all.counted("", [&] {
+      if (rank != 1) return;
+      driver->set_current(nullptr);
+      driver->call<PFN_cuDevicePrimaryCtxReset_v11000>("cuDevicePrimaryCtxReset_v2", CUdevice{1});
+      (void)driver->primary(1);
+    });
+    const TestMemory word(*driver, Memory::device, 4, device);
+    const heddle_status status =
+        heddle_allreduce_on_stream(HEDDLE_IN_PLACE, word.data(), 1, HEDDLE_INT32, HEDDLE_SUM, comm, nullptr);
+    EXPECT_EQ(status, rank == 1 ? HEDDLE_ERR_SYSTEM : HEDDLE_ERR_PEER);
+    const std::string text = heddle_last_error();
+    EXPECT_NE(text.find(rank == 1 ? "reset" : "rank 1 could not do its part"), std::string::npos) << text;
+    works();
+    works();
+  });
+  EXPECT_EQ(heddle::test::calls("memory that a fork copies"), copied);
+}
+
 // A rank whose stream does not come to its part in time: the others' streams go on, the next call says who was missing, and the one after it begins anew.
 TEST(StreamRelay, OneIsLate) {
   setenv("HEDDLE_TIMEOUT", "0.3", 1);

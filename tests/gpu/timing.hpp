@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <functional>
@@ -14,6 +15,7 @@
 
 namespace heddle::test {
 
+inline constexpr std::chrono::milliseconds kWarmUp{300};
 inline constexpr int kSamples = 31;
 inline constexpr int kRepeats = 8;  // in one sample
 // Of 31 samples in order, between these two the median lies with a probability of 97%.
@@ -44,13 +46,17 @@ class Timing {
     driver_.EventDestroy(end_);
   }
 
-  // The first round warms up. False, with the reason told, where one cannot be started.
+  // False, with the reason told, where one cannot be started.
   bool measure(std::vector<Work>* all) {
-    for (int i = 0; i <= kSamples; ++i) {
-      for (Work& work : *all) {
-        if (!sample(&work)) return false;
-        if (i == 0) work.samples.clear();
-      }
+    // Kernels are loaded, and an idle GPU's clocks take a while to rise.
+    const auto warm = Clock::now() + kWarmUp;
+    do {
+      if (!round(all)) return false;
+    } while (Clock::now() < warm);
+    for (Work& work : *all)
+      work.samples.clear();
+    for (int i = 0; i < kSamples; ++i) {
+      if (!round(all)) return false;
     }
     for (Work& work : *all)
       std::sort(work.samples.begin(), work.samples.end());
@@ -58,6 +64,11 @@ class Timing {
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
+  bool round(std::vector<Work>* all) {
+    return std::all_of(all->begin(), all->end(), [this](Work& work) { return sample(&work); });
+  }
   bool sample(Work* work) {
     driver_.EventRecord(begin_, gpu::default_stream());
     for (int i = 0; i < kRepeats; ++i) {
