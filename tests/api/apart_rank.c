@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "heddle/heddle.h"
+#include "support/leaks_without_proc.h"
 
 #define COUNT ((size_t)1 << 20)
 
@@ -44,7 +45,7 @@ int main(int argc, char** argv) {
     }
   }
   if (dies && rank == size - 1) raise(SIGKILL);
-  if (dies) return is_told(comm, size - 1) ? 0 : 1;
+  if (dies) return is_told(comm, size - 1) && check(heddle_comm_destroy(comm)) ? 0 : 1;
   if (rank == size - 1) sleep(1);
   return check(heddle_barrier(comm)) && check(heddle_comm_destroy(comm)) ? 0 : 1;
 }

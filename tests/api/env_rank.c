@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "heddle/heddle.h"
+#include "support/leaks_without_proc.h"
 
 #define COUNT (1 << 18)
 
