@@ -7,6 +7,7 @@
 #include <functional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -236,8 +237,10 @@ INSTANTIATE_TEST_SUITE_P(Transports, CatalogTest, ::testing::ValuesIn(all_worlds
 
 TEST_P(CatalogTest, EveryAlgorithmGivesTheSameRightBits) {
   int tried = 0;
+  // Each message goes by way of the kernel there, and what a schedule does is the same over every transport.
+  const bool few = kSlowBuild || std::string_view(GetParam().name) == "tcp";
   for (int ranks = 1; ranks <= 16; ++ranks) {
-    if (kSlowBuild && ranks > 5 && ranks != 8 && ranks != 13) continue;
+    if (few && ranks > 5 && ranks != 8 && ranks != 13) continue;
     for (const TopologyView& topology : topologies(ranks)) {
       ScheduleWorld world(topology, GetParam().make(ranks));
       for (const Algorithm& a : catalog()) {

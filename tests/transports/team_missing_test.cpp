@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "support/ranks.hpp"
 #include "transports/team_fixture.hpp"
 
 namespace heddle::test {
@@ -268,6 +269,8 @@ TEST(Clash, NobodyTakesTheDataOfAnotherOperation) {
   for (const bool once : {false, true}) {
     for (const TeamCall& a : calls) {
       for (const TeamCall& b : calls) {
+        // One thread moves both members, so a sanitizer sees the same in each of these pairs.
+        if (kSlowBuild && (&a - &b) % 4 != 1) continue;
         if (!same(a, b)) expect_clash({a, b}, once);
       }
     }
