@@ -2,104 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
-#include <vector>
 
-#include "transports/shm/direct_reduce.hpp"
-#include "transports/shm/handover.hpp"
-#include "transports/shm/shm_team_layout.hpp"
-#include "transports/shm/single_copy.hpp"
+#include "transports/shm/shm_team_impl.hpp"
 
-namespace heddle {
-namespace {
-
-using namespace team_layout;
-
-class ShmTeamImpl final : public ShmTeam {
- public:
-  ShmTeamImpl(std::byte* memory, const ShmTeamGeometry& geometry, int member, const SharedHeap* heap)
-      : layout_(geometry.slot_bytes),
-        rank_(member),
-        size_(geometry.members),
-        // A small fold reads the whole vector of every other member.
-        small_fold_bytes_(std::min(
-            kSmallBytes, geometry.small_reads / static_cast<std::size_t>(std::max(1, geometry.members - 1)))),
-        direct_(memory, layout_.total, geometry.members, member, heap),
-        single_copy_(memory, layout_.total, geometry.members, member) {
-    for (int m = 0; m < size_; ++m)
-      area_.push_back(memory + static_cast<std::size_t>(m) * layout_.total);
-    inputs_.resize(static_cast<std::size_t>(size_));
-  }
-
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
-  void start(TeamOp& op) override;
-  bool poll(TeamOp& op) override;
-  int missing(const TeamOp& op) const override;
-  TeamClash clash(const TeamOp& op) const override;
-  void tell(std::uint64_t word) override { board(rank_).word.value.store(word, std::memory_order_release); }
-  std::uint64_t told(int member) const override {
-    return board(member).word.value.load(std::memory_order_acquire);
-  }
-  void use(const SmallStores& stores) override { hand_over_.use(stores); }
-  bool reads_all() const override { return single_copy_.reads_all(); }
-  void copy_once(bool on) override {
-    copies_once_ = on;
-    small_bcast_bytes_ = on ? kOnceFrom - 1 : kSmallBytes;
-  }
-
- private:
-  Board& board(int m) const { return *reinterpret_cast<Board*>(area_[static_cast<std::size_t>(m)]); }
-  Progress& progress(int m) const { return board(m).progress; }
-  SmallSlot& small(int m, const TeamOp& op) const {
-    return *reinterpret_cast<SmallSlot*>(area_[static_cast<std::size_t>(m)] + op.slot);
-  }
-  std::size_t small_slot(std::uint64_t operation) const {
-    return layout_.small + operation % kSmallDepth * sizeof(SmallSlot);
-  }
-  Started& started(int m, const TeamOp& op) const { return board(m).started[op.operation % kStarted]; }
-  std::byte* input_slot(int m, std::uint64_t piece) const {
-    return area_[static_cast<std::size_t>(m)] + layout_.input + piece % kDepth * layout_.slot;
-  }
-  std::byte* result_slot(int m, std::uint64_t piece) const {
-    return area_[static_cast<std::size_t>(m)] + layout_.result + piece % kDepth * layout_.slot;
-  }
-
-  // The part of a piece that member m folds.
-  Extent part(const Extent& piece, int m) const { return part_of(piece, m, size_); }
-
-  bool all_reached(std::atomic<std::uint64_t> Progress::*counter, std::uint64_t value) const;
-
-  bool small_slot_free(std::uint64_t operation);
-  [[gnu::noinline]] void start_large(TeamOp& op, std::size_t bytes);
-  bool poll_small(TeamOp& op);
-  void complete(const TeamOp& op);
-  bool all_agree(TeamOp& op) const;
-  bool poll_bcast(TeamOp& op);
-  bool poll_once(TeamOp& op);
-  bool poll_direct(TeamOp& op);
-  void pass_pieces(const TeamOp& op);
-  bool poll_pair(TeamOp& op);
-  bool poll_fold(TeamOp& op);
-  bool try_copy_in(TeamOp& op);
-  bool try_fold(TeamOp& op);
-  bool try_drain(TeamOp& op);
-
-  MemberLayout layout_;
-  Handover hand_over_;
-  int rank_;
-  int size_;
-  std::size_t small_fold_bytes_;
-  std::size_t small_bcast_bytes_ = kSmallBytes;
-  DirectReduce direct_;
-  SingleCopy single_copy_;
-  bool copies_once_ = false;
-  std::vector<std::byte*> area_;
-  std::vector<const void*> inputs_;  // scratch for folds
-  std::uint64_t operations_ = 0;     // started so far, the same on every member
-  std::uint64_t pieces_ = 0;         // of large vectors, so far, the same on every member
-  std::uint64_t all_completed_ = 0;  // operations that every member is known to have completed
-};
+namespace heddle::team_layout {
 
 // ---- Start and end
 
@@ -175,6 +81,8 @@ bool ShmTeamImpl::small_slot_free(std::uint64_t operation) {
   return operation <= all_completed_ + kSmallDepth;
 }
 
+namespace {
+
 // Whether the flag has its value, looking a few times: the way back to the caller and here again takes as long as a
 // good part of the hop that is awaited.
 bool arrives(const std::atomic<std::uint64_t>& flag, std::uint64_t value) {
@@ -184,6 +92,8 @@ bool arrives(const std::atomic<std::uint64_t>& flag, std::uint64_t value) {
   }
   return false;
 }
+
+}  // namespace
 
 bool ShmTeamImpl::poll_small(TeamOp& op) {
   const std::size_t bytes = op.count * op.element_bytes;
@@ -400,63 +310,17 @@ bool ShmTeamImpl::try_drain(TeamOp& op) {
   return true;
 }
 
-// ---- Who is missing
+}  // namespace heddle::team_layout
 
-// Whom this rank waits for, directly or through others that wait themselves: the one furthest behind.
-int ShmTeamImpl::missing(const TeamOp& op) const {
-  const bool bcast = op.verb == TeamVerb::bcast;
-  int found = -1;
-  std::pair<std::uint64_t, std::uint64_t> least;
-  for (int i = 0; i < size_; ++i) {
-    // A root first: of several equally far behind it is the one that the others wait for.
-    const int m = bcast ? (op.root + i) % size_ : i;
-    if (m == rank_) continue;
-    const Progress& p = progress(m);
-    const std::uint64_t completed = p.completed.load(std::memory_order_acquire);
-    if (op.small && bcast && m == op.root && completed + 1 >= op.operation) return m;
-    const bool has_given =
-        completed >= op.operation ||
-        (op.small && op.published && small(m, op).flag.load(std::memory_order_acquire) == flag_of(op));
-    if (has_given) continue;
-    const std::uint64_t drained = p.drained.load(std::memory_order_acquire);
-    const std::uint64_t before =
-        bcast ? 0 : p.copied.load(std::memory_order_acquire) + p.folded.load(std::memory_order_acquire);
-    const std::pair<std::uint64_t, std::uint64_t> far{completed, before + drained};
-    if (found < 0 || far < least) {
-      found = m;
-      least = far;
-    }
-  }
-  return found;
-}
-
-TeamClash ShmTeamImpl::clash(const TeamOp& op) const {
-  for (int m = 0; m < size_; ++m) {
-    if (m == rank_) continue;
-    const Started& large = started(m, op);
-    const auto* const slot =
-        reinterpret_cast<const SmallSlot*>(area_[static_cast<std::size_t>(m)] + small_slot(op.operation));
-    const std::uint64_t flag = slot->flag.load(std::memory_order_acquire);
-    std::uint64_t theirs = op.call;
-    if (large.operation.load(std::memory_order_acquire) == op.operation) {
-      theirs = large.call.load(std::memory_order_relaxed);
-    } else if (is_of(flag, op.operation)) {
-      theirs = flag % (std::uint64_t{1} << kSmallCallBits);
-    }
-    if (theirs != op.call) return {m, call_of(theirs), call_of(op.call)};
-  }
-  return {};
-}
-
-}  // namespace
+namespace heddle {
 
 std::size_t ShmTeamGeometry::bytes() const {
-  return MemberLayout(slot_bytes).total * static_cast<std::size_t>(members);
+  return team_layout::MemberLayout(slot_bytes).total * static_cast<std::size_t>(members);
 }
 
 std::unique_ptr<ShmTeam> make_shm_team(std::byte* memory, const ShmTeamGeometry& geometry, int member,
                                        const SharedHeap* heap) {
-  return std::make_unique<ShmTeamImpl>(memory, geometry, member, heap);
+  return std::make_unique<team_layout::ShmTeamImpl>(memory, geometry, member, heap);
 }
 
 }  // namespace heddle
