@@ -25,8 +25,8 @@ void ShmTeamImpl::start(TeamOp& op) {
 
 void ShmTeamImpl::start_large(TeamOp& op, std::size_t bytes) {
   // Four pieces at least keep the phases overlapping; tiny pieces cost more flags than they hide.
-  const std::size_t target =
-      std::clamp(bytes / 4, std::min<std::size_t>(kLeastPieceBytes, layout_.slot), layout_.slot);
+  const std::size_t least = op.verb == TeamVerb::bcast ? kLeastBcastPieceBytes : kLeastPieceBytes;
+  const std::size_t target = std::clamp(bytes / 4, std::min(least, layout_.slot), layout_.slot);
   op.piece = std::max<std::size_t>(1, target / op.element_bytes);
   op.base = pieces_;
   pieces_ += pieces(op);
