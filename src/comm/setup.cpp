@@ -1,5 +1,7 @@
 #include "comm/setup.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <functional>
@@ -245,12 +247,17 @@ Status agree(const Bootstrap& bootstrap, const Status& mine) {
   std::snprintf(outcome.message, sizeof outcome.message, "%s", mine.message().c_str());
   std::vector<Outcome> all(static_cast<std::size_t>(bootstrap.size));
   HEDDLE_TRY(bootstrap.allgather(&outcome, all.data(), sizeof outcome));
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank].code == 0) continue;
-    return Status(static_cast<Code>(all[rank].code),
-                  "rank " + std::to_string(rank) + ": " + all[rank].message);
-  }
-  return {};
+  // Who waited for a rank that has failed, and says so, is not the cause.
+  const auto failed = [](const Outcome& each) { return each.code != 0; };
+  const auto is_cause = [&](const Outcome& each) {
+    const auto code = static_cast<Code>(each.code);
+    return failed(each) && code != Code::peer_failed && code != Code::timeout;
+  };
+  auto first = std::find_if(all.begin(), all.end(), is_cause);
+  if (first == all.end()) first = std::find_if(all.begin(), all.end(), failed);
+  if (first == all.end()) return {};
+  return Status(static_cast<Code>(first->code),
+                fmt::format("rank {}: {}", first - all.begin(), first->message));
 }
 
 CostModel Connections::cost_model() const {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/setup.hpp"
 #include "communicator/party.hpp"
 
 namespace heddle::test {
@@ -140,6 +141,32 @@ TEST(Refusals, AnAllgatherThatFails) {
     EXPECT_EQ(comm.status().code(), Code::peer_failed);
     EXPECT_EQ(comm.status().message(), "cut off");
   });
+}
+
+// Those who waited for it say so in vain, however low their ranks.
+TEST(Refusals, TheCauseIsReportedNotWhoWaitedForIt) {
+  const auto reported = [](const std::vector<Status>& mine) {
+    Party party(std::vector<std::uint64_t>(mine.size(), 1));
+    std::vector<Status> all(mine.size());
+    run_ranks(party.size(), [&](Rank& me) {
+      const auto rank = static_cast<std::size_t>(me.rank);
+      all[rank] = agree(party.bootstrap(me.rank), mine[rank]);
+    });
+    for (const Status& s : all) {
+      EXPECT_EQ(s.code(), all[0].code());
+      EXPECT_EQ(s.message(), all[0].message());
+    }
+    return all[0];
+  };
+  const Status gone(Code::peer_failed, "rank 3 is gone");
+  const Status late(Code::timeout, "rank 3 does not come");
+  const Status cause(Code::out_of_memory, "no more descriptors");
+  EXPECT_TRUE(reported({{}, {}}).ok());
+  EXPECT_EQ(reported({{}, gone, late, cause}).message(), "rank 3: no more descriptors");
+  EXPECT_EQ(reported({{}, cause, Status(Code::system, "no more of others")}).message(),
+            "rank 1: no more descriptors");
+  EXPECT_EQ(reported({{}, late, gone}).message(), "rank 1: rank 3 does not come");
+  EXPECT_EQ(reported({{}, late, gone}).code(), Code::timeout);
 }
 
 TEST(Refusals, LentMessagesComeBackOnce) {

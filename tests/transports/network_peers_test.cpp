@@ -186,6 +186,30 @@ TEST(Tcp, WhoHasLeftIsNotWaitedFor) {
   world.of(0).cancel(second);
 }
 
+// Their connections are in its queue, or come later: it has not looked since.
+TEST(Tcp, WhoHasLeftAnswersNobodyWhoIsNotConnected) {
+  const NetworkKind kind{"tcp", &open_tcp_network};
+  Peers world(kind, 3);
+  char data = 0;
+  Ticket early;
+  Ticket late;
+  const auto fails = [&](int rank, Status status, Ticket& ticket) {
+    const auto end = steady_clock::now() + milliseconds(5000);
+    while (status.ok() && !ticket.done && steady_clock::now() < end)
+      status = world.of(rank).progress();
+    world.of(rank).cancel(ticket);
+    return status;
+  };
+  ASSERT_TRUE(world.of(0).send(1, 4, "x", 1, early).ok());
+  const auto greeted = steady_clock::now() + milliseconds(300);
+  while (steady_clock::now() < greeted)
+    ASSERT_TRUE(world.of(0).progress().ok());
+  world.of(1).leave();
+  EXPECT_EQ(fails(0, {}, early).code(), Code::peer_failed);
+  EXPECT_TRUE(world.of(0).peer_is_gone(1));
+  EXPECT_EQ(fails(2, world.of(2).recv(1, 4, &data, 1, late), late).code(), Code::peer_failed);
+}
+
 TEST_P(NetworkPeers, DamagedAddressesAreRefused) {
   auto network = GetParam().open({}).value();
   const auto made = network->connect(0, {"", "no end of the name"});

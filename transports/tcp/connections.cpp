@@ -175,9 +175,12 @@ void TcpTransport::read_answer(Peer& peer) {
     peer.give_up = steady_clock::now() + kAwaitFor;
     return;
   }
+  const std::string why = got < 0    ? system_error("recv", errno).message()
+                          : got == 0 ? "the connection was closed"
+                                     : "what answers there is not this rank";
   const std::string where = to_string(peer.place.addresses[peer.candidate], peer.place.port);
   ++peer.candidate;
-  try_on(peer, where + (got == 0 ? ": the connection was closed" : ": what answers there is not this rank"));
+  try_on(peer, where + ": " + why);
 }
 
 void TcpTransport::be_connected(Peer& peer) {

@@ -72,11 +72,19 @@ TcpTransport::~TcpTransport() {
   }
 }
 
-// What the system has taken comes before the news. Who has no connection waits until this object ends.
+// What the system has taken comes before the news. Connections that are not made yet never will be: a peer whose own one waits in the
+// listener's queue hears of it by a reset.
 void TcpTransport::leave() {
-  for (const Peer& peer : peers_) {
-    if (peer.state == Peer::State::connected) (void)::shutdown(peer.socket.fd(), SHUT_WR);
+  for (Peer& peer : peers_) {
+    if (peer.state == Peer::State::connected)
+      (void)::shutdown(peer.socket.fd(), SHUT_WR);
+    else
+      drop(peer.socket);
   }
+  for (Stranger& stranger : strangers_)
+    drop(stranger.socket);
+  strangers_.clear();
+  drop(setup_.listener);
 }
 
 int TcpTransport::connections() const {
