@@ -76,7 +76,7 @@ HEDDLE_API heddle_status heddle_sparse_allreduce_in_place(void* buffer, size_t c
 
 /* Non-blocking and persistent, with the requests of heddle.h. `in` and `out` (the structures and their arrays) stay in place
  * until the request is complete, a persistent one until it is freed. What heddle_sparse_allreduce would return, HEDDLE_ERR_CAPACITY
- * included, is returned by the test or wait that finds the request complete. The arrays of `in` lie in the host's memory. */
+ * included, is returned by the test or wait that finds the request complete. Arrays of `in` on a GPU are read at the start. */
 HEDDLE_API heddle_status heddle_isparse_allreduce(const heddle_sparse* in, heddle_sparse* out, heddle_op op,
                                                   heddle_comm_t comm, heddle_request_t* request);
 /* Persistent: count, indices and arrays of `in` stay as they were at the first start, on all ranks; values change. Sums exchange indices at

@@ -132,7 +132,7 @@ Status compressed_anywhere(heddle_comm& comm, const CompressedJob& job, PlacedRe
   });
 }
 
-Status SparseImages::load(heddle_comm& comm, SparseView* view) {
+Status SparseImages::place(heddle_comm& comm, SparseView* view) {
   if (!comm.gpu.present()) return {};
   Result<gpu::Image> indices = comm.gpu.image(view->indices, view->count * index_size(view->index_type));
   if (!indices.ok()) return indices.status();
@@ -142,8 +142,17 @@ Status SparseImages::load(heddle_comm& comm, SparseView* view) {
   values_ = std::move(values).value();
   view->indices = indices_.host();
   view->values = values_.host();
+  return {};
+}
+
+Status SparseImages::load() {
   HEDDLE_TRY(indices_.load());
   return values_.load();
+}
+
+Status SparseImages::load(heddle_comm& comm, SparseView* view) {
+  HEDDLE_TRY(place(comm, view));
+  return load();
 }
 
 Status ImageRequest::start() {

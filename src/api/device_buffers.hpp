@@ -56,12 +56,35 @@ Status compressed_anywhere(heddle_comm& comm, const CompressedJob& job, PlacedRe
 // Images of the arrays of a sparse vector.
 class SparseImages {
  public:
-  // Makes `view` one that the host can read.
+  // Makes `view` one that the host can read, once it is loaded.
+  Status place(heddle_comm& comm, SparseView* view);
+  Status load();
+  // Both.
   Status load(heddle_comm& comm, SparseView* view);
+  bool beside() const { return indices_.beside() || values_.beside(); }
 
  private:
   gpu::Image indices_;
   gpu::Image values_;
+};
+
+// A request on them: they are loaded at every start. What it gives goes to where it is wanted by itself.
+class SparseImageRequest final : public Request {
+ public:
+  SparseImageRequest(SparseImages images, std::unique_ptr<Request> request)
+      : images_(std::move(images)), request_(std::move(request)) {}
+
+  Status start() override {
+    HEDDLE_TRY(images_.load());
+    return request_->start();
+  }
+  Status test(bool* done) override { return request_->test(done); }
+  Status wait() override { return request_->wait(); }
+  bool active() const override { return request_->active(); }
+
+ private:
+  SparseImages images_;
+  std::unique_ptr<Request> request_;  // goes first: it uses the images
 };
 
 // A request on images of its buffers: they are loaded at every start, and what it writes is stored by the test or wait that finds it

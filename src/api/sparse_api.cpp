@@ -212,12 +212,12 @@ Status check_job(const heddle_sparse* in, heddle_sparse* out, const heddle_op& o
   return check_sparse_op(op, &job->op);
 }
 
-// `images` outlive the job.
+// `images` outlive the job, and are to be loaded before it starts.
 Status make_job(const heddle_sparse* in, heddle_sparse* out, const heddle_op& op, heddle_comm_t comm,
                 SparseImages& images, SparseJob* job) {
   HEDDLE_TRY(check_job(in, out, op, comm, job));
   Input input = {job->in, {}};
-  HEDDLE_TRY(images.load(*comm, &job->in));
+  HEDDLE_TRY(images.place(*comm, &job->in));
   input.seen = job->in;
   job->deliver = [comm, input, out](std::span<const SparseView> parts) {
     return take(*comm, input, parts, *out);
@@ -242,6 +242,7 @@ Status allreduce_sparse(const heddle_sparse* in, heddle_sparse* out, const heddl
   const SparseView given = job.in;
   SparseImages images;
   HEDDLE_TRY(make_job(in, out, op, comm, images, &job));
+  HEDDLE_TRY(images.load());
   if (!is_for_gpus) return comm->communicator->sparse_allreduce(job);
   // What becomes of a rank's own result is no affair of the others, who go on to what ends the call.
   Status taken;
@@ -263,14 +264,14 @@ Status open_sparse(const heddle_sparse* in, heddle_sparse* out, const heddle_op&
   HEDDLE_TRY(check_not_null(request, "request"));
   *request = nullptr;
   SparseJob job;
-  SparseImages none;
-  HEDDLE_TRY(make_job(in, out, op, comm, none, &job));
-  if (job.in.indices != in->indices || job.in.values != in->values)
-    return Status(
-        Code::unsupported,
-        "in lies on a GPU, which requests of sparse vectors do not serve yet; heddle_sparse_allreduce does");
+  SparseImages images;
+  HEDDLE_TRY(make_job(in, out, op, comm, images, &job));
   job.keeps_pattern = life == Life::persistent;
-  return hand_out(*comm, comm->communicator->sparse_allreduce_request(std::move(job)), life, request);
+  Result<std::unique_ptr<Request>> made = comm->communicator->sparse_allreduce_request(std::move(job));
+  if (made.ok() && images.beside())
+    made = std::unique_ptr<Request>(
+        std::make_unique<SparseImageRequest>(std::move(images), std::move(made).value()));
+  return hand_out(*comm, std::move(made), life, request);
 }
 
 }  // namespace
