@@ -54,8 +54,8 @@ struct Image::Beside {
   PinnedPool::Piece piece;  // one of the two
   std::unique_ptr<std::byte[]> pageable;
 
-  Status move(Direction direction, void* host) {
-    return copy(cuda, place, direction, buffer, host, bytes, pageable == nullptr);
+  Status move(Direction direction, void* host, std::size_t count) {
+    return copy(cuda, place, direction, buffer, host, count, pageable == nullptr);
   }
 };
 
@@ -65,11 +65,15 @@ Image& Image::operator=(Image&& other) noexcept = default;
 Image::~Image() = default;
 
 Status Image::load() {
-  return beside_ != nullptr ? beside_->move(Direction::to_host, host_) : Status();
+  return beside_ != nullptr ? beside_->move(Direction::to_host, host_, beside_->bytes) : Status();
 }
 
 Status Image::store() {
-  return beside_ != nullptr ? beside_->move(Direction::to_device, host_) : Status();
+  return beside_ != nullptr ? store_front(beside_->bytes) : Status();
+}
+
+Status Image::store_front(std::size_t bytes) {
+  return beside_ != nullptr && bytes > 0 ? beside_->move(Direction::to_device, host_, bytes) : Status();
 }
 
 // ---- Gpu

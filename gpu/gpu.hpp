@@ -62,6 +62,8 @@ class Image {
   // that was given to the default stream, and to streams that synchronise with it, of the buffer's context.
   Status load();
   Status store();
+  // Its first `bytes` bytes alone, at most all of them.
+  Status store_front(std::size_t bytes);
 
  private:
   friend class Gpu;

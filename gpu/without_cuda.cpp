@@ -26,6 +26,9 @@ Status Image::load() {
 Status Image::store() {
   return {};
 }
+Status Image::store_front(std::size_t /*bytes*/) {
+  return {};
+}
 
 Gpu::Gpu(const Settings& /*settings*/) : watch_(nullptr) {}
 Gpu::~Gpu() = default;

@@ -8,22 +8,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "interpose/staged_calls.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define HEDDLE_BACKEND_ABI 3
+#define HEDDLE_BACKEND_ABI 4
 #define HEDDLE_BACKEND_OPEN_NAME "heddle_backend_open"
-
-typedef uintptr_t heddle_word; /* an MPI handle */
 
 /* The MPI library that the process has loaded. Borrowed: valid for as long as the process runs. */
 typedef struct HeddleHostSymbols {
   void* (*find)(void* handle,
                 const char* name); /* dlsym's contract: null where the library has no such name */
   void* handle;
-  const char* path;    /* of the library, for messages */
-  const char* version; /* first line of MPI_Get_library_version */
+  const char* path;       /* of the library, for messages */
+  const char* version;    /* first line of MPI_Get_library_version */
+  HeddleStagedCalls next; /* where calls that are passed on go: the host's functions, or a tool's */
 } HeddleHostSymbols;
 
 /* The MPI functions, with handles as words and MPI_Count as int64_t; they return MPI's error codes. */
@@ -49,6 +50,7 @@ typedef struct HeddleBackend {
   /* Collective 0 is allreduce, 1 is bcast. The name of what serves `bytes` bytes on `comm` now: an algorithm,
    * or "host". */
   const char* (*algorithm)(int collective, size_t bytes, heddle_word comm);
+  HeddleStagedCalls staged; /* where the host has such a function */
 } HeddleBackend;
 
 /* Fills `out` and returns 0; or returns another value and puts the reason (one line) into `error`. Called

@@ -6,6 +6,8 @@
 // call is one load and one indirect jump away from the backend, or from the host's own function where there
 // is no backend.
 //
+// Here are those that it serves; staged_trampolines.cpp has those in which it only looks for buffers on GPUs.
+//
 // PMPI names remain the host's, but for calls that Fortran bindings make (callers.hpp), what has to be known (the end), and what
 // may have been given out by heddle (memory).
 //
@@ -26,8 +28,7 @@
 #include "interpose/backend_abi.h"
 #include "interpose/callers.hpp"
 #include "interpose/detect.hpp"
-
-#define HEDDLE_EXPORT extern "C" __attribute__((visibility("default")))
+#include "interpose/resolution.hpp"
 
 namespace {
 
@@ -36,10 +37,12 @@ using heddle::interpose::find_symbol;
 using heddle::interpose::HostKind;
 using heddle::interpose::HostLibrary;
 using heddle::interpose::is_in_fortran_bindings;
+using heddle::interpose::kNoMpi;
 using heddle::interpose::path_beside;
+using heddle::interpose::resolve;
+using heddle::interpose::say;
 
 constexpr int kMpiErrCount = 2;  // MPI_ERR_COUNT in every MPI ABI
-constexpr int kNoMpi = 16;       // where there is no MPI, there is no right value but "not zero"
 
 struct Targets;
 
@@ -114,24 +117,6 @@ bool is_silent() {
          (enable != nullptr && std::strcmp(enable, "0") == 0);
 }
 
-__attribute__((format(printf, 1, 2))) void say(const char* format, ...) {
-  const char* rank = getenv("PMI_RANK");
-  if (rank == nullptr) rank = getenv("OMPI_COMM_WORLD_RANK");
-  char line[2048];
-  int used = std::snprintf(line, sizeof line, "heddle[%s] warning: ", rank != nullptr ? rank : "-");
-  va_list arguments;
-  va_start(arguments, format);
-  const int more =
-      std::vsnprintf(line + used, sizeof line - static_cast<size_t>(used) - 1, format, arguments);
-  va_end(arguments);
-  if (more < 0) return;
-  used += more;
-  if (used > static_cast<int>(sizeof line) - 2) used = static_cast<int>(sizeof line) - 2;
-  line[used++] = '\n';
-  const ssize_t written = write(STDERR_FILENO, line, static_cast<size_t>(used));
-  (void)written;  // nowhere left to complain
-}
-
 // ---- What stands in for large-count functions that the host does not have
 
 template <Targets* to>
@@ -191,7 +176,7 @@ const char* backend_file(HostKind kind) {
   return nullptr;
 }
 
-bool open_backend(const char* file, HeddleBackend* out) {
+bool open_backend(const char* file, const HeddleBackend& own, HeddleBackend* out) {
   char path[1200] = "";
   dlerror();
   void* library = open_backend_file(file, path, sizeof path);
@@ -205,7 +190,7 @@ bool open_backend(const char* file, HeddleBackend* out) {
   }
   auto open = reinterpret_cast<HeddleBackendOpenFn>(dlsym(library, HEDDLE_BACKEND_OPEN_NAME));
   static HeddleHostSymbols symbols;
-  symbols = {find_symbol, host.handle, host.path, host.version};
+  symbols = {find_symbol, host.handle, host.path, host.version, own.staged};
   char error[512] = "it is no heddle backend";
   if (open != nullptr && open(HEDDLE_BACKEND_ABI, &symbols, out, error, sizeof error) == 0) return true;
   if (first_of_node() && !is_silent()) say("%s: %s; every call goes to the host MPI unchanged", path, error);
@@ -238,6 +223,7 @@ HeddleBackend host_functions() {
   functions.bcast_c = host_function<HeddleBcastCFn>("PMPI_Bcast_c");
   functions.alloc_mem = host_function<HeddleAllocMemFn>("PMPI_Alloc_mem");
   functions.free_mem = host_function<HeddleFreeMemFn>("PMPI_Free_mem");
+  functions.staged = heddle::interpose::next_calls(host.handle);
   return functions;
 }
 
@@ -249,23 +235,16 @@ bool resolve_locked() {
   const HeddleBackend own = host_functions();
   HeddleBackend backend = {};
   const char* const file = backend_file(host.kind);
-  const bool has_backend = file != nullptr && open_backend(file, &backend);
+  const bool has_backend = file != nullptr && open_backend(file, own, &backend);
   if (file == nullptr) say_unknown();
   const HeddleBackend& to = has_backend ? backend : own;
   ask_algorithm.store(to.algorithm, std::memory_order_release);
   end_serving.store(to.end, std::memory_order_release);
   set<&direct>(own);
   set<&served>(to);
+  heddle::interpose::set_staged(to.staged);
   resolved = true;
   return true;
-}
-
-bool resolve(const char* function) {
-  pthread_mutex_lock(&resolve_mutex);
-  const bool found = resolve_locked();
-  pthread_mutex_unlock(&resolve_mutex);
-  if (!found) say("%s was called, but no MPI library is loaded in this process", function);
-  return found;
 }
 
 template <Targets* to>
@@ -320,18 +299,6 @@ FinalizeFn host_finalize() {
   return reinterpret_cast<FinalizeFn>(find_symbol(library.handle, "PMPI_Finalize"));
 }
 
-// A tool's, which has its reports to write; but of several MPIs in a process the next one is not always the one that is used. Null:
-// there is no tool.
-FinalizeFn tools_finalize() {
-  Dl_info where;
-  Dl_info mpi;
-  void* const next = dlsym(RTLD_NEXT, "MPI_Finalize");
-  void* const nexts_mpi = dlsym(RTLD_NEXT, "PMPI_Finalize");
-  const bool is_tools = next != nullptr && (nexts_mpi == nullptr || dladdr(next, &where) == 0 ||
-                                            dladdr(nexts_mpi, &mpi) == 0 || where.dli_fbase != mpi.dli_fbase);
-  return is_tools ? reinterpret_cast<FinalizeFn>(next) : nullptr;
-}
-
 int finalize_by(FinalizeFn finalize, const char* name) {
   if (finalize == nullptr) {
     say("%s was called, but no MPI library is loaded in this process", name);
@@ -348,9 +315,36 @@ const Targets& called_from(const void* caller) {
 
 }  // namespace
 
+void heddle::interpose::say(const char* format, ...) {
+  const char* rank = getenv("PMI_RANK");
+  if (rank == nullptr) rank = getenv("OMPI_COMM_WORLD_RANK");
+  char line[2048];
+  int used = std::snprintf(line, sizeof line, "heddle[%s] warning: ", rank != nullptr ? rank : "-");
+  va_list arguments;
+  va_start(arguments, format);
+  const int more =
+      std::vsnprintf(line + used, sizeof line - static_cast<size_t>(used) - 1, format, arguments);
+  va_end(arguments);
+  if (more < 0) return;
+  used += more;
+  if (used > static_cast<int>(sizeof line) - 2) used = static_cast<int>(sizeof line) - 2;
+  line[used++] = '\n';
+  const ssize_t written = write(STDERR_FILENO, line, static_cast<size_t>(used));
+  (void)written;  // nowhere left to complain
+}
+
+bool heddle::interpose::resolve(const char* function) {
+  pthread_mutex_lock(&resolve_mutex);
+  const bool found = resolve_locked();
+  pthread_mutex_unlock(&resolve_mutex);
+  if (!found) say("%s was called, but no MPI library is loaded in this process", function);
+  return found;
+}
+
 HEDDLE_EXPORT int MPI_Finalize(void) {
-  const FinalizeFn tools = tools_finalize();
-  return finalize_by(tools != nullptr ? tools : host_finalize(), "MPI_Finalize");
+  void* const tools = heddle::interpose::tools_function("MPI_Finalize");
+  return finalize_by(tools != nullptr ? reinterpret_cast<FinalizeFn>(tools) : host_finalize(),
+                     "MPI_Finalize");
 }
 
 HEDDLE_EXPORT int PMPI_Finalize(void) {

@@ -55,6 +55,18 @@ int main(int argc, char** argv) {
   measure(
       "no bytes, MPI_COMM_WORLD, MPI_Bcast", [&] { MPI_Bcast(&data, 0, MPI_INT, 0, MPI_COMM_WORLD); },
       [&] { PMPI_Bcast(&data, 0, MPI_INT, 0, MPI_COMM_WORLD); });
+  measure(
+      "a message to oneself, MPI_Sendrecv",
+      [&] {
+        MPI_Sendrecv(&data, 1, MPI_INT, 0, 0, &out, 1, MPI_INT, 0, 0, MPI_COMM_SELF, MPI_STATUS_IGNORE);
+      },
+      [&] {
+        PMPI_Sendrecv(&data, 1, MPI_INT, 0, 0, &out, 1, MPI_INT, 0, 0, MPI_COMM_SELF, MPI_STATUS_IGNORE);
+      });
+  measure(
+      "a sum of one rank, MPI_Reduce",
+      [&] { MPI_Reduce(&data, &out, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_SELF); },
+      [&] { PMPI_Reduce(&data, &out, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_SELF); });
   MPI_Finalize();
   return 0;
 }

@@ -5,7 +5,10 @@ import subprocess
 import sys
 
 FUNCTIONS = ['Alloc_mem', 'Allreduce', 'Allreduce_c', 'Bcast', 'Bcast_c', 'Finalize', 'Free_mem']
-PRELOAD = {prefix + name for name in FUNCTIONS for prefix in ('MPI_', 'PMPI_')} | {'heddle_preload_version', 'heddle_preload_algorithm'}
+PASSED_ON = ['Allgather', 'Allgatherv', 'Alltoall', 'Alltoallv', 'Alltoallw', 'Bsend', 'Exscan', 'Gather', 'Gatherv', 'Recv', 'Reduce', 'Reduce_scatter',
+             'Reduce_scatter_block', 'Rsend', 'Scan', 'Scatter', 'Scatterv', 'Send', 'Sendrecv', 'Sendrecv_replace', 'Ssend']
+PRELOAD = {prefix + name for name in FUNCTIONS for prefix in ('MPI_', 'PMPI_')} | {'MPI_' + name + form for name in PASSED_ON for form in ('', '_c')}
+PRELOAD |= {'heddle_preload_version', 'heddle_preload_algorithm'}
 BACKEND = {'heddle_backend_open'}
 
 

@@ -70,7 +70,6 @@ bool Backend::counts(const void* buffer, Count count, MPI_Datatype type, int roo
          is_served(buffer, static_cast<std::size_t>(count), type, root, state, &piece, &bytes);
 }
 
-// Once MPI is initialised: what needs MPI to be made.
 bool Backend::make_ready() {
   if (closed_.load(std::memory_order_acquire)) return false;
   if (ready_.load(std::memory_order_acquire)) return true;
@@ -329,8 +328,6 @@ int Backend::bcast(void* buffer, Count count, MPI_Datatype type, int root, MPI_C
   return bcast_on_host(buffer, count, type, root, comm);
 }
 
-// A buffer that cannot be used, of which no other rank knows; or what all ranks know of. The user's error handler decides, which aborts the job unless the user chose
-// otherwise.
 int Backend::refuse(const Status& status, const char* call, MPI_Comm comm) {
   set_up_->last_words(std::string(call) + ": " + status.message());
   const int error_class = status.code() == Code::out_of_memory      ? MPI_ERR_NO_MEM

@@ -51,6 +51,15 @@ class Backend {
 
   const char* algorithm(Collective collective, std::size_t bytes, MPI_Comm comm);
 
+  // For calls in which heddle does nothing but look for buffers on GPUs (staged_calls.hpp).
+  const HostMpi& host_mpi() const { return mpi_; }
+  DeviceBuffers& device_buffers() { return device_buffers_; }
+  // True once MPI is initialised, until it ends, and everything is there that heddle needs.
+  bool make_ready();
+  // A buffer that cannot be used, of which no other rank knows; or what all ranks know of. The user's error handler decides, which aborts the
+  // job unless the user chose otherwise.
+  int refuse(const Status& status, const char* call, MPI_Comm comm);
+
  private:
   enum class Reason : std::uint8_t { arguments, datatype_or_op, nothing_to_do, too_large };
 
@@ -71,7 +80,6 @@ class Backend {
   int allreduce_anywhere(const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm);
   template <typename Count>
   int bcast_anywhere(void* buffer, Count count, MPI_Datatype type, int root, MPI_Comm comm);
-  int refuse(const Status& status, const char* call, MPI_Comm comm);
   // By the entries of vectors that are mostly zeros, which this rank's GPU takes and puts where they lie there; false: the call goes on.
   Result<bool> allreduce_by_entries(StagedSum& sum, MPI_Op op, MPI_Comm comm, bool* asked);
   Result<bool> sum_entries(StagedSum& sum, DType type, CommState& state);
@@ -113,7 +121,6 @@ class Backend {
   bool counts(const void* in, const void* out, Count count, MPI_Datatype type, MPI_Op op);
   template <typename Count>
   bool counts(const void* buffer, Count count, MPI_Datatype type, int root, const CommState& state) const;
-  bool make_ready();
   void take_over(MPI_Comm comm, CommState& state);
   int allreduce_saving(const void* in, void* out, std::size_t count, DType type, Op op, MPI_Comm comm,
                        CommState& state, const Staged* staged);

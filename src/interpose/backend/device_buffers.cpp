@@ -10,7 +10,19 @@
 
 namespace heddle::backend {
 
-// False where the host is to judge the arguments.
+void Span::join(const Span& other) {
+  if (other.bytes == 0) return;
+  if (bytes == 0) {
+    *this = other;
+    return;
+  }
+  const std::ptrdiff_t end = std::max(begin + static_cast<std::ptrdiff_t>(bytes),
+                                      other.begin + static_cast<std::ptrdiff_t>(other.bytes));
+  begin = std::min(begin, other.begin);
+  bytes = static_cast<std::size_t>(end - begin);
+  has_gaps = true;
+}
+
 bool DeviceBuffers::span_of(const void* buffer, std::size_t count, MPI_Datatype type, Span* out) const {
   if (const std::size_t size = abi::predefined_size(type); size > 0) {
     *out = {0, 0, false};
@@ -36,9 +48,15 @@ bool DeviceBuffers::span_of(const void* buffer, std::size_t count, MPI_Datatype 
 }
 
 Status DeviceBuffers::view(void* buffer, std::size_t count, MPI_Datatype type, HostView* out) {
-  out->buffer_ = buffer;
   Span span;
-  if (count == 0 || !span_of(buffer, count, type, &span) || span.bytes == 0) return {};
+  if (count > 0 && span_of(buffer, count, type, &span)) return view(buffer, span, out);
+  out->buffer_ = buffer;
+  return {};
+}
+
+Status DeviceBuffers::view(void* buffer, const Span& span, HostView* out) {
+  out->buffer_ = buffer;
+  if (span.bytes == 0) return {};
   char* const first = reinterpret_cast<char*>(reinterpret_cast<std::uintptr_t>(buffer) +
                                               static_cast<std::uintptr_t>(span.begin));
   if (span.has_gaps) {

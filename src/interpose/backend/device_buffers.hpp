@@ -19,6 +19,8 @@ class HostView {
   bool beside() const { return image_.beside(); }
   Status load() { return image_.load(); }
   Status store() { return image_.store(); }
+  // Its first bytes alone.
+  Status store_front(std::size_t bytes) { return image_.store_front(bytes); }
   // Bytes between the elements' that belong to the caller and are written back with them.
   bool has_gaps() const { return has_gaps_; }
 
@@ -27,6 +29,16 @@ class HostView {
   void* buffer_ = nullptr;
   bool has_gaps_ = false;
   gpu::Image image_;
+};
+
+// The memory that elements of a buffer are in, from the first one's to the last one's.
+struct Span {
+  std::ptrdiff_t begin = 0;  // relative to the buffer
+  std::size_t bytes = 0;
+  bool has_gaps = false;
+
+  // Becomes what spans both. What lies between them is a gap.
+  void join(const Span& other);
 };
 
 class DeviceBuffers {
@@ -41,16 +53,11 @@ class DeviceBuffers {
   // A view of `count` elements of `type` at `buffer`, or of the buffer as it is where the host is to judge it. A failure is the caller's
   // to report; nothing has happened.
   Status view(void* buffer, std::size_t count, MPI_Datatype type, HostView* out);
-
- private:
-  // The memory that a buffer's elements are in, all of it.
-  struct Span {
-    std::ptrdiff_t begin = 0;  // relative to the buffer
-    std::size_t bytes = 0;
-    bool has_gaps = false;
-  };
+  Status view(void* buffer, const Span& span, HostView* out);
+  // False where the host is to judge the arguments. `count` is 1 or more.
   bool span_of(const void* buffer, std::size_t count, MPI_Datatype type, Span* out) const;
 
+ private:
   const HostMpi* mpi_;
   const Packing* packing_;
   gpu::Gpu gpu_;

@@ -4,6 +4,7 @@
 
 #include "interpose/backend/abi.hpp"
 #include "interpose/backend/backend.hpp"
+#include "interpose/backend/staged_calls.hpp"
 
 namespace heddle::backend {
 namespace {
@@ -79,6 +80,7 @@ extern "C" __attribute__((visibility("default"))) int heddle_backend_open(int ab
   }
   const HostMpi mpi = loaded.value();
   backend = new Backend(mpi);
+  auto* const staged = new StagedCalls(*backend, *host);
   *out = {allreduce,
           bcast,
           mpi.Allreduce_c != nullptr ? allreduce_c : nullptr,
@@ -86,6 +88,7 @@ extern "C" __attribute__((visibility("default"))) int heddle_backend_open(int ab
           alloc_mem,
           free_mem,
           end,
-          algorithm};
+          algorithm,
+          staged_functions(*staged)};
   return 0;
 }

@@ -133,6 +133,7 @@ typedef int(MPI_Comm_delete_attr_function)(MPI_Comm, int, void*, void*);
 #define MPI_ANY_SOURCE (-1)
 #define MPI_ANY_TAG (-2)
 #define MPI_PROC_NULL (-3)
+#define MPI_ROOT (-4)
 #define MPI_UNDEFINED (-32766)
 #define MPI_KEYVAL_INVALID 0
 
@@ -162,6 +163,7 @@ int PMPI_Comm_free(MPI_Comm*);
 int PMPI_Comm_get_name(MPI_Comm, char*, int*);
 int PMPI_Comm_group(MPI_Comm, MPI_Group*);
 int PMPI_Comm_rank(MPI_Comm, int*);
+int PMPI_Comm_remote_size(MPI_Comm, int*);
 int PMPI_Comm_set_attr(MPI_Comm, int, void*);
 int PMPI_Comm_set_errhandler(MPI_Comm, MPI_Errhandler);
 int PMPI_Comm_size(MPI_Comm, int*);
@@ -171,6 +173,7 @@ int PMPI_Error_class(int, int*);
 int PMPI_Finalized(int*);
 int PMPI_Free_mem(void*);
 int PMPI_Get_count(const MPI_Status*, MPI_Datatype, int*);
+int PMPI_Get_elements_x(const MPI_Status*, MPI_Datatype, MPI_Count*);
 int PMPI_Get_library_version(char*, int*);
 int PMPI_Group_free(MPI_Group*);
 int PMPI_Group_translate_ranks(MPI_Group, int, const int[], MPI_Group, int[]);
