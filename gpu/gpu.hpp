@@ -64,6 +64,8 @@ class Image {
   Status store();
   // Its first `bytes` bytes alone, at most all of them.
   Status store_front(std::size_t bytes);
+  // Those bytes alone whose mark is not 0; there is one for each. Bytes between them are not written, whoever else writes them meanwhile.
+  Status store_marked(const unsigned char* marks);
 
  private:
   friend class Gpu;
@@ -78,7 +80,7 @@ class Gpu {
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
   ~Gpu();
-  // Before the first use of what follows, by one thread.
+  // Any thread; before what follows is used, but for present().
   void configure(const Settings& settings);
 
   // Whether buffers may lie on a GPU: the process has loaded CUDA. One load and one branch where it has not. Any thread, as all

@@ -43,6 +43,11 @@ std::size_t PinnedPool::held_bytes() {
   return held_;
 }
 
+void PinnedPool::set_most(std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  most_bytes_ = bytes;
+}
+
 // Frees pieces that nobody uses, the smallest first, until there is room for one of `bytes`.
 bool PinnedPool::make_room(std::size_t bytes) {
   std::sort(blocks_.begin(), blocks_.end(), [](const Block& a, const Block& b) { return a.bytes < b.bytes; });
@@ -58,9 +63,9 @@ bool PinnedPool::make_room(std::size_t bytes) {
 }
 
 PinnedPool::Piece PinnedPool::take(std::size_t bytes, CUcontext context) {
+  const std::lock_guard lock(mutex_);
   if (bytes > most_bytes_) return {};
   const std::size_t wanted = std::min(rounded(bytes), most_bytes_);
-  const std::lock_guard lock(mutex_);
   Block* best = nullptr;
   for (Block& block : blocks_) {
     if (!block.used && block.bytes >= bytes && (best == nullptr || block.bytes < best->bytes)) best = &block;

@@ -44,6 +44,8 @@ class PinnedPool {
   // At least `bytes` bytes; none where the bound or the system does not allow it. `context` is the current one.
   Piece take(std::size_t bytes, CUcontext context);
   std::size_t held_bytes();
+  // Another bound, for pieces that are taken from now on.
+  void set_most(std::size_t bytes);
 
  private:
   struct Block {
@@ -58,7 +60,7 @@ class PinnedPool {
   void destroy(const Block& block);
 
   const Driver& driver_;
-  const std::size_t most_bytes_;
+  std::size_t most_bytes_;
   std::mutex mutex_;
   std::vector<Block> blocks_;
   std::size_t held_ = 0;

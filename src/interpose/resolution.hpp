@@ -7,7 +7,8 @@
 
 namespace heddle::interpose {
 
-inline constexpr int kNoMpi = 16;  // where there is no MPI, there is no right value but "not zero"
+inline constexpr int kMpiErrCount = 2;  // MPI_ERR_COUNT in every MPI ABI
+inline constexpr int kNoMpi = 16;       // where there is no MPI, there is no right value but "not zero"
 
 // One line to the user.
 __attribute__((format(printf, 1, 2))) void say(const char* format, ...);

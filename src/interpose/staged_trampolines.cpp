@@ -4,7 +4,10 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <climits>
+#include <cstdint>
 #include <cstdio>
+#include <type_traits>
 
 #include "interpose/detect.hpp"
 #include "interpose/resolution.hpp"
@@ -42,6 +45,34 @@ constinit Targets targets = {
 #undef HEDDLE_INITIAL
 };
 
+// ---- What stands in for large-count functions that the host does not have
+
+template <typename To, typename From>
+bool is_too_large(From value) {
+  if constexpr (std::is_same_v<To, int> && std::is_same_v<From, int64_t>)
+    return value > INT_MAX || value < INT_MIN;
+  else
+    return false;
+}
+
+template <typename... To, typename... From>
+int narrow(const char* name, int (*to)(To...), From... from) {
+  if ((is_too_large<To>(from) || ...)) {
+    say("%s of more than %d elements: the host MPI has no such function", name, INT_MAX);
+    return kMpiErrCount;
+  }
+  return to(static_cast<To>(from)...);
+}
+
+#define HEDDLE_LIST(...) __VA_ARGS__
+#define HEDDLE_NARROW(plain, name, parameters, arguments)                                              \
+  int narrow_##name parameters {                                                                       \
+    return narrow("MPI_" #name, targets.plain.load(std::memory_order_acquire), HEDDLE_LIST arguments); \
+  }
+HEDDLE_STAGED_NARROWED(HEDDLE_NARROW)
+#undef HEDDLE_NARROW
+#undef HEDDLE_LIST
+
 void* next_function(void* host, const char* pmpi_name) {
   const char* const mpi_name = pmpi_name + 1;
   void* const next = dlsym(RTLD_NEXT, mpi_name);
@@ -78,6 +109,10 @@ void set_staged(const HeddleStagedCalls& calls) {
 #define HEDDLE_SET(call, name, parameters, arguments) \
   targets.name.store(calls.name != nullptr ? calls.name : missing_##name, std::memory_order_release);
   HEDDLE_STAGED_CALLS(HEDDLE_SET)
+#undef HEDDLE_SET
+#define HEDDLE_SET(plain, name, parameters, arguments) \
+  if (calls.name == nullptr) targets.name.store(narrow_##name, std::memory_order_release);
+  HEDDLE_STAGED_NARROWED(HEDDLE_SET)
 #undef HEDDLE_SET
 }
 

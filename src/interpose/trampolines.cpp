@@ -37,12 +37,11 @@ using heddle::interpose::find_symbol;
 using heddle::interpose::HostKind;
 using heddle::interpose::HostLibrary;
 using heddle::interpose::is_in_fortran_bindings;
+using heddle::interpose::kMpiErrCount;
 using heddle::interpose::kNoMpi;
 using heddle::interpose::path_beside;
 using heddle::interpose::resolve;
 using heddle::interpose::say;
-
-constexpr int kMpiErrCount = 2;  // MPI_ERR_COUNT in every MPI ABI
 
 struct Targets;
 

@@ -95,25 +95,29 @@ FAKE CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t byte
   world().copied["cuMemcpyDtoDAsync"] += bytes;
   return copy_later(to, from, bytes, stream);
 }
-// From a device to the host, as heddle uses it.
+// Between a device and the host, as heddle uses it.
 FAKE CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* what, CUstream stream) {
   ENTER("cuMemcpy2DAsync")
   const CUDA_MEMCPY2D& w = *what;
-  const bool known = w.srcMemoryType == CU_MEMORYTYPE_DEVICE && w.dstMemoryType == CU_MEMORYTYPE_HOST &&
-                     w.srcXInBytes == 0 && w.srcY == 0 && w.dstXInBytes == 0 && w.dstY == 0;
+  const bool to_host = w.srcMemoryType == CU_MEMORYTYPE_DEVICE && w.dstMemoryType == CU_MEMORYTYPE_HOST;
+  const bool to_device = w.srcMemoryType == CU_MEMORYTYPE_HOST && w.dstMemoryType == CU_MEMORYTYPE_DEVICE;
+  const bool known =
+      (to_host || to_device) && w.srcXInBytes == 0 && w.srcY == 0 && w.dstXInBytes == 0 && w.dstY == 0;
   if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
   if (!known || w.WidthInBytes == 0 || w.Height == 0) return CUDA_ERROR_NOT_SUPPORTED;
-  if (w.srcPitch < w.WidthInBytes || w.srcPitch > kMostPitch || w.dstPitch < w.WidthInBytes)
+  const size_t pitch = to_host ? w.srcPitch : w.dstPitch;
+  if (w.srcPitch < w.WidthInBytes || pitch > kMostPitch || w.dstPitch < w.WidthInBytes)
     return CUDA_ERROR_INVALID_VALUE;
   world().copied["cuMemcpy2DAsync"] += w.WidthInBytes * w.Height;
   CUresult error = CUDA_SUCCESS;
-  const char* const from =
-      world().inside(w.srcDevice, (w.Height - 1) * w.srcPitch + w.WidthInBytes, current(), &error);
+  char* const there = world().inside(to_host ? w.srcDevice : w.dstDevice,
+                                     (w.Height - 1) * pitch + w.WidthInBytes, current(), &error);
   if (error != CUDA_SUCCESS) return error;
-  return submit(stream, Work([from, w] {
+  const char* const from = to_host ? there : static_cast<const char*>(w.srcHost);
+  char* const to = to_host ? static_cast<char*>(w.dstHost) : there;
+  return submit(stream, Work([from, to, w] {
                   for (std::size_t row = 0; row < w.Height; ++row)
-                    std::memcpy(static_cast<char*>(w.dstHost) + row * w.dstPitch, from + row * w.srcPitch,
-                                w.WidthInBytes);
+                    std::memcpy(to + row * w.dstPitch, from + row * w.srcPitch, w.WidthInBytes);
                   return true;
                 }));
 }

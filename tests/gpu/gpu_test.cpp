@@ -159,6 +159,33 @@ TEST_F(GpuTest, ImagesOfParts) {
   }
 }
 
+// The rest is what somebody else has put there meanwhile.
+TEST_F(GpuTest, PartsOfImagesAreStored) {
+  const std::string marks = "1111000110001100011000000011";
+  for (const Memory kind : {Memory::device, Memory::managed, Memory::mapped}) {
+    const TestMemory memory(*driver, kind, marks.size());
+    Result<Image> image = gpu_.image(memory.data(), marks.size());
+    const std::string meanwhile(marks.size(), 'm');
+    memory.put(meanwhile.data(), meanwhile.size());
+    std::memset(image->host(), 'n', marks.size());
+    std::vector<unsigned char> marked;
+    std::string expected = meanwhile;
+    for (std::size_t i = 0; i < marks.size(); ++i) {
+      marked.push_back(marks[i] == '1' ? 1 : 0);
+      if (marks[i] == '1') expected[i] = 'n';
+    }
+    const int copies = calls("cuMemcpy2DAsync");
+    ASSERT_TRUE(image->store_marked(marked.data()).ok());
+    EXPECT_EQ(calls("cuMemcpy2DAsync"), copies + 3) << "three alike are one copy";
+    std::string after(marks.size(), ' ');
+    memory.get(after.data(), after.size());
+    EXPECT_EQ(after, expected) << memory_name(kind);
+    ASSERT_TRUE(image->store_front(7).ok());
+    memory.get(after.data(), after.size());
+    EXPECT_EQ(after, expected.replace(0, 7, 7, 'n')) << memory_name(kind);
+  }
+}
+
 TEST_F(GpuTest, ComesAfterWorkOnTheDefaultStream) {
   const auto later = driver->find<void (*)(void*, const void*, std::size_t)>("fake_cuda_write_later");
   for (const Memory kind : {Memory::device, Memory::managed, Memory::pool, Memory::mapped}) {
@@ -244,6 +271,17 @@ TEST_F(GpuTest, PinnedMemoryIsKeptAndBounded) {
     EXPECT_TRUE(gpu.image(memory.data(), std::size_t{16} << 20)->load().ok());
   }
   EXPECT_EQ(registered(), before);
+}
+
+// Who asks whether there is CUDA may do so before anybody has read the settings.
+TEST_F(GpuTest, ABoundThatComesLateCounts) {
+  Gpu gpu;
+  ASSERT_TRUE(gpu.present());
+  gpu.configure(Settings{true, 0});
+  const TestMemory memory(*driver, Memory::device, 100);
+  const int pinned = calls("cuMemHostRegister");
+  EXPECT_TRUE(gpu.image(memory.data(), 100)->load().ok());
+  EXPECT_EQ(calls("cuMemHostRegister"), pinned);
 }
 
 TEST_F(GpuTest, ImagesWithoutPinnedMemory) {

@@ -1,7 +1,9 @@
 // An MPI program that passes buffers in memory of any kind, on each rank another, to the calls that heddle leaves to the host: results are the
 // host MPI's, which it computes from copies in the host's memory.
 // Arguments: the driver's library, what to do, a seed.
-#include "staged_calls.hpp"
+#include <deque>
+
+#include "staged_requests.hpp"
 
 namespace {
 
@@ -44,13 +46,6 @@ void reductions(Trial<Calls>& trial, std::size_t count, MPI_Op op) {
                 return by.Reduce_scatter_block(in_place ? MPI_IN_PLACE : in, out, n, MPI_INT, op,
                                                trial.comm());
               });
-    const Parts<Calls> parts = trial.parts(count);
-    const std::size_t total = parts.total();
-    trial.run("reduce_scatter", total, in_place ? total : parts.of(trial.rank()), in_place,
-              [&](const Calls& by, const void* in, void* out) {
-                return by.Reduce_scatter(in_place ? MPI_IN_PLACE : in, out, parts.counts.data(), MPI_INT, op,
-                                         trial.comm());
-              });
   }
 }
 
@@ -71,18 +66,6 @@ void rooted(Trial<Calls>& trial, std::size_t count, MPI_Datatype type, std::size
     trial.run("scatter", is_root ? all : 0, own, mine, [&](const Calls& by, const void* in, void* out) {
       return by.Scatter(in, n, type, mine ? MPI_IN_PLACE : out, n, type, root, trial.comm());
     });
-    const Parts<Calls> parts = trial.parts(count);
-    const std::size_t span = parts.span() * width;
-    const auto part = static_cast<Count>(parts.of(trial.rank()));
-    const std::size_t ints = parts.of(trial.rank()) * width;
-    trial.run("gatherv", ints, is_root ? span : 0, mine, [&](const Calls& by, const void* in, void* out) {
-      return by.Gatherv(mine ? MPI_IN_PLACE : in, part, type, out, is_root ? parts.counts.data() : nullptr,
-                        is_root ? parts.places.data() : nullptr, type, root, trial.comm());
-    });
-    trial.run("scatterv", is_root ? span : 0, ints, mine, [&](const Calls& by, const void* in, void* out) {
-      return by.Scatterv(in, is_root ? parts.counts.data() : nullptr, is_root ? parts.places.data() : nullptr,
-                         type, mine ? MPI_IN_PLACE : out, part, type, root, trial.comm());
-    });
   }
 }
 
@@ -99,6 +82,37 @@ void among_all(Trial<Calls>& trial, std::size_t count, MPI_Datatype type, std::s
     trial.run("alltoall", all, all, in_place, [&](const Calls& by, const void* in, void* out) {
       return by.Alltoall(in_place ? MPI_IN_PLACE : in, n, type, out, n, type, trial.comm());
     });
+  }
+}
+
+// In place and with a request MPI_Ialltoallw of MPICH 4.0.2 gives wrong data, and both of Open MPI 4.1.4 hang, by themselves.
+template <typename Calls>
+bool is_left_out(bool in_place) {
+  return in_place && Calls::kHasRequests;
+}
+
+// Those with counts in arrays.
+template <typename Calls>
+void of_parts(Trial<Calls>& trial, std::size_t count, MPI_Datatype type, std::size_t width) {
+  using Count = typename Calls::Count;
+  const int root = trial.rank_of_all();
+  const bool is_root = trial.rank() == root;
+  for (const bool in_place : {false, true}) {
+    const bool mine = in_place && is_root;
+    const Parts<Calls> parts = trial.parts(count);
+    const std::size_t span = parts.span() * width;
+    const auto part = static_cast<Count>(parts.of(trial.rank()));
+    const std::size_t ints = parts.of(trial.rank()) * width;
+    trial.run("gatherv", ints, is_root ? span : 0, mine, [&](const Calls& by, const void* in, void* out) {
+      return by.Gatherv(mine ? MPI_IN_PLACE : in, part, type, out, is_root ? parts.counts.data() : nullptr,
+                        is_root ? parts.places.data() : nullptr, type, root, trial.comm());
+    });
+    trial.run("scatterv", is_root ? span : 0, ints, mine, [&](const Calls& by, const void* in, void* out) {
+      return by.Scatterv(in, is_root ? parts.counts.data() : nullptr, is_root ? parts.places.data() : nullptr,
+                         type, mine ? MPI_IN_PLACE : out, part, type, root, trial.comm());
+    });
+  }
+  for (const bool in_place : {false, true}) {
     const Parts<Calls> parts = trial.parts(count);
     const auto part = static_cast<Count>(parts.of(trial.rank()));
     trial.run("allgatherv", parts.of(trial.rank()) * width, parts.span() * width, in_place,
@@ -108,11 +122,25 @@ void among_all(Trial<Calls>& trial, std::size_t count, MPI_Datatype type, std::s
               });
     // Each pair of ranks has as many in both directions, which in place asks for.
     const Parts<Calls> pairs = trial.pairs(count);
+    if (is_left_out<Calls>(in_place)) continue;
     trial.run("alltoallv", pairs.span() * width, pairs.span() * width, in_place,
               [&](const Calls& by, const void* in, void* out) {
                 return by.Alltoallv(in_place ? MPI_IN_PLACE : in, in_place ? nullptr : pairs.counts.data(),
                                     in_place ? nullptr : pairs.places.data(), type, out, pairs.counts.data(),
                                     pairs.places.data(), type, trial.comm());
+              });
+  }
+}
+
+template <typename Calls>
+void reduce_scatter(Trial<Calls>& trial, std::size_t count, MPI_Op op) {
+  for (const bool in_place : {false, true}) {
+    const Parts<Calls> parts = trial.parts(count);
+    const std::size_t total = parts.total();
+    trial.run("reduce_scatter", total, in_place ? total : parts.of(trial.rank()), in_place,
+              [&](const Calls& by, const void* in, void* out) {
+                return by.Reduce_scatter(in_place ? MPI_IN_PLACE : in, out, parts.counts.data(), MPI_INT, op,
+                                         trial.comm());
               });
   }
 }
@@ -130,6 +158,7 @@ void alltoallw(Trial<Calls>& trial, std::size_t count, MPI_Datatype gapped, std:
     end += pairs.of(i) * (plain ? 1 : width) + 3;
   }
   for (const bool in_place : {false, true}) {
+    if (is_left_out<Calls>(in_place)) continue;
     trial.run("alltoallw", end, end, in_place, [&](const Calls& by, const void* in, void* out) {
       return by.Alltoallw(in_place ? MPI_IN_PLACE : in, in_place ? nullptr : pairs.counts.data(),
                           in_place ? nullptr : pairs.places.data(), in_place ? nullptr : types.data(), out,
@@ -169,14 +198,15 @@ void messages(Trial<Calls>& trial, std::size_t count, MPI_Datatype type, std::si
   });
   const bool sends = rank % 2 == 0;
   const int partner = !sends ? before : rank + 1 < size ? next : MPI_PROC_NULL;
-  int how = 0;
-  for (const auto send : {&Calls::Send, &Calls::Ssend, &Calls::Bsend}) {
-    ++how;
+  for (int how = 0; how < 3; ++how) {
     trial.run("send and recv", sends ? own : 0, sends ? 0 : room, false,
               [&](const Calls& by, const void* in, void* out) {
-                if (sends) return (by.*send)(in, n, type, partner, how, trial.comm());
-                return by.Recv(out, most, type, how == 1 ? MPI_ANY_SOURCE : partner, how, trial.comm(),
-                               MPI_STATUS_IGNORE);
+                if (!sends)
+                  return by.Recv(out, most, type, how == 0 ? MPI_ANY_SOURCE : partner, how, trial.comm(),
+                                 MPI_STATUS_IGNORE);
+                if (how == 0) return by.Send(in, n, type, partner, how, trial.comm());
+                if (how == 1) return by.Ssend(in, n, type, partner, how, trial.comm());
+                return by.Bsend(in, n, type, partner, how, trial.comm());
               });
   }
   int go = 0;
@@ -194,17 +224,233 @@ void messages(Trial<Calls>& trial, std::size_t count, MPI_Datatype type, std::si
             });
 }
 
-// Buffers where there is no data lead nowhere, and nobody looks.
+// Many messages at once, to and from memory of every kind, which end in another order than they were begun.
+void several(Job& job) {
+  constexpr int kMessages = 12;
+  constexpr int kInts = 500;
+  const int rank = job::rank_of(MPI_COMM_WORLD);
+  const int size = job::size_of(MPI_COMM_WORLD);
+  const int next = (rank + 1) % size;
+  const int before = (rank + size - 1) % size;
+  const auto bytes_of = [](int from, int message) {
+    std::vector<unsigned char> bytes(4 * kInts);
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+      bytes[i] = static_cast<unsigned char>(7 * i + static_cast<std::size_t>(31 * from + message));
+    return bytes;
+  };
+  for (int round = 0; round < 6; ++round) {
+    std::deque<gpu_job::Buffer> from;
+    std::deque<gpu_job::Buffer> to;
+    std::vector<MPI_Request> requests(2 * kMessages);
+    for (int i = 0; i < kMessages; ++i) {
+      from.emplace_back(job.driver, job.kind(rank), 4 * kInts, rank % 2);
+      to.emplace_back(job.driver, job.kind(rank), 4 * kInts, (rank + 1) % 2);
+      from.back().set(bytes_of(rank, i));
+      MPI_Irecv(to.back().at(), kInts, MPI_INT, before, i, MPI_COMM_WORLD,
+                &requests[static_cast<std::size_t>(i)]);
+    }
+    for (int i = kMessages - 1; i >= 0; --i)
+      MPI_Isend(from[static_cast<std::size_t>(i)].at(), kInts, MPI_INT, next, i, MPI_COMM_WORLD,
+                &requests[static_cast<std::size_t>(kMessages + i)]);
+    const int all = 2 * kMessages;
+    std::vector<MPI_Status> statuses(requests.size());
+    std::vector<int> places(requests.size());
+    for (int left = all; left > 0;) {
+      int ended = 1;
+      if (round % 3 == 0) {
+        MPI_Waitall(all, requests.data(), statuses.data());
+        ended = all;
+      } else if (round % 3 == 1) {
+        MPI_Waitany(all, requests.data(), places.data(), MPI_STATUS_IGNORE);
+      } else {
+        MPI_Waitsome(all, requests.data(), &ended, places.data(), MPI_STATUSES_IGNORE);
+      }
+      left -= ended;
+    }
+    for (int i = 0; i < kMessages; ++i) {
+      if (to[static_cast<std::size_t>(i)].value() != bytes_of(before, i))
+        job::fail("message %d of several", i);
+    }
+  }
+}
+
+// Sums and bcasts with requests.
 template <typename Calls>
-void nothing(Trial<Calls>& trial) {
-  void* const nowhere = reinterpret_cast<void*>(std::uintptr_t{0x10});
+void sums_and_bcasts(Job& job, std::size_t count) {
+  Trial<Calls> trial(job, MPI_COMM_WORLD, "world");
+  const auto n = static_cast<typename Calls::Count>(count);
+  for (const bool in_place : {false, true}) {
+    trial.run("allreduce", count, count, in_place, [&](const Calls& by, const void* in, void* out) {
+      return by.Allreduce(in_place ? MPI_IN_PLACE : in, out, n, MPI_INT, MPI_SUM, trial.comm());
+    });
+    const int root = trial.rank_of_all();
+    trial.run("bcast", 0, count, true, [&](const Calls& by, const void*, void* data) {
+      return by.Bcast(data, n, MPI_INT, root, trial.comm());
+    });
+  }
+}
+
+// Columns of one matrix come and go at once: nothing is written but their elements.
+void columns(Job& job) {
+  constexpr int kRows = 50;
+  constexpr int kColumns = 5;
+  const int rank = job::rank_of(MPI_COMM_WORLD);
+  const int size = job::size_of(MPI_COMM_WORLD);
+  MPI_Datatype column;
+  MPI_Type_vector(kRows, 1, kColumns, MPI_INT, &column);
+  MPI_Type_commit(&column);
+  const int once = 1;
+  const MPI_Aint place = 16;
+  MPI_Datatype last;
+  MPI_Type_create_hindexed(1, &once, &place, column, &last);
+  MPI_Type_commit(&last);
+  for (const Memory kind : {Memory::device, Memory::managed, Memory::mapped}) {
+    const gpu_job::Buffer matrix(job.driver, kind, 4 * kRows * kColumns, 0);
+    std::vector<int> data(kRows * kColumns);
+    for (std::size_t i = 0; i < data.size(); ++i)
+      data[i] = static_cast<int>(1000 * static_cast<std::size_t>(rank) + i);
+    const auto bytes_of = [](const std::vector<int>& ints) {
+      const auto* const at = reinterpret_cast<const unsigned char*>(ints.data());
+      return std::vector<unsigned char>(at, at + 4 * ints.size());
+    };
+    matrix.set(bytes_of(data));
+    // Columns 1 and 2 come from the rank before, from its 0 and 3.
+    MPI_Request requests[4];
+    MPI_Irecv(matrix.at(4), 1, column, (rank + size - 1) % size, 1, MPI_COMM_WORLD, &requests[0]);
+    MPI_Irecv(matrix.at(8), 1, column, (rank + size - 1) % size, 2, MPI_COMM_WORLD, &requests[1]);
+    MPI_Datatype freed;  // while requests use it
+    MPI_Type_dup(column, &freed);
+    MPI_Isend(matrix.at(0), 1, freed, (rank + 1) % size, 1, MPI_COMM_WORLD, &requests[2]);
+    MPI_Isend(matrix.at(12), 1, freed, (rank + 1) % size, 2, MPI_COMM_WORLD, &requests[3]);
+    MPI_Type_free(&freed);
+    MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
+    for (int i = 0; i < kRows; ++i) {
+      const int theirs = 1000 * ((rank + size - 1) % size) + i * kColumns;
+      data[static_cast<std::size_t>(i * kColumns + 1)] = theirs;
+      data[static_cast<std::size_t>(i * kColumns + 2)] = theirs + 3;
+    }
+    if (matrix.value() != bytes_of(data)) job::fail("columns in %s memory", memory_name(kind));
+    // From column 0 to column 4, by one address.
+    MPI_Sendrecv(matrix.at(), 1, column, rank, 3, matrix.at(), 1, last, rank, 3, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    for (int i = 0; i < kRows; ++i)
+      data[static_cast<std::size_t>(i * kColumns + 4)] = data[static_cast<std::size_t>(i * kColumns)];
+    if (matrix.value() != bytes_of(data)) job::fail("from column to column in %s memory", memory_name(kind));
+  }
+  MPI_Type_free(&last);
+  MPI_Type_free(&column);
+}
+
+// Elements that do not lie in their order, of which some come; absolute addresses.
+void odd_types(Job& job) {
+  const int rank = job::rank_of(MPI_COMM_WORLD);
+  MPI_Datatype row;
+  MPI_Datatype transposed;
+  MPI_Type_vector(4, 1, 4, MPI_INT, &row);
+  MPI_Type_create_resized(row, 0, 4, &transposed);
+  MPI_Type_commit(&transposed);
+  const std::vector<int> sent = {0, 1, 2, 3, 4, 5, 6, 7};
+  const std::vector<int> expected = {0, 4, -1, -1, 1, 5, -1, -1, 2, 6, -1, -1, 3, 7, -1, -1};
+  const std::vector<int> before(16, -1);
+  const TestMemory memory(job.driver, Memory::device, 64, 0);
+  std::vector<int> after(16);
+  memory.put(before.data(), 64);
+  MPI_Request request;
+  PMPI_Isend(sent.data(), 8, MPI_INT, rank, 0, MPI_COMM_WORLD, &request);
+  expect("a short message",
+         MPI_Recv(memory.data(), 4, transposed, rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE), 0);
+  PMPI_Wait(&request, MPI_STATUS_IGNORE);
+  memory.get(after.data(), 64);
+  if (after != expected) job::fail("a short message into a transposed matrix");
+  // Absolute addresses: two ints in memory.
+  MPI_Aint places[2];
+  const int lengths[2] = {1, 1};
+  MPI_Get_address(memory.as<char>() + 40, &places[0]);
+  MPI_Get_address(memory.as<char>() + 8, &places[1]);
+  MPI_Datatype absolute;
+  MPI_Type_create_hindexed(2, lengths, places, MPI_INT, &absolute);
+  MPI_Type_commit(&absolute);
+  memory.put(before.data(), 64);
+  PMPI_Isend(sent.data() + 5, 2, MPI_INT, rank, 0, MPI_COMM_WORLD, &request);
+  expect("absolute addresses", MPI_Recv(MPI_BOTTOM, 1, absolute, rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
+         0);
+  PMPI_Wait(&request, MPI_STATUS_IGNORE);
+  memory.get(after.data(), 64);
+  std::vector<int> both(16, -1);
+  both[10] = 5;
+  both[2] = 6;
+  if (after != both) job::fail("a receive at absolute addresses");
+  // Several pieces that the host can use where they lie.
+  const TestMemory managed(job.driver, Memory::managed, 64, 0);
+  const TestMemory pinned(job.driver, Memory::pinned, 64, 0);
+  int here = -1;
+  for (void* const there : {managed.data(), pinned.data()}) {
+    MPI_Get_address(&here, &places[0]);
+    MPI_Get_address(there, &places[1]);
+    MPI_Type_free(&absolute);
+    MPI_Type_create_hindexed(2, lengths, places, MPI_INT, &absolute);
+    MPI_Type_commit(&absolute);
+    PMPI_Isend(sent.data() + 3, 2, MPI_INT, rank, 0, MPI_COMM_WORLD, &request);
+    expect("several pieces", MPI_Recv(MPI_BOTTOM, 1, absolute, rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
+           0);
+    PMPI_Wait(&request, MPI_STATUS_IGNORE);
+    if (here != 3 || *static_cast<int*>(there) != 4) job::fail("a receive into several pieces");
+  }
+  for (MPI_Datatype* type : {&absolute, &transposed, &row})
+    MPI_Type_free(type);
+}
+
+// A receive that is too short fails, and its image goes: a later request may have its handle.
+void too_short(Job& job) {
+  const int rank = job::rank_of(MPI_COMM_WORLD);
+  constexpr int kRequests = 4;
+  const TestMemory short_of(job.driver, Memory::device, 16, 0);
+  const std::vector<int> before = {1, 2, 3, 4};
+  std::vector<int> data(8, 5);
+  std::vector<int> there(8);
+  for (int i = 0; i < kRequests; ++i) {
+    MPI_Request request;
+    MPI_Request sent;
+    MPI_Irecv(short_of.data(), 4, MPI_INT, rank, 0, MPI_COMM_WORLD, &request);
+    PMPI_Isend(data.data(), 8, MPI_INT, rank, 0, MPI_COMM_WORLD, &sent);
+    expect("a message that is too long", MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_ERR_TRUNCATE);
+    PMPI_Wait(&sent, MPI_STATUS_IGNORE);
+    short_of.put(before.data(), 16);
+    // Into the host's memory: none of the other's images is stored with it.
+    MPI_Irecv(there.data(), 8, MPI_INT, rank, 1, MPI_COMM_WORLD, &request);
+    PMPI_Isend(data.data(), 8, MPI_INT, rank, 1, MPI_COMM_WORLD, &sent);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    PMPI_Wait(&sent, MPI_STATUS_IGNORE);
+    std::vector<int> after(4);
+    short_of.get(after.data(), 16);
+    if (after != before || there != data) job::fail("after a message that was too long");
+  }
+}
+
+// What does not count on a rank leads nowhere there, and nobody minds.
+template <typename Calls>
+void nothing(Job& job, Trial<Calls>& trial) {
+  TestMemory lost(job.driver, Memory::device, 100, 0);
+  void* const nowhere = lost.lose();
+  const TestMemory mine(job.driver, Memory::device, 4, 0);
+  const int one = 1;
+  mine.put(&one, sizeof one);
+  const bool is_root = trial.rank() == 0;
+  std::vector<int> all(static_cast<std::size_t>(trial.size()), 2);
+  int next = 0;
   const Calls& by = Calls::kMpi;
   const MPI_Comm comm = trial.comm();
-  const bool ok = by.Recv(nowhere, 5, MPI_INT, MPI_PROC_NULL, 0, comm, MPI_STATUS_IGNORE) == MPI_SUCCESS &&
-                  by.Send(nowhere, 5, MPI_INT, MPI_PROC_NULL, 0, comm) == MPI_SUCCESS &&
-                  by.Gather(nullptr, 0, MPI_INT, nullptr, 0, MPI_INT, 0, comm) == MPI_SUCCESS &&
-                  by.Allgather(nullptr, 0, MPI_INT, nullptr, 0, MPI_INT, comm) == MPI_SUCCESS;
-  if (!ok) job::fail("calls without data");
+  expect("a receive from nobody", by.Recv(nowhere, 5, MPI_INT, MPI_PROC_NULL, 0, comm, MPI_STATUS_IGNORE), 0);
+  expect("a send to nobody", by.Send(nowhere, 5, MPI_INT, MPI_PROC_NULL, 0, comm), 0);
+  expect("an empty gather", by.Gather(nullptr, 0, MPI_INT, nullptr, 0, MPI_INT, 0, comm), 0);
+  expect("a gather", by.Gather(mine.data(), 1, MPI_INT, is_root ? all.data() : nowhere, 1, MPI_INT, 0, comm),
+         0);
+  if (is_root && all != std::vector<int>(all.size(), 1)) job::fail("a gather from GPUs");
+  expect("a scatter",
+         by.Scatter(is_root ? all.data() : nowhere, 1, MPI_INT, mine.data(), 1, MPI_INT, 0, comm), 0);
+  expect("a reduce", by.Reduce(mine.data(), is_root ? all.data() : nowhere, 1, MPI_INT, MPI_SUM, 0, comm), 0);
+  expect("an exscan", by.Exscan(mine.data(), is_root ? nowhere : &next, 1, MPI_INT, MPI_SUM, comm), 0);
+  if (!is_root && next != trial.rank()) job::fail("an exscan from GPUs: %d", next);
 }
 
 template <typename Calls>
@@ -219,18 +465,23 @@ void conform(Job& job, MPI_Comm comm, const char* where) {
   MPI_Op_create(first_and_last, 0, &op);
   std::vector<char> attached(2'000'000);
   MPI_Buffer_attach(attached.data(), static_cast<int>(attached.size()));
-  for (const std::size_t count : {1, 1000, 40'002}) {
+  for (const std::size_t count : {1, 1000, 20'002}) {
     reductions(trial, count, MPI_SUM);
     reductions(trial, count, op);
-    rooted(trial, count, MPI_INT, 1);
-    rooted(trial, count, gapped, 4);
-    among_all(trial, count, MPI_INT, 1);
-    among_all(trial, count, gapped, 4);
-    alltoallw(trial, count, gapped, 4);
-    messages(trial, count, MPI_INT, 1);
-    messages(trial, count, gapped, 4);
+    if constexpr (Calls::kHasArrays) {
+      reduce_scatter(trial, count, MPI_SUM);
+      reduce_scatter(trial, count, op);
+      alltoallw(trial, count, gapped, 4);
+    }
+    for (const MPI_Datatype type : {MPI_INT, gapped}) {
+      const std::size_t width = type == MPI_INT ? 1 : 4;
+      rooted(trial, count, type, width);
+      among_all(trial, count, type, width);
+      if constexpr (Calls::kHasArrays) of_parts(trial, count, type, width);
+      messages(trial, count, type, width);
+    }
   }
-  nothing(trial);
+  nothing(job, trial);
   void* buffer = nullptr;
   int bytes = 0;
   MPI_Buffer_detach(&buffer, &bytes);
@@ -318,8 +569,20 @@ void bad(Job& job) {
   // What the host has to say of arguments it says.
   expect("no such root", MPI_Gather(small.data(), 1, MPI_INT, many.data(), 1, MPI_INT, size, MPI_COMM_WORLD),
          MPI_ERR_ROOT);
+  expect("no communicator", MPI_Scan(small.data(), many.data(), 1, MPI_INT, MPI_SUM, MPI_COMM_NULL),
+         MPI_ERR_COMM);
   expect("no such rank", MPI_Send(small.data(), 1, MPI_INT, size, 0, MPI_COMM_WORLD), MPI_ERR_RANK);
   expect("no such count", MPI_Send(small.data(), -1, MPI_INT, 0, 0, MPI_COMM_WORLD), MPI_ERR_COUNT);
+  TestMemory lost_too(job.driver, Memory::device, 100, 0);
+  MPI_Request request;
+  expect("freed message with a request",
+         MPI_Isend(lost_too.lose(), 1, MPI_INT, 0, 0, MPI_COMM_WORLD, &request), MPI_ERR_BUFFER);
+  MPI_Irecv(small.data(), 1, MPI_INT, job::rank_of(MPI_COMM_WORLD), 5, MPI_COMM_WORLD, &request);
+  PMPI_Send(&one, 1, MPI_INT, job::rank_of(MPI_COMM_WORLD), 5, MPI_COMM_WORLD);
+  fail("cuMemcpyHtoDAsync", CUDA_ERROR_ILLEGAL_ADDRESS, 1);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  expect("a copy back that fails at the end", MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_ERR_OTHER);
+  too_short(job);
   conform<gpu_job::Calls>(job, MPI_COMM_WORLD, "world, after errors");
 }
 
@@ -333,9 +596,20 @@ int main(int argc, char** argv) {
     const TestDriver driver(argv[1]);
     Job job{driver, job::Random(argc > 3 ? static_cast<std::uint64_t>(std::atoll(argv[3])) : 1)};
     const std::string what = argv[2];
-    if (what == "conform") conform<gpu_job::Calls>(job);
+    if (what == "conform") {
+      conform<gpu_job::Calls>(job);
+      conform<gpu_job::RequestCalls>(job);
+      sums_and_bcasts<gpu_job::RequestCalls>(job, 1000);
+      several(job);
+      columns(job);
+      odd_types(job);
+    }
 #if MPI_VERSION >= 4
-    if (what == "conform") conform<gpu_job::LargeCalls>(job);
+    if (what == "conform") {
+      conform<gpu_job::LargeCalls>(job);
+      conform<gpu_job::LargeRequestCalls>(job);
+      sums_and_bcasts<gpu_job::LargeRequestCalls>(job, 1000);
+    }
 #endif
     if (what == "bad") bad(job);
   }

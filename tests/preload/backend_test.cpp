@@ -23,7 +23,8 @@ namespace heddle::backend {
 namespace {
 
 HeddleHostSymbols symbols() {
-  return {[](void* handle, const char* name) { return dlsym(handle, name); }, RTLD_DEFAULT, "the host", "?", {}};
+  return {
+      [](void* handle, const char* name) { return dlsym(handle, name); }, RTLD_DEFAULT, "the host", "?", {}};
 }
 
 const HostMpi& host() {

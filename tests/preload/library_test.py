@@ -5,10 +5,13 @@ import subprocess
 import sys
 
 FUNCTIONS = ['Alloc_mem', 'Allreduce', 'Allreduce_c', 'Bcast', 'Bcast_c', 'Finalize', 'Free_mem']
-PASSED_ON = ['Allgather', 'Allgatherv', 'Alltoall', 'Alltoallv', 'Alltoallw', 'Bsend', 'Exscan', 'Gather', 'Gatherv', 'Recv', 'Reduce', 'Reduce_scatter',
-             'Reduce_scatter_block', 'Rsend', 'Scan', 'Scatter', 'Scatterv', 'Send', 'Sendrecv', 'Sendrecv_replace', 'Ssend']
-PRELOAD = {prefix + name for name in FUNCTIONS for prefix in ('MPI_', 'PMPI_')} | {'MPI_' + name + form for name in PASSED_ON for form in ('', '_c')}
-PRELOAD |= {'heddle_preload_version', 'heddle_preload_algorithm'}
+# Looked at for buffers on GPUs: with a request, without, and with large counts; and what ends requests.
+BOTH = ['Allgather', 'Alltoall', 'Bsend', 'Exscan', 'Gather', 'Recv', 'Reduce', 'Reduce_scatter_block', 'Rsend', 'Scan', 'Scatter', 'Send', 'Ssend']
+STAGED = BOTH + ['I' + name.lower() for name in BOTH + ['Allreduce', 'Bcast']] + ['Sendrecv', 'Sendrecv_replace']
+ARRAYS = ['Allgatherv', 'Alltoallv', 'Alltoallw', 'Gatherv', 'Reduce_scatter', 'Scatterv']  # their large-count forms stay the host's
+ENDS = ['Wait', 'Waitall', 'Waitany', 'Waitsome', 'Test', 'Testall', 'Testany', 'Testsome', 'Request_free', 'Request_get_status']
+PRELOAD = {prefix + name for name in FUNCTIONS for prefix in ('MPI_', 'PMPI_')} | {'MPI_' + name + form for name in STAGED for form in ('', '_c')}
+PRELOAD |= {'MPI_' + name for name in ENDS + ARRAYS} | {'MPI_I' + name.lower() for name in ARRAYS} | {'heddle_preload_version', 'heddle_preload_algorithm'}
 BACKEND = {'heddle_backend_open'}
 
 

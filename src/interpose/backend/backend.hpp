@@ -53,6 +53,7 @@ class Backend {
 
   // For calls in which heddle does nothing but look for buffers on GPUs (staged_calls.hpp).
   const HostMpi& host_mpi() const { return mpi_; }
+  const Packing& packing() const { return packing_; }
   DeviceBuffers& device_buffers() { return device_buffers_; }
   // True once MPI is initialised, until it ends, and everything is there that heddle needs.
   bool make_ready();

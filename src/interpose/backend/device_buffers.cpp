@@ -16,11 +16,11 @@ void Span::join(const Span& other) {
     *this = other;
     return;
   }
-  const std::ptrdiff_t end = std::max(begin + static_cast<std::ptrdiff_t>(bytes),
-                                      other.begin + static_cast<std::ptrdiff_t>(other.bytes));
+  const std::ptrdiff_t own_end = begin + static_cast<std::ptrdiff_t>(bytes);
+  const std::ptrdiff_t end = std::max(own_end, other.begin + static_cast<std::ptrdiff_t>(other.bytes));
+  has_gaps = has_gaps || other.has_gaps || other.begin != own_end;
   begin = std::min(begin, other.begin);
   bytes = static_cast<std::size_t>(end - begin);
-  has_gaps = true;
 }
 
 bool DeviceBuffers::span_of(const void* buffer, std::size_t count, MPI_Datatype type, Span* out) const {
@@ -29,7 +29,7 @@ bool DeviceBuffers::span_of(const void* buffer, std::size_t count, MPI_Datatype 
     return buffer != nullptr && !__builtin_mul_overflow(count, size, &out->bytes);
   }
   Packing::Layout layout;
-  if (!packing_->inspect(buffer, type, &layout)) return false;
+  if (!packing_->inspect(buffer, type, &layout) || layout.element_bytes == 0) return false;
   MPI_Aint unused = 0;
   MPI_Aint extent = 0;
   MPI_Aint low = 0;
@@ -42,8 +42,7 @@ bool DeviceBuffers::span_of(const void* buffer, std::size_t count, MPI_Datatype 
   if (__builtin_mul_overflow(static_cast<MPI_Aint>(count - 1), extent, &reach)) return false;
   const MPI_Aint begin = low + std::min<MPI_Aint>(reach, 0);
   const MPI_Aint end = low + length + std::max<MPI_Aint>(reach, 0);
-  *out = {begin, static_cast<std::size_t>(end - begin), true};
-  out->has_gaps = layout.element_bytes * count != out->bytes;
+  *out = {begin, static_cast<std::size_t>(end - begin), !layout.contiguous};
   return true;
 }
 
@@ -65,6 +64,13 @@ Status DeviceBuffers::view(void* buffer, const Span& span, HostView* out) {
     if (!begin.ok()) return begin.status();
     const Result<gpu::Place> end = gpu_.place(first + span.bytes - 1);
     if (!end.ok()) return end.status();
+    // Nor is one needed of several that the host can use where they lie.
+    const auto is_for_host = [](gpu::Kind kind) {
+      return !gpu::needs_image(kind) || kind == gpu::Kind::managed;
+    };
+    if (is_for_host(begin->kind) && is_for_host(end->kind) &&
+        (begin->kind != end->kind || begin->buffer != end->buffer))
+      return {};
     if (begin->kind != end->kind || begin->device != end->device)
       return Status(Code::unsupported,
                     fmt::format("a datatype that reaches from {} memory at {} to {} memory at {}",

@@ -21,6 +21,8 @@ class HostView {
   Status store() { return image_.store(); }
   // Its first bytes alone.
   Status store_front(std::size_t bytes) { return image_.store_front(bytes); }
+  // Those bytes alone that are marked.
+  Status store_marked(const unsigned char* marks) { return image_.store_marked(marks); }
   // Bytes between the elements' that belong to the caller and are written back with them.
   bool has_gaps() const { return has_gaps_; }
 
@@ -35,7 +37,7 @@ class HostView {
 struct Span {
   std::ptrdiff_t begin = 0;  // relative to the buffer
   std::size_t bytes = 0;
-  bool has_gaps = false;
+  bool has_gaps = false;  // or the elements do not lie there in their order
 
   // Becomes what spans both. What lies between them is a gap.
   void join(const Span& other);

@@ -12,6 +12,7 @@ StagedCalls::StagedCalls(Backend& backend, const HeddleHostSymbols& host)
       mpi_(backend.host_mpi()),
       buffers_(backend.device_buffers()),
       next_(host.next),
+      requests_(mpi_, backend.packing()),
       ask_host_(reinterpret_cast<int (*)()>(host.find(host.handle, "MPIX_Query_cuda_support"))) {}
 
 // Before MPI is initialised, and after it has ended, the host says what is wrong.
@@ -25,7 +26,24 @@ StagedCalls::StagedCalls(Backend& backend, const HeddleHostSymbols& host)
   return serves == 0;
 }
 
-Ranks StagedCall::ranks() {
+const Packing& StagedCalls::packing() const {
+  return backend_.packing();
+}
+
+int StagedCalls::refuse(const Status& status, const char* call, MPI_Comm comm) {
+  return backend_.refuse(status, call, comm);
+}
+
+// From MPI_BOTTOM on it may. What cannot be told is looked at where it counts.
+bool StagedCall::may_lie_on_gpu(const void* buffer) const {
+  if (buffer == MPI_IN_PLACE) return false;
+  if (buffer == MPI_BOTTOM) return true;
+  const Result<gpu::Place> place = calls_.buffers_.gpu().place(buffer);
+  return !place.ok() || gpu::needs_image(place->kind);
+}
+
+Ranks StagedCall::ranks(const void* in, const void* out) {
+  if (!may_lie_on_gpu(in) && !may_lie_on_gpu(out)) return {};
   const HostMpi& mpi = calls_.mpi_;
   Ranks found;
   int is_inter = -1;
@@ -39,61 +57,63 @@ Ranks StagedCall::ranks() {
   return found;
 }
 
-Span StagedCall::span_of(const void* buffer, std::size_t count, MPI_Datatype type) const {
-  Span found;
-  if (count == 0 || buffer == MPI_IN_PLACE || !calls_.buffers_.span_of(buffer, count, type, &found))
+Area StagedCall::span_of(const void* buffer, std::size_t count, MPI_Datatype type) const {
+  Area found;
+  if (count == 0 || buffer == MPI_IN_PLACE || !calls_.buffers_.span_of(buffer, count, type, &found.span))
     return {};
+  found.parts.push_back({0, count, type});
   return found;
 }
 
-void StagedCall::add_part(Span& all, Span part, std::ptrdiff_t bytes) {
-  part.begin += bytes;
-  all.join(part);
+void StagedCall::add_part(Area& all, Area part, std::ptrdiff_t bytes) {
+  part.span.begin += bytes;
+  all.span.join(part.span);
+  for (StagedPart& each : part.parts) {
+    each.begin += bytes;
+    all.parts.push_back(each);
+  }
 }
 
 // A host may touch what the buffer begins with, although the first part comes later: MPICH 4.0.2 does in MPI_Allgatherv on one rank. Where that
 // is memory of the same allocation the image has it too.
-Span StagedCall::with_front(const void* buffer, Span parts) const {
-  if (parts.bytes == 0 || parts.begin <= 0) return parts;
+void StagedCall::with_front(const void* buffer, Area& area) const {
+  Span& span = area.span;
+  if (span.bytes == 0 || span.begin <= 0) return;
   gpu::Gpu& gpu = calls_.buffers_.gpu();
   const Result<gpu::Place> front = gpu.place(buffer);
-  const Result<gpu::Place> first = gpu.place(static_cast<const char*>(buffer) + parts.begin);
+  const Result<gpu::Place> first = gpu.place(static_cast<const char*>(buffer) + span.begin);
   if (front.ok() && first.ok() && gpu::needs_image(first->kind) && front->kind == first->kind &&
       front->buffer == first->buffer)
-    parts.join({0, 1, false});
-  return parts;
+    span.join({0, 1, true});
 }
 
-const void* StagedCall::read(const void* buffer, const Span& span) {
+const void* StagedCall::read(const void* buffer, const Area& area) {
   if (!status_.ok()) return buffer;
-  status_ = calls_.buffers_.view(const_cast<void*>(buffer), span, &read_);
-  if (status_.ok()) status_ = read_.load();
-  if (read_.beside()) read_buffer_ = buffer;
-  return read_.buffer();
+  status_ = calls_.buffers_.view(const_cast<void*>(buffer), area.span, &views_.read);
+  if (status_.ok()) status_ = views_.read.load();
+  if (views_.read.beside()) {
+    read_buffer_ = buffer;
+    read_span_ = area.span;
+  }
+  return views_.read.buffer();
 }
 
-void* StagedCall::write(void* buffer, const Span& span, bool keeps) {
+void* StagedCall::write(void* buffer, const Area& area, bool keeps) {
   if (!status_.ok()) return buffer;
-  status_ = calls_.buffers_.view(buffer, span, &written_);
-  written_bytes_ = span.bytes;
-  // The host would see two buffers, and not say so.
-  if (status_.ok() && written_.beside() && buffer == read_buffer_)
+  status_ = calls_.buffers_.view(buffer, area.span, &views_.written);
+  if (!status_.ok()) return buffer;
+  views_.set_written(calls_.mpi_, area.span, area.parts);
+  // The host would see two buffers, and not say so. Types with gaps may take turns in one.
+  const bool is_same =
+      views_.written.beside() && buffer == read_buffer_ && !area.span.has_gaps && !read_span_.has_gaps;
+  if (is_same)
     status_ = Status(Code::invalid_argument, "both buffers are the same one (MPI_IN_PLACE is for that)");
-  if (status_.ok() && (keeps || written_.has_gaps())) status_ = written_.load();
-  return written_.buffer();
-}
-
-Status StagedCall::store_message(const MPI_Status& status) {
-  MPI_Count bytes = 0;
-  // What has gaps was loaded before.
-  if (!written_.beside() || written_.has_gaps()) return written_.store();
-  if (calls_.mpi_.Get_elements_x(&status, MPI_BYTE, &bytes) != MPI_SUCCESS || bytes < 0)
-    return Status(Code::system, "MPI_Get_elements_x does not say how long the message was");
-  return written_.store_front(std::min(written_bytes_, static_cast<std::size_t>(bytes)));
+  if (status_.ok() && keeps) status_ = views_.written.load();
+  return views_.written.buffer();
 }
 
 int StagedCall::fail() {
-  return calls_.backend_.refuse(status_, name_, comm_);
+  return calls_.refuse(status_, name_, comm_);
 }
 
 }  // namespace heddle::backend

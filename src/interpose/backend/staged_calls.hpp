@@ -1,4 +1,4 @@
-// Blocking calls that the host MPI serves, with buffers that may lie on a GPU: the host, which may know nothing of GPUs, gets images of them
+// Calls that the host MPI serves, with buffers that may lie on a GPU: the host, which may know nothing of GPUs, gets images of them
 // (device_buffers.hpp).
 //
 // In a process without CUDA a call is passed on as it came, after one load and one branch. Each rank does its part by itself: others may pass
@@ -9,10 +9,13 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "interpose/backend/abi.hpp"
 #include "interpose/backend/device_buffers.hpp"
 #include "interpose/backend/host_mpi.hpp"
+#include "interpose/backend/staged_requests.hpp"
 
 namespace heddle::backend {
 
@@ -30,6 +33,13 @@ class StagedCalls {
   // Whether buffers may need images. Any thread.
   bool possible() { return buffers_.possible() && wanted(); }
 
+  // Those under way whose buffers have images.
+  StagedRequests& requests() { return requests_; }
+  const HostMpi& host_mpi() const { return mpi_; }
+  const Packing& packing() const;
+  // As Backend's.
+  int refuse(const Status& status, const char* call, MPI_Comm comm);
+
  private:
   friend class StagedCall;
   bool wanted();
@@ -38,6 +48,7 @@ class StagedCalls {
   const HostMpi& mpi_;
   DeviceBuffers& buffers_;
   const HeddleStagedCalls next_;
+  StagedRequests requests_;
   int (*const ask_host_)();           // MPIX_Query_cuda_support, or null
   std::atomic<int> host_serves_{-1};  // GPU memory by itself; -1: not asked yet
 };
@@ -54,6 +65,12 @@ struct Ranks {
   bool is_served_by(int root) const { return !is_inter || root >= 0; }
 };
 
+// The memory of a buffer, and the elements that are there.
+struct Area {
+  Span span;
+  std::vector<StagedPart> parts;
+};
+
 // One call: what it reads and what it writes, and then the rest, which the host does. After a failure all of it does nothing, and finish() says why.
 class StagedCall {
  public:
@@ -62,49 +79,66 @@ class StagedCall {
   StagedCall(const StagedCall&) = delete;
   StagedCall& operator=(const StagedCall&) = delete;
 
-  // No others where the communicator is none, which the host is to say: then no buffer is looked at.
-  Ranks ranks();
+  // Of a call with these buffers, which need not be any. Nothing is known of the ranks, and nobody asks the host, where no buffer lies on a
+  // GPU; or where the communicator is none, which the host is to say.
+  Ranks ranks(const void* in, const void* out);
 
   // The memory of a buffer; none where there is no data, or the host is to judge.
-  Span span(const void* buffer, std::size_t count, heddle_word type) const {
+  Area span(const void* buffer, std::size_t count, heddle_word type) const {
     return span_of(buffer, count, abi::handle_of<MPI_Datatype>(type));
   }
   // Of one part for each of `ranks` ranks, which begin at multiples of the type's extent.
   template <typename C, typename D>
-  Span parts(const void* buffer, int ranks, const C* counts, const D* places, heddle_word type) const;
+  Area parts(const void* buffer, int ranks, const C* counts, const D* places, heddle_word type) const;
   // Each of a type of its own, and so many bytes further on.
   template <typename C, typename D>
-  Span parts(const void* buffer, int ranks, const C* counts, const D* bytes, const void* types) const;
+  Area parts(const void* buffer, int ranks, const C* counts, const D* bytes, const void* types) const;
 
   // The buffers as the host is to see them; one of each kind at most. `keeps`: what is in it counts too.
-  const void* read(const void* buffer, const Span& span);
-  void* write(void* buffer, const Span& span, bool keeps);
+  const void* read(const void* buffer, const Area& area);
+  void* write(void* buffer, const Area& area, bool keeps);
 
   template <typename Host>
   int finish(const Host& host) {
     if (!status_.ok()) return fail();
     const int rc = host();
     if (rc != MPI_SUCCESS) return rc;
-    status_ = written_.store();
+    status_ = views_.store(calls_.mpi_, calls_.packing(), {});
     return status_.ok() ? rc : fail();
   }
   // Where what is written may be less: a message. The host gets a status, the caller's or another one.
   template <typename Host>
   int finish_message(void* status, const Host& host) {
     if (!status_.ok()) return fail();
-    MPI_Status own;
+    views_.is_message = true;
+    MPI_Status own{};
     auto* const seen = status == MPI_STATUS_IGNORE ? &own : static_cast<MPI_Status*>(status);
     const int rc = host(seen);
     if (rc != MPI_SUCCESS) return rc;
-    status_ = store_message(*seen);
+    status_ = views_.store(calls_.mpi_, calls_.packing(), *seen);
     return status_.ok() ? rc : fail();
+  }
+  // Where the host gives out a request, and the rest comes when that has ended.
+  template <typename Host>
+  int finish(const Host& host, void* request) {
+    if (!status_.ok()) return fail();
+    if (!views_.beside()) return host();
+    auto held = StagedRequests::hold(std::move(views_));
+    const int rc = host();
+    if (rc == MPI_SUCCESS) calls_.requests().add(std::move(held), *static_cast<MPI_Request*>(request));
+    return rc;
+  }
+  template <typename Host>
+  int start_message(const Host& host, void* request) {
+    views_.is_message = true;
+    return finish(host, request);
   }
 
  private:
-  Span span_of(const void* buffer, std::size_t count, MPI_Datatype type) const;
-  Span with_front(const void* buffer, Span parts) const;
-  static void add_part(Span& all, Span part, std::ptrdiff_t bytes);
-  Status store_message(const MPI_Status& status);
+  Area span_of(const void* buffer, std::size_t count, MPI_Datatype type) const;
+  void with_front(const void* buffer, Area& area) const;
+  bool may_lie_on_gpu(const void* buffer) const;
+  static void add_part(Area& all, Area part, std::ptrdiff_t bytes);
   int fail();
 
   StagedCalls& calls_;
@@ -112,15 +146,14 @@ class StagedCall {
   const MPI_Comm comm_;
   Status status_;
   const void* read_buffer_ = nullptr;
-  std::size_t written_bytes_ = 0;
-  HostView read_;
-  HostView written_;
+  Span read_span_;
+  StagedViews views_;
 };
 
 template <typename C, typename D>
-Span StagedCall::parts(const void* buffer, int ranks, const C* counts, const D* places,
+Area StagedCall::parts(const void* buffer, int ranks, const C* counts, const D* places,
                        heddle_word type) const {
-  Span all;
+  Area all;
   MPI_Aint unused = 0;
   MPI_Aint extent = 0;
   if (counts == nullptr || places == nullptr || !abi::is_datatype(abi::handle_of<MPI_Datatype>(type)) ||
@@ -130,19 +163,21 @@ Span StagedCall::parts(const void* buffer, int ranks, const C* counts, const D* 
     if (counts[i] > 0)
       add_part(all, span(buffer, static_cast<std::size_t>(counts[i]), type), places[i] * extent);
   }
-  return with_front(buffer, all);
+  with_front(buffer, all);
+  return all;
 }
 
 template <typename C, typename D>
-Span StagedCall::parts(const void* buffer, int ranks, const C* counts, const D* bytes,
+Area StagedCall::parts(const void* buffer, int ranks, const C* counts, const D* bytes,
                        const void* types) const {
-  Span all;
+  Area all;
   if (counts == nullptr || bytes == nullptr || types == nullptr) return all;
   const auto* const each = static_cast<const MPI_Datatype*>(types);
   for (int i = 0; i < ranks; ++i) {
     if (counts[i] > 0) add_part(all, span_of(buffer, static_cast<std::size_t>(counts[i]), each[i]), bytes[i]);
   }
-  return with_front(buffer, all);
+  with_front(buffer, all);
+  return all;
 }
 
 // Functions for the calls of `calls`, which are as MPI's, where the host has them.

@@ -115,6 +115,7 @@ typedef struct MPI_ABI_Datatype* MPI_Datatype;
 #define MPI_BOTTOM ((void*)0)
 #define MPI_IN_PLACE ((void*)1)
 #define MPI_STATUS_IGNORE ((MPI_Status*)0)
+#define MPI_STATUSES_IGNORE ((MPI_Status*)0)
 
 typedef int(MPI_Comm_copy_attr_function)(MPI_Comm, int, void*, void*, void*, int*);
 typedef int(MPI_Comm_delete_attr_function)(MPI_Comm, int, void*, void*);
@@ -128,6 +129,7 @@ typedef int(MPI_Comm_delete_attr_function)(MPI_Comm, int, void*, void*);
 #define MPI_ERR_COMM 5
 #define MPI_ERR_TRUNCATE 15
 #define MPI_ERR_OTHER 16
+#define MPI_ERR_IN_STATUS 19
 #define MPI_ERR_NO_MEM 39
 
 #define MPI_ANY_SOURCE (-1)
@@ -193,6 +195,7 @@ int PMPI_Request_get_status(MPI_Request, int*, MPI_Status*);
 int PMPI_Test(MPI_Request*, int*, MPI_Status*);
 int PMPI_Type_commit(MPI_Datatype*);
 int PMPI_Type_create_hindexed(int, const int[], const MPI_Aint[], MPI_Datatype, MPI_Datatype*);
+int PMPI_Type_dup(MPI_Datatype, MPI_Datatype*);
 int PMPI_Type_free(MPI_Datatype*);
 int PMPI_Type_get_contents(MPI_Datatype, int, int, int, int[], MPI_Aint[], MPI_Datatype[]);
 int PMPI_Type_get_envelope(MPI_Datatype, int*, int*, int*, int*);
