@@ -23,20 +23,21 @@ struct Targets {
 };
 extern Targets targets;
 
-#define HEDDLE_FIRST(call, name, parameters, arguments)            \
-  int first_##name parameters {                                    \
-    if (!resolve("MPI_" #name)) return kNoMpi;                     \
-    return targets.name.load(std::memory_order_acquire) arguments; \
-  }                                                                \
-  int missing_##name parameters {                                  \
-    say("MPI_" #name ": the host MPI has no such function");       \
-    return kNoMpi;                                                 \
+template <typename... Arguments>
+int missing(const char* name, Arguments... /*arguments*/) {
+  say("%s: the host MPI has no such function", name);
+  return kNoMpi;
+}
+
+#define HEDDLE_LIST(...) __VA_ARGS__
+#define HEDDLE_FIRST(call, name, parameters, arguments)                                             \
+  int first_##name parameters {                                                                     \
+    return resolve("MPI_" #name) ? targets.name.load(std::memory_order_acquire) arguments : kNoMpi; \
+  }                                                                                                 \
+  int missing_##name parameters {                                                                   \
+    return missing("MPI_" #name, HEDDLE_LIST arguments);                                            \
   }
-// Most of `missing` is not wanted of its arguments.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-parameter"
 HEDDLE_STAGED_CALLS(HEDDLE_FIRST)
-#pragma GCC diagnostic pop
 #undef HEDDLE_FIRST
 
 constinit Targets targets = {
@@ -64,7 +65,6 @@ int narrow(const char* name, int (*to)(To...), From... from) {
   return to(static_cast<To>(from)...);
 }
 
-#define HEDDLE_LIST(...) __VA_ARGS__
 #define HEDDLE_NARROW(plain, name, parameters, arguments)                                              \
   int narrow_##name parameters {                                                                       \
     return narrow("MPI_" #name, targets.plain.load(std::memory_order_acquire), HEDDLE_LIST arguments); \

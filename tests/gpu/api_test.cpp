@@ -175,37 +175,41 @@ heddle_sparse sparse(std::size_t count, void* indices, void* values, std::size_t
   return vector;
 }
 
+Entries sum_on_host(Entries mine, heddle_comm_t comm) {
+  Entries sum{std::vector<std::uint32_t>(1000), std::vector<float>(1000)};
+  heddle_sparse in = sparse(mine.indices.size(), mine.indices.data(), mine.values.data(), 0);
+  heddle_sparse out = sparse(0, sum.indices.data(), sum.values.data(), 1000);
+  EXPECT_EQ(heddle_sparse_allreduce(&in, &out, HEDDLE_SUM, comm), HEDDLE_OK) << heddle_last_error();
+  sum.indices.resize(out.count);
+  sum.values.resize(out.count);
+  return sum;
+}
+
 TEST(GpuApi, SparseAllreduce) {
   for (int ranks = 1; ranks <= 3; ++ranks) {
     on_ranks(ranks, [&](heddle_comm_t comm, int rank) {
-      Entries mine = entries_of(rank);
-      std::vector<std::uint32_t> wanted_indices(1000);
-      std::vector<float> wanted_values(1000);
-      heddle_sparse host = sparse(300, mine.indices.data(), mine.values.data(), 0);
-      heddle_sparse wanted = sparse(0, wanted_indices.data(), wanted_values.data(), 1000);
-      OK(heddle_sparse_allreduce(&host, &wanted, HEDDLE_SUM, comm));
-      wanted_indices.resize(wanted.count);
-      wanted_values.resize(wanted.count);
+      const Entries mine = entries_of(rank);
+      const Entries wanted = sum_on_host(mine, comm);
       for (int shift = 0; shift < 6; ++shift) {
         const Array<std::uint32_t> in_indices(kind_of(rank, shift), mine.indices);
         const Array<float> in_values(kind_of(rank, shift + 1), mine.values);
-        const Array<std::uint32_t> out_indices(kind_of(rank, shift + 2), wanted.count);
-        const Array<float> out_values(kind_of(rank, shift + 3), wanted.count);
+        const Array<std::uint32_t> out_indices(kind_of(rank, shift + 2), wanted.indices.size());
+        const Array<float> out_values(kind_of(rank, shift + 3), wanted.indices.size());
         heddle_sparse in = sparse(300, in_indices.data(), in_values.data(), 0);
-        heddle_sparse out = sparse(0, out_indices.data(), out_values.data(), wanted.count);
+        heddle_sparse out = sparse(0, out_indices.data(), out_values.data(), wanted.indices.size());
         OK(heddle_sparse_allreduce(&in, &out, HEDDLE_SUM, comm));
-        ASSERT_EQ(out.count, wanted.count);
-        ASSERT_EQ(out_indices.get(), wanted_indices);
-        ASSERT_EQ(out_values.get(), wanted_values);
+        ASSERT_EQ(out.count, wanted.indices.size());
+        ASSERT_EQ(out_indices.get(), wanted.indices);
+        ASSERT_EQ(out_values.get(), wanted.values);
         // Too little room at first.
-        const Array<std::uint32_t> late_indices(kind_of(rank, shift), wanted.count);
-        const Array<float> late_values(kind_of(rank, shift), wanted.count);
+        const Array<std::uint32_t> late_indices(kind_of(rank, shift), wanted.indices.size());
+        const Array<float> late_values(kind_of(rank, shift), wanted.indices.size());
         out = sparse(0, late_indices.data(), late_values.data(), 3);
         ASSERT_EQ(heddle_sparse_allreduce(&in, &out, HEDDLE_SUM, comm), HEDDLE_ERR_CAPACITY);
         out.capacity = out.count;
         OK(heddle_sparse_fetch(&out, comm));
-        ASSERT_EQ(late_indices.get(), wanted_indices);
-        ASSERT_EQ(late_values.get(), wanted_values);
+        ASSERT_EQ(late_indices.get(), wanted.indices);
+        ASSERT_EQ(late_values.get(), wanted.values);
       }
     });
   }
@@ -228,36 +232,30 @@ TEST(GpuApi, SparseAllreduceInPlace) {
 TEST(GpuApi, SparseRequests) {
   for (int ranks = 1; ranks <= 3; ++ranks) {
     on_ranks(ranks, [&](heddle_comm_t comm, int rank) {
-      Entries mine = entries_of(rank);
-      std::vector<std::uint32_t> wanted_indices(1000);
-      std::vector<float> wanted_values(1000);
-      heddle_sparse host = sparse(300, mine.indices.data(), mine.values.data(), 0);
-      heddle_sparse wanted = sparse(0, wanted_indices.data(), wanted_values.data(), 1000);
-      OK(heddle_sparse_allreduce(&host, &wanted, HEDDLE_SUM, comm));
-      wanted_indices.resize(wanted.count);
-      wanted_values.resize(wanted.count);
+      const Entries mine = entries_of(rank);
+      const Entries wanted = sum_on_host(mine, comm);
       for (int shift = 0; shift < 6; ++shift) {
         const Array<std::uint32_t> in_indices(kind_of(rank, shift), mine.indices);
         const Array<float> in_values(kind_of(rank, shift + 1), mine.values);
-        const Array<std::uint32_t> out_indices(kind_of(rank, shift + 2), wanted.count);
-        const Array<float> out_values(kind_of(rank, shift + 3), wanted.count);
+        const Array<std::uint32_t> out_indices(kind_of(rank, shift + 2), wanted.indices.size());
+        const Array<float> out_values(kind_of(rank, shift + 3), wanted.indices.size());
         heddle_sparse in = sparse(300, in_indices.data(), in_values.data(), 0);
-        heddle_sparse out = sparse(0, out_indices.data(), out_values.data(), wanted.count);
+        heddle_sparse out = sparse(0, out_indices.data(), out_values.data(), wanted.indices.size());
         heddle_request_t request = nullptr;
         OK(heddle_isparse_allreduce(&in, &out, HEDDLE_SUM, comm, &request));
         OK(heddle_wait(&request));
-        ASSERT_EQ(out_indices.get(), wanted_indices);
-        ASSERT_EQ(out_values.get(), wanted_values);
+        ASSERT_EQ(out_indices.get(), wanted.indices);
+        ASSERT_EQ(out_values.get(), wanted.values);
         OK(heddle_sparse_allreduce_init(&in, &out, HEDDLE_SUM, comm, &request));
         for (const float factor : {1.0F, 3.0F, -2.0F}) {
           std::vector<float> values = mine.values;
-          std::vector<float> sums = wanted_values;
+          std::vector<float> sums = wanted.values;
           for (std::vector<float>* each : {&values, &sums})
             std::for_each(each->begin(), each->end(), [factor](float& value) { value *= factor; });
           in_values.set(values);
           OK(heddle_start(request));
           OK(heddle_wait(&request));
-          ASSERT_EQ(out_indices.get(), wanted_indices);
+          ASSERT_EQ(out_indices.get(), wanted.indices);
           ASSERT_EQ(out_values.get(), sums);
         }
         OK(heddle_request_free(&request));
@@ -269,7 +267,7 @@ TEST(GpuApi, SparseRequests) {
         if (ranks == 1) continue;
         out.count = 0;
         OK(heddle_sparse_fetch(&out, comm));
-        ASSERT_EQ(out_values.get(), wanted_values);
+        ASSERT_EQ(out_values.get(), wanted.values);
       }
     });
   }

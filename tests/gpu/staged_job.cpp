@@ -1,8 +1,7 @@
 // An MPI program that passes buffers in memory of any kind, on each rank another, to the calls that heddle leaves to the host: results are the
 // host MPI's, which it computes from copies in the host's memory.
 // Arguments: the driver's library, what to do, a seed.
-#include <deque>
-
+#include "staged_cases.hpp"
 #include "staged_requests.hpp"
 
 namespace {
@@ -224,56 +223,6 @@ void messages(Trial<Calls>& trial, std::size_t count, MPI_Datatype type, std::si
             });
 }
 
-// Many messages at once, to and from memory of every kind, which end in another order than they were begun.
-void several(Job& job) {
-  constexpr int kMessages = 12;
-  constexpr int kInts = 500;
-  const int rank = job::rank_of(MPI_COMM_WORLD);
-  const int size = job::size_of(MPI_COMM_WORLD);
-  const int next = (rank + 1) % size;
-  const int before = (rank + size - 1) % size;
-  const auto bytes_of = [](int from, int message) {
-    std::vector<unsigned char> bytes(4 * kInts);
-    for (std::size_t i = 0; i < bytes.size(); ++i)
-      bytes[i] = static_cast<unsigned char>(7 * i + static_cast<std::size_t>(31 * from + message));
-    return bytes;
-  };
-  for (int round = 0; round < 6; ++round) {
-    std::deque<gpu_job::Buffer> from;
-    std::deque<gpu_job::Buffer> to;
-    std::vector<MPI_Request> requests(2 * kMessages);
-    for (int i = 0; i < kMessages; ++i) {
-      from.emplace_back(job.driver, job.kind(rank), 4 * kInts, rank % 2);
-      to.emplace_back(job.driver, job.kind(rank), 4 * kInts, (rank + 1) % 2);
-      from.back().set(bytes_of(rank, i));
-      MPI_Irecv(to.back().at(), kInts, MPI_INT, before, i, MPI_COMM_WORLD,
-                &requests[static_cast<std::size_t>(i)]);
-    }
-    for (int i = kMessages - 1; i >= 0; --i)
-      MPI_Isend(from[static_cast<std::size_t>(i)].at(), kInts, MPI_INT, next, i, MPI_COMM_WORLD,
-                &requests[static_cast<std::size_t>(kMessages + i)]);
-    const int all = 2 * kMessages;
-    std::vector<MPI_Status> statuses(requests.size());
-    std::vector<int> places(requests.size());
-    for (int left = all; left > 0;) {
-      int ended = 1;
-      if (round % 3 == 0) {
-        MPI_Waitall(all, requests.data(), statuses.data());
-        ended = all;
-      } else if (round % 3 == 1) {
-        MPI_Waitany(all, requests.data(), places.data(), MPI_STATUS_IGNORE);
-      } else {
-        MPI_Waitsome(all, requests.data(), &ended, places.data(), MPI_STATUSES_IGNORE);
-      }
-      left -= ended;
-    }
-    for (int i = 0; i < kMessages; ++i) {
-      if (to[static_cast<std::size_t>(i)].value() != bytes_of(before, i))
-        job::fail("message %d of several", i);
-    }
-  }
-}
-
 // Sums and bcasts with requests.
 template <typename Calls>
 void sums_and_bcasts(Job& job, std::size_t count) {
@@ -287,143 +236,6 @@ void sums_and_bcasts(Job& job, std::size_t count) {
     trial.run("bcast", 0, count, true, [&](const Calls& by, const void*, void* data) {
       return by.Bcast(data, n, MPI_INT, root, trial.comm());
     });
-  }
-}
-
-// Columns of one matrix come and go at once: nothing is written but their elements.
-void columns(Job& job) {
-  constexpr int kRows = 50;
-  constexpr int kColumns = 5;
-  const int rank = job::rank_of(MPI_COMM_WORLD);
-  const int size = job::size_of(MPI_COMM_WORLD);
-  MPI_Datatype column;
-  MPI_Type_vector(kRows, 1, kColumns, MPI_INT, &column);
-  MPI_Type_commit(&column);
-  const int once = 1;
-  const MPI_Aint place = 16;
-  MPI_Datatype last;
-  MPI_Type_create_hindexed(1, &once, &place, column, &last);
-  MPI_Type_commit(&last);
-  for (const Memory kind : {Memory::device, Memory::managed, Memory::mapped}) {
-    const gpu_job::Buffer matrix(job.driver, kind, 4 * kRows * kColumns, 0);
-    std::vector<int> data(kRows * kColumns);
-    for (std::size_t i = 0; i < data.size(); ++i)
-      data[i] = static_cast<int>(1000 * static_cast<std::size_t>(rank) + i);
-    const auto bytes_of = [](const std::vector<int>& ints) {
-      const auto* const at = reinterpret_cast<const unsigned char*>(ints.data());
-      return std::vector<unsigned char>(at, at + 4 * ints.size());
-    };
-    matrix.set(bytes_of(data));
-    // Columns 1 and 2 come from the rank before, from its 0 and 3.
-    MPI_Request requests[4];
-    MPI_Irecv(matrix.at(4), 1, column, (rank + size - 1) % size, 1, MPI_COMM_WORLD, &requests[0]);
-    MPI_Irecv(matrix.at(8), 1, column, (rank + size - 1) % size, 2, MPI_COMM_WORLD, &requests[1]);
-    MPI_Datatype freed;  // while requests use it
-    MPI_Type_dup(column, &freed);
-    MPI_Isend(matrix.at(0), 1, freed, (rank + 1) % size, 1, MPI_COMM_WORLD, &requests[2]);
-    MPI_Isend(matrix.at(12), 1, freed, (rank + 1) % size, 2, MPI_COMM_WORLD, &requests[3]);
-    MPI_Type_free(&freed);
-    MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
-    for (int i = 0; i < kRows; ++i) {
-      const int theirs = 1000 * ((rank + size - 1) % size) + i * kColumns;
-      data[static_cast<std::size_t>(i * kColumns + 1)] = theirs;
-      data[static_cast<std::size_t>(i * kColumns + 2)] = theirs + 3;
-    }
-    if (matrix.value() != bytes_of(data)) job::fail("columns in %s memory", memory_name(kind));
-    // From column 0 to column 4, by one address.
-    MPI_Sendrecv(matrix.at(), 1, column, rank, 3, matrix.at(), 1, last, rank, 3, MPI_COMM_WORLD,
-                 MPI_STATUS_IGNORE);
-    for (int i = 0; i < kRows; ++i)
-      data[static_cast<std::size_t>(i * kColumns + 4)] = data[static_cast<std::size_t>(i * kColumns)];
-    if (matrix.value() != bytes_of(data)) job::fail("from column to column in %s memory", memory_name(kind));
-  }
-  MPI_Type_free(&last);
-  MPI_Type_free(&column);
-}
-
-// Elements that do not lie in their order, of which some come; absolute addresses.
-void odd_types(Job& job) {
-  const int rank = job::rank_of(MPI_COMM_WORLD);
-  MPI_Datatype row;
-  MPI_Datatype transposed;
-  MPI_Type_vector(4, 1, 4, MPI_INT, &row);
-  MPI_Type_create_resized(row, 0, 4, &transposed);
-  MPI_Type_commit(&transposed);
-  const std::vector<int> sent = {0, 1, 2, 3, 4, 5, 6, 7};
-  const std::vector<int> expected = {0, 4, -1, -1, 1, 5, -1, -1, 2, 6, -1, -1, 3, 7, -1, -1};
-  const std::vector<int> before(16, -1);
-  const TestMemory memory(job.driver, Memory::device, 64, 0);
-  std::vector<int> after(16);
-  memory.put(before.data(), 64);
-  MPI_Request request;
-  PMPI_Isend(sent.data(), 8, MPI_INT, rank, 0, MPI_COMM_WORLD, &request);
-  expect("a short message",
-         MPI_Recv(memory.data(), 4, transposed, rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE), 0);
-  PMPI_Wait(&request, MPI_STATUS_IGNORE);
-  memory.get(after.data(), 64);
-  if (after != expected) job::fail("a short message into a transposed matrix");
-  // Absolute addresses: two ints in memory.
-  MPI_Aint places[2];
-  const int lengths[2] = {1, 1};
-  MPI_Get_address(memory.as<char>() + 40, &places[0]);
-  MPI_Get_address(memory.as<char>() + 8, &places[1]);
-  MPI_Datatype absolute;
-  MPI_Type_create_hindexed(2, lengths, places, MPI_INT, &absolute);
-  MPI_Type_commit(&absolute);
-  memory.put(before.data(), 64);
-  PMPI_Isend(sent.data() + 5, 2, MPI_INT, rank, 0, MPI_COMM_WORLD, &request);
-  expect("absolute addresses", MPI_Recv(MPI_BOTTOM, 1, absolute, rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
-         0);
-  PMPI_Wait(&request, MPI_STATUS_IGNORE);
-  memory.get(after.data(), 64);
-  std::vector<int> both(16, -1);
-  both[10] = 5;
-  both[2] = 6;
-  if (after != both) job::fail("a receive at absolute addresses");
-  // Several pieces that the host can use where they lie.
-  const TestMemory managed(job.driver, Memory::managed, 64, 0);
-  const TestMemory pinned(job.driver, Memory::pinned, 64, 0);
-  int here = -1;
-  for (void* const there : {managed.data(), pinned.data()}) {
-    MPI_Get_address(&here, &places[0]);
-    MPI_Get_address(there, &places[1]);
-    MPI_Type_free(&absolute);
-    MPI_Type_create_hindexed(2, lengths, places, MPI_INT, &absolute);
-    MPI_Type_commit(&absolute);
-    PMPI_Isend(sent.data() + 3, 2, MPI_INT, rank, 0, MPI_COMM_WORLD, &request);
-    expect("several pieces", MPI_Recv(MPI_BOTTOM, 1, absolute, rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
-           0);
-    PMPI_Wait(&request, MPI_STATUS_IGNORE);
-    if (here != 3 || *static_cast<int*>(there) != 4) job::fail("a receive into several pieces");
-  }
-  for (MPI_Datatype* type : {&absolute, &transposed, &row})
-    MPI_Type_free(type);
-}
-
-// A receive that is too short fails, and its image goes: a later request may have its handle.
-void too_short(Job& job) {
-  const int rank = job::rank_of(MPI_COMM_WORLD);
-  constexpr int kRequests = 4;
-  const TestMemory short_of(job.driver, Memory::device, 16, 0);
-  const std::vector<int> before = {1, 2, 3, 4};
-  std::vector<int> data(8, 5);
-  std::vector<int> there(8);
-  for (int i = 0; i < kRequests; ++i) {
-    MPI_Request request;
-    MPI_Request sent;
-    MPI_Irecv(short_of.data(), 4, MPI_INT, rank, 0, MPI_COMM_WORLD, &request);
-    PMPI_Isend(data.data(), 8, MPI_INT, rank, 0, MPI_COMM_WORLD, &sent);
-    expect("a message that is too long", MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_ERR_TRUNCATE);
-    PMPI_Wait(&sent, MPI_STATUS_IGNORE);
-    short_of.put(before.data(), 16);
-    // Into the host's memory: none of the other's images is stored with it.
-    MPI_Irecv(there.data(), 8, MPI_INT, rank, 1, MPI_COMM_WORLD, &request);
-    PMPI_Isend(data.data(), 8, MPI_INT, rank, 1, MPI_COMM_WORLD, &sent);
-    MPI_Wait(&request, MPI_STATUS_IGNORE);
-    PMPI_Wait(&sent, MPI_STATUS_IGNORE);
-    std::vector<int> after(4);
-    short_of.get(after.data(), 16);
-    if (after != before || there != data) job::fail("after a message that was too long");
   }
 }
 
@@ -582,7 +394,7 @@ void bad(Job& job) {
   fail("cuMemcpyHtoDAsync", CUDA_ERROR_ILLEGAL_ADDRESS, 1);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   expect("a copy back that fails at the end", MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_ERR_OTHER);
-  too_short(job);
+  gpu_job::too_short(job);
   conform<gpu_job::Calls>(job, MPI_COMM_WORLD, "world, after errors");
 }
 
@@ -600,9 +412,9 @@ int main(int argc, char** argv) {
       conform<gpu_job::Calls>(job);
       conform<gpu_job::RequestCalls>(job);
       sums_and_bcasts<gpu_job::RequestCalls>(job, 1000);
-      several(job);
-      columns(job);
-      odd_types(job);
+      gpu_job::several(job);
+      gpu_job::columns(job);
+      gpu_job::odd_types(job);
     }
 #if MPI_VERSION >= 4
     if (what == "conform") {

@@ -65,7 +65,7 @@ inline std::string served_by(int collective, std::size_t bytes, MPI_Comm comm) {
   auto ask = reinterpret_cast<Ask>(dlsym(RTLD_DEFAULT, "heddle_preload_algorithm"));
   // A handle is an integer or a pointer.
   std::uintptr_t word = 0;
-  std::memcpy(&word, &comm, sizeof comm);
+  std::memcpy(&word, &comm, sizeof(MPI_Comm));
   return ask != nullptr ? ask(collective, bytes, word) : "absent";
 }
 

@@ -112,7 +112,8 @@ StagedEnd::StagedEnd(StagedCalls& calls, const char* name, int count, const void
       statuses_(static_cast<MPI_Status*>(statuses)) {
   // What is no array the host reports.
   if (requests_ != nullptr && count > 0) before_.assign(requests_, requests_ + count);
-  if (statuses == MPI_STATUS_IGNORE || statuses == MPI_STATUSES_IGNORE) {
+  // The same as MPI_STATUS_IGNORE in every ABI.
+  if (statuses == MPI_STATUSES_IGNORE) {
     own_.resize(std::max<std::size_t>(before_.size(), 1));
     statuses_ = own_.data();
   }

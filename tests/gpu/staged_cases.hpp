@@ -1,0 +1,13 @@
+// Messages with requests, and of types that are not as simple as most.
+#pragma once
+
+#include "mpi_buffers.hpp"
+
+namespace gpu_job {
+
+void several(Job& job);
+void columns(Job& job);
+void odd_types(Job& job);
+void too_short(Job& job);
+
+}  // namespace gpu_job
