@@ -38,47 +38,27 @@ Status copy(Cuda& cuda, const Place& place, Direction direction, void* device, v
   return error == CUDA_SUCCESS ? Status() : failed(error);
 }
 
-// Pieces of one length, as far from each other.
-struct Rows {
-  std::size_t begin = 0;
-  std::size_t width = 0;
-  std::size_t pitch = 0;
-  std::size_t height = 0;
-
-  bool takes(std::size_t at, std::size_t length) const {
-    return height > 0 && length == width && (height == 1 || at == begin + height * pitch);
-  }
-  void take(std::size_t at, std::size_t length) {
-    if (height == 1) pitch = at - begin;
-    if (height == 0) *this = {at, length, length, 0};
-    ++height;
-  }
-};
-
 // Given to the default stream of the current context.
 CUresult copy_rows(const Driver& driver, const Rows& rows, char* device, const char* host) {
-  CUDA_MEMCPY2D what = {};
-  what.srcMemoryType = CU_MEMORYTYPE_HOST;
-  what.srcHost = host + rows.begin;
-  what.srcPitch = rows.pitch;
-  what.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-  what.dstDevice = reinterpret_cast<CUdeviceptr>(device + rows.begin);
-  what.dstPitch = rows.pitch;
-  what.WidthInBytes = rows.width;
-  what.Height = rows.height;
-  return driver.Memcpy2DAsync(&what, default_stream());
-}
-
-// Calls `body(at, length)` for each run of marks until it fails.
-template <typename Body>
-CUresult for_each_run(const unsigned char* marks, std::size_t bytes, const Body& body) {
+  // A driver takes rows that are so far apart at most.
+  constexpr std::size_t kMostPitch = INT_MAX;
+  if (rows.height > 1 && rows.pitch <= kMostPitch) {
+    CUDA_MEMCPY2D what = {};
+    what.srcMemoryType = CU_MEMORYTYPE_HOST;
+    what.srcHost = host + rows.begin;
+    what.srcPitch = rows.pitch;
+    what.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    what.dstDevice = reinterpret_cast<CUdeviceptr>(device + rows.begin);
+    what.dstPitch = rows.pitch;
+    what.WidthInBytes = rows.width;
+    what.Height = rows.height;
+    return driver.Memcpy2DAsync(&what, default_stream());
+  }
   CUresult error = CUDA_SUCCESS;
-  for (std::size_t at = 0; at < bytes && error == CUDA_SUCCESS;) {
-    std::size_t end = at;
-    while (end < bytes && marks[end] != 0)
-      ++end;
-    if (end > at) error = body(at, end - at);
-    at = end + 1;
+  for (std::size_t row = 0; row < rows.height && error == CUDA_SUCCESS; ++row) {
+    const std::size_t at = rows.begin + row * rows.pitch;
+    error = driver.MemcpyHtoDAsync(reinterpret_cast<CUdeviceptr>(device + at), host + at, rows.width,
+                                   default_stream());
   }
   return error;
 }
@@ -122,34 +102,15 @@ Status Image::store_front(std::size_t bytes) {
   return beside_ != nullptr && bytes > 0 ? beside_->move(Direction::to_device, host_, bytes) : Status();
 }
 
-Status Image::store_marked(const unsigned char* marks) {
+Status Image::store_rows(std::span<const Rows> rows) {
   if (beside_ == nullptr) return {};
-  // A driver takes rows that are so far apart at most.
-  constexpr std::size_t kMostPitch = INT_MAX;
   const Driver& driver = beside_->cuda.driver;
   const Result<CUcontext> context = beside_->cuda.contexts.of(beside_->place);
   if (!context.ok()) return context.status();
   const Current current(driver, context.value());
-  Rows rows;
-  const auto flush = [&] {
-    const Rows full = std::exchange(rows, {});
-    if (full.height == 0) return CUDA_SUCCESS;
-    return copy_rows(driver, full, static_cast<char*>(beside_->buffer), static_cast<const char*>(host_));
-  };
   CUresult error = current.error();
-  if (error == CUDA_SUCCESS)
-    error = for_each_run(marks, beside_->bytes, [&](std::size_t at, std::size_t length) {
-      CUresult flushed = CUDA_SUCCESS;
-      if (!rows.takes(at, length) || at - rows.begin > kMostPitch) flushed = flush();
-      // One row may be as long as it likes, in pieces.
-      for (; length > kMostPitch && flushed == CUDA_SUCCESS; at += kMostPitch, length -= kMostPitch) {
-        rows.take(at, kMostPitch);
-        flushed = flush();
-      }
-      rows.take(at, length);
-      return flushed;
-    });
-  if (error == CUDA_SUCCESS) error = flush();
+  for (std::size_t i = 0; i < rows.size() && error == CUDA_SUCCESS; ++i)
+    error = copy_rows(driver, rows[i], static_cast<char*>(beside_->buffer), static_cast<const char*>(host_));
   // In any case: memory may be given back afterwards.
   const CUresult waited = driver.StreamSynchronize(default_stream());
   if (error == CUDA_SUCCESS) error = waited;

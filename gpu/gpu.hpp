@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 
 #include "base/status.hpp"
 #include "gpu/library_watch.hpp"
@@ -47,6 +48,14 @@ struct Settings {
 
 class Cuda;
 
+// Pieces of a buffer of one length, each as far from the one before it.
+struct Rows {
+  std::size_t begin = 0;
+  std::size_t width = 0;
+  std::size_t pitch = 0;  // at least the width
+  std::size_t height = 1;
+};
+
 // The host's view of a buffer: the buffer itself, or memory beside it. Its Gpu outlives it.
 class Image {
  public:
@@ -64,8 +73,8 @@ class Image {
   Status store();
   // Its first `bytes` bytes alone, at most all of them.
   Status store_front(std::size_t bytes);
-  // Those bytes alone whose mark is not 0; there is one for each. Bytes between them are not written, whoever else writes them meanwhile.
-  Status store_marked(const unsigned char* marks);
+  // These pieces of it alone. Bytes between them are not written, whoever else writes them meanwhile.
+  Status store_rows(std::span<const Rows> rows);
 
  private:
   friend class Gpu;

@@ -29,7 +29,7 @@ Status Image::store() {
 Status Image::store_front(std::size_t /*bytes*/) {
   return {};
 }
-Status Image::store_marked(const unsigned char* /*marks*/) {
+Status Image::store_rows(std::span<const Rows> /*rows*/) {
   return {};
 }
 

@@ -161,27 +161,26 @@ TEST_F(GpuTest, ImagesOfParts) {
 
 // The rest is what somebody else has put there meanwhile.
 TEST_F(GpuTest, PartsOfImagesAreStored) {
-  const std::string marks = "1111000110001100011000000011";
+  constexpr std::size_t kBytes = 40;
+  const gpu::Rows rows[] = {{0, 4, 4, 1}, {7, 2, 5, 3}, {26, 2, 9, 2}};
   for (const Memory kind : {Memory::device, Memory::managed, Memory::mapped}) {
-    const TestMemory memory(*driver, kind, marks.size());
-    Result<Image> image = gpu_.image(memory.data(), marks.size());
-    const std::string meanwhile(marks.size(), 'm');
-    memory.put(meanwhile.data(), meanwhile.size());
-    std::memset(image->host(), 'n', marks.size());
-    std::vector<unsigned char> marked;
-    std::string expected = meanwhile;
-    for (std::size_t i = 0; i < marks.size(); ++i) {
-      marked.push_back(marks[i] == '1' ? 1 : 0);
-      if (marks[i] == '1') expected[i] = 'n';
+    const TestMemory memory(*driver, kind, kBytes);
+    Result<Image> image = gpu_.image(memory.data(), kBytes);
+    std::string expected(kBytes, 'm');
+    memory.put(expected.data(), kBytes);
+    std::memset(image->host(), 'n', kBytes);
+    for (const gpu::Rows& each : rows) {
+      for (std::size_t row = 0; row < each.height; ++row)
+        expected.replace(each.begin + row * each.pitch, each.width, each.width, 'n');
     }
     const int copies = calls("cuMemcpy2DAsync");
-    ASSERT_TRUE(image->store_marked(marked.data()).ok());
-    EXPECT_EQ(calls("cuMemcpy2DAsync"), copies + 3) << "three alike are one copy";
-    std::string after(marks.size(), ' ');
-    memory.get(after.data(), after.size());
+    ASSERT_TRUE(image->store_rows(rows).ok());
+    EXPECT_EQ(calls("cuMemcpy2DAsync"), copies + 2);
+    std::string after(kBytes, ' ');
+    memory.get(after.data(), kBytes);
     EXPECT_EQ(after, expected) << memory_name(kind);
     ASSERT_TRUE(image->store_front(7).ok());
-    memory.get(after.data(), after.size());
+    memory.get(after.data(), kBytes);
     EXPECT_EQ(after, expected.replace(0, 7, 7, 'n')) << memory_name(kind);
   }
 }

@@ -1,5 +1,6 @@
 #include "staged_cases.hpp"
 
+#include <cstddef>
 #include <deque>
 #include <utility>
 
@@ -194,6 +195,130 @@ void too_short(Job& job) {
     short_of.get(after.data(), 16);
     if (after != before || there != data) job::fail("after a message that was too long");
   }
+}
+
+// Hosts have one handle for all that is complete at once.
+void at_once(Job& job) {
+  const TestMemory in(job.driver, Memory::device, 4, 0);
+  const int seven = 7;
+  in.put(&seven, 4);
+  const auto value = [](const TestMemory& memory) {
+    int there = 0;
+    memory.get(&there, 4);
+    return there;
+  };
+  const TestMemory a(job.driver, Memory::device, 4, 0);
+  const TestMemory b(job.driver, Memory::device, 4, 0);
+  MPI_Request first;
+  MPI_Request second;
+  MPI_Request third;
+  MPI_Iallreduce(in.data(), a.data(), 1, MPI_INT, MPI_SUM, MPI_COMM_SELF, &first);
+  MPI_Iallreduce(in.data(), b.data(), 1, MPI_INT, MPI_SUM, MPI_COMM_SELF, &second);
+  MPI_Wait(&second, MPI_STATUS_IGNORE);
+  if (value(b) != 7) job::fail("the second of two sums on one rank");
+  MPI_Wait(&first, MPI_STATUS_IGNORE);
+  if (value(a) != 7) job::fail("the first of two sums on one rank");
+  const TestMemory c(job.driver, Memory::device, 4, 0);
+  MPI_Isend(in.data(), 1, MPI_INT, 0, 0, MPI_COMM_SELF, &first);
+  MPI_Iallreduce(in.data(), c.data(), 1, MPI_INT, MPI_SUM, MPI_COMM_SELF, &second);
+  MPI_Isend(in.data(), 1, MPI_INT, 0, 1, MPI_COMM_SELF, &third);
+  MPI_Request_free(&third);
+  MPI_Wait(&second, MPI_STATUS_IGNORE);
+  if (value(c) != 7) job::fail("a sum on one rank between messages");
+  const TestMemory d(job.driver, Memory::device, 8, 0);
+  MPI_Recv(d.data(), 1, MPI_INT, 0, 1, MPI_COMM_SELF, MPI_STATUS_IGNORE);
+  if (value(d) != 7) job::fail("a message whose request was freed");
+  MPI_Recv(d.as<char>() + 4, 1, MPI_INT, 0, 0, MPI_COMM_SELF, MPI_STATUS_IGNORE);
+  MPI_Wait(&first, MPI_STATUS_IGNORE);
+}
+
+// They go on, and come with what is staged later.
+void freed_requests(Job& job) {
+  constexpr int kInts = 300'000;  // longer than hosts take at once
+  const std::vector<int> data(kInts, job::rank_of(MPI_COMM_WORLD) + 5);
+  const TestMemory from(job.driver, Memory::device, 4 * kInts, 0);
+  const TestMemory to(job.driver, Memory::device, 4 * kInts, 0);
+  from.put(data.data(), 4 * kInts);
+  MPI_Request request;
+  MPI_Irecv(to.data(), kInts, MPI_INT, 0, 0, MPI_COMM_SELF, &request);
+  MPI_Request_free(&request);
+  if (request != MPI_REQUEST_NULL) job::fail("a request that was freed");
+  MPI_Isend(from.data(), kInts, MPI_INT, 0, 0, MPI_COMM_SELF, &request);
+  MPI_Request_free(&request);
+  std::vector<int> there(kInts);
+  for (int i = 0; i < 1000 && there != data; ++i) {
+    const TestMemory one(job.driver, Memory::device, 4, 0);
+    MPI_Irecv(one.data(), 1, MPI_INT, 0, 1, MPI_COMM_SELF, &request);
+    PMPI_Send(data.data(), 1, MPI_INT, 0, 1, MPI_COMM_SELF);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    to.get(there.data(), 4 * kInts);
+  }
+  if (there != data) job::fail("a message between requests that were freed");
+}
+
+// Of elements in several pieces all are copied at once, however many there are.
+void structures(Job& job) {
+  struct Particle {
+    int number;
+    double place[3];
+    int kind;
+  };
+  constexpr int kParticles = 1000;
+  const int lengths[] = {1, 3, 1};
+  const MPI_Aint places[] = {offsetof(Particle, number), offsetof(Particle, place), offsetof(Particle, kind)};
+  const MPI_Datatype types[] = {MPI_INT, MPI_DOUBLE, MPI_INT};
+  MPI_Datatype packed;
+  MPI_Datatype particle;
+  MPI_Type_create_struct(3, lengths, places, types, &packed);
+  MPI_Type_create_resized(packed, 0, sizeof(Particle), &particle);
+  MPI_Type_commit(&particle);
+  std::vector<Particle> sent(kParticles);
+  for (int i = 0; i < kParticles; ++i)
+    sent[static_cast<std::size_t>(i)] = {i, {i + 0.5, i + 0.25, -1.0 * i}, 2 * i};
+  const TestMemory memory(job.driver, Memory::device, kParticles * sizeof(Particle), 0);
+  const int copies = job.driver.calls("cuMemcpy2DAsync") + job.driver.calls("cuMemcpyHtoDAsync");
+  MPI_Request request;
+  const int rank = job::rank_of(MPI_COMM_WORLD);
+  PMPI_Isend(sent.data(), kParticles, particle, rank, 0, MPI_COMM_WORLD, &request);
+  MPI_Recv(memory.data(), kParticles, particle, rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  PMPI_Wait(&request, MPI_STATUS_IGNORE);
+  const int made = job.driver.calls("cuMemcpy2DAsync") + job.driver.calls("cuMemcpyHtoDAsync") - copies;
+  std::vector<Particle> there(kParticles);
+  memory.get(there.data(), kParticles * sizeof(Particle));
+  for (std::size_t i = 0; i < there.size(); ++i) {
+    if (there[i].number != sent[i].number || there[i].place[2] != sent[i].place[2] ||
+        there[i].kind != sent[i].kind)
+      job::fail("particle %zu", i);
+  }
+  if (made > 4) job::fail("%d copies of %d particles", made, kParticles);
+  MPI_Type_free(&packed);
+  MPI_Type_free(&particle);
+}
+
+void in_finalize(Job& job) {
+  static const TestMemory* memory = nullptr;
+  static MPI_Datatype every_other = MPI_DATATYPE_NULL;
+  memory = new TestMemory(job.driver, Memory::device, 64, 0);  // for the rest of the process
+  std::vector<int> numbers(16);
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    numbers[i] = static_cast<int>(i);
+  memory->put(numbers.data(), 64);
+  MPI_Type_vector(4, 1, 2, MPI_INT, &every_other);
+  MPI_Type_commit(&every_other);
+  const auto callback = [](MPI_Comm, int, void*, void*) -> int {
+    MPI_Sendrecv(memory->data(), 1, every_other, 0, 0, memory->as<char>() + 32, 1, every_other, 0, 0,
+                 MPI_COMM_SELF, MPI_STATUS_IGNORE);
+    std::vector<int> there(16);
+    memory->get(there.data(), 64);
+    if (there != std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 0, 9, 2, 11, 4, 13, 6, 15})
+      job::fail("messages in MPI_Finalize");
+    std::puts("reached the callback in MPI_Finalize");
+    std::fflush(stdout);
+    return MPI_SUCCESS;
+  };
+  int keyval = MPI_KEYVAL_INVALID;
+  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, callback, &keyval, nullptr);
+  MPI_Comm_set_attr(MPI_COMM_SELF, keyval, nullptr);
 }
 
 }  // namespace gpu_job

@@ -9,5 +9,10 @@ void several(Job& job);
 void columns(Job& job);
 void odd_types(Job& job);
 void too_short(Job& job);
+void at_once(Job& job);
+void freed_requests(Job& job);
+void structures(Job& job);
+// Messages in a callback of MPI_Finalize, which says that it was reached.
+void in_finalize(Job& job);
 
 }  // namespace gpu_job

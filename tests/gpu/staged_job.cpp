@@ -404,8 +404,8 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   if (argc < 3) job::fail("arguments: library, what to do, seed");
   job::warm_up(MPI_COMM_WORLD);
+  const TestDriver driver(argv[1]);
   {
-    const TestDriver driver(argv[1]);
     Job job{driver, job::Random(argc > 3 ? static_cast<std::uint64_t>(std::atoll(argv[3])) : 1)};
     const std::string what = argv[2];
     if (what == "conform") {
@@ -415,6 +415,9 @@ int main(int argc, char** argv) {
       gpu_job::several(job);
       gpu_job::columns(job);
       gpu_job::odd_types(job);
+      gpu_job::at_once(job);
+      gpu_job::freed_requests(job);
+      gpu_job::structures(job);
     }
 #if MPI_VERSION >= 4
     if (what == "conform") {
@@ -424,6 +427,7 @@ int main(int argc, char** argv) {
     }
 #endif
     if (what == "bad") bad(job);
+    if (what == "conform") gpu_job::in_finalize(job);
   }
   MPI_Finalize();
   return 0;

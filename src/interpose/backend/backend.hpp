@@ -57,6 +57,8 @@ class Backend {
   DeviceBuffers& device_buffers() { return device_buffers_; }
   // True once MPI is initialised, until it ends, and everything is there that heddle needs.
   bool make_ready();
+  // True from then on.
+  bool is_ready() const { return ready_.load(std::memory_order_acquire); }
   // A buffer that cannot be used, of which no other rank knows; or what all ranks know of. The user's error handler decides, which aborts the
   // job unless the user chose otherwise.
   int refuse(const Status& status, const char* call, MPI_Comm comm);

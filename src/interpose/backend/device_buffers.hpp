@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include "gpu/gpu.hpp"
 #include "interpose/backend/host_mpi.hpp"
@@ -21,8 +22,8 @@ class HostView {
   Status store() { return image_.store(); }
   // Its first bytes alone.
   Status store_front(std::size_t bytes) { return image_.store_front(bytes); }
-  // Those bytes alone that are marked.
-  Status store_marked(const unsigned char* marks) { return image_.store_marked(marks); }
+  // These pieces alone, of what the view spans.
+  Status store_rows(std::span<const gpu::Rows> rows) { return image_.store_rows(rows); }
   // Bytes between the elements' that belong to the caller and are written back with them.
   bool has_gaps() const { return has_gaps_; }
 

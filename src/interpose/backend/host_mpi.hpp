@@ -19,7 +19,7 @@ namespace heddle::backend {
   X(Comm_set_errhandler) X(Comm_size) X(Comm_split) X(Comm_test_inter) X(Error_class) X(Finalized) X(Free_mem) \
   X(Get_count) X(Get_elements_x) X(Get_library_version) X(Group_free) X(Group_translate_ranks) X(Iallgather) X(Ialltoallv) X(Initialized) \
   X(Iprobe) X(Irecv) X(Isend) X(Pack) X(Pack_size) X(Reduce_local) X(Request_free) X(Request_get_status) \
-  X(Test) X(Type_commit) X(Type_create_hindexed) X(Type_dup) X(Type_free) X(Type_get_contents) X(Type_get_envelope) \
+  X(Test) X(Type_commit) X(Type_contiguous) X(Type_create_hindexed) X(Type_free) X(Type_get_contents) X(Type_get_envelope) \
   X(Type_get_extent) X(Type_get_true_extent) X(Type_size_x) X(Unpack) X(Wait)
 // clang-format on
 

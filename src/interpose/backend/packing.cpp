@@ -40,14 +40,18 @@ class Packing::Based {
   MPI_Datatype made_ = MPI_DATATYPE_NULL;
 };
 
+// In callbacks of MPI_Finalize heddle's may be gone.
+MPI_Comm Packing::comm() const {
+  return self_->comm() != MPI_COMM_NULL ? self_->comm() : MPI_COMM_SELF;
+}
+
 bool Packing::check_format() const {
   const int in[3] = {1, -2, 0x12345678};
   int out[3] = {};
   int size = 0;
   int position = 0;
-  return mpi_->Pack_size(3, MPI_INT, self_->comm(), &size) == MPI_SUCCESS &&
-         size == static_cast<int>(sizeof in) &&
-         mpi_->Pack(in, 3, MPI_INT, out, size, &position, self_->comm()) == MPI_SUCCESS && position == size &&
+  return mpi_->Pack_size(3, MPI_INT, comm(), &size) == MPI_SUCCESS && size == static_cast<int>(sizeof in) &&
+         mpi_->Pack(in, 3, MPI_INT, out, size, &position, comm()) == MPI_SUCCESS && position == size &&
          std::memcmp(in, out, sizeof in) == 0;
 }
 
@@ -87,7 +91,7 @@ bool Packing::inspect(const void* buffer, MPI_Datatype type, Layout* out) const 
   if (!abi::is_datatype(type)) return false;
   char nothing[1] = {};
   int position = 0;
-  if (mpi_->Pack(nothing, 0, type, nothing, 0, &position, self_->comm()) != MPI_SUCCESS) return false;
+  if (mpi_->Pack(nothing, 0, type, nothing, 0, &position, comm()) != MPI_SUCCESS) return false;
   // The handle is good; nothing below calls the user's error handler.
   MPI_Count bytes = 0;
   if (mpi_->Type_size_x(type, &bytes) != MPI_SUCCESS || bytes < 0) return false;
@@ -111,12 +115,12 @@ bool Packing::pack(const void* buffer, std::size_t count, MPI_Datatype type, voi
   if (bytes <= INT_MAX && from.count <= INT_MAX) {
     int position = 0;
     return mpi_->Pack(from.buffer, static_cast<int>(from.count), from.type, packed, static_cast<int>(bytes),
-                      &position, self_->comm()) == MPI_SUCCESS &&
+                      &position, comm()) == MPI_SUCCESS &&
            static_cast<std::size_t>(position) == bytes;
   }
   MPI_Count position = 0;
   return mpi_->Pack_c(from.buffer, static_cast<MPI_Count>(from.count), from.type, packed,
-                      static_cast<MPI_Count>(bytes), &position, self_->comm()) == MPI_SUCCESS &&
+                      static_cast<MPI_Count>(bytes), &position, comm()) == MPI_SUCCESS &&
          static_cast<std::size_t>(position) == bytes;
 }
 
@@ -126,11 +130,11 @@ bool Packing::unpack(const void* packed, std::size_t bytes, void* buffer, std::s
   if (bytes <= INT_MAX && to.count <= INT_MAX) {
     int position = 0;
     return mpi_->Unpack(packed, static_cast<int>(bytes), &position, to.buffer, static_cast<int>(to.count),
-                        to.type, self_->comm()) == MPI_SUCCESS;
+                        to.type, comm()) == MPI_SUCCESS;
   }
   MPI_Count position = 0;
   return mpi_->Unpack_c(packed, static_cast<MPI_Count>(bytes), &position, to.buffer,
-                        static_cast<MPI_Count>(to.count), to.type, self_->comm()) == MPI_SUCCESS;
+                        static_cast<MPI_Count>(to.count), to.type, comm()) == MPI_SUCCESS;
 }
 
 }  // namespace heddle::backend

@@ -36,6 +36,7 @@ class Packing {
  private:
   class Based;  // a buffer and datatype without MPI_BOTTOM
   bool is_contiguous(MPI_Datatype type, int depth) const;
+  MPI_Comm comm() const;
 
   const HostMpi* mpi_;
   const HostSelf* self_;

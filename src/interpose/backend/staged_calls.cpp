@@ -15,9 +15,9 @@ StagedCalls::StagedCalls(Backend& backend, const HeddleHostSymbols& host)
       requests_(mpi_, backend.packing()),
       ask_host_(reinterpret_cast<int (*)()>(host.find(host.handle, "MPIX_Query_cuda_support"))) {}
 
-// Before MPI is initialised, and after it has ended, the host says what is wrong.
+// Before MPI is initialised the host says what is wrong. In callbacks of MPI_Finalize, when heddle serves nothing any more, buffers lie where they lay.
 [[gnu::noinline]] bool StagedCalls::wanted() {
-  if (!backend_.make_ready() || !buffers_.possible()) return false;
+  if (!(backend_.is_ready() || backend_.make_ready()) || !buffers_.possible()) return false;
   int serves = host_serves_.load(std::memory_order_relaxed);
   if (serves < 0) {
     serves = ask_host_ != nullptr && ask_host_() == 1 ? 1 : 0;
@@ -102,11 +102,11 @@ void* StagedCall::write(void* buffer, const Area& area, bool keeps) {
   if (!status_.ok()) return buffer;
   status_ = calls_.buffers_.view(buffer, area.span, &views_.written);
   if (!status_.ok()) return buffer;
-  views_.set_written(calls_.mpi_, area.span, area.parts);
+  status_ = views_.set_written(calls_.mpi_, area.span, area.parts);
   // The host would see two buffers, and not say so. Types with gaps may take turns in one.
   const bool is_same =
       views_.written.beside() && buffer == read_buffer_ && !area.span.has_gaps && !read_span_.has_gaps;
-  if (is_same)
+  if (status_.ok() && is_same)
     status_ = Status(Code::invalid_argument, "both buffers are the same one (MPI_IN_PLACE is for that)");
   if (status_.ok() && keeps) status_ = views_.written.load();
   return views_.written.buffer();

@@ -125,8 +125,9 @@ class StagedCall {
     if (!views_.beside()) return host();
     auto held = StagedRequests::hold(std::move(views_));
     const int rc = host();
-    if (rc == MPI_SUCCESS) calls_.requests().add(std::move(held), *static_cast<MPI_Request*>(request));
-    return rc;
+    if (rc != MPI_SUCCESS) return rc;
+    status_ = calls_.requests().add(std::move(held), *static_cast<MPI_Request*>(request));
+    return status_.ok() ? rc : fail();
   }
   template <typename Host>
   int start_message(const Host& host, void* request) {

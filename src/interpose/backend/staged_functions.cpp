@@ -168,9 +168,7 @@ template <typename Host>
 auto request_free(StagedCalls& calls, const char* name, Host host) {
   return [=, &calls](void* request) {
     StagedEnd end(calls, name, 1, request, MPI_STATUS_IGNORE);
-    const int rc = host(request);
-    if (rc == MPI_SUCCESS) end.leave();
-    return rc;
+    return end.leave(request) ? MPI_SUCCESS : host(request);
   };
 }
 

@@ -20,7 +20,7 @@ struct StagedPart {
   MPI_Datatype type = MPI_DATATYPE_NULL;
 };
 
-// A datatype of one's own, which the program may free meanwhile.
+// A datatype of one's own that is like another, which the program may free meanwhile.
 class KeptType {
  public:
   KeptType(const HostMpi& mpi, MPI_Datatype type);
@@ -43,7 +43,7 @@ class StagedViews {
 
   bool beside() const { return read.beside() || written.beside(); }
   // What `written` consists of, once that is made.
-  void set_written(const HostMpi& mpi, const Span& span, const std::vector<StagedPart>& parts);
+  Status set_written(const HostMpi& mpi, const Span& span, const std::vector<StagedPart>& parts);
   // What the host has written: these elements, and nothing between them. `status` is a message's.
   Status store(const HostMpi& mpi, const Packing& packing, const MPI_Status& status);
 
@@ -54,12 +54,14 @@ class StagedViews {
     KeptType type;
   };
   Status store_elements(const HostMpi& mpi, const Packing& packing, std::size_t most_bytes);
+  Status add_rows(const Part& part, const HostMpi& mpi, const Packing& packing, std::size_t* most_bytes,
+                  std::vector<gpu::Rows>* rows) const;
 
   Span span_;
   std::vector<Part> parts_;  // where there are gaps
 };
 
-// Those of a process. Any thread. Where the host has one handle for several requests, as MPICH has for sends that were over at once, they have all ended.
+// Those of a process. Any thread.
 class StagedRequests {
  public:
   StagedRequests(const HostMpi& mpi, const Packing& packing) : mpi_(mpi), packing_(packing) {}
@@ -70,19 +72,23 @@ class StagedRequests {
   bool any() const { return count_.load(std::memory_order_relaxed) != 0; }
 
   // A place for one, which is made before the host is asked: once a message may be on its way nothing can fail.
-  using Held = std::multimap<MPI_Request, StagedViews>;
+  using Held = std::map<MPI_Request, StagedViews>;
   static Held::node_type hold(StagedViews views);
-  void add(Held::node_type held, MPI_Request request);
+  // What the host has given out. One that is complete ends here: hosts have one handle for all of these.
+  Status add(Held::node_type held, MPI_Request request);
 
-  // It is complete, with that status. Nothing for those that have no images, or had them once.
-  Status end(MPI_Request request, const MPI_Status& status);
-  // It has failed.
-  void drop(MPI_Request request);
-  // It was freed before it ended, and nobody will tell when it has.
-  void leave(MPI_Request request);
+  // Takes those of some requests away, in the order of these, before the host is asked whether they have ended: it may give the handle of
+  // one that has to another thread. What has not ended is put back.
+  std::vector<Held::node_type> take(const std::vector<MPI_Request>& requests);
+  void put_back(Held::node_type held);
+
+  // With that status.
+  Status end(Held::node_type held, const MPI_Status& status);
+  // The caller wants to hear no more of it: it is kept, until it has ended.
+  void leave(Held::node_type held);
 
  private:
-  Held::node_type take(MPI_Request request);
+  void end_left();
 
   const HostMpi& mpi_;
   const Packing& packing_;
@@ -101,6 +107,8 @@ class StagedEnd {
   StagedEnd(StagedCalls& calls, const char* name, int count, const void* requests, void* statuses);
   StagedEnd(const StagedEnd&) = delete;
   StagedEnd& operator=(const StagedEnd&) = delete;
+  // What has not ended goes on.
+  ~StagedEnd();
 
   // Where the host is to put statuses: where the caller wants them, or elsewhere.
   MPI_Status* statuses() { return statuses_; }
@@ -110,8 +118,8 @@ class StagedEnd {
   // One at most: MPI_UNDEFINED is none.
   int one(int rc, bool done, const int* place);
   int some(int rc, const int* ended, const int* places);
-  // The one goes on unseen.
-  void leave();
+  // MPI_Request_free: the host keeps it as well, and the caller's handle becomes null. False where it is the host's to free.
+  bool leave(void* request);
 
  private:
   void end(int place, int status);
@@ -120,7 +128,7 @@ class StagedEnd {
   StagedCalls& calls_;
   const char* const name_;
   const MPI_Request* const requests_;
-  std::vector<MPI_Request> before_;
+  std::vector<StagedRequests::Held::node_type> held_;  // empty: not one of those with images
   std::vector<MPI_Status> own_;
   MPI_Status* statuses_;
   Status status_;
