@@ -14,17 +14,17 @@ using Bytes = std::vector<unsigned char>;
 // X(Name, suffix)
 #define HEDDLE_TEST_ARRAY_CALLS(X, S) \
   X(Reduce_scatter, S) X(Gatherv, S) X(Scatterv, S) X(Allgatherv, S) X(Alltoallv, S) X(Alltoallw, S)
-#define HEDDLE_TEST_CALLS(X, S)                                                           \
-  X(Reduce, S)                                                                            \
-  X(Scan, S)                                                                              \
-  X(Exscan, S)                                                                            \
-                                                                                          \
-  X(Reduce_scatter_block, S)                                                              \
-  X(Gather, S)                                                                            \
-  X(Scatter, S)                                                                           \
-  X(Allgather, S)                                                                         \
-  X(Alltoall, S) X(Send, S) X(Ssend, S) X(Rsend, S) X(Bsend, S) X(Recv, S) X(Sendrecv, S) \
-      X(Sendrecv_replace, S)
+#define HEDDLE_TEST_CALLS(X, S) \
+  X(Reduce, S)                  \
+  X(Scan, S)                    \
+  X(Exscan, S)                  \
+                                \
+  X(Reduce_scatter_block, S)    \
+  X(Gather, S)                  \
+  X(Scatter, S)                 \
+  X(Allgather, S)               \
+  X(Alltoall, S)                \
+  X(Send, S) X(Ssend, S) X(Rsend, S) X(Bsend, S) X(Recv, S) X(Sendrecv, S) X(Sendrecv_replace, S)
 #define HEDDLE_TEST_MEMBER(name, S) decltype(&MPI_##name##S) name;
 #define HEDDLE_TEST_MPI(name, S) MPI_##name##S,
 #define HEDDLE_TEST_PMPI(name, S) PMPI_##name##S,
