@@ -26,7 +26,9 @@ class Buffer {
     memory_.put(guards.data(), guards.size());
   }
   void* at(std::ptrdiff_t offset = 0) const { return memory_.as<char>() + kBeside + offset; }
-  void set(const std::vector<unsigned char>& to) const { memory_.put(to.data(), to.size(), kBeside); }
+  void set(const std::vector<unsigned char>& to) const {
+    if (!to.empty()) memory_.put(to.data(), to.size(), kBeside);
+  }
   std::vector<unsigned char> value() const {
     std::vector<unsigned char> all(bytes_ + 2 * kBeside);
     memory_.get(all.data(), all.size());
