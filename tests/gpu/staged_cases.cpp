@@ -34,7 +34,7 @@ void several(Job& job) {
     }
     for (int i = kMessages - 1; i >= 0; --i)
       MPI_Isend(from[static_cast<std::size_t>(i)].at(), kInts, MPI_INT, next, i, MPI_COMM_WORLD,
-                &requests[static_cast<std::size_t>(kMessages + i)]);
+                &requests[kMessages + static_cast<std::size_t>(i)]);
     const int all = 2 * kMessages;
     std::vector<MPI_Status> statuses(requests.size());
     std::vector<int> places(requests.size());
