@@ -3,8 +3,10 @@
 // Arguments: the driver's library, what to do, a seed.
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <memory>
 #include <numeric>
+#include <thread>
 
 #include "mpi_buffers.hpp"
 
@@ -213,6 +215,86 @@ void intercommunicator(Job& job) {
   MPI_Comm_free(&mine);
 }
 
+// What lies between elements is the program's, also while a call is under way: of pairs of ints the second one.
+class Pairs {
+ public:
+  Pairs(const TestDriver& driver, int first) : memory_(driver, Memory::device, kPairs * 8) {
+    std::vector<int> values;
+    for (int i = 0; i < kPairs; ++i)
+      values.insert(values.end(), {first, 1});
+    memory_.put(values.data(), values.size() * 4);
+    MPI_Type_create_resized(MPI_INT, 0, 8, &type_);
+    MPI_Type_commit(&type_);
+  }
+  Pairs(const Pairs&) = delete;
+  Pairs& operator=(const Pairs&) = delete;
+  ~Pairs() { MPI_Type_free(&type_); }
+
+  void* data() const { return memory_.data(); }
+  MPI_Datatype type() const { return type_; }
+  void change_second() const {
+    for (std::size_t i = 0; i < kPairs; ++i) {
+      constexpr int kNew = 2;
+      memory_.put(&kNew, 4, i * 8 + 4);
+    }
+  }
+  void expect_all(const char* what, int first, int second) const {
+    std::vector<int> values(kPairs * 2);
+    memory_.get(values.data(), values.size() * 4);
+    for (std::size_t i = 0; i < values.size(); i += 2) {
+      if (values[i] != first || values[i + 1] != second)
+        job::fail("%s: pair %zu is (%d, %d) instead of (%d, %d)", what, i / 2, values[i], values[i + 1],
+                  first, second);
+    }
+  }
+
+  static constexpr int kPairs = 100;
+
+ private:
+  TestMemory memory_;
+  MPI_Datatype type_ = MPI_DATATYPE_NULL;
+};
+
+const Pairs* changed_by_op = nullptr;
+
+void sum_and_change(void* in, void* inout, int* count, MPI_Datatype* /*type*/) {
+  for (int i = 0; i < *count; ++i)
+    static_cast<int*>(inout)[2 * i] += static_cast<int*>(in)[2 * i];
+  changed_by_op->change_second();
+}
+
+void gaps(Job& job) {
+  MPI_Op op;
+  MPI_Op_create(sum_and_change, 1, &op);
+  const Pairs own(job.driver, 1);
+  // A rank of its own need not call the function.
+  const int size = job::size_of(MPI_COMM_WORLD);
+  for (const bool in_place : {false, true}) {
+    const Pairs sum(job.driver, 1);
+    changed_by_op = &sum;
+    MPI_Allreduce(in_place ? MPI_IN_PLACE : own.data(), sum.data(), Pairs::kPairs, own.type(), op,
+                  MPI_COMM_WORLD);
+    if (size > 1) sum.expect_all("a sum of pairs", size, 2);
+  }
+  MPI_Op_free(&op);
+  if (size == 1) return;
+  const bool is_root = job::rank_of(MPI_COMM_WORLD) == 0;
+  const Pairs pairs(job.driver, is_root ? 7 : 1);
+  std::thread meanwhile;
+  // The others wait for the root then.
+  constexpr std::chrono::milliseconds kTime{100};
+  if (is_root)
+    std::this_thread::sleep_for(2 * kTime);
+  else
+    meanwhile = std::thread([&] {
+      std::this_thread::sleep_for(kTime);
+      pairs.change_second();
+    });
+  MPI_Bcast(pairs.data(), Pairs::kPairs, pairs.type(), 0, MPI_COMM_WORLD);
+  if (!is_root) meanwhile.join();
+  pairs.expect_all("a bcast of pairs", 7, is_root ? 1 : 2);
+}
+
 void conform(Job& job) {
   MPI_Comm fresh;
   MPI_Comm_dup(MPI_COMM_WORLD, &fresh);  // is taken over in the middle of it
@@ -225,6 +307,7 @@ void conform(Job& job) {
     job::fail("heddle has taken nothing over");
   MPI_Comm_free(&fresh);
   intercommunicator(job);
+  gaps(job);
 }
 
 // Errors come to the user's error handler and leave the communicator usable.

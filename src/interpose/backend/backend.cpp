@@ -262,7 +262,7 @@ template <typename Count>
   // What has no meaning the host may report.
   if (count <= 0 || in == nullptr || out == MPI_IN_PLACE || !make_ready() || !device_buffers_.possible())
     return allreduce_on_host(in, out, count, type, op, comm, nullptr);
-  StagedSum sum(device_buffers_, in, out, static_cast<std::size_t>(count), type);
+  StagedSum sum(device_buffers_, mpi_, packing_, in, out, static_cast<std::size_t>(count), type);
   Staged staged{sum.source()};
   Result<bool> served = allreduce_by_entries(sum, op, comm, &staged.asked);
   if (served.ok() && !served.value()) served = allreduce_losing(sum, op, comm);
@@ -291,8 +291,9 @@ template <typename Count>
   const Result<bool> by_gpus = bcast_on_gpus(buffer, elements, type, root, comm);
   if (!by_gpus.ok()) return refuse(by_gpus.status(), "MPI_Bcast", comm);
   if (by_gpus.value()) return MPI_SUCCESS;
-  HostView view;
-  Status status = device_buffers_.view(buffer, elements, type, &view);
+  StagedViews views;
+  const HostView& view = views.written;
+  Status status = views.view_written(device_buffers_, mpi_, buffer, elements, type);
   bool sends = true;
   bool receives = true;
   if (status.ok() && view.beside()) {
@@ -304,13 +305,14 @@ template <typename Count>
       sends = rank == root;
       receives = !sends;
     }
-    if (sends || view.has_gaps()) status = view.load();
+    if (sends) status = views.written.load();
   }
   if (!status.ok()) return refuse(status, "MPI_Bcast", comm);
   const int rc = bcast_on_host(view.buffer(), count, type, root, comm);
   if (rc != MPI_SUCCESS) return rc;
   status = after_bcast(buffer, view.beside(), elements, type, root, comm);
-  if (Status stored = receives ? view.store() : Status(); status.ok()) status = std::move(stored);
+  if (Status stored = receives ? views.store(mpi_, packing_) : Status(); status.ok())
+    status = std::move(stored);
   return status.ok() ? rc : refuse(status, "MPI_Bcast", comm);
 }
 

@@ -16,6 +16,7 @@
 #include "interpose/backend/host_self.hpp"
 #include "interpose/backend/packing.hpp"
 #include "interpose/backend/set_up.hpp"
+#include "interpose/backend/staged_views.hpp"
 
 namespace heddle::backend {
 

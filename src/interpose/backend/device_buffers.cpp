@@ -81,35 +81,10 @@ Status DeviceBuffers::view(void* buffer, const Span& span, HostView* out) {
   if (!image.ok()) return image.status();
   out->image_ = std::move(image).value();
   if (!out->image_.beside()) return {};
-  out->has_gaps_ = span.has_gaps;
   // From MPI_BOTTOM on the elements are anywhere, and no pointer's arithmetic holds.
   out->buffer_ = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(out->image_.host()) -
                                          static_cast<std::uintptr_t>(span.begin));
   return {};
-}
-
-// ---- Both of a sum
-
-Status StagedSum::load_output() {
-  if (has_output_) return {};
-  HEDDLE_TRY(buffers_.view(out_, count_, type_, &to_));
-  if (in_place() || in_ == out_ || to_.has_gaps()) HEDDLE_TRY(to_.load());
-  has_output_ = true;
-  return {};
-}
-
-Status StagedSum::load_input() {
-  if (in_place() || in_ == out_) return load_output();
-  if (has_input_) return {};
-  HEDDLE_TRY(buffers_.view(const_cast<void*>(in_), count_, type_, &from_));
-  HEDDLE_TRY(from_.load());
-  has_input_ = true;
-  return {};
-}
-
-const void* StagedSum::input() const {
-  if (in_place()) return MPI_IN_PLACE;
-  return in_ == out_ ? to_.buffer() : from_.buffer();  // a mistake, that the host reports
 }
 
 }  // namespace heddle::backend

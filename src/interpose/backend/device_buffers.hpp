@@ -19,18 +19,14 @@ class HostView {
   void* buffer() const { return buffer_; }
   bool beside() const { return image_.beside(); }
   Status load() { return image_.load(); }
-  Status store() { return image_.store(); }
   // Its first bytes alone.
   Status store_front(std::size_t bytes) { return image_.store_front(bytes); }
   // These pieces alone, of what the view spans.
   Status store_rows(std::span<const gpu::Rows> rows) { return image_.store_rows(rows); }
-  // Bytes between the elements' that belong to the caller and are written back with them.
-  bool has_gaps() const { return has_gaps_; }
 
  private:
   friend class DeviceBuffers;
   void* buffer_ = nullptr;
-  bool has_gaps_ = false;
   gpu::Image image_;
 };
 
@@ -64,44 +60,6 @@ class DeviceBuffers {
   const HostMpi* mpi_;
   const Packing* packing_;
   gpu::Gpu gpu_;
-};
-
-// The two buffers of an MPI_Allreduce, which may be in place. What the host is to see gets its view when it is first wanted.
-class StagedSum {
- public:
-  StagedSum(DeviceBuffers& buffers, const void* in, void* out, std::size_t count, MPI_Datatype type)
-      : buffers_(buffers), in_(in), out_(out), count_(count), type_(type) {}
-  StagedSum(const StagedSum&) = delete;
-  StagedSum& operator=(const StagedSum&) = delete;
-  ~StagedSum() = default;
-
-  const void* in() const { return in_; }
-  void* out() const { return out_; }
-  std::size_t count() const { return count_; }
-  MPI_Datatype type() const { return type_; }
-  bool in_place() const { return in_ == MPI_IN_PLACE; }
-  // Where the input begins.
-  const void* source() const { return in_place() ? out_ : in_; }
-
-  // With what is in it. Once; a failure is the caller's to report.
-  Status load_input();
-  Status load_output();
-  // After these: as the rest of the call is to see them.
-  const void* input() const;
-  void* output() const { return to_.buffer(); }
-  bool beside() const { return to_.beside() && (in_place() || from_.beside()); }
-  Status store() { return to_.store(); }
-
- private:
-  DeviceBuffers& buffers_;
-  const void* const in_;
-  void* const out_;
-  const std::size_t count_;
-  const MPI_Datatype type_;
-  bool has_input_ = false;
-  bool has_output_ = false;
-  HostView from_;
-  HostView to_;
 };
 
 }  // namespace heddle::backend

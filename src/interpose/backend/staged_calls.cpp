@@ -100,9 +100,7 @@ const void* StagedCall::read(const void* buffer, const Area& area) {
 
 void* StagedCall::write(void* buffer, const Area& area, bool keeps) {
   if (!status_.ok()) return buffer;
-  status_ = calls_.buffers_.view(buffer, area.span, &views_.written);
-  if (!status_.ok()) return buffer;
-  status_ = views_.set_written(calls_.mpi_, area.span, area.parts);
+  status_ = views_.view_written(calls_.buffers_, calls_.mpi_, buffer, area.span, area.parts);
   // The host would see two buffers, and not say so. Types with gaps may take turns in one.
   const bool is_same =
       views_.written.beside() && buffer == read_buffer_ && !area.span.has_gaps && !read_span_.has_gaps;

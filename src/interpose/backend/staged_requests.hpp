@@ -7,59 +7,11 @@
 #include <mutex>
 #include <vector>
 
-#include "interpose/backend/device_buffers.hpp"
 #include "interpose/backend/host_mpi.hpp"
 #include "interpose/backend/packing.hpp"
+#include "interpose/backend/staged_views.hpp"
 
 namespace heddle::backend {
-
-// Elements that begin so many bytes after a buffer.
-struct StagedPart {
-  std::ptrdiff_t begin = 0;
-  std::size_t count = 0;
-  MPI_Datatype type = MPI_DATATYPE_NULL;
-};
-
-// A datatype of one's own that is like another, which the program may free meanwhile.
-class KeptType {
- public:
-  KeptType(const HostMpi& mpi, MPI_Datatype type);
-  KeptType(KeptType&& other) noexcept;
-  KeptType& operator=(KeptType&&) = delete;
-  ~KeptType();
-  MPI_Datatype get() const { return type_; }
-
- private:
-  const HostMpi* mpi_;
-  MPI_Datatype type_ = MPI_DATATYPE_NULL;  // null: there was no more room for one
-};
-
-// What one call reads and writes, with images where that lies on a GPU.
-class StagedViews {
- public:
-  HostView read;
-  HostView written;
-  bool is_message = false;  // what is written may be less
-
-  bool beside() const { return read.beside() || written.beside(); }
-  // What `written` consists of, once that is made.
-  Status set_written(const HostMpi& mpi, const Span& span, const std::vector<StagedPart>& parts);
-  // What the host has written: these elements, and nothing between them. `status` is a message's.
-  Status store(const HostMpi& mpi, const Packing& packing, const MPI_Status& status);
-
- private:
-  struct Part {
-    std::ptrdiff_t begin;
-    std::size_t count;
-    KeptType type;
-  };
-  Status store_elements(const HostMpi& mpi, const Packing& packing, std::size_t most_bytes);
-  Status add_rows(const Part& part, const HostMpi& mpi, const Packing& packing, std::size_t* most_bytes,
-                  std::vector<gpu::Rows>* rows) const;
-
-  Span span_;
-  std::vector<Part> parts_;  // where there are gaps
-};
 
 // Those of a process. Any thread.
 class StagedRequests {
