@@ -18,9 +18,10 @@ namespace heddle {
 struct NetworkOptions {
   // How long a connection to a peer may take before it counts as unreachable; 0: for ever.
   std::chrono::milliseconds timeout{0};
-  std::string tcp_interfaces;  // HEDDLE_TCP_INTERFACES
-  std::string verbs_device;    // of HEDDLE_VERBS_DEVICE, this rank's
-  int verbs_gid = -1;          // HEDDLE_VERBS_GID
+  std::string tcp_interfaces;                     // HEDDLE_TCP_INTERFACES
+  std::string verbs_device;                       // of HEDDLE_VERBS_DEVICE, this rank's
+  int verbs_gid = -1;                             // HEDDLE_VERBS_GID
+  std::chrono::milliseconds verbs_timeout{2000};  // HEDDLE_VERBS_TIMEOUT
 };
 
 class Network {

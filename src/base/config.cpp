@@ -175,6 +175,12 @@ Problem set_verbs_gid(std::string_view value, Config& config) {
   return {};
 }
 
+Problem set_verbs_timeout(std::string_view value, Config& config) {
+  const std::optional<double> seconds = parse_number<double>(value);
+  if (!seconds || !(*seconds >= 0.1 && *seconds <= 600)) return "is not a number of seconds from 0.1 to 600";
+  return set_seconds<&Config::verbs_timeout>(value, config);
+}
+
 Problem set_master_port(std::string_view value, Config& config) {
   const std::optional<int> port = parse_number<int>(value);
   if (!port || *port < 1 || *port > 65535) return "is not a port number (1 to 65535)";
@@ -217,6 +223,11 @@ constexpr std::array kRows = {
     Row{{"HEDDLE_VERBS_GID", "0 to 255", "RoCE v2 with an address of IPv4, else the nearest to it",
          "Index of the GID that verbs uses; ibv_devinfo -v lists them."},
         set_verbs_gid},
+    Row{{"HEDDLE_VERBS_TIMEOUT", "seconds from 0.1 to 600, fractions allowed", "2",
+         "A peer whose device acknowledges no message of verbs for about this long is gone; so is the own "
+         "port, when it is down for half of it. Longer outlasts a fabric that reroutes or a link that "
+         "flaps."},
+        set_verbs_timeout},
     Row{{"HEDDLE_TIMEOUT", "seconds, fractions allowed", "0 (no deadline)",
          "A wait fails after this long, with a message that names the missing rank; 0: never."},
         set_seconds<&Config::timeout>},

@@ -90,7 +90,8 @@ Result<Internode> NodeConnections::join_network(const std::string& name) {
   const NetworkOptions options{.timeout = config_.timeout,
                                .tcp_interfaces = config_.tcp_interfaces,
                                .verbs_device = verbs_device(),
-                               .verbs_gid = config_.verbs_gid};
+                               .verbs_gid = config_.verbs_gid,
+                               .verbs_timeout = config_.verbs_timeout};
   Result<std::unique_ptr<Network>> opened =
       name == "tcp" ? open_tcp_network(options) : open_network(name, config_.modules, options);
   HEDDLE_TRY(agree(opened.status()));

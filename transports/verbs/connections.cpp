@@ -11,16 +11,11 @@ namespace heddle::verbs {
 namespace {
 
 constexpr std::uint32_t kWantedInline = 224;
-// Of a message that is not acknowledged: 4.096 us times 2 to this power, so 0.27 s, and then six more times: about two seconds,
-// of which devices may make up to four times as many. Seven would be for ever on Soft-RoCE.
-constexpr std::uint8_t kAckTimeout = 16;
-constexpr std::uint8_t kRetries = 6;
 // Credits see to it that a receive is open; were there none, a message would be tried again for some milliseconds. 7 would be for ever.
 constexpr std::uint8_t kReceiverRetries = 6;
 constexpr std::uint8_t kReceiverDelay = 12;  // 0.64 ms
 constexpr std::chrono::milliseconds kProbeAfter{500};
 // A port that comes back within this time costs nothing: what was lost is sent again.
-constexpr std::chrono::milliseconds kPortPatience{1000};
 
 }  // namespace
 
@@ -93,7 +88,7 @@ Status VerbsTransport::bring_up(Peer& peer, const Hello& hello) {
                           IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                               IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
   to.qp_state = IBV_QPS_RTS;
-  to.timeout = kAckTimeout;
+  to.timeout = ack_timeout(deadlines_.silence);
   to.retry_cnt = kRetries;
   to.rnr_retry = kReceiverRetries;
   to.sq_psn = peer.first_packet;
@@ -176,7 +171,7 @@ Status VerbsTransport::look_around() {
   });
   if (!noted.ok()) return fail(std::move(noted));
   const Clock::time_point now = Clock::now();
-  if (port_down_ && now - port_down_since_ > kPortPatience)
+  if (port_down_ && now - port_down_since_ > deadlines_.silence / 2)
     return fail(Status(Code::system, fmt::format("{} went down, and did not come back", device_.name())));
   for (const auto& peer : peers_) {
     if (peer->handshake.begun()) HEDDLE_TRY(look_at(*peer, now));
@@ -190,9 +185,9 @@ Status VerbsTransport::look_at(Peer& peer, Clock::time_point now) {
     const bool quiet = now - peer.last_sign > kProbeAfter;
     return quiet && peer.waited_for() && !peer.probing && peer.in_flight == 0 ? probe(peer) : Status();
   }
-  if (timeout_.count() != 0 && peer.handshake.waited(now) > timeout_)
-    return lost(peer,
-                fmt::format("it has not answered for {:.1f} s", static_cast<double>(timeout_.count()) / 1e3));
+  if (deadlines_.connection.count() != 0 && peer.handshake.waited(now) > deadlines_.connection)
+    return lost(peer, fmt::format("it has not answered for {:.1f} s",
+                                  static_cast<double>(deadlines_.connection.count()) / 1e3));
   return act(peer, peer.handshake.tick(now), {});
 }
 

@@ -14,11 +14,11 @@ namespace {
 class VerbsNetwork final : public Network {
  public:
   VerbsNetwork(std::unique_ptr<Device> device, std::unique_ptr<Datagrams> datagrams,
-               std::chrono::milliseconds timeout)
+               const Deadlines& deadlines)
       : device_(std::move(device)),
         datagrams_(std::move(datagrams)),
         address_(encode(datagrams_->address())),
-        timeout_(timeout) {}
+        deadlines_(deadlines) {}
 
   const std::string& address() const override { return address_; }
 
@@ -27,14 +27,14 @@ class VerbsNetwork final : public Network {
   }
 
   Result<std::unique_ptr<Transport>> connect(int rank, std::vector<std::string> addresses) override {
-    return VerbsTransport::make(*device_, *datagrams_, rank, addresses, timeout_);
+    return VerbsTransport::make(*device_, *datagrams_, rank, addresses, deadlines_);
   }
 
  private:
   std::unique_ptr<Device> device_;
   std::unique_ptr<Datagrams> datagrams_;
   std::string address_;
-  std::chrono::milliseconds timeout_;
+  Deadlines deadlines_;
 };
 
 }  // namespace
@@ -44,8 +44,9 @@ Result<std::unique_ptr<Network>> open_network(const NetworkOptions& options) {
   HEDDLE_TRY(device.status());
   Result<std::unique_ptr<Datagrams>> datagrams = Datagrams::open(*device.value());
   HEDDLE_TRY(datagrams.status());
-  return std::unique_ptr<Network>(std::make_unique<VerbsNetwork>(
-      std::move(device).value(), std::move(datagrams).value(), options.timeout));
+  return std::unique_ptr<Network>(
+      std::make_unique<VerbsNetwork>(std::move(device).value(), std::move(datagrams).value(),
+                                     Deadlines{options.timeout, options.verbs_timeout}));
 }
 
 }  // namespace heddle::verbs

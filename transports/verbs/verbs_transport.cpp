@@ -14,17 +14,16 @@ constexpr int kFirstCompletions = 256;
 
 }  // namespace
 
-VerbsTransport::VerbsTransport(Device& device, Datagrams& datagrams, int rank,
-                               std::chrono::milliseconds timeout)
-    : device_(device), datagrams_(datagrams), rank_(rank), timeout_(timeout), registrations_(device) {
+VerbsTransport::VerbsTransport(Device& device, Datagrams& datagrams, int rank, const Deadlines& deadlines)
+    : device_(device), datagrams_(datagrams), rank_(rank), deadlines_(deadlines), registrations_(device) {
   capabilities_.name = "verbs";
   capabilities_.cost = {2000, 0.1};
 }
 
 Result<std::unique_ptr<Transport>> VerbsTransport::make(Device& device, Datagrams& datagrams, int rank,
                                                         const std::vector<std::string>& addresses,
-                                                        std::chrono::milliseconds timeout) {
-  std::unique_ptr<VerbsTransport> made(new VerbsTransport(device, datagrams, rank, timeout));
+                                                        const Deadlines& deadlines) {
+  std::unique_ptr<VerbsTransport> made(new VerbsTransport(device, datagrams, rank, deadlines));
   HEDDLE_TRY(made->learn(addresses));
   HEDDLE_TRY(made->prepare());
   return std::unique_ptr<Transport>(std::move(made));

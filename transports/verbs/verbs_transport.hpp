@@ -9,6 +9,7 @@
 
 #include "transports/transport.hpp"
 #include "transports/verbs/datagrams.hpp"
+#include "transports/verbs/deadlines.hpp"
 #include "transports/verbs/device.hpp"
 #include "transports/verbs/peer.hpp"
 
@@ -21,10 +22,10 @@ constexpr std::size_t kMemoryPerPeer = std::size_t{kSlotBytes} * kCreditsPerPeer
 
 class VerbsTransport final : public Transport {
  public:
-  // By rank; what is not reachable stays so. `timeout` of a connection, 0: never.
+  // By rank; what is not reachable stays so.
   static Result<std::unique_ptr<Transport>> make(Device& device, Datagrams& datagrams, int rank,
                                                  const std::vector<std::string>& addresses,
-                                                 std::chrono::milliseconds timeout);
+                                                 const Deadlines& deadlines);
   ~VerbsTransport() override;
 
   const TransportCapabilities& capabilities() const override { return capabilities_; }
@@ -58,7 +59,7 @@ class VerbsTransport final : public Transport {
     MemoryPtr registered;
   };
 
-  VerbsTransport(Device& device, Datagrams& datagrams, int rank, std::chrono::milliseconds timeout);
+  VerbsTransport(Device& device, Datagrams& datagrams, int rank, const Deadlines& deadlines);
 
   // verbs_transport.cpp: what the caller does, and set-up
   Status learn(const std::vector<std::string>& addresses);
@@ -119,7 +120,7 @@ class VerbsTransport final : public Transport {
   Device& device_;
   Datagrams& datagrams_;
   const int rank_;
-  const std::chrono::milliseconds timeout_;
+  const Deadlines deadlines_;
   TransportCapabilities capabilities_;
 
   // In this order, so that queue pairs go before what they use.

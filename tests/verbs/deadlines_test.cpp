@@ -1,0 +1,27 @@
+#include "transports/verbs/deadlines.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace heddle::verbs {
+namespace {
+
+using std::chrono::milliseconds;
+
+TEST(Deadlines, TriesTogetherTakeAboutAsLong) {
+  for (const int ms : {100, 500, 1000, 2000, 3000, 5000, 20'000, 600'000}) {
+    const double tries = (kRetries + 1) * 4.096e-3 * std::exp2(ack_timeout(milliseconds(ms)));
+    EXPECT_GE(tries, 0.7 * ms) << ms;
+    EXPECT_LE(tries, 1.42 * ms) << ms;
+  }
+}
+
+TEST(Deadlines, WhatDevicesKnow) {
+  EXPECT_EQ(ack_timeout(Deadlines().silence), 16);
+  EXPECT_EQ(ack_timeout(milliseconds(0)), 1);
+  EXPECT_EQ(ack_timeout(milliseconds::max()), 31);
+}
+
+}  // namespace
+}  // namespace heddle::verbs

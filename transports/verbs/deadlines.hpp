@@ -1,0 +1,26 @@
+// How long others may leave a connection without an answer.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+
+namespace heddle::verbs {
+
+struct Deadlines {
+  std::chrono::milliseconds connection{0};  // to be made; 0: for ever
+  std::chrono::milliseconds silence{2000};  // of a device that does not acknowledge a message
+};
+
+// A message that is not acknowledged is sent so many times more. Seven would be for ever on Soft-RoCE.
+constexpr std::uint8_t kRetries = 6;
+
+// For ibv_qp_attr::timeout (InfiniBand Architecture 1, section 9.7.6.1.3): each try waits for 4.096 us times 2 to this power, of which devices may
+// make up to four times as much. The nearest, so that all tries together take between 0.7 and 1.4 times `silence`.
+inline std::uint8_t ack_timeout(std::chrono::milliseconds silence) {
+  const double one_try = static_cast<double>(silence.count()) * 1e3 / (kRetries + 1);  // us
+  return static_cast<std::uint8_t>(std::clamp(std::round(std::log2(one_try / 4.096)), 1.0, 31.0));
+}
+
+}  // namespace heddle::verbs
