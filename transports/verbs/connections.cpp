@@ -15,7 +15,6 @@ constexpr std::uint32_t kWantedInline = 224;
 constexpr std::uint8_t kReceiverRetries = 6;
 constexpr std::uint8_t kReceiverDelay = 12;  // 0.64 ms
 constexpr std::chrono::milliseconds kProbeAfter{500};
-// A port that comes back within this time costs nothing: what was lost is sent again.
 
 }  // namespace
 
@@ -171,6 +170,7 @@ Status VerbsTransport::look_around() {
   });
   if (!noted.ok()) return fail(std::move(noted));
   const Clock::time_point now = Clock::now();
+  // A port that comes back in time costs nothing: what was lost is sent again.
   if (port_down_ && now - port_down_since_ > deadlines_.silence / 2)
     return fail(Status(Code::system, fmt::format("{} went down, and did not come back", device_.name())));
   for (const auto& peer : peers_) {

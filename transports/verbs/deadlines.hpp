@@ -9,8 +9,8 @@
 namespace heddle::verbs {
 
 struct Deadlines {
-  std::chrono::milliseconds connection{0};  // to be made; 0: for ever
-  std::chrono::milliseconds silence{2000};  // of a device that does not acknowledge a message
+  std::chrono::milliseconds connection;  // to be made; 0: for ever
+  std::chrono::milliseconds silence;     // of a device that does not acknowledge a message
 };
 
 // A message that is not acknowledged is sent so many times more. Seven would be for ever on Soft-RoCE.

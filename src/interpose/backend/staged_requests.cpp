@@ -1,8 +1,6 @@
 #include "interpose/backend/staged_requests.hpp"
 
 #include <algorithm>
-#include <cstdint>
-#include <new>
 #include <utility>
 
 #include "interpose/backend/staged_calls.hpp"
