@@ -23,6 +23,7 @@ struct TeamOp {
   std::size_t count = 0;          // elements
   std::size_t element_bytes = 1;
   FoldFn fold = nullptr;  // not for bcast
+  FoldKind kind = 0;      // allreduce: what `fold` does, as members compare it
   int root = 0;           // member number, reduce and bcast
   // The team's own, which start sets. Not before: clearing it all (`rep stos`) took 3 to 15 ns of the 80 to 95
   // of a small operation.
@@ -43,6 +44,7 @@ struct TeamCall {
   TeamVerb verb = TeamVerb::allreduce;
   int root = 0;
   std::size_t bytes = 0;
+  FoldKind kind = 0;
 };
 // Another member's operation in the place of one of this member's.
 struct TeamClash {
@@ -61,7 +63,7 @@ class Team {
   virtual int rank() const = 0;  // member number, 0 to size-1
   virtual int size() const = 0;
 
-  // Every member starts the same operations in the same order (same verb, count, element size, root); one at
+  // Every member starts the same operations in the same order (same verb, count, element size, kind, root); one at
   // a time.
   virtual void start(TeamOp& op) = 0;
   // Moves the operation as far as it goes without waiting; true when this rank's part is finished.

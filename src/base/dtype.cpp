@@ -18,4 +18,14 @@ const char* op_name(Op op) {
   return kNames[static_cast<int>(op)];
 }
 
+std::string fold_kind_name(FoldKind kind) {
+  const int number = kind - 1;
+  const int type = number % kDTypeCount;
+  std::string text = op_name(static_cast<Op>(number / kDTypeCount));
+  text += std::string(" of ") + dtype_name(static_cast<DType>(type));
+  constexpr int kIntegers = static_cast<int>(DType::u8);
+  if (type < kIntegers) text += std::string(" or ") + dtype_name(static_cast<DType>(type + kIntegers));
+  return text;
+}
+
 }  // namespace heddle

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace heddle {
 
@@ -65,6 +66,20 @@ constexpr std::size_t dtype_size(DType type) {
 }
 const char* dtype_name(DType type);
 const char* op_name(Op op);
+
+// A number of what a fold does, for ranks to compare; 0: not told. Signed and unsigned integers have the same one: programs mix them, and get what they
+// expect where no value is negative.
+using FoldKind = std::uint8_t;
+constexpr FoldKind fold_kind(DType type, Op op) {
+  constexpr int kUnsigned = static_cast<int>(DType::u8);
+  const int number = static_cast<int>(type);
+  const bool is_unsigned = number >= kUnsigned && number <= static_cast<int>(DType::u64);
+  return static_cast<FoldKind>(1 + static_cast<int>(op) * kDTypeCount +
+                               (is_unsigned ? number - kUnsigned : number));
+}
+static_assert(kOpCount * kDTypeCount < 256);
+// "sum of float32", "sum of int32 or uint32".
+std::string fold_kind_name(FoldKind kind);
 
 // Folds `inputs[0] op inputs[1] op ... op inputs[n_inputs-1]`, in that order, element by element, for `count`
 // elements, and stores the result in `out` and, when `out2` is not null, also in `out2`.

@@ -68,15 +68,17 @@ Status CommunicatorImpl::different_calls(const TeamClash& clash, TeamKind team) 
   const auto name = [&](const TeamCall& call) {
     static constexpr const char* kNames[] = {"an allreduce", "a reduce", "a bcast"};
     std::string text = fmt::format("{} of {} bytes", kNames[static_cast<std::size_t>(call.verb)], call.bytes);
+    if (clash.theirs.kind != clash.ours.kind && call.kind != 0)
+      text += fmt::format(" ({})", fold_kind_name(call.kind));
     if (call.verb != TeamVerb::allreduce)
       text += fmt::format(" with root {}", rank_of_member(call.root, team));
     return text;
   };
   return Status(
       Code::invalid_argument,
-      fmt::format(
-          "{} is in {} where this rank is in {}: all ranks must make the same calls with the same sizes",
-          name_of(rank_of_member(clash.member, team)), name(clash.theirs), name(clash.ours)));
+      fmt::format("{} is in {} where this rank is in {}: all ranks must make the same calls with the same "
+                  "sizes, types and operations",
+                  name_of(rank_of_member(clash.member, team)), name(clash.theirs), name(clash.ours)));
 }
 
 std::string CommunicatorImpl::name_of(int rank) const {
@@ -160,6 +162,7 @@ Binding CommunicatorImpl::bind(const Job& job) {
   binding.count = job.count;
   binding.element_bytes = job.element_bytes;
   binding.fold = job.fold;
+  binding.kind = job.kind;
   return binding;
 }
 
@@ -171,6 +174,7 @@ TeamOp CommunicatorImpl::team_op(const Job& job) {
   op.count = job.count;
   op.element_bytes = job.element_bytes;
   op.fold = job.fold;
+  op.kind = job.kind;
   op.root = job.root;
   return op;
 }
@@ -256,7 +260,8 @@ Status CommunicatorImpl::allreduce(const void* in, void* out, std::size_t count,
     return {};
   }
   ++calls_;
-  return run({Collective::allreduce, in, out, count, dtype_size(type), folds_.of(type, op, count), 0});
+  return run({Collective::allreduce, in, out, count, dtype_size(type), folds_.of(type, op, count), 0,
+              fold_kind(type, op)});
 }
 
 Status CommunicatorImpl::bcast(void* buffer, std::size_t bytes, int root) {

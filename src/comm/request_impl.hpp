@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "comm/communicator.hpp"
 #include "comm/nodes_path.hpp"
 #include "engine/engine.hpp"
+#include "engine/waiter.hpp"
 #include "select/selector.hpp"
 #include "sparse/agreement.hpp"
 #include "sparse/execution.hpp"
@@ -31,6 +33,7 @@ struct Job {
   std::size_t element_bytes;
   FoldFn fold;
   int root;
+  FoldKind kind = 0;  // allreduce: what `fold` does, where the ranks are to compare it
 };
 
 class CommunicatorImpl;
@@ -55,6 +58,11 @@ class RequestImpl : public Request {
 
  protected:
   CommunicatorImpl& comm_;
+
+ private:
+  Status look_around();
+
+  std::optional<Patience> tests_;  // from the first one after the start that found it not complete
 };
 
 // Any number at once, each moving by itself.

@@ -35,8 +35,8 @@ Result<std::unique_ptr<RequestImpl>> CommunicatorImpl::request(const Job& job) {
 
 Result<std::unique_ptr<Request>> CommunicatorImpl::allreduce_request(const void* in, void* out,
                                                                      std::size_t count, DType type, Op op) {
-  return plain(
-      request({Collective::allreduce, in, out, count, dtype_size(type), folds_.of(type, op, count), 0}));
+  return plain(request({Collective::allreduce, in, out, count, dtype_size(type), folds_.of(type, op, count),
+                        0, fold_kind(type, op)}));
 }
 
 Result<std::unique_ptr<Request>> CommunicatorImpl::bcast_request(void* buffer, std::size_t bytes, int root) {
@@ -185,6 +185,7 @@ Status RequestImpl::start() {
   if (!comm_.broken_.ok()) return comm_.broken_;
   if (is_active())
     return Status(Code::invalid_argument, "a request was started while it is active: wait for it first");
+  tests_.reset();
   HEDDLE_TRY(begin());
   if (comm_.thread_) comm_.thread_->wake();
   return comm_.move_requests();
@@ -197,9 +198,21 @@ Status RequestImpl::test(bool* done) {
     if (!comm_.broken_.ok()) return comm_.broken_;
     if (comm_.policy_.host_progress) comm_.policy_.host_progress();
     HEDDLE_TRY(comm_.move_requests());
+    if (is_active()) HEDDLE_TRY(look_around());
   }
   *done = !is_active();
   return *done ? outcome() : Status();
+}
+
+// Who polls is to learn what who waits does: of the deadline, of ranks that are gone, and of those that do something else.
+Status RequestImpl::look_around() {
+  if (!tests_) tests_.emplace(comm_.policy_);
+  if (!tests_->glance() || comm_.inspect(waiting_for(), *tests_).ok()) return {};
+  // Whoever is gone may have done its part after the poll, and then ended.
+  HEDDLE_TRY(comm_.move_requests());
+  if (!is_active()) return {};
+  Status status = comm_.inspect(waiting_for(), *tests_);
+  return status.ok() ? status : comm_.fail(std::move(status));
 }
 
 Status RequestImpl::wait() {

@@ -103,6 +103,18 @@ bool Patience::rest() {
     }
   }
   now_ = now(policy_.clock);
+  return look_is_due();
+}
+
+bool Patience::glance() {
+  const TimePoint time = now(policy_.clock);
+  // The others may have waited for this rank meanwhile.
+  if (time - now_ > kLookEvery) begin_ += time - now_ - kLookEvery;
+  now_ = time;
+  return look_is_due();
+}
+
+bool Patience::look_is_due() {
   if (now_ < next_look_) return false;
   next_look_ = now_ + kLookEvery;
   return true;

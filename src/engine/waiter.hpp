@@ -66,7 +66,7 @@ constexpr std::chrono::milliseconds kLongestSleep{5};
 // a poll asks the `network` as well, which may take a system call. `sleeps`: it can sleep after that.
 SpinBudget default_spins(bool own_core, bool network, bool sleeps);
 
-// The patience of one wait, from the moment the spinning is over.
+// The patience of one wait, from the moment the spinning is over, or of tests that follow each other.
 class Patience {
  public:
   explicit Patience(const WaitPolicy& policy);
@@ -74,6 +74,8 @@ class Patience {
   // Rests once: drives the host, yields or sleeps until a message comes, and after two seconds sleeps for fractions of a
   // millisecond. True every tenth of a second or so: time to look at who is missing.
   bool rest();
+  // Instead, where the caller does something else between two looks of its own: what was longer than a tenth of a second of that was no waiting. True as rest() is.
+  bool glance();
 
   std::chrono::milliseconds waited() const;
   // True once, when the warning is due.
@@ -82,6 +84,7 @@ class Patience {
 
  private:
   bool host_is_due();
+  bool look_is_due();
 
   const WaitPolicy& policy_;
   TimePoint begin_;

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "communicator/party.hpp"
@@ -104,6 +105,50 @@ TEST(Failures, AMissingRankIsNamedByARequest) {
   }
 }
 
+// Who only ever tests learns it as well.
+TEST(Failures, AMissingRankIsNamedByATest) {
+  for (const Nodes& nodes : {Nodes{1, 1}, Nodes{1, 2}}) {
+    Party party(nodes);
+    without(party, hurried(), 1, [](Rank& me, Communicator& comm) {
+      std::int64_t in = 1;
+      std::int64_t out = 0;
+      auto request = comm.allreduce_request(&in, &out, 1, DType::i64, Op::sum);
+      ASSERT_TRUE(request.ok());
+      ASSERT_TRUE(request.value()->start().ok());
+      Status status;
+      me.until([&] {
+        bool done = false;
+        status = request.value()->test(&done);
+        return done || !status.ok();
+      });
+      EXPECT_EQ(status.code(), Code::timeout);
+      EXPECT_NE(status.message().find("rank 1 "), std::string::npos) << status.message();
+    });
+  }
+}
+
+// What a caller does between two tests is not counted as waiting: the others may have waited for it.
+TEST(Failures, TestsThatAreFarApartAreNotWaiting) {
+  Party party({1, 1});
+  party.run(hurried(), [&](Rank& me, Communicator& comm) {
+    std::int64_t in = 1;
+    std::int64_t out = 0;
+    auto request = comm.allreduce_request(&in, &out, 1, DType::i64, Op::sum);
+    ASSERT_TRUE(request.ok());
+    if (me.rank == 1) std::this_thread::sleep_for(milliseconds(1200));
+    ASSERT_TRUE(request.value()->start().ok());
+    bool done = false;
+    for (int i = 0; i < 2; ++i) {
+      if (i > 0 && me.rank == 0) std::this_thread::sleep_for(milliseconds(800));
+      const Status status = request.value()->test(&done);
+      EXPECT_TRUE(status.ok()) << status.message();
+    }
+    const Status status = request.value()->wait();
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(out, 2);
+  });
+}
+
 TEST(Failures, AMessageThatDoesNotCome) {
   Party party({1, 1});
   without(party, hurried(), 1, [](Rank&, Communicator& comm) {
@@ -153,6 +198,37 @@ TEST(Failures, DifferentLengthsAreNoticed) {
 }
 
 // Its process lives on, and nobody knows for how long.
+// On one node. A rank that has given its part and has all others' before one of them differs has its result already.
+TEST(Failures, DifferentTypesAndOperationsAreNoticed) {
+  for (const bool type_differs : {true, false}) {
+    for (const std::size_t count : {std::size_t{3}, std::size_t{300'000}}) {
+      Party party({1, 1});
+      party.run(hurried(), [&](Rank& me, Communicator& comm) {
+        std::vector<float> data(count, 1.0F);
+        const DType type = type_differs && me.rank == 1 ? DType::i32 : DType::f32;
+        const Op op = !type_differs && me.rank == 1 ? Op::max : Op::sum;
+        const Status status = comm.allreduce(data.data(), data.data(), count, type, op);
+        EXPECT_EQ(status.code(), Code::invalid_argument) << status.message();
+        EXPECT_NE(status.message().find("sum of float32"), std::string::npos) << status.message();
+        EXPECT_NE(status.message().find(type_differs ? "sum of int32 or uint32" : "max of float32"),
+                  std::string::npos)
+            << status.message();
+      });
+    }
+  }
+}
+
+// Programs mix them, and no result depends on it as long as no value is negative.
+TEST(Failures, SignedAndUnsignedTypesGoTogether) {
+  Party party({1, 1});
+  party.run(hurried(), [&](Rank& me, Communicator& comm) {
+    std::uint32_t value = 3;
+    const Status status = comm.allreduce(&value, &value, 1, me.rank == 0 ? DType::u32 : DType::i32, Op::sum);
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(value, 6U);
+  });
+}
+
 TEST(Failures, WhoHasFailedIsNotWaitedFor) {
   Party party({1, 1});
   Config config = hurried();

@@ -31,7 +31,7 @@ inline Status compress(heddle_comm& comm, const char* method, const float* in, f
 // A vector and its result, and a residual for each communicator.
 class CompressedSteps {
  public:
-  CompressedSteps(Seat& seat, Memory in, Memory out, std::size_t count = kCount, std::size_t shift = 0,
+  CompressedSteps(LocalSeat& seat, Memory in, Memory out, std::size_t count = kCount, std::size_t shift = 0,
                   int device = 0)
       : seat_(seat),
         count_(count),
@@ -80,7 +80,7 @@ class CompressedSteps {
       std::ranges::fill(values.value()->values(), value);
     }
   }
-  Seat& seat() const { return seat_; }
+  LocalSeat& seat() const { return seat_; }
   std::size_t count() const { return count_; }
   PlacedResidual& residual() { return mine_; }
   const TestMemory& in() const { return in_; }
@@ -93,7 +93,7 @@ class CompressedSteps {
     out_.put(dirt.data(), dirt.size());
     (in_place ? out_ : in_).put(values.data(), bytes(), shift_);
   }
-  Seat::Call call(const char* method, PlacedResidual* residual, bool in_place) const {
+  LocalSeat::Call call(const char* method, PlacedResidual* residual, bool in_place) const {
     return [=, this](heddle_comm& comm) {
       auto* const out = reinterpret_cast<float*>(out_.as<char>() + shift_);
       const auto* const in = in_place ? out : reinterpret_cast<const float*>(in_.as<char>() + shift_);
@@ -101,7 +101,7 @@ class CompressedSteps {
     };
   }
 
-  Seat& seat_;
+  LocalSeat& seat_;
   const std::size_t count_;
   const std::size_t shift_;
   const TestMemory in_;
@@ -111,7 +111,7 @@ class CompressedSteps {
 };
 
 // A sum in place in a context of its own, which is destroyed then, with the residual that lay there.
-inline void sum_in_a_context_that_goes(Seat& seat, const char* method, const std::vector<float>& values,
+inline void sum_in_a_context_that_goes(LocalSeat& seat, const char* method, const std::vector<float>& values,
                                        PlacedResidual* residual) {
   CUcontext context = nullptr;
   driver->call<PFN_cuCtxCreate_v3020>("cuCtxCreate_v2", &context, 0U, CUdevice{0});

@@ -34,7 +34,7 @@ Bytes dense(const Entries& entries) {
 
 // A rank's two vectors.
 struct Vectors {
-  Vectors(Seat& seat, const Bytes& content, Memory in_memory, Memory out_memory, int out_device = -1)
+  Vectors(LocalSeat& seat, const Bytes& content, Memory in_memory, Memory out_memory, int out_device = -1)
       : values(content),
         in(*driver, in_memory, content.size(), seat.rank() % 2),
         out(*driver, out_memory, content.size(), out_device >= 0 ? out_device : seat.rank() % 2) {
@@ -65,7 +65,8 @@ struct Vectors {
   TestMemory out;
 };
 
-Compared compare(Seat& seat, const Vectors& vectors, std::size_t count, DType type, const std::string& what) {
+Compared compare(LocalSeat& seat, const Vectors& vectors, std::size_t count, DType type,
+                 const std::string& what) {
   const std::size_t bytes = vectors.values.size();
   bool served = false;
   const auto call = [&](heddle_comm& comm) { return vectors.sum(comm, count, type, &served); };
@@ -88,7 +89,7 @@ Compared compare(Seat& seat, const Vectors& vectors, std::size_t count, DType ty
 TEST(LocalApart, Sums) {
   for (const std::vector<std::uint64_t>& nodes : node_shapes()) {
     if (nodes.size() == 1) continue;
-    on_seats(nodes, plain(), [&](Seat& seat) {
+    on_seats(nodes, plain(), [&](LocalSeat& seat) {
       const int rank = seat.rank();
       for (const heddle_dtype type : kTypes) {
         const auto shift = static_cast<int>(type);
@@ -105,7 +106,7 @@ TEST(LocalApart, Sums) {
 
 // One of the two is the host's: the other one alone is for the GPU.
 TEST(LocalApart, OneInTheHostsMemory) {
-  on_seats({0, 0, 1}, plain(), [](Seat& seat) {
+  on_seats({0, 0, 1}, plain(), [](LocalSeat& seat) {
     const Entries mine(count_of(HEDDLE_FLOAT32), 2'000, HEDDLE_FLOAT32, false, seat.rank());
     const Memory in = seat.rank() == 0 ? Memory::host : Memory::device;
     const Memory out = seat.rank() == 1 ? Memory::pinned : Memory::managed;
@@ -119,7 +120,7 @@ TEST(LocalApart, OneInTheHostsMemory) {
 TEST(LocalApart, LooksSparseAndIsNot) {
   Config config = plain();
   config.algorithm = "allreduce:recursive_doubling";
-  on_seats({0, 1}, config, [&](Seat& seat) {
+  on_seats({0, 1}, config, [&](LocalSeat& seat) {
     const std::size_t size = count_of(HEDDLE_FLOAT32);
     Bytes values = dense({size, size, HEDDLE_FLOAT32, false, seat.rank()});
     for (std::size_t s = 0; s < 256; ++s) {
@@ -135,7 +136,7 @@ TEST(LocalApart, LooksSparseAndIsNot) {
 
 // What does not look like zeros is left for others to sum: nothing was written, and of the vector no more than samples was copied.
 TEST(LocalApart, LeavesWhatDoesNotPay) {
-  on_seats({0, 1}, plain("dense"), [](Seat& seat) {
+  on_seats({0, 1}, plain("dense"), [](LocalSeat& seat) {
     const std::size_t size = count_of(HEDDLE_FLOAT32);
     const Vectors vectors(seat, dense({size, size, HEDDLE_FLOAT32, false, seat.rank()}), Memory::device,
                           Memory::mapped);
@@ -159,7 +160,7 @@ TEST(LocalApart, ALookFails) {
   for (const bool in_place : {false, true}) {
     std::atomic<int> failed = 0;
     std::atomic<int> told = 0;
-    on_seats({0, 0, 1}, plain(), [&](Seat& seat) {
+    on_seats({0, 0, 1}, plain(), [&](LocalSeat& seat) {
       const Entries mine(count_of(HEDDLE_FLOAT32), 2'000, HEDDLE_FLOAT32, false, seat.rank());
       const Vectors vectors(seat, dense(mine), Memory::device, Memory::device);
       bool served = false;

@@ -29,7 +29,7 @@ struct Crossing {
   std::size_t to_gpu = 0;
 };
 
-Crossing crossing(const Seat& seat, const char* method, std::size_t count, bool keeps, bool is_first) {
+Crossing crossing(const LocalSeat& seat, const char* method, std::size_t count, bool keeps, bool is_first) {
   const TopologyView& topology = seat.own().communicator->topology();
   const bool flat = topology.nodes() == 1 || topology.nodes() == seat.ranks();
   const Algorithm* algorithm = find_algorithm(Collective::allreduce, flat ? "split_allgather" : "leaders");
@@ -77,7 +77,7 @@ TEST(LocalCodes, EachCodesItsOwn) {
            {0, 1}, {0, 0, 1, 1}, {0, 1, 0}, {0, 0}, {0, 1, 2}, {0, 1, 2, 3, 4}}) {
     for (const char* method : kMethods) {
       if (kSlowBuild && ++shape_and_method % 4 != 0) continue;
-      on_seats(nodes, plain(), [&](Seat& seat) {
+      on_seats(nodes, plain(), [&](LocalSeat& seat) {
         const int rank = seat.rank();
         Steps steps(seat, kind_of(rank, 0), kind_of(rank, 2), kCount, 0, rank % 2);
         steps.step(method, gradient(kCount, rank, 0), false, false);
@@ -94,7 +94,7 @@ TEST(LocalCodes, EachCodesItsOwn) {
 TEST(LocalCodes, ManyRanks) {
   std::vector<std::uint64_t> nodes(35);
   std::iota(nodes.begin(), nodes.end(), std::uint64_t{0});
-  on_seats(nodes, plain(), [&](Seat& seat) {
+  on_seats(nodes, plain(), [&](LocalSeat& seat) {
     Steps steps(seat, Memory::device, Memory::device);
     for (int step = 0; step < 2; ++step)
       steps.step("qsgd:4", gradient(kCount, seat.rank(), step), true, false);
@@ -104,7 +104,7 @@ TEST(LocalCodes, ManyRanks) {
 
 // Codes are a few bytes: of two ranks, half of the vector is folded on each.
 TEST(LocalCodes, LessThanTheVectorCrosses) {
-  on_seats({0, 1, 2, 3}, plain(), [](Seat& seat) {
+  on_seats({0, 1, 2, 3}, plain(), [](LocalSeat& seat) {
     const Crossing most = crossing(seat, "qsgd:8", kCount, false, false);
     EXPECT_LT(most.to_host, 4 * kBytes / 2);
     EXPECT_LT(most.to_gpu, 4 * kBytes / 3);
@@ -119,7 +119,7 @@ TEST(LocalCodes, MixedMemory) {
                              {Memory::pinned, Memory::host}};
   for (const std::vector<std::uint64_t>& nodes :
        std::vector<std::vector<std::uint64_t>>{{0, 1, 2}, {0, 0, 1}, {0, 0, 1, 1}}) {
-    on_seats(nodes, plain(), [&](Seat& seat) {
+    on_seats(nodes, plain(), [&](LocalSeat& seat) {
       for (std::size_t turn = 0; turn < 4; ++turn) {
         const auto& pair = pairs[(turn + static_cast<std::size_t>(seat.rank())) % 4];
         Steps steps(seat, pair[0], pair[1]);
@@ -138,7 +138,7 @@ TEST(LocalCodes, MixedMemory) {
 
 // A vector and its result on two GPUs.
 TEST(LocalCodes, OnTwoDevices) {
-  on_seats({0, 1}, plain(), [](Seat& seat) {
+  on_seats({0, 1}, plain(), [](LocalSeat& seat) {
     const TestMemory in(*driver, Memory::device, kBytes, 0);
     const TestMemory out(*driver, Memory::device, kBytes, 1);
     PlacedResidual mine{Residual(kCount)};
@@ -161,7 +161,7 @@ TEST(LocalCodes, OnTwoDevices) {
 
 // NaN, infinities, and -0, also in the residual, of which nothing is left.
 TEST(LocalCodes, SpecialValues) {
-  on_seats({0, 1}, plain(), [](Seat& seat) {
+  on_seats({0, 1}, plain(), [](LocalSeat& seat) {
     Steps steps(seat, Memory::device, Memory::device);
     for (int turn = 0; const char* method : kMethods) {
       std::vector<float> mine = gradient(kCount, seat.rank(), turn);
@@ -181,7 +181,7 @@ TEST(LocalCodes, SpecialValues) {
 // What goes by images, with the same bits: short vectors, elements that are not aligned, codes that take more than the values, one rank alone; and a residual that another
 // method wants on the host or on the GPU.
 TEST(LocalCodes, ImagesBetween) {
-  on_seats({0, 1}, plain(), [](Seat& seat) {
+  on_seats({0, 1}, plain(), [](LocalSeat& seat) {
     const int rank = seat.rank();
     const auto by_images = [&](CompressedSteps& steps, std::size_t count, const char* method) {
       EXPECT_EQ(steps.step(method, gradient(count, rank, 0), true, false).got.traffic.kernels, 0);
@@ -202,7 +202,7 @@ TEST(LocalCodes, ImagesBetween) {
     }
     steps.compare_residuals();
   });
-  on_seats({0}, plain(), [](Seat& seat) {
+  on_seats({0}, plain(), [](LocalSeat& seat) {
     CompressedSteps alone(seat, Memory::device, Memory::device);
     EXPECT_EQ(alone.step("qsgd:8", gradient(kCount, 0, 0), true, false).got.traffic.kernels, 0);
   });
@@ -210,7 +210,7 @@ TEST(LocalCodes, ImagesBetween) {
 
 // Whoever looks at a residual's values finds them after every call.
 TEST(LocalCodes, ShownResiduals) {
-  on_seats({0, 1}, plain(), [](Seat& seat) {
+  on_seats({0, 1}, plain(), [](LocalSeat& seat) {
     CompressedSteps steps(seat, Memory::device, Memory::device);
     const heddle::Result<Residual*> shown = steps.residual().show();
     ASSERT_TRUE(shown.ok());
@@ -224,7 +224,7 @@ TEST(LocalCodes, ShownResiduals) {
 
 // The caller's work on the default stream before the call: what makes the input, and what still writes to the output.
 TEST(LocalCodes, AfterTheDefaultStream) {
-  on_seats({0, 1}, plain(), [](Seat& seat) {
+  on_seats({0, 1}, plain(), [](LocalSeat& seat) {
     CompressedSteps steps(seat, Memory::device, Memory::device);
     const std::vector<float> mine = gradient(kCount, seat.rank(), 0);
     std::vector<float> larger = mine;
@@ -248,7 +248,7 @@ TEST(LocalCodes, AfterTheDefaultStream) {
 
 // Ranks that want different things are told so, and residuals are what they were.
 TEST(LocalCodes, Disagreement) {
-  on_seats({0, 1}, plain(), [](Seat& seat) {
+  on_seats({0, 1}, plain(), [](LocalSeat& seat) {
     Steps steps(seat, Memory::device, Memory::device);
     steps.step("onebit", gradient(kCount, seat.rank(), 0), true, false);
     const Outcome refused =
@@ -266,7 +266,7 @@ TEST(LocalCodes, EachStepFails) {
   std::atomic<int> told = 0;
   std::atomic<int> alone = 0;
   std::atomic<int> right = 0;
-  on_seats({0, 1}, plain(), [&](Seat& seat) {
+  on_seats({0, 1}, plain(), [&](LocalSeat& seat) {
     const std::vector<float> mine = gradient(kCount, seat.rank(), 0);
     for (const char* name : {"cuLaunchKernel", "cuMemsetD8Async", "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync",
                              "cuStreamSynchronize", "cuEventRecord", "cuStreamWaitEvent", "cuMemAlloc",
@@ -314,7 +314,7 @@ TEST(LocalCodes, EachStepFails) {
 // A vector that cannot be fetched, coded or as an image: all are told, and the next sum is right.
 TEST(LocalCodes, NoInputOnOneRank) {
   constexpr std::size_t kShort = 1000;
-  on_seats({0, 1}, plain(), [](Seat& seat) {
+  on_seats({0, 1}, plain(), [](LocalSeat& seat) {
     // All calls of the driver's are of one rank.
     const Memory where = seat.rank() == 0 ? Memory::device : Memory::host;
     for (const std::size_t count : {kShort, kCount}) {
@@ -342,7 +342,7 @@ TEST(LocalCodes, NoInputOnOneRank) {
 // No memory on one rank's GPU, for one thing or the next: that one has images for it.
 TEST(LocalCodes, NoMemoryOnOneRank) {
   for (int after = 0; after < 6; ++after) {
-    on_seats({0, 1}, plain(), [&](Seat& seat) {
+    on_seats({0, 1}, plain(), [&](LocalSeat& seat) {
       CompressedSteps steps(seat, Memory::device, Memory::device);
       seat.all().counted("cuMemAlloc", [&] {
         if (seat.rank() == 0) driver->fail_after("cuMemAlloc", after, CUDA_ERROR_OUT_OF_MEMORY);
@@ -360,7 +360,7 @@ TEST(LocalCodes, NoMemoryOnOneRank) {
 TEST(LocalCodes, NoPinnedMemory) {
   Config config = plain();
   config.pinned_bytes = 4096;
-  on_seats({0, 1}, config, [](Seat& seat) {
+  on_seats({0, 1}, config, [](LocalSeat& seat) {
     Steps steps(seat, Memory::device, Memory::device);
     for (int step = 0; step < 2; ++step)
       steps.step("qsgd:8", gradient(kCount, seat.rank(), step), true, false);
@@ -370,7 +370,7 @@ TEST(LocalCodes, NoPinnedMemory) {
 
 // A context that is destroyed, and a residual with it; and the communicator after that.
 TEST(LocalCodes, ContextsThatGo) {
-  on_seats({0, 1}, plain(), [](Seat& seat) {
+  on_seats({0, 1}, plain(), [](LocalSeat& seat) {
     const std::vector<float> mine = gradient(kCount, seat.rank(), 0);
     PlacedResidual lost{Residual(kCount)};
     ASSERT_NO_FATAL_FAILURE(sum_in_a_context_that_goes(seat, "onebit", mine, &lost));
@@ -383,7 +383,7 @@ TEST(LocalCodes, ContextsThatGo) {
 
 // Codes that no encoder writes: the host says what is wrong with them, and the next result is right.
 TEST(LocalCodes, DamagedResults) {
-  on_seats({0, 1}, plain(), [](Seat& seat) {
+  on_seats({0, 1}, plain(), [](LocalSeat& seat) {
     const heddle::CodecSettings how{heddle::Codec::qsgd8};
     Communicator& communicator = *seat.own().communicator;
     const TestMemory out(*driver, Memory::device, kBytes);

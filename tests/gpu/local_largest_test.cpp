@@ -47,7 +47,7 @@ class Steps : public CompressedSteps {
 
 TEST(LocalLargest, EachTakesItsOwn) {
   for (const std::vector<std::uint64_t>& nodes : node_shapes()) {
-    on_seats(nodes, plain(), [&](Seat& seat) {
+    on_seats(nodes, plain(), [&](LocalSeat& seat) {
       const int rank = seat.rank();
       Steps steps(seat, kind_of(rank, 0), kind_of(rank, 2), kCount, 0, rank % 2);
       steps.step("topk:0.01", gradient(kCount, rank, 0), false, false, Steps::By::gpus);
@@ -62,7 +62,7 @@ TEST(LocalLargest, EachTakesItsOwn) {
 
 // The host's sample takes others of long vectors; here these are the largest.
 TEST(LocalLargest, SampledAreTheLargest) {
-  on_seats({0, 1}, plain(), [](Seat& seat) {
+  on_seats({0, 1}, plain(), [](LocalSeat& seat) {
     constexpr std::size_t kLong = std::size_t{1} << 20;
     Steps steps(seat, Memory::device, Memory::device, kLong);
     const std::vector<float> mine = gradient(kLong, seat.rank(), 0);
@@ -77,7 +77,7 @@ TEST(LocalLargest, MixedMemory) {
                              {Memory::host, Memory::pool},
                              {Memory::managed, Memory::device},
                              {Memory::pinned, Memory::host}};
-  on_seats({0, 0, 1}, plain(), [&](Seat& seat) {
+  on_seats({0, 0, 1}, plain(), [&](LocalSeat& seat) {
     for (std::size_t turn = 0; turn < 4; ++turn) {
       const auto& pair = pairs[(turn + static_cast<std::size_t>(seat.rank())) % 4];
       Steps steps(seat, pair[0], pair[1]);
@@ -95,7 +95,7 @@ TEST(LocalLargest, MixedMemory) {
 
 // A vector and its result on two GPUs.
 TEST(LocalLargest, OnTwoDevices) {
-  on_seats({0, 1}, plain(), [](Seat& seat) {
+  on_seats({0, 1}, plain(), [](LocalSeat& seat) {
     const TestMemory in(*driver, Memory::device, kBytes, 0);
     const TestMemory out(*driver, Memory::device, kBytes, 1);
     for (int step = 0; step < 2; ++step) {
@@ -114,7 +114,7 @@ TEST(LocalLargest, OnTwoDevices) {
 
 // Where the prices are for it, the vectors travel.
 TEST(LocalLargest, DenseSums) {
-  on_seats({0, 0, 1}, plain("dense"), [](Seat& seat) {
+  on_seats({0, 0, 1}, plain("dense"), [](LocalSeat& seat) {
     Steps steps(seat, kind_of(seat.rank(), 0), kind_of(seat.rank(), 1));
     for (int step = 0; step < 3; ++step) {
       const std::vector<float> mine = gradient(kCount, seat.rank(), step);
@@ -129,7 +129,7 @@ TEST(LocalLargest, DenseSums) {
 }
 
 TEST(LocalLargest, NotFinite) {
-  on_seats({0, 1}, plain(), [](Seat& seat) {
+  on_seats({0, 1}, plain(), [](LocalSeat& seat) {
     Steps steps(seat, Memory::device, Memory::device);
     for (int step = 0; step < 2; ++step) {
       std::vector<float> mine = gradient(kCount, seat.rank(), step);
@@ -146,7 +146,7 @@ TEST(LocalLargest, NotFinite) {
 
 // What goes by images, with the same bits: short vectors, many entries, elements that are not aligned; and by another method, which has the residual on the host.
 TEST(LocalLargest, ImagesBetween) {
-  on_seats({0, 1}, plain(), [](Seat& seat) {
+  on_seats({0, 1}, plain(), [](LocalSeat& seat) {
     const int rank = seat.rank();
     constexpr std::size_t kShort = heddle::LocalGpu::kFrom / sizeof(float) - 1;
     Steps few(seat, Memory::device, Memory::device, kShort);
@@ -172,7 +172,7 @@ TEST(LocalLargest, ImagesBetween) {
 
 // Whoever looks at a residual's values finds them after every call.
 TEST(LocalLargest, ShownResiduals) {
-  on_seats({0, 1}, plain(), [](Seat& seat) {
+  on_seats({0, 1}, plain(), [](LocalSeat& seat) {
     Steps steps(seat, Memory::device, Memory::device);
     const heddle::Result<Residual*> shown = steps.residual().show();
     ASSERT_TRUE(shown.ok());
@@ -189,7 +189,7 @@ TEST(LocalLargest, ShownResiduals) {
 
 // The caller's work on the default stream before the call: what makes the input, and what still writes to the output.
 TEST(LocalLargest, AfterTheDefaultStream) {
-  on_seats({0, 1}, plain(), [](Seat& seat) {
+  on_seats({0, 1}, plain(), [](LocalSeat& seat) {
     Steps steps(seat, Memory::device, Memory::device);
     const std::vector<float> mine = gradient(kCount, seat.rank(), 0);
     std::vector<float> larger = mine;
@@ -209,7 +209,7 @@ TEST(LocalLargest, AfterTheDefaultStream) {
 
 // Ranks that want different things are told so, and residuals are what they were.
 TEST(LocalLargest, Disagreement) {
-  on_seats({0, 1}, plain(), [](Seat& seat) {
+  on_seats({0, 1}, plain(), [](LocalSeat& seat) {
     Steps steps(seat, Memory::device, Memory::device);
     steps.step("topk:0.01", gradient(kCount, seat.rank(), 0), true, false, Steps::By::gpus);
     const Outcome refused = steps.own(seat.rank() == 0 ? "topk:0.01" : "topk:0.02",
@@ -224,7 +224,7 @@ TEST(LocalLargest, Disagreement) {
 TEST(LocalLargest, EachStepFails) {
   std::atomic<int> told = 0;
   std::atomic<int> right = 0;
-  on_seats({0, 1}, plain(), [&](Seat& seat) {
+  on_seats({0, 1}, plain(), [&](LocalSeat& seat) {
     const std::vector<float> mine = gradient(kCount, seat.rank(), 0);
     Steps reference(seat, Memory::device, Memory::device);
     const Outcome wanted = reference.by_images("topk:0.01", mine, false, false);
@@ -265,7 +265,7 @@ TEST(LocalLargest, EachStepFails) {
 
 // No memory on one rank's GPU: that one goes by images.
 TEST(LocalLargest, NoMemoryOnOneRank) {
-  on_seats({0, 1}, plain(), [](Seat& seat) {
+  on_seats({0, 1}, plain(), [](LocalSeat& seat) {
     Steps steps(seat, Memory::device, Memory::device);
     const std::vector<float> mine = gradient(kCount, seat.rank(), 0);
     const Outcome wanted = steps.by_images("topk:0.01", mine, true, false);
@@ -294,7 +294,7 @@ TEST(LocalLargest, NoLinkOnOneRank) {
                              Fault{"cuMemsetD8Async", 1, CUDA_ERROR_LAUNCH_FAILED, false},
                              Fault{"cuMemsetD8Async", 2, CUDA_ERROR_LAUNCH_FAILED, false},
                              Fault{"cuMemsetD8Async", 3, CUDA_ERROR_LAUNCH_FAILED, false}}) {
-    on_seats({0, 1}, plain(), [&](Seat& seat) {
+    on_seats({0, 1}, plain(), [&](LocalSeat& seat) {
       Steps steps(seat, Memory::device, Memory::device);
       const std::vector<float> mine = gradient(kCount, seat.rank(), 0);
       for (int step = 0; step < 2; ++step) {
@@ -316,7 +316,7 @@ TEST(LocalLargest, NoLinkOnOneRank) {
 TEST(LocalLargest, NoPinnedMemory) {
   Config config = plain();
   config.pinned_bytes = 4096;
-  on_seats({0, 1}, config, [](Seat& seat) {
+  on_seats({0, 1}, config, [](LocalSeat& seat) {
     Steps steps(seat, Memory::device, Memory::device);
     for (int step = 0; step < 2; ++step)
       steps.step("topk:0.05", gradient(kCount, seat.rank(), step), true, false, Steps::By::gpus);
@@ -326,7 +326,7 @@ TEST(LocalLargest, NoPinnedMemory) {
 
 // A context that is destroyed, and a residual with it; and the communicator after that.
 TEST(LocalLargest, ContextsThatGo) {
-  on_seats({0, 1}, plain(), [](Seat& seat) {
+  on_seats({0, 1}, plain(), [](LocalSeat& seat) {
     const std::vector<float> mine = gradient(kCount, seat.rank(), 0);
     PlacedResidual lost{Residual(kCount)};
     ASSERT_NO_FATAL_FAILURE(sum_in_a_context_that_goes(seat, "topk:0.01", mine, &lost));
@@ -339,7 +339,7 @@ TEST(LocalLargest, ContextsThatGo) {
 
 // Before the hosts have met a rank finds what it would by images: that memory was freed.
 TEST(LocalLargest, FreedMemory) {
-  on_seats({0}, plain(), [](Seat& seat) {
+  on_seats({0}, plain(), [](LocalSeat& seat) {
     const TestMemory good(*driver, Memory::device, kBytes);
     const Status longer =
         compress(seat.own(), "topk:0.01", good.as<float>(), good.as<float>(), kCount + 1, nullptr);

@@ -35,9 +35,9 @@ struct Outcome {
   SparseStats stats;
 };
 
-class Seat {
+class LocalSeat {
  public:
-  Seat(Party& images, Party& own, int rank, Config config, Node& all) : rank_(rank), all_(all) {
+  LocalSeat(Party& images, Party& own, int rank, Config config, Node& all) : rank_(rank), all_(all) {
     make(own, config, &own_);
     config.device_bytes = 0;
     make(images, config, &by_images_);
@@ -118,7 +118,7 @@ void on_seats(const std::vector<std::uint64_t>& nodes, const Config& config, con
   run_ranks(
       own.size(),
       [&](Rank& me) {
-        Seat seat(images, own, me.rank, config, all);
+        LocalSeat seat(images, own, me.rank, config, all);
         body(seat);
       },
       std::chrono::seconds(400));

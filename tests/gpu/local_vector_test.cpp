@@ -35,7 +35,7 @@ Status sum_to_dense(heddle_comm& comm, const heddle_sparse& in, void* dense, Op 
 }
 
 // What all have in `dense`, by GPUs and by images; `on_gpu`: this rank's entries are there as well.
-void compare_dense(Seat& seat, const Entries& mine, Op op, Memory memory, bool on_gpu) {
+void compare_dense(LocalSeat& seat, const Entries& mine, Op op, Memory memory, bool on_gpu) {
   const std::size_t width = width_of(mine.type);
   const std::size_t bytes = mine.size * width;
   const TestMemory dense(*driver, memory, bytes, seat.rank() % 2);
@@ -58,7 +58,7 @@ void compare_dense(Seat& seat, const Entries& mine, Op op, Memory memory, bool o
 
 TEST(LocalDense, Sums) {
   for (const std::vector<std::uint64_t>& nodes : node_shapes()) {
-    on_seats(nodes, plain(), [&](Seat& seat) {
+    on_seats(nodes, plain(), [&](LocalSeat& seat) {
       const int rank = seat.rank();
       for (const heddle_dtype type : kTypes) {
         const std::size_t count = 300 * static_cast<std::size_t>(rank + 1);
@@ -70,7 +70,7 @@ TEST(LocalDense, Sums) {
 }
 
 TEST(LocalDense, MinimaMaximaAndNothing) {
-  on_seats({0, 0, 1}, plain(), [](Seat& seat) {
+  on_seats({0, 0, 1}, plain(), [](LocalSeat& seat) {
     const int rank = seat.rank();
     for (const Op op : {Op::min, Op::max}) {
       for (const bool wide : {false, true})
@@ -84,7 +84,7 @@ TEST(LocalDense, MinimaMaximaAndNothing) {
 
 // -0, NaN with a payload and the smallest numbers are put as they are; -0 is the sum of nothing else.
 TEST(LocalDense, BitsOfOneEntry) {
-  on_seats({0, 1}, plain(), [](Seat& seat) {
+  on_seats({0, 1}, plain(), [](LocalSeat& seat) {
     Entries mine(count_of(HEDDLE_FLOAT32), 4, HEDDLE_FLOAT32, false, 0);
     const std::uint32_t bits[] = {0x80000000U, 0x7FA00001U, 0xFFC12345U, 1U};
     std::memcpy(mine.values.data(), bits, sizeof bits);
@@ -95,7 +95,7 @@ TEST(LocalDense, BitsOfOneEntry) {
 
 // As a schedule gives them that divides the vector.
 TEST(LocalDense, ResultsInParts) {
-  on_seats({0, 0, 1}, plain("split_allgather"), [](Seat& seat) {
+  on_seats({0, 0, 1}, plain("split_allgather"), [](LocalSeat& seat) {
     for (const bool wide : {false, true})
       compare_dense(seat, {count_of(HEDDLE_FLOAT64), 3'000, HEDDLE_FLOAT64, wide, seat.rank()}, Op::sum,
                     Memory::device, true);
@@ -104,7 +104,7 @@ TEST(LocalDense, ResultsInParts) {
 
 // What the default stream still has to write to the output, also where there is nothing to put there.
 TEST(LocalDense, AfterTheDefaultStream) {
-  on_seats({0, 1}, plain(), [](Seat& seat) {
+  on_seats({0, 1}, plain(), [](LocalSeat& seat) {
     for (const std::size_t count : {0, 2'000}) {
       Entries mine(count_of(HEDDLE_FLOAT32), count, HEDDLE_FLOAT32, false, seat.rank());
       const Bytes dirt(mine.size * sizeof(float), 0xA5);
@@ -122,7 +122,7 @@ TEST(LocalDense, AfterTheDefaultStream) {
 
 // One rank's output is in the host's memory, another one's not aligned.
 TEST(LocalDense, MixedMemory) {
-  on_seats({0, 0, 1}, plain(), [](Seat& seat) {
+  on_seats({0, 0, 1}, plain(), [](LocalSeat& seat) {
     const Entries mine(count_of(HEDDLE_FLOAT32), 2'000, HEDDLE_FLOAT32, false, seat.rank());
     const std::size_t bytes = mine.size * sizeof(float);
     const std::size_t shift = seat.rank() == 1 ? 2 : 0;
@@ -142,7 +142,7 @@ TEST(LocalDense, MixedMemory) {
 // Vectors travel where the prices are for it, and the whole result is copied where its entries are more.
 TEST(LocalDense, WholeVectors) {
   for (const char* algorithm : {"dense", "recursive_doubling"}) {
-    on_seats({0, 1}, plain(algorithm), [&](Seat& seat) {
+    on_seats({0, 1}, plain(algorithm), [&](LocalSeat& seat) {
       const std::size_t size = count_of(HEDDLE_FLOAT32);
       const Entries mine(size, size * 2 / 3, HEDDLE_FLOAT32, false, seat.rank());
       const TestMemory dense(*driver, Memory::device, size * sizeof(float));
@@ -160,7 +160,7 @@ TEST(LocalDense, WholeVectors) {
 
 // Whatever fails once, the result is right on all ranks, by an image if need be.
 TEST(LocalDense, EachStepFails) {
-  on_seats({0, 1}, plain(), [](Seat& seat) {
+  on_seats({0, 1}, plain(), [](LocalSeat& seat) {
     const Entries mine(count_of(HEDDLE_FLOAT32), 2'000, HEDDLE_FLOAT32, false, seat.rank());
     const std::size_t bytes = mine.size * sizeof(float);
     const TestMemory dense(*driver, Memory::device, bytes);
@@ -188,7 +188,7 @@ TEST(LocalDense, EachStepFails) {
 // Two failures, of GPU and image, are this rank's alone: the others have their result, and the communicator goes on.
 TEST(LocalDense, OneRankHasNoResult) {
   std::atomic<int> failed = 0;
-  on_seats({0, 1}, plain(), [&](Seat& seat) {
+  on_seats({0, 1}, plain(), [&](LocalSeat& seat) {
     const Entries mine(count_of(HEDDLE_FLOAT32), 2'000, HEDDLE_FLOAT32, false, seat.rank());
     const std::size_t bytes = mine.size * sizeof(float);
     const TestMemory dense(*driver, Memory::device, bytes);
@@ -254,7 +254,7 @@ struct Vector {
   TestMemory at;
 };
 
-Compared compare_in_place(Seat& seat, const Vector& vector, std::size_t count, DType type,
+Compared compare_in_place(LocalSeat& seat, const Vector& vector, std::size_t count, DType type,
                           const std::string& what) {
   const auto call = [&](heddle_comm& comm) { return sum_in_place(comm, vector.data(), count, type); };
   Compared outcomes;
@@ -270,7 +270,7 @@ Compared compare_in_place(Seat& seat, const Vector& vector, std::size_t count, D
 TEST(LocalInPlace, Sums) {
   for (const std::vector<std::uint64_t>& nodes : node_shapes()) {
     if (nodes.size() == 1) continue;
-    on_seats(nodes, plain(), [&](Seat& seat) {
+    on_seats(nodes, plain(), [&](LocalSeat& seat) {
       const int rank = seat.rank();
       for (const heddle_dtype type : kTypes) {
         const std::size_t entries = 700 * static_cast<std::size_t>(rank + 1);
@@ -286,7 +286,7 @@ TEST(LocalInPlace, Sums) {
 
 // -0, NaN and the smallest numbers are entries; what is +0 on all ranks stays.
 TEST(LocalInPlace, Bits) {
-  on_seats({0, 1}, plain(), [](Seat& seat) {
+  on_seats({0, 1}, plain(), [](LocalSeat& seat) {
     Entries mine(count_of(HEDDLE_FLOAT32), 6, HEDDLE_FLOAT32, false, 0);
     const std::uint32_t bits[2][6] = {{0x80000000U, 0x80000000U, 0x7FA00001U, 1U, 0x3F800000U, 0x80000000U},
                                       {0x80000000U, 0U, 0U, 0x80000001U, 0xBF800000U, 0x3F800000U}};
@@ -297,7 +297,7 @@ TEST(LocalInPlace, Bits) {
 
 // Of what the host would look at.
 TEST(LocalInPlace, SamplesAsTheHost) {
-  on_seats({0}, plain(), [](Seat& seat) {
+  on_seats({0}, plain(), [](LocalSeat& seat) {
     std::mt19937 random(1);
     for (const heddle_dtype type : {HEDDLE_FLOAT16, HEDDLE_FLOAT32, HEDDLE_INT64}) {
       for (const std::size_t more : {0, 1, 77, 5'000, 300'001}) {
@@ -328,7 +328,7 @@ TEST(LocalInPlace, SamplesAsTheHost) {
 
 // More entries than the samples say, so that there is not room for all at first.
 TEST(LocalInPlace, EntriesInOnePlace) {
-  on_seats({0, 1}, plain(), [](Seat& seat) {
+  on_seats({0, 1}, plain(), [](LocalSeat& seat) {
     const Entries none(count_of(HEDDLE_FLOAT32), 0, HEDDLE_FLOAT32, false, 0);
     Vector vector(none, Memory::device);
     const float one = 1.5F;
@@ -345,7 +345,7 @@ TEST(LocalInPlace, EntriesInOnePlace) {
 
 // Nothing is cleared that stays: of a vector in place nothing is.
 TEST(LocalInPlace, ClearsNothing) {
-  on_seats({0, 1}, plain(), [](Seat& seat) {
+  on_seats({0, 1}, plain(), [](LocalSeat& seat) {
     const Entries mine(count_of(HEDDLE_FLOAT32), 2'000, HEDDLE_FLOAT32, false, seat.rank());
     const Vector vector(mine, Memory::device);
     compare_in_place(seat, vector, mine.size, DType::f32, "the first one, which prepares the link");
@@ -361,7 +361,7 @@ TEST(LocalInPlace, LooksSparseAndIsNot) {
   Config config = plain();
   config.algorithm = "allreduce:recursive_doubling";
   for (const heddle_dtype type : {HEDDLE_FLOAT32, HEDDLE_FLOAT64}) {
-    on_seats({0, 1}, config, [&](Seat& seat) {
+    on_seats({0, 1}, config, [&](LocalSeat& seat) {
       // Such that the entries of both ranks are more than half of both vectors, as prices round them, and take less than the vector.
       const std::size_t size = type == HEDDLE_FLOAT32 ? count_of(type) : 190'000;
       const std::size_t entries = type == HEDDLE_FLOAT32 ? size : size * 13 / 20;
@@ -381,7 +381,7 @@ TEST(LocalInPlace, LooksSparseAndIsNot) {
 // memory, go by images as well.
 TEST(LocalInPlace, ByImages) {
   for (const char* algorithm : {"dense", "recursive_doubling"}) {
-    on_seats({0, 1}, plain(algorithm), [&](Seat& seat) {
+    on_seats({0, 1}, plain(algorithm), [&](LocalSeat& seat) {
       const std::size_t size = count_of(HEDDLE_FLOAT32);
       const Entries full(size, size, HEDDLE_FLOAT32, false, seat.rank());
       const Compared both = compare_in_place(seat, {full, Memory::device}, size, DType::f32, algorithm);
@@ -397,7 +397,7 @@ TEST(LocalInPlace, ByImages) {
 
 // Whatever fails once, the result is right on all ranks.
 TEST(LocalInPlace, EachStepFails) {
-  on_seats({0, 1}, plain(), [](Seat& seat) {
+  on_seats({0, 1}, plain(), [](LocalSeat& seat) {
     const Entries mine(count_of(HEDDLE_FLOAT32), 2'000, HEDDLE_FLOAT32, false, seat.rank());
     const Vector vector(mine, Memory::device);
     const auto call = [&](heddle_comm& comm) {

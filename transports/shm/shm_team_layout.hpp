@@ -28,21 +28,30 @@ inline constexpr std::size_t kLeastBcastPieceBytes = std::size_t{16} << 10;
 // Small results from this size on are worth fetching into the cache while the others' payloads are awaited.
 inline constexpr std::size_t kPrefetchBytes = 4096;
 
-// What must be the same on all members, in a number: the bytes, the root (of more than 128 members, the last digits of it) and the verb.
+// What must be the same on all members, in a number: the bytes, of an allreduce what it does, else the root (of more than 256 members, the last digits of it), and the verb.
 inline constexpr int kVerbBits = 2;
-inline constexpr int kRootBits = 7;
+inline constexpr int kDetailBits = 8;
 inline std::uint64_t call_number(const TeamOp& op) {
-  const auto root = static_cast<std::uint64_t>(op.root) % (1 << kRootBits);
-  return op.count * op.element_bytes << (kVerbBits + kRootBits) | root << kVerbBits |
+  const std::uint64_t detail =
+      op.verb == TeamVerb::allreduce ? op.kind : static_cast<std::uint64_t>(op.root) % (1 << kDetailBits);
+  return op.count * op.element_bytes << (kVerbBits + kDetailBits) | detail << kVerbBits |
          static_cast<std::uint64_t>(op.verb);
 }
 inline TeamCall call_of(std::uint64_t number) {
-  return {static_cast<TeamVerb>(number % (1 << kVerbBits)),
-          static_cast<int>(number >> kVerbBits) % (1 << kRootBits), number >> (kVerbBits + kRootBits)};
+  TeamCall call;
+  call.verb = static_cast<TeamVerb>(number % (1 << kVerbBits));
+  call.bytes = number >> (kVerbBits + kDetailBits);
+  const auto detail = static_cast<std::uint8_t>(number >> kVerbBits);
+  if (call.verb == TeamVerb::allreduce) {
+    call.kind = detail;
+  } else {
+    call.root = detail;
+  }
+  return call;
 }
 // The flag of a small operation: its number, and what it is.
-inline constexpr int kSmallCallBits = 24;
-static_assert(kSmallBytes << (kVerbBits + kRootBits) < std::size_t{1} << kSmallCallBits);
+inline constexpr int kSmallCallBits = 25;
+static_assert(kSmallBytes << (kVerbBits + kDetailBits) < std::size_t{1} << kSmallCallBits);
 inline std::uint64_t flag_of(const TeamOp& op) {
   return op.operation << kSmallCallBits | op.call;
 }
