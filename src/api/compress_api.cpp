@@ -1,4 +1,5 @@
 // Compressed allreduce: the C API.
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -34,7 +35,7 @@ double bound_of(const Compression& how, int ranks, double largest) {
   if (ranks > 32) {
     double sum = largest;
     double in_rounds = 0;
-    for (int met = 1; met < ranks; met *= 2, sum *= 2)
+    for (std::int64_t met = 1; met < ranks; met *= 2, sum *= 2)
       in_rounds = 2 * (in_rounds + error_bound(how.codec, sum + in_rounds));
     off += in_rounds;
   }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <climits>
 #include <cmath>
 #include <cstdio>
 #include <string>
@@ -206,6 +207,8 @@ TEST(CompressApi, WrongArgumentsAreNamed) {
     EXPECT_EQ(heddle_compression_error_bound("fp16", 0, 1, &bound), HEDDLE_ERR_ARGUMENT);
     EXPECT_EQ(heddle_compression_error_bound("topk:0.1", 2, 1, &bound), HEDDLE_OK);
     EXPECT_TRUE(std::isinf(bound));
+    EXPECT_EQ(heddle_compression_error_bound("qsgd:8", INT_MAX, 1, &bound), HEDDLE_OK);
+    EXPECT_TRUE(std::isfinite(bound));
   });
 }
 
