@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -69,8 +70,13 @@ Status check_arguments(const CodedSparseJob& job) {
 
 }  // namespace
 
+// 0.07 is a little more than seven hundredths, and so is 100 times that: what is an integer but for such noise is that integer.
 std::size_t entries_wanted(const CompressedJob& job) {
-  return static_cast<std::size_t>(std::ceil(job.how.fraction * static_cast<double>(job.count)));
+  constexpr double kNoise = 4 * std::numeric_limits<double>::epsilon();
+  const double product = job.how.fraction * static_cast<double>(job.count);
+  const double nearest = std::round(product);
+  const bool is_integer = std::abs(product - nearest) <= kNoise * nearest;
+  return std::min(job.count, static_cast<std::size_t>(is_integer ? nearest : std::ceil(product)));
 }
 
 std::uint64_t agreement_number(const CompressedJob& job) {

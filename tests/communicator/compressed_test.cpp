@@ -377,6 +377,25 @@ TEST(CompressedSeeds, AreReproducibleForStreams) {
   EXPECT_NE(runs[0], runs[1]);
 }
 
+TEST(CompressionNames, PartsAreRoundedUpButForNoise) {
+  const auto wanted = [](const char* name, std::size_t count) {
+    CompressedJob job;
+    job.how = parse_compression(name).value();
+    job.count = count;
+    return entries_wanted(job);
+  };
+  for (std::size_t hundredths = 1; hundredths <= 100; ++hundredths) {
+    const std::string part = std::to_string(static_cast<double>(hundredths) / 100);
+    for (const std::size_t hundreds : {1, 7, 1'000, 1'000'003})
+      ASSERT_EQ(wanted(("topk:" + part).c_str(), hundreds * 100), hundreds * hundredths) << part;
+    ASSERT_EQ(wanted(("topk:" + part).c_str(), 101), hundredths + 1) << part;
+  }
+  EXPECT_EQ(wanted("randomk:0.333", 10), 4U);
+  EXPECT_EQ(wanted("topk:1e-9", 10), 1U);
+  EXPECT_EQ(wanted("topk:1", 0), 0U);
+  EXPECT_EQ(wanted("topk:0.0000000010000001", 1'000'000'000), 2U);
+}
+
 TEST(CompressionNames, AreReadAndRefused) {
   for (const char* text : {"fp16", "bf16", "qsgd:8", "qsgd:4:512", "qsgd:2", "terngrad", "onebit",
                            "onebit:64", "topk:0.01", "topk-sampled:0.5", "randomk:1"}) {
