@@ -38,11 +38,11 @@ typedef struct heddle_sparse {
 
 /* Brings entries in any order into the contract's form, in place: sorted, those of equal index summed in the order in
  * which they stood. `count` becomes the number of different indices. Takes memory for a second copy of the entries.
- * HEDDLE_ERR_ARGUMENT names an index that is not less than the dimension; nothing is changed then. Local; arrays in the
+ * HEDDLE_ERR_ARGUMENT names an index that is not less than the dimension, or a count that no memory can hold; nothing is changed then. Local; arrays in the
  * host's memory. */
 HEDDLE_API heddle_status heddle_sparse_sort(heddle_sparse* vector);
 
-/* Whether the contract holds; the message names the first entry that breaks it. Local; arrays in the host's memory.
+/* Whether the contract holds; the message names the first entry that breaks it, or a count of more than the dimension, of which none is read. Local; arrays in the host's memory.
  * Collectives check it themselves. */
 HEDDLE_API heddle_status heddle_sparse_check(const heddle_sparse* vector);
 
