@@ -108,6 +108,9 @@ TEST(SparseBitmaps, MarksOfACallThatDidNotUseThemAreGone) {
     Taken none;
     const auto mine = static_cast<std::size_t>(me.rank);
     EXPECT_EQ(comm.sparse_allreduce(none.job(full[mine])).code(), Code::invalid_argument);
+    SparseJob garbage = none.job(full[0]);
+    if (me.rank == 1) garbage.in.count = std::size_t{1} << 60;
+    EXPECT_EQ(comm.sparse_allreduce(garbage).code(), Code::invalid_argument) << "before any is read";
     std::vector<TestStream> in{
         random_stream(Pattern::uniform, 40'000, IndexType::u32, DType::f32, Values::exact, 9, random),
         full[0]};
