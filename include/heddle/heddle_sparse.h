@@ -30,7 +30,7 @@ typedef struct heddle_sparse {
   /* Of results: entries that the arrays have room for. */
   size_t capacity;
   /* Of results, may be null: called once the result is known to have `entries` entries, where `capacity` is less. Makes the arrays large
-   * enough, sets `capacity`, and returns 0; anything else is a failure of this rank. Must not call heddle. While a request is active, heddle's
+   * enough, sets `capacity`, and returns 0; anything else is a failure of this rank (HEDDLE_ERR_MEMORY). Must not call heddle. While a request is active, heddle's
    * own thread may call it. */
   int (*grow)(struct heddle_sparse* self, size_t entries);
   void* context; /* the caller's */
@@ -38,11 +38,11 @@ typedef struct heddle_sparse {
 
 /* Brings entries in any order into the contract's form, in place: sorted, those of equal index summed in the order in
  * which they stood. `count` becomes the number of different indices. Takes memory for a second copy of the entries.
- * HEDDLE_ERR_ARGUMENT names an index that is not less than the dimension; nothing is changed then. Local; arrays in the
+ * HEDDLE_ERR_ARGUMENT names an index that is not less than the dimension, or a count that no memory can hold; nothing is changed then. Local; arrays in the
  * host's memory. */
 HEDDLE_API heddle_status heddle_sparse_sort(heddle_sparse* vector);
 
-/* Whether the contract holds; the message names the first entry that breaks it. Local; arrays in the host's memory.
+/* Whether the contract holds; the message names the first entry that breaks it, or a count of more than the dimension, of which none is read. Local; arrays in the host's memory.
  * Collectives check it themselves. */
 HEDDLE_API heddle_status heddle_sparse_check(const heddle_sparse* vector);
 
@@ -51,11 +51,13 @@ HEDDLE_API heddle_status heddle_sparse_check(const heddle_sparse* vector);
  * `op`: HEDDLE_SUM, where an entry that a rank lacks counts as +0, as it would in a dense vector; HEDDLE_MIN or HEDDLE_MAX, where it
  * does not count. An entry is in the result where any rank has it, also where the sum is 0.
  * `in` keeps the contract; its arrays stay the caller's. All ranks pass the same dimension, value type and operation; counts
- * (0 too) and index types may differ. Where ranks disagree, or one breaks the contract, every rank gets
- * HEDDLE_ERR_ARGUMENT and the communicator remains usable.
+ * (0 too) and index types may differ. Where ranks disagree, or are in different ones of the blocking calls of this header and
+ * heddle_sparse_allreduce_coded, or one breaks the contract or passes another argument that is refused, every rank gets
+ * HEDDLE_ERR_ARGUMENT, nothing is exchanged, and the communicator remains usable. (Of heddle_sparse_allreduce_in_place this holds where
+ * all pass a type of sparse values and more than 0 elements; arguments that are refused it tells to their rank alone.)
  * `out` takes the result; dimension and types are set to those of `in`. It may be `in` itself. Where `capacity` is less than
- * the result and `grow` is null, this rank gets HEDDLE_ERR_CAPACITY, `count` becomes what is needed, and heddle_sparse_fetch has the
- * result; others are not affected. */
+ * the result and `grow` is null, this rank gets HEDDLE_ERR_CAPACITY, and where `grow` fails HEDDLE_ERR_MEMORY: in both cases
+ * `count` becomes what is needed, and heddle_sparse_fetch has the result; others are not affected. */
 HEDDLE_API heddle_status heddle_sparse_allreduce(const heddle_sparse* in, heddle_sparse* out, heddle_op op,
                                                  heddle_comm_t comm);
 
@@ -63,7 +65,8 @@ HEDDLE_API heddle_status heddle_sparse_allreduce(const heddle_sparse* in, heddle
  * next sparse collective that does not fit. HEDDLE_ERR_ARGUMENT: there is none. Local. */
 HEDDLE_API heddle_status heddle_sparse_fetch(heddle_sparse* out, heddle_comm_t comm);
 
-/* Sparse in, dense out: `dense` holds `dimension` elements, 0 where no rank has an entry. */
+/* Sparse in, dense out: `dense` holds `dimension` elements, 0 where no rank has an entry. It overlaps no array of `in`
+ * (HEDDLE_ERR_ARGUMENT). */
 HEDDLE_API heddle_status heddle_sparse_allreduce_dense(const heddle_sparse* in, void* dense, heddle_op op,
                                                        heddle_comm_t comm);
 
@@ -74,13 +77,15 @@ HEDDLE_API heddle_status heddle_sparse_allreduce_dense(const heddle_sparse* in, 
 HEDDLE_API heddle_status heddle_sparse_allreduce_in_place(void* buffer, size_t count, heddle_dtype dtype,
                                                           heddle_comm_t comm);
 
-/* Non-blocking and persistent, with the requests of heddle.h. `in` and `out` (the structures and their arrays) stay in place
- * until the request is complete, a persistent one until it is freed. What heddle_sparse_allreduce would return, HEDDLE_ERR_CAPACITY
- * included, is returned by the test or wait that finds the request complete. Arrays of `in` on a GPU are read at the start. */
+/* Non-blocking and persistent, with the requests of heddle.h. The structure `in` is read by this call alone, its arrays and `out` stay in
+ * place until the request is complete, a persistent one until it is freed. What heddle_sparse_allreduce would return, HEDDLE_ERR_CAPACITY
+ * included, is returned by the test or wait that finds the request complete; but arguments that are refused whatever the entries are, this call
+ * refuses, on this rank alone, without a request: the others wait for it. Arrays of `in` on a GPU are read at the start. */
 HEDDLE_API heddle_status heddle_isparse_allreduce(const heddle_sparse* in, heddle_sparse* out, heddle_op op,
                                                   heddle_comm_t comm, heddle_request_t* request);
-/* Persistent: count, indices and arrays of `in` stay as they were at the first start, on all ranks; values change. Sums exchange indices at
- * the first start alone. */
+/* Persistent: dimension, count, types and addresses of the arrays are those that `in` has in this call; the indices stay as they are at the first
+ * start, on all ranks; values change. `out` shares no memory with `in` (HEDDLE_ERR_ARGUMENT), which every start reads again. Sums exchange
+ * indices at the first start alone. */
 HEDDLE_API heddle_status heddle_sparse_allreduce_init(const heddle_sparse* in, heddle_sparse* out,
                                                       heddle_op op, heddle_comm_t comm,
                                                       heddle_request_t* request);

@@ -123,6 +123,25 @@ Status check_vector(const heddle_sparse* vector, const char* what, SparseView* v
   return {};
 }
 
+bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) {
+  const auto x = reinterpret_cast<std::uintptr_t>(a);
+  const auto y = reinterpret_cast<std::uintptr_t>(b);
+  return a_bytes > 0 && b_bytes > 0 && x < y + b_bytes && y < x + a_bytes;
+}
+
+Status check_dense(const void* dense, std::size_t width, const SparseView& in) {
+  if (in.dimension > SIZE_MAX / width)
+    return bad("a dense vector of dimension " + std::to_string(in.dimension) +
+               " is more than memory can hold");
+  const std::size_t bytes = in.dimension * width;
+  HEDDLE_TRY(check_buffer(dense, bytes, "dense"));
+  if (overlap(dense, bytes, in.indices, in.count * index_size(in.index_type)))
+    return bad("dense overlaps in->indices; give it memory of its own");
+  if (overlap(dense, bytes, in.values, in.count * dtype_size(in.value_type)))
+    return bad("dense overlaps in->values; give it memory of its own");
+  return {};
+}
+
 Status check_buffer(const void* buffer, std::size_t bytes, const char* what) {
   if (bytes == 0) return {};
   if (buffer == nullptr) return bad(std::string(what) + " is null and bytes is " + std::to_string(bytes));

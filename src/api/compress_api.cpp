@@ -1,4 +1,5 @@
 // Compressed allreduce: the C API.
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "api/error.hpp"
 #include "api/handles.hpp"
 #include "comm/communicator.hpp"
+#include "comm/device_path.hpp"
 #include "comm/placed_residual.hpp"
 #include "heddle/heddle_compress.h"
 
@@ -34,7 +36,7 @@ double bound_of(const Compression& how, int ranks, double largest) {
   if (ranks > 32) {
     double sum = largest;
     double in_rounds = 0;
-    for (int met = 1; met < ranks; met *= 2, sum *= 2)
+    for (std::int64_t met = 1; met < ranks; met *= 2, sum *= 2)
       in_rounds = 2 * (in_rounds + error_bound(how.codec, sum + in_rounds));
     off += in_rounds;
   }
@@ -50,6 +52,59 @@ Status set_bound(const char* method, int ranks, double largest, double* bound, O
   if (ranks < 1 || !(largest >= 0))
     return Status(Code::invalid_argument, "ranks must be 1 at least, and largest a magnitude");
   return of(how.value(), bound);
+}
+
+Status check_compressed(const float* sendbuf, float* recvbuf, std::size_t count, const char* method,
+                        std::uint64_t seed, heddle_residual_t residual, CompressedJob* job) {
+  const heddle_dtype type = HEDDLE_FLOAT32;
+  const heddle_op sum = HEDDLE_SUM;
+  Reduction r;
+  HEDDLE_TRY(check_reduction(sendbuf, recvbuf, count, type, sum, &r));
+  const Result<Compression> how = method_in(method);
+  if (!how.ok()) return how.status();
+  if (residual != nullptr && residual->residual.size() != count)
+    return Status(Code::invalid_argument, "the residual has " + std::to_string(residual->residual.size()) +
+                                              " values and count is " + std::to_string(count));
+  job->in = static_cast<const float*>(r.in);
+  job->out = static_cast<float*>(r.out);
+  job->count = count;
+  job->how = how.value();
+  job->how.codec.seed = seed;
+  return {};
+}
+
+// Of a rank that has passed what no call takes: it meets the others all the same, so that they hear of it instead of waiting.
+Status tell_all(heddle_comm& comm, Status trouble) {
+  DevicePath* const path = comm.communicator->device_path();
+  DeviceTraffic none;
+  if (path != nullptr && !path->largest_sum({nullptr, nullptr, 0, 0, nullptr}, 0, &none).ok()) {
+    comm.communicator->note_compressed();  // as on the ranks that this failed with
+    return trouble;
+  }
+  CompressedJob job;
+  job.trouble = std::move(trouble);
+  return comm.communicator->compressed_allreduce(job);
+}
+
+// But for the residual, which may lie on a GPU.
+Status check_coded(const heddle_sparse* in, const float* dense, const char* method, std::uint64_t seed,
+                   CodedSparseJob* job) {
+  HEDDLE_TRY(check_vector(in, "in", &job->in));
+  HEDDLE_TRY(check_dense(dense, sizeof(float), job->in));
+  const Result<Compression> how = method_in(method);
+  if (!how.ok()) return how.status();
+  job->how = how.value();
+  job->how.codec.seed = seed;
+  return {};
+}
+
+Status sum_coded(CodedSparseJob job, float* dense, heddle_comm& comm) {
+  SparseImages images;
+  HEDDLE_TRY(images.load(comm, &job.in));
+  return with_image(comm, dense, job.in.dimension * sizeof(float), Access::write, [&](void* out) {
+    job.out = static_cast<float*>(out);
+    return comm.communicator->coded_sparse_allreduce(job);
+  });
 }
 
 }  // namespace
@@ -115,21 +170,9 @@ heddle_status heddle_compressed_allreduce(const float* sendbuf, float* recvbuf, 
                                           heddle_comm_t comm) {
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(comm));
-    edge::Reduction r;
-    const heddle_dtype type = HEDDLE_FLOAT32;
-    const heddle_op sum = HEDDLE_SUM;
-    HEDDLE_TRY(edge::check_reduction(sendbuf, recvbuf, count, type, sum, &r));
-    heddle::Result<heddle::Compression> how = edge::method_in(method);
-    if (!how.ok()) return how.status();
-    how->codec.seed = seed;
-    if (residual != nullptr && residual->residual.size() != count)
-      return Status(Code::invalid_argument, "the residual has " + std::to_string(residual->residual.size()) +
-                                                " values and count is " + std::to_string(count));
     heddle::CompressedJob job;
-    job.count = count;
-    job.how = how.value();
-    job.in = static_cast<const float*>(r.in);
-    job.out = static_cast<float*>(r.out);
+    Status checked = edge::check_compressed(sendbuf, recvbuf, count, method, seed, residual, &job);
+    if (!checked.ok()) return edge::tell_all(*comm, std::move(checked));
     return edge::compressed_anywhere(*comm, job, residual != nullptr ? &residual->residual : nullptr);
   });
 }
@@ -148,28 +191,14 @@ heddle_status heddle_sparse_allreduce_coded(const heddle_sparse* in, float* dens
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(comm));
     heddle::CodedSparseJob job;
-    HEDDLE_TRY(edge::check_vector(in, "in", &job.in));
-    if (job.in.dimension > SIZE_MAX / sizeof(float))
-      return Status(Code::invalid_argument, "a dense vector of dimension " +
-                                                std::to_string(job.in.dimension) +
-                                                " is more than memory can hold");
-    HEDDLE_TRY(edge::check_buffer(dense, job.in.dimension * sizeof(float), "dense"));
-    heddle::Result<heddle::Compression> how = edge::method_in(method);
-    if (!how.ok()) return how.status();
-    how->codec.seed = seed;
-    job.how = how.value();
-    if (residual != nullptr) {
+    job.trouble = edge::check_coded(in, dense, method, seed, &job);
+    if (job.trouble.ok() && residual != nullptr) {
       const heddle::Result<heddle::Residual*> values = residual->residual.on_host();
-      if (!values.ok()) return values.status();
-      job.residual = values.value();
+      job.trouble = values.status();
+      if (values.ok()) job.residual = values.value();
     }
-    edge::SparseImages images;
-    HEDDLE_TRY(images.load(*comm, &job.in));
-    return edge::with_image(*comm, dense, job.in.dimension * sizeof(float), edge::Access::write,
-                            [&](void* out) {
-                              job.out = static_cast<float*>(out);
-                              return comm->communicator->coded_sparse_allreduce(job);
-                            });
+    if (!job.trouble.ok()) return comm->communicator->coded_sparse_allreduce(job);
+    return edge::sum_coded(std::move(job), dense, *comm);
   });
 }
 

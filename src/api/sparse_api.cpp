@@ -46,10 +46,12 @@ Status copy_on_host(void* to, const void* from, std::size_t bytes) {
 
 // Makes room in `out`, or says how much is needed.
 Status make_room(heddle_sparse& out, std::size_t entries) {
-  if (entries > out.capacity && out.grow != nullptr && out.grow(&out, entries) != 0)
-    return Status(Code::out_of_memory,
-                  "grow could not make room for " + std::to_string(entries) + " entries of the result");
+  const bool grown = entries <= out.capacity || out.grow == nullptr || out.grow(&out, entries) == 0;
   out.count = entries;
+  if (!grown)
+    return Status(Code::out_of_memory,
+                  "grow could not make room for " + std::to_string(entries) +
+                      " entries of the result; heddle_sparse_fetch has it once there is");
   if (entries > out.capacity)
     return Status(Code::capacity, "the result has " + std::to_string(entries) +
                                       " entries, but there is room for " + std::to_string(out.capacity) +
@@ -65,12 +67,6 @@ Status put(heddle_comm& comm, std::span<const SparseView> parts, heddle_sparse& 
   return copy_out(parts, out.indices, out.values, [&](void* to, const void* from, std::size_t bytes) {
     return comm.gpu.write(to, from, bytes);
   });
-}
-
-bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) {
-  const auto x = reinterpret_cast<std::uintptr_t>(a);
-  const auto y = reinterpret_cast<std::uintptr_t>(b);
-  return a_bytes > 0 && b_bytes > 0 && x < y + b_bytes && y < x + a_bytes;
 }
 
 // Whether the arrays of `out`, which `grow` may give back, have anything of the input in them.
@@ -204,18 +200,31 @@ SparseRoom room_in(heddle_comm& comm, heddle_sparse& out, const SparseView& in, 
 }
 
 // But for what images are wanted for.
-Status check_job(const heddle_sparse* in, heddle_sparse* out, const heddle_op& op, heddle_comm_t comm,
-                 SparseJob* job) {
-  HEDDLE_TRY(check(comm));
+Status check_job(const heddle_sparse* in, heddle_sparse* out, const heddle_op& op, SparseJob* job) {
   HEDDLE_TRY(check_vector(in, "in", &job->in));
   HEDDLE_TRY(check_not_null(out, "out"));
   return check_sparse_op(op, &job->op);
 }
 
-// `images` outlive the job, and are to be loaded before it starts.
-Status make_job(const heddle_sparse* in, heddle_sparse* out, const heddle_op& op, heddle_comm_t comm,
-                SparseImages& images, SparseJob* job) {
-  HEDDLE_TRY(check_job(in, out, op, comm, job));
+Status check_dense_job(const heddle_sparse* in, void* dense, const heddle_op& op, SparseJob* job) {
+  HEDDLE_TRY(check_vector(in, "in", &job->in));
+  HEDDLE_TRY(check_sparse_op(op, &job->op));
+  return check_dense(dense, dtype_size(job->in.value_type), job->in);
+}
+
+// Of a rank that has passed what no call takes: it meets the others all the same, so that they hear of it instead of waiting.
+Status tell_all(heddle_comm& comm, Status trouble) {
+  DevicePath* const path = comm.communicator->device_path();
+  DeviceTraffic none;
+  if (path != nullptr && !path->sparse_sum({{}, DType::f32, Op::sum, nullptr, 0}, 0, &none).ok())
+    return trouble;
+  SparseJob job;
+  job.trouble = std::move(trouble);
+  return comm.communicator->sparse_allreduce(job);
+}
+
+// Of one that has passed the checks. `images` outlive it, and are to be loaded before it starts.
+Status finish_job(heddle_sparse* out, heddle_comm_t comm, SparseImages& images, SparseJob* job) {
   Input input = {job->in, {}};
   HEDDLE_TRY(images.place(*comm, &job->in));
   input.seen = job->in;
@@ -232,7 +241,7 @@ Status make_job(const heddle_sparse* in, heddle_sparse* out, const heddle_op& op
 Status allreduce_sparse(const heddle_sparse* in, heddle_sparse* out, const heddle_op& op,
                         heddle_comm_t comm) {
   SparseJob job;
-  HEDDLE_TRY(check_job(in, out, op, comm, &job));
+  if (Status checked = check_job(in, out, op, &job); !checked.ok()) return tell_all(*comm, checked);
   DevicePath* const path = comm->communicator->device_path();
   const bool is_for_gpus = path != nullptr && job.in.dimension > 0;
   if (path != nullptr) {
@@ -241,7 +250,7 @@ Status allreduce_sparse(const heddle_sparse* in, heddle_sparse* out, const heddl
   }
   const SparseView given = job.in;
   SparseImages images;
-  HEDDLE_TRY(make_job(in, out, op, comm, images, &job));
+  HEDDLE_TRY(finish_job(out, comm, images, &job));
   HEDDLE_TRY(images.load());
   if (!is_for_gpus) return comm->communicator->sparse_allreduce(job);
   // What becomes of a rank's own result is no affair of the others, who go on to what ends the call.
@@ -263,9 +272,16 @@ Status open_sparse(const heddle_sparse* in, heddle_sparse* out, const heddle_op&
                    Life life, heddle_request_t* request) {
   HEDDLE_TRY(check_not_null(request, "request"));
   *request = nullptr;
+  HEDDLE_TRY(check(comm));
   SparseJob job;
+  HEDDLE_TRY(check_job(in, out, op, &job));
+  // From its second start on the request would read what the first has made of them.
+  if (life == Life::persistent && (out == in || shares_memory(*out, job.in)))
+    return Status(Code::invalid_argument,
+                  "out shares memory with in, which a persistent request reads again at every start; give "
+                  "out arrays of its own");
   SparseImages images;
-  HEDDLE_TRY(make_job(in, out, op, comm, images, &job));
+  HEDDLE_TRY(finish_job(out, comm, images, &job));
   job.keeps_pattern = life == Life::persistent;
   Result<std::unique_ptr<Request>> made = comm->communicator->sparse_allreduce_request(std::move(job));
   if (made.ok() && images.beside())
@@ -327,14 +343,8 @@ heddle_status heddle_sparse_allreduce_dense(const heddle_sparse* in, void* dense
   return edge::guarded([&]() -> Status {
     SparseJob job;
     HEDDLE_TRY(edge::check(comm));
-    HEDDLE_TRY(edge::check_vector(in, "in", &job.in));
-    HEDDLE_TRY(edge::check_sparse_op(op, &job.op));
-    const std::size_t width = heddle::dtype_size(job.in.value_type);
-    if (job.in.dimension > SIZE_MAX / width)
-      return Status(Code::invalid_argument, "a dense vector of dimension " +
-                                                std::to_string(job.in.dimension) +
-                                                " is more than memory can hold");
-    HEDDLE_TRY(edge::check_buffer(dense, job.in.dimension * width, "dense"));
+    if (Status checked = edge::check_dense_job(in, dense, op, &job); !checked.ok())
+      return edge::tell_all(*comm, checked);
     job.dense = dense;
     return edge::sparse_to_dense_anywhere(*comm, job);
   });

@@ -1,5 +1,6 @@
 #include "base/whole_file.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -8,8 +9,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 
 namespace heddle {
@@ -22,19 +23,42 @@ std::uint64_t random_number() {
   return number;
 }
 
-Status write_part(const std::string& path, const std::string& part, std::string_view text) {
+// Where `path` leads: what a link points to is replaced, not the link. A link that leads nowhere is followed as far as it goes.
+Result<std::string> target_of(const std::string& path) {
+  constexpr int kMostLinks = 40;  // as Linux
+  std::filesystem::path target = path;
   std::error_code error;
-  const std::filesystem::file_status there = std::filesystem::status(path, error);
+  for (int links = 0; std::filesystem::is_symlink(std::filesystem::symlink_status(target, error)); ++links) {
+    if (links == kMostLinks) return system_error(path, ELOOP);
+    const std::filesystem::path next = std::filesystem::read_symlink(target, error);
+    if (error) return system_error(path, error.value());
+    target = target.parent_path() / next;
+  }
+  const std::filesystem::file_status there = std::filesystem::status(target, error);
   if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there))
     return Status(Code::invalid_argument, path + " is something else than a file");
-  errno = 0;
-  std::ofstream file(part, std::ios::binary);
-  file << text;
-  file.close();
-  if (file) return {};
-  const Status status = system_error(path + " cannot be written", errno);
-  std::filesystem::remove(part, error);
-  return status;
+  return target.string();
+}
+
+// 0, or errno.
+int write_all(int fd, std::string_view text, Kept kept) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  // Or the name could outlive a power cut that the bytes did not.
+  return kept == Kept::through_power_cuts && ::fsync(fd) != 0 ? errno : 0;
+}
+
+Status write_part(const std::string& path, const std::string& part, std::string_view text, Kept kept) {
+  const int fd = ::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  int error = fd < 0 ? errno : write_all(fd, text, kept);
+  if (fd >= 0 && ::close(fd) != 0 && error == 0) error = errno;
+  if (error == 0) return {};
+  if (fd >= 0) ::unlink(part.c_str());
+  return system_error(path + " cannot be written", error);
 }
 
 }  // namespace
@@ -46,22 +70,23 @@ std::string name_beside(const std::string& path) {
 }
 
 Status can_replace_file(const std::string& path) {
-  const std::string part = name_beside(path);
-  HEDDLE_TRY(write_part(path, part, ""));
-  std::error_code ignored;
-  std::filesystem::remove(part, ignored);
+  const Result<std::string> target = target_of(path);
+  if (!target.ok()) return target.status();
+  const std::string part = name_beside(target.value());
+  HEDDLE_TRY(write_part(path, part, "", Kept::until_power_cuts));
+  ::unlink(part.c_str());
   return {};
 }
 
-Status replace_file(const std::string& path, std::string_view text) {
-  const std::string part = name_beside(path);
-  HEDDLE_TRY(write_part(path, part, text));
-  std::error_code error;
-  std::filesystem::rename(part, path, error);
-  if (!error) return {};
-  const Status status(Code::system, path + " cannot be replaced: " + error.message());
-  std::filesystem::remove(part, error);
-  return status;
+Status replace_file(const std::string& path, std::string_view text, Kept kept) {
+  const Result<std::string> target = target_of(path);
+  if (!target.ok()) return target.status();
+  const std::string part = name_beside(target.value());
+  HEDDLE_TRY(write_part(path, part, text, kept));
+  if (std::rename(part.c_str(), target.value().c_str()) == 0) return {};
+  const int error = errno;
+  ::unlink(part.c_str());
+  return system_error(path + " cannot be replaced", error);
 }
 
 }  // namespace heddle

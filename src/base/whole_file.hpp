@@ -1,6 +1,7 @@
 // Files that other processes see whole or not at all.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -14,8 +15,13 @@ std::string name_beside(const std::string& path);
 // Whether replace_file() could write `path` now; nothing stays behind. The status names what is in the way.
 Status can_replace_file(const std::string& path);
 
-// Writes `text` beside `path` and moves it there. What was there before stays when that fails, and the status names what
-// could not be written. A path that is something else than a file (a folder, a device) is refused.
-Status replace_file(const std::string& path, std::string_view text);
+enum class Kept : std::uint8_t {
+  until_power_cuts,    // which may leave less than all of it
+  through_power_cuts,  // at the cost of waiting for the disk
+};
+
+// Writes `text` beside the file that `path` leads to, through symbolic links, and moves it there. What was there before stays when that fails, and
+// the status names `path`. A path that is something else than a file (a folder, a device) is refused.
+Status replace_file(const std::string& path, std::string_view text, Kept kept = Kept::until_power_cuts);
 
 }  // namespace heddle

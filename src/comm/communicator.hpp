@@ -104,7 +104,7 @@ struct CompressedJob {
   LocalLargest* largest = nullptr;
   LocalCodes* codes = nullptr;
   LocalVector* there = nullptr;
-  // What kept this rank from having these: all ranks are told so, who get `peer_failed`. Not where nobody asks.
+  // What kept this rank from having these: all ranks are told so, who get `invalid_argument` where it is that, else `peer_failed`. Not where nobody asks.
   Status trouble = {};
   bool agreed = false;  // that `how` and `count` are equal is known: nobody asks
 };
@@ -123,6 +123,8 @@ struct CodedSparseJob {
   Compression how;  // a codec
   // Of the dimension: what this rank's encoding of sums loses is added to it, nothing else is done with it; may be null.
   Residual* residual = nullptr;
+  // What kept this rank from having these: all ranks are told so.
+  Status trouble = {};
 };
 
 // Of the sparse allreduce that was completed last.
@@ -154,7 +156,8 @@ class Communicator : public HostCollectives {
   virtual Result<std::unique_ptr<Request>> barrier_request() = 0;
 
   // Ranks may differ in the type of their indices, but agree on all else; where they do not, or a stream breaks its contract,
-  // every rank gets the same `invalid_argument` and nothing has happened. Where one is in trouble, the others get `peer_failed`.
+  // every rank gets the same `invalid_argument` and nothing has happened. Where one is in trouble, the others get `peer_failed`, or
+  // `invalid_argument` where it is that.
   virtual Status sparse_allreduce(const SparseJob& job) = 0;
   // By their entries where samples of all ranks' vectors say that it pays, and then true; false: nothing has happened. sparse_stats() says what was done: it may have been a
   // dense sum all the same. What keeps a rank from its vector, samples or entries is told to all, who get `peer_failed`.

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -50,8 +51,9 @@ std::uint64_t hash_of(std::uint64_t count, const Compression& how) {
   return hash;
 }
 
-// What this rank alone knows to be wrong.
-Status check(const CodedSparseJob& job) {
+// What this rank alone knows to be wrong, but for the stream.
+Status check_arguments(const CodedSparseJob& job) {
+  HEDDLE_TRY(job.trouble);
   if (job.how.method != Compression::Method::codec)
     return Status(Code::invalid_argument, compression_name(job.how) +
                                               " leaves values out, and the sum of sparse streams has all: a "
@@ -63,27 +65,42 @@ Status check(const CodedSparseJob& job) {
     return Status(Code::invalid_argument, "the residual has " + std::to_string(job.residual->size()) +
                                               " values and the dimension is " +
                                               std::to_string(job.in.dimension));
-  return check_sparse(job.in);
+  return {};
 }
 
 }  // namespace
 
+// 0.07 is a little more than seven hundredths, and so is 100 times that: what is an integer but for such noise is that integer.
 std::size_t entries_wanted(const CompressedJob& job) {
-  return static_cast<std::size_t>(std::ceil(job.how.fraction * static_cast<double>(job.count)));
+  constexpr double kNoise = 4 * std::numeric_limits<double>::epsilon();
+  const double product = job.how.fraction * static_cast<double>(job.count);
+  const double nearest = std::round(product);
+  const bool is_integer = std::abs(product - nearest) <= kNoise * nearest;
+  return std::min(job.count, static_cast<std::size_t>(is_integer ? nearest : std::ceil(product)));
 }
 
 std::uint64_t agreement_number(const CompressedJob& job) {
   return hash_of(job.count, job.how);
 }
 
-// A rank that codes in another way, or has another length, would misread what it is sent. 0: it has nothing to send.
+// Instead of the hash, which is odd.
+constexpr std::uint64_t kUnready = 0;
+constexpr std::uint64_t kRefused = 2;
+
+// A rank that codes in another way, or has another length, would misread what it is sent.
 Status CommunicatorImpl::agree_on(const CompressedJob& job) {
   const std::uint64_t asked = hash_of(job.count, job.how) | 1;
   std::vector<std::uint64_t> all(static_cast<std::size_t>(size_));
-  all[static_cast<std::size_t>(rank_)] = job.trouble.ok() ? asked : 0;
+  const std::uint64_t trouble = job.trouble.code() == Code::invalid_argument ? kRefused : kUnready;
+  all[static_cast<std::size_t>(rank_)] = job.trouble.ok() ? asked : trouble;
   HEDDLE_TRY(allreduce(all.data(), all.data(), all.size(), DType::u64, Op::sum));
   if (!job.trouble.ok()) return job.trouble;
-  const auto troubled = std::ranges::find(all, std::uint64_t{0});
+  const auto refused = std::ranges::find(all, kRefused);
+  if (refused != all.end())
+    return Status(Code::invalid_argument,
+                  "rank " + std::to_string(refused - all.begin()) +
+                      " passed arguments that are refused, and says why there; nothing was exchanged");
+  const auto troubled = std::ranges::find(all, kUnready);
   if (troubled != all.end())
     return Status(Code::peer_failed, "rank " + std::to_string(troubled - all.begin()) +
                                          " could not make its part of the sum ready, and says why there");
@@ -215,9 +232,11 @@ Status CommunicatorImpl::coded_sparse_allreduce(const CodedSparseJob& job) {
 
 Status CommunicatorImpl::exchange_coded(const CodedSparseJob& job) {
   ++calls_;
-  const Status valid = check(job);
+  const Status arguments = check_arguments(job);
+  const Status valid = arguments.ok() ? check_sparse(job.in) : arguments;
   Agreement agreement(size_, 0);
-  agreement.state(rank_, job.in, Op::sum, valid.ok(), hash_of(job.in.dimension, job.how));
+  agreement.state(rank_, job.in, Op::sum, SparseForm::coded, valid.ok(), hash_of(job.in.dimension, job.how));
+  if (!arguments.ok()) agreement.withdraw(rank_, arguments);
   if (size_ > 1) HEDDLE_TRY(run_job(agreement_job(agreement)));
   HEDDLE_TRY(agreement.check(valid));
   const std::uint64_t seed = codec_seed(job.how.codec.seed);

@@ -53,10 +53,13 @@ Result<bool> CommunicatorImpl::looks_sparse(const MostlyZeroJob& job) {
   SparseView guess{job.count, 0, IndexType::u64, job.type, nullptr, nullptr};
   if (density.ok()) guess.count = static_cast<std::size_t>(density.value() * static_cast<double>(job.count));
   Agreement agreement(size_, 0);
-  agreement.state(rank_, guess, Op::sum, true);
-  if (!density.ok()) agreement.withdraw(rank_);
+  agreement.state(rank_, guess, Op::sum, SparseForm::in_place, true);
+  if (!density.ok()) agreement.withdraw(rank_, density.status());
   HEDDLE_TRY(run_job(agreement_job(agreement)));
-  HEDDLE_TRY(agreement.check(density.status()));
+  if (Status checked = agreement.check(density.status()); !checked.ok()) {
+    ++calls_;  // a rank that met this with another call has counted
+    return checked;
+  }
   const auto known = profiles_.find(job.count);
   const double distinct = known == profiles_.end() ? 1 : known->second.distinct();
   const SparseCall call{job.count, agreement.total(),      job.type, SparseForm::in_place,

@@ -20,6 +20,12 @@ std::uint64_t count_of(std::span<const SparseView> parts) {
   return count;
 }
 
+// Of no elements it is one: that vector may be null on some ranks.
+SparseForm form_of(const SparseJob& job) {
+  if (!job.has_vector() || job.in.dimension == 0) return SparseForm::entries;
+  return job.in_place ? SparseForm::in_place : SparseForm::vector;
+}
+
 }  // namespace
 
 std::uint64_t agreement_number(const SparseJob& job) {
@@ -77,8 +83,8 @@ Status CommunicatorImpl::exchange_sparse(const SparseJob& job) {
   ++calls_;
   const Status valid = job.trouble.ok() ? look_through(job) : job.trouble;
   Agreement agreement(size_, 0);
-  agreement.state(rank_, job.in, job.op, valid.ok());
-  if (!job.trouble.ok()) agreement.withdraw(rank_);
+  agreement.state(rank_, job.in, job.op, form_of(job), valid.ok());
+  if (!job.trouble.ok()) agreement.withdraw(rank_, job.trouble);
   if (size_ > 1) HEDDLE_TRY(run_job(agreement_job(agreement)));
   HEDDLE_TRY(agreement.check(valid));
   if (job.in.dimension == 0) {
@@ -91,7 +97,7 @@ Status CommunicatorImpl::exchange_sparse(const SparseJob& job) {
   const Profile& profile = known.value();
   HEDDLE_TRY(learn_node_memory());
   SparseCall call{job.in.dimension, agreement.total(), job.in.value_type};
-  if (job.has_vector()) call.form = job.in_place ? SparseForm::in_place : SparseForm::vector;
+  call.form = form_of(job);
   call.may_be_dense = job.op == Op::sum && job.has_vector();
   call.handed = node_memory_ != nullptr;
   call.may_be_bitmaps = may_be_bitmaps(job);
@@ -148,7 +154,7 @@ Result<Profile> CommunicatorImpl::profile_for(const SparseJob& job) {
   if (known != profiles_.end()) return known->second;
   if (size_ == 1) return Profile();
   Agreement samples(size_, samples_shown(size_));
-  samples.state(rank_, job.in, job.op, true);
+  samples.state(rank_, job.in, job.op, form_of(job), true);
   HEDDLE_TRY(run_job(agreement_job(samples)));
   if (profiles_.size() > 1024) profiles_.clear();
   return profiles_.emplace(job.in.dimension, Profile::of_samples(samples)).first->second;
@@ -242,7 +248,7 @@ Status SparseRequest::begin() {
   }
   valid_ = check_sparse(job_.in);
   outcome_ = {};
-  agreement_.state(comm_.rank_, job_.in, job_.op, valid_.ok());
+  agreement_.state(comm_.rank_, job_.in, job_.op, SparseForm::entries, valid_.ok());
   if (agreeing_) HEDDLE_TRY(agreeing_->begin());
   const Result<std::uint32_t> sequence = enter();
   if (!sequence.ok()) return sequence.status();

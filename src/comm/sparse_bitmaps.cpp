@@ -11,7 +11,9 @@ namespace heddle {
 Status CommunicatorImpl::look_through(const SparseJob& job) {
   constexpr std::uint64_t kDense = 16;  // a bitmap then takes no more than half of the indices
   const SparseView& in = job.in;
-  if (!may_be_bitmaps(job) || in.count < in.dimension / kDense || !is_sparse_value(in.value_type))
+  if (bitmaps_) bitmaps_->abandon();  // what a call has marked that did not use it
+  if (!may_be_bitmaps(job) || in.count < in.dimension / kDense || in.count > in.dimension ||
+      !is_sparse_value(in.value_type))
     return check_sparse(in);
   if (!bitmaps_) bitmaps_ = std::make_unique<BitmapExchange>(*node_memory_, rank_, size_);
   return bitmaps_->mark(in) ? Status() : check_sparse(in);

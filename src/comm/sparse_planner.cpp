@@ -32,6 +32,7 @@ double around_streams(SparseForm form, double k, double n, double vector_bytes) 
     case SparseForm::vector:
       return vector_bytes * kVectorNs + n * kScatterNs;
     case SparseForm::in_place:
+    case SparseForm::coded:
       break;
   }
   return vector_bytes * kVectorNs + k * kTakeNs + n * kScatterNs;

@@ -8,6 +8,7 @@
 #include "base/dtype.hpp"
 #include "base/log.hpp"
 #include "select/selector.hpp"
+#include "sparse/agreement.hpp"
 
 namespace heddle {
 
@@ -18,9 +19,6 @@ struct SparseChoice {
   double bitmaps_ns = 0;
   bool bitmaps = false;  // are cheapest
 };
-
-// Where the result goes: to arrays of entries; to a vector; or to the vector that the entries are taken from.
-enum class SparseForm : std::uint8_t { entries, vector, in_place };
 
 // What is asked for, equal on every rank.
 struct SparseCall {

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 
 #include "base/whole_file.hpp"
@@ -57,7 +56,8 @@ Status damaged(const std::string& what) {
 // A descriptor that closes itself.
 class File {
  public:
-  File(const std::string& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
+  // Not to wait for whoever writes to a FIFO.
+  explicit File(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {}
   ~File() {
     if (fd_ >= 0) ::close(fd_);
   }
@@ -69,22 +69,8 @@ class File {
   int fd_;
 };
 
-Status write_whole(const std::string& path, std::span<const std::byte> bytes) {
-  const File file(path, O_WRONLY | O_CREAT | O_TRUNC);
-  if (file.fd() < 0) return system_error(path, errno);
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(file.fd(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return system_error(path, errno);
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
-  // Or the name could outlive a power cut that the bytes did not.
-  if (::fsync(file.fd()) != 0) return system_error(path, errno);
-  return {};
-}
-
 Result<std::vector<std::byte>> read_whole(const std::string& path) {
-  const File file(path, O_RDONLY);
+  const File file(path);
   if (file.fd() < 0) return system_error(path, errno);
   struct stat about {};
   if (::fstat(file.fd(), &about) != 0) return system_error(path, errno);
@@ -179,11 +165,14 @@ Result<Residual> Residual::parse(std::span<const std::byte> bytes) {
 }
 
 Status Residual::save(const std::string& path) const {
-  const std::string part = name_beside(path);
-  Status status = write_whole(part, serialise());
-  if (status.ok() && std::rename(part.c_str(), path.c_str()) != 0) status = system_error(path, errno);
-  if (!status.ok()) ::unlink(part.c_str());
-  return status;
+  const auto bad = std::find_if_not(values_.begin(), values_.end(), is_finite);
+  if (bad != values_.end())
+    return Status(Code::invalid_argument, path + ": value " + std::to_string(bad - values_.begin()) +
+                                              " of the residual is not finite, and could not be loaded; "
+                                              "nothing was written");
+  const std::vector<std::byte> bytes = serialise();
+  return replace_file(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()},
+                      Kept::through_power_cuts);
 }
 
 Result<Residual> Residual::load(const std::string& path) {

@@ -6,14 +6,23 @@
 namespace heddle {
 namespace {
 
-// The third word: type, operation, whether there is no stream, whether the contract is broken, and what else is to be equal.
+// The third word: type, operation, why there is no stream, the form, whether the contract is broken, and what else is to be equal.
 constexpr std::uint64_t kMissing = std::uint64_t{1} << 16;
+constexpr std::uint64_t kRefused = std::uint64_t{1} << 17;
+constexpr int kForm = 18;
 constexpr std::uint64_t kBroken = std::uint64_t{1} << 32;
 constexpr int kHow = 33;
 
-std::uint64_t types_word(const SparseView& view, Op op, bool valid, std::uint64_t how) {
+std::uint64_t types_word(const SparseView& view, Op op, SparseForm form, bool valid, std::uint64_t how) {
   return static_cast<std::uint64_t>(view.value_type) | static_cast<std::uint64_t>(op) << 8 |
-         (valid ? 0 : kBroken) | how << kHow;
+         static_cast<std::uint64_t>(form) << kForm | (valid ? 0 : kBroken) | how << kHow;
+}
+
+const char* call_of(std::uint64_t word) {
+  static constexpr const char* kCalls[] = {"heddle_sparse_allreduce", "heddle_sparse_allreduce_dense",
+                                           "heddle_sparse_allreduce_in_place",
+                                           "heddle_sparse_allreduce_coded"};
+  return kCalls[word >> kForm & 3];
 }
 
 std::string what(std::uint64_t dimension, std::uint64_t word) {
@@ -40,13 +49,14 @@ Agreement::Agreement(int ranks, std::size_t samples)
 
 // The samples are the entries whose hashes are smallest, the same rule on every rank: an index that two ranks have is
 // sampled by both or by none.
-void Agreement::state(int rank, const SparseView& view, Op op, bool valid, std::uint64_t how) {
+void Agreement::state(int rank, const SparseView& view, Op op, SparseForm form, bool valid,
+                      std::uint64_t how) {
   std::fill(words_.begin(), words_.end(), 0);
   const auto own =
       std::span(words_).subspan(static_cast<std::size_t>(rank) * (kWords + samples_), kWords + samples_);
   own[0] = valid ? view.count : 0;
   own[1] = view.dimension;
-  own[2] = types_word(view, op, valid, how);
+  own[2] = types_word(view, op, form, valid, how);
   if (samples_ == 0 || !valid) return;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> least;  // a heap: the largest hash first
   for (std::size_t i = 0; i < view.count; ++i) {
@@ -65,9 +75,10 @@ void Agreement::state(int rank, const SparseView& view, Op op, bool valid, std::
     own[kWords + i] = least[i].second;
 }
 
-void Agreement::withdraw(int rank) {
+void Agreement::withdraw(int rank, const Status& why) {
   std::fill(words_.begin(), words_.end(), 0);
-  words_[static_cast<std::size_t>(rank) * (kWords + samples_) + 2] = kMissing;
+  words_[static_cast<std::size_t>(rank) * (kWords + samples_) + 2] =
+      why.code() == Code::invalid_argument ? kRefused : kMissing;
 }
 
 Status Agreement::check() const {
@@ -77,11 +88,19 @@ Status Agreement::check() const {
       return Status(Code::peer_failed,
                     "rank " + std::to_string(rank) +
                         " could not make its entries, and says why there; nothing was exchanged");
+    if ((theirs[2] & kRefused) != 0)
+      return Status(Code::invalid_argument,
+                    "rank " + std::to_string(rank) +
+                        " passed arguments that are refused, and says why there; nothing was exchanged");
     if ((theirs[2] & kBroken) != 0)
       return Status(Code::invalid_argument,
                     "rank " + std::to_string(rank) +
                         " passed a stream that breaks the contract (it knows how); nothing was exchanged");
     if (theirs[1] == of(0)[1] && theirs[2] == of(0)[2]) continue;
+    if (theirs[1] == of(0)[1] && ((theirs[2] ^ of(0)[2]) >> kForm & 3) != 0)
+      return Status(Code::invalid_argument, "rank " + std::to_string(rank) + " called " + call_of(theirs[2]) +
+                                                ", but rank 0 " + call_of(of(0)[2]) +
+                                                "; nothing was exchanged");
     if (theirs[1] == of(0)[1] && (theirs[2] ^ of(0)[2]) >> kHow << kHow == (theirs[2] ^ of(0)[2]))
       return Status(Code::invalid_argument,
                     "rank " + std::to_string(rank) +

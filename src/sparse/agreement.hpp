@@ -16,6 +16,14 @@ namespace heddle {
 // enough that it costs little beside a latency.
 std::size_t samples_shown(int ranks);
 
+// Where the result goes, by which call: what ranks exchange, and in how many steps, depends on it.
+enum class SparseForm : std::uint8_t {
+  entries,   // arrays of entries
+  vector,    // a vector
+  in_place,  // the vector that the entries are taken from
+  coded,     // a vector, through a codec
+};
+
 // One rank's words: count, dimension, types, then the samples, if any. The ranks' blocks stand side by side in one vector,
 // zero but for one's own, which is added up over all ranks.
 class Agreement {
@@ -25,15 +33,16 @@ class Agreement {
 
   // What this rank brings; `valid`: it keeps the contract. Looks at every entry where samples are asked for. `how`: a hash, of
   // which 31 bits count, of whatever else is equal on all ranks.
-  void state(int rank, const SparseView& view, Op op, bool valid, std::uint64_t how = 0);
+  void state(int rank, const SparseView& view, Op op, SparseForm form, bool valid, std::uint64_t how = 0);
 
-  // Instead: this rank could not make its stream, for a reason of its own.
-  void withdraw(int rank);
+  // Instead: this rank has no stream; `why`: `invalid_argument` where it was passed none, else what kept it from making one.
+  void withdraw(int rank, const Status& why);
 
   // To be added up (u64, sum) in place.
   std::span<std::uint64_t> words() { return words_; }
 
-  // After that. The same status on every rank: `invalid_argument` names the first rank that does not fit rank 0; `peer_failed` one that withdrew.
+  // After that. The same status on every rank: `invalid_argument` names the first rank that does not fit rank 0, or withdrew
+  // for such a reason; `peer_failed` one that withdrew for another.
   Status check() const;
   // The same, where it is known what is wrong with one's own stream: that says more than what the others hear.
   Status check(const Status& own) const;

@@ -1,6 +1,7 @@
 #include "sparse/stream.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,11 @@ Status check_sparse(const SparseView& view) {
   if (!is_sparse_value(view.value_type))
     return Status(Code::invalid_argument,
                   std::string(dtype_name(view.value_type)) + " is not a type of sparse values");
+  // Before any of them is read: a count that nobody set may be anything.
+  if (view.count > view.dimension)
+    return Status(Code::invalid_argument, "count " + std::to_string(view.count) +
+                                              " is more than the indices below the dimension, " +
+                                              std::to_string(view.dimension) + ", of which none comes twice");
   const bool narrow = view.index_type == IndexType::u32;
   if (narrow ? keeps_order<std::uint32_t>(view) : keeps_order<std::uint64_t>(view)) return {};
   for (std::size_t i = 0; i < view.count; ++i) {
@@ -70,6 +76,9 @@ Status sort_sparse(std::uint64_t dimension, IndexType index_type, void* indices,
                    void* values, std::size_t* count) {
   const SparseView given{dimension, *count, index_type, value_type, indices, values};
   if (!is_sparse_value(value_type)) return check_sparse(given);
+  if (*count > static_cast<std::size_t>(PTRDIFF_MAX) / sizeof(Entry))
+    return Status(Code::invalid_argument,
+                  "count " + std::to_string(*count) + " is more entries than memory can hold");
   std::vector<Entry> entries(*count);
   bool sorted = true;
   for (std::size_t i = 0; i < *count; ++i) {

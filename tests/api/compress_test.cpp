@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <climits>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -144,6 +146,64 @@ TEST(CompressApi, SumsOfSparseStreamsKeepTheirBound) {
   }
 }
 
+// The last rank's alone; the others hear whose, and the communicator goes on.
+TEST(CompressApi, TheMistakesOfOneRankAreToldToAll) {
+  ASSERT_EQ(::setenv("HEDDLE_TIMEOUT", "10", 1), 0);
+  on_ranks(3, [](heddle_comm_t comm, int rank) {
+    const bool last = rank == 2;
+    std::vector<float> vector(8, 1);
+    std::vector<float> result(8);
+    heddle_residual_t residual = nullptr;
+    ASSERT_EQ(heddle_residual_create(8, &residual), HEDDLE_OK);
+    heddle_residual_t small = nullptr;
+    ASSERT_EQ(heddle_residual_create(7, &small), HEDDLE_OK);
+    std::uint32_t indices[] = {1, 3};
+    heddle_sparse in{};
+    in.dimension = 8;
+    in.count = 2;
+    in.value_type = HEDDLE_FLOAT32;
+    in.indices = indices;
+    in.values = vector.data();
+    const auto told = [&](heddle_status status, const char* own) {
+      EXPECT_EQ(status, HEDDLE_ERR_ARGUMENT) << own;
+      EXPECT_TRUE(message_has(last ? own : "rank 2 passed arguments that are refused"))
+          << heddle_last_error() << ", not " << own;
+      EXPECT_EQ(heddle_barrier(comm), HEDDLE_OK) << own;
+    };
+    const auto sum = [&](const char* method, float* to, heddle_residual_t kept) {
+      return heddle_compressed_allreduce(vector.data(), to, 8, method, 1, kept, comm);
+    };
+    const auto coded = [&](const heddle_sparse& from, const char* method, float* to, heddle_residual_t kept) {
+      return heddle_sparse_allreduce_coded(&from, to, method, 1, kept, comm);
+    };
+    float* const out = result.data();
+    for (const char* right : {"fp16", "topk:0.5", "randomk:0.5"}) {
+      told(sum(last ? "fp17" : right, out, residual), "\"fp17\" is not a compression");
+      told(sum(last ? nullptr : right, out, residual), "method is null");
+      told(sum(right, last ? nullptr : out, residual), "recvbuf is null");
+      told(sum(right, out, last ? small : residual), "the residual has 7 values and count is 8");
+    }
+    told(coded(in, last ? "fp17" : "fp16", out, residual), "\"fp17\" is not a compression");
+    told(coded(in, last ? "topk:0.5" : "fp16", out, residual), "leaves values out");
+    told(coded(in, "fp16", last ? nullptr : out, residual), "dense is null");
+    told(coded(in, "fp16", last ? vector.data() : out, residual), "dense overlaps in->values");
+    told(coded(in, "fp16", out, last ? small : residual), "the residual has 7 values and the dimension is 8");
+    for (const heddle_dtype type : {HEDDLE_INT8, HEDDLE_FLOAT64}) {
+      heddle_sparse other = in;
+      if (last) other.value_type = type;
+      told(coded(other, "fp16", out, residual), type == HEDDLE_INT8 ? "int8" : "float64");
+    }
+    heddle_sparse none = in;
+    if (last) none.indices = nullptr;
+    told(coded(none, "fp16", out, residual), "in->indices is null");
+    EXPECT_EQ(sum("fp16", out, residual), HEDDLE_OK) << heddle_last_error();
+    EXPECT_EQ(result, std::vector<float>(8, 3));
+    EXPECT_EQ(heddle_residual_destroy(residual), HEDDLE_OK);
+    EXPECT_EQ(heddle_residual_destroy(small), HEDDLE_OK);
+  });
+  ::unsetenv("HEDDLE_TIMEOUT");
+}
+
 TEST(CompressApi, WrongArgumentsOfCodedSumsAreNamed) {
   on_ranks(1, [](heddle_comm_t comm, int) {
     float dense[4] = {};
@@ -206,6 +266,8 @@ TEST(CompressApi, WrongArgumentsAreNamed) {
     EXPECT_EQ(heddle_compression_error_bound("fp16", 0, 1, &bound), HEDDLE_ERR_ARGUMENT);
     EXPECT_EQ(heddle_compression_error_bound("topk:0.1", 2, 1, &bound), HEDDLE_OK);
     EXPECT_TRUE(std::isinf(bound));
+    EXPECT_EQ(heddle_compression_error_bound("qsgd:8", INT_MAX, 1, &bound), HEDDLE_OK);
+    EXPECT_TRUE(std::isfinite(bound));
   });
 }
 

@@ -4,72 +4,21 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <cstdlib>
-#include <string>
 #include <vector>
 
 #include "ranks.hpp"
+#include "sparse_vectors.hpp"
 
 namespace {
 
+using heddle::testing_ranks::expect_result;
+using heddle::testing_ranks::grow;
+using heddle::testing_ranks::kDimension;
+using heddle::testing_ranks::message_has;
+using heddle::testing_ranks::mine_of;
 using heddle::testing_ranks::on_ranks;
-
-// Entries with arrays of their own.
-struct Vector {
-  std::vector<std::uint64_t> indices;
-  std::vector<float> values;
-
-  heddle_sparse view(std::uint64_t dimension) {
-    heddle_sparse v{};
-    v.dimension = dimension;
-    v.count = indices.size();
-    v.capacity = indices.size();
-    v.index_type = HEDDLE_INDEX64;
-    v.value_type = HEDDLE_FLOAT32;
-    v.indices = indices.data();
-    v.values = values.data();
-    return v;
-  }
-};
-
-bool message_has(const char* text) {
-  return std::string(heddle_last_error()).find(text) != std::string::npos;
-}
-
-// Rank r has 10 r to 10 r + 14: neighbours share five.
-Vector mine_of(int rank) {
-  Vector v;
-  for (int i = 0; i < 15; ++i) {
-    v.indices.push_back(static_cast<std::uint64_t>(10 * rank + i) << 30);
-    v.values.push_back(static_cast<float>(i));
-  }
-  return v;
-}
-constexpr std::uint64_t kDimension = std::uint64_t{1} << 40;
-std::size_t result_size(int size) {
-  return 10 * static_cast<std::size_t>(size) + 5;
-}
-
-int grow(heddle_sparse* self, std::size_t entries) {
-  auto* v = static_cast<Vector*>(self->context);
-  v->indices.resize(entries);
-  v->values.resize(entries);
-  self->indices = v->indices.data();
-  self->values = v->values.data();
-  self->capacity = entries;
-  return 0;
-}
-
-void expect_result(const Vector& v, int size) {
-  ASSERT_EQ(v.indices.size(), result_size(size));
-  for (std::size_t i = 0; i < v.indices.size(); ++i) {
-    ASSERT_EQ(v.indices[i], std::uint64_t{i} << 30);
-    const std::size_t low = i % 10;
-    const float own = i >= result_size(size) - 5 ? 0.0F : static_cast<float>(low);
-    const float shared = low < 5 && i >= 10 ? static_cast<float>(low + 10) : 0.0F;
-    ASSERT_EQ(v.values[i], own + shared) << i;
-  }
-}
+using heddle::testing_ranks::result_size;
+using heddle::testing_ranks::Vector;
 
 class SparseApi : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, SparseApi, testing::Values(1, 2, 3, 5));
@@ -275,60 +224,6 @@ TEST_P(SparseApi, RequestsTellOfTooLittleRoom) {
     EXPECT_EQ(heddle_sparse_fetch(&none, comm), HEDDLE_OK);
     expect_result(grown, size);
     EXPECT_EQ(heddle_request_free(&persistent), HEDDLE_OK);
-  });
-}
-
-TEST(SparseVectors, AreSortedAndChecked) {
-  Vector v;
-  v.indices = {7, 3, 7, 0};
-  v.values = {1, 2, 4, 8};
-  heddle_sparse view = v.view(8);
-  EXPECT_EQ(heddle_sparse_check(&view), HEDDLE_ERR_ARGUMENT);
-  EXPECT_TRUE(message_has("heddle_sparse_sort")) << heddle_last_error();
-  ASSERT_EQ(heddle_sparse_sort(&view), HEDDLE_OK) << heddle_last_error();
-  EXPECT_EQ(view.count, 3U);
-  EXPECT_EQ(v.indices[0], 0U);
-  EXPECT_EQ(v.indices[1], 3U);
-  EXPECT_EQ(v.values[2], 5.0F);
-  EXPECT_EQ(heddle_sparse_check(&view), HEDDLE_OK);
-  view.dimension = 7;
-  EXPECT_EQ(heddle_sparse_check(&view), HEDDLE_ERR_ARGUMENT);
-  EXPECT_TRUE(message_has("index 7 of entry 2 is not less than the dimension, 7")) << heddle_last_error();
-}
-
-TEST(SparseVectors, WrongArgumentsAreNamed) {
-  on_ranks(1, [](heddle_comm_t comm, int) {
-    Vector input = mine_of(0);
-    const heddle_sparse good = input.view(kDimension);
-    heddle_sparse out{};
-    heddle_request_t request = nullptr;
-    const auto refused = [&](const heddle_sparse* in, heddle_op op, const char* why) {
-      EXPECT_EQ(heddle_sparse_allreduce(in, &out, op, comm), HEDDLE_ERR_ARGUMENT);
-      EXPECT_TRUE(message_has(why)) << heddle_last_error();
-      EXPECT_EQ(heddle_isparse_allreduce(in, &out, op, comm, &request), HEDDLE_ERR_ARGUMENT);
-      EXPECT_EQ(request, nullptr);
-    };
-    refused(nullptr, HEDDLE_SUM, "in is null");
-    refused(&good, HEDDLE_PROD, "HEDDLE_SUM, HEDDLE_MIN, HEDDLE_MAX");
-    heddle_sparse bad = good;
-    bad.index_type = HEDDLE_INDEX32;
-    refused(&bad, HEDDLE_SUM, "needs HEDDLE_INDEX64");
-    bad = good;
-    bad.value_type = HEDDLE_INT8;
-    refused(&bad, HEDDLE_SUM, "int8 is not a type of sparse values");
-    bad.value_type = HEDDLE_FLOAT8_E5M2;
-    refused(&bad, HEDDLE_SUM, "float8_e5m2 is not a type of sparse values");
-    bad = good;
-    bad.values = nullptr;
-    refused(&bad, HEDDLE_SUM, "in->values is null and count is 15");
-    EXPECT_EQ(heddle_sparse_allreduce(&good, nullptr, HEDDLE_SUM, comm), HEDDLE_ERR_ARGUMENT);
-    EXPECT_EQ(heddle_sparse_allreduce_dense(&good, nullptr, HEDDLE_SUM, comm), HEDDLE_ERR_ARGUMENT);
-    EXPECT_EQ(heddle_sparse_get_stats(comm, nullptr), HEDDLE_ERR_ARGUMENT);
-    EXPECT_EQ(heddle_sparse_allreduce_in_place(nullptr, 3, HEDDLE_FLOAT32, comm), HEDDLE_ERR_ARGUMENT);
-    heddle_sparse refuses{};
-    refuses.grow = [](heddle_sparse*, std::size_t) { return 1; };
-    EXPECT_EQ(heddle_sparse_allreduce(&good, &refuses, HEDDLE_SUM, comm), HEDDLE_ERR_MEMORY);
-    EXPECT_TRUE(message_has("15 entries")) << heddle_last_error();
   });
 }
 

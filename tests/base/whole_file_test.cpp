@@ -52,6 +52,19 @@ TEST_F(WholeFile, AskingLeavesNothing) {
   EXPECT_EQ(files(), 0);
 }
 
+TEST_F(WholeFile, LinksAreFollowed) {
+  fs::create_directory(folder + "/there");
+  fs::create_symlink("there/target", path);
+  for (const char* text : {"one", "two"}) {
+    ASSERT_TRUE(can_replace_file(path).ok());
+    ASSERT_TRUE(replace_file(path, text, Kept::through_power_cuts).ok());
+    EXPECT_EQ(content(), text);
+    EXPECT_TRUE(fs::is_symlink(path));
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder + "/there"), {}), 1);
+  }
+  EXPECT_EQ(files(), 2);
+}
+
 // Each writes beside the file, and under a name of its own.
 TEST_F(WholeFile, ThreadsDoNotMixTheirs) {
   const std::string texts[] = {std::string(100'000, 'a'), std::string(50'000, 'b')};

@@ -315,20 +315,44 @@ TEST_P(Compressed, RanksThatDisagreeOnStreamsAreTold) {
     }
     CodedSparseJob broken = job;
     if (last) broken.in.value_type = DType::i32;
-    refused(broken, who + " passed a stream that breaks", "of f32, not int32");
+    refused(broken, who + " passed arguments that are refused", "of f32, not int32");
     broken = job;
     if (last) broken.residual = &small;
-    refused(broken, who + " passed a stream that breaks",
+    refused(broken, who + " passed arguments that are refused",
             "the residual has 9 values and the dimension is 10");
     broken = job;
     if (last) broken.how = parse_compression("topk:0.5").value();
-    refused(broken, who + " passed a stream that breaks", "leaves values out");
+    refused(broken, who + " passed arguments that are refused", "leaves values out");
     const std::uint32_t twice[] = {3, 3};
     const float values[] = {1, 2};
     broken = job;
     if (last) broken.in = {10, 2, IndexType::u32, DType::f32, twice, values};
     refused(broken, who + " passed a stream that breaks", "index");
     EXPECT_TRUE(comm.coded_sparse_allreduce(job).ok()) << "it remains usable";
+  });
+}
+
+// Whoever could not take part: what kept it is its own, and that it was its arguments the others hear.
+TEST_P(Compressed, TroubleOfOneRankIsToldToAll) {
+  Party party(GetParam());
+  party.run(quiet(), [](Rank& me, Communicator& comm) {
+    const Vector in(10, 1);
+    Vector out(10);
+    const bool last = me.rank == me.size - 1;
+    const Compression how = parse_compression("fp16").value();
+    for (const Code code : {Code::invalid_argument, Code::system}) {
+      CompressedJob job{in.data(), out.data(), 10, how, nullptr};
+      const Stream stream(me.rank, 1, 10);
+      CodedSparseJob coded{stream.view(), out.data(), how, nullptr};
+      if (last) job.trouble = coded.trouble = Status(code, "mine");
+      for (const Status& status : {comm.compressed_allreduce(job), comm.coded_sparse_allreduce(coded)}) {
+        EXPECT_EQ(status.code(), last || code == Code::invalid_argument ? code : Code::peer_failed);
+        const std::string theirs = "rank " + std::to_string(me.size - 1) + " ";
+        EXPECT_EQ(status.message().find(last ? "mine" : theirs), 0U) << status.message();
+      }
+      ASSERT_TRUE(comm.compressed_allreduce({in.data(), out.data(), 10, how, nullptr}).ok());
+      EXPECT_EQ(out, Vector(10, static_cast<float>(me.size)));
+    }
   });
 }
 
@@ -351,6 +375,25 @@ TEST(CompressedSeeds, AreReproducibleForStreams) {
   EXPECT_EQ(runs[0], runs[2]);
   EXPECT_EQ(runs[1], runs[3]);
   EXPECT_NE(runs[0], runs[1]);
+}
+
+TEST(CompressionNames, PartsAreRoundedUpButForNoise) {
+  const auto wanted = [](const char* name, std::size_t count) {
+    CompressedJob job;
+    job.how = parse_compression(name).value();
+    job.count = count;
+    return entries_wanted(job);
+  };
+  for (std::size_t hundredths = 1; hundredths <= 100; ++hundredths) {
+    const std::string part = std::to_string(static_cast<double>(hundredths) / 100);
+    for (const std::size_t hundreds : {1, 7, 1'000, 1'000'003})
+      ASSERT_EQ(wanted(("topk:" + part).c_str(), hundreds * 100), hundreds * hundredths) << part;
+    ASSERT_EQ(wanted(("topk:" + part).c_str(), 101), hundredths + 1) << part;
+  }
+  EXPECT_EQ(wanted("randomk:0.333", 10), 4U);
+  EXPECT_EQ(wanted("topk:1e-9", 10), 1U);
+  EXPECT_EQ(wanted("topk:1", 0), 0U);
+  EXPECT_EQ(wanted("topk:0.0000000010000001", 1'000'000'000), 2U);
 }
 
 TEST(CompressionNames, AreReadAndRefused) {

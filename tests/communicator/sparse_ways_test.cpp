@@ -94,6 +94,33 @@ TEST(SparseBitmaps, AreChosenWhereStreamsAreDense) {
   });
 }
 
+// What a call has marked that then went by another way, or failed, is not what the next one brings.
+TEST(SparseBitmaps, MarksOfACallThatDidNotUseThemAreGone) {
+  Party party(Nodes{1, 1});
+  party.run(forcing("bitmaps"), [](Rank& me, Communicator& comm) {
+    std::mt19937_64 random(1);
+    std::vector<TestStream> full;
+    for (const std::uint64_t dimension : {40'000, 40'001})
+      full.push_back(random_stream(Pattern::everything, dimension, IndexType::u32, DType::f32, Values::exact,
+                                   0, random));
+    Taken first;
+    ASSERT_TRUE(comm.sparse_allreduce(first.job(full[0])).ok());  // finds out what memory there is
+    Taken none;
+    const auto mine = static_cast<std::size_t>(me.rank);
+    EXPECT_EQ(comm.sparse_allreduce(none.job(full[mine])).code(), Code::invalid_argument);
+    SparseJob garbage = none.job(full[0]);
+    if (me.rank == 1) garbage.in.count = std::size_t{1} << 60;
+    EXPECT_EQ(comm.sparse_allreduce(garbage).code(), Code::invalid_argument) << "before any is read";
+    std::vector<TestStream> in{
+        random_stream(Pattern::uniform, 40'000, IndexType::u32, DType::f32, Values::exact, 9, random),
+        full[0]};
+    Taken taken;
+    ASSERT_TRUE(comm.sparse_allreduce(taken.job(in[mine])).ok());
+    EXPECT_STREQ(comm.sparse_stats().algorithm, "bitmaps");
+    ASSERT_NO_FATAL_FAILURE(expect_folded(in, Op::sum, taken.stream));
+  });
+}
+
 // Large enough for several threads where cores are free: ranks that are alone on their nodes have some.
 TEST(SparseThreads, LargeStreams) {
   Party party(Nodes{1, 2});

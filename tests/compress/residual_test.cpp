@@ -195,5 +195,37 @@ TEST_F(ResidualFile, FailuresNameThePath) {
   EXPECT_EQ(files(), 3U);
 }
 
+TEST_F(ResidualFile, WhatIsThereStaysWhatItIs) {
+  const auto message = [](const Status& status) { return status.ok() ? "no failure" : status.message(); };
+  ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
+  EXPECT_EQ(message(Residual(4).save(path("fifo"))), path("fifo") + " is something else than a file");
+  EXPECT_EQ(std::filesystem::status(path("fifo")).type(), std::filesystem::file_type::fifo);
+  EXPECT_EQ(message(Residual::load(path("fifo")).status()), path("fifo") + " is not a file");
+  // Through a link, by a relative path, to what is there and to what is not yet.
+  ASSERT_TRUE(Residual(4).save(path("file")).ok());
+  for (const char* target : {"file", "new"}) {
+    const std::string link = path(std::string("link to ") + target);
+    std::filesystem::create_symlink(target, link);
+    ASSERT_TRUE(Residual(5).save(link).ok());
+    EXPECT_TRUE(std::filesystem::is_symlink(link));
+    EXPECT_TRUE(Residual::load(path(target), 5).ok());
+  }
+  std::filesystem::create_symlink("round", path("round"));
+  EXPECT_NE(message(Residual(4).save(path("round"))).find(path("round") + ": Too many"), std::string::npos);
+  EXPECT_EQ(message(Residual(4).save(path("missing/folder"))),
+            path("missing/folder") + " cannot be written: No such file or directory (errno 2)");
+}
+
+TEST_F(ResidualFile, WhatCouldNotBeLoadedIsNotSaved) {
+  ASSERT_TRUE(Residual(2).save(path("r")).ok());
+  for (const float bad : {kNan, kInfinity, -kInfinity}) {
+    const Status saved = holding({1, bad}).save(path("r"));
+    EXPECT_EQ(saved.code(), Code::invalid_argument);
+    EXPECT_EQ(saved.message().find(path("r") + ": value 1 of the residual is not finite"), 0U)
+        << saved.message();
+  }
+  EXPECT_TRUE(Residual::load(path("r"), 2).ok()) << "the old one is still there";
+}
+
 }  // namespace
 }  // namespace heddle

@@ -19,7 +19,7 @@ Agreement agreed(const std::vector<TestStream>& streams, std::size_t samples) {
   std::vector<std::uint64_t> sum(all.words().size());
   for (int r = 0; r < ranks; ++r) {
     Agreement mine(ranks, samples);
-    mine.state(r, streams[static_cast<std::size_t>(r)].view(), Op::sum, true);
+    mine.state(r, streams[static_cast<std::size_t>(r)].view(), Op::sum, SparseForm::entries, true);
     for (std::size_t i = 0; i < sum.size(); ++i)
       sum[i] += mine.words()[i];
   }
@@ -67,15 +67,18 @@ TEST(Agreement, NamesTheFirstRankThatDoesNotFit) {
   streams[2].value_type = DType::i32;
   EXPECT_NE(agreed(streams, 0).check().message().find("rank 2 passed sum of int32"), std::string::npos);
   Agreement broken(2, 0);
-  broken.state(1, streams[0].view(), Op::sum, false);
+  broken.state(1, streams[0].view(), Op::sum, SparseForm::entries, false);
   EXPECT_NE(broken.check().message().find("rank 1 passed a stream that breaks the contract"),
             std::string::npos);
   Agreement missing(2, 4);
-  missing.state(1, streams[0].view(), Op::sum, false);
-  missing.withdraw(1);
+  missing.state(1, streams[0].view(), Op::sum, SparseForm::entries, false);
+  missing.withdraw(1, Status(Code::out_of_memory, "none"));
   EXPECT_EQ(missing.check().code(), heddle::Code::peer_failed);
   EXPECT_NE(missing.check().message().find("rank 1 could not make its entries"), std::string::npos);
   EXPECT_EQ(missing.total(), 0U);
+  missing.withdraw(1, Status(Code::invalid_argument, "wrong"));
+  EXPECT_EQ(missing.check().code(), heddle::Code::invalid_argument);
+  EXPECT_NE(missing.check().message().find("rank 1 passed arguments that are refused"), std::string::npos);
 }
 
 TEST(Profile, FindsHowFarPatternsOverlap) {

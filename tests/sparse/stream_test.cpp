@@ -33,6 +33,10 @@ TEST(CheckSparse, NamesTheEntryThatBreaksTheContract) {
   const std::vector<std::uint64_t> wide{std::uint64_t{1} << 39, (std::uint64_t{1} << 40) - 1};
   EXPECT_TRUE(check_sparse(view_of(std::uint64_t{1} << 40, wide, values, DType::f32)).ok());
   EXPECT_NE(check_sparse(view_of(10, wide, values, DType::u8)).message().find("uint8"), std::string::npos);
+  SparseView garbage = view_of(std::uint64_t{1} << 40, wide, values, DType::f32);
+  garbage.count = std::size_t{1} << 60;
+  EXPECT_NE(check_sparse(garbage).message().find("count 1152921504606846976 is more than the indices"),
+            std::string::npos);
 }
 
 template <typename Index>
@@ -84,6 +88,9 @@ TEST(SortSparse, LeavesEverythingWhereAnIndexIsOutOfRange) {
   EXPECT_EQ(values, (std::vector<std::int32_t>{1, 2, 3}));
   EXPECT_EQ(count, 3U);
   EXPECT_FALSE(sort_sparse(10, IndexType::u32, indices.data(), DType::c32, values.data(), &count).ok());
+  count = std::size_t{1} << 60;
+  EXPECT_EQ(sort_sparse(10, IndexType::u32, indices.data(), DType::i32, values.data(), &count).message(),
+            "count 1152921504606846976 is more entries than memory can hold");
 }
 
 }  // namespace
