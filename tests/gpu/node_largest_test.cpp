@@ -194,6 +194,14 @@ TEST(GpuNodeLargest, Disagreement) {
     }
     ASSERT_EQ(in_place(both.as<float>(), rank == 1 ? 999 : 1'000, "topk:0.1", nullptr, comm),
               HEDDLE_ERR_ARGUMENT);
+    // What no call takes, on one rank.
+    for (const char* right : {"topk:0.1", "fp16", "qsgd:8", "randomk:0.1"}) {
+      ASSERT_EQ(in_place(both.as<float>(), 1'000, rank == 1 ? "zip" : right, nullptr, comm),
+                HEDDLE_ERR_ARGUMENT)
+          << heddle_last_error();
+      EXPECT_EQ(std::string(heddle_last_error()).find(rank == 1 ? "\"zip\" is not" : "rank 1 passed"), 0U)
+          << heddle_last_error();
+    }
     steps.step("topk:0.1", gradient(1'000, rank, 1), true, false);
     steps.compare_residuals();
   });

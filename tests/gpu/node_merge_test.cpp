@@ -298,6 +298,8 @@ TEST(GpuNodeMerge, BrokenEntriesAndDisagreement) {
     shorter.dimension = rank == 2 ? 999 : 1'000;
     shorter.count = 400;
     refused(shorter, "another dimension", "dimension");
+    refused(good, "an operation that there is not", rank == 1 ? "op 1 is none" : "rank 1 passed arguments",
+            rank == 1 ? HEDDLE_PROD : HEDDLE_SUM);
   });
 }
 

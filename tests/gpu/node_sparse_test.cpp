@@ -159,6 +159,7 @@ TEST(GpuNodeSparse, BrokenEntriesAndDisagreement) {
     shorter.dimension = rank == 2 ? 999 : 1'000;
     shorter.count = 400;
     refused(shorter, "another dimension");
+    refused(good, "an operation that there is not", rank == 1 ? HEDDLE_PROD : HEDDLE_SUM);
   });
 }
 
