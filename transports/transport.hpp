@@ -22,6 +22,13 @@ struct Ticket {
   std::uint64_t words[6] = {};
 };
 
+// Of a message of another length than its receive waits for. `who` sent it: "rank 3 on node7".
+inline Status different_length(const std::string& who, std::size_t sent, std::size_t expected) {
+  return Status(Code::invalid_argument, who + " sent " + std::to_string(sent) + " bytes where " +
+                                            std::to_string(expected) +
+                                            " were expected: do all ranks pass the same count and type?");
+}
+
 struct TransportCapabilities {
   const char* name = "";  // "loopback", "shm", "mpi", ...
   LinearCost cost;        // estimate of one message, for selection until it is measured

@@ -35,7 +35,8 @@ extern "C" {
 
 typedef enum heddle_status {
   HEDDLE_OK = 0,
-  HEDDLE_ERR_ARGUMENT = 1,    /* an argument cannot be served; nothing was sent */
+  HEDDLE_ERR_ARGUMENT = 1,    /* an argument cannot be served, and nothing was sent; or what ranks passed does not go together, which they
+                                 notice in the middle: the communicator has failed then */
   HEDDLE_ERR_UNSUPPORTED = 2, /* valid, but not by this build, machine or transport */
   HEDDLE_ERR_MEMORY = 3,      /* memory, shared memory or descriptors are exhausted */
   HEDDLE_ERR_SYSTEM = 4,      /* a system call failed */
@@ -71,6 +72,8 @@ typedef enum heddle_dtype {
   HEDDLE_FLOAT8_E5M2 = 17  /* OCP's: up to 57344, NaN and infinities; the upper byte of an IEEE half */
 } heddle_dtype;
 
+/* HEDDLE_MIN and HEDDLE_MAX take a value instead of those before it only where it is smaller, or larger: a NaN that comes first stays, and any
+ * other one does not count; so with -0 and +0. Not for complex types. Logical operations give 0 or 1; bitwise ones are for integers. */
 typedef enum heddle_op {
   HEDDLE_SUM = 0,
   HEDDLE_PROD = 1,
@@ -122,14 +125,14 @@ HEDDLE_API heddle_status heddle_comm_create(int rank, int size, heddle_allgather
                                             const heddle_p2p* p2p, heddle_comm_t* comm);
 
 /* Likewise from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in the environment (torchrun sets them): rank 0 listens
- * there and the others connect. */
+ * there and the others connect, for as long as HEDDLE_TIMEOUT says, or 60 seconds where that is 0. */
 HEDDLE_API heddle_status heddle_comm_create_env(heddle_comm_t* comm);
 
 /* Frees the communicator; local, never waits for other ranks (but `release` of lent messages may: see heddle_mpi.h).
  * Null is allowed. While a request on it is active this is HEDDLE_ERR_ARGUMENT and frees nothing, unless the
  * communicator has failed. Requests that outlive it can only be freed. Other ranks may still be inside the last
- * collective: that does them no harm. After fork() a communicator is the parent's: in the child all that may be called on it is this,
- * which does nothing there. */
+ * collective: that does them no harm. After fork() a communicator is the parent's: in the child this and
+ * heddle_request_free do nothing, and all else on it is HEDDLE_ERR_ARGUMENT. */
 HEDDLE_API heddle_status heddle_comm_destroy(heddle_comm_t comm);
 
 HEDDLE_API heddle_status heddle_comm_rank(heddle_comm_t comm, int* rank);
@@ -137,8 +140,10 @@ HEDDLE_API heddle_status heddle_comm_size(heddle_comm_t comm, int* size);
 
 /* ---- Blocking collectives ------------------------------------------------------------------------------------ */
 
-/* recvbuf[i] = sendbuf of rank 0 [i] op ... op sendbuf of rank size-1 [i], the same bits on every rank.
- * Buffers hold `count` elements each, need no alignment, and do not overlap (pass HEDDLE_IN_PLACE instead). */
+/* recvbuf[i] = sendbuf of rank 0 [i] op ... op sendbuf of rank size-1 [i], the same bits on every rank: in the order of ranks on one
+ * node; between nodes an algorithm may begin with another rank for each part of a vector, and group them.
+ * Buffers hold `count` elements each, need no alignment, and do not overlap (pass HEDDLE_IN_PLACE instead). All ranks pass the same count, type
+ * and operation. Where they do not, the ranks of one node notice, and messages of different lengths are noticed; nobody compares more. */
 HEDDLE_API heddle_status heddle_allreduce(const void* sendbuf, void* recvbuf, size_t count,
                                           heddle_dtype dtype, heddle_op op, heddle_comm_t comm);
 
@@ -164,13 +169,14 @@ HEDDLE_API heddle_status heddle_free(void* memory, heddle_comm_t comm);
 
 /* ---- Point to point (blocking; for benchmarks and set-up code) ------------------------------------------------ */
 
-/* A message of exactly `bytes` bytes; messages between two ranks match in order. */
+/* A message of exactly `bytes` bytes; messages between two ranks match in order. A send may return before it is received, or wait until it is:
+ * two ranks that both send first may wait for each other for ever. */
 HEDDLE_API heddle_status heddle_send(const void* data, size_t bytes, int peer, heddle_comm_t comm);
 HEDDLE_API heddle_status heddle_recv(void* data, size_t bytes, int peer, heddle_comm_t comm);
 
 /* ---- Non-blocking and persistent ------------------------------------------------------------------------------ */
 
-/* Start and return. Buffers stay untouched by the caller until the request is complete. Progress is made in
+/* Start and return; but with 2,047 active ones of messages the next start waits for the oldest. Buffers stay untouched by the caller until the request is complete. Progress is made in
  * heddle_test, heddle_wait and every other call on the communicator, and where a network of heddle's own connects the nodes also
  * by a thread of heddle's (HEDDLE_PROGRESS_THREAD, docs/environment.md), which blocks all signals. Ranks of one node may take requests one after the
  * other, in the order in which they were started, and a blocking collective after them. *request is freed, and set to null, by the test

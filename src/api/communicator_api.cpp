@@ -34,10 +34,22 @@ class Loan {
   heddle_p2p p2p_{};
 };
 
+// What the preload library alone goes by, and ranks of others need not agree on.
+Config without_preload_settings(Config config) {
+  const Config defaults;
+  config.sparse = defaults.sparse;
+  config.compress = defaults.compress;
+  config.compress_from = defaults.compress_from;
+  config.compress_f32 = defaults.compress_f32;
+  config.compress_f64 = defaults.compress_f64;
+  return config;
+}
+
 Status create(const Bootstrap& bootstrap, const ParsedConfig& parsed, Loan& loan, heddle_comm_t* out) {
   HEDDLE_TRY(report_complaints(parsed, bootstrap));
   auto comm = std::make_unique<heddle_comm>();
-  Result<std::unique_ptr<Communicator>> communicator = Communicator::create(bootstrap, parsed.config);
+  Result<std::unique_ptr<Communicator>> communicator =
+      Communicator::create(bootstrap, without_preload_settings(parsed.config));
   if (!communicator.ok()) return communicator.status();
   comm->communicator = std::move(communicator).value();
   comm->gpu.configure({parsed.config.cuda, parsed.config.pinned_bytes});
@@ -119,8 +131,8 @@ heddle_status heddle_comm_create_env(heddle_comm_t* comm) {
 heddle_status heddle_comm_destroy(heddle_comm_t comm) {
   if (comm == nullptr) return HEDDLE_OK;
   return edge::guarded([&]() -> Status {
+    if (edge::is_parents(comm)) return {};
     HEDDLE_TRY(edge::check(comm));
-    if (comm->process != ::getpid()) return {};
     std::size_t active = 0;
     for (const heddle_request* request : comm->requests)
       active += request->request->active() ? 1 : 0;

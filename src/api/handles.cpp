@@ -1,6 +1,9 @@
 #include "api/handles.hpp"
 
+#include <pthread.h>
+
 #include <algorithm>
+#include <atomic>
 
 heddle_comm::~heddle_comm() {
   for (heddle_request* request : requests) {
@@ -29,10 +32,34 @@ __attribute__((noinline, no_sanitize("address", "thread"))) bool has_magic(const
   return address >= 4096 && address % alignof(Handle) == 0 && handle->magic == magic;
 }
 
+// To ask the system for the process takes as long as a small collective.
+std::atomic<int> forks{0};
+
+Status parents() {
+  return Status(Code::invalid_argument,
+                "this communicator is the parent process's: after fork() the child can only destroy it, and "
+                "makes one of its own");
+}
+
 }  // namespace
 
+int forks_so_far() {
+  static const int watched =
+      pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
+  (void)watched;  // without memory for it children are trusted
+  return forks.load(std::memory_order_relaxed);
+}
+
+bool is_parents(const heddle_comm* comm) {
+  return has_magic(comm, kCommMagic) && comm->forks != forks.load(std::memory_order_relaxed);
+}
+
+bool is_parents(const heddle_request* request) {
+  return has_magic(request, kRequestMagic) && request->comm != nullptr && is_parents(request->comm);
+}
+
 Status check(const heddle_comm* comm) {
-  if (has_magic(comm, kCommMagic)) return {};
+  if (has_magic(comm, kCommMagic)) return is_parents(comm) ? parents() : Status();
   if (comm == nullptr) return Status(Code::invalid_argument, "the communicator is null");
   return Status(Code::invalid_argument, "this is not a communicator, or it has been destroyed");
 }
@@ -46,7 +73,7 @@ Status check(const heddle_request* request) {
         Code::invalid_argument,
         "the communicator of this request has been destroyed; all that is left is heddle_request_free");
   }
-  return {};
+  return is_parents(request->comm) ? parents() : Status();
 }
 
 bool is_orphan(const heddle_request* request) {

@@ -22,6 +22,9 @@ inline constexpr std::uint64_t kCommMagic = 0x6d6d6f63'656c6468ULL;
 inline constexpr std::uint64_t kRequestMagic = 0x71657231'656c6468ULL;
 inline constexpr std::uint64_t kDeadMagic = 0;
 
+// How many times this process and those that it comes from were forked off, since the first communicator.
+int forks_so_far();
+
 // A sparse result that waits to be fetched.
 struct KeptResult {
   SparseView view;
@@ -35,10 +38,9 @@ struct heddle_request;
 
 struct heddle_comm {
   volatile std::uint64_t magic = heddle::edge::kCommMagic;
-  // Whose it is: a child has a copy that reaches what is still the parent's.
-  const pid_t process = ::getpid();
-  heddle_p2p lent{};     // without `release` when there is nothing to release
-  heddle::gpu::Gpu gpu;  // outlives what has images of its buffers: the requests
+  const int forks = heddle::edge::forks_so_far();  // when it was made
+  heddle_p2p lent{};                               // without `release` when there is nothing to release
+  heddle::gpu::Gpu gpu;                            // outlives what has images of its buffers: the requests
   std::unique_ptr<heddle::Communicator> communicator;
   std::vector<heddle_request*> requests;           // not owned: the caller has them
   std::unique_ptr<heddle::edge::KeptResult> kept;  // a sparse result that did not fit
@@ -63,6 +65,9 @@ struct heddle_request {
 
 namespace heddle::edge {
 
+// A child has copies of handles that reach what is still the parent's: there it is an error to use them.
+bool is_parents(const heddle_comm* comm);
+bool is_parents(const heddle_request* request);
 Status check(const heddle_comm* comm);
 Status check(const heddle_request* request);
 // A request that outlived its communicator: it can only be freed.

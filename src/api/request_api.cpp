@@ -153,6 +153,10 @@ heddle_status heddle_request_free(heddle_request_t* request) {
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check_not_null(request, "request"));
     if (*request == nullptr) return {};
+    if (edge::is_parents(*request)) {
+      *request = nullptr;
+      return {};
+    }
     const bool orphaned = edge::is_orphan(*request);
     if (!orphaned) HEDDLE_TRY(edge::check(*request));
     if (!orphaned && (*request)->request->active() && !(*request)->comm->communicator->failed()) {

@@ -229,7 +229,8 @@ constexpr std::array kRows = {
          "flaps."},
         set_verbs_timeout},
     Row{{"HEDDLE_TIMEOUT", "seconds, fractions allowed", "0 (no deadline)",
-         "A wait fails after this long, with a message that names the missing rank; 0: never."},
+         "A wait fails after this long, with a message that names the missing rank; 0: never, but for the "
+         "start of a native job, which has 60 seconds then."},
         set_seconds<&Config::timeout>},
     Row{{"HEDDLE_WARN_AFTER", "seconds, fractions allowed", "10",
          "A wait that takes longer says who is missing, each rank once in five minutes at most; 0: never."},

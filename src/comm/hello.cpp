@@ -12,7 +12,7 @@ namespace heddle {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x6864646c;  // "hddl"
-constexpr std::uint32_t kProtocol = 12;       // raised whenever ranks of two builds could not work together
+constexpr std::uint32_t kProtocol = 13;       // raised whenever ranks of two builds could not work together
 
 constexpr const char* kSettingNames[kSharedSettings] = {
     "HEDDLE_ALGORITHM",     "HEDDLE_TUNING_FILE (its content)",
@@ -42,6 +42,8 @@ Hello make_hello(const Bootstrap& bootstrap, const Config& config) {
   hello.protocol = kProtocol;
   hello.enabled = config.enable ? 1 : 0;
   hello.lends = bootstrap.make_p2p ? 1 : 0;
+  hello.rank = bootstrap.rank;
+  hello.size = bootstrap.size;
   hello.pid = getpid();
   if (bootstrap.process) {
     hello.message_cost = bootstrap.process->message_cost();
@@ -79,6 +81,13 @@ Status check_hellos(const std::vector<Hello>& hellos) {
       return Status(Code::unsupported, who + " runs another version of heddle (protocol " +
                                            std::to_string(h.protocol) + ", here " +
                                            std::to_string(kProtocol) + "): use one build on all ranks");
+    }
+    if (h.rank != static_cast<int>(rank) || h.size != static_cast<int>(hellos.size())) {
+      return Status(Code::invalid_argument,
+                    "in the place of " + who + " of " + std::to_string(hellos.size()) +
+                        " is one that was started as rank " + std::to_string(h.rank) + " of " +
+                        std::to_string(h.size) +
+                        ": give each rank a number of its own, and the allgather in their order");
     }
     if (h.enabled == 0) return Status(Code::unsupported, who + " has HEDDLE_ENABLE=0");
     for (std::size_t i = 0; i < kSharedSettings; ++i) {

@@ -21,6 +21,8 @@ struct Hello {
   std::uint32_t protocol;
   std::uint32_t enabled;
   std::uint32_t lends;  // has messages to lend
+  std::int32_t rank;
+  std::int32_t size;
   std::int32_t pid;
   std::uint32_t small_stores;  // ProcessState's
   MessageCost message_cost;    // likewise

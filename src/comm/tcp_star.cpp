@@ -136,7 +136,7 @@ Status TcpStar::admit_until(const Socket& listener, Deadline deadline) {
   }
   std::string message = name_ranks(missing) + " of " + std::to_string(where_.size) + " did not connect to " +
                         place() + " within " + seconds(timeout_) +
-                        "; check MASTER_ADDR and MASTER_PORT, and that they were started";
+                        " (HEDDLE_TIMEOUT); check MASTER_ADDR and MASTER_PORT, and that they were started";
   for (const std::string& note : refused_)
     message += "; " + note;
   return Status(Code::timeout, std::move(message));
@@ -262,7 +262,8 @@ Status TcpStar::collect(std::vector<Arrival>& arrivals, std::size_t bytes, std::
     if (ready < 0 && errno != EINTR) return system_error("poll", errno);
     if (ready <= 0 && left == 0) {
       return Status(Code::timeout, name_ranks(waiting) + " of " + std::to_string(where_.size) +
-                                       " did not join a step of the start within " + seconds(timeout_));
+                                       " did not join a step of the start within " + seconds(timeout_) +
+                                       " (HEDDLE_TIMEOUT)");
     }
     if (ready <= 0) continue;
     for (std::size_t i = 0; i < entries.size(); ++i) {
@@ -321,8 +322,9 @@ Status TcpStar::join_root() {
     if (last.code() == Code::out_of_memory) return last;
     if (milliseconds_until(deadline) == 0) {
       return Status(Code::timeout, "rank " + std::to_string(where_.rank) + " could not reach rank 0 at " +
-                                       place() + " within " + seconds(timeout_) + " (" + last.message() +
-                                       "); check MASTER_ADDR and MASTER_PORT, and that rank 0 was started");
+                                       place() + " within " + seconds(timeout_) +
+                                       " (HEDDLE_TIMEOUT): " + last.message() +
+                                       "; check MASTER_ADDR and MASTER_PORT, and that rank 0 was started");
     }
     std::this_thread::sleep_for(std::min(pause, milliseconds(milliseconds_until(deadline))));
     pause = std::min(pause * 2, milliseconds(200));

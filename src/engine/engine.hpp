@@ -42,9 +42,9 @@ struct Binding {
   std::size_t count = 0;  // elements
   std::size_t element_bytes = 1;
   FoldFn fold = nullptr;       // allreduce only
-  FoldKind kind = 0;           // what it does, where the ranks are to compare it
   std::uint32_t sequence = 0;  // number of this collective on its communicator: keeps messages apart
   LocalWork* local = nullptr;  // instead of `fold`, and of this thread's copies; borrowed
+  FoldKind kind = 0;           // what `fold` does, where the ranks are to compare it
 };
 
 // What a schedule runs on: one rank's connections. Borrowed; outlives every Execution.

@@ -1,5 +1,5 @@
 /* One rank of a job without MPI (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT): a child that it forks between sums leaves as C++ programs do, by
- * destroying what was in scope. What fails is said on standard error, with status 1. */
+ * destroying what was in scope, after calls that it must not make. What fails is said on standard error, with status 1. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -14,9 +14,26 @@ static int check(heddle_status status) {
   return status == HEDDLE_OK;
 }
 
-static int child_ends_well(heddle_comm_t comm) {
+static int is_refused(const char* call, heddle_status status) {
+  if (status != HEDDLE_ERR_ARGUMENT) fprintf(stderr, "%s in a child: %s\n", call, heddle_status_name(status));
+  return status == HEDDLE_ERR_ARGUMENT;
+}
+
+/* What a child does by mistake is refused, and no part of the parent's calls. */
+static int child_is_kept_out(heddle_comm_t comm, heddle_request_t request) {
+  double value = 100;
+  int done = 0;
+  return is_refused("allreduce",
+                    heddle_allreduce(HEDDLE_IN_PLACE, &value, 1, HEDDLE_FLOAT64, HEDDLE_SUM, comm)) &&
+         (request == NULL ||
+          (is_refused("test", heddle_test(&request, &done)) && is_refused("wait", heddle_wait(&request)) &&
+           check(heddle_request_free(&request)))) &&
+         check(heddle_comm_destroy(comm));
+}
+
+static int child_ends_well(heddle_comm_t comm, heddle_request_t request) {
   const pid_t child = fork();
-  if (child == 0) _exit(check(heddle_comm_destroy(comm)) ? 0 : 1);
+  if (child == 0) _exit(child_is_kept_out(comm, request) ? 0 : 1);
   int status = 1;
   if (child < 0 || waitpid(child, &status, 0) != child) return 0;
   if (status != 0) fprintf(stderr, "the child ended with status %#x\n", (unsigned)status);
@@ -36,8 +53,9 @@ int main(void) {
     double one = 1;
     double sum = 0;
     if (!check(heddle_iallreduce(&one, &sum, 1, HEDDLE_FLOAT64, HEDDLE_SUM, comm, &request)) ||
-        (round % 2 == 0 && !child_ends_well(comm)) || !check(heddle_wait(&request)) ||
-        !child_ends_well(comm) || !check(heddle_allreduce(in, out, COUNT, HEDDLE_FLOAT32, HEDDLE_SUM, comm)))
+        (round % 2 == 0 && !child_ends_well(comm, request)) || !check(heddle_wait(&request)) ||
+        !child_ends_well(comm, NULL) ||
+        !check(heddle_allreduce(in, out, COUNT, HEDDLE_FLOAT32, HEDDLE_SUM, comm)))
       return 1;
     if (sum != size || out[COUNT - 1] != (float)(size * round)) {
       fprintf(stderr, "round %d: %g and %g\n", round, sum, out[COUNT - 1]);

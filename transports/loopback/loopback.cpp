@@ -144,9 +144,7 @@ Status LoopbackTransport::progress() {
         continue;
       }
       if (message->bytes != recv->bytes) {
-        status = Status(Code::internal, "rank " + std::to_string(message->from) + " sent " +
-                                            std::to_string(message->bytes) + " bytes where " +
-                                            std::to_string(recv->bytes) + " were expected");
+        status = different_length("rank " + std::to_string(message->from), message->bytes, recv->bytes);
         break;
       }
       const void* source = message->send != 0 ? message->data : message->copy.data();

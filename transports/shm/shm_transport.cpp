@@ -138,7 +138,6 @@ class ShmTransport final : public Transport {
   Status pull(Peer& peer, int rank);
   Status begin_message(Peer& peer, int rank, bool* blocked);
   Status end_message(Peer& peer, int rank);
-  static Status length_error(int rank, std::size_t sent, std::size_t expected);
 
   std::vector<Peer> peers_;  // by member
   std::vector<Ring> marks_;  // by member: of it to itself
@@ -173,12 +172,6 @@ ShmTransport::ShmTransport(std::byte* memory, const ShmTransportGeometry& geomet
     member_of_[static_cast<std::size_t>(ranks_[m])] = static_cast<int>(m);
 }
 
-Status ShmTransport::length_error(int rank, std::size_t sent, std::size_t expected) {
-  return Status(Code::invalid_argument, "rank " + std::to_string(rank) + " sent " + std::to_string(sent) +
-                                            " bytes where " + std::to_string(expected) +
-                                            " were expected: do all ranks pass the same count and type?");
-}
-
 Status ShmTransport::send(int rank, std::uint32_t tag, const void* data, std::size_t bytes, Ticket& ticket) {
   Peer& peer = peer_of(rank);
   peer.sends.push({{tag, kMagic, bytes}, static_cast<const std::byte*>(data), 0, false, &ticket});
@@ -191,7 +184,8 @@ Status ShmTransport::recv(int rank, std::uint32_t tag, void* data, std::size_t b
   for (std::size_t i = 0; i < peer.early.size(); ++i) {
     Early& early = peer.early[i];
     if (early.tag != tag) continue;
-    if (early.bytes.size() != bytes) return length_error(rank, early.bytes.size(), bytes);
+    if (early.bytes.size() != bytes)
+      return different_length("rank " + std::to_string(rank), early.bytes.size(), bytes);
     if (bytes > 0) std::memcpy(data, early.bytes.data(), bytes);
     spare_.push_back(std::move(early.bytes));
     peer.early.erase(i);
@@ -242,7 +236,8 @@ Status ShmTransport::begin_message(Peer& peer, int rank, bool* blocked) {
   for (std::size_t i = 0; i < peer.recvs.size(); ++i) {
     const OpenRecv r = peer.recvs[i];
     if (r.tag != header.tag) continue;
-    if (r.bytes != header.bytes) return length_error(rank, header.bytes, r.bytes);
+    if (r.bytes != header.bytes)
+      return different_length("rank " + std::to_string(rank), header.bytes, r.bytes);
     peer.target = r.data;
     peer.target_ticket = r.ticket;
     peer.recvs.erase(i);
@@ -275,7 +270,8 @@ Status ShmTransport::end_message(Peer& peer, int rank) {
   for (std::size_t i = 0; i < peer.recvs.size(); ++i) {
     OpenRecv& r = peer.recvs[i];
     if (r.tag != header.tag) continue;
-    if (r.bytes != header.bytes) return length_error(rank, header.bytes, r.bytes);
+    if (r.bytes != header.bytes)
+      return different_length("rank " + std::to_string(rank), header.bytes, r.bytes);
     if (header.bytes > 0) std::memcpy(r.data, peer.early_bytes.data(), header.bytes);
     r.ticket->done = true;
     peer.recvs.erase(i);

@@ -189,8 +189,7 @@ void TcpTransport::take_early(Peer& peer, std::size_t place, const Receiving& re
 
 void TcpTransport::wrong_length(const Peer& peer, std::size_t length, std::size_t expected) {
   if (error_.ok())
-    error_ = Status(Code::internal, fmt::format("rank {} on {} sent {} bytes where {} were expected",
-                                                peer.rank, peer.place.host, length, expected));
+    error_ = different_length(fmt::format("rank {} on {}", peer.rank, peer.place.host), length, expected);
 }
 
 // A peer may leave when it has had its share of the last collective: only those who still expect something of it mind.

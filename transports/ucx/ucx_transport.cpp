@@ -146,8 +146,7 @@ void UcxMessages::forget(UcxOpen& open) {
 }
 
 Status UcxMessages::wrong_length(const UcxOpen& open, std::size_t length) const {
-  return Status(Code::internal, fmt::format("rank {} on {} sent {} bytes where {} were expected",
-                                            open.peer->rank, open.peer->host, length, open.bytes));
+  return different_length(fmt::format("rank {} on {}", open.peer->rank, open.peer->host), length, open.bytes);
 }
 
 void UcxMessages::complete(UcxOpen& open, ucs_status_t status, std::size_t length) {
