@@ -105,8 +105,8 @@ class Transport {
   virtual bool peer_is_gone(int peer) const = 0;
 
   // Tells the others, where they can be told, that this rank takes no further part, though its process may live on. The last call but
-  // cancel().
-  virtual void leave() {}
+  // cancel(). `culprit`: the rank whose end made it fail, where that is known; else -1.
+  virtual void leave(int /*culprit*/) {}
   // True when `peer` is known to have done so.
   virtual bool peer_has_left(int /*peer*/) const { return false; }
 

@@ -35,7 +35,11 @@ __attribute__((noinline, no_sanitize("address", "thread"))) bool has_magic(const
 // To ask the system for the process takes as long as a small collective.
 std::atomic<int> forks{0};
 
-Status parents() {
+bool in_its_process(const heddle_comm& comm) {
+  return comm.forks == forks.load(std::memory_order_relaxed);
+}
+
+[[gnu::cold, gnu::noinline]] Status parents() {
   return Status(Code::invalid_argument,
                 "this communicator is the parent process's: after fork() the child can only destroy it, and "
                 "makes one of its own");
@@ -51,15 +55,15 @@ int forks_so_far() {
 }
 
 bool is_parents(const heddle_comm* comm) {
-  return has_magic(comm, kCommMagic) && comm->forks != forks.load(std::memory_order_relaxed);
+  return has_magic(comm, kCommMagic) && !in_its_process(*comm);
 }
 
 bool is_parents(const heddle_request* request) {
-  return has_magic(request, kRequestMagic) && request->comm != nullptr && is_parents(request->comm);
+  return has_magic(request, kRequestMagic) && request->comm != nullptr && !in_its_process(*request->comm);
 }
 
 Status check(const heddle_comm* comm) {
-  if (has_magic(comm, kCommMagic)) return is_parents(comm) ? parents() : Status();
+  if (has_magic(comm, kCommMagic)) return in_its_process(*comm) ? Status() : parents();
   if (comm == nullptr) return Status(Code::invalid_argument, "the communicator is null");
   return Status(Code::invalid_argument, "this is not a communicator, or it has been destroyed");
 }
@@ -73,7 +77,7 @@ Status check(const heddle_request* request) {
         Code::invalid_argument,
         "the communicator of this request has been destroyed; all that is left is heddle_request_free");
   }
-  return is_parents(request->comm) ? parents() : Status();
+  return in_its_process(*request->comm) ? Status() : parents();
 }
 
 bool is_orphan(const heddle_request* request) {

@@ -110,7 +110,10 @@ Status CommunicatorImpl::inspect(int missing, Blame blame, Patience& patience) {
   // Whoever was missing has come in this very moment: the next look sees.
   if (missing < 0) return {};
   const std::string who = name_of(missing);
-  if (is_gone(missing)) return Status(Code::peer_failed, who + " is gone" + also_gone(missing));
+  if (is_gone(missing)) {
+    culprit_ = missing;
+    return Status(Code::peer_failed, who + " is gone" + also_gone(missing));
+  }
   const double seconds = static_cast<double>(patience.waited().count()) / 1e3;
   if (patience.deadline_passed()) {
     const bool sure = blame == Blame::sure || size_ == 2;
@@ -136,7 +139,7 @@ Status CommunicatorImpl::fail(Status status) {
   broken_ = status;
   std::fill(std::begin(by_team_), std::end(by_team_), 0);
   for (Transport* transport : connections_->ports.transports)
-    transport->leave();
+    transport->leave(culprit_);
   return status;
 }
 

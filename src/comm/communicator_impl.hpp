@@ -286,6 +286,7 @@ class CommunicatorImpl final : public Communicator {
   std::string learnt_;            // about the algorithms, for describe()
   bool single_copy_ = false;      // of bcasts of some pages on this node
   Status broken_;                 // the first failure in flight; final
+  int culprit_ = -1;              // the rank that was found to be gone
   std::size_t unsettled_ = 0;     // bytes, when a call last ended
   NodeMeeting node_meeting_{*this};
   std::unique_ptr<DevicePath> device_path_;    // before the connections, which it meets by

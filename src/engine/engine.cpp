@@ -132,8 +132,11 @@ bool Execution::run_team(const Step& step) {
     team_op_.count = r.bytes / binding_.element_bytes;
     team_op_.element_bytes = binding_.element_bytes;
     team_op_.fold = binding_.fold;
-    team_op_.kind = binding_.kind;
-    team_op_.root = step.peer;
+    if (step.kind == StepKind::team_allreduce) {
+      team_op_.kind = binding_.kind;
+    } else {
+      team_op_.root = step.peer;
+    }
     team.start(team_op_);
     team_started_ = true;
   }

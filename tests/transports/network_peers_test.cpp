@@ -168,7 +168,7 @@ TEST(Tcp, WhoHasLeftIsNotWaitedFor) {
   Ticket sent;
   ASSERT_TRUE(world.of(1).send(0, 4, "x", 1, sent).ok());
   ASSERT_TRUE(drive(world, [&] { return sent.done; }));
-  world.of(1).leave();
+  world.of(1).leave(-1);
   const auto hear = [&](char* data, Ticket& ticket) {
     Status status = world.of(0).recv(1, 4, data, 1, ticket);
     const auto end = steady_clock::now() + milliseconds(5000);
@@ -184,6 +184,30 @@ TEST(Tcp, WhoHasLeftIsNotWaitedFor) {
   EXPECT_EQ(hear(&data, second).code(), Code::peer_failed);
   EXPECT_TRUE(world.of(0).peer_is_gone(1));
   world.of(0).cancel(second);
+}
+
+// Who waits for it hears of the rank that failed first.
+TEST(Tcp, WhoHasLeftSaysForWhom) {
+  const NetworkKind kind{"tcp", &open_tcp_network};
+  Peers world(kind, 3);
+  exchange(world, 0, 2);
+  exchange(world, 1, 2);
+  const auto fails = [&](int rank, int from) {
+    char data = 0;
+    Ticket ticket;
+    Status status = world.of(rank).recv(from, 4, &data, 1, ticket);
+    const auto end = steady_clock::now() + milliseconds(5000);
+    while (status.ok() && steady_clock::now() < end)
+      status = world.of(rank).progress();
+    world.of(rank).cancel(ticket);
+    return status.message();
+  };
+  world.leave(1);
+  EXPECT_NE(fails(2, 1).find("rank 1 on "), std::string::npos);
+  world.of(2).leave(-1);
+  const std::string heard = fails(0, 2);
+  EXPECT_EQ(heard.find("rank 1 on "), 0U) << heard;
+  EXPECT_NE(heard.find(" is gone, as rank 2 on "), std::string::npos) << heard;
 }
 
 // Their connections are in its queue, or come later: it has not looked since.
@@ -204,7 +228,7 @@ TEST(Tcp, WhoHasLeftAnswersNobodyWhoIsNotConnected) {
   const auto greeted = steady_clock::now() + milliseconds(300);
   while (steady_clock::now() < greeted)
     ASSERT_TRUE(world.of(0).progress().ok());
-  world.of(1).leave();
+  world.of(1).leave(-1);
   EXPECT_EQ(fails(0, {}, early).code(), Code::peer_failed);
   EXPECT_TRUE(world.of(0).peer_is_gone(1));
   EXPECT_EQ(fails(2, world.of(2).recv(1, 4, &data, 1, late), late).code(), Code::peer_failed);

@@ -32,8 +32,8 @@ inline constexpr std::size_t kPrefetchBytes = 4096;
 inline constexpr int kVerbBits = 2;
 inline constexpr int kDetailBits = 8;
 inline std::uint64_t call_number(const TeamOp& op) {
-  const std::uint64_t detail =
-      op.verb == TeamVerb::allreduce ? op.kind : static_cast<std::uint64_t>(op.root) % (1 << kDetailBits);
+  // One of the two is 0.
+  const std::uint64_t detail = static_cast<std::uint64_t>(op.kind | op.root) % (1 << kDetailBits);
   return op.count * op.element_bytes << (kVerbBits + kDetailBits) | detail << kVerbBits |
          static_cast<std::uint64_t>(op.verb);
 }

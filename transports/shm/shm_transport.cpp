@@ -117,7 +117,7 @@ class ShmTransport final : public Transport {
  public:
   ShmTransport(std::byte* memory, const ShmTransportGeometry& geometry, int member, std::vector<int> ranks,
                std::vector<int> pids, std::function<bool(int member)> is_gone);
-  ~ShmTransport() override { leave(); }
+  ~ShmTransport() override { leave(-1); }
 
   const TransportCapabilities& capabilities() const override { return capabilities_; }
   Status send(int peer, std::uint32_t tag, const void* data, std::size_t bytes, Ticket& ticket) override;
@@ -125,7 +125,7 @@ class ShmTransport final : public Transport {
   Status progress() override;
   void cancel(Ticket& ticket) override;
   bool peer_is_gone(int peer) const override;
-  void leave() override { marks_[static_cast<std::size_t>(member_)].touch(); }
+  void leave(int /*culprit*/) override { marks_[static_cast<std::size_t>(member_)].touch(); }
   bool peer_has_left(int peer) const override {
     return marks_[static_cast<std::size_t>(member_of_[static_cast<std::size_t>(peer)])].is_touched();
   }

@@ -57,7 +57,8 @@ struct Peer {
   int rank = 0;
   Place place;
   State state = State::idle;
-  Status failure;  // why it is gone
+  Status failure;    // why it is gone
+  int culprit = -1;  // the rank for which it left; -1: it told of none
 
   // Making the connection.
   Socket socket;

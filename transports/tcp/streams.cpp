@@ -117,6 +117,9 @@ void TcpTransport::begin(Peer& peer, const Frame& frame) {
       release(peer, frame.tag);
       if (peer.sends()) activate(peer);
       return;
+    case Kind::farewell:
+      peer.culprit = static_cast<int>(frame.tag);
+      return;
   }
   fail(peer, fmt::format("what it sent is no frame (kind {})", static_cast<std::uint32_t>(frame.kind)));
 }

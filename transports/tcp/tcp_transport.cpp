@@ -74,12 +74,19 @@ TcpTransport::~TcpTransport() {
 
 // What the system has taken comes before the news. Connections that are not made yet never will be: a peer whose own one waits in the
 // listener's queue hears of it by a reset.
-void TcpTransport::leave() {
+// The others hear for whose sake, so that they need not take this rank for the first that failed.
+void TcpTransport::leave(int culprit) {
+  if (culprit_ < 0) culprit_ = culprit;
   for (Peer& peer : peers_) {
-    if (peer.state == Peer::State::connected)
-      (void)::shutdown(peer.socket.fd(), SHUT_WR);
-    else
+    if (peer.state != Peer::State::connected) {
       drop(peer.socket);
+      continue;
+    }
+    const Frame farewell{Kind::farewell, static_cast<std::uint32_t>(culprit_), 0};
+    // Not within a message. Where there is no room for it they hear less.
+    if (culprit_ >= 0 && peer.sent == 0)
+      (void)::send(peer.socket.fd(), &farewell, sizeof farewell, MSG_DONTWAIT | MSG_NOSIGNAL);
+    (void)::shutdown(peer.socket.fd(), SHUT_WR);
   }
   for (Stranger& stranger : strangers_)
     drop(stranger.socket);
@@ -196,10 +203,23 @@ void TcpTransport::wrong_length(const Peer& peer, std::size_t length, std::size_
 void TcpTransport::fail(Peer& peer, const std::string& why) {
   drop(peer.socket);
   peer.state = Peer::State::gone;
-  peer.failure = Status(Code::peer_failed, fmt::format("rank {} on {}: {}", peer.rank, peer.place.host, why));
+  const bool told = is_known(peer.culprit) && peer.culprit != peer.rank;
+  const Peer& first = told ? at(peer.culprit) : peer;
+  std::string text = fmt::format("rank {} on {}", first.rank, first.place.host);
+  text +=
+      told ? fmt::format(" is gone, as rank {} on {} says, which left for that", peer.rank, peer.place.host)
+           : ": " + why;
+  peer.failure = Status(Code::peer_failed, std::move(text));
   const bool expected = !peer.open.empty() || peer.arriving.ticket != nullptr || has_tickets(peer.queue) ||
                         has_tickets(peer.held);
-  if (expected && error_.ok()) error_ = peer.failure;
+  if (!expected || !error_.ok()) return;
+  error_ = peer.failure;
+  culprit_ = first.rank;
+}
+
+// Another rank than this one.
+bool TcpTransport::is_known(int rank) const {
+  return rank >= 0 && rank != rank_ && static_cast<std::size_t>(rank) < peers_.size();
 }
 
 Status TcpTransport::progress() {

@@ -39,7 +39,7 @@ class TcpTransport final : public Transport {
   Status progress() override;
   void cancel(Ticket& ticket) override;
   bool peer_is_gone(int peer) const override { return at(peer).state == Peer::State::gone; }
-  void leave() override;
+  void leave(int culprit) override;
   int wake_descriptor() const override { return events_.fd(); }
   bool arm() override;
 
@@ -60,6 +60,7 @@ class TcpTransport final : public Transport {
   bool take_ready(Peer& peer, std::uint32_t tag);
   void wrong_length(const Peer& peer, std::size_t length, std::size_t expected);
   void fail(Peer& peer, const std::string& why);
+  bool is_known(int rank) const;
 
   // streams.cpp
   void push(Peer& peer);
@@ -104,6 +105,7 @@ class TcpTransport final : public Transport {
   std::vector<Peer*> active_;  // those with something open
   std::vector<Stranger> strangers_;
   Status error_;
+  int culprit_ = -1;  // the rank whose end is the reason of `error_`, as far as known
   unsigned rounds_ = 0;
   std::int64_t next_look_ms_ = 0;
 };
