@@ -4,10 +4,10 @@
 
 #include <cstdio>
 #include <exception>
-#include <fstream>
 
 #include "common/collective_bench.hpp"
 #include "common/device.hpp"
+#include "common/json_values.hpp"
 #include "common/message_bench.hpp"
 #include "common/overlap_bench.hpp"
 #include "common/report.hpp"
@@ -122,15 +122,13 @@ int run_job(const Job& job, const Options& options) {
     return 1;
   };
   if (const std::string problem = why_not(job, options); !problem.empty()) return fail(problem);
-  // Find out now, not after a minute of measuring, that results cannot be written.
-  const bool writable = options.json.empty() || !job.leads() || std::ofstream(options.json).is_open();
-  if (!job.all(writable)) return fail(fmt::format("cannot write --json {}", options.json));
+  std::string problem;
+  if (!can_write_json(job, options.json, problem)) return fail(problem);
   std::unique_ptr<Device> device;
   if (options.place != Place::host) {
     device = Device::open(job, options.place);
     if (device == nullptr) return fail(fmt::format("-d {}: not on all ranks", name_of(options.place)));
   }
-  std::string problem;
   const Sides sides = make_sides(job, options, device.get(), problem);
   if (sides.measured == nullptr) return fail(problem);
   Report report(job, options, sides.mode);

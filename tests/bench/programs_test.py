@@ -1,6 +1,6 @@
 """Runs a benchmark or the training job as a user would and checks that what it prints can be read.
 
-usage: programs_test.py WHAT MPIEXEC PROGRAM [ARGUMENT...]      WHAT: plain, full, overlap, versus, train or refuse
+usage: programs_test.py WHAT MPIEXEC PROGRAM [ARGUMENT...]      WHAT: plain, full, overlap, versus, train, refuse or keep
 """
 import json
 import os
@@ -70,6 +70,23 @@ def check_train(text):
     assert len(re.findall(r"^epoch +\d+ +loss [\d.]+ +accuracy [\d.]+ +[\d.]+ s$", text, re.M)) == 2, text
 
 
+def check_keep(mpiexec, program):
+    """A program that does not get to its end leaves the results of an earlier run as they are."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "results.json")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("earlier")
+        # There is no GPU, or none whose memory the host MPI takes.
+        done = run(mpiexec, program, ["-d", "cuda", "--json", path])
+        assert done.returncode != 0, done.stdout
+        with open(path, encoding="utf-8") as file:
+            assert file.read() == "earlier"
+        assert os.listdir(folder) == ["results.json"], os.listdir(folder)
+        for wrong, why in ((os.path.join(folder, "no", "such.json"), "cannot be written"), (folder, "something else than a file")):
+            done = run(mpiexec, program, ["--json", wrong])
+            assert done.returncode != 0 and done.stderr.count(f"--json {wrong}") == 1 and why in done.stderr, done.stderr
+
+
 def main():
     what, mpiexec, program, *arguments = sys.argv[1:]
     if what == "train":
@@ -81,6 +98,8 @@ def main():
         assert done.returncode != 0, done.stdout
         assert arguments[-1] in done.stderr, done.stderr
         return None
+    if what == "keep":
+        return check_keep(mpiexec, program)
     path = os.path.join(tempfile.mkdtemp(), "results.json")
     arguments += ["-m", "4:16K", "-x", "5", "-i", "20", "-c", "--json", path]
     arguments += {"plain": [], "full": ["-f"], "overlap": ["-f", "--tests", "3"], "versus": ["--vs", "mpi", "--rounds", "6"]}[what]
