@@ -35,7 +35,8 @@ def check_overlap(table):
         assert len(row) == 7, row
         overall, compute, pure, overlap = map(float, row[1:5])
         assert overall > 0 and compute > 0 and pure > 0 and 0 <= overlap <= 100, row
-        wanted = 100 * (1 - (overall - compute) / pure)
+        least = min(pure, compute)
+        wanted = 100 * (pure + compute - overall) / least
         # The row's own figures are rounded to hundredths.
         assert abs(overlap - min(max(wanted, 0), 100)) < 2 + 3 / pure, row
         assert row[5:] == ["20", "Pass"], row
