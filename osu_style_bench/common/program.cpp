@@ -92,13 +92,13 @@ void measure_all(const Job& job, const Options& options, const Sides& sides, Dev
   const std::size_t memory = memory_for_buffers(job, options);
   BufferPool::Source source;
   if (device != nullptr) source = device->source();
+  if (options.alloc_mem) source.allocate = [&](std::size_t bytes) { return sides.measured->allocate(bytes); };
   if (!options.collective()) {
     MessageBench bench(job, options, memory, source);
     for (const std::size_t bytes : options.sizes())
       report.add(bench.measure(*sides.measured, bytes));
     return;
   }
-  if (options.alloc_mem) source.allocate = [&](std::size_t bytes) { return sides.measured->allocate(bytes); };
   if (options.overlaps()) {
     OverlapBench bench(job, options, memory, source);
     for (const std::size_t bytes : options.sizes())
