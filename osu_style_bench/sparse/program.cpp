@@ -21,6 +21,8 @@ int run_job(const Job& job, const SparseOptions& options) {
     if (job.leads()) std::fprintf(stderr, "%s: %s\n", kSparseProgram, problem.c_str());
     return 1;
   };
+  if (const std::string problem = job.other_launcher(); !problem.empty())
+    return speaks_first() ? fail(problem) : 1;  // each process leads
   if (job.size() < 2) return fail("needs 2 ranks or more; start it with mpiexec -n 2");
   std::string problem;
   if (!can_write_json(job, options.json, problem)) return fail(problem);
@@ -43,6 +45,7 @@ int run_job(const Job& job, const SparseOptions& options) {
   for (const double percent : options.densities)
     report.add(bench.measure(percent, wire));
   if (!report.write_json(problem)) return fail(problem);
+  if (job.leads() && std::ferror(stdout) != 0) return fail("standard output cannot be written");
   if (!report.all_valid()) return fail("-c: results are wrong where a row says Fail");
   return 0;
 }
