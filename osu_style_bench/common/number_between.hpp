@@ -14,7 +14,7 @@ inline CLI::Validator number_between(double least, double most) {
       [least, most](const std::string& text) -> std::string {
         double value = 0;
         if (CLI::detail::lexical_cast(text, value) && value >= least && value <= most) return "";
-        return fmt::format("{} is not a number from {:g} to {:g}", text, least, most);
+        return fmt::format("{} is not a number from {:.9g} to {:.9g}", text, least, most);
       },
       "NUMBER");
 }
