@@ -6,7 +6,8 @@
 
 Both run peer_loop.c, by turns: the other MPI as it is (Open MPI told to yield, since ranks share cores here), and one with heddle. With gloo
 what the loop calls of MPI is gloo's, over TCP (gloo_calls.cpp); --peer-env GLOO_ALGORITHM=bcube or halving_doubling
-takes another of its allreduces than it does by itself. Prints medians over the turns, their ratio and its 95% interval (bootstrap over turns).
+takes another of its allreduces than it does by itself. Prints medians over the turns, their ratio and its 95% interval (bootstrap over turns), or
+with fewer than six turns, from which no such interval can be had, the range of the turns' ratios.
 Needs root, iproute2, both MPIs' compilers, and for gloo its headers (Debian: libgloo-dev).
 """
 import argparse
@@ -16,6 +17,7 @@ import os
 import pathlib
 import platform
 import random
+import re
 import shutil
 import statistics
 import subprocess
@@ -27,12 +29,44 @@ sys.path.insert(0, str(HERE.parent / 'tests' / 'support'))
 import hosts  # noqa: E402
 
 BOOTSTRAPS = 2000
+LEAST_TURNS = 6  # for an interval of 95%
+LEAST_BYTES = 4  # a float
 STORE = 'store'  # where gloo's ranks find each other, empty at each start
+
+
+def size(text):
+    found = re.fullmatch(r'(\d+)([KMG]?)', text.upper())
+    return int(found[1]) << 10 * ' KMG'.index(found[2] or ' ') if found else 0
 
 
 def size_range(text):
     least, _, most = text.partition(':')
-    return int(least), int(most or least)
+    sizes = size(least), size(most or least)
+    if any(s < LEAST_BYTES or s & (s - 1) for s in sizes) or sizes[0] > sizes[1]:
+        raise argparse.ArgumentTypeError(f"'{text}' is not LEAST:MOST, powers of two from {LEAST_BYTES} on, with K, M or G if you like")
+    return sizes
+
+
+def whole(text):
+    if not re.fullmatch(r'[1-9]\d*', text):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of 1 or more")
+    return int(text)
+
+
+def seconds(text):
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds")
+    return value
+
+
+def setting(text):
+    if not re.match(r'[A-Za-z_]\w*=', text):
+        raise argparse.ArgumentTypeError(f"'{text}' is not NAME=VALUE")
+    return text
 
 
 def parse():
@@ -41,17 +75,27 @@ def parse():
     parser.add_argument('--peer', choices=['openmpi', 'mpich', 'gloo'], default='openmpi')
     parser.add_argument('--under', choices=['openmpi', 'mpich'], default='mpich', help='the MPI that heddle is preloaded into')
     parser.add_argument('--collective', choices=['allreduce', 'bcast', 'bcast_alone'], default='allreduce')
-    parser.add_argument('--hosts', type=int, default=4)
-    parser.add_argument('--ranks-per-host', type=int, default=1)
+    parser.add_argument('--hosts', type=whole, default=4)
+    parser.add_argument('--ranks-per-host', type=whole, default=1)
     parser.add_argument('--rate', default='1gbit', help="of each link, both ways, in tc's words; none: not shaped")
     parser.add_argument('--burst', default='256k', help='what a link lets through at once')
-    parser.add_argument('--sizes', type=size_range, default=(4, 1 << 26), metavar='LEAST:MOST', help='in bytes, powers of two between them')
-    parser.add_argument('--turns', type=int, default=5)
-    parser.add_argument('--timeout', type=float, default=600, help='seconds for one run')
-    parser.add_argument('--env', action='append', default=[], metavar='NAME=VALUE', help="for heddle's runs")
-    parser.add_argument('--peer-env', action='append', default=[], metavar='NAME=VALUE', help="for the other's")
+    parser.add_argument('--sizes', type=size_range, default=(4, 1 << 26), metavar='LEAST:MOST', help='in bytes, powers of two; K, M and G if you like')
+    parser.add_argument('--turns', type=whole, default=5)
+    parser.add_argument('--timeout', type=seconds, default=600, help='seconds for one run')
+    parser.add_argument('--env', action='append', type=setting, default=[], metavar='NAME=VALUE', help="for heddle's runs")
+    parser.add_argument('--peer-env', action='append', type=setting, default=[], metavar='NAME=VALUE', help="for the other's")
     parser.add_argument('--json', type=pathlib.Path, help='keeps every sample')
-    return parser.parse_args()
+    args = parser.parse_args()
+    if not args.preload.is_file():
+        parser.error(f"--preload '{args.preload}': there is no such file; it is in build/.../src/interpose")
+    if args.json and not writable(args.json):
+        parser.error(f"--json '{args.json}' cannot be written")
+    return args
+
+
+def writable(path):
+    """Found out before the turns; what is there stays."""
+    return os.access(path, os.W_OK) and path.is_file() if path.exists() else os.access(path.parent, os.W_OK | os.X_OK)
 
 
 def shape(several, rate, burst):
@@ -106,16 +150,26 @@ def interval(theirs, ours):
     return ratios[BOOTSTRAPS // 40], ratios[-BOOTSTRAPS // 40]
 
 
+def spread(theirs, ours):
+    """Of the ratio: its interval, or as far as the turns' ratios go."""
+    if len(ours) < 2:
+        return '-'
+    ratios = [a / b for a, b in zip(theirs, ours)]
+    low, high = interval(theirs, ours) if len(ours) >= LEAST_TURNS else (min(ratios), max(ratios))
+    return f'{low:.2f} to {high:.2f}'
+
+
 def print_table(peer, samples):
-    print(f'| bytes | {peer}, us | heddle, us | ratio | 95% interval |\n|---:|---:|---:|---:|---|')
+    """`samples`: for "peer" and "heddle" a list of turns, each {bytes: microseconds}."""
+    name = '95% interval' if len(samples['heddle']) >= LEAST_TURNS else 'range'
+    print(f'| bytes | {peer}, us | heddle, us | ratio | {name} |\n|---:|---:|---:|---:|---|')
     logs = []
     for size in sorted(samples['heddle'][0]):
         theirs, ours = ([turn[size] for turn in samples[side]] for side in ('peer', 'heddle'))
         a, b = statistics.median(theirs), statistics.median(ours)
-        low, high = interval(theirs, ours)
         logs.append(math.log(a / b))
-        print(f'| {size} | {a:,.1f} | {b:,.1f} | {a / b:.2f} | {low:.2f} to {high:.2f} |')
-    print(f'\nGeometric mean of the ratios {math.exp(statistics.mean(logs)):.2f}, the lowest {math.exp(min(logs)):.3f}; {len(samples["heddle"])} turns.')
+        print(f'| {size} | {a:,.1f} | {b:,.1f} | {a / b:.2f} | {spread(theirs, ours)} |')
+    print(f'\nGeometric mean of the ratios {math.exp(statistics.mean(logs)):.2f}, the lowest {math.exp(min(logs)):.3f}; {len(samples["heddle"])} turn{"" if len(samples["heddle"]) == 1 else "s"}.')
 
 
 def measure(several, folder, args):
@@ -137,8 +191,6 @@ def measure(several, folder, args):
 
 def main():
     args = parse()
-    if not args.preload.is_file():
-        sys.exit(f"over_hosts.py: --preload '{args.preload}': there is no such file; it is in build/.../src/interpose")
     try:
         with tempfile.TemporaryDirectory() as folder, hosts.Hosts(args.hosts) as several:
             if args.rate != 'none':

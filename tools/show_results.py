@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Shows what a benchmark wrote with --json: as a Markdown table, and with --plot as a picture (needs matplotlib).
 
-Benchmarks with --vs mpi, and heddle_sparse_allreduce (tables only).
+Benchmarks with --vs mpi; and as tables only heddle_sparse_allreduce, and osu_style_bench/over_hosts.py.
 
     tools/show_results.py docs/results/zen5/allreduce-2-ranks-vs-mpich.json
     tools/show_results.py --plot all.png docs/results/zen5/*-2-ranks-vs-mpich.json
@@ -9,6 +9,7 @@ Benchmarks with --vs mpi, and heddle_sparse_allreduce (tables only).
 import argparse
 import json
 import pathlib
+import sys
 
 
 def times(us):
@@ -57,6 +58,17 @@ def print_sparse(result):
     print()
 
 
+def print_over_hosts(result):
+    """osu_style_bench/over_hosts.py: its own table, from its samples."""
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "osu_style_bench"))
+    import over_hosts
+    settings = result["settings"]
+    rate = "links not shaped" if settings["rate"] == "none" else f"links of {settings['rate']}"
+    print(f"over_hosts.py, {settings['collective']}, {settings['hosts']} hosts of {settings['ranks_per_host']} ranks, {rate}, heddle under {settings.get('under', 'mpich')}\n")
+    over_hosts.print_table(settings["peer"], {side: [{int(size): us for size, us in turn.items()} for turn in result[side]] for side in ("peer", "heddle")})
+    print()
+
+
 def cliffs(rows, side):
     """For each size but the ends: (time as a multiple of what lies on the line between its neighbours, bytes)."""
     for before, here, after in zip(rows, rows[1:], rows[2:]):
@@ -87,7 +99,10 @@ def title(result):
 
 
 def plot(results, path):
-    import matplotlib
+    try:
+        import matplotlib
+    except ImportError:
+        sys.exit("show_results.py: --plot needs matplotlib, which this Python does not have; without --plot there are tables")
     matplotlib.use("Agg")
     from matplotlib import pyplot
     figure, axes = pyplot.subplots(2, len(results), figsize=(5 * len(results), 7), sharex="col", squeeze=False,
@@ -117,11 +132,19 @@ def plot(results, path):
 
 
 def read(path):
-    """What a benchmark wrote; ValueError where it did not."""
+    """What a benchmark or over_hosts.py wrote; ValueError where none did."""
     result = json.loads(path.read_text())
-    if not isinstance(result, dict) or "rows" not in result:
-        raise ValueError("no benchmark wrote it with --json")
-    return result
+    if isinstance(result, dict) and ("program" in result and "rows" in result or is_over_hosts(result)):
+        return result
+    if isinstance(result, dict) and "what" in result:
+        raise ValueError(f"put together by hand, and read as it is: {result['what']}")
+    if isinstance(result, dict) and "rows" in result and "program" not in result:
+        raise ValueError("no benchmark wrote it, but a simulation perhaps: tests/scale/show.py shows those of tests/scale/run")
+    raise ValueError("no benchmark wrote it with --json")
+
+
+def is_over_hosts(result):
+    return all(isinstance(result.get(side), list) and result[side] for side in ("peer", "heddle")) and "settings" in result
 
 
 def main():
@@ -136,15 +159,18 @@ def main():
         except (OSError, ValueError) as problem:
             parser.error(f"{path}: {problem}")
         results.append(result)
-        sparse = "dimension" in result.get("settings", {})
-        if sparse and args.plot:
-            parser.error(f"{path}: results of heddle_sparse_allreduce are shown as tables only, without --plot")
-        if not sparse and "geometric_mean_ratio" not in result:
+        tables = "dimension" in result.get("settings", {}) or is_over_hosts(result)
+        if tables and args.plot:
+            parser.error(f"{path}: results of {result.get('program', 'over_hosts.py')} are shown as tables only, without --plot")
+        if not tables and "geometric_mean_ratio" not in result:
             parser.error(f"{path}: there is nothing to compare in it; write it with --vs mpi")
     if args.plot:
         plot(results, args.plot)
         return
     for result in results:
+        if is_over_hosts(result):
+            print_over_hosts(result)
+            continue
         if "dimension" in result["settings"]:
             print_sparse(result)
             continue

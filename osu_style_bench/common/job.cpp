@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "common/machine.hpp"
 #include "heddle/heddle_mpi.h"
 #include "interpose/backend/finalize_together.hpp"
 
@@ -88,6 +89,21 @@ int Job::local_rank() const {
     local = std::max(std::atoi(text), 0);
   }
   return local;
+}
+
+std::string Job::other_launcher() const {
+  if (!has_mpi_ || size_ != 1) return "";
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"}) {
+    const char* text = std::getenv(name);
+    const int wanted = text != nullptr ? std::atoi(text) : 0;
+    if (wanted > 1)
+      return fmt::format(
+          "this mpiexec belongs to another MPI than the program was built for ({}): it started {} processes "
+          "({}), each of "
+          "which is alone; start it with mpiexec.mpich -n {}",
+          mpi_library(), wanted, name, wanted);
+  }
+  return "";
 }
 
 void Job::reduce(std::span<double> values, bool largest) const {

@@ -32,6 +32,10 @@ class Job {
   bool has_mpi() const { return has_mpi_; }
   bool leads() const { return rank_ == 0; }
 
+  // The sentence that says so where the launcher of another MPI than the program's started it, which leaves each process alone;
+  // else empty.
+  std::string other_launcher() const;
+
   // Each value becomes the largest (the sum) over all ranks, on all ranks.
   void maximum(std::span<double> values) const;
   void sum(std::span<double> values) const;

@@ -1,8 +1,10 @@
 #include "common/json_values.hpp"
 
-#include <fstream>
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
+#include "base/whole_file.hpp"
 #include "common/machine.hpp"
 
 namespace heddle::bench {
@@ -33,11 +35,17 @@ json json_head(const char* program, const std::string& mode, const Job& job) {
 }
 
 bool write_json_file(const json& document, const std::string& path, std::string& problem) {
-  std::ofstream file(path);
-  file << document.dump(1) << "\n";
-  file.close();
-  if (!file) problem = "cannot write --json " + path;
-  return static_cast<bool>(file);
+  const Status written = replace_file(path, document.dump(1) + "\n");
+  if (!written.ok()) problem = fmt::format("--json {}", written.message());
+  return written.ok();
+}
+
+bool can_write_json(const Job& job, const std::string& path, std::string& problem) {
+  Status writable;
+  if (!path.empty() && job.leads()) writable = can_replace_file(path);
+  // Only the leading rank says it.
+  if (!writable.ok()) problem = fmt::format("--json {}", writable.message());
+  return job.all(writable.ok());
 }
 
 }  // namespace heddle::bench

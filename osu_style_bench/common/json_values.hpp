@@ -15,7 +15,11 @@ nlohmann::json to_json(const Series& series);
 // The program, the versions, the ranks and the machine.
 nlohmann::json json_head(const char* program, const std::string& mode, const Job& job);
 
-// False, with the sentence in `problem`, if that fails.
+// Of the leading rank: whether write_json_file() could write `path` now, so that this is not found out after measuring. An earlier
+// file stays as it is. Collective, and equal on all ranks; the sentence is in the leading rank's `problem`.
+bool can_write_json(const Job& job, const std::string& path, std::string& problem);
+
+// The whole file or, with the sentence in `problem`, false and what was there before.
 bool write_json_file(const nlohmann::json& document, const std::string& path, std::string& problem);
 
 }  // namespace heddle::bench

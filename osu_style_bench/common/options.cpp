@@ -8,6 +8,7 @@
 #include <limits>
 #include <sstream>
 
+#include "common/number_between.hpp"
 #include "heddle/heddle.h"
 
 namespace heddle::bench {
@@ -64,6 +65,7 @@ struct Texts {
   std::string versus;
   long iterations = -1;
   long warmup = -1;
+  int rounds = -1;
 };
 
 void declare(CLI::App& app, Options& options, Texts& texts) {
@@ -80,7 +82,7 @@ void declare(CLI::App& app, Options& options, Texts& texts) {
   app.add_option("-d,--accelerator", texts.device, "where buffers lie: host, cuda or managed (default host)");
   app.add_option("-M,--mem-limit", texts.memory, "memory for buffers on each rank (default 256M)");
   app.add_option("--max-seconds", options.max_seconds, "time for each size and each side (default 1)")
-      ->check(CLI::Range(0.01, 1e6));
+      ->check(number_between(0.01, 1e6));
   app.add_flag("--warm-buffers", options.warm_buffers,
                "use one buffer again and again (default: a fresh one each time)");
   app.add_flag("--native", options.native, "call heddle's own API instead of MPI");
@@ -99,7 +101,7 @@ void declare(CLI::App& app, Options& options, Texts& texts) {
                    "measure heddle and another alternately and compare: 'mpi', the host MPI; 'staged', of "
                    "buffers on a GPU, copies to the host around a collective there")
         ->check(CLI::IsMember({"mpi", "staged"}));
-    app.add_option("--rounds", options.rounds, "of --vs: blocks of each side (default 41)")
+    app.add_option("--rounds", texts.rounds, "of --vs: blocks of each side (default 41)")
         ->check(CLI::Range(6, 10000));
   }
 }
@@ -109,6 +111,10 @@ std::string finish(Options& options, const Texts& texts) {
   if (texts.versus == "mpi") options.versus = Versus::mpi;
   if (texts.versus == "staged") options.versus = Versus::staged;
   if (options.compares()) options.max_bytes = std::size_t{16} << 20;
+  if (texts.rounds >= 0 && !options.compares())
+    return fmt::format("--rounds {}: rounds are those of a comparison; add --vs mpi, or leave it out",
+                       texts.rounds);
+  if (texts.rounds >= 0) options.rounds = texts.rounds;
   if (texts.iterations >= 0) options.iterations = texts.iterations;
   if (texts.warmup >= 0) options.warmup = texts.warmup;
   if (!texts.dtype.empty() && !parse_dtype(texts.dtype, options.dtype))

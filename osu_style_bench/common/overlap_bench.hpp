@@ -17,6 +17,8 @@ class Computation {
   Computation();
   // As many units as took `seconds` just now, at least one.
   void last(double seconds);
+  // `times` as many, at least one: of a computation that took something else than it was to.
+  void scale(double times);
   // Calls `between` `times` times on the way, evenly spread.
   template <typename Between>
   void run(int times, Between&& between) {
@@ -34,17 +36,24 @@ class Computation {
   long units_ = 1;
 };
 
+// 100 where both at once take as long as the longer of the two alone, 0 where as long as one after the other.
+double overlap_percent(double pure_us, double compute_us, double overall_us);
+
 class OverlapBench {
  public:
   OverlapBench(const Job& job, const Options& options, std::size_t memory, const BufferPool::Source& source);
 
-  // Rounds of the collective alone, the computation alone, and both; the computation takes as long as the collective. Medians
+  // Rounds of the collective alone, the computation alone, and both; the computation takes about as long as the collective. Medians
   // over rounds of the longest over ranks. Unlike OSU's the computation is an amount of work, not of time: a thread or a
   // library that takes the core from it gets no credit for that.
   OverlapRow measure(Side& side, std::size_t bytes);
 
  private:
   void start(Side& side);
+  double alone(Side& side);  // seconds, of one round
+  double compute(Side& side);
+  void run_computation(Side& side, int tests);
+  void make_as_long(Side& side, double per_call);
   bool right(Side& side, std::size_t bytes);
 
   const Job& job_;

@@ -2,12 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <fstream>
 
 #include "common/collective_bench.hpp"
 #include "common/device.hpp"
+#include "common/json_values.hpp"
 #include "common/message_bench.hpp"
 #include "common/overlap_bench.hpp"
 #include "common/report.hpp"
@@ -19,14 +20,36 @@ struct Sides {
   std::unique_ptr<Side> measured;
   std::unique_ptr<Side> host;  // of --vs only: the other one
   std::string mode;
+  std::string column = "heddle";  // of --vs: what `measured` is
 };
 
+constexpr int kTakenOver = 4;  // calls, more than go by before the preload library takes a communicator over
+
+// Whether the preload library, which is in this process, serves any of the sizes. Collective: only once it was called does it know.
+bool preload_serves(const Options& options) {
+  if (options.kind != Kind::allreduce && options.kind != Kind::bcast) return false;
+  const std::unique_ptr<Side> side = make_mpi_side(options.dtype);
+  const std::size_t width = size_of(options.dtype);
+  const std::size_t bytes = std::max(options.min_bytes, width);
+  // In the host's memory, which the host can serve as well.
+  BufferPool send(0, bytes, options.dtype);
+  BufferPool receive(0, bytes, options.dtype);
+  for (int call = 0; call < kTakenOver; ++call) {
+    if (options.reduces()) {
+      side->allreduce(send.next(), receive.next(), bytes / width);
+    } else {
+      side->bcast(send.next(), bytes / width, 0);
+    }
+  }
+  const std::vector<std::size_t> sizes = options.sizes();
+  return std::any_of(sizes.begin(), sizes.end(),
+                     [&](std::size_t size) { return side->algorithm(options.kind, size / width) != "host"; });
+}
+
 // Whether a call of MPI's would get memory that MPI must be able to serve itself.
-bool asks_host_for_gpu_memory(const Options& options, bool native) {
+bool asks_host_for_gpu_memory(const Options& options, bool native, bool preload) {
   if (options.place == Place::host) return false;
-  if (options.versus == Versus::mpi) return true;
-  const bool preloaded = preload_version() != nullptr;
-  return !native && !(preloaded && (options.kind == Kind::allreduce || options.kind == Kind::bcast));
+  return options.versus == Versus::mpi || (!native && !preload);
 }
 
 // What heddle is compared with; null on failure.
@@ -48,7 +71,8 @@ Sides make_sides(const Job& job, const Options& options, Device* device, std::st
   }
   // A comparison has something of heddle's to measure even without the preload library: the native API.
   const bool native = options.native || (options.compares() && preload == nullptr);
-  if (asks_host_for_gpu_memory(options, native) && !host_takes_gpu_memory()) {
+  const bool served = preload != nullptr && !native && preload_serves(options);
+  if (asks_host_for_gpu_memory(options, native, served) && !host_takes_gpu_memory()) {
     problem =
         fmt::format("-d {}: the host MPI does not say that it takes GPU memory (MPIX_Query_cuda_support); {}",
                     name_of(options.place),
@@ -69,13 +93,19 @@ Sides make_sides(const Job& job, const Options& options, Device* device, std::st
       problem += "; or run this with LD_PRELOAD=libheddle_preload.so";
   } else {
     sides.measured = make_mpi_side(options.dtype);
-    sides.mode = preload != nullptr ? fmt::format("MPI with heddle {} preloaded", preload) : "MPI";
+    sides.mode = "MPI";
+    if (served) sides.mode = fmt::format("MPI with heddle {} preloaded", preload);
+    if (preload != nullptr && !served) {
+      sides.mode = fmt::format("heddle {} preloaded, but the host MPI serves this", preload);
+      sides.column = "preload";
+    }
   }
   if (device != nullptr) sides.mode += fmt::format("; {}", device->name());
   return sides;
 }
 
 std::string why_not(const Job& job, const Options& options) {
+  if (std::string problem = job.other_launcher(); !problem.empty()) return problem;
   if (!options.collective() && job.size() != 2)
     return fmt::format("needs 2 ranks, not {}; start it with mpiexec -n 2", job.size());
   if (job.size() < 2) return "needs 2 ranks or more; start it with mpiexec -n 2";
@@ -92,13 +122,13 @@ void measure_all(const Job& job, const Options& options, const Sides& sides, Dev
   const std::size_t memory = memory_for_buffers(job, options);
   BufferPool::Source source;
   if (device != nullptr) source = device->source();
+  if (options.alloc_mem) source.allocate = [&](std::size_t bytes) { return sides.measured->allocate(bytes); };
   if (!options.collective()) {
     MessageBench bench(job, options, memory, source);
     for (const std::size_t bytes : options.sizes())
       report.add(bench.measure(*sides.measured, bytes));
     return;
   }
-  if (options.alloc_mem) source.allocate = [&](std::size_t bytes) { return sides.measured->allocate(bytes); };
   if (options.overlaps()) {
     OverlapBench bench(job, options, memory, source);
     for (const std::size_t bytes : options.sizes())
@@ -121,22 +151,29 @@ int run_job(const Job& job, const Options& options) {
     if (job.leads()) std::fprintf(stderr, "%s: %s\n", program_name(options.kind), problem.c_str());
     return 1;
   };
-  if (const std::string problem = why_not(job, options); !problem.empty()) return fail(problem);
-  // Find out now, not after a minute of measuring, that results cannot be written.
-  const bool writable = options.json.empty() || !job.leads() || std::ofstream(options.json).is_open();
-  if (!job.all(writable)) return fail(fmt::format("cannot write --json {}", options.json));
+  // Where each process is alone, each leads.
+  if (const std::string problem = why_not(job, options); !problem.empty())
+    return speaks_first() ? fail(problem) : 1;
+  std::string problem;
+  if (!can_write_json(job, options.json, problem)) return fail(problem);
   std::unique_ptr<Device> device;
   if (options.place != Place::host) {
     device = Device::open(job, options.place);
     if (device == nullptr) return fail(fmt::format("-d {}: not on all ranks", name_of(options.place)));
   }
-  std::string problem;
   const Sides sides = make_sides(job, options, device.get(), problem);
   if (sides.measured == nullptr) return fail(problem);
-  Report report(job, options, sides.mode);
+  if (sides.host != nullptr && sides.column == "preload" && job.leads())
+    std::fprintf(stderr,
+                 "%s: warning: the preload library is loaded, but the host MPI serves these calls: both "
+                 "columns are its times; see "
+                 "HEDDLE_ENABLE, and what HEDDLE_LOG=info says\n",
+                 program_name(options.kind));
+  Report report(job, options, sides.mode, sides.column);
   report.header();
   measure_all(job, options, sides, device.get(), report);
   if (!report.write_json(problem)) return fail(problem);
+  if (job.leads() && std::ferror(stdout) != 0) return fail("standard output cannot be written");
   if (!report.all_valid()) return fail("-c: results are wrong where a row says Fail");
   return 0;
 }

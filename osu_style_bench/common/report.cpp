@@ -83,8 +83,8 @@ json to_json(const OverlapRow& row) {
 
 }  // namespace
 
-Report::Report(const Job& job, const Options& options, std::string mode)
-    : job_(job), options_(options), mode_(std::move(mode)) {}
+Report::Report(const Job& job, const Options& options, std::string mode, std::string column)
+    : job_(job), options_(options), mode_(std::move(mode)), column_(std::move(column)) {}
 
 void Report::header() const {
   if (!job_.leads()) return;
@@ -94,13 +94,13 @@ void Report::header() const {
   if (options_.compares()) {
     const std::string peer = options_.versus == Versus::mpi ? "MPI" : "staged";
     text += fmt::format(
-        "# Medians of rounds, ratio {}/heddle with its 95% confidence "
+        "# Medians of rounds, ratio {}/{} with its 95% confidence "
         "interval\n{:<{}}{:>{}}{:>{}}{:>{}}{:>{}}{:>{}}",
-        peer, "# Size", kSizeWidth, peer + "(us)", kNarrow, "heddle(us)", kNarrow, "Ratio", kNarrow, "Low",
-        kNarrow, "High", kNarrow);
+        peer, column_, "# Size", kSizeWidth, peer + "(us)", kNarrow, column_ + "(us)", kNarrow, "Ratio",
+        kNarrow, "Low", kNarrow, "High", kNarrow);
     if (options_.full) {
-      for (const std::string& column : {peer + "-low", peer + "-high", std::string("heddle-low"),
-                                        std::string("heddle-high"), std::string("Rounds")})
+      for (const std::string& column :
+           {peer + "-low", peer + "-high", column_ + "-low", column_ + "-high", std::string("Rounds")})
         text += fmt::format("{:>{}}", column, kNarrow);
     }
     if (options_.validate) text += fmt::format("{:>{}}", "Validation", kNarrow);
@@ -196,6 +196,10 @@ bool Report::write_json(std::string& problem) const {
                           {"max_bytes", options_.max_bytes},
                           {"warm_buffers", options_.warm_buffers},
                           {"alloc_mem", options_.alloc_mem},
+                          {"iterations", options_.iterations ? json(*options_.iterations) : json()},
+                          {"warmup", options_.warmup ? json(*options_.warmup) : json()},
+                          {"validate", options_.validate},
+                          {"native", options_.native},
                           {"max_seconds", options_.max_seconds},
                           {"rounds", options_.rounds},
                           {"window", options_.window},

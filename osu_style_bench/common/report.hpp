@@ -14,9 +14,9 @@ namespace heddle::bench {
 
 class Report {
  public:
-  // `mode` says in a few words what is called: "MPI", "heddle preload 0.1.0", ... All of these outlive the
-  // report.
-  Report(const Job& job, const Options& options, std::string mode);
+  // `mode` says in a few words what is called: "MPI", "MPI with heddle 0.1.0 preloaded", ... `column` heads, in a comparison, the
+  // times of that. `job` and `options` outlive the report.
+  Report(const Job& job, const Options& options, std::string mode, std::string column);
 
   void header() const;
   void add(const PlainRow& row);
@@ -32,6 +32,7 @@ class Report {
   const Job& job_;
   const Options& options_;
   std::string mode_;
+  std::string column_;
   std::vector<PlainRow> plain_;
   std::vector<ComparedRow> compared_;
   std::vector<OverlapRow> overlaps_;

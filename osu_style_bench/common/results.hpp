@@ -46,7 +46,7 @@ struct OverlapRow {
   double overall_us = 0;       // both at once
   double compute_us = 0;       // the computation alone
   double pure_us = 0;          // the collective alone
-  double overlap_percent = 0;  // of pure_us
+  double overlap_percent = 0;  // of the shorter of the two
   long rounds = 0;
   std::optional<bool> valid;
 };

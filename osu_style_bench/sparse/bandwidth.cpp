@@ -1,9 +1,12 @@
 #include "sparse/bandwidth.hpp"
 
+#include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "common/pacing.hpp"
 #include "common/stats.hpp"
+#include "heddle/heddle_sparse.h"
 
 namespace heddle::bench {
 namespace {
@@ -58,6 +61,28 @@ double measure_wire(const Job& job, heddle_comm_t comm, double seconds) {
   for (long i = 0; i < windows; ++i)
     times.push_back(wire.window());
   return wire.shared(kMessageBytes * kWindow / median(times));
+}
+
+// heddle does not tell; but a message that says where entries lie is shorter than their values.
+bool streams_are_sent(const Job& job, heddle_comm_t comm) {
+  constexpr std::size_t kEntries = 16384;  // few enough for streams, of so many elements
+  constexpr std::uint64_t kDimension = std::uint64_t{1} << 24;
+  constexpr std::size_t kLeastSent = kEntries * sizeof(float) / 2;
+  std::vector<std::uint32_t> indices(kEntries);
+  std::iota(indices.begin(), indices.end(), 0U);
+  std::vector<float> values(kEntries, 1.F);
+  std::vector<std::uint32_t> sum_indices(kEntries);
+  std::vector<float> sum_values(kEntries);
+  const heddle_sparse in{kDimension,    kEntries, HEDDLE_INDEX32, HEDDLE_FLOAT32, indices.data(),
+                         values.data(), 0,        nullptr,        nullptr};
+  heddle_sparse sum{kDimension,        0,        HEDDLE_INDEX32, HEDDLE_FLOAT32, sum_indices.data(),
+                    sum_values.data(), kEntries, nullptr,        nullptr};
+  heddle_sparse_stats stats{};
+  heddle_status status = heddle_sparse_allreduce(&in, &sum, HEDDLE_SUM, comm);
+  if (status == HEDDLE_OK) status = heddle_sparse_get_stats(comm, &stats);
+  if (status != HEDDLE_OK) job.abort(std::string("heddle_sparse_allreduce: ") + heddle_last_error());
+  // Half of them at the least, where two ranks sum a half each. Nothing where all go as one vector, of which none are counted.
+  return job.maximum(static_cast<double>(stats.bytes_sent)) >= static_cast<double>(kLeastSent);
 }
 
 }  // namespace heddle::bench

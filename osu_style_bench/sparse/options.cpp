@@ -8,6 +8,7 @@
 #include <map>
 #include <sstream>
 
+#include "common/number_between.hpp"
 #include "heddle/heddle.h"
 
 namespace heddle::bench {
@@ -51,7 +52,7 @@ void declare(CLI::App& app, SparseOptions& options, Texts& texts) {
                  "percent of the elements that a rank has, separated by commas "
                  "(default 0.01,0.1,0.781,3,10,30,100)")
       ->delimiter(',')
-      ->check(CLI::Range(1e-9, 100.0));
+      ->check(number_between(1e-9, 100));
   app.add_option("--pattern", texts.pattern,
                  "where the entries lie: uniform, clustered, identical or skewed (default uniform)")
       ->check(one_of(kPatterns));
@@ -65,7 +66,7 @@ void declare(CLI::App& app, SparseOptions& options, Texts& texts) {
       ->check(CLI::Range(0L, 1'000'000'000L));
   app.add_option("--rounds", options.rounds, "blocks of each side (default 41)")->check(CLI::Range(6, 10000));
   app.add_option("--max-seconds", options.max_seconds, "time for each density and each side (default 1)")
-      ->check(CLI::Range(0.01, 1e6));
+      ->check(number_between(0.01, 1e6));
   app.add_flag("--no-mpi", texts.no_mpi, "leave out the host MPI's dense allreduce");
   app.add_option("-d,--accelerator", texts.device, "where vectors lie: host, cuda or managed (default host)");
   app.add_flag("-c,--validation", options.validate, "check results");

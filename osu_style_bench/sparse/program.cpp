@@ -4,10 +4,10 @@
 
 #include <cstdio>
 #include <exception>
-#include <fstream>
 
 #include "common/device.hpp"
 #include "common/job.hpp"
+#include "common/json_values.hpp"
 #include "common/side.hpp"
 #include "sparse/bandwidth.hpp"
 #include "sparse/report.hpp"
@@ -21,16 +21,16 @@ int run_job(const Job& job, const SparseOptions& options) {
     if (job.leads()) std::fprintf(stderr, "%s: %s\n", kSparseProgram, problem.c_str());
     return 1;
   };
+  if (const std::string problem = job.other_launcher(); !problem.empty())
+    return speaks_first() ? fail(problem) : 1;  // each process leads
   if (job.size() < 2) return fail("needs 2 ranks or more; start it with mpiexec -n 2");
-  // Find out now, not after a minute of measuring, that results cannot be written.
-  const bool writable = options.json.empty() || !job.leads() || std::ofstream(options.json).is_open();
-  if (!job.all(writable)) return fail(fmt::format("cannot write --json {}", options.json));
+  std::string problem;
+  if (!can_write_json(job, options.json, problem)) return fail(problem);
   std::unique_ptr<Device> device;
   if (options.place != Place::host) {
     device = Device::open(job, options.place);
     if (device == nullptr) return fail(fmt::format("-d {}: not on all ranks", name_of(options.place)));
   }
-  std::string problem;
   const NativeComm comm = job.make_native_comm(problem);
   if (comm == nullptr) return fail(problem);
   const std::unique_ptr<Side> dense = make_native_side(job, options.dtype, problem);
@@ -45,6 +45,7 @@ int run_job(const Job& job, const SparseOptions& options) {
   for (const double percent : options.densities)
     report.add(bench.measure(percent, wire));
   if (!report.write_json(problem)) return fail(problem);
+  if (job.leads() && std::ferror(stdout) != 0) return fail("standard output cannot be written");
   if (!report.all_valid()) return fail("-c: results are wrong where a row says Fail");
   return 0;
 }

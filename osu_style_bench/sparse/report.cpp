@@ -153,6 +153,10 @@ bool SparseReport::write_json(std::string& problem) const {
                           {"dtype", mpi_name(options_.dtype)},
                           {"pattern", name_of(options_.pattern)},
                           {"api", name_of(options_.api)},
+                          {"iterations", or_null(options_.iterations)},
+                          {"warmup", or_null(options_.warmup)},
+                          {"validate", options_.validate},
+                          {"buffers", name_of(options_.place)},
                           {"max_seconds", options_.max_seconds},
                           {"rounds", options_.rounds},
                           {"mpi", with_host_}};

@@ -9,6 +9,7 @@
 
 #include "common/pacing.hpp"
 #include "common/stats.hpp"
+#include "sparse/bandwidth.hpp"
 
 namespace heddle::bench {
 namespace {
@@ -61,6 +62,7 @@ SparseBench::SparseBench(const Job& job, const SparseOptions& options, heddle_co
       host_(host),
       device_(device),
       bytes_(options.dimension * size_of(options.dtype)),
+      streams_sent_(streams_are_sent(job, comm)),
       send_(memory_for_buffers(job) / 2, bytes_, options.dtype, source_of(device)),
       receive_(memory_for_buffers(job) / 2, bytes_, options.dtype, source_of(device)) {}
 
@@ -239,7 +241,8 @@ void SparseBench::take_stats(SparseRow& row, double bytes_per_second) {
   row.pair_bytes =
       pair_bytes_of(row.algorithm, job_.size(), row.entries, row.result_entries, size_of(options_.dtype));
   const double sent = job_.maximum(static_cast<double>(stats.bytes_sent));
-  if (sent == 0) return;
+  // GPUs send theirs in any case.
+  if (sent == 0 || (!streams_sent_ && row.algorithm != "gpu")) return;
   row.bytes_sent = sent;
   if (bytes_per_second > 0) row.wire_share = sent / (row.sparse.median_us / kMicro) / bytes_per_second;
 }

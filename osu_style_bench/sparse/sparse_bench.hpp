@@ -52,6 +52,7 @@ class SparseBench {
   Side* host_;
   Device* device_;
   std::size_t bytes_;  // of a dense vector
+  bool streams_sent_;
   BufferPool send_;
   BufferPool receive_;
   std::vector<std::byte> mine_;  // this rank's dense vector

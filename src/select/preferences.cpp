@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <cstdint>
 #include <fstream>
+#include <initializer_list>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -60,6 +62,19 @@ void read_forced(std::string_view text, Preferences& out) {
   }
 }
 
+// A key that is none would leave out what it was meant to say.
+Status known_keys(const json& object, std::initializer_list<std::string_view> known) {
+  for (const auto& [key, value] : object.items()) {
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    std::string names;
+    for (const std::string_view name : known)
+      names.append(names.empty() ? "" : ", ").append(name);
+    return Status(Code::invalid_argument,
+                  std::string("\"").append(key).append("\" is not a key; known: ").append(names));
+  }
+  return {};
+}
+
 Status read_range(const json& rule, const char* key, std::int64_t (&range)[2]) {
   if (!rule.contains(key)) return {};
   const json& value = rule[key];
@@ -72,6 +87,11 @@ Status read_range(const json& rule, const char* key, std::int64_t (&range)[2]) {
     range[i] = value[i].is_number_unsigned() && value[i].get<std::uint64_t>() > INT64_MAX
                    ? INT64_MAX
                    : value[i].get<std::int64_t>();
+  if (range[0] < 0 || range[0] > range[1]) {
+    return Status(
+        Code::invalid_argument,
+        std::string("\"") + key + "\" must be [least, most] with 0 <= least <= most, not " + value.dump());
+  }
   return {};
 }
 
@@ -88,6 +108,8 @@ Result<std::uint32_t> read_count(const json& rule, const char* key) {
 Result<TuningRule> read_rule(const json& rule) {
   TuningRule out;
   if (!rule.is_object()) return Status(Code::invalid_argument, "is not an object");
+  HEDDLE_TRY(
+      known_keys(rule, {"collective", "bytes", "ranks", "nodes", "algorithm", "radix", "chunks", "leaders"}));
   const auto text = [&](const char* key) {
     return rule.contains(key) && rule[key].is_string() ? rule[key].get<std::string>() : std::string();
   };
@@ -128,6 +150,7 @@ Result<Tuning> parse_tuning(std::string_view text, std::string_view made_for) {
   if (!made_for.empty() && root.value("made_for", json()) != json(std::string(made_for))) {
     return Status(Code::invalid_argument, "it was made for another machine, placement of ranks or version");
   }
+  HEDDLE_TRY(known_keys(root, {"version", "made_for", "rules", "streamed_results_from"}));
   Tuning tuning;
   if (root.contains("streamed_results_from")) {
     const json& from = root["streamed_results_from"];

@@ -9,6 +9,7 @@
 
 #include "common/buffers.hpp"
 #include "common/check_results.hpp"
+#include "common/overlap_bench.hpp"
 #include "common/pacing.hpp"
 
 namespace heddle::bench {
@@ -130,6 +131,54 @@ class FakeSide final : public Side {
   bool spoil_;
   std::function<void()> open_;
 };
+
+// A collective that is a computation of this rank's own: nothing overlaps, and the bench's computation takes as long.
+class BusySide final : public Side {
+ public:
+  const char* name() const override { return "busy"; }
+  void allreduce(const void*, void*, std::size_t) override { work(); }
+  void bcast(void*, std::size_t, int) override { work(); }
+  void start_allreduce(const void*, void*, std::size_t) override {}
+  void start_bcast(void*, std::size_t, int) override {}
+  bool test() override { return false; }
+  void finish() override { work(); }
+  void send(const void*, std::size_t, int) override {}
+  void receive(void*, std::size_t, int) override {}
+  void exchange(std::span<void* const>, std::span<void* const>, std::size_t, int) override {}
+  std::string algorithm(Kind, std::size_t) override { return "-"; }
+
+ private:
+  // The first calls are slower, as where connections are made.
+  void work() {
+    for (long i = 0; i < (calls_ < 3 ? 600'000 : 20'000); ++i)
+      asm volatile("" : : : "memory");
+    ++calls_;
+  }
+  long calls_ = 0;
+};
+
+TEST_F(InAJob, TheComputationTakesAsLongAsTheCollective) {
+  Options options;
+  options.kind = Kind::iallreduce;
+  options.max_bytes = 8;
+  options.dtype = Dtype::float32;
+  options.warmup = 1;
+  options.max_seconds = 0.1;
+  BusySide side;
+  OverlapBench bench(*job, options, 1 << 16, {});
+  const OverlapRow row = bench.measure(side, 8);
+  // Of the first calls it would be 30 times as long.
+  EXPECT_GT(row.compute_us, row.pure_us / 5);
+  EXPECT_LT(row.compute_us, row.pure_us * 5);
+}
+
+TEST(Overlap, IsOfWhatCouldBeSaved) {
+  EXPECT_DOUBLE_EQ(overlap_percent(10, 10, 10), 100);
+  EXPECT_DOUBLE_EQ(overlap_percent(10, 8, 10), 100);
+  EXPECT_DOUBLE_EQ(overlap_percent(8, 10, 10), 100);
+  EXPECT_DOUBLE_EQ(overlap_percent(10, 8, 14), 50);
+  EXPECT_DOUBLE_EQ(overlap_percent(10, 10, 21), 0);
+}
 
 TEST_F(InAJob, ValidationTellsRightFromWrong) {
   constexpr std::size_t kBytes = 1000 * 8;

@@ -95,7 +95,9 @@ TEST(Options, NamesWhatIsWrong) {
                                                        {"-x", "-1"},
                                                        {"-M", "some"},
                                                        {"--vs", "ucc"},
-                                                       {"--rounds", "3"}};
+                                                       {"--rounds", "3"},
+                                                       {"--rounds", "9"},
+                                                       {"--max-seconds", "nan"}};
   for (const auto& arguments : wrong) {
     const Parsed parsed = parse(Kind::allreduce, arguments);
     EXPECT_FALSE(parsed.run) << arguments[0] << ' ' << arguments[1];
@@ -103,6 +105,11 @@ TEST(Options, NamesWhatIsWrong) {
     EXPECT_NE(parsed.text.find(arguments[1]), std::string::npos) << parsed.text;
   }
   EXPECT_EQ(parse(Kind::latency, {"--vs", "mpi"}).code, 2);
+}
+
+TEST(Options, RoundsAreThoseOfAComparison) {
+  EXPECT_EQ(parse(Kind::allreduce, {"--vs", "mpi", "--rounds", "9"}).options.rounds, 9);
+  EXPECT_EQ(parse(Kind::allreduce, {"--vs", "mpi"}).options.rounds, 41);
 }
 
 TEST(Options, HelpAndVersionSucceed) {

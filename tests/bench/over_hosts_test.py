@@ -24,10 +24,20 @@ def run(*arguments):
     return subprocess.run([sys.executable, ROOT / "osu_style_bench" / "over_hosts.py", *arguments], capture_output=True, text=True, check=False)
 
 
+def check_refusals(preload):
+    """Before anything is measured, in a line that names the value."""
+    for wrong in (["--turns", "0"], ["--sizes", "0:4"], ["--sizes", "8:4"], ["--sizes", "4:12"], ["--sizes", "4:x"], ["--hosts", "0"], ["--timeout", "nan"],
+                  ["--env", "HEDDLE_LOG"], ["--json", "/nowhere/samples.json"], ["--json", "/"]):
+        done = run("--preload", preload, *wrong)
+        last = done.stderr.splitlines()[-1]
+        assert done.returncode == 2 and wrong[0] in last and f"'{wrong[1]}'" in last and not done.stdout, done.stderr
+
+
 def main():
     preload = sys.argv[1]
     missing = run("--preload", "/nowhere/libheddle_preload.so")
-    assert missing.returncode == 1 and "there is no such file" in missing.stderr, missing.stderr
+    assert missing.returncode == 2 and "there is no such file" in missing.stderr, missing.stderr
+    check_refusals(preload)
     try:
         with hosts.Hosts(2):
             pass
@@ -39,10 +49,14 @@ def main():
         return SKIPPED
     with tempfile.TemporaryDirectory() as folder:
         samples = pathlib.Path(folder, "samples.json")
-        done = run("--preload", preload, "--peer", "mpich", "--hosts", "2", "--sizes", "4:8", "--turns", "2", "--timeout", "60", "--json", str(samples),
+        done = run("--preload", preload, "--peer", "mpich", "--hosts", "2", "--sizes", "1K:2k", "--turns", "2", "--timeout", "60", "--json", str(samples),
                    "--env", "HEDDLE_LOG=info")
         assert done.returncode == 0, done.stdout + done.stderr
-        assert re.findall(r"^\| (\d+) \| [\d.,]+ \| [\d.,]+ \| [\d.]+ \| [\d.]+ to [\d.]+ \|$", done.stdout, re.M) == ["4", "8"], done.stdout
+        assert re.findall(r"^\| (\d+) \| [\d.,]+ \| [\d.,]+ \| [\d.]+ \| [\d.]+ to [\d.]+ \|$", done.stdout, re.M) == ["1024", "2048"], done.stdout
+        # Two turns are too few for an interval.
+        assert "| ratio | range |" in done.stdout and "95%" not in done.stdout, done.stdout
+        shown = subprocess.run([sys.executable, ROOT / "tools" / "show_results.py", samples], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() in shown.stdout, shown.stdout
         assert re.search(r"Geometric mean of the ratios [\d.]+, the lowest [\d.]+; 2 turns", done.stdout), done.stdout
         assert "turn 2 of 2: heddle" in done.stderr, done.stderr
         assert len(re.findall(r"heddle\[0\] info: allreduce up to \d+ bytes: ", done.stderr)) >= 2, done.stderr

@@ -1,13 +1,17 @@
 """Runs a benchmark or the training job as a user would and checks that what it prints can be read.
 
-usage: programs_test.py WHAT MPIEXEC PROGRAM [ARGUMENT...]      WHAT: plain, full, overlap, versus, train or refuse
+usage: programs_test.py WHAT MPIEXEC PROGRAM [ARGUMENT...]      WHAT: plain, full, overlap, versus, train, refuse, keep, preload, alone or alloc
 """
 import json
 import os
+import pathlib
 import re
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import native_ranks  # noqa: E402
 
 
 def run(mpiexec, program, arguments):
@@ -35,9 +39,10 @@ def check_overlap(table):
         assert len(row) == 7, row
         overall, compute, pure, overlap = map(float, row[1:5])
         assert overall > 0 and compute > 0 and pure > 0 and 0 <= overlap <= 100, row
-        wanted = 100 * (1 - (overall - compute) / pure)
+        least = min(pure, compute)
+        wanted = 100 * (pure + compute - overall) / least
         # The row's own figures are rounded to hundredths.
-        assert abs(overlap - min(max(wanted, 0), 100)) < 2 + 3 / pure, row
+        assert abs(overlap - min(max(wanted, 0), 100)) < 2 + 3 / least, row
         assert row[5:] == ["20", "Pass"], row
 
 
@@ -56,6 +61,8 @@ def check_json(path, table):
         document = json.load(file)
     assert document["ranks"] == 2 and document["machine"]["cores"] >= 1, document
     assert "MPICH" in document["mpi_library"], document
+    settings = document["settings"]
+    assert (settings["iterations"], settings["warmup"], settings["validate"]) == (20, 5, True), settings
     assert [row["bytes"] for row in document["rows"]] == [int(row[0]) for row in table], document
 
 
@@ -70,6 +77,71 @@ def check_train(text):
     assert len(re.findall(r"^epoch +\d+ +loss [\d.]+ +accuracy [\d.]+ +[\d.]+ s$", text, re.M)) == 2, text
 
 
+def check_keep(mpiexec, program):
+    """A program that does not get to its end leaves the results of an earlier run as they are."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "results.json")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("earlier")
+        # There is no GPU, or none whose memory the host MPI takes.
+        done = run(mpiexec, program, ["-d", "cuda", "--json", path])
+        assert done.returncode != 0, done.stdout
+        with open(path, encoding="utf-8") as file:
+            assert file.read() == "earlier"
+        assert os.listdir(folder) == ["results.json"], os.listdir(folder)
+        for wrong, why in ((os.path.join(folder, "no", "such.json"), "cannot be written"), (folder, "something else than a file")):
+            done = run(mpiexec, program, ["--json", wrong])
+            assert done.returncode != 0 and done.stderr.count(f"--json {wrong}") == 1 and why in done.stderr, done.stderr
+
+
+def check_preload(mpiexec, program, preload):
+    """Who serves is said, and nobody else's times are called heddle's. A program of messages is the host's whatever is set."""
+    collective = "allreduce" in os.path.basename(program)
+    for setting, served in (("1", collective), ("0", False)):
+        launch = ["-genv", "LD_PRELOAD", preload, "-genv", "HEDDLE_ENABLE", setting, "-n", "2", program, "-m", "4:8", "-x", "5", "-i", "20"]
+        for more in ([], ["--vs", "mpi", "--rounds", "6"]) if collective else ([],):
+            done = subprocess.run([mpiexec, *launch, *more], capture_output=True, text=True, timeout=100, check=False)
+            assert done.returncode == 0, done.stderr
+            assert re.search(r"^# MPI with heddle [\d.]+ preloaded; ", done.stdout, re.M) is not None or not served, done.stdout
+            assert ("preloaded, but the host MPI serves this" in done.stdout) != served, done.stdout
+            assert ("heddle(us)" in done.stdout) == (served and more != []), done.stdout
+            assert done.stderr.count("both columns are its times") == (more != [] and not served), done.stderr
+
+
+def check_alone(mpiexec, program):
+    """By a launcher of another MPI, which says how many there are, and which this one does not understand."""
+    for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(("PMI", "OMPI", "HYDRA"))}
+        outputs = []
+        for rank in ("0", "1"):
+            done = subprocess.run([program], env={**environment, name: "2", name.replace("SIZE", "RANK"): rank}, capture_output=True, text=True,
+                                  timeout=100, check=False)
+            assert done.returncode == 1 and not done.stdout, done.stdout
+            outputs.append(done.stderr)
+        for part in ("belongs to another MPI than the program was built for (MPICH", name, "mpiexec.mpich -n 2"):
+            assert part in outputs[0], outputs
+        assert outputs[1] == "", outputs
+
+
+def check_alloc(mpiexec, program, counter):
+    """With --alloc-mem buffers are MPI_Alloc_mem's, without they are not."""
+    for more, calls in (([], "0"), (["--alloc-mem"], "2")):
+        launch = ["-genv", "LD_PRELOAD", counter, "-n", "2", program, "-m", "4:8", "-x", "1", "-i", "5", *more]
+        done = subprocess.run([mpiexec, *launch], capture_output=True, text=True, timeout=100, check=False)
+        assert done.returncode == 0, done.stderr
+        assert re.findall(r"MPI_Alloc_mem: (\d+) calls", done.stderr) == 2 * [calls], done.stderr
+
+
+def check_full(program):
+    """A table that cannot be written is a failure."""
+    ranks = []
+    for rank, environment in enumerate(native_ranks.environments(2)):
+        with open("/dev/full" if rank == 0 else "/dev/null", "w", encoding="utf-8") as out:
+            ranks.append(subprocess.Popen([program, "--native", "-m", "4:8", "-i", "5"], env=environment, stdout=out, stderr=subprocess.PIPE, text=True))
+    errors = [rank.communicate(timeout=100)[1] for rank in ranks]
+    assert ranks[0].returncode == 1 and "standard output cannot be written" in errors[0], errors
+
+
 def main():
     what, mpiexec, program, *arguments = sys.argv[1:]
     if what == "train":
@@ -81,6 +153,15 @@ def main():
         assert done.returncode != 0, done.stdout
         assert arguments[-1] in done.stderr, done.stderr
         return None
+    if what == "preload":
+        return check_preload(mpiexec, program, *arguments)
+    if what == "alloc":
+        return check_alloc(mpiexec, program, *arguments)
+    if what == "alone":
+        check_alone(mpiexec, program)
+        return check_full(program)
+    if what == "keep":
+        return check_keep(mpiexec, program)
     path = os.path.join(tempfile.mkdtemp(), "results.json")
     arguments += ["-m", "4:16K", "-x", "5", "-i", "20", "-c", "--json", path]
     arguments += {"plain": [], "full": ["-f"], "overlap": ["-f", "--tests", "3"], "versus": ["--vs", "mpi", "--rounds", "6"]}[what]

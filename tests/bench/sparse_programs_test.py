@@ -22,9 +22,9 @@ DIMENSION = 20 * 1024
 SMALL = ["--dimension", "20K", "--density", "0.1,3,100", "-x", "2", "-i", "6", "--rounds", "6", "-c"]
 
 
-def run(mpiexec, ranks, program, *arguments):
+def run(mpiexec, ranks, program, *arguments, **settings):
     command = [mpiexec, "-n", str(ranks), program, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(command, env={**os.environ, **settings}, capture_output=True, text=True, timeout=100, check=False)
 
 
 def rows(text):
@@ -57,7 +57,22 @@ def check_json(path, table, sides):
     assert len([line for line in shown.stdout.splitlines() if line.startswith("|")]) == 2 + len(DENSITIES), shown.stdout
 
 
+def check_sent(mpiexec, program):
+    """What was sent is shown where entries are sent, not where ranks read them in each other's memory."""
+    path = pathlib.Path(tempfile.mkdtemp()) / "results.json"
+    for transports, sent in (("shm", False), ("mpi", True)):
+        done = run(mpiexec, 2, program, *SMALL[:2], "--density", "0.1,3", "-i", "6", "--rounds", "6", "--no-mpi", "--wire", "--json", str(path),
+                   HEDDLE_TRANSPORTS=transports)
+        assert done.returncode == 0, done.stdout + done.stderr
+        for row, kept in zip(rows(done.stdout), json.loads(path.read_text())["rows"]):
+            assert row[-1] != "dense", row
+            assert [cell != "-" for cell in row[-4:-1]] == 3 * [sent], row
+            assert [kept[key] is not None for key in ("bytes_sent", "wire_share")] == 2 * [sent], kept
+            assert not sent or int(row[-4]) >= 4 * int(row[1]), row
+
+
 def check_mpi(mpiexec, program):
+    check_sent(mpiexec, program)
     path = pathlib.Path(tempfile.mkdtemp()) / "results.json"
     for pattern, api in itertools.product(PATTERNS, APIS):
         # Not always: MPICH spins while it waits, which takes long where cores are busy.

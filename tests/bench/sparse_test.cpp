@@ -68,7 +68,8 @@ TEST(SparseOptions, ReadsAllOfThem) {
 TEST(SparseOptions, RefusesWhatMakesNoSense) {
   for (const std::vector<const char*>& wrong :
        {std::vector{"--dimension", "0"}, std::vector{"--dimension", "2G"}, std::vector{"--density", "0"},
-        std::vector{"--dtype", "int8"}, std::vector{"--api", "dense"}}) {
+        std::vector{"--density", "nan"}, std::vector{"--max-seconds", "nan"}, std::vector{"--dtype", "int8"},
+        std::vector{"--api", "dense"}}) {
     const SparseParsed parsed = parse(wrong);
     EXPECT_FALSE(parsed.run) << wrong[0] << " " << wrong[1];
     EXPECT_EQ(parsed.code, 2);

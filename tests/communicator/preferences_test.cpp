@@ -126,6 +126,16 @@ TEST(TuningFiles, MistakesAreNamed) {
       {R"({"version": 1, "rules": [{"collective": "allreduce", "algorithm": "knomial", "radix": 1}]})",
        "\"radix\" must be 2 or more"},
       {R"({"version": 1, "rules": [{"collective": "allreduce", "algorithm": "ring"}, {}]})", "rule 2"},
+      {R"({"version": 1, "rules": [{"collective": "allreduce", "algorithm": "ring", "size": [0, 8]}]})",
+       "rule 1: \"size\" is not a key; known: collective, bytes"},
+      {R"({"version": 1, "rules": [{"collective": "allreduce", "algorithm": "knomial", "Radix": 4}]})",
+       "rule 1: \"Radix\" is not a key"},
+      {R"({"version": 1, "rules": [], "streamed_results_form": 4096})",
+       "\"streamed_results_form\" is not a key; known: version, made_for"},
+      {R"({"version": 1, "rules": [{"collective": "allreduce", "algorithm": "ring", "bytes": [8, 4]}]})",
+       "rule 1: \"bytes\" must be [least, most] with 0 <= least <= most, not [8,4]"},
+      {R"({"version": 1, "rules": [{"collective": "allreduce", "algorithm": "ring", "nodes": [-1, 4]}]})",
+       "\"nodes\" must be [least, most] with 0 <= least <= most, not [-1,4]"},
   };
   for (const auto& [text, part] : mistakes) {
     const TuningFile file(text);

@@ -97,6 +97,18 @@ class HeddleInfo(unittest.TestCase):
         for part in ["4 nodes of 1 rank", "20 us", "1 Gbit/s", "*", "bcast"]:
             self.assertIn(part, text)
 
+    def test_prices_are_shown_with_what_is_odd(self):
+        result = run("--explain", "--json", "-n", "4", HEDDLE_ALGORITHM="rind", HEDDLE_SPIN="x")
+        self.assertEqual({size["by"] for size in json.loads(result.stdout)["sizes"]}, {"price"})
+        for part in ['HEDDLE_ALGORITHM="rind" is not an algorithm', 'HEDDLE_SPIN="x"']:
+            self.assertEqual(result.stderr.count("heddle-info: " + part), 1, result.stderr)
+
+    def test_prices_of_no_job_and_of_too_large_a_one(self):
+        for arguments, part in [(["-n", "1"], "one rank alone has nothing to choose"), (["-n", "256", "--nodes", "65536"], "131072 ranks at most")]:
+            result = run("--explain", *arguments)
+            self.assertEqual((result.returncode, result.stdout), (1, ""))
+            self.assertIn(part, result.stderr)
+
     def test_odd_environment_is_explained(self):
         found = info(HEDDLE_TIMEOUT="abc", HEDDLE_SPINS="3", HEDDLE_ALGORITHM="allreduce:no_such")
         self.assertIn("HEDDLE_TIMEOUT=abc", found["environment"])

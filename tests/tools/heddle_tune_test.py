@@ -147,7 +147,8 @@ class Refusals(Case):
         for wrong in ["8:4", "3", "6:8", "1:2", "4:x", ":", "4:8:16"]:
             self.refused(*o, "-m", wrong, parts=["--sizes " + wrong, "powers of two", "4:64M"])
         self.refused(*o, "-c", "allreduce,gather", parts=["--collectives allreduce,gather", '"gather"', "allreduce, bcast or both"])
-        self.refused(*o, "-t", "0", parts=["--budget"])
+        for wrong in ["0", "nan"]:
+            self.refused(*o, "-t", wrong, parts=["--budget: " + wrong])
         self.refused(*o, "--no-such", parts=["--no-such"])
         self.refused(parts=["--output"])
 
@@ -155,6 +156,19 @@ class Refusals(Case):
         self.refused("-o", self.at("no/such/tuning.json"), parts=["no/such/tuning.json cannot be written", "No such file"])
         self.refused("-o", self.folder.name, parts=[self.folder.name + " is something else than a file"])
         self.refused("-o", self.file, "--json", self.at("no/such.json"), parts=["no/such.json cannot be written"])
+
+    def test_a_report_in_place_of_the_file(self):
+        for same in [self.file, self.at("./tuning.json")]:
+            self.refused("-o", self.file, "--json", same, parts=["--json " + same, "that is the tuning file"])
+
+    def test_a_budget_that_decides_nothing(self):
+        pathlib.Path(self.file).write_text("earlier", encoding="utf-8")
+        outcomes = tune("-o", self.file, "-m", "64M:64M", "-t", "0.1")
+        self.assertEqual([status for status, _ in outcomes], [1, 1], outcomes)
+        for part in ["--budget 0.1", "too short to decide any size", self.file + " was not written"]:
+            self.assertIn(part, outcomes[0][1])
+        self.assertNotIn("clearly faster", outcomes[0][1])
+        self.assertEqual(pathlib.Path(self.file).read_text(encoding="utf-8"), "earlier")
 
     def test_a_forced_algorithm(self):
         self.refused("-o", self.file, parts=['HEDDLE_ALGORITHM="ring"', "unset it"], HEDDLE_ALGORITHM="ring")
@@ -216,6 +230,18 @@ class UnderMpi(Case):
         names = {c["algorithm"] for s in read(self.json)["sizes"] for c in s["candidates"]}
         self.assertTrue({"ring", "recursive_doubling", "chain"} <= names, names)
         self.assertNotIn("team", names)
+
+    def test_a_launcher_of_another_mpi(self):
+        """It says how many there are, in a way that this MPI does not understand: each process is alone."""
+        said = []
+        for rank in "01":
+            environment = plain_environment(OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_RANK=rank)
+            done = subprocess.run([TUNE, "-o", self.file], env=environment, stderr=subprocess.PIPE, encoding="utf-8", timeout=SECONDS, check=False)
+            self.assertEqual(done.returncode, 1)
+            said.append(done.stderr)
+        for part in ["belongs to another MPI", "OMPI_COMM_WORLD_SIZE", "mpiexec.mpich -n 2"]:
+            self.assertIn(part, said[0])
+        self.assertEqual(said[1], "")
 
     def test_refusals_are_said_once(self):
         done = mpi_tune("-o", self.file, "-m", "8:4")

@@ -1,4 +1,5 @@
 """tools/show_results.py says in a line what is wrong with what it is given."""
+import os
 import pathlib
 import subprocess
 import sys
@@ -7,6 +8,7 @@ import unittest
 
 SHOW = sys.argv.pop(1)
 RESULTS = sys.argv.pop(1)
+DOCUMENTED = pathlib.Path(RESULTS).parent.parent
 
 
 def show(*arguments):
@@ -19,6 +21,24 @@ class ShowResults(unittest.TestCase):
         shown = show(RESULTS)
         self.assertEqual(shown.returncode, 0, shown.stderr)
         self.assertIn("|---", shown.stdout)
+
+    def test_all_results_are_shown_or_named(self):
+        """Each file of the documentation: as a table, or what it is is said."""
+        for path in sorted(DOCUMENTED.rglob("*.json")):
+            shown = show(path)
+            self.assertNotIn("Traceback", shown.stderr, path)
+            if path.parent.name == "hosts":
+                self.assertEqual(shown.returncode, 0, shown.stderr)
+                self.assertIn("| ratio |", shown.stdout)
+            if shown.returncode != 0:
+                self.assertRegex(shown.stderr.splitlines()[-1], "put together by hand.*peer_loop.c|tests/scale/show.py", path)
+
+    def test_a_picture_needs_matplotlib(self):
+        # -S: without site-packages.
+        drawn = subprocess.run([sys.executable, "-S", SHOW, "--plot", os.devnull, RESULTS], stderr=subprocess.PIPE, encoding="utf-8", timeout=60, check=False)
+        self.assertNotEqual(drawn.returncode, 0)
+        self.assertEqual(len(drawn.stderr.splitlines()), 1, drawn.stderr)
+        self.assertIn("matplotlib", drawn.stderr)
 
     def test_other_files_are_refused(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -6,28 +6,43 @@
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/config.hpp"
 #include "comm/hardware.hpp"
 #include "heddle/heddle.h"
 #include "heddle_info/explain.hpp"
 #include "heddle_info/info.hpp"
+#include "number_between.hpp"
+#include "select/selector.hpp"
 
 namespace {
 
 constexpr std::size_t kLargestExplained = std::size_t{128} << 20;
+constexpr int kMostRanksExplained = 1 << 17;  // some seconds
 
-// CLI::Range takes "nan".
 CLI::Validator positive() {
-  static constexpr double kLeast = 0.001;
-  static constexpr double kMost = 1e6;
-  return CLI::Validator(
-      [](const std::string& text) -> std::string {
-        double value = 0;
-        if (CLI::detail::lexical_cast(text, value) && value >= kLeast && value <= kMost) return "";
-        return fmt::format("{} is not a number from {} to {:.0f}", text, kLeast, kMost);
-      },
-      "NUMBER");
+  return heddle::tools::number_between(0.001, 1e6);
+}
+
+// Why prices cannot be shown; empty where they can.
+std::string why_not(const heddle::info::DescribedMachine& machine) {
+  if (machine.nodes * machine.ranks_per_node < 2)
+    return "--explain: one rank alone has nothing to choose; give --ranks or --nodes of 2 or more";
+  if (machine.nodes > kMostRanksExplained / machine.ranks_per_node)
+    return fmt::format("--ranks {} on each of --nodes {}: prices are shown for {} ranks at most",
+                       machine.ranks_per_node, machine.nodes, kMostRanksExplained);
+  return "";
+}
+
+// What is said on standard error, so that what is printed stays prices.
+void complain(const heddle::ParsedConfig& parsed) {
+  std::vector<std::string> complaints = parsed.complaints;
+  for (std::string& line : heddle::read_preferences(parsed.config).complaints)
+    complaints.push_back(std::move(line));
+  for (const std::string& complaint : complaints)
+    std::fprintf(stderr, "heddle-info: %s\n", complaint.c_str());
 }
 
 int run(int argc, char** argv) {
@@ -69,8 +84,13 @@ int run(int argc, char** argv) {
     out = heddle::config_table_markdown();
   } else if (explain) {
     machine.ranks_per_node = ranks;
-    const auto sizes =
-        heddle::info::explain(machine, kLargestExplained, heddle::parse_config_from_environ().config);
+    if (const std::string problem = why_not(machine); !problem.empty()) {
+      std::fprintf(stderr, "heddle-info: %s\n", problem.c_str());
+      return 1;
+    }
+    const heddle::ParsedConfig parsed = heddle::parse_config_from_environ();
+    complain(parsed);
+    const auto sizes = heddle::info::explain(machine, kLargestExplained, parsed.config);
     if (!sizes.ok()) {
       std::fprintf(stderr, "heddle-info: %s\n", sizes.status().message().c_str());
       return 1;

@@ -1,6 +1,9 @@
 #include "heddle_tune/launch.hpp"
 
+#include <fmt/format.h>
+
 #include <cstdlib>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -29,6 +32,21 @@ bool speaks_first() {
     if (const char* rank = std::getenv(name)) return std::string_view(rank) == "0";
   }
   return true;
+}
+
+std::string other_launcher(Launcher launcher, int size) {
+  if (launcher != Launcher::mpi || size != 1) return "";
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"}) {
+    const char* text = std::getenv(name);
+    const int wanted = text != nullptr ? std::atoi(text) : 0;
+    if (wanted > 1)
+      return fmt::format(
+          "this mpiexec belongs to another MPI than heddle-tune was built for: it started {} processes ({}), "
+          "each of which is "
+          "alone; start it with mpiexec.mpich -n {}",
+          wanted, name, wanted);
+  }
+  return "";
 }
 
 Result<std::unique_ptr<Launch>> start(Launcher launcher, const Config& config) {

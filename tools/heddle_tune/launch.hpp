@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "base/config.hpp"
 #include "base/status.hpp"
@@ -16,6 +17,10 @@ Launcher find_launcher();
 
 // Before ranks know each other: whether this one is rank 0, as far as its environment says.
 bool speaks_first();
+
+// The sentence that says so where an MPI launcher started several processes and this one found itself alone (`size`): the launcher is
+// another MPI's. Else empty.
+std::string other_launcher(Launcher launcher, int size);
 
 // As long as it lives the ranks can meet. Communicators go before it.
 class Launch {

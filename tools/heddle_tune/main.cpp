@@ -89,11 +89,21 @@ std::string made_for(const Subject& subject) {
                      subject.ranks, subject.nodes, subject.nodes == 1 ? "" : "s", host);
 }
 
+std::size_t decided(const MeasuredChoices& measured) {
+  return static_cast<std::size_t>(std::ranges::count_if(measured.sizes, &TriedSize::decided));
+}
+
 std::string how_to_use(const Subject& subject, const MeasuredChoices& measured, const std::string& output) {
   const std::size_t rules = measured.tuning.rules.size();
-  if (rules == 0)
-    return fmt::format("\n{}: no rules, since nothing was clearly faster than the choice by price.\n",
-                       output);
+  if (rules == 0) {
+    const std::size_t all = measured.sizes.size();
+    const std::string where =
+        decided(measured) == all
+            ? ""
+            : fmt::format(" at the {} of {} sizes that there was time for", decided(measured), all);
+    return fmt::format("\n{}: no rules, since nothing was clearly faster than the choice by price{}.\n",
+                       output, where);
+  }
   std::error_code ignored;
   const std::string path = std::filesystem::absolute(output, ignored).string();
   return fmt::format(
@@ -107,8 +117,12 @@ Status deliver(const Subject& subject, const MeasuredChoices& measured, const Op
   // What was measured first: it is of use even where the rest cannot be written.
   const std::string table = as_text(subject, measured);
   const bool shown = std::fputs(table.c_str(), stdout) >= 0;
-  HEDDLE_TRY(replace_file(options.output, write_tuning(measured.tuning, made_for(subject))));
   if (!options.json.empty()) HEDDLE_TRY(replace_file(options.json, as_json(subject, measured)));
+  if (decided(measured) == 0)
+    return Status(Code::invalid_argument,
+                  fmt::format("--budget {}: that was too short to decide any size; {} was not written",
+                              options.budget_s, options.output));
+  HEDDLE_TRY(replace_file(options.output, write_tuning(measured.tuning, made_for(subject))));
   const std::string use = how_to_use(subject, measured, options.output);
   if (!shown || std::fputs(use.c_str(), stdout) < 0 || std::fflush(stdout) != 0)
     return Status(Code::system, "standard output cannot be written; " + options.output + " is there");
@@ -152,6 +166,8 @@ Status run_ranks(const CommandLine& line, Launch& launch, bool& lost) {
   HEDDLE_TRY(report_complaints(parsed, bootstrap));
   HEDDLE_TRY(agree(bootstrap, check_alone(line, parsed.config, bootstrap.rank)));
   HEDDLE_TRY(same_options(bootstrap, line.options));
+  if (const std::string problem = other_launcher(find_launcher(), bootstrap.size); !problem.empty())
+    return Status(Code::invalid_argument, problem);
   if (bootstrap.size == 1)
     return Status(
         Code::invalid_argument,
@@ -194,7 +210,7 @@ int run(int argc, char** argv) {
     say(fmt::format("rank {}: {}", rank, status.message()));
     launch.abort();
   }
-  if (rank == 0) say(status.message());
+  if (rank == 0 && speaks_first()) say(status.message());
   return 1;
 }
 

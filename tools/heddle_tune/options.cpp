@@ -5,11 +5,13 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <bit>
+#include <filesystem>
 #include <string_view>
 
 #include "base/config.hpp"
 #include "base/text.hpp"
 #include "heddle/heddle.h"
+#include "number_between.hpp"
 
 namespace heddle::tune {
 namespace {
@@ -53,6 +55,19 @@ Status read_collectives(std::string_view text, Options& options) {
   return {};
 }
 
+// The second one would replace what the first one wrote.
+Status differ(const Options& options) {
+  if (options.json.empty()) return {};
+  std::error_code ignored;
+  if (std::filesystem::weakly_canonical(options.json, ignored) !=
+      std::filesystem::weakly_canonical(options.output, ignored))
+    return {};
+  return Status(
+      Code::invalid_argument,
+      fmt::format("--json {}: that is the tuning file (--output {}); give the report a file of its own",
+                  options.json, options.output));
+}
+
 }  // namespace
 
 CommandLine parse_command_line(int argc, const char* const* argv) {
@@ -67,7 +82,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
       ->default_str("4:64M");
   app.add_option("-c,--collectives", collectives, "what to measure")->default_str("allreduce,bcast");
   app.add_option("-t,--budget", options.budget_s, "seconds for measuring; set-up and prices come on top")
-      ->check(CLI::Range(0.1, 1e6))
+      ->check(tools::number_between(0.1, 1e6))
       ->capture_default_str();
   app.add_option("--json", options.json, "write all that was measured and predicted to this file");
   app.set_version_flag("--version", std::string("heddle ") + HEDDLE_VERSION_STRING);
@@ -85,6 +100,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   }
   if (!sizes.empty()) line.status = read_sizes(sizes, options);
   if (line.status.ok() && !collectives.empty()) line.status = read_collectives(collectives, options);
+  if (line.status.ok()) line.status = differ(options);
   return line;
 }
 
