@@ -33,10 +33,11 @@ extern "C" {
 #define HEDDLE_VERSION_PATCH 0
 #define HEDDLE_VERSION_STRING "0.1.0"
 
+/* HEDDLE_ERR_ARGUMENT is also what ranks return that notice, in the middle, that they have passed what does not go together: their communicator
+ * has failed then. */
 typedef enum heddle_status {
   HEDDLE_OK = 0,
-  HEDDLE_ERR_ARGUMENT = 1,    /* an argument cannot be served, and nothing was sent; or what ranks passed does not go together, which they
-                                 notice in the middle: the communicator has failed then */
+  HEDDLE_ERR_ARGUMENT = 1,    /* an argument cannot be served, and nothing was sent */
   HEDDLE_ERR_UNSUPPORTED = 2, /* valid, but not by this build, machine or transport */
   HEDDLE_ERR_MEMORY = 3,      /* memory, shared memory or descriptors are exhausted */
   HEDDLE_ERR_SYSTEM = 4,      /* a system call failed */
