@@ -236,7 +236,7 @@ Status CommunicatorImpl::exchange_coded(const CodedSparseJob& job) {
   const Status valid = arguments.ok() ? check_sparse(job.in) : arguments;
   Agreement agreement(size_, 0);
   agreement.state(rank_, job.in, Op::sum, SparseForm::coded, valid.ok(), hash_of(job.in.dimension, job.how));
-  if (!arguments.ok()) agreement.withdraw(rank_, arguments);
+  if (!arguments.ok()) agreement.withdraw(rank_, arguments.code() == Code::invalid_argument);
   if (size_ > 1) HEDDLE_TRY(run_job(agreement_job(agreement)));
   HEDDLE_TRY(agreement.check(valid));
   const std::uint64_t seed = codec_seed(job.how.codec.seed);

@@ -54,7 +54,7 @@ Result<bool> CommunicatorImpl::looks_sparse(const MostlyZeroJob& job) {
   if (density.ok()) guess.count = static_cast<std::size_t>(density.value() * static_cast<double>(job.count));
   Agreement agreement(size_, 0);
   agreement.state(rank_, guess, Op::sum, SparseForm::in_place, true);
-  if (!density.ok()) agreement.withdraw(rank_, density.status());
+  if (!density.ok()) agreement.withdraw(rank_, false);
   HEDDLE_TRY(run_job(agreement_job(agreement)));
   if (Status checked = agreement.check(density.status()); !checked.ok()) {
     ++calls_;  // a rank that met this with another call has counted

@@ -84,7 +84,7 @@ Status CommunicatorImpl::exchange_sparse(const SparseJob& job) {
   const Status valid = job.trouble.ok() ? look_through(job) : job.trouble;
   Agreement agreement(size_, 0);
   agreement.state(rank_, job.in, job.op, form_of(job), valid.ok());
-  if (!job.trouble.ok()) agreement.withdraw(rank_, job.trouble);
+  if (!job.trouble.ok()) agreement.withdraw(rank_, job.trouble.code() == Code::invalid_argument);
   if (size_ > 1) HEDDLE_TRY(run_job(agreement_job(agreement)));
   HEDDLE_TRY(agreement.check(valid));
   if (job.in.dimension == 0) {

@@ -75,10 +75,9 @@ void Agreement::state(int rank, const SparseView& view, Op op, SparseForm form, 
     own[kWords + i] = least[i].second;
 }
 
-void Agreement::withdraw(int rank, const Status& why) {
+void Agreement::withdraw(int rank, bool refused) {
   std::fill(words_.begin(), words_.end(), 0);
-  words_[static_cast<std::size_t>(rank) * (kWords + samples_) + 2] =
-      why.code() == Code::invalid_argument ? kRefused : kMissing;
+  words_[static_cast<std::size_t>(rank) * (kWords + samples_) + 2] = refused ? kRefused : kMissing;
 }
 
 Status Agreement::check() const {

@@ -35,8 +35,8 @@ class Agreement {
   // which 31 bits count, of whatever else is equal on all ranks.
   void state(int rank, const SparseView& view, Op op, SparseForm form, bool valid, std::uint64_t how = 0);
 
-  // Instead: this rank has no stream; `why`: `invalid_argument` where it was passed none, else what kept it from making one.
-  void withdraw(int rank, const Status& why);
+  // Instead: this rank has no stream. `refused`: for what it was passed; else it could not make one.
+  void withdraw(int rank, bool refused);
 
   // To be added up (u64, sum) in place.
   std::span<std::uint64_t> words() { return words_; }
