@@ -10,6 +10,7 @@
 #include "common/machine.hpp"
 #include "heddle/heddle_mpi.h"
 #include "interpose/backend/finalize_together.hpp"
+#include "tools/other_launcher.hpp"
 
 namespace heddle::bench {
 namespace {
@@ -92,18 +93,7 @@ int Job::local_rank() const {
 }
 
 std::string Job::other_launcher() const {
-  if (!has_mpi_ || size_ != 1) return "";
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"}) {
-    const char* text = std::getenv(name);
-    const int wanted = text != nullptr ? std::atoi(text) : 0;
-    if (wanted > 1)
-      return fmt::format(
-          "this mpiexec belongs to another MPI than the program was built for ({}): it started {} processes "
-          "({}), each of "
-          "which is alone; start it with mpiexec.mpich -n {}",
-          mpi_library(), wanted, name, wanted);
-  }
-  return "";
+  return has_mpi_ && size_ == 1 ? tools::other_launcher(mpi_library()) : "";
 }
 
 void Job::reduce(std::span<double> values, bool largest) const {

@@ -8,8 +8,8 @@
 #include <limits>
 #include <sstream>
 
-#include "common/number_between.hpp"
 #include "heddle/heddle.h"
+#include "tools/number_between.hpp"
 
 namespace heddle::bench {
 namespace {
@@ -82,7 +82,7 @@ void declare(CLI::App& app, Options& options, Texts& texts) {
   app.add_option("-d,--accelerator", texts.device, "where buffers lie: host, cuda or managed (default host)");
   app.add_option("-M,--mem-limit", texts.memory, "memory for buffers on each rank (default 256M)");
   app.add_option("--max-seconds", options.max_seconds, "time for each size and each side (default 1)")
-      ->check(number_between(0.01, 1e6));
+      ->check(tools::number_between(0.01, 1e6));
   app.add_flag("--warm-buffers", options.warm_buffers,
                "use one buffer again and again (default: a fresh one each time)");
   app.add_flag("--native", options.native, "call heddle's own API instead of MPI");

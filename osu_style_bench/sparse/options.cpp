@@ -8,8 +8,8 @@
 #include <map>
 #include <sstream>
 
-#include "common/number_between.hpp"
 #include "heddle/heddle.h"
+#include "tools/number_between.hpp"
 
 namespace heddle::bench {
 namespace {
@@ -52,7 +52,7 @@ void declare(CLI::App& app, SparseOptions& options, Texts& texts) {
                  "percent of the elements that a rank has, separated by commas "
                  "(default 0.01,0.1,0.781,3,10,30,100)")
       ->delimiter(',')
-      ->check(number_between(1e-9, 100));
+      ->check(tools::number_between(1e-9, 100));
   app.add_option("--pattern", texts.pattern,
                  "where the entries lie: uniform, clustered, identical or skewed (default uniform)")
       ->check(one_of(kPatterns));
@@ -66,7 +66,7 @@ void declare(CLI::App& app, SparseOptions& options, Texts& texts) {
       ->check(CLI::Range(0L, 1'000'000'000L));
   app.add_option("--rounds", options.rounds, "blocks of each side (default 41)")->check(CLI::Range(6, 10000));
   app.add_option("--max-seconds", options.max_seconds, "time for each density and each side (default 1)")
-      ->check(number_between(0.01, 1e6));
+      ->check(tools::number_between(0.01, 1e6));
   app.add_flag("--no-mpi", texts.no_mpi, "leave out the host MPI's dense allreduce");
   app.add_option("-d,--accelerator", texts.device, "where vectors lie: host, cuda or managed (default host)");
   app.add_flag("-c,--validation", options.validate, "check results");

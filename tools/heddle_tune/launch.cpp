@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "other_launcher.hpp"
+
 namespace heddle::tune {
 namespace {
 
@@ -35,18 +37,7 @@ bool speaks_first() {
 }
 
 std::string other_launcher(Launcher launcher, int size) {
-  if (launcher != Launcher::mpi || size != 1) return "";
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"}) {
-    const char* text = std::getenv(name);
-    const int wanted = text != nullptr ? std::atoi(text) : 0;
-    if (wanted > 1)
-      return fmt::format(
-          "this mpiexec belongs to another MPI than heddle-tune was built for: it started {} processes ({}), "
-          "each of which is "
-          "alone; start it with mpiexec.mpich -n {}",
-          wanted, name, wanted);
-  }
-  return "";
+  return launcher == Launcher::mpi && size == 1 ? tools::other_launcher() : "";
 }
 
 Result<std::unique_ptr<Launch>> start(Launcher launcher, const Config& config) {
