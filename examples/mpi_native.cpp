@@ -1,8 +1,10 @@
-// The native API in an MPI program: a communicator made from an MPI communicator, used beside MPI's own
-// calls.
+// clang-format off
+// The native API in an MPI program: a communicator made from an MPI communicator, used beside MPI's own calls. In the repository, installed into dist/:
 //
-//   mpicxx -std=c++20 mpi_native.cpp $(pkg-config --cflags --libs heddle) -o mpi_native && mpiexec -n 2
-//   ./mpi_native
+//   export PKG_CONFIG_PATH=$PWD/dist/lib/pkgconfig
+//   mpicxx.mpich -std=c++20 examples/mpi_native.cpp $(pkg-config --cflags --libs heddle) -Wl,-rpath,$PWD/dist/lib -o mpi_native
+//   mpiexec.mpich -n 2 ./mpi_native
+// clang-format on
 #include <heddle/heddle_mpi.h>
 #include <mpi.h>
 

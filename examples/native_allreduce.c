@@ -1,10 +1,15 @@
-/* The native API without MPI: every process adds up the ranks.
+/* clang-format off */
+/* The native API without MPI: every process adds up the ranks. In the repository, installed into dist/:
  *
- *   gcc native_allreduce.c $(pkg-config --cflags --libs heddle) -o native_allreduce
- *   for r in 0 1; do RANK=$r WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 ./native_allreduce & done;
- * wait
+ *   export PKG_CONFIG_PATH=$PWD/dist/lib/pkgconfig
+ *   gcc examples/native_allreduce.c $(pkg-config --cflags --libs heddle) -Wl,-rpath,$PWD/dist/lib -o native_allreduce
+ *   for r in 0 1; do RANK=$r WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 ./native_allreduce & done; wait
  *
- * torchrun, or any other launcher that sets these four variables, starts it just as well. */
+ * Any launcher that sets these four variables starts it just as well. torchrun's own store listens on MASTER_PORT: give it another port for heddle,
+ *
+ *   HEDDLE_MASTER_PORT=29501 torchrun --nproc-per-node 2 --no-python ./native_allreduce
+ */
+/* clang-format on */
 #include <heddle/heddle.h>
 #include <stdio.h>
 

@@ -125,8 +125,9 @@ typedef struct heddle_p2p {
 HEDDLE_API heddle_status heddle_comm_create(int rank, int size, heddle_allgather_fn allgather, void* context,
                                             const heddle_p2p* p2p, heddle_comm_t* comm);
 
-/* Likewise from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in the environment (torchrun sets them): rank 0 listens
- * there and the others connect, for as long as HEDDLE_TIMEOUT says, or 60 seconds where that is 0. */
+/* Likewise from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in the environment: rank 0 listens there and the others connect, for as long
+ * as HEDDLE_TIMEOUT says, or 60 seconds where that is 0. torchrun sets these variables, but its own store listens on MASTER_PORT: set
+ * HEDDLE_MASTER_PORT to a free port, the same on all ranks, which then counts instead. */
 HEDDLE_API heddle_status heddle_comm_create_env(heddle_comm_t* comm);
 
 /* Frees the communicator; local, never waits for other ranks (but `release` of lent messages may: see heddle_mpi.h).
@@ -141,8 +142,9 @@ HEDDLE_API heddle_status heddle_comm_size(heddle_comm_t comm, int* size);
 
 /* ---- Blocking collectives ------------------------------------------------------------------------------------ */
 
-/* recvbuf[i] = sendbuf of rank 0 [i] op ... op sendbuf of rank size-1 [i], the same bits on every rank: in the order of ranks on one
- * node; between nodes an algorithm may begin with another rank for each part of a vector, and group them.
+/* recvbuf[i] = sendbuf of rank 0 [i] op ... op sendbuf of rank size-1 [i], the same bits on every rank. The grouping is the algorithm's, and so
+ * is the order, unless the algorithm is in order: "team" is, which serves most calls on one node; others may begin with another rank for each
+ * part of a vector. docs/algorithms.md says which are in order, and what gives the same bits in every run.
  * Buffers hold `count` elements each, need no alignment, and do not overlap (pass HEDDLE_IN_PLACE instead). All ranks pass the same count, type
  * and operation. Where they do not, the ranks of one node notice, and messages of different lengths are noticed; nobody compares more. */
 HEDDLE_API heddle_status heddle_allreduce(const void* sendbuf, void* recvbuf, size_t count,

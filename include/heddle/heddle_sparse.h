@@ -92,7 +92,10 @@ HEDDLE_API heddle_status heddle_sparse_allreduce_init(const heddle_sparse* in, h
 
 /* Of the sparse allreduce that was completed last on the communicator, those of heddle_compress.h included. */
 typedef struct heddle_sparse_stats {
-  const char* algorithm;   /* static storage; "dense" where the whole vector was exchanged */
+  /* Static storage: the name of an allreduce algorithm (docs/algorithms.md) whose schedule carried entries or codes; "dense": the whole vector was
+   * exchanged; "bitmaps": by way of bitmaps in the memory of one node; "gpu": by the GPUs of a node; "random_k": by the method randomk, as a
+   * short dense vector; "none" before the first one. */
+  const char* algorithm;
   uint64_t entries;        /* of all ranks */
   uint64_t result_entries; /* 0 where the whole vector was exchanged, or sums travelled as one */
   uint64_t bytes_sent;     /* by this rank, on the wire; 0 where the whole vector was exchanged */

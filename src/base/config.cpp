@@ -199,12 +199,14 @@ constexpr std::array kRows = {
     Row{{"HEDDLE_LOG", "none, error, warn, info, debug", "warn",
          "How much is said on standard error. info: one line per communicator and per distinct decision."},
         set_log_level},
-    Row{{"HEDDLE_ALGORITHM", "[allreduce:]NAME[,bcast:NAME][,sparse:NAME]", "the cheapest by price",
+    Row{{"HEDDLE_ALGORITHM", "[allreduce:]NAME[,bcast:NAME][,sparse:NAME]",
+         "on one node what is measured as the fastest, else the cheapest by price",
          "Forces an algorithm of the catalog, for all sizes it can serve; a name without a collective means "
          "allreduce and bcast. sparse: allreduces of sparse streams; dense: none of them; bitmaps: by "
          "bitmaps on one node."},
         set_algorithm},
-    Row{{"HEDDLE_TUNING_FILE", "PATH", "none", "A JSON tuning file, which overrides the choice by price."},
+    Row{{"HEDDLE_TUNING_FILE", "PATH", "none",
+         "A JSON tuning file, which overrides the choice by measuring or by price."},
         set_text<&Config::tuning_file>},
     Row{{"HEDDLE_TRANSPORTS", "comma-separated list of shm, mpi, tcp, ucx, verbs", "shm,mpi,tcp,ucx,verbs",
          "Which transports may be used; of those between nodes that every rank can use the one that is "
@@ -260,7 +262,7 @@ constexpr std::array kRows = {
          "for "
          "about 0.1 s, once for each machine and placement of ranks; 0 goes by price alone."},
         set_switch<&Config::measure>},
-    Row{{"HEDDLE_CACHE", "PATH", "$XDG_CACHE_HOME/heddle, else ~/.cache/heddle",
+    Row{{"HEDDLE_CACHE", "an absolute path", "$XDG_CACHE_HOME/heddle, else ~/.cache/heddle",
          "The folder in which what was measured is kept for the next job."},
         set_cache_folder},
     Row{{"HEDDLE_PROGRESS_THREAD", "auto, 0, 1, always", "auto",
@@ -280,10 +282,12 @@ constexpr std::array kRows = {
          "fp16, bf16, qsgd:8, qsgd:4, qsgd:2, terngrad, onebit, topk:FRACTION, topk-sampled:FRACTION, "
          "randomk:FRACTION",
          "none",
-         "Sums between nodes lose precision: what they are sent as (qsgd, terngrad, onebit with :BUCKET, if "
-         "wanted). All but fp16 and bf16 keep what is lost, "
-         "for each communicator and "
-         "buffer, and add it to the next sum (preload library only)."},
+         "How sums between nodes are sent, with less precision: all values in fewer bits (qsgd, terngrad and "
+         "onebit take :BUCKET behind, the number of values with one scale), or the FRACTION of the entries "
+         "that "
+         "is largest (topk) or drawn at random (randomk). What is lost in a sum is added to the next one "
+         "from "
+         "the same buffer, but for fp16 and bf16 (preload library only)."},
         set_text<&Config::compress>},
     Row{{"HEDDLE_COMPRESS_FROM", "a size in bytes; K, M and G suffixes", "64K",
          "Smaller sums are not compressed."},

@@ -1,4 +1,4 @@
-// What was asked of one H200, beside what there was: lines that tests/gpu/run shows once more at its end.
+// Targets for one H200, beside what was measured: lines that tests/gpu/run shows once more at its end.
 #pragma once
 
 #include <cstdio>
