@@ -28,7 +28,7 @@ HEDDLE_API heddle_status heddle_residual_destroy(heddle_residual_t residual);
 HEDDLE_API heddle_status heddle_residual_save(heddle_residual_t residual, const char* path);
 HEDDLE_API heddle_status heddle_residual_load(const char* path, size_t count, heddle_residual_t* residual);
 /* Its `count` values, which the caller may read and change; they move with the residual only. From then on calls on GPU memory copy them to the
- * GPU and back each time, where they would stay there else (docs/gpu.md). HEDDLE_ERR_SYSTEM: they lay on a GPU whose context is gone; so too
+ * GPU and back each time, where they would stay there else (docs/gpu-design.md). HEDDLE_ERR_SYSTEM: they lay on a GPU whose context is gone; so too
  * heddle_residual_save, and calls that need them in the host's memory. */
 HEDDLE_API heddle_status heddle_residual_values(heddle_residual_t residual, float** values, size_t* count);
 
@@ -40,7 +40,7 @@ HEDDLE_API heddle_status heddle_residual_values(heddle_residual_t residual, floa
  * from qsgd on scale buckets of 1024 values, or as many as ":N" behind the name says. "topk:F", "topk-sampled:F", "randomk:F": the part F of the values,
  * exactly; 0 < F <= 1.
  * `seed`: of what is random. Each call on a communicator draws anew; the same seeds and calls give the same bits again. (Of the
- * methods from "fp16" to "onebit" the GPUs of a node make another sum than the host, with a smaller bound of its error: they code each value once. docs/gpu.md)
+ * methods from "fp16" to "onebit" the GPUs of a node make another sum than the host, with a smaller bound of its error: they code each value once. docs/gpu-design.md)
  * Count, method and seed are equal on all ranks; where they are not, or one rank passes a method that there is not, a residual of another size or
  * another argument that is refused, every rank gets HEDDLE_ERR_ARGUMENT, nothing is exchanged, residuals stay as they were, and the
  * communicator remains usable. */
