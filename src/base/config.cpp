@@ -300,8 +300,8 @@ constexpr std::array kRows = {
          "buffers lie once the process has loaded CUDA."},
         set_switch<&Config::cuda>},
     Row{{"HEDDLE_PINNED_BYTES", "a size in bytes; K, M and G suffixes", "256M",
-         "The most pinned host memory for images of GPU buffers, for a process (preload library) or a "
-         "communicator (native API); images that do not fit lie in other memory, and are copied through "
+         "The most pinned host memory for staging GPU buffers, for a process (preload library) or a "
+         "communicator (native API); what does not fit is staged in other memory, and copied through "
          "2 MiB of it."},
         set_size<&Config::pinned_bytes>},
     Row{{"HEDDLE_GPUDIRECT", "auto, 0, 1", "auto (where it is measured to pay)",
@@ -313,7 +313,7 @@ constexpr std::array kRows = {
          "ranks "
          "of its node, which fold and copy by way of it; over several nodes as much again for calls on "
          "streams. 0: "
-         "by images on the host."},
+         "by way of host memory."},
         set_device_bytes},
     Row{{"HEDDLE_MASTER_PORT", "1 to 65535", "MASTER_PORT",
          "Port of the start over TCP (heddle_comm_create_env), for when a launcher's own store listens on "
