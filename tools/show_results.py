@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Shows what a benchmark wrote with --json: as a Markdown table, and with --plot as a picture (needs matplotlib).
+"""Shows what a benchmark wrote with --json: as a Markdown table on standard output, or with --plot as a picture (needs matplotlib).
 
-Benchmarks with --vs mpi; and as tables only heddle_sparse_allreduce, and osu_style_bench/over_hosts.py.
+It reads what these wrote: benchmarks with --vs mpi or --vs staged; and, as tables only, heddle_sparse_allreduce and osu_style_bench/over_hosts.py. Rows have medians, the ratio
+(above 1: heddle is faster) and its 95% interval; of over_hosts.py with fewer than six turns the range of the turns' ratios.
 
     tools/show_results.py docs/results/zen5/allreduce-2-ranks-vs-mpich.json
     tools/show_results.py --plot all.png docs/results/zen5/*-2-ranks-vs-mpich.json
@@ -149,8 +150,8 @@ def is_over_hosts(result):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", nargs="+", type=pathlib.Path)
-    parser.add_argument("--plot", metavar="PICTURE", help="draw all of them into this file instead")
+    parser.add_argument("results", nargs="+", type=pathlib.Path, metavar="FILE.json", help="what a benchmark, or over_hosts.py, wrote with --json")
+    parser.add_argument("--plot", metavar="PICTURE", help="draw times and ratios of all FILEs into this file, and print no table")
     args = parser.parse_args()
     results = []
     for path in args.results:

@@ -43,6 +43,28 @@ const char* description(Kind kind) {
   return "";
 }
 
+// How it is started.
+std::string examples(Kind kind, const Options& options) {
+  const char* name = program_name(kind);
+  std::string text = fmt::format(
+      "Start it by MPICH's launcher, which is mpiexec.mpich where plain mpiexec is another MPI's:\n"
+      "  mpiexec -n 2 {0}  # the host MPI\n",
+      name);
+  if (options.collective() && !options.overlaps()) {
+    text += fmt::format(
+        "  mpiexec -n 2 env LD_PRELOAD=.../libheddle_preload.so {0}  # heddle under MPI's calls\n"
+        "  mpiexec -n 2 {0} --vs mpi  # both, by turns\n",
+        name);
+  }
+  return text +
+         fmt::format(
+             "  mpiexec -n 2 {0} --native  # heddle's own API\n"
+             "Without MPI, with --native, give every rank RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT:\n"
+             "  for r in 0 1; do RANK=$r WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 {0} --native & "
+             "done; wait",
+             name);
+}
+
 bool parse_dtype(std::string text, Dtype& dtype) {
   for (char& c : text)
     c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
@@ -70,7 +92,10 @@ struct Texts {
 
 void declare(CLI::App& app, Options& options, Texts& texts) {
   app.set_version_flag("-v,--version", fmt::format("{} {}", program_name(options.kind), heddle_version()));
-  app.add_option("-m,--message-size", texts.sizes, "sizes in bytes, [MIN:]MAX, with K, M or G if you like");
+  app.add_option("-m,--message-size", texts.sizes,
+                 fmt::format("sizes in bytes, [MIN:]MAX, with K, M or G if you like (default {}:{}M{})",
+                             options.min_bytes, options.max_bytes >> 20,
+                             options.collective() && !options.overlaps() ? "; with --vs up to 16M" : ""));
   app.add_option("-i,--iterations", texts.iterations,
                  "timed calls for each size (default: adapts to the time)")
       ->check(CLI::Range(1L, 1'000'000'000L));
@@ -78,7 +103,9 @@ void declare(CLI::App& app, Options& options, Texts& texts) {
       ->check(CLI::Range(0L, 1'000'000'000L));
   app.add_flag("-f,--full", options.full, "print minimum, maximum and the number of iterations as well");
   app.add_flag("-c,--validation", options.validate, "check results");
-  app.add_option("-T,--type", texts.dtype, "mpi_char, mpi_int, mpi_float or mpi_double");
+  app.add_option("-T,--type", texts.dtype,
+                 fmt::format("mpi_char, mpi_int, mpi_float or mpi_double (default {})",
+                             options.reduces() ? "mpi_float" : "mpi_char"));
   app.add_option("-d,--accelerator", texts.device, "where buffers lie: host, cuda or managed (default host)");
   app.add_option("-M,--mem-limit", texts.memory, "memory for buffers on each rank (default 256M)");
   app.add_option("--max-seconds", options.max_seconds, "time for each size and each side (default 1)")
@@ -263,6 +290,7 @@ Parsed parse_options(Kind kind, int argc, const char* const* argv) {
   set_defaults(parsed.options);
   Texts texts;
   CLI::App app(description(kind), program_name(kind));
+  app.footer(examples(kind, parsed.options));
   declare(app, parsed.options, texts);
   try {
     app.parse(argc, argv);
