@@ -6,6 +6,7 @@
 #include "base/status.hpp"
 #include "gpu/contexts.hpp"
 #include "gpu/driver.hpp"
+#include "gpu/exchange.hpp"
 #include "gpu/kernels.hpp"
 #include "gpu/pinned_pool.hpp"
 #include "gpu/pointers.hpp"
@@ -22,7 +23,8 @@ class Cuda {
         contexts(driver),
         pool(driver, pinned_bytes),
         kernels(driver),
-        sparse_kernels(driver) {}
+        sparse_kernels(driver),
+        exchange_kernel(driver) {}
 
   const Driver driver;
   const Status lacking;  // why the driver cannot be used; then nothing below is
@@ -31,6 +33,7 @@ class Cuda {
   PinnedPool pool;
   Kernels kernels;
   SparseKernels sparse_kernels;
+  ExchangeKernel exchange_kernel;
 };
 
 }  // namespace heddle::gpu

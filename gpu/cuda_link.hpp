@@ -1,6 +1,7 @@
-// A link by CUDA's driver: link.cpp, link_streams.cpp for the streams of callers, and link_networks.cpp. For gpu/ alone.
+// A link by CUDA's driver: link.cpp, link_streams.cpp for the streams of callers, and link_networks.cpp, link_exchange.cpp. For gpu/ alone.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -21,7 +22,8 @@ class CudaLink final : public Link {
         instance_(instance_of(cuda.driver, context)),
         device_(device),
         handshake_(cuda.driver),
-        words_(cuda.driver) {}
+        words_(cuda.driver),
+        exchange_(cuda.driver, cuda.exchange_kernel) {}
   ~CudaLink() override;
   Status prepare();
 
@@ -62,6 +64,14 @@ class CudaLink final : public Link {
   Status after_others(unsigned turn) override;
   void end_on() override;
 
+  Status open_exchange(const ExchangeLayout& layout, std::size_t offset, int rank,
+                       std::chrono::nanoseconds patience) override;
+  Status gather(const void* in, std::size_t bytes) override;
+  const std::byte* gathered(int rank) const override { return exchange_.gathered(rank); }
+  Status bcast(void* buffer, std::size_t bytes, int root) override;
+  Status exchanged() const override { return exchange_.state(); }
+  void stop_exchange() override { exchange_.stop(); }
+
   Status open_words(std::span<std::byte> memory) override;
   Status write_word(const std::uint32_t* word, std::uint32_t value) override;
   Status take_word(const std::uint32_t* word, std::uint32_t value) override;
@@ -92,6 +102,7 @@ class CudaLink final : public Link {
   const CUcontext context_;
   const std::uint64_t instance_;
   const int device_;
+  std::uint64_t board_[2] = {};  // as in Origin
   CUstream stream_ = nullptr;
   CUstream at_ = nullptr;    // what work goes to: stream_, or a caller's
   CUevent event_ = nullptr;  // in the default stream; and in one that is looked at while it is captured
@@ -114,6 +125,7 @@ class CudaLink final : public Link {
   std::vector<CUevent> imported_marks_;  // of other processes
   Handshake handshake_;
   HostWords words_;
+  Exchange exchange_;
 };
 
 }  // namespace heddle::gpu

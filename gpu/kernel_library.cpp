@@ -22,6 +22,8 @@ const char* family_name(kernels::Family family) {
       return "bits";
     case kernels::Family::sparse:
       return "sparse vectors";
+    case kernels::Family::exchange:
+      return "exchanges of short vectors";
   }
   return "";
 }

@@ -23,8 +23,9 @@ std::uint64_t pid_space() {
 }  // namespace
 
 Origin CudaLink::origin() const {
-  return {static_cast<std::uint64_t>(getpid()), pid_space(), reinterpret_cast<std::uintptr_t>(context_),
-          instance_, static_cast<std::uint64_t>(device_)};
+  return {static_cast<std::uint64_t>(getpid()),       pid_space(),
+          reinterpret_cast<std::uintptr_t>(context_), instance_,
+          static_cast<std::uint64_t>(device_),        {board_[0], board_[1]}};
 }
 
 // The stream is one that does not synchronise with the default stream: other work of the process may go on beside it.
@@ -37,6 +38,11 @@ Status CudaLink::prepare() {
     return error;
   }));
   at_ = stream_;
+  char board[sizeof board_] = {};
+  CUdevice device = 0;
+  if (cuda_.driver.DeviceGet(&device, device_) == CUDA_SUCCESS &&
+      cuda_.driver.DeviceGetPCIBusId(board, sizeof board, device) == CUDA_SUCCESS)
+    std::memcpy(board_, board, sizeof board);
   return load(DType::f32, Op::sum);
 }
 
@@ -135,6 +141,7 @@ void CudaLink::close() {
     handshake_.close();
     words_.close();
   }
+  exchange_.close();
   ended_ = false;
   imported_.clear();
   imported_marks_.clear();

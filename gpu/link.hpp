@@ -2,6 +2,7 @@
 // other ranks' GPUs reach. The ranks meet elsewhere (src/comm/device_path.hpp); a link waits for nobody.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -28,8 +29,9 @@ struct Origin {
   std::uint64_t process = 0;  // its number
   std::uint64_t space = 0;    // in which it has that number
   std::uint64_t context = 0;
-  std::uint64_t instance = 0;  // of those that this has stood for
-  std::uint64_t device = 0;    // as that process counts them
+  std::uint64_t instance = 0;   // of those that this has stood for
+  std::uint64_t device = 0;     // as that process counts them
+  std::uint64_t board[2] = {};  // its PCI bus ID, as text; 0: the driver does not say
 
   bool same_process(const Origin& other) const { return process == other.process && space == other.space; }
   bool operator==(const Origin&) const = default;
@@ -41,6 +43,21 @@ struct Export {
   std::uint64_t address = 0;  // in that process
   std::uint64_t bytes = 0;
   std::uint64_t handle[8] = {};  // CUipcMemHandle
+  std::uint64_t exchange = 0;    // the longest vector that the rank would exchange
+};
+
+// Memory of each rank's for vectors that kernels exchange.
+struct ExchangeLayout {
+  std::size_t most = 0;    // bytes of the longest vector; 0: there is none
+  std::size_t vector = 0;  // room for one, at least as much
+  int ranks = 0;
+
+  // What the others write, what this rank counts, and what it has received.
+  std::size_t slot_bytes() const;
+  std::size_t turn_bytes() const;
+  std::size_t bytes() const { return slot_bytes() + turn_bytes() + static_cast<std::size_t>(ranks) * vector; }
+  // In `room` bytes, for vectors of up to `most` bytes where there is so much room.
+  static ExchangeLayout of(std::size_t room, int ranks, std::size_t most);
 };
 
 // A rank's two events, as others need to know them. Words alone.
@@ -137,6 +154,22 @@ class Link {
   virtual Status after_others(unsigned turn) = 0;
   // What comes now goes to the link's own stream. Nothing to do but between begin_on() and this.
   virtual void end_on() = 0;
+
+  // Short vectors go from each rank's GPU to all others in one kernel, which waits there for what the others' write (gpu/exchange.hpp): so the host need not meet between the parts of a
+  // call, nor in graphs. Only where each rank has a GPU of its own, since kernels of several processes take turns on one.
+  //
+  // Once, by all ranks: layout.bytes() bytes of everybody's scratch from `offset` on, a multiple of 256. Nobody waits longer than `patience`; 0: as long as it takes.
+  virtual Status open_exchange(const ExchangeLayout& layout, std::size_t offset, int rank,
+                               std::chrono::nanoseconds patience) = 0;
+  // Work. All ranks make the same such calls, of the same length, in the same order: `bytes` bytes, 1 to layout.most. Then that of rank r, another one, is at gathered(r), until the next call.
+  virtual Status gather(const void* in, std::size_t bytes) = 0;
+  virtual const std::byte* gathered(int rank) const = 0;
+  // The root's to all.
+  virtual Status bcast(void* buffer, std::size_t bytes, int root) = 0;
+  // `timeout`: one of these has waited in vain, and nothing of them is defined since.
+  virtual Status exchanged() const = 0;
+  // Lets all go that wait there, now and later.
+  virtual void stop_exchange() = 0;
 
   // Between a stream and a thread of the host's, which writes and reads words itself; in a graph as well, at every launch. Once: `memory`, all 0, holds the words, and stays until
   // close(). `unsupported`: the driver is too old.

@@ -58,6 +58,16 @@ Result<std::unique_ptr<SparseLink>> make_sparse_link(Link& /*link*/) {
   return Status(Code::unsupported, "this heddle was built without CUDA");
 }
 
+std::size_t ExchangeLayout::slot_bytes() const {
+  return 0;
+}
+std::size_t ExchangeLayout::turn_bytes() const {
+  return 0;
+}
+ExchangeLayout ExchangeLayout::of(std::size_t /*room*/, int /*ranks*/, std::size_t /*most*/) {
+  return {};
+}
+
 std::size_t flag_bytes(int /*size*/) {
   return 0;
 }

@@ -9,6 +9,7 @@ extern const unsigned char heddle_fp8_kernels[];
 extern const unsigned char heddle_integer_kernels[];
 extern const unsigned char heddle_bit_kernels[];
 extern const unsigned char heddle_sparse_kernels[];
+extern const unsigned char heddle_exchange_kernels[];
 }
 #endif
 
@@ -29,6 +30,8 @@ const void* binary(Family family) {
       return heddle_bit_kernels;
     case Family::sparse:
       return heddle_sparse_kernels;
+    case Family::exchange:
+      return heddle_exchange_kernels;
   }
   return nullptr;
 }

@@ -19,6 +19,7 @@
 #else
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <thread>
 #define HEDDLE_DEVICE
 #endif
@@ -58,6 +59,23 @@ __device__ inline std::uint64_t meet(std::uint64_t* at) {
   __threadfence();
   return before;
 }
+// Words that other GPUs and the host see as well.
+__device__ inline std::uint64_t load_system_word(const std::uint64_t* at) {
+  std::uint64_t word;
+  asm volatile("ld.relaxed.sys.u64 %0, [%1];" : "=l"(word) : "l"(at) : "memory");
+  return word;
+}
+__device__ inline void store_system_word(std::uint64_t* at, std::uint64_t word) {
+  asm volatile("st.relaxed.sys.u64 [%0], %1;" ::"l"(at), "l"(word) : "memory");
+}
+// On a clock that goes on while threads wait.
+__device__ inline std::uint64_t nanoseconds() {
+  std::uint64_t now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+}
+// Threads of a GPU all run.
+__device__ inline void let_others_run() {}
 // In the block's own memory.
 __device__ inline void add_in_block(std::uint32_t* at, std::uint32_t more) {
   atomicAdd(at, more);
@@ -152,6 +170,19 @@ inline std::uint64_t add_to_word(std::uint64_t* at, std::uint64_t more) {
 }
 inline std::uint64_t meet(std::uint64_t* at) {
   return std::atomic_ref(*at).fetch_add(1, std::memory_order_acq_rel);
+}
+inline std::uint64_t load_system_word(const std::uint64_t* at) {
+  return load_shared_word(at);
+}
+inline void store_system_word(std::uint64_t* at, std::uint64_t word) {
+  store_shared_word(at, word);
+}
+inline std::uint64_t nanoseconds() {
+  return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch() /
+                                    std::chrono::nanoseconds(1));
+}
+inline void let_others_run() {
+  std::this_thread::yield();
 }
 inline void add_in_block(std::uint32_t* at, std::uint32_t more) {
   *at += more;

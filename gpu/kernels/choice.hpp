@@ -10,7 +10,7 @@
 namespace heddle::gpu::kernels {
 
 // A source file, and a binary, of kernels.
-enum class Family : std::uint8_t { floats, halves, fp8, integers, bits, sparse };
+enum class Family : std::uint8_t { floats, halves, fp8, integers, bits, sparse, exchange };
 
 struct Choice {
   const char* name;  // of the kernel, without "heddle_"

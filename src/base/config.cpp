@@ -315,6 +315,10 @@ constexpr std::array kRows = {
          "streams. 0: "
          "by way of host memory."},
         set_device_bytes},
+    Row{{"HEDDLE_EXCHANGE_BYTES", "a size in bytes; K, M and G suffixes", "64K",
+         "Where each rank of a node has a GPU of its own, vectors of up to this size go from each GPU to all "
+         "others in one kernel, which waits there for the others'. 0: no kernel waits for another GPU's."},
+        set_size<&Config::exchange_bytes>},
     Row{{"HEDDLE_MASTER_PORT", "1 to 65535", "MASTER_PORT",
          "Port of the start over TCP (heddle_comm_create_env), for when a launcher's own store listens on "
          "MASTER_PORT."},

@@ -61,6 +61,8 @@ struct Config {
   std::optional<bool> gpu_direct;
   std::size_t device_bytes = std::size_t{64}
                              << 20;  // HEDDLE_DEVICE_BYTES=SIZE: on a GPU, for others to reach
+  // HEDDLE_EXCHANGE_BYTES=SIZE: the longest vector that kernels of a node's GPUs exchange
+  std::size_t exchange_bytes = std::size_t{64} << 10;
   int master_port = 0;  // HEDDLE_MASTER_PORT=PORT: bootstrap over TCP, overrides MASTER_PORT; 0: unset
 };
 

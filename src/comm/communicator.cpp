@@ -27,8 +27,10 @@ CommunicatorImpl::CommunicatorImpl(const Bootstrap& bootstrap, const Config& con
   // A forced algorithm or a rule still decides; only an unforced choice may skip the selection.
   team_ = t.nodes() == 1 ? connections_->ports.teams[static_cast<std::size_t>(TeamKind::node)] : nullptr;
   if (team_ == nullptr) bcasts_meet_ = UINT64_MAX;
-  if (size_ == 1 || (team_ != nullptr && size_ <= gpu::kMostRanks))
-    device_path_ = std::make_unique<DevicePath>(node_meeting_, config.cuda ? config.device_bytes : 0, log_);
+  if (size_ == 1 || (team_ != nullptr && size_ <= gpu::kMostRanks)) {
+    const DeviceLimits limits{config.cuda ? config.device_bytes : 0, config.exchange_bytes, config.timeout};
+    device_path_ = std::make_unique<DevicePath>(node_meeting_, limits, log_);
+  }
   std::size_t most = 0;
   for (std::int32_t node = 0; node < t.nodes(); ++node)
     most = std::max(most, t.members(node).size());

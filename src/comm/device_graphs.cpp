@@ -48,6 +48,7 @@ Result<bool> DevicePath::share_flags() {
 // As follow(): where the ranks meet there, here a node of the graph is where their streams will meet. `mine`: what came before.
 Status DevicePath::follow_in_graph(DeviceWork& work, Status mine) {
   captured_ = true;
+  if (work.meets_on_gpus()) return meet(mine.ok() ? work.step(0) : mine, true).status();
   if (mine.ok()) mine = link_->meet_in_graph();
   for (std::size_t k = 0; k < work.steps() && mine.ok(); ++k) {
     mine = work.step(k);

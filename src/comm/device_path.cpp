@@ -27,6 +27,7 @@ Result<bool> DevicePath::meet(const Status& mine, bool can, std::span<std::uint6
   words_.insert(words_.end(), more.begin(), more.end());
   if (Status met = meeting_.largest(words_); !met.ok()) {
     lost_ = true;
+    if (link_) link_->stop_exchange();
     return met;
   }
   std::copy(words_.begin() + 1, words_.end(), more.begin());
@@ -98,7 +99,7 @@ void DevicePath::begin() {
 
 Result<bool> DevicePath::connect(gpu::Gpu& gpu) {
   const Result<bool> met = make_links(gpu);
-  return met.ok() && !direct_ ? share_scratch(bytes_) : met;
+  return met.ok() && !direct_ ? share_scratch(limits_.scratch, limits_.exchange) : met;
 }
 
 Result<bool> DevicePath::make_links(gpu::Gpu& gpu) {
@@ -112,19 +113,41 @@ Result<bool> DevicePath::make_links(gpu::Gpu& gpu) {
   direct_ = std::all_of(origins.begin(), origins.end(), [&](const gpu::Origin& one) { return one == mine; });
   exported_ = std::any_of(origins.begin(), origins.end(),
                           [&](const gpu::Origin& one) { return !one.same_process(mine); });
+  apart_ = std::all_of(origins.begin(), origins.end(), [&](const gpu::Origin& one) {
+    return one.board[0] != 0 && std::count_if(origins.begin(), origins.end(), [&](const gpu::Origin& other) {
+                                  return std::equal(std::begin(one.board), std::end(one.board), other.board);
+                                }) == 1;
+  });
   return met;
 }
 
-Result<bool> DevicePath::share_scratch(std::size_t bytes) {
-  const Result<gpu::Export> mine = link_->allocate(bytes);
+// For exchanges an eighth of it at most.
+Result<bool> DevicePath::share_scratch(std::size_t bytes, std::size_t exchange) {
+  Result<gpu::Export> mine = link_->allocate(bytes);
+  if (mine.ok() && apart_) mine->exchange = exchange;
   std::vector<gpu::Export> all;
   const Result<bool> met = gather(mine.status(), mine.ok() ? mine.value() : gpu::Export{}, &all);
   if (!met.ok()) return met;
-  std::uint64_t least = bytes;
-  for (const gpu::Export& one : all)
-    least = std::min(least, one.bytes);
-  layout_ = ScratchLayout::of(least, meeting_.size());
-  return meet(link_->open(all, meeting_.rank()), true);
+  gpu::Export least = all[0];
+  for (const gpu::Export& one : all) {
+    least.bytes = std::min(least.bytes, one.bytes);
+    least.exchange = std::min(least.exchange, one.exchange);
+  }
+  const auto layout = gpu::ExchangeLayout::of(least.bytes / 8, meeting_.size(), least.exchange);
+  const std::size_t offset = (least.bytes - layout.bytes()) / kShareGrain * kShareGrain;
+  layout_ = ScratchLayout::of(offset, meeting_.size());
+  const Result<bool> open = meet(link_->open(all, meeting_.rank()), true);
+  return open.ok() && layout.most > 0 ? open_exchange(layout, offset) : open;
+}
+
+// Where they are not to be had all else goes on.
+Result<bool> DevicePath::open_exchange(const gpu::ExchangeLayout& layout, std::size_t offset) {
+  const Status mine = link_->open_exchange(layout, offset, meeting_.rank(), limits_.patience);
+  const Result<bool> all = meet(Status(), mine.ok());
+  if (!all.ok()) return all;
+  exchange_ = all.value() ? layout : gpu::ExchangeLayout();
+  if (!mine.ok()) log_.info("the GPUs do not exchange short vectors in kernels: " + mine.message());
+  return true;
 }
 
 // All ranks at the same point, between two calls or at the end of one.
@@ -139,6 +162,7 @@ Status DevicePath::leave(Mode then) {
   const Result<bool> met = meet(Status(), true);
   if (lost_) return met.status();
   sparse_.reset();
+  exchange_ = {};
   if (captured_) kept_.push_back({std::move(flags_), std::move(link_)});
   captured_ = false;
   link_.reset();
@@ -149,10 +173,22 @@ Status DevicePath::leave(Mode then) {
 void DevicePath::let_go() {
   mode_ = Mode::off;
   if (!link_ && kept_.empty()) return;
+  // Nobody waits for the GPUs of those who are gone.
+  const bool alone = lost_ || anybody_gone();
+  if (link_ && alone) link_->stop_exchange();
   if (link_) link_->close();
-  for (const Kept& one : kept_)
+  for (const Kept& one : kept_) {
+    if (alone) one.link->stop_exchange();
     one.link->close();
+  }
   meeting_.tell(let_go_);
+}
+
+bool DevicePath::anybody_gone() const {
+  for (int r = 0; r < meeting_.size(); ++r) {
+    if (r != meeting_.rank() && meeting_.is_gone(r)) return true;
+  }
+  return false;
 }
 
 DevicePath::~DevicePath() {
@@ -178,6 +214,7 @@ DevicePath::~DevicePath() {
 
 // `here`: whether this rank can do its part.
 Result<bool> DevicePath::run(DeviceWork& work, const Result<bool>& here) {
+  if (work.meets_on_gpus()) return run_on_gpus(work, here);
   const bool can = here.ok() && here.value();
   Status mine = here.status();
   if (can) mine = work.first();
@@ -191,6 +228,35 @@ Result<bool> DevicePath::run(DeviceWork& work, const Result<bool>& here) {
     if (k == work.steps()) return all;
     mine = work.step(k);
   }
+}
+
+// The step of a work that meets on the GPUs. Where a rank could not give its part, nobody is to wait for it: but for what was given before, which all have.
+Status DevicePath::give_to_gpus(DeviceWork& work) {
+  const Status given = meet(work.step(0), true).status();
+  if (given.ok()) return given;
+  link_->finish();
+  link_->stop_exchange();
+  return given;
+}
+
+Result<bool> DevicePath::run_on_gpus(DeviceWork& work, const Result<bool>& here) {
+  const Status mine = here.ok() ? link_->exchanged() : here.status();
+  const Result<bool> all = meet(mine, here.ok() && here.value(), work.words());
+  if (!all.ok() || !all.value()) return all;
+  const Status given = give_to_gpus(work);
+  const Status waited = wait_for_gpus();
+  return given.ok() ? meet(waited, true) : Result<bool>(given);
+}
+
+// For a GPU that may wait for those of others, who may be gone by now.
+Status DevicePath::wait_for_gpus() {
+  constexpr unsigned kLooks = 1000;
+  for (unsigned looks = 1; !link_->done(); ++looks) {
+    if (looks % kLooks == 0 && anybody_gone()) link_->stop_exchange();
+    sched_yield();
+  }
+  HEDDLE_TRY(link_->wait());
+  return link_->exchanged();
 }
 
 // A failure that all know of ends the mode: it may be the link that fails, as one whose context was destroyed.

@@ -13,6 +13,7 @@
 //    has not, this call is staged by images. After some such calls in a row, or a failure, the mode ends.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -113,18 +114,24 @@ struct DeviceMerged {
   bool is_placed = false;
 };
 
+struct DeviceLimits {
+  std::size_t scratch = 0;   // bytes on each rank's GPU; 0: everything is staged
+  std::size_t exchange = 0;  // the longest vector that kernels exchange, where each rank has a GPU
+  std::chrono::nanoseconds patience{0};  // of a kernel that waits for others; 0: as long as it takes
+};
+
 class DevicePath {
  public:
   // Of two with one meeting, which one lets go before the other on every rank: what is told by who has let go of the others' scratch. No call has these numbers.
   enum class Ends : std::uint64_t { first = ~std::uint64_t{1}, last = ~std::uint64_t{0} };
 
-  // `bytes`: of scratch; 0: everything is staged. `meeting` is borrowed.
-  DevicePath(Meeting& meeting, std::size_t bytes, const Log& log, Ends ends = Ends::last)
+  // `meeting` is borrowed.
+  DevicePath(Meeting& meeting, const DeviceLimits& limits, const Log& log, Ends ends = Ends::last)
       : meeting_(meeting),
-        bytes_(bytes),
+        limits_(limits),
         log_(log),
         let_go_(static_cast<std::uint64_t>(ends)),
-        mode_(bytes > 0 ? Mode::idle : Mode::off) {}
+        mode_(limits.scratch > 0 ? Mode::idle : Mode::off) {}
   DevicePath(const DevicePath&) = delete;
   DevicePath& operator=(const DevicePath&) = delete;
   // Where other processes have this rank's scratch open it waits for them to close it, a second at most, and then leaves it allocated.
@@ -218,7 +225,10 @@ class DevicePath {
   bool has_sparse();
   Result<bool> run(DeviceWork& work, const Result<bool>& here);
   Result<bool> conclude(Result<bool> served);
-  Worker worker() const { return {link_.get(), meeting_.rank(), meeting_.size(), layout_}; }
+  Result<bool> run_on_gpus(DeviceWork& work, const Result<bool>& here);
+  Status wait_for_gpus();
+  Status give_to_gpus(DeviceWork& work);
+  Worker worker() const { return {link_.get(), meeting_.rank(), meeting_.size(), layout_, exchange_.most}; }
   Result<bool> meet(const Status& mine, bool can, std::span<std::uint64_t> more = {});
   template <typename T>
   Result<bool> gather(const Status& mine, const T& one, std::vector<T>* all);
@@ -244,9 +254,11 @@ class DevicePath {
   Status set_up(gpu::Gpu& gpu);
   Result<bool> connect(gpu::Gpu& gpu);
   Result<bool> make_links(gpu::Gpu& gpu);
-  Result<bool> share_scratch(std::size_t bytes);
+  Result<bool> share_scratch(std::size_t bytes, std::size_t exchange = 0);
+  Result<bool> open_exchange(const gpu::ExchangeLayout& layout, std::size_t offset);
   void begin();
   int member_of(int number) const;
+  bool anybody_gone() const;
   int deciding_rank() const;  // in the last meeting, of those who cannot or have failed
   Status leave(Mode then);
 
@@ -255,7 +267,7 @@ class DevicePath {
   static constexpr unsigned kMisses = 8;   // in a row, that end the mode
 
   Meeting& meeting_;
-  const std::size_t bytes_;
+  const DeviceLimits limits_;
   const Log log_;
   const std::uint64_t let_go_;
   Mode mode_;
@@ -272,6 +284,7 @@ class DevicePath {
   SharedMemory flags_;  // for graphs; goes after the link
   std::unique_ptr<gpu::Link> link_;
   std::unique_ptr<gpu::SparseLink> sparse_;  // made when first wanted
+  bool apart_ = false;                       // each rank has a GPU of its own
   bool direct_ = false;      // all ranks share one context: buffers are reached where they lie
   bool exported_ = false;    // other processes have this rank's scratch open, or its events
   bool marks_open_ = false;  // the ranks know each other's events
@@ -280,6 +293,7 @@ class DevicePath {
   bool captured_ = false;    // a graph uses the link
   bool lost_ = false;        // the ranks cannot meet any more
   ScratchLayout layout_;
+  gpu::ExchangeLayout exchange_;
   std::vector<std::uint64_t> words_;  // for meetings
 };
 

@@ -73,6 +73,7 @@ Status DevicePath::lies_here(const void* buffer, std::size_t bytes) {
 
 // After the first meeting. Each step: what the others gave before the last meeting comes before what is given now.
 Status DevicePath::follow(DeviceWork& work, unsigned turn) {
+  if (work.meets_on_gpus()) return give_to_gpus(work);
   for (std::size_t k = 0;; ++k) {
     Status mine = link_->after_others(turn);
     // One meeting more than a blocking call has: nobody ends a link whose events another rank is about to wait for.
@@ -103,9 +104,10 @@ Status DevicePath::serve_on(gpu::Stream stream, DeviceWork& work, Status mine) {
   const bool captured = begun.ok() && begun.value();
   if (mine.ok()) mine = begun.status();
   if (mine.ok() && captured) mine = graphs_;
+  if (mine.ok()) mine = link_->exchanged();
   if (mine.ok()) mine = work.first();
   const unsigned turn = next_turn();
-  if (mine.ok() && !captured) mine = link_->mark(turn);
+  if (mine.ok() && !captured && !work.meets_on_gpus()) mine = link_->mark(turn);
   bool refused = false;
   bool in_graph = false;
   Status status = agree_on_call(mine, captured, work, &in_graph, &refused);

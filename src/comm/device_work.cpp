@@ -68,6 +68,43 @@ class DirectBcast final : public DeviceWork {
   std::array<std::uint64_t, 1> source_{};
 };
 
+// ---- Exchanged
+
+class ExchangedSum final : public DeviceWork {
+ public:
+  ExchangedSum(const Worker& worker, const DeviceSum& sum) : worker_(worker), sum_(sum) {}
+  std::size_t steps() const override { return 1; }
+  bool meets_on_gpus() const override { return true; }
+  Status step(std::size_t /*k*/) override {
+    HEDDLE_TRY(worker_.link->after_earlier_work());
+    HEDDLE_TRY(worker_.link->gather(sum_.in, sum_.count * dtype_size(sum_.type)));
+    std::vector<const void*> inputs;
+    for (int r = 0; r < worker_.size; ++r)
+      inputs.push_back(r == worker_.rank ? sum_.in : worker_.link->gathered(r));
+    void* const outputs[] = {sum_.out};
+    return worker_.link->fold(sum_.type, sum_.op, inputs, outputs, sum_.count);
+  }
+
+ private:
+  const Worker worker_;
+  const DeviceSum sum_;
+};
+
+class ExchangedBcast final : public DeviceWork {
+ public:
+  ExchangedBcast(const Worker& worker, const DeviceBcast& bcast) : worker_(worker), bcast_(bcast) {}
+  std::size_t steps() const override { return 1; }
+  bool meets_on_gpus() const override { return true; }
+  Status step(std::size_t /*k*/) override {
+    HEDDLE_TRY(worker_.link->after_earlier_work());
+    return worker_.link->bcast(bcast_.buffer, bcast_.bytes, bcast_.root);
+  }
+
+ private:
+  const Worker worker_;
+  const DeviceBcast bcast_;
+};
+
 // ---- By way of the scratch
 
 // After meeting k, in one stream: piece k is read, and piece k + 1 goes into the other half. What others read there, piece k - 1, they had
@@ -223,12 +260,15 @@ std::unique_ptr<DeviceWork> direct_bcast(const Worker& worker, const DeviceBcast
 }
 
 std::unique_ptr<DeviceWork> scratch_sum(const Worker& worker, const DeviceSum& sum) {
+  if (sum.count * dtype_size(sum.type) <= worker.exchanged)
+    return std::make_unique<ExchangedSum>(worker, sum);
   if (worker.size > 2 && sum.count * dtype_size(sum.type) >= kSharedFrom)
     return std::make_unique<SharedSum>(worker, sum);
   return std::make_unique<ScratchSum>(worker, sum);
 }
 
 std::unique_ptr<DeviceWork> scratch_bcast(const Worker& worker, const DeviceBcast& bcast) {
+  if (bcast.bytes <= worker.exchanged) return std::make_unique<ExchangedBcast>(worker, bcast);
   return std::make_unique<ScratchBcast>(worker, bcast);
 }
 

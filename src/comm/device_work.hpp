@@ -40,6 +40,7 @@ struct Worker {
   int rank;
   int size;
   ScratchLayout layout;
+  std::size_t exchanged;  // the longest vector that the link exchanges; 0: none
 };
 
 class DeviceWork {
@@ -60,6 +61,8 @@ class DeviceWork {
   // Given to it after meeting number `k`, for 0 <= k < steps(); then comes the next one.
   virtual Status step(std::size_t k) = 0;
   virtual std::size_t steps() const = 0;
+  // The GPUs meet by themselves: the only step is given after the first meeting, and the second one is for all to know that everybody has given it, before anybody waits for it.
+  virtual bool meets_on_gpus() const { return false; }
 };
 
 struct DeviceSum {
@@ -78,7 +81,7 @@ struct DeviceBcast {
 // All ranks share one context: each folds its share of everybody's input into everybody's output, where they lie.
 std::unique_ptr<DeviceWork> direct_sum(const Worker& worker, const DeviceSum& sum);
 std::unique_ptr<DeviceWork> direct_bcast(const Worker& worker, const DeviceBcast& bcast);
-// By way of the scratch, a piece after the other: each rank copies its own there, then
+// Short ones are exchanged (gpu::Link::gather), and each rank folds what has come. Longer ones go by way of the scratch, a piece after the other: each rank copies its own there, then
 // - each folds all of everybody's, for two ranks and for short vectors (one meeting for each piece), or
 // - each folds its share, and copies the others' shares of the result. That moves fewer bytes where there are more ranks.
 // Folds go in the order of ranks, whatever the way: the result has the same bits.

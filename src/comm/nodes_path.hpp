@@ -40,7 +40,7 @@ class NodesPath {
   // `bytes`: of scratch on each GPU; 0: everything goes by images. `node`, the meeting of this node's ranks, and `across` are borrowed. `direct`: HEDDLE_GPUDIRECT;
   // without a value GPUDirect RDMA is used where it pays.
   NodesPath(Meeting& node, Across& across, std::size_t bytes, std::optional<bool> direct, const Log& log)
-      : node_(node, bytes, log), across_(across), bytes_(bytes), wanted_(direct), log_(log) {}
+      : node_(node, DeviceLimits{bytes}, log), across_(across), bytes_(bytes), wanted_(direct), log_(log) {}
   NodesPath(const NodesPath&) = delete;
   NodesPath& operator=(const NodesPath&) = delete;
   ~NodesPath() = default;

@@ -48,7 +48,7 @@ class StreamShares {
 
   // `node`, the meeting of this node's ranks, is borrowed. `lanes`: ranks of the smallest node. `bytes`: of scratch on each GPU; 0: none.
   StreamShares(Meeting& node, int lanes, std::size_t bytes, const Log& log)
-      : node_(node, bytes, log, DevicePath::Ends::first), lanes_(lanes), bytes_(bytes) {}
+      : node_(node, DeviceLimits{bytes}, log, DevicePath::Ends::first), lanes_(lanes), bytes_(bytes) {}
   StreamShares(const StreamShares&) = delete;
   StreamShares& operator=(const StreamShares&) = delete;
   // As DevicePath's: waits for ranks of other processes that have this one's scratch open.

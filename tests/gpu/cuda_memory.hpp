@@ -89,31 +89,8 @@ class TestMemory {
   TestMemory(const TestDriver& driver, Memory memory, std::size_t bytes, int device = 0)
       : TestMemory(driver, memory, bytes, device, driver.primary(device)) {}
   TestMemory(const TestDriver& driver, Memory memory, std::size_t bytes, int device, CUcontext context)
-      : driver_(driver), memory_(memory), bytes_(bytes), context_(context) {
-    const Here here(*this);
-    const std::size_t room = bytes > 0 ? bytes : 1;
-    switch (memory) {
-      case Memory::host:
-        data_ = std::calloc(1, room);
-        break;
-      case Memory::pinned:
-        driver.call<PFN_cuMemHostAlloc_v2020>("cuMemHostAlloc", &data_, room, 0U);
-        break;
-      case Memory::device:
-        driver.call<PFN_cuMemAlloc_v3020>("cuMemAlloc_v2", address(), room);
-        break;
-      case Memory::managed:
-        driver.call<PFN_cuMemAllocManaged_v6000>("cuMemAllocManaged", address(), room,
-                                                 static_cast<unsigned>(CU_MEM_ATTACH_GLOBAL));
-        break;
-      case Memory::pool:
-        driver.call<PFN_cuMemAllocAsync_v11020>("cuMemAllocAsync", address(), room, CU_STREAM_LEGACY);
-        driver.call<PFN_cuStreamSynchronize_v2000>("cuStreamSynchronize", CU_STREAM_LEGACY);
-        break;
-      case Memory::mapped:
-        map(room, device);
-        break;
-    }
+      : driver_(driver), memory_(memory), bytes_(bytes), device_(device), context_(context) {
+    allocate();
   }
   TestMemory(const TestMemory&) = delete;
   TestMemory& operator=(const TestMemory&) = delete;
@@ -146,13 +123,19 @@ class TestMemory {
   }
 
   // Frees it, and keeps everybody else from moving in: what was a device's leads nowhere. Until the end of the process. The host's is no
-  // such memory.
+  // such memory. Another thread may have moved in before the place is held, and is not driven out: other memory is lost then. Where every
+  // place is taken, the driver keeps what is freed, as it does with ranges that were reserved.
   void* lose() {
     if (memory_ == Memory::host) return nullptr;
-    void* const address = data_;
-    free();
-    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
-    if (mmap(address, kPage, PROT_NONE, flags, -1, 0) != address) std::abort();
+    void* address = nullptr;
+    bool held = false;
+    for (int tries = 0; tries < 16 && !held; ++tries) {
+      if (data_ == nullptr) allocate();
+      address = data_;
+      free();
+      const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+      held = mmap(address, kPage, PROT_NONE, flags, -1, 0) == address || memory_ == Memory::mapped;
+    }
     return address;
   }
   // It went with its context.
@@ -199,9 +182,35 @@ class TestMemory {
   static constexpr std::size_t kPage = 4096;
   static constexpr std::size_t kPart = std::size_t{2} << 20;
 
+  void allocate() {
+    const Here here(*this);
+    const std::size_t room = bytes_ > 0 ? bytes_ : 1;
+    switch (memory_) {
+      case Memory::host:
+        data_ = std::calloc(1, room);
+        break;
+      case Memory::pinned:
+        driver_.call<PFN_cuMemHostAlloc_v2020>("cuMemHostAlloc", &data_, room, 0U);
+        break;
+      case Memory::device:
+        driver_.call<PFN_cuMemAlloc_v3020>("cuMemAlloc_v2", address(), room);
+        break;
+      case Memory::managed:
+        driver_.call<PFN_cuMemAllocManaged_v6000>("cuMemAllocManaged", address(), room,
+                                                  static_cast<unsigned>(CU_MEM_ATTACH_GLOBAL));
+        break;
+      case Memory::pool:
+        driver_.call<PFN_cuMemAllocAsync_v11020>("cuMemAllocAsync", address(), room, CU_STREAM_LEGACY);
+        driver_.call<PFN_cuStreamSynchronize_v2000>("cuStreamSynchronize", CU_STREAM_LEGACY);
+        break;
+      case Memory::mapped:
+        map(room);
+        break;
+    }
+  }
   CUdeviceptr* address() { return reinterpret_cast<CUdeviceptr*>(&data_); }
   // In parts of 2 MiB, each of them an allocation of its own, as PyTorch's expandable segments are.
-  void map(std::size_t bytes, int device) {
+  void map(std::size_t bytes) {
     mapped_ = (bytes + kPart - 1) / kPart * kPart;
     driver_.call<PFN_cuMemAddressReserve_v10020>("cuMemAddressReserve", address(), mapped_, std::size_t{0},
                                                  CUdeviceptr{0}, 0ULL);
@@ -209,7 +218,7 @@ class TestMemory {
     CUmemAllocationProp what = {};
     what.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     what.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    what.location.id = device;
+    what.location.id = device_;
     for (std::size_t done = 0; done < mapped_; done += kPart) {
       CUmemGenericAllocationHandle handle = 0;
       driver_.call<PFN_cuMemCreate_v10020>("cuMemCreate", &handle, kPart, &what, 0ULL);
@@ -225,6 +234,7 @@ class TestMemory {
   const TestDriver& driver_;
   Memory memory_;
   std::size_t bytes_;
+  int device_;
   CUcontext context_;
   void* data_ = nullptr;
   std::size_t mapped_ = 0;

@@ -1,5 +1,6 @@
 // The double's kernels (fake_cuda.h): each runs as its host twin, or as nvcc compiled it, when the stream is waited for. The binaries are heddle's own, of
 // which only the first word is looked at.
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -11,11 +12,13 @@
 #include <vector>
 
 #include "compiled_kernels.hpp"
+#include "exchange_twin.hpp"
 #include "fake_world.hpp"
 #include "kernel_twins.hpp"
 #include "sparse_twins.hpp"
 
 using namespace fake;
+using heddle::gpu::kernels::ExchangeArguments;
 using heddle::gpu::kernels::FoldArguments;
 using heddle::gpu::kernels::kThreads;
 using heddle::test::CompiledKernel;
@@ -26,7 +29,8 @@ struct CUlib_st {
   std::vector<std::unique_ptr<CUkern_st>> kernels;
 };
 struct CUkern_st {
-  const KernelTwin* fold;  // one of the two
+  const char* name;
+  const KernelTwin* fold;  // one of the two, or neither: the exchange
   const SparseTwin* sparse;
   CompiledKernel compiled;
   std::set<unsigned long long> loaded;  // into contexts of these numbers
@@ -98,6 +102,52 @@ CUresult prepare_sparse(const CUkern_st& kernel, const void* given, unsigned blo
   return CUDA_SUCCESS;
 }
 
+// What it would wait for in vain it finds out when that time is over, and not at once. Who has what it waited for may be gone by the time that the kernel runs as a whole: then it
+// sends to nobody.
+CUresult prepare_exchange(const CUkern_st& kernel, const void* given, unsigned blocks, Work* run) {
+  ExchangeArguments arguments = *static_cast<const ExchangeArguments*>(given);
+  std::vector<heddle::test::ptx::Range> memory;
+  CUresult error = CUDA_SUCCESS;
+  const auto is_there = heddle::test::translate(
+      arguments, blocks, [&](const void* address, std::size_t bytes) -> unsigned char* {
+        unsigned char* inside = nullptr;
+        error = reach(address, bytes, &inside, memory);
+        return error == CUDA_SUCCESS ? inside : nullptr;
+      });
+  if (!is_there) return error;
+  using Clock = std::chrono::steady_clock;
+  *run = [compiled = kernel.compiled, arguments, memory, blocks, begin = Clock::time_point()]() mutable {
+    if (begin == Clock::time_point()) {
+      begin = Clock::now();
+      heddle::test::send_all(arguments, blocks);
+    }
+    const bool is_late =
+        arguments.patience != 0 && Clock::now() - begin > std::chrono::nanoseconds(arguments.patience);
+    if (!heddle::test::have_come(arguments, blocks)) {
+      if (!is_late) return false;
+      arguments.patience = 1;
+    }
+    const std::size_t words = std::size_t{2} * arguments.ranks * arguments.room;
+    std::vector<std::uint64_t> nobody(words);
+    memory.push_back({reinterpret_cast<std::uintptr_t>(nobody.data()), words * sizeof nobody[0]});
+    for (std::uint32_t r = 0; r < arguments.ranks; ++r) {
+      if (r != arguments.rank) arguments.slots[r] = nobody.data();
+    }
+    if (compiled.kernel != nullptr)
+      run_compiled(compiled, std::as_bytes(std::span(&arguments, 1)), memory, blocks);
+    else
+      heddle::test::run_exchange(arguments, blocks);
+    return true;
+  };
+  return CUDA_SUCCESS;
+}
+
+CUresult prepare(const CUkern_st& kernel, const void* given, unsigned blocks, Work* run) {
+  if (kernel.fold != nullptr) return prepare_fold(kernel, given, blocks, run);
+  if (kernel.sparse != nullptr) return prepare_sparse(kernel, given, blocks, run);
+  return prepare_exchange(kernel, given, blocks, run);
+}
+
 }  // namespace
 
 FAKE void fake_cuda_last_launch(fake_cuda_launch* launch) {
@@ -122,8 +172,11 @@ FAKE CUresult cuLibraryUnload(CUlibrary library) {
 }
 FAKE CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary library, const char* name) {
   ENTER("cuLibraryGetKernel")
-  CUkern_st found = {heddle::test::find_twin(name), heddle::test::find_sparse_twin(name), {}, {}};
-  if (found.fold == nullptr && found.sparse == nullptr) return CUDA_ERROR_NOT_FOUND;
+  CUkern_st found = {
+      "heddle_exchange", heddle::test::find_twin(name), heddle::test::find_sparse_twin(name), {}, {}};
+  if (found.fold != nullptr) found.name = found.fold->name;
+  if (found.sparse != nullptr) found.name = found.sparse->name;
+  if (name != std::string(found.name)) return CUDA_ERROR_NOT_FOUND;
   found.compiled = heddle::test::find_compiled(name);
   library->kernels.push_back(std::make_unique<CUkern_st>(found));
   *kernel = library->kernels.back().get();
@@ -152,9 +205,9 @@ FAKE CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsign
   if (!as_agreed) return CUDA_ERROR_INVALID_VALUE;
   CUkern_st& kernel = *reinterpret_cast<CUkernel>(function);
   if (kernel.loaded.insert(current()->id).second) ++world().calls["a load at a launch"];
-  last_launch = {kernel.fold != nullptr ? kernel.fold->name : kernel.sparse->name, x, block_x, stream};
+  last_launch = {kernel.name, x, block_x, stream};
+  ++world().calls[kernel.name];
   Work run;
-  const CUresult error = kernel.fold != nullptr ? prepare_fold(kernel, parameters[0], x, &run)
-                                                : prepare_sparse(kernel, parameters[0], x, &run);
+  const CUresult error = prepare(kernel, parameters[0], x, &run);
   return error == CUDA_SUCCESS ? submit(stream, run) : error;
 }

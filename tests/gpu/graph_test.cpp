@@ -142,56 +142,65 @@ TEST(GpuGraphs, OnTwoDevices) {
   check_launches(4, 2);
 }
 
+TEST(GpuGraphs, EachOnADeviceOfItsOwn) {
+  check_launches(3, 3);
+  check_launches(4, 4);
+}
+
 // Launches, calls on streams and blocking ones, each on another stream and none waited for: they follow each other. Waiting for the last must do for all.
+void check_beside_others(int devices, std::size_t count) {
+  on_ranks(3, [&](heddle_comm_t comm, int rank) {
+    const int device = rank % devices;
+    set_up(comm, device);
+    const Stream streams[4] = {Stream(device), Stream(device), Stream(device), Stream(device)};
+    const Words in(device, count, rank + 1);
+    const Words outs[2] = {{device, count, -7}, {device, count, -7}};
+    const Words other(device, count, -7);
+    const Words blocking(device, count, -7);
+    std::vector<std::unique_ptr<Graph>> graphs;
+    for (const Words& out : outs) {
+      graphs.push_back(std::make_unique<Graph>(streams[0]));
+      OK(sum(comm, streams[0], in.at(), out.at(), count));
+      OK(heddle_bcast_on_stream(out.at(), out.bytes(), 1, comm, streams[0].get()));
+      CAPTURED(*graphs.back());
+    }
+    for (int round = 0; round < 3; ++round) {
+      for (const Words& out : outs)
+        out.set(-7);
+      other.set(-7);
+      // A graph, and a call after it.
+      graphs[0]->launch(streams[1]);
+      OK(sum(comm, streams[2], in.at(), other.at(), count));
+      streams[2].wait();
+      ASSERT_EQ(outs[0].value(), 6);
+      ASSERT_EQ(other.value(), 6);
+      // A call, a graph, and another.
+      other.set(-7);
+      outs[0].set(-7);
+      OK(sum(comm, streams[3], in.at(), other.at(), count));
+      graphs[0]->launch(streams[1]);
+      graphs[1]->launch(streams[2]);
+      streams[2].wait();
+      ASSERT_EQ(other.value(), 6);
+      ASSERT_EQ(outs[0].value(), 6);
+      ASSERT_EQ(outs[1].value(), 6);
+      // And a blocking call.
+      outs[1].set(-7);
+      graphs[1]->launch(streams[3]);
+      OK(heddle_allreduce(in.at(), blocking.at(), count, HEDDLE_INT32, HEDDLE_SUM, comm));
+      if (on_several_nodes()) streams[3].wait();
+      ASSERT_EQ(outs[1].value(), 6);
+      ASSERT_EQ(blocking.value(), 6);
+    }
+    for (const Stream& stream : streams)
+      stream.wait();
+  });
+}
+
 TEST(GpuGraphs, BesideOtherCalls) {
-  constexpr std::size_t kCount = 20'000;
-  for (const int devices : {1, 2}) {
-    on_ranks(3, [&](heddle_comm_t comm, int rank) {
-      const int device = rank % devices;
-      set_up(comm, device);
-      const Stream streams[4] = {Stream(device), Stream(device), Stream(device), Stream(device)};
-      const Words in(device, kCount, rank + 1);
-      const Words outs[2] = {{device, kCount, -7}, {device, kCount, -7}};
-      const Words other(device, kCount, -7);
-      const Words blocking(device, kCount, -7);
-      std::vector<std::unique_ptr<Graph>> graphs;
-      for (const Words& out : outs) {
-        graphs.push_back(std::make_unique<Graph>(streams[0]));
-        OK(sum(comm, streams[0], in.at(), out.at(), kCount));
-        OK(heddle_bcast_on_stream(out.at(), out.bytes(), 1, comm, streams[0].get()));
-        CAPTURED(*graphs.back());
-      }
-      for (int round = 0; round < 3; ++round) {
-        for (const Words& out : outs)
-          out.set(-7);
-        other.set(-7);
-        // A graph, and a call after it.
-        graphs[0]->launch(streams[1]);
-        OK(sum(comm, streams[2], in.at(), other.at(), kCount));
-        streams[2].wait();
-        ASSERT_EQ(outs[0].value(), 6);
-        ASSERT_EQ(other.value(), 6);
-        // A call, a graph, and another.
-        other.set(-7);
-        outs[0].set(-7);
-        OK(sum(comm, streams[3], in.at(), other.at(), kCount));
-        graphs[0]->launch(streams[1]);
-        graphs[1]->launch(streams[2]);
-        streams[2].wait();
-        ASSERT_EQ(other.value(), 6);
-        ASSERT_EQ(outs[0].value(), 6);
-        ASSERT_EQ(outs[1].value(), 6);
-        // And a blocking call.
-        outs[1].set(-7);
-        graphs[1]->launch(streams[3]);
-        OK(heddle_allreduce(in.at(), blocking.at(), kCount, HEDDLE_INT32, HEDDLE_SUM, comm));
-        if (on_several_nodes()) streams[3].wait();
-        ASSERT_EQ(outs[1].value(), 6);
-        ASSERT_EQ(blocking.value(), 6);
-      }
-      for (const Stream& stream : streams)
-        stream.wait();
-    });
+  for (const int devices : {1, 2, 3}) {
+    check_beside_others(devices, 20'000);
+    check_beside_others(devices, 1'000);
   }
 }
 
@@ -271,8 +280,9 @@ TEST(GpuGraphs, EndOfTheCommunicator) {
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   if (argc != 2) return 2;
+  setenv("FAKE_CUDA_DEVICES", "4", 1);
   // Little scratch, so that vectors are longer.
-  setenv("HEDDLE_DEVICE_BYTES", "64K", 1);
+  setenv("HEDDLE_DEVICE_BYTES", "64K", 0);
   setenv("HEDDLE_MEASURE", "0", 1);
   static const heddle::test::TestDriver cuda(argv[1]);
   heddle::test::graphs::driver = &cuda;

@@ -3,6 +3,7 @@
 // Arguments: the driver's library, what to do.
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -20,13 +21,13 @@ using Bytes = std::vector<unsigned char>;
 constexpr std::size_t kMost = std::size_t{1} << 21;
 
 struct Job {
-  explicit Job(const char* library, int many_devices)
+  Job(const char* library, int devices)
       : driver(library),
         calls(driver.find<int (*)(const char*)>("fake_cuda_calls")),
         fail(driver.find<void (*)(const char*, int, int)>("fake_cuda_fail")),
         rank(job::rank_of(MPI_COMM_WORLD)),
         size(job::size_of(MPI_COMM_WORLD)),
-        device(many_devices != 0 ? rank % 2 : 0),
+        device(rank % devices),
         in(driver, Memory::device, kMost, device),
         out(driver, Memory::device, kMost, device) {}
 
@@ -40,7 +41,8 @@ struct Job {
   const TestMemory out;
 
   int kernels() const { return calls("cuLaunchKernel"); }
-  int copies() const { return calls("cuMemcpyDtoDAsync"); }
+  // Or kernels that do the same.
+  int copies() const { return calls("cuMemcpyDtoDAsync") + calls("heddle_exchange"); }
 };
 
 // A small sum of GPU memory, that must be right; whether the GPUs did it.
@@ -427,7 +429,8 @@ int main(int argc, char** argv) {
   {
     const std::string what = argv[2];
     std::optional<Job> job;
-    if (what != "never" || job::rank_of(MPI_COMM_WORLD) != 0) job.emplace(argv[1], argc > 3 ? 1 : 0);
+    if (what != "never" || job::rank_of(MPI_COMM_WORLD) != 0)
+      job.emplace(argv[1], argc > 3 ? std::atoi(argv[3]) : 1);
     if (what == "conform") conform(*job);
     if (what == "mixed") mixed(*job);
     if (what == "several") several(*job);

@@ -256,7 +256,7 @@ NodeRank::NodeRank(const char* library, std::byte* memory, int rank, int size, s
       rank_(rank),
       size_(size),
       team_(make_shm_team(memory, geometry_of(size), rank)),
-      path_(*this, scratch, Log(LogLevel::info, rank)) {
+      path_(*this, DeviceLimits{scratch}, Log(LogLevel::info, rank)) {
   driver_.set_current(driver_.primary(0));
 }
 

@@ -1,5 +1,5 @@
 // Collectives on streams, through the C API on the double of CUDA's driver (its path is the argument), by ranks that are threads of one process: on
-// one device, where all share a context, and on two. In the double no work is done before somebody waits for it, so what a stream does not wait for
+// one device, where all share a context, and on several. In the double no work is done before somebody waits for it, so what a stream does not wait for
 // it finds undone.
 #include <gtest/gtest.h>
 
@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../api/ranks.hpp"
@@ -141,34 +142,48 @@ TEST(GpuStreams, OnTwoDevices) {
   check_node(4, 2);
 }
 
+TEST(GpuStreams, EachOnADeviceOfItsOwn) {
+  check_node(3, 3);
+  check_node(4, 4);
+}
+
 // Many calls before anybody waits, each on another stream, beside blocking ones on the same memory of heddle's: they follow each other, or one would
 // overwrite there what another has not read.
+void check_streams(int devices, std::size_t count) {
+  on_ranks(3, [&](heddle_comm_t comm, int rank) {
+    std::vector<std::unique_ptr<Step>> steps;
+    for (int i = 0; i < 5; ++i) {
+      steps.push_back(std::make_unique<Step>(rank, rank % devices, count, Memory::device));
+      steps.back()->made.set((rank + 1) * (i + 1));
+    }
+    const Words blocking(rank % devices, count, rank + 1);
+    for (const auto& step : steps) {
+      step->allreduce(comm, false);
+      if (step == steps[2]) {
+        OK(heddle_allreduce(HEDDLE_IN_PLACE, blocking.at(), count, HEDDLE_INT32, HEDDLE_SUM, comm));
+        const std::int32_t value = step->out.value();
+        EXPECT_TRUE(value == 18 || value == 1000) << value;
+      }
+    }
+    EXPECT_EQ(blocking.value(), 6);
+    steps[4]->stream.wait();
+    // What comes after the collective may have been done as well, if another rank was waited for.
+    for (int i = 0; i < 4; ++i) {
+      const std::int32_t value = steps[static_cast<std::size_t>(i)]->out.value();
+      EXPECT_TRUE(value == 6 * (i + 1) || value == 1000) << value;
+    }
+    for (int i = 4; i >= 0; --i) {
+      const Step& step = *steps[static_cast<std::size_t>(i)];
+      step.stream.wait();
+      ASSERT_EQ(step.taken.value(), 6 * (i + 1));
+    }
+  });
+}
+
 TEST(GpuStreams, SeveralStreams) {
-  for (const int devices : {1, 2}) {
-    on_ranks(3, [&](heddle_comm_t comm, int rank) {
-      std::vector<std::unique_ptr<Step>> steps;
-      for (int i = 0; i < 5; ++i) {
-        steps.push_back(std::make_unique<Step>(rank, rank % devices, 40'000, Memory::device));
-        steps.back()->made.set((rank + 1) * (i + 1));
-      }
-      const Words blocking(rank % devices, 40'000, rank + 1);
-      for (const auto& step : steps) {
-        step->allreduce(comm, false);
-        if (step == steps[2]) {
-          OK(heddle_allreduce(HEDDLE_IN_PLACE, blocking.at(), 40'000, HEDDLE_INT32, HEDDLE_SUM, comm));
-          EXPECT_EQ(step->out.value(), 18);
-        }
-      }
-      EXPECT_EQ(blocking.value(), 6);
-      steps[4]->stream.wait();
-      for (int i = 0; i < 4; ++i)
-        EXPECT_EQ(steps[static_cast<std::size_t>(i)]->out.value(), 6 * (i + 1));
-      for (int i = 4; i >= 0; --i) {
-        const Step& step = *steps[static_cast<std::size_t>(i)];
-        step.stream.wait();
-        ASSERT_EQ(step.taken.value(), 6 * (i + 1));
-      }
-    });
+  for (const int devices : {1, 2, 3}) {
+    check_streams(devices, 40'000);
+    check_streams(devices, 1'000);
   }
 }
 
@@ -255,49 +270,64 @@ TEST(GpuStreams, Refused) {
 }
 
 // Whatever fails on one rank, at whatever step, all are told, nobody waits, and it can go on.
-TEST(GpuStreams, OneFails) {
+void check_failures(int devices, std::size_t count) {
   std::barrier barrier(3);
   const auto fail = driver->find<void (*)(const char*, int, int)>("fake_cuda_fail");
-  for (const int devices : {1, 2}) {
-    on_ranks(3, [&](heddle_comm_t comm, int rank) {
-      const Stream stream(rank % devices);
-      const Words good(rank % devices, 50'000, 1);
-      const auto sum = [&](void* buffer) {
-        return heddle_allreduce_on_stream(HEDDLE_IN_PLACE, buffer, 50'000, HEDDLE_INT32, HEDDLE_SUM, comm,
-                                          stream.get());
-      };
+  on_ranks(3, [&](heddle_comm_t comm, int rank) {
+    const Stream stream(rank % devices);
+    const Words good(rank % devices, count, 1);
+    const auto sum = [&](void* buffer) {
+      return heddle_allreduce_on_stream(HEDDLE_IN_PLACE, buffer, count, HEDDLE_INT32, HEDDLE_SUM, comm,
+                                        stream.get());
+    };
+    OK(sum(good.at()));
+    bool launched = false;
+    TestMemory freed(*driver, Memory::device, 200'000, rank % devices);
+    void* const nowhere = freed.lose();
+    EXPECT_EQ(sum(rank == 1 ? nowhere : good.at()), rank == 1 ? HEDDLE_ERR_ARGUMENT : HEDDLE_ERR_PEER);
+    const std::string wanted = rank == 1 ? "freed" : "rank 1 could not do its part";
+    EXPECT_NE(std::string(heddle_last_error()).find(wanted), std::string::npos) << heddle_last_error();
+    barrier.arrive_and_wait();
+    const int before = calls("heddle_exchange");
+    barrier.arrive_and_wait();
+    OK(sum(good.at()));
+    barrier.arrive_and_wait();
+    const bool exchanges = calls("heddle_exchange") > before;
+    // Of two kernels of each rank's then the later one as well.
+    for (const char* name : {"cuStreamGetCtx", "cuStreamIsCapturing", "cuStreamWaitEvent", "cuLaunchKernel",
+                             exchanges ? "cuLaunchKernel" : "cuEventRecord"}) {
+      const bool is_later =
+          exchanges && name == std::string("cuLaunchKernel") && std::exchange(launched, true);
+      barrier.arrive_and_wait();
+      if (rank == 0 && is_later) driver->fail_after(name, 5, CUDA_ERROR_ILLEGAL_ADDRESS);
+      if (rank == 0 && !is_later) fail(name, CUDA_ERROR_ILLEGAL_ADDRESS, 1);
+      barrier.arrive_and_wait();
+      EXPECT_NE(sum(good.at()), HEDDLE_OK) << name;
+      barrier.arrive_and_wait();
       OK(sum(good.at()));
-      TestMemory freed(*driver, Memory::device, 200'000, rank % devices);
-      void* const nowhere = freed.lose();
-      EXPECT_EQ(sum(rank == 1 ? nowhere : good.at()), rank == 1 ? HEDDLE_ERR_ARGUMENT : HEDDLE_ERR_PEER);
-      const std::string wanted = rank == 1 ? "freed" : "rank 1 could not do its part";
-      EXPECT_NE(std::string(heddle_last_error()).find(wanted), std::string::npos) << heddle_last_error();
+    }
+    // Setting up, too.
+    for (const char* name : {"cuEventCreate", "cuStreamCreate"}) {
+      EXPECT_NE(sum(rank == 1 ? nowhere : good.at()), HEDDLE_OK);
+      barrier.arrive_and_wait();
+      if (rank == 0) fail(name, CUDA_ERROR_OUT_OF_MEMORY, 1);
+      barrier.arrive_and_wait();
+      EXPECT_EQ(sum(good.at()), HEDDLE_ERR_UNSUPPORTED) << heddle_last_error();
+      barrier.arrive_and_wait();
       OK(sum(good.at()));
-      for (const char* name : {"cuStreamGetCtx", "cuStreamIsCapturing", "cuEventRecord", "cuStreamWaitEvent",
-                               "cuLaunchKernel"}) {
-        barrier.arrive_and_wait();
-        if (rank == 0) fail(name, CUDA_ERROR_ILLEGAL_ADDRESS, 1);
-        barrier.arrive_and_wait();
-        EXPECT_NE(sum(good.at()), HEDDLE_OK) << name;
-        barrier.arrive_and_wait();
-        OK(sum(good.at()));
-      }
-      // Setting up, too.
-      for (const char* name : {"cuEventCreate", "cuStreamCreate"}) {
-        EXPECT_NE(sum(rank == 1 ? nowhere : good.at()), HEDDLE_OK);
-        barrier.arrive_and_wait();
-        if (rank == 0) fail(name, CUDA_ERROR_OUT_OF_MEMORY, 1);
-        barrier.arrive_and_wait();
-        EXPECT_EQ(sum(good.at()), HEDDLE_ERR_UNSUPPORTED) << heddle_last_error();
-        barrier.arrive_and_wait();
-        OK(sum(good.at()));
-      }
-      stream.wait();
-      good.set(rank);
-      OK(sum(good.at()));
-      stream.wait();
-      EXPECT_EQ(good.value(), 3);
-    });
+    }
+    stream.wait();
+    good.set(rank);
+    OK(sum(good.at()));
+    stream.wait();
+    EXPECT_EQ(good.value(), 3);
+  });
+}
+
+TEST(GpuStreams, OneFails) {
+  for (const int devices : {1, 2, 3}) {
+    check_failures(devices, 50'000);
+    check_failures(devices, 1'000);
   }
 }
 
@@ -306,8 +336,9 @@ TEST(GpuStreams, OneFails) {
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   if (argc != 2) return 2;
+  setenv("FAKE_CUDA_DEVICES", "4", 1);
   // Little scratch, so that vectors are longer.
-  setenv("HEDDLE_DEVICE_BYTES", "64K", 1);
+  setenv("HEDDLE_DEVICE_BYTES", "64K", 0);
   setenv("HEDDLE_MEASURE", "0", 1);
   static const TestDriver cuda(argv[1]);
   driver = &cuda;

@@ -169,6 +169,8 @@ class KernelParser {
     // Halves of a register stand in braces.
     if (name.starts_with("mov.") && text.find('{') != std::string_view::npos)
       name.replace(0, 3, text.starts_with('{') ? "unpack" : "pack");
+    // A clock is no register.
+    if (name == "mov.u64" && text.ends_with("%globaltimer")) name = "globaltimer";
     set_operation(name, instruction);
     if (instruction.kind == Kind::branch)
       branches_.emplace_back(kernel_.code.size(), std::string(text));

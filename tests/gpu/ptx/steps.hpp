@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -287,6 +288,11 @@ void atomic_add(Lane& lane, const Instruction& i) {
   set<T>(lane, i.slots[0], before);
 }
 
+inline void read_clock(Lane& lane, const Instruction& i) {
+  set<std::uint64_t>(lane, i.slots[0],
+                     static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch() /
+                                                std::chrono::nanoseconds(1)));
+}
 inline void nothing(Lane& /*lane*/, const Instruction& /*instruction*/) {}
 
 }  // namespace heddle::test::ptx
