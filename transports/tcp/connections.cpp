@@ -128,7 +128,7 @@ void TcpTransport::try_on(Peer& peer, std::string why) {
     const socklen_t length = to_sockaddr(address, peer.place.port, where);
     Socket socket = open_socket(where.ss_family);
     if (!socket.open()) return;
-    tcp_tune(socket, setup_.timeout);
+    tcp_tune(socket);
     if (::connect(socket.fd(), reinterpret_cast<const sockaddr*>(&where), length) != 0 &&
         errno != EINPROGRESS && errno != EINTR) {
       why = fmt::format("{}: {}", to_string(address, peer.place.port),
@@ -202,7 +202,7 @@ void TcpTransport::accept_all() {
       return;
     }
     Socket socket(fd);
-    tcp_tune(socket, setup_.timeout);
+    tcp_tune(socket);
     watch(socket, kStranger + static_cast<std::uint64_t>(fd), EPOLLIN);
     strangers_.push_back({std::move(socket), {}, 0, steady_clock::now() + kGreetWithin});
     serve_stranger(fd);
