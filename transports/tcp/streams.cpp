@@ -146,8 +146,12 @@ void TcpTransport::begin_data(Peer& peer, const Frame& frame) {
   // A long one comes unasked where its receive was opened and given up.
   while (i < peer.early.size() && !(peer.early[i].announced && peer.early[i].tag == frame.tag))
     ++i;
-  if (i == peer.early.size()) peer.early.push({});
+  if (i == peer.early.size())
+    peer.early.push({});
+  else
+    peer.kept -= peer.early[i].kept();
   peer.early[i] = {frame.tag, frame.bytes, std::move(data), false, false};
+  peer.kept += peer.early[i].kept();
   if (frame.bytes == 0) end_arriving(peer);
 }
 
@@ -159,6 +163,7 @@ void TcpTransport::hear_announcement(Peer& peer, const Frame& frame) {
     return;
   }
   peer.early.push({frame.tag, frame.bytes, nullptr, true, false});
+  peer.kept += peer.early.back().kept();
 }
 
 void TcpTransport::end_arriving(Peer& peer) {
