@@ -147,6 +147,16 @@ class Scenarios:
     def rounds(self):
         self.works('rounds', '15', HEDDLE_LOG='warn')
 
+    def slow(self):
+        """A collective takes several times HEDDLE_TIMEOUT, and moves all the while, on one rank of each host."""
+        for number in range(1, self.several.count + 1):
+            self.several.limit(number, '40mbit')
+        # In pieces, and with all of it in one message.
+        for settings in [{}, {'HEDDLE_ALGORITHM': 'allreduce:recursive_doubling'}]:
+            said = ''.join(self.works('large', HEDDLE_TIMEOUT='2', HEDDLE_WARN_AFTER='2', HEDDLE_LOG='warn', **settings))
+            if 'waiting for' in said:
+                raise AssertionError(f'a rank that moves is missed\n{said}')
+
     def mtu(self):
         self.several.on(2, 'link', 'set', 'net0', 'mtu', '700')
         self.works('conform')

@@ -3,6 +3,7 @@
 //   conform      every collective, type, operation and kind of count; results are compared
 //   loop [S]     allreduces without end, or for about S seconds; says "pid N" once they run, and how it ended
 //   busy S       rank 1 says "busy" and computes for S seconds between two allreduces
+//   large        one allreduce of 24 MiB
 //   overlap      requests complete while their caller does something else
 //   elsewhere    what a rank has sent arrives although it goes on with another communicator
 //   contacts     says how many file descriptors a communicator takes, with more and more peers
@@ -203,6 +204,15 @@ int busy(int seconds) {
   return 0;
 }
 
+int large() {
+  std::vector<float> data(std::size_t{6} << 20, 1.F);
+  must(heddle_allreduce(HEDDLE_IN_PLACE, data.data(), data.size(), HEDDLE_FLOAT32, HEDDLE_SUM, comm),
+       "allreduce");
+  if (data.front() != static_cast<float>(ranks) || data.back() != data.front())
+    wrong("a sum of %g", data.back());
+  return 0;
+}
+
 // What is not complete after the time that the caller was elsewhere has not been moved meanwhile: one look is not enough for a sum
 // of this length.
 int overlap() {
@@ -299,6 +309,7 @@ int main(int argc, char** argv) {
   if (mode == "conform") status = conform();
   if (mode == "loop") status = loop(number > 0 ? number : 1e9);
   if (mode == "busy") status = busy(number);
+  if (mode == "large") status = large();
   if (mode == "overlap") status = overlap();
   if (mode == "elsewhere") status = elsewhere();
   if (mode == "contacts") status = contacts(before);

@@ -40,6 +40,7 @@ void TcpTransport::push(Peer& peer) {
     if (put < 0 && errno == EAGAIN) return watch_for_room(peer, true);
     if (put < 0) return fail(peer, system_error("send", errno).message());
     peer.sent += static_cast<std::size_t>(put);
+    moved_ += static_cast<std::uint64_t>(put);
     if (peer.sent < total) continue;
     if (first.ticket != nullptr) first.ticket->done = true;
     peer.queue.pop();
@@ -66,6 +67,7 @@ void TcpTransport::pull(Peer& peer) {
     if (got < 0) return fail(peer, system_error("recv", errno).message());
     if (got == 0) return fail(peer, "the connection was closed");
     const auto bytes = static_cast<std::size_t>(got);
+    moved_ += bytes;
     const std::size_t taken = std::min(bytes, direct);
     if (taken > 0) {
       arriving.to += taken;

@@ -40,6 +40,7 @@ class TcpTransport final : public Transport {
   void cancel(Ticket& ticket) override;
   bool peer_is_gone(int peer) const override { return at(peer).state == Peer::State::gone; }
   void leave(int culprit) override;
+  std::uint64_t moved() const override { return moved_; }
   int wake_descriptor() const override { return events_.fd(); }
   bool arm() override;
 
@@ -109,6 +110,7 @@ class TcpTransport final : public Transport {
   std::vector<Stranger> strangers_;
   Status error_;
   int culprit_ = -1;         // the rank whose end is the reason of `error_`, as far as known
+  std::uint64_t moved_ = 0;  // bytes
   unsigned rounds_ = 0;
   std::int64_t next_look_ms_ = 0;
 };

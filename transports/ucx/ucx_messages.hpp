@@ -54,6 +54,7 @@ class UcxMessages final : public UcxTransport {
   bool settled() override;
   void cancel(Ticket& ticket) override;
   bool peer_is_gone(int peer) const override;
+  std::uint64_t moved() const override { return moved_; }
   int wake_descriptor() const override { return worker_.wake_descriptor(); }
   bool arm() override;
   UcxFootprint footprint() const override;
@@ -77,6 +78,7 @@ class UcxMessages final : public UcxTransport {
   Status opened(UcxOpen& open, ucs_status_ptr_t request);
   Status failed(const UcxPeer& peer, ucs_status_t status) const;
   Status wrong_length(const UcxOpen& open, std::size_t length) const;
+  void note_movement();
   Status look_at_failures();
   Status watch_senders();
   void release(UcxOpen& open);
@@ -96,6 +98,11 @@ class UcxMessages final : public UcxTransport {
   std::int64_t next_watch_ms_ = 0;
   bool peer_failed_ = false;  // since the last look
   Status error_;              // final
+  int culprit_ = -1;          // the rank that failed, where that is the reason
+  // Messages that are through, and looks at which UCX had something to do for a long one.
+  std::uint64_t moved_ = 0;
+  std::int64_t busy_since_ms_ = 0;
+  std::int64_t busy_ms_ = 0;  // when it last had something to do
   TransportCapabilities capabilities_;
   bool takes_device_memory_ = false;  // UCX looks for itself where buffers lie
 };

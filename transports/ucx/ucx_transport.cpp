@@ -27,6 +27,10 @@ constexpr std::int64_t kWatchAfterMs = 200;
 // UCX calls a TCP connection flushed when the peer has said so, and a peer may be busy elsewhere for long: after this the
 // connection ends as it is. What was sent is with the kernels then, which deliver it, unless megabytes were waiting.
 constexpr milliseconds kCloseFor{200};
+// UCX does not tell how far a message is, but whether it had something to do. Where it has had that without such a gap, for so long,
+// a message moves; peers that are only asked whether they are alive take moments, every some seconds.
+constexpr std::int64_t kGapMs = 200;
+constexpr std::int64_t kBusyForMs = 500;
 // How long giving up waits for UCX, by the gentle way and by closing the connection.
 constexpr milliseconds kCancelFor{20};
 constexpr milliseconds kDropFor{2000};
@@ -157,10 +161,13 @@ void UcxMessages::complete(UcxOpen& open, ucs_status_t status, std::size_t lengt
     else if (status != UCS_OK)
       outcome = failed(*open.peer, open.peer->failure != UCS_OK ? open.peer->failure : status);
     open.ticket->words[0] = 0;
-    if (outcome.ok())
+    if (outcome.ok()) {
       open.ticket->done = true;
-    else if (error_.ok())
+      ++moved_;
+    } else if (error_.ok()) {
+      if (outcome.code() == Code::peer_failed) culprit_ = open.peer->rank;
       error_ = std::move(outcome);
+    }
   }
   forget(open);
 }
@@ -244,12 +251,19 @@ Result<DeviceReach> UcxMessages::add_memory(const DeviceMemory& /*memory*/) {
 
 Status UcxMessages::progress() {
   if (!error_.ok()) return error_;
-  ucp_worker_progress(worker_.handle());
+  if (ucp_worker_progress(worker_.handle()) != 0) note_movement();
   if (!error_.ok() || peer_failed_) [[unlikely]]
     return look_at_failures();
   if (!open_.empty() && coarse_ms() >= next_watch_ms_) [[unlikely]]
     return watch_senders();
   return {};
+}
+
+void UcxMessages::note_movement() {
+  const std::int64_t now = coarse_ms();
+  if (now - busy_ms_ > kGapMs) busy_since_ms_ = now;
+  busy_ms_ = now;
+  if (now - busy_since_ms_ >= kBusyForMs) ++moved_;
 }
 
 // UCX completes a send that it has copied, and sockets take only so much. There is no asking how much of it they have: a flush asks
@@ -288,8 +302,9 @@ bool UcxMessages::flushed(UcxPeer& peer) {
 Status UcxMessages::look_at_failures() {
   peer_failed_ = false;
   for (const UcxOpen* open : open_) {
-    if (error_.ok() && open->ticket != nullptr && open->peer->failure != UCS_OK)
-      error_ = failed(*open->peer, open->peer->failure);
+    if (!error_.ok() || open->ticket == nullptr || open->peer->failure == UCS_OK) continue;
+    culprit_ = open->peer->rank;
+    error_ = failed(*open->peer, open->peer->failure);
   }
   return error_;
 }
@@ -302,7 +317,9 @@ Status UcxMessages::watch_senders() {
     if (!open->receives || peer.endpoint != nullptr || now - open->since_ms < kWatchAfterMs) continue;
     Status status = connect(peer);
     // Where descriptors are short nobody watches, and the wait has its deadline all the same.
-    if (status.code() == Code::peer_failed) return error_ = std::move(status);
+    if (status.code() != Code::peer_failed) continue;
+    culprit_ = peer.rank;
+    return error_ = std::move(status);
   }
   return {};
 }
