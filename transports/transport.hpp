@@ -114,6 +114,10 @@ class Transport {
   virtual void leave(int /*culprit*/) {}
   // True when `peer` is known to have done so.
   virtual bool peer_has_left(int /*peer*/) const { return false; }
+  // For which rank it says that it has; -1: it has not, or names none.
+  virtual int peer_left_for(int /*peer*/) const { return -1; }
+  // The rank whose end is the reason of this object's error, as far as known; else -1.
+  virtual int culprit() const { return -1; }
 
   // For those who would rather sleep than poll: a descriptor that becomes readable when progress() has something to do.
   // -1: there is none.

@@ -201,6 +201,7 @@ class CommunicatorImpl final : public Communicator {
   std::string name_of(int rank) const;
   bool is_gone(int rank) const;
   bool has_left(int rank) const;
+  int left_for(int rank) const;
   std::string also_gone(int besides) const;
   std::string choice_key(const Config& config) const;
   std::string known_choices(const ChoiceCache& cache, const std::string& key);

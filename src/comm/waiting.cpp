@@ -58,6 +58,13 @@ bool CommunicatorImpl::has_left(int rank) const {
   return transport != nullptr && transport->peer_has_left(rank);
 }
 
+// For whose sake `rank` says that it has failed. -1: it has not, or does not say.
+int CommunicatorImpl::left_for(int rank) const {
+  const Transport* transport = connections_->ports.transport_of[static_cast<std::size_t>(rank)];
+  const int first = transport != nullptr ? transport->peer_left_for(rank) : -1;
+  return first < size_ && first != rank && first != rank_ ? first : -1;
+}
+
 // A rank that fails after another one did may be gone as well by the time we look: name them all.
 std::string CommunicatorImpl::also_gone(int besides) const {
   std::string text;
@@ -83,6 +90,11 @@ Status CommunicatorImpl::inspect(int missing, Blame blame, Patience& patience, s
   // Whoever was missing has come in this very moment: the next look sees.
   if (missing < 0) return {};
   const std::string who = name_of(missing);
+  if (const int first = left_for(missing); first >= 0) {
+    culprit_ = first;
+    return Status(Code::peer_failed, fmt::format("{} is gone, as {} says, which left for that{}",
+                                                 name_of(first), who, also_gone(first)));
+  }
   if (is_gone(missing)) {
     culprit_ = missing;
     return Status(Code::peer_failed, who + " is gone" + also_gone(missing));
@@ -110,6 +122,9 @@ Status CommunicatorImpl::inspect(int missing, Blame blame, Patience& patience, s
 Status CommunicatorImpl::fail(Status status) {
   broken_ = status;
   std::fill(std::begin(by_team_), std::end(by_team_), 0);
+  for (const Transport* transport : connections_->ports.transports) {
+    if (culprit_ < 0) culprit_ = transport->culprit();
+  }
   for (Transport* transport : connections_->ports.transports)
     transport->leave(culprit_);
   return status;

@@ -180,6 +180,11 @@ class Scenarios:
             time.sleep(0.5)
             os.kill(int(pids[victim].group(1)), signal.SIGKILL)
             self.fails_in_time(job, job.finish(2 * DEADLINE + 5), victim, [victim])
+            # UCX has no word for it that a rank ends because of another one.
+            if self.network == 'tcp':
+                for rank in set(range(job.size)) - {victim}:
+                    named = re.search(r'rank %d: \w+: peer failed: rank %d (\(process |on )' % (rank, victim), job.output(rank))
+                    check(named, f'rank {rank} takes another one than {victim} for the first', job)
 
     def interface_down(self):
         with self.job('loop', HEDDLE_TIMEOUT=str(DEADLINE)) as job:

@@ -89,6 +89,22 @@ TEST(ShmTransport, AMessageLongerThanMemoryIsAStatus) {
   another.of(0).cancel(send);
 }
 
+TEST(ShmTransport, WhoLeavesSaysForWhom) {
+  ShmWorld world(4);
+  EXPECT_FALSE(world.of(1).peer_has_left(0));
+  EXPECT_EQ(world.of(1).peer_left_for(0), -1);
+  for (const int culprit : {3, -1}) {
+    world.of(0).leave(culprit);
+    EXPECT_TRUE(world.of(1).peer_has_left(0));
+    EXPECT_EQ(world.of(1).peer_left_for(0), 3) << "what it says first is true";
+  }
+  world.of(2).leave(-1);
+  EXPECT_TRUE(world.of(1).peer_has_left(2));
+  EXPECT_EQ(world.of(1).peer_left_for(2), -1);
+  world.of(3).leave(0);
+  EXPECT_EQ(world.of(1).peer_left_for(3), 0);
+}
+
 // A rank's own bytes, and what the others tell of theirs.
 TEST(ShmTransport, MovementShows) {
   ShmWorld world(3);

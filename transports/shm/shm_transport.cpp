@@ -78,6 +78,7 @@ class ShmTransport final : public Transport {
   bool peer_is_gone(int peer) const override;
   void leave(int culprit) override { marks_[static_cast<std::size_t>(member_)].leave(culprit); }
   bool peer_has_left(int peer) const override { return mark_of(peer).has_left(); }
+  int peer_left_for(int peer) const override { return mark_of(peer).culprit(); }
   std::uint64_t moved() const override;
   std::uint64_t share_moved(std::uint64_t own) override;
 

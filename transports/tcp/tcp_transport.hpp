@@ -40,6 +40,8 @@ class TcpTransport final : public Transport {
   void cancel(Ticket& ticket) override;
   bool peer_is_gone(int peer) const override { return at(peer).state == Peer::State::gone; }
   void leave(int culprit) override;
+  int peer_left_for(int peer) const override { return at(peer).culprit; }
+  int culprit() const override { return culprit_; }
   std::uint64_t moved() const override { return moved_; }
   int wake_descriptor() const override { return events_.fd(); }
   bool arm() override;

@@ -54,6 +54,7 @@ class UcxMessages final : public UcxTransport {
   bool settled() override;
   void cancel(Ticket& ticket) override;
   bool peer_is_gone(int peer) const override;
+  int culprit() const override { return culprit_; }
   std::uint64_t moved() const override { return moved_; }
   int wake_descriptor() const override { return worker_.wake_descriptor(); }
   bool arm() override;
