@@ -157,6 +157,13 @@ class Scenarios:
             if 'waiting for' in said:
                 raise AssertionError(f'a rank that moves is missed\n{said}')
 
+    def late(self):
+        """Half a GiB is sent to a rank whose own receiver is late: it keeps a small part of that at most."""
+        for rank, output in enumerate(self.works('late', HEDDLE_ALGORITHM='bcast:chain', HEDDLE_LOG='warn')):
+            taken = int(re.search(r'took (\d+) MiB', output).group(1))
+            print(f'rank {rank}: {taken} MiB')
+            assert taken < 100, f'rank {rank} took {taken} MiB for messages of others'
+
     def mtu(self):
         self.several.on(2, 'link', 'set', 'net0', 'mtu', '700')
         self.works('conform')

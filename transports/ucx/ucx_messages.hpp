@@ -24,6 +24,7 @@ struct UcxPeer {
   ucp_ep_h endpoint = nullptr;
   ucs_status_t failure = UCS_OK;
   std::size_t unflushed = 0;  // bytes that were sent since the last flush began
+  std::size_t unmatched = 0;  // bytes that were sent since a send last waited for its receive
   std::size_t flushing = 0;   // bytes that the flush under way is for
   void* flush = nullptr;      // of the endpoint; null: none is under way
   bool sent = false;          // anything: an endpoint that only looks whether the peer lives needs no flush

@@ -22,6 +22,9 @@ constexpr std::size_t kDescriptorsPerPeer = 4;
 // Less than the send buffer that a socket begins with (tcp_wmem), and what a small message takes of it besides its content.
 constexpr std::size_t kSocketTakes = 8192;
 constexpr std::size_t kHeaderBytes = 64;
+// UCX keeps all that comes before its receive, short messages with their content. So that one peer need not keep more than about so much
+// of this rank's, a send after so many bytes is not done before its receive is open.
+constexpr std::size_t kMostUnmatched = std::size_t{16} << 20;
 // A receive this old is worth a connection to its sender, which tells when the sender dies: until then receives need none.
 constexpr std::int64_t kWatchAfterMs = 200;
 // UCX calls a TCP connection flushed when the peer has said so, and a peer may be busy elsewhere for long: after this the
@@ -215,7 +218,10 @@ Status UcxMessages::send(int to, std::uint32_t tag, const void* data, std::size_
     param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
     param.memory_type = UCS_MEMORY_TYPE_HOST;
   }
-  return opened(open, ucp_tag_send_nbx(peer.endpoint, data, bytes, ucx_tag(rank_, tag), &param));
+  const bool waits = peer.unmatched > kMostUnmatched;
+  peer.unmatched = waits ? 0 : peer.unmatched + bytes + kHeaderBytes;
+  const auto start = waits ? &ucp_tag_send_sync_nbx : &ucp_tag_send_nbx;
+  return opened(open, start(peer.endpoint, data, bytes, ucx_tag(rank_, tag), &param));
 }
 
 Status UcxMessages::recv(int from, std::uint32_t tag, void* data, std::size_t bytes, Ticket& ticket) {
