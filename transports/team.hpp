@@ -70,6 +70,8 @@ class Team {
   virtual bool poll(TeamOp& op) = 0;
   // The member that `op` waits for at this moment, or -1: for deadlines that must say who is missing.
   virtual int missing(const TeamOp& op) const = 0;
+  // Grows as `op` goes on here.
+  virtual std::uint64_t passed(const TeamOp& op) const = 0;
   // Whether another member is known to have started something else in the place of `op`. Such an operation does not end, here or there, and the data of the one is
   // never taken for the other's. Not known: that of members who have nothing to give, as the others of two who both think they are the root.
   virtual TeamClash clash(const TeamOp& op) const = 0;

@@ -85,6 +85,11 @@ class Transport {
   // peer, a truncated message) is final for this object.
   virtual Status progress() = 0;
 
+  // Grows with whatever comes or goes of this rank's messages, in units of this transport's own: how those who wait see that something moves.
+  virtual std::uint64_t moved() const { return 0; }
+  // Ranks that share memory tell each other how far they have come by all their transports, which is `own` for this one. What the others have told, together.
+  virtual std::uint64_t share_moved(std::uint64_t /*own*/) { return 0; }
+
   // How much of what has a ticket that is done may still wait in this process, at most, because a library copies what the network
   // does not take at once. Somebody should call settled() and progress() until it is true, or a peer may wait for what nobody moves.
   virtual std::size_t unsettled_bytes() const { return 0; }
@@ -109,6 +114,10 @@ class Transport {
   virtual void leave(int /*culprit*/) {}
   // True when `peer` is known to have done so.
   virtual bool peer_has_left(int /*peer*/) const { return false; }
+  // For which rank it says that it has; -1: it has not, or names none.
+  virtual int peer_left_for(int /*peer*/) const { return -1; }
+  // The rank whose end is the reason of this object's error, as far as known; else -1.
+  virtual int culprit() const { return -1; }
 
   // For those who would rather sleep than poll: a descriptor that becomes readable when progress() has something to do.
   // -1: there is none.

@@ -8,7 +8,7 @@
  *
  * Threads: calls on one communicator come from one thread at a time; different communicators are independent.
  * Order: all ranks of a communicator start the same collectives, with matching arguments, in the same order.
- * Waits: every wait ends at the deadline HEDDLE_TIMEOUT (0, the default: none) with HEDDLE_ERR_TIMEOUT and a message
+ * Waits: every wait ends after HEDDLE_TIMEOUT without any progress (0, the default: never) with HEDDLE_ERR_TIMEOUT and a message
  * that names the missing rank, and warns once after HEDDLE_WARN_AFTER. After a timeout or a failed peer a
  * communicator can only be destroyed.
  */

@@ -231,11 +231,13 @@ constexpr std::array kRows = {
          "flaps."},
         set_verbs_timeout},
     Row{{"HEDDLE_TIMEOUT", "seconds, fractions allowed", "0 (no deadline)",
-         "A wait fails after this long, with a message that names the missing rank; 0: never, but for the "
-         "start of a native job, which has 60 seconds then."},
+         "A wait fails after this long without any progress of this rank's messages or of its node's ranks, "
+         "with a message that names the missing rank; 0: never, but for the start of a native job, which has "
+         "60 seconds then."},
         set_seconds<&Config::timeout>},
     Row{{"HEDDLE_WARN_AFTER", "seconds, fractions allowed", "10",
-         "A wait that takes longer says who is missing, each rank once in five minutes at most; 0: never."},
+         "A wait that goes on for longer without any progress says who is missing, each rank once in five "
+         "minutes at most; 0: never."},
         set_seconds<&Config::warn_after>},
     Row{{"HEDDLE_SLOT_BYTES", "4K to 64M, a multiple of 4K; K and M suffixes",
          "by the sizes of the caches (32K to 128K)",

@@ -50,101 +50,6 @@ CommunicatorImpl::CommunicatorImpl(const Bootstrap& bootstrap, const Config& con
   if (preferences_.tuning.streamed_from) folds_.stream_from(*preferences_.tuning.streamed_from);
 }
 
-// ---- Waiting
-
-int CommunicatorImpl::rank_of_member(int member, TeamKind team) const {
-  return member < 0 ? -1 : topology().team(team, rank_)[static_cast<std::size_t>(member)];
-}
-
-Status CommunicatorImpl::inspect(const Waiting& waiting, Patience& patience) {
-  if (waiting.clash.member >= 0) return different_calls(waiting.clash, waiting.team);
-  if (waiting.on == Waiting::On::member) {
-    // A member of a domain may wait for another domain itself.
-    const Blame blame = waiting.team == TeamKind::node ? Blame::sure : Blame::likely;
-    return inspect(rank_of_member(waiting.who, waiting.team), blame, patience);
-  }
-  return inspect(waiting.who, Blame::likely, patience);
-}
-
-Status CommunicatorImpl::different_calls(const TeamClash& clash, TeamKind team) const {
-  const auto name = [&](const TeamCall& call) {
-    static constexpr const char* kNames[] = {"an allreduce", "a reduce", "a bcast"};
-    std::string text = fmt::format("{} of {} bytes", kNames[static_cast<std::size_t>(call.verb)], call.bytes);
-    if (clash.theirs.kind != clash.ours.kind && call.kind != 0)
-      text += fmt::format(" ({})", fold_kind_name(call.kind));
-    if (call.verb != TeamVerb::allreduce)
-      text += fmt::format(" with root {}", rank_of_member(call.root, team));
-    return text;
-  };
-  return Status(
-      Code::invalid_argument,
-      fmt::format("{} is in {} where this rank is in {}: all ranks must make the same calls with the same "
-                  "sizes, types and operations",
-                  name_of(rank_of_member(clash.member, team)), name(clash.theirs), name(clash.ours)));
-}
-
-std::string CommunicatorImpl::name_of(int rank) const {
-  const auto index = static_cast<std::size_t>(rank);
-  return fmt::format("rank {} (process {} on {})", rank, connections_->pid_of[index],
-                     connections_->host_of[index]);
-}
-
-bool CommunicatorImpl::is_gone(int rank) const {
-  const Transport* transport = connections_->ports.transport_of[static_cast<std::size_t>(rank)];
-  return transport != nullptr && transport->peer_is_gone(rank);
-}
-
-bool CommunicatorImpl::has_left(int rank) const {
-  const Transport* transport = connections_->ports.transport_of[static_cast<std::size_t>(rank)];
-  return transport != nullptr && transport->peer_has_left(rank);
-}
-
-// A rank that fails after another one did may be gone as well by the time we look: name them all.
-std::string CommunicatorImpl::also_gone(int besides) const {
-  std::string text;
-  for (int rank = 0; rank < size_; ++rank) {
-    if (rank != besides && is_gone(rank)) text += "; " + name_of(rank) + " is gone";
-  }
-  return text;
-}
-
-Status CommunicatorImpl::inspect(int missing, Blame blame, Patience& patience) {
-  // Whoever was missing has come in this very moment: the next look sees.
-  if (missing < 0) return {};
-  const std::string who = name_of(missing);
-  if (is_gone(missing)) {
-    culprit_ = missing;
-    return Status(Code::peer_failed, who + " is gone" + also_gone(missing));
-  }
-  const double seconds = static_cast<double>(patience.waited().count()) / 1e3;
-  if (patience.deadline_passed()) {
-    const bool sure = blame == Blame::sure || size_ == 2;
-    return Status(Code::timeout,
-                  fmt::format("{} {} within {:.1f} s (HEDDLE_TIMEOUT){}", who,
-                              sure ? "did not take part" : "did not take part, or waits itself,", seconds,
-                              also_gone(missing)));
-  }
-  if (has_left(missing))
-    return Status(Code::peer_failed,
-                  who + " has failed, or has destroyed its communicator" + also_gone(missing));
-  ProcessState& process = *connections_->process;
-  const TimePoint time = now(policy_.clock);
-  if (process.may_warn(time) && patience.warning_due()) {
-    process.has_warned(time);
-    log_.warn(fmt::format("waiting for {} for {:.1f} s; still waiting{}", who, seconds,
-                          policy_.timeout.count() == 0 ? " (HEDDLE_TIMEOUT sets a limit)" : ""));
-  }
-  return {};
-}
-
-Status CommunicatorImpl::fail(Status status) {
-  broken_ = status;
-  std::fill(std::begin(by_team_), std::end(by_team_), 0);
-  for (Transport* transport : connections_->ports.transports)
-    transport->leave(culprit_);
-  return status;
-}
-
 // ---- Blocking
 
 // Message tags come back after kSequences collectives: a request that still uses them is waited for first.
@@ -198,7 +103,8 @@ Status CommunicatorImpl::run_on(Team& team, TeamOp& op) {
     return *done || active_.empty() ? Status() : move_requests();
   };
   const auto look = [&](Patience& patience) {
-    return inspect({Waiting::On::member, team.missing(op), TeamKind::node, team.clash(op)}, patience);
+    return inspect({Waiting::On::member, team.missing(op), TeamKind::node, team.clash(op), team.passed(op)},
+                   patience);
   };
   Status status = wait_until_done(policy_, poll, look);
   return status.ok() ? status : fail(std::move(status));

@@ -193,13 +193,15 @@ class CommunicatorImpl final : public Communicator {
   Status wait_for(const RequestImpl& request);
   // Whether the rank waited for is the cause, or may wait for another one itself.
   enum class Blame : std::uint8_t { sure, likely };
-  // Ends a wait that a dead peer or the deadline makes hopeless.
-  Status inspect(int missing_rank, Blame blame, Patience& patience);
+  // Ends a wait that a dead peer or the deadline makes hopeless. `passed`: as in Waiting.
+  Status inspect(int missing_rank, Blame blame, Patience& patience, std::uint64_t passed = 0);
+  std::uint64_t movement(std::uint64_t passed);
   Status inspect(const Waiting& waiting, Patience& patience);
   Status different_calls(const TeamClash& clash, TeamKind team) const;
   std::string name_of(int rank) const;
   bool is_gone(int rank) const;
   bool has_left(int rank) const;
+  int left_for(int rank) const;
   std::string also_gone(int besides) const;
   std::string choice_key(const Config& config) const;
   std::string known_choices(const ChoiceCache& cache, const std::string& key);

@@ -293,7 +293,8 @@ Status TeamRequest::begin() {
 
 Waiting TeamRequest::waiting_for() const {
   const TeamOp& op = comm_.turns_.front()->op_;
-  return {Waiting::On::member, comm_.team_->missing(op), TeamKind::node, comm_.team_->clash(op)};
+  const Team& team = *comm_.team_;
+  return {Waiting::On::member, team.missing(op), TeamKind::node, team.clash(op), team.passed(op)};
 }
 
 }  // namespace heddle

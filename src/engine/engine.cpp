@@ -237,7 +237,7 @@ Waiting Execution::waiting_for() const {
   if (team_started_) {
     const TeamKind kind = schedule_->steps[pc_].team();
     const Team& team = *ports_->teams[static_cast<std::size_t>(kind)];
-    return {Waiting::On::member, team.missing(team_op_), kind, team.clash(team_op_)};
+    return {Waiting::On::member, team.missing(team_op_), kind, team.clash(team_op_), team.passed(team_op_)};
   }
   for (std::uint32_t i = 0; i < open_; ++i) {
     const std::uint32_t slot = (oldest_ + i) % static_cast<std::uint32_t>(tickets_.size());

@@ -59,7 +59,8 @@ struct Waiting {
   enum class On : std::uint8_t { nobody, rank, member } on = On::nobody;
   int who = -1;
   TeamKind team = TeamKind::node;
-  TeamClash clash{};  // it waits in vain
+  TeamClash clash{};         // it waits in vain
+  std::uint64_t passed = 0;  // of a team's operation: Team::passed()
 };
 
 // One schedule being executed, over and over. Allocates in the constructor and when a larger scratch is

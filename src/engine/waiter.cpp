@@ -131,6 +131,14 @@ bool Patience::host_is_due() {
   return true;
 }
 
+void Patience::see(std::uint64_t moved) {
+  if (moved_ && *moved_ != moved) {
+    begin_ = now_;
+    has_moved_ = true;
+  }
+  moved_ = moved;
+}
+
 milliseconds Patience::waited() const {
   return std::chrono::duration_cast<milliseconds>(now_ - begin_);
 }

@@ -222,6 +222,29 @@ TEST(Failures, WhoHasDestroyedItsCommunicatorIsNotWaitedFor) {
   }
 }
 
+// Rank 0 waits for rank 1, which takes several times the deadline because it has much to do with rank 2.
+TEST(Failures, WhoMovesIsWaitedFor) {
+  Party party({1, 1, 1});
+  Config config = hurried();
+  config.timeout = milliseconds(2000);
+  party.run(config, [](Rank& me, Communicator& comm) {
+    std::int64_t value = 0;
+    if (me.rank == 0) {
+      const Status status = comm.recv(&value, sizeof value, 1);
+      EXPECT_TRUE(status.ok()) << status.message();
+      return;
+    }
+    for (int round = 0; round < 20; ++round) {
+      if (me.rank == 2) std::this_thread::sleep_for(milliseconds(300));
+      EXPECT_TRUE(
+          (me.rank == 2 ? comm.send(&value, sizeof value, 1) : comm.recv(&value, sizeof value, 2)).ok());
+    }
+    if (me.rank == 1) {
+      EXPECT_TRUE(comm.send(&value, sizeof value, 0).ok());
+    }
+  });
+}
+
 TEST(Failures, OneWarningSaysWhoIsMissing) {
   Party party({1, 1, 1});
   Config config;

@@ -7,7 +7,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <thread>
 
 namespace heddle::test {
@@ -204,6 +206,31 @@ TEST(Waiter, TheInspectorEndsItAtTheDeadline) {
   });
   EXPECT_EQ(status.code(), Code::timeout);
   EXPECT_EQ(warnings, 1);
+}
+
+// The deadline and the warning count from the last look at which something had moved.
+TEST(Waiter, WhileSomethingMovesTheWaitBeginsAnew) {
+  WaitPolicy policy;
+  policy.spins = SpinBudget(0, 0);
+  policy.timeout = milliseconds(250);
+  policy.warn_after = milliseconds(250);
+  TimePoint time{};
+  policy.clock = [&] { return time += milliseconds(1); };
+  int looks = 0;
+  int warnings = 0;
+  constexpr int kMoves = 20;
+  const Status status = wait_until_done(policy, never, [&](Patience& patience) {
+    patience.see(static_cast<std::uint64_t>(std::min(++looks, kMoves)));
+    if (patience.warning_due()) ++warnings;
+    if (looks <= kMoves) {
+      EXPECT_FALSE(patience.deadline_passed()) << looks;
+      EXPECT_EQ(patience.has_moved(), looks > 1);
+    }
+    EXPECT_EQ(warnings > 0, patience.deadline_passed());
+    return patience.deadline_passed() ? Status(Code::timeout, "late") : Status();
+  });
+  EXPECT_EQ(status.code(), Code::timeout);
+  EXPECT_EQ(looks, kMoves + 4) << "three and, as an error is looked at twice, one more";
 }
 
 // A rank may do its part and end between the poll that missed it and the look that finds it gone.

@@ -147,6 +147,23 @@ class Scenarios:
     def rounds(self):
         self.works('rounds', '15', HEDDLE_LOG='warn')
 
+    def slow(self):
+        """A collective takes several times HEDDLE_TIMEOUT, and moves all the while, on one rank of each host."""
+        for number in range(1, self.several.count + 1):
+            self.several.limit(number, '40mbit')
+        # In pieces, and with all of it in one message.
+        for settings in [{}, {'HEDDLE_ALGORITHM': 'allreduce:recursive_doubling'}]:
+            said = ''.join(self.works('large', HEDDLE_TIMEOUT='2', HEDDLE_WARN_AFTER='2', HEDDLE_LOG='warn', **settings))
+            if 'waiting for' in said:
+                raise AssertionError(f'a rank that moves is missed\n{said}')
+
+    def late(self):
+        """Half a GiB is sent to a rank whose own receiver is late: it keeps a small part of that at most."""
+        for rank, output in enumerate(self.works('late', HEDDLE_ALGORITHM='bcast:chain', HEDDLE_LOG='warn')):
+            taken = int(re.search(r'took (\d+) MiB', output).group(1))
+            print(f'rank {rank}: {taken} MiB')
+            assert taken < 100, f'rank {rank} took {taken} MiB for messages of others'
+
     def mtu(self):
         self.several.on(2, 'link', 'set', 'net0', 'mtu', '700')
         self.works('conform')
@@ -170,6 +187,11 @@ class Scenarios:
             time.sleep(0.5)
             os.kill(int(pids[victim].group(1)), signal.SIGKILL)
             self.fails_in_time(job, job.finish(2 * DEADLINE + 5), victim, [victim])
+            # UCX has no word for it that a rank ends because of another one.
+            if self.network == 'tcp':
+                for rank in set(range(job.size)) - {victim}:
+                    named = re.search(r'rank %d: \w+: peer failed: rank %d (\(process |on )' % (rank, victim), job.output(rank))
+                    check(named, f'rank {rank} takes another one than {victim} for the first', job)
 
     def interface_down(self):
         with self.job('loop', HEDDLE_TIMEOUT=str(DEADLINE)) as job:

@@ -89,6 +89,10 @@ class Hosts:
         """`ip` for that host: on(2, 'link', 'set', 'net0', 'down')."""
         run('ip', '-n', self.name(number), *command)
 
+    def limit(self, number, rate):
+        """What that host sends: limit(2, '40mbit')."""
+        run('tc', '-n', self.name(number), 'qdisc', 'add', 'dev', 'net0', 'root', 'tbf', 'rate', rate, 'burst', '64kb', 'latency', '50ms')
+
     def mpiexec(self, program, ranks):
         """The start of a command line: mpiexec (Hydra's, or Open MPI's by its name), running on the first host, over all of them."""
         inside = ['ip', 'netns', 'exec', self.name(1), 'env', f'{PREFIX}={self.prefix}']

@@ -3,6 +3,8 @@
 //   conform      every collective, type, operation and kind of count; results are compared
 //   loop [S]     allreduces without end, or for about S seconds; says "pid N" once they run, and how it ended
 //   busy S       rank 1 says "busy" and computes for S seconds between two allreduces
+//   large        one allreduce of 24 MiB
+//   late         the last rank comes seconds late to many bcasts; says "rank N took M MiB" for them
 //   overlap      requests complete while their caller does something else
 //   elsewhere    what a rank has sent arrives although it goes on with another communicator
 //   contacts     says how many file descriptors a communicator takes, with more and more peers
@@ -10,6 +12,7 @@
 //
 // Exit status 1: something was wrong. 3: a collective failed, and said why.
 #include <dirent.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -203,6 +206,38 @@ int busy(int seconds) {
   return 0;
 }
 
+int large() {
+  std::vector<float> data(std::size_t{6} << 20, 1.F);
+  must(heddle_allreduce(HEDDLE_IN_PLACE, data.data(), data.size(), HEDDLE_FLOAT32, HEDDLE_SUM, comm),
+       "allreduce");
+  if (data.front() != static_cast<float>(ranks) || data.back() != data.front())
+    wrong("a sum of %g", data.back());
+  return 0;
+}
+
+long peak_mib() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss / 1024;
+}
+
+int late() {
+  constexpr int kBcasts = 2500;
+  std::vector<unsigned char> data(200'000);
+  must(heddle_barrier(comm), "barrier");
+  const long before = peak_mib();
+  if (me == ranks - 1) std::this_thread::sleep_for(std::chrono::seconds(3));
+  for (int i = 0; i < kBcasts; ++i) {
+    const auto number = static_cast<unsigned char>(i);
+    if (me == 0) data.front() = data.back() = number;
+    must(heddle_bcast(data.data(), data.size(), 0, comm), "bcast");
+    if (data.front() != number || data.back() != number) wrong("bcast %d", i);
+  }
+  must(heddle_barrier(comm), "barrier");
+  std::printf("rank %d took %ld MiB\n", me, peak_mib() - before);
+  return 0;
+}
+
 // What is not complete after the time that the caller was elsewhere has not been moved meanwhile: one look is not enough for a sum
 // of this length.
 int overlap() {
@@ -299,6 +334,8 @@ int main(int argc, char** argv) {
   if (mode == "conform") status = conform();
   if (mode == "loop") status = loop(number > 0 ? number : 1e9);
   if (mode == "busy") status = busy(number);
+  if (mode == "large") status = large();
+  if (mode == "late") status = late();
   if (mode == "overlap") status = overlap();
   if (mode == "elsewhere") status = elsewhere();
   if (mode == "contacts") status = contacts(before);

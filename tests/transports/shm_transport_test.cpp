@@ -89,6 +89,46 @@ TEST(ShmTransport, AMessageLongerThanMemoryIsAStatus) {
   another.of(0).cancel(send);
 }
 
+TEST(ShmTransport, WhoLeavesSaysForWhom) {
+  ShmWorld world(4);
+  EXPECT_FALSE(world.of(1).peer_has_left(0));
+  EXPECT_EQ(world.of(1).peer_left_for(0), -1);
+  for (const int culprit : {3, -1}) {
+    world.of(0).leave(culprit);
+    EXPECT_TRUE(world.of(1).peer_has_left(0));
+    EXPECT_EQ(world.of(1).peer_left_for(0), 3) << "what it says first is true";
+  }
+  world.of(2).leave(-1);
+  EXPECT_TRUE(world.of(1).peer_has_left(2));
+  EXPECT_EQ(world.of(1).peer_left_for(2), -1);
+  world.of(3).leave(0);
+  EXPECT_EQ(world.of(1).peer_left_for(3), 0);
+}
+
+// A rank's own bytes, and what the others tell of theirs.
+TEST(ShmTransport, MovementShows) {
+  ShmWorld world(3);
+  Bytes data(100'000);
+  Ticket send;
+  Ticket recv;
+  EXPECT_EQ(world.of(0).moved(), 0U);
+  ASSERT_TRUE(world.of(0).send(1, 1, data.data(), data.size(), send).ok());
+  const std::uint64_t part = world.of(0).moved();
+  EXPECT_GT(part, 0U);
+  EXPECT_FALSE(send.done);
+  ASSERT_TRUE(world.of(1).recv(0, 1, data.data(), data.size(), recv).ok());
+  ASSERT_TRUE(world.of(1).progress().ok());
+  EXPECT_EQ(world.of(1).moved(), part);
+  ASSERT_TRUE(world.of(0).progress().ok());
+  EXPECT_GT(world.of(0).moved(), part);
+  EXPECT_EQ(world.of(2).share_moved(5), 0U);
+  EXPECT_EQ(world.of(0).share_moved(7), 5U);
+  EXPECT_EQ(world.of(2).share_moved(6), 7U);
+  EXPECT_EQ(world.of(1).share_moved(0), 13U);
+  world.of(0).cancel(send);
+  world.of(1).cancel(recv);
+}
+
 TEST(ShmTransport, WhatComesAfterAMessageThatWasGivenUpArrives) {
   ShmWorld world(2);
   Bytes data(200'000, 1);

@@ -1,7 +1,6 @@
 // TCP: connections that cross, strangers, and messages that wait for their receive.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -10,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "support/ranks.hpp"
 #include "tcp_ipv4.hpp"
+#include "tcp_pair.hpp"
 #include "transports/tcp/addresses.hpp"
 #include "transports/tcp/socket.hpp"
 #include "transports/tcp/tcp_transport.hpp"
@@ -21,58 +20,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
-
-// Two ranks of this process, each with a list of the other's addresses.
-class Pair {
- public:
-  explicit Pair(const std::vector<Address>& addresses = {kLoopback}) {
-    std::vector<TcpTransport::Setup> setups;
-    std::vector<Place> places;
-    for (std::uint64_t rank = 0; rank < 2; ++rank) {
-      Socket listener = tcp_listen(0).value();
-      const auto number = static_cast<std::uint16_t>(tcp_local_port(listener));
-      places.push_back({"here", 1000 + rank, number, addresses});
-      setups.push_back({std::move(listener), 1000 + rank, {kLoopback}, milliseconds(0)});
-    }
-    port = places[0].port;
-    for (int rank = 0; rank < 2; ++rank)
-      ranks[rank] =
-          TcpTransport::make(std::move(setups[static_cast<std::size_t>(rank)]), rank, places).value();
-  }
-  TcpTransport& of(int rank) { return *ranks[rank]; }
-  // Connects them.
-  void greet() {
-    char out = 1;
-    char in = 0;
-    Ticket sent;
-    Ticket received;
-    ASSERT_TRUE(of(0).send(1, 99, &out, 1, sent).ok());
-    ASSERT_TRUE(of(1).recv(0, 99, &in, 1, received).ok());
-    ASSERT_TRUE(drive([&] { return sent.done && received.done; }));
-  }
-  // Until nothing more happens by itself.
-  void rest() {
-    for (int i = 0; i < 300; ++i) {
-      status[0] = of(0).progress();
-      status[1] = of(1).progress();
-    }
-  }
-  // Progress of both until `done`; false after five seconds.
-  template <typename Done>
-  bool drive(Done done) {
-    const auto end = steady_clock::now() + milliseconds(5000);
-    while (!done()) {
-      if (ranks[0]) status[0] = of(0).progress();
-      if (ranks[1]) status[1] = of(1).progress();
-      if (steady_clock::now() > end) return false;
-    }
-    return true;
-  }
-
-  std::unique_ptr<TcpTransport> ranks[2];
-  Status status[2];
-  int port = 0;
-};
 
 TEST(Tcp, ConnectionsThatCrossBecomeOne) {
   for (int round = 0; round < 50; ++round) {
@@ -267,18 +214,6 @@ TEST(Tcp, ALongMessageWhoseReceiveWasGivenUpIsStillOne) {
   ASSERT_TRUE(pair.of(0).send(1, 1, data.data(), 1, next_sent).ok());
   ASSERT_TRUE(pair.of(1).recv(0, 1, buffer.data(), 1, next).ok());
   ASSERT_TRUE(pair.drive([&] { return next.done; })) << pair.status[1].message();
-}
-
-bool readable(TcpTransport& transport, int limit_ms) {
-  pollfd wake{transport.wake_descriptor(), POLLIN, 0};
-  return poll(&wake, 1, limit_ms) > 0;
-}
-
-bool sleeps(TcpTransport& transport) {
-  for (int i = 0; i < 100; ++i) {
-    if (transport.arm()) return !readable(transport, 20);
-  }
-  return false;
 }
 
 // What does not fit into the socket wakes its sender when there is room, and nothing does when it has gone.

@@ -35,6 +35,7 @@ class ShmTeamImpl final : public ShmTeam {
   void start(TeamOp& op) override;
   bool poll(TeamOp& op) override;
   int missing(const TeamOp& op) const override;
+  std::uint64_t passed(const TeamOp& op) const override;
   TeamClash clash(const TeamOp& op) const override;
   void tell(std::uint64_t word) override { board(rank_).word.value.store(word, std::memory_order_release); }
   std::uint64_t told(int member) const override {

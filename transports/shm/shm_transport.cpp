@@ -6,28 +6,20 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <optional>
 #include <utility>
 
 #include "base/fifo.hpp"
+#include "transports/shm/ring.hpp"
 
 namespace heddle {
 namespace {
 
-constexpr std::size_t kLine = 64;
-
-struct alignas(2 * kLine) Cursor {
-  std::atomic<std::uint64_t> bytes;  // written or read so far
-};
-
-// The ring's bytes follow this header. The ring from a member to itself carries no messages: something is written there when it has left.
-struct RingHeader {
-  Cursor written;
-  Cursor read;
-};
+using rings::Mark;
+using rings::Ring;
+using rings::RingHeader;
 
 struct MessageHeader {
   std::uint32_t tag;
@@ -35,47 +27,6 @@ struct MessageHeader {
   std::uint64_t bytes;
 };
 constexpr std::uint32_t kMagic = 0x48444c31;
-
-// One end's view of a ring: copies in or out as much as there is room or data for.
-class Ring {
- public:
-  Ring(std::byte* memory, std::size_t capacity)
-      : header_(reinterpret_cast<RingHeader*>(memory)),
-        data_(memory + sizeof(RingHeader)),
-        capacity_(capacity) {}
-
-  std::size_t room() const {
-    return capacity_ - (position_ - header_->read.bytes.load(std::memory_order_acquire));
-  }
-  std::size_t available() const { return header_->written.bytes.load(std::memory_order_acquire) - position_; }
-
-  // The caller has checked room() and available().
-  void put(const void* from, std::size_t n) {
-    const std::size_t at = position_ & (capacity_ - 1);
-    const std::size_t first = std::min(n, capacity_ - at);
-    std::memcpy(data_ + at, from, first);
-    if (n > first) std::memcpy(data_, static_cast<const std::byte*>(from) + first, n - first);
-    position_ += n;
-  }
-  void get(void* to, std::size_t n) {
-    const std::size_t at = position_ & (capacity_ - 1);
-    const std::size_t first = std::min(n, capacity_ - at);
-    std::memcpy(to, data_ + at, first);
-    if (n > first) std::memcpy(static_cast<std::byte*>(to) + first, data_, n - first);
-    position_ += n;
-  }
-  void skip(std::size_t n) { position_ += n; }
-  void publish_written() { header_->written.bytes.store(position_, std::memory_order_release); }
-  bool is_touched() const { return header_->written.bytes.load(std::memory_order_acquire) != 0; }
-  void touch() { header_->written.bytes.store(1, std::memory_order_release); }
-  void publish_read() { header_->read.bytes.store(position_, std::memory_order_release); }
-
- private:
-  RingHeader* header_;
-  std::byte* data_;
-  std::size_t capacity_;
-  std::uint64_t position_ = 0;
-};
 
 struct OpenSend {
   MessageHeader header{};
@@ -125,14 +76,18 @@ class ShmTransport final : public Transport {
   Status progress() override;
   void cancel(Ticket& ticket) override;
   bool peer_is_gone(int peer) const override;
-  void leave(int /*culprit*/) override { marks_[static_cast<std::size_t>(member_)].touch(); }
-  bool peer_has_left(int peer) const override {
-    return marks_[static_cast<std::size_t>(member_of_[static_cast<std::size_t>(peer)])].is_touched();
-  }
+  void leave(int culprit) override { marks_[static_cast<std::size_t>(member_)].leave(culprit); }
+  bool peer_has_left(int peer) const override { return mark_of(peer).has_left(); }
+  int peer_left_for(int peer) const override { return mark_of(peer).culprit(); }
+  std::uint64_t moved() const override;
+  std::uint64_t share_moved(std::uint64_t own) override;
 
  private:
   Peer& peer_of(int rank) {
     return peers_[static_cast<std::size_t>(member_of_[static_cast<std::size_t>(rank)])];
+  }
+  const Mark& mark_of(int rank) const {
+    return marks_[static_cast<std::size_t>(member_of_[static_cast<std::size_t>(rank)])];
   }
   void push_sends(Peer& peer);
   Status pull(Peer& peer, int rank);
@@ -140,7 +95,7 @@ class ShmTransport final : public Transport {
   Status end_message(Peer& peer, int rank);
 
   std::vector<Peer> peers_;  // by member
-  std::vector<Ring> marks_;  // by member: of it to itself
+  std::vector<Mark> marks_;  // by member
   int member_;
   // Buffers that early messages have left: used again, so that a steady state allocates nothing.
   std::vector<std::vector<std::byte>> spare_;
@@ -158,14 +113,14 @@ ShmTransport::ShmTransport(std::byte* memory, const ShmTransportGeometry& geomet
   capabilities_.name = "shm";
   capabilities_.cost = kShmMessageCost;
   const std::size_t stride = sizeof(RingHeader) + geometry.ring_bytes();
-  const auto ring = [&](int from, int to) {
-    return Ring(memory + static_cast<std::size_t>(from * geometry.members + to) * stride,
-                geometry.ring_bytes());
+  const auto place = [&](int from, int to) {
+    return memory + static_cast<std::size_t>(from * geometry.members + to) * stride;
   };
+  const auto ring = [&](int from, int to) { return Ring(place(from, to), geometry.ring_bytes()); };
   peers_.reserve(static_cast<std::size_t>(geometry.members));
   for (int m = 0; m < geometry.members; ++m) {
     peers_.push_back(Peer{ring(member, m), ring(m, member), {}, {}, {}, {}, nullptr, nullptr, false, {}, 0});
-    marks_.push_back(ring(m, m));
+    marks_.emplace_back(place(m, m));
   }
   member_of_.assign(static_cast<std::size_t>(*std::max_element(ranks_.begin(), ranks_.end())) + 1, -1);
   for (std::size_t m = 0; m < ranks_.size(); ++m)
@@ -311,6 +266,25 @@ Status ShmTransport::progress() {
     if (!peer.recvs.empty() || peer.current) HEDDLE_TRY(pull(peer, ranks_[m]));
   }
   return {};
+}
+
+std::uint64_t ShmTransport::moved() const {
+  std::uint64_t bytes = 0;
+  for (const Peer& peer : peers_)
+    bytes += peer.in.position() + peer.out.position();
+  return bytes;
+}
+
+std::uint64_t ShmTransport::share_moved(std::uint64_t own) {
+  std::uint64_t others = 0;
+  for (std::size_t m = 0; m < marks_.size(); ++m) {
+    if (m == static_cast<std::size_t>(member_)) {
+      marks_[m].tell_moved(own);
+    } else {
+      others += marks_[m].moved();
+    }
+  }
+  return others;
 }
 
 // A send that is partly written cannot be taken back: its ring is unusable afterwards, as is the

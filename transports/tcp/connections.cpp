@@ -54,7 +54,20 @@ void TcpTransport::watch_listener() {
 
 void TcpTransport::watch_for_room(Peer& peer, bool wanted) {
   if (std::exchange(peer.wants_room, wanted) == wanted) return;
-  watch(peer.socket, static_cast<std::uint64_t>(peer.rank), wanted ? EPOLLIN | EPOLLOUT : EPOLLIN);
+  watch_connected(peer);
+}
+
+// The peer is held back by what its socket and this one take. An end of the connection that comes behind that is seen when it is read again,
+// which it is as soon as something is open with the peer.
+void TcpTransport::leave_unread(Peer& peer, bool on) {
+  if (std::exchange(peer.left_unread, on) != on && peer.state == Peer::State::connected)
+    watch_connected(peer);
+}
+
+void TcpTransport::watch_connected(const Peer& peer) {
+  const std::uint32_t events =
+      (peer.left_unread ? 0U : std::uint32_t{EPOLLIN}) | (peer.wants_room ? std::uint32_t{EPOLLOUT} : 0U);
+  watch(peer.socket, static_cast<std::uint64_t>(peer.rank), events);
 }
 
 // A child that was forked may hold the socket open, and epoll would go on telling of it.
@@ -87,7 +100,11 @@ void TcpTransport::serve_peer(Peer& peer, std::uint32_t events) {
     case Peer::State::greeting:
       return read_answer(peer);
     case Peer::State::connected:
-      if ((events & ~std::uint32_t{EPOLLOUT}) != 0) pull(peer);
+      if ((events & ~std::uint32_t{EPOLLIN | EPOLLOUT}) == 0 && peer.is_full() && !peer.sends() &&
+          !peer.receives())
+        leave_unread(peer, true);
+      else if ((events & ~std::uint32_t{EPOLLOUT}) != 0)
+        pull(peer);
       if ((events & EPOLLOUT) != 0) push(peer);
       return;
     case Peer::State::idle:
@@ -128,7 +145,7 @@ void TcpTransport::try_on(Peer& peer, std::string why) {
     const socklen_t length = to_sockaddr(address, peer.place.port, where);
     Socket socket = open_socket(where.ss_family);
     if (!socket.open()) return;
-    tcp_tune(socket, setup_.timeout);
+    tcp_tune(socket);
     if (::connect(socket.fd(), reinterpret_cast<const sockaddr*>(&where), length) != 0 &&
         errno != EINPROGRESS && errno != EINTR) {
       why = fmt::format("{}: {}", to_string(address, peer.place.port),
@@ -187,7 +204,8 @@ void TcpTransport::be_connected(Peer& peer) {
   peer.state = Peer::State::connected;
   peer.buffer.resize(kBuffer);
   peer.wants_room = false;
-  watch(peer.socket, static_cast<std::uint64_t>(peer.rank), EPOLLIN);
+  peer.left_unread = false;
+  watch_connected(peer);
   push(peer);
 }
 
@@ -202,7 +220,7 @@ void TcpTransport::accept_all() {
       return;
     }
     Socket socket(fd);
-    tcp_tune(socket, setup_.timeout);
+    tcp_tune(socket);
     watch(socket, kStranger + static_cast<std::uint64_t>(fd), EPOLLIN);
     strangers_.push_back({std::move(socket), {}, 0, steady_clock::now() + kGreetWithin});
     serve_stranger(fd);

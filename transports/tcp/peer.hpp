@@ -34,6 +34,12 @@ struct Receiving {
   std::int64_t since_ms = 0;
 };
 
+// What one peer may make this rank keep of messages whose receives are not open, before nothing more is read of it: unless something is
+// open with it, since that may lie behind. Enough for as much as sockets hold and more, so that who sends runs ahead as before.
+constexpr std::size_t kMostEarly = std::size_t{16} << 20;
+// What a message without content takes of it.
+constexpr std::size_t kKeptOverhead = 64;
+
 // A message, or the announcement of one, that came before its receive was open.
 struct Early {
   std::uint32_t tag = 0;
@@ -41,6 +47,8 @@ struct Early {
   std::unique_ptr<std::byte[]> data;
   bool announced = false;  // nothing has come of it so far
   bool complete = false;
+
+  std::size_t kept() const { return kKeptOverhead + (data != nullptr ? bytes : 0); }
 };
 
 // The message whose bytes come next on the connection.
@@ -65,6 +73,7 @@ struct Peer {
   std::size_t candidate = 0;                      // of place.addresses
   std::chrono::steady_clock::time_point give_up;  // this candidate, or waiting for the peer's own connection
   bool wants_room = false;                        // to be told when the socket takes more
+  bool left_unread = false;                       // not to be told when something comes
 
   // Sending: `queue` in its order. What waits for the receiver waits in `held`, and so does what comes after it with its tag.
   Fifo<Sending> queue;
@@ -76,12 +85,14 @@ struct Peer {
   // Receiving.
   Fifo<Receiving> open;
   Fifo<Early> early;
+  std::size_t kept = 0;  // by `early`
   Arriving arriving;
   std::vector<std::byte> buffer;  // what was read ahead
   std::size_t buffered = 0;       // of it, an incomplete frame, between two reads
   bool active = false;            // in the transport's list
 
   bool sends() const { return !queue.empty(); }
+  bool is_full() const { return kept > kMostEarly; }
   bool receives() const { return !open.empty() || !held.empty() || arriving.ticket != nullptr; }
 };
 

@@ -118,7 +118,7 @@ void Socket::close() {
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));
 }
 
-void tcp_tune(const Socket& socket, std::chrono::milliseconds timeout) {
+void tcp_tune(const Socket& socket) {
   constexpr int kQuietSeconds = 10;
   constexpr int kBetweenProbes = 5;
   constexpr int kProbes = 4;
@@ -126,9 +126,6 @@ void tcp_tune(const Socket& socket, std::chrono::milliseconds timeout) {
   set_value(socket.fd(), TCP_KEEPIDLE, kQuietSeconds);
   set_value(socket.fd(), TCP_KEEPINTVL, kBetweenProbes);
   set_value(socket.fd(), TCP_KEEPCNT, kProbes);
-  if (timeout.count() > 0)
-    set_value(socket.fd(), TCP_USER_TIMEOUT,
-              static_cast<int>(std::min<std::int64_t>(timeout.count(), INT32_MAX)));
 }
 
 Result<Socket> tcp_listen(int port) {

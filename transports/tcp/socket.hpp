@@ -38,9 +38,10 @@ class Socket {
   int fd_ = -1;
 };
 
-// Small messages go at once; a peer whose host is gone is noticed within half a minute, or, while something is on its way to it, after
-// `timeout` (0: when the system gives up, after a quarter of an hour).
-void tcp_tune(const Socket& socket, std::chrono::milliseconds timeout);
+// Small messages go at once; a peer whose host is gone is noticed within half a minute, or, while something is on its way to it, when the
+// system gives up, after a quarter of an hour. No sooner then: TCP_USER_TIMEOUT would also end connections to peers that live and have no
+// room because they compute.
+void tcp_tune(const Socket& socket);
 
 // Listens on every address of this machine, IPv6 and IPv4 where there are both. Port 0: any free one.
 Result<Socket> tcp_listen(int port);

@@ -40,6 +40,7 @@ void TcpTransport::push(Peer& peer) {
     if (put < 0 && errno == EAGAIN) return watch_for_room(peer, true);
     if (put < 0) return fail(peer, system_error("send", errno).message());
     peer.sent += static_cast<std::size_t>(put);
+    moved_ += static_cast<std::uint64_t>(put);
     if (peer.sent < total) continue;
     if (first.ticket != nullptr) first.ticket->done = true;
     peer.queue.pop();
@@ -66,6 +67,7 @@ void TcpTransport::pull(Peer& peer) {
     if (got < 0) return fail(peer, system_error("recv", errno).message());
     if (got == 0) return fail(peer, "the connection was closed");
     const auto bytes = static_cast<std::size_t>(got);
+    moved_ += bytes;
     const std::size_t taken = std::min(bytes, direct);
     if (taken > 0) {
       arriving.to += taken;
@@ -146,8 +148,12 @@ void TcpTransport::begin_data(Peer& peer, const Frame& frame) {
   // A long one comes unasked where its receive was opened and given up.
   while (i < peer.early.size() && !(peer.early[i].announced && peer.early[i].tag == frame.tag))
     ++i;
-  if (i == peer.early.size()) peer.early.push({});
+  if (i == peer.early.size())
+    peer.early.push({});
+  else
+    peer.kept -= peer.early[i].kept();
   peer.early[i] = {frame.tag, frame.bytes, std::move(data), false, false};
+  peer.kept += peer.early[i].kept();
   if (frame.bytes == 0) end_arriving(peer);
 }
 
@@ -159,6 +165,7 @@ void TcpTransport::hear_announcement(Peer& peer, const Frame& frame) {
     return;
   }
   peer.early.push({frame.tag, frame.bytes, nullptr, true, false});
+  peer.kept += peer.early.back().kept();
 }
 
 void TcpTransport::end_arriving(Peer& peer) {

@@ -100,6 +100,7 @@ int TcpTransport::connections() const {
 }
 
 void TcpTransport::activate(Peer& peer) {
+  leave_unread(peer, false);
   if (std::exchange(peer.active, true)) return;
   active_.push_back(&peer);
 }
@@ -191,7 +192,14 @@ void TcpTransport::take_early(Peer& peer, std::size_t place, const Receiving& re
     peer.arriving = {peer.arriving.left, receive.data + come, receive.ticket, nullptr};
     activate(peer);
   }
+  drop_early(peer, place);
+}
+
+// Half of what is kept goes before more is read, so that not every message costs two system calls.
+void TcpTransport::drop_early(Peer& peer, std::size_t place) {
+  peer.kept -= peer.early[place].kept();
   peer.early.erase(place);
+  if (peer.kept < kMostEarly / 2) leave_unread(peer, false);
 }
 
 void TcpTransport::wrong_length(const Peer& peer, std::size_t length, std::size_t expected) {

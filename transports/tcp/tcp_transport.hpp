@@ -40,6 +40,9 @@ class TcpTransport final : public Transport {
   void cancel(Ticket& ticket) override;
   bool peer_is_gone(int peer) const override { return at(peer).state == Peer::State::gone; }
   void leave(int culprit) override;
+  int peer_left_for(int peer) const override { return at(peer).culprit; }
+  int culprit() const override { return culprit_; }
+  std::uint64_t moved() const override { return moved_; }
   int wake_descriptor() const override { return events_.fd(); }
   bool arm() override;
 
@@ -56,6 +59,7 @@ class TcpTransport final : public Transport {
   void activate(Peer& peer);
   void open_receive(Peer& peer, const Receiving& receive);
   void take_early(Peer& peer, std::size_t place, const Receiving& receive);
+  void drop_early(Peer& peer, std::size_t place);
   void release(Peer& peer, std::uint32_t tag);
   bool take_ready(Peer& peer, std::uint32_t tag);
   void wrong_length(const Peer& peer, std::size_t length, std::size_t expected);
@@ -96,6 +100,8 @@ class TcpTransport final : public Transport {
   static Status no_descriptor(const std::string& call, int error);
   void watch(const Socket& socket, std::uint64_t name, std::uint32_t events);
   void watch_for_room(Peer& peer, bool wanted);
+  void leave_unread(Peer& peer, bool on);
+  void watch_connected(const Peer& peer);
 
   Setup setup_;
   Socket events_;  // epoll
@@ -105,7 +111,8 @@ class TcpTransport final : public Transport {
   std::vector<Peer*> active_;  // those with something open
   std::vector<Stranger> strangers_;
   Status error_;
-  int culprit_ = -1;  // the rank whose end is the reason of `error_`, as far as known
+  int culprit_ = -1;         // the rank whose end is the reason of `error_`, as far as known
+  std::uint64_t moved_ = 0;  // bytes
   unsigned rounds_ = 0;
   std::int64_t next_look_ms_ = 0;
 };

@@ -24,6 +24,7 @@ struct UcxPeer {
   ucp_ep_h endpoint = nullptr;
   ucs_status_t failure = UCS_OK;
   std::size_t unflushed = 0;  // bytes that were sent since the last flush began
+  std::size_t unmatched = 0;  // bytes that were sent since a send last waited for its receive
   std::size_t flushing = 0;   // bytes that the flush under way is for
   void* flush = nullptr;      // of the endpoint; null: none is under way
   bool sent = false;          // anything: an endpoint that only looks whether the peer lives needs no flush
@@ -54,6 +55,8 @@ class UcxMessages final : public UcxTransport {
   bool settled() override;
   void cancel(Ticket& ticket) override;
   bool peer_is_gone(int peer) const override;
+  int culprit() const override { return culprit_; }
+  std::uint64_t moved() const override { return moved_; }
   int wake_descriptor() const override { return worker_.wake_descriptor(); }
   bool arm() override;
   UcxFootprint footprint() const override;
@@ -77,6 +80,7 @@ class UcxMessages final : public UcxTransport {
   Status opened(UcxOpen& open, ucs_status_ptr_t request);
   Status failed(const UcxPeer& peer, ucs_status_t status) const;
   Status wrong_length(const UcxOpen& open, std::size_t length) const;
+  void note_movement();
   Status look_at_failures();
   Status watch_senders();
   void release(UcxOpen& open);
@@ -96,6 +100,11 @@ class UcxMessages final : public UcxTransport {
   std::int64_t next_watch_ms_ = 0;
   bool peer_failed_ = false;  // since the last look
   Status error_;              // final
+  int culprit_ = -1;          // the rank that failed, where that is the reason
+  // Messages that are through, and looks at which UCX had something to do for a long one.
+  std::uint64_t moved_ = 0;
+  std::int64_t busy_since_ms_ = 0;
+  std::int64_t busy_ms_ = 0;  // when it last had something to do
   TransportCapabilities capabilities_;
   bool takes_device_memory_ = false;  // UCX looks for itself where buffers lie
 };

@@ -22,11 +22,18 @@ constexpr std::size_t kDescriptorsPerPeer = 4;
 // Less than the send buffer that a socket begins with (tcp_wmem), and what a small message takes of it besides its content.
 constexpr std::size_t kSocketTakes = 8192;
 constexpr std::size_t kHeaderBytes = 64;
+// UCX keeps all that comes before its receive, short messages with their content. So that one peer need not keep more than about so much
+// of this rank's, a send after so many bytes is not done before its receive is open.
+constexpr std::size_t kMostUnmatched = std::size_t{16} << 20;
 // A receive this old is worth a connection to its sender, which tells when the sender dies: until then receives need none.
 constexpr std::int64_t kWatchAfterMs = 200;
 // UCX calls a TCP connection flushed when the peer has said so, and a peer may be busy elsewhere for long: after this the
 // connection ends as it is. What was sent is with the kernels then, which deliver it, unless megabytes were waiting.
 constexpr milliseconds kCloseFor{200};
+// UCX does not tell how far a message is, but whether it had something to do. Where it has had that without such a gap, for so long,
+// a message moves; peers that are only asked whether they are alive take moments, every some seconds.
+constexpr std::int64_t kGapMs = 200;
+constexpr std::int64_t kBusyForMs = 500;
 // How long giving up waits for UCX, by the gentle way and by closing the connection.
 constexpr milliseconds kCancelFor{20};
 constexpr milliseconds kDropFor{2000};
@@ -157,10 +164,13 @@ void UcxMessages::complete(UcxOpen& open, ucs_status_t status, std::size_t lengt
     else if (status != UCS_OK)
       outcome = failed(*open.peer, open.peer->failure != UCS_OK ? open.peer->failure : status);
     open.ticket->words[0] = 0;
-    if (outcome.ok())
+    if (outcome.ok()) {
       open.ticket->done = true;
-    else if (error_.ok())
+      ++moved_;
+    } else if (error_.ok()) {
+      if (outcome.code() == Code::peer_failed) culprit_ = open.peer->rank;
       error_ = std::move(outcome);
+    }
   }
   forget(open);
 }
@@ -208,7 +218,10 @@ Status UcxMessages::send(int to, std::uint32_t tag, const void* data, std::size_
     param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
     param.memory_type = UCS_MEMORY_TYPE_HOST;
   }
-  return opened(open, ucp_tag_send_nbx(peer.endpoint, data, bytes, ucx_tag(rank_, tag), &param));
+  const bool waits = peer.unmatched > kMostUnmatched;
+  peer.unmatched = waits ? 0 : peer.unmatched + bytes + kHeaderBytes;
+  const auto start = waits ? &ucp_tag_send_sync_nbx : &ucp_tag_send_nbx;
+  return opened(open, start(peer.endpoint, data, bytes, ucx_tag(rank_, tag), &param));
 }
 
 Status UcxMessages::recv(int from, std::uint32_t tag, void* data, std::size_t bytes, Ticket& ticket) {
@@ -244,12 +257,19 @@ Result<DeviceReach> UcxMessages::add_memory(const DeviceMemory& /*memory*/) {
 
 Status UcxMessages::progress() {
   if (!error_.ok()) return error_;
-  ucp_worker_progress(worker_.handle());
+  if (ucp_worker_progress(worker_.handle()) != 0) note_movement();
   if (!error_.ok() || peer_failed_) [[unlikely]]
     return look_at_failures();
   if (!open_.empty() && coarse_ms() >= next_watch_ms_) [[unlikely]]
     return watch_senders();
   return {};
+}
+
+void UcxMessages::note_movement() {
+  const std::int64_t now = coarse_ms();
+  if (now - busy_ms_ > kGapMs) busy_since_ms_ = now;
+  busy_ms_ = now;
+  if (now - busy_since_ms_ >= kBusyForMs) ++moved_;
 }
 
 // UCX completes a send that it has copied, and sockets take only so much. There is no asking how much of it they have: a flush asks
@@ -288,8 +308,9 @@ bool UcxMessages::flushed(UcxPeer& peer) {
 Status UcxMessages::look_at_failures() {
   peer_failed_ = false;
   for (const UcxOpen* open : open_) {
-    if (error_.ok() && open->ticket != nullptr && open->peer->failure != UCS_OK)
-      error_ = failed(*open->peer, open->peer->failure);
+    if (!error_.ok() || open->ticket == nullptr || open->peer->failure == UCS_OK) continue;
+    culprit_ = open->peer->rank;
+    error_ = failed(*open->peer, open->peer->failure);
   }
   return error_;
 }
@@ -302,7 +323,9 @@ Status UcxMessages::watch_senders() {
     if (!open->receives || peer.endpoint != nullptr || now - open->since_ms < kWatchAfterMs) continue;
     Status status = connect(peer);
     // Where descriptors are short nobody watches, and the wait has its deadline all the same.
-    if (status.code() == Code::peer_failed) return error_ = std::move(status);
+    if (status.code() != Code::peer_failed) continue;
+    culprit_ = peer.rank;
+    return error_ = std::move(status);
   }
   return {};
 }

@@ -69,6 +69,7 @@ Status VerbsTransport::completed(const ibv_wc& work) {
   if (done.kind == Work::Kind::probe) peer.probing = false;
   if (work.status != IBV_WC_SUCCESS) return failed_work(peer, work.status);
   peer.sign = true;
+  if (done.kind != Work::Kind::probe) ++moved_;
   if (done.kind == Work::Kind::write) {
     const auto send = std::find_if(peer.long_sends.begin(), peer.long_sends.end(),
                                    [&](const LongSend& s) { return s.id == done.send; });
@@ -89,6 +90,7 @@ Status VerbsTransport::received(const ibv_wc& work) {
     return Status(Code::internal, "a message came over an unknown connection");
   Peer& peer = at(rank->second);
   peer.sign = true;
+  ++moved_;
   if (!peer.handshake.is_open()) {
     peer.handshake.message_came();
     --connecting_;

@@ -235,14 +235,18 @@ Status VerbsTransport::lost(Peer& peer, const std::string& why) {
       Status(Code::peer_failed, fmt::format("rank {} is gone: {} ({})", peer.rank, why, device_.name())));
 }
 
+int VerbsTransport::lost_one() const {
+  const auto found = std::find_if(peers_.begin(), peers_.end(), [](const auto& peer) { return peer->gone; });
+  return found == peers_.end() ? -1 : (*found)->rank;
+}
+
 // Final. A rank that has failed moves no more messages: those who wait for it learn that here, and by connections that end. Those who
 // wait for ranks that wait for a lost one learn of that one, and need not wait for us to end.
 Status VerbsTransport::fail(Status status) {
   if (!failed_.ok()) return failed_;
   failed_ = std::move(status);
-  const auto lost_one =
-      std::find_if(peers_.begin(), peers_.end(), [](const auto& peer) { return peer->gone; });
-  const auto about = static_cast<std::uint32_t>(lost_one == peers_.end() ? rank_ : (*lost_one)->rank);
+  const int lost = lost_one();
+  const auto about = static_cast<std::uint32_t>(lost < 0 ? rank_ : lost);
   for (const auto& peer : peers_) {
     if (peer->queue_pair == nullptr) continue;
     // Best effort: where this does not get through, they find out by themselves.

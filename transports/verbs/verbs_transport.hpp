@@ -34,6 +34,8 @@ class VerbsTransport final : public Transport {
   Status progress() override;
   void cancel(Ticket& ticket) override;
   bool peer_is_gone(int peer) const override;
+  int culprit() const override { return lost_one(); }
+  std::uint64_t moved() const override { return moved_; }
   Result<DeviceReach> add_memory(const DeviceMemory& memory) override;
   void remove_memory(const std::byte* begin) override;
   int wake_descriptor() const override { return device_.notices(); }
@@ -81,6 +83,7 @@ class VerbsTransport final : public Transport {
   Status probe(Peer& peer);
   Status note(const ibv_async_event& event);
   Status lost(Peer& peer, const std::string& why);
+  int lost_one() const;
   Status fail(Status status);
   void break_connection(Peer& peer);
 
@@ -140,6 +143,7 @@ class VerbsTransport final : public Transport {
   std::unordered_map<std::uint32_t, int> rank_of_queue_pair_;
 
   std::uint64_t completed_ = 0;
+  std::uint64_t moved_ = 0;  // of those what belongs to messages
   unsigned rounds_ = 0;
   unsigned looks_ = 0;
   unsigned connecting_ = 0;

@@ -1,0 +1,133 @@
+// Whom a communicator waits for, whether that is hopeless, and how it fails.
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "comm/communicator_impl.hpp"
+#include "engine/kernels/kernels.hpp"
+
+namespace heddle {
+
+int CommunicatorImpl::rank_of_member(int member, TeamKind team) const {
+  return member < 0 ? -1 : topology().team(team, rank_)[static_cast<std::size_t>(member)];
+}
+
+Status CommunicatorImpl::inspect(const Waiting& waiting, Patience& patience) {
+  if (waiting.clash.member >= 0) return different_calls(waiting.clash, waiting.team);
+  if (waiting.on == Waiting::On::member) {
+    // A member of a domain may wait for another domain itself.
+    const Blame blame = waiting.team == TeamKind::node ? Blame::sure : Blame::likely;
+    return inspect(rank_of_member(waiting.who, waiting.team), blame, patience, waiting.passed);
+  }
+  return inspect(waiting.who, Blame::likely, patience);
+}
+
+Status CommunicatorImpl::different_calls(const TeamClash& clash, TeamKind team) const {
+  const auto name = [&](const TeamCall& call) {
+    static constexpr const char* kNames[] = {"an allreduce", "a reduce", "a bcast"};
+    std::string text = fmt::format("{} of {} bytes", kNames[static_cast<std::size_t>(call.verb)], call.bytes);
+    if (clash.theirs.kind != clash.ours.kind && call.kind != 0)
+      text += fmt::format(" ({})", fold_kind_name(call.kind));
+    if (call.verb != TeamVerb::allreduce)
+      text += fmt::format(" with root {}", rank_of_member(call.root, team));
+    return text;
+  };
+  return Status(
+      Code::invalid_argument,
+      fmt::format("{} is in {} where this rank is in {}: all ranks must make the same calls with the same "
+                  "sizes, types and operations",
+                  name_of(rank_of_member(clash.member, team)), name(clash.theirs), name(clash.ours)));
+}
+
+std::string CommunicatorImpl::name_of(int rank) const {
+  const auto index = static_cast<std::size_t>(rank);
+  return fmt::format("rank {} (process {} on {})", rank, connections_->pid_of[index],
+                     connections_->host_of[index]);
+}
+
+bool CommunicatorImpl::is_gone(int rank) const {
+  const Transport* transport = connections_->ports.transport_of[static_cast<std::size_t>(rank)];
+  return transport != nullptr && transport->peer_is_gone(rank);
+}
+
+bool CommunicatorImpl::has_left(int rank) const {
+  const Transport* transport = connections_->ports.transport_of[static_cast<std::size_t>(rank)];
+  return transport != nullptr && transport->peer_has_left(rank);
+}
+
+// For whose sake `rank` says that it has failed. -1: it has not, or does not say.
+int CommunicatorImpl::left_for(int rank) const {
+  const Transport* transport = connections_->ports.transport_of[static_cast<std::size_t>(rank)];
+  const int first = transport != nullptr ? transport->peer_left_for(rank) : -1;
+  return first < size_ && first != rank && first != rank_ ? first : -1;
+}
+
+// A rank that fails after another one did may be gone as well by the time we look: name them all.
+std::string CommunicatorImpl::also_gone(int besides) const {
+  std::string text;
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rank != besides && is_gone(rank)) text += "; " + name_of(rank) + " is gone";
+  }
+  return text;
+}
+
+// Of this rank, and of those of its node, which may do for it what takes long.
+std::uint64_t CommunicatorImpl::movement(std::uint64_t passed) {
+  std::uint64_t own = passed;
+  for (const Transport* transport : connections_->ports.transports)
+    own += transport->moved();
+  std::uint64_t all = own;
+  for (Transport* transport : connections_->ports.transports)
+    all += transport->share_moved(own);
+  return all;
+}
+
+Status CommunicatorImpl::inspect(int missing, Blame blame, Patience& patience, std::uint64_t passed) {
+  patience.see(movement(passed));
+  // Whoever was missing has come in this very moment: the next look sees.
+  if (missing < 0) return {};
+  const std::string who = name_of(missing);
+  if (const int first = left_for(missing); first >= 0) {
+    culprit_ = first;
+    return Status(Code::peer_failed, fmt::format("{} is gone, as {} says, which left for that{}",
+                                                 name_of(first), who, also_gone(first)));
+  }
+  if (is_gone(missing)) {
+    culprit_ = missing;
+    return Status(Code::peer_failed, who + " is gone" + also_gone(missing));
+  }
+  const double seconds = static_cast<double>(patience.waited().count()) / 1e3;
+  if (patience.deadline_passed()) {
+    const bool sure = blame == Blame::sure || size_ == 2;
+    return Status(Code::timeout, fmt::format("{} {}{} within {:.1f} s (HEDDLE_TIMEOUT){}", who,
+                                             patience.has_moved() ? "did not go on" : "did not take part",
+                                             sure ? "" : ", or waits itself,", seconds, also_gone(missing)));
+  }
+  if (has_left(missing))
+    return Status(Code::peer_failed,
+                  who + " has failed, or has destroyed its communicator" + also_gone(missing));
+  ProcessState& process = *connections_->process;
+  const TimePoint time = now(policy_.clock);
+  if (process.may_warn(time) && patience.warning_due()) {
+    process.has_warned(time);
+    log_.warn(fmt::format("waiting for {} for {:.1f} s; still waiting{}", who, seconds,
+                          policy_.timeout.count() == 0 ? " (HEDDLE_TIMEOUT sets a limit)" : ""));
+  }
+  return {};
+}
+
+Status CommunicatorImpl::fail(Status status) {
+  broken_ = status;
+  std::fill(std::begin(by_team_), std::end(by_team_), 0);
+  for (const Transport* transport : connections_->ports.transports) {
+    if (culprit_ < 0) culprit_ = transport->culprit();
+  }
+  for (Transport* transport : connections_->ports.transports)
+    transport->leave(culprit_);
+  return status;
+}
+
+}  // namespace heddle
