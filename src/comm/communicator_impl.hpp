@@ -201,6 +201,7 @@ class CommunicatorImpl final : public Communicator {
   bool is_gone(int rank) const;
   bool has_left(int rank) const;
   std::string also_gone(int besides) const;
+  std::string trouble_with(int rank) const;
   std::string choice_key(const Config& config) const;
   std::string known_choices(const ChoiceCache& cache, const std::string& key);
   Status share(std::string& text);
