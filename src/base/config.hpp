@@ -62,6 +62,8 @@ struct Config {
   std::size_t device_bytes = std::size_t{64}
                              << 20;  // HEDDLE_DEVICE_BYTES=SIZE: on a GPU, for others to reach
   int master_port = 0;  // HEDDLE_MASTER_PORT=PORT: bootstrap over TCP, overrides MASTER_PORT; 0: unset
+  std::string
+      job_id;  // HEDDLE_JOB_ID=TEXT: names the job at the start over TCP; empty: by the launcher's name
 };
 
 // What was odd about the environment; each line names the variable, the value and what was done instead.
