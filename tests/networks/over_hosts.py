@@ -276,6 +276,18 @@ class TcpScenarios(Scenarios):
             check(re.search(r'10[.]9[.]0[.]1: .*refused', job.output(1)) and re.search(r'10[.]9[.]0[.]3: no answer', job.output(1)),
                   'addresses are not named', job)
 
+    def another_job(self):
+        """Rank 0 of one job and rank 1 of another meet at one port: neither takes the other for its own."""
+        with self.job('rounds', '1', on_rank={0: {'HEDDLE_JOB_ID': 'one'}, 1: {'SLURM_JOB_ID': '17'}}, HEDDLE_TIMEOUT='3') as job:
+            statuses = job.finish(30)
+            check(statuses == [3, 3], f'statuses {statuses}', job)
+            check(re.search('invalid argument: rank 1 .*another job than rank 0, whose HEDDLE_JOB_ID=one.*SLURM_JOB_ID=17', job.output(1)),
+                  'rank 1 is not told', job)
+            check(re.search('timeout: rank 1 of 2 did not connect .*another job', job.output(0)), 'rank 0 does not say whom it refused', job)
+        # A job that nobody has named takes anybody.
+        unnamed = dict.fromkeys(['TORCHELASTIC_RUN_ID', 'SLURM_JOB_ID', 'PBS_JOBID', 'LSB_JOBID'], '')
+        self.works('rounds', '1', on_rank={1: {'HEDDLE_JOB_ID': 'one'}}, **unnamed)
+
     def link_local_only(self):
         """The loopback is no address for other hosts."""
         with self.several.start(1, ['ip', '-o', '-6', 'addr', 'show', 'dev', 'net0', 'scope', 'link'], stdout=subprocess.PIPE, text=True) as shown:
