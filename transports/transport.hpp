@@ -109,6 +109,9 @@ class Transport {
   // True when the process behind `peer` is known to be gone; false when it is alive or cannot be told.
   virtual bool peer_is_gone(int peer) const = 0;
 
+  // Why no message can go to or come from `peer` so far, for whoever has waited long; "": no reason is known.
+  virtual std::string trouble(int /*peer*/) const { return ""; }
+
   // Tells the others, where they can be told, that this rank takes no further part, though its process may live on. The last call but
   // cancel(). `culprit`: the rank whose end made it fail, where that is known; else -1.
   virtual void leave(int /*culprit*/) {}

@@ -120,8 +120,7 @@ heddle_status heddle_comm_create_env(heddle_comm_t* comm) {
     HEDDLE_TRY(edge::check_not_null(comm, "comm"));
     *comm = nullptr;
     const heddle::ParsedConfig parsed = heddle::parse_config_from_environ();
-    heddle::Result<heddle::Bootstrap> bootstrap =
-        heddle::bootstrap_from_env(parsed.config.timeout, parsed.config.master_port);
+    heddle::Result<heddle::Bootstrap> bootstrap = heddle::bootstrap_from_env(parsed.config);
     if (!bootstrap.ok()) return bootstrap.status();
     edge::Loan nothing(nullptr);
     return edge::create(bootstrap.value(), parsed, nothing, comm);

@@ -237,7 +237,7 @@ constexpr std::array kRows = {
         set_seconds<&Config::timeout>},
     Row{{"HEDDLE_WARN_AFTER", "seconds, fractions allowed", "10",
          "A wait that goes on for longer without any progress says who is missing, each rank once in five "
-         "minutes at most; 0: never."},
+         "minutes at most; 0: never. So does the start of a native job, once."},
         set_seconds<&Config::warn_after>},
     Row{{"HEDDLE_SLOT_BYTES", "4K to 64M, a multiple of 4K; K and M suffixes",
          "by the sizes of the caches (32K to 128K)",
@@ -325,6 +325,11 @@ constexpr std::array kRows = {
          "Port of the start over TCP (heddle_comm_create_env), for when a launcher's own store listens on "
          "MASTER_PORT."},
         set_master_port},
+    Row{{"HEDDLE_JOB_ID", "any text",
+         "TORCHELASTIC_RUN_ID, SLURM_JOB_ID, PBS_JOBID or LSB_JOBID, the first that is set",
+         "Name of the job at the start over TCP, the same on all its ranks: rank 0 refuses ranks that have "
+         "another."},
+        set_text<&Config::job_id>},
 };
 
 std::string_view nearest_name(std::string_view name) {

@@ -64,6 +64,8 @@ struct Config {
   // HEDDLE_EXCHANGE_BYTES=SIZE: the longest vector that kernels of a node's GPUs exchange
   std::size_t exchange_bytes = std::size_t{64} << 10;
   int master_port = 0;  // HEDDLE_MASTER_PORT=PORT: bootstrap over TCP, overrides MASTER_PORT; 0: unset
+  std::string
+      job_id;  // HEDDLE_JOB_ID=TEXT: names the job at the start over TCP; empty: by the launcher's name
 };
 
 // What was odd about the environment; each line names the variable, the value and what was done instead.

@@ -1,6 +1,7 @@
 #include "base/descriptors.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -26,8 +27,18 @@ Descriptors count_descriptors() {
   for (std::filesystem::directory_iterator entry("/proc/self/fd", error), end; !error && entry != end;
        entry.increment(error))
     ++found.open;
+  if (error == std::errc::too_many_files_open || error == std::errc::too_many_files_open_in_system)
+    return {found.limit, found.limit};
   if (found.open > 0) --found.open;  // the one of this look
   return found;
+}
+
+Status no_descriptor(const std::string& call, int error) {
+  if (error != EMFILE && error != ENFILE) return system_error(call, error);
+  const Descriptors now = count_descriptors();
+  return Status(Code::out_of_memory,
+                fmt::format("no socket for a connection: {} of {} file descriptors are open (ulimit -n)",
+                            now.open, now.limit));
 }
 
 bool has_descriptors(std::size_t count) {

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
+
+#include "base/status.hpp"
 
 namespace heddle {
 
@@ -10,8 +13,11 @@ struct Descriptors {
   std::size_t limit = 0;  // RLIMIT_NOFILE, the soft one
 };
 
-// Looks through /proc: milliseconds where there are thousands.
+// Looks through /proc: milliseconds where there are thousands. Where none is left for the look all are open.
 Descriptors count_descriptors();
+
+// What `call` says that met `error`: out of descriptors, with their number, or anything else.
+Status no_descriptor(const std::string& call, int error);
 
 // Whether `count` more can be opened, as far as the lowest free number tells. A microsecond.
 bool has_descriptors(std::size_t count);

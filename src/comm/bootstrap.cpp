@@ -44,6 +44,16 @@ Result<int> number(const std::vector<std::string>& environment, const char* name
   return value;
 }
 
+// What a launcher calls the job, the nearest to the ranks first. torchrun says "none" where it was given no name. Not a step of Slurm's: one job
+// may be started by several.
+std::string job_of(const std::vector<std::string>& environment) {
+  for (const char* name : {"TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"}) {
+    const std::optional<std::string> value = look_up(environment, name);
+    if (value && !value->empty() && *value != "none") return std::string(name) + "=" + value->substr(0, 80);
+  }
+  return "";
+}
+
 }  // namespace
 
 Result<Rendezvous> rendezvous_from(const std::vector<std::string>& environment, int master_port) {
@@ -65,10 +75,11 @@ Result<Rendezvous> rendezvous_from(const std::vector<std::string>& environment, 
     if (!port.ok()) return port.status();
     where.port = port.value();
   }
+  where.job = job_of(environment);
   return where;
 }
 
-Result<Bootstrap> bootstrap_over_tcp(const Rendezvous& where, std::chrono::milliseconds timeout) {
+Result<Bootstrap> bootstrap_over_tcp(const Rendezvous& where, StartWait wait) {
   Bootstrap bootstrap;
   bootstrap.rank = where.rank;
   bootstrap.size = where.size;
@@ -79,8 +90,8 @@ Result<Bootstrap> bootstrap_over_tcp(const Rendezvous& where, std::chrono::milli
     };
     return bootstrap;
   }
-  Result<std::unique_ptr<TcpStar>> star =
-      TcpStar::connect(where, timeout > std::chrono::milliseconds::zero() ? timeout : kDefaultDeadline);
+  if (wait.timeout <= std::chrono::milliseconds::zero()) wait.timeout = kDefaultDeadline;
+  Result<std::unique_ptr<TcpStar>> star = TcpStar::connect(where, wait);
   if (!star.ok()) return star.status();
   bootstrap.allgather = [shared = std::shared_ptr<TcpStar>(std::move(star).value())](
                             const void* mine, void* all, std::size_t bytes) {
@@ -89,13 +100,14 @@ Result<Bootstrap> bootstrap_over_tcp(const Rendezvous& where, std::chrono::milli
   return bootstrap;
 }
 
-Result<Bootstrap> bootstrap_from_env(std::chrono::milliseconds timeout, int master_port) {
+Result<Bootstrap> bootstrap_from_env(const Config& config) {
   std::vector<std::string> environment;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry)
     environment.emplace_back(*entry);
-  Result<Rendezvous> where = rendezvous_from(environment, master_port);
+  Result<Rendezvous> where = rendezvous_from(environment, config.master_port);
   if (!where.ok()) return where.status();
-  return bootstrap_over_tcp(where.value(), timeout);
+  if (!config.job_id.empty()) where->job = "HEDDLE_JOB_ID=" + config.job_id;
+  return bootstrap_over_tcp(where.value(), {config.timeout, config.warn_after, config.log_level});
 }
 
 }  // namespace heddle

@@ -126,14 +126,14 @@ struct Bootstrap {
 
 // RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT (torchrun's names) from `environment` (strings "NAME=VALUE"); a
 // `master_port` other than 0 (HEDDLE_MASTER_PORT) takes MASTER_PORT's place. `invalid_argument` names the
-// variable. With WORLD_SIZE=1 there is nobody to meet, and address and port may be missing.
+// variable. With WORLD_SIZE=1 there is nobody to meet, and address and port may be missing. The job's name is the launcher's, where it gives one.
 Result<Rendezvous> rendezvous_from(const std::vector<std::string>& environment, int master_port);
 
 // Collective over TCP; the returned value owns its connections (shared by the function). Each wait ends after
-// `timeout` (0: 60 s) with a status that names the missing ranks.
-Result<Bootstrap> bootstrap_over_tcp(const Rendezvous& where, std::chrono::milliseconds timeout);
+// `wait.timeout` (0: 60 s) with a status that names the missing ranks.
+Result<Bootstrap> bootstrap_over_tcp(const Rendezvous& where, StartWait wait);
 
 // Both, from this process's environment.
-Result<Bootstrap> bootstrap_from_env(std::chrono::milliseconds timeout, int master_port = 0);
+Result<Bootstrap> bootstrap_from_env(const Config& config);
 
 }  // namespace heddle

@@ -203,6 +203,7 @@ class CommunicatorImpl final : public Communicator {
   bool has_left(int rank) const;
   int left_for(int rank) const;
   std::string also_gone(int besides) const;
+  std::string trouble_with(int rank) const;
   std::string choice_key(const Config& config) const;
   std::string known_choices(const ChoiceCache& cache, const std::string& key);
   Status share(std::string& text);

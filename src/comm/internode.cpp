@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "base/clock.hpp"
@@ -44,11 +45,17 @@ class Exchange {
         return Status(Code::peer_failed, "rank " + std::to_string(from) + " is gone");
       if (!patience.deadline_passed()) return {};
       return Status(Code::timeout, "no message came from rank " + std::to_string(from) + " within " +
-                                       std::to_string(patience.waited().count()) + " ms");
+                                       std::to_string(patience.waited().count()) + " ms" +
+                                       trouble_with(from) + (to != from ? trouble_with(to) : ""));
     });
   }
 
  private:
+  std::string trouble_with(int rank) const {
+    const std::string trouble = transport_.trouble(rank);
+    return trouble.empty() ? "" : "; rank " + std::to_string(rank) + ": " + trouble;
+  }
+
   Transport& transport_;
   const WaitPolicy& policy_;
   std::array<Ticket, 2> tickets_{};

@@ -120,7 +120,8 @@ Result<std::vector<Internode>> NodeConnections::usable_ways(const std::vector<st
       if (!compare) break;
       continue;
     }
-    if (code == Code::ok) code = way.status().code();
+    // What went wrong tells more than what is not there.
+    if (code == Code::ok || code == Code::unsupported) code = way.status().code();
     // One that comes after others which work is not missed.
     if (ways.empty()) connections_.passed_over.push_back(name + ": " + way.status().message());
   }
@@ -194,6 +195,10 @@ Status NodeConnections::make() {
   for (const std::string_view listed : split_list(config_.transports)) {
     if (listed != "shm") names.emplace_back(listed);
   }
+  // A job without MPI has none of its messages, and nobody expects them.
+  if (names.size() > 1 &&
+      std::all_of(hellos_.begin(), hellos_.end(), [](const Hello& h) { return h.lends == 0; }))
+    std::erase(names, "mpi");
   const std::string known = hellos_[static_cast<std::size_t>(t.members(0).front())].internode;
   // The others stay behind it, for those who cannot use it.
   std::stable_partition(names.begin(), names.end(), [&](const std::string& name) { return name == known; });

@@ -1,40 +1,50 @@
+// The start over TCP, by rank 0. The others: tcp_star_join.cpp.
 #include "comm/tcp_star.hpp"
 
+#include <netdb.h>
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <thread>
+
+#include "comm/tcp_star_wire.hpp"
+#include "transports/host_name.hpp"
 
 namespace heddle {
+
+using namespace star;
+
 namespace {
 
-// "heddle" and a format version; sent in the machine's byte order, so another byte order does not match.
-constexpr std::uint64_t kMagic = 0x656c646465680001ULL;
-constexpr std::uint32_t kVersion = 1;
-constexpr std::size_t kLongestText = 2048;
 constexpr std::size_t kMostNotes = 4;
-// Rank 0's message, which names the missing ranks, is worth waiting for beyond one's own deadline.
-constexpr std::chrono::milliseconds kGrace{2000};
 
-struct Hello {
-  std::uint64_t magic = kMagic;
-  std::uint32_t version = kVersion;
-  std::uint32_t rank = 0;
-  std::uint32_t size = 0;
-  std::uint32_t reserved = 0;
-};
+// Whether `address` is one of this host's: nobody else can be bound to it. True where that cannot be told. Names are only looked up where
+// `patient`, which may take seconds.
+bool is_own_address(const std::string& address, bool patient) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = patient ? 0 : AI_NUMERICHOST;
+  addrinfo* raw = nullptr;
+  if (::getaddrinfo(address.c_str(), nullptr, &hints, &raw) != 0) return true;
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(raw, &::freeaddrinfo);
+  for (const addrinfo* each = raw; each != nullptr; each = each->ai_next) {
+    const Socket socket(::socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (!socket.open() || ::bind(socket.fd(), each->ai_addr, each->ai_addrlen) == 0 || errno != EADDRNOTAVAIL)
+      return true;
+  }
+  return false;
+}
 
-enum Kind : std::uint32_t { kWelcome = 1, kGo = 2, kData = 3, kError = 4 };
+}  // namespace
 
-std::string seconds(std::chrono::milliseconds time) {
+std::string star_seconds(std::chrono::milliseconds time) {
   const auto ms = time.count();
   if (ms % 1000 == 0) return std::to_string(ms / 1000) + " s";
   return std::to_string(ms) + " ms";
 }
-
-}  // namespace
 
 std::string name_ranks(const std::vector<int>& ranks) {
   constexpr std::size_t kMostNamed = 8;
@@ -45,13 +55,6 @@ std::string name_ranks(const std::vector<int>& ranks) {
   if (named < ranks.size()) out += " and " + std::to_string(ranks.size() - named) + " more";
   return out;
 }
-
-struct TcpStar::Frame {
-  std::uint64_t magic = kMagic;
-  std::uint32_t kind = 0;
-  std::uint32_t sequence = 0;  // kError: the status code
-  std::uint64_t bytes = 0;
-};
 
 // A connection that has not said who it is yet.
 struct TcpStar::Newcomer {
@@ -72,9 +75,33 @@ std::string TcpStar::place() const {
   return (ipv6 ? "[" + where_.address + "]" : where_.address) + ":" + std::to_string(where_.port);
 }
 
-Result<std::unique_ptr<TcpStar>> TcpStar::connect(const Rendezvous& where,
-                                                  std::chrono::milliseconds timeout) {
-  std::unique_ptr<TcpStar> star(new TcpStar(where, timeout));
+// FNV-1a. None is 0, which stands for no name.
+std::uint32_t TcpStar::job() const {
+  if (where_.job.empty()) return 0;
+  std::uint32_t hash = 2166136261U;
+  for (const char c : where_.job)
+    hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
+  return std::max(hash, 1U);
+}
+
+TcpStar::TcpStar(Rendezvous where, const StartWait& wait)
+    : where_(std::move(where)), wait_(wait), log_(wait.log_level, where_.rank) {
+  expect_soon();
+}
+
+void TcpStar::expect_soon() {
+  warn_at_ =
+      wait_.warn_after.count() > 0 ? std::chrono::steady_clock::now() + wait_.warn_after : Deadline::max();
+}
+
+bool TcpStar::warning_due() {
+  if (std::chrono::steady_clock::now() < warn_at_) return false;
+  warn_at_ = Deadline::max();
+  return true;
+}
+
+Result<std::unique_ptr<TcpStar>> TcpStar::connect(const Rendezvous& where, const StartWait& wait) {
+  std::unique_ptr<TcpStar> star(new TcpStar(where, wait));
   HEDDLE_TRY(where.rank == 0 ? star->gather_peers() : star->join_root());
   return star;
 }
@@ -87,7 +114,7 @@ Status TcpStar::allgather(const void* mine, void* all, std::size_t bytes) {
 // ---- Rank 0 ----
 
 Status TcpStar::gather_peers() {
-  const Deadline deadline = std::chrono::steady_clock::now() + timeout_;
+  const Deadline deadline = std::chrono::steady_clock::now() + wait_.timeout;
   peers_.resize(static_cast<std::size_t>(where_.size));
   Result<Socket> listener = tcp_listen(where_.port);
   if (!listener.ok()) {
@@ -106,7 +133,6 @@ Status TcpStar::gather_peers() {
 // Accepts and greets until every rank is connected. Connections are read side by side: one that stays silent
 // holds nobody up.
 Status TcpStar::admit_until(const Socket& listener, Deadline deadline) {
-  const std::size_t most_newcomers = static_cast<std::size_t>(where_.size) + 64;
   std::vector<Newcomer> newcomers;
   int connected = 1;
   while (connected < where_.size) {
@@ -114,32 +140,63 @@ Status TcpStar::admit_until(const Socket& listener, Deadline deadline) {
     for (const Newcomer& newcomer : newcomers)
       entries.push_back({newcomer.socket.fd(), POLLIN, 0});
     const int left = milliseconds_until(deadline);
-    const int ready = ::poll(entries.data(), entries.size(), left);
+    const int ready = ::poll(entries.data(), entries.size(), std::min(left, milliseconds_until(warn_at_)));
     if (ready < 0 && errno != EINTR) return system_error("poll", errno);
     if (left == 0 && ready <= 0) break;
     for (Newcomer& newcomer : newcomers) {
       if (greet(newcomer)) ++connected;
     }
     std::erase_if(newcomers, [](const Newcomer& newcomer) { return !newcomer.socket.open(); });
-    for (;;) {
-      Result<Socket> socket = tcp_accept(listener);
-      if (!socket.ok()) return socket.status();
-      if (!socket->open()) break;
-      if (newcomers.size() >= most_newcomers) newcomers.erase(newcomers.begin());
-      newcomers.push_back(Newcomer{std::move(socket).value(), {}, 0});
+    HEDDLE_TRY(accept_all(listener, newcomers, connected));
+    if (connected < where_.size && warning_due()) {
+      log_.warn("waiting for " + name_missing() + " to connect to " + place() + " for " +
+                star_seconds(wait_.warn_after) +
+                "; still waiting (HEDDLE_TIMEOUT: " + star_seconds(wait_.timeout) + ")" + notes(true));
     }
   }
   if (connected == where_.size) return {};
+  return Status(Code::timeout,
+                name_missing() + " did not connect to " + place() + " within " + star_seconds(wait_.timeout) +
+                    " (HEDDLE_TIMEOUT); check MASTER_ADDR and MASTER_PORT, and that they were started" +
+                    notes(false));
+}
+
+// Who connects and says nothing takes no more descriptors than there are.
+Status TcpStar::accept_all(const Socket& listener, std::vector<Newcomer>& newcomers, int& connected) {
+  const std::size_t most = static_cast<std::size_t>(where_.size) + 64;
+  for (;;) {
+    Result<Socket> socket = tcp_accept(listener);
+    if (!socket.ok() && socket.status().code() == Code::out_of_memory && !newcomers.empty()) {
+      newcomers.erase(newcomers.begin());
+      continue;
+    }
+    if (!socket.ok()) return socket.status();
+    if (!socket->open()) return {};
+    if (newcomers.size() >= most) newcomers.erase(newcomers.begin());
+    newcomers.push_back(Newcomer{std::move(socket).value(), {}, 0});
+    if (greet(newcomers.back())) ++connected;
+    if (!newcomers.back().socket.open()) newcomers.pop_back();
+  }
+}
+
+std::string TcpStar::name_missing() const {
   std::vector<int> missing;
   for (int r = 1; r < where_.size; ++r) {
     if (!peers_[static_cast<std::size_t>(r)].open()) missing.push_back(r);
   }
-  std::string message = name_ranks(missing) + " of " + std::to_string(where_.size) + " did not connect to " +
-                        place() + " within " + seconds(timeout_) +
-                        " (HEDDLE_TIMEOUT); check MASTER_ADDR and MASTER_PORT, and that they were started";
+  return name_ranks(missing) + " of " + std::to_string(where_.size);
+}
+
+// What may be the reason why ranks are missing.
+std::string TcpStar::notes(bool patient) {
+  std::string text;
   for (const std::string& note : refused_)
-    message += "; " + note;
-  return Status(Code::timeout, std::move(message));
+    text += "; " + note;
+  own_address_ = own_address_ && is_own_address(where_.address, patient);
+  if (!own_address_)
+    text += "; MASTER_ADDR is no address of rank 0's host " + host_name() +
+            ", which is right only where something (a container's host, a router) passes connections on";
+  return text;
 }
 
 // Reads what has come; true when the newcomer became a peer. Its socket is given away or closed unless there
@@ -168,6 +225,11 @@ bool TcpStar::greet(Newcomer& newcomer) {
     refuse(newcomer, "it speaks version " + std::to_string(hello.version) +
                          " of the start-up protocol, rank 0 version " + std::to_string(kVersion) +
                          ": the ranks run different heddles");
+  } else if (hello.job != 0 && job() != 0 && hello.job != job()) {
+    refuse(newcomer, "it is of another job than rank 0, whose " + where_.job +
+                         ": a port is one job's alone. Give each job a MASTER_PORT (or HEDDLE_MASTER_PORT) "
+                         "of its own, or, where this is "
+                         "one job, all its ranks the same HEDDLE_JOB_ID");
   } else if (hello.size != static_cast<std::uint32_t>(where_.size)) {
     refuse(newcomer, "its WORLD_SIZE is " + std::to_string(hello.size) + ", that of rank 0 is " + size);
   } else if (hello.rank == 0 || hello.rank >= hello.size) {
@@ -206,7 +268,7 @@ void TcpStar::refuse(Newcomer& newcomer, const std::string& why) {
 }
 
 Status TcpStar::tell_all(std::uint32_t kind, std::uint32_t sequence, const void* data, std::size_t bytes) {
-  const Deadline deadline = std::chrono::steady_clock::now() + timeout_;
+  const Deadline deadline = std::chrono::steady_clock::now() + wait_.timeout;
   Frame frame;
   frame.kind = kind;
   frame.sequence = sequence;
@@ -247,7 +309,8 @@ Status TcpStar::allgather_root(const void* mine, void* all, std::size_t bytes) {
 }
 
 Status TcpStar::collect(std::vector<Arrival>& arrivals, std::size_t bytes, std::byte* all) {
-  const Deadline deadline = std::chrono::steady_clock::now() + timeout_;
+  const Deadline deadline = std::chrono::steady_clock::now() + wait_.timeout;
+  expect_soon();
   for (;;) {
     std::vector<pollfd> entries;
     std::vector<int> waiting;
@@ -258,12 +321,16 @@ Status TcpStar::collect(std::vector<Arrival>& arrivals, std::size_t bytes, std::
     }
     if (waiting.empty()) return {};
     const int left = milliseconds_until(deadline);
-    const int ready = ::poll(entries.data(), entries.size(), left);
+    const int ready = ::poll(entries.data(), entries.size(), std::min(left, milliseconds_until(warn_at_)));
     if (ready < 0 && errno != EINTR) return system_error("poll", errno);
+    if (warning_due()) {
+      log_.warn("waiting for " + name_ranks(waiting) + " of " + std::to_string(where_.size) +
+                " to join a step of the start for " + star_seconds(wait_.warn_after) + "; still waiting");
+    }
     if (ready <= 0 && left == 0) {
       return Status(Code::timeout, name_ranks(waiting) + " of " + std::to_string(where_.size) +
-                                       " did not join a step of the start within " + seconds(timeout_) +
-                                       " (HEDDLE_TIMEOUT)");
+                                       " did not join a step of the start within " +
+                                       star_seconds(wait_.timeout) + " (HEDDLE_TIMEOUT)");
     }
     if (ready <= 0) continue;
     for (std::size_t i = 0; i < entries.size(); ++i) {
@@ -297,102 +364,6 @@ Status TcpStar::take(Arrival& arrival, int rank, std::size_t bytes, std::byte* a
                                          ": the ranks run different heddles or programs");
   }
   arrival.done = arrival.got == sizeof(Frame) + bytes;
-  return {};
-}
-
-// ---- The other ranks ----
-
-Status TcpStar::join_root() {
-  using std::chrono::milliseconds;
-  const Deadline deadline = std::chrono::steady_clock::now() + timeout_;
-  peers_.resize(1);
-  milliseconds pause{5};
-  for (;;) {
-    Status last;
-    Result<Socket> socket = tcp_connect(where_.address, where_.port, deadline);
-    if (socket.ok()) {
-      peers_[0] = std::move(socket).value();
-      Result<bool> joined = knock(deadline);
-      if (joined.ok() && joined.value()) break;
-      if (!joined.ok() && joined.status().code() != Code::peer_failed) return joined.status();
-      last = joined.status();
-    } else {
-      last = socket.status();
-    }
-    if (last.code() == Code::out_of_memory) return last;
-    if (milliseconds_until(deadline) == 0) {
-      return Status(Code::timeout, "rank " + std::to_string(where_.rank) + " could not reach rank 0 at " +
-                                       place() + " within " + seconds(timeout_) +
-                                       " (HEDDLE_TIMEOUT): " + last.message() +
-                                       "; check MASTER_ADDR and MASTER_PORT, and that rank 0 was started");
-    }
-    std::this_thread::sleep_for(std::min(pause, milliseconds(milliseconds_until(deadline))));
-    pause = std::min(pause * 2, milliseconds(200));
-  }
-  return expect(kGo, 0, std::chrono::steady_clock::now() + timeout_ + kGrace);
-}
-
-// The status rank 0 put into an error frame.
-Status TcpStar::read_error(const Frame& frame, Deadline deadline) {
-  std::string text(std::min<std::size_t>(frame.bytes, kLongestText), '\0');
-  HEDDLE_TRY(tcp_read_all(peers_[0], text.data(), text.size(), deadline));
-  const bool known = frame.sequence > 0 && frame.sequence <= static_cast<std::uint32_t>(Code::internal);
-  return Status(known ? static_cast<Code>(frame.sequence) : Code::peer_failed, std::move(text));
-}
-
-// Says who we are. `peer_failed`: worth another try, because rank 0 may be between two communicators and
-// close the connections it did not accept.
-Result<bool> TcpStar::knock(Deadline deadline) {
-  Hello hello;
-  hello.rank = static_cast<std::uint32_t>(where_.rank);
-  hello.size = static_cast<std::uint32_t>(where_.size);
-  if (Status status = tcp_write_all(peers_[0], &hello, sizeof(hello), deadline); !status.ok()) return status;
-  Frame frame;
-  if (Status status = tcp_read_all(peers_[0], &frame, sizeof(frame), deadline); !status.ok()) {
-    return Status(status.code(), "whoever listens at " + place() +
-                                     " does not answer as rank 0 does: " + status.message() +
-                                     ". Is it another program, such as a launcher's own store? Then set "
-                                     "HEDDLE_MASTER_PORT to a free port, the same on all ranks");
-  }
-  if (frame.magic == kMagic && frame.kind == kWelcome) return true;
-  if (frame.magic == kMagic && frame.kind == kError) {
-    return read_error(frame, deadline);
-  }
-  return Status(Code::system, "another program than rank 0 answers at " + place() +
-                                  "; set MASTER_PORT or HEDDLE_MASTER_PORT to a port nobody uses");
-}
-
-Status TcpStar::allgather_leaf(const void* mine, void* all, std::size_t bytes) {
-  if (peers_.empty()) return Status(Code::peer_failed, "the start over TCP has failed before");
-  const Deadline deadline = std::chrono::steady_clock::now() + timeout_ + kGrace;
-  Frame frame;
-  frame.kind = kData;
-  frame.sequence = sequence_;
-  frame.bytes = bytes;
-  Status status = tcp_write_all(peers_[0], &frame, sizeof(frame), deadline);
-  if (status.ok()) status = tcp_write_all(peers_[0], mine, bytes, deadline);
-  const std::size_t total = bytes * static_cast<std::size_t>(where_.size);
-  // Also after a failed write: rank 0 may have said why before it closed the connection.
-  if (Status answer = expect(kData, total, deadline); !answer.ok()) status = std::move(answer);
-  if (status.ok()) status = tcp_read_all(peers_[0], all, total, deadline);
-  if (!status.ok()) peers_.clear();
-  return status;
-}
-
-// Reads the head of a frame of this kind and length; an error frame becomes a status.
-Status TcpStar::expect(std::uint32_t kind, std::size_t bytes, Deadline deadline) {
-  Frame frame;
-  if (Status status = tcp_read_all(peers_[0], &frame, sizeof(frame), deadline); !status.ok()) {
-    return Status(status.code(),
-                  "rank 0 at " + place() + " gave no answer during the start: " + status.message());
-  }
-  if (frame.magic == kMagic && frame.kind == kError) {
-    return read_error(frame, deadline);
-  }
-  if (frame.magic != kMagic || frame.kind != kind || frame.sequence != sequence_ || frame.bytes != bytes) {
-    return Status(Code::internal, "rank 0 at " + place() + " sent something else than step " +
-                                      std::to_string(sequence_) + " of the start");
-  }
   return {};
 }
 

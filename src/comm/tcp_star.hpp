@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "base/config.hpp"
+#include "base/log.hpp"
 #include "base/status.hpp"
 #include "transports/tcp/socket.hpp"
 
@@ -20,29 +22,48 @@ struct Rendezvous {
   int size = 1;
   std::string address;
   int port = 0;
+  std::string job;  // what names the job, "SLURM_JOB_ID=17"; "": nothing does
 };
+
+// How long the start is waited for.
+struct StartWait {
+  std::chrono::milliseconds timeout{0};
+  std::chrono::milliseconds warn_after{0};  // what takes longer is said, once; 0: never
+  LogLevel log_level = LogLevel::warn;
+};
+
+namespace star {
+struct Frame;
+}
 
 // Used by one thread at a time. After an error only destruction makes sense.
 class TcpStar {
  public:
   // Collective: returns when all ranks are connected, or at the deadline with a status that names the missing
   // ranks (on rank 0, which tells the others). Every connection opens with a handshake of magic, version,
-  // rank and size: what does not match is refused and does not disturb the rest.
-  static Result<std::unique_ptr<TcpStar>> connect(const Rendezvous& where, std::chrono::milliseconds timeout);
+  // rank, size and job: what does not match is refused and does not disturb the rest.
+  static Result<std::unique_ptr<TcpStar>> connect(const Rendezvous& where, const StartWait& wait);
 
   // Collective; `bytes` must be equal on all ranks, which is checked. `all` holds size * bytes.
   Status allgather(const void* mine, void* all, std::size_t bytes);
 
  private:
   struct Newcomer;
-  struct Frame;
+  using Frame = star::Frame;
   struct Arrival;
 
-  TcpStar(Rendezvous where, std::chrono::milliseconds timeout)
-      : where_(std::move(where)), timeout_(timeout) {}
+  TcpStar(Rendezvous where, const StartWait& wait);
+
+  std::uint32_t job() const;
+  void expect_soon();
+  // True once, when what is waited for since expect_soon() is worth a line.
+  bool warning_due();
 
   Status gather_peers();
   Status admit_until(const Socket& listener, Deadline deadline);
+  Status accept_all(const Socket& listener, std::vector<Newcomer>& newcomers, int& connected);
+  std::string name_missing() const;
+  std::string notes(bool patient);
   bool greet(Newcomer& newcomer);
   void refuse(Newcomer& newcomer, const std::string& why);
   Status join_root();
@@ -58,11 +79,17 @@ class TcpStar {
   std::string place() const;
 
   Rendezvous where_;
-  std::chrono::milliseconds timeout_;
+  StartWait wait_;
+  Log log_;
+  Deadline warn_at_;
   std::uint32_t sequence_ = 0;
   std::vector<Socket> peers_;         // rank 0: by rank; the others: rank 0's connection alone
-  std::vector<std::string> refused_;  // rank 0: whom it turned away and why, for the message at the deadline
+  std::vector<std::string> refused_;  // rank 0: whom it turned away and why, for who asks for them
+  bool own_address_ = true;           // rank 0: `address` is its host's, as far as known
 };
+
+// "3 s", "300 ms"
+std::string star_seconds(std::chrono::milliseconds time);
 
 // "rank 3", "ranks 2, 3, 7", "ranks 1, 2, ... and 40 more": at most eight by name.
 std::string name_ranks(const std::vector<int>& ranks);

@@ -53,6 +53,12 @@ bool CommunicatorImpl::is_gone(int rank) const {
   return transport != nullptr && transport->peer_is_gone(rank);
 }
 
+std::string CommunicatorImpl::trouble_with(int rank) const {
+  const Transport* transport = connections_->ports.transport_of[static_cast<std::size_t>(rank)];
+  const std::string trouble = transport != nullptr ? transport->trouble(rank) : "";
+  return trouble.empty() ? "" : "; " + trouble;
+}
+
 bool CommunicatorImpl::has_left(int rank) const {
   const Transport* transport = connections_->ports.transport_of[static_cast<std::size_t>(rank)];
   return transport != nullptr && transport->peer_has_left(rank);
@@ -102,9 +108,10 @@ Status CommunicatorImpl::inspect(int missing, Blame blame, Patience& patience, s
   const double seconds = static_cast<double>(patience.waited().count()) / 1e3;
   if (patience.deadline_passed()) {
     const bool sure = blame == Blame::sure || size_ == 2;
-    return Status(Code::timeout, fmt::format("{} {}{} within {:.1f} s (HEDDLE_TIMEOUT){}", who,
+    return Status(Code::timeout, fmt::format("{} {}{} within {:.1f} s (HEDDLE_TIMEOUT){}{}", who,
                                              patience.has_moved() ? "did not go on" : "did not take part",
-                                             sure ? "" : ", or waits itself,", seconds, also_gone(missing)));
+                                             sure ? "" : ", or waits itself,", seconds, trouble_with(missing),
+                                             also_gone(missing)));
   }
   if (has_left(missing))
     return Status(Code::peer_failed,
@@ -113,8 +120,9 @@ Status CommunicatorImpl::inspect(int missing, Blame blame, Patience& patience, s
   const TimePoint time = now(policy_.clock);
   if (process.may_warn(time) && patience.warning_due()) {
     process.has_warned(time);
-    log_.warn(fmt::format("waiting for {} for {:.1f} s; still waiting{}", who, seconds,
-                          policy_.timeout.count() == 0 ? " (HEDDLE_TIMEOUT sets a limit)" : ""));
+    log_.warn(fmt::format("waiting for {} for {:.1f} s; still waiting{}{}", who, seconds,
+                          policy_.timeout.count() == 0 ? " (HEDDLE_TIMEOUT sets a limit)" : "",
+                          trouble_with(missing)));
   }
   return {};
 }

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -26,7 +27,7 @@ int free_port() {
 }
 
 Rendezvous place(int rank, int size, int port, const char* address = "127.0.0.1") {
-  return Rendezvous{rank, size, address, port};
+  return Rendezvous{rank, size, address, port, ""};
 }
 
 // The status of each body, run side by side.
@@ -42,12 +43,12 @@ std::vector<Status> side_by_side(const std::vector<std::function<Status()>>& bod
 }
 
 Status start(const Rendezvous& where, milliseconds timeout) {
-  return bootstrap_over_tcp(where, timeout).status();
+  return bootstrap_over_tcp(where, {timeout}).status();
 }
 
 // Gathers blocks of several lengths and checks every byte.
 Status gather_and_check(const Rendezvous& where, milliseconds timeout) {
-  Result<Bootstrap> bootstrap = bootstrap_over_tcp(where, timeout);
+  Result<Bootstrap> bootstrap = bootstrap_over_tcp(where, {timeout});
   if (!bootstrap.ok()) return bootstrap.status();
   for (const std::size_t bytes : {std::size_t{8}, std::size_t{0}, std::size_t{1}, std::size_t{300'001}}) {
     const std::vector<char> mine(bytes, static_cast<char>('a' + where.rank));
@@ -153,7 +154,7 @@ TEST(Bootstrap, RankThatStopsGatheringIsNamed) {
   std::latch others_done(2);
   const auto rank = [&](int r, bool joins) {
     return [&, r, joins]() -> Status {
-      Result<Bootstrap> bootstrap = bootstrap_over_tcp(place(r, 3, port), milliseconds(1000));
+      Result<Bootstrap> bootstrap = bootstrap_over_tcp(place(r, 3, port), {milliseconds(1000)});
       if (!bootstrap.ok()) return bootstrap.status();
       if (!joins) {
         others_done.wait();
@@ -179,7 +180,7 @@ TEST(Bootstrap, RankThatLeavesIsNamed) {
   const int port = free_port();
   const auto rank = [&](int r, bool joins) {
     return [&, r, joins]() -> Status {
-      Result<Bootstrap> bootstrap = bootstrap_over_tcp(place(r, 3, port), kPatient);
+      Result<Bootstrap> bootstrap = bootstrap_over_tcp(place(r, 3, port), {kPatient});
       if (!bootstrap.ok()) return Status(Code::internal, bootstrap.status().message());
       if (!joins) return {};
       std::vector<char> all(3);
@@ -198,7 +199,7 @@ TEST(Bootstrap, DifferentLengthsAreNoticed) {
   const int port = free_port();
   const auto rank = [&](int r, std::size_t bytes) {
     return [&, r, bytes]() -> Status {
-      Result<Bootstrap> bootstrap = bootstrap_over_tcp(place(r, 2, port), kPatient);
+      Result<Bootstrap> bootstrap = bootstrap_over_tcp(place(r, 2, port), {kPatient});
       if (!bootstrap.ok()) return Status(Code::internal, bootstrap.status().message());
       std::vector<char> mine(bytes);
       std::vector<char> all(2 * bytes);
@@ -238,6 +239,111 @@ TEST(Bootstrap, OtherWorldSizeIsRefusedAndBothSidesSaySo) {
   EXPECT_EQ(ranks[0].code(), Code::timeout);
   EXPECT_TRUE(has(ranks[0], "rank 1 of 2 did not connect")) << ranks[0].message();
   EXPECT_TRUE(has(ranks[0], "its WORLD_SIZE is 8")) << ranks[0].message();
+}
+
+Rendezvous of_job(Rendezvous where, const char* job) {
+  where.job = job;
+  return where;
+}
+
+// The stranger is told at once and the rest starts, ranks among it that know no name.
+TEST(Bootstrap, RanksOfAnotherJobAreRefusedAndBothSidesSaySo) {
+  const int port = free_port();
+  const auto stray = [&]() -> Status {
+    const Status refused = start(of_job(place(1, 3, port), "SLURM_JOB_ID=8"), kPatient);
+    EXPECT_EQ(refused.code(), Code::invalid_argument);
+    EXPECT_TRUE(has(refused, "of another job than rank 0, whose SLURM_JOB_ID=7")) << refused.message();
+    EXPECT_TRUE(has(refused, "this rank's job: SLURM_JOB_ID=8")) << refused.message();
+    EXPECT_TRUE(has(refused, "HEDDLE_JOB_ID")) << refused.message();
+    return start(of_job(place(1, 3, port), "SLURM_JOB_ID=7"), kPatient);
+  };
+  const auto ranks =
+      side_by_side({[&] { return start(of_job(place(0, 3, port), "SLURM_JOB_ID=7"), kPatient); }, stray,
+                    [&] { return start(place(2, 3, port), kPatient); }});
+  for (const Status& status : ranks)
+    EXPECT_TRUE(status.ok()) << status.message();
+}
+
+int count_of(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+    ++count;
+  return count;
+}
+
+TEST(Bootstrap, ALongStartSaysWhoIsMissingAndWhoWasRefused) {
+  const int port = free_port();
+  testing::internal::CaptureStderr();
+  const StartWait wait{milliseconds(3000), milliseconds(2000)};
+  const auto ranks = side_by_side({[&] { return bootstrap_over_tcp(place(0, 3, port), wait).status(); },
+                                   [&] { return start(place(1, 8, port), kPatient); }});
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(ranks[0].code(), Code::timeout);
+  EXPECT_EQ(count_of(said, "waiting for ranks 1, 2 of 3 to connect to 127.0.0.1:" + std::to_string(port) +
+                               " for 2 s"),
+            1)
+      << said;
+  EXPECT_EQ(count_of(said, "its WORLD_SIZE is 8, that of rank 0 is 3"), 1) << said;
+  EXPECT_EQ(count_of(said, "\n"), 1) << said;
+}
+
+TEST(Bootstrap, ALongSearchForRankZeroIsSaid) {
+  Result<Socket> silent = tcp_listen(0);
+  ASSERT_TRUE(silent.ok());
+  for (const bool listens : {false, true}) {
+    const int port = listens ? tcp_local_port(silent.value()) : free_port();
+    testing::internal::CaptureStderr();
+    const Status status =
+        bootstrap_over_tcp(place(1, 2, port), {milliseconds(900), milliseconds(300)}).status();
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(status.code(), Code::timeout);
+    const std::string where = "127.0.0.1:" + std::to_string(port);
+    const std::string expected =
+        listens ? "whoever listens at " + where + " has not answered as rank 0 does for 300 ms"
+                : "rank 1 has tried to reach rank 0 at " + where + " for 300 ms: 127.0.0.1: connect: ";
+    EXPECT_EQ(count_of(said, expected), 1) << said;
+    EXPECT_EQ(count_of(said, "\n"), 1) << said;
+  }
+}
+
+TEST(Bootstrap, AForeignMasterAddressIsHintedAt) {
+  const Status foreign = start(place(0, 2, free_port(), "192.0.2.1"), kBrief);
+  EXPECT_TRUE(has(foreign, "MASTER_ADDR is no address of rank 0's host")) << foreign.message();
+  const Status own = start(place(0, 2, free_port()), kBrief);
+  EXPECT_FALSE(has(own, "no address of")) << own.message();
+}
+
+// As many as the process may have descriptors for: whoever says who it is has room.
+TEST(Bootstrap, SilentConnectionsTakeNobodysPlace) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int lowest = ::dup(0);
+  ::close(lowest);
+  rlimit few = before;
+  few.rlim_cur = static_cast<rlim_t>(lowest) + 24;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const int port = free_port();
+  const Deadline deadline = std::chrono::steady_clock::now() + kPatient;
+  const auto joiner = [&]() -> Status {
+    std::vector<Socket> silent;
+    while (silent.size() < 24 && milliseconds_until(deadline) > 0) {
+      Result<Socket> one = tcp_connect("127.0.0.1", port, deadline);
+      if (one.ok())
+        silent.push_back(std::move(one).value());
+      else if (one.status().code() == Code::out_of_memory && silent.size() > 8)
+        break;
+    }
+    silent.resize(silent.size() - 3);
+    Status status;
+    do {
+      status = start(place(1, 2, port), kPatient);
+    } while (status.code() == Code::out_of_memory && milliseconds_until(deadline) > 0);
+    return status;
+  };
+  const auto ranks = side_by_side({[&] { return start(place(0, 2, port), kPatient); }, joiner});
+  setrlimit(RLIMIT_NOFILE, &before);
+  for (const Status& status : ranks)
+    EXPECT_TRUE(status.ok()) << status.message();
 }
 
 TEST(Bootstrap, StrayConnectionsDisturbNobody) {
@@ -311,6 +417,17 @@ TEST(Rendezvous, ReadsTorchrunsNames) {
   EXPECT_EQ(where.value().port, 29500);
   EXPECT_EQ(rendezvous_from({"RANK=0", "WORLD_SIZE=4", "MASTER_ADDR=n0"}, 7).value().port, 7);
   EXPECT_TRUE(rendezvous_from({"RANK=0", "WORLD_SIZE=1"}, 0).ok());
+}
+
+TEST(Rendezvous, TheLaunchersNameOfTheJob) {
+  const auto job = [](std::vector<std::string> environment) {
+    environment.insert(environment.end(), {"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=h", "MASTER_PORT=1"});
+    return rendezvous_from(environment, 0).value().job;
+  };
+  EXPECT_EQ(job({}), "");
+  EXPECT_EQ(job({"SLURM_JOB_ID=7", "TORCHELASTIC_RUN_ID=mine"}), "TORCHELASTIC_RUN_ID=mine");
+  EXPECT_EQ(job({"SLURM_JOB_ID=7", "TORCHELASTIC_RUN_ID=none"}), "SLURM_JOB_ID=7");
+  EXPECT_EQ(job({"PBS_JOBID=8.host", "SLURM_JOB_ID="}), "PBS_JOBID=8.host");
 }
 
 TEST(Rendezvous, OddValuesAreNamed) {

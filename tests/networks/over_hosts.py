@@ -9,6 +9,7 @@ import os
 import pathlib
 import re
 import signal
+import subprocess
 import sys
 import time
 
@@ -26,7 +27,7 @@ class Job:
     def __init__(self, several, program, per_host, settings, on_rank=None):
         self.several = several
         self.size = several.count * per_host
-        environments = native_ranks.environments(self.size, MASTER_ADDR=several.address(1), **settings)
+        environments = native_ranks.environments(self.size, **{'MASTER_ADDR': several.address(1)} | settings)
         for rank, more in (on_rank or {}).items():
             environments[rank] |= more
         self.folder = pathlib.Path('/tmp') / several.prefix
@@ -255,6 +256,69 @@ class TcpScenarios(Scenarios):
         with self.job('loop', HEDDLE_TCP_INTERFACES='dead0,docker0', HEDDLE_TIMEOUT=str(DEADLINE)) as job:
             self.fails_in_time(job, job.finish(3 * DEADLINE + 10), None, range(job.size))
 
+    def on_all(self, *command):
+        for number in range(1, self.several.count + 1):
+            self.several.on(number, *(part.format(number) for part in command))
+
+    def dead_networks(self):
+        """Two networks that all hosts seem to share and on which nobody answers come before the good one."""
+        self.on_all('addr', 'add', 'fd09::{}/64', 'dev', 'net0', 'nodad')
+        self.on_all('addr', 'flush', 'dev', 'net0', 'scope', 'global', 'to', '10.9.0.0/24')
+        for net in ['dead1', 'dead2']:
+            self.on_all('link', 'add', net, 'type', 'veth', 'peer', 'name', net + 'b')
+            self.on_all('addr', 'add', f'10.{net[-1]}.0.{{}}/24', 'dev', net)
+            self.on_all('link', 'set', net, 'up')
+            self.on_all('link', 'set', net + 'b', 'up')
+        self.works('rounds', '2', MASTER_ADDR='fd09::1', HEDDLE_TIMEOUT=str(DEADLINE))
+        # Where no network is good all are named.
+        with self.job('rounds', '1', MASTER_ADDR='fd09::1', HEDDLE_TIMEOUT='2', HEDDLE_TCP_INTERFACES='dead1,dead2') as job:
+            statuses = job.finish(30)
+            for rank, status in enumerate(statuses):
+                check(status == 3, f'rank {rank} ended with {status}', job)
+            said = ''.join(job.output(rank) for rank in range(job.size))
+            check(re.search(r'no connection: .*10[.]1[.]0[.]\d:\d+: .*10[.]2[.]0[.]\d:\d+: ', said), 'addresses are not named', job)
+
+    def one_way(self):
+        """Host 1 has no way to the address that rank 1 offers, and rank 1 has one to host 1's: the connection is made, whoever wants it first."""
+        self.several.on(2, 'link', 'add', 'far0', 'type', 'veth', 'peer', 'name', 'nobody')
+        self.several.on(2, 'addr', 'add', '10.77.0.2/24', 'dev', 'far0')
+        self.several.on(2, 'link', 'set', 'far0', 'up')
+        self.several.on(2, 'link', 'set', 'nobody', 'up')
+        self.works('rounds', '5', on_rank={1: {'HEDDLE_TCP_INTERFACES': 'far0'}}, HEDDLE_LOG='warn')
+
+    def master_of_two_addresses(self):
+        """The name in MASTER_ADDR has two addresses, the first of which (it is the nearer) answers nothing."""
+        names = self.several.start(2, ['sh', '-c', 'echo "10.9.0.3 master\n10.9.0.1 master" > /tmp/"$1" && mount --bind /tmp/"$1" /etc/hosts && rm /tmp/"$1"',
+                                       'sh', self.several.prefix + 'names'])
+        assert names.wait() == 0
+        self.several.on(2, 'neigh', 'add', '10.9.0.3', 'lladdr', '02:00:00:00:00:99', 'dev', 'net0')
+        self.works('rounds', '2', on_rank={1: {'MASTER_ADDR': 'master'}}, HEDDLE_TIMEOUT=str(2 * DEADLINE), HEDDLE_LOG='warn')
+        with self.job('rounds', '1', on_rank={0: {'MASTER_PORT': '1'}, 1: {'MASTER_ADDR': 'master'}}, HEDDLE_TIMEOUT='2') as job:
+            job.finish(30)
+            check(re.search(r'10[.]9[.]0[.]1: .*refused', job.output(1)) and re.search(r'10[.]9[.]0[.]3: no answer', job.output(1)),
+                  'addresses are not named', job)
+
+    def another_job(self):
+        """Rank 0 of one job and rank 1 of another meet at one port: neither takes the other for its own."""
+        with self.job('rounds', '1', on_rank={0: {'HEDDLE_JOB_ID': 'one'}, 1: {'SLURM_JOB_ID': '17'}}, HEDDLE_TIMEOUT='3') as job:
+            statuses = job.finish(30)
+            check(statuses == [3, 3], f'statuses {statuses}', job)
+            check(re.search('invalid argument: rank 1 .*another job than rank 0, whose HEDDLE_JOB_ID=one.*SLURM_JOB_ID=17', job.output(1)),
+                  'rank 1 is not told', job)
+            check(re.search('timeout: rank 1 of 2 did not connect .*another job', job.output(0)), 'rank 0 does not say whom it refused', job)
+        # A job that nobody has named takes anybody.
+        unnamed = dict.fromkeys(['TORCHELASTIC_RUN_ID', 'SLURM_JOB_ID', 'PBS_JOBID', 'LSB_JOBID'], '')
+        self.works('rounds', '1', on_rank={1: {'HEDDLE_JOB_ID': 'one'}}, **unnamed)
+
+    def link_local_only(self):
+        """The loopback is no address for other hosts."""
+        with self.several.start(1, ['ip', '-o', '-6', 'addr', 'show', 'dev', 'net0', 'scope', 'link'], stdout=subprocess.PIPE, text=True) as shown:
+            master = re.search(r'fe80:[^/]*', shown.stdout.read()).group() + '%net0'
+        time.sleep(2)  # until the address may be used
+        self.on_all('addr', 'flush', 'dev', 'net0', 'scope', 'global')
+        self.refused('unsupported.*no address but link-local ones .net0.', MASTER_ADDR=master)
+        self.refused('unsupported.*rank [01].*has no address but its loopback.s', MASTER_ADDR=master, HEDDLE_TCP_INTERFACES='lo')
+
     def no_interface(self):
         says = 'unsupported.*no interface in HEDDLE_TCP_INTERFACES=none0 is up and has an address .*net0'
         self.refused(says, HEDDLE_TCP_INTERFACES='none0')
@@ -263,6 +327,11 @@ class TcpScenarios(Scenarios):
     def few_descriptors(self):
         """Room for the listener, not for connections."""
         self.refused('out of memory.*file descriptors are open .ulimit -n.', prefix=('sh', '-c', 'ulimit -n 8 && exec "$@"', 'sh'))
+        # MPI's messages, of which there are none without MPI, are not to blame.
+        few = 'import os, resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40)); [os.dup2(0, n) for n in range(3, 33)]; ' \
+              'os.execv(sys.argv[1], sys.argv[1:])'
+        self.refused('create: out of memory: (?!.*mpi: ).*tcp: .*file descriptors are open .ulimit -n.', prefix=(sys.executable, '-c', few),
+                     HEDDLE_TRANSPORTS='shm,mpi,tcp')
 
 
 def main():

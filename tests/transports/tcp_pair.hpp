@@ -22,13 +22,16 @@ namespace heddle::tcp {
 class Pair {
  public:
   explicit Pair(const std::vector<Address>& addresses = {kLoopback},
-                std::chrono::milliseconds timeout = std::chrono::milliseconds(0)) {
+                std::chrono::milliseconds timeout = std::chrono::milliseconds(0))
+      : Pair(addresses, addresses, timeout) {}
+  Pair(const std::vector<Address>& of_zero, const std::vector<Address>& of_one,
+       std::chrono::milliseconds timeout = std::chrono::milliseconds(0)) {
     std::vector<TcpTransport::Setup> setups;
     std::vector<Place> places;
     for (std::uint64_t rank = 0; rank < 2; ++rank) {
       Socket listener = tcp_listen(0).value();
       const auto number = static_cast<std::uint16_t>(tcp_local_port(listener));
-      places.push_back({"here", 1000 + rank, number, addresses});
+      places.push_back({"here", 1000 + rank, number, rank == 0 ? of_zero : of_one});
       setups.push_back({std::move(listener), 1000 + rank, {kLoopback}, timeout});
     }
     port = places[0].port;

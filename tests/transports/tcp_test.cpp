@@ -1,14 +1,20 @@
 // TCP: connections that cross, strangers, and messages that wait for their receive.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/descriptors.hpp"
+#include "support/ranks.hpp"
 #include "tcp_ipv4.hpp"
 #include "tcp_pair.hpp"
 #include "transports/tcp/addresses.hpp"
@@ -57,8 +63,31 @@ TEST(Tcp, TheNextAddressIsTriedWhereOneRefuses) {
   EXPECT_EQ(got, 5);
 }
 
+// Rank 0 knows no way to rank 1, which has one: whoever wants the connection first.
+TEST(Tcp, OneWayIsEnough) {
+  for (const int first : {0, 1}) {
+    Pair pair({kLoopback}, {ipv4({255, 255, 255, 255}, 8)});
+    int value[2] = {5, 6};
+    int got[2] = {};
+    Ticket tickets[4];
+    for (const int rank : {first, 1 - first}) {
+      ASSERT_TRUE(pair.of(rank).send(1 - rank, 1, &value[rank], sizeof(int), tickets[rank]).ok());
+      ASSERT_TRUE(pair.of(rank).recv(1 - rank, 1, &got[rank], sizeof(int), tickets[2 + rank]).ok());
+      for (int i = 0; i < 1000; ++i)
+        ASSERT_TRUE(pair.of(rank).progress().ok());
+    }
+    ASSERT_TRUE(pair.drive([&] {
+      return std::all_of(std::begin(tickets), std::end(tickets), [](const Ticket& t) { return t.done; });
+    })) << pair.status[0].message();
+    EXPECT_EQ(got[0], 6);
+    EXPECT_EQ(got[1], 5);
+  }
+}
+
 Socket listen_at(const Address& address, std::uint16_t port) {
   Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int on = 1;
+  (void)::setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   sockaddr_storage where{};
   const socklen_t length = to_sockaddr(address, port, where);
   if (::bind(socket.fd(), reinterpret_cast<const sockaddr*>(&where), length) != 0 ||
@@ -98,6 +127,69 @@ TEST(Tcp, TheNextAddressIsTriedWhereSomebodyElseAnswers) {
   }
 }
 
+// An address whose queue of connections is full: it does not answer.
+class DeadAddress {
+ public:
+  DeadAddress(const Address& address, std::uint16_t port) : listener_(listen_at(address, port)) {
+    sockaddr_storage where{};
+    const socklen_t length = to_sockaddr(address, port, where);
+    for (int i = 0; i < 8; ++i) {
+      waiting_.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+      (void)::connect(waiting_.back().fd(), reinterpret_cast<const sockaddr*>(&where), length);
+    }
+  }
+
+ private:
+  Socket listener_;
+  std::vector<Socket> waiting_;
+};
+
+// Dead ones before the good one cost a fraction of a second each, and nothing where somebody has been there before.
+TEST(Tcp, AddressesAreTriedSideBySideAndTheGoodOneIsRemembered) {
+  Socket own = listen_at(kLoopback, 0);
+  const auto port = static_cast<std::uint16_t>(tcp_local_port(own));
+  std::vector<Address> addresses;
+  std::vector<DeadAddress> dead;
+  for (const auto last : std::to_array<std::uint8_t>({2, 3, 4})) {
+    addresses.push_back(ipv4({127, 0, 0, last}, 8));
+    dead.emplace_back(addresses.back(), port);
+  }
+  addresses.push_back(kLoopback);
+  const std::vector<Place> places{{"here", 1, 1, {kLoopback}}, {"there", 2, port, addresses}};
+  const auto known = std::make_shared<KnownWays>();
+  {
+    auto zero = TcpTransport::make({tcp_listen(0).value(), 1, {}, milliseconds(0), known}, 0, places).value();
+    auto one = TcpTransport::make({std::move(own), 2, {}, milliseconds(0)}, 1, places).value();
+    int value = 5;
+    int got = 0;
+    Ticket sent;
+    Ticket received;
+    ASSERT_TRUE(one->recv(0, 1, &got, sizeof got, received).ok());
+    ASSERT_TRUE(zero->send(1, 1, &value, sizeof value, sent).ok());
+    // Less than two of three seconds, which each would take alone.
+    const auto end = steady_clock::now() + milliseconds(5000);
+    while (!received.done && steady_clock::now() < end) {
+      ASSERT_TRUE(zero->progress().ok());
+      ASSERT_TRUE(one->progress().ok());
+    }
+    ASSERT_EQ(got, 5) << zero->trouble(1);
+  }
+  EXPECT_EQ(known->to(places[1]), kLoopback);
+  // The others live now, and nobody comes.
+  dead.clear();
+  own = listen_at(kLoopback, port);
+  Socket other = listen_at(addresses[0], port);
+  ASSERT_TRUE(own.open() && other.open());
+  auto again = TcpTransport::make({tcp_listen(0).value(), 1, {}, milliseconds(0), known}, 0, places).value();
+  int value = 5;
+  Ticket sent;
+  ASSERT_TRUE(again->send(1, 1, &value, sizeof value, sent).ok());
+  pollfd come{own.fd(), POLLIN, 0};
+  EXPECT_EQ(::poll(&come, 1, 5000), 1);
+  EXPECT_FALSE(tcp_accept(other).value().open());
+  again->cancel(sent);
+}
+
 TEST(Tcp, NobodyThereIsSaidWithTheAddress) {
   Pair pair;
   const std::string where = "127.0.0.1:";
@@ -105,7 +197,8 @@ TEST(Tcp, NobodyThereIsSaidWithTheAddress) {
   int value = 5;
   Ticket sent;
   Status status = pair.of(0).send(1, 1, &value, sizeof value, sent);
-  for (int i = 0; status.ok() && i < 1'000'000; ++i)
+  const auto end = steady_clock::now() + milliseconds(20'000);
+  while (status.ok() && steady_clock::now() < end)
     status = pair.of(0).progress();
   EXPECT_EQ(status.code(), Code::peer_failed);
   EXPECT_NE(status.message().find("rank 1 on here: no connection: " + where), std::string::npos)
@@ -140,6 +233,82 @@ TEST(Tcp, StrangersAreSentAway) {
               Code::peer_failed)
         << i;
   }
+}
+
+bool is_closed(const Socket& socket) {
+  char byte = 0;
+  return ::recv(socket.fd(), &byte, 1, MSG_DONTWAIT) == 0;
+}
+
+TEST(Tcp, OfSilentStrangersTheOldestGo) {
+  Pair pair;
+  std::vector<Socket> strangers;
+  for (int i = 0; i < 100; ++i) {
+    strangers.push_back(
+        tcp_connect("127.0.0.1", pair.port, steady_clock::now() + milliseconds(2000)).value());
+    (void)pair.of(0).arm();
+  }
+  ASSERT_TRUE(pair.drive([&] { return (void)pair.of(0).arm(), is_closed(strangers[20]); }));
+  EXPECT_TRUE(is_closed(strangers[0]));
+  EXPECT_FALSE(is_closed(strangers[99]));
+  pair.greet();
+}
+
+// This process may open `more` descriptors and no others.
+class FewDescriptors {
+ public:
+  explicit FewDescriptors(int more) {
+    (void)getrlimit(RLIMIT_NOFILE, &before_);
+    const int lowest = ::dup(0);
+    ::close(lowest);
+    limit(static_cast<rlim_t>(lowest + more));
+  }
+  ~FewDescriptors() { end(); }
+  void limit(rlim_t number) {
+    rlimit now = before_;
+    now.rlim_cur = number;
+    (void)setrlimit(RLIMIT_NOFILE, &now);
+  }
+  void end() { (void)setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+// accept(2) says so also where nobody has come.
+TEST(Tcp, NoDescriptorLeftIsNoTroubleWhereNobodyComes) {
+  Pair pair;
+  FewDescriptors few(2);
+  pair.greet();
+  pair.rest();
+  few.end();
+  EXPECT_TRUE(pair.status[0].ok()) << pair.status[0].message();
+}
+
+// Where no descriptor is left strangers give theirs, and an error that comes of it tells the number.
+TEST(Tcp, SilentStrangersTakeNoDescriptorThatIsWanted) {
+  Pair pair;
+  std::vector<Socket> strangers;
+  for (int i = 0; i < 10; ++i) {
+    strangers.push_back(
+        tcp_connect("127.0.0.1", pair.port, steady_clock::now() + milliseconds(2000)).value());
+    (void)pair.of(0).arm();
+  }
+  FewDescriptors few(1);  // for who connects; none for who accepts
+  char value = 5;
+  char got = 0;
+  Ticket sent;
+  Ticket received;
+  const bool opened =
+      pair.of(1).send(0, 1, &value, 1, sent).ok() && pair.of(0).recv(1, 1, &got, 1, received).ok();
+  const bool came = pair.drive([&] { return received.done || !pair.status[0].ok(); });
+  // None at all is left where the first number that is free is not allowed.
+  few.limit(3);
+  const Status none = no_descriptor("accept", EMFILE);
+  few.end();
+  EXPECT_TRUE(opened && came && received.done) << pair.status[0].message();
+  EXPECT_EQ(none.code(), Code::out_of_memory);
+  EXPECT_NE(none.message().find(": 3 of 3 file descriptors are open"), std::string::npos) << none.message();
 }
 
 // ---- Messages

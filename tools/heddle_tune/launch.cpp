@@ -42,7 +42,7 @@ std::string other_launcher(Launcher launcher, int size) {
 
 Result<std::unique_ptr<Launch>> start(Launcher launcher, const Config& config) {
   if (launcher == Launcher::mpi) return start_mpi();
-  Result<Bootstrap> bootstrap = bootstrap_from_env(config.timeout, config.master_port);
+  Result<Bootstrap> bootstrap = bootstrap_from_env(config);
   if (!bootstrap.ok()) return bootstrap.status();
   return std::unique_ptr<Launch>(std::make_unique<EnvironmentLaunch>(std::move(bootstrap).value()));
 }

@@ -42,6 +42,15 @@ std::uint32_t megabits_of(const std::string& interface) {
   return file >> megabits && megabits > 0 ? static_cast<std::uint32_t>(megabits) : 0;
 }
 
+// It means nothing without the number that an interface has on its own host.
+bool is_link_local(const ifaddrs& entry) {
+  if (entry.ifa_addr == nullptr || (entry.ifa_flags & IFF_UP) == 0 || entry.ifa_addr->sa_family != AF_INET6)
+    return false;
+  sockaddr_in6 address{};
+  std::memcpy(&address, entry.ifa_addr, sizeof address);
+  return IN6_IS_ADDR_LINKLOCAL(&address.sin6_addr);
+}
+
 // False for what other hosts cannot connect to.
 bool read_address(const ifaddrs& entry, Address& out) {
   if (entry.ifa_addr == nullptr || entry.ifa_netmask == nullptr || (entry.ifa_flags & IFF_UP) == 0)
@@ -57,13 +66,11 @@ bool read_address(const ifaddrs& entry, Address& out) {
         static_cast<std::uint8_t>(mask_bits(reinterpret_cast<const std::uint8_t*>(&mask.sin_addr), 4));
     return true;
   }
-  if (entry.ifa_addr->sa_family != AF_INET6) return false;
+  if (entry.ifa_addr->sa_family != AF_INET6 || is_link_local(entry)) return false;
   sockaddr_in6 address{};
   sockaddr_in6 mask{};
   std::memcpy(&address, entry.ifa_addr, sizeof address);
   std::memcpy(&mask, entry.ifa_netmask, sizeof mask);
-  // A link-local address means nothing without the number that an interface has on its own host.
-  if (IN6_IS_ADDR_LINKLOCAL(&address.sin6_addr)) return false;
   out.family = 6;
   std::memcpy(out.bytes.data(), &address.sin6_addr, 16);
   out.prefix =
@@ -73,6 +80,10 @@ bool read_address(const ifaddrs& entry, Address& out) {
 
 bool listed(const std::string& names, const std::string& name) {
   return names.empty() || ("," + names + ",").find("," + name + ",") != std::string::npos;
+}
+
+void add_name(std::string& names, const std::string& name) {
+  if (names.empty() || !listed(names, name)) names += (names.empty() ? "" : ",") + name;
 }
 
 bool one_network(const Address& a, const Address& b) {
@@ -126,17 +137,27 @@ Result<std::vector<Address>> local_addresses(const std::string& interfaces) {
   const InterfaceList list(raw, &::freeifaddrs);
   std::vector<Found> found;
   std::string names;
+  std::string link_local;
   for (const ifaddrs* entry = list.get(); entry != nullptr; entry = entry->ifa_next) {
+    const std::string name = entry->ifa_name;
+    if (is_link_local(*entry) && listed(interfaces, name)) add_name(link_local, name);
     Address address;
     if (!read_address(*entry, address)) continue;
-    const std::string name = entry->ifa_name;
-    if (!listed(names, name) || names.empty()) names += (names.empty() ? "" : ",") + name;
+    add_name(names, name);
     if (!listed(interfaces, name)) continue;
     address.megabits = megabits_of(name);
     found.push_back({name, (entry->ifa_flags & IFF_LOOPBACK) != 0, address});
   }
-  if (std::any_of(found.begin(), found.end(), [](const Found& f) { return !f.loopback; }))
+  // Where there is a network the loopback is no way to other hosts.
+  if (!link_local.empty() ||
+      std::any_of(found.begin(), found.end(), [](const Found& f) { return !f.loopback; }))
     std::erase_if(found, [](const Found& f) { return f.loopback; });
+  if (found.empty() && !link_local.empty())
+    return Status(Code::unsupported,
+                  fmt::format("there is no address but link-local ones ({}), which heddle does not use: give "
+                              "the interface another, or "
+                              "set HEDDLE_TCP_INTERFACES=lo where all ranks are on this host",
+                              link_local));
   if (found.empty())
     return Status(Code::unsupported,
                   fmt::format("no interface{}{} is up and has an address (there {} {})",
@@ -148,6 +169,11 @@ Result<std::vector<Address>> local_addresses(const std::string& interfaces) {
   addresses = by_preference(std::move(addresses), {});
   if (addresses.size() > kMostAddresses) addresses.resize(kMostAddresses);
   return addresses;
+}
+
+bool is_loopback(const Address& address) {
+  if (address.family == 4) return address.bytes[0] == 127;
+  return std::count(address.bytes.begin(), address.bytes.end() - 1, 0) == 15 && address.bytes[15] == 1;
 }
 
 std::vector<Address> by_preference(std::vector<Address> theirs, const std::vector<Address>& ours) {

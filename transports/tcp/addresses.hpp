@@ -34,9 +34,12 @@ std::string encode(const Place& place);
 // `internal` for anything that encode() did not make.
 Result<Place> decode(const std::string& bytes);
 
-// Those of the interfaces that are up; the loopback's only where there are no others. `interfaces`: names to look at, separated by
+// Those of the interfaces that are up; the loopback's only where it is the only interface. `interfaces`: names to look at, separated by
 // commas, or "" for all. `unsupported` where none is left, with the names that there are.
 Result<std::vector<Address>> local_addresses(const std::string& interfaces);
+
+// Means another host there than here.
+bool is_loopback(const Address& address);
 
 // `theirs` in the order in which a rank that has `ours` tries them: on a network of its own first, those that it has itself last (a bridge
 // with the same address on every host), and the faster before the slower.

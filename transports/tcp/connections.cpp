@@ -1,4 +1,4 @@
-// Making connections: to peers, when there is something for them, and from those who want something.
+// What epoll tells, and connections from others. Those to others: connecting.cpp.
 #include <fmt/format.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -20,24 +20,23 @@ using std::chrono::steady_clock;
 
 // Names of what epoll watches: ranks, and these.
 constexpr std::uint64_t kListener = ~std::uint64_t{0};
-constexpr std::uint64_t kStranger = std::uint64_t{1} << 32;  // its descriptor is added
+constexpr std::uint64_t kStranger = std::uint64_t{1} << 61;  // its descriptor is added
+constexpr std::uint64_t kAttempt = std::uint64_t{1}
+                                   << 62;  // the rank is added, and its descriptor above that
+constexpr int kRankBits = 32;
 
-// An address that does not answer when there is another one to try.
-constexpr milliseconds kTryFor{3000};
-// A peer whose own connection is on its way.
-constexpr milliseconds kAwaitFor{300};
+// Besides one for each rank, all of which may come at once: whoever stays silent longest goes when there are more.
+constexpr std::size_t kMostStrangers = 64;
 constexpr milliseconds kGreetWithin{10'000};
 constexpr milliseconds kLookAtClockEvery{50};
 // A receive this old is worth a connection to its sender, which tells when the sender dies: until then receives need none.
 constexpr std::int64_t kWatchAfterMs = 200;
 
-int error_of(const Socket& socket) {
-  int error = 0;
-  socklen_t length = sizeof error;
-  return ::getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &length) == 0 ? error : errno;
-}
-
 }  // namespace
+
+std::uint64_t TcpTransport::attempt_name(int rank, int fd) {
+  return kAttempt | static_cast<std::uint64_t>(fd) << kRankBits | static_cast<std::uint64_t>(rank);
+}
 
 void TcpTransport::watch(const Socket& socket, std::uint64_t name, std::uint32_t events) {
   epoll_event event{};
@@ -85,7 +84,10 @@ bool TcpTransport::serve_events() {
     const std::uint64_t name = events[i].data.u64;
     if (name == kListener)
       accept_all();
-    else if (name >= kStranger)
+    else if ((name & kAttempt) != 0)
+      serve_attempt(at(static_cast<int>(name & 0xffffffff)),
+                    static_cast<int>((name - kAttempt) >> kRankBits));
+    else if ((name & kStranger) != 0)
       serve_stranger(static_cast<int>(name - kStranger));
     else
       serve_peer(at(static_cast<int>(name)), events[i].events);
@@ -95,8 +97,6 @@ bool TcpTransport::serve_events() {
 
 void TcpTransport::serve_peer(Peer& peer, std::uint32_t events) {
   switch (peer.state) {
-    case Peer::State::connecting:
-      return greet(peer);
     case Peer::State::greeting:
       return read_answer(peer);
     case Peer::State::connected:
@@ -108,97 +108,14 @@ void TcpTransport::serve_peer(Peer& peer, std::uint32_t events) {
       if ((events & EPOLLOUT) != 0) push(peer);
       return;
     case Peer::State::idle:
+    case Peer::State::connecting:
     case Peer::State::awaited:
     case Peer::State::gone:
       return;
   }
 }
 
-// ---- To a peer
-
-void TcpTransport::connect(Peer& peer) {
-  peer.candidate = 0;
-  try_on(peer, "it has no address");
-}
-
-Socket TcpTransport::open_socket(int family) {
-  Socket socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket.open() && error_.ok()) error_ = no_descriptor("socket", errno);
-  return socket;
-}
-
-Status TcpTransport::no_descriptor(const std::string& call, int error) {
-  if (error != EMFILE && error != ENFILE) return system_error(call, error);
-  const Descriptors now = count_descriptors();
-  return Status(Code::out_of_memory,
-                fmt::format("no socket for a connection: {} of {} file descriptors are open (ulimit -n)",
-                            now.open, now.limit));
-}
-
-// By the address at `candidate` or one after it. `why` the one before did not do.
-void TcpTransport::try_on(Peer& peer, std::string why) {
-  drop(peer.socket);
-  const std::vector<Address>& addresses = peer.place.addresses;
-  for (; peer.candidate < addresses.size(); ++peer.candidate) {
-    const Address& address = addresses[peer.candidate];
-    sockaddr_storage where{};
-    const socklen_t length = to_sockaddr(address, peer.place.port, where);
-    Socket socket = open_socket(where.ss_family);
-    if (!socket.open()) return;
-    tcp_tune(socket);
-    if (::connect(socket.fd(), reinterpret_cast<const sockaddr*>(&where), length) != 0 &&
-        errno != EINPROGRESS && errno != EINTR) {
-      why = fmt::format("{}: {}", to_string(address, peer.place.port),
-                        system_error("connect", errno).message());
-      continue;
-    }
-    peer.socket = std::move(socket);
-    peer.state = Peer::State::connecting;
-    const bool last = peer.candidate + 1 == addresses.size();
-    peer.give_up = !last                        ? steady_clock::now() + kTryFor
-                   : setup_.timeout.count() > 0 ? steady_clock::now() + setup_.timeout
-                                                : TimePoint::max();
-    return watch(peer.socket, static_cast<std::uint64_t>(peer.rank), EPOLLOUT);
-  }
-  fail(peer, "no connection: " + why);
-}
-
-void TcpTransport::greet(Peer& peer) {
-  const Greeting greeting{kMagic, static_cast<std::uint32_t>(rank_), peer.place.key};
-  int error = error_of(peer.socket);
-  if (error == 0 && ::send(peer.socket.fd(), &greeting, sizeof greeting, MSG_NOSIGNAL) != sizeof greeting)
-    error = errno;
-  if (error != 0) {
-    const std::string where = to_string(peer.place.addresses[peer.candidate], peer.place.port);
-    ++peer.candidate;
-    return try_on(peer, fmt::format("{}: {}", where, system_error("connect", error).message()));
-  }
-  // The peer answers when it next looks, which may be long after.
-  peer.state = Peer::State::greeting;
-  peer.give_up = TimePoint::max();
-  watch(peer.socket, static_cast<std::uint64_t>(peer.rank), EPOLLIN);
-}
-
-void TcpTransport::read_answer(Peer& peer) {
-  Answer answer{};
-  const ssize_t got = ::recv(peer.socket.fd(), &answer, sizeof answer, MSG_PEEK | MSG_DONTWAIT);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (got > 0 && got < static_cast<ssize_t>(sizeof answer)) return;
-  if (got > 0) (void)::recv(peer.socket.fd(), &answer, sizeof answer, MSG_DONTWAIT);
-  if (got > 0 && answer == Answer::welcome) return be_connected(peer);
-  if (got > 0 && answer == Answer::mine_is_on_its_way) {
-    drop(peer.socket);
-    peer.state = Peer::State::awaited;
-    peer.give_up = steady_clock::now() + kAwaitFor;
-    return;
-  }
-  const std::string why = got < 0    ? system_error("recv", errno).message()
-                          : got == 0 ? "the connection was closed"
-                                     : "what answers there is not this rank";
-  const std::string where = to_string(peer.place.addresses[peer.candidate], peer.place.port);
-  ++peer.candidate;
-  try_on(peer, where + ": " + why);
-}
+// ---- From others
 
 void TcpTransport::be_connected(Peer& peer) {
   peer.state = Peer::State::connected;
@@ -209,18 +126,30 @@ void TcpTransport::be_connected(Peer& peer) {
   push(peer);
 }
 
-// ---- From others
+// Anybody may connect and say nothing: that takes no more descriptors than there are.
+bool TcpTransport::drop_oldest_stranger() {
+  if (strangers_.empty()) return false;
+  drop(strangers_.front().socket);
+  strangers_.erase(strangers_.begin());
+  return true;
+}
 
 void TcpTransport::accept_all() {
   while (true) {
     const int fd = ::accept4(setup_.listener.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) {
-      if (errno == EINTR || errno == ECONNABORTED || errno == EPROTO) continue;
-      if (errno != EAGAIN && error_.ok()) error_ = no_descriptor("accept", errno);
+      const int error = errno;
+      if (error == EINTR || error == ECONNABORTED || error == EPROTO) continue;
+      if (error == EMFILE || error == ENFILE) {
+        if (!tcp_has_visitor(setup_.listener)) return;
+        if (drop_oldest_stranger()) continue;
+      }
+      if (error != EAGAIN && error_.ok()) error_ = no_descriptor("accept", error);
       return;
     }
     Socket socket(fd);
     tcp_tune(socket);
+    if (strangers_.size() >= peers_.size() + kMostStrangers) (void)drop_oldest_stranger();
     watch(socket, kStranger + static_cast<std::uint64_t>(fd), EPOLLIN);
     strangers_.push_back({std::move(socket), {}, 0, steady_clock::now() + kGreetWithin});
     serve_stranger(fd);
@@ -262,6 +191,7 @@ void TcpTransport::judge(Stranger stranger) {
 
 void TcpTransport::welcome(Peer& peer, Socket socket) {
   drop(peer.socket);
+  drop_attempts(peer);
   const Answer answer = Answer::welcome;
   // Where that fails the next read says why.
   (void)::send(socket.fd(), &answer, sizeof answer, MSG_NOSIGNAL);
@@ -276,15 +206,10 @@ void TcpTransport::look_at_clock() {
   const TimePoint now = steady_clock::now();
   const std::int64_t oldest = coarse_ms() - kWatchAfterMs;
   for (Peer* peer : active_) {
-    if (peer->state == Peer::State::idle) {
-      if (!peer->open.empty() && peer->open.front().since_ms < oldest) connect(*peer);
-    } else if (peer->state == Peer::State::awaited) {
-      if (now > peer->give_up) connect(*peer);
-    } else if (peer->state == Peer::State::connecting && now > peer->give_up) {
-      const std::string where = to_string(peer->place.addresses[peer->candidate], peer->place.port);
-      ++peer->candidate;
-      try_on(*peer, where + ": no answer");
-    }
+    if (peer->state != Peer::State::idle)
+      look_at_connecting(*peer, now);
+    else if (!peer->open.empty() && peer->open.front().since_ms < oldest)
+      connect(*peer);
   }
   for (Stranger& stranger : strangers_) {
     if (now > stranger.give_up) drop(stranger.socket);

@@ -1,13 +1,14 @@
 // What a rank keeps of another one that it has messages with.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "base/fifo.hpp"
 #include "base/status.hpp"
 #include "transports/tcp/addresses.hpp"
@@ -59,6 +60,11 @@ struct Arriving {
   const std::byte* early = nullptr;
 };
 
+struct Attempt {
+  Socket socket;
+  std::size_t address = 0;  // of place.addresses
+};
+
 struct Peer {
   enum class State { idle, connecting, greeting, awaited, connected, gone };
 
@@ -69,11 +75,16 @@ struct Peer {
   int culprit = -1;  // the rank for which it left; -1: it told of none
 
   // Making the connection.
-  Socket socket;
-  std::size_t candidate = 0;                      // of place.addresses
-  std::chrono::steady_clock::time_point give_up;  // this candidate, or waiting for the peer's own connection
-  bool wants_room = false;                        // to be told when the socket takes more
-  bool left_unread = false;                       // not to be told when something comes
+  Socket socket;                      // greeting and connected
+  std::vector<Attempt> attempts;      // connecting, side by side
+  std::vector<std::size_t> untried;   // of place.addresses
+  std::size_t greeted = 0;            // the address of `socket`
+  std::string tried;                  // the others and why they did not do
+  TimePoint next_step;                // an attempt beside the others; waiting for the peer's own connection
+  TimePoint give_up;                  // connecting
+  std::optional<TimePoint> hopeless;  // no address has led there, and from then on none will
+  bool wants_room = false;            // to be told when the socket takes more
+  bool left_unread = false;           // not to be told when something comes
 
   // Sending: `queue` in its order. What waits for the receiver waits in `held`, and so does what comes after it with its tag.
   Fifo<Sending> queue;

@@ -11,6 +11,10 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/descriptors.hpp"
 
 namespace heddle {
 namespace {
@@ -75,24 +79,6 @@ Result<Socket> listen_on(int family, int port, bool* in_use) {
   return socket;
 }
 
-Result<Socket> connect_to(const addrinfo& address, Deadline deadline) {
-  Socket socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket.open()) return system_error("socket", errno);
-  if (::connect(socket.fd(), address.ai_addr, address.ai_addrlen) != 0) {
-    // After EINTR the connection goes on being made, as after EINPROGRESS.
-    if (errno != EINPROGRESS && errno != EINTR) return system_error("connect", errno);
-    Result<bool> ready = wait_ready(socket.fd(), POLLOUT, deadline);
-    if (!ready.ok()) return ready.status();
-    if (!ready.value()) return Status(Code::timeout, "connect: no answer");
-    int error = 0;
-    socklen_t length = sizeof(error);
-    if (::getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
-    if (error != 0) return system_error("connect", error);
-  }
-  tune(socket.fd());
-  return socket;
-}
-
 // Linux gives an unbound client socket a port from the ephemeral range; when that is the very port it
 // connects to on its own machine, the socket connects to itself.
 bool connected_to_itself(const Socket& socket) {
@@ -104,6 +90,87 @@ bool connected_to_itself(const Socket& socket) {
          ::getpeername(socket.fd(), reinterpret_cast<sockaddr*>(&theirs), &theirs_length) == 0 &&
          ours_length == theirs_length && std::memcmp(&ours, &theirs, ours_length) == 0;
 }
+
+std::string numeric(const addrinfo& address) {
+  char host[NI_MAXHOST] = {};
+  return ::getnameinfo(address.ai_addr, address.ai_addrlen, host, sizeof(host), nullptr, 0, NI_NUMERICHOST) ==
+                 0
+             ? host
+             : "an address";
+}
+
+// To the first of several addresses that answers. Each begins a quarter of a second after the one before, or when that has failed: one that
+// answers nothing holds the others up no longer.
+class SideBySide {
+ public:
+  explicit SideBySide(const addrinfo* next) : next_(next) {}
+
+  Result<Socket> run(Deadline deadline) {
+    for (;;) {
+      while (next_ != nullptr && (open_.empty() || std::chrono::steady_clock::now() >= due_))
+        begin();
+      if (open_.empty()) return Status(code_, failures_);
+      std::vector<pollfd> entries;
+      for (const Attempt& attempt : open_)
+        entries.push_back({attempt.socket.fd(), POLLOUT, 0});
+      const Deadline until = next_ != nullptr ? std::min(due_, deadline) : deadline;
+      if (::poll(entries.data(), entries.size(), milliseconds_until(until)) < 0 && errno != EINTR)
+        return system_error("poll", errno);
+      for (std::size_t i = entries.size(); i-- > 0;) {
+        if (entries[i].revents == 0) continue;
+        Attempt attempt = std::move(open_[i]);
+        open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(i));
+        if (is_connected(attempt)) return std::move(attempt.socket);
+      }
+      if (!open_.empty() && milliseconds_until(deadline) == 0) return no_answer();
+    }
+  }
+
+ private:
+  struct Attempt {
+    Socket socket;
+    std::string address;
+  };
+
+  void begin() {
+    const addrinfo& address = *std::exchange(next_, next_->ai_next);
+    due_ = std::chrono::steady_clock::now() + kBesideAfter;
+    Socket socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!socket.open()) return note(numeric(address), system_error("socket", errno));
+    // After EINTR the connection goes on being made, as after EINPROGRESS.
+    if (::connect(socket.fd(), address.ai_addr, address.ai_addrlen) != 0 && errno != EINPROGRESS &&
+        errno != EINTR)
+      return note(numeric(address), system_error("connect", errno));
+    open_.push_back({std::move(socket), numeric(address)});
+  }
+
+  bool is_connected(const Attempt& attempt) {
+    int error = 0;
+    socklen_t length = sizeof(error);
+    if (::getsockopt(attempt.socket.fd(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
+    if (error == 0 && connected_to_itself(attempt.socket)) error = ECONNREFUSED;
+    if (error != 0) note(attempt.address, system_error("connect", error));
+    return error == 0;
+  }
+
+  void note(const std::string& address, const Status& why) {
+    code_ = why.code();
+    failures_ += (failures_.empty() ? "" : ", ") + address + ": " + why.message();
+  }
+
+  Status no_answer() {
+    for (const Attempt& attempt : open_)
+      note(attempt.address, Status(Code::timeout, "no answer"));
+    return Status(Code::timeout, failures_);
+  }
+
+  static constexpr std::chrono::milliseconds kBesideAfter{250};
+  const addrinfo* next_;
+  Deadline due_{};
+  std::vector<Attempt> open_;
+  Code code_ = Code::system;
+  std::string failures_;
+};
 
 }  // namespace
 
@@ -158,6 +225,11 @@ std::string tcp_peer_address(const Socket& socket) {
   return text.rfind("::ffff:", 0) == 0 ? text.substr(7) : text;
 }
 
+bool tcp_has_visitor(const Socket& listener) {
+  pollfd entry{listener.fd(), POLLIN, 0};
+  return ::poll(&entry, 1, 0) > 0;
+}
+
 Result<Socket> tcp_accept(const Socket& listener) {
   for (;;) {
     Socket socket(::accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -172,6 +244,10 @@ Result<Socket> tcp_accept(const Socket& listener) {
       case ECONNABORTED:
       case EPROTO:
         return Socket();
+      case EMFILE:
+      case ENFILE:
+        if (!tcp_has_visitor(listener)) return Socket();
+        return no_descriptor("accept", EMFILE);
       default:
         return system_error("accept", errno);
     }
@@ -188,13 +264,10 @@ Result<Socket> tcp_connect(const std::string& host, int port, Deadline deadline)
   if (error == EAI_SYSTEM) return system_error("look-up of \"" + host + "\"", errno);
   if (error != 0) return Status(Code::system, "look-up of \"" + host + "\": " + ::gai_strerror(error));
   const AddressList addresses(raw, &::freeaddrinfo);
-  Status last(Code::system, "look-up of \"" + host + "\": no address");
-  for (const addrinfo* address = addresses.get(); address != nullptr; address = address->ai_next) {
-    Result<Socket> socket = connect_to(*address, deadline);
-    if (socket.ok() && !connected_to_itself(socket.value())) return socket;
-    last = socket.ok() ? system_error("connect", ECONNREFUSED) : socket.status();
-  }
-  return last;
+  if (raw == nullptr) return Status(Code::system, "look-up of \"" + host + "\": no address");
+  Result<Socket> socket = SideBySide(addresses.get()).run(deadline);
+  if (socket.ok()) tune(socket->fd());
+  return socket;
 }
 
 Result<std::size_t> tcp_read_some(const Socket& socket, void* data, std::size_t bytes) {

@@ -49,9 +49,11 @@ Result<Socket> tcp_listen(int port);
 int tcp_local_port(const Socket& socket);
 // The numeric address of the other end, or "unknown".
 std::string tcp_peer_address(const Socket& socket);
+// Whether somebody has opened a connection to `listener`: accept(2) says that there is no descriptor left also where there is nobody.
+bool tcp_has_visitor(const Socket& listener);
 // A connection somebody opened to `listener`, not open when there is none at the moment.
 Result<Socket> tcp_accept(const Socket& listener);
-// Tries each address of `host` once. The name look-up is the resolver's and has the resolver's own limits.
+// Tries each address of `host` once, side by side, and names them where none does. The name look-up is the resolver's and has the resolver's own limits.
 Result<Socket> tcp_connect(const std::string& host, int port, Deadline deadline);
 
 // One non-blocking step: bytes moved (0: would block). A closed or broken connection is `peer_failed`.

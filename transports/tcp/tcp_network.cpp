@@ -16,6 +16,21 @@ namespace {
 using tcp::Place;
 using tcp::TcpTransport;
 
+// Another host's would lead to this one.
+Status leave_out_loopback(int rank, Place& place) {
+  if (place.host == host_name()) return {};
+  std::erase_if(place.addresses, tcp::is_loopback);
+  if (!place.addresses.empty()) return {};
+  return Status(Code::unsupported,
+                fmt::format("rank {} on {} has no address but its loopback's", rank, place.host));
+}
+
+// What one communicator has found out helps the next.
+std::shared_ptr<tcp::KnownWays> known_ways() {
+  static const auto known = std::make_shared<tcp::KnownWays>();
+  return known;
+}
+
 class TcpNetwork final : public Network {
  public:
   TcpNetwork(TcpTransport::Setup setup, Place place)
@@ -38,6 +53,7 @@ class TcpNetwork final : public Network {
       Result<Place> one = tcp::decode(addresses[i]);
       HEDDLE_TRY(one.status());
       places[i] = std::move(one).value();
+      HEDDLE_TRY(leave_out_loopback(static_cast<int>(i), places[i]));
     }
     Result<std::unique_ptr<TcpTransport>> made =
         TcpTransport::make(std::move(setup_), rank, std::move(places));
@@ -71,7 +87,8 @@ Result<std::unique_ptr<Network>> open_tcp_network(const NetworkOptions& options)
   if (::getrandom(&key, sizeof key, 0) != sizeof key) return system_error("getrandom", errno);
   Place place{host_name(), key, static_cast<std::uint16_t>(tcp_local_port(listener.value())),
               addresses.value()};
-  TcpTransport::Setup setup{std::move(listener).value(), key, std::move(addresses).value(), options.timeout};
+  TcpTransport::Setup setup{std::move(listener).value(), key, std::move(addresses).value(), options.timeout,
+                            known_ways()};
   return std::unique_ptr<Network>(std::make_unique<TcpNetwork>(std::move(setup), std::move(place)));
 }
 

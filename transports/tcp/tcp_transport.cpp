@@ -80,6 +80,7 @@ void TcpTransport::leave(int culprit) {
   for (Peer& peer : peers_) {
     if (peer.state != Peer::State::connected) {
       drop(peer.socket);
+      drop_attempts(peer);
       continue;
     }
     const Frame farewell{Kind::farewell, static_cast<std::uint32_t>(culprit_), 0};
@@ -210,6 +211,7 @@ void TcpTransport::wrong_length(const Peer& peer, std::size_t length, std::size_
 // A peer may leave when it has had its share of the last collective: only those who still expect something of it mind.
 void TcpTransport::fail(Peer& peer, const std::string& why) {
   drop(peer.socket);
+  drop_attempts(peer);
   peer.state = Peer::State::gone;
   const bool told = is_known(peer.culprit) && peer.culprit != peer.rank;
   const Peer& first = told ? at(peer.culprit) : peer;

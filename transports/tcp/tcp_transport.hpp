@@ -13,6 +13,7 @@
 
 #include "base/clock.hpp"
 #include "base/status.hpp"
+#include "transports/tcp/known_ways.hpp"
 #include "transports/tcp/peer.hpp"
 #include "transports/transport.hpp"
 
@@ -25,6 +26,7 @@ class TcpTransport final : public Transport {
     std::uint64_t key = 0;           // own
     std::vector<Address> addresses;  // own
     std::chrono::milliseconds timeout{0};
+    std::shared_ptr<KnownWays> ways = std::make_shared<KnownWays>();
   };
   // Read ahead of each connection.
   static constexpr std::size_t kBuffer = std::size_t{16} << 10;
@@ -38,6 +40,7 @@ class TcpTransport final : public Transport {
   Status recv(int peer, std::uint32_t tag, void* data, std::size_t bytes, Ticket& ticket) override;
   Status progress() override;
   void cancel(Ticket& ticket) override;
+  std::string trouble(int peer) const override;
   bool peer_is_gone(int peer) const override { return at(peer).state == Peer::State::gone; }
   void leave(int culprit) override;
   int peer_left_for(int peer) const override { return at(peer).culprit; }
@@ -75,6 +78,17 @@ class TcpTransport final : public Transport {
   void hear_announcement(Peer& peer, const Frame& frame);
   void end_arriving(Peer& peer);
 
+  // connecting.cpp
+  void connect(Peer& peer);
+  void try_next(Peer& peer);
+  Socket open_socket(int family);
+  void note_failure(Peer& peer, std::size_t which, const std::string& why);
+  void await(Peer& peer, bool promised);
+  void serve_attempt(Peer& peer, int fd);
+  void drop_attempts(Peer& peer);
+  void read_answer(Peer& peer);
+  void look_at_connecting(Peer& peer, TimePoint now);
+
   // connections.cpp
   struct Stranger {
     Socket socket;
@@ -84,11 +98,7 @@ class TcpTransport final : public Transport {
   };
   bool serve_events();
   void serve_peer(Peer& peer, std::uint32_t events);
-  void connect(Peer& peer);
-  void try_on(Peer& peer, std::string why);
-  Socket open_socket(int family);
-  void greet(Peer& peer);
-  void read_answer(Peer& peer);
+  bool drop_oldest_stranger();
   void accept_all();
   void serve_stranger(int fd);
   void judge(Stranger stranger);
@@ -97,7 +107,7 @@ class TcpTransport final : public Transport {
   void drop(Socket& socket);
   void look_at_clock();
   void watch_listener();
-  static Status no_descriptor(const std::string& call, int error);
+  static std::uint64_t attempt_name(int rank, int fd);
   void watch(const Socket& socket, std::uint64_t name, std::uint32_t events);
   void watch_for_room(Peer& peer, bool wanted);
   void leave_unread(Peer& peer, bool on);
