@@ -42,6 +42,8 @@ using heddle::interpose::kNoMpi;
 using heddle::interpose::path_beside;
 using heddle::interpose::resolve;
 using heddle::interpose::say;
+using heddle::interpose::tools_function;
+using heddle::interpose::without_mpi;
 
 struct Targets;
 
@@ -249,38 +251,39 @@ bool resolve_locked() {
 template <Targets* to>
 int first_allreduce(const void* in, void* out, int count, heddle_word type, heddle_word op,
                     heddle_word comm) {
-  if (!resolve("MPI_Allreduce")) return kNoMpi;
+  if (!resolve()) return without_mpi("MPI_Allreduce", first_allreduce<to>, in, out, count, type, op, comm);
   return to->allreduce.load(std::memory_order_acquire)(in, out, count, type, op, comm);
 }
 
 template <Targets* to>
 int first_bcast(void* buffer, int count, heddle_word type, int root, heddle_word comm) {
-  if (!resolve("MPI_Bcast")) return kNoMpi;
+  if (!resolve()) return without_mpi("MPI_Bcast", first_bcast<to>, buffer, count, type, root, comm);
   return to->bcast.load(std::memory_order_acquire)(buffer, count, type, root, comm);
 }
 
 template <Targets* to>
 int first_allreduce_c(const void* in, void* out, int64_t count, heddle_word type, heddle_word op,
                       heddle_word comm) {
-  if (!resolve("MPI_Allreduce_c")) return kNoMpi;
+  if (!resolve())
+    return without_mpi("MPI_Allreduce_c", first_allreduce_c<to>, in, out, count, type, op, comm);
   return to->allreduce_c.load(std::memory_order_acquire)(in, out, count, type, op, comm);
 }
 
 template <Targets* to>
 int first_bcast_c(void* buffer, int64_t count, heddle_word type, int root, heddle_word comm) {
-  if (!resolve("MPI_Bcast_c")) return kNoMpi;
+  if (!resolve()) return without_mpi("MPI_Bcast_c", first_bcast_c<to>, buffer, count, type, root, comm);
   return to->bcast_c.load(std::memory_order_acquire)(buffer, count, type, root, comm);
 }
 
 template <Targets* to>
 int first_alloc_mem(intptr_t bytes, heddle_word info, void* out) {
-  if (!resolve("MPI_Alloc_mem")) return kNoMpi;
+  if (!resolve()) return without_mpi("MPI_Alloc_mem", first_alloc_mem<to>, bytes, info, out);
   return to->alloc_mem.load(std::memory_order_acquire)(bytes, info, out);
 }
 
 template <Targets* to>
 int first_free_mem(void* memory) {
-  if (!resolve("MPI_Free_mem")) return kNoMpi;
+  if (!resolve()) return without_mpi("MPI_Free_mem", first_free_mem<to>, memory);
   return to->free_mem.load(std::memory_order_acquire)(memory);
 }
 
@@ -299,10 +302,7 @@ FinalizeFn host_finalize() {
 }
 
 int finalize_by(FinalizeFn finalize, const char* name) {
-  if (finalize == nullptr) {
-    say("%s was called, but no MPI library is loaded in this process", name);
-    return kNoMpi;
-  }
+  if (finalize == nullptr) return without_mpi(name, finalize);
   if (const HeddleEndFn end = end_serving.load(std::memory_order_acquire); end != nullptr) end();
   return finalize();
 }
@@ -332,11 +332,10 @@ void heddle::interpose::say(const char* format, ...) {
   (void)written;  // nowhere left to complain
 }
 
-bool heddle::interpose::resolve(const char* function) {
+bool heddle::interpose::resolve() {
   pthread_mutex_lock(&resolve_mutex);
   const bool found = resolve_locked();
   pthread_mutex_unlock(&resolve_mutex);
-  if (!found) say("%s was called, but no MPI library is loaded in this process", function);
   return found;
 }
 
