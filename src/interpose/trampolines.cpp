@@ -82,6 +82,7 @@ extern Targets direct;
 constinit Targets served = unresolved<&served>();
 constinit Targets direct = unresolved<&direct>();
 constinit std::atomic<HeddleEndFn> end_serving{nullptr};
+constinit std::atomic<HeddleFreeCommFn> end_serving_comm{nullptr};
 constinit std::atomic<const char* (*)(int, size_t, heddle_word)> ask_algorithm{nullptr};
 
 constinit pthread_mutex_t resolve_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -242,6 +243,7 @@ bool resolve_locked() {
   ask_algorithm.store(to.algorithm, std::memory_order_release);
   end_serving.store(to.end, std::memory_order_release);
   set<&direct>(own);
+  end_serving_comm.store(to.free_comm, std::memory_order_release);
   set<&served>(to);
   heddle::interpose::set_staged(to.staged);
   resolved = true;
@@ -310,6 +312,26 @@ int finalize_by(FinalizeFn finalize, const char* name) {
 // For a PMPI function that will return to `caller`.
 const Targets& called_from(const void* caller) {
   return is_in_fortran_bindings(caller) ? served : direct;
+// ---- What ends a communicator: the same
+
+using FreeCommFn = int (*)(void* comm);
+
+int free_comm(const char* name, bool past_tools, void* comm) {
+  const char* const mpi_name = past_tools ? name + 1 : name;
+  char pmpi_name[64];
+  std::snprintf(pmpi_name, sizeof pmpi_name, "P%s", mpi_name);
+  if (!resolve()) return without_mpi(name, static_cast<FreeCommFn>(nullptr), comm);
+  void* next = past_tools ? nullptr : tools_function(mpi_name);
+  if (next == nullptr) next = find_symbol(host.handle, pmpi_name);
+  if (next == nullptr) {
+    say("%s: %s has no such function", name, host.path);
+    return kNoMpi;
+  }
+  const auto free_it = reinterpret_cast<FreeCommFn>(next);
+  const HeddleFreeCommFn end = end_serving_comm.load(std::memory_order_acquire);
+  return end != nullptr ? end(free_it, comm) : free_it(comm);
+}
+
 }
 
 }  // namespace
@@ -352,6 +374,22 @@ HEDDLE_EXPORT int PMPI_Finalize(void) {
 HEDDLE_EXPORT int MPI_Allreduce(const void* in, void* out, int count, heddle_word type, heddle_word op,
                                 heddle_word comm) {
   return served.allreduce.load(std::memory_order_acquire)(in, out, count, type, op, comm);
+HEDDLE_EXPORT int MPI_Comm_free(void* comm) {
+  return free_comm("MPI_Comm_free", false, comm);
+}
+
+HEDDLE_EXPORT int PMPI_Comm_free(void* comm) {
+  return free_comm("PMPI_Comm_free", true, comm);
+}
+
+HEDDLE_EXPORT int MPI_Comm_disconnect(void* comm) {
+  return free_comm("MPI_Comm_disconnect", false, comm);
+}
+
+HEDDLE_EXPORT int PMPI_Comm_disconnect(void* comm) {
+  return free_comm("PMPI_Comm_disconnect", true, comm);
+}
+
 }
 
 HEDDLE_EXPORT int PMPI_Allreduce(const void* in, void* out, int count, heddle_word type, heddle_word op,

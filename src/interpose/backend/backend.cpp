@@ -31,7 +31,7 @@ template <typename Counts, typename Host>
 }
 
 CommState* Backend::attach(MPI_Comm comm) {
-  if (comm == MPI_COMM_NULL || !make_ready()) return nullptr;
+  if (comm == MPI_COMM_NULL || is_ending(comm) || !make_ready()) return nullptr;
   int is_inter = -1;
   int size = 0;
   int rank = 0;

@@ -49,6 +49,8 @@ class Backend {
   // Before MPI_Finalize: the host serves from now on. What callbacks in there call must go one way on all ranks, and each rank runs them, and
   // the one in which heddle ends, in an order of its own.
   void end();
+  // As `next`, which frees a communicator: likewise for what callbacks of its attributes call on it.
+  int free_comm(int (*next)(void*), MPI_Comm* comm);
 
   const char* algorithm(Collective collective, std::size_t bytes, MPI_Comm comm);
 
@@ -125,6 +127,8 @@ class Backend {
   bool counts(const void* in, const void* out, Count count, MPI_Datatype type, MPI_Op op);
   template <typename Count>
   bool counts(const void* buffer, Count count, MPI_Datatype type, int root, const CommState& state) const;
+  // Whether this thread is in a callback of the communicator's end: what is set on it now would stay, for whoever gets its handle.
+  static bool is_ending(MPI_Comm comm);
   void take_over(MPI_Comm comm, CommState& state);
   int allreduce_saving(const void* in, void* out, std::size_t count, DType type, Op op, MPI_Comm comm,
                        CommState& state, const Staged* staged);
@@ -143,6 +147,7 @@ class Backend {
   void shut_down();
   void finalize_with_others();  // see finalize_together.hpp
   static int on_comm_delete(MPI_Comm comm, int keyval, void* attribute, void* extra);
+  class Ending;  // of a communicator
   static int on_finalize(MPI_Comm comm, int keyval, void* attribute, void* extra);
 
   const HostMpi mpi_;
