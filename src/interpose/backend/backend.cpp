@@ -10,23 +10,23 @@ namespace heddle::backend {
 
 // ---- Becoming known, and the take-over
 
-template <typename Counts, typename Host>
-[[gnu::noinline]] CommState* Backend::enter(MPI_Comm comm, const Counts& counts, const Host& host, int* rc) {
+template <typename Call>
+[[gnu::noinline]] CommState* Backend::enter(MPI_Comm comm, const Call& call, int* rc) {
   CommState* state = registry_.find_fast(comm);
   if (state == nullptr) state = registry_.find(comm);
   if (state == nullptr) {
     // The host goes first: it knows whether this is a communicator, and what to tell the user if not.
-    *rc = host();
+    *rc = call.host();
     int error_class = MPI_SUCCESS;
     if (*rc != MPI_SUCCESS) mpi_.Error_class(*rc, &error_class);
     if (error_class != MPI_ERR_COMM) state = attach(comm);
-    if (state != nullptr && state->mode == Mode::counting && counts(*state)) state->calls = 1;
+    if (state != nullptr && state->mode == Mode::counting && call.counts(*state)) state->calls = 1;
     return nullptr;
   }
-  if (state->mode == Mode::counting && counts(*state) && ++state->calls >= kTakeoverCall)
+  if (state->mode == Mode::counting && call.counts(*state) && ++state->calls >= kTakeoverCall)
     take_over(comm, *state);
-  if (state->mode == Mode::heddle) return state;
-  *rc = state->mode == Mode::failed ? fail(Status(), comm, *state) : host();
+  if (state->mode == Mode::heddle || (state->mode == Mode::partly && call.is_agreed(*state))) return state;
+  *rc = state->mode == Mode::failed ? fail(Status(), comm, *state) : call.host();
   return nullptr;
 }
 
@@ -55,10 +55,9 @@ CommState* Backend::attach(MPI_Comm comm) {
 // What counts towards the take-over: what heddle would serve, so that the ranks agree. A mistake that one rank makes, and mends, the
 // others know nothing of.
 template <typename Count>
-bool Backend::counts(const void* in, const void* out, Count count, MPI_Datatype type, MPI_Op op) {
-  DType mapped_type{};
-  Op mapped_op{};
-  return count > 0 && out != MPI_IN_PLACE && is_served(in, out, type, op, &mapped_type, &mapped_op);
+bool Backend::counts(const void* in, const void* out, Count count, MPI_Datatype type, MPI_Op op) const {
+  return count > 0 && out != MPI_IN_PLACE && in != nullptr && out != nullptr && in != out &&
+         map_->is_known(type, op);
 }
 
 template <typename Count>
@@ -119,7 +118,7 @@ bool Backend::make_ready() {
 }
 
 void Backend::take_over(MPI_Comm comm, CommState& state) {
-  set_up_->run(comm, state);
+  set_up_->run(comm, state, *map_);
 }
 
 // ---- The collectives
@@ -143,6 +142,36 @@ int Backend::host_bcast(void* buffer, Count count, MPI_Datatype type, int root, 
   }
 }
 
+// What enter() asks of a call, and has it do.
+template <typename Count>
+struct Backend::AllreduceCall {
+  Backend& backend;
+  const void* in;
+  void* out;
+  Count count;
+  MPI_Datatype type;
+  MPI_Op op;
+  MPI_Comm comm;
+
+  bool counts(const CommState& /*state*/) const { return backend.counts(in, out, count, type, op); }
+  bool is_agreed(const CommState& state) const { return backend.map_->has(*state.pairs, type, op); }
+  int host() const { return backend.host_allreduce(in, out, count, type, op, comm); }
+};
+
+template <typename Count>
+struct Backend::BcastCall {
+  Backend& backend;
+  void* buffer;
+  Count count;
+  MPI_Datatype type;
+  int root;
+  MPI_Comm comm;
+
+  bool counts(const CommState& state) const { return backend.counts(buffer, count, type, root, state); }
+  bool is_agreed(const CommState& /*state*/) const { return true; }
+  int host() const { return backend.host_bcast(buffer, count, type, root, comm); }
+};
+
 template <typename Count>
 inline int Backend::allreduce_on_host(const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op,
                                       MPI_Comm comm, const Staged* staged) {
@@ -151,9 +180,7 @@ inline int Backend::allreduce_on_host(const void* in, void* out, Count count, MP
   if (state == nullptr) [[unlikely]] {
     int rc = MPI_SUCCESS;
     // Its own copy of the arguments: those that are looked at from elsewhere would not stay in registers.
-    state = enter(
-        comm, [=, this](const CommState&) { return counts(in, out, count, type, op); },
-        [=, this] { return host_allreduce(in, out, count, type, op, comm); }, &rc);
+    state = enter(comm, AllreduceCall<Count>{*this, in, out, count, type, op, comm}, &rc);
     if (state == nullptr) return rc;
   }
 
@@ -205,9 +232,7 @@ inline int Backend::bcast_on_host(void* buffer, Count count, MPI_Datatype type, 
   if (state == nullptr) [[unlikely]] {
     int rc = MPI_SUCCESS;
     // Its own copy of the arguments: those that are looked at from elsewhere would not stay in registers.
-    state = enter(
-        comm, [=, this](const CommState& known) { return counts(buffer, count, type, root, known); },
-        [=, this] { return host_bcast(buffer, count, type, root, comm); }, &rc);
+    state = enter(comm, BcastCall<Count>{*this, buffer, count, type, root, comm}, &rc);
     if (state == nullptr) return rc;
   }
 
@@ -372,7 +397,8 @@ int Backend::fail(const Status& status, MPI_Comm comm, CommState& state) {
 
 const char* Backend::algorithm(Collective collective, std::size_t bytes, MPI_Comm comm) {
   CommState* state = registry_.find(comm);
-  if (state == nullptr || state->mode != Mode::heddle || bytes == 0) return "host";
+  if (state == nullptr || (state->mode != Mode::heddle && state->mode != Mode::partly) || bytes == 0)
+    return "host";
   return state->communicator->algorithm(collective, bytes);
 }
 

@@ -118,17 +118,21 @@ class Backend {
     CommState* state = registry_.find_fast(comm);
     return state != nullptr && state->mode == Mode::heddle ? state : nullptr;
   }
+  template <typename Count>
+  struct AllreduceCall;
+  template <typename Count>
+  struct BcastCall;
   // The state when heddle serves `comm`, else null, and then *rc holds the final return code of the call,
   // which the host has served or which has failed.
-  template <typename Counts, typename Host>
-  CommState* enter(MPI_Comm comm, const Counts& counts, const Host& host, int* rc);
+  template <typename Call>
+  CommState* enter(MPI_Comm comm, const Call& call, int* rc);
   CommState* attach(MPI_Comm comm);
-  template <typename Count>
-  bool counts(const void* in, const void* out, Count count, MPI_Datatype type, MPI_Op op);
-  template <typename Count>
-  bool counts(const void* buffer, Count count, MPI_Datatype type, int root, const CommState& state) const;
   // Whether this thread is in a callback of the communicator's end: what is set on it now would stay, for whoever gets its handle.
   static bool is_ending(MPI_Comm comm);
+  template <typename Count>
+  bool counts(const void* in, const void* out, Count count, MPI_Datatype type, MPI_Op op) const;
+  template <typename Count>
+  bool counts(const void* buffer, Count count, MPI_Datatype type, int root, const CommState& state) const;
   void take_over(MPI_Comm comm, CommState& state);
   int allreduce_saving(const void* in, void* out, std::size_t count, DType type, Op op, MPI_Comm comm,
                        CommState& state, const Staged* staged);
@@ -143,11 +147,11 @@ class Backend {
   int fail(const Status& status, MPI_Comm comm, CommState& state);
   void explain_host(Collective collective, Reason reason, CommState& state);
 
+  class Ending;  // of a communicator
   void stop_serving();
   void shut_down();
   void finalize_with_others();  // see finalize_together.hpp
   static int on_comm_delete(MPI_Comm comm, int keyval, void* attribute, void* extra);
-  class Ending;  // of a communicator
   static int on_finalize(MPI_Comm comm, int keyval, void* attribute, void* extra);
 
   const HostMpi mpi_;
