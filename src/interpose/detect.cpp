@@ -40,7 +40,8 @@ void read_version(HostLibrary* out) {
   using GetVersion = int (*)(char*, int*);
   auto get = reinterpret_cast<GetVersion>(find_symbol(out->handle, "PMPI_Get_library_version"));
   if (get == nullptr) return;
-  char text[kLongest] = "";
+  static char text[kLongest];
+  text[0] = '\0';
   int length = 0;
   if (get(text, &length) != 0) return;
   text[kLongest - 1] = '\0';
@@ -114,7 +115,8 @@ void* find_symbol(void* handle, const char* name) {
 
 void find_host_library(HostLibrary* out) {
   if (!consider(RTLD_DEFAULT, out)) {
-    Candidates loaded;
+    static Candidates loaded;
+    loaded.count = 0;
     dl_iterate_phdr(note_candidate, &loaded);
     bool found = false;
     for (std::size_t i = 0; i < loaded.count && !found; ++i) {

@@ -16,7 +16,8 @@ struct HostLibrary {
 
 // Looks at what is loaded now, in the global scope first and then at libraries opened with RTLD_LOCAL
 // (Python's extension modules bring their MPI that way). Where there are several the one that has been initialised is
-// the one that calls come from. Opens nothing that is not loaded; what it finds stays loaded.
+// the one that calls come from. Opens nothing that is not loaded; what it finds stays loaded. One
+// thread at a time, which may have a small stack.
 void find_host_library(HostLibrary* out);
 
 // dlsym with `handle` from above.

@@ -179,7 +179,8 @@ const char* backend_file(HostKind kind) {
 }
 
 bool open_backend(const char* file, const HeddleBackend& own, HeddleBackend* out) {
-  char path[1200] = "";
+  static char path[4200];
+  path[0] = '\0';
   dlerror();
   void* library = open_backend_file(file, path, sizeof path);
   if (library == nullptr) {
@@ -193,7 +194,7 @@ bool open_backend(const char* file, const HeddleBackend& own, HeddleBackend* out
   auto open = reinterpret_cast<HeddleBackendOpenFn>(dlsym(library, HEDDLE_BACKEND_OPEN_NAME));
   static HeddleHostSymbols symbols;
   symbols = {find_symbol, host.handle, host.path, host.version, own.staged};
-  char error[512] = "it is no heddle backend";
+  static char error[512] = "it is no heddle backend";
   if (open != nullptr && open(HEDDLE_BACKEND_ABI, &symbols, out, error, sizeof error) == 0) return true;
   if (first_of_node() && !is_silent()) say("%s: %s; every call goes to the host MPI unchanged", path, error);
   return false;
@@ -242,8 +243,8 @@ bool resolve_locked() {
   const HeddleBackend& to = has_backend ? backend : own;
   ask_algorithm.store(to.algorithm, std::memory_order_release);
   end_serving.store(to.end, std::memory_order_release);
-  set<&direct>(own);
   end_serving_comm.store(to.free_comm, std::memory_order_release);
+  set<&direct>(own);
   set<&served>(to);
   heddle::interpose::set_staged(to.staged);
   resolved = true;
@@ -296,9 +297,11 @@ using FinalizeFn = int (*)();
 FinalizeFn host_finalize() {
   HostLibrary library;
   pthread_mutex_lock(&resolve_mutex);
-  if (resolved) library = host;
+  if (resolved)
+    library = host;
+  else
+    find_host_library(&library);
   pthread_mutex_unlock(&resolve_mutex);
-  if (library.kind == HostKind::none) find_host_library(&library);
   if (library.kind == HostKind::none) return nullptr;
   return reinterpret_cast<FinalizeFn>(find_symbol(library.handle, "PMPI_Finalize"));
 }
@@ -309,9 +312,6 @@ int finalize_by(FinalizeFn finalize, const char* name) {
   return finalize();
 }
 
-// For a PMPI function that will return to `caller`.
-const Targets& called_from(const void* caller) {
-  return is_in_fortran_bindings(caller) ? served : direct;
 // ---- What ends a communicator: the same
 
 using FreeCommFn = int (*)(void* comm);
@@ -332,6 +332,9 @@ int free_comm(const char* name, bool past_tools, void* comm) {
   return end != nullptr ? end(free_it, comm) : free_it(comm);
 }
 
+// For a PMPI function that will return to `caller`.
+const Targets& called_from(const void* caller) {
+  return is_in_fortran_bindings(caller) ? served : direct;
 }
 
 }  // namespace
@@ -371,9 +374,6 @@ HEDDLE_EXPORT int PMPI_Finalize(void) {
   return finalize_by(host_finalize(), "PMPI_Finalize");
 }
 
-HEDDLE_EXPORT int MPI_Allreduce(const void* in, void* out, int count, heddle_word type, heddle_word op,
-                                heddle_word comm) {
-  return served.allreduce.load(std::memory_order_acquire)(in, out, count, type, op, comm);
 HEDDLE_EXPORT int MPI_Comm_free(void* comm) {
   return free_comm("MPI_Comm_free", false, comm);
 }
@@ -390,6 +390,9 @@ HEDDLE_EXPORT int PMPI_Comm_disconnect(void* comm) {
   return free_comm("PMPI_Comm_disconnect", true, comm);
 }
 
+HEDDLE_EXPORT int MPI_Allreduce(const void* in, void* out, int count, heddle_word type, heddle_word op,
+                                heddle_word comm) {
+  return served.allreduce.load(std::memory_order_acquire)(in, out, count, type, op, comm);
 }
 
 HEDDLE_EXPORT int PMPI_Allreduce(const void* in, void* out, int count, heddle_word type, heddle_word op,
