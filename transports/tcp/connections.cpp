@@ -195,13 +195,13 @@ void TcpTransport::be_connected(Peer& peer) {
 
 void TcpTransport::accept_all() {
   while (true) {
-    const int fd = ::accept4(setup_.listener.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    Socket socket(::accept4(setup_.listener.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    const int fd = socket.fd();
     if (fd < 0) {
       if (errno == EINTR || errno == ECONNABORTED || errno == EPROTO) continue;
       if (errno != EAGAIN && error_.ok()) error_ = no_descriptor("accept", errno);
       return;
     }
-    Socket socket(fd);
     tcp_tune(socket, setup_.timeout);
     watch(socket, kStranger + static_cast<std::uint64_t>(fd), EPOLLIN);
     strangers_.push_back({std::move(socket), {}, 0, steady_clock::now() + kGreetWithin});
