@@ -23,7 +23,7 @@ void find_host_library(HostLibrary* out);
 // dlsym with `handle` from above.
 void* find_symbol(void* handle, const char* name);
 
-// The path of the file beside this library: <its folder>/<name>. False when it does not fit.
+// The path of the file beside this library: <its folder>/<name>. False when it does not fit. One thread at a time.
 bool path_beside(const char* name, char* out, std::size_t bytes);
 
 }  // namespace heddle::interpose
