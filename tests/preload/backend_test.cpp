@@ -248,6 +248,7 @@ TEST(Datatypes, AreNumbersOfTheirRangeOrAddresses) {
 
 // What calls that are not sums go by: no byte of a type that is not the host's may be touched without it.
 TEST(PredefinedSizes, AreTheHosts) {
+  abi::learn_types(host());
   int known = 0;
   for (const Predefined& p : kPredefined) {
     const std::size_t size = abi::predefined_size(p.type);
@@ -258,6 +259,8 @@ TEST(PredefinedSizes, AreTheHosts) {
     EXPECT_EQ(size, static_cast<std::size_t>(hosts)) << p.name;
   }
   EXPECT_GE(known, 30);
+  EXPECT_EQ(abi::predefined_size(MPI_DOUBLE_PRECISION), abi::size_of(host(), MPI_DOUBLE_PRECISION));
+  EXPECT_EQ(abi::predefined_size(MPI_INTEGER), abi::size_of(host(), MPI_INTEGER));
   for (const MPI_Datatype pair : {MPI_FLOAT_INT, MPI_DOUBLE_INT, MPI_LONG_DOUBLE_INT, MPI_DATATYPE_NULL})
     EXPECT_EQ(abi::predefined_size(pair), 0u);
 #ifdef MPI_ABI  // MPICH's handles say their sizes themselves, made up ones too

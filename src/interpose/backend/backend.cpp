@@ -104,6 +104,7 @@ bool Backend::make_ready() {
   const Log log(parsed.config.log_level, world_rank);
   device_buffers_.configure({parsed.config.enable && parsed.config.cuda, parsed.config.pinned_bytes});
   const bool opened = self_.open();
+  abi::learn_types(mpi_);
   map_.emplace(mpi_, self_.comm());
   if (!opened || !packing_.check_format()) {
     if (parsed.config.enable) {
