@@ -90,6 +90,8 @@ bool Backend::make_ready() {
   }
   int world_rank = 0;
   mpi_.Comm_rank(MPI_COMM_WORLD, &world_rank);
+  int world_size = 0;
+  alone_ = mpi_.Comm_size(MPI_COMM_WORLD, &world_size) == MPI_SUCCESS && world_size == 1;
   ParsedConfig parsed = parse_config_from_environ();
   for (std::string& line : read_preferences(parsed.config).complaints)
     parsed.complaints.push_back(std::move(line));
@@ -374,8 +376,8 @@ int Backend::refuse(const Status& status, const char* call, MPI_Comm comm) {
 int Backend::alloc_mem(MPI_Aint bytes, MPI_Info info, void* out) {
   // Who gives hints (MPICH takes an alignment) wants the host's memory.
   if (out != nullptr && info == MPI_INFO_NULL && bytes >= kLeastHeapBytes && make_ready() &&
-      set_up_->config().enable && set_up_->config().alloc_mem && process_->heap.blocks() < kMostHeapBlocks) {
-    Result<void*> memory = process_->heap.allocate(static_cast<std::size_t>(bytes));
+      set_up_->config().enable && set_up_->config().alloc_mem && !alone_) {
+    Result<void*> memory = process_->heap.allocate_again(static_cast<std::size_t>(bytes), kMostHeapBlocks);
     if (memory.ok()) {
       *static_cast<void**>(out) = memory.value();
       return MPI_SUCCESS;
@@ -385,7 +387,7 @@ int Backend::alloc_mem(MPI_Aint bytes, MPI_Info info, void* out) {
 }
 
 int Backend::free_mem(void* memory) {
-  return process_->heap.release(memory).ok() ? MPI_SUCCESS : mpi_.Free_mem(memory);
+  return process_->heap.put_by(memory) ? MPI_SUCCESS : mpi_.Free_mem(memory);
 }
 
 // Other ranks may be inside the collective already, so there is no way back to the host: say why and let the

@@ -25,7 +25,7 @@ namespace heddle::backend {
 // talk.
 inline constexpr std::uint32_t kTakeoverCall = 3;
 // MPI_Alloc_mem: what heddle's collectives gain from. Each piece takes a descriptor, of which the program has its own uses.
-inline constexpr MPI_Aint kLeastHeapBytes = 16 * 1024;
+inline constexpr MPI_Aint kLeastHeapBytes = 32 * 1024;
 inline constexpr std::size_t kMostHeapBlocks = 128;
 
 class Backend {
@@ -164,6 +164,7 @@ class Backend {
   std::atomic<bool> ready_{false};
   std::atomic<bool> closed_{false};
   int comm_keyval_ = MPI_KEYVAL_INVALID;
+  bool alone_ = false;  // one rank in MPI_COMM_WORLD, whose memory nobody else needs
   std::optional<DatatypeMap> map_;
   std::shared_ptr<ProcessState> process_ = std::make_shared<ProcessState>();
   std::optional<SetUp> set_up_;
