@@ -20,19 +20,33 @@ struct SchedulingAttributes {
   std::uint64_t period;
 };
 
-// Below the caller's frame; SIZE_MAX: not known.
+struct Stack {
+  std::uintptr_t end = 0;
+  std::size_t bytes = 0;  // 0: not known
+};
+
+// Of the calling thread. For the process's first one the C library reads through /proc, so it is asked once.
+const Stack& own_stack() {
+  thread_local const Stack stack = [] {
+    Stack found;
+    pthread_attr_t attributes;
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0) return found;
+    void* lowest = nullptr;
+    if (pthread_attr_getstack(&attributes, &lowest, &found.bytes) == 0)
+      found.end = reinterpret_cast<std::uintptr_t>(lowest);
+    else
+      found.bytes = 0;
+    pthread_attr_destroy(&attributes);
+    return found;
+  }();
+  return stack;
+}
+
+// Below the caller's frame; SIZE_MAX: not known, as on a stack of the program's own making.
 std::size_t stack_left() {
-  pthread_attr_t attributes;
-  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return SIZE_MAX;
-  void* lowest = nullptr;
-  std::size_t bytes = 0;
-  const int error = pthread_attr_getstack(&attributes, &lowest, &bytes);
-  pthread_attr_destroy(&attributes);
+  const Stack& stack = own_stack();
   const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
-  const auto end = reinterpret_cast<std::uintptr_t>(lowest);
-  // On a stack of the program's own making, of which nothing is known.
-  if (error != 0 || here < end || here - end > bytes) return SIZE_MAX;
-  return here - end;
+  return here < stack.end || here - stack.end > stack.bytes ? SIZE_MAX : here - stack.end;
 }
 
 void* run_work(void* work) {
