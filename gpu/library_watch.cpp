@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <climits>
 #include <cstring>
+#include <memory>
 
 namespace heddle::gpu {
 namespace {
@@ -78,19 +79,20 @@ LibraryWatch::LibraryWatch(const char* library) : library_(library), own_(own_en
   if (handle() != nullptr) return true;
   const std::lock_guard lock(mutex_);
   if (handle() != nullptr) return true;
-  List list;
-  list.wanted = library_;
-  list.entry = own_;
+  // Not on the stack: the thread may have a small one.
+  const auto list = std::make_unique<List>();
+  list->wanted = library_;
+  list->entry = own_;
   if (kept_ >= kMostKept) {
-    list.read_loads();
-    if (list.loads == loads_) return false;
+    list->read_loads();
+    if (list->loads == loads_) return false;
   }
   // Whatever is loaded while this looks comes after the entry that it then watches, and is seen by the next call.
-  while (!follow(&list)) {
+  while (!follow(list.get())) {
   }
-  loads_ = list.loads;
-  if (!list.has_library) return false;
-  void* found = dlopen(list.library, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+  loads_ = list->loads;
+  if (!list->has_library) return false;
+  void* found = dlopen(list->library, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
   if (found == nullptr) return false;
   handle_.store(found, std::memory_order_release);
   last_.store(&more_, std::memory_order_relaxed);

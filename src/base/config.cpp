@@ -255,7 +255,7 @@ constexpr std::array kRows = {
          "Where shared memory comes from: memfd_create or shm_open."},
         set_shm_backing},
     Row{{"HEDDLE_ALLOC_MEM", "0, 1", "1",
-         "0 leaves MPI_Alloc_mem to the host MPI; 1 serves 16 KiB and more from memory that the ranks of a "
+         "0 leaves MPI_Alloc_mem to the host MPI; 1 serves 32 KiB and more from memory that the ranks of a "
          "node can "
          "reach."},
         set_switch<&Config::alloc_mem>},

@@ -48,4 +48,13 @@ bool has_descriptors(std::size_t count) {
   return static_cast<std::size_t>(lowest) + count <= limit_now();
 }
 
+int off_standard_streams(int fd) {
+  if (fd < 0 || fd > STDERR_FILENO) return fd;
+  const int moved = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int error = errno;
+  close(fd);
+  errno = error;
+  return moved;
+}
+
 }  // namespace heddle

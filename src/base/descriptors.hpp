@@ -22,4 +22,8 @@ Status no_descriptor(const std::string& call, int error);
 // Whether `count` more can be opened, as far as the lowest free number tells. A microsecond.
 bool has_descriptors(std::size_t count);
 
+// Takes a new descriptor, or -1 and errno, and returns it as 3 or above: where the program has closed a standard stream its number is free, and
+// what the program goes on writing to that stream would be written to what is ours.
+int off_standard_streams(int fd);
+
 }  // namespace heddle

@@ -20,6 +20,40 @@ struct SchedulingAttributes {
   std::uint64_t period;
 };
 
+struct Stack {
+  std::uintptr_t end = 0;
+  std::size_t bytes = 0;  // 0: not known
+};
+
+// Of the calling thread. For the process's first one the C library reads through /proc, so it is asked once.
+const Stack& own_stack() {
+  thread_local const Stack stack = [] {
+    Stack found;
+    pthread_attr_t attributes;
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0) return found;
+    void* lowest = nullptr;
+    if (pthread_attr_getstack(&attributes, &lowest, &found.bytes) == 0)
+      found.end = reinterpret_cast<std::uintptr_t>(lowest);
+    else
+      found.bytes = 0;
+    pthread_attr_destroy(&attributes);
+    return found;
+  }();
+  return stack;
+}
+
+// Below the caller's frame; SIZE_MAX: not known, as on a stack of the program's own making.
+std::size_t stack_left() {
+  const Stack& stack = own_stack();
+  const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+  return here < stack.end || here - stack.end > stack.bytes ? SIZE_MAX : here - stack.end;
+}
+
+void* run_work(void* work) {
+  (*static_cast<const std::function<void()>*>(work))();
+  return nullptr;
+}
+
 }  // namespace
 
 void ask_for_short_turns() {
@@ -29,6 +63,25 @@ void ask_for_short_turns() {
   if (attributes.policy != SCHED_OTHER && attributes.policy != SCHED_BATCH) return;
   attributes.runtime = kShortestTurn;
   (void)syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
+
+void with_stack(std::size_t bytes, const std::function<void()>& work) {
+  constexpr std::size_t kBesides = 64 * 1024;  // what a thread has on its stack before it begins
+  if (stack_left() < bytes) {
+    pthread_attr_t attributes;
+    pthread_t thread{};
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, bytes + kBesides);
+    const SignalsBlocked block;
+    const int error =
+        pthread_create(&thread, &attributes, run_work, const_cast<std::function<void()>*>(&work));
+    pthread_attr_destroy(&attributes);
+    if (error == 0) {
+      pthread_join(thread, nullptr);
+      return;
+    }
+  }
+  work();
 }
 
 }  // namespace heddle

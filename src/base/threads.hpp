@@ -5,6 +5,8 @@
 #include <sched.h>
 
 #include <csignal>
+#include <cstddef>
+#include <functional>
 
 namespace heddle {
 
@@ -38,5 +40,9 @@ inline void pin_to_core(int core) {
 // that works for some microseconds now and then else waits until a turn of theirs is over, 3 ms on Linux. Needs Linux 6.12 and an
 // ordinary scheduling policy; without, nothing changes.
 void ask_for_short_turns();
+
+// Does `work`: in the calling thread where its stack has room for `bytes`, else in another, while this one waits. Programs have threads with
+// stacks of 16 KiB. Where no other can be made the calling one does it.
+void with_stack(std::size_t bytes, const std::function<void()>& work);
 
 }  // namespace heddle

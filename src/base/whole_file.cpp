@@ -13,6 +13,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/descriptors.hpp"
+
 namespace heddle {
 namespace {
 
@@ -53,7 +55,7 @@ int write_all(int fd, std::string_view text, Kept kept) {
 }
 
 Status write_part(const std::string& path, const std::string& part, std::string_view text, Kept kept) {
-  const int fd = ::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  const int fd = off_standard_streams(::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   int error = fd < 0 ? errno : write_all(fd, text, kept);
   if (fd >= 0 && ::close(fd) != 0 && error == 0) error = errno;
   if (error == 0) return {};

@@ -16,6 +16,8 @@
 #include "base/clock.hpp"
 #include "base/cost.hpp"
 #include "base/status.hpp"
+#include "comm/hardware.hpp"
+#include "comm/host_identity.hpp"
 #include "comm/node_plan.hpp"
 #include "comm/tcp_star.hpp"
 #include "heddle/heddle.h"
@@ -29,6 +31,18 @@ class ProcessState {
   SharedHeap heap;
   std::atomic<std::uint32_t> small_stores{0};  // SmallStores as measured, packed; 0: not yet
   std::atomic<bool> single_copy{false};        // of bcasts, measured as the faster way
+
+  // host_identity() and cgroup_quota_cores(), which read a dozen files, as they were at first.
+  HostIdentity identity() {
+    const std::lock_guard lock(mutex_);
+    if (!identity_) identity_ = host_identity();
+    return *identity_;
+  }
+  int quota() {
+    const std::lock_guard lock(mutex_);
+    if (!quota_) quota_ = cgroup_quota_cores();
+    return *quota_;
+  }
 
   // plan_node() for the machine under this process, which is looked at once. Where that fails: of nothing known.
   NodePlan plan_node(const std::vector<CoreClaim>& members) {
@@ -95,6 +109,8 @@ class ProcessState {
   std::optional<TimePoint> warned_;
   std::string internode_;
   std::optional<Machine> machine_;
+  std::optional<HostIdentity> identity_;
+  std::optional<int> quota_;
   std::map<std::string, std::string> choices_;
 };
 

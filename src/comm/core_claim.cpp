@@ -21,6 +21,10 @@ int bits(const std::uint64_t (&mask)[16]) {
 }  // namespace
 
 CoreClaim core_claim() {
+  return core_claim(cgroup_quota_cores());
+}
+
+CoreClaim core_claim(int quota) {
   CoreClaim claim;
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -32,7 +36,7 @@ CoreClaim core_claim() {
   } else {
     std::fill(std::begin(claim.mask), std::end(claim.mask), ~std::uint64_t{0});
   }
-  claim.quota = cgroup_quota_cores();
+  claim.quota = quota;
   return claim;
 }
 

@@ -15,6 +15,8 @@ struct CoreClaim {
 
 // The calling thread's. Two system calls and one or two small files.
 CoreClaim core_claim();
+// The same, with what cgroup_quota_cores() gave.
+CoreClaim core_claim(int quota);
 
 // Cores that the claims cover together: the union of the masks, within the tightest quota.
 int cores_of(const std::vector<CoreClaim>& claims);

@@ -51,7 +51,7 @@ Hello make_hello(const Bootstrap& bootstrap, const Config& config) {
   }
   hello.small_stores =
       bootstrap.process ? bootstrap.process->small_stores.load(std::memory_order_relaxed) : 0;
-  const HostIdentity identity = host_identity();
+  const HostIdentity identity = bootstrap.process ? bootstrap.process->identity() : host_identity();
   hello.node = bootstrap.node.value_or(identity.value);
   hello.pid_namespace = identity.pid_namespace;
   const std::string settings[kSharedSettings] = {
@@ -68,7 +68,7 @@ Hello make_hello(const Bootstrap& bootstrap, const Config& config) {
       config.single_copy ? (*config.single_copy ? "1" : "0") : "auto"};
   for (std::size_t i = 0; i < kSharedSettings; ++i)
     hello.settings[i] = hash_text(settings[i]);
-  hello.cores = core_claim();
+  hello.cores = bootstrap.process ? core_claim(bootstrap.process->quota()) : core_claim();
   std::snprintf(hello.host, sizeof hello.host, "%s", identity.host_name.c_str());
   return hello;
 }

@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define HEDDLE_BACKEND_ABI 4
+#define HEDDLE_BACKEND_ABI 5
 #define HEDDLE_BACKEND_OPEN_NAME "heddle_backend_open"
 
 /* The MPI library that the process has loaded. Borrowed: valid for as long as the process runs. */
@@ -37,6 +37,8 @@ typedef int (*HeddleBcastCFn)(void* buffer, int64_t count, heddle_word type, int
 typedef int (*HeddleAllocMemFn)(intptr_t bytes, heddle_word info, void* out); /* out: void** */
 typedef int (*HeddleFreeMemFn)(void* memory);
 typedef void (*HeddleEndFn)(void);
+/* `next` is what frees or disconnects the communicator whose handle lies at `comm`; returns what that returns. */
+typedef int (*HeddleFreeCommFn)(int (*next)(void* comm), void* comm);
 
 /* The large-count forms are null where the host has none. */
 typedef struct HeddleBackend {
@@ -47,6 +49,7 @@ typedef struct HeddleBackend {
   HeddleAllocMemFn alloc_mem;
   HeddleFreeMemFn free_mem;
   HeddleEndFn end; /* before MPI_Finalize: the host serves from now on */
+  HeddleFreeCommFn free_comm; /* the host serves the communicator while `next` runs */
   /* Collective 0 is allreduce, 1 is bcast. The name of what serves `bytes` bytes on `comm` now: an algorithm,
    * or "host". */
   const char* (*algorithm)(int collective, size_t bytes, heddle_word comm);

@@ -3,7 +3,9 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <initializer_list>
 
@@ -40,7 +42,8 @@ void read_version(HostLibrary* out) {
   using GetVersion = int (*)(char*, int*);
   auto get = reinterpret_cast<GetVersion>(find_symbol(out->handle, "PMPI_Get_library_version"));
   if (get == nullptr) return;
-  char text[kLongest] = "";
+  static char text[kLongest];
+  text[0] = '\0';
   int length = 0;
   if (get(text, &length) != 0) return;
   text[kLongest - 1] = '\0';
@@ -106,6 +109,28 @@ bool consider(void* handle, HostLibrary* out) {
   return initialized;
 }
 
+// The file that is mapped at `address`: a relative path, by which it was loaded, is of a folder that the process may have left since.
+bool mapped_path(const void* address, char* out, std::size_t bytes) {
+  FILE* const maps = std::fopen("/proc/self/maps", "re");
+  if (maps == nullptr) return false;
+  const auto wanted = reinterpret_cast<std::uintptr_t>(address);
+  char* line = nullptr;
+  std::size_t room = 0;
+  bool found = false;
+  while (!found && getline(&line, &room, maps) > 0) {
+    char* end = line;
+    const std::uintptr_t first = std::strtoull(line, &end, 16);
+    if (*end != '-' || wanted < first || wanted >= std::strtoull(end + 1, &end, 16)) continue;
+    const char* const path = std::strchr(end, '/');
+    if (path == nullptr) break;
+    line[std::strcspn(line, "\n")] = '\0';
+    found = std::snprintf(out, bytes, "%s", path) < static_cast<int>(bytes);
+  }
+  std::free(line);
+  std::fclose(maps);
+  return found;
+}
+
 }  // namespace
 
 void* find_symbol(void* handle, const char* name) {
@@ -114,7 +139,8 @@ void* find_symbol(void* handle, const char* name) {
 
 void find_host_library(HostLibrary* out) {
   if (!consider(RTLD_DEFAULT, out)) {
-    Candidates loaded;
+    static Candidates loaded;
+    loaded.count = 0;
     dl_iterate_phdr(note_candidate, &loaded);
     bool found = false;
     for (std::size_t i = 0; i < loaded.count && !found; ++i) {
@@ -133,9 +159,11 @@ bool path_beside(const char* name, char* out, std::size_t bytes) {
   static const char here = 0;
   Dl_info self;
   if (dladdr(&here, &self) == 0 || self.dli_fname == nullptr) return false;
-  const char* base = base_name(self.dli_fname);
-  const int folder = static_cast<int>(base - self.dli_fname);
-  const int length = std::snprintf(out, bytes, "%.*s%s", folder, self.dli_fname, name);
+  static char whole[4096];
+  const bool is_relative = self.dli_fname[0] != '/' && mapped_path(&here, whole, sizeof whole);
+  const char* const path = is_relative ? whole : self.dli_fname;
+  const int folder = static_cast<int>(base_name(path) - path);
+  const int length = std::snprintf(out, bytes, "%.*s%s", folder, path, name);
   return length > 0 && static_cast<std::size_t>(length) < bytes;
 }
 

@@ -1,6 +1,8 @@
 // What the trampolines of both files share: part of libheddle_preload.so, so plain C++ without its run-time library.
 #pragma once
 
+#include <dlfcn.h>
+
 #include "interpose/backend_abi.h"
 
 #define HEDDLE_EXPORT extern "C" __attribute__((visibility("default")))
@@ -13,9 +15,18 @@ inline constexpr int kNoMpi = 16;       // where there is no MPI, there is no ri
 // One line to the user.
 __attribute__((format(printf, 1, 2))) void say(const char* format, ...);
 
-// Finds out where all calls go, unless that is known. False, and the user has been told, where the process has no MPI that could
-// answer to `function`. Any thread.
-bool resolve(const char* function);
+// Finds out where all calls go, unless that is known. False where the process has no MPI that could answer. Any thread.
+bool resolve();
+
+// A call where there is no MPI: it goes on to what has its name, the stub that a serial program is linked with. Where there is nothing, the user is
+// told. Of the type of the function, `like` alone counts.
+template <typename... Parameters, typename... Arguments>
+int without_mpi(const char* function, int (*like)(Parameters...), Arguments... arguments) {
+  auto next = reinterpret_cast<decltype(like)>(dlsym(RTLD_NEXT, function));
+  if (next != nullptr) return next(arguments...);
+  say("%s was called, but no MPI library is loaded in this process", function);
+  return kNoMpi;
+}
 
 // The next function of this name after heddle's, where it is a tool's, which has its reports to write. Of several MPIs in a process the next one is
 // not always the one that is used, so an MPI's own does not count. Null: there is no tool.

@@ -30,12 +30,13 @@ int missing(const char* name, Arguments... /*arguments*/) {
 }
 
 #define HEDDLE_LIST(...) __VA_ARGS__
-#define HEDDLE_FIRST(call, name, parameters, arguments)                                             \
-  int first_##name parameters {                                                                     \
-    return resolve("MPI_" #name) ? targets.name.load(std::memory_order_acquire) arguments : kNoMpi; \
-  }                                                                                                 \
-  int missing_##name parameters {                                                                   \
-    return missing("MPI_" #name, HEDDLE_LIST arguments);                                            \
+#define HEDDLE_FIRST(call, name, parameters, arguments)                                    \
+  int first_##name parameters {                                                            \
+    if (!resolve()) return without_mpi("MPI_" #name, first_##name, HEDDLE_LIST arguments); \
+    return targets.name.load(std::memory_order_acquire) arguments;                         \
+  }                                                                                        \
+  int missing_##name parameters {                                                          \
+    return missing("MPI_" #name, HEDDLE_LIST arguments);                                   \
   }
 HEDDLE_STAGED_CALLS(HEDDLE_FIRST)
 #undef HEDDLE_FIRST

@@ -42,6 +42,8 @@ using heddle::interpose::kNoMpi;
 using heddle::interpose::path_beside;
 using heddle::interpose::resolve;
 using heddle::interpose::say;
+using heddle::interpose::tools_function;
+using heddle::interpose::without_mpi;
 
 struct Targets;
 
@@ -80,6 +82,7 @@ extern Targets direct;
 constinit Targets served = unresolved<&served>();
 constinit Targets direct = unresolved<&direct>();
 constinit std::atomic<HeddleEndFn> end_serving{nullptr};
+constinit std::atomic<HeddleFreeCommFn> end_serving_comm{nullptr};
 constinit std::atomic<const char* (*)(int, size_t, heddle_word)> ask_algorithm{nullptr};
 
 constinit pthread_mutex_t resolve_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -176,7 +179,8 @@ const char* backend_file(HostKind kind) {
 }
 
 bool open_backend(const char* file, const HeddleBackend& own, HeddleBackend* out) {
-  char path[1200] = "";
+  static char path[4200];
+  path[0] = '\0';
   dlerror();
   void* library = open_backend_file(file, path, sizeof path);
   if (library == nullptr) {
@@ -190,7 +194,7 @@ bool open_backend(const char* file, const HeddleBackend& own, HeddleBackend* out
   auto open = reinterpret_cast<HeddleBackendOpenFn>(dlsym(library, HEDDLE_BACKEND_OPEN_NAME));
   static HeddleHostSymbols symbols;
   symbols = {find_symbol, host.handle, host.path, host.version, own.staged};
-  char error[512] = "it is no heddle backend";
+  static char error[512] = "it is no heddle backend";
   if (open != nullptr && open(HEDDLE_BACKEND_ABI, &symbols, out, error, sizeof error) == 0) return true;
   if (first_of_node() && !is_silent()) say("%s: %s; every call goes to the host MPI unchanged", path, error);
   return false;
@@ -239,6 +243,7 @@ bool resolve_locked() {
   const HeddleBackend& to = has_backend ? backend : own;
   ask_algorithm.store(to.algorithm, std::memory_order_release);
   end_serving.store(to.end, std::memory_order_release);
+  end_serving_comm.store(to.free_comm, std::memory_order_release);
   set<&direct>(own);
   set<&served>(to);
   heddle::interpose::set_staged(to.staged);
@@ -249,38 +254,39 @@ bool resolve_locked() {
 template <Targets* to>
 int first_allreduce(const void* in, void* out, int count, heddle_word type, heddle_word op,
                     heddle_word comm) {
-  if (!resolve("MPI_Allreduce")) return kNoMpi;
+  if (!resolve()) return without_mpi("MPI_Allreduce", first_allreduce<to>, in, out, count, type, op, comm);
   return to->allreduce.load(std::memory_order_acquire)(in, out, count, type, op, comm);
 }
 
 template <Targets* to>
 int first_bcast(void* buffer, int count, heddle_word type, int root, heddle_word comm) {
-  if (!resolve("MPI_Bcast")) return kNoMpi;
+  if (!resolve()) return without_mpi("MPI_Bcast", first_bcast<to>, buffer, count, type, root, comm);
   return to->bcast.load(std::memory_order_acquire)(buffer, count, type, root, comm);
 }
 
 template <Targets* to>
 int first_allreduce_c(const void* in, void* out, int64_t count, heddle_word type, heddle_word op,
                       heddle_word comm) {
-  if (!resolve("MPI_Allreduce_c")) return kNoMpi;
+  if (!resolve())
+    return without_mpi("MPI_Allreduce_c", first_allreduce_c<to>, in, out, count, type, op, comm);
   return to->allreduce_c.load(std::memory_order_acquire)(in, out, count, type, op, comm);
 }
 
 template <Targets* to>
 int first_bcast_c(void* buffer, int64_t count, heddle_word type, int root, heddle_word comm) {
-  if (!resolve("MPI_Bcast_c")) return kNoMpi;
+  if (!resolve()) return without_mpi("MPI_Bcast_c", first_bcast_c<to>, buffer, count, type, root, comm);
   return to->bcast_c.load(std::memory_order_acquire)(buffer, count, type, root, comm);
 }
 
 template <Targets* to>
 int first_alloc_mem(intptr_t bytes, heddle_word info, void* out) {
-  if (!resolve("MPI_Alloc_mem")) return kNoMpi;
+  if (!resolve()) return without_mpi("MPI_Alloc_mem", first_alloc_mem<to>, bytes, info, out);
   return to->alloc_mem.load(std::memory_order_acquire)(bytes, info, out);
 }
 
 template <Targets* to>
 int first_free_mem(void* memory) {
-  if (!resolve("MPI_Free_mem")) return kNoMpi;
+  if (!resolve()) return without_mpi("MPI_Free_mem", first_free_mem<to>, memory);
   return to->free_mem.load(std::memory_order_acquire)(memory);
 }
 
@@ -291,20 +297,39 @@ using FinalizeFn = int (*)();
 FinalizeFn host_finalize() {
   HostLibrary library;
   pthread_mutex_lock(&resolve_mutex);
-  if (resolved) library = host;
+  if (resolved)
+    library = host;
+  else
+    find_host_library(&library);
   pthread_mutex_unlock(&resolve_mutex);
-  if (library.kind == HostKind::none) find_host_library(&library);
   if (library.kind == HostKind::none) return nullptr;
   return reinterpret_cast<FinalizeFn>(find_symbol(library.handle, "PMPI_Finalize"));
 }
 
 int finalize_by(FinalizeFn finalize, const char* name) {
-  if (finalize == nullptr) {
-    say("%s was called, but no MPI library is loaded in this process", name);
-    return kNoMpi;
-  }
+  if (finalize == nullptr) return without_mpi(name, finalize);
   if (const HeddleEndFn end = end_serving.load(std::memory_order_acquire); end != nullptr) end();
   return finalize();
+}
+
+// ---- What ends a communicator: the same
+
+using FreeCommFn = int (*)(void* comm);
+
+int free_comm(const char* name, bool past_tools, void* comm) {
+  const char* const mpi_name = past_tools ? name + 1 : name;
+  char pmpi_name[64];
+  std::snprintf(pmpi_name, sizeof pmpi_name, "P%s", mpi_name);
+  if (!resolve()) return without_mpi(name, static_cast<FreeCommFn>(nullptr), comm);
+  void* next = past_tools ? nullptr : tools_function(mpi_name);
+  if (next == nullptr) next = find_symbol(host.handle, pmpi_name);
+  if (next == nullptr) {
+    say("%s: %s has no such function", name, host.path);
+    return kNoMpi;
+  }
+  const auto free_it = reinterpret_cast<FreeCommFn>(next);
+  const HeddleFreeCommFn end = end_serving_comm.load(std::memory_order_acquire);
+  return end != nullptr ? end(free_it, comm) : free_it(comm);
 }
 
 // For a PMPI function that will return to `caller`.
@@ -332,11 +357,10 @@ void heddle::interpose::say(const char* format, ...) {
   (void)written;  // nowhere left to complain
 }
 
-bool heddle::interpose::resolve(const char* function) {
+bool heddle::interpose::resolve() {
   pthread_mutex_lock(&resolve_mutex);
   const bool found = resolve_locked();
   pthread_mutex_unlock(&resolve_mutex);
-  if (!found) say("%s was called, but no MPI library is loaded in this process", function);
   return found;
 }
 
@@ -348,6 +372,22 @@ HEDDLE_EXPORT int MPI_Finalize(void) {
 
 HEDDLE_EXPORT int PMPI_Finalize(void) {
   return finalize_by(host_finalize(), "PMPI_Finalize");
+}
+
+HEDDLE_EXPORT int MPI_Comm_free(void* comm) {
+  return free_comm("MPI_Comm_free", false, comm);
+}
+
+HEDDLE_EXPORT int PMPI_Comm_free(void* comm) {
+  return free_comm("PMPI_Comm_free", true, comm);
+}
+
+HEDDLE_EXPORT int MPI_Comm_disconnect(void* comm) {
+  return free_comm("MPI_Comm_disconnect", false, comm);
+}
+
+HEDDLE_EXPORT int PMPI_Comm_disconnect(void* comm) {
+  return free_comm("PMPI_Comm_disconnect", true, comm);
 }
 
 HEDDLE_EXPORT int MPI_Allreduce(const void* in, void* out, int count, heddle_word type, heddle_word op,

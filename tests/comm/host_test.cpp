@@ -1,8 +1,11 @@
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <thread>
 
+#include "comm/bootstrap.hpp"
 #include "comm/hardware.hpp"
 #include "comm/host_identity.hpp"
 
@@ -16,6 +19,22 @@ TEST(HostIdentity, IsTheSameEveryTimeAndNamesTheHost) {
   EXPECT_NE(first.value, 0U);
   EXPECT_FALSE(first.host_name.empty());
   EXPECT_EQ(first.host_name, second.host_name);
+}
+
+// Each communicator of a process needs it, and reading it takes longer than the rest of a small one's set-up.
+TEST(ProcessState, ReadsTheIdentityOnce) {
+  const pid_t child = fork();
+  if (child == 0) {
+    ProcessState process;
+    const HostIdentity first = process.identity();
+    if (unshare(CLONE_NEWUTS) != 0 || sethostname("elsewhere", 9) != 0) _exit(77);
+    const bool read_again = process.identity().host_name != first.host_name;
+    _exit(host_identity().host_name == "elsewhere" && first.value != 0 && !read_again ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "may not name a host (needs root)";
+  EXPECT_EQ(status, 0);
 }
 
 TEST(UsableCores, FollowsTheAffinityMask) {

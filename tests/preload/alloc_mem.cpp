@@ -55,12 +55,28 @@ int mapped_pieces() {
 void allocate_many() {
   std::vector<char*> pieces;
   for (int i = 0; i < 400; ++i) {
-    pieces.push_back(allocate<char>(20'000));
-    pieces.back()[19'999] = static_cast<char>(i);
+    pieces.push_back(allocate<char>(40'000));
+    pieces.back()[39'999] = static_cast<char>(i);
   }
   for (std::size_t i = 0; i < pieces.size(); ++i) {
-    if (pieces[i][19'999] != static_cast<char>(i)) job::fail("piece %zu was overwritten", i);
+    if (pieces[i][39'999] != static_cast<char>(i)) job::fail("piece %zu was overwritten", i);
     MPI_Free_mem(pieces[i]);
+  }
+}
+
+// A loop that asks for memory, uses it and frees it gets the same pages again, not new ones, with the right sums.
+void allocate_again(int size) {
+  for (int i = 1; i <= 50; ++i) {
+    float* memory = allocate<float>(kCount);
+    // New pages hold zeros, which is what takes the time.
+    if (i > 1 && memory[kCount - 1] != static_cast<float>((i - 1) * size))
+      job::fail("round %d: new pages", i);
+    for (std::size_t k = 0; k < kCount; ++k)
+      memory[k] = static_cast<float>(i);
+    MPI_Allreduce(MPI_IN_PLACE, memory, static_cast<int>(kCount), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    if (memory[0] != static_cast<float>(i * size) || memory[kCount - 1] != memory[0])
+      job::fail("round %d: %g", i, memory[0]);
+    MPI_Free_mem(memory);
   }
 }
 
@@ -97,6 +113,7 @@ int main(int argc, char** argv) {
   MPI_Comm_split(MPI_COMM_WORLD, job::rank_of(MPI_COMM_WORLD) % 2, 0, &half);
   if (job::size_of(half) > 1) job::warm_up(half);
   MPI_Free_mem(early);
+  if (given != 0) allocate_again(size);
   allocate_many();
   early = allocate<float>(kCount);
   check_allreduce({late, early}, size, 3);

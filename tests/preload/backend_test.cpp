@@ -167,6 +167,8 @@ TEST(DatatypeMap, ServesExactlyWhatStandardAndHostAgreeOn) {
   const MPI_Op ops[] = {MPI_MAX,    MPI_MIN,    MPI_SUM,     MPI_PROD,  MPI_LAND,
                         MPI_BAND,   MPI_LOR,    MPI_BOR,     MPI_LXOR,  MPI_BXOR,
                         MPI_MINLOC, MPI_MAXLOC, MPI_REPLACE, MPI_NO_OP, MPI_OP_NULL};
+  const Pairs pairs = map.host_pairs();
+  EXPECT_EQ(map.host_pairs(), pairs) << "asked again";
   int served = 0;
   for (const Predefined& p : kPredefined) {
     for (const MPI_Op op : ops) {
@@ -182,7 +184,7 @@ TEST(DatatypeMap, ServesExactlyWhatStandardAndHostAgreeOn) {
       int size = 0;
       PMPI_Type_size(p.type, &size);
       EXPECT_EQ(dtype_size(row->type), static_cast<std::size_t>(size)) << p.name;
-      EXPECT_EQ(map.find(p.type, op, &mapped), row) << "asked again";
+      EXPECT_TRUE(map.is_known(p.type, op) && map.has(pairs, p.type, op)) << p.name;
       // The host must not refuse what we serve: checked as the host checks a call.
       std::byte in[64] = {};
       std::byte out[64] = {};
@@ -226,6 +228,7 @@ constexpr heddle_word kNoOps[] = {0, MPI_SUM + 64, MPI_OP_NULL, MPI_INT, ~heddle
 
 TEST(DatatypeMap, KnowsNoOtherHandles) {
   DatatypeMap map(host(), MPI_COMM_SELF);
+  map.host_pairs();
   Op mapped = Op::sum;
   for (const heddle_word type : kNoTypes)
     EXPECT_EQ(map.find(abi::handle_of<MPI_Datatype>(type), MPI_SUM, &mapped), nullptr) << type;
@@ -245,6 +248,7 @@ TEST(Datatypes, AreNumbersOfTheirRangeOrAddresses) {
 
 // What calls that are not sums go by: no byte of a type that is not the host's may be touched without it.
 TEST(PredefinedSizes, AreTheHosts) {
+  abi::learn_types(host());
   int known = 0;
   for (const Predefined& p : kPredefined) {
     const std::size_t size = abi::predefined_size(p.type);
@@ -255,6 +259,8 @@ TEST(PredefinedSizes, AreTheHosts) {
     EXPECT_EQ(size, static_cast<std::size_t>(hosts)) << p.name;
   }
   EXPECT_GE(known, 30);
+  EXPECT_EQ(abi::predefined_size(MPI_DOUBLE_PRECISION), abi::size_of(host(), MPI_DOUBLE_PRECISION));
+  EXPECT_EQ(abi::predefined_size(MPI_INTEGER), abi::size_of(host(), MPI_INTEGER));
   for (const MPI_Datatype pair : {MPI_FLOAT_INT, MPI_DOUBLE_INT, MPI_LONG_DOUBLE_INT, MPI_DATATYPE_NULL})
     EXPECT_EQ(abi::predefined_size(pair), 0u);
 #ifdef MPI_ABI  // MPICH's handles say their sizes themselves, made up ones too

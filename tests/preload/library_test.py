@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 
-FUNCTIONS = ['Alloc_mem', 'Allreduce', 'Allreduce_c', 'Bcast', 'Bcast_c', 'Finalize', 'Free_mem']
+FUNCTIONS = ['Alloc_mem', 'Allreduce', 'Allreduce_c', 'Bcast', 'Bcast_c', 'Comm_disconnect', 'Comm_free', 'Finalize', 'Free_mem']
 # Looked at for buffers on GPUs: with a request, without, and with large counts; and what ends requests.
 BOTH = ['Allgather', 'Alltoall', 'Bsend', 'Exscan', 'Gather', 'Recv', 'Reduce', 'Reduce_scatter_block', 'Rsend', 'Scan', 'Scatter', 'Send', 'Ssend']
 STAGED = BOTH + ['I' + name.lower() for name in BOTH + ['Allreduce', 'Bcast']] + ['Sendrecv', 'Sendrecv_replace']

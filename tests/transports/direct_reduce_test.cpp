@@ -2,6 +2,7 @@
 // and no slot touched where every buffer is from a heap.
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -207,6 +208,75 @@ TEST(SharedHeapTest, FindsWhatIsInsideOneBlock) {
   EXPECT_FALSE(heap.find(a, 1));
   EXPECT_EQ(heap.release(a).code(), Code::invalid_argument);
   EXPECT_EQ(heap.release(b + 1).code(), Code::invalid_argument);
+}
+
+TEST(SharedHeapTest, GivesOutAgainWhatWasPutBy) {
+  SharedHeap heap;
+  const auto again = [&](std::size_t bytes) {
+    return static_cast<std::byte*>(heap.allocate_again(bytes, 3).value());
+  };
+  std::byte* const first = again(100'000);
+  first[99'999] = std::byte{1};
+  const HeapPlace place = *heap.find(first, 100'000);
+  HeapViews views(1);
+  std::byte* const seen = views.at(0, place, heap.releases());
+  EXPECT_TRUE(heap.put_by(first));
+  EXPECT_FALSE(heap.put_by(first)) << "freed twice";
+  EXPECT_FALSE(heap.find(first, 1)) << "nobody's now";
+  EXPECT_EQ(again(99'000), first);
+  EXPECT_EQ(heap.find(first, 99'000)->block, place.block) << "another number, so that others map it again";
+  EXPECT_EQ(views.at(0, *heap.find(first, 1), heap.releases()), seen);
+  EXPECT_NE(again(100'000), first) << "in use";
+  std::byte* const third = again(10);
+  EXPECT_FALSE(heap.allocate_again(10, 3).ok());
+  EXPECT_TRUE(heap.put_by(third));
+  // In the place of what is kept, where there may be no more.
+  EXPECT_NE(again(200'000), third);
+  EXPECT_EQ(heap.kept(), 0U);
+  EXPECT_EQ(heap.blocks(), 3U);
+}
+
+TEST(SharedHeapTest, KeepsSoMuch) {
+  SharedHeap heap;
+  constexpr std::size_t kPiece = SharedHeap::kMostKept / 4;
+  std::vector<void*> pieces;
+  for (int i = 0; i < 6; ++i)
+    pieces.push_back(heap.allocate_again(kPiece, 100).value());
+  const std::uint64_t before = heap.releases();
+  for (void* piece : pieces)
+    EXPECT_TRUE(heap.put_by(piece));
+  EXPECT_EQ(heap.kept(), 4U);
+  EXPECT_EQ(heap.releases(), before + 2) << "the others have to let go of those";
+  void* const large = heap.allocate_again(SharedHeap::kMostKept + 1, 100).value();
+  EXPECT_TRUE(heap.put_by(large));
+  EXPECT_FALSE(heap.find(large, 1));
+  EXPECT_EQ(heap.kept(), 4U);
+}
+
+// What parent and child share nobody may fill with something else.
+TEST(SharedHeapTest, GivesOutNothingThatAForkShares) {
+  SharedHeap heap;
+  auto* const kept = static_cast<std::byte*>(heap.allocate_again(100'000, 9).value());
+  auto* const used = static_cast<std::byte*>(heap.allocate_again(100'000, 9).value());
+  EXPECT_TRUE(heap.put_by(kept));
+  used[0] = std::byte{1};
+  const pid_t child = fork();
+  if (child == 0) {
+    auto* const own = static_cast<std::byte*>(heap.allocate_again(100'000, 9).value());
+    own[0] = std::byte{2};
+    const bool put = heap.put_by(used);
+    auto* const more = static_cast<std::byte*>(heap.allocate_again(100'000, 9).value());
+    more[0] = std::byte{3};
+    _exit(put ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(used[0], std::byte{1});
+  EXPECT_TRUE(heap.put_by(used));
+  auto* const next = static_cast<std::byte*>(heap.allocate_again(100'000, 9).value());
+  EXPECT_EQ(next[0], std::byte{0}) << "the child's";
+  EXPECT_EQ(heap.kept(), 0U);
 }
 
 TEST(HeapViewsTest, LetGoOfWhatTheOwnerReleased) {

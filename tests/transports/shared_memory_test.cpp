@@ -151,6 +151,23 @@ TEST_P(SharedMemoryTest, MovesAndDiesWithoutTrace) {
   EXPECT_TRUE(objects_of(getpid()).empty());
 }
 
+// What the program goes on printing would be written to the memory.
+TEST_P(SharedMemoryTest, IsNotFoundInThePlaceOfAClosedStream) {
+  EXPECT_EQ(in_child([&] {
+              SharedMemory before = SharedMemory::create(4096, GetParam()).value();
+              for (int stream = 0; stream < 3; ++stream)
+                close(stream);
+              SharedMemory made = SharedMemory::create(4096, GetParam()).value();
+              Result<SharedMemory> attached = SharedMemory::attach(before.handle());
+              const char text[] = "progress";
+              for (int stream = 0; stream < 3; ++stream) {
+                if (write(stream, text, sizeof text) >= 0 || errno != EBADF) return 1;
+              }
+              return attached.ok() && made.data()[0] == std::byte{0} ? 0 : 2;
+            }),
+            0);
+}
+
 TEST_P(SharedMemoryTest, AnImpossibleSizeIsAStatus) {
   const Result<SharedMemory> memory = SharedMemory::create(std::size_t{1} << 62, GetParam());
   ASSERT_FALSE(memory.ok());

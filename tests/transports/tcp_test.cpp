@@ -1,4 +1,5 @@
 // TCP: connections that cross, strangers, and messages that wait for their receive.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -425,6 +426,26 @@ TEST(Tcp, ASendGivenUpInTheMiddleEndsTheConnection) {
   EXPECT_EQ(pair.status[1].code(), Code::peer_failed);
   EXPECT_TRUE(pair.status[0].ok());
   pair.of(1).cancel(received);
+}
+
+TEST(Tcp, NoConnectionTakesThePlaceOfAClosedStream) {
+  const int kept = ::dup(STDIN_FILENO);
+  ::close(STDIN_FILENO);
+  {
+    Pair pair;
+    pair.greet();
+    EXPECT_EQ(::fcntl(STDIN_FILENO, F_GETFD), -1);
+    Socket listener = tcp_listen(0).value();
+    Socket client =
+        tcp_connect("127.0.0.1", tcp_local_port(listener), steady_clock::now() + std::chrono::seconds(10))
+            .value();
+    Socket server;
+    while (!server.open())
+      server = tcp_accept(listener).value();
+    EXPECT_EQ(::fcntl(STDIN_FILENO, F_GETFD), -1);
+  }
+  ::dup2(kept, STDIN_FILENO);
+  ::close(kept);
 }
 
 TEST(Tcp, WhatNobodyExpectsDoesNotKeepAwake) {

@@ -1,11 +1,39 @@
 #include "transports/shm/shared_heap.hpp"
 
+#include <pthread.h>
 #include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
 
 #include <string>
 #include <utility>
 
 namespace heddle {
+namespace {
+
+// By this process, or by those that it comes from: each pair of parent and child shares the blocks that were there before.
+std::atomic<std::uint64_t> forks{0};
+
+std::uint64_t forks_so_far() {
+  static const int watched = pthread_atfork(
+      nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); },
+      [] { forks.fetch_add(1, std::memory_order_relaxed); });
+  (void)watched;
+  return forks.load(std::memory_order_relaxed);
+}
+
+// Four sizes between two powers of two, so that a block serves requests that are not quite the same. Pages that nobody touches do not exist.
+std::size_t rounded_up(std::size_t bytes) {
+  constexpr std::size_t kLeast = 16 * 1024;
+  if (bytes <= kLeast) return kLeast;
+  const std::size_t step =
+      std::max(std::bit_floor(bytes - 1) / 4, static_cast<std::size_t>(sysconf(_SC_PAGESIZE)));
+  return bytes > SIZE_MAX - step ? bytes : (bytes + step - 1) / step * step;
+}
+
+}  // namespace
 
 Result<void*> SharedHeap::allocate(std::size_t bytes) {
   // Pages are not reserved: more than there can ever be would only show when it is touched.
@@ -20,7 +48,7 @@ Result<void*> SharedHeap::allocate(std::size_t bytes) {
   if (!memory.ok()) return memory.status();
   std::byte* const start = memory->data();
   const std::lock_guard lock(mutex_);
-  blocks_.emplace(start, Block{++last_number_, std::move(memory).value()});
+  blocks_.emplace(start, Block{++last_number_, std::move(memory).value(), forks_so_far()});
   return static_cast<void*>(start);
 }
 
@@ -32,6 +60,60 @@ Status SharedHeap::release(void* memory) {
   }
   ++releases_;
   return {};
+}
+
+Result<void*> SharedHeap::allocate_again(std::size_t bytes, std::size_t most_blocks) {
+  const std::size_t size = rounded_up(bytes);
+  {
+    std::vector<Block> gone;
+    const std::lock_guard lock(mutex_);
+    const std::uint64_t now = forks_so_far();
+    while (!kept_.empty() && kept_.front().forks != now)
+      evict(&gone);
+    const auto found = std::find_if(kept_.rbegin(), kept_.rend(),
+                                    [&](const Block& block) { return block.memory.size() == size; });
+    if (found != kept_.rend()) {
+      std::byte* const start = found->memory.data();
+      kept_bytes_ -= size;
+      blocks_.emplace(start, std::move(*found));
+      kept_.erase(std::next(found).base());
+      return static_cast<void*>(start);
+    }
+    while (!kept_.empty() && blocks_.size() + kept_.size() >= most_blocks)
+      evict(&gone);
+    if (blocks_.size() >= most_blocks) {
+      return Status(Code::out_of_memory,
+                    "all " + std::to_string(most_blocks) + " pieces of memory are in use");
+    }
+  }
+  return allocate(size);
+}
+
+bool SharedHeap::put_by(void* memory) {
+  std::vector<Block> gone;
+  const std::lock_guard lock(mutex_);
+  const auto found = blocks_.find(static_cast<const std::byte*>(memory));
+  if (found == blocks_.end()) return false;
+  Block block = std::move(found->second);
+  blocks_.erase(found);
+  const std::size_t bytes = block.memory.size();
+  if (bytes > kMostKept || block.forks != forks_so_far()) {
+    gone.push_back(std::move(block));
+    ++releases_;
+    return true;
+  }
+  kept_.push_back(std::move(block));
+  kept_bytes_ += bytes;
+  while (kept_bytes_ > kMostKept)
+    evict(&gone);
+  return true;
+}
+
+void SharedHeap::evict(std::vector<Block>* gone) {
+  kept_bytes_ -= kept_.front().memory.size();
+  gone->push_back(std::move(kept_.front()));
+  kept_.erase(kept_.begin());
+  ++releases_;
 }
 
 std::optional<HeapPlace> SharedHeap::find(const void* memory, std::size_t bytes) const {
@@ -53,6 +135,11 @@ std::uint64_t SharedHeap::releases() const {
 std::size_t SharedHeap::blocks() const {
   const std::lock_guard lock(mutex_);
   return blocks_.size();
+}
+
+std::size_t SharedHeap::kept() const {
+  const std::lock_guard lock(mutex_);
+  return kept_.size();
 }
 
 std::byte* HeapViews::at(int member, const HeapPlace& place, std::uint64_t releases) {

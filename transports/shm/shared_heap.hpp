@@ -21,6 +21,9 @@ struct HeapPlace {
 };
 
 // One rank's memory for the others. Each block is a memfd of its own, with a descriptor. Any thread.
+//
+// Making one takes a hundred microseconds, pages included, so what is put by is given out again, under its number: the others may have mapped
+// it already. That is bounded, and nothing is given out again that a process forked since may still look at.
 class SharedHeap {
  public:
   // Zeroed, page-aligned memory of `bytes` (at least 1), for as long as this object or until release().
@@ -28,19 +31,32 @@ class SharedHeap {
   // `memory` is what allocate() returned, and no collective that uses it is in flight on any rank.
   Status release(void* memory);
 
+  // The same, of any contents: of what was put by, where there is a block of that size. A failure where there would be more than `most_blocks`.
+  Result<void*> allocate_again(std::size_t bytes, std::size_t most_blocks);
+  // As release(), for allocate_again(): keeps it, or others in its place, up to kMostKept bytes. False where it is no block's beginning.
+  bool put_by(void* memory);
+  static constexpr std::size_t kMostKept = std::size_t{64} << 20;
+
   // Where [memory, memory + bytes) lies, if inside one block.
   std::optional<HeapPlace> find(const void* memory, std::size_t bytes) const;
   // Rises when a block goes: the others then let go of what they had mapped.
   std::uint64_t releases() const;
-  std::size_t blocks() const;
+  std::size_t blocks() const;  // besides those put by
+  std::size_t kept() const;    // put by
 
  private:
   struct Block {
     std::uint64_t number;
     SharedMemory memory;
+    std::uint64_t forks;  // before it was made
   };
+  // Takes the oldest of kept_ into `gone`, to be unmapped without the lock.
+  void evict(std::vector<Block>* gone);
+
   mutable std::mutex mutex_;
   std::map<const std::byte*, Block> blocks_;  // by address
+  std::vector<Block> kept_;                   // the oldest first
+  std::size_t kept_bytes_ = 0;
   std::uint64_t last_number_ = 0;
   std::uint64_t releases_ = 0;
 };

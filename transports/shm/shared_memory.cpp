@@ -14,6 +14,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/descriptors.hpp"
+
 namespace heddle {
 namespace {
 
@@ -93,10 +95,13 @@ Result<SharedMemory> SharedMemory::create(std::size_t bytes, Backing backing) {
   const bool posix = backing == Backing::posix;
   HEDDLE_TRY(check_file_limit(size));
   if (posix) sweep_stale_shared_memory();
-  const int fd = posix ? open_posix(memory.handle_) : memfd_create("heddle", MFD_CLOEXEC);
+  const int fd =
+      off_standard_streams(posix ? open_posix(memory.handle_) : memfd_create("heddle", MFD_CLOEXEC));
   if (fd < 0) {
+    const int error = errno;
+    if (posix) shm_unlink(memory.handle_.name);
     memory.handle_.name[0] = '\0';
-    return system_error(posix ? "shm_open in /dev/shm" : "memfd_create", errno);
+    return system_error(posix ? "shm_open in /dev/shm" : "memfd_create", error);
   }
   memory.fd_ = fd;
   memory.handle_.pid = getpid();
@@ -123,8 +128,9 @@ Result<SharedMemory> SharedMemory::attach(const SharedMemoryHandle& handle) {
   SharedMemory memory;
   const bool posix = handle.name[0] != '\0';
   const std::string source = source_of(handle);
-  const int fd = posix ? shm_open(handle.name, O_RDWR | O_CLOEXEC, 0)
-                       : open(source.c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  const int fd =
+      off_standard_streams(posix ? shm_open(handle.name, O_RDWR | O_CLOEXEC, 0)
+                                 : open(source.c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   if (fd < 0) return system_error("opening " + source, errno);
   struct stat info {};
   Status status;

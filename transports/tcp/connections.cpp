@@ -136,7 +136,8 @@ bool TcpTransport::drop_oldest_stranger() {
 
 void TcpTransport::accept_all() {
   while (true) {
-    const int fd = ::accept4(setup_.listener.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    Socket socket(::accept4(setup_.listener.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    const int fd = socket.fd();
     if (fd < 0) {
       const int error = errno;
       if (error == EINTR || error == ECONNABORTED || error == EPROTO) continue;
@@ -147,7 +148,6 @@ void TcpTransport::accept_all() {
       if (error != EAGAIN && error_.ok()) error_ = no_descriptor("accept", error);
       return;
     }
-    Socket socket(fd);
     tcp_tune(socket);
     if (strangers_.size() >= peers_.size() + kMostStrangers) (void)drop_oldest_stranger();
     watch(socket, kStranger + static_cast<std::uint64_t>(fd), EPOLLIN);

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/descriptors.hpp"
 #include "base/status.hpp"
 
 namespace heddle {
@@ -19,7 +20,7 @@ int milliseconds_until(Deadline deadline);
 class Socket {
  public:
   Socket() = default;
-  explicit Socket(int fd) : fd_(fd) {}
+  explicit Socket(int fd) : fd_(off_standard_streams(fd)) {}  // a new one, or -1 and errno
   Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Socket& operator=(Socket&& other) noexcept {
     if (this != &other) {

@@ -35,6 +35,7 @@ constexpr std::size_t predefined_size(MPI_Datatype type) {
   const auto word = static_cast<unsigned>(type);
   return (word & 0xff000000u) == 0x4c000000u ? (word >> 8) & 0xffu : 0;
 }
+inline void learn_types(const HostMpi& /*mpi*/) {}
 // The same, asking the host where that is needed: its handle may be null, or of another size, in a library that was built for other sizes (long double of 8
 // bytes, 8-byte default integers).
 inline std::size_t size_of(const HostMpi& /*mpi*/, MPI_Datatype type) {

@@ -2,7 +2,9 @@
 #include "interpose/backend/predefined.hpp"
 
 #include <array>
+#include <atomic>
 #include <bitset>
+#include <iterator>
 #include <set>
 #include <vector>
 
@@ -11,12 +13,14 @@ namespace {
 
 class PredefinedSizes {
  public:
-  PredefinedSizes() {
+  explicit PredefinedSizes(const std::vector<SizedType>& others) {
+    std::vector<SizedType> all(std::begin(kTypesOfC), std::end(kTypesOfC));
+    all.insert(all.end(), others.begin(), others.end());
     std::vector<MPI_Datatype> types;
-    for (const SizedType& one : kTypesOfC)
+    for (const SizedType& one : all)
       types.push_back(one.type);
     slots_.fit(types);
-    for (const SizedType& one : kTypesOfC)
+    for (const SizedType& one : all)
       sizes_[slots_.of(one.type)] = one;
   }
   std::size_t of(MPI_Datatype type) const {
@@ -28,6 +32,8 @@ class PredefinedSizes {
   DatatypeSlots slots_;
   std::array<SizedType, DatatypeSlots::kSlots> sizes_;
 };
+
+std::atomic<const PredefinedSizes*> learned{nullptr};
 
 }  // namespace
 
@@ -44,8 +50,17 @@ void DatatypeSlots::fit(std::span<const MPI_Datatype> types) {
 }
 
 std::size_t predefined_size(MPI_Datatype type) {
-  static const PredefinedSizes sizes;
-  return sizes.of(type);
+  const PredefinedSizes* sizes = learned.load(std::memory_order_acquire);
+  if (sizes == nullptr) {
+    static const PredefinedSizes of_c({});
+    sizes = &of_c;
+  }
+  return sizes->of(type);
+}
+
+void learn_types(const HostMpi& mpi) {
+  static const PredefinedSizes sizes(sizes_of_others(mpi));
+  learned.store(&sizes, std::memory_order_release);
 }
 
 std::size_t size_of(const HostMpi& mpi, MPI_Datatype type) {

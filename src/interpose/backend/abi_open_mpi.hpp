@@ -28,8 +28,10 @@ inline bool is_datatype(MPI_Datatype type) {
   return type != nullptr && type != MPI_DATATYPE_NULL;
 }
 
-// The size of a predefined datatype, of which n elements are n times as many bytes as they lie in memory; 0: it is none that is known to be one. Those of C.
+// The size of a predefined datatype, of which n elements are n times as many bytes as they lie in memory; 0: it is none that is known to be one. C's, and others
+// once they are learned.
 std::size_t predefined_size(MPI_Datatype type);
+void learn_types(const HostMpi& mpi);  // MPI is initialised
 // Also of those whose size is the host's to say. 0: it has none.
 std::size_t size_of(const HostMpi& mpi, MPI_Datatype type);
 

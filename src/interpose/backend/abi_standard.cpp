@@ -2,22 +2,22 @@
 #include "interpose/backend/predefined.hpp"
 
 namespace heddle::backend::abi {
-namespace {
 
-Predefined make_predefined() {
-  Predefined all;
+Predefined::Predefined() {
   for (const SizedType& one : kTypesOfC)
-    all.sizes[word_of(one.type) - kDatatypes] = static_cast<std::uint8_t>(one.bytes);
+    sizes[word_of(one.type) - kDatatypes] = static_cast<std::uint8_t>(one.bytes);
   for (const MappedOp& one : kMappedOps) {
-    all.is_op[word_of(one.op) - kOps] = true;
-    all.ops[word_of(one.op) - kOps] = one.mapped;
+    is_op[word_of(one.op) - kOps] = true;
+    ops[word_of(one.op) - kOps] = one.mapped;
   }
-  return all;
 }
 
-}  // namespace
+Predefined predefined;
 
-const Predefined kPredefined = make_predefined();
+void learn_types(const HostMpi& mpi) {
+  for (const SizedType& one : sizes_of_others(mpi))
+    predefined.sizes[word_of(one.type) - kDatatypes] = static_cast<std::uint8_t>(one.bytes);
+}
 
 // The standard has hosts say so of what they lack, without an error: 0 or MPI_UNDEFINED.
 std::size_t size_of(const HostMpi& mpi, MPI_Datatype type) {

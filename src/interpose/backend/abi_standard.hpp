@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -44,17 +45,21 @@ inline bool is_datatype(MPI_Datatype type) {
 
 // By number, less the null handle's.
 struct Predefined {
-  std::array<std::uint8_t, kMostDatatypes> sizes{};  // of C's types, which every library has; 0: of another
-  std::array<bool, kMostOps> is_op{};                // heddle has it
+  std::array<std::atomic<std::uint8_t>, kMostDatatypes>
+      sizes{};  // of C's types, which every library has, and others once they are learned; 0: of another
+  std::array<bool, kMostOps> is_op{};  // heddle has it
   std::array<Op, kMostOps> ops{};
+
+  Predefined();
 };
-extern const Predefined kPredefined;
+extern Predefined predefined;
 
 // The size of a predefined datatype, of which n elements are n times as many bytes as they lie in memory; 0: it is none that is known to be one.
 inline std::size_t predefined_size(MPI_Datatype type) {
   const std::uintptr_t number = word_of(type) - kDatatypes;
-  return number < kMostDatatypes ? kPredefined.sizes[number] : 0;
+  return number < kMostDatatypes ? predefined.sizes[number].load(std::memory_order_relaxed) : 0;
 }
+void learn_types(const HostMpi& mpi);  // MPI is initialised
 // Also of those whose size is the host's to say. 0: it has none.
 std::size_t size_of(const HostMpi& mpi, MPI_Datatype type);
 
@@ -68,8 +73,8 @@ class DatatypeSlots {
 
 inline bool find_op(MPI_Op op, Op* out) {
   const std::uintptr_t number = word_of(op) - kOps;
-  if (number >= kMostOps || !kPredefined.is_op[number]) return false;
-  *out = kPredefined.ops[number];
+  if (number >= kMostOps || !predefined.is_op[number]) return false;
+  *out = predefined.ops[number];
   return true;
 }
 

@@ -4,34 +4,35 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/threads.hpp"
 #include "select/selector.hpp"
 
 namespace heddle::backend {
 
 // ---- Becoming known, and the take-over
 
-template <typename Counts, typename Host>
-[[gnu::noinline]] CommState* Backend::enter(MPI_Comm comm, const Counts& counts, const Host& host, int* rc) {
+template <typename Call>
+[[gnu::noinline]] CommState* Backend::enter(MPI_Comm comm, const Call& call, int* rc) {
   CommState* state = registry_.find_fast(comm);
   if (state == nullptr) state = registry_.find(comm);
   if (state == nullptr) {
     // The host goes first: it knows whether this is a communicator, and what to tell the user if not.
-    *rc = host();
+    *rc = call.host();
     int error_class = MPI_SUCCESS;
     if (*rc != MPI_SUCCESS) mpi_.Error_class(*rc, &error_class);
     if (error_class != MPI_ERR_COMM) state = attach(comm);
-    if (state != nullptr && state->mode == Mode::counting && counts(*state)) state->calls = 1;
+    if (state != nullptr && state->mode == Mode::counting && call.counts(*state)) state->calls = 1;
     return nullptr;
   }
-  if (state->mode == Mode::counting && counts(*state) && ++state->calls >= kTakeoverCall)
+  if (state->mode == Mode::counting && call.counts(*state) && ++state->calls >= kTakeoverCall)
     take_over(comm, *state);
-  if (state->mode == Mode::heddle) return state;
-  *rc = state->mode == Mode::failed ? fail(Status(), comm, *state) : host();
+  if (state->mode == Mode::heddle || (state->mode == Mode::partly && call.is_agreed(*state))) return state;
+  *rc = state->mode == Mode::failed ? fail(Status(), comm, *state) : call.host();
   return nullptr;
 }
 
 CommState* Backend::attach(MPI_Comm comm) {
-  if (comm == MPI_COMM_NULL || !make_ready()) return nullptr;
+  if (comm == MPI_COMM_NULL || is_ending(comm) || !make_ready()) return nullptr;
   int is_inter = -1;
   int size = 0;
   int rank = 0;
@@ -55,10 +56,9 @@ CommState* Backend::attach(MPI_Comm comm) {
 // What counts towards the take-over: what heddle would serve, so that the ranks agree. A mistake that one rank makes, and mends, the
 // others know nothing of.
 template <typename Count>
-bool Backend::counts(const void* in, const void* out, Count count, MPI_Datatype type, MPI_Op op) {
-  DType mapped_type{};
-  Op mapped_op{};
-  return count > 0 && out != MPI_IN_PLACE && is_served(in, out, type, op, &mapped_type, &mapped_op);
+bool Backend::counts(const void* in, const void* out, Count count, MPI_Datatype type, MPI_Op op) const {
+  return count > 0 && out != MPI_IN_PLACE && in != nullptr && out != nullptr && in != out &&
+         map_->is_known(type, op);
 }
 
 template <typename Count>
@@ -90,6 +90,8 @@ bool Backend::make_ready() {
   }
   int world_rank = 0;
   mpi_.Comm_rank(MPI_COMM_WORLD, &world_rank);
+  int world_size = 0;
+  alone_ = mpi_.Comm_size(MPI_COMM_WORLD, &world_size) == MPI_SUCCESS && world_size == 1;
   ParsedConfig parsed = parse_config_from_environ();
   for (std::string& line : read_preferences(parsed.config).complaints)
     parsed.complaints.push_back(std::move(line));
@@ -104,6 +106,7 @@ bool Backend::make_ready() {
   const Log log(parsed.config.log_level, world_rank);
   device_buffers_.configure({parsed.config.enable && parsed.config.cuda, parsed.config.pinned_bytes});
   const bool opened = self_.open();
+  abi::learn_types(mpi_);
   map_.emplace(mpi_, self_.comm());
   if (!opened || !packing_.check_format()) {
     if (parsed.config.enable) {
@@ -119,7 +122,10 @@ bool Backend::make_ready() {
 }
 
 void Backend::take_over(MPI_Comm comm, CommState& state) {
-  set_up_->run(comm, state);
+  // Open MPI's and UCX's functions take what they like of the stack, and MPICH 4.0 137 KiB to add two vectors of integers. Who uses MPI in a
+  // thread with less has asked for threads, so that another one may.
+  constexpr std::size_t kStack = 512 * 1024;
+  with_stack(kStack, [&] { set_up_->run(comm, state, *map_); });
 }
 
 // ---- The collectives
@@ -143,6 +149,36 @@ int Backend::host_bcast(void* buffer, Count count, MPI_Datatype type, int root, 
   }
 }
 
+// What enter() asks of a call, and has it do.
+template <typename Count>
+struct Backend::AllreduceCall {
+  Backend& backend;
+  const void* in;
+  void* out;
+  Count count;
+  MPI_Datatype type;
+  MPI_Op op;
+  MPI_Comm comm;
+
+  bool counts(const CommState& /*state*/) const { return backend.counts(in, out, count, type, op); }
+  bool is_agreed(const CommState& state) const { return backend.map_->has(*state.pairs, type, op); }
+  int host() const { return backend.host_allreduce(in, out, count, type, op, comm); }
+};
+
+template <typename Count>
+struct Backend::BcastCall {
+  Backend& backend;
+  void* buffer;
+  Count count;
+  MPI_Datatype type;
+  int root;
+  MPI_Comm comm;
+
+  bool counts(const CommState& state) const { return backend.counts(buffer, count, type, root, state); }
+  bool is_agreed(const CommState& /*state*/) const { return true; }
+  int host() const { return backend.host_bcast(buffer, count, type, root, comm); }
+};
+
 template <typename Count>
 inline int Backend::allreduce_on_host(const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op,
                                       MPI_Comm comm, const Staged* staged) {
@@ -151,9 +187,7 @@ inline int Backend::allreduce_on_host(const void* in, void* out, Count count, MP
   if (state == nullptr) [[unlikely]] {
     int rc = MPI_SUCCESS;
     // Its own copy of the arguments: those that are looked at from elsewhere would not stay in registers.
-    state = enter(
-        comm, [=, this](const CommState&) { return counts(in, out, count, type, op); },
-        [=, this] { return host_allreduce(in, out, count, type, op, comm); }, &rc);
+    state = enter(comm, AllreduceCall<Count>{*this, in, out, count, type, op, comm}, &rc);
     if (state == nullptr) return rc;
   }
 
@@ -205,9 +239,7 @@ inline int Backend::bcast_on_host(void* buffer, Count count, MPI_Datatype type, 
   if (state == nullptr) [[unlikely]] {
     int rc = MPI_SUCCESS;
     // Its own copy of the arguments: those that are looked at from elsewhere would not stay in registers.
-    state = enter(
-        comm, [=, this](const CommState& known) { return counts(buffer, count, type, root, known); },
-        [=, this] { return host_bcast(buffer, count, type, root, comm); }, &rc);
+    state = enter(comm, BcastCall<Count>{*this, buffer, count, type, root, comm}, &rc);
     if (state == nullptr) return rc;
   }
 
@@ -344,8 +376,8 @@ int Backend::refuse(const Status& status, const char* call, MPI_Comm comm) {
 int Backend::alloc_mem(MPI_Aint bytes, MPI_Info info, void* out) {
   // Who gives hints (MPICH takes an alignment) wants the host's memory.
   if (out != nullptr && info == MPI_INFO_NULL && bytes >= kLeastHeapBytes && make_ready() &&
-      set_up_->config().enable && set_up_->config().alloc_mem && process_->heap.blocks() < kMostHeapBlocks) {
-    Result<void*> memory = process_->heap.allocate(static_cast<std::size_t>(bytes));
+      set_up_->config().enable && set_up_->config().alloc_mem && !alone_) {
+    Result<void*> memory = process_->heap.allocate_again(static_cast<std::size_t>(bytes), kMostHeapBlocks);
     if (memory.ok()) {
       *static_cast<void**>(out) = memory.value();
       return MPI_SUCCESS;
@@ -355,7 +387,7 @@ int Backend::alloc_mem(MPI_Aint bytes, MPI_Info info, void* out) {
 }
 
 int Backend::free_mem(void* memory) {
-  return process_->heap.release(memory).ok() ? MPI_SUCCESS : mpi_.Free_mem(memory);
+  return process_->heap.put_by(memory) ? MPI_SUCCESS : mpi_.Free_mem(memory);
 }
 
 // Other ranks may be inside the collective already, so there is no way back to the host: say why and let the
@@ -372,7 +404,8 @@ int Backend::fail(const Status& status, MPI_Comm comm, CommState& state) {
 
 const char* Backend::algorithm(Collective collective, std::size_t bytes, MPI_Comm comm) {
   CommState* state = registry_.find(comm);
-  if (state == nullptr || state->mode != Mode::heddle || bytes == 0) return "host";
+  if (state == nullptr || (state->mode != Mode::heddle && state->mode != Mode::partly) || bytes == 0)
+    return "host";
   return state->communicator->algorithm(collective, bytes);
 }
 

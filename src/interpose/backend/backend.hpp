@@ -25,7 +25,7 @@ namespace heddle::backend {
 // talk.
 inline constexpr std::uint32_t kTakeoverCall = 3;
 // MPI_Alloc_mem: what heddle's collectives gain from. Each piece takes a descriptor, of which the program has its own uses.
-inline constexpr MPI_Aint kLeastHeapBytes = 16 * 1024;
+inline constexpr MPI_Aint kLeastHeapBytes = 32 * 1024;
 inline constexpr std::size_t kMostHeapBlocks = 128;
 
 class Backend {
@@ -49,6 +49,8 @@ class Backend {
   // Before MPI_Finalize: the host serves from now on. What callbacks in there call must go one way on all ranks, and each rank runs them, and
   // the one in which heddle ends, in an order of its own.
   void end();
+  // As `next`, which frees a communicator: likewise for what callbacks of its attributes call on it.
+  int free_comm(int (*next)(void*), MPI_Comm* comm);
 
   const char* algorithm(Collective collective, std::size_t bytes, MPI_Comm comm);
 
@@ -116,13 +118,19 @@ class Backend {
     CommState* state = registry_.find_fast(comm);
     return state != nullptr && state->mode == Mode::heddle ? state : nullptr;
   }
+  template <typename Count>
+  struct AllreduceCall;
+  template <typename Count>
+  struct BcastCall;
   // The state when heddle serves `comm`, else null, and then *rc holds the final return code of the call,
   // which the host has served or which has failed.
-  template <typename Counts, typename Host>
-  CommState* enter(MPI_Comm comm, const Counts& counts, const Host& host, int* rc);
+  template <typename Call>
+  CommState* enter(MPI_Comm comm, const Call& call, int* rc);
   CommState* attach(MPI_Comm comm);
+  // Whether this thread is in a callback of the communicator's end: what is set on it now would stay, for whoever gets its handle.
+  static bool is_ending(MPI_Comm comm);
   template <typename Count>
-  bool counts(const void* in, const void* out, Count count, MPI_Datatype type, MPI_Op op);
+  bool counts(const void* in, const void* out, Count count, MPI_Datatype type, MPI_Op op) const;
   template <typename Count>
   bool counts(const void* buffer, Count count, MPI_Datatype type, int root, const CommState& state) const;
   void take_over(MPI_Comm comm, CommState& state);
@@ -139,6 +147,7 @@ class Backend {
   int fail(const Status& status, MPI_Comm comm, CommState& state);
   void explain_host(Collective collective, Reason reason, CommState& state);
 
+  class Ending;  // of a communicator
   void stop_serving();
   void shut_down();
   void finalize_with_others();  // see finalize_together.hpp
@@ -155,6 +164,7 @@ class Backend {
   std::atomic<bool> ready_{false};
   std::atomic<bool> closed_{false};
   int comm_keyval_ = MPI_KEYVAL_INVALID;
+  bool alone_ = false;  // one rank in MPI_COMM_WORLD, whose memory nobody else needs
   std::optional<DatatypeMap> map_;
   std::shared_ptr<ProcessState> process_ = std::make_shared<ProcessState>();
   std::optional<SetUp> set_up_;

@@ -11,6 +11,58 @@ int Backend::on_comm_delete(MPI_Comm /*comm*/, int /*keyval*/, void* attribute, 
   return MPI_SUCCESS;
 }
 
+// While one exists the host serves the communicator. The ranks run their callbacks in orders of their own, heddle's among them, so
+// what heddle does for the others may not depend on whether its own has run.
+class Backend::Ending {
+ public:
+  Ending(Registry& registry, MPI_Comm comm) : registry_(registry), comm_(comm), outer_(innermost_) {
+    innermost_ = this;
+    CommState* const state = registry_.find(comm);
+    if (state == nullptr) return;
+    before_ = state->mode;
+    state->mode = Mode::host;
+  }
+  Ending(const Ending&) = delete;
+  Ending& operator=(const Ending&) = delete;
+  ~Ending() { innermost_ = outer_; }
+
+  // The host has not freed it: MPI_COMM_WORLD, for example.
+  void take_back() {
+    if (CommState* const state = registry_.find(comm_); state != nullptr) state->mode = before_;
+  }
+
+  static bool is(MPI_Comm comm) {
+    for (const Ending* one = innermost_; one != nullptr; one = one->outer_) {
+      if (one->comm_ == comm) return true;
+    }
+    return false;
+  }
+
+ private:
+  static thread_local const Ending* innermost_;
+
+  Registry& registry_;
+  const MPI_Comm comm_;
+  const Ending* const outer_;
+  Mode before_ = Mode::host;
+};
+
+thread_local const Backend::Ending* Backend::Ending::innermost_ = nullptr;
+
+bool Backend::is_ending(MPI_Comm comm) {
+  return Ending::is(comm);
+}
+
+int Backend::free_comm(int (*next)(void*), MPI_Comm* comm) {
+  // A callback of MPI_COMM_SELF's frees what a library keeps: there heddle has ended.
+  if (comm == nullptr || *comm == MPI_COMM_NULL || closed_.load(std::memory_order_acquire)) return next(comm);
+  const MPI_Comm ending = *comm;
+  Ending until_freed(registry_, ending);
+  const int rc = next(comm);
+  if (rc != MPI_SUCCESS && *comm == ending) until_freed.take_back();
+  return rc;
+}
+
 // MPI_Finalize deletes the attributes of MPI_COMM_SELF first of all, while MPI still works. Communicators
 // that the user never freed are let go of here; later calls, from other such callbacks, are the host's.
 int Backend::on_finalize(MPI_Comm /*comm*/, int /*keyval*/, void* /*attribute*/, void* extra) {

@@ -26,6 +26,7 @@ void CommState::reset() {
   communicator.reset();
   p2p.reset();
   scratch = Scratch();
+  pairs.reset();
   explained = 0;
   mode = Mode::counting;
   explain = false;

@@ -14,6 +14,7 @@
 #include "base/log.hpp"
 #include "comm/communicator.hpp"
 #include "interpose/backend/abi.hpp"
+#include "interpose/backend/datatype_map.hpp"
 #include "interpose/backend/host_p2p.hpp"
 #include "interpose/savings.hpp"
 
@@ -22,6 +23,7 @@ namespace heddle::backend {
 enum class Mode : std::uint8_t {
   counting,  // not yet taken over: the host serves, calls are counted
   heddle,    // taken over
+  partly,    // the same, but for the reductions that the hosts of its ranks compute differently
   host,      // the host serves for good
   failed,    // heddle failed in flight: only errors from here on
 };
@@ -54,6 +56,8 @@ struct CommState {
   std::unique_ptr<HostP2p> p2p;  // outlives the communicator
   std::unique_ptr<Communicator> communicator;
   std::unique_ptr<Savings> savings;  // null where there is nothing to save
+  std::unique_ptr<const Pairs>
+      pairs;  // that are served, where that is not all that this rank's host would have heddle serve
   Scratch scratch;
   std::uint32_t explained = 0;  // reasons for the host that the log has already, a bit each
 

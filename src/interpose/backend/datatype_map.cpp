@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <type_traits>
 #include <vector>
 
@@ -165,9 +166,13 @@ const MPI_Op kHostOps[kOpCount] = {MPI_SUM, MPI_PROD, MPI_MIN,  MPI_MAX, MPI_LAN
 // On `comm`, of this rank alone, a pair that the host refuses is no error of the user's: MPI_Reduce_local, which has no communicator, would tell the user's
 // error handler. MPICH 5 refuses MPI_LAND of Fortran's integers, for example.
 bool agrees(const HostMpi& mpi, MPI_Comm comm, const TypeRow& row, Op op) {
-  alignas(16) std::byte first[kTrials * 32];
-  alignas(16) std::byte second[kTrials * 32];
-  alignas(16) std::byte ours[kTrials * 32];
+  // Not on the stack: the thread may have a small one.
+  static_assert(__STDCPP_DEFAULT_NEW_ALIGNMENT__ >= 16);
+  constexpr std::size_t kBytes = kTrials * 32;
+  const auto memory = std::make_unique<std::byte[]>(3 * kBytes);
+  std::byte* const first = memory.get();
+  std::byte* const second = first + kBytes;
+  std::byte* const ours = second + kBytes;
   fill_for(row.type, row.operations == kLogic, first, second);
   const void* inputs[2] = {first, second};
   fold_kernel(row.type, op)(ours, nullptr, inputs, 2, kTrials);
@@ -178,6 +183,8 @@ bool agrees(const HostMpi& mpi, MPI_Comm comm, const TypeRow& row, Op op) {
          same_values(row.type, ours, second);
 }
 
+static_assert(std::size(kTypes) <= std::tuple_size_v<Pairs>);
+
 }  // namespace
 
 DatatypeMap::DatatypeMap(const HostMpi& mpi, MPI_Comm self) : mpi_(&mpi), self_(self) {
@@ -187,19 +194,54 @@ DatatypeMap::DatatypeMap(const HostMpi& mpi, MPI_Comm self) : mpi_(&mpi), self_(
   slots_.fit(handles);
   for (const TypeRow& type : kTypes) {
     if (abi::size_of(mpi, type.handle) != dtype_size(type.type)) continue;
-    static_cast<TypeRow&>(rows_[slots_.of(type.handle)]) = type;
+    Row& row = rows_[slots_.of(type.handle)];
+    static_cast<TypeRow&>(row) = type;
+    row.place = static_cast<std::size_t>(&type - kTypes);
   }
 }
 
-bool DatatypeMap::try_on_host(Row& row, Op op) {
-  if ((row.operations & bit(op)) == 0 || (row.tried.load(std::memory_order_acquire) & bit(op)) != 0) {
-    return (row.served.load(std::memory_order_relaxed) & bit(op)) != 0;
+bool DatatypeMap::is_known(MPI_Datatype type, MPI_Op op) const {
+  Op mapped{};
+  const Row& row = rows_[slots_.of(type)];
+  return abi::find_op(op, &mapped) && row.handle == type && (row.operations & bit(mapped)) != 0 &&
+         fold_kernel(row.type, mapped) != nullptr;
+}
+
+bool DatatypeMap::has(const Pairs& pairs, MPI_Datatype type, MPI_Op op) const {
+  Op mapped{};
+  const Row& row = rows_[slots_.of(type)];
+  return abi::find_op(op, &mapped) && row.handle == type && (pairs[row.place] & bit(mapped)) != 0;
+}
+
+const Pairs& DatatypeMap::host_pairs() {
+  const std::lock_guard lock(asking_);
+  if (asked_) return pairs_;
+  for (Row& row : rows_) {
+    std::uint16_t served = 0;
+    for (std::size_t i = 0; i < kOpCount; ++i) {
+      const auto op = static_cast<Op>(i);
+      if ((row.operations & bit(op)) != 0 && fold_kernel(row.type, op) != nullptr &&
+          agrees(*mpi_, self_, row, op))
+        served |= bit(op);
+    }
+    if (row.operations != 0) pairs_[row.place] = served;
+    row.served.store(served, std::memory_order_relaxed);
   }
-  const std::lock_guard lock(asking_);  // two threads may come here at once: both find the same
-  const bool good = fold_kernel(row.type, op) != nullptr && agrees(*mpi_, self_, row, op);
-  if (good) row.served.fetch_or(bit(op), std::memory_order_relaxed);
-  row.tried.fetch_or(bit(op), std::memory_order_release);
-  return good;
+  asked_ = true;
+  return pairs_;
+}
+
+std::string DatatypeMap::describe_missing(const Pairs& some, const Pairs& all) {
+  std::string text;
+  for (std::size_t row = 0; row < std::size(kTypes); ++row) {
+    for (std::size_t i = 0; i < kOpCount; ++i) {
+      const auto op = static_cast<Op>(i);
+      if ((some[row] & ~all[row] & bit(op)) == 0) continue;
+      const std::string pair = std::string(dtype_name(kTypes[row].type)) + " " + op_name(op);
+      if (text.find(pair) == std::string::npos) text += (text.empty() ? "" : ", ") + pair;
+    }
+  }
+  return text;
 }
 
 }  // namespace heddle::backend

@@ -56,6 +56,10 @@ void end() {
   backend->end();
 }
 
+int free_comm(int (*next)(void*), void* comm) {
+  return backend->free_comm(next, static_cast<MPI_Comm*>(comm));
+}
+
 const char* algorithm(int collective, std::size_t bytes, heddle_word comm) {
   return backend->algorithm(collective == 0 ? Collective::allreduce : Collective::bcast, bytes,
                             comm_of(comm));
@@ -88,6 +92,7 @@ extern "C" __attribute__((visibility("default"))) int heddle_backend_open(int ab
           alloc_mem,
           free_mem,
           end,
+          free_comm,
           algorithm,
           staged_functions(*staged)};
   return 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 #include "base/dtype.hpp"
 #include "interpose/backend/host_mpi.hpp"
@@ -13,7 +14,7 @@ struct SizedType {
   std::size_t bytes = 0;
 };
 
-// C's. What Fortran's and C++'s are depends on the library.
+// C's. What Fortran's and C++'s are depends on the library, which is asked: sizes_of_others().
 const SizedType kTypesOfC[] = {{MPI_CHAR, 1},
                                {MPI_SIGNED_CHAR, 1},
                                {MPI_UNSIGNED_CHAR, 1},
@@ -46,6 +47,9 @@ const SizedType kTypesOfC[] = {{MPI_CHAR, 1},
                                {MPI_C_FLOAT_COMPLEX, 2 * sizeof(float)},
                                {MPI_C_DOUBLE_COMPLEX, 2 * sizeof(double)},
                                {MPI_C_LONG_DOUBLE_COMPLEX, 2 * sizeof(long double)}};
+
+// Those of other languages that lie in memory as they are sent. MPI is initialised.
+std::vector<SizedType> sizes_of_others(const HostMpi& mpi);
 
 struct MappedOp {
   MPI_Op op;

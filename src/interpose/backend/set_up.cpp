@@ -20,12 +20,17 @@ using Clock = std::chrono::steady_clock;
 struct RecordHead {
   std::uint64_t arrived;
   std::uint64_t complaints_hash;
+  std::uint64_t pairs_hash;
 };
-constexpr std::uint64_t kArrived = 0x6865646c646c6531;  // "heddle1"
+constexpr std::uint64_t kArrived = 0x6865646c646c6532;  // "heddle2"
 constexpr std::size_t kMostNamed = 8;
 
 std::string seconds_text(std::chrono::milliseconds time) {
   return fmt::format("{:.3g}", std::chrono::duration<double>(time).count());
+}
+
+std::uint64_t hash_of(const Pairs& pairs) {
+  return std::hash<std::string_view>()({reinterpret_cast<const char*>(pairs.data()), sizeof pairs});
 }
 
 // Polls quickly at first (everybody is usually there), then gives the core away, then sleeps.
@@ -44,7 +49,9 @@ struct SetUp::Exchange {
   MPI_Comm comm;
   int rank;
   int size;
-  bool met = false;  // the first gather is over
+  Pairs pairs{};                        // that this rank could serve
+  bool met = false;                     // the first gather is over
+  bool all_have_the_same_pairs = true;  // from then on
 };
 
 SetUp::SetUp(const HostMpi& mpi, const HostSelf& self, std::shared_ptr<ProcessState> process,
@@ -139,7 +146,7 @@ Status SetUp::gather_first(Exchange& exchange, const void* mine, void* all, std:
   const auto size = static_cast<std::size_t>(exchange.size);
   std::vector<std::byte> out(record);
   std::vector<std::byte> in(record * size);
-  const RecordHead head = {kArrived, complaints_hash_};
+  const RecordHead head = {kArrived, complaints_hash_, hash_of(exchange.pairs)};
   std::memcpy(out.data(), &head, sizeof head);
   std::memcpy(out.data() + sizeof head, mine, bytes);
   std::vector<int> counts(size, static_cast<int>(record));
@@ -178,6 +185,7 @@ Status SetUp::gather_first(Exchange& exchange, const void* mine, void* all, std:
       return Status(Code::unsupported, "rank " + std::to_string(i) + " runs another version of heddle");
     if (static_cast<int>(i) < exchange.rank && found.complaints_hash == complaints_hash_)
       first_with_these = false;
+    if (found.pairs_hash != head_of(0).pairs_hash) exchange.all_have_the_same_pairs = false;
     std::memcpy(static_cast<std::byte*>(all) + i * bytes, in.data() + i * record + sizeof head, bytes);
   }
   say_complaints(first_with_these);
@@ -222,7 +230,29 @@ void SetUp::conclude(CommState& state, const Status& refusal) {
   log_.warn(text);
 }
 
-void SetUp::run(MPI_Comm comm, CommState& state) {
+// A reduction that heddle would serve on some ranks and the host on others would never end.
+Status SetUp::agree_on_pairs(Exchange& exchange, CommState& state) {
+  std::vector<Pairs> all(static_cast<std::size_t>(exchange.size));
+  HEDDLE_TRY(gather(exchange, &exchange.pairs, all.data(), sizeof exchange.pairs));
+  Pairs common = all.front();
+  Pairs any{};
+  for (const Pairs& one : all) {
+    for (std::size_t i = 0; i < common.size(); ++i) {
+      common[i] &= one[i];
+      any[i] |= one[i];
+    }
+  }
+  state.pairs = std::make_unique<const Pairs>(common);
+  if (state.rank == 0 && log_.wants(LogLevel::info)) {
+    log_.info(
+        state.name +
+        ": left to the host MPI, which computes them in one way on some ranks and in another on others: " +
+        DatatypeMap::describe_missing(any, common));
+  }
+  return Status();
+}
+
+void SetUp::run(MPI_Comm comm, CommState& state, DatatypeMap& map) {
   char name[MPI_MAX_OBJECT_NAME] = "";
   int length = 0;
   mpi_.Comm_get_name(comm, name, &length);
@@ -230,6 +260,7 @@ void SetUp::run(MPI_Comm comm, CommState& state) {
       (length > 0 ? std::string(name) : std::string("a communicator")) + " of " + std::to_string(state.size);
 
   Exchange exchange = {comm, state.rank, state.size};
+  if (config_.enable) exchange.pairs = map.host_pairs();
   Bootstrap bootstrap;
   bootstrap.rank = state.rank;
   bootstrap.size = state.size;
@@ -248,14 +279,16 @@ void SetUp::run(MPI_Comm comm, CommState& state) {
   bootstrap.has_requests = false;  // non-blocking collectives are left to the host
   bootstrap.host_progress = [&self = self_] { self.progress(); };
   auto made = Communicator::create(bootstrap, config_);
-  if (!made.ok()) {
+  Status status = made.status();
+  if (status.ok() && !exchange.all_have_the_same_pairs) status = agree_on_pairs(exchange, state);
+  if (!status.ok()) {
     state.p2p.reset();
-    conclude(state, made.status());
+    conclude(state, status);
     return;
   }
   state.communicator = std::move(made).value();
   state.savings = Savings::make(config_, *state.communicator);
-  state.mode = Mode::heddle;
+  state.mode = state.pairs != nullptr ? Mode::partly : Mode::heddle;
   int same = MPI_UNEQUAL;
   if (state.communicator->topology().nodes() > 1 &&
       mpi_.Comm_compare(comm, MPI_COMM_WORLD, &same) == MPI_SUCCESS && same != MPI_UNEQUAL) {

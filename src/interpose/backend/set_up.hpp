@@ -13,6 +13,7 @@
 #include "comm/bootstrap.hpp"
 #include "comm/communicator.hpp"
 #include "interpose/backend/comm_state.hpp"
+#include "interpose/backend/datatype_map.hpp"
 #include "interpose/backend/host_mpi.hpp"
 #include "interpose/backend/host_self.hpp"
 
@@ -31,7 +32,7 @@ class SetUp {
   // Decides for `state` who serves `comm` from now on: collective over `comm`, the same outcome on all ranks.
   // A rank that does not come is named in the log after config.warn_after; after config.timeout the job is
   // aborted.
-  void run(MPI_Comm comm, CommState& state);
+  void run(MPI_Comm comm, CommState& state, DatatypeMap& map);
   // Whether a communicator of all ranks has messages between nodes, the host's or heddle's own: the same on all of them.
   bool all_ranks_message() const { return all_ranks_message_.load(std::memory_order_relaxed); }
 
@@ -42,6 +43,7 @@ class SetUp {
   Status gather_first(Exchange& exchange, const void* mine, void* all, std::size_t bytes);
   template <typename Missing>
   Status wait(const Exchange& exchange, MPI_Request* request, const Missing& missing);
+  Status agree_on_pairs(Exchange& exchange, CommState& state);
   std::string name_ranks(const Exchange& exchange, const std::vector<int>& ranks) const;
   void say_complaints(bool first_with_these);
   void conclude(CommState& state, const Status& refusal);

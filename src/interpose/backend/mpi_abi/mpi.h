@@ -78,6 +78,7 @@ typedef struct MPI_ABI_Datatype* MPI_Datatype;
 #define MPI_C_DOUBLE_COMPLEX ((MPI_Datatype)0x216)
 #define MPI_CXX_DOUBLE_COMPLEX ((MPI_Datatype)0x217)
 #define MPI_LOGICAL ((MPI_Datatype)0x218)
+#define MPI_CHARACTER ((MPI_Datatype)0x21e)
 #define MPI_INTEGER ((MPI_Datatype)0x219)
 #define MPI_REAL ((MPI_Datatype)0x21a)
 #define MPI_COMPLEX ((MPI_Datatype)0x21b)
