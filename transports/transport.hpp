@@ -87,8 +87,9 @@ class Transport {
 
   // Grows with whatever comes or goes of this rank's messages, in units of this transport's own: how those who wait see that something moves.
   virtual std::uint64_t moved() const { return 0; }
-  // Ranks that share memory tell each other how far they have come by all their transports, which is `own` for this one. What the others have told, together.
-  virtual std::uint64_t share_moved(std::uint64_t /*own*/) { return 0; }
+  // Ranks that share memory tell each other that they have seen something move, by whatever transport. How often the others have told, together.
+  virtual void tell_moved() {}
+  virtual std::uint64_t others_moved() const { return 0; }
 
   // How much of what has a ticket that is done may still wait in this process, at most, because a library copies what the network
   // does not take at once. Somebody should call settled() and progress() until it is true, or a peer may wait for what nobody moves.

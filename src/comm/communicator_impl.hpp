@@ -195,7 +195,7 @@ class CommunicatorImpl final : public Communicator {
   enum class Blame : std::uint8_t { sure, likely };
   // Ends a wait that a dead peer or the deadline makes hopeless. `passed`: as in Waiting.
   Status inspect(int missing_rank, Blame blame, Patience& patience, std::uint64_t passed = 0);
-  std::uint64_t movement(std::uint64_t passed);
+  void see_movement(Patience& patience, std::uint64_t passed);
   Status inspect(const Waiting& waiting, Patience& patience);
   Status different_calls(const TeamClash& clash, TeamKind team) const;
   std::string name_of(int rank) const;
@@ -290,6 +290,8 @@ class CommunicatorImpl final : public Communicator {
   bool single_copy_ = false;      // of bcasts of some pages on this node
   Status broken_;                 // the first failure in flight; final
   int culprit_ = -1;              // the rank that was found to be gone
+  std::uint64_t moved_ = 0;       // by this rank's messages, at the last look of any wait
+  TimePoint looked_;              // when that was
   std::size_t unsettled_ = 0;     // bytes, when a call last ended
   NodeMeeting node_meeting_{*this};
   std::unique_ptr<DevicePath> device_path_;    // before the connections, which it meets by

@@ -1,5 +1,6 @@
 // Whom a communicator waits for, whether that is hopeless, and how it fails.
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -80,19 +81,27 @@ std::string CommunicatorImpl::also_gone(int besides) const {
   return text;
 }
 
-// Of this rank, and of those of its node, which may do for it what takes long.
-std::uint64_t CommunicatorImpl::movement(std::uint64_t passed) {
-  std::uint64_t own = passed;
-  for (const Transport* transport : connections_->ports.transports)
+// The ranks of this node may do for it what takes long. Each tells what it has seen move of its own alone, so that those who wait for
+// each other in vain tell nothing. That is also what has moved since the last look of a wait before this one, unless that is long ago.
+void CommunicatorImpl::see_movement(Patience& patience, std::uint64_t passed) {
+  constexpr std::chrono::milliseconds kLongAgo{500};
+  std::uint64_t own = 0;
+  std::uint64_t others = 0;
+  for (const Transport* transport : connections_->ports.transports) {
     own += transport->moved();
-  std::uint64_t all = own;
+    others += transport->others_moved();
+  }
+  const TimePoint time = now(policy_.clock);
+  const bool before = own != moved_ && time - looked_ < kLongAgo;
+  moved_ = own;
+  looked_ = time;
+  if (!patience.see(own + passed, others) && !before) return;
   for (Transport* transport : connections_->ports.transports)
-    all += transport->share_moved(own);
-  return all;
+    transport->tell_moved();
 }
 
 Status CommunicatorImpl::inspect(int missing, Blame blame, Patience& patience, std::uint64_t passed) {
-  patience.see(movement(passed));
+  see_movement(patience, passed);
   // Whoever was missing has come in this very moment: the next look sees.
   if (missing < 0) return {};
   const std::string who = name_of(missing);
@@ -108,10 +117,10 @@ Status CommunicatorImpl::inspect(int missing, Blame blame, Patience& patience, s
   const double seconds = static_cast<double>(patience.waited().count()) / 1e3;
   if (patience.deadline_passed()) {
     const bool sure = blame == Blame::sure || size_ == 2;
-    return Status(Code::timeout, fmt::format("{} {}{} within {:.1f} s (HEDDLE_TIMEOUT){}{}", who,
-                                             patience.has_moved() ? "did not go on" : "did not take part",
-                                             sure ? "" : ", or waits itself,", seconds, trouble_with(missing),
-                                             also_gone(missing)));
+    return Status(Code::timeout,
+                  fmt::format("{} {} within {:.1f} s (HEDDLE_TIMEOUT){}{}", who,
+                              sure ? "did not take part" : "did not take part, or waits itself,", seconds,
+                              trouble_with(missing), also_gone(missing)));
   }
   if (has_left(missing))
     return Status(Code::peer_failed,

@@ -131,12 +131,13 @@ bool Patience::host_is_due() {
   return true;
 }
 
-void Patience::see(std::uint64_t moved) {
-  if (moved_ && *moved_ != moved) {
-    begin_ = now_;
-    has_moved_ = true;
-  }
-  moved_ = moved;
+bool Patience::see(std::uint64_t own, std::uint64_t others) {
+  const bool moved = looked_ && own != own_;
+  if (moved || (looked_ && others != others_)) begin_ = now_;
+  looked_ = true;
+  own_ = own;
+  others_ = others;
+  return moved;
 }
 
 milliseconds Patience::waited() const {

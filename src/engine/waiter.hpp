@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <optional>
 
 #include "base/clock.hpp"
 #include "base/cpu.hpp"
@@ -79,9 +78,9 @@ class Patience {
   // Instead, where the caller does something else between two looks of its own: what was longer than a tenth of a second of that was no waiting. True as rest() is.
   bool glance();
 
-  // At each look: how far all that the wait may depend on has come, in any unit. Where that has changed since the last look, the wait begins anew.
-  void see(std::uint64_t moved);
-  bool has_moved() const { return has_moved_; }
+  // At each look: how far this rank has come, and others that it may depend on, in any unit. Where that has changed since the last look, the wait begins anew.
+  // True: this rank has moved.
+  bool see(std::uint64_t own, std::uint64_t others);
 
   // Since the wait began, or since something last moved.
   std::chrono::milliseconds waited() const;
@@ -101,8 +100,9 @@ class Patience {
   unsigned rounds_ = 0;
   int yields_ = 0;  // before the first sleep
   bool warned_ = false;
-  bool has_moved_ = false;
-  std::optional<std::uint64_t> moved_;  // at the last look
+  bool looked_ = false;
+  std::uint64_t own_ = 0;  // at the last look
+  std::uint64_t others_ = 0;
 };
 
 // The part of wait_until_done() that comes after the tight loop: apart, so that the loop can be inlined.

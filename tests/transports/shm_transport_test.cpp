@@ -121,10 +121,13 @@ TEST(ShmTransport, MovementShows) {
   EXPECT_EQ(world.of(1).moved(), part);
   ASSERT_TRUE(world.of(0).progress().ok());
   EXPECT_GT(world.of(0).moved(), part);
-  EXPECT_EQ(world.of(2).share_moved(5), 0U);
-  EXPECT_EQ(world.of(0).share_moved(7), 5U);
-  EXPECT_EQ(world.of(2).share_moved(6), 7U);
-  EXPECT_EQ(world.of(1).share_moved(0), 13U);
+  EXPECT_EQ(world.of(2).others_moved(), 0U);
+  world.of(0).tell_moved();
+  world.of(2).tell_moved();
+  world.of(2).tell_moved();
+  EXPECT_EQ(world.of(0).others_moved(), 2U);
+  EXPECT_EQ(world.of(1).others_moved(), 3U);
+  EXPECT_EQ(world.of(2).others_moved(), 1U);
   world.of(0).cancel(send);
   world.of(1).cancel(recv);
 }

@@ -35,7 +35,7 @@ class Mark {
     const std::uint64_t word = header_->written.bytes.load(std::memory_order_acquire);
     return word > kLeft ? static_cast<int>(word - kLeft) - 1 : -1;
   }
-  void tell_moved(std::uint64_t moved) { header_->read.bytes.store(moved, std::memory_order_relaxed); }
+  void tell_moved() { header_->read.bytes.fetch_add(1, std::memory_order_relaxed); }
   std::uint64_t moved() const { return header_->read.bytes.load(std::memory_order_relaxed); }
 
  private:

@@ -80,7 +80,8 @@ class ShmTransport final : public Transport {
   bool peer_has_left(int peer) const override { return mark_of(peer).has_left(); }
   int peer_left_for(int peer) const override { return mark_of(peer).culprit(); }
   std::uint64_t moved() const override;
-  std::uint64_t share_moved(std::uint64_t own) override;
+  void tell_moved() override { marks_[static_cast<std::size_t>(member_)].tell_moved(); }
+  std::uint64_t others_moved() const override;
 
  private:
   Peer& peer_of(int rank) {
@@ -275,16 +276,12 @@ std::uint64_t ShmTransport::moved() const {
   return bytes;
 }
 
-std::uint64_t ShmTransport::share_moved(std::uint64_t own) {
-  std::uint64_t others = 0;
+std::uint64_t ShmTransport::others_moved() const {
+  std::uint64_t told = 0;
   for (std::size_t m = 0; m < marks_.size(); ++m) {
-    if (m == static_cast<std::size_t>(member_)) {
-      marks_[m].tell_moved(own);
-    } else {
-      others += marks_[m].moved();
-    }
+    if (m != static_cast<std::size_t>(member_)) told += marks_[m].moved();
   }
-  return others;
+  return told;
 }
 
 // A send that is partly written cannot be taken back: its ring is unusable afterwards, as is the
