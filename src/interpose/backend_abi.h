@@ -48,7 +48,7 @@ typedef struct HeddleBackend {
   HeddleBcastCFn bcast_c;
   HeddleAllocMemFn alloc_mem;
   HeddleFreeMemFn free_mem;
-  HeddleEndFn end; /* before MPI_Finalize: the host serves from now on */
+  HeddleEndFn end;            /* before MPI_Finalize: the host serves from now on */
   HeddleFreeCommFn free_comm; /* the host serves the communicator while `next` runs */
   /* Collective 0 is allreduce, 1 is bcast. The name of what serves `bytes` bytes on `comm` now: an algorithm,
    * or "host". */
