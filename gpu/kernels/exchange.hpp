@@ -1,7 +1,7 @@
 // A short vector of each rank's to all others, in one kernel: its threads wait for what the other GPUs write.
 //
 // A word of 64 bits carries four bytes of a vector and the number of the exchange, and is written at once: who sees the number has the bytes, and no other
-// write has to be ordered with it (the "LL" protocol of NCCL, which is Demystifying NCCL, arXiv:2507.04786, section III). Words lie in slots of the rank that reads them, one for
+// write has to be ordered with it (the idea of NCCL's LL protocol). Words lie in slots of the rank that reads them, one for
 // each sender, twice: exchanges take turns. That is enough, because every block hears from every rank in every exchange: who is in the one after next knows that all
 // have been in the next, and so have read what lay here.
 //

@@ -52,6 +52,7 @@ struct Node {
     a.rank = rank;
     a.ranks = static_cast<std::uint32_t>(slots.size());
     a.root = kNoRoot;
+    a.patience = 10'000'000'000;  // so that what goes wrong ends
     return a;
   }
   std::size_t room;
@@ -146,34 +147,37 @@ TEST(Exchange, ManyBefore) {
   }
 }
 
+// Of rank 0, which nobody answers.
+struct Lone {
+  explicit Lone(Node& node) : arguments(node.of(0)) {
+    arguments.in = in.data();
+    arguments.out = out.data();
+    arguments.bytes = arguments.apart = in.size();
+  }
+  std::vector<unsigned char> in = std::vector<unsigned char>(100, 1);
+  std::vector<unsigned char> out = std::vector<unsigned char>(300, 0xEE);
+  ExchangeArguments arguments;
+};
+
 // Who does not come is told, and nothing is sent or waited for any more.
 TEST(Exchange, OneDoesNotCome) {
   Node node(3, 1);
-  const std::vector<unsigned char> in(100, 1);
-  std::vector<unsigned char> out(300, 0xEE);
-  ExchangeArguments a = node.of(0);
-  a.in = in.data();
-  a.out = out.data();
-  a.bytes = a.apart = 100;
-  a.patience = 20'000'000;
-  run_exchange(a, 1);
+  Lone lone(node);
+  lone.arguments.patience = 20'000'000;
+  run_exchange(lone.arguments, 1);
   EXPECT_EQ(node.stopped[0], 2U);
   EXPECT_EQ(node.turns[0][0], kLeft);
   const auto sent = node.slots[1];
-  a.patience = 0;
-  run_exchange(a, 1);
+  lone.arguments.patience = 0;
+  run_exchange(lone.arguments, 1);
   EXPECT_EQ(node.slots[1], sent);
 }
 
 TEST(Exchange, Stopped) {
   Node node(2, 1);
-  const std::vector<unsigned char> in(100, 1);
-  std::vector<unsigned char> out(200, 0xEE);
-  ExchangeArguments a = node.of(0);
-  a.in = in.data();
-  a.out = out.data();
-  a.bytes = a.apart = 100;
-  std::thread waits([&] { run_exchange(a, 1); });
+  Lone lone(node);
+  lone.arguments.patience = 0;
+  std::thread waits([&] { run_exchange(lone.arguments, 1); });
   gpu::kernels::store_system_word(node.stopped.data(), ~std::uint64_t{0});
   waits.join();
   EXPECT_EQ(node.turns[0][0], kLeft);
