@@ -7,16 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "gpu/address.hpp"
 #include "gpu/driver.hpp"
 
 namespace heddle::gpu {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-
-CUdeviceptr number(const void* address) {
-  return reinterpret_cast<CUdeviceptr>(address);
-}
 
 class CudaMemory final : public DeviceMemory {
  public:

@@ -6,6 +6,11 @@
 
 namespace heddle::gpu {
 
+// Of an index.
+constexpr std::size_t index_bytes(bool wide) {
+  return wide ? 8 : 4;
+}
+
 // Sorted entries, each index once.
 struct Entries {
   const void* indices = nullptr;

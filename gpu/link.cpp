@@ -5,15 +5,13 @@
 
 #include <cstring>
 
+#include "gpu/address.hpp"
+
 namespace heddle::gpu {
 namespace {
 
 // CUDA gives out memory in such portions, and a handle opens the whole portion: nothing of anybody else's may be in it.
 constexpr std::size_t kPortion = std::size_t{2} << 20;
-
-CUdeviceptr number(const void* address) {
-  return reinterpret_cast<CUdeviceptr>(address);
-}
 
 std::uint64_t pid_space() {
   struct stat status = {};

@@ -7,17 +7,12 @@
 #include <initializer_list>
 #include <string>
 
+#include "gpu/address.hpp"
+#include "gpu/entries.hpp"
 #include "gpu/sparse_kernels.hpp"
 
 namespace heddle::gpu {
 
-inline std::uintptr_t number(const void* address) {
-  return reinterpret_cast<std::uintptr_t>(address);
-}
-
-inline std::size_t index_bytes(bool wide) {
-  return wide ? 8 : 4;
-}
 inline const char* index_name(bool wide) {
   return wide ? "_i64" : "_i32";
 }

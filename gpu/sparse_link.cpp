@@ -4,14 +4,11 @@
 
 #include <fmt/format.h>
 
+#include "gpu/address.hpp"
 #include "gpu/cuda.hpp"
 
 namespace heddle::gpu {
 namespace {
-
-CUdeviceptr number(const void* address) {
-  return reinterpret_cast<CUdeviceptr>(address);
-}
 
 CUcontext context_of(const Link& link) {
   return reinterpret_cast<CUcontext>(static_cast<std::uintptr_t>(link.origin().context));

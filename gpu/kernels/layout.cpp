@@ -2,16 +2,14 @@
 
 #include <algorithm>
 
+#include "gpu/address.hpp"
+
 namespace heddle::gpu::kernels {
 namespace {
 
 constexpr std::uint64_t kVectorBytes = sizeof(Vector);
 // More than run at once, so that a multiprocessor which is done early gets another. The rest goes by strides.
 constexpr std::uint64_t kBlocksOfMultiprocessor = 16;
-
-std::uintptr_t number(const void* address) {
-  return reinterpret_cast<std::uintptr_t>(address);
-}
 
 // What all addresses have in common, as the bits in which none differs from the first.
 class Alignment {

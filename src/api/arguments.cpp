@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/overlap.hpp"
 #include "engine/kernels/kernels.hpp"
 
 namespace heddle::edge {
@@ -22,12 +23,6 @@ int number_in(const Enum& value) {
   int number = 0;
   std::memcpy(&number, &value, sizeof(number));
   return number;
-}
-
-bool overlap(const void* a, const void* b, std::size_t bytes) {
-  const auto first = reinterpret_cast<std::uintptr_t>(a);
-  const auto second = reinterpret_cast<std::uintptr_t>(b);
-  return first < second ? second - first < bytes : first - second < bytes;
 }
 
 // Looked up once for all: finding a kernel takes fifty instructions.
@@ -84,7 +79,8 @@ Status check_reduction(const void* sendbuf, void* recvbuf, std::size_t count, co
   if (recvbuf == nullptr) return bad("recvbuf is null and count is " + std::to_string(count));
   if (sendbuf == HEDDLE_IN_PLACE) return {};
   if (sendbuf == nullptr) return bad("sendbuf is null and count is " + std::to_string(count));
-  if (overlap(sendbuf, recvbuf, count * dtype_size(reduction->type))) {
+  const std::size_t bytes = count * dtype_size(reduction->type);
+  if (overlap(sendbuf, bytes, recvbuf, bytes)) {
     return bad("sendbuf and recvbuf overlap; pass HEDDLE_IN_PLACE as sendbuf to reduce in place");
   }
   return {};
@@ -121,12 +117,6 @@ Status check_vector(const heddle_sparse* vector, const char* what, SparseView* v
   if (view->values == nullptr)
     return bad(of("values") + " is null and count is " + std::to_string(view->count));
   return {};
-}
-
-bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) {
-  const auto x = reinterpret_cast<std::uintptr_t>(a);
-  const auto y = reinterpret_cast<std::uintptr_t>(b);
-  return a_bytes > 0 && b_bytes > 0 && x < y + b_bytes && y < x + a_bytes;
 }
 
 Status check_dense(const void* dense, std::size_t width, const SparseView& in) {

@@ -33,7 +33,6 @@ Status check_types(std::size_t count, const heddle_dtype& dtype, const heddle_op
 Status check_vector(const heddle_sparse* vector, const char* what, SparseView* view);
 // The vector that a result of the dimension of `in` goes to, of elements of `width` bytes: room for it, and apart from what is read.
 Status check_dense(const void* dense, std::size_t width, const SparseView& in);
-bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes);
 // sum, min or max.
 Status check_sparse_op(const heddle_op& op, Op* out);
 

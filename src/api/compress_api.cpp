@@ -74,7 +74,7 @@ Status check_compressed(const float* sendbuf, float* recvbuf, std::size_t count,
 }
 
 // Of a rank that has passed what no call takes: it meets the others all the same, so that they hear of it instead of waiting.
-Status tell_all(heddle_comm& comm, Status trouble) {
+Status tell_all_of_compressed(heddle_comm& comm, Status trouble) {
   DevicePath* const path = comm.communicator->device_path();
   DeviceTraffic none;
   if (path != nullptr && !path->largest_sum({nullptr, nullptr, 0, 0, nullptr}, 0, &none).ok()) {
@@ -172,7 +172,7 @@ heddle_status heddle_compressed_allreduce(const float* sendbuf, float* recvbuf, 
     HEDDLE_TRY(edge::check(comm));
     heddle::CompressedJob job;
     Status checked = edge::check_compressed(sendbuf, recvbuf, count, method, seed, residual, &job);
-    if (!checked.ok()) return edge::tell_all(*comm, std::move(checked));
+    if (!checked.ok()) return edge::tell_all_of_compressed(*comm, std::move(checked));
     return edge::compressed_anywhere(*comm, job, residual != nullptr ? &residual->residual : nullptr);
   });
 }

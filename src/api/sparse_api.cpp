@@ -8,6 +8,7 @@
 #include "api/device_buffers.hpp"
 #include "api/error.hpp"
 #include "api/handles.hpp"
+#include "base/overlap.hpp"
 #include "comm/communicator.hpp"
 #include "comm/device_path.hpp"
 #include "heddle/heddle_sparse.h"
@@ -213,7 +214,7 @@ Status check_dense_job(const heddle_sparse* in, void* dense, const heddle_op& op
 }
 
 // Of a rank that has passed what no call takes: it meets the others all the same, so that they hear of it instead of waiting.
-Status tell_all(heddle_comm& comm, Status trouble) {
+Status tell_all_of_sparse(heddle_comm& comm, Status trouble) {
   DevicePath* const path = comm.communicator->device_path();
   DeviceTraffic none;
   if (path != nullptr && !path->sparse_sum({{}, DType::f32, Op::sum, nullptr, 0}, 0, &none).ok())
@@ -241,7 +242,7 @@ Status finish_job(heddle_sparse* out, heddle_comm_t comm, SparseImages& images, 
 Status allreduce_sparse(const heddle_sparse* in, heddle_sparse* out, const heddle_op& op,
                         heddle_comm_t comm) {
   SparseJob job;
-  if (Status checked = check_job(in, out, op, &job); !checked.ok()) return tell_all(*comm, checked);
+  if (Status checked = check_job(in, out, op, &job); !checked.ok()) return tell_all_of_sparse(*comm, checked);
   DevicePath* const path = comm->communicator->device_path();
   const bool is_for_gpus = path != nullptr && job.in.dimension > 0;
   if (path != nullptr) {
@@ -344,7 +345,7 @@ heddle_status heddle_sparse_allreduce_dense(const heddle_sparse* in, void* dense
     SparseJob job;
     HEDDLE_TRY(edge::check(comm));
     if (Status checked = edge::check_dense_job(in, dense, op, &job); !checked.ok())
-      return edge::tell_all(*comm, checked);
+      return edge::tell_all_of_sparse(*comm, checked);
     job.dense = dense;
     return edge::sparse_to_dense_anywhere(*comm, job);
   });

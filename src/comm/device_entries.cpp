@@ -13,7 +13,7 @@ constexpr std::size_t kWidest = 16;
 constexpr std::size_t kGrain = 32;
 
 std::size_t index_bytes(const gpu::Entries& entries) {
-  return entries.count * (entries.wide ? 8 : 4);
+  return entries.count * gpu::index_bytes(entries.wide);
 }
 
 }  // namespace

@@ -13,14 +13,10 @@ constexpr std::size_t aligned(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-constexpr std::size_t index_bytes(bool wide) {
-  return wide ? 8 : 4;
-}
-
 }  // namespace
 
 std::size_t MergedEntries::list_bytes(std::size_t count, bool wide) const {
-  return aligned(count * index_bytes(wide)) + aligned(count * dtype_size(type_));
+  return aligned(count * gpu::index_bytes(wide)) + aligned(count * dtype_size(type_));
 }
 
 // A rank that cannot go on says so in the last meeting, and keeps to the others' steps until then: the call goes by images.
@@ -44,8 +40,8 @@ Status MergedEntries::open() {
   for (int r = 0; r < worker_.worker.size; ++r) {
     if (is_whole(r)) continue;
     const gpu::Entries all = entries_of(r);
-    lists_[static_cast<std::size_t>(r)] = {at, at + aligned(all.count * index_bytes(all.wide)), all.count,
-                                           all.wide};
+    lists_[static_cast<std::size_t>(r)] = {at, at + aligned(all.count * gpu::index_bytes(all.wide)),
+                                           all.count, all.wide};
     at += list_bytes(all.count, all.wide);
   }
   return {};
@@ -58,7 +54,7 @@ Status MergedEntries::use(int rank, const gpu::Entries& entries, std::size_t fir
   // Memory of the link's own, whatever else the list may be.
   auto* const indices = static_cast<std::byte*>(const_cast<void*>(list.indices));
   auto* const values = static_cast<std::byte*>(const_cast<void*>(list.values));
-  const std::size_t width = index_bytes(list.wide);
+  const std::size_t width = gpu::index_bytes(list.wide);
   HEDDLE_TRY(worker_.worker.link->copy(indices + first * width, entries.indices, entries.count * width));
   return worker_.worker.link->copy(values + first * dtype_size(type_), entries.values,
                                    entries.count * dtype_size(type_));
@@ -89,7 +85,7 @@ Result<gpu::Room> MergedEntries::room(int rank, bool wide) {
   const Result<std::byte*> at =
       worker_.sparse->piece(kMerges + static_cast<std::size_t>(rank % 2), list_bytes(most, wide));
   if (!at.ok()) return at.status();
-  return gpu::Room{at.value(), at.value() + aligned(most * index_bytes(wide)), most, wide};
+  return gpu::Room{at.value(), at.value() + aligned(most * gpu::index_bytes(wide)), most, wide};
 }
 
 Status MergedEntries::merge_all(const gpu::Room& to) {

@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/overlap.hpp"
 #include "comm/device_codes.hpp"
 #include "comm/device_entries.hpp"
 #include "comm/device_merge.hpp"
@@ -13,16 +14,6 @@ namespace {
 
 bool is_aligned(const void* buffer, std::size_t to) {
   return reinterpret_cast<std::uintptr_t>(buffer) % to == 0;
-}
-
-std::size_t index_bytes(bool wide) {
-  return wide ? 8 : 4;
-}
-
-bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) {
-  const auto x = reinterpret_cast<std::uintptr_t>(a);
-  const auto y = reinterpret_cast<std::uintptr_t>(b);
-  return a_bytes > 0 && b_bytes > 0 && x < y + b_bytes && y < x + a_bytes;
 }
 
 std::unique_ptr<EntriesWork> fold_into_dense(const EntriesWorker& worker, const DeviceEntries& job,
@@ -60,7 +51,7 @@ Result<bool> DevicePath::holds_aligned(const void* buffer, std::size_t bytes, st
 }
 
 Result<bool> DevicePath::holds_entries(const gpu::Entries& entries, DType type) {
-  const std::size_t index = index_bytes(entries.wide);
+  const std::size_t index = gpu::index_bytes(entries.wide);
   const std::size_t width = dtype_size(type);
   Result<bool> here = holds_aligned(entries.indices, entries.count * index, index);
   if (here.ok() && here.value()) here = holds_aligned(entries.values, entries.count * width, width);
@@ -85,7 +76,7 @@ Result<bool> DevicePath::serve_entries(const DeviceEntries& job, std::uint64_t a
   Result<bool> served = run(*work, here);
   if (served.ok() && served.value()) served = work->is_complete();
   if (job.is_for_gpus() || !served.ok() || !work->agreed()) served = conclude(std::move(served));
-  const std::size_t width = dtype_size(job.type) + index_bytes(job.in.wide);
+  const std::size_t width = dtype_size(job.type) + gpu::index_bytes(job.in.wide);
   *traffic = {work->total(), work->own() * width};
   return served;
 }
@@ -101,11 +92,11 @@ Result<bool> DevicePath::can_merge(const DeviceMerge& job) {
 // The caller's arrays, if this rank's GPU can write the result there at once: as much as it has room for, and not over its input. Where not, nothing is wrong.
 gpu::Room DevicePath::room_here(const DeviceMerge& job) {
   const gpu::Room& out = job.out;
-  const std::size_t index = index_bytes(out.wide);
+  const std::size_t index = gpu::index_bytes(out.wide);
   const std::size_t width = dtype_size(job.type);
   const gpu::Room nowhere{nullptr, nullptr, 0, out.wide};
   if (out.capacity == 0 || out.capacity > SIZE_MAX / sizeof(std::uint64_t)) return nowhere;
-  for (const auto& [input, bytes] : {std::pair(job.in.indices, job.in.count * index_bytes(job.in.wide)),
+  for (const auto& [input, bytes] : {std::pair(job.in.indices, job.in.count * gpu::index_bytes(job.in.wide)),
                                      std::pair(job.in.values, job.in.count * width)}) {
     if (overlap(input, bytes, out.indices, out.capacity * index)) return nowhere;
     if (overlap(input, bytes, out.values, out.capacity * width)) return nowhere;
@@ -125,7 +116,7 @@ Result<bool> DevicePath::serve_merge(const DeviceMerge& job, std::uint64_t asked
   if (served.ok() && served.value()) served = work.is_complete();
   if (job.is_for_gpus() || !served.ok() || !work.agreed()) served = conclude(std::move(served));
   if (!served.ok() || !served.value()) return served;
-  *traffic = {work.total(), work.own() * (dtype_size(job.type) + index_bytes(job.in.wide))};
+  *traffic = {work.total(), work.own() * (dtype_size(job.type) + gpu::index_bytes(job.in.wide))};
   *merged = {work.result(), work.is_placed()};
   return served;
 }

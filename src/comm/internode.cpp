@@ -18,12 +18,12 @@ namespace {
 constexpr std::uint32_t kTag = 0;
 
 // One message out and one in.
-class Exchange {
+class PairExchange {
  public:
-  Exchange(Transport& transport, const WaitPolicy& policy) : transport_(transport), policy_(policy) {}
-  Exchange(const Exchange&) = delete;
-  Exchange& operator=(const Exchange&) = delete;
-  ~Exchange() {
+  PairExchange(Transport& transport, const WaitPolicy& policy) : transport_(transport), policy_(policy) {}
+  PairExchange(const PairExchange&) = delete;
+  PairExchange& operator=(const PairExchange&) = delete;
+  ~PairExchange() {
     for (Ticket& each : tickets_)
       transport_.cancel(each);
   }
@@ -68,7 +68,7 @@ bool takes_part(const TopologyView& topology, int rank) {
 }
 
 // Each node sends to 1, 2, 4, ... nodes on.
-Status exchange_all(Exchange& exchange, const TopologyView& topology, int rank, std::size_t bytes) {
+Status exchange_all(PairExchange& exchange, const TopologyView& topology, int rank, std::size_t bytes) {
   const std::int32_t nodes = topology.nodes();
   const std::int32_t node = topology.node_of(rank);
   for (std::int32_t step = 1; step < nodes; step *= 2)
@@ -86,7 +86,7 @@ std::vector<double> time_rounds(std::span<TimedWay> ways, const TopologyView& to
     for (std::size_t i = 0; i < ways.size(); ++i) {
       if (failed[i]) continue;
       const WaitPolicy& policy = ways[i].policy;
-      Exchange exchange(*ways[i].transport, policy);
+      PairExchange exchange(*ways[i].transport, policy);
       const TimePoint start = now(policy.clock);
       failed[i] = !exchange_all(exchange, topology, rank, bytes).ok();
       times[i].push_back(std::chrono::duration<double, std::nano>(now(policy.clock) - start).count());
@@ -109,7 +109,7 @@ std::vector<double> time_rounds(std::span<TimedWay> ways, const TopologyView& to
 Status reach_internode(Transport& transport, const TopologyView& topology, int rank,
                        const WaitPolicy& policy) {
   if (!takes_part(topology, rank)) return {};
-  Exchange exchange(transport, policy);
+  PairExchange exchange(transport, policy);
   return exchange_all(exchange, topology, rank, InternodeTimes::kSmall);
 }
 

@@ -12,17 +12,17 @@
 namespace heddle {
 namespace {
 
-constexpr int kTurns = 7;        // of each way; the median counts
+constexpr int kStoreTurns = 7;   // of each way; the median counts
 constexpr int kOperations = 12;  // timed together
 constexpr std::size_t kMiddleTrial = 1024;
 constexpr std::size_t kLargeTrial = 8192;
-constexpr double kWorthwhile = 0.95;  // of the default's time
+constexpr double kWorthwhileStores = 0.95;  // of the default's time
 
 using Clock = std::chrono::steady_clock;
 
 // One measurement in progress.
-struct Measurement {
-  explicit Measurement(const StoreTrial& what) : trial(what) {}
+struct StoreMeasurement {
+  explicit StoreMeasurement(const StoreTrial& what) : trial(what) {}
 
   Status time_operations(std::size_t bytes, double* seconds);
   Status choose(const std::vector<StoreWay>& ways, std::size_t bytes, StoreWay* chosen);
@@ -35,7 +35,7 @@ struct Measurement {
   bool over = false;  // on every member, after the same operation
 };
 
-Status Measurement::time_operations(std::size_t bytes, double* seconds) {
+Status StoreMeasurement::time_operations(std::size_t bytes, double* seconds) {
   in[0] = std::byte{Clock::now() - begin > trial.budget};
   Clock::time_point start;
   // The first is not timed: in it the members come together.
@@ -53,23 +53,23 @@ Status Measurement::time_operations(std::size_t bytes, double* seconds) {
   return {};
 }
 
-double median(std::array<double, kTurns> times) {
+double median(std::array<double, kStoreTurns> times) {
   std::sort(times.begin(), times.end());
-  return times[kTurns / 2];
+  return times[kStoreTurns / 2];
 }
 
 // The best of `ways`, the first of which is the default, for payloads of `bytes`.
-Status Measurement::choose(const std::vector<StoreWay>& ways, std::size_t bytes, StoreWay* chosen) {
+Status StoreMeasurement::choose(const std::vector<StoreWay>& ways, std::size_t bytes, StoreWay* chosen) {
   *chosen = ways.front();
-  std::vector<std::array<double, kTurns>> times(ways.size());
-  for (std::size_t turn = 0; turn < kTurns && !over; ++turn) {
+  std::vector<std::array<double, kStoreTurns>> times(ways.size());
+  for (std::size_t turn = 0; turn < kStoreTurns && !over; ++turn) {
     for (std::size_t w = 0; w < ways.size() && !over; ++w) {
       trial.use({ways[w], ways[w]});
       HEDDLE_TRY(time_operations(bytes, &times[w][turn]));
     }
   }
   if (over) return {};
-  double least = median(times[0]) * kWorthwhile;
+  double least = median(times[0]) * kWorthwhileStores;
   for (std::size_t w = 1; w < ways.size(); ++w) {
     const double time = median(times[w]);
     if (time >= least) continue;
@@ -112,7 +112,7 @@ SmallStores default_small_stores() {
 Result<SmallStores> measure_small_stores(const StoreTrial& trial) {
   const SmallStores unmeasured = default_small_stores();
   SmallStores found = unmeasured;
-  Measurement measurement(trial);
+  StoreMeasurement measurement(trial);
   HEDDLE_TRY(measurement.choose(candidates(unmeasured.middle), kMiddleTrial, &found.middle));
   HEDDLE_TRY(measurement.choose(candidates(unmeasured.large), kLargeTrial, &found.large));
   if (measurement.over) found = unmeasured;
