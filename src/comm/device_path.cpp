@@ -81,7 +81,7 @@ Status DevicePath::set_up(gpu::Gpu& gpu) {
     return {};
   }
   if (connected.status().code() != Code::peer_failed || meeting_.rank() == 0)
-    log_.info("buffers on GPUs stay staged by images on the host: " + connected.status().message());
+    log_.info("buffers on GPUs go on by way of copies on the host: " + connected.status().message());
   return leave(Mode::off);
 }
 

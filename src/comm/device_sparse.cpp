@@ -37,7 +37,7 @@ bool DevicePath::has_sparse() {
   if (sparse_ != nullptr) return true;
   Result<std::unique_ptr<gpu::SparseLink>> made = gpu::make_sparse_link(*link_);
   if (!made.ok()) {
-    log_.info("sparse vectors on GPUs stay staged by images on the host: " + made.status().message());
+    log_.info("sparse vectors on GPUs go on by way of copies on the host: " + made.status().message());
     return false;
   }
   sparse_ = std::move(made).value();

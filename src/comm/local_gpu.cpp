@@ -292,7 +292,7 @@ LocalLink* LocalGpu::make(gpu::Gpu& gpu, const gpu::Place& place) {
   }
   off_ = status.code() == Code::unsupported;
   if (off_)
-    log_.info("sums of entries of vectors on a GPU stay staged by images on the host: " + status.message());
+    log_.info("sums of entries of vectors on a GPU go on by way of copies on the host: " + status.message());
   if (!status.ok()) return nullptr;
   links_.push_back(std::move(made));
   return links_.back().get();

@@ -89,7 +89,7 @@ Status NodesPath::set_up(gpu::Gpu& gpu, const void* buffer) {
     return {};
   }
   if (connected.status().code() != Code::peer_failed || across_.rank() == 0)
-    log_.info("buffers on GPUs stay staged by images on the host: " + connected.status().message());
+    log_.info("buffers on GPUs go on by way of copies on the host: " + connected.status().message());
   off_ = true;
   return leave();
 }

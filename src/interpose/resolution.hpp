@@ -1,9 +1,10 @@
-// What the trampolines of both files share: part of libheddle_preload.so, so plain C++ without its run-time library.
+// What the files of trampolines share: part of libheddle_preload.so, so plain C++ without its run-time library.
 #pragma once
 
 #include <dlfcn.h>
 
 #include "interpose/backend_abi.h"
+#include "interpose/detect.hpp"
 
 #define HEDDLE_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -17,6 +18,9 @@ __attribute__((format(printf, 1, 2))) void say(const char* format, ...);
 
 // Finds out where all calls go, unless that is known. False where the process has no MPI that could answer. Any thread.
 bool resolve();
+
+// The process's MPI: as resolved, or as it would be by now. Of kind `none` where there is none. Any thread.
+HostLibrary host_library();
 
 // A call where there is no MPI: it goes on to what has its name, the stub that a serial program is linked with. Where there is nothing, the user is
 // told. Of the type of the function, `like` alone counts.
@@ -36,5 +40,7 @@ void* tools_function(const char* mpi_name);
 HeddleStagedCalls next_calls(void* host);
 // From now on. By whoever resolves.
 void set_staged(const HeddleStagedCalls& calls);
+// Whom to tell, before it happens, that the host MPI ends or a communicator does; null: nobody.
+void set_ends(HeddleEndFn end, HeddleFreeCommFn free_comm);
 
 }  // namespace heddle::interpose

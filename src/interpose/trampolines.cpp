@@ -6,7 +6,8 @@
 // call is one load and one indirect jump away from the backend, or from the host's own function where there
 // is no backend.
 //
-// Here are those that it serves; staged_trampolines.cpp has those in which it only looks for buffers on GPUs.
+// Here are those that it serves; staged_trampolines.cpp has those in which it only looks for buffers on GPUs, and
+// end_trampolines.cpp those that end what it serves.
 //
 // PMPI names remain the host's, but for calls that Fortran bindings make (callers.hpp), what has to be known (the end), and what
 // may have been given out by heddle (memory).
@@ -42,7 +43,6 @@ using heddle::interpose::kNoMpi;
 using heddle::interpose::path_beside;
 using heddle::interpose::resolve;
 using heddle::interpose::say;
-using heddle::interpose::tools_function;
 using heddle::interpose::without_mpi;
 
 struct Targets;
@@ -81,8 +81,6 @@ extern Targets served;
 extern Targets direct;
 constinit Targets served = unresolved<&served>();
 constinit Targets direct = unresolved<&direct>();
-constinit std::atomic<HeddleEndFn> end_serving{nullptr};
-constinit std::atomic<HeddleFreeCommFn> end_serving_comm{nullptr};
 constinit std::atomic<const char* (*)(int, size_t, heddle_word)> ask_algorithm{nullptr};
 
 constinit pthread_mutex_t resolve_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -242,8 +240,7 @@ bool resolve_locked() {
   if (file == nullptr) say_unknown();
   const HeddleBackend& to = has_backend ? backend : own;
   ask_algorithm.store(to.algorithm, std::memory_order_release);
-  end_serving.store(to.end, std::memory_order_release);
-  end_serving_comm.store(to.free_comm, std::memory_order_release);
+  heddle::interpose::set_ends(to.end, to.free_comm);
   set<&direct>(own);
   set<&served>(to);
   heddle::interpose::set_staged(to.staged);
@@ -290,48 +287,6 @@ int first_free_mem(void* memory) {
   return to->free_mem.load(std::memory_order_acquire)(memory);
 }
 
-// ---- MPI_Finalize, which is nothing of heddle's to serve: it only has to know of it
-
-using FinalizeFn = int (*)();
-
-FinalizeFn host_finalize() {
-  HostLibrary library;
-  pthread_mutex_lock(&resolve_mutex);
-  if (resolved)
-    library = host;
-  else
-    find_host_library(&library);
-  pthread_mutex_unlock(&resolve_mutex);
-  if (library.kind == HostKind::none) return nullptr;
-  return reinterpret_cast<FinalizeFn>(find_symbol(library.handle, "PMPI_Finalize"));
-}
-
-int finalize_by(FinalizeFn finalize, const char* name) {
-  if (finalize == nullptr) return without_mpi(name, finalize);
-  if (const HeddleEndFn end = end_serving.load(std::memory_order_acquire); end != nullptr) end();
-  return finalize();
-}
-
-// ---- What ends a communicator: the same
-
-using FreeCommFn = int (*)(void* comm);
-
-int free_comm(const char* name, bool past_tools, void* comm) {
-  const char* const mpi_name = past_tools ? name + 1 : name;
-  char pmpi_name[64];
-  std::snprintf(pmpi_name, sizeof pmpi_name, "P%s", mpi_name);
-  if (!resolve()) return without_mpi(name, static_cast<FreeCommFn>(nullptr), comm);
-  void* next = past_tools ? nullptr : tools_function(mpi_name);
-  if (next == nullptr) next = find_symbol(host.handle, pmpi_name);
-  if (next == nullptr) {
-    say("%s: %s has no such function", name, host.path);
-    return kNoMpi;
-  }
-  const auto free_it = reinterpret_cast<FreeCommFn>(next);
-  const HeddleFreeCommFn end = end_serving_comm.load(std::memory_order_acquire);
-  return end != nullptr ? end(free_it, comm) : free_it(comm);
-}
-
 // For a PMPI function that will return to `caller`.
 const Targets& called_from(const void* caller) {
   return is_in_fortran_bindings(caller) ? served : direct;
@@ -357,37 +312,22 @@ void heddle::interpose::say(const char* format, ...) {
   (void)written;  // nowhere left to complain
 }
 
+HostLibrary heddle::interpose::host_library() {
+  HostLibrary library;
+  pthread_mutex_lock(&resolve_mutex);
+  if (resolved)
+    library = host;
+  else
+    find_host_library(&library);
+  pthread_mutex_unlock(&resolve_mutex);
+  return library;
+}
+
 bool heddle::interpose::resolve() {
   pthread_mutex_lock(&resolve_mutex);
   const bool found = resolve_locked();
   pthread_mutex_unlock(&resolve_mutex);
   return found;
-}
-
-HEDDLE_EXPORT int MPI_Finalize(void) {
-  void* const tools = heddle::interpose::tools_function("MPI_Finalize");
-  return finalize_by(tools != nullptr ? reinterpret_cast<FinalizeFn>(tools) : host_finalize(),
-                     "MPI_Finalize");
-}
-
-HEDDLE_EXPORT int PMPI_Finalize(void) {
-  return finalize_by(host_finalize(), "PMPI_Finalize");
-}
-
-HEDDLE_EXPORT int MPI_Comm_free(void* comm) {
-  return free_comm("MPI_Comm_free", false, comm);
-}
-
-HEDDLE_EXPORT int PMPI_Comm_free(void* comm) {
-  return free_comm("PMPI_Comm_free", true, comm);
-}
-
-HEDDLE_EXPORT int MPI_Comm_disconnect(void* comm) {
-  return free_comm("MPI_Comm_disconnect", false, comm);
-}
-
-HEDDLE_EXPORT int PMPI_Comm_disconnect(void* comm) {
-  return free_comm("PMPI_Comm_disconnect", true, comm);
 }
 
 HEDDLE_EXPORT int MPI_Allreduce(const void* in, void* out, int count, heddle_word type, heddle_word op,
