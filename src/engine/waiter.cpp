@@ -44,23 +44,17 @@ long involuntary_switches() {
   return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nivcsw : -1;
 }
 
-void SpinBudget::spent(long switches) {
-  taken_ = switches_ >= 0 && switches >= 0 && switches != switches_;
-  switches_ = switches;
-}
-
-void SpinBudget::resume(long switches) {
-  const bool known = switches_ >= 0 && switches >= 0;
-  const bool taken = taken_ || switches != switches_;
-  switches_ = switches;
-  if (!known) return;
-  if (taken) {
-    now_ = std::max(least_, now_ / 4);
+void SpinBudget::resume(long switches, std::chrono::nanoseconds patience) {
+  if (switches_ < 0 || switches < 0) return;
+  const long taken = switches - switches_;
+  if (taken > 0) {
+    const bool by_strangers = patience >= taken * kSlice;
+    now_ = by_strangers ? std::min(longest_, std::max(now_, 1) * 4) : std::max(least_, now_ / 4);
     hold_ = std::min(kLongestHold, hold_ * 2);
     calm_ = 0;
   } else if (++calm_ >= hold_) {
-    if (now_ == most_) hold_ = std::max(kShortestHold, hold_ / 2);
-    now_ = std::min(most_, now_ * 2);
+    if (now_ == usual_) hold_ = std::max(kShortestHold, hold_ / 2);
+    now_ = now_ < usual_ ? std::min(usual_, now_ * 2) : std::max(usual_, now_ / 2);
     calm_ = 0;
   }
 }
@@ -70,6 +64,8 @@ SpinBudget default_spins(bool own_core, bool network, bool sleeps) {
   constexpr int kSharedCore = 30;
   // Four ranks on two cores sum 8 bytes over TCP in 40 us so, in 64 with 30 polls.
   constexpr int kSharedCoreNetwork = 3;
+  // About a slice: a millisecond and more.
+  constexpr int kStrangers = 20'000;
   // Others may want the core without belonging to the job. Some microseconds in shared memory still beat giving it away.
   constexpr int kWanted = 200;
   constexpr int kWantedNetwork = 30;
@@ -77,11 +73,15 @@ SpinBudget default_spins(bool own_core, bool network, bool sleeps) {
   if (!own_core) return {shared, shared};
   // Thousands of polls of a network are milliseconds: only where they have proved to disturb nobody.
   const int least = sleeps ? shared : network ? kWantedNetwork : kWanted;
-  return {least, kOwnCore, network ? least : kOwnCore};
+  return {least, kOwnCore, network ? kOwnCore : kStrangers, network ? least : kOwnCore};
 }
 
 Patience::Patience(const WaitPolicy& policy)
-    : policy_(policy), begin_(now(policy.clock)), now_(begin_), next_look_(begin_ + kLookEvery) {}
+    : policy_(policy),
+      started_(now(policy.clock)),
+      begin_(started_),
+      now_(started_),
+      next_look_(started_ + kLookEvery) {}
 
 bool Patience::rest() {
   if (policy_.host_progress && host_is_due()) policy_.host_progress();
@@ -93,12 +93,13 @@ bool Patience::rest() {
       return false;
     }
     if (policy_.sleeps_on != nullptr && sleep_on(*policy_.sleeps_on, policy_.host_progress != nullptr)) {
-      // The clock costs nothing beside that.
+      slept_ = true;  // the clock costs nothing beside that
     } else if (now_ - begin_ < kSleepAfter) {
       sched_yield();
       // Reading the clock costs as much as a poll: not every round.
       if (++rounds_ % 16 != 0) return false;
     } else {
+      slept_ = true;
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
   }
@@ -138,6 +139,10 @@ bool Patience::see(std::uint64_t own, std::uint64_t others) {
   own_ = own;
   others_ = others;
   return moved;
+}
+
+std::chrono::nanoseconds Patience::yielded() const {
+  return slept_ ? std::chrono::nanoseconds(0) : now(policy_.clock) - started_;
 }
 
 milliseconds Patience::waited() const {

@@ -13,32 +13,37 @@
 
 namespace heddle {
 
-// How many polls to spend before giving the core away. Where others want the core, spinning only keeps the awaited rank from
-// running: it becomes a quarter when the system took the core away between two waits or while spinning, and when somebody took it as
-// soon as it was offered. It doubles after a number of waits without that, and the number doubles each time that this proves wrong.
+// How many polls to spend before giving the core away, from what happened when it was given away. Whoever took it for a moment was waited for, or
+// is a rank itself: spinning only kept it from running, and the budget becomes a quarter. Whoever kept it for a slice of the system's is a stranger:
+// giving it away cost more than any spinning, and the budget is quadrupled, up to about a slice. It goes back to what is usual after a number of waits
+// in which nobody took the core, and the number doubles each time that this proves wrong.
 class SpinBudget {
  public:
+  // Held for so long on average, the core was given to strangers.
+  static constexpr std::chrono::microseconds kSlice{300};
+
   SpinBudget() = default;
-  // From `least` to `most`, `first` to begin with; all the same: it stays.
-  SpinBudget(int least, int most, int first) : least_(least), most_(most), now_(first) {}
-  SpinBudget(int least, int most) : SpinBudget(least, most, most) {}
+  // From `least` to `longest`, `usual` where nobody wants the core, `first` to begin with; all the same: it stays.
+  SpinBudget(int least, int usual, int longest, int first)
+      : least_(least), usual_(usual), longest_(longest), now_(first) {}
+  SpinBudget(int least, int usual) : SpinBudget(least, usual, usual, usual) {}
 
   int polls() const { return now_; }
   // The polls were spent in vain: patience begins. `switches`: how often the system has taken the core from this thread so far (see
   // involuntary_switches()); -1: not known.
-  void spent(long switches);
-  // What was waited for is there: patience, which offers the core to others, ends.
-  void resume(long switches);
+  void spent(long switches) { switches_ = switches; }
+  // What was waited for is there: patience, which offers the core to others, ends after `patience`.
+  void resume(long switches, std::chrono::nanoseconds patience);
 
  private:
   static constexpr int kShortestHold = 16;
   static constexpr int kLongestHold = 4096;
   int least_ = 2000;
-  int most_ = 2000;
+  int usual_ = 2000;
+  int longest_ = 2000;
   int now_ = 2000;
-  long switches_ = -1;        // when it was last told
-  bool taken_ = false;        // the core, since resume()
-  int hold_ = kShortestHold;  // waits to pass before `now_` doubles
+  long switches_ = -1;        // when patience began
+  int hold_ = kShortestHold;  // waits to pass before `now_` goes towards `usual_`
   int calm_ = 0;              // of them so far
 };
 
@@ -82,6 +87,8 @@ class Patience {
   // True: this rank has moved.
   bool see(std::uint64_t own, std::uint64_t others);
 
+  // For how long this rank has only yielded; 0 where it has slept as well, which may be as long as it likes.
+  std::chrono::nanoseconds yielded() const;
   // Since the wait began, or since something last moved.
   std::chrono::milliseconds waited() const;
   // True once, when the warning is due.
@@ -93,7 +100,8 @@ class Patience {
   bool look_is_due();
 
   const WaitPolicy& policy_;
-  TimePoint begin_;
+  TimePoint started_;
+  TimePoint begin_;  // of what counts as waiting for one and the same thing
   TimePoint now_;
   TimePoint next_look_;
   unsigned rests_ = 0;
@@ -101,6 +109,7 @@ class Patience {
   int yields_ = 0;  // before the first sleep
   bool warned_ = false;
   bool looked_ = false;
+  bool slept_ = false;
   std::uint64_t own_ = 0;  // at the last look
   std::uint64_t others_ = 0;
 };
@@ -121,7 +130,7 @@ template <typename Poll, typename Inspect>
     if (done) break;
     HEDDLE_TRY(inspect(patience));
   }
-  policy.spins.resume(involuntary_switches());
+  policy.spins.resume(involuntary_switches(), patience.yielded());
   return {};
 }
 

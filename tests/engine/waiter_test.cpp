@@ -29,13 +29,13 @@ TEST(Waiter, OneRankPerCoreSpinsLong) {
   EXPECT_GT(default_spins(false, true, true).polls(), 0);
 }
 
-// A wait whose polls were in vain, and how often the core was taken before patience and in it.
+// Waits whose polls were in vain, and how often others took the core in patience, and kept it.
 class Waits {
  public:
   explicit Waits(SpinBudget& budget) : budget_(budget) {}
-  void wait(int before, int in_patience) {
-    budget_.spent(switches_ += before);
-    budget_.resume(switches_ += in_patience);
+  void wait(int taken, std::chrono::microseconds kept = std::chrono::microseconds(20)) {
+    budget_.spent(switches_ += 5);  // before that it counts for nothing
+    budget_.resume(switches_ += taken, taken * kept + std::chrono::microseconds(2));
   }
 
  private:
@@ -48,36 +48,49 @@ int waits_until_it_grows(const SpinBudget& budget, Waits& waits, int limit) {
   const int polls = budget.polls();
   int count = 0;
   for (; count < limit && budget.polls() == polls; ++count)
-    waits.wait(0, 0);
+    waits.wait(0);
   return count;
 }
 
-TEST(SpinBudget, ShrinksWhenTheCoreIsTakenAndDoublesAfterCalm) {
-  for (const bool in_patience : {false, true}) {
-    SpinBudget budget(200, 4000);
-    Waits waits(budget);
-    waits.wait(7, 0);  // nothing was waited for before: nothing to compare with
-    EXPECT_EQ(budget.polls(), 4000);
-    for (const int expected : {1000, 250, 200, 200}) {
-      waits.wait(in_patience ? 0 : 1, in_patience ? 1 : 0);
-      EXPECT_EQ(budget.polls(), expected);
-    }
-    for (const int expected : {400, 800, 1600, 3200, 4000}) {
-      waits_until_it_grows(budget, waits, 100'000);
-      EXPECT_EQ(budget.polls(), expected);
-    }
-    EXPECT_EQ(waits_until_it_grows(budget, waits, 1000), 1000) << "no more than the most";
+TEST(SpinBudget, ShrinksWhenTheCoreIsTakenForAMomentAndDoublesAfterCalm) {
+  SpinBudget budget(200, 4000, 20'000, 4000);
+  Waits waits(budget);
+  for (const int expected : {1000, 250, 200, 200}) {
+    waits.wait(expected == 250 ? 3 : 1);
+    EXPECT_EQ(budget.polls(), expected);
   }
+  for (const int expected : {400, 800, 1600, 3200, 4000}) {
+    waits_until_it_grows(budget, waits, 100'000);
+    EXPECT_EQ(budget.polls(), expected);
+  }
+  EXPECT_EQ(waits_until_it_grows(budget, waits, 1000), 1000) << "no more than is usual";
+}
+
+// Who takes the core for a slice is no rank that was waited for: to spin costs less than to give it away.
+TEST(SpinBudget, GrowsWhereStrangersTakeTheCore) {
+  SpinBudget budget(200, 4000, 20'000, 4000);
+  Waits waits(budget);
+  waits.wait(1);
+  waits.wait(1);
+  waits.wait(1);
+  ASSERT_EQ(budget.polls(), 200);
+  for (const int expected : {800, 3200, 12'800, 20'000, 20'000}) {
+    waits.wait(2, 2 * SpinBudget::kSlice);
+    EXPECT_EQ(budget.polls(), expected);
+  }
+  waits.wait(1);
+  EXPECT_EQ(budget.polls(), 5000) << "a rank, after all";
+  waits_until_it_grows(budget, waits, 100'000);
+  EXPECT_EQ(budget.polls(), 4000) << "the strangers have gone";
 }
 
 // A rank that spins as little as that is not seen to share its core: that alone must not make it spin long again.
 TEST(SpinBudget, TriesLessOftenWhatProvedWrong) {
   SpinBudget budget(30, 4000);
   Waits waits(budget);
-  waits.wait(0, 0);
   int before = 0;
   for (int attempt = 0; attempt < 5; ++attempt) {
-    waits.wait(1, 0);
+    waits.wait(1);
     const int calm = waits_until_it_grows(budget, waits, 100'000);
     EXPECT_GT(calm, before);
     before = calm;
@@ -88,7 +101,7 @@ TEST(SpinBudget, OneThatIsSeldomDisturbedStaysLong) {
   SpinBudget budget(30, 4000);
   Waits waits(budget);
   for (int wait = 0; wait < 100'000; ++wait) {
-    waits.wait(wait % 1000 == 999 ? 1 : 0, 0);
+    waits.wait(wait % 1000 == 999 ? 1 : 0);
     ASSERT_GE(budget.polls(), 1000);
   }
 }
@@ -96,25 +109,28 @@ TEST(SpinBudget, OneThatIsSeldomDisturbedStaysLong) {
 TEST(SpinBudget, WhereTheSystemDoesNotTellItStays) {
   SpinBudget budget(30, 4000);
   for (int wait = 0; wait < 100; ++wait) {
-    budget.resume(-1);
+    budget.resume(-1, std::chrono::seconds(0));
     budget.spent(wait);
-    budget.resume(wait);
+    budget.resume(-1, std::chrono::seconds(1));
     budget.spent(-1);
+    budget.resume(wait + 1, std::chrono::seconds(wait));
   }
   EXPECT_EQ(budget.polls(), 4000);
 }
 
 TEST(SpinBudget, WhatTheUserSetStays) {
-  SpinBudget budget(7, 7);
-  for (int wait = 0; wait < 3; ++wait) {
-    budget.resume(wait);
-    budget.spent(wait + 1);
+  for (const int set : {0, 7}) {
+    SpinBudget budget(set, set);
+    Waits waits(budget);
+    waits.wait(1);
+    waits.wait(1, 2 * SpinBudget::kSlice);
+    waits_until_it_grows(budget, waits, 1000);
+    EXPECT_EQ(budget.polls(), set);
   }
-  EXPECT_EQ(budget.polls(), 7);
 }
 
 TEST(SpinBudget, BeginsWhereItIsTold) {
-  SpinBudget budget(30, 4000, 30);
+  SpinBudget budget(30, 4000, 4000, 30);
   EXPECT_EQ(budget.polls(), 30);
   Waits waits(budget);
   waits_until_it_grows(budget, waits, 100'000);

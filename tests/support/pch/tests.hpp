@@ -4,6 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include "library.hpp"
+#include "../../../tools/pch/library.hpp"
 
 #endif
