@@ -299,6 +299,7 @@ void gaps(Job& job) {
 void conform(Job& job) {
   MPI_Comm fresh;
   MPI_Comm_dup(MPI_COMM_WORLD, &fresh);  // is taken over in the middle of it
+  job::make_worthwhile(fresh);
   const job::Named all[] = {{"world", MPI_COMM_WORLD}, {"self", MPI_COMM_SELF}, {"fresh", fresh}};
   for (const job::Named& where : all) {
     allreduces(job, where.comm, where.name);

@@ -58,6 +58,14 @@ bool sum_once(const Job& job, MPI_Comm comm) {
   return job.kernels() > before;
 }
 
+// Another communicator of all, which heddle will soon take over.
+MPI_Comm worthwhile() {
+  MPI_Comm comm;
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  job::make_worthwhile(comm);
+  return comm;
+}
+
 // Sums until the GPUs do them; how many it took.
 int begin(const Job& job, MPI_Comm comm, int most) {
   for (int i = 1; i <= most; ++i) {
@@ -175,8 +183,7 @@ void conform(const Job& job) {
                         {"bool", MPI_C_BOOL, 1, 'l'},
                         {"complex", MPI_C_FLOAT_COMPLEX, 8, 'c'},
                         {"double complex", MPI_C_DOUBLE_COMPLEX, 16, 'c'}};
-  MPI_Comm comm;
-  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  MPI_Comm comm = worthwhile();
   const int took = begin(job, comm, 40);
   if (took > 16) job::fail("the GPUs began with call %d", took);
   std::size_t turn = 0;
@@ -210,8 +217,7 @@ void conform(const Job& job) {
 
 // Some ranks pass host memory: that call is staged. After enough of them in a row the mode ends, and comes back.
 void mixed(const Job& job) {
-  MPI_Comm comm;
-  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  MPI_Comm comm = worthwhile();
   begin(job, comm, 40);
   int misses = 0;
   const auto sum_of_mixed = [&](int host_rank) {
@@ -262,15 +268,14 @@ void mixed(const Job& job) {
 void several(const Job& job) {
   MPI_Comm all[4];
   for (MPI_Comm& comm : all) {
-    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    comm = worthwhile();
     begin(job, comm, 40);
   }
   MPI_Comm_free(&all[1]);
   if (!sum_once(job, all[0]) || !sum_once(job, all[2])) job::fail("after another communicator ended");
   MPI_Comm_free(&all[0]);
   if (!sum_once(job, all[3])) job::fail("after two others ended");
-  MPI_Comm bcasts;
-  MPI_Comm_dup(MPI_COMM_WORLD, &bcasts);
+  MPI_Comm bcasts = worthwhile();
   int before = 0;
   for (int i = 0; i < 40; ++i) {
     before = job.copies();
@@ -284,8 +289,7 @@ void several(const Job& job) {
 void staggered(const Job& job) {
   job::Random random(static_cast<std::uint64_t>(job.rank));
   for (int turn = 0; turn < 20; ++turn) {
-    MPI_Comm comm;
-    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm comm = worthwhile();
     const int from = (job.rank + turn) % job.size * 3;
     for (int i = 0; i < 30; ++i) {
       if (random.below(4) == 0) std::this_thread::sleep_for(std::chrono::microseconds(random.below(300)));
@@ -312,8 +316,7 @@ void expect(const char* what, int rc, int wanted) {
 // One rank's failure is all ranks': nobody waits, and the communicator goes on, staged, and then by the GPUs again.
 void failures(const Job& job) {
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-  MPI_Comm comm;
-  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  MPI_Comm comm = worthwhile();
   begin(job, comm, 40);
   const bool bad = job.rank == job.size - 1;
   const auto after = [&](const char* what) {
@@ -346,8 +349,7 @@ void failures(const Job& job) {
 
 // One rank cannot set it up: all stay with images.
 void refused(const Job& job, const char* function, int error) {
-  MPI_Comm comm;
-  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  MPI_Comm comm = worthwhile();
   if (job.rank == job.size - 1) job.fail(function, error, 1000);
   for (int i = 0; i < 40; ++i) {
     if (sum_once(job, comm)) job::fail("a GPU has served a call");
@@ -358,8 +360,7 @@ void refused(const Job& job, const char* function, int error) {
 
 // A rank stays away for longer than the deadline.
 void late(const Job& job) {
-  MPI_Comm comm;
-  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  MPI_Comm comm = worthwhile();
   begin(job, comm, 40);
   if (job.rank == job.size - 1) std::this_thread::sleep_for(std::chrono::seconds(30));
   sum_once(job, comm);

@@ -25,6 +25,7 @@ int on_delete(MPI_Comm comm, int /*keyval*/, void* /*attribute*/, void* /*extra*
 
 void use(MPI_Comm comm, int keyval, bool early, const char* where) {
   if (early) MPI_Comm_set_attr(comm, keyval, nullptr);
+  job::make_worthwhile(comm);
   for (int i = 0; i < 6; ++i)
     check_sum(comm, where);
   if (!early) MPI_Comm_set_attr(comm, keyval, nullptr);

@@ -38,6 +38,7 @@ void use_one(int i) {
   } else {
     MPI_Comm_split(MPI_COMM_WORLD, 0, reversed ? -rank : rank, &comm);
   }
+  job::make_worthwhile(comm);
   for (int call = 0; call < 3; ++call) {
     int first = rank * 1000 + i % 1000;
     MPI_Bcast(&first, 1, MPI_INT, 0, comm);

@@ -49,11 +49,12 @@ const Mistake kMistakes[] = {negative_count, wrong_root, no_such_sum, no_operati
 #endif
                              uncommitted};
 
-// The call is the `at`-th of the communicator.
+// Before the `at`-th pair of calls: heddle takes the communicator over at the second.
 void check(Mistake mistake, int at) {
   MPI_Comm comm;
   MPI_Comm_dup(MPI_COMM_WORLD, &comm);
   MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  job::make_worthwhile(comm);
   const int rank = job::rank_of(comm);
   const int size = job::size_of(comm);
   for (int i = 0; i < 6; ++i) {

@@ -14,8 +14,10 @@ int main(int argc, char** argv) {
   constexpr int kThreads = 3;
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 300;
   MPI_Comm comms[kThreads];
-  for (MPI_Comm& comm : comms)
+  for (MPI_Comm& comm : comms) {
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    job::make_worthwhile(comm);
+  }
   const int rank = job::rank_of(MPI_COMM_WORLD);
   const int size = job::size_of(MPI_COMM_WORLD);
   const auto work = [&](int thread) {
@@ -40,6 +42,7 @@ int main(int argc, char** argv) {
               return group;
             }(),
             thread, &comms[thread]);
+        job::make_worthwhile(comms[thread]);
       }
     }
   };

@@ -21,11 +21,10 @@ template <typename Call>
     int error_class = MPI_SUCCESS;
     if (*rc != MPI_SUCCESS) mpi_.Error_class(*rc, &error_class);
     if (error_class != MPI_ERR_COMM) state = attach(comm);
-    if (state != nullptr && state->mode == Mode::counting && call.counts(*state)) state->calls = 1;
+    if (state != nullptr && state->mode == Mode::counting) (void)is_due(*state, call.counted(*state));
     return nullptr;
   }
-  if (state->mode == Mode::counting && call.counts(*state) && ++state->calls >= kTakeoverCall)
-    take_over(comm, *state);
+  if (state->mode == Mode::counting && is_due(*state, call.counted(*state))) take_over(comm, *state);
   if (state->mode == Mode::heddle || (state->mode == Mode::partly && call.is_agreed(*state))) return state;
   *rc = state->mode == Mode::failed ? fail(Status(), comm, *state) : call.host();
   return nullptr;
@@ -45,6 +44,7 @@ CommState* Backend::attach(MPI_Comm comm) {
   state->mode = is_inter != 0 || size == 1 ? Mode::host : Mode::counting;
   state->size = size;
   state->rank = rank;
+  state->to_save = comm == MPI_COMM_WORLD ? 0 : kSetUpNanoseconds;
   if (mpi_.Comm_set_attr(comm, comm_keyval_, state) != MPI_SUCCESS) {
     registry_.recycle(state);
     return nullptr;
@@ -56,18 +56,26 @@ CommState* Backend::attach(MPI_Comm comm) {
 // What counts towards the take-over: what heddle would serve, so that the ranks agree. A mistake that one rank makes, and mends, the
 // others know nothing of.
 template <typename Count>
-bool Backend::counts(const void* in, const void* out, Count count, MPI_Datatype type, MPI_Op op) const {
-  return count > 0 && out != MPI_IN_PLACE && in != nullptr && out != nullptr && in != out &&
-         map_->is_known(type, op);
+std::size_t Backend::counted(const void* in, const void* out, Count count, MPI_Datatype type,
+                             MPI_Op op) const {
+  if (count <= 0 || out == MPI_IN_PLACE || in == nullptr || out == nullptr || in == out) return 0;
+  return static_cast<std::size_t>(count) * map_->known_size(type, op);
 }
 
 template <typename Count>
-bool Backend::counts(const void* buffer, Count count, MPI_Datatype type, int root,
-                     const CommState& state) const {
+std::size_t Backend::counted(const void* buffer, Count count, MPI_Datatype type, int root,
+                             const CommState& state) const {
   void* piece = nullptr;
   std::size_t bytes = 0;
-  return count > 0 && buffer != MPI_IN_PLACE &&
-         is_served(buffer, static_cast<std::size_t>(count), type, root, state, &piece, &bytes);
+  const bool served = count > 0 && buffer != MPI_IN_PLACE &&
+                      is_served(buffer, static_cast<std::size_t>(count), type, root, state, &piece, &bytes);
+  return served ? bytes : 0;
+}
+
+bool Backend::is_due(CommState& state, std::size_t counted) {
+  if (counted == 0) return false;
+  state.saved += kSavedNanoseconds + counted / kBytesPerSaved;
+  return ++state.calls >= kTakeoverCall && state.saved >= state.to_save;
 }
 
 bool Backend::make_ready() {
@@ -160,7 +168,7 @@ struct Backend::AllreduceCall {
   MPI_Op op;
   MPI_Comm comm;
 
-  bool counts(const CommState& /*state*/) const { return backend.counts(in, out, count, type, op); }
+  std::size_t counted(const CommState& /*state*/) const { return backend.counted(in, out, count, type, op); }
   bool is_agreed(const CommState& state) const { return backend.map_->has(*state.pairs, type, op); }
   int host() const { return backend.host_allreduce(in, out, count, type, op, comm); }
 };
@@ -174,7 +182,9 @@ struct Backend::BcastCall {
   int root;
   MPI_Comm comm;
 
-  bool counts(const CommState& state) const { return backend.counts(buffer, count, type, root, state); }
+  std::size_t counted(const CommState& state) const {
+    return backend.counted(buffer, count, type, root, state);
+  }
   bool is_agreed(const CommState& /*state*/) const { return true; }
   int host() const { return backend.host_bcast(buffer, count, type, root, comm); }
 };

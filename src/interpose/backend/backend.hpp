@@ -20,10 +20,14 @@
 
 namespace heddle::backend {
 
-// The collective on a communicator that is set up and served first, of those that heddle serves. Earlier ones go to the host, so
-// that a communicator that is used once or twice costs nothing. It is a constant because the ranks must agree on it before they can
-// talk.
+// When a communicator is set up: at this call, of those that heddle serves, at the earliest, and where it is not MPI_COMM_WORLD, which lives as long as the job, not before
+// the calls have come to what the set-up costs, had heddle served them. So a program that makes communicators by the thousand, for a few calls each, pays nothing for it,
+// and one that keeps them loses at most as much as it would have paid. All this is constant and goes by what the ranks know alike, because they must agree before they can talk.
 inline constexpr std::uint32_t kTakeoverCall = 3;
+// Of two ranks on a node: more ranks cost more, and save more.
+inline constexpr std::uint64_t kSetUpNanoseconds = 250'000;
+inline constexpr std::uint64_t kSavedNanoseconds = 500;  // by a call of few bytes
+inline constexpr std::uint64_t kBytesPerSaved = 5;       // and nanosecond, by longer ones
 // MPI_Alloc_mem: what heddle's collectives gain from. Each piece takes a descriptor, of which the program has its own uses.
 inline constexpr MPI_Aint kLeastHeapBytes = 32 * 1024;
 inline constexpr std::size_t kMostHeapBlocks = 128;
@@ -129,10 +133,14 @@ class Backend {
   CommState* attach(MPI_Comm comm);
   // Whether this thread is in a callback of the communicator's end: what is set on it now would stay, for whoever gets its handle.
   static bool is_ending(MPI_Comm comm);
+  // The bytes of a call that counts towards the take-over; 0: it does not.
   template <typename Count>
-  bool counts(const void* in, const void* out, Count count, MPI_Datatype type, MPI_Op op) const;
+  std::size_t counted(const void* in, const void* out, Count count, MPI_Datatype type, MPI_Op op) const;
   template <typename Count>
-  bool counts(const void* buffer, Count count, MPI_Datatype type, int root, const CommState& state) const;
+  std::size_t counted(const void* buffer, Count count, MPI_Datatype type, int root,
+                      const CommState& state) const;
+  // Whether it is due, after one more call.
+  static bool is_due(CommState& state, std::size_t counted);
   void take_over(MPI_Comm comm, CommState& state);
   int allreduce_saving(const void* in, void* out, std::size_t count, DType type, Op op, MPI_Comm comm,
                        CommState& state, const Staged* staged);

@@ -33,6 +33,8 @@ void CommState::reset() {
   rank = 0;
   size = 1;
   calls = 0;
+  saved = 0;
+  to_save = 0;
   name.clear();
 }
 

@@ -52,6 +52,8 @@ struct CommState {
   int rank = 0;
   int size = 1;
   std::uint32_t calls = 0;       // before the take-over, of those that heddle would serve
+  std::uint64_t saved = 0;       // by them, had it served them, in nanoseconds
+  std::uint64_t to_save = 0;     // before the take-over
   std::string name;              // for the log: "MPI_COMM_WORLD", "a communicator of 4"
   std::unique_ptr<HostP2p> p2p;  // outlives the communicator
   std::unique_ptr<Communicator> communicator;

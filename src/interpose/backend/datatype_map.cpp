@@ -200,11 +200,12 @@ DatatypeMap::DatatypeMap(const HostMpi& mpi, MPI_Comm self) : mpi_(&mpi), self_(
   }
 }
 
-bool DatatypeMap::is_known(MPI_Datatype type, MPI_Op op) const {
+std::size_t DatatypeMap::known_size(MPI_Datatype type, MPI_Op op) const {
   Op mapped{};
   const Row& row = rows_[slots_.of(type)];
-  return abi::find_op(op, &mapped) && row.handle == type && (row.operations & bit(mapped)) != 0 &&
-         fold_kernel(row.type, mapped) != nullptr;
+  const bool known = abi::find_op(op, &mapped) && row.handle == type && (row.operations & bit(mapped)) != 0 &&
+                     fold_kernel(row.type, mapped) != nullptr;
+  return known ? dtype_size(row.type) : 0;
 }
 
 bool DatatypeMap::has(const Pairs& pairs, MPI_Datatype type, MPI_Op op) const {

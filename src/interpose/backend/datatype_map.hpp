@@ -49,8 +49,8 @@ class DatatypeMap {
       return &row;
     return nullptr;
   }
-  // Whether it may be, whatever the host computes: the same on all ranks.
-  bool is_known(MPI_Datatype type, MPI_Op op) const;
+  // The bytes of an element where it may be, whatever the host computes, else 0: the same on all ranks.
+  std::size_t known_size(MPI_Datatype type, MPI_Op op) const;
   bool has(const Pairs& pairs, MPI_Datatype type, MPI_Op op) const;
 
   // All that this rank's host computes as heddle does; asks when it is called first. MPI is initialised. Any thread.

@@ -1,0 +1,51 @@
+// Communicators are taken over when their calls would have saved what the set-up costs: after few long calls or many short ones, and
+// MPI_COMM_WORLD soon in any case.
+#include "job.hpp"
+
+namespace {
+
+bool is_served(MPI_Comm comm) {
+  return job::served_by(0, 8, comm) != "host";
+}
+
+void sum(MPI_Comm comm, std::size_t count) {
+  std::vector<int> data(count, 1);
+  MPI_Allreduce(MPI_IN_PLACE, data.data(), static_cast<int>(count), MPI_INT, MPI_SUM, comm);
+  if (data.front() != job::size_of(comm) || data.back() != data.front()) job::fail("sum of %zu", count);
+}
+
+// Sums of `count` integers until heddle serves them; how many it took, `most` at most.
+int sums_until_served(MPI_Comm comm, std::size_t count, int most) {
+  int calls = 0;
+  for (; calls < most && !is_served(comm); ++calls)
+    sum(comm, count);
+  return calls;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  MPI_Comm comm;
+  for (int i = 0; i < 20; ++i) {
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    for (int call = 0; call < 50; ++call)
+      sum(comm, 2);
+    if (is_served(comm)) job::fail("set up for fifty short calls");
+    MPI_Comm_free(&comm);
+  }
+  const int world = sums_until_served(MPI_COMM_WORLD, 2, 1000);
+  if (world > 3) job::fail("MPI_COMM_WORLD was taken over after %d calls", world);
+
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  const int shorts = sums_until_served(comm, 2, 10'000);
+  if (shorts < 100 || shorts > 1000) job::fail("taken over after %d short calls", shorts);
+  MPI_Comm_free(&comm);
+
+  MPI_Comm_split(MPI_COMM_WORLD, 0, -job::rank_of(MPI_COMM_WORLD), &comm);
+  const int longs = sums_until_served(comm, 300'000, 100);
+  if (longs != 3) job::fail("taken over after %d long calls", longs);
+  MPI_Comm_free(&comm);
+  MPI_Finalize();
+  return 0;
+}
