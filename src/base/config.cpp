@@ -249,7 +249,10 @@ constexpr std::array kRows = {
          "where the ranks may read each other's memory."},
         set_auto<&Config::single_copy>},
     Row{{"HEDDLE_SPIN", "-1 or a number of polls", "-1 (by the cores at hand)",
-         "How often a wait polls before it yields its core."},
+         "How often a wait polls before it yields its core. By itself: 30 where ranks share cores; else "
+         "4,000 to begin with, 200 where a yield turns out "
+         "to let another rank run, and 20,000 where it turns out to let strangers run for a slice of the "
+         "system's."},
         set_spin},
     Row{{"HEDDLE_SHM", "auto, memfd, posix", "auto",
          "Where shared memory comes from: memfd_create or shm_open."},

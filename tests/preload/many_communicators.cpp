@@ -70,7 +70,7 @@ int main(int argc, char** argv) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   constexpr long kMostKib = 1 << 20;  // a sanitizer keeps what is freed
 #else
-  constexpr long kMostKib = 4096;  // 10,000 leaks of even a page each would be 40 MiB
+  constexpr long kMostKib = 1536;  // half a kilobyte for each of 3,000; leaks of even a page would be 12 MiB
 #endif
   if (grown > kMostKib) job::fail("resident memory grew by %ld KiB over %d communicators", grown, count);
   // Some are left to MPI_Finalize.
