@@ -354,20 +354,25 @@ Status CommunicatorImpl::learn_choices(const Config& config) {
   const double core_start = connections_->process->core_seconds();
   Result<MeasuredChoices> measured = try_choices();
   if (!measured.ok()) return measured.status();
-  if (size_ <= kMostForStreaming) {
+  // Of the rank that was without its core for longest, as a share.
+  const auto missed = [&] {
+    return slowest(1 - (connections_->process->core_seconds() - core_start) / seconds_since(start));
+  };
+  Result<double> without_core = missed();
+  // Each of its allreduces would wait for somebody's time slice.
+  if (size_ <= kMostForStreaming && without_core.ok() && without_core.value() <= kWithoutCore) {
     const Result<std::size_t> from = try_streaming();
     if (!from.ok()) return from.status();
     measured->tuning.streamed_from = from.value();
+    without_core = missed();
   }
-  const double took = seconds_since(start);
-  const Result<double> without_core =
-      slowest(1 - (connections_->process->core_seconds() - core_start) / took);
   if (!without_core.ok()) return without_core.status();
   if (rank_ == 0) {
     connections_->process->keep_choices(key, write_tuning(measured->tuning, key));
-    learnt_ = fmt::format(", algorithms{} measured in {:.0f} ms, {}",
-                          measured->complete ? "" : " for all but the largest sizes", 1e3 * took,
-                          keep(cache, key, measured->tuning, without_core.value()));
+    learnt_ =
+        fmt::format(", algorithms{} measured in {:.0f} ms, {}",
+                    measured->complete ? "" : " for all but the largest sizes", 1e3 * seconds_since(start),
+                    keep(cache, key, measured->tuning, without_core.value()));
   }
   use(std::move(measured->tuning));
   return {};
