@@ -82,6 +82,8 @@ Sides make_sides(const Job& job, const Options& options, Device* device, std::st
                           "LD_PRELOAD=libheddle_preload.so");
     return sides;
   }
+  if (device != nullptr && (native || served) && !heddle_takes_gpu_memory(job, options.place, problem))
+    return sides;
   if (options.compares()) {
     sides.host = make_other_side(job, options, device, problem);
     if (sides.host == nullptr) return sides;

@@ -30,6 +30,7 @@ int run_job(const Job& job, const SparseOptions& options) {
   if (options.place != Place::host) {
     device = Device::open(job, options.place);
     if (device == nullptr) return fail(fmt::format("-d {}: not on all ranks", name_of(options.place)));
+    if (!heddle_takes_gpu_memory(job, options.place, problem)) return fail(problem);
   }
   const NativeComm comm = job.make_native_comm(problem);
   if (comm == nullptr) return fail(problem);
