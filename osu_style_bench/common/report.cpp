@@ -83,8 +83,9 @@ json to_json(const OverlapRow& row) {
 
 }  // namespace
 
-Report::Report(const Job& job, const Options& options, std::string mode, std::string column)
-    : job_(job), options_(options), mode_(std::move(mode)), column_(std::move(column)) {}
+Report::Report(const Job& job, const Options& options, std::string mode, std::string column,
+               std::size_t memory)
+    : job_(job), options_(options), mode_(std::move(mode)), column_(std::move(column)), memory_(memory) {}
 
 void Report::header() const {
   if (!job_.leads()) return;
@@ -208,7 +209,8 @@ bool Report::write_json(std::string& problem) const {
                           {"versus", options_.versus == Versus::staged ? "staged"
                                      : options_.versus == Versus::mpi  ? "mpi"
                                                                        : "nothing"},
-                          {"memory_bytes", options_.memory}};
+                          {"memory_bytes", options_.memory},
+                          {"memory_allowed_bytes", memory_}};
   document["rows"] = json::array();
   for (const PlainRow& row : plain_)
     document["rows"].push_back(to_json(row, is_bandwidth(options_.kind)));

@@ -40,7 +40,7 @@ int run_job(const Job& job, const SparseOptions& options) {
   const std::unique_ptr<Side> host = options.mpi && host_can ? make_host_side(options.dtype) : nullptr;
 
   const double wire = options.wire ? measure_wire(job, comm.get(), options.max_seconds) : 0;
-  SparseReport report(job, options, host != nullptr, wire);
+  SparseReport report(job, options, host != nullptr, device.get(), wire);
   report.header();
   SparseBench bench(job, options, comm.get(), *dense, host.get(), device.get());
   for (const double percent : options.densities)

@@ -30,7 +30,7 @@ def check_rows(text, memory):
 def check_sparse(text, algorithm):
     table = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
     assert [row[-2:] for row in table] == 2 * [["Pass", algorithm]], text
-    assert "device memory of a GPU" in text, text
+    assert "device memory of GPU 0, double of a GPU, number 0" in text, text
 
 
 def main():

@@ -2,6 +2,7 @@
 
 usage: programs_test.py WHAT MPIEXEC PROGRAM [ARGUMENT...]      WHAT: plain, full, overlap, versus, train, refuse, keep, preload, alone or alloc
 """
+import datetime
 import json
 import os
 import pathlib
@@ -14,9 +15,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support
 import native_ranks  # noqa: E402
 
 
+# One is no UTF-8.
+SETTINGS = {"HEDDLE_WARN_AFTER": "11", "HEDDLE_JOB_ID": "a\udcff"}
+
+
 def run(mpiexec, program, arguments):
     command = [mpiexec, "-n", "2", program, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, env={**os.environ, **SETTINGS})
 
 
 def rows(text):
@@ -61,7 +66,14 @@ def check_json(path, table):
         document = json.load(file)
     assert document["ranks"] == 2 and document["machine"]["cores"] >= 1, document
     assert "MPICH" in document["mpi_library"], document
+    age = datetime.datetime.now(datetime.timezone.utc) - datetime.datetime.strptime(document["date"], "%Y-%m-%dT%H:%M:%S%z")
+    assert datetime.timedelta() <= age < datetime.timedelta(hours=1), document
+    environment = document["environment"]
+    assert environment["HEDDLE_WARN_AFTER"] == "11" and environment["HEDDLE_JOB_ID"] == "a\ufffd", environment
+    assert all(name.startswith("HEDDLE_") for name in environment), environment
+    assert re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", document["machine"]["core_list"]), document
     settings = document["settings"]
+    assert 0 < settings["memory_allowed_bytes"] <= settings["memory_bytes"] == 256 << 20, settings
     assert (settings["iterations"], settings["warmup"], settings["validate"]) == (20, 5, True), settings
     assert [row["bytes"] for row in document["rows"]] == [int(row[0]) for row in table], document
 
