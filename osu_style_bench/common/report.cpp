@@ -89,9 +89,9 @@ Report::Report(const Job& job, const Options& options, std::string mode, std::st
 
 void Report::header() const {
   if (!job_.leads()) return;
-  std::string text =
-      fmt::format("\n# heddle {} v{}\n# {}; {} ranks; {}\n# Datatype: {}.\n", title(options_.kind),
-                  heddle_version(), mode_, job_.size(), mpi_library(), mpi_name(options_.dtype));
+  std::string text = fmt::format("\n# heddle {} v{}\n# {}; {} ranks; {}\n# Datatype: {}.{}\n",
+                                 title(options_.kind), heddle_version(), mode_, job_.size(), mpi_library(),
+                                 mpi_name(options_.dtype), options_.fixed_root ? " Root: 0." : "");
   if (options_.compares()) {
     const std::string peer = options_.versus == Versus::mpi ? "MPI" : "staged";
     text += fmt::format(
@@ -203,6 +203,7 @@ bool Report::write_json(std::string& problem) const {
                           {"native", options_.native},
                           {"max_seconds", options_.max_seconds},
                           {"rounds", options_.rounds},
+                          {"root", options_.fixed_root ? "fixed" : "moving"},
                           {"window", options_.window},
                           {"tests", options_.tests},
                           {"buffers", name_of(options_.place)},

@@ -1,6 +1,6 @@
 """Runs a benchmark or the training job as a user would and checks that what it prints can be read.
 
-usage: programs_test.py WHAT MPIEXEC PROGRAM [ARGUMENT...]      WHAT: plain, full, overlap, versus, train, refuse, keep, preload, alone or alloc
+usage: programs_test.py WHAT MPIEXEC PROGRAM [ARGUMENT...]      WHAT: plain, full, overlap, versus, train, refuse, keep, preload, alone, alloc or roots
 """
 import datetime
 import json
@@ -144,6 +144,23 @@ def check_alloc(mpiexec, program, counter):
         assert re.findall(r"MPI_Alloc_mem: (\d+) calls", done.stderr) == 2 * [calls], done.stderr
 
 
+def check_roots(mpiexec, program, counter):
+    """A comparison's bcasts come from all ranks by turns; with --root fixed those that are timed from rank 0."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "results.json")
+        for more, root in (([], "moving"), (["--root", "fixed"], "fixed")):
+            launch = ["-genv", "LD_PRELOAD", counter, "-n", "2", program, "--vs", "mpi", "-m", "4:8", "-x", "1", "-i", "120", "--rounds", "6", "-c", "--json", path, *more]
+            done = subprocess.run([mpiexec, *launch], capture_output=True, text=True, timeout=100, check=False)
+            assert done.returncode == 0 and "Fail" not in done.stdout, done.stdout + done.stderr
+            assert ("Root: 0." in done.stdout) == (root == "fixed"), done.stdout
+            with open(path, encoding="utf-8") as file:
+                assert json.load(file)["settings"]["root"] == root
+            counts = re.findall(r"bcasts: (\d+) (\d+)", done.stderr)
+            assert len(counts) == 2, done.stderr
+            for from_0, from_1 in ((int(a), int(b)) for a, b in counts):
+                assert from_0 > 3 * from_1 if root == "fixed" else abs(from_0 - from_1) < from_1 / 4, done.stderr
+
+
 def check_full(program):
     """A table that cannot be written is a failure."""
     ranks = []
@@ -169,6 +186,8 @@ def main():
         return check_preload(mpiexec, program, *arguments)
     if what == "alloc":
         return check_alloc(mpiexec, program, *arguments)
+    if what == "roots":
+        return check_roots(mpiexec, program, *arguments)
     if what == "alone":
         check_alone(mpiexec, program)
         return check_full(program)
