@@ -9,7 +9,8 @@
  * ahead. Prints, for each power of two between them, the size and the median
  * over 41 blocks of 4 ms (9, where a call takes 50 ms) of the microseconds of one call on rank 0. Bcasts in a row overlap each other between
  * nodes: "bcast_alone" times each by itself, after all have met, until the slowest rank has it, and prints the median of 41
- * to 2000 in about a second. Buffers are fresh as in heddle_allreduce: 64 of each kind in turn, or as many as 128 MiB hold. */
+ * to 2000 in about a second. Those of "bcast_fixed", in a row as well, all come from rank 0, which does run ahead: their block takes what it takes
+ * the slowest rank. Buffers are fresh as in heddle_allreduce: 64 of each kind in turn, or as many as 128 MiB hold. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,11 +27,12 @@ typedef struct {
   size_t buffers;
   size_t next;
   int count;
-  int root; /* of the next bcast; -1: allreduce */
+  int root;  /* of the next bcast; -1: allreduce */
+  int moves; /* the root */
   int ranks;
 } Pool;
 
-static Pool make_pool(size_t bytes, int bcast) {
+static Pool make_pool(size_t bytes, int bcast, int moves) {
   Pool p = {0};
   p.stride = (bytes + kLine - 1) / kLine * kLine + kLine;
   p.buffers = ((size_t)128 << 20) / p.stride;
@@ -38,6 +40,7 @@ static Pool make_pool(size_t bytes, int bcast) {
   if (p.buffers < 2) p.buffers = 2;
   p.count = (int)(bytes / sizeof(float));
   p.root = bcast ? 0 : -1;
+  p.moves = moves;
   MPI_Comm_size(MPI_COMM_WORLD, &p.ranks);
   const size_t all = (p.buffers * p.stride + kPage - 1) / kPage * kPage;
   p.in = aligned_alloc(kPage, all);
@@ -57,7 +60,7 @@ static double block(Pool* p, long calls) {
       MPI_Allreduce(p->in + p->next * p->stride, out, p->count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     } else {
       MPI_Bcast(out, p->count, MPI_FLOAT, p->root, MPI_COMM_WORLD);
-      p->root = p->root + 1 == p->ranks ? 0 : p->root + 1;
+      if (p->moves) p->root = p->root + 1 == p->ranks ? 0 : p->root + 1;
     }
     p->next = p->next + 1 == p->buffers ? 0 : p->next + 1;
   }
@@ -84,8 +87,14 @@ static double median_us(Pool* p) {
   long calls = (long)(4e-3 / each);
   if (calls < 1) calls = 1;
   if (calls > 100000) calls = 100000;
-  for (int i = 0; i < blocks; ++i)
-    samples[i] = block(p, calls) * 1e6;
+  for (int i = 0; i < blocks; ++i) {
+    double mine = block(p, calls);
+    samples[i] = mine * 1e6;
+    if (p->root < 0 || p->moves) continue;
+    /* All meet in it as well. */
+    MPI_Allreduce(&mine, &samples[i], 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    samples[i] *= 1e6;
+  }
   qsort(samples, (size_t)blocks, sizeof(double), compare);
   return samples[blocks / 2];
 }
@@ -113,14 +122,16 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   const int alone = argc == 4 && strcmp(argv[1], "bcast_alone") == 0;
-  const int bcast = alone || (argc == 4 && strcmp(argv[1], "bcast") == 0);
+  const int fixed = argc == 4 && strcmp(argv[1], "bcast_fixed") == 0;
+  const int bcast = alone || fixed || (argc == 4 && strcmp(argv[1], "bcast") == 0);
   if (argc != 4 || (!bcast && strcmp(argv[1], "allreduce") != 0)) {
-    if (rank == 0) fprintf(stderr, "usage: %s allreduce|bcast|bcast_alone MIN MAX   (bytes)\n", argv[0]);
+    if (rank == 0)
+      fprintf(stderr, "usage: %s allreduce|bcast|bcast_alone|bcast_fixed MIN MAX   (bytes)\n", argv[0]);
     MPI_Abort(MPI_COMM_WORLD, 2);
   }
   const size_t most = strtoul(argv[3], NULL, 10);
   for (size_t bytes = strtoul(argv[2], NULL, 10); bytes >= sizeof(float) && bytes <= most; bytes *= 2) {
-    Pool pool = make_pool(bytes, bcast);
+    Pool pool = make_pool(bytes, bcast, !fixed);
     const double us = alone ? median_alone_us(&pool) : median_us(&pool);
     if (rank == 0) printf("%zu %.3f\n", bytes, us);
     free(pool.in);

@@ -93,6 +93,11 @@ def size_label(size):
     return str(size)
 
 
+def size_scale(sizes):
+    """A logarithm has no place for a size of 0: up to the next one the axis is straight."""
+    return {"value": "symlog", "linthresh": min(filter(None, sizes), default=1)} if 0 in sizes else {"value": "log"}
+
+
 def title(result):
     settings = result["settings"]
     kinds = [text for name, text in (("warm_buffers", "warm"), ("alloc_mem", "MPI_Alloc_mem")) if settings.get(name)]
@@ -113,14 +118,16 @@ def plot(results, path):
         sizes = [row["bytes"] for row in result["rows"]]
         for side, name, colour in (("host", other(result), "tab:grey"), ("heddle", "heddle", "tab:blue")):
             above.plot(sizes, [row[side]["median_us"] for row in result["rows"]], "o-", ms=3, color=colour, label=name)
-        above.set(xscale="log", yscale="log", ylabel="microseconds (median)",
+        above.set_xscale(**size_scale(sizes))
+        above.set(yscale="log", ylabel="microseconds (median)",
                   title=title(result))
         above.legend()
         above.grid(alpha=0.3)
         below.fill_between(sizes, *zip(*(row["ratio_ci95"] for row in result["rows"])), alpha=0.3)
         below.plot(sizes, [row["ratio"] for row in result["rows"]], "o-", ms=3)
         below.axhline(1, color="black", lw=0.8)
-        below.set(xscale="log", xlabel="bytes", ylabel=f"{other(result)} / heddle")
+        below.set_xscale(**size_scale(sizes))
+        below.set(xlabel="bytes", ylabel=f"{other(result)} / heddle")
         below.set_yscale("log" if max(row["ratio"] for row in result["rows"]) > 100 else "linear")
         if below.get_yscale() == "linear":
             below.set_ylim(bottom=0)
@@ -129,7 +136,10 @@ def plot(results, path):
         below.set_xticks(ticks, [size_label(s) for s in ticks], rotation=30)
         below.minorticks_off()
     figure.tight_layout()
-    figure.savefig(path, dpi=90)
+    try:
+        figure.savefig(path, dpi=90)
+    except (OSError, ValueError) as problem:
+        sys.exit(f"show_results.py: --plot {path}: {problem}")
 
 
 def read(path):

@@ -53,22 +53,23 @@ void CollectiveBench::call(Side& side) {
 
 // Untimed calls lead in and out. After those before the clock starts no rank is still busy with the other
 // side; and until all ranks have stopped their clocks none can leave those at the end, so that no rank goes
-// on to something that takes a core from another's measurement. A bcast needs one from every root for that.
+// on to something that takes a core from another's measurement. A bcast needs one from every root for that, also where
+// those that are timed have one root: after as many as there are ranks that is rank 0 again.
 double CollectiveBench::block(Side& side, long calls) {
   const bool moves = options_.kind == Kind::bcast;
   const int lead = moves ? job_.size() : 1;
-  const auto one = [&] {
+  const auto one = [&](bool moving) {
     call(side);
-    if (moves) root_ = root_ + 1 == job_.size() ? 0 : root_ + 1;
+    if (moving) root_ = root_ + 1 == job_.size() ? 0 : root_ + 1;
   };
   for (int i = 0; i < lead; ++i)
-    one();
+    one(moves);
   const double start = now();
   for (long i = 0; i < calls; ++i)
-    one();
+    one(moves && !options_.fixed_root);
   const double seconds = now() - start;
   for (int i = 0; i < lead; ++i)
-    one();
+    one(moves);
   return seconds;
 }
 

@@ -3,8 +3,21 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <string_view>
 
 namespace heddle::bench {
+
+bool heddle_takes_gpu_memory(const Job& job, Place place, std::string& problem) {
+  const char* setting = std::getenv("HEDDLE_CUDA");
+  if (job.all(setting == nullptr || std::string_view(setting) != "0")) return true;
+  problem = fmt::format(
+      "-d {}: with HEDDLE_CUDA=0 heddle takes every buffer for the host's; leave that variable out, or "
+      "measure "
+      "-d host",
+      name_of(place));
+  return false;
+}
 
 std::unique_ptr<Device> Device::open(const Job& job, Place place) {
   Result<std::unique_ptr<gpu::DeviceMemory>> memory = gpu::open_device_memory(job.local_rank());

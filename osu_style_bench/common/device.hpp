@@ -12,6 +12,10 @@
 
 namespace heddle::bench {
 
+// Whether heddle, on all ranks, takes GPU memory for what it is: HEDDLE_CUDA=0 has it read all memory as the host's. Collective; the sentence that
+// says so is in `problem`.
+bool heddle_takes_gpu_memory(const Job& job, Place place, std::string& problem);
+
 // What fails here ends the job. One thread at a time.
 class Device {
  public:

@@ -1,7 +1,9 @@
 #include "common/json_values.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "base/whole_file.hpp"
@@ -10,6 +12,31 @@
 namespace heddle::bench {
 
 using nlohmann::json;
+
+namespace {
+
+// As ISO 8601 has it, in UTC.
+std::string date_now() {
+  const std::time_t seconds = std::time(nullptr);
+  std::tm parts{};
+  char text[sizeof "2026-01-31T23:59:59Z"] = "";
+  if (gmtime_r(&seconds, &parts) != nullptr) std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+// What was set for heddle: it decides what is measured as much as the command line does.
+json heddle_environment() {
+  json set = json::object();
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const std::size_t equals = text.find('=');
+    if (text.rfind("HEDDLE_", 0) == 0 && equals != std::string::npos)
+      set[text.substr(0, equals)] = text.substr(equals + 1);
+  }
+  return set;
+}
+
+}  // namespace
 
 json to_json(const Interval& interval) {
   return json::array({interval.low, interval.high});
@@ -24,18 +51,25 @@ json to_json(const Series& series) {
 
 json json_head(const char* program, const std::string& mode, const Job& job) {
   const Machine machine = this_machine();
-  return {
-      {"program", program},
-      {"mode", mode},
-      {"ranks", job.size()},
-      {"heddle_version", heddle_version()},
-      {"mpi_library", mpi_library()},
-      {"machine",
-       {{"host", machine.host}, {"cpu", machine.cpu}, {"cores", machine.cores}, {"kernel", machine.kernel}}}};
+  return {{"program", program},
+          {"date", date_now()},
+          {"mode", mode},
+          {"ranks", job.size()},
+          {"heddle_version", heddle_version()},
+          {"mpi_library", mpi_library()},
+          {"environment", heddle_environment()},
+          {"machine",
+           {{"host", machine.host},
+            {"cpu", machine.cpu},
+            {"cores", machine.cores},
+            {"core_list", machine.core_list},
+            {"kernel", machine.kernel}}}};
 }
 
 bool write_json_file(const json& document, const std::string& path, std::string& problem) {
-  const Status written = replace_file(path, document.dump(1) + "\n");
+  // An environment may hold bytes that are no UTF-8.
+  const Status written =
+      replace_file(path, document.dump(1, ' ', false, json::error_handler_t::replace) + "\n");
   if (!written.ok()) problem = fmt::format("--json {}", written.message());
   return written.ok();
 }

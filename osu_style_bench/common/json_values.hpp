@@ -12,7 +12,7 @@ namespace heddle::bench {
 nlohmann::json to_json(const Interval& interval);
 nlohmann::json to_json(const Series& series);
 
-// The program, the versions, the ranks and the machine.
+// The program, the date, the versions, the ranks, the HEDDLE_* variables and the machine, as this rank sees them.
 nlohmann::json json_head(const char* program, const std::string& mode, const Job& job);
 
 // Of the leading rank: whether write_json_file() could write `path` now, so that this is not found out after measuring. An earlier

@@ -85,6 +85,7 @@ struct Texts {
   std::string dtype;
   std::string device = "host";
   std::string versus;
+  std::string root;
   long iterations = -1;
   long warmup = -1;
   int rounds = -1;
@@ -130,6 +131,13 @@ void declare(CLI::App& app, Options& options, Texts& texts) {
         ->check(CLI::IsMember({"mpi", "staged"}));
     app.add_option("--rounds", texts.rounds, "of --vs: blocks of each side (default 41)")
         ->check(CLI::Range(6, 10000));
+    if (options.kind == Kind::bcast) {
+      app.add_option(
+             "--root", texts.root,
+             "of --vs: 'moving', another rank for each call; 'fixed', rank 0, which may run ahead of the "
+             "others (default moving)")
+          ->check(CLI::IsMember({"fixed", "moving"}));
+    }
   }
 }
 
@@ -142,6 +150,10 @@ std::string finish(Options& options, const Texts& texts) {
     return fmt::format("--rounds {}: rounds are those of a comparison; add --vs mpi, or leave it out",
                        texts.rounds);
   if (texts.rounds >= 0) options.rounds = texts.rounds;
+  if (!texts.root.empty() && !options.compares())
+    return fmt::format("--root {}: without a comparison it is rank 0; add --vs mpi, or leave it out",
+                       texts.root);
+  options.fixed_root = texts.root == "fixed";
   if (texts.iterations >= 0) options.iterations = texts.iterations;
   if (texts.warmup >= 0) options.warmup = texts.warmup;
   if (!texts.dtype.empty() && !parse_dtype(texts.dtype, options.dtype))

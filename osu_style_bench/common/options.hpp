@@ -42,6 +42,7 @@ struct Options {
   bool warm_buffers = false;
   int window = 64;                  // messages in flight in the bandwidth tests
   int tests = 0;                    // of non-blocking collectives: looks at the request while computing
+  bool fixed_root = false;          // of --vs: bcasts from rank 0 alone, as many programs make them
   int rounds = 41;                  // of --vs: blocks of each side
   double max_seconds = 1.0;         // for each size and each side
   std::size_t memory = 256U << 20;  // for message buffers, in bytes, on each rank

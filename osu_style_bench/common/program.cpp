@@ -82,6 +82,8 @@ Sides make_sides(const Job& job, const Options& options, Device* device, std::st
                           "LD_PRELOAD=libheddle_preload.so");
     return sides;
   }
+  if (device != nullptr && (native || served) && !heddle_takes_gpu_memory(job, options.place, problem))
+    return sides;
   if (options.compares()) {
     sides.host = make_other_side(job, options, device, problem);
     if (sides.host == nullptr) return sides;
@@ -118,8 +120,8 @@ std::size_t memory_for_buffers(const Job& job, const Options& options) {
   return static_cast<std::size_t>(-job.maximum(-mine));
 }
 
-void measure_all(const Job& job, const Options& options, const Sides& sides, Device* device, Report& report) {
-  const std::size_t memory = memory_for_buffers(job, options);
+void measure_all(const Job& job, const Options& options, const Sides& sides, Device* device,
+                 std::size_t memory, Report& report) {
   BufferPool::Source source;
   if (device != nullptr) source = device->source();
   if (options.alloc_mem) source.allocate = [&](std::size_t bytes) { return sides.measured->allocate(bytes); };
@@ -169,9 +171,10 @@ int run_job(const Job& job, const Options& options) {
                  "columns are its times; see "
                  "HEDDLE_ENABLE, and what HEDDLE_LOG=info says\n",
                  program_name(options.kind));
-  Report report(job, options, sides.mode, sides.column);
+  const std::size_t memory = memory_for_buffers(job, options);
+  Report report(job, options, sides.mode, sides.column, memory);
   report.header();
-  measure_all(job, options, sides, device.get(), report);
+  measure_all(job, options, sides, device.get(), memory, report);
   if (!report.write_json(problem)) return fail(problem);
   if (job.leads() && std::ferror(stdout) != 0) return fail("standard output cannot be written");
   if (!report.all_valid()) return fail("-c: results are wrong where a row says Fail");

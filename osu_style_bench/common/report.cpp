@@ -83,14 +83,15 @@ json to_json(const OverlapRow& row) {
 
 }  // namespace
 
-Report::Report(const Job& job, const Options& options, std::string mode, std::string column)
-    : job_(job), options_(options), mode_(std::move(mode)), column_(std::move(column)) {}
+Report::Report(const Job& job, const Options& options, std::string mode, std::string column,
+               std::size_t memory)
+    : job_(job), options_(options), mode_(std::move(mode)), column_(std::move(column)), memory_(memory) {}
 
 void Report::header() const {
   if (!job_.leads()) return;
-  std::string text =
-      fmt::format("\n# heddle {} v{}\n# {}; {} ranks; {}\n# Datatype: {}.\n", title(options_.kind),
-                  heddle_version(), mode_, job_.size(), mpi_library(), mpi_name(options_.dtype));
+  std::string text = fmt::format("\n# heddle {} v{}\n# {}; {} ranks; {}\n# Datatype: {}.{}\n",
+                                 title(options_.kind), heddle_version(), mode_, job_.size(), mpi_library(),
+                                 mpi_name(options_.dtype), options_.fixed_root ? " Root: 0." : "");
   if (options_.compares()) {
     const std::string peer = options_.versus == Versus::mpi ? "MPI" : "staged";
     text += fmt::format(
@@ -202,13 +203,15 @@ bool Report::write_json(std::string& problem) const {
                           {"native", options_.native},
                           {"max_seconds", options_.max_seconds},
                           {"rounds", options_.rounds},
+                          {"root", options_.fixed_root ? "fixed" : "moving"},
                           {"window", options_.window},
                           {"tests", options_.tests},
                           {"buffers", name_of(options_.place)},
                           {"versus", options_.versus == Versus::staged ? "staged"
                                      : options_.versus == Versus::mpi  ? "mpi"
                                                                        : "nothing"},
-                          {"memory_bytes", options_.memory}};
+                          {"memory_bytes", options_.memory},
+                          {"memory_allowed_bytes", memory_}};
   document["rows"] = json::array();
   for (const PlainRow& row : plain_)
     document["rows"].push_back(to_json(row, is_bandwidth(options_.kind)));

@@ -30,6 +30,7 @@ int run_job(const Job& job, const SparseOptions& options) {
   if (options.place != Place::host) {
     device = Device::open(job, options.place);
     if (device == nullptr) return fail(fmt::format("-d {}: not on all ranks", name_of(options.place)));
+    if (!heddle_takes_gpu_memory(job, options.place, problem)) return fail(problem);
   }
   const NativeComm comm = job.make_native_comm(problem);
   if (comm == nullptr) return fail(problem);
@@ -39,7 +40,7 @@ int run_job(const Job& job, const SparseOptions& options) {
   const std::unique_ptr<Side> host = options.mpi && host_can ? make_host_side(options.dtype) : nullptr;
 
   const double wire = options.wire ? measure_wire(job, comm.get(), options.max_seconds) : 0;
-  SparseReport report(job, options, host != nullptr, wire);
+  SparseReport report(job, options, host != nullptr, device.get(), wire);
   report.header();
   SparseBench bench(job, options, comm.get(), *dense, host.get(), device.get());
   for (const double percent : options.densities)

@@ -86,15 +86,14 @@ json to_json(const SparseRow& row, int ranks) {
 
 }  // namespace
 
-SparseReport::SparseReport(const Job& job, const SparseOptions& options, bool with_host,
+SparseReport::SparseReport(const Job& job, const SparseOptions& options, bool with_host, const Device* device,
                            double bytes_per_second)
     : job_(job),
       options_(options),
       with_host_(with_host),
       bytes_per_second_(bytes_per_second),
       mode_(fmt::format("heddle {} native", heddle_version())) {
-  if (options.place != Place::host)
-    mode_ += fmt::format("; {} memory of a GPU", options.place == Place::cuda ? "device" : "managed");
+  if (device != nullptr) mode_ += "; " + device->name();
 }
 
 void SparseReport::header() const {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "common/device.hpp"
 #include "common/job.hpp"
 #include "sparse/options.hpp"
 #include "sparse/results.hpp"
@@ -12,8 +13,10 @@ namespace heddle::bench {
 
 class SparseReport {
  public:
-  // `with_host`: rows have figures of the host MPI. `bytes_per_second` of the wire; 0 where it was not measured.
-  SparseReport(const Job& job, const SparseOptions& options, bool with_host, double bytes_per_second);
+  // `with_host`: rows have figures of the host MPI. `device` is where vectors lie; null: in the host's memory. `bytes_per_second` of the wire; 0 where
+  // it was not measured.
+  SparseReport(const Job& job, const SparseOptions& options, bool with_host, const Device* device,
+               double bytes_per_second);
 
   void header() const;
   void add(const SparseRow& row);

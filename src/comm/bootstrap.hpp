@@ -32,6 +32,9 @@ class ProcessState {
   std::atomic<std::uint32_t> small_stores{0};  // SmallStores as measured, packed; 0: not yet
   std::atomic<bool> single_copy{false};        // of bcasts, measured as the faster way
 
+  // What tells a measurement by itself from one that other programs took part in; a test has its own.
+  std::function<double()> core_seconds = thread_core_seconds;
+
   // host_identity() and cgroup_quota_cores(), which read a dozen files, as they were at first.
   HostIdentity identity() {
     const std::lock_guard lock(mutex_);

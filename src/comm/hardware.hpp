@@ -13,6 +13,9 @@ namespace heddle {
 // Cheap: two system calls and one or two small files.
 int usable_cores();
 
+// That the calling thread has had a core.
+double thread_core_seconds();
+
 // The tightest CPU quota from this process's cgroup up to the root (version 1 or 2), in cores, rounded up; 0: none.
 int cgroup_quota_cores();
 

@@ -23,7 +23,10 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 
 // Raised whenever choices measured by another build could not be trusted.
-constexpr int kChoiceVersion = 4;
+constexpr int kChoiceVersion = 5;
+
+// Of the time that measuring takes. Ranks that try algorithms never sleep, so whoever is without a core for longer has to share it.
+constexpr double kWithoutCore = 0.1;
 
 // Reads all of it, at the speed of the memory.
 std::uint32_t pass_over(const float* data, std::size_t count) {
@@ -35,6 +38,16 @@ std::uint32_t pass_over(const float* data, std::size_t count) {
 
 // Beyond, the buffers for measuring streaming would take more memory than it is worth.
 constexpr int kMostForStreaming = 8;
+
+// For later jobs, which would go by what is wrong for good. In words; `without_core` is the largest share of any rank.
+std::string keep(const ChoiceCache& cache, const std::string& key, const Tuning& tuning,
+                 double without_core) {
+  if (without_core > kWithoutCore)
+    return fmt::format("not kept: a rank was without its core for {:.0f}% of that",
+                       100 * std::min(without_core, 1.0));
+  const Status kept = cache.save(key, tuning);
+  return kept.ok() ? "kept in " + cache.path_of(key) : "not kept: " + kept.message();
+}
 
 }  // namespace
 
@@ -338,20 +351,28 @@ Status CommunicatorImpl::learn_choices(const Config& config) {
     return {};
   }
   const auto start = SteadyClock::now();
+  const double core_start = connections_->process->core_seconds();
   Result<MeasuredChoices> measured = try_choices();
   if (!measured.ok()) return measured.status();
-  if (size_ <= kMostForStreaming) {
+  // Of the rank that was without its core for longest, as a share.
+  const auto missed = [&] {
+    return slowest(1 - (connections_->process->core_seconds() - core_start) / seconds_since(start));
+  };
+  Result<double> without_core = missed();
+  // Each of its allreduces would wait for somebody's time slice.
+  if (size_ <= kMostForStreaming && without_core.ok() && without_core.value() <= kWithoutCore) {
     const Result<std::size_t> from = try_streaming();
     if (!from.ok()) return from.status();
     measured->tuning.streamed_from = from.value();
+    without_core = missed();
   }
+  if (!without_core.ok()) return without_core.status();
   if (rank_ == 0) {
-    const double took_ms = 1e3 * seconds_since(start);
     connections_->process->keep_choices(key, write_tuning(measured->tuning, key));
-    const Status kept = cache.save(key, measured->tuning);
-    learnt_ = fmt::format(", algorithms{} measured in {:.0f} ms, {}",
-                          measured->complete ? "" : " for all but the largest sizes", took_ms,
-                          kept.ok() ? "kept in " + cache.path_of(key) : "not kept: " + kept.message());
+    learnt_ =
+        fmt::format(", algorithms{} measured in {:.0f} ms, {}",
+                    measured->complete ? "" : " for all but the largest sizes", 1e3 * seconds_since(start),
+                    keep(cache, key, measured->tuning, without_core.value()));
   }
   use(std::move(measured->tuning));
   return {};

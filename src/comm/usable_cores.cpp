@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <ctime>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -85,6 +86,12 @@ int cores_of_quota(std::string_view cpu_max) {
   }
   const long long cores = quota / period + (quota % period != 0 ? 1 : 0);
   return static_cast<int>(std::min<long long>(cores, 1 << 20));
+}
+
+double thread_core_seconds() {
+  timespec had{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &had);
+  return static_cast<double>(had.tv_sec) + 1e-9 * static_cast<double>(had.tv_nsec);
 }
 
 int usable_cores() {

@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <initializer_list>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "select/selector.hpp"
 
@@ -55,10 +57,10 @@ void read_forced(std::string_view text, Preferences& out) {
       if (name == "bitmaps") out.forced_bitmaps = known = true;
     }
     if (known) continue;
-    out.complaints.push_back(
-        "HEDDLE_ALGORITHM=\"" + std::string(item) +
-        "\" is not an algorithm; choosing by price. Known: allreduce: " + known_names(Collective::allreduce) +
-        "; bcast: " + known_names(Collective::bcast) + "; sparse: dense, bitmaps, " + stream_names());
+    out.complaints.push_back("HEDDLE_ALGORITHM=\"" + std::string(item) +
+                             "\" is not an algorithm; choosing as without it. Known: allreduce: " +
+                             known_names(Collective::allreduce) + "; bcast: " +
+                             known_names(Collective::bcast) + "; sparse: dense, bitmaps, " + stream_names());
   }
 }
 
@@ -197,6 +199,9 @@ std::string write_tuning(const Tuning& tuning, std::string_view made_for) {
 
 std::optional<std::string> tuning_text(const std::string& path) {
   constexpr std::size_t kLargest = std::size_t{16} << 20;
+  // A pipe may never end, or never begin.
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return std::nullopt;
   // Not through stream iterators: those throw where the path is a directory.
   std::ifstream file(path, std::ios::binary);
   std::string text;
@@ -211,7 +216,8 @@ std::optional<std::string> tuning_text(const std::string& path) {
 
 Result<Tuning> read_tuning_file(const std::string& path) {
   const std::optional<std::string> text = tuning_text(path);
-  if (!text) return Status(Code::invalid_argument, path + " cannot be read, or is larger than 16 MiB");
+  if (!text)
+    return Status(Code::invalid_argument, path + " is no file that can be read, or is larger than 16 MiB");
   Result<Tuning> tuning = parse_tuning(*text);
   if (tuning.ok()) return tuning;
   return Status(tuning.status().code(), path + ": " + tuning.status().message());
@@ -226,7 +232,7 @@ Preferences read_preferences(const Config& config) {
       out.tuning = std::move(tuning).value();
     } else {
       out.complaints.push_back("HEDDLE_TUNING_FILE=\"" + config.tuning_file +
-                               "\" is not used: " + tuning.status().message() + "; choosing by price");
+                               "\" is not used: " + tuning.status().message() + "; choosing as without it");
     }
   }
   return out;

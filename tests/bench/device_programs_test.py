@@ -30,7 +30,7 @@ def check_rows(text, memory):
 def check_sparse(text, algorithm):
     table = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
     assert [row[-2:] for row in table] == 2 * [["Pass", algorithm]], text
-    assert "device memory of a GPU" in text, text
+    assert "device memory of GPU 0, double of a GPU, number 0" in text, text
 
 
 def main():
@@ -59,6 +59,12 @@ def main():
     for more in ([], ["--vs", "mpi"]):
         text = text_of([*launch, programs[0], "-d", "cuda", *more, *QUICK], double, 1)
         assert "-d cuda: the host MPI does not say that it takes GPU memory" in text, text
+    # heddle would read GPU memory as the host's.
+    for command in ([*launch, programs[0], "--native"], [mpiexec, "-genv", "LD_PRELOAD", preload, "-n", "2", programs[0]], [*launch, programs[1], "--vs", "staged"]):
+        text = text_of([*command, "-d", "cuda", *QUICK], {**double, "HEDDLE_CUDA": "0"}, 1)
+        assert text.count("-d cuda: with HEDDLE_CUDA=0 heddle takes every buffer for the host's") == 1, text
+    text = text_of([*launch, sparse, "-d", "managed"], {**double, "HEDDLE_CUDA": "0"}, 1)
+    assert text.count("-d managed: with HEDDLE_CUDA=0") == 1, text
     text = text_of([*launch, programs[0], "--native", "-d", "cuda", *QUICK], {**double, "FAKE_CUDA_FAIL": "cuInit:100:9"}, 1)
     assert re.search(r"rank 1: -d cuda: CUDA's driver finds no GPU: CUDA_ERROR_NO_DEVICE .*; -d host measures", text), text
 

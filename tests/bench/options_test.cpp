@@ -112,6 +112,15 @@ TEST(Options, RoundsAreThoseOfAComparison) {
   EXPECT_EQ(parse(Kind::allreduce, {"--vs", "mpi"}).options.rounds, 41);
 }
 
+TEST(Options, TheRootOfAComparedBcastMovesUnlessItIsFixed) {
+  EXPECT_FALSE(parse(Kind::bcast, {"--vs", "mpi"}).options.fixed_root);
+  EXPECT_FALSE(parse(Kind::bcast, {"--vs", "mpi", "--root", "moving"}).options.fixed_root);
+  EXPECT_TRUE(parse(Kind::bcast, {"--vs", "mpi", "--root", "fixed"}).options.fixed_root);
+  EXPECT_NE(parse(Kind::bcast, {"--root", "fixed"}).text.find("--root fixed"), std::string::npos);
+  EXPECT_EQ(parse(Kind::bcast, {"--vs", "mpi", "--root", "1"}).code, 2);
+  EXPECT_EQ(parse(Kind::allreduce, {"--vs", "mpi", "--root", "fixed"}).code, 2) << "it has none";
+}
+
 TEST(Options, HelpAndVersionSucceed) {
   const Parsed help = parse(Kind::bandwidth, {"-h"});
   EXPECT_FALSE(help.run);

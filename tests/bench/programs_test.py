@@ -1,7 +1,8 @@
 """Runs a benchmark or the training job as a user would and checks that what it prints can be read.
 
-usage: programs_test.py WHAT MPIEXEC PROGRAM [ARGUMENT...]      WHAT: plain, full, overlap, versus, train, refuse, keep, preload, alone or alloc
+usage: programs_test.py WHAT MPIEXEC PROGRAM [ARGUMENT...]      WHAT: plain, full, overlap, versus, train, refuse, keep, preload, alone, alloc or roots
 """
+import datetime
 import json
 import os
 import pathlib
@@ -14,9 +15,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support
 import native_ranks  # noqa: E402
 
 
+# One is no UTF-8.
+SETTINGS = {"HEDDLE_WARN_AFTER": "11", "HEDDLE_JOB_ID": "a\udcff"}
+
+
 def run(mpiexec, program, arguments):
     command = [mpiexec, "-n", "2", program, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, env={**os.environ, **SETTINGS})
 
 
 def rows(text):
@@ -61,7 +66,14 @@ def check_json(path, table):
         document = json.load(file)
     assert document["ranks"] == 2 and document["machine"]["cores"] >= 1, document
     assert "MPICH" in document["mpi_library"], document
+    age = datetime.datetime.now(datetime.timezone.utc) - datetime.datetime.strptime(document["date"], "%Y-%m-%dT%H:%M:%S%z")
+    assert datetime.timedelta() <= age < datetime.timedelta(hours=1), document
+    environment = document["environment"]
+    assert environment["HEDDLE_WARN_AFTER"] == "11" and environment["HEDDLE_JOB_ID"] == "a\ufffd", environment
+    assert all(name.startswith("HEDDLE_") for name in environment), environment
+    assert re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", document["machine"]["core_list"]), document
     settings = document["settings"]
+    assert 0 < settings["memory_allowed_bytes"] <= settings["memory_bytes"] == 256 << 20, settings
     assert (settings["iterations"], settings["warmup"], settings["validate"]) == (20, 5, True), settings
     assert [row["bytes"] for row in document["rows"]] == [int(row[0]) for row in table], document
 
@@ -132,6 +144,23 @@ def check_alloc(mpiexec, program, counter):
         assert re.findall(r"MPI_Alloc_mem: (\d+) calls", done.stderr) == 2 * [calls], done.stderr
 
 
+def check_roots(mpiexec, program, counter):
+    """A comparison's bcasts come from all ranks by turns; with --root fixed those that are timed from rank 0."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "results.json")
+        for more, root in (([], "moving"), (["--root", "fixed"], "fixed")):
+            launch = ["-genv", "LD_PRELOAD", counter, "-n", "2", program, "--vs", "mpi", "-m", "4:8", "-x", "1", "-i", "120", "--rounds", "6", "-c", "--json", path, *more]
+            done = subprocess.run([mpiexec, *launch], capture_output=True, text=True, timeout=100, check=False)
+            assert done.returncode == 0 and "Fail" not in done.stdout, done.stdout + done.stderr
+            assert ("Root: 0." in done.stdout) == (root == "fixed"), done.stdout
+            with open(path, encoding="utf-8") as file:
+                assert json.load(file)["settings"]["root"] == root
+            counts = re.findall(r"bcasts: (\d+) (\d+)", done.stderr)
+            assert len(counts) == 2, done.stderr
+            for from_0, from_1 in ((int(a), int(b)) for a, b in counts):
+                assert from_0 > 3 * from_1 if root == "fixed" else abs(from_0 - from_1) < from_1 / 4, done.stderr
+
+
 def check_full(program):
     """A table that cannot be written is a failure."""
     ranks = []
@@ -157,6 +186,8 @@ def main():
         return check_preload(mpiexec, program, *arguments)
     if what == "alloc":
         return check_alloc(mpiexec, program, *arguments)
+    if what == "roots":
+        return check_roots(mpiexec, program, *arguments)
     if what == "alone":
         check_alone(mpiexec, program)
         return check_full(program)

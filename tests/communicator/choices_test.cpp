@@ -7,6 +7,7 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -245,9 +246,18 @@ class MeasuringCommunicator : public Folder {
   void SetUp() override {
     if (!each_has_a_core({core_claim(), core_claim()})) GTEST_SKIP() << "needs two cores";
   }
+  using Processes = std::vector<std::shared_ptr<ProcessState>>;
+  // Of two ranks that have their cores all the time, whatever else this machine does, or for a part of it.
+  static Processes processes_with(double rank_0_share, double rank_1_share) {
+    Processes all;
+    for (const double share : {rank_0_share, rank_1_share}) {
+      all.push_back(std::make_shared<ProcessState>());
+      all.back()->core_seconds = [share] { return share * seconds_since(TimePoint()); };
+    }
+    return all;
+  }
   // What rank 0 says of itself; the choices must work whatever they are.
-  std::string make(const std::vector<std::shared_ptr<ProcessState>>& processes = {},
-                   bool single_copy = false) {
+  std::string make(const Processes& processes = processes_with(1, 1), bool single_copy = false) {
     Config config = quiet();
     config.measure = true;
     config.cache_folder = path;
@@ -277,14 +287,36 @@ TEST_F(MeasuringCommunicator, MeasuresOnceAndKeepsIt) {
   EXPECT_NE(second.find("measured before (" + file), std::string::npos) << second;
 }
 
+// It would be wrong for all jobs to come.
+TEST_F(MeasuringCommunicator, WhatWasMeasuredOnABusyMachineServesThisProcessAlone) {
+  EXPECT_NE(make(processes_with(1, 0.95)).find(", kept in "), std::string::npos);
+  fs::remove(only_file());
+  const Processes busy = processes_with(1, 0.75);
+  const std::string said = make(busy);
+  EXPECT_NE(said.find(", not kept: a rank was without its core for 2"), std::string::npos) << said;
+  EXPECT_EQ(only_file(), "");
+  EXPECT_EQ(make(busy).find("measured in"), std::string::npos) << "this process has it";
+  EXPECT_NE(make().find("measured in"), std::string::npos) << "another one";
+}
+
+TEST(CoreSeconds, AreTheCallingThreadsOwn) {
+  const TimePoint began = std::chrono::steady_clock::now();
+  const double before = ProcessState().core_seconds();
+  double now = before;
+  while (now - before < 0.01)
+    now = ProcessState().core_seconds();
+  EXPECT_LE(now - before, seconds_since(began) * 1.01);
+  std::thread([] { EXPECT_LT(ProcessState().core_seconds(), 0.01); }).join();
+}
+
 // Which algorithms are the fastest depends on it.
 TEST_F(MeasuringCommunicator, KeepsChoicesWithBcastsCopiedOnceApart) {
   const std::string through_slots = make();
-  const std::string once = make({}, true);
+  const std::string once = make(processes_with(1, 1), true);
   EXPECT_EQ(through_slots.find("copied once"), std::string::npos) << through_slots;
   EXPECT_NE(once.find("bcasts of 8 to 64 KiB copied once"), std::string::npos) << once;
   EXPECT_NE(once.find("measured in"), std::string::npos) << once;
-  EXPECT_NE(make({}, true).find("measured before"), std::string::npos);
+  EXPECT_NE(make(processes_with(1, 1), true).find("measured before"), std::string::npos);
 }
 
 TEST_F(MeasuringCommunicator, WhatIsKeptDecides) {
@@ -319,8 +351,7 @@ TEST_F(MeasuringCommunicator, ADamagedFileIsReplaced) {
 TEST_F(MeasuringCommunicator, WithoutAFolderTheProcessRemembers) {
   fs::remove(path);
   std::ofstream(path) << "a file where the folder should be";
-  const std::vector<std::shared_ptr<ProcessState>> processes = {std::make_shared<ProcessState>(),
-                                                                std::make_shared<ProcessState>()};
+  const Processes processes = processes_with(1, 1);
   EXPECT_NE(make(processes).find("not kept"), std::string::npos);
   EXPECT_EQ(make(processes).find("measured in"), std::string::npos);
 }

@@ -1,4 +1,6 @@
 """tools/show_results.py says in a line what is wrong with what it is given."""
+import importlib.util
+import json
 import os
 import pathlib
 import subprocess
@@ -8,6 +10,9 @@ import unittest
 
 SHOW = sys.argv.pop(1)
 RESULTS = sys.argv.pop(1)
+sys.path.insert(0, str(pathlib.Path(SHOW).resolve().parent))
+import show_results  # noqa: E402
+
 DOCUMENTED = pathlib.Path(RESULTS).parent.parent
 
 
@@ -39,6 +44,27 @@ class ShowResults(unittest.TestCase):
         self.assertNotEqual(drawn.returncode, 0)
         self.assertEqual(len(drawn.stderr.splitlines()), 1, drawn.stderr)
         self.assertIn("matplotlib", drawn.stderr)
+
+    def test_a_picture_has_a_place_for_no_bytes(self):
+        self.assertEqual(show_results.size_scale([4, 8]), {"value": "log"})
+        self.assertEqual(show_results.size_scale([0, 4, 8]), {"value": "symlog", "linthresh": 4})
+        self.assertEqual(show_results.size_scale([0]), {"value": "symlog", "linthresh": 1})
+
+    @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "needs matplotlib")
+    def test_a_picture_that_cannot_be_drawn_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for picture in ("no/such/folder.png", "picture.format"):
+                drawn = show("--plot", f"{folder}/{picture}", RESULTS)
+                self.assertEqual(drawn.returncode, 1, drawn.stderr)
+                self.assertNotIn("Traceback", drawn.stderr)
+                self.assertIn(f"--plot {folder}/{picture}: ", drawn.stderr)
+            empty = pathlib.Path(folder, "empty.json")
+            rows = json.loads(pathlib.Path(RESULTS).read_text(encoding="utf-8"))
+            rows["rows"][0]["bytes"] = 0
+            empty.write_text(json.dumps(rows), encoding="utf-8")
+            drawn = show("--plot", f"{folder}/picture.png", empty)
+            self.assertEqual(drawn.returncode, 0, drawn.stderr)
+            self.assertTrue(os.path.exists(f"{folder}/picture.png"))
 
     def test_other_files_are_refused(self):
         with tempfile.TemporaryDirectory() as folder:
