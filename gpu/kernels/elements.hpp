@@ -62,7 +62,7 @@ struct Half {
     return static_cast<Stored>((bits >> 16 & 0x8000U) | 0x7E00U | (bits >> 13 & 0x03FFU));
   }
 
- private:
+  // As GPUs do it: to the nearest.
 #ifdef __CUDA_ARCH__
   __device__ static float widen(Stored stored) {
     float value;
