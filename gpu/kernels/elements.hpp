@@ -62,7 +62,7 @@ struct Half {
     return static_cast<Stored>((bits >> 16 & 0x8000U) | 0x7E00U | (bits >> 13 & 0x03FFU));
   }
 
- private:
+  // As GPUs do it: to the nearest; narrow_down() towards zero, where what is too large becomes the largest number, and infinities stay.
 #ifdef __CUDA_ARCH__
   __device__ static float widen(Stored stored) {
     float value;
@@ -72,6 +72,11 @@ struct Half {
   __device__ static Stored narrow(float value) {
     Stored stored;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(stored) : "f"(value));
+    return stored;
+  }
+  __device__ static Stored narrow_down(float value) {
+    Stored stored;
+    asm("cvt.rz.f16.f32 %0, %1;" : "=h"(stored) : "f"(value));
     return stored;
   }
 #else
@@ -95,6 +100,11 @@ struct Half {
     // One unit in the last place of 0.5 is the spacing of subnormal halves: the addition rounds to it.
     const float sum = bits_as<float>(magnitude) + 0.5F;
     return static_cast<Stored>(sign | (bits_as<std::uint32_t>(sum) - bits_as<std::uint32_t>(0.5F)));
+  }
+  static Stored narrow_down(float value) {
+    const Stored nearest = narrow(value);
+    // The code before is that of the next smaller magnitude, and infinity follows the largest number.
+    return std::fabs(widen(nearest)) > std::fabs(value) ? static_cast<Stored>(nearest - 1) : nearest;
   }
 #endif
 };

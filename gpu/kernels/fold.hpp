@@ -9,6 +9,7 @@
 #include "gpu/kernels/elements.hpp"
 #include "gpu/kernels/operations.hpp"
 #include "gpu/kernels/portable.hpp"
+#include "gpu/kernels/words.hpp"
 
 namespace heddle::gpu::kernels {
 
@@ -57,31 +58,59 @@ struct Lanes {
   typename Element::Value values[kPerVector<Element>];
 };
 
-template <class Element>
-HEDDLE_HOST_DEVICE Lanes<Element> decode(const Vector& vector) {
-  typename Element::Stored stored[kPerVector<Element>];
-  std::memcpy(stored, &vector, sizeof vector);
-  Lanes<Element> lanes;
-  for (unsigned i = 0; i < kPerVector<Element>; ++i)
-    lanes.values[i] = Element::decode(stored[i]);
-  return lanes;
-}
+// How values are computed with. `is_odd` gets set where the result may have other bits than the host's.
+template <class Of, class With>
+struct OneByOne {
+  using Element = Of;
+  HEDDLE_HOST_DEVICE static Lanes<Element> decode(const Vector& vector, bool& /*is_odd*/) {
+    typename Element::Stored stored[kPerVector<Element>];
+    std::memcpy(stored, &vector, sizeof vector);
+    Lanes<Element> lanes;
+    for (unsigned i = 0; i < kPerVector<Element>; ++i)
+      lanes.values[i] = Element::decode(stored[i]);
+    return lanes;
+  }
+  HEDDLE_HOST_DEVICE static Vector encode(const Lanes<Element>& lanes, bool& /*is_odd*/) {
+    typename Element::Stored stored[kPerVector<Element>];
+    for (unsigned i = 0; i < kPerVector<Element>; ++i)
+      stored[i] = Element::encode(lanes.values[i]);
+    Vector vector;
+    std::memcpy(&vector, stored, sizeof vector);
+    return vector;
+  }
+  template <typename T>
+  HEDDLE_HOST_DEVICE static T apply(T a, T b) {
+    return With::apply(a, b);
+  }
+};
 
-template <class Element>
-HEDDLE_HOST_DEVICE Vector encode(const Lanes<Element>& lanes) {
-  typename Element::Stored stored[kPerVector<Element>];
-  for (unsigned i = 0; i < kPerVector<Element>; ++i)
-    stored[i] = Element::encode(lanes.values[i]);
-  Vector vector;
-  std::memcpy(&vector, stored, sizeof vector);
-  return vector;
-}
+template <class Of, class With>
+struct ByWords {
+  using Element = Of;
+  static constexpr unsigned kEach = kPerVector<Element> / 4;
+  HEDDLE_HOST_DEVICE static Lanes<Element> decode(const Vector& vector, bool& is_odd) {
+    Lanes<Element> lanes;
+    for (unsigned w = 0; w < 4; ++w)
+      Words<Element>::decode(vector.words[w], lanes.values + w * kEach, is_odd);
+    return lanes;
+  }
+  HEDDLE_HOST_DEVICE static Vector encode(const Lanes<Element>& lanes, bool& is_odd) {
+    Vector vector;
+    for (unsigned w = 0; w < 4; ++w)
+      vector.words[w] = Words<Element>::template encode<With::kRounds>(lanes.values + w * kEach, is_odd);
+    return vector;
+  }
+  template <typename T>
+  HEDDLE_HOST_DEVICE static T apply(T a, T b) {
+    return With::plain(a, b);
+  }
+};
 
-template <class Element, class Operation>
-HEDDLE_HOST_DEVICE void fold_into(Lanes<Element>& sum, const Vector& next) {
-  const Lanes<Element> lanes = decode<Element>(next);
-  for (unsigned i = 0; i < kPerVector<Element>; ++i)
-    sum.values[i] = Operation::apply(sum.values[i], lanes.values[i]);
+template <class As>
+HEDDLE_HOST_DEVICE void fold_into(Lanes<typename As::Element>& sum, const Vector& next, bool& is_odd) {
+  const Lanes<typename As::Element> lanes = As::decode(next, is_odd);
+  for (unsigned i = 0; i < kPerVector<typename As::Element>; ++i)
+    sum.values[i] = As::apply(sum.values[i], lanes.values[i]);
 }
 
 // Vectors first, first + stride, ..., of which there are kMany; all loads of an input are started before the first is used.
@@ -99,34 +128,51 @@ struct Batch {
   }
 };
 
-// `skip`: bytes before the first vector.
-template <class Element, class Operation, unsigned kMany>
-HEDDLE_HOST_DEVICE void fold_vectors(const FoldArguments& arguments, std::uint64_t skip, std::uint64_t first,
+// `skip`: bytes before the first vector. False: the result is odd, and nothing was written.
+template <class As, bool kCopies, unsigned kMany>
+HEDDLE_HOST_DEVICE bool fold_vectors(const FoldArguments& arguments, std::uint64_t skip, std::uint64_t first,
                                      std::uint64_t stride) {
   Batch<kMany> batch;
   batch.load(arguments.inputs[0] + skip, first, stride);
-  if constexpr (!kIsCopy<Operation>) {
+  if constexpr (!kCopies) {
     Batch<kMany> next;
     next.load(arguments.inputs[1] + skip, first, stride);
-    Lanes<Element> sums[kMany];
+    bool is_odd = false;
+    Lanes<typename As::Element> sums[kMany];
     HEDDLE_UNROLLED
     for (unsigned v = 0; v < kMany; ++v)
-      sums[v] = decode<Element>(batch.vectors[v]);
+      sums[v] = As::decode(batch.vectors[v], is_odd);
     HEDDLE_NOT_UNROLLED
     for (unsigned k = 2;; ++k) {
       HEDDLE_UNROLLED
       for (unsigned v = 0; v < kMany; ++v)
-        fold_into<Element, Operation>(sums[v], next.vectors[v]);
+        fold_into<As>(sums[v], next.vectors[v], is_odd);
       if (k >= arguments.n_inputs) break;
       next.load(arguments.inputs[k] + skip, first, stride);
     }
     HEDDLE_UNROLLED
     for (unsigned v = 0; v < kMany; ++v)
-      batch.vectors[v] = encode<Element>(sums[v]);
+      batch.vectors[v] = As::encode(sums[v], is_odd);
+    if (is_odd) return false;
   }
   HEDDLE_NOT_UNROLLED
   for (unsigned k = 0; k < arguments.n_outputs; ++k)
     batch.store(arguments.outputs[k] + skip, first, stride);
+  return true;
+}
+
+// By words where that is possible, and once more where the result is odd: outputs may be inputs, but nothing was written to them.
+template <class Element, class Operation, unsigned kMany>
+HEDDLE_HOST_DEVICE void fold_part(const FoldArguments& arguments, std::uint64_t skip, std::uint64_t first) {
+  using Slowly = OneByOne<Element, Operation>;
+  constexpr bool kCopies = kIsCopy<Operation>;
+  if constexpr (!Words<Element>::kAny) {
+    fold_vectors<Slowly, kCopies, kMany>(arguments, skip, first, kThreads);
+  } else if (!fold_vectors<ByWords<Element, Operation>, kCopies, kMany>(arguments, skip, first, kThreads)) {
+    HEDDLE_NOT_UNROLLED
+    for (unsigned v = 0; v < kMany; ++v)
+      fold_vectors<Slowly, kCopies, 1>(arguments, skip, first + v * kThreads, 0);
+  }
 }
 
 // ---- One element at a time
@@ -202,14 +248,14 @@ HEDDLE_HOST_DEVICE void fold_share(const FoldArguments& arguments, const Thread&
   for (std::uint64_t tile = thread.block; tile < arguments.tiles; tile += thread.blocks) {
     const std::uint64_t first = tile * kTileVectors + thread.index;
     for (unsigned v = 0; v < kInFlight; v += kAtOnce)
-      fold_vectors<WideElement, WideOperation, kAtOnce>(arguments, skip, first + v * kThreads, kThreads);
+      fold_part<WideElement, WideOperation, kAtOnce>(arguments, skip, first + v * kThreads);
   }
 
   const std::uint64_t threads = thread.blocks * kThreads;
   const std::uint64_t number = thread.block * kThreads + thread.index;
   for (std::uint64_t vector = arguments.tiles * kTileVectors + number; vector < arguments.vectors;
        vector += threads)
-    fold_vectors<WideElement, WideOperation, 1>(arguments, skip, vector, 0);
+    fold_vectors<OneByOne<WideElement, WideOperation>, kIsCopy<WideOperation>, 1>(arguments, skip, vector, 0);
 
   const std::uint64_t in_vectors = arguments.vectors * kPerVector<Element>;
   const std::uint64_t singles = arguments.count - in_vectors;

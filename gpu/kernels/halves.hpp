@@ -53,7 +53,7 @@ struct Halves {
 
   // The four values from `at` on, or `left` where these are fewer.
   HEDDLE_DEVICE static void code(const QuantiseArguments& a, std::uint64_t at, std::uint64_t left) {
-    Group group = compensated(a, at, left);
+    Group group = compensated<FloatSum>(a, at, left);
     std::uint64_t codes = 0;
     HEDDLE_UNROLLED
     for (unsigned i = 0; i < 4; ++i) {

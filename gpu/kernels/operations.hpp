@@ -46,34 +46,55 @@ HEDDLE_HOST_DEVICE T nan_of(T a, T b) {
   return bits_as<T>(bits_as<Word>(is_nan(a) ? a : b) | Format<T>::kQuietBit);
 }
 
+// Of numbers, `plain` does what `apply` does, and of a NaN it makes a NaN. kRounds: the result may be another number than the two.
 struct FloatSum {
+  static constexpr bool kRounds = true;
   template <typename T>
   HEDDLE_HOST_DEVICE static T apply(T a, T b) {
     const T sum = a + b;
     return is_nan(sum) ? nan_of(a, b) : sum;
   }
+  template <typename T>
+  HEDDLE_HOST_DEVICE static T plain(T a, T b) {
+    return a + b;
+  }
 };
 
 struct FloatProd {
+  static constexpr bool kRounds = true;
   template <typename T>
   HEDDLE_HOST_DEVICE static T apply(T a, T b) {
     const T product = a * b;
     return is_nan(product) ? nan_of(a, b) : product;
   }
+  template <typename T>
+  HEDDLE_HOST_DEVICE static T plain(T a, T b) {
+    return a * b;
+  }
 };
 
 // Of floating-point numbers and of integers.
 struct Max {
+  static constexpr bool kRounds = false;
   template <typename T>
   HEDDLE_HOST_DEVICE static T apply(T a, T b) {
     return b > a ? b : a;
   }
+  template <typename T>
+  HEDDLE_HOST_DEVICE static T plain(T a, T b) {
+    return apply(a, b);
+  }
 };
 
 struct Min {
+  static constexpr bool kRounds = false;
   template <typename T>
   HEDDLE_HOST_DEVICE static T apply(T a, T b) {
     return b < a ? b : a;
+  }
+  template <typename T>
+  HEDDLE_HOST_DEVICE static T plain(T a, T b) {
+    return apply(a, b);
   }
 };
 

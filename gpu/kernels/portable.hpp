@@ -78,6 +78,20 @@ HEDDLE_HOST_DEVICE inline std::uint32_t load_bytes(const unsigned char* from, un
   return word;
 }
 
+// Byte b is the one of two words' eight that digit b of `selector` says, the lowest being 0.
+HEDDLE_HOST_DEVICE inline std::uint32_t permuted(std::uint32_t low, std::uint32_t high,
+                                                 std::uint32_t selector) {
+#ifdef __CUDA_ARCH__
+  return __byte_perm(low, high, selector);
+#else
+  const std::uint64_t both = low | std::uint64_t{high} << 32;
+  std::uint32_t word = 0;
+  for (unsigned b = 0; b < 4; ++b)
+    word |= static_cast<std::uint32_t>(both >> 8 * (selector >> 4 * b & 7U) & 0xFFU) << 8 * b;
+  return word;
+#endif
+}
+
 // The same bits as another type.
 template <typename To, typename From>
 HEDDLE_HOST_DEVICE inline To bits_as(const From& from) {

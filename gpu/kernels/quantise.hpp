@@ -1,6 +1,9 @@
-// The codecs with evenly spaced levels and random rounding (QSGD with 8, 4 and 2 bits a value; with 2 bits TernGrad as well): the bytes, the random
-// numbers and the values of the host's (src/compress/codec.cpp, quantise.cpp, random.hpp). What a vector is coded from is its sum with what coding
-// has left out so far, and what this coding leaves out can be kept in that place, in the same pass.
+// The codecs with evenly spaced levels and random rounding (QSGD with 8, 4 and
+// 2 bits a value; with 2 bits TernGrad as well): the bytes, the random numbers
+// and the values of the host's (src/compress/codec.cpp, quantise.cpp,
+// random.hpp). What a vector is coded from is its sum with what coding has left
+// out so far, and what this coding leaves out can be kept in that place, in the
+// same pass.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +29,27 @@ HEDDLE_DEVICE inline std::uint64_t mix64(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// For all positions with the same upper half.
-HEDDLE_DEVICE inline std::uint64_t random_key(std::uint64_t seed, std::uint64_t position) {
-  return mix64(mix64(seed) ^ mix64(~(position >> 32)));
-}
+// Is the same for all positions with the same upper half, and kept, since it
+// takes long to make.
+class RandomKey {
+ public:
+  RandomKey() = default;
+  HEDDLE_DEVICE RandomKey(std::uint64_t seed, std::uint64_t position) : seed_(seed) { make(position >> 32); }
+  HEDDLE_DEVICE std::uint64_t at(std::uint64_t position) {
+    if (position >> 32 != upper_) make(position >> 32);
+    return key_;
+  }
+
+ private:
+  HEDDLE_DEVICE void make(std::uint64_t upper) {
+    upper_ = static_cast<std::uint32_t>(upper);
+    key_ = mix64(mix64(seed_) ^ mix64(~upper));
+  }
+
+  std::uint64_t seed_;
+  std::uint32_t upper_;
+  std::uint64_t key_;
+};
 
 // An odd multiple of 2^-24 below 1.
 HEDDLE_DEVICE inline float random_threshold(std::uint64_t key, std::uint32_t position) {
@@ -43,23 +63,24 @@ HEDDLE_DEVICE inline float random_threshold(std::uint64_t key, std::uint32_t pos
 
 // ---- One value
 
+// The level of a value, which is its code less kLevels.
 template <unsigned kBits>
-HEDDLE_DEVICE std::uint32_t code_of(float value, float scale, float threshold) {
+HEDDLE_DEVICE std::int32_t level_of(float value, float scale, float threshold) {
   const auto bits = bits_as<std::uint32_t>(value);
   const float level = bits_as<float>(bits & 0x7FFFFFFFU) / scale * static_cast<float>(kLevels<kBits>);
   const auto below = static_cast<std::uint32_t>(level);
-  const std::uint32_t magnitude = below + (threshold < level - static_cast<float>(below) ? 1U : 0U);
-  return bits >> 31 != 0 ? kLevels<kBits> - magnitude : kLevels<kBits> + magnitude;
+  const auto magnitude =
+      static_cast<std::int32_t>(below + (threshold < level - static_cast<float>(below) ? 1U : 0U));
+  return bits >> 31 != 0 ? -magnitude : magnitude;
 }
 
 template <unsigned kBits>
-HEDDLE_DEVICE float value_of(std::uint32_t code, float scale) {
-  const float level =
-      static_cast<float>(static_cast<std::int32_t>(code) - static_cast<std::int32_t>(kLevels<kBits>));
-  return level * (1.0F / static_cast<float>(kLevels<kBits>)) * scale;
+HEDDLE_DEVICE float value_of(std::int32_t level, float scale) {
+  return static_cast<float>(level) * (1.0F / static_cast<float>(kLevels<kBits>)) * scale;
 }
 
-// ---- Four values: one vector, and half as many bytes of codes as a code has bits
+// ---- Four values: one vector, and half as many bytes of codes as a code has
+// bits
 
 struct Group {
   float values[4];
@@ -75,7 +96,8 @@ struct Buckets {
       : number((count + bucket - 1) / bucket), bytes(Code::kHeader + (bucket * Code::kBits + 7) / 8) {}
 };
 
-// `values` begins at a group; four of them, or `left` where these are fewer and the others 0.
+// `values` begins at a group; four of them, or `left` where these are fewer and
+// the others 0.
 HEDDLE_DEVICE inline Group load_group(const float* values, std::uint64_t left) {
   const auto* at = reinterpret_cast<const unsigned char*>(values);
   if (left >= 4 && reinterpret_cast<std::uintptr_t>(at) % sizeof(Vector) == 0)
@@ -106,13 +128,19 @@ struct QuantiseShared {
   std::uint32_t warps[kWarps];  // the largest magnitude, as bits, that each warp has seen
 };
 
-HEDDLE_DEVICE inline Group compensated(const QuantiseArguments& a, std::uint64_t first, std::uint64_t left) {
+// Where it does not matter which NaN comes out.
+struct PlainSum {
+  HEDDLE_DEVICE static float apply(float a, float b) { return FloatSum::plain(a, b); }
+};
+
+template <class Sum>
+HEDDLE_DEVICE Group compensated(const QuantiseArguments& a, std::uint64_t first, std::uint64_t left) {
   Group group = load_group(a.gradient + first, left);
   if (a.residual == nullptr) return group;
   const Group kept = load_group(a.residual + first, left);
   HEDDLE_UNROLLED
   for (unsigned i = 0; i < 4; ++i)
-    group.values[i] = FloatSum::apply(group.values[i], kept.values[i]);
+    group.values[i] = Sum::apply(group.values[i], kept.values[i]);
   return group;
 }
 
@@ -133,25 +161,28 @@ HEDDLE_DEVICE inline std::uint32_t largest_of(const Group& group) {
 
 // Returns the codes of a group, and makes it what they leave out.
 template <unsigned kBits>
-HEDDLE_DEVICE std::uint32_t code_group(const QuantiseArguments& a, std::uint64_t first, std::uint64_t left,
-                                       std::uint32_t largest, Group& group) {
-  const bool is_coded = largest != 0 && largest < kInfinityBits;
+HEDDLE_DEVICE std::uint32_t code_group(std::uint64_t position, std::uint64_t left, std::uint32_t largest,
+                                       RandomKey& keys, Group& group) {
+  std::int32_t levels[4] = {};
   const float scale = bits_as<float>(largest);
-  std::uint64_t position = a.position + first;
-  std::uint64_t key = random_key(a.seed, position);
+  if (largest != 0 && largest < kInfinityBits) {
+    const auto low = static_cast<std::uint32_t>(position);
+    const std::uint64_t key = keys.at(position);
+    const std::uint64_t last_key = low + 3 < low ? keys.at(position + 3) : key;
+    HEDDLE_UNROLLED
+    for (unsigned i = 0; i < 4; ++i)
+      levels[i] =
+          level_of<kBits>(group.values[i], scale, random_threshold(low + i < low ? last_key : key, low + i));
+  }
   std::uint32_t codes = 0;
   HEDDLE_UNROLLED
-  for (unsigned i = 0; i < 4; ++i, ++position) {
-    const auto low = static_cast<std::uint32_t>(position);
-    if (low == 0) key = random_key(a.seed, position);
-    const std::uint32_t code =
-        is_coded ? code_of<kBits>(group.values[i], scale, random_threshold(key, low)) : kLevels<kBits>;
-    if (i < left) codes |= code << kBits * i;
+  for (unsigned i = 0; i < 4; ++i) {
+    codes |= (kLevels<kBits> + static_cast<std::uint32_t>(levels[i])) << kBits * i;
     // What is not finite counts as sent, and so does its bucket.
-    const float lost = group.values[i] - value_of<kBits>(code, scale);
+    const float lost = group.values[i] - value_of<kBits>(levels[i], scale);
     group.values[i] = largest < kInfinityBits ? finite_or_zero(lost) : 0.0F;
   }
-  return codes;
+  return left < 4 ? codes & ((1U << kBits * static_cast<unsigned>(left)) - 1) : codes;
 }
 
 template <unsigned kOfCode>
@@ -162,6 +193,8 @@ struct Levels {
 
   HEDDLE_DEVICE static void quantise(const Block& block, const QuantiseArguments& a, Shared& shared) {
     const Buckets<Levels> buckets(a.count, a.bucket);
+    Each<RandomKey> keys;
+    block.alone([&](unsigned thread) { keys[thread] = RandomKey(a.seed, a.position); });
     for (std::uint64_t b = block.number; b < buckets.number; b += block.of) {
       const std::uint64_t first = b * a.bucket;
       const std::uint64_t count = a.count - first < a.bucket ? a.count - first : a.bucket;
@@ -171,7 +204,7 @@ struct Levels {
       block.alone([&](unsigned thread) {
         largest[thread] = 0;
         for (std::uint64_t at = 4 * thread; at < count; at += 4 * kThreads) {
-          const Group group = compensated(a, first + at, count - at);
+          const Group group = compensated<PlainSum>(a, first + at, count - at);
           if (at == 4 * thread) own[thread] = group;
           const std::uint32_t here = largest_of(group);
           largest[thread] = here > largest[thread] ? here : largest[thread];
@@ -186,9 +219,14 @@ struct Levels {
         if (thread == 0) store_bytes(to, all < kInfinityBits ? all : kNotFinite, sizeof all);
         for (std::uint64_t at = 4 * thread; at < count; at += 4 * kThreads) {
           const std::uint64_t left = count - at;
-          Group group = at == 4 * thread ? own[thread] : compensated(a, first + at, left);
-          const std::uint32_t codes = code_group<kBits>(a, first + at, left, all, group);
-          store_bytes(to + kHeader + at / 4 * kBits / 2, codes, code_bytes(left, kBits));
+          Group group = at == 4 * thread ? own[thread] : compensated<PlainSum>(a, first + at, left);
+          const std::uint32_t codes =
+              code_group<kBits>(a.position + first + at, left, all, keys[thread], group);
+          unsigned char* const its = to + kHeader + at / 4 * kBits / 2;
+          if (left >= 4)
+            store_bytes(its, codes, kBits / 2);
+          else
+            store_bytes(its, codes, code_bytes(left, kBits));
           if (a.left_out != nullptr) store_group(a.left_out + first + at, group, left);
         }
       });
@@ -200,7 +238,8 @@ struct Levels {
     std::uint32_t scale;
     std::uint32_t codes;
   };
-  // The group at value `at` of the bucket that lies at `from`; there are `left` values from there to the bucket's end.
+  // The group at value `at` of the bucket that lies at `from`; there are `left`
+  // values from there to the bucket's end.
   HEDDLE_DEVICE static Coded load_coded(const unsigned char* from, std::uint64_t at, std::uint64_t left) {
     return {load_bytes(from, kHeader),
             load_bytes(from + kHeader + at / 4 * kBits / 2, code_bytes(left, kBits))};
@@ -215,7 +254,8 @@ struct Levels {
     for (unsigned i = 0; i < 4; ++i) {
       const std::uint32_t code = coded.codes >> kBits * i & kMask;
       if (i < left && code > 2 * kLevels<kBits>) is_bad = true;
-      group.values[i] = coded.scale < kInfinityBits ? value_of<kBits>(code, bits_as<float>(coded.scale))
+      const auto level = static_cast<std::int32_t>(code) - static_cast<std::int32_t>(kLevels<kBits>);
+      group.values[i] = coded.scale < kInfinityBits ? value_of<kBits>(level, bits_as<float>(coded.scale))
                                                     : bits_as<float>(kMark);
     }
     return is_bad;

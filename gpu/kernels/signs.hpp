@@ -87,7 +87,7 @@ struct Signs {
   // The four values from `at` on, or 0 behind the last one. Returns their largest magnitude.
   HEDDLE_DEVICE static std::uint32_t load(const QuantiseArguments& a, std::uint64_t first, std::uint64_t at,
                                           std::uint64_t count, Shared& shared, unsigned thread) {
-    const Group group = at < count ? compensated(a, first + at, count - at) : Group{};
+    const Group group = at < count ? compensated<FloatSum>(a, first + at, count - at) : Group{};
     store_vector(reinterpret_cast<unsigned char*>(shared.values + 4 * thread), bits_as<Vector>(group));
     return largest_of(group);
   }

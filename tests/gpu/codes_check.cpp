@@ -153,8 +153,8 @@ bool check_quantise(Checker& checker, std::mt19937_64& random, std::size_t most)
           if (how.bits == 16 && bucket > 1) continue;  // which it does not look at
           how.bucket = bucket;
           how.seed = turn;
-          // The lower half of a position runs over in the vector's first bucket.
-          const std::uint64_t position = turn % 3 == 0 ? (std::uint64_t{1} << 32) - 3 : turn;
+          // The lower half of a position runs over in the first four values.
+          const std::uint64_t position = turn % 3 == 0 ? (std::uint64_t{1} << 32) - 1 - turn / 3 % 3 : turn;
           right = checker.quantise(how, floats(kind, n, random), turn % 4, position) && right;
           ++turn;
         }

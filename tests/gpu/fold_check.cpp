@@ -23,6 +23,7 @@ namespace {
 
 constexpr unsigned kMany = 8;  // inputs, and outputs
 constexpr std::size_t kMargin = 64;
+constexpr std::uint32_t kPairs = 65536;  // of elements of 8 bits, and elements of 16
 constexpr std::uint8_t kMark = 0xA5;
 
 // Where vectors begin, modulo 16.
@@ -59,6 +60,7 @@ class Checker {
       data_[k][1] = wild_elements(type, most, random_);
     }
   }
+  void prepare_pairs(DType type, bool all_numbers);
   bool check(const Case& c);
   std::size_t multiprocessors() const { return static_cast<std::size_t>(multiprocessors_); }
   std::size_t cases() const { return cases_; }
@@ -84,6 +86,29 @@ class Checker {
   Bytes want_;
   Bytes got_;
 };
+
+// In the first two inputs: of elements of 8 bits every one with every other, of 16 bits every one and for each of them another one. With all_numbers 0
+// stands in place of what is none, since that would hide how the numbers beside it are folded.
+void Checker::prepare_pairs(DType type, bool all_numbers) {
+  const bool is_byte = dtype_size(type) == 1;
+  const std::uint32_t exponent = is_byte ? 0x7CU : 0x7C00U;
+  const auto is_number = [&](std::uint32_t code) {
+    return type == DType::e4m3 ? (code & 0x7FU) != 0x7FU : (code & exponent) != exponent;
+  };
+  for (unsigned which = 0; which < 2; ++which) {
+    Bytes bytes;
+    for (std::uint32_t i = 0; i < kPairs; ++i) {
+      std::uint32_t code = is_byte ? i >> 8 * which & 0xFFU : (which == 0 ? i : i * 40503U & 0xFFFFU);
+      if (all_numbers && !is_number(code)) code = 0;
+      bytes.push_back(static_cast<std::uint8_t>(code));
+      if (!is_byte) bytes.push_back(static_cast<std::uint8_t>(code >> 8));
+    }
+    for (unsigned kind = 0; kind < 2; ++kind) {
+      for (unsigned k = which; k < kMany; k += 2)
+        data_[k][kind] = bytes;
+    }
+  }
+}
 
 void Checker::lay_out(const Case& c) {
   const std::size_t size = dtype_size(c.type);
@@ -185,6 +210,19 @@ bool check_large(Checker& checker, DType type, Op op, bool rounds) {
          checker.check({type, op, count, 2, Alignment::apart, Outputs::one});
 }
 
+// Of the types that are folded by words.
+bool check_pairs(Checker& checker, DType type, Op op) {
+  if (type != DType::f16 && type != DType::e4m3 && type != DType::e5m2) return true;
+  bool right = true;
+  for (const bool all_numbers : {false, true}) {
+    checker.prepare_pairs(type, all_numbers);
+    // Products of many leave the range of float.
+    for (const unsigned inputs : {2U, kMany})
+      right &= checker.check({type, op, kPairs, inputs, Alignment::aligned, Outputs::one});
+  }
+  return right;
+}
+
 // What there is a kernel for is what the host has one for, long double aside.
 bool right_kernels(DType type, Op op) {
   const bool long_double = type == DType::f80 || type == DType::c80;
@@ -199,15 +237,16 @@ int check_all(Checker& checker, bool brief) {
   int wrong = 0;
   int pairs = 0;
   for (const DType type : kAllTypes) {
-    if (gpu::kernels::choose(type, Op::sum)) checker.prepare(type, 1037);
     std::string line;
     for (const Op op : kAllOps) {
       wrong += right_kernels(type, op) ? 0 : 1;
       if (!gpu::kernels::choose(type, op)) continue;
       ++pairs;
+      checker.prepare(type, 1037);
       const bool rounds = op == Op::sum && (type == DType::f32 || type == DType::u8 || type == DType::f16);
       const bool right = check_small(checker, type, op, brief) && check_large(checker, type, op, false) &&
-                         (!rounds || brief || check_large(checker, type, op, true));
+                         (!rounds || brief || check_large(checker, type, op, true)) &&
+                         check_pairs(checker, type, op);
       wrong += right ? 0 : 1;
       line += std::string(" ") + op_name(op) + (right ? "" : " (WRONG)");
     }

@@ -40,4 +40,11 @@ inline std::uint16_t half_of_float(float value) {
   return static_cast<std::uint16_t>(sign | (exponent + 14) << 10 | (fraction & 0x3FF));
 }
 
+// Towards zero: what is too large becomes the largest number, and an infinity stays.
+inline std::uint16_t half_towards_zero(float value) {
+  const std::uint16_t nearest = half_of_float(value);
+  const bool is_beyond = std::fabs(float_of_half(nearest)) > std::fabs(value);
+  return static_cast<std::uint16_t>(is_beyond ? nearest - 1 : nearest);
+}
+
 }  // namespace heddle::test::ptx

@@ -56,6 +56,7 @@ std::string_view as_word(std::string_view type) {
 Step find_arithmetic(std::string_view operation, std::string_view type) {
   if (operation == "add" || operation == "add.rn") return find_binary<kAdd, All>(type);
   if (operation == "sub" || operation == "sub.rn") return find_binary<kSubtract, All>(type);
+  if (operation == "mul.rn" && type == "f16x2") return &multiply_halves;
   if (operation == "mul.lo" || operation == "mul.rn") return find_binary<kMultiply, All>(type);
   if (operation == "div" || operation == "div.rn") return find_binary<kDivide, All>(type);
   if (operation == "rem") return find_binary<kRemainder, Integers>(type);
@@ -126,6 +127,7 @@ Step find_move(std::string_view operation, std::string_view type) {
 Step find_conversion(std::string_view to, std::string_view from) {
   if (to == "f32" && from == "f16") return &from_half;
   if (to == "rn.f16" && from == "f32") return &to_half;
+  if (to == "rz.f16" && from == "f32") return &to_half_towards_zero;
   if (to == "rzi.u32" && from == "f32") return &truncate;
   if (to == "f64" && from == "f32") return &convert<double, float>;
   if (to == "rn.f32" && from == "f64") return &convert<float, double>;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "halves.hpp"
 #include "machine.hpp"
 #include "program.hpp"
 
@@ -157,6 +158,30 @@ TEST(PtxInstructions, EveryHalf) {
       words, 256, 256);
   for (std::uint64_t half = 0; half < words.size(); ++half)
     EXPECT_EQ(words[half], (half & 0x7FFFU) > 0x7C00U ? 0x7FFFU : half);
+}
+
+TEST(PtxInstructions, HalvesTowardsZero) {
+  // Between two neighbours, close to either of them.
+  for (std::uint16_t half = 0; half < 0x7C00U; half += 7) {
+    const float next = half == 0x7BFFU ? INFINITY : float_of_half(static_cast<std::uint16_t>(half + 1));
+    for (const float value :
+         {float_of_half(half), std::nextafter(float_of_half(half), INFINITY), std::nextafter(next, 0.0F)}) {
+      EXPECT_EQ(result("cvt.rz.f16.f32 %d, %a;", word(value)), half) << value;
+      EXPECT_EQ(result("cvt.rz.f16.f32 %d, %a;", word(-value)), half | 0x8000U) << value;
+    }
+  }
+  EXPECT_EQ(result("cvt.rz.f16.f32 %d, %a;", word(65536.0F)), 0x7BFFU) << "too large";
+  EXPECT_EQ(result("cvt.rz.f16.f32 %d, %a;", word(-INFINITY)), 0xFC00U);
+  EXPECT_EQ(result("cvt.rz.f16.f32 %d, %a;", word(-NAN)), 0x7FFFU);
+}
+
+TEST(PtxInstructions, ProductsOfTwoHalves) {
+  EXPECT_EQ(result("mul.rn.f16x2 %d, %a, %b;", 0xC2003C00, 0x44004000), 0xCA004000U)
+      << "-3 times 4, 1 times 2";
+  EXPECT_EQ(result("mul.rn.f16x2 %d, %a, %b;", 0x00010003, 0x5C003800), 0x01000002U)
+      << "subnormal numbers, and a tie to even";
+  EXPECT_EQ(result("mul.rn.f16x2 %d, %a, %b;", 0x7BFF7C01, 0x40003C00), 0x7C007FFFU) << "infinity, NaN";
+  EXPECT_EQ(result("mul.rn.f16x2 %d, %a, %b;", 0x80003C01, 0x5C003C01), 0x80003C02U) << "-0, rounded";
 }
 
 // ---- Threads that meet

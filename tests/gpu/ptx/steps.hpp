@@ -154,6 +154,18 @@ void multiply_add(Lane& lane, const Instruction& i) {
          static_cast<T>(wide(source<T>(lane, i, 1)) * wide(source<T>(lane, i, 2)) +
                         wide(source<T>(lane, i, 3))));
 }
+// Two numbers of 16 bits in a word. The product is exact before it is rounded.
+inline void multiply_halves(Lane& lane, const Instruction& i) {
+  const auto a = source<std::uint32_t>(lane, i, 1);
+  const auto b = source<std::uint32_t>(lane, i, 2);
+  std::uint32_t word = 0;
+  for (unsigned at = 0; at < 32; at += 16) {
+    const float product = float_of_half(static_cast<std::uint16_t>(a >> at)) *
+                          float_of_half(static_cast<std::uint16_t>(b >> at));
+    word |= std::uint32_t{half_of_float(product)} << at;
+  }
+  set(lane, i.slots[0], word);
+}
 // a's lower bits into b, from a place on.
 template <typename T>
 void insert_bits(Lane& lane, const Instruction& i) {
@@ -234,6 +246,9 @@ inline void from_half(Lane& lane, const Instruction& i) {
 }
 inline void to_half(Lane& lane, const Instruction& i) {
   set(lane, i.slots[0], half_of_float(source<float>(lane, i, 1)));
+}
+inline void to_half_towards_zero(Lane& lane, const Instruction& i) {
+  set(lane, i.slots[0], half_towards_zero(source<float>(lane, i, 1)));
 }
 
 // ---- Memory
