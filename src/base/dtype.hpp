@@ -31,7 +31,7 @@ enum class DType : std::uint8_t {
 };
 inline constexpr int kDTypeCount = 18;
 
-// Logical operations give 0 or 1; bitwise ones are for integers only; min and max are not for complex.
+// Logical and bitwise operations are for integers, logical ones give 0 or 1; min and max are not for complex.
 enum class Op : std::uint8_t { sum, prod, min, max, land, lor, lxor, band, bor, bxor };
 inline constexpr int kOpCount = 10;
 
