@@ -2,6 +2,8 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <new>
+#include <string>
 #include <utility>
 
 #include "api/arguments.hpp"
@@ -44,9 +46,17 @@ Status set_bound(const char* method, int ranks, double largest, double* bound, O
   HEDDLE_TRY(check_not_null(bound, "bound"));
   const Result<Compression> how = method_in(method);
   if (!how.ok()) return how.status();
-  if (ranks < 1 || !(largest >= 0))
-    return Status(Code::invalid_argument, "ranks must be 1 at least, and largest a magnitude");
+  if (ranks < 1)
+    return Status(Code::invalid_argument, "ranks is " + std::to_string(ranks) + ", and must be 1 at least");
+  if (!(largest >= 0))
+    return Status(Code::invalid_argument,
+                  "largest is " + std::to_string(largest) + ", and must be a magnitude: 0 or more");
   return of(how.value(), bound);
+}
+
+Status check_path(const char* path) {
+  HEDDLE_TRY(check_not_null(path, "path"));
+  return *path != 0 ? Status() : Status(Code::invalid_argument, "path is empty");
 }
 
 Status check_compressed(const float* sendbuf, float* recvbuf, std::size_t count, const char* method,
@@ -118,7 +128,12 @@ heddle_status heddle_residual_create(size_t count, heddle_residual_t* residual) 
     if (count > static_cast<std::size_t>(PTRDIFF_MAX) / sizeof(float))
       return Status(Code::invalid_argument,
                     "a residual of " + std::to_string(count) + " values is more than memory can hold");
-    *residual = new heddle_residual(heddle::Residual(count));
+    try {
+      *residual = new heddle_residual(heddle::Residual(count));
+    } catch (const std::bad_alloc&) {
+      return Status(Code::out_of_memory, "no memory for a residual of " + std::to_string(count) +
+                                             " values, " + std::to_string(count * sizeof(float)) + " bytes");
+    }
     return {};
   });
 }
@@ -135,7 +150,7 @@ heddle_status heddle_residual_destroy(heddle_residual_t residual) {
 heddle_status heddle_residual_save(heddle_residual_t residual, const char* path) {
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(residual));
-    HEDDLE_TRY(edge::check_not_null(path, "path"));
+    HEDDLE_TRY(edge::check_path(path));
     const heddle::Result<heddle::Residual*> values = residual->residual.on_host();
     return values.ok() ? values.value()->save(path) : values.status();
   });
@@ -145,7 +160,7 @@ heddle_status heddle_residual_load(const char* path, size_t count, heddle_residu
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check_not_null(residual, "residual"));
     *residual = nullptr;
-    HEDDLE_TRY(edge::check_not_null(path, "path"));
+    HEDDLE_TRY(edge::check_path(path));
     heddle::Result<heddle::Residual> loaded = heddle::Residual::load(path, count);
     if (!loaded.ok()) return loaded.status();
     *residual = new heddle_residual(std::move(loaded).value());
