@@ -77,8 +77,12 @@ constexpr FoldKind fold_kind(DType type, Op op) {
   return static_cast<FoldKind>(1 + static_cast<int>(op) * kDTypeCount +
                                (is_unsigned ? number - kUnsigned : number));
 }
-static_assert(kOpCount * kDTypeCount < 256);
-// "sum of float32", "sum of int32 or uint32".
+// Of what ranks tell each other before a sparse or compressed sum: such a call meets no other one.
+inline constexpr FoldKind kSparseAgreement = 253;
+inline constexpr FoldKind kSparseRequestAgreement = 254;
+inline constexpr FoldKind kCompressedAgreement = 255;
+static_assert(kOpCount * kDTypeCount < kSparseAgreement);
+// "sum of float32", "sum of int32 or uint32". Not of an agreement.
 std::string fold_kind_name(FoldKind kind);
 
 // Folds `inputs[0] op inputs[1] op ... op inputs[n_inputs-1]`, in that order, element by element, for `count`
