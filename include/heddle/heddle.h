@@ -74,7 +74,7 @@ typedef enum heddle_dtype {
 } heddle_dtype;
 
 /* HEDDLE_MIN and HEDDLE_MAX take a value instead of those before it only where it is smaller, or larger: a NaN that comes first stays, and any
- * other one does not count; so with -0 and +0. Not for complex types. Logical operations give 0 or 1; bitwise ones are for integers. */
+ * other one does not count; so with -0 and +0. Not for complex types. Logical and bitwise operations are for integers; logical ones give 0 or 1. */
 typedef enum heddle_op {
   HEDDLE_SUM = 0,
   HEDDLE_PROD = 1,

@@ -34,7 +34,8 @@ HEDDLE_API heddle_status heddle_residual_values(heddle_residual_t residual, floa
 
 /* recvbuf = about the sum of all ranks' sendbuf, `count` float32 each, the same bits on every rank; sendbuf may be
  * HEDDLE_IN_PLACE. With a residual (may be null) its values are added to sendbuf first, and what is not sent, or lost in rounding on
- * this rank, is left in it.
+ * this rank, is left in it. Pass none with "qsgd:2" and "terngrad": they may lose as much as the largest value, the residual included, so that it
+ * grows without bound, and the sums with it. "fp16" and "bf16" need none.
  *
  * `method`: "fp16", "bf16", "qsgd:8", "qsgd:4", "qsgd:2", "terngrad", "onebit": every value in fewer bits, summed in float32; those
  * from qsgd on scale buckets of 1024 values, or as many as ":N" behind the name says. "topk:F", "topk-sampled:F", "randomk:F": the part F of the values,

@@ -70,15 +70,28 @@ struct SparseVector {
   }
 };
 
+// Makes `call` with the entries as C functions take them as input, which they only read. Where c_view() refuses them the call is made all the same, with a
+// null pointer, of which the function tells the other ranks, so that these do not wait for this one.
+template <typename Value, typename Index, typename Call>
+void call_with(const SparseVector<Value, Index>& vector, const Call& call) {
+  auto& entries = const_cast<SparseVector<Value, Index>&>(vector);
+  if (entries.indices.size() != entries.values.size()) {
+    static_cast<void>(call(nullptr));
+    static_cast<void>(entries.c_view());  // throws
+  }
+  const heddle_sparse in = entries.c_view();
+  check(call(&in));
+}
+
 // The entries that any rank has, folded; the same on every rank. heddle_sparse_allreduce.
 template <typename Value, typename Index>
 SparseVector<Value, Index> sparse_allreduce(Comm& comm, const SparseVector<Value, Index>& vector,
                                             Op op = Op::sum) {
-  // The C function only reads what it takes as input.
-  const heddle_sparse in = const_cast<SparseVector<Value, Index>&>(vector).c_view();
   SparseVector<Value, Index> result;
   heddle_sparse out = result.c_view();
-  check(heddle_sparse_allreduce(&in, &out, static_cast<heddle_op>(op), comm.handle()));
+  call_with(vector, [&](const heddle_sparse* in) {
+    return heddle_sparse_allreduce(in, &out, static_cast<heddle_op>(op), comm.handle());
+  });
   result.dimension = out.dimension;
   result.indices.resize(out.count);
   result.values.resize(out.count);
@@ -134,13 +147,16 @@ inline void compressed_allreduce(Comm& comm, std::span<float> data, const std::s
 template <typename Index>
 void coded_sparse_allreduce(Comm& comm, const SparseVector<float, Index>& vector, std::span<float> dense,
                             const std::string& method, Residual* residual = nullptr, std::uint64_t seed = 0) {
-  if (dense.size() != vector.dimension)
+  const auto sum = [&](const heddle_sparse* in) {
+    return heddle_sparse_allreduce_coded(in, dense.data(), method.c_str(), seed,
+                                         residual != nullptr ? residual->handle() : nullptr, comm.handle());
+  };
+  if (dense.size() != vector.dimension) {
+    static_cast<void>(sum(nullptr));  // as in call_with()
     throw Error(HEDDLE_ERR_ARGUMENT, "room for " + std::to_string(dense.size()) +
                                          " elements, but dimension " + std::to_string(vector.dimension));
-  // The C function only reads what it takes as input.
-  const heddle_sparse in = const_cast<SparseVector<float, Index>&>(vector).c_view();
-  check(heddle_sparse_allreduce_coded(&in, dense.data(), method.c_str(), seed,
-                                      residual != nullptr ? residual->handle() : nullptr, comm.handle()));
+  }
+  call_with(vector, sum);
 }
 
 }  // namespace heddle::api

@@ -2,6 +2,8 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <new>
+#include <string>
 #include <utility>
 
 #include "api/arguments.hpp"
@@ -10,12 +12,7 @@
 #include "api/handles.hpp"
 #include "comm/communicator.hpp"
 #include "comm/device_path.hpp"
-#include "comm/placed_residual.hpp"
 #include "heddle/heddle_compress.h"
-
-struct heddle_residual {
-  heddle::PlacedResidual residual;
-};
 
 namespace heddle::edge {
 namespace {
@@ -49,9 +46,17 @@ Status set_bound(const char* method, int ranks, double largest, double* bound, O
   HEDDLE_TRY(check_not_null(bound, "bound"));
   const Result<Compression> how = method_in(method);
   if (!how.ok()) return how.status();
-  if (ranks < 1 || !(largest >= 0))
-    return Status(Code::invalid_argument, "ranks must be 1 at least, and largest a magnitude");
+  if (ranks < 1)
+    return Status(Code::invalid_argument, "ranks is " + std::to_string(ranks) + ", and must be 1 at least");
+  if (!(largest >= 0))
+    return Status(Code::invalid_argument,
+                  "largest is " + std::to_string(largest) + ", and must be a magnitude: 0 or more");
   return of(how.value(), bound);
+}
+
+Status check_path(const char* path) {
+  HEDDLE_TRY(check_not_null(path, "path"));
+  return *path != 0 ? Status() : Status(Code::invalid_argument, "path is empty");
 }
 
 Status check_compressed(const float* sendbuf, float* recvbuf, std::size_t count, const char* method,
@@ -62,6 +67,7 @@ Status check_compressed(const float* sendbuf, float* recvbuf, std::size_t count,
   HEDDLE_TRY(check_reduction(sendbuf, recvbuf, count, type, sum, &r));
   const Result<Compression> how = method_in(method);
   if (!how.ok()) return how.status();
+  if (residual != nullptr) HEDDLE_TRY(check(residual));
   if (residual != nullptr && residual->residual.size() != count)
     return Status(Code::invalid_argument, "the residual has " + std::to_string(residual->residual.size()) +
                                               " values and count is " + std::to_string(count));
@@ -86,11 +92,12 @@ Status tell_all_of_compressed(heddle_comm& comm, Status trouble) {
   return comm.communicator->compressed_allreduce(job);
 }
 
-// But for the residual, which may lie on a GPU.
+// But for what the residual has, which may lie on a GPU.
 Status check_coded(const heddle_sparse* in, const float* dense, const char* method, std::uint64_t seed,
-                   CodedSparseJob* job) {
+                   heddle_residual_t residual, CodedSparseJob* job) {
   HEDDLE_TRY(check_vector(in, "in", &job->in));
   HEDDLE_TRY(check_dense(dense, sizeof(float), job->in));
+  if (residual != nullptr) HEDDLE_TRY(check(residual));
   const Result<Compression> how = method_in(method);
   if (!how.ok()) return how.status();
   job->how = how.value();
@@ -121,20 +128,29 @@ heddle_status heddle_residual_create(size_t count, heddle_residual_t* residual) 
     if (count > static_cast<std::size_t>(PTRDIFF_MAX) / sizeof(float))
       return Status(Code::invalid_argument,
                     "a residual of " + std::to_string(count) + " values is more than memory can hold");
-    *residual = new heddle_residual{heddle::PlacedResidual(heddle::Residual(count))};
+    try {
+      *residual = new heddle_residual(heddle::Residual(count));
+    } catch (const std::bad_alloc&) {
+      return Status(Code::out_of_memory, "no memory for a residual of " + std::to_string(count) +
+                                             " values, " + std::to_string(count * sizeof(float)) + " bytes");
+    }
     return {};
   });
 }
 
 heddle_status heddle_residual_destroy(heddle_residual_t residual) {
-  delete residual;
-  return HEDDLE_OK;
+  if (residual == nullptr) return HEDDLE_OK;
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check(residual));
+    delete residual;
+    return {};
+  });
 }
 
 heddle_status heddle_residual_save(heddle_residual_t residual, const char* path) {
   return edge::guarded([&]() -> Status {
-    HEDDLE_TRY(edge::check_not_null(residual, "residual"));
-    HEDDLE_TRY(edge::check_not_null(path, "path"));
+    HEDDLE_TRY(edge::check(residual));
+    HEDDLE_TRY(edge::check_path(path));
     const heddle::Result<heddle::Residual*> values = residual->residual.on_host();
     return values.ok() ? values.value()->save(path) : values.status();
   });
@@ -144,17 +160,17 @@ heddle_status heddle_residual_load(const char* path, size_t count, heddle_residu
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check_not_null(residual, "residual"));
     *residual = nullptr;
-    HEDDLE_TRY(edge::check_not_null(path, "path"));
+    HEDDLE_TRY(edge::check_path(path));
     heddle::Result<heddle::Residual> loaded = heddle::Residual::load(path, count);
     if (!loaded.ok()) return loaded.status();
-    *residual = new heddle_residual{heddle::PlacedResidual(std::move(loaded).value())};
+    *residual = new heddle_residual(std::move(loaded).value());
     return {};
   });
 }
 
 heddle_status heddle_residual_values(heddle_residual_t residual, float** values, size_t* count) {
   return edge::guarded([&]() -> Status {
-    HEDDLE_TRY(edge::check_not_null(residual, "residual"));
+    HEDDLE_TRY(edge::check(residual));
     HEDDLE_TRY(edge::check_not_null(values, "values"));
     HEDDLE_TRY(edge::check_not_null(count, "count"));
     const heddle::Result<heddle::Residual*> shown = residual->residual.show();
@@ -191,7 +207,7 @@ heddle_status heddle_sparse_allreduce_coded(const heddle_sparse* in, float* dens
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(comm));
     heddle::CodedSparseJob job;
-    job.trouble = edge::check_coded(in, dense, method, seed, &job);
+    job.trouble = edge::check_coded(in, dense, method, seed, residual, &job);
     if (job.trouble.ok() && residual != nullptr) {
       const heddle::Result<heddle::Residual*> values = residual->residual.on_host();
       job.trouble = values.status();

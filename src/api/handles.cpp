@@ -21,6 +21,10 @@ heddle_request::~heddle_request() {
   magic = heddle::edge::kDeadMagic;
 }
 
+heddle_residual::~heddle_residual() {
+  magic = heddle::edge::kDeadMagic;
+}
+
 namespace heddle::edge {
 namespace {
 
@@ -78,6 +82,12 @@ Status check(const heddle_request* request) {
         "the communicator of this request has been destroyed; all that is left is heddle_request_free");
   }
   return in_its_process(*request->comm) ? Status() : parents();
+}
+
+Status check(const heddle_residual* residual) {
+  if (has_magic(residual, kResidualMagic)) return {};
+  if (residual == nullptr) return Status(Code::invalid_argument, "the residual is null");
+  return Status(Code::invalid_argument, "this is not a residual, or it has been destroyed");
 }
 
 bool is_orphan(const heddle_request* request) {

@@ -6,12 +6,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/status.hpp"
 #include "comm/communicator.hpp"
+#include "comm/placed_residual.hpp"
 #include "gpu/gpu.hpp"
 #include "heddle/heddle.h"
+#include "heddle/heddle_compress.h"
 
 namespace heddle::edge {
 
@@ -20,6 +23,7 @@ namespace heddle::edge {
 // guarantee: the memory may belong to somebody else by then.
 inline constexpr std::uint64_t kCommMagic = 0x6d6d6f63'656c6468ULL;
 inline constexpr std::uint64_t kRequestMagic = 0x71657231'656c6468ULL;
+inline constexpr std::uint64_t kResidualMagic = 0x73657231'656c6468ULL;
 inline constexpr std::uint64_t kDeadMagic = 0;
 
 // How many times this process and those that it comes from were forked off, since the first communicator.
@@ -63,6 +67,16 @@ struct heddle_request {
   ~heddle_request();
 };
 
+struct heddle_residual {
+  volatile std::uint64_t magic = heddle::edge::kResidualMagic;
+  heddle::PlacedResidual residual;
+
+  explicit heddle_residual(heddle::Residual values) : residual(std::move(values)) {}
+  heddle_residual(const heddle_residual&) = delete;
+  heddle_residual& operator=(const heddle_residual&) = delete;
+  ~heddle_residual();
+};
+
 namespace heddle::edge {
 
 // A child has copies of handles that reach what is still the parent's: there it is an error to use them.
@@ -70,6 +84,7 @@ bool is_parents(const heddle_comm* comm);
 bool is_parents(const heddle_request* request);
 Status check(const heddle_comm* comm);
 Status check(const heddle_request* request);
+Status check(const heddle_residual* residual);
 // A request that outlived its communicator: it can only be freed.
 bool is_orphan(const heddle_request* request);
 

@@ -292,7 +292,7 @@ constexpr std::array kRows = {
          "that "
          "is largest (topk) or drawn at random (randomk). What is lost in a sum is added to the next one "
          "from "
-         "the same buffer, but for fp16 and bf16 (preload library only)."},
+         "the same buffer, but for fp16, bf16, qsgd:2 and terngrad (preload library only)."},
         set_text<&Config::compress>},
     Row{{"HEDDLE_COMPRESS_FROM", "a size in bytes; K, M and G suffixes", "64K",
          "Smaller sums are not compressed."},

@@ -2,9 +2,12 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <pthread.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <bit>
 #include <cerrno>
 #include <cstdint>
 #include <filesystem>
@@ -17,6 +20,27 @@ std::size_t limit_now() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return SIZE_MAX;
   return limit.rlim_cur;
+}
+
+// A bit for each number: a child may be forked at any moment of any thread, so it finds neither locks nor anything half done.
+constexpr int kNoted = 1 << 16;
+constexpr int kBits = 64;
+std::atomic<std::uint64_t> noted[kNoted / kBits];
+
+std::atomic<std::uint64_t>& word_of(int fd) {
+  return noted[fd / kBits];
+}
+std::uint64_t bit_of(int fd) {
+  return std::uint64_t{1} << fd % kBits;
+}
+
+void close_all_noted() {
+  for (int first = 0; first < kNoted; first += kBits) {
+    std::uint64_t bits = word_of(first).load(std::memory_order_relaxed);
+    word_of(first).store(0, std::memory_order_relaxed);
+    for (; bits != 0; bits &= bits - 1)
+      close(first + std::countr_zero(bits));
+  }
 }
 
 }  // namespace
@@ -55,6 +79,19 @@ int off_standard_streams(int fd) {
   close(fd);
   errno = error;
   return moved;
+}
+
+void close_in_children(int fd) {
+  static const int watched = pthread_atfork(nullptr, nullptr, close_all_noted);
+  (void)watched;  // without memory for it children keep what they inherit
+  if (fd >= 0 && fd < kNoted) word_of(fd).fetch_or(bit_of(fd), std::memory_order_relaxed);
+}
+
+void close_noted(int fd) {
+  if (fd < 0) return;
+  const bool is_ours =
+      fd >= kNoted || (word_of(fd).fetch_and(~bit_of(fd), std::memory_order_relaxed) & bit_of(fd)) != 0;
+  if (is_ours) close(fd);
 }
 
 }  // namespace heddle

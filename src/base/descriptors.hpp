@@ -26,4 +26,10 @@ bool has_descriptors(std::size_t count);
 // what the program goes on writing to that stream would be written to what is ours.
 int off_standard_streams(int fd);
 
+// Connections, which others take for a sign of life, would outlive this process in a child that it forks. Descriptors that are noted here the
+// child closes when it is made; of numbers from 65,536 on it keeps them.
+void close_in_children(int fd);
+// Of these, instead of close(2): nothing in the child, where the number may be somebody else's by now.
+void close_noted(int fd);
+
 }  // namespace heddle

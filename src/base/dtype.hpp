@@ -31,7 +31,7 @@ enum class DType : std::uint8_t {
 };
 inline constexpr int kDTypeCount = 18;
 
-// Logical operations give 0 or 1; bitwise ones are for integers only; min and max are not for complex.
+// Logical and bitwise operations are for integers, logical ones give 0 or 1; min and max are not for complex.
 enum class Op : std::uint8_t { sum, prod, min, max, land, lor, lxor, band, bor, bxor };
 inline constexpr int kOpCount = 10;
 
@@ -77,8 +77,12 @@ constexpr FoldKind fold_kind(DType type, Op op) {
   return static_cast<FoldKind>(1 + static_cast<int>(op) * kDTypeCount +
                                (is_unsigned ? number - kUnsigned : number));
 }
-static_assert(kOpCount * kDTypeCount < 256);
-// "sum of float32", "sum of int32 or uint32".
+// Of what ranks tell each other before a sparse or compressed sum: such a call meets no other one.
+inline constexpr FoldKind kSparseAgreement = 253;
+inline constexpr FoldKind kSparseRequestAgreement = 254;
+inline constexpr FoldKind kCompressedAgreement = 255;
+static_assert(kOpCount * kDTypeCount < kSparseAgreement);
+// "sum of float32", "sum of int32 or uint32". Not of an agreement.
 std::string fold_kind_name(FoldKind kind);
 
 // Folds `inputs[0] op inputs[1] op ... op inputs[n_inputs-1]`, in that order, element by element, for `count`

@@ -175,7 +175,7 @@ class CommunicatorImpl final : public Communicator {
   Status run_selected(const CompressedJob& job, const float* in, std::uint64_t seed);
   Status exchange_selected(const CompressedJob& job, const Result<SparseView>& entries);
   Status run_random(const CompressedJob& job, const float* in, std::uint64_t seed);
-  static Job agreement_job(Agreement& agreement);
+  static Job agreement_job(Agreement& agreement, FoldKind kind = kSparseAgreement);
   StreamExecution& streams_of(const Choice& choice);
   Status run_streams(const SparseJob& job, const Agreement& agreement, const Profile& profile,
                      const SparseChoice& choice);

@@ -11,6 +11,7 @@
 #include "comm/complete.hpp"
 #include "comm/local_codes.hpp"
 #include "compress/select.hpp"
+#include "engine/kernels/kernels.hpp"
 
 namespace heddle {
 namespace {
@@ -93,7 +94,11 @@ Status CommunicatorImpl::agree_on(const CompressedJob& job) {
   std::vector<std::uint64_t> all(static_cast<std::size_t>(size_));
   const std::uint64_t trouble = job.trouble.code() == Code::invalid_argument ? kRefused : kUnready;
   all[static_cast<std::size_t>(rank_)] = job.trouble.ok() ? asked : trouble;
-  HEDDLE_TRY(allreduce(all.data(), all.data(), all.size(), DType::u64, Op::sum));
+  if (size_ > 1) {
+    ++calls_;
+    HEDDLE_TRY(run_job({Collective::allreduce, all.data(), all.data(), all.size(), sizeof(std::uint64_t),
+                        fold_kernel(DType::u64, Op::sum), 0, kCompressedAgreement}));
+  }
   if (!job.trouble.ok()) return job.trouble;
   const auto refused = std::ranges::find(all, kRefused);
   if (refused != all.end())

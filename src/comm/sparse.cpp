@@ -33,7 +33,7 @@ std::uint64_t agreement_number(const SparseJob& job) {
   return sample_hash(sample_hash(job.in.dimension) ^ (type << 8 | static_cast<std::uint64_t>(job.op)));
 }
 
-Job CommunicatorImpl::agreement_job(Agreement& agreement) {
+Job CommunicatorImpl::agreement_job(Agreement& agreement, FoldKind kind) {
   const std::span<std::uint64_t> words = agreement.words();
   return {Collective::allreduce,
           words.data(),
@@ -41,7 +41,8 @@ Job CommunicatorImpl::agreement_job(Agreement& agreement) {
           words.size(),
           sizeof(std::uint64_t),
           fold_kernel(DType::u64, Op::sum),
-          0};
+          0,
+          kind};
 }
 
 void CommunicatorImpl::note_sparse(const char* algorithm, std::uint64_t entries, std::uint64_t result_entries,
@@ -232,7 +233,8 @@ SparseRequest::~SparseRequest() {
 
 Status SparseRequest::prepare() {
   if (comm_.size_ == 1) return {};
-  Result<std::unique_ptr<RequestImpl>> agreeing = comm_.request(CommunicatorImpl::agreement_job(agreement_));
+  Result<std::unique_ptr<RequestImpl>> agreeing =
+      comm_.request(CommunicatorImpl::agreement_job(agreement_, kSparseRequestAgreement));
   if (!agreeing.ok()) return agreeing.status();
   agreeing_ = std::move(agreeing).value();
   return {};

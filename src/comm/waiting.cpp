@@ -11,6 +11,26 @@
 #include "engine/kernels/kernels.hpp"
 
 namespace heddle {
+namespace {
+
+// Those that say nothing by their sizes. Null: they do.
+const char* name_of_call(const TeamCall& call) {
+  if (call.verb != TeamVerb::allreduce) return nullptr;
+  switch (call.kind) {
+    case 0:
+      return call.bytes == 0 ? "a barrier" : nullptr;
+    case kSparseAgreement:
+      return "a sparse allreduce";
+    case kSparseRequestAgreement:
+      return "a sparse allreduce by a request";
+    case kCompressedAgreement:
+      return "a compressed allreduce";
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
 
 int CommunicatorImpl::rank_of_member(int member, TeamKind team) const {
   return member < 0 ? -1 : topology().team(team, rank_)[static_cast<std::size_t>(member)];
@@ -28,6 +48,7 @@ Status CommunicatorImpl::inspect(const Waiting& waiting, Patience& patience) {
 
 Status CommunicatorImpl::different_calls(const TeamClash& clash, TeamKind team) const {
   const auto name = [&](const TeamCall& call) {
+    if (const char* const known = name_of_call(call); known != nullptr) return std::string(known);
     static constexpr const char* kNames[] = {"an allreduce", "a reduce", "a bcast"};
     std::string text = fmt::format("{} of {} bytes", kNames[static_cast<std::size_t>(call.verb)], call.bytes);
     if (clash.theirs.kind != clash.ours.kind && call.kind != 0)

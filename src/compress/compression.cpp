@@ -74,6 +74,18 @@ Result<Compression> parse_compression(std::string_view text) {
                             text));
 }
 
+bool gains_from_residual(const Compression& compression) {
+  switch (compression.codec.codec) {
+    case Codec::f16:  // loses no more than a sum in half precision would: no memory for that
+    case Codec::bf16:
+    case Codec::qsgd2:  // loses as much as the largest value, residual included: ever more
+    case Codec::ternary:
+      return false;
+    default:
+      return true;
+  }
+}
+
 std::string compression_name(const Compression& compression) {
   for (const Row& row : kRows) {
     if (row.method != compression.method || row.codec != compression.codec.codec) continue;

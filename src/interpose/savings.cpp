@@ -62,10 +62,7 @@ Result<bool> Savings::by_entries(const MostlyZeroJob& job) {
 }
 
 PlacedResidual* Savings::residual_of(const void* key, std::size_t count) {
-  // What is rounded to half precision loses no more than a sum in half precision would: no memory for that.
-  const Codec codec = compression_.codec.codec;
-  if (compression_.method == Compression::Method::codec && (codec == Codec::f16 || codec == Codec::bf16))
-    return nullptr;
+  if (!gains_from_residual(compression_)) return nullptr;
   if (residuals_.size() >= kMostResiduals && !residuals_.contains({key, count})) residuals_.clear();
   return &residuals_.try_emplace({key, count}, Residual(count)).first->second;
 }

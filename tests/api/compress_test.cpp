@@ -146,6 +146,54 @@ TEST(CompressApi, SumsOfSparseStreamsKeepTheirBound) {
   }
 }
 
+// Right after its end that can be told, as of other handles.
+TEST(CompressApi, DestroyedResidualsAreRefused) {
+  on_ranks(2, [](heddle_comm_t comm, int rank) {
+    float value = 1;
+    float result = 0;
+    heddle_residual_t residual = nullptr;
+    ASSERT_EQ(heddle_residual_create(1, &residual), HEDDLE_OK);
+    heddle_residual_t gone = nullptr;
+    ASSERT_EQ(heddle_residual_create(1, &gone), HEDDLE_OK);
+    ASSERT_EQ(heddle_residual_destroy(gone), HEDDLE_OK);
+    const auto refused = [](heddle_status status, const char* what) {
+      EXPECT_EQ(status, HEDDLE_ERR_ARGUMENT) << what;
+      EXPECT_TRUE(message_has(what)) << heddle_last_error() << ", not " << what;
+    };
+    const char* const what = "this is not a residual, or it has been destroyed";
+    refused(heddle_residual_destroy(gone), what);
+    refused(heddle_residual_save(gone, "/tmp/residual"), what);
+    float* values = nullptr;
+    std::size_t count = 0;
+    refused(heddle_residual_values(gone, &values, &count), what);
+    refused(heddle_residual_values(nullptr, &values, &count), "the residual is null");
+    std::uint64_t bogus[8] = {};
+    refused(heddle_residual_destroy(reinterpret_cast<heddle_residual_t>(bogus)), what);
+    // The others are told.
+    const char* const told = rank == 1 ? what : "rank 1 passed arguments that are refused";
+    refused(heddle_compressed_allreduce(&value, &result, 1, "onebit", 0, rank == 1 ? gone : residual, comm),
+            told);
+    heddle_sparse in{};
+    in.dimension = 1;
+    in.value_type = HEDDLE_FLOAT32;
+    refused(heddle_sparse_allreduce_coded(&in, &result, "onebit", 0, rank == 1 ? gone : residual, comm),
+            told);
+    EXPECT_EQ(heddle_barrier(comm), HEDDLE_OK);
+    EXPECT_EQ(heddle_residual_destroy(residual), HEDDLE_OK);
+  });
+}
+
+// More than any process has addresses for. Sanitizers end the process there, and clang's have no macro that says so.
+TEST(CompressApi, AResidualTooLargeIsSaid) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(__clang__)
+  GTEST_SKIP() << "under a sanitizer, perhaps";
+#endif
+  heddle_residual_t residual = nullptr;
+  EXPECT_EQ(heddle_residual_create(std::size_t{1} << 48, &residual), HEDDLE_ERR_MEMORY);
+  EXPECT_TRUE(message_has("no memory for a residual of 281474976710656 values")) << heddle_last_error();
+  EXPECT_EQ(residual, nullptr);
+}
+
 // The last rank's alone; the others hear whose, and the communicator goes on.
 TEST(CompressApi, TheMistakesOfOneRankAreToldToAll) {
   ASSERT_EQ(::setenv("HEDDLE_TIMEOUT", "10", 1), 0);
@@ -262,8 +310,15 @@ TEST(CompressApi, WrongArgumentsAreNamed) {
     EXPECT_EQ(heddle_residual_destroy(nullptr), HEDDLE_OK);
     EXPECT_EQ(heddle_residual_load("/no/such/file", 1, &residual), HEDDLE_ERR_SYSTEM);
     EXPECT_EQ(heddle_residual_create(SIZE_MAX, &residual), HEDDLE_ERR_ARGUMENT);
+    EXPECT_EQ(heddle_residual_load("", 1, &residual), HEDDLE_ERR_ARGUMENT);
+    EXPECT_TRUE(message_has("path is empty")) << heddle_last_error();
     double bound = 0;
     EXPECT_EQ(heddle_compression_error_bound("fp16", 0, 1, &bound), HEDDLE_ERR_ARGUMENT);
+    EXPECT_TRUE(message_has("ranks is 0")) << heddle_last_error();
+    EXPECT_EQ(heddle_compression_error_bound("fp16", 2, -1, &bound), HEDDLE_ERR_ARGUMENT);
+    EXPECT_TRUE(message_has("largest is -1")) << heddle_last_error();
+    EXPECT_EQ(heddle_compression_error_bound("fp16", 2, NAN, &bound), HEDDLE_ERR_ARGUMENT);
+    EXPECT_TRUE(message_has("largest is nan")) << heddle_last_error();
     EXPECT_EQ(heddle_compression_error_bound("topk:0.1", 2, 1, &bound), HEDDLE_OK);
     EXPECT_TRUE(std::isinf(bound));
     EXPECT_EQ(heddle_compression_error_bound("qsgd:8", INT_MAX, 1, &bound), HEDDLE_OK);

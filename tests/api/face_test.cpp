@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <complex>
+#include <cstdlib>
+#include <string>
 #include <vector>
 
 #include "heddle/heddle.hpp"
@@ -130,6 +132,35 @@ TEST(Face, SparseVectorsAndCompressedSums) {
     EXPECT_EQ(dense[3] + dense[5] + dense[6], 12);
     EXPECT_THROW(api::coded_sparse_allreduce(comm, mine, std::span(data), "fp16"), api::Error);
   });
+}
+
+// What the face refuses itself the others hear of as well, and the communicator goes on.
+TEST(Face, OneRanksMistakesAreToldToAll) {
+  ASSERT_EQ(::setenv("HEDDLE_TIMEOUT", "10", 1), 0);
+  on_comms(2, [](api::Comm& comm) {
+    const bool wrong = comm.rank() == 1;
+    api::SparseVector<float> uneven{10, {1, 2}, {1, 1}};
+    if (wrong) uneven.values.pop_back();
+    std::vector<float> dense(10);
+    std::vector<float> small(wrong ? 9 : 10);
+    const auto told = [&](const auto& call, const std::string& own) {
+      try {
+        call();
+        ADD_FAILURE() << own;
+      } catch (const api::Error& error) {
+        EXPECT_EQ(error.status(), HEDDLE_ERR_ARGUMENT) << error.what();
+        const std::string wanted = wrong ? own : "rank 1 passed arguments that are refused";
+        EXPECT_NE(std::string(error.what()).find(wanted), std::string::npos) << error.what();
+      }
+      EXPECT_NO_THROW(comm.barrier()) << own;
+    };
+    told([&] { api::sparse_allreduce(comm, uneven); }, "2 indices, but 1 values");
+    told([&] { api::coded_sparse_allreduce(comm, uneven, std::span(dense), "fp16"); },
+         "2 indices, but 1 values");
+    const api::SparseVector<float> good{10, {1, 2}, {1, 1}};
+    told([&] { api::coded_sparse_allreduce(comm, good, std::span(small), "fp16"); }, "room for 9 elements");
+  });
+  ::unsetenv("HEDDLE_TIMEOUT");
 }
 
 TEST(Face, FailuresAreThrown) {

@@ -1,7 +1,11 @@
 /* One rank of a job without MPI (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT): a child that it forks between sums leaves as C++ programs do, by
- * destroying what was in scope, after calls that it must not make. What fails is said on standard error, with status 1. */
+ * destroying what was in scope, after calls that it must not make. With the argument "dies" rank 1 is killed while a child of it lives, of which rank 0
+ * must be told. What fails is said on standard error, with status 1. */
+#define _POSIX_C_SOURCE 200809L
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -40,12 +44,36 @@ static int child_ends_well(heddle_comm_t comm, heddle_request_t request) {
   return status == 0;
 }
 
-int main(void) {
+/* The child ends with this test, of which it holds nothing else up. */
+static int child_outlives(heddle_comm_t comm, int rank) {
+  pid_t child = 0;
+  if (rank == 1 && (child = fork()) == 0) {
+    fclose(stdout);
+    fclose(stderr);
+    alarm(30);
+    for (;;)
+      pause();
+  }
+  if (child < 0 || !check(heddle_bcast(&child, sizeof child, 1, comm))) return 0;
+  if (rank == 1) raise(SIGKILL);
+  const heddle_status status = heddle_barrier(comm);
+  kill(child, SIGKILL);
+  if (status == HEDDLE_ERR_PEER && strstr(heddle_last_error(), "rank 1 ") != NULL) return 1;
+  fprintf(stderr, "told of the rank that died: %s\n", heddle_last_error());
+  return 0;
+}
+
+int main(int argc, char** argv) {
   static float in[COUNT];
   static float out[COUNT];
   heddle_comm_t comm;
+  int rank = 0;
   int size = 0;
-  if (!check(heddle_comm_create_env(&comm)) || !check(heddle_comm_size(comm, &size))) return 1;
+  if (!check(heddle_comm_create_env(&comm)) || !check(heddle_comm_rank(comm, &rank)) ||
+      !check(heddle_comm_size(comm, &size)))
+    return 1;
+  if (argc > 1 && strcmp(argv[1], "dies") == 0)
+    return child_outlives(comm, rank) && check(heddle_comm_destroy(comm)) ? 0 : 1;
   for (int round = 0; round < 20; ++round) {
     for (size_t i = 0; i < COUNT; ++i)
       in[i] = (float)round;

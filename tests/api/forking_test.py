@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Ranks whose children destroy the communicators that they inherit: the parents' live on, whatever they are made of."""
+"""Ranks whose children destroy the communicators that they inherit: the parents' live on, whatever they are made of. And what a child inherits does not
+hide the death of its parent."""
 import os
 import pathlib
 import subprocess
@@ -12,17 +13,21 @@ WAYS = {'shared memory': {}, 'a progress thread': {'HEDDLE_PROGRESS_THREAD': 'al
         'TCP': {'HEDDLE_TRANSPORTS': 'tcp', 'HEDDLE_PROGRESS_THREAD': '0'}}
 
 
-def run(program, way, settings):
+def run(program, way, settings, *arguments):
+    way = ' '.join([way, *arguments])
     try:
-        ranks = native_ranks.run([program], 2, timeout=30, HEDDLE_TIMEOUT='10', **settings)
+        ranks = native_ranks.run([program, *arguments], 2, timeout=30, HEDDLE_TIMEOUT='10', **settings)
     except subprocess.TimeoutExpired:
         return [f'{way}: still running']
-    return [f'{way}, rank {rank} failed: {output}' for rank, (status, output) in enumerate(ranks) if status != 0]
+    wanted = [0, -9 if 'dies' in arguments else 0]
+    return [f'{way}, rank {rank} ended with {status}: {output}'
+            for rank, (status, output) in enumerate(ranks) if status != wanted[rank]]
 
 
 def main():
     program = os.path.abspath(sys.argv[1])
-    found = [line for way, settings in WAYS.items() for line in run(program, way, settings)]
+    found = [line for way, settings in WAYS.items() for arguments in ([], ['dies'])
+             for line in run(program, way, settings, *arguments)]
     print('\n'.join(found) or 'as it should be')
     return 1 if found else 0
 

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -48,6 +50,58 @@ TEST(Disagreements, DifferentTypesAndOperationsAreNoticed) {
         EXPECT_NE(status.message().find(type_differs ? "sum of int32 or uint32" : "max of float32"),
                   std::string::npos)
             << status.message();
+      });
+    }
+  }
+}
+
+// By name, also those that begin with a small sum of heddle's own.
+TEST(Disagreements, DifferentCallsOfANodeAreNamed) {
+  using Call = std::function<Status(Communicator&)>;
+  const auto sparse_job = [] {
+    SparseJob job;
+    job.in = {1000, 0, IndexType::u32, DType::f32, nullptr, nullptr};
+    job.deliver = [](std::span<const SparseView>) { return Status(); };
+    return job;
+  };
+  struct Named {
+    Call call;
+    std::string name;
+  };
+  const Named calls[] = {
+      {[](Communicator& comm) { return comm.barrier(); }, "a barrier"},
+      {[&](Communicator& comm) { return comm.sparse_allreduce(sparse_job()); }, "a sparse allreduce"},
+      {[&](Communicator& comm) {
+         auto request = comm.sparse_allreduce_request(sparse_job());
+         EXPECT_TRUE(request.ok());
+         const Status started = request.value()->start();
+         return started.ok() ? request.value()->wait() : started;
+       },
+       "a sparse allreduce by a request"},
+      {[](Communicator& comm) {
+         std::vector<float> in(1000, 1.0F);
+         std::vector<float> out(1000);
+         return comm.compressed_allreduce(
+             {in.data(), out.data(), in.size(), parse_compression("topk:0.1").value(), nullptr});
+       },
+       "a compressed allreduce"},
+      // As long as the agreement of a compressed one.
+      {[](Communicator& comm) {
+         std::uint64_t words[2] = {};
+         return comm.allreduce(words, words, 2, DType::u64, Op::sum);
+       },
+       "an allreduce of 16 bytes"}};
+  for (const Named& first : calls) {
+    for (const Named& second : calls) {
+      if (&first == &second) continue;
+      Party party({1, 1});
+      party.run(hurried(), [&](Rank& me, Communicator& comm) {
+        const Status status = (me.rank == 0 ? first : second).call(comm);
+        EXPECT_EQ(status.code(), Code::invalid_argument) << status.message();
+        const std::string theirs = " is in " + (me.rank == 0 ? second : first).name;
+        const std::string ours = " where this rank is in " + (me.rank == 0 ? first : second).name;
+        EXPECT_NE(status.message().find(theirs), std::string::npos) << status.message();
+        EXPECT_NE(status.message().find(ours), std::string::npos) << status.message();
       });
     }
   }

@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <iterator>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -119,6 +122,29 @@ TEST(Savings, KeepWhatIsLostForEachBuffer) {
     ASSERT_TRUE(savings->compress(image.data(), out.data(), 2, DType::f64, first.data()).ok());
     EXPECT_EQ(out, (std::vector<double>{1.0 * me.size, 0}));
   });
+}
+
+// What comes back must not make the next loss larger: sums of values up to 1 stay sums of such values, whatever the number of calls.
+TEST(Savings, DoNotGrowWhateverTheMethod) {
+  for (const char* method : {"fp16", "bf16", "qsgd:8", "qsgd:4", "qsgd:2", "qsgd:2:64", "terngrad", "onebit",
+                             "topk:0.1", "topk-sampled:0.1", "randomk:0.2"}) {
+    Party party({1, 2, 2});
+    party.run(quiet(), [&](Rank& me, Communicator& comm) {
+      const auto savings = of_any_float(method, comm);
+      std::mt19937 random(static_cast<unsigned>(me.rank));
+      std::uniform_real_distribution<float> values(-1, 1);
+      std::vector<float> in(4096);
+      std::vector<float> out(in.size());
+      float largest = 0;
+      for (int call = 0; call < 60; ++call) {
+        std::generate(in.begin(), in.end(), [&] { return values(random); });
+        ASSERT_TRUE(savings->compress(in.data(), out.data(), in.size(), DType::f32, in.data()).ok());
+        for (const float sum : out)
+          largest = std::max(largest, std::abs(sum));
+      }
+      EXPECT_LT(largest, 30) << method;
+    });
+  }
 }
 
 template <typename T>

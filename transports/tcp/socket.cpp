@@ -182,7 +182,7 @@ int milliseconds_until(Deadline deadline) {
 
 void Socket::close() {
   // On Linux the descriptor is gone even when close says EINTR: never close twice.
-  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+  close_noted(std::exchange(fd_, -1));
 }
 
 void tcp_tune(const Socket& socket) {

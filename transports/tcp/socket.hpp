@@ -1,5 +1,4 @@
-// TCP sockets: owned, close-on-exec, non-blocking, every wait with a
-// deadline.
+// TCP sockets: owned, close-on-exec, closed in forked children, non-blocking, every wait with a deadline.
 #pragma once
 
 #include <chrono>
@@ -20,7 +19,8 @@ int milliseconds_until(Deadline deadline);
 class Socket {
  public:
   Socket() = default;
-  explicit Socket(int fd) : fd_(off_standard_streams(fd)) {}  // a new one, or -1 and errno
+  // A new one, or -1 and errno.
+  explicit Socket(int fd) : fd_(off_standard_streams(fd)) { close_in_children(fd_); }
   Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Socket& operator=(Socket&& other) noexcept {
     if (this != &other) {
