@@ -1,5 +1,5 @@
-// The same for the native API: counted_native allreduce|bcast|persistent BYTES CALLS, a process per rank, started
-// with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
+// The same for the native API: counted_native allreduce|bcast|persistent|complex BYTES CALLS, a process per rank,
+// started with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
 #include <unistd.h>
 
 #include <cstdio>
@@ -33,6 +33,9 @@ extern "C" __attribute__((noinline)) void heddle_counted(void* call) {
     check(heddle_allreduce(c.in.data(), c.out.data(), c.in.size(), HEDDLE_FLOAT32, HEDDLE_SUM, c.comm));
   } else if (c.name == "bcast") {
     check(heddle_bcast(c.out.data(), c.out.size() * sizeof(float), 0, c.comm));
+  } else if (c.name == "complex") {  // products of two doubles each
+    check(heddle_allreduce(c.in.data(), c.out.data(), c.in.size() / 4, HEDDLE_COMPLEX_DOUBLE, HEDDLE_PROD,
+                           c.comm));
   } else {
     check(heddle_start(c.request));
     check(heddle_wait(&c.request));

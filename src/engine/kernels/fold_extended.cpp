@@ -1,8 +1,6 @@
-// Kernels that vectors do not help: x86 long double, and products of complex numbers.
+// Kernels on long double, which is no element of vectors, and its complex type.
 //
-// min and max are the expressions of float_ops_inl.hpp. A complex product is C's: where the
-// four-multiplication formula gives NaN in both parts although an operand is infinite, the infinity is
-// recovered (C11 annex G), as in an MPI library written in C.
+// min and max are the expressions of float_ops_inl.hpp. A complex product is C's, as in fold_complex.cpp.
 #include <complex>
 #include <cstdint>
 #include <cstring>
@@ -103,10 +101,6 @@ FoldFn fold_extended(DType type, Op op) {
   switch (type) {
     case DType::f80:
       return real_fold(op);
-    case DType::c32:
-      return op == Op::prod ? &fold<std::complex<float>, Prod> : nullptr;
-    case DType::c64:
-      return op == Op::prod ? &fold<std::complex<double>, Prod> : nullptr;
     case DType::c80:
       if (op == Op::sum) return &fold<std::complex<long double>, Sum>;
       return op == Op::prod ? &fold<std::complex<long double>, Prod> : nullptr;
