@@ -4,15 +4,22 @@
 #include <complex>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 #include "engine/kernels/families.hpp"
 
 namespace heddle::kernels {
 namespace {
 
-// Bytes of a long double that carry a value. The others are padding, which a load and a store through a
-// register would leave undefined; they are written as zero so that equal results are equal bytes.
-constexpr std::size_t kValueBytes = 10;
+// Bytes of a long double that carry a value. The others are padding, which a store from a register leaves as it is; they
+// are written as zero so that equal results are equal bytes.
+constexpr std::size_t kValueBytes = std::numeric_limits<long double>::digits == 64 ? 10 : sizeof(long double);
+
+// A long double at any address. Stored through this, a value goes from its register to its place; by way of a copy in
+// memory it would be read there by more bytes at once than have just been written, which makes the processor wait.
+struct __attribute__((packed, may_alias)) Placed {
+  long double value;
+};
 
 template <typename T>
 T load_one(const void* from, std::size_t index) {
@@ -28,9 +35,10 @@ void store_one(void* to, std::size_t index, T value) {
 
 template <>
 void store_one<long double>(void* to, std::size_t index, long double value) {
-  std::uint8_t bytes[sizeof(long double)] = {};
-  std::memcpy(bytes, &value, sizeof(long double) < kValueBytes ? sizeof(long double) : kValueBytes);
-  std::memcpy(static_cast<std::uint8_t*>(to) + index * sizeof(long double), bytes, sizeof(bytes));
+  std::uint8_t* bytes = static_cast<std::uint8_t*>(to) + index * sizeof(long double);
+  reinterpret_cast<Placed*>(bytes)->value = value;
+  if constexpr (kValueBytes < sizeof(long double))
+    std::memset(bytes + kValueBytes, 0, sizeof(long double) - kValueBytes);
 }
 
 template <>
@@ -72,8 +80,8 @@ void fold(void* out, void* out2, const void* const* inputs, unsigned n_inputs, s
     return;
   }
   for (std::size_t i = 0; i < count; ++i) {
-    T value = load_one<T>(inputs[0], i);
-    for (unsigned k = 1; k < n_inputs; ++k)
+    T value = Operation::apply(load_one<T>(inputs[0], i), load_one<T>(inputs[1], i));
+    for (unsigned k = 2; k < n_inputs; ++k)
       value = Operation::apply(value, load_one<T>(inputs[k], i));
     store_one<T>(out, i, value);
     if (out2 != nullptr) store_one<T>(out2, i, value);
