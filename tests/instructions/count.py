@@ -31,6 +31,8 @@ CASES = {
     "native allreduce 8 B": ("native", "allreduce", 8),
     "native bcast 8 B, root": ("native", "bcast", 8),
     "native persistent allreduce 8 B": ("native", "persistent", 8),
+    "native complex product 8 KiB": ("native", "complex", 8192),
+    "native long double sum 8 KiB": ("native", "extended", 8192),
 }
 
 

@@ -1,5 +1,5 @@
-// The same for the native API: counted_native allreduce|bcast|persistent BYTES CALLS, a process per rank, started
-// with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
+// The same for the native API: counted_native allreduce|bcast|persistent|complex|extended BYTES CALLS, a process per rank,
+// started with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
 #include <unistd.h>
 
 #include <cstdio>
@@ -33,6 +33,12 @@ extern "C" __attribute__((noinline)) void heddle_counted(void* call) {
     check(heddle_allreduce(c.in.data(), c.out.data(), c.in.size(), HEDDLE_FLOAT32, HEDDLE_SUM, c.comm));
   } else if (c.name == "bcast") {
     check(heddle_bcast(c.out.data(), c.out.size() * sizeof(float), 0, c.comm));
+  } else if (c.name == "complex") {  // products of two doubles each
+    check(heddle_allreduce(c.in.data(), c.out.data(), c.in.size() / 4, HEDDLE_COMPLEX_DOUBLE, HEDDLE_PROD,
+                           c.comm));
+  } else if (c.name == "extended") {
+    check(
+        heddle_allreduce(c.in.data(), c.out.data(), c.in.size() / 4, HEDDLE_LONG_DOUBLE, HEDDLE_SUM, c.comm));
   } else {
     check(heddle_start(c.request));
     check(heddle_wait(&c.request));
@@ -42,7 +48,9 @@ extern "C" __attribute__((noinline)) void heddle_counted(void* call) {
 int main(int argc, char** argv) {
   if (argc != 4) return 2;
   const std::size_t count = std::strtoul(argv[2], nullptr, 10) / sizeof(float);
-  Call call{argv[1], nullptr, nullptr, std::vector<float>(count, 1), std::vector<float>(count)};
+  const float one =
+      std::string_view(argv[1]) == "extended" ? 0 : 1;  // bits of other numbers are none of long double
+  Call call{argv[1], nullptr, nullptr, std::vector<float>(count, one), std::vector<float>(count)};
   check(heddle_comm_create_env(&call.comm));
   check(heddle_allreduce_init(call.in.data(), call.out.data(), count, HEDDLE_FLOAT32, HEDDLE_SUM, call.comm,
                               &call.request));

@@ -95,6 +95,14 @@ bool arrives(const std::atomic<std::uint64_t>& flag, std::uint64_t value) {
 
 }  // namespace
 
+// What a bcast of as many bytes from the same root will bring next: a root that gives one after the other is ahead.
+void ShmTeamImpl::prefetch_next(const TeamOp& op, std::size_t bytes) const {
+  const std::byte* next = area_[static_cast<std::size_t>(op.root)] + small_slot(op.operation + 1);
+  const std::size_t reach = bytes <= kInlineBytes ? kLine : kLine + bytes;
+  for (std::size_t i = 0; i < reach; i += kLine)
+    __builtin_prefetch(next + i);
+}
+
 bool ShmTeamImpl::poll_small(TeamOp& op) {
   const std::size_t bytes = op.count * op.element_bytes;
   const bool contributes = op.verb != TeamVerb::bcast || op.root == rank_;
@@ -109,6 +117,7 @@ bool ShmTeamImpl::poll_small(TeamOp& op) {
   if (op.verb == TeamVerb::bcast) {
     if (op.root == rank_) return true;
     SmallSlot& source = small(op.root, op);
+    if (bytes <= kAheadBytes) prefetch_next(op, bytes);
     if (!arrives(source.flag, flag_of(op))) return false;
     if (bytes > 0) std::memcpy(op.out, source.at(bytes), bytes);
     return true;

@@ -72,6 +72,7 @@ class ShmTeamImpl final : public ShmTeam {
 
   bool small_slot_free(std::uint64_t operation);
   [[gnu::noinline]] void start_large(TeamOp& op, std::size_t bytes);
+  void prefetch_next(const TeamOp& op, std::size_t bytes) const;
   bool poll_small(TeamOp& op);
   void complete(const TeamOp& op);
   bool all_agree(TeamOp& op) const;

@@ -28,6 +28,10 @@ inline constexpr std::size_t kLeastBcastPieceBytes = std::size_t{16} << 10;
 // Small results from this size on are worth fetching into the cache while the others' payloads are awaited.
 inline constexpr std::size_t kPrefetchBytes = 4096;
 
+// Bcasts up to this size are fetched before they are asked for (measured, two members, many in a row from one root: 4 B take 0.15 us instead
+// of 0.19, 64 and 128 B 0.16 instead of 0.21, 256 B 0.17 instead of 0.19).
+inline constexpr std::size_t kAheadBytes = 256;
+
 // What must be the same on all members, in a number: the bytes, of an allreduce what it does, else the root (of more than 256 members, the last digits of it), and the verb.
 inline constexpr int kVerbBits = 2;
 inline constexpr int kDetailBits = 8;

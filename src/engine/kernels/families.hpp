@@ -12,6 +12,7 @@ FoldFn fold_half(DType type, Op op, Stores stores);     // f16, bf16
 FoldFn fold_fp8(DType type, Op op, Stores stores);      // e4m3, e5m2
 FoldFn fold_integer(DType type, Op op, Stores stores);  // sum, prod, min, max of integers
 FoldFn fold_bits(DType type, Op op);                    // logical and bitwise operations on integers
-FoldFn fold_extended(DType type, Op op);                // f80, c80; products of c32 and c64
+FoldFn fold_complex(DType type, Op op);                 // products of c32 and c64
+FoldFn fold_extended(DType type, Op op);                // f80, c80
 
 }  // namespace heddle::kernels

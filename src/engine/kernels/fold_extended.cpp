@@ -1,20 +1,25 @@
-// Kernels that vectors do not help: x86 long double, and products of complex numbers.
+// Kernels on long double, which is no element of vectors, and its complex type.
 //
-// min and max are the expressions of float_ops_inl.hpp. A complex product is C's: where the
-// four-multiplication formula gives NaN in both parts although an operand is infinite, the infinity is
-// recovered (C11 annex G), as in an MPI library written in C.
+// min and max are the expressions of float_ops_inl.hpp. A complex product is C's, as in fold_complex.cpp.
 #include <complex>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 #include "engine/kernels/families.hpp"
 
 namespace heddle::kernels {
 namespace {
 
-// Bytes of a long double that carry a value. The others are padding, which a load and a store through a
-// register would leave undefined; they are written as zero so that equal results are equal bytes.
-constexpr std::size_t kValueBytes = 10;
+// Bytes of a long double that carry a value. The others are padding, which a store from a register leaves as it is; they
+// are written as zero so that equal results are equal bytes.
+constexpr std::size_t kValueBytes = std::numeric_limits<long double>::digits == 64 ? 10 : sizeof(long double);
+
+// A long double at any address. Stored through this, a value goes from its register to its place; by way of a copy in
+// memory it would be read there by more bytes at once than have just been written, which makes the processor wait.
+struct __attribute__((packed, may_alias)) Placed {
+  long double value;
+};
 
 template <typename T>
 T load_one(const void* from, std::size_t index) {
@@ -30,9 +35,10 @@ void store_one(void* to, std::size_t index, T value) {
 
 template <>
 void store_one<long double>(void* to, std::size_t index, long double value) {
-  std::uint8_t bytes[sizeof(long double)] = {};
-  std::memcpy(bytes, &value, sizeof(long double) < kValueBytes ? sizeof(long double) : kValueBytes);
-  std::memcpy(static_cast<std::uint8_t*>(to) + index * sizeof(long double), bytes, sizeof(bytes));
+  std::uint8_t* bytes = static_cast<std::uint8_t*>(to) + index * sizeof(long double);
+  reinterpret_cast<Placed*>(bytes)->value = value;
+  if constexpr (kValueBytes < sizeof(long double))
+    std::memset(bytes + kValueBytes, 0, sizeof(long double) - kValueBytes);
 }
 
 template <>
@@ -74,8 +80,8 @@ void fold(void* out, void* out2, const void* const* inputs, unsigned n_inputs, s
     return;
   }
   for (std::size_t i = 0; i < count; ++i) {
-    T value = load_one<T>(inputs[0], i);
-    for (unsigned k = 1; k < n_inputs; ++k)
+    T value = Operation::apply(load_one<T>(inputs[0], i), load_one<T>(inputs[1], i));
+    for (unsigned k = 2; k < n_inputs; ++k)
       value = Operation::apply(value, load_one<T>(inputs[k], i));
     store_one<T>(out, i, value);
     if (out2 != nullptr) store_one<T>(out2, i, value);
@@ -103,10 +109,6 @@ FoldFn fold_extended(DType type, Op op) {
   switch (type) {
     case DType::f80:
       return real_fold(op);
-    case DType::c32:
-      return op == Op::prod ? &fold<std::complex<float>, Prod> : nullptr;
-    case DType::c64:
-      return op == Op::prod ? &fold<std::complex<double>, Prod> : nullptr;
     case DType::c80:
       if (op == Op::sum) return &fold<std::complex<long double>, Sum>;
       return op == Op::prod ? &fold<std::complex<long double>, Prod> : nullptr;

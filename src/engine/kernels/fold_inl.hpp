@@ -84,6 +84,10 @@ struct Plain {
   }
 };
 
+// Bytes that an operation sees together. More than an element where that is a part of a number.
+template <class Element>
+inline constexpr std::size_t kWholeBytes = Element::kBytes;
+
 template <class Element>
 inline constexpr std::size_t kFullLanes = hn::MaxLanes(hn::ScalableTag<typename Element::Lane>());
 
@@ -188,13 +192,13 @@ HWY_INLINE void fold_short(const Inputs& inputs, const Sink& sink, std::size_t c
 template <class Element>
 inline constexpr std::size_t kAlignFrom = 16 * kFullLanes<Element>;
 
-// How many elements into `out` the first vector-aligned store can be; 0 where alignment is out of reach.
+// How many bytes into `out` the first vector-aligned store can be; 0 where alignment is out of reach.
 // Loads cross cache lines as the caller laid them out; stores that do cost more, and only they can be chosen
 // here.
-template <std::size_t kElementBytes, std::size_t kVectorBytes>
-HWY_INLINE std::size_t elements_to_alignment(const std::uint8_t* out) {
+template <class Element, std::size_t kVectorBytes>
+HWY_INLINE std::size_t bytes_to_alignment(const std::uint8_t* out) {
   const std::size_t bytes = (0 - reinterpret_cast<std::uintptr_t>(out)) % kVectorBytes;
-  return bytes % kElementBytes == 0 ? bytes / kElementBytes : 0;
+  return bytes % kWholeBytes<Element> == 0 ? bytes : 0;
 }
 
 template <class Element, class Inputs, class Sink>
@@ -206,10 +210,8 @@ HWY_INLINE void fold_long(const Inputs& inputs, const Sink& sink, std::size_t co
   const std::size_t tail_at = end - kStride;
   const auto tail = inputs.fold(d, tail_at);
   const auto head = inputs.fold(d, 0);
-  const std::size_t skip =
-      count >= kAlignFrom<Element> ? elements_to_alignment<Element::kBytes, kStride>(sink.out) : 0;
 
-  std::size_t at = skip * Element::kBytes;
+  std::size_t at = count >= kAlignFrom<Element> ? bytes_to_alignment<Element, kStride>(sink.out) : 0;
   for (; at + 4 * kStride <= end; at += 4 * kStride) {
     hn::Vec<decltype(d)> v0, v1, v2, v3;
     inputs.fold_block(d, at, kStride, v0, v1, v2, v3);

@@ -63,7 +63,7 @@ FoldFn fold_kernel(DType type, Op op, Stores stores) {
       return kernels::fold_float(type, op, stores);
     case DType::c32:
     case DType::c64:
-      return op == Op::sum ? kernels::fold_float(type, op, stores) : kernels::fold_extended(type, op);
+      return op == Op::sum ? kernels::fold_float(type, op, stores) : kernels::fold_complex(type, op);
     case DType::f80:
     case DType::c80:
       return kernels::fold_extended(type, op);
