@@ -98,9 +98,10 @@ bool arrives(const std::atomic<std::uint64_t>& flag, std::uint64_t value) {
 // What a bcast of as many bytes from the same root will bring next: a root that gives one after the other is ahead.
 void ShmTeamImpl::prefetch_next(const TeamOp& op, std::size_t bytes) const {
   const std::byte* next = area_[static_cast<std::size_t>(op.root)] + small_slot(op.operation + 1);
-  const std::size_t reach = bytes <= kInlineBytes ? kLine : kLine + bytes;
-  for (std::size_t i = 0; i < reach; i += kLine)
-    __builtin_prefetch(next + i);
+  __builtin_prefetch(next);
+  if (bytes <= kInlineBytes) return;
+  for (std::size_t i = 0; i < bytes; i += kLine)
+    __builtin_prefetch(next + kLine + i);
 }
 
 bool ShmTeamImpl::poll_small(TeamOp& op) {
@@ -115,10 +116,14 @@ bool ShmTeamImpl::poll_small(TeamOp& op) {
     if (bytes >= kPrefetchBytes && op.verb != TeamVerb::bcast) prefetch_to_write(op.out, bytes);
   }
   if (op.verb == TeamVerb::bcast) {
-    if (op.root == rank_) return true;
+    if (op.root == rank_) {
+      last_root_ = rank_;
+      return true;
+    }
     SmallSlot& source = small(op.root, op);
-    if (bytes <= kAheadBytes) prefetch_next(op, bytes);
+    if (op.root == last_root_ && bytes <= kAheadBytes) prefetch_next(op, bytes);
     if (!arrives(source.flag, flag_of(op))) return false;
+    last_root_ = op.root;
     if (bytes > 0) std::memcpy(op.out, source.at(bytes), bytes);
     return true;
   }

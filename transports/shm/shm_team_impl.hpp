@@ -99,6 +99,7 @@ class ShmTeamImpl final : public ShmTeam {
   std::vector<const void*> inputs_;  // scratch for folds
   std::uint64_t operations_ = 0;     // started so far, the same on every member
   std::uint64_t pieces_ = 0;         // of large vectors, so far, the same on every member
+  int last_root_ = -1;               // of the small bcast that ended last
   std::uint64_t all_completed_ = 0;  // operations that every member is known to have completed
 };
 
