@@ -15,6 +15,10 @@ namespace {
 
 constexpr std::chrono::seconds kPatience{1};
 
+// What a rank tells whose GPU does nothing more: those who wait for it wait in vain. Less than what is told by who has let go, and no call has this number.
+constexpr std::uint64_t kFailed = ~std::uint64_t{2};
+constexpr unsigned kLooks = 1000;  // at this rank's GPU, for one at the others
+
 }  // namespace
 
 // ---- Meetings
@@ -155,11 +159,11 @@ Status DevicePath::leave(Mode then) {
   mode_ = then;
   seen_ = misses_ = 0;
   needed_ = std::min(2 * needed_, kMost);
-  meeting_.tell(0);
   marks_open_ = false;
   if (link_) captured_ ? link_->finish() : link_->close();
-  // Nobody frees what another one has open.
+  // Nobody frees what another one has open, or takes back what it has told, before all are here.
   const Result<bool> met = meet(Status(), true);
+  meeting_.tell(0);
   if (lost_) return met.status();
   sparse_.reset();
   exchange_ = {};
@@ -189,6 +193,13 @@ bool DevicePath::anybody_gone() const {
     if (r != meeting_.rank() && meeting_.is_gone(r)) return true;
   }
   return false;
+}
+
+bool DevicePath::is_in_vain() const {
+  for (int r = 0; r < meeting_.size(); ++r) {
+    if (r != meeting_.rank() && meeting_.told(r) >= kFailed) return true;
+  }
+  return anybody_gone();
 }
 
 DevicePath::~DevicePath() {
@@ -248,15 +259,20 @@ Result<bool> DevicePath::run_on_gpus(DeviceWork& work, const Result<bool>& here)
   return given.ok() ? meet(waited, true) : Result<bool>(given);
 }
 
-// For a GPU that may wait for those of others, who may be gone by now.
+// For a GPU that may wait for those of others, which may have failed by now.
 Status DevicePath::wait_for_gpus() {
-  constexpr unsigned kLooks = 1000;
+  bool stopped = false;
   for (unsigned looks = 1; !link_->done(); ++looks) {
-    if (looks % kLooks == 0 && anybody_gone()) link_->stop_exchange();
+    if (looks % kLooks == 0 && !stopped && is_in_vain()) {
+      link_->stop_exchange();
+      stopped = true;
+    }
     sched_yield();
   }
-  HEDDLE_TRY(link_->wait());
-  return link_->exchanged();
+  Status waited = link_->wait();
+  if (!waited.ok()) meeting_.tell(kFailed);
+  // Where it was stopped the next meeting says for whose sake.
+  return waited.ok() && !stopped ? link_->exchanged() : waited;
 }
 
 // A failure that all know of ends the mode: it may be the link that fails, as one whose context was destroyed.

@@ -259,6 +259,7 @@ class DevicePath {
   void begin();
   int member_of(int number) const;
   bool anybody_gone() const;
+  bool is_in_vain() const;    // to wait for the others' GPUs
   int deciding_rank() const;  // in the last meeting, of those who cannot or have failed
   Status leave(Mode then);
 
