@@ -32,6 +32,7 @@ class CudaLink final : public Link {
   Result<Export> allocate(std::size_t bytes) override;
   Status open(std::span<const Export> all, int rank) override;
   void finish() override;
+  Result<bool> finished() override;
   void close() override;
   void abandon() override {
     own_ = 0;

@@ -102,6 +102,8 @@ class Link {
   virtual Status open(std::span<const Export> all, int rank) = 0;
   // Waits for what end_on() ended, and for the graphs with such work that were launched.
   virtual void finish() = 0;
+  // Whether finish() would return at once. A failure: the link's GPU, or its context, does nothing more.
+  virtual Result<bool> finished() = 0;
   // Gives up the others', and their events and flags, after finish(); nothing else is under way, and no graph is launched any more.
   virtual void close() = 0;
   // Somebody may have this rank's scratch or events open when the link ends: they stay.
@@ -166,7 +168,7 @@ class Link {
   virtual const std::byte* gathered(int rank) const = 0;
   // The root's to all.
   virtual Status bcast(void* buffer, std::size_t bytes, int root) = 0;
-  // `timeout`: one of these has waited in vain, and nothing of them is defined since.
+  // `timeout`: one of these has waited in vain, and nothing of them is defined since. `peer_failed`: stop_exchange() was called.
   virtual Status exchanged() const = 0;
   // Lets all go that wait there, now and later.
   virtual void stop_exchange() = 0;

@@ -160,14 +160,15 @@ Status DevicePath::leave(Mode then) {
   seen_ = misses_ = 0;
   needed_ = std::min(2 * needed_, kMost);
   marks_open_ = false;
-  if (link_) captured_ ? link_->finish() : link_->close();
+  const bool finished = !link_ || finish(*link_, kPatience);
+  if (link_ && finished && !captured_) link_->close();
   // Nobody frees what another one has open, or takes back what it has told, before all are here.
-  const Result<bool> met = meet(Status(), true);
+  const Result<bool> all = meet(Status(), finished);
   meeting_.tell(0);
-  if (lost_) return met.status();
+  if (lost_) return all.status();
   sparse_.reset();
   exchange_ = {};
-  if (captured_) kept_.push_back({std::move(flags_), std::move(link_)});
+  if (link_ && (captured_ || !all.value())) kept_.push_back({std::move(flags_), std::move(link_)});
   captured_ = false;
   link_.reset();
   flags_ = {};
@@ -177,15 +178,39 @@ Status DevicePath::leave(Mode then) {
 void DevicePath::let_go() {
   mode_ = Mode::off;
   if (!link_ && kept_.empty()) return;
-  // Nobody waits for the GPUs of those who are gone.
-  const bool alone = lost_ || anybody_gone();
-  if (link_ && alone) link_->stop_exchange();
-  if (link_) link_->close();
-  for (const Kept& one : kept_) {
-    if (alone) one.link->stop_exchange();
-    one.link->close();
-  }
+  if (link_) close(*link_);
+  for (const Kept& one : kept_)
+    close(*one.link);
   meeting_.tell(let_go_);
+}
+
+// Where a stream waits for an event or a flag that does not come any more, nobody can call it back.
+void DevicePath::close(gpu::Link& link) {
+  if (lost_) link.stop_exchange();
+  while (!finish(link, std::chrono::hours(1))) {
+  }
+  link.close();
+}
+
+// What streams and graphs were given for the link, which may wait for the GPUs of others, is done. False: it has waited in vain for so long.
+bool DevicePath::finish(gpu::Link& link, std::chrono::seconds patience) {
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point end = Clock::time_point::max();
+  for (unsigned looks = 1; !is_finished(link); ++looks) {
+    if (looks % kLooks == 0 && is_in_vain()) {
+      link.stop_exchange();
+      end = std::min(end, Clock::now() + patience);
+      if (Clock::now() > end) return false;
+    }
+    sched_yield();
+  }
+  return true;
+}
+
+bool DevicePath::is_finished(gpu::Link& link) {
+  const Result<bool> finished = link.finished();
+  if (!finished.ok()) meeting_.tell(kFailed);
+  return !finished.ok() || finished.value();
 }
 
 bool DevicePath::anybody_gone() const {
@@ -231,7 +256,9 @@ Result<bool> DevicePath::run(DeviceWork& work, const Result<bool>& here) {
   if (can) mine = work.first();
   for (std::size_t k = 0;; ++k) {
     // Also after a failure: nothing may touch the caller's buffers once the call is over.
-    Status waited = can ? link_->wait() : Status();
+    Status waited = can ? wait_for_gpus() : Status();
+    // For those whose GPUs wait for this one.
+    if (!mine.ok()) static_cast<void>(is_finished(*link_));
     if (mine.ok()) mine = std::move(waited);
     const Result<bool> all = meet(mine, can, k == 0 ? work.words() : work.later_words(k));
     if (!all.ok() || !all.value()) return all;
@@ -245,7 +272,7 @@ Result<bool> DevicePath::run(DeviceWork& work, const Result<bool>& here) {
 Status DevicePath::give_to_gpus(DeviceWork& work) {
   const Status given = meet(work.step(0), true).status();
   if (given.ok()) return given;
-  link_->finish();
+  static_cast<void>(finish(*link_, kPatience));
   link_->stop_exchange();
   return given;
 }
@@ -255,24 +282,24 @@ Result<bool> DevicePath::run_on_gpus(DeviceWork& work, const Result<bool>& here)
   const Result<bool> all = meet(mine, here.ok() && here.value(), work.words());
   if (!all.ok() || !all.value()) return all;
   const Status given = give_to_gpus(work);
-  const Status waited = wait_for_gpus();
-  return given.ok() ? meet(waited, true) : Result<bool>(given);
+  Status mine_waited = wait_for_gpus();
+  if (!given.ok()) return given;
+  if (mine_waited.ok()) mine_waited = link_->exchanged();
+  // Who was let go leaves it to the meeting to say for whose sake.
+  const bool let_go = mine_waited.code() == Code::peer_failed;
+  Result<bool> done = meet(let_go ? Status() : mine_waited, true);
+  return let_go && done.ok() ? Result<bool>(mine_waited) : done;
 }
 
 // For a GPU that may wait for those of others, which may have failed by now.
 Status DevicePath::wait_for_gpus() {
-  bool stopped = false;
-  for (unsigned looks = 1; !link_->done(); ++looks) {
-    if (looks % kLooks == 0 && !stopped && is_in_vain()) {
-      link_->stop_exchange();
-      stopped = true;
-    }
+  for (unsigned looks = 1; exchange_.most > 0 && !link_->done(); ++looks) {
+    if (looks % kLooks == 0 && is_in_vain()) link_->stop_exchange();
     sched_yield();
   }
   Status waited = link_->wait();
   if (!waited.ok()) meeting_.tell(kFailed);
-  // Where it was stopped the next meeting says for whose sake.
-  return waited.ok() && !stopped ? link_->exchanged() : waited;
+  return waited;
 }
 
 // A failure that all know of ends the mode: it may be the link that fails, as one whose context was destroyed.

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <initializer_list>
 #include <string>
 
 #include "cuda_streams.hpp"
@@ -22,10 +23,13 @@ constexpr std::size_t kCount = 2;  // on the double each thread of a kernel that
 constexpr DeviceLimits kExchanging{std::size_t{4} << 20, std::size_t{64} << 10};
 
 // From now on whoever waits for this process's GPU is told of an illegal access; or no more.
-void fail_waits(const NodeRank& rank, bool fails) {
+void fail_calls(const NodeRank& rank, bool fails, std::initializer_list<const char*> names) {
   const auto fail = rank.driver().find<void (*)(const char*, int, int)>("fake_cuda_fail");
-  for (const char* name : {"cuStreamQuery", "cuStreamSynchronize"})
+  for (const char* name : names)
     fail(name, fails ? CUDA_ERROR_ILLEGAL_ADDRESS : 0, fails ? 1 << 30 : 0);
+}
+void fail_waits(const NodeRank& rank, bool fails) {
+  fail_calls(rank, fails, {"cuStreamQuery", "cuStreamSynchronize", "cuEventQuery", "cuEventSynchronize"});
 }
 
 bool expect(bool right, const NodeRank& rank, const std::string& what) {
@@ -68,6 +72,73 @@ TEST(GpuFault, BlockingSum) {
     return expect(staged.ok() && !rank.path().on(), rank, "did not begin anew") &&
            (rank.begin(floats) || rank.begin(floats)) && sum_is_right(rank, words);
   }));
+}
+
+// ---- Behind a call on a stream, which the faulty rank's GPU does not come to
+
+// What the ranks do next; false: it is wrong.
+using Next = bool (*)(NodeRank& rank, const TestStream& stream, const TestWords& words);
+
+Status sum_on(NodeRank& rank, const TestStream& stream, const TestWords& words) {
+  return rank.path().allreduce_on(rank.gpu(), stream.get(), words.at(), words.at(), words.count(), DType::i32,
+                                  Op::sum);
+}
+
+bool after_a_fault(const DeviceLimits& limits, Next next) {
+  return on_processes(library, kRanks, limits, [next](NodeRank& rank) {
+    alarm(kLongest);
+    const TestStream stream(rank.driver(), rank.rank());
+    const TestWords words(rank.driver(), rank.rank(), kCount, 1);
+    if (!expect(sum_on(rank, stream, words).ok(), rank, "the first call")) return false;
+    stream.wait();
+    if (!expect(words.value() == kRanks, rank, "the first sum")) return false;
+    if (!expect(sum_on(rank, stream, words).ok(), rank, "the second call")) return false;
+    if (rank.rank() == kFaulty) {
+      fail_waits(rank, true);
+      fail_calls(rank, true, {"cuStreamWaitEvent", "cuEventRecord"});
+      // Its work is not done any more.
+      rank.driver().find<PFN_cuStreamSynchronize_v2000>("cuStreamSynchronize")(stream.get());
+    }
+    return next(rank, stream, words);
+  });
+}
+
+TEST(GpuFault, BeforeACallOnAStream) {
+  EXPECT_TRUE(
+      after_a_fault(kExchanging, [](NodeRank& rank, const TestStream& stream, const TestWords& words) {
+        const bool right = expect_failure(rank, sum_on(rank, stream, words));
+        // Nothing uses the buffers any more.
+        if (rank.rank() != kFaulty) stream.wait();
+        return right;
+      }));
+}
+
+TEST(GpuFault, BeforeABlockingCall) {
+  EXPECT_TRUE(after_a_fault(kExchanging, [](NodeRank& rank, const TestStream&, const TestWords&) {
+    const TestWords long_one(rank.driver(), rank.rank(), 50'000, 1);
+    const Status status =
+        rank.path().allreduce(long_one.at(), long_one.at(), long_one.count(), DType::i32, Op::sum).status();
+    return expect_failure(rank, status);
+  }));
+}
+
+TEST(GpuFault, BeforeTheEnd) {
+  EXPECT_TRUE(after_a_fault(kExchanging, [](NodeRank& rank, const TestStream&, const TestWords&) {
+    rank.path().let_go();
+    return true;
+  }));
+}
+
+// Streams that wait for events cannot be called back. The host can.
+TEST(GpuFault, WithEventsAlone) {
+  EXPECT_TRUE(after_a_fault(DeviceLimits{kExchanging.scratch},
+                            [](NodeRank& rank, const TestStream& stream, const TestWords& words) {
+                              const bool right = expect_failure(rank, sum_on(rank, stream, words));
+                              rank.barrier();
+                              std::fflush(nullptr);
+                              _exit(right ? 0 : 1);
+                              return right;
+                            }));
 }
 
 }  // namespace
