@@ -31,7 +31,7 @@ Result<bool> DevicePath::meet(const Status& mine, bool can, std::span<std::uint6
   words_.insert(words_.end(), more.begin(), more.end());
   if (Status met = meeting_.largest(words_); !met.ok()) {
     lost_ = true;
-    if (link_) link_->stop_exchange();
+    if (link_) link_->stop_exchange(false);
     return met;
   }
   std::copy(words_.begin() + 1, words_.end(), more.begin());
@@ -162,6 +162,10 @@ Status DevicePath::leave(Mode then) {
   marks_open_ = false;
   const bool finished = !link_ || finish(*link_, kPatience);
   if (link_ && finished && !captured_) link_->close();
+  if (captured_ && is_in_vain())
+    log_.warn(
+        "a rank's GPU has failed, or its process has ended: CUDA graphs that were captured before give no "
+        "results any more");
   // Nobody frees what another one has open, or takes back what it has told, before all are here.
   const Result<bool> all = meet(Status(), finished);
   meeting_.tell(0);
@@ -186,7 +190,7 @@ void DevicePath::let_go() {
 
 // Where a stream waits for an event or a flag that does not come any more, nobody can call it back.
 void DevicePath::close(gpu::Link& link) {
-  if (lost_) link.stop_exchange();
+  if (lost_) link.stop_exchange(true);
   while (!finish(link, std::chrono::hours(1))) {
   }
   link.close();
@@ -198,7 +202,7 @@ bool DevicePath::finish(gpu::Link& link, std::chrono::seconds patience) {
   Clock::time_point end = Clock::time_point::max();
   for (unsigned looks = 1; !is_finished(link); ++looks) {
     if (looks % kLooks == 0 && is_in_vain()) {
-      link.stop_exchange();
+      link.stop_exchange(true);
       end = std::min(end, Clock::now() + patience);
       if (Clock::now() > end) return false;
     }
@@ -273,7 +277,7 @@ Status DevicePath::give_to_gpus(DeviceWork& work) {
   const Status given = meet(work.step(0), true).status();
   if (given.ok()) return given;
   static_cast<void>(finish(*link_, kPatience));
-  link_->stop_exchange();
+  link_->stop_exchange(false);
   return given;
 }
 
@@ -294,7 +298,7 @@ Result<bool> DevicePath::run_on_gpus(DeviceWork& work, const Result<bool>& here)
 // For a GPU that may wait for those of others, which may have failed by now.
 Status DevicePath::wait_for_gpus() {
   for (unsigned looks = 1; exchange_.most > 0 && !link_->done(); ++looks) {
-    if (looks % kLooks == 0 && is_in_vain()) link_->stop_exchange();
+    if (looks % kLooks == 0 && is_in_vain()) link_->stop_exchange(true);
     sched_yield();
   }
   Status waited = link_->wait();

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -84,6 +85,13 @@ Status sum_on(NodeRank& rank, const TestStream& stream, const TestWords& words) 
                                   Op::sum);
 }
 
+// What the stream was given is not done any more.
+void break_gpu(const NodeRank& rank, const TestStream& stream) {
+  fail_waits(rank, true);
+  fail_calls(rank, true, {"cuStreamWaitEvent", "cuEventRecord"});
+  rank.driver().find<PFN_cuStreamSynchronize_v2000>("cuStreamSynchronize")(stream.get());
+}
+
 bool after_a_fault(const DeviceLimits& limits, Next next) {
   return on_processes(library, kRanks, limits, [next](NodeRank& rank) {
     alarm(kLongest);
@@ -93,12 +101,7 @@ bool after_a_fault(const DeviceLimits& limits, Next next) {
     stream.wait();
     if (!expect(words.value() == kRanks, rank, "the first sum")) return false;
     if (!expect(sum_on(rank, stream, words).ok(), rank, "the second call")) return false;
-    if (rank.rank() == kFaulty) {
-      fail_waits(rank, true);
-      fail_calls(rank, true, {"cuStreamWaitEvent", "cuEventRecord"});
-      // Its work is not done any more.
-      rank.driver().find<PFN_cuStreamSynchronize_v2000>("cuStreamSynchronize")(stream.get());
-    }
+    if (rank.rank() == kFaulty) break_gpu(rank, stream);
     return next(rank, stream, words);
   });
 }
@@ -126,6 +129,29 @@ TEST(GpuFault, BeforeTheEnd) {
   EXPECT_TRUE(after_a_fault(kExchanging, [](NodeRank& rank, const TestStream&, const TestWords&) {
     rank.path().let_go();
     return true;
+  }));
+}
+
+// As a launch of a graph does, without a deadline.
+TEST(GpuFault, BehindAGraph) {
+  DeviceLimits limits = kExchanging;
+  limits.patience = std::chrono::milliseconds(1);
+  EXPECT_TRUE(on_processes(library, kRanks, limits, [](NodeRank& rank) {
+    alarm(kLongest);
+    const TestStream stream(rank.driver(), rank.rank());
+    const TestWords words(rank.driver(), rank.rank(), kCount, 1);
+    Status status = sum_on(rank, stream, words);
+    if (!expect(status.ok(), rank, "the first call")) return false;
+    TestGraph graph(rank.driver(), stream);
+    graph.begin();
+    status = sum_on(rank, stream, words);
+    if (!expect(graph.end() == CUDA_SUCCESS && status.ok(), rank, "the capture")) return false;
+    graph.launch(stream);
+    if (rank.rank() == kFaulty) break_gpu(rank, stream);
+    const bool right = expect_failure(rank, sum_on(rank, stream, words));
+    if (rank.rank() != kFaulty) stream.wait();
+    rank.path().let_go();
+    return right;
   }));
 }
 
