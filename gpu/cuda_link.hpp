@@ -32,6 +32,7 @@ class CudaLink final : public Link {
   Result<Export> allocate(std::size_t bytes) override;
   Status open(std::span<const Export> all, int rank) override;
   void finish() override;
+  Result<bool> finished() override;
   void close() override;
   void abandon() override {
     own_ = 0;
@@ -70,7 +71,7 @@ class CudaLink final : public Link {
   const std::byte* gathered(int rank) const override { return exchange_.gathered(rank); }
   Status bcast(void* buffer, std::size_t bytes, int root) override;
   Status exchanged() const override { return exchange_.state(); }
-  void stop_exchange() override { exchange_.stop(); }
+  void stop_exchange(bool also_in_graphs) override { exchange_.stop(also_in_graphs); }
 
   Status open_words(std::span<std::byte> memory) override;
   Status write_word(const std::uint32_t* word, std::uint32_t value) override;
@@ -97,6 +98,7 @@ class CudaLink final : public Link {
   CUresult make_mark(const Driver& driver, bool for_processes, unsigned turn, Marks* mine);
   CUresult belongs(const Driver& driver, CUstream stream, CUstreamCaptureStatus status, bool* here) const;
   Result<cuuint64_t> takes(CUstream stream) const;
+  bool is_in_graph() const { return at_ != stream_ && capture_ != 0; }
 
   Cuda& cuda_;
   const CUcontext context_;

@@ -22,7 +22,7 @@ namespace heddle::gpu {
   X(PointerGetAttributes, v7000) X(MemRetainAllocationHandle, v11000) X(MemRelease, v10020) \
   X(MemGetAllocationPropertiesFromHandle, v10020) X(MemHostRegister, v6050) X(MemHostUnregister, v4000) \
   X(MemcpyDtoHAsync, v3020) X(MemcpyHtoDAsync, v3020) X(StreamSynchronize, v2000) \
-  X(EventCreate, v2000) X(EventRecord, v2000) X(EventSynchronize, v2000) X(EventDestroy, v4000) \
+  X(EventCreate, v2000) X(EventRecord, v2000) X(EventQuery, v2000) X(EventSynchronize, v2000) X(EventDestroy, v4000) \
   X(CtxGetDevice, v2000) X(LaunchKernel, v4000) X(MemcpyDtoDAsync, v3020) X(MemAlloc, v3020) X(MemFree, v3020) X(MemAllocManaged, v6000) \
   X(StreamCreate, v2000) X(StreamDestroy, v4000) X(StreamWaitEvent, v3020) X(CtxEnablePeerAccess, v4000) \
   X(IpcGetMemHandle, v4010) X(IpcOpenMemHandle, v11000) X(IpcCloseMemHandle, v4010) X(MemsetD8Async, v3020) \

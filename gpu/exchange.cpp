@@ -69,35 +69,39 @@ Status Exchange::open(const ExchangeLayout& layout, std::span<const CUdeviceptr>
                       std::chrono::nanoseconds patience, PinnedPool& pool, CUcontext context,
                       CUstream stream) {
   HEDDLE_TRY(kernel_.load());
-  pinned_ = pool.take(sizeof(std::uint64_t), context);
+  pinned_ = pool.take(kSets * sizeof(std::uint64_t), context);
   if (pinned_.memory() == nullptr)
-    return Status(Code::out_of_memory, "no pinned memory for a word (HEDDLE_PINNED_BYTES sets a limit)");
-  auto* const word = static_cast<std::uint64_t*>(pinned_.memory());
-  *word = 0;
+    return Status(Code::out_of_memory, "no pinned memory for two words (HEDDLE_PINNED_BYTES sets a limit)");
+  auto* const words = static_cast<std::uint64_t*>(pinned_.memory());
+  std::fill_n(words, kSets, 0);
   CUdeviceptr seen = 0;
   const CUdeviceptr own = areas[static_cast<std::size_t>(rank)];
-  CUresult error = driver_.MemHostGetDevicePointer(&seen, word, 0);
-  if (error == CUDA_SUCCESS)
-    error = driver_.MemsetD8Async(own, 0, layout.slot_bytes() + layout.turn_bytes(), stream);
+  const std::size_t cleared = kSets * (layout.slot_bytes() + layout.turn_bytes());
+  CUresult error = driver_.MemHostGetDevicePointer(&seen, words, 0);
+  if (error == CUDA_SUCCESS) error = driver_.MemsetD8Async(own, 0, cleared, stream);
   if (error == CUDA_SUCCESS) error = driver_.StreamSynchronize(stream);
   if (error != CUDA_SUCCESS) return cuda_error(driver_, error, "clearing what GPUs exchange vectors by");
-  for (std::size_t r = 0; r < areas.size(); ++r)
-    arguments_.slots[r] = reinterpret_cast<std::uint64_t*>(areas[r]);
-  arguments_.turns = reinterpret_cast<std::uint64_t*>(own + layout.slot_bytes());
-  gathered_ = reinterpret_cast<std::byte*>(own + layout.slot_bytes() + layout.turn_bytes());
-  arguments_.apart = layout.vector;
-  arguments_.room = slot_words(layout);
-  arguments_.stopped = reinterpret_cast<std::uint64_t*>(seen);
-  arguments_.patience = static_cast<std::uint64_t>(patience.count());
-  arguments_.rank = static_cast<std::uint32_t>(rank);
-  arguments_.ranks = static_cast<std::uint32_t>(areas.size());
+  for (std::size_t set = 0; set < kSets; ++set) {
+    kernels::ExchangeArguments& a = arguments_[set];
+    const std::size_t at = set * (layout.slot_bytes() + layout.turn_bytes());
+    for (std::size_t r = 0; r < areas.size(); ++r)
+      a.slots[r] = reinterpret_cast<std::uint64_t*>(areas[r] + at);
+    a.turns = reinterpret_cast<std::uint64_t*>(own + at + layout.slot_bytes());
+    a.apart = layout.vector;
+    a.room = slot_words(layout);
+    a.stopped = reinterpret_cast<std::uint64_t*>(seen) + set;
+    a.rank = static_cast<std::uint32_t>(rank);
+    a.ranks = static_cast<std::uint32_t>(areas.size());
+  }
+  arguments_[0].patience = static_cast<std::uint64_t>(patience.count());
+  gathered_ = reinterpret_cast<std::byte*>(own + cleared);
   layout_ = layout;
-  stopped_ = word;
+  stopped_ = words;
   return {};
 }
 
-Status Exchange::gather(CUstream stream, const void* in, std::size_t bytes) {
-  kernels::ExchangeArguments arguments = arguments_;
+Status Exchange::gather(CUstream stream, const void* in, std::size_t bytes, bool in_graph) {
+  kernels::ExchangeArguments arguments = arguments_[in_graph ? 1 : 0];
   arguments.in = static_cast<const unsigned char*>(in);
   arguments.out = reinterpret_cast<unsigned char*>(gathered_);
   arguments.bytes = bytes;
@@ -105,8 +109,8 @@ Status Exchange::gather(CUstream stream, const void* in, std::size_t bytes) {
   return kernel_.launch(stream, arguments);
 }
 
-Status Exchange::bcast(CUstream stream, void* buffer, std::size_t bytes, int root) {
-  kernels::ExchangeArguments arguments = arguments_;
+Status Exchange::bcast(CUstream stream, void* buffer, std::size_t bytes, int root, bool in_graph) {
+  kernels::ExchangeArguments arguments = arguments_[in_graph ? 1 : 0];
   arguments.in = static_cast<const unsigned char*>(buffer);
   arguments.out = static_cast<unsigned char*>(buffer);
   arguments.bytes = bytes;
@@ -125,8 +129,10 @@ Status Exchange::state() const {
                             word - 1));
 }
 
-void Exchange::stop() const {
-  if (stopped_ != nullptr) std::atomic_ref(*stopped_).store(kStopped, std::memory_order_relaxed);
+void Exchange::stop(bool also_in_graphs) const {
+  if (stopped_ == nullptr) return;
+  for (std::size_t set = 0; set < (also_in_graphs ? kSets : 1); ++set)
+    std::atomic_ref(stopped_[set]).store(kStopped, std::memory_order_relaxed);
 }
 
 void Exchange::close() {

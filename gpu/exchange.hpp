@@ -45,22 +45,24 @@ class Exchange {
   // in what follows. `out_of_memory`: no pinned memory for a word.
   Status open(const ExchangeLayout& layout, std::span<const CUdeviceptr> areas, int rank,
               std::chrono::nanoseconds patience, PinnedPool& pool, CUcontext context, CUstream stream);
-  Status gather(CUstream stream, const void* in, std::size_t bytes);
-  Status bcast(CUstream stream, void* buffer, std::size_t bytes, int root);
+  // In a graph with slots and turns of their own, and without patience: calls that were let go, or have waited in vain, leave graphs as they are.
+  Status gather(CUstream stream, const void* in, std::size_t bytes, bool in_graph);
+  Status bcast(CUstream stream, void* buffer, std::size_t bytes, int root, bool in_graph);
   const std::byte* gathered(int rank) const {
     return gathered_ + static_cast<std::size_t>(rank) * layout_.vector;
   }
-  Status state() const;
-  void stop() const;
+  Status state() const;  // of calls
+  void stop(bool also_in_graphs) const;
   void close();
 
  private:
   const Driver& driver_;
   ExchangeKernel& kernel_;
   ExchangeLayout layout_;
-  kernels::ExchangeArguments arguments_{};  // but for what is a call's
+  static constexpr std::size_t kSets = 2;             // for calls and for graphs
+  kernels::ExchangeArguments arguments_[kSets] = {};  // but for what is a call's
   std::byte* gathered_ = nullptr;
-  std::uint64_t* stopped_ = nullptr;
+  std::uint64_t* stopped_ = nullptr;  // a word of each set's
   PinnedPool::Piece pinned_;
 };
 

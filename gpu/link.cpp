@@ -128,6 +128,18 @@ void CudaLink::finish() {
   if (ended_ && current.error() == CUDA_SUCCESS) cuda_.driver.EventSynchronize(end_);
 }
 
+// Also where there was nothing: the driver tells of failures in any case.
+Result<bool> CudaLink::finished() {
+  HEDDLE_TRY(check_there());
+  bool done = true;
+  HEDDLE_TRY(in_context("looking at a stream", [&](const Driver& driver) {
+    const CUresult error = driver.EventQuery(end_);
+    done = error != CUDA_ERROR_NOT_READY;
+    return done ? error : CUDA_SUCCESS;
+  }));
+  return done;
+}
+
 void CudaLink::close() {
   finish();
   const Current current(cuda_.driver, context_, instance_);

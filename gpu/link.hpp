@@ -52,10 +52,12 @@ struct ExchangeLayout {
   std::size_t vector = 0;  // room for one, at least as much
   int ranks = 0;
 
-  // What the others write, what this rank counts, and what it has received.
+  // What the others write and what this rank counts, each for calls and for graphs, and what it has received.
   std::size_t slot_bytes() const;
   std::size_t turn_bytes() const;
-  std::size_t bytes() const { return slot_bytes() + turn_bytes() + static_cast<std::size_t>(ranks) * vector; }
+  std::size_t bytes() const {
+    return 2 * (slot_bytes() + turn_bytes()) + static_cast<std::size_t>(ranks) * vector;
+  }
   // In `room` bytes, for vectors of up to `most` bytes where there is so much room.
   static ExchangeLayout of(std::size_t room, int ranks, std::size_t most);
 };
@@ -102,6 +104,8 @@ class Link {
   virtual Status open(std::span<const Export> all, int rank) = 0;
   // Waits for what end_on() ended, and for the graphs with such work that were launched.
   virtual void finish() = 0;
+  // Whether finish() would return at once. A failure: the link's GPU, or its context, does nothing more.
+  virtual Result<bool> finished() = 0;
   // Gives up the others', and their events and flags, after finish(); nothing else is under way, and no graph is launched any more.
   virtual void close() = 0;
   // Somebody may have this rank's scratch or events open when the link ends: they stay.
@@ -158,7 +162,8 @@ class Link {
   // Short vectors go from each rank's GPU to all others in one kernel, which waits there for what the others' write (gpu/exchange.hpp): so the host need not meet between the parts of a
   // call, nor in graphs. Only where each rank has a GPU of its own, since kernels of several processes take turns on one.
   //
-  // Once, by all ranks: layout.bytes() bytes of everybody's scratch from `offset` on, a multiple of 256. Nobody waits longer than `patience`; 0: as long as it takes.
+  // Once, by all ranks: layout.bytes() bytes of everybody's scratch from `offset` on, a multiple of 256. Nobody waits longer than `patience`, 0: as long as it takes; but in graphs, of which each launch
+  // would have to tell somebody, as long as it takes in any case.
   virtual Status open_exchange(const ExchangeLayout& layout, std::size_t offset, int rank,
                                std::chrono::nanoseconds patience) = 0;
   // Work. All ranks make the same such calls, of the same length, in the same order: `bytes` bytes, 1 to layout.most. Then that of rank r, another one, is at gathered(r), until the next call.
@@ -166,10 +171,10 @@ class Link {
   virtual const std::byte* gathered(int rank) const = 0;
   // The root's to all.
   virtual Status bcast(void* buffer, std::size_t bytes, int root) = 0;
-  // `timeout`: one of these has waited in vain, and nothing of them is defined since.
+  // `timeout`: one of these has waited in vain, and nothing of them is defined since. `peer_failed`: stop_exchange() was called.
   virtual Status exchanged() const = 0;
-  // Lets all go that wait there, now and later.
-  virtual void stop_exchange() = 0;
+  // Lets all go that wait there, now and later; in calls, and in graphs where `also_in_graphs`, which are of no use any more then.
+  virtual void stop_exchange(bool also_in_graphs) = 0;
 
   // Between a stream and a thread of the host's, which writes and reads words itself; in a graph as well, at every launch. Once: `memory`, all 0, holds the words, and stays until
   // close(). `unsupported`: the driver is too old.

@@ -17,11 +17,14 @@ Status CudaLink::open_exchange(const ExchangeLayout& layout, std::size_t offset,
 }
 
 Status CudaLink::gather(const void* in, std::size_t bytes) {
-  return give([&](Cuda& /*cuda*/, Stream stream) { return exchange_.gather(stream, in, bytes); });
+  return give(
+      [&](Cuda& /*cuda*/, Stream stream) { return exchange_.gather(stream, in, bytes, is_in_graph()); });
 }
 
 Status CudaLink::bcast(void* buffer, std::size_t bytes, int root) {
-  return give([&](Cuda& /*cuda*/, Stream stream) { return exchange_.bcast(stream, buffer, bytes, root); });
+  return give([&](Cuda& /*cuda*/, Stream stream) {
+    return exchange_.bcast(stream, buffer, bytes, root, is_in_graph());
+  });
 }
 
 }  // namespace heddle::gpu

@@ -181,8 +181,10 @@ inline std::uint64_t nanoseconds() {
   return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch() /
                                     std::chrono::nanoseconds(1));
 }
+// Where a kernel is run that is known to wait in vain nobody comes meanwhile.
+inline thread_local bool others_may_come = true;
 inline void let_others_run() {
-  std::this_thread::yield();
+  if (others_may_come) std::this_thread::yield();
 }
 inline void add_in_block(std::uint32_t* at, std::uint32_t more) {
   *at += more;

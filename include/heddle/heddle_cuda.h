@@ -70,7 +70,15 @@
  *   another process has died or HEDDLE_TIMEOUT is over: streams go on, with undefined contents, and
  *   the next call on a stream returns the error.
  * - A stream's wait for another rank of its own node has no deadline: it takes as long as that one
- *   is behind, and perhaps for ever where its process has died.
+ *   is behind, and perhaps for ever where its process has died. But where the GPUs exchange short
+ *   vectors in kernels (HEDDLE_EXCHANGE_BYTES) it ends after HEDDLE_TIMEOUT outside of graphs, with
+ *   undefined contents, and the next call returns the error.
+ * - Where a rank's GPU has failed (an illegal access, a context that was reset) with earlier calls
+ *   on its stream, the next call says so on all ranks. What the others' streams were given before
+ *   goes on without a result where their kernels exchange short vectors. Where they wait for
+ *   events, with longer ones, the call returns all the same, about a second later, but the streams
+ *   and heddle_comm_destroy may wait for ever: the way out is the end of the process. Graphs that
+ *   were captured before are of no use on any rank; a line of the log says so (HEDDLE_LOG=warn).
  * - After a failure in a capture end the capture and destroy the graph; nothing has run. A failure
  *   outside of the capture leaves graphs as they were.
  * - Where the host serves the ranks and its collectives have failed, launches go on without

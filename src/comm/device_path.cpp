@@ -15,6 +15,10 @@ namespace {
 
 constexpr std::chrono::seconds kPatience{1};
 
+// What a rank tells whose GPU does nothing more: those who wait for it wait in vain. Less than what is told by who has let go, and no call has this number.
+constexpr std::uint64_t kFailed = ~std::uint64_t{2};
+constexpr unsigned kLooks = 1000;  // at this rank's GPU, for one at the others
+
 }  // namespace
 
 // ---- Meetings
@@ -27,7 +31,7 @@ Result<bool> DevicePath::meet(const Status& mine, bool can, std::span<std::uint6
   words_.insert(words_.end(), more.begin(), more.end());
   if (Status met = meeting_.largest(words_); !met.ok()) {
     lost_ = true;
-    if (link_) link_->stop_exchange();
+    if (link_) link_->stop_exchange(false);
     return met;
   }
   std::copy(words_.begin() + 1, words_.end(), more.begin());
@@ -155,15 +159,20 @@ Status DevicePath::leave(Mode then) {
   mode_ = then;
   seen_ = misses_ = 0;
   needed_ = std::min(2 * needed_, kMost);
-  meeting_.tell(0);
   marks_open_ = false;
-  if (link_) captured_ ? link_->finish() : link_->close();
-  // Nobody frees what another one has open.
-  const Result<bool> met = meet(Status(), true);
-  if (lost_) return met.status();
+  const bool finished = !link_ || finish(*link_, kPatience);
+  if (link_ && finished && !captured_) link_->close();
+  if (captured_ && is_in_vain())
+    log_.warn(
+        "a rank's GPU has failed, or its process has ended: CUDA graphs that were captured before give no "
+        "results any more");
+  // Nobody frees what another one has open, or takes back what it has told, before all are here.
+  const Result<bool> all = meet(Status(), finished);
+  meeting_.tell(0);
+  if (lost_) return all.status();
   sparse_.reset();
   exchange_ = {};
-  if (captured_) kept_.push_back({std::move(flags_), std::move(link_)});
+  if (link_ && (captured_ || !all.value())) kept_.push_back({std::move(flags_), std::move(link_)});
   captured_ = false;
   link_.reset();
   flags_ = {};
@@ -173,15 +182,39 @@ Status DevicePath::leave(Mode then) {
 void DevicePath::let_go() {
   mode_ = Mode::off;
   if (!link_ && kept_.empty()) return;
-  // Nobody waits for the GPUs of those who are gone.
-  const bool alone = lost_ || anybody_gone();
-  if (link_ && alone) link_->stop_exchange();
-  if (link_) link_->close();
-  for (const Kept& one : kept_) {
-    if (alone) one.link->stop_exchange();
-    one.link->close();
-  }
+  if (link_) close(*link_);
+  for (const Kept& one : kept_)
+    close(*one.link);
   meeting_.tell(let_go_);
+}
+
+// Where a stream waits for an event or a flag that does not come any more, nobody can call it back.
+void DevicePath::close(gpu::Link& link) {
+  if (lost_) link.stop_exchange(true);
+  while (!finish(link, std::chrono::hours(1))) {
+  }
+  link.close();
+}
+
+// What streams and graphs were given for the link, which may wait for the GPUs of others, is done. False: it has waited in vain for so long.
+bool DevicePath::finish(gpu::Link& link, std::chrono::seconds patience) {
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point end = Clock::time_point::max();
+  for (unsigned looks = 1; !is_finished(link); ++looks) {
+    if (looks % kLooks == 0 && is_in_vain()) {
+      link.stop_exchange(true);
+      end = std::min(end, Clock::now() + patience);
+      if (Clock::now() > end) return false;
+    }
+    sched_yield();
+  }
+  return true;
+}
+
+bool DevicePath::is_finished(gpu::Link& link) {
+  const Result<bool> finished = link.finished();
+  if (!finished.ok()) meeting_.tell(kFailed);
+  return !finished.ok() || finished.value();
 }
 
 bool DevicePath::anybody_gone() const {
@@ -189,6 +222,13 @@ bool DevicePath::anybody_gone() const {
     if (r != meeting_.rank() && meeting_.is_gone(r)) return true;
   }
   return false;
+}
+
+bool DevicePath::is_in_vain() const {
+  for (int r = 0; r < meeting_.size(); ++r) {
+    if (r != meeting_.rank() && meeting_.told(r) >= kFailed) return true;
+  }
+  return anybody_gone();
 }
 
 DevicePath::~DevicePath() {
@@ -220,7 +260,9 @@ Result<bool> DevicePath::run(DeviceWork& work, const Result<bool>& here) {
   if (can) mine = work.first();
   for (std::size_t k = 0;; ++k) {
     // Also after a failure: nothing may touch the caller's buffers once the call is over.
-    Status waited = can ? link_->wait() : Status();
+    Status waited = can ? wait_for_gpus() : Status();
+    // For those whose GPUs wait for this one.
+    if (!mine.ok()) static_cast<void>(is_finished(*link_));
     if (mine.ok()) mine = std::move(waited);
     const Result<bool> all = meet(mine, can, k == 0 ? work.words() : work.later_words(k));
     if (!all.ok() || !all.value()) return all;
@@ -234,8 +276,8 @@ Result<bool> DevicePath::run(DeviceWork& work, const Result<bool>& here) {
 Status DevicePath::give_to_gpus(DeviceWork& work) {
   const Status given = meet(work.step(0), true).status();
   if (given.ok()) return given;
-  link_->finish();
-  link_->stop_exchange();
+  static_cast<void>(finish(*link_, kPatience));
+  link_->stop_exchange(false);
   return given;
 }
 
@@ -244,19 +286,24 @@ Result<bool> DevicePath::run_on_gpus(DeviceWork& work, const Result<bool>& here)
   const Result<bool> all = meet(mine, here.ok() && here.value(), work.words());
   if (!all.ok() || !all.value()) return all;
   const Status given = give_to_gpus(work);
-  const Status waited = wait_for_gpus();
-  return given.ok() ? meet(waited, true) : Result<bool>(given);
+  Status mine_waited = wait_for_gpus();
+  if (!given.ok()) return given;
+  if (mine_waited.ok()) mine_waited = link_->exchanged();
+  // Who was let go leaves it to the meeting to say for whose sake.
+  const bool let_go = mine_waited.code() == Code::peer_failed;
+  Result<bool> done = meet(let_go ? Status() : mine_waited, true);
+  return let_go && done.ok() ? Result<bool>(mine_waited) : done;
 }
 
-// For a GPU that may wait for those of others, who may be gone by now.
+// For a GPU that may wait for those of others, which may have failed by now.
 Status DevicePath::wait_for_gpus() {
-  constexpr unsigned kLooks = 1000;
-  for (unsigned looks = 1; !link_->done(); ++looks) {
-    if (looks % kLooks == 0 && anybody_gone()) link_->stop_exchange();
+  for (unsigned looks = 1; exchange_.most > 0 && !link_->done(); ++looks) {
+    if (looks % kLooks == 0 && is_in_vain()) link_->stop_exchange(true);
     sched_yield();
   }
-  HEDDLE_TRY(link_->wait());
-  return link_->exchanged();
+  Status waited = link_->wait();
+  if (!waited.ok()) meeting_.tell(kFailed);
+  return waited;
 }
 
 // A failure that all know of ends the mode: it may be the link that fails, as one whose context was destroyed.

@@ -259,8 +259,12 @@ class DevicePath {
   void begin();
   int member_of(int number) const;
   bool anybody_gone() const;
+  bool is_in_vain() const;    // to wait for the others' GPUs
   int deciding_rank() const;  // in the last meeting, of those who cannot or have failed
   Status leave(Mode then);
+  bool finish(gpu::Link& link, std::chrono::seconds patience);
+  bool is_finished(gpu::Link& link);
+  void close(gpu::Link& link);
 
   static constexpr unsigned kFirst = 8;    // calls in a row that a rank watches before it asks
   static constexpr unsigned kMost = 1024;  // twice as many each time that the mode ends, up to these

@@ -88,7 +88,7 @@ bool Node::gather(std::size_t bytes, std::size_t shift) {
   for (int r = 0; r < size(); ++r)
     at(r).in.put(bytes_of(r, bytes).data(), bytes, shift);
   for (int r = 0; r < size(); ++r)
-    stop(at(r).exchange.gather(at(r).stream.get(), at(r).in.as<char>() + shift, bytes));
+    stop(at(r).exchange.gather(at(r).stream.get(), at(r).in.as<char>() + shift, bytes, false));
   wait();
   bool right = true;
   for (int reader = 0; reader < size(); ++reader) {
@@ -108,7 +108,7 @@ bool Node::bcast(std::size_t bytes, int root) {
   ++calls_;
   at(root).out.put(bytes_of(root, bytes).data(), bytes);
   for (int r = 0; r < size(); ++r)
-    stop(at(r).exchange.bcast(at(r).stream.get(), at(r).out.data(), bytes, root));
+    stop(at(r).exchange.bcast(at(r).stream.get(), at(r).out.data(), bytes, root, false));
   wait();
   bool right = true;
   for (int r = 0; r < size(); ++r) {
@@ -124,7 +124,7 @@ double Node::microseconds(std::size_t bytes, int calls) {
   const auto begin = Clock::now();
   for (int call = 0; call < calls; ++call) {
     for (int r = 0; r < size(); ++r)
-      stop(at(r).exchange.gather(at(r).stream.get(), at(r).in.data(), bytes));
+      stop(at(r).exchange.gather(at(r).stream.get(), at(r).in.data(), bytes, false));
   }
   wait();
   return std::chrono::duration<double, std::micro>(Clock::now() - begin).count() / calls;

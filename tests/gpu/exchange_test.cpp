@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <barrier>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -220,6 +221,8 @@ class Setting {
   const char* name_;
 };
 
+constexpr std::size_t kCalled = 10;  // words of a call
+
 // How many kernels exchange in one collective of each kind, of so many words, on a stream.
 int exchanges_of(int ranks, int devices, std::size_t count) {
   std::barrier barrier(ranks);
@@ -293,6 +296,61 @@ TEST(Exchange, OneIsLate) {
     OK(sum());
     stream.wait();
     EXPECT_EQ(words.value(), 6);
+  });
+}
+
+// One whose launch is late keeps the others waiting, and all launches are right; also those that come after a call which has waited in vain.
+TEST(Exchange, GraphsHaveNoDeadline) {
+  const Setting setting("HEDDLE_TIMEOUT", "0.5");
+  std::barrier barrier(3);
+  TestGate gate(*driver);
+  TestGate gate_of_call(*driver);
+  on_ranks(3, [&](heddle_comm_t comm, int rank) {
+    const TestStream stream(*driver, rank);
+    const TestWords words(*driver, rank, kCalled, rank + 1);
+    const auto sum = [&] {
+      return heddle_allreduce_on_stream(HEDDLE_IN_PLACE, words.at(), kCalled, HEDDLE_INT32, HEDDLE_SUM, comm,
+                                        stream.get());
+    };
+    OK(sum());
+    stream.wait();
+    TestGraph graph(*driver, stream);
+    graph.begin();
+    OK(sum());
+    ASSERT_EQ(graph.end(), CUDA_SUCCESS);
+    barrier.arrive_and_wait();
+    int launches = 1;
+    const auto launch = [&](const char* what) {
+      // Other words each time, so that those of an earlier launch are seen.
+      const int factor = ++launches;
+      words.set(factor * (rank + 1));
+      graph.launch(stream);
+      stream.wait();
+      EXPECT_EQ(words.value(), factor * 6) << what;
+    };
+    // Nobody could say when the others' time would be over: it is long over then.
+    std::thread opens;
+    if (rank == 1) {
+      gate.hold(stream);
+      opens = std::thread([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(800));
+        gate.open();
+      });
+    }
+    launch("one is late");
+    if (opens.joinable()) opens.join();
+    launch("nobody is late");
+    barrier.arrive_and_wait();
+    // A call that waits in vain.
+    if (rank == 1) gate_of_call.hold(stream);
+    OK(sum());
+    if (rank != 1) stream.wait();
+    barrier.arrive_and_wait();
+    if (rank == 1) gate_of_call.open();
+    stream.wait();
+    launch("after a call in vain");
+    EXPECT_NE(sum(), HEDDLE_OK);
+    launch("after a failure");
   });
 }
 

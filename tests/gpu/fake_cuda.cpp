@@ -307,6 +307,7 @@ FAKE CUresult cuGetProcAddress_v2(const char* name, void** function, int version
       ENTRY(cuIpcCloseMemHandle, cuIpcCloseMemHandle),
       ENTRY(cuEventCreate, cuEventCreate),
       ENTRY(cuEventRecord, cuEventRecord),
+      ENTRY(cuEventQuery, cuEventQuery),
       ENTRY(cuEventSynchronize, cuEventSynchronize),
       {"cuEventDestroy", reinterpret_cast<void*>(cuEventDestroy_v2)}};
   const auto found = table.find(name);

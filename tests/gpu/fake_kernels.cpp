@@ -21,6 +21,7 @@ using namespace fake;
 using heddle::gpu::kernels::ExchangeArguments;
 using heddle::gpu::kernels::FoldArguments;
 using heddle::gpu::kernels::kThreads;
+using heddle::gpu::kernels::others_may_come;
 using heddle::test::CompiledKernel;
 using heddle::test::KernelTwin;
 using heddle::test::SparseTwin;
@@ -133,10 +134,12 @@ CUresult prepare_exchange(const CUkern_st& kernel, const void* given, unsigned b
     for (std::uint32_t r = 0; r < arguments.ranks; ++r) {
       if (r != arguments.rank) arguments.slots[r] = nobody.data();
     }
+    others_may_come = false;
     if (compiled.kernel != nullptr)
       run_compiled(compiled, std::as_bytes(std::span(&arguments, 1)), memory, blocks);
     else
       heddle::test::run_exchange(arguments, blocks);
+    others_may_come = true;
     return true;
   };
   return CUDA_SUCCESS;

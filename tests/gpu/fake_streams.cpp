@@ -304,6 +304,16 @@ FAKE CUresult cuEventSynchronize(CUevent event) {
   if (queue != nullptr) come_to(queue, at);
   return CUDA_SUCCESS;
 }
+// As cuStreamQuery, and as for those who wait the GPU does the work of all streams meanwhile.
+FAKE CUresult cuEventQuery(CUevent event) {
+  ENTER_UNSAFE("cuEventQuery")
+  check_exists(event);
+  if (event->capture != nullptr) return invalidate(*event->capture, CUDA_ERROR_CAPTURED_EVENT);
+  const std::shared_ptr<Queue> queue = event->queue;
+  if (queue == nullptr || queue->done >= event->at) return CUDA_SUCCESS;
+  drain_all();
+  return CUDA_ERROR_NOT_READY;
+}
 // No time passes in the double. (In the headers of CUDA 13 the name stands for another.)
 #undef cuEventElapsedTime
 FAKE CUresult cuEventElapsedTime(float* milliseconds, CUevent, CUevent) {

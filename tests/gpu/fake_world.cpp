@@ -177,16 +177,19 @@ bool drain(Queue& queue, unsigned long long until) {
   return true;
 }
 
+void drain_all() {
+  for (const auto& one : std::vector(world().queues)) {
+    if (const std::shared_ptr<Queue> other = one.lock()) drain(*other, other->given);
+  }
+}
+
 void come_to(const std::shared_ptr<Queue>& queue, unsigned long long until) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   for (;;) {
     {
       const std::lock_guard lock(world().mutex);
       if (drain(*queue, until)) return;
-      // A GPU does all of its streams' work at the same time.
-      for (const auto& one : std::vector(world().queues)) {
-        if (const std::shared_ptr<Queue> other = one.lock()) drain(*other, other->given);
-      }
+      drain_all();
     }
     if (std::chrono::steady_clock::now() > end) {
       std::fprintf(stderr, "the double of CUDA: nobody does what a stream waits for\n");

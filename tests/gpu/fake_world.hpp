@@ -181,6 +181,8 @@ std::shared_ptr<Queue> queue_of(CUstream stream);
 void give(Queue& queue, Work work);
 // Whether it has come there; if not, it waits for other work.
 bool drain(Queue& queue, unsigned long long until);
+// A GPU does all of its streams' work at the same time.
+void drain_all();
 // Comes there, whatever that takes. The world must not be locked: another thread may have to give what is waited for.
 void come_to(const std::shared_ptr<Queue>& queue, unsigned long long until);
 

@@ -250,13 +250,13 @@ bool join(std::vector<pid_t> children) {
 
 }  // namespace
 
-NodeRank::NodeRank(const char* library, std::byte* memory, int rank, int size, std::size_t scratch)
+NodeRank::NodeRank(const char* library, std::byte* memory, int rank, int size, const DeviceLimits& limits)
     : driver_(library),
       memory_(memory),
       rank_(rank),
       size_(size),
       team_(make_shm_team(memory, geometry_of(size), rank)),
-      path_(*this, DeviceLimits{scratch}, Log(LogLevel::info, rank)) {
+      path_(*this, limits, Log(LogLevel::info, rank)) {
   driver_.set_current(driver_.primary(0));
 }
 
@@ -313,11 +313,15 @@ bool NodeRank::begin(float* buffer) {
 }
 
 bool on_processes(const char* library, int size, std::size_t scratch, const RankBody& body) {
+  return on_processes(library, size, DeviceLimits{scratch}, body);
+}
+
+bool on_processes(const char* library, int size, const DeviceLimits& limits, const RankBody& body) {
   const TeamMemory memory(size);
   std::vector<pid_t> children;
   for (int r = 0; r < size; ++r) {
     children.push_back(start([&, r] {
-      NodeRank rank(library, memory.at(), r, size, scratch);
+      NodeRank rank(library, memory.at(), r, size, limits);
       return body(rank);
     }));
   }
@@ -335,7 +339,7 @@ bool on_threads(const char* library, int size, std::size_t scratch, const RankBo
     std::vector<std::thread> threads;
     for (int r = 0; r < size; ++r) {
       threads.emplace_back([&, r] {
-        NodeRank rank(library, memory.at(), r, size, scratch);
+        NodeRank rank(library, memory.at(), r, size, DeviceLimits{scratch});
         if (body(rank)) return;
         right = false;
         alarm(static_cast<unsigned>(kPatience.count()));

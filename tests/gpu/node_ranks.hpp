@@ -18,8 +18,8 @@ namespace heddle::test {
 
 class NodeRank final : public Meeting {
  public:
-  // `memory` is for kTeams teams. `scratch`: bytes on the GPU for the others.
-  NodeRank(const char* library, std::byte* memory, int rank, int size, std::size_t scratch);
+  // `memory` is for kTeams teams.
+  NodeRank(const char* library, std::byte* memory, int rank, int size, const DeviceLimits& limits);
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -60,7 +60,9 @@ class NodeRank final : public Meeting {
 // What a rank does; false: it is wrong.
 using RankBody = std::function<bool(NodeRank& rank)>;
 // False where one of them said so, or died. In processes of their own, since CUDA does not survive a fork: this process must not have used it.
+// `scratch`: bytes on the GPU for the others.
 bool on_processes(const char* library, int size, std::size_t scratch, const RankBody& body);
+bool on_processes(const char* library, int size, const DeviceLimits& limits, const RankBody& body);
 bool on_threads(const char* library, int size, std::size_t scratch, const RankBody& body);
 
 // main() of a program that is called as NAME LIBCUDA [--short].

@@ -1,0 +1,179 @@
+// What the others see when a rank's GPU fails, as after an illegal access of the program's: ranks that are processes and have a device each, on the double of CUDA's driver (its path is the argument).
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <initializer_list>
+#include <string>
+
+#include "cuda_streams.hpp"
+#include "node_ranks.hpp"
+
+namespace heddle::test {
+namespace {
+
+const char* library = nullptr;
+
+constexpr unsigned kLongest = 30;  // seconds
+constexpr int kRanks = 3;
+constexpr int kFaulty = 1;
+constexpr std::size_t kCount = 2;  // on the double each thread of a kernel that waits in vain takes its time
+constexpr DeviceLimits kExchanging{std::size_t{4} << 20, std::size_t{64} << 10};
+
+// From now on whoever waits for this process's GPU is told of an illegal access; or no more.
+void fail_calls(const NodeRank& rank, bool fails, std::initializer_list<const char*> names) {
+  const auto fail = rank.driver().find<void (*)(const char*, int, int)>("fake_cuda_fail");
+  for (const char* name : names)
+    fail(name, fails ? CUDA_ERROR_ILLEGAL_ADDRESS : 0, fails ? 1 << 30 : 0);
+}
+void fail_waits(const NodeRank& rank, bool fails) {
+  fail_calls(rank, fails, {"cuStreamQuery", "cuStreamSynchronize", "cuEventQuery", "cuEventSynchronize"});
+}
+
+bool expect(bool right, const NodeRank& rank, const std::string& what) {
+  if (!right) std::printf("rank %d: %s\n", rank.rank(), what.c_str());
+  return right;
+}
+
+// The faulty rank says why, the others whose GPU it was.
+bool expect_failure(const NodeRank& rank, const Status& status) {
+  const bool right = rank.rank() == kFaulty
+                         ? status.code() == Code::system
+                         : status.code() == Code::peer_failed &&
+                               status.message().find("rank 1 could not do its part") != std::string::npos;
+  return expect(right, rank, "failed as: " + status.message());
+}
+
+bool sum_is_right(NodeRank& rank, const TestWords& words) {
+  words.set(rank.rank() + 1);
+  const Result<bool> served =
+      rank.path().allreduce(words.at(), words.at(), words.count(), DType::i32, Op::sum);
+  return expect(served.ok() && served.value() && words.value() == 6, rank, "a sum is wrong");
+}
+
+// In the course of a blocking call.
+TEST(GpuFault, BlockingSum) {
+  EXPECT_TRUE(on_processes(library, kRanks, kExchanging, [](NodeRank& rank) {
+    alarm(kLongest);
+    const TestWords words(rank.driver(), rank.rank(), kCount, 0);
+    auto* const floats = reinterpret_cast<float*>(words.at());
+    if (!rank.begin(floats) || !sum_is_right(rank, words)) return false;
+    const int before = rank.driver().calls("heddle_exchange");
+    if (rank.rank() == kFaulty) fail_waits(rank, true);
+    const Result<bool> served =
+        rank.path().allreduce(words.at(), words.at(), words.count(), DType::i32, Op::sum);
+    fail_waits(rank, false);
+    if (!expect(rank.driver().calls("heddle_exchange") > before, rank, "no kernel was given")) return false;
+    if (!expect_failure(rank, served.status())) return false;
+    // The ranks begin anew, after twice as many calls.
+    const Status staged = rank.staged_sum(floats, floats, 1);
+    return expect(staged.ok() && !rank.path().on(), rank, "did not begin anew") &&
+           (rank.begin(floats) || rank.begin(floats)) && sum_is_right(rank, words);
+  }));
+}
+
+// ---- Behind a call on a stream, which the faulty rank's GPU does not come to
+
+// What the ranks do next; false: it is wrong.
+using Next = bool (*)(NodeRank& rank, const TestStream& stream, const TestWords& words);
+
+Status sum_on(NodeRank& rank, const TestStream& stream, const TestWords& words) {
+  return rank.path().allreduce_on(rank.gpu(), stream.get(), words.at(), words.at(), words.count(), DType::i32,
+                                  Op::sum);
+}
+
+// What the stream was given is not done any more.
+void break_gpu(const NodeRank& rank, const TestStream& stream) {
+  fail_waits(rank, true);
+  fail_calls(rank, true, {"cuStreamWaitEvent", "cuEventRecord"});
+  rank.driver().find<PFN_cuStreamSynchronize_v2000>("cuStreamSynchronize")(stream.get());
+}
+
+bool after_a_fault(const DeviceLimits& limits, Next next) {
+  return on_processes(library, kRanks, limits, [next](NodeRank& rank) {
+    alarm(kLongest);
+    const TestStream stream(rank.driver(), rank.rank());
+    const TestWords words(rank.driver(), rank.rank(), kCount, 1);
+    if (!expect(sum_on(rank, stream, words).ok(), rank, "the first call")) return false;
+    stream.wait();
+    if (!expect(words.value() == kRanks, rank, "the first sum")) return false;
+    if (!expect(sum_on(rank, stream, words).ok(), rank, "the second call")) return false;
+    if (rank.rank() == kFaulty) break_gpu(rank, stream);
+    return next(rank, stream, words);
+  });
+}
+
+TEST(GpuFault, BeforeACallOnAStream) {
+  EXPECT_TRUE(
+      after_a_fault(kExchanging, [](NodeRank& rank, const TestStream& stream, const TestWords& words) {
+        const bool right = expect_failure(rank, sum_on(rank, stream, words));
+        // Nothing uses the buffers any more.
+        if (rank.rank() != kFaulty) stream.wait();
+        return right;
+      }));
+}
+
+TEST(GpuFault, BeforeABlockingCall) {
+  EXPECT_TRUE(after_a_fault(kExchanging, [](NodeRank& rank, const TestStream&, const TestWords&) {
+    const TestWords long_one(rank.driver(), rank.rank(), 50'000, 1);
+    const Status status =
+        rank.path().allreduce(long_one.at(), long_one.at(), long_one.count(), DType::i32, Op::sum).status();
+    return expect_failure(rank, status);
+  }));
+}
+
+TEST(GpuFault, BeforeTheEnd) {
+  EXPECT_TRUE(after_a_fault(kExchanging, [](NodeRank& rank, const TestStream&, const TestWords&) {
+    rank.path().let_go();
+    return true;
+  }));
+}
+
+// As a launch of a graph does, without a deadline.
+TEST(GpuFault, BehindAGraph) {
+  DeviceLimits limits = kExchanging;
+  limits.patience = std::chrono::milliseconds(1);
+  EXPECT_TRUE(on_processes(library, kRanks, limits, [](NodeRank& rank) {
+    alarm(kLongest);
+    const TestStream stream(rank.driver(), rank.rank());
+    const TestWords words(rank.driver(), rank.rank(), kCount, 1);
+    Status status = sum_on(rank, stream, words);
+    if (!expect(status.ok(), rank, "the first call")) return false;
+    TestGraph graph(rank.driver(), stream);
+    graph.begin();
+    status = sum_on(rank, stream, words);
+    if (!expect(graph.end() == CUDA_SUCCESS && status.ok(), rank, "the capture")) return false;
+    graph.launch(stream);
+    if (rank.rank() == kFaulty) break_gpu(rank, stream);
+    const bool right = expect_failure(rank, sum_on(rank, stream, words));
+    if (rank.rank() != kFaulty) stream.wait();
+    rank.path().let_go();
+    return right;
+  }));
+}
+
+// Streams that wait for events cannot be called back. The host can.
+TEST(GpuFault, WithEventsAlone) {
+  EXPECT_TRUE(after_a_fault(DeviceLimits{kExchanging.scratch},
+                            [](NodeRank& rank, const TestStream& stream, const TestWords& words) {
+                              const bool right = expect_failure(rank, sum_on(rank, stream, words));
+                              rank.barrier();
+                              std::fflush(nullptr);
+                              _exit(right ? 0 : 1);
+                              return right;
+                            }));
+}
+
+}  // namespace
+}  // namespace heddle::test
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  if (argc != 2) return 2;
+  setenv("FAKE_CUDA_DEVICES", "3", 1);
+  heddle::test::library = argv[1];
+  return RUN_ALL_TESTS();
+}
