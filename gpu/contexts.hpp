@@ -31,7 +31,41 @@ class Contexts {
 // CUDA 12.0, and does not tell.
 std::uint64_t instance_of(const Driver& driver, CUcontext context);
 
-// Makes a context the calling thread's current one, and gives back the one before.
+// What the driver refuses to the calling thread meanwhile, because streams are being captured.
+class CaptureMode {
+ public:
+  // Never more than it does already.
+  CaptureMode(const Driver& driver, CUstreamCaptureMode mode) : driver_(driver), before_(mode) {
+    // Not where CUDA is not initialised, which it may be by the end.
+    changed_ = driver.ThreadExchangeStreamCaptureMode(&before_) == CUDA_SUCCESS;
+    if (changed_ && before_ == CU_STREAM_CAPTURE_MODE_RELAXED) restore();
+  }
+  CaptureMode(const CaptureMode&) = delete;
+  CaptureMode& operator=(const CaptureMode&) = delete;
+  ~CaptureMode() {
+    if (changed_) restore();
+  }
+
+ private:
+  void restore() {
+    driver_.ThreadExchangeStreamCaptureMode(&before_);
+    changed_ = false;
+  }
+
+  const Driver& driver_;
+  CUstreamCaptureMode before_;
+  bool changed_ = false;
+};
+
+// Lets the calling thread do what is no part of any work on streams (load kernels, ask about memory) while a stream is being captured: the driver would refuse it, and
+// make the capture fail, because it cannot know that.
+class Aside : CaptureMode {
+ public:
+  explicit Aside(const Driver& driver) : CaptureMode(driver, CU_STREAM_CAPTURE_MODE_RELAXED) {}
+};
+
+// Makes a context the calling thread's current one, and gives back the one before. Captures of other threads (in the global mode, the default) are nothing to it: only this thread's own are to fail
+// where it waits for work that it has given.
 class Current {
  public:
   Current(const Driver& driver, CUcontext context);
@@ -46,26 +80,9 @@ class Current {
   void enter(CUcontext context);
 
   const Driver& driver_;
+  const CaptureMode beside_{driver_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL};
   bool pushed_ = false;
   CUresult error_ = CUDA_SUCCESS;
-};
-
-// Lets the calling thread do what is no part of any work on streams (load kernels, ask about memory) while a stream is being captured: the driver would refuse it, and
-// make the capture fail, because it cannot know that.
-class Aside {
- public:
-  explicit Aside(const Driver& driver)
-      : driver_(driver), changed_(driver.ThreadExchangeStreamCaptureMode(&mode_) == CUDA_SUCCESS) {}
-  Aside(const Aside&) = delete;
-  Aside& operator=(const Aside&) = delete;
-  ~Aside() {
-    if (changed_) driver_.ThreadExchangeStreamCaptureMode(&mode_);
-  }
-
- private:
-  const Driver& driver_;
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
-  const bool changed_;  // not where CUDA is not initialised, which it may be by the end
 };
 
 }  // namespace heddle::gpu

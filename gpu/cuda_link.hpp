@@ -29,7 +29,7 @@ class CudaLink final : public Link {
 
   Origin origin() const override;
   bool is_there() const override { return instance_of(cuda_.driver, context_) == instance_; }
-  Result<Export> allocate(std::size_t bytes) override;
+  Result<Export> allocate(std::size_t bytes, bool for_processes) override;
   Status open(std::span<const Export> all, int rank) override;
   void finish() override;
   Result<bool> finished() override;

@@ -65,7 +65,7 @@ CudaLink::~CudaLink() {
 
 // ---- Scratch
 
-Result<Export> CudaLink::allocate(std::size_t bytes) {
+Result<Export> CudaLink::allocate(std::size_t bytes, bool for_processes) {
   const std::size_t whole = (bytes + kPortion - 1) / kPortion * kPortion;
   Export mine;
   mine.origin = origin();
@@ -74,6 +74,7 @@ Result<Export> CudaLink::allocate(std::size_t bytes) {
                         [&](const Driver& driver) { return driver.MemAlloc(&own_, whole); }));
   mine.address = own_;
   own_bytes_ = whole;
+  if (!for_processes) return mine;
   CUipcMemHandle handle = {};
   static_assert(sizeof handle == sizeof mine.handle);
   HEDDLE_TRY(in_context("exporting memory by CUDA IPC",

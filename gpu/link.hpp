@@ -98,8 +98,8 @@ class Link {
   virtual Origin origin() const = 0;
   // Whether its context is still there: what a link has in one that was destroyed or reset is gone.
   virtual bool is_there() const = 0;
-  // Scratch of this rank's, once.
-  virtual Result<Export> allocate(std::size_t bytes) = 0;
+  // Scratch of this rank's, once. `for_processes`: others are to open it.
+  virtual Result<Export> allocate(std::size_t bytes, bool for_processes) = 0;
   // That of all, in the order of ranks; this one is `rank`.
   virtual Status open(std::span<const Export> all, int rank) = 0;
   // Waits for what end_on() ended, and for the graphs with such work that were launched.

@@ -127,7 +127,7 @@ Result<bool> DevicePath::make_links(gpu::Gpu& gpu) {
 
 // For exchanges an eighth of it at most.
 Result<bool> DevicePath::share_scratch(std::size_t bytes, std::size_t exchange) {
-  Result<gpu::Export> mine = link_->allocate(bytes);
+  Result<gpu::Export> mine = link_->allocate(bytes, exported_);
   if (mine.ok() && apart_) mine->exchange = exchange;
   std::vector<gpu::Export> all;
   const Result<bool> met = gather(mine.status(), mine.ok() ? mine.value() : gpu::Export{}, &all);

@@ -29,7 +29,7 @@ Status GpuDirect::prepare(gpu::Gpu& gpu, const gpu::Place& place) {
   link_ = std::move(link).value();
   // As aligned as shares are, for kernels.
   const std::size_t of_each = room_.share + (room_.scratch + kShareGrain - 1) / kShareGrain * kShareGrain;
-  const Result<gpu::Export> memory = link_->allocate(SharesLayout::kSlots * of_each);
+  const Result<gpu::Export> memory = link_->allocate(SharesLayout::kSlots * of_each, false);
   HEDDLE_TRY(memory.status());
   HEDDLE_TRY(link_->open({&memory.value(), 1}, 0));
   memory_ = link_->scratch(0);

@@ -64,7 +64,7 @@ class TestGate {
   } words_;
 };
 
-// What a stream is given between begin() and end(), to be launched as often as one likes. Other threads are left alone meanwhile.
+// What a stream is given between begin() and end(), to be launched as often as one likes. Other threads are left alone meanwhile, unless begin() is told otherwise.
 class TestGraph {
  public:
   TestGraph(const TestDriver& driver, const TestStream& stream) : driver_(driver), stream_(stream.get()) {}
@@ -73,9 +73,8 @@ class TestGraph {
   ~TestGraph() {
     if (exec_ != nullptr) driver_.call<PFN_cuGraphExecDestroy_v10000>("cuGraphExecDestroy", exec_);
   }
-  void begin() const {
-    driver_.call<PFN_cuStreamBeginCapture_v10010>("cuStreamBeginCapture_v2", stream_,
-                                                  CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  void begin(CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) const {
+    driver_.call<PFN_cuStreamBeginCapture_v10010>("cuStreamBeginCapture_v2", stream_, mode);
   }
   // What ending the capture says; the graph can be launched where that is CUDA_SUCCESS.
   CUresult end() {

@@ -254,6 +254,14 @@ TEST(Exchange, WhereEachHasADevice) {
   EXPECT_EQ(exchanges_of(2, 1, 10), 0);
 }
 
+// Where CUDA IPC is refused, as by a container, which threads of a process do not need.
+TEST(Exchange, WithoutIpc) {
+  driver->find<void (*)(const char*, int, int)>("fake_cuda_fail")("cuIpcGetMemHandle",
+                                                                  CUDA_ERROR_NOT_SUPPORTED, 1 << 30);
+  EXPECT_EQ(exchanges_of(2, 2, 10), 4);
+  driver->fail_no_more("cuIpcGetMemHandle");
+}
+
 TEST(Exchange, AsFarAsIsSaid) {
   const Setting setting("HEDDLE_EXCHANGE_BYTES", "1000");
   EXPECT_EQ(exchanges_of(2, 2, 250), 4);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "graph_ranks.hpp"
@@ -90,6 +91,50 @@ TEST(GpuGraphs, BesideACapture) {
     stream.wait();
     EXPECT_EQ(words.value(), 3);
   });
+}
+
+// Another thread captures in the mode in which the driver refuses to everybody what may be unsafe, and makes the capture fail where somebody tries: communicators that are made meanwhile serve calls
+// by images and by GPUs, and end.
+TEST(GpuGraphs, BesideAnotherThreadsCapture) {
+  constexpr int kSums = 20;
+  for (const int devices : {1, 2}) {
+    std::vector<std::unique_ptr<Words>> words;
+    std::vector<std::unique_ptr<Stream>> streams;
+    for (const std::size_t count : {4, 200'000}) {
+      for (int rank = 0; rank < 2; ++rank)
+        words.push_back(std::make_unique<Words>(rank % devices, count, rank + 1));
+    }
+    for (int rank = 0; rank < 2; ++rank)
+      streams.push_back(std::make_unique<Stream>(rank % devices));
+    std::barrier barrier(2);
+    std::thread captures([&] {
+      const Stream stream(0);
+      TestGraph graph(*driver, stream);
+      graph.begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+      barrier.arrive_and_wait();
+      barrier.arrive_and_wait();
+      CAPTURED(graph);
+    });
+    barrier.arrive_and_wait();
+    on_ranks(2, [&](heddle_comm_t comm, int rank) {
+      const auto mine = static_cast<std::size_t>(rank);
+      for (int i = 0; i < kSums; ++i) {
+        for (const std::size_t at : {mine, 2 + mine}) {
+          const Words& one = *words[at];
+          EXPECT_EQ(heddle_allreduce(HEDDLE_IN_PLACE, one.at(), one.count(), HEDDLE_INT32, HEDDLE_SUM, comm),
+                    HEDDLE_OK)
+              << heddle_last_error();
+        }
+      }
+      for (const std::size_t at : {mine, 2 + mine})
+        EXPECT_EQ(sum(comm, *streams[mine], HEDDLE_IN_PLACE, words[at]->at(), words[at]->count()), HEDDLE_OK)
+            << heddle_last_error();
+    });
+    barrier.arrive_and_wait();
+    captures.join();
+    for (const auto& one : words)
+      EXPECT_EQ(one->value(), 3 << kSums);
+  }
 }
 
 // All capture a call, or none.
