@@ -117,7 +117,7 @@ class WithoutMpi(Case):
         return {(r["collective"], size): r["algorithm"] for r in ranges for size in sizes(r["first_bytes"], r["last_bytes"])}
 
     def test_one_collective_and_few_sizes(self):
-        for status, output in tune("-o", self.file, "--json", self.json, "-c", "bcast", "-m", "1K:2K", "-t", "1", ranks=3):
+        for status, output in tune("-o", self.file, "--json", self.json, "-c", "bcast", "-m", "1K:2K", "-t", "4", ranks=3):
             self.assertEqual(status, 0, output)
         self.assertEqual([(s["collective"], s["bytes"]) for s in read(self.json)["sizes"]], [("bcast", 1024), ("bcast", 2048)])
 
