@@ -22,7 +22,7 @@ TEST(StreamNodes, NotShared) {
   on_nodes({0, 0, 1}, little(0), by_the_host);
   on_nodes({0, 0, 1}, little(1000), by_the_host);
   // Of the first in a node, or its last.
-  for (const char* name : {"cuMemAlloc", "cuIpcGetMemHandle", "cuEventCreate"}) {
+  for (const char* name : {"cuMemAlloc", "cuEventCreate"}) {
     for (const int later : {0, 1}) {
       on_nodes({0, 0, 1, 1}, little(), [&](Seat& seat) {
         const Step<float> step(seat, 0, kLeast, 1);
