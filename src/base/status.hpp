@@ -31,7 +31,7 @@ class [[nodiscard]] Status {
  public:
   Status() = default;
   Status(Code code, std::string message)
-      : detail_(std::make_unique<Detail>(Detail{code, std::move(message)})) {}
+      : detail_(std::make_unique<Detail>(code, std::move(message))) {}
   Status(Status&&) noexcept = default;
   Status& operator=(Status&&) noexcept = default;
   Status(const Status& other) : detail_(other.detail_ ? std::make_unique<Detail>(*other.detail_) : nullptr) {}
@@ -47,6 +47,8 @@ class [[nodiscard]] Status {
 
  private:
   struct Detail {
+    Detail(Code why, std::string text) : code(why), message(std::move(text)) {}
+
     Code code;
     std::string message;
   };
