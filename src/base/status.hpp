@@ -30,8 +30,7 @@ const char* code_name(Code code);
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  Status(Code code, std::string message)
-      : detail_(std::make_unique<Detail>(code, std::move(message))) {}
+  Status(Code code, std::string message) : detail_(std::make_unique<Detail>(code, std::move(message))) {}
   Status(Status&&) noexcept = default;
   Status& operator=(Status&&) noexcept = default;
   Status(const Status& other) : detail_(other.detail_ ? std::make_unique<Detail>(*other.detail_) : nullptr) {}
