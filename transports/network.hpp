@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/port_range.hpp"
 #include "base/status.hpp"
 #include "transports/transport.hpp"
 
@@ -19,6 +20,7 @@ struct NetworkOptions {
   // How long a connection to a peer may take before it counts as unreachable; 0: for ever.
   std::chrono::milliseconds timeout{0};
   std::string tcp_interfaces;                     // HEDDLE_TCP_INTERFACES
+  PortRange tcp_ports;                            // HEDDLE_TCP_PORTS
   std::string verbs_device;                       // of HEDDLE_VERBS_DEVICE, this rank's
   int verbs_gid = -1;                             // HEDDLE_VERBS_GID
   std::chrono::milliseconds verbs_timeout{2000};  // HEDDLE_VERBS_TIMEOUT

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/port_range.hpp"
+
 namespace heddle {
 
 enum class LogLevel : std::uint8_t { none, error, warn, info, debug };
@@ -26,6 +28,7 @@ struct Config {
   std::string transports = "shm,mpi,tcp,ucx,verbs";
   std::string modules;  // HEDDLE_MODULES=PATH: folder of heddle's own modules; empty: beside the library
   std::string tcp_interfaces;  // HEDDLE_TCP_INTERFACES=LIST: names; empty: all that are up
+  PortRange tcp_ports;         // HEDDLE_TCP_PORTS=FIRST-LAST
   std::string verbs_device;    // HEDDLE_VERBS_DEVICE=NAME[:PORT][,...]; empty: the fastest port that is up
   int verbs_gid = -1;          // HEDDLE_VERBS_GID=INDEX; -1: the best
   // HEDDLE_VERBS_TIMEOUT=SECONDS: a peer whose device acknowledges nothing for this long is gone

@@ -177,6 +177,17 @@ Problem set_verbs_timeout(std::string_view value, Config& config) {
   return set_seconds<&Config::verbs_timeout>(value, config);
 }
 
+Problem set_tcp_ports(std::string_view value, Config& config) {
+  const std::size_t dash = value.find('-');
+  const std::optional<int> first = parse_number<int>(value.substr(0, dash));
+  const std::optional<int> last =
+      dash == std::string_view::npos ? first : parse_number<int>(value.substr(dash + 1));
+  if (!first || !last || *first < 1 || *last > 65535 || *last < *first)
+    return "is not a range of ports, FIRST-LAST (1 to 65535)";
+  config.tcp_ports = {*first, *last};
+  return {};
+}
+
 Problem set_master_port(std::string_view value, Config& config) {
   const std::optional<int> port = parse_number<int>(value);
   if (!port || *port < 1 || *port > 65535) return "is not a port number (1 to 65535)";
@@ -210,6 +221,10 @@ constexpr std::array kRows = {
     Row{{"HEDDLE_TCP_INTERFACES", "comma-separated list of names, as in `ip link`", "all that are up",
          "Network interfaces that tcp may use to be reached by others."},
         set_text<&Config::tcp_interfaces>},
+    Row{{"HEDDLE_TCP_PORTS", "FIRST-LAST, ports", "any that the system gives",
+         "On which ports tcp listens for other nodes' ranks, as where a firewall lets no others through. "
+         "Each rank takes one for each communicator over several nodes."},
+        set_tcp_ports},
     Row{{"HEDDLE_VERBS_DEVICE", "name[:port], or several with commas", "the fastest port that is up",
          "Which RDMA device verbs uses; ibv_devices lists them. Of several the ranks of a node take one "
          "each, "

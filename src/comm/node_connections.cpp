@@ -89,6 +89,7 @@ std::string NodeConnections::verbs_device() const {
 Result<Internode> NodeConnections::join_network(const std::string& name) {
   const NetworkOptions options{.timeout = config_.timeout,
                                .tcp_interfaces = config_.tcp_interfaces,
+                               .tcp_ports = config_.tcp_ports,
                                .verbs_device = verbs_device(),
                                .verbs_gid = config_.verbs_gid,
                                .verbs_timeout = config_.verbs_timeout};

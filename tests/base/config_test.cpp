@@ -24,13 +24,26 @@ TEST(Config, EmptyEnvironmentGivesDefaults) {
 }
 
 TEST(Config, EveryVariableIsParsed) {
-  const ParsedConfig parsed =
-      parse_config({"HEDDLE_ENABLE=0", "HEDDLE_LOG=debug", "HEDDLE_ALGORITHM=allreduce:ring,bcast:team",
-                    "HEDDLE_TUNING_FILE=/a=b.json", "HEDDLE_TRANSPORTS=mpi", "HEDDLE_TIMEOUT=2.5",
-                    "HEDDLE_WARN_AFTER=0", "HEDDLE_SLOT_BYTES=256K", "HEDDLE_SPIN=100", "HEDDLE_SHM=posix",
-                    "HEDDLE_ALLOC_MEM=0", "HEDDLE_MASTER_PORT=29501", "HEDDLE_VERBS_DEVICE=mlx5_0:1",
-                    "HEDDLE_VERBS_GID=3", "HEDDLE_VERBS_TIMEOUT=7.5", "HEDDLE_MEASURE=0",
-                    "HEDDLE_SINGLE_COPY=1", "HEDDLE_CACHE=/some/where", "HEDDLE_PROGRESS_THREAD=Always"});
+  const ParsedConfig parsed = parse_config({"HEDDLE_ENABLE=0",
+                                            "HEDDLE_LOG=debug",
+                                            "HEDDLE_ALGORITHM=allreduce:ring,bcast:team",
+                                            "HEDDLE_TUNING_FILE=/a=b.json",
+                                            "HEDDLE_TRANSPORTS=mpi",
+                                            "HEDDLE_TIMEOUT=2.5",
+                                            "HEDDLE_WARN_AFTER=0",
+                                            "HEDDLE_SLOT_BYTES=256K",
+                                            "HEDDLE_SPIN=100",
+                                            "HEDDLE_SHM=posix",
+                                            "HEDDLE_ALLOC_MEM=0",
+                                            "HEDDLE_MASTER_PORT=29501",
+                                            "HEDDLE_VERBS_DEVICE=mlx5_0:1",
+                                            "HEDDLE_VERBS_GID=3",
+                                            "HEDDLE_TCP_PORTS=20000-20099",
+                                            "HEDDLE_VERBS_TIMEOUT=7.5",
+                                            "HEDDLE_MEASURE=0",
+                                            "HEDDLE_SINGLE_COPY=1",
+                                            "HEDDLE_CACHE=/some/where",
+                                            "HEDDLE_PROGRESS_THREAD=Always"});
   EXPECT_TRUE(parsed.complaints.empty()) << parsed.complaints.front();
   EXPECT_FALSE(parsed.config.enable);
   EXPECT_EQ(parsed.config.log_level, LogLevel::debug);
@@ -46,6 +59,8 @@ TEST(Config, EveryVariableIsParsed) {
   EXPECT_EQ(parsed.config.master_port, 29501);
   EXPECT_EQ(parsed.config.verbs_device, "mlx5_0:1");
   EXPECT_EQ(parsed.config.verbs_gid, 3);
+  EXPECT_EQ(parsed.config.tcp_ports.first, 20000);
+  EXPECT_EQ(parsed.config.tcp_ports.last, 20099);
   EXPECT_EQ(parsed.config.verbs_timeout, milliseconds(7500));
   EXPECT_FALSE(parsed.config.measure);
   EXPECT_EQ(parsed.config.single_copy, std::optional(true));
@@ -104,7 +119,15 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"HEDDLE_VERBS_GID=256", "GID"}, Wrong{"HEDDLE_VERBS_GID=x", "GID"},
         Wrong{"HEDDLE_VERBS_TIMEOUT=0", "0.1 to 600"}, Wrong{"HEDDLE_VERBS_TIMEOUT=601", "0.1 to 600"},
         Wrong{"HEDDLE_VERBS_TIMEOUT=nan", "0.1 to 600"}, Wrong{"HEDDLE_MASTER_PORT=0", "port"},
-        Wrong{"HEDDLE_MASTER_PORT=65536", "port"}));
+        Wrong{"HEDDLE_MASTER_PORT=65536", "port"}, Wrong{"HEDDLE_TCP_PORTS=0-9", "FIRST-LAST"},
+        Wrong{"HEDDLE_TCP_PORTS=9-8", "FIRST-LAST"}, Wrong{"HEDDLE_TCP_PORTS=9-65536", "FIRST-LAST"},
+        Wrong{"HEDDLE_TCP_PORTS=9-", "FIRST-LAST"}, Wrong{"HEDDLE_TCP_PORTS=-9", "FIRST-LAST"}));
+
+TEST(Config, OnePortIsARange) {
+  const Config config = parse_config({"HEDDLE_TCP_PORTS=20000"}).config;
+  EXPECT_EQ(config.tcp_ports.first, 20000);
+  EXPECT_EQ(config.tcp_ports.last, 20000);
+}
 
 TEST(Config, WhatIsForUcxIsLeftToIt) {
   EXPECT_EQ(parse_config({"HEDDLE_UCX_TLS=tcp", "HEDDLE_UCX_ANYTHING="}).complaints.size(), 0U);

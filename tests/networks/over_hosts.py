@@ -253,6 +253,8 @@ class TcpScenarios(Scenarios):
         self.add_decoys()
         self.works('conform')
         self.works('conform', HEDDLE_TCP_INTERFACES='net0')
+        said = ''.join(self.works('conform', HEDDLE_TCP_PORTS='20000-20009', HEDDLE_LOG='info'))
+        if not re.search(r'TCP at [0-9.]+:2000[0-9]\b', said): raise AssertionError(f'no port of the range:\n{said}')
         with self.job('loop', HEDDLE_TCP_INTERFACES='dead0,docker0', HEDDLE_TIMEOUT=str(DEADLINE)) as job:
             self.fails_in_time(job, job.finish(3 * DEADLINE + 10), None, range(job.size))
 

@@ -11,10 +11,12 @@
 #include <array>
 #include <chrono>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "base/descriptors.hpp"
+#include "base/port_range.hpp"
 #include "support/ranks.hpp"
 #include "tcp_ipv4.hpp"
 #include "tcp_pair.hpp"
@@ -310,6 +312,30 @@ TEST(Tcp, SilentStrangersTakeNoDescriptorThatIsWanted) {
   EXPECT_TRUE(opened && came && received.done) << pair.status[0].message();
   EXPECT_EQ(none.code(), Code::out_of_memory);
   EXPECT_NE(none.message().find(": 3 of 3 file descriptors are open"), std::string::npos) << none.message();
+}
+
+TEST(Tcp, ListensOnAPortOfTheRange) {
+  Socket other = tcp_listen(0).value();
+  const int taken = tcp_local_port(other);
+  const Status none = tcp_listen(PortRange{taken, taken}).status();
+  EXPECT_EQ(none.code(), Code::system);
+  const std::string range = std::to_string(taken) + "-" + std::to_string(taken);
+  EXPECT_NE(none.message().find("all ports of HEDDLE_TCP_PORTS=" + range + " are in use"), std::string::npos)
+      << none.message();
+
+  const PortRange ports{std::min(taken, 65000), std::min(taken, 65000) + 99};
+  std::set<int> found;
+  std::vector<Socket> listeners;
+  for (int i = 0; i < 20; ++i) {
+    listeners.push_back(tcp_listen(ports).value());
+    found.insert(tcp_local_port(listeners.back()));
+  }
+  EXPECT_EQ(found.size(), 20U);
+  EXPECT_GE(*found.begin(), ports.first);
+  EXPECT_LE(*found.rbegin(), ports.last);
+
+  other.close();
+  EXPECT_EQ(tcp_local_port(tcp_listen(PortRange{taken, taken}).value()), taken);
 }
 
 TEST(Tcp, NoConnectionTakesThePlaceOfAClosedStream) {

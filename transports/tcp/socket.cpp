@@ -1,5 +1,6 @@
 #include "transports/tcp/socket.hpp"
 
+#include <fmt/format.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -75,8 +76,21 @@ Result<Socket> listen_on(int family, int port, bool* in_use) {
     *in_use = errno == EADDRINUSE;
     return system_error("bind", errno);
   }
-  if (::listen(socket.fd(), SOMAXCONN) != 0) return system_error("listen", errno);
+  if (::listen(socket.fd(), SOMAXCONN) != 0) {
+    // Two may bind to one port before either listens.
+    *in_use = errno == EADDRINUSE;
+    return system_error("listen", errno);
+  }
   return socket;
+}
+
+Result<Socket> listen_on_all(int port, bool* in_use) {
+  *in_use = false;
+  Result<Socket> both = listen_on(AF_INET6, port, in_use);
+  // Any other failure may be that of a machine without IPv6. A port in use is final: IPv4 alone might still
+  // get it, and then whoever came by IPv6 would meet the other program.
+  if (both.ok() || *in_use) return both;
+  return listen_on(AF_INET, port, in_use);
 }
 
 // Linux gives an unbound client socket a port from the ephemeral range; when that is the very port it
@@ -197,11 +211,21 @@ void tcp_tune(const Socket& socket) {
 
 Result<Socket> tcp_listen(int port) {
   bool in_use = false;
-  Result<Socket> both = listen_on(AF_INET6, port, &in_use);
-  // Any other failure may be that of a machine without IPv6. A port in use is final: IPv4 alone might still
-  // get it, and then whoever came by IPv6 would meet the other program.
-  if (both.ok() || in_use) return both;
-  return listen_on(AF_INET, port, &in_use);
+  return listen_on_all(port, &in_use);
+}
+
+Result<Socket> tcp_listen(PortRange ports) {
+  if (ports.any()) return tcp_listen(0);
+  // The ranks of a node, whose numbers of processes follow each other, do not all begin at the same one.
+  const int begin = static_cast<int>(::getpid() % ports.count());
+  for (int i = 0; i < ports.count(); ++i) {
+    bool in_use = false;
+    Result<Socket> listener = listen_on_all(ports.first + (begin + i) % ports.count(), &in_use);
+    if (listener.ok() || !in_use) return listener;
+  }
+  return Status(Code::system, fmt::format("all ports of HEDDLE_TCP_PORTS={}-{} are in use: each rank takes "
+                                          "one for each communicator over several nodes",
+                                          ports.first, ports.last));
 }
 
 int tcp_local_port(const Socket& socket) {

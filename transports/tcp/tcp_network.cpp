@@ -81,7 +81,7 @@ Result<std::unique_ptr<Network>> open_tcp_network(const NetworkOptions& options)
                     now.open, now.limit));
   Result<std::vector<tcp::Address>> addresses = tcp::local_addresses(options.tcp_interfaces);
   HEDDLE_TRY(addresses.status());
-  Result<Socket> listener = tcp_listen(0);
+  Result<Socket> listener = tcp_listen(options.tcp_ports);
   HEDDLE_TRY(listener.status());
   std::uint64_t key = 0;
   if (::getrandom(&key, sizeof key, 0) != sizeof key) return system_error("getrandom", errno);
