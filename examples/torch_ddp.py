@@ -6,6 +6,7 @@ Trains the same network twice, an epoch of each by turns: with gloo's sums, and 
 """
 import argparse
 import csv
+import math
 import os
 import pathlib
 import socket
@@ -83,6 +84,14 @@ def digits(path):
     return rows[:, :-1] / 16, rows[:, -1].long()
 
 
+def median_of(values):
+    """The median and its 95% confidence interval, by order statistics."""
+    values = sorted(values)
+    half = 0.98 * math.sqrt(len(values))
+    low, high = math.floor(len(values) / 2 - half), math.ceil(len(values) / 2 + half)
+    return statistics.median(values), values[max(low, 0)], values[min(high, len(values) - 1)]
+
+
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--method', help='compresses heddle\'s sums: fp16, topk:0.01, ... (default: exact sums)')
@@ -112,7 +121,9 @@ def main():
         for training in trainings:
             print(f'{training.name:8} loss {training.loss:.4f}  accuracy {training.accuracy(inputs[held_out], labels[held_out]):.4f}  '
                   f'median of an epoch {statistics.median(training.seconds):.3f} s')
-        print(f'ratio    {statistics.median(a / b for a, b in zip(*(t.seconds for t in trainings))):.2f} (median, {options.epochs} epochs, {size} ranks)')
+        gloos, heddles = (training.seconds for training in trainings)
+        median, low, high = median_of([gloo / ours for gloo, ours in zip(gloos, heddles)])
+        print(f'ratio    {median:.2f}, 95% confidence {low:.2f} to {high:.2f} ({options.epochs} epochs of each, {size} ranks)')
     comm.close()
     dist.destroy_process_group()
 
