@@ -12,7 +12,8 @@ Execution::Execution(std::shared_ptr<const Schedule> schedule, const Ports& port
     : schedule_(std::move(schedule)),
       ports_(&ports),
       tickets_(schedule_->max_open),
-      peer_of_ticket_(schedule_->max_open, -1) {}
+      peer_of_ticket_(schedule_->max_open, -1),
+      cursor_(*schedule_) {}
 
 Execution::~Execution() {
   abandon();
@@ -26,9 +27,7 @@ Status Execution::start(const Binding& binding) {
   HEDDLE_TRY(find_scratch(unit_bytes_ * schedule_->scratch_units));
   oldest_ = 0;
   open_ = 0;
-  pc_ = 0;
-  body_end_ = 0;
-  iteration_ = 0;
+  cursor_ = Cursor(*schedule_);
   team_started_ = false;
   active_ = true;
   return {};
@@ -54,12 +53,12 @@ Status Execution::find_scratch(std::size_t bytes) {
 }
 
 Execution::Range Execution::range(const Step& step) const {
-  const std::uint32_t first = chunk_at(step, stride_, iteration_, schedule_->chunks);
+  const std::uint32_t first = cursor_.chunk();
   return {split_.begin(first) * binding_.element_bytes,
           split_.length(first, step.count) * binding_.element_bytes};
 }
 
-std::byte* Execution::place(Slot slot, const Step& step, const Range& r) const {
+std::byte* Execution::place(Slot slot, const Range& r) const {
   switch (slot) {
     case Slot::data:
       return binding_.data + r.offset;
@@ -69,8 +68,7 @@ std::byte* Execution::place(Slot slot, const Step& step, const Range& r) const {
     case Slot::scratch:
       break;
   }
-  const std::uint32_t unit = unit_at(step, iteration_, schedule_->scratch_units);
-  return scratch_at_ + unit * unit_bytes_;
+  return scratch_at_ + cursor_.unit() * unit_bytes_;
 }
 
 Status Execution::open_message(const Step& step) {
@@ -88,16 +86,16 @@ Status Execution::open_message(const Step& step) {
   ++open_;
   const std::uint32_t tag = binding_.sequence * kLanes + step.lane;
   Status status = step.kind == StepKind::send
-                      ? transport->send(step.peer, tag, place(step.src, step, r), r.bytes, ticket)
-                      : transport->recv(step.peer, tag, place(step.dst, step, r), r.bytes, ticket);
+                      ? transport->send(step.peer, tag, place(step.src, r), r.bytes, ticket)
+                      : transport->recv(step.peer, tag, place(step.dst, r), r.bytes, ticket);
   if (!status.ok()) --open_;
   return status;
 }
 
 void Execution::run_local(const Step& step) {
   const Range r = range(step);
-  std::byte* dst = place(step.dst, step, r);
-  const std::byte* src = place(step.src, step, r);
+  std::byte* dst = place(step.dst, r);
+  const std::byte* src = place(step.src, r);
   if (r.bytes == 0) return;
   if (binding_.local != nullptr) return give_local(step, dst, src, r.bytes);
   if (step.kind == StepKind::copy) {
@@ -127,8 +125,8 @@ bool Execution::run_team(const Step& step) {
     team_op_.verb = step.kind == StepKind::team_allreduce ? TeamVerb::allreduce
                     : step.kind == StepKind::team_reduce  ? TeamVerb::reduce
                                                           : TeamVerb::bcast;
-    team_op_.in = place(step.src, step, r);
-    team_op_.out = place(step.dst, step, r);
+    team_op_.in = place(step.src, r);
+    team_op_.out = place(step.dst, r);
     team_op_.count = r.bytes / binding_.element_bytes;
     team_op_.element_bytes = binding_.element_bytes;
     team_op_.fold = binding_.fold;
@@ -154,31 +152,6 @@ bool Execution::retire(std::uint32_t may_stay_open) {
   return open_ <= may_stay_open;
 }
 
-// To the next step, around the end of a repeat.
-void Execution::advance() {
-  ++pc_;
-  if (pc_ != body_end_) return;
-  if (++iteration_ < iterations_) {
-    pc_ = body_begin_;
-  } else {
-    body_end_ = 0;
-    iteration_ = 0;
-  }
-}
-
-void Execution::enter_repeat(const Step& step) {
-  ++pc_;
-  if (step.count == 0) {
-    pc_ += static_cast<std::size_t>(step.peer);
-    return;
-  }
-  body_begin_ = pc_;
-  body_end_ = pc_ + static_cast<std::size_t>(step.peer);
-  iteration_ = 0;
-  iterations_ = step.count;
-  stride_ = step.stride();
-}
-
 Status Execution::progress_messages() {
   for (Transport* transport : ports_->transports)
     HEDDLE_TRY(transport->progress());
@@ -187,8 +160,8 @@ Status Execution::progress_messages() {
 
 Status Execution::poll(bool* done) {
   *done = false;
-  while (pc_ < schedule_->steps.size()) {
-    const Step& step = schedule_->steps[pc_];
+  for (; !cursor_.done(); cursor_.advance()) {
+    const Step& step = cursor_.step();
     switch (step.kind) {
       case StepKind::send:
       case StepKind::recv:
@@ -205,9 +178,8 @@ Status Execution::poll(bool* done) {
         HEDDLE_TRY(progress_messages());
         if (!retire(step.count)) return {};
         break;
-      case StepKind::repeat:
-        enter_repeat(step);
-        continue;
+      case StepKind::repeat:  // the cursor never rests on one
+        break;
       case StepKind::team_reduce:
       case StepKind::team_bcast:
       case StepKind::team_allreduce:
@@ -215,7 +187,6 @@ Status Execution::poll(bool* done) {
         if (!run_team(step)) return open_ > 0 ? progress_messages() : Status();
         break;
     }
-    advance();
   }
   if (!local_is_done()) return progress_messages();
   active_ = false;
@@ -235,7 +206,7 @@ void Execution::abandon() {
 
 Waiting Execution::waiting_for() const {
   if (team_started_) {
-    const TeamKind kind = schedule_->steps[pc_].team();
+    const TeamKind kind = cursor_.step().team();
     const Team& team = *ports_->teams[static_cast<std::size_t>(kind)];
     return {Waiting::On::member, team.missing(team_op_), kind, team.clash(team_op_), team.passed(team_op_)};
   }

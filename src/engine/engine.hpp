@@ -10,6 +10,7 @@
 
 #include "base/dtype.hpp"
 #include "base/status.hpp"
+#include "schedule/cursor.hpp"
 #include "schedule/schedule.hpp"
 #include "schedule/split.hpp"
 #include "transports/team.hpp"
@@ -90,7 +91,7 @@ class Execution {
   };
   Status find_scratch(std::size_t bytes);
   Range range(const Step& step) const;
-  std::byte* place(Slot slot, const Step& step, const Range& r) const;
+  std::byte* place(Slot slot, const Range& r) const;
   void run_local(const Step& step);
   void give_local(const Step& step, std::byte* dst, const std::byte* src, std::size_t bytes);
   bool local_is_done() const { return binding_.local == nullptr || binding_.local->done(); }
@@ -98,8 +99,6 @@ class Execution {
   Status progress_messages();
   bool run_team(const Step& step);
   bool retire(std::uint32_t may_stay_open);
-  void advance();
-  void enter_repeat(const Step& step);
 
   std::shared_ptr<const Schedule> schedule_;
   const Ports* ports_;
@@ -116,13 +115,7 @@ class Execution {
   TeamOp team_op_;
   bool team_started_ = false;
   bool active_ = false;
-  // Position: next step, and the repeat it is in, if any.
-  std::size_t pc_ = 0;
-  std::size_t body_begin_ = 0;
-  std::size_t body_end_ = 0;
-  std::uint32_t iteration_ = 0;
-  std::uint32_t iterations_ = 0;
-  std::int32_t stride_ = 0;
+  Cursor cursor_;
 };
 
 }  // namespace heddle
