@@ -32,7 +32,6 @@ inline Status different_length(const std::string& who, std::size_t sent, std::si
 struct TransportCapabilities {
   const char* name = "";  // "loopback", "shm", "mpi", ...
   LinearCost cost;        // estimate of one message, for selection until it is measured
-  std::size_t max_message = SIZE_MAX;
   // A send may be done before it has left this process, see Transport::settled().
   bool sends_later = false;
 };

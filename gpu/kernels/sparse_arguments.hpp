@@ -41,7 +41,7 @@ struct Source {
   std::uint64_t list_capacity;  // it is complete where no more were wanted
 };
 
-// Which entries are taken, by their key: min(bits & mask, ceiling), as unsigned numbers. Those not below `threshold`; with `by_search` those above
+// Which entries are taken, by their key: min(bits & mask, ceiling), as unsigned numbers. Those not below `threshold`; where a search says (kBySearch) those above
 // the search's key, and the first `wanted` of those that equal it.
 struct SelectArguments {
   Source source;

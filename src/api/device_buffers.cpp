@@ -22,7 +22,7 @@ Status allreduce_anywhere(heddle_comm& comm, const Reduction& r) {
     // Nothing to sum is nothing to wait for.
     if (path == nullptr || r.count == 0) return Status();
     // An image is not where the buffer is.
-    return path->after_allreduce(comm.gpu, r.out, out != r.out && in != r.in);
+    return path->after_sum(comm.gpu, r.out, out != r.out && in != r.in);
   });
 }
 
@@ -56,7 +56,7 @@ Status staged_sparse(heddle_comm& comm, SparseJob job, DevicePath* path) {
   const auto sum = [&](void* out) -> Status {
     job.dense = out;
     HEDDLE_TRY(comm.communicator->sparse_allreduce(job));
-    if (path != nullptr) HEDDLE_TRY(path->after_sparse(comm.gpu, dense, in_on_gpu && out != dense));
+    if (path != nullptr) HEDDLE_TRY(path->after_sum(comm.gpu, dense, in_on_gpu && out != dense));
     return there != nullptr ? there->outcome() : Status();
   };
   const std::size_t bytes = job.in.dimension * dtype_size(job.in.value_type);
@@ -100,13 +100,13 @@ Status mostly_zero_anywhere(heddle_comm& comm, const Reduction& r) {
   if (there != nullptr) {
     HEDDLE_TRY(comm.communicator->mostly_zero_allreduce(
         {nullptr, nullptr, r.count, r.type, there.get(), there.get()}));
-    if (path != nullptr) HEDDLE_TRY(path->after_sparse(comm.gpu, r.out, true));
+    if (path != nullptr) HEDDLE_TRY(path->after_sum(comm.gpu, r.out, true));
     return there->outcome();
   }
   return with_images(comm, r.in, r.out, r.count * dtype_size(r.type), [&](const void* in, void* out) {
     HEDDLE_TRY(comm.communicator->mostly_zero_allreduce({in, out, r.count, r.type}));
     if (path == nullptr || r.count == 0) return Status();
-    return path->after_sparse(comm.gpu, r.out, out != r.out && in != r.in);
+    return path->after_sum(comm.gpu, r.out, out != r.out && in != r.in);
   });
 }
 
@@ -128,7 +128,7 @@ Status compressed_anywhere(heddle_comm& comm, const CompressedJob& job, PlacedRe
   }
   const bool is_for_gpus = is_coded ? coded.is_for_gpus() : largest.is_for_gpus();
   return compressed_allreduce_anywhere(comm.gpu, *comm.communicator, job, residual, [&](bool on_gpu) {
-    return path != nullptr && is_for_gpus ? path->after_sparse(comm.gpu, job.out, on_gpu) : Status();
+    return path != nullptr && is_for_gpus ? path->after_sum(comm.gpu, job.out, on_gpu) : Status();
   });
 }
 

@@ -265,7 +265,7 @@ Status allreduce_sparse(const heddle_sparse* in, heddle_sparse* out, const heddl
       given.count == 0 || (job.in.indices != given.indices && job.in.values != given.values);
   const bool on_gpu =
       in_on_gpu && lies(*comm, out->indices, Where::gpu) && lies(*comm, out->values, Where::gpu);
-  HEDDLE_TRY(path->after_sparse(comm->gpu, out->indices, on_gpu));
+  HEDDLE_TRY(path->after_sum(comm->gpu, out->indices, on_gpu));
   return taken;
 }
 

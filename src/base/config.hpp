@@ -1,4 +1,5 @@
-// Every HEDDLE_* variable, parsed once into a value. Nothing else in heddle reads the environment.
+// Every HEDDLE_* variable, parsed once into a value. (Before that the preload library looks at HEDDLE_LOG and HEDDLE_ENABLE itself; launchers'
+// variables are read where they are wanted.)
 #pragma once
 
 #include <chrono>
@@ -21,7 +22,7 @@ struct Config {
   bool enable = true;                   // HEDDLE_ENABLE=0|1: 0 leaves everything to the host MPI
   LogLevel log_level = LogLevel::warn;  // HEDDLE_LOG=none|error|warn|info|debug
   std::string
-      algorithm;  // HEDDLE_ALGORITHM=[allreduce:]NAME[,bcast:NAME][,sparse:NAME]: forces; empty: by price
+      algorithm;  // HEDDLE_ALGORITHM=[allreduce:]NAME[,bcast:NAME][,sparse:NAME]: forces; empty: as measured, or by price
   std::string tuning_file;  // HEDDLE_TUNING_FILE=PATH: JSON, overrides the choice by price
   // HEDDLE_TRANSPORTS=LIST: which may be used; of those between nodes that every rank can use the fastest as measured, without
   // measuring the first in the list

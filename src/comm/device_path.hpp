@@ -169,10 +169,7 @@ class DevicePath {
   // Of what a call that was served has left on the GPU, to where the rank's GPU reaches; complete on return. False: it does not reach there.
   Result<bool> copy(void* to, const void* from, std::size_t bytes);
   // And ends with this where it was staged. `on_gpu`: all that this rank gave lies on a GPU, `buffer` is some of it.
-  Status after_allreduce(gpu::Gpu& gpu, const void* buffer, bool on_gpu) {
-    return after_staged(gpu, buffer, on_gpu, true);
-  }
-  Status after_sparse(gpu::Gpu& gpu, const void* buffer, bool on_gpu) {
+  Status after_sum(gpu::Gpu& gpu, const void* buffer, bool on_gpu) {
     return after_staged(gpu, buffer, on_gpu, true);
   }
   Status after_bcast(gpu::Gpu& gpu, const void* buffer, bool on_gpu) {

@@ -17,10 +17,7 @@ Status StreamExecution::start(StreamBinding binding) {
   input_cuts_.clear();
   for (const std::uint64_t cut : binding_.cuts)
     input_cuts_.push_back(first_from(binding_.input, cut));
-  SparseView nothing = binding_.input;
-  nothing.count = 0;
-  data_.assign(schedule().chunks, {nullptr, nothing});
-  scratch_.assign(std::size_t{schedule().scratch_units} * schedule().unit_chunks, {nullptr, nothing});
+  reset_cells();
   lent_.clear();
   pool_.use(binding_.memory);
   received_.clear();
@@ -31,14 +28,18 @@ Status StreamExecution::start(StreamBinding binding) {
   return {};
 }
 
-Status StreamExecution::again(const void* values, std::uint32_t sequence) {
-  HEDDLE_TRY(begin());
-  binding_.input.values = values;
-  binding_.sequence = sequence;
+void StreamExecution::reset_cells() {
   SparseView nothing = binding_.input;
   nothing.count = 0;
   data_.assign(schedule().chunks, {nullptr, nothing});
   scratch_.assign(std::size_t{schedule().scratch_units} * schedule().unit_chunks, {nullptr, nothing});
+}
+
+Status StreamExecution::again(const void* values, std::uint32_t sequence) {
+  HEDDLE_TRY(begin());
+  binding_.input.values = values;
+  binding_.sequence = sequence;
+  reset_cells();
   from_memory_ = true;
   next_fold_ = 0;
   bytes_sent_ = 0;

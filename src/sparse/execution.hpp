@@ -66,6 +66,7 @@ class StreamExecution final : public MessageRun {
     SparseView view;
   };
 
+  void reset_cells();
   Status open(Open& open, Transport& transport) override;
   Status move(Open& open) override;
   bool has_begun(const Open& open) const override;

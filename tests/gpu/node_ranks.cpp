@@ -297,7 +297,7 @@ Status NodeRank::staged_sum(const float* in, float* out, std::size_t count) {
   ++calls_;
   TeamOp op = sum_of(from->host(), to->host(), count);
   run(*team_, op);
-  HEDDLE_TRY(path_.after_allreduce(gpu_, out, true));
+  HEDDLE_TRY(path_.after_sum(gpu_, out, true));
   return to->store();
 }
 

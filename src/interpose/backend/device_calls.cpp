@@ -138,7 +138,7 @@ Status Backend::after_allreduce(const void* in, void* out, std::size_t count, bo
   Op mapped_op{};
   if ((path == nullptr && nodes == nullptr) || !is_served(in, out, type, op, &mapped_type, &mapped_op))
     return {};
-  if (path != nullptr) return path->after_allreduce(device_buffers_.gpu(), out, on_gpu);
+  if (path != nullptr) return path->after_sum(device_buffers_.gpu(), out, on_gpu);
   return nodes->after_staged(device_buffers_.gpu(), out, count * dtype_size(mapped_type), on_gpu);
 }
 
