@@ -57,17 +57,6 @@ ParsedConfig parse_config_from_environ() {
   return parse_config(ours);
 }
 
-const std::vector<ConfigVariable>& config_variables() {
-  // Never destroyed: see catalog().
-  static const auto& variables = *[] {
-    auto* const all = new std::vector<ConfigVariable>;
-    for (const ConfigRow& row : config_rows())
-      all->push_back(row.variable);
-    return all;
-  }();
-  return variables;
-}
-
 std::string config_table_markdown() {
   std::string out = "| variable | values | default | meaning |\n|---|---|---|---|\n";
   for (const ConfigRow& row : config_rows()) {

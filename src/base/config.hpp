@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/port_range.hpp"
@@ -84,15 +83,7 @@ struct ParsedConfig {
 ParsedConfig parse_config(const std::vector<std::string>& environment);
 ParsedConfig parse_config_from_environ();
 
-// One row per variable, for docs and heddle-info.
-struct ConfigVariable {
-  std::string_view name;
-  std::string_view values;
-  std::string_view fallback;
-  std::string_view meaning;
-};
-const std::vector<ConfigVariable>& config_variables();
-// The same rows as a Markdown table: what docs/environment.md must contain.
+// All variables as a Markdown table (base/config_rows.hpp): what docs/environment.md must contain.
 std::string config_table_markdown();
 
 }  // namespace heddle

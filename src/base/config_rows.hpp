@@ -9,6 +9,14 @@
 
 namespace heddle {
 
+// For docs and heddle-info.
+struct ConfigVariable {
+  std::string_view name;
+  std::string_view values;
+  std::string_view fallback;
+  std::string_view meaning;
+};
+
 struct ConfigRow {
   ConfigVariable variable;
   // Sets what the value, which is not empty, stands for. Else says what is wrong with it, to follow its quotation ("is not a number of seconds").

@@ -1,4 +1,5 @@
 #include "base/config.hpp"
+#include "base/config_rows.hpp"
 #include "base/text.hpp"
 
 #include <gtest/gtest.h>
@@ -147,8 +148,9 @@ TEST(Config, UnknownNameIsReportedWithTheNearest) {
 }
 
 TEST(Config, EmptyValueIsUnset) {
-  for (const ConfigVariable& variable : config_variables()) {
-    EXPECT_TRUE(parse_config({std::string(variable.name) + "="}).complaints.empty()) << variable.name;
+  for (const ConfigRow& row : config_rows()) {
+    const std::string name(row.variable.name);
+    EXPECT_TRUE(parse_config({name + "="}).complaints.empty()) << name;
   }
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/config.hpp"
+#include "base/config_rows.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   // NUL separates variables, as it does in a real environment.
@@ -18,9 +19,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   }
   // Half the strings become values of known variables, so that the fuzzer need not guess the names.
-  const auto& variables = heddle::config_variables();
+  const auto rows = heddle::config_rows();
   for (std::size_t i = 0; i < environment.size(); i += 2) {
-    environment[i] = std::string(variables[i / 2 % variables.size()].name) + "=" + environment[i];
+    environment[i] = std::string(rows[i / 2 % rows.size()].variable.name) + "=" + environment[i];
   }
   const heddle::ParsedConfig parsed = heddle::parse_config(environment);
   if (parsed.config.slot_bytes != 0 && parsed.config.slot_bytes < 4096) std::abort();
