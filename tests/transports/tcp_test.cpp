@@ -322,6 +322,13 @@ TEST(Tcp, ListensOnAPortOfTheRange) {
   const std::string range = std::to_string(taken) + "-" + std::to_string(taken);
   EXPECT_NE(none.message().find("all ports of HEDDLE_TCP_PORTS=" + range + " are in use"), std::string::npos)
       << none.message();
+  FewDescriptors few(0);
+  const Status failed = tcp_listen(PortRange{taken, taken}).status();
+  few.end();
+  EXPECT_NE(
+      failed.message().find("port " + std::to_string(taken) + " of HEDDLE_TCP_PORTS=" + range + ": socket"),
+      std::string::npos)
+      << failed.message();
 
   const PortRange ports{std::min(taken, 65000), std::min(taken, 65000) + 99};
   std::set<int> found;

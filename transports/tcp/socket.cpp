@@ -219,9 +219,14 @@ Result<Socket> tcp_listen(PortRange ports) {
   // The ranks of a node, whose numbers of processes follow each other, do not all begin at the same one.
   const int begin = static_cast<int>(::getpid() % ports.count());
   for (int i = 0; i < ports.count(); ++i) {
+    const int port = ports.first + (begin + i) % ports.count();
     bool in_use = false;
-    Result<Socket> listener = listen_on_all(ports.first + (begin + i) % ports.count(), &in_use);
-    if (listener.ok() || !in_use) return listener;
+    Result<Socket> listener = listen_on_all(port, &in_use);
+    if (listener.ok()) return listener;
+    if (!in_use)
+      return Status(listener.status().code(),
+                    fmt::format("port {} of HEDDLE_TCP_PORTS={}-{}: {}", port, ports.first, ports.last,
+                                listener.status().message()));
   }
   return Status(Code::system, fmt::format("all ports of HEDDLE_TCP_PORTS={}-{} are in use: each rank takes "
                                           "one for each communicator over several nodes",

@@ -47,7 +47,8 @@ void tcp_tune(const Socket& socket);
 
 // Listens on every address of this machine, IPv6 and IPv4 where there are both. Port 0: any free one.
 Result<Socket> tcp_listen(int port);
-// Likewise, on the first free one from a place in the range on that depends on the process. Code::system: there is none.
+// Likewise, on the first free one from a place in the range on that depends on the process. Code::system: there is none, or this process may not
+// have it.
 Result<Socket> tcp_listen(PortRange ports);
 // The port a socket is bound to, or 0.
 int tcp_local_port(const Socket& socket);
