@@ -22,9 +22,9 @@ import heddle_ctypes
 
 
 def start_heddle():
-    """A communicator over the ranks of the default process group. torchrun's own store has MASTER_PORT, so rank 0 looks for another one."""
-    port = [None]
-    if dist.get_rank() == 0:
+    """A communicator over the ranks of the default process group. torchrun's own store has MASTER_PORT, so rank 0 looks for another one, unless it is told."""
+    port = [os.environ.get('HEDDLE_MASTER_PORT')]
+    if port[0] is None and dist.get_rank() == 0:
         with socket.socket() as free:
             free.bind(('', 0))
             port = [free.getsockname()[1]]
@@ -35,13 +35,15 @@ def start_heddle():
 
 def hook_of(comm, method):
     """For register_comm_hook: the mean of the gradients in a bucket."""
+    # These two lose as much as the largest value, so that what is kept of them would grow without bound (docs/compression.md).
+    keeps = method is not None and not method.startswith(('qsgd:2', 'terngrad'))
 
     def hook(_, bucket):
         gradients = bucket.buffer()
         if method is None:
             comm.allreduce(gradients.data_ptr(), gradients.numel())
         else:
-            comm.compressed_allreduce(gradients.data_ptr(), gradients.numel(), method, residual=bucket.index())
+            comm.compressed_allreduce(gradients.data_ptr(), gradients.numel(), method, bucket.index() if keeps else None)
         done = torch.futures.Future()
         done.set_result(gradients.div_(dist.get_world_size()))
         return done
