@@ -264,7 +264,7 @@ class FewDescriptors {
     (void)getrlimit(RLIMIT_NOFILE, &before_);
     const int lowest = ::dup(0);
     ::close(lowest);
-    limit(static_cast<rlim_t>(lowest + more));
+    limit(static_cast<rlim_t>(lowest) + static_cast<rlim_t>(more));
   }
   ~FewDescriptors() { end(); }
   void limit(rlim_t number) {

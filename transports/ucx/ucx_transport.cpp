@@ -7,8 +7,6 @@
 #include <utility>
 
 #include "base/clock.hpp"
-#include "base/descriptors.hpp"
-#include "transports/ucx/ucx_footprint.hpp"
 #include "transports/ucx/ucx_messages.hpp"
 
 namespace heddle {
@@ -17,16 +15,12 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// UCX may open up to four while it connects both directions of one peer.
-constexpr std::size_t kDescriptorsPerPeer = 4;
 // Less than the send buffer that a socket begins with (tcp_wmem), and what a small message takes of it besides its content.
 constexpr std::size_t kSocketTakes = 8192;
 constexpr std::size_t kHeaderBytes = 64;
 // UCX keeps all that comes before its receive, short messages with their content. So that one peer need not keep more than about so much
 // of this rank's, a send after so many bytes is not done before its receive is open.
 constexpr std::size_t kMostUnmatched = std::size_t{16} << 20;
-// A receive this old is worth a connection to its sender, which tells when the sender dies: until then receives need none.
-constexpr std::int64_t kWatchAfterMs = 200;
 // UCX calls a TCP connection flushed when the peer has said so, and a peer may be busy elsewhere for long: after this the
 // connection ends as it is. What was sent is with the kernels then, which deliver it, unless megabytes were waiting.
 constexpr milliseconds kCloseFor{200};
@@ -46,6 +40,12 @@ ucp_tag_t ucx_tag(int sender, std::uint32_t tag) {
   return ucp_tag_t{static_cast<std::uint32_t>(sender)} << 32 | tag;
 }
 
+// UCX, which knows of no other memory then, need not look where it is.
+void lies_on_host(ucp_request_param_t& param) {
+  param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+  param.memory_type = UCS_MEMORY_TYPE_HOST;
+}
+
 }  // namespace
 
 UcxMessages::UcxMessages(UcxWorker& worker, int rank, std::vector<UcxAddress> addresses)
@@ -62,77 +62,7 @@ UcxMessages::UcxMessages(UcxWorker& worker, int rank, std::vector<UcxAddress> ad
   takes_device_memory_ = worker.context().device_memory();
 }
 
-UcxPeer* UcxMessages::first_peer() {
-  // The next one up: rings and trees begin there.
-  for (std::size_t i = 1; i <= peers_.size(); ++i) {
-    UcxPeer& peer = peers_[(static_cast<std::size_t>(rank_) + i) % peers_.size()];
-    if (!peer.address.empty()) return &peer;
-  }
-  return nullptr;
-}
-
-// ---- Endpoints
-
-Status UcxMessages::failed(const UcxPeer& peer, ucs_status_t status) const {
-  return Status(Code::peer_failed, fmt::format("rank {} on {}: the connection failed (UCX: {})", peer.rank,
-                                               peer.host, ucs_status_string(status)));
-}
-
-Status UcxMessages::connect(UcxPeer& peer) {
-  if (peer.failure != UCS_OK) return failed(peer, peer.failure);
-  if (peer.address.empty())
-    return Status(Code::internal, fmt::format("UCX has no address of rank {}", peer.rank));
-  if (!has_descriptors(kDescriptorsPerPeer)) {
-    const Descriptors now = count_descriptors();
-    return Status(
-        Code::out_of_memory,
-        fmt::format("no connection to rank {} on {}: {} of {} file descriptors are open (ulimit -n)",
-                    peer.rank, peer.host, now.open, now.limit));
-  }
-  ucp_ep_params_t params{};
-  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
-                      UCP_EP_PARAM_FIELD_ERR_HANDLER;
-  params.address = reinterpret_cast<const ucp_address_t*>(peer.address.data());
-  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
-  params.err_handler.cb = &UcxMessages::on_failure;
-  params.err_handler.arg = &peer;
-  const ucs_status_t status = ucp_ep_create(worker_.handle(), &params, &peer.endpoint);
-  if (status != UCS_OK) {
-    peer.endpoint = nullptr;
-    peer.failure = status;
-    return Status(Code::peer_failed, fmt::format("UCX cannot connect to rank {} on {}: {}", peer.rank,
-                                                 peer.host, ucs_status_string(status)));
-  }
-  peer.address.clear();
-  peer.address.shrink_to_fit();
-  return {};
-}
-
-// Called by UCX's progress. The endpoint stays to be closed.
-void UcxMessages::on_failure(void* argument, ucp_ep_h, ucs_status_t status) {
-  UcxPeer& peer = *static_cast<UcxPeer*>(argument);
-  peer.failure = status != UCS_OK ? status : UCS_ERR_CONNECTION_RESET;
-  peer.owner->peer_failed_ = true;
-}
-
-void UcxMessages::close(UcxPeer& peer, bool by_force) {
-  if (peer.endpoint == nullptr) return;
-  ucp_request_param_t param{};
-  if (by_force) {
-    param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-    param.flags = UCP_EP_CLOSE_FLAG_FORCE;
-  }
-  const ucs_status_ptr_t request = ucp_ep_close_nbx(peer.endpoint, &param);
-  peer.endpoint = nullptr;
-  if (UCS_PTR_IS_PTR(request)) closing_.push_back(request);
-}
-
-bool UcxMessages::peer_is_gone(int peer) const {
-  const ucs_status_t failure = peers_[static_cast<std::size_t>(peer)].failure;
-  return failure != UCS_OK && failure != UCS_ERR_CANCELED;  // canceled: by this rank
-}
-
-// ---- UcxMessages
+// ---- Messages
 
 UcxOpen& UcxMessages::remember(Ticket& ticket, UcxPeer& peer, std::size_t bytes, bool receives) {
   if (free_.empty()) free_.push_back(&pool_.emplace_back());
@@ -214,10 +144,7 @@ Status UcxMessages::send(int to, std::uint32_t tag, const void* data, std::size_
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   param.cb.send = &UcxMessages::on_sent;
   param.user_data = &open;
-  if (!takes_device_memory_) {
-    param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-    param.memory_type = UCS_MEMORY_TYPE_HOST;
-  }
+  if (!takes_device_memory_) lies_on_host(param);
   const bool waits = peer.unmatched > kMostUnmatched;
   peer.unmatched = waits ? 0 : peer.unmatched + bytes + kHeaderBytes;
   const auto start = waits ? &ucp_tag_send_sync_nbx : &ucp_tag_send_nbx;
@@ -234,10 +161,7 @@ Status UcxMessages::recv(int from, std::uint32_t tag, void* data, std::size_t by
       UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
   param.cb.recv = &UcxMessages::on_received;
   param.user_data = &open;
-  if (!takes_device_memory_) {
-    param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-    param.memory_type = UCS_MEMORY_TYPE_HOST;
-  }
+  if (!takes_device_memory_) lies_on_host(param);
   const ucs_status_ptr_t request =
       ucp_tag_recv_nbx(worker_.handle(), data, bytes, ucx_tag(from, tag), kWholeTag, &param);
   HEDDLE_TRY(opened(open, request));
@@ -302,32 +226,6 @@ bool UcxMessages::flushed(UcxPeer& peer) {
   peer.flush = request;
   peer.flushing = bytes;
   return false;
-}
-
-// A peer may leave when it has had its share of the last collective: only those who still expect something of it mind.
-Status UcxMessages::look_at_failures() {
-  peer_failed_ = false;
-  for (const UcxOpen* open : open_) {
-    if (!error_.ok() || open->ticket == nullptr || open->peer->failure == UCS_OK) continue;
-    culprit_ = open->peer->rank;
-    error_ = failed(*open->peer, open->peer->failure);
-  }
-  return error_;
-}
-
-Status UcxMessages::watch_senders() {
-  const std::int64_t now = coarse_ms();
-  next_watch_ms_ = now + kWatchAfterMs / 2;
-  for (const UcxOpen* open : open_) {
-    UcxPeer& peer = *open->peer;
-    if (!open->receives || peer.endpoint != nullptr || now - open->since_ms < kWatchAfterMs) continue;
-    Status status = connect(peer);
-    // Where descriptors are short nobody watches, and the wait has its deadline all the same.
-    if (status.code() != Code::peer_failed) continue;
-    culprit_ = peer.rank;
-    return error_ = std::move(status);
-  }
-  return {};
 }
 
 bool UcxMessages::arm() {
@@ -406,35 +304,6 @@ void UcxMessages::drop_worker() {
     ucp_request_free(request);
   closing_.clear();
   worker_.destroy();
-}
-
-// UCX ends the process when it cannot accept a connection, and who connects to this rank is up to the others: there must be
-// room for all of them. Networks other than TCP need no descriptor for each peer.
-Status UcxMessages::check_descriptors() const {
-  const std::string lanes = footprint().lanes;
-  std::size_t sockets = lanes.empty() ? 1 : 0;
-  for (std::size_t at = lanes.find("tcp/"); at != std::string::npos; at = lanes.find("tcp/", at + 1))
-    ++sockets;
-  const auto reached =
-      static_cast<std::size_t>(std::count_if(peers_.begin(), peers_.end(), [](const UcxPeer& p) {
-        return p.endpoint != nullptr || !p.address.empty();
-      }));
-  const std::size_t needed = reached * sockets + kDescriptorsPerPeer;
-  if (sockets == 0 || has_descriptors(needed)) return {};
-  const Descriptors now = count_descriptors();
-  return Status(Code::out_of_memory,
-                fmt::format("connections to {} ranks may take {} file descriptors over TCP, and {} "
-                            "of {} file descriptors are open (ulimit -n)",
-                            reached, needed, now.open, now.limit));
-}
-
-UcxFootprint UcxMessages::footprint() const {
-  UcxFootprint found;
-  for (const UcxPeer& peer : peers_) {
-    if (peer.endpoint == nullptr) continue;
-    if (found.endpoints++ == 0) found.lanes = lanes_of(peer.endpoint);
-  }
-  return found;
 }
 
 Result<std::unique_ptr<UcxTransport>> make_ucx_transport(UcxWorker& worker, int rank,
