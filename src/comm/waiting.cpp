@@ -126,12 +126,14 @@ Status CommunicatorImpl::inspect(int missing, Blame blame, Patience& patience, s
   // Whoever was missing has come in this very moment: the next look sees.
   if (missing < 0) return {};
   const std::string who = name_of(missing);
+  // Looked at first: who fails says for whose sake, and may be gone a moment later.
+  const bool gone = is_gone(missing);
   if (const int first = left_for(missing); first >= 0) {
     culprit_ = first;
     return Status(Code::peer_failed, fmt::format("{} is gone, as {} says, which left for that{}",
                                                  name_of(first), who, also_gone(first)));
   }
-  if (is_gone(missing)) {
+  if (gone) {
     culprit_ = missing;
     return Status(Code::peer_failed, who + " is gone" + also_gone(missing));
   }
