@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/hash.hpp"
 #include "base/log.hpp"
 #include "select/selector.hpp"
 
@@ -12,11 +13,9 @@ namespace heddle {
 namespace {
 
 std::uint64_t fingerprint(const std::vector<std::string>& lines) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a, equal on every machine
-  for (const std::string& line : lines) {
-    for (const char c : line + '\n')
-      hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  }
+  std::uint64_t hash = fnv1a("");
+  for (const std::string& line : lines)
+    hash = fnv1a("\n", fnv1a(line, hash));
   return hash;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/hash.hpp"
 #include "comm/communicator_impl.hpp"
 #include "comm/complete.hpp"
 #include "comm/local_codes.hpp"
@@ -48,7 +49,7 @@ std::uint64_t hash_of(std::uint64_t count, const Compression& how) {
   for (const std::uint64_t part :
        {static_cast<std::uint64_t>(how.method), static_cast<std::uint64_t>(how.codec.codec),
         std::uint64_t{how.codec.bucket}, how.codec.seed, fraction})
-    hash = sample_hash(hash ^ part);
+    hash = mix64(hash ^ part);
   return hash;
 }
 
@@ -150,10 +151,10 @@ Status CommunicatorImpl::compress_at_any_address(const CompressedJob& job) {
 
 // Of what all ranks draw alike in the next call; then of what this one draws.
 std::uint64_t CommunicatorImpl::call_seed(std::uint64_t seed) const {
-  return sample_hash(seed ^ sample_hash(compressed_));
+  return mix64(seed ^ mix64(compressed_));
 }
 std::uint64_t CommunicatorImpl::codec_seed(std::uint64_t seed) const {
-  return sample_hash(call_seed(seed) + static_cast<std::uint64_t>(rank_));
+  return mix64(call_seed(seed) + static_cast<std::uint64_t>(rank_));
 }
 
 Status CommunicatorImpl::compress(const CompressedJob& job) {

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <string>
 
+#include "base/hash.hpp"
 #include "comm/host_identity.hpp"
 #include "select/selector.hpp"
 
@@ -22,16 +23,10 @@ constexpr const char* kSettingNames[kSharedSettings] = {
     "HEDDLE_COMPRESS_FROM", "HEDDLE_COMPRESS_TYPES",
     "HEDDLE_SINGLE_COPY"};
 
-std::uint64_t hash_text(const std::string& text) {
-  std::uint64_t h = 14695981039346656037ULL;  // FNV-1a
-  for (const char c : text)
-    h = (h ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-  return h;
-}
-
 std::string content_of(const std::string& path) {
   if (path.empty()) return "";
-  return tuning_text(path).value_or("unreadable");
+  const Result<std::string> text = tuning_text(path);
+  return text.ok() ? text.value() : "unreadable";
 }
 
 }  // namespace
@@ -67,7 +62,7 @@ Hello make_hello(const Bootstrap& bootstrap, const Config& config) {
       std::string(config.compress_f32 ? "f" : "") + (config.compress_f64 ? "d" : ""),
       config.single_copy ? (*config.single_copy ? "1" : "0") : "auto"};
   for (std::size_t i = 0; i < kSharedSettings; ++i)
-    hello.settings[i] = hash_text(settings[i]);
+    hello.settings[i] = fnv1a(settings[i]);
   hello.cores = bootstrap.process ? core_claim(bootstrap.process->quota()) : core_claim();
   std::snprintf(hello.host, sizeof hello.host, "%s", identity.host_name.c_str());
   return hello;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/hash.hpp"
 #include "comm/communicator_impl.hpp"
 #include "comm/complete.hpp"
 #include "engine/kernels/kernels.hpp"
@@ -30,7 +31,7 @@ SparseForm form_of(const SparseJob& job) {
 
 std::uint64_t agreement_number(const SparseJob& job) {
   const auto type = static_cast<std::uint64_t>(job.in.value_type);
-  return sample_hash(sample_hash(job.in.dimension) ^ (type << 8 | static_cast<std::uint64_t>(job.op)));
+  return mix64(mix64(job.in.dimension) ^ (type << 8 | static_cast<std::uint64_t>(job.op)));
 }
 
 Job CommunicatorImpl::agreement_job(Agreement& agreement, FoldKind kind) {

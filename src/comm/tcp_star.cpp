@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/hash.hpp"
 #include "comm/tcp_star_wire.hpp"
 #include "transports/host_name.hpp"
 
@@ -75,13 +76,10 @@ std::string TcpStar::place() const {
   return (ipv6 ? "[" + where_.address + "]" : where_.address) + ":" + std::to_string(where_.port);
 }
 
-// FNV-1a. None is 0, which stands for no name.
+// None is 0, which stands for no name.
 std::uint32_t TcpStar::job() const {
   if (where_.job.empty()) return 0;
-  std::uint32_t hash = 2166136261U;
-  for (const char c : where_.job)
-    hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
-  return std::max(hash, 1U);
+  return std::max(static_cast<std::uint32_t>(fnv1a(where_.job)), 1U);
 }
 
 TcpStar::TcpStar(Rendezvous where, const StartWait& wait)

@@ -4,15 +4,9 @@
 
 #include <cstdint>
 
-namespace heddle {
+#include "base/hash.hpp"
 
-// The output function of SplitMix64 (G. Steele, D. Lea, C. Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA'14).
-constexpr std::uint64_t mix64(std::uint64_t x) {
-  x += 0x9E3779B97F4A7C15ULL;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
-  return x ^ (x >> 31);
-}
+namespace heddle {
 
 constexpr std::uint64_t random64(std::uint64_t seed, std::uint64_t position) {
   return mix64(mix64(seed) ^ mix64(~position));

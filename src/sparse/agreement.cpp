@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "base/hash.hpp"
+
 namespace heddle {
 namespace {
 
@@ -32,14 +34,6 @@ std::string what(std::uint64_t dimension, std::uint64_t word) {
 
 }  // namespace
 
-std::uint64_t sample_hash(std::uint64_t index) {
-  // The finaliser of SplitMix64 (G. Steele, D. Lea, C. Flood, OOPSLA 2014), which is a bijection.
-  std::uint64_t x = index + 0x9e3779b97f4a7c15ULL;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
-
 std::size_t samples_shown(int ranks) {
   return std::clamp<std::size_t>(2048 / static_cast<std::size_t>(ranks), 4, 64);
 }
@@ -61,7 +55,7 @@ void Agreement::state(int rank, const SparseView& view, Op op, SparseForm form, 
   std::vector<std::pair<std::uint64_t, std::uint64_t>> least;  // a heap: the largest hash first
   for (std::size_t i = 0; i < view.count; ++i) {
     const std::uint64_t index = view.index(i);
-    const std::uint64_t hash = sample_hash(index);
+    const std::uint64_t hash = mix64(index);
     if (least.size() == samples_) {
       if (hash > least.front().first) continue;
       std::pop_heap(least.begin(), least.end());

@@ -65,7 +65,4 @@ class Agreement {
   std::vector<std::uint64_t> words_;
 };
 
-// A hash that all ranks apply to an index: equally likely in all of 64 bits, and never the same for two indices.
-std::uint64_t sample_hash(std::uint64_t index);
-
 }  // namespace heddle

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "base/hash.hpp"
+
 namespace heddle {
 namespace {
 
@@ -44,7 +46,7 @@ Profile Profile::of_samples(const Agreement& agreement) {
   for (int rank = 0; rank < agreement.ranks(); ++rank) {
     const std::vector<std::uint64_t> samples = agreement.samples(rank);
     const auto shown = static_cast<double>(samples.size());
-    if (samples.size() < agreement.count(rank)) most = std::min(most, sample_hash(samples.back()));
+    if (samples.size() < agreement.count(rank)) most = std::min(most, mix64(samples.back()));
     for (const std::uint64_t index : samples)
       weighted.emplace_back(index, static_cast<double>(agreement.count(rank)) / shown);
   }
@@ -52,7 +54,7 @@ Profile Profile::of_samples(const Agreement& agreement) {
   double all = 0;
   double different = 0;
   for (std::size_t i = 0; i < weighted.size(); ++i) {
-    if (sample_hash(weighted[i].first) > most) continue;
+    if (mix64(weighted[i].first) > most) continue;
     all += 1;
     different += i == 0 || weighted[i].first != weighted[i - 1].first ? 1 : 0;
   }

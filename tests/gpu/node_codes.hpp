@@ -11,12 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "base/hash.hpp"
 #include "compress/compression.hpp"
 #include "cuda_memory.hpp"
 #include "heddle/heddle_compress.h"
 #include "host_sparse.hpp"
 #include "node_ranks_of_threads.hpp"
-#include "sparse/agreement.hpp"
 
 namespace heddle::test {
 
@@ -30,10 +30,10 @@ class Reference {
   // The sum of one call, and what it leaves out. `call`: how many compressed allreduces the communicator has had.
   std::vector<float> step(const char* method, std::uint64_t seed, std::uint64_t call, const Vectors& all) {
     gpu::Quantiser how = quantiser_of(parse_compression(method).value().codec);
-    const std::uint64_t drawn = sample_hash(seed ^ sample_hash(call));
+    const std::uint64_t drawn = mix64(seed ^ mix64(call));
     std::vector<float> sum;
     for (std::size_t r = 0; r < all.size(); ++r) {
-      how.seed = sample_hash(drawn + r);
+      how.seed = mix64(drawn + r);
       const HostCodes coded = host_quantise(how, 0, all[r], &left_out_[r]);
       if (r == 0) sum = coded.decoded;
       for (std::size_t i = 0; r > 0 && i < sum.size(); ++i)
