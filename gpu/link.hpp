@@ -8,8 +8,8 @@
 #include <functional>
 #include <memory>
 #include <span>
-#include <utility>
 
+#include "base/descriptors.hpp"
 #include "base/dtype.hpp"
 #include "base/status.hpp"
 #include "gpu/gpu.hpp"
@@ -67,22 +67,6 @@ struct Marks {
   Origin origin;
   std::uint64_t address[2] = {};    // in that process
   std::uint64_t handle[2][8] = {};  // CUipcEventHandle, where they are for other processes
-};
-
-// A descriptor that is closed when nobody needs it any more; -1: none.
-class Descriptor {
- public:
-  explicit Descriptor(int number = -1) : number_(number) {}
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  ~Descriptor();
-  int number() const { return number_; }
-
- private:
-  int number_;
 };
 
 // One thread at a time. A failure leaves nothing under way once wait() has returned.

@@ -1,13 +1,7 @@
 // What GPUDirect RDMA needs of CUDA's driver.
-#include <unistd.h>
-
 #include "gpu/cuda_link.hpp"
 
 namespace heddle::gpu {
-
-Descriptor::~Descriptor() {
-  if (number_ >= 0) static_cast<void>(::close(number_));
-}
 
 Result<Descriptor> CudaLink::share_with_networks() {
   int ordering = 0;

@@ -45,6 +45,10 @@ void close_all_noted() {
 
 }  // namespace
 
+Descriptor::~Descriptor() {
+  if (number_ >= 0) static_cast<void>(::close(number_));
+}
+
 Descriptors count_descriptors() {
   Descriptors found{0, limit_now()};
   std::error_code error;

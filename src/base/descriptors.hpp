@@ -3,10 +3,27 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 
 #include "base/status.hpp"
 
 namespace heddle {
+
+// A descriptor that is closed when nobody needs it any more; -1: none.
+class Descriptor {
+ public:
+  explicit Descriptor(int number = -1) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~Descriptor();
+  int number() const { return number_; }
+
+ private:
+  int number_;
+};
 
 struct Descriptors {
   std::size_t open = 0;   // of this process, now

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -64,6 +65,28 @@ Status write_part(const std::string& path, const std::string& part, std::string_
 }
 
 }  // namespace
+
+Result<std::string> read_file(const std::string& path, std::size_t most) {
+  // Not to wait for whoever writes to a FIFO.
+  const Descriptor file(off_standard_streams(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)));
+  struct stat about {};
+  if (file.number() < 0 || ::fstat(file.number(), &about) != 0) return system_error(path, errno);
+  if (!S_ISREG(about.st_mode)) return Status(Code::invalid_argument, path + " is not a file");
+  std::string text(static_cast<std::size_t>(about.st_size) + 1, '\0');
+  std::size_t at = 0;
+  for (;;) {
+    if (at > most)
+      return Status(Code::invalid_argument, fmt::format("{} is larger than {} bytes", path, most));
+    if (at == text.size()) text.resize(2 * at);  // it has grown, or is one of those that tell no size
+    const ssize_t got = ::read(file.number(), text.data() + at, text.size() - at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return system_error(path, errno);
+    if (got == 0) break;
+    at += static_cast<std::size_t>(got);
+  }
+  text.resize(at);
+  return text;
+}
 
 std::string name_beside(const std::string& path) {
   // Containers count their processes each for itself.

@@ -1,6 +1,7 @@
 // Files that other processes see whole or not at all.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -8,6 +9,10 @@
 #include "base/status.hpp"
 
 namespace heddle {
+
+// What a file holds. A path to anything else (a folder, a pipe that may never end) is refused, and so is more than `most` bytes; the status
+// names `path`.
+Result<std::string> read_file(const std::string& path, std::size_t most = SIZE_MAX);
 
 // A name for a file beside `path`, which no other process takes, nor another thread, on whatever machine they see that folder.
 std::string name_beside(const std::string& path);

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/hash.hpp"
 #include "base/whole_file.hpp"
 
 namespace heddle {
@@ -21,10 +22,7 @@ std::string default_cache_folder() {
 }
 
 std::string ChoiceCache::path_of(const std::string& key) const {
-  std::uint64_t hash = 14695981039346656037ULL;  // FNV-1a
-  for (const char c : key)
-    hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-  return fmt::format("{}/choices-{:016x}.json", folder_, hash);
+  return fmt::format("{}/choices-{:016x}.json", folder_, fnv1a(key));
 }
 
 Result<std::optional<Tuning>> ChoiceCache::load(const std::string& key) const {
@@ -32,9 +30,9 @@ Result<std::optional<Tuning>> ChoiceCache::load(const std::string& key) const {
   std::error_code error;
   const std::string path = path_of(key);
   if (folder_.empty() || !std::filesystem::exists(path, error)) return Found();
-  const std::optional<std::string> text = tuning_text(path);
-  if (!text) return Status(Code::invalid_argument, path + " cannot be read");
-  Result<Tuning> tuning = parse_tuning(*text, key);
+  const Result<std::string> text = tuning_text(path);
+  if (!text.ok()) return text.status();
+  Result<Tuning> tuning = parse_tuning(text.value(), key);
   if (!tuning.ok()) return Status(tuning.status().code(), path + ": " + tuning.status().message());
   return Found(std::move(tuning).value());
 }

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "base/round_up.hpp"
+
 namespace heddle {
 namespace {
 
@@ -28,7 +30,7 @@ Status GpuDirect::prepare(gpu::Gpu& gpu, const gpu::Place& place) {
   HEDDLE_TRY(link.status());
   link_ = std::move(link).value();
   // As aligned as shares are, for kernels.
-  const std::size_t of_each = room_.share + (room_.scratch + kShareGrain - 1) / kShareGrain * kShareGrain;
+  const std::size_t of_each = room_.share + round_up(room_.scratch, kShareGrain);
   const Result<gpu::Export> memory = link_->allocate(SharesLayout::kSlots * of_each, false);
   HEDDLE_TRY(memory.status());
   HEDDLE_TRY(link_->open({&memory.value(), 1}, 0));
@@ -40,7 +42,7 @@ Status GpuDirect::prepare(gpu::Gpu& gpu, const gpu::Place& place) {
     works_[k].direct = this;
     works_[k].scratch_begin = memory_ + k * of_each + room_.share;
   }
-  const Result<gpu::Descriptor> dmabuf = link_->share_with_networks();
+  const Result<Descriptor> dmabuf = link_->share_with_networks();
   HEDDLE_TRY(dmabuf.status());
   const Result<DeviceReach> reach =
       network_.add_memory({memory_, SharesLayout::kSlots * of_each, dmabuf.value().number(), this});

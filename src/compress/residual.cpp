@@ -1,12 +1,7 @@
 #include "compress/residual.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 
 #include "base/whole_file.hpp"
@@ -51,41 +46,6 @@ std::uint64_t checksum_of(std::uint64_t count, std::span<const std::byte> payloa
 
 Status damaged(const std::string& what) {
   return Status(Code::invalid_argument, "not a residual: " + what);
-}
-
-// A descriptor that closes itself.
-class File {
- public:
-  // Not to wait for whoever writes to a FIFO.
-  explicit File(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {}
-  ~File() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  int fd() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-Result<std::vector<std::byte>> read_whole(const std::string& path) {
-  const File file(path);
-  if (file.fd() < 0) return system_error(path, errno);
-  struct stat about {};
-  if (::fstat(file.fd(), &about) != 0) return system_error(path, errno);
-  if (!S_ISREG(about.st_mode)) return Status(Code::invalid_argument, path + " is not a file");
-  std::vector<std::byte> bytes(static_cast<std::size_t>(about.st_size));
-  std::size_t at = 0;
-  while (at < bytes.size()) {
-    const ssize_t got = ::read(file.fd(), bytes.data() + at, bytes.size() - at);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return system_error(path, errno);
-    if (got == 0) break;
-    at += static_cast<std::size_t>(got);
-  }
-  bytes.resize(at);
-  return bytes;
 }
 
 }  // namespace
@@ -176,9 +136,9 @@ Status Residual::save(const std::string& path) const {
 }
 
 Result<Residual> Residual::load(const std::string& path) {
-  const Result<std::vector<std::byte>> bytes = read_whole(path);
+  const Result<std::string> bytes = read_file(path);
   if (!bytes.ok()) return bytes.status();
-  Result<Residual> residual = parse(bytes.value());
+  Result<Residual> residual = parse(std::as_bytes(std::span(bytes.value())));
   if (residual.ok()) return residual;
   return Status(residual.status().code(), path + ": " + residual.status().message());
 }

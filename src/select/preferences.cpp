@@ -1,14 +1,12 @@
 #include <algorithm>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <initializer_list>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
-#include <system_error>
 
+#include "base/whole_file.hpp"
 #include "select/selector.hpp"
 
 namespace heddle {
@@ -197,28 +195,15 @@ std::string write_tuning(const Tuning& tuning, std::string_view made_for) {
   return root.dump(1, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace) + "\n";
 }
 
-std::optional<std::string> tuning_text(const std::string& path) {
+Result<std::string> tuning_text(const std::string& path) {
   constexpr std::size_t kLargest = std::size_t{16} << 20;
-  // A pipe may never end, or never begin.
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return std::nullopt;
-  // Not through stream iterators: those throw where the path is a directory.
-  std::ifstream file(path, std::ios::binary);
-  std::string text;
-  char block[4096];
-  while (file.read(block, sizeof block) || file.gcount() > 0) {
-    text.append(block, static_cast<std::size_t>(file.gcount()));
-    if (text.size() > kLargest) return std::nullopt;
-  }
-  if (!file.eof()) return std::nullopt;
-  return text;
+  return read_file(path, kLargest);
 }
 
 Result<Tuning> read_tuning_file(const std::string& path) {
-  const std::optional<std::string> text = tuning_text(path);
-  if (!text)
-    return Status(Code::invalid_argument, path + " is no file that can be read, or is larger than 16 MiB");
-  Result<Tuning> tuning = parse_tuning(*text);
+  const Result<std::string> text = tuning_text(path);
+  if (!text.ok()) return text.status();
+  Result<Tuning> tuning = parse_tuning(text.value());
   if (tuning.ok()) return tuning;
   return Status(tuning.status().code(), path + ": " + tuning.status().message());
 }

@@ -52,8 +52,8 @@ Result<Tuning> parse_tuning(std::string_view text, std::string_view made_for = {
 std::string write_tuning(const Tuning& tuning, std::string_view made_for);
 // Likewise from a file, which the status names too.
 Result<Tuning> read_tuning_file(const std::string& path);
-// Its text, for those who must compare it; nothing when it cannot be read.
-std::optional<std::string> tuning_text(const std::string& path);
+// Its text.
+Result<std::string> tuning_text(const std::string& path);
 
 // How the choice was made, for the log.
 enum class ChosenBy : std::uint8_t { force, tuning, measuring, price };

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -81,6 +82,27 @@ TEST_F(WholeFile, ThreadsDoNotMixTheirs) {
   for (std::thread& thread : threads)
     thread.join();
   EXPECT_EQ(files(), 1);
+}
+
+TEST_F(WholeFile, IsReadWhole) {
+  for (const std::size_t bytes : {0, 1, 4096, 100'000}) {
+    const std::string text(bytes, 'x');
+    ASSERT_TRUE(replace_file(path, text).ok());
+    EXPECT_EQ(read_file(path).value(), text);
+    EXPECT_EQ(read_file(path, bytes).value(), text) << "as much as it may";
+  }
+  // Of a size that it does not tell.
+  ASSERT_EQ(fs::file_size("/proc/self/status"), 0U);
+  EXPECT_GT(read_file("/proc/self/status").value().size(), 100U);
+}
+
+TEST_F(WholeFile, WhatCannotBeReadIsNamed) {
+  ASSERT_TRUE(replace_file(path, "text").ok());
+  ASSERT_EQ(mkfifo((folder + "/pipe").c_str(), 0600), 0);
+  EXPECT_EQ(read_file(path, 3).status().message(), path + " is larger than 3 bytes");
+  EXPECT_EQ(read_file(folder).status().message(), folder + " is not a file");
+  EXPECT_EQ(read_file(folder + "/pipe").status().message(), folder + "/pipe is not a file");
+  EXPECT_EQ(read_file(path + "s").status().message(), path + "s: No such file or directory (errno 2)");
 }
 
 TEST_F(WholeFile, WhatIsInTheWayIsNamed) {
