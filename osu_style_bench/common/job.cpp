@@ -10,7 +10,7 @@
 #include "common/machine.hpp"
 #include "heddle/heddle_mpi.h"
 #include "interpose/backend/finalize_together.hpp"
-#include "tools/other_launcher.hpp"
+#include "tools/launchers.hpp"
 
 namespace heddle::bench {
 namespace {
@@ -21,22 +21,10 @@ std::string sentence(const char* what, heddle_status status) {
 
 }  // namespace
 
-bool started_by_mpi() {
-  for (const char* name : {"PMI_RANK", "PMI_FD", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID"})
-    if (std::getenv(name) != nullptr) return true;
-  return false;
-}
-
-bool speaks_first() {
-  for (const char* name : {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "RANK"})
-    if (const char* rank = std::getenv(name)) return std::string_view(rank) == "0";
-  return true;
-}
-
 std::unique_ptr<Job> Job::start(int* argc, char*** argv, bool native, bool threads, std::string& problem) {
   std::unique_ptr<Job> job(new Job);
   const bool from_environment = std::getenv("RANK") != nullptr && std::getenv("WORLD_SIZE") != nullptr;
-  if (native && from_environment && !started_by_mpi()) {
+  if (native && from_environment && !tools::started_by_mpi()) {
     job->control_ = job->make_native_comm(problem);
     if (job->control_ == nullptr) return nullptr;
     heddle_comm_rank(job->control_.get(), &job->rank_);

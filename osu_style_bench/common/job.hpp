@@ -61,10 +61,4 @@ class Job {
   NativeComm control_;  // where there is no MPI
 };
 
-// True if a launcher of some MPI started this process.
-bool started_by_mpi();
-
-// Before a job exists: whether this process is the one that speaks.
-bool speaks_first();
-
 }  // namespace heddle::bench

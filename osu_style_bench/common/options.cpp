@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cctype>
-#include <charconv>
-#include <limits>
+#include <optional>
 #include <sstream>
+#include <string_view>
 
+#include "base/text.hpp"
 #include "heddle/heddle.h"
 #include "tools/number_between.hpp"
 
@@ -173,7 +175,7 @@ std::string finish(Options& options, const Texts& texts) {
   options.min_bytes = (options.min_bytes + unit - 1) / unit * unit;
   if (options.max_bytes < unit || options.max_bytes < options.min_bytes)
     return fmt::format("-m {}: no size in it holds a whole {}", texts.sizes, mpi_name(options.dtype));
-  if (!texts.memory.empty() && (!parse_bytes(texts.memory, options.memory) || options.memory == 0))
+  if (!texts.memory.empty() && !parse_positive(texts.memory, options.memory))
     return fmt::format("-M {}: not a size; write for example 256M", texts.memory);
   return "";
 }
@@ -261,38 +263,22 @@ std::vector<std::size_t> Options::sizes() const {
   return result;
 }
 
-bool parse_bytes(std::string_view text, std::size_t& bytes) {
-  std::size_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc{}) return false;
-  int shift = 0;
-  if (stop != end) {
-    const auto at =
-        std::string_view("KMG").find(static_cast<char>(std::toupper(static_cast<unsigned char>(*stop))));
-    if (at == std::string_view::npos || stop + 1 != end) return false;
-    shift = 10 * (static_cast<int>(at) + 1);
-  }
-  if (value > (std::numeric_limits<std::size_t>::max() >> shift)) return false;
-  bytes = value << shift;
-  return true;
+bool parse_positive(std::string_view text, std::size_t& number) {
+  number = parse_size(text).value_or(0);
+  return number > 0;
 }
 
 bool parse_range(const std::string& text, std::size_t& min_bytes, std::size_t& max_bytes) {
-  std::size_t low = min_bytes;
-  std::size_t high = max_bytes;
-  const std::size_t colon = text.find(':');
-  if (colon == std::string::npos) {
-    if (!parse_bytes(text, high)) return false;
-    if (low > high) low = high;
-  } else {
-    const std::string_view view = text;
-    if (!parse_bytes(view.substr(0, colon), low)) return false;
-    if (colon + 1 < text.size() && !parse_bytes(view.substr(colon + 1), high)) return false;
-  }
-  if (low > high) return false;
-  min_bytes = low;
-  max_bytes = high;
+  const std::string_view view = text;
+  const std::size_t colon = view.find(':');
+  const bool one = colon == std::string_view::npos;
+  const bool open = !one && colon + 1 == view.size();
+  const auto high = open ? std::optional(max_bytes) : parse_size(one ? view : view.substr(colon + 1));
+  if (!high) return false;
+  const auto low = one ? std::optional(std::min(min_bytes, *high)) : parse_size(view.substr(0, colon));
+  if (!low || *low > *high) return false;
+  min_bytes = *low;
+  max_bytes = *high;
   return true;
 }
 

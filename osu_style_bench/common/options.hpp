@@ -67,8 +67,8 @@ struct Parsed {
 };
 Parsed parse_options(Kind kind, int argc, const char* const* argv);
 
-// A whole number with an optional suffix K, M or G for powers of 1024; false, and nothing changed, if it is not.
-bool parse_bytes(std::string_view text, std::size_t& bytes);
+// A whole number above 0, with an optional suffix K, M or G for powers of 1024; false if it is not.
+bool parse_positive(std::string_view text, std::size_t& number);
 
 // "MIN:MAX", "MIN:" or "MAX" with an optional suffix K, M or G for powers of 1024. Leaves what is not named
 // as it is; false if the text is none of these or MIN > MAX.

@@ -12,6 +12,7 @@
 #include "common/message_bench.hpp"
 #include "common/overlap_bench.hpp"
 #include "common/report.hpp"
+#include "tools/launchers.hpp"
 
 namespace heddle::bench {
 namespace {
@@ -155,7 +156,7 @@ int run_job(const Job& job, const Options& options) {
   };
   // Where each process is alone, each leads.
   if (const std::string problem = why_not(job, options); !problem.empty())
-    return speaks_first() ? fail(problem) : 1;
+    return tools::speaks_first() ? fail(problem) : 1;
   std::string problem;
   if (!can_write_json(job, options.json, problem)) return fail(problem);
   std::unique_ptr<Device> device;
@@ -187,7 +188,7 @@ int run_program(Kind kind, int argc, char** argv) {
   try {
     const Parsed parsed = parse_options(kind, argc, argv);
     if (!parsed.run) {
-      if (speaks_first()) std::fputs(parsed.text.c_str(), parsed.code == 0 ? stdout : stderr);
+      if (tools::speaks_first()) std::fputs(parsed.text.c_str(), parsed.code == 0 ? stdout : stderr);
       return parsed.code;
     }
     std::string problem;

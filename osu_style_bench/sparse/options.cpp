@@ -78,8 +78,7 @@ void declare(CLI::App& app, SparseOptions& options, Texts& texts) {
 
 // The sentence that says what is wrong, or nothing.
 std::string finish(SparseOptions& options, const Texts& texts) {
-  if (!texts.dimension.empty() &&
-      (!parse_bytes(texts.dimension, options.dimension) || options.dimension == 0))
+  if (!texts.dimension.empty() && !parse_positive(texts.dimension, options.dimension))
     return fmt::format("--dimension {}: not a number of elements; write for example 16M", texts.dimension);
   if (options.dimension > kLargestDimension)
     return fmt::format("--dimension {}: dimensions end at 1G", texts.dimension);

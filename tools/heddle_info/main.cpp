@@ -11,6 +11,7 @@
 
 #include "base/config.hpp"
 #include "comm/hardware.hpp"
+#include "comm/usable_cores.hpp"
 #include "heddle/heddle.h"
 #include "heddle_info/explain.hpp"
 #include "heddle_info/info.hpp"

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "other_launcher.hpp"
+#include "launchers.hpp"
 
 namespace heddle::tune {
 namespace {
@@ -22,18 +22,9 @@ class EnvironmentLaunch final : public Launch {
 }  // namespace
 
 Launcher find_launcher() {
-  for (const char* name : {"PMI_RANK", "PMI_FD", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID"}) {
-    if (std::getenv(name) != nullptr) return Launcher::mpi;
-  }
+  if (tools::started_by_mpi()) return Launcher::mpi;
   const bool ranks = std::getenv("RANK") != nullptr || std::getenv("WORLD_SIZE") != nullptr;
   return ranks ? Launcher::environment : Launcher::none;
-}
-
-bool speaks_first() {
-  for (const char* name : {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "RANK"}) {
-    if (const char* rank = std::getenv(name)) return std::string_view(rank) == "0";
-  }
-  return true;
 }
 
 std::string other_launcher(Launcher launcher, int size) {

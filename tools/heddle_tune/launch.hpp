@@ -15,9 +15,6 @@ enum class Launcher : std::uint8_t { none, mpi, environment };
 // By the variables that launchers set; MPI's count more, since they may be started by one another.
 Launcher find_launcher();
 
-// Before ranks know each other: whether this one is rank 0, as far as its environment says.
-bool speaks_first();
-
 // The sentence that says so where an MPI launcher started several processes and this one found itself alone (`size`): the launcher is
 // another MPI's. Else empty.
 std::string other_launcher(Launcher launcher, int size);

@@ -23,6 +23,7 @@
 #include "heddle_tune/options.hpp"
 #include "heddle_tune/progress.hpp"
 #include "heddle_tune/report.hpp"
+#include "launchers.hpp"
 
 namespace heddle::tune {
 namespace {
@@ -179,7 +180,7 @@ Status run_ranks(const CommandLine& line, Launch& launch, bool& lost) {
 int run(int argc, char** argv) {
   const CommandLine line = parse_command_line(argc, argv);
   if (line.help) {
-    if (speaks_first()) std::fputs(line.help->c_str(), stdout);
+    if (tools::speaks_first()) std::fputs(line.help->c_str(), stdout);
     return 0;
   }
   const Launcher launcher = find_launcher();
@@ -210,7 +211,7 @@ int run(int argc, char** argv) {
     say(fmt::format("rank {}: {}", rank, status.message()));
     launch.abort();
   }
-  if (rank == 0 && speaks_first()) say(status.message());
+  if (rank == 0 && tools::speaks_first()) say(status.message());
   return 1;
 }
 
