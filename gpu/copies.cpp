@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/round_up.hpp"
+
 namespace heddle::gpu {
 namespace {
 
@@ -43,7 +45,7 @@ std::size_t length_of(std::size_t number, std::size_t bytes) {
 
 CUresult to_host_in_pieces(const Driver& driver, Pieces& pieces, char* host, CUdeviceptr device,
                            std::size_t bytes) {
-  const std::size_t count = (bytes + kPieceBytes - 1) / kPieceBytes;
+  const std::size_t count = div_up(bytes, kPieceBytes);
   const auto start = [&](std::size_t k) {
     const CUresult error =
         driver.MemcpyDtoHAsync(pieces.at(k), device + k * kPieceBytes, length_of(k, bytes), default_stream());
@@ -60,7 +62,7 @@ CUresult to_host_in_pieces(const Driver& driver, Pieces& pieces, char* host, CUd
 
 CUresult to_device_in_pieces(const Driver& driver, Pieces& pieces, CUdeviceptr device, const char* host,
                              std::size_t bytes) {
-  const std::size_t count = (bytes + kPieceBytes - 1) / kPieceBytes;
+  const std::size_t count = div_up(bytes, kPieceBytes);
   CUresult error = CUDA_SUCCESS;
   for (std::size_t k = 0; k < count && error == CUDA_SUCCESS; ++k) {
     if (k >= 2) error = pieces.wait(k);

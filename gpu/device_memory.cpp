@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/round_up.hpp"
 #include "gpu/address.hpp"
 #include "gpu/driver.hpp"
 
@@ -77,7 +78,7 @@ Status CudaMemory::open(int wanted) {
 }
 
 Result<void*> CudaMemory::pin(std::size_t bytes) {
-  const std::size_t whole = (bytes + kPage - 1) / kPage * kPage;
+  const std::size_t whole = round_up(bytes, kPage);
   void* const memory = std::aligned_alloc(kPage, whole);
   if (memory == nullptr) return Status(Code::out_of_memory, fmt::format("no {} bytes of memory", whole));
   const CUresult error = driver_.MemHostRegister(memory, whole, 0);

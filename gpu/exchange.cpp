@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/round_up.hpp"
 #include "gpu/contexts.hpp"
 
 namespace heddle::gpu {
@@ -28,7 +29,7 @@ std::size_t ExchangeLayout::slot_bytes() const {
 
 std::size_t ExchangeLayout::turn_bytes() const {
   const std::size_t words = vector / kernels::kBlockBytes;
-  return (words * sizeof(std::uint64_t) + kGrain - 1) / kGrain * kGrain;
+  return round_up(words * sizeof(std::uint64_t), kGrain);
 }
 
 ExchangeLayout ExchangeLayout::of(std::size_t room, int ranks, std::size_t most) {

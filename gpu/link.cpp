@@ -1,3 +1,4 @@
+#include "base/round_up.hpp"
 #include "gpu/cuda_link.hpp"
 
 #include <sys/stat.h>
@@ -66,7 +67,7 @@ CudaLink::~CudaLink() {
 // ---- Scratch
 
 Result<Export> CudaLink::allocate(std::size_t bytes, bool for_processes) {
-  const std::size_t whole = (bytes + kPortion - 1) / kPortion * kPortion;
+  const std::size_t whole = round_up(bytes, kPortion);
   Export mine;
   mine.origin = origin();
   mine.bytes = bytes;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/round_up.hpp"
 #include "gpu/contexts.hpp"
 
 namespace heddle::gpu {
@@ -16,7 +17,7 @@ constexpr std::size_t kWhole = std::size_t{2} << 20;
 // Few sizes, so that pieces serve again: powers of two, and from 2 MiB on multiples of that.
 std::size_t rounded(std::size_t bytes) {
   if (bytes <= kLeast) return kLeast;
-  return bytes < kWhole ? std::bit_ceil(bytes) : (bytes + kWhole - 1) / kWhole * kWhole;
+  return bytes < kWhole ? std::bit_ceil(bytes) : round_up(bytes, kWhole);
 }
 
 }  // namespace

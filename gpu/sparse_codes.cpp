@@ -1,6 +1,7 @@
 // SparseKernels: codes of vectors and of indices.
 #include <fmt/format.h>
 
+#include "base/round_up.hpp"
 #include "gpu/sparse_launch.hpp"
 
 namespace heddle::gpu {
@@ -98,7 +99,7 @@ Status SparseKernels::unpack_bitmap(CUstream stream, const void* codes, const In
   HEDDLE_TRY(check_unpacking(codes, kBitmapAlignment, range, to, bad, workspace));
   constexpr std::uint64_t kTile = kernels::kBitmapTile;
   return launch_tiles(stream, std::string("unpack_bitmap") + index_name(to.wide),
-                      unpacking(codes, range, to, bad, workspace), (bitmap_bytes(range) + kTile - 1) / kTile,
+                      unpacking(codes, range, to, bad, workspace), div_up(bitmap_bytes(range), kTile),
                       kUnpackBlocks);
 }
 
@@ -127,7 +128,7 @@ Status SparseKernels::quantise(CUstream stream, const Quantiser& how, const floa
   const std::uint64_t bucket = how.bucket_length(n);
   kernels::QuantiseArguments arguments{gradient, residual, left_out, n,
                                        bucket,   position, how.seed, static_cast<unsigned char*>(codes)};
-  return launch(stream, name.value(), (n + bucket - 1) / bucket, kQuantiseBlocks, &arguments);
+  return launch(stream, name.value(), div_up(n, bucket), kQuantiseBlocks, &arguments);
 }
 
 Status SparseKernels::dequantise(CUstream stream, const Quantiser& how, std::span<const void* const> codes,
@@ -148,7 +149,7 @@ Status SparseKernels::dequantise(CUstream stream, const Quantiser& how, std::spa
   arguments.count = n;
   arguments.bucket = how.bucket_length(n);
   arguments.bad = bad;
-  const std::uint64_t buckets = (n + arguments.bucket - 1) / arguments.bucket;
+  const std::uint64_t buckets = div_up(n, arguments.bucket);
   return launch(stream, name.value(), buckets / kernels::buckets_at_once(arguments.bucket) + 1,
                 kQuantiseBlocks, &arguments);
 }

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 
+#include "base/round_up.hpp"
 #include "gpu/sparse_launch.hpp"
 
 namespace heddle::gpu {
@@ -38,7 +39,7 @@ constexpr Digit kLaterDigits[] = {{10, 10}, {0, 10}};
 
 constexpr std::size_t kListAlignment = 256;
 std::size_t aligned(std::size_t bytes) {
-  return (bytes + kListAlignment - 1) / kListAlignment * kListAlignment;
+  return round_up(bytes, kListAlignment);
 }
 
 // Room for the k, and for those that are about as large as the k-th.
@@ -130,7 +131,7 @@ Status check_merge(const CountedEntries& first, const CountedEntries& second, st
 std::uint64_t tiles_over(const Source& source, std::size_t value_bytes) {
   const std::uint64_t shift = number(source.values) % sizeof(kernels::Vector);
   const std::uint64_t tile = kernels::kTileVectors * sizeof(kernels::Vector);
-  return source.count == 0 ? 0 : (shift + source.count * value_bytes + tile - 1) / tile;
+  return source.count == 0 ? 0 : div_up(shift + source.count * value_bytes, tile);
 }
 
 }  // namespace

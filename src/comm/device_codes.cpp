@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/round_up.hpp"
 #include "comm/device_path.hpp"
 
 namespace heddle {
@@ -50,7 +51,7 @@ CodedSum::CodedSum(const EntriesWorker& worker, const CodedJob& job, std::uint64
       job_(job),
       room_(worker.direct ? std::max<std::size_t>(job.n, 1)
                           : std::max<std::size_t>(values_at_once(worker.worker.layout, job.how, job.n), 1)),
-      pieces_((job.n + room_ - 1) / room_) {
+      pieces_(div_up(job.n, room_)) {
   places()[static_cast<std::size_t>(worker.worker.rank)] = word(job.codes);
 }
 

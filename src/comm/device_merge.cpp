@@ -1,5 +1,7 @@
 #include "comm/device_merge.hpp"
 
+#include "base/round_up.hpp"
+
 namespace heddle {
 namespace {
 
@@ -10,7 +12,7 @@ constexpr std::size_t kMerges = 1;
 // Of values behind indices.
 constexpr std::size_t kAlignment = 16;
 constexpr std::size_t aligned(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return round_up(bytes, kAlignment);
 }
 
 }  // namespace

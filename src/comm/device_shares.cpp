@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/round_up.hpp"
+
 namespace heddle {
 namespace {
 
@@ -27,9 +29,9 @@ SharesLayout SharesLayout::of(std::size_t bytes, int lanes) {
 
 SharesPieces::SharesPieces(const SharesLayout& layout, int rank, std::size_t bytes)
     : rank_(rank), lanes_(layout.lanes), bytes_(bytes) {
-  const std::size_t wanted = share_of((bytes_ + kPieces - 1) / kPieces, 0, layout.lanes).bytes;
-  const std::size_t share = std::clamp((wanted + kShareGrain - 1) / kShareGrain * kShareGrain,
-                                       std::min(kLeastShare, layout.share), layout.share);
+  const std::size_t wanted = share_of(div_up(bytes_, kPieces), 0, layout.lanes).bytes;
+  const std::size_t share =
+      std::clamp(round_up(wanted, kShareGrain), std::min(kLeastShare, layout.share), layout.share);
   piece_ = share * static_cast<std::size_t>(layout.lanes);
 }
 

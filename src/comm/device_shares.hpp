@@ -18,6 +18,7 @@
 
 #include <cstddef>
 
+#include "base/round_up.hpp"
 #include "base/status.hpp"
 #include "comm/across.hpp"
 #include "comm/device_work.hpp"
@@ -44,7 +45,7 @@ class SharesPieces {
   // `rank`: its place on its node. `bytes`: at least 1.
   SharesPieces(const SharesLayout& layout, int rank, std::size_t bytes);
 
-  std::size_t count() const { return (bytes_ + piece_ - 1) / piece_; }
+  std::size_t count() const { return div_up(bytes_, piece_); }
   Extent piece(std::size_t k) const;
   Extent own(std::size_t k) const;  // within the piece; the same for all ranks of this one's place
 

@@ -4,6 +4,8 @@
 #include <array>
 #include <vector>
 
+#include "base/round_up.hpp"
+
 namespace heddle {
 namespace {
 
@@ -112,7 +114,7 @@ class ExchangedBcast final : public DeviceWork {
 class ByScratch : public DeviceWork {
  public:
   ByScratch(const Worker& worker, std::size_t bytes)
-      : worker_(worker), bytes_(bytes), pieces_((bytes + worker.layout.piece - 1) / worker.layout.piece) {}
+      : worker_(worker), bytes_(bytes), pieces_(div_up(bytes, worker.layout.piece)) {}
   std::size_t steps() const override { return pieces_; }
 
  protected:
@@ -234,7 +236,7 @@ class ScratchBcast final : public ByScratch {
 
 Extent share_of(std::size_t bytes, int rank, int size) {
   const auto ranks = static_cast<std::size_t>(size);
-  const std::size_t each = ((bytes + ranks - 1) / ranks + kShareGrain - 1) / kShareGrain * kShareGrain;
+  const std::size_t each = round_up(div_up(bytes, ranks), kShareGrain);
   const std::size_t begin = std::min(bytes, static_cast<std::size_t>(rank) * each);
   return {begin, std::min(bytes, begin + each) - begin};
 }

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/round_up.hpp"
 #include "comm/device_codes.hpp"
 #include "sparse/convert.hpp"
 
@@ -22,7 +23,7 @@ bool is_wide(std::size_t dimension) {
   return std::uint64_t{dimension} > std::uint64_t{1} << 32;
 }
 std::size_t values_at(std::size_t count, bool wide) {
-  return (count * (wide ? 8 : 4) + kAlignment - 1) / kAlignment * kAlignment;
+  return round_up(count * (wide ? 8 : 4), kAlignment);
 }
 
 }  // namespace

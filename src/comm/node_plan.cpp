@@ -1,23 +1,17 @@
 #include "comm/node_plan.hpp"
 
-#include <hwloc.h>
-
 #include <algorithm>
 #include <bit>
 #include <limits>
 #include <map>
-#include <memory>
 #include <optional>
 
+#include "base/round_up.hpp"
+#include "comm/topology.hpp"
 #include "transports/shm/shm_team.hpp"
 
 namespace heddle {
 namespace {
-
-struct DestroyTopology {
-  void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
-};
-using Topology = std::unique_ptr<hwloc_topology, DestroyTopology>;
 
 constexpr hwloc_obj_type_t kTypes[] = {HWLOC_OBJ_L3CACHE, HWLOC_OBJ_NUMANODE, HWLOC_OBJ_PACKAGE};
 
@@ -27,11 +21,6 @@ CpuMask mask_of(hwloc_const_cpuset_t set) {
   for (std::size_t i = 0; i < mask.size(); ++i)
     mask[i] = hwloc_bitmap_to_ith_ulong(set, static_cast<unsigned>(i));
   return mask;
-}
-
-std::size_t cache_bytes(const Topology& topology, hwloc_obj_type_t type) {
-  hwloc_obj_t cache = hwloc_get_obj_by_type(topology.get(), type, 0);
-  return cache != nullptr && cache->attr != nullptr ? static_cast<std::size_t>(cache->attr->cache.size) : 0;
 }
 
 bool is_within(const CoreClaim& claim, const CpuMask& part) {
@@ -66,7 +55,7 @@ std::size_t count_of(const std::vector<std::uint16_t>& domain_of) {
 std::size_t crowd(const Machine& machine, const std::vector<CoreClaim>& members) {
   if (machine.levels.empty()) return members.size();
   const auto caches = divide(machine.levels.front(), members);
-  if (!caches) return (members.size() + machine.levels.front().size() - 1) / machine.levels.front().size();
+  if (!caches) return div_up(members.size(), machine.levels.front().size());
   std::vector<std::size_t> in(count_of(*caches), 0);
   for (const std::uint16_t cache : *caches)
     ++in[cache];
@@ -87,37 +76,33 @@ std::size_t slots_for(const Machine& machine, const std::vector<CoreClaim>& memb
 }  // namespace
 
 Result<Machine> discover_machine() {
-  hwloc_topology_t raw = nullptr;
-  if (hwloc_topology_init(&raw) != 0) return Status(Code::system, "hwloc_topology_init failed");
-  const Topology topology(raw);
-  // Nothing else: asking for all of it takes three times as long. Without groups a NUMA node that is a part of a package
-  // would be given all of its threads.
-  hwloc_topology_set_all_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE);
-  for (const hwloc_obj_type_t type : {HWLOC_OBJ_L2CACHE, HWLOC_OBJ_L3CACHE, HWLOC_OBJ_PACKAGE})
-    hwloc_topology_set_type_filter(raw, type, HWLOC_TYPE_FILTER_KEEP_ALL);
-  hwloc_topology_set_type_filter(raw, HWLOC_OBJ_GROUP, HWLOC_TYPE_FILTER_KEEP_STRUCTURE);
-  if (hwloc_topology_load(raw) != 0) return Status(Code::system, "hwloc_topology_load failed");
+  const Result<TopologyPtr> loaded = load_topology([](hwloc_topology_t topology) {
+    // Nothing else: asking for all of it takes three times as long. Without groups a NUMA node that is a part of a package
+    // would be given all of its threads.
+    hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
+    for (const hwloc_obj_type_t type : {HWLOC_OBJ_L2CACHE, HWLOC_OBJ_L3CACHE, HWLOC_OBJ_PACKAGE})
+      hwloc_topology_set_type_filter(topology, type, HWLOC_TYPE_FILTER_KEEP_ALL);
+    hwloc_topology_set_type_filter(topology, HWLOC_OBJ_GROUP, HWLOC_TYPE_FILTER_KEEP_STRUCTURE);
+  });
+  HEDDLE_TRY(loaded.status());
+  hwloc_topology_t topology = loaded.value().get();
   Machine machine;
   for (const hwloc_obj_type_t type : kTypes) {
     std::vector<CpuMask> parts;
-    for (int i = 0; i < hwloc_get_nbobjs_by_type(raw, type); ++i) {
-      const CpuMask mask = mask_of(hwloc_get_obj_by_type(raw, type, static_cast<unsigned>(i))->cpuset);
+    for (int i = 0; i < hwloc_get_nbobjs_by_type(topology, type); ++i) {
+      const CpuMask mask = mask_of(hwloc_get_obj_by_type(topology, type, static_cast<unsigned>(i))->cpuset);
       if (mask != CpuMask{}) parts.push_back(mask);
     }
     if (!parts.empty()) machine.levels.push_back(std::move(parts));
   }
-  if (const char* name = hwloc_obj_get_info_by_name(hwloc_get_root_obj(raw), "CPUModel"))
-    machine.processor = name;
-  hwloc_obj_t package = hwloc_get_obj_by_type(raw, HWLOC_OBJ_PACKAGE, 0);
-  if (const char* name = package != nullptr ? hwloc_obj_get_info_by_name(package, "CPUModel") : nullptr)
-    machine.processor = name;
+  machine.processor = processor_name(topology);
   machine.l2_bytes = cache_bytes(topology, HWLOC_OBJ_L2CACHE);
   machine.l3_bytes = cache_bytes(topology, HWLOC_OBJ_L3CACHE);
   return machine;
 }
 
 std::string describe(const Machine& machine) {
-  std::string text = machine.processor.empty() ? "unknown processor" : machine.processor;
+  std::string text = machine.processor;
   text += ", L2 " + std::to_string(machine.l2_bytes) + ", L3 " + std::to_string(machine.l3_bytes);
   for (const std::vector<CpuMask>& parts : machine.levels) {
     text += ", " + std::to_string(parts.size()) + " of";

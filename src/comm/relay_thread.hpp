@@ -26,6 +26,7 @@
 
 #include "base/dtype.hpp"
 #include "base/log.hpp"
+#include "base/round_up.hpp"
 #include "base/status.hpp"
 #include "comm/device_shares.hpp"
 #include "comm/host_collectives.hpp"
@@ -61,7 +62,7 @@ struct RelayRing {
   std::size_t piece = 0;  // bytes; a multiple of every element's size
 
   std::uint32_t pieces(const RelayCall& call) const {
-    const std::size_t count = call.shares ? call.shares->count() : (call.bytes + piece - 1) / piece;
+    const std::size_t count = call.shares ? call.shares->count() : div_up(call.bytes, piece);
     return static_cast<std::uint32_t>(count);
   }
   // Of number `k` of a call's.

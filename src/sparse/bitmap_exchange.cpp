@@ -6,6 +6,7 @@
 #include <new>
 #include <string>
 
+#include "base/round_up.hpp"
 #include "engine/fold_table.hpp"
 #include "engine/kernels/kernels.hpp"
 
@@ -59,7 +60,7 @@ void BitmapExchange::set_geometry(const SparseView& like) {
   block_words_ = block_bytes_ / (kWordIndices * width_);
   words_ = bitmap_words(like.dimension);
   const std::uint64_t round_words = block_words_ * ranks_;
-  rounds_ = (words_ + round_words - 1) / round_words;
+  rounds_ = div_up(words_, round_words);
   tiles_.resize((ranks_ + 1) * kPiece * kWordIndices * width_);
   stage_.resize(kStage * kWordIndices * index_bytes_ + kPackSlack);
   from_.resize(ranks_);

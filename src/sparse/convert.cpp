@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "base/round_up.hpp"
 #include "engine/kernels/targets.hpp"
 #include "sparse/cursor.hpp"
 
@@ -235,7 +236,7 @@ void scatter(std::span<const SparseView> parts, void* dense, std::size_t bytes, 
 // In the middle of each part of the vector; without a product that might not fit a number. Parts of many pieces are of one length, and what is left over lies before and behind them.
 SampledPiece sampled_piece(std::size_t count, DType type, std::size_t samples, std::size_t s) {
   const std::size_t each = 64 / dtype_size(type);
-  const std::size_t pieces = (count + each - 1) / each;
+  const std::size_t pieces = div_up(count, each);
   const std::size_t part = pieces / samples;
   const std::size_t over = pieces % samples;
   const std::size_t before = part < kEqualParts ? over * s / samples + part / 2 : (over + part) / 2;
@@ -247,7 +248,7 @@ double sampled_density(const void* dense, std::size_t count, DType type, std::si
   using namespace kernels;
   const std::size_t width = dtype_size(type);
   const std::size_t each = 64 / width;
-  const std::size_t pieces = (count + each - 1) / each;
+  const std::size_t pieces = div_up(count, each);
   const auto count_part = HWY_DYNAMIC_DISPATCH(choose_count)(width);
   if (count == 0 || samples == 0) return 0;
   if (samples >= pieces) return static_cast<double>(count_part(dense, count)) / static_cast<double>(count);

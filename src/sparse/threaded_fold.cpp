@@ -5,6 +5,7 @@
 #include <cstring>
 #include <new>
 
+#include "base/round_up.hpp"
 #include "sparse/merge.hpp"
 #include "sparse/part.hpp"
 
@@ -22,7 +23,7 @@ class RegionFold {
   RegionFold(std::span<const SparseView> streams, Op op, std::size_t entries, void* indices, void* values)
       : streams_(streams),
         op_(op),
-        regions_((entries + kRegion - 1) / kRegion),
+        regions_(div_up(entries, kRegion)),
         index_bytes_(index_size(streams[0].index_type)),
         value_bytes_(dtype_size(streams[0].value_type)),
         indices_(static_cast<std::byte*>(indices)),

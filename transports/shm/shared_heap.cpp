@@ -10,6 +10,8 @@
 #include <string>
 #include <utility>
 
+#include "base/round_up.hpp"
+
 namespace heddle {
 namespace {
 
@@ -30,7 +32,7 @@ std::size_t rounded_up(std::size_t bytes) {
   if (bytes <= kLeast) return kLeast;
   const std::size_t step =
       std::max(std::bit_floor(bytes - 1) / 4, static_cast<std::size_t>(sysconf(_SC_PAGESIZE)));
-  return bytes > SIZE_MAX - step ? bytes : (bytes + step - 1) / step * step;
+  return bytes > SIZE_MAX - step ? bytes : round_up(bytes, step);
 }
 
 }  // namespace

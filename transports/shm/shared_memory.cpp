@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/descriptors.hpp"
+#include "base/round_up.hpp"
 
 namespace heddle {
 namespace {
@@ -23,7 +24,7 @@ constexpr const char* kPrefix = "heddle-";
 
 std::size_t round_to_pages(std::size_t bytes) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  return (bytes + page - 1) / page * page;
+  return round_up(bytes, page);
 }
 
 int open_posix(SharedMemoryHandle& handle) {

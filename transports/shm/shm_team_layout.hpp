@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/round_up.hpp"
 #include "transports/shm/shared_heap.hpp"
 #include "transports/shm/shm_team.hpp"
 
@@ -137,10 +138,6 @@ struct Board {
   alignas(2 * kLine) Started started[kStarted];  // at the number of the operation
 };
 
-constexpr std::size_t round_up(std::size_t n, std::size_t to) {
-  return (n + to - 1) / to * to;
-}
-
 // One member's part of the region: its board, small slots, then kDepth input slots and kDepth result slots.
 struct MemberLayout {
   std::size_t small;
@@ -163,7 +160,7 @@ struct Extent {
   std::size_t count;
 };
 inline std::size_t pieces(const TeamOp& op) {
-  return (op.count + op.piece - 1) / op.piece;
+  return div_up(op.count, op.piece);
 }
 inline Extent piece_extent(const TeamOp& op, std::size_t i) {
   return {i * op.piece, std::min(op.piece, op.count - i * op.piece)};
