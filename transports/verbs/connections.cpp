@@ -5,6 +5,7 @@
 #include <random>
 #include <utility>
 
+#include "transports/verbs/queue_pair.hpp"
 #include "transports/verbs/verbs_transport.hpp"
 
 namespace heddle::verbs {
@@ -54,13 +55,7 @@ Status VerbsTransport::make_queue_pair(Peer& peer) {
   peer.first_packet = std::random_device()() & 0xffffff;
   rank_of_queue_pair_[peer.queue_pair->qp_num] = peer.rank;
 
-  ibv_qp_attr to{};
-  to.qp_state = IBV_QPS_INIT;
-  to.port_num = device_.port();
-  to.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
-  if (const int err = ibv_modify_qp(peer.queue_pair.get(), &to,
-                                    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-      err != 0)
+  if (const int err = prepare_queue_pair(*peer.queue_pair, device_); err != 0)
     return system_error(fmt::format("{}: preparing the queue pair for rank {}", device_.name(), peer.rank),
                         err);
 
@@ -75,28 +70,17 @@ Status VerbsTransport::make_queue_pair(Peer& peer) {
 
 Status VerbsTransport::bring_up(Peer& peer, const Hello& hello) {
   ibv_qp_attr to{};
-  to.qp_state = IBV_QPS_RTR;
   // The ports' MTUs may differ.
   to.path_mtu = static_cast<ibv_mtu>(std::min(hello.mtu, device_.mtu()));
   to.dest_qp_num = hello.queue_pair;
   to.rq_psn = hello.first_packet;
-  to.max_dest_rd_atomic = 1;
-  to.min_rnr_timer = kReceiverDelay;
+  to.sq_psn = peer.first_packet;
   to.ah_attr = device_.route_to(peer.address);
-  int err = ibv_modify_qp(peer.queue_pair.get(), &to,
-                          IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                              IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-  to.qp_state = IBV_QPS_RTS;
   to.timeout = ack_timeout(deadlines_.silence);
   to.retry_cnt = kRetries;
   to.rnr_retry = kReceiverRetries;
-  to.sq_psn = peer.first_packet;
-  to.max_rd_atomic = 1;
-  if (err == 0)
-    err = ibv_modify_qp(peer.queue_pair.get(), &to,
-                        IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-                            IBV_QP_MAX_QP_RD_ATOMIC);
-  if (err != 0)
+  to.min_rnr_timer = kReceiverDelay;
+  if (const int err = connect_queue_pair(*peer.queue_pair, to); err != 0)
     return system_error(
         fmt::format("{}: connecting to rank {} at {}", device_.name(), peer.rank, gid_text(peer.address.gid)),
         err);

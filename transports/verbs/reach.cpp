@@ -8,6 +8,8 @@
 #include <random>
 #include <vector>
 
+#include "transports/verbs/queue_pair.hpp"
+
 namespace heddle::verbs {
 namespace {
 
@@ -71,28 +73,13 @@ class OwnConnection {
   Status bring_up() {
     constexpr std::uint8_t kAckTimeout = 14;  // 67 ms
     ibv_qp_attr to{};
-    to.qp_state = IBV_QPS_INIT;
-    to.port_num = device_->port();
-    to.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
-    int err = ibv_modify_qp(queue_pair_.get(), &to,
-                            IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-    to.qp_state = IBV_QPS_RTR;
     to.path_mtu = static_cast<ibv_mtu>(device_->mtu());
     to.dest_qp_num = queue_pair_->qp_num;
-    to.max_dest_rd_atomic = 1;
     to.ah_attr = device_->route_to_itself();
-    if (err == 0)
-      err = ibv_modify_qp(queue_pair_.get(), &to,
-                          IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                              IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-    to.qp_state = IBV_QPS_RTS;
     to.timeout = kAckTimeout;
     to.retry_cnt = 3;
-    to.max_rd_atomic = 1;
-    if (err == 0)
-      err = ibv_modify_qp(queue_pair_.get(), &to,
-                          IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                              IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+    int err = prepare_queue_pair(*queue_pair_, *device_);
+    if (err == 0) err = connect_queue_pair(*queue_pair_, to);
     if (err == 0) return {};
     return Status(Code::unsupported,
                   fmt::format("{}: connecting it to itself: {}", device_->name(), std::strerror(err)));
