@@ -1,13 +1,16 @@
 #include "interpose/backend/backend.hpp"
 
-#include <cstdlib>
 #include <type_traits>
 #include <utility>
 
-#include "base/threads.hpp"
-#include "select/selector.hpp"
-
 namespace heddle::backend {
+namespace {
+
+// MPI_Alloc_mem: what heddle's collectives gain from. Each piece takes a descriptor, of which the program has its own uses.
+constexpr MPI_Aint kLeastHeapBytes = 32 * 1024;
+constexpr std::size_t kMostHeapBlocks = 128;
+
+}  // namespace
 
 // ---- Becoming known, and the take-over
 
@@ -30,29 +33,6 @@ template <typename Call>
   return nullptr;
 }
 
-CommState* Backend::attach(MPI_Comm comm) {
-  if (comm == MPI_COMM_NULL || is_ending(comm) || !make_ready()) return nullptr;
-  int is_inter = -1;
-  int size = 0;
-  int rank = 0;
-  // MPICH 5 returns MPI_SUCCESS for a wrong communicator when the user's error handler has returned: the answer tells.
-  if (mpi_.Comm_test_inter(comm, &is_inter) != MPI_SUCCESS || is_inter < 0 ||
-      mpi_.Comm_size(comm, &size) != MPI_SUCCESS || mpi_.Comm_rank(comm, &rank) != MPI_SUCCESS) {
-    return nullptr;
-  }
-  CommState* state = registry_.take();
-  state->mode = is_inter != 0 || size == 1 ? Mode::host : Mode::counting;
-  state->size = size;
-  state->rank = rank;
-  state->to_save = comm == MPI_COMM_WORLD ? 0 : kSetUpNanoseconds;
-  if (mpi_.Comm_set_attr(comm, comm_keyval_, state) != MPI_SUCCESS) {
-    registry_.recycle(state);
-    return nullptr;
-  }
-  registry_.publish(state, comm);
-  return state;
-}
-
 // What counts towards the take-over: what heddle would serve, so that the ranks agree. A mistake that one rank makes, and mends, the
 // others know nothing of.
 template <typename Count>
@@ -70,70 +50,6 @@ std::size_t Backend::counted(const void* buffer, Count count, MPI_Datatype type,
   const bool served = count > 0 && buffer != MPI_IN_PLACE &&
                       is_served(buffer, static_cast<std::size_t>(count), type, root, state, &piece, &bytes);
   return served ? bytes : 0;
-}
-
-bool Backend::is_due(CommState& state, std::size_t counted) {
-  if (counted == 0) return false;
-  state.saved += kSavedNanoseconds + counted / kBytesPerSaved;
-  return ++state.calls >= kTakeoverCall && state.saved >= state.to_save;
-}
-
-bool Backend::make_ready() {
-  if (closed_.load(std::memory_order_acquire)) return false;
-  if (ready_.load(std::memory_order_acquire)) return true;
-  int initialized = 0;
-  int finalized = 0;
-  mpi_.Initialized(&initialized);
-  mpi_.Finalized(&finalized);
-  // A program of sessions only has no MPI_COMM_SELF, whose attributes tell when MPI ends: the host serves it.
-  if (initialized == 0 || finalized != 0) return false;
-  const std::lock_guard lock(ready_mutex_);
-  if (ready_.load(std::memory_order_relaxed)) return true;
-
-  int finalize_keyval = MPI_KEYVAL_INVALID;
-  if (mpi_.Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &on_comm_delete, &comm_keyval_, this) != MPI_SUCCESS ||
-      mpi_.Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &on_finalize, &finalize_keyval, this) != MPI_SUCCESS ||
-      mpi_.Comm_set_attr(MPI_COMM_SELF, finalize_keyval, this) != MPI_SUCCESS) {
-    return false;
-  }
-  int world_rank = 0;
-  mpi_.Comm_rank(MPI_COMM_WORLD, &world_rank);
-  int world_size = 0;
-  alone_ = mpi_.Comm_size(MPI_COMM_WORLD, &world_size) == MPI_SUCCESS && world_size == 1;
-  ParsedConfig parsed = parse_config_from_environ();
-  for (std::string& line : read_preferences(parsed.config).complaints)
-    parsed.complaints.push_back(std::move(line));
-  if (!parsed.config.compress.empty()) {
-    const Result<Compression> compression = parse_compression(parsed.config.compress);
-    if (!compression.ok()) {
-      parsed.complaints.push_back("HEDDLE_COMPRESS=" + compression.status().message() +
-                                  "; nothing is compressed");
-      parsed.config.compress.clear();
-    }
-  }
-  const Log log(parsed.config.log_level, world_rank);
-  device_buffers_.configure({parsed.config.enable && parsed.config.cuda, parsed.config.pinned_bytes});
-  const bool opened = self_.open();
-  abi::learn_types(mpi_);
-  map_.emplace(mpi_, self_.comm());
-  if (!opened || !packing_.check_format()) {
-    if (parsed.config.enable) {
-      log.warn(
-          "the host MPI has no communicator to spare, or packs data in a format of its own: continuing as "
-          "with HEDDLE_ENABLE=0");
-    }
-    parsed.config.enable = false;
-  }
-  set_up_.emplace(mpi_, self_, process_, std::move(parsed), world_rank);
-  ready_.store(true, std::memory_order_release);
-  return true;
-}
-
-void Backend::take_over(MPI_Comm comm, CommState& state) {
-  // Open MPI's and UCX's functions take what they like of the stack, and MPICH 4.0 137 KiB to add two vectors of integers. Who uses MPI in a
-  // thread with less has asked for threads, so that another one may.
-  constexpr std::size_t kStack = 512 * 1024;
-  with_stack(kStack, [&] { set_up_->run(comm, state, *map_); });
 }
 
 // ---- The collectives

@@ -20,18 +20,6 @@
 
 namespace heddle::backend {
 
-// When a communicator is set up: at this call, of those that heddle serves, at the earliest, and where it is not MPI_COMM_WORLD, which lives as long as the job, not before
-// the calls have come to what the set-up costs, had heddle served them. So a program that makes communicators by the thousand, for a few calls each, pays nothing for it,
-// and one that keeps them loses at most as much as it would have paid. All this is constant and goes by what the ranks know alike, because they must agree before they can talk.
-inline constexpr std::uint32_t kTakeoverCall = 3;
-// Of two ranks on a node: more ranks cost more, and save more.
-inline constexpr std::uint64_t kSetUpNanoseconds = 250'000;
-inline constexpr std::uint64_t kSavedNanoseconds = 500;  // by a call of few bytes
-inline constexpr std::uint64_t kBytesPerSaved = 5;       // and nanosecond, by longer ones
-// MPI_Alloc_mem: what heddle's collectives gain from. Each piece takes a descriptor, of which the program has its own uses.
-inline constexpr MPI_Aint kLeastHeapBytes = 32 * 1024;
-inline constexpr std::size_t kMostHeapBlocks = 128;
-
 class Backend {
  public:
   explicit Backend(const HostMpi& mpi)
