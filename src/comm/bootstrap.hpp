@@ -16,7 +16,7 @@
 #include "base/clock.hpp"
 #include "base/cost.hpp"
 #include "base/status.hpp"
-#include "comm/hardware.hpp"
+#include "comm/usable_cores.hpp"
 #include "comm/host_identity.hpp"
 #include "comm/node_plan.hpp"
 #include "comm/tcp_star.hpp"

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "comm/complete.hpp"
+#include "comm/learning.hpp"
 #include "engine/kernels/kernels.hpp"
 
 namespace heddle {
@@ -307,9 +308,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create(const Bootstrap& boot
   Result<std::unique_ptr<Connections>> connections = connect(bootstrap, config);
   if (!connections.ok()) return connections.status();
   auto made = std::make_unique<CommunicatorImpl>(bootstrap, config, std::move(connections).value());
-  HEDDLE_TRY(agree(bootstrap, made->measure()));
-  if (made->topology().nodes() > 1) HEDDLE_TRY(made->learn_message_cost(bootstrap));
-  if (config.measure && made->can_try_choices()) HEDDLE_TRY(agree(bootstrap, made->learn_choices(config)));
+  HEDDLE_TRY(Learning(*made, bootstrap, config).run());
   made->plan_thread(config.progress_thread);
   made->find_fold_cores();
   if (made->needs_thread()) made->start_thread();

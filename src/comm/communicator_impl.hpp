@@ -13,7 +13,6 @@
 
 #include "base/fifo.hpp"
 #include "base/log.hpp"
-#include "comm/choice_cache.hpp"
 #include "comm/communicator.hpp"
 #include "comm/device_path.hpp"
 #include "comm/local_gpu.hpp"
@@ -70,21 +69,6 @@ class CommunicatorImpl final : public Communicator {
   Result<void*> allocate(std::size_t bytes) override { return connections_->process->heap.allocate(bytes); }
   Status release(void* memory) override { return connections_->process->heap.release(memory); }
 
-  // Collective over the node: what this machine's processors are best at, if that is not known yet.
-  Status measure();
-  Status learn_single_copy(const ShmTeam& team);
-  Result<bool> try_single_copy(const ShmTeam& team);
-  Result<std::uint64_t> least_on_node(std::uint64_t mine);
-  void copy_once(bool on);
-  // What messages between nodes cost, if it is not known yet: measured between the first ranks of two nodes, then among all. Collective.
-  Status learn_message_cost(const Bootstrap& bootstrap);
-  Status learn_crossing();
-  Status learn_crowding();
-  // On one node where each rank has a core of its own: where ranks take turns on cores, what a trial takes says little of
-  // the algorithm (tried: one in twenty choices was wrong by a factor of two to eight).
-  bool can_try_choices() const;
-  // Which algorithm serves which size best on this one node: from before, or by trying them. Collective.
-  Status learn_choices(const Config& config);
   // The last of setting up.
   void plan_thread(ProgressThreadSetting setting);
   bool needs_thread() const;
@@ -118,6 +102,8 @@ class CommunicatorImpl final : public Communicator {
   // same outcome.
   Result<std::unique_ptr<HostCollectives>> twin();
 
+  friend class Learning;
+  friend class Trials;
   friend class RequestImpl;
   friend class MovingRequest;
   friend class MessageRequest;
@@ -204,21 +190,6 @@ class CommunicatorImpl final : public Communicator {
   int left_for(int rank) const;
   std::string also_gone(int besides) const;
   std::string trouble_with(int rank) const;
-  std::string choice_key(const Config& config) const;
-  std::string known_choices(const ChoiceCache& cache, const std::string& key);
-  Status share(std::string& text);
-  Job trial_job(Collective collective, std::size_t bytes, std::vector<float>& buffer) const;
-  void change_root(Job& job, bool first, std::vector<float>& buffer) const;
-  Result<double> time_choice(Collective collective, const Choice& choice, std::size_t bytes, int times,
-                             std::vector<float>& buffer);
-  Result<Timing> time_apart(const Job& job, const Choice& choice, int times);
-  std::vector<Choice> priced_candidates(Collective collective, std::size_t bytes) const;
-  Status make_room(std::vector<float>& buffer, std::size_t bytes);
-  Status largest(std::span<double> values);
-  Result<double> slowest(double time);
-  Result<std::size_t> try_streaming();
-  void use(Tuning measured);
-  Result<MeasuredChoices> try_choices();
   int rank_of_member(int member, TeamKind team) const;
   Status fail(Status status);
 

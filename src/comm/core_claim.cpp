@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstring>
 
-#include "comm/hardware.hpp"
+#include "comm/usable_cores.hpp"
 
 namespace heddle {
 namespace {

@@ -1,37 +1,19 @@
 #include "comm/hardware.hpp"
 
 #include <fmt/format.h>
-#include <hwloc.h>
 #include <unistd.h>
 
-#include <memory>
+#include <algorithm>
 
 #include "comm/host_identity.hpp"
+#include "comm/topology.hpp"
+#include "comm/usable_cores.hpp"
 
 namespace heddle {
 namespace {
 
-struct DestroyTopology {
-  void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
-};
-using Topology = std::unique_ptr<hwloc_topology, DestroyTopology>;
-
-int count(const Topology& topology, hwloc_obj_type_t type) {
+int count(const TopologyPtr& topology, hwloc_obj_type_t type) {
   return std::max(hwloc_get_nbobjs_by_type(topology.get(), type), 0);
-}
-
-std::size_t cache_bytes(const Topology& topology, hwloc_obj_type_t type) {
-  hwloc_obj_t cache = hwloc_get_obj_by_type(topology.get(), type, 0);
-  return cache != nullptr && cache->attr != nullptr ? static_cast<std::size_t>(cache->attr->cache.size) : 0;
-}
-
-std::string processor_name(const Topology& topology) {
-  hwloc_obj_t package = hwloc_get_obj_by_type(topology.get(), HWLOC_OBJ_PACKAGE, 0);
-  for (hwloc_obj_t object : {package, hwloc_get_root_obj(topology.get())}) {
-    const char* name = object != nullptr ? hwloc_obj_get_info_by_name(object, "CPUModel") : nullptr;
-    if (name != nullptr) return name;
-  }
-  return "unknown processor";
 }
 
 std::string size_text(std::size_t bytes) {
@@ -44,20 +26,19 @@ std::string size_text(std::size_t bytes) {
 }  // namespace
 
 Result<Hardware> discover_hardware() {
-  hwloc_topology_t raw = nullptr;
-  if (hwloc_topology_init(&raw) != 0) return Status(Code::system, "hwloc_topology_init failed");
-  const Topology topology(raw);
-  if (hwloc_topology_load(raw) != 0) return Status(Code::system, "hwloc_topology_load failed");
+  const Result<TopologyPtr> loaded = load_topology([](hwloc_topology_t) {});
+  HEDDLE_TRY(loaded.status());
+  const TopologyPtr& topology = loaded.value();
   Hardware hardware;
   hardware.host_name = host_identity().host_name;
-  hardware.processor = processor_name(topology);
+  hardware.processor = processor_name(topology.get());
   hardware.usable_cores = usable_cores();
   hardware.hardware_threads = count(topology, HWLOC_OBJ_PU);
   hardware.cores = count(topology, HWLOC_OBJ_CORE);
   hardware.packages = count(topology, HWLOC_OBJ_PACKAGE);
   hardware.numa_nodes = count(topology, HWLOC_OBJ_NUMANODE);
-  hardware.l2_bytes = cache_bytes(topology, HWLOC_OBJ_L2CACHE);
-  hardware.l3_bytes = cache_bytes(topology, HWLOC_OBJ_L3CACHE);
+  hardware.l2_bytes = cache_bytes(topology.get(), HWLOC_OBJ_L2CACHE);
+  hardware.l3_bytes = cache_bytes(topology.get(), HWLOC_OBJ_L3CACHE);
   hardware.l3_caches = count(topology, HWLOC_OBJ_L3CACHE);
   // Not hwloc's sum over NUMA nodes, which misses memory that a virtual machine was given later.
   hardware.memory_bytes =

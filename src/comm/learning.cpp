@@ -1,4 +1,5 @@
-// What a communicator finds out about its machine when it is made.
+#include "comm/learning.hpp"
+
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -9,9 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/clock.hpp"
-#include "comm/choice_cache.hpp"
 #include "comm/communicator_impl.hpp"
-#include "comm/measured_choices.hpp"
 #include "comm/message_costs.hpp"
 #include "comm/streamed_results.hpp"
 #include "engine/kernels/kernels.hpp"
@@ -51,59 +50,68 @@ std::string keep(const ChoiceCache& cache, const std::string& key, const Tuning&
 
 }  // namespace
 
-Status CommunicatorImpl::measure() {
+Learning::Learning(CommunicatorImpl& comm, const Bootstrap& bootstrap, const Config& config)
+    : comm_(comm), connections_(*comm.connections_), bootstrap_(bootstrap), config_(config), trials_(comm) {}
+
+Status Learning::run() {
+  HEDDLE_TRY(agree(bootstrap_, stores()));
+  if (comm_.topology().nodes() > 1) HEDDLE_TRY(message_cost());
+  return config_.measure && can_try_choices() ? agree(bootstrap_, choices()) : Status();
+}
+
+Status Learning::stores() {
   const auto use = [&](const SmallStores& stores) {
-    for (const std::unique_ptr<ShmTeam>& each : connections_->teams) {
+    for (const std::unique_ptr<ShmTeam>& each : connections_.teams) {
       if (each) each->use(stores);
     }
   };
-  std::atomic<std::uint32_t>& known = connections_->process->small_stores;
-  if (connections_->measures) {
+  std::atomic<std::uint32_t>& known = connections_.process->small_stores;
+  if (connections_.measures) {
     const Result<SmallStores> found = measure_small_stores(
-        {use, [&](TeamOp& op) { return run_on_team(op); }, fold_kernel(DType::u8, Op::bor)});
+        {use, [&](TeamOp& op) { return comm_.run_on_team(op); }, fold_kernel(DType::u8, Op::bor)});
     if (!found.ok()) return found.status();
     known.store(pack(found.value()), std::memory_order_relaxed);
   } else if (const std::uint32_t packed = known.load(std::memory_order_relaxed); packed != 0) {
     use(unpack_small_stores(packed));
   }
-  const std::unique_ptr<ShmTeam>& node = connections_->teams[static_cast<std::size_t>(TeamKind::node)];
-  return node ? learn_single_copy(*node) : Status();
+  const std::unique_ptr<ShmTeam>& node = connections_.teams[static_cast<std::size_t>(TeamKind::node)];
+  return node ? single_copy(*node) : Status();
 }
 
 // The least of what this node's ranks say.
-Result<std::uint64_t> CommunicatorImpl::least_on_node(std::uint64_t mine) {
+Result<std::uint64_t> Learning::least_on_node(std::uint64_t mine) {
   TeamOp op;
   op.in = reinterpret_cast<const std::byte*>(&mine);
   op.out = reinterpret_cast<std::byte*>(&mine);
   op.count = 1;
   op.element_bytes = sizeof mine;
   op.fold = fold_kernel(DType::u64, Op::min);
-  HEDDLE_TRY(run_on_team(op));
+  HEDDLE_TRY(comm_.run_on_team(op));
   return mine;
 }
 
-void CommunicatorImpl::copy_once(bool on) {
-  single_copy_ = on;
-  for (const std::unique_ptr<ShmTeam>& each : connections_->teams) {
+void Learning::copy_once(bool on) {
+  comm_.single_copy_ = on;
+  for (const std::unique_ptr<ShmTeam>& each : connections_.teams) {
     if (each) each->copy_once(on);
   }
 }
 
-Result<bool> CommunicatorImpl::try_single_copy(const ShmTeam& team) {
+Result<bool> Learning::try_single_copy(const ShmTeam& team) {
   const auto slowest = [&](double& seconds) -> Status {
     const Result<std::uint64_t> least = least_on_node(~static_cast<std::uint64_t>(1e9 * seconds));
     if (least.ok()) seconds = 1e-9 * static_cast<double>(~least.value());
     return least.status();
   };
   return measure_single_copy(
-      {[&](bool once) { copy_once(once); }, [&](TeamOp& op) { return run_on_team(op); }, slowest},
+      {[&](bool once) { copy_once(once); }, [&](TeamOp& op) { return comm_.run_on_team(op); }, slowest},
       team.size());
 }
 
 // The same on all ranks of the node: what one of them does not want, or may not do, none does.
-Status CommunicatorImpl::learn_single_copy(const ShmTeam& team) {
-  std::atomic<bool>& known = connections_->process->single_copy;
-  const bool measures = connections_->measures && !config_.single_copy;
+Status Learning::single_copy(const ShmTeam& team) {
+  std::atomic<bool>& known = connections_.process->single_copy;
+  const bool measures = connections_.measures && !config_.single_copy;
   Result<std::uint64_t> all =
       least_on_node(config_.single_copy.value_or(measures || known.load(std::memory_order_relaxed)) ? 1 : 0);
   // They have met: all others show where they can be read.
@@ -118,109 +126,110 @@ Status CommunicatorImpl::learn_single_copy(const ShmTeam& team) {
   return {};
 }
 
-Status CommunicatorImpl::learn_message_cost(const Bootstrap& bootstrap) {
-  const TopologyView& t = connections_->topology;
+Status Learning::message_cost() {
+  const TopologyView& t = connections_.topology;
   const int first = t.members(0).front();
   // Far from the first one, where places have an order: neighbours' messages are cheaper than most.
   const int second = t.members(t.nodes() / 2).front();
-  if (connections_->message_cost == MessageCost{}) {
+  if (connections_.message_cost == MessageCost{}) {
     MessageCost mine;
     Status status;
-    if (rank_ == first || rank_ == second) {
+    if (comm_.rank_ == first || comm_.rank_ == second) {
       const auto exchange = [&](bool sends, void* data, std::size_t bytes) {
-        return transfer(sends, data, bytes, rank_ == first ? second : first);
+        return comm_.transfer(sends, data, bytes, comm_.rank_ == first ? second : first);
       };
-      const Result<MessageTimes> times = time_messages(exchange, rank_ == first, bootstrap.clock);
+      const Result<MessageTimes> times = time_messages(exchange, comm_.rank_ == first, bootstrap_.clock);
       if (times.ok()) mine = fit_message_cost(times.value());
       status = times.status();
-    } else if (!bootstrap.clock) {
+    } else if (!bootstrap_.clock) {
       // The others wait by the bootstrap's means, which may be an MPI that never lets go of its core: not while small messages are timed.
       constexpr std::chrono::milliseconds kSmallMessagesTake{5};
       std::this_thread::sleep_for(kSmallMessagesTake);
     }
-    HEDDLE_TRY(agree(bootstrap, status));
-    std::vector<MessageCost> all(static_cast<std::size_t>(size_));
-    HEDDLE_TRY(bootstrap.allgather(&mine, all.data(), sizeof mine));
-    connections_->message_cost = all[static_cast<std::size_t>(first)];
-    selector_.use(connections_->cost_model());
-    HEDDLE_TRY(agree(bootstrap, learn_crowding()));
+    HEDDLE_TRY(agree(bootstrap_, status));
+    std::vector<MessageCost> all(static_cast<std::size_t>(comm_.size_));
+    HEDDLE_TRY(bootstrap_.allgather(&mine, all.data(), sizeof mine));
+    connections_.message_cost = all[static_cast<std::size_t>(first)];
+    comm_.selector_.use(connections_.cost_model());
+    HEDDLE_TRY(agree(bootstrap_, crowding()));
   }
-  if (t.nodes() > 2 && connections_->message_cost.crossing == 0)
-    HEDDLE_TRY(agree(bootstrap, learn_crossing()));
-  connections_->process->learn(connections_->message_cost);
-  selector_.use(connections_->cost_model());
+  if (t.nodes() > 2 && connections_.message_cost.crossing == 0) HEDDLE_TRY(agree(bootstrap_, crossing()));
+  connections_.process->learn(connections_.message_cost);
+  comm_.selector_.use(connections_.cost_model());
   // What measuring itself needed was chosen by less than is known now.
-  plans_.choose_again();
+  comm_.plans_.choose_again();
   return {};
 }
 
 // Two ranks alone have shown what a message takes. Where hosts share cores (containers, virtual machines) or wires, it takes several
 // times as long while all ranks send, and few messages count more than few bytes: a small collective that all of them run tells.
-Status CommunicatorImpl::learn_crowding() {
+Status Learning::crowding() {
   constexpr std::size_t kBytes = MessageTimes::kSmall;
   // The least counts: ranks have to find their pace, which took some dozens of calls where four shared two cores. Simulated time repeats itself.
-  const int most_calls = policy_.clock ? 1 : 100;
+  const int most_calls = comm_.policy_.clock ? 1 : 100;
   constexpr double kLongEnough = 0.02;  // seconds
   constexpr double kNoMoreThanNoise = 1.25;
-  const Choice choice = selector_.cheapest(Collective::allreduce, kBytes, false);
+  const Choice choice = comm_.selector_.cheapest(Collective::allreduce, kBytes, false);
   if (choice.algorithm == nullptr) return {};
-  const double price_ns = selector_.price_of(choice, kBytes);
-  std::vector<float> buffer(2 * kBytes / sizeof(float));
-  double crowding = std::numeric_limits<double>::infinity();
+  const double price_ns = comm_.selector_.price_of(choice, kBytes);
+  double least = std::numeric_limits<double>::infinity();
   double spent = 0;
   for (int call = 0; call < most_calls && spent < kLongEnough; ++call) {
-    const Result<double> seconds = time_choice(Collective::allreduce, choice, kBytes, 1, buffer);
+    const Result<double> seconds = trials_.in_a_row(Collective::allreduce, choice, kBytes, 1);
     if (!seconds.ok()) return seconds.status();
-    crowding = std::min(crowding, 1e9 * seconds.value() / price_ns);
-    if (crowding <= kNoMoreThanNoise) return {};
+    least = std::min(least, 1e9 * seconds.value() / price_ns);
+    if (least <= kNoMoreThanNoise) return {};
     spent += seconds.value();
   }
-  connections_->message_cost.least_ns = crowding * connections_->message_cost.fixed_ns;
+  connections_.message_cost.least_ns = least * connections_.message_cost.fixed_ns;
   return {};
 }
 
 // Two nodes alone have not shown what the middle of the network bears: all nodes at once do.
-Status CommunicatorImpl::learn_crossing() {
+Status Learning::crossing() {
   constexpr double kNotWorthWaitingNs = 2e6;
-  MessageCost& cost = connections_->message_cost;
+  MessageCost& cost = connections_.message_cost;
   const double alone_ns = cost.fixed_ns + cost.per_byte_ns * static_cast<double>(InternodeTimes::kLarge);
   if (alone_ns > kNotWorthWaitingNs) return {};
-  const Result<double> all_ns =
-      slowest(time_crossing({connections_->internode.transport.get(), policy_}, topology(), rank_));
+  const Result<double> all_ns = trials_.slowest(
+      time_crossing({connections_.internode.transport.get(), comm_.policy_}, comm_.topology(), comm_.rank_));
   if (!all_ns.ok()) return all_ns.status();
-  const auto distances = static_cast<int>(std::bit_width(static_cast<std::uint32_t>(topology().nodes() - 1)));
+  const auto distances =
+      static_cast<int>(std::bit_width(static_cast<std::uint32_t>(comm_.topology().nodes() - 1)));
   cost.crossing = all_ns.value() / (distances * alone_ns);
   return {};
 }
 
 // ---- Algorithms within the node
 
-bool CommunicatorImpl::can_try_choices() const {
-  return size_ > 1 && topology().nodes() == 1 && connections_->own_core;
+// Where ranks take turns on cores, what a trial takes says little of the algorithm (tried: one in twenty choices was wrong by a factor of two to
+// eight).
+bool Learning::can_try_choices() const {
+  return comm_.size_ > 1 && comm_.topology().nodes() == 1 && connections_.own_core;
 }
 
 // Apart is what must not share measurements: another machine, other ranks on it, other settings of what moves data.
-std::string CommunicatorImpl::choice_key(const Config& config) const {
-  const TopologyView& t = topology();
+std::string Learning::choice_key() const {
+  const TopologyView& t = comm_.topology();
   std::string key = fmt::format("version {}, {}, {} ranks on {} cores{}, slots of {}, {}, spin {}",
-                                kChoiceVersion, connections_->process->machine(), size_, connections_->cores,
-                                connections_->own_core ? " of their own" : "",
-                                connections_->geometry.slot_bytes, config.transports, config.spin);
+                                kChoiceVersion, connections_.process->machine(), comm_.size_,
+                                connections_.cores, connections_.own_core ? " of their own" : "",
+                                connections_.geometry.slot_bytes, config_.transports, config_.spin);
   // Which way is faster is tried by each process anew, and decides whether the team's bcast is the fastest.
-  if (single_copy_) key += ", bcasts copied once";
-  for (std::int32_t rank = 0; rank < size_ && t.has_domains(); ++rank)
+  if (comm_.single_copy_) key += ", bcasts copied once";
+  for (std::int32_t rank = 0; rank < comm_.size_ && t.has_domains(); ++rank)
     key += fmt::format("{}{}", rank == 0 ? ", domains " : ",", t.team_of(TeamKind::domain, rank));
   return key;
 }
 
 // Rank 0's text on every rank.
-Status CommunicatorImpl::share(std::string& text) {
+Status Learning::share(std::string& text) {
   const auto bcast = [&](void* data, std::size_t bytes) {
     TeamOp op;
     op.verb = TeamVerb::bcast;
     op.in = op.out = static_cast<std::byte*>(data);
     op.count = bytes;
-    return run_on_team(op);
+    return comm_.run_on_team(op);
   };
   std::uint64_t length = text.size();
   HEDDLE_TRY(bcast(&length, sizeof length));
@@ -228,74 +237,28 @@ Status CommunicatorImpl::share(std::string& text) {
   return length == 0 ? Status() : bcast(text.data(), length);
 }
 
-// Each becomes the largest of all ranks.
-Status CommunicatorImpl::largest(std::span<double> values) {
-  const FoldFn fold = fold_kernel(DType::f64, Op::max);
-  const Job job{Collective::allreduce, values.data(), values.data(), values.size(), sizeof(double), fold, 0};
-  if (team_ == nullptr) return run_job(job);
-  // Without a choice, since none may have been made yet.
-  TeamOp op = team_op(job);
-  return run_on_team(op);
-}
-
-// Of all ranks' times.
-Result<double> CommunicatorImpl::slowest(double time) {
-  HEDDLE_TRY(largest({&time, 1}));
-  return time;
-}
-
-Job CommunicatorImpl::trial_job(Collective collective, std::size_t bytes, std::vector<float>& buffer) const {
-  const std::size_t count = bytes / sizeof(float);
-  const FoldFn fold = folds_.of(DType::f32, Op::sum, count);
-  return collective == Collective::bcast
-             ? Job{collective, buffer.data(), buffer.data(), bytes, 1, nullptr, 0}
-             : Job{collective, buffer.data(), buffer.data() + count, count, sizeof(float), fold, 0};
-}
-
-// One root alone would run ahead of the others: what messages may be in flight would count, not how long they take. Each has a buffer of its own, as in programs: who
-// writes to what the others have just read takes it from their caches first.
-void CommunicatorImpl::change_root(Job& job, bool first, std::vector<float>& buffer) const {
-  job.root = first ? 0 : size_ - 1;
-  job.in = job.out = buffer.data() + (first ? 0 : job.count / sizeof(float));
-}
-
-Result<double> CommunicatorImpl::time_choice(Collective collective, const Choice& choice, std::size_t bytes,
-                                             int times, std::vector<float>& buffer) {
-  Job job = trial_job(collective, bytes, buffer);
-  TimePoint start;
-  // The first is not timed: in it the ranks come together.
-  for (int i = 0; i <= times; ++i) {
-    if (i == 1) start = now(policy_.clock);
-    if (collective == Collective::bcast) change_root(job, i % 2 == 0, buffer);
-    HEDDLE_TRY(run_choice(job, choice));
-  }
-  return slowest(std::chrono::duration<double>(now(policy_.clock) - start).count());
-}
-
-Result<MeasuredChoices> CommunicatorImpl::try_choices() {
-  std::vector<float> buffer;
+Result<MeasuredChoices> Learning::try_choices() {
   ChoiceTrial trial;
   trial.candidates = [&](Collective collective, std::size_t bytes) {
-    return selector_.candidates(collective, bytes, false);
+    return comm_.selector_.candidates(collective, bytes, false);
   };
   trial.time = [&](Collective collective, const Choice& choice, std::size_t bytes,
                    int times) -> Result<Timing> {
-    buffer.resize(std::max(buffer.size(), 2 * bytes / sizeof(float)));
-    const Result<double> seconds = time_choice(collective, choice, bytes, times, buffer);
+    const Result<double> seconds = trials_.in_a_row(collective, choice, bytes, times);
     if (!seconds.ok()) return seconds.status();
     // The same on every rank, other than what a clock says. One more than `times` for coming together.
     return Timing{seconds.value(), seconds.value() * (times + 1) / times};
   };
   SearchPlan plan;
-  plan.ranks = size_;
+  plan.ranks = comm_.size_;
   plan.collectives = {Collective::allreduce, Collective::bcast};
   Result<MeasuredChoices> measured = measure_choices(trial, plan);
-  executions_.clear();  // of all that lost as well
+  trials_.forget();
   return measured;
 }
 
 // On buffers that are not in a core's own cache: as many as fill 16 MiB, in turn.
-Result<std::size_t> CommunicatorImpl::try_streaming() {
+Result<std::size_t> Learning::try_streaming() {
   constexpr std::size_t kPool = (std::size_t{16} << 20) / sizeof(float);
   std::vector<float> in(kPool);
   std::vector<float> out(kPool);
@@ -309,40 +272,40 @@ Result<std::size_t> CommunicatorImpl::try_streaming() {
                   out.data() + next,
                   count,
                   sizeof(float),
-                  folds_.either(DType::f32, Op::sum, streamed),
+                  comm_.folds_.either(DType::f32, Op::sum, streamed),
                   0};
     const auto start = SteadyClock::now();
-    TeamOp op = team_op(job);
-    HEDDLE_TRY(run_on_team(op));
+    TeamOp op = CommunicatorImpl::team_op(job);
+    HEDDLE_TRY(comm_.run_on_team(op));
     [[maybe_unused]] volatile std::uint32_t seen = 0;
     if (reads) seen = pass_over(out.data() + next, count);
     next += count;
-    return slowest(seconds_since(start));
+    return trials_.slowest(seconds_since(start));
   };
   return measure_streaming(trial);
 }
 
 // What rank 0 knows from before, as text; empty: nothing.
-std::string CommunicatorImpl::known_choices(const ChoiceCache& cache, const std::string& key) {
-  std::string known = connections_->process->choices(key);
+std::string Learning::known_choices(const ChoiceCache& cache, const std::string& key) {
+  std::string known = connections_.process->choices(key);
   if (!known.empty()) return known;
   const auto kept = cache.load(key);
   if (!kept.ok()) {
-    log_.warn(fmt::format("{}; it is ignored, and measured again", kept.status().message()));
+    comm_.log_.warn(fmt::format("{}; it is ignored, and measured again", kept.status().message()));
   } else if (kept.value()) {
     known = write_tuning(*kept.value(), key);
-    connections_->process->keep_choices(key, known);
-    learnt_ = fmt::format(", algorithms as measured before ({})", cache.path_of(key));
+    connections_.process->keep_choices(key, known);
+    comm_.learnt_ = fmt::format(", algorithms as measured before ({})", cache.path_of(key));
   }
   return known;
 }
 
-Status CommunicatorImpl::learn_choices(const Config& config) {
+Status Learning::choices() {
   // A job that forces an algorithm measures something itself.
-  if (preferences_.forced_allreduce != nullptr || preferences_.forced_bcast != nullptr) return {};
-  const ChoiceCache cache(config.cache_folder.empty() ? default_cache_folder() : config.cache_folder);
-  const std::string key = rank_ == 0 ? choice_key(config) : std::string();
-  std::string text = rank_ == 0 ? known_choices(cache, key) : std::string();
+  if (comm_.preferences_.forced_allreduce != nullptr || comm_.preferences_.forced_bcast != nullptr) return {};
+  const ChoiceCache cache(config_.cache_folder.empty() ? default_cache_folder() : config_.cache_folder);
+  const std::string key = comm_.rank_ == 0 ? choice_key() : std::string();
+  std::string text = comm_.rank_ == 0 ? known_choices(cache, key) : std::string();
   HEDDLE_TRY(share(text));
   if (!text.empty()) {
     Result<Tuning> tuning = parse_tuning(text);
@@ -351,25 +314,25 @@ Status CommunicatorImpl::learn_choices(const Config& config) {
     return {};
   }
   const auto start = SteadyClock::now();
-  const double core_start = connections_->process->core_seconds();
+  const double core_start = connections_.process->core_seconds();
   Result<MeasuredChoices> measured = try_choices();
   if (!measured.ok()) return measured.status();
   // Of the rank that was without its core for longest, as a share.
   const auto missed = [&] {
-    return slowest(1 - (connections_->process->core_seconds() - core_start) / seconds_since(start));
+    return trials_.slowest(1 - (connections_.process->core_seconds() - core_start) / seconds_since(start));
   };
   Result<double> without_core = missed();
   // Each of its allreduces would wait for somebody's time slice.
-  if (size_ <= kMostForStreaming && without_core.ok() && without_core.value() <= kWithoutCore) {
+  if (comm_.size_ <= kMostForStreaming && without_core.ok() && without_core.value() <= kWithoutCore) {
     const Result<std::size_t> from = try_streaming();
     if (!from.ok()) return from.status();
     measured->tuning.streamed_from = from.value();
     without_core = missed();
   }
   if (!without_core.ok()) return without_core.status();
-  if (rank_ == 0) {
-    connections_->process->keep_choices(key, write_tuning(measured->tuning, key));
-    learnt_ =
+  if (comm_.rank_ == 0) {
+    connections_.process->keep_choices(key, write_tuning(measured->tuning, key));
+    comm_.learnt_ =
         fmt::format(", algorithms{} measured in {:.0f} ms, {}",
                     measured->complete ? "" : " for all but the largest sizes", 1e3 * seconds_since(start),
                     keep(cache, key, measured->tuning, without_core.value()));
@@ -378,11 +341,11 @@ Status CommunicatorImpl::learn_choices(const Config& config) {
   return {};
 }
 
-void CommunicatorImpl::use(Tuning measured) {
+void Learning::use(Tuning measured) {
   // What the user's tuning file says counts more.
-  if (measured.streamed_from && !preferences_.tuning.streamed_from)
-    folds_.stream_from(*measured.streamed_from);
-  selector_.use(std::move(measured.rules));
+  if (measured.streamed_from && !comm_.preferences_.tuning.streamed_from)
+    comm_.folds_.stream_from(*measured.streamed_from);
+  comm_.selector_.use(std::move(measured.rules));
 }
 
 }  // namespace heddle

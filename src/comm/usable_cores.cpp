@@ -1,4 +1,5 @@
-// usable_cores() apart from hwloc, so that the preload library has the one without the other.
+#include "comm/usable_cores.hpp"
+
 #include <sched.h>
 
 #include <algorithm>
@@ -9,8 +10,6 @@
 #include <memory>
 #include <string>
 #include <thread>
-
-#include "comm/hardware.hpp"
 
 namespace heddle {
 namespace {

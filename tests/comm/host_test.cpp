@@ -7,6 +7,7 @@
 
 #include "comm/bootstrap.hpp"
 #include "comm/hardware.hpp"
+#include "comm/usable_cores.hpp"
 #include "comm/host_identity.hpp"
 
 namespace heddle {
