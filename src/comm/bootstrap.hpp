@@ -16,10 +16,10 @@
 #include "base/clock.hpp"
 #include "base/cost.hpp"
 #include "base/status.hpp"
-#include "comm/usable_cores.hpp"
 #include "comm/host_identity.hpp"
 #include "comm/node_plan.hpp"
 #include "comm/tcp_star.hpp"
+#include "comm/usable_cores.hpp"
 #include "heddle/heddle.h"
 #include "transports/shm/shared_heap.hpp"
 

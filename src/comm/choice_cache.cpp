@@ -1,6 +1,5 @@
 #include "comm/choice_cache.hpp"
 
-#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>

@@ -22,7 +22,6 @@ CommunicatorImpl::CommunicatorImpl(const Bootstrap& bootstrap, const Config& con
       connections_(std::move(connections)),
       selector_(connections_->topology, connections_->cost_model(), {true, true}, preferences_),
       plans_(connections_->topology, rank_, selector_, log_),
-      sparse_(rank_, selector_, preferences_, log_),
       local_gpu_(config.cuda && config.device_bytes > 0, log_) {
   const TopologyView& t = connections_->topology;
   // A forced algorithm or a rule still decides; only an unforced choice may skip the selection.

@@ -8,34 +8,26 @@
 #include <new>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/fifo.hpp"
 #include "base/log.hpp"
 #include "comm/communicator.hpp"
+#include "comm/compressed_sums.hpp"
 #include "comm/device_path.hpp"
 #include "comm/local_gpu.hpp"
 #include "comm/measured_choices.hpp"
-#include "comm/node_memory.hpp"
 #include "comm/nodes_path.hpp"
 #include "comm/plan_cache.hpp"
 #include "comm/progress_thread.hpp"
 #include "comm/request_impl.hpp"
 #include "comm/setup.hpp"
-#include "comm/sparse_planner.hpp"
+#include "comm/sparse_sums.hpp"
 #include "comm/stream_relay.hpp"
-#include "compress/coded_run.hpp"
-#include "compress/coded_streams.hpp"
 #include "engine/engine.hpp"
 #include "engine/fold_table.hpp"
 #include "engine/waiter.hpp"
 #include "select/selector.hpp"
-#include "sparse/agreement.hpp"
-#include "sparse/bitmap_exchange.hpp"
-#include "sparse/execution.hpp"
-#include "sparse/profile.hpp"
-#include "sparse/threaded_fold.hpp"
 
 namespace heddle {
 
@@ -75,16 +67,16 @@ class CommunicatorImpl final : public Communicator {
   bool settle();
   void start_thread();
   // After the plan of that thread.
-  void find_fold_cores();
+  void find_fold_cores() { sparse_.find_fold_cores(); }
   void report_passed_over(const Config& config) const;
 
   Status sparse_allreduce(const SparseJob& job) override;
   Result<bool> sum_by_entries(const MostlyZeroJob& job) override;
   Status mostly_zero_allreduce(const MostlyZeroJob& job) override;
   Status compressed_allreduce(const CompressedJob& job) override;
-  std::uint64_t codec_seed(std::uint64_t seed) const override;
+  std::uint64_t codec_seed(std::uint64_t seed) const override { return compressed_.codec_seed(seed); }
   CodedPlan coded_plan(std::size_t count, const CodecSettings& settings) override;
-  void note_compressed() override { ++compressed_; }
+  void note_compressed() override { compressed_.note(); }
   Status coded_sparse_allreduce(const CodedSparseJob& job) override;
   Result<std::unique_ptr<Request>> sparse_allreduce_request(SparseJob job) override;
   const SparseStats& sparse_stats() const override { return sparse_stats_; }
@@ -104,6 +96,8 @@ class CommunicatorImpl final : public Communicator {
 
   friend class Learning;
   friend class Trials;
+  friend class SparseSums;
+  friend class CompressedSums;
   friend class RequestImpl;
   friend class MovingRequest;
   friend class MessageRequest;
@@ -134,9 +128,6 @@ class CommunicatorImpl final : public Communicator {
   void leave_to_thread();
   std::uint32_t upcoming_sequence() const { return static_cast<std::uint32_t>(sequence_ % kSequences); }
   std::uint32_t next_sequence() { return static_cast<std::uint32_t>(sequence_++ % kSequences); }
-  Status learn_node_memory();
-  Result<Profile> profile_for(const SparseJob& job);
-  Result<bool> looks_sparse(const MostlyZeroJob& job);
   // Memory that is missing in the middle of a collective leaves the others waiting: the communicator is of no use after that.
   template <typename Body>
   auto with_memory(Body body) -> decltype(body()) {
@@ -146,30 +137,6 @@ class CommunicatorImpl final : public Communicator {
       return fail(Status(Code::out_of_memory, "no memory in the middle of a collective"));
     }
   }
-  Status exchange_sparse(const SparseJob& job);
-  Result<bool> exchange_entries(const MostlyZeroJob& job);
-  Status sum_whole(const MostlyZeroJob& job);
-  Status take_entries(const MostlyZeroJob& job, SparseView* view);
-  Status compress_at_any_address(const CompressedJob& job);
-  Status compress(const CompressedJob& job);
-  Status agree_on(const CompressedJob& job);
-  std::uint64_t call_seed(std::uint64_t seed) const;
-  Status run_coded(const CompressedJob& job, const float* in, std::uint64_t seed);
-  const Algorithm* coding_algorithm() const;
-  CodedRun& coded_run();
-  Status exchange_coded(const CodedSparseJob& job);
-  Status run_selected(const CompressedJob& job, const float* in, std::uint64_t seed);
-  Status exchange_selected(const CompressedJob& job, const Result<SparseView>& entries);
-  Status run_random(const CompressedJob& job, const float* in, std::uint64_t seed);
-  static Job agreement_job(Agreement& agreement, FoldKind kind = kSparseAgreement);
-  StreamExecution& streams_of(const Choice& choice);
-  Status run_streams(const SparseJob& job, const Agreement& agreement, const Profile& profile,
-                     const SparseChoice& choice);
-  Status run_dense(const SparseJob& job, const Agreement& agreement);
-  Status look_through(const SparseJob& job);
-  bool may_be_bitmaps(const SparseJob& job) const;
-  Status run_bitmaps(const SparseJob& job, const Agreement& agreement, bool* served);
-  static Status deliver(const SparseJob& job, std::span<const SparseView> parts);
   void note_sparse(const char* algorithm, std::uint64_t entries, std::uint64_t result_entries,
                    std::uint64_t bytes_sent);
   static Binding bind(const Job& job);  // but for the sequence
@@ -240,30 +207,17 @@ class CommunicatorImpl final : public Communicator {
   std::map<const Schedule*, std::unique_ptr<Execution>> executions_;  // of blocking collectives
   std::vector<MovingRequest*> active_;
   Fifo<TeamRequest*> turns_;  // active ones; the first is under way
-  SparsePlanner sparse_;
-  // Before the streams that lie in it. Set once all ranks, on one node, are known to reach each other's memory.
-  std::unique_ptr<HeapMemory> node_memory_;
-  bool node_memory_known_ = false;
-  std::unique_ptr<BitmapExchange> bitmaps_;     // made when it may serve
-  Storage unplaced_;                            // its result, where the caller has no room to write to
-  std::unique_ptr<ThreadedFold> fold_threads_;  // null: no core is left for them
-  std::unique_ptr<Storage> entries_;            // of vectors of mostly zeros
-  std::map<const Schedule*, std::unique_ptr<StreamExecution>> streams_;  // of blocking collectives
-  std::map<std::uint64_t, Profile>
-      profiles_;  // by dimension, from blocking collectives, whose order is the same everywhere
+  SparseSums sparse_{*this};
   SparseStats sparse_stats_;
-  std::map<const Schedule*, std::unique_ptr<CodedRun>> coded_;
-  std::map<const Schedule*, std::unique_ptr<CodedStreams>> coded_streams_;
-  std::vector<float> compensated_;
+  CompressedSums compressed_{*this};
   LocalGpu local_gpu_;
-  std::uint64_t compressed_ = 0;  // allreduces so far: a part of their seeds
-  std::string learnt_;            // about the algorithms, for describe()
-  bool single_copy_ = false;      // of bcasts of some pages on this node
-  Status broken_;                 // the first failure in flight; final
-  int culprit_ = -1;              // the rank that was found to be gone
-  std::uint64_t moved_ = 0;       // by this rank's messages, at the last look of any wait
-  TimePoint looked_;              // when that was
-  std::size_t unsettled_ = 0;     // bytes, when a call last ended
+  std::string learnt_;         // about the algorithms, for describe()
+  bool single_copy_ = false;   // of bcasts of some pages on this node
+  Status broken_;              // the first failure in flight; final
+  int culprit_ = -1;           // the rank that was found to be gone
+  std::uint64_t moved_ = 0;    // by this rank's messages, at the last look of any wait
+  TimePoint looked_;           // when that was
+  std::size_t unsettled_ = 0;  // bytes, when a call last ended
   NodeMeeting node_meeting_{*this};
   std::unique_ptr<DevicePath> device_path_;    // before the connections, which it meets by
   std::unique_ptr<NodesPath> nodes_path_;      // where there are several nodes

@@ -19,7 +19,6 @@
 #include <cstring>
 #include <memory>
 #include <span>
-#include <string>
 #include <type_traits>
 #include <vector>
 

@@ -1,10 +1,9 @@
-// Allreduce of vectors that may be mostly zeros: by their entries (sparse.cpp) where that pays.
+// Allreduce of vectors that may be mostly zeros: by their entries (sparse_sums.cpp) where that pays.
 #include <algorithm>
 #include <string>
-#include <utility>
 
 #include "comm/communicator_impl.hpp"
-#include "comm/complete.hpp"
+#include "comm/sparse_sums.hpp"
 #include "sparse/convert.hpp"
 
 namespace heddle {
@@ -44,48 +43,48 @@ Status entries_of(const std::byte* buffer, std::size_t count, DType type, Storag
 
 }  // namespace
 
-// By samples of every rank's vector: what an allreduce of their entries would cost, beside that of the vectors.
-Result<bool> CommunicatorImpl::looks_sparse(const MostlyZeroJob& job) {
-  Result<double> density = job.trouble;
-  if (job.trouble.ok())
-    density = job.from != nullptr ? job.from->sampled_density(kSamples)
-                                  : sampled_density(job.in, job.count, job.type, kSamples);
-  SparseView guess{job.count, 0, IndexType::u64, job.type, nullptr, nullptr};
-  if (density.ok()) guess.count = static_cast<std::size_t>(density.value() * static_cast<double>(job.count));
-  Agreement agreement(size_, 0);
-  agreement.state(rank_, guess, Op::sum, SparseForm::in_place, true);
-  if (!density.ok()) agreement.withdraw(rank_, false);
-  HEDDLE_TRY(run_job(agreement_job(agreement)));
-  if (Status checked = agreement.check(density.status()); !checked.ok()) {
-    ++calls_;  // a rank that met this with another call has counted
-    return checked;
-  }
-  const auto known = profiles_.find(job.count);
-  const double distinct = known == profiles_.end() ? 1 : known->second.distinct();
-  const SparseCall call{job.count, agreement.total(),      job.type, SparseForm::in_place,
-                        true,      node_memory_ != nullptr};
-  return !sparse_.choose(size_, call, distinct).dense;
-}
-
 Result<bool> CommunicatorImpl::sum_by_entries(const MostlyZeroJob& job) {
   if (asked_ != nullptr) [[unlikely]]
     return in_turn(asked_, [&, this] { return sum_by_entries(job); });
-  return with_memory([&, this] { return exchange_entries(job); });
+  return with_memory([&, this] { return sparse_.exchange_entries(job); });
 }
 
 Status CommunicatorImpl::mostly_zero_allreduce(const MostlyZeroJob& job) {
   if (asked_ != nullptr) [[unlikely]]
     return in_turn(asked_, [&, this] { return mostly_zero_allreduce(job); });
   const Result<bool> served = sum_by_entries(job);
-  return served.ok() && !served.value() ? sum_whole(job) : served.status();
+  return served.ok() && !served.value() ? sparse_.sum_whole(job) : served.status();
 }
 
-Result<bool> CommunicatorImpl::exchange_entries(const MostlyZeroJob& job) {
-  const bool can = is_sparse_value(job.type) && size_ > 1 && job.count > 0;
+// By samples of every rank's vector: what an allreduce of their entries would cost, beside that of the vectors.
+Result<bool> SparseSums::looks_sparse(const MostlyZeroJob& job) {
+  Result<double> density = job.trouble;
+  if (job.trouble.ok())
+    density = job.from != nullptr ? job.from->sampled_density(kSamples)
+                                  : sampled_density(job.in, job.count, job.type, kSamples);
+  SparseView guess{job.count, 0, IndexType::u64, job.type, nullptr, nullptr};
+  if (density.ok()) guess.count = static_cast<std::size_t>(density.value() * static_cast<double>(job.count));
+  Agreement agreement(comm_.size_, 0);
+  agreement.state(comm_.rank_, guess, Op::sum, SparseForm::in_place, true);
+  if (!density.ok()) agreement.withdraw(comm_.rank_, false);
+  HEDDLE_TRY(comm_.run_job(agreement_job(agreement)));
+  if (Status checked = agreement.check(density.status()); !checked.ok()) {
+    ++comm_.calls_;  // a rank that met this with another call has counted
+    return checked;
+  }
+  const auto known = profiles_.find(job.count);
+  const double distinct = known == profiles_.end() ? 1 : known->second.distinct();
+  const SparseCall call{job.count, agreement.total(),      job.type, SparseForm::in_place,
+                        true,      node_memory_ != nullptr};
+  return !planner_.choose(comm_.size_, call, distinct).dense;
+}
+
+Result<bool> SparseSums::exchange_entries(const MostlyZeroJob& job) {
+  const bool can = is_sparse_value(job.type) && comm_.size_ > 1 && job.count > 0;
   const Result<bool> looks = can ? looks_sparse(job) : Result<bool>(false);
   if (!looks.ok()) return looks;
   if (!looks.value()) {
-    note_sparse("dense", 0, 0, 0);
+    comm_.note_sparse("dense", 0, 0, 0);
     return false;
   }
   HEDDLE_TRY(learn_node_memory());
@@ -94,31 +93,31 @@ Result<bool> CommunicatorImpl::exchange_entries(const MostlyZeroJob& job) {
   entries.dense = job.out;
   entries.there = job.there;
   entries.in_place = job.in_place();
-  HEDDLE_TRY(exchange_sparse(entries));
+  HEDDLE_TRY(exchange(entries));
   return true;
 }
 
-Status CommunicatorImpl::sum_whole(const MostlyZeroJob& job) {
-  if (size_ == 1 && job.in_place()) return {};
+Status SparseSums::sum_whole(const MostlyZeroJob& job) {
+  if (comm_.size_ == 1 && job.in_place()) return {};
   const void* in = job.in;
   void* out = job.out;
   // Where there is no image the others wait in vain.
   if (job.from != nullptr) {
     const Result<void*> image = job.from->load();
-    if (!image.ok()) return fail(image.status());
+    if (!image.ok()) return comm_.fail(image.status());
     in = image.value();
   }
   if (job.there != nullptr) {
     const Result<void*> image = job.there->image();
-    if (!image.ok()) return fail(image.status());
+    if (!image.ok()) return comm_.fail(image.status());
     out = image.value();
   }
-  HEDDLE_TRY(allreduce(in, out, job.count, job.type, Op::sum));
+  HEDDLE_TRY(comm_.allreduce(in, out, job.count, job.type, Op::sum));
   if (job.there != nullptr) job.there->store();
   return {};
 }
 
-Status CommunicatorImpl::take_entries(const MostlyZeroJob& job, SparseView* view) {
+Status SparseSums::take_entries(const MostlyZeroJob& job, SparseView* view) {
   const void* in = job.in;
   if (job.from != nullptr) {
     const Result<SparseView> taken = job.from->entries();

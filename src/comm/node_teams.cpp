@@ -1,7 +1,5 @@
 #include "comm/node_teams.hpp"
 
-#include <utility>
-
 namespace heddle {
 namespace {
 

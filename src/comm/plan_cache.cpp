@@ -1,7 +1,5 @@
 #include "comm/plan_cache.hpp"
 
-#include <utility>
-
 #include <fmt/format.h>
 
 namespace heddle {

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <map>
 #include <memory>
-#include <string>
 #include <tuple>
 
 #include "base/log.hpp"

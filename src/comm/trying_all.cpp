@@ -1,6 +1,5 @@
 // Trying everything, for a tuning file: over any nodes, against the choice by price.
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "comm/communicator_impl.hpp"

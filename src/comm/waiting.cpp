@@ -3,7 +3,6 @@
 #include <chrono>
 #include <iterator>
 #include <string>
-#include <utility>
 
 #include <fmt/format.h>
 

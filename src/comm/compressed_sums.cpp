@@ -10,7 +10,9 @@
 #include "base/hash.hpp"
 #include "comm/communicator_impl.hpp"
 #include "comm/complete.hpp"
+#include "comm/compressed_sums.hpp"
 #include "comm/local_codes.hpp"
+#include "comm/sparse_sums.hpp"
 #include "compress/select.hpp"
 #include "engine/kernels/kernels.hpp"
 
@@ -90,15 +92,16 @@ constexpr std::uint64_t kUnready = 0;
 constexpr std::uint64_t kRefused = 2;
 
 // A rank that codes in another way, or has another length, would misread what it is sent.
-Status CommunicatorImpl::agree_on(const CompressedJob& job) {
+Status CompressedSums::agree_on(const CompressedJob& job) {
   const std::uint64_t asked = hash_of(job.count, job.how) | 1;
-  std::vector<std::uint64_t> all(static_cast<std::size_t>(size_));
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(comm_.size_));
   const std::uint64_t trouble = job.trouble.code() == Code::invalid_argument ? kRefused : kUnready;
-  all[static_cast<std::size_t>(rank_)] = job.trouble.ok() ? asked : trouble;
-  if (size_ > 1) {
-    ++calls_;
-    HEDDLE_TRY(run_job({Collective::allreduce, all.data(), all.data(), all.size(), sizeof(std::uint64_t),
-                        fold_kernel(DType::u64, Op::sum), 0, kCompressedAgreement}));
+  all[static_cast<std::size_t>(comm_.rank_)] = job.trouble.ok() ? asked : trouble;
+  if (comm_.size_ > 1) {
+    ++comm_.calls_;
+    HEDDLE_TRY(
+        comm_.run_job({Collective::allreduce, all.data(), all.data(), all.size(), sizeof(std::uint64_t),
+                       fold_kernel(DType::u64, Op::sum), 0, kCompressedAgreement}));
   }
   if (!job.trouble.ok()) return job.trouble;
   const auto refused = std::ranges::find(all, kRefused);
@@ -119,18 +122,12 @@ Status CommunicatorImpl::agree_on(const CompressedJob& job) {
   return {};
 }
 
-Status CommunicatorImpl::compressed_allreduce(const CompressedJob& job) {
-  if (asked_ != nullptr) [[unlikely]]
-    return in_turn(asked_, [&, this] { return compressed_allreduce(job); });
-  return with_memory([&, this] { return compress_at_any_address(job); });
-}
-
 // Programs of MPI's may have their vectors at any address, which what follows may not: those that are not at a float's are copied.
-Status CommunicatorImpl::compress_at_any_address(const CompressedJob& job) {
+Status CompressedSums::sum(const CompressedJob& job) {
   const auto is_loose = [](const void* vector) {
     return reinterpret_cast<std::uintptr_t>(vector) % alignof(float) != 0;
   };
-  if (job.count == 0 || (!is_loose(job.in) && !is_loose(job.out))) return compress(job);
+  if (job.count == 0 || (!is_loose(job.in) && !is_loose(job.out))) return sum_aligned(job);
   CompressedJob aligned = job;
   std::vector<float> in;
   std::vector<float> out;
@@ -144,25 +141,25 @@ Status CommunicatorImpl::compress_at_any_address(const CompressedJob& job) {
     out.resize(job.count);
     aligned.out = out.data();
   }
-  HEDDLE_TRY(compress(aligned));
+  HEDDLE_TRY(sum_aligned(aligned));
   if (is_loose(job.out)) std::memcpy(static_cast<void*>(job.out), out.data(), bytes);
   return {};
 }
 
 // Of what all ranks draw alike in the next call; then of what this one draws.
-std::uint64_t CommunicatorImpl::call_seed(std::uint64_t seed) const {
-  return mix64(seed ^ mix64(compressed_));
+std::uint64_t CompressedSums::call_seed(std::uint64_t seed) const {
+  return mix64(seed ^ mix64(calls_));
 }
-std::uint64_t CommunicatorImpl::codec_seed(std::uint64_t seed) const {
-  return mix64(call_seed(seed) + static_cast<std::uint64_t>(rank_));
+std::uint64_t CompressedSums::codec_seed(std::uint64_t seed) const {
+  return mix64(call_seed(seed) + static_cast<std::uint64_t>(comm_.rank_));
 }
 
-Status CommunicatorImpl::compress(const CompressedJob& job) {
-  if (size_ > 1 && !job.agreed) HEDDLE_TRY(agree_on(job));
+Status CompressedSums::sum_aligned(const CompressedJob& job) {
+  if (comm_.size_ > 1 && !job.agreed) HEDDLE_TRY(agree_on(job));
   HEDDLE_TRY(job.trouble);
   const std::uint64_t seed = call_seed(job.how.codec.seed);
   const std::uint64_t own_seed = codec_seed(job.how.codec.seed);
-  note_compressed();
+  note();
   if (job.largest != nullptr) return exchange_selected(job, job.largest->take());
   if (job.codes != nullptr) {
     job.codes->keep();
@@ -188,25 +185,21 @@ Status CommunicatorImpl::compress(const CompressedJob& job) {
 
 // By split_allgather, where each value is coded twice (up to 32 ranks) and no two ranks code the same sum; across nodes with several ranks each by their
 // leaders.
-const Algorithm* CommunicatorImpl::coding_algorithm() const {
-  const bool flat = topology().nodes() == 1 || topology().nodes() == size_;
+const Algorithm* CompressedSums::coding_algorithm() const {
+  const bool flat = comm_.topology().nodes() == 1 || comm_.topology().nodes() == comm_.size_;
   return find_algorithm(Collective::allreduce, flat ? "split_allgather" : "leaders");
 }
 
-CodedRun& CommunicatorImpl::coded_run() {
-  const std::shared_ptr<const Schedule> schedule = plans_.schedule({coding_algorithm(), {0, 2, 2}, 0}, 0);
+CodedRun& CompressedSums::coded_run() {
+  const std::shared_ptr<const Schedule> schedule =
+      comm_.plans_.schedule({coding_algorithm(), {0, 2, 2}, 0}, 0);
   if (coded_.size() > 4) coded_.clear();
   std::unique_ptr<CodedRun>& run = coded_[schedule.get()];
-  if (!run) run = std::make_unique<CodedRun>(schedule, connections_->ports);
+  if (!run) run = std::make_unique<CodedRun>(schedule, comm_.connections_->ports);
   return *run;
 }
 
-CodedPlan CommunicatorImpl::coded_plan(std::size_t count, const CodecSettings& settings) {
-  const Turn turn(asked_);
-  return coded_run().plan(count, settings);
-}
-
-Status CommunicatorImpl::run_coded(const CompressedJob& job, const float* in, std::uint64_t seed) {
+Status CompressedSums::run_coded(const CompressedJob& job, const float* in, std::uint64_t seed) {
   CodedRun& run = coded_run();
   CodedBinding binding{in, job.out, job.count, job.how.codec, nullptr, 0};
   binding.settings.seed = seed;
@@ -219,52 +212,47 @@ Status CommunicatorImpl::run_coded(const CompressedJob& job, const float* in, st
     binding.lost = job.codes->lost();
   }
   if (job.there != nullptr) binding.codes = job.there->codes();
-  HEDDLE_TRY(free_sequence());
-  binding.sequence = next_sequence();
+  HEDDLE_TRY(comm_.free_sequence());
+  binding.sequence = comm_.next_sequence();
   const Abandoning guard(run);
   HEDDLE_TRY(run.start(binding));
-  HEDDLE_TRY(complete(run));
+  HEDDLE_TRY(comm_.complete(run));
   if (job.codes != nullptr) job.codes->settle();
   if (job.there != nullptr) job.there->put_codes();
-  note_sparse(coding_algorithm()->name, 0, 0, run.bytes_sent());
+  comm_.note_sparse(coding_algorithm()->name, 0, 0, run.bytes_sent());
   return {};
 }
 
-Status CommunicatorImpl::coded_sparse_allreduce(const CodedSparseJob& job) {
-  if (asked_ != nullptr) [[unlikely]]
-    return in_turn(asked_, [&, this] { return coded_sparse_allreduce(job); });
-  return with_memory([&, this] { return exchange_coded(job); });
-}
-
-Status CommunicatorImpl::exchange_coded(const CodedSparseJob& job) {
-  ++calls_;
+Status CompressedSums::sum_streams(const CodedSparseJob& job) {
+  ++comm_.calls_;
   const Status arguments = check_arguments(job);
   const Status valid = arguments.ok() ? check_sparse(job.in) : arguments;
-  Agreement agreement(size_, 0);
-  agreement.state(rank_, job.in, Op::sum, SparseForm::coded, valid.ok(), hash_of(job.in.dimension, job.how));
-  if (!arguments.ok()) agreement.withdraw(rank_, arguments.code() == Code::invalid_argument);
-  if (size_ > 1) HEDDLE_TRY(run_job(agreement_job(agreement)));
+  Agreement agreement(comm_.size_, 0);
+  agreement.state(comm_.rank_, job.in, Op::sum, SparseForm::coded, valid.ok(),
+                  hash_of(job.in.dimension, job.how));
+  if (!arguments.ok()) agreement.withdraw(comm_.rank_, arguments.code() == Code::invalid_argument);
+  if (comm_.size_ > 1) HEDDLE_TRY(comm_.run_job(agreement_job(agreement)));
   HEDDLE_TRY(agreement.check(valid));
   const std::uint64_t seed = codec_seed(job.how.codec.seed);
-  note_compressed();
+  note();
   const Algorithm* algorithm = coding_algorithm();
-  const std::shared_ptr<const Schedule> schedule = plans_.schedule({algorithm, {0, 2, 2}, 0}, 0);
+  const std::shared_ptr<const Schedule> schedule = comm_.plans_.schedule({algorithm, {0, 2, 2}, 0}, 0);
   if (coded_streams_.size() > 4) coded_streams_.clear();
   std::unique_ptr<CodedStreams>& run = coded_streams_[schedule.get()];
-  if (!run) run = std::make_unique<CodedStreams>(schedule, connections_->ports);
-  CodedStreamsBinding binding{job.in, job.out, rank_, job.how.codec, nullptr, agreement.total(), 0};
+  if (!run) run = std::make_unique<CodedStreams>(schedule, comm_.connections_->ports);
+  CodedStreamsBinding binding{job.in, job.out, comm_.rank_, job.how.codec, nullptr, agreement.total(), 0};
   binding.settings.seed = seed;
   if (job.residual != nullptr) binding.lost = job.residual->values().data();
-  HEDDLE_TRY(free_sequence());
-  binding.sequence = next_sequence();
+  HEDDLE_TRY(comm_.free_sequence());
+  binding.sequence = comm_.next_sequence();
   const Abandoning guard(*run);
   HEDDLE_TRY(run->start(binding));
-  HEDDLE_TRY(complete(*run));
-  note_sparse(algorithm->name, agreement.total(), 0, run->bytes_sent());
+  HEDDLE_TRY(comm_.complete(*run));
+  comm_.note_sparse(algorithm->name, agreement.total(), 0, run->bytes_sent());
   return {};
 }
 
-Status CommunicatorImpl::run_selected(const CompressedJob& job, const float* in, std::uint64_t seed) {
+Status CompressedSums::run_selected(const CompressedJob& job, const float* in, std::uint64_t seed) {
   const std::size_t wanted = entries_wanted(job);
   const SelectedEntries selection = job.how.method == Compression::Method::top_k
                                         ? top_k(in, job.count, wanted)
@@ -274,27 +262,46 @@ Status CommunicatorImpl::run_selected(const CompressedJob& job, const float* in,
 }
 
 // What the streams carry they carry exactly: nothing is lost on the way.
-Status CommunicatorImpl::exchange_selected(const CompressedJob& job, const Result<SparseView>& entries) {
+Status CompressedSums::exchange_selected(const CompressedJob& job, const Result<SparseView>& entries) {
   SparseJob sparse;
   sparse.in = {job.count, 0, IndexType::u32, DType::f32, nullptr, nullptr};
   if (entries.ok()) sparse.in = entries.value();
   sparse.trouble = entries.status();
   sparse.dense = job.there == nullptr ? job.out : nullptr;
   sparse.there = job.there;
-  return sparse_allreduce(sparse);
+  return comm_.sparse_allreduce(sparse);
 }
 
 // All ranks draw the same positions: what is there is a short dense vector.
-Status CommunicatorImpl::run_random(const CompressedJob& job, const float* in, std::uint64_t seed) {
+Status CompressedSums::run_random(const CompressedJob& job, const float* in, std::uint64_t seed) {
   const Indices indices = random_k(job.count, entries_wanted(job), seed);
   std::vector<float> values = gather(in, indices);
   if (job.residual != nullptr) HEDDLE_TRY(job.residual->keep(in, indices));
-  HEDDLE_TRY(allreduce(values.data(), values.data(), values.size(), DType::f32, Op::sum));
+  HEDDLE_TRY(comm_.allreduce(values.data(), values.data(), values.size(), DType::f32, Op::sum));
   if (job.count > 0) std::memset(job.out, 0, job.count * sizeof(float));
   for (std::size_t i = 0; i < values.size(); ++i)
     job.out[indices[i]] = values[i];
-  note_sparse("random_k", 0, values.size(), 0);
+  comm_.note_sparse("random_k", 0, values.size(), 0);
   return {};
+}
+
+// ---- The communicator's calls
+
+Status CommunicatorImpl::compressed_allreduce(const CompressedJob& job) {
+  if (asked_ != nullptr) [[unlikely]]
+    return in_turn(asked_, [&, this] { return compressed_allreduce(job); });
+  return with_memory([&, this] { return compressed_.sum(job); });
+}
+
+Status CommunicatorImpl::coded_sparse_allreduce(const CodedSparseJob& job) {
+  if (asked_ != nullptr) [[unlikely]]
+    return in_turn(asked_, [&, this] { return coded_sparse_allreduce(job); });
+  return with_memory([&, this] { return compressed_.sum_streams(job); });
+}
+
+CodedPlan CommunicatorImpl::coded_plan(std::size_t count, const CodecSettings& settings) {
+  const Turn turn(asked_);
+  return compressed_.plan(count, settings);
 }
 
 }  // namespace heddle
