@@ -1,7 +1,6 @@
 #include "collectives/hierarchy.hpp"
 
 #include <algorithm>
-#include <utility>
 
 namespace heddle {
 

@@ -5,7 +5,6 @@
 #include <climits>
 #include <cstring>
 #include <new>
-#include <utility>
 
 #include "gpu/copies.hpp"
 #include "gpu/cuda.hpp"

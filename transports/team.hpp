@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 #include "base/dtype.hpp"
 #include "base/status.hpp"

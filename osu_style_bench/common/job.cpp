@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <string_view>
 
 #include "common/machine.hpp"
 #include "heddle/heddle_mpi.h"

@@ -2,7 +2,6 @@
 // rank prints.
 #pragma once
 
-#include <cstdio>
 #include <string>
 #include <vector>
 

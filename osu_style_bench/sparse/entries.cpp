@@ -1,7 +1,6 @@
 #include "sparse/entries.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <random>
 
 namespace heddle::bench {

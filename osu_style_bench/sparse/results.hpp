@@ -1,7 +1,6 @@
 // What is found out about one density.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 

@@ -4,8 +4,6 @@
 #include <mpi.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 
 #include "common/pacing.hpp"
 #include "common/stats.hpp"

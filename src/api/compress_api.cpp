@@ -1,7 +1,6 @@
 // Compressed allreduce: the C API.
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <new>
 #include <string>
 #include <utility>

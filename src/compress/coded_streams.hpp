@@ -10,7 +10,6 @@
 // 32 ranks, ((rank 0 + rank 1) + rank 2) ..., where an entry that a rank lacks is +0.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>

@@ -1,7 +1,6 @@
 #include "schedule/symbolic_run.hpp"
 
 #include <algorithm>
-#include <utility>
 
 namespace heddle {
 namespace {

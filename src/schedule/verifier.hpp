@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <string>
 
 #include "base/status.hpp"
 #include "schedule/schedule.hpp"

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>

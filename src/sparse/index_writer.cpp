@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
 #include "engine/kernels/targets.hpp"
 #include "sparse/cursor.hpp"

@@ -3,8 +3,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <memory>
-#include <vector>
 
 #include "kernels/guarded_buffer.hpp"
 #include "ranks.hpp"

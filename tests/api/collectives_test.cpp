@@ -4,8 +4,6 @@
 #include <cmath>
 #include <complex>
 #include <cstdint>
-#include <limits>
-#include <numeric>
 #include <string>
 
 #include "heddle/heddle.hpp"

@@ -7,8 +7,8 @@
 
 #include "comm/bootstrap.hpp"
 #include "comm/hardware.hpp"
-#include "comm/usable_cores.hpp"
 #include "comm/host_identity.hpp"
+#include "comm/usable_cores.hpp"
 
 namespace heddle {
 namespace {

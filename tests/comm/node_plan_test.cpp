@@ -5,7 +5,6 @@
 #include <hwloc.h>
 
 #include <cstdlib>
-#include <set>
 #include <string>
 #include <vector>
 

@@ -10,7 +10,6 @@
 #include <cstring>
 #include <limits>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "compress/random.hpp"

@@ -5,7 +5,6 @@
 // Figures are 10^9 values a second: of a vector that stays in the cache (64 KiB), and of one of 64 MiB.
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <vector>

@@ -3,7 +3,6 @@
 
 #include <cstdlib>
 #include <new>
-#include <string>
 #include <vector>
 
 #include "engine/payload.hpp"

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstdio>
 #include <iterator>
-#include <vector>
 
 #include "cuda_memory.hpp"
 #include "gpu/gpu.hpp"

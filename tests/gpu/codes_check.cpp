@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <cstring>
 #include <random>
-#include <string>
 #include <vector>
 
 #include "cuda_memory.hpp"

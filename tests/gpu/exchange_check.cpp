@@ -1,7 +1,6 @@
 // Exchanges of short vectors by kernels that wait for each other, as a plain program: exchange_check LIBCUDA [--short]. On one GPU, where a stream stands for each rank: kernels of a few blocks run there at
 // the same time, as those of several GPUs do. What is received is looked at byte by byte; on a GPU it also says how long an exchange takes there. Through a GPU's own memory, not over a bus.
 #include <chrono>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>

@@ -2,7 +2,6 @@
 //
 // A graph does its nodes one after the other, in the order in which they were captured. That is one of the orders that the driver may choose, so it does not show
 // a dependency that is missing between streams of one capture.
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>

@@ -1,6 +1,5 @@
 #include "fold_data.hpp"
 
-#include <algorithm>
 #include <cstring>
 
 namespace heddle::test {

@@ -1,10 +1,8 @@
 // Sums of the largest entries of vectors in GPU memory, where each rank's GPU takes its own (local_ranks.hpp).
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>

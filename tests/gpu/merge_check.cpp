@@ -7,7 +7,6 @@
 #include <cstring>
 #include <memory>
 #include <random>
-#include <vector>
 
 #include "cuda_memory.hpp"
 #include "device_image.hpp"

@@ -1,8 +1,6 @@
 // An MPI program on several hosts whose sums are mostly zeros, in GPU memory on some ranks or on all: results against the host MPI's. That no vector went to the host, and who
 // summed, shows in the calls and bytes that the double of CUDA's driver counts.
 // Arguments: the driver's library, what to do.
-#include <algorithm>
-#include <memory>
 #include <optional>
 #include <string>
 

@@ -2,10 +2,7 @@
 // in the host's memory. The driver is loaded long after MPI, as by a Python program that imports PyTorch after mpi4py.
 // Arguments: the driver's library, what to do, a seed.
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <memory>
-#include <numeric>
 #include <thread>
 
 #include "mpi_buffers.hpp"

@@ -2,7 +2,6 @@
 // program: node_check LIBCUDA [--short]. The tests on the double of CUDA's driver look closer (node_test.cpp, node_job.cpp); this one runs on CUDA's
 // as well, and there says whether what they rest on is so.
 #include <cstdio>
-#include <iterator>
 #include <random>
 #include <vector>
 

@@ -2,12 +2,10 @@
 // result for host memory.
 #include <gtest/gtest.h>
 
-#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "../api/ranks.hpp"

@@ -6,8 +6,6 @@
 #include <cstring>
 #include <memory>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "../api/ranks.hpp"
 #include "cuda_memory.hpp"

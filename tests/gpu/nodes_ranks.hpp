@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <functional>
 #include <random>
-#include <string>
 #include <vector>
 
 #include "../communicator/party.hpp"

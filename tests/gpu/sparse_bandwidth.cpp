@@ -1,7 +1,6 @@
 // How fast selections, scatters and merges on a GPU are beside one read of the vector, in the same run: sparse_bandwidth LIBCUDA [--mib N]... [--json FILE],
 // which adds to a file of fold_bandwidth's. One read is what a fold of the vector's eight parts to one moves in a second, or the
 // driver's copy, whichever is more. On a double of the driver it shows that it works, and its figures mean nothing.
-#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>

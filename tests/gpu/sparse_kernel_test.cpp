@@ -2,7 +2,6 @@
 // a selection cannot be started. On the double of CUDA's driver, whose path is the argument.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <bit>
 #include <cstdint>
 #include <cstring>

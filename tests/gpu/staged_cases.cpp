@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <deque>
-#include <utility>
 
 namespace gpu_job {
 

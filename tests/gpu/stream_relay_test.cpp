@@ -3,13 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <barrier>
-#include <chrono>
-#include <complex>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "../api/ranks.hpp"

@@ -1,5 +1,4 @@
 // One rank of many: a communicator and 100 allreduces, then what this process holds for it (footprint.py).
-#include <cstddef>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>

@@ -4,11 +4,8 @@
 #include <array>
 #include <cstddef>
 #include <deque>
-#include <numeric>
-#include <optional>
 #include <random>
 #include <span>
-#include <utility>
 
 #include "schedule/split.hpp"
 

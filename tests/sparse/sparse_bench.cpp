@@ -5,7 +5,6 @@
 // Figures are million entries a second, the entries of all inputs counted: medians of repeated runs on fresh output.
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <random>
 #include <set>
-#include <string>
 #include <vector>
 
 #include "../kernels/guarded_buffer.hpp"

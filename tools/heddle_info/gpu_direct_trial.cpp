@@ -1,7 +1,6 @@
 #include "heddle_info/gpu_direct_trial.hpp"
 
 #include <memory>
-#include <utility>
 
 #include "comm/gpu_direct.hpp"
 #include "comm/network_module.hpp"

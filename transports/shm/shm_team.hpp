@@ -20,9 +20,7 @@
 // depend on the number of pieces, on who owns a part, or on whether the vector is small.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 
 #include "base/status.hpp"

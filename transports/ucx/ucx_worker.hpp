@@ -3,7 +3,6 @@
 
 #include <ucp/api/ucp.h>
 
-#include <cstdint>
 #include <memory>
 #include <string>
 

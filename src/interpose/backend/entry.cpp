@@ -1,6 +1,5 @@
 // The one function that a backend exports, and what it hands out.
 #include <cstdio>
-#include <type_traits>
 
 #include "interpose/backend/abi.hpp"
 #include "interpose/backend/backend.hpp"

@@ -1,8 +1,5 @@
 #include "interpose/backend/staged_calls.hpp"
 
-#include <algorithm>
-#include <utility>
-
 #include "interpose/backend/backend.hpp"
 
 namespace heddle::backend {

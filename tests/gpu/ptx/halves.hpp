@@ -1,7 +1,6 @@
 // Numbers of 16 bits with five for the exponent (IEEE 754 binary16), as GPUs convert them.
 #pragma once
 
-#include <bit>
 #include <cmath>
 #include <cstdint>
 
