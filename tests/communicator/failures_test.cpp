@@ -130,12 +130,13 @@ TEST(Failures, AMissingRankIsNamedByATest) {
 // What a caller does between two tests is not counted as waiting: the others may have waited for it.
 TEST(Failures, TestsThatAreFarApartAreNotWaiting) {
   Party party({1, 1});
+  std::atomic<bool> tested_twice{false};
   party.run(hurried(), [&](Rank& me, Communicator& comm) {
     std::int64_t in = 1;
     std::int64_t out = 0;
     auto request = comm.allreduce_request(&in, &out, 1, DType::i64, Op::sum);
     ASSERT_TRUE(request.ok());
-    if (me.rank == 1) std::this_thread::sleep_for(milliseconds(1200));
+    if (me.rank == 1) me.until([&] { return tested_twice.load(); });
     ASSERT_TRUE(request.value()->start().ok());
     bool done = false;
     for (int i = 0; i < 2; ++i) {
@@ -143,6 +144,7 @@ TEST(Failures, TestsThatAreFarApartAreNotWaiting) {
       const Status status = request.value()->test(&done);
       EXPECT_TRUE(status.ok()) << status.message();
     }
+    tested_twice = true;
     const Status status = request.value()->wait();
     EXPECT_TRUE(status.ok()) << status.message();
     EXPECT_EQ(out, 2);
