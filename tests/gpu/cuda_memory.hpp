@@ -97,28 +97,12 @@ class TestMemory {
 
   void free() {
     if (data_ == nullptr) return;
-    const Here here(*this);
-    const auto at = reinterpret_cast<CUdeviceptr>(data_);
-    switch (memory_) {
-      case Memory::host:
-        std::free(data_);
-        break;
-      case Memory::pinned:
-        driver_.call<PFN_cuMemFreeHost_v2000>("cuMemFreeHost", data_);
-        break;
-      case Memory::device:
-      case Memory::managed:
-        driver_.call<PFN_cuMemFree_v3020>("cuMemFree_v2", at);
-        break;
-      case Memory::pool:
-        driver_.call<PFN_cuMemFreeAsync_v11020>("cuMemFreeAsync", at, CU_STREAM_LEGACY);
-        break;
-      case Memory::mapped:
-        for (std::size_t done = 0; done < mapped_; done += kPart)
-          driver_.call<PFN_cuMemUnmap_v10020>("cuMemUnmap", at + done, kPart);
-        break;
+    if (memory_ == Memory::host) {
+      std::free(data_);
+      data_ = nullptr;
+    } else {
+      free_by_driver();
     }
-    data_ = nullptr;
   }
 
   // Frees it, and keeps everybody else from moving in: what was a device's leads nowhere. Until the end of the process. The host's is no
@@ -131,7 +115,7 @@ class TestMemory {
     for (int tries = 0; tries < 16 && !held; ++tries) {
       if (data_ == nullptr) allocate();
       address = data_;
-      free();
+      free_by_driver();
       const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
       held = mmap(address, kPage, PROT_NONE, flags, -1, 0) == address || memory_ == Memory::mapped;
     }
@@ -165,6 +149,30 @@ class TestMemory {
   }
 
  private:
+  void free_by_driver() {
+    const Here here(*this);
+    const auto at = reinterpret_cast<CUdeviceptr>(data_);
+    switch (memory_) {
+      case Memory::host:
+        break;
+      case Memory::pinned:
+        driver_.call<PFN_cuMemFreeHost_v2000>("cuMemFreeHost", data_);
+        break;
+      case Memory::device:
+      case Memory::managed:
+        driver_.call<PFN_cuMemFree_v3020>("cuMemFree_v2", at);
+        break;
+      case Memory::pool:
+        driver_.call<PFN_cuMemFreeAsync_v11020>("cuMemFreeAsync", at, CU_STREAM_LEGACY);
+        break;
+      case Memory::mapped:
+        for (std::size_t done = 0; done < mapped_; done += kPart)
+          driver_.call<PFN_cuMemUnmap_v10020>("cuMemUnmap", at + done, kPart);
+        break;
+    }
+    data_ = nullptr;
+  }
+
   class Here {
    public:
     explicit Here(const TestMemory& memory) : driver_(memory.driver_), before_(driver_.current()) {
