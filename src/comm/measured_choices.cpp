@@ -8,6 +8,8 @@
 #include <map>
 #include <utility>
 
+#include "base/median.hpp"
+
 namespace heddle {
 namespace {
 
@@ -80,11 +82,7 @@ struct Contender {
   std::size_t index = 0;  // among the size's candidates
   std::array<double, kTurns - kWarmUpTurns> turns{};
 
-  double median() const {
-    auto sorted = turns;
-    std::sort(sorted.begin(), sorted.end());
-    return sorted[sorted.size() / 2];
-  }
+  double median() const { return heddle::median(turns); }
   bool clearly_beats(const Contender& other) const {
     int wins = 0;
     for (std::size_t i = 0; i < turns.size(); ++i)

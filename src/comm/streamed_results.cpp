@@ -1,9 +1,10 @@
 #include "comm/streamed_results.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
+
+#include "base/median.hpp"
 
 namespace heddle {
 namespace {
@@ -13,11 +14,6 @@ constexpr std::size_t kLargestFirst[] = {std::size_t{4} << 20, std::size_t{2} <<
 constexpr int kTurns = 6;  // the first of which does not count
 
 using Times = std::array<double, kTurns - 1>;
-
-double median(Times times) {
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
-}
 
 // Of streaming, as a logarithm of the time without: less than 0 is a gain.
 Result<double> gain(const StreamingTrial& trial, std::size_t bytes) {

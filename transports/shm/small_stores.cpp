@@ -1,6 +1,5 @@
 #include "transports/shm/small_stores.hpp"
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <vector>
@@ -8,6 +7,8 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+
+#include "base/median.hpp"
 
 namespace heddle {
 namespace {
@@ -51,11 +52,6 @@ Status StoreMeasurement::time_operations(std::size_t bytes, double* seconds) {
   *seconds = std::chrono::duration<double>(Clock::now() - start).count();
   over = out[0] != std::byte{0};
   return {};
-}
-
-double median(std::array<double, kStoreTurns> times) {
-  std::sort(times.begin(), times.end());
-  return times[kStoreTurns / 2];
 }
 
 // The best of `ways`, the first of which is the default, for payloads of `bytes`.

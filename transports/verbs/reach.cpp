@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "base/median.hpp"
 #include "transports/verbs/queue_pair.hpp"
 
 namespace heddle::verbs {
@@ -89,11 +90,6 @@ class OwnConnection {
   CompletionsPtr completions_;
   QueuePairPtr queue_pair_;
 };
-
-double median(std::vector<double> all) {
-  std::nth_element(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2), all.end());
-  return all[all.size() / 2];
-}
 
 std::vector<std::byte> random_bytes(std::size_t bytes) {
   std::mt19937_64 random(bytes);
