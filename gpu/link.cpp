@@ -1,4 +1,3 @@
-#include "base/round_up.hpp"
 #include "gpu/cuda_link.hpp"
 
 #include <sys/stat.h>
@@ -6,6 +5,7 @@
 
 #include <cstring>
 
+#include "base/round_up.hpp"
 #include "gpu/address.hpp"
 
 namespace heddle::gpu {

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "base/round_up.hpp"
 #include "base/text.hpp"
 #include "heddle/heddle.h"
 #include "tools/number_between.hpp"
@@ -172,7 +173,7 @@ std::string finish(Options& options, const Texts& texts) {
   if (options.max_bytes > kLargest) return fmt::format("-m {}: sizes end at 1G", texts.sizes);
   // A message holds whole elements: round up, as the smallest message cannot be less than one.
   const std::size_t unit = size_of(options.dtype);
-  options.min_bytes = (options.min_bytes + unit - 1) / unit * unit;
+  options.min_bytes = round_up(options.min_bytes, unit);
   if (options.max_bytes < unit || options.max_bytes < options.min_bytes)
     return fmt::format("-m {}: no size in it holds a whole {}", texts.sizes, mpi_name(options.dtype));
   if (!texts.memory.empty() && !parse_positive(texts.memory, options.memory))

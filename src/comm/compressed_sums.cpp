@@ -1,4 +1,6 @@
 // Allreduce that may lose precision: through a codec, or of some entries, with error feedback.
+#include "comm/compressed_sums.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -10,7 +12,6 @@
 #include "base/hash.hpp"
 #include "comm/communicator_impl.hpp"
 #include "comm/complete.hpp"
-#include "comm/compressed_sums.hpp"
 #include "comm/local_codes.hpp"
 #include "comm/sparse_sums.hpp"
 #include "compress/select.hpp"

@@ -1,4 +1,6 @@
 // First an agreement, one small dense allreduce; then the streams, or a dense vector.
+#include "comm/sparse_sums.hpp"
+
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -6,7 +8,6 @@
 #include "base/hash.hpp"
 #include "comm/communicator_impl.hpp"
 #include "comm/complete.hpp"
-#include "comm/sparse_sums.hpp"
 #include "engine/kernels/kernels.hpp"
 #include "sparse/convert.hpp"
 
