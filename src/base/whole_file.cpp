@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -72,7 +73,8 @@ Result<std::string> read_file(const std::string& path, std::size_t most) {
   struct stat about {};
   if (file.number() < 0 || ::fstat(file.number(), &about) != 0) return system_error(path, errno);
   if (!S_ISREG(about.st_mode)) return Status(Code::invalid_argument, path + " is not a file");
-  std::string text(static_cast<std::size_t>(about.st_size) + 1, '\0');
+  // No memory for what is too large anyway.
+  std::string text(std::min(static_cast<std::size_t>(about.st_size), most) + 1, '\0');
   std::size_t at = 0;
   for (;;) {
     if (at > most)

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -99,6 +100,8 @@ TEST_F(WholeFile, IsReadWhole) {
 TEST_F(WholeFile, WhatCannotBeReadIsNamed) {
   ASSERT_TRUE(replace_file(path, "text").ok());
   ASSERT_EQ(mkfifo((folder + "/pipe").c_str(), 0600), 0);
+  EXPECT_EQ(read_file(path, 3).status().message(), path + " is larger than 3 bytes");
+  fs::resize_file(path, std::uintmax_t{1} << 42);  // of holes
   EXPECT_EQ(read_file(path, 3).status().message(), path + " is larger than 3 bytes");
   EXPECT_EQ(read_file(folder).status().message(), folder + " is not a file");
   EXPECT_EQ(read_file(folder + "/pipe").status().message(), folder + "/pipe is not a file");
