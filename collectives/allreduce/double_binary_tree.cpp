@@ -55,7 +55,7 @@ constexpr Iteration kChildUnits = 2;
 
 class Writer {
  public:
-  explicit Writer(std::array<Stream, 2> streams) : streams_(streams) {}
+  explicit Writer(std::array<Stream, 2> streams) : streams_(streams), units_(units_of(streams)) {}
 
   void emit(Builder& b) {
     // A wait completes the oldest first, so what this iteration's wait needs is opened before what the next
@@ -74,20 +74,22 @@ class Writer {
     pipeline_.emit(b);
   }
 
-  std::uint32_t units() const {
+  std::uint32_t units() const { return units_; }
+
+ private:
+  static std::uint32_t units_of(const std::array<Stream, 2>& streams) {
     std::uint32_t most = 0;
-    for (const Stream& s : streams_) {
+    for (const Stream& s : streams) {
       most = std::max(most, static_cast<std::uint32_t>(kChildUnits) *
                                 (static_cast<std::uint32_t>(s.at.left >= 0) + (s.at.right >= 0 ? 1U : 0U)));
     }
     return most;
   }
 
- private:
   std::uint32_t unit(std::int32_t child, const Stream& s, Iteration piece) const {
-    assert(units() > 0);  // there is a child
+    assert(units_ > 0);  // there is a child
     const Iteration base = child == s.at.left || s.at.left < 0 ? 0 : kChildUnits;
-    return static_cast<std::uint32_t>((base + piece) % static_cast<Iteration>(units()));
+    return static_cast<std::uint32_t>((base + piece) % static_cast<Iteration>(units_));
   }
 
   // A receive is opened one iteration before it is waited for, except from above at depth 1: there the piece
@@ -151,6 +153,7 @@ class Writer {
   }
 
   std::array<Stream, 2> streams_;
+  std::uint32_t units_;
   Pipeline pipeline_{1};
   int wait_ = -1;  // the iteration's
   std::vector<Pipeline::Need> needs_;

@@ -18,7 +18,8 @@
  *   (ptx/machine.hpp, which dies where they do what they may not), in an order of threads that FAKE_CUDA_PTX_SEED=N changes. A GPU of its has two multiprocessors, or
  *   FAKE_CUDA_MULTIPROCESSORS. Kernels that are not loaded into a context before they are launched there are counted, as calls of "a load at a launch".
  *
- * - Registrations of memory that a forked process would get a copy of are counted, as calls of "memory that a fork copies".
+ * - With FAKE_CUDA_FORKS=1 registrations of memory that a forked process would get a copy of are counted, as calls of "memory that a fork copies". (To ask the
+ *   kernel takes long where a sanitizer has its own memory.)
  * - A dmabuf of device memory is the file that holds it: who maps that does what a network's device would, which is not to be seen from here (network_double/network_double.cpp).
  *
  * Beside the driver's functions it has those below, which say what happened, and make calls fail. The environment does the same from the

@@ -75,7 +75,8 @@ FAKE CUresult cuMemHostRegister_v2(void* at, size_t bytes, unsigned) {
     const bool is_apart = (begin + one.bytes - 1) / kPage < first || begin / kPage > last;
     if (one.sort == Sort::registered && !is_apart) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   }
-  if (is_copied_by_fork(reinterpret_cast<Address>(at))) ++world().calls["memory that a fork copies"];
+  if (std::getenv("FAKE_CUDA_FORKS") != nullptr && is_copied_by_fork(reinterpret_cast<Address>(at)))
+    ++world().calls["memory that a fork copies"];
   world().memory[reinterpret_cast<Address>(at)] = {Sort::registered,  nullptr,           bytes, current(),
                                                    current()->device, world().next_id++, 0,     nullptr};
   return CUDA_SUCCESS;

@@ -319,6 +319,7 @@ TEST(StreamRelay, OneIsLost) {
 TEST(StreamRelay, ContextIsReset) {
   heddle::test::Node all(2);
   const int copied = heddle::test::calls("memory that a fork copies");
+  setenv("FAKE_CUDA_FORKS", "1", 1);
   on_ranks(2, [&](heddle_comm_t comm, int rank) {
     const int device = rank;
     const auto works = [&] {
@@ -343,6 +344,7 @@ TEST(StreamRelay, ContextIsReset) {
     works();
     works();
   });
+  unsetenv("FAKE_CUDA_FORKS");
   EXPECT_EQ(heddle::test::calls("memory that a fork copies"), copied);
 }
 

@@ -145,7 +145,7 @@ TEST_P(ShmTeamTest, RandomMixtures) {
     TeamWorld world(members, mixture.slot_bytes, mixture.small_reads);
     ++seed;
     run_ranks(members,
-              [&](Rank& me) { run_mixture(mixture, members, world.of(me.rank), rounds(800), seed, &me); });
+              [&](Rank& me) { run_mixture(mixture, members, world.of(me.rank), rounds(400), seed, &me); });
   }
 }
 
