@@ -39,7 +39,6 @@ using heddle::interpose::HostKind;
 using heddle::interpose::HostLibrary;
 using heddle::interpose::is_in_fortran_bindings;
 using heddle::interpose::kMpiErrCount;
-using heddle::interpose::kNoMpi;
 using heddle::interpose::path_beside;
 using heddle::interpose::resolve;
 using heddle::interpose::say;

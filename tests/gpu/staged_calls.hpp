@@ -12,7 +12,11 @@ using Bytes = std::vector<unsigned char>;
 
 // X(Name, suffix)
 #define HEDDLE_TEST_ARRAY_CALLS(X, S) \
-  X(Reduce_scatter, S) X(Gatherv, S) X(Scatterv, S) X(Allgatherv, S) X(Alltoallv, S) X(Alltoallw, S)
+  X(Reduce_scatter, S)                \
+  X(Gatherv, S)                       \
+  X(Scatterv, S)                      \
+  X(Allgatherv, S)                    \
+  X(Alltoallv, S) X(Alltoallw, S) X(Neighbor_allgatherv, S) X(Neighbor_alltoallv, S) X(Neighbor_alltoallw, S)
 #define HEDDLE_TEST_CALLS(X, S) \
   X(Reduce, S)                  \
   X(Scan, S)                    \
@@ -23,7 +27,9 @@ using Bytes = std::vector<unsigned char>;
   X(Scatter, S)                 \
   X(Allgather, S)               \
   X(Alltoall, S)                \
-  X(Send, S) X(Ssend, S) X(Rsend, S) X(Bsend, S) X(Recv, S) X(Sendrecv, S) X(Sendrecv_replace, S)
+  X(Neighbor_allgather, S)      \
+  X(Neighbor_alltoall, S)       \
+  X(Send, S) X(Ssend, S) X(Rsend, S) X(Bsend, S) X(Recv, S) X(Mrecv, S) X(Sendrecv, S) X(Sendrecv_replace, S)
 #define HEDDLE_TEST_MEMBER(name, S) decltype(&MPI_##name##S) name;
 #define HEDDLE_TEST_MPI(name, S) MPI_##name##S,
 #define HEDDLE_TEST_PMPI(name, S) PMPI_##name##S,

@@ -12,6 +12,12 @@ void too_short(Job& job);
 void at_once(Job& job);
 void freed_requests(Job& job);
 void structures(Job& job);
+// Persistent requests: what is in the buffers counts when they are started.
+void again_and_again(Job& job);
+void sums_again(Job& job);
+void freed_while_started(Job& job);
+// After errors that leave them as they were.
+void starts_that_fail(Job& job);
 // Messages in a callback of MPI_Finalize, which says that it was reached.
 void in_finalize(Job& job);
 

@@ -2,6 +2,9 @@
 // host MPI's, which it computes from copies in the host's memory.
 // Arguments: the driver's library, what to do, a seed.
 #include "staged_cases.hpp"
+#include "staged_messages.hpp"
+#include "staged_neighbours.hpp"
+#include "staged_persistent.hpp"
 #include "staged_requests.hpp"
 
 namespace {
@@ -166,63 +169,6 @@ void alltoallw(Trial<Calls>& trial, std::size_t count, MPI_Datatype gapped, std:
   }
 }
 
-// Around the ring, or from the even ranks to the odd ones.
-template <typename Calls>
-void messages(Trial<Calls>& trial, std::size_t count, MPI_Datatype type, std::size_t width) {
-  using Count = typename Calls::Count;
-  const auto n = static_cast<Count>(count);
-  const int size = trial.size();
-  const int rank = trial.rank();
-  const int next = (rank + 1) % size;
-  const int before = (rank + size - 1) % size;
-  const std::size_t own = count * width;
-  // A receive may have more room than the message has bytes, and what is behind those stays.
-  const std::size_t room = own + 5 * width;
-  const auto most = static_cast<Count>(count + 5);
-  MPI_Status status;
-  trial.run("sendrecv", own, room, false, [&](const Calls& by, const void* in, void* out) {
-    return by.Sendrecv(in, n, type, next, 7, out, most, type, before, 7, trial.comm(), &status);
-  });
-  int came = -1;
-  PMPI_Get_count(&status, type, &came);
-  if (came != static_cast<int>(count) || status.MPI_SOURCE != before)
-    job::fail("sendrecv: %d elements from %d", came, status.MPI_SOURCE);
-  trial.run("sendrecv at the ends of a line", own, room, false,
-            [&](const Calls& by, const void* in, void* out) {
-              return by.Sendrecv(in, n, type, rank + 1 < size ? next : MPI_PROC_NULL, 7, out, most, type,
-                                 rank > 0 ? before : MPI_PROC_NULL, 7, trial.comm(), MPI_STATUS_IGNORE);
-            });
-  trial.run("sendrecv_replace", 0, own, true, [&](const Calls& by, const void*, void* both) {
-    return by.Sendrecv_replace(both, n, type, next, 8, before, 8, trial.comm(), MPI_STATUS_IGNORE);
-  });
-  const bool sends = rank % 2 == 0;
-  const int partner = !sends ? before : rank + 1 < size ? next : MPI_PROC_NULL;
-  for (int how = 0; how < 3; ++how) {
-    trial.run("send and recv", sends ? own : 0, sends ? 0 : room, false,
-              [&](const Calls& by, const void* in, void* out) {
-                if (!sends)
-                  return by.Recv(out, most, type, how == 0 ? MPI_ANY_SOURCE : partner, how, trial.comm(),
-                                 MPI_STATUS_IGNORE);
-                if (how == 0) return by.Send(in, n, type, partner, how, trial.comm());
-                if (how == 1) return by.Ssend(in, n, type, partner, how, trial.comm());
-                return by.Bsend(in, n, type, partner, how, trial.comm());
-              });
-  }
-  int go = 0;
-  trial.run("rsend", sends ? own : 0, sends ? 0 : room, false,
-            [&](const Calls& by, const void* in, void* out) {
-              if (sends) {
-                PMPI_Recv(&go, 1, MPI_INT, partner, 10, trial.comm(), MPI_STATUS_IGNORE);
-                return by.Rsend(in, n, type, partner, 9, trial.comm());
-              }
-              MPI_Request open;
-              PMPI_Isend(&go, 1, MPI_INT, partner, 10, trial.comm(), &open);
-              const int rc = by.Recv(out, most, type, partner, 9, trial.comm(), MPI_STATUS_IGNORE);
-              PMPI_Wait(&open, MPI_STATUS_IGNORE);
-              return rc;
-            });
-}
-
 // Sums and bcasts with requests.
 template <typename Calls>
 void sums_and_bcasts(Job& job, std::size_t count) {
@@ -290,7 +236,7 @@ void conform(Job& job, MPI_Comm comm, const char* where) {
       rooted(trial, count, type, width);
       among_all(trial, count, type, width);
       if constexpr (Calls::kHasArrays) of_parts(trial, count, type, width);
-      messages(trial, count, type, width);
+      gpu_job::messages(trial, count, type, width);
     }
   }
   nothing(job, trial);
@@ -350,6 +296,7 @@ void conform(Job& job) {
   conform<Calls>(job, MPI_COMM_SELF, "self");
   conform<Calls>(job, reversed, "reversed");
   between_groups<Calls>(job);
+  gpu_job::among_neighbours<Calls>(job);
   MPI_Comm_free(&reversed);
 }
 
@@ -395,6 +342,7 @@ void bad(Job& job) {
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   expect("a copy back that fails at the end", MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_ERR_OTHER);
   gpu_job::too_short(job);
+  gpu_job::starts_that_fail(job);
   conform<gpu_job::Calls>(job, MPI_COMM_WORLD, "world, after errors");
 }
 
@@ -418,12 +366,21 @@ int main(int argc, char** argv) {
       gpu_job::at_once(job);
       gpu_job::freed_requests(job);
       gpu_job::structures(job);
+      gpu_job::again_and_again(job);
+      gpu_job::sums_again(job);
+      gpu_job::freed_while_started(job);
     }
 #if MPI_VERSION >= 4
     if (what == "conform") {
       conform<gpu_job::LargeCalls>(job);
       conform<gpu_job::LargeRequestCalls>(job);
       sums_and_bcasts<gpu_job::LargeRequestCalls>(job, 1000);
+    }
+#endif
+#if defined(HEDDLE_TEST_PERSISTENT)
+    if (what == "conform") {
+      conform<gpu_job::PersistentCalls>(job);
+      sums_and_bcasts<gpu_job::PersistentCalls>(job, 1000);
     }
 #endif
     if (what == "bad") bad(job);

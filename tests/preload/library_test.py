@@ -5,13 +5,17 @@ import subprocess
 import sys
 
 FUNCTIONS = ['Alloc_mem', 'Allreduce', 'Allreduce_c', 'Bcast', 'Bcast_c', 'Comm_disconnect', 'Comm_free', 'Finalize', 'Free_mem']
-# Looked at for buffers on GPUs: with a request, without, and with large counts; and what ends requests.
-BOTH = ['Allgather', 'Alltoall', 'Bsend', 'Exscan', 'Gather', 'Recv', 'Reduce', 'Reduce_scatter_block', 'Rsend', 'Scan', 'Scatter', 'Send', 'Ssend']
-STAGED = BOTH + ['I' + name.lower() for name in BOTH + ['Allreduce', 'Bcast']] + ['Sendrecv', 'Sendrecv_replace']
-ARRAYS = ['Allgatherv', 'Alltoallv', 'Alltoallw', 'Gatherv', 'Reduce_scatter', 'Scatterv']  # their large-count forms stay the host's
-ENDS = ['Wait', 'Waitall', 'Waitany', 'Waitsome', 'Test', 'Testall', 'Testany', 'Testsome', 'Request_free', 'Request_get_status']
+# Looked at for buffers on GPUs: with a request, without, with one that is persistent, and with large counts; and what starts and ends requests.
+BOTH = ['Allgather', 'Alltoall', 'Bsend', 'Exscan', 'Gather', 'Mrecv', 'Neighbor_allgather', 'Neighbor_alltoall', 'Recv', 'Reduce', 'Reduce_scatter_block', 'Rsend',
+        'Scan', 'Scatter', 'Send', 'Ssend']
+REQUESTS = BOTH + ['Allreduce', 'Bcast']
+STAGED = BOTH + ['Sendrecv', 'Sendrecv_replace'] + ['I' + name.lower() for name in REQUESTS] + [name + '_init' for name in REQUESTS if name != 'Mrecv']
+ARRAYS = ['Allgatherv', 'Alltoallv', 'Alltoallw', 'Gatherv', 'Neighbor_allgatherv', 'Neighbor_alltoallv', 'Neighbor_alltoallw', 'Reduce_scatter',
+          'Scatterv']  # their large-count forms stay the host's
+ENDS = ['Start', 'Startall', 'Wait', 'Waitall', 'Waitany', 'Waitsome', 'Test', 'Testall', 'Testany', 'Testsome', 'Request_free', 'Request_get_status',
+        'Request_get_status_all', 'Request_get_status_any', 'Request_get_status_some']
 PRELOAD = {prefix + name for name in FUNCTIONS for prefix in ('MPI_', 'PMPI_')} | {'MPI_' + name + form for name in STAGED for form in ('', '_c')}
-PRELOAD |= {'MPI_' + name for name in ENDS + ARRAYS} | {'MPI_I' + name.lower() for name in ARRAYS} | {'heddle_preload_version', 'heddle_preload_algorithm'}
+PRELOAD |= {'MPI_' + name for name in ENDS + ARRAYS} | {'MPI_I' + name.lower() for name in ARRAYS} | {f'MPI_{name}_init' for name in ARRAYS} | {'heddle_preload_version', 'heddle_preload_algorithm'}
 BACKEND = {'heddle_backend_open'}
 
 

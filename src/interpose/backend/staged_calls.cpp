@@ -54,6 +54,27 @@ Ranks StagedCall::ranks(const void* in, const void* out) {
   return found;
 }
 
+// In the order of MPI-4.1, 8.6: two for each dimension of a grid. Without a topology the host says so.
+Neighbours StagedCall::neighbours(const void* in, const void* out) {
+  if (!may_lie_on_gpu(in) && !may_lie_on_gpu(out)) return {};
+  const HostMpi& mpi = calls_.mpi_;
+  Neighbours found;
+  int topology = MPI_UNDEFINED;
+  int count = 0;
+  int rank = 0;
+  int weighted = 0;
+  if (mpi.Topo_test(comm_, &topology) != MPI_SUCCESS) return {};
+  if (topology == MPI_CART && mpi.Cartdim_get(comm_, &count) == MPI_SUCCESS)
+    return {2 * count, 2 * count, true};
+  if (topology == MPI_GRAPH && mpi.Comm_rank(comm_, &rank) == MPI_SUCCESS &&
+      mpi.Graph_neighbors_count(comm_, rank, &count) == MPI_SUCCESS)
+    return {count, count};
+  if (topology == MPI_DIST_GRAPH &&
+      mpi.Dist_graph_neighbors_count(comm_, &found.sources, &found.destinations, &weighted) == MPI_SUCCESS)
+    return found;
+  return {};
+}
+
 Area StagedCall::span_of(const void* buffer, std::size_t count, MPI_Datatype type) const {
   Area found;
   if (count == 0 || buffer == MPI_IN_PLACE || !calls_.buffers_.span_of(buffer, count, type, &found.span))
@@ -87,7 +108,6 @@ void StagedCall::with_front(const void* buffer, Area& area) const {
 const void* StagedCall::read(const void* buffer, const Area& area) {
   if (!status_.ok()) return buffer;
   status_ = calls_.buffers_.view(const_cast<void*>(buffer), area.span, &views_.read);
-  if (status_.ok()) status_ = views_.read.load();
   if (views_.read.beside()) {
     read_buffer_ = buffer;
     read_span_ = area.span;
@@ -103,8 +123,13 @@ void* StagedCall::write(void* buffer, const Area& area, bool keeps) {
       views_.written.beside() && buffer == read_buffer_ && !area.span.has_gaps && !read_span_.has_gaps;
   if (status_.ok() && is_same)
     status_ = Status(Code::invalid_argument, "both buffers are the same one (MPI_IN_PLACE is for that)");
-  if (status_.ok() && keeps) status_ = views_.written.load();
+  views_.counts = keeps;
   return views_.written.buffer();
+}
+
+bool StagedCall::load() {
+  if (status_.ok()) status_ = views_.load();
+  return status_.ok();
 }
 
 int StagedCall::fail() {

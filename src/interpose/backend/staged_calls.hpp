@@ -70,17 +70,29 @@ struct Area {
   std::vector<StagedPart> parts;
 };
 
+// The ranks of a communicator with a topology that this rank has data from, and those that it has some for.
+struct Neighbours {
+  int sources = 0;
+  int destinations = 0;
+  bool keeps =
+      false;  // what is in the output counts: at the ends of a grid nothing comes to where a neighbour's would
+};
+
 // One call: what it reads and what it writes, and then the rest, which the host does. After a failure all of it does nothing, and finish() says why.
 class StagedCall {
  public:
   StagedCall(StagedCalls& calls, const char* name, heddle_word comm)
       : calls_(calls), name_(name), comm_(abi::handle_of<MPI_Comm>(comm)) {}
+  // Of one whose communicator does not show.
+  StagedCall(StagedCalls& calls, const char* name) : calls_(calls), name_(name), comm_(MPI_COMM_SELF) {}
   StagedCall(const StagedCall&) = delete;
   StagedCall& operator=(const StagedCall&) = delete;
 
   // Of a call with these buffers, which need not be any. Nothing is known of the ranks, and nobody asks the host, where no buffer lies on a
   // GPU; or where the communicator is none, which the host is to say.
   Ranks ranks(const void* in, const void* out);
+  // Likewise.
+  Neighbours neighbours(const void* in, const void* out);
 
   // The memory of a buffer; none where there is no data, or the host is to judge.
   Area span(const void* buffer, std::size_t count, heddle_word type) const {
@@ -93,13 +105,13 @@ class StagedCall {
   template <typename C, typename D>
   Area parts(const void* buffer, int ranks, const C* counts, const D* bytes, const void* types) const;
 
-  // The buffers as the host is to see them; one of each kind at most. `keeps`: what is in it counts too.
+  // The buffers as the host is to see them; one of each kind at most. `keeps`: what is in it counts too. Data comes there in finish().
   const void* read(const void* buffer, const Area& area);
   void* write(void* buffer, const Area& area, bool keeps);
 
   template <typename Host>
   int finish(const Host& host) {
-    if (!status_.ok()) return fail();
+    if (!load()) return fail();
     const int rc = host();
     if (rc != MPI_SUCCESS) return rc;
     status_ = views_.store(calls_.mpi_, calls_.packing(), {});
@@ -108,7 +120,7 @@ class StagedCall {
   // Where what is written may be less: a message. The host gets a status, the caller's or another one.
   template <typename Host>
   int finish_message(void* status, const Host& host) {
-    if (!status_.ok()) return fail();
+    if (!load()) return fail();
     views_.is_message = true;
     MPI_Status own{};
     auto* const seen = status == MPI_STATUS_IGNORE ? &own : static_cast<MPI_Status*>(status);
@@ -120,7 +132,7 @@ class StagedCall {
   // Where the host gives out a request, and the rest comes when that has ended.
   template <typename Host>
   int finish(const Host& host, void* request) {
-    if (!status_.ok()) return fail();
+    if (!load()) return fail();
     if (!views_.beside()) return host();
     auto held = StagedRequests::hold(std::move(views_));
     const int rc = host();
@@ -133,11 +145,33 @@ class StagedCall {
     views_.is_message = true;
     return finish(host, request);
   }
+  // Where that request is persistent: what the call reads is looked at whenever it is started. And here, for hosts that do some of the work at once
+  // (MPICH 4.0.2 copies a rank's own part in MPI_Gather_init).
+  template <typename Host>
+  int finish_persistent(const Host& host, void* request) {
+    if (!load()) return fail();
+    if (!views_.beside()) return host();
+    auto held = StagedRequests::hold(std::move(views_));
+    const int rc = host();
+    if (rc == MPI_SUCCESS)
+      calls_.requests().add_persistent(std::move(held), *static_cast<MPI_Request*>(request));
+    return rc;
+  }
+  template <typename Host>
+  int finish(const Host& host, heddle_word /*info*/, void* request) {
+    return finish_persistent(host, request);
+  }
+  template <typename Host>
+  int init_message(const Host& host, void* request) {
+    views_.is_message = true;
+    return finish_persistent(host, request);
+  }
 
  private:
   Area span_of(const void* buffer, std::size_t count, MPI_Datatype type) const;
   void with_front(const void* buffer, Area& area) const;
   bool may_lie_on_gpu(const void* buffer) const;
+  bool load();
   static void add_part(Area& all, Area part, std::ptrdiff_t bytes);
   int fail();
 

@@ -178,65 +178,67 @@ auto scatterv(StagedCalls& calls, const char* name, Host host) {
   };
 }
 
-// ---- Among all
+// ---- Among all, or among neighbours, which `among(call, in, out)` counts. These are never in place.
 
-template <typename Host>
-auto allgather(StagedCalls& calls, const char* name, Host host) {
+template <typename Host, typename Among>
+auto allgather_among(StagedCalls& calls, const char* name, Host host, Among among) {
   return [=, &calls](const void* in, auto in_count, heddle_word in_type, void* out, auto out_count,
                      heddle_word out_type, heddle_word comm, auto... request) {
     StagedCall call(calls, name, comm);
-    const Ranks ranks = call.ranks(in, out);
-    const void* const from = call.read(in, call.span(in, elements(in_count), in_type));
+    const Neighbours others = among(call, in, out);
+    const void* from = in;
+    if (others.destinations > 0) from = call.read(in, call.span(in, elements(in_count), in_type));
     void* const to =
-        call.write(out, call.span(out, elements(out_count, ranks.others), out_type), in == MPI_IN_PLACE);
+        call.write(out, call.span(out, elements(out_count, others.sources), out_type), others.keeps);
     return call.finish(
         [&] { return host(from, in_count, in_type, to, out_count, out_type, comm, request...); }, request...);
   };
 }
 
-template <typename Host>
-auto allgatherv(StagedCalls& calls, const char* name, Host host) {
+template <typename Host, typename Among>
+auto allgatherv_among(StagedCalls& calls, const char* name, Host host, Among among) {
   return [=, &calls](const void* in, auto in_count, heddle_word in_type, void* out, const auto* out_counts,
                      const auto* out_places, heddle_word out_type, heddle_word comm, auto... request) {
     StagedCall call(calls, name, comm);
-    const Ranks ranks = call.ranks(in, out);
-    const void* const from = call.read(in, call.span(in, elements(in_count), in_type));
+    const Neighbours others = among(call, in, out);
+    const void* from = in;
+    if (others.destinations > 0) from = call.read(in, call.span(in, elements(in_count), in_type));
     void* const to =
-        call.write(out, call.parts(out, ranks.others, out_counts, out_places, out_type), in == MPI_IN_PLACE);
+        call.write(out, call.parts(out, others.sources, out_counts, out_places, out_type), others.keeps);
     return call.finish(
         [&] { return host(from, in_count, in_type, to, out_counts, out_places, out_type, comm, request...); },
         request...);
   };
 }
 
-template <typename Host>
-auto alltoall(StagedCalls& calls, const char* name, Host host) {
+template <typename Host, typename Among>
+auto alltoall_among(StagedCalls& calls, const char* name, Host host, Among among) {
   return [=, &calls](const void* in, auto in_count, heddle_word in_type, void* out, auto out_count,
                      heddle_word out_type, heddle_word comm, auto... request) {
     StagedCall call(calls, name, comm);
-    const Ranks ranks = call.ranks(in, out);
-    const void* const from = call.read(in, call.span(in, elements(in_count, ranks.others), in_type));
+    const Neighbours others = among(call, in, out);
+    const void* const from = call.read(in, call.span(in, elements(in_count, others.destinations), in_type));
     void* const to =
-        call.write(out, call.span(out, elements(out_count, ranks.others), out_type), in == MPI_IN_PLACE);
+        call.write(out, call.span(out, elements(out_count, others.sources), out_type), others.keeps);
     return call.finish(
         [&] { return host(from, in_count, in_type, to, out_count, out_type, comm, request...); }, request...);
   };
 }
 
 // alltoallw has one type for each rank.
-template <typename Host>
-auto alltoall_of_parts(StagedCalls& calls, const char* name, Host host) {
+template <typename Host, typename Among>
+auto alltoall_of_parts_among(StagedCalls& calls, const char* name, Host host, Among among) {
   return [=, &calls](const void* in, const auto* in_counts, const auto* in_places, auto in_types, void* out,
                      const auto* out_counts, const auto* out_places, auto out_types, heddle_word comm,
                      auto... request) {
     StagedCall call(calls, name, comm);
-    const Ranks ranks = call.ranks(in, out);
+    const Neighbours others = among(call, in, out);
     const bool in_place = in == MPI_IN_PLACE;
     const void* from = in;
     // Not significant in place, and perhaps not there.
-    if (!in_place) from = call.read(in, call.parts(in, ranks.others, in_counts, in_places, in_types));
+    if (!in_place) from = call.read(in, call.parts(in, others.destinations, in_counts, in_places, in_types));
     void* const to =
-        call.write(out, call.parts(out, ranks.others, out_counts, out_places, out_types), in_place);
+        call.write(out, call.parts(out, others.sources, out_counts, out_places, out_types), others.keeps);
     return call.finish(
         [&] {
           return host(from, in_counts, in_places, in_types, to, out_counts, out_places, out_types, comm,
@@ -246,15 +248,30 @@ auto alltoall_of_parts(StagedCalls& calls, const char* name, Host host) {
   };
 }
 
-template <typename Host>
-auto alltoallv(StagedCalls& calls, const char* name, Host host) {
-  return alltoall_of_parts(calls, name, host);
-}
+constexpr auto kAll = [](StagedCall& call, const void* in, const void* out) {
+  const int others = call.ranks(in, out).others;
+  return Neighbours{others, others, in == MPI_IN_PLACE};
+};
+constexpr auto kNeighbours = [](StagedCall& call, const void* in, const void* out) {
+  return call.neighbours(in, out);
+};
 
-template <typename Host>
-auto alltoallw(StagedCalls& calls, const char* name, Host host) {
-  return alltoall_of_parts(calls, name, host);
-}
+#define HEDDLE_AMONG(name, as, among)                              \
+  template <typename Host>                                         \
+  auto name(StagedCalls& calls, const char* mpi_name, Host host) { \
+    return as(calls, mpi_name, host, among);                       \
+  }
+HEDDLE_AMONG(allgather, allgather_among, kAll)
+HEDDLE_AMONG(allgatherv, allgatherv_among, kAll)
+HEDDLE_AMONG(alltoall, alltoall_among, kAll)
+HEDDLE_AMONG(alltoallv, alltoall_of_parts_among, kAll)
+HEDDLE_AMONG(alltoallw, alltoall_of_parts_among, kAll)
+HEDDLE_AMONG(neighbor_allgather, allgather_among, kNeighbours)
+HEDDLE_AMONG(neighbor_allgatherv, allgatherv_among, kNeighbours)
+HEDDLE_AMONG(neighbor_alltoall, alltoall_among, kNeighbours)
+HEDDLE_AMONG(neighbor_alltoallv, alltoall_of_parts_among, kNeighbours)
+HEDDLE_AMONG(neighbor_alltoallw, alltoall_of_parts_among, kNeighbours)
+#undef HEDDLE_AMONG
 
 // ---- Those that heddle serves without a request
 
@@ -265,7 +282,7 @@ auto allreduce(StagedCalls& calls, const char* name, Host host) {
 
 template <typename Host>
 auto bcast(StagedCalls& calls, const char* name, Host host) {
-  return [=, &calls](void* data, auto count, heddle_word type, int root, heddle_word comm, void* request) {
+  return [=, &calls](void* data, auto count, heddle_word type, int root, heddle_word comm, auto... request) {
     StagedCall call(calls, name, comm);
     const Ranks ranks = call.ranks(data, data);
     void* at = data;
@@ -273,7 +290,7 @@ auto bcast(StagedCalls& calls, const char* name, Host host) {
       at = const_cast<void*>(call.read(data, call.span(data, elements(count), type)));
     else if (ranks.is_served_by(root))
       at = call.write(data, call.span(data, elements(count), type), false);
-    return call.finish([&] { return host(at, count, type, root, comm, request); }, request);
+    return call.finish([&] { return host(at, count, type, root, comm, request...); }, request...);
   };
 }
 

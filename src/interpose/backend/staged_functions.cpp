@@ -39,14 +39,13 @@ auto bsend(StagedCalls& calls, const char* name, Host host) {
 }
 
 template <typename Host>
-auto recv(StagedCalls& calls, const char* name, Host host) {
-  return [=, &calls](void* data, auto count, heddle_word type, int from, int tag, heddle_word comm,
-                     void* status) {
+auto send_init(StagedCalls& calls, const char* name, Host host) {
+  return [=, &calls](const void* data, auto count, heddle_word type, int to, int tag, heddle_word comm,
+                     void* request) {
     StagedCall call(calls, name, comm);
-    void* to = data;
-    if (from != MPI_PROC_NULL) to = call.write(data, call.span(data, elements(count), type), false);
-    return call.finish_message(status,
-                               [&](void* seen) { return host(to, count, type, from, tag, comm, seen); });
+    const void* from = data;
+    if (to != MPI_PROC_NULL) from = call.read(data, call.span(data, elements(count), type));
+    return call.finish_persistent([&] { return host(from, count, type, to, tag, comm, request); }, request);
   };
 }
 
@@ -80,14 +79,67 @@ auto sendrecv_replace(StagedCalls& calls, const char* name, Host host) {
   };
 }
 
+// What has a status, and what has a request instead: `finish(call, last, host)` has the host called with what it is to see of that.
+template <typename Host, typename Finish>
+auto recv_as(StagedCalls& calls, const char* name, Host host, Finish finish) {
+  return
+      [=, &calls](void* data, auto count, heddle_word type, int from, int tag, heddle_word comm, void* last) {
+        StagedCall call(calls, name, comm);
+        void* to = data;
+        if (from != MPI_PROC_NULL) to = call.write(data, call.span(data, elements(count), type), false);
+        return finish(call, last, [&](void* seen) { return host(to, count, type, from, tag, comm, seen); });
+      };
+}
+
+// A message that has been found; of what communicator need not be known.
+template <typename Host, typename Finish>
+auto mrecv_as(StagedCalls& calls, const char* name, Host host, Finish finish) {
+  return [=, &calls](void* data, auto count, heddle_word type, void* message, void* last) {
+    StagedCall call(calls, name);
+    void* const to = call.write(data, call.span(data, elements(count), type), false);
+    return finish(call, last, [&](void* seen) { return host(to, count, type, message, seen); });
+  };
+}
+
+constexpr auto kWithStatus = [](StagedCall& call, void* status, const auto& host) {
+  return call.finish_message(status, host);
+};
+constexpr auto kWithRequest = [](StagedCall& call, void* request, const auto& host) {
+  return call.start_message([&] { return host(request); }, request);
+};
+constexpr auto kPersistent = [](StagedCall& call, void* request, const auto& host) {
+  return call.init_message([&] { return host(request); }, request);
+};
+
+#define HEDDLE_WITH(name, as, finish)                              \
+  template <typename Host>                                         \
+  auto name(StagedCalls& calls, const char* mpi_name, Host host) { \
+    return as(calls, mpi_name, host, finish);                      \
+  }
+HEDDLE_WITH(recv, recv_as, kWithStatus)
+HEDDLE_WITH(irecv, recv_as, kWithRequest)
+HEDDLE_WITH(recv_init, recv_as, kPersistent)
+HEDDLE_WITH(mrecv, mrecv_as, kWithStatus)
+HEDDLE_WITH(imrecv, mrecv_as, kWithRequest)
+#undef HEDDLE_WITH
+
+// ---- Persistent requests: what they read is looked at now, and nothing has begun where that fails.
+
 template <typename Host>
-auto irecv(StagedCalls& calls, const char* name, Host host) {
-  return [=, &calls](void* data, auto count, heddle_word type, int from, int tag, heddle_word comm,
-                     void* request) {
-    StagedCall call(calls, name, comm);
-    void* to = data;
-    if (from != MPI_PROC_NULL) to = call.write(data, call.span(data, elements(count), type), false);
-    return call.start_message([&] { return host(to, count, type, from, tag, comm, request); }, request);
+auto startall(StagedCalls& calls, const char* name, Host host) {
+  return [=, &calls](int count, void* requests) {
+    TakenRequests taken(calls.requests(), count, requests);
+    if (const Status status = taken.load(); !status.ok()) return calls.refuse(status, name, MPI_COMM_SELF);
+    const int rc = host(count, requests);
+    if (rc == MPI_SUCCESS) taken.start();
+    return rc;
+  };
+}
+
+template <typename Host>
+auto start(StagedCalls& calls, const char* name, Host host) {
+  return [=, &calls](void* request) {
+    return startall(calls, name, [&](int, void*) { return host(request); })(1, request);
   };
 }
 

@@ -9,19 +9,25 @@ namespace heddle::backend {
 
 StagedRequests::Held::node_type StagedRequests::hold(StagedViews views) {
   Held one;
-  one.emplace(MPI_REQUEST_NULL, std::move(views));
+  one.emplace(MPI_REQUEST_NULL, StagedRequest{std::move(views)});
   return one.extract(one.begin());
 }
 
 Status StagedRequests::add(Held::node_type held, MPI_Request request) {
   int done = 0;
   MPI_Status status{};
-  if (mpi_.Request_get_status(request, &done, &status) == MPI_SUCCESS && done != 0)
-    return end(std::move(held), status);
+  if (mpi_.Request_get_status(request, &done, &status) == MPI_SUCCESS && done != 0) return end(held, status);
   held.key() = request;
   end_left();
   put_back(std::move(held));
   return {};
+}
+
+void StagedRequests::add_persistent(Held::node_type held, MPI_Request request) {
+  held.mapped().is_persistent = true;
+  held.mapped().is_started = false;
+  held.key() = request;
+  put_back(std::move(held));
 }
 
 // One that is there already has ended unseen, since its handle was given out again.
@@ -41,8 +47,13 @@ std::vector<StagedRequests::Held::node_type> StagedRequests::take(const std::vec
   return taken;
 }
 
-Status StagedRequests::end(Held::node_type held, const MPI_Status& status) {
-  return held.mapped().store(mpi_, packing_, status);
+Status StagedRequests::end(Held::node_type& held, const MPI_Status& status) {
+  StagedRequest& request = held.mapped();
+  // Of a persistent one that nobody has started hosts say as well that it has ended.
+  Status stored = request.is_started ? request.views.store(mpi_, packing_, status) : Status();
+  request.is_started = false;
+  if (!request.is_persistent) held = {};
+  return stored;
 }
 
 void StagedRequests::leave(Held::node_type held) {
@@ -66,7 +77,8 @@ void StagedRequests::end_left() {
       ++each;
       continue;
     }
-    (void)each->second.store(mpi_, packing_, status);
+    (void)each->second.views.store(mpi_, packing_, status);
+    if (each->second.is_persistent) (void)mpi_.Request_free(&request);
     each = left.erase(each);
   }
   const std::lock_guard lock(mutex_);
@@ -75,31 +87,51 @@ void StagedRequests::end_left() {
 
 // ---- Their ends
 
+TakenRequests::TakenRequests(StagedRequests& requests, int count, const void* array) : requests_(requests) {
+  const auto* const first = static_cast<const MPI_Request*>(array);
+  if (first != nullptr && count > 0) held_ = requests.take(std::vector<MPI_Request>(first, first + count));
+}
+
+TakenRequests::~TakenRequests() {
+  for (auto& held : held_) {
+    if (!held.empty()) requests_.put_back(std::move(held));
+  }
+}
+
+StagedRequests::Held::node_type& TakenRequests::operator[](int i) {
+  return i >= 0 && i < size() ? held_[static_cast<std::size_t>(i)] : none_;
+}
+
+Status TakenRequests::load() {
+  for (auto& held : held_) {
+    if (!held.empty() && held.mapped().is_persistent) HEDDLE_TRY(held.mapped().views.load());
+  }
+  return {};
+}
+
+void TakenRequests::start() {
+  for (auto& held : held_) {
+    if (!held.empty()) held.mapped().is_started = true;
+  }
+}
+
 StagedEnd::StagedEnd(StagedCalls& calls, const char* name, int count, const void* requests, void* statuses)
     : calls_(calls),
       name_(name),
       requests_(static_cast<const MPI_Request*>(requests)),
+      held_(calls.requests(), count, requests),
       statuses_(static_cast<MPI_Status*>(statuses)) {
-  // What is no array the host reports.
-  const int known = requests_ != nullptr && count > 0 ? count : 0;
-  held_ = calls.requests().take(std::vector<MPI_Request>(requests_, requests_ + known));
   // The same as MPI_STATUS_IGNORE in every ABI.
   if (statuses == MPI_STATUSES_IGNORE) {
-    own_.resize(std::max<std::size_t>(held_.size(), 1));
+    own_.resize(static_cast<std::size_t>(std::max(held_.size(), 1)));
     statuses_ = own_.data();
   }
 }
 
-StagedEnd::~StagedEnd() {
-  for (auto& held : held_) {
-    if (!held.empty()) calls_.requests().put_back(std::move(held));
-  }
-}
-
 void StagedEnd::end(int place, int status) {
-  const auto i = static_cast<std::size_t>(place);
-  if (place < 0 || i >= held_.size() || held_[i].empty()) return;
-  Status stored = calls_.requests().end(std::move(held_[i]), statuses_[status]);
+  auto& held = held_[place];
+  if (held.empty()) return;
+  Status stored = calls_.requests().end(held, statuses_[status]);
   if (status_.ok()) status_ = std::move(stored);
 }
 
@@ -110,14 +142,14 @@ int StagedEnd::finish(int rc, int count, const int* places) {
   for (int k = 0; k < count && (rc == MPI_SUCCESS || error_class == MPI_ERR_IN_STATUS); ++k) {
     if (rc == MPI_SUCCESS || statuses_[k].MPI_ERROR == MPI_SUCCESS) end(places != nullptr ? places[k] : k, k);
   }
-  for (std::size_t i = 0; i < held_.size() && rc != MPI_SUCCESS; ++i) {
+  for (int i = 0; i < held_.size() && rc != MPI_SUCCESS; ++i) {
     if (requests_[i] == MPI_REQUEST_NULL) held_[i] = {};
   }
   return rc == MPI_SUCCESS && !status_.ok() ? calls_.refuse(status_, name_, MPI_COMM_SELF) : rc;
 }
 
 int StagedEnd::all(int rc, bool done) {
-  return finish(rc, done || rc != MPI_SUCCESS ? static_cast<int>(held_.size()) : 0, nullptr);
+  return finish(rc, done || rc != MPI_SUCCESS ? held_.size() : 0, nullptr);
 }
 
 int StagedEnd::one(int rc, bool done, const int* place) {
@@ -130,8 +162,13 @@ int StagedEnd::some(int rc, const int* ended, const int* places) {
 }
 
 bool StagedEnd::leave(void* request) {
-  if (held_.empty() || held_[0].empty()) return false;
-  calls_.requests().leave(std::move(held_[0]));
+  auto& held = held_[0];
+  if (held.empty()) return false;
+  if (!held.mapped().is_started) {
+    held = {};
+    return false;
+  }
+  calls_.requests().leave(std::move(held));
   *static_cast<MPI_Request*>(request) = MPI_REQUEST_NULL;
   return true;
 }

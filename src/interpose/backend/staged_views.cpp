@@ -104,6 +104,11 @@ Status StagedViews::view_written(DeviceBuffers& buffers, const HostMpi& mpi, voi
   return view_written(buffers, mpi, buffer, span, {{0, count, type}});
 }
 
+Status StagedViews::load() {
+  HEDDLE_TRY(read.load());
+  return counts ? written.load() : Status();
+}
+
 Status StagedViews::store(const HostMpi& mpi, const Packing& packing, const MPI_Status& status) {
   if (!written.beside()) return {};
   std::size_t bytes = SIZE_MAX;

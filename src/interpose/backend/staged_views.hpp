@@ -38,8 +38,11 @@ class StagedViews {
   HostView read;
   HostView written;
   bool is_message = false;  // what is written may be less
+  bool counts = false;      // what is there before the call, where it is written
 
   bool beside() const { return read.beside() || written.beside(); }
+  // What the call reads, as it is now.
+  Status load();
   // Makes `written`, a view of these elements; with what is in them when it has been loaded. A failure is the caller's to report.
   Status view_written(DeviceBuffers& buffers, const HostMpi& mpi, void* buffer, const Span& span,
                       const std::vector<StagedPart>& parts);

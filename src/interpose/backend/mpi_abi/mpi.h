@@ -146,6 +146,10 @@ typedef int(MPI_Comm_delete_attr_function)(MPI_Comm, int, void*, void*);
 
 #define MPI_UNEQUAL 204
 
+#define MPI_CART 211
+#define MPI_GRAPH 212
+#define MPI_DIST_GRAPH 213
+
 #define MPI_MAX_LIBRARY_VERSION_STRING 8192
 #define MPI_MAX_OBJECT_NAME 128
 
@@ -158,6 +162,7 @@ int PMPI_Allreduce_c(const void*, void*, MPI_Count, MPI_Datatype, MPI_Op, MPI_Co
 int PMPI_Bcast(void*, int, MPI_Datatype, int, MPI_Comm);
 int PMPI_Bcast_c(void*, MPI_Count, MPI_Datatype, int, MPI_Comm);
 int PMPI_Cancel(MPI_Request*);
+int PMPI_Cartdim_get(MPI_Comm, int*);
 int PMPI_Comm_call_errhandler(MPI_Comm, int);
 int PMPI_Comm_compare(MPI_Comm, MPI_Comm, int*);
 int PMPI_Comm_create(MPI_Comm, MPI_Group, MPI_Comm*);
@@ -172,12 +177,14 @@ int PMPI_Comm_set_errhandler(MPI_Comm, MPI_Errhandler);
 int PMPI_Comm_size(MPI_Comm, int*);
 int PMPI_Comm_split(MPI_Comm, int, int, MPI_Comm*);
 int PMPI_Comm_test_inter(MPI_Comm, int*);
+int PMPI_Dist_graph_neighbors_count(MPI_Comm, int*, int*, int*);
 int PMPI_Error_class(int, int*);
 int PMPI_Finalized(int*);
 int PMPI_Free_mem(void*);
 int PMPI_Get_count(const MPI_Status*, MPI_Datatype, int*);
 int PMPI_Get_elements_x(const MPI_Status*, MPI_Datatype, MPI_Count*);
 int PMPI_Get_library_version(char*, int*);
+int PMPI_Graph_neighbors_count(MPI_Comm, int, int*);
 int PMPI_Group_free(MPI_Group*);
 int PMPI_Group_translate_ranks(MPI_Group, int, const int[], MPI_Group, int[]);
 int PMPI_Iallgather(const void*, int, MPI_Datatype, void*, int, MPI_Datatype, MPI_Comm, MPI_Request*);
@@ -194,6 +201,7 @@ int PMPI_Reduce_local(const void*, void*, int, MPI_Datatype, MPI_Op);
 int PMPI_Request_free(MPI_Request*);
 int PMPI_Request_get_status(MPI_Request, int*, MPI_Status*);
 int PMPI_Test(MPI_Request*, int*, MPI_Status*);
+int PMPI_Topo_test(MPI_Comm, int*);
 int PMPI_Type_commit(MPI_Datatype*);
 int PMPI_Type_contiguous(int, MPI_Datatype, MPI_Datatype*);
 int PMPI_Type_create_hindexed(int, const int[], const MPI_Aint[], MPI_Datatype, MPI_Datatype*);
