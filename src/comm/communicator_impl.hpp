@@ -122,6 +122,7 @@ class CommunicatorImpl final : public Communicator {
   static TeamOp team_op(const Job& job);
   Status move_requests();
   void progress_team();
+  void lose_requests();
   Status finish_team_requests();
   Status transfer(bool sends, void* data, std::size_t bytes, int peer);
   Status free_sequence();

@@ -55,13 +55,22 @@ class RequestImpl : public Request {
   virtual Waiting waiting_for() const = 0;
   // How the run that was completed last ended, where that is not the communicator's failure. Asked once.
   virtual Status outcome() { return {}; }
+  // Of an active one whose communicator has failed: its buffers are the caller's again, and test and wait say why.
+  void lose() {
+    lost_ = true;
+    stop();
+  }
 
  protected:
+  // Makes it inactive: nobody touches its buffers any more.
+  virtual void stop() = 0;
+
   CommunicatorImpl& comm_;
 
  private:
   Status look_around();
 
+  bool lost_ = false;
   std::optional<Patience> tests_;  // from the first one after the start that found it not complete
 };
 
@@ -96,6 +105,7 @@ class MessageRequest final : public MovingRequest {
   Status begin() override;
   Waiting waiting_for() const override { return execution_.waiting_for(); }
   Status move(bool* done) override { return execution_.poll(done); }
+  void stop() override { execution_.abandon(); }
 
  private:
   Job job_;
@@ -111,6 +121,7 @@ class TeamRequest final : public RequestImpl {
   bool is_active() const override { return active_; }
   Status begin() override;
   Waiting waiting_for() const override;
+  void stop() override { active_ = false; }
 
  private:
   friend class CommunicatorImpl;
@@ -134,6 +145,7 @@ class SparseRequest final : public MovingRequest {
   Status move(bool* done) override;
   // Delivers, in the caller's thread.
   Status outcome() override;
+  void stop() override;
 
  private:
   enum class Stage : std::uint8_t { idle, agreeing, exchanging };
@@ -164,6 +176,7 @@ class LaneRequest final : public MovingRequest {
   Status begin() override;
   Waiting waiting_for() const override { return execution_->waiting_for(); }
   Status move(bool* done) override { return execution_->poll(done); }
+  void stop() override { execution_->abandon(); }
 
  private:
   Job job_{};

@@ -130,6 +130,7 @@ void CommunicatorImpl::start_thread() {
 }
 
 Status CommunicatorImpl::move_requests() {
+  if (!broken_.ok()) return broken_;
   progress_team();
   for (std::size_t i = 0; i < active_.size();) {
     bool done = false;
@@ -156,6 +157,14 @@ void CommunicatorImpl::progress_team() {
     first.active_ = false;
     turns_.pop();
   }
+}
+
+// Whoever waits for one of them is told, and may free its buffers: nothing writes there any more, also no thread.
+void CommunicatorImpl::lose_requests() {
+  for (MovingRequest* request : std::exchange(active_, {}))
+    request->lose();
+  for (; !turns_.empty(); turns_.pop())
+    turns_.front()->lose();
 }
 
 Status CommunicatorImpl::finish_team_requests() {
@@ -194,7 +203,7 @@ Status RequestImpl::start() {
 Status RequestImpl::test(bool* done) {
   if (comm_.asked_ != nullptr) [[unlikely]]
     return in_turn(comm_.asked_, [=, this] { return test(done); });
-  if (is_active()) {
+  if (lost_ || is_active()) {
     if (!comm_.broken_.ok()) return comm_.broken_;
     if (comm_.policy_.host_progress) comm_.policy_.host_progress();
     HEDDLE_TRY(comm_.move_requests());
@@ -218,7 +227,7 @@ Status RequestImpl::look_around() {
 Status RequestImpl::wait() {
   if (comm_.asked_ != nullptr) [[unlikely]]
     return in_turn(comm_.asked_, [=, this] { return wait(); });
-  if (is_active()) {
+  if (lost_ || is_active()) {
     if (!comm_.broken_.ok()) return comm_.broken_;
     HEDDLE_TRY(comm_.wait_for(*this));
   }

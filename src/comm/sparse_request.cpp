@@ -25,8 +25,13 @@ SparseRequest::SparseRequest(CommunicatorImpl& comm, SparseJob job)
 
 SparseRequest::~SparseRequest() {
   const Turn turn(comm_.asked_);
-  if (streams_) streams_->abandon();
+  SparseRequest::stop();
   leave();
+}
+
+void SparseRequest::stop() {
+  if (streams_) streams_->abandon();
+  stage_ = Stage::idle;
 }
 
 Status SparseRequest::prepare() {

@@ -160,6 +160,7 @@ Status CommunicatorImpl::inspect(int missing, Blame blame, Patience& patience, s
 
 Status CommunicatorImpl::fail(Status status) {
   broken_ = status;
+  lose_requests();
   std::fill(std::begin(by_team_), std::end(by_team_), 0);
   for (const Transport* transport : connections_->ports.transports) {
     if (culprit_ < 0) culprit_ = transport->culprit();

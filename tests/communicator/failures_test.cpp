@@ -105,6 +105,78 @@ TEST(Failures, AMissingRankIsNamedByARequest) {
   }
 }
 
+// Nobody writes there any more, also no thread: neither for the request that was waited for nor for another one.
+TEST(Failures, BuffersAreTheCallersAfterwards) {
+  for (const char* algorithm : {"", "ring"}) {
+    Party party({1, 1});
+    Config config = hurried();
+    config.progress_thread = ProgressThreadSetting::always;
+    config.algorithm = algorithm;
+    std::atomic<bool> failed{false};
+    std::atomic<bool> late{false};
+    party.run(config, [&](Rank& me, Communicator& comm) {
+      constexpr std::size_t kCount = 4000;
+      const std::vector<float> in(kCount, 1);
+      std::vector<float> out[2];
+      std::unique_ptr<Request> requests[2];
+      if (me.rank == 1) me.until([&] { return failed.load(); });
+      for (int k = 0; k < 2; ++k) {
+        out[k].assign(kCount, 0);
+        auto request = comm.allreduce_request(in.data(), out[k].data(), kCount, DType::f32, Op::sum);
+        ASSERT_TRUE(request.ok());
+        requests[k] = std::move(request).value();
+        // Of the late rank these may fail.
+        const Status started = requests[k]->start();
+        EXPECT_TRUE(started.ok() || me.rank == 1) << started.message();
+      }
+      if (me.rank == 1) {
+        bool done = false;
+        for (int i = 0; i < 100; ++i) {
+          (void)requests[0]->test(&done);
+          std::this_thread::sleep_for(milliseconds(1));
+        }
+        late = true;
+        return;
+      }
+      const Status status = requests[0]->wait();
+      EXPECT_EQ(status.code(), Code::timeout);
+      for (std::vector<float>& mine : out)
+        mine.assign(kCount, 42);
+      failed = true;
+      me.until([&] { return late.load(); });
+      EXPECT_EQ(requests[1]->wait().message(), status.message());
+      for (const std::vector<float>& mine : out)
+        EXPECT_EQ(mine, std::vector<float>(kCount, 42)) << algorithm;
+      EXPECT_FALSE(requests[0]->active());
+    });
+  }
+}
+
+// What comes after a message of another length has no place to go.
+TEST(Failures, MessagesOfOtherLengthsGoNowhere) {
+  Party party({1, 1});
+  Config config = hurried();
+  config.progress_thread = ProgressThreadSetting::always;
+  config.algorithm = "ring";
+  party.run(config, [](Rank& me, Communicator& comm) {
+    const std::size_t count = me.rank == 0 ? 1000 : 400'000;
+    const std::vector<float> in(count, 1);
+    std::vector<float> out[2] = {std::vector<float>(count), std::vector<float>(count)};
+    std::unique_ptr<Request> requests[2];
+    Status status;
+    for (int k = 0; k < 2 && status.ok(); ++k) {
+      auto request = comm.allreduce_request(in.data(), out[k].data(), count, DType::f32, Op::sum);
+      status = request.status();
+      if (!status.ok()) break;
+      requests[k] = std::move(request).value();
+      status = requests[k]->start();
+    }
+    if (status.ok()) status = requests[0]->wait();
+    EXPECT_FALSE(status.ok());
+    std::this_thread::sleep_for(milliseconds(50));
+  });
+}
+
 // Who only ever tests learns it as well.
 TEST(Failures, AMissingRankIsNamedByATest) {
   for (const Nodes& nodes : {Nodes{1, 1}, Nodes{1, 2}}) {

@@ -202,7 +202,9 @@ TEST_P(Requests, AnAbandonedOneTouchesNothing) {
       request.reset();
       in.reset();
       out.reset();
-      ASSERT_TRUE(comm.progress().ok());
+      // A team has failed with it.
+      const Status status = comm.progress();
+      EXPECT_TRUE(status.ok() || status.message().find("given up") != std::string::npos) << status.message();
     }
   });
 }

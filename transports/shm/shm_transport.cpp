@@ -62,6 +62,13 @@ struct Peer {
   bool unwanted = false;            // nobody is there to take it any more
   std::vector<std::byte> early_bytes;
   std::size_t received = 0;
+
+  void take(const MessageHeader& header, std::byte* to, Ticket* ticket) {
+    current = header;
+    target = to;
+    target_ticket = ticket;
+    received = 0;
+  }
 };
 
 class ShmTransport final : public Transport {
@@ -100,6 +107,7 @@ class ShmTransport final : public Transport {
   int member_;
   // Buffers that early messages have left: used again, so that a steady state allocates nothing.
   std::vector<std::vector<std::byte>> spare_;
+  Status broken_;  // the first failure
   std::vector<int> ranks_;
   std::vector<int> pids_;
   std::function<bool(int member)> is_gone_;
@@ -187,15 +195,12 @@ Status ShmTransport::begin_message(Peer& peer, int rank, bool* blocked) {
   if (header.magic != kMagic)
     return Status(Code::internal, "the ring from rank " + std::to_string(rank) + " is damaged");
   *blocked = false;
-  peer.current = header;
-  peer.received = 0;
   for (std::size_t i = 0; i < peer.recvs.size(); ++i) {
     const OpenRecv r = peer.recvs[i];
     if (r.tag != header.tag) continue;
     if (r.bytes != header.bytes)
       return different_length("rank " + std::to_string(rank), header.bytes, r.bytes);
-    peer.target = r.data;
-    peer.target_ticket = r.ticket;
+    peer.take(header, r.data, r.ticket);
     peer.recvs.erase(i);
     return {};
   }
@@ -209,8 +214,7 @@ Status ShmTransport::begin_message(Peer& peer, int rank, bool* blocked) {
     return Status(Code::out_of_memory, "no memory for " + std::to_string(header.bytes) + " bytes that rank " +
                                            std::to_string(rank) + " has sent");
   }
-  peer.target = peer.early_bytes.data();
-  peer.target_ticket = nullptr;
+  peer.take(header, peer.early_bytes.data(), nullptr);
   return {};
 }
 
@@ -260,11 +264,15 @@ Status ShmTransport::pull(Peer& peer, int rank) {
   }
 }
 
+// After a failure nothing is known of what lies in the rings.
 Status ShmTransport::progress() {
+  if (!broken_.ok()) return broken_;
   for (std::size_t m = 0; m < peers_.size(); ++m) {
     Peer& peer = peers_[m];
     if (!peer.sends.empty()) push_sends(peer);
-    if (!peer.recvs.empty() || peer.current) HEDDLE_TRY(pull(peer, ranks_[m]));
+    if (peer.recvs.empty() && !peer.current) continue;
+    broken_ = pull(peer, ranks_[m]);
+    if (!broken_.ok()) return broken_;
   }
   return {};
 }
