@@ -18,6 +18,7 @@ void sums_again(Job& job);
 void freed_while_started(Job& job);
 // After errors that leave them as they were.
 void starts_that_fail(Job& job);
+void freed_and_too_short(Job& job);
 // Messages in a callback of MPI_Finalize, which says that it was reached.
 void in_finalize(Job& job);
 

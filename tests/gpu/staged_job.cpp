@@ -343,6 +343,7 @@ void bad(Job& job) {
   expect("a copy back that fails at the end", MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_ERR_OTHER);
   gpu_job::too_short(job);
   gpu_job::starts_that_fail(job);
+  gpu_job::freed_and_too_short(job);
   conform<gpu_job::Calls>(job, MPI_COMM_WORLD, "world, after errors");
 }
 

@@ -122,6 +122,33 @@ void freed_while_started(Job& job) {
   if (there != data) job::fail("a message between persistent requests that were freed");
 }
 
+// One that was freed and fails later is forgotten: its handle may be another request's by then.
+void freed_and_too_short(Job& job) {
+  const int rank = job::rank_of(MPI_COMM_WORLD);
+  const TestMemory memory(job.driver, Memory::device, 16, 0);
+  const int sent[2] = {5, 6};
+  const auto by_staging = [&] {
+    MPI_Request request;
+    int there = 0;
+    MPI_Isend(memory.data(), 1, MPI_INT, rank, 22, MPI_COMM_WORLD, &request);
+    PMPI_Recv(&there, 1, MPI_INT, rank, 22, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+  };
+  for (int round = 0; round < 4; ++round) {
+    MPI_Request request;
+    MPI_Irecv(memory.data(), 1, MPI_INT, rank, 20, MPI_COMM_WORLD, &request);
+    MPI_Request_free(&request);
+    PMPI_Send(sent, 2, MPI_INT, rank, 20, MPI_COMM_WORLD);
+    by_staging();
+    int there[2] = {0, 0};
+    MPI_Irecv(there, 2, MPI_INT, rank, 21, MPI_COMM_WORLD, &request);
+    PMPI_Send(sent, 2, MPI_INT, rank, 21, MPI_COMM_WORLD);
+    by_staging();
+    expect("a request after one that failed", MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_SUCCESS);
+    if (there[1] != 6) job::fail("what came after a request that failed: %d", there[1]);
+  }
+}
+
 // A start that cannot read its data starts nothing, and may be tried again.
 void starts_that_fail(Job& job) {
   const int rank = job::rank_of(MPI_COMM_WORLD);

@@ -1,7 +1,10 @@
 #include "interpose/backend/host_p2p.hpp"
 
+#include <algorithm>
 #include <climits>
+#include <cstddef>
 #include <cstring>
+#include <vector>
 
 namespace heddle::backend {
 namespace {
@@ -9,7 +12,7 @@ namespace {
 // What is in the storage of a message.
 struct Message {
   MPI_Request request;
-  int expected;  // bytes to be received; -1: it is sent
+  MPI_Count expected;  // bytes to be received; -1: it is sent
 };
 static_assert(sizeof(Message) <= HEDDLE_P2P_REQUEST_BYTES);
 
@@ -22,6 +25,44 @@ Message load(const void* storage) {
 void store(void* storage, const Message& message) {
   std::memcpy(storage, &message, sizeof message);
 }
+
+// So many bytes: as they are, or as one of a datatype's where an int does not count them (heddle_mpi_long_type in heddle/heddle_mpi.h).
+class Bytes {
+ public:
+  Bytes(const HostMpi& mpi, std::size_t bytes) : mpi_(mpi) {
+    if (bytes <= INT_MAX) {
+      count_ = static_cast<int>(bytes);
+      return;
+    }
+    std::vector<int> lengths;
+    std::vector<MPI_Aint> places;
+    for (std::size_t at = 0; at < bytes; at += kPiece) {
+      lengths.push_back(static_cast<int>(std::min(kPiece, bytes - at)));
+      places.push_back(static_cast<MPI_Aint>(at));
+    }
+    error_ = mpi_.Type_create_hindexed(static_cast<int>(lengths.size()), lengths.data(), places.data(),
+                                       MPI_BYTE, &made_);
+    if (error_ == MPI_SUCCESS) error_ = mpi_.Type_commit(&made_);
+  }
+  Bytes(const Bytes&) = delete;
+  Bytes& operator=(const Bytes&) = delete;
+  // It goes when the message is done with it.
+  ~Bytes() {
+    if (made_ != MPI_DATATYPE_NULL) mpi_.Type_free(&made_);
+  }
+
+  int error() const { return error_; }
+  int count() const { return count_; }
+  MPI_Datatype type() const { return made_ != MPI_DATATYPE_NULL ? made_ : MPI_BYTE; }
+
+ private:
+  static constexpr std::size_t kPiece = std::size_t{1} << 30;
+
+  const HostMpi& mpi_;
+  int error_ = MPI_SUCCESS;
+  int count_ = 1;
+  MPI_Datatype made_ = MPI_DATATYPE_NULL;
+};
 
 }  // namespace
 
@@ -51,20 +92,23 @@ heddle_p2p HostP2p::functions() {
 }
 
 int HostP2p::send(const void* data, size_t bytes, int peer, int tag, void* request, void* context) {
-  if (bytes > INT_MAX) return MPI_ERR_COUNT;
   const auto* self = static_cast<HostP2p*>(context);
+  const Bytes all(*self->mpi_, bytes);
   Message made{MPI_REQUEST_NULL, -1};
-  const int rc =
-      self->mpi_->Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, self->comm_, &made.request);
+  int rc = all.error();
+  if (rc == MPI_SUCCESS)
+    rc = self->mpi_->Isend(data, all.count(), all.type(), peer, tag, self->comm_, &made.request);
   if (rc == MPI_SUCCESS) store(request, made);
   return rc;
 }
 
 int HostP2p::recv(void* data, size_t bytes, int peer, int tag, void* request, void* context) {
-  if (bytes > INT_MAX) return MPI_ERR_COUNT;
   const auto* self = static_cast<HostP2p*>(context);
-  Message made{MPI_REQUEST_NULL, static_cast<int>(bytes)};
-  const int rc = self->mpi_->Irecv(data, made.expected, MPI_BYTE, peer, tag, self->comm_, &made.request);
+  const Bytes all(*self->mpi_, bytes);
+  Message made{MPI_REQUEST_NULL, static_cast<MPI_Count>(bytes)};
+  int rc = all.error();
+  if (rc == MPI_SUCCESS)
+    rc = self->mpi_->Irecv(data, all.count(), all.type(), peer, tag, self->comm_, &made.request);
   if (rc == MPI_SUCCESS) store(request, made);
   return rc;
 }
@@ -81,8 +125,8 @@ int HostP2p::test(void* request, int* done, void* context) {
     return which;
   }
   if (*done == 0 || open.expected < 0) return MPI_SUCCESS;
-  int came = 0;
-  rc = self->mpi_->Get_count(&status, MPI_BYTE, &came);
+  MPI_Count came = 0;
+  rc = self->mpi_->Get_elements_x(&status, MPI_BYTE, &came);
   return rc == MPI_SUCCESS && came != open.expected ? MPI_ERR_TRUNCATE : rc;
 }
 

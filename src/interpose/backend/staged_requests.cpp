@@ -73,12 +73,14 @@ void StagedRequests::end_left() {
     MPI_Request request = each->first;
     int done = 0;
     MPI_Status status{};
-    if (mpi_.Test(&request, &done, &status) != MPI_SUCCESS || done == 0) {
+    const int rc = mpi_.Test(&request, &done, &status);
+    if (rc == MPI_SUCCESS && done == 0) {
       ++each;
       continue;
     }
-    (void)each->second.views.store(mpi_, packing_, status);
-    if (each->second.is_persistent) (void)mpi_.Request_free(&request);
+    if (rc == MPI_SUCCESS) (void)each->second.views.store(mpi_, packing_, status);
+    // A persistent one, or one that has failed and is still there. The handle of any other one may be somebody else's by now.
+    if (request != MPI_REQUEST_NULL) (void)mpi_.Request_free(&request);
     each = left.erase(each);
   }
   const std::lock_guard lock(mutex_);

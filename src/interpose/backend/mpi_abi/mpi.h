@@ -181,7 +181,6 @@ int PMPI_Dist_graph_neighbors_count(MPI_Comm, int*, int*, int*);
 int PMPI_Error_class(int, int*);
 int PMPI_Finalized(int*);
 int PMPI_Free_mem(void*);
-int PMPI_Get_count(const MPI_Status*, MPI_Datatype, int*);
 int PMPI_Get_elements_x(const MPI_Status*, MPI_Datatype, MPI_Count*);
 int PMPI_Get_library_version(char*, int*);
 int PMPI_Graph_neighbors_count(MPI_Comm, int, int*);
