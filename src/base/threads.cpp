@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <exception>
 
 namespace heddle {
 namespace {
@@ -49,8 +50,19 @@ std::size_t stack_left() {
   return here < stack.end || here - stack.end > stack.bytes ? SIZE_MAX : here - stack.end;
 }
 
-void* run_work(void* work) {
-  (*static_cast<const std::function<void()>*>(work))();
+// What a thread is given to do, and what it throws.
+struct Work {
+  const std::function<void()>& function;
+  std::exception_ptr thrown;
+};
+
+void* run_work(void* argument) {
+  auto& work = *static_cast<Work*>(argument);
+  try {
+    work.function();
+  } catch (...) {
+    work.thrown = std::current_exception();
+  }
   return nullptr;
 }
 
@@ -73,11 +85,12 @@ void with_stack(std::size_t bytes, const std::function<void()>& work) {
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, bytes + kBesides);
     const SignalsBlocked block;
-    const int error =
-        pthread_create(&thread, &attributes, run_work, const_cast<std::function<void()>*>(&work));
+    Work all{work, nullptr};
+    const int error = pthread_create(&thread, &attributes, run_work, &all);
     pthread_attr_destroy(&attributes);
     if (error == 0) {
       pthread_join(thread, nullptr);
+      if (all.thrown) std::rethrow_exception(all.thrown);
       return;
     }
   }

@@ -200,8 +200,10 @@ class Communicator : public HostCollectives {
   // Moves every active request; no-op when there is none.
   virtual Status progress() = 0;
 
-  // A collective has failed in flight, whatever the reason: there will be no other, and active requests stay so.
+  // A collective has failed in flight, whatever the reason: there will be no other, and test and wait of requests that were active say so.
   virtual bool failed() = 0;
+  // This rank cannot do its part of a collective that the others may be in: it fails, and they are told.
+  virtual void give_up(const Status& why) = 0;
 
   // The catalog name of what serves a blocking collective of this many bytes.
   virtual const char* algorithm(Collective collective, std::size_t bytes) = 0;

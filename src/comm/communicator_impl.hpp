@@ -84,6 +84,7 @@ class CommunicatorImpl final : public Communicator {
 
   Status progress() override;
   bool failed() override;
+  void give_up(const Status& why) override;
   const char* algorithm(Collective collective, std::size_t bytes) override;
   Result<MeasuredChoices> try_all(SearchPlan plan) override;
   bool has_own_core() const override { return connections_->own_core; }

@@ -57,6 +57,11 @@ bool CommunicatorImpl::failed() {
   return !broken_.ok();
 }
 
+void CommunicatorImpl::give_up(const Status& why) {
+  const Turn turn(asked_);
+  if (broken_.ok()) (void)fail(why);
+}
+
 // Where messages are lent their owner may not expect calls from a thread of ours. A thread that has nothing to sleep on wants a core
 // that is left over, or else it costs more than it gains.
 void CommunicatorImpl::plan_thread(ProgressThreadSetting setting) {

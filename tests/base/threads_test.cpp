@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <new>
 #include <thread>
 
 namespace heddle {
@@ -77,6 +78,17 @@ TEST(Threads, SignalsStayBlockedInThreadsMadeMeanwhile) {
   sigset_t mask;
   pthread_sigmask(SIG_SETMASK, nullptr, &mask);
   EXPECT_EQ(sigismember(&mask, SIGTERM), 0);
+}
+
+TEST(Threads, WhatNeedsMoreStackWorksElsewhereAndThrowsHere) {
+  constexpr std::size_t kMuch = std::size_t{64} << 20;  // more than this thread has left
+  const pthread_t here = pthread_self();
+  pthread_t there = here;
+  with_stack(kMuch, [&] { there = pthread_self(); });
+  EXPECT_EQ(pthread_equal(here, there), 0);
+  EXPECT_THROW(with_stack(kMuch, [] { throw std::bad_alloc(); }), std::bad_alloc);
+  with_stack(1, [&] { there = pthread_self(); });
+  EXPECT_NE(pthread_equal(here, there), 0);
 }
 
 }  // namespace

@@ -152,6 +152,34 @@ TEST(Failures, BuffersAreTheCallersAfterwards) {
   }
 }
 
+// Who has no memory for its part, as for a buffer to pack into, does not leave the others waiting.
+TEST(Failures, WhoGivesUpIsNotWaitedFor) {
+  for (const Nodes& nodes : {Nodes{1, 1}, Nodes{1, 2}}) {
+    Party party(nodes);
+    party.lend_nothing(0);  // whose owner says nothing of others
+    party.lend_nothing(1);
+    Config config = quiet();
+    config.timeout = std::chrono::seconds(20);
+    std::atomic<bool> through{false};
+    const auto begin = std::chrono::steady_clock::now();
+    party.run(config, [&](Rank& me, Communicator& comm) {
+      int value = 0;
+      if (me.rank == 1) {
+        comm.give_up(Status(Code::out_of_memory, "no room"));
+        EXPECT_TRUE(comm.failed());
+        EXPECT_EQ(comm.bcast(&value, sizeof value, 0).message(), "no room");
+        me.until([&] { return through.load(); });
+        return;
+      }
+      const Status status = comm.bcast(&value, sizeof value, 1);
+      EXPECT_EQ(status.code(), Code::peer_failed);
+      EXPECT_NE(status.message().find("rank 1"), std::string::npos) << status.message();
+      through = true;
+    });
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15));
+  }
+}
+
 // What comes after a message of another length has no place to go.
 TEST(Failures, MessagesOfOtherLengthsGoNowhere) {
   Party party({1, 1});

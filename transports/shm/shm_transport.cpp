@@ -319,8 +319,10 @@ bool process_is_gone(pid_t pid) {
     close(fd);
     return gone;
   }
+  // The number is nobody's, or by now that of a thread, which kill() takes for a process.
+  if (errno == ESRCH || errno == ENOENT || errno == EINVAL) return true;
 #endif
-  // No such process, or no such call here (Linux before 5.3, a sandbox, no descriptor left).
+  // No such call here (Linux before 5.3, a sandbox, no descriptor left).
   return kill(pid, 0) != 0 && errno == ESRCH;
 }
 

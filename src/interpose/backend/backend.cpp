@@ -1,5 +1,6 @@
 #include "interpose/backend/backend.hpp"
 
+#include <new>
 #include <type_traits>
 #include <utility>
 
@@ -275,17 +276,30 @@ template <typename Count>
 }
 
 template <typename Count>
-int Backend::allreduce(const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+int Backend::allreduce(const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op,
+                       MPI_Comm comm) try {
   if (device_buffers_.possible()) [[unlikely]]
     return allreduce_anywhere(in, out, count, type, op, comm);
   return allreduce_on_host(in, out, count, type, op, comm, nullptr);
+} catch (const std::bad_alloc&) {
+  return out_of_memory("MPI_Allreduce", comm);
 }
 
 template <typename Count>
-int Backend::bcast(void* buffer, Count count, MPI_Datatype type, int root, MPI_Comm comm) {
+int Backend::bcast(void* buffer, Count count, MPI_Datatype type, int root, MPI_Comm comm) try {
   if (device_buffers_.possible()) [[unlikely]]
     return bcast_anywhere(buffer, count, type, root, comm);
   return bcast_on_host(buffer, count, type, root, comm);
+} catch (const std::bad_alloc&) {
+  return out_of_memory("MPI_Bcast", comm);
+}
+
+// Nobody knows how far this rank has come.
+int Backend::out_of_memory(const char* call, MPI_Comm comm) {
+  const Status status(Code::out_of_memory, "no memory for this rank's part");
+  CommState* const state = registry_.find(comm);
+  if (state == nullptr || state->communicator == nullptr) return refuse(status, call, comm);
+  return fail(status, comm, *state);
 }
 
 int Backend::refuse(const Status& status, const char* call, MPI_Comm comm) {
@@ -319,7 +333,10 @@ int Backend::free_mem(void* memory) {
 // Other ranks may be inside the collective already, so there is no way back to the host: say why and let the
 // user's error handler decide, which aborts the job unless the user chose otherwise.
 int Backend::fail(const Status& status, MPI_Comm comm, CommState& state) {
-  if (!status.ok()) set_up_->last_words(state.name + ": " + status.message());
+  if (!status.ok()) {
+    set_up_->last_words(state.name + ": " + status.message());
+    state.communicator->give_up(status);
+  }
   state.mode = Mode::failed;
   const int error_class = status.code() == Code::out_of_memory ? MPI_ERR_NO_MEM : MPI_ERR_OTHER;
   mpi_.Comm_call_errhandler(comm, error_class);

@@ -141,6 +141,7 @@ class Backend {
     return fail(status, comm, state);
   }
   int fail(const Status& status, MPI_Comm comm, CommState& state);
+  [[gnu::cold]] int out_of_memory(const char* call, MPI_Comm comm);
   void explain_host(Collective collective, Reason reason, CommState& state);
 
   class Ending;  // of a communicator

@@ -1,4 +1,6 @@
 // What the backend hands out for staged_calls.h: messages, ends of requests, and with staged_collectives.hpp all of them.
+#include <new>
+
 #include "interpose/backend/staged_collectives.hpp"
 
 namespace heddle::backend {
@@ -235,21 +237,28 @@ namespace functions {
 // MPI's functions have no argument for it (entry.cpp).
 StagedCalls* process = nullptr;
 
-#define HEDDLE_FUNCTION(call, name, parameters, arguments)       \
-  int name parameters {                                          \
-    const auto host = process->next().name;                      \
-    if (!process->possible()) [[likely]]                         \
-      return host arguments;                                     \
-    return staged::call(*process, "MPI_" #name, host) arguments; \
+template <typename Call>
+int with_memory(const char* name, const Call& call) try {
+  return call();
+} catch (const std::bad_alloc&) {
+  return process->refuse(Status(Code::out_of_memory, "no memory for staging"), name, MPI_COMM_SELF);
+}
+
+#define HEDDLE_FUNCTION(call, name, parameters, arguments)                                                  \
+  int name parameters {                                                                                     \
+    const auto host = process->next().name;                                                                 \
+    if (!process->possible()) [[likely]]                                                                    \
+      return host arguments;                                                                                \
+    return with_memory("MPI_" #name, [&] { return staged::call(*process, "MPI_" #name, host) arguments; }); \
   }
 HEDDLE_STAGED_BUFFERS(HEDDLE_FUNCTION)
 #undef HEDDLE_FUNCTION
-#define HEDDLE_FUNCTION(call, name, parameters, arguments)       \
-  int name parameters {                                          \
-    const auto host = process->next().name;                      \
-    if (!process->requests().any()) [[likely]]                   \
-      return host arguments;                                     \
-    return staged::call(*process, "MPI_" #name, host) arguments; \
+#define HEDDLE_FUNCTION(call, name, parameters, arguments)                                                  \
+  int name parameters {                                                                                     \
+    const auto host = process->next().name;                                                                 \
+    if (!process->requests().any()) [[likely]]                                                              \
+      return host arguments;                                                                                \
+    return with_memory("MPI_" #name, [&] { return staged::call(*process, "MPI_" #name, host) arguments; }); \
   }
 HEDDLE_STAGED_ENDS(HEDDLE_FUNCTION)
 #undef HEDDLE_FUNCTION
