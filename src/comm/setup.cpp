@@ -208,7 +208,7 @@ void Setup::build_shm() {
   connections_->teams = make_teams(connections_->topology, bootstrap_.rank, connections_->geometry, memory,
                                    &connections_->process->heap);
   connections_->shm = make_shm_transport(memory + team_bytes(), ring_geometry(), member, std::move(ranks),
-                                         std::move(pids), watch_claims());
+                                         pids, watch_claims());
 }
 
 void Setup::build_ports() {

@@ -1,17 +1,12 @@
 #include "transports/shm/shm_transport.hpp"
 
-#include <poll.h>
-#include <signal.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <optional>
 #include <utility>
 
 #include "base/fifo.hpp"
+#include "base/watched_process.hpp"
 #include "transports/shm/ring.hpp"
 
 namespace heddle {
@@ -74,7 +69,7 @@ struct Peer {
 class ShmTransport final : public Transport {
  public:
   ShmTransport(std::byte* memory, const ShmTransportGeometry& geometry, int member, std::vector<int> ranks,
-               std::vector<int> pids, std::function<bool(int member)> is_gone);
+               const std::vector<int>& pids, std::function<bool(int member)> is_gone);
   ~ShmTransport() override { leave(-1); }
 
   const TransportCapabilities& capabilities() const override { return capabilities_; }
@@ -109,16 +104,18 @@ class ShmTransport final : public Transport {
   std::vector<std::vector<std::byte>> spare_;
   Status broken_;  // the first failure
   std::vector<int> ranks_;
-  std::vector<int> pids_;
+  std::vector<std::optional<WatchedProcess>> processes_;  // by member
   std::function<bool(int member)> is_gone_;
   std::vector<int> member_of_;  // by rank
   TransportCapabilities capabilities_;
 };
 
 ShmTransport::ShmTransport(std::byte* memory, const ShmTransportGeometry& geometry, int member,
-                           std::vector<int> ranks, std::vector<int> pids,
+                           std::vector<int> ranks, const std::vector<int>& pids,
                            std::function<bool(int member)> is_gone)
-    : member_(member), ranks_(std::move(ranks)), pids_(std::move(pids)), is_gone_(std::move(is_gone)) {
+    : member_(member), ranks_(std::move(ranks)), is_gone_(std::move(is_gone)) {
+  for (const int pid : pids)
+    processes_.push_back(pid == kUnknownProcess ? std::nullopt : std::optional<WatchedProcess>(pid));
   capabilities_.name = "shm";
   capabilities_.cost = kShmMessageCost;
   const std::size_t stride = sizeof(RingHeader) + geometry.ring_bytes();
@@ -309,28 +306,10 @@ void ShmTransport::cancel(Ticket& ticket) {
   }
 }
 
-// Also one whose parent has not asked for its status yet: to kill() that is still a process.
-bool process_is_gone(pid_t pid) {
-#ifdef SYS_pidfd_open
-  const auto fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
-  if (fd >= 0) {
-    pollfd exited{fd, POLLIN, 0};
-    const bool gone = poll(&exited, 1, 0) == 1;
-    close(fd);
-    return gone;
-  }
-  // The number is nobody's, or by now that of a thread, which kill() takes for a process.
-  if (errno == ESRCH || errno == ENOENT || errno == EINVAL) return true;
-#endif
-  // No such call here (Linux before 5.3, a sandbox, no descriptor left).
-  return kill(pid, 0) != 0 && errno == ESRCH;
-}
-
 bool ShmTransport::peer_is_gone(int rank) const {
   const int member = member_of_[static_cast<std::size_t>(rank)];
-  const int pid = pids_[static_cast<std::size_t>(member)];
-  if (pid == kUnknownProcess) return is_gone_ && is_gone_(member);
-  return process_is_gone(pid);
+  const std::optional<WatchedProcess>& process = processes_[static_cast<std::size_t>(member)];
+  return process ? process->is_gone() : is_gone_ && is_gone_(member);
 }
 
 }  // namespace
@@ -345,10 +324,10 @@ std::size_t ShmTransportGeometry::bytes() const {
 }
 
 std::unique_ptr<Transport> make_shm_transport(std::byte* memory, const ShmTransportGeometry& geometry,
-                                              int member, std::vector<int> ranks, std::vector<int> pids,
+                                              int member, std::vector<int> ranks,
+                                              const std::vector<int>& pids,
                                               std::function<bool(int member)> is_gone) {
-  return std::make_unique<ShmTransport>(memory, geometry, member, std::move(ranks), std::move(pids),
-                                        std::move(is_gone));
+  return std::make_unique<ShmTransport>(memory, geometry, member, std::move(ranks), pids, std::move(is_gone));
 }
 
 }  // namespace heddle

@@ -27,10 +27,11 @@ inline constexpr LinearCost kShmMessageCost{500, 0.12};
 // In place of a process whose number means another one here, or none: in another PID namespace.
 inline constexpr int kUnknownProcess = 0;
 
-// `ranks[m]` is the communicator rank of node member m, `pids[m]` its process, whose end is noticed. `memory`
+// `ranks[m]` is the communicator rank of node member m, `pids[m]` its process, which runs, and whose end is noticed. `memory`
 // is borrowed and outlives the transport. `is_gone(m)` tells of members whose processes are unknown; null: nobody can.
 std::unique_ptr<Transport> make_shm_transport(std::byte* memory, const ShmTransportGeometry& geometry,
-                                              int member, std::vector<int> ranks, std::vector<int> pids,
+                                              int member, std::vector<int> ranks,
+                                              const std::vector<int>& pids,
                                               std::function<bool(int member)> is_gone = nullptr);
 
 }  // namespace heddle
