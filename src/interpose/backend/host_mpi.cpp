@@ -17,6 +17,8 @@ Result<HostMpi> load_host_mpi(const HeddleHostSymbols& symbols) {
   mpi.Bcast_c = reinterpret_cast<BcastC>(symbols.find(symbols.handle, "PMPI_Bcast_c"));
   mpi.Pack_c = reinterpret_cast<PackC>(symbols.find(symbols.handle, "PMPI_Pack_c"));
   mpi.Unpack_c = reinterpret_cast<UnpackC>(symbols.find(symbols.handle, "PMPI_Unpack_c"));
+  mpi.Type_get_envelope_c =
+      reinterpret_cast<GetEnvelopeC>(symbols.find(symbols.handle, "PMPI_Type_get_envelope_c"));
   return mpi;
 }
 

@@ -28,6 +28,7 @@ using AllreduceC = int (*)(const void*, void*, MPI_Count, MPI_Datatype, MPI_Op, 
 using BcastC = int (*)(void*, MPI_Count, MPI_Datatype, int, MPI_Comm);
 using PackC = int (*)(const void*, MPI_Count, MPI_Datatype, void*, MPI_Count, MPI_Count*, MPI_Comm);
 using UnpackC = int (*)(const void*, MPI_Count, MPI_Count*, void*, MPI_Count, MPI_Datatype, MPI_Comm);
+using GetEnvelopeC = int (*)(MPI_Datatype, MPI_Count*, MPI_Count*, MPI_Count*, MPI_Count*, int*);
 
 struct HostMpi {
 #define HEDDLE_MEMBER(name) decltype(&PMPI_##name) name = nullptr;
@@ -37,6 +38,7 @@ struct HostMpi {
   BcastC Bcast_c = nullptr;
   PackC Pack_c = nullptr;
   UnpackC Unpack_c = nullptr;
+  GetEnvelopeC Type_get_envelope_c = nullptr;
 };
 
 // Fails with the name of the first function that the library lacks.

@@ -55,31 +55,55 @@ bool Packing::check_format() const {
          std::memcmp(in, out, sizeof in) == 0;
 }
 
+bool Packing::envelope_of(MPI_Datatype type, Envelope* out) const {
+  if (mpi_->Type_get_envelope_c != nullptr) {
+    return mpi_->Type_get_envelope_c(type, &out->integers, &out->addresses, &out->large_counts, &out->types,
+                                     &out->combiner) == MPI_SUCCESS;
+  }
+  int integers = 0;
+  int addresses = 0;
+  int types = 0;
+  if (mpi_->Type_get_envelope(type, &integers, &addresses, &types, &out->combiner) != MPI_SUCCESS)
+    return false;
+  out->integers = integers;
+  out->addresses = addresses;
+  out->types = types;
+  return true;
+}
+
+// Contents are references to be freed, unless predefined, which pairs (MPI_DOUBLE_INT) are as well. Parametrised types of Fortran's are
+// neither to Open MPI, which refuses to free them, nor to MPICH, which would count; they are there until MPI_Finalize.
+void Packing::free_content(MPI_Datatype type) const {
+  Envelope envelope;
+  if (abi::predefined_size(type) > 0 || !abi::is_datatype(type) || !envelope_of(type, &envelope)) return;
+  switch (envelope.combiner) {
+    case MPI_COMBINER_NAMED:
+    case MPI_COMBINER_F90_REAL:
+    case MPI_COMBINER_F90_COMPLEX:
+    case MPI_COMBINER_F90_INTEGER:
+      return;
+    default:
+      mpi_->Type_free(&type);
+  }
+}
+
 // Only what plainly is: a copy or a run of a predefined type. Equal size and extent would not be enough (a
 // typemap may visit its bytes in another order). Saves the packing of MPI_Type_contiguous and MPI_Type_dup.
 bool Packing::is_contiguous(MPI_Datatype type, int depth) const {
   if (abi::predefined_size(type) > 0) return true;
-  if (depth == 0) return false;
-  int integers = 0;
-  int addresses = 0;
-  int types = 0;
-  int combiner = 0;
-  if (mpi_->Type_get_envelope(type, &integers, &addresses, &types, &combiner) != MPI_SUCCESS) return false;
-  if (combiner != MPI_COMBINER_DUP && combiner != MPI_COMBINER_CONTIGUOUS) return false;
-  if (integers > 1 || addresses > 0 || types != 1) return false;
+  Envelope envelope;
+  if (depth == 0 || !envelope_of(type, &envelope)) return false;
+  if (envelope.combiner != MPI_COMBINER_DUP && envelope.combiner != MPI_COMBINER_CONTIGUOUS) return false;
+  if (envelope.integers > 1 || envelope.addresses > 0 || envelope.large_counts > 0 || envelope.types != 1)
+    return false;
   int count = 0;
   MPI_Aint unused = 0;
   MPI_Datatype inner = MPI_DATATYPE_NULL;
-  if (mpi_->Type_get_contents(type, integers, addresses, types, &count, &unused, &inner) != MPI_SUCCESS)
+  if (mpi_->Type_get_contents(type, static_cast<int>(envelope.integers), 0, 1, &count, &unused, &inner) !=
+      MPI_SUCCESS)
     return false;
   const bool contiguous = is_contiguous(inner, depth - 1);
-  if (abi::predefined_size(inner) == 0 && abi::is_datatype(inner)) {
-    // Contents are references to be freed, unless predefined, which pairs (MPI_DOUBLE_INT) are as well.
-    if (mpi_->Type_get_envelope(inner, &integers, &addresses, &types, &combiner) == MPI_SUCCESS &&
-        combiner != MPI_COMBINER_NAMED) {
-      mpi_->Type_free(&inner);
-    }
-  }
+  free_content(inner);
   return contiguous;
 }
 

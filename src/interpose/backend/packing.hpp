@@ -35,6 +35,16 @@ class Packing {
 
  private:
   class Based;  // a buffer and datatype without MPI_BOTTOM
+  // What a datatype was made by and of. Types made with large counts the host tells about by the function for these alone.
+  struct Envelope {
+    MPI_Count integers = 0;
+    MPI_Count addresses = 0;
+    MPI_Count large_counts = 0;
+    MPI_Count types = 0;
+    int combiner = MPI_COMBINER_NAMED;
+  };
+  bool envelope_of(MPI_Datatype type, Envelope* out) const;
+  void free_content(MPI_Datatype type) const;
   bool is_contiguous(MPI_Datatype type, int depth) const;
   MPI_Comm comm() const;
 

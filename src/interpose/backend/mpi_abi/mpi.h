@@ -143,6 +143,9 @@ typedef int(MPI_Comm_delete_attr_function)(MPI_Comm, int, void*, void*);
 #define MPI_COMBINER_NAMED 101
 #define MPI_COMBINER_DUP 102
 #define MPI_COMBINER_CONTIGUOUS 103
+#define MPI_COMBINER_F90_REAL 113
+#define MPI_COMBINER_F90_COMPLEX 114
+#define MPI_COMBINER_F90_INTEGER 115
 
 #define MPI_UNEQUAL 204
 
