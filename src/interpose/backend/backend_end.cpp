@@ -63,19 +63,19 @@ int Backend::free_comm(int (*next)(void*), MPI_Comm* comm) {
   return rc;
 }
 
-// MPI_Finalize deletes the attributes of MPI_COMM_SELF first of all, while MPI still works. Communicators
-// that the user never freed are let go of here; later calls, from other such callbacks, are the host's.
+// MPI_Finalize deletes the attributes of MPI_COMM_SELF first of all, while MPI still works: for who calls PMPI_Finalize, past end().
 int Backend::on_finalize(MPI_Comm /*comm*/, int /*keyval*/, void* /*attribute*/, void* extra) {
   static_cast<Backend*>(extra)->shut_down();
   return MPI_SUCCESS;
 }
 
+// Before the callbacks of MPI_Finalize, in which the program may meet the other ranks: those run in an order of each rank's own, so that heddle
+// may not meet them in one. Communicators that the user never freed are let go of; later calls, from such callbacks, are the host's.
 void Backend::end() {
-  if (ready_.load(std::memory_order_acquire)) stop_serving();
+  if (ready_.load(std::memory_order_acquire)) shut_down();
 }
 
 void Backend::stop_serving() {
-  closed_.store(true, std::memory_order_release);
   // First of all, because the other ranks may end their communicators in another order.
   for (CommState* state : registry_.all()) {
     if (state->communicator == nullptr) continue;
@@ -91,6 +91,7 @@ void Backend::stop_serving() {
 }
 
 void Backend::shut_down() {
+  if (closed_.exchange(true, std::memory_order_acq_rel)) return;
   stop_serving();
   self_.close();
   if (set_up_->all_ranks_message()) finalize_with_others();
