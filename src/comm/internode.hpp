@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.hpp"
@@ -31,8 +32,19 @@ class LentMessages {
   heddle_p2p p2p_;
 };
 
-// Members are destroyed from the last to the first: users before what they use.
+// Members are destroyed from the last to the first: users before what they use. So does what is assigned to, with the object that was assigned.
 struct Internode {
+  Internode() = default;
+  Internode(Internode&&) = default;
+  Internode& operator=(Internode&& other) noexcept {
+    std::swap(name, other.name);
+    std::swap(lent, other.lent);
+    std::swap(network, other.network);
+    std::swap(transport, other.transport);
+    return *this;
+  }
+  ~Internode() = default;
+
   std::string name;                    // in HEDDLE_TRANSPORTS
   std::unique_ptr<LentMessages> lent;  // of those two one
   std::unique_ptr<Network> network;

@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "comm/communicator.hpp"
@@ -87,6 +89,62 @@ class Slowed final : public Transport {
   std::chrono::microseconds small_;
   std::chrono::microseconds large_;
 };
+
+// A network, and a transport that uses it to the end.
+class Used final : public Network {
+ public:
+  Used(const std::string& name, std::vector<std::string>& ended) : address_(name), ended_(ended) {}
+  ~Used() override { ended_.push_back(address_ + "'s network"); }
+  const std::string& address() const override { return address_; }
+  std::string describe() const override { return address_; }
+  Result<std::unique_ptr<Transport>> connect(int /*rank*/, std::vector<std::string> /*addresses*/) override {
+    return Status(Code::unsupported, "connects nobody");
+  }
+  std::vector<std::string>& ended() { return ended_; }
+
+ private:
+  std::string address_;
+  std::vector<std::string>& ended_;
+};
+
+class User final : public Transport {
+ public:
+  explicit User(Used& network) : network_(network) {}
+  ~User() override { network_.ended().push_back(network_.address() + "'s transport"); }
+  const TransportCapabilities& capabilities() const override { return capabilities_; }
+  Status send(int, std::uint32_t, const void*, std::size_t, Ticket&) override { return {}; }
+  Status recv(int, std::uint32_t, void*, std::size_t, Ticket&) override { return {}; }
+  Status progress() override { return {}; }
+  void cancel(Ticket&) override {}
+  bool peer_is_gone(int) const override { return false; }
+
+ private:
+  Used& network_;
+  TransportCapabilities capabilities_;
+};
+
+Internode way_over(const std::string& name, std::vector<std::string>& ended) {
+  auto network = std::make_unique<Used>(name, ended);
+  Internode way;
+  way.name = name;
+  way.transport = std::make_unique<User>(*network);
+  way.network = std::move(network);
+  return way;
+}
+
+TEST(Internode, WhicheverGoesItsTransportGoesBeforeItsNetwork) {
+  std::vector<std::string> ended;
+  std::vector<Internode> ways;
+  for (const char* const name : {"a", "b", "c"})
+    ways.push_back(way_over(name, ended));
+  EXPECT_TRUE(ended.empty()) << ended.front();
+  ways.erase(ways.begin());
+  EXPECT_EQ(ended, (std::vector<std::string>{"a's transport", "a's network"}));
+  EXPECT_EQ(ways.front().name + ways.back().name, "bc");
+  ways.front() = way_over("d", ended);
+  EXPECT_EQ(ended.size(), 4U);
+  EXPECT_EQ(ended.back(), "b's network");
+}
 
 WaitPolicy patient_for(std::chrono::milliseconds timeout) {
   WaitPolicy policy;
