@@ -10,12 +10,14 @@
 namespace heddle::test {
 
 struct VerbsWorld : World {
-  explicit VerbsWorld(int size) {
+  // `silence`: HEDDLE_VERBS_TIMEOUT
+  explicit VerbsWorld(int size, std::chrono::milliseconds silence = NetworkOptions{}.verbs_timeout) {
     std::vector<std::string> addresses;
     for (int rank = 0; rank < size; ++rank) {
       NetworkOptions options;
       options.verbs_device = rank % 2 == 0 ? "rxe0" : "rxe1";
       options.timeout = std::chrono::seconds(30);
+      options.verbs_timeout = silence;
       Result<std::unique_ptr<Network>> network = verbs::open_network(options);
       if (!network.ok()) die(network.status());
       networks.push_back(std::move(network).value());
@@ -32,6 +34,10 @@ struct VerbsWorld : World {
   [[noreturn]] static void die(const Status& status) {
     std::fprintf(stderr, "%s\n", status.message().c_str());
     std::abort();
+  }
+  void leave(int rank) {
+    transports[static_cast<std::size_t>(rank)].reset();
+    networks[static_cast<std::size_t>(rank)].reset();
   }
   std::vector<std::unique_ptr<Network>> networks;
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "transports/verbs/verbs_transport.hpp"
 
@@ -16,6 +17,13 @@ constexpr std::uint64_t kReceive = std::uint64_t{1} << 63;
 constexpr int kBatch = 16;
 // One call moves on after so many, whatever else comes.
 constexpr int kMostAtOnce = 256;
+
+// What becomes of a message to a queue pair that is no more, or that stands behind such a one. The memory of a process that ends goes before its
+// queue pairs do.
+bool is_closed(ibv_wc_status status) {
+  return status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_WR_FLUSH_ERR || status == IBV_WC_REM_ACCESS_ERR ||
+         status == IBV_WC_REM_INV_REQ_ERR || status == IBV_WC_REM_OP_ERR;
+}
 
 }  // namespace
 
@@ -42,9 +50,18 @@ Status VerbsTransport::poll_completions() {
       if (Status status = completed(works[i]); !status.ok()) return fail(std::move(status));
     }
     completed_ += static_cast<std::uint64_t>(n);
-    if (n < kBatch) return {};
+    if (n < kBatch) break;
     taken += n;
   }
+  Status moved = move_starved();
+  return moved.ok() ? moved : fail(std::move(moved));
+}
+
+// A slot that is free again may be what another one waited for.
+Status VerbsTransport::move_starved() {
+  if (starved_.empty() || free_slots_.empty()) return {};
+  for (const int rank : std::exchange(starved_, {}))
+    HEDDLE_TRY(move(at(rank)));
   return {};
 }
 
@@ -56,7 +73,7 @@ Status VerbsTransport::completed(const ibv_wc& work) {
     if (rank == rank_of_queue_pair_.end())
       return Status(Code::system,
                     fmt::format("{}: a receive failed: {}", device_.name(), ibv_wc_status_str(work.status)));
-    return failed_work(at(rank->second), work.status);
+    return failed_work(at(rank->second), Work::Kind::message, work.status);
   }
   Work done = works_[work.wr_id];
   works_[work.wr_id] = {};
@@ -67,7 +84,7 @@ Status VerbsTransport::completed(const ibv_wc& work) {
   if (done.slot >= 0) free_slots_.push_back(done.slot);
   registrations_.give_back(done.lease);
   if (done.kind == Work::Kind::probe) peer.probing = false;
-  if (work.status != IBV_WC_SUCCESS) return failed_work(peer, work.status);
+  if (work.status != IBV_WC_SUCCESS) return failed_work(peer, done.kind, work.status);
   peer.sign = true;
   if (done.kind != Work::Kind::probe) ++moved_;
   if (done.kind == Work::Kind::write) {
@@ -110,7 +127,7 @@ Status VerbsTransport::received(const ibv_wc& work) {
 }
 
 // Of several only the first says what happened; the others were in the queue behind it.
-Status VerbsTransport::failed_work(Peer& peer, ibv_wc_status status) {
+Status VerbsTransport::failed_work(Peer& peer, Work::Kind kind, ibv_wc_status status) {
   // What ended this rank's own port is no peer's fault, whatever the message says that it ended. A device that cannot send ends messages a
   // moment before its port says that it is down.
   constexpr int kLooks = 20;
@@ -120,6 +137,13 @@ Status VerbsTransport::failed_work(Peer& peer, ibv_wc_status status) {
   if (!device_.port_is_up())
     return Status(Code::system, fmt::format("{} is down: rank {} cannot be reached ({})", device_.name(),
                                             peer.rank, ibv_wc_status_str(status)));
+  if (is_closed(status) && !peer.waited_for() && peer.undelivered == 0 &&
+      (kind == Work::Kind::header || kind == Work::Kind::probe)) {
+    // A rank that is through with the communicator closes its end. What only serves the connection finds that out, and nobody needs to know.
+    peer.left = true;
+    break_connection(peer);
+    return {};
+  }
   switch (status) {
     case IBV_WC_RETRY_EXC_ERR:
       return lost(
@@ -127,7 +151,6 @@ Status VerbsTransport::failed_work(Peer& peer, ibv_wc_status status) {
           "nothing acknowledges messages there: its process or its host has ended, or the network is down");
     case IBV_WC_WR_FLUSH_ERR:
       return lost(peer, "the connection broke");
-    // The memory of a process that ends goes before its queue pairs do.
     case IBV_WC_REM_ACCESS_ERR:
     case IBV_WC_REM_INV_REQ_ERR:
     case IBV_WC_REM_OP_ERR:

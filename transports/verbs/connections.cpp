@@ -219,6 +219,11 @@ Status VerbsTransport::lost(Peer& peer, const std::string& why) {
       Status(Code::peer_failed, fmt::format("rank {} is gone: {} ({})", peer.rank, why, device_.name())));
 }
 
+// Of one that has left nothing is to be had any more, but for what has come already.
+Status VerbsTransport::lost_if_left(Peer& peer) {
+  return peer.left ? lost(peer, "it has ended, or closed the connection") : Status();
+}
+
 int VerbsTransport::lost_one() const {
   const auto found = std::find_if(peers_.begin(), peers_.end(), [](const auto& peer) { return peer->gone; });
   return found == peers_.end() ? -1 : (*found)->rank;

@@ -26,7 +26,7 @@ Result<std::unique_ptr<Datagrams>> Datagrams::open(Device& device) {
 }
 
 Status Datagrams::prepare() {
-  memory_.resize((kReceives + kSends) * kSlot);
+  memory_ = Pages((kReceives + kSends) * kSlot);
   registered_.reset(ibv_reg_mr(device_.domain(), memory_.data(), memory_.size(), IBV_ACCESS_LOCAL_WRITE));
   if (registered_ == nullptr) return registration_error(device_.name() + ": memory for datagrams", errno);
   Result<CompletionsPtr> completions = device_.make_completions(kReceives + kSends);

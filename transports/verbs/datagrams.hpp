@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "transports/verbs/device.hpp"
+#include "transports/verbs/pages.hpp"
 
 namespace heddle::verbs {
 
@@ -41,7 +42,7 @@ class Datagrams {
 
   Device& device_;
   Address address_;
-  std::vector<std::byte> memory_;
+  Pages memory_;
   MemoryPtr registered_;
   CompletionsPtr completions_;
   QueuePairPtr queue_pair_;

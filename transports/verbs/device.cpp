@@ -251,8 +251,9 @@ bool Device::port_is_up() const {
 void Device::events(const std::function<void(const ibv_async_event&)>& seen) {
   ibv_async_event event{};
   while (ibv_get_async_event(context_.get(), &event) == 0) {
-    seen(event);
+    // First: what it makes the caller do may be to end the queue pair that it is about, which waits for this.
     ibv_ack_async_event(&event);
+    seen(event);
   }
 }
 

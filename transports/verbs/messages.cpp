@@ -22,7 +22,7 @@ auto find_id(Items& items, std::uint32_t id) {
 
 Status VerbsTransport::move(Peer& peer) {
   if (!failed_.ok()) return failed_;
-  if (!peer.handshake.is_open()) return {};
+  if (!peer.handshake.is_open() || peer.left) return {};
   HEDDLE_TRY(move_answers(peer));
   HEDDLE_TRY(move_writes(peer));
   HEDDLE_TRY(move_queue(peer));
@@ -110,7 +110,12 @@ Status VerbsTransport::post_header(Peer& peer, Header header, const std::byte* c
   const std::size_t head = header_bytes(header.kind);
   const std::size_t bytes = head + (content != nullptr ? header.bytes : 0);
   const bool inlined = bytes <= peer.inline_bytes;
-  if (peer.in_flight >= kSendDepth || (!inlined && free_slots_.empty())) return {};
+  if (peer.in_flight >= kSendDepth) return {};
+  if (!inlined && free_slots_.empty()) {
+    if (std::find(starved_.begin(), starved_.end(), peer.rank) == starved_.end())
+      starved_.push_back(peer.rank);
+    return {};
+  }
   header.credits = peer.credits.take_owed();
   header.sequence = peer.sent++;
   header.matched = peer.matched;

@@ -94,6 +94,7 @@ struct Peer {
   std::uint32_t inline_bytes = 0;
   std::uint32_t slot_bytes = 0;  // the longest message to them
   bool gone = false;
+  bool left = false;  // its end of the connection is closed, when nothing was to come or go any more
 
   Credits credits;
   EagerWindow window{kEagerWindowBytes};

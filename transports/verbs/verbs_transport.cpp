@@ -51,7 +51,7 @@ Status VerbsTransport::learn(const std::vector<std::string>& addresses) {
 
 Result<VerbsTransport::Block> VerbsTransport::allocate(std::size_t slots, const char* what) const {
   Block block;
-  block.memory.resize(slots * kSlotBytes);
+  block.memory = Pages(slots * kSlotBytes);
   block.registered.reset(
       ibv_reg_mr(device_.domain(), block.memory.data(), block.memory.size(), IBV_ACCESS_LOCAL_WRITE));
   if (block.registered == nullptr)
@@ -99,6 +99,7 @@ Status VerbsTransport::send(int peer, std::uint32_t tag, const void* data, std::
                             Ticket& ticket) {
   HEDDLE_TRY(check_peer(peer));
   Peer& to = at(peer);
+  HEDDLE_TRY(lost_if_left(to));
   to.queue.push({tag, static_cast<const std::byte*>(data), bytes, &ticket});
   if (!to.handshake.begun()) return begin(to);
   return to.handshake.is_open() ? move(to) : Status();
@@ -112,9 +113,11 @@ Status VerbsTransport::recv(int peer, std::uint32_t tag, void* data, std::size_t
     if (from.arrivals[i].tag != tag) continue;
     Arrival arrival = std::move(from.arrivals[i]);
     from.arrivals.erase(i);
+    if (arrival.announced) HEDDLE_TRY(lost_if_left(from));
     HEDDLE_TRY(give(receive, from, arrival, arrival.content.data()));
     return move(from);
   }
+  HEDDLE_TRY(lost_if_left(from));
   from.receives.push_back(receive);
   // The one who waits finds out as well whether the other one is there.
   return from.handshake.begun() ? Status() : begin(from);

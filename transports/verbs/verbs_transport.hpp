@@ -11,6 +11,7 @@
 #include "transports/verbs/datagrams.hpp"
 #include "transports/verbs/deadlines.hpp"
 #include "transports/verbs/device.hpp"
+#include "transports/verbs/pages.hpp"
 #include "transports/verbs/peer.hpp"
 
 namespace heddle::verbs {
@@ -57,7 +58,7 @@ class VerbsTransport final : public Transport {
   };
   // Receives, or slots to send from: memory that stays registered.
   struct Block {
-    std::vector<std::byte> memory;
+    Pages memory;
     MemoryPtr registered;
   };
 
@@ -83,6 +84,7 @@ class VerbsTransport final : public Transport {
   Status probe(Peer& peer);
   Status note(const ibv_async_event& event);
   Status lost(Peer& peer, const std::string& why);
+  Status lost_if_left(Peer& peer);
   int lost_one() const;
   Status fail(Status status);
   void break_connection(Peer& peer);
@@ -117,7 +119,8 @@ class VerbsTransport final : public Transport {
   Status poll_completions();
   Status completed(const ibv_wc& work);
   Status received(const ibv_wc& work);
-  Status failed_work(Peer& peer, ibv_wc_status status);
+  Status failed_work(Peer& peer, Work::Kind kind, ibv_wc_status status);
+  Status move_starved();
   Status open_receive(std::uint64_t number);
 
   Device& device_;
@@ -135,6 +138,7 @@ class VerbsTransport final : public Transport {
   SharedReceivesPtr shared_receives_;
   Block send_slots_;
   std::vector<std::int32_t> free_slots_;
+  std::vector<int> starved_;     // ranks for whose messages there was none
   std::vector<Block> receives_;  // of kCreditsPerPeer slots each
   std::vector<Work> works_;
   std::vector<std::uint32_t> free_works_;

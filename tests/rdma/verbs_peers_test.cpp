@@ -1,0 +1,82 @@
+// Peers that are through with a communicator while others are not, as NetworkPeers are for networks that need no device.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "rdma/verbs_world.hpp"
+
+namespace heddle::test {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+// Progress of all ranks that are there, until `done`, one fails or the limit.
+template <typename Done>
+Status drive(VerbsWorld& world, Done done, milliseconds limit) {
+  const auto end = steady_clock::now() + limit;
+  while (!done() && steady_clock::now() < end) {
+    for (const auto& transport : world.transports) {
+      if (transport) HEDDLE_TRY(transport->progress());
+    }
+  }
+  return {};
+}
+
+constexpr milliseconds kLong{20'000};
+
+void exchange(VerbsWorld& world, int from, int to) {
+  std::vector<char> data(1000, 1);
+  std::vector<char> buffer(1000);
+  Ticket sent;
+  Ticket received;
+  ASSERT_TRUE(world.of(from).send(to, 3, data.data(), data.size(), sent).ok());
+  ASSERT_TRUE(world.of(to).recv(from, 3, buffer.data(), buffer.size(), received).ok());
+  const Status status = drive(
+      world, [&] { return sent.done && received.done; }, kLong);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(buffer, data);
+}
+
+// Rank 1 has credits to return for what came, and finds nobody who takes them.
+TEST(VerbsPeers, WhoIsThroughHarmsNobody) {
+  constexpr milliseconds kSilence{200};
+  constexpr std::uint32_t kMessages = 6;
+  VerbsWorld world(3, kSilence);
+  ASSERT_NO_FATAL_FAILURE(exchange(world, 0, 1));
+  const std::vector<char> data(1000, 7);
+  Ticket sent[kMessages];
+  for (std::uint32_t tag = 0; tag < kMessages; ++tag)
+    ASSERT_TRUE(world.of(0).send(1, tag, data.data(), data.size(), sent[tag]).ok());
+  world.leave(0);
+  char other = 0;
+  Ticket of_another;
+  ASSERT_TRUE(world.of(1).recv(2, 77, &other, 1, of_another).ok());
+  const Status waited = drive(
+      world, [] { return false; }, 15 * kSilence);
+  ASSERT_TRUE(waited.ok()) << waited.message();
+  ASSERT_NO_FATAL_FAILURE(exchange(world, 1, 2));
+  Ticket last;
+  ASSERT_TRUE(world.of(2).send(1, 77, "x", 1, last).ok());
+  const Status came = drive(
+      world, [&] { return of_another.done; }, kLong);
+  ASSERT_TRUE(came.ok()) << came.message();
+  EXPECT_EQ(other, 'x');
+  for (std::uint32_t tag = 0; tag < kMessages; ++tag) {
+    std::vector<char> buffer(data.size());
+    Ticket received;
+    const Status status = world.of(1).recv(0, tag, buffer.data(), buffer.size(), received);
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_TRUE(received.done);
+    EXPECT_EQ(buffer, data);
+  }
+  EXPECT_FALSE(world.of(1).peer_is_gone(0));
+  Ticket none;
+  EXPECT_EQ(world.of(1).recv(0, 9, &other, 1, none).code(), Code::peer_failed);
+  EXPECT_TRUE(world.of(1).peer_is_gone(0));
+}
+
+}  // namespace
+}  // namespace heddle::test
