@@ -87,6 +87,7 @@ bool shares_memory(const heddle_sparse& out, const SparseView& in) {
 }
 
 void keep(heddle_comm& comm, const SparseView& like, std::span<const SparseView> parts) {
+  comm.kept.reset();  // whatever becomes of this
   auto kept = std::make_unique<KeptResult>();
   kept->view = like;
   kept->view.count = entries_of(parts);

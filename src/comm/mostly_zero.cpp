@@ -128,7 +128,12 @@ Status SparseSums::take_entries(const MostlyZeroJob& job, SparseView* view) {
     in = image.value();
   }
   if (!entries_) entries_ = std::make_unique<Storage>(node_memory_.get());
-  return entries_of(static_cast<const std::byte*>(in), job.count, job.type, *entries_, view);
+  const auto* const vector = static_cast<const std::byte*>(in);
+  const Status taken = entries_of(vector, job.count, job.type, *entries_, view);
+  if (taken.ok() || node_memory_ == nullptr) return taken;
+  // The others do not reach it: what lies there is sent instead of handed over.
+  entries_ = std::make_unique<Storage>();
+  return entries_of(vector, job.count, job.type, *entries_, view);
 }
 
 }  // namespace heddle

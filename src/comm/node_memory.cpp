@@ -1,8 +1,13 @@
 #include "comm/node_memory.hpp"
 
+#include "base/descriptors.hpp"
+
 namespace heddle {
 
 std::byte* HeapMemory::allocate(std::size_t bytes) {
+  // Each is a descriptor of this process's for good, and one of the others' for a moment.
+  constexpr std::size_t kLeft = 128;
+  if (!has_descriptors(kLeft)) return nullptr;
   const Result<void*> memory = heap_.allocate(bytes);
   return memory.ok() ? static_cast<std::byte*>(memory.value()) : nullptr;
 }
@@ -18,11 +23,12 @@ bool HeapMemory::place_of(const void* data, std::size_t bytes, NodePlace* place)
   place->words[3] = handle.bytes;
   place->words[4] = handle.device;
   place->words[5] = handle.inode;
+  place->words[6] = heap_.releases();
   return true;
 }
 
-// Numbers of blocks are never given twice, so that nothing needs to be unmapped when its owner gives it back; it goes with this
-// object.
+// Numbers of blocks are never given twice, so that nothing needs to be unmapped at once when its owner gives it back; and may not be, where
+// an owner gives back in the middle of a collective what it has something larger for, and others still look at it.
 const std::byte* HeapMemory::at(int owner, const NodePlace& place) {
   HeapPlace found;
   found.block = place.words[0];
@@ -32,7 +38,9 @@ const std::byte* HeapMemory::at(int owner, const NodePlace& place) {
   found.handle.bytes = place.words[3];
   found.handle.device = place.words[4];
   found.handle.inode = place.words[5];
-  return views_.at(owner, found, 0);
+  const auto o = static_cast<std::size_t>(owner);
+  heard_[o] = place.words[6];
+  return views_.at(owner, found, releases_[o]);
 }
 
 }  // namespace heddle

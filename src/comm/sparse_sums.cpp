@@ -92,6 +92,7 @@ Status SparseSums::exchange(const SparseJob& job) {
   if (!known.ok()) return known.status();
   const Profile& profile = known.value();
   HEDDLE_TRY(learn_node_memory());
+  if (node_memory_ != nullptr) node_memory_->begin();
   SparseCall call{job.in.dimension, agreement.total(), job.in.value_type};
   call.form = form_of(job);
   call.may_be_dense = job.op == Op::sum && job.has_vector();

@@ -218,6 +218,7 @@ bool StreamExecution::has_begun(const Open& open) const {
 
 void StreamExecution::close(Open& open) {
   auto* message = static_cast<StreamMessage*>(open.message);
+  if (message == nullptr) return;
   if (!open.done) message->cancel();
   idle_.push_back(message);
 }

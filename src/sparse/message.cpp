@@ -136,6 +136,7 @@ Status StreamMessage::move(bool* done) {
 }
 
 void StreamMessage::cancel() {
+  if (transport_ == nullptr) return;  // memory was missing before anything was sent
   if (!first_.done) transport_->cancel(first_);
   if (second_open_ && !second_.done) transport_->cancel(second_);
 }

@@ -8,7 +8,7 @@ namespace heddle {
 
 // Where something lies in its owner's memory: plain bytes, told to the other ranks.
 struct NodePlace {
-  std::uint64_t words[6] = {};
+  std::uint64_t words[7] = {};
 };
 
 class NodeMemory {
@@ -23,7 +23,7 @@ class NodeMemory {
   virtual void release(std::byte* memory) = 0;
   // Where [data, data + bytes) lies; false where that is not inside what allocate() gave.
   virtual bool place_of(const void* data, std::size_t bytes, NodePlace* place) const = 0;
-  // What rank `owner` means, in this process, until the end of this object; null where it cannot be mapped.
+  // What rank `owner` means, in this process, for the collective that it is told in; null where it cannot be mapped.
   virtual const std::byte* at(int owner, const NodePlace& place) = 0;
 };
 

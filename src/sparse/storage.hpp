@@ -64,7 +64,7 @@ struct Storage {
 // Gives out what nobody holds any more. The memory it keeps is that of the most entries that were held at once.
 class StoragePool {
  public:
-  // What is given out from now on lies there; borrowed; may be null.
+  // What is given out from now on lies there, as long as it has some to give; borrowed; may be null.
   void use(NodeMemory* shared) { shared_ = shared; }
 
   // Room for `entries`; null when there is no memory.
@@ -84,8 +84,12 @@ class StoragePool {
       if (better) best = &storage;
     }
     if (best == nullptr) best = &all_.emplace_back(std::make_shared<Storage>(shared_));
-    if (!(*best)->indices.grow(index_bytes) || !(*best)->values.grow(value_bytes)) return nullptr;
-    return *best;
+    const auto grow = [&] { return (*best)->indices.grow(index_bytes) && (*best)->values.grow(value_bytes); };
+    if (grow()) return *best;
+    if (shared_ == nullptr) return nullptr;
+    // The others do not reach it: what lies there is sent instead of handed over.
+    *best = std::make_shared<Storage>();
+    return grow() ? *best : nullptr;
   }
 
  private:

@@ -256,5 +256,13 @@ TEST(StreamExecution, UsesLanesThatLeaveRoomForSecondMessages) {
   }
 }
 
+// As where there is no memory for what it would have said.
+TEST(StreamMessages, OneThatWasNeverSentIsGivenUp) {
+  StreamMessage message;
+  message.clear();
+  message.cancel();
+  EXPECT_FALSE(message.has_begun());
+}
+
 }  // namespace
 }  // namespace heddle::test

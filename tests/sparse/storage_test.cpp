@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <cstring>
 
 namespace heddle::test {
 namespace {
@@ -12,6 +13,7 @@ namespace {
 class CountedMemory final : public NodeMemory {
  public:
   std::byte* allocate(std::size_t bytes) override {
+    if (has_none) return nullptr;
     given += bytes;
     return static_cast<std::byte*>(std::malloc(bytes));
   }
@@ -19,6 +21,7 @@ class CountedMemory final : public NodeMemory {
   bool place_of(const void*, std::size_t, NodePlace*) const override { return false; }
   const std::byte* at(int, const NodePlace&) override { return nullptr; }
   std::size_t given = 0;
+  bool has_none = false;
 };
 
 TEST(Storage, WhatGrowsAgainAndAgainTakesNoMoreOfTheOthersThanItHas) {
@@ -29,6 +32,25 @@ TEST(Storage, WhatGrowsAgainAndAgainTakesNoMoreOfTheOthersThanItHas) {
     ASSERT_TRUE(buffer.grow(bytes));
   EXPECT_GE(buffer.size(), kEnd);
   EXPECT_LE(memory.given, 4 * kEnd);
+}
+
+TEST(Storage, WhereSharedMemoryIsMissingItsOwnServes) {
+  CountedMemory memory;
+  StoragePool pool;
+  pool.use(&memory);
+  const auto first = pool.take(10, IndexType::u32, DType::f32);
+  ASSERT_NE(first, nullptr);
+  std::memset(first->values.data(), 7, 40);
+  memory.has_none = true;
+  const auto second = pool.take(10, IndexType::u32, DType::f32);
+  ASSERT_NE(second, nullptr);
+  std::memset(second->values.data(), 8, 40);
+  EXPECT_EQ(first->values.data()[39], std::byte{7});
+  EXPECT_EQ(memory.given, 80U);
+  memory.has_none = false;
+  const auto third = pool.take(10, IndexType::u32, DType::f32);
+  ASSERT_NE(third, nullptr);
+  EXPECT_EQ(memory.given, 160U) << "the next ones are shared again";
 }
 
 TEST(Storage, ItsOwnMemoryIsNoMoreThanWasAskedFor) {
