@@ -106,11 +106,19 @@ Status check_coded(const heddle_sparse* in, const float* dense, const char* meth
 
 Status sum_coded(CodedSparseJob job, float* dense, heddle_comm& comm) {
   SparseImages images;
-  HEDDLE_TRY(images.load(comm, &job.in));
-  return with_image(comm, dense, job.in.dimension * sizeof(float), Access::write, [&](void* out) {
-    job.out = static_cast<float*>(out);
-    return comm.communicator->coded_sparse_allreduce(job);
-  });
+  bool met = false;
+  Status done = images.load(comm, &job.in);
+  if (done.ok()) {
+    done = with_image(comm, dense, job.in.dimension * sizeof(float), Access::write, [&](void* out) {
+      met = true;
+      job.out = static_cast<float*>(out);
+      return comm.communicator->coded_sparse_allreduce(job);
+    });
+  }
+  if (met) return done;
+  // The host cannot see the arrays: the others hear of it instead of waiting.
+  job.trouble = std::move(done);
+  return comm.communicator->coded_sparse_allreduce(job);
 }
 
 }  // namespace

@@ -40,6 +40,14 @@ Status bcast_anywhere(heddle_comm& comm, void* buffer, std::size_t bytes, int ro
   });
 }
 
+namespace {}  // namespace
+
+Status withdraw_from_sparse(heddle_comm& comm, Status trouble) {
+  SparseJob job;
+  job.trouble = std::move(trouble);
+  return comm.communicator->sparse_allreduce(job);
+}
+
 namespace {
 
 // `path`: of what the GPUs could have done; else null.
@@ -47,20 +55,24 @@ Status staged_sparse(heddle_comm& comm, SparseJob job, DevicePath* path) {
   const SparseView given = job.in;
   void* const dense = job.dense;
   SparseImages images;
-  HEDDLE_TRY(images.load(comm, &job.in));
+  if (Status seen = images.load(comm, &job.in); !seen.ok())
+    return withdraw_from_sparse(comm, std::move(seen));
   const bool in_on_gpu =
       given.count == 0 || (job.in.indices != given.indices && job.in.values != given.values);
   LocalGpu& local = comm.communicator->local_gpu();
   const auto there = local.vector(comm.gpu, dense, job.in.dimension, job.in.value_type);
   job.there = there.get();
+  bool met = false;
   const auto sum = [&](void* out) -> Status {
+    met = true;
     job.dense = out;
     HEDDLE_TRY(comm.communicator->sparse_allreduce(job));
     if (path != nullptr) HEDDLE_TRY(path->after_sum(comm.gpu, dense, in_on_gpu && out != dense));
     return there != nullptr ? there->outcome() : Status();
   };
   const std::size_t bytes = job.in.dimension * dtype_size(job.in.value_type);
-  return there != nullptr ? sum(nullptr) : with_image(comm, dense, bytes, Access::write, sum);
+  Status done = there != nullptr ? sum(nullptr) : with_image(comm, dense, bytes, Access::write, sum);
+  return met ? done : withdraw_from_sparse(comm, std::move(done));
 }
 
 void note_served(heddle_comm& comm, const DeviceTraffic& traffic) {

@@ -50,6 +50,8 @@ Status bcast_anywhere(heddle_comm& comm, void* buffer, std::size_t bytes, int ro
 // Those of vectors that are sparse, or become so. job.dense, and job.in and job.out, are the caller's; job.residual is not set, and
 // `residual` may be null.
 Status sparse_to_dense_anywhere(heddle_comm& comm, const SparseJob& job);
+// Of a rank that the host cannot see the arrays of, after what is by the GPUs: the others hear of it instead of waiting.
+Status withdraw_from_sparse(heddle_comm& comm, Status trouble);
 Status mostly_zero_anywhere(heddle_comm& comm, const Reduction& reduction);
 Status compressed_anywhere(heddle_comm& comm, const CompressedJob& job, PlacedResidual* residual);
 

@@ -220,9 +220,7 @@ Status tell_all_of_sparse(heddle_comm& comm, Status trouble) {
   DeviceTraffic none;
   if (path != nullptr && !path->sparse_sum({{}, DType::f32, Op::sum, nullptr, 0}, 0, &none).ok())
     return trouble;
-  SparseJob job;
-  job.trouble = std::move(trouble);
-  return comm.communicator->sparse_allreduce(job);
+  return withdraw_from_sparse(comm, std::move(trouble));
 }
 
 // Of one that has passed the checks. `images` outlive it, and are to be loaded before it starts.
@@ -252,8 +250,9 @@ Status allreduce_sparse(const heddle_sparse* in, heddle_sparse* out, const heddl
   }
   const SparseView given = job.in;
   SparseImages images;
-  HEDDLE_TRY(finish_job(out, comm, images, &job));
-  HEDDLE_TRY(images.load());
+  Status seen = finish_job(out, comm, images, &job);
+  if (seen.ok()) seen = images.load();
+  if (!seen.ok()) return withdraw_from_sparse(*comm, std::move(seen));
   if (!is_for_gpus) return comm->communicator->sparse_allreduce(job);
   // What becomes of a rank's own result is no affair of the others, who go on to what ends the call.
   Status taken;

@@ -258,8 +258,9 @@ Status CompressedSums::run_selected(const CompressedJob& job, const float* in, s
   const SelectedEntries selection = job.how.method == Compression::Method::top_k
                                         ? top_k(in, job.count, wanted)
                                         : top_k_sampled(in, job.count, wanted, seed);
-  if (job.residual != nullptr) HEDDLE_TRY(job.residual->keep(in, selection.indices));
-  return exchange_selected(job, view_of(selection, job.count));
+  // Before the sum it may turn out that it does not take place: then nothing has been sent, nor is anything kept.
+  HEDDLE_TRY(exchange_selected(job, view_of(selection, job.count)));
+  return job.residual != nullptr ? job.residual->keep(in, selection.indices) : Status();
 }
 
 // What the streams carry they carry exactly: nothing is lost on the way.

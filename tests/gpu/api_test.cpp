@@ -313,6 +313,33 @@ TEST(GpuApi, CompressedAllreduce) {
   });
 }
 
+// In each of these sums the others hear of it.
+TEST(GpuApi, ASparseSumThatOneRankCannotReadEndsForAll) {
+  TestMemory freed(*driver, Memory::device, 20'000);
+  auto* const address = freed.lose();
+  on_ranks(3, [&](heddle_comm_t comm, int rank) {
+    const Entries mine = entries_of(rank);
+    const Array<std::uint32_t> indices(Memory::device, mine.indices);
+    const Array<float> values(Memory::device, mine.values);
+    const Array<float> dense(Memory::device, 5000);
+    heddle_sparse good = sparse(300, indices.data(), values.data(), 0);
+    heddle_sparse in = rank == 1 ? sparse(300, indices.data(), static_cast<float*>(address), 0) : good;
+    std::vector<std::uint32_t> sum_indices(1000);
+    std::vector<float> sum_values(1000);
+    heddle_sparse out = sparse(0, sum_indices.data(), sum_values.data(), 1000);
+    auto* const target = rank == 1 ? static_cast<float*>(address) : dense.data();
+    EXPECT_EQ(heddle_sparse_allreduce(&in, &out, HEDDLE_SUM, comm), HEDDLE_ERR_ARGUMENT);
+    EXPECT_EQ(heddle_sparse_allreduce_dense(&in, dense.data(), HEDDLE_SUM, comm), HEDDLE_ERR_ARGUMENT);
+    EXPECT_EQ(heddle_sparse_allreduce_dense(&good, target, HEDDLE_SUM, comm), HEDDLE_ERR_ARGUMENT);
+    EXPECT_EQ(heddle_sparse_allreduce_coded(&in, dense.data(), "fp16", 1, nullptr, comm),
+              HEDDLE_ERR_ARGUMENT);
+    EXPECT_EQ(heddle_sparse_allreduce_coded(&good, target, "fp16", 1, nullptr, comm), HEDDLE_ERR_ARGUMENT);
+    const bool says_why = std::string(heddle_last_error()).find("freed") != std::string::npos;
+    EXPECT_EQ(says_why, rank == 1) << heddle_last_error();
+    OK(heddle_sparse_allreduce(&good, &out, HEDDLE_SUM, comm));
+  });
+}
+
 TEST(GpuApi, BadBuffersAreArguments) {
   TestMemory freed(*driver, Memory::device, 100);
   auto* const address = static_cast<float*>(freed.lose());
