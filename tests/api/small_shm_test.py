@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Jobs without MPI where /dev/shm holds 16 MiB: two ranks fit, eight are told what to do, and nothing is left there. And where it holds nothing at all."""
+"""Jobs without MPI where /dev/shm holds 16 MiB: two ranks with slots of one size on any machine fit, eight are told what to do, and nothing is left there. And where it holds nothing at all."""
 import os
 import pathlib
 import subprocess
@@ -29,7 +29,7 @@ def without_any(program, folder):
 def inside(program, folder):
     found = []
     for size, fits in ((2, True), (8, False)):
-        for rank, (status, output) in enumerate(native_ranks.run([program], size, timeout=60, HEDDLE_SHM='posix')):
+        for rank, (status, output) in enumerate(native_ranks.run([program], size, timeout=60, HEDDLE_SHM='posix', HEDDLE_SLOT_BYTES='128K')):
             if fits and status != 0:
                 found.append(f'rank {rank} of {size} failed: {output}')
             if not fits and (status == 0 or '/dev/shm' not in output or 'HEDDLE_SLOT_BYTES' not in output):
