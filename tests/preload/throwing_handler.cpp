@@ -34,6 +34,12 @@ int main(int argc, char** argv) {
     catches("bcast", [&] { MPI_Bcast(a, -1, MPI_INT, 0, MPI_COMM_WORLD); });
     catches("allreduce", [&] { MPI_Allreduce(a, b, 2, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD); });
     catches("aliased buffers", [&] { MPI_Allreduce(a, a, 2, MPI_INT, MPI_SUM, MPI_COMM_WORLD); });
+    if (job::rank_of(MPI_COMM_WORLD) == 0) {
+      catches("free", [] {
+        MPI_Comm copy = MPI_COMM_WORLD;
+        MPI_Comm_free(&copy);
+      });
+    }
     job::warm_up(MPI_COMM_WORLD);
   }
   MPI_Errhandler_free(&mine);

@@ -66,6 +66,12 @@ bool Backend::make_ready() {
     }
     parsed.config.enable = false;
   }
+  if (mpi_.tolerates_failures != nullptr && *mpi_.tolerates_failures && parsed.config.enable) {
+    log.warn(
+        "Open MPI tolerates failures here (--with-ft), and programs that do as well need its own collectives: "
+        "continuing as with HEDDLE_ENABLE=0");
+    parsed.config.enable = false;
+  }
   set_up_.emplace(mpi_, self_, process_, std::move(parsed), world_rank);
   ready_.store(true, std::memory_order_release);
   return true;

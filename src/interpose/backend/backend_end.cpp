@@ -24,12 +24,14 @@ class Backend::Ending {
   }
   Ending(const Ending&) = delete;
   Ending& operator=(const Ending&) = delete;
-  ~Ending() { innermost_ = outer_; }
-
-  // The host has not freed it: MPI_COMM_WORLD, for example.
-  void take_back() {
+  // Where the host has not freed it (MPI_COMM_WORLD, for example), or an error handler throws, it is as before.
+  ~Ending() {
+    innermost_ = outer_;
+    if (freed_) return;
     if (CommState* const state = registry_.find(comm_); state != nullptr) state->mode = before_;
   }
+
+  void has_freed() { freed_ = true; }
 
   static bool is(MPI_Comm comm) {
     for (const Ending* one = innermost_; one != nullptr; one = one->outer_) {
@@ -45,6 +47,7 @@ class Backend::Ending {
   const MPI_Comm comm_;
   const Ending* const outer_;
   Mode before_ = Mode::host;
+  bool freed_ = false;
 };
 
 thread_local const Backend::Ending* Backend::Ending::innermost_ = nullptr;
@@ -59,7 +62,7 @@ int Backend::free_comm(int (*next)(void*), MPI_Comm* comm) {
   const MPI_Comm ending = *comm;
   Ending until_freed(registry_, ending);
   const int rc = next(comm);
-  if (rc != MPI_SUCCESS && *comm == ending) until_freed.take_back();
+  if (rc == MPI_SUCCESS || *comm != ending) until_freed.has_freed();
   return rc;
 }
 

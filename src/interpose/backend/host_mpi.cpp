@@ -19,6 +19,7 @@ Result<HostMpi> load_host_mpi(const HeddleHostSymbols& symbols) {
   mpi.Unpack_c = reinterpret_cast<UnpackC>(symbols.find(symbols.handle, "PMPI_Unpack_c"));
   mpi.Type_get_envelope_c =
       reinterpret_cast<GetEnvelopeC>(symbols.find(symbols.handle, "PMPI_Type_get_envelope_c"));
+  mpi.tolerates_failures = static_cast<const bool*>(symbols.find(symbols.handle, "ompi_ftmpi_enabled"));
   return mpi;
 }
 

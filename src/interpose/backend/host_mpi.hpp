@@ -39,6 +39,7 @@ struct HostMpi {
   PackC Pack_c = nullptr;
   UnpackC Unpack_c = nullptr;
   GetEnvelopeC Type_get_envelope_c = nullptr;
+  const bool* tolerates_failures = nullptr;  // Open MPI 5's, known once it is initialised; null: no such MPI
 };
 
 // Fails with the name of the first function that the library lacks.
