@@ -3,23 +3,31 @@
 namespace heddle::gpu {
 
 Contexts::~Contexts() {
+  if (primary_.empty()) return;
+  const Aside aside(driver_);
   // Where CUDA went first, at the end of the process, this fails and does no harm.
   for (const auto& [device, context] : primary_)
     driver_.DevicePrimaryCtxRelease(device);
 }
 
 Result<CUcontext> Contexts::of(const Place& place) {
-  if (place.context != nullptr) return static_cast<CUcontext>(place.context);
+  auto* const given = static_cast<CUcontext>(place.context);
   const std::lock_guard lock(mutex_);
   const auto found = primary_.find(place.device);
-  if (found != primary_.end()) return found->second;
+  if (found != primary_.end()) return given != nullptr ? given : found->second;
   const Aside aside(driver_);
+  unsigned flags = 0;
+  int active = 0;
+  // One that nobody has is not made for the sake of memory in another context.
+  if (given != nullptr &&
+      (driver_.DevicePrimaryCtxGetState(place.device, &flags, &active) != CUDA_SUCCESS || active == 0))
+    return given;
   CUcontext context = nullptr;
   const CUresult error = driver_.DevicePrimaryCtxRetain(&context, place.device);
   if (error != CUDA_SUCCESS)
     return cuda_error(driver_, error, "the primary context of GPU " + std::to_string(place.device));
   primary_[place.device] = context;
-  return context;
+  return given != nullptr ? given : context;
 }
 
 std::uint64_t instance_of(const Driver& driver, CUcontext context) {

@@ -11,7 +11,8 @@
 namespace heddle::gpu {
 
 // Memory of no context (pools, mapped memory) is used in the primary context of its device, as the CUDA run-time library does.
-// Those that were asked for are kept alive until the end of this object. Any thread.
+// Primary contexts that were asked for, or that memory is in, are kept alive until the end of this object: whoever holds their handles may go on asking what has become of them, which the driver
+// allows of no context that is gone. A context that a program makes by itself (cuCtxCreate) must outlive what uses its memory. Any thread.
 class Contexts {
  public:
   explicit Contexts(const Driver& driver) : driver_(driver) {}

@@ -28,6 +28,7 @@ class CudaLink final : public Link {
   Status prepare();
 
   Origin origin() const override;
+  bool may_wait_in_kernels() const override { return may_wait_; }
   bool is_there() const override { return instance_of(cuda_.driver, context_) == instance_; }
   Result<Export> allocate(std::size_t bytes, bool for_processes) override;
   Status open(std::span<const Export> all, int rank) override;
@@ -105,6 +106,7 @@ class CudaLink final : public Link {
   const std::uint64_t instance_;
   const int device_;
   std::uint64_t board_[2] = {};  // as in Origin
+  bool may_wait_ = true;         // in kernels
   CUstream stream_ = nullptr;
   CUstream at_ = nullptr;    // what work goes to: stream_, or a caller's
   CUevent event_ = nullptr;  // in the default stream; and in one that is looked at while it is captured

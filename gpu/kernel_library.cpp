@@ -50,8 +50,10 @@ Status kernel_failure(const Driver& driver, CUresult error, const std::string& w
 }
 
 KernelLibrary::~KernelLibrary() {
+  if (library_ == nullptr) return;
+  const Aside aside(driver_);
   // Where CUDA went first, at the end of the process, this fails and does no harm.
-  if (library_ != nullptr) driver_.LibraryUnload(library_);
+  driver_.LibraryUnload(library_);
 }
 
 Status KernelLibrary::load() {

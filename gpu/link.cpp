@@ -42,6 +42,11 @@ Status CudaLink::prepare() {
   if (cuda_.driver.DeviceGet(&device, device_) == CUDA_SUCCESS &&
       cuda_.driver.DeviceGetPCIBusId(board, sizeof board, device) == CUDA_SUCCESS)
     std::memcpy(board_, board, sizeof board);
+  int limited = 0;
+  if (cuda_.driver.DeviceGet(&device, device_) == CUDA_SUCCESS &&
+      cuda_.driver.DeviceGetAttribute(&limited, CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT, device) ==
+          CUDA_SUCCESS)
+    may_wait_ = limited == 0;
   return load(DType::f32, Op::sum);
 }
 

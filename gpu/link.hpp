@@ -82,6 +82,9 @@ class Link {
   virtual Origin origin() const = 0;
   // Whether its context is still there: what a link has in one that was destroyed or reset is gone.
   virtual bool is_there() const = 0;
+  // Whether its GPU's kernels may wait for another GPU's: not where a kernel that takes seconds is ended, and with it all that the process has there (a GPU
+  // that drives a screen).
+  virtual bool may_wait_in_kernels() const = 0;
   // Scratch of this rank's, once. `for_processes`: others are to open it.
   virtual Result<Export> allocate(std::size_t bytes, bool for_processes) = 0;
   // That of all, in the order of ranks; this one is `rank`.

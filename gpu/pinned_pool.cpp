@@ -63,13 +63,28 @@ bool PinnedPool::make_room(std::size_t bytes) {
   return held_ + bytes <= most_bytes_;
 }
 
+// What was registered before the context was reset: the driver takes it for any memory by now, and may read it before its time.
+void PinnedPool::drop_lost(CUcontext context, std::uint64_t instance) {
+  for (auto block = blocks_.begin(); block != blocks_.end();) {
+    if (block->used || block->context != context || block->instance == instance) {
+      ++block;
+      continue;
+    }
+    destroy(*block);
+    block = blocks_.erase(block);
+  }
+}
+
 PinnedPool::Piece PinnedPool::take(std::size_t bytes, CUcontext context) {
   const std::lock_guard lock(mutex_);
   if (bytes > most_bytes_) return {};
   const std::size_t wanted = std::min(rounded(bytes), most_bytes_);
+  const std::uint64_t instance = instance_of(driver_, context);
+  drop_lost(context, instance);
   Block* best = nullptr;
   for (Block& block : blocks_) {
-    if (!block.used && block.bytes >= bytes && (best == nullptr || block.bytes < best->bytes)) best = &block;
+    const bool fits = !block.used && block.context == context && block.bytes >= bytes;
+    if (fits && (best == nullptr || block.bytes < best->bytes)) best = &block;
   }
   if (best == nullptr) {
     if (!make_room(wanted)) return {};
@@ -77,11 +92,12 @@ PinnedPool::Piece PinnedPool::take(std::size_t bytes, CUcontext context) {
     if (memory == MAP_FAILED) return {};
     // Where a forked process had it too, the next who writes there would get other pages than those that the GPU knows.
     madvise(memory, wanted, MADV_DONTFORK);
-    if (driver_.MemHostRegister(memory, wanted, CU_MEMHOSTREGISTER_PORTABLE) != CUDA_SUCCESS) {
+    if (driver_.MemHostRegister(memory, wanted, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) !=
+        CUDA_SUCCESS) {
       munmap(memory, wanted);
       return {};
     }
-    best = &blocks_.emplace_back(Block{memory, wanted, context, false});
+    best = &blocks_.emplace_back(Block{memory, wanted, context, instance, false});
     held_ += wanted;
   }
   best->used = true;

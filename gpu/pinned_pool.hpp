@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -10,8 +11,8 @@
 
 namespace heddle::gpu {
 
-// The memory is the process's own, registered with CUDA. So it stays where it is when the context is destroyed in which that was
-// done, and copies only become slower. Any thread.
+// The memory is the process's own, registered with CUDA. So it stays where it is when the context is destroyed or reset in which that was
+// done, and copies of pieces that are on loan only become slower. Any thread.
 class PinnedPool {
  public:
   PinnedPool(const Driver& driver, std::size_t most_bytes) : driver_(driver), most_bytes_(most_bytes) {}
@@ -51,12 +52,14 @@ class PinnedPool {
   struct Block {
     void* memory;
     std::size_t bytes;
-    CUcontext context;  // in which it was registered
+    CUcontext context;  // in which it was registered,
+    std::uint64_t instance;
     bool used;
   };
 
   void give_back(void* memory);
   bool make_room(std::size_t bytes);
+  void drop_lost(CUcontext context, std::uint64_t instance);
   void destroy(const Block& block);
 
   const Driver& driver_;

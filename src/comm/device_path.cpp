@@ -128,7 +128,7 @@ Result<bool> DevicePath::make_links(gpu::Gpu& gpu) {
 // For exchanges an eighth of it at most.
 Result<bool> DevicePath::share_scratch(std::size_t bytes, std::size_t exchange) {
   Result<gpu::Export> mine = link_->allocate(bytes, exported_);
-  if (mine.ok() && apart_) mine->exchange = exchange;
+  if (mine.ok() && apart_ && link_->may_wait_in_kernels()) mine->exchange = exchange;
   std::vector<gpu::Export> all;
   const Result<bool> met = gather(mine.status(), mine.ok() ? mine.value() : gpu::Export{}, &all);
   if (!met.ok()) return met;

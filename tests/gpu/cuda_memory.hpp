@@ -117,7 +117,8 @@ class TestMemory {
       address = data_;
       free_by_driver();
       const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
-      held = mmap(address, kPage, PROT_NONE, flags, -1, 0) == address || memory_ == Memory::mapped;
+      const std::size_t pages = (bytes_ + kPage - 1) / kPage * kPage;
+      held = mmap(address, pages, PROT_NONE, flags, -1, 0) == address || memory_ == Memory::mapped;
     }
     return address;
   }

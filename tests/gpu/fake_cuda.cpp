@@ -113,6 +113,7 @@ FAKE CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUd
   *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR    ? 9
            : attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT      ? world().multiprocessors
            : attribute == CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED         ? flag("FAKE_CUDA_DMABUF")
+           : attribute == CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT       ? flag("FAKE_CUDA_RUN_LIMIT")
            : attribute == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED ? flag("FAKE_CUDA_GPU_DIRECT")
            : attribute == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS
                ? flag("FAKE_CUDA_NO_FLUSH") == 0 ? CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST : 0
@@ -204,8 +205,16 @@ FAKE CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
-  ENTER("cuDevicePrimaryCtxRelease")
-  --world().primaries.at(device)->retained;
+  ENTER_UNSAFE("cuDevicePrimaryCtxRelease")
+  CUcontext primary = world().primaries.at(device);
+  if (--primary->retained == 0) lose_all(primary);
+  return CUDA_SUCCESS;
+}
+FAKE CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
+  ENTER_UNSAFE("cuDevicePrimaryCtxGetState")
+  const auto found = world().primaries.find(device);
+  *flags = 0;
+  *active = found != world().primaries.end() && !found->second->dead ? 1 : 0;
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuCtxGetCurrent(CUcontext* context) {
@@ -259,6 +268,7 @@ FAKE CUresult cuGetProcAddress_v2(const char* name, void** function, int version
       ENTRY(cuDeviceGetPCIBusId, cuDeviceGetPCIBusId),
       ENTRY(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain),
       {"cuDevicePrimaryCtxRelease", reinterpret_cast<void*>(cuDevicePrimaryCtxRelease_v2)},
+      ENTRY(cuDevicePrimaryCtxGetState, cuDevicePrimaryCtxGetState),
       ENTRY(cuCtxGetCurrent, cuCtxGetCurrent),
       {"cuCtxPushCurrent", reinterpret_cast<void*>(cuCtxPushCurrent_v2)},
       {"cuCtxPopCurrent", reinterpret_cast<void*>(cuCtxPopCurrent_v2)},

@@ -167,7 +167,7 @@ FAKE CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_opti
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuLibraryUnload(CUlibrary library) {
-  ENTER("cuLibraryUnload")
+  ENTER_UNSAFE("cuLibraryUnload")
   delete library;
   return CUDA_SUCCESS;
 }

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gpu/readable.hpp"
@@ -136,13 +138,57 @@ TEST_F(GpuTest, DestroyedContextIsAnError) {
   std::memset(open->host(), 1, 100);  // is still there
   const Result<Image> image = gpu.image(memory.data(), 100);
   EXPECT_FALSE(image.ok());
-  // The piece that was pinned in that context serves others.
+  // The piece that was pinned in that context is in nobody's way.
   open = Image();
   const TestMemory other(*driver, Memory::device, 100, 0);
   Result<Image> next = gpu.image(other.data(), 100);
   ASSERT_TRUE(next.ok());
   EXPECT_TRUE(next->load().ok());
   memory.forget();
+}
+
+// Whoever asks the driver about a context that is gone asks for trouble, so that one which is used does not go.
+TEST_F(GpuTest, APrimaryContextThatTheProgramLetsGoOfStays) {
+  constexpr int kDevice = 1;
+  const auto is_there = [](CUcontext context) {
+    unsigned long long id = 0;
+    return driver->find<PFN_cuCtxGetId_v12000>("cuCtxGetId")(context, &id) == CUDA_SUCCESS;
+  };
+  const auto let_go = [] {
+    driver->call<PFN_cuDevicePrimaryCtxRelease_v11000>("cuDevicePrimaryCtxRelease_v2", CUdevice{kDevice});
+  };
+  const CUcontext context = driver->primary(kDevice);
+  // What other tests have kept of it.
+  while (is_there(context))
+    let_go();
+  std::optional<Gpu> gpu(std::in_place);
+  ASSERT_TRUE(gpu->present());
+  {
+    const TestMemory memory(*driver, Memory::device, 100, kDevice);
+    Result<Image> image = gpu->image(memory.data(), 100);
+    ASSERT_TRUE(image.ok() && image->load().ok());
+  }
+  let_go();
+  EXPECT_TRUE(is_there(context));
+  gpu.reset();
+  EXPECT_FALSE(is_there(context));
+}
+
+// CUDA takes it for any memory by then, and may read it before its time.
+TEST_F(GpuTest, WhatWasPinnedBeforeAContextWasResetIsPinnedAnew) {
+  constexpr int kDevice = 1;
+  const auto pinned_by_use = [&] {
+    const int before = driver->calls("cuMemHostRegister");
+    const TestMemory memory(*driver, Memory::device, 100, kDevice);
+    Result<Image> image = gpu_.image(memory.data(), 100);
+    EXPECT_TRUE(image.ok() && image->load().ok());
+    return driver->calls("cuMemHostRegister") - before;
+  };
+  EXPECT_EQ(pinned_by_use(), 1);
+  EXPECT_EQ(pinned_by_use(), 0);
+  driver->set_current(nullptr);
+  driver->call<PFN_cuDevicePrimaryCtxReset_v11000>("cuDevicePrimaryCtxReset_v2", CUdevice{kDevice});
+  EXPECT_EQ(pinned_by_use(), 1);
 }
 
 TEST_F(GpuTest, CopyThatFailsSaysWhat) {
