@@ -137,10 +137,13 @@ Status TcpStar::admit_until(const Socket& listener, Deadline deadline) {
     std::vector<pollfd> entries{{listener.fd(), POLLIN, 0}};
     for (const Newcomer& newcomer : newcomers)
       entries.push_back({newcomer.socket.fd(), POLLIN, 0});
+    for (const Socket& peer : peers_)  // a descriptor of -1 is passed over
+      entries.push_back({peer.fd(), POLLIN, 0});
     const int left = milliseconds_until(deadline);
     const int ready = ::poll(entries.data(), entries.size(), std::min(left, milliseconds_until(warn_at_)));
     if (ready < 0 && errno != EINTR) return system_error("poll", errno);
     if (left == 0 && ready <= 0) break;
+    connected -= drop_gone(std::span(entries).last(peers_.size()));
     for (Newcomer& newcomer : newcomers) {
       if (greet(newcomer)) ++connected;
     }
@@ -157,6 +160,23 @@ Status TcpStar::admit_until(const Socket& listener, Deadline deadline) {
                 name_missing() + " did not connect to " + place() + " within " + star_seconds(wait_.timeout) +
                     " (HEDDLE_TIMEOUT); check MASTER_ADDR and MASTER_PORT, and that they were started" +
                     notes(false));
+}
+
+// Of those that are connected, who say nothing before all are: one that can be read has ended, and its place is free for who is started again. Returns how
+// many.
+int TcpStar::drop_gone(std::span<const pollfd> of_peers) {
+  int gone = 0;
+  for (std::size_t rank = 1; rank < peers_.size(); ++rank) {
+    if (!peers_[rank].open() || of_peers[rank].revents == 0) continue;
+    char byte = 0;
+    const Result<std::size_t> got = tcp_read_some(peers_[rank], &byte, 1);
+    if (got.ok() && got.value() == 0) continue;
+    peers_[rank].close();
+    ++gone;
+    if (refused_.size() < kMostNotes)
+      refused_.push_back("rank " + std::to_string(rank) + " had connected, and left before all were there");
+  }
+  return gone;
 }
 
 // Who connects and says nothing takes no more descriptors than there are.

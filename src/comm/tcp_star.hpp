@@ -2,10 +2,13 @@
 // back.
 #pragma once
 
+#include <poll.h>
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -61,6 +64,7 @@ class TcpStar {
 
   Status gather_peers();
   Status admit_until(const Socket& listener, Deadline deadline);
+  int drop_gone(std::span<const pollfd> of_peers);
   Status accept_all(const Socket& listener, std::vector<Newcomer>& newcomers, int& connected);
   std::string name_missing() const;
   std::string notes(bool patient);

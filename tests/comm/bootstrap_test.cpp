@@ -96,6 +96,33 @@ TEST(Bootstrap, MissingRanksAreNamedOnEveryRank) {
   }
 }
 
+// It gave up, or died, before all were there.
+TEST(Bootstrap, ARankThatIsStartedAgainHasItsPlace) {
+  const int port = free_port();
+  std::latch gave_up(1);
+  const auto twice = [&]() -> Status {
+    EXPECT_EQ(start(place(1, 3, port), kBrief).code(), Code::timeout);
+    gave_up.count_down();
+    return start(place(1, 3, port), kPatient);
+  };
+  const auto late = [&]() -> Status {
+    gave_up.wait();
+    std::this_thread::sleep_for(kBrief);
+    return start(place(2, 3, port), kPatient);
+  };
+  for (const Status& status : side_by_side({[&] { return start(place(0, 3, port), kPatient); }, twice, late}))
+    EXPECT_TRUE(status.ok()) << status.message();
+}
+
+TEST(Bootstrap, ARankThatLeftBeforeAllWereThereIsNamed) {
+  const int port = free_port();
+  const auto ranks = side_by_side({[&] { return start(place(0, 3, port), milliseconds(4000)); },
+                                   [&] { return start(place(1, 3, port), kBrief); }});
+  EXPECT_EQ(ranks[0].code(), Code::timeout);
+  EXPECT_TRUE(has(ranks[0], "ranks 1, 2 of 3 did not connect")) << ranks[0].message();
+  EXPECT_TRUE(has(ranks[0], "rank 1 had connected, and left")) << ranks[0].message();
+}
+
 TEST(Bootstrap, AbsentRankZeroIsNamed) {
   const Status status = start(place(1, 2, free_port()), kBrief);
   EXPECT_EQ(status.code(), Code::timeout);

@@ -186,6 +186,21 @@ TEST(Tcp, WhoHasLeftIsNotWaitedFor) {
   world.of(0).cancel(second);
 }
 
+// Its end came when nothing was to come from it.
+TEST(Tcp, WhoIsMissedLaterIsNamedAsTheReason) {
+  const NetworkKind kind{"tcp", &open_tcp_network};
+  Peers world(kind, 3);
+  exchange(world, 0, 1);
+  world.leave(1);
+  const auto never = [] { return false; };
+  ASSERT_FALSE(drive(world, never, milliseconds(100)));
+  EXPECT_EQ(world.of(0).culprit(), -1) << "so far nobody has missed it";
+  char data = 0;
+  Ticket ticket;
+  EXPECT_EQ(world.of(0).send(1, 4, &data, 1, ticket).code(), Code::peer_failed);
+  EXPECT_EQ(world.of(0).culprit(), 1);
+}
+
 // Who waits for it hears of the rank that failed first.
 TEST(Tcp, WhoHasLeftSaysForWhom) {
   const NetworkKind kind{"tcp", &open_tcp_network};

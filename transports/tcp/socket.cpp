@@ -151,6 +151,10 @@ class SideBySide {
     due_ = std::chrono::steady_clock::now() + kBesideAfter;
     Socket socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket.open()) return note(numeric(address), system_error("socket", errno));
+    // Where the kernel gives it the very port that it connects to, it is connected to itself: that port is then free again as soon as it is closed, for
+    // who should listen there.
+    const int on = 1;
+    (void)::setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     // After EINTR the connection goes on being made, as after EINPROGRESS.
     if (::connect(socket.fd(), address.ai_addr, address.ai_addrlen) != 0 && errno != EINPROGRESS &&
         errno != EINTR)

@@ -25,9 +25,9 @@ Status leave_out_loopback(int rank, Place& place) {
                 fmt::format("rank {} on {} has no address but its loopback's", rank, place.host));
 }
 
-// What one communicator has found out helps the next.
+// What one communicator has found out helps the next. Never destroyed: communicators may be made while the process ends.
 std::shared_ptr<tcp::KnownWays> known_ways() {
-  static const auto known = std::make_shared<tcp::KnownWays>();
+  static const auto& known = *new auto(std::make_shared<tcp::KnownWays>());
   return known;
 }
 

@@ -109,7 +109,7 @@ void TcpTransport::activate(Peer& peer) {
 Status TcpTransport::send(int to, std::uint32_t tag, const void* data, std::size_t bytes, Ticket& ticket) {
   if (!error_.ok()) return error_;
   Peer& peer = at(to);
-  if (peer.state == Peer::State::gone) return peer.failure;
+  if (peer.state == Peer::State::gone) return missed(peer);
   const auto number = static_cast<std::uint64_t>(to) + 1;
   ticket.words[0] = number;
   const Sending message{{Kind::data, tag, bytes}, static_cast<const std::byte*>(data), &ticket, false};
@@ -161,7 +161,7 @@ Status TcpTransport::recv(int from, std::uint32_t tag, void* data, std::size_t b
     take_early(peer, i, receive);
     return error_;
   }
-  if (peer.state == Peer::State::gone) return peer.failure;
+  if (peer.state == Peer::State::gone) return missed(peer);
   open_receive(peer, receive);
   return error_;
 }
@@ -179,7 +179,7 @@ void TcpTransport::take_early(Peer& peer, std::size_t place, const Receiving& re
   Early& early = peer.early[place];
   if (early.bytes != receive.bytes) return wrong_length(peer, early.bytes, receive.bytes);
   if (!early.complete && peer.state == Peer::State::gone) {
-    error_ = peer.failure;
+    error_ = missed(peer);
     return;
   }
   if (early.announced) {
@@ -213,8 +213,8 @@ void TcpTransport::fail(Peer& peer, const std::string& why) {
   drop(peer.socket);
   drop_attempts(peer);
   peer.state = Peer::State::gone;
-  const bool told = is_known(peer.culprit) && peer.culprit != peer.rank;
-  const Peer& first = told ? at(peer.culprit) : peer;
+  const Peer& first = at(first_gone(peer));
+  const bool told = first.rank != peer.rank;
   std::string text = fmt::format("rank {} on {}", first.rank, first.place.host);
   text +=
       told ? fmt::format(" is gone, as rank {} on {} says, which left for that", peer.rank, peer.place.host)
@@ -223,8 +223,18 @@ void TcpTransport::fail(Peer& peer, const std::string& why) {
   const bool expected = !peer.open.empty() || peer.arriving.ticket != nullptr || has_tickets(peer.queue) ||
                         has_tickets(peer.held);
   if (!expected || !error_.ok()) return;
-  error_ = peer.failure;
-  culprit_ = first.rank;
+  error_ = missed(peer);
+}
+
+// For whose end it is gone: another rank's, where it has said so.
+int TcpTransport::first_gone(const Peer& peer) const {
+  return is_known(peer.culprit) && peer.culprit != peer.rank ? peer.culprit : peer.rank;
+}
+
+// Of one that is gone and that something is to come from or to go to.
+Status TcpTransport::missed(const Peer& peer) {
+  culprit_ = first_gone(peer);
+  return peer.failure;
 }
 
 // Another rank than this one.

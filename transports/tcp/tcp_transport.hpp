@@ -67,6 +67,8 @@ class TcpTransport final : public Transport {
   bool take_ready(Peer& peer, std::uint32_t tag);
   void wrong_length(const Peer& peer, std::size_t length, std::size_t expected);
   void fail(Peer& peer, const std::string& why);
+  int first_gone(const Peer& peer) const;
+  Status missed(const Peer& peer);
   bool is_known(int rank) const;
 
   // streams.cpp
