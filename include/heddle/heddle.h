@@ -73,8 +73,9 @@ typedef enum heddle_dtype {
   HEDDLE_FLOAT8_E5M2 = 17  /* OCP's: up to 57344, NaN and infinities; the upper byte of an IEEE half */
 } heddle_dtype;
 
-/* HEDDLE_MIN and HEDDLE_MAX take a value instead of those before it only where it is smaller, or larger: a NaN that comes first stays, and any
- * other one does not count; so with -0 and +0. Not for complex types. Logical and bitwise operations are for integers; logical ones give 0 or 1. */
+/* HEDDLE_MIN and HEDDLE_MAX take a value instead of those before it only where it is smaller, or larger, as MPICH's do; so with -0 and +0. A NaN may stay, be left out,
+ * or hide values, by the ranks that have it and the algorithm, but the same on all ranks. Not for complex types. Logical and bitwise operations are for integers;
+ * logical ones of two ranks or more give 0 or 1, and of one rank what it has. */
 typedef enum heddle_op {
   HEDDLE_SUM = 0,
   HEDDLE_PROD = 1,

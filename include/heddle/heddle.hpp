@@ -7,9 +7,8 @@
 //     request.wait();
 //
 // Everything here throws heddle::api::Error where the C function returns a status; nothing else does. The
-// names live in namespace heddle::api, which belongs to this header alone: libheddle.so exports only C names,
-// so code compiled against different versions of this header can be linked together. Threads and order: as
-// heddle.h says.
+// names live in namespace heddle::api, which belongs to this header alone: libheddle.so exports only C names.
+// All code of a program is compiled with one version of it. Threads and order: as heddle.h says.
 #ifndef HEDDLE_HEDDLE_HPP
 #define HEDDLE_HEDDLE_HPP
 
@@ -157,18 +156,15 @@ class Comm {
     check(heddle_comm_create_env(&handle));
     return Comm(handle);
   }
-  // `allgather` is called as allgather(const void* mine, void* all, std::size_t bytes) during this call only;
+  // `allgather`, a function or what can be called like one, is called as allgather(const void* mine, void* all, std::size_t bytes) during this call only;
   // it returns 0 on success and must not throw.
   template <typename Allgather>
   static Comm from_allgather(int rank, int size, Allgather&& allgather, const heddle_p2p* p2p = nullptr) {
-    using Function = std::remove_reference_t<Allgather>;
-    const auto call = [](const void* mine, void* all, std::size_t bytes, void* context) -> int {
-      return (*static_cast<Function*>(context))(mine, all, bytes);
-    };
-    heddle_comm_t handle = nullptr;
-    check(heddle_comm_create(rank, size, call, const_cast<void*>(static_cast<const void*>(&allgather)), p2p,
-                             &handle));
-    return Comm(handle);
+    if constexpr (std::is_function_v<std::remove_reference_t<Allgather>>) {
+      return from_allgather(rank, size, +allgather, p2p);  // by its address, which is an object
+    } else {
+      return from_callable(rank, size, allgather, p2p);
+    }
   }
 
   int rank() const {
@@ -280,6 +276,17 @@ class Comm {
     if (in.size() == out.size()) return in.size();
     throw Error(HEDDLE_ERR_ARGUMENT,
                 "in has " + std::to_string(in.size()) + " elements, out has " + std::to_string(out.size()));
+  }
+
+  template <typename Function>
+  static Comm from_callable(int rank, int size, Function& allgather, const heddle_p2p* p2p) {
+    const auto call = [](const void* mine, void* all, std::size_t bytes, void* context) -> int {
+      return (*static_cast<Function*>(context))(mine, all, bytes);
+    };
+    heddle_comm_t handle = nullptr;
+    check(heddle_comm_create(rank, size, call, const_cast<void*>(static_cast<const void*>(&allgather)), p2p,
+                             &handle));
+    return Comm(handle);
   }
 
   heddle_comm_t handle_ = nullptr;

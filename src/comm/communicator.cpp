@@ -18,7 +18,7 @@ CommunicatorImpl::CommunicatorImpl(const Bootstrap& bootstrap, const Config& con
       config_(config),
       log_(config.log_level, bootstrap.rank),
       policy_(wait_policy(bootstrap, config, *connections, connections->internode.transport.get())),
-      preferences_(read_preferences(config)),
+      preferences_(std::move(connections->preferences)),
       connections_(std::move(connections)),
       selector_(connections_->topology, connections_->cost_model(), {true, true}, preferences_),
       plans_(connections_->topology, rank_, selector_, log_),
@@ -268,7 +268,8 @@ void CommunicatorImpl::report_passed_over(const Config& config) const {
                                  connections_->internode.transport->capabilities().name, line));
 }
 
-std::string CommunicatorImpl::describe() const {
+std::string CommunicatorImpl::describe() {
+  const Turn turn(asked_);  // a network looks at what the thread uses
   const TopologyView& t = connections_->topology;
   std::string transports;
   for (const Transport* transport : connections_->ports.transports) {

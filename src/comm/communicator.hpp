@@ -215,7 +215,7 @@ class Communicator : public HostCollectives {
   // Each rank of this node may have a core to itself. Where it has not, times depend on whose turn it is more than on algorithms.
   virtual bool has_own_core() const = 0;
   // One line on ranks, nodes, transports: for the log and heddle-info.
-  virtual std::string describe() const = 0;
+  virtual std::string describe() = 0;
 };
 
 }  // namespace heddle

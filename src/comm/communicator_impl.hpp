@@ -88,7 +88,7 @@ class CommunicatorImpl final : public Communicator {
   const char* algorithm(Collective collective, std::size_t bytes) override;
   Result<MeasuredChoices> try_all(SearchPlan plan) override;
   bool has_own_core() const override { return connections_->own_core; }
-  std::string describe() const override;
+  std::string describe() override;
 
  private:
   // Collective: another communicator of the same ranks, by connections of its own, never by lent messages, so that another thread may use it. Every rank gets the

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <complex>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,16 @@ void on_comms(int size, const std::function<void(api::Comm&)>& body) {
         });
     body(comm);
   });
+}
+
+int alone(const void* mine, void* all, std::size_t bytes) {
+  std::memcpy(all, mine, bytes);
+  return 0;
+}
+
+TEST(Face, AFunctionGathers) {
+  EXPECT_EQ(api::Comm::from_allgather(0, 1, alone).size(), 1);
+  EXPECT_EQ(api::Comm::from_allgather(0, 1, &alone).size(), 1);
 }
 
 TEST(Face, EveryCollective) {
