@@ -57,7 +57,13 @@ class ProcessState {
     return heddle::plan_node(*machine_, members);
   }
 
-  // The same, in words.
+  // describe_placement() on that machine; "" where it is not known.
+  std::string placement(const std::vector<CoreClaim>& members) const {
+    const std::lock_guard lock(mutex_);
+    return machine_ ? describe_placement(*machine_, members) : std::string();
+  }
+
+  // The machine, in words.
   std::string machine() const {
     const std::lock_guard lock(mutex_);
     return machine_ ? describe(*machine_) : "unknown machine";

@@ -7,13 +7,12 @@
 
 #include "base/hash.hpp"
 #include "comm/host_identity.hpp"
-#include "select/selector.hpp"
 
 namespace heddle {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x6864646c;  // "hddl"
-constexpr std::uint32_t kProtocol = 13;       // raised whenever ranks of two builds could not work together
+constexpr std::uint32_t kProtocol = 14;       // raised whenever ranks of two builds could not work together
 
 constexpr const char* kSettingNames[kSharedSettings] = {
     "HEDDLE_ALGORITHM",     "HEDDLE_TUNING_FILE (its content)",
@@ -23,15 +22,9 @@ constexpr const char* kSettingNames[kSharedSettings] = {
     "HEDDLE_COMPRESS_FROM", "HEDDLE_COMPRESS_TYPES",
     "HEDDLE_SINGLE_COPY"};
 
-std::string content_of(const std::string& path) {
-  if (path.empty()) return "";
-  const Result<std::string> text = tuning_text(path);
-  return text.ok() ? text.value() : "unreadable";
-}
-
 }  // namespace
 
-Hello make_hello(const Bootstrap& bootstrap, const Config& config) {
+Hello make_hello(const Bootstrap& bootstrap, const Config& config, const Preferences& preferences) {
   Hello hello{};
   hello.magic = kMagic;
   hello.protocol = kProtocol;
@@ -51,7 +44,7 @@ Hello make_hello(const Bootstrap& bootstrap, const Config& config) {
   hello.pid_namespace = identity.pid_namespace;
   const std::string settings[kSharedSettings] = {
       config.algorithm,
-      content_of(config.tuning_file),
+      std::to_string(preferences.tuning_hash),
       config.transports,
       std::to_string(config.slot_bytes),
       config.shm_backing,

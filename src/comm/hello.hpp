@@ -10,6 +10,7 @@
 #include "base/status.hpp"
 #include "comm/bootstrap.hpp"
 #include "comm/core_claim.hpp"
+#include "select/selector.hpp"
 
 namespace heddle {
 
@@ -34,7 +35,7 @@ struct Hello {
   CoreClaim cores;
 };
 
-Hello make_hello(const Bootstrap& bootstrap, const Config& config);
+Hello make_hello(const Bootstrap& bootstrap, const Config& config, const Preferences& preferences);
 
 // The first reason, in rank order, why these ranks cannot use heddle together. Every rank finds the same one.
 Status check_hellos(const std::vector<Hello>& hellos);

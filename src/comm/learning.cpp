@@ -215,6 +215,7 @@ std::string Learning::choice_key() const {
                                 kChoiceVersion, connections_.process->machine(), comm_.size_,
                                 connections_.cores, connections_.own_core ? " of their own" : "",
                                 connections_.geometry.slot_bytes, config_.transports, config_.spin);
+  key += ", placed " + connections_.process->placement(connections_.claims);
   // Which way is faster is tried by each process anew, and decides whether the team's bcast is the fastest.
   if (comm_.single_copy_) key += ", bcasts copied once";
   for (std::int32_t rank = 0; rank < comm_.size_ && t.has_domains(); ++rank)

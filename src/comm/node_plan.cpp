@@ -5,6 +5,8 @@
 #include <map>
 #include <optional>
 
+#include <fmt/format.h>
+
 #include "base/round_up.hpp"
 #include "comm/topology.hpp"
 #include "transports/shm/shm_team.hpp"
@@ -109,6 +111,16 @@ std::string describe(const Machine& machine) {
     for (const std::uint64_t word : parts.front())
       threads += std::popcount(word);
     text += " " + std::to_string(threads);
+  }
+  return text;
+}
+
+std::string describe_placement(const Machine& machine, const std::vector<CoreClaim>& members) {
+  std::string text;
+  for (const std::vector<CpuMask>& parts : machine.levels) {
+    const auto divided = divide(parts, members);
+    if (!text.empty()) text += '/';
+    text += divided ? fmt::format("{}", fmt::join(*divided, " ")) : "-";
   }
   return text;
 }

@@ -45,4 +45,8 @@ struct NodePlan {
 // of all members that share a last-level cache should fit into half of it.
 NodePlan plan_node(const Machine& machine, const std::vector<CoreClaim>& members);
 
+// Which members share a last-level cache, a NUMA node and a package, on one line: numbers of parts in order of first appearance, the same wherever members
+// are as near to each other; "-" for a division in which one is not bound to a part.
+std::string describe_placement(const Machine& machine, const std::vector<CoreClaim>& members);
+
 }  // namespace heddle

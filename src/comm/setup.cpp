@@ -35,6 +35,7 @@ class Setup {
   Setup(const Bootstrap& bootstrap, const Config& config)
       : bootstrap_(bootstrap), config_(config), connections_(std::make_unique<Connections>()) {
     connections_->free_work = bootstrap.free_work;
+    connections_->preferences = read_preferences(config);
     connections_->process = bootstrap.process ? bootstrap.process : std::make_shared<ProcessState>();
   }
 
@@ -228,7 +229,7 @@ void Setup::build_ports() {
 
 Result<std::unique_ptr<Connections>> Setup::run() {
   std::vector<Hello> hellos;
-  HEDDLE_TRY(gather(bootstrap_, make_hello(bootstrap_, config_), hellos));
+  HEDDLE_TRY(gather(bootstrap_, make_hello(bootstrap_, config_, connections_->preferences), hellos));
   HEDDLE_TRY(check_hellos(hellos));
   find_topology(hellos);
   HEDDLE_TRY(divide_nodes());

@@ -15,6 +15,7 @@
 #include "engine/engine.hpp"
 #include "schedule/pricer.hpp"
 #include "schedule/topology_view.hpp"
+#include "select/selector.hpp"
 #include "transports/shm/shared_heap.hpp"
 #include "transports/shm/shared_memory.hpp"
 #include "transports/transport.hpp"
@@ -33,6 +34,7 @@ struct Connections {
   std::shared_ptr<ProcessState> process;  // this rank's
   ShmTeamGeometry geometry;               // of this node's teams, but for the number of members
   Teams teams;
+  Preferences preferences;   // as all ranks have them
   MessageCost message_cost;  // between nodes, the same on every rank; all 0: not known
   bool free_work = false;    // the bootstrap's
   bool measures = false;     // this node's members are to measure their SmallStores

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/hash.hpp"
 #include "base/whole_file.hpp"
 #include "select/selector.hpp"
 
@@ -199,19 +200,28 @@ Result<std::string> tuning_text(const std::string& path) {
   return read_file(path, kLargest);
 }
 
-Result<Tuning> read_tuning_file(const std::string& path) {
-  const Result<std::string> text = tuning_text(path);
+namespace {
+
+Result<Tuning> tuning_in(const std::string& path, const Result<std::string>& text) {
   if (!text.ok()) return text.status();
   Result<Tuning> tuning = parse_tuning(text.value());
   if (tuning.ok()) return tuning;
   return Status(tuning.status().code(), path + ": " + tuning.status().message());
 }
 
+}  // namespace
+
+Result<Tuning> read_tuning_file(const std::string& path) {
+  return tuning_in(path, tuning_text(path));
+}
+
 Preferences read_preferences(const Config& config) {
   Preferences out;
   read_forced(config.algorithm, out);
   if (!config.tuning_file.empty()) {
-    Result<Tuning> tuning = read_tuning_file(config.tuning_file);
+    const Result<std::string> text = tuning_text(config.tuning_file);
+    out.tuning_hash = fnv1a(text.ok() ? text.value() : "unreadable");
+    Result<Tuning> tuning = tuning_in(config.tuning_file, text);
     if (tuning.ok()) {
       out.tuning = std::move(tuning).value();
     } else {

@@ -72,6 +72,7 @@ struct Preferences {
   bool forced_dense = false;                 // never streams
   bool forced_bitmaps = false;               // wherever they may serve
   Tuning tuning;
+  std::uint64_t tuning_hash = 0;  // of the file's text, from the same look at it
   std::vector<std::string>
       complaints;  // wrong names, an unreadable file: each names variable, value, what is done instead
 };

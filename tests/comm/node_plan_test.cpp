@@ -93,6 +93,18 @@ TEST(NodePlan, RanksDealtOutInTurn) {
   EXPECT_EQ(plan_node(machine, claims).domain_of, (Numbers{0, 1, 0, 1, 0, 1}));
 }
 
+// What is measured with ranks near to each other says nothing of others that are not.
+TEST(NodePlan, PlacementsAreToldApart) {
+  const Machine machine = Described("package:2 l3:2(size=32MiB) l2:4(size=1MiB) core:1 pu:1").machine;
+  EXPECT_EQ(describe_placement(machine, {bound(0), bound(1)}), "0 0/0 0/0 0");
+  EXPECT_EQ(describe_placement(machine, {bound(9), bound(8)}), "0 0/0 0/0 0") << "as near to each other";
+  EXPECT_EQ(describe_placement(machine, {bound(0), bound(4)}), "0 1/0 0/0 0") << "in one socket";
+  EXPECT_EQ(describe_placement(machine, {bound(0), bound(8)}), "0 1/0 0/0 1");
+  EXPECT_EQ(describe_placement(machine, {bound(8), bound(0), bound(9)}), "0 1 0/0 0 0/0 1 0");
+  EXPECT_EQ(describe_placement(machine, {bound(0, 8), bound(0)}), "-/0 0/0 0");
+  EXPECT_EQ(describe_placement(Machine{}, {bound(0)}), "");
+}
+
 TEST(NodePlan, UnboundRanksAreOneDomain) {
   const Machine machine = Described("package:2 l3:1(size=32MiB) l2:4(size=1MiB) core:1 pu:1").machine;
   EXPECT_EQ(plan_node(machine, std::vector<CoreClaim>(8, bound(0, 8))).domain_of, runs(1, 8));

@@ -122,7 +122,7 @@ TEST(Disagreements, ANumberThatTwoRanksHave) {
   Bootstrap bootstrap;
   bootstrap.rank = 0;
   bootstrap.size = 2;
-  const Hello hello = make_hello(bootstrap, quiet());
+  const Hello hello = make_hello(bootstrap, quiet(), {});
   const Status status = check_hellos({hello, hello});
   EXPECT_EQ(status.code(), Code::invalid_argument);
   EXPECT_NE(status.message().find("in the place of rank 1 of 2 is one that was started as rank 0 of 2"),
