@@ -34,6 +34,7 @@ void WorkerPool::run(const std::function<void(std::size_t)>& work) {
   {
     const std::lock_guard lock(mutex_);
     work_ = &work;
+    (void)std::fegetenv(&environment_);
     ++round_;
   }
   awake_.notify_all();
@@ -62,6 +63,7 @@ void WorkerPool::serve(std::size_t number, int core) {
     if (over_) return;
     served = round_;
     const std::function<void(std::size_t)>& work = *work_;
+    (void)std::fesetenv(&environment_);
     ++busy_;
     lock.unlock();
     attempt(work, number);

@@ -1,6 +1,7 @@
 // Threads that lend a hand to one that has much to do, on cores that nobody else needs.
 #pragma once
 
+#include <cfenv>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -26,7 +27,8 @@ class WorkerPool {
 
   // Calls work(i) in the caller's thread (i is 0) and at the same time in the others (1 and on), as soon as they are awake: `work`
   // shares out what there is to do, and is not called by threads that come when the caller is through. Returns when all have
-  // returned; throws the first of what they threw. One caller at a time.
+  // returned; throws the first of what they threw. All have the caller's floating-point environment: how is rounded, and what becomes of subnormal numbers.
+  // One caller at a time.
   void run(const std::function<void(std::size_t)>& work);
 
  private:
@@ -39,6 +41,7 @@ class WorkerPool {
   std::condition_variable awake_;
   std::condition_variable idle_;
   const std::function<void(std::size_t)>* work_ = nullptr;  // null: none, or too late for it
+  std::fenv_t environment_ = {};                            // the caller's
   std::uint64_t round_ = 0;
   std::size_t busy_ = 0;  // threads that are at it, without the caller's
   std::exception_ptr thrown_;

@@ -181,7 +181,10 @@ Status decode_signs(const Place& place, const Layout& layout, const std::uint8_t
   return {};
 }
 
+// A sum that is too large for a float is infinite, and its bucket means nothing.
 double quantised_bound(Codec codec, double max) {
+  constexpr double kInfinite = 0x1.FFFFFFp127;
+  if (max >= kInfinite) return std::numeric_limits<double>::infinity();
   if (codec == Codec::sign) return max;
   return max / layout_of(codec).levels + 0x1p-21 * max + 0x1p-149;
 }

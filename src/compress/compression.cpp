@@ -74,6 +74,12 @@ Result<Compression> parse_compression(std::string_view text) {
                             text));
 }
 
+std::string compression_complaint(const std::string& value) {
+  if (value.empty()) return {};
+  const Result<Compression> how = parse_compression(value);
+  return how.ok() ? std::string() : "HEDDLE_COMPRESS=" + how.status().message() + "; nothing is compressed";
+}
+
 bool gains_from_residual(const Compression& compression) {
   switch (compression.codec.codec) {
     case Codec::f16:  // loses no more than a sum in half precision would: no memory for that

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <cfenv>
 #include <chrono>
 #include <csignal>
 #include <fstream>
@@ -46,6 +47,24 @@ TEST(WorkerPool, RunsInEveryThreadAtOnceAgainAndAgain) {
       EXPECT_EQ(numbers.size(), workers + 1);
       EXPECT_EQ(*numbers.rbegin(), workers);
     }
+  }
+}
+
+TEST(WorkerPool, AllRoundAsTheCallerDoes) {
+  WorkerPool pool({-1, -1});
+  std::set<std::size_t> numbers;
+  meet(pool, 3, numbers);
+  for (const int wanted : {FE_UPWARD, FE_TONEAREST}) {
+    ASSERT_EQ(std::fesetround(wanted), 0);
+    std::atomic<std::size_t> here{0};
+    std::atomic<std::size_t> alike{0};
+    pool.run([&](std::size_t) {
+      if (std::fegetround() == wanted) ++alike;
+      ++here;
+      while (here.load() < 3)
+        std::this_thread::yield();
+    });
+    EXPECT_EQ(alike.load(), 3U);
   }
 }
 

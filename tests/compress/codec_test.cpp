@@ -198,6 +198,10 @@ TEST(Codec, RoundsHalvesToEvenAndOverflowsToInfinity) {
   EXPECT_TRUE(std::isinf(error_bound({Codec::f16}, 65520)));
   EXPECT_FALSE(std::isinf(error_bound({Codec::f16}, 65519)));
   EXPECT_TRUE(std::isinf(error_bound({Codec::bf16}, 0x1.FFp127)));
+  for (const Codec codec : {Codec::qsgd8, Codec::qsgd4, Codec::qsgd2, Codec::ternary, Codec::sign}) {
+    EXPECT_TRUE(std::isinf(error_bound({codec}, 6e38))) << "of two values of 3e38, which are no sum in float";
+    EXPECT_FALSE(std::isinf(error_bound({codec}, 3e38)));
+  }
   EXPECT_FALSE(std::isinf(error_bound({Codec::bf16}, 0x1.FEFFFEp127)));
 }
 

@@ -21,7 +21,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 // Addition and multiplication commute but for the payload of a NaN made from two NaNs: x86 keeps the first
 // operand's. The compiler is free to swap operands and does so loop by loop, which would make the bits depend
 // on the position of an element. Naming the instruction keeps the order.
-#if HWY_ARCH_X86 && (HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_SCALAR)
+// Targets before AVX2, which have higher numbers, have no instructions of three operands.
+#if HWY_ARCH_X86 && HWY_TARGET > HWY_AVX2
 #define HEDDLE_ORDERED(name, instruction, type)        \
   HWY_INLINE type name(type a, type b) {               \
     __asm__(instruction " %1, %0" : "+x"(a) : "x"(b)); \
