@@ -11,6 +11,7 @@ import os
 import pathlib
 import socket
 import statistics
+import sys
 import time
 
 import torch
@@ -113,6 +114,8 @@ def main():
     order = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(2))
     held_out, mine = order[::5], order[[i for i in range(len(order)) if i % 5]][rank::size]
     mine = mine[:len(order) * 4 // 5 // size]  # as many on every rank
+    if not 1 <= options.batch <= len(mine) or options.epochs < 1:
+        sys.exit(f'--batch {options.batch}, --epochs {options.epochs}: give a batch of 1 to {len(mine)}, the samples of a rank, and an epoch or more')
     comm = start_heddle()
     trainings = [Training('gloo', options.rate), Training('heddle', options.rate)]
     trainings[1].network.register_comm_hook(None, hook_of(comm, options.method))
@@ -125,7 +128,8 @@ def main():
                   f'median of an epoch {statistics.median(training.seconds):.3f} s')
         gloos, heddles = (training.seconds for training in trainings)
         median, low, high = median_of([gloo / ours for gloo, ours in zip(gloos, heddles)])
-        print(f'ratio    {median:.2f}, 95% confidence {low:.2f} to {high:.2f} ({options.epochs} epochs of each, {size} ranks)')
+        interval = '95% confidence' if options.epochs >= 6 else 'range'
+        print(f'ratio    {median:.2f}, {interval} {low:.2f} to {high:.2f} ({options.epochs} epochs of each, {size} ranks)')
     comm.close()
     dist.destroy_process_group()
 

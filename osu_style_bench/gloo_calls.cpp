@@ -16,8 +16,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace {
 
@@ -47,14 +51,28 @@ const std::shared_ptr<gloo::Context>& context() {
 
 using Fold = void (*)(void*, const void*, const void*, std::size_t);
 
+// One for each vector, as gloo means it: made once, with its own buffers and connections, and run often. Never torn down.
+template <typename T>
+gloo::AllreduceHalvingDoubling<T>& halving_doubling(T* vector, std::size_t count) {
+  using Algorithm = gloo::AllreduceHalvingDoubling<T>;
+  static auto& made = *new std::map<std::pair<T*, std::size_t>, std::unique_ptr<Algorithm>>;
+  std::unique_ptr<Algorithm>& found = made[{vector, count}];
+  if (!found)
+    found = std::make_unique<Algorithm>(context(), std::vector<T*>{vector}, static_cast<int>(count));
+  return *found;
+}
+
 template <typename T>
 void allreduce(const T* in, T* out, std::size_t count, Fold fold) {
   static const std::string algorithm = setting("GLOO_ALGORITHM", "");
   if (algorithm == "halving_doubling" && fold == static_cast<Fold>(&gloo::sum<T>)) {
     std::memcpy(out, in, count * sizeof *in);
-    gloo::AllreduceHalvingDoubling<T>(context(), {out}, static_cast<int>(count)).run();
+    halving_doubling(out, count).run();
     return;
   }
+  if (!algorithm.empty() && algorithm != "ring" && algorithm != "bcube")
+    throw std::invalid_argument("GLOO_ALGORITHM=" + algorithm +
+                                ": give ring, bcube, or halving_doubling for sums");
   gloo::AllreduceOptions options(context());
   if (algorithm == "ring") options.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);
   if (algorithm == "bcube") options.setAlgorithm(gloo::AllreduceOptions::Algorithm::BCUBE);

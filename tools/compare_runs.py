@@ -89,7 +89,8 @@ def main():
     equal = all(same(first, result, ranks) for result in results)
     print()
     if not served:
-        print("heddle served no collective: the lines above, or HEDDLE_LOG=info, say why", file=sys.stderr)
+        lines = (folder / "heddle.1.err").read_text(encoding="utf-8", errors="replace").splitlines()
+        print(*lines[-5:], "heddle served no collective: the lines above, or HEDDLE_LOG=info, say why", sep="\n", file=sys.stderr)
         return 1
     if not equal:
         print(f"loss or accuracy differ between the runs: {results}", file=sys.stderr)

@@ -74,10 +74,12 @@ double CollectiveBench::block(Side& side, long calls) {
 }
 
 long CollectiveBench::calls_per_sample(double seconds_per_call) const {
-  if (options_.iterations)
-    return std::max((*options_.iterations + options_.rounds - 1) / options_.rounds, 1L);
   // All roots take part in every sample of a bcast.
   const long least = options_.kind == Kind::bcast ? job_.size() : 1;
+  if (options_.iterations) {
+    const long each = std::max((*options_.iterations + options_.rounds - 1) / options_.rounds, 1L);
+    return (each + least - 1) / least * least;
+  }
   const long calls = calls_within(kSampleSeconds, seconds_per_call, least, 1'000'000);
   return calls / least * least;
 }

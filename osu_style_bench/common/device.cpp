@@ -2,15 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <cctype>
 #include <cstdio>
 #include <cstdlib>
-#include <string_view>
+#include <string>
 
 namespace heddle::bench {
 
 bool heddle_takes_gpu_memory(const Job& job, Place place, std::string& problem) {
   const char* setting = std::getenv("HEDDLE_CUDA");
-  if (job.all(setting == nullptr || std::string_view(setting) != "0")) return true;
+  std::string word(setting != nullptr ? setting : "");
+  for (char& c : word)
+    c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const bool off = word == "0" || word == "off" || word == "no" || word == "false";
+  if (job.all(!off)) return true;
   problem = fmt::format(
       "-d {}: with HEDDLE_CUDA=0 heddle takes every buffer for the host's; leave that variable out, or "
       "measure "

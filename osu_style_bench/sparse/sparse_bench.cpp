@@ -180,11 +180,13 @@ void SparseBench::measure_rounds(SparseRow& row) {
   const Plan plan = this->plan();
   std::vector<double> samples[kSides];
   std::vector<double> beside_host;  // the sparse samples of rounds that have the host in them
+  int rounds_of[2] = {};  // without the host and with it: in both who begins is another one each time
   for (int round = 0; round < plan.rounds; ++round) {
     const bool with_host = plan.host_every > 0 && round % plan.host_every == 0;
     const int sides = with_host ? 3 : 2;
+    const int first = rounds_of[with_host ? 1 : 0]++;
     for (int turn = 0; turn < sides; ++turn) {
-      const auto who = static_cast<Who>((round + turn) % sides);
+      const auto who = static_cast<Who>((first + turn) % sides);
       samples[who].push_back(block(who, plan.calls[who]) / static_cast<double>(plan.calls[who]) * kMicro);
     }
   }

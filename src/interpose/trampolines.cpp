@@ -16,6 +16,7 @@
 // object.
 #include <dlfcn.h>
 #include <pthread.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -109,11 +110,18 @@ bool first_of_node() {
 
 // The backend parses HEDDLE_*; these two are read here as well because they must count where there is no
 // backend.
+bool is_one_of(const char* value, std::initializer_list<const char*> words) {
+  if (value == nullptr) return false;
+  for (const char* const word : words) {
+    if (strcasecmp(value, word) == 0) return true;
+  }
+  return false;
+}
+
 bool is_silent() {
   const char* log = getenv("HEDDLE_LOG");
   const char* enable = getenv("HEDDLE_ENABLE");
-  return (log != nullptr && (std::strcmp(log, "none") == 0 || std::strcmp(log, "error") == 0)) ||
-         (enable != nullptr && std::strcmp(enable, "0") == 0);
+  return is_one_of(log, {"none", "error"}) || is_one_of(enable, {"0", "off", "no", "false"});
 }
 
 // ---- What stands in for large-count functions that the host does not have

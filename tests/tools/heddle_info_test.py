@@ -98,9 +98,9 @@ class HeddleInfo(unittest.TestCase):
             self.assertIn(part, text)
 
     def test_prices_are_shown_with_what_is_odd(self):
-        result = run("--explain", "--json", "-n", "4", HEDDLE_ALGORITHM="rind", HEDDLE_SPIN="x")
+        result = run("--explain", "--json", "-n", "4", HEDDLE_ALGORITHM="rind", HEDDLE_SPIN="x", HEDDLE_COMPRESS="fp17")
         self.assertEqual({size["by"] for size in json.loads(result.stdout)["sizes"]}, {"price"})
-        for part in ['HEDDLE_ALGORITHM="rind" is not an algorithm', 'HEDDLE_SPIN="x"']:
+        for part in ['HEDDLE_ALGORITHM="rind" is not an algorithm', 'HEDDLE_SPIN="x"', 'HEDDLE_COMPRESS="fp17" is not']:
             self.assertEqual(result.stderr.count("heddle-info: " + part), 1, result.stderr)
 
     def test_prices_of_no_job_and_of_too_large_a_one(self):
@@ -110,10 +110,10 @@ class HeddleInfo(unittest.TestCase):
             self.assertIn(part, result.stderr)
 
     def test_odd_environment_is_explained(self):
-        found = info(HEDDLE_TIMEOUT="abc", HEDDLE_SPINS="3", HEDDLE_ALGORITHM="allreduce:no_such")
+        found = info(HEDDLE_TIMEOUT="abc", HEDDLE_SPINS="3", HEDDLE_ALGORITHM="allreduce:no_such", HEDDLE_COMPRESS="fp17")
         self.assertIn("HEDDLE_TIMEOUT=abc", found["environment"])
         text = "\n".join(found["complaints"])
-        for part in ['HEDDLE_TIMEOUT="abc" is not a number of seconds', "HEDDLE_SPIN", "no_such"]:
+        for part in ['HEDDLE_TIMEOUT="abc" is not a number of seconds', "HEDDLE_SPIN", "no_such", "fp17"]:
             self.assertIn(part, text)
 
     def test_networks_are_transports(self):

@@ -3,10 +3,10 @@
 #include <cstring>
 #include <utility>
 
+#include "comm/complaints.hpp"
 #include "engine/kernels/kernels.hpp"
 #include "heddle/heddle.h"
 #include "heddle_info/info.hpp"
-#include "select/selector.hpp"
 
 namespace heddle::info {
 
@@ -24,9 +24,7 @@ Info gather(int ranks, const std::string& sysfs) {
     if (std::strncmp(*entry, "HEDDLE_", 7) == 0) info.environment.emplace_back(*entry);
   }
   ParsedConfig parsed = parse_config(info.environment);
-  info.complaints = std::move(parsed.complaints);
-  for (std::string& line : read_preferences(parsed.config).complaints)
-    info.complaints.push_back(std::move(line));
+  info.complaints = complaints_of(parsed);
   info.transports = probe_transports(parsed.config);
   info.devices = probe_devices(parsed.config, sysfs, &info.gpu_networks);
   // What the communicator itself would log goes to the report instead.

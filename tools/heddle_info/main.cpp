@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/config.hpp"
+#include "comm/complaints.hpp"
 #include "comm/hardware.hpp"
 #include "comm/usable_cores.hpp"
 #include "heddle/heddle.h"
@@ -39,10 +40,7 @@ std::string why_not(const heddle::info::DescribedMachine& machine) {
 
 // What is said on standard error, so that what is printed stays prices.
 void complain(const heddle::ParsedConfig& parsed) {
-  std::vector<std::string> complaints = parsed.complaints;
-  for (std::string& line : heddle::read_preferences(parsed.config).complaints)
-    complaints.push_back(std::move(line));
-  for (const std::string& complaint : complaints)
+  for (const std::string& complaint : heddle::complaints_of(parsed))
     std::fprintf(stderr, "heddle-info: %s\n", complaint.c_str());
 }
 

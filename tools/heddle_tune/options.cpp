@@ -22,16 +22,17 @@ constexpr const char* kDescription =
     "WORLD_SIZE, MASTER_ADDR and MASTER_PORT.";
 
 Status read_sizes(std::string_view text, Options& options) {
+  constexpr std::size_t kMost = std::size_t{1} << 40;  // two vectors of them are more than any machine has
   const std::size_t colon = text.find(':');
   const auto least =
       colon == std::string_view::npos ? std::optional(options.least) : parse_size(text.substr(0, colon));
   const auto most = parse_size(colon == std::string_view::npos ? text : text.substr(colon + 1));
   const bool valid = least && most && *least >= 4 && *least <= *most && std::has_single_bit(*least) &&
-                     std::has_single_bit(*most);
+                     std::has_single_bit(*most) && *most <= kMost;
   if (!valid)
     return Status(
         Code::invalid_argument,
-        fmt::format("--sizes {}: give [MIN:]MAX, both powers of two of 4 bytes or more and MIN <= MAX, "
+        fmt::format("--sizes {}: give [MIN:]MAX, both powers of two of 4 bytes to 1024G and MIN <= MAX, "
                     "such as 4:64M",
                     text));
   options.least = *least;

@@ -45,13 +45,9 @@ bool Backend::make_ready() {
   ParsedConfig parsed = parse_config_from_environ();
   for (std::string& line : read_preferences(parsed.config).complaints)
     parsed.complaints.push_back(std::move(line));
-  if (!parsed.config.compress.empty()) {
-    const Result<Compression> compression = parse_compression(parsed.config.compress);
-    if (!compression.ok()) {
-      parsed.complaints.push_back("HEDDLE_COMPRESS=" + compression.status().message() +
-                                  "; nothing is compressed");
-      parsed.config.compress.clear();
-    }
+  if (std::string complaint = compression_complaint(parsed.config.compress); !complaint.empty()) {
+    parsed.complaints.push_back(std::move(complaint));
+    parsed.config.compress.clear();
   }
   const Log log(parsed.config.log_level, world_rank);
   device_buffers_.configure({parsed.config.enable && parsed.config.cuda, parsed.config.pinned_bytes});
@@ -68,7 +64,8 @@ bool Backend::make_ready() {
   }
   if (mpi_.tolerates_failures != nullptr && *mpi_.tolerates_failures && parsed.config.enable) {
     log.warn(
-        "Open MPI tolerates failures here (--with-ft), and programs that do as well need its own collectives: "
+        "Open MPI tolerates failures here (--with-ft), and programs that do as well need its own "
+        "collectives: "
         "continuing as with HEDDLE_ENABLE=0");
     parsed.config.enable = false;
   }
