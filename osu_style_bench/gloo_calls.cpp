@@ -51,11 +51,13 @@ const std::shared_ptr<gloo::Context>& context() {
 
 using Fold = void (*)(void*, const void*, const void*, std::size_t);
 
-// One for each vector, as gloo means it: made once, with its own buffers and connections, and run often. Never torn down.
+// One for each vector, as gloo means it: made once, with its own buffers and connections, and run often. The last ones are never torn down.
 template <typename T>
 gloo::AllreduceHalvingDoubling<T>& halving_doubling(T* vector, std::size_t count) {
   using Algorithm = gloo::AllreduceHalvingDoubling<T>;
   static auto& made = *new std::map<std::pair<T*, std::size_t>, std::unique_ptr<Algorithm>>;
+  // Of one length at a time, as the loop asks for them: each has a vector of its own.
+  if (!made.empty() && made.begin()->first.second != count) made.clear();
   std::unique_ptr<Algorithm>& found = made[{vector, count}];
   if (!found)
     found = std::make_unique<Algorithm>(context(), std::vector<T*>{vector}, static_cast<int>(count));

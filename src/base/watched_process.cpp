@@ -16,20 +16,6 @@ namespace heddle {
 
 namespace {
 
-// Field 22 of /proc/PID/stat. The second is a name in parentheses, which may have such in it.
-std::uint64_t start_of(pid_t pid) {
-  const Result<std::string> stat = read_file("/proc/" + std::to_string(pid) + "/stat");
-  if (!stat.ok()) return 0;
-  const std::size_t name_end = stat.value().rfind(')');
-  if (name_end == std::string::npos) return 0;
-  std::istringstream fields(stat.value().substr(name_end + 1));
-  std::string skipped;
-  for (int field = 3; field < 22; ++field)
-    fields >> skipped;
-  std::uint64_t ticks = 0;
-  return fields >> ticks ? ticks : 0;
-}
-
 // Also one whose parent has not asked for its status yet: to kill() that is still a process.
 bool none_runs(pid_t pid) {
 #ifdef SYS_pidfd_open
@@ -47,11 +33,23 @@ bool none_runs(pid_t pid) {
 
 }  // namespace
 
-WatchedProcess::WatchedProcess(pid_t pid) : pid_(pid), started_(start_of(pid)) {}
+// Field 22 of /proc/PID/stat. The second is a name in parentheses, which may have such in it.
+std::uint64_t start_of_process(pid_t pid) {
+  const Result<std::string> stat = read_file("/proc/" + std::to_string(pid) + "/stat");
+  if (!stat.ok()) return 0;
+  const std::size_t name_end = stat.value().rfind(')');
+  if (name_end == std::string::npos) return 0;
+  std::istringstream fields(stat.value().substr(name_end + 1));
+  std::string skipped;
+  for (int field = 3; field < 22; ++field)
+    fields >> skipped;
+  std::uint64_t ticks = 0;
+  return fields >> ticks ? ticks : 0;
+}
 
 bool WatchedProcess::is_gone() const {
   if (none_runs(pid_)) return true;
-  const std::uint64_t started = started_ == 0 ? 0 : start_of(pid_);
+  const std::uint64_t started = started_ == 0 ? 0 : start_of_process(pid_);
   return started != 0 && started != started_;
 }
 

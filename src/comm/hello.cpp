@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/hash.hpp"
+#include "base/watched_process.hpp"
 #include "comm/host_identity.hpp"
 
 namespace heddle {
@@ -33,6 +34,7 @@ Hello make_hello(const Bootstrap& bootstrap, const Config& config, const Prefere
   hello.rank = bootstrap.rank;
   hello.size = bootstrap.size;
   hello.pid = getpid();
+  hello.started = start_of_process(hello.pid);
   if (bootstrap.process) {
     hello.message_cost = bootstrap.process->message_cost();
     std::snprintf(hello.internode, sizeof hello.internode, "%s", bootstrap.process->internode().c_str());
@@ -42,6 +44,7 @@ Hello make_hello(const Bootstrap& bootstrap, const Config& config, const Prefere
   const HostIdentity identity = bootstrap.process ? bootstrap.process->identity() : host_identity();
   hello.node = bootstrap.node.value_or(identity.value);
   hello.pid_namespace = identity.pid_namespace;
+  hello.time_namespace = identity.time_namespace;
   const std::string settings[kSharedSettings] = {
       config.algorithm,
       std::to_string(preferences.tuning_hash),

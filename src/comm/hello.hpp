@@ -30,6 +30,8 @@ struct Hello {
   char internode[8];           // likewise
   std::uint64_t node;
   std::uint64_t pid_namespace;
+  std::uint64_t started;         // start_of_process(), which is
+  std::uint64_t time_namespace;  // by the clock of this
   std::uint64_t settings[kSharedSettings];
   char host[40];
   CoreClaim cores;

@@ -31,6 +31,8 @@ HostIdentity host_identity() {
   identity.value = fnv1a(what);
   struct stat processes {};
   if (::stat("/proc/self/ns/pid", &processes) == 0) identity.pid_namespace = processes.st_ino;
+  struct stat clock {};
+  if (::stat("/proc/self/ns/time", &clock) == 0) identity.time_namespace = clock.st_ino;
   return identity;
 }
 

@@ -13,6 +13,8 @@ struct HostIdentity {
   std::uint64_t value = 0;
   // Among whom the number of a process means the same one; 0: not known.
   std::uint64_t pid_namespace = 0;
+  // Among whom the time since boot is the same; 0: all, before Linux 5.6.
+  std::uint64_t time_namespace = 0;
 };
 
 // Reads a few small files; never fails (what cannot be read does not take part in the value).

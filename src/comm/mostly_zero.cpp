@@ -127,7 +127,8 @@ Status SparseSums::take_entries(const MostlyZeroJob& job, SparseView* view) {
     if (!image.ok()) return image.status();
     in = image.value();
   }
-  if (!entries_) entries_ = std::make_unique<Storage>(node_memory_.get());
+  if (!entries_ || entries_->is_shared() != (node_memory_ != nullptr))
+    entries_ = std::make_unique<Storage>(node_memory_.get());
   const auto* const vector = static_cast<const std::byte*>(in);
   const Status taken = entries_of(vector, job.count, job.type, *entries_, view);
   if (taken.ok() || node_memory_ == nullptr) return taken;

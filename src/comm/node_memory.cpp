@@ -3,6 +3,12 @@
 #include "base/descriptors.hpp"
 
 namespace heddle {
+namespace {
+
+// No block is longer. The bits above it have the last ones of how many blocks went.
+constexpr int kOffsetBits = 48;
+
+}  // namespace
 
 std::byte* HeapMemory::allocate(std::size_t bytes) {
   // Each is a descriptor of this process's for good, and one of the others' for a moment.
@@ -17,13 +23,12 @@ bool HeapMemory::place_of(const void* data, std::size_t bytes, NodePlace* place)
   if (!found) return false;
   const SharedMemoryHandle& handle = found->handle;
   place->words[0] = found->block;
-  place->words[1] = found->offset;
+  place->words[1] = found->offset | heap_.releases() << kOffsetBits;
   place->words[2] =
       std::uint64_t{static_cast<std::uint32_t>(handle.pid)} << 32 | static_cast<std::uint32_t>(handle.fd);
   place->words[3] = handle.bytes;
   place->words[4] = handle.device;
   place->words[5] = handle.inode;
-  place->words[6] = heap_.releases();
   return true;
 }
 
@@ -32,14 +37,14 @@ bool HeapMemory::place_of(const void* data, std::size_t bytes, NodePlace* place)
 const std::byte* HeapMemory::at(int owner, const NodePlace& place) {
   HeapPlace found;
   found.block = place.words[0];
-  found.offset = place.words[1];
+  found.offset = place.words[1] & ((std::uint64_t{1} << kOffsetBits) - 1);
   found.handle.pid = static_cast<std::int32_t>(place.words[2] >> 32);
   found.handle.fd = static_cast<std::int32_t>(place.words[2]);
   found.handle.bytes = place.words[3];
   found.handle.device = place.words[4];
   found.handle.inode = place.words[5];
   const auto o = static_cast<std::size_t>(owner);
-  heard_[o] = place.words[6];
+  heard_[o] = place.words[1] >> kOffsetBits;
   return views_.at(owner, found, releases_[o]);
 }
 

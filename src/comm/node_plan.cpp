@@ -5,8 +5,6 @@
 #include <map>
 #include <optional>
 
-#include <fmt/format.h>
-
 #include "base/round_up.hpp"
 #include "comm/topology.hpp"
 #include "transports/shm/shm_team.hpp"
@@ -120,7 +118,9 @@ std::string describe_placement(const Machine& machine, const std::vector<CoreCla
   for (const std::vector<CpuMask>& parts : machine.levels) {
     const auto divided = divide(parts, members);
     if (!text.empty()) text += '/';
-    text += divided ? fmt::format("{}", fmt::join(*divided, " ")) : "-";
+    if (!divided) text += '-';
+    for (std::size_t m = 0; divided && m < divided->size(); ++m)
+      text += (m == 0 ? "" : " ") + std::to_string((*divided)[m]);
   }
   return text;
 }

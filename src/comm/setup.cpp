@@ -6,11 +6,13 @@
 #include <cstdio>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "base/descriptors.hpp"
 #include "base/text.hpp"
+#include "base/watched_process.hpp"
 #include "comm/core_claim.hpp"
 #include "comm/hello.hpp"
 #include "comm/node_connections.hpp"
@@ -86,6 +88,7 @@ void Setup::find_topology(const std::vector<Hello>& hellos) {
     connections_->host_of.emplace_back(h.host);
     connections_->pid_of.push_back(h.pid);
     const Hello& mine = hellos[static_cast<std::size_t>(bootstrap_.rank)];
+    connections_->started_of.push_back(h.time_namespace == mine.time_namespace ? h.started : 0);
     is_seen_.push_back(h.pid_namespace == mine.pid_namespace && h.pid_namespace != 0);
   }
   connections_->topology = TopologyView({std::move(node_of)});
@@ -199,17 +202,18 @@ std::function<bool(int member)> Setup::watch_claims() const {
 void Setup::build_shm() {
   if (members().size() < 2) return;
   std::vector<int> ranks(members().begin(), members().end());
-  std::vector<int> pids;
-  for (const int rank : ranks)
-    pids.push_back(is_seen_[static_cast<std::size_t>(rank)]
-                       ? connections_->pid_of[static_cast<std::size_t>(rank)]
-                       : kUnknownProcess);
+  std::vector<std::optional<WatchedProcess>> processes;
+  for (const int rank : ranks) {
+    const auto r = static_cast<std::size_t>(rank);
+    processes.emplace_back();
+    if (is_seen_[r]) processes.back().emplace(connections_->pid_of[r], connections_->started_of[r]);
+  }
   const int member = connections_->topology.member_index(bootstrap_.rank);
   std::byte* memory = connections_->memory.data();
   connections_->teams = make_teams(connections_->topology, bootstrap_.rank, connections_->geometry, memory,
                                    &connections_->process->heap);
   connections_->shm = make_shm_transport(memory + team_bytes(), ring_geometry(), member, std::move(ranks),
-                                         pids, watch_claims());
+                                         std::move(processes), watch_claims());
 }
 
 void Setup::build_ports() {

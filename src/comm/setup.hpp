@@ -25,11 +25,12 @@ namespace heddle {
 // Members are destroyed from the last to the first: users before what they use.
 struct Connections {
   TopologyView topology = TopologyView::flat(1);
-  std::vector<std::string> host_of;  // by rank
-  std::vector<int> pid_of;           // by rank
-  int cores = 1;                     // that the ranks of this node may use together
-  std::vector<CoreClaim> claims;     // of this node's members
-  bool own_core = false;             // each rank of this node can have one to itself
+  std::vector<std::string> host_of;       // by rank
+  std::vector<int> pid_of;                // by rank
+  std::vector<std::uint64_t> started_of;  // by rank: of those processes, start_of_process() or 0
+  int cores = 1;                          // that the ranks of this node may use together
+  std::vector<CoreClaim> claims;          // of this node's members
+  bool own_core = false;                  // each rank of this node can have one to itself
   SharedMemory memory;
   std::shared_ptr<ProcessState> process;  // this rank's
   ShmTeamGeometry geometry;               // of this node's teams, but for the number of members

@@ -137,13 +137,17 @@ Status TcpStar::admit_until(const Socket& listener, Deadline deadline) {
     std::vector<pollfd> entries{{listener.fd(), POLLIN, 0}};
     for (const Newcomer& newcomer : newcomers)
       entries.push_back({newcomer.socket.fd(), POLLIN, 0});
-    for (const Socket& peer : peers_)  // a descriptor of -1 is passed over
-      entries.push_back({peer.fd(), POLLIN, 0});
+    std::vector<std::size_t> watched;  // ranks
+    for (std::size_t rank = 1; rank < peers_.size(); ++rank) {
+      if (!peers_[rank].open()) continue;
+      watched.push_back(rank);
+      entries.push_back({peers_[rank].fd(), POLLIN, 0});
+    }
     const int left = milliseconds_until(deadline);
     const int ready = ::poll(entries.data(), entries.size(), std::min(left, milliseconds_until(warn_at_)));
     if (ready < 0 && errno != EINTR) return system_error("poll", errno);
     if (left == 0 && ready <= 0) break;
-    connected -= drop_gone(std::span(entries).last(peers_.size()));
+    connected -= drop_gone(watched, std::span(entries).last(watched.size()));
     for (Newcomer& newcomer : newcomers) {
       if (greet(newcomer)) ++connected;
     }
@@ -164,10 +168,11 @@ Status TcpStar::admit_until(const Socket& listener, Deadline deadline) {
 
 // Of those that are connected, who say nothing before all are: one that can be read has ended, and its place is free for who is started again. Returns how
 // many.
-int TcpStar::drop_gone(std::span<const pollfd> of_peers) {
+int TcpStar::drop_gone(std::span<const std::size_t> ranks, std::span<const pollfd> entries) {
   int gone = 0;
-  for (std::size_t rank = 1; rank < peers_.size(); ++rank) {
-    if (!peers_[rank].open() || of_peers[rank].revents == 0) continue;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (entries[i].revents == 0) continue;
+    const std::size_t rank = ranks[i];
     char byte = 0;
     const Result<std::size_t> got = tcp_read_some(peers_[rank], &byte, 1);
     if (got.ok() && got.value() == 0) continue;

@@ -64,7 +64,7 @@ class TcpStar {
 
   Status gather_peers();
   Status admit_until(const Socket& listener, Deadline deadline);
-  int drop_gone(std::span<const pollfd> of_peers);
+  int drop_gone(std::span<const std::size_t> ranks, std::span<const pollfd> entries);
   Status accept_all(const Socket& listener, std::vector<Newcomer>& newcomers, int& connected);
   std::string name_missing() const;
   std::string notes(bool patient);

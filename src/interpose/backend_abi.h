@@ -37,7 +37,7 @@ typedef int (*HeddleAllreduceCFn)(const void* in, void* out, int64_t count, hedd
 typedef int (*HeddleBcastCFn)(void* buffer, int64_t count, heddle_word type, int root, heddle_word comm);
 typedef int (*HeddleAllocMemFn)(intptr_t bytes, heddle_word info, void* out); /* out: void** */
 typedef int (*HeddleFreeMemFn)(void* memory);
-typedef void (*HeddleEndFn)(void);
+typedef void (*HeddleEndFn)(int last);
 /* `next` is what frees or disconnects the communicator whose handle lies at `comm`; returns what that returns. */
 typedef int (*HeddleFreeCommFn)(int (*next)(void* comm), void* comm);
 
@@ -49,7 +49,8 @@ typedef struct HeddleBackend {
   HeddleBcastCFn bcast_c;
   HeddleAllocMemFn alloc_mem;
   HeddleFreeMemFn free_mem;
-  HeddleEndFn end;            /* before MPI_Finalize: the host serves from now on */
+  /* Before MPI_Finalize: the host serves from now on. `last`: its own function is next, and not a tool's. */
+  HeddleEndFn end;
   HeddleFreeCommFn free_comm; /* the host serves the communicator while `next` runs */
   /* Collective 0 is allreduce, 1 is bcast. The name of what serves `bytes` bytes on `comm` now: an algorithm,
    * or "host". */

@@ -20,9 +20,9 @@ FinalizeFn host_finalize() {
   return reinterpret_cast<FinalizeFn>(find_symbol(library.handle, "PMPI_Finalize"));
 }
 
-int finalize_by(FinalizeFn finalize, const char* name) {
+int finalize_by(FinalizeFn finalize, const char* name, bool last) {
   if (finalize == nullptr) return without_mpi(name, finalize);
-  if (const HeddleEndFn end = end_serving.load(std::memory_order_acquire); end != nullptr) end();
+  if (const HeddleEndFn end = end_serving.load(std::memory_order_acquire); end != nullptr) end(last ? 1 : 0);
   return finalize();
 }
 
@@ -77,12 +77,12 @@ using namespace heddle::interpose;
 
 HEDDLE_EXPORT int MPI_Finalize(void) {
   void* const tools = tools_function("MPI_Finalize");
-  return finalize_by(tools != nullptr ? reinterpret_cast<FinalizeFn>(tools) : host_finalize(),
-                     "MPI_Finalize");
+  return finalize_by(tools != nullptr ? reinterpret_cast<FinalizeFn>(tools) : host_finalize(), "MPI_Finalize",
+                     tools == nullptr);
 }
 
 HEDDLE_EXPORT int PMPI_Finalize(void) {
-  return finalize_by(host_finalize(), "PMPI_Finalize");
+  return finalize_by(host_finalize(), "PMPI_Finalize", true);
 }
 
 HEDDLE_EXPORT int MPI_Comm_free(void* comm) {

@@ -111,7 +111,7 @@ bool StreamExecution::place(const SparseView& view, HandedStream* stream) const 
 // as it is.
 StreamExecution::Cell StreamExecution::shared_copy(const SparseView& view) {
   std::shared_ptr<Storage> storage = pool_.take(view.count, view.index_type, view.value_type);
-  if (!storage) return {nullptr, view};
+  if (!storage || !storage->is_shared()) return {nullptr, view};
   std::memcpy(storage->indices.data(), view.indices, view.count * index_size(view.index_type));
   std::memcpy(storage->values.data(), view.values, view.count * dtype_size(view.value_type));
   SparseView copy = view;

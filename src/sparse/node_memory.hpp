@@ -8,7 +8,7 @@ namespace heddle {
 
 // Where something lies in its owner's memory: plain bytes, told to the other ranks.
 struct NodePlace {
-  std::uint64_t words[7] = {};
+  std::uint64_t words[6] = {};
 };
 
 class NodeMemory {

@@ -22,6 +22,7 @@ class Buffer {
 
   std::byte* data() const { return bytes_.get(); }
   std::size_t size() const { return size_; }
+  bool is_shared() const { return bytes_.get_deleter().shared != nullptr; }
   // Room for `bytes`; of what was there the first `keep` bytes stay. False when there is no memory.
   bool grow(std::size_t bytes, std::size_t keep = 0) {
     if (bytes <= size_) return true;
@@ -57,6 +58,7 @@ class Buffer {
 // Arrays of indices and values.
 struct Storage {
   explicit Storage(NodeMemory* shared = nullptr) : indices(shared), values(shared) {}
+  bool is_shared() const { return indices.is_shared() && values.is_shared(); }
   Buffer indices;
   Buffer values;
 };
@@ -71,9 +73,18 @@ class StoragePool {
   std::shared_ptr<Storage> take(std::size_t entries, IndexType index_type, DType value_type) {
     const std::size_t index_bytes = entries * index_size(index_type);
     const std::size_t value_bytes = entries * dtype_size(value_type);
+    if (shared_ != nullptr) {
+      if (auto storage = take_from(shared_, index_bytes, value_bytes)) return storage;
+      // The others do not reach its own: what lies there is sent instead of handed over.
+    }
+    return take_from(nullptr, index_bytes, value_bytes);
+  }
+
+ private:
+  std::shared_ptr<Storage> take_from(NodeMemory* shared, std::size_t index_bytes, std::size_t value_bytes) {
     std::shared_ptr<Storage>* best = nullptr;
     for (std::shared_ptr<Storage>& storage : all_) {
-      if (storage.use_count() != 1) continue;
+      if (storage.use_count() != 1 || storage->is_shared() != (shared != nullptr)) continue;
       // The smallest that is large enough, or else the largest.
       const auto fits = [&](const Storage& s) {
         return s.indices.size() >= index_bytes && s.values.size() >= value_bytes;
@@ -83,16 +94,11 @@ class StoragePool {
                            (storage->values.size() < (*best)->values.size()) == fits(*storage));
       if (better) best = &storage;
     }
-    if (best == nullptr) best = &all_.emplace_back(std::make_shared<Storage>(shared_));
-    const auto grow = [&] { return (*best)->indices.grow(index_bytes) && (*best)->values.grow(value_bytes); };
-    if (grow()) return *best;
-    if (shared_ == nullptr) return nullptr;
-    // The others do not reach it: what lies there is sent instead of handed over.
-    *best = std::make_shared<Storage>();
-    return grow() ? *best : nullptr;
+    if (best == nullptr) best = &all_.emplace_back(std::make_shared<Storage>(shared));
+    if (!(*best)->indices.grow(index_bytes) || !(*best)->values.grow(value_bytes)) return nullptr;
+    return *best;
   }
 
- private:
   NodeMemory* shared_ = nullptr;
   std::vector<std::shared_ptr<Storage>> all_;
 };

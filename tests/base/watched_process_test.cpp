@@ -22,13 +22,7 @@ class Child {
   // With that number, if it is not 0.
   explicit Child(pid_t number = 0) {
     EXPECT_EQ(pipe(hold_), 0);
-    clone_args args{};
-    args.exit_signal = SIGCHLD;
-    if (number != 0) {
-      args.set_tid = reinterpret_cast<std::uint64_t>(&number);
-      args.set_tid_size = 1;
-    }
-    pid_ = static_cast<pid_t>(syscall(SYS_clone3, &args, sizeof args));
+    pid_ = number == 0 ? fork() : fork_as(number);
     error_ = pid_ < 0 ? errno : 0;
     if (pid_ == 0) {
       close(hold_[1]);
@@ -56,6 +50,15 @@ class Child {
   }
 
  private:
+  // Containers' rules may forbid it.
+  static pid_t fork_as(pid_t number) {
+    clone_args args{};
+    args.exit_signal = SIGCHLD;
+    args.set_tid = reinterpret_cast<std::uint64_t>(&number);
+    args.set_tid_size = 1;
+    return static_cast<pid_t>(syscall(SYS_clone3, &args, sizeof args));
+  }
+
   int hold_[2] = {-1, -1};
   pid_t pid_ = -1;
   int error_ = 0;

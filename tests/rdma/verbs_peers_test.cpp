@@ -42,7 +42,7 @@ void exchange(VerbsWorld& world, int from, int to) {
 
 // Rank 1 has credits to return for what came, and finds nobody who takes them.
 TEST(VerbsPeers, WhoIsThroughHarmsNobody) {
-  constexpr milliseconds kSilence{200};
+  constexpr milliseconds kSilence{1000};
   constexpr std::uint32_t kMessages = 6;
   VerbsWorld world(3, kSilence);
   ASSERT_NO_FATAL_FAILURE(exchange(world, 0, 1));
@@ -55,7 +55,7 @@ TEST(VerbsPeers, WhoIsThroughHarmsNobody) {
   Ticket of_another;
   ASSERT_TRUE(world.of(1).recv(2, 77, &other, 1, of_another).ok());
   const Status waited = drive(
-      world, [] { return false; }, 15 * kSilence);
+      world, [] { return false; }, 5 * kSilence);
   ASSERT_TRUE(waited.ok()) << waited.message();
   ASSERT_NO_FATAL_FAILURE(exchange(world, 1, 2));
   Ticket last;

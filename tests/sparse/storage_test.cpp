@@ -51,6 +51,19 @@ TEST(Storage, WhereSharedMemoryIsMissingItsOwnServes) {
   const auto third = pool.take(10, IndexType::u32, DType::f32);
   ASSERT_NE(third, nullptr);
   EXPECT_EQ(memory.given, 160U) << "the next ones are shared again";
+  EXPECT_FALSE(second->is_shared());
+  EXPECT_TRUE(first->is_shared() && third->is_shared());
+}
+
+TEST(Storage, AfterAShortageWhatIsGivenOutIsSharedAgain) {
+  CountedMemory memory;
+  StoragePool pool;
+  pool.use(&memory);
+  memory.has_none = true;
+  EXPECT_FALSE(pool.take(10, IndexType::u32, DType::f32)->is_shared());
+  EXPECT_FALSE(pool.take(20, IndexType::u32, DType::f32)->is_shared());
+  memory.has_none = false;
+  EXPECT_TRUE(pool.take(10, IndexType::u32, DType::f32)->is_shared());
 }
 
 TEST(Storage, ItsOwnMemoryIsNoMoreThanWasAskedFor) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -45,9 +46,9 @@ struct ShmWorld : World {
     memory = SharedMemory::create(geometry.bytes(), SharedMemory::Backing::memfd).value();
     std::vector<int> ranks(static_cast<std::size_t>(size));
     std::iota(ranks.begin(), ranks.end(), 0);
-    const std::vector<int> pids(ranks.size(), getpid());
+    const std::vector<std::optional<WatchedProcess>> processes(ranks.size(), WatchedProcess(getpid()));
     for (int r = 0; r < size; ++r)
-      transports.push_back(make_shm_transport(memory.data(), geometry, r, ranks, pids));
+      transports.push_back(make_shm_transport(memory.data(), geometry, r, ranks, processes));
   }
   ~ShmWorld() override { transports.clear(); }
   SharedMemory memory;

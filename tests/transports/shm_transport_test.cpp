@@ -184,7 +184,7 @@ TEST(ShmTransport, MoreMembersHaveSmallerRings) {
 TEST(ShmTransport, RanksNeedNotBeMembers) {
   const ShmTransportGeometry geometry{2};
   SharedMemory memory = SharedMemory::create(geometry.bytes(), SharedMemory::Backing::memfd).value();
-  const std::vector<int> pids(2, getpid());
+  const std::vector<std::optional<WatchedProcess>> pids(2, WatchedProcess(getpid()));
   const auto a = make_shm_transport(memory.data(), geometry, 0, {3, 11}, pids);
   const auto b = make_shm_transport(memory.data(), geometry, 1, {3, 11}, pids);
   int sent = 77;
@@ -236,7 +236,8 @@ TEST(ShmTransport, APeerThatDiedIsGone) {
     _exit(n == 0 ? 0 : 1);
   }
   close(hold[0]);
-  const auto t = make_shm_transport(memory.data(), geometry, 0, {0, 1}, {getpid(), child});
+  const auto t = make_shm_transport(memory.data(), geometry, 0, {0, 1},
+                                    {WatchedProcess(getpid()), WatchedProcess(child)});
   EXPECT_FALSE(t->peer_is_gone(1));
   EXPECT_FALSE(t->peer_is_gone(0));
   close(hold[1]);
@@ -253,7 +254,8 @@ TEST(ShmTransport, BetweenProcesses) {
   const ShmTransportGeometry geometry{2};
   SharedMemory memory = SharedMemory::create(geometry.bytes(), SharedMemory::Backing::memfd).value();
   const auto exchange = [&](int member) {
-    const auto t = make_shm_transport(memory.data(), geometry, member, {0, 1}, {getpid(), getpid()});
+    const auto t = make_shm_transport(memory.data(), geometry, member, {0, 1},
+                                      {WatchedProcess(getpid()), WatchedProcess(getpid())});
     for (std::uint8_t round = 0; round < 50; ++round) {
       Bytes out(100000, static_cast<std::uint8_t>(round + member * 100));
       Bytes in(100000);

@@ -22,7 +22,8 @@ constexpr const char* kDescription =
     "WORLD_SIZE, MASTER_ADDR and MASTER_PORT.";
 
 Status read_sizes(std::string_view text, Options& options) {
-  constexpr std::size_t kMost = std::size_t{1} << 40;  // two vectors of them are more than any machine has
+  constexpr std::uint64_t kMost = std::uint64_t{1}
+                                  << 40;  // two vectors of them are more than any machine has
   const std::size_t colon = text.find(':');
   const auto least =
       colon == std::string_view::npos ? std::optional(options.least) : parse_size(text.substr(0, colon));

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/fifo.hpp"
-#include "base/watched_process.hpp"
 #include "transports/shm/ring.hpp"
 
 namespace heddle {
@@ -69,7 +68,7 @@ struct Peer {
 class ShmTransport final : public Transport {
  public:
   ShmTransport(std::byte* memory, const ShmTransportGeometry& geometry, int member, std::vector<int> ranks,
-               const std::vector<int>& pids, std::function<bool(int member)> is_gone);
+               std::vector<std::optional<WatchedProcess>> processes, std::function<bool(int member)> is_gone);
   ~ShmTransport() override { leave(-1); }
 
   const TransportCapabilities& capabilities() const override { return capabilities_; }
@@ -111,11 +110,12 @@ class ShmTransport final : public Transport {
 };
 
 ShmTransport::ShmTransport(std::byte* memory, const ShmTransportGeometry& geometry, int member,
-                           std::vector<int> ranks, const std::vector<int>& pids,
+                           std::vector<int> ranks, std::vector<std::optional<WatchedProcess>> processes,
                            std::function<bool(int member)> is_gone)
-    : member_(member), ranks_(std::move(ranks)), is_gone_(std::move(is_gone)) {
-  for (const int pid : pids)
-    processes_.push_back(pid == kUnknownProcess ? std::nullopt : std::optional<WatchedProcess>(pid));
+    : member_(member),
+      ranks_(std::move(ranks)),
+      processes_(std::move(processes)),
+      is_gone_(std::move(is_gone)) {
   capabilities_.name = "shm";
   capabilities_.cost = kShmMessageCost;
   const std::size_t stride = sizeof(RingHeader) + geometry.ring_bytes();
@@ -325,9 +325,10 @@ std::size_t ShmTransportGeometry::bytes() const {
 
 std::unique_ptr<Transport> make_shm_transport(std::byte* memory, const ShmTransportGeometry& geometry,
                                               int member, std::vector<int> ranks,
-                                              const std::vector<int>& pids,
+                                              std::vector<std::optional<WatchedProcess>> processes,
                                               std::function<bool(int member)> is_gone) {
-  return std::make_unique<ShmTransport>(memory, geometry, member, std::move(ranks), pids, std::move(is_gone));
+  return std::make_unique<ShmTransport>(memory, geometry, member, std::move(ranks), std::move(processes),
+                                        std::move(is_gone));
 }
 
 }  // namespace heddle

@@ -5,8 +5,10 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "base/watched_process.hpp"
 #include "transports/transport.hpp"
 
 namespace heddle {
@@ -24,14 +26,12 @@ struct ShmTransportGeometry {
 // Estimate of one message, the same on every rank.
 inline constexpr LinearCost kShmMessageCost{500, 0.12};
 
-// In place of a process whose number means another one here, or none: in another PID namespace.
-inline constexpr int kUnknownProcess = 0;
-
-// `ranks[m]` is the communicator rank of node member m, `pids[m]` its process, which runs, and whose end is noticed. `memory`
+// `ranks[m]` is the communicator rank of node member m, `processes[m]` its process, whose end is noticed; none where its number
+// means another one here (in another PID namespace). `memory`
 // is borrowed and outlives the transport. `is_gone(m)` tells of members whose processes are unknown; null: nobody can.
 std::unique_ptr<Transport> make_shm_transport(std::byte* memory, const ShmTransportGeometry& geometry,
                                               int member, std::vector<int> ranks,
-                                              const std::vector<int>& pids,
+                                              std::vector<std::optional<WatchedProcess>> processes,
                                               std::function<bool(int member)> is_gone = nullptr);
 
 }  // namespace heddle

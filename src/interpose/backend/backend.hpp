@@ -40,7 +40,7 @@ class Backend {
 
   // Before MPI_Finalize: the host serves from now on. What callbacks in there call must go one way on all ranks, and each rank runs them, and
   // the one in which heddle ends, in an order of its own.
-  void end();
+  void end(bool last);
   // As `next`, which frees a communicator: likewise for what callbacks of its attributes call on it.
   int free_comm(int (*next)(void*), MPI_Comm* comm);
 
@@ -159,7 +159,8 @@ class Backend {
 
   std::mutex ready_mutex_;  // while becoming ready; MPI never calls back into what takes it
   std::atomic<bool> ready_{false};
-  std::atomic<bool> closed_{false};
+  std::atomic<bool> closed_{false};  // to new calls
+  std::atomic<bool> has_shut_down_{false};
   int comm_keyval_ = MPI_KEYVAL_INVALID;
   bool alone_ = false;  // one rank in MPI_COMM_WORLD, whose memory nobody else needs
   std::optional<DatatypeMap> map_;

@@ -74,11 +74,18 @@ int Backend::on_finalize(MPI_Comm /*comm*/, int /*keyval*/, void* /*attribute*/,
 
 // Before the callbacks of MPI_Finalize, in which the program may meet the other ranks: those run in an order of each rank's own, so that heddle
 // may not meet them in one. Communicators that the user never freed are let go of; later calls, from such callbacks, are the host's.
-void Backend::end() {
-  if (ready_.load(std::memory_order_acquire)) shut_down();
+// A tool's function that is next uses MPI and comes here again: the ranks meet as late as they can.
+void Backend::end(bool last) {
+  if (!ready_.load(std::memory_order_acquire)) return;
+  if (last) {
+    shut_down();
+  } else {
+    stop_serving();
+  }
 }
 
 void Backend::stop_serving() {
+  closed_.store(true, std::memory_order_release);
   // First of all, because the other ranks may end their communicators in another order.
   for (CommState* state : registry_.all()) {
     if (state->communicator == nullptr) continue;
@@ -94,7 +101,7 @@ void Backend::stop_serving() {
 }
 
 void Backend::shut_down() {
-  if (closed_.exchange(true, std::memory_order_acq_rel)) return;
+  if (has_shut_down_.exchange(true, std::memory_order_acq_rel)) return;
   stop_serving();
   self_.close();
   if (set_up_->all_ranks_message()) finalize_with_others();

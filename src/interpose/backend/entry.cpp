@@ -51,8 +51,8 @@ int free_mem(void* memory) {
   return backend->free_mem(memory);
 }
 
-void end() {
-  backend->end();
+void end(int last) {
+  backend->end(last != 0);
 }
 
 int free_comm(int (*next)(void*), void* comm) {
