@@ -40,8 +40,6 @@ Status bcast_anywhere(heddle_comm& comm, void* buffer, std::size_t bytes, int ro
   });
 }
 
-namespace {}  // namespace
-
 Status withdraw_from_sparse(heddle_comm& comm, Status trouble) {
   SparseJob job;
   job.trouble = std::move(trouble);

@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 /* Another one whenever what follows changes; with the number of calls in staged_calls.h by itself. Libraries of two builds refuse each other then. */
-#define HEDDLE_BACKEND_ABI (6000 + (int)(sizeof(HeddleStagedCalls) / sizeof(void*)))
+#define HEDDLE_BACKEND_ABI (7000 + (int)(sizeof(HeddleStagedCalls) / sizeof(void*)))
 #define HEDDLE_BACKEND_OPEN_NAME "heddle_backend_open"
 
 /* The MPI library that the process has loaded. Borrowed: valid for as long as the process runs. */

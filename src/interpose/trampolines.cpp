@@ -108,8 +108,6 @@ bool first_of_node() {
   return is_first_rank(kNames, 4);
 }
 
-// The backend parses HEDDLE_*; these two are read here as well because they must count where there is no
-// backend.
 bool is_one_of(const char* value, std::initializer_list<const char*> words) {
   if (value == nullptr) return false;
   for (const char* const word : words) {
@@ -118,6 +116,8 @@ bool is_one_of(const char* value, std::initializer_list<const char*> words) {
   return false;
 }
 
+// The backend parses HEDDLE_*; these two are read here as well because they must count where there is no
+// backend.
 bool is_silent() {
   const char* log = getenv("HEDDLE_LOG");
   const char* enable = getenv("HEDDLE_ENABLE");

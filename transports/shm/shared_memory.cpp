@@ -115,8 +115,8 @@ Result<SharedMemory> SharedMemory::create(std::size_t bytes, Backing backing) {
   memory.handle_.device = info.st_dev;
   memory.handle_.inode = info.st_ino;
   if (posix) {
-    const SignalsBlocked
-        blocked;  // which end it on older systems (EINTR), as a profiler's timer does again and again
+    // Which end it on older systems (EINTR), as a profiler's timer does again and again.
+    const SignalsBlocked blocked;
     if (const int err = posix_fallocate(fd, 0, static_cast<off_t>(size)); err != 0) {
       return system_error(
           "reserving " + std::to_string(size) +

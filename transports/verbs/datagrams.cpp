@@ -27,6 +27,8 @@ Result<std::unique_ptr<Datagrams>> Datagrams::open(Device& device) {
 
 Status Datagrams::prepare() {
   memory_ = Pages((kReceives + kSends) * kSlot);
+  if (memory_.data() == nullptr)
+    return Status(Code::out_of_memory, device_.name() + ": no memory for datagrams");
   registered_.reset(ibv_reg_mr(device_.domain(), memory_.data(), memory_.size(), IBV_ACCESS_LOCAL_WRITE));
   if (registered_ == nullptr) return registration_error(device_.name() + ": memory for datagrams", errno);
   Result<CompletionsPtr> completions = device_.make_completions(kReceives + kSends);

@@ -52,6 +52,9 @@ Status VerbsTransport::learn(const std::vector<std::string>& addresses) {
 Result<VerbsTransport::Block> VerbsTransport::allocate(std::size_t slots, const char* what) const {
   Block block;
   block.memory = Pages(slots * kSlotBytes);
+  if (block.memory.data() == nullptr)
+    return Status(Code::out_of_memory,
+                  fmt::format("{}: no memory of {} bytes {}", device_.name(), slots * kSlotBytes, what));
   block.registered.reset(
       ibv_reg_mr(device_.domain(), block.memory.data(), block.memory.size(), IBV_ACCESS_LOCAL_WRITE));
   if (block.registered == nullptr)

@@ -64,8 +64,7 @@ bool Backend::make_ready() {
   }
   if (mpi_.tolerates_failures != nullptr && *mpi_.tolerates_failures && parsed.config.enable) {
     log.warn(
-        "Open MPI tolerates failures here (--with-ft), and programs that do as well need its own "
-        "collectives: "
+        "Open MPI tolerates failures here (--with-ft), which takes collectives that know of it: "
         "continuing as with HEDDLE_ENABLE=0");
     parsed.config.enable = false;
   }
