@@ -23,7 +23,7 @@ struct NetworkOptions {
   PortRange tcp_ports;                            // HEDDLE_TCP_PORTS
   std::string verbs_device;                       // of HEDDLE_VERBS_DEVICE, this rank's
   int verbs_gid = -1;                             // HEDDLE_VERBS_GID
-  std::chrono::milliseconds verbs_timeout{2000};  // HEDDLE_VERBS_TIMEOUT
+  std::chrono::milliseconds verbs_timeout{7000};  // HEDDLE_VERBS_TIMEOUT
 };
 
 class Network {

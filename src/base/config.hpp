@@ -32,7 +32,7 @@ struct Config {
   std::string verbs_device;    // HEDDLE_VERBS_DEVICE=NAME[:PORT][,...]; empty: the fastest port that is up
   int verbs_gid = -1;          // HEDDLE_VERBS_GID=INDEX; -1: the best
   // HEDDLE_VERBS_TIMEOUT=SECONDS: a peer whose device acknowledges nothing for this long is gone
-  std::chrono::milliseconds verbs_timeout{2000};
+  std::chrono::milliseconds verbs_timeout{7000};
   std::chrono::milliseconds timeout{
       0};  // HEDDLE_TIMEOUT=SECONDS (fractions allowed): a wait fails after this; 0: never
   std::chrono::milliseconds warn_after{

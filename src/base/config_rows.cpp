@@ -233,10 +233,9 @@ constexpr std::array kRows = {
     Row{{"HEDDLE_VERBS_GID", "0 to 255", "RoCE v2 with an address of IPv4, else the nearest to it",
          "Index of the GID that verbs uses; ibv_devinfo -v lists them."},
         set_verbs_gid},
-    Row{{"HEDDLE_VERBS_TIMEOUT", "seconds from 0.1 to 600, fractions allowed", "2",
+    Row{{"HEDDLE_VERBS_TIMEOUT", "seconds from 0.1 to 600, fractions allowed", "7",
          "A peer whose device acknowledges no message of verbs for about this long is gone; so is the own "
-         "port, when it is down for half of it. Longer outlasts a fabric that reroutes or a link that "
-         "flaps."},
+         "port, when it is down for half of it. Longer outlasts a fabric that takes long to reroute."},
         set_verbs_timeout},
     Row{{"HEDDLE_TIMEOUT", "seconds, fractions allowed", "0 (no deadline)",
          "A wait fails after this long without any progress of this rank's messages or of its node's ranks, "

@@ -289,7 +289,7 @@ TEST(Misuse, OfRequests) {
 }
 
 TEST(Misuse, AfterATimeoutOnlyDestructionIsLeft) {
-  ASSERT_EQ(::setenv("HEDDLE_TIMEOUT", "0.2", 1), 0);
+  ASSERT_EQ(::setenv("HEDDLE_TIMEOUT", "2", 1), 0);
   Meeting meeting(2);
   on_threads(2, [&](int rank) {
     Seat seat{&meeting, rank};
@@ -320,7 +320,7 @@ TEST(Misuse, AfterATimeoutOnlyDestructionIsLeft) {
 
 // A rank hears of it where messages meet, the other one, perhaps, when it waits in vain.
 TEST(Misuse, AfterCountsThatDifferOnlyDestructionIsLeft) {
-  ASSERT_EQ(::setenv("HEDDLE_TIMEOUT", "0.5", 1), 0);
+  ASSERT_EQ(::setenv("HEDDLE_TIMEOUT", "2", 1), 0);
   ASSERT_EQ(::setenv("HEDDLE_ALGORITHM", "allreduce:ring", 1), 0);
   Meeting meeting(2);
   on_threads(2, [&](int rank) {

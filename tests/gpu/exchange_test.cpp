@@ -277,7 +277,7 @@ TEST(Exchange, NoPinnedWord) {
 
 // A stream that is late: the others' give up, the next call says so on all ranks, and the one after it begins anew.
 TEST(Exchange, OneIsLate) {
-  const Setting setting("HEDDLE_TIMEOUT", "0.2");
+  const Setting setting("HEDDLE_TIMEOUT", "2");
   std::barrier barrier(3);
   TestGate gate(*driver);
   on_ranks(3, [&](heddle_comm_t comm, int rank) {
@@ -308,7 +308,7 @@ TEST(Exchange, OneIsLate) {
 
 // One whose launch is late keeps the others waiting, and all launches are right; also those that come after a call which has waited in vain.
 TEST(Exchange, GraphsHaveNoDeadline) {
-  const Setting setting("HEDDLE_TIMEOUT", "0.5");
+  const Setting setting("HEDDLE_TIMEOUT", "2");
   std::barrier barrier(3);
   TestGate gate(*driver);
   TestGate gate_of_call(*driver);
@@ -340,7 +340,7 @@ TEST(Exchange, GraphsHaveNoDeadline) {
     if (rank == 1) {
       gate.hold(stream);
       opens = std::thread([&] {
-        std::this_thread::sleep_for(std::chrono::milliseconds(800));
+        std::this_thread::sleep_for(std::chrono::milliseconds(2500));
         gate.open();
       });
     }

@@ -20,7 +20,7 @@ TEST(Deadlines, TriesTogetherTakeAboutAsLong) {
 }
 
 TEST(Deadlines, WhatDevicesKnow) {
-  EXPECT_EQ(ack_timeout(NetworkOptions().verbs_timeout), 16);
+  EXPECT_EQ(ack_timeout(NetworkOptions().verbs_timeout), 18);
   EXPECT_EQ(ack_timeout(milliseconds(0)), 1);
   EXPECT_EQ(ack_timeout(milliseconds::max()), 31);
 }
