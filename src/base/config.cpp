@@ -46,6 +46,8 @@ ParsedConfig parse_config(const std::vector<std::string>& environment) {
                                   std::string(row->variable.fallback));
     }
   }
+  // Entries would be added in another order than vectors.
+  if (parsed.config.reproducible) parsed.config.sparse = false;
   return parsed;
 }
 

@@ -46,6 +46,8 @@ struct Config {
   bool alloc_mem = true;
   // HEDDLE_MEASURE=0|1: try the algorithms within a node when a communicator is made
   bool measure = true;
+  // HEDDLE_REPRODUCIBLE=0|1: sums depend on the ranks and where they are, and on nothing else; implies `sparse` false
+  bool reproducible = false;
   // HEDDLE_CACHE=PATH: where what was measured is kept; empty: the user's cache folder
   std::string cache_folder;
   // HEDDLE_PROGRESS_THREAD=auto|0|1|always: moves requests while the caller computes

@@ -164,6 +164,14 @@ Problem set_device_bytes(std::string_view value, Config& config) {
   return set_size<&Config::device_bytes>(value, config);
 }
 
+// A block waits for those of the same number on other GPUs, so all of a kernel's should run at once: 128 do, on any GPU and beside others.
+Problem set_exchange_bytes(std::string_view value, Config& config) {
+  const std::optional<std::size_t> bytes = parse_size(value);
+  if (!bytes || *bytes > std::size_t{512} << 10) return "is not a size of at most 512K";
+  config.exchange_bytes = *bytes;
+  return {};
+}
+
 Problem set_verbs_gid(std::string_view value, Config& config) {
   const std::optional<int> index = parse_number<int>(value);
   if (!index || *index < 0 || *index > 255) return "is not the index of a GID (0 to 255)";
@@ -222,7 +230,7 @@ constexpr std::array kRows = {
          "Network interfaces that tcp may use to be reached by others."},
         set_text<&Config::tcp_interfaces>},
     Row{{"HEDDLE_TCP_PORTS", "FIRST-LAST, ports", "any that the system gives",
-         "On which ports tcp listens for other nodes' ranks, as where a firewall lets no others through. "
+         "On which ports tcp listens for other nodes' ranks, such as those that a firewall leaves open. "
          "Each rank takes one for each communicator over several nodes."},
         set_tcp_ports},
     Row{{"HEDDLE_VERBS_DEVICE", "name[:port], or several with commas", "the fastest port that is up",
@@ -274,6 +282,12 @@ constexpr std::array kRows = {
          "for "
          "about 0.1 s, once for each machine and placement of ranks; 0 goes by price alone."},
         set_switch<&Config::measure>},
+    Row{{"HEDDLE_REPRODUCIBLE", "0, 1", "0",
+         "1 adds the elements of all dense vectors in one order, which depends on the ranks and on which "
+         "nodes "
+         "they are, and on nothing else: the same bits in every run, for any length, kind of call and "
+         "memory."},
+        set_switch<&Config::reproducible>},
     Row{{"HEDDLE_CACHE", "an absolute path", "$XDG_CACHE_HOME/heddle, else ~/.cache/heddle",
          "The folder in which what was measured is kept for the next job."},
         set_cache_folder},
@@ -327,10 +341,10 @@ constexpr std::array kRows = {
          "streams. 0: "
          "by way of host memory."},
         set_device_bytes},
-    Row{{"HEDDLE_EXCHANGE_BYTES", "a size in bytes; K, M and G suffixes", "64K",
+    Row{{"HEDDLE_EXCHANGE_BYTES", "a size up to 512K", "64K",
          "Where each rank of a node has a GPU of its own, vectors of up to this size go from each GPU to all "
          "others in one kernel, which waits there for the others'. 0: no kernel waits for another GPU's."},
-        set_size<&Config::exchange_bytes>},
+        set_exchange_bytes},
     Row{{"HEDDLE_MASTER_PORT", "1 to 65535", "MASTER_PORT",
          "Port of the start over TCP (heddle_comm_create_env), for when a launcher's own store listens on "
          "MASTER_PORT."},

@@ -56,7 +56,9 @@ Learning::Learning(CommunicatorImpl& comm, const Bootstrap& bootstrap, const Con
 Status Learning::run() {
   HEDDLE_TRY(agree(bootstrap_, stores()));
   if (comm_.topology().nodes() > 1) HEDDLE_TRY(message_cost());
-  return config_.measure && can_try_choices() ? agree(bootstrap_, choices()) : Status();
+  // Where sums are reproducible there is nothing to choose from on one node.
+  return config_.measure && !config_.reproducible && can_try_choices() ? agree(bootstrap_, choices())
+                                                                       : Status();
 }
 
 Status Learning::stores() {

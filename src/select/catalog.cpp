@@ -204,4 +204,13 @@ const Algorithm* find_algorithm(Collective collective, std::string_view name) {
   return nullptr;
 }
 
+bool folds_alike(const TopologyView& topology, bool team, const Choice& choice) {
+  const auto build = choice.algorithm->build;
+  if (team && topology.nodes() == 1) return build == allreduce::team;
+  if (choice.shape.radix != 2) return false;
+  const bool flat = topology.nodes() == 1 || topology.nodes() == topology.size();
+  if (flat) return build == allreduce::recursive_doubling || build == allreduce::rabenseifner;
+  return build == allreduce::two_level || (build == allreduce::leaders && choice.shape.chunks <= 1);
+}
+
 }  // namespace heddle

@@ -218,6 +218,7 @@ Result<Tuning> read_tuning_file(const std::string& path) {
 Preferences read_preferences(const Config& config) {
   Preferences out;
   read_forced(config.algorithm, out);
+  out.reproducible = config.reproducible;
   if (!config.tuning_file.empty()) {
     const Result<std::string> text = tuning_text(config.tuning_file);
     out.tuning_hash = fnv1a(text.ok() ? text.value() : "unreadable");

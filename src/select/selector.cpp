@@ -199,6 +199,10 @@ std::vector<Choice> Selector::candidates(Collective collective, std::size_t byte
     for (const Shape& shape : algorithm.shapes(topology_, bytes))
       found.push_back({&algorithm, shape, 0});
   }
+  if (preferences_.reproducible && collective == Collective::allreduce) {
+    const bool team = abilities_.team && !messages_only;
+    std::erase_if(found, [&](const Choice& c) { return !folds_alike(topology_, team, c); });
+  }
   return found;
 }
 

@@ -71,6 +71,7 @@ struct Preferences {
   const Algorithm* forced_sparse = nullptr;  // for streams
   bool forced_dense = false;                 // never streams
   bool forced_bitmaps = false;               // wherever they may serve
+  bool reproducible = false;                 // allreduces fold alike (folds_alike)
   Tuning tuning;
   std::uint64_t tuning_hash = 0;  // of the file's text, from the same look at it
   std::vector<std::string>
@@ -88,7 +89,8 @@ class Selector {
   void use(const CostModel& model) { model_ = model; }
   void use(std::vector<TuningRule> measured) { measured_ = std::move(measured); }
 
-  // All that can serve the size, in the catalog's order, with the shapes suggested for it; unpriced.
+  // All that can serve the size, in the catalog's order, with the shapes suggested for it; unpriced. Where sums are to be reproducible,
+  // of allreduces those alone that fold alike.
   std::vector<Choice> candidates(Collective collective, std::size_t bytes, bool messages_only) const;
 
   // By price alone, whatever settings, rules and measurements say; without an algorithm where nothing can run.

@@ -42,6 +42,8 @@ TEST(Config, EveryVariableIsParsed) {
                                             "HEDDLE_VERBS_TIMEOUT=7.5",
                                             "HEDDLE_MEASURE=0",
                                             "HEDDLE_SINGLE_COPY=1",
+                                            "HEDDLE_REPRODUCIBLE=1",
+                                            "HEDDLE_SPARSE=1",
                                             "HEDDLE_CACHE=/some/where",
                                             "HEDDLE_PROGRESS_THREAD=Always"});
   EXPECT_TRUE(parsed.complaints.empty()) << parsed.complaints.front();
@@ -58,6 +60,8 @@ TEST(Config, EveryVariableIsParsed) {
   EXPECT_FALSE(parsed.config.alloc_mem);
   EXPECT_EQ(parsed.config.master_port, 29501);
   EXPECT_EQ(parsed.config.verbs_device, "mlx5_0:1");
+  EXPECT_TRUE(parsed.config.reproducible);
+  EXPECT_FALSE(parsed.config.sparse);
   EXPECT_EQ(parsed.config.verbs_gid, 3);
   EXPECT_EQ(parsed.config.tcp_ports.first, 20000);
   EXPECT_EQ(parsed.config.tcp_ports.last, 20099);

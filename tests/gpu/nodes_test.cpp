@@ -1,6 +1,7 @@
 // Large allreduces and bcasts of GPU memory by ranks on several nodes, with messages between them in the process's memory; on the double of CUDA's driver (its path
 // is the argument).
 #include <atomic>
+#include <cstring>
 
 #include "nodes_ranks.hpp"
 
@@ -67,6 +68,27 @@ TEST(GpuNodes, ThreeNodes) {
     ASSERT_EQ(seat.begin(), 9);
     EXPECT_TRUE(seat.check<std::int32_t>(nodes, kMost, DType::i32, 0, false));
     EXPECT_TRUE(seat.check<std::int32_t>(nodes, kMost, DType::i32, 4, true));
+  });
+}
+
+// With HEDDLE_REPRODUCIBLE also on more nodes than two, where algorithms differ in their order.
+TEST(GpuNodes, ReproducibleSumsHaveTheHostsBits) {
+  const std::vector<std::uint64_t> nodes = {0, 0, 1, 1, 2, 3, 3, 4, 4};
+  Config config = little_scratch();
+  config.reproducible = true;
+  on_nodes(nodes, config, [&](Seat& seat, int rank) {
+    const std::vector<float> mine = values<float>(kMost, rank);
+    std::vector<float> on_host = mine;
+    ASSERT_EQ(seat.begin(), 9);
+    EXPECT_TRUE(seat.sum(on_host.data(), on_host.data(), kMost, DType::f32).ok());
+    for (const std::size_t count : {kMost, kLeast}) {
+      seat.in.put(mine.data(), count * sizeof(float));
+      EXPECT_TRUE(seat.by_gpus(
+          [&] { EXPECT_TRUE(seat.sum(seat.in.data(), seat.out.data(), count, DType::f32).ok()); }));
+      std::vector<float> by_gpus(count);
+      seat.out.get(by_gpus.data(), count * sizeof(float));
+      EXPECT_EQ(std::memcmp(by_gpus.data(), on_host.data(), count * sizeof(float)), 0) << count;
+    }
   });
 }
 

@@ -6,6 +6,7 @@
 #include <deque>
 #include <random>
 #include <span>
+#include <stdexcept>
 
 #include "schedule/split.hpp"
 
@@ -97,8 +98,10 @@ struct Message {
 class World {
  public:
   World(const TopologyView& topology, const std::vector<Schedule>& schedules, const Trial& trial);
+  void make_alike();
   void run();
   void check() const;
+  std::vector<std::uint64_t> folds() const;
 
  private:
   struct Op {
@@ -176,6 +179,19 @@ World::World(const TopologyView& topology, const std::vector<Schedule>& schedule
     for (std::size_t i = 0; i < unit * s.scratch_units; ++i)
       r.scratch.push_back(noise());
   }
+}
+
+// Every rank's elements become one number, out of place.
+void World::make_alike() {
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
+    ranks_[rank].own_input.assign(count_, Number{1, {}, rank + 1});
+}
+
+std::vector<std::uint64_t> World::folds() const {
+  std::vector<std::uint64_t> bits;
+  for (const Number& element : ranks_.front().data)
+    bits.push_back(element.bits);
+  return bits;
 }
 
 std::span<Number> World::place(Rank& r, Slot slot) {
@@ -427,6 +443,17 @@ std::string run_on_numbers(const TopologyView& topology, const std::vector<Sched
     return wrong.what;
   }
   return "";
+}
+
+std::vector<std::uint64_t> folds_of(const TopologyView& topology, const std::vector<Schedule>& schedules) {
+  try {
+    World world(topology, schedules, {});
+    world.make_alike();
+    world.run();
+    return world.folds();
+  } catch (const Wrong& wrong) {
+    throw std::runtime_error(wrong.what);
+  }
 }
 
 }  // namespace heddle::test
