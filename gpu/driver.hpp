@@ -19,7 +19,7 @@ namespace heddle::gpu {
   X(DeviceGetCount, v2000) X(DeviceGet, v2000) X(DeviceGetName, v2000) X(DeviceTotalMem, v3020) \
   X(DeviceGetAttribute, v2000) X(DeviceGetPCIBusId, v4010) X(DevicePrimaryCtxRetain, v7000) X(DevicePrimaryCtxRelease, v11000) X(DevicePrimaryCtxGetState, v7000) \
   X(CtxGetCurrent, v4000) X(CtxPushCurrent, v4000) X(CtxPopCurrent, v4000) \
-  X(PointerGetAttributes, v7000) X(MemRetainAllocationHandle, v11000) X(MemRelease, v10020) \
+  X(PointerGetAttributes, v7000) X(MemGetAddressRange, v3020) X(MemRetainAllocationHandle, v11000) X(MemRelease, v10020) \
   X(MemGetAllocationPropertiesFromHandle, v10020) X(MemHostRegister, v6050) X(MemHostUnregister, v4000) \
   X(MemcpyDtoHAsync, v3020) X(MemcpyHtoDAsync, v3020) X(StreamSynchronize, v2000) \
   X(EventCreate, v2000) X(EventRecord, v2000) X(EventQuery, v2000) X(EventSynchronize, v2000) X(EventDestroy, v4000) \

@@ -178,8 +178,8 @@ Status CudaLink::check_there() const {
 Result<bool> CudaLink::holds(const void* buffer, std::size_t bytes) {
   HEDDLE_TRY(check_there());
   const Aside aside(cuda_.driver);
-  // Mapped memory may go over several mappings; all other lies in one allocation.
-  for (const auto* at = static_cast<const std::byte*>(buffer);;) {
+  const auto* at = static_cast<const std::byte*>(buffer);
+  while (true) {
     const Result<Place> place = cuda_.pointers.look_up(at);
     if (!place.ok()) return place.status();
     if (!needs_image(place->kind)) return false;
@@ -187,9 +187,17 @@ Result<bool> CudaLink::holds(const void* buffer, std::size_t bytes) {
     if (!context.ok()) return context.status();
     if (context.value() != context_) return false;
     HEDDLE_TRY(check_length(place.value(), at, bytes));
-    const CUdeviceptr until = place->begin + place->bytes;
-    // Nobody says whether one number stands for all mappings that were reserved together, of which this may be another one.
-    if (place->bytes == 0 || until <= number(at) || bytes <= until - number(at)) return true;
+    if (place->kind != Kind::vmm) return true;
+    // Mapped memory may go over several mappings. The place has what they were reserved in, of which some may not be mapped.
+    CUdeviceptr begin = 0;
+    std::size_t mapped = 0;
+    const CUresult error = cuda_.driver.MemGetAddressRange(&begin, &mapped, number(at));
+    const CUdeviceptr until = begin + mapped;
+    if (error != CUDA_SUCCESS || until <= number(at))
+      return Status(Code::invalid_argument,
+                    fmt::format("{} bytes of GPU memory at {}: nothing is mapped at {}: {}", bytes, buffer,
+                                static_cast<const void*>(at), error_text(cuda_.driver, error)));
+    if (bytes <= until - number(at)) return true;
     bytes -= until - number(at);
     at += until - number(at);
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <mutex>
 #include <utility>
 
 #include <fmt/format.h>
@@ -162,7 +163,7 @@ Status DevicePath::leave(Mode then) {
   marks_open_ = false;
   const bool finished = !link_ || finish(*link_, kPatience);
   if (link_ && finished && !captured_) link_->close();
-  if (captured_ && is_in_vain())
+  if (captured_ && awaited_in_vain() >= 0)
     log_.warn(
         "a rank's GPU has failed, or its process has ended: CUDA graphs that were captured before give no "
         "results any more");
@@ -170,9 +171,14 @@ Status DevicePath::leave(Mode then) {
   const Result<bool> all = meet(Status(), finished);
   meeting_.tell(0);
   if (lost_) return all.status();
-  sparse_.reset();
   exchange_ = {};
-  if (link_ && (captured_ || !all.value())) kept_.push_back({std::move(flags_), std::move(link_)});
+  // To free memory may wait for all streams of the context: not behind one that waits in vain.
+  if (link_ && !finished) {
+    kept_.push_back({std::move(flags_), std::move(link_), std::move(sparse_)});
+  } else {
+    sparse_.reset();
+    if (link_ && (captured_ || !all.value())) kept_.push_back({std::move(flags_), std::move(link_), nullptr});
+  }
   captured_ = false;
   link_.reset();
   flags_ = {};
@@ -182,18 +188,28 @@ Status DevicePath::leave(Mode then) {
 void DevicePath::let_go() {
   mode_ = Mode::off;
   if (!link_ && kept_.empty()) return;
-  if (link_) close(*link_);
-  for (const Kept& one : kept_)
-    close(*one.link);
+  if (link_) kept_.push_back({std::move(flags_), std::move(link_), std::move(sparse_)});
+  std::erase_if(kept_, [this](Kept& one) { return !close(one); });
   meeting_.tell(let_go_);
 }
 
-// Where a stream waits for an event or a flag that does not come any more, nobody can call it back.
-void DevicePath::close(gpu::Link& link) {
-  if (lost_) link.stop_exchange(true);
-  while (!finish(link, std::chrono::hours(1))) {
+// False: a stream waits for an event or a flag that does not come any more. Nobody can call it back, and all that it may touch has to stay for as long as the process does: to free some of
+// it would wait for that stream.
+bool DevicePath::close(Kept& kept) {
+  if (lost_) kept.link->stop_exchange(true);
+  if (finish(*kept.link, kPatience)) {
+    kept.link->close();
+    return true;
   }
-  link.close();
+  log_.warn(
+      "a stream waits for another rank's GPU, which does nothing more: it never ends, and what the "
+      "communicator "
+      "has on this rank's GPU stays allocated");
+  static auto& for_ever = *new std::vector<Kept>;
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
+  for_ever.push_back(std::move(kept));
+  return false;
 }
 
 // What streams and graphs were given for the link, which may wait for the GPUs of others, is done. False: it has waited in vain for so long.
@@ -201,7 +217,7 @@ bool DevicePath::finish(gpu::Link& link, std::chrono::seconds patience) {
   using Clock = std::chrono::steady_clock;
   Clock::time_point end = Clock::time_point::max();
   for (unsigned looks = 1; !is_finished(link); ++looks) {
-    if (looks % kLooks == 0 && is_in_vain()) {
+    if (looks % kLooks == 0 && awaited_in_vain() >= 0) {
       link.stop_exchange(true);
       end = std::min(end, Clock::now() + patience);
       if (Clock::now() > end) return false;
@@ -217,30 +233,31 @@ bool DevicePath::is_finished(gpu::Link& link) {
   return !finished.ok() || finished.value();
 }
 
-bool DevicePath::anybody_gone() const {
+// The first one of those, before others that have let go.
+int DevicePath::awaited_in_vain() const {
+  int found = -1;
   for (int r = 0; r < meeting_.size(); ++r) {
-    if (r != meeting_.rank() && meeting_.is_gone(r)) return true;
+    if (r == meeting_.rank() || (meeting_.told(r) < kFailed && !meeting_.is_gone(r))) continue;
+    if (meeting_.told(r) <= kFailed) return r;
+    if (found < 0) found = r;
   }
-  return false;
+  return found;
 }
 
-bool DevicePath::is_in_vain() const {
-  for (int r = 0; r < meeting_.size(); ++r) {
-    if (r != meeting_.rank() && meeting_.told(r) >= kFailed) return true;
-  }
-  return anybody_gone();
+std::string DevicePath::awaited_name() const {
+  const int r = awaited_in_vain();
+  return r < 0 ? "another rank" : fmt::format("rank {}", meeting_.number_of(r));
 }
 
 DevicePath::~DevicePath() {
   let_go();
-  if ((!link_ && kept_.empty()) || !exported_) return;
+  if (kept_.empty() || !exported_) return;
   const auto end = std::chrono::steady_clock::now() + kPatience;
   for (int r = 0; r < meeting_.size(); ++r) {
     while (r != meeting_.rank() && meeting_.told(r) < let_go_ && !meeting_.is_gone(r)) {
       if (std::chrono::steady_clock::now() > end) {
         log_.info(fmt::format("rank {} still has this rank's memory on the GPU open: it stays allocated",
                               meeting_.number_of(r)));
-        if (link_) link_->abandon();
         for (const Kept& one : kept_)
           one.link->abandon();
         return;
@@ -252,12 +269,23 @@ DevicePath::~DevicePath() {
 
 // ---- Calls
 
+// Before the link is given anything that the host will wait for.
+Status DevicePath::after_streams() {
+  if (finish(*link_, kPatience)) return {};
+  return Status(
+      Code::peer_failed,
+      fmt::format("{} could not do its part of an earlier collective on GPUs, for which this rank's "
+                  "GPU still waits",
+                  awaited_name()));
+}
+
 // `here`: whether this rank can do its part.
 Result<bool> DevicePath::run(DeviceWork& work, const Result<bool>& here) {
   if (work.meets_on_gpus()) return run_on_gpus(work, here);
   const bool can = here.ok() && here.value();
   Status mine = here.status();
-  if (can) mine = work.first();
+  if (can) mine = after_streams();
+  if (can && mine.ok()) mine = work.first();
   for (std::size_t k = 0;; ++k) {
     // Also after a failure: nothing may touch the caller's buffers once the call is over.
     Status waited = can ? wait_for_gpus() : Status();
@@ -282,7 +310,9 @@ Status DevicePath::give_to_gpus(DeviceWork& work) {
 }
 
 Result<bool> DevicePath::run_on_gpus(DeviceWork& work, const Result<bool>& here) {
-  const Status mine = here.ok() ? link_->exchanged() : here.status();
+  Status mine = here.status();
+  if (mine.ok()) mine = after_streams();
+  if (mine.ok()) mine = link_->exchanged();
   const Result<bool> all = meet(mine, here.ok() && here.value(), work.words());
   if (!all.ok() || !all.value()) return all;
   const Status given = give_to_gpus(work);
@@ -298,7 +328,7 @@ Result<bool> DevicePath::run_on_gpus(DeviceWork& work, const Result<bool>& here)
 // For a GPU that may wait for those of others, which may have failed by now.
 Status DevicePath::wait_for_gpus() {
   for (unsigned looks = 1; exchange_.most > 0 && !link_->done(); ++looks) {
-    if (looks % kLooks == 0 && is_in_vain()) link_->stop_exchange(true);
+    if (looks % kLooks == 0 && awaited_in_vain() >= 0) link_->stop_exchange(true);
     sched_yield();
   }
   Status waited = link_->wait();

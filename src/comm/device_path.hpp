@@ -222,6 +222,7 @@ class DevicePath {
   Result<bool> run(DeviceWork& work, const Result<bool>& here);
   Result<bool> conclude(Result<bool> served);
   Result<bool> run_on_gpus(DeviceWork& work, const Result<bool>& here);
+  Status after_streams();
   Status wait_for_gpus();
   Status give_to_gpus(DeviceWork& work);
   Worker worker() const { return {link_.get(), meeting_.rank(), meeting_.size(), layout_, exchange_.most}; }
@@ -254,13 +255,12 @@ class DevicePath {
   Result<bool> open_exchange(const gpu::ExchangeLayout& layout, std::size_t offset);
   void begin();
   int member_of(int number) const;
-  bool anybody_gone() const;
-  bool is_in_vain() const;    // to wait for the others' GPUs
+  int awaited_in_vain() const;  // a rank whose GPU does nothing more, or which is gone; -1: none
+  std::string awaited_name() const;
   int deciding_rank() const;  // in the last meeting, of those who cannot or have failed
   Status leave(Mode then);
   bool finish(gpu::Link& link, std::chrono::seconds patience);
   bool is_finished(gpu::Link& link);
-  void close(gpu::Link& link);
 
   static constexpr unsigned kFirst = 8;    // calls in a row that a rank watches before it asks
   static constexpr unsigned kMost = 1024;  // twice as many each time that the mode ends, up to these
@@ -275,11 +275,13 @@ class DevicePath {
   unsigned seen_ = 0;    // calls in a row, all on the GPU, while idle
   unsigned misses_ = 0;  // calls in a row that one rank could not serve, while on
   gpu::Place place_;     // of a buffer that was seen
-  // Links that graphs use, whose mode has ended: until nobody launches those any more.
+  // Links whose mode has ended and that graphs use, or streams that wait in vain: until nobody does any more. What is below another one goes before it.
   struct Kept {
     SharedMemory flags;
     std::unique_ptr<gpu::Link> link;
+    std::unique_ptr<gpu::SparseLink> sparse;
   };
+  bool close(Kept& kept);
   std::vector<Kept> kept_;
   SharedMemory flags_;  // for graphs; goes after the link
   std::unique_ptr<gpu::Link> link_;

@@ -273,6 +273,7 @@ FAKE CUresult cuGetProcAddress_v2(const char* name, void** function, int version
       {"cuCtxPushCurrent", reinterpret_cast<void*>(cuCtxPushCurrent_v2)},
       {"cuCtxPopCurrent", reinterpret_cast<void*>(cuCtxPopCurrent_v2)},
       ENTRY(cuPointerGetAttributes, cuPointerGetAttributes),
+      {"cuMemGetAddressRange", reinterpret_cast<void*>(cuMemGetAddressRange_v2)},
       ENTRY(cuMemRetainAllocationHandle, cuMemRetainAllocationHandle),
       ENTRY(cuMemRelease, cuMemRelease),
       ENTRY(cuMemGetAllocationPropertiesFromHandle, cuMemGetAllocationPropertiesFromHandle),

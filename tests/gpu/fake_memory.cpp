@@ -21,6 +21,7 @@ FAKE CUresult cuMemAlloc_v2(CUdeviceptr* at, size_t bytes) {
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuMemFree_v2(CUdeviceptr at) {
+  come_to_context();
   ENTER_UNSAFE("cuMemFree")
   return drop(at);
 }
@@ -45,6 +46,7 @@ FAKE CUresult cuMemHostAlloc(void** at, size_t bytes, unsigned) {
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuMemFreeHost(void* at) {
+  come_to_context();
   ENTER_UNSAFE("cuMemFreeHost")
   return drop(reinterpret_cast<Address>(at));
 }
@@ -82,6 +84,7 @@ FAKE CUresult cuMemHostRegister_v2(void* at, size_t bytes, unsigned) {
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuMemHostUnregister(void* at) {
+  come_to_context();
   ENTER_UNSAFE("cuMemHostUnregister")
   const Memory* found = world().find(reinterpret_cast<Address>(at));
   if (found == nullptr || found->sort != Sort::registered) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
@@ -201,6 +204,17 @@ FAKE CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* names,
   return CUDA_SUCCESS;
 }
 
+// Of mapped memory the mapping.
+FAKE CUresult cuMemGetAddressRange_v2(CUdeviceptr* begin, size_t* bytes, CUdeviceptr at) {
+  ENTER("cuMemGetAddressRange")
+  Address first = 0;
+  const Memory* found = world().find(at, &first);
+  if (found == nullptr) return CUDA_ERROR_NOT_FOUND;
+  *begin = first;
+  *bytes = found->bytes;
+  return CUDA_SUCCESS;
+}
+
 // ---- For networks
 
 FAKE CUresult cuPointerSetAttribute(const void*, CUpointer_attribute attribute, CUdeviceptr at) {
@@ -273,6 +287,7 @@ FAKE CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* at, CUipcMemHandle handle, unsi
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuIpcCloseMemHandle(CUdeviceptr at) {
+  come_to_context();
   ENTER_UNSAFE("cuIpcCloseMemHandle")
   const auto found = world().memory.find(at);
   if (found == world().memory.end() || found->second.sort != Sort::imported) return CUDA_ERROR_INVALID_VALUE;

@@ -199,6 +199,20 @@ void come_to(const std::shared_ptr<Queue>& queue, unsigned long long until) {
   }
 }
 
+void come_to_context() {
+  std::vector<std::pair<std::shared_ptr<Queue>, unsigned long long>> all;
+  {
+    const std::lock_guard lock(world().mutex);
+    if (!alive(current())) return;
+    all.emplace_back(current()->queue, current()->queue->given);
+    for (const CUstream stream : world().streams) {
+      if (stream->context == current()) all.emplace_back(stream->queue, stream->queue->given);
+    }
+  }
+  for (const auto& [queue, given] : all)
+    come_to(queue, given);
+}
+
 void give(Queue& queue, Work work) {
   if (queue.channel != nullptr) {
     work = [channel = queue.channel, turn = queue.channel->given++, work = std::move(work)] {

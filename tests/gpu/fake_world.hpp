@@ -185,6 +185,8 @@ bool drain(Queue& queue, unsigned long long until);
 void drain_all();
 // Comes there, whatever that takes. The world must not be locked: another thread may have to give what is waited for.
 void come_to(const std::shared_ptr<Queue>& queue, unsigned long long until);
+// All that the current context's streams were given: so long may the driver take to free memory, or to forget memory of the host's. The world must not be locked.
+void come_to_context();
 
 // ---- Captures (fake_graphs.cpp)
 

@@ -155,16 +155,61 @@ TEST(GpuFault, BehindAGraph) {
   }));
 }
 
-// Streams that wait for events cannot be called back. The host can.
+// Streams that wait for events cannot be called back. The host can, and so can the end.
+bool ends_beside_a_stuck_stream(NodeRank& rank, bool right) {
+  rank.path().let_go();
+  rank.barrier();
+  std::fflush(nullptr);
+  _exit(right ? 0 : 1);  // the test's own stream would wait
+}
+
+// What sparse sums have on the GPU is not freed then: that would wait for the stream.
+TEST(GpuFault, WithEventsAloneAfterASparseSum) {
+  EXPECT_TRUE(on_processes(library, kRanks, DeviceLimits{kExchanging.scratch}, [](NodeRank& rank) {
+    alarm(kLongest);
+    const TestStream stream(rank.driver(), rank.rank());
+    const TestWords words(rank.driver(), rank.rank(), kCount, 1);
+    if (!expect(sum_on(rank, stream, words).ok(), rank, "the first call")) return false;
+    stream.wait();
+    auto* const floats = reinterpret_cast<float*>(words.at());
+    DeviceTraffic traffic;
+    const Result<bool> served = rank.path().largest_sum({floats, floats, kCount, 1, nullptr}, 1, &traffic);
+    if (!expect(served.ok() && served.value(), rank, "no sparse sum")) return false;
+    if (!expect(sum_on(rank, stream, words).ok(), rank, "the second call")) return false;
+    if (rank.rank() == kFaulty) break_gpu(rank, stream);
+    const bool right = expect_failure(rank, sum_on(rank, stream, words));
+    return ends_beside_a_stuck_stream(rank, right);
+  }));
+}
+
 TEST(GpuFault, WithEventsAlone) {
   EXPECT_TRUE(after_a_fault(DeviceLimits{kExchanging.scratch},
                             [](NodeRank& rank, const TestStream& stream, const TestWords& words) {
                               const bool right = expect_failure(rank, sum_on(rank, stream, words));
-                              rank.barrier();
-                              std::fflush(nullptr);
-                              _exit(right ? 0 : 1);
-                              return right;
+                              return ends_beside_a_stuck_stream(rank, right);
                             }));
+}
+
+// What a blocking call gives to the GPU comes after the stream, so it must not be waited for.
+TEST(GpuFault, WithEventsAloneBeforeABlockingCall) {
+  for (const std::size_t count : {kCount, std::size_t{50'000}}) {
+    static std::size_t counted = 0;
+    counted = count;
+    EXPECT_TRUE(after_a_fault(
+        DeviceLimits{kExchanging.scratch}, [](NodeRank& rank, const TestStream&, const TestWords&) {
+          const TestWords other(rank.driver(), rank.rank(), counted, 1);
+          const Status status =
+              rank.path().allreduce(other.at(), other.at(), other.count(), DType::i32, Op::sum).status();
+          const bool right =
+              rank.rank() == kFaulty
+                  ? expect_failure(rank, status)
+                  : expect(status.code() == Code::peer_failed &&
+                               status.message().find("rank 1 could not do its part of an earlier") !=
+                                   std::string::npos,
+                           rank, "failed as: " + status.message());
+          return ends_beside_a_stuck_stream(rank, right);
+        }));
+  }
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "gpu/link.hpp"
 #include "gpu/readable.hpp"
 #include "gpu/survey.hpp"
 #include "gpu_fixture.hpp"
@@ -65,6 +66,42 @@ TEST_F(GpuTest, NewMemoryAtAnOldAddressIsNew) {
     EXPECT_EQ(place->device, device);
   }
   EXPECT_GT(met_again, 10) << "the double does not use addresses again: nothing was tested";
+}
+
+// What was reserved is longer than what is mapped, and may have another device's memory in it.
+TEST_F(GpuTest, LinksHoldWhatIsMapped) {
+  constexpr std::size_t kPart = std::size_t{2} << 20;
+  CUdeviceptr at = 0;
+  driver->call<PFN_cuMemAddressReserve_v10020>("cuMemAddressReserve", &at, 5 * kPart, std::size_t{0},
+                                               CUdeviceptr{0}, 0ULL);
+  const auto map = [&](std::size_t part, int device) {
+    CUmemAllocationProp what = {};
+    what.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    what.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    what.location.id = device;
+    CUmemGenericAllocationHandle handle = 0;
+    driver->call<PFN_cuMemCreate_v10020>("cuMemCreate", &handle, kPart, &what, 0ULL);
+    driver->call<PFN_cuMemMap_v10020>("cuMemMap", at + part * kPart, kPart, std::size_t{0}, handle, 0ULL);
+    driver->call<PFN_cuMemRelease_v10020>("cuMemRelease", handle);
+  };
+  map(0, 0);
+  map(1, 0);
+  map(3, 0);
+  map(4, 1);
+  const auto* const begin = reinterpret_cast<const std::byte*>(at);
+  const Result<std::unique_ptr<Link>> link = make_link(gpu_, gpu_.place(begin).value());
+  ASSERT_TRUE(link.ok()) << link.status().message();
+  const auto holds = [&](std::size_t from, std::size_t bytes) {
+    return link.value()->holds(begin + from, bytes);
+  };
+  EXPECT_TRUE(holds(0, 2 * kPart).value());
+  EXPECT_TRUE(holds(kPart - 1, 2).value());
+  EXPECT_TRUE(holds(3 * kPart, kPart).value());
+  EXPECT_EQ(holds(0, 2 * kPart + 1).status().code(), Code::invalid_argument);
+  EXPECT_EQ(holds(2 * kPart - 1, 4).status().code(), Code::invalid_argument);
+  EXPECT_FALSE(holds(3 * kPart, kPart + 1).value());
+  for (const std::size_t part : {0, 1, 3, 4})
+    driver->call<PFN_cuMemUnmap_v10020>("cuMemUnmap", at + part * kPart, kPart);
 }
 
 TEST_F(GpuTest, LeavesTheCurrentContextAlone) {
