@@ -24,7 +24,7 @@ import heddle_ctypes
 
 def start_heddle():
     """A communicator over the ranks of the default process group. torchrun's own store has MASTER_PORT, so rank 0 looks for another one, unless it is told."""
-    port = [os.environ.get('HEDDLE_MASTER_PORT')]
+    port = [os.environ.get('HEDDLE_MASTER_PORT') or None]
     if port[0] is None and dist.get_rank() == 0:
         with socket.socket() as free:
             free.bind(('', 0))

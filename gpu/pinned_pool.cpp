@@ -39,11 +39,6 @@ void PinnedPool::destroy(const Block& block) {
     munmap(block.memory, block.bytes);
 }
 
-std::size_t PinnedPool::held_bytes() {
-  const std::lock_guard lock(mutex_);
-  return held_;
-}
-
 void PinnedPool::set_most(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   most_bytes_ = bytes;

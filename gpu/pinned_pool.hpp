@@ -44,7 +44,6 @@ class PinnedPool {
 
   // At least `bytes` bytes; none where the bound or the system does not allow it. `context` is the current one.
   Piece take(std::size_t bytes, CUcontext context);
-  std::size_t held_bytes();
   // Another bound, for pieces that are taken from now on.
   void set_most(std::size_t bytes);
 

@@ -15,8 +15,8 @@
 
 namespace heddle {
 
-// An open send or receive. The caller owns it, keeps it and the buffer in place until `test` says done or
-// `cancel` returned, and never reads the fields, which are the transport's.
+// An open send or receive. The caller owns it, keeps it and the buffer in place until `done` is true or
+// cancel() returned. The words are the transport's.
 struct Ticket {
   bool done = false;
   std::uint64_t words[6] = {};

@@ -121,8 +121,8 @@ typedef struct heddle_p2p {
 } heddle_p2p;
 
 /* Makes a communicator of `size` ranks, of which the caller is `rank` (0 <= rank < size). Collective over all ranks,
- * by means of `allgather`. Every rank gets the same outcome. `p2p` may be null: then all ranks must share a node.
- * *comm is set on success and must be given to heddle_comm_destroy. */
+ * by means of `allgather`. Every rank gets the same outcome. `p2p` may be null: ranks on several nodes are then connected by
+ * tcp, ucx or verbs alone (docs/networks.md). *comm is set on success and must be given to heddle_comm_destroy. */
 HEDDLE_API heddle_status heddle_comm_create(int rank, int size, heddle_allgather_fn allgather, void* context,
                                             const heddle_p2p* p2p, heddle_comm_t* comm);
 
@@ -174,7 +174,7 @@ HEDDLE_API heddle_status heddle_free(void* memory, heddle_comm_t comm);
 /* ---- Point to point (blocking; for benchmarks and set-up code) ------------------------------------------------ */
 
 /* A message of exactly `bytes` bytes; messages between two ranks match in order. A send may return before it is received, or wait until it is:
- * two ranks that both send first may wait for each other for ever. */
+ * two ranks that both send first may wait for each other for ever. `peer` is another rank (else HEDDLE_ERR_ARGUMENT). */
 HEDDLE_API heddle_status heddle_send(const void* data, size_t bytes, int peer, heddle_comm_t comm);
 HEDDLE_API heddle_status heddle_recv(void* data, size_t bytes, int peer, heddle_comm_t comm);
 

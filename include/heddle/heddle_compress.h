@@ -24,7 +24,8 @@ HEDDLE_API heddle_status heddle_residual_create(size_t count, heddle_residual_t*
 HEDDLE_API heddle_status heddle_residual_destroy(heddle_residual_t residual);
 /* To a file, which is the one from before or the new one whenever the machine stops; through symbolic links. HEDDLE_ERR_ARGUMENT: `path` leads to
  * something else than a file, or a value is a NaN or an infinity. And from one, which must have been written for
- * `count` values (HEDDLE_ERR_ARGUMENT says what is wrong with it: checksum, length, count). */
+ * `count` values (HEDDLE_ERR_ARGUMENT says what is wrong with it: checksum, length, count). HEDDLE_ERR_SYSTEM: it is not there, or cannot be
+ * read or written. */
 HEDDLE_API heddle_status heddle_residual_save(heddle_residual_t residual, const char* path);
 HEDDLE_API heddle_status heddle_residual_load(const char* path, size_t count, heddle_residual_t* residual);
 /* Its `count` values, which the caller may read and change; they move with the residual only. From then on calls on GPU memory copy them to the

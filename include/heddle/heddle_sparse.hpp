@@ -28,8 +28,8 @@ struct SparseVector {
   static_assert(std::is_same_v<Index, std::uint32_t> || std::is_same_v<Index, std::uint64_t>);
 
   std::uint64_t dimension = 0;
-  std::vector<Index> indices;
-  std::vector<Value> values;
+  std::vector<Index> indices = {};
+  std::vector<Value> values = {};
 
   // Brings entries in any order into order, those of equal index summed.
   void sort() {
@@ -98,6 +98,26 @@ SparseVector<Value, Index> sparse_allreduce(Comm& comm, const SparseVector<Value
   return result;
 }
 
+// call_with(), for a result of `dimension` elements, where `room` is what there is room for.
+template <typename Value, typename Index, typename Call>
+void call_with_room(const SparseVector<Value, Index>& vector, std::size_t room, const Call& call) {
+  if (room != vector.dimension) {
+    static_cast<void>(call(nullptr));
+    throw Error(HEDDLE_ERR_ARGUMENT, "room for " + std::to_string(room) + " elements, but dimension " +
+                                         std::to_string(vector.dimension));
+  }
+  call_with(vector, call);
+}
+
+// The same into a vector, `dimension` elements of it: 0 where no rank has an entry. heddle_sparse_allreduce_dense.
+template <typename Value, typename Index>
+void sparse_allreduce_dense(Comm& comm, const SparseVector<Value, Index>& vector,
+                            std::type_identity_t<std::span<Value>> dense, Op op = Op::sum) {
+  call_with_room(vector, dense.size(), [&](const heddle_sparse* in) {
+    return heddle_sparse_allreduce_dense(in, dense.data(), static_cast<heddle_op>(op), comm.handle());
+  });
+}
+
 // A sum of vectors that may be mostly zeros, in place. heddle_sparse_allreduce_in_place.
 template <typename T>
 void mostly_zero_allreduce(Comm& comm, std::span<T> data) {
@@ -147,16 +167,10 @@ inline void compressed_allreduce(Comm& comm, std::span<float> data, const std::s
 template <typename Index>
 void coded_sparse_allreduce(Comm& comm, const SparseVector<float, Index>& vector, std::span<float> dense,
                             const std::string& method, Residual* residual = nullptr, std::uint64_t seed = 0) {
-  const auto sum = [&](const heddle_sparse* in) {
+  call_with_room(vector, dense.size(), [&](const heddle_sparse* in) {
     return heddle_sparse_allreduce_coded(in, dense.data(), method.c_str(), seed,
                                          residual != nullptr ? residual->handle() : nullptr, comm.handle());
-  };
-  if (dense.size() != vector.dimension) {
-    static_cast<void>(sum(nullptr));  // as in call_with()
-    throw Error(HEDDLE_ERR_ARGUMENT, "room for " + std::to_string(dense.size()) +
-                                         " elements, but dimension " + std::to_string(vector.dimension));
-  }
-  call_with(vector, sum);
+  });
 }
 
 }  // namespace heddle::api

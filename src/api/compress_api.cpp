@@ -229,7 +229,10 @@ heddle_status heddle_sparse_coded_error_bound(const char* method, int ranks, dou
   return edge::guarded([&]() -> Status {
     return edge::set_bound(method, ranks, largest, bound, [&](const heddle::Compression& how, double* to) {
       if (how.method != heddle::Compression::Method::codec)
-        return Status(Code::invalid_argument, heddle::compression_name(how) + " is no codec");
+        return Status(Code::invalid_argument,
+                      heddle::compression_name(how) +
+                          " is no codec, as are fp16, bf16, qsgd:8, qsgd:4, qsgd:2, terngrad and onebit: "
+                          "the entries are selected already");
       *to = ranks == 1 ? 0 : heddle::error_bound(how.codec, ranks * largest);
       return Status();
     });

@@ -91,8 +91,10 @@ Status sparse_to_dense_anywhere(heddle_comm& comm, const SparseJob& job) {
     DeviceTraffic traffic;
     const Result<bool> served = path->sparse_sum(entries, agreement_number(job), &traffic);
     if (!served.ok()) return served.status();
-    if (served.value()) note_served(comm, traffic);
-    if (served.value()) return {};
+    if (served.value()) {
+      note_served(comm, traffic);
+      return {};
+    }
   }
   return staged_sparse(comm, job, entries.is_for_gpus() ? path : nullptr);
 }
@@ -103,8 +105,10 @@ Status mostly_zero_anywhere(heddle_comm& comm, const Reduction& r) {
   if (path != nullptr) {
     const Result<bool> served = path->allreduce(r.in, r.out, r.count, r.type, r.op);
     if (!served.ok()) return served.status();
-    if (served.value()) comm.communicator->note_sparse_stats({"dense", 0, 0, 0});
-    if (served.value()) return {};
+    if (served.value()) {
+      comm.communicator->note_sparse_stats({"dense", 0, 0, 0});
+      return {};
+    }
   }
   const auto there = comm.communicator->local_gpu().vector(comm.gpu, r.out, r.count, r.type);
   if (there != nullptr) {
@@ -133,8 +137,10 @@ Status compressed_anywhere(heddle_comm& comm, const CompressedJob& job, PlacedRe
     // One that failed, on all ranks, is not to be drawn for again.
     if (!served.ok() || served.value()) comm.communicator->note_compressed();
     if (!served.ok()) return served.status();
-    if (served.value()) note_served(comm, traffic);
-    if (served.value()) return {};
+    if (served.value()) {
+      note_served(comm, traffic);
+      return {};
+    }
   }
   const bool is_for_gpus = is_coded ? coded.is_for_gpus() : largest.is_for_gpus();
   return compressed_allreduce_anywhere(comm.gpu, *comm.communicator, job, residual, [&](bool on_gpu) {

@@ -290,14 +290,12 @@ Status CompressedSums::run_random(const CompressedJob& job, const float* in, std
 // ---- The communicator's calls
 
 Status CommunicatorImpl::compressed_allreduce(const CompressedJob& job) {
-  if (asked_ != nullptr) [[unlikely]]
-    return in_turn(asked_, [&, this] { return compressed_allreduce(job); });
+  const Turn turn(asked_);
   return with_memory([&, this] { return compressed_.sum(job); });
 }
 
 Status CommunicatorImpl::coded_sparse_allreduce(const CodedSparseJob& job) {
-  if (asked_ != nullptr) [[unlikely]]
-    return in_turn(asked_, [&, this] { return coded_sparse_allreduce(job); });
+  const Turn turn(asked_);
   return with_memory([&, this] { return compressed_.sum_streams(job); });
 }
 

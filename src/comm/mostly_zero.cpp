@@ -44,14 +44,12 @@ Status entries_of(const std::byte* buffer, std::size_t count, DType type, Storag
 }  // namespace
 
 Result<bool> CommunicatorImpl::sum_by_entries(const MostlyZeroJob& job) {
-  if (asked_ != nullptr) [[unlikely]]
-    return in_turn(asked_, [&, this] { return sum_by_entries(job); });
+  const Turn turn(asked_);
   return with_memory([&, this] { return sparse_.exchange_entries(job); });
 }
 
 Status CommunicatorImpl::mostly_zero_allreduce(const MostlyZeroJob& job) {
-  if (asked_ != nullptr) [[unlikely]]
-    return in_turn(asked_, [&, this] { return mostly_zero_allreduce(job); });
+  const Turn turn(asked_);
   const Result<bool> served = sum_by_entries(job);
   return served.ok() && !served.value() ? sparse_.sum_whole(job) : served.status();
 }
@@ -121,8 +119,10 @@ Status SparseSums::take_entries(const MostlyZeroJob& job, SparseView* view) {
   const void* in = job.in;
   if (job.from != nullptr) {
     const Result<SparseView> taken = job.from->entries();
-    if (taken.ok()) *view = taken.value();
-    if (taken.ok()) return {};
+    if (taken.ok()) {
+      *view = taken.value();
+      return {};
+    }
     const Result<void*> image = job.from->load();
     if (!image.ok()) return image.status();
     in = image.value();

@@ -41,7 +41,14 @@ Result<std::unique_ptr<Network>> open_network(const std::string& name, const std
                                               const NetworkOptions& options) {
   const std::string file = "libheddle_network_" + name + ".so";
   const std::string path = find_module(file, folder);
-  if (path.empty()) return Status(Code::unsupported, fmt::format("{} is not there: not built", file));
+  if (path.empty())
+    return Status(
+        Code::unsupported,
+        folder.empty()
+            ? fmt::format("{} is neither beside the library nor in heddle/ there: it was not built or "
+                          "not installed",
+                          file)
+            : fmt::format("{} is not in {} (HEDDLE_MODULES)", file, folder));
   // Not closed again: what it is linked to may have threads, and memory that it watches.
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == nullptr) return Status(Code::unsupported, dlerror());

@@ -172,15 +172,9 @@ void CommunicatorImpl::lose_requests() {
     turns_.front()->lose();
 }
 
+// They are done in turn.
 Status CommunicatorImpl::finish_team_requests() {
-  const auto poll = [&](bool* done) -> Status {
-    HEDDLE_TRY(move_requests());
-    *done = turns_.empty();
-    return {};
-  };
-  const auto look = [&](Patience& patience) { return inspect(turns_.front()->waiting_for(), patience); };
-  Status status = wait_until_done(policy_, poll, look);
-  return status.ok() ? status : fail(std::move(status));
+  return wait_for(*turns_.back());
 }
 
 // ---- Every request

@@ -70,8 +70,7 @@ void CommunicatorImpl::note_sparse(const char* algorithm, std::uint64_t entries,
 }
 
 Status CommunicatorImpl::sparse_allreduce(const SparseJob& job) {
-  if (asked_ != nullptr) [[unlikely]]
-    return in_turn(asked_, [&, this] { return sparse_allreduce(job); });
+  const Turn turn(asked_);
   return with_memory([&, this] { return sparse_.exchange(job); });
 }
 

@@ -87,7 +87,7 @@ constinit pthread_mutex_t resolve_mutex = PTHREAD_MUTEX_INITIALIZER;
 constinit bool resolved = false;  // under the mutex
 constinit HostLibrary host;       // written once, under the mutex
 
-// True when every variable of the list that is set says 0, or none is: one process of the job (or of the
+// Whether the first variable of the list that is set says 0; where none is, yes: one process of the job (or of the
 // node) speaks.
 bool is_first_rank(const char* const* names, int count) {
   for (int i = 0; i < count; ++i) {

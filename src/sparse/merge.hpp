@@ -20,11 +20,4 @@ namespace heddle {
 // in that room may have been overwritten too. Takes memory for a few thousand entries.
 std::size_t fold_sparse(std::span<const SparseView> streams, Op op, void* indices, void* values);
 
-// Two streams.
-inline std::size_t merge_sparse(const SparseView& a, const SparseView& b, Op op, void* indices,
-                                void* values) {
-  const SparseView streams[] = {a, b};
-  return fold_sparse(streams, op, indices, values);
-}
-
 }  // namespace heddle

@@ -141,6 +141,12 @@ TEST(Face, SparseVectorsAndCompressedSums) {
     std::vector<float> dense(1000);
     api::coded_sparse_allreduce(comm, mine, std::span(dense), "fp16");
     EXPECT_EQ(dense[3] + dense[5] + dense[6], 12);
+    const float by_codes = dense[5];
+    std::fill(dense.begin(), dense.end(), 1.0F);
+    api::sparse_allreduce_dense(comm, mine, dense);
+    EXPECT_EQ(dense[3] + dense[5] + dense[6], 12);
+    EXPECT_EQ(dense[5], by_codes);
+    EXPECT_EQ(dense[0], 0);
     EXPECT_THROW(api::coded_sparse_allreduce(comm, mine, std::span(data), "fp16"), api::Error);
   });
 }
@@ -170,6 +176,7 @@ TEST(Face, OneRanksMistakesAreToldToAll) {
          "2 indices, but 1 values");
     const api::SparseVector<float> good{10, {1, 2}, {1, 1}};
     told([&] { api::coded_sparse_allreduce(comm, good, std::span(small), "fp16"); }, "room for 9 elements");
+    told([&] { api::sparse_allreduce_dense(comm, good, small); }, "room for 9 elements");
   });
   ::unsetenv("HEDDLE_TIMEOUT");
 }

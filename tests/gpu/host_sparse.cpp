@@ -79,8 +79,8 @@ HostEntries host_merge(DType type, Op op, const HostEntries& first, const HostEn
   HostEntries merged;
   merged.indices.resize(first.indices.size() + second.indices.size());
   merged.values.resize(first.values.size() + second.values.size());
-  merged.indices.resize(
-      merge_sparse(view(first), view(second), op, merged.indices.data(), merged.values.data()));
+  const SparseView both[] = {view(first), view(second)};
+  merged.indices.resize(fold_sparse(both, op, merged.indices.data(), merged.values.data()));
   merged.values.resize(merged.indices.size() * dtype_size(type));
   return merged;
 }

@@ -274,7 +274,8 @@ TEST(FoldSparse, NegativeZeros) {
 
 TEST(FoldSparse, NothingAndNothing) {
   const SparseView nothing{10, 0, IndexType::u32, DType::f32, nullptr, nullptr};
-  EXPECT_EQ(merge_sparse(nothing, nothing, Op::sum, nullptr, nullptr), 0U);
+  const SparseView both[] = {nothing, nothing};
+  EXPECT_EQ(fold_sparse(both, Op::sum, nullptr, nullptr), 0U);
   EXPECT_EQ(fold_sparse({}, Op::sum, nullptr, nullptr), 0U);
   EXPECT_EQ(fold_sparse(std::span(&nothing, 1), Op::sum, nullptr, nullptr), 0U);
 }
