@@ -91,7 +91,7 @@ HEDDLE_DEVICE void unpack_bitmap(const Block& block, const UnpackArguments& a, B
     });
     block.scan_warps(before, shared.totals);
     place_tile(block, work, tile, next, shared,
-               [&] { return Tile::counts(sum_of(shared.totals, kWarps), 0); });
+               [&](const Warp& /*warp*/) { return Tile::counts(sum_of(shared.totals, kWarps), 0); });
     block.each([&](unsigned thread) {
       list_places(bits[thread], thread,
                   shared.places + sum_of(shared.totals, thread / kWarp) + before[thread]);

@@ -112,7 +112,7 @@ HEDDLE_DEVICE void pack_delta(const Block& block, const PackDeltaArguments& a, P
     });
     block.scan_warps(before, shared.totals);
     place_tile(block, work, tile, next, shared,
-               [&] { return Tile::counts(sum_of(shared.totals, kWarps), 0); });
+               [&](const Warp& /*warp*/) { return Tile::counts(sum_of(shared.totals, kWarps), 0); });
     block.each([&](unsigned thread) {
       const auto start = reinterpret_cast<std::uintptr_t>(a.codes) + so_far + Tile::above(shared.before);
       write_gaps(own[thread], shared.bytes + start % sizeof(Vector) + sum_of(shared.totals, thread / kWarp) +

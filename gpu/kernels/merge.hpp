@@ -269,7 +269,7 @@ HEDDLE_DEVICE void merge_entries(const Block& block, const MergeArguments& a,
     });
     block.scan_warps(before, shared.totals);
     place_tile(block, work, tile, next, shared,
-               [&] { return Tile::counts(sum_of(shared.totals, kWarps), 0); });
+               [&](const Warp& /*warp*/) { return Tile::counts(sum_of(shared.totals, kWarps), 0); });
     block.each([&](unsigned thread) {
       stage(shared, merged[thread], sum_of(shared.totals, thread / kWarp) + before[thread]);
     });

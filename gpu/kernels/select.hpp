@@ -45,9 +45,15 @@ HEDDLE_DEVICE Found find(const Share<Bits>& share, const SelectArguments& a, Bit
   for (unsigned v = 0; v < kInFlight; ++v) {
     HEDDLE_UNROLLED
     for (unsigned e = 0; e < Share<Bits>::kEach; ++e) {
-      const Bits key = key_of<Bits>(share.bits(v, e), mask, ceiling);
-      found.above |= Places{kBySearch ? key > threshold : key >= threshold} << (kSpan * v + e);
-      if constexpr (kBySearch) found.equal |= Places{key == threshold} << (kSpan * v + e);
+      const unsigned place = kSpan * v + e;
+      if constexpr (kBySearch) {
+        const Bits key = key_of<Bits>(share.bits(v, e), mask, ceiling);
+        found.above |= Places{key > threshold} << place;
+        found.equal |= Places{key == threshold} << place;
+      } else {
+        // The threshold is no larger than the ceiling, so what is above that need not come down to it.
+        found.above |= Places{(share.bits(v, e) & mask) >= threshold} << place;
+      }
     }
   }
   found.above &= share.present;
@@ -58,64 +64,77 @@ HEDDLE_DEVICE Found find(const Share<Bits>& share, const SelectArguments& a, Bit
 // ---- The kernel
 
 struct SelectShared : TileShared {
-  std::uint64_t above[kWarps];  // what each warp has, by vector
+  std::uint64_t above[kWarps];  // what each warp has, by vector; then what is before it
   std::uint64_t equal[kWarps];
 };
 
-// By vector, how many there are before this thread's.
-HEDDLE_DEVICE inline std::uint64_t first_of(const std::uint64_t* warps, std::uint64_t in_warp,
-                                            unsigned thread) {
-  std::uint64_t before = in_warp;
-  std::uint64_t all = 0;
-  HEDDLE_UNROLLED
-  for (unsigned w = 0; w < kWarps; ++w) {
-    if (w < thread / kWarp) before += warps[w];
-    all += warps[w];
-  }
-  return before + all * kLaterVectors;
-}
-
-HEDDLE_DEVICE inline std::uint64_t total_of(const std::uint64_t* warps) {
+// Makes of what each warp has, by vector, what is before it; gives the tile's total.
+HEDDLE_DEVICE inline std::uint64_t place_warps(const Warp& warp, std::uint64_t* warps) {
   std::uint64_t all = 0;
   HEDDLE_UNROLLED
   for (unsigned w = 0; w < kWarps; ++w)
     all += warps[w];
+  OfLane<std::uint64_t> before;
+  warp.each([&](unsigned lane) {
+    before[lane] = all * kLaterVectors;
+    HEDDLE_UNROLLED
+    for (unsigned w = 0; w < kWarps; ++w)
+      before[lane] += w < lane ? warps[w] : 0;
+  });
+  warp.each([&](unsigned lane) {
+    if (lane < kWarps) warps[lane] = before[lane];
+  });
   return all * kAllVectors >> 48;
 }
 
-// Writes a thread's entries, of which those before it in the vector are `above` and `equal` many, by vector, behind `start`.
+// As many as fit into 32 bits, of which a tile needs less.
+HEDDLE_DEVICE inline std::uint32_t left_of(std::uint64_t all, std::uint64_t taken) {
+  const std::uint64_t left = all > taken ? all - taken : 0;
+  return left < 0xFFFFFFFFU ? static_cast<std::uint32_t>(left) : 0xFFFFFFFFU;
+}
+
+// Writes a tile's entries behind those of the tiles before. Within it 32 bits number places and entries.
 template <typename Bits, typename Index, bool kBySearch>
 struct Writer {
-  const SelectArguments& a;
-  const Values& from;
-  const Grid<Bits>& grid;
-  std::uint64_t wanted;  // of those that equal the threshold
-  std::uint64_t start_above;
-  std::uint64_t start_equal;
+  const unsigned char* list;  // of the values' indices; null: they are in their places
+  std::uint64_t first;        // the value in the tile's first place, which may be before the values
+  unsigned char* indices;     // of the tile's first entry
+  unsigned char* values;
+  std::uint32_t room;    // for so many entries
+  std::uint32_t wanted;  // of those that equal the threshold
 
-  HEDDLE_DEVICE void put(std::uint64_t place, Bits bits, std::uint64_t to) const {
-    if (to >= a.capacity) return;
-    const std::uint64_t at = place - grid.shift;
-    const Index index = from.indices != nullptr ? load_element<Index>(from.indices + at * sizeof(Index))
-                                                : static_cast<Index>(at);
-    store_element(a.indices + to * sizeof(Index), index);
-    store_element(a.values + to * sizeof(Bits), bits);
+  HEDDLE_DEVICE Writer(const SelectArguments& a, const Values& from, std::uint64_t begin, std::uint64_t above,
+                       std::uint64_t equal, std::uint64_t all_wanted)
+      : list(from.indices), first(begin), wanted(left_of(all_wanted, equal)) {
+    const std::uint64_t start = above + (equal < all_wanted ? equal : all_wanted);
+    indices = a.indices + start * sizeof(Index);
+    values = a.values + start * sizeof(Bits);
+    room = left_of(a.capacity, start);
   }
 
-  HEDDLE_DEVICE void put_all(const Share<Bits>& share, const Found& found, std::uint64_t tile,
-                             unsigned thread, std::uint64_t above, std::uint64_t equal) const {
+  HEDDLE_DEVICE void put(std::uint32_t place, Bits bits, std::uint32_t to) const {
+    if (to >= room) return;
+    const Index index = list != nullptr ? load_element<Index>(list + (first + place) * sizeof(Index))
+                                        : static_cast<Index>(first) + static_cast<Index>(place);
+    store_element(indices + std::uint64_t{to} * sizeof(Index), index);
+    store_element(values + std::uint64_t{to} * sizeof(Bits), bits);
+  }
+
+  // A thread's, of which those before it in the tile are `above` and `equal` many, by vector.
+  HEDDLE_DEVICE void put_all(const Share<Bits>& share, const Found& found, unsigned thread,
+                             std::uint64_t above, std::uint64_t equal) const {
     HEDDLE_UNROLLED
     for (unsigned v = 0; v < kInFlight; ++v) {
       if (((found.above | found.equal) >> kSpan * v & 0xFFU) == 0) continue;
-      const std::uint64_t first = (tile * kTileVectors + v * kThreads + thread) * Share<Bits>::kEach;
-      std::uint64_t larger = start_above + (above >> 16 * v & 0xFFFFU);
-      std::uint64_t equals = start_equal + (equal >> 16 * v & 0xFFFFU);
+      const std::uint32_t place = (v * kThreads + thread) * Share<Bits>::kEach;
+      auto larger = static_cast<std::uint32_t>(above >> 16 * v & 0xFFFFU);
+      auto equals = static_cast<std::uint32_t>(equal >> 16 * v & 0xFFFFU);
       HEDDLE_UNROLLED
       for (unsigned e = 0; e < Share<Bits>::kEach; ++e) {
         const bool is_above = (found.above >> (kSpan * v + e) & 1U) != 0;
         const bool is_equal = kBySearch && (found.equal >> (kSpan * v + e) & 1U) != 0;
         if (is_above || (is_equal && equals < wanted))
-          put(first + e, share.bits(v, e), larger + (equals < wanted ? equals : wanted));
+          put(place + e, share.bits(v, e), larger + (!kBySearch ? 0 : equals < wanted ? equals : wanted));
         larger += is_above ? 1 : 0;
         equals += is_equal ? 1 : 0;
       }
@@ -153,18 +172,16 @@ HEDDLE_DEVICE void select_entries(const Block& block, const SelectArguments& a, 
     });
     block.scan_warps(above, shared.above);
     if constexpr (kBySearch) block.scan_warps(equal, shared.equal);
-    place_tile(block, work, tile, next, shared,
-               [&] { return Tile::counts(total_of(shared.above), kBySearch ? total_of(shared.equal) : 0); });
-    const Writer<Bits, Index, kBySearch> writer{a,
-                                                from,
-                                                grid,
-                                                wanted,
-                                                above_so_far + Tile::above(shared.before),
-                                                equal_so_far + Tile::equal(shared.before)};
+    place_tile(block, work, tile, next, shared, [&](const Warp& warp) {
+      const std::uint64_t larger = place_warps(warp, shared.above);
+      return Tile::counts(larger, kBySearch ? place_warps(warp, shared.equal) : 0);
+    });
+    const std::uint64_t first = (a.first_tile + tile) * kTileVectors * Share<Bits>::kEach - grid.shift;
+    const Writer<Bits, Index, kBySearch> writer(a, from, first, above_so_far + Tile::above(shared.before),
+                                                equal_so_far + Tile::equal(shared.before), wanted);
     block.each([&](unsigned thread) {
-      writer.put_all(share[thread], found[thread], a.first_tile + tile, thread,
-                     first_of(shared.above, above[thread], thread),
-                     kBySearch ? first_of(shared.equal, equal[thread], thread) : 0);
+      writer.put_all(share[thread], found[thread], thread, shared.above[thread / kWarp] + above[thread],
+                     kBySearch ? shared.equal[thread / kWarp] + equal[thread] : 0);
     });
   }
   finish_tiles(block, a, tiles, wanted, shared);

@@ -56,9 +56,19 @@ struct Share {
   Places present = 0;  // where there is a value; the others are 0
 
   HEDDLE_DEVICE void load(const Grid<Bits>& grid, std::uint64_t tile, unsigned thread) {
+    const std::uint64_t begin = tile * kTileVectors;
+    // All but the first and the last.
+    if (begin * kEach >= grid.shift && (begin + kTileVectors) * kEach <= grid.end) {
+      const unsigned char* const at = grid.begin + (begin + thread) * sizeof(Vector);
+      HEDDLE_UNROLLED
+      for (unsigned v = 0; v < kInFlight; ++v)
+        vectors[v] = load_vector(at + v * kThreads * sizeof(Vector));
+      present = kWhole * 0x01010101U;
+      return;
+    }
     HEDDLE_UNROLLED
     for (unsigned v = 0; v < kInFlight; ++v) {
-      const std::uint64_t vector = tile * kTileVectors + v * kThreads + thread;
+      const std::uint64_t vector = begin + v * kThreads + thread;
       const bool is_whole = vector * kEach >= grid.shift && (vector + 1) * kEach <= grid.end;
       if (is_whole) {
         vectors[v] = load_vector(grid.begin + vector * sizeof(Vector));

@@ -92,12 +92,13 @@ HEDDLE_DEVICE inline void tell_counted(std::uint64_t* words, std::uint64_t tile,
   store_shared_word(&words[tile], (tile == 0 ? Tile::kKnown : Tile::kCounted) | counts);
 }
 
-// Tells what the tile has, finds what those before it have, and goes on to `next`, which the first thread alone knows. `count()` gives the counts.
+// Tells what the tile has, finds what those before it have, and goes on to `next`, which the first thread alone knows. `count(warp)`, of the block's
+// first warp, gives the counts.
 template <class Count>
 HEDDLE_DEVICE void place_tile(const Block& block, Workspace& work, std::uint64_t tile,
                               const std::uint64_t& next, TileShared& shared, Count count) {
   block.first_warp([&](const Warp& warp) {
-    const std::uint64_t own = count();
+    const std::uint64_t own = count(warp);
     warp.each([&](unsigned lane) {
       if (lane == 0) tell_counted(work.tiles, tile, own);
     });
