@@ -199,6 +199,7 @@ HEDDLE_API heddle_status heddle_allreduce_init(const void* sendbuf, void* recvbu
                                                heddle_request_t* request);
 HEDDLE_API heddle_status heddle_bcast_init(void* buffer, size_t bytes, int root, heddle_comm_t comm,
                                            heddle_request_t* request);
+HEDDLE_API heddle_status heddle_barrier_init(heddle_comm_t comm, heddle_request_t* request);
 /* HEDDLE_ERR_ARGUMENT: the request is active, or was not made by a function named heddle_..._init. */
 HEDDLE_API heddle_status heddle_start(heddle_request_t request);
 

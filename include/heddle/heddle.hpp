@@ -238,6 +238,18 @@ class Comm {
     return Request(request);
   }
   template <typename T>
+  Request allreduce_in_place_init(std::span<T> data, Op op = Op::sum) {
+    heddle_request_t request = nullptr;
+    check(heddle_allreduce_init(HEDDLE_IN_PLACE, data.data(), data.size(), dtype_of<T>::value, c_op(op),
+                                handle_, &request));
+    return Request(request);
+  }
+  Request barrier_init() {
+    heddle_request_t request = nullptr;
+    check(heddle_barrier_init(handle_, &request));
+    return Request(request);
+  }
+  template <typename T>
   Request bcast_init(std::span<T> data, int root = 0) {
     static_assert(std::is_trivially_copyable_v<T>);
     heddle_request_t request = nullptr;

@@ -55,6 +55,13 @@ Status open_bcast(void* buffer, std::size_t bytes, int root, heddle_comm_t comm,
                   life, request);
 }
 
+Status open_barrier(heddle_comm_t comm, Life life, heddle_request_t* request) {
+  HEDDLE_TRY(check_not_null(request, "request"));
+  *request = nullptr;
+  HEDDLE_TRY(check(comm));
+  return hand_out(*comm, comm->communicator->barrier_request(), life, request);
+}
+
 // A request of one use ends with the test or wait that finds it complete, well or badly.
 void finish(heddle_request_t* request) {
   if ((*request)->persistent) return;
@@ -83,12 +90,7 @@ heddle_status heddle_ibcast(void* buffer, size_t bytes, int root, heddle_comm_t 
 }
 
 heddle_status heddle_ibarrier(heddle_comm_t comm, heddle_request_t* request) {
-  return edge::guarded([&]() -> Status {
-    HEDDLE_TRY(edge::check_not_null(request, "request"));
-    *request = nullptr;
-    HEDDLE_TRY(edge::check(comm));
-    return edge::hand_out(*comm, comm->communicator->barrier_request(), edge::Life::once, request);
-  });
+  return edge::guarded([&] { return edge::open_barrier(comm, edge::Life::once, request); });
 }
 
 heddle_status heddle_allreduce_init(const void* sendbuf, void* recvbuf, size_t count, heddle_dtype dtype,
@@ -102,6 +104,10 @@ heddle_status heddle_bcast_init(void* buffer, size_t bytes, int root, heddle_com
                                 heddle_request_t* request) {
   return edge::guarded(
       [&] { return edge::open_bcast(buffer, bytes, root, comm, edge::Life::persistent, request); });
+}
+
+heddle_status heddle_barrier_init(heddle_comm_t comm, heddle_request_t* request) {
+  return edge::guarded([&] { return edge::open_barrier(comm, edge::Life::persistent, request); });
 }
 
 heddle_status heddle_start(heddle_request_t request) {

@@ -42,8 +42,8 @@ ParsedConfig parse_config(const std::vector<std::string>& environment) {
     }
     if (value.empty()) continue;
     if (const std::string problem = row->set(value, parsed.config); !problem.empty()) {
-      parsed.complaints.push_back(std::string(name) + "=" + quoted(value) + " " + problem + "; using " +
-                                  std::string(row->variable.fallback));
+      parsed.complaints.push_back(std::string(name) + "=" + quoted(value) + " " + problem +
+                                  "; using the default, " + std::string(row->variable.fallback));
     }
   }
   // Entries would be added in another order than vectors.

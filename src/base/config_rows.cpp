@@ -14,16 +14,18 @@ namespace {
 // What is wrong with a value; empty when nothing is.
 using Problem = std::string;
 
+std::optional<bool> switch_of(std::string_view value) {
+  const std::string v = lower(value);
+  if (v == "1" || v == "on" || v == "yes" || v == "true") return true;
+  if (v == "0" || v == "off" || v == "no" || v == "false") return false;
+  return std::nullopt;
+}
+
 template <bool Config::*target>
 Problem set_switch(std::string_view value, Config& config) {
-  const std::string v = lower(value);
-  if (v == "1" || v == "on" || v == "yes" || v == "true") {
-    config.*target = true;
-  } else if (v == "0" || v == "off" || v == "no" || v == "false") {
-    config.*target = false;
-  } else {
-    return "is neither 0 nor 1";
-  }
+  const std::optional<bool> is_on = switch_of(value);
+  if (!is_on) return "is neither 0 nor 1";
+  config.*target = *is_on;
   return {};
 }
 
@@ -103,9 +105,9 @@ Problem set_slot_bytes(std::string_view value, Config& config) {
 // By itself, or as it is told.
 template <std::optional<bool> Config::*member>
 Problem set_auto(std::string_view value, Config& config) {
-  const bool automatic = lower(value) == "auto";
-  if (!automatic && value != "0" && value != "1") return "is not one of auto, 0, 1";
-  config.*member = automatic ? std::nullopt : std::optional(value == "1");
+  const std::optional<bool> is_on = switch_of(value);
+  if (!is_on && lower(value) != "auto") return "is not one of auto, 0, 1";
+  config.*member = is_on;
   return {};
 }
 
@@ -130,12 +132,10 @@ Problem set_cache_folder(std::string_view value, Config& config) {
 }
 
 Problem set_progress_thread(std::string_view value, Config& config) {
-  if (lower(value) == "auto") {
+  if (const std::optional<bool> is_on = switch_of(value)) {
+    config.progress_thread = *is_on ? ProgressThreadSetting::spare : ProgressThreadSetting::off;
+  } else if (lower(value) == "auto") {
     config.progress_thread = ProgressThreadSetting::automatic;
-  } else if (value == "0") {
-    config.progress_thread = ProgressThreadSetting::off;
-  } else if (value == "1") {
-    config.progress_thread = ProgressThreadSetting::spare;
   } else if (lower(value) == "always") {
     config.progress_thread = ProgressThreadSetting::always;
   } else {
@@ -217,14 +217,16 @@ constexpr std::array kRows = {
          "allreduce and bcast. sparse: allreduces of sparse streams; dense: none of them; bitmaps: by "
          "bitmaps on one node."},
         set_algorithm},
-    Row{{"HEDDLE_TUNING_FILE", "PATH", "none",
+    Row{{"HEDDLE_TUNING_FILE", "PATH", "unset",
          "A JSON tuning file, which overrides the choice by measuring or by price."},
         set_text<&Config::tuning_file>},
     Row{{"HEDDLE_TRANSPORTS", "comma-separated list of shm, mpi, tcp, ucx, verbs", "shm,mpi,tcp,ucx,verbs",
          "Which transports may be used; of those between nodes that every rank can use the one that is "
-         "measured as the fastest, or the first in the list with HEDDLE_MEASURE=0."},
+         "measured as the fastest, or the first in the list with HEDDLE_MEASURE=0. Without shm every rank "
+         "counts as a node of its own."},
         set_transports},
-    Row{{"HEDDLE_MODULES", "path", "beside the library", "Folder of the modules for UCX and verbs."},
+    Row{{"HEDDLE_MODULES", "path", "beside the library, or heddle/ there",
+         "Folder of the modules for UCX and verbs."},
         set_text<&Config::modules>},
     Row{{"HEDDLE_TCP_INTERFACES", "comma-separated list of names, as in `ip link`", "all that are up",
          "Network interfaces that tcp may use to be reached by others."},
@@ -307,7 +309,7 @@ constexpr std::array kRows = {
     Row{{"HEDDLE_COMPRESS",
          "fp16, bf16, qsgd:8, qsgd:4, qsgd:2, terngrad, onebit, topk:FRACTION, topk-sampled:FRACTION, "
          "randomk:FRACTION",
-         "none",
+         "unset",
          "How sums between nodes are sent, with less precision: all values in fewer bits (qsgd, terngrad and "
          "onebit take :BUCKET behind, the number of values with one scale), or the FRACTION of the entries "
          "that "

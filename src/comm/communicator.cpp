@@ -290,8 +290,8 @@ std::string CommunicatorImpl::describe() {
   if (const std::uint32_t packed = connections_->process->small_stores.load(std::memory_order_relaxed);
       packed != 0) {
     const SmallStores found = unpack_small_stores(packed);
-    stores = fmt::format(", small payloads measured best {} and (4 KiB on) {}", store_way_name(found.middle),
-                         store_way_name(found.large));
+    stores = fmt::format(", stores of small payloads: {}, from 4 KiB on {} (measured)",
+                         store_way_name(found.middle), store_way_name(found.large));
   }
   if (single_copy_) stores += ", bcasts of 8 to 64 KiB copied once";
   std::string domains;

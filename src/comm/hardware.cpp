@@ -16,6 +16,10 @@ int count(const TopologyPtr& topology, hwloc_obj_type_t type) {
   return std::max(hwloc_get_nbobjs_by_type(topology.get(), type), 0);
 }
 
+std::string many(int count, const char* what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
 std::string size_text(std::size_t bytes) {
   if (bytes == 0) return "unknown";
   if (bytes >= std::size_t{1} << 30) return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30));
@@ -47,11 +51,11 @@ Result<Hardware> discover_hardware() {
 }
 
 std::string describe(const Hardware& h) {
-  return fmt::format(
-      "{}: {}\n{} usable cores (of {} hardware threads, {} cores, {} packages, {} NUMA nodes), {} of memory\n"
-      "L2 {} a core, L3 {} in each of {}",
-      h.host_name, h.processor, h.usable_cores, h.hardware_threads, h.cores, h.packages, h.numa_nodes,
-      size_text(h.memory_bytes), size_text(h.l2_bytes), size_text(h.l3_bytes), h.l3_caches);
+  return fmt::format("{}: {}\n{} (of {}, {}, {}, {}), {} of memory\nL2 {} a core, L3 {} in each of {}",
+                     h.host_name, h.processor, many(h.usable_cores, "usable core"),
+                     many(h.hardware_threads, "hardware thread"), many(h.cores, "core"),
+                     many(h.packages, "package"), many(h.numa_nodes, "NUMA node"), size_text(h.memory_bytes),
+                     size_text(h.l2_bytes), size_text(h.l3_bytes), h.l3_caches);
 }
 
 }  // namespace heddle

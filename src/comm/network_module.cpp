@@ -20,7 +20,10 @@ std::string own_folder() {
   return std::filesystem::path(self.dli_fname).parent_path().string();
 }
 
-std::string find_module(const std::string& file, const std::string& folder) {
+}  // namespace
+
+Result<std::string> find_network(const std::string& name, const std::string& folder) {
+  const std::string file = "libheddle_network_" + name + ".so";
   std::vector<std::string> places{folder};
   if (folder.empty()) {
     const std::filesystem::path own = own_folder();
@@ -32,23 +35,19 @@ std::string find_module(const std::string& file, const std::string& folder) {
     std::error_code ignored;
     if (std::filesystem::exists(path, ignored)) return path;
   }
-  return "";
+  return Status(
+      Code::unsupported,
+      folder.empty()
+          ? fmt::format("{} is neither beside the library nor in heddle/ there: not built, or not installed",
+                        file)
+          : fmt::format("{} is not in {} (HEDDLE_MODULES)", file, folder));
 }
-
-}  // namespace
 
 Result<std::unique_ptr<Network>> open_network(const std::string& name, const std::string& folder,
                                               const NetworkOptions& options) {
-  const std::string file = "libheddle_network_" + name + ".so";
-  const std::string path = find_module(file, folder);
-  if (path.empty())
-    return Status(
-        Code::unsupported,
-        folder.empty()
-            ? fmt::format("{} is neither beside the library nor in heddle/ there: it was not built or "
-                          "not installed",
-                          file)
-            : fmt::format("{} is not in {} (HEDDLE_MODULES)", file, folder));
+  const Result<std::string> found = find_network(name, folder);
+  if (!found.ok()) return found.status();
+  const std::string& path = found.value();
   // Not closed again: what it is linked to may have threads, and memory that it watches.
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == nullptr) return Status(Code::unsupported, dlerror());

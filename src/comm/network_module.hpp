@@ -9,8 +9,11 @@
 
 namespace heddle {
 
-// From libheddle_network_NAME.so in the folder of this library, or in the folder heddle/ there, or in `folder` where it is not empty.
-// `unsupported` says what is missing in one line. The module stays in the process.
+// The path of libheddle_network_NAME.so: in the folder of this library or in heddle/ there, or in `folder` where it is not empty.
+// `unsupported`: it is not there.
+Result<std::string> find_network(const std::string& name, const std::string& folder);
+
+// From that. `unsupported` says what is missing in one line. The module stays in the process.
 Result<std::unique_ptr<Network>> open_network(const std::string& name, const std::string& folder,
                                               const NetworkOptions& options);
 

@@ -84,6 +84,15 @@ TEST(Face, RequestsFinishWhenTheyGo) {
     moved.start();
     moved.wait();
     comm.ibarrier().wait();
+    api::Request barrier = comm.barrier_init();
+    api::Request sum = comm.allreduce_in_place_init(std::span(data));
+    for (const int wanted : {2, 4}) {
+      barrier.start();
+      barrier.wait();
+      sum.start();
+      sum.wait();
+      EXPECT_EQ(data, std::vector<int>(1000, wanted));
+    }
   });
 }
 

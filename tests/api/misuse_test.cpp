@@ -121,6 +121,7 @@ TEST(Misuse, OfHandles) {
     expect_refused(
         heddle_allreduce_init(HEDDLE_IN_PLACE, &number, 1, HEDDLE_INT32, HEDDLE_SUM, comm, &request), says);
     expect_refused(heddle_bcast_init(&number, 4, 0, comm, &request), says);
+    expect_refused(heddle_barrier_init(comm, &request), says);
     expect_refused(heddle_allreduce_algorithm(1, HEDDLE_INT32, HEDDLE_SUM, comm, &name), says);
     expect_refused(heddle_bcast_algorithm(1, comm, &name), says);
   }
@@ -158,6 +159,7 @@ TEST(Misuse, OfAResult) {
   expect_refused(heddle_comm_rank(comm, nullptr), "rank is null");
   expect_refused(heddle_comm_size(comm, nullptr), "size is null");
   expect_refused(heddle_ibarrier(comm, nullptr), "request is null");
+  expect_refused(heddle_barrier_init(comm, nullptr), "request is null");
   expect_refused(heddle_iallreduce(HEDDLE_IN_PLACE, &number, 1, HEDDLE_INT32, HEDDLE_SUM, comm, nullptr),
                  "request is null");
   expect_refused(heddle_bcast_algorithm(1, comm, nullptr), "name is null");
@@ -414,7 +416,8 @@ TEST(Misuse, OddEnvironmentIsSaidOnceForAllRanks) {
   on_ranks(3, [](heddle_comm_t, int) {});
   const std::string said = testing::internal::GetCapturedStderr();
   ::unsetenv("HEDDLE_SPIN");
-  const std::string line = "heddle[0] warning: HEDDLE_SPIN=\"fast\" is not a whole number of polls; using -1";
+  const std::string line =
+      "heddle[0] warning: HEDDLE_SPIN=\"fast\" is not a whole number of polls; using the default, -1";
   EXPECT_EQ(said.find(line), 0U) << said;
   EXPECT_EQ(said.find("HEDDLE_SPIN", line.size()), std::string::npos) << said;
 }

@@ -1,6 +1,9 @@
 // Non-blocking and persistent collectives through libheddle.so.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include "heddle/heddle.h"
@@ -74,6 +77,23 @@ TEST_P(Requests, SeveralAreUnderWayAndBlockingOnesBetween) {
                 std::vector<long long>(
                     3000, static_cast<long long>(size) * (size - 1) / 2 + static_cast<long long>(size) * i));
     }
+  });
+}
+
+TEST_P(Requests, PersistentBarriersHoldBackUntilAllHaveCome) {
+  const int size = GetParam();
+  std::atomic<int> come = 0;
+  on_ranks(size, [&](heddle_comm_t comm, int rank) {
+    heddle_request_t barrier = nullptr;
+    ASSERT_EQ(heddle_barrier_init(comm, &barrier), HEDDLE_OK) << heddle_last_error();
+    for (int round = 1; round <= 20; ++round) {
+      if (round % size == rank) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      ++come;
+      ASSERT_EQ(heddle_start(barrier), HEDDLE_OK) << heddle_last_error();
+      ASSERT_EQ(heddle_wait(&barrier), HEDDLE_OK) << heddle_last_error();
+      EXPECT_GE(come.load(), round * size);
+    }
+    EXPECT_EQ(heddle_request_free(&barrier), HEDDLE_OK);
   });
 }
 

@@ -75,7 +75,8 @@ TEST(Config, EveryVariableIsParsed) {
 TEST(Config, ComplaintNamesVariableValueAndWhatIsUsed) {
   const ParsedConfig parsed = parse_config({"HEDDLE_TIMEOUT=abc"});
   ASSERT_EQ(parsed.complaints.size(), 1U);
-  EXPECT_EQ(parsed.complaints[0], "HEDDLE_TIMEOUT=\"abc\" is not a number of seconds; using 0 (no deadline)");
+  EXPECT_EQ(parsed.complaints[0],
+            "HEDDLE_TIMEOUT=\"abc\" is not a number of seconds; using the default, 0 (no deadline)");
   EXPECT_EQ(parsed.config.timeout, milliseconds(0));
 }
 

@@ -218,7 +218,7 @@ class Scenarios:
             self.check_clean(job)
 
     def not_built(self):
-        self.refused('create: unsupported: .*not built', HEDDLE_MODULES='/')
+        self.refused(r'create: unsupported: .*is not in / \(HEDDLE_MODULES\)', HEDDLE_MODULES='/')
 
 
 class UcxScenarios(Scenarios):
@@ -273,7 +273,7 @@ class TcpScenarios(Scenarios):
             self.on_all('link', 'set', net + 'b', 'up')
         self.works('rounds', '2', MASTER_ADDR='fd09::1', HEDDLE_TIMEOUT=str(DEADLINE))
         # Where no network is good all are named.
-        with self.job('rounds', '1', MASTER_ADDR='fd09::1', HEDDLE_TIMEOUT='2', HEDDLE_TCP_INTERFACES='dead1,dead2') as job:
+        with self.job('rounds', '1', MASTER_ADDR='fd09::1', HEDDLE_TIMEOUT='6', HEDDLE_TCP_INTERFACES='dead1,dead2') as job:
             statuses = job.finish(30)
             for rank, status in enumerate(statuses):
                 check(status == 3, f'rank {rank} ended with {status}', job)

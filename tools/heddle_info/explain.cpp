@@ -58,6 +58,8 @@ std::vector<PricedAlgorithm> candidates_of(const Selector& selector, Collective 
   return sorted;
 }
 
+constexpr std::size_t kShown = 4;  // of each size, in text
+
 std::string time_text(double us) {
   if (us < 10) return fmt::format("{:.2f}", us);
   return us < 100 ? fmt::format("{:.1f}", us) : fmt::format("{:.0f}", us);
@@ -85,24 +87,27 @@ Result<std::vector<ExplainedSize>> explain(const DescribedMachine& machine, std:
 }
 
 std::string as_text(const DescribedMachine& machine, const std::vector<ExplainedSize>& sizes) {
-  std::string out =
-      fmt::format("Prices on {} node{} of {} rank{}", machine.nodes, machine.nodes == 1 ? "" : "s",
-                  machine.ranks_per_node, machine.ranks_per_node == 1 ? "" : "s");
+  std::string out = fmt::format(
+      "Prices on {} node{} of {} rank{} in microseconds, the cheapest ones (all with --json); * is chosen.\n",
+      machine.nodes, machine.nodes == 1 ? "" : "s", machine.ranks_per_node,
+      machine.ranks_per_node == 1 ? "" : "s");
   if (machine.nodes > 1)
     out += fmt::format(
-        "; a message between nodes takes {} us, {} times as long while all send far, links carry {} Gbit/s",
+        "A message between nodes takes {} us, {} times as long while all send far; links carry {} Gbit/s.\n",
         machine.latency_us, machine.crossing, machine.gbit);
-  out += ". Microseconds, cheapest first; what is chosen is marked *.\n";
   const Collective* last = nullptr;
   for (const ExplainedSize& size : sizes) {
     if (last == nullptr || *last != size.collective)
       out += fmt::format("\n{}\n", collective_name(size.collective));
     last = &size.collective;
     out += fmt::format("{:>10} ", bytes_text(size.bytes));
+    std::size_t shown = 0;
     for (const PricedAlgorithm& candidate : size.candidates) {
-      out += fmt::format(" {}{} {}", candidate.name == size.choice ? "*" : "", candidate.name,
+      const bool is_chosen = candidate.name == size.choice;
+      if (shown >= kShown && !is_chosen) continue;
+      out += fmt::format("{} {}{} {}", shown == 0 ? "" : ",", is_chosen ? "*" : "", candidate.name,
                          time_text(candidate.us));
-      if (&candidate != &size.candidates.back()) out += ",";
+      ++shown;
     }
     if (size.by != "price") out += fmt::format("  (by {})", size.by);
     out += "\n";

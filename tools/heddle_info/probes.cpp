@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "base/text.hpp"
+#include "comm/network_module.hpp"
 #include "gpu/survey.hpp"
 #include "heddle_info/info.hpp"
 #include "transports/shm/shared_memory.hpp"
@@ -104,11 +105,19 @@ Finding probe_tcp(const Config& config) {
   return {"tcp", true, list};
 }
 
+// Of a network that the system has: whether heddle's module for it is there.
+Finding with_module(Finding found, const Config& config) {
+  const Result<std::string> module = find_network(found.name, config.modules);
+  found.usable = found.usable && module.ok();
+  found.detail += "; " + (module.ok() ? module.value() : module.status().message());
+  return found;
+}
+
 Finding probe_ucx() {
   const Library ucp("libucp.so.0");
   auto* const version = ucp.find<const char*()>("ucp_get_version_string");
   if (version == nullptr) return {"ucx", false, "no libucp.so.0"};
-  return {"ucx", true, fmt::format("UCX {}; by libheddle_network_ucx.so", version())};
+  return {"ucx", true, fmt::format("UCX {}", version())};
 }
 
 Finding probe_verbs() {
@@ -122,9 +131,7 @@ Finding probe_verbs() {
   void** found = list(&devices);
   if (found != nullptr) free_list(found);
   if (found == nullptr) devices = 0;
-  return {"verbs", devices > 0,
-          fmt::format("libibverbs, {} device{}; by libheddle_network_verbs.so", devices,
-                      devices == 1 ? "" : "s")};
+  return {"verbs", devices > 0, fmt::format("libibverbs, {} device{}", devices, devices == 1 ? "" : "s")};
 }
 
 }  // namespace
@@ -136,8 +143,8 @@ std::vector<Finding> probe_transports(const Config& config) {
   found.back().detail += "; " + dev_shm_room();
   found.push_back(probe_preload());
   found.push_back(probe_tcp(config));
-  found.push_back(probe_ucx());
-  found.push_back(probe_verbs());
+  found.push_back(with_module(probe_ucx(), config));
+  found.push_back(with_module(probe_verbs(), config));
   const std::vector<std::string_view> listed = split_list(config.transports);
   for (Finding& finding : found) {
     const std::string name = finding.name.substr(0, finding.name.find(' '));

@@ -1,5 +1,9 @@
-#include <fmt/format.h>
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "heddle_info/info.hpp"
@@ -7,19 +11,42 @@
 namespace heddle::info {
 namespace {
 
-std::string indented(const std::string& text) {
-  std::string out = "  ";
-  for (const char c : text) {
-    out += c;
-    if (c == '\n') out += "  ";
+// In lines of 100 columns where commas and semicolons allow it. `begin` comes before the first, which is as long as what `indent` many spaces are
+// for the others.
+std::string wrapped(std::string begin, std::string_view text, std::size_t indent) {
+  constexpr std::size_t kColumns = 100;
+  std::string out = std::move(begin);
+  for (std::size_t used = indent; !text.empty();) {
+    const std::size_t end = std::min(text.find_first_of(",;"), text.size() - 1) + 1;
+    if (used > indent && used + end > kColumns) {
+      out += "\n" + std::string(indent, ' ');
+      used = indent;
+      while (text.starts_with(' '))
+        text.remove_prefix(1);
+      continue;
+    }
+    out += text.substr(0, end);
+    used += end;
+    text.remove_prefix(end);
   }
   return out + "\n";
+}
+
+std::string indented(std::string_view text) {
+  std::string out;
+  while (true) {
+    const std::size_t end = text.find('\n');
+    out += wrapped("    ", text.substr(0, end), 4).substr(2);
+    if (end == std::string_view::npos) return out;
+    text.remove_prefix(end + 1);
+  }
 }
 
 std::string findings_text(const std::vector<Finding>& findings) {
   std::string out;
   for (const Finding& finding : findings) {
-    out += fmt::format("  {:<12} {:<3}  {}\n", finding.name, finding.usable ? "yes" : "no", finding.detail);
+    const std::string begin = fmt::format("  {:<12} {:<3}  ", finding.name, finding.usable ? "yes" : "no");
+    out += wrapped(begin, finding.detail, begin.size());
   }
   return out;
 }
