@@ -45,11 +45,13 @@
  *
  * - All ranks capture the same collectives in the same order, and launch their graphs as often as
  *   each other. Launches, captures and other collectives of a communicator come in the same order
- *   on all ranks. Launches may go to any stream: they and other calls on streams follow each other
+ *   on all ranks, and so do launches and calls on other communicators, which may allocate and free
+ *   memory, and so wait for the whole GPU. Launches may go to any stream: they and other calls on streams follow each other
  *   on the GPU in the order of that rank's calls.
  * - Every rank launches. A stream waits for the other ranks' launches without a deadline: where a
- *   rank does not launch, or has died, whatever waits for the stream waits on, heddle_comm_destroy
- *   too. The way out is the launch that is missing, or the end of the process. Where the host
+ *   rank does not launch, or has died, whatever waits for the stream waits on. The way out is the
+ *   launch that is missing, or the end of the process. heddle_comm_destroy waits too, but where a
+ *   rank has died it gives up after a second, and what it has on the GPU stays. Where the host
  *   serves the ranks this holds for those of one node, and for vectors that their GPUs share out;
  *   waits for other nodes end after HEDDLE_TIMEOUT, without a result (FAILURES).
  * - Ranks that are threads of one process instantiate their graphs, and launch every kernel once,
@@ -70,7 +72,7 @@
  *   another process has died or HEDDLE_TIMEOUT is over: streams go on, with undefined contents, and
  *   the next call on a stream returns the error.
  * - A stream's wait for another rank of its own node has no deadline: it takes as long as that one
- *   is behind, and perhaps for ever where its process has died. But where the GPUs exchange short
+ *   is behind, and perhaps for ever where its process has died; blocking calls fail then. But where the GPUs exchange short
  *   vectors in kernels (HEDDLE_EXCHANGE_BYTES) it ends after HEDDLE_TIMEOUT outside of graphs, with
  *   undefined contents, and the next call returns the error.
  * - Where a rank's GPU has failed (an illegal access, a context that was reset) with earlier calls
