@@ -1,6 +1,7 @@
 // What a process has of CUDA once it has loaded the driver. For gpu/ alone.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 
 #include "base/status.hpp"
@@ -34,6 +35,7 @@ class Cuda {
   Kernels kernels;
   SparseKernels sparse_kernels;
   ExchangeKernel exchange_kernel;
+  std::atomic<bool> stays = false;  // something that borrows it is never ended
 };
 
 }  // namespace heddle::gpu

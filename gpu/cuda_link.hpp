@@ -39,6 +39,7 @@ class CudaLink final : public Link {
     own_ = 0;
     marks_[0] = marks_[1] = nullptr;
   }
+  void stay() override { cuda_.stays = true; }
   std::byte* scratch(int rank) const override {
     return reinterpret_cast<std::byte*>(scratch_[static_cast<std::size_t>(rank)]);
   }

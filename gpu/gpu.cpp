@@ -124,7 +124,8 @@ Status Image::store_rows(std::span<const Rows> rows) {
 Gpu::Gpu(const Settings& settings) : settings_(settings), watch_(settings.enable ? "libcuda.so" : nullptr) {}
 
 Gpu::~Gpu() {
-  delete cuda_.load(std::memory_order_acquire);
+  Cuda* const cuda = cuda_.load(std::memory_order_acquire);
+  if (cuda != nullptr && !cuda->stays) delete cuda;
 }
 
 void Gpu::configure(const Settings& settings) {

@@ -97,6 +97,8 @@ class Link {
   virtual void close() = 0;
   // Somebody may have this rank's scratch or events open when the link ends: they stay.
   virtual void abandon() = 0;
+  // The link is never ended, since a stream that it was given waits for ever: nor is anything that it borrows.
+  virtual void stay() = 0;
   // Where a rank's scratch lies for this rank's GPU.
   virtual std::byte* scratch(int rank) const = 0;
 

@@ -172,9 +172,10 @@ Status DevicePath::leave(Mode then) {
   meeting_.tell(0);
   if (lost_) return all.status();
   exchange_ = {};
-  // To free memory may wait for all streams of the context: not behind one that waits in vain.
+  // What is begun anew would be freed one day, and that may wait for all streams of the context: also for one that waits in vain.
+  if (!all.value()) mode_ = Mode::off;
   if (link_ && !finished) {
-    kept_.push_back({std::move(flags_), std::move(link_), std::move(sparse_)});
+    keep_for_ever({std::move(flags_), std::move(link_), std::move(sparse_)});
   } else {
     sparse_.reset();
     if (link_ && (captured_ || !all.value())) kept_.push_back({std::move(flags_), std::move(link_), nullptr});
@@ -187,29 +188,37 @@ Status DevicePath::leave(Mode then) {
 
 void DevicePath::let_go() {
   mode_ = Mode::off;
-  if (!link_ && kept_.empty()) return;
+  if (!link_ && kept_.empty() && !stuck_) return;
   if (link_) kept_.push_back({std::move(flags_), std::move(link_), std::move(sparse_)});
-  std::erase_if(kept_, [this](Kept& one) { return !close(one); });
-  meeting_.tell(let_go_);
+  const bool finished = std::all_of(kept_.begin(), kept_.end(), [this](const Kept& one) {
+    if (lost_) one.link->stop_exchange(true);
+    return finish(*one.link, kPatience);
+  });
+  for (Kept& one : kept_) {
+    if (finished && !stuck_) {
+      one.link->close();
+    } else {
+      keep_for_ever(std::move(one));
+    }
+  }
+  if (stuck_) kept_.clear();
+  // What others have of this rank's they may free, but not what this one still has of theirs.
+  meeting_.tell(stuck_ ? kFailed : let_go_);
 }
 
-// False: a stream waits for an event or a flag that does not come any more. Nobody can call it back, and all that it may touch has to stay for as long as the process does: to free some of
-// it would wait for that stream.
-bool DevicePath::close(Kept& kept) {
-  if (lost_) kept.link->stop_exchange(true);
-  if (finish(*kept.link, kPatience)) {
-    kept.link->close();
-    return true;
-  }
-  log_.warn(
-      "a stream waits for another rank's GPU, which does nothing more: it never ends, and what the "
-      "communicator "
-      "has on this rank's GPU stays allocated");
+// A stream waits for an event or a flag that does not come any more. Nobody can call it back, and all that it may touch has to stay for as long as the process does: to free anything in
+// its context may wait for that stream.
+void DevicePath::keep_for_ever(Kept kept) {
+  if (!stuck_)
+    log_.warn(
+        "a stream waits for another rank's GPU, which does nothing more: it never ends, and what the "
+        "communicator has on this rank's GPU stays allocated");
+  stuck_ = true;
+  kept.link->stay();
   static auto& for_ever = *new std::vector<Kept>;
   static std::mutex one_at_a_time;
   const std::lock_guard lock(one_at_a_time);
   for_ever.push_back(std::move(kept));
-  return false;
 }
 
 // What streams and graphs were given for the link, which may wait for the GPUs of others, is done. False: it has waited in vain for so long.
@@ -290,7 +299,7 @@ Result<bool> DevicePath::run(DeviceWork& work, const Result<bool>& here) {
     // Also after a failure: nothing may touch the caller's buffers once the call is over.
     Status waited = can ? wait_for_gpus() : Status();
     // For those whose GPUs wait for this one.
-    if (!mine.ok()) static_cast<void>(is_finished(*link_));
+    if (!mine.ok() || !can) static_cast<void>(is_finished(*link_));
     if (mine.ok()) mine = std::move(waited);
     const Result<bool> all = meet(mine, can, k == 0 ? work.words() : work.later_words(k));
     if (!all.ok() || !all.value()) return all;
@@ -313,6 +322,7 @@ Result<bool> DevicePath::run_on_gpus(DeviceWork& work, const Result<bool>& here)
   Status mine = here.status();
   if (mine.ok()) mine = after_streams();
   if (mine.ok()) mine = link_->exchanged();
+  if (!mine.ok()) static_cast<void>(is_finished(*link_));
   const Result<bool> all = meet(mine, here.ok() && here.value(), work.words());
   if (!all.ok() || !all.value()) return all;
   const Status given = give_to_gpus(work);

@@ -281,7 +281,7 @@ class DevicePath {
     std::unique_ptr<gpu::Link> link;
     std::unique_ptr<gpu::SparseLink> sparse;
   };
-  bool close(Kept& kept);
+  void keep_for_ever(Kept kept);
   std::vector<Kept> kept_;
   SharedMemory flags_;  // for graphs; goes after the link
   std::unique_ptr<gpu::Link> link_;
@@ -294,6 +294,7 @@ class DevicePath {
   Status graphs_;            // why there can be none; the same on all ranks whether it says so
   bool captured_ = false;    // a graph uses the link
   bool lost_ = false;        // the ranks cannot meet any more
+  bool stuck_ = false;       // something is kept for ever
   ScratchLayout layout_;
   gpu::ExchangeLayout exchange_;
   std::vector<std::uint64_t> words_;  // for meetings

@@ -32,7 +32,7 @@ Result<bool> show(PlacedResidual* residual, Result<bool> served) {
 
 }  // namespace
 
-// Whether this rank has kernels for sparse vectors, and memory for their work.
+// Whether this rank has kernels for sparse vectors, and memory for their work. After after_streams(): memory that grows is freed first.
 bool DevicePath::has_sparse() {
   if (sparse_ != nullptr) return true;
   Result<std::unique_ptr<gpu::SparseLink>> made = gpu::make_sparse_link(*link_);
@@ -65,6 +65,7 @@ Result<bool> DevicePath::can_add(const DeviceEntries& job) {
   Result<bool> here = holds_aligned(job.out, job.dimension * width, width);
   if (here.ok() && here.value()) here = holds_entries(job.in, job.type);
   if (!here.ok() || !here.value()) return here;
+  HEDDLE_TRY(after_streams());
   return has_sparse() && (job.op == Op::sum || sparse_->reserve_merges().ok());
 }
 
@@ -86,6 +87,7 @@ Result<bool> DevicePath::can_merge(const DeviceMerge& job) {
   if (!direct_ && !EntriesWork::has_room(layout_)) return false;
   const Result<bool> here = holds_entries(job.in, job.type);
   if (!here.ok() || !here.value()) return here;
+  HEDDLE_TRY(after_streams());
   return has_sparse() && sparse_->reserve_merges().ok();
 }
 
@@ -149,6 +151,7 @@ Result<bool> DevicePath::can_select(const DeviceLargest& job, float** left_out) 
   if (!direct_ && !EntriesWork::has_room(layout_)) return false;
   const Result<bool> here = holds_vectors(job.in, job.out, job.n);
   if (!here.ok() || !here.value()) return here;
+  HEDDLE_TRY(after_streams());
   if (!has_sparse() || !sparse_->reserve(job.n, job.k).ok()) return false;
   return place(job.residual, left_out);
 }
@@ -170,6 +173,7 @@ Result<bool> DevicePath::can_code(const DeviceCoded& job, CodedJob* mine) {
   if (!direct_ && CodedSum::values_at_once(layout_, mine->how, job.n) == 0) return false;
   const Result<bool> here = holds_vectors(job.in, job.out, job.n);
   if (!here.ok() || !here.value()) return here;
+  HEDDLE_TRY(after_streams());
   if (!has_sparse()) return false;
   if (direct_) {
     const Result<std::byte*> codes = sparse_->piece(0, mine->how.coded_bytes(job.n));

@@ -56,9 +56,7 @@ Learning::Learning(CommunicatorImpl& comm, const Bootstrap& bootstrap, const Con
 Status Learning::run() {
   HEDDLE_TRY(agree(bootstrap_, stores()));
   if (comm_.topology().nodes() > 1) HEDDLE_TRY(message_cost());
-  // Where sums are reproducible there is nothing to choose from on one node.
-  return config_.measure && !config_.reproducible && can_try_choices() ? agree(bootstrap_, choices())
-                                                                       : Status();
+  return config_.measure && can_try_choices() ? agree(bootstrap_, choices()) : Status();
 }
 
 Status Learning::stores() {
@@ -220,6 +218,7 @@ std::string Learning::choice_key() const {
   key += ", placed " + connections_.process->placement(connections_.claims);
   // Which way is faster is tried by each process anew, and decides whether the team's bcast is the fastest.
   if (comm_.single_copy_) key += ", bcasts copied once";
+  if (config_.reproducible) key += ", reproducible";
   for (std::int32_t rank = 0; rank < comm_.size_ && t.has_domains(); ++rank)
     key += fmt::format("{}{}", rank == 0 ? ", domains " : ",", t.team_of(TeamKind::domain, rank));
   return key;

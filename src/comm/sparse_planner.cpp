@@ -104,7 +104,7 @@ SparseChoice SparsePlanner::price(int ranks, const Kind& kind) const {
   };
   SparseChoice best;
   best.streams.price_ns = std::numeric_limits<double>::infinity();
-  std::vector<Choice> candidates = selector_.candidates(Collective::allreduce, 0, true);
+  std::vector<Choice> candidates = selector_.candidates_for_streams();
   // One that is another's twin here leaves the choice free.
   const auto is_forced = [&](const Choice& c) { return c.algorithm == preferences_.forced_sparse; };
   if (std::ranges::any_of(candidates, is_forced))

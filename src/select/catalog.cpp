@@ -210,7 +210,8 @@ bool folds_alike(const TopologyView& topology, bool team, const Choice& choice) 
   if (choice.shape.radix != 2) return false;
   const bool flat = topology.nodes() == 1 || topology.nodes() == topology.size();
   if (flat) return build == allreduce::recursive_doubling || build == allreduce::rabenseifner;
-  return build == allreduce::two_level || (build == allreduce::leaders && choice.shape.chunks <= 1);
+  // The latter rounds numbers of 16 bits after each rank of a node, and not once.
+  return team ? build == allreduce::two_level : build == allreduce::leaders && choice.shape.chunks <= 1;
 }
 
 }  // namespace heddle

@@ -188,7 +188,7 @@ double Selector::price_of_streams(const Choice& choice,
       costs_of(on.size()), model_);
 }
 
-std::vector<Choice> Selector::candidates(Collective collective, std::size_t bytes, bool messages_only) const {
+std::vector<Choice> Selector::all(Collective collective, std::size_t bytes, bool messages_only) const {
   std::vector<Choice> found;
   for (const Algorithm& algorithm : catalog()) {
     if (algorithm.collective != collective || !runs(algorithm, messages_only)) continue;
@@ -199,6 +199,11 @@ std::vector<Choice> Selector::candidates(Collective collective, std::size_t byte
     for (const Shape& shape : algorithm.shapes(topology_, bytes))
       found.push_back({&algorithm, shape, 0});
   }
+  return found;
+}
+
+std::vector<Choice> Selector::candidates(Collective collective, std::size_t bytes, bool messages_only) const {
+  std::vector<Choice> found = all(collective, bytes, messages_only);
   if (preferences_.reproducible && collective == Collective::allreduce) {
     const bool team = abilities_.team && !messages_only;
     std::erase_if(found, [&](const Choice& c) { return !folds_alike(topology_, team, c); });
@@ -215,29 +220,29 @@ Selection Selector::by_price(Collective collective, std::size_t bytes, bool mess
   constexpr double kAsGood = 1.03;
   constexpr int kFewNodes = 16;
   const bool few = topology_.nodes() <= kFewNodes;
-  std::vector<Choice> all = candidates(collective, bytes, messages_only);
+  std::vector<Choice> offered = candidates(collective, bytes, messages_only);
   // Nobody knows what rounds take in which all send far: on a simulated dragonfly of 64 a bcast took 5.4 times its price, on a fat tree its price.
-  std::erase_if(all, [&](const Choice& c) { return c.algorithm->in_rounds && model_.crossing <= 0; });
+  std::erase_if(offered, [&](const Choice& c) { return c.algorithm->in_rounds && model_.crossing <= 0; });
   double least_ns = std::numeric_limits<double>::infinity();
-  for (Choice& c : all) {
+  for (Choice& c : offered) {
     c.price_ns = price_of(*c.algorithm, c.shape, bytes, least_ns * kAsGood);
     least_ns = std::min(least_ns, c.price_ns);
   }
   // Of those that `fits` is for; of equal ones the first in the catalog's order.
   const auto cheapest = [&](auto fits) {
     const Choice* found = nullptr;
-    for (const Choice& c : all) {
+    for (const Choice& c : offered) {
       if (fits(c) && (found == nullptr || c.price_ns < found->price_ns)) found = &c;
     }
     return found;
   };
   Selection selection;
   selection.choice.price_ns = selection.runner_up_ns = std::numeric_limits<double>::infinity();
-  if (all.empty()) return selection;
+  if (offered.empty()) return selection;
   const auto as_good = [&](const Choice& c) { return c.price_ns <= least_ns * kAsGood; };
   const auto robust = [&](const Choice& c) { return as_good(c) && c.algorithm->neighbours == few; };
   std::uint32_t pieces = std::numeric_limits<std::uint32_t>::max();
-  for (const Choice& c : all) {
+  for (const Choice& c : offered) {
     if (robust(c) && !few) pieces = std::min(pieces, c.shape.chunks);
   }
   const Choice* chosen = cheapest([&](const Choice& c) { return robust(c) && c.shape.chunks <= pieces; });

@@ -92,6 +92,8 @@ class Selector {
   // All that can serve the size, in the catalog's order, with the shapes suggested for it; unpriced. Where sums are to be reproducible,
   // of allreduces those alone that fold alike.
   std::vector<Choice> candidates(Collective collective, std::size_t bytes, bool messages_only) const;
+  // Likewise of allreduces by messages alone, for streams, which are not meant to be reproducible.
+  std::vector<Choice> candidates_for_streams() const { return all(Collective::allreduce, 0, true); }
 
   // By price alone, whatever settings, rules and measurements say; without an algorithm where nothing can run.
   Choice cheapest(Collective collective, std::size_t bytes, bool messages_only) const {
@@ -110,6 +112,7 @@ class Selector {
 
  private:
   bool runs(const Algorithm& algorithm, bool messages_only) const;
+  std::vector<Choice> all(Collective collective, std::size_t bytes, bool messages_only) const;
   std::optional<Selection> by_rule(Collective collective, std::size_t bytes, bool messages_only) const;
   std::optional<Selection> first_match(const std::vector<TuningRule>& rules, ChosenBy by,
                                        Collective collective, std::size_t bytes, bool messages_only) const;

@@ -125,6 +125,17 @@ TEST(GpuFault, BeforeABlockingCall) {
   }));
 }
 
+// Memory that is not there keeps the faulty rank from looking at its GPU by itself.
+TEST(GpuFault, BeforeABlockingCallOfFreedMemory) {
+  EXPECT_TRUE(after_a_fault(kExchanging, [](NodeRank& rank, const TestStream&, const TestWords& words) {
+    TestMemory freed(rank.driver(), Memory::device, kCount * 4, rank.rank());
+    auto* const lost = rank.rank() == kFaulty ? static_cast<std::int32_t*>(freed.lose()) : words.at();
+    const Status status = rank.path().allreduce(lost, lost, kCount, DType::i32, Op::sum).status();
+    return expect(status.code() == (rank.rank() == kFaulty ? Code::invalid_argument : Code::peer_failed),
+                  rank, "failed as: " + status.message());
+  }));
+}
+
 TEST(GpuFault, BeforeTheEnd) {
   EXPECT_TRUE(after_a_fault(kExchanging, [](NodeRank& rank, const TestStream&, const TestWords&) {
     rank.path().let_go();
@@ -157,7 +168,10 @@ TEST(GpuFault, BehindAGraph) {
 
 // Streams that wait for events cannot be called back. The host can, and so can the end.
 bool ends_beside_a_stuck_stream(NodeRank& rank, bool right) {
-  rank.path().let_go();
+  // Each by itself.
+  if (rank.rank() == 0) rank.path().let_go();
+  rank.barrier();
+  if (rank.rank() != 0) rank.path().let_go();
   rank.barrier();
   std::fflush(nullptr);
   _exit(right ? 0 : 1);  // the test's own stream would wait
@@ -178,6 +192,29 @@ TEST(GpuFault, WithEventsAloneAfterASparseSum) {
     if (!expect(sum_on(rank, stream, words).ok(), rank, "the second call")) return false;
     if (rank.rank() == kFaulty) break_gpu(rank, stream);
     const bool right = expect_failure(rank, sum_on(rank, stream, words));
+    return ends_beside_a_stuck_stream(rank, right);
+  }));
+}
+
+// Nor does what a longer one needs replace it.
+TEST(GpuFault, WithEventsAloneBeforeALongerSparseSum) {
+  EXPECT_TRUE(on_processes(library, kRanks, DeviceLimits{kExchanging.scratch}, [](NodeRank& rank) {
+    alarm(kLongest);
+    const TestStream stream(rank.driver(), rank.rank());
+    const TestWords words(rank.driver(), rank.rank(), 5000, 1);
+    if (!expect(sum_on(rank, stream, words).ok(), rank, "the first call")) return false;
+    stream.wait();
+    auto* const floats = reinterpret_cast<float*>(words.at());
+    const auto sparse_sum = [&](std::size_t n) {
+      DeviceTraffic traffic;
+      return rank.path().largest_sum({floats, floats, n, n / 2, nullptr}, n, &traffic);
+    };
+    const Result<bool> served = sparse_sum(10);
+    if (!expect(served.ok() && served.value(), rank, "no sparse sum")) return false;
+    if (!expect(sum_on(rank, stream, words).ok(), rank, "the second call")) return false;
+    if (rank.rank() == kFaulty) break_gpu(rank, stream);
+    const Status status = sparse_sum(5000).status();
+    const bool right = expect(!status.ok(), rank, "a sparse sum behind a fault");
     return ends_beside_a_stuck_stream(rank, right);
   }));
 }
