@@ -204,57 +204,53 @@ class Comm {
 
   template <typename T>
   Request iallreduce(std::span<const T> in, std::span<T> out, Op op = Op::sum) {
-    heddle_request_t request = nullptr;
-    check(heddle_iallreduce(in.data(), out.data(), equal_length(in, out), dtype_of<T>::value, c_op(op),
-                            handle_, &request));
-    return Request(request);
+    return made([&](heddle_request_t* request) {
+      return heddle_iallreduce(in.data(), out.data(), equal_length(in, out), dtype_of<T>::value, c_op(op),
+                               handle_, request);
+    });
   }
   template <typename T>
   Request iallreduce_in_place(std::span<T> data, Op op = Op::sum) {
-    heddle_request_t request = nullptr;
-    check(heddle_iallreduce(HEDDLE_IN_PLACE, data.data(), data.size(), dtype_of<T>::value, c_op(op), handle_,
-                            &request));
-    return Request(request);
+    return made([&](heddle_request_t* request) {
+      return heddle_iallreduce(HEDDLE_IN_PLACE, data.data(), data.size(), dtype_of<T>::value, c_op(op),
+                               handle_, request);
+    });
   }
   template <typename T>
   Request ibcast(std::span<T> data, int root = 0) {
     static_assert(std::is_trivially_copyable_v<T>);
-    heddle_request_t request = nullptr;
-    check(heddle_ibcast(data.data(), data.size_bytes(), root, handle_, &request));
-    return Request(request);
+    return made([&](heddle_request_t* request) {
+      return heddle_ibcast(data.data(), data.size_bytes(), root, handle_, request);
+    });
   }
   Request ibarrier() {
-    heddle_request_t request = nullptr;
-    check(heddle_ibarrier(handle_, &request));
-    return Request(request);
+    return made([&](heddle_request_t* request) { return heddle_ibarrier(handle_, request); });
   }
 
   // Persistent: nothing happens before Request::start().
   template <typename T>
   Request allreduce_init(std::span<const T> in, std::span<T> out, Op op = Op::sum) {
-    heddle_request_t request = nullptr;
-    check(heddle_allreduce_init(in.data(), out.data(), equal_length(in, out), dtype_of<T>::value, c_op(op),
-                                handle_, &request));
-    return Request(request);
+    return made([&](heddle_request_t* request) {
+      return heddle_allreduce_init(in.data(), out.data(), equal_length(in, out), dtype_of<T>::value, c_op(op),
+                                   handle_, request);
+    });
   }
   template <typename T>
   Request allreduce_in_place_init(std::span<T> data, Op op = Op::sum) {
-    heddle_request_t request = nullptr;
-    check(heddle_allreduce_init(HEDDLE_IN_PLACE, data.data(), data.size(), dtype_of<T>::value, c_op(op),
-                                handle_, &request));
-    return Request(request);
+    return made([&](heddle_request_t* request) {
+      return heddle_allreduce_init(HEDDLE_IN_PLACE, data.data(), data.size(), dtype_of<T>::value, c_op(op),
+                                   handle_, request);
+    });
   }
   Request barrier_init() {
-    heddle_request_t request = nullptr;
-    check(heddle_barrier_init(handle_, &request));
-    return Request(request);
+    return made([&](heddle_request_t* request) { return heddle_barrier_init(handle_, request); });
   }
   template <typename T>
   Request bcast_init(std::span<T> data, int root = 0) {
     static_assert(std::is_trivially_copyable_v<T>);
-    heddle_request_t request = nullptr;
-    check(heddle_bcast_init(data.data(), data.size_bytes(), root, handle_, &request));
-    return Request(request);
+    return made([&](heddle_request_t* request) {
+      return heddle_bcast_init(data.data(), data.size_bytes(), root, handle_, request);
+    });
   }
 
   // `count` zeroed elements that the other ranks of the node can reach: see heddle_alloc.
@@ -282,6 +278,14 @@ class Comm {
 
  private:
   static heddle_op c_op(Op op) { return static_cast<heddle_op>(op); }
+
+  // Of a C function's call that makes one.
+  template <typename Call>
+  static Request made(const Call& call) {
+    heddle_request_t request = nullptr;
+    check(call(&request));
+    return Request(request);
+  }
 
   template <typename T>
   static std::size_t equal_length(std::span<const T> in, std::span<T> out) {
