@@ -139,17 +139,12 @@ namespace {
 // What is in a context goes with it.
 void lose_all(CUcontext context) {
   context->dead = true;
-  std::map<Address, std::size_t> lost;
+  std::map<Address, Place> lost;
   for (const auto& [at, memory] : world().memory) {
-    if (memory.context == context) lost[at] = memory.sort == Sort::device ? memory.pages->bytes : 0;
+    if (memory.context == context) lost[at] = memory.sort == Sort::device ? Place::kept : Place::freed;
   }
-  for (const auto& [at, bytes] : lost) {
-    drop(at);
-    void* const place = reinterpret_cast<void*>(at);
-    constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
-    if (bytes > 0 && mmap(place, bytes, PROT_NONE, kFlags, -1, 0) == place)
-      world().vacated.emplace(bytes, at);
-  }
+  for (const auto& [at, place] : lost)
+    drop(at, place);
   std::erase_if(world().events, [&](const auto& one) {
     if (one.second == context) delete one.first;
     return one.second == context;

@@ -241,15 +241,24 @@ Address add(Sort sort, std::size_t bytes, CUcontext context, int device) {
   return at;
 }
 
-CUresult drop(Address at) {
+CUresult drop(Address at, Place place) {
   const auto found = world().memory.find(at);
   if (found == world().memory.end()) return CUDA_ERROR_INVALID_VALUE;
+  const Memory& memory = found->second;
   // What the driver would do is undefined.
-  if (found->second.sort == Sort::device && found->second.pages->shared().open != 0) {
+  if (memory.sort == Sort::device && memory.pages->shared().open != 0) {
     std::fprintf(stderr, "the double of CUDA: memory is freed that another process has open\n");
     std::abort();
   }
-  if (found->second.pages) munmap(reinterpret_cast<void*>(at), found->second.pages->bytes);
+  void* const shown = reinterpret_cast<void*>(at);
+  if (memory.pages && place == Place::kept) {
+    // In one step: where it were free in between, another thread's memory might move in, and be lost.
+    constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+    if (mmap(shown, memory.pages->bytes, PROT_NONE, kFlags, -1, 0) == shown)
+      world().vacated.emplace(memory.pages->bytes, at);
+  } else if (memory.pages) {
+    munmap(shown, memory.pages->bytes);
+  }
   world().memory.erase(found);
   return CUDA_SUCCESS;
 }

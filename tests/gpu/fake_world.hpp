@@ -200,9 +200,10 @@ CUresult check_unsafe();
 // A call that makes a capture fail.
 CUresult invalidate(Capture& capture, CUresult error);
 
-// Memory of the double, and its end.
+// Memory of the double, and its end, after which its place is the system's, or the double's, for memory of the same size.
+enum class Place { freed, kept };
 Address add(Sort sort, std::size_t bytes, CUcontext context, int device);
-CUresult drop(Address at);
+CUresult drop(Address at, Place place = Place::freed);
 
 #define ENTER(name)                                \
   const std::lock_guard lock(fake::world().mutex); \
