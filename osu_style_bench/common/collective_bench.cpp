@@ -125,9 +125,14 @@ PlainRow CollectiveBench::measure(Side& side, std::size_t bytes) {
   row.average = total[0] / job_.size();
   row.maximum = extremes[0];
   row.minimum = -extremes[1];
-  row.algorithm = side.algorithm(options_.kind, count_);
+  row.algorithm = algorithm_of(side);
   if (options_.validate) row.valid = right(side, bytes) && *row.valid;
   return row;
+}
+
+// What sides know is what serves host memory.
+std::string CollectiveBench::algorithm_of(Side& side) const {
+  return options_.place == Place::host ? side.algorithm(options_.kind, count_) : "-";
 }
 
 ComparedRow CollectiveBench::compare(Side& host, Side& heddle, std::size_t bytes) {
@@ -163,7 +168,7 @@ ComparedRow CollectiveBench::compare(Side& host, Side& heddle, std::size_t bytes
   row.ratio = row.host.median_us / row.heddle.median_us;
   row.bootstrap = bootstrap_ratios(samples[0], samples[1], kResamples, bytes);
   row.ratio_interval = central_interval(row.bootstrap);
-  row.algorithm = heddle.algorithm(options_.kind, count_);
+  row.algorithm = algorithm_of(heddle);
   if (options_.validate) row.valid = right(host, bytes) && right(heddle, bytes) && *row.valid;
   return row;
 }

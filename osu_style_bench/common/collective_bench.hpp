@@ -1,6 +1,8 @@
 // Measures one collective at one size.
 #pragma once
 
+#include <string>
+
 #include "common/buffers.hpp"
 #include "common/job.hpp"
 #include "common/options.hpp"
@@ -29,6 +31,7 @@ class CollectiveBench {
   long calls_per_sample(double seconds_per_call) const;
   int rounds_for(double seconds_per_round) const;
   bool right(Side& side, std::size_t bytes);
+  std::string algorithm_of(Side& side) const;
   void cut(std::size_t bytes);
 
   const Job& job_;

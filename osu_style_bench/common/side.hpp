@@ -34,7 +34,7 @@ class Side {
   // Memory for buffers of the kind this side likes best, null where there is none; it goes with the side.
   virtual void* allocate(std::size_t /*bytes*/) { return nullptr; }
 
-  // The algorithm that serves `kind` with `count` elements, "-" where nobody says.
+  // The algorithm that serves `kind` with `count` elements of host memory, "-" where nobody says.
   virtual std::string algorithm(Kind kind, std::size_t count) = 0;
 };
 

@@ -47,6 +47,7 @@ def main():
         for command in ([*launch, program], [mpiexec, *preloaded, "-n", "2", program]):
             text = text_of([*command, *staged], double, 0)
             check_rows(text, "device")
+            assert all(line.endswith(" -") for line in text.splitlines() if line and not line.startswith("#")), text
             assert "staged(us)" in text and "ratio staged/heddle" in text, text
             assert ("preloaded" in text) == (preload in command), text
     ranks = native_ranks.run([programs[0], "--native", *staged], 2, 100, **double)

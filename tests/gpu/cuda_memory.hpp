@@ -41,8 +41,17 @@ class TestDriver {
     const auto error = static_cast<int>(find<Function>(name)(arguments...));
     if (error != 0) stop(name, std::to_string(error).c_str());
   }
-  // Of the double alone: how often a function was called; what its next call is to return.
-  int calls(const char* name) const { return find<int (*)(const char*)>("fake_cuda_calls")(name); }
+  bool is_double() const { return dlsym(library_, "fake_cuda_calls") != nullptr; }
+  int devices() const {
+    int devices = 0;
+    call<PFN_cuDeviceGetCount_v2000>("cuDeviceGetCount", &devices);
+    return devices;
+  }
+  // How often a function was called, which the double alone counts; 0 of CUDA's own.
+  int calls(const char* name) const {
+    return is_double() ? find<int (*)(const char*)>("fake_cuda_calls")(name) : 0;
+  }
+  // Of the double alone: what a function's next call is to return.
   void fail(const char* name, CUresult error) const {
     find<void (*)(const char*, int, int)>("fake_cuda_fail")(name, error, 1);
   }
@@ -81,14 +90,18 @@ class TestDriver {
   void* library_;
 };
 
-// `bytes` bytes on `device`, in its primary context or, for what has none of its own, in none. The calling thread's current context is what
-// it was.
+// `bytes` bytes on `device`, counted round where there are fewer, in its primary context or, for what has none of its own, in none. The
+// calling thread's current context is what it was.
 class TestMemory {
  public:
   TestMemory(const TestDriver& driver, Memory memory, std::size_t bytes, int device = 0)
-      : TestMemory(driver, memory, bytes, device, driver.primary(device)) {}
+      : TestMemory(driver, memory, bytes, device, driver.primary(device % driver.devices())) {}
   TestMemory(const TestDriver& driver, Memory memory, std::size_t bytes, int device, CUcontext context)
-      : driver_(driver), memory_(memory), bytes_(bytes), device_(device), context_(context) {
+      : driver_(driver),
+        memory_(memory),
+        bytes_(bytes),
+        device_(device % driver.devices()),
+        context_(context) {
     allocate();
   }
   TestMemory(const TestMemory&) = delete;

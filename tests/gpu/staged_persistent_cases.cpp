@@ -159,8 +159,7 @@ void starts_that_fail(Job& job) {
   MPI_Request requests[2];
   MPI_Recv_init(to.data(), kInts, MPI_INT, rank, 0, MPI_COMM_WORLD, &requests[0]);
   MPI_Send_init(from.data(), kInts, MPI_INT, rank, 0, MPI_COMM_WORLD, &requests[1]);
-  const auto fail = job.driver.find<void (*)(const char*, int, int)>("fake_cuda_fail");
-  fail("cuMemcpyDtoHAsync", CUDA_ERROR_ILLEGAL_ADDRESS, 1);
+  job.driver.fail("cuMemcpyDtoHAsync", CUDA_ERROR_ILLEGAL_ADDRESS);
   expect("a start that fails", MPI_Startall(2, requests), MPI_ERR_OTHER);
   expect("no more than nothing", MPI_Waitall(2, requests, MPI_STATUSES_IGNORE), MPI_SUCCESS);
   expect("another start", MPI_Startall(2, requests), MPI_SUCCESS);
