@@ -281,8 +281,9 @@ constexpr std::array kRows = {
         set_switch<&Config::alloc_mem>},
     Row{{"HEDDLE_MEASURE", "0, 1", "1",
          "1 tries the algorithms when ranks of one node, each with a core of its own, make a communicator, "
-         "for "
-         "about 0.1 s, once for each machine and placement of ranks; 0 goes by price alone."},
+         "for about 0.1 s, once for each machine and placement of ranks, and the ways of buffers on GPUs "
+         "when "
+         "those begin to serve it; 0 goes by price alone."},
         set_switch<&Config::measure>},
     Row{{"HEDDLE_REPRODUCIBLE", "0, 1", "0",
          "1 adds the elements of all dense vectors in one order, which depends on the ranks and on which "

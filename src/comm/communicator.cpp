@@ -28,7 +28,8 @@ CommunicatorImpl::CommunicatorImpl(const Bootstrap& bootstrap, const Config& con
   team_ = t.nodes() == 1 ? connections_->ports.teams[static_cast<std::size_t>(TeamKind::node)] : nullptr;
   if (team_ == nullptr) bcasts_meet_ = UINT64_MAX;
   if (size_ == 1 || (team_ != nullptr && size_ <= gpu::kMostRanks)) {
-    const DeviceLimits limits{config.cuda ? config.device_bytes : 0, config.exchange_bytes, config.timeout};
+    const DeviceLimits limits{config.cuda ? config.device_bytes : 0, config.exchange_bytes, config.timeout,
+                              config.measure};
     device_path_ = std::make_unique<DevicePath>(node_meeting_, limits, log_);
   }
   std::size_t most = 0;

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "base/clock.hpp"
 #include "comm/verdict.hpp"
 
 namespace heddle {
@@ -79,10 +80,18 @@ bool DevicePath::all_want_it(std::uint64_t call) const {
 }
 
 Status DevicePath::set_up(gpu::Gpu& gpu) {
-  const Result<bool> connected = connect(gpu);
+  Result<bool> connected = connect(gpu);
+  const bool tries = limits_.tries && !direct_;
+  const auto start = std::chrono::steady_clock::now();
+  if (connected.ok() && tries) {
+    if (Status tried = try_ways(gpu); !tried.ok()) connected = std::move(tried);
+  }
   if (lost_) return connected.status();
   if (connected.ok()) {
     begin();
+    if (tries && meeting_.rank() == 0)
+      log_.info(fmt::format("buffers on GPUs, as tried in {:.1f} ms: {}", 1e3 * seconds_since(start),
+                            text_of(ways_)));
     return {};
   }
   if (connected.status().code() != Code::peer_failed || meeting_.rank() == 0)
@@ -151,6 +160,7 @@ Result<bool> DevicePath::open_exchange(const gpu::ExchangeLayout& layout, std::s
   const Result<bool> all = meet(Status(), mine.ok());
   if (!all.ok()) return all;
   exchange_ = all.value() ? layout : gpu::ExchangeLayout();
+  ways_.exchanged = exchange_.most;
   if (!mine.ok()) log_.info("the GPUs do not exchange short vectors in kernels: " + mine.message());
   return true;
 }
@@ -172,6 +182,7 @@ Status DevicePath::leave(Mode then) {
   meeting_.tell(0);
   if (lost_) return all.status();
   exchange_ = {};
+  ways_ = {};
   // What is begun anew would be freed one day, and that may wait for all streams of the context: also for one that waits in vain.
   if (!all.value()) mode_ = Mode::off;
   if (link_ && !finished) {
@@ -223,13 +234,13 @@ void DevicePath::keep_for_ever(Kept kept) {
 
 // What streams and graphs were given for the link, which may wait for the GPUs of others, is done. False: it has waited in vain for so long.
 bool DevicePath::finish(gpu::Link& link, std::chrono::seconds patience) {
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point end = Clock::time_point::max();
+  using Steady = std::chrono::steady_clock;
+  Steady::time_point end = Steady::time_point::max();
   for (unsigned looks = 1; !is_finished(link); ++looks) {
     if (looks % kLooks == 0 && awaited_in_vain() >= 0) {
       link.stop_exchange(true);
-      end = std::min(end, Clock::now() + patience);
-      if (Clock::now() > end) return false;
+      end = std::min(end, Steady::now() + patience);
+      if (Steady::now() > end) return false;
     }
     sched_yield();
   }
@@ -361,8 +372,8 @@ Result<bool> DevicePath::conclude(Result<bool> served) {
 }
 
 Result<bool> DevicePath::serve_allreduce(const void* in, void* out, std::size_t count, DType type, Op op) {
-  if (count == 0) return false;
   const std::size_t bytes = count * dtype_size(type);
+  if (count == 0 || bytes < ways_.sums_from) return false;
   Result<bool> here = link_->holds(out, bytes);
   if (here.ok() && here.value() && in != out) here = link_->holds(in, bytes);
   if (here.ok() && here.value()) here = link_->folds(type, op);
@@ -372,7 +383,7 @@ Result<bool> DevicePath::serve_allreduce(const void* in, void* out, std::size_t 
 }
 
 Result<bool> DevicePath::serve_bcast(void* buffer, std::size_t bytes, int root) {
-  if (bytes == 0) return false;
+  if (bytes == 0 || bytes < ways_.bcasts_from) return false;
   const Result<bool> here = buffer != nullptr ? link_->holds(buffer, bytes) : Result<bool>(false);
   const DeviceBcast bcast{static_cast<std::byte*>(buffer), bytes, root};
   const std::unique_ptr<DeviceWork> work =

@@ -9,7 +9,8 @@
 //    it, or that not all do. A rank without CUDA never says so; it pays one addition a call, and nobody waits for it.
 // 2. Then the mode is set up: links, and scratch that the others can reach (gpu/link.hpp). What goes wrong there is told to all, and the
 //    communicator stays as it was.
-// 3. From then on each call begins with a meeting, in which the ranks tell whether they have their part on their GPU. If one
+// 3. The ways that there are for short and long vectors are tried, and the fastest ones taken; short ones may well go by images still.
+// 4. From then on each call begins with a meeting, in which the ranks tell whether they have their part on their GPU. If one
 //    has not, this call is staged by images. After some such calls in a row, or a failure, the mode ends.
 #pragma once
 
@@ -25,6 +26,7 @@
 #include "base/dtype.hpp"
 #include "base/log.hpp"
 #include "base/status.hpp"
+#include "comm/device_ways.hpp"
 #include "comm/device_work.hpp"
 #include "comm/placed_residual.hpp"
 #include "compress/codec.hpp"
@@ -117,6 +119,8 @@ struct DeviceLimits {
   std::size_t scratch = 0;   // bytes on each rank's GPU; 0: everything is staged
   std::size_t exchange = 0;  // the longest vector that kernels exchange, where each rank has a GPU
   std::chrono::nanoseconds patience{0};  // of a kernel that waits for others; 0: as long as it takes
+  bool tries =
+      false;  // ways of sums and bcasts, when the mode begins with a blocking call; else the GPUs serve all
 };
 
 class DevicePath {
@@ -225,10 +229,17 @@ class DevicePath {
   Status after_streams();
   Status wait_for_gpus();
   Status give_to_gpus(DeviceWork& work);
-  Worker worker() const { return {link_.get(), meeting_.rank(), meeting_.size(), layout_, exchange_.most}; }
+  Worker worker() const {
+    return {link_.get(), meeting_.rank(), meeting_.size(), layout_, ways_.exchanged, ways_.shared_from};
+  }
   Result<bool> meet(const Status& mine, bool can, std::span<std::uint64_t> more = {});
   template <typename T>
   Result<bool> gather(const Status& mine, const T& one, std::vector<T>* all);
+
+  // device_trials.cpp
+  Status try_ways(gpu::Gpu& gpu);
+  Result<double> time_way(gpu::Gpu& gpu, bool sum, DeviceWay way, std::size_t bytes);
+  Status try_image(gpu::Gpu& gpu, std::byte* buffer, std::size_t bytes);
 
   // On streams: device_streams.cpp.
   Status get_ready(gpu::Gpu& gpu, gpu::Stream stream, const void* buffer);
@@ -297,6 +308,7 @@ class DevicePath {
   bool stuck_ = false;       // something is kept for ever
   ScratchLayout layout_;
   gpu::ExchangeLayout exchange_;
+  DeviceWays ways_;
   std::vector<std::uint64_t> words_;  // for meetings
 };
 

@@ -9,9 +9,6 @@
 namespace heddle {
 namespace {
 
-// From this size on three ranks and more share the folding out. It takes one meeting and one wait for the GPU more. Not measured.
-constexpr std::size_t kSharedFrom = std::size_t{512} << 10;
-
 // ---- Where the buffers lie
 
 std::uint64_t word(const void* address) {
@@ -264,7 +261,7 @@ std::unique_ptr<DeviceWork> direct_bcast(const Worker& worker, const DeviceBcast
 std::unique_ptr<DeviceWork> scratch_sum(const Worker& worker, const DeviceSum& sum) {
   if (sum.count * dtype_size(sum.type) <= worker.exchanged)
     return std::make_unique<ExchangedSum>(worker, sum);
-  if (worker.size > 2 && sum.count * dtype_size(sum.type) >= kSharedFrom)
+  if (worker.size > 2 && sum.count * dtype_size(sum.type) >= worker.shared_from)
     return std::make_unique<SharedSum>(worker, sum);
   return std::make_unique<ScratchSum>(worker, sum);
 }

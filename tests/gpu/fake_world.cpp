@@ -55,6 +55,11 @@ World::World() {
   if (const char* n = std::getenv("FAKE_CUDA_MULTIPROCESSORS")) multiprocessors = std::atoi(n);
   if (const char* name = std::getenv("FAKE_CUDA_LACKS")) lacking = name;
   has_peers = std::getenv("FAKE_CUDA_NO_PEERS") == nullptr;
+  if (const char* text = std::getenv("FAKE_CUDA_SLOW")) {
+    const std::string all = text;
+    const std::size_t colon = all.find(':');
+    slow[all.substr(0, colon)] = std::atoi(all.c_str() + colon + 1);
+  }
   const char* text = std::getenv("FAKE_CUDA_FAIL");
   std::istringstream list(text != nullptr ? text : "");
   for (std::string entry; std::getline(list, entry, ',');) {
@@ -67,6 +72,7 @@ World::World() {
 
 CUresult World::enter(const char* name, bool needs_init) {
   ++calls[name];
+  if (const auto found = slow.find(name); found != slow.end()) usleep(static_cast<useconds_t>(found->second));
   const auto asked = failures.find(name);
   if (asked != failures.end() && asked->second.times > 0 && asked->second.after-- <= 0) {
     --asked->second.times;

@@ -142,7 +142,8 @@ struct World {
   std::recursive_mutex mutex;
   int process = 0;  // in which cuInit was called
   int devices = 2;
-  int multiprocessors = 2;  // of each
+  std::map<std::string, int> slow;  // microseconds of functions
+  int multiprocessors = 2;          // of each
   std::map<std::string, int> calls;
   std::map<std::string, std::size_t> copied;  // bytes, by those that copy
   std::map<std::string, Failure> failures;

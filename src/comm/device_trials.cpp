@@ -1,0 +1,65 @@
+// DevicePath's trials of what its calls may go by, in the scratch of the ranks.
+#include <algorithm>
+#include <chrono>
+#include <limits>
+
+#include "base/clock.hpp"
+#include "comm/device_path.hpp"
+
+namespace heddle {
+
+// In the half of the scratch that a vector of one piece leaves alone. The least of some turns: what others do meanwhile only adds.
+Result<double> DevicePath::time_way(gpu::Gpu& gpu, bool sum, DeviceWay way, std::size_t bytes) {
+  constexpr int kTurns = 7;  // the first one makes buffers and loads kernels
+  std::byte* const buffer = link_->scratch(meeting_.rank()) + layout_.half;
+  Worker worker = this->worker();
+  worker.exchanged = way == DeviceWay::exchanged ? bytes : 0;
+  worker.shared_from = way == DeviceWay::shared ? 0 : std::numeric_limits<std::size_t>::max();
+  double least = std::numeric_limits<double>::infinity();
+  for (int turn = 0; turn < kTurns; ++turn) {
+    HEDDLE_TRY(meet({}, true).status());
+    const auto start = std::chrono::steady_clock::now();
+    if (way == DeviceWay::images) {
+      HEDDLE_TRY(try_image(gpu, buffer, bytes));
+    } else {
+      const Result<bool> here = link_->holds(buffer, bytes);
+      const std::unique_ptr<DeviceWork> work =
+          sum ? scratch_sum(worker, {buffer, buffer, bytes / sizeof(float), DType::f32, Op::sum})
+              : scratch_bcast(worker, {buffer, bytes, 0});
+      HEDDLE_TRY(run(*work, here).status());
+    }
+    if (turn > 0) least = std::min(least, seconds_since(start));
+  }
+  std::uint64_t slowest[] = {static_cast<std::uint64_t>(1e9 * least)};
+  HEDDLE_TRY(meet({}, true, slowest).status());
+  return 1e-9 * static_cast<double>(slowest[0]);
+}
+
+// What a call by images does: whatever the words are, the ranks' largest of them takes about as long as their sum.
+Status DevicePath::try_image(gpu::Gpu& gpu, std::byte* buffer, std::size_t bytes) {
+  Result<gpu::Image> image = gpu.image(buffer, bytes);
+  Status mine = image.ok() ? image->load() : image.status();
+  if (const Result<bool> all = meet(mine, true); !all.ok()) return all.status();
+  const std::span<std::uint64_t> words(static_cast<std::uint64_t*>(image->host()),
+                                       bytes / sizeof(std::uint64_t));
+  if (Status met = meeting_.largest(words); !met.ok()) {
+    lost_ = true;
+    return met;
+  }
+  mine = image->store();
+  return meet(mine, true).status();
+}
+
+// Collective, once the mode is on by way of scratch.
+Status DevicePath::try_ways(gpu::Gpu& gpu) {
+  DeviceTrials trials;
+  trials.time = [&](bool sum, DeviceWay way, std::size_t bytes) { return time_way(gpu, sum, way, bytes); };
+  trials.ranks = meeting_.size();
+  trials.most = layout_.piece;
+  trials.exchanged = exchange_.most;
+  const Result<DeviceWays> found = try_device_ways(trials);
+  if (found.ok()) ways_ = found.value();
+  return found.status();
+}
+
+}  // namespace heddle

@@ -1,0 +1,46 @@
+// By which way buffers on the GPUs of a node are summed and sent, by their length: tried when ranks begin with it, because what a launch, a meeting and a copy take differs by machine, and where
+// processes take turns on a GPU copies to the host and back may well be faster for short vectors.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "base/status.hpp"
+
+namespace heddle {
+
+// The GPUs' forms of device_work.hpp, and copies to the host's memory and back around a sum there.
+enum class DeviceWay {
+  images,
+  exchanged,  // kernels exchange vectors, and each rank folds all
+  whole,      // by way of scratch, each rank folds all
+  shared,     // by way of scratch, each rank folds its share; of sums alone
+};
+
+// All in bytes.
+struct DeviceWays {
+  std::size_t sums_from = 0;    // shorter sums go by images
+  std::size_t bcasts_from = 0;  // likewise
+  std::size_t exchanged = 0;    // vectors of up to this are exchanged; 0: none
+  // From here on sums share the folding out, where there are three ranks or more.
+  std::size_t shared_from = std::size_t{512} << 10;
+
+  bool operator==(const DeviceWays&) const = default;
+};
+// For a log: "of allreduces those from 4096 bytes on, of bcasts all".
+std::string text_of(const DeviceWays& ways);
+
+struct DeviceTrials {
+  // Collective: what a sum (or a bcast) of so many bytes takes that way, in seconds, on the slowest rank.
+  std::function<Result<double>(bool sum, DeviceWay way, std::size_t bytes)> time;
+  int ranks = 2;
+  std::size_t most = 0;       // bytes of the longest vector that can be tried
+  std::size_t exchanged = 0;  // of the longest that can be exchanged
+};
+
+// The same on all ranks. GPUs serve what they do no slower than images by a tenth.
+Result<DeviceWays> try_device_ways(const DeviceTrials& trials);
+
+}  // namespace heddle
