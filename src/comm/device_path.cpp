@@ -160,7 +160,7 @@ Result<bool> DevicePath::open_exchange(const gpu::ExchangeLayout& layout, std::s
   const Result<bool> all = meet(Status(), mine.ok());
   if (!all.ok()) return all;
   exchange_ = all.value() ? layout : gpu::ExchangeLayout();
-  ways_.exchanged = exchange_.most;
+  ways_.sums_exchanged = ways_.bcasts_exchanged = exchange_.most;
   if (!mine.ok()) log_.info("the GPUs do not exchange short vectors in kernels: " + mine.message());
   return true;
 }

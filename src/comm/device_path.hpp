@@ -230,7 +230,8 @@ class DevicePath {
   Status wait_for_gpus();
   Status give_to_gpus(DeviceWork& work);
   Worker worker() const {
-    return {link_.get(), meeting_.rank(), meeting_.size(), layout_, ways_.exchanged, ways_.shared_from};
+    return {link_.get(),          meeting_.rank(),        meeting_.size(),  layout_,
+            ways_.sums_exchanged, ways_.bcasts_exchanged, ways_.shared_from};
   }
   Result<bool> meet(const Status& mine, bool can, std::span<std::uint64_t> more = {});
   template <typename T>
@@ -239,7 +240,7 @@ class DevicePath {
   // device_trials.cpp
   Status try_ways(gpu::Gpu& gpu);
   Result<double> time_way(gpu::Gpu& gpu, bool sum, DeviceWay way, std::size_t bytes);
-  Status try_image(gpu::Gpu& gpu, std::byte* buffer, std::size_t bytes);
+  Status try_image(gpu::Gpu& gpu, bool sum, std::byte* buffer, std::size_t bytes);
 
   // On streams: device_streams.cpp.
   Status get_ready(gpu::Gpu& gpu, gpu::Stream stream, const void* buffer);

@@ -13,14 +13,14 @@ Result<double> DevicePath::time_way(gpu::Gpu& gpu, bool sum, DeviceWay way, std:
   constexpr int kTurns = 7;  // the first one makes buffers and loads kernels
   std::byte* const buffer = link_->scratch(meeting_.rank()) + layout_.half;
   Worker worker = this->worker();
-  worker.exchanged = way == DeviceWay::exchanged ? bytes : 0;
+  worker.sums_exchanged = worker.bcasts_exchanged = way == DeviceWay::exchanged ? bytes : 0;
   worker.shared_from = way == DeviceWay::shared ? 0 : std::numeric_limits<std::size_t>::max();
   double least = std::numeric_limits<double>::infinity();
   for (int turn = 0; turn < kTurns; ++turn) {
     HEDDLE_TRY(meet({}, true).status());
     const auto start = std::chrono::steady_clock::now();
     if (way == DeviceWay::images) {
-      HEDDLE_TRY(try_image(gpu, buffer, bytes));
+      HEDDLE_TRY(try_image(gpu, sum, buffer, bytes));
     } else {
       const Result<bool> here = link_->holds(buffer, bytes);
       const std::unique_ptr<DeviceWork> work =
@@ -35,10 +35,12 @@ Result<double> DevicePath::time_way(gpu::Gpu& gpu, bool sum, DeviceWay way, std:
   return 1e-9 * static_cast<double>(slowest[0]);
 }
 
-// What a call by images does: whatever the words are, the ranks' largest of them takes about as long as their sum.
-Status DevicePath::try_image(gpu::Gpu& gpu, std::byte* buffer, std::size_t bytes) {
+// What a call by images does: whatever the words are, the ranks' largest of them takes about as long as their sum, and no less than a bcast.
+Status DevicePath::try_image(gpu::Gpu& gpu, bool sum, std::byte* buffer, std::size_t bytes) {
+  const bool is_root = meeting_.rank() == 0;
   Result<gpu::Image> image = gpu.image(buffer, bytes);
-  Status mine = image.ok() ? image->load() : image.status();
+  Status mine = image.status();
+  if (mine.ok() && (sum || is_root)) mine = image->load();
   if (const Result<bool> all = meet(mine, true); !all.ok()) return all.status();
   const std::span<std::uint64_t> words(static_cast<std::uint64_t*>(image->host()),
                                        bytes / sizeof(std::uint64_t));
@@ -46,7 +48,7 @@ Status DevicePath::try_image(gpu::Gpu& gpu, std::byte* buffer, std::size_t bytes
     lost_ = true;
     return met;
   }
-  mine = image->store();
+  if (sum || !is_root) mine = image->store();
   return meet(mine, true).status();
 }
 

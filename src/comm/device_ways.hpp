@@ -21,9 +21,10 @@ enum class DeviceWay {
 
 // All in bytes.
 struct DeviceWays {
-  std::size_t sums_from = 0;    // shorter sums go by images
-  std::size_t bcasts_from = 0;  // likewise
-  std::size_t exchanged = 0;    // vectors of up to this are exchanged; 0: none
+  std::size_t sums_from = 0;         // shorter sums go by images
+  std::size_t bcasts_from = 0;       // likewise
+  std::size_t sums_exchanged = 0;    // sums of up to this are exchanged; 0: none
+  std::size_t bcasts_exchanged = 0;  // likewise
   // From here on sums share the folding out, where there are three ranks or more.
   std::size_t shared_from = std::size_t{512} << 10;
 
@@ -33,14 +34,15 @@ struct DeviceWays {
 std::string text_of(const DeviceWays& ways);
 
 struct DeviceTrials {
-  // Collective: what a sum (or a bcast) of so many bytes takes that way, in seconds, on the slowest rank.
+  // Collective: what a sum (or a bcast) of so many bytes takes that way, in seconds, on the slowest rank; the same on all.
   std::function<Result<double>(bool sum, DeviceWay way, std::size_t bytes)> time;
   int ranks = 2;
   std::size_t most = 0;       // bytes of the longest vector that can be tried
   std::size_t exchanged = 0;  // of the longest that can be exchanged
 };
 
-// The same on all ranks. GPUs serve what they do no slower than images by a tenth.
+// The same on all ranks. GPUs serve what they do no slower than images by a tenth; of vectors longer than any that was tried all from eight times that length on. Where
+// trials take long only short vectors are tried.
 Result<DeviceWays> try_device_ways(const DeviceTrials& trials);
 
 }  // namespace heddle

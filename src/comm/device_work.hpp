@@ -40,7 +40,8 @@ struct Worker {
   int rank;
   int size;
   ScratchLayout layout;
-  std::size_t exchanged;  // the longest vector that the link exchanges; 0: none
+  std::size_t sums_exchanged;    // the longest sum that the link exchanges; 0: none
+  std::size_t bcasts_exchanged;  // likewise
   std::size_t
       shared_from;  // from which length on three ranks and more share the folding out: one meeting and one wait for the GPU more
 };

@@ -313,15 +313,23 @@ TEST(GpuApi, CompressedAllreduce) {
   });
 }
 
+// Where device memory of so many bytes was, once all ranks have made theirs: CUDA's own driver gives an address to whoever comes next.
+void* lost_address(heddle_comm_t comm, std::size_t bytes) {
+  TestMemory freed(*driver, Memory::device, bytes);
+  EXPECT_EQ(heddle_barrier(comm), HEDDLE_OK);
+  void* const address = freed.lose();
+  EXPECT_EQ(heddle_barrier(comm), HEDDLE_OK);
+  return address;
+}
+
 // In each of these sums the others hear of it.
 TEST(GpuApi, ASparseSumThatOneRankCannotReadEndsForAll) {
-  TestMemory freed(*driver, Memory::device, 20'000);
-  auto* const address = freed.lose();
   on_ranks(3, [&](heddle_comm_t comm, int rank) {
     const Entries mine = entries_of(rank);
     const Array<std::uint32_t> indices(Memory::device, mine.indices);
     const Array<float> values(Memory::device, mine.values);
     const Array<float> dense(Memory::device, 5000);
+    void* const address = lost_address(comm, 20'000);
     heddle_sparse good = sparse(300, indices.data(), values.data(), 0);
     heddle_sparse in = rank == 1 ? sparse(300, indices.data(), static_cast<float*>(address), 0) : good;
     std::vector<std::uint32_t> sum_indices(1000);
@@ -341,10 +349,9 @@ TEST(GpuApi, ASparseSumThatOneRankCannotReadEndsForAll) {
 }
 
 TEST(GpuApi, BadBuffersAreArguments) {
-  TestMemory freed(*driver, Memory::device, 100);
-  auto* const address = static_cast<float*>(freed.lose());
   on_ranks(2, [&](heddle_comm_t comm, int rank) {
     const Array<float> good(Memory::device, values_of(rank, 100));
+    auto* const address = static_cast<float*>(lost_address(comm, 100));
     ASSERT_EQ(heddle_allreduce(address, good.data(), 100, HEDDLE_FLOAT32, HEDDLE_SUM, comm),
               HEDDLE_ERR_ARGUMENT);
     EXPECT_NE(std::string(heddle_last_error()).find("freed"), std::string::npos) << heddle_last_error();

@@ -27,6 +27,8 @@ def main():
         assert re.search(r'carried.tar.gz: \d+ MiB', run(str(HERE / 'carry'), '--build', build, '--to', packed))
         with tarfile.open(packed) as archive:
             archive.extractall(folder)
+        stamp = pathlib.Path(folder, 'stamp').read_text()
+        assert re.fullmatch(r'[0-9a-f]{64}\n', stamp) and stamp == run(str(HERE / 'carry'), '--stamp'), stamp
         env = {'LD_LIBRARY_PATH': f'{folder}/lib:{os.path.dirname(double)}', 'HYDRA_LAUNCHER': 'fork'}
         ours = run('ldd', f'{folder}/lib/heddle/libheddle_backend_mpich.so', f'{folder}/bin/heddle_allreduce', **env)
         for name in ('libheddle.so', 'libmpich.so', 'libhwloc.so', 'libhwy.so', 'libucp.so', 'libstdc++.so'):

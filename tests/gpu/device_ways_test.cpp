@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <limits>
 #include <map>
 #include <utility>
 #include <vector>
@@ -15,9 +14,9 @@ using heddle::DeviceWay;
 using heddle::DeviceWays;
 
 constexpr std::size_t kMost = std::size_t{32} << 20;
-constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+constexpr std::size_t kBeyond = std::size_t{128} << 20;  // the longest that is tried, and another step
 
-// Seconds of a way: a constant, and so much for each byte.
+// Nanoseconds of a way: a constant, and so much for each byte.
 struct Line {
   double fixed;
   double per_byte;
@@ -40,7 +39,7 @@ DeviceWays ways_of(const Lines& sums, const Lines& bcasts, int ranks = 2, std::s
   trials.time = [&](bool sum, DeviceWay way, std::size_t bytes) -> heddle::Result<double> {
     if (tried != nullptr) tried->push_back({sum, way, bytes});
     const Line line = (sum ? sums : bcasts).at(way);
-    return line.fixed + line.per_byte * static_cast<double>(bytes);
+    return 1e-9 * (line.fixed + line.per_byte * static_cast<double>(bytes));
   };
   trials.ranks = ranks;
   trials.most = most;
@@ -69,45 +68,59 @@ TEST(DeviceWays, ShortVectorsGoByImages) {
   EXPECT_EQ(ways.bcasts_from, 262'144U);
 }
 
+// Where they win at all lengths that were tried, GPUs still serve what is longer by another step.
 TEST(DeviceWays, ImagesThatAreALittleFasterAreNotTaken) {
   const DeviceWays ways =
       ways_of(with(kAlike, DeviceWay::images, {0.95, 0.95}), with(kAlike, DeviceWay::images, {0.8, 0.8}));
   EXPECT_EQ(ways.sums_from, 0U);
-  EXPECT_EQ(ways.bcasts_from, kNone);
+  EXPECT_EQ(ways.bcasts_from, kBeyond);
 }
 
 // Not tried any more once they took twice as long as the fastest way.
 TEST(DeviceWays, ImagesAreGivenUp) {
   std::vector<Tried> tried;
-  ways_of(with(kAlike, DeviceWay::images, {1, 1}), kAlike, 2, 0, &tried);
-  const auto images = [&] {
-    std::size_t longest = 0;
+  const auto longest = [&] {
+    std::size_t bytes = 0;
     for (const Tried& one : tried) {
-      if (one.sum && one.way == DeviceWay::images) longest = one.bytes;
+      if (one.sum && one.way == DeviceWay::images) bytes = one.bytes;
     }
-    return longest;
+    return bytes;
   };
-  EXPECT_EQ(images(), std::size_t{2} << 20);
+  ways_of(kAlike, kAlike, 2, 0, &tried);
+  EXPECT_EQ(longest(), kBeyond / 8);
   tried.clear();
   const DeviceWays ways = ways_of(with(kAlike, DeviceWay::images, {1, 3}), kAlike, 2, 0, &tried);
-  EXPECT_EQ(images(), 64U);
+  EXPECT_EQ(longest(), 64U);
   EXPECT_EQ(ways.sums_from, 0U);
 }
 
-// Up to the last length at which kernels that wait for each other are no slower, and no longer than they may be.
+// Up to the last length at which kernels that wait for each other are no slower, and no longer than they may be; of sums and of bcasts.
 TEST(DeviceWays, Exchanged) {
-  const Lines exchanges = with(with(kAlike, DeviceWay::exchanged, {1, 2}), DeviceWay::whole, {1000, 1});
-  EXPECT_EQ(ways_of(exchanges, kAlike, 2, 65'536).exchanged, 512U);
-  EXPECT_EQ(ways_of(exchanges, kAlike, 2, 600).exchanged, 600U);
-  EXPECT_EQ(ways_of(exchanges, kAlike, 2, 0).exchanged, 0U);
-  EXPECT_EQ(ways_of(with(kAlike, DeviceWay::exchanged, {2, 1}), kAlike, 2, 65'536).exchanged, 0U);
-  EXPECT_EQ(ways_of(kAlike, kAlike, 2, 65'536).exchanged, 65'536U);
+  const Lines crossing = with(with(kAlike, DeviceWay::exchanged, {1, 2}), DeviceWay::whole, {1000, 1});
+  const Lines slower = with(kAlike, DeviceWay::exchanged, {2, 1});
+  EXPECT_EQ(ways_of(crossing, slower, 2, 65'536).sums_exchanged, 512U);
+  EXPECT_EQ(ways_of(crossing, slower, 2, 65'536).bcasts_exchanged, 0U);
+  EXPECT_EQ(ways_of(slower, crossing, 2, 65'536).bcasts_exchanged, 512U);
+  EXPECT_EQ(ways_of(slower, crossing, 2, 65'536).sums_exchanged, 0U);
+  EXPECT_EQ(ways_of(crossing, kAlike, 2, 600).sums_exchanged, 600U);
+  EXPECT_EQ(ways_of(crossing, kAlike, 2, 0).sums_exchanged, 0U);
+  EXPECT_EQ(ways_of(kAlike, kAlike, 2, 65'536).sums_exchanged, 65'536U);
+  // Shorter than anything that is tried.
+  EXPECT_EQ(ways_of(slower, slower, 2, 40).sums_exchanged, 40U);
   // Of three ranks what is shared out counts as well.
-  EXPECT_EQ(ways_of(with(exchanges, DeviceWay::shared, {0, 0}), kAlike, 3, 65'536).exchanged, 0U);
+  EXPECT_EQ(ways_of(with(crossing, DeviceWay::shared, {0, 0}), kAlike, 3, 65'536).sums_exchanged, 0U);
+}
+
+// Exchanging is given up for good at 64 bytes, and would be faster than images at 4,096: by scratch GPUs are slower there.
+TEST(DeviceWays, ImagesAreComparedWithWhatIsTaken) {
+  Lines lines = with(kAlike, DeviceWay::exchanged, {200, 0.001});
+  lines = with(with(lines, DeviceWay::whole, {100, 1}), DeviceWay::images, {1, 0.1});
+  EXPECT_EQ(ways_of(lines, lines, 2, 65'536).sums_exchanged, 0U);
+  EXPECT_EQ(ways_of(lines, lines, 2, 65'536).sums_from, kBeyond);
 }
 
 TEST(DeviceWays, SharedOut) {
-  const Lines shared = with(with(kAlike, DeviceWay::shared, {1000, 0.5}), DeviceWay::images, {1e9, 1});
+  const Lines shared = with(with(kAlike, DeviceWay::shared, {1000, 0.5}), DeviceWay::images, {1e6, 1});
   EXPECT_EQ(ways_of(shared, kAlike, 3).shared_from, 4'096U);
   // Two ranks have nothing to share.
   std::vector<Tried> tried;
@@ -115,18 +128,30 @@ TEST(DeviceWays, SharedOut) {
   for (const Tried& one : tried)
     EXPECT_NE(one.way, DeviceWay::shared);
   // Longer than what was tried.
-  EXPECT_EQ(ways_of(with(shared, DeviceWay::shared, {1, 2}), kAlike, 3).shared_from, std::size_t{16} << 20);
+  EXPECT_EQ(ways_of(with(shared, DeviceWay::shared, {1, 2}), kAlike, 3).shared_from, kBeyond);
 }
 
 // Scratch that holds nothing of what would be tried: as if nothing were known.
 TEST(DeviceWays, LittleScratch) {
   std::vector<Tried> tried;
   const Lines slow = with(kAlike, DeviceWay::whole, {1000, 1000});
-  EXPECT_EQ(ways_of(slow, slow, 3, 32, &tried, 60), (DeviceWays{0, 0, 32, std::size_t{512} << 10}));
+  EXPECT_EQ(ways_of(slow, slow, 3, 32, &tried, 60), (DeviceWays{0, 0, 32, 32, std::size_t{512} << 10}));
   EXPECT_TRUE(tried.empty());
   EXPECT_EQ(ways_of(kAlike, kAlike, 2, 0, &tried, 5000).sums_from, 0U);
   for (const Tried& one : tried)
     EXPECT_LE(one.bytes, 5000U);
+  // What is longer than anything tried by another step goes by the GPUs.
+  EXPECT_EQ(ways_of(slow, slow, 2, 0, nullptr, 5000).sums_from, 32'768U);
+}
+
+// Six milliseconds a call of 64 bytes: no other length is tried.
+TEST(DeviceWays, TrialsThatTakeLong) {
+  std::vector<Tried> tried;
+  Lines slow;
+  for (const auto& [way, line] : kAlike)
+    slow[way] = {6e6, line.per_byte};
+  EXPECT_EQ(ways_of(slow, slow, 2, 0, &tried).sums_from, 0U);
+  EXPECT_EQ(tried.size(), 4U);
 }
 
 TEST(DeviceWays, FailuresAreTold) {
@@ -140,10 +165,9 @@ TEST(DeviceWays, FailuresAreTold) {
 }
 
 TEST(DeviceWays, InWords) {
-  EXPECT_EQ(heddle::text_of({0, kNone, 512, 0}),
-            "of allreduces all, of bcasts none; up to 512 bytes by kernels that wait for each other");
-  EXPECT_EQ(heddle::text_of({64, 4'096, 0, 0}),
-            "of allreduces those from 64 bytes on, of bcasts those from 4096 bytes on");
+  EXPECT_EQ(heddle::text_of({0, 4'096, 512, 0, 0}),
+            "allreduces of any length (up to 512 by kernels that wait for each other), bcasts of 4096 bytes "
+            "or more");
 }
 
 }  // namespace

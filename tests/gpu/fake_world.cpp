@@ -55,11 +55,10 @@ World::World() {
   if (const char* n = std::getenv("FAKE_CUDA_MULTIPROCESSORS")) multiprocessors = std::atoi(n);
   if (const char* name = std::getenv("FAKE_CUDA_LACKS")) lacking = name;
   has_peers = std::getenv("FAKE_CUDA_NO_PEERS") == nullptr;
-  if (const char* text = std::getenv("FAKE_CUDA_SLOW")) {
-    const std::string all = text;
-    const std::size_t colon = all.find(':');
-    slow[all.substr(0, colon)] = std::atoi(all.c_str() + colon + 1);
-  }
+  const char* const times = std::getenv("FAKE_CUDA_SLOW");
+  std::istringstream slow_ones(times != nullptr ? times : "");
+  for (std::string entry; std::getline(slow_ones, entry, ',');)
+    slow[entry.substr(0, entry.find(':'))] = std::atoi(entry.c_str() + entry.find(':') + 1);
   const char* text = std::getenv("FAKE_CUDA_FAIL");
   std::istringstream list(text != nullptr ? text : "");
   for (std::string entry; std::getline(list, entry, ',');) {

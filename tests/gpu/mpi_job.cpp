@@ -330,7 +330,8 @@ void bad(Job& job) {
   expect("freed buffer", MPI_Bcast(address, 1, MPI_INT, 0, MPI_COMM_WORLD), MPI_ERR_BUFFER);
   const TestMemory small(job.driver, Memory::device, 100, 1);
   expect("longer than its memory",
-         MPI_Allreduce(MPI_IN_PLACE, small.data(), 100, MPI_INT, MPI_SUM, MPI_COMM_WORLD), MPI_ERR_BUFFER);
+         MPI_Allreduce(MPI_IN_PLACE, small.data(), 1 << 24, MPI_INT, MPI_SUM, MPI_COMM_WORLD),
+         MPI_ERR_BUFFER);
   if (job.driver.is_double()) copies_that_fail(job, small);
   expect("aliased", MPI_Allreduce(small.data(), small.data(), 10, MPI_INT, MPI_SUM, MPI_COMM_WORLD),
          MPI_ERR_BUFFER);

@@ -1,6 +1,6 @@
 // An MPI program whose ranks, on one node, pass GPU memory in call after call until their GPUs serve the calls: results against the host MPI's, or bit
 // for bit against heddle's own on host memory. That the GPUs did it shows in the calls that the double of CUDA's driver counts.
-// Arguments: the driver's library, what to do. With CUDA's own driver `conform`.
+// Arguments: the driver's library, what to do, for `tried` what is faster, GPUs that the ranks share out. With CUDA's own driver `conform`.
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -274,11 +274,12 @@ void tried(const Job& job, bool by_gpus) {
     MPI_Comm comm = worthwhile();
     for (int i = 0; i < 40; ++i)
       sum_once(job, comm);
-    const int before = job.kernels();
     for (int i = 0; i < 20; ++i) {
-      if (sum_once(job, comm) != by_gpus) job::fail("sum %d went by the other way", i);
+      // Not all ranks have to fold.
+      const int before = job.kernels() + job.copies();
+      sum_once(job, comm);
+      if ((job.kernels() + job.copies() > before) != by_gpus) job::fail("sum %d went by the other way", i);
     }
-    if (!by_gpus && job.kernels() != before) job::fail("a kernel ran");
     for (const std::size_t bytes : {1, 1037, 70'000}) {
       Bytes mine(bytes, static_cast<unsigned char>(job.rank + 1));
       job.in.put(mine.data(), bytes);
@@ -458,9 +459,11 @@ int main(int argc, char** argv) {
   job::warm_up(MPI_COMM_WORLD);
   {
     const std::string what = argv[2];
+    const int last = what == "tried" ? 4 : 3;
+    const char* const devices = argc > last ? argv[last] : nullptr;
     std::optional<Job> job;
     if (what != "never" || job::rank_of(MPI_COMM_WORLD) != 0)
-      job.emplace(argv[1], argc > 3 && what != "tried" ? std::atoi(argv[3]) : 1);
+      job.emplace(argv[1], devices != nullptr ? std::atoi(devices) : 1);
     if (what == "conform") conform(*job);
     if (what == "mixed") mixed(*job);
     if (what == "tried") tried(*job, argc > 3 && std::string(argv[3]) == "gpus");
