@@ -229,10 +229,7 @@ class DevicePath {
   Status after_streams();
   Status wait_for_gpus();
   Status give_to_gpus(DeviceWork& work);
-  Worker worker() const {
-    return {link_.get(),          meeting_.rank(),        meeting_.size(),  layout_,
-            ways_.sums_exchanged, ways_.bcasts_exchanged, ways_.shared_from};
-  }
+  Worker worker() const { return {link_.get(), meeting_.rank(), meeting_.size(), layout_, ways_}; }
   Result<bool> meet(const Status& mine, bool can, std::span<std::uint64_t> more = {});
   template <typename T>
   Result<bool> gather(const Status& mine, const T& one, std::vector<T>* all);

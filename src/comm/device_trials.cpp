@@ -13,8 +13,9 @@ Result<double> DevicePath::time_way(gpu::Gpu& gpu, bool sum, DeviceWay way, std:
   constexpr int kTurns = 7;  // the first one makes buffers and loads kernels
   std::byte* const buffer = link_->scratch(meeting_.rank()) + layout_.half;
   Worker worker = this->worker();
-  worker.sums_exchanged = worker.bcasts_exchanged = way == DeviceWay::exchanged ? bytes : 0;
-  worker.shared_from = way == DeviceWay::shared ? 0 : std::numeric_limits<std::size_t>::max();
+  const std::size_t exchanged = way == DeviceWay::exchanged ? bytes : 0;
+  worker.ways.sums_exchanged = worker.ways.bcasts_exchanged = exchanged;
+  worker.ways.shared_from = way == DeviceWay::shared ? 0 : std::numeric_limits<std::size_t>::max();
   double least = std::numeric_limits<double>::infinity();
   for (int turn = 0; turn < kTurns; ++turn) {
     HEDDLE_TRY(meet({}, true).status());

@@ -25,12 +25,12 @@ struct DeviceWays {
   std::size_t bcasts_from = 0;       // likewise
   std::size_t sums_exchanged = 0;    // sums of up to this are exchanged; 0: none
   std::size_t bcasts_exchanged = 0;  // likewise
-  // From here on sums share the folding out, where there are three ranks or more.
+  // From here on sums share the folding out, where there are three ranks or more: one meeting and one wait for the GPU more.
   std::size_t shared_from = std::size_t{512} << 10;
 
   bool operator==(const DeviceWays&) const = default;
 };
-// For a log: "of allreduces those from 4096 bytes on, of bcasts all".
+// For a log: "allreduces of 4096 bytes or more, bcasts of any length".
 std::string text_of(const DeviceWays& ways);
 
 struct DeviceTrials {

@@ -259,15 +259,15 @@ std::unique_ptr<DeviceWork> direct_bcast(const Worker& worker, const DeviceBcast
 }
 
 std::unique_ptr<DeviceWork> scratch_sum(const Worker& worker, const DeviceSum& sum) {
-  if (sum.count * dtype_size(sum.type) <= worker.sums_exchanged)
+  if (sum.count * dtype_size(sum.type) <= worker.ways.sums_exchanged)
     return std::make_unique<ExchangedSum>(worker, sum);
-  if (worker.size > 2 && sum.count * dtype_size(sum.type) >= worker.shared_from)
+  if (worker.size > 2 && sum.count * dtype_size(sum.type) >= worker.ways.shared_from)
     return std::make_unique<SharedSum>(worker, sum);
   return std::make_unique<ScratchSum>(worker, sum);
 }
 
 std::unique_ptr<DeviceWork> scratch_bcast(const Worker& worker, const DeviceBcast& bcast) {
-  if (bcast.bytes <= worker.bcasts_exchanged) return std::make_unique<ExchangedBcast>(worker, bcast);
+  if (bcast.bytes <= worker.ways.bcasts_exchanged) return std::make_unique<ExchangedBcast>(worker, bcast);
   return std::make_unique<ScratchBcast>(worker, bcast);
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/dtype.hpp"
 #include "base/status.hpp"
+#include "comm/device_ways.hpp"
 #include "gpu/link.hpp"
 
 namespace heddle {
@@ -40,10 +41,7 @@ struct Worker {
   int rank;
   int size;
   ScratchLayout layout;
-  std::size_t sums_exchanged;    // the longest sum that the link exchanges; 0: none
-  std::size_t bcasts_exchanged;  // likewise
-  std::size_t
-      shared_from;  // from which length on three ranks and more share the folding out: one meeting and one wait for the GPU more
+  DeviceWays ways;
 };
 
 class DeviceWork {
@@ -85,7 +83,7 @@ struct DeviceBcast {
 std::unique_ptr<DeviceWork> direct_sum(const Worker& worker, const DeviceSum& sum);
 std::unique_ptr<DeviceWork> direct_bcast(const Worker& worker, const DeviceBcast& bcast);
 // Short ones are exchanged (gpu::Link::gather), and each rank folds what has come. Longer ones go by way of the scratch, a piece after the other: each rank copies its own there, then
-// - each folds all of everybody's, for two ranks and below shared_from (one meeting for each piece), or
+// - each folds all of everybody's, for two ranks and below ways.shared_from (one meeting for each piece), or
 // - each folds its share, and copies the others' shares of the result. That moves fewer bytes where there are more ranks.
 // Folds go in the order of ranks, whatever the way: the result has the same bits.
 std::unique_ptr<DeviceWork> scratch_sum(const Worker& worker, const DeviceSum& sum);

@@ -1,82 +1,17 @@
 // An MPI program whose ranks, on one node, pass GPU memory in call after call until their GPUs serve the calls: results against the host MPI's, or bit
 // for bit against heddle's own on host memory. That the GPUs did it shows in the calls that the double of CUDA's driver counts.
-// Arguments: the driver's library, what to do, for `tried` what is faster, GPUs that the ranks share out. With CUDA's own driver `conform`.
+// Arguments: the driver's library, what to do, GPUs that the ranks share out. With CUDA's own driver `conform`.
+#include "node_job.hpp"
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <optional>
 #include <thread>
 
-#include "../preload/job.hpp"
-#include "cuda_memory.hpp"
-
 namespace {
 
-using heddle::test::Memory;
-using heddle::test::TestDriver;
-using heddle::test::TestMemory;
-using Bytes = std::vector<unsigned char>;
-
-constexpr std::size_t kMost = std::size_t{1} << 21;
-constexpr int kSoon = 16;  // sums until the GPUs do them at the latest
-
-struct Job {
-  Job(const char* library, int devices)
-      : driver(library),
-        counts(driver.is_double()),
-        rank(job::rank_of(MPI_COMM_WORLD)),
-        size(job::size_of(MPI_COMM_WORLD)),
-        device(rank % devices),
-        in(driver, Memory::device, kMost, device),
-        out(driver, Memory::device, kMost, device) {}
-
-  const TestDriver driver;
-  const bool counts;  // CUDA's own driver does not
-  const int rank;
-  const int size;
-  const int device;
-  const TestMemory in;
-  const TestMemory out;
-
-  int calls(const char* name) const { return driver.calls(name); }
-  void fail(const char* name, int error, int times) const {
-    driver.find<void (*)(const char*, int, int)>("fake_cuda_fail")(name, error, times);
-  }
-  int kernels() const { return calls("cuLaunchKernel"); }
-  // Or kernels that do the same.
-  int copies() const { return calls("cuMemcpyDtoDAsync") + calls("heddle_exchange"); }
-};
-
-// A small sum of GPU memory, that must be right; whether the GPUs did it.
-bool sum_once(const Job& job, MPI_Comm comm) {
-  const int mine = job.rank + 1;
-  job.in.put(&mine, sizeof mine);
-  const int before = job.kernels();
-  if (MPI_Allreduce(job.in.data(), job.out.data(), 1, MPI_INT, MPI_SUM, comm) != MPI_SUCCESS)
-    job::fail("a small sum: error");
-  int sum = 0;
-  job.out.get(&sum, sizeof sum);
-  if (sum != job.size * (job.size + 1) / 2) job::fail("a small sum: %d", sum);
-  return job.kernels() > before;
-}
-
-// Another communicator of all, which heddle will soon take over.
-MPI_Comm worthwhile() {
-  MPI_Comm comm;
-  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
-  job::make_worthwhile(comm);
-  return comm;
-}
-
-// Sums until the GPUs do them; how many it took. Where calls are not counted it makes as many as it should take, and HEDDLE_LOG=info says whether they do.
-int begin(const Job& job, MPI_Comm comm, int most) {
-  if (!job.counts) most = kSoon;
-  for (int i = 1; i <= most; ++i) {
-    if (sum_once(job, comm)) return i;
-  }
-  if (!job.counts) return most;
-  job::fail("%d sums of GPU memory, and no GPU has served one", most);
-}
+using namespace node_job;
 
 struct Type {
   const char* name;
@@ -337,65 +272,6 @@ void staggered(const Job& job) {
   }
 }
 
-void expect(const char* what, int rc, int wanted) {
-  int error_class = MPI_SUCCESS;
-  PMPI_Error_class(rc, &error_class);
-  if (error_class != wanted) job::fail("%s: class %d instead of %d", what, error_class, wanted);
-}
-
-// One rank's failure is all ranks': nobody waits, and the communicator goes on, staged, and then by the GPUs again.
-void failures(const Job& job) {
-  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-  MPI_Comm comm = worthwhile();
-  begin(job, comm, 40);
-  const bool bad = job.rank == job.size - 1;
-  const auto after = [&](const char* what) {
-    if (sum_once(job, comm)) job::fail("after %s the mode goes on", what);
-    begin(job, comm, 600);
-  };
-  TestMemory freed(job.driver, Memory::device, 100, job.device);
-  void* const nowhere = bad ? freed.lose() : job.out.data();
-  expect("freed", MPI_Allreduce(job.in.data(), nowhere, 1, MPI_INT, MPI_SUM, comm),
-         bad ? MPI_ERR_BUFFER : MPI_ERR_OTHER);
-  after("freed memory");
-  const TestMemory small(job.driver, Memory::device, 100, job.device);
-  expect("too long", MPI_Bcast(bad ? small.data() : job.in.data(), 200, MPI_BYTE, 0, comm),
-         bad ? MPI_ERR_BUFFER : MPI_ERR_OTHER);
-  after("a buffer that is too long");
-  // Before the first meeting, in the middle, and behind the last piece.
-  struct Fault {
-    const char* function;
-    int piece;
-  };
-  for (const Fault fault :
-       {Fault{"cuMemcpyDtoDAsync", 0}, Fault{"cuLaunchKernel", 1}, Fault{"cuStreamSynchronize", 1}}) {
-    if (bad) job.fail(fault.function, CUDA_ERROR_ILLEGAL_ADDRESS, 1);
-    expect(fault.function, MPI_Allreduce(job.in.data(), job.out.data(), 150'000, MPI_FLOAT, MPI_SUM, comm),
-           MPI_ERR_OTHER);
-    after(fault.function);
-  }
-  MPI_Comm_free(&comm);
-}
-
-// One rank cannot set it up: all stay with images. In the first of the sums kernels may have been tried.
-void refused(const Job& job, const char* function, int error, int first = 0) {
-  MPI_Comm comm = worthwhile();
-  if (job.rank == job.size - 1) job.fail(function, error, 1000);
-  for (int i = 0; i < 40; ++i) {
-    if (sum_once(job, comm) && i >= first) job::fail("a GPU has served a call");
-  }
-  if (job.rank == job.size - 1) job.fail(function, error, 0);
-  MPI_Comm_free(&comm);
-}
-
-// A rank stays away for longer than the deadline.
-void late(const Job& job) {
-  MPI_Comm comm = worthwhile();
-  begin(job, comm, 40);
-  if (job.rank == job.size - 1) std::this_thread::sleep_for(std::chrono::seconds(30));
-  sum_once(job, comm);
-}
-
 // On several hosts: after eight large sums of GPU memory the GPUs of each fold first, and take part in bcasts.
 void over_hosts(const Job& job) {
   constexpr std::size_t kCount = (kMost - 1000) / sizeof(int);
@@ -459,14 +335,13 @@ int main(int argc, char** argv) {
   job::warm_up(MPI_COMM_WORLD);
   {
     const std::string what = argv[2];
-    const int last = what == "tried" ? 4 : 3;
-    const char* const devices = argc > last ? argv[last] : nullptr;
     std::optional<Job> job;
     if (what != "never" || job::rank_of(MPI_COMM_WORLD) != 0)
-      job.emplace(argv[1], devices != nullptr ? std::atoi(devices) : 1);
+      job.emplace(argv[1], argc > 3 ? std::atoi(argv[3]) : 1);
     if (what == "conform") conform(*job);
     if (what == "mixed") mixed(*job);
-    if (what == "tried") tried(*job, argc > 3 && std::string(argv[3]) == "gpus");
+    if (what == "slow-copies") tried(*job, true);
+    if (what == "slow-kernels") tried(*job, false);
     if (what == "several") several(*job);
     if (what == "staggered") staggered(*job);
     if (what == "failures") failures(*job);
