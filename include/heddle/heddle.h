@@ -147,7 +147,8 @@ HEDDLE_API heddle_status heddle_comm_size(heddle_comm_t comm, int* size);
  * is the order, unless the algorithm is in order: "team" is, which serves most calls on one node; others may begin with another rank for each
  * part of a vector. docs/algorithms.md says which are in order, and what gives the same bits in every run.
  * Buffers hold `count` elements each, need no alignment, and do not overlap (pass HEDDLE_IN_PLACE instead). All ranks pass the same count, type
- * and operation. Where they do not, the ranks of one node notice, and messages of different lengths are noticed; nobody compares more. */
+ * and operation. Where they do not, the ranks of one node notice, and messages of different lengths are noticed; HEDDLE_CHECK=1 compares all of it,
+ * in all collectives (docs/troubleshooting.md). */
 HEDDLE_API heddle_status heddle_allreduce(const void* sendbuf, void* recvbuf, size_t count,
                                           heddle_dtype dtype, heddle_op op, heddle_comm_t comm);
 

@@ -142,7 +142,8 @@ Status check_buffer(const void* buffer, std::size_t bytes, const char* what) {
   return {};
 }
 
-Status check_root(int root, int size) {
+Status check_bcast(const void* buffer, std::size_t bytes, int root, int size) {
+  HEDDLE_TRY(check_buffer(buffer, bytes, "buffer"));
   if (root >= 0 && root < size) return {};
   return bad("root " + std::to_string(root) + " is not a rank (0 to " + std::to_string(size - 1) + ")");
 }

@@ -38,7 +38,8 @@ Status check_sparse_op(const heddle_op& op, Op* out);
 
 // A buffer of `bytes` bytes; with none it may be null. `what` names it.
 Status check_buffer(const void* buffer, std::size_t bytes, const char* what);
-Status check_root(int root, int size);
+// The arguments of a bcast.
+Status check_bcast(const void* buffer, std::size_t bytes, int root, int size);
 // A rank other than one's own.
 Status check_peer(int peer, int rank, int size);
 Status check_not_null(const void* pointer, const char* what);

@@ -52,6 +52,7 @@ Status create(const Bootstrap& bootstrap, const ParsedConfig& parsed, Loan& loan
       Communicator::create(bootstrap, without_preload_settings(parsed.config));
   if (!communicator.ok()) return communicator.status();
   comm->communicator = std::move(communicator).value();
+  comm->compares = comm->communicator->compares();
   comm->gpu.configure({parsed.config.cuda, parsed.config.pinned_bytes});
   if (const Log log(parsed.config.log_level, bootstrap.rank);
       bootstrap.rank == 0 && log.wants(LogLevel::info))
@@ -95,6 +96,7 @@ Bootstrap bootstrap_from_caller(int rank, int size, heddle_allgather_fn allgathe
 
 using heddle::Code;
 using heddle::Collective;
+using heddle::CollectiveCall;
 using heddle::Status;
 namespace edge = heddle::edge;
 
@@ -168,7 +170,8 @@ heddle_status heddle_allreduce(const void* sendbuf, void* recvbuf, size_t count,
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(comm));
     edge::Reduction r;
-    HEDDLE_TRY(edge::check_reduction(sendbuf, recvbuf, count, dtype, op, &r));
+    HEDDLE_TRY(edge::agree(*comm, edge::check_reduction(sendbuf, recvbuf, count, dtype, op, &r),
+                           [&] { return CollectiveCall::allreduce(r.count, r.type, r.op); }));
     if (comm->gpu.present()) [[unlikely]]
       return edge::allreduce_anywhere(*comm, r);
     return comm->communicator->allreduce(r.in, r.out, r.count, r.type, r.op);
@@ -178,8 +181,8 @@ heddle_status heddle_allreduce(const void* sendbuf, void* recvbuf, size_t count,
 heddle_status heddle_bcast(void* buffer, size_t bytes, int root, heddle_comm_t comm) {
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(comm));
-    HEDDLE_TRY(edge::check_buffer(buffer, bytes, "buffer"));
-    HEDDLE_TRY(edge::check_root(root, comm->communicator->size()));
+    HEDDLE_TRY(edge::agree(*comm, edge::check_bcast(buffer, bytes, root, comm->communicator->size()),
+                           [&] { return CollectiveCall::bcast(bytes, root); }));
     if (comm->gpu.present()) [[unlikely]]
       return edge::bcast_anywhere(*comm, buffer, bytes, root);
     return comm->communicator->bcast(buffer, bytes, root);
@@ -189,6 +192,7 @@ heddle_status heddle_bcast(void* buffer, size_t bytes, int root, heddle_comm_t c
 heddle_status heddle_barrier(heddle_comm_t comm) {
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(comm));
+    HEDDLE_TRY(edge::agree(*comm, CollectiveCall::Kind::barrier));
     return comm->communicator->barrier();
   });
 }

@@ -125,6 +125,7 @@ Status sum_coded(CodedSparseJob job, float* dense, heddle_comm& comm) {
 }  // namespace heddle::edge
 
 using heddle::Code;
+using heddle::CollectiveCall;
 using heddle::Status;
 namespace edge = heddle::edge;
 
@@ -193,6 +194,7 @@ heddle_status heddle_compressed_allreduce(const float* sendbuf, float* recvbuf, 
                                           heddle_comm_t comm) {
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(comm));
+    HEDDLE_TRY(edge::agree(*comm, CollectiveCall::Kind::compressed_allreduce));
     heddle::CompressedJob job;
     Status checked = edge::check_compressed(sendbuf, recvbuf, count, method, seed, residual, &job);
     if (!checked.ok()) return edge::tell_all_of_compressed(*comm, std::move(checked));
@@ -213,6 +215,7 @@ heddle_status heddle_sparse_allreduce_coded(const heddle_sparse* in, float* dens
                                             uint64_t seed, heddle_residual_t residual, heddle_comm_t comm) {
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(comm));
+    HEDDLE_TRY(edge::agree(*comm, CollectiveCall::Kind::sparse_allreduce_coded));
     heddle::CodedSparseJob job;
     job.trouble = edge::check_coded(in, dense, method, seed, residual, &job);
     if (job.trouble.ok() && residual != nullptr) {

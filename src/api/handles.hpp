@@ -46,6 +46,7 @@ struct heddle_comm {
   heddle_p2p lent{};                               // without `release` when there is nothing to release
   heddle::gpu::Gpu gpu;                            // outlives what has images of its buffers: the requests
   std::unique_ptr<heddle::Communicator> communicator;
+  bool compares = false;                           // HEDDLE_CHECK
   std::vector<heddle_request*> requests;           // not owned: the caller has them
   std::unique_ptr<heddle::edge::KeptResult> kept;  // a sparse result that did not fit
 
@@ -87,6 +88,19 @@ Status check(const heddle_request* request);
 Status check(const heddle_residual* residual);
 // A request that outlived its communicator: it can only be freed.
 bool is_orphan(const heddle_request* request);
+
+// Before a blocking call, or one on a stream, whose arguments are `checked`: with HEDDLE_CHECK the other ranks hear what `describe()` says of it, or
+// that the arguments are refused here.
+template <typename Describe>
+Status agree(heddle_comm& comm, Status checked, const Describe& describe) {
+  if (!comm.compares) [[likely]]
+    return checked;
+  Status compared = comm.communicator->compare(checked.ok() ? describe() : CollectiveCall());
+  return checked.ok() ? std::move(compared) : std::move(checked);
+}
+inline Status agree(heddle_comm& comm, CollectiveCall::Kind kind) {
+  return agree(comm, Status(), [&] { return CollectiveCall::of(kind); });
+}
 
 enum class Life : std::uint8_t { once, persistent };
 

@@ -45,8 +45,7 @@ Status open_bcast(void* buffer, std::size_t bytes, int root, heddle_comm_t comm,
   HEDDLE_TRY(check_not_null(request, "request"));
   *request = nullptr;
   HEDDLE_TRY(check(comm));
-  HEDDLE_TRY(check_buffer(buffer, bytes, "buffer"));
-  HEDDLE_TRY(check_root(root, comm->communicator->size()));
+  HEDDLE_TRY(check_bcast(buffer, bytes, root, comm->communicator->size()));
   return hand_out(*comm,
                   request_with_images(*comm, nullptr, buffer, bytes, access_of(*comm, root),
                                       [&](const void* /*in*/, void* at) {

@@ -6,6 +6,7 @@
 #include "comm/stream_relay.hpp"
 #include "heddle/heddle_cuda.h"
 
+using heddle::CollectiveCall;
 using heddle::Status;
 namespace edge = heddle::edge;
 
@@ -26,7 +27,9 @@ heddle_status heddle_allreduce_on_stream(const void* sendbuf, void* recvbuf, siz
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(comm));
     edge::Reduction r;
-    HEDDLE_TRY(edge::check_reduction(sendbuf, recvbuf, count, dtype, op, &r));
+    HEDDLE_TRY(edge::agree(*comm, edge::check_reduction(sendbuf, recvbuf, count, dtype, op, &r), [&] {
+      return CollectiveCall::allreduce(r.count, r.type, r.op).as(CollectiveCall::Form::stream);
+    }));
     return on_stream(*comm, [&](auto& path) {
       return path.allreduce_on(comm->gpu, stream, r.in, r.out, r.count, r.type, r.op);
     });
@@ -37,8 +40,9 @@ heddle_status heddle_bcast_on_stream(void* buffer, size_t bytes, int root, heddl
                                      struct CUstream_st* stream) {
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(comm));
-    HEDDLE_TRY(edge::check_buffer(buffer, bytes, "buffer"));
-    HEDDLE_TRY(edge::check_root(root, comm->communicator->size()));
+    HEDDLE_TRY(edge::agree(*comm, edge::check_bcast(buffer, bytes, root, comm->communicator->size()), [&] {
+      return CollectiveCall::bcast(bytes, root).as(CollectiveCall::Form::stream);
+    }));
     return on_stream(*comm,
                      [&](auto& path) { return path.bcast_on(comm->gpu, stream, buffer, bytes, root); });
   });

@@ -291,6 +291,11 @@ constexpr std::array kRows = {
          "they are, and on nothing else: the same bits in every run, for any length, kind of call and "
          "memory."},
         set_switch<&Config::reproducible>},
+    Row{{"HEDDLE_CHECK", "0, 1", "0",
+         "1 looks for mistakes of the program: before each collective the ranks compare which one they call, "
+         "and with what count, type, operation and root; where they differ every rank gets an error that "
+         "says who calls what. Costs a small sum for each call."},
+        set_switch<&Config::check>},
     Row{{"HEDDLE_CACHE", "an absolute path", "$XDG_CACHE_HOME/heddle, else ~/.cache/heddle",
          "The folder in which what was measured is kept for the next job."},
         set_cache_folder},

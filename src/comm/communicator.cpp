@@ -192,6 +192,23 @@ Status CommunicatorImpl::barrier() {
   return run({Collective::barrier, nullptr, nullptr, 0, 1, fold_kernel(DType::u8, Op::bor), 0});
 }
 
+// By what serves a request of the same sum, so that a rank which starts one meets the others here.
+Status CommunicatorImpl::compare(const CollectiveCall& call) {
+  const Turn turn(asked_);
+  CallTable calls(size_);
+  calls.state(rank_, call);
+  const std::uint64_t number = ++compared_;
+  if (size_ > 1) {
+    if (!broken_.ok()) return broken_;
+    const Job job = comparison_job(calls);
+    const Result<const Selection*> selection = selection_of_request(job);
+    if (!selection.ok()) return selection.status();
+    const Choice& choice = selection.value()->choice;
+    HEDDLE_TRY(is_request_by_team(choice) ? run_team(job) : run_schedule(job, choice));
+  }
+  return calls.judge(number);
+}
+
 // Of a number of bcasts that becomes ever smaller in proportion. Otherwise a program that does nothing else would have no call that tells all
 // ranks where the others are (device_path.hpp).
 Status CommunicatorImpl::meet_after_bcast(const Status& bcast) {

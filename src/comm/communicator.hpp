@@ -14,6 +14,7 @@
 #include "base/log.hpp"
 #include "base/status.hpp"
 #include "comm/bootstrap.hpp"
+#include "comm/call_table.hpp"
 #include "comm/host_collectives.hpp"
 #include "compress/compression.hpp"
 #include "compress/residual.hpp"
@@ -147,6 +148,11 @@ class Communicator : public HostCollectives {
   virtual Status barrier() = 0;
   virtual Status send(const void* data, std::size_t bytes, int peer) = 0;
   virtual Status recv(void* data, std::size_t bytes, int peer) = 0;
+
+  // HEDDLE_CHECK=1. Requests compare at every start, without waiting for anybody, and the communicator fails where the ranks differ. Before
+  // blocking collectives callers have their calls compared: every rank gets the same `invalid_argument` where they differ, and nothing has happened.
+  virtual bool compares() const = 0;
+  virtual Status compare(const CollectiveCall& call) = 0;
 
   // Not started yet.
   virtual Result<std::unique_ptr<Request>> allreduce_request(const void* in, void* out, std::size_t count,

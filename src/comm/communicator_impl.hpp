@@ -43,6 +43,8 @@ class CommunicatorImpl final : public Communicator {
   Status allreduce(const void* in, void* out, std::size_t count, DType type, Op op) override;
   Status bcast(void* buffer, std::size_t bytes, int root) override;
   Status barrier() override;
+  bool compares() const override { return config_.check; }
+  Status compare(const CollectiveCall& call) override;
   Status send(const void* data, std::size_t bytes, int peer) override;
   Status recv(void* data, std::size_t bytes, int peer) override;
 
@@ -100,6 +102,7 @@ class CommunicatorImpl final : public Communicator {
   friend class SparseSums;
   friend class CompressedSums;
   friend class RequestImpl;
+  friend class Comparison;
   friend class MovingRequest;
   friend class MessageRequest;
   friend class TeamRequest;
@@ -120,9 +123,14 @@ class CommunicatorImpl final : public Communicator {
   Status meet(std::span<std::uint64_t> words);
   Status meet_after_bcast(const Status& bcast);
   Result<std::unique_ptr<RequestImpl>> request(const Job& job);
+  // With HEDDLE_CHECK what it is of is compared at every start.
+  Result<std::unique_ptr<RequestImpl>> request(const Job& job, const CollectiveCall& call);
+  Result<const Selection*> selection_of_request(const Job& job);
+  bool is_request_by_team(const Choice& choice) const;
+  static Job comparison_job(CallTable& calls);
   static TeamOp team_op(const Job& job);
   Status move_requests();
-  void progress_team();
+  Status progress_team();
   void lose_requests();
   Status finish_team_requests();
   Status transfer(bool sends, void* data, std::size_t bytes, int peer);
@@ -206,6 +214,7 @@ class CommunicatorImpl final : public Communicator {
   std::uint64_t bcasts_meet_ = 16;  // in a bcast with this number or a higher one all ranks meet
   std::uint64_t met_at_ = 0;        // number of the last bcast in which they did
   std::uint64_t sequence_ = 0;      // collectives started by messages
+  std::uint64_t compared_ = 0;      // calls, with HEDDLE_CHECK
   std::map<const Schedule*, std::unique_ptr<Execution>> executions_;  // of blocking collectives
   std::vector<MovingRequest*> active_;
   Fifo<TeamRequest*> turns_;  // active ones; the first is under way

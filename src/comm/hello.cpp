@@ -13,20 +13,16 @@ namespace heddle {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x6864646c;  // "hddl"
-constexpr std::uint32_t kProtocol = 15;       // raised whenever ranks of two builds could not work together
+constexpr std::uint32_t kProtocol = 16;       // raised whenever ranks of two builds could not work together
 
-constexpr const char* kSettingNames[kSharedSettings] = {"HEDDLE_ALGORITHM",
-                                                        "HEDDLE_TUNING_FILE (its content)",
-                                                        "HEDDLE_TRANSPORTS",
-                                                        "HEDDLE_SLOT_BYTES",
-                                                        "HEDDLE_SHM",
-                                                        "HEDDLE_MEASURE",
-                                                        "HEDDLE_REPRODUCIBLE",
-                                                        "HEDDLE_SPARSE",
-                                                        "HEDDLE_COMPRESS",
-                                                        "HEDDLE_COMPRESS_FROM",
-                                                        "HEDDLE_COMPRESS_TYPES",
-                                                        "HEDDLE_SINGLE_COPY"};
+constexpr const char* kSettingNames[kSharedSettings] = {
+    "HEDDLE_ALGORITHM",     "HEDDLE_TUNING_FILE (its content)",
+    "HEDDLE_TRANSPORTS",    "HEDDLE_SLOT_BYTES",
+    "HEDDLE_SHM",           "HEDDLE_MEASURE",
+    "HEDDLE_REPRODUCIBLE",  "HEDDLE_CHECK",
+    "HEDDLE_SPARSE",        "HEDDLE_COMPRESS",
+    "HEDDLE_COMPRESS_FROM", "HEDDLE_COMPRESS_TYPES",
+    "HEDDLE_SINGLE_COPY"};
 
 }  // namespace
 
@@ -58,6 +54,7 @@ Hello make_hello(const Bootstrap& bootstrap, const Config& config, const Prefere
       config.shm_backing,
       config.measure ? "1" : "0",
       config.reproducible ? "1" : "0",
+      config.check ? "1" : "0",
       config.sparse ? "1" : "0",
       config.compress,
       std::to_string(config.compress_from),

@@ -15,7 +15,7 @@
 namespace heddle {
 
 // The settings that decide how a collective runs must be the same everywhere; each travels as a hash.
-constexpr std::size_t kSharedSettings = 12;
+constexpr std::size_t kSharedSettings = 13;
 
 struct Hello {
   std::uint32_t magic;

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/call_table.hpp"
 #include "comm/communicator.hpp"
 #include "comm/nodes_path.hpp"
 #include "engine/engine.hpp"
@@ -37,12 +38,14 @@ struct Job {
 };
 
 class CommunicatorImpl;
+class Comparison;
 
 class RequestImpl : public Request {
  public:
   explicit RequestImpl(CommunicatorImpl& comm) : comm_(comm) {}
   RequestImpl(const RequestImpl&) = delete;
   RequestImpl& operator=(const RequestImpl&) = delete;
+  ~RequestImpl() override;
 
   bool active() const final;
   Status start() final;
@@ -53,6 +56,8 @@ class RequestImpl : public Request {
   // Makes it active.
   virtual Status begin() = 0;
   virtual Waiting waiting_for() const = 0;
+  // Before its first start: every one begins with this, and what it is of after that.
+  void compare_first(std::unique_ptr<Comparison> comparison);
   // How the run that was completed last ended, where that is not the communicator's failure. Asked once.
   virtual Status outcome() { return {}; }
   // Of an active one whose communicator has failed: its buffers are the caller's again, and test and wait say why.
@@ -66,12 +71,35 @@ class RequestImpl : public Request {
   virtual void stop() = 0;
 
   CommunicatorImpl& comm_;
+  std::unique_ptr<Comparison> comparison_;  // null without HEDDLE_CHECK
 
  private:
   Status look_around();
 
   bool lost_ = false;
   std::optional<Patience> tests_;  // from the first one after the start that found it not complete
+};
+
+// Of the calls in whose place a request is, by a request of its own. A mistake of one rank is told to all before anything else of the call is sent, so
+// that nobody is left waiting for what will not come.
+class Comparison {
+ public:
+  static Result<std::unique_ptr<Comparison>> make(CommunicatorImpl& comm, const CollectiveCall& call);
+
+  Status begin();
+  bool is_active() const { return request_->is_active(); }
+  Waiting waiting_for() const { return request_->waiting_for(); }
+  // Once it is not active any more.
+  Status judge() const { return calls_.judge(number_); }
+
+ private:
+  Comparison(CommunicatorImpl& comm, const CollectiveCall& call);
+
+  CommunicatorImpl& comm_;
+  CollectiveCall call_;
+  CallTable calls_;
+  std::unique_ptr<RequestImpl> request_;  // uses them
+  std::uint64_t number_ = 0;
 };
 
 // Any number at once, each moving by itself.
@@ -101,15 +129,22 @@ class MessageRequest final : public MovingRequest {
       : MovingRequest(comm), job_(job), execution_(std::move(schedule), ports) {}
   ~MessageRequest() override;
 
-  bool is_active() const override { return execution_.active(); }
+  bool is_active() const override { return waits_ || execution_.active(); }
   Status begin() override;
-  Waiting waiting_for() const override { return execution_.waiting_for(); }
-  Status move(bool* done) override { return execution_.poll(done); }
-  void stop() override { execution_.abandon(); }
+  Waiting waiting_for() const override {
+    return waits_ ? comparison_->waiting_for() : execution_.waiting_for();
+  }
+  Status move(bool* done) override;
+  void stop() override {
+    waits_ = false;
+    execution_.abandon();
+  }
 
  private:
   Job job_;
   Execution execution_;
+  Binding binding_;
+  bool waits_ = false;  // for the comparison
 };
 
 // By the team, which takes one operation at a time: in the order in which they were started, the same on every rank.

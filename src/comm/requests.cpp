@@ -17,34 +17,56 @@ Result<std::unique_ptr<Request>> plain(Result<std::unique_ptr<RequestImpl>> made
 
 }  // namespace
 
-Result<std::unique_ptr<RequestImpl>> CommunicatorImpl::request(const Job& job) {
-  const Turn turn(asked_);
-  if (!broken_.ok()) return broken_;
+bool CommunicatorImpl::is_request_by_team(const Choice& choice) const {
+  return team_ != nullptr && !choice.algorithm->needs_messages;
+}
+
+// By the team where that is what serves a blocking one, else by messages alone.
+Result<const Selection*> CommunicatorImpl::selection_of_request(const Job& job) {
   const std::size_t bytes = job.count * job.element_bytes;
   if (team_ != nullptr) {
     const Result<const Selection*> selection = plans_.selection(job.collective, bytes, false);
-    if (!selection.ok()) return selection.status();
-    if (!selection.value()->choice.algorithm->needs_messages)
-      return std::unique_ptr<RequestImpl>(std::make_unique<TeamRequest>(*this, job));
+    if (!selection.ok() || is_request_by_team(selection.value()->choice)) return selection;
   }
-  const Result<const Selection*> selection = plans_.selection(job.collective, bytes, true);
+  return plans_.selection(job.collective, bytes, true);
+}
+
+Result<std::unique_ptr<RequestImpl>> CommunicatorImpl::request(const Job& job) {
+  const Turn turn(asked_);
+  if (!broken_.ok()) return broken_;
+  const Result<const Selection*> selection = selection_of_request(job);
   if (!selection.ok()) return selection.status();
-  return std::unique_ptr<RequestImpl>(std::make_unique<MessageRequest>(
-      *this, job, plans_.schedule(selection.value()->choice, job.root), connections_->ports));
+  const Choice& choice = selection.value()->choice;
+  if (is_request_by_team(choice))
+    return std::unique_ptr<RequestImpl>(std::make_unique<TeamRequest>(*this, job));
+  return std::unique_ptr<RequestImpl>(
+      std::make_unique<MessageRequest>(*this, job, plans_.schedule(choice, job.root), connections_->ports));
+}
+
+Result<std::unique_ptr<RequestImpl>> CommunicatorImpl::request(const Job& job, const CollectiveCall& call) {
+  Result<std::unique_ptr<RequestImpl>> made = request(job);
+  if (!made.ok() || !config_.check || size_ == 1) return made;
+  Result<std::unique_ptr<Comparison>> comparison = Comparison::make(*this, call);
+  if (!comparison.ok()) return comparison.status();
+  made.value()->compare_first(std::move(comparison).value());
+  return made;
 }
 
 Result<std::unique_ptr<Request>> CommunicatorImpl::allreduce_request(const void* in, void* out,
                                                                      std::size_t count, DType type, Op op) {
   return plain(request({Collective::allreduce, in, out, count, dtype_size(type), folds_.of(type, op, count),
-                        0, fold_kind(type, op)}));
+                        0, fold_kind(type, op)},
+                       CollectiveCall::allreduce(count, type, op)));
 }
 
 Result<std::unique_ptr<Request>> CommunicatorImpl::bcast_request(void* buffer, std::size_t bytes, int root) {
-  return plain(request({Collective::bcast, buffer, buffer, bytes, 1, nullptr, root}));
+  return plain(request({Collective::bcast, buffer, buffer, bytes, 1, nullptr, root},
+                       CollectiveCall::bcast(bytes, root)));
 }
 
 Result<std::unique_ptr<Request>> CommunicatorImpl::barrier_request() {
-  return plain(request({Collective::barrier, nullptr, nullptr, 0, 1, fold_kernel(DType::u8, Op::bor), 0}));
+  return plain(request({Collective::barrier, nullptr, nullptr, 0, 1, fold_kernel(DType::u8, Op::bor), 0},
+                       CollectiveCall::of(CollectiveCall::Kind::barrier)));
 }
 
 Status CommunicatorImpl::progress() {
@@ -136,7 +158,7 @@ void CommunicatorImpl::start_thread() {
 
 Status CommunicatorImpl::move_requests() {
   if (!broken_.ok()) return broken_;
-  progress_team();
+  if (Status team = progress_team(); !team.ok()) return fail(std::move(team));
   for (std::size_t i = 0; i < active_.size();) {
     bool done = false;
     Status status = active_[i]->move(&done);
@@ -151,17 +173,22 @@ Status CommunicatorImpl::move_requests() {
   return {};
 }
 
-void CommunicatorImpl::progress_team() {
+Status CommunicatorImpl::progress_team() {
   while (!turns_.empty()) {
     TeamRequest& first = *turns_.front();
     if (!first.under_way_) {
+      if (first.comparison_) {
+        if (first.comparison_->is_active()) return {};
+        HEDDLE_TRY(first.comparison_->judge());
+      }
       team_->start(first.op_);
       first.under_way_ = true;
     }
-    if (!team_->poll(first.op_)) return;
+    if (!team_->poll(first.op_)) return {};
     first.active_ = false;
     turns_.pop();
   }
+  return {};
 }
 
 // Whoever waits for one of them is told, and may free its buffers: nothing writes there any more, also no thread.
@@ -177,7 +204,45 @@ Status CommunicatorImpl::finish_team_requests() {
   return wait_for(*turns_.back());
 }
 
+// ---- Comparisons
+
+Job CommunicatorImpl::comparison_job(CallTable& calls) {
+  const std::span<std::uint64_t> words = calls.words();
+  return {Collective::allreduce,
+          words.data(),
+          words.data(),
+          words.size(),
+          sizeof(std::uint64_t),
+          fold_kernel(DType::u64, Op::sum),
+          0,
+          fold_kind(DType::u64, Op::sum)};
+}
+
+Comparison::Comparison(CommunicatorImpl& comm, const CollectiveCall& call)
+    : comm_(comm), call_(call.as(CollectiveCall::Form::request)), calls_(comm.size_) {}
+
+Result<std::unique_ptr<Comparison>> Comparison::make(CommunicatorImpl& comm, const CollectiveCall& call) {
+  std::unique_ptr<Comparison> made(new Comparison(comm, call));
+  Result<std::unique_ptr<RequestImpl>> request = comm.request(CommunicatorImpl::comparison_job(made->calls_));
+  if (!request.ok()) return request.status();
+  made->request_ = std::move(request).value();
+  return made;
+}
+
+Status Comparison::begin() {
+  calls_.state(comm_.rank_, call_);
+  HEDDLE_TRY(request_->begin());
+  number_ = ++comm_.compared_;
+  return {};
+}
+
 // ---- Every request
+
+RequestImpl::~RequestImpl() = default;
+
+void RequestImpl::compare_first(std::unique_ptr<Comparison> comparison) {
+  comparison_ = std::move(comparison);
+}
 
 bool RequestImpl::active() const {
   if (comm_.asked_ != nullptr) [[unlikely]]
@@ -269,13 +334,27 @@ MessageRequest::~MessageRequest() {
 }
 
 Status MessageRequest::begin() {
-  Binding binding = CommunicatorImpl::bind(job_);
+  if (comparison_) HEDDLE_TRY(comparison_->begin());
+  binding_ = CommunicatorImpl::bind(job_);
   const Result<std::uint32_t> sequence = enter();
   if (!sequence.ok()) return sequence.status();
-  binding.sequence = sequence.value();
-  Status started = execution_.start(binding);
+  binding_.sequence = sequence.value();
+  waits_ = comparison_ != nullptr;
+  if (waits_) return {};
+  Status started = execution_.start(binding_);
   if (!started.ok()) give_back();
   return started;
+}
+
+Status MessageRequest::move(bool* done) {
+  if (waits_) {
+    *done = false;
+    if (comparison_->is_active()) return {};
+    waits_ = false;
+    HEDDLE_TRY(comparison_->judge());
+    HEDDLE_TRY(execution_.start(binding_));
+  }
+  return execution_.poll(done);
 }
 
 // ---- By the team
@@ -292,6 +371,7 @@ TeamRequest::~TeamRequest() {
 }
 
 Status TeamRequest::begin() {
+  if (comparison_) HEDDLE_TRY(comparison_->begin());
   op_ = CommunicatorImpl::team_op(job_);
   under_way_ = false;
   active_ = true;
@@ -300,7 +380,10 @@ Status TeamRequest::begin() {
 }
 
 Waiting TeamRequest::waiting_for() const {
-  const TeamOp& op = comm_.turns_.front()->op_;
+  const TeamRequest& first = *comm_.turns_.front();
+  if (!first.under_way_)
+    return first.comparison_ && first.comparison_->is_active() ? first.comparison_->waiting_for() : Waiting{};
+  const TeamOp& op = first.op_;
   const Team& team = *comm_.team_;
   return {Waiting::On::member, team.missing(op), TeamKind::node, team.clash(op), team.passed(op)};
 }

@@ -37,7 +37,8 @@ void SparseRequest::stop() {
 Status SparseRequest::prepare() {
   if (comm_.size_ == 1) return {};
   Result<std::unique_ptr<RequestImpl>> agreeing =
-      comm_.request(agreement_job(agreement_, kSparseRequestAgreement));
+      comm_.request(agreement_job(agreement_, kSparseRequestAgreement),
+                    CollectiveCall::of(CollectiveCall::Kind::sparse_allreduce));
   if (!agreeing.ok()) return agreeing.status();
   agreeing_ = std::move(agreeing).value();
   return {};
@@ -79,7 +80,8 @@ Status SparseRequest::open_streams() {
   StreamBinding binding{job_.in, job_.op, profile.cuts(job_.in.dimension, schedule->chunks),
                         agreement_.total(), sequence_};
   binding.threads = comm_.sparse_.fold_threads();
-  binding.remember = job_.keeps_pattern && job_.op == Op::sum;
+  // Calls are compared where the agreement is.
+  binding.remember = job_.keeps_pattern && job_.op == Op::sum && !comm_.config_.check;
   return streams_->start(std::move(binding));
 }
 

@@ -278,6 +278,9 @@ template <typename Count>
 template <typename Count>
 int Backend::allreduce(const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op,
                        MPI_Comm comm) try {
+  if (checks_.load(std::memory_order_relaxed)) [[unlikely]] {
+    if (const int rc = compare_allreduce(in, out, count, type, op, comm); rc != MPI_SUCCESS) return rc;
+  }
   if (device_buffers_.possible()) [[unlikely]]
     return allreduce_anywhere(in, out, count, type, op, comm);
   return allreduce_on_host(in, out, count, type, op, comm, nullptr);
@@ -287,6 +290,9 @@ int Backend::allreduce(const void* in, void* out, Count count, MPI_Datatype type
 
 template <typename Count>
 int Backend::bcast(void* buffer, Count count, MPI_Datatype type, int root, MPI_Comm comm) try {
+  if (checks_.load(std::memory_order_relaxed)) [[unlikely]] {
+    if (const int rc = compare_bcast(buffer, count, type, root, comm); rc != MPI_SUCCESS) return rc;
+  }
   if (device_buffers_.possible()) [[unlikely]]
     return bcast_anywhere(buffer, count, type, root, comm);
   return bcast_on_host(buffer, count, type, root, comm);

@@ -92,6 +92,17 @@ class Backend {
                          MPI_Op op, MPI_Comm comm);
   Status after_bcast(void* buffer, bool on_gpu, std::size_t count, MPI_Datatype type, int root,
                      MPI_Comm comm);
+  // With HEDDLE_CHECK, on communicators that heddle serves: MPI_SUCCESS where all ranks make this call, else what it returns.
+  [[gnu::cold]] int compare_allreduce(const void* in, const void* out, std::int64_t count, MPI_Datatype type,
+                                      MPI_Op op, MPI_Comm comm);
+  [[gnu::cold]] int compare_bcast(const void* buffer, std::int64_t count, MPI_Datatype type, int root,
+                                  MPI_Comm comm);
+  CollectiveCall described(const void* in, const void* out, std::int64_t count, MPI_Datatype type, MPI_Op op,
+                           const CommState& state);
+  CollectiveCall described(const void* buffer, std::int64_t count, MPI_Datatype type, int root,
+                           const CommState& state);
+  CommState* comparing(MPI_Comm comm);
+  int compare(const CollectiveCall& call, const char* name, MPI_Comm comm, CommState& state);
   CommState* served_anywhere(MPI_Comm comm);
   DevicePath* device_path(MPI_Comm comm);
   NodesPath* nodes_path(MPI_Comm comm);
@@ -161,6 +172,7 @@ class Backend {
   std::atomic<bool> ready_{false};
   std::atomic<bool> closed_{false};  // to new calls
   std::atomic<bool> has_shut_down_{false};
+  std::atomic<bool> checks_{false};  // HEDDLE_CHECK
   int comm_keyval_ = MPI_KEYVAL_INVALID;
   bool alone_ = false;  // one rank in MPI_COMM_WORLD, whose memory nobody else needs
   std::optional<DatatypeMap> map_;

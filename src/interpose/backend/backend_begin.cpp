@@ -68,6 +68,7 @@ bool Backend::make_ready() {
         "continuing as with HEDDLE_ENABLE=0");
     parsed.config.enable = false;
   }
+  checks_.store(parsed.config.check, std::memory_order_relaxed);
   set_up_.emplace(mpi_, self_, process_, std::move(parsed), world_rank);
   ready_.store(true, std::memory_order_release);
   return true;

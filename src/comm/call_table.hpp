@@ -1,0 +1,64 @@
+// What ranks call, side by side: what they compare before each collective with HEDDLE_CHECK=1.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/dtype.hpp"
+#include "base/status.hpp"
+
+namespace heddle {
+
+// What a rank calls: all of it that must be the same on the others.
+struct CollectiveCall {
+  enum class Kind : std::uint8_t {
+    refused,  // with arguments that no call takes: the others hear of it instead of waiting
+    allreduce,
+    allreduce_elsewhere,  // of a datatype or an operation that the host MPI serves
+    bcast,
+    barrier,
+    sparse_allreduce,  // these compare the rest themselves, as do the next
+    sparse_allreduce_dense,
+    sparse_allreduce_in_place,
+    sparse_allreduce_coded,
+    compressed_allreduce,
+  };
+  enum class Form : std::uint8_t { blocking, request, stream };
+
+  Kind kind = Kind::refused;
+  Form form = Form::blocking;
+  std::size_t count = 0;  // elements; of a bcast bytes
+  DType type = DType::u8;
+  Op op = Op::sum;
+  int root = 0;
+
+  static CollectiveCall allreduce(std::size_t count, DType type, Op op) {
+    return {Kind::allreduce, Form::blocking, count, type, op, 0};
+  }
+  static CollectiveCall bcast(std::size_t bytes, int root) {
+    return {Kind::bcast, Form::blocking, bytes, DType::u8, Op::sum, root};
+  }
+  static CollectiveCall of(Kind kind) { return {kind, Form::blocking, 0, DType::u8, Op::sum, 0}; }
+  CollectiveCall as(Form other) const { return {kind, other, count, type, op, root}; }
+};
+
+// The calls of all ranks side by side: a block of words for each, zero but for one's own until they are added up.
+class CallTable {
+ public:
+  explicit CallTable(int ranks) : words_(static_cast<std::size_t>(ranks) * kWords) {}
+
+  void state(int rank, const CollectiveCall& call);
+  std::span<std::uint64_t> words() { return words_; }
+  // After that. The same on every rank: `invalid_argument` says who calls what. `number`: of the call on its communicator, from 1 on.
+  Status judge(std::uint64_t number) const;
+
+ private:
+  static constexpr std::size_t kWords = 2;
+  CollectiveCall of(std::size_t rank) const;
+
+  std::vector<std::uint64_t> words_;
+};
+
+}  // namespace heddle

@@ -1,0 +1,172 @@
+// HEDDLE_CHECK=1 through libheddle.so: what one rank calls by mistake all ranks hear of, and nobody waits.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "heddle/heddle.h"
+#include "heddle/heddle_compress.h"
+#include "heddle/heddle_sparse.h"
+#include "ranks.hpp"
+
+namespace {
+
+using heddle::testing_ranks::on_ranks;
+
+// Each ends with the status that it had.
+using Call = std::function<heddle_status(heddle_comm_t)>;
+
+class CallCheck : public testing::Test {
+ protected:
+  void SetUp() override { ::setenv("HEDDLE_CHECK", "1", 1); }
+  void TearDown() override { ::unsetenv("HEDDLE_CHECK"); }
+};
+
+struct Named {
+  Call call;
+  std::string name;  // to the others
+};
+
+const std::vector<Named>& calls() {
+  static const auto bcast = [](int root) {
+    return [root](heddle_comm_t comm) {
+      float x[4] = {};
+      return heddle_bcast(x, sizeof x, root, comm);
+    };
+  };
+  static const auto allreduce = [](std::size_t count, heddle_dtype dtype, heddle_op op) {
+    return [=](heddle_comm_t comm) {
+      std::vector<double> x(count);
+      return heddle_allreduce(HEDDLE_IN_PLACE, x.data(), count, dtype, op, comm);
+    };
+  };
+  static float dense[64];
+  static heddle_sparse none = {64, 0, HEDDLE_INDEX32, HEDDLE_FLOAT32, nullptr, nullptr, 0, nullptr, nullptr};
+  static const std::vector<Named> all = {
+      {allreduce(4, HEDDLE_FLOAT32, HEDDLE_SUM), "an allreduce (sum) of 4 float32"},
+      {allreduce(5, HEDDLE_FLOAT32, HEDDLE_SUM), "an allreduce (sum) of 5 float32"},
+      {allreduce(4, HEDDLE_INT32, HEDDLE_SUM), "an allreduce (sum) of 4 int32"},
+      {allreduce(4, HEDDLE_FLOAT32, HEDDLE_MAX), "an allreduce (max) of 4 float32"},
+      {bcast(0), "a bcast of 16 bytes from rank 0"},
+      {bcast(1), "a bcast of 16 bytes from rank 1"},
+      {heddle_barrier, "a barrier"},
+      {[](heddle_comm_t comm) {
+         heddle_sparse out = none;
+         return heddle_sparse_allreduce(&none, &out, HEDDLE_SUM, comm);
+       },
+       "a sparse allreduce"},
+      {[](heddle_comm_t comm) {
+         std::vector<float> to(64);
+         return heddle_sparse_allreduce_dense(&none, to.data(), HEDDLE_SUM, comm);
+       },
+       "a sparse allreduce into a vector"},
+      {[](heddle_comm_t comm) {
+         std::vector<float> both(64);
+         return heddle_sparse_allreduce_in_place(both.data(), 64, HEDDLE_FLOAT32, comm);
+       },
+       "a sparse allreduce in place"},
+      {[](heddle_comm_t comm) {
+         std::vector<float> to(64);
+         return heddle_sparse_allreduce_coded(&none, to.data(), "fp16", 1, nullptr, comm);
+       },
+       "a coded sparse allreduce"},
+      {[](heddle_comm_t comm) {
+         std::vector<float> to(64);
+         return heddle_compressed_allreduce(dense, to.data(), 64, "fp16", 1, nullptr, comm);
+       },
+       "a compressed allreduce"},
+  };
+  return all;
+}
+
+TEST_F(CallCheck, AllCallsThatAgreeAreServed) {
+  on_ranks(3, [](heddle_comm_t comm, int) {
+    for (const Named& each : calls())
+      ASSERT_EQ(each.call(comm), HEDDLE_OK) << each.name << ": " << heddle_last_error();
+  });
+}
+
+// Every two of them.
+TEST_F(CallCheck, CallsThatDifferAreNamed) {
+  on_ranks(3, [](heddle_comm_t comm, int rank) {
+    for (const Named& most : calls()) {
+      for (const Named& one : calls()) {
+        if (&most == &one) continue;
+        ASSERT_EQ((rank == 1 ? one : most).call(comm), HEDDLE_ERR_ARGUMENT) << most.name << ", " << one.name;
+        const std::string text = heddle_last_error();
+        EXPECT_NE(text.find("ranks 0, 2 are in " + most.name + "; rank 1 is in " + one.name + "."),
+                  std::string::npos)
+            << text;
+      }
+    }
+    float x = 1;
+    ASSERT_EQ(heddle_allreduce(HEDDLE_IN_PLACE, &x, 1, HEDDLE_FLOAT32, HEDDLE_SUM, comm), HEDDLE_OK);
+    EXPECT_EQ(x, 3);
+  });
+}
+
+// The one that makes the mistake hears what it is, the others that there is one.
+TEST_F(CallCheck, RefusedArgumentsAreToldToAll) {
+  const auto wrong_bcast = [](heddle_comm_t comm) {
+    char x = 0;
+    return heddle_bcast(&x, 1, 17, comm);
+  };
+  const auto wrong_allreduce = [](heddle_comm_t comm) {
+    return heddle_allreduce(HEDDLE_IN_PLACE, nullptr, 4, HEDDLE_FLOAT32, HEDDLE_SUM, comm);
+  };
+  struct Mistake {
+    Call call;
+    std::string why;
+  };
+  const std::vector<Mistake> mistakes = {{wrong_bcast, "root 17 is not a rank"},
+                                         {wrong_allreduce, "recvbuf is null"}};
+  on_ranks(3, [&](heddle_comm_t comm, int rank) {
+    for (const Mistake& mistake : mistakes) {
+      for (const Named& right : calls()) {
+        ASSERT_EQ((rank == 2 ? mistake.call : right.call)(comm), HEDDLE_ERR_ARGUMENT);
+        const std::string text = heddle_last_error();
+        const std::string wanted = rank == 2 ? mistake.why
+                                             : "ranks 0, 1 are in " + right.name +
+                                                   "; rank 2 is in a call with arguments that are refused";
+        EXPECT_NE(text.find(wanted), std::string::npos) << text;
+      }
+    }
+    ASSERT_EQ(heddle_barrier(comm), HEDDLE_OK);
+  });
+}
+
+heddle_status wait_for(heddle_status started, heddle_request_t* request) {
+  return started == HEDDLE_OK ? heddle_wait(request) : started;
+}
+
+TEST_F(CallCheck, RequestsThatDifferFail) {
+  on_ranks(2, [](heddle_comm_t comm, int rank) {
+    int x = 1;
+    heddle_request_t request = nullptr;
+    ASSERT_EQ(wait_for(heddle_iallreduce(HEDDLE_IN_PLACE, &x, 1, HEDDLE_INT32, HEDDLE_SUM, comm, &request),
+                       &request),
+              HEDDLE_OK);
+    EXPECT_EQ(x, 2);
+    ASSERT_EQ(wait_for(heddle_ibarrier(comm, &request), &request), HEDDLE_OK);
+    // Nobody would notice on one node: both are roots.
+    EXPECT_EQ(wait_for(heddle_ibcast(&x, sizeof x, rank, comm, &request), &request), HEDDLE_ERR_ARGUMENT);
+    EXPECT_NE(std::string(heddle_last_error()).find("bcast of 4 bytes from rank 1 by a request"),
+              std::string::npos)
+        << heddle_last_error();
+    EXPECT_EQ(heddle_barrier(comm), HEDDLE_ERR_ARGUMENT);  // the communicator has failed
+  });
+}
+
+TEST_F(CallCheck, OneRankHasNobodyToAsk) {
+  on_ranks(1, [](heddle_comm_t comm, int) {
+    for (const Named& each : calls()) {
+      if (each.name.find("from rank 1") == std::string::npos) {
+        ASSERT_EQ(each.call(comm), HEDDLE_OK) << each.name;
+      }
+    }
+  });
+}
+
+}  // namespace
