@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -18,11 +19,14 @@ std::string describe(const CollectiveCall& call) {
       case Kind::refused:
         return "a call with arguments that are refused there";
       case Kind::allreduce:
-        return fmt::format("an allreduce ({}) of {} {}", op_name(call.op), call.count, dtype_name(call.type));
-      case Kind::allreduce_elsewhere:
-        return "an allreduce of a datatype or operation that is left to the host MPI";
+        if (call.count == 0) return "an allreduce of nothing";
+        return fmt::format("an allreduce of {} elements ({})", call.count, fold_kind_name(call.fold));
       case Kind::bcast:
         return fmt::format("a bcast of {} bytes from rank {}", call.count, call.root);
+      case Kind::allreduce_elsewhere:
+        return "an allreduce that is the host MPI's, by its datatype, its operation or a mistake";
+      case Kind::bcast_elsewhere:
+        return "a bcast that is the host MPI's, by a mistake in its arguments";
       case Kind::barrier:
         return "a barrier";
       case Kind::sparse_allreduce:
@@ -62,7 +66,7 @@ void CallTable::state(int rank, const CollectiveCall& call) {
   std::fill(words_.begin(), words_.end(), 0);
   std::uint64_t* const own = &words_[static_cast<std::size_t>(rank) * kWords];
   own[0] = static_cast<std::uint64_t>(call.kind) | static_cast<std::uint64_t>(call.form) << 8 |
-           static_cast<std::uint64_t>(call.type) << 16 | static_cast<std::uint64_t>(call.op) << 24 |
+           static_cast<std::uint64_t>(call.fold) << 16 |
            static_cast<std::uint64_t>(static_cast<std::uint32_t>(call.root)) << 32;
   own[1] = call.count;
 }
@@ -70,34 +74,30 @@ void CallTable::state(int rank, const CollectiveCall& call) {
 CollectiveCall CallTable::of(std::size_t rank) const {
   const std::uint64_t word = words_[rank * kWords];
   const auto byte = [&](int at) { return static_cast<std::uint8_t>(word >> at); };
-  return {static_cast<CollectiveCall::Kind>(byte(0)),
-          static_cast<CollectiveCall::Form>(byte(8)),
-          words_[rank * kWords + 1],
-          static_cast<DType>(byte(16)),
-          static_cast<Op>(byte(24)),
-          static_cast<int>(static_cast<std::uint32_t>(word >> 32))};
+  return {static_cast<CollectiveCall::Kind>(byte(0)), static_cast<CollectiveCall::Form>(byte(8)),
+          words_[rank * kWords + 1], byte(16), static_cast<int>(static_cast<std::uint32_t>(word >> 32))};
 }
 
 Status CallTable::judge(std::uint64_t number) const {
-  struct Group {
-    CollectiveCall call;
-    std::uint64_t words[kWords];
-    std::vector<int> ranks;
-  };
-  std::vector<Group> groups;  // in the order of their first ranks
-  for (std::size_t rank = 0; rank < words_.size() / kWords; ++rank) {
-    const std::uint64_t* const words = &words_[rank * kWords];
-    const auto same = [&](const Group& group) { return std::equal(words, words + kWords, group.words); };
+  const std::size_t ranks = words_.size() / kWords;
+  const CollectiveCall first = of(0);
+  std::size_t alike = 0;
+  while (alike < ranks && of(alike) == first)
+    ++alike;
+  if (alike == ranks) return {};
+
+  std::vector<std::pair<CollectiveCall, std::vector<int>>> groups;  // in the order of their first ranks
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const auto same = [&](const auto& group) { return group.first == of(rank); };
     auto group = std::find_if(groups.begin(), groups.end(), same);
-    if (group == groups.end()) group = groups.insert(group, {of(rank), {words[0], words[1]}, {}});
-    group->ranks.push_back(static_cast<int>(rank));
+    if (group == groups.end()) group = groups.insert(group, {of(rank), {}});
+    group->second.push_back(static_cast<int>(rank));
   }
-  if (groups.size() == 1 && groups[0].call.kind != CollectiveCall::Kind::refused) return {};
   std::string text;
   for (std::size_t i = 0; i < std::min(groups.size(), kMostGroups); ++i) {
-    const bool one = groups[i].ranks.size() == 1;
-    text += fmt::format("{}{} {} in {}", i == 0 ? "" : "; ", describe(groups[i].ranks), one ? "is" : "are",
-                        describe(groups[i].call));
+    const auto& [call, members] = groups[i];
+    text += fmt::format("{}{} {} in {}", i == 0 ? "" : "; ", describe(members),
+                        members.size() == 1 ? "is" : "are", describe(call));
   }
   if (groups.size() > kMostGroups) text += fmt::format("; and {} other calls", groups.size() - kMostGroups);
   return Status(Code::invalid_argument,

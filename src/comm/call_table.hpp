@@ -16,10 +16,13 @@ struct CollectiveCall {
   enum class Kind : std::uint8_t {
     refused,  // with arguments that no call takes: the others hear of it instead of waiting
     allreduce,
-    allreduce_elsewhere,  // of a datatype or an operation that the host MPI serves
     bcast,
+    // Left to the host MPI, which judges them.
+    allreduce_elsewhere,
+    bcast_elsewhere,
     barrier,
-    sparse_allreduce,  // these compare the rest themselves, as do the next
+    // These compare the rest themselves.
+    sparse_allreduce,
     sparse_allreduce_dense,
     sparse_allreduce_in_place,
     sparse_allreduce_coded,
@@ -30,18 +33,18 @@ struct CollectiveCall {
   Kind kind = Kind::refused;
   Form form = Form::blocking;
   std::size_t count = 0;  // elements; of a bcast bytes
-  DType type = DType::u8;
-  Op op = Op::sum;
-  int root = 0;
+  FoldKind fold = 0;      // of an allreduce of something
+  int root = 0;           // of a bcast
 
+  static CollectiveCall of(Kind kind) { return {kind, Form::blocking, 0, 0, 0}; }
   static CollectiveCall allreduce(std::size_t count, DType type, Op op) {
-    return {Kind::allreduce, Form::blocking, count, type, op, 0};
+    return {Kind::allreduce, Form::blocking, count, count > 0 ? fold_kind(type, op) : FoldKind{0}, 0};
   }
   static CollectiveCall bcast(std::size_t bytes, int root) {
-    return {Kind::bcast, Form::blocking, bytes, DType::u8, Op::sum, root};
+    return {Kind::bcast, Form::blocking, bytes, 0, root};
   }
-  static CollectiveCall of(Kind kind) { return {kind, Form::blocking, 0, DType::u8, Op::sum, 0}; }
-  CollectiveCall as(Form other) const { return {kind, other, count, type, op, root}; }
+  CollectiveCall as(Form other) const { return {kind, other, count, fold, root}; }
+  bool operator==(const CollectiveCall&) const = default;
 };
 
 // The calls of all ranks side by side: a block of words for each, zero but for one's own until they are added up.
@@ -51,7 +54,7 @@ class CallTable {
 
   void state(int rank, const CollectiveCall& call);
   std::span<std::uint64_t> words() { return words_; }
-  // After that. The same on every rank: `invalid_argument` says who calls what. `number`: of the call on its communicator, from 1 on.
+  // After that. The same on every rank: `invalid_argument` says who calls what. `number`: of the call on its communicator, from 1 on. Takes no memory where all agree.
   Status judge(std::uint64_t number) const;
 
  private:

@@ -92,23 +92,11 @@ class CommunicatorImpl final : public Communicator {
   bool has_own_core() const override { return connections_->own_core; }
   std::string describe() override;
 
- private:
+  // ---- From here on for the sources that include this header: one object, whose parts (requests, sums, what it learns) are files of their own
+
   // Collective: another communicator of the same ranks, by connections of its own, never by lent messages, so that another thread may use it. Every rank gets the
   // same outcome.
   Result<std::unique_ptr<HostCollectives>> twin();
-
-  friend class Learning;
-  friend class Trials;
-  friend class SparseSums;
-  friend class CompressedSums;
-  friend class RequestImpl;
-  friend class Comparison;
-  friend class MovingRequest;
-  friend class MessageRequest;
-  friend class TeamRequest;
-  friend class SparseRequest;
-  friend class LaneRequest;
-  friend class NodesNetwork;
 
   // What every blocking collective goes through, part of each.
   [[gnu::always_inline]] inline Status run(const Job& job);

@@ -179,7 +179,7 @@ Status CommunicatorImpl::progress_team() {
     if (!first.under_way_) {
       if (first.comparison_) {
         if (first.comparison_->is_active()) return {};
-        HEDDLE_TRY(first.comparison_->judge());
+        HEDDLE_TRY(with_memory([&] { return first.comparison_->judge(); }));
       }
       team_->start(first.op_);
       first.under_way_ = true;
@@ -259,7 +259,8 @@ Status RequestImpl::start() {
   if (is_active())
     return Status(Code::invalid_argument, "a request was started while it is active: wait for it first");
   tests_.reset();
-  HEDDLE_TRY(begin());
+  // Where memory is missing once the comparison has begun the others are in it.
+  HEDDLE_TRY(comparison_ ? comm_.with_memory([this] { return begin(); }) : begin());
   if (comm_.thread_) comm_.thread_->wake();
   return comm_.move_requests();
 }
@@ -351,8 +352,11 @@ Status MessageRequest::move(bool* done) {
     *done = false;
     if (comparison_->is_active()) return {};
     waits_ = false;
-    HEDDLE_TRY(comparison_->judge());
-    HEDDLE_TRY(execution_.start(binding_));
+    const auto begin_sum = [this]() -> Status {
+      HEDDLE_TRY(comparison_->judge());
+      return execution_.start(binding_);
+    };
+    HEDDLE_TRY(comm_.with_memory(begin_sum));
   }
   return execution_.poll(done);
 }

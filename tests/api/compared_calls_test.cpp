@@ -18,7 +18,7 @@ using heddle::testing_ranks::on_ranks;
 // Each ends with the status that it had.
 using Call = std::function<heddle_status(heddle_comm_t)>;
 
-class CallCheck : public testing::Test {
+class ComparedCalls : public testing::Test {
  protected:
   void SetUp() override { ::setenv("HEDDLE_CHECK", "1", 1); }
   void TearDown() override { ::unsetenv("HEDDLE_CHECK"); }
@@ -45,10 +45,10 @@ const std::vector<Named>& calls() {
   static float dense[64];
   static heddle_sparse none = {64, 0, HEDDLE_INDEX32, HEDDLE_FLOAT32, nullptr, nullptr, 0, nullptr, nullptr};
   static const std::vector<Named> all = {
-      {allreduce(4, HEDDLE_FLOAT32, HEDDLE_SUM), "an allreduce (sum) of 4 float32"},
-      {allreduce(5, HEDDLE_FLOAT32, HEDDLE_SUM), "an allreduce (sum) of 5 float32"},
-      {allreduce(4, HEDDLE_INT32, HEDDLE_SUM), "an allreduce (sum) of 4 int32"},
-      {allreduce(4, HEDDLE_FLOAT32, HEDDLE_MAX), "an allreduce (max) of 4 float32"},
+      {allreduce(4, HEDDLE_FLOAT32, HEDDLE_SUM), "an allreduce of 4 elements (sum of float32)"},
+      {allreduce(5, HEDDLE_FLOAT32, HEDDLE_SUM), "an allreduce of 5 elements (sum of float32)"},
+      {allreduce(4, HEDDLE_INT32, HEDDLE_SUM), "an allreduce of 4 elements (sum of int32 or uint32)"},
+      {allreduce(4, HEDDLE_FLOAT32, HEDDLE_MAX), "an allreduce of 4 elements (max of float32)"},
       {bcast(0), "a bcast of 16 bytes from rank 0"},
       {bcast(1), "a bcast of 16 bytes from rank 1"},
       {heddle_barrier, "a barrier"},
@@ -81,7 +81,7 @@ const std::vector<Named>& calls() {
   return all;
 }
 
-TEST_F(CallCheck, AllCallsThatAgreeAreServed) {
+TEST_F(ComparedCalls, AllCallsThatAgreeAreServed) {
   on_ranks(3, [](heddle_comm_t comm, int) {
     for (const Named& each : calls())
       ASSERT_EQ(each.call(comm), HEDDLE_OK) << each.name << ": " << heddle_last_error();
@@ -89,7 +89,7 @@ TEST_F(CallCheck, AllCallsThatAgreeAreServed) {
 }
 
 // Every two of them.
-TEST_F(CallCheck, CallsThatDifferAreNamed) {
+TEST_F(ComparedCalls, CallsThatDifferAreNamed) {
   on_ranks(3, [](heddle_comm_t comm, int rank) {
     for (const Named& most : calls()) {
       for (const Named& one : calls()) {
@@ -108,7 +108,7 @@ TEST_F(CallCheck, CallsThatDifferAreNamed) {
 }
 
 // The one that makes the mistake hears what it is, the others that there is one.
-TEST_F(CallCheck, RefusedArgumentsAreToldToAll) {
+TEST_F(ComparedCalls, RefusedArgumentsAreToldToAll) {
   const auto wrong_bcast = [](heddle_comm_t comm) {
     char x = 0;
     return heddle_bcast(&x, 1, 17, comm);
@@ -141,7 +141,7 @@ heddle_status wait_for(heddle_status started, heddle_request_t* request) {
   return started == HEDDLE_OK ? heddle_wait(request) : started;
 }
 
-TEST_F(CallCheck, RequestsThatDifferFail) {
+TEST_F(ComparedCalls, RequestsThatDifferFail) {
   on_ranks(2, [](heddle_comm_t comm, int rank) {
     int x = 1;
     heddle_request_t request = nullptr;
@@ -159,7 +159,7 @@ TEST_F(CallCheck, RequestsThatDifferFail) {
   });
 }
 
-TEST_F(CallCheck, OneRankHasNobodyToAsk) {
+TEST_F(ComparedCalls, OneRankHasNobodyToAsk) {
   on_ranks(1, [](heddle_comm_t comm, int) {
     for (const Named& each : calls()) {
       if (each.name.find("from rank 1") == std::string::npos) {

@@ -54,6 +54,55 @@ void check_differing(MPI_Comm comm) {
   }
 }
 
+void add(void* in, void* out, int* /*count*/, MPI_Datatype* /*type*/) {
+  *static_cast<int*>(out) += *static_cast<int*>(in);
+}
+
+// An operation of the program's own, and an address in the datatype.
+void check_absolute(MPI_Comm comm) {
+  int x = 1;
+  MPI_Aint at = 0;
+  MPI_Get_address(&x, &at);
+  int one = 1;
+  MPI_Datatype type;
+  MPI_Type_create_hindexed(1, &one, &at, MPI_INT, &type);
+  MPI_Type_commit(&type);
+  int y = job::rank_of(comm);
+  if (job::rank_of(comm) == 0) x = 5;
+  if (MPI_Bcast(MPI_BOTTOM, 1, type, 0, comm) != MPI_SUCCESS || x != 5) job::fail("bcast at an address");
+  MPI_Type_free(&type);
+  MPI_Op op;
+  MPI_Op_create(add, 1, &op);
+  const int rc = MPI_Allreduce(MPI_IN_PLACE, &y, 1, MPI_INT, op, comm);
+  if (rc != MPI_SUCCESS || y != job::size_of(comm) * (job::size_of(comm) - 1) / 2)
+    job::fail("an operation of its own");
+  MPI_Op_free(&op);
+}
+
+// From a null buffer on some ranks, as an empty vector has.
+void check_of_nothing(MPI_Comm comm) {
+  const bool is_null = job::rank_of(comm) % 2 == 0;
+  int x[4] = {};
+  int lengths[2] = {0, 0};
+  MPI_Aint at[2] = {0, 8};
+  MPI_Datatype kinds[2] = {MPI_INT, MPI_DOUBLE};
+  MPI_Datatype empty;
+  MPI_Type_create_struct(2, lengths, at, kinds, &empty);
+  MPI_Type_commit(&empty);
+  lengths[0] = lengths[1] = 1;
+  MPI_Datatype pair;
+  MPI_Type_create_struct(2, lengths, at, kinds, &pair);
+  MPI_Type_commit(&pair);
+  void* const buffer = is_null ? nullptr : x;
+  if (MPI_Bcast(buffer, 0, pair, 0, comm) != MPI_SUCCESS) job::fail("bcast of no structs");
+  if (MPI_Bcast(buffer, 3, empty, 0, comm) != MPI_SUCCESS) job::fail("bcast of empty structs");
+  if (MPI_Bcast(buffer, 0, MPI_INT, 0, comm) != MPI_SUCCESS) job::fail("bcast of no integers");
+  if (MPI_Allreduce(buffer, nullptr, 0, MPI_INT, MPI_SUM, comm) != MPI_SUCCESS)
+    job::fail("allreduce of nothing");
+  MPI_Type_free(&empty);
+  MPI_Type_free(&pair);
+}
+
 void check_served(MPI_Comm comm) {
   const int rank = job::rank_of(comm);
   const int size = job::size_of(comm);
@@ -68,6 +117,18 @@ void check_served(MPI_Comm comm) {
       job::fail("by the host");
     if (MPI_Allreduce(nullptr, nullptr, 0, MPI_INT, MPI_SUM, comm) != MPI_SUCCESS) job::fail("of nothing");
   }
+  // Programs mix them.
+  fill(b);
+  if (MPI_Allreduce(b.in, b.out, 8, rank == 0 ? MPI_UNSIGNED : MPI_INT, MPI_SUM, comm) != MPI_SUCCESS ||
+      b.out[7] != 7 * size)
+    job::fail("unsigned");
+  check_absolute(comm);
+  check_of_nothing(comm);
+  // A mistake of all is the host's to judge.
+  int error_class = MPI_SUCCESS;
+  if (comm != MPI_COMM_WORLD &&
+      (MPI_Error_class(MPI_Bcast(b.out, 8, MPI_INT, 100, comm), &error_class), error_class != MPI_ERR_ROOT))
+    job::fail("a mistake of all: error class %d", error_class);
   // One signature, two datatypes.
   MPI_Datatype pair;
   MPI_Type_contiguous(2, MPI_INT, &pair);

@@ -28,7 +28,13 @@ template <typename Call>
     if (state != nullptr && state->mode == Mode::counting) (void)is_due(*state, call.counted(*state));
     return nullptr;
   }
-  if (state->mode == Mode::counting && is_due(*state, call.counted(*state))) take_over(comm, *state);
+  if (state->mode == Mode::counting && is_due(*state, call.counted(*state))) {
+    take_over(comm, *state);
+    if (compares(*state)) {
+      *rc = compare(call.described(*state), Call::kName, comm, *state);
+      if (*rc != MPI_SUCCESS) return nullptr;
+    }
+  }
   if (state->mode == Mode::heddle || (state->mode == Mode::partly && call.is_agreed(*state))) return state;
   *rc = state->mode == Mode::failed ? fail(Status(), comm, *state) : call.host();
   return nullptr;
@@ -87,6 +93,10 @@ struct Backend::AllreduceCall {
 
   std::size_t counted(const CommState& /*state*/) const { return backend.counted(in, out, count, type, op); }
   bool is_agreed(const CommState& state) const { return backend.map_->has(*state.pairs, type, op); }
+  static constexpr const char* kName = "MPI_Allreduce";
+  CollectiveCall described(const CommState& state) const {
+    return backend.described(in, out, count, type, op, state);
+  }
   int host() const { return backend.host_allreduce(in, out, count, type, op, comm); }
 };
 
@@ -103,6 +113,10 @@ struct Backend::BcastCall {
     return backend.counted(buffer, count, type, root, state);
   }
   bool is_agreed(const CommState& /*state*/) const { return true; }
+  static constexpr const char* kName = "MPI_Bcast";
+  CollectiveCall described(const CommState& state) const {
+    return backend.described(buffer, count, type, root, state);
+  }
   int host() const { return backend.host_bcast(buffer, count, type, root, comm); }
 };
 

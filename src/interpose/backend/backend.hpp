@@ -101,6 +101,7 @@ class Backend {
                            const CommState& state);
   CollectiveCall described(const void* buffer, std::int64_t count, MPI_Datatype type, int root,
                            const CommState& state);
+  static bool compares(const CommState& state);
   CommState* comparing(MPI_Comm comm);
   int compare(const CollectiveCall& call, const char* name, MPI_Comm comm, CommState& state);
   CommState* served_anywhere(MPI_Comm comm);
