@@ -17,23 +17,6 @@
 namespace heddle::edge {
 namespace {
 
-// Lent messages until a communicator takes them over: given back on every way out.
-class Loan {
- public:
-  explicit Loan(const heddle_p2p* p2p) {
-    if (p2p != nullptr) p2p_ = *p2p;
-  }
-  Loan(const Loan&) = delete;
-  Loan& operator=(const Loan&) = delete;
-  ~Loan() {
-    if (p2p_.release != nullptr) p2p_.release(p2p_.context);
-  }
-  heddle_p2p take() { return std::exchange(p2p_, heddle_p2p{}); }
-
- private:
-  heddle_p2p p2p_{};
-};
-
 // What the preload library alone goes by, and ranks of others need not agree on.
 Config without_preload_settings(Config config) {
   const Config defaults;
@@ -45,7 +28,9 @@ Config without_preload_settings(Config config) {
   return config;
 }
 
-Status create(const Bootstrap& bootstrap, const ParsedConfig& parsed, Loan& loan, heddle_comm_t* out) {
+// What is lent goes with the communicator, or back on every other way out.
+Status create(const Bootstrap& bootstrap, const ParsedConfig& parsed, std::unique_ptr<LentMessages> lent,
+              heddle_comm_t* out) {
   HEDDLE_TRY(report_complaints(parsed, bootstrap));
   auto comm = std::make_unique<heddle_comm>();
   Result<std::unique_ptr<Communicator>> communicator =
@@ -57,7 +42,7 @@ Status create(const Bootstrap& bootstrap, const ParsedConfig& parsed, Loan& loan
   if (const Log log(parsed.config.log_level, bootstrap.rank);
       bootstrap.rank == 0 && log.wants(LogLevel::info))
     log.info("a communicator of " + comm->communicator->describe());
-  comm->lent = loan.take();
+  comm->lent = std::move(lent);
   *out = comm.release();
   return {};
 }
@@ -80,7 +65,7 @@ Bootstrap bootstrap_from_caller(int rank, int size, heddle_allgather_fn allgathe
     return Status(Code::peer_failed, "the caller's allgather failed with " + std::to_string(error));
   };
   if (p2p == nullptr) return bootstrap;
-  // The handle gives them back itself, also when nobody ever asks for them.
+  // Given back by the handle, also where nobody ever asks for them.
   bootstrap.make_p2p = [lent = *p2p]() mutable -> Result<heddle_p2p> {
     lent.release = nullptr;
     return lent;
@@ -103,7 +88,7 @@ namespace edge = heddle::edge;
 heddle_status heddle_comm_create(int rank, int size, heddle_allgather_fn allgather, void* context,
                                  const heddle_p2p* p2p, heddle_comm_t* comm) {
   return edge::guarded([&]() -> Status {
-    edge::Loan loan(p2p);
+    auto lent = p2p != nullptr ? std::make_unique<heddle::LentMessages>(*p2p) : nullptr;
     HEDDLE_TRY(edge::check_not_null(comm, "comm"));
     *comm = nullptr;
     HEDDLE_TRY(edge::check_not_null(reinterpret_cast<const void*>(allgather), "allgather"));
@@ -113,7 +98,7 @@ heddle_status heddle_comm_create(int rank, int size, heddle_allgather_fn allgath
     }
     if (p2p != nullptr) HEDDLE_TRY(edge::check_p2p(*p2p));
     return edge::create(edge::bootstrap_from_caller(rank, size, allgather, context, p2p),
-                        heddle::parse_config_from_environ(), loan, comm);
+                        heddle::parse_config_from_environ(), std::move(lent), comm);
   });
 }
 
@@ -124,8 +109,7 @@ heddle_status heddle_comm_create_env(heddle_comm_t* comm) {
     const heddle::ParsedConfig parsed = heddle::parse_config_from_environ();
     heddle::Result<heddle::Bootstrap> bootstrap = heddle::bootstrap_from_env(parsed.config);
     if (!bootstrap.ok()) return bootstrap.status();
-    edge::Loan nothing(nullptr);
-    return edge::create(bootstrap.value(), parsed, nothing, comm);
+    return edge::create(bootstrap.value(), parsed, nullptr, comm);
   });
 }
 

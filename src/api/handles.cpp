@@ -11,7 +11,7 @@ heddle_comm::~heddle_comm() {
   }
   // The lent messages go last: the communicator's transports use them.
   communicator.reset();
-  if (lent.release != nullptr) lent.release(lent.context);
+  lent.reset();
   magic = heddle::edge::kDeadMagic;
 }
 

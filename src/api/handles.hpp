@@ -11,6 +11,7 @@
 
 #include "base/status.hpp"
 #include "comm/communicator.hpp"
+#include "comm/lent_messages.hpp"
 #include "comm/placed_residual.hpp"
 #include "gpu/gpu.hpp"
 #include "heddle/heddle.h"
@@ -43,7 +44,7 @@ struct heddle_request;
 struct heddle_comm {
   volatile std::uint64_t magic = heddle::edge::kCommMagic;
   const int forks = heddle::edge::forks_so_far();  // when it was made
-  heddle_p2p lent{};                               // without `release` when there is nothing to release
+  std::unique_ptr<heddle::LentMessages> lent;      // null where the caller lends none
   heddle::gpu::Gpu gpu;                            // outlives what has images of its buffers: the requests
   std::unique_ptr<heddle::Communicator> communicator;
   bool compares = false;                           // HEDDLE_CHECK

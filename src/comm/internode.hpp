@@ -9,28 +9,13 @@
 #include <vector>
 
 #include "base/status.hpp"
+#include "comm/lent_messages.hpp"
 #include "engine/waiter.hpp"
-#include "heddle/heddle.h"
 #include "schedule/topology_view.hpp"
 #include "transports/network.hpp"
 #include "transports/transport.hpp"
 
 namespace heddle {
-
-// Gives the lender's messages back, exactly once.
-class LentMessages {
- public:
-  explicit LentMessages(const heddle_p2p& p2p) : p2p_(p2p) {}
-  LentMessages(const LentMessages&) = delete;
-  LentMessages& operator=(const LentMessages&) = delete;
-  ~LentMessages() {
-    if (p2p_.release != nullptr) p2p_.release(p2p_.context);
-  }
-  const heddle_p2p& p2p() const { return p2p_; }
-
- private:
-  heddle_p2p p2p_;
-};
 
 // Members are destroyed from the last to the first: users before what they use. So does what is assigned to, with the object that was assigned.
 struct Internode {
