@@ -16,6 +16,7 @@
 #include "base/clock.hpp"
 #include "base/cost.hpp"
 #include "base/status.hpp"
+#include "comm/device_ways.hpp"
 #include "comm/host_identity.hpp"
 #include "comm/node_plan.hpp"
 #include "comm/tcp_star.hpp"
@@ -31,6 +32,8 @@ class ProcessState {
   SharedHeap heap;
   std::atomic<std::uint32_t> small_stores{0};  // SmallStores as measured, packed; 0: not yet
   std::atomic<bool> single_copy{false};        // of bcasts, measured as the faster way
+
+  KnownWays device_ways;  // of buffers on GPUs
 
   // What tells a measurement by itself from one that other programs took part in; a test has its own.
   std::function<double()> core_seconds = thread_core_seconds;

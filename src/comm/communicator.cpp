@@ -29,7 +29,7 @@ CommunicatorImpl::CommunicatorImpl(const Bootstrap& bootstrap, const Config& con
   if (team_ == nullptr) bcasts_meet_ = UINT64_MAX;
   if (size_ == 1 || (team_ != nullptr && size_ <= gpu::kMostRanks)) {
     const DeviceLimits limits{config.cuda ? config.device_bytes : 0, config.exchange_bytes, config.timeout,
-                              config.measure};
+                              config.measure, &connections_->process->device_ways};
     device_path_ = std::make_unique<DevicePath>(node_meeting_, limits, log_);
   }
   std::size_t most = 0;
@@ -204,7 +204,8 @@ Status CommunicatorImpl::compare(const CollectiveCall& call) {
     const Result<const Selection*> selection = selection_of_request(job);
     if (!selection.ok()) return selection.status();
     const Choice& choice = selection.value()->choice;
-    HEDDLE_TRY(is_request_by_team(choice) ? run_team(job) : run_schedule(job, choice));
+    HEDDLE_TRY(
+        with_memory([&] { return is_request_by_team(choice) ? run_team(job) : run_schedule(job, choice); }));
   }
   return calls.judge(number);
 }

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/clock.hpp"
+#include "base/hash.hpp"
 #include "comm/verdict.hpp"
 
 namespace heddle {
@@ -20,6 +21,15 @@ constexpr std::chrono::seconds kPatience{1};
 // What a rank tells whose GPU does nothing more: those who wait for it wait in vain. Less than what is told by who has let go, and no call has this number.
 constexpr std::uint64_t kFailed = ~std::uint64_t{2};
 constexpr unsigned kLooks = 1000;  // at this rank's GPU, for one at the others
+
+std::uint64_t key_of(const std::vector<gpu::Origin>& origins) {
+  std::uint64_t key = origins.size();
+  for (const gpu::Origin& one : origins) {
+    for (const std::uint64_t word : {one.process, one.space, one.device, one.board[0], one.board[1]})
+      key = mix64(key ^ word);
+  }
+  return key;
+}
 
 }  // namespace
 
@@ -81,17 +91,17 @@ bool DevicePath::all_want_it(std::uint64_t call) const {
 
 Status DevicePath::set_up(gpu::Gpu& gpu) {
   Result<bool> connected = connect(gpu);
-  const bool tries = limits_.tries && !direct_;
+  const bool tries = connected.ok() && limits_.tries && !direct_;
   const auto start = std::chrono::steady_clock::now();
-  if (connected.ok() && tries) {
-    if (Status tried = try_ways(gpu); !tried.ok()) connected = std::move(tried);
-  }
+  if (tries) connected = find_ways(gpu);
   if (lost_) return connected.status();
   if (connected.ok()) {
     begin();
     if (tries && meeting_.rank() == 0)
-      log_.info(fmt::format("buffers on GPUs, as tried in {:.1f} ms: {}", 1e3 * seconds_since(start),
-                            text_of(ways_)));
+      log_.info(
+          fmt::format("buffers on GPUs, as tried {}: {}",
+                      connected.value() ? "before" : fmt::format("in {:.1f} ms", 1e3 * seconds_since(start)),
+                      text_of(ways_)));
     return {};
   }
   if (connected.status().code() != Code::peer_failed || meeting_.rank() == 0)
@@ -132,6 +142,7 @@ Result<bool> DevicePath::make_links(gpu::Gpu& gpu) {
                                   return std::equal(std::begin(one.board), std::end(one.board), other.board);
                                 }) == 1;
   });
+  key_ = key_of(origins);
   return met;
 }
 

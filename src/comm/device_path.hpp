@@ -121,6 +121,7 @@ struct DeviceLimits {
   std::chrono::nanoseconds patience{0};  // of a kernel that waits for others; 0: as long as it takes
   bool tries =
       false;  // ways of sums and bcasts, when the mode begins with a blocking call; else the GPUs serve all
+  KnownWays* known = nullptr;  // what was found before, and where to keep it; borrowed, may be null
 };
 
 class DevicePath {
@@ -235,7 +236,8 @@ class DevicePath {
   Result<bool> gather(const Status& mine, const T& one, std::vector<T>* all);
 
   // device_trials.cpp
-  Status try_ways(gpu::Gpu& gpu);
+  Result<bool> find_ways(gpu::Gpu& gpu);
+  Result<DeviceWays> try_ways(gpu::Gpu& gpu);
   Result<double> time_way(gpu::Gpu& gpu, bool sum, DeviceWay way, std::size_t bytes);
   Status try_image(gpu::Gpu& gpu, bool sum, std::byte* buffer, std::size_t bytes);
 
@@ -304,6 +306,7 @@ class DevicePath {
   bool captured_ = false;    // a graph uses the link
   bool lost_ = false;        // the ranks cannot meet any more
   bool stuck_ = false;       // something is kept for ever
+  std::uint64_t key_ = 0;    // of the ranks, and where their links are; the same on all
   ScratchLayout layout_;
   gpu::ExchangeLayout exchange_;
   DeviceWays ways_;

@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <optional>
 
 #include "base/clock.hpp"
+#include "base/hash.hpp"
 #include "comm/device_path.hpp"
 
 namespace heddle {
@@ -53,16 +55,32 @@ Status DevicePath::try_image(gpu::Gpu& gpu, bool sum, std::byte* buffer, std::si
   return meet(mine, true).status();
 }
 
-// Collective, once the mode is on by way of scratch.
-Status DevicePath::try_ways(gpu::Gpu& gpu) {
+// Collective, once the ranks are connected by way of scratch; true: from before. Ranks that have found something have found it together, but one of them may have been told of a
+// failure in its end.
+Result<bool> DevicePath::find_ways(gpu::Gpu& gpu) {
+  const std::uint64_t key = mix64(mix64(key_ ^ layout_.piece) ^ exchange_.most);
+  const std::optional<DeviceWays> known =
+      limits_.known != nullptr ? limits_.known->find(key) : std::optional<DeviceWays>();
+  Result<bool> all_know = meet({}, known.has_value());
+  if (!all_know.ok()) return all_know;
+  if (all_know.value()) {
+    ways_ = *known;
+    return true;
+  }
+  const Result<DeviceWays> found = try_ways(gpu);
+  if (!found.ok()) return found.status();
+  ways_ = found.value();
+  if (limits_.known != nullptr) limits_.known->keep(key, ways_);
+  return false;
+}
+
+Result<DeviceWays> DevicePath::try_ways(gpu::Gpu& gpu) {
   DeviceTrials trials;
   trials.time = [&](bool sum, DeviceWay way, std::size_t bytes) { return time_way(gpu, sum, way, bytes); };
   trials.ranks = meeting_.size();
   trials.most = layout_.piece;
   trials.exchanged = exchange_.most;
-  const Result<DeviceWays> found = try_device_ways(trials);
-  if (found.ok()) ways_ = found.value();
-  return found.status();
+  return try_device_ways(trials);
 }
 
 }  // namespace heddle

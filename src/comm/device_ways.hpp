@@ -5,6 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
 #include <string>
 
 #include "base/status.hpp"
@@ -32,6 +35,24 @@ struct DeviceWays {
 };
 // For a log: "allreduces of 4096 bytes or more, bcasts of any length".
 std::string text_of(const DeviceWays& ways);
+
+// What the communicators of a process have found, each under a key of its ranks, their GPUs and what they have there. Any thread.
+class KnownWays {
+ public:
+  std::optional<DeviceWays> find(std::uint64_t key) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = by_key_.find(key);
+    return found != by_key_.end() ? std::optional(found->second) : std::nullopt;
+  }
+  void keep(std::uint64_t key, const DeviceWays& ways) {
+    const std::lock_guard lock(mutex_);
+    by_key_[key] = ways;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::uint64_t, DeviceWays> by_key_;
+};
 
 struct DeviceTrials {
   // Collective: what a sum (or a bcast) of so many bytes takes that way, in seconds, on the slowest rank; the same on all.
