@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Adds up what `meson test` found in a build directory: prints "passed failed skipped"; failures, with what they
-said, on stderr.
+"""Adds up what `meson test` found in a build directory, of so many tests: count_tests.py BUILD TESTS prints "passed failed skipped";
+failures, with what they said, on stderr. Tests that left no record have failed.
 
 A GoogleTest program counts by its cases, any other test as one. The status that Meson noted for the program decides: a
 program that died without failing a case counts as one failure.
@@ -48,9 +48,10 @@ def count_cases(report):
 
 def main():
     build = pathlib.Path(sys.argv[1])
-    passed = failed = skipped = 0
+    passed = failed = skipped = records = 0
     for line in (build / "meson-logs" / "testlog.json").read_text().splitlines():
         test = json.loads(line)
+        records += 1
         name = test["name"].split(" / ")[-1]
         result = test["result"]
         cases = count_cases(build / f"{name}.xml")
@@ -65,6 +66,10 @@ def main():
                 print(f"    {result}: {name}", file=sys.stderr)
                 print_indented(test.get("stdout", "") + "\n" + test.get("stderr", ""), LINES_OF_A_PROGRAM, first=False)
         passed, failed, skipped = passed + p, failed + f, skipped + s
+    missing = int(sys.argv[2]) - records
+    if missing > 0:
+        print(f"    {missing} tests left no record: meson test ended before them", file=sys.stderr)
+        failed += missing
     print(passed, failed, skipped)
 
 

@@ -30,8 +30,9 @@ class Fifo {
     head_ = (head_ + n) & (items_.size() - 1);
     count_ -= n;
   }
-  // Removes item i, keeping the order of the others.
+  // Removes item i, keeping the order of the others: in no time where it is the oldest, which it mostly is.
   void erase(std::size_t i) {
+    if (i == 0) return pop();
     for (; i + 1 < count_; ++i)
       (*this)[i] = std::move((*this)[i + 1]);
     (*this)[--count_] = T{};

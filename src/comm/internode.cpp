@@ -41,10 +41,13 @@ class PairExchange {
       return {};
     };
     return wait_until_done(policy_, poll, [&](Patience& patience) -> Status {
-      if (transport_.peer_is_gone(from))
-        return Status(Code::peer_failed, "rank " + std::to_string(from) + " is gone");
+      const bool receives = !tickets_[0].done;
+      const int missing = receives ? from : to;
+      if (transport_.peer_is_gone(missing))
+        return Status(Code::peer_failed, "rank " + std::to_string(missing) + " is gone");
       if (!patience.deadline_passed()) return {};
-      return Status(Code::timeout, "no message came from rank " + std::to_string(from) + " within " +
+      return Status(Code::timeout, (receives ? "no message came from rank " : "no message went to rank ") +
+                                       std::to_string(missing) + " within " +
                                        std::to_string(patience.waited().count()) + " ms" +
                                        trouble_with(from) + (to != from ? trouble_with(to) : ""));
     });

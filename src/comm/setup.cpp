@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <functional>
 #include <map>
@@ -25,12 +26,6 @@ namespace {
 
 // Left to the program, where members can be watched by a descriptor alone.
 constexpr std::size_t kSpareDescriptors = 256;
-
-// How a rank fared in a stage that others must know about.
-struct Outcome {
-  std::int32_t code;
-  char message[252];
-};
 
 class Setup {
  public:
@@ -246,23 +241,28 @@ Result<std::unique_ptr<Connections>> Setup::run() {
 
 }  // namespace
 
+// What went wrong is told in a second round: mostly nothing does, and rank 0 sends what it hears to everybody.
 Status agree(const Bootstrap& bootstrap, const Status& mine) {
-  Outcome outcome{};
-  outcome.code = static_cast<std::int32_t>(mine.code());
-  std::snprintf(outcome.message, sizeof outcome.message, "%s", mine.message().c_str());
-  std::vector<Outcome> all(static_cast<std::size_t>(bootstrap.size));
-  HEDDLE_TRY(bootstrap.allgather(&outcome, all.data(), sizeof outcome));
+  const auto code = static_cast<std::int32_t>(mine.code());
+  std::vector<std::int32_t> codes(static_cast<std::size_t>(bootstrap.size));
+  HEDDLE_TRY(bootstrap.allgather(&code, codes.data(), sizeof code));
   // Who waited for a rank that has failed, and says so, is not the cause.
-  const auto failed = [](const Outcome& each) { return each.code != 0; };
-  const auto is_cause = [&](const Outcome& each) {
-    const auto code = static_cast<Code>(each.code);
-    return failed(each) && code != Code::peer_failed && code != Code::timeout;
+  const auto failed = [](std::int32_t each) { return each != 0; };
+  const auto is_cause = [&](std::int32_t each) {
+    return failed(each) && static_cast<Code>(each) != Code::peer_failed &&
+           static_cast<Code>(each) != Code::timeout;
   };
-  auto first = std::find_if(all.begin(), all.end(), is_cause);
-  if (first == all.end()) first = std::find_if(all.begin(), all.end(), failed);
-  if (first == all.end()) return {};
-  return Status(static_cast<Code>(first->code),
-                fmt::format("rank {}: {}", first - all.begin(), first->message));
+  auto first = std::find_if(codes.begin(), codes.end(), is_cause);
+  if (first == codes.end()) first = std::find_if(codes.begin(), codes.end(), failed);
+  if (first == codes.end()) return {};
+
+  using Message = std::array<char, 252>;
+  Message message{};
+  std::snprintf(message.data(), message.size(), "%s", mine.message().c_str());
+  std::vector<Message> messages(codes.size());
+  HEDDLE_TRY(bootstrap.allgather(&message, messages.data(), sizeof message));
+  const auto rank = static_cast<std::size_t>(first - codes.begin());
+  return Status(static_cast<Code>(*first), fmt::format("rank {}: {}", rank, messages[rank].data()));
 }
 
 CostModel Connections::cost_model() const {

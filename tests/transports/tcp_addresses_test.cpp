@@ -38,6 +38,16 @@ TEST(TcpAddresses, ANetworkInCommonFirstThenSpeedOwnAddressesLast) {
   EXPECT_EQ(by_preference({other_mask, other_bit, slow}, ours).front(), slow);
 }
 
+// All hosts have one, by their management controllers. One that is the fastest is a cable.
+TEST(TcpAddresses, LinkLocalNetworksAreNotTakenForCommonOnes) {
+  const Address routed = ipv4({10, 1, 0, 9}, 24, 100'000);
+  const Address controller = ipv4({169, 254, 3, 9}, 16, 0);
+  const Address cable = ipv4({169, 254, 7, 9}, 16, 200'000);
+  const std::vector<Address> ours{ipv4({10, 9, 0, 1}, 24, 100'000), ipv4({169, 254, 3, 4}, 16, 0)};
+  EXPECT_EQ(by_preference({controller, routed}, ours), (std::vector{routed, controller}));
+  EXPECT_EQ(by_preference({controller, routed, cable}, ours), (std::vector{cable, routed, controller}));
+}
+
 TEST(TcpAddresses, OfThisMachine) {
   const Result<std::vector<Address>> all = local_addresses("");
   ASSERT_TRUE(all.ok()) << all.status().message();

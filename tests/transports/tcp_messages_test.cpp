@@ -1,8 +1,10 @@
 // TCP: messages that wait for their receive, are given up, or are left unread.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <thread>
 #include <vector>
 
 #include "tcp_pair.hpp"
@@ -128,6 +130,65 @@ TEST(Tcp, ASendGivenUpInTheMiddleEndsTheConnection) {
   EXPECT_EQ(pair.status[1].code(), Code::peer_failed);
   EXPECT_TRUE(pair.status[0].ok());
   pair.of(1).cancel(long_one.received);
+}
+
+// Its receiver hears for whose sake this rank leaves, which it does not in the middle of a message.
+TEST(Tcp, ASendGivenUpInTheMiddleIsFinishedWhereItsReceiverTakesIt) {
+  Underway long_one;
+  Pair& pair = long_one.pair;
+  ASSERT_FALSE(long_one.sent.done);
+  std::atomic<bool> left{false};
+  std::thread receiver([&] {
+    while (!left && pair.of(1).progress().ok()) {
+    }
+  });
+  pair.of(0).cancel(long_one.sent);
+  left = true;
+  receiver.join();
+  EXPECT_TRUE(long_one.sent.done);
+  EXPECT_FALSE(pair.of(0).peer_is_gone(1));
+  pair.of(0).leave(17);
+  ASSERT_TRUE(pair.drive([&] { return long_one.received.done; }));
+  EXPECT_EQ(long_one.buffer, long_one.data);
+  Ticket next;
+  char byte = 0;
+  ASSERT_TRUE(pair.of(1).recv(0, 1, &byte, 1, next).ok());
+  ASSERT_TRUE(pair.drive([&] { return !pair.status[1].ok(); }));
+  EXPECT_EQ(pair.of(1).peer_left_for(0), 17);
+}
+
+// Nobody is to blame for what a rank gives up itself.
+TEST(Tcp, WhatElseIsOpenWithAPeerThatIsGivenUpBlamesNobody) {
+  Underway long_one;
+  Pair& pair = long_one.pair;
+  Ticket next;
+  ASSERT_TRUE(pair.of(0).send(1, 1, long_one.data.data(), 1, next).ok());
+  pair.of(0).cancel(long_one.sent);
+  EXPECT_TRUE(pair.of(0).peer_is_gone(1));
+  EXPECT_EQ(pair.of(0).progress().code(), Code::peer_failed);
+  EXPECT_EQ(pair.of(0).culprit(), -1);
+  pair.of(0).cancel(next);
+  pair.of(1).cancel(long_one.received);
+}
+
+// A rank that has something to send finds out that its peer has left before it has read why.
+TEST(Tcp, WhoWritesToAPeerThatHasLeftHearsForWhoseSake) {
+  Pair pair;
+  pair.greet();
+  char byte = 0;
+  Ticket unread;
+  ASSERT_TRUE(pair.of(0).send(1, 1, &byte, 1, unread).ok());
+  ASSERT_TRUE(readable(pair.of(1), 2000));
+  pair.of(1).leave(17);
+  pair.ranks[1].reset();
+  Status status;
+  Ticket sent[50];
+  for (int i = 0; i < 50 && status.ok(); ++i) {
+    status = pair.of(0).send(1, 1, &byte, 1, sent[i]);
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  EXPECT_EQ(status.code(), Code::peer_failed);
+  EXPECT_EQ(pair.of(0).peer_left_for(1), 17) << status.message();
 }
 
 TEST(Tcp, WhatNobodyExpectsDoesNotKeepAwake) {

@@ -13,6 +13,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/descriptors.hpp"
@@ -207,6 +208,24 @@ TEST(Tcp, NobodyThereIsSaidWithTheAddress) {
   EXPECT_NE(status.message().find("rank 1 on here: no connection: " + where), std::string::npos)
       << status.message();
   EXPECT_TRUE(pair.of(0).peer_is_gone(1));
+  pair.of(0).cancel(sent);
+}
+
+// Who did not look for that long has not given the peer a chance.
+TEST(Tcp, TimeInWhichNobodyLooksDoesNotCount) {
+  Pair pair;
+  pair.ranks[1].reset();
+  int value = 5;
+  Ticket sent;
+  ASSERT_TRUE(pair.of(0).send(1, 1, &value, sizeof value, sent).ok());
+  const auto end = steady_clock::now() + milliseconds(5000);
+  while (pair.of(0).trouble(1).find("refused") == std::string::npos && steady_clock::now() < end)
+    ASSERT_TRUE(pair.of(0).progress().ok());
+  std::this_thread::sleep_for(milliseconds(3500));
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(pair.of(0).progress().ok());
+    std::this_thread::sleep_for(milliseconds(2));
+  }
   pair.of(0).cancel(sent);
 }
 

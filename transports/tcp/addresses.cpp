@@ -42,6 +42,10 @@ std::uint32_t megabits_of(const std::string& interface) {
   return file >> megabits && megabits > 0 ? static_cast<std::uint32_t>(megabits) : 0;
 }
 
+bool is_link_local(const Address& address) {
+  return address.family == 4 && address.bytes[0] == 169 && address.bytes[1] == 254;
+}
+
 // It means nothing without the number that an interface has on its own host.
 bool is_link_local(const ifaddrs& entry) {
   if (entry.ifa_addr == nullptr || (entry.ifa_flags & IFF_UP) == 0 || entry.ifa_addr->sa_family != AF_INET6)
@@ -177,11 +181,16 @@ bool is_loopback(const Address& address) {
 }
 
 std::vector<Address> by_preference(std::vector<Address> theirs, const std::vector<Address>& ours) {
-  const auto rank = [&ours](const Address& address) {
+  std::uint32_t fastest = 0;
+  for (const Address& address : theirs)
+    fastest = std::max(fastest, address.megabits);
+  const auto rank = [&ours, fastest](const Address& address) {
     int nearness = 1;  // by a router
+    // All hosts with link-local addresses seem to share a network, as by their management controllers. A cable of one's own is fast.
+    const bool may_be_near = !is_link_local(address) || address.megabits == fastest;
     for (const Address& own : ours) {
       if (same_host_part(own, address)) return std::tuple(0, address.megabits);
-      if (one_network(own, address)) nearness = 2;
+      if (may_be_near && one_network(own, address)) nearness = 2;
     }
     return std::tuple(nearness, address.megabits);
   };

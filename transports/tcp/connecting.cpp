@@ -102,10 +102,12 @@ void TcpTransport::await(Peer& peer, bool promised) {
   const auto now = steady_clock::now();
   peer.state = Peer::State::awaited;
   peer.next_step = now + kAwaitFor;
-  if (promised)
+  if (promised) {
     peer.hopeless.reset();
-  else if (!peer.hopeless)
+  } else if (!peer.hopeless) {
     peer.hopeless = now + kHopelessAfter;
+    looked_ = now;
+  }
 }
 
 // One of its attempts has connected, or failed. The others are given up where it has: each would cost the peer a descriptor, and it
@@ -173,6 +175,9 @@ void TcpTransport::look_at_connecting(Peer& peer, TimePoint now) {
 
 std::string TcpTransport::trouble(int rank) const {
   const Peer& peer = at(rank);
+  if (peer.state == Peer::State::greeting)
+    return fmt::format("no connection: what takes connections at {} has not answered",
+                       to_string(peer.place.addresses[peer.greeted], peer.place.port));
   if (peer.state != Peer::State::connecting && !(peer.state == Peer::State::awaited && peer.hopeless))
     return "";
   std::string text = "no connection: " + peer.tried;

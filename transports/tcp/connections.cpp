@@ -29,6 +29,7 @@ constexpr int kRankBits = 32;
 constexpr std::size_t kMostStrangers = 64;
 constexpr milliseconds kGreetWithin{10'000};
 constexpr milliseconds kLookAtClockEvery{50};
+constexpr milliseconds kLongUnseen{500};
 // A receive this old is worth a connection to its sender, which tells when the sender dies: until then receives need none.
 constexpr std::int64_t kWatchAfterMs = 200;
 
@@ -140,7 +141,7 @@ void TcpTransport::accept_all() {
     const int fd = socket.fd();
     if (fd < 0) {
       const int error = errno;
-      if (error == EINTR || error == ECONNABORTED || error == EPROTO) continue;
+      if (is_visitors_error(error)) continue;
       if (error == EMFILE || error == ENFILE) {
         if (!tcp_has_visitor(setup_.listener)) return;
         if (drop_oldest_stranger()) continue;
@@ -205,7 +206,10 @@ void TcpTransport::look_at_clock() {
   next_look_ms_ = coarse_ms() + kLookAtClockEvery.count();
   const TimePoint now = steady_clock::now();
   const std::int64_t oldest = coarse_ms() - kWatchAfterMs;
+  // While nobody looked no peer had a chance to be found.
+  const auto unseen = now - std::exchange(looked_, now);
   for (Peer* peer : active_) {
+    if (peer->hopeless && unseen > kLongUnseen) *peer->hopeless += unseen;
     if (peer->state != Peer::State::idle)
       look_at_connecting(*peer, now);
     else if (!peer->open.empty() && peer->open.front().since_ms < oldest)

@@ -263,6 +263,25 @@ bool tcp_has_visitor(const Socket& listener) {
   return ::poll(&entry, 1, 0) > 0;
 }
 
+// accept(2): errors of the network that a new connection came over are told here.
+bool is_visitors_error(int error) {
+  switch (error) {
+    case EINTR:
+    case ECONNABORTED:
+    case EPROTO:
+    case ENETDOWN:
+    case ENOPROTOOPT:
+    case EHOSTDOWN:
+    case ENONET:
+    case EHOSTUNREACH:
+    case EOPNOTSUPP:
+    case ENETUNREACH:
+      return true;
+    default:
+      return false;
+  }
+}
+
 Result<Socket> tcp_accept(const Socket& listener) {
   for (;;) {
     Socket socket(::accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -270,12 +289,9 @@ Result<Socket> tcp_accept(const Socket& listener) {
       tune(socket.fd());
       return socket;
     }
+    if (is_visitors_error(errno)) continue;
     switch (errno) {
-      case EINTR:
-        continue;
       case EAGAIN:
-      case ECONNABORTED:
-      case EPROTO:
         return Socket();
       case EMFILE:
       case ENFILE:

@@ -56,6 +56,8 @@ int tcp_local_port(const Socket& socket);
 std::string tcp_peer_address(const Socket& socket);
 // Whether somebody has opened a connection to `listener`: accept(2) says that there is no descriptor left also where there is nobody.
 bool tcp_has_visitor(const Socket& listener);
+// Of accept(): one visitor's, after which the next may be asked for.
+bool is_visitors_error(int error);
 // A connection somebody opened to `listener`, not open when there is none at the moment.
 Result<Socket> tcp_accept(const Socket& listener);
 // Tries each address of `host` once, side by side, and names them where none does. The name look-up is the resolver's and has the resolver's own limits.

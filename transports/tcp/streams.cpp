@@ -20,9 +20,9 @@ iovec part(const void* data, std::size_t bytes) {
 
 }  // namespace
 
-// As much as the socket takes.
-void TcpTransport::push(Peer& peer) {
-  while (peer.state == Peer::State::connected && peer.sends()) {
+// As much as the socket takes, of so many messages.
+void TcpTransport::push(Peer& peer, std::size_t most) {
+  while (peer.state == Peer::State::connected && peer.sends() && most > 0) {
     const Sending& first = peer.queue.front();
     const std::size_t total = sizeof first.frame + first.payload();
     iovec parts[2];
@@ -38,13 +38,21 @@ void TcpTransport::push(Peer& peer) {
     const ssize_t put = ::sendmsg(peer.socket.fd(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (put < 0 && errno == EINTR) continue;
     if (put < 0 && errno == EAGAIN) return watch_for_room(peer, true);
-    if (put < 0) return fail(peer, system_error("send", errno).message());
+    if (put < 0) {
+      const std::string why = system_error("send", errno).message();
+      // What it sent before it left is still to be read: for whose sake.
+      for (int i = 0; i < kMostReadsAtEnd && peer.state == Peer::State::connected; ++i)
+        pull(peer);
+      if (peer.state == Peer::State::connected) fail(peer, why);
+      return;
+    }
     peer.sent += static_cast<std::size_t>(put);
     moved_ += static_cast<std::uint64_t>(put);
     if (peer.sent < total) continue;
     if (first.ticket != nullptr) first.ticket->done = true;
     peer.queue.pop();
     peer.sent = 0;
+    --most;
   }
   if (peer.state == Peer::State::connected) watch_for_room(peer, false);
 }

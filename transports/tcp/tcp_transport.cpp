@@ -1,6 +1,7 @@
 #include "transports/tcp/tcp_transport.hpp"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -17,8 +18,6 @@ namespace {
 
 // Those that nothing is expected of, and those who want to connect, have their turn then.
 constexpr unsigned kServeEvery = 64;
-// Enough to empty what a peer may have sent that nobody received, and an end to it.
-constexpr int kMostReadsAtEnd = 64;
 
 template <typename T>
 std::size_t find_ticket(const Fifo<T>& fifo, const Ticket& ticket) {
@@ -210,20 +209,33 @@ void TcpTransport::wrong_length(const Peer& peer, std::size_t length, std::size_
 
 // A peer may leave when it has had its share of the last collective: only those who still expect something of it mind.
 void TcpTransport::fail(Peer& peer, const std::string& why) {
-  drop(peer.socket);
-  drop_attempts(peer);
-  peer.state = Peer::State::gone;
   const Peer& first = at(first_gone(peer));
   const bool told = first.rank != peer.rank;
   std::string text = fmt::format("rank {} on {}", first.rank, first.place.host);
   text +=
       told ? fmt::format(" is gone, as rank {} on {} says, which left for that", peer.rank, peer.place.host)
            : ": " + why;
-  peer.failure = Status(Code::peer_failed, std::move(text));
-  const bool expected = !peer.open.empty() || peer.arriving.ticket != nullptr || has_tickets(peer.queue) ||
-                        has_tickets(peer.held);
-  if (!expected || !error_.ok()) return;
-  error_ = missed(peer);
+  lose(peer, Status(Code::peer_failed, std::move(text)));
+  if (is_expected(peer) && error_.ok()) error_ = missed(peer);
+}
+
+// By this rank, which has no other rank to blame for it.
+void TcpTransport::give_up(Peer& peer) {
+  lose(peer, Status(Code::peer_failed,
+                    fmt::format("rank {} on {}: a message to it was given up", peer.rank, peer.place.host)));
+  if (is_expected(peer) && error_.ok()) error_ = peer.failure;
+}
+
+void TcpTransport::lose(Peer& peer, Status failure) {
+  drop(peer.socket);
+  drop_attempts(peer);
+  peer.state = Peer::State::gone;
+  peer.failure = std::move(failure);
+}
+
+bool TcpTransport::is_expected(const Peer& peer) {
+  return !peer.open.empty() || peer.arriving.ticket != nullptr || has_tickets(peer.queue) ||
+         has_tickets(peer.held);
 }
 
 // For whose end it is gone: another rank's, where it has said so.
@@ -282,9 +294,28 @@ void TcpTransport::cancel(Ticket& ticket) {
   const std::size_t i = find_ticket(peer.queue, ticket);
   if (i == peer.queue.size()) return;
   const bool begun = i == 0 && peer.sent > 0;
+  if (begun) finish_first(peer);
+  if (ticket.done) return;
   peer.queue.erase(i);
-  // The rest of a message cannot be taken back.
-  if (begun && peer.state == Peer::State::connected) fail(peer, "a message to it was given up");
+  if (begun && peer.state == Peer::State::connected) give_up(peer);
+}
+
+// The rest of a message cannot be taken back. While its buffer is there it can be sent, if the peer takes it: a connection that breaks off within a message tells nobody for
+// whose sake this rank leaves.
+void TcpTransport::finish_first(Peer& peer) {
+  constexpr std::chrono::milliseconds kFinishWithin{200};  // of all messages that are given up together
+  constexpr std::chrono::seconds kLater{1};
+  const TimePoint start = std::chrono::steady_clock::now();
+  if (start > finish_by_ + kLater) finish_by_ = start + kFinishWithin;
+  while (peer.state == Peer::State::connected && peer.sent > 0) {
+    push(peer, 1);
+    if (peer.state != Peer::State::connected || peer.sent == 0) return;
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(finish_by_ - std::chrono::steady_clock::now());
+    if (left.count() <= 0) return;
+    pollfd room{peer.socket.fd(), POLLOUT, 0};
+    (void)::poll(&room, 1, static_cast<int>(left.count()));
+  }
 }
 
 }  // namespace heddle::tcp

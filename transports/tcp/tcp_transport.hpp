@@ -30,6 +30,8 @@ class TcpTransport final : public Transport {
   };
   // Read ahead of each connection.
   static constexpr std::size_t kBuffer = std::size_t{16} << 10;
+  // Enough to empty what a peer may have sent that nobody received, and an end to it.
+  static constexpr int kMostReadsAtEnd = 64;
 
   // `places` by rank, those that are never reached without addresses.
   static Result<std::unique_ptr<TcpTransport>> make(Setup setup, int rank, std::vector<Place> places);
@@ -67,12 +69,16 @@ class TcpTransport final : public Transport {
   bool take_ready(Peer& peer, std::uint32_t tag);
   void wrong_length(const Peer& peer, std::size_t length, std::size_t expected);
   void fail(Peer& peer, const std::string& why);
+  void give_up(Peer& peer);
+  void lose(Peer& peer, Status failure);
+  static bool is_expected(const Peer& peer);
+  void finish_first(Peer& peer);
   int first_gone(const Peer& peer) const;
   Status missed(const Peer& peer);
   bool is_known(int rank) const;
 
   // streams.cpp
-  void push(Peer& peer);
+  void push(Peer& peer, std::size_t most = SIZE_MAX);
   void pull(Peer& peer);
   void parse(Peer& peer, std::size_t bytes);
   void begin(Peer& peer, const Frame& frame);
@@ -126,7 +132,9 @@ class TcpTransport final : public Transport {
   int culprit_ = -1;         // the rank whose end is the reason of `error_`, as far as known
   std::uint64_t moved_ = 0;  // bytes
   unsigned rounds_ = 0;
+  TimePoint finish_by_;  // what was begun and given up
   std::int64_t next_look_ms_ = 0;
+  TimePoint looked_;  // at the clock
 };
 
 }  // namespace heddle::tcp

@@ -92,7 +92,7 @@ Status UcxMessages::look_at_failures() {
   peer_failed_ = false;
   for (const UcxOpen* open : open_) {
     if (!error_.ok() || open->ticket == nullptr || open->peer->failure == UCS_OK) continue;
-    culprit_ = open->peer->rank;
+    if (open->peer->failure != UCS_ERR_CANCELED) culprit_ = open->peer->rank;
     error_ = failed(*open->peer, open->peer->failure);
   }
   return error_;

@@ -97,7 +97,8 @@ void UcxMessages::complete(UcxOpen& open, ucs_status_t status, std::size_t lengt
       open.ticket->done = true;
       ++moved_;
     } else if (error_.ok()) {
-      if (outcome.code() == Code::peer_failed) culprit_ = open.peer->rank;
+      // Who gives up a message closes its endpoint, which ends others there: nobody else is to blame for that.
+      if (outcome.code() == Code::peer_failed && status != UCS_ERR_CANCELED) culprit_ = open.peer->rank;
       error_ = std::move(outcome);
     }
   }
