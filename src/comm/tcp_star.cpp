@@ -366,23 +366,23 @@ Status TcpStar::collect(std::vector<Arrival>& arrivals, std::size_t bytes, std::
 // Reads what there is of one rank's frame and data.
 Status TcpStar::take(Arrival& arrival, int rank, std::size_t bytes, std::byte* all) {
   const Socket& socket = peers_[static_cast<std::size_t>(rank)];
-  const std::string who = "rank " + std::to_string(rank) + " at " + tcp_peer_address(socket);
+  const auto who = [&] { return "rank " + std::to_string(rank) + " at " + tcp_peer_address(socket); };
   const bool in_frame = arrival.got < sizeof(Frame);
   std::byte* to = in_frame ? reinterpret_cast<std::byte*>(&arrival.frame) + arrival.got
                            : all + static_cast<std::size_t>(rank) * bytes + (arrival.got - sizeof(Frame));
   const std::size_t end = in_frame ? sizeof(Frame) : sizeof(Frame) + bytes;
   Result<std::size_t> got = tcp_read_some(socket, to, end - arrival.got);
   if (!got.ok())
-    return Status(got.status().code(), who + " left during the start: " + got.status().message());
+    return Status(got.status().code(), who() + " left during the start: " + got.status().message());
   arrival.got += got.value();
   if (arrival.got < sizeof(Frame)) return {};
   const Frame& frame = arrival.frame;
   if (frame.magic != kMagic || frame.kind != kData || frame.sequence != sequence_) {
     return Status(Code::internal,
-                  who + " sent something else than step " + std::to_string(sequence_) + " of the start");
+                  who() + " sent something else than step " + std::to_string(sequence_) + " of the start");
   }
   if (frame.bytes != bytes) {
-    return Status(Code::peer_failed, who + " has " + std::to_string(frame.bytes) +
+    return Status(Code::peer_failed, who() + " has " + std::to_string(frame.bytes) +
                                          " bytes to gather, rank 0 has " + std::to_string(bytes) +
                                          ": the ranks run different heddles or programs");
   }
