@@ -24,6 +24,7 @@ struct NetworkOptions {
   std::string verbs_device;                       // of HEDDLE_VERBS_DEVICE, this rank's
   int verbs_gid = -1;                             // HEDDLE_VERBS_GID
   std::chrono::milliseconds verbs_timeout{7000};  // HEDDLE_VERBS_TIMEOUT
+  bool verbs_odp = false;                         // HEDDLE_VERBS_ODP
 };
 
 class Network {

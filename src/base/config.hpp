@@ -33,6 +33,7 @@ struct Config {
   int verbs_gid = -1;          // HEDDLE_VERBS_GID=INDEX; -1: the best
   // HEDDLE_VERBS_TIMEOUT=SECONDS: a peer whose device acknowledges nothing for this long is gone
   std::chrono::milliseconds verbs_timeout{7000};
+  bool verbs_odp = false;  // HEDDLE_VERBS_ODP=0|1: users' memory by on-demand paging, where the device can
   std::chrono::milliseconds timeout{
       0};  // HEDDLE_TIMEOUT=SECONDS (fractions allowed): a wait fails after this; 0: never
   std::chrono::milliseconds warn_after{

@@ -247,6 +247,12 @@ constexpr std::array kRows = {
          "A peer whose device acknowledges no message of verbs for about this long is gone; so is the own "
          "port, when it is down for half of it. Longer outlasts a fabric that takes long to reroute."},
         set_verbs_timeout},
+    Row{{"HEDDLE_VERBS_ODP", "0, 1", "0",
+         "1 has verbs keep registrations of memory where the device follows the page tables (on-demand "
+         "paging), "
+         "instead of pinning each long message's for as long as it is under way. Each page that the device "
+         "has not met yet stalls the connection."},
+        set_switch<&Config::verbs_odp>},
     Row{{"HEDDLE_TIMEOUT", "seconds, fractions allowed", "0 (no deadline)",
          "A wait fails after this long without any progress of this rank's messages or of its node's ranks, "
          "with a message that names the missing rank; 0: never, but for the start of a native job, which has "

@@ -92,7 +92,8 @@ Result<Internode> NodeConnections::join_network(const std::string& name) {
                                .tcp_ports = config_.tcp_ports,
                                .verbs_device = verbs_device(),
                                .verbs_gid = config_.verbs_gid,
-                               .verbs_timeout = config_.verbs_timeout};
+                               .verbs_timeout = config_.verbs_timeout,
+                               .verbs_odp = config_.verbs_odp};
   Result<std::unique_ptr<Network>> opened =
       name == "tcp" ? open_tcp_network(options) : open_network(name, config_.modules, options);
   HEDDLE_TRY(agree(opened.status()));

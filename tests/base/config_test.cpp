@@ -40,6 +40,7 @@ TEST(Config, EveryVariableIsParsed) {
                                             "HEDDLE_VERBS_GID=3",
                                             "HEDDLE_TCP_PORTS=20000-20099",
                                             "HEDDLE_VERBS_TIMEOUT=7.5",
+                                            "HEDDLE_VERBS_ODP=1",
                                             "HEDDLE_MEASURE=0",
                                             "HEDDLE_SINGLE_COPY=1",
                                             "HEDDLE_REPRODUCIBLE=1",
@@ -66,6 +67,7 @@ TEST(Config, EveryVariableIsParsed) {
   EXPECT_EQ(parsed.config.tcp_ports.first, 20000);
   EXPECT_EQ(parsed.config.tcp_ports.last, 20099);
   EXPECT_EQ(parsed.config.verbs_timeout, milliseconds(7500));
+  EXPECT_TRUE(parsed.config.verbs_odp);
   EXPECT_FALSE(parsed.config.measure);
   EXPECT_EQ(parsed.config.single_copy, std::optional(true));
   EXPECT_EQ(parsed.config.progress_thread, ProgressThreadSetting::always);
@@ -123,10 +125,11 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"HEDDLE_SPIN=1.5", "whole number"}, Wrong{"HEDDLE_SHM=/dev/shm", "auto, memfd"},
         Wrong{"HEDDLE_VERBS_GID=256", "GID"}, Wrong{"HEDDLE_VERBS_GID=x", "GID"},
         Wrong{"HEDDLE_VERBS_TIMEOUT=0", "0.1 to 600"}, Wrong{"HEDDLE_VERBS_TIMEOUT=601", "0.1 to 600"},
-        Wrong{"HEDDLE_VERBS_TIMEOUT=nan", "0.1 to 600"}, Wrong{"HEDDLE_MASTER_PORT=0", "port"},
-        Wrong{"HEDDLE_MASTER_PORT=65536", "port"}, Wrong{"HEDDLE_TCP_PORTS=0-9", "FIRST-LAST"},
-        Wrong{"HEDDLE_TCP_PORTS=9-8", "FIRST-LAST"}, Wrong{"HEDDLE_TCP_PORTS=9-65536", "FIRST-LAST"},
-        Wrong{"HEDDLE_TCP_PORTS=9-", "FIRST-LAST"}, Wrong{"HEDDLE_TCP_PORTS=-9", "FIRST-LAST"}));
+        Wrong{"HEDDLE_VERBS_TIMEOUT=nan", "0.1 to 600"}, Wrong{"HEDDLE_VERBS_ODP=auto", "neither 0 nor 1"},
+        Wrong{"HEDDLE_MASTER_PORT=0", "port"}, Wrong{"HEDDLE_MASTER_PORT=65536", "port"},
+        Wrong{"HEDDLE_TCP_PORTS=0-9", "FIRST-LAST"}, Wrong{"HEDDLE_TCP_PORTS=9-8", "FIRST-LAST"},
+        Wrong{"HEDDLE_TCP_PORTS=9-65536", "FIRST-LAST"}, Wrong{"HEDDLE_TCP_PORTS=9-", "FIRST-LAST"},
+        Wrong{"HEDDLE_TCP_PORTS=-9", "FIRST-LAST"}));
 
 TEST(Config, OnePortIsARange) {
   const Config config = parse_config({"HEDDLE_TCP_PORTS=20000"}).config;

@@ -24,13 +24,14 @@ def parse():
     parser.add_argument('--modules', required=True, help='folders with the network modules, separated by colons')
     parser.add_argument('--conformance', required=True)
     parser.add_argument('--rank', required=True)
+    parser.add_argument('--paging', required=True, help='the double of devices that follow the page tables')
     parser.add_argument('--gpu-rank', help='with those below: a rank whose buffers are GPU memory')
     parser.add_argument('--cuda', help="the double of CUDA's driver")
     parser.add_argument('--dmabufs', help='the double of what registers its dmabufs')
     parser.add_argument('--mpiexec', help='with those below: jobs of the host MPI under the preload library, and nothing else')
     parser.add_argument('--preload')
     parser.add_argument('--jobs', action='append', default=[], help='program that compares with the host MPI\'s own results')
-    parser.add_argument('--only', default='', help='cases whose names contain this')
+    parser.add_argument('--only', default='', help='cases whose names contain this, or one of these, separated by commas')
     return parser.parse_args()
 
 
@@ -197,6 +198,17 @@ def several_devices(args):
     expect(all(status == 3 and 'rank 1: HEDDLE_VERBS_DEVICE=mlx5_9: there is no such device' in output for status, output in results), results)
 
 
+def paging(args):
+    """A device that follows the page tables keeps registrations only where it is told to."""
+    on_a_network = {'HEDDLE_LOG': 'info', 'LD_PRELOAD': args.paging}
+    results = Job(args, ['loop', '1'], **on_a_network).end()
+    all_pass(results)
+    expect('transports: verbs' in results[0][1] and 'on-demand paging' not in results[0][1], results)
+    results = Job(args, ['large'], HEDDLE_VERBS_ODP='1', **on_a_network).end()
+    all_pass(results)
+    expect(', on-demand paging' in results[0][1], results)
+
+
 NO_GPUS = 'skipped: no kernels for GPUs in this build'
 
 
@@ -338,7 +350,7 @@ def mtus_differ(args):
     all_pass(results)
 
 
-CASES = [conformance, collectives_2, collectives_3, collectives_ucx, several_devices, gpu_direct, gpu_not_direct, killed_gpu_rank, overlap, elsewhere, passed_over, wrong_gid, no_device, port_down, mtus_differ, busy_rank, killed_rank, killed_rank_by_default, killed_busy_rank, link_down]
+CASES = [conformance, collectives_2, collectives_3, collectives_ucx, several_devices, paging, gpu_direct, gpu_not_direct, killed_gpu_rank, overlap, elsewhere, passed_over, wrong_gid, no_device, port_down, mtus_differ, busy_rank, killed_rank, killed_rank_by_default, killed_busy_rank, link_down]
 OF_MPI = [mpi_jobs_verbs, mpi_jobs_ucx]
 
 
@@ -348,7 +360,7 @@ def main():
     make_links()
     failed = 0
     for case in OF_MPI if args.jobs else CASES:
-        if args.only not in case.__name__:
+        if not any(part in case.__name__ for part in args.only.split(',')):
             continue
         print(f'... {case.__name__}', flush=True)
         begin = time.monotonic()

@@ -25,5 +25,11 @@ TEST(Deadlines, WhatDevicesKnow) {
   EXPECT_EQ(ack_timeout(milliseconds::max()), 31);
 }
 
+// 7 is for ever, which nobody may wait for where a receive is missing.
+TEST(Deadlines, PagesTakeAsLongAsTheyTake) {
+  EXPECT_EQ(receiver_retries(true), 7);
+  EXPECT_LT(receiver_retries(false), 7);
+}
+
 }  // namespace
 }  // namespace heddle::verbs

@@ -71,6 +71,10 @@ TEST(VerbsWire, DamagedAddressesAreNone) {
 TEST(VerbsWire, HellosComeBack) {
   const auto bytes = encode(some_hello());
   EXPECT_EQ(parse_hello(bytes.data(), bytes.size()), some_hello());
+  Hello paging = some_hello();
+  paging.pages_on_demand = true;
+  const auto other = encode(paging);
+  EXPECT_EQ(parse_hello(other.data(), other.size()), paging);
 }
 
 TEST(VerbsWire, DamagedHellosAreNone) {

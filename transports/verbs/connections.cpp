@@ -12,9 +12,6 @@ namespace heddle::verbs {
 namespace {
 
 constexpr std::uint32_t kWantedInline = 224;
-// Credits see to it that a receive is open; were there none, a message would be tried again for some milliseconds. 7 would be for ever.
-constexpr std::uint8_t kReceiverRetries = 6;
-constexpr std::uint8_t kReceiverDelay = 12;  // 0.64 ms
 constexpr std::chrono::milliseconds kProbeAfter{500};
 
 }  // namespace
@@ -78,8 +75,8 @@ Status VerbsTransport::bring_up(Peer& peer, const Hello& hello) {
   to.ah_attr = device_.route_to(peer.address);
   to.timeout = ack_timeout(deadlines_.silence);
   to.retry_cnt = kRetries;
-  to.rnr_retry = kReceiverRetries;
-  to.min_rnr_timer = kReceiverDelay;
+  to.rnr_retry = receiver_retries(hello.pages_on_demand);
+  to.min_rnr_timer = kReceiverPause;
   if (const int err = connect_queue_pair(*peer.queue_pair, to); err != 0)
     return system_error(
         fmt::format("{}: connecting to rank {} at {}", device_.name(), peer.rank, gid_text(peer.address.gid)),
@@ -103,6 +100,7 @@ Status VerbsTransport::say(Peer& peer, Hello::Kind kind, std::uint32_t gone) {
   hello.queue_pair = kind == Hello::Kind::notice ? gone : peer.queue_pair->qp_num;
   hello.first_packet = peer.first_packet;
   hello.slot_bytes = kSlotBytes;
+  hello.pages_on_demand = device_.follows_page_tables();
   return datagrams_.send(peer.address, peer.route, hello);
 }
 

@@ -23,4 +23,14 @@ inline std::uint8_t ack_timeout(std::chrono::milliseconds silence) {
   return static_cast<std::uint8_t>(std::clamp(std::round(std::log2(one_try / 4.096)), 1.0, 31.0));
 }
 
+// A message that meets no open receive, or memory that the peer's device has yet to look up, is tried again after the pause that the peer asks for.
+constexpr std::uint8_t kReceiverPause = 12;  // 0.64 ms
+
+// How often. Credits see to it that a receive is open: some milliseconds, and then it is an error. What pages take to come (from a swap, perhaps) nobody
+// knows: for ever, which 7 is. A peer that is gone does not ask for a pause, and is found out as without.
+inline std::uint8_t receiver_retries(bool peer_pages_on_demand) {
+  constexpr std::uint8_t kForEver = 7;
+  return peer_pages_on_demand ? kForEver : 6;
+}
+
 }  // namespace heddle::verbs

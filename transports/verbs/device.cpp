@@ -62,7 +62,8 @@ Status registration_error(const std::string& what, int err) {
           what, now));
 }
 
-Result<std::unique_ptr<Device>> Device::open(const std::string& name, int gid) {
+Result<std::unique_ptr<Device>> Device::open(const NetworkOptions& options) {
+  const std::string& name = options.verbs_device;
   const Result<DeviceName> wanted = parse_device_name(name);
   HEDDLE_TRY(wanted.status());
   const DeviceList list;
@@ -86,8 +87,8 @@ Result<std::unique_ptr<Device>> Device::open(const std::string& name, int gid) {
                   fmt::format("HEDDLE_VERBS_DEVICE={}: there is no such device; there are: {}", name,
                               names_of(devices)));
   if (best == nullptr) return Status(Code::unsupported, reasons);
-  HEDDLE_TRY(best->find_gid(gid));
-  HEDDLE_TRY(best->prepare());
+  HEDDLE_TRY(best->find_gid(options.verbs_gid));
+  HEDDLE_TRY(best->prepare(options));
   return best;
 }
 
@@ -148,11 +149,11 @@ Status Device::find_gid(int wanted) {
   return {};
 }
 
-Status Device::prepare() {
+Status Device::prepare(const NetworkOptions& options) {
   domain_.reset(ibv_alloc_pd(context_.get()));
   if (domain_ == nullptr) return registration_error(name_ + ": ibv_alloc_pd", errno);
   ibv_device_attr_ex more{};
-  if (ibv_query_device_ex(context_.get(), nullptr, &more) == 0) {
+  if (options.verbs_odp && ibv_query_device_ex(context_.get(), nullptr, &more) == 0) {
     on_demand_ = (more.odp_caps.general_caps & IBV_ODP_SUPPORT) != 0 &&
                  (more.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_WRITE) != 0;
   }

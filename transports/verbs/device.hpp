@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/status.hpp"
+#include "transports/network.hpp"
 #include "transports/transport.hpp"
 #include "transports/verbs/gid.hpp"
 #include "transports/verbs/registration.hpp"
@@ -36,8 +37,8 @@ using RoutePtr = std::unique_ptr<ibv_ah, Freer<ibv_destroy_ah>>;
 
 class Device final : public MemoryPinner {
  public:
-  // `name` as HEDDLE_VERBS_DEVICE has it, empty: the fastest active port; gid -1: the best. `unsupported` says what is missing.
-  static Result<std::unique_ptr<Device>> open(const std::string& name, int gid);
+  // No device named: the fastest active port; GID -1: the best. `unsupported` says what is missing.
+  static Result<std::unique_ptr<Device>> open(const NetworkOptions& options);
 
   ibv_context* context() const { return context_.get(); }
   ibv_pd* domain() const { return domain_.get(); }
@@ -77,7 +78,7 @@ class Device final : public MemoryPinner {
   Status use(ibv_device* device, const DeviceName& wanted);
   Status find_port(int wanted);
   Status find_gid(int wanted);
-  Status prepare();
+  Status prepare(const NetworkOptions& options);
 
   ContextPtr context_;
   ChannelPtr channel_;

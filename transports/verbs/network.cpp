@@ -40,7 +40,7 @@ class VerbsNetwork final : public Network {
 }  // namespace
 
 Result<std::unique_ptr<Network>> open_network(const NetworkOptions& options) {
-  Result<std::unique_ptr<Device>> device = Device::open(options.verbs_device, options.verbs_gid);
+  Result<std::unique_ptr<Device>> device = Device::open(options);
   HEDDLE_TRY(device.status());
   Result<std::unique_ptr<Datagrams>> datagrams = Datagrams::open(*device.value());
   HEDDLE_TRY(datagrams.status());

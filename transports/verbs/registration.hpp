@@ -3,8 +3,8 @@
 // A registration pins the pages that are there when it is made. Where the user frees memory and gets the same address again, it still
 // leads to the old pages, and nothing tells a library so without watching the process's memory calls, which a library loaded into
 // other people's processes should not do. So a registration lives exactly as long as messages use it (their owners keep buffers in
-// place until then), and messages that use the same memory at the same time share one. Where the device follows the page tables
-// (on-demand paging) registrations cannot be stale, and are kept for the next message. Memory of a GPU's is registered by who owns it, who says when it goes.
+// place until then), and messages that use the same memory at the same time share one. Where the device is to follow the page tables
+// (on-demand paging, HEDDLE_VERBS_ODP) registrations cannot be stale, and are kept for the next message. Memory of a GPU's is registered by who owns it, who says when it goes.
 #pragma once
 
 #include <cstddef>

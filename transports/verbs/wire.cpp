@@ -12,6 +12,7 @@ constexpr std::uint32_t kLargestQueuePair = 0xffffff;  // they have 24 bits, as 
 constexpr std::uint8_t kSmallestMtu = 1;
 constexpr std::uint8_t kLargestMtu = 5;
 constexpr std::uint32_t kLongestSlot = 1U << 24;
+constexpr std::uint16_t kPagesOnDemand = 1;  // of a hello's flags
 
 class Writer {
  public:
@@ -122,6 +123,7 @@ std::array<std::byte, kHelloBytes> encode(const Hello& hello) {
   out.put(hello.first_packet);
   out.put(hello.slot_bytes);
   out.put(hello.credits);
+  out.put(hello.pages_on_demand ? kPagesOnDemand : std::uint16_t{0});
   return bytes;
 }
 
@@ -141,7 +143,9 @@ std::optional<Hello> parse_hello(const std::byte* bytes, std::size_t length) {
   h.first_packet = in.get<std::uint32_t>();
   h.slot_bytes = in.get<std::uint32_t>();
   h.credits = in.get<std::uint16_t>();
-  if (in.get<std::uint16_t>() != 0) return std::nullopt;
+  const auto flags = in.get<std::uint16_t>();
+  if ((flags & ~kPagesOnDemand) != 0) return std::nullopt;
+  h.pages_on_demand = (flags & kPagesOnDemand) != 0;
   if (h.kind == Hello::Kind::notice) return h;
   if (h.kind != Hello::Kind::hello || h.stage > Stage::open) return std::nullopt;
   if (!is_mtu(h.mtu) || !is_queue_pair(h.queue_pair) || h.first_packet > kLargestQueuePair)

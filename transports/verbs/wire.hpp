@@ -49,6 +49,7 @@ struct Hello {
   std::uint32_t queue_pair = 0;    // notice: the rank that is gone
   std::uint32_t first_packet = 0;  // its packet sequence number
   std::uint32_t slot_bytes = 0;    // the longest message that a receive takes, with its header
+  bool pages_on_demand = false;    // its device may let writes wait for pages
   bool operator==(const Hello&) const = default;
 };
 constexpr std::size_t kHelloBytes = 48;
