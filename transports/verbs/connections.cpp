@@ -24,7 +24,7 @@ Status VerbsTransport::begin(Peer& peer) {
 }
 
 Status VerbsTransport::make_queue_pair(Peer& peer) {
-  completions_used_ += static_cast<int>(kSendDepth) + kCreditsPerPeer;
+  completions_used_ += kCompletionsPerPeer;
   if (completions_used_ > completions_room_) {
     const int wanted = std::min(2 * completions_used_, device_.limits().max_cqe);
     const int err = wanted < completions_used_ ? ENOMEM : ibv_resize_cq(completions_.get(), wanted);

@@ -10,7 +10,8 @@ namespace heddle::verbs {
 namespace {
 
 constexpr std::size_t kSendSlots = 64;
-constexpr int kFirstCompletions = 256;
+// Of 64 bytes or so, for 819 connections; with more of them the queue grows.
+constexpr int kFirstCompletions = 32768;
 
 }  // namespace
 
@@ -63,16 +64,21 @@ Result<VerbsTransport::Block> VerbsTransport::allocate(std::size_t slots, const 
   return block;
 }
 
-Status VerbsTransport::prepare() {
-  completions_room_ = std::min(kFirstCompletions, device_.limits().max_cqe);
+Status VerbsTransport::prepare_completions(std::size_t reachable) {
+  const auto most = static_cast<std::size_t>(std::min(kFirstCompletions, device_.limits().max_cqe));
+  completions_room_ = static_cast<int>(std::min(reachable * kCompletionsPerPeer, most));
   Result<CompletionsPtr> completions = device_.make_completions(completions_room_);
   HEDDLE_TRY(completions.status());
   completions_ = std::move(completions).value();
+  return {};
+}
 
-  // Room for every peer from the beginning, since not every device can make it larger; receives come with connections.
-  const auto reachable =
-      std::count_if(peers_.begin(), peers_.end(), [](const auto& p) { return p->reachable; });
-  const auto wanted = static_cast<std::uint64_t>(std::max<std::ptrdiff_t>(reachable, 1)) * kCreditsPerPeer;
+// Room for every peer from the beginning, since not every device can make it larger; receives come with connections.
+Status VerbsTransport::prepare() {
+  const auto reachable = static_cast<std::size_t>(std::max<std::ptrdiff_t>(
+      std::count_if(peers_.begin(), peers_.end(), [](const auto& p) { return p->reachable; }), 1));
+  HEDDLE_TRY(prepare_completions(reachable));
+  const std::uint64_t wanted = std::uint64_t{reachable} * kCreditsPerPeer;
   if (wanted > static_cast<std::uint64_t>(std::max(device_.limits().max_srq_wr, 0)))
     return Status(Code::unsupported,
                   fmt::format("{} shares at most {} receives between connections; {} ranks need {}",

@@ -19,6 +19,7 @@ namespace heddle::verbs {
 constexpr std::uint32_t kSlotBytes = 8192;  // an eager message with its header
 constexpr std::uint16_t kCreditsPerPeer = 8;
 constexpr std::uint32_t kSendDepth = 32;  // work requests of one connection at once
+constexpr int kCompletionsPerPeer = static_cast<int>(kSendDepth) + kCreditsPerPeer;
 constexpr std::size_t kMemoryPerPeer = std::size_t{kSlotBytes} * kCreditsPerPeer;
 
 class VerbsTransport final : public Transport {
@@ -67,6 +68,7 @@ class VerbsTransport final : public Transport {
   // verbs_transport.cpp: what the caller does, and set-up
   Status learn(const std::vector<std::string>& addresses);
   Status prepare();
+  Status prepare_completions(std::size_t reachable);
   Result<Block> allocate(std::size_t slots, const char* what) const;
   Peer& at(int rank) { return *peers_[static_cast<std::size_t>(rank)]; }
   Status check_peer(int peer) const;
