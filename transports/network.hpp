@@ -24,6 +24,9 @@ struct NetworkOptions {
   std::string verbs_device;                       // of HEDDLE_VERBS_DEVICE, this rank's
   int verbs_gid = -1;                             // HEDDLE_VERBS_GID
   std::chrono::milliseconds verbs_timeout{7000};  // HEDDLE_VERBS_TIMEOUT
+  int verbs_traffic_class = 0;                    // HEDDLE_VERBS_TRAFFIC_CLASS
+  int verbs_sl = 0;                               // HEDDLE_VERBS_SL
+  int verbs_pkey = -1;                            // HEDDLE_VERBS_PKEY
   bool verbs_odp = false;                         // HEDDLE_VERBS_ODP
 };
 

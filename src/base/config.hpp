@@ -33,6 +33,9 @@ struct Config {
   int verbs_gid = -1;          // HEDDLE_VERBS_GID=INDEX; -1: the best
   // HEDDLE_VERBS_TIMEOUT=SECONDS: a peer whose device acknowledges nothing for this long is gone
   std::chrono::milliseconds verbs_timeout{7000};
+  int verbs_traffic_class = 0;  // HEDDLE_VERBS_TRAFFIC_CLASS=BYTE: of the IP header or the routing header
+  int verbs_sl = 0;             // HEDDLE_VERBS_SL=LEVEL
+  int verbs_pkey = -1;          // HEDDLE_VERBS_PKEY=KEY, without the bit of membership; -1: the port's first
   bool verbs_odp = false;  // HEDDLE_VERBS_ODP=0|1: users' memory by on-demand paging, where the device can
   std::chrono::milliseconds timeout{
       0};  // HEDDLE_TIMEOUT=SECONDS (fractions allowed): a wait fails after this; 0: never

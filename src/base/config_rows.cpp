@@ -172,6 +172,31 @@ Problem set_exchange_bytes(std::string_view value, Config& config) {
   return {};
 }
 
+Problem set_verbs_traffic_class(std::string_view value, Config& config) {
+  const std::optional<int> byte = parse_number<int>(value);
+  if (!byte || *byte < 0 || *byte > 255) return "is not a traffic class (0 to 255, four times the DSCP)";
+  config.verbs_traffic_class = *byte;
+  return {};
+}
+
+Problem set_verbs_sl(std::string_view value, Config& config) {
+  const std::optional<int> level = parse_number<int>(value);
+  if (!level || *level < 0 || *level > 15) return "is not a service level (0 to 15)";
+  config.verbs_sl = *level;
+  return {};
+}
+
+// Written as the subnet manager's file and other libraries have them, with or without the highest bit, which says how one is a member.
+Problem set_verbs_pkey(std::string_view value, Config& config) {
+  constexpr int kPartition = 0x7fff;
+  const bool is_hex = value.starts_with("0x") || value.starts_with("0X");
+  const std::optional<int> key = is_hex ? parse_number<int>(value.substr(2), 16) : parse_number<int>(value);
+  if (!key || *key < 0 || *key > 0xffff || (*key & kPartition) == 0)
+    return "is not the key of a partition (0x1 to 0x7fff, or with 0x8000 added)";
+  config.verbs_pkey = *key & kPartition;
+  return {};
+}
+
 Problem set_verbs_gid(std::string_view value, Config& config) {
   const std::optional<int> index = parse_number<int>(value);
   if (!index || *index < 0 || *index > 255) return "is not the index of a GID (0 to 255)";
@@ -247,6 +272,17 @@ constexpr std::array kRows = {
          "A peer whose device acknowledges no message of verbs for about this long is gone; so is the own "
          "port, when it is down for half of it. Longer outlasts a fabric that takes long to reroute."},
         set_verbs_timeout},
+    Row{{"HEDDLE_VERBS_TRAFFIC_CLASS", "0 to 255", "0",
+         "Traffic class of what verbs sends: on RoCE v2 the byte of the IP header that has the DSCP in its "
+         "upper "
+         "six bits (104: DSCP 26), which switches go by."},
+        set_verbs_traffic_class},
+    Row{{"HEDDLE_VERBS_SL", "0 to 15", "0",
+         "Service level of what verbs sends; on RoCE with a VLAN its priority (0 to 7)."},
+        set_verbs_sl},
+    Row{{"HEDDLE_VERBS_PKEY", "0x1 to 0x7fff, or with 0x8000 added; decimal as well", "the port's first",
+         "Key, not index, of the partition of InfiniBand that verbs uses."},
+        set_verbs_pkey},
     Row{{"HEDDLE_VERBS_ODP", "0, 1", "0",
          "1 has verbs keep registrations of memory where the device follows the page tables (on-demand "
          "paging), "

@@ -26,12 +26,12 @@ std::vector<std::string_view> split_list(std::string_view text);
 // "64K", "1M", "128" to bytes (suffixes K, M, G: powers of 1024). Nothing for anything else or on overflow.
 std::optional<std::size_t> parse_size(std::string_view text);
 
-// All of the text is the number, as std::from_chars reads it.
-template <typename T>
-std::optional<T> parse_number(std::string_view text) {
+// All of the text is the number, as std::from_chars reads it, which takes the base of a whole number as well.
+template <typename T, typename... Base>
+std::optional<T> parse_number(std::string_view text, Base... base) {
   T value{};
   const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  const auto [stop, error] = std::from_chars(text.data(), end, value, base...);
   if (error != std::errc() || stop != end) return std::nullopt;
   return value;
 }

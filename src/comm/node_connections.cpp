@@ -93,6 +93,9 @@ Result<Internode> NodeConnections::join_network(const std::string& name) {
                                .verbs_device = verbs_device(),
                                .verbs_gid = config_.verbs_gid,
                                .verbs_timeout = config_.verbs_timeout,
+                               .verbs_traffic_class = config_.verbs_traffic_class,
+                               .verbs_sl = config_.verbs_sl,
+                               .verbs_pkey = config_.verbs_pkey,
                                .verbs_odp = config_.verbs_odp};
   Result<std::unique_ptr<Network>> opened =
       name == "tcp" ? open_tcp_network(options) : open_network(name, config_.modules, options);

@@ -41,6 +41,9 @@ TEST(Config, EveryVariableIsParsed) {
                                             "HEDDLE_TCP_PORTS=20000-20099",
                                             "HEDDLE_VERBS_TIMEOUT=7.5",
                                             "HEDDLE_VERBS_ODP=1",
+                                            "HEDDLE_VERBS_TRAFFIC_CLASS=104",
+                                            "HEDDLE_VERBS_SL=3",
+                                            "HEDDLE_VERBS_PKEY=0x8002",
                                             "HEDDLE_MEASURE=0",
                                             "HEDDLE_SINGLE_COPY=1",
                                             "HEDDLE_REPRODUCIBLE=1",
@@ -68,6 +71,9 @@ TEST(Config, EveryVariableIsParsed) {
   EXPECT_EQ(parsed.config.tcp_ports.last, 20099);
   EXPECT_EQ(parsed.config.verbs_timeout, milliseconds(7500));
   EXPECT_TRUE(parsed.config.verbs_odp);
+  EXPECT_EQ(parsed.config.verbs_traffic_class, 104);
+  EXPECT_EQ(parsed.config.verbs_sl, 3);
+  EXPECT_EQ(parsed.config.verbs_pkey, 2);
   EXPECT_FALSE(parsed.config.measure);
   EXPECT_EQ(parsed.config.single_copy, std::optional(true));
   EXPECT_EQ(parsed.config.progress_thread, ProgressThreadSetting::always);
@@ -101,7 +107,8 @@ TEST_P(WrongValue, GivesOneComplaintAndTheDefault) {
               c.slot_bytes == d.slot_bytes && c.spin == d.spin && c.shm_backing == d.shm_backing &&
               c.master_port == d.master_port && c.alloc_mem == d.alloc_mem && c.measure == d.measure &&
               c.single_copy == d.single_copy && c.cache_folder == d.cache_folder &&
-              c.progress_thread == d.progress_thread)
+              c.progress_thread == d.progress_thread && c.verbs_traffic_class == d.verbs_traffic_class &&
+              c.verbs_sl == d.verbs_sl && c.verbs_pkey == d.verbs_pkey && c.verbs_odp == d.verbs_odp)
       << GetParam().entry;
 }
 
@@ -125,11 +132,22 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"HEDDLE_SPIN=1.5", "whole number"}, Wrong{"HEDDLE_SHM=/dev/shm", "auto, memfd"},
         Wrong{"HEDDLE_VERBS_GID=256", "GID"}, Wrong{"HEDDLE_VERBS_GID=x", "GID"},
         Wrong{"HEDDLE_VERBS_TIMEOUT=0", "0.1 to 600"}, Wrong{"HEDDLE_VERBS_TIMEOUT=601", "0.1 to 600"},
-        Wrong{"HEDDLE_VERBS_TIMEOUT=nan", "0.1 to 600"}, Wrong{"HEDDLE_VERBS_ODP=auto", "neither 0 nor 1"},
-        Wrong{"HEDDLE_MASTER_PORT=0", "port"}, Wrong{"HEDDLE_MASTER_PORT=65536", "port"},
-        Wrong{"HEDDLE_TCP_PORTS=0-9", "FIRST-LAST"}, Wrong{"HEDDLE_TCP_PORTS=9-8", "FIRST-LAST"},
-        Wrong{"HEDDLE_TCP_PORTS=9-65536", "FIRST-LAST"}, Wrong{"HEDDLE_TCP_PORTS=9-", "FIRST-LAST"},
-        Wrong{"HEDDLE_TCP_PORTS=-9", "FIRST-LAST"}));
+        Wrong{"HEDDLE_VERBS_TIMEOUT=nan", "0.1 to 600"}, Wrong{"HEDDLE_VERBS_TRAFFIC_CLASS=256", "0 to 255"},
+        Wrong{"HEDDLE_VERBS_TRAFFIC_CLASS=AF31", "DSCP"}, Wrong{"HEDDLE_VERBS_SL=16", "0 to 15"},
+        Wrong{"HEDDLE_VERBS_SL=-1", "0 to 15"}, Wrong{"HEDDLE_VERBS_PKEY=0", "partition"},
+        Wrong{"HEDDLE_VERBS_PKEY=0x8000", "partition"}, Wrong{"HEDDLE_VERBS_PKEY=0x10000", "partition"},
+        Wrong{"HEDDLE_VERBS_PKEY=0x-1", "partition"}, Wrong{"HEDDLE_VERBS_PKEY=0x", "partition"},
+        Wrong{"HEDDLE_VERBS_ODP=auto", "neither 0 nor 1"}, Wrong{"HEDDLE_MASTER_PORT=0", "port"},
+        Wrong{"HEDDLE_MASTER_PORT=65536", "port"}, Wrong{"HEDDLE_TCP_PORTS=0-9", "FIRST-LAST"},
+        Wrong{"HEDDLE_TCP_PORTS=9-8", "FIRST-LAST"}, Wrong{"HEDDLE_TCP_PORTS=9-65536", "FIRST-LAST"},
+        Wrong{"HEDDLE_TCP_PORTS=9-", "FIRST-LAST"}, Wrong{"HEDDLE_TCP_PORTS=-9", "FIRST-LAST"}));
+
+TEST(Config, KeysOfPartitionsAsPeopleWriteThem) {
+  const auto key = [](const char* entry) { return parse_config({entry}).config.verbs_pkey; };
+  EXPECT_EQ(key("HEDDLE_VERBS_PKEY=0x7fff"), 0x7fff);
+  EXPECT_EQ(key("HEDDLE_VERBS_PKEY=0XFFFF"), 0x7fff);
+  EXPECT_EQ(key("HEDDLE_VERBS_PKEY=32770"), 2);
+}
 
 TEST(Config, OnePortIsARange) {
   const Config config = parse_config({"HEDDLE_TCP_PORTS=20000"}).config;

@@ -7,6 +7,7 @@ import argparse
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -209,6 +210,39 @@ def paging(args):
     expect(', on-demand paging' in results[0][1], results)
 
 
+def seen_on(cable):
+    """Of the packets of RoCE v2 that came: the byte of the IP header that switches go by, and whether it is a datagram's."""
+    packets = set()
+    while True:
+        try:
+            packet = cable.recv(2048)
+        except BlockingIOError:
+            return packets
+        if packet[23] == socket.IPPROTO_UDP and int.from_bytes(packet[36:38], 'big') == 4791:
+            packets.add((packet[15], packet[42] >> 5 == 3))
+
+
+def traffic_class(args):
+    """The fabric's settings are on all that is sent, hellos and messages."""
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800)) as cable:
+        cable.setblocking(False)
+        cable.bind(('v0', 0))
+        settings = {'HEDDLE_VERBS_TRAFFIC_CLASS': '104', 'HEDDLE_VERBS_SL': '3', 'HEDDLE_VERBS_PKEY': '0x7fff'}
+        results = Job(args, ['loop', '1'], HEDDLE_LOG='info', **settings).end()
+        seen = seen_on(cable)
+    all_pass(results)
+    expect(', traffic class 104 (DSCP 26), service level 3, partition 0xffff' in results[0][1], results)
+    if seen != {(104, False), (104, True)}:
+        raise AssertionError(f'what was sent: {seen}')
+
+
+def wrong_partition(args):
+    results = Job(args, ['loop', '1'], HEDDLE_VERBS_PKEY='0x5').end()
+    for status, output in results:
+        expect(status == 3 and 'is in no such partition; it is in: 0xffff' in output, results)
+    return results[0][1]
+
+
 NO_GPUS = 'skipped: no kernels for GPUs in this build'
 
 
@@ -350,7 +384,7 @@ def mtus_differ(args):
     all_pass(results)
 
 
-CASES = [conformance, collectives_2, collectives_3, collectives_ucx, several_devices, paging, gpu_direct, gpu_not_direct, killed_gpu_rank, overlap, elsewhere, passed_over, wrong_gid, no_device, port_down, mtus_differ, busy_rank, killed_rank, killed_rank_by_default, killed_busy_rank, link_down]
+CASES = [conformance, collectives_2, collectives_3, collectives_ucx, several_devices, paging, gpu_direct, gpu_not_direct, killed_gpu_rank, overlap, elsewhere, passed_over, traffic_class, wrong_partition, wrong_gid, no_device, port_down, mtus_differ, busy_rank, killed_rank, killed_rank_by_default, killed_busy_rank, link_down]
 OF_MPI = [mpi_jobs_verbs, mpi_jobs_ucx]
 
 

@@ -50,6 +50,25 @@ TEST(VerbsGid, NoneAtAllSaysSo) {
   EXPECT_EQ(none.status().message(), "dev0 port 1 has no GID: give its network interface an address");
 }
 
+// Keys of partitions are the fabric's, indices each port's own.
+TEST(VerbsGid, PartitionsByTheirKeys) {
+  const std::vector<std::uint16_t> keys{0xffff, 0, 0x0002, 0x8001, 0x8002};
+  const auto index = [&](int wanted) { return choose_partition(keys, wanted, "dev0 port 1").value(); };
+  EXPECT_EQ(index(-1), 0);
+  EXPECT_EQ(index(0x7fff), 0);
+  EXPECT_EQ(index(1), 3);
+  EXPECT_EQ(index(0x8001), 3);
+  EXPECT_EQ(index(2), 4);  // the full member
+  EXPECT_EQ(choose_partition({0x0002}, 0x8002, "").value(), 0);
+  EXPECT_EQ(choose_partition({}, -1, "").value(), 0);
+  const Result<std::uint16_t> none = choose_partition(keys, 3, "dev0 port 1");
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.status().code(), Code::unsupported);
+  EXPECT_EQ(
+      none.status().message(),
+      "HEDDLE_VERBS_PKEY=0x3: dev0 port 1 is in no such partition; it is in: 0xffff, 0x2, 0x8001, 0x8002");
+}
+
 TEST(VerbsGid, NamesOfDevices) {
   EXPECT_EQ(parse_device_name("").value().name, "");
   EXPECT_EQ(parse_device_name("mlx5_0").value().name, "mlx5_0");

@@ -60,6 +60,7 @@ Status Datagrams::start() {
 
   ibv_qp_attr to{};
   to.qp_state = IBV_QPS_INIT;
+  to.pkey_index = device_.partition();
   to.port_num = device_.port();
   to.qkey = address_.key;
   int err =

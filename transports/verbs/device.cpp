@@ -1,5 +1,6 @@
 #include "transports/verbs/device.hpp"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -88,6 +89,9 @@ Result<std::unique_ptr<Device>> Device::open(const NetworkOptions& options) {
                               names_of(devices)));
   if (best == nullptr) return Status(Code::unsupported, reasons);
   HEDDLE_TRY(best->find_gid(options.verbs_gid));
+  HEDDLE_TRY(best->find_partition(options.verbs_pkey));
+  best->traffic_class_ = static_cast<std::uint8_t>(options.verbs_traffic_class);
+  best->service_level_ = static_cast<std::uint8_t>(options.verbs_sl);
   HEDDLE_TRY(best->prepare(options));
   return best;
 }
@@ -149,6 +153,19 @@ Status Device::find_gid(int wanted) {
   return {};
 }
 
+Status Device::find_partition(int wanted) {
+  std::vector<std::uint16_t> keys(port_state_.pkey_tbl_len);
+  for (std::size_t index = 0; index < keys.size(); ++index) {
+    __be16 key = 0;
+    if (ibv_query_pkey(context_.get(), port_, static_cast<int>(index), &key) == 0) keys[index] = ntohs(key);
+  }
+  const Result<std::uint16_t> chosen = choose_partition(keys, wanted, name_);
+  HEDDLE_TRY(chosen.status());
+  partition_ = chosen.value();
+  if (wanted >= 0) partition_text_ = fmt::format(", partition {:#x}", keys[partition_]);
+  return {};
+}
+
 Status Device::prepare(const NetworkOptions& options) {
   domain_.reset(ibv_alloc_pd(context_.get()));
   if (domain_ == nullptr) return registration_error(name_ + ": ibv_alloc_pd", errno);
@@ -187,13 +204,18 @@ Status Device::ask_for_notice(std::initializer_list<ibv_cq*> queues) {
 }
 
 std::string Device::describe() const {
-  return fmt::format("{}, {}, GID {} {}, MTU {}{}", name_, link_kind_name(gid_.kind), gid_.index,
-                     gid_text(gid_.gid), 128 << mtu(), on_demand_ ? ", on-demand paging" : "");
+  std::string text = fmt::format("{}, {}, GID {} {}, MTU {}", name_, link_kind_name(gid_.kind), gid_.index,
+                                 gid_text(gid_.gid), 128 << mtu());
+  if (traffic_class_ != 0)
+    text += fmt::format(", traffic class {} (DSCP {})", traffic_class_, traffic_class_ >> 2);
+  if (service_level_ != 0) text += fmt::format(", service level {}", service_level_);
+  return text + partition_text_ + (on_demand_ ? ", on-demand paging" : "");
 }
 
 ibv_ah_attr Device::route_to(const Address& peer) const {
   ibv_ah_attr route{};
   route.dlid = peer.lid;
+  route.sl = service_level_;
   route.port_num = port_;
   // Within a subnet of InfiniBand the LID is enough.
   const bool same_subnet = std::equal(peer.gid.begin(), peer.gid.begin() + 8, gid_.gid.begin());
@@ -202,6 +224,7 @@ ibv_ah_attr Device::route_to(const Address& peer) const {
   std::memcpy(route.grh.dgid.raw, peer.gid.data(), peer.gid.size());
   route.grh.sgid_index = static_cast<std::uint8_t>(gid_.index);
   route.grh.hop_limit = 64;
+  route.grh.traffic_class = traffic_class_;
   return route;
 }
 

@@ -47,7 +47,8 @@ class Device final : public MemoryPinner {
   std::uint8_t mtu() const { return static_cast<std::uint8_t>(port_state_.active_mtu); }
   std::uint16_t lid() const { return port_state_.lid; }
   const GidEntry& gid() const { return gid_; }
-  const std::string& name() const { return name_; }  // "mlx5_0 port 1"
+  std::uint16_t partition() const { return partition_; }  // its index in the port's table
+  const std::string& name() const { return name_; }       // "mlx5_0 port 1"
   std::string describe() const;
 
   // How a packet gets from here to there; to this port itself.
@@ -78,6 +79,7 @@ class Device final : public MemoryPinner {
   Status use(ibv_device* device, const DeviceName& wanted);
   Status find_port(int wanted);
   Status find_gid(int wanted);
+  Status find_partition(int wanted);
   Status prepare(const NetworkOptions& options);
 
   ContextPtr context_;
@@ -87,8 +89,12 @@ class Device final : public MemoryPinner {
   ibv_port_attr port_state_{};
   std::uint8_t port_ = 0;
   GidEntry gid_;
+  std::uint16_t partition_ = 0;
+  std::uint8_t traffic_class_ = 0;
+  std::uint8_t service_level_ = 0;
   bool on_demand_ = false;
   std::string name_;
+  std::string partition_text_;  // of describe(), where one was asked for
 };
 
 // Of all that fails for lack of pinned memory: what to do about it.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 
 namespace heddle::verbs {
 namespace {
@@ -58,6 +59,26 @@ Result<GidEntry> choose_gid(const std::vector<GidEntry>& table, int wanted, cons
     return Status(Code::unsupported, fmt::format("HEDDLE_VERBS_GID={}: {} has no such GID; there are: {}",
                                                  wanted, port, indices(table)));
   return Status(Code::unsupported, fmt::format("{} has no GID: give its network interface an address", port));
+}
+
+Result<std::uint16_t> choose_partition(const std::vector<std::uint16_t>& keys, int wanted,
+                                       const std::string& port) {
+  if (wanted < 0) return std::uint16_t{0};
+  constexpr int kPartition = 0x7fff;
+  constexpr int kFull = 0x8000;
+  std::optional<std::uint16_t> found;
+  std::string all;
+  for (std::size_t index = 0; index < keys.size(); ++index) {
+    if ((keys[index] & kPartition) == 0) continue;
+    all += fmt::format("{}{:#x}", all.empty() ? "" : ", ", keys[index]);
+    if ((keys[index] & kPartition) != (wanted & kPartition)) continue;
+    if (!found || ((keys[index] & kFull) != 0 && (keys[*found] & kFull) == 0))
+      found = static_cast<std::uint16_t>(index);
+  }
+  if (found) return *found;
+  return Status(Code::unsupported,
+                fmt::format("HEDDLE_VERBS_PKEY={:#x}: {} is in no such partition; it is in: {}", wanted, port,
+                            all.empty() ? "none" : all));
 }
 
 Result<DeviceName> parse_device_name(std::string_view text) {

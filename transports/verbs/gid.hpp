@@ -23,6 +23,10 @@ std::string gid_text(const Gid& gid);
 // IPv6, then a link's own. Of equals the first. `port` is for the message where there is none.
 Result<GidEntry> choose_gid(const std::vector<GidEntry>& table, int wanted, const std::string& port);
 
+// The index of partition `wanted` (a key, whose highest bit does not count) in a port's table, where it is a full member if it is one at all; with -1 the first.
+Result<std::uint16_t> choose_partition(const std::vector<std::uint16_t>& keys, int wanted,
+                                       const std::string& port);
+
 // HEDDLE_VERBS_DEVICE: "mlx5_0" or "mlx5_0:2"; port 0: any.
 struct DeviceName {
   std::string name;

@@ -5,6 +5,7 @@ namespace heddle::verbs {
 int prepare_queue_pair(ibv_qp& queue_pair, const Device& device) {
   ibv_qp_attr to{};
   to.qp_state = IBV_QPS_INIT;
+  to.pkey_index = device.partition();
   to.port_num = device.port();
   to.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
   return ibv_modify_qp(&queue_pair, &to,
