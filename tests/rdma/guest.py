@@ -243,6 +243,19 @@ def wrong_partition(args):
     return results[0][1]
 
 
+def unheard(args):
+    """What rank 0 sends gets lost: who waits is told what was tried."""
+    run('ip neigh replace 10.9.0.2 lladdr 02:00:00:00:00:99 dev v0 nud permanent')
+    try:
+        results = Job(args, ['loop', '1'], HEDDLE_WARN_AFTER='2', HEDDLE_TIMEOUT='8').end()
+    finally:
+        run('ip neigh del 10.9.0.2 dev v0')
+    for (status, output), me, other in zip(results, (1, 2), (2, 1)):
+        said = re.search(r'still waiting; no answer to hellos for [2-4][.0-9]* s over rxe. port 1 .GID \d ::ffff:10.9.0.(.), to ::ffff:10.9.0.(.).(.*)', output)
+        expect(status == 3 and said and said.groups() == (str(me), str(other), ", though that rank's own come" if me == 1 else ''), results)
+    return results[0][1]
+
+
 NO_GPUS = 'skipped: no kernels for GPUs in this build'
 
 
@@ -384,7 +397,7 @@ def mtus_differ(args):
     all_pass(results)
 
 
-CASES = [conformance, collectives_2, collectives_3, collectives_ucx, several_devices, paging, gpu_direct, gpu_not_direct, killed_gpu_rank, overlap, elsewhere, passed_over, traffic_class, wrong_partition, wrong_gid, no_device, port_down, mtus_differ, busy_rank, killed_rank, killed_rank_by_default, killed_busy_rank, link_down]
+CASES = [conformance, collectives_2, collectives_3, collectives_ucx, several_devices, paging, gpu_direct, gpu_not_direct, killed_gpu_rank, overlap, elsewhere, passed_over, traffic_class, wrong_partition, unheard, wrong_gid, no_device, port_down, mtus_differ, busy_rank, killed_rank, killed_rank_by_default, killed_busy_rank, link_down]
 OF_MPI = [mpi_jobs_verbs, mpi_jobs_ucx]
 
 

@@ -173,6 +173,17 @@ Status VerbsTransport::look_at(Peer& peer, Clock::time_point now) {
   return act(peer, peer.handshake.tick(now), {});
 }
 
+// What is seen, not what follows: a rank that computes elsewhere does not answer either.
+std::string VerbsTransport::trouble(int rank) const {
+  const Peer& peer = *peers_[static_cast<std::size_t>(rank)];
+  if (!peer.handshake.begun() || peer.handshake.is_open()) return "";
+  const auto waited = static_cast<double>(peer.handshake.waited(Clock::now()).count()) / 1e3;
+  const bool heard = peer.handshake.stage() != Stage::calling;
+  return fmt::format("no answer to hellos for {:.1f} s over {} (GID {} {}, to {}){}", waited, device_.name(),
+                     device_.gid().index, gid_text(device_.gid().gid), gid_text(peer.address.gid),
+                     heard ? ", though that rank's own come" : "");
+}
+
 // A write of nothing: the other side's device acknowledges it without its process, and only while the process has the queue pair.
 Status VerbsTransport::probe(Peer& peer) {
   ibv_send_wr request{};
