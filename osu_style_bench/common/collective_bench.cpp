@@ -9,6 +9,9 @@ namespace heddle::bench {
 namespace {
 
 constexpr double kSampleSeconds = 4e-3;  // much longer than the clock's resolution and a rank's wake-up
+constexpr double kLeadSeconds = 1e-3;
+constexpr double kMostLeadSeconds = 20e-3;  // a cycle of large buffers would take longer than what is timed
+constexpr long kMostLeadIn = 10'000;
 constexpr int kLeastRounds = 9;
 constexpr int kResamples = 2000;
 constexpr std::size_t kLargeMessage = 8192;  // from here on OSU makes fewer calls
@@ -51,31 +54,44 @@ void CollectiveBench::call(Side& side) {
   }
 }
 
-// Untimed calls lead in and out. After those before the clock starts no rank is still busy with the other
-// side; and until all ranks have stopped their clocks none can leave those at the end, so that no rank goes
-// on to something that takes a core from another's measurement. A bcast needs one from every root for that, also where
-// those that are timed have one root: after as many as there are ranks that is rank 0 again.
-double CollectiveBench::block(Side& side, long calls) {
+// Untimed calls lead in and out. After `lead_in` of them the caches hold what this side left there, not the other one, and
+// no rank is still busy with that; and until all ranks have stopped their clocks none can leave those at the end, so that
+// no rank goes on to something that takes a core from another's measurement. A bcast needs one from every root for that,
+// also where those that are timed have one root: after as many as there are ranks that is rank 0 again.
+double CollectiveBench::block(Side& side, long calls, long lead_in) {
   const bool moves = options_.kind == Kind::bcast;
-  const int lead = moves ? job_.size() : 1;
   const auto one = [&](bool moving) {
     call(side);
     if (moving) root_ = root_ + 1 == job_.size() ? 0 : root_ + 1;
   };
-  for (int i = 0; i < lead; ++i)
+  for (long i = least_calls(); i < lead_in; ++i)
+    one(moves && !options_.fixed_root);
+  for (long i = 0; i < least_calls(); ++i)
     one(moves);
   const double start = now();
   for (long i = 0; i < calls; ++i)
     one(moves && !options_.fixed_root);
   const double seconds = now() - start;
-  for (int i = 0; i < lead; ++i)
+  for (long i = 0; i < least_calls(); ++i)
     one(moves);
   return seconds;
 }
 
+// All roots take part in every sample of a bcast, and in what leads in and out.
+long CollectiveBench::least_calls() const {
+  return options_.kind == Kind::bcast ? job_.size() : 1;
+}
+
+long CollectiveBench::calls_to_lead_in(double seconds_per_call) const {
+  const long least = least_calls();
+  const long wanted = std::max(calls_within(kLeadSeconds, seconds_per_call, 1, kMostLeadIn),
+                               static_cast<long>(send_.count()));
+  const long calls = calls_within(kMostLeadSeconds, seconds_per_call, 1, wanted);
+  return (calls + least - 1) / least * least;
+}
+
 long CollectiveBench::calls_per_sample(double seconds_per_call) const {
-  // All roots take part in every sample of a bcast.
-  const long least = options_.kind == Kind::bcast ? job_.size() : 1;
+  const long least = least_calls();
   if (options_.iterations) {
     const long each = std::max((*options_.iterations + options_.rounds - 1) / options_.rounds, 1L);
     return (each + least - 1) / least * least;
@@ -143,20 +159,21 @@ ComparedRow CollectiveBench::compare(Side& host, Side& heddle, std::size_t bytes
   if (options_.validate) row.valid = right(host, bytes) && right(heddle, bytes);
   Side* const sides[2] = {&host, &heddle};
   long calls[2] = {};
+  long lead_in[2] = {};
   double round_seconds = 0;
   for (int s = 0; s < 2; ++s) {
-    const double per_call =
-        warm_up(job_, warm_up_plan(options_, bytes), [&](long n) { return block(*sides[s], n); });
+    const double per_call = warm_up(job_, warm_up_plan(options_, bytes),
+                                    [&](long n) { return block(*sides[s], n, least_calls()); });
     calls[s] = calls_per_sample(per_call);
-    const long lead = 2 * (options_.kind == Kind::bcast ? job_.size() : 1);
-    round_seconds += static_cast<double>(calls[s] + lead) * per_call;
+    lead_in[s] = calls_to_lead_in(per_call);
+    round_seconds += static_cast<double>(lead_in[s] + calls[s] + least_calls()) * per_call;
   }
   const int rounds = rounds_for(round_seconds);
   std::vector<double> samples[2];
   for (int round = 0; round < rounds; ++round) {
     for (int turn = 0; turn < 2; ++turn) {
       const int s = (round + turn) % 2;
-      samples[s].push_back(block(*sides[s], calls[s]) / static_cast<double>(calls[s]) * kMicro);
+      samples[s].push_back(block(*sides[s], calls[s], lead_in[s]) / static_cast<double>(calls[s]) * kMicro);
     }
   }
   for (std::vector<double>& series : samples)

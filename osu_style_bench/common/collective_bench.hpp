@@ -27,7 +27,10 @@ class CollectiveBench {
 
  private:
   void call(Side& side);
-  double block(Side& side, long calls);
+  // Seconds of `calls` calls, after `lead_in` that are not timed.
+  double block(Side& side, long calls, long lead_in);
+  long least_calls() const;
+  long calls_to_lead_in(double seconds_per_call) const;
   long calls_per_sample(double seconds_per_call) const;
   int rounds_for(double seconds_per_round) const;
   bool right(Side& side, std::size_t bytes);

@@ -9,6 +9,7 @@
 
 #include "common/buffers.hpp"
 #include "common/check_results.hpp"
+#include "common/collective_bench.hpp"
 #include "common/overlap_bench.hpp"
 #include "common/pacing.hpp"
 
@@ -170,6 +171,51 @@ TEST_F(InAJob, TheComputationTakesAsLongAsTheCollective) {
   // Of the first calls it would be 30 times as long.
   EXPECT_GT(row.compute_us, row.pure_us / 5);
   EXPECT_LT(row.compute_us, row.pure_us * 5);
+}
+
+// Takes its time, and counts.
+class CountingSide final : public Side {
+ public:
+  explicit CountingSide(double seconds) : seconds_(seconds) {}
+  const char* name() const override { return "counting"; }
+  void allreduce(const void*, void*, std::size_t) override {
+    ++calls;
+    for (const double begin = now(); now() - begin < seconds_;)
+      asm volatile("" : : : "memory");
+  }
+  void bcast(void*, std::size_t, int) override {}
+  void start_allreduce(const void*, void*, std::size_t) override {}
+  void start_bcast(void*, std::size_t, int) override {}
+  bool test() override { return false; }
+  void finish() override {}
+  void send(const void*, std::size_t, int) override {}
+  void receive(void*, std::size_t, int) override {}
+  void exchange(std::span<void* const>, std::span<void* const>, std::size_t, int) override {}
+  std::string algorithm(Kind, std::size_t) override { return "-"; }
+  long calls = 0;
+
+ private:
+  double seconds_;
+};
+
+// Through all 64 buffers, or what fits in 20 ms; then the timed call and the one that leads out.
+TEST_F(InAJob, AComparedSideLeadsInThroughItsBuffers) {
+  Options options;
+  options.kind = Kind::allreduce;
+  options.versus = Versus::mpi;
+  options.max_bytes = 8;
+  options.dtype = Dtype::float32;
+  options.warmup = 1;
+  options.rounds = 6;
+  options.iterations = 6;
+  CountingSide quick(2e-5);
+  CountingSide slow(5e-3);
+  CollectiveBench bench(*job, options, 1 << 16);
+  const ComparedRow row = bench.compare(quick, slow, 8);
+  EXPECT_EQ(row.host.calls_per_sample, 1);
+  EXPECT_GE(quick.calls, 6 * (64 + 2));
+  EXPECT_GE(slow.calls, 6 * (1 + 2));
+  EXPECT_LE(slow.calls, 3 + 6 * (4 + 2));
 }
 
 TEST(Overlap, IsOfWhatCouldBeSaved) {
