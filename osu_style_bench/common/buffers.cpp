@@ -1,5 +1,7 @@
 #include "common/buffers.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -8,16 +10,19 @@
 #include <string>
 #include <utility>
 
+#include "base/round_up.hpp"
+
 namespace heddle::bench {
 namespace {
 
 constexpr std::size_t kLine = 64;
+constexpr std::size_t kPage = 4096;
 constexpr std::size_t kMostBuffers = 64;
 
 // Buffers one line apart from each other at least: neighbours do not share lines, and large ones that are a
 // power of two long do not all start in the same set of a cache.
 std::size_t stride_of(std::size_t bytes) {
-  return (bytes + kLine - 1) / kLine * kLine + kLine;
+  return round_up(bytes, kLine) + kLine;
 }
 
 template <typename T>
@@ -41,19 +46,24 @@ void fill(Dtype dtype, std::byte* memory, std::size_t bytes) {
 
 }  // namespace
 
-BufferPool::BufferPool(std::size_t limit, std::size_t largest, Dtype dtype, Source source)
-    : source_(std::move(source)) {
+std::size_t BufferPool::size(std::size_t limit, std::size_t largest) {
   const std::size_t stride = stride_of(largest);
-  const std::size_t wanted = std::clamp(limit / stride, std::size_t{2}, kMostBuffers) * stride;
-  capacity_ = (wanted + 4095) / 4096 * 4096;
+  // Whole pages that end within the limit.
+  const std::size_t fit = limit / kPage * kPage / stride;
+  return round_up(std::clamp(fit, std::size_t{2}, kMostBuffers) * stride, kPage);
+}
+
+BufferPool::BufferPool(std::size_t limit, std::size_t largest, Dtype dtype, Source source)
+    : source_(std::move(source)), capacity_(size(limit, largest)) {
   if (source_.allocate) memory_ = static_cast<std::byte*>(source_.allocate(capacity_));
   if (memory_ == nullptr) {
-    own_.reset(static_cast<std::byte*>(std::aligned_alloc(4096, capacity_)));
+    own_.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, capacity_)));
     memory_ = own_.get();
   }
   if (memory_ == nullptr) throw std::bad_alloc();
   if (source_.put) {
-    const std::unique_ptr<std::byte, Free> ones(static_cast<std::byte*>(std::aligned_alloc(4096, capacity_)));
+    const std::unique_ptr<std::byte, Free> ones(
+        static_cast<std::byte*>(std::aligned_alloc(kPage, capacity_)));
     if (ones == nullptr) throw std::bad_alloc();
     fill(dtype, ones.get(), capacity_);
     put(memory_, ones.get(), capacity_);
@@ -90,6 +100,18 @@ std::size_t affordable_memory(std::size_t wanted, int ranks) {
       return std::min(wanted, kib * 1024 / 2 / static_cast<std::size_t>(std::max(ranks, 1)));
   }
   return wanted;
+}
+
+std::size_t affordable_memory(const Job& job, std::size_t wanted) {
+  const auto mine = static_cast<double>(affordable_memory(wanted, job.size()));
+  return static_cast<std::size_t>(-job.maximum(-mine));
+}
+
+std::string size_text(std::size_t bytes) {
+  constexpr std::size_t kKilo = 1024;
+  if (bytes < kKilo) return fmt::format("{}", bytes);
+  if (bytes < kKilo * kKilo) return fmt::format("{}K", div_up(bytes, kKilo));
+  return fmt::format("{}M", div_up(bytes, kKilo * kKilo));
 }
 
 }  // namespace heddle::bench

@@ -6,7 +6,9 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <string>
 
+#include "common/job.hpp"
 #include "common/options.hpp"
 
 namespace heddle::bench {
@@ -22,8 +24,11 @@ class BufferPool {
     std::function<void(void* to, const void* from, std::size_t bytes)> get;
   };
 
-  // Takes `limit` bytes at most, or two buffers of `largest` if that is more. All elements start as 1 of
-  // `dtype`.
+  // What a pool takes of `limit` bytes where messages have up to `largest`: least_size() of them at least.
+  static std::size_t size(std::size_t limit, std::size_t largest);
+  static std::size_t least_size(std::size_t largest) { return size(0, largest); }
+
+  // Takes size(limit, largest) bytes. All elements start as 1 of `dtype`.
   BufferPool(std::size_t limit, std::size_t largest, Dtype dtype, Source source = {});
 
   // Cuts the memory into buffers of `bytes` each: as many as fit, 2 to 64, or one if `warm`. Buffers start on
@@ -56,5 +61,11 @@ class BufferPool {
 // How many bytes of buffers this rank may have, if `ranks` ranks on this machine want them as well: `wanted`,
 // or what half of the available memory allows.
 std::size_t affordable_memory(std::size_t wanted, int ranks);
+
+// The same number on all ranks, which must agree on the buffer that is next to be fresh: the least of them. Collective.
+std::size_t affordable_memory(const Job& job, std::size_t wanted);
+
+// As options take it, "8K" or "4097M", rounded up.
+std::string size_text(std::size_t bytes);
 
 }  // namespace heddle::bench

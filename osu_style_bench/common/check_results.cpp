@@ -121,8 +121,8 @@ bool bcast_is_right(const Job& job, Side& side, Kind kind, Dtype dtype, std::siz
 }  // namespace
 
 bool collective_is_right(const Job& job, Side& side, Kind kind, Dtype dtype, std::size_t bytes,
-                         BufferPool& send, BufferPool& receive) {
-  return reduces(kind) ? allreduce_is_right(job, side, kind, dtype, bytes, send, receive)
+                         BufferPool& send, BufferPool* receive) {
+  return reduces(kind) ? allreduce_is_right(job, side, kind, dtype, bytes, send, *receive)
                        : bcast_is_right(job, side, kind, dtype, bytes, send);
 }
 

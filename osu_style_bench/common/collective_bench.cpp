@@ -37,18 +37,19 @@ CollectiveBench::CollectiveBench(const Job& job, const Options& options, std::si
                                  const BufferPool::Source& source)
     : job_(job),
       options_(options),
-      send_(memory / 2, options.max_bytes, options.dtype, source),
-      receive_(memory / 2, options.max_bytes, options.dtype, source) {}
+      send_(memory / options.pools(), options.max_bytes, options.dtype, source) {
+  if (options.reduces()) receive_.emplace(memory / options.pools(), options.max_bytes, options.dtype, source);
+}
 
 void CollectiveBench::cut(std::size_t bytes) {
   send_.cut(bytes, options_.warm_buffers);
-  receive_.cut(bytes, options_.warm_buffers);
+  if (receive_) receive_->cut(bytes, options_.warm_buffers);
   count_ = bytes / size_of(options_.dtype);
 }
 
 void CollectiveBench::call(Side& side) {
   if (options_.kind == Kind::allreduce) {
-    side.allreduce(send_.next(), receive_.next(), count_);
+    side.allreduce(send_.next(), receive_->next(), count_);
   } else {
     side.bcast(send_.next(), count_, root_);
   }
@@ -108,7 +109,8 @@ int CollectiveBench::rounds_for(double seconds_per_round) const {
 }
 
 bool CollectiveBench::right(Side& side, std::size_t bytes) {
-  return collective_is_right(job_, side, options_.kind, options_.dtype, bytes, send_, receive_);
+  return collective_is_right(job_, side, options_.kind, options_.dtype, bytes, send_,
+                             receive_ ? &*receive_ : nullptr);
 }
 
 PlainRow CollectiveBench::measure(Side& side, std::size_t bytes) {

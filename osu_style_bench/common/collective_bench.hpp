@@ -1,6 +1,7 @@
 // Measures one collective at one size.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "common/buffers.hpp"
@@ -13,7 +14,7 @@ namespace heddle::bench {
 
 class CollectiveBench {
  public:
-  // Needs `memory` bytes for buffers, or what four of the largest messages take.
+  // Takes `memory` bytes for buffers, which are least_memory(options) or more.
   CollectiveBench(const Job& job, const Options& options, std::size_t memory,
                   const BufferPool::Source& source = {});
 
@@ -40,8 +41,8 @@ class CollectiveBench {
   const Job& job_;
   const Options& options_;
   BufferPool send_;
-  BufferPool receive_;
-  std::size_t count_ = 0;  // elements in a message
+  std::optional<BufferPool> receive_;  // of sums
+  std::size_t count_ = 0;              // elements in a message
   int root_ = 0;
 };
 

@@ -11,6 +11,7 @@
 
 #include "base/round_up.hpp"
 #include "base/text.hpp"
+#include "common/buffers.hpp"
 #include "heddle/heddle.h"
 #include "tools/number_between.hpp"
 
@@ -111,7 +112,8 @@ void declare(CLI::App& app, Options& options, Texts& texts) {
                  fmt::format("mpi_char, mpi_int, mpi_float or mpi_double (default {})",
                              options.reduces() ? "mpi_float" : "mpi_char"));
   app.add_option("-d,--accelerator", texts.device, "where buffers lie: host, cuda or managed (default host)");
-  app.add_option("-M,--mem-limit", texts.memory, "memory for buffers on each rank (default 256M)");
+  app.add_option("-M,--mem-limit", texts.memory,
+                 "memory for buffers on each rank (default 256M, or what the largest messages need)");
   app.add_option("--max-seconds", options.max_seconds, "time for each size and each side (default 1)")
       ->check(tools::number_between(0.01, 1e6));
   app.add_flag("--warm-buffers", options.warm_buffers,
@@ -178,6 +180,11 @@ std::string finish(Options& options, const Texts& texts) {
     return fmt::format("-m {}: no size in it holds a whole {}", texts.sizes, mpi_name(options.dtype));
   if (!texts.memory.empty() && !parse_positive(texts.memory, options.memory))
     return fmt::format("-M {}: not a size; write for example 256M", texts.memory);
+  const std::size_t least = least_memory(options);
+  if (texts.memory.empty()) options.memory = std::max(options.memory, least);
+  if (options.memory < least)
+    return fmt::format("-M {}: buffers for messages of {} bytes take {}; give -M that much, or end -m sooner",
+                       texts.memory, options.max_bytes, size_text(least));
   return "";
 }
 
@@ -262,6 +269,10 @@ std::vector<std::size_t> Options::sizes() const {
   for (; bytes <= max_bytes; bytes *= 2)
     result.push_back(bytes);
   return result;
+}
+
+std::size_t least_memory(const Options& options) {
+  return options.pools() * BufferPool::least_size(options.max_bytes);
 }
 
 bool parse_positive(std::string_view text, std::size_t& number) {

@@ -52,6 +52,8 @@ struct Options {
   bool compares() const { return versus != Versus::nothing; }
   bool overlaps() const { return kind == Kind::iallreduce || kind == Kind::ibcast; }
   bool collective() const { return reduces() || kind == Kind::bcast || kind == Kind::ibcast; }
+  // Of buffers to send and to receive; a bcast's are both.
+  std::size_t pools() const { return reduces() || !collective() ? 2 : 1; }
   // Message sizes in bytes: from min_bytes, doubling, to max_bytes.
   std::vector<std::size_t> sizes() const;
 };
@@ -66,6 +68,9 @@ struct Parsed {
   Options options;
 };
 Parsed parse_options(Kind kind, int argc, const char* const* argv);
+
+// The least memory for message buffers.
+std::size_t least_memory(const Options& options);
 
 // A whole number above 0, with an optional suffix K, M or G for powers of 1024; false if it is not.
 bool parse_positive(std::string_view text, std::size_t& number);

@@ -56,12 +56,13 @@ OverlapBench::OverlapBench(const Job& job, const Options& options, std::size_t m
                            const BufferPool::Source& source)
     : job_(job),
       options_(options),
-      send_(memory / 2, options.max_bytes, options.dtype, source),
-      receive_(memory / 2, options.max_bytes, options.dtype, source) {}
+      send_(memory / options.pools(), options.max_bytes, options.dtype, source) {
+  if (options.reduces()) receive_.emplace(memory / options.pools(), options.max_bytes, options.dtype, source);
+}
 
 void OverlapBench::start(Side& side) {
   if (options_.reduces()) {
-    side.start_allreduce(send_.next(), receive_.next(), count_);
+    side.start_allreduce(send_.next(), receive_->next(), count_);
   } else {
     side.start_bcast(send_.next(), count_, 0);
   }
@@ -105,12 +106,13 @@ void OverlapBench::make_as_long(Side& side, double per_call) {
 }
 
 bool OverlapBench::right(Side& side, std::size_t bytes) {
-  return collective_is_right(job_, side, options_.kind, options_.dtype, bytes, send_, receive_);
+  return collective_is_right(job_, side, options_.kind, options_.dtype, bytes, send_,
+                             receive_ ? &*receive_ : nullptr);
 }
 
 OverlapRow OverlapBench::measure(Side& side, std::size_t bytes) {
   send_.cut(bytes, options_.warm_buffers);
-  receive_.cut(bytes, options_.warm_buffers);
+  if (receive_) receive_->cut(bytes, options_.warm_buffers);
   count_ = bytes / size_of(options_.dtype);
   OverlapRow row;
   row.bytes = bytes;

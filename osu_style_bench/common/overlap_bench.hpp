@@ -1,6 +1,7 @@
 // Measures how much of a non-blocking collective goes on while its caller computes, as OSU's osu_iallreduce and osu_ibcast do.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "common/buffers.hpp"
@@ -59,7 +60,7 @@ class OverlapBench {
   const Job& job_;
   const Options& options_;
   BufferPool send_;
-  BufferPool receive_;
+  std::optional<BufferPool> receive_;  // of sums
   Computation computation_;
   std::size_t count_ = 0;  // elements in a message
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <optional>
 
 #include "common/collective_bench.hpp"
 #include "common/device.hpp"
@@ -34,10 +35,11 @@ bool preload_serves(const Options& options) {
   const std::size_t bytes = std::max(options.min_bytes, width);
   // In the host's memory, which the host can serve as well.
   BufferPool send(0, bytes, options.dtype);
-  BufferPool receive(0, bytes, options.dtype);
+  std::optional<BufferPool> receive;
+  if (options.reduces()) receive.emplace(0, bytes, options.dtype);
   for (int call = 0; call < kTakenOver; ++call) {
     if (options.reduces()) {
-      side->allreduce(send.next(), receive.next(), bytes / width);
+      side->allreduce(send.next(), receive->next(), bytes / width);
     } else {
       side->bcast(send.next(), bytes / width, 0);
     }
@@ -115,12 +117,6 @@ std::string why_not(const Job& job, const Options& options) {
   return "";
 }
 
-// The same number on all ranks, since ranks must agree on which buffer is next to be fresh.
-std::size_t memory_for_buffers(const Job& job, const Options& options) {
-  const auto mine = static_cast<double>(affordable_memory(options.memory, job.size()));
-  return static_cast<std::size_t>(-job.maximum(-mine));
-}
-
 void measure_all(const Job& job, const Options& options, const Sides& sides, Device* device,
                  std::size_t memory, Report& report) {
   BufferPool::Source source;
@@ -159,6 +155,12 @@ int run_job(const Job& job, const Options& options) {
     return tools::speaks_first() ? fail(problem) : 1;
   std::string problem;
   if (!can_write_json(job, options.json, problem)) return fail(problem);
+  const std::size_t memory = affordable_memory(job, options.memory);
+  if (memory < least_memory(options))
+    return fail(
+        fmt::format("buffers for messages of {} bytes take {} on each rank, and half of the available "
+                    "memory leaves each of {} ranks {}; end -m sooner, or start fewer ranks",
+                    options.max_bytes, size_text(least_memory(options)), job.size(), size_text(memory)));
   std::unique_ptr<Device> device;
   if (options.place != Place::host) {
     device = Device::open(job, options.place);
@@ -172,7 +174,6 @@ int run_job(const Job& job, const Options& options) {
                  "columns are its times; see "
                  "HEDDLE_ENABLE, and what HEDDLE_LOG=info says\n",
                  program_name(options.kind));
-  const std::size_t memory = memory_for_buffers(job, options);
   Report report(job, options, sides.mode, sides.column, memory);
   report.header();
   measure_all(job, options, sides, device.get(), memory, report);

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/buffers.hpp"
 #include "common/json_values.hpp"
 #include "common/machine.hpp"
 
@@ -192,26 +193,29 @@ bool Report::all_valid() const {
 bool Report::write_json(std::string& problem) const {
   if (options_.json.empty() || !job_.leads()) return true;
   json document = json_head(program_name(options_.kind), mode_, job_);
-  document["settings"] = {{"dtype", mpi_name(options_.dtype)},
-                          {"min_bytes", options_.min_bytes},
-                          {"max_bytes", options_.max_bytes},
-                          {"warm_buffers", options_.warm_buffers},
-                          {"alloc_mem", options_.alloc_mem},
-                          {"iterations", options_.iterations ? json(*options_.iterations) : json()},
-                          {"warmup", options_.warmup ? json(*options_.warmup) : json()},
-                          {"validate", options_.validate},
-                          {"native", options_.native},
-                          {"max_seconds", options_.max_seconds},
-                          {"rounds", options_.rounds},
-                          {"root", options_.fixed_root ? "fixed" : "moving"},
-                          {"window", options_.window},
-                          {"tests", options_.tests},
-                          {"buffers", name_of(options_.place)},
-                          {"versus", options_.versus == Versus::staged ? "staged"
-                                     : options_.versus == Versus::mpi  ? "mpi"
-                                                                       : "nothing"},
-                          {"memory_bytes", options_.memory},
-                          {"memory_allowed_bytes", memory_}};
+  const std::size_t pools = options_.pools();
+  document["settings"] = {
+      {"dtype", mpi_name(options_.dtype)},
+      {"min_bytes", options_.min_bytes},
+      {"max_bytes", options_.max_bytes},
+      {"warm_buffers", options_.warm_buffers},
+      {"alloc_mem", options_.alloc_mem},
+      {"iterations", options_.iterations ? json(*options_.iterations) : json()},
+      {"warmup", options_.warmup ? json(*options_.warmup) : json()},
+      {"validate", options_.validate},
+      {"native", options_.native},
+      {"max_seconds", options_.max_seconds},
+      {"rounds", options_.rounds},
+      {"root", options_.fixed_root ? "fixed" : "moving"},
+      {"window", options_.window},
+      {"tests", options_.tests},
+      {"buffers", name_of(options_.place)},
+      {"versus", options_.versus == Versus::staged ? "staged"
+                 : options_.versus == Versus::mpi  ? "mpi"
+                                                   : "nothing"},
+      {"memory_bytes", options_.memory},
+      {"memory_allowed_bytes", memory_},
+      {"memory_allocated_bytes", pools * BufferPool::size(memory_ / pools, options_.max_bytes)}};
   document["rows"] = json::array();
   for (const PlainRow& row : plain_)
     document["rows"].push_back(to_json(row, is_bandwidth(options_.kind)));

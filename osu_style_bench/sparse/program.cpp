@@ -27,6 +27,12 @@ int run_job(const Job& job, const SparseOptions& options) {
   if (job.size() < 2) return fail("needs 2 ranks or more; start it with mpiexec -n 2");
   std::string problem;
   if (!can_write_json(job, options.json, problem)) return fail(problem);
+  const std::size_t least = least_sparse_memory(options, job.size());
+  if (const std::size_t memory = affordable_memory(job, least); memory < least)
+    return fail(fmt::format(
+        "--dimension {}: vectors take {} on each rank, and half of the available memory leaves each of "
+        "{} ranks {}; give a smaller --dimension, or start fewer ranks",
+        options.dimension, size_text(least), job.size(), size_text(memory)));
   std::unique_ptr<Device> device;
   if (options.place != Place::host) {
     device = Device::open(job, options.place);

@@ -21,10 +21,9 @@ constexpr std::size_t kDenseMemory = std::size_t{256} << 20;
 constexpr std::size_t kSparseMemory = std::size_t{64} << 20;
 constexpr std::size_t kMostCopies = 16;
 
-// Equal on all ranks, which must go through their buffers in step.
-std::size_t memory_for_buffers(const Job& job) {
-  const auto mine = static_cast<double>(affordable_memory(kDenseMemory, job.size()));
-  return static_cast<std::size_t>(-job.maximum(-mine));
+// Of each of the two pools of dense vectors: what it is given is equal on all ranks.
+std::size_t pool_memory(const Job& job) {
+  return affordable_memory(job, kDenseMemory) / 2;
 }
 
 BufferPool::Source source_of(Device* device) {
@@ -45,6 +44,16 @@ Ratio ratio_of(std::span<const double> other, std::span<const double> sparse, st
 
 }  // namespace
 
+std::size_t least_sparse_memory(const SparseOptions& options, int ranks) {
+  const std::size_t bytes = options.dimension * size_of(options.dtype);
+  const double densest = *std::max_element(options.densities.begin(), options.densities.end());
+  const std::size_t entries = options.entries(densest);
+  const std::size_t result = std::min(entries * static_cast<std::size_t>(ranks), options.dimension);
+  const std::size_t pair = sizeof(std::uint32_t) + size_of(options.dtype);
+  // This rank's vector, the sum that is expected, and the sum to be compared with it, besides the buffers.
+  return 2 * BufferPool::least_size(bytes) + 3 * bytes + (entries + result) * pair;
+}
+
 struct SparseBench::Plan {
   int rounds = 0;
   int host_every = 0;  // rounds from one that has the host in it to the next; 0: never
@@ -61,8 +70,8 @@ SparseBench::SparseBench(const Job& job, const SparseOptions& options, heddle_co
       device_(device),
       bytes_(options.dimension * size_of(options.dtype)),
       streams_sent_(streams_are_sent(job, comm)),
-      send_(memory_for_buffers(job) / 2, bytes_, options.dtype, source_of(device)),
-      receive_(memory_for_buffers(job) / 2, bytes_, options.dtype, source_of(device)) {}
+      send_(pool_memory(job), bytes_, options.dtype, source_of(device)),
+      receive_(pool_memory(job), bytes_, options.dtype, source_of(device)) {}
 
 void SparseBench::check(const char* what, heddle_status status) const {
   if (status != HEDDLE_OK)

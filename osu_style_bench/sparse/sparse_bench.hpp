@@ -14,6 +14,9 @@
 
 namespace heddle::bench {
 
+// What a rank's vectors take at the highest density, two or one of a kind.
+std::size_t least_sparse_memory(const SparseOptions& options, int ranks);
+
 class SparseBench {
  public:
   // `host` may be null: then the host MPI is not measured. `device` too: then vectors lie in the host's memory. All of these outlive the bench.

@@ -43,6 +43,11 @@ TEST(BufferPool, KeepsToItsLimitButHasTwo) {
   std::memset(tight.next(), 0, 100'000);
   tight.cut(100'000, true);
   EXPECT_EQ(tight.next(), tight.next());
+  for (const std::size_t limit : {8192U, 10'000U, 1U << 20, (1U << 20) + 4095U}) {
+    for (const std::size_t largest : {std::size_t{1}, std::size_t{1000}, std::size_t{100'000}})
+      EXPECT_LE(BufferPool::size(limit, largest),
+                std::max<std::size_t>(limit, BufferPool::least_size(largest)));
+  }
 }
 
 TEST(BufferPool, HoldsOnes) {
@@ -234,8 +239,8 @@ TEST_F(InAJob, ValidationTellsRightFromWrong) {
     FakeSide good(size_of(dtype), false);
     FakeSide bad(size_of(dtype), true);
     for (const Kind kind : {Kind::allreduce, Kind::bcast, Kind::iallreduce, Kind::ibcast}) {
-      EXPECT_TRUE(collective_is_right(*job, good, kind, dtype, kBytes, send, receive)) << mpi_name(dtype);
-      EXPECT_FALSE(collective_is_right(*job, bad, kind, dtype, kBytes, send, receive)) << mpi_name(dtype);
+      EXPECT_TRUE(collective_is_right(*job, good, kind, dtype, kBytes, send, &receive)) << mpi_name(dtype);
+      EXPECT_FALSE(collective_is_right(*job, bad, kind, dtype, kBytes, send, &receive)) << mpi_name(dtype);
     }
   }
 }

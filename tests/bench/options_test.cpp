@@ -107,6 +107,21 @@ TEST(Options, NamesWhatIsWrong) {
   EXPECT_EQ(parse(Kind::latency, {"--vs", "mpi"}).code, 2);
 }
 
+TEST(Options, MemoryIsBoundUnlessItIsLeftOut) {
+  const Parsed refused = parse(Kind::allreduce, {"-M", "1M", "-m", "1G"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.text.find("-M 1M: buffers for messages of 1073741824 bytes take 4097M"),
+            std::string::npos)
+      << refused.text;
+  EXPECT_TRUE(parse(Kind::allreduce, {"-M", "4097M", "-m", "1G"}).run);
+  EXPECT_TRUE(parse(Kind::bcast, {"-M", "2049M", "-m", "1G"}).run)
+      << "its buffers are not received in others";
+  EXPECT_EQ(parse(Kind::bcast, {"-M", "2048M", "-m", "1G"}).code, 2);
+  EXPECT_EQ(parse(Kind::latency, {}).options.memory, std::size_t{256} << 20);
+  const Options large = parse(Kind::latency, {"-m", "1G"}).options;
+  EXPECT_EQ(large.memory, least_memory(large));
+}
+
 TEST(Options, RoundsAreThoseOfAComparison) {
   EXPECT_EQ(parse(Kind::allreduce, {"--vs", "mpi", "--rounds", "9"}).options.rounds, 9);
   EXPECT_EQ(parse(Kind::allreduce, {"--vs", "mpi"}).options.rounds, 41);
