@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
+#include <new>
 
 #include "common/machine.hpp"
 #include "heddle/heddle_mpi.h"
@@ -126,6 +128,16 @@ NativeComm Job::make_native_comm(std::string& problem) const {
   if (status != HEDDLE_OK)
     problem = sentence(has_mpi_ ? "heddle_comm_create_mpi" : "heddle_comm_create_env", status);
   return NativeComm(comm);
+}
+
+int Job::run(const std::function<int()>& run) const {
+  try {
+    return run();
+  } catch (const std::bad_alloc&) {
+    abort("memory ran out; measure less of it, or start fewer ranks");
+  } catch (const std::exception& error) {
+    abort(fmt::format("{}; this ends all ranks", error.what()));
+  }
 }
 
 void Job::abort(const std::string& why) const {

@@ -1,6 +1,7 @@
 // The ranks that run a benchmark together, and what they tell each other outside of the timed regions.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -49,6 +50,9 @@ class Job {
 
   // Ends all ranks after a failure that the others cannot see.
   [[noreturn]] void abort(const std::string& why) const;
+  // What `run` returns. An exception ends all ranks, as others may be waiting for this one: unwinding any further would have it leave
+  // MPI, and wait for them there.
+  int run(const std::function<int()>& run) const;
 
  private:
   Job() = default;

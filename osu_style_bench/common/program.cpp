@@ -200,7 +200,7 @@ int run_program(Kind kind, int argc, char** argv) {
       std::fprintf(stderr, "%s: %s\n", program_name(kind), problem.c_str());
       return 1;
     }
-    return run_job(*job, parsed.options);
+    return job->run([&] { return run_job(*job, parsed.options); });
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s: %s\n", program_name(kind), error.what());
     return 1;

@@ -73,7 +73,7 @@ int run_sparse_program(int argc, char** argv) {
       std::fprintf(stderr, "%s: %s\n", kSparseProgram, problem.c_str());
       return 1;
     }
-    return run_job(*job, parsed.options);
+    return job->run([&] { return run_job(*job, parsed.options); });
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s: %s\n", kSparseProgram, error.what());
     return 1;

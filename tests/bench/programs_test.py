@@ -1,6 +1,6 @@
 """Runs a benchmark or the training job as a user would and checks that what it prints can be read.
 
-usage: programs_test.py WHAT MPIEXEC PROGRAM [ARGUMENT...]      WHAT: plain, full, overlap, versus, train, refuse, keep, preload, alone, alloc or roots
+usage: programs_test.py WHAT MPIEXEC PROGRAM [ARGUMENT...]      WHAT: plain, full, overlap, versus, train, refuse, keep, preload, alone, alloc, ends or roots
 """
 import datetime
 import json
@@ -148,6 +148,13 @@ def check_alloc(mpiexec, program, counter):
         assert re.findall(r"MPI_Alloc_mem: (\d+) calls", done.stderr) == 2 * [calls], done.stderr
 
 
+def check_ends(mpiexec, program, failing):
+    """Where memory runs out on one rank all end, and it says why."""
+    small = ["--dimension", "1M"] if "sparse" in os.path.basename(program) else ["-m", "4:1M"]
+    done = subprocess.run([mpiexec, "-genv", "LD_PRELOAD", failing, "-n", "2", program, *small], capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode != 0 and "rank 1: memory ran out" in done.stderr, done.stderr
+
+
 def check_roots(mpiexec, program, counter):
     """A comparison's bcasts come from all ranks by turns; with --root fixed those that are timed from rank 0."""
     with tempfile.TemporaryDirectory() as folder:
@@ -190,6 +197,8 @@ def main():
         return check_preload(mpiexec, program, *arguments)
     if what == "alloc":
         return check_alloc(mpiexec, program, *arguments)
+    if what == "ends":
+        return check_ends(mpiexec, program, *arguments)
     if what == "roots":
         return check_roots(mpiexec, program, *arguments)
     if what == "alone":
