@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <new>
+#include <set>
+#include <vector>
 
+#include "base/hash.hpp"
 #include "common/machine.hpp"
 #include "heddle/heddle_mpi.h"
 #include "interpose/backend/finalize_together.hpp"
@@ -138,6 +142,14 @@ int Job::run(const std::function<int()>& run) const {
   } catch (const std::exception& error) {
     abort(fmt::format("{}; this ends all ranks", error.what()));
   }
+}
+
+int Job::hosts() const {
+  constexpr std::uint64_t kExact = (std::uint64_t{1} << 53) - 1;  // what a double holds
+  std::vector<double> names(static_cast<std::size_t>(size_));
+  names[static_cast<std::size_t>(rank_)] = static_cast<double>(fnv1a(this_machine().host) & kExact);
+  sum(names);
+  return static_cast<int>(std::set<double>(names.begin(), names.end()).size());
 }
 
 void Job::abort(const std::string& why) const {

@@ -53,6 +53,8 @@ class Job {
   // What `run` returns. An exception ends all ranks, as others may be waiting for this one: unwinding any further would have it leave
   // MPI, and wait for them there.
   int run(const std::function<int()>& run) const;
+  // On how many hosts the ranks are, by their names. Collective.
+  int hosts() const;
 
  private:
   Job() = default;

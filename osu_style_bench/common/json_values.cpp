@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <ctime>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "base/whole_file.hpp"
 #include "common/machine.hpp"
@@ -24,13 +27,15 @@ std::string date_now() {
   return text;
 }
 
-// What was set for heddle: it decides what is measured as much as the command line does.
-json heddle_environment() {
+// What was set for heddle, the MPIs and the networks below them: it decides what is measured as much as the command line does.
+json environment() {
+  constexpr std::string_view kPrefixes[] = {"HEDDLE_", "MPIR_CVAR_", "UCX_", "FI_", "OMPI_MCA_"};
   json set = json::object();
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string text = *entry;
     const std::size_t equals = text.find('=');
-    if (text.rfind("HEDDLE_", 0) == 0 && equals != std::string::npos)
+    const auto starts = [&](std::string_view prefix) { return text.starts_with(prefix); };
+    if (equals != std::string::npos && std::any_of(std::begin(kPrefixes), std::end(kPrefixes), starts))
       set[text.substr(0, equals)] = text.substr(equals + 1);
   }
   return set;
@@ -49,15 +54,16 @@ json to_json(const Series& series) {
           {"samples_us", series.samples_us}};
 }
 
-json json_head(const char* program, const std::string& mode, const Job& job) {
+json json_head(const char* program, const std::string& mode, const Job& job, int hosts) {
   const Machine machine = this_machine();
   return {{"program", program},
           {"date", date_now()},
           {"mode", mode},
           {"ranks", job.size()},
+          {"hosts", hosts},
           {"heddle_version", heddle_version()},
           {"mpi_library", mpi_library()},
-          {"environment", heddle_environment()},
+          {"environment", environment()},
           {"machine",
            {{"host", machine.host},
             {"cpu", machine.cpu},

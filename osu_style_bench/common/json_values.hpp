@@ -12,8 +12,8 @@ namespace heddle::bench {
 nlohmann::json to_json(const Interval& interval);
 nlohmann::json to_json(const Series& series);
 
-// The program, the date, the versions, the ranks, the HEDDLE_* variables and the machine, as this rank sees them.
-nlohmann::json json_head(const char* program, const std::string& mode, const Job& job);
+// The program, the date, the versions, the ranks on their hosts, what was set for heddle and MPI, and the machine, as this rank sees them.
+nlohmann::json json_head(const char* program, const std::string& mode, const Job& job, int hosts);
 
 // Of the leading rank: whether write_json_file() could write `path` now, so that this is not found out after measuring. An earlier
 // file stays as it is. Collective, and equal on all ranks; the sentence is in the leading rank's `problem`.

@@ -86,7 +86,12 @@ json to_json(const OverlapRow& row) {
 
 Report::Report(const Job& job, const Options& options, std::string mode, std::string column,
                std::size_t memory)
-    : job_(job), options_(options), mode_(std::move(mode)), column_(std::move(column)), memory_(memory) {}
+    : job_(job),
+      options_(options),
+      mode_(std::move(mode)),
+      column_(std::move(column)),
+      memory_(memory),
+      hosts_(job.hosts()) {}
 
 void Report::header() const {
   if (!job_.leads()) return;
@@ -192,7 +197,7 @@ bool Report::all_valid() const {
 
 bool Report::write_json(std::string& problem) const {
   if (options_.json.empty() || !job_.leads()) return true;
-  json document = json_head(program_name(options_.kind), mode_, job_);
+  json document = json_head(program_name(options_.kind), mode_, job_, hosts_);
   const std::size_t pools = options_.pools();
   document["settings"] = {
       {"dtype", mpi_name(options_.dtype)},
@@ -206,7 +211,6 @@ bool Report::write_json(std::string& problem) const {
       {"native", options_.native},
       {"max_seconds", options_.max_seconds},
       {"rounds", options_.rounds},
-      {"root", options_.fixed_root ? "fixed" : "moving"},
       {"window", options_.window},
       {"tests", options_.tests},
       {"buffers", name_of(options_.place)},
@@ -216,6 +220,8 @@ bool Report::write_json(std::string& problem) const {
       {"memory_bytes", options_.memory},
       {"memory_allowed_bytes", memory_},
       {"memory_allocated_bytes", pools * BufferPool::size(memory_ / pools, options_.max_bytes)}};
+  if (options_.collective() && !options_.reduces())
+    document["settings"]["root"] = options_.compares() && !options_.fixed_root ? "moving" : "fixed";
   document["rows"] = json::array();
   for (const PlainRow& row : plain_)
     document["rows"].push_back(to_json(row, is_bandwidth(options_.kind)));

@@ -91,6 +91,7 @@ SparseReport::SparseReport(const Job& job, const SparseOptions& options, bool wi
     : job_(job),
       options_(options),
       with_host_(with_host),
+      hosts_(job.hosts()),
       bytes_per_second_(bytes_per_second),
       mode_(fmt::format("heddle {} native", heddle_version())) {
   if (device != nullptr) mode_ += "; " + device->name();
@@ -147,7 +148,7 @@ bool SparseReport::all_valid() const {
 
 bool SparseReport::write_json(std::string& problem) const {
   if (options_.json.empty() || !job_.leads()) return true;
-  json document = json_head(kSparseProgram, mode_, job_);
+  json document = json_head(kSparseProgram, mode_, job_, hosts_);
   document["settings"] = {{"dimension", options_.dimension},
                           {"dtype", mpi_name(options_.dtype)},
                           {"pattern", name_of(options_.pattern)},

@@ -29,6 +29,7 @@ class SparseReport {
   const Job& job_;
   const SparseOptions& options_;
   bool with_host_;
+  int hosts_;
   double bytes_per_second_;
   std::string mode_;
   std::vector<SparseRow> rows_;

@@ -16,7 +16,7 @@ import native_ranks  # noqa: E402
 
 
 # One is no UTF-8.
-SETTINGS = {"HEDDLE_WARN_AFTER": "11", "HEDDLE_JOB_ID": "a\udcff"}
+SETTINGS = {"HEDDLE_WARN_AFTER": "11", "HEDDLE_JOB_ID": "a\udcff", "MPIR_CVAR_CH4_NETMOD": "ofi", "UCX_LOG_LEVEL": "warn", "FI_LOG_LEVEL": "warn", "OMPI_MCA_btl": "self"}
 
 
 def run(mpiexec, program, arguments):
@@ -64,13 +64,13 @@ def check_versus(table):
 def check_json(path, table):
     with open(path, encoding="utf-8") as file:
         document = json.load(file)
-    assert document["ranks"] == 2 and document["machine"]["cores"] >= 1, document
+    assert document["ranks"] == 2 and document["hosts"] == 1 and document["machine"]["cores"] >= 1, document
     assert "MPICH" in document["mpi_library"], document
     age = datetime.datetime.now(datetime.timezone.utc) - datetime.datetime.strptime(document["date"], "%Y-%m-%dT%H:%M:%S%z")
     assert datetime.timedelta() <= age < datetime.timedelta(hours=1), document
     environment = document["environment"]
     assert environment["HEDDLE_WARN_AFTER"] == "11" and environment["HEDDLE_JOB_ID"] == "a\ufffd", environment
-    assert all(name.startswith("HEDDLE_") for name in environment), environment
+    assert all(name.startswith(("HEDDLE_", "MPIR_CVAR_", "UCX_", "FI_", "OMPI_MCA_")) for name in environment) and set(SETTINGS) <= set(environment), environment
     assert re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", document["machine"]["core_list"]), document
     settings = document["settings"]
     assert 0 < settings["memory_allocated_bytes"] <= settings["memory_allowed_bytes"] <= settings["memory_bytes"] == 256 << 20, settings
@@ -78,6 +78,8 @@ def check_json(path, table):
     pools = 1 if "bcast" in document["program"] else 2
     assert settings["memory_allocated_bytes"] == pools * ((64 * (16384 + 64) + 4095) // 4096 * 4096), settings
     assert (settings["iterations"], settings["warmup"], settings["validate"]) == (20, 5, True), settings
+    root = "moving" if document["program"] == "heddle_bcast" and settings["versus"] == "mpi" else "fixed"
+    assert settings.get("root") == (root if "bcast" in document["program"] else None), settings
     assert [row["bytes"] for row in document["rows"]] == [int(row[0]) for row in table], document
 
 
