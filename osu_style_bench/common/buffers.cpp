@@ -46,11 +46,13 @@ void fill(Dtype dtype, std::byte* memory, std::size_t bytes) {
 
 }  // namespace
 
+std::size_t BufferPool::count_in(std::size_t memory, std::size_t bytes) {
+  return std::clamp(memory / stride_of(bytes), std::size_t{2}, kMostBuffers);
+}
+
 std::size_t BufferPool::size(std::size_t limit, std::size_t largest) {
-  const std::size_t stride = stride_of(largest);
   // Whole pages that end within the limit.
-  const std::size_t fit = limit / kPage * kPage / stride;
-  return round_up(std::clamp(fit, std::size_t{2}, kMostBuffers) * stride, kPage);
+  return round_up(count_in(limit / kPage * kPage, largest) * stride_of(largest), kPage);
 }
 
 BufferPool::BufferPool(std::size_t limit, std::size_t largest, Dtype dtype, Source source)
@@ -85,7 +87,7 @@ void BufferPool::get(void* to, const void* buffer, std::size_t bytes) const {
 
 void BufferPool::cut(std::size_t bytes, bool warm) {
   stride_ = stride_of(bytes);
-  count_ = warm ? 1 : std::clamp(capacity_ / stride_, std::size_t{2}, kMostBuffers);
+  count_ = warm ? 1 : count_in(capacity_, bytes);
   at_ = 0;
 }
 

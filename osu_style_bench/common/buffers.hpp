@@ -28,6 +28,9 @@ class BufferPool {
   static std::size_t size(std::size_t limit, std::size_t largest);
   static std::size_t least_size(std::size_t largest) { return size(0, largest); }
 
+  // How many buffers of `bytes` bytes there are in so much memory: 2 to 64.
+  static std::size_t count_in(std::size_t memory, std::size_t bytes);
+
   // Takes size(limit, largest) bytes. All elements start as 1 of `dtype`.
   BufferPool(std::size_t limit, std::size_t largest, Dtype dtype, Source source = {});
 

@@ -18,8 +18,6 @@ constexpr int kLeastHostRounds = 6;  // with fewer no interval of the median cov
 constexpr int kResamples = 2000;
 constexpr double kMicro = 1e6;
 constexpr std::size_t kDenseMemory = std::size_t{256} << 20;
-constexpr std::size_t kSparseMemory = std::size_t{64} << 20;
-constexpr std::size_t kMostCopies = 16;
 
 // Of each of the two pools of dense vectors: what it is given is equal on all ranks.
 std::size_t pool_memory(const Job& job) {
@@ -44,6 +42,15 @@ Ratio ratio_of(std::span<const double> other, std::span<const double> sparse, st
 
 }  // namespace
 
+std::vector<int> order_of_sides(int sides, int round) {
+  std::vector<int> order;
+  for (int turn = 0; turn < sides; ++turn)
+    order.push_back((round + turn) % sides);
+  // One way round, then the other: of three sides each follows each of the others as often.
+  if (sides > 2 && round / sides % 2 == 1) std::swap(order[1], order[2]);
+  return order;
+}
+
 std::size_t least_sparse_memory(const SparseOptions& options, int ranks) {
   const std::size_t bytes = options.dimension * size_of(options.dtype);
   const double densest = *std::max_element(options.densities.begin(), options.densities.end());
@@ -51,7 +58,7 @@ std::size_t least_sparse_memory(const SparseOptions& options, int ranks) {
   const std::size_t result = std::min(entries * static_cast<std::size_t>(ranks), options.dimension);
   const std::size_t pair = sizeof(std::uint32_t) + size_of(options.dtype);
   // This rank's vector, the sum that is expected, and the sum to be compared with it, besides the buffers.
-  return 2 * BufferPool::least_size(bytes) + 3 * bytes + (entries + result) * pair;
+  return 2 * BufferPool::least_size(bytes) + 3 * bytes + 2 * (entries + result) * pair;
 }
 
 struct SparseBench::Plan {
@@ -70,8 +77,9 @@ SparseBench::SparseBench(const Job& job, const SparseOptions& options, heddle_co
       device_(device),
       bytes_(options.dimension * size_of(options.dtype)),
       streams_sent_(streams_are_sent(job, comm)),
-      send_(pool_memory(job), bytes_, options.dtype, source_of(device)),
-      receive_(pool_memory(job), bytes_, options.dtype, source_of(device)) {}
+      memory_(pool_memory(job)),
+      send_(memory_, bytes_, options.dtype, source_of(device)),
+      receive_(memory_, bytes_, options.dtype, source_of(device)) {}
 
 void SparseBench::check(const char* what, heddle_status status) const {
   if (status != HEDDLE_OK)
@@ -83,8 +91,10 @@ void SparseBench::set_vectors(std::size_t entries) {
   in_.clear();
   out_.clear();
   at_ = 0;
-  const std::size_t copy_bytes = entries * (sizeof(std::uint32_t) + size_of(options_.dtype));
-  const std::size_t copies = std::clamp(kSparseMemory / copy_bytes, std::size_t{1}, kMostCopies);
+  const std::size_t pair = sizeof(std::uint32_t) + size_of(options_.dtype);
+  // Of which what is given and what comes out have a pool's memory each, as dense vectors do.
+  const std::size_t longest = std::min(entries * static_cast<std::size_t>(job_.size()), options_.dimension);
+  const std::size_t copies = BufferPool::count_in(memory_, longest * pair);
   for (std::size_t i = 0; i < copies; ++i) {
     in_.push_back(std::make_unique<SparseArrays>(options_, device_));
     in_.back()->set_entries(indices, job_.rank());
@@ -189,13 +199,13 @@ void SparseBench::measure_rounds(SparseRow& row) {
   const Plan plan = this->plan();
   std::vector<double> samples[kSides];
   std::vector<double> beside_host;  // the sparse samples of rounds that have the host in them
-  int rounds_of[2] = {};  // without the host and with it: in both who begins is another one each time
+  int rounds_of[2] = {};            // without the host and with it: both go through their own orders
   for (int round = 0; round < plan.rounds; ++round) {
     const bool with_host = plan.host_every > 0 && round % plan.host_every == 0;
     const int sides = with_host ? 3 : 2;
-    const int first = rounds_of[with_host ? 1 : 0]++;
-    for (int turn = 0; turn < sides; ++turn) {
-      const auto who = static_cast<Who>((first + turn) % sides);
+    const std::vector<int> order = order_of_sides(sides, rounds_of[with_host ? 1 : 0]++);
+    for (const int side : order) {
+      const auto who = static_cast<Who>(side);
       samples[who].push_back(block(who, plan.calls[who]) / static_cast<double>(plan.calls[who]) * kMicro);
     }
   }

@@ -14,6 +14,9 @@
 
 namespace heddle::bench {
 
+// Who is measured first, second and so on in a round: all orders of two or three sides, one after the other.
+std::vector<int> order_of_sides(int sides, int round);
+
 // What a rank's vectors take at the highest density, two or one of a kind.
 std::size_t least_sparse_memory(const SparseOptions& options, int ranks);
 
@@ -56,6 +59,7 @@ class SparseBench {
   Device* device_;
   std::size_t bytes_;  // of a dense vector
   bool streams_sent_;
+  std::size_t memory_;  // of a pool of vectors
   BufferPool send_;
   BufferPool receive_;
   std::vector<std::byte> mine_;  // this rank's dense vector

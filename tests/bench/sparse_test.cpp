@@ -2,11 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 #include "sparse/entries.hpp"
 #include "sparse/options.hpp"
 #include "sparse/results.hpp"
+#include "sparse/sparse_bench.hpp"
 
 namespace heddle::bench {
 namespace {
@@ -49,6 +51,19 @@ TEST(SparseEntries, KeepTheirShape) {
     breaks += runs[i] != runs[i - 1] + 1;
   EXPECT_LT(breaks, 10'000 / 64);
   EXPECT_GT(breaks, 10'000 / 300);
+}
+
+TEST(SparseRounds, GoThroughAllOrders) {
+  for (const int sides : {2, 3}) {
+    std::set<std::vector<int>> orders;
+    const int all = sides == 3 ? 6 : 2;
+    for (int round = 0; round < all; ++round)
+      orders.insert(order_of_sides(sides, round));
+    EXPECT_EQ(orders.size(), static_cast<std::size_t>(all));
+    for (const std::vector<int>& order : orders)
+      EXPECT_EQ(std::set<int>(order.begin(), order.end()).size(), static_cast<std::size_t>(sides));
+    EXPECT_EQ(order_of_sides(sides, all), order_of_sides(sides, 0));
+  }
 }
 
 TEST(SparseOptions, ReadsAllOfThem) {
