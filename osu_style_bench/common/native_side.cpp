@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <atomic>
+#include <functional>
+#include <optional>
 #include <thread>
 
 #include "common/side.hpp"
@@ -20,6 +23,44 @@ heddle_dtype heddle_type(Dtype dtype) {
   }
   return HEDDLE_INT8;
 }
+
+// A thread that does one thing after the other beside its owner. It stays from one window to the next: to make one for each would be measured.
+class Helper {
+ public:
+  Helper() : thread_([this] { serve(); }) {}
+  Helper(const Helper&) = delete;
+  Helper& operator=(const Helper&) = delete;
+  ~Helper() {
+    start({});
+    thread_.join();
+  }
+  void start(std::function<void()> work) {
+    work_ = std::move(work);
+    asked_.fetch_add(1);
+    asked_.notify_one();
+  }
+  // For what was started to be done.
+  void wait() {
+    for (unsigned done = done_.load(); done != asked_.load(); done = done_.load())
+      done_.wait(done);
+  }
+
+ private:
+  void serve() {
+    for (unsigned served = 0;; ++served) {
+      asked_.wait(served);
+      if (!work_) return;
+      work_();
+      done_.store(served + 1);
+      done_.notify_one();
+    }
+  }
+
+  std::function<void()> work_;
+  std::atomic<unsigned> asked_{0};
+  std::atomic<unsigned> done_{0};
+  std::thread thread_;
+};
 
 class NativeSide final : public Side {
  public:
@@ -74,9 +115,10 @@ class NativeSide final : public Side {
     };
     if (out.empty()) return receive_all();
     if (in.empty()) return send_all();
-    std::thread receiver(receive_all);
+    if (!receiver_) receiver_.emplace();
+    receiver_->start(receive_all);
     send_all();
-    receiver.join();
+    receiver_->wait();
   }
 
   void* allocate(std::size_t bytes) override {
@@ -105,6 +147,7 @@ class NativeSide final : public Side {
   NativeComm comm_;
   NativeComm back_;
   heddle_request_t open_ = nullptr;
+  std::optional<Helper> receiver_;  // ends before what it uses
 };
 
 }  // namespace
