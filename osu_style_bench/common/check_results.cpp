@@ -146,4 +146,31 @@ bool messages_are_right(const Job& job, Side& side, Dtype dtype, std::size_t byt
   });
 }
 
+bool window_is_right(const Job& job, Side& side, Dtype dtype, std::size_t bytes, std::size_t messages,
+                     bool both, BufferPool& send, BufferPool& receive) {
+  return with_type(dtype, [&]<typename T>(T) {
+    const std::size_t count = bytes / sizeof(T);
+    const std::size_t window = std::min({messages, send.count(), receive.count()});
+    std::vector<void*> out(both || job.rank() == 0 ? window : 0);
+    std::vector<void*> in(both || job.rank() == 1 ? window : 0);
+    // Neighbours differ, and so do both directions.
+    const auto content = [](std::size_t message, int from) { return static_cast<int>(2 * message) + from; };
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      out[i] = send.next();
+      Message<T>(send, out[i], count).fill(content(i, job.rank()));
+    }
+    for (void*& buffer : in) {
+      buffer = receive.next();
+      Message<T>(receive, buffer, count).poison();
+    }
+    side.exchange(out, in, count, 1 - job.rank());
+    bool good = true;
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      const int sent = content(i, 1 - job.rank());
+      good = Message<T>(receive, in[i], count).holds_sum(sent, sent) && good;
+    }
+    return job.all(good);
+  });
+}
+
 }  // namespace heddle::bench

@@ -1,6 +1,7 @@
 #include "common/message_bench.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "common/check_results.hpp"
 #include "common/pacing.hpp"
@@ -42,6 +43,13 @@ void MessageBench::window(Side& side) {
   }
 }
 
+bool MessageBench::right(Side& side, std::size_t bytes) {
+  if (options_.kind == Kind::latency)
+    return messages_are_right(job_, side, options_.dtype, bytes, send_, receive_);
+  return window_is_right(job_, side, options_.dtype, bytes, static_cast<std::size_t>(options_.window),
+                         options_.kind == Kind::bidirectional, send_, receive_);
+}
+
 PlainRow MessageBench::measure(Side& side, std::size_t bytes) {
   const bool ping = options_.kind == Kind::latency;
   const std::size_t unit = size_of(options_.dtype);
@@ -50,18 +58,20 @@ PlainRow MessageBench::measure(Side& side, std::size_t bytes) {
   count_ = bytes / unit;
   PlainRow row;
   row.bytes = bytes;
-  if (options_.validate) row.valid = messages_are_right(job_, side, options_.dtype, bytes, send_, receive_);
+  if (options_.validate) row.valid = right(side, bytes);
 
-  std::vector<double> seconds;
+  double least = 0;
+  double most = 0;
   const auto run = [&](long calls) {
-    seconds.clear();
-    seconds.reserve(static_cast<std::size_t>(calls));
+    least = std::numeric_limits<double>::infinity();
+    most = 0;
     const double begin = now();
     double last = begin;
     for (long i = 0; i < calls; ++i) {
       ping ? ping_pong(side) : window(side);
       const double after = now();
-      seconds.push_back(after - last);
+      least = std::min(least, after - last);
+      most = std::max(most, after - last);
       last = after;
     }
     return last - begin;
@@ -78,21 +88,19 @@ PlainRow MessageBench::measure(Side& side, std::size_t bytes) {
   const double total = run(row.iterations);
 
   // What rank 0 saw counts: it starts every exchange and ends it.
-  const auto [least, most] = std::minmax_element(seconds.begin(), seconds.end());
   const double average = total / static_cast<double>(row.iterations);
   if (ping) {
     row.average = average / 2 * 1e6;
-    row.minimum = *least / 2 * 1e6;
-    row.maximum = *most / 2 * 1e6;
+    row.minimum = least / 2 * 1e6;
+    row.maximum = most / 2 * 1e6;
   } else {
     const double megabytes =
         static_cast<double>(bytes) * options_.window / 1e6 * (options_.kind == Kind::bidirectional ? 2 : 1);
     row.average = megabytes / average;
-    row.minimum = megabytes / *most;
-    row.maximum = megabytes / *least;
+    row.minimum = megabytes / most;
+    row.maximum = megabytes / least;
   }
-  if (options_.validate)
-    row.valid = messages_are_right(job_, side, options_.dtype, bytes, send_, receive_) && *row.valid;
+  if (options_.validate) row.valid = right(side, bytes) && *row.valid;
   return row;
 }
 

@@ -20,6 +20,7 @@ class MessageBench {
  private:
   void ping_pong(Side& side);
   void window(Side& side);
+  bool right(Side& side, std::size_t bytes);
 
   const Job& job_;
   const Options& options_;

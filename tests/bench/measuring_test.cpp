@@ -2,6 +2,7 @@
 // one rank.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -126,7 +127,14 @@ class FakeSide final : public Side {
   void finish() override { open_(); }
   void send(const void*, std::size_t, int) override {}
   void receive(void*, std::size_t, int) override {}
-  void exchange(std::span<void* const>, std::span<void* const>, std::size_t, int) override {}
+  // As if rank 1 had sent, whose bytes are 3 more than this rank's, modulo 11; spoiled: one message twice.
+  void exchange(std::span<void* const> out, std::span<void* const> in, std::size_t count, int) override {
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      const auto* from = static_cast<const signed char*>(out[spoil_ && i == 1 ? 2 : i]);
+      std::transform(from, from + count, static_cast<signed char*>(in[i]),
+                     [](int value) { return static_cast<signed char>((value + 3) % 11); });
+    }
+  }
   std::string algorithm(Kind, std::size_t) override { return "-"; }
 
  private:
@@ -243,6 +251,16 @@ TEST_F(InAJob, ValidationTellsRightFromWrong) {
       EXPECT_FALSE(collective_is_right(*job, bad, kind, dtype, kBytes, send, &receive)) << mpi_name(dtype);
     }
   }
+}
+
+TEST_F(InAJob, ValidationOfAWindowTellsMessagesApart) {
+  constexpr std::size_t kBytes = 1000;
+  BufferPool send(1 << 20, kBytes, Dtype::int8);
+  BufferPool receive(1 << 20, kBytes, Dtype::int8);
+  FakeSide good(1, false);
+  FakeSide bad(1, true);
+  EXPECT_TRUE(window_is_right(*job, good, Dtype::int8, kBytes, 64, true, send, receive));
+  EXPECT_FALSE(window_is_right(*job, bad, Dtype::int8, kBytes, 64, true, send, receive));
 }
 
 }  // namespace
