@@ -75,7 +75,7 @@ build() {
   if [[ -t 1 ]]; then
     ninja -C "$dir" "$@" || die "the build failed (see above)"
   elif ! ninja -C "$dir" "$@" >"$dir/ninja.log" 2>&1; then
-    { grep -A 40 '^FAILED' "$dir/ninja.log" || tail -n 20 "$dir/ninja.log"; } | grep -v '^\[' | head -n 80 >&2
+    { grep -A 40 '^FAILED' "$dir/ninja.log" || tail -n 20 "$dir/ninja.log"; } | grep -v '^\[' | head -n 80 >&2 || true
     die "the build failed; all of it is in ${dir#"$root"/}/ninja.log"
   fi
   say "    $((SECONDS - begin)) s"
