@@ -3,8 +3,9 @@
 // words are hashed into millions of features, of which a minibatch has a few thousand: its gradient is sparse, and
 // heddle_sparse_allreduce sums it over the ranks. With --dense the same job sums the whole vector instead.
 //
-//   mpicxx -std=c++20 -O2 sparse_logistic.cpp $(pkg-config --cflags --libs heddle) -o sparse_logistic
-//   mpiexec -n 2 ./sparse_logistic
+//   export PKG_CONFIG_PATH=$PWD/dist/lib/pkgconfig
+//   mpicxx.mpich -std=c++20 -O2 examples/sparse_logistic.cpp $(pkg-config --cflags --libs heddle) -Wl,-rpath,$PWD/dist/lib -o sparse_logistic
+//   mpiexec.mpich -n 2 ./sparse_logistic
 //
 // Without MPI compile with g++, and start every rank with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set.
 #include <heddle/heddle_sparse.h>

@@ -102,9 +102,16 @@ void declare(CLI::App& app, Options& options, Texts& texts) {
                              options.min_bytes, options.max_bytes >> 20,
                              options.collective() && !options.overlaps() ? "; with --vs up to 16M" : ""));
   app.add_option("-i,--iterations", texts.iterations,
-                 "timed calls for each size (default: adapts to the time)")
+                 options.collective() && !options.overlaps()
+                     ? "timed calls for each size; with --vs of each side, at least one in each round "
+                       "(default: adapts to the time)"
+                     : "timed calls for each size (default: adapts to the time)")
       ->check(CLI::Range(1L, 1'000'000'000L));
-  app.add_option("-x,--warmup", texts.warmup, "untimed calls before them (default: adapts to the time)")
+  app.add_option("-x,--warmup", texts.warmup,
+                 options.collective() && !options.overlaps()
+                     ? "untimed calls before them; with --vs of each side, before its first round (default: "
+                       "adapts to the time)"
+                     : "untimed calls before them (default: adapts to the time)")
       ->check(CLI::Range(0L, 1'000'000'000L));
   app.add_flag("-f,--full", options.full, "print minimum, maximum and the number of iterations as well");
   app.add_flag("-c,--validation", options.validate, "check results");
@@ -119,7 +126,9 @@ void declare(CLI::App& app, Options& options, Texts& texts) {
   app.add_flag("--warm-buffers", options.warm_buffers,
                "use one buffer again and again (default: a fresh one each time)");
   app.add_flag("--native", options.native, "call heddle's own API instead of MPI");
-  app.add_flag("--alloc-mem", options.alloc_mem, "buffers from MPI_Alloc_mem (with --native: heddle_alloc)");
+  app.add_flag("--alloc-mem", options.alloc_mem,
+               "buffers from MPI_Alloc_mem; from heddle_alloc with --native, and with --vs where nothing is "
+               "preloaded");
   app.add_option("--json", options.json,
                  "write results, samples and a description of the machine to this file");
   if (options.kind == Kind::bandwidth || options.kind == Kind::bidirectional) {
@@ -177,7 +186,8 @@ std::string finish(Options& options, const Texts& texts) {
   const std::size_t unit = size_of(options.dtype);
   options.min_bytes = round_up(options.min_bytes, unit);
   if (options.max_bytes < unit || options.max_bytes < options.min_bytes)
-    return fmt::format("-m {}: no size in it holds a whole {}", texts.sizes, mpi_name(options.dtype));
+    return fmt::format("-m {}: no size in it is whole elements; {} takes {} bytes", texts.sizes,
+                       mpi_name(options.dtype), unit);
   if (!texts.memory.empty() && !parse_positive(texts.memory, options.memory))
     return fmt::format("-M {}: not a size; write for example 256M", texts.memory);
   const std::size_t least = least_memory(options);

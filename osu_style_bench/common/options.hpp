@@ -36,7 +36,7 @@ struct Options {
   bool full = false;
   bool validate = false;
   bool native = false;
-  bool alloc_mem = false;  // buffers from MPI_Alloc_mem, or heddle_alloc with native
+  bool alloc_mem = false;  // buffers from MPI_Alloc_mem, or heddle_alloc where its own API is measured
   Versus versus = Versus::nothing;
   Place place = Place::host;
   bool warm_buffers = false;
