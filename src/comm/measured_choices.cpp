@@ -250,7 +250,9 @@ double Search::cost(const TriedSize& tried, const std::vector<Contender>& all, i
 // False: the time is over.
 Result<bool> Search::run_turns(TriedSize& tried, std::vector<Contender>& all, int times) {
   for (int turn = 0; turn < kTurns; ++turn) {
-    for (Contender& contender : all) {
+    // One way, then the other: nobody runs behind the same rival always.
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      Contender& contender = all[turn % 2 == 0 ? i : all.size() - 1 - i];
       if (over()) return false;
       const Result<double> seconds = time(tried, tried.candidates[contender.index].choice, times);
       if (!seconds.ok()) return seconds.status();
