@@ -11,7 +11,6 @@
 #include <set>
 #include <vector>
 
-#include "base/hash.hpp"
 #include "common/machine.hpp"
 #include "heddle/heddle_mpi.h"
 #include "interpose/backend/finalize_together.hpp"
@@ -147,7 +146,8 @@ int Job::run(const std::function<int()>& run) const {
 int Job::hosts() const {
   constexpr std::uint64_t kExact = (std::uint64_t{1} << 53) - 1;  // what a double holds
   std::vector<double> names(static_cast<std::size_t>(size_));
-  names[static_cast<std::size_t>(rank_)] = static_cast<double>(fnv1a(this_machine().host) & kExact);
+  names[static_cast<std::size_t>(rank_)] =
+      static_cast<double>(std::hash<std::string>{}(this_machine().host) & kExact);
   sum(names);
   return static_cast<int>(std::set<double>(names.begin(), names.end()).size());
 }
