@@ -118,7 +118,8 @@ class CommunicatorImpl final : public Communicator {
   static Job comparison_job(CallTable& calls);
   static TeamOp team_op(const Job& job);
   Status move_requests();
-  Status progress_team();
+  void progress_team();
+  [[gnu::cold, gnu::noinline]] bool may_begin(const Comparison& comparison);
   void lose_requests();
   Status finish_team_requests();
   Status transfer(bool sends, void* data, std::size_t bytes, int peer);

@@ -75,6 +75,7 @@ class RequestImpl : public Request {
 
  private:
   Status look_around();
+  [[gnu::cold, gnu::noinline]] Status begin_compared();
 
   bool lost_ = false;
   std::optional<Patience> tests_;  // from the first one after the start that found it not complete

@@ -158,7 +158,9 @@ void CommunicatorImpl::start_thread() {
 
 Status CommunicatorImpl::move_requests() {
   if (!broken_.ok()) return broken_;
-  if (Status team = progress_team(); !team.ok()) return fail(std::move(team));
+  progress_team();
+  if (!broken_.ok()) [[unlikely]]
+    return broken_;
   for (std::size_t i = 0; i < active_.size();) {
     bool done = false;
     Status status = active_[i]->move(&done);
@@ -173,22 +175,19 @@ Status CommunicatorImpl::move_requests() {
   return {};
 }
 
-Status CommunicatorImpl::progress_team() {
+void CommunicatorImpl::progress_team() {
   while (!turns_.empty()) {
     TeamRequest& first = *turns_.front();
     if (!first.under_way_) {
-      if (first.comparison_) {
-        if (first.comparison_->is_active()) return {};
-        HEDDLE_TRY(with_memory([&] { return first.comparison_->judge(); }));
-      }
+      if (first.comparison_ && !may_begin(*first.comparison_)) [[unlikely]]
+        return;
       team_->start(first.op_);
       first.under_way_ = true;
     }
-    if (!team_->poll(first.op_)) return {};
+    if (!team_->poll(first.op_)) return;
     first.active_ = false;
     turns_.pop();
   }
-  return {};
 }
 
 // Whoever waits for one of them is told, and may free its buffers: nothing writes there any more, also no thread.
@@ -229,6 +228,15 @@ Result<std::unique_ptr<Comparison>> Comparison::make(CommunicatorImpl& comm, con
   return made;
 }
 
+// False: it is under way, or the ranks differ, and the communicator has failed.
+bool CommunicatorImpl::may_begin(const Comparison& comparison) {
+  if (comparison.is_active()) return false;
+  Status judged = with_memory([&] { return comparison.judge(); });
+  if (judged.ok()) return true;
+  (void)fail(std::move(judged));
+  return false;
+}
+
 Status Comparison::begin() {
   calls_.state(comm_.rank_, call_);
   HEDDLE_TRY(request_->begin());
@@ -239,6 +247,11 @@ Status Comparison::begin() {
 // ---- Every request
 
 RequestImpl::~RequestImpl() = default;
+
+// Where memory is missing once the comparison has begun the others are in it.
+Status RequestImpl::begin_compared() {
+  return comm_.with_memory([this] { return begin(); });
+}
 
 void RequestImpl::compare_first(std::unique_ptr<Comparison> comparison) {
   comparison_ = std::move(comparison);
@@ -259,8 +272,7 @@ Status RequestImpl::start() {
   if (is_active())
     return Status(Code::invalid_argument, "a request was started while it is active: wait for it first");
   tests_.reset();
-  // Where memory is missing once the comparison has begun the others are in it.
-  HEDDLE_TRY(comparison_ ? comm_.with_memory([this] { return begin(); }) : begin());
+  HEDDLE_TRY(comparison_ == nullptr ? begin() : begin_compared());
   if (comm_.thread_) comm_.thread_->wake();
   return comm_.move_requests();
 }
@@ -350,13 +362,9 @@ Status MessageRequest::begin() {
 Status MessageRequest::move(bool* done) {
   if (waits_) {
     *done = false;
-    if (comparison_->is_active()) return {};
+    if (!comm_.may_begin(*comparison_)) return comm_.broken_;
     waits_ = false;
-    const auto begin_sum = [this]() -> Status {
-      HEDDLE_TRY(comparison_->judge());
-      return execution_.start(binding_);
-    };
-    HEDDLE_TRY(comm_.with_memory(begin_sum));
+    HEDDLE_TRY(comm_.with_memory([this] { return execution_.start(binding_); }));
   }
   return execution_.poll(done);
 }
