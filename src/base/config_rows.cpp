@@ -44,6 +44,14 @@ Problem set_size(std::string_view value, Config& config) {
   return {};
 }
 
+template <int Config::*target>
+Problem set_whole(std::string_view value, Config& config, int least, int most, const char* problem) {
+  const std::optional<int> number = parse_number<int>(value);
+  if (!number || *number < least || *number > most) return problem;
+  config.*target = *number;
+  return {};
+}
+
 Problem set_log_level(std::string_view value, Config& config) {
   static constexpr std::array<std::string_view, 5> kLevels = {"none", "error", "warn", "info", "debug"};
   const auto* const found = std::find(kLevels.begin(), kLevels.end(), lower(value));
@@ -173,17 +181,12 @@ Problem set_exchange_bytes(std::string_view value, Config& config) {
 }
 
 Problem set_verbs_traffic_class(std::string_view value, Config& config) {
-  const std::optional<int> byte = parse_number<int>(value);
-  if (!byte || *byte < 0 || *byte > 255) return "is not a traffic class (0 to 255, four times the DSCP)";
-  config.verbs_traffic_class = *byte;
-  return {};
+  return set_whole<&Config::verbs_traffic_class>(value, config, 0, 255,
+                                                 "is not a traffic class (0 to 255, four times the DSCP)");
 }
 
 Problem set_verbs_sl(std::string_view value, Config& config) {
-  const std::optional<int> level = parse_number<int>(value);
-  if (!level || *level < 0 || *level > 15) return "is not a service level (0 to 15)";
-  config.verbs_sl = *level;
-  return {};
+  return set_whole<&Config::verbs_sl>(value, config, 0, 15, "is not a service level (0 to 15)");
 }
 
 // Written as the subnet manager's file and other libraries have them, with or without the highest bit, which says how one is a member.
@@ -198,10 +201,7 @@ Problem set_verbs_pkey(std::string_view value, Config& config) {
 }
 
 Problem set_verbs_gid(std::string_view value, Config& config) {
-  const std::optional<int> index = parse_number<int>(value);
-  if (!index || *index < 0 || *index > 255) return "is not the index of a GID (0 to 255)";
-  config.verbs_gid = *index;
-  return {};
+  return set_whole<&Config::verbs_gid>(value, config, 0, 255, "is not the index of a GID (0 to 255)");
 }
 
 Problem set_verbs_timeout(std::string_view value, Config& config) {
@@ -222,10 +222,7 @@ Problem set_tcp_ports(std::string_view value, Config& config) {
 }
 
 Problem set_master_port(std::string_view value, Config& config) {
-  const std::optional<int> port = parse_number<int>(value);
-  if (!port || *port < 1 || *port > 65535) return "is not a port number (1 to 65535)";
-  config.master_port = *port;
-  return {};
+  return set_whole<&Config::master_port>(value, config, 1, 65535, "is not a port number (1 to 65535)");
 }
 
 using Row = ConfigRow;

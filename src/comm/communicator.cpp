@@ -200,7 +200,7 @@ Status CommunicatorImpl::compare(const CollectiveCall& call) {
   const std::uint64_t number = ++compared_;
   if (size_ > 1) {
     if (!broken_.ok()) return broken_;
-    const Job job = comparison_job(calls);
+    const Job job = Comparison::job_of(calls);
     const Result<const Selection*> selection = selection_of_request(job);
     if (!selection.ok()) return selection.status();
     const Choice& choice = selection.value()->choice;
@@ -222,13 +222,7 @@ Status CommunicatorImpl::meet_after_bcast(const Status& bcast) {
 Status CommunicatorImpl::meet(std::span<std::uint64_t> words) {
   const Turn turn(asked_);
   if (!broken_.ok()) return broken_;
-  const Job job{Collective::allreduce,
-                words.data(),
-                words.data(),
-                words.size(),
-                sizeof(std::uint64_t),
-                fold_kernel(DType::u64, Op::max),
-                0};
+  const Job job = words_job(words, Op::max);
   if (team_ != nullptr) return run_team(job);
   TeamOp op = team_op(job);
   return run_on_team(op);

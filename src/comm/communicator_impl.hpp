@@ -115,7 +115,6 @@ class CommunicatorImpl final : public Communicator {
   Result<std::unique_ptr<RequestImpl>> request(const Job& job, const CollectiveCall& call);
   Result<const Selection*> selection_of_request(const Job& job);
   bool is_request_by_team(const Choice& choice) const;
-  static Job comparison_job(CallTable& calls);
   static TeamOp team_op(const Job& job);
   Status move_requests();
   void progress_team();

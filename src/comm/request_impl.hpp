@@ -37,6 +37,9 @@ struct Job {
   FoldKind kind = 0;  // allreduce: what `fold` does, where the ranks are to compare it
 };
 
+// An allreduce of words, in place. `kind`: as in Job.
+Job words_job(std::span<std::uint64_t> words, Op op, FoldKind kind = 0);
+
 class CommunicatorImpl;
 class Comparison;
 
@@ -86,6 +89,8 @@ class RequestImpl : public Request {
 class Comparison {
  public:
   static Result<std::unique_ptr<Comparison>> make(CommunicatorImpl& comm, const CollectiveCall& call);
+  // What adds the ranks' tables up, also before blocking calls.
+  static Job job_of(CallTable& calls);
 
   Status begin();
   bool is_active() const { return request_->is_active(); }

@@ -205,16 +205,19 @@ Status CommunicatorImpl::finish_team_requests() {
 
 // ---- Comparisons
 
-Job CommunicatorImpl::comparison_job(CallTable& calls) {
-  const std::span<std::uint64_t> words = calls.words();
+Job words_job(std::span<std::uint64_t> words, Op op, FoldKind kind) {
   return {Collective::allreduce,
           words.data(),
           words.data(),
           words.size(),
           sizeof(std::uint64_t),
-          fold_kernel(DType::u64, Op::sum),
+          fold_kernel(DType::u64, op),
           0,
-          fold_kind(DType::u64, Op::sum)};
+          kind};
+}
+
+Job Comparison::job_of(CallTable& calls) {
+  return words_job(calls.words(), Op::sum, fold_kind(DType::u64, Op::sum));
 }
 
 Comparison::Comparison(CommunicatorImpl& comm, const CollectiveCall& call)
@@ -222,7 +225,7 @@ Comparison::Comparison(CommunicatorImpl& comm, const CollectiveCall& call)
 
 Result<std::unique_ptr<Comparison>> Comparison::make(CommunicatorImpl& comm, const CollectiveCall& call) {
   std::unique_ptr<Comparison> made(new Comparison(comm, call));
-  Result<std::unique_ptr<RequestImpl>> request = comm.request(CommunicatorImpl::comparison_job(made->calls_));
+  Result<std::unique_ptr<RequestImpl>> request = comm.request(job_of(made->calls_));
   if (!request.ok()) return request.status();
   made->request_ = std::move(request).value();
   return made;

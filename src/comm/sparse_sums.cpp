@@ -28,15 +28,7 @@ std::uint64_t agreement_number(const SparseJob& job) {
 }
 
 Job agreement_job(Agreement& agreement, FoldKind kind) {
-  const std::span<std::uint64_t> words = agreement.words();
-  return {Collective::allreduce,
-          words.data(),
-          words.data(),
-          words.size(),
-          sizeof(std::uint64_t),
-          fold_kernel(DType::u64, Op::sum),
-          0,
-          kind};
+  return words_job(agreement.words(), Op::sum, kind);
 }
 
 SparseSums::SparseSums(CommunicatorImpl& comm)
