@@ -147,13 +147,14 @@ TEST(Tcp, ASendGivenUpInTheMiddleIsFinishedWhereItsReceiverTakesIt) {
   receiver.join();
   EXPECT_TRUE(long_one.sent.done);
   EXPECT_FALSE(pair.of(0).peer_is_gone(1));
-  pair.of(0).leave(17);
-  ASSERT_TRUE(pair.drive([&] { return long_one.received.done; }));
-  EXPECT_EQ(long_one.buffer, long_one.data);
+  // Expected before the farewell is sent: one call of progress may read that together with the message's end.
   Ticket next;
   char byte = 0;
   ASSERT_TRUE(pair.of(1).recv(0, 1, &byte, 1, next).ok());
+  pair.of(0).leave(17);
   ASSERT_TRUE(pair.drive([&] { return !pair.status[1].ok(); }));
+  EXPECT_TRUE(long_one.received.done);
+  EXPECT_EQ(long_one.buffer, long_one.data);
   EXPECT_EQ(pair.of(1).peer_left_for(0), 17);
 }
 
