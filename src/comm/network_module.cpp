@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "heddle/heddle.h"
@@ -41,6 +42,19 @@ Result<std::string> find_network(const std::string& name, const std::string& fol
           ? fmt::format("{} is neither beside the library nor in heddle/ there: not built, or not installed",
                         file)
           : fmt::format("{} is not in {} (HEDDLE_MODULES)", file, folder));
+}
+
+NetworkOptions network_options(const Config& config, std::string verbs_device) {
+  return {.timeout = config.timeout,
+          .tcp_interfaces = config.tcp_interfaces,
+          .tcp_ports = config.tcp_ports,
+          .verbs_device = std::move(verbs_device),
+          .verbs_gid = config.verbs_gid,
+          .verbs_timeout = config.verbs_timeout,
+          .verbs_traffic_class = config.verbs_traffic_class,
+          .verbs_sl = config.verbs_sl,
+          .verbs_pkey = config.verbs_pkey,
+          .verbs_odp = config.verbs_odp};
 }
 
 Result<std::unique_ptr<Network>> open_network(const std::string& name, const std::string& folder,

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "base/config.hpp"
 #include "base/status.hpp"
 #include "transports/network.hpp"
 
@@ -13,7 +14,10 @@ namespace heddle {
 // `unsupported`: it is not there.
 Result<std::string> find_network(const std::string& name, const std::string& folder);
 
-// From that. `unsupported` says what is missing in one line. The module stays in the process.
+// What the settings say of networks; `verbs_device` is this rank's of those that HEDDLE_VERBS_DEVICE names.
+NetworkOptions network_options(const Config& config, std::string verbs_device);
+
+// From find_network(). `unsupported` says what is missing in one line. The module stays in the process.
 Result<std::unique_ptr<Network>> open_network(const std::string& name, const std::string& folder,
                                               const NetworkOptions& options);
 

@@ -87,16 +87,7 @@ std::string NodeConnections::verbs_device() const {
 }
 
 Result<Internode> NodeConnections::join_network(const std::string& name) {
-  const NetworkOptions options{.timeout = config_.timeout,
-                               .tcp_interfaces = config_.tcp_interfaces,
-                               .tcp_ports = config_.tcp_ports,
-                               .verbs_device = verbs_device(),
-                               .verbs_gid = config_.verbs_gid,
-                               .verbs_timeout = config_.verbs_timeout,
-                               .verbs_traffic_class = config_.verbs_traffic_class,
-                               .verbs_sl = config_.verbs_sl,
-                               .verbs_pkey = config_.verbs_pkey,
-                               .verbs_odp = config_.verbs_odp};
+  const NetworkOptions options = network_options(config_, verbs_device());
   Result<std::unique_ptr<Network>> opened =
       name == "tcp" ? open_tcp_network(options) : open_network(name, config_.modules, options);
   HEDDLE_TRY(agree(opened.status()));

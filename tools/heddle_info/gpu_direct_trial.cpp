@@ -18,10 +18,8 @@ GpuDirectTrial not_tried(const Status& why) {
 }  // namespace
 
 GpuDirectTrial try_gpu_direct(const Config& config, int gpu, const std::string& network) {
-  NetworkOptions options;
-  options.verbs_device = network;
-  options.verbs_gid = config.verbs_gid;
-  const Result<std::unique_ptr<Network>> opened = open_network("verbs", config.modules, options);
+  const Result<std::unique_ptr<Network>> opened =
+      open_network("verbs", config.modules, network_options(config, network));
   if (!opened.ok()) return not_tried(opened.status());
   // A rank that is alone: there is nobody to reach.
   const Result<std::unique_ptr<Transport>> transport = opened.value()->connect(0, {""});
