@@ -67,7 +67,7 @@ Schedule swing(const TopologyView& topology, std::int32_t rank, const Shape& sha
 // Every node folds in shared memory to its leaders, leaders in the same place of all nodes run another algorithm on their
 // part of the vector, every node spreads the result in shared memory. `shape.leaders` of them, at most as many as the
 // smallest node has ranks: however many, a node sends what one rank would. The leaders' algorithm follows from
-// `shape.chunks`: 1 recursive doubling of `shape.radix`, c >= 2 Rabenseifner on each of c-1 pieces, where a piece is folded
+// `shape.chunks`: 1 recursive doubling of `shape.radix`, c >= 2 Rabenseifner, in up to `shape.radix` parts, on each of c-1 pieces, where a piece is folded
 // while the first messages of the one before are under way, and spread during the last messages of the one after. The
 // leaders' cost with p = nodes, plus what of the node phases is not hidden. In order where nodes are runs of ranks in rising
 // order. T. Kielmann, R. Hofman, H. Bal, A. Plaat, R. Bhoedjang, "MagPIe: MPI's Collective Communication Operations for
@@ -80,6 +80,11 @@ Schedule two_level(const TopologyView& topology, std::int32_t rank, const Shape&
 // first and last block's node phases where messages take longer than these. `shape.chunks` pieces per block. Not in order.
 // Bayatpour et al. 2017, as above; the ring as above.
 Schedule two_level_ring(const TopologyView& topology, std::int32_t rank, const Shape& shape);
+
+// The same whose leaders run split_allgather, of all of their part at once. The leaders' cost with p = nodes, plus both node phases. What
+// coded vectors take between nodes of several ranks: they are exact within nodes, and coded twice between them. In order on one node alone. Bayatpour et
+// al. 2017, as above; split_allgather as below.
+Schedule two_level_split(const TopologyView& topology, std::int32_t rank, const Shape& shape);
 
 // The vector is split into one block per rank; each rank gets its block from every other, folds, and sends the result to
 // every other. 2(p-1) messages of n/p bytes in two rounds: 2 alpha + 2(p-1) o + 2n(p-1)/p beta, with o the time to

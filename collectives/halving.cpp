@@ -125,12 +125,13 @@ struct Group {
 };
 
 // The groups of a participant, nearest first.
-std::vector<Group> groups_of(std::int32_t count, std::int32_t me, std::int32_t radix) {
+std::vector<Group> groups_of(const Participants& fold, std::int32_t me) {
   std::vector<Group> groups;
-  for (std::int32_t step = 1; step < count; step *= groups.back().size) {
-    const std::int32_t size = std::min(radix, count / step);
+  std::int32_t step = 1;
+  for (const std::int32_t size : fold.widths) {
     const std::int32_t place = me / step % size;
     groups.push_back({me - place * step, step, size, place});
+    step *= size;
   }
   return groups;
 }
@@ -171,13 +172,13 @@ void multiway_allreduce(Builder& b, std::int32_t size, std::int32_t rank, std::i
     b.copy_input();
     return;
   }
-  b.scratch(static_cast<std::uint32_t>(std::max(1, std::min(radix, fold.count) - 1)));
+  b.scratch(static_cast<std::uint32_t>(std::max(1, fold.widest() - 1)));
   Slot from = fold_pair(b, fold, rank, chunks, 1);
   if (!fold.participates(rank)) {
     b.recv(rank - 1, {0, chunks});
     return;
   }
-  const std::vector<Group> groups = groups_of(fold.count, fold.index_of(rank), radix);
+  const std::vector<Group> groups = groups_of(fold, fold.index_of(rank));
   std::uint32_t first = 0;
   std::uint32_t length = chunks;
   for (const Group& group : groups) {
@@ -210,7 +211,7 @@ void multiway_bcast(Builder& b, const Places& places, std::int32_t place, std::i
     return;
   }
   const std::int32_t me = fold.index_of(place);
-  const std::vector<Group> groups = groups_of(fold.count, me, radix);
+  const std::vector<Group> groups = groups_of(fold, me);
   std::uint32_t first = 0;
   std::uint32_t length = chunks;
   // Of the group of participants that have no number above its own digit the first one has everything that the others are to get.

@@ -29,8 +29,8 @@ void halving_allreduce(Builder& b, std::int32_t size, std::int32_t rank, std::ui
 // Chunks that this takes.
 std::uint32_t halving_chunks(std::int32_t size, std::uint32_t pieces);
 
-// The same with `radix` parts instead of halves: in each round a participant meets radix - 1 others at a time, and there are fewer
-// rounds with as many bytes. Folds in the order of ranks. In one piece.
+// The same with up to `radix` parts instead of halves: in each round a participant meets up to radix - 1 others at a time, and there are fewer
+// rounds with as many bytes. Where the number of ranks is a product of numbers up to `radix` all take part. Folds in the order of ranks. In one piece.
 void multiway_allreduce(Builder& b, std::int32_t size, std::int32_t rank, std::int32_t radix);
 std::uint32_t multiway_chunks(std::int32_t size, std::int32_t radix);
 

@@ -1,8 +1,50 @@
 #include "collectives/trees.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace heddle {
+namespace {
+
+// The best way to write `left` as a product of numbers up to `most` that do not rise, behind those of `begun`; `best` stays as it is where there is none that is better.
+void divide(std::int32_t left, std::int32_t most, std::vector<std::int32_t>& begun,
+            std::vector<std::int32_t>& best) {
+  const auto messages = [](const std::vector<std::int32_t>& widths) {
+    return std::accumulate(widths.begin(), widths.end(), std::int32_t{0}) -
+           static_cast<std::int32_t>(widths.size());
+  };
+  if (left == 1) {
+    const bool is_better = best.empty() || begun.size() < best.size() ||
+                           (begun.size() == best.size() && messages(begun) < messages(best));
+    if (is_better) best = begun;
+    return;
+  }
+  if (!best.empty() && begun.size() >= best.size()) return;
+  for (std::int32_t width = std::min(left, most); width >= 2; --width) {
+    if (left % width != 0) continue;
+    begun.push_back(width);
+    divide(left / width, width, begun, best);
+    begun.pop_back();
+  }
+}
+
+}  // namespace
+
+Participants::Participants(std::int32_t size, std::int32_t radix) {
+  std::vector<std::int32_t> begun;
+  divide(size, radix, begun, widths);
+  if (!widths.empty() || size == 1) {
+    count = size;
+    return;
+  }
+  while (size / radix >= count) {
+    count *= radix;
+    widths.push_back(radix);
+  }
+  if (size / count > 1) widths.push_back(size / count);
+  count *= size / count;
+  extra = size - count;
+}
 
 KnomialPlace knomial_place(std::int32_t size, std::int32_t v, std::int32_t radix) {
   KnomialPlace place;

@@ -23,20 +23,18 @@ constexpr std::uint32_t pieces_per_block(const Shape& shape, std::int32_t blocks
   return std::clamp(shape.chunks, 1U, std::max(1U, (1U << 30) / static_cast<std::uint32_t>(blocks)));
 }
 
-// `size` ranks folded to fewer, whose number is radix^a * b with b < radix, the largest such one: the first 2*extra ranks
-// form pairs of neighbours, of which the lower one takes part for both. Neighbours, so that what a participant holds is
-// always a run of ranks. Radix 2: the largest power of two.
+// `size` ranks that exchange in rounds, in each of which those whose numbers differ in one digit meet: as many as that round's width, at most `radix`, the nearest
+// first. All of them take part where `size` is a product of such widths; of several the one of fewest rounds, and then of fewest messages. Else they are folded to fewer,
+// whose number is radix^a * b with b < radix, the largest such one: the first 2*extra ranks form pairs of neighbours, of which the lower one takes part for
+// both. Neighbours, so that what a participant holds is always a run of ranks. Radix 2: the largest power of two.
 struct Participants {
   std::int32_t count = 1;
-  std::int32_t extra;  // pairs
+  std::int32_t extra = 0;            // pairs
+  std::vector<std::int32_t> widths;  // by round, the widest first
 
-  explicit constexpr Participants(std::int32_t size, std::int32_t radix = 2) : extra(0) {
-    while (size / radix >= count)
-      count *= radix;
-    count *= size / count;
-    extra = size - count;
-  }
+  explicit Participants(std::int32_t size, std::int32_t radix = 2);
 
+  std::int32_t widest() const { return widths.empty() ? 1 : widths.front(); }
   constexpr bool paired(std::int32_t rank) const { return rank < 2 * extra; }
   constexpr bool participates(std::int32_t rank) const { return !paired(rank) || rank % 2 == 0; }
   constexpr std::int32_t index_of(std::int32_t rank) const { return paired(rank) ? rank / 2 : rank - extra; }

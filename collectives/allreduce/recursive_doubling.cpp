@@ -77,8 +77,8 @@ void recursive_doubling_steps(Builder& b, std::int32_t size, std::int32_t rank, 
   if (fold.paired(rank)) b.recv_scratch(rank + 1, kAll).wait().reduce(kAll);
   Slot from = fold.paired(rank) ? Slot::data : Slot::input;
   // After each round a participant holds the fold of a run of ranks, and those it meets next hold the runs beside it.
-  for (std::int32_t distance = 1; distance < fold.count;) {
-    const std::int32_t width = std::min(radix, fold.count / distance);
+  std::int32_t distance = 1;
+  for (const std::int32_t width : fold.widths) {
     Round{fold, fold.index_of(rank), distance, width, from}.emit(b);
     from = Slot::data;
     distance *= width;

@@ -41,11 +41,16 @@ struct Between {
 
 Schedule among_leaders(std::int32_t nodes, std::int32_t node, const Shape& shape) {
   const bool whole = shape.chunks <= 1;
-  Builder b(Collective::allreduce, whole ? 1 : halving_chunks(nodes, 1));
+  const bool halves = shape.radix <= 2;
+  Builder b(Collective::allreduce, whole    ? 1
+                                   : halves ? halving_chunks(nodes, 1)
+                                            : multiway_chunks(nodes, shape.radix));
   if (whole) {
     recursive_doubling_steps(b, nodes, node, shape.radix);
-  } else {
+  } else if (halves) {
     halving_allreduce(b, nodes, node, 1, kNearestFirst);
+  } else {
+    multiway_allreduce(b, nodes, node, shape.radix);
   }
   return std::move(b).finish();
 }

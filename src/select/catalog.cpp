@@ -112,7 +112,13 @@ Shapes with_leaders(const TopologyView& topology, const Shapes& shapes) {
 // chunks 1: recursive doubling, of small vectors, which one leader serves best; from 2 on: Rabenseifner on pieces.
 Shapes two_level_allreduce_shapes(const TopologyView& topology, std::size_t bytes) {
   Shapes shapes = radices_of(topology.nodes(), {2, 3, 4, 8});
-  const Shapes halving = with_leaders(topology, pieces_of(bytes / 4, {4, 16}, 1));
+  Shapes rabenseifner = pieces_of(bytes / 4, {4, 16}, 1);
+  // For those that halves leave over, of other numbers of nodes than powers of two; fewer rounds for the others.
+  if (topology.nodes() > 2) {
+    for (const Shape& parts : radices_of(topology.nodes(), {4, 8}))
+      rabenseifner.push_back({0, parts.radix, 2});
+  }
+  const Shapes halving = with_leaders(topology, rabenseifner);
   shapes.insert(shapes.end(), halving.begin(), halving.end());
   return shapes;
 }
@@ -132,6 +138,10 @@ Shapes two_level_bcast_shapes(const TopologyView& topology, std::size_t bytes) {
 
 Shapes two_level_chain_shapes(const TopologyView& topology, std::size_t bytes) {
   return with_leaders(topology, chain_shapes(topology, bytes));
+}
+
+Shapes two_level_split_shapes(const TopologyView& topology, std::size_t /*bytes*/) {
+  return with_leaders(topology, {Shape{}});
 }
 
 // chunks 1: recursive doubling; 2: split_allgather.
@@ -172,6 +182,8 @@ const std::vector<Algorithm>& catalog() {
       {"two_level", kAllreduce, allreduce::two_level, true, true, false, true, two_level_allreduce_shapes},
       {"two_level_ring", kAllreduce, allreduce::two_level_ring, true, true, false, true,
        two_level_ring_shapes, false, true},
+      {"two_level_split", kAllreduce, allreduce::two_level_split, true, true, false, true,
+       two_level_split_shapes},
       {"split_allgather", kAllreduce, allreduce::split_allgather, false, true, false, false, only_shape},
       {"leaders", kAllreduce, allreduce::leaders, false, true, false, true, leaders_shapes},
       {"team", kBcast, bcast::team, true, false, false, false, only_shape},
