@@ -131,6 +131,16 @@ HEDDLE_API heddle_status heddle_comm_create(int rank, int size, heddle_allgather
  * HEDDLE_MASTER_PORT to a free port, the same on all ranks, which then counts instead. */
 HEDDLE_API heddle_status heddle_comm_create_env(heddle_comm_t* comm);
 
+/* Makes communicators of parts of `comm`: the ranks with equal `color` (0 or more) are in one, in the order of `key`, and of their ranks in `comm` where
+ * keys are equal. With HEDDLE_NO_COLOR a rank is in none, and *newcomm is null. Collective over all ranks of `comm`, with no request active on it;
+ * it remains usable, and may be destroyed before those made from it. What `comm` has measured of machine and network they need not measure
+ * again; settings are those of `comm`. Every rank of a new communicator gets the same outcome. Messages lent to `comm` are not used: its
+ * parts on several nodes are connected by tcp, ucx or verbs (who lends MPI's splits with MPI_Comm_split, and makes the parts with heddle_comm_create_mpi). *newcomm is
+ * set on success and must be given to heddle_comm_destroy. A rank that passes another negative color or a null newcomm gets HEDDLE_ERR_ARGUMENT
+ * by itself, and the others wait for it, as in any collective that not all ranks call. */
+#define HEDDLE_NO_COLOR (-1)
+HEDDLE_API heddle_status heddle_comm_split(heddle_comm_t comm, int color, int key, heddle_comm_t* newcomm);
+
 /* Frees the communicator; local, never waits for other ranks (but `release` of lent messages may: see heddle_mpi.h).
  * Null is allowed. While a request on it is active this is HEDDLE_ERR_ARGUMENT and frees nothing, unless the
  * communicator has failed. Requests that outlive it can only be freed. Other ranks may still be inside the last

@@ -167,6 +167,13 @@ class Comm {
     }
   }
 
+  // The ranks with equal `color`, ordered by `key`; empty with HEDDLE_NO_COLOR. Collective over this communicator.
+  Comm split(int color, int key = 0) const {
+    heddle_comm_t handle = nullptr;
+    check(heddle_comm_split(handle_, color, key, &handle));
+    return Comm(handle);
+  }
+
   int rank() const {
     int rank = 0;
     check(heddle_comm_rank(handle_, &rank));

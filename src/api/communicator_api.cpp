@@ -28,6 +28,16 @@ Config without_preload_settings(Config config) {
   return config;
 }
 
+void hold(heddle_comm& comm, std::unique_ptr<Communicator> communicator) {
+  const Config& config = communicator->config();
+  comm.compares = communicator->compares();
+  comm.gpu.configure({config.cuda, config.pinned_bytes});
+  if (const Log log(config.log_level, communicator->rank());
+      communicator->rank() == 0 && log.wants(LogLevel::info))
+    log.info("a communicator of " + communicator->describe());
+  comm.communicator = std::move(communicator);
+}
+
 // What is lent goes with the communicator, or back on every other way out.
 Status create(const Bootstrap& bootstrap, const ParsedConfig& parsed, std::unique_ptr<LentMessages> lent,
               heddle_comm_t* out) {
@@ -36,12 +46,7 @@ Status create(const Bootstrap& bootstrap, const ParsedConfig& parsed, std::uniqu
   Result<std::unique_ptr<Communicator>> communicator =
       Communicator::create(bootstrap, without_preload_settings(parsed.config));
   if (!communicator.ok()) return communicator.status();
-  comm->communicator = std::move(communicator).value();
-  comm->compares = comm->communicator->compares();
-  comm->gpu.configure({parsed.config.cuda, parsed.config.pinned_bytes});
-  if (const Log log(parsed.config.log_level, bootstrap.rank);
-      bootstrap.rank == 0 && log.wants(LogLevel::info))
-    log.info("a communicator of " + comm->communicator->describe());
+  hold(*comm, std::move(communicator).value());
   comm->lent = std::move(lent);
   *out = comm.release();
   return {};
@@ -110,6 +115,25 @@ heddle_status heddle_comm_create_env(heddle_comm_t* comm) {
     heddle::Result<heddle::Bootstrap> bootstrap = heddle::bootstrap_from_env(parsed.config);
     if (!bootstrap.ok()) return bootstrap.status();
     return edge::create(bootstrap.value(), parsed, nullptr, comm);
+  });
+}
+
+heddle_status heddle_comm_split(heddle_comm_t comm, int color, int key, heddle_comm_t* newcomm) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check(comm));
+    HEDDLE_TRY(edge::check_not_null(newcomm, "newcomm"));
+    *newcomm = nullptr;
+    if (color < 0 && color != HEDDLE_NO_COLOR)
+      return Status(Code::invalid_argument, "color " + std::to_string(color) +
+                                                " is neither 0 or more nor HEDDLE_NO_COLOR (" +
+                                                std::to_string(HEDDLE_NO_COLOR) + ")");
+    auto made = std::make_unique<heddle_comm>();
+    heddle::Result<std::unique_ptr<heddle::Communicator>> split = comm->communicator->split(color, key);
+    if (!split.ok()) return split.status();
+    if (color < 0) return {};
+    edge::hold(*made, std::move(split).value());
+    *newcomm = made.release();
+    return {};
   });
 }
 

@@ -101,7 +101,10 @@ Status CommunicatorImpl::run_on(Team& team, TeamOp& op) {
   team.start(op);
   const auto poll = [&](bool* done) -> Status {
     *done = team.poll(op);
-    return *done || active_.empty() ? Status() : move_requests();
+    if (*done) return {};
+    if (&team != team_) [[unlikely]]
+      HEDDLE_TRY(move_unsettled(connections_->ports));
+    return active_.empty() ? Status() : move_requests();
   };
   const auto look = [&](Patience& patience) {
     return inspect({Waiting::On::member, team.missing(op), TeamKind::node, team.clash(op), team.passed(op)},
@@ -237,16 +240,17 @@ Status CommunicatorImpl::transfer(bool sends, void* data, std::size_t bytes, int
     return Status(Code::unsupported, fmt::format("no transport reaches rank {}", peer));
   constexpr std::uint32_t kTag = kSequences * kLanes;
   Ticket ticket;
-  Status status = sends ? transport->send(peer, kTag, data, bytes, ticket)
-                        : transport->recv(peer, kTag, data, bytes, ticket);
   const auto poll = [&](bool* done) -> Status {
     if (!ticket.done) HEDDLE_TRY(transport->progress());
     *done = ticket.done;
     return *done ? Status() : move_requests();
   };
-  if (status.ok())
-    status = wait_until_done(policy_, poll,
-                             [&](Patience& patience) { return inspect(peer, Blame::sure, patience); });
+  Status status = without_throwing([&]() -> Status {
+    HEDDLE_TRY(sends ? transport->send(peer, kTag, data, bytes, ticket)
+                     : transport->recv(peer, kTag, data, bytes, ticket));
+    return wait_until_done(policy_, poll,
+                           [&](Patience& patience) { return inspect(peer, Blame::sure, patience); });
+  });
   leave_to_thread();
   if (status.ok()) return status;
   transport->cancel(ticket);

@@ -143,6 +143,11 @@ class Communicator : public HostCollectives {
 
   virtual int size() const = 0;
   virtual const TopologyView& topology() const = 0;
+  virtual const Config& config() const = 0;
+
+  // The ranks of this one with the same `color` in a communicator of theirs, by `key`, and where keys are equal by rank; null with a negative color. Collective over
+  // all of this one, and no call of it may be under way. Messages that were lent to this one are not used.
+  virtual Result<std::unique_ptr<Communicator>> split(int color, int key) = 0;
 
   // Blocking, as allreduce() and bcast() are.
   virtual Status barrier() = 0;

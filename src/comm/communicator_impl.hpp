@@ -39,6 +39,8 @@ class CommunicatorImpl final : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   const TopologyView& topology() const override { return connections_->topology; }
+  const Config& config() const override { return config_; }
+  Result<std::unique_ptr<Communicator>> split(int color, int key) override;
 
   Status allreduce(const void* in, void* out, std::size_t count, DType type, Op op) override;
   Status bcast(void* buffer, std::size_t bytes, int root) override;
@@ -96,6 +98,11 @@ class CommunicatorImpl final : public Communicator {
 
   // Collective: another communicator of the same ranks, by connections of its own, never by lent messages, so that another thread may use it. Every rank gets the
   // same outcome.
+  // Few bytes of each rank's, on all of them; and of some ranks', on those.
+  Status gather(const void* mine, void* all, std::size_t bytes);
+  Status gather_among(const std::vector<int>& members, std::size_t place, const void* mine, void* all,
+                      std::size_t bytes);
+  Bootstrap bootstrap_of_others() const;
   Result<std::unique_ptr<HostCollectives>> twin();
 
   // What every blocking collective goes through, part of each.
@@ -117,6 +124,7 @@ class CommunicatorImpl final : public Communicator {
   bool is_request_by_team(const Choice& choice) const;
   static TeamOp team_op(const Job& job);
   Status move_requests();
+  Status move_active();
   void progress_team();
   [[gnu::cold, gnu::noinline]] bool may_begin(const Comparison& comparison);
   void lose_requests();
@@ -126,15 +134,26 @@ class CommunicatorImpl final : public Communicator {
   void leave_to_thread();
   std::uint32_t upcoming_sequence() const { return static_cast<std::uint32_t>(sequence_ % kSequences); }
   std::uint32_t next_sequence() { return static_cast<std::uint32_t>(sequence_++ % kSequences); }
-  // Memory that is missing in the middle of a collective leaves the others waiting: the communicator is of no use after that.
+  // Memory that is missing in the middle of a collective leaves the others waiting: the communicator is of no use after that. `body` has nothing
+  // open that fail() does not know of.
   template <typename Body>
   auto with_memory(Body body) -> decltype(body()) {
     try {
       return body();
     } catch (const std::bad_alloc&) {
-      return fail(Status(Code::out_of_memory, "no memory in the middle of a collective"));
+      return fail(no_memory());
     }
   }
+  // For who has, and gives that up before the communicator fails.
+  template <typename Body>
+  static Status without_throwing(Body body) {
+    try {
+      return body();
+    } catch (const std::bad_alloc&) {
+      return no_memory();
+    }
+  }
+  static Status no_memory() { return Status(Code::out_of_memory, "no memory in the middle of a collective"); }
   void note_sparse(const char* algorithm, std::uint64_t entries, std::uint64_t result_entries,
                    std::uint64_t bytes_sent);
   static Binding bind(const Job& job);  // but for the sequence

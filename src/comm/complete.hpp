@@ -15,7 +15,7 @@ Status CommunicatorImpl::complete(Executes& execution) {
     return *done ? Status() : move_requests();
   };
   const auto look = [&](Patience& patience) { return inspect(execution.waiting_for(), patience); };
-  Status status = wait_until_done(policy_, poll, look);
+  Status status = without_throwing([&] { return wait_until_done(policy_, poll, look); });
   leave_to_thread();
   if (status.ok()) return status;
   execution.abandon();

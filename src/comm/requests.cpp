@@ -157,7 +157,10 @@ void CommunicatorImpl::start_thread() {
 }
 
 Status CommunicatorImpl::move_requests() {
-  if (!broken_.ok()) return broken_;
+  return broken_.ok() ? with_memory([this] { return move_active(); }) : broken_;
+}
+
+Status CommunicatorImpl::move_active() {
   progress_team();
   if (!broken_.ok()) [[unlikely]]
     return broken_;

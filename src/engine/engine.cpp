@@ -27,7 +27,7 @@ Status Execution::start(const Binding& binding) {
   oldest_ = 0;
   open_ = 0;
   cursor_ = Cursor(*schedule_);
-  team_started_ = false;
+  team_.forget();
   active_ = true;
   return {};
 }
@@ -117,29 +117,13 @@ void Execution::give_local(const Step& step, std::byte* dst, const std::byte* sr
 }
 
 bool Execution::run_team(const Step& step) {
-  Team& team = *ports_->teams[step.lane];
-  if (!team_started_) {
+  if (!team_.active()) {
     const Range r = range(step);
-    team_op_ = TeamOp{};
-    team_op_.verb = step.kind == StepKind::team_allreduce ? TeamVerb::allreduce
-                    : step.kind == StepKind::team_reduce  ? TeamVerb::reduce
-                                                          : TeamVerb::bcast;
-    team_op_.in = place(step.src, r);
-    team_op_.out = place(step.dst, r);
-    team_op_.count = r.bytes / binding_.element_bytes;
-    team_op_.element_bytes = binding_.element_bytes;
-    team_op_.fold = binding_.fold;
-    if (step.kind == StepKind::team_allreduce) {
-      team_op_.kind = binding_.kind;
-    } else {
-      team_op_.root = step.peer;
-    }
-    team.start(team_op_);
-    team_started_ = true;
+    team_.start(step, *ports_,
+                {place(step.src, r), place(step.dst, r), r.bytes / binding_.element_bytes,
+                 binding_.element_bytes, binding_.fold, binding_.kind});
   }
-  if (!team.poll(team_op_)) return false;
-  team_started_ = false;
-  return true;
+  return team_.poll();
 }
 
 // Frees finished messages from the oldest on; true when no more than `may_stay_open` are left.
@@ -183,7 +167,7 @@ Status Execution::poll(bool* done) {
       case StepKind::team_bcast:
       case StepKind::team_allreduce:
         // What is still open may be what the others need to join in.
-        if (!run_team(step)) return open_ > 0 ? progress_messages() : Status();
+        if (!run_team(step)) return open_ > 0 ? progress_messages() : move_unsettled(*ports_);
         break;
     }
   }
@@ -204,11 +188,7 @@ void Execution::abandon() {
 }
 
 Waiting Execution::waiting_for() const {
-  if (team_started_) {
-    const TeamKind kind = cursor_.step().team();
-    const Team& team = *ports_->teams[static_cast<std::size_t>(kind)];
-    return {Waiting::On::member, team.missing(team_op_), kind, team.clash(team_op_), team.passed(team_op_)};
-  }
+  if (team_.active()) return team_.waiting_for();
   for (std::uint32_t i = 0; i < open_; ++i) {
     const std::uint32_t slot = (oldest_ + i) % static_cast<std::uint32_t>(tickets_.size());
     if (!tickets_[slot].done) return {Waiting::On::rank, peer_of_ticket_[slot]};

@@ -2,7 +2,6 @@
 // restart.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,10 +9,11 @@
 
 #include "base/dtype.hpp"
 #include "base/status.hpp"
+#include "engine/ports.hpp"
+#include "engine/team_step.hpp"
 #include "schedule/cursor.hpp"
 #include "schedule/schedule.hpp"
 #include "schedule/split.hpp"
-#include "transports/team.hpp"
 #include "transports/transport.hpp"
 
 namespace heddle {
@@ -46,22 +46,6 @@ struct Binding {
   std::uint32_t sequence = 0;  // number of this collective on its communicator: keeps messages apart
   LocalWork* local = nullptr;  // instead of `fold`, and of this thread's copies; borrowed
   FoldKind kind = 0;           // what `fold` does, where the ranks are to compare it
-};
-
-// What a schedule runs on: one rank's connections. Borrowed; outlives every Execution.
-struct Ports {
-  std::vector<Transport*> transport_of;   // per peer rank; null where no step may go
-  std::vector<Transport*> transports;     // each distinct one once, for progress
-  std::array<Team*, kTeamKinds> teams{};  // by TeamKind: this rank's; null: it is alone there
-};
-
-// Whom an execution waits for: a rank of the communicator, a member of one of its teams, or nobody.
-struct Waiting {
-  enum class On : std::uint8_t { nobody, rank, member } on = On::nobody;
-  int who = -1;
-  TeamKind team = TeamKind::node;
-  TeamClash clash{};         // it waits in vain
-  std::uint64_t passed = 0;  // of a team's operation: Team::passed()
 };
 
 // One schedule being executed, over and over. Allocates in the constructor and when a larger scratch is
@@ -112,8 +96,7 @@ class Execution {
   std::vector<std::int32_t> peer_of_ticket_;
   std::uint32_t oldest_ = 0;
   std::uint32_t open_ = 0;
-  TeamOp team_op_;
-  bool team_started_ = false;
+  TeamStep team_;
   bool active_ = false;
   Cursor cursor_;
 };

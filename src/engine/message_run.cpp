@@ -51,6 +51,19 @@ bool MessageRun::retire(std::uint32_t may_stay_open) {
   return open_.size() <= may_stay_open;
 }
 
+// What is still open may be what the others need to join in.
+Status MessageRun::run_team(bool* done) {
+  if (!team_.active()) {
+    const TeamOperands given = operands();
+    if (given.fold == nullptr)
+      return Status(Code::internal, "a schedule with team verbs was given to what runs messages alone");
+    team_.start(cursor_->step(), *ports_, given);
+  }
+  *done = team_.poll();
+  if (*done) return {};
+  return open_.empty() ? move_unsettled(*ports_) : move_messages();
+}
+
 Status MessageRun::poll(bool* done) {
   *done = false;
   for (; !cursor_->done(); cursor_->advance()) {
@@ -74,8 +87,12 @@ Status MessageRun::poll(bool* done) {
         break;
       case StepKind::team_reduce:
       case StepKind::team_bcast:
-      case StepKind::team_allreduce:
-        return Status(Code::internal, "a schedule with team verbs was given to what runs messages alone");
+      case StepKind::team_allreduce: {
+        bool through = false;
+        HEDDLE_TRY(run_team(&through));
+        if (!through) return {};
+        break;
+      }
     }
   }
   cursor_.reset();
@@ -88,10 +105,12 @@ void MessageRun::abandon() {
   for (Open& each : open_)
     close(each);
   open_.clear();
+  team_.forget();
   cursor_.reset();
 }
 
 Waiting MessageRun::waiting_for() const {
+  if (team_.active()) return team_.waiting_for();
   for (const Open& each : open_) {
     if (!each.done) return {Waiting::On::rank, each.step.peer};
   }

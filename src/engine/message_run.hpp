@@ -9,15 +9,17 @@
 #include <vector>
 
 #include "base/status.hpp"
-#include "engine/engine.hpp"
+#include "engine/ports.hpp"
+#include "engine/team_step.hpp"
 #include "schedule/cursor.hpp"
 #include "schedule/schedule.hpp"
+#include "transports/transport.hpp"
 
 namespace heddle {
 
 class MessageRun {
  public:
-  // A schedule without team verbs.
+  // A schedule without team verbs, unless operands() gives them what they need.
   MessageRun(std::shared_ptr<const Schedule> schedule, const Ports& ports)
       : schedule_(std::move(schedule)), ports_(&ports) {}
   MessageRun(const MessageRun&) = delete;
@@ -60,11 +62,14 @@ class MessageRun {
   virtual void copy() = 0;
   // The cursor may stay on a later step than it was on.
   virtual Status fold() = 0;
+  // Of a verb of a team; without a fold where the derived class runs messages alone.
+  virtual TeamOperands operands() { return {}; }
   // The last step has been run.
   virtual void end() {}
 
   Status open_step();
   Status move_messages();
+  Status run_team(bool* done);
   bool comes_later(std::size_t place) const;
   bool retire(std::uint32_t may_stay_open);
 
@@ -73,6 +78,7 @@ class MessageRun {
   std::optional<Cursor> cursor_;
   std::vector<Open> open_;  // oldest first
   std::size_t opened_ = 0;
+  TeamStep team_;
 };
 
 }  // namespace heddle

@@ -10,6 +10,8 @@
 
 #include "cases.hpp"
 #include "engine/engine.hpp"
+#include "engine/kernels/kernels.hpp"
+#include "schedule/builder.hpp"
 #include "support/topology_teams.hpp"
 #include "transports/loopback/loopback.hpp"
 
@@ -163,6 +165,67 @@ TEST_P(OnRealData, EveryRankHasTheResult) {
 
 INSTANTIATE_TEST_SUITE_P(Catalog, OnRealData, testing::ValuesIn(algorithms()),
                          [](const auto& param) { return case_name(param.param); });
+
+// A network that is done with what it is given before it has sent it, as long as nobody calls progress().
+class LateTransport final : public Transport {
+ public:
+  const TransportCapabilities& capabilities() const override { return capabilities_; }
+  Status send(int, std::uint32_t, const void*, std::size_t bytes, Ticket& ticket) override {
+    left_ = bytes;
+    ticket.done = true;
+    return {};
+  }
+  Status recv(int, std::uint32_t, void*, std::size_t, Ticket&) override { return {}; }
+  Status progress() override {
+    left_ = 0;
+    return {};
+  }
+  std::size_t unsettled_bytes() const override { return left_; }
+  bool settled() override { return left_ == 0; }
+  void cancel(Ticket&) override {}
+  bool peer_is_gone(int) const override { return false; }
+  int wake_descriptor() const override { return -1; }
+
+ private:
+  TransportCapabilities capabilities_;
+  std::size_t left_ = 0;
+};
+
+// A node whose other member waits for a rank of another node, which waits for the end of what this one has sent.
+class WaitingTeam final : public Team {
+ public:
+  explicit WaitingTeam(const Transport& network) : network_(network) {}
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  void start(TeamOp&) override {}
+  bool poll(TeamOp&) override { return network_.unsettled_bytes() == 0; }
+  int missing(const TeamOp&) const override { return 1; }
+  std::uint64_t passed(const TeamOp&) const override { return 0; }
+  TeamClash clash(const TeamOp&) const override { return {}; }
+  void tell(std::uint64_t) override {}
+  std::uint64_t told(int) const override { return 0; }
+
+ private:
+  const Transport& network_;
+};
+
+// A leader that waits for its node while others wait for its message.
+TEST(Execution, WhatWasSentGoesOnWhileTheNodeIsWaitedFor) {
+  Builder b(Collective::allreduce, 1);
+  b.copy_input({0, 1}).send(1, {0, 1}).wait().team(StepKind::team_bcast, Slot::data, 1, {0, 1});
+  LateTransport network;
+  WaitingTeam team(network);
+  Ports ports{{nullptr, &network}, {&network}, {}};
+  ports.teams[static_cast<std::size_t>(TeamKind::node)] = &team;
+  Execution run(std::make_shared<const Schedule>(std::move(b).finish()), ports);
+  float value = 1;
+  auto* const data = reinterpret_cast<std::byte*>(&value);
+  ASSERT_TRUE(run.start({data, data, 1, sizeof value, fold_kernel(DType::f32, Op::sum), 0}).ok());
+  bool done = false;
+  for (int i = 0; i < 3 && !done; ++i)
+    ASSERT_TRUE(run.poll(&done).ok());
+  EXPECT_TRUE(done);
+}
 
 }  // namespace
 }  // namespace heddle::test
