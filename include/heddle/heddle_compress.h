@@ -45,7 +45,7 @@ HEDDLE_API heddle_status heddle_residual_values(heddle_residual_t residual, floa
  * methods from "fp16" to "onebit" the GPUs of a node make another sum than the host, with a smaller bound of its error: they code each value once. docs/gpu-design.md)
  * Count, method and seed are equal on all ranks; where they are not, or one rank passes a method that there is not, a residual of another size or
  * another argument that is refused, every rank gets HEDDLE_ERR_ARGUMENT, nothing is exchanged, residuals stay as they were, and the
- * communicator remains usable. */
+ * communicator remains usable. After any other error too a residual is what it was, unless sendbuf lies on a GPU (docs/gpu-design.md). */
 HEDDLE_API heddle_status heddle_compressed_allreduce(const float* sendbuf, float* recvbuf, size_t count,
                                                      const char* method, uint64_t seed,
                                                      heddle_residual_t residual, heddle_comm_t comm);
@@ -69,7 +69,7 @@ HEDDLE_API heddle_status heddle_compression_error_bound(const char* method, int 
  * `dense` and what was added to their residuals, but for rounding in float32. What is not finite adds nothing.
  * A NaN or infinity in the sum stays in its place under fp16 and bf16; under the others the bucket of the sum that it is in becomes NaN.
  * HEDDLE_ERR_ARGUMENT on every rank, with nothing exchanged and residuals as they were, where ranks disagree on dimension, method or seed, or one passes
- * another type, a broken contract, a residual of another size, a method that selects, or another argument that is refused. Memory: that of the entries and of one rank's part of `dense`; on the first
+ * another type, a broken contract, a residual of another size, a method that selects, or another argument that is refused. After any other error too the residual is what it was. Memory: that of the entries and of one rank's part of `dense`; on the first
  * rank of each of several nodes with several ranks also the coded vector. */
 HEDDLE_API heddle_status heddle_sparse_allreduce_coded(const heddle_sparse* in, float* dense,
                                                        const char* method, uint64_t seed,

@@ -63,7 +63,9 @@ struct Config {
   std::string
       compress;  // HEDDLE_COMPRESS=fp16|topk:0.01|...: sums of gradients between nodes lose precision; empty: none do
   std::size_t compress_from = std::size_t{64} << 10;  // HEDDLE_COMPRESS_FROM=SIZE
-  bool compress_f32 = true;                           // HEDDLE_COMPRESS_TYPES=float32[,float64]
+  std::size_t compress_memory = std::size_t{2}
+                                << 30;  // HEDDLE_COMPRESS_MEMORY=SIZE: of residuals, on each communicator
+  bool compress_f32 = true;             // HEDDLE_COMPRESS_TYPES=float32[,float64]
   bool compress_f64 = false;
   // HEDDLE_CUDA=0|1: 0 takes every buffer for the host's
   bool cuda = true;

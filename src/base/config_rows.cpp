@@ -365,6 +365,11 @@ constexpr std::array kRows = {
     Row{{"HEDDLE_COMPRESS_FROM", "a size in bytes; K, M and G suffixes", "64K",
          "Smaller sums are not compressed."},
         set_size<&Config::compress_from>},
+    Row{{"HEDDLE_COMPRESS_MEMORY", "a size in bytes; K, M and G suffixes", "2G",
+         "What is lost in sums, and added to the next ones, takes no more than this on each rank, for each "
+         "communicator: four bytes for every value of every buffer. Beyond it, it is forgotten for buffers "
+         "at random."},
+        set_size<&Config::compress_memory>},
     Row{{"HEDDLE_COMPRESS_TYPES", "comma-separated list of float32, float64", "float32",
          "Sums of other types are not compressed; those of float64 are sent as float32 is."},
         set_compress_types},

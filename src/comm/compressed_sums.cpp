@@ -184,16 +184,16 @@ Status CompressedSums::sum_aligned(const CompressedJob& job) {
   return run_selected(job, in, seed);
 }
 
-// By split_allgather, where each value is coded twice (up to 32 ranks) and no two ranks code the same sum; across nodes with several ranks each by their
-// leaders.
-const Algorithm* CompressedSums::coding_algorithm() const {
+// By split_allgather, where each value is coded twice (up to 32 ranks) and no two ranks code the same sum; across nodes with several ranks each by as many
+// leaders as there can be, or for streams, which go by messages alone, by one.
+Choice CompressedSums::coding(bool of_streams) const {
   const bool flat = comm_.topology().nodes() == 1 || comm_.topology().nodes() == comm_.size_;
-  return find_algorithm(Collective::allreduce, flat ? "split_allgather" : "leaders");
+  const char* const name = flat ? "split_allgather" : of_streams ? "leaders" : "two_level_split";
+  return {find_algorithm(Collective::allreduce, name), {0, 2, 2, UINT32_MAX}, 0};
 }
 
 CodedRun& CompressedSums::coded_run() {
-  const std::shared_ptr<const Schedule> schedule =
-      comm_.plans_.schedule({coding_algorithm(), {0, 2, 2}, 0}, 0);
+  const std::shared_ptr<const Schedule> schedule = comm_.plans_.schedule(coding(false), 0);
   if (coded_.size() > 4) coded_.clear();
   std::unique_ptr<CodedRun>& run = coded_[schedule.get()];
   if (!run) run = std::make_unique<CodedRun>(schedule, comm_.connections_->ports);
@@ -201,12 +201,14 @@ CodedRun& CompressedSums::coded_run() {
 }
 
 Status CompressedSums::run_coded(const CompressedJob& job, const float* in, std::uint64_t seed) {
+  // A team takes one operation at a time.
+  if (!comm_.turns_.empty()) HEDDLE_TRY(comm_.finish_team_requests());
   CodedRun& run = coded_run();
   CodedBinding binding{in, job.out, job.count, job.how.codec, nullptr, 0};
   binding.settings.seed = seed;
   if (job.residual != nullptr) {
-    std::ranges::fill(job.residual->values(), 0.0F);
-    binding.lost = job.residual->values().data();
+    lost_.assign(job.count, 0.0F);
+    binding.lost = lost_.data();
   }
   if (job.codes != nullptr) {
     binding.contributions = job.codes->contributions();
@@ -218,9 +220,10 @@ Status CompressedSums::run_coded(const CompressedJob& job, const float* in, std:
   const Abandoning guard(run);
   HEDDLE_TRY(run.start(binding));
   HEDDLE_TRY(comm_.complete(run));
+  if (job.residual != nullptr) std::ranges::copy(lost_, job.residual->values().begin());
   if (job.codes != nullptr) job.codes->settle();
   if (job.there != nullptr) job.there->put_codes();
-  comm_.note_sparse(coding_algorithm()->name, 0, 0, run.bytes_sent());
+  comm_.note_sparse(coding(false).algorithm->name, 0, 0, run.bytes_sent());
   return {};
 }
 
@@ -236,20 +239,24 @@ Status CompressedSums::sum_streams(const CodedSparseJob& job) {
   HEDDLE_TRY(agreement.check(valid));
   const std::uint64_t seed = codec_seed(job.how.codec.seed);
   note();
-  const Algorithm* algorithm = coding_algorithm();
-  const std::shared_ptr<const Schedule> schedule = comm_.plans_.schedule({algorithm, {0, 2, 2}, 0}, 0);
+  const Choice choice = coding(true);
+  const std::shared_ptr<const Schedule> schedule = comm_.plans_.schedule(choice, 0);
   if (coded_streams_.size() > 4) coded_streams_.clear();
   std::unique_ptr<CodedStreams>& run = coded_streams_[schedule.get()];
   if (!run) run = std::make_unique<CodedStreams>(schedule, comm_.connections_->ports);
   CodedStreamsBinding binding{job.in, job.out, comm_.rank_, job.how.codec, nullptr, agreement.total(), 0};
   binding.settings.seed = seed;
-  if (job.residual != nullptr) binding.lost = job.residual->values().data();
+  if (job.residual != nullptr) {
+    lost_.assign(job.in.dimension, 0.0F);
+    binding.lost = lost_.data();
+  }
   HEDDLE_TRY(comm_.free_sequence());
   binding.sequence = comm_.next_sequence();
   const Abandoning guard(*run);
   HEDDLE_TRY(run->start(binding));
   HEDDLE_TRY(comm_.complete(*run));
-  comm_.note_sparse(algorithm->name, agreement.total(), 0, run->bytes_sent());
+  if (job.residual != nullptr) job.residual->add(lost_);
+  comm_.note_sparse(choice.algorithm->name, agreement.total(), 0, run->bytes_sent());
   return {};
 }
 
@@ -278,12 +285,12 @@ Status CompressedSums::exchange_selected(const CompressedJob& job, const Result<
 Status CompressedSums::run_random(const CompressedJob& job, const float* in, std::uint64_t seed) {
   const Indices indices = random_k(job.count, entries_wanted(job), seed);
   std::vector<float> values = gather(in, indices);
-  if (job.residual != nullptr) HEDDLE_TRY(job.residual->keep(in, indices));
   HEDDLE_TRY(comm_.allreduce(values.data(), values.data(), values.size(), DType::f32, Op::sum));
+  if (job.residual != nullptr) HEDDLE_TRY(job.residual->keep(in, indices));
   if (job.count > 0) std::memset(job.out, 0, job.count * sizeof(float));
   for (std::size_t i = 0; i < values.size(); ++i)
     job.out[indices[i]] = values[i];
-  comm_.note_sparse("random_k", 0, values.size(), 0);
+  comm_.note_sparse("random_k", values.size() * static_cast<std::size_t>(comm_.size_), values.size(), 0);
   return {};
 }
 

@@ -38,7 +38,7 @@ class CompressedSums {
   Status agree_on(const CompressedJob& job);
   std::uint64_t call_seed(std::uint64_t seed) const;
   Status run_coded(const CompressedJob& job, const float* in, std::uint64_t seed);
-  const Algorithm* coding_algorithm() const;
+  Choice coding(bool of_streams) const;
   CodedRun& coded_run();
   Status run_selected(const CompressedJob& job, const float* in, std::uint64_t seed);
   Status exchange_selected(const CompressedJob& job, const Result<SparseView>& entries);
@@ -48,6 +48,7 @@ class CompressedSums {
   std::map<const Schedule*, std::unique_ptr<CodedRun>> coded_;
   std::map<const Schedule*, std::unique_ptr<CodedStreams>> coded_streams_;
   std::vector<float> compensated_;
+  std::vector<float> lost_;  // in this call: the residual changes with sums that are complete alone
   std::uint64_t calls_ = 0;  // so far: a part of their seeds
 };
 

@@ -108,6 +108,8 @@ Status OwnPart::prepare_images() {
 Status OwnPart::run(Status prepared, const std::function<Status(bool on_gpu)>& after) {
   job_.trouble = std::move(prepared);
   Status summed = communicator_.compressed_allreduce(job_);
+  // Whether that succeeds or not: the call has failed, and says of what.
+  if (!summed.ok() && largest_ != nullptr) static_cast<void>(largest_->put_back());
   const Status kept = codes_ != nullptr ? codes_->finish(summed.ok()) : Status();
   HEDDLE_TRY(summed);
   const bool out_on_gpu = there_ != nullptr || out_.beside();

@@ -61,7 +61,18 @@ Result<SparseView> LocalLargest::take() {
   HEDDLE_TRY(at_.finish(std::move(given)));
   Result<SparseView> taken = entries_.load(gpu_, at_.sparse->largest(), DType::f32, job_.n);
   if (!taken.ok()) at_.failed = true;
+  if (taken.ok()) taken_ = taken.value();
   return taken;
+}
+
+Status LocalLargest::put_back() {
+  if (job_.residual == nullptr || taken_.count == 0) return {};
+  const Result<Residual*> residual = job_.residual->on_host();
+  if (!residual.ok()) return residual.status();
+  const std::span values(static_cast<const float*>(taken_.values), taken_.count);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    residual.value()->values()[taken_.index(i)] = values[i];
+  return {};
 }
 
 // ---- A vector

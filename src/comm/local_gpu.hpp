@@ -54,12 +54,15 @@ class LocalLargest {
   // Once. In the host's memory, until the end of this; the residual has the others from then on. After a failure that is what it was, or has the vector in it,
   // without the entries.
   Result<SparseView> take();
+  // Where they were not summed after all: the residual has all of this call's vector then, which nobody else has.
+  Status put_back();
 
  private:
   gpu::Gpu& gpu_;
   LocalLink& at_;
   const LargestJob job_;
   EntriesImage entries_;
+  SparseView taken_;
 };
 
 // A vector that takes the result of one call, and may be what is summed.

@@ -24,8 +24,10 @@ Status entries_of(const std::byte* buffer, std::size_t count, DType type, Storag
     const std::size_t found = count_nonzero(buffer + first * width, here, type);
     if (found == 0) continue;
     const std::size_t needed = view->count + found;
-    // At the rate so far, or twice what there is.
-    const std::size_t room = std::max(needed / (first + here) * count, 2 * needed);
+    // At the rate so far with a margin, or twice what there is.
+    const double rate = static_cast<double>(needed) / static_cast<double>(first + here);
+    const auto all = static_cast<std::size_t>(1.1 * rate * static_cast<double>(count));
+    const std::size_t room = std::max(all, 2 * needed);
     const std::size_t wanted = std::min(count, std::max<std::size_t>(room, 1024));
     const bool full = storage.values.size() < needed * width || storage.indices.size() < needed * index_width;
     if (full && (!storage.indices.grow(wanted * index_width, view->count * index_width) ||
@@ -70,11 +72,17 @@ Result<bool> SparseSums::looks_sparse(const MostlyZeroJob& job) {
     ++comm_.calls_;  // a rank that met this with another call has counted
     return checked;
   }
-  const auto known = profiles_.find(job.count);
-  const double distinct = known == profiles_.end() ? 1 : known->second.distinct();
   const SparseCall call{job.count, agreement.total(),      job.type, SparseForm::in_place,
                         true,      node_memory_ != nullptr};
-  return !planner_.choose(comm_.size_, call, distinct).dense;
+  const auto pays = [&](double distinct) { return !planner_.choose(comm_.size_, call, distinct).dense; };
+  const auto known = profiles_.find(job.count);
+  if (known != profiles_.end() && pays(known->second.distinct())) return true;
+  // Where it would pay if all had the same pattern the exchange finds out how far they have: where nothing is known of that, and now and then
+  // where what was known speaks against it, since a dense sum teaches nothing.
+  if (!pays(1.0 / comm_.size_)) return false;
+  if (known == profiles_.end()) return true;
+  if (known->second.counts_refusal()) profiles_.erase(known);
+  return !profiles_.contains(job.count);
 }
 
 Result<bool> SparseSums::exchange_entries(const MostlyZeroJob& job) {

@@ -54,8 +54,7 @@ Status SparseSums::run_bitmaps(const SparseJob& job, const Agreement& agreement,
   result.indices = room.indices;
   result.values = room.values;
   const std::span<const SparseView> parts(&result, result.count > 0 ? 1 : 0);
-  profiles_.insert_or_assign(job.in.dimension,
-                             Profile::of_result(parts, agreement.total(), job.in.dimension));
+  learn(parts, agreement.total(), job.in.dimension);
   comm_.note_sparse("bitmaps", agreement.total(), result.count, 0);
   return job.deliver(parts);
 }

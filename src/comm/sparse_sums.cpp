@@ -14,6 +14,13 @@
 namespace heddle {
 namespace {
 
+// About 2 KiB each.
+constexpr std::size_t kMostProfiles = 1024;
+
+}  // namespace
+
+namespace {
+
 // Of no elements it is one: that vector may be null on some ranks.
 SparseForm form_of(const SparseJob& job) {
   if (!job.has_vector() || job.in.dimension == 0) return SparseForm::entries;
@@ -136,16 +143,27 @@ Status SparseSums::learn_node_memory() {
   return {};
 }
 
-// From the call before, or by samples, now that all agree on the dimension.
+// From the call before, or by samples, now that all agree on the dimension: of the first call, and where the entries of one call are elsewhere than those of the
+// one before, as those of several vectors of the same dimension may be.
 Result<Profile> SparseSums::profile_for(const SparseJob& job) {
-  const auto known = profiles_.find(job.in.dimension);
-  if (known != profiles_.end()) return known->second;
   if (comm_.size_ == 1) return Profile();
+  const auto known = profiles_.find(job.in.dimension);
+  if (known != profiles_.end() && !known->second.moves()) return known->second;
   Agreement samples(comm_.size_, samples_shown(comm_.size_));
   samples.state(comm_.rank_, job.in, job.op, form_of(job), true);
   HEDDLE_TRY(comm_.run_job(agreement_job(samples)));
-  if (profiles_.size() > 1024) profiles_.clear();
-  return profiles_.emplace(job.in.dimension, Profile::of_samples(samples)).first->second;
+  Profile sampled = Profile::of_samples(samples);
+  if (known == profiles_.end()) {
+    if (profiles_.size() >= kMostProfiles) profiles_.clear();
+    profiles_.emplace(job.in.dimension, sampled);
+  }
+  return sampled;
+}
+
+void SparseSums::learn(std::span<const SparseView> parts, std::uint64_t total, std::uint64_t dimension) {
+  const auto known = profiles_.find(dimension);
+  if (known != profiles_.end())
+    known->second = Profile::of_result(parts, total, dimension).after(known->second);
 }
 
 StreamExecution& SparseSums::streams_of(const Choice& choice) {
@@ -172,8 +190,7 @@ Status SparseSums::run_streams(const SparseJob& job, const Agreement& agreement,
   // Whoever leaves may give its memory back: by then all must have mapped what they were handed.
   if (node_memory_) HEDDLE_TRY(comm_.barrier());
   const std::vector<SparseView> parts = streams.result();
-  profiles_.insert_or_assign(job.in.dimension,
-                             Profile::of_result(parts, agreement.total(), job.in.dimension));
+  learn(parts, agreement.total(), job.in.dimension);
   comm_.note_sparse(choice.streams.algorithm->name, agreement.total(), count_of(parts), streams.bytes_sent());
   return deliver(job, parts);
 }

@@ -54,6 +54,8 @@ class SparseSums {
  private:
   Status learn_node_memory();
   Result<Profile> profile_for(const SparseJob& job);
+  // From a result.
+  void learn(std::span<const SparseView> parts, std::uint64_t total, std::uint64_t dimension);
   StreamExecution& streams_of(const Choice& choice);
   Status run_streams(const SparseJob& job, const Agreement& agreement, const Profile& profile,
                      const SparseChoice& choice);

@@ -8,6 +8,15 @@
 #include "engine/kernels/kernels.hpp"
 
 namespace heddle {
+namespace {
+
+// By this rank, or its node in shared memory: on values as they are.
+bool is_done_here(StepKind kind) {
+  return kind == StepKind::reduce || kind == StepKind::copy || kind == StepKind::team_reduce ||
+         kind == StepKind::team_bcast || kind == StepKind::team_allreduce;
+}
+
+}  // namespace
 
 Status CodedRun::start(const CodedBinding& binding) {
   HEDDLE_TRY(begin_coded(binding, true));
@@ -48,7 +57,7 @@ void CodedRun::look_ahead(bool parts_are_coded) {
     for (Cursor at(schedule()); !at.done(); at.advance()) {
       const StepKind kind = at.step().kind;
       const bool is_message = kind == StepKind::send || kind == StepKind::recv;
-      const bool is_local = kind == StepKind::reduce || kind == StepKind::copy;
+      const bool is_local = is_done_here(kind);
       for (std::uint32_t i = 0; (is_message || is_local) && i < at.step().count; ++i)
         use(at.step(), at.chunk() + i, number);
       if (is_message) ++number;
@@ -71,7 +80,7 @@ void CodedRun::find_roles() {
   std::size_t number = 0;
   for (Cursor at(schedule()); !at.done(); at.advance()) {
     const Step& step = at.step();
-    const bool is_local = step.kind == StepKind::reduce || step.kind == StepKind::copy;
+    const bool is_local = is_done_here(step.kind);
     const bool sends = step.kind == StepKind::send;
     const bool receives = step.kind == StepKind::recv;
     for (std::uint32_t i = 0; (is_local || sends || receives) && i < step.count; ++i) {
@@ -259,6 +268,21 @@ void CodedRun::copy() {
   const std::size_t count = split_.length(chunk, cursor().step().count);
   if (count > 0 && data_at(first) != input_at(first))
     std::memcpy(data_at(first), input_at(first), count * sizeof(float));
+}
+
+// Within a node nothing is coded.
+TeamOperands CodedRun::operands() {
+  const Step& step = cursor().step();
+  const Range r = range(cursor().chunk(), step.count);
+  for (std::uint32_t i = 0; i < step.count; ++i)
+    is_coded_[cursor().chunk() + i] = false;
+  const float* const from = step.src == Slot::input ? input_at(r.first) : data_at(r.first);
+  return {reinterpret_cast<const std::byte*>(from),
+          reinterpret_cast<std::byte*>(data_at(r.first)),
+          r.count,
+          sizeof(float),
+          sum_,
+          fold_kind(DType::f32, Op::sum)};
 }
 
 void CodedRun::add(float* sum, const float* other, std::size_t count, bool other_first) const {

@@ -88,6 +88,7 @@ class CodedRun : public MessageRun {
   void close(Open& open) override;
   void copy() override;
   Status fold() override;
+  TeamOperands operands() override;
 
   const CodedBinding& binding() const { return binding_; }
   Range range(std::uint32_t chunk) const { return {split_.begin(chunk), split_.length(chunk, 1)}; }

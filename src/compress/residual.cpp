@@ -81,6 +81,13 @@ Status Residual::put_back(const Indices& indices, std::span<const float> values)
   return {};
 }
 
+void Residual::add(std::span<const float> values) {
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    const float sum = values_[i] + values[i];
+    if (is_finite(sum)) values_[i] = sum;
+  }
+}
+
 Status Residual::check(const Indices& indices) const {
   for (std::size_t i = 0; i < indices.size(); ++i)
     if (indices[i] >= values_.size())

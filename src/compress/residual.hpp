@@ -36,6 +36,9 @@ class Residual {
   // or an index is not less than size() (nothing is changed).
   Status put_back(const Indices& indices, std::span<const float> values);
 
+  // The same of all values: size() of them. What would not be finite adds nothing.
+  void add(std::span<const float> values);
+
   // As bytes, with a checksum (docs/compression.md), and back, with full validation.
   std::vector<std::byte> serialise() const;
   static Result<Residual> parse(std::span<const std::byte> bytes);

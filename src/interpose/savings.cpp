@@ -13,15 +13,13 @@ namespace {
 // A look costs two latencies; a vector of this size takes several.
 constexpr std::size_t kLeastLook = std::size_t{64} << 10;
 constexpr std::uint32_t kLongestBackoff = 1024;
-// Programs that send from ever new buffers must not collect residuals for ever.
-constexpr std::size_t kMostResiduals = 256;
 
 }  // namespace
 
-std::unique_ptr<Savings> Savings::make(const Config& config, Communicator& communicator) {
+std::unique_ptr<Savings> Savings::make(const Config& config, Communicator& communicator, const Log& log) {
   if (communicator.topology().nodes() == 1) return nullptr;
   if (config.compress.empty() && !config.sparse) return nullptr;
-  std::unique_ptr<Savings> savings(new Savings(config, communicator));
+  std::unique_ptr<Savings> savings(new Savings(config, communicator, log));
   if (!config.compress.empty()) {
     const Result<Compression> compression = parse_compression(config.compress);
     savings->lossy_ = compression.ok();
@@ -63,8 +61,7 @@ Result<bool> Savings::by_entries(const MostlyZeroJob& job) {
 
 PlacedResidual* Savings::residual_of(const void* key, std::size_t count) {
   if (!gains_from_residual(compression_)) return nullptr;
-  if (residuals_.size() >= kMostResiduals && !residuals_.contains({key, count})) residuals_.clear();
-  return &residuals_.try_emplace({key, count}, Residual(count)).first->second;
+  return residuals_.of(key, count);
 }
 
 CompressedJob Savings::job_of(const float* in, float* out, std::size_t count) const {

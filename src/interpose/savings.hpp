@@ -7,15 +7,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "base/config.hpp"
+#include "base/log.hpp"
 #include "comm/communicator.hpp"
 #include "comm/placed_residual.hpp"
 #include "gpu/gpu.hpp"
+#include "interpose/residuals.hpp"
 
 namespace heddle {
 
@@ -23,7 +23,7 @@ namespace heddle {
 class Savings {
  public:
   // Null where there is nothing to save: all ranks on one node, or settings that say so. Borrows the communicator.
-  static std::unique_ptr<Savings> make(const Config& config, Communicator& communicator);
+  static std::unique_ptr<Savings> make(const Config& config, Communicator& communicator, const Log& log);
 
   // Of each sum: whether it may go by entries, or is what HEDDLE_COMPRESS says; or neither.
   bool looks(DType type, Op op, std::size_t bytes) const {
@@ -51,8 +51,8 @@ class Savings {
     std::uint32_t next = 1;
   };
 
-  explicit Savings(const Config& config, Communicator& communicator)
-      : config_(config), communicator_(communicator) {}
+  Savings(const Config& config, Communicator& communicator, const Log& log)
+      : config_(config), communicator_(communicator), residuals_(config.compress_memory, log) {}
 
   bool is_looked_at(DType type, std::size_t bytes) const;
   bool compresses(DType type, std::size_t bytes) const;
@@ -66,7 +66,7 @@ class Savings {
   Compression compression_;
   std::size_t least_bytes_ = 0;
   std::array<Backoff, 65> backoff_;
-  std::map<std::pair<const void*, std::size_t>, PlacedResidual> residuals_;
+  Residuals residuals_;
   std::vector<float> in_;  // of a float64 vector
   std::vector<float> out_;
 };

@@ -27,6 +27,19 @@ std::vector<std::uint64_t> quantiles_of(const std::vector<std::pair<std::uint64_
   return quantiles;
 }
 
+// How many of `quantiles` lie in the fullest of a few regions which those of `other` fill equally.
+std::size_t fullest(const std::vector<std::uint64_t>& quantiles, const std::vector<std::uint64_t>& other) {
+  constexpr std::size_t kRegions = 8;
+  std::size_t most = 0;
+  auto from = quantiles.begin();
+  for (std::size_t region = 1; region < kRegions; ++region) {
+    const auto to = std::lower_bound(from, quantiles.end(), other[region * other.size() / kRegions]);
+    most = std::max(most, static_cast<std::size_t>(to - from));
+    from = to;
+  }
+  return std::max(most, static_cast<std::size_t>(quantiles.end() - from));
+}
+
 // Different indices among m draws of k out of n.
 double met(double n, double k, int m) {
   double missed = 1;
@@ -102,6 +115,13 @@ std::vector<std::uint64_t> Profile::cuts(std::uint64_t dimension, std::uint32_t 
   }
   cuts.back() = dimension;
   return cuts;
+}
+
+Profile Profile::after(const Profile& before) && {
+  constexpr std::size_t kUneven = 3;
+  moves_ = !before.quantiles_.empty() &&
+           fullest(quantiles_, before.quantiles_) > kUneven * fullest(quantiles_, quantiles_);
+  return std::move(*this);
 }
 
 double expected_entries(double distinct, double total, int p, int m) {

@@ -24,8 +24,19 @@ class Profile {
   // Borders of `chunks` regions, from 0 to the dimension, with about as many entries in each.
   std::vector<std::uint64_t> cuts(std::uint64_t dimension, std::uint32_t chunks) const;
 
+  // This one, which followed on `before`. Where it says that these entries were elsewhere, the next may be so as well: moves().
+  Profile after(const Profile& before) &&;
+  bool moves() const { return moves_; }
+
+  // Counts that it spoke against an exchange of entries; true when it has done so often enough to be looked at anew.
+  bool counts_refusal() { return ++refusals_ >= kMostRefusals; }
+
  private:
+  static constexpr int kMostRefusals = 16;
+
   double distinct_ = 1;
+  bool moves_ = false;
+  int refusals_ = 0;
   std::vector<std::uint64_t> quantiles_;  // indices below which 1/(n+1), 2/(n+1), ... of the entries lie
 };
 

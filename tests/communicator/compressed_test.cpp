@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -280,6 +281,62 @@ TEST_P(Compressed, SumsOfStreamsAreCodedOnce) {
       }
     });
   }
+}
+
+// A sum that fails on the way was nobody's: who makes it again elsewhere counts nothing twice, and loses nothing.
+TEST_P(Compressed, WhatFailsLeavesResidualsAsTheyWere) {
+  constexpr std::size_t kCount = 5000;
+  if (GetParam().size() == 1) return;
+  Config config = quiet();
+  config.timeout = std::chrono::milliseconds(300);
+  for (const char* name :
+       {"fp16", "qsgd:8", "onebit", "topk:0.1", "topk-sampled:0.1", "randomk:0.1", "streams"}) {
+    Party party(GetParam());
+    party.run(config, [name](Rank& me, Communicator& comm) {
+      me.at(name);
+      // The last rank stays away.
+      if (me.rank == me.size - 1) return;
+      const bool streams = name == std::string("streams");
+      const Vector in = gradient(me.rank, 1, kCount);
+      const Stream entries(me.rank, 1, kCount);
+      const Vector before = gradient(me.rank, 2, kCount);
+      Residual residual(kCount);
+      std::ranges::copy(before, residual.values().begin());
+      Vector out(kCount);
+      CompressedJob job{in.data(), out.data(), kCount, parse_compression(streams ? "qsgd:8" : name).value(),
+                        &residual};
+      job.agreed = true;  // so that it begins
+      const Status failed =
+          streams ? comm.coded_sparse_allreduce({entries.view(), out.data(), job.how, &residual})
+                  : comm.compressed_allreduce(job);
+      EXPECT_FALSE(failed.ok());
+      EXPECT_TRUE(std::ranges::equal(residual.values(), before)) << name;
+    });
+  }
+}
+
+// What ranks share a node add up is exact: only what nodes send each other is coded, and by each rank its share.
+TEST(CompressedOnNodes, VectorsAreCodedBetweenNodesAlone) {
+  constexpr std::size_t kCount = 3000;
+  Party party({1, 1, 1, 2, 2, 2});
+  party.run(quiet(), [](Rank& me, Communicator& comm) {
+    // Each rank's values are far from what one byte can hold, and those of a node are one of 255 levels.
+    Vector in(kCount);
+    for (std::size_t i = 0; i < kCount; ++i)
+      in[i] = me.rank % 3 == 0   ? static_cast<float>(static_cast<int>(i % 255) - 127) - 1e5F
+              : me.rank % 3 == 1 ? 1e5F
+                                 : 0;
+    Vector out(kCount);
+    const Compression how = parse_compression("qsgd:8:255").value();
+    Residual residual(kCount);
+    ASSERT_TRUE(comm.compressed_allreduce({in.data(), out.data(), kCount, how, &residual}).ok());
+    for (std::size_t i = 0; i < kCount; ++i)
+      ASSERT_NEAR(out[i], 2.0F * static_cast<float>(static_cast<int>(i % 255) - 127), 2.1F) << i;
+    const SparseStats& stats = comm.sparse_stats();
+    EXPECT_STREQ(stats.algorithm, "two_level_split");
+    // Half of the third that it leads as a contribution, and half as the sum.
+    EXPECT_NEAR(static_cast<double>(stats.bytes_sent), kCount / 3.0, kCount / 30.0);
+  });
 }
 
 TEST_P(Compressed, RanksThatDisagreeOnStreamsAreTold) {

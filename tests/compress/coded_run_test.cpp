@@ -65,7 +65,7 @@ TEST(CodedRun, SumsUnderEveryAlgorithmThatSplits) {
   LoopbackOptions delayed;
   delayed.eager_bytes = 300;
   delayed.max_delay = 7;
-  for (const char* name : {"split_allgather", "rabenseifner", "leaders"}) {
+  for (const char* name : {"split_allgather", "rabenseifner", "leaders", "two_level_split"}) {
     for (const int ranks : {1, 2, 3, 5, 7, 35}) {
       std::vector<std::int32_t> nodes;
       for (int r = 0; r < ranks; ++r)
@@ -253,6 +253,13 @@ TEST(CodedRun, Plans) {
   for (const int leader : {0, 2}) {
     const CodedPlan plan = plan_of("leaders", leader);
     EXPECT_TRUE(!plan.takes_contributions && plan.leaves_codes);
+    EXPECT_EQ(plan.held.count, 10U);
+  }
+  // What the node's sums are made of, and what it spreads, is not coded.
+  for (const int rank : {0, 1, 2}) {
+    const CodedPlan plan = plan_of("two_level_split", rank);
+    EXPECT_FALSE(plan.takes_contributions);
+    EXPECT_EQ(plan.leaves_codes, rank == 2);
     EXPECT_EQ(plan.held.count, 10U);
   }
   // Of two sums that were sent one has been folded into since, on some rank; and what is sent is folded there too.

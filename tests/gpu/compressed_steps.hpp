@@ -73,6 +73,11 @@ class CompressedSteps {
     EXPECT_TRUE(std::ranges::equal(seen, shown.values()));
     EXPECT_TRUE(std::ranges::any_of(seen, [](float one) { return one != 0; }));
   }
+  void expect_residual(const std::vector<float>& values) {
+    heddle::Result<Residual*> mine = mine_.on_host();
+    ASSERT_TRUE(mine.ok());
+    EXPECT_TRUE(std::ranges::equal(mine.value()->values(), values));
+  }
   void fill_residuals(float value) {
     for (PlacedResidual* residual : {&mine_, &wanted_}) {
       heddle::Result<Residual*> values = residual->on_host();

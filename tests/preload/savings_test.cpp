@@ -11,6 +11,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "communicator/party.hpp"
@@ -45,7 +46,7 @@ TEST(Savings, LookLessOftenWhereItDoesNotPay) {
     party.processes.back()->learn({10'000, 8, 2500});
   }
   party.run(quiet(), [](Rank& me, Communicator& comm) {
-    const auto savings = Savings::make(quiet(), comm);
+    const auto savings = Savings::make(quiet(), comm, Log());
     ASSERT_NE(savings, nullptr);
     const std::vector<float> full(kCount, 1.5F);
     const std::vector<float> sparse = mostly_zero(me.rank);
@@ -73,7 +74,7 @@ TEST(Savings, LeaveAloneWhatTheyAreNotFor) {
   Party party({1, 2});
   party.run(quiet(), [](Rank&, Communicator& comm) {
     Config config = quiet();
-    const auto lossless = Savings::make(config, comm);
+    const auto lossless = Savings::make(config, comm, Log());
     EXPECT_TRUE(lossless->looks(DType::f32, Op::sum, 1 << 20));
     EXPECT_TRUE(lossless->looks(DType::i64, Op::sum, 1 << 20));
     EXPECT_FALSE(lossless->looks(DType::f32, Op::max, 1 << 20));
@@ -81,20 +82,21 @@ TEST(Savings, LeaveAloneWhatTheyAreNotFor) {
     EXPECT_FALSE(lossless->looks(DType::u8, Op::sum, 1 << 20));
     EXPECT_FALSE(lossless->loses(DType::f32, Op::sum, 1 << 20));
     config.sparse = false;
-    EXPECT_EQ(Savings::make(config, comm), nullptr);
+    EXPECT_EQ(Savings::make(config, comm, Log()), nullptr);
     config.compress = "fp16";
     config.compress_from = 500;
-    const auto lossy = Savings::make(config, comm);
+    const auto lossy = Savings::make(config, comm, Log());
     EXPECT_TRUE(lossy->loses(DType::f32, Op::sum, 1000));
     EXPECT_FALSE(lossy->loses(DType::f32, Op::sum, 400));
     EXPECT_FALSE(lossy->loses(DType::f32, Op::max, 1000));
     EXPECT_FALSE(lossy->loses(DType::f64, Op::sum, 1000));
     EXPECT_FALSE(lossy->looks(DType::f32, Op::sum, 1 << 20));
     config.compress_f64 = true;
-    EXPECT_TRUE(Savings::make(config, comm)->loses(DType::f64, Op::sum, 1000));
+    EXPECT_TRUE(Savings::make(config, comm, Log())->loses(DType::f64, Op::sum, 1000));
   });
   Party together({1, 1});
-  together.run(quiet(), [](Rank&, Communicator& comm) { EXPECT_EQ(Savings::make(quiet(), comm), nullptr); });
+  together.run(quiet(),
+               [](Rank&, Communicator& comm) { EXPECT_EQ(Savings::make(quiet(), comm, Log()), nullptr); });
 }
 
 std::unique_ptr<Savings> of_any_float(const char* method, Communicator& comm) {
@@ -102,7 +104,7 @@ std::unique_ptr<Savings> of_any_float(const char* method, Communicator& comm) {
   config.compress = method;
   config.compress_from = 0;
   config.compress_f64 = true;
-  return Savings::make(config, comm);
+  return Savings::make(config, comm, Log());
 }
 
 // What is lost comes back in the next sum of the same buffer, also where it holds doubles.
@@ -122,6 +124,35 @@ TEST(Savings, KeepWhatIsLostForEachBuffer) {
     ASSERT_TRUE(savings->compress(image.data(), out.data(), 2, DType::f64, first.data()).ok());
     EXPECT_EQ(out, (std::vector<double>{1.0 * me.size, 0}));
   });
+}
+
+// A vector keeps its residual while there is room for all, and then most do: of ten by turns where nine fit, the least recently used would be
+// the one that is wanted next.
+TEST(Residuals, TakeNoMoreMemoryThanTheyMay) {
+  constexpr std::size_t kLength = 1000;
+  const std::vector<char> vectors(10);
+  Residuals residuals(9 * kLength * sizeof(float), Log(LogLevel::none));
+  const auto is_new = [&](const void* key) {
+    float& value = residuals.of(key, kLength)->on_host().value()->values()[0];
+    return std::exchange(value, 1.0F) == 0.0F;
+  };
+  for (int turn = 0; turn < 3; ++turn) {
+    for (int i = 0; i < 9; ++i)
+      EXPECT_EQ(is_new(&vectors[i]), turn == 0);
+  }
+  int kept = 0;
+  for (int turn = 0; turn < 100; ++turn) {
+    for (const char& vector : vectors)
+      kept += is_new(&vector) ? 0 : 1;
+  }
+  EXPECT_GT(kept, 500);
+  EXPECT_LT(kept, 1000);
+  EXPECT_EQ(residuals.size(), 9U);
+  EXPECT_EQ(residuals.of(&vectors[0], 10 * kLength), nullptr) << "it alone takes more";
+  EXPECT_EQ(residuals.size(), 9U);
+  // Another length at the same place is another vector; a large one takes the place of several.
+  EXPECT_NE(residuals.of(&vectors[0], 7 * kLength), nullptr);
+  EXPECT_LE(residuals.size(), 3U);
 }
 
 // What comes back must not make the next loss larger: sums of values up to 1 stay sums of such values, whatever the number of calls.

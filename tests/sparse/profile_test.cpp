@@ -157,6 +157,26 @@ TEST(Profile, CutsRegionsOfEqualWeight) {
   EXPECT_GT(heaviest(Profile().cuts(kDimension, 4)), 3.0);
 }
 
+// Of one vector or of several by turns.
+TEST(Profile, TellsWhenEntriesAreElsewhere) {
+  const auto result_of = [](const std::set<std::uint64_t>& indices) {
+    const TestStream stream = of(indices, kDimension);
+    const std::vector<SparseView> parts{stream.view()};
+    return Profile::of_result(parts, indices.size(), kDimension);
+  };
+  for (const std::size_t count : {1, 5, 100, 5000}) {
+    const Profile first = result_of(draw(count, 0, kDimension / 100, 1));
+    const Profile alike = result_of(draw(count, 0, kDimension / 100, 2));
+    const Profile last = result_of(draw(count, kDimension - kDimension / 100, kDimension, 3));
+    EXPECT_FALSE(Profile(first).after(first).moves()) << count;
+    EXPECT_FALSE(Profile(count >= 100 ? alike : first).after(first).moves()) << count;
+    EXPECT_EQ(Profile(last).after(first).moves(), count > 1) << count;
+    EXPECT_EQ(Profile(first).after(last).moves(), count > 1) << count;
+    EXPECT_FALSE(Profile(first).after(Profile()).moves()) << "nothing is known of before";
+    EXPECT_FALSE(Profile().after(first).moves()) << "no entries";
+  }
+}
+
 TEST(Profile, NothingAtAllHasRegionsToo) {
   const std::vector<TestStream> nothing(2, of({}, 3));
   const Profile profile = Profile::of_samples(agreed(nothing, 8));

@@ -287,7 +287,7 @@ void SetUp::run(MPI_Comm comm, CommState& state, DatatypeMap& map) {
     return;
   }
   state.communicator = std::move(made).value();
-  state.savings = Savings::make(config_, *state.communicator);
+  state.savings = Savings::make(config_, *state.communicator, log_);
   state.mode = state.pairs != nullptr ? Mode::partly : Mode::heddle;
   int same = MPI_UNEQUAL;
   if (state.communicator->topology().nodes() > 1 &&
