@@ -17,7 +17,7 @@ class Communicator:
     `library`: path of libheddle.so, where the dynamic linker does not find it by its name.
     """
 
-    def __init__(self, library=os.environ.get('LIBHEDDLE', 'libheddle.so.0')):
+    def __init__(self, library=os.environ.get('LIBHEDDLE', 'libheddle.so.0.1')):
         self._library = ctypes.CDLL(library)
         self._library.heddle_last_error.restype = ctypes.c_char_p
         self._residuals = {}

@@ -214,7 +214,9 @@ HEDDLE_API heddle_status heddle_barrier_init(heddle_comm_t comm, heddle_request_
 /* HEDDLE_ERR_ARGUMENT: the request is active, or was not made by a function named heddle_..._init. */
 HEDDLE_API heddle_status heddle_start(heddle_request_t request);
 
-/* *done becomes 1 when the request is complete (a null or inactive one is), else 0. */
+/* A request is active from its start until heddle_test or heddle_wait has told of its completion or failure.
+ *
+ * *done becomes 1 when the request is complete (a null or inactive one is), else 0. */
 HEDDLE_API heddle_status heddle_test(heddle_request_t* request, int* done);
 HEDDLE_API heddle_status heddle_wait(heddle_request_t* request);
 /* Frees an inactive request and sets *request to null; null is allowed. An active one is HEDDLE_ERR_ARGUMENT, unless its

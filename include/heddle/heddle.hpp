@@ -2,9 +2,11 @@
 //
 //     heddle::api::Comm comm = heddle::api::Comm::from_environment();
 //     std::vector<float> gradients = ...;
-//     comm.allreduce_in_place(std::span(gradients), heddle::api::Op::sum);
-//     heddle::api::Request request = comm.iallreduce(std::span<const float>(in), std::span(out));
+//     comm.allreduce_in_place(gradients, heddle::api::Op::sum);
+//     heddle::api::Request request = comm.iallreduce(in, out);
 //     request.wait();
+//
+// Buffers are whatever has its elements side by side and says how many: std::vector, std::array, std::span, an array of C's.
 //
 // Everything here throws heddle::api::Error where the C function returns a status; nothing else does. The
 // names live in namespace heddle::api, which belongs to this header alone: libheddle.so exports only C names.
@@ -12,15 +14,23 @@
 #ifndef HEDDLE_HEDDLE_HPP
 #define HEDDLE_HEDDLE_HPP
 
+#if __cplusplus < 202002L && !(defined(_MSVC_LANG) && _MSVC_LANG >= 202002L)
+#error "heddle.hpp needs C++20 (-std=c++20); heddle.h serves C and older C++"
+#endif
+
 #include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <ranges>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
+#if defined(__STDCPP_FLOAT16_T__) || defined(__STDCPP_BFLOAT16_T__)
+#include <stdfloat>
+#endif
 
 #include "heddle/heddle.h"
 
@@ -59,7 +69,10 @@ enum class Op {
 // (a class of half or 8-bit floats, say): `template <> struct heddle::api::dtype_of<Half> { static constexpr heddle_dtype
 // value = ...; };`
 template <typename T, typename = void>
-struct dtype_of;
+struct dtype_of {
+  static_assert(sizeof(T) == 0,
+                "heddle has no element type for this one: specialise heddle::api::dtype_of for it");
+};
 
 template <typename T>
 struct dtype_of<T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool>>> {
@@ -93,10 +106,55 @@ struct dtype_of<std::complex<long double>> {
   static constexpr heddle_dtype value = HEDDLE_COMPLEX_LONG_DOUBLE;
 };
 
+#ifdef __STDCPP_FLOAT16_T__
+template <>
+struct dtype_of<std::float16_t> {
+  static constexpr heddle_dtype value = HEDDLE_FLOAT16;
+};
+#endif
+#ifdef __STDCPP_BFLOAT16_T__
+template <>
+struct dtype_of<std::bfloat16_t> {
+  static constexpr heddle_dtype value = HEDDLE_BFLOAT16;
+};
+#endif
+
+// What is read, and what is written as well. A temporary that owns its elements is neither: they would be gone before they are used.
+template <typename R>
+concept Source =
+    std::ranges::contiguous_range<R> && std::ranges::sized_range<R> && std::ranges::borrowed_range<R>;
+template <typename R>
+concept Buffer = Source<R> && !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
+
+// Of a buffer or source: its address, bytes, and heddle_dtype.
+template <typename R>
+auto* data_of(R& range) {
+  return std::ranges::data(range);
+}
+template <typename R>
+std::size_t bytes_of(R& range) {
+  using T = std::ranges::range_value_t<R>;
+  static_assert(std::is_trivially_copyable_v<T>);
+  return std::ranges::size(range) * sizeof(T);
+}
+template <typename R>
+inline constexpr heddle_dtype dtype = dtype_of<std::ranges::range_value_t<R>>::value;
+
+// Of an input and its output.
+template <typename In, typename Out>
+std::size_t equal_length(In& in, Out& out) {
+  static_assert(std::is_same_v<std::ranges::range_value_t<In>, std::ranges::range_value_t<Out>>,
+                "input and output have one element type");
+  const std::size_t count = std::ranges::size(in);
+  if (count == std::ranges::size(out)) return count;
+  throw Error(HEDDLE_ERR_ARGUMENT, "in has " + std::to_string(count) + " elements, out has " +
+                                       std::to_string(std::ranges::size(out)));
+}
+
 // A collective under way or, when persistent, to be started. Movable. The buffers it was made with stay the
 // caller's and must outlive it; so must its Comm. Destruction waits for an active collective, because others
 // depend on it, and cannot report a failure: call wait() to see it.
-class Request {
+class [[nodiscard]] Request {
  public:
   Request() = default;
   explicit Request(heddle_request_t handle) noexcept : handle_(handle) {}
@@ -187,82 +245,79 @@ class Comm {
 
   // out[i] = in of rank 0 [i] op ... op in of rank size-1 [i]. `in` and `out` have one length and do not
   // overlap.
-  template <typename T>
-  void allreduce(std::span<const T> in, std::span<T> out, Op op = Op::sum) {
-    check(heddle_allreduce(in.data(), out.data(), equal_length(in, out), dtype_of<T>::value, c_op(op),
-                           handle_));
+  template <Source In, Buffer Out>
+  void allreduce(In&& in, Out&& out, Op op = Op::sum) const {
+    check(heddle_allreduce(data_of(in), data_of(out), equal_length(in, out), dtype<Out>, c_op(op), handle_));
   }
-  template <typename T>
-  void allreduce_in_place(std::span<T> data, Op op = Op::sum) {
-    check(heddle_allreduce(HEDDLE_IN_PLACE, data.data(), data.size(), dtype_of<T>::value, c_op(op), handle_));
+  template <Buffer Data>
+  void allreduce_in_place(Data&& data, Op op = Op::sum) const {
+    check(heddle_allreduce(HEDDLE_IN_PLACE, data_of(data), std::ranges::size(data), dtype<Data>, c_op(op),
+                           handle_));
   }
   // One value in, the reduced value out.
   template <typename T>
-  T allreduce_value(T value, Op op = Op::sum) {
+  T allreduce_value(T value, Op op = Op::sum) const {
     allreduce_in_place(std::span<T>(&value, 1), op);
     return value;
   }
-  template <typename T>
-  void bcast(std::span<T> data, int root = 0) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    check(heddle_bcast(data.data(), data.size_bytes(), root, handle_));
+  template <Buffer Data>
+  void bcast(Data&& data, int root = 0) const {
+    check(heddle_bcast(data_of(data), bytes_of(data), root, handle_));
   }
-  void barrier() { check(heddle_barrier(handle_)); }
+  void barrier() const { check(heddle_barrier(handle_)); }
 
-  template <typename T>
-  Request iallreduce(std::span<const T> in, std::span<T> out, Op op = Op::sum) {
+  template <Source In, Buffer Out>
+  Request iallreduce(In&& in, Out&& out, Op op = Op::sum) const {
     return made([&](heddle_request_t* request) {
-      return heddle_iallreduce(in.data(), out.data(), equal_length(in, out), dtype_of<T>::value, c_op(op),
+      return heddle_iallreduce(data_of(in), data_of(out), equal_length(in, out), dtype<Out>, c_op(op),
                                handle_, request);
     });
   }
-  template <typename T>
-  Request iallreduce_in_place(std::span<T> data, Op op = Op::sum) {
+  template <Buffer Data>
+  Request iallreduce_in_place(Data&& data, Op op = Op::sum) const {
     return made([&](heddle_request_t* request) {
-      return heddle_iallreduce(HEDDLE_IN_PLACE, data.data(), data.size(), dtype_of<T>::value, c_op(op),
+      return heddle_iallreduce(HEDDLE_IN_PLACE, data_of(data), std::ranges::size(data), dtype<Data>, c_op(op),
                                handle_, request);
     });
   }
-  template <typename T>
-  Request ibcast(std::span<T> data, int root = 0) {
-    static_assert(std::is_trivially_copyable_v<T>);
+  template <Buffer Data>
+  Request ibcast(Data&& data, int root = 0) const {
     return made([&](heddle_request_t* request) {
-      return heddle_ibcast(data.data(), data.size_bytes(), root, handle_, request);
+      return heddle_ibcast(data_of(data), bytes_of(data), root, handle_, request);
     });
   }
-  Request ibarrier() {
+  Request ibarrier() const {
     return made([&](heddle_request_t* request) { return heddle_ibarrier(handle_, request); });
   }
 
   // Persistent: nothing happens before Request::start().
-  template <typename T>
-  Request allreduce_init(std::span<const T> in, std::span<T> out, Op op = Op::sum) {
+  template <Source In, Buffer Out>
+  Request allreduce_init(In&& in, Out&& out, Op op = Op::sum) const {
     return made([&](heddle_request_t* request) {
-      return heddle_allreduce_init(in.data(), out.data(), equal_length(in, out), dtype_of<T>::value, c_op(op),
+      return heddle_allreduce_init(data_of(in), data_of(out), equal_length(in, out), dtype<Out>, c_op(op),
                                    handle_, request);
     });
   }
-  template <typename T>
-  Request allreduce_in_place_init(std::span<T> data, Op op = Op::sum) {
+  template <Buffer Data>
+  Request allreduce_in_place_init(Data&& data, Op op = Op::sum) const {
     return made([&](heddle_request_t* request) {
-      return heddle_allreduce_init(HEDDLE_IN_PLACE, data.data(), data.size(), dtype_of<T>::value, c_op(op),
-                                   handle_, request);
+      return heddle_allreduce_init(HEDDLE_IN_PLACE, data_of(data), std::ranges::size(data), dtype<Data>,
+                                   c_op(op), handle_, request);
     });
   }
-  Request barrier_init() {
+  Request barrier_init() const {
     return made([&](heddle_request_t* request) { return heddle_barrier_init(handle_, request); });
   }
-  template <typename T>
-  Request bcast_init(std::span<T> data, int root = 0) {
-    static_assert(std::is_trivially_copyable_v<T>);
+  template <Buffer Data>
+  Request bcast_init(Data&& data, int root = 0) const {
     return made([&](heddle_request_t* request) {
-      return heddle_bcast_init(data.data(), data.size_bytes(), root, handle_, request);
+      return heddle_bcast_init(data_of(data), bytes_of(data), root, handle_, request);
     });
   }
 
   // `count` zeroed elements that the other ranks of the node can reach: see heddle_alloc.
   template <typename T>
-  std::unique_ptr<T[], FreeMemory> alloc(std::size_t count) {
+  std::unique_ptr<T[], FreeMemory> alloc(std::size_t count) const {
     static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
     if (count > static_cast<std::size_t>(-1) / sizeof(T)) throw Error(HEDDLE_ERR_ARGUMENT, "count overflows");
     void* memory = nullptr;
@@ -270,15 +325,13 @@ class Comm {
     return {static_cast<T*>(memory), FreeMemory{handle_}};
   }
 
-  template <typename T>
-  void send(std::span<const T> data, int peer) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    check(heddle_send(data.data(), data.size_bytes(), peer, handle_));
+  template <Source Data>
+  void send(Data&& data, int peer) const {
+    check(heddle_send(data_of(data), bytes_of(data), peer, handle_));
   }
-  template <typename T>
-  void recv(std::span<T> data, int peer) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    check(heddle_recv(data.data(), data.size_bytes(), peer, handle_));
+  template <Buffer Data>
+  void recv(Data&& data, int peer) const {
+    check(heddle_recv(data_of(data), bytes_of(data), peer, handle_));
   }
 
   heddle_comm_t handle() const noexcept { return handle_; }
@@ -292,13 +345,6 @@ class Comm {
     heddle_request_t request = nullptr;
     check(call(&request));
     return Request(request);
-  }
-
-  template <typename T>
-  static std::size_t equal_length(std::span<const T> in, std::span<T> out) {
-    if (in.size() == out.size()) return in.size();
-    throw Error(HEDDLE_ERR_ARGUMENT,
-                "in has " + std::to_string(in.size()) + " elements, out has " + std::to_string(out.size()));
   }
 
   template <typename Function>

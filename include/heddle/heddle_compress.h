@@ -46,7 +46,7 @@ HEDDLE_API heddle_status heddle_residual_values(heddle_residual_t residual, floa
  * Count, method and seed are equal on all ranks; where they are not, or one rank passes a method that there is not, a residual of another size or
  * another argument that is refused, every rank gets HEDDLE_ERR_ARGUMENT, nothing is exchanged, residuals stay as they were, and the
  * communicator remains usable. After any other error too a residual is what it was, unless sendbuf lies on a GPU (docs/gpu-design.md). */
-HEDDLE_API heddle_status heddle_compressed_allreduce(const float* sendbuf, float* recvbuf, size_t count,
+HEDDLE_API heddle_status heddle_compressed_allreduce(const void* sendbuf, float* recvbuf, size_t count,
                                                      const char* method, uint64_t seed,
                                                      heddle_residual_t residual, heddle_comm_t comm);
 

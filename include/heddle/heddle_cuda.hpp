@@ -2,13 +2,12 @@
 // and CUDA graphs are as heddle_cuda.h says.
 //
 //     heddle::api::Comm comm = heddle::api::Comm::from_environment();
-//     heddle::api::allreduce_on_stream(comm, stream, std::span<const float>(in, n), std::span(out, n));
+//     heddle::api::allreduce_on_stream(comm, stream, std::span(in, n), std::span(out, n));
 #ifndef HEDDLE_HEDDLE_CUDA_HPP
 #define HEDDLE_HEDDLE_CUDA_HPP
 
+#include <ranges>
 #include <span>
-#include <string>
-#include <type_traits>
 
 #include "heddle/heddle.hpp"
 #include "heddle/heddle_cuda.h"
@@ -19,24 +18,19 @@ namespace heddle::api {
 using Stream = ::CUstream_st*;
 
 // `in` and `out`, in the memory of the ranks' GPUs, have one length and do not overlap. Collective.
-template <typename T>
-void allreduce_on_stream(const Comm& comm, Stream stream, std::span<const T> in, std::span<T> out,
-                         Op op = Op::sum) {
-  if (in.size() != out.size())
-    throw Error(HEDDLE_ERR_ARGUMENT,
-                "in has " + std::to_string(in.size()) + " elements, out has " + std::to_string(out.size()));
-  check(heddle_allreduce_on_stream(in.data(), out.data(), in.size(), dtype_of<T>::value,
+template <Source In, Buffer Out>
+void allreduce_on_stream(const Comm& comm, Stream stream, In&& in, Out&& out, Op op = Op::sum) {
+  check(heddle_allreduce_on_stream(data_of(in), data_of(out), equal_length(in, out), dtype<Out>,
                                    static_cast<heddle_op>(op), comm.handle(), stream));
 }
-template <typename T>
-void allreduce_in_place_on_stream(const Comm& comm, Stream stream, std::span<T> data, Op op = Op::sum) {
-  check(heddle_allreduce_on_stream(HEDDLE_IN_PLACE, data.data(), data.size(), dtype_of<T>::value,
+template <Buffer Data>
+void allreduce_in_place_on_stream(const Comm& comm, Stream stream, Data&& data, Op op = Op::sum) {
+  check(heddle_allreduce_on_stream(HEDDLE_IN_PLACE, data_of(data), std::ranges::size(data), dtype<Data>,
                                    static_cast<heddle_op>(op), comm.handle(), stream));
 }
-template <typename T>
-void bcast_on_stream(const Comm& comm, Stream stream, std::span<T> data, int root = 0) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  check(heddle_bcast_on_stream(data.data(), data.size_bytes(), root, comm.handle(), stream));
+template <Buffer Data>
+void bcast_on_stream(const Comm& comm, Stream stream, Data&& data, int root = 0) {
+  check(heddle_bcast_on_stream(data_of(data), bytes_of(data), root, comm.handle(), stream));
 }
 
 }  // namespace heddle::api

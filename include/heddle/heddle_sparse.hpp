@@ -85,7 +85,7 @@ void call_with(const SparseVector<Value, Index>& vector, const Call& call) {
 
 // The entries that any rank has, folded; the same on every rank. heddle_sparse_allreduce.
 template <typename Value, typename Index>
-SparseVector<Value, Index> sparse_allreduce(Comm& comm, const SparseVector<Value, Index>& vector,
+SparseVector<Value, Index> sparse_allreduce(const Comm& comm, const SparseVector<Value, Index>& vector,
                                             Op op = Op::sum) {
   SparseVector<Value, Index> result;
   heddle_sparse out = result.c_view();
@@ -111,7 +111,7 @@ void call_with_room(const SparseVector<Value, Index>& vector, std::size_t room, 
 
 // The same into a vector, `dimension` elements of it: 0 where no rank has an entry. heddle_sparse_allreduce_dense.
 template <typename Value, typename Index>
-void sparse_allreduce_dense(Comm& comm, const SparseVector<Value, Index>& vector,
+void sparse_allreduce_dense(const Comm& comm, const SparseVector<Value, Index>& vector,
                             std::type_identity_t<std::span<Value>> dense, Op op = Op::sum) {
   call_with_room(vector, dense.size(), [&](const heddle_sparse* in) {
     return heddle_sparse_allreduce_dense(in, dense.data(), static_cast<heddle_op>(op), comm.handle());
@@ -119,9 +119,9 @@ void sparse_allreduce_dense(Comm& comm, const SparseVector<Value, Index>& vector
 }
 
 // A sum of vectors that may be mostly zeros, in place. heddle_sparse_allreduce_in_place.
-template <typename T>
-void mostly_zero_allreduce(Comm& comm, std::span<T> data) {
-  check(heddle_sparse_allreduce_in_place(data.data(), data.size(), dtype_of<T>::value, comm.handle()));
+template <Buffer Data>
+void mostly_zero_allreduce(const Comm& comm, Data&& data) {
+  check(heddle_sparse_allreduce_in_place(data_of(data), std::ranges::size(data), dtype<Data>, comm.handle()));
 }
 
 // What compression has left out so far.
@@ -156,17 +156,17 @@ class Residual {
 };
 
 // About the sum, in place: heddle_compressed_allreduce.
-inline void compressed_allreduce(Comm& comm, std::span<float> data, const std::string& method,
+inline void compressed_allreduce(const Comm& comm, std::span<float> data, const std::string& method,
                                  Residual* residual = nullptr, std::uint64_t seed = 0) {
-  check(heddle_compressed_allreduce(static_cast<const float*>(HEDDLE_IN_PLACE), data.data(), data.size(),
-                                    method.c_str(), seed, residual != nullptr ? residual->handle() : nullptr,
-                                    comm.handle()));
+  check(heddle_compressed_allreduce(HEDDLE_IN_PLACE, data.data(), data.size(), method.c_str(), seed,
+                                    residual != nullptr ? residual->handle() : nullptr, comm.handle()));
 }
 
 // About the sum of all ranks' vectors, `dimension` elements of it: heddle_sparse_allreduce_coded.
 template <typename Index>
-void coded_sparse_allreduce(Comm& comm, const SparseVector<float, Index>& vector, std::span<float> dense,
-                            const std::string& method, Residual* residual = nullptr, std::uint64_t seed = 0) {
+void coded_sparse_allreduce(const Comm& comm, const SparseVector<float, Index>& vector,
+                            std::span<float> dense, const std::string& method, Residual* residual = nullptr,
+                            std::uint64_t seed = 0) {
   call_with_room(vector, dense.size(), [&](const heddle_sparse* in) {
     return heddle_sparse_allreduce_coded(in, dense.data(), method.c_str(), seed,
                                          residual != nullptr ? residual->handle() : nullptr, comm.handle());

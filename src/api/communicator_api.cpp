@@ -144,7 +144,7 @@ heddle_status heddle_comm_destroy(heddle_comm_t comm) {
     HEDDLE_TRY(edge::check(comm));
     std::size_t active = 0;
     for (const heddle_request* request : comm->requests)
-      active += request->request->active() ? 1 : 0;
+      active += request->active ? 1 : 0;
     if (active != 0 && !comm->communicator->failed()) {
       return Status(Code::invalid_argument,
                     std::to_string(active) + (active == 1 ? " request is" : " requests are") +

@@ -58,7 +58,7 @@ Status check_path(const char* path) {
   return *path != 0 ? Status() : Status(Code::invalid_argument, "path is empty");
 }
 
-Status check_compressed(const float* sendbuf, float* recvbuf, std::size_t count, const char* method,
+Status check_compressed(const void* sendbuf, float* recvbuf, std::size_t count, const char* method,
                         std::uint64_t seed, heddle_residual_t residual, CompressedJob* job) {
   const heddle_dtype type = HEDDLE_FLOAT32;
   const heddle_op sum = HEDDLE_SUM;
@@ -189,7 +189,7 @@ heddle_status heddle_residual_values(heddle_residual_t residual, float** values,
   });
 }
 
-heddle_status heddle_compressed_allreduce(const float* sendbuf, float* recvbuf, size_t count,
+heddle_status heddle_compressed_allreduce(const void* sendbuf, float* recvbuf, size_t count,
                                           const char* method, uint64_t seed, heddle_residual_t residual,
                                           heddle_comm_t comm) {
   return edge::guarded([&]() -> Status {

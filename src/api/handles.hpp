@@ -62,6 +62,8 @@ struct heddle_request {
   heddle_comm* comm = nullptr;  // null once the communicator is destroyed
   std::unique_ptr<heddle::Request> request;
   bool persistent = false;
+  // And no call of the caller's has told of its completion yet, however far it is: what is allowed must not depend on who was faster.
+  bool active = false;
 
   heddle_request() = default;
   heddle_request(const heddle_request&) = delete;

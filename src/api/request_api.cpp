@@ -18,6 +18,7 @@ Status hand_out(heddle_comm& comm, Result<std::unique_ptr<Request>> made, Life l
   comm.requests.push_back(request.get());
   request->comm = &comm;
   if (life == Life::once) HEDDLE_TRY(request->request->start());
+  request->active = life == Life::once;
   *out = request.release();
   return {};
 }
@@ -63,6 +64,7 @@ Status open_barrier(heddle_comm_t comm, Life life, heddle_request_t* request) {
 
 // A request of one use ends with the test or wait that finds it complete, well or badly.
 void finish(heddle_request_t* request) {
+  (*request)->active = false;
   if ((*request)->persistent) return;
   delete *request;
   *request = nullptr;
@@ -118,10 +120,11 @@ heddle_status heddle_start(heddle_request_t request) {
                     "only a persistent request (from a function named heddle_..._init) can "
                     "be started; this one was, when it was made");
     }
-    if (request->request->active()) {
+    if (request->active)
       return Status(Code::invalid_argument, "the request is active; wait for it before you start it again");
-    }
-    return request->request->start();
+    HEDDLE_TRY(request->request->start());
+    request->active = true;
+    return {};
   });
 }
 
@@ -164,7 +167,7 @@ heddle_status heddle_request_free(heddle_request_t* request) {
     }
     const bool orphaned = edge::is_orphan(*request);
     if (!orphaned) HEDDLE_TRY(edge::check(*request));
-    if (!orphaned && (*request)->request->active() && !(*request)->comm->communicator->failed()) {
+    if (!orphaned && (*request)->active && !(*request)->comm->communicator->failed()) {
       return Status(Code::invalid_argument, "the request is active; wait for it before you free it");
     }
     delete *request;

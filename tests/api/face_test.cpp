@@ -2,10 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <complex>
 #include <cstdlib>
 #include <cstring>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "heddle/heddle.hpp"
@@ -49,6 +52,42 @@ int alone(const void* mine, void* all, std::size_t bytes) {
 TEST(Face, AFunctionGathers) {
   EXPECT_EQ(api::Comm::from_allgather(0, 1, alone).size(), 1);
   EXPECT_EQ(api::Comm::from_allgather(0, 1, &alone).size(), 1);
+}
+
+template <typename R>
+concept MayBeBroadcast = requires(const api::Comm& comm, R&& data) {
+  comm.bcast(std::forward<R>(data));
+};
+template <typename In, typename Out>
+concept MayBeReduced = requires(const api::Comm& comm, In&& in, Out&& out) {
+  comm.allreduce(std::forward<In>(in), std::forward<Out>(out));
+};
+using Vector = std::vector<float>;
+static_assert(MayBeBroadcast<Vector&> && MayBeBroadcast<std::span<float>> && MayBeBroadcast<float (&)[3]>);
+static_assert(!MayBeBroadcast<const Vector&> && !MayBeBroadcast<Vector>, "const, or gone");
+static_assert(MayBeReduced<Vector&, Vector&> && MayBeReduced<const Vector&, std::span<float>> &&
+              MayBeReduced<std::span<const float>, Vector&> &&
+              MayBeReduced<std::array<float, 3>&, float (&)[3]>);
+static_assert(!MayBeReduced<Vector&, const Vector&> && !MayBeReduced<Vector&, Vector> &&
+              !MayBeReduced<Vector, Vector&>);
+
+// As people have them.
+TEST(Face, BuffersAreAnyContiguousRange) {
+  on_comms(2, [](const api::Comm& comm) {
+    Vector in(4, 1);
+    std::array<float, 4> out{};
+    comm.allreduce(in, out);
+    EXPECT_EQ(out[3], 2);
+    float plain[4] = {1, 2, 3, 4};
+    comm.allreduce_in_place(plain);
+    EXPECT_EQ(plain[3], 8);
+    comm.iallreduce(out, in).wait();
+    EXPECT_EQ(in[0], 4);
+    comm.bcast(in, 1);
+    if (comm.rank() == 0) comm.send(in, 1);
+    if (comm.rank() == 1) comm.recv(plain, 0);
+    EXPECT_EQ(plain[2], comm.rank() == 0 ? 6 : 4);
+  });
 }
 
 TEST(Face, EveryCollective) {

@@ -54,7 +54,8 @@ Finding probe_preload() {
   namespace fs = std::filesystem;
   std::error_code error;
   const fs::path here = fs::read_symlink("/proc/self/exe", error).parent_path();
-  for (const fs::path& folder : {here.parent_path() / "lib", here.parent_path() / "src" / "interpose"}) {
+  for (const fs::path& folder : {here.parent_path() / HEDDLE_LIBDIR, here.parent_path() / "lib",
+                                 here.parent_path() / "src" / "interpose"}) {
     const fs::path library = folder / "libheddle_preload.so";
     if (!fs::exists(library, error)) continue;
     std::string served;

@@ -183,7 +183,7 @@ HWY_INLINE void fold_short(const Inputs& inputs, const Sink& sink, std::size_t c
       sink.store(d, last, at);
     }
     sink.store(d, first, 0);
-  } else if constexpr (kLanes > 1) {
+  } else if constexpr (kLanes * Element::kBytes > kWholeBytes<Element>) {
     fold_short<Element, kLanes / 2>(inputs, sink, count);
   }
 }
