@@ -75,6 +75,10 @@ class Team {
   // never taken for the other's. Not known: that of members who have nothing to give, as the others of two who both think they are the root.
   virtual TeamClash clash(const TeamOp& op) const = 0;
 
+  // Ends this member's part, whatever is under way: the last call but those of its own word. Other members may be late for that and read this one's buffers, which are the
+  // caller's again; what they find there they do not take for the operation's.
+  virtual void withdraw() = 0;
+
   // A word of each member's, 0 at first, which the others may read at any time. What a member told before it started an operation is
   // seen by those who have completed it, where the operation folds.
   virtual void tell(std::uint64_t word) = 0;

@@ -65,16 +65,17 @@ Status Learning::stores() {
       if (each) each->use(stores);
     }
   };
+  const std::unique_ptr<ShmTeam>& node = connections_.teams[static_cast<std::size_t>(TeamKind::node)];
   std::atomic<std::uint32_t>& known = connections_.process->small_stores;
   if (connections_.measures) {
     const Result<SmallStores> found = measure_small_stores(
-        {use, [&](TeamOp& op) { return comm_.run_on_team(op); }, fold_kernel(DType::u8, Op::bor)});
+        {use, [&](TeamOp& op) { return comm_.run_on_team(op); }, fold_kernel(DType::u8, Op::bor)},
+        node->size());
     if (!found.ok()) return found.status();
     known.store(pack(found.value()), std::memory_order_relaxed);
   } else if (const std::uint32_t packed = known.load(std::memory_order_relaxed); packed != 0) {
     use(unpack_small_stores(packed));
   }
-  const std::unique_ptr<ShmTeam>& node = connections_.teams[static_cast<std::size_t>(TeamKind::node)];
   return node ? single_copy(*node) : Status();
 }
 

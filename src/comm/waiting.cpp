@@ -160,6 +160,9 @@ Status CommunicatorImpl::inspect(int missing, Blame blame, Patience& patience, s
 
 Status CommunicatorImpl::fail(Status status) {
   broken_ = status;
+  for (const std::unique_ptr<ShmTeam>& each : connections_->teams) {
+    if (each) each->withdraw();
+  }
   lose_requests();
   std::fill(std::begin(by_team_), std::end(by_team_), 0);
   for (const Transport* transport : connections_->ports.transports) {

@@ -29,6 +29,8 @@ class SpinBudget {
   SpinBudget(int least, int usual) : SpinBudget(least, usual, usual, usual) {}
 
   int polls() const { return now_; }
+  // Else it need not be told anything, which takes two system calls in each wait.
+  bool adapts() const { return least_ < longest_; }
   // The polls were spent in vain: patience begins. `switches`: how often the system has taken the core from this thread so far (see
   // involuntary_switches()); -1: not known.
   void spent(long switches) { switches_ = switches; }
@@ -118,7 +120,8 @@ class Patience {
 template <typename Poll, typename Inspect>
 [[gnu::noinline]] Status wait_with_patience(const WaitPolicy& policy, Poll&& poll, Inspect&& inspect) {
   bool done = false;
-  policy.spins.spent(involuntary_switches());
+  const bool adapts = policy.spins.adapts();
+  if (adapts) policy.spins.spent(involuntary_switches());
   Patience patience(policy);
   while (true) {
     const bool look = patience.rest();
@@ -130,7 +133,7 @@ template <typename Poll, typename Inspect>
     if (done) break;
     HEDDLE_TRY(inspect(patience));
   }
-  policy.spins.resume(involuntary_switches(), patience.yielded());
+  if (adapts) policy.spins.resume(involuntary_switches(), patience.yielded());
   return {};
 }
 

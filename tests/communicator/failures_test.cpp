@@ -147,6 +147,31 @@ TEST(Failures, BuffersAreTheCallersAfterwards) {
   }
 }
 
+// What a rank that comes late would find in the root's own buffer, whose caller has been told of the failure.
+TEST(Failures, ABcastsBufferIsItsRootsAfterwards) {
+  Party party({1, 1});
+  Config config = hurried();
+  config.single_copy = true;
+  std::atomic<bool> failed{false};
+  std::atomic<bool> late{false};
+  party.run(config, [&](Rank& me, Communicator& comm) {
+    ASSERT_NE(comm.describe().find("copied once"), std::string::npos);
+    std::vector<std::byte> data(32 * 1024);
+    if (me.rank == 0) {
+      EXPECT_EQ(comm.bcast(data.data(), data.size(), 0).code(), Code::timeout);
+      data.assign(data.size(), std::byte{42});
+      failed = true;
+      me.until([&] { return late.load(); });
+      return;
+    }
+    me.until([&] { return failed.load(); });
+    const Status status = comm.bcast(data.data(), data.size(), 0);
+    EXPECT_EQ(status.code(), Code::peer_failed);
+    EXPECT_NE(status.message().find("rank 0 "), std::string::npos) << status.message();
+    late = true;
+  });
+}
+
 // Who has no memory for its part, as for a buffer to pack into, does not leave the others waiting.
 TEST(Failures, WhoGivesUpIsNotWaitedFor) {
   for (const Nodes& nodes : {Nodes{1, 1}, Nodes{1, 2}}) {

@@ -2,14 +2,22 @@
 #include "engine/waiter.hpp"
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <thread>
 
 namespace heddle::test {
@@ -127,6 +135,42 @@ TEST(SpinBudget, WhatTheUserSetStays) {
     waits_until_it_grows(budget, waits, 1000);
     EXPECT_EQ(budget.polls(), set);
   }
+}
+
+// How a child ends that waits longer than it spins and may not ask the system who took its core.
+int end_of_a_wait_without_asking(const SpinBudget& spins) {
+  const pid_t child = fork();
+  if (child == 0) {
+    sock_filter rules[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getrusage, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const sock_fprog program{std::size(rules), rules};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+      _exit(2);
+    WaitPolicy policy;
+    policy.spins = spins;
+    int left = spins.polls() + 3;
+    const auto poll = [&](bool* done) -> Status {
+      *done = --left == 0;
+      return {};
+    };
+    _exit(wait_until_done(policy, poll, [](Patience&) { return Status(); }).ok() ? 0 : 1);
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+TEST(SpinBudget, WhatCannotChangeAsksTheSystemNothing) {
+  EXPECT_EQ(end_of_a_wait_without_asking(default_spins(true, false, false)), 128 + SIGSYS);
+  EXPECT_EQ(end_of_a_wait_without_asking(default_spins(true, true, true)), 128 + SIGSYS);
+  EXPECT_EQ(end_of_a_wait_without_asking(default_spins(false, false, false)), 0);
+  EXPECT_EQ(end_of_a_wait_without_asking(default_spins(false, true, true)), 0);
+  EXPECT_EQ(end_of_a_wait_without_asking(SpinBudget(7, 7)), 0);
 }
 
 TEST(SpinBudget, BeginsWhereItIsTold) {

@@ -140,6 +140,41 @@ TEST(DirectReduceTest, VectorsOfDifferentLengthsAreLeftAlone) {
   }
 }
 
+// One who comes to its last part when another has all its results, and has waited long enough.
+TEST_P(DirectReduceTest, WhatIsTheOwnersAgainIsNotTaken) {
+  const int members = GetParam();
+  const int late = members - 1;
+  HeapWorld world(members);
+  const Element& e = elements()[2];
+  const std::size_t count = 100'000;
+  std::vector<TeamOp> ops(static_cast<std::size_t>(members));
+  const auto op = [&](int m) -> TeamOp& { return ops[static_cast<std::size_t>(m)]; };
+  for (int m = 0; m < members; ++m) {
+    std::byte* const data = take(world.heap(m), count * e.bytes);
+    e.contribute(data, 1, m, count);
+    op(m).in = op(m).out = data;
+    op(m).count = count;
+    op(m).element_bytes = e.bytes;
+    op(m).fold = e.fold;
+    world.team(m).start(op(m));
+  }
+  // The last one finds that all agree, and folds its parts.
+  for (int m = 0; m < members; ++m)
+    ASSERT_FALSE(world.team(m).poll(op(m)));
+  for (int i = 0; i < 3; ++i) {
+    for (int m = 0; m < late; ++m)
+      ASSERT_FALSE(world.team(m).poll(op(m)));
+  }
+  ASSERT_EQ(e.first_wrong(op(0).out, 1, members, -1, count), count);
+  world.team(0).withdraw();
+  std::memset(op(0).out, 42, count * e.bytes);
+  for (int i = 0; i < 10; ++i) {
+    for (int m = 1; m < members; ++m)
+      ASSERT_FALSE(world.team(m).poll(op(m)));
+  }
+  EXPECT_FALSE(world.slots_used());
+}
+
 // Every operation draws its verb, size, element, and for every member where its buffers are and whether it works in
 // place; blocks come and go.
 TEST_P(DirectReduceTest, RandomMixtures) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -154,6 +155,65 @@ TEST(ShmTransport, WhatComesAfterAMessageThatWasGivenUpArrives) {
   }
   EXPECT_TRUE(receives[1].done);
   EXPECT_EQ(next, 5U);
+}
+
+// Neither what comes too early nor its sender waits for a receive that has been given up.
+TEST(ShmTransport, AMessageUnderWayGoesOnWithoutAReceive) {
+  ShmWorld world(3);
+  const Bytes data(200'000, 1);
+  Bytes buffer(data.size());
+  Ticket send;
+  Ticket other;
+  Ticket receive;
+  ASSERT_TRUE(world.of(0).send(1, 1, data.data(), data.size(), send).ok());
+  ASSERT_TRUE(world.of(1).recv(0, 2, buffer.data(), 8, other).ok());
+  ASSERT_TRUE(world.of(1).progress().ok());
+  world.of(1).cancel(other);
+  for (int i = 0; i < 100 && !send.done; ++i) {
+    ASSERT_TRUE(world.of(0).progress().ok());
+    ASSERT_TRUE(world.of(1).progress().ok());
+  }
+  ASSERT_TRUE(send.done);
+  ASSERT_TRUE(world.of(1).recv(0, 1, buffer.data(), buffer.size(), receive).ok());
+  EXPECT_TRUE(receive.done) << "it was set aside";
+  EXPECT_EQ(buffer, data);
+}
+
+// Whoever was through with a peer, or has been busy with others alone, begins anew with it.
+TEST(ShmTransport, PeersAreTakenUpAgainInAnyOrder) {
+  constexpr int kRanks = 5;
+  ShmWorld world(kRanks);
+  std::mt19937 random(3);
+  const std::size_t sizes[] = {0, 8, 100'000};
+  for (std::uint32_t round = 0; round < 300; ++round) {
+    const std::size_t bytes = sizes[random() % 3];
+    Bytes data[kRanks];
+    Bytes buffers[kRanks];
+    Ticket sends[kRanks];
+    Ticket receives[kRanks];
+    std::vector<int> peers;
+    for (int peer = 1; peer < kRanks; ++peer) {
+      if (random() % 2 == 0) peers.push_back(peer);
+    }
+    for (const int peer : peers) {
+      data[peer].assign(bytes, static_cast<std::uint8_t>(round + static_cast<std::uint32_t>(peer)));
+      buffers[peer].resize(bytes);
+      const bool out = random() % 2 == 0;
+      ASSERT_TRUE(
+          world.of(out ? 0 : peer).send(out ? peer : 0, round, data[peer].data(), bytes, sends[peer]).ok());
+      ASSERT_TRUE(world.of(out ? peer : 0)
+                      .recv(out ? 0 : peer, round, buffers[peer].data(), bytes, receives[peer])
+                      .ok());
+    }
+    for (int i = 0; i < 200; ++i) {
+      for (int rank = 0; rank < kRanks; ++rank)
+        ASSERT_TRUE(world.of(rank).progress().ok());
+    }
+    for (const int peer : peers) {
+      ASSERT_TRUE(sends[peer].done && receives[peer].done) << "peer " << peer << " in round " << round;
+      ASSERT_EQ(buffers[peer], data[peer]);
+    }
+  }
 }
 
 TEST(ShmTransport, DamageIsNoticed) {

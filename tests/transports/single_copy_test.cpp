@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
@@ -17,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/cpu.hpp"
 #include "support/ranks.hpp"
 #include "transports/team_fixture.hpp"
 
@@ -124,6 +126,45 @@ TEST(SingleCopy, WhatNobodyMayReadGoesThroughSlots) {
     // After the first refusal and 16 bcasts more it is offered again, and after the second 32.
     EXPECT_EQ(board_of(world, 1).taken.value % 2, 1U) << "the last one was read";
     EXPECT_EQ(board_of(world, 0).lent.offer % 2, 1U);
+  }
+}
+
+// A root that has failed may put something else there, before a member comes or while it reads.
+TEST(SingleCopy, WhatIsTheCallersAgainIsNotTaken) {
+  const std::vector<std::byte> sent(kOnceUpTo, std::byte{1});
+  for (int round = 0; round < rounds(400); ++round) {
+    TeamWorld world(2, kSlotBytes);
+    std::atomic<bool> here{false};
+    std::atomic<bool> over{false};
+    std::atomic<bool> through{false};
+    run_ranks(2, [&](Rank& me) {
+      ShmTeam& team = world.of(me.rank);
+      team.copy_once(true);
+      std::vector<std::byte> data(kOnceUpTo, me.rank == 0 ? std::byte{1} : std::byte{0});
+      TeamOp op = bcast(data.data(), data.size(), 0);
+      if (me.rank == 0) {
+        team.start(op);
+        if (round > 0) me.until([&] { return here.load(); });
+        for (int delay = 0; delay < round; ++delay)
+          cpu_relax();
+        team.withdraw();
+        std::memset(data.data(), 2, data.size());
+        over = true;
+        me.until([&] { return through.load(); });
+        return;
+      }
+      if (round == 0) me.until([&] { return over.load(); });
+      team.start(op);
+      here = true;
+      bool done = false;
+      // At least once after the root has stored something else.
+      for (bool last = false; !done && !last;) {
+        last = over.load();
+        done = team.poll(op);
+      }
+      EXPECT_TRUE(!done || data == sent) << "round " << round;
+      through = true;
+    });
   }
 }
 

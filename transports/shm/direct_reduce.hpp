@@ -41,6 +41,7 @@ class DirectReduce {
   void fetch_piece(const TeamOp& op, std::size_t i) const;
   bool all_reached(std::atomic<std::uint64_t> team_layout::DirectProgress::*counter,
                    std::uint64_t value) const;
+  bool any_has_withdrawn() const;
 
   std::vector<team_layout::Board*> boards_;
   std::size_t rank_;

@@ -135,8 +135,21 @@ struct Board {
   Identity identity;
   Lent lent;
   Verdict taken;                                 // of what a root lent: plus 1 if it has been read
+  Word withdrawn;                                // 1: what this member lent is its caller's again, for good
   alignas(2 * kLine) Started started[kStarted];  // at the number of the operation
 };
+
+// A seqlock's order, for one who writes once (Boehm, "Can Seqlocks Get Along with Programming Language Memory Models?", MSPC 2012): whoever has read
+// anything that the caller stored after withdraw() finds it withdrawn.
+inline void withdraw(Board& mine) {
+  mine.withdrawn.value.store(1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+}
+// To be asked after reading.
+inline bool has_withdrawn(const Board& theirs) {
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return theirs.withdrawn.value.load(std::memory_order_relaxed) != 0;
+}
 
 // One member's part of the region: its board, small slots, then kDepth input slots and kDepth result slots.
 struct MemberLayout {

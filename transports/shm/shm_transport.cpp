@@ -56,7 +56,10 @@ struct Peer {
   bool unwanted = false;            // nobody is there to take it any more
   std::vector<std::byte> early_bytes;
   std::size_t received = 0;
+  bool listed = false;  // among those that progress() looks at
 
+  bool has_open() const { return !sends.empty() || expects(); }
+  bool expects() const { return !recvs.empty() || current; }
   void take(const MessageHeader& header, std::byte* to, Ticket* ticket) {
     current = header;
     target = to;
@@ -85,19 +88,19 @@ class ShmTransport final : public Transport {
   std::uint64_t others_moved() const override;
 
  private:
-  Peer& peer_of(int rank) {
-    return peers_[static_cast<std::size_t>(member_of_[static_cast<std::size_t>(rank)])];
+  std::size_t member_of(int rank) const {
+    return static_cast<std::size_t>(member_of_[static_cast<std::size_t>(rank)]);
   }
-  const Mark& mark_of(int rank) const {
-    return marks_[static_cast<std::size_t>(member_of_[static_cast<std::size_t>(rank)])];
-  }
+  const Mark& mark_of(int rank) const { return marks_[member_of(rank)]; }
+  void list(std::size_t member);
   void push_sends(Peer& peer);
   Status pull(Peer& peer, int rank);
   Status begin_message(Peer& peer, int rank, bool* blocked);
   Status end_message(Peer& peer, int rank);
 
-  std::vector<Peer> peers_;  // by member
-  std::vector<Mark> marks_;  // by member
+  std::vector<Peer> peers_;          // by member
+  std::vector<std::size_t> listed_;  // members with whom something is open, or was at the last progress()
+  std::vector<Mark> marks_;          // by member
   int member_;
   // Buffers that early messages have left: used again, so that a steady state allocates nothing.
   std::vector<std::vector<std::byte>> spare_;
@@ -124,8 +127,10 @@ ShmTransport::ShmTransport(std::byte* memory, const ShmTransportGeometry& geomet
   };
   const auto ring = [&](int from, int to) { return Ring(place(from, to), geometry.ring_bytes()); };
   peers_.reserve(static_cast<std::size_t>(geometry.members));
+  listed_.reserve(static_cast<std::size_t>(geometry.members));
   for (int m = 0; m < geometry.members; ++m) {
-    peers_.push_back(Peer{ring(member, m), ring(m, member), {}, {}, {}, {}, nullptr, nullptr, false, {}, 0});
+    peers_.push_back(
+        Peer{ring(member, m), ring(m, member), {}, {}, {}, {}, nullptr, nullptr, false, {}, 0, false});
     marks_.emplace_back(place(m, m));
   }
   member_of_.assign(static_cast<std::size_t>(*std::max_element(ranks_.begin(), ranks_.end())) + 1, -1);
@@ -134,14 +139,17 @@ ShmTransport::ShmTransport(std::byte* memory, const ShmTransportGeometry& geomet
 }
 
 Status ShmTransport::send(int rank, std::uint32_t tag, const void* data, std::size_t bytes, Ticket& ticket) {
-  Peer& peer = peer_of(rank);
+  const std::size_t member = member_of(rank);
+  Peer& peer = peers_[member];
   peer.sends.push({{tag, kMagic, bytes}, static_cast<const std::byte*>(data), 0, false, &ticket});
   if (peer.sends.size() == 1) push_sends(peer);
+  if (!peer.sends.empty()) list(member);
   return {};
 }
 
 Status ShmTransport::recv(int rank, std::uint32_t tag, void* data, std::size_t bytes, Ticket& ticket) {
-  Peer& peer = peer_of(rank);
+  const std::size_t member = member_of(rank);
+  Peer& peer = peers_[member];
   for (std::size_t i = 0; i < peer.early.size(); ++i) {
     Early& early = peer.early[i];
     if (early.tag != tag) continue;
@@ -154,7 +162,13 @@ Status ShmTransport::recv(int rank, std::uint32_t tag, void* data, std::size_t b
     return {};
   }
   peer.recvs.push({tag, static_cast<std::byte*>(data), bytes, &ticket});
+  list(member);
   return {};
+}
+
+// A rank of many has something open with few, and mostly with none: then a poll looks at nobody.
+void ShmTransport::list(std::size_t member) {
+  if (!std::exchange(peers_[member].listed, true)) listed_.push_back(member);
 }
 
 void ShmTransport::push_sends(Peer& peer) {
@@ -264,12 +278,22 @@ Status ShmTransport::pull(Peer& peer, int rank) {
 // After a failure nothing is known of what lies in the rings.
 Status ShmTransport::progress() {
   if (!broken_.ok()) return broken_;
-  for (std::size_t m = 0; m < peers_.size(); ++m) {
-    Peer& peer = peers_[m];
+  for (std::size_t i = 0; i < listed_.size();) {
+    const std::size_t member = listed_[i];
+    Peer& peer = peers_[member];
+    // Not as soon as it is through: the next message is mostly for the same one.
+    if (!peer.has_open()) {
+      peer.listed = false;
+      listed_[i] = listed_.back();
+      listed_.pop_back();
+      continue;
+    }
     if (!peer.sends.empty()) push_sends(peer);
-    if (peer.recvs.empty() && !peer.current) continue;
-    broken_ = pull(peer, ranks_[m]);
-    if (!broken_.ok()) return broken_;
+    if (peer.expects()) {
+      broken_ = pull(peer, ranks_[member]);
+      if (!broken_.ok()) return broken_;
+    }
+    ++i;
   }
   return {};
 }
@@ -307,9 +331,9 @@ void ShmTransport::cancel(Ticket& ticket) {
 }
 
 bool ShmTransport::peer_is_gone(int rank) const {
-  const int member = member_of_[static_cast<std::size_t>(rank)];
-  const std::optional<WatchedProcess>& process = processes_[static_cast<std::size_t>(member)];
-  return process ? process->is_gone() : is_gone_ && is_gone_(member);
+  const std::size_t member = member_of(rank);
+  const std::optional<WatchedProcess>& process = processes_[member];
+  return process ? process->is_gone() : is_gone_ && is_gone_(static_cast<int>(member));
 }
 
 }  // namespace

@@ -92,7 +92,10 @@ SingleCopy::Way SingleCopy::take(const TeamOp& op) {
   if (offer < 2 * op.operation) return Way::undecided;
   // A root that is further on has not waited for an answer.
   if (offer != 2 * op.operation + 1) return way_ = Way::staged;
-  const bool read = read_memory(root.identity.pid, root.lent.place, op.out, op.count * op.element_bytes);
+  const bool read =
+      read_memory(root.identity.pid, root.lent.place, op.out, op.count * op.element_bytes) &&
+      // Or its root has failed, and something else may be there by now. In slots nothing comes either: the wait finds that out.
+      !has_withdrawn(root);
   board(rank_).taken.value.store(2 * op.operation + (read ? 1 : 0), std::memory_order_release);
   return way_ = read ? Way::done : Way::staged;
 }

@@ -13,8 +13,8 @@
 namespace heddle {
 namespace {
 
-constexpr int kStoreTurns = 7;   // of each way; the median counts
-constexpr int kOperations = 12;  // timed together
+constexpr int kStoreTurns = 7;  // of each way; the median counts
+constexpr int kBcasts = 12;     // timed together
 constexpr std::size_t kMiddleTrial = 1024;
 constexpr std::size_t kLargeTrial = 8192;
 constexpr double kWorthwhileStores = 0.95;  // of the default's time
@@ -23,34 +23,50 @@ using Clock = std::chrono::steady_clock;
 
 // One measurement in progress.
 struct StoreMeasurement {
-  explicit StoreMeasurement(const StoreTrial& what) : trial(what) {}
+  StoreMeasurement(const StoreTrial& what, int how_many) : trial(what), members(how_many) {}
 
-  Status time_operations(std::size_t bytes, double* seconds);
+  Status come_together();
+  Status time_bcasts(std::size_t bytes, double* seconds);
   Status choose(const std::vector<StoreWay>& ways, std::size_t bytes, StoreWay* chosen);
 
   const StoreTrial& trial;
+  int members;
+  int root = 0;  // of the next bcast
   Clock::time_point begin = Clock::now();
-  // The first byte says whether the member's budget is spent: the operations themselves make it known to all.
-  std::vector<std::byte> in = std::vector<std::byte>(kLargeTrial);
-  std::vector<std::byte> out = std::vector<std::byte>(kLargeTrial);
+  std::vector<std::byte> data = std::vector<std::byte>(kLargeTrial);
   bool over = false;  // on every member, after the same operation
 };
 
-Status StoreMeasurement::time_operations(std::size_t bytes, double* seconds) {
-  in[0] = std::byte{Clock::now() - begin > trial.budget};
-  Clock::time_point start;
-  // The first is not timed: in it the members come together.
-  for (int i = 0; i <= kOperations; ++i) {
-    if (i == 1) start = Clock::now();
+// Whether a member's budget is spent is what all learn by it.
+Status StoreMeasurement::come_together() {
+  const std::byte mine{Clock::now() - begin > trial.budget};
+  std::byte any{};
+  TeamOp op;
+  op.in = &mine;
+  op.out = &any;
+  op.count = 1;
+  op.fold = trial.fold;
+  HEDDLE_TRY(trial.run(op));
+  over = any != std::byte{0};
+  return {};
+}
+
+// Members are the root in turn, so that none is ahead: whoever is next has had the one before. An allreduce of as many bytes by more than a few members
+// does not go by way of small slots.
+Status StoreMeasurement::time_bcasts(std::size_t bytes, double* seconds) {
+  HEDDLE_TRY(come_together());
+  if (over) return {};
+  const Clock::time_point start = Clock::now();
+  for (int i = 0; i < kBcasts; ++i) {
     TeamOp op;
-    op.in = in.data();
-    op.out = out.data();
+    op.verb = TeamVerb::bcast;
+    op.in = op.out = data.data();
     op.count = bytes;
-    op.fold = trial.fold;
+    op.root = root;
     HEDDLE_TRY(trial.run(op));
+    root = (root + 1) % members;
   }
   *seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  over = out[0] != std::byte{0};
   return {};
 }
 
@@ -61,7 +77,7 @@ Status StoreMeasurement::choose(const std::vector<StoreWay>& ways, std::size_t b
   for (std::size_t turn = 0; turn < kStoreTurns && !over; ++turn) {
     for (std::size_t w = 0; w < ways.size() && !over; ++w) {
       trial.use({ways[w], ways[w]});
-      HEDDLE_TRY(time_operations(bytes, &times[w][turn]));
+      HEDDLE_TRY(time_bcasts(bytes, &times[w][turn]));
     }
   }
   if (over) return {};
@@ -105,10 +121,10 @@ SmallStores default_small_stores() {
   return {StoreWay::cached, StoreWay::cached};
 }
 
-Result<SmallStores> measure_small_stores(const StoreTrial& trial) {
+Result<SmallStores> measure_small_stores(const StoreTrial& trial, int members) {
   const SmallStores unmeasured = default_small_stores();
   SmallStores found = unmeasured;
-  StoreMeasurement measurement(trial);
+  StoreMeasurement measurement(trial, members);
   HEDDLE_TRY(measurement.choose(candidates(unmeasured.middle), kMiddleTrial, &found.middle));
   HEDDLE_TRY(measurement.choose(candidates(unmeasured.large), kLargeTrial, &found.large));
   if (measurement.over) found = unmeasured;
