@@ -202,6 +202,7 @@ class WaitingTeam final : public Team {
   int missing(const TeamOp&) const override { return 1; }
   std::uint64_t passed(const TeamOp&) const override { return 0; }
   TeamClash clash(const TeamOp&) const override { return {}; }
+  void withdraw() override {}
   void tell(std::uint64_t) override {}
   std::uint64_t told(int) const override { return 0; }
 
