@@ -169,8 +169,11 @@ Status SparseSums::run_streams(const SparseJob& job, const Agreement& agreement,
                         fold_threads_.get()};
   HEDDLE_TRY(streams.start(std::move(binding)));
   HEDDLE_TRY(comm_.complete(streams));
-  // Whoever leaves may give its memory back: by then all must have mapped what they were handed.
-  if (node_memory_) HEDDLE_TRY(comm_.barrier());
+  if (node_memory_) {
+    HEDDLE_TRY(comm_.all_still_lend());
+    // Whoever leaves may give its memory back: by then all must have mapped what they were handed.
+    HEDDLE_TRY(comm_.barrier());
+  }
   const std::vector<SparseView> parts = streams.result();
   profiles_.insert_or_assign(job.in.dimension,
                              Profile::of_result(parts, agreement.total(), job.in.dimension));
