@@ -78,6 +78,9 @@ class Team {
   // Ends this member's part, whatever is under way: the last call but those of its own word. Other members may be late for that and read this one's buffers, which are the
   // caller's again; what they find there they do not take for the operation's.
   virtual void withdraw() = 0;
+  // A member that has; -1: none. For those who read what members lend each other beside the team: asked afterwards, and before an operation that these members must be in, it
+  // tells whether what was read was theirs to read.
+  virtual int withdrawn() const = 0;
 
   // A word of each member's, 0 at first, which the others may read at any time. What a member told before it started an operation is
   // seen by those who have completed it, where the operation folds.

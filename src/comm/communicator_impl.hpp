@@ -174,6 +174,8 @@ class CommunicatorImpl final : public Communicator {
   int left_for(int rank) const;
   std::string also_gone(int besides) const;
   std::string trouble_with(int rank) const;
+  Status failed_without(int rank) const;
+  Status all_still_lend();
   int rank_of_member(int member, TeamKind team) const;
   Status fail(Status status);
 

@@ -187,8 +187,11 @@ Status SparseSums::run_streams(const SparseJob& job, const Agreement& agreement,
                         fold_threads_.get()};
   HEDDLE_TRY(streams.start(std::move(binding)));
   HEDDLE_TRY(comm_.complete(streams));
-  // Whoever leaves may give its memory back: by then all must have mapped what they were handed.
-  if (node_memory_) HEDDLE_TRY(comm_.barrier());
+  if (node_memory_) {
+    HEDDLE_TRY(comm_.all_still_lend());
+    // Whoever leaves may give its memory back: by then all must have mapped what they were handed.
+    HEDDLE_TRY(comm_.barrier());
+  }
   const std::vector<SparseView> parts = streams.result();
   learn(parts, agreement.total(), job.in.dimension);
   comm_.note_sparse(choice.streams.algorithm->name, agreement.total(), count_of(parts), streams.bytes_sent());

@@ -101,6 +101,17 @@ std::string CommunicatorImpl::also_gone(int besides) const {
   return text;
 }
 
+Status CommunicatorImpl::failed_without(int rank) const {
+  return Status(Code::peer_failed,
+                name_of(rank) + " has failed, or has destroyed its communicator" + also_gone(rank));
+}
+
+// What they have handed over, all of them on this node, is their callers' again where they wait for this rank no longer.
+Status CommunicatorImpl::all_still_lend() {
+  const int member = team_->withdrawn();
+  return member < 0 ? Status() : fail(failed_without(rank_of_member(member, TeamKind::node)));
+}
+
 // The ranks of this node may do for it what takes long. Each tells what it has seen move of its own alone, so that those who wait for
 // each other in vain tell nothing. That is also what has moved since the last look of a wait before this one, unless that is long ago.
 void CommunicatorImpl::see_movement(Patience& patience, std::uint64_t passed) {
@@ -144,9 +155,7 @@ Status CommunicatorImpl::inspect(int missing, Blame blame, Patience& patience, s
                               sure ? "did not take part" : "did not take part, or waits itself,", seconds,
                               trouble_with(missing), also_gone(missing)));
   }
-  if (has_left(missing))
-    return Status(Code::peer_failed,
-                  who + " has failed, or has destroyed its communicator" + also_gone(missing));
+  if (has_left(missing)) return failed_without(missing);
   ProcessState& process = *connections_->process;
   const TimePoint time = now(policy_.clock);
   if (process.may_warn(time) && patience.warning_due()) {

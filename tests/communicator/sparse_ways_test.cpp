@@ -1,6 +1,8 @@
 // Allreduce of sparse streams on whole communicators, by ways that are for some of them: bitmaps, several threads, regions that follow the entries; and vectors of few zeros.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -187,6 +189,59 @@ TEST(SparseCommunicator, WhatIsNotMostlyZeroStaysDense) {
     zeros[7] = me.rank;
     ASSERT_TRUE(comm.mostly_zero_allreduce({zeros.data(), zeros.data(), kCount, DType::i32}).ok());
     EXPECT_STRNE(comm.sparse_stats().algorithm, "dense");
+  });
+}
+
+// Entries in memory that the others reach are not copied for them. Who comes late to fold them does not take what lies there when the wait of
+// their owner, who has all it wants, is over. The clocks hold the ranks where they wait.
+TEST(SparseHandedOver, EntriesAreTheirRanksAfterwards) {
+  Party party({1, 1});
+  Config config = forcing("recursive_doubling");
+  config.timeout = std::chrono::milliseconds(400);
+  config.spin = 10;
+  enum Stage { begun, first_came, second_has_handed_over, first_failed, through };
+  std::atomic<int> stage{begun};
+  run_ranks(2, [&](Rank& me) {
+    const auto hold_until = [&](int next) { me.until([&] { return stage.load() >= next; }); };
+    bool holds = false;
+    Bootstrap bootstrap = party.bootstrap(me.rank);
+    bootstrap.clock = [&] {
+      if (holds && stage == me.rank) {
+        ++stage;
+        hold_until(me.rank + 2);
+      }
+      return std::chrono::steady_clock::now();
+    };
+    auto made = Communicator::create(bootstrap, config);
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    Communicator& comm = *made.value();
+    SparseJob job;
+    job.in = {1000, 1, IndexType::u64, DType::i64, nullptr, nullptr};
+    auto* const entry = static_cast<std::uint64_t*>(comm.allocate(2 * sizeof(std::uint64_t)).value());
+    job.in.indices = &entry[0];
+    job.in.values = &entry[1];
+    entry[0] = 5;
+    entry[1] = 1;
+    int delivered = 0;
+    job.deliver = [&](std::span<const SparseView>) {
+      ++delivered;
+      return Status();
+    };
+    ASSERT_TRUE(comm.sparse_allreduce(job).ok());
+    holds = true;
+    if (me.rank == 1) hold_until(first_came);
+    const Status status = comm.sparse_allreduce(job);
+    if (me.rank == 0) {
+      EXPECT_EQ(status.code(), Code::timeout) << status.message();
+      entry[1] = 42;
+      stage = first_failed;
+      hold_until(through);
+    } else {
+      EXPECT_EQ(status.code(), Code::peer_failed);
+      EXPECT_NE(status.message().find("rank 0 "), std::string::npos) << status.message();
+      stage = through;
+    }
+    EXPECT_EQ(delivered, 1);
   });
 }
 

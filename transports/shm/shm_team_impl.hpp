@@ -38,6 +38,7 @@ class ShmTeamImpl final : public ShmTeam {
   std::uint64_t passed(const TeamOp& op) const override;
   TeamClash clash(const TeamOp& op) const override;
   void withdraw() override { team_layout::withdraw(board(rank_)); }
+  int withdrawn() const override;
   void tell(std::uint64_t word) override { board(rank_).word.value.store(word, std::memory_order_release); }
   std::uint64_t told(int member) const override {
     return board(member).word.value.load(std::memory_order_acquire);

@@ -37,6 +37,13 @@ std::uint64_t ShmTeamImpl::passed(const TeamOp& op) const {
   return op.step[0] + op.step[1] + op.step[2];
 }
 
+int ShmTeamImpl::withdrawn() const {
+  for (int m = 0; m < size_; ++m) {
+    if (has_withdrawn(board(m))) return m;
+  }
+  return -1;
+}
+
 TeamClash ShmTeamImpl::clash(const TeamOp& op) const {
   for (int m = 0; m < size_; ++m) {
     if (m == rank_) continue;
