@@ -10,7 +10,7 @@
  * Order: all ranks of a communicator start the same collectives, with matching arguments, in the same order.
  * Waits: every wait ends after HEDDLE_TIMEOUT without any progress (0, the default: never) with HEDDLE_ERR_TIMEOUT and a message
  * that names the missing rank, and warns once after HEDDLE_WARN_AFTER. After a timeout or a failed peer a
- * communicator can only be destroyed.
+ * communicator can only be destroyed (heddle_comm_failed).
  */
 #ifndef HEDDLE_HEDDLE_H
 #define HEDDLE_HEDDLE_H
@@ -147,6 +147,11 @@ HEDDLE_API heddle_status heddle_comm_split(heddle_comm_t comm, int color, int ke
  * collective: that does them no harm. After fork() a communicator is the parent's: in the child this and
  * heddle_request_free do nothing, and all else on it is HEDDLE_ERR_ARGUMENT. */
 HEDDLE_API heddle_status heddle_comm_destroy(heddle_comm_t comm);
+
+/* *failed becomes 1 where a collective of this communicator has failed in flight on this rank (a peer is gone, a deadline has passed, memory was missing):
+ * it can only be destroyed. It stays 0 after errors that leave the communicator usable, whatever their status: arguments that are refused, or a rank that could not make
+ * its part of a sum ready (HEDDLE_ERR_PEER on the others as well). Local. */
+HEDDLE_API heddle_status heddle_comm_failed(heddle_comm_t comm, int* failed);
 
 HEDDLE_API heddle_status heddle_comm_rank(heddle_comm_t comm, int* rank);
 HEDDLE_API heddle_status heddle_comm_size(heddle_comm_t comm, int* size);

@@ -232,6 +232,13 @@ class Comm {
     return Comm(handle);
   }
 
+  // Whether it can only be destroyed: see heddle_comm_failed.
+  bool failed() const {
+    int failed = 0;
+    check(heddle_comm_failed(handle_, &failed));
+    return failed != 0;
+  }
+
   int rank() const {
     int rank = 0;
     check(heddle_comm_rank(handle_, &rank));

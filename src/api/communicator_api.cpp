@@ -155,6 +155,15 @@ heddle_status heddle_comm_destroy(heddle_comm_t comm) {
   });
 }
 
+heddle_status heddle_comm_failed(heddle_comm_t comm, int* failed) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check(comm));
+    HEDDLE_TRY(edge::check_not_null(failed, "failed"));
+    *failed = comm->communicator->failed() ? 1 : 0;
+    return {};
+  });
+}
+
 heddle_status heddle_comm_rank(heddle_comm_t comm, int* rank) {
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(comm));

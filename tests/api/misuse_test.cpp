@@ -309,7 +309,13 @@ TEST(Misuse, AfterATimeoutOnlyDestructionIsLeft) {
       ASSERT_EQ(heddle_iallreduce(HEDDLE_IN_PLACE, &data, 1, HEDDLE_INT32, HEDDLE_SUM, comm, &request),
                 HEDDLE_OK);
       ASSERT_EQ(heddle_ibarrier(comm, &other), HEDDLE_OK);
+      int failed = -1;
+      EXPECT_EQ(heddle_bcast(nullptr, 4, 0, comm), HEDDLE_ERR_ARGUMENT);
+      ASSERT_EQ(heddle_comm_failed(comm, &failed), HEDDLE_OK);
+      EXPECT_EQ(failed, 0) << "what is refused is no failure";
       EXPECT_EQ(heddle_wait(&request), HEDDLE_ERR_TIMEOUT);
+      ASSERT_EQ(heddle_comm_failed(comm, &failed), HEDDLE_OK);
+      EXPECT_EQ(failed, 1);
       EXPECT_NE(std::string(heddle_last_error()).find("rank 1"), std::string::npos) << heddle_last_error();
       EXPECT_EQ(request, nullptr);
       EXPECT_EQ(heddle_barrier(comm), HEDDLE_ERR_TIMEOUT);

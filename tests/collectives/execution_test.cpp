@@ -203,6 +203,7 @@ class WaitingTeam final : public Team {
   std::uint64_t passed(const TeamOp&) const override { return 0; }
   TeamClash clash(const TeamOp&) const override { return {}; }
   void withdraw() override {}
+  int withdrawn() const override { return -1; }
   void tell(std::uint64_t) override {}
   std::uint64_t told(int) const override { return 0; }
 
