@@ -50,7 +50,7 @@ class Backend {
   const HostMpi& host_mpi() const { return mpi_; }
   const Packing& packing() const { return packing_; }
   DeviceBuffers& device_buffers() { return device_buffers_; }
-  // True once MPI is initialised, until it ends, and everything is there that heddle needs.
+  // True once MPI is initialised, until it ends, and everything is there that heddle needs. Never with HEDDLE_ENABLE=0.
   bool make_ready();
   // True from then on.
   bool is_ready() const { return ready_.load(std::memory_order_acquire); }
@@ -131,6 +131,7 @@ class Backend {
   template <typename Call>
   CommState* enter(MPI_Comm comm, const Call& call, int* rc);
   CommState* attach(MPI_Comm comm);
+  void stay_out(const Log& log, int world_rank);
   // Whether this thread is in a callback of the communicator's end: what is set on it now would stay, for whoever gets its handle.
   static bool is_ending(MPI_Comm comm);
   // The bytes of a call that counts towards the take-over; 0: it does not.
