@@ -10,8 +10,8 @@ namespace {
 
 // When a communicator is set up: at this call, of those that heddle serves, at the earliest, and where it is not MPI_COMM_WORLD, which lives as
 // long as the job, not before the calls have come to what the set-up costs, had heddle served them. So a program that makes communicators by the
-// thousand, for a few calls each, pays nothing for it, and one that keeps them loses at most as much as it would have paid. All this is constant
-// and goes by what the ranks know alike, because they must agree before they can talk.
+// thousand, for a few calls each, pays nothing for it, and one that keeps them loses at most as much as it would have paid. All this is constant,
+// but for HEDDLE_REPRODUCIBLE, and goes by what the ranks know alike, because they must agree before they can talk.
 constexpr std::uint32_t kTakeoverCall = 3;
 // Of two ranks on a node: more ranks cost more, and save more.
 constexpr std::uint64_t kSetUpNanoseconds = 250'000;
@@ -72,6 +72,7 @@ bool Backend::make_ready() {
         "continuing as with HEDDLE_ENABLE=0");
     parsed.config.enable = false;
   }
+  reproducible_ = parsed.config.reproducible;
   checks_.store(parsed.config.check, std::memory_order_relaxed);
   set_up_.emplace(mpi_, self_, process_, std::move(parsed), world_rank);
   ready_.store(true, std::memory_order_release);
@@ -107,7 +108,9 @@ CommState* Backend::attach(MPI_Comm comm) {
   state->mode = is_inter != 0 || size == 1 ? Mode::host : Mode::counting;
   state->size = size;
   state->rank = rank;
-  state->to_save = comm == MPI_COMM_WORLD ? 0 : kSetUpNanoseconds;
+  state->to_save = comm == MPI_COMM_WORLD || reproducible_ ? 0 : kSetUpNanoseconds;
+  // The host adds in an order of its own: bits would change when heddle takes over.
+  if (reproducible_) state->calls = kTakeoverCall - 1;
   if (mpi_.Comm_set_attr(comm, comm_keyval_, state) != MPI_SUCCESS) {
     registry_.recycle(state);
     return nullptr;

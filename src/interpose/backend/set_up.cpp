@@ -126,9 +126,10 @@ Status SetUp::wait(const Exchange& exchange, MPI_Request* request, const Missing
                         : name_ranks(exchange, absent) + (absent.size() == 1 ? " has" : " have")) +
         " not joined heddle's set-up on a communicator of " + std::to_string(exchange.size) + " for " +
         seconds_text(waited) +
-        " s; if it runs with HEDDLE_ENABLE=0 or without LD_PRELOAD=libheddle_preload.so, set HEDDLE_ENABLE=0 "
-        "on "
-        "every rank, or start all with the library (mpiexec -genv LD_PRELOAD ...) and without that setting";
+        " s; if it runs with HEDDLE_ENABLE=0, without LD_PRELOAD=libheddle_preload.so, or with another "
+        "HEDDLE_REPRODUCIBLE, set HEDDLE_ENABLE=0 on every rank, or start all with the library (mpiexec "
+        "-genv "
+        "LD_PRELOAD ...) and the same settings";
     if (expired && speaks) {
       last_words(text + "; giving up after HEDDLE_TIMEOUT=" + seconds_text(config_.timeout));
       mpi_.Abort(exchange.comm, 1);
