@@ -10,19 +10,26 @@
 #include <thread>
 #include <utility>
 
+#include "comm/hello.hpp"
+
 namespace heddle::backend {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The first record a rank sends. `arrived` is what tells an answer from the zeros that the receive buffer
-// starts with.
+// The first record a rank sends, with its Hello behind it. `arrived` is what tells an answer from the zeros that the receive buffer starts with.
+//
+// How long it is, and what it begins with, never changes: a rank of another build has to be understood before it can be refused, and a record of
+// another length would end the job.
 struct RecordHead {
   std::uint64_t arrived;
+  std::uint64_t protocol;
   std::uint64_t complaints_hash;
   std::uint64_t pairs_hash;
 };
-constexpr std::uint64_t kArrived = 0x6865646c646c6532;  // "heddle2"
+constexpr std::uint64_t kArrived = 0x6865646c646c6533;  // "heddle3"
+constexpr std::size_t kRecord = 1024;
+static_assert(sizeof(RecordHead) + sizeof(Hello) <= kRecord);
 constexpr std::size_t kMostNamed = 8;
 
 std::string seconds_text(std::chrono::milliseconds time) {
@@ -144,18 +151,19 @@ Status SetUp::wait(const Exchange& exchange, MPI_Request* request, const Missing
 // so that the receive buffer tells who has answered. Only then can a rank without the preload library be
 // named.
 Status SetUp::gather_first(Exchange& exchange, const void* mine, void* all, std::size_t bytes) {
-  const std::size_t record = sizeof(RecordHead) + bytes;
+  if (sizeof(RecordHead) + bytes > kRecord)
+    return Status(Code::internal, "too much in the first record of heddle's set-up");
   const auto size = static_cast<std::size_t>(exchange.size);
-  std::vector<std::byte> out(record);
-  std::vector<std::byte> in(record * size);
-  const RecordHead head = {kArrived, complaints_hash_, hash_of(exchange.pairs)};
+  std::vector<std::byte> out(kRecord);
+  std::vector<std::byte> in(kRecord * size);
+  const RecordHead head = {kArrived, kProtocol, complaints_hash_, hash_of(exchange.pairs)};
   std::memcpy(out.data(), &head, sizeof head);
   std::memcpy(out.data() + sizeof head, mine, bytes);
-  std::vector<int> counts(size, static_cast<int>(record));
+  std::vector<int> counts(size, static_cast<int>(kRecord));
   std::vector<int> zeros(size, 0);
   std::vector<int> places(size);
   for (std::size_t i = 0; i < size; ++i)
-    places[i] = static_cast<int>(i * record);
+    places[i] = static_cast<int>(i * kRecord);
 
   MPI_Request request;
   if (mpi_.Ialltoallv(out.data(), counts.data(), zeros.data(), MPI_BYTE, in.data(), counts.data(),
@@ -165,7 +173,7 @@ Status SetUp::gather_first(Exchange& exchange, const void* mine, void* all, std:
   const auto head_of = [&](std::size_t rank) {
     RecordHead found;
     // The host writes this buffer while we look: volatile bytes, for diagnosis only.
-    const volatile std::byte* from = in.data() + rank * record;
+    const volatile std::byte* from = in.data() + rank * kRecord;
     std::byte copy[sizeof found];
     for (std::size_t i = 0; i < sizeof found; ++i)
       copy[i] = from[i];
@@ -183,12 +191,16 @@ Status SetUp::gather_first(Exchange& exchange, const void* mine, void* all, std:
   bool first_with_these = true;
   for (std::size_t i = 0; i < size; ++i) {
     const RecordHead found = head_of(i);
-    if (found.arrived != kArrived)
-      return Status(Code::unsupported, "rank " + std::to_string(i) + " runs another version of heddle");
+    if (found.arrived != kArrived || found.protocol != kProtocol) {
+      return Status(Code::unsupported, "rank " + std::to_string(i) +
+                                           " runs another version of heddle (protocol " +
+                                           std::to_string(found.protocol) + ", here " +
+                                           std::to_string(kProtocol) + "): use one build on all ranks");
+    }
     if (static_cast<int>(i) < exchange.rank && found.complaints_hash == complaints_hash_)
       first_with_these = false;
     if (found.pairs_hash != head_of(0).pairs_hash) exchange.all_have_the_same_pairs = false;
-    std::memcpy(static_cast<std::byte*>(all) + i * bytes, in.data() + i * record + sizeof head, bytes);
+    std::memcpy(static_cast<std::byte*>(all) + i * bytes, in.data() + i * kRecord + sizeof head, bytes);
   }
   say_complaints(first_with_these);
   return Status();
