@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -75,24 +76,37 @@ SetUp::SetUp(const HostMpi& mpi, const HostSelf& self, std::shared_ptr<ProcessSt
   if (!all.empty()) complaints_hash_ = std::hash<std::string>()(all);
 }
 
-// "rank 2" or "ranks 2, 3 and 5", numbered as in MPI_COMM_WORLD, which is how users know them.
-std::string SetUp::name_ranks(const Exchange& exchange, const std::vector<int>& ranks) const {
-  std::vector<int> names = ranks;
+// Numbers in MPI_COMM_WORLD, MPI_UNDEFINED for processes of another one; the ranks themselves where the host does not tell.
+std::vector<int> SetUp::in_world(MPI_Comm comm, const std::vector<int>& ranks) const {
+  std::vector<int> found = ranks;
   MPI_Group here;
   MPI_Group world;
-  if (mpi_.Comm_group(exchange.comm, &here) == MPI_SUCCESS &&
-      mpi_.Comm_group(MPI_COMM_WORLD, &world) == MPI_SUCCESS) {
-    mpi_.Group_translate_ranks(here, static_cast<int>(ranks.size()), ranks.data(), world, names.data());
+  if (mpi_.Comm_group(comm, &here) == MPI_SUCCESS && mpi_.Comm_group(MPI_COMM_WORLD, &world) == MPI_SUCCESS) {
+    mpi_.Group_translate_ranks(here, static_cast<int>(ranks.size()), ranks.data(), world, found.data());
     mpi_.Group_free(&here);
     mpi_.Group_free(&world);
   }
+  return found;
+}
+
+// Processes that were spawned, or connected to, may run without the preload library, and then never come to the set-up. Each rank has such
+// among the others where one has, so all know without asking.
+bool SetUp::has_strangers(MPI_Comm comm, int size) const {
+  if (comm == MPI_COMM_WORLD) return false;
+  std::vector<int> ranks(static_cast<std::size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  const std::vector<int> found = in_world(comm, ranks);
+  return std::find(found.begin(), found.end(), MPI_UNDEFINED) != found.end();
+}
+
+// "rank 2" or "ranks 2, 3 and 5", numbered as in MPI_COMM_WORLD, which is how users know them.
+std::string SetUp::name_ranks(const Exchange& exchange, const std::vector<int>& ranks) const {
+  const std::vector<int> names = in_world(exchange.comm, ranks);
   std::string text = names.size() == 1 ? "rank " : "ranks ";
   const std::size_t named = std::min(names.size(), kMostNamed);
   for (std::size_t i = 0; i < named; ++i) {
     if (i > 0) text += i + 1 == names.size() ? " and " : ", ";
-    // Spawned, or connected to.
-    text += names[i] == MPI_UNDEFINED ? std::to_string(ranks[i]) + " (of another MPI_COMM_WORLD)"
-                                      : std::to_string(names[i]);
+    text += std::to_string(names[i]);
   }
   if (named < names.size()) text += " and " + std::to_string(names.size() - named) + " more";
   return text;
@@ -273,6 +287,15 @@ void SetUp::run(MPI_Comm comm, CommState& state, DatatypeMap& map) {
   state.name =
       (length > 0 ? std::string(name) : std::string("a communicator")) + " of " + std::to_string(state.size);
 
+  if (has_strangers(comm, state.size)) {
+    state.mode = Mode::host;
+    if (state.rank == 0)
+      log_.info(state.name +
+                ": left to the host MPI: some of its processes are of another MPI_COMM_WORLD (spawned, or "
+                "connected "
+                "to), and may run without heddle");
+    return;
+  }
   Exchange exchange = {comm, state.rank, state.size};
   if (config_.enable) exchange.pairs = map.host_pairs();
   Bootstrap bootstrap;
