@@ -229,7 +229,10 @@ using Row = ConfigRow;
 
 // The one table: parsing, complaints, heddle-info and docs/environment.md all come from here.
 constexpr std::array kRows = {
-    Row{{"HEDDLE_ENABLE", "0, 1", "1", "0 leaves every call to the host MPI."}, set_switch<&Config::enable>},
+    Row{{"HEDDLE_ENABLE", "0, 1", "1",
+         "0 leaves every call to the host MPI. All ranks need it then: under the preload library a rank with "
+         "0 tells the others nothing, and they would wait for it."},
+        set_switch<&Config::enable>},
     Row{{"HEDDLE_LOG", "none, error, warn, info, debug", "warn",
          "How much is said on standard error. info: one line per communicator and per distinct decision."},
         set_log_level},

@@ -13,7 +13,6 @@ namespace heddle {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x6864646c;  // "hddl"
-constexpr std::uint32_t kProtocol = 17;       // raised whenever ranks of two builds could not work together
 
 constexpr const char* kSettingNames[kSharedSettings] = {
     "HEDDLE_ALGORITHM",     "HEDDLE_TUNING_FILE (its content)",

@@ -19,6 +19,8 @@ template <typename Call>
 [[gnu::noinline]] CommState* Backend::enter(MPI_Comm comm, const Call& call, int* rc) {
   CommState* state = registry_.find_fast(comm);
   if (state == nullptr) state = registry_.find(comm);
+  // (Of a wrong communicator the user's error handler then hears twice.)
+  if (state == nullptr && serves_at_once()) state = attach(comm);
   if (state == nullptr) {
     // The host goes first: it knows whether this is a communicator, and what to tell the user if not.
     *rc = call.host();

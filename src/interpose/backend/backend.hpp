@@ -50,7 +50,7 @@ class Backend {
   const HostMpi& host_mpi() const { return mpi_; }
   const Packing& packing() const { return packing_; }
   DeviceBuffers& device_buffers() { return device_buffers_; }
-  // True once MPI is initialised, until it ends, and everything is there that heddle needs.
+  // True once MPI is initialised, until it ends, and everything is there that heddle needs. Never with HEDDLE_ENABLE=0.
   bool make_ready();
   // True from then on.
   bool is_ready() const { return ready_.load(std::memory_order_acquire); }
@@ -131,6 +131,9 @@ class Backend {
   template <typename Call>
   CommState* enter(MPI_Comm comm, const Call& call, int* rc);
   CommState* attach(MPI_Comm comm);
+  // Whether heddle takes a communicator over in its first call.
+  bool serves_at_once() { return make_ready() && reproducible_; }
+  void stay_out(const Log& log, int world_rank);
   // Whether this thread is in a callback of the communicator's end: what is set on it now would stay, for whoever gets its handle.
   static bool is_ending(MPI_Comm comm);
   // The bytes of a call that counts towards the take-over; 0: it does not.
@@ -175,7 +178,8 @@ class Backend {
   std::atomic<bool> has_shut_down_{false};
   std::atomic<bool> checks_{false};  // HEDDLE_CHECK
   int comm_keyval_ = MPI_KEYVAL_INVALID;
-  bool alone_ = false;  // one rank in MPI_COMM_WORLD, whose memory nobody else needs
+  bool reproducible_ = false;  // HEDDLE_REPRODUCIBLE
+  bool alone_ = false;         // one rank in MPI_COMM_WORLD, whose memory nobody else needs
   std::optional<DatatypeMap> map_;
   std::shared_ptr<ProcessState> process_ = std::make_shared<ProcessState>();
   std::optional<SetUp> set_up_;

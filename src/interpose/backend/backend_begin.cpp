@@ -10,8 +10,8 @@ namespace {
 
 // When a communicator is set up: at this call, of those that heddle serves, at the earliest, and where it is not MPI_COMM_WORLD, which lives as
 // long as the job, not before the calls have come to what the set-up costs, had heddle served them. So a program that makes communicators by the
-// thousand, for a few calls each, pays nothing for it, and one that keeps them loses at most as much as it would have paid. All this is constant
-// and goes by what the ranks know alike, because they must agree before they can talk.
+// thousand, for a few calls each, pays nothing for it, and one that keeps them loses at most as much as it would have paid. All this is constant,
+// but for HEDDLE_REPRODUCIBLE, and goes by what the ranks know alike, because they must agree before they can talk.
 constexpr std::uint32_t kTakeoverCall = 3;
 // Of two ranks on a node: more ranks cost more, and save more.
 constexpr std::uint64_t kSetUpNanoseconds = 250'000;
@@ -30,36 +30,40 @@ bool Backend::make_ready() {
   // A program of sessions only has no MPI_COMM_SELF, whose attributes tell when MPI ends: the host serves it.
   if (initialized == 0 || finalized != 0) return false;
   const std::lock_guard lock(ready_mutex_);
+  if (closed_.load(std::memory_order_relaxed)) return false;
   if (ready_.load(std::memory_order_relaxed)) return true;
 
+  int world_rank = 0;
+  mpi_.Comm_rank(MPI_COMM_WORLD, &world_rank);
+  ParsedConfig parsed = parse_config_from_environ();
+  const Log log(parsed.config.log_level, world_rank);
+  device_buffers_.configure({parsed.config.enable && parsed.config.cuda, parsed.config.pinned_bytes});
+  if (!parsed.config.enable) {
+    stay_out(log, world_rank);
+    return false;
+  }
   int finalize_keyval = MPI_KEYVAL_INVALID;
   if (mpi_.Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &on_comm_delete, &comm_keyval_, this) != MPI_SUCCESS ||
       mpi_.Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &on_finalize, &finalize_keyval, this) != MPI_SUCCESS ||
       mpi_.Comm_set_attr(MPI_COMM_SELF, finalize_keyval, this) != MPI_SUCCESS) {
     return false;
   }
-  int world_rank = 0;
-  mpi_.Comm_rank(MPI_COMM_WORLD, &world_rank);
   int world_size = 0;
   alone_ = mpi_.Comm_size(MPI_COMM_WORLD, &world_size) == MPI_SUCCESS && world_size == 1;
-  ParsedConfig parsed = parse_config_from_environ();
   for (std::string& line : read_preferences(parsed.config).complaints)
     parsed.complaints.push_back(std::move(line));
   if (std::string complaint = compression_complaint(parsed.config.compress); !complaint.empty()) {
     parsed.complaints.push_back(std::move(complaint));
     parsed.config.compress.clear();
   }
-  const Log log(parsed.config.log_level, world_rank);
-  device_buffers_.configure({parsed.config.enable && parsed.config.cuda, parsed.config.pinned_bytes});
   const bool opened = self_.open();
   abi::learn_types(mpi_);
   map_.emplace(mpi_, self_.comm());
+  // Of one rank alone, perhaps: it tells the others in the set-up.
   if (!opened || !packing_.check_format()) {
-    if (parsed.config.enable) {
-      log.warn(
-          "the host MPI has no communicator to spare, or packs data in a format of its own: continuing as "
-          "with HEDDLE_ENABLE=0");
-    }
+    log.warn(
+        "the host MPI has no communicator to spare, or packs data in a format of its own: continuing as "
+        "with HEDDLE_ENABLE=0");
     parsed.config.enable = false;
   }
   if (mpi_.tolerates_failures != nullptr && *mpi_.tolerates_failures && parsed.config.enable) {
@@ -68,10 +72,19 @@ bool Backend::make_ready() {
         "continuing as with HEDDLE_ENABLE=0");
     parsed.config.enable = false;
   }
+  reproducible_ = parsed.config.reproducible;
   checks_.store(parsed.config.check, std::memory_order_relaxed);
   set_up_.emplace(mpi_, self_, process_, std::move(parsed), world_rank);
   ready_.store(true, std::memory_order_release);
   return true;
+}
+
+// HEDDLE_ENABLE=0 is what users turn to when a job hangs, so it asks nothing of the other ranks, nor of the host: whoever has it is to them as a
+// rank without the preload library.
+void Backend::stay_out(const Log& log, int world_rank) {
+  closed_.store(true, std::memory_order_release);
+  log.line(world_rank == 0 ? LogLevel::info : LogLevel::debug,
+           "HEDDLE_ENABLE=0: this process leaves every call to the host MPI");
 }
 
 void Backend::take_over(MPI_Comm comm, CommState& state) {
@@ -95,7 +108,9 @@ CommState* Backend::attach(MPI_Comm comm) {
   state->mode = is_inter != 0 || size == 1 ? Mode::host : Mode::counting;
   state->size = size;
   state->rank = rank;
-  state->to_save = comm == MPI_COMM_WORLD ? 0 : kSetUpNanoseconds;
+  state->to_save = comm == MPI_COMM_WORLD || reproducible_ ? 0 : kSetUpNanoseconds;
+  // The host adds in an order of its own: bits would change when heddle takes over.
+  if (reproducible_) state->calls = kTakeoverCall - 1;
   if (mpi_.Comm_set_attr(comm, comm_keyval_, state) != MPI_SUCCESS) {
     registry_.recycle(state);
     return nullptr;

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <vector>
 
+#include "interpose/backend/errors_returned.hpp"
+
 namespace heddle::backend {
 namespace {
 
@@ -72,7 +74,11 @@ Result<std::unique_ptr<HostP2p>> HostP2p::create(const HostMpi& mpi, MPI_Comm co
   MPI_Group group;
   MPI_Comm made = MPI_COMM_NULL;
   if (mpi.Comm_group(comm, &group) != MPI_SUCCESS) return Status(Code::system, "MPI_Comm_group failed");
-  const int rc = mpi.Comm_create(comm, group, &made);
+  int rc = MPI_SUCCESS;
+  {
+    const ErrorsReturned returned(mpi, comm);
+    rc = mpi.Comm_create(comm, group, &made);
+  }
   mpi.Group_free(&group);
   if (rc != MPI_SUCCESS || made == MPI_COMM_NULL) {
     return Status(Code::out_of_memory,

@@ -7,22 +7,30 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <numeric>
 #include <thread>
 #include <utility>
+
+#include "comm/hello.hpp"
 
 namespace heddle::backend {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The first record a rank sends. `arrived` is what tells an answer from the zeros that the receive buffer
-// starts with.
+// The first record a rank sends, with its Hello behind it. `arrived` is what tells an answer from the zeros that the receive buffer starts with.
+//
+// How long it is, and what it begins with, never changes: a rank of another build has to be understood before it can be refused, and a record of
+// another length would end the job.
 struct RecordHead {
   std::uint64_t arrived;
+  std::uint64_t protocol;
   std::uint64_t complaints_hash;
   std::uint64_t pairs_hash;
 };
-constexpr std::uint64_t kArrived = 0x6865646c646c6532;  // "heddle2"
+constexpr std::uint64_t kArrived = 0x6865646c646c6533;  // "heddle3"
+constexpr std::size_t kRecord = 1024;
+static_assert(sizeof(RecordHead) + sizeof(Hello) <= kRecord);
 constexpr std::size_t kMostNamed = 8;
 
 std::string seconds_text(std::chrono::milliseconds time) {
@@ -68,24 +76,37 @@ SetUp::SetUp(const HostMpi& mpi, const HostSelf& self, std::shared_ptr<ProcessSt
   if (!all.empty()) complaints_hash_ = std::hash<std::string>()(all);
 }
 
-// "rank 2" or "ranks 2, 3 and 5", numbered as in MPI_COMM_WORLD, which is how users know them.
-std::string SetUp::name_ranks(const Exchange& exchange, const std::vector<int>& ranks) const {
-  std::vector<int> names = ranks;
+// Numbers in MPI_COMM_WORLD, MPI_UNDEFINED for processes of another one; the ranks themselves where the host does not tell.
+std::vector<int> SetUp::in_world(MPI_Comm comm, const std::vector<int>& ranks) const {
+  std::vector<int> found = ranks;
   MPI_Group here;
   MPI_Group world;
-  if (mpi_.Comm_group(exchange.comm, &here) == MPI_SUCCESS &&
-      mpi_.Comm_group(MPI_COMM_WORLD, &world) == MPI_SUCCESS) {
-    mpi_.Group_translate_ranks(here, static_cast<int>(ranks.size()), ranks.data(), world, names.data());
+  if (mpi_.Comm_group(comm, &here) == MPI_SUCCESS && mpi_.Comm_group(MPI_COMM_WORLD, &world) == MPI_SUCCESS) {
+    mpi_.Group_translate_ranks(here, static_cast<int>(ranks.size()), ranks.data(), world, found.data());
     mpi_.Group_free(&here);
     mpi_.Group_free(&world);
   }
+  return found;
+}
+
+// Processes that were spawned, or connected to, may run without the preload library, and then never come to the set-up. Each rank has such
+// among the others where one has, so all know without asking.
+bool SetUp::has_strangers(MPI_Comm comm, int size) const {
+  if (comm == MPI_COMM_WORLD) return false;
+  std::vector<int> ranks(static_cast<std::size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  const std::vector<int> found = in_world(comm, ranks);
+  return std::find(found.begin(), found.end(), MPI_UNDEFINED) != found.end();
+}
+
+// "rank 2" or "ranks 2, 3 and 5", numbered as in MPI_COMM_WORLD, which is how users know them.
+std::string SetUp::name_ranks(const Exchange& exchange, const std::vector<int>& ranks) const {
+  const std::vector<int> names = in_world(exchange.comm, ranks);
   std::string text = names.size() == 1 ? "rank " : "ranks ";
   const std::size_t named = std::min(names.size(), kMostNamed);
   for (std::size_t i = 0; i < named; ++i) {
     if (i > 0) text += i + 1 == names.size() ? " and " : ", ";
-    // Spawned, or connected to.
-    text += names[i] == MPI_UNDEFINED ? std::to_string(ranks[i]) + " (of another MPI_COMM_WORLD)"
-                                      : std::to_string(names[i]);
+    text += std::to_string(names[i]);
   }
   if (named < names.size()) text += " and " + std::to_string(names.size() - named) + " more";
   return text;
@@ -126,8 +147,10 @@ Status SetUp::wait(const Exchange& exchange, MPI_Request* request, const Missing
                         : name_ranks(exchange, absent) + (absent.size() == 1 ? " has" : " have")) +
         " not joined heddle's set-up on a communicator of " + std::to_string(exchange.size) + " for " +
         seconds_text(waited) +
-        " s; if it runs without LD_PRELOAD=libheddle_preload.so, start every rank with it (mpiexec -genv "
-        "LD_PRELOAD ...) or set HEDDLE_ENABLE=0 everywhere";
+        " s; if it runs with HEDDLE_ENABLE=0, without LD_PRELOAD=libheddle_preload.so, or with another "
+        "HEDDLE_REPRODUCIBLE, set HEDDLE_ENABLE=0 on every rank, or start all with the library (mpiexec "
+        "-genv "
+        "LD_PRELOAD ...) and the same settings";
     if (expired && speaks) {
       last_words(text + "; giving up after HEDDLE_TIMEOUT=" + seconds_text(config_.timeout));
       mpi_.Abort(exchange.comm, 1);
@@ -142,18 +165,19 @@ Status SetUp::wait(const Exchange& exchange, MPI_Request* request, const Missing
 // so that the receive buffer tells who has answered. Only then can a rank without the preload library be
 // named.
 Status SetUp::gather_first(Exchange& exchange, const void* mine, void* all, std::size_t bytes) {
-  const std::size_t record = sizeof(RecordHead) + bytes;
+  if (sizeof(RecordHead) + bytes > kRecord)
+    return Status(Code::internal, "too much in the first record of heddle's set-up");
   const auto size = static_cast<std::size_t>(exchange.size);
-  std::vector<std::byte> out(record);
-  std::vector<std::byte> in(record * size);
-  const RecordHead head = {kArrived, complaints_hash_, hash_of(exchange.pairs)};
+  std::vector<std::byte> out(kRecord);
+  std::vector<std::byte> in(kRecord * size);
+  const RecordHead head = {kArrived, kProtocol, complaints_hash_, hash_of(exchange.pairs)};
   std::memcpy(out.data(), &head, sizeof head);
   std::memcpy(out.data() + sizeof head, mine, bytes);
-  std::vector<int> counts(size, static_cast<int>(record));
+  std::vector<int> counts(size, static_cast<int>(kRecord));
   std::vector<int> zeros(size, 0);
   std::vector<int> places(size);
   for (std::size_t i = 0; i < size; ++i)
-    places[i] = static_cast<int>(i * record);
+    places[i] = static_cast<int>(i * kRecord);
 
   MPI_Request request;
   if (mpi_.Ialltoallv(out.data(), counts.data(), zeros.data(), MPI_BYTE, in.data(), counts.data(),
@@ -163,7 +187,7 @@ Status SetUp::gather_first(Exchange& exchange, const void* mine, void* all, std:
   const auto head_of = [&](std::size_t rank) {
     RecordHead found;
     // The host writes this buffer while we look: volatile bytes, for diagnosis only.
-    const volatile std::byte* from = in.data() + rank * record;
+    const volatile std::byte* from = in.data() + rank * kRecord;
     std::byte copy[sizeof found];
     for (std::size_t i = 0; i < sizeof found; ++i)
       copy[i] = from[i];
@@ -181,12 +205,16 @@ Status SetUp::gather_first(Exchange& exchange, const void* mine, void* all, std:
   bool first_with_these = true;
   for (std::size_t i = 0; i < size; ++i) {
     const RecordHead found = head_of(i);
-    if (found.arrived != kArrived)
-      return Status(Code::unsupported, "rank " + std::to_string(i) + " runs another version of heddle");
+    if (found.arrived != kArrived || found.protocol != kProtocol) {
+      return Status(Code::unsupported, "rank " + std::to_string(i) +
+                                           " runs another version of heddle (protocol " +
+                                           std::to_string(found.protocol) + ", here " +
+                                           std::to_string(kProtocol) + "): use one build on all ranks");
+    }
     if (static_cast<int>(i) < exchange.rank && found.complaints_hash == complaints_hash_)
       first_with_these = false;
     if (found.pairs_hash != head_of(0).pairs_hash) exchange.all_have_the_same_pairs = false;
-    std::memcpy(static_cast<std::byte*>(all) + i * bytes, in.data() + i * record + sizeof head, bytes);
+    std::memcpy(static_cast<std::byte*>(all) + i * bytes, in.data() + i * kRecord + sizeof head, bytes);
   }
   say_complaints(first_with_these);
   return Status();
@@ -259,6 +287,15 @@ void SetUp::run(MPI_Comm comm, CommState& state, DatatypeMap& map) {
   state.name =
       (length > 0 ? std::string(name) : std::string("a communicator")) + " of " + std::to_string(state.size);
 
+  if (has_strangers(comm, state.size)) {
+    state.mode = Mode::host;
+    if (state.rank == 0)
+      log_.info(state.name +
+                ": left to the host MPI: some of its processes are of another MPI_COMM_WORLD (spawned, or "
+                "connected "
+                "to), and may run without heddle");
+    return;
+  }
   Exchange exchange = {comm, state.rank, state.size};
   if (config_.enable) exchange.pairs = map.host_pairs();
   Bootstrap bootstrap;

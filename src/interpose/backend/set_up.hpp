@@ -44,6 +44,8 @@ class SetUp {
   template <typename Missing>
   Status wait(const Exchange& exchange, MPI_Request* request, const Missing& missing);
   Status agree_on_pairs(Exchange& exchange, CommState& state);
+  std::vector<int> in_world(MPI_Comm comm, const std::vector<int>& ranks) const;
+  bool has_strangers(MPI_Comm comm, int size) const;
   std::string name_ranks(const Exchange& exchange, const std::vector<int>& ranks) const;
   void say_complaints(bool first_with_these);
   void conclude(CommState& state, const Status& refusal);

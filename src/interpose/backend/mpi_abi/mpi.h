@@ -53,6 +53,7 @@ typedef struct MPI_ABI_Datatype* MPI_Datatype;
 
 #define MPI_INFO_NULL ((MPI_Info)0x130)
 
+#define MPI_ERRHANDLER_NULL ((MPI_Errhandler)0x140)
 #define MPI_ERRORS_RETURN ((MPI_Errhandler)0x143)
 
 #define MPI_REQUEST_NULL ((MPI_Request)0x180)
@@ -171,6 +172,7 @@ int PMPI_Comm_compare(MPI_Comm, MPI_Comm, int*);
 int PMPI_Comm_create(MPI_Comm, MPI_Group, MPI_Comm*);
 int PMPI_Comm_create_keyval(MPI_Comm_copy_attr_function*, MPI_Comm_delete_attr_function*, int*, void*);
 int PMPI_Comm_free(MPI_Comm*);
+int PMPI_Comm_get_errhandler(MPI_Comm, MPI_Errhandler*);
 int PMPI_Comm_get_name(MPI_Comm, char*, int*);
 int PMPI_Comm_group(MPI_Comm, MPI_Group*);
 int PMPI_Comm_rank(MPI_Comm, int*);
@@ -181,6 +183,7 @@ int PMPI_Comm_size(MPI_Comm, int*);
 int PMPI_Comm_split(MPI_Comm, int, int, MPI_Comm*);
 int PMPI_Comm_test_inter(MPI_Comm, int*);
 int PMPI_Dist_graph_neighbors_count(MPI_Comm, int*, int*, int*);
+int PMPI_Errhandler_free(MPI_Errhandler*);
 int PMPI_Error_class(int, int*);
 int PMPI_Finalized(int*);
 int PMPI_Free_mem(void*);
