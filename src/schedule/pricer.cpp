@@ -248,16 +248,17 @@ void PricedRun::open_send(std::int32_t rank) {
   }
 }
 
-// The bytes hold the links of both the sender and, to another node, its node; the fixed part of the gap its own alone.
+// The bytes hold the links of both the sender and, to another node, its node; the fixed part of the gap its own alone. While a message
+// waits for its rank's own link, which handles others, its node's is there for the neighbours.
 void PricedRun::leave(Send send, std::int32_t receiver, std::uint8_t lane) {
   const LevelCost& cost = level(send.sender, receiver);
   Link& own = at(send.sender).link;
-  send.leaves_ns = std::max(send.leaves_ns, own.send_ns);
   if (topology_->node_of(send.sender) != topology_->node_of(receiver)) {
     Link& shared = node_link(send.sender);
     send.leaves_ns = std::max(send.leaves_ns, shared.send_ns);
     shared.send_ns = send.leaves_ns + cost.gap.per_byte_ns * send.bytes;
   }
+  send.leaves_ns = std::max(send.leaves_ns, own.send_ns);
   own.send_ns = send.leaves_ns + cost.gap.at(send.bytes);
   Channel& c = channel(at(receiver), send.sender, lane);
   if (c.receives.empty()) {
@@ -300,12 +301,13 @@ void PricedRun::transfer(const Event& event) {
   const Send& send = *event.send;
   Rank& r = at(event.rank);
   const LevelCost& cost = level(send.sender, event.rank);
-  double begins_ns = std::max(event.at_ns, r.link.receive_ns);
+  double begins_ns = event.at_ns;
   if (topology_->node_of(send.sender) != topology_->node_of(event.rank)) {
     Link& shared = node_link(event.rank);
     begins_ns = std::max(begins_ns, shared.receive_ns);
     shared.receive_ns = begins_ns + cost.gap.per_byte_ns * send.bytes;
   }
+  begins_ns = std::max(begins_ns, r.link.receive_ns);
   const double in_ns = begins_ns + cost.receive_gap_ns(send.bytes);
   r.link.receive_ns = in_ns;
   complete(event.rank, event.receive, in_ns + send.reading_ns);
