@@ -110,7 +110,7 @@ SparseChoice SparsePlanner::price(int ranks, const Kind& kind) const {
   if (std::ranges::any_of(candidates, is_forced))
     std::erase_if(candidates, [&](const Choice& c) { return !is_forced(c); });
   for (Choice& candidate : candidates) {
-    candidate.price_ns = selector_.price_of_streams(candidate, costs_of);
+    candidate.price_ns = selector_.price_of_streams(candidate, costs_of, best.streams.price_ns);
     if (candidate.price_ns < best.streams.price_ns) best.streams = candidate;
   }
   best.streams.price_ns += around_streams(call.form, total / ranks, met(ranks), dimension * width);

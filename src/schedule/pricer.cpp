@@ -1,9 +1,9 @@
 #include "schedule/pricer.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <limits>
-#include <optional>
 #include <queue>
 #include <span>
 #include <vector>
@@ -23,7 +23,7 @@ class PricedRun {
   // `streams` null: a vector of `bytes`.
   PricedRun(const TopologyView& topology, const std::vector<Schedule>& schedules, std::size_t bytes,
             const StreamCosts* streams, const CostModel& model);
-  double finish_ns();
+  double finish_ns(double give_up_ns);
 
  private:
   struct Op {
@@ -45,18 +45,22 @@ class PricedRun {
     double send_ns = 0;
     double receive_ns = 0;
   };
-  // A rank's turn, or a message at the door of a link: of the receiver's, or still of the sender's. Equal times: in the order of
-  // creation.
+  // At the door of a link: of the receiver's, or still of the sender's.
+  struct Message {
+    Send send;
+    std::uint64_t receive;  // number of the operation that takes it
+    std::uint8_t lane;
+    bool leaving;  // not on its way yet
+  };
+  // A rank's turn, or a message's to this rank. Equal times: in the order of creation. Small, since they are moved about most of the time.
   struct Event {
     double at_ns;
     std::uint64_t order;
     std::int32_t rank;
-    std::uint64_t receive;     // number of the operation that takes the message
-    std::optional<Send> send;  // the message
-    bool leaving = false;      // not on its way yet, to `rank` on `lane`
-    std::uint8_t lane = 0;
+    std::uint32_t message;  // where in messages_, or kTurn
     bool operator>(const Event& o) const { return at_ns != o.at_ns ? at_ns > o.at_ns : order > o.order; }
   };
+  static constexpr std::uint32_t kTurn = UINT32_MAX;
   // Messages of one sender on one lane. At most one of the queues holds something.
   struct Channel {
     std::int32_t source;
@@ -109,8 +113,10 @@ class PricedRun {
   void open_receive(std::int32_t rank);
   void leave(Send send, std::int32_t receiver, std::uint8_t lane);
   void matched(const Send& send, std::int32_t receiver, std::uint64_t number);
-  void transfer(const Event& event);
-  void turn(double at_ns, std::int32_t rank) { events_.push({at_ns, order_++, rank, 0, {}}); }
+  void transfer(const Message& message, double at_ns, std::int32_t receiver);
+  void turn(double at_ns, std::int32_t rank) { events_.push({at_ns, order_++, rank, kTurn}); }
+  void message_at(double at_ns, std::int32_t receiver, const Message& message);
+  Message take_message(std::uint32_t place);
   void complete(std::int32_t rank, std::uint64_t number, double done_ns);
   bool wait(Rank& r);
   bool enter_team(std::int32_t rank);
@@ -125,6 +131,8 @@ class PricedRun {
   std::vector<Link> node_links_;                    // that the ranks of a node share
   std::vector<std::vector<std::int32_t>> arrived_;  // per team: members inside the team verb
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::vector<Message> messages_;             // of events
+  std::vector<std::uint32_t> free_messages_;  // places in it
   std::uint64_t order_ = 0;
 };
 
@@ -142,24 +150,45 @@ PricedRun::PricedRun(const TopologyView& topology, const std::vector<Schedule>& 
     ranks_.emplace_back(s);
 }
 
-double PricedRun::finish_ns() {
+// Events come in the order of time, so that nothing ends before one that is still to come.
+double PricedRun::finish_ns(double give_up_ns) {
   for (std::int32_t rank = 0; rank < topology_->size(); ++rank)
     turn(0, rank);
   while (!events_.empty()) {
     const Event event = events_.top();
+    if (event.at_ns > give_up_ns) return event.at_ns;
     events_.pop();
-    if (event.leaving) {
-      leave(*event.send, event.rank, event.lane);
-    } else if (event.send) {
-      transfer(event);
-    } else {
+    if (event.message == kTurn) {
       run(event.rank);
+      continue;
+    }
+    const Message message = take_message(event.message);
+    if (message.leaving) {
+      leave(message.send, event.rank, message.lane);
+    } else {
+      transfer(message, event.at_ns, event.rank);
     }
   }
   double last = 0;
   for (const Rank& r : ranks_)
     last = r.finished ? std::max(last, r.now_ns) : std::numeric_limits<double>::infinity();
   return last;
+}
+
+void PricedRun::message_at(double at_ns, std::int32_t receiver, const Message& message) {
+  if (free_messages_.empty()) {
+    free_messages_.push_back(static_cast<std::uint32_t>(messages_.size()));
+    messages_.emplace_back();
+  }
+  const std::uint32_t place = free_messages_.back();
+  free_messages_.pop_back();
+  messages_[place] = message;
+  events_.push({at_ns, order_++, receiver, place});
+}
+
+PricedRun::Message PricedRun::take_message(std::uint32_t place) {
+  free_messages_.push_back(place);
+  return messages_[place];
 }
 
 void PricedRun::run(std::int32_t rank) {
@@ -242,22 +271,23 @@ void PricedRun::open_send(std::int32_t rank) {
   // What several ranks share they get in the order of time, and this one may be ahead of the others.
   const std::int32_t node = topology_->node_of(rank);
   if (node != topology_->node_of(step.peer) && topology_->members(node).size() > 1) {
-    events_.push({r.now_ns, order_++, step.peer, 0, send, true, step.lane});
+    message_at(r.now_ns, step.peer, {send, 0, step.lane, true});
   } else {
     leave(send, step.peer, step.lane);
   }
 }
 
-// The bytes hold the links of both the sender and, to another node, its node; the fixed part of the gap its own alone.
+// The bytes hold the links of both the sender and, to another node, its node; the fixed part of the gap its own alone. While a message
+// waits for its rank's own link, which handles others, its node's is there for the neighbours.
 void PricedRun::leave(Send send, std::int32_t receiver, std::uint8_t lane) {
   const LevelCost& cost = level(send.sender, receiver);
   Link& own = at(send.sender).link;
-  send.leaves_ns = std::max(send.leaves_ns, own.send_ns);
   if (topology_->node_of(send.sender) != topology_->node_of(receiver)) {
     Link& shared = node_link(send.sender);
     send.leaves_ns = std::max(send.leaves_ns, shared.send_ns);
     shared.send_ns = send.leaves_ns + cost.gap.per_byte_ns * send.bytes;
   }
+  send.leaves_ns = std::max(send.leaves_ns, own.send_ns);
   own.send_ns = send.leaves_ns + cost.gap.at(send.bytes);
   Channel& c = channel(at(receiver), send.sender, lane);
   if (c.receives.empty()) {
@@ -293,22 +323,23 @@ void PricedRun::matched(const Send& send, std::int32_t receiver, std::uint64_t n
   const Op& op = r.open[number - r.retired];
   std::ranges::fill(op.met, send.met);
   const double arrives_ns = std::max(send.leaves_ns + latency_ns, op.opened_ns);
-  events_.push({arrives_ns, order_++, receiver, number, send});
+  message_at(arrives_ns, receiver, {send, number, 0, false});
 }
 
-void PricedRun::transfer(const Event& event) {
-  const Send& send = *event.send;
-  Rank& r = at(event.rank);
-  const LevelCost& cost = level(send.sender, event.rank);
-  double begins_ns = std::max(event.at_ns, r.link.receive_ns);
-  if (topology_->node_of(send.sender) != topology_->node_of(event.rank)) {
-    Link& shared = node_link(event.rank);
+void PricedRun::transfer(const Message& message, double at_ns, std::int32_t receiver) {
+  const Send& send = message.send;
+  Rank& r = at(receiver);
+  const LevelCost& cost = level(send.sender, receiver);
+  double begins_ns = at_ns;
+  if (topology_->node_of(send.sender) != topology_->node_of(receiver)) {
+    Link& shared = node_link(receiver);
     begins_ns = std::max(begins_ns, shared.receive_ns);
     shared.receive_ns = begins_ns + cost.gap.per_byte_ns * send.bytes;
   }
+  begins_ns = std::max(begins_ns, r.link.receive_ns);
   const double in_ns = begins_ns + cost.receive_gap_ns(send.bytes);
   r.link.receive_ns = in_ns;
-  complete(event.rank, event.receive, in_ns + send.reading_ns);
+  complete(receiver, message.receive, in_ns + send.reading_ns);
   complete(send.sender, send.number,
            std::max(send.leaves_ns + cost.gap.at(send.bytes), in_ns - cost.latency_ns));
 }
@@ -394,13 +425,13 @@ double team_verb_ns(const Step& step, double bytes, std::size_t members, const C
 }
 
 double price(const TopologyView& topology, const ScheduleOf& schedule_of, std::size_t bytes,
-             const CostModel& model) {
-  return PricedRun(topology, all_of(topology, schedule_of), bytes, nullptr, model).finish_ns();
+             const CostModel& model, double give_up_ns) {
+  return PricedRun(topology, all_of(topology, schedule_of), bytes, nullptr, model).finish_ns(give_up_ns);
 }
 
 double price_streams(const TopologyView& topology, const ScheduleOf& schedule_of, const StreamCosts& streams,
-                     const CostModel& model) {
-  return PricedRun(topology, all_of(topology, schedule_of), 0, &streams, model).finish_ns();
+                     const CostModel& model, double give_up_ns) {
+  return PricedRun(topology, all_of(topology, schedule_of), 0, &streams, model).finish_ns(give_up_ns);
 }
 
 }  // namespace heddle

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <vector>
 
 #include "base/cost.hpp"
@@ -65,9 +66,10 @@ using ScheduleOf = std::function<Schedule(std::int32_t rank)>;
 // Nanoseconds until the last rank has finished, when all start together, for a vector of `bytes`. Asks for
 // each rank's schedule once. The same arguments give the same price, on every machine with IEEE arithmetic,
 // so ranks may agree on a choice by pricing alone. The schedules must pass the verifier; where they deadlock
-// the price is infinite.
+// the price is infinite. A price above `give_up_ns` may be any that is above it and not above the true one: whoever knows a better one
+// need not wait for it.
 double price(const TopologyView& topology, const ScheduleOf& schedule_of, std::size_t bytes,
-             const CostModel& model);
+             const CostModel& model, double give_up_ns = std::numeric_limits<double>::infinity());
 
 // Nanoseconds until this rank has finished, if its peers were always as far as it is: each of its receives meets a message that left
 // with its own send of the same number on that lane, or, where there is no such send yet, when the receive was opened. For
@@ -78,6 +80,6 @@ double price_alone(const TopologyView& topology, const Schedule& schedule, std::
 
 // The same for streams. Schedules without team verbs.
 double price_streams(const TopologyView& topology, const ScheduleOf& schedule_of, const StreamCosts& streams,
-                     const CostModel& model);
+                     const CostModel& model, double give_up_ns = std::numeric_limits<double>::infinity());
 
 }  // namespace heddle

@@ -40,13 +40,17 @@ double log2_of(std::int32_t n) {
          static_cast<double>(n) / static_cast<double>(std::bit_floor(whole));
 }
 
-// The most that some of the ranks take by themselves: the first, the last and the middle, where roots, leaves, and the odd ones of
-// other counts than powers of two are.
+constexpr double kToTheEnd = std::numeric_limits<double>::infinity();
+// What costs more than so many times the least price is priced no further.
+constexpr double kWorthTelling = 1.25;
+// Nor what a few ranks by themselves are guessed to take longer for: on nodes of several ranks a guess may be somewhat above the price.
+constexpr double kHopeless = 1.5;
+
+// The most that some of the ranks take by themselves.
 double alone(const TopologyView& topology, const Algorithm& algorithm, const Shape& shape, std::size_t bytes,
-             const CostModel& model) {
-  const std::int32_t p = topology.size();
+             const CostModel& model, std::initializer_list<std::int32_t> ranks) {
   double most_ns = 0;
-  for (const std::int32_t rank : {0, 1, 2, p / 2 - 1, p / 2, p - 1}) {
+  for (const std::int32_t rank : ranks) {
     const Schedule schedule = algorithm.build(topology, rank, shape);
     most_ns = std::max(most_ns, price_alone(topology, schedule, rank, bytes, model));
   }
@@ -134,6 +138,12 @@ std::optional<TopologyView> Selector::stand_in() const {
   return TopologyView::uniform(nodes, std::max(1, kPricedRanks / nodes));
 }
 
+double Selector::guess(const Choice& choice, std::size_t bytes) const {
+  const double crossing = choice.algorithm->in_rounds ? std::max(1.0, model_.crossing) : 1;
+  return crossing *
+         alone(topology_, *choice.algorithm, choice.shape, bytes, model_, {0, topology_.size() / 2});
+}
+
 // In rounds in which all send far, all messages are such as the crossing was measured with.
 double Selector::price_of(const Algorithm& algorithm, const Shape& shape, std::size_t bytes,
                           double give_up_ns) const {
@@ -148,7 +158,7 @@ double Selector::price_on_idle_network(const Algorithm& algorithm, const Shape& 
   const std::optional<TopologyView> smaller = stand_in();
   const TopologyView& on = smaller ? *smaller : topology_;
   return price(
-      on, [&](std::int32_t rank) { return algorithm.build(on, rank, shape); }, bytes, model_);
+      on, [&](std::int32_t rank) { return algorithm.build(on, rank, shape); }, bytes, model_, give_up_ns);
 }
 
 // What a few ranks take by themselves on the machine as it is, and what waiting for ranks further away adds: that is seen on two
@@ -157,19 +167,25 @@ double Selector::price_on_idle_network(const Algorithm& algorithm, const Shape& 
 double Selector::price_at_scale(const Algorithm& algorithm, const Shape& shape, std::size_t bytes,
                                 double give_up_ns) const {
   const auto by_itself = [&](const TopologyView& on) {
-    return algorithm.in_rounds ? 0.0 : alone(on, algorithm, shape, bytes, model_);
+    if (algorithm.in_rounds) return 0.0;
+    // Where roots, leaves, and the odd ones of other counts than powers of two are.
+    const std::int32_t p = on.size();
+    return alone(on, algorithm, shape, bytes, model_, {0, 1, 2, p / 2 - 1, p / 2, p - 1});
   };
   const double alone_ns = by_itself(topology_);
   if (alone_ns > give_up_ns) return alone_ns;
   const bool power_of_two = std::has_single_bit(static_cast<std::uint32_t>(topology_.nodes()));
   const auto& nodes_of = power_of_two ? kSmallMachines : kOddSmallMachines;
   double waiting_ns[2];
-  for (int i = 0; i < 2; ++i) {
+  for (const int i : {1, 0}) {
     const TopologyView small =
         TopologyView::uniform(nodes_of[i], std::clamp(topology_.size() / topology_.nodes(), 1, 4));
+    const double small_alone_ns = by_itself(small);
     const double all_ns = price(
-        small, [&](std::int32_t rank) { return algorithm.build(small, rank, shape); }, bytes, model_);
-    waiting_ns[i] = std::max(0.0, all_ns - by_itself(small));
+        small, [&](std::int32_t rank) { return algorithm.build(small, rank, shape); }, bytes, model_,
+        i == 1 ? give_up_ns - alone_ns + small_alone_ns : kToTheEnd);
+    waiting_ns[i] = std::max(0.0, all_ns - small_alone_ns);
+    if (alone_ns + waiting_ns[1] > give_up_ns) return alone_ns + waiting_ns[1];
   }
   const double growth_ns = std::max(0.0, waiting_ns[1] - waiting_ns[0]);
   const bool linear = waiting_ns[1] > kLinear * waiting_ns[0];
@@ -179,13 +195,13 @@ double Selector::price_at_scale(const Algorithm& algorithm, const Shape& shape, 
   return alone_ns + waiting_ns[1] + growth_ns * steps;
 }
 
-double Selector::price_of_streams(const Choice& choice,
-                                  const std::function<StreamCosts(int ranks)>& costs_of) const {
+double Selector::price_of_streams(const Choice& choice, const std::function<StreamCosts(int ranks)>& costs_of,
+                                  double give_up_ns) const {
   const std::optional<TopologyView> smaller = stand_in();
   const TopologyView& on = smaller ? *smaller : topology_;
   return price_streams(
       on, [&](std::int32_t rank) { return choice.algorithm->build(on, rank, choice.shape); },
-      costs_of(on.size()), model_);
+      costs_of(on.size()), model_, give_up_ns);
 }
 
 std::vector<Choice> Selector::all(Collective collective, std::size_t bytes, bool messages_only) const {
@@ -211,6 +227,26 @@ std::vector<Choice> Selector::candidates(Collective collective, std::size_t byte
   return found;
 }
 
+// The most promising first, so that what others take is soon known to be too much. The order has no influence on the outcome.
+double Selector::price_all(std::vector<Choice>& offered, std::size_t bytes) const {
+  struct Guess {
+    double ns;
+    Choice* choice;
+  };
+  std::vector<Guess> guesses;
+  for (Choice& c : offered)
+    guesses.push_back({guess(c, bytes), &c});
+  std::ranges::stable_sort(guesses, {}, &Guess::ns);
+  double least_ns = std::numeric_limits<double>::infinity();
+  for (const auto& [guess_ns, c] : guesses) {
+    c->price_ns = guess_ns > least_ns * kHopeless
+                      ? guess_ns
+                      : price_of(*c->algorithm, c->shape, bytes, least_ns * kWorthTelling);
+    least_ns = std::min(least_ns, c->price_ns);
+  }
+  return least_ns;
+}
+
 // The cheapest, or another one within kAsGood of it, which a model cannot tell apart: what loses less to that which the price leaves out.
 // On few nodes that are neighbours, streams between the same two all along: on four hosts they took 5 to 10% less than others of the
 // same price. But their steps are as many as there are nodes, and each may be late: on many nodes it is anything else, in the fewest
@@ -223,11 +259,7 @@ Selection Selector::by_price(Collective collective, std::size_t bytes, bool mess
   std::vector<Choice> offered = candidates(collective, bytes, messages_only);
   // Nobody knows what rounds take in which all send far: on a simulated dragonfly of 64 a bcast took 5.4 times its price, on a fat tree its price.
   std::erase_if(offered, [&](const Choice& c) { return c.algorithm->in_rounds && model_.crossing <= 0; });
-  double least_ns = std::numeric_limits<double>::infinity();
-  for (Choice& c : offered) {
-    c.price_ns = price_of(*c.algorithm, c.shape, bytes, least_ns * kAsGood);
-    least_ns = std::min(least_ns, c.price_ns);
-  }
+  const double least_ns = price_all(offered, bytes);
   // Of those that `fits` is for; of equal ones the first in the catalog's order.
   const auto cheapest = [&](auto fits) {
     const Choice* found = nullptr;
@@ -237,7 +269,7 @@ Selection Selector::by_price(Collective collective, std::size_t bytes, bool mess
     return found;
   };
   Selection selection;
-  selection.choice.price_ns = selection.runner_up_ns = std::numeric_limits<double>::infinity();
+  selection.choice.price_ns = std::numeric_limits<double>::infinity();
   if (offered.empty()) return selection;
   const auto as_good = [&](const Choice& c) { return c.price_ns <= least_ns * kAsGood; };
   const auto robust = [&](const Choice& c) { return as_good(c) && c.algorithm->neighbours == few; };
@@ -248,7 +280,9 @@ Selection Selector::by_price(Collective collective, std::size_t bytes, bool mess
   const Choice* chosen = cheapest([&](const Choice& c) { return robust(c) && c.shape.chunks <= pieces; });
   if (chosen == nullptr) chosen = cheapest(as_good);
   selection.choice = *chosen;
-  const Choice* next = cheapest([&](const Choice& c) { return c.algorithm != selection.choice.algorithm; });
+  const Choice* next = cheapest([&](const Choice& c) {
+    return c.algorithm != selection.choice.algorithm && c.price_ns <= least_ns * kWorthTelling;
+  });
   if (next != nullptr) {
     selection.runner_up = next->algorithm;
     selection.runner_up_ns = next->price_ns;

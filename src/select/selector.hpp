@@ -60,7 +60,7 @@ enum class ChosenBy : std::uint8_t { force, tuning, measuring, price };
 struct Selection {
   Choice choice;
   ChosenBy by = ChosenBy::price;
-  const Algorithm* runner_up = nullptr;  // by price only
+  const Algorithm* runner_up = nullptr;  // by price only: the next one, where it costs little more
   double runner_up_ns = 0;
 };
 
@@ -100,11 +100,13 @@ class Selector {
     return by_price(collective, bytes, messages_only).choice;
   }
 
-  // Nanoseconds; of streams whose costs on a machine of so many ranks `costs_of` gives.
+  // Nanoseconds; of streams whose costs on a machine of so many ranks `costs_of` gives, and anything above `give_up_ns` where they
+  // take longer than that.
   double price_of(const Choice& choice, std::size_t bytes) const {
     return price_of(*choice.algorithm, choice.shape, bytes);
   }
-  double price_of_streams(const Choice& choice, const std::function<StreamCosts(int ranks)>& costs_of) const;
+  double price_of_streams(const Choice& choice, const std::function<StreamCosts(int ranks)>& costs_of,
+                          double give_up_ns) const;
 
   // The same answer on every rank. Fails only when nothing in the catalog can run. `messages_only`: no team
   // verbs, for collectives that may overlap others.
@@ -124,6 +126,9 @@ class Selector {
   double price_at_scale(const Algorithm& algorithm, const Shape& shape, std::size_t bytes,
                         double give_up_ns) const;
   std::optional<TopologyView> stand_in() const;
+  double guess(const Choice& choice, std::size_t bytes) const;
+  // The least of their prices. What costs much more than that has some price that is too high as well.
+  double price_all(std::vector<Choice>& offered, std::size_t bytes) const;
   Selection by_price(Collective collective, std::size_t bytes, bool messages_only) const;
 
   const TopologyView& topology_;

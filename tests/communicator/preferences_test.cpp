@@ -260,6 +260,41 @@ TEST(Selection, PrefersARingOnFewNodesAlone) {
   }
 }
 
+// Pricing stops where a candidate is known to cost too much: that changes neither the choice nor what is said of the next one.
+TEST(Selection, IsTheSameAsIfAllWerePricedToTheEnd) {
+  constexpr double kClose = 1.25;
+  const CostModel model = default_cost_model({500, 0.1}, {1400, 0.08, 200, 0, 1}, false);
+  const Preferences nothing;
+  int close = 0;
+  int far = 0;
+  for (const TopologyView& topology :
+       {TopologyView::flat(6), TopologyView::flat(64), TopologyView::uniform(8, 8)}) {
+    const Selector selector(topology, model, {true, true}, nothing);
+    for (const Collective collective : {Collective::allreduce, Collective::bcast, Collective::barrier}) {
+      for (const std::size_t bytes : {8, 24 << 10, 1 << 20}) {
+        const Selection chosen = selector.select(collective, bytes, false).value();
+        double least_ns = std::numeric_limits<double>::infinity();
+        const Choice* next = nullptr;
+        std::vector<Choice> all = selector.candidates(collective, bytes, false);
+        for (Choice& c : all) {
+          c.price_ns = selector.price_of(c, bytes);
+          least_ns = std::min(least_ns, c.price_ns);
+          const bool other = c.algorithm != chosen.choice.algorithm;
+          if (other && (next == nullptr || c.price_ns < next->price_ns)) next = &c;
+        }
+        EXPECT_LE(chosen.choice.price_ns, 1.03 * least_ns);
+        EXPECT_EQ(chosen.choice.price_ns, selector.price_of(chosen.choice, bytes));
+        const bool is_close = next != nullptr && next->price_ns <= kClose * least_ns;
+        EXPECT_EQ(chosen.runner_up, is_close ? next->algorithm : nullptr);
+        EXPECT_EQ(chosen.runner_up_ns, is_close ? next->price_ns : 0);
+        (is_close ? close : far) += 1;
+      }
+    }
+  }
+  EXPECT_GT(close, 0);
+  EXPECT_GT(far, 0);
+}
+
 // On many nodes the one in the fewest pieces is chosen of all whose price is as good as the best one's, unless it is a ring.
 TEST(Selection, PrefersFewPiecesOnManyNodes) {
   const CostModel model = default_cost_model({500, 0.1}, {1400, 0.08, 200}, false);

@@ -127,6 +127,37 @@ TEST(Pricer, RanksOfANodeShareItsLink) {
   EXPECT_NEAR(price(TopologyView({{0, 1, 2, 3}}), pairs(2), n, model), kLatency + n * kPerByte, kTolerance);
 }
 
+// Rank 0 handles three messages, one after the other; its neighbour's single one has the node's link meanwhile.
+TEST(Pricer, WhatARankHandlesDoesNotKeepItsNodesLink) {
+  CostModel model = simple_model();
+  constexpr double kHandling = 2000;
+  constexpr double kMuchLater = 50'000;
+  model.levels = {{}, {kLatency, 0, {kHandling, 0}}};
+  model.copy = {kMuchLater, 0};
+  const TopologyView nodes({{0, 0, 1, 1, 1, 1}});
+  const auto schedule_of = [](std::int32_t rank, bool busy_sends) {
+    Builder b(Collective::bcast, 1);
+    const auto message = [&](std::int32_t busy_side, std::int32_t other, std::uint32_t unit) {
+      const std::int32_t from = busy_sends ? busy_side : other;
+      const std::int32_t to = busy_sends ? other : busy_side;
+      if (rank == from) b.send(to, {0, 1}, Slot::input);
+      if (rank == to) b.recv_scratch(from, {0, 1}, unit);
+    };
+    for (std::int32_t other = 2; other < 5; ++other)
+      message(0, other, static_cast<std::uint32_t>(other - 2));
+    message(1, 5, 0);
+    b.wait();
+    // So late that the price is this rank's.
+    if (rank == (busy_sends ? 5 : 1)) b.copy_input();
+    return std::move(b).finish();
+  };
+  for (const bool busy_sends : {false, true}) {
+    const double got = price(
+        nodes, [&](std::int32_t rank) { return schedule_of(rank, busy_sends); }, 0, model);
+    EXPECT_NEAR(got, kLatency + kHandling + kMuchLater, kTolerance) << busy_sends;
+  }
+}
+
 TEST(Pricer, OverheadIsPaidBySendersForEveryMessage) {
   CostModel model = simple_model();
   model.levels[0] = {0, 100, {0, 0}};
@@ -369,6 +400,32 @@ TEST(Pricer, ADeadlockIsInfinitelyExpensive) {
     return std::move(b).finish();
   };
   EXPECT_TRUE(std::isinf(price(TopologyView::flat(2), lonely, 8, simple_model())));
+}
+
+// A bound above the price changes nothing; below it what is said is above the bound, and the price is no less.
+TEST(Pricer, GivesUpAboveABound) {
+  const CostModel model = simple_model();
+  for (const test::Sample& sample : test::samples()) {
+    const auto schedule_of = test::schedule_of(sample.schedules);
+    const double whole_ns = price(sample.topology, schedule_of, 4096, model);
+    EXPECT_EQ(price(sample.topology, schedule_of, 4096, model, whole_ns), whole_ns) << sample.name;
+    for (const double part : {0.0, 0.3, 0.9}) {
+      const double got_ns = price(sample.topology, schedule_of, 4096, model, part * whole_ns);
+      EXPECT_GE(got_ns, part * whole_ns) << sample.name << ' ' << part;
+      EXPECT_LE(got_ns, whole_ns) << sample.name << ' ' << part;
+    }
+  }
+  // Nor is more of a run looked at than the bound asks for.
+  const auto long_run = [](std::int32_t rank) {
+    Builder b(Collective::allreduce, 1);
+    b.repeat(100'000, 0, [&](Builder& to) {
+      to.recv_scratch(1 - rank, {0, 1}).send(1 - rank, {0, 1}, Slot::input).wait();
+    });
+    return std::move(b).finish();
+  };
+  const double got_ns = price(TopologyView::flat(2), long_run, 0, model, 10 * kLatency);
+  EXPECT_GT(got_ns, 10 * kLatency);
+  EXPECT_LE(got_ns, 11 * kLatency);
 }
 
 TEST(Pricer, ServesAThousandRanks) {
