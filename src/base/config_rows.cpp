@@ -296,7 +296,9 @@ constexpr std::array kRows = {
         set_seconds<&Config::timeout>},
     Row{{"HEDDLE_WARN_AFTER", "seconds, fractions allowed", "10",
          "A wait that goes on for longer without any progress says who is missing, each rank once in five "
-         "minutes at most; 0: never. So does the start of a native job, once."},
+         "minutes at most (of ranks that share memory the first that waits, the others after six times as "
+         "long); "
+         "0: never. So does the start of a native job, once."},
         set_seconds<&Config::warn_after>},
     Row{{"HEDDLE_SLOT_BYTES", "4K to 64M, a multiple of 4K; K and M suffixes",
          "by the sizes of the caches (32K to 128K)",

@@ -326,7 +326,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create(const Bootstrap& boot
   if (!connections.ok()) return connections.status();
   auto made = std::make_unique<CommunicatorImpl>(bootstrap, config, std::move(connections).value());
   HEDDLE_TRY(Learning(*made, bootstrap, config).run());
-  made->plan_thread(config.progress_thread);
+  if (bootstrap.has_requests) made->plan_thread(config.progress_thread);
   made->find_fold_cores();
   if (made->needs_thread()) made->start_thread();
   made->report_passed_over(config);

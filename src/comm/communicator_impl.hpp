@@ -164,7 +164,9 @@ class CommunicatorImpl final : public Communicator {
   // Whether the rank waited for is the cause, or may wait for another one itself.
   enum class Blame : std::uint8_t { sure, likely };
   // Ends a wait that a dead peer or the deadline makes hopeless. `passed`: as in Waiting.
-  Status inspect(int missing_rank, Blame blame, Patience& patience, std::uint64_t passed = 0);
+  // `warns_after`: that many times the time of a warning.
+  Status inspect(int missing_rank, Blame blame, Patience& patience, std::uint64_t passed = 0,
+                 int warns_after = 1);
   void see_movement(Patience& patience, std::uint64_t passed);
   Status inspect(const Waiting& waiting, Patience& patience);
   Status different_calls(const TeamClash& clash, TeamKind team) const;

@@ -12,6 +12,10 @@
 namespace heddle {
 namespace {
 
+// All members of a team wait for one that is late, and the first of them who is not late says so. The others say it as well when so many times as long
+// has passed: the first may wait for nobody (the root of a bcast), or be late itself.
+constexpr int kOthersWarn = 6;
+
 // Those that say nothing by their sizes. Null: they do.
 const char* name_of_call(const TeamCall& call) {
   if (call.verb != TeamVerb::allreduce) return nullptr;
@@ -40,7 +44,9 @@ Status CommunicatorImpl::inspect(const Waiting& waiting, Patience& patience) {
   if (waiting.on == Waiting::On::member) {
     // A member of a domain may wait for another domain itself.
     const Blame blame = waiting.team == TeamKind::node ? Blame::sure : Blame::likely;
-    return inspect(rank_of_member(waiting.who, waiting.team), blame, patience, waiting.passed);
+    const int speaker = rank_of_member(waiting.who == 0 ? 1 : 0, waiting.team);
+    return inspect(rank_of_member(waiting.who, waiting.team), blame, patience, waiting.passed,
+                   rank_ == speaker ? 1 : kOthersWarn);
   }
   return inspect(waiting.who, Blame::likely, patience);
 }
@@ -131,7 +137,8 @@ void CommunicatorImpl::see_movement(Patience& patience, std::uint64_t passed) {
     transport->tell_moved();
 }
 
-Status CommunicatorImpl::inspect(int missing, Blame blame, Patience& patience, std::uint64_t passed) {
+Status CommunicatorImpl::inspect(int missing, Blame blame, Patience& patience, std::uint64_t passed,
+                                 int warns_after) {
   see_movement(patience, passed);
   // Whoever was missing has come in this very moment: the next look sees.
   if (missing < 0) return {};
@@ -158,7 +165,7 @@ Status CommunicatorImpl::inspect(int missing, Blame blame, Patience& patience, s
   if (has_left(missing)) return failed_without(missing);
   ProcessState& process = *connections_->process;
   const TimePoint time = now(policy_.clock);
-  if (process.may_warn(time) && patience.warning_due()) {
+  if (process.may_warn(time) && patience.warning_due(warns_after)) {
     process.has_warned(time);
     log_.warn(fmt::format("waiting for {} for {:.1f} s; still waiting{}{}", who, seconds,
                           policy_.timeout.count() == 0 ? " (HEDDLE_TIMEOUT sets a limit)" : "",

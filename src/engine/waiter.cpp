@@ -149,8 +149,8 @@ milliseconds Patience::waited() const {
   return std::chrono::duration_cast<milliseconds>(now_ - begin_);
 }
 
-bool Patience::warning_due() {
-  if (warned_ || policy_.warn_after.count() == 0 || waited() < policy_.warn_after) return false;
+bool Patience::warning_due(int times) {
+  if (warned_ || policy_.warn_after.count() == 0 || waited() < policy_.warn_after * times) return false;
   warned_ = true;
   return true;
 }

@@ -93,8 +93,8 @@ class Patience {
   std::chrono::nanoseconds yielded() const;
   // Since the wait began, or since something last moved.
   std::chrono::milliseconds waited() const;
-  // True once, when the warning is due.
-  bool warning_due();
+  // True once, when the warning is due: after `times` the time of one.
+  bool warning_due(int times = 1);
   bool deadline_passed() const;
 
  private:

@@ -11,11 +11,11 @@
 namespace heddle::interpose {
 namespace {
 
-// A piece of code in memory, and whether it is of Fortran bindings.
+// A piece of code in memory, and whether it stands before the MPI.
 struct Code {
   std::uintptr_t begin = 0;
   std::size_t bytes = 0;
-  bool is_bindings = false;
+  bool is_in_front = false;
 
   bool has(std::uintptr_t address) const { return address - begin < bytes; }
 };
@@ -50,15 +50,17 @@ int look_into(dl_phdr_info* info, std::size_t /*bytes*/, void* context) {
   return 0;
 }
 
-// Bindings for `use mpi` and mpif.h, and those for `use mpi_f08`, may be two libraries.
-bool has_bindings(const Search& search) {
+// Bindings for `use mpi` and mpif.h, and those for `use mpi_f08`, may be two libraries. What has MPI's own names is a tool, or an MPI.
+bool is_in_front_of_mpi(const Search& search) {
   void* const library =
       dlopen(search.path, RTLD_LAZY | RTLD_NOLOAD);  // for good: its addresses remain its own
   if (library == nullptr) return false;
-  for (const char* name : {"mpi_allreduce_", "mpi_allreduce_f08_"}) {
-    if (search.code.has(reinterpret_cast<std::uintptr_t>(dlsym(library, name)))) return true;
-  }
-  return false;
+  // Not in what the library needs, where dlsym() looks as well.
+  const auto has = [&](const char* name) {
+    return search.code.has(reinterpret_cast<std::uintptr_t>(dlsym(library, name)));
+  };
+  if (has("mpi_allreduce_") || has("mpi_allreduce_f08_")) return true;
+  return (has("MPI_Allreduce") || has("MPI_Bcast")) && !has("PMPI_Allreduce");
 }
 
 const Code* find_known(std::uintptr_t address) {
@@ -73,7 +75,7 @@ bool look_up(std::uintptr_t address) {
   Search search{address, {}, ""};
   // Code that was made at run time is no library's.
   if (dl_iterate_phdr(look_into, &search) == 0) return false;
-  search.code.is_bindings = has_bindings(search);
+  search.code.is_in_front = is_in_front_of_mpi(search);
   pthread_mutex_lock(&mutex);
   const std::size_t count = known_count.load(std::memory_order_relaxed);
   if (count < kMostKnown && find_known(address) == nullptr) {
@@ -81,14 +83,14 @@ bool look_up(std::uintptr_t address) {
     known_count.store(count + 1, std::memory_order_release);
   }
   pthread_mutex_unlock(&mutex);
-  return search.code.is_bindings;
+  return search.code.is_in_front;
 }
 
 }  // namespace
 
-bool is_in_fortran_bindings(const void* address) {
+bool is_in_front_of_mpi(const void* address) {
   const auto at = reinterpret_cast<std::uintptr_t>(address);
-  if (const Code* code = find_known(at); code != nullptr) return code->is_bindings;
+  if (const Code* code = find_known(at); code != nullptr) return code->is_in_front;
   return look_up(at);
 }
 

@@ -9,7 +9,7 @@
 // Here are those that it serves; staged_trampolines.cpp has those in which it only looks for buffers on GPUs, and
 // end_trampolines.cpp those that end what it serves.
 //
-// PMPI names remain the host's, but for calls that Fortran bindings make (callers.hpp), what has to be known (the end), and what
+// PMPI names remain the host's, but for calls that Fortran bindings and tools make (callers.hpp), what has to be known (the end), and what
 // may have been given out by heddle (memory).
 //
 // The process-wide state below is what LD_PRELOAD is by nature; everything behind it belongs to a backend
@@ -38,7 +38,7 @@ using heddle::interpose::find_host_library;
 using heddle::interpose::find_symbol;
 using heddle::interpose::HostKind;
 using heddle::interpose::HostLibrary;
-using heddle::interpose::is_in_fortran_bindings;
+using heddle::interpose::is_in_front_of_mpi;
 using heddle::interpose::kMpiErrCount;
 using heddle::interpose::path_beside;
 using heddle::interpose::resolve;
@@ -296,7 +296,7 @@ int first_free_mem(void* memory) {
 
 // For a PMPI function that will return to `caller`.
 const Targets& called_from(const void* caller) {
-  return is_in_fortran_bindings(caller) ? served : direct;
+  return is_in_front_of_mpi(caller) ? served : direct;
 }
 
 }  // namespace

@@ -367,16 +367,39 @@ TEST(Failures, WhoMovesIsWaitedFor) {
   });
 }
 
+// Rank 0, and rank 2 when that has gone on for long.
 TEST(Failures, OneWarningSaysWhoIsMissing) {
   Party party({1, 1, 1});
+  for (int rank = 0; rank < 3; ++rank)
+    party.processes.push_back(std::make_shared<ProcessState>());
   Config config;
-  config.warn_after = milliseconds(150);
-  std::atomic<int> waiting{0};
+  config.measure = false;
+  config.warn_after = std::chrono::hours(1);
+  std::atomic<int> hours_ahead{0};
+  std::atomic<int> coming{0};
+  const Clock clock = [&] {
+    return std::chrono::steady_clock::now() + std::chrono::hours(hours_ahead.load());
+  };
+  const auto has_warned = [&](std::size_t rank) { return !party.processes[rank]->may_warn(clock()); };
   ::testing::internal::CaptureStderr();
-  party.run(config, [&](Rank& me, Communicator& comm) {
-    if (me.rank == 1) std::this_thread::sleep_for(milliseconds(700));
-    EXPECT_TRUE(comm.barrier().ok());
-    ++waiting;
+  run_ranks(3, [&](Rank& me) {
+    Bootstrap bootstrap = party.bootstrap(me.rank);
+    bootstrap.clock = clock;
+    const auto comm = Communicator::create(bootstrap, config);
+    ASSERT_TRUE(comm.ok()) << comm.status().message();
+    if (me.rank == 1) {
+      // Until the others wait, by this clock.
+      me.until([&] { return coming.load() == 2; });
+      std::this_thread::sleep_for(milliseconds(300));
+      hours_ahead = 2;
+      me.until([&] { return has_warned(0); });
+      std::this_thread::sleep_for(milliseconds(300));
+      EXPECT_FALSE(has_warned(2));
+      hours_ahead = 20;
+      me.until([&] { return has_warned(2); });
+    }
+    ++coming;
+    EXPECT_TRUE(comm.value()->barrier().ok());
   });
   const std::string log = ::testing::internal::GetCapturedStderr();
   for (const char* rank : {"heddle[0] warning: ", "heddle[2] warning: "}) {

@@ -274,6 +274,17 @@ Config with_thread() {
   return config;
 }
 
+TEST(ProgressThread, WhereThereAreNoRequestsThereIsNone) {
+  Party party(Nodes{1, 1});
+  run_ranks(2, [&](Rank& me) {
+    Bootstrap bootstrap = party.bootstrap(me.rank);
+    bootstrap.has_requests = false;
+    const auto comm = Communicator::create(bootstrap, with_thread());
+    ASSERT_TRUE(comm.ok()) << comm.status().message();
+    EXPECT_EQ(comm.value()->describe().find("a thread that moves requests"), std::string::npos);
+  });
+}
+
 // More than the slots hold: it needs both ranks again and again.
 TEST(ProgressThread, MovesWhatItsCallerLeavesAlone) {
   Party party(Nodes{1, 1});
