@@ -118,9 +118,8 @@ Status CommunicatorImpl::run_schedule(const Job& job, const Choice& choice) {
   // A team takes one operation at a time.
   if (!turns_.empty() && choice.algorithm->needs_team) HEDDLE_TRY(finish_team_requests());
   const std::shared_ptr<const Schedule> schedule = plans_.schedule(choice, job.root);
-  if (executions_.size() > 256) executions_.clear();
-  std::unique_ptr<Execution>& execution = executions_[schedule.get()];
-  if (!execution) execution = std::make_unique<Execution>(schedule, connections_->ports);
+  const std::unique_ptr<Execution>& execution = executions_.get(
+      schedule.get(), [&] { return std::make_unique<Execution>(schedule, connections_->ports); });
   HEDDLE_TRY(free_sequence());
   Binding binding = bind(job);
   binding.sequence = upcoming_sequence();

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <new>
 #include <span>
@@ -12,6 +11,7 @@
 
 #include "base/fifo.hpp"
 #include "base/log.hpp"
+#include "base/recently_used.hpp"
 #include "comm/communicator.hpp"
 #include "comm/compressed_sums.hpp"
 #include "comm/device_path.hpp"
@@ -226,7 +226,8 @@ class CommunicatorImpl final : public Communicator {
   std::uint64_t met_at_ = 0;        // number of the last bcast in which they did
   std::uint64_t sequence_ = 0;      // collectives started by messages
   std::uint64_t compared_ = 0;      // calls, with HEDDLE_CHECK
-  std::map<const Schedule*, std::unique_ptr<Execution>> executions_;  // of blocking collectives
+  // Of blocking collectives. Each keeps its schedule, so that no other one comes to lie there.
+  RecentlyUsed<const Schedule*, std::unique_ptr<Execution>> executions_{PlanCache::kMostSchedules};
   std::vector<MovingRequest*> active_;
   Fifo<TeamRequest*> turns_;  // active ones; the first is under way
   SparseSums sparse_{*this};

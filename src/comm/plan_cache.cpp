@@ -5,9 +5,6 @@
 namespace heddle {
 namespace {
 
-// A broadcast from every rank in turn must not keep a schedule per rank for ever.
-constexpr std::size_t kMostSchedules = 256;
-
 const char* reason(ChosenBy by) {
   switch (by) {
     case ChosenBy::force:
@@ -53,15 +50,12 @@ void PlanCache::report(Collective collective, std::size_t bytes, const Selection
 }
 
 std::shared_ptr<const Schedule> PlanCache::schedule(const Choice& choice, std::int32_t root) {
-  if (schedules_.size() >= kMostSchedules) schedules_.clear();
-  std::shared_ptr<const Schedule>& entry =
-      schedules_[Key(choice.algorithm, root, choice.shape.radix, choice.shape.chunks, choice.shape.leaders)];
-  if (!entry) {
+  const Key key(choice.algorithm, root, choice.shape.radix, choice.shape.chunks, choice.shape.leaders);
+  return schedules_.get(key, [&] {
     Shape shape = choice.shape;
     shape.root = root;
-    entry = std::make_shared<const Schedule>(choice.algorithm->build(topology_, rank_, shape));
-  }
-  return entry;
+    return std::make_shared<const Schedule>(choice.algorithm->build(topology_, rank_, shape));
+  });
 }
 
 }  // namespace heddle

@@ -5,11 +5,11 @@
 #include <array>
 #include <bit>
 #include <cstddef>
-#include <map>
 #include <memory>
 #include <tuple>
 
 #include "base/log.hpp"
+#include "base/recently_used.hpp"
 #include "base/status.hpp"
 #include "engine/engine.hpp"
 #include "select/selector.hpp"
@@ -41,7 +41,9 @@ class PlanCache {
       each.reset();
   }
 
-  // The schedule of a selection for a root, built at the first use.
+  // A bcast from every rank in turn must not keep a schedule for each of them for ever.
+  static constexpr std::size_t kMostSchedules = 256;
+  // The schedule of a selection for a root, built at the first use, and again where many others were used since.
   std::shared_ptr<const Schedule> schedule(const Choice& choice, std::int32_t root);
 
  private:
@@ -60,7 +62,7 @@ class PlanCache {
   const Selector& selector_;
   const Log& log_;
   std::array<std::unique_ptr<Selection>, 3 * 2 * kClasses> selections_;
-  std::map<Key, std::shared_ptr<const Schedule>> schedules_;
+  RecentlyUsed<Key, std::shared_ptr<const Schedule>> schedules_{kMostSchedules};
 };
 
 }  // namespace heddle

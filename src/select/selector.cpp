@@ -13,26 +13,6 @@ bool within(std::int64_t value, const std::int64_t (&range)[2]) {
   return value >= range[0] && value <= range[1];
 }
 
-// More ranks than this are priced on a machine of as many nodes with fewer ranks in all: simulating every
-// rank of a large machine would cost more than the choice can save.
-constexpr std::int32_t kPricedRanks = 64;
-
-// As many ranks of one node in as many domains.
-std::vector<std::int32_t> like_domains(const TopologyView& topology) {
-  const std::int32_t domains = std::min(topology.domains(0), kPricedRanks);
-  std::vector<std::int32_t> domain_of;
-  for (std::int32_t rank = 0; rank < kPricedRanks; ++rank)
-    domain_of.push_back(rank * domains / kPricedRanks);
-  return domain_of;
-}
-
-// Nodes of the machines that stand in for larger ones: of the one eight times as many as of the other, so that a tree of any radix
-// up to 8 grows, and powers of two only where the larger machine's are, since other counts take extra messages.
-constexpr std::int32_t kSmallMachines[] = {8, 64};
-constexpr std::int32_t kOddSmallMachines[] = {10, 80};
-// What grows by more than this from the one to the other grows with the number of nodes.
-constexpr double kLinear = 4;
-
 // Straight between powers of two: std::log2 need not be the same on all machines. For n of 1 or more.
 double log2_of(std::int32_t n) {
   const auto whole = static_cast<std::uint32_t>(n);
@@ -40,11 +20,28 @@ double log2_of(std::int32_t n) {
          static_cast<double>(n) / static_cast<double>(std::bit_floor(whole));
 }
 
+std::int32_t ranks_of_node(const TopologyView& topology) {
+  return topology.size() / topology.nodes();
+}
+
+// What grew once from `few` to `more` grows how often from there to `all`? Of uneven nodes the ones that were kept may show no growth.
+double steps_beyond(bool linear, std::int32_t few, std::int32_t more, std::int32_t all) {
+  if (more <= few || all <= more) return 0;
+  if (linear) return static_cast<double>(all - more) / (more - few);
+  return (log2_of(all) - log2_of(more)) / (log2_of(more) - log2_of(few));
+}
+
 constexpr double kToTheEnd = std::numeric_limits<double>::infinity();
 // What costs more than so many times the least price is priced no further.
 constexpr double kWorthTelling = 1.25;
 // Nor what a few ranks by themselves are guessed to take longer for: on nodes of several ranks a guess may be somewhat above the price.
 constexpr double kHopeless = 1.5;
+
+double price_of_all(const TopologyView& on, const Algorithm& algorithm, const Shape& shape, std::size_t bytes,
+                    const CostModel& model, double give_up_ns) {
+  return price(
+      on, [&](std::int32_t rank) { return algorithm.build(on, rank, shape); }, bytes, model, give_up_ns);
+}
 
 // The most that some of the ranks take by themselves.
 double alone(const TopologyView& topology, const Algorithm& algorithm, const Shape& shape, std::size_t bytes,
@@ -83,7 +80,11 @@ CostModel default_cost_model(LinearCost within_node, MessageCost between_nodes, 
 
 Selector::Selector(const TopologyView& topology, CostModel model, Abilities abilities,
                    const Preferences& preferences)
-    : topology_(topology), model_(std::move(model)), abilities_(abilities), preferences_(preferences) {}
+    : topology_(topology),
+      model_(std::move(model)),
+      abilities_(abilities),
+      preferences_(preferences),
+      smaller_(stand_ins(topology)) {}
 
 bool Selector::runs(const Algorithm& algorithm, bool messages_only) const {
   if (algorithm.needs_team && (!abilities_.team || messages_only)) return false;
@@ -131,13 +132,6 @@ std::optional<Selection> Selector::first_match(const std::vector<TuningRule>& ru
   return std::nullopt;
 }
 
-std::optional<TopologyView> Selector::stand_in() const {
-  if (topology_.size() <= kPricedRanks) return std::nullopt;
-  const std::int32_t nodes = std::min(topology_.nodes(), kPricedRanks);
-  if (nodes == 1 && topology_.has_domains()) return TopologyView::of_domains(like_domains(topology_));
-  return TopologyView::uniform(nodes, std::max(1, kPricedRanks / nodes));
-}
-
 double Selector::guess(const Choice& choice, std::size_t bytes) const {
   const double crossing = choice.algorithm->in_rounds ? std::max(1.0, model_.crossing) : 1;
   return crossing *
@@ -154,51 +148,47 @@ double Selector::price_of(const Algorithm& algorithm, const Shape& shape, std::s
 
 double Selector::price_on_idle_network(const Algorithm& algorithm, const Shape& shape, std::size_t bytes,
                                        double give_up_ns) const {
-  if (topology_.nodes() > kPricedRanks) return price_at_scale(algorithm, shape, bytes, give_up_ns);
-  const std::optional<TopologyView> smaller = stand_in();
-  const TopologyView& on = smaller ? *smaller : topology_;
-  return price(
-      on, [&](std::int32_t rank) { return algorithm.build(on, rank, shape); }, bytes, model_, give_up_ns);
+  if (smaller_) return price_at_scale(*smaller_, algorithm, shape, bytes, give_up_ns);
+  return price_of_all(topology_, algorithm, shape, bytes, model_, give_up_ns);
 }
 
-// What a few ranks take by themselves on the machine as it is, and what waiting for ranks further away adds: that is seen on two
-// machines of the same form small enough to run, and grows either as the number of nodes does (a chain) or as its
-// logarithm (a tree). Where no rank by itself says anything, all is waiting.
-double Selector::price_at_scale(const Algorithm& algorithm, const Shape& shape, std::size_t bytes,
-                                double give_up_ns) const {
+// What a few ranks take by themselves on the machine as it is, and what waiting for ranks further away or of the same node adds: that is
+// seen on smaller machines. It grows as the number of nodes does along a chain, else as its logarithm, and as the ranks of a node, which
+// share its link. Where no rank by itself says anything, all is waiting.
+double Selector::price_at_scale(const StandIns& smaller, const Algorithm& algorithm, const Shape& shape,
+                                std::size_t bytes, double give_up_ns) const {
   const auto by_itself = [&](const TopologyView& on) {
     if (algorithm.in_rounds) return 0.0;
     // Where roots, leaves, and the odd ones of other counts than powers of two are.
     const std::int32_t p = on.size();
     return alone(on, algorithm, shape, bytes, model_, {0, 1, 2, p / 2 - 1, p / 2, p - 1});
   };
+  const auto waiting = [&](const TopologyView& on, double most_ns) {
+    const double alone_ns = by_itself(on);
+    return std::max(0.0, price_of_all(on, algorithm, shape, bytes, model_, most_ns + alone_ns) - alone_ns);
+  };
   const double alone_ns = by_itself(topology_);
   if (alone_ns > give_up_ns) return alone_ns;
-  const bool power_of_two = std::has_single_bit(static_cast<std::uint32_t>(topology_.nodes()));
-  const auto& nodes_of = power_of_two ? kSmallMachines : kOddSmallMachines;
-  double waiting_ns[2];
-  for (const int i : {1, 0}) {
-    const TopologyView small =
-        TopologyView::uniform(nodes_of[i], std::clamp(topology_.size() / topology_.nodes(), 1, 4));
-    const double small_alone_ns = by_itself(small);
-    const double all_ns = price(
-        small, [&](std::int32_t rank) { return algorithm.build(small, rank, shape); }, bytes, model_,
-        i == 1 ? give_up_ns - alone_ns + small_alone_ns : kToTheEnd);
-    waiting_ns[i] = std::max(0.0, all_ns - small_alone_ns);
-    if (alone_ns + waiting_ns[1] > give_up_ns) return alone_ns + waiting_ns[1];
-  }
-  const double growth_ns = std::max(0.0, waiting_ns[1] - waiting_ns[0]);
-  const bool linear = waiting_ns[1] > kLinear * waiting_ns[0];
-  const double steps =
-      linear ? (topology_.nodes() - nodes_of[1]) / static_cast<double>(nodes_of[1] - nodes_of[0])
-             : (log2_of(topology_.nodes()) - log2_of(nodes_of[1])) / 3;
-  return alone_ns + waiting_ns[1] + growth_ns * steps;
+  const double large_ns = waiting(smaller.large, give_up_ns - alone_ns);
+  if (alone_ns + large_ns > give_up_ns) return alone_ns + large_ns;
+  const auto growth = [&](const TopologyView& from, double steps) {
+    const double grown_ns = std::max(0.0, large_ns - waiting(from, kToTheEnd));
+    return large_ns > 0 ? 1 + grown_ns / large_ns * steps : 1;
+  };
+  double scale = 1;
+  if (smaller.fewer_nodes)
+    scale *= growth(*smaller.fewer_nodes, steps_beyond(algorithm.neighbours, smaller.fewer_nodes->nodes(),
+                                                       smaller.large.nodes(), topology_.nodes()));
+  if (smaller.fewer_ranks)
+    scale *=
+        growth(*smaller.fewer_ranks, steps_beyond(true, ranks_of_node(*smaller.fewer_ranks),
+                                                  ranks_of_node(smaller.large), ranks_of_node(topology_)));
+  return alone_ns + large_ns * scale;
 }
 
 double Selector::price_of_streams(const Choice& choice, const std::function<StreamCosts(int ranks)>& costs_of,
                                   double give_up_ns) const {
-  const std::optional<TopologyView> smaller = stand_in();
-  const TopologyView& on = smaller ? *smaller : topology_;
+  const TopologyView& on = smaller_ ? smaller_->large : topology_;
   return price_streams(
       on, [&](std::int32_t rank) { return choice.algorithm->build(on, rank, choice.shape); },
       costs_of(on.size()), model_, give_up_ns);

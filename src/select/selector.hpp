@@ -17,6 +17,7 @@
 #include "schedule/pricer.hpp"
 #include "schedule/topology_view.hpp"
 #include "select/catalog.hpp"
+#include "select/stand_ins.hpp"
 
 namespace heddle {
 
@@ -123,9 +124,8 @@ class Selector {
                   double give_up_ns = std::numeric_limits<double>::infinity()) const;
   double price_on_idle_network(const Algorithm& algorithm, const Shape& shape, std::size_t bytes,
                                double give_up_ns) const;
-  double price_at_scale(const Algorithm& algorithm, const Shape& shape, std::size_t bytes,
-                        double give_up_ns) const;
-  std::optional<TopologyView> stand_in() const;
+  double price_at_scale(const StandIns& smaller, const Algorithm& algorithm, const Shape& shape,
+                        std::size_t bytes, double give_up_ns) const;
   double guess(const Choice& choice, std::size_t bytes) const;
   // The least of their prices. What costs much more than that has some price that is too high as well.
   double price_all(std::vector<Choice>& offered, std::size_t bytes) const;
@@ -136,6 +136,7 @@ class Selector {
   Abilities abilities_;
   const Preferences& preferences_;
   std::vector<TuningRule> measured_;
+  std::optional<StandIns> smaller_;
 };
 
 // Estimates for the machine at hand until they are measured: shared memory inside a node, the lent messages

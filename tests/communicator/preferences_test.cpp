@@ -232,6 +232,47 @@ TEST(Selection, OfManyNodesIsAboutTheBest) {
   }
 }
 
+TopologyView placed(std::int32_t nodes, std::int32_t ranks_of_node, bool in_turn) {
+  std::vector<std::int32_t> node_of;
+  for (std::int32_t rank = 0; rank < nodes * ranks_of_node; ++rank)
+    node_of.push_back(in_turn ? rank % nodes : rank / ranks_of_node);
+  return TopologyView({std::move(node_of)});
+}
+
+// The same where ranks share nodes, which decides between algorithms, and where those of a node do not follow each other.
+TEST(Selection, OfManyRanksOnANodeIsAboutTheBest) {
+  struct Case {
+    std::int32_t nodes;
+    std::int32_t ranks_of_node;
+    bool in_turn;
+  };
+  constexpr double kAbout = 1.35;
+  const CostModel model = default_cost_model({500, 0.1}, {1400, 0.08, 200, 0, 1}, false);
+  const Preferences nothing;
+  for (const Case& each : {Case{16, 5, false}, Case{33, 16, false}, Case{33, 16, true}, Case{48, 8, false},
+                           Case{64, 16, true}, Case{8, 64, true}, Case{128, 4, true}}) {
+    const TopologyView topology = placed(each.nodes, each.ranks_of_node, each.in_turn);
+    const Selector selector(topology, model, {true, true}, nothing);
+    for (const Collective collective : {Collective::allreduce, Collective::bcast}) {
+      for (const std::size_t bytes : {8, 8 << 10, 512 << 10}) {
+        const auto exact_ns = [&](const Choice& c, double give_up_ns) {
+          return price(
+              topology, [&](std::int32_t rank) { return c.algorithm->build(topology, rank, c.shape); }, bytes,
+              model, give_up_ns);
+        };
+        const Choice chosen = selector.select(collective, bytes, false).value().choice;
+        double least_ns = exact_ns(chosen, std::numeric_limits<double>::infinity());
+        const double good_ns = least_ns / kAbout;
+        for (const Choice& c : selector.candidates(collective, bytes, false))
+          least_ns = std::min(least_ns, exact_ns(c, good_ns));
+        EXPECT_GE(least_ns, good_ns) << each.nodes << " nodes of " << each.ranks_of_node
+                                     << (each.in_turn ? " in turn, " : ", ") << bytes
+                                     << " bytes: " << chosen.algorithm->name;
+      }
+    }
+  }
+}
+
 // A ring whose price is as good as the best one's is preferred on a few nodes, where it needs few steps, and not on many.
 TEST(Selection, PrefersARingOnFewNodesAlone) {
   const CostModel model = default_cost_model({500, 0.1}, {1400, 0.08, 200}, false);
