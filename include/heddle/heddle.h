@@ -179,7 +179,7 @@ HEDDLE_API heddle_status heddle_barrier(heddle_comm_t comm);
  * communicator pass such memory of this communicator for every buffer (in place or not), a large heddle_allreduce works
  * in it directly, without copies in between. It can be used like any other memory, with any other communicator as well.
  * Local. It takes a file descriptor for each piece: get few large ones. HEDDLE_ERR_MEMORY where there is none;
- * *memory is null then, and for 0 bytes. After fork() the child shares it instead of getting a copy. */
+ * *memory is null then, and for 0 bytes. After fork() what the child writes there stays its own. */
 HEDDLE_API heddle_status heddle_alloc(size_t bytes, heddle_comm_t comm, void** memory);
 
 /* Frees what heddle_alloc returned; null is allowed. Local. No collective that uses it is in flight on any rank (a

@@ -7,11 +7,13 @@
 
 #include <cstdint>
 #include <cstring>
+#include <new>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "interpose/backend/backend.hpp"
 #include "interpose/backend/comm_state.hpp"
 #include "interpose/backend/datatype_map.hpp"
 #include "interpose/backend/finalize_together.hpp"
@@ -40,6 +42,37 @@ TEST(HostMpi, NamesTheFunctionThatIsMissing) {
   const auto loaded = load_host_mpi(lacking);
   ASSERT_FALSE(loaded.ok());
   EXPECT_EQ(loaded.status().message(), "the host has no function PMPI_Ialltoallv");
+}
+
+bool memory_is_short = true;
+int communicators_freed = 0;
+
+// The first call finds no memory where a backend is made ready; the next one does.
+TEST(Backend, OutlivesWantOfMemoryAtTheBeginning) {
+  HostMpi mpi = host();
+  mpi.Pack_size = [](int count, MPI_Datatype type, MPI_Comm comm, int* size) {
+    if (memory_is_short) throw std::bad_alloc();
+    return PMPI_Pack_size(count, type, comm, size);
+  };
+  mpi.Comm_free = [](MPI_Comm* comm) {
+    ++communicators_freed;
+    return PMPI_Comm_free(comm);
+  };
+  // Not all zeros, so that it shows where something is used that was never made. For good: MPI_Finalize calls it.
+  alignas(Backend) static unsigned char place[sizeof(Backend)];
+  std::memset(place, 0x7f, sizeof place);
+  auto* const backend = new (place) Backend(mpi);
+  const int in = 7;
+  int out = 0;
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(backend->allreduce(&in, &out, 1, MPI_INT, MPI_SUM, MPI_COMM_SELF), MPI_ERR_NO_MEM);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");  // nobody knows yet what is wanted there
+  EXPECT_EQ(communicators_freed, 1);
+  EXPECT_FALSE(backend->is_ready());
+  memory_is_short = false;
+  EXPECT_EQ(backend->allreduce(&in, &out, 1, MPI_INT, MPI_SUM, MPI_COMM_SELF), MPI_SUCCESS);
+  EXPECT_EQ(out, in);
+  EXPECT_TRUE(backend->is_ready());
 }
 
 std::string version_text(const std::string& version, const std::string& device, const std::string& options) {

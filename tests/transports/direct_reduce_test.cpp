@@ -314,6 +314,35 @@ TEST(SharedHeapTest, GivesOutNothingThatAForkShares) {
   EXPECT_EQ(heap.kept(), 0U);
 }
 
+// As of any other memory; what a child writes a child of that one sees, and nobody else.
+TEST(SharedHeapTest, WhatAChildWritesStaysTheChilds) {
+  constexpr std::size_t kBytes = 100'000;
+  SharedHeap heap;
+  auto* const released = static_cast<char*>(heap.allocate(kBytes).value());
+  auto* const memory = static_cast<char*>(heap.allocate_again(kBytes, 8).value());
+  ASSERT_TRUE(heap.release(released).ok());
+  auto* const last = static_cast<char*>(heap.allocate(kBytes).value());
+  for (char* const block : {memory, last})
+    std::fill_n(block, kBytes, 'p');
+  const pid_t child = fork();
+  if (child == 0) {
+    bool right = memory[0] == 'p' && last[kBytes - 1] == 'p';
+    for (char* const block : {memory, last})
+      std::fill_n(block, kBytes, 'c');
+    const pid_t grandchild = fork();
+    if (grandchild == 0) _exit(memory[1] == 'c' && last[1] == 'c' ? 0 : 1);
+    int status = 1;
+    right = right && waitpid(grandchild, &status, 0) == grandchild && status == 0;
+    _exit(right ? 0 : 1);
+  }
+  int status = 1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  for (const char* const block : {memory, last}) {
+    EXPECT_EQ(std::count(block, block + kBytes, 'p'), static_cast<std::ptrdiff_t>(kBytes));
+  }
+}
+
 TEST(HeapViewsTest, LetGoOfWhatTheOwnerReleased) {
   constexpr std::size_t kLarge = std::size_t{1} << 20;
   SharedHeap heap;

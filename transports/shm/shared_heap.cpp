@@ -1,6 +1,7 @@
 #include "transports/shm/shared_heap.hpp"
 
 #include <pthread.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,14 +19,6 @@ namespace {
 // By this process, or by those that it comes from: each pair of parent and child shares the blocks that were there before.
 std::atomic<std::uint64_t> forks{0};
 
-std::uint64_t forks_so_far() {
-  static const int watched = pthread_atfork(
-      nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); },
-      [] { forks.fetch_add(1, std::memory_order_relaxed); });
-  (void)watched;
-  return forks.load(std::memory_order_relaxed);
-}
-
 // Four sizes between two powers of two, so that a block serves requests that are not quite the same. Pages that nobody touches do not exist.
 std::size_t rounded_up(std::size_t bytes) {
   constexpr std::size_t kLeast = 16 * 1024;
@@ -36,6 +29,61 @@ std::size_t rounded_up(std::size_t bytes) {
 }
 
 }  // namespace
+
+// What the child looks at, whatever other threads were doing: in a list that only grows, and of which places are used again.
+struct SharedHeap::InChildren {
+  std::atomic<bool> is_taken{true};
+  std::atomic<std::byte*> start{nullptr};  // null: nothing to do
+  std::size_t bytes = 0;
+  int fd = -1;
+  InChildren* next = nullptr;
+
+  static std::atomic<InChildren*> first;
+};
+
+std::atomic<SharedHeap::InChildren*> SharedHeap::InChildren::first{nullptr};
+
+SharedHeap::ForChildren SharedHeap::for_children(const SharedMemory& memory) {
+  InChildren* block = InChildren::first.load(std::memory_order_acquire);
+  while (block != nullptr && block->is_taken.exchange(true, std::memory_order_acq_rel))
+    block = block->next;
+  if (block == nullptr) {
+    block = new InChildren;
+    block->next = InChildren::first.load(std::memory_order_relaxed);
+    while (!InChildren::first.compare_exchange_weak(block->next, block, std::memory_order_release)) {
+    }
+  }
+  block->bytes = memory.size();
+  block->fd = memory.handle().fd;
+  block->start.store(memory.data(), std::memory_order_release);
+  return ForChildren(block);
+}
+
+void SharedHeap::EndInChildren::operator()(InChildren* block) const {
+  block->start.store(nullptr, std::memory_order_release);
+  block->is_taken.store(false, std::memory_order_release);
+}
+
+// Between fork() and its return: system calls alone. What is a copy already the children of this child inherit as one.
+void SharedHeap::copy_in_child() {
+  for (InChildren* block = InChildren::first.load(std::memory_order_acquire); block != nullptr;
+       block = block->next) {
+    std::byte* const start = block->start.exchange(nullptr, std::memory_order_acq_rel);
+    if (start != nullptr)
+      mmap(start, block->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, block->fd, 0);
+  }
+}
+
+std::uint64_t SharedHeap::forks_so_far() {
+  static const int watched = pthread_atfork(
+      nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); },
+      [] {
+        forks.fetch_add(1, std::memory_order_relaxed);
+        copy_in_child();
+      });
+  (void)watched;
+  return forks.load(std::memory_order_relaxed);
+}
 
 Result<void*> SharedHeap::allocate(std::size_t bytes) {
   // Pages are not reserved: more than there can ever be would only show when it is touched.
@@ -49,8 +97,10 @@ Result<void*> SharedHeap::allocate(std::size_t bytes) {
   Result<SharedMemory> memory = SharedMemory::create(bytes > 0 ? bytes : 1, SharedMemory::Backing::memfd);
   if (!memory.ok()) return memory.status();
   std::byte* const start = memory->data();
+  const std::uint64_t forks_before = forks_so_far();
+  ForChildren copied = for_children(memory.value());
   const std::lock_guard lock(mutex_);
-  blocks_.emplace(start, Block{++last_number_, std::move(memory).value(), forks_so_far()});
+  blocks_.emplace(start, Block{++last_number_, std::move(memory).value(), forks_before, std::move(copied)});
   return static_cast<void*>(start);
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -45,10 +46,21 @@ class SharedHeap {
   std::size_t kept() const;    // put by
 
  private:
+  // Has children that are forked get the memory as a copy of their own, like all other memory: what they write there stays theirs.
+  struct InChildren;
+  struct EndInChildren {
+    void operator()(InChildren* block) const;
+  };
+  using ForChildren = std::unique_ptr<InChildren, EndInChildren>;
+  static ForChildren for_children(const SharedMemory& memory);
+  static void copy_in_child();
+  static std::uint64_t forks_so_far();
+
   struct Block {
     std::uint64_t number;
     SharedMemory memory;
     std::uint64_t forks;  // before it was made
+    ForChildren for_children;
   };
   // Takes the oldest of kept_ into `gone`, to be unmapped without the lock.
   void evict(std::vector<Block>* gone);

@@ -134,6 +134,8 @@ class Backend {
   // Whether heddle takes a communicator over in its first call.
   bool serves_at_once() { return make_ready() && reproducible_; }
   void stay_out(const Log& log, int world_rank);
+  void prepare(ParsedConfig parsed, const Log& log, int world_rank);
+  bool watch_end();
   // Whether this thread is in a callback of the communicator's end: what is set on it now would stay, for whoever gets its handle.
   static bool is_ending(MPI_Comm comm);
   // The bytes of a call that counts towards the take-over; 0: it does not.

@@ -42,12 +42,22 @@ bool Backend::make_ready() {
     stay_out(log, world_rank);
     return false;
   }
-  int finalize_keyval = MPI_KEYVAL_INVALID;
-  if (mpi_.Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &on_comm_delete, &comm_keyval_, this) != MPI_SUCCESS ||
-      mpi_.Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &on_finalize, &finalize_keyval, this) != MPI_SUCCESS ||
-      mpi_.Comm_set_attr(MPI_COMM_SELF, finalize_keyval, this) != MPI_SUCCESS) {
-    return false;
+  // Where memory is short a later call tries again.
+  try {
+    prepare(std::move(parsed), log, world_rank);
+    if (watch_end()) {
+      ready_.store(true, std::memory_order_release);
+      return true;
+    }
+  } catch (...) {
+    self_.close();
+    throw;
   }
+  self_.close();
+  return false;
+}
+
+void Backend::prepare(ParsedConfig parsed, const Log& log, int world_rank) {
   int world_size = 0;
   alone_ = mpi_.Comm_size(MPI_COMM_WORLD, &world_size) == MPI_SUCCESS && world_size == 1;
   for (std::string& line : read_preferences(parsed.config).complaints)
@@ -75,8 +85,16 @@ bool Backend::make_ready() {
   reproducible_ = parsed.config.reproducible;
   checks_.store(parsed.config.check, std::memory_order_relaxed);
   set_up_.emplace(mpi_, self_, process_, std::move(parsed), world_rank);
-  ready_.store(true, std::memory_order_release);
-  return true;
+}
+
+// Once everything is there that the callbacks use.
+bool Backend::watch_end() {
+  int finalize_keyval = MPI_KEYVAL_INVALID;
+  return mpi_.Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &on_comm_delete, &comm_keyval_, this) ==
+             MPI_SUCCESS &&
+         mpi_.Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &on_finalize, &finalize_keyval, this) ==
+             MPI_SUCCESS &&
+         mpi_.Comm_set_attr(MPI_COMM_SELF, finalize_keyval, this) == MPI_SUCCESS;
 }
 
 // HEDDLE_ENABLE=0 is what users turn to when a job hangs, so it asks nothing of the other ranks, nor of the host: whoever has it is to them as a
