@@ -62,25 +62,19 @@ Status NodesNetwork::largest(std::span<std::uint64_t> words) {
 }
 
 // The algorithm that is cheapest among nodes of one rank, with the ranks of this place in their stead. Settings and rules are about
-// other calls.
+// other calls, but for sums that are to be reproducible.
+NodesNetwork::Plans::Plans(const TopologyView& nodes, CommunicatorImpl& comm, std::vector<std::int32_t> peers)
+    : selector(nodes, comm.connections_->cost_model(), Abilities{false, true}, preferences),
+      cache(nodes, comm.topology().node_of(comm.rank_), selector, quiet, std::move(peers)) {
+  preferences.reproducible = comm.preferences_.reproducible;
+}
+
 Result<std::shared_ptr<const Schedule>> NodesNetwork::schedule_of(Collective collective, std::size_t bytes,
                                                                   std::int32_t root) {
-  std::shared_ptr<const Schedule>& entry = schedules_[{collective, size_class(bytes), root}];
-  if (entry != nullptr) return entry;
-  if (selector_ == nullptr)
-    selector_ = std::make_unique<Selector>(nodes_, comm_.connections_->cost_model(), Abilities{false, true},
-                                           comm_.preferences_);
-  const Choice choice = selector_->cheapest(collective, middle_of_class(bytes), true);
-  if (choice.algorithm == nullptr) return Status(Code::internal, "no algorithm runs between nodes");
-  Shape shape = choice.shape;
-  shape.root = root;
-  Schedule schedule = choice.algorithm->build(nodes_, comm_.topology().node_of(comm_.rank_), shape);
-  for (Step& step : schedule.steps) {
-    if (step.kind == StepKind::send || step.kind == StepKind::recv)
-      step.peer = peers_[static_cast<std::size_t>(step.peer)];
-  }
-  entry = std::make_shared<const Schedule>(std::move(schedule));
-  return entry;
+  if (plans_ == nullptr) plans_ = std::make_unique<Plans>(nodes_, comm_, peers_);
+  const Result<const Selection*> selection = plans_->cache.selection(collective, bytes, true);
+  if (!selection.ok()) return selection.status();
+  return plans_->cache.schedule(selection.value()->choice, root);
 }
 
 // `job.root` is a node.

@@ -51,11 +51,19 @@ void PlanCache::report(Collective collective, std::size_t bytes, const Selection
 
 std::shared_ptr<const Schedule> PlanCache::schedule(const Choice& choice, std::int32_t root) {
   const Key key(choice.algorithm, root, choice.shape.radix, choice.shape.chunks, choice.shape.leaders);
-  return schedules_.get(key, [&] {
-    Shape shape = choice.shape;
-    shape.root = root;
-    return std::make_shared<const Schedule>(choice.algorithm->build(topology_, rank_, shape));
-  });
+  return schedules_.get(key, [&] { return std::make_shared<const Schedule>(build(choice, root)); });
+}
+
+Schedule PlanCache::build(const Choice& choice, std::int32_t root) const {
+  Shape shape = choice.shape;
+  shape.root = root;
+  Schedule schedule = choice.algorithm->build(topology_, rank_, shape);
+  if (peers_.empty()) return schedule;
+  for (Step& step : schedule.steps) {
+    if (step.kind == StepKind::send || step.kind == StepKind::recv)
+      step.peer = peers_[static_cast<std::size_t>(step.peer)];
+  }
+  return schedule;
 }
 
 }  // namespace heddle

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <memory>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "base/log.hpp"
 #include "base/recently_used.hpp"
@@ -28,9 +30,10 @@ constexpr std::size_t middle_of_class(std::size_t bytes) {
 
 class PlanCache {
  public:
-  // Borrows all three.
-  PlanCache(const TopologyView& topology, std::int32_t rank, const Selector& selector, const Log& log)
-      : topology_(topology), rank_(rank), selector_(selector), log_(log) {}
+  // Borrows all but `peers`: whom a schedule's messages go to and come from in place of the topology's ranks; empty: these themselves.
+  PlanCache(const TopologyView& topology, std::int32_t rank, const Selector& selector, const Log& log,
+            std::vector<std::int32_t> peers = {})
+      : topology_(topology), rank_(rank), selector_(selector), log_(log), peers_(std::move(peers)) {}
 
   // What serves this size; chosen, and reported in the log, at the first use.
   Result<const Selection*> selection(Collective collective, std::size_t bytes, bool messages_only);
@@ -54,6 +57,7 @@ class PlanCache {
            size_class(bytes);
   }
   void report(Collective collective, std::size_t bytes, const Selection& selection, bool messages_only) const;
+  Schedule build(const Choice& choice, std::int32_t root) const;
 
   using Key = std::tuple<const Algorithm*, std::int32_t, std::int32_t, std::uint32_t, std::uint32_t>;
 
@@ -61,6 +65,7 @@ class PlanCache {
   std::int32_t rank_;
   const Selector& selector_;
   const Log& log_;
+  std::vector<std::int32_t> peers_;
   std::array<std::unique_ptr<Selection>, 3 * 2 * kClasses> selections_;
   RecentlyUsed<Key, std::shared_ptr<const Schedule>> schedules_{kMostSchedules};
 };

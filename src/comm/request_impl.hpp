@@ -4,17 +4,16 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "comm/call_table.hpp"
 #include "comm/communicator.hpp"
 #include "comm/nodes_path.hpp"
+#include "comm/plan_cache.hpp"
 #include "engine/engine.hpp"
 #include "engine/waiter.hpp"
 #include "select/selector.hpp"
@@ -243,6 +242,14 @@ class NodesNetwork final : public Across {
   Result<std::size_t> scratch_for(std::size_t bytes) override;
 
  private:
+  struct Plans {
+    Plans(const TopologyView& nodes, CommunicatorImpl& comm, std::vector<std::int32_t> peers);
+    Preferences preferences;
+    Log quiet{LogLevel::none};
+    Selector selector;
+    PlanCache cache;
+  };
+  // `root` is a node.
   Result<std::shared_ptr<const Schedule>> schedule_of(Collective collective, std::size_t bytes,
                                                       std::int32_t root);
   Status start(std::size_t slot, const Job& job, LocalWork* local);
@@ -251,9 +258,7 @@ class NodesNetwork final : public Across {
   int lanes_;
   std::vector<std::int32_t> peers_;  // by node: the ranks with this one's place; empty: some node has none
   TopologyView nodes_;               // each like a rank
-  std::unique_ptr<Selector> selector_;
-  // By size class, and the root's node.
-  std::map<std::tuple<Collective, unsigned, std::int32_t>, std::shared_ptr<const Schedule>> schedules_;
+  std::unique_ptr<Plans> plans_;
   std::array<std::unique_ptr<LaneRequest>, SharesLayout::kSlots> requests_;
 };
 

@@ -13,6 +13,14 @@ bool within(std::int64_t value, const std::int64_t (&range)[2]) {
   return value >= range[0] && value <= range[1];
 }
 
+// A choice serves all sizes of a class, from one power of two to the next: a rule decides about every class of which it names a size.
+bool meets_class_of(std::size_t bytes, const std::int64_t (&range)[2]) {
+  constexpr std::size_t kMost = INT64_MAX;
+  const std::size_t least = std::min(std::bit_floor(bytes), kMost);
+  const std::size_t most = std::min(bytes == 0 ? 0 : least + (least - 1), kMost);
+  return static_cast<std::int64_t>(least) <= range[1] && static_cast<std::int64_t>(most) >= range[0];
+}
+
 // Straight between powers of two: std::log2 need not be the same on all machines. For n of 1 or more.
 double log2_of(std::int32_t n) {
   const auto whole = static_cast<std::uint32_t>(n);
@@ -121,7 +129,7 @@ std::optional<Selection> Selector::first_match(const std::vector<TuningRule>& ru
   for (const TuningRule& rule : rules) {
     if (rule.collective != collective || !runs(*rule.algorithm, messages_only)) continue;
     if (!within(topology_.size(), rule.ranks) || !within(topology_.nodes(), rule.nodes) ||
-        !within(static_cast<std::int64_t>(bytes), rule.bytes)) {
+        !meets_class_of(bytes, rule.bytes)) {
       continue;
     }
     Selection selection;

@@ -29,7 +29,7 @@ struct Abilities {
 
 // One line of a tuning file: {"collective": "allreduce", "ranks": [2, 64], "nodes": [1, 1], "bytes": [0,
 // 4096], "algorithm": "ring", "radix": 4, "chunks": 8, "leaders": 2}; ranges are inclusive and may be left out,
-// as may radix, chunks and leaders.
+// as may radix, chunks and leaders. A size stands for all sizes of its class (plan_cache.hpp).
 struct TuningRule {
   Collective collective = Collective::allreduce;
   std::int64_t ranks[2] = {1, INT64_MAX};

@@ -58,5 +58,23 @@ TEST(PlanCache, KeepsNoMoreThanThat) {
   EXPECT_EQ(std::count_if(built.begin(), built.end(), [](const auto& each) { return !each.expired(); }), 256);
 }
 
+// Nodes like ranks, of which each is in this place's ranks' stead.
+TEST(PlanCache, NamesPeersInsteadOfRanks) {
+  const TopologyView nodes = TopologyView::flat(3);
+  const Preferences nothing;
+  const Log quiet{LogLevel::none};
+  const Selector selector(nodes, default_cost_model({500, 0.1}, {1400, 0.08, 200}, false), {false, true},
+                          nothing);
+  PlanCache plans(nodes, 0, selector, quiet, {5, 9, 13});
+  const Result<const Selection*> chosen = plans.selection(Collective::bcast, 8, true);
+  ASSERT_TRUE(chosen.ok());
+  std::vector<std::int32_t> receivers;
+  for (const Step& step : plans.schedule(chosen.value()->choice, 0)->steps) {
+    if (step.kind == StepKind::send) receivers.push_back(step.peer);
+  }
+  std::ranges::sort(receivers);
+  EXPECT_EQ(receivers, (std::vector{9, 13}));
+}
+
 }  // namespace
 }  // namespace heddle::test

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/plan_cache.hpp"
 #include "communicator/party.hpp"
 #include "select/selector.hpp"
 
@@ -177,6 +178,28 @@ TEST(TuningFiles, ARuleDecidesWhereItMatches) {
     ASSERT_TRUE(comm.allreduce(data.data(), data.data(), data.size(), DType::i64, Op::sum).ok());
     EXPECT_EQ(data, sums(3, 20'000, 1));
   });
+}
+
+// A choice is one for all sizes of a class: the last one that a rule names brings its class along.
+TEST(TuningFiles, ARuleServesTheClassesOfAllItsSizes) {
+  Preferences preferences;
+  preferences.tuning = parse_tuning(R"({"version": 1, "rules": [
+    {"collective": "allreduce", "algorithm": "knomial", "bytes": [0, 4096]},
+    {"collective": "allreduce", "algorithm": "ring", "bytes": [4097, 50000]}]})")
+                           .value();
+  const TopologyView topology = TopologyView::flat(4);
+  const Selector selector(topology, default_cost_model({500, 0.1}, {1400, 0.08, 200}, false), {false, true},
+                          preferences);
+  const auto chosen = [&](std::size_t bytes) {
+    const Selection selection = selector.select(Collective::allreduce, middle_of_class(bytes), false).value();
+    return std::string(selection.by == ChosenBy::tuning ? selection.choice.algorithm->name : "none");
+  };
+  for (const std::size_t bytes : {0, 1, 4095, 4096, 8191})
+    EXPECT_EQ(chosen(bytes), "knomial") << bytes;
+  for (const std::size_t bytes : {8192, 50'000, 65'535})
+    EXPECT_EQ(chosen(bytes), "ring") << bytes;
+  EXPECT_EQ(chosen(65'536), "none");
+  EXPECT_EQ(chosen(SIZE_MAX), "none");
 }
 
 TEST(TuningFiles, ABadOneLeavesTheChoiceToThePrice) {
