@@ -167,7 +167,7 @@ TEST(Rounds, AreLogarithmsToTheRadix) {
   EXPECT_EQ(rounds(doubling, 1000, {0, 8}), 4) << "of 8, 5, 5 and 5 ranks: all take part";
   EXPECT_EQ(rounds(doubling, 1009, {0, 8}), 5) << "a prime: 512 of them in three, a pair first and last";
   EXPECT_EQ(rounds(doubling, 96, {0, 4}), 4);
-  EXPECT_EQ(rounds(doubling, 60, {0, 8}), 2);
+  EXPECT_EQ(rounds(doubling, 56, {0, 8}), 2);
   EXPECT_EQ(rounds(allreduce_named("swing"), 64, {}), 6);
   EXPECT_EQ(rounds(allreduce_named("swing"), 64, {0, 2, 2}), 12);
   EXPECT_EQ(rounds(bcast_named("bine"), 64, {}), 6);
