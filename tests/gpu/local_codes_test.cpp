@@ -124,7 +124,7 @@ TEST(LocalCodes, MixedMemory) {
                              {Memory::managed, Memory::device},
                              {Memory::pinned, Memory::host}};
   for (const std::vector<std::uint64_t>& nodes :
-       std::vector<std::vector<std::uint64_t>>{{0, 1, 2}, {0, 1}, {0, 1, 2, 3}}) {
+       std::vector<std::vector<std::uint64_t>>{{0, 1, 2}, {0, 1, 2, 3}}) {
     on_seats(nodes, plain(), [&](LocalSeat& seat) {
       for (std::size_t turn = 0; turn < 4; ++turn) {
         const auto& pair = pairs[(turn + static_cast<std::size_t>(seat.rank())) % 4];
