@@ -98,8 +98,7 @@ typedef struct heddle_sparse_stats {
   const char* algorithm;
   uint64_t entries;        /* of all ranks */
   uint64_t result_entries; /* 0 where the whole vector was exchanged, or sums travelled as one */
-  uint64_t
-      bytes_sent; /* by this rank, on the wire; 0 where a whole vector was exchanged, as by "random_k" too */
+  uint64_t bytes_sent;     /* by this rank, on the wire; 0 where a whole vector was exchanged */
 } heddle_sparse_stats;
 HEDDLE_API heddle_status heddle_sparse_get_stats(heddle_comm_t comm, heddle_sparse_stats* stats);
 

@@ -135,13 +135,9 @@ void crosses(const Job& job, const std::string& what) {
       if ((what == "images") != (traffic.kernels == 0)) job::fail("%d kernels", traffic.kernels);
       // The residual goes there once.
       if (what == "images" || step == 0) continue;
-      // Alone on its node each of two ranks folds its share, as values; of more, which take turns on the hosts, the first of each host folds all.
-      const bool folds = what == "codes" && job.size > 2 && job.rank < 2;
-      const std::size_t most_to_host = what == "entries" ? sums.bytes() / 8
-                                       : folds           ? sums.bytes() + 4096
-                                                         : sums.bytes() * 6 / 10;
-      const std::size_t most_to_gpu =
-          what == "entries" ? sums.bytes() / 8 : sums.bytes() * (job.size == 2 ? 7 : 6) / 10;
+      // By codes: alone on its node each of two ranks folds its share, as values.
+      const std::size_t most_to_host = what == "entries" ? sums.bytes() / 8 : sums.bytes() * 6 / 10;
+      const std::size_t most_to_gpu = what == "entries" ? sums.bytes() / 8 : sums.bytes() * 7 / 10;
       if (traffic.to_host > most_to_host || traffic.to_gpu > most_to_gpu)
         job::fail("%zu bytes to the host, and %zu to the GPU, of a vector of %zu", traffic.to_host,
                   traffic.to_gpu, sums.bytes());
