@@ -194,10 +194,8 @@ Choice CompressedSums::coding(bool of_streams) const {
 
 CodedRun& CompressedSums::coded_run() {
   const std::shared_ptr<const Schedule> schedule = comm_.plans_.schedule(coding(false), 0);
-  if (coded_.size() > 4) coded_.clear();
-  std::unique_ptr<CodedRun>& run = coded_[schedule.get()];
-  if (!run) run = std::make_unique<CodedRun>(schedule, comm_.connections_->ports);
-  return *run;
+  return *coded_.get(schedule.get(),
+                     [&] { return std::make_unique<CodedRun>(schedule, comm_.connections_->ports); });
 }
 
 Status CompressedSums::run_coded(const CompressedJob& job, const float* in, std::uint64_t seed) {
@@ -241,9 +239,8 @@ Status CompressedSums::sum_streams(const CodedSparseJob& job) {
   note();
   const Choice choice = coding(true);
   const std::shared_ptr<const Schedule> schedule = comm_.plans_.schedule(choice, 0);
-  if (coded_streams_.size() > 4) coded_streams_.clear();
-  std::unique_ptr<CodedStreams>& run = coded_streams_[schedule.get()];
-  if (!run) run = std::make_unique<CodedStreams>(schedule, comm_.connections_->ports);
+  const std::unique_ptr<CodedStreams>& run = coded_streams_.get(
+      schedule.get(), [&] { return std::make_unique<CodedStreams>(schedule, comm_.connections_->ports); });
   CodedStreamsBinding binding{job.in, job.out, comm_.rank_, job.how.codec, nullptr, agreement.total(), 0};
   binding.settings.seed = seed;
   if (job.residual != nullptr) {

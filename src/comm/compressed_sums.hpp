@@ -3,10 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <vector>
 
+#include "base/recently_used.hpp"
 #include "base/status.hpp"
 #include "comm/communicator.hpp"
 #include "compress/coded_run.hpp"
@@ -45,8 +45,9 @@ class CompressedSums {
   Status run_random(const CompressedJob& job, const float* in, std::uint64_t seed);
 
   CommunicatorImpl& comm_;
-  std::map<const Schedule*, std::unique_ptr<CodedRun>> coded_;
-  std::map<const Schedule*, std::unique_ptr<CodedStreams>> coded_streams_;
+  static constexpr std::size_t kMostRuns = 4;  // each has memory for its vector
+  RecentlyUsed<const Schedule*, std::unique_ptr<CodedRun>> coded_{kMostRuns};
+  RecentlyUsed<const Schedule*, std::unique_ptr<CodedStreams>> coded_streams_{kMostRuns};
   std::vector<float> compensated_;
   std::vector<float> lost_;  // in this call: the residual changes with sums that are complete alone
   std::uint64_t calls_ = 0;  // so far: a part of their seeds

@@ -69,10 +69,7 @@ Status LocalLargest::put_back() {
   if (job_.residual == nullptr || taken_.count == 0) return {};
   const Result<Residual*> residual = job_.residual->on_host();
   if (!residual.ok()) return residual.status();
-  const std::span values(static_cast<const float*>(taken_.values), taken_.count);
-  for (std::size_t i = 0; i < values.size(); ++i)
-    residual.value()->values()[taken_.index(i)] = values[i];
-  return {};
+  return residual.value()->put_back(taken_);
 }
 
 // ---- A vector

@@ -124,9 +124,8 @@ Status SparseSums::learn_node_memory() {
     std::memcpy(trial.data(), &mark, sizeof mark);
     own.is_there = memory->place_of(trial.data(), sizeof mark, &own.place) ? 1 : 0;
   }
-  static_assert(sizeof(Shown) % sizeof(std::uint64_t) == 0);
-  HEDDLE_TRY(comm_.allreduce(all.data(), all.data(), all.size() * sizeof(Shown) / sizeof(std::uint64_t),
-                             DType::u64, Op::sum));
+  const Shown mine = own;
+  HEDDLE_TRY(comm_.gather(&mine, all.data(), sizeof mine));
   std::uint64_t reached = 1;
   for (int rank = 0; rank < comm_.size_ && reached != 0; ++rank) {
     const Shown& shown = all[static_cast<std::size_t>(rank)];
@@ -168,10 +167,8 @@ void SparseSums::learn(std::span<const SparseView> parts, std::uint64_t total, s
 
 StreamExecution& SparseSums::streams_of(const Choice& choice) {
   const std::shared_ptr<const Schedule> schedule = comm_.plans_.schedule(choice, 0);
-  if (streams_.size() > 16) streams_.clear();
-  std::unique_ptr<StreamExecution>& streams = streams_[schedule.get()];
-  if (!streams) streams = std::make_unique<StreamExecution>(schedule, comm_.connections_->ports);
-  return *streams;
+  return *streams_.get(
+      schedule.get(), [&] { return std::make_unique<StreamExecution>(schedule, comm_.connections_->ports); });
 }
 
 Status SparseSums::run_streams(const SparseJob& job, const Agreement& agreement, const Profile& profile,

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 
+#include "base/recently_used.hpp"
 #include "base/status.hpp"
 #include "comm/communicator.hpp"
 #include "comm/node_memory.hpp"
@@ -75,7 +76,7 @@ class SparseSums {
   Storage unplaced_;                            // its result, where the caller has no room to write to
   std::unique_ptr<ThreadedFold> fold_threads_;  // null: no core is left for them
   std::unique_ptr<Storage> entries_;            // of vectors of mostly zeros
-  std::map<const Schedule*, std::unique_ptr<StreamExecution>> streams_;
+  RecentlyUsed<const Schedule*, std::unique_ptr<StreamExecution>> streams_{16};
   std::map<std::uint64_t, Profile>
       profiles_;  // by dimension, from blocking collectives, whose order is the same everywhere
 };

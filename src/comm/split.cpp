@@ -62,6 +62,7 @@ Result<std::unique_ptr<Communicator>> CommunicatorImpl::split(int color, int key
   const std::vector<int> members = group_of(wishes, rank_);
   const auto place = static_cast<std::size_t>(std::ranges::find(members, rank_) - members.begin());
   Bootstrap bootstrap = bootstrap_of_others();
+  bootstrap.host_progress = policy_.host_progress;
   bootstrap.rank = static_cast<int>(place);
   bootstrap.size = static_cast<int>(members.size());
   bootstrap.allgather = [&, this](const void* one, void* all, std::size_t bytes) {

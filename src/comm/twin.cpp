@@ -20,7 +20,6 @@ Status CommunicatorImpl::gather(const void* mine, void* all, std::size_t bytes) 
 // But for the ranks. What this process has measured need not be measured again.
 Bootstrap CommunicatorImpl::bootstrap_of_others() const {
   Bootstrap bootstrap;
-  bootstrap.host_progress = policy_.host_progress;
   bootstrap.clock = policy_.clock;
   bootstrap.free_work = connections_->free_work;
   bootstrap.node = static_cast<std::uint64_t>(topology().node_of(rank_));
@@ -32,8 +31,6 @@ Result<std::unique_ptr<HostCollectives>> CommunicatorImpl::twin() {
   Bootstrap bootstrap = bootstrap_of_others();
   bootstrap.rank = rank_;
   bootstrap.size = size_;
-  // A thread of its own calls it, which must not call whoever lends messages.
-  bootstrap.host_progress = nullptr;
   bootstrap.allgather = [this](const void* mine, void* all, std::size_t bytes) {
     return gather(mine, all, bytes);
   };

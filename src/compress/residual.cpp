@@ -56,7 +56,8 @@ void Residual::compensate(const float* gradient, float* out) const {
 }
 
 Status Residual::keep(const float* compensated, const Indices& sent) {
-  HEDDLE_TRY(check(sent));
+  for (std::size_t i = 0; i < sent.size(); ++i)
+    if (sent[i] >= values_.size()) return has_no(sent[i]);
   for (std::size_t i = 0; i < values_.size(); ++i)
     values_[i] = finite_or_zero(compensated[i]);
   for (std::size_t i = 0; i < sent.size(); ++i)
@@ -69,13 +70,12 @@ void Residual::keep(const float* compensated, const float* decoded) {
     values_[i] = finite_or_zero(compensated[i] - decoded[i]);
 }
 
-Status Residual::put_back(const Indices& indices, std::span<const float> values) {
-  if (indices.size() != values.size())
-    return Status(Code::invalid_argument, std::to_string(indices.size()) + " indices with " +
-                                              std::to_string(values.size()) + " values");
-  HEDDLE_TRY(check(indices));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    float& value = values_[indices[i]];
+Status Residual::put_back(const SparseView& entries) {
+  for (std::size_t i = 0; i < entries.count; ++i)
+    if (entries.index(i) >= values_.size()) return has_no(entries.index(i));
+  const auto* const values = static_cast<const float*>(entries.values);
+  for (std::size_t i = 0; i < entries.count; ++i) {
+    float& value = values_[entries.index(i)];
     value = finite_or_zero(value + values[i]);
   }
   return {};
@@ -88,13 +88,10 @@ void Residual::add(std::span<const float> values) {
   }
 }
 
-Status Residual::check(const Indices& indices) const {
-  for (std::size_t i = 0; i < indices.size(); ++i)
-    if (indices[i] >= values_.size())
-      return Status(Code::invalid_argument, "index " + std::to_string(indices[i]) +
-                                                " is not less than the size of the residual, " +
-                                                std::to_string(values_.size()));
-  return {};
+Status Residual::has_no(std::uint64_t index) const {
+  return Status(Code::invalid_argument, "index " + std::to_string(index) +
+                                            " is not less than the size of the residual, " +
+                                            std::to_string(values_.size()));
 }
 
 std::vector<std::byte> Residual::serialise() const {

@@ -12,6 +12,7 @@
 
 #include "base/status.hpp"
 #include "compress/select.hpp"
+#include "sparse/stream.hpp"
 
 namespace heddle {
 
@@ -32,9 +33,9 @@ class Residual {
   // The same where all values were sent through a codec: what it lost is kept.
   void keep(const float* compensated, const float* decoded);
 
-  // Adds what was counted as sent and then dropped on the way. `invalid_argument` where the numbers of indices and values differ,
-  // or an index is not less than size() (nothing is changed).
-  Status put_back(const Indices& indices, std::span<const float> values);
+  // Adds entries (of f32) that were counted as sent and then dropped on the way. `invalid_argument` where an index is not less than size() (nothing is
+  // changed).
+  Status put_back(const SparseView& entries);
 
   // The same of all values: size() of them. What would not be finite adds nothing.
   void add(std::span<const float> values);
@@ -50,7 +51,7 @@ class Residual {
   static Result<Residual> load(const std::string& path, std::size_t expected_size);
 
  private:
-  Status check(const Indices& indices) const;
+  Status has_no(std::uint64_t index) const;
 
   std::vector<float> values_;
 };
