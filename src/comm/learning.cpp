@@ -38,6 +38,13 @@ std::uint32_t pass_over(const float* data, std::size_t count) {
 // Beyond, the buffers for measuring streaming would take more memory than it is worth.
 constexpr int kMostForStreaming = 8;
 
+std::int32_t most_ranks_of_node(const TopologyView& topology) {
+  std::size_t most = 0;
+  for (std::int32_t node = 0; node < topology.nodes(); ++node)
+    most = std::max(most, topology.members(node).size());
+  return static_cast<std::int32_t>(most);
+}
+
 // For later jobs, which would go by what is wrong for good. In words; `without_core` is the largest share of any rank.
 std::string keep(const ChoiceCache& cache, const std::string& key, const Tuning& tuning,
                  double without_core) {
@@ -127,12 +134,22 @@ Status Learning::single_copy(const ShmTeam& team) {
   return {};
 }
 
+// What a few ranks add to messages by sending at the same time says little of what many do.
+bool Learning::outgrown() const {
+  constexpr std::int32_t kFew = 2;  // times fewer, and still alike
+  const MessageCost& cost = connections_.message_cost;
+  if (cost.nodes == 0) return false;
+  return connections_.topology.nodes() > kFew * cost.nodes ||
+         most_ranks_of_node(connections_.topology) > kFew * cost.ranks_of_node;
+}
+
 Status Learning::message_cost() {
   const TopologyView& t = connections_.topology;
   const int first = t.members(0).front();
   // Far from the first one, where places have an order: neighbours' messages are cheaper than most.
   const int second = t.members(t.nodes() / 2).front();
-  if (connections_.message_cost == MessageCost{}) {
+  const bool unknown = connections_.message_cost == MessageCost{};
+  if (unknown) {
     MessageCost mine;
     Status status;
     if (comm_.rank_ == first || comm_.rank_ == second) {
@@ -151,8 +168,13 @@ Status Learning::message_cost() {
     std::vector<MessageCost> all(static_cast<std::size_t>(comm_.size_));
     HEDDLE_TRY(bootstrap_.allgather(&mine, all.data(), sizeof mine));
     connections_.message_cost = all[static_cast<std::size_t>(first)];
+  }
+  if (unknown || outgrown()) {
+    connections_.message_cost.least_ns = connections_.message_cost.crossing = 0;
     comm_.selector_.use(connections_.cost_model());
     HEDDLE_TRY(agree(bootstrap_, crowding()));
+    connections_.message_cost.nodes = t.nodes();
+    connections_.message_cost.ranks_of_node = most_ranks_of_node(t);
   }
   if (t.nodes() > 2 && connections_.message_cost.crossing == 0) HEDDLE_TRY(agree(bootstrap_, crossing()));
   connections_.process->learn(connections_.message_cost);

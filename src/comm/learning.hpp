@@ -32,8 +32,10 @@ class Learning {
   Result<bool> try_single_copy(const ShmTeam& team);
   void copy_once(bool on);
   Result<std::uint64_t> least_on_node(std::uint64_t mine);
-  // Between nodes: what messages cost, if it is not known yet. Measured between the first ranks of two nodes, then among all.
+  // Between nodes: what messages cost, if it is not known yet. Measured between the first ranks of two nodes, then among all; the latter
+  // again by a communicator that is much larger than the one that did so.
   Status message_cost();
+  bool outgrown() const;
   Status crowding();
   Status crossing();
   // Which algorithm serves which size best on this one node: from before, or by trying them.

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <numeric>
 #include <string>
@@ -197,6 +199,38 @@ TEST(LearnedMessageCost, KnowsWhatTheMiddleBears) {
   const MessageCost of_many = cost_of(9);
   const double alone_ns = of_many.fixed_ns + of_many.per_byte_ns * static_cast<double>(kMiddle);
   EXPECT_GT(of_many.crossing * alone_ns, 9 * 1e3 * kOnTheWire.count() / 2);
+}
+
+// A communicator of far more nodes, or of more ranks on one, sees for itself what all of them add. One that is little larger does not, and a smaller
+// one takes over what the larger one saw.
+TEST(LearnedMessageCost, IsMeasuredAgainByFarMore) {
+  const std::vector<std::shared_ptr<ProcessState>> processes = [] {
+    std::vector<std::shared_ptr<ProcessState>> all(9);
+    for (auto& each : all)
+      each = std::make_shared<ProcessState>();
+    return all;
+  }();
+  const auto measures = [&](const std::vector<std::uint64_t>& nodes) {
+    test::Party party(nodes);
+    party.processes.assign(processes.begin(), processes.begin() + party.size());
+    party.run(test::quiet(), [](test::Rank&, Communicator&) {});
+    for (const auto& process : party.processes)
+      EXPECT_EQ(process->message_cost(), party.processes[0]->message_cost());
+    return party.lender(0).opened > 0;
+  };
+  const auto seen_by = [&](std::int32_t nodes, std::int32_t ranks_of_node) {
+    const MessageCost cost = processes[0]->message_cost();
+    return cost.nodes == nodes && cost.ranks_of_node == ranks_of_node;
+  };
+  EXPECT_TRUE(measures({1, 2, 3}));
+  EXPECT_TRUE(seen_by(3, 1));
+  EXPECT_FALSE(measures({1, 2, 3, 4, 5, 6}));
+  EXPECT_TRUE(measures({1, 2, 3, 4, 5, 6, 7}));
+  EXPECT_TRUE(seen_by(7, 1));
+  EXPECT_FALSE(measures({1, 2, 3}));
+  EXPECT_FALSE(measures({1, 1, 2, 2, 3, 3}));
+  EXPECT_TRUE(measures({1, 1, 1, 2, 3}));
+  EXPECT_TRUE(seen_by(3, 3));
 }
 
 // Slow messages make the choice another one than fast ones.
