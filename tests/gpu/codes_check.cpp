@@ -148,7 +148,7 @@ bool check_quantise(Checker& checker, std::mt19937_64& random, std::size_t most)
     for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{5}, std::size_t{1024}, most}) {
       for (const std::uint64_t bucket : {0U, 1U, 7U, 512U, 1024U, 1030U, 4096U}) {
         for (const Kind kind : {Kind::normal, Kind::wild, Kind::mostly_zero, Kind::falling}) {
-          if (bucket < 512 && n > 1024 && kind != Kind::wild) continue;
+          if (bucket < 512 && n >= 1024 && kind != Kind::wild) continue;
           if (how.bits == 16 && bucket > 1) continue;  // which it does not look at
           how.bucket = bucket;
           how.seed = turn;

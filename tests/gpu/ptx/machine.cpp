@@ -10,6 +10,8 @@ namespace {
 
 constexpr unsigned kAtOnce = 40;       // blocks
 constexpr unsigned kMostInARow = 400;  // instructions of a thread
+// Turns of one warp's threads in a row, by the launch: one, for all orders, and mostly many, whose registers lie in the cache.
+constexpr unsigned kMostOfAWarp[] = {1, 16, 512, 512, 512, 512, 512, 512};
 
 }  // namespace
 
@@ -23,6 +25,7 @@ Machine::Machine(const Program& program, const Launch& launch, std::vector<Block
                             launch.kernel->parameter_bytes, launch.arguments.size()));
   std::iota(to_run_.begin(), to_run_.end(), 0U);
   std::shuffle(to_run_.begin(), to_run_.end(), random_);
+  most_of_a_warp_ = kMostOfAWarp[random_() % std::size(kMostOfAWarp)];
 }
 
 void Machine::begin(Block& block, unsigned number) {
@@ -62,13 +65,9 @@ void Machine::run() {
     active.push_back(&block);
   for (std::uint64_t turn = 0; !active.empty(); ++turn) {
     if (turn == launch_.most_turns) throw Error(fmt::format("{} does not end", launch_.kernel->name));
-    const std::size_t first = random_() % active.size();
-    Lane* lane = nullptr;
-    for (std::size_t k = 0; lane == nullptr && k < active.size(); ++k)
-      lane = any_ready(*active[(first + k) % active.size()]);
-    if (lane == nullptr) fail_waiting();
-    run_some(*lane);
-    Block& block = *lane->block;
+    Lane& lane = next(active);
+    run_some(lane);
+    Block& block = *lane.block;
     if (block.ended < launch_.threads) continue;
     if (to_run_.empty()) {
       std::erase(active, &block);
@@ -79,11 +78,30 @@ void Machine::run() {
   }
 }
 
-Lane* Machine::any_ready(Block& block) {
-  const std::size_t first = random_() % block.lanes.size();
-  for (std::size_t k = 0; k < block.lanes.size(); ++k) {
-    Lane& lane = block.lanes[(first + k) % block.lanes.size()];
-    if (lane.state == State::ready) return &lane;
+// Of the warp that had the last turn as long as that has more in a row, then of any.
+Lane& Machine::next(std::span<Block* const> active) {
+  if (left_of_warp_ > 0) {
+    --left_of_warp_;
+    if (Lane* lane = any_ready(warp_); lane != nullptr) return *lane;
+  }
+  const std::size_t first = random_() % active.size();
+  for (std::size_t k = 0; k < active.size(); ++k) {
+    Lane* lane = any_ready(active[(first + k) % active.size()]->lanes);
+    if (lane == nullptr) continue;
+    warp_ = std::span(lane->block->lanes).subspan(lane->thread / kWarp * kWarp, kWarp);
+    left_of_warp_ = random_() % most_of_a_warp_;
+    return *lane;
+  }
+  fail_waiting();
+}
+
+Lane* Machine::any_ready(std::span<Lane> lanes) {
+  const std::size_t first = random_() % lanes.size();
+  for (std::size_t k = first; k < lanes.size(); ++k) {
+    if (lanes[k].state == State::ready) return &lanes[k];
+  }
+  for (std::size_t k = 0; k < first; ++k) {
+    if (lanes[k].state == State::ready) return &lanes[k];
   }
   return nullptr;
 }

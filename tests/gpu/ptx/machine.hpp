@@ -89,7 +89,8 @@ class Machine {
   void meet_warp(Lane& lane, const Instruction& instruction);
   void shuffle(Block& block, unsigned first, const Instruction& instruction);
   void ballot(Block& block, unsigned first, std::uint32_t mask, const Instruction& instruction);
-  Lane* any_ready(Block& block);
+  Lane& next(std::span<Block* const> active);
+  Lane* any_ready(std::span<Lane> lanes);
   void check(const Lane& lane, std::uint64_t at, std::size_t bytes, std::size_t size,
              const char* space) const;
   [[noreturn]] void fail(const Lane& lane, const std::string& what) const;
@@ -99,7 +100,10 @@ class Machine {
   const Launch& launch_;
   std::mt19937_64 random_;
   std::span<Block> running_;
-  std::vector<unsigned> to_run_;  // blocks that have not begun
+  std::vector<unsigned> to_run_;    // blocks that have not begun
+  std::span<Lane> warp_;            // of the last turn
+  std::uint64_t left_of_warp_ = 0;  // turns that it has in a row
+  unsigned most_of_a_warp_ = 1;
   std::size_t last_range_ = 0;
 };
 
