@@ -52,8 +52,9 @@ struct Config {
   bool measure = true;
   // HEDDLE_REPRODUCIBLE=0|1: sums depend on the ranks and where they are, and on nothing else; implies `sparse` false
   bool reproducible = false;
-  // HEDDLE_CHECK=0|1: the ranks compare their calls before each
+  // HEDDLE_CHECK=0|1|2: the ranks compare their calls before each, and (2) under the preload library the results with the host MPI's
   bool check = false;
+  bool check_results = false;
   // HEDDLE_CACHE=PATH: where what was measured is kept; empty: the user's cache folder
   std::string cache_folder;
   // HEDDLE_PROGRESS_THREAD=auto|0|1|always: moves requests while the caller computes

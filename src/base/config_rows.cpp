@@ -29,6 +29,13 @@ Problem set_switch(std::string_view value, Config& config) {
   return {};
 }
 
+Problem set_check(std::string_view value, Config& config) {
+  if (value != "0" && value != "1" && value != "2") return "is none of 0, 1 and 2";
+  config.check = value != "0";
+  config.check_results = value == "2";
+  return {};
+}
+
 // What it may say belongs to those who read it.
 template <std::string Config::*target>
 Problem set_text(std::string_view value, Config& config) {
@@ -335,11 +342,12 @@ constexpr std::array kRows = {
          "they are, and on nothing else: the same bits in every run, for any length, kind of call and "
          "memory."},
         set_switch<&Config::reproducible>},
-    Row{{"HEDDLE_CHECK", "0, 1", "0",
+    Row{{"HEDDLE_CHECK", "0, 1, 2", "0",
          "1 looks for mistakes of the program: before each collective the ranks compare which one they call, "
          "and with what count, type, operation and root; where they differ every rank gets an error that "
-         "says who calls what. Costs a small sum for each call."},
-        set_switch<&Config::check>},
+         "says who calls what. Costs a small sum for each call. 2 does so, and under the preload library has "
+         "the host MPI repeat each call that heddle has served: another result is an error on every rank."},
+        set_check},
     Row{{"HEDDLE_CACHE", "an absolute path", "$XDG_CACHE_HOME/heddle, else ~/.cache/heddle",
          "The folder in which what was measured is kept for the next job."},
         set_cache_folder},

@@ -292,26 +292,37 @@ template <typename Count>
 }
 
 template <typename Count>
-int Backend::allreduce(const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op,
-                       MPI_Comm comm) try {
-  if (checks_.load(std::memory_order_relaxed)) [[unlikely]] {
-    if (const int rc = compare_allreduce(in, out, count, type, op, comm); rc != MPI_SUCCESS) return rc;
-  }
+inline int Backend::allreduce_unchecked(const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op,
+                                        MPI_Comm comm) {
   if (device_buffers_.possible()) [[unlikely]]
     return allreduce_anywhere(in, out, count, type, op, comm);
   return allreduce_on_host(in, out, count, type, op, comm, nullptr);
+}
+
+template <typename Count>
+inline int Backend::bcast_unchecked(void* buffer, Count count, MPI_Datatype type, int root, MPI_Comm comm) {
+  if (device_buffers_.possible()) [[unlikely]]
+    return bcast_anywhere(buffer, count, type, root, comm);
+  return bcast_on_host(buffer, count, type, root, comm);
+}
+
+template <typename Count>
+int Backend::allreduce(const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op,
+                       MPI_Comm comm) try {
+  if (checks_.load(std::memory_order_relaxed)) [[unlikely]]
+    return allreduce_checked(in, out, count, type, op, comm,
+                             [=, this] { return allreduce_unchecked(in, out, count, type, op, comm); });
+  return allreduce_unchecked(in, out, count, type, op, comm);
 } catch (const std::bad_alloc&) {
   return out_of_memory("MPI_Allreduce", comm);
 }
 
 template <typename Count>
 int Backend::bcast(void* buffer, Count count, MPI_Datatype type, int root, MPI_Comm comm) try {
-  if (checks_.load(std::memory_order_relaxed)) [[unlikely]] {
-    if (const int rc = compare_bcast(buffer, count, type, root, comm); rc != MPI_SUCCESS) return rc;
-  }
-  if (device_buffers_.possible()) [[unlikely]]
-    return bcast_anywhere(buffer, count, type, root, comm);
-  return bcast_on_host(buffer, count, type, root, comm);
+  if (checks_.load(std::memory_order_relaxed)) [[unlikely]]
+    return bcast_checked(buffer, count, type, root, comm,
+                         [=, this] { return bcast_unchecked(buffer, count, type, root, comm); });
+  return bcast_unchecked(buffer, count, type, root, comm);
 } catch (const std::bad_alloc&) {
   return out_of_memory("MPI_Bcast", comm);
 }

@@ -4,9 +4,11 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 #include "comm/bootstrap.hpp"
 #include "interpose/backend/comm_state.hpp"
@@ -92,11 +94,17 @@ class Backend {
                          MPI_Op op, MPI_Comm comm);
   Status after_bcast(void* buffer, bool on_gpu, std::size_t count, MPI_Datatype type, int root,
                      MPI_Comm comm);
-  // With HEDDLE_CHECK, on communicators that heddle serves: MPI_SUCCESS where all ranks make this call, else what it returns.
-  [[gnu::cold]] int compare_allreduce(const void* in, const void* out, std::int64_t count, MPI_Datatype type,
-                                      MPI_Op op, MPI_Comm comm);
-  [[gnu::cold]] int compare_bcast(const void* buffer, std::int64_t count, MPI_Datatype type, int root,
-                                  MPI_Comm comm);
+  // With HEDDLE_CHECK, on communicators that heddle serves: the call, once all ranks are known to make it, and a look at what has come of it.
+  [[gnu::cold]] int allreduce_checked(const void* in, void* out, std::int64_t count, MPI_Datatype type,
+                                      MPI_Op op, MPI_Comm comm, const std::function<int()>& serve);
+  [[gnu::cold]] int bcast_checked(void* buffer, std::int64_t count, MPI_Datatype type, int root,
+                                  MPI_Comm comm, const std::function<int()>& serve);
+  template <typename Count>
+  [[gnu::always_inline]] int allreduce_unchecked(const void* in, void* out, Count count, MPI_Datatype type,
+                                                 MPI_Op op, MPI_Comm comm);
+  template <typename Count>
+  [[gnu::always_inline]] int bcast_unchecked(void* buffer, Count count, MPI_Datatype type, int root,
+                                             MPI_Comm comm);
   CollectiveCall described(const void* in, const void* out, std::int64_t count, MPI_Datatype type, MPI_Op op,
                            const CommState& state);
   CollectiveCall described(const void* buffer, std::int64_t count, MPI_Datatype type, int root,
@@ -104,6 +112,14 @@ class Backend {
   static bool compares(const CommState& state);
   CommState* comparing(MPI_Comm comm);
   int compare(const CollectiveCall& call, const char* name, MPI_Comm comm, CommState& state);
+  // Whether the host can repeat the call for its result (HEDDLE_CHECK=2), which then is compared with what lies in `out`: `in` is what the call has read.
+  bool repeats(const CollectiveCall& call, MPI_Datatype type, MPI_Op op, const CommState& state);
+  int repeat_allreduce(const std::vector<std::byte>& in, const void* out, std::size_t count,
+                       MPI_Datatype type, MPI_Op op, MPI_Comm comm, const CommState& state);
+  int repeat_bcast(const void* buffer, std::size_t count, MPI_Datatype type, int root, MPI_Comm comm,
+                   const CommState& state);
+  // What the elements are in order, wherever they lie.
+  Result<std::vector<std::byte>> bytes_of(const void* buffer, std::size_t count, MPI_Datatype type);
   CommState* served_anywhere(MPI_Comm comm);
   DevicePath* device_path(MPI_Comm comm);
   NodesPath* nodes_path(MPI_Comm comm);

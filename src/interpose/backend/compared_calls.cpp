@@ -1,5 +1,9 @@
-// HEDDLE_CHECK=1: before heddle, or the host MPI by what the ranks agreed on, serves a call, the ranks compare what MPI wants to be equal in it.
+// HEDDLE_CHECK=1: before heddle, or the host MPI by what the ranks agreed on, serves a call, the ranks compare what MPI wants to be equal in it. 2: and
+// what heddle has given is compared with what the host gives.
+#include <cstring>
+
 #include "interpose/backend/backend.hpp"
+#include "interpose/backend/host_results.hpp"
 
 namespace heddle::backend {
 namespace {
@@ -57,18 +61,84 @@ int Backend::compare(const CollectiveCall& call, const char* name, MPI_Comm comm
   return all_know ? refuse(status, name, comm) : fail(status, comm, state);
 }
 
-int Backend::compare_allreduce(const void* in, const void* out, std::int64_t count, MPI_Datatype type,
-                               MPI_Op op, MPI_Comm comm) {
+int Backend::allreduce_checked(const void* in, void* out, std::int64_t count, MPI_Datatype type, MPI_Op op,
+                               MPI_Comm comm, const std::function<int()>& serve) {
   CommState* const state = comparing(comm);
-  if (state == nullptr) return MPI_SUCCESS;
-  return compare(described(in, out, count, type, op, *state), "MPI_Allreduce", comm, *state);
+  if (state == nullptr) return serve();
+  const CollectiveCall call = described(in, out, count, type, op, *state);
+  int rc = compare(call, "MPI_Allreduce", comm, *state);
+  if (rc != MPI_SUCCESS) return rc;
+  const bool repeated = repeats(call, type, op, *state);
+  Result<std::vector<std::byte>> before = std::vector<std::byte>();
+  if (repeated && in == MPI_IN_PLACE) before = bytes_of(out, call.count, type);
+  rc = serve();
+  if (rc != MPI_SUCCESS || !repeated) return rc;
+  if (in != MPI_IN_PLACE) before = bytes_of(in, call.count, type);
+  if (!before.ok()) return fail(before.status(), comm, *state);
+  return repeat_allreduce(before.value(), out, call.count, type, op, comm, *state);
 }
 
-int Backend::compare_bcast(const void* buffer, std::int64_t count, MPI_Datatype type, int root,
-                           MPI_Comm comm) {
+int Backend::bcast_checked(void* buffer, std::int64_t count, MPI_Datatype type, int root, MPI_Comm comm,
+                           const std::function<int()>& serve) {
   CommState* const state = comparing(comm);
-  if (state == nullptr) return MPI_SUCCESS;
-  return compare(described(buffer, count, type, root, *state), "MPI_Bcast", comm, *state);
+  if (state == nullptr) return serve();
+  const CollectiveCall call = described(buffer, count, type, root, *state);
+  int rc = compare(call, "MPI_Bcast", comm, *state);
+  if (rc != MPI_SUCCESS) return rc;
+  rc = serve();
+  if (rc != MPI_SUCCESS || !repeats(call, type, MPI_OP_NULL, *state)) return rc;
+  return repeat_bcast(buffer, static_cast<std::size_t>(count), type, root, comm, *state);
+}
+
+// By what is the same on all ranks.
+bool Backend::repeats(const CollectiveCall& call, MPI_Datatype type, MPI_Op op, const CommState& state) {
+  if (!set_up_->config().check_results || call.count == 0) return false;
+  if (call.kind == Kind::bcast) return call.count <= packing_.most_bytes();
+  Op mapped{};
+  const TypeRow* const row = call.kind == Kind::allreduce ? map_->find(type, op, &mapped) : nullptr;
+  if (row == nullptr) return false;
+  // Who asked for other results gets them.
+  return state.savings == nullptr ||
+         !state.savings->loses(row->type, mapped, call.count * dtype_size(row->type));
+}
+
+Result<std::vector<std::byte>> Backend::bytes_of(const void* buffer, std::size_t count, MPI_Datatype type) {
+  HostView view;
+  const void* there = buffer;
+  if (device_buffers_.possible()) {
+    HEDDLE_TRY(device_buffers_.view(const_cast<void*>(buffer), count, type, &view));
+    HEDDLE_TRY(view.load());
+    there = view.buffer();
+  }
+  Packing::Layout layout;
+  if (!packing_.inspect(there, type, &layout))
+    return Status(Code::system, "HEDDLE_CHECK=2: the host MPI does not know the datatype any more");
+  std::vector<std::byte> bytes(count * layout.element_bytes);
+  if (layout.contiguous)
+    std::memcpy(bytes.data(), there, bytes.size());
+  else if (!packing_.pack(there, count, type, bytes.data(), bytes.size()))
+    return Status(Code::system, "HEDDLE_CHECK=2: MPI_Pack of a derived datatype failed");
+  return bytes;
+}
+
+int Backend::repeat_allreduce(const std::vector<std::byte>& in, const void* out, std::size_t count,
+                              MPI_Datatype type, MPI_Op op, MPI_Comm comm, const CommState& state) {
+  Op mapped{};
+  const TypeRow* const row = map_->find(type, op, &mapped);
+  const Result<std::vector<std::byte>> given = bytes_of(out, count, type);
+  if (!given.ok()) return refuse(given.status(), "MPI_Allreduce", comm);
+  const HostResults host(mpi_, comm, state.rank, state.size);
+  const Status status = host.allreduce({in.data(), given.value().data(), count, row->type, mapped, type, op});
+  return status.ok() ? MPI_SUCCESS : refuse(status, "MPI_Allreduce", comm);
+}
+
+int Backend::repeat_bcast(const void* buffer, std::size_t count, MPI_Datatype type, int root, MPI_Comm comm,
+                          const CommState& state) {
+  const Result<std::vector<std::byte>> given = bytes_of(buffer, count, type);
+  if (!given.ok()) return refuse(given.status(), "MPI_Bcast", comm);
+  const HostResults host(mpi_, comm, state.rank, state.size);
+  const Status status = host.bcast(given.value().data(), given.value().size(), root);
+  return status.ok() ? MPI_SUCCESS : refuse(status, "MPI_Bcast", comm);
 }
 
 }  // namespace heddle::backend

@@ -1,0 +1,242 @@
+#include "interpose/backend/host_results.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <complex>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+namespace heddle::backend {
+namespace {
+
+constexpr std::size_t kPiece = std::size_t{1} << 16;  // elements, or bytes of a bcast
+
+template <typename T>
+struct RealOf {
+  using type = T;
+};
+template <typename T>
+struct RealOf<std::complex<T>> {
+  using type = T;
+};
+
+template <typename T>
+T at(const void* data, std::size_t k) {
+  T value;
+  std::memcpy(&value, static_cast<const std::byte*>(data) + k * sizeof value, sizeof value);
+  return value;
+}
+
+Status of_host(int rc, const char* call) {
+  if (rc == MPI_SUCCESS) return {};
+  return {Code::system, fmt::format("HEDDLE_CHECK=2: the host MPI's own {} failed with {}", call, rc)};
+}
+
+Status differs(std::size_t k, std::size_t count, const std::string& mine, const std::string& host) {
+  return {Code::internal, fmt::format("HEDDLE_CHECK=2: element {} of {} is {}, and by the host MPI {}", k,
+                                      count, mine, host)};
+}
+
+template <typename T>
+std::string text_of(T value) {
+  if constexpr (std::is_same_v<T, typename RealOf<T>::type>)
+    return fmt::format("{}", value);
+  else
+    return fmt::format("({}, {})", value.real(), value.imag());
+}
+
+// Of both parts of a complex number the larger difference.
+template <typename T>
+auto distance(T a, T b) {
+  if constexpr (std::is_same_v<T, typename RealOf<T>::type>)
+    return std::abs(a - b);
+  else
+    return std::max(std::abs(a.real() - b.real()), std::abs(a.imag() - b.imag()));
+}
+
+// What bounds the error of one element: the sum of all magnitudes; of a product, that of those below 1 and of those above, between which all partial
+// products lie. They are no number where one of the elements is none.
+class Magnitudes {
+ public:
+  explicit Magnitudes(Op op) : op_(op) {}
+
+  template <typename T>
+  void set(const void* in, std::size_t begin, std::size_t n) {
+    values_.resize(op_ == Op::prod ? 2 * n : n);
+    for (std::size_t k = 0; k < n; ++k) {
+      const auto magnitude = static_cast<double>(std::abs(at<T>(in, begin + k)));
+      if (op_ != Op::prod) {
+        values_[k] = magnitude;
+        continue;
+      }
+      values_[2 * k] = std::isnan(magnitude) ? magnitude : std::min(magnitude, 1.0);
+      values_[2 * k + 1] = std::isnan(magnitude) ? magnitude : std::max(magnitude, 1.0);
+    }
+  }
+  // Of all ranks.
+  int add_up(const HostMpi& mpi, MPI_Comm comm) {
+    return mpi.Allreduce(MPI_IN_PLACE, values_.data(), static_cast<int>(values_.size()), MPI_DOUBLE,
+                         op_ == Op::prod ? MPI_PROD : MPI_SUM, comm);
+  }
+
+  // How far apart two results of element `k` may be; infinite where that is not known.
+  template <typename Real>
+  long double bound(std::size_t k, int ranks) const {
+    using Limits = std::numeric_limits<Real>;
+    constexpr long double kAny = std::numeric_limits<long double>::infinity();
+    constexpr long double kUnit = static_cast<long double>(Limits::epsilon()) / 2;
+    // Half of the range is for complex numbers, whose magnitude is not less than either part.
+    constexpr long double kMost = static_cast<long double>(Limits::max()) / 2;
+    const long double steps = 2.0L * (ranks - 1) * 1.01L;
+    if (op_ == Op::prod) {
+      const long double low = values_[2 * k];
+      const long double high = values_[2 * k + 1];
+      // A product of two complex numbers is good to sqrt(5) u (Brent, Percival and Zimmermann, 2007).
+      constexpr long double kComplex = 2.24L;
+      const bool is_normal = high < kMost && low > static_cast<long double>(Limits::min()) / kUnit;
+      return is_normal ? kComplex * steps * kUnit * low * high : kAny;
+    }
+    const long double sum = values_[k];
+    if (op_ == Op::sum) return sum < kMost ? steps * kUnit * sum : kAny;
+    return std::isnan(sum) ? kAny : 0;  // minima and maxima of what is no number go by the order
+  }
+
+ private:
+  const Op op_;
+  std::vector<double> values_;
+};
+
+// One piece of heddle's result against the host's.
+template <typename T>
+Status compare_piece(const RepeatedSum& sum, std::size_t begin, const std::vector<std::byte>& host,
+                     std::size_t n, const Magnitudes& magnitudes, int ranks) {
+  for (std::size_t k = 0; k < n; ++k) {
+    const T mine = at<T>(sum.out, begin + k);
+    const T other = at<T>(host.data(), k);
+    if (mine == other) continue;
+    if constexpr (!std::is_integral_v<T>) {
+      const long double bound = magnitudes.bound<typename RealOf<T>::type>(k, ranks);
+      if (std::isinf(bound) || static_cast<long double>(distance(mine, other)) <= bound) continue;
+    }
+    return differs(begin + k, sum.count, text_of(mine), text_of(other));
+  }
+  return {};
+}
+
+// `visit` with an element of the type that is meant; those that MPI has.
+template <class Visit>
+Status with_type(DType type, Visit visit) {
+  switch (type) {
+    case DType::i8:
+      return visit(std::int8_t{});
+    case DType::i16:
+      return visit(std::int16_t{});
+    case DType::i32:
+      return visit(std::int32_t{});
+    case DType::i64:
+      return visit(std::int64_t{});
+    case DType::u8:
+      return visit(std::uint8_t{});
+    case DType::u16:
+      return visit(std::uint16_t{});
+    case DType::u32:
+      return visit(std::uint32_t{});
+    case DType::u64:
+      return visit(std::uint64_t{});
+    case DType::f32:
+      return visit(float{});
+    case DType::f64:
+      return visit(double{});
+    case DType::f80:
+      return visit(static_cast<long double>(0));
+    case DType::c32:
+      return visit(std::complex<float>{});
+    case DType::c64:
+      return visit(std::complex<double>{});
+    case DType::c80:
+      return visit(std::complex<long double>{});
+    case DType::f16:
+    case DType::bf16:
+    case DType::e4m3:
+    case DType::e5m2:
+      break;
+  }
+  return {};
+}
+
+}  // namespace
+
+Status HostResults::allreduce(const RepeatedSum& sum) const {
+  const std::size_t element = dtype_size(sum.type);
+  std::vector<std::byte> host(std::min(sum.count, kPiece) * element);
+  Magnitudes magnitudes(sum.op);
+  Status found;
+  for (std::size_t begin = 0; begin < sum.count; begin += kPiece) {
+    const std::size_t n = std::min(kPiece, sum.count - begin);
+    const auto* const in = static_cast<const std::byte*>(sum.in) + begin * element;
+    HEDDLE_TRY(
+        of_host(mpi_.Allreduce(in, host.data(), static_cast<int>(n), sum.host_type, sum.host_op, comm_),
+                "MPI_Allreduce"));
+    const Status piece = with_type(sum.type, [&](auto like) -> Status {
+      using T = decltype(like);
+      if constexpr (!std::is_integral_v<T>) {
+        magnitudes.set<T>(sum.in, begin, n);
+        HEDDLE_TRY(of_host(magnitudes.add_up(mpi_, comm_), "MPI_Allreduce"));
+      }
+      return compare_piece<T>(sum, begin, host, n, magnitudes, size_);
+    });
+    if (piece.code() == Code::system) return piece;
+    if (found.ok()) found = piece;
+  }
+  HEDDLE_TRY(agree(found));
+  // What pads a long double is anything.
+  if (sum.type == DType::f80 || sum.type == DType::c80) return {};
+  return compare_bits(sum.out, sum.count * element);
+}
+
+// By a hash.
+Status HostResults::compare_bits(const void* out, std::size_t bytes) const {
+  const std::uint64_t mine =
+      std::hash<std::string_view>()(std::string_view(static_cast<const char*>(out), bytes));
+  std::uint64_t first = mine;
+  HEDDLE_TRY(of_host(mpi_.Bcast(&first, sizeof first, MPI_BYTE, 0, comm_), "MPI_Bcast"));
+  Status found;
+  if (first != mine)
+    found = Status(Code::internal, "HEDDLE_CHECK=2: the result has other bits here than on rank 0");
+  return agree(found);
+}
+
+Status HostResults::bcast(const void* data, std::size_t bytes, int root) const {
+  std::vector<std::byte> host(std::min(bytes, kPiece));
+  Status found;
+  for (std::size_t begin = 0; begin < bytes; begin += kPiece) {
+    const std::size_t n = std::min(kPiece, bytes - begin);
+    const auto* const piece = static_cast<const std::byte*>(data) + begin;
+    if (rank_ == root) std::memcpy(host.data(), piece, n);
+    HEDDLE_TRY(of_host(mpi_.Bcast(host.data(), static_cast<int>(n), MPI_BYTE, root, comm_), "MPI_Bcast"));
+    const auto [here, there] =
+        std::mismatch(host.begin(), host.begin() + static_cast<std::ptrdiff_t>(n), piece);
+    if (there == piece + n || !found.ok()) continue;
+    found = differs(begin + static_cast<std::size_t>(there - piece), bytes,
+                    fmt::format("byte {:#04x}", std::to_integer<unsigned>(*there)),
+                    fmt::format("{:#04x}", std::to_integer<unsigned>(*here)));
+  }
+  return agree(found);
+}
+
+// Whether a rank has found something, so that all go on alike.
+Status HostResults::agree(const Status& mine) const {
+  int worst = mine.ok() ? -1 : rank_;
+  HEDDLE_TRY(of_host(mpi_.Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, comm_), "MPI_Allreduce"));
+  if (worst < 0 || !mine.ok()) return mine;
+  return {Code::internal,
+          fmt::format("HEDDLE_CHECK=2: rank {} has another result than the host MPI gives", worst)};
+}
+
+}  // namespace heddle::backend

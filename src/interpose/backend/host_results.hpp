@@ -1,0 +1,47 @@
+// HEDDLE_CHECK=2: what heddle has given is compared with what the host MPI gives for the same call.
+#pragma once
+
+#include <cstddef>
+
+#include "base/dtype.hpp"
+#include "base/status.hpp"
+#include "interpose/backend/host_mpi.hpp"
+
+namespace heddle::backend {
+
+// An allreduce as the host is to repeat it.
+struct RepeatedSum {
+  const void* in;   // of each rank, as it was before the call
+  const void* out;  // heddle's
+  std::size_t count;
+  DType type;
+  Op op;
+  MPI_Datatype host_type;
+  MPI_Op host_op;
+};
+
+// Collective calls of the host's on the user's communicator: all ranks make the same ones, piece by piece, and end with a status of one kind: on ranks
+// that found a difference it says which, on the others who did. A failure of the host's own is that rank's.
+class HostResults {
+ public:
+  HostResults(const HostMpi& mpi, MPI_Comm comm, int rank, int size)
+      : mpi_(mpi), comm_(comm), rank_(rank), size_(size) {}
+
+  // Integers, and minima and maxima, are to be equal. Sums and products of reals may differ by what rounding makes of other orders: sums of P ranks' x by
+  // 2 (P - 1) u sum|x|, where u is the unit roundoff (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2); where they may overflow, or
+  // an x is no finite number, anything goes. And the bits are to be the same on all ranks.
+  Status allreduce(const RepeatedSum& sum) const;
+  // Bytes, of which each rank has its copy.
+  Status bcast(const void* data, std::size_t bytes, int root) const;
+
+ private:
+  Status agree(const Status& mine) const;
+  Status compare_bits(const void* out, std::size_t bytes) const;
+
+  const HostMpi& mpi_;
+  const MPI_Comm comm_;
+  const int rank_;
+  const int size_;
+};
+
+}  // namespace heddle::backend
