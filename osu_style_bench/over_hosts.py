@@ -16,20 +16,17 @@ import math
 import os
 import pathlib
 import platform
-import random
 import re
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / 'tests' / 'support'))
+sys.path[:0] = [str(HERE.parent / 'tests' / 'support'), str(HERE.parent / 'tools')]
 import hosts  # noqa: E402
+import show_results  # noqa: E402
 
-BOOTSTRAPS = 2000
-LEAST_TURNS = 6  # for an interval of 95%
 LEAST_BYTES = 4  # a float
 STORE = 'store'  # where gloo's ranks find each other, empty at each start
 
@@ -143,36 +140,6 @@ def run_loop(line, args, folder):
     return {int(size): float(us) for size, us in (row.split() for row in done.stdout.splitlines() if row[:1].isdigit())}
 
 
-def interval(theirs, ours):
-    """Of the ratio of medians, 95%."""
-    draw = random.Random(1)
-    ratios = sorted(statistics.median(draw.choices(theirs, k=len(theirs))) / statistics.median(draw.choices(ours, k=len(ours)))
-                    for _ in range(BOOTSTRAPS))
-    return ratios[BOOTSTRAPS // 40], ratios[-BOOTSTRAPS // 40]
-
-
-def spread(theirs, ours):
-    """Of the ratio: its interval, or as far as the turns' ratios go."""
-    if len(ours) < 2:
-        return '-'
-    ratios = [a / b for a, b in zip(theirs, ours)]
-    low, high = interval(theirs, ours) if len(ours) >= LEAST_TURNS else (min(ratios), max(ratios))
-    return f'{low:.2f} to {high:.2f}'
-
-
-def print_table(peer, samples):
-    """`samples`: for "peer" and "heddle" a list of turns, each {bytes: microseconds}."""
-    name = '95% interval' if len(samples['heddle']) >= LEAST_TURNS else 'range'
-    print(f'| bytes | {peer}, us | heddle, us | ratio | {name} |\n|---:|---:|---:|---:|---|')
-    logs = []
-    for size in sorted(samples['heddle'][0]):
-        theirs, ours = ([turn[size] for turn in samples[side]] for side in ('peer', 'heddle'))
-        a, b = statistics.median(theirs), statistics.median(ours)
-        logs.append(math.log(a / b))
-        print(f'| {size} | {a:,.1f} | {b:,.1f} | {a / b:.2f} | {spread(theirs, ours)} |')
-    print(f'\nGeometric mean of the ratios {math.exp(statistics.mean(logs)):.2f}, the lowest {math.exp(min(logs)):.3f}; {len(samples["heddle"])} turn{"" if len(samples["heddle"]) == 1 else "s"}.')
-
-
 def measure(several, folder, args):
     ranks = args.hosts * args.ranks_per_host
     lines = {'peer': peer_command(several, folder, args, ranks),
@@ -187,7 +154,7 @@ def measure(several, folder, args):
             settings = {k: str(v) if isinstance(v, pathlib.Path) else v for k, v in vars(args).items() if k not in ('json', 'preload')}
             args.json.write_text(json.dumps({'what': 'osu_style_bench/over_hosts.py, microseconds of one call', 'settings': settings,
                                              'cores': os.cpu_count(), 'kernel': platform.release(), **samples}, indent=1) + '\n')
-    print_table(args.peer, samples)
+    show_results.print_turns(args.peer, samples)
 
 
 def main():

@@ -4,13 +4,22 @@
 It reads what these wrote: benchmarks with --vs mpi or --vs staged; and, as tables only, heddle_sparse_allreduce and osu_style_bench/over_hosts.py. Rows have medians, the ratio
 (above 1: heddle is faster) and its 95% interval; of over_hosts.py with fewer than six turns the range of the turns' ratios.
 
-    tools/show_results.py docs/results/zen5/allreduce-2-ranks-vs-mpich.json
-    tools/show_results.py --plot all.png docs/results/zen5/*-2-ranks-vs-mpich.json
+    heddle-show-results result.json
+    heddle-show-results --plot all.png allreduce.json bcast.json
+
+It is installed under that name; in the repository it is tools/show_results.py.
 """
 import argparse
 import json
+import math
 import pathlib
+import random
+import statistics
 import sys
+
+PROGRAM = pathlib.Path(sys.argv[0]).name
+BOOTSTRAPS = 2000
+LEAST_TURNS = 6  # for an interval of 95%
 
 
 def times(us):
@@ -59,14 +68,43 @@ def print_sparse(result):
     print()
 
 
+def interval(theirs, ours):
+    """Of the ratio of medians, 95%."""
+    draw = random.Random(1)
+    ratios = sorted(statistics.median(draw.choices(theirs, k=len(theirs))) / statistics.median(draw.choices(ours, k=len(ours)))
+                    for _ in range(BOOTSTRAPS))
+    return ratios[BOOTSTRAPS // 40], ratios[-BOOTSTRAPS // 40]
+
+
+def spread(theirs, ours):
+    """Of the ratio: its interval, or as far as the turns' ratios go."""
+    if len(ours) < 2:
+        return "-"
+    ratios = [a / b for a, b in zip(theirs, ours)]
+    low, high = interval(theirs, ours) if len(ours) >= LEAST_TURNS else (min(ratios), max(ratios))
+    return f"{low:.2f} to {high:.2f}"
+
+
+def print_turns(peer, samples):
+    """`samples`: for "peer" and "heddle" a list of turns, each {bytes: microseconds}."""
+    name = "95% interval" if len(samples["heddle"]) >= LEAST_TURNS else "range"
+    print(f"| bytes | {peer}, us | heddle, us | ratio | {name} |\n|---:|---:|---:|---:|---|")
+    logs = []
+    for size in sorted(samples["heddle"][0]):
+        theirs, ours = ([turn[size] for turn in samples[side]] for side in ("peer", "heddle"))
+        a, b = statistics.median(theirs), statistics.median(ours)
+        logs.append(math.log(a / b))
+        print(f"| {size} | {a:,.1f} | {b:,.1f} | {a / b:.2f} | {spread(theirs, ours)} |")
+    turns = len(samples["heddle"])
+    print(f"\nGeometric mean of the ratios {math.exp(statistics.mean(logs)):.2f}, the lowest {math.exp(min(logs)):.3f}; {turns} turn{'' if turns == 1 else 's'}.")
+
+
 def print_over_hosts(result):
     """osu_style_bench/over_hosts.py: its own table, from its samples."""
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "osu_style_bench"))
-    import over_hosts
     settings = result["settings"]
     rate = "links not shaped" if settings["rate"] == "none" else f"links of {settings['rate']}"
     print(f"over_hosts.py, {settings['collective']}, {settings['hosts']} hosts of {settings['ranks_per_host']} ranks, {rate}, heddle under {settings.get('under', 'mpich')}\n")
-    over_hosts.print_table(settings["peer"], {side: [{int(size): us for size, us in turn.items()} for turn in result[side]] for side in ("peer", "heddle")})
+    print_turns(settings["peer"], {side: [{int(size): us for size, us in turn.items()} for turn in result[side]] for side in ("peer", "heddle")})
     print()
 
 
@@ -108,7 +146,7 @@ def plot(results, path):
     try:
         import matplotlib
     except ImportError:
-        sys.exit("show_results.py: --plot needs matplotlib, which this Python does not have; without --plot there are tables")
+        sys.exit(f"{PROGRAM}: --plot needs matplotlib, which this Python does not have; without --plot there are tables")
     matplotlib.use("Agg")
     from matplotlib import pyplot
     figure, axes = pyplot.subplots(2, len(results), figsize=(5 * len(results), 7), sharex="col", squeeze=False,
@@ -139,7 +177,7 @@ def plot(results, path):
     try:
         figure.savefig(path, dpi=90)
     except (OSError, ValueError) as problem:
-        sys.exit(f"show_results.py: --plot {path}: {problem}")
+        sys.exit(f"{PROGRAM}: --plot {path}: {problem}")
 
 
 def read(path):
