@@ -58,7 +58,6 @@ class Job {
 
  private:
   Job() = default;
-  void leave_mpi_together() const;
   void reduce(std::span<double> values, bool largest) const;
 
   bool has_mpi_ = false;

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/whole_file.hpp"
+#include "common/host_mpi.hpp"
 #include "common/machine.hpp"
 
 namespace heddle::bench {
@@ -62,7 +63,7 @@ json json_head(const char* program, const std::string& mode, const Job& job, int
           {"ranks", job.size()},
           {"hosts", hosts},
           {"heddle_version", heddle_version()},
-          {"mpi_library", mpi_library()},
+          {"mpi_library", host::library()},
           {"environment", environment()},
           {"machine",
            {{"host", machine.host},

@@ -1,6 +1,5 @@
 #include "common/machine.hpp"
 
-#include <mpi.h>
 #include <sched.h>
 #include <sys/utsname.h>
 
@@ -35,18 +34,6 @@ Machine this_machine() {
   machine.cpu = value_in("/proc/cpuinfo", "model name");
   machine.core_list = value_in("/proc/self/status", "Cpus_allowed_list");
   return machine;
-}
-
-std::string mpi_library() {
-  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
-  int length = 0;
-  if (PMPI_Get_library_version(text, &length) != MPI_SUCCESS) return "unknown";
-  // The first line names it; what follows lists how it was configured.
-  std::string line(text, static_cast<std::size_t>(length));
-  line.resize(std::min(line.find('\n'), line.size()));
-  for (char& c : line)
-    if (c == '\t') c = ' ';
-  return line;
 }
 
 }  // namespace heddle::bench

@@ -14,7 +14,4 @@ struct Machine {
 };
 Machine this_machine();
 
-// The host MPI's own description of itself, on one line. Needs no MPI_Init.
-std::string mpi_library();
-
 }  // namespace heddle::bench

@@ -37,6 +37,7 @@ class MessageSide : public Side {
       MPI_Free_mem(memory);
   }
 
+  const void* in_place() const override { return MPI_IN_PLACE; }
   void send(const void* data, std::size_t count, int peer) override {
     MPI_Send(data, static_cast<int>(count), type_, peer, kTag, kWorld);
   }

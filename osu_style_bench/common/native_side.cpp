@@ -76,6 +76,7 @@ class NativeSide final : public Side {
   void allreduce(const void* send, void* receive, std::size_t count) override {
     check("heddle_allreduce", heddle_allreduce(send, receive, count, type_, HEDDLE_SUM, comm_.get()));
   }
+  const void* in_place() const override { return HEDDLE_IN_PLACE; }
   void bcast(void* buffer, std::size_t count, int root) override {
     check("heddle_bcast", heddle_bcast(buffer, count * width_, root, comm_.get()));
   }

@@ -12,6 +12,7 @@
 #include "base/round_up.hpp"
 #include "base/text.hpp"
 #include "common/buffers.hpp"
+#include "common/host_mpi.hpp"
 #include "heddle/heddle.h"
 #include "tools/number_between.hpp"
 
@@ -47,9 +48,7 @@ const char* description(Kind kind) {
   return "";
 }
 
-// How it is started.
-std::string examples(Kind kind, const Options& options) {
-  const char* name = program_name(kind);
+std::string start_by_mpi(const char* name, const Options& options) {
   std::string text = fmt::format(
       "Start it by MPICH's launcher, which is mpiexec.mpich where plain mpiexec is another MPI's:\n"
       "  mpiexec -n 2 {0}  # the host MPI\n",
@@ -60,9 +59,14 @@ std::string examples(Kind kind, const Options& options) {
         "  mpiexec -n 2 {0} --vs mpi  # both, by turns\n",
         name);
   }
-  return text +
+  return text + fmt::format("  mpiexec -n 2 {0} --native  # heddle's own API\n", name);
+}
+
+// How it is started.
+std::string examples(Kind kind, const Options& options) {
+  const char* name = program_name(kind);
+  return (host::built_in() ? start_by_mpi(name, options) : "") +
          fmt::format(
-             "  mpiexec -n 2 {0} --native  # heddle's own API\n"
              "Without MPI, with --native, give every rank RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT:\n"
              "  for r in 0 1; do RANK=$r WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 {0} --native & "
              "done; wait",

@@ -9,6 +9,7 @@
 
 #include "common/collective_bench.hpp"
 #include "common/device.hpp"
+#include "common/host_mpi.hpp"
 #include "common/json_values.hpp"
 #include "common/message_bench.hpp"
 #include "common/overlap_bench.hpp"
@@ -69,7 +70,9 @@ Sides make_sides(const Job& job, const Options& options, Device* device, std::st
   Sides sides;
   const char* preload = preload_version();
   if (options.versus == Versus::mpi && !job.has_mpi()) {
-    problem = "--vs mpi: MPI did not start this process; start it with mpiexec";
+    problem = host::built_in()
+                  ? "--vs mpi: MPI did not start this process; start it with mpiexec"
+                  : "--vs mpi: built without MPI; leave it out, or build heddle with -Dmpich=enabled";
     return sides;
   }
   // A comparison has something of heddle's to measure even without the preload library: the native API.

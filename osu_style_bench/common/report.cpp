@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "common/buffers.hpp"
+#include "common/host_mpi.hpp"
 #include "common/json_values.hpp"
-#include "common/machine.hpp"
 
 namespace heddle::bench {
 namespace {
@@ -96,7 +96,7 @@ Report::Report(const Job& job, const Options& options, std::string mode, std::st
 void Report::header() const {
   if (!job_.leads()) return;
   std::string text = fmt::format("\n# heddle {} v{}\n# {}; {} ranks; {}\n# Datatype: {}.{}\n",
-                                 title(options_.kind), heddle_version(), mode_, job_.size(), mpi_library(),
+                                 title(options_.kind), heddle_version(), mode_, job_.size(), host::library(),
                                  mpi_name(options_.dtype), options_.fixed_root ? " Root: 0." : "");
   if (options_.compares()) {
     const std::string peer = options_.versus == Versus::mpi ? "MPI" : "staged";

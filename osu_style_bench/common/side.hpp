@@ -19,6 +19,8 @@ class Side {
   virtual const char* name() const = 0;
 
   virtual void allreduce(const void* send, void* receive, std::size_t count) = 0;  // sum
+  // As `send` of allreduce: what is sent lies where the sum goes. Null where the side has no such thing.
+  virtual const void* in_place() const { return nullptr; }
   virtual void bcast(void* buffer, std::size_t count, int root) = 0;
   // Non-blocking: at most one is open at a time; `finish` waits for it, `test` moves it and says whether it is complete.
   virtual void start_allreduce(const void* send, void* receive, std::size_t count) = 0;

@@ -8,6 +8,7 @@
 #include <map>
 #include <sstream>
 
+#include "common/host_mpi.hpp"
 #include "heddle/heddle.h"
 #include "tools/number_between.hpp"
 
@@ -118,14 +119,15 @@ SparseParsed parse_sparse_options(int argc, const char* const* argv) {
   SparseParsed parsed;
   Texts texts;
   CLI::App app("Latency of allreduce (sum) of sparse vectors, beside that of dense ones.", kSparseProgram);
-  app.footer(
+  const std::string by_mpi =
       "Start it on two ranks or more, by MPICH's launcher (mpiexec.mpich where plain mpiexec is another "
       "MPI's):\n"
-      "  mpiexec -n 2 heddle_sparse_allreduce --density 0.1,1,10\n"
-      "or without MPI, each rank with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT:\n"
-      "  for r in 0 1; do RANK=$r WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 "
-      "heddle_sparse_allreduce & "
-      "done; wait");
+      "  mpiexec -n 2 heddle_sparse_allreduce --density 0.1,1,10\n";
+  app.footer((host::built_in() ? by_mpi : "") +
+             "Without MPI, give every rank RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT:\n"
+             "  for r in 0 1; do RANK=$r WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 "
+             "heddle_sparse_allreduce & "
+             "done; wait");
   declare(app, parsed.options, texts);
   try {
     app.parse(argc, argv);

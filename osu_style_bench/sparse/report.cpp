@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "common/host_mpi.hpp"
 #include "common/json_values.hpp"
-#include "common/machine.hpp"
 #include "heddle/heddle.h"
 
 namespace heddle::bench {
@@ -102,7 +102,7 @@ void SparseReport::header() const {
   std::string text = fmt::format(
       "\n# heddle Sparse Allreduce Latency Test v{}\n# {}; {} ranks; {}\n# Dimension: {}. Datatype: {}. "
       "Pattern: {}. API: {}.\n",
-      heddle_version(), mode_, job_.size(), mpi_library(), options_.dimension, mpi_name(options_.dtype),
+      heddle_version(), mode_, job_.size(), host::library(), options_.dimension, mpi_name(options_.dtype),
       name_of(options_.pattern), name_of(options_.api));
   if (bytes_per_second_ > 0)
     text +=

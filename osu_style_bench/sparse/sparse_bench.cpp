@@ -1,7 +1,6 @@
 #include "sparse/sparse_bench.hpp"
 
 #include <fmt/format.h>
-#include <mpi.h>
 
 #include <algorithm>
 
@@ -132,10 +131,9 @@ void SparseBench::call_in_place(Who who, void* buffer) {
     const heddle_dtype type = options_.dtype == Dtype::float64 ? HEDDLE_FLOAT64 : HEDDLE_FLOAT32;
     check("heddle_sparse_allreduce_in_place",
           heddle_sparse_allreduce_in_place(buffer, options_.dimension, type, comm_));
-  } else if (who == kDense) {
-    dense_.allreduce(HEDDLE_IN_PLACE, buffer, options_.dimension);
   } else {
-    host_->allreduce(MPI_IN_PLACE, buffer, options_.dimension);
+    Side& side = who == kDense ? dense_ : *host_;
+    side.allreduce(side.in_place(), buffer, options_.dimension);
   }
 }
 
