@@ -5,6 +5,7 @@ It reads what these wrote: benchmarks with --vs mpi or --vs staged; and, as tabl
 (above 1: heddle is faster) and its 95% interval; of over_hosts.py with fewer than six turns the range of the turns' ratios.
 
     heddle-show-results result.json
+
     heddle-show-results --plot all.png allreduce.json bcast.json
 
 It is installed under that name; in the repository it is tools/show_results.py.
@@ -196,8 +197,15 @@ def is_over_hosts(result):
     return all(isinstance(result.get(side), list) and result[side] for side in ("peer", "heddle")) and "settings" in result
 
 
+class Help(argparse.RawDescriptionHelpFormatter):
+    """With a capital letter, as the other programs print it, and as what makes manual pages expects."""
+
+    def add_usage(self, usage, actions, groups, prefix="Usage: "):
+        super().add_usage(usage, actions, groups, prefix)
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=Help)
     parser.add_argument("results", nargs="+", type=pathlib.Path, metavar="FILE.json", help="what a benchmark, or over_hosts.py, wrote with --json")
     parser.add_argument("--plot", metavar="PICTURE", help="draw times and ratios of all FILEs into this file, and print no table")
     args = parser.parse_args()

@@ -1,9 +1,10 @@
 """What is installed is where documentation and distributions look for it, and works from there.
 
-    installed_test.py BUILD PREFIX LIBDIR LIBEXECDIR
+    installed_test.py BUILD PREFIX LIBDIR LIBEXECDIR MANDIR
 """
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import unittest
@@ -12,8 +13,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 import installed  # noqa: E402
 
-BUILD, PREFIX, LIBDIR, LIBEXECDIR = sys.argv[1:5]
-del sys.argv[1:5]
+BUILD, PREFIX, LIBDIR, LIBEXECDIR, MANDIR = sys.argv[1:6]
+del sys.argv[1:6]
 # What pages, scripts and examples name below dist/, which is an installation with lib/ and libexec/.
 NAMED = re.compile(r"\bdist/((?:bin|lib|libexec|share)/[\w./-]*\w)")
 PAGES = ["README.md", "CONTRIBUTING.md", "quickstart", *sorted(page.relative_to(ROOT) for folder in ("docs", "examples") for page in (ROOT / folder).rglob("*.*"))]
@@ -51,7 +52,30 @@ class Installed(unittest.TestCase):
 
     def test_programs_find_the_library(self):
         for program in (self.tree / "bin").iterdir():
-            self.assertIn("sage: ", self.run_here(f"bin/{program.name}", "--help"))
+            self.assertIn("Usage: ", self.run_here(f"bin/{program.name}", "--help"))
+
+    def test_programs_have_pages_of_the_manual(self):
+        pages = self.tree / MANDIR
+        if not pages.exists():
+            self.skipTest("this build has no manual pages")
+        for program in (self.tree / "bin").iterdir():
+            text = (pages / "man1" / f"{program.name}.1").read_text(encoding="utf-8")
+            for part in (f"\n.SH NAME\n{program.name} \\- ", f"\n.SH SYNOPSIS\n.B {program.name}\n", '\n.SH "EXIT STATUS"\n', '\n.SH "SEE ALSO"\n', "\n.TP\n\\fB\\-"):
+                self.assertIn(part, text, program)
+        text = (pages / "man7" / "libheddle_preload.7").read_text(encoding="utf-8")
+        variables = re.findall(r"^\| `(HEDDLE_\w+)`", self.run_here("bin/heddle-info", "--environment-table"), re.M)
+        self.assertGreater(len(variables), 30)
+        self.assertEqual(re.findall(r"^\.TP\n\\fB(HEDDLE_\w+)\\fR=", text, re.M), variables)
+        self.assertNotIn("`", text)
+
+    @unittest.skipUnless(shutil.which("groff"), "needs groff")
+    def test_pages_are_well_formed(self):
+        for page in (self.tree / MANDIR).rglob("*.[17]"):
+            done = subprocess.run(["groff", "-man", "-ww", "-rLL=300n", "-Tutf8", "-K", "utf8", page], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  encoding="utf-8", timeout=60, check=False)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), page)
+            for name, section in re.findall(r"^\.BR (\S+) \((\d)\)", page.read_text(encoding="utf-8"), re.M):
+                self.assertTrue((self.tree / MANDIR / f"man{section}" / f"{name}.{section}").exists(), f"{page.name}: {name}({section})")
 
 
 if __name__ == "__main__":

@@ -49,9 +49,9 @@ int run(int argc, char** argv) {
   int ranks = std::max(2, heddle::usable_cores());
   bool json = false;
   bool table = false;
-  app.add_option("-n,--ranks", ranks, "ranks on this machine to choose algorithms for")
-      ->check(CLI::Range(1, 256))
-      ->capture_default_str();
+  app.add_option("-n,--ranks", ranks,
+                 "ranks on this machine to choose algorithms for (default: its usable cores, 2 at least)")
+      ->check(CLI::Range(1, 256));
   app.add_flag("--json", json, "print JSON");
   bool explain = false;
   heddle::info::DescribedMachine machine;
