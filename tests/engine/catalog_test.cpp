@@ -133,13 +133,14 @@ class Trial {
     if (::testing::Test::HasFatalFailure()) return;
     for (int r = 0; r < world_.size(); ++r) {
       const auto k = static_cast<std::size_t>(r);
-      ASSERT_EQ(out[k] == out[0], true) << "rank " << r << " has other bits than rank 0";
-      ASSERT_EQ(in[k] == contribution_of(payload, seed, r, count), true) << "rank " << r << ": input changed";
+      ASSERT_TRUE(same_bytes(out[k], out[0])) << "rank " << r << " has other bits than rank 0";
+      ASSERT_TRUE(same_bytes(in[k], contribution_of(payload, seed, r, count)))
+          << "rank " << r << ": input changed";
     }
     if (payload == Payload::floats) {
       ASSERT_TRUE(floats_are_close(out[0], seed, world_.size(), count));
     } else {
-      ASSERT_EQ(out[0] == folded(payload, seed, world_.size(), count), true) << "wrong result";
+      ASSERT_TRUE(same_bytes(out[0], folded(payload, seed, world_.size(), count))) << "wrong result";
     }
   }
 
@@ -156,7 +157,7 @@ class Trial {
       mine.input = data[r].data();
     });
     for (const Bytes& d : data)
-      ASSERT_EQ(d == source, true) << "wrong data from root " << root;
+      ASSERT_TRUE(same_bytes(d, source)) << "wrong data from root " << root;
   }
 
   void barrier(std::uint32_t sequence) {

@@ -43,6 +43,11 @@ inline std::uint64_t hash(std::uint64_t seed, int rank, std::size_t i) {
   return x ^ (x >> 32);
 }
 
+// (A vector of std::byte compares one at a time.)
+inline bool same_bytes(const std::vector<std::byte>& a, const std::vector<std::byte>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
+}
+
 // Kinds of elements; each knows its contribution and what the ranks' fold must be.
 enum class Payload : std::uint8_t { integers, floats, matrices };
 

@@ -83,6 +83,7 @@ TEST_F(HostResultsTest, SumsMayDifferByTheirRounding) {
   constexpr long double kSmallest = std::numeric_limits<long double>::epsilon();
   EXPECT_EQ(sum(DType::f80, MPI_LONG_DOUBLE, 1.0L, 1.0L + 3 * kSmallest), "");
   EXPECT_NE(sum(DType::f80, MPI_LONG_DOUBLE, 1.0L, 1.0L + 4 * kSmallest), "");
+  EXPECT_EQ(sum(DType::f80, MPI_LONG_DOUBLE, 1e-4000L, 1e-4000L * (1 + 3 * kSmallest)), "");
   using Complex = std::complex<float>;
   EXPECT_EQ(sum(DType::c32, MPI_C_FLOAT_COMPLEX, Complex(1, 1), Complex(1 + 4 * kStep, 1)), "");
   EXPECT_EQ(sum(DType::c32, MPI_C_FLOAT_COMPLEX, Complex(1, 1), Complex(1, 1.5)),

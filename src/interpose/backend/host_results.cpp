@@ -102,7 +102,8 @@ class Magnitudes {
       const bool is_normal = high < kMost && low > static_cast<long double>(Limits::min()) / kUnit;
       return is_normal ? kComplex * steps * kUnit * low * high : kAny;
     }
-    const long double sum = values_[k];
+    // A long double may be too small for the double that its magnitude is.
+    const long double sum = values_[k] + ranks * std::numeric_limits<double>::denorm_min();
     if (op_ == Op::sum) return sum < kMost ? steps * kUnit * sum : kAny;
     return std::isnan(sum) ? kAny : 0;  // minima and maxima of what is no number go by the order
   }
