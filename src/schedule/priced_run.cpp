@@ -1,0 +1,269 @@
+#include "schedule/priced_run.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+namespace heddle {
+
+PricedRun::PricedRun(const TopologyView& topology, const std::vector<Schedule>& schedules, std::size_t bytes,
+                     const StreamCosts* streams, const CostModel& model)
+    : topology_(&topology),
+      model_(&model),
+      streams_(streams),
+      chunks_(schedules.front().chunks),
+      split_(bytes, schedules.front().chunks),
+      node_links_(static_cast<std::size_t>(topology.nodes())),
+      arrived_(static_cast<std::size_t>(topology.teams())) {
+  ranks_.reserve(schedules.size());
+  for (const Schedule& s : schedules)
+    ranks_.emplace_back(s);
+}
+
+// Events come in the order of time, so that nothing ends before one that is still to come.
+double PricedRun::finish_ns(double give_up_ns) {
+  for (std::int32_t rank = 0; rank < topology_->size(); ++rank)
+    turn(0, rank);
+  while (!events_.empty()) {
+    const Event event = events_.top();
+    if (event.at_ns > give_up_ns) return event.at_ns;
+    events_.pop();
+    if (event.message == kTurn) {
+      run(event.rank);
+      continue;
+    }
+    const Message message = take_message(event.message);
+    if (message.leaving) {
+      leave(message.send, event.rank, message.lane);
+    } else {
+      transfer(message, event.at_ns, event.rank);
+    }
+  }
+  double last = 0;
+  for (const Rank& r : ranks_)
+    last = r.finished ? std::max(last, r.now_ns) : std::numeric_limits<double>::infinity();
+  return last;
+}
+
+void PricedRun::message_at(double at_ns, std::int32_t receiver, const Message& message) {
+  if (free_messages_.empty()) {
+    free_messages_.push_back(static_cast<std::uint32_t>(messages_.size()));
+    messages_.emplace_back();
+  }
+  const std::uint32_t place = free_messages_.back();
+  free_messages_.pop_back();
+  messages_[place] = message;
+  events_.push({at_ns, order_++, receiver, place});
+}
+
+PricedRun::Message PricedRun::take_message(std::uint32_t place) {
+  free_messages_.push_back(place);
+  return messages_[place];
+}
+
+void PricedRun::run(std::int32_t rank) {
+  Rank& r = at(rank);
+  for (; !r.cursor.done(); r.cursor.advance()) {
+    switch (r.cursor.step().kind) {
+      case StepKind::send:
+        open_send(rank);
+        break;
+      case StepKind::recv:
+        open_receive(rank);
+        break;
+      case StepKind::reduce:
+        reduce(r);
+        break;
+      case StepKind::copy:
+        copy(r);
+        break;
+      case StepKind::wait:
+        if (!wait(r)) return;
+        break;
+      case StepKind::team_reduce:
+      case StepKind::team_bcast:
+      case StepKind::team_allreduce:
+        if (!enter_team(rank)) return;
+        break;
+      case StepKind::repeat:
+        break;
+    }
+  }
+  r.finished = true;
+}
+
+PricedRun::Channel& PricedRun::channel(Rank& receiver, std::int32_t source, std::uint8_t lane) {
+  for (Channel& c : receiver.from) {
+    if (c.source == source && c.lane == lane) return c;
+  }
+  return receiver.from.emplace_back(Channel{source, lane, {}, {}});
+}
+
+void PricedRun::reduce(Rank& r) {
+  if (streams_ == nullptr) {
+    r.now_ns += model_->fold.at(bytes_of(r.cursor));
+    return;
+  }
+  const Step& step = r.cursor.step();
+  const std::uint32_t left = contributions(r, step.dst);
+  const std::uint32_t right = contributions(r, step.src);
+  const double entries = share(r.cursor, streams_->entries, left) + share(r.cursor, streams_->entries, right);
+  r.now_ns += model_->fold.fixed_ns + entries * streams_->fold_ns_per_entry;
+  std::ranges::fill(met_at(r, step.dst), std::min(left + right, all_met()));
+}
+
+// A stream is borrowed.
+void PricedRun::copy(Rank& r) {
+  if (streams_ == nullptr) {
+    r.now_ns += model_->copy.at(bytes_of(r.cursor));
+    return;
+  }
+  const std::uint32_t met = contributions(r, r.cursor.step().src);
+  std::ranges::fill(met_at(r, r.cursor.step().dst), met);
+}
+
+void PricedRun::open_send(std::int32_t rank) {
+  Rank& r = at(rank);
+  const Step& step = r.cursor.step();
+  const LevelCost& cost = level(rank, step.peer);
+  double bytes = bytes_of(r.cursor);
+  std::uint32_t met = 0;
+  double coding_ns = 0;
+  if (streams_ != nullptr) {
+    met = contributions(r, step.src);
+    bytes = share(r.cursor, streams_->bytes, met);
+    coding_ns = share(r.cursor, streams_->entries, met) * streams_->code_ns_per_entry;
+  }
+  r.now_ns += coding_ns;
+  r.now_ns += cost.overhead_ns;
+  const Send send{rank, r.retired + r.open.size(), r.now_ns, bytes, met, coding_ns};
+  r.open.push({r.now_ns, 0, false, {}});
+  // What several ranks share they get in the order of time, and this one may be ahead of the others.
+  const std::int32_t node = topology_->node_of(rank);
+  if (node != topology_->node_of(step.peer) && topology_->members(node).size() > 1) {
+    message_at(r.now_ns, step.peer, {send, 0, step.lane, true});
+  } else {
+    leave(send, step.peer, step.lane);
+  }
+}
+
+// The bytes hold the links of both the sender and, to another node, its node; the fixed part of the gap its own alone. While a message
+// waits for its rank's own link, which handles others, its node's is there for the neighbours.
+void PricedRun::leave(Send send, std::int32_t receiver, std::uint8_t lane) {
+  const LevelCost& cost = level(send.sender, receiver);
+  Link& own = at(send.sender).link;
+  if (topology_->node_of(send.sender) != topology_->node_of(receiver)) {
+    Link& shared = node_link(send.sender);
+    send.leaves_ns = std::max(send.leaves_ns, shared.send_ns);
+    shared.send_ns = send.leaves_ns + cost.gap.per_byte_ns * send.bytes;
+  }
+  send.leaves_ns = std::max(send.leaves_ns, own.send_ns);
+  own.send_ns = send.leaves_ns + cost.gap.at(send.bytes);
+  Channel& c = channel(at(receiver), send.sender, lane);
+  if (c.receives.empty()) {
+    c.sends.push(send);
+    return;
+  }
+  const std::uint64_t number = c.receives.front();
+  c.receives.pop();
+  matched(send, receiver, number);
+}
+
+void PricedRun::open_receive(std::int32_t rank) {
+  Rank& r = at(rank);
+  const Step& step = r.cursor.step();
+  const std::uint64_t number = r.retired + r.open.size();
+  r.open.push({r.now_ns, 0, false, streams_ != nullptr ? met_at(r, step.dst) : std::span<std::uint32_t>()});
+  Channel& c = channel(r, step.peer, step.lane);
+  if (c.sends.empty()) {
+    c.receives.push(number);
+    return;
+  }
+  const Send send = c.sends.front();
+  c.sends.pop();
+  matched(send, rank, number);
+}
+
+// The latency runs from the moment the message leaves; the receiver's link takes the bytes in once the
+// receive is open. So a late receiver still pays for the bytes, but no longer for the latency, and it holds
+// the sender back.
+void PricedRun::matched(const Send& send, std::int32_t receiver, std::uint64_t number) {
+  Rank& r = at(receiver);
+  const double latency_ns = level(send.sender, receiver).latency_ns;
+  const Op& op = r.open[number - r.retired];
+  std::ranges::fill(op.met, send.met);
+  const double arrives_ns = std::max(send.leaves_ns + latency_ns, op.opened_ns);
+  message_at(arrives_ns, receiver, {send, number, 0, false});
+}
+
+void PricedRun::transfer(const Message& message, double at_ns, std::int32_t receiver) {
+  const Send& send = message.send;
+  Rank& r = at(receiver);
+  const LevelCost& cost = level(send.sender, receiver);
+  double begins_ns = at_ns;
+  if (topology_->node_of(send.sender) != topology_->node_of(receiver)) {
+    Link& shared = node_link(receiver);
+    begins_ns = std::max(begins_ns, shared.receive_ns);
+    shared.receive_ns = begins_ns + cost.gap.per_byte_ns * send.bytes;
+  }
+  begins_ns = std::max(begins_ns, r.link.receive_ns);
+  const double in_ns = begins_ns + cost.receive_gap_ns(send.bytes);
+  r.link.receive_ns = in_ns;
+  complete(receiver, message.receive, in_ns + send.reading_ns);
+  complete(send.sender, send.number,
+           std::max(send.leaves_ns + cost.gap.at(send.bytes), in_ns - cost.latency_ns));
+}
+
+void PricedRun::complete(std::int32_t rank, std::uint64_t number, double done_ns) {
+  Rank& r = at(rank);
+  Op& op = r.open[number - r.retired];
+  op.done_ns = done_ns;
+  op.matched = true;
+  if (number >= r.wait_until || r.unmatched == 0 || --r.unmatched != 0) return;
+  double resumes_ns = r.now_ns;
+  for (std::size_t i = 0; i < r.wait_until - r.retired; ++i)
+    resumes_ns = std::max(resumes_ns, r.open[i].done_ns);
+  turn(resumes_ns, rank);
+}
+
+bool PricedRun::wait(Rank& r) {
+  const std::size_t keep = r.cursor.step().count;
+  const std::size_t finish = r.open.size() > keep ? r.open.size() - keep : 0;
+  double done_ns = r.now_ns;
+  r.unmatched = 0;
+  for (std::size_t i = 0; i < finish; ++i) {
+    r.unmatched += r.open[i].matched ? 0 : 1;
+    done_ns = std::max(done_ns, r.open[i].done_ns);
+  }
+  r.wait_until = r.retired + finish;
+  if (r.unmatched != 0) return false;
+  r.now_ns = done_ns;
+  r.open.pop(finish);
+  r.retired += finish;
+  return true;
+}
+
+bool PricedRun::enter_team(std::int32_t rank) {
+  const TeamKind kind = at(rank).cursor.step().team();
+  std::vector<std::int32_t>& arrived = arrived_[static_cast<std::size_t>(topology_->team_of(kind, rank))];
+  arrived.push_back(rank);
+  const std::size_t members = topology_->team(kind, rank).size();
+  if (arrived.size() < members) return false;
+  double end_ns = 0;
+  for (const std::int32_t m : arrived)
+    end_ns = std::max(end_ns, at(m).now_ns);
+  const Rank& r = at(rank);
+  end_ns += team_verb_ns(r.cursor.step(), bytes_of(r.cursor), members, *model_);
+  for (const std::int32_t m : arrived) {
+    at(m).now_ns = end_ns;
+    if (m == rank) continue;
+    at(m).cursor.advance();
+    turn(end_ns, m);
+  }
+  arrived.clear();
+  return true;
+}
+
+}  // namespace heddle
