@@ -16,7 +16,7 @@ PricedRun::PricedRun(const TopologyView& topology, const std::vector<Schedule>& 
       chunks_(schedules.front().chunks),
       split_(bytes, schedules.front().chunks),
       node_links_(static_cast<std::size_t>(topology.nodes())),
-      arrived_(static_cast<std::size_t>(topology.teams())) {
+      teams_(static_cast<std::size_t>(topology.teams())) {
   ranks_.reserve(schedules.size());
   for (const Schedule& s : schedules)
     ranks_.emplace_back(s);
@@ -25,21 +25,11 @@ PricedRun::PricedRun(const TopologyView& topology, const std::vector<Schedule>& 
 // Events come in the order of time, so that nothing ends before one that is still to come.
 double PricedRun::finish_ns(double give_up_ns) {
   for (std::int32_t rank = 0; rank < topology_->size(); ++rank)
-    turn(0, rank);
+    turn(0, Turn::rank, rank);
   while (!events_.empty()) {
-    const Event event = events_.top();
-    if (event.at_ns > give_up_ns) return event.at_ns;
-    events_.pop();
-    if (event.message == kTurn) {
-      run(event.rank);
-      continue;
-    }
-    const Message message = take_message(event.message);
-    if (message.leaving) {
-      leave(message.send, event.rank, message.lane);
-    } else {
-      transfer(message, event.at_ns, event.rank);
-    }
+    const double at_ns = events_.next_ns();
+    if (at_ns > give_up_ns) return at_ns;
+    take_turn(events_.pop(), at_ns);
   }
   double last = 0;
   for (const Rank& r : ranks_)
@@ -47,7 +37,33 @@ double PricedRun::finish_ns(double give_up_ns) {
   return last;
 }
 
-void PricedRun::message_at(double at_ns, std::int32_t receiver, const Message& message) {
+void PricedRun::take_turn(std::uint32_t event, double at_ns) {
+  const std::uint32_t number = event & kNumber;
+  switch (static_cast<Turn>(event & ~kNumber)) {
+    case Turn::rank:
+      run(static_cast<std::int32_t>(number));
+      break;
+    case Turn::team: {
+      // The last of them may complete the team's next verb, and thereby become one of those that leave that.
+      const Team& team = teams_[number];
+      const std::size_t members = team.leaving.size();
+      for (std::size_t i = 0; i < members; ++i)
+        run(team.leaving[i]);
+      break;
+    }
+    case Turn::message: {
+      const Message message = take_message(number);
+      if (message.leaving) {
+        leave(message.send, message.receiver, message.lane);
+      } else {
+        transfer(message, at_ns);
+      }
+      break;
+    }
+  }
+}
+
+void PricedRun::message_at(double at_ns, const Message& message) {
   if (free_messages_.empty()) {
     free_messages_.push_back(static_cast<std::uint32_t>(messages_.size()));
     messages_.emplace_back();
@@ -55,7 +71,7 @@ void PricedRun::message_at(double at_ns, std::int32_t receiver, const Message& m
   const std::uint32_t place = free_messages_.back();
   free_messages_.pop_back();
   messages_[place] = message;
-  events_.push({at_ns, order_++, receiver, place});
+  turn(at_ns, Turn::message, static_cast<std::int32_t>(place));
 }
 
 PricedRun::Message PricedRun::take_message(std::uint32_t place) {
@@ -143,7 +159,7 @@ void PricedRun::open_send(std::int32_t rank) {
   // What several ranks share they get in the order of time, and this one may be ahead of the others.
   const std::int32_t node = topology_->node_of(rank);
   if (node != topology_->node_of(step.peer) && topology_->members(node).size() > 1) {
-    message_at(r.now_ns, step.peer, {send, 0, step.lane, true});
+    message_at(r.now_ns, {send, step.peer, 0, step.lane, true});
   } else {
     leave(send, step.peer, step.lane);
   }
@@ -195,11 +211,12 @@ void PricedRun::matched(const Send& send, std::int32_t receiver, std::uint64_t n
   const Op& op = r.open[number - r.retired];
   std::ranges::fill(op.met, send.met);
   const double arrives_ns = std::max(send.leaves_ns + latency_ns, op.opened_ns);
-  message_at(arrives_ns, receiver, {send, number, 0, false});
+  message_at(arrives_ns, {send, receiver, number, 0, false});
 }
 
-void PricedRun::transfer(const Message& message, double at_ns, std::int32_t receiver) {
+void PricedRun::transfer(const Message& message, double at_ns) {
   const Send& send = message.send;
+  const std::int32_t receiver = message.receiver;
   Rank& r = at(receiver);
   const LevelCost& cost = level(send.sender, receiver);
   double begins_ns = at_ns;
@@ -225,7 +242,7 @@ void PricedRun::complete(std::int32_t rank, std::uint64_t number, double done_ns
   double resumes_ns = r.now_ns;
   for (std::size_t i = 0; i < r.wait_until - r.retired; ++i)
     resumes_ns = std::max(resumes_ns, r.open[i].done_ns);
-  turn(resumes_ns, rank);
+  turn(resumes_ns, Turn::rank, rank);
 }
 
 bool PricedRun::wait(Rank& r) {
@@ -247,22 +264,26 @@ bool PricedRun::wait(Rank& r) {
 
 bool PricedRun::enter_team(std::int32_t rank) {
   const TeamKind kind = at(rank).cursor.step().team();
-  std::vector<std::int32_t>& arrived = arrived_[static_cast<std::size_t>(topology_->team_of(kind, rank))];
-  arrived.push_back(rank);
+  const std::int32_t number = topology_->team_of(kind, rank);
+  Team& team = teams_[static_cast<std::size_t>(number)];
+  team.arrived.push_back(rank);
   const std::size_t members = topology_->team(kind, rank).size();
-  if (arrived.size() < members) return false;
+  if (team.arrived.size() < members) return false;
   double end_ns = 0;
-  for (const std::int32_t m : arrived)
+  for (const std::int32_t m : team.arrived)
     end_ns = std::max(end_ns, at(m).now_ns);
   const Rank& r = at(rank);
   end_ns += team_verb_ns(r.cursor.step(), bytes_of(r.cursor), members, *model_);
-  for (const std::int32_t m : arrived) {
+  // This rank goes on at once.
+  team.arrived.pop_back();
+  for (const std::int32_t m : team.arrived) {
     at(m).now_ns = end_ns;
-    if (m == rank) continue;
     at(m).cursor.advance();
-    turn(end_ns, m);
   }
-  arrived.clear();
+  at(rank).now_ns = end_ns;
+  team.leaving.swap(team.arrived);
+  team.arrived.clear();
+  if (members > 1) turn(end_ns, Turn::team, number);
   return true;
 }
 

@@ -4,13 +4,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <queue>
 #include <span>
 #include <vector>
 
 #include "base/fifo.hpp"
 #include "schedule/cursor.hpp"
+#include "schedule/event_queue.hpp"
 #include "schedule/pricer.hpp"
 #include "schedule/split.hpp"
 
@@ -49,19 +48,14 @@ class PricedRun {
   // At the door of a link: of the receiver's, or still of the sender's.
   struct Message {
     Send send;
+    std::int32_t receiver;
     std::uint64_t receive;  // number of the operation that takes it
     std::uint8_t lane;
     bool leaving;  // not on its way yet
   };
-  // A rank's turn, or a message's to this rank. Equal times: in the order of creation. Small, since they are moved about most of the time.
-  struct Event {
-    double at_ns;
-    std::uint64_t order;
-    std::int32_t rank;
-    std::uint32_t message;  // where in messages_, or kTurn
-    bool operator>(const Event& o) const { return at_ns != o.at_ns ? at_ns > o.at_ns : order > o.order; }
-  };
-  static constexpr std::uint32_t kTurn = UINT32_MAX;
+  // What an event is: a rank's turn, those of a team's members after a verb, or a message's. The number of one of these in what is left.
+  enum class Turn : std::uint32_t { rank = 0, team = 1U << 30, message = 2U << 30 };
+  static constexpr std::uint32_t kNumber = (1U << 30) - 1;
   // Messages of one sender on one lane. At most one of the queues holds something.
   struct Channel {
     std::int32_t source;
@@ -83,6 +77,11 @@ class PricedRun {
     // Streams: how many ranks' contributions each chunk and each unit of scratch holds.
     std::vector<std::uint32_t> met;
     std::vector<std::uint32_t> met_scratch;
+  };
+  struct Team {
+    std::vector<std::int32_t> arrived;  // members inside the team verb
+    std::vector<std::int32_t>
+        leaving;  // it, when it has ended: before they have, none of them comes to the next one
   };
 
   Rank& at(std::int32_t rank) { return ranks_[static_cast<std::size_t>(rank)]; }
@@ -114,9 +113,12 @@ class PricedRun {
   void open_receive(std::int32_t rank);
   void leave(Send send, std::int32_t receiver, std::uint8_t lane);
   void matched(const Send& send, std::int32_t receiver, std::uint64_t number);
-  void transfer(const Message& message, double at_ns, std::int32_t receiver);
-  void turn(double at_ns, std::int32_t rank) { events_.push({at_ns, order_++, rank, kTurn}); }
-  void message_at(double at_ns, std::int32_t receiver, const Message& message);
+  void transfer(const Message& message, double at_ns);
+  void turn(double at_ns, Turn kind, std::int32_t number) {
+    events_.push(at_ns, static_cast<std::uint32_t>(kind) | static_cast<std::uint32_t>(number));
+  }
+  void take_turn(std::uint32_t event, double at_ns);
+  void message_at(double at_ns, const Message& message);
   Message take_message(std::uint32_t place);
   void complete(std::int32_t rank, std::uint64_t number, double done_ns);
   bool wait(Rank& r);
@@ -129,12 +131,11 @@ class PricedRun {
   std::uint32_t chunks_;
   Split split_;
   std::vector<Rank> ranks_;
-  std::vector<Link> node_links_;                    // that the ranks of a node share
-  std::vector<std::vector<std::int32_t>> arrived_;  // per team: members inside the team verb
-  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::vector<Link> node_links_;  // that the ranks of a node share
+  std::vector<Team> teams_;
+  EventQueue events_;
   std::vector<Message> messages_;             // of events
   std::vector<std::uint32_t> free_messages_;  // places in it
-  std::uint64_t order_ = 0;
 };
 
 }  // namespace heddle
