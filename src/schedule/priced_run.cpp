@@ -20,15 +20,48 @@ PricedRun::PricedRun(const TopologyView& topology, const std::vector<Schedule>& 
   ranks_.reserve(schedules.size());
   for (const Schedule& s : schedules)
     ranks_.emplace_back(s);
+  for (std::int32_t rank = 0; streams == nullptr && rank < topology.size(); ++rank)
+    count_work(rank, schedules[static_cast<std::size_t>(rank)]);
+}
+
+// What every message of the schedule holds of its links, with the shortest chunks that there are.
+void PricedRun::count_work(std::int32_t rank, const Schedule& schedule) {
+  std::size_t end = 0;
+  double times = 1;
+  for (std::size_t i = 0; i < schedule.steps.size(); ++i) {
+    const Step& step = schedule.steps[i];
+    if (i == end) times = 1;
+    if (step.kind == StepKind::repeat) {
+      end = i + 1 + static_cast<std::size_t>(step.peer);
+      times = step.count;
+    }
+    const bool sends = step.kind == StepKind::send;
+    if (!sends && step.kind != StepKind::recv) continue;
+    const LevelCost& cost = level(rank, step.peer);
+    const double bytes = static_cast<double>(split_.quotient * step.count);
+    Link& own = at(rank).link;
+    (sends ? own.send : own.receive).left_ns +=
+        times * (sends ? cost.gap.at(bytes) : cost.receive_gap_ns(bytes));
+    if (topology_->node_of(rank) == topology_->node_of(step.peer)) continue;
+    Link& shared = node_link(rank);
+    (sends ? shared.send : shared.receive).left_ns += times * cost.gap.per_byte_ns * bytes;
+  }
+  const Link& own = at(rank).link;
+  const Link& shared = node_link(rank);
+  for (const Way& way : {own.send, own.receive, shared.send, shared.receive})
+    due(way.left_ns);
 }
 
 // Events come in the order of time, so that nothing ends before one that is still to come.
 double PricedRun::finish_ns(double give_up_ns) {
+  // Sums in another order differ in their last bits.
+  const double most_due_ns = give_up_ns * (1 + 1e-9);
   for (std::int32_t rank = 0; rank < topology_->size(); ++rank)
     turn(0, Turn::rank, rank);
   while (!events_.empty()) {
     const double at_ns = events_.next_ns();
     if (at_ns > give_up_ns) return at_ns;
+    if (due_ns_ > most_due_ns) return due_ns_;
     take_turn(events_.pop(), at_ns);
   }
   double last = 0;
@@ -172,11 +205,11 @@ void PricedRun::leave(Send send, std::int32_t receiver, std::uint8_t lane) {
   Link& own = at(send.sender).link;
   if (topology_->node_of(send.sender) != topology_->node_of(receiver)) {
     Link& shared = node_link(send.sender);
-    send.leaves_ns = std::max(send.leaves_ns, shared.send_ns);
-    shared.send_ns = send.leaves_ns + cost.gap.per_byte_ns * send.bytes;
+    send.leaves_ns = std::max(send.leaves_ns, shared.send.free_ns);
+    due(shared.send.hold(send.leaves_ns, cost.gap.per_byte_ns * send.bytes));
   }
-  send.leaves_ns = std::max(send.leaves_ns, own.send_ns);
-  own.send_ns = send.leaves_ns + cost.gap.at(send.bytes);
+  send.leaves_ns = std::max(send.leaves_ns, own.send.free_ns);
+  due(own.send.hold(send.leaves_ns, cost.gap.at(send.bytes)));
   Channel& c = channel(at(receiver), send.sender, lane);
   if (c.receives.empty()) {
     c.sends.push(send);
@@ -222,12 +255,12 @@ void PricedRun::transfer(const Message& message, double at_ns) {
   double begins_ns = at_ns;
   if (topology_->node_of(send.sender) != topology_->node_of(receiver)) {
     Link& shared = node_link(receiver);
-    begins_ns = std::max(begins_ns, shared.receive_ns);
-    shared.receive_ns = begins_ns + cost.gap.per_byte_ns * send.bytes;
+    begins_ns = std::max(begins_ns, shared.receive.free_ns);
+    due(shared.receive.hold(begins_ns, cost.gap.per_byte_ns * send.bytes));
   }
-  begins_ns = std::max(begins_ns, r.link.receive_ns);
-  const double in_ns = begins_ns + cost.receive_gap_ns(send.bytes);
-  r.link.receive_ns = in_ns;
+  begins_ns = std::max(begins_ns, r.link.receive.free_ns);
+  due(r.link.receive.hold(begins_ns, cost.receive_gap_ns(send.bytes)));
+  const double in_ns = r.link.receive.free_ns;
   complete(receiver, message.receive, in_ns + send.reading_ns);
   complete(send.sender, send.number,
            std::max(send.leaves_ns + cost.gap.at(send.bytes), in_ns - cost.latency_ns));

@@ -40,10 +40,21 @@ class PricedRun {
     std::uint32_t met;  // streams: contributions
     double reading_ns;  // streams: what the receiver does with them
   };
-  // Free from then on; what a message holds of it.
+  // One direction of a link.
+  struct Way {
+    double free_ns = 0;  // from then on
+    double left_ns =
+        0;  // what is still to pass takes so long at least; 0 with streams, whose lengths nobody knows yet
+    // When all has passed, at the earliest.
+    double hold(double from_ns, double ns) {
+      free_ns = from_ns + ns;
+      left_ns -= ns;
+      return free_ns + left_ns;
+    }
+  };
   struct Link {
-    double send_ns = 0;
-    double receive_ns = 0;
+    Way send;
+    Way receive;
   };
   // At the door of a link: of the receiver's, or still of the sender's.
   struct Message {
@@ -106,6 +117,8 @@ class PricedRun {
   double share(const Cursor& cursor, const std::vector<double>& whole, std::uint32_t met) const {
     return whole[met] * cursor.step().count / static_cast<double>(chunks_);
   }
+  void count_work(std::int32_t rank, const Schedule& schedule);
+  void due(double ns) { due_ns_ = std::max(due_ns_, ns); }
   void reduce(Rank& r);
   void copy(Rank& r);
   void run(std::int32_t rank);
@@ -133,6 +146,7 @@ class PricedRun {
   std::vector<Rank> ranks_;
   std::vector<Link> node_links_;  // that the ranks of a node share
   std::vector<Team> teams_;
+  double due_ns_ = 0;  // nobody can be done before that
   EventQueue events_;
   std::vector<Message> messages_;             // of events
   std::vector<std::uint32_t> free_messages_;  // places in it

@@ -402,34 +402,6 @@ TEST(Pricer, ADeadlockIsInfinitelyExpensive) {
   EXPECT_TRUE(std::isinf(price(TopologyView::flat(2), lonely, 8, simple_model())));
 }
 
-// A bound above the price changes nothing; below it what is said is above the bound, and the price is no less.
-TEST(Pricer, GivesUpAboveABound) {
-  const CostModel model = simple_model();
-  for (const test::Sample& sample : test::samples()) {
-    const auto schedule_of = test::schedule_of(sample.schedules);
-    const double whole_ns = price(sample.topology, schedule_of, 4096, model);
-    EXPECT_EQ(price(sample.topology, schedule_of, 4096, model, whole_ns), whole_ns) << sample.name;
-    for (const double part : {0.0, 0.3, 0.9}) {
-      const double got_ns = price(sample.topology, schedule_of, 4096, model, part * whole_ns);
-      EXPECT_GE(got_ns, part * whole_ns) << sample.name << ' ' << part;
-      EXPECT_LE(got_ns, whole_ns) << sample.name << ' ' << part;
-    }
-  }
-  // Nor is more of a run looked at than the bound asks for: of one that is no ring, whose iterations would be counted.
-  const auto long_run = [](std::int32_t rank) {
-    Builder b(Collective::allreduce, 1);
-    b.repeat(100'000, 0, [&](Builder& to) {
-      for (const std::int32_t away : {1, 2})
-        to.recv_scratch((rank + away) % 3, {0, 1}).send((rank + away) % 3, {0, 1}, Slot::input);
-      to.wait();
-    });
-    return std::move(b).finish();
-  };
-  const double got_ns = price(TopologyView::flat(3), long_run, 0, model, 10 * kLatency);
-  EXPECT_GT(got_ns, 10 * kLatency);
-  EXPECT_LE(got_ns, 11 * kLatency);
-}
-
 TEST(Pricer, ServesAThousandRanks) {
   const std::int32_t p = 1024;
   const double doubling = price(
