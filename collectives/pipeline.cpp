@@ -41,8 +41,8 @@ std::int64_t Pipeline::opened_after(Need need, Iteration i, std::size_t wait_sta
 }
 
 // Per stage: kInactive, or for a wait how many operations may stay open, or 0 for an active stage.
-std::vector<std::int64_t> Pipeline::signature(Iteration i) const {
-  std::vector<std::int64_t> result(stages_.size(), kInactive);
+void Pipeline::signature(Iteration i, std::vector<std::int64_t>& result) const {
+  result.assign(stages_.size(), kInactive);
   for (std::size_t k = 0; k < stages_.size(); ++k) {
     const Stage& stage = stages_[k];
     if (stage.kind != Stage::Kind::wait) {
@@ -55,7 +55,6 @@ std::vector<std::int64_t> Pipeline::signature(Iteration i) const {
       result[k] = result[k] == kInactive ? after : std::min(result[k], after);
     }
   }
-  return result;
 }
 
 // Every iteration where the signature may change: where a stage, or the operation that a wait looks back to,
@@ -105,14 +104,20 @@ void Pipeline::emit_segment(Builder& builder, Iteration from, Iteration to,
   }
 }
 
+// Schedules are built for every rank that is priced, so that each boundary is looked at once and nothing is allocated for it.
 void Pipeline::emit(Builder& builder) const {
   const std::vector<Iteration> at = boundaries();
+  std::vector<std::int64_t> what;
+  std::vector<std::int64_t> next;
+  if (at.size() > 1) signature(at.front(), next);
   std::size_t i = 0;
   while (i + 1 < at.size()) {
-    const std::vector<std::int64_t> what = signature(at[i]);
+    what.swap(next);
     std::size_t end = i + 1;
-    while (end + 1 < at.size() && signature(at[end]) == what)
-      ++end;
+    for (; end + 1 < at.size(); ++end) {
+      signature(at[end], next);
+      if (next != what) break;
+    }
     emit_segment(builder, at[i], at[end], what);
     i = end;
   }

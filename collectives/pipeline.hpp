@@ -59,7 +59,7 @@ class Pipeline {
   static constexpr std::int64_t kInactive = -1;
 
   std::int64_t opened_after(Need need, Iteration i, std::size_t wait_stage) const;
-  std::vector<std::int64_t> signature(Iteration i) const;
+  void signature(Iteration i, std::vector<std::int64_t>& result) const;
   std::vector<Iteration> boundaries() const;
   void emit_segment(Builder& builder, Iteration from, Iteration to,
                     const std::vector<std::int64_t>& what) const;
