@@ -20,6 +20,10 @@ PricedRun::PricedRun(const TopologyView& topology, const std::vector<Schedule>& 
   ranks_.reserve(schedules.size());
   for (const Schedule& s : schedules)
     ranks_.emplace_back(s);
+  for (std::size_t rank = 0; streams != nullptr && rank < ranks_.size(); ++rank) {
+    ranks_[rank].met.resize(schedules[rank].chunks);
+    ranks_[rank].met_scratch.resize(schedules[rank].scratch_units);
+  }
   for (std::int32_t rank = 0; streams == nullptr && rank < topology.size(); ++rank)
     count_work(rank, schedules[static_cast<std::size_t>(rank)]);
 }
@@ -187,11 +191,12 @@ void PricedRun::open_send(std::int32_t rank) {
   }
   r.now_ns += coding_ns;
   r.now_ns += cost.overhead_ns;
-  const Send send{rank, r.retired + r.open.size(), r.now_ns, bytes, met, coding_ns};
+  const std::int32_t node = topology_->node_of(rank);
+  const bool between_nodes = node != topology_->node_of(step.peer);
+  const Send send{rank, r.retired + r.open.size(), r.now_ns, bytes, met, coding_ns, &cost, between_nodes};
   r.open.push({r.now_ns, 0, false, {}});
   // What several ranks share they get in the order of time, and this one may be ahead of the others.
-  const std::int32_t node = topology_->node_of(rank);
-  if (node != topology_->node_of(step.peer) && topology_->members(node).size() > 1) {
+  if (between_nodes && topology_->members(node).size() > 1) {
     message_at(r.now_ns, {send, step.peer, 0, step.lane, true});
   } else {
     leave(send, step.peer, step.lane);
@@ -201,9 +206,9 @@ void PricedRun::open_send(std::int32_t rank) {
 // The bytes hold the links of both the sender and, to another node, its node; the fixed part of the gap its own alone. While a message
 // waits for its rank's own link, which handles others, its node's is there for the neighbours.
 void PricedRun::leave(Send send, std::int32_t receiver, std::uint8_t lane) {
-  const LevelCost& cost = level(send.sender, receiver);
+  const LevelCost& cost = *send.cost;
   Link& own = at(send.sender).link;
-  if (topology_->node_of(send.sender) != topology_->node_of(receiver)) {
+  if (send.between_nodes) {
     Link& shared = node_link(send.sender);
     send.leaves_ns = std::max(send.leaves_ns, shared.send.free_ns);
     due(shared.send.hold(send.leaves_ns, cost.gap.per_byte_ns * send.bytes));
@@ -240,10 +245,9 @@ void PricedRun::open_receive(std::int32_t rank) {
 // the sender back.
 void PricedRun::matched(const Send& send, std::int32_t receiver, std::uint64_t number) {
   Rank& r = at(receiver);
-  const double latency_ns = level(send.sender, receiver).latency_ns;
   const Op& op = r.open[number - r.retired];
   std::ranges::fill(op.met, send.met);
-  const double arrives_ns = std::max(send.leaves_ns + latency_ns, op.opened_ns);
+  const double arrives_ns = std::max(send.leaves_ns + send.cost->latency_ns, op.opened_ns);
   message_at(arrives_ns, {send, receiver, number, 0, false});
 }
 
@@ -251,9 +255,9 @@ void PricedRun::transfer(const Message& message, double at_ns) {
   const Send& send = message.send;
   const std::int32_t receiver = message.receiver;
   Rank& r = at(receiver);
-  const LevelCost& cost = level(send.sender, receiver);
+  const LevelCost& cost = *send.cost;
   double begins_ns = at_ns;
-  if (topology_->node_of(send.sender) != topology_->node_of(receiver)) {
+  if (send.between_nodes) {
     Link& shared = node_link(receiver);
     begins_ns = std::max(begins_ns, shared.receive.free_ns);
     due(shared.receive.hold(begins_ns, cost.gap.per_byte_ns * send.bytes));

@@ -39,6 +39,8 @@ class PricedRun {
     double bytes;
     std::uint32_t met;  // streams: contributions
     double reading_ns;  // streams: what the receiver does with them
+    const LevelCost* cost;
+    bool between_nodes;
   };
   // One direction of a link.
   struct Way {
@@ -75,7 +77,7 @@ class PricedRun {
     Fifo<std::uint64_t> receives;  // numbers of operations
   };
   struct Rank {
-    explicit Rank(const Schedule& s) : cursor(s), met(s.chunks), met_scratch(s.scratch_units) {}
+    explicit Rank(const Schedule& s) : cursor(s) {}
     Cursor cursor;
     double now_ns = 0;
     Link link;
