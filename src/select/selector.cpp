@@ -41,7 +41,7 @@ double steps_beyond(bool linear, std::int32_t few, std::int32_t more, std::int32
 
 constexpr double kToTheEnd = std::numeric_limits<double>::infinity();
 // What costs more than so many times the least price is priced no further.
-constexpr double kWorthTelling = 1.25;
+constexpr double kWorthTelling = 1.1;
 // Nor what a few ranks by themselves are guessed to take longer for: on nodes of several ranks a guess may be somewhat above the price.
 constexpr double kHopeless = 1.5;
 

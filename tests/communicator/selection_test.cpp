@@ -127,7 +127,7 @@ TEST(Selection, PrefersARingOnFewNodesAlone) {
 
 // Pricing stops where a candidate is known to cost too much: that changes neither the choice nor what is said of the next one.
 TEST(Selection, IsTheSameAsIfAllWerePricedToTheEnd) {
-  constexpr double kClose = 1.25;
+  constexpr double kClose = 1.1;
   const CostModel model = default_cost_model({500, 0.1}, {1400, 0.08, 200, 0, 1}, false);
   const Preferences nothing;
   int close = 0;
