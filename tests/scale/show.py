@@ -50,6 +50,23 @@ def priced(rows):
               f"| {row['price_us'] / row['heddle_us']:.2f} |")
 
 
+def against(lines):
+    """How many times as long choices take as the best candidate, when all ranks are run."""
+    rows = {}
+    for _, machine, collective, nbytes, ratio, *_ in map(str.split, lines):
+        rows.setdefault(machine, {})[(collective, int(nbytes))] = float(ratio)
+    heads = list(next(iter(rows.values())))
+    named = [f"{collective} {size(nbytes)}" if nbytes == heads[0][1] else size(nbytes) for collective, nbytes in heads]
+    print("\n| nodes x ranks | placed | " + " | ".join(named) + " |")
+    print("|---|---|" + "---|" * len(heads))
+    for machine, found in rows.items():
+        print(f"| {machine.rstrip('t').replace('x', ' x ')} | {'in turn' if machine.endswith('t') else 'blocks'} | "
+              + " | ".join(f"{found[head]:.2f}" for head in heads) + " |")
+    ratios = [ratio for found in rows.values() for ratio in found.values()]
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    print(f"{len(ratios)} choices: {mean:.3f} in the geometric mean, {max(ratios):.2f} at most")
+
+
 def prices(lines):
     """What the estimate at scale makes of a choice: the price, were all ranks run, of what it chooses over the cheapest."""
     found = {}
@@ -94,6 +111,7 @@ def main():
     rows = json.loads((folder / "collectives.json").read_text())["rows"]
     table(rows)
     priced(json.loads((folder / "priced.json").read_text())["rows"])
+    against((folder / "against.txt").read_text().splitlines())
     prices((folder / "prices.txt").read_text().splitlines())
     plot(rows, folder / "ratios.png")
 
