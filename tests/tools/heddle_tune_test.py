@@ -189,6 +189,9 @@ class Refusals(Case):
                  for command, env in zip(commands, environments)]
         try:
             if stop_after is not None:
+                # From when they have met: starting takes long on a busy machine.
+                while "info: barrier" not in (line := ranks[0].stdout.readline()):
+                    self.assertTrue(line, "the ranks did not meet")
                 time.sleep(stop_after)
                 ranks[1].kill()
             return [(rank.communicate(timeout=SECONDS)[0], rank.returncode) for rank in ranks]
@@ -208,7 +211,7 @@ class Refusals(Case):
         self.assertIn("rank 1", output)
 
     def test_a_rank_that_is_lost_on_the_way(self):
-        (output, status), _ = self.run_two(["-o", self.file], ["-o", self.file], stop_after=2, HEDDLE_TIMEOUT="10")
+        (output, status), _ = self.run_two(["-o", self.file], ["-o", self.file], stop_after=2, HEDDLE_TIMEOUT="10", HEDDLE_LOG="info")
         self.assertEqual(status, 1, output)
         for part in ["rank 0: ", " bytes by ", "rank 1", "nothing was written"]:
             self.assertIn(part, output)
