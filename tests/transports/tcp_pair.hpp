@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <chrono>
 #include <cstdint>
@@ -18,6 +19,19 @@
 
 namespace heddle::tcp {
 
+// On this address alone.
+inline Socket listen_at(const Address& address, std::uint16_t port) {
+  Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int on = 1;
+  (void)::setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  sockaddr_storage where{};
+  const socklen_t length = to_sockaddr(address, port, where);
+  if (::bind(socket.fd(), reinterpret_cast<const sockaddr*>(&where), length) != 0 ||
+      ::listen(socket.fd(), 4) != 0)
+    socket.close();
+  return socket;
+}
+
 // Two ranks of this process, each with a list of the other's addresses.
 class Pair {
  public:
@@ -25,11 +39,14 @@ class Pair {
                 std::chrono::milliseconds timeout = std::chrono::milliseconds(0))
       : Pair(addresses, addresses, timeout) {}
   Pair(const std::vector<Address>& of_zero, const std::vector<Address>& of_one,
+       std::chrono::milliseconds timeout = std::chrono::milliseconds(0))
+      : Pair(tcp_listen(0).value(), tcp_listen(0).value(), of_zero, of_one, timeout) {}
+  Pair(Socket zero, Socket one, const std::vector<Address>& of_zero, const std::vector<Address>& of_one,
        std::chrono::milliseconds timeout = std::chrono::milliseconds(0)) {
     std::vector<TcpTransport::Setup> setups;
     std::vector<Place> places;
     for (std::uint64_t rank = 0; rank < 2; ++rank) {
-      Socket listener = tcp_listen(0).value();
+      Socket& listener = rank == 0 ? zero : one;
       const auto number = static_cast<std::uint16_t>(tcp_local_port(listener));
       places.push_back({"here", 1000 + rank, number, rank == 0 ? of_zero : of_one});
       setups.push_back({std::move(listener), 1000 + rank, {kLoopback}, timeout});

@@ -88,18 +88,6 @@ TEST(Tcp, OneWayIsEnough) {
   }
 }
 
-Socket listen_at(const Address& address, std::uint16_t port) {
-  Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const int on = 1;
-  (void)::setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  sockaddr_storage where{};
-  const socklen_t length = to_sockaddr(address, port, where);
-  if (::bind(socket.fd(), reinterpret_cast<const sockaddr*>(&where), length) != 0 ||
-      ::listen(socket.fd(), 4) != 0)
-    socket.close();
-  return socket;
-}
-
 // The port is another program's on one of the addresses, which answers, or which hangs up.
 TEST(Tcp, TheNextAddressIsTriedWhereSomebodyElseAnswers) {
   const Address other = ipv4({127, 0, 0, 2}, 8);

@@ -20,8 +20,21 @@ using std::chrono::steady_clock;
 
 // An address that has not answered by then gets company: it may be dead, or slow.
 constexpr milliseconds kBesideAfter{250};
+// What has taken a connection and not answered by then gets company, too: the peer computes, or it is not the peer, and never answers.
+constexpr milliseconds kSilentAfter{1000};
 // A peer whose own connection is on its way.
 constexpr milliseconds kAwaitFor{300};
+// The higher rank of a pair insists on its own connection when the lower one has refused it so often, and nothing of the lower rank's came: that
+// may have been taken by something that never answers. Both keep the same connection:
+// - Whoever has greeted drops that attempt only when it is answered, when another one is welcomed, or when it welcomes the peer's. No one is
+//   welcomed by a rank that has a connection, so that of several attempts of one rank at most one is.
+// - While the lower rank has a greeting out it welcomes none, but one that insists. So where the higher rank, not insisting, welcomes the lower
+//   one's and drops its own, none of those has been or will be welcomed: the lower rank gets its welcome before it could.
+// - While the higher rank has an insisting greeting out it welcomes none; what comes is refused. So where the lower rank welcomes it and drops its
+//   own, none of those has been welcomed (the higher rank would be connected, and not insist) or will be.
+// - They do not refuse each other for ever: the lower rank takes an insisting greeting whenever it comes, and the higher one sends it only where
+//   the lower one has answered. Where that leads to nobody any more the system ends the connection, and with it the insisting.
+constexpr unsigned kInsistsAfter = 2;
 // A peer that no address leads to may have a way to this rank, or a moment of trouble. Shorter than ways between nodes are tried.
 constexpr milliseconds kHopelessAfter{3000};
 
@@ -33,18 +46,29 @@ int error_of(const Socket& socket) {
 
 }  // namespace
 
-// All addresses are tried, that which led there before first.
+// All addresses are tried, that which led there before first, and the one where this rank insists before that.
 void TcpTransport::connect(Peer& peer) {
+  peer.give_up =
+      setup_.timeout.count() > 0 ? steady_clock::now() + setup_.timeout : steady_clock::time_point::max();
+  begin_attempts(peer);
+}
+
+// At those addresses at which there is none.
+void TcpTransport::begin_attempts(Peer& peer) {
   const std::vector<Address>& addresses = peer.place.addresses;
   peer.tried = addresses.empty() ? "it has no address" : "";
   peer.untried.resize(addresses.size());
   std::iota(peer.untried.begin(), peer.untried.end(), std::size_t{0});
+  for (const Attempt& attempt : peer.attempts)
+    std::erase(peer.untried, attempt.address);
   if (const std::optional<Address> known = setup_.ways->to(peer.place)) {
     std::stable_partition(peer.untried.begin(), peer.untried.end(),
                           [&](std::size_t i) { return addresses[i] == *known; });
   }
-  peer.give_up =
-      setup_.timeout.count() > 0 ? steady_clock::now() + setup_.timeout : steady_clock::time_point::max();
+  if (peer.refused > 0) {
+    std::stable_partition(peer.untried.begin(), peer.untried.end(),
+                          [&](std::size_t i) { return i == peer.refused_at; });
+  }
   try_next(peer);
 }
 
@@ -72,9 +96,10 @@ void TcpTransport::try_next(Peer& peer) {
       note_failure(peer, which, system_error("connect", errno).message());
       continue;
     }
-    peer.state = Peer::State::connecting;
+    if (peer.state != Peer::State::greeting) peer.state = Peer::State::connecting;
     watch(socket, attempt_name(peer.rank, socket.fd()), EPOLLOUT);
-    peer.attempts.push_back({std::move(socket), which});
+    const bool insists = rank_ > peer.rank && peer.refused >= kInsistsAfter && which == peer.refused_at;
+    peer.attempts.push_back({std::move(socket), which, insists, false});
     return;
   }
   if (peer.attempts.empty()) await(peer, false);
@@ -110,31 +135,51 @@ void TcpTransport::await(Peer& peer, bool promised) {
   }
 }
 
-// One of its attempts has connected, or failed. The others are given up where it has: each would cost the peer a descriptor, and it
-// answers by one when it next looks, which may be long after.
+// One of its attempts has connected, failed, or been answered.
 void TcpTransport::serve_attempt(Peer& peer, int fd) {
   const auto found = std::find_if(peer.attempts.begin(), peer.attempts.end(),
                                   [fd](const Attempt& a) { return a.socket.fd() == fd; });
   if (found == peer.attempts.end()) return;
-  int error = error_of(found->socket);
-  const Greeting greeting{kMagic, static_cast<std::uint32_t>(rank_), peer.place.key};
+  if (found->greeted)
+    read_answer(peer, *found);
+  else
+    greet(peer, *found);
+}
+
+// Those that have not connected are given up: each would cost the peer a descriptor, and it answers by one when it next looks, which may be
+// long after. They have their turn where nothing answers for a while.
+void TcpTransport::greet(Peer& peer, Attempt& attempt) {
+  const int fd = attempt.socket.fd();
+  int error = error_of(attempt.socket);
+  const Greeting greeting{attempt.insists ? kInsists : kMagic, static_cast<std::uint32_t>(rank_),
+                          peer.place.key};
   if (error == 0 && ::send(fd, &greeting, sizeof greeting, MSG_NOSIGNAL) != sizeof greeting) error = errno;
   // The number was another attempt's, of which epoll tells.
   if (error == EAGAIN || error == ENOTCONN) return;
-  Attempt attempt = std::move(*found);
-  peer.attempts.erase(found);
   if (error != 0) {
-    drop(attempt.socket);
     note_failure(peer, attempt.address, system_error("connect", error).message());
+    end_attempt(peer, attempt);
     return try_next(peer);
   }
-  for (std::size_t i = peer.attempts.size(); i-- > 0;)
-    peer.untried.insert(peer.untried.begin(), peer.attempts[i].address);
-  drop_attempts(peer);
-  peer.greeted = attempt.address;
-  peer.socket = std::move(attempt.socket);
+  attempt.greeted = true;
   peer.state = Peer::State::greeting;
-  watch(peer.socket, static_cast<std::uint64_t>(peer.rank), EPOLLIN);
+  peer.next_step = steady_clock::now() + kSilentAfter;
+  watch(attempt.socket, attempt_name(peer.rank, fd), EPOLLIN);
+  for (std::size_t i = peer.attempts.size(); i-- > 0;) {
+    if (peer.attempts[i].greeted) continue;
+    peer.untried.insert(peer.untried.begin(), peer.attempts[i].address);
+    drop(peer.attempts[i].socket);
+  }
+  std::erase_if(peer.attempts, [](const Attempt& a) { return !a.socket.open(); });
+}
+
+// It has failed, or been answered: not one that the peer may still take.
+void TcpTransport::end_attempt(Peer& peer, Attempt& attempt) {
+  drop(attempt.socket);
+  std::erase_if(peer.attempts, [](const Attempt& a) { return !a.socket.open(); });
+  const bool greeted =
+      std::any_of(peer.attempts.begin(), peer.attempts.end(), [](const Attempt& a) { return a.greeted; });
+  peer.state = greeted ? Peer::State::greeting : Peer::State::connecting;
 }
 
 void TcpTransport::drop_attempts(Peer& peer) {
@@ -143,51 +188,80 @@ void TcpTransport::drop_attempts(Peer& peer) {
   peer.attempts.clear();
 }
 
-void TcpTransport::read_answer(Peer& peer) {
+void TcpTransport::read_answer(Peer& peer, Attempt& attempt) {
+  const int fd = attempt.socket.fd();
+  const std::size_t address = attempt.address;
   Answer answer{};
-  const ssize_t got = ::recv(peer.socket.fd(), &answer, sizeof answer, MSG_PEEK | MSG_DONTWAIT);
+  const ssize_t got = ::recv(fd, &answer, sizeof answer, MSG_PEEK | MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (got > 0 && got < static_cast<ssize_t>(sizeof answer)) return;
-  if (got > 0) (void)::recv(peer.socket.fd(), &answer, sizeof answer, MSG_DONTWAIT);
-  if (got > 0 && answer == Answer::welcome) {
-    setup_.ways->keep(peer.place, peer.place.addresses[peer.greeted]);
-    return be_connected(peer);
-  }
   const std::string why = got < 0    ? system_error("recv", errno).message()
                           : got == 0 ? "the connection was closed"
                                      : "what answers there is not this rank";
-  drop(peer.socket);
-  if (got > 0 && answer == Answer::mine_is_on_its_way) return await(peer, true);
-  note_failure(peer, peer.greeted, why);
+  if (got > 0) (void)::recv(fd, &answer, sizeof answer, MSG_DONTWAIT);
+  if (got > 0 && answer == Answer::welcome) {
+    setup_.ways->keep(peer.place, peer.place.addresses[address]);
+    peer.socket = std::move(attempt.socket);
+    drop_attempts(peer);
+    return be_connected(peer);
+  }
+  end_attempt(peer, attempt);
+  if (got > 0 && answer == Answer::mine_is_on_its_way) return be_refused(peer, address);
+  note_failure(peer, address, why);
   try_next(peer);
+}
+
+// A peer whose own connection is on its way may have sent it to something else, which never answers. See kInsistsAfter.
+void TcpTransport::be_refused(Peer& peer, std::size_t address) {
+  ++peer.refused;
+  peer.refused_at = address;
+  if (peer.attempts.empty()) return await(peer, true);
+  std::erase(peer.untried, address);
+  peer.untried.insert(peer.untried.begin(), address);
+  peer.next_step = steady_clock::now() + kAwaitFor;
 }
 
 // What was due by `now` for a peer that is not connected.
 void TcpTransport::look_at_connecting(Peer& peer, TimePoint now) {
-  if (peer.state == Peer::State::awaited && now > peer.next_step) {
-    if (peer.hopeless && now > *peer.hopeless) return fail(peer, trouble(peer.rank));
-    return connect(peer);
+  if (peer.state == Peer::State::connecting && now > peer.give_up) return fail(peer, trouble(peer.rank));
+  if (now <= peer.next_step) return;
+  switch (peer.state) {
+    case Peer::State::awaited:
+      if (peer.hopeless && now > *peer.hopeless) return fail(peer, trouble(peer.rank));
+      return connect(peer);
+    case Peer::State::connecting:
+      if (!peer.untried.empty()) try_next(peer);
+      return;
+    case Peer::State::greeting:
+      // What takes connections and says nothing may be the peer, which computes, or something else for ever.
+      peer.next_step = now + kSilentAfter;
+      if (!peer.untried.empty()) return try_next(peer);
+      if (peer.attempts.size() < peer.place.addresses.size()) begin_attempts(peer);
+      return;
+    case Peer::State::idle:
+    case Peer::State::connected:
+    case Peer::State::gone:
+      return;
   }
-  if (peer.state != Peer::State::connecting) return;
-  if (now > peer.give_up) return fail(peer, trouble(peer.rank));
-  if (now > peer.next_step && !peer.untried.empty()) try_next(peer);
 }
 
 std::string TcpTransport::trouble(int rank) const {
   const Peer& peer = at(rank);
-  if (peer.state == Peer::State::greeting)
-    return fmt::format("no connection: what takes connections at {} has not answered",
-                       to_string(peer.place.addresses[peer.greeted], peer.place.port));
-  if (peer.state != Peer::State::connecting && !(peer.state == Peer::State::awaited && peer.hopeless))
-    return "";
-  std::string text = "no connection: " + peer.tried;
-  bool first = peer.tried.empty();
+  const bool tries = peer.state == Peer::State::connecting || peer.state == Peer::State::greeting;
+  if (!tries && !(peer.state == Peer::State::awaited && peer.hopeless)) return "";
+  std::string text;
+  const auto add = [&text](const std::string& more) { text += (text.empty() ? "" : "; ") + more; };
   for (const Attempt& attempt : peer.attempts) {
-    text += (first ? "" : "; ") + to_string(peer.place.addresses[attempt.address], peer.place.port) +
-            ": no answer";
-    first = false;
+    if (attempt.greeted)
+      add(fmt::format("what takes connections at {} has not answered",
+                      to_string(peer.place.addresses[attempt.address], peer.place.port)));
   }
-  return text;
+  if (!peer.tried.empty()) add(peer.tried);
+  for (const Attempt& attempt : peer.attempts) {
+    if (!attempt.greeted)
+      add(to_string(peer.place.addresses[attempt.address], peer.place.port) + ": no answer");
+  }
+  return "no connection: " + text;
 }
 
 }  // namespace heddle::tcp

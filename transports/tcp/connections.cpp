@@ -98,8 +98,6 @@ bool TcpTransport::serve_events() {
 
 void TcpTransport::serve_peer(Peer& peer, std::uint32_t events) {
   switch (peer.state) {
-    case Peer::State::greeting:
-      return read_answer(peer);
     case Peer::State::connected:
       if ((events & ~std::uint32_t{EPOLLIN | EPOLLOUT}) == 0 && peer.is_full() && !peer.sends() &&
           !peer.receives())
@@ -110,6 +108,7 @@ void TcpTransport::serve_peer(Peer& peer, std::uint32_t events) {
       return;
     case Peer::State::idle:
     case Peer::State::connecting:
+    case Peer::State::greeting:
     case Peer::State::awaited:
     case Peer::State::gone:
       return;
@@ -174,15 +173,17 @@ void TcpTransport::serve_stranger(int fd) {
     judge(std::move(stranger));
 }
 
-// Of two connections that cross, the lower rank's stays: unless its own has not got as far as a greeting, which then never comes.
+// Of two connections that cross, the lower rank's stays: unless its own has not got as far as a greeting, which then never comes, or the
+// higher rank insists. Why both keep the same one: connecting.cpp.
 void TcpTransport::judge(Stranger stranger) {
   const Greeting& greeting = stranger.greeting;
-  const bool known = greeting.magic == kMagic && greeting.key == setup_.key &&
+  const bool insists = greeting.magic == kInsists;
+  const bool known = (greeting.magic == kMagic || insists) && greeting.key == setup_.key &&
                      greeting.rank < peers_.size() && static_cast<int>(greeting.rank) != rank_;
   if (!known) return drop(stranger.socket);
   Peer& peer = peers_[greeting.rank];
   if (peer.state == Peer::State::connected || peer.state == Peer::State::gone) return drop(stranger.socket);
-  if (peer.state == Peer::State::greeting && rank_ < peer.rank) {
+  if (rank_ < peer.rank ? peer.state == Peer::State::greeting && !insists : peer.insists()) {
     const Answer answer = Answer::mine_is_on_its_way;
     (void)::send(stranger.socket.fd(), &answer, sizeof answer, MSG_NOSIGNAL);
     return drop(stranger.socket);

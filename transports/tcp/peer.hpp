@@ -1,6 +1,7 @@
 // What a rank keeps of another one that it has messages with.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -63,9 +64,12 @@ struct Arriving {
 struct Attempt {
   Socket socket;
   std::size_t address = 0;  // of place.addresses
+  bool insists = false;
+  bool greeted = false;  // the peer may have taken it: it is not dropped before the answer
 };
 
 struct Peer {
+  // connecting: there are attempts; greeting: one of them at least has greeted; awaited: there is none.
   enum class State { idle, connecting, greeting, awaited, connected, gone };
 
   int rank = 0;
@@ -75,11 +79,12 @@ struct Peer {
   int culprit = -1;  // the rank for which it left; -1: it told of none
 
   // Making the connection.
-  Socket socket;                      // greeting and connected
-  std::vector<Attempt> attempts;      // connecting, side by side
+  Socket socket;                      // connected
+  std::vector<Attempt> attempts;      // side by side
   std::vector<std::size_t> untried;   // of place.addresses
-  std::size_t greeted = 0;            // the address of `socket`
   std::string tried;                  // the others and why they did not do
+  unsigned refused = 0;               // so often, for the sake of the peer's own connection
+  std::size_t refused_at = 0;         // the last time
   TimePoint next_step;                // an attempt beside the others; waiting for the peer's own connection
   TimePoint give_up;                  // connecting
   std::optional<TimePoint> hopeless;  // no address has led there, and from then on none will
@@ -102,6 +107,10 @@ struct Peer {
   std::size_t buffered = 0;       // of it, an incomplete frame, between two reads
   bool active = false;            // in the transport's list
 
+  bool insists() const {
+    return std::any_of(attempts.begin(), attempts.end(),
+                       [](const Attempt& a) { return a.greeted && a.insists; });
+  }
   bool sends() const { return !queue.empty(); }
   bool is_full() const { return kept > kMostEarly; }
   bool receives() const { return !open.empty() || !held.empty() || arriving.ticket != nullptr; }

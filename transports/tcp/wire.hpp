@@ -15,15 +15,17 @@ namespace heddle::tcp {
 constexpr std::size_t kEager = std::size_t{256} << 10;
 
 constexpr std::uint32_t kMagic = 0x68656474;
+// Of a greeting that is to be taken although the listener's own is on its way: connecting.cpp says when.
+constexpr std::uint32_t kInsists = kMagic + 3;
 
 // From who connects to who listens.
 struct Greeting {
-  std::uint32_t magic;
-  std::uint32_t rank;  // of who connects
-  std::uint64_t key;   // of who listens
+  std::uint32_t magic;  // kMagic or kInsists
+  std::uint32_t rank;   // of who connects
+  std::uint64_t key;    // of who listens
 };
 
-// Back. A pair of ranks that connect to each other at the same time keeps the connection of the lower rank.
+// Back. A pair of ranks that connect to each other at the same time keeps the connection of the lower rank, unless the higher one insists.
 enum class Answer : std::uint32_t { welcome = kMagic + 1, mine_is_on_its_way = kMagic + 2 };
 
 enum class Kind : std::uint32_t {
