@@ -115,7 +115,7 @@ Status VerbsTransport::received(const ibv_wc& work) {
   if (!peer.credits.received()) return damaged(peer, "more messages than it had credits for");
   const std::uint64_t number = work.wr_id & ~kReceive;
   if (work.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
-    HEDDLE_TRY(written_to(peer, ntohl(work.imm_data)));
+    HEDDLE_TRY(written_to(peer, ntohl(work.imm_data), work.byte_len));
   } else {
     const std::byte* const slot =
         receives_[number / kCreditsPerPeer].memory.data() + (number % kCreditsPerPeer) * kSlotBytes;

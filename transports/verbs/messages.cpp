@@ -307,11 +307,12 @@ Status VerbsTransport::came_refusal(Peer& peer, const Header& header) {
 }
 
 // The oldest window of the receive is full: writes arrive in the order of their grants.
-Status VerbsTransport::written_to(Peer& peer, std::uint32_t receive) {
+Status VerbsTransport::written_to(Peer& peer, std::uint32_t receive, std::uint64_t bytes) {
   const auto found = find_id(peer.long_receives, receive);
   if (found == peer.long_receives.end() || found->open.empty())
     return damaged(peer, "a write to a message that is not open");
   Granted& window = found->open.front();
+  if (bytes != window.bytes) return damaged(peer, "a write of another length than its window");
   registrations_.give_back(window.lease);
   found->arrived += window.bytes;
   found->open.pop();

@@ -108,7 +108,7 @@ class VerbsTransport final : public Transport {
   bool fits_slot(const Peer& peer, std::uint64_t bytes) const;
   bool is_copied(const Peer& peer, const std::byte* data, std::uint64_t bytes) const;
   Status send_content(Peer& peer, const Write& granted, bool& posted);
-  Status written_to(Peer& peer, std::uint32_t receive);
+  Status written_to(Peer& peer, std::uint32_t receive, std::uint64_t bytes);
   Status give(const Receive& receive, Peer& peer, Arrival& arrival, const std::byte* content);
   Status grant(Peer& peer, LongReceive& receive);
   Status damaged(const Peer& peer, const char* what) const;

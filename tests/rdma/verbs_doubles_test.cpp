@@ -1,0 +1,85 @@
+// Devices that Soft-RoCE is not, by functions in place of the library's: those that this program calls, and no others.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <infiniband/verbs.h>
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "rdma/verbs_world.hpp"
+
+namespace {
+
+// What the device is to be taken for.
+struct Double {
+  std::uint32_t missing = 0;  // bytes of each write with an immediate
+};
+Double taken_for;
+
+int (*poll_next)(ibv_cq*, int, ibv_wc*);
+
+int poll(ibv_cq* queue, int most, ibv_wc* works) {
+  const int count = poll_next(queue, most, works);
+  for (int i = 0; i < count; ++i) {
+    if (works[i].status == IBV_WC_SUCCESS && works[i].opcode == IBV_WC_RECV_RDMA_WITH_IMM)
+      works[i].byte_len -= taken_for.missing;
+  }
+  return count;
+}
+
+template <typename Function>
+Function* next(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace
+
+extern "C" ibv_context* ibv_open_device(ibv_device* device) {
+  ibv_context* const opened = next<ibv_context*(ibv_device*)>("ibv_open_device")(device);
+  if (opened != nullptr && opened->ops.poll_cq != poll) {
+    poll_next = opened->ops.poll_cq;
+    opened->ops.poll_cq = poll;
+  }
+  return opened;
+}
+
+namespace heddle::test {
+namespace {
+
+using std::chrono::steady_clock;
+
+struct VerbsDoubles : testing::Test {
+  ~VerbsDoubles() override { taken_for = {}; }
+  // Progress of all, whatever becomes of it, until `done`.
+  template <typename Done>
+  static bool drive(VerbsWorld& world, std::vector<Status>& status, Done done) {
+    const auto end = steady_clock::now() + std::chrono::seconds(20);
+    status.resize(world.transports.size());
+    while (!done() && steady_clock::now() < end) {
+      for (std::size_t rank = 0; rank < status.size(); ++rank)
+        status[rank] = world.transports[rank]->progress();
+    }
+    return done();
+  }
+};
+
+// The window is not taken for full.
+TEST_F(VerbsDoubles, AWriteThatIsShorterThanItsWindowIsDamage) {
+  taken_for.missing = 4096;
+  VerbsWorld world(2);
+  std::vector<char> data(700'000, 1);
+  std::vector<char> buffer(data.size());
+  Ticket sent;
+  Ticket received;
+  ASSERT_TRUE(world.of(0).send(1, 3, data.data(), data.size(), sent).ok());
+  ASSERT_TRUE(world.of(1).recv(0, 3, buffer.data(), buffer.size(), received).ok());
+  std::vector<Status> status;
+  ASSERT_TRUE(drive(world, status, [&] { return !status[1].ok() || received.done; }));
+  EXPECT_FALSE(received.done);
+  EXPECT_NE(status[1].message().find("a write of another length than its window"), std::string::npos)
+      << status[1].message();
+}
+
+}  // namespace
+}  // namespace heddle::test
