@@ -14,6 +14,7 @@ namespace {
 // What the device is to be taken for.
 struct Double {
   std::uint32_t missing = 0;  // bytes of each write with an immediate
+  int receives = 0;           // that connections share, at most; 0: as many as the device says
 };
 Double taken_for;
 
@@ -42,6 +43,12 @@ extern "C" ibv_context* ibv_open_device(ibv_device* device) {
     opened->ops.poll_cq = poll;
   }
   return opened;
+}
+
+extern "C" int ibv_query_device(ibv_context* context, ibv_device_attr* limits) {
+  const int err = next<int(ibv_context*, ibv_device_attr*)>("ibv_query_device")(context, limits);
+  if (taken_for.receives > 0) limits->max_srq_wr = taken_for.receives;
+  return err;
 }
 
 namespace heddle::test {
@@ -79,6 +86,34 @@ TEST_F(VerbsDoubles, AWriteThatIsShorterThanItsWindowIsDamage) {
   EXPECT_FALSE(received.done);
   EXPECT_NE(status[1].message().find("a write of another length than its window"), std::string::npos)
       << status[1].message();
+}
+
+// Each rank has room for two of its three peers, which most ranks of a large communicator need not know.
+TEST_F(VerbsDoubles, AConnectionForWhichThereIsNoReceiveLeftIsRefused) {
+  taken_for.receives = 16;
+  VerbsWorld world(4);
+  char out = 7;
+  char in[4] = {};
+  Ticket tickets[8];
+  std::vector<Status> status;
+  for (const int peer : {1, 2}) {
+    ASSERT_TRUE(world.of(0).send(peer, 3, &out, 1, tickets[peer]).ok());
+    ASSERT_TRUE(world.of(peer).recv(0, 3, &in[peer], 1, tickets[4 + peer]).ok());
+    ASSERT_TRUE(drive(world, status, [&] { return tickets[peer].done && tickets[4 + peer].done; }));
+    EXPECT_EQ(in[peer], 7);
+  }
+  ASSERT_TRUE(world.of(3).recv(0, 3, &in[3], 1, tickets[7]).ok());
+  const Status refused = world.of(0).send(3, 3, &out, 1, tickets[3]);
+  EXPECT_EQ(refused.code(), Code::unsupported);
+  EXPECT_NE(refused.message().find(
+                "shares at most 16 receives between connections, enough for 2 peers: there is none "
+                "left for a connection to rank 3"),
+            std::string::npos)
+      << refused.message();
+  ASSERT_TRUE(drive(world, status, [&] { return !status[3].ok(); }))
+      << "it waits for an answer to its hellos";
+  EXPECT_NE(status[3].message().find("rank 0 is gone: it has failed"), std::string::npos)
+      << status[3].message();
 }
 
 }  // namespace

@@ -19,11 +19,22 @@ constexpr std::chrono::milliseconds kProbeAfter{500};
 Status VerbsTransport::begin(Peer& peer) {
   const Handshake::Next next = peer.handshake.begin(Clock::now());
   ++connecting_;
-  if (Status made = make_queue_pair(peer); !made.ok()) return fail(std::move(made));
+  if (Status made = make_queue_pair(peer); !made.ok()) {
+    // Best effort: it would wait for an answer to its hellos.
+    static_cast<void>(say(peer, Hello::Kind::notice, static_cast<std::uint32_t>(rank_)));
+    return fail(std::move(made));
+  }
   return act(peer, next, {});
 }
 
+// Most ranks of a large communicator talk to few others: one too many is refused when it is needed, not all when there could be.
 Status VerbsTransport::make_queue_pair(Peer& peer) {
+  if ((receives_.size() + 1) * kCreditsPerPeer > receives_room_)
+    return Status(
+        Code::unsupported,
+        fmt::format("{} shares at most {} receives between connections, enough for {} peers: there is none "
+                    "left for a connection to rank {}",
+                    device_.name(), receives_room_, receives_room_ / kCreditsPerPeer, peer.rank));
   completions_used_ += kCompletionsPerPeer;
   if (completions_used_ > completions_room_) {
     const int wanted = std::min(2 * completions_used_, device_.limits().max_cqe);

@@ -73,18 +73,16 @@ Status VerbsTransport::prepare_completions(std::size_t reachable) {
   return {};
 }
 
-// Room for every peer from the beginning, since not every device can make it larger; receives come with connections.
+// Room for every peer from the beginning, or for as many as the device allows, since not every device can make it larger; receives come with
+// connections.
 Status VerbsTransport::prepare() {
   const auto reachable = static_cast<std::size_t>(std::max<std::ptrdiff_t>(
       std::count_if(peers_.begin(), peers_.end(), [](const auto& p) { return p->reachable; }), 1));
   HEDDLE_TRY(prepare_completions(reachable));
-  const std::uint64_t wanted = std::uint64_t{reachable} * kCreditsPerPeer;
-  if (wanted > static_cast<std::uint64_t>(std::max(device_.limits().max_srq_wr, 0)))
-    return Status(Code::unsupported,
-                  fmt::format("{} shares at most {} receives between connections; {} ranks need {}",
-                              device_.name(), device_.limits().max_srq_wr, reachable, wanted));
+  const auto most = static_cast<std::size_t>(std::max(device_.limits().max_srq_wr, 1));
+  receives_room_ = std::min(reachable * kCreditsPerPeer, most);
   ibv_srq_init_attr shared{};
-  shared.attr = {.max_wr = static_cast<std::uint32_t>(wanted), .max_sge = 1, .srq_limit = 0};
+  shared.attr = {.max_wr = static_cast<std::uint32_t>(receives_room_), .max_sge = 1, .srq_limit = 0};
   shared_receives_.reset(ibv_create_srq(device_.domain(), &shared));
   if (shared_receives_ == nullptr) return registration_error(device_.name() + ": ibv_create_srq", errno);
 

@@ -139,6 +139,7 @@ class VerbsTransport final : public Transport {
   int completions_room_ = 0;
   int completions_used_ = 0;  // by what may be in flight at once
   SharedReceivesPtr shared_receives_;
+  std::size_t receives_room_ = 0;  // in it
   Block send_slots_;
   std::vector<std::int32_t> free_slots_;
   std::vector<int> starved_;     // ranks for whose messages there was none
