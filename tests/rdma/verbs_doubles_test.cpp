@@ -18,6 +18,11 @@ struct Double {
 };
 Double taken_for;
 
+// Of the system, as the library sees it.
+ibv_fork_status forks = IBV_FORK_UNNEEDED;
+bool guarded_late = false;  // after the first list of devices
+bool listed = false;
+
 int (*poll_next)(ibv_cq*, int, ibv_wc*);
 
 int poll(ibv_cq* queue, int most, ibv_wc* works) {
@@ -43,6 +48,21 @@ extern "C" ibv_context* ibv_open_device(ibv_device* device) {
     opened->ops.poll_cq = poll;
   }
   return opened;
+}
+
+extern "C" ibv_fork_status ibv_is_fork_initialized() {
+  return forks;
+}
+
+extern "C" int ibv_fork_init() {
+  guarded_late = listed;
+  forks = IBV_FORK_ENABLED;
+  return 0;
+}
+
+extern "C" ibv_device** ibv_get_device_list(int* count) {
+  listed = true;
+  return next<ibv_device**(int*)>("ibv_get_device_list")(count);
 }
 
 extern "C" int ibv_query_device(ibv_context* context, ibv_device_attr* limits) {
@@ -114,6 +134,19 @@ TEST_F(VerbsDoubles, AConnectionForWhichThereIsNoReceiveLeftIsRefused) {
       << "it waits for an answer to its hellos";
   EXPECT_NE(status[3].message().find("rank 0 is gone: it has failed"), std::string::npos)
       << status[3].message();
+}
+
+// And never where it does it by itself: it costs something.
+TEST_F(VerbsDoubles, MemoryIsKeptFromChildrenWhereTheSystemDoesNotCopyIt) {
+  for (const ibv_fork_status before : {IBV_FORK_UNNEEDED, IBV_FORK_DISABLED}) {
+    listed = guarded_late = false;
+    forks = before;
+    VerbsWorld world(1);
+    EXPECT_TRUE(listed);
+    EXPECT_FALSE(guarded_late);
+    EXPECT_EQ(forks, before == IBV_FORK_DISABLED ? IBV_FORK_ENABLED : before);
+  }
+  forks = IBV_FORK_UNNEEDED;
 }
 
 }  // namespace

@@ -12,10 +12,20 @@
 namespace heddle::verbs {
 namespace {
 
+// Of memory that a device uses a child gets copies, as of Linux 5.12. Before that either side of a fork may be left with pages that the device
+// does not use, without an error, unless the library keeps such memory from children: which it does only from before the first device on.
+void keep_from_children() {
+  // EINVAL: another user of the library has been there before, without.
+  if (ibv_is_fork_initialized() == IBV_FORK_DISABLED) static_cast<void>(ibv_fork_init());
+}
+
 // Devices as they are listed; freed at the end of the search.
 class DeviceList {
  public:
-  DeviceList() : list_(ibv_get_device_list(&count_)) {}
+  DeviceList() {
+    keep_from_children();
+    list_ = ibv_get_device_list(&count_);
+  }
   DeviceList(const DeviceList&) = delete;
   DeviceList& operator=(const DeviceList&) = delete;
   ~DeviceList() {
@@ -27,7 +37,7 @@ class DeviceList {
 
  private:
   int count_ = 0;
-  ibv_device** list_;
+  ibv_device** list_ = nullptr;
 };
 
 std::string names_of(const std::vector<ibv_device*>& devices) {
