@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "rdma/verbs_world.hpp"
@@ -53,6 +54,18 @@ TEST(VerbsPeers, ManyOnADeviceWhoseQueuesStayAsTheyAre) {
   VerbsWorld world(kRanks);
   for (int rank = 1; rank < kRanks; ++rank)
     ASSERT_NO_FATAL_FAILURE(exchange(world, 0, rank)) << rank;
+}
+
+// Of all ranks those are looked at by the clock with which a connection is begun.
+TEST(VerbsPeers, WhoNeverAnswersIsLost) {
+  VerbsWorld world(2, NetworkOptions{}.verbs_timeout, milliseconds(1000));
+  Ticket sent;
+  ASSERT_TRUE(world.of(0).send(1, 3, "x", 1, sent).ok());
+  world.transports[1].reset();
+  const Status status = drive(
+      world, [] { return false; }, kLong);
+  EXPECT_NE(status.message().find("rank 1 is gone: it has not answered for"), std::string::npos)
+      << status.message();
 }
 
 // Rank 1 has credits to return for what came, and finds nobody who takes them.

@@ -10,13 +10,14 @@
 namespace heddle::test {
 
 struct VerbsWorld : World {
-  // `silence`: HEDDLE_VERBS_TIMEOUT
-  explicit VerbsWorld(int size, std::chrono::milliseconds silence = NetworkOptions{}.verbs_timeout) {
+  // `silence`: HEDDLE_VERBS_TIMEOUT; `timeout`: HEDDLE_TIMEOUT
+  explicit VerbsWorld(int size, std::chrono::milliseconds silence = NetworkOptions{}.verbs_timeout,
+                      std::chrono::milliseconds timeout = std::chrono::seconds(30)) {
     std::vector<std::string> addresses;
     for (int rank = 0; rank < size; ++rank) {
       NetworkOptions options;
       options.verbs_device = rank % 2 == 0 ? "rxe0" : "rxe1";
-      options.timeout = std::chrono::seconds(30);
+      options.timeout = timeout;
       options.verbs_timeout = silence;
       Result<std::unique_ptr<Network>> network = verbs::open_network(options);
       if (!network.ok()) die(network.status());

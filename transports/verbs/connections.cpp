@@ -19,6 +19,7 @@ constexpr std::chrono::milliseconds kProbeAfter{500};
 Status VerbsTransport::begin(Peer& peer) {
   const Handshake::Next next = peer.handshake.begin(Clock::now());
   ++connecting_;
+  begun_.push_back(&peer);
   if (Status made = make_queue_pair(peer); !made.ok()) {
     // Best effort: it would wait for an answer to its hellos.
     static_cast<void>(say(peer, Hello::Kind::notice, static_cast<std::uint32_t>(rank_)));
@@ -166,9 +167,8 @@ Status VerbsTransport::look_around() {
   // A port that comes back in time costs nothing: what was lost is sent again.
   if (port_down_ && now - port_down_since_ > deadlines_.silence / 2)
     return fail(Status(Code::system, fmt::format("{} went down, and did not come back", device_.name())));
-  for (const auto& peer : peers_) {
-    if (peer->handshake.begun()) HEDDLE_TRY(look_at(*peer, now));
-  }
+  for (Peer* peer : begun_)
+    HEDDLE_TRY(look_at(*peer, now));
   return {};
 }
 

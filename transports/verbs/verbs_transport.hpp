@@ -147,7 +147,8 @@ class VerbsTransport final : public Transport {
   std::vector<Work> works_;
   std::vector<std::uint32_t> free_works_;
   std::vector<std::unique_ptr<Peer>>
-      peers_;  // by rank; this one's own and those out of reach are not connected
+      peers_;                 // by rank; this one's own and those out of reach are not connected
+  std::vector<Peer*> begun_;  // those with a connection, made or being made
   std::unordered_map<std::uint32_t, int> rank_of_queue_pair_;
 
   std::uint64_t completed_ = 0;
