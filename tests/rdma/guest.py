@@ -4,18 +4,22 @@
 A line of output begins with CASE, for a result, or with "...", for where it is.
 """
 import argparse
+import glob
 import os
+import pathlib
 import re
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', 'support'))
 import native_ranks  # noqa: E402
 
-DEADLINE = 90  # seconds, for a job
+DEADLINE = 90  # seconds in which no rank of a job says anything
+LATE = 'deadline'
 DEADLINE_OF_MPI = 240
 SOON = {'HEDDLE_TIMEOUT': '30', 'HEDDLE_VERBS_TIMEOUT': '2'}  # for dead ranks to be found
 
@@ -70,31 +74,72 @@ class Job:
             env = {'HEDDLE_VERBS_DEVICE': f'rxe{rank % 2}'} | env | (on or {}).get(rank, {})
             name = ['unshare', '--uts', 'sh', '-c', 'hostname "$0"; exec "$@"', node_of(rank)] if node_of else []
             self.ranks.append(subprocess.Popen([*name, program or args.rank, *command], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+        self.said = [[] for _ in self.ranks]
+        self.open = set(range(len(self.ranks)))  # those that may still say something
+        self.last_said = self.begin
+        self.news = threading.Condition()
+        self.listeners = [threading.Thread(target=self._listen, args=(rank,), daemon=True) for rank in range(len(self.ranks))]
+        for listener in self.listeners:
+            listener.start()
+
+    def _listen(self, rank):
+        for line in self.ranks[rank].stdout:
+            with self.news:
+                self.said[rank].append(line)
+                self.last_said = time.monotonic()
+                self.news.notify_all()
+        with self.news:
+            self.open.discard(rank)
+            self.last_said = time.monotonic()
+            self.news.notify_all()
 
     def wait_for(self, text, ranks=None):
-        """Until each of these ranks has said it, or ended; all ranks, where none are given."""
-        for rank in self.ranks if ranks is None else [self.ranks[r] for r in ranks]:
-            for line in rank.stdout:
-                if text in line:
-                    break
+        """Until each of these ranks has said it, or ended; all ranks, where none are given. Up to there nothing is kept of what they said."""
+        for rank in range(len(self.ranks)) if ranks is None else ranks:
+            with self.news:
+                self.news.wait_for(lambda rank=rank: rank not in self.open or any(text in line for line in self.said[rank]))
+                while self.said[rank] and text not in self.said[rank].pop(0):
+                    pass
 
     def end(self, deadline=DEADLINE):
-        """Exit status and output of each rank."""
-        until = time.monotonic() + deadline
+        """Exit status and output of each rank. All are killed when none of them has said anything for so long: a slow machine is no fault."""
+        with self.news:
+            while self.open and (left := self.last_said + deadline - time.monotonic()) > 0:
+                self.news.wait(left)
+            late = set(self.open)
+        for rank in late:
+            self.ranks[rank].kill()
+        for listener in self.listeners:
+            listener.join()
         results = []
-        for rank in self.ranks:
-            try:
-                output = rank.communicate(timeout=max(until - time.monotonic(), 0.1))[0]
-            except subprocess.TimeoutExpired:
-                rank.kill()
-                output = 'HANG: ' + rank.communicate()[0]
-            results.append((rank.returncode, output.strip()))
+        for rank, process in enumerate(self.ranks):
+            process.wait()
+            process.stdout.close()
+            killed = f'{LATE}: no rank said anything for {deadline} s, and it was killed; it had said: ' if rank in late else ''
+            results.append((process.returncode, killed + ''.join(self.said[rank]).strip()))
         return results
 
 
 def expect(condition, results):
+    """Ranks that the deadline ended come first: what the others say of them follows from that."""
     if not condition:
-        raise AssertionError('; '.join(f'rank {i}: status {s}: {o}' for i, (s, o) in enumerate(results)))
+        first = sorted(enumerate(results), key=lambda r: not r[1][1].startswith(LATE))
+        raise AssertionError('; '.join(f'rank {i}: {output}' if output.startswith(LATE) else f'rank {i}: status {status}: {output}' for i, (status, output) in first))
+
+
+def counters():
+    """Of each device, as its driver counts: what was lost, came twice, was sent again."""
+    return {path: int(pathlib.Path(path).read_text()) for path in glob.glob('/sys/class/infiniband/*/ports/*/hw_counters/*') if not path.endswith('/lifespan')}
+
+
+def counted_since(before):
+    """A line for each device."""
+    lines = {}
+    for path, now in sorted(counters().items()):
+        device, name = path.split('/')[4], path.rsplit('/', 1)[1]
+        if now != before.get(path, 0):
+            lines.setdefault(device, []).append(f'{name} +{now - before.get(path, 0)}')
+    return [f'... {device}: {", ".join(changes)}' for device, changes in lines.items()]
 
 
 def all_pass(results):
@@ -115,7 +160,7 @@ def kill_one_of_three(job):
 
 def conformance(args):
     done = subprocess.run([args.conformance, '--gtest_brief=1'], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          timeout=120, check=False)
+                          timeout=400, check=False)
     lines = done.stdout.strip().splitlines()
     if done.returncode != 0:
         raise AssertionError('\n'.join(lines[-30:]))
@@ -411,6 +456,7 @@ def main():
             continue
         print(f'... {case.__name__}', flush=True)
         begin = time.monotonic()
+        before = counters()
         try:
             remark = case(args) or ''
             verdict = 'skipped' if remark.startswith('skipped') else 'passed'
@@ -418,6 +464,8 @@ def main():
             verdict, remark = 'FAILED', str(problem)
             failed += 1
         print(f'CASE {case.__name__} {verdict} {time.monotonic() - begin:.1f} s {remark}', flush=True)
+        if verdict == 'FAILED':
+            print('\n'.join(counted_since(before)) or '... the devices have counted nothing', flush=True)
     return 1 if failed else 0
 
 

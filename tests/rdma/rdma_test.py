@@ -16,7 +16,7 @@ SKIPPED = 77  # what Meson takes for it
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--folder', required=True, help='what the machine is made of is kept here')
-    parser.add_argument('--deadline', type=float, default=500, help='seconds until the machine is ended')
+    parser.add_argument('--deadline', type=float, default=1000, help='seconds until the machine is ended')
     parser.add_argument('guest', nargs='+', help="guest.py's arguments, after --")
     args = parser.parse_args()
     try:

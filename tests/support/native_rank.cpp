@@ -147,22 +147,33 @@ void check_sparse() {
   }
 }
 
+// Who waits for this rank sees that it goes on, however slowly.
+void say(const char* what) {
+  std::printf("rank %d: %s\n", me, what);
+  std::fflush(stdout);
+}
+
 int conform() {
   check_type<std::int8_t>();
   check_type<std::int16_t>();
   check_type<std::int32_t>();
   check_type<std::int64_t>();
+  say("signed integers are right");
   check_type<std::uint8_t>();
   check_type<std::uint16_t>();
   check_type<std::uint32_t>();
   check_type<std::uint64_t>();
+  say("unsigned integers are right");
   check_type<float>();
   check_type<double>();
   check_type<long double>();
+  say("real numbers are right");
   check_type<std::complex<float>>();
   check_type<std::complex<double>>();
+  say("complex numbers are right");
   check_bcasts();
   check_overlap();
+  say("broadcasts are right");
   check_sparse();
   must(heddle_barrier(comm), "barrier");
   std::printf("rank %d of %d: all results are right\n", me, ranks);
