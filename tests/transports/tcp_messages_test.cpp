@@ -1,9 +1,11 @@
 // TCP: messages that wait for their receive, are given up, or are left unread.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -231,6 +233,49 @@ TEST(Tcp, WhoLeavesWithSomethingUnreadTakesNothingBack) {
       status = pair.of(1).progress();
     ASSERT_TRUE(received.done) << i << " of " << count << ": " << status.message();
     ASSERT_EQ(buffer, data);
+  }
+}
+
+// Memory of which what is behind the first part cannot be used.
+class HalfMemory {
+ public:
+  static constexpr std::size_t kBytes = 200'000;
+  static constexpr std::size_t kUsable = std::size_t{64} << 10;
+
+  HalfMemory()
+      : begin_(static_cast<char*>(
+            ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
+    (void)::mprotect(begin_ + kUsable, kBytes - kUsable, PROT_NONE);
+  }
+  HalfMemory(const HalfMemory&) = delete;
+  HalfMemory& operator=(const HalfMemory&) = delete;
+  ~HalfMemory() { ::munmap(begin_, kBytes); }
+  char* data() const { return begin_; }
+
+ private:
+  char* begin_;
+};
+
+TEST(Tcp, ABufferThatIsNoMemoryIsNoFaultOfThePeer) {
+  for (const int at_fault : {0, 1}) {
+    Pair pair;
+    pair.greet();
+    const HalfMemory bad;
+    std::vector<char> good(HalfMemory::kBytes, 3);
+    Ticket sent;
+    Ticket received;
+    ASSERT_TRUE(pair.of(1).recv(0, 1, at_fault == 1 ? bad.data() : good.data(), good.size(), received).ok());
+    (void)pair.of(0).send(1, 1, at_fault == 0 ? bad.data() : good.data(), good.size(), sent);
+    ASSERT_TRUE(pair.drive([&] { return !pair.status[at_fault].ok(); }));
+    const Status& status = pair.status[at_fault];
+    EXPECT_EQ(status.code(), Code::invalid_argument) << status.message();
+    EXPECT_NE(status.message().find("rank " + std::to_string(at_fault) + ", this one: the buffer"),
+              std::string::npos)
+        << status.message();
+    EXPECT_FALSE(pair.of(at_fault).peer_is_gone(1 - at_fault));
+    EXPECT_EQ(pair.of(at_fault).culprit(), -1);
+    pair.of(0).cancel(sent);
+    pair.of(1).cancel(received);
   }
 }
 

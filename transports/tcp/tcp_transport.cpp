@@ -207,6 +207,17 @@ void TcpTransport::wrong_length(const Peer& peer, std::size_t length, std::size_
     error_ = different_length(fmt::format("rank {} on {}", peer.rank, peer.place.host), length, expected);
 }
 
+// No fault of the peer's.
+void TcpTransport::blame_buffer(const Peer& peer, const char* done) {
+  if (error_.ok())
+    error_ =
+        Status(Code::invalid_argument,
+               fmt::format(
+                   "rank {}, this one: the buffer of a message {} rank {} is not all memory of this process, "
+                   "or not of that kind (Bad address)",
+                   rank_, done, peer.rank));
+}
+
 // A peer may leave when it has had its share of the last collective: only those who still expect something of it mind.
 void TcpTransport::fail(Peer& peer, const std::string& why) {
   const Peer& first = at(first_gone(peer));
