@@ -373,7 +373,7 @@ TEST(Tcp, NoConnectionTakesThePlaceOfAClosedStream) {
 }
 
 // What a frame says is not believed: the peer is dropped, and who waits for it is told.
-TEST(Tcp, NonsenseEndsTheConnection) {
+void expect_no_frame(const Frame& nonsense, const std::string& text) {
   Pair pair;
   const auto deadline = steady_clock::now() + milliseconds(2000);
   char buffer = 0;
@@ -381,15 +381,24 @@ TEST(Tcp, NonsenseEndsTheConnection) {
   ASSERT_TRUE(pair.of(0).recv(1, 1, &buffer, 1, received).ok());
   Socket false_peer = tcp_connect("127.0.0.1", pair.port, deadline).value();
   const Greeting greeting{kMagic, 1, 1000};
-  const Frame nonsense{static_cast<Kind>(77), 1, 1};
   ASSERT_TRUE(tcp_write_all(false_peer, &greeting, sizeof greeting, deadline).ok());
   ASSERT_TRUE(tcp_write_all(false_peer, &nonsense, sizeof nonsense, deadline).ok());
   Status status;
   while (status.ok() && steady_clock::now() < deadline)
     status = pair.of(0).progress();
   EXPECT_EQ(status.code(), Code::peer_failed);
-  EXPECT_NE(status.message().find("kind 77"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find(text), std::string::npos) << status.message();
   pair.of(0).cancel(received);
+}
+
+TEST(Tcp, NonsenseEndsTheConnection) {
+  expect_no_frame({static_cast<Kind>(77), 1, 1}, "kind 77");
+}
+
+TEST(Tcp, ALengthThatNobodyCalledEndsTheConnection) {
+  const std::uint64_t bytes = std::uint64_t{1} << 40;
+  expect_no_frame({Kind::data, 2, bytes}, "no frame (1099511627776 bytes that nobody called)");
+  expect_no_frame({Kind::data, 2, kEager + 1}, "bytes that nobody called");
 }
 
 }  // namespace

@@ -100,6 +100,8 @@ struct Peer {
 
   // Receiving.
   Fifo<Receiving> open;
+  std::vector<std::uint32_t>
+      called;  // tags of long messages whose receives were given up after they had been called
   Fifo<Early> early;
   std::size_t kept = 0;  // by `early`
   Arriving arriving;

@@ -146,6 +146,13 @@ void TcpTransport::begin_data(Peer& peer, const Frame& frame) {
     if (frame.bytes == 0) end_arriving(peer);
     return;
   }
+  // A long one comes only where it is called: its receive may have been given up since.
+  if (frame.bytes > kEager) {
+    const auto call = std::find(peer.called.begin(), peer.called.end(), frame.tag);
+    if (call == peer.called.end())
+      return fail(peer, fmt::format("what it sent is no frame ({} bytes that nobody called)", frame.bytes));
+    peer.called.erase(call);
+  }
   // One byte at least, so that it has a place of its own.
   std::unique_ptr<std::byte[]> data(new (std::nothrow) std::byte[std::max<std::size_t>(frame.bytes, 1)]);
   if (data == nullptr) {

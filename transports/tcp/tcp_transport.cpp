@@ -300,7 +300,10 @@ void TcpTransport::cancel(Ticket& ticket) {
     peer.arriving.to = nullptr;
     return;
   }
-  if (const std::size_t i = find_ticket(peer.open, ticket); i < peer.open.size()) return peer.open.erase(i);
+  if (const std::size_t i = find_ticket(peer.open, ticket); i < peer.open.size()) {
+    if (peer.open[i].bytes > kEager) peer.called.push_back(peer.open[i].tag);
+    return peer.open.erase(i);
+  }
   if (const std::size_t i = find_ticket(peer.held, ticket); i < peer.held.size()) return peer.held.erase(i);
   const std::size_t i = find_ticket(peer.queue, ticket);
   if (i == peer.queue.size()) return;
