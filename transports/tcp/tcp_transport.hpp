@@ -1,7 +1,7 @@
 // Messages over TCP sockets: one connection for each pair of ranks that talk, made when they first do.
 //
 // Where a network has nothing better, a small message costs one system call on either side here, and three with a library that looks for
-// events first. Progress reads only the connections that something is expected of; the others, and those who want to connect, have their turn
+// events first. Progress reads only the connections that something is expected of (where these are many it looks for events first, too); the others, and those who want to connect, have their turn
 // before a sleep and every now and then.
 #pragma once
 
@@ -137,7 +137,8 @@ class TcpTransport final : public Transport {
   int culprit_ = -1;         // the rank whose end is the reason of `error_`, as far as known
   std::uint64_t moved_ = 0;  // bytes
   unsigned rounds_ = 0;
-  TimePoint finish_by_;  // what was begun and given up
+  unsigned expected_ = 0;  // peers that something was expected of, in the last round
+  TimePoint finish_by_;    // what was begun and given up
   std::int64_t next_look_ms_ = 0;
   TimePoint looked_;  // at the clock
 };
