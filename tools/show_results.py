@@ -2,11 +2,13 @@
 """Shows what a benchmark wrote with --json: as a Markdown table on standard output, or with --plot as a picture (needs matplotlib).
 
 It reads what these wrote: benchmarks with --vs mpi or --vs staged; and, as tables only, heddle_sparse_allreduce and osu_style_bench/over_hosts.py. Rows have medians, the ratio
-(above 1: heddle is faster) and its 95% interval; of over_hosts.py with fewer than six turns the range of the turns' ratios.
+(above 1: heddle is faster) and its 95% interval, which is of that launch: others differ by more, and --launches takes several together; of over_hosts.py with fewer than six turns the range of the turns' ratios.
 
     heddle-show-results result.json
 
     heddle-show-results --plot all.png allreduce.json bcast.json
+
+    heddle-show-results --launches run1.json run2.json run3.json run4.json run5.json run6.json
 
 It is installed under that name; in the repository it is tools/show_results.py.
 """
@@ -41,7 +43,7 @@ def print_table(result):
         print(f"| {row['bytes']} | {times(row['host']['median_us'])} | {times(row['heddle']['median_us'])} "
               f"| {row['ratio']:.2f} | {low:.2f} to {high:.2f} | {row['algorithm']} |")
     low, high = result["geometric_mean_ratio_ci95"]
-    print(f"\nGeometric mean of the ratios {result['geometric_mean_ratio']:.2f} (95% interval {low:.2f} to {high:.2f}).\n")
+    print(f"\nGeometric mean of the ratios {result['geometric_mean_ratio']:.2f} (95% interval of this run {low:.2f} to {high:.2f}).\n")
 
 
 def ratio(value):
@@ -107,6 +109,52 @@ def print_over_hosts(result):
     print(f"over_hosts.py, {settings['collective']}, {settings['hosts']} hosts of {settings['ranks_per_host']} ranks, {rate}, heddle under {settings.get('under', 'mpich')}\n")
     print_turns(settings["peer"], {side: [{int(size): us for size, us in turn.items()} for turn in result[side]] for side in ("peer", "heddle")})
     print()
+
+
+def order_interval(values):
+    """Of the median, 95%, from order statistics, as the benchmarks have it (stats.hpp): of any distribution; None of fewer values than six."""
+    n, k, outside = len(values), 0, 0.0
+    for i in range(n // 2):
+        outside += math.comb(n, i) / 2 ** n
+        if outside > 0.025:
+            break
+        k = i + 1
+    ordered = sorted(values)
+    return (ordered[k - 1], ordered[n - k]) if k else None
+
+
+def of_launches(values):
+    """The cells of a ratio over launches: its median, and the interval or, of too few, the range."""
+    low, high = order_interval(values) or (min(values), max(values))
+    return f"{statistics.median(values):.2f} | {low:.2f} to {high:.2f}"
+
+
+def different(results):
+    """What the launches do not have in common and must; None where all are of one command."""
+    first = results[0]
+    for key in ("program", "mode", "ranks", "hosts", "mpi_library", "heddle_version", "build"):
+        if any(result.get(key) != first.get(key) for result in results):
+            return key
+    # How much memory was free is no setting.
+    names = sorted({name for result in results for name in result["settings"]} - {"memory_allowed_bytes"})
+    for name in names:
+        if any(result["settings"].get(name) != first["settings"].get(name) for result in results):
+            return name
+    sizes = [[row["bytes"] for row in result["rows"]] for result in results]
+    return None if all(s == sizes[0] for s in sizes) else "rows"
+
+
+def print_launches(results):
+    """A launch is the unit: where its processes and pages came to lie is the same for all of its rounds, and so in none of its intervals."""
+    first = results[0]
+    name = "95% interval" if len(results) >= LEAST_TURNS else "range"
+    print(f"{first['program']}, {first['ranks']} ranks, {first['mpi_library']}, heddle {first['heddle_version']}; {len(results)} launches\n")
+    print(f"| bytes | {other(first)}, us | heddle, us | ratio | {name} |\n|---:|---:|---:|---:|---|")
+    for rows in zip(*(result["rows"] for result in results)):
+        cells = [times(statistics.median(row[side]["median_us"] for row in rows)) for side in ("host", "heddle")]
+        print(f"| {rows[0]['bytes']} | {cells[0]} | {cells[1]} | {of_launches([row['ratio'] for row in rows])} |")
+    median, _, limits = of_launches([result["geometric_mean_ratio"] for result in results]).partition(" | ")
+    print(f"\nGeometric mean of the ratios {median} ({name} {limits}), medians over {len(results)} launches.\n")
 
 
 def cliffs(rows, side):
@@ -208,6 +256,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=Help)
     parser.add_argument("results", nargs="+", type=pathlib.Path, metavar="FILE.json", help="what a benchmark, or over_hosts.py, wrote with --json")
     parser.add_argument("--plot", metavar="PICTURE", help="draw times and ratios of all FILEs into this file, and print no table")
+    parser.add_argument("--launches", action="store_true",
+                        help="the FILEs are launches of one command: print medians over them; from six on there are 95%% intervals")
     args = parser.parse_args()
     results = []
     for path in args.results:
@@ -221,6 +271,13 @@ def main():
             parser.error(f"{path}: results of {result.get('program', 'over_hosts.py')} are shown as tables only, without --plot")
         if not tables and "geometric_mean_ratio" not in result:
             parser.error(f"{path}: there is nothing to compare in it; write it with --vs mpi")
+    if args.launches:
+        if any("geometric_mean_ratio" not in result for result in results):
+            parser.error("--launches: takes results of --vs mpi or --vs staged alone")
+        if (key := different(results)) is not None:
+            parser.error(f"--launches: these are not of one command: they differ in '{key}'")
+        print_launches(results)
+        return
     if args.plot:
         plot(results, args.plot)
         return

@@ -38,6 +38,33 @@ class ShowResults(unittest.TestCase):
             if shown.returncode != 0:
                 self.assertRegex(shown.stderr.splitlines()[-1], "put together by hand.*peer_loop.c|tests/scale/show.py", path)
 
+    def test_launches_are_put_together(self):
+        """Their medians, with the interval of the median of six values: all of them."""
+        one = json.loads(pathlib.Path(RESULTS).read_text(encoding="utf-8"))
+        with tempfile.TemporaryDirectory() as folder:
+            paths = []
+            for number, factor in enumerate((1.0, 1.1, 0.9, 1.3, 1.2, 0.8)):
+                for row in one["rows"]:
+                    row["ratio"] = 2 * factor
+                one["geometric_mean_ratio"] = 2 * factor
+                one["settings"]["memory_allowed_bytes"] = number
+                paths.append(pathlib.Path(folder, f"{number}.json"))
+                paths[-1].write_text(json.dumps(one), encoding="utf-8")
+            shown = show("--launches", *paths).stdout
+            self.assertEqual(shown.count("| 2.10 | 1.60 to 2.60 |"), len(one["rows"]), shown)
+            self.assertIn("Geometric mean of the ratios 2.10 (95% interval 1.60 to 2.60), medians over 6 launches.", shown)
+            few = show("--launches", *paths[:3]).stdout
+            self.assertIn("| ratio | range |", few)
+            self.assertIn("| 2.00 | 1.80 to 2.20 |", few)
+            one["ranks"] = 3
+            paths[-1].write_text(json.dumps(one), encoding="utf-8")
+            self.assertIn("they differ in 'ranks'", show("--launches", *paths).stderr)
+
+    def test_intervals_are_of_order_statistics(self):
+        for n, low, high in ((6, 1, 6), (9, 2, 8), (20, 6, 15), (41, 14, 28)):
+            self.assertEqual(show_results.order_interval(list(range(1, n + 1))), (low, high))
+        self.assertIsNone(show_results.order_interval([1, 2, 3, 4, 5]))
+
     def test_a_picture_needs_matplotlib(self):
         # -S: without site-packages.
         drawn = subprocess.run([sys.executable, "-S", SHOW, "--plot", os.devnull, RESULTS], stderr=subprocess.PIPE, encoding="utf-8", timeout=60, check=False)
