@@ -3,16 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <new>
-#include <set>
+#include <numeric>
 #include <vector>
 
 #include "common/host_mpi.hpp"
-#include "common/machine.hpp"
 #include "tools/launchers.hpp"
 
 namespace heddle::bench {
@@ -113,13 +111,26 @@ int Job::run(const std::function<int()>& run) const {
   }
 }
 
-int Job::hosts() const {
-  constexpr std::uint64_t kExact = (std::uint64_t{1} << 53) - 1;  // what a double holds
-  std::vector<double> names(static_cast<std::size_t>(size_));
-  names[static_cast<std::size_t>(rank_)] =
-      static_cast<double>(std::hash<std::string>{}(this_machine().host) & kExact);
-  sum(names);
-  return static_cast<int>(std::set<double>(names.begin(), names.end()).size());
+std::vector<std::string> Job::gather(const std::string& text) const {
+  const auto me = static_cast<std::size_t>(rank_);
+  std::vector<double> lengths(static_cast<std::size_t>(size_));
+  lengths[me] = static_cast<double>(text.size());
+  sum(lengths);
+  // Sums, which are all that ranks have of each other: every byte is a number that the others leave at 0.
+  std::vector<double> bytes(static_cast<std::size_t>(std::accumulate(lengths.begin(), lengths.end(), 0.0)));
+  const auto before =
+      static_cast<std::size_t>(std::accumulate(lengths.begin(), lengths.begin() + rank_, 0.0));
+  for (std::size_t i = 0; i < text.size(); ++i)
+    bytes[before + i] = static_cast<unsigned char>(text[i]);
+  if (!bytes.empty()) sum(bytes);
+  std::vector<std::string> texts;
+  std::size_t at = 0;
+  for (const double length : lengths) {
+    std::string& one = texts.emplace_back();
+    for (const std::size_t end = at + static_cast<std::size_t>(length); at < end; ++at)
+      one += static_cast<char>(static_cast<unsigned char>(bytes[at]));
+  }
+  return texts;
 }
 
 void Job::abort(const std::string& why) const {

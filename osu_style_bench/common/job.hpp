@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "heddle/heddle.h"
 
@@ -53,8 +54,8 @@ class Job {
   // What `run` returns. An exception ends all ranks, as others may be waiting for this one: unwinding any further would have it leave
   // MPI, and wait for them there.
   int run(const std::function<int()>& run) const;
-  // On how many hosts the ranks are, by their names. Collective.
-  int hosts() const;
+  // Each rank's `text`, by rank, on all ranks. Collective.
+  std::vector<std::string> gather(const std::string& text) const;
 
  private:
   Job() = default;

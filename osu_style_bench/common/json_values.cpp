@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <ctime>
+#include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "base/whole_file.hpp"
+#include "common/build_id.hpp"
 #include "common/host_mpi.hpp"
 #include "common/machine.hpp"
 
@@ -19,6 +21,9 @@ using nlohmann::json;
 
 namespace {
 
+// Of what files hold: rises where a reader of an earlier one would go wrong. Files without it are from before.
+constexpr int kSchema = 1;
+
 // As ISO 8601 has it, in UTC.
 std::string date_now() {
   const std::time_t seconds = std::time(nullptr);
@@ -26,6 +31,15 @@ std::string date_now() {
   char text[sizeof "2026-01-31T23:59:59Z"] = "";
   if (gmtime_r(&seconds, &parts) != nullptr) std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
   return text;
+}
+
+// As this process was started: an MPI may take arguments out of main()'s.
+json command_line() {
+  json arguments = json::array();
+  std::ifstream file("/proc/self/cmdline");
+  for (std::string argument; std::getline(file, argument, '\0');)
+    arguments.push_back(argument);
+  return arguments;
 }
 
 // What was set for heddle, the MPIs and the networks below them: it decides what is measured as much as the command line does.
@@ -55,13 +69,24 @@ json to_json(const Series& series) {
           {"samples_us", series.samples_us}};
 }
 
-json json_head(const char* program, const std::string& mode, const Job& job, int hosts) {
+json json_head(const char* program, const std::string& mode, const std::vector<RankPlace>& places,
+               const Interruptions::Count& interrupted) {
   const Machine machine = this_machine();
-  return {{"program", program},
+  json core_lists = json::array();
+  for (const RankPlace& place : places)
+    core_lists.push_back(place.core_list);
+  const std::string lack = lack_of_cores(places);
+  return {{"schema", kSchema},
+          {"program", program},
+          {"command", command_line()},
+          {"build", {{"source", build_source()}, {"type", build_type()}}},
           {"date", date_now()},
           {"mode", mode},
-          {"ranks", job.size()},
-          {"hosts", hosts},
+          {"ranks", places.size()},
+          {"hosts", count_hosts(places)},
+          {"rank_core_lists", core_lists},
+          {"lack_of_cores", lack.empty() ? json() : json(lack)},
+          {"interruptions", {{"most", interrupted.most}, {"per_second", interrupted.per_second}}},
           {"heddle_version", heddle_version()},
           {"mpi_library", host::library()},
           {"environment", environment()},

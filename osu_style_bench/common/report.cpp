@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "common/buffers.hpp"
@@ -91,7 +92,7 @@ Report::Report(const Job& job, const Options& options, std::string mode, std::st
       mode_(std::move(mode)),
       column_(std::move(column)),
       memory_(memory),
-      hosts_(job.hosts()) {}
+      places_(places_of(job)) {}
 
 void Report::header() const {
   if (!job_.leads()) return;
@@ -178,11 +179,21 @@ void Report::add(const OverlapRow& row) {
 void Report::footer() const {
   if (!job_.leads() || compared_.empty()) return;
   const Summary summary = summarize(compared_);
-  print(
-      fmt::format("# Geometric mean of ratios {:.3f} (95% interval {:.3f} to {:.3f}) over {} sizes; lowest "
-                  "{:.3f} at {} B\n",
-                  summary.geometric_mean, summary.interval.low, summary.interval.high, compared_.size(),
-                  summary.lowest, summary.lowest_bytes));
+  print(fmt::format(
+      "# Geometric mean of ratios {:.3f} (95% interval of this run {:.3f} to {:.3f}) over {} sizes; lowest "
+      "{:.3f} at {} B\n# Launches differ by more than that: heddle-show-results --launches puts several "
+      "together\n",
+      summary.geometric_mean, summary.interval.low, summary.interval.high, compared_.size(), summary.lowest,
+      summary.lowest_bytes));
+}
+
+void Report::warn() {
+  interrupted_ = interruptions_.count(job_);
+  std::string why = lack_of_cores(places_);
+  if (why.empty()) why = Interruptions::complaint(interrupted_);
+  if (!why.empty() && job_.leads())
+    std::fprintf(stderr, "%s: warning: %s; times are those of waiting for a core as well\n",
+                 program_name(options_.kind), why.c_str());
 }
 
 bool Report::all_valid() const {
@@ -197,7 +208,7 @@ bool Report::all_valid() const {
 
 bool Report::write_json(std::string& problem) const {
   if (options_.json.empty() || !job_.leads()) return true;
-  json document = json_head(program_name(options_.kind), mode_, job_, hosts_);
+  json document = json_head(program_name(options_.kind), mode_, places_, interrupted_);
   const std::size_t pools = options_.pools();
   document["settings"] = {
       {"dtype", mpi_name(options_.dtype)},

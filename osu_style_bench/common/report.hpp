@@ -7,6 +7,7 @@
 
 #include "common/job.hpp"
 #include "common/options.hpp"
+#include "common/placement.hpp"
 #include "common/results.hpp"
 
 namespace heddle::bench {
@@ -24,6 +25,8 @@ class Report {
   void add(const OverlapRow& row);
   void footer() const;  // of a comparison: what it comes to
 
+  // Collective, once all is measured: on standard error, in a line, whatever kept ranks from having cores to themselves.
+  void warn();
   bool all_valid() const;
   // Writes options.json if it is wanted; false, with the sentence in `problem`, if that fails.
   bool write_json(std::string& problem) const;
@@ -34,7 +37,9 @@ class Report {
   std::string mode_;
   std::string column_;
   std::size_t memory_;
-  int hosts_;
+  std::vector<RankPlace> places_;
+  Interruptions interruptions_;
+  Interruptions::Count interrupted_;
   std::vector<PlainRow> plain_;
   std::vector<ComparedRow> compared_;
   std::vector<OverlapRow> overlaps_;
