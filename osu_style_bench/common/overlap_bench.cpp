@@ -1,5 +1,7 @@
 #include "common/overlap_bench.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -22,6 +24,20 @@ double overlap_percent(double pure_us, double compute_us, double overall_us) {
   // The time that both at once save, of the most that they could.
   const double saved = pure_us + compute_us - overall_us;
   return std::clamp(100 * saved / std::max(std::min(pure_us, compute_us), 1e-6), 0.0, 100.0);
+}
+
+std::string why_no_overlap(double pure_us, double compute_us, double overall_us) {
+  constexpr double kLeastOfLonger = 0.95;
+  constexpr double kMostApart = 2;
+  const double longer = std::max(pure_us, compute_us);
+  if (overall_us < kLeastOfLonger * longer)
+    return fmt::format("both at once took {:.3g} us, less than the longer of them alone ({:.3g} us)",
+                       overall_us, longer);
+  const double times = compute_us / std::max(pure_us, 1e-6);
+  if (times < 1 / kMostApart || times > kMostApart)
+    return fmt::format("the computation took {:.2g} times as long as the collective, and not 0.5 to 2 times",
+                       times);
+  return "";
 }
 
 Computation::Computation() : values_(kValues, 1.F) {}
@@ -149,7 +165,8 @@ OverlapRow OverlapBench::measure(Side& side, std::size_t bytes) {
   row.pure_us = median(pure);
   row.compute_us = median(computed);
   row.overall_us = median(both);
-  row.overlap_percent = overlap_percent(row.pure_us, row.compute_us, row.overall_us);
+  row.why_not = why_no_overlap(row.pure_us, row.compute_us, row.overall_us);
+  if (row.why_not.empty()) row.overlap_percent = overlap_percent(row.pure_us, row.compute_us, row.overall_us);
   if (options_.validate) row.valid = right(side, bytes) && *row.valid;
   return row;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "common/buffers.hpp"
@@ -39,6 +40,10 @@ class Computation {
 
 // 100 where both at once take as long as the longer of the two alone, 0 where as long as one after the other.
 double overlap_percent(double pure_us, double compute_us, double overall_us);
+
+// Why that would say nothing; empty where it does. Both at once cannot be shorter than either alone, unless the machine changed in between; and beside a
+// computation of another length than the collective's hardly any overlap, or nearly all of it, comes by itself.
+std::string why_no_overlap(double pure_us, double compute_us, double overall_us);
 
 class OverlapBench {
  public:

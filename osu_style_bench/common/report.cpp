@@ -47,6 +47,11 @@ const char* verdict(const std::optional<bool>& valid) {
   return valid.value_or(false) ? "Pass" : "Fail";
 }
 
+// OSU's programs print two decimals, which of 0.07 microseconds is one digit.
+std::string figure(double value) {
+  return fmt::format("{:.{}f}", value, value < 10 ? 3 : 2);
+}
+
 void print(const std::string& line) {
   std::fwrite(line.data(), 1, line.size(), stdout);
   std::fflush(stdout);
@@ -76,9 +81,14 @@ json to_json(const PlainRow& row, bool bandwidth) {
 }
 
 json to_json(const OverlapRow& row) {
-  json value = {
-      {"bytes", row.bytes},     {"overall_us", row.overall_us},           {"compute_us", row.compute_us},
-      {"pure_us", row.pure_us}, {"overlap_percent", row.overlap_percent}, {"rounds", row.rounds}};
+  json value = {{"bytes", row.bytes},
+                {"buffers", row.buffers},
+                {"overall_us", row.overall_us},
+                {"compute_us", row.compute_us},
+                {"pure_us", row.pure_us},
+                {"overlap_percent", row.overlap_percent ? json(*row.overlap_percent) : json()},
+                {"rounds", row.rounds}};
+  if (!row.why_not.empty()) value["no_overlap_because"] = row.why_not;
   if (row.valid) value["valid"] = *row.valid;
   return value;
 }
@@ -139,10 +149,10 @@ void Report::header() const {
 void Report::add(const PlainRow& row) {
   plain_.push_back(row);
   if (!job_.leads()) return;
-  std::string text = fmt::format("{:<{}}{:>{}.2f}", row.bytes, kSizeWidth, row.average, kFieldWidth);
+  std::string text = fmt::format("{:<{}}{:>{}}", row.bytes, kSizeWidth, figure(row.average), kFieldWidth);
   if (options_.full) {
-    text += fmt::format("{:>{}.2f}{:>{}.2f}{:>{}}", row.minimum, kFieldWidth, row.maximum, kFieldWidth,
-                        row.iterations, kFieldWidth);
+    text += fmt::format("{:>{}}{:>{}}{:>{}}", figure(row.minimum), kFieldWidth, figure(row.maximum),
+                        kFieldWidth, row.iterations, kFieldWidth);
   }
   if (options_.validate) text += fmt::format("{:>{}}", verdict(row.valid), kFieldWidth);
   print(text + "\n");
@@ -169,11 +179,15 @@ void Report::add(const OverlapRow& row) {
   overlaps_.push_back(row);
   if (!job_.leads()) return;
   std::string text = fmt::format("{:<{}}", row.bytes, kSizeWidth);
-  for (const double value : {row.overall_us, row.compute_us, row.pure_us, row.overlap_percent})
-    text += fmt::format("{:>{}.2f}", value, kFieldWidth);
+  for (const double value : {row.overall_us, row.compute_us, row.pure_us})
+    text += fmt::format("{:>{}}", figure(value), kFieldWidth);
+  text += fmt::format("{:>{}}", row.overlap_percent ? fmt::format("{:.2f}", *row.overlap_percent) : "-",
+                      kFieldWidth);
   if (options_.full) text += fmt::format("{:>{}}", row.rounds, kFieldWidth);
   if (options_.validate) text += fmt::format("{:>{}}", verdict(row.valid), kFieldWidth);
   print(text + "\n");
+  if (!row.why_not.empty())
+    print(fmt::format("# {} B: no overlap is shown, since {}\n", row.bytes, row.why_not));
 }
 
 void Report::footer() const {

@@ -43,10 +43,12 @@ struct PlainRow {
 // How much of a non-blocking collective went on beside a computation.
 struct OverlapRow {
   std::size_t bytes = 0;
-  double overall_us = 0;       // both at once
-  double compute_us = 0;       // the computation alone
-  double pure_us = 0;          // the collective alone
-  double overlap_percent = 0;  // of the shorter of the two
+  std::size_t buffers = 0;
+  double overall_us = 0;                  // both at once
+  double compute_us = 0;                  // the computation alone
+  double pure_us = 0;                     // the collective alone
+  std::optional<double> overlap_percent;  // of the shorter of the two; unset where the times do not tell
+  std::string why_not;                    // then
   long rounds = 0;
   std::optional<bool> valid;
 };
