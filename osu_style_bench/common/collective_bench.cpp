@@ -185,7 +185,8 @@ ComparedRow CollectiveBench::compare(Side& host, Side& heddle, std::size_t bytes
   row.host.calls_per_sample = calls[0];
   row.heddle.calls_per_sample = calls[1];
   row.ratio = row.host.median_us / row.heddle.median_us;
-  row.bootstrap = bootstrap_ratios(samples[0], samples[1], kResamples, bytes);
+  row.bootstrap =
+      bootstrap_ratios(samples[0], samples[1], kResamples, bytes, block_length(samples[0], samples[1]));
   row.ratio_interval = central_interval(row.bootstrap);
   row.algorithm = algorithm_of(heddle);
   if (options_.validate) row.valid = right(host, bytes) && right(heddle, bytes) && *row.valid;

@@ -113,7 +113,7 @@ void Report::header() const {
     const std::string peer = options_.versus == Versus::mpi ? "MPI" : "staged";
     text += fmt::format(
         "# Medians of rounds, ratio {}/{} with its 95% confidence "
-        "interval\n{:<{}}{:>{}}{:>{}}{:>{}}{:>{}}{:>{}}",
+        "interval of this run\n{:<{}}{:>{}}{:>{}}{:>{}}{:>{}}{:>{}}",
         peer, column_, "# Size", kSizeWidth, peer + "(us)", kNarrow, column_ + "(us)", kNarrow, "Ratio",
         kNarrow, "Low", kNarrow, "High", kNarrow);
     if (options_.full) {

@@ -109,7 +109,7 @@ void SparseReport::header() const {
         fmt::format("# Wire: {:.0f} MB/s from rank 0 to rank {}\n", bytes_per_second_ / 1e6, job_.size() - 1);
   text +=
       "# Medians of rounds and ratios to sparse (above 1: sparse is faster), with their 95% confidence "
-      "intervals\n";
+      "intervals of this run\n";
   print(text);
   Line line;
   line.put("# Dens%", 8).put("Entries", 9).put("Result", 10).put("Overlap", 8);

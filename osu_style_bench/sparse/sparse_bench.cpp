@@ -35,7 +35,8 @@ void finish(Series& series, std::vector<double> samples, long calls) {
 }
 
 Ratio ratio_of(std::span<const double> other, std::span<const double> sparse, std::size_t seed) {
-  const std::vector<double> ratios = bootstrap_ratios(other, sparse, kResamples, seed);
+  const std::vector<double> ratios =
+      bootstrap_ratios(other, sparse, kResamples, seed, block_length(other, sparse));
   return {median(other) / median(sparse), central_interval(ratios)};
 }
 

@@ -85,7 +85,7 @@ TEST(BootstrapRatios, IntervalCoversTheRatioOfMedians) {
       b[i] = common * noise(random);
     }
     const Interval interval =
-        central_interval(bootstrap_ratios(a, b, 400, static_cast<std::uint64_t>(trial)));
+        central_interval(bootstrap_ratios(a, b, 400, static_cast<std::uint64_t>(trial), block_length(a, b)));
     hits += interval.low <= kRatio && kRatio <= interval.high ? 1 : 0;
   }
   EXPECT_GT(static_cast<double>(hits) / kTrials, 0.91);
@@ -100,8 +100,57 @@ TEST(BootstrapRatios, KeepsRoundsTogether) {
     b.push_back(std::pow(10, i % 4));
     a.push_back(3 * b.back());
   }
-  for (const double ratio : bootstrap_ratios(a, b, 100, 1))
+  for (const double ratio : bootstrap_ratios(a, b, 100, 1, 4))
     EXPECT_DOUBLE_EQ(ratio, 3);
+}
+
+// Of how many of 400 AR(1) series of log times the interval has the ratio; `block` 0: as long as the rule says.
+double coverage_of_ar(double rho, std::size_t block) {
+  constexpr int kTrials = 400;
+  std::mt19937_64 random(3);
+  std::normal_distribution<double> step(0, 0.1);
+  int hits = 0;
+  std::vector<double> a(41);
+  std::vector<double> b(41);
+  for (int trial = 0; trial < kTrials; ++trial) {
+    double logs[2] = {step(random) / std::sqrt(1 - rho * rho), step(random) / std::sqrt(1 - rho * rho)};
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      for (double& value : logs)
+        value = rho * value + step(random);
+      a[i] = 2 * std::exp(logs[0]);
+      b[i] = std::exp(logs[1]);
+    }
+    const std::size_t length = block == 0 ? block_length(a, b) : block;
+    const Interval interval =
+        central_interval(bootstrap_ratios(a, b, 300, static_cast<std::uint64_t>(trial), length));
+    hits += interval.low <= 2 && 2 <= interval.high ? 1 : 0;
+  }
+  return static_cast<double>(hits) / kTrials;
+}
+
+// Rounds that are like those before them, as with small messages: drawn one by one they look like more than they are.
+TEST(BootstrapRatios, BlocksCoverWhereRoundsDependOnEachOther) {
+  const double single = coverage_of_ar(0.7, 1);
+  const double blocks = coverage_of_ar(0.7, 0);
+  EXPECT_LT(single, 0.75);
+  EXPECT_GT(blocks, single + 0.1);
+  EXPECT_GT(blocks, 0.77);
+  EXPECT_GT(coverage_of_ar(0, 0), 0.89) << "and no less where they do not";
+}
+
+TEST(BlockLength, GrowsWithTheRoundsAndWithWhatTheyHaveInCommon) {
+  const std::vector<double> same(64, 1.0);
+  EXPECT_GE(block_length(same, same), 4U);
+  std::vector<double> slow;
+  std::vector<double> alternating;
+  for (int i = 0; i < 64; ++i) {
+    slow.push_back(2 + std::sin(i / 5.0));
+    alternating.push_back(1 + i % 2);
+  }
+  EXPECT_EQ(block_length(alternating, alternating), 4U);
+  EXPECT_GT(block_length(slow, alternating), 10U);
+  EXPECT_LE(block_length(slow, slow), 64U / 3);
+  EXPECT_EQ(block_length(std::vector<double>{1}, std::vector<double>{2}), 1U);
 }
 
 TEST(GeometricMean, OfPositiveValues) {
