@@ -17,7 +17,6 @@ namespace {
 
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kPage = 4096;
-constexpr std::size_t kMostBuffers = 64;
 
 // Buffers one line apart from each other at least: neighbours do not share lines, and large ones that are a
 // power of two long do not all start in the same set of a cache.
@@ -46,17 +45,19 @@ void fill(Dtype dtype, std::byte* memory, std::size_t bytes) {
 
 }  // namespace
 
-std::size_t BufferPool::count_in(std::size_t memory, std::size_t bytes) {
-  return std::clamp(memory / stride_of(bytes), std::size_t{2}, kMostBuffers);
+std::size_t BufferPool::count_in(std::size_t memory, std::size_t bytes, std::size_t most) {
+  const std::size_t fit = std::clamp(memory / stride_of(bytes), kLeastBuffers, most);
+  // Odd: else a root that moves with each call would meet the same few buffers again and again.
+  return fit > kLeastBuffers && fit % 2 == 0 ? fit - 1 : fit;
 }
 
-std::size_t BufferPool::size(std::size_t limit, std::size_t largest) {
+std::size_t BufferPool::size(std::size_t limit, std::size_t largest, std::size_t most) {
   // Whole pages that end within the limit.
-  return round_up(count_in(limit / kPage * kPage, largest) * stride_of(largest), kPage);
+  return round_up(count_in(limit / kPage * kPage, largest, most) * stride_of(largest), kPage);
 }
 
-BufferPool::BufferPool(std::size_t limit, std::size_t largest, Dtype dtype, Source source)
-    : source_(std::move(source)), capacity_(size(limit, largest)) {
+BufferPool::BufferPool(std::size_t limit, std::size_t largest, Dtype dtype, Source source, std::size_t most)
+    : source_(std::move(source)), most_(most), capacity_(size(limit, largest, most)) {
   if (source_.allocate) memory_ = static_cast<std::byte*>(source_.allocate(capacity_));
   if (memory_ == nullptr) {
     own_.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, capacity_)));
@@ -87,7 +88,7 @@ void BufferPool::get(void* to, const void* buffer, std::size_t bytes) const {
 
 void BufferPool::cut(std::size_t bytes, bool warm) {
   stride_ = stride_of(bytes);
-  count_ = warm ? 1 : count_in(capacity_, bytes);
+  count_ = warm ? 1 : count_in(capacity_, bytes, most_);
   at_ = 0;
 }
 

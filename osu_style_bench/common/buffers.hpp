@@ -15,6 +15,7 @@ namespace heddle::bench {
 
 class BufferPool {
  public:
+  static constexpr std::size_t kLeastBuffers = 2;
   // Where buffers lie; by default in the program's own memory.
   struct Source {
     // Gives memory of a size in bytes that it goes on owning; null: use the program's own.
@@ -25,16 +26,17 @@ class BufferPool {
   };
 
   // What a pool takes of `limit` bytes where messages have up to `largest`: least_size() of them at least.
-  static std::size_t size(std::size_t limit, std::size_t largest);
+  static std::size_t size(std::size_t limit, std::size_t largest, std::size_t most = kMostBuffers);
   static std::size_t least_size(std::size_t largest) { return size(0, largest); }
 
-  // How many buffers of `bytes` bytes there are in so much memory: 2 to 64.
-  static std::size_t count_in(std::size_t memory, std::size_t bytes);
+  // How many buffers of `bytes` bytes there are in so much memory: 2, or an odd number up to `most`.
+  static std::size_t count_in(std::size_t memory, std::size_t bytes, std::size_t most = kMostBuffers);
 
-  // Takes size(limit, largest) bytes. All elements start as 1 of `dtype`.
-  BufferPool(std::size_t limit, std::size_t largest, Dtype dtype, Source source = {});
+  // Takes size(limit, largest, most) bytes. All elements start as 1 of `dtype`.
+  BufferPool(std::size_t limit, std::size_t largest, Dtype dtype, Source source = {},
+             std::size_t most = kMostBuffers);
 
-  // Cuts the memory into buffers of `bytes` each: as many as fit, 2 to 64, or one if `warm`. Buffers start on
+  // Cuts the memory into buffers of `bytes` each: count_in() of them, or one if `warm`. Buffers start on
   // cache lines of their own. `bytes` <= largest.
   void cut(std::size_t bytes, bool warm);
 
@@ -55,6 +57,7 @@ class BufferPool {
   Source source_;
   std::unique_ptr<std::byte, Free> own_;  // where there is no source
   std::byte* memory_ = nullptr;
+  std::size_t most_;
   std::size_t capacity_ = 0;
   std::size_t stride_ = 0;
   std::size_t count_ = 1;

@@ -85,14 +85,20 @@ void call_bcast(Side& side, Kind kind, void* buffer, std::size_t count, int root
 }
 
 bool allreduce_is_right(const Job& job, Side& side, Kind kind, Dtype dtype, std::size_t bytes,
-                        BufferPool& send, BufferPool& receive) {
+                        BufferPool& send, BufferPool& receive, bool in_place) {
   return with_type(dtype, [&]<typename T>(T) {
     const std::size_t count = bytes / sizeof(T);
-    void* const input = send.next();
     void* const output = receive.next();
-    Message<T>(send, input, count).fill(job.rank());
     Message<T> result(receive, output, count);
-    result.poison();
+    const void* input = side.in_place();
+    if (in_place) {
+      result.fill(job.rank());
+    } else {
+      void* const buffer = send.next();
+      Message<T>(send, buffer, count).fill(job.rank());
+      result.poison();
+      input = buffer;
+    }
     call_allreduce(side, kind, input, output, count);
     return job.all(result.holds_sum(0, job.size() - 1));
   });
@@ -121,8 +127,8 @@ bool bcast_is_right(const Job& job, Side& side, Kind kind, Dtype dtype, std::siz
 }  // namespace
 
 bool collective_is_right(const Job& job, Side& side, Kind kind, Dtype dtype, std::size_t bytes,
-                         BufferPool& send, BufferPool* receive) {
-  return reduces(kind) ? allreduce_is_right(job, side, kind, dtype, bytes, send, *receive)
+                         BufferPool& send, BufferPool* receive, bool in_place) {
+  return reduces(kind) ? allreduce_is_right(job, side, kind, dtype, bytes, send, *receive, in_place)
                        : bcast_is_right(job, side, kind, dtype, bytes, send);
 }
 

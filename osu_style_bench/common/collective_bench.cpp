@@ -37,8 +37,10 @@ CollectiveBench::CollectiveBench(const Job& job, const Options& options, std::si
                                  const BufferPool::Source& source)
     : job_(job),
       options_(options),
-      send_(memory / options.pools(), options.max_bytes, options.dtype, source) {
-  if (options.reduces()) receive_.emplace(memory / options.pools(), options.max_bytes, options.dtype, source);
+      send_(memory / options.pools(), options.max_bytes, options.dtype, source, options.most_buffers) {
+  if (options.reduces())
+    receive_.emplace(memory / options.pools(), options.max_bytes, options.dtype, source,
+                     options.most_buffers);
 }
 
 void CollectiveBench::cut(std::size_t bytes) {
@@ -49,7 +51,7 @@ void CollectiveBench::cut(std::size_t bytes) {
 
 void CollectiveBench::call(Side& side) {
   if (options_.kind == Kind::allreduce) {
-    side.allreduce(send_.next(), receive_->next(), count_);
+    side.allreduce(options_.in_place ? side.in_place() : send_.next(), receive_->next(), count_);
   } else {
     side.bcast(send_.next(), count_, root_);
   }
@@ -110,7 +112,7 @@ int CollectiveBench::rounds_for(double seconds_per_round) const {
 
 bool CollectiveBench::right(Side& side, std::size_t bytes) {
   return collective_is_right(job_, side, options_.kind, options_.dtype, bytes, send_,
-                             receive_ ? &*receive_ : nullptr);
+                             receive_ ? &*receive_ : nullptr, options_.in_place);
 }
 
 PlainRow CollectiveBench::measure(Side& side, std::size_t bytes) {
@@ -118,6 +120,7 @@ PlainRow CollectiveBench::measure(Side& side, std::size_t bytes) {
   root_ = 0;
   PlainRow row;
   row.bytes = bytes;
+  row.buffers = send_.count();
   if (options_.validate) row.valid = right(side, bytes);
   double timed = 0;
   const auto run = [&](long calls) {
@@ -158,6 +161,7 @@ ComparedRow CollectiveBench::compare(Side& host, Side& heddle, std::size_t bytes
   root_ = 0;
   ComparedRow row;
   row.bytes = bytes;
+  row.buffers = send_.count();
   if (options_.validate) row.valid = right(host, bytes) && right(heddle, bytes);
   Side* const sides[2] = {&host, &heddle};
   long calls[2] = {};

@@ -66,6 +66,7 @@ json to_json(const Series& series) {
   return {{"median_us", series.median_us},
           {"median_ci95_us", to_json(series.interval_us)},
           {"calls_per_sample", series.calls_per_sample},
+          {"iterations", series.calls_per_sample * static_cast<long>(series.samples_us.size())},
           {"samples_us", series.samples_us}};
 }
 

@@ -12,8 +12,8 @@ MessageBench::MessageBench(const Job& job, const Options& options, std::size_t m
                            const BufferPool::Source& source)
     : job_(job),
       options_(options),
-      send_(memory / 2, options.max_bytes, options.dtype, source),
-      receive_(memory / 2, options.max_bytes, options.dtype, source) {}
+      send_(memory / 2, options.max_bytes, options.dtype, source, options.most_buffers),
+      receive_(memory / 2, options.max_bytes, options.dtype, source, options.most_buffers) {}
 
 void MessageBench::ping_pong(Side& side) {
   if (job_.rank() == 0) {
@@ -58,6 +58,7 @@ PlainRow MessageBench::measure(Side& side, std::size_t bytes) {
   count_ = bytes / unit;
   PlainRow row;
   row.bytes = bytes;
+  row.buffers = send_.count();
   if (options_.validate) row.valid = right(side, bytes);
 
   double least = 0;

@@ -129,6 +129,8 @@ void declare(CLI::App& app, Options& options, Texts& texts) {
       ->check(tools::number_between(0.01, 1e6));
   app.add_flag("--warm-buffers", options.warm_buffers,
                "use one buffer again and again (default: a fresh one each time)");
+  if (options.kind == Kind::allreduce)
+    app.add_flag("--in-place", options.in_place, "send what lies where the sum goes (MPI_IN_PLACE)");
   app.add_flag("--native", options.native, "call heddle's own API instead of MPI");
   app.add_flag("--alloc-mem", options.alloc_mem,
                "buffers from MPI_Alloc_mem; from heddle_alloc with --native, and with --vs where nothing is "
@@ -157,6 +159,19 @@ void declare(CLI::App& app, Options& options, Texts& texts) {
           ->check(CLI::IsMember({"fixed", "moving"}));
     }
   }
+}
+
+// A sum in place is what the next call that meets the buffer sends. Floating-point numbers grow to infinity, which is added as fast as
+// any; whole numbers wrap to 0, and zeros may go by ways of their own.
+std::string in_place_problem(const Options& options) {
+  if (!options.in_place) return "";
+  if (options.dtype != Dtype::float32 && options.dtype != Dtype::float64)
+    return fmt::format(
+        "--in-place -T {}: sums of sums of whole numbers end as 0; take mpi_float or mpi_double",
+        mpi_name(options.dtype));
+  if (options.versus == Versus::staged)
+    return "--in-place --vs staged: what is staged is copied in any case; leave --in-place out";
+  return "";
 }
 
 // The sentence that says what is wrong, or nothing.
@@ -199,7 +214,11 @@ std::string finish(Options& options, const Texts& texts) {
   if (options.memory < least)
     return fmt::format("-M {}: buffers for messages of {} bytes take {}; give -M that much, or end -m sooner",
                        texts.memory, options.max_bytes, size_text(least));
-  return "";
+  // Who gives more memory means it: there may be more buffers then, in proportion.
+  if (!texts.memory.empty() && options.memory > kUsualMemory)
+    options.most_buffers =
+        static_cast<std::size_t>(kMostBuffers * (static_cast<double>(options.memory) / kUsualMemory));
+  return in_place_problem(options);
 }
 
 }  // namespace

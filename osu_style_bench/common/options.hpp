@@ -26,6 +26,9 @@ enum class Dtype { int8, int32, float32, float64 };
 std::size_t size_of(Dtype dtype);
 const char* mpi_name(Dtype dtype);  // "MPI_FLOAT"
 
+constexpr std::size_t kUsualMemory = std::size_t{256} << 20;
+constexpr std::size_t kMostBuffers = 63;  // of each kind in as much memory
+
 struct Options {
   Kind kind = Kind::allreduce;
   std::size_t min_bytes = 0;
@@ -40,12 +43,14 @@ struct Options {
   Versus versus = Versus::nothing;
   Place place = Place::host;
   bool warm_buffers = false;
-  int window = 64;                  // messages in flight in the bandwidth tests
-  int tests = 0;                    // of non-blocking collectives: looks at the request while computing
-  bool fixed_root = false;          // of --vs: bcasts from rank 0 alone, as many programs make them
-  int rounds = 41;                  // of --vs: blocks of each side
-  double max_seconds = 1.0;         // for each size and each side
-  std::size_t memory = 256U << 20;  // for message buffers, in bytes, on each rank
+  int window = 64;                    // messages in flight in the bandwidth tests
+  int tests = 0;                      // of non-blocking collectives: looks at the request while computing
+  bool fixed_root = false;            // of --vs: bcasts from rank 0 alone, as many programs make them
+  int rounds = 41;                    // of --vs: blocks of each side
+  double max_seconds = 1.0;           // for each size and each side
+  bool in_place = false;              // of allreduce: what is sent lies where the sum goes
+  std::size_t memory = kUsualMemory;  // for message buffers, in bytes, on each rank
+  std::size_t most_buffers = kMostBuffers;  // of each kind
   std::string json;
 
   bool reduces() const { return bench::reduces(kind); }

@@ -72,8 +72,10 @@ OverlapBench::OverlapBench(const Job& job, const Options& options, std::size_t m
                            const BufferPool::Source& source)
     : job_(job),
       options_(options),
-      send_(memory / options.pools(), options.max_bytes, options.dtype, source) {
-  if (options.reduces()) receive_.emplace(memory / options.pools(), options.max_bytes, options.dtype, source);
+      send_(memory / options.pools(), options.max_bytes, options.dtype, source, options.most_buffers) {
+  if (options.reduces())
+    receive_.emplace(memory / options.pools(), options.max_bytes, options.dtype, source,
+                     options.most_buffers);
 }
 
 void OverlapBench::start(Side& side) {
@@ -132,6 +134,7 @@ OverlapRow OverlapBench::measure(Side& side, std::size_t bytes) {
   count_ = bytes / size_of(options_.dtype);
   OverlapRow row;
   row.bytes = bytes;
+  row.buffers = send_.count();
   if (options_.validate) row.valid = right(side, bytes);
 
   const auto run = [&](long calls) {

@@ -59,6 +59,8 @@ void print(const std::string& line) {
 
 json to_json(const ComparedRow& row) {
   json value = {{"bytes", row.bytes},
+                {"buffers", row.buffers},
+                {"rounds", row.host.samples_us.size()},
                 {"host", to_json(row.host)},
                 {"heddle", to_json(row.heddle)},
                 {"ratio", row.ratio},
@@ -71,6 +73,7 @@ json to_json(const ComparedRow& row) {
 json to_json(const PlainRow& row, bool bandwidth) {
   const std::string unit = bandwidth ? "_mb_per_s" : "_us";
   json value = {{"bytes", row.bytes},
+                {"buffers", row.buffers},
                 {"average" + unit, row.average},
                 {"minimum" + unit, row.minimum},
                 {"maximum" + unit, row.maximum},
@@ -229,6 +232,7 @@ bool Report::write_json(std::string& problem) const {
       {"min_bytes", options_.min_bytes},
       {"max_bytes", options_.max_bytes},
       {"warm_buffers", options_.warm_buffers},
+      {"in_place", options_.in_place},
       {"alloc_mem", options_.alloc_mem},
       {"iterations", options_.iterations ? json(*options_.iterations) : json()},
       {"warmup", options_.warmup ? json(*options_.warmup) : json()},
@@ -244,7 +248,8 @@ bool Report::write_json(std::string& problem) const {
                                                    : "nothing"},
       {"memory_bytes", options_.memory},
       {"memory_allowed_bytes", memory_},
-      {"memory_allocated_bytes", pools * BufferPool::size(memory_ / pools, options_.max_bytes)}};
+      {"memory_allocated_bytes",
+       pools * BufferPool::size(memory_ / pools, options_.max_bytes, options_.most_buffers)}};
   if (options_.collective() && !options_.reduces())
     document["settings"]["root"] = options_.compares() && !options_.fixed_root ? "moving" : "fixed";
   document["rows"] = json::array();

@@ -20,6 +20,7 @@ struct Series {
 
 struct ComparedRow {
   std::size_t bytes = 0;
+  std::size_t buffers = 0;  // of each kind, that calls take in turn
   Series host;
   Series heddle;
   double ratio = 0;  // host / heddle: above 1, heddle is faster
@@ -32,6 +33,7 @@ struct ComparedRow {
 // A row as OSU's programs print it: microseconds, or MB/s in the bandwidth tests.
 struct PlainRow {
   std::size_t bytes = 0;
+  std::size_t buffers = 0;
   double average = 0;
   double minimum = 0;
   double maximum = 0;

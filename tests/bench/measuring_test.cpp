@@ -27,7 +27,7 @@ TEST(BufferPool, GivesFreshBuffersThatDoNotOverlap) {
     std::set<std::uintptr_t> starts;
     for (std::size_t i = 0; i < pool.count(); ++i)
       starts.insert(reinterpret_cast<std::uintptr_t>(pool.next()));
-    EXPECT_EQ(starts.size(), 64U);
+    EXPECT_EQ(starts.size(), 63U);
     std::uintptr_t end = 0;
     for (const std::uintptr_t start : starts) {
       EXPECT_EQ(start % 64, 0U);
@@ -40,7 +40,7 @@ TEST(BufferPool, GivesFreshBuffersThatDoNotOverlap) {
 
 TEST(BufferPool, KeepsToItsLimitButHasTwo) {
   BufferPool roomy(1 << 20, 100'000, Dtype::int8);
-  EXPECT_EQ(roomy.count(), 10U);
+  EXPECT_EQ(roomy.count(), 9U);
   BufferPool tight(1000, 100'000, Dtype::int8);
   EXPECT_EQ(tight.count(), 2U);
   std::memset(tight.next(), 0, 100'000);
@@ -52,6 +52,17 @@ TEST(BufferPool, KeepsToItsLimitButHasTwo) {
       EXPECT_LE(BufferPool::size(limit, largest),
                 std::max<std::size_t>(limit, BufferPool::least_size(largest)));
   }
+}
+
+// An even number would give each of two roots half of the buffers.
+TEST(BufferPool, HasAnOddNumberOfBuffersUpToTheMost) {
+  for (std::size_t fit = 3; fit < 70; ++fit)
+    EXPECT_EQ(BufferPool::count_in(fit * 128, 64) % 2, 1U) << fit;
+  EXPECT_EQ(BufferPool::count_in(1 << 20, 64), 63U);
+  EXPECT_EQ(BufferPool::count_in(1 << 20, 64, 1000), 999U);
+  BufferPool many(1 << 20, 64, Dtype::int8, {}, 1000);
+  many.cut(8, false);
+  EXPECT_EQ(many.count(), 999U);
 }
 
 TEST(BufferPool, HoldsOnes) {
@@ -220,7 +231,7 @@ class CountingSide final : public Side {
   double seconds_;
 };
 
-// Through all 64 buffers, or what fits in 20 ms; then the timed call and the one that leads out.
+// Through all 63 buffers, or what fits in 20 ms; then the timed call and the one that leads out.
 TEST_F(InAJob, AComparedSideLeadsInThroughItsBuffers) {
   Options options;
   options.kind = Kind::allreduce;
@@ -235,7 +246,7 @@ TEST_F(InAJob, AComparedSideLeadsInThroughItsBuffers) {
   CollectiveBench bench(*job, options, 1 << 16);
   const ComparedRow row = bench.compare(quick, slow, 8);
   EXPECT_EQ(row.host.calls_per_sample, 1);
-  EXPECT_GE(quick.calls, 6 * (64 + 2));
+  EXPECT_GE(quick.calls, 6 * (63 + 2));
   EXPECT_GE(slow.calls, 6 * (1 + 2));
   EXPECT_LE(slow.calls, 3 + 6 * (4 + 2));
 }
@@ -246,6 +257,27 @@ TEST(Overlap, IsOfWhatCouldBeSaved) {
   EXPECT_DOUBLE_EQ(overlap_percent(8, 10, 10), 100);
   EXPECT_DOUBLE_EQ(overlap_percent(10, 8, 14), 50);
   EXPECT_DOUBLE_EQ(overlap_percent(10, 10, 21), 0);
+}
+
+TEST(Overlap, IsNotSaidWhereTheTimesDoNotTell) {
+  EXPECT_EQ(why_no_overlap(10, 10, 10), "");
+  EXPECT_EQ(why_no_overlap(10, 10, 9.6), "");
+  EXPECT_NE(why_no_overlap(10, 10, 9.4).find("9.4 us, less than"), std::string::npos);
+  EXPECT_EQ(why_no_overlap(10, 19, 20), "");
+  EXPECT_NE(why_no_overlap(10, 21, 22).find("2.1 times as long"), std::string::npos);
+  EXPECT_NE(why_no_overlap(10, 4, 12).find("0.4 times as long"), std::string::npos);
+}
+
+// A side that sums in place whatever it is told to send.
+TEST_F(InAJob, ValidationInPlaceSendsWhatLiesThere) {
+  constexpr std::size_t kBytes = 800;
+  BufferPool send(0, kBytes, Dtype::float32);
+  BufferPool receive(0, kBytes, Dtype::float32);
+  CountingSide nothing(0);
+  EXPECT_TRUE(
+      collective_is_right(*job, nothing, Kind::allreduce, Dtype::float32, kBytes, send, &receive, true));
+  EXPECT_FALSE(
+      collective_is_right(*job, nothing, Kind::allreduce, Dtype::float32, kBytes, send, &receive, false));
 }
 
 TEST_F(InAJob, ValidationTellsRightFromWrong) {

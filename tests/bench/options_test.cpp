@@ -122,6 +122,20 @@ TEST(Options, MemoryIsBoundUnlessItIsLeftOut) {
   EXPECT_EQ(large.memory, least_memory(large));
 }
 
+TEST(Options, MoreMemoryHasMoreBuffers) {
+  EXPECT_EQ(parse(Kind::allreduce, {}).options.most_buffers, 63U);
+  EXPECT_EQ(parse(Kind::allreduce, {"-M", "64M"}).options.most_buffers, 63U);
+  EXPECT_EQ(parse(Kind::allreduce, {"-M", "1G"}).options.most_buffers, 252U);
+  EXPECT_EQ(parse(Kind::allreduce, {"-m", "1G"}).options.most_buffers, 63U);
+}
+
+TEST(Options, InPlaceIsOfSumsThatStayNumbers) {
+  EXPECT_TRUE(parse(Kind::allreduce, {"--in-place", "--vs", "mpi"}).options.in_place);
+  EXPECT_EQ(parse(Kind::allreduce, {"--in-place", "-T", "mpi_int"}).code, 2);
+  EXPECT_EQ(parse(Kind::allreduce, {"--in-place", "-d", "cuda", "--vs", "staged"}).code, 2);
+  EXPECT_EQ(parse(Kind::bcast, {"--in-place"}).code, 2);
+}
+
 TEST(Options, RoundsAreThoseOfAComparison) {
   EXPECT_EQ(parse(Kind::allreduce, {"--vs", "mpi", "--rounds", "9"}).options.rounds, 9);
   EXPECT_EQ(parse(Kind::allreduce, {"--vs", "mpi"}).options.rounds, 41);
