@@ -106,7 +106,7 @@ class HeddleInfo(unittest.TestCase):
     def test_prices_of_no_job_and_of_too_large_a_one(self):
         for arguments, part in [(["-n", "1"], "one rank alone has nothing to choose"), (["-n", "256", "--nodes", "65536"], "131072 ranks at most")]:
             result = run("--explain", *arguments)
-            self.assertEqual((result.returncode, result.stdout), (1, ""))
+            self.assertEqual((result.returncode, result.stdout), (2, ""))
             self.assertIn(part, result.stderr)
 
     def test_odd_environment_is_explained(self):
@@ -207,7 +207,9 @@ class HeddleInfo(unittest.TestCase):
 
     def test_wrong_options_are_refused(self):
         for arguments in [["-n", "0"], ["-n", "many"], ["--no-such"]]:
-            self.assertNotEqual(run(*arguments).returncode, 0)
+            result = run(*arguments)
+            self.assertEqual((result.returncode, result.stdout), (2, ""))
+            self.assertTrue(result.stderr.startswith("heddle-info: "), result.stderr)
 
     def test_what_no_machine_has_is_refused(self):
         for option in "--latency", "--gbit", "--crossing":
@@ -215,9 +217,9 @@ class HeddleInfo(unittest.TestCase):
                 result = run("--explain", option, value)
                 self.assertNotEqual(result.returncode, 0, f"{option} {value}")
                 message = result.stderr.splitlines()[0]
-                self.assertRegex(message, f"^{option}: .*{value}")
+                self.assertRegex(message, f"^heddle-info: {option}: .*{value}")
                 self.assertIn("1000000", message)
-                self.assertLess(len(message), 100)
+                self.assertLess(len(message), 110)
 
     def test_full_output_is_reported(self):
         with open("/dev/full", "w", encoding="utf-8") as full:

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,7 @@
 namespace {
 
 constexpr std::size_t kLargestExplained = std::size_t{128} << 20;
+constexpr int kWrongCommandLine = 2;
 constexpr int kMostRanksExplained = 1 << 17;  // some seconds
 
 CLI::Validator positive() {
@@ -42,6 +44,13 @@ std::string why_not(const heddle::info::DescribedMachine& machine) {
 void complain(const heddle::ParsedConfig& parsed) {
   for (const std::string& complaint : heddle::complaints_of(parsed))
     std::fprintf(stderr, "heddle-info: %s\n", complaint.c_str());
+}
+
+// The exit status.
+int say(const std::string& text) {
+  const bool written = std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
+  if (!written) std::perror("heddle-info: standard output");
+  return written ? 0 : 1;
 }
 
 int run(int argc, char** argv) {
@@ -77,7 +86,14 @@ int run(int argc, char** argv) {
   std::string sysfs = "/sys";
   app.add_option("--sysfs", sysfs, "where the kernel shows devices")->group("");  // for tests
   app.set_version_flag("--version", std::string("heddle ") + HEDDLE_VERSION_STRING);
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    std::ostringstream text;
+    if (app.exit(error, text, text) == 0) return say(text.str());
+    std::fprintf(stderr, "heddle-info: %s", text.str().c_str());
+    return kWrongCommandLine;
+  }
   std::string out;
   if (table) {
     out = heddle::config_table_markdown();
@@ -85,7 +101,7 @@ int run(int argc, char** argv) {
     machine.ranks_per_node = ranks;
     if (const std::string problem = why_not(machine); !problem.empty()) {
       std::fprintf(stderr, "heddle-info: %s\n", problem.c_str());
-      return 1;
+      return kWrongCommandLine;
     }
     const heddle::ParsedConfig parsed = heddle::parse_config_from_environ();
     complain(parsed);
@@ -99,9 +115,7 @@ int run(int argc, char** argv) {
     const heddle::info::Info info = heddle::info::gather(ranks, sysfs);
     out = json ? heddle::info::as_json(info) : heddle::info::as_text(info);
   }
-  const bool written = std::fputs(out.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
-  if (!written) std::perror("heddle-info: standard output");
-  return written ? 0 : 1;
+  return say(out);
 }
 
 }  // namespace

@@ -183,13 +183,14 @@ int run(int argc, char** argv) {
     if (tools::speaks_first()) std::fputs(line.help->c_str(), stdout);
     return 0;
   }
+  const int failed = line.status.ok() ? 1 : 2;
   const Launcher launcher = find_launcher();
   if (launcher == Launcher::none) {
     say(line.status.ok()
             ? "one rank has nothing to choose: start as many as the job has, mpiexec -n 16 heddle-tune "
               "..., or without MPI with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set"
             : line.status.message());
-    return 1;
+    return failed;
   }
   const Result<std::unique_ptr<Launch>> launched = start(launcher, parse_config_from_environ().config);
   if (!launched.ok()) {
@@ -212,7 +213,7 @@ int run(int argc, char** argv) {
     launch.abort();
   }
   if (rank == 0 && tools::speaks_first()) say(status.message());
-  return 1;
+  return failed;
 }
 
 }  // namespace
