@@ -11,6 +11,7 @@ with fewer than six turns, from which no such interval can be had, the range of 
 Needs root, iproute2, both MPIs' compilers, and for gloo its headers (Debian: libgloo-dev).
 """
 import argparse
+import hashlib
 import json
 import math
 import os
@@ -21,6 +22,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / 'tests' / 'support'), str(HERE.parent / 'tools')]
@@ -78,7 +80,7 @@ def parse():
     parser.add_argument('--rate', default='1gbit', help="of each link, both ways, in tc's words; none: not shaped (default 1gbit)")
     parser.add_argument('--burst', default='256k', help='what a link lets through unshaped, in one piece (default 256k)')
     parser.add_argument('--sizes', type=size_range, default=(4, 1 << 26), metavar='LEAST:MOST', help='in bytes, powers of two; K, M and G if you like (default 4:64M)')
-    parser.add_argument('--turns', type=whole, default=5, help='runs of each side, by turns; from six on there are 95%% intervals (default 5)')
+    parser.add_argument('--turns', type=whole, default=7, help='runs of each side, by turns; from six on there are 95%% intervals (default 7)')
     parser.add_argument('--timeout', type=seconds, default=600, help='for one run (default 600)', metavar='SECONDS')
     parser.add_argument('--env', action='append', type=setting, default=[], metavar='NAME=VALUE', help="a variable for heddle's runs; may be given several times")
     parser.add_argument('--peer-env', action='append', type=setting, default=[], metavar='NAME=VALUE', help="a variable for the other's runs; may be given several times")
@@ -125,6 +127,40 @@ def peer_command(several, folder, args, ranks):
     return command(several, 'mpich' if args.peer == 'gloo' else args.peer, ranks, build_loop(folder, args.peer), settings)
 
 
+def first_line(*line):
+    """Of what a program says of itself; empty where it says nothing."""
+    try:
+        return subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False).stdout.strip().partition('\n')[0]
+    except OSError:
+        return ''
+
+
+def version_of(peer):
+    """As its launcher tells it; gloo has none but its package's."""
+    if peer == 'gloo':
+        return first_line('dpkg-query', '-W', '-f', '${Package} ${Version}', 'libgloo-dev')
+    said = subprocess.run([f'mpiexec.{peer}', '--version'], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False).stdout
+    found = re.search(r'(?:Version:|\(OpenRTE\))\s*(\S+)', said)
+    return f'{peer} {found[1]}' if found else peer
+
+
+def cpu():
+    found = re.search(r'^model name\s*: (.*)$', pathlib.Path('/proc/cpuinfo').read_text(), re.M)
+    return found[1] if found else platform.machine()
+
+
+def description(args, lines):
+    """What tells which build was measured, when, and on what. Paths are this machine's own, and left out."""
+    settings = {k: str(v) if isinstance(v, pathlib.Path) else v for k, v in vars(args).items() if k not in ('json', 'preload')}
+    source = first_line('git', '-C', str(args.preload.resolve().parent), 'describe', '--always', '--dirty') or first_line('git', '-C', str(HERE), 'describe', '--always', '--dirty')
+    preload = {'name': args.preload.name, 'sha256': hashlib.sha256(args.preload.read_bytes()).hexdigest()}
+    return {'schema': 1, 'what': 'osu_style_bench/over_hosts.py, microseconds of one call', 'date': time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime()),
+            'heddle_source': source, 'preload': preload, 'peer_version': version_of(args.peer), 'under_version': version_of(args.under),
+            # With what binds and yields, and what it does not bind: the launchers' options as they were.
+            'launchers': {side: [part for part in line if '/' not in part] for side, line in lines.items()},
+            'settings': settings, 'cores': os.cpu_count(), 'cpu': cpu(), 'kernel': platform.release()}
+
+
 def run_loop(line, args, folder):
     """{bytes: microseconds} of one run."""
     store = folder / STORE
@@ -145,15 +181,14 @@ def measure(several, folder, args):
     lines = {'peer': peer_command(several, folder, args, ranks),
              'heddle': command(several, args.under, ranks, build_loop(folder, args.under), [f'LD_PRELOAD={args.preload.resolve()}'] + args.env)}
     samples = {side: [] for side in lines}
+    head = description(args, lines)
     for turn in range(args.turns):
         # Who is first changes, so that what drifts favours neither.
         for side in sorted(lines, reverse=turn % 2 == 1):
             print(f'turn {turn + 1} of {args.turns}: {args.peer if side == "peer" else "heddle"}', file=sys.stderr, flush=True)
             samples[side].append(run_loop(lines[side], args, folder))
         if args.json:
-            settings = {k: str(v) if isinstance(v, pathlib.Path) else v for k, v in vars(args).items() if k not in ('json', 'preload')}
-            args.json.write_text(json.dumps({'what': 'osu_style_bench/over_hosts.py, microseconds of one call', 'settings': settings,
-                                             'cores': os.cpu_count(), 'kernel': platform.release(), **samples}, indent=1) + '\n')
+            args.json.write_text(json.dumps({**head, **samples}, indent=1) + '\n')
     show_results.print_turns(args.peer, samples)
 
 

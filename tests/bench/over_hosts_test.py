@@ -62,6 +62,10 @@ def main():
         assert len(re.findall(r"heddle\[0\] info: allreduce up to \d+ bytes: ", done.stderr)) >= 2, done.stderr
         kept = json.loads(samples.read_text())
         assert [len(kept[side]) for side in ("peer", "heddle")] == [2, 2], kept
+        assert kept["schema"] == 1 and kept["heddle_source"] and re.fullmatch(r"[0-9a-f]{64}", kept["preload"]["sha256"]), kept
+        assert kept["cpu"] and re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", kept["date"]), kept
+        assert re.fullmatch(r"mpich \d[\d.]*", kept["peer_version"]) and kept["under_version"] == kept["peer_version"], kept
+        assert "mpiexec.mpich" in kept["launchers"]["heddle"] and "/" not in "".join(kept["launchers"]["peer"]), kept
         assert all(us > 0 for side in ("peer", "heddle") for turn in kept[side] for us in turn.values()), kept
         if not pathlib.Path("/usr/include/gloo/allreduce.h").is_file():
             print("no gloo here")
