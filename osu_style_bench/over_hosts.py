@@ -4,7 +4,7 @@
     osu_style_bench/over_hosts.py --preload build/check/src/interpose/libheddle_preload.so
     osu_style_bench/over_hosts.py --preload ... --collective bcast_alone --sizes 1024:1048576 --turns 3 --json bcast.json
 
-Both run peer_loop.c, by turns: the other MPI as it is (Open MPI told to yield, since ranks share cores here), and one with heddle. With gloo
+Both run peer_loop.c, by turns: the other MPI as it is (Open MPI told to yield where ranks share cores; elsewhere each host has cores of its own), and one with heddle. With gloo
 what the loop calls of MPI is gloo's, over TCP (gloo_calls.cpp); --peer-env GLOO_ALGORITHM=bcube or halving_doubling
 takes another of its allreduces than it does by itself. Prints medians over the turns, their ratio and its 95% interval (bootstrap over turns), or
 with fewer than six turns, from which no such interval can be had, the range of the turns' ratios.
@@ -117,7 +117,7 @@ def build_loop(folder, peer):
 
 
 def command(several, mpi, ranks, loop, settings):
-    return several.mpiexec(f'mpiexec.{mpi}', ranks) + ['-n', str(ranks), 'env'] + settings + [loop]
+    return several.mpiexec(f'mpiexec.{mpi}', ranks, bind=True) + ['-n', str(ranks), 'env'] + settings + [loop]
 
 
 def peer_command(several, folder, args, ranks):

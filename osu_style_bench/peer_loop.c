@@ -10,13 +10,14 @@
  * over 41 blocks of 4 ms (9, where a call takes 50 ms) of the microseconds of one call on rank 0. Bcasts in a row overlap each other between
  * nodes: "bcast_alone" times each by itself, after all have met, until the slowest rank has it, and prints the median of 41
  * to 2000 in about a second. Those of "bcast_fixed", in a row as well, all come from rank 0, which does run ahead: their block takes what it takes
- * the slowest rank. Buffers are fresh as in heddle_allreduce: 64 of each kind in turn, or as many as 128 MiB hold. */
+ * the slowest rank. Buffers are fresh as in heddle_allreduce: 63 of each kind in turn, or as many (odd) as 128 MiB
+ * hold. One call for each size is checked before. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { kBlocks = 41, kFewBlocks = 9, kMostAlone = 2000, kMostBuffers = 64, kLine = 64, kPage = 4096 };
+enum { kBlocks = 41, kFewBlocks = 9, kMostAlone = 2000, kMostBuffers = 63, kLine = 64, kPage = 4096 };
 
 static const double kSlow = 50e-3;
 
@@ -38,6 +39,8 @@ static Pool make_pool(size_t bytes, int bcast, int moves) {
   p.buffers = ((size_t)128 << 20) / p.stride;
   if (p.buffers > kMostBuffers) p.buffers = kMostBuffers;
   if (p.buffers < 2) p.buffers = 2;
+  /* Odd, or each of two roots would have half of them. */
+  if (p.buffers > 2 && p.buffers % 2 == 0) --p.buffers;
   p.count = (int)(bytes / sizeof(float));
   p.root = bcast ? 0 : -1;
   p.moves = moves;
@@ -65,6 +68,36 @@ static double block(Pool* p, long calls) {
     p->next = p->next + 1 == p->buffers ? 0 : p->next + 1;
   }
   return (MPI_Wtime() - start) / (double)calls;
+}
+
+/* One call of the kind that is measured, with numbers that tell ranks and places apart, whose sums are exact: whoever is measured gives what MPI
+ * must. Ends all ranks where it does not, and leaves the buffers as they were. */
+static void check(Pool* p, int rank) {
+  enum { kPeriod = 11 };
+  float* in = (float*)p->in;
+  float* out = (float*)p->out;
+  const int bcast = p->root >= 0;
+  int wrong = 0;
+  for (int i = 0; i < p->count; ++i) {
+    in[i] = (float)((i * 7L + rank * 3) % kPeriod);
+    out[i] = bcast && rank == p->root ? in[i] : -1;
+  }
+  if (bcast) {
+    MPI_Bcast(out, p->count, MPI_FLOAT, p->root, MPI_COMM_WORLD);
+  } else {
+    MPI_Allreduce(in, out, p->count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+  }
+  float sums[kPeriod] = {0};
+  for (int i = 0; i < kPeriod; ++i)
+    for (int r = bcast ? p->root : 0; r < (bcast ? p->root + 1 : p->ranks); ++r)
+      sums[i] += (float)((i * 7L + r * 3) % kPeriod);
+  for (int i = 0; i < p->count; ++i) wrong += out[i] != sums[i % kPeriod];
+  if (wrong != 0) {
+    fprintf(stderr, "rank %d: %d of %d results are wrong\n", rank, wrong, p->count);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+  memset(p->in, 0x3c, (size_t)p->count * sizeof(float));
+  memset(p->out, 0, (size_t)p->count * sizeof(float));
 }
 
 static int compare(const void* a, const void* b) {
@@ -132,6 +165,7 @@ int main(int argc, char** argv) {
   const size_t most = strtoul(argv[3], NULL, 10);
   for (size_t bytes = strtoul(argv[2], NULL, 10); bytes >= sizeof(float) && bytes <= most; bytes *= 2) {
     Pool pool = make_pool(bytes, bcast, !fixed);
+    check(&pool, rank);
     const double us = alone ? median_alone_us(&pool) : median_us(&pool);
     if (rank == 0) printf("%zu %.3f\n", bytes, us);
     free(pool.in);

@@ -6,9 +6,11 @@
 Exit status 77: skipped, and why is said.
 """
 import json
+import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -33,6 +35,60 @@ def check_refusals(preload):
         assert done.returncode == 2 and wrong[0] in last and f"'{wrong[1]}'" in last and not done.stdout, done.stderr
 
 
+# Stays until it is told to end.
+KEEPS = "import hosts, time\nwith hosts.Hosts(1):\n    print('up', flush=True)\n    time.sleep(100)\n"
+
+
+def namespaces(process):
+    return [name for name in os.listdir("/run/netns") if name.startswith(f"test{process.pid}h")]
+
+
+def check_ends():
+    """Nothing is left of hosts whose process is ended; of one that is killed, nothing once the next makes its own."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        keeper = subprocess.Popen([sys.executable, "-c", KEEPS], cwd=ROOT / "tests" / "support", stdout=subprocess.PIPE, text=True)
+        assert keeper.stdout.readline() == "up\n"
+        assert len(namespaces(keeper)) == 2, os.listdir("/run/netns")
+        keeper.send_signal(number)
+        keeper.wait(timeout=60)
+        if number == signal.SIGKILL:
+            hosts.sweep()
+        assert namespaces(keeper) == [], (number, os.listdir("/run/netns"))
+
+
+WRONG = """#include <mpi.h>
+int MPI_Allreduce(const void* in, void* out, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+  const int status = PMPI_Allreduce(in, out, count, type, op, comm);
+  if (count == 256) ((float*)out)[100] += 1;
+  return status;
+}
+"""
+
+
+def check_wrong(folder):
+    """A library whose sums are wrong is not measured."""
+    loop, library, source = (str(pathlib.Path(folder, name)) for name in ("loop", "wrong.so", "wrong.c"))
+    pathlib.Path(source).write_text(WRONG)
+    subprocess.run(["mpicc.mpich", "-O2", ROOT / "osu_style_bench" / "peer_loop.c", "-o", loop], check=True)
+    subprocess.run(["mpicc.mpich", "-shared", "-fPIC", source, "-o", library], check=True)
+    for preload, status in (([], 0), (["-genv", "LD_PRELOAD", library], 1)):
+        done = subprocess.run(["mpiexec.mpich", *preload, "-n", "2", loop, "allreduce", "1024", "1024"], capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode != 0) == status and ("1 of 256 results are wrong" in done.stderr) == status, done.stdout + done.stderr
+
+
+def check_cores():
+    """Hosts have cores of their own where there are enough, and Open MPI yields where there are not."""
+    several = hosts.Hosts(2)
+    cores = len(os.sched_getaffinity(0))
+    assert hosts.shares_of([0, 1, 4, 5], 2) == ["0,1", "4,5"]
+    crowded = several.mpiexec("mpiexec.openmpi", 2 * cores, bind=True)
+    assert "mpi_yield_when_idle" in crowded and "taskset" not in crowded, crowded
+    if cores >= 2:
+        bound = several.mpiexec("mpiexec.openmpi", 2, bind=True)
+        assert "mpi_yield_when_idle" not in bound and "taskset" in bound, bound
+    assert "mpi_yield_when_idle" in several.mpiexec("mpiexec.openmpi", 2), "tests run beside others"
+
+
 def main():
     preload = sys.argv[1]
     missing = run("--preload", "/nowhere/libheddle_preload.so")
@@ -44,10 +100,13 @@ def main():
     except OSError as error:
         print(f"no hosts here: {error}")
         return SKIPPED
+    check_ends()
+    check_cores()
     if shutil.which("mpicc.mpich") is None:
         print("no mpicc.mpich here")
         return SKIPPED
     with tempfile.TemporaryDirectory() as folder:
+        check_wrong(folder)
         samples = pathlib.Path(folder, "samples.json")
         done = run("--preload", preload, "--peer", "mpich", "--hosts", "2", "--sizes", "1K:2k", "--turns", "2", "--timeout", "60", "--json", str(samples),
                    "--env", "HEDDLE_LOG=info")

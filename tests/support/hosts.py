@@ -4,10 +4,15 @@
 As a program it stands in for ssh: Hydra's mpiexec calls it to start its proxies (-launcher ssh -launcher-exec hosts.py).
 """
 import os
+import re
+import signal
 import subprocess
 import sys
+import threading
 
+NAME = 'test'  # of a namespace, before the number of the process that made it
 PREFIX = 'TEST_HOSTS'  # the environment variable that tells the stand-in for ssh which hosts are meant
+SHARES = 'TEST_HOSTS_CORES'  # where hosts have cores of their own: those of each
 # Arguments: host name, command line.
 INSIDE = 'hostname "$1" && mount -t tmpfs -o size=1g tmpfs /dev/shm && eval "$2"'
 
@@ -18,22 +23,39 @@ def run(*command):
         raise OSError(f'{" ".join(command)}: {done.stderr.strip()}')
 
 
+def sweep():
+    """Removes the namespaces of processes that are gone: killed ones cannot."""
+    try:
+        names = os.listdir('/run/netns')
+    except OSError:
+        return
+    for name in names:
+        found = re.fullmatch(rf'{NAME}(\d+)h\d+', name)
+        if found and not os.path.exists(f'/proc/{found[1]}'):
+            subprocess.run(['ip', 'netns', 'del', name], stderr=subprocess.DEVNULL, check=False)
+
+
 class Hosts:
     """`with Hosts(2) as hosts`: OSError where namespaces are not allowed or iproute2 is missing."""
 
     def __init__(self, count):
-        self.prefix = f'test{os.getpid()}h'
+        self.prefix = f'{NAME}{os.getpid()}h'
         self.count = count
         self.keepers = {}
+        self.earlier = None
 
     def name(self, number):
         """The namespace of host 1, 2, ...; 0 is the bridge between them."""
         return self.prefix + str(number)
 
     def __enter__(self):
+        sweep()
+        # As an exception it comes by __exit__; by itself it would leave the namespaces behind. Handlers are the main thread's.
+        if threading.current_thread() is threading.main_thread():
+            self.earlier = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
         try:
             self._make()
-        except OSError:
+        except BaseException:
             self.__exit__()
             raise
         return self
@@ -44,6 +66,9 @@ class Hosts:
             keeper.wait()
         for number in range(self.count + 1):
             subprocess.run(['ip', 'netns', 'del', self.name(number)], stderr=subprocess.DEVNULL, check=False)
+        if self.earlier is not None:
+            signal.signal(signal.SIGTERM, self.earlier)
+            self.earlier = None
 
     def _make(self):
         switch = self.name(0)
@@ -93,13 +118,19 @@ class Hosts:
         """What that host sends: limit(2, '40mbit')."""
         run('tc', '-n', self.name(number), 'qdisc', 'add', 'dev', 'net0', 'root', 'tbf', 'rate', rate, 'burst', '64kb', 'latency', '50ms')
 
-    def mpiexec(self, program, ranks):
-        """The start of a command line: mpiexec (Hydra's, or Open MPI's by its name), running on the first host, over all of them."""
+    def mpiexec(self, program, ranks, bind=False):
+        """The start of a command line: mpiexec (Hydra's, or Open MPI's by its name), running on the first host, over all of them. `bind`: where
+        there are cores for all ranks, hosts have some of their own."""
         inside = ['ip', 'netns', 'exec', self.name(1), 'env', f'{PREFIX}={self.prefix}']
         numbers = range(1, self.count + 1)
+        bind = bind and not crowded(ranks)
+        if bind:
+            # A share of the cores for each host: launchers would bind the first ranks of all of them to the machine's first core.
+            shares = shares_of(sorted(os.sched_getaffinity(0)), -(-ranks // self.count))
+            inside += [f'{SHARES}={" ".join(shares)}', 'taskset', '-c', shares[0]]
         if is_open_mpi(program):
             addresses = ','.join(f'{self.address(n)}:{-(-ranks // self.count)}' for n in numbers)
-            return inside + mpiexec(program) + ['--host', addresses, '--map-by', 'node', '--mca', 'plm_rsh_agent', os.path.abspath(__file__),
+            return inside + mpiexec(program, crowd=not bind) + ['--host', addresses, '--map-by', 'node', '--mca', 'plm_rsh_agent', os.path.abspath(__file__),
                                                 '--mca', 'oob_tcp_if_include', 'net0', '--mca', 'btl_tcp_if_include', 'net0']
         addresses = ','.join(self.address(n) for n in numbers)
         return inside + [program, '-launcher', 'ssh', '-launcher-exec', os.path.abspath(__file__), '-iface', 'net0', '-hosts', addresses]
@@ -109,18 +140,34 @@ def is_open_mpi(program):
     return 'openmpi' in os.path.basename(program)
 
 
-def mpiexec(program):
-    """The start of a command line on this machine alone. Open MPI is told to share cores, and to give them up where it waits."""
+def crowded(ranks):
+    """More ranks than cores that they may use."""
+    return ranks > len(os.sched_getaffinity(0))
+
+
+def shares_of(cores, each):
+    """`each` of the cores for a host, one host after the other, as taskset takes them."""
+    return [','.join(map(str, cores[at:at + each])) for at in range(0, len(cores), each)]
+
+
+def mpiexec(program, crowd=True):
+    """The start of a command line on this machine alone. With `crowd`, as where several tests run at once, Open MPI is told to share cores,
+    and to give them up where it waits: elsewhere that would only slow it down."""
     if not is_open_mpi(program):
         return [program]
-    return [program, '--allow-run-as-root', '--oversubscribe', '--bind-to', 'none', '--mca', 'mpi_yield_when_idle', '1']
+    yields = ['--mca', 'mpi_yield_when_idle', '1'] if crowd else []
+    return [program, '--allow-run-as-root', '--oversubscribe', '--bind-to', 'none'] + yields
 
 
 def stand_in_for_ssh(arguments):
     while arguments and arguments[0].startswith('-'):
         arguments = arguments[1:]
     address, command = arguments[0], ' '.join(arguments[1:])
-    host = os.environ[PREFIX] + address.rpartition('.')[2]
+    number = address.rpartition('.')[2]
+    host = os.environ[PREFIX] + number
+    if SHARES in os.environ:
+        # mpiexec, which calls this, has the first host's alone.
+        os.sched_setaffinity(0, map(int, os.environ[SHARES].split()[int(number) - 1].split(',')))
     os.execvp('ip', ['ip', 'netns', 'exec', host, 'unshare', '--uts', '--mount', '--ipc', 'sh', '-c', INSIDE, 'sh', host, command])
 
 
