@@ -200,6 +200,7 @@ void RelayThread::let_go_rest() {
 }
 
 Status RelayThread::serve(const RelayCall& call) {
+  const InFloatMode mode(call.mode);
   const std::uint32_t pieces = ring_.pieces(call);
   for (std::uint32_t k = 0; k < pieces; ++k) {
     await(call, k);

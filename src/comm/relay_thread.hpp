@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "base/dtype.hpp"
+#include "base/float_mode.hpp"
 #include "base/log.hpp"
 #include "base/round_up.hpp"
 #include "base/status.hpp"
@@ -41,7 +42,8 @@ struct RelayCall {
   DType type = DType::u8;
   Op op = Op::sum;
   int root = 0;
-  std::uint32_t number = 0;  // of this rank's, by RelayThread::announce()
+  std::uint32_t number = 0;               // of this rank's, by RelayThread::announce()
+  FloatMode mode = FloatMode::current();  // of the thread that makes this: the collective is folded in it
   // Of a call in which the GPUs of each node share the vector out: this rank's part, which is for the ranks of its place.
   std::optional<SharesPieces> shares;
 };

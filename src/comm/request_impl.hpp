@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/float_mode.hpp"
 #include "comm/call_table.hpp"
 #include "comm/communicator.hpp"
 #include "comm/nodes_path.hpp"
@@ -74,6 +75,8 @@ class RequestImpl : public Request {
 
   CommunicatorImpl& comm_;
   std::unique_ptr<Comparison> comparison_;  // null without HEDDLE_CHECK
+  // Of whoever started it last, in which all of it is folded: it may be moved by a thread of ours, and by callers that compute in another one by then.
+  FloatMode mode_ = FloatMode::current();
 
  private:
   Status look_around();
@@ -111,7 +114,10 @@ class Comparison {
 class MovingRequest : public RequestImpl {
  public:
   using RequestImpl::RequestImpl;
-  virtual Status move(bool* done) = 0;
+  Status move_on(bool* done) {
+    const InFloatMode mode(mode_);
+    return move(done);
+  }
   std::uint64_t started() const { return started_; }
 
  protected:
@@ -121,6 +127,7 @@ class MovingRequest : public RequestImpl {
   void give_back();
   // Gives it up: by destructors, in the turn in which they undo the rest.
   void leave();
+  virtual Status move(bool* done) = 0;
 
  private:
   std::uint64_t started_ = 0;  // the communicator's sequence number of the last start

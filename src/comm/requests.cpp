@@ -166,7 +166,7 @@ Status CommunicatorImpl::move_active() {
     return broken_;
   for (std::size_t i = 0; i < active_.size();) {
     bool done = false;
-    Status status = active_[i]->move(&done);
+    Status status = active_[i]->move_on(&done);
     if (!status.ok()) return fail(std::move(status));
     if (done) {
       active_[i] = active_.back();
@@ -181,6 +181,7 @@ Status CommunicatorImpl::move_active() {
 void CommunicatorImpl::progress_team() {
   while (!turns_.empty()) {
     TeamRequest& first = *turns_.front();
+    const InFloatMode mode(first.mode_);
     if (!first.under_way_) {
       if (first.comparison_ && !may_begin(*first.comparison_)) [[unlikely]]
         return;
@@ -336,6 +337,7 @@ void MovingRequest::leave() {
 
 Result<std::uint32_t> MovingRequest::enter() {
   HEDDLE_TRY(comm_.free_sequence());
+  mode_ = FloatMode::current();
   started_ = comm_.sequence_;
   comm_.active_.push_back(this);
   return comm_.next_sequence();
@@ -391,6 +393,7 @@ TeamRequest::~TeamRequest() {
 Status TeamRequest::begin() {
   if (comparison_) HEDDLE_TRY(comparison_->begin());
   op_ = CommunicatorImpl::team_op(job_);
+  mode_ = FloatMode::current();
   under_way_ = false;
   active_ = true;
   comm_.turns_.push(this);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cfenv>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -52,11 +53,14 @@ class Doubles final : public HostCollectives {
   int rank() const override { return 0; }
   Status allreduce(const void* /*in*/, void* out, std::size_t count, DType /*type*/, Op /*op*/) override {
     if (fails_) return Status(Code::peer_failed, "rank 1 is gone");
+    rounding = std::fegetround();
     for (std::size_t i = 0; i < count; ++i)
       static_cast<std::int32_t*>(out)[i] *= 2;
     return {};
   }
   Status bcast(void* /*buffer*/, std::size_t /*bytes*/, int /*root*/) override { return {}; }
+
+  static inline std::atomic<int> rounding{-1};  // of the last sum
 
  private:
   const bool fails_;
@@ -123,6 +127,17 @@ class Relay {
   RelayRing ring_;
   RelayThread thread_;
 };
+
+TEST(RelayThread, RoundsAsItsCallersDo) {
+  Relay relay(false);
+  for (const int wanted : {FE_UPWARD, FE_TONEAREST}) {
+    ASSERT_EQ(std::fesetround(wanted), 0);
+    const RelayCall call = relay.give(8);
+    ASSERT_EQ(std::fesetround(FE_TONEAREST), 0);
+    ASSERT_TRUE(relay.does(call));
+    EXPECT_EQ(Doubles::rounding.load(), wanted);
+  }
+}
 
 TEST(RelayThread, DoesWhatHasArrived) {
   Relay relay(false);
