@@ -116,6 +116,12 @@ void Execution::give_local(const Step& step, std::byte* dst, const std::byte* sr
   }
 }
 
+// The verifier lets no such schedule pass.
+[[gnu::cold, gnu::noinline]] static Status no_team(const Step& step) {
+  return Status(Code::internal, "a schedule has a verb of team " + std::to_string(step.lane) +
+                                    ", in which this rank is alone");
+}
+
 bool Execution::run_team(const Step& step) {
   if (!team_.active()) {
     const Range r = range(step);
@@ -166,6 +172,8 @@ Status Execution::poll(bool* done) {
       case StepKind::team_reduce:
       case StepKind::team_bcast:
       case StepKind::team_allreduce:
+        if (ports_->teams[step.lane] == nullptr) [[unlikely]]
+          return no_team(step);
         // What is still open may be what the others need to join in.
         if (!run_team(step)) return open_ > 0 ? progress_messages() : move_unsettled(*ports_);
         break;

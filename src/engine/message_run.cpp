@@ -57,6 +57,8 @@ Status MessageRun::run_team(bool* done) {
     const TeamOperands given = operands();
     if (given.fold == nullptr)
       return Status(Code::internal, "a schedule with team verbs was given to what runs messages alone");
+    if (ports_->teams[cursor_->step().lane] == nullptr)
+      return Status(Code::internal, "a schedule has a verb of a team in which this rank is alone");
     team_.start(cursor_->step(), *ports_, given);
   }
   *done = team_.poll();

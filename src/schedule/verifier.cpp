@@ -27,6 +27,13 @@ bool addresses(const Step& step, Slot slot) {
   }
 }
 
+// What the engine has no team for: a rank alone needs none, and a node that is one domain has its own alone.
+std::string missing_team(const TopologyView& topology, std::int32_t rank, TeamKind kind) {
+  if (kind != TeamKind::node && topology.domains(rank) < 2)
+    return "a verb of a team of domains on a node of one domain";
+  return topology.team(kind, rank).size() < 2 ? "a verb of a team of one" : "";
+}
+
 // Everything about a step that does not depend on when it runs, as a complaint or "".
 std::string step_defect(const TopologyView& topology, std::int32_t rank, const Schedule& s,
                         const Step& step) {
@@ -52,6 +59,7 @@ std::string step_defect(const TopologyView& topology, std::int32_t rank, const S
     case StepKind::team_bcast:
     case StepKind::team_allreduce: {
       if (step.lane >= kTeamKinds) return "there is no team " + std::to_string(step.lane);
+      if (std::string missing = missing_team(topology, rank, step.team()); !missing.empty()) return missing;
       const auto members = static_cast<std::int32_t>(topology.team(step.team(), rank).size());
       if (step.kind == StepKind::team_allreduce || (step.peer >= 0 && step.peer < members)) break;
       return "there is no member " + std::to_string(step.peer) + " in a team of " + std::to_string(members);

@@ -214,6 +214,17 @@ TEST(Execution, AScheduleThatOpensTooMuchIsADefect) {
   EXPECT_EQ(mine.poll(&done).code(), Code::internal);
 }
 
+TEST(Execution, AVerbOfATeamOfOneIsADefect) {
+  ScheduleWorld world = flat_world(2);
+  Builder b(Collective::allreduce, 1);
+  b.team(StepKind::team_allreduce, Slot::data, 0, {0, 1});
+  Bytes data(80);
+  Execution mine(std::make_shared<const Schedule>(std::move(b).finish()), world.of(0));
+  ASSERT_TRUE(mine.start(in_place(data, 1)).ok());
+  bool done = false;
+  EXPECT_EQ(mine.poll(&done).code(), Code::internal);
+}
+
 // Messages that are open while a team verb waits must move, or the others never come to the verb.
 TEST(Execution, OpenMessagesMoveWhileATeamVerbWaits) {
   LoopbackOptions options;

@@ -322,6 +322,9 @@ void World::enter_team(std::int32_t rank) {
   const int kind = step(rank).lane;
   if (kind >= kTeamKinds) throw Wrong{"no team"};
   const std::vector<std::int32_t>& members = topology_.team(step(rank).team(), rank);
+  // As the engine has them.
+  if (members.size() < 2) throw Wrong{"a team of one"};
+  if (step(rank).team() != TeamKind::node && topology_.domains(rank) < 2) throw Wrong{"no team of domains"};
   const auto inside = [&](std::int32_t m) {
     return ranks_[static_cast<std::size_t>(m)].in_team && step(m).lane == kind;
   };

@@ -36,9 +36,11 @@ TEST(Verifier, AcceptsCorrectSchedulesOfManySizes) {
     EXPECT_EQ(verdict(p, [p](auto r) { return test::ring(p, r); }), "") << p;
     EXPECT_EQ(verdict(p, [p](auto r) { return test::binomial_bcast(p, r, p / 2); }), "") << p;
     EXPECT_EQ(verdict(p, [p](auto r) { return test::chain_bcast(p, r, 5); }), "") << p;
-    EXPECT_EQ(verify(TopologyView::one_node(p), [](auto) { return test::team_only_allreduce(); }).message(),
-              "")
-        << p;
+    if (p > 1) {
+      EXPECT_EQ(verify(TopologyView::one_node(p), [](auto) { return test::team_only_allreduce(); }).message(),
+                "")
+          << p;
+    }
     if ((p & (p - 1)) == 0) {
       EXPECT_EQ(verdict(p, [p](auto r) { return test::recursive_doubling(p, r); }), "") << p;
     }
@@ -97,6 +99,33 @@ TEST(Verifier, ATeamVerbNeedsTheWholeNode) {
             .team(StepKind::team_allreduce, Slot::input, 0, {static_cast<std::uint32_t>(rank), 1}));
   };
   expect_complaint(verify(TopologyView::one_node(2), differ).message(), "differs from the one that rank");
+}
+
+// The engine has none for it, and none of domains where a node is one.
+TEST(Verifier, ATeamOfOneHasNoVerbs) {
+  const auto with = [](StepKind verb, TeamKind team) {
+    return [verb, team](std::int32_t) {
+      Builder b(verb == StepKind::team_bcast ? Collective::bcast : Collective::allreduce, 1);
+      b.team(verb, verb == StepKind::team_bcast ? Slot::data : Slot::input, 0, {0, 1}, team);
+      return std::move(b).finish();
+    };
+  };
+  const TopologyView two = TopologyView::one_node(2);
+  for (const StepKind verb : {StepKind::team_reduce, StepKind::team_bcast, StepKind::team_allreduce}) {
+    expect_complaint(verify(TopologyView::flat(2), with(verb, TeamKind::node)).message(),
+                     "step 0: a verb of a team of one");
+    for (const TeamKind team : {TeamKind::domain, TeamKind::peers}) {
+      expect_complaint(verify(two, with(verb, team)).message(),
+                       "step 0: a verb of a team of domains on a node of one domain");
+    }
+    expect_complaint(verify(TopologyView::of_domains({0, 1}), with(verb, TeamKind::domain)).message(),
+                     "step 0: a verb of a team of one");
+  }
+  const auto allreduce = with(StepKind::team_allreduce, TeamKind::node);
+  EXPECT_EQ(verify(two, allreduce).message(), "");
+  EXPECT_EQ(
+      verify(TopologyView::of_domains({0, 1}), with(StepKind::team_allreduce, TeamKind::peers)).message(),
+      "");
 }
 
 TEST(Verifier, MessagesMustHoldTheSameChunks) {

@@ -19,6 +19,7 @@ class TopologyTeams {
     for (int kind = 0; kind < kTeamKinds; ++kind) {
       for (std::int32_t rank = 0; rank < topology.size(); ++rank) {
         const auto which = static_cast<TeamKind>(kind);
+        if (which != TeamKind::node && topology.domains(rank) < 2) continue;
         if (topology.member_of(which, rank) == 0) add(topology.team(which, rank), which, ports);
       }
     }
