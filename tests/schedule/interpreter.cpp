@@ -66,8 +66,9 @@ std::vector<Flat> unroll(const Schedule& s) {
         if (flat.step.kind == StepKind::repeat) throw Wrong{"nested repeat"};
         if ((flat.step.flags & kFixed) == 0) {
           for (std::uint32_t n = 0; n < k; ++n) {
-            const std::int64_t next = std::int64_t{flat.chunk} + stride + std::int64_t{s.chunks};
-            flat.chunk = static_cast<std::uint32_t>(next % s.chunks);
+            const std::int64_t chunks = s.chunks;
+            const std::int64_t next = (std::int64_t{flat.chunk} + stride) % chunks;
+            flat.chunk = static_cast<std::uint32_t>(next < 0 ? next + chunks : next);
           }
         }
         if ((flat.step.flags & kRotate) != 0 && s.scratch_units != 0)

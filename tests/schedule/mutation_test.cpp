@@ -233,6 +233,37 @@ TEST_P(Mutants, AcceptedOnesStillComputeTheRightResult) {
   EXPECT_GT(counts_.rejected, 0);
 }
 
+// By any stride, however far below 0 it goes.
+TEST(Interpreter, RepeatsWrapAroundAsTheCursorDoes) {
+  const TopologyView topology = TopologyView::one_node(2);
+  for (const std::int32_t stride : {-10, -7, -4, -2, -1, 1, 2, 4, 7, 10}) {
+    const auto build = [stride](std::int32_t) {
+      Builder b(Collective::allreduce, 3);
+      b.repeat(3, stride, [](Builder& body) { body.team(StepKind::team_allreduce, Slot::input, 0, {1, 1}); });
+      return std::move(b).finish();
+    };
+    const std::vector<Schedule> schedules{build(0), build(1)};
+    EXPECT_EQ(verify(topology, schedule_of(schedules)).message(), "") << stride;
+    EXPECT_EQ(run_on_numbers(topology, schedules, {}), "") << stride;
+  }
+}
+
+TEST(Interpreter, ATeamOfOneHasNoVerbs) {
+  const auto build = [](std::int32_t, TeamKind team) {
+    Builder b(Collective::allreduce, 1);
+    b.team(StepKind::team_allreduce, Slot::input, 0, {0, 1}, team);
+    return std::move(b).finish();
+  };
+  EXPECT_EQ(
+      run_on_numbers(TopologyView::one_node(2), {build(0, TeamKind::node), build(1, TeamKind::node)}, {}),
+      "");
+  EXPECT_NE(run_on_numbers(TopologyView::flat(2), {build(0, TeamKind::node), build(1, TeamKind::node)}, {}),
+            "");
+  EXPECT_EQ(
+      run_on_numbers(TopologyView::one_node(2), {build(0, TeamKind::domain), build(1, TeamKind::domain)}, {}),
+      "no team of domains");
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Mutants, ::testing::ValuesIn(samples()),
                          [](const auto& instance) { return instance.param.name; });
 
