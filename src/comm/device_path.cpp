@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 
 #include "base/clock.hpp"
-#include "base/hash.hpp"
 #include "comm/verdict.hpp"
 
 namespace heddle {
@@ -21,15 +20,6 @@ constexpr std::chrono::seconds kPatience{1};
 // What a rank tells whose GPU does nothing more: those who wait for it wait in vain. Less than what is told by who has let go, and no call has this number.
 constexpr std::uint64_t kFailed = ~std::uint64_t{2};
 constexpr unsigned kLooks = 1000;  // at this rank's GPU, for one at the others
-
-std::uint64_t key_of(const std::vector<gpu::Origin>& origins) {
-  std::uint64_t key = origins.size();
-  for (const gpu::Origin& one : origins) {
-    for (const std::uint64_t word : {one.process, one.space, one.device, one.board[0], one.board[1]})
-      key = mix64(key ^ word);
-  }
-  return key;
-}
 
 }  // namespace
 
@@ -126,63 +116,13 @@ Result<bool> DevicePath::connect(gpu::Gpu& gpu) {
   return met.ok() && !direct_ ? share_scratch(limits_.scratch, limits_.exchange) : met;
 }
 
-Result<bool> DevicePath::make_links(gpu::Gpu& gpu) {
-  Result<std::unique_ptr<gpu::Link>> made = gpu::make_link(gpu, place_);
-  const Status status = made.status();
-  if (status.ok()) link_ = std::move(made).value();
-  std::vector<gpu::Origin> origins;
-  const gpu::Origin mine = link_ ? link_->origin() : gpu::Origin{};
-  const Result<bool> met = gather(status, mine, &origins);
-  if (!met.ok()) return met;
-  direct_ = std::all_of(origins.begin(), origins.end(), [&](const gpu::Origin& one) { return one == mine; });
-  exported_ = std::any_of(origins.begin(), origins.end(),
-                          [&](const gpu::Origin& one) { return !one.same_process(mine); });
-  apart_ = std::all_of(origins.begin(), origins.end(), [&](const gpu::Origin& one) {
-    return one.board[0] != 0 && std::count_if(origins.begin(), origins.end(), [&](const gpu::Origin& other) {
-                                  return std::equal(std::begin(one.board), std::end(one.board), other.board);
-                                }) == 1;
-  });
-  key_ = key_of(origins);
-  return met;
-}
-
-// For exchanges an eighth of it at most.
-Result<bool> DevicePath::share_scratch(std::size_t bytes, std::size_t exchange) {
-  Result<gpu::Export> mine = link_->allocate(bytes, exported_);
-  if (mine.ok() && apart_ && link_->may_wait_in_kernels()) mine->exchange = exchange;
-  std::vector<gpu::Export> all;
-  const Result<bool> met = gather(mine.status(), mine.ok() ? mine.value() : gpu::Export{}, &all);
-  if (!met.ok()) return met;
-  gpu::Export least = all[0];
-  for (const gpu::Export& one : all) {
-    least.bytes = std::min(least.bytes, one.bytes);
-    least.exchange = std::min(least.exchange, one.exchange);
-  }
-  const auto layout = gpu::ExchangeLayout::of(least.bytes / 8, meeting_.size(), least.exchange);
-  const std::size_t offset = (least.bytes - layout.bytes()) / kShareGrain * kShareGrain;
-  layout_ = ScratchLayout::of(offset, meeting_.size());
-  const Result<bool> open = meet(link_->open(all, meeting_.rank()), true);
-  return open.ok() && layout.most > 0 ? open_exchange(layout, offset) : open;
-}
-
-// Where they are not to be had all else goes on.
-Result<bool> DevicePath::open_exchange(const gpu::ExchangeLayout& layout, std::size_t offset) {
-  const Status mine = link_->open_exchange(layout, offset, meeting_.rank(), limits_.patience);
-  const Result<bool> all = meet(Status(), mine.ok());
-  if (!all.ok()) return all;
-  exchange_ = all.value() ? layout : gpu::ExchangeLayout();
-  ways_.sums_exchanged = ways_.bcasts_exchanged = exchange_.most;
-  if (!mine.ok()) log_.info("the GPUs do not exchange short vectors in kernels: " + mine.message());
-  return true;
-}
-
 // All ranks at the same point, between two calls or at the end of one.
 Status DevicePath::leave(Mode then) {
   mode_ = then;
   seen_ = misses_ = 0;
   needed_ = std::min(2 * needed_, kMost);
   marks_open_ = false;
-  const bool finished = !link_ || finish(*link_, kPatience);
+  const bool finished = !link_ || finish(*link_);
   if (link_ && finished && !captured_) link_->close();
   if (captured_ && awaited_in_vain() >= 0)
     log_.warn(
@@ -214,7 +154,7 @@ void DevicePath::let_go() {
   if (link_) kept_.push_back({std::move(flags_), std::move(link_), std::move(sparse_)});
   const bool finished = std::all_of(kept_.begin(), kept_.end(), [this](const Kept& one) {
     if (lost_) one.link->stop_exchange(true);
-    return finish(*one.link, kPatience);
+    return finish(*one.link);
   });
   for (Kept& one : kept_) {
     if (finished && !stuck_) {
@@ -244,13 +184,13 @@ void DevicePath::keep_for_ever(Kept kept) {
 }
 
 // What streams and graphs were given for the link, which may wait for the GPUs of others, is done. False: it has waited in vain for so long.
-bool DevicePath::finish(gpu::Link& link, std::chrono::seconds patience) {
+bool DevicePath::finish(gpu::Link& link) {
   using Steady = std::chrono::steady_clock;
   Steady::time_point end = Steady::time_point::max();
   for (unsigned looks = 1; !is_finished(link); ++looks) {
     if (looks % kLooks == 0 && awaited_in_vain() >= 0) {
       link.stop_exchange(true);
-      end = std::min(end, Steady::now() + patience);
+      end = std::min(end, Steady::now() + kPatience);
       if (Steady::now() > end) return false;
     }
     sched_yield();
@@ -302,7 +242,7 @@ DevicePath::~DevicePath() {
 
 // Before the link is given anything that the host will wait for.
 Status DevicePath::after_streams() {
-  if (finish(*link_, kPatience)) return {};
+  if (finish(*link_)) return {};
   return Status(
       Code::peer_failed,
       fmt::format("{} could not do its part of an earlier collective on GPUs, for which this rank's "
@@ -335,7 +275,7 @@ Result<bool> DevicePath::run(DeviceWork& work, const Result<bool>& here) {
 Status DevicePath::give_to_gpus(DeviceWork& work) {
   const Status given = meet(work.step(0), true).status();
   if (given.ok()) return given;
-  static_cast<void>(finish(*link_, kPatience));
+  static_cast<void>(finish(*link_));
   link_->stop_exchange(false);
   return given;
 }
@@ -359,12 +299,19 @@ Result<bool> DevicePath::run_on_gpus(DeviceWork& work, const Result<bool>& here)
 
 // For a GPU that may wait for those of others, which may have failed by now.
 Status DevicePath::wait_for_gpus() {
+  bool late = false;
   for (unsigned looks = 1; exchange_.most > 0 && !link_->done(); ++looks) {
-    if (looks % kLooks == 0 && awaited_in_vain() >= 0) link_->stop_exchange(true);
+    if (looks % kLooks == 0) {
+      late = std::chrono::steady_clock::now() > wait_until_;
+      if (late || awaited_in_vain() >= 0) link_->stop_exchange(true);
+    }
     sched_yield();
   }
   Status waited = link_->wait();
   if (!waited.ok()) meeting_.tell(kFailed);
+  // Not as of one that was let go, which leaves it to another rank to say why.
+  if (waited.ok() && late)
+    return Status(Code::timeout, "the GPUs have waited for each other in vain in a kernel that was tried");
   return waited;
 }
 

@@ -20,6 +20,7 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -261,16 +262,18 @@ class DevicePath {
   bool all_want_it(std::uint64_t call) const;
   Status set_up(gpu::Gpu& gpu);
   Result<bool> connect(gpu::Gpu& gpu);
+  // device_links.cpp
   Result<bool> make_links(gpu::Gpu& gpu);
   Result<bool> share_scratch(std::size_t bytes, std::size_t exchange = 0);
   Result<bool> open_exchange(const gpu::ExchangeLayout& layout, std::size_t offset);
+  Result<bool> agree_on_reach(const Result<std::string>& wrong);
   void begin();
   int member_of(int number) const;
   int awaited_in_vain() const;  // a rank whose GPU does nothing more, or which is gone; -1: none
   std::string awaited_name() const;
   int deciding_rank() const;  // in the last meeting, of those who cannot or have failed
   Status leave(Mode then);
-  bool finish(gpu::Link& link, std::chrono::seconds patience);
+  bool finish(gpu::Link& link);
   bool is_finished(gpu::Link& link);
 
   static constexpr unsigned kFirst = 8;    // calls in a row that a rank watches before it asks
@@ -307,6 +310,8 @@ class DevicePath {
   bool lost_ = false;        // the ranks cannot meet any more
   bool stuck_ = false;       // something is kept for ever
   std::uint64_t key_ = 0;    // of the ranks, and where their links are; the same on all
+  // How long exchanges are waited for while they are tried.
+  std::chrono::steady_clock::time_point wait_until_ = std::chrono::steady_clock::time_point::max();
   ScratchLayout layout_;
   gpu::ExchangeLayout exchange_;
   DeviceWays ways_;

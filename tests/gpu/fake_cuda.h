@@ -25,7 +25,7 @@
  * Beside the driver's functions it has those below, which say what happened, and make calls fail. The environment does the same from the
  * start: FAKE_CUDA_FAIL=NAME:ERROR:TIMES[,...], FAKE_CUDA_LACKS=NAME (a function that an old driver would not have), FAKE_CUDA_DEVICES=N,
  * FAKE_CUDA_QUEUES=1 (streams share the GPU's queues, CUDA_DEVICE_MAX_CONNECTIONS of them or 8, and one that waits holds up what the others in its queue are given later: for programs
- * in which nothing fails), FAKE_CUDA_NO_PEERS=1 (no device reaches another one's memory), FAKE_CUDA_DMABUF=1 and FAKE_CUDA_GPU_DIRECT=1 (what every device says of itself), FAKE_CUDA_NO_FLUSH=1 (nor does it tell when it sees what networks write).
+ * in which nothing fails), FAKE_CUDA_NO_PEERS=1 (no device reaches another one's memory), FAKE_CUDA_DROPS_PEER_WRITES=1 (memory of another process's on another device is what it was when it was opened, and what is written there nobody sees), FAKE_CUDA_DROPS_PEER_READS=1 (the same, with anything in it), FAKE_CUDA_DROPS_EXCHANGES=1 (kernels that exchange vectors send nothing), FAKE_CUDA_DMABUF=1 and FAKE_CUDA_GPU_DIRECT=1 (what every device says of itself), FAKE_CUDA_NO_FLUSH=1 (nor does it tell when it sees what networks write).
  */
 #ifndef HEDDLE_TESTS_GPU_FAKE_CUDA_H
 #define HEDDLE_TESTS_GPU_FAKE_CUDA_H

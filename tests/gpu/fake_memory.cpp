@@ -280,6 +280,8 @@ FAKE CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* at, CUipcMemHandle handle, unsi
   if (ticket.device != current()->device && !world().has_peers) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
   auto pages = std::make_shared<Pages>(ticket.process, ticket.fd, ticket.bytes);
   if (pages->inside == nullptr) return CUDA_ERROR_MAP_FAILED;
+  const bool is_dropped = world().drops_peer_writes || world().drops_peer_reads;
+  if (is_dropped && ticket.device != current()->device) pages = pages->copy(!world().drops_peer_reads);
   ++pages->shared().open;
   *at = pages->show(nullptr, PROT_NONE);
   world().memory[*at] = {Sort::imported,    pages, ticket.bytes, current(), ticket.device,

@@ -40,6 +40,12 @@ Pages::Pages(int process, int its_fd, std::size_t wanted) : bytes(in_pages(wante
   if (fd >= 0) inside = map(fd, bytes + kPage);
 }
 
+std::shared_ptr<Pages> Pages::copy(bool as_it_was) const {
+  auto made = std::make_shared<Pages>(bytes);
+  if (as_it_was) std::memcpy(made->inside, inside, bytes);
+  return made;
+}
+
 Pages::~Pages() {
   if (inside != nullptr) munmap(inside, bytes + kPage);
   if (fd >= 0) close(fd);
@@ -55,6 +61,9 @@ World::World() {
   if (const char* n = std::getenv("FAKE_CUDA_MULTIPROCESSORS")) multiprocessors = std::atoi(n);
   if (const char* name = std::getenv("FAKE_CUDA_LACKS")) lacking = name;
   has_peers = std::getenv("FAKE_CUDA_NO_PEERS") == nullptr;
+  drops_peer_writes = std::getenv("FAKE_CUDA_DROPS_PEER_WRITES") != nullptr;
+  drops_peer_reads = std::getenv("FAKE_CUDA_DROPS_PEER_READS") != nullptr;
+  drops_exchanges = std::getenv("FAKE_CUDA_DROPS_EXCHANGES") != nullptr;
   const char* const times = std::getenv("FAKE_CUDA_SLOW");
   std::istringstream slow_ones(times != nullptr ? times : "");
   for (std::string entry; std::getline(slow_ones, entry, ',');)

@@ -41,6 +41,8 @@ struct Pages {
   explicit Pages(std::size_t wanted);
   // That of another process, `fd` being its file there.
   Pages(int process, int fd, std::size_t wanted);
+  // What was there at that time, for this process alone; or anything.
+  std::shared_ptr<Pages> copy(bool as_it_was) const;
   Pages(const Pages&) = delete;
   Pages& operator=(const Pages&) = delete;
   ~Pages();
@@ -153,6 +155,9 @@ struct World {
       vacated;  // by bytes: of contexts that are gone, for the next who wants as much
   std::map<Address, std::pair<std::size_t, char*>> reserved;  // bytes, and the double's face
   bool has_peers = true;
+  bool drops_peer_writes = false;
+  bool drops_peer_reads = false;
+  bool drops_exchanges = false;
   std::map<CUmemGenericAllocationHandle, std::pair<std::shared_ptr<Pages>, int>> handles;
   std::vector<std::weak_ptr<Queue>> queues;
   std::set<CUstream> streams;

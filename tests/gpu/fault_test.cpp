@@ -6,36 +6,21 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
-#include <initializer_list>
 #include <string>
 
 #include "cuda_streams.hpp"
-#include "node_ranks.hpp"
+#include "fault_ranks.hpp"
 
 namespace heddle::test {
 namespace {
 
-const char* library = nullptr;
-
-constexpr unsigned kLongest = 30;  // seconds
 constexpr int kRanks = 3;
 constexpr int kFaulty = 1;
 constexpr std::size_t kCount = 2;  // on the double each thread of a kernel that waits in vain takes its time
-constexpr DeviceLimits kExchanging{std::size_t{4} << 20, std::size_t{64} << 10};
 
 // From now on whoever waits for this process's GPU is told of an illegal access; or no more.
-void fail_calls(const NodeRank& rank, bool fails, std::initializer_list<const char*> names) {
-  const auto fail = rank.driver().find<void (*)(const char*, int, int)>("fake_cuda_fail");
-  for (const char* name : names)
-    fail(name, fails ? CUDA_ERROR_ILLEGAL_ADDRESS : 0, fails ? 1 << 30 : 0);
-}
 void fail_waits(const NodeRank& rank, bool fails) {
   fail_calls(rank, fails, {"cuStreamQuery", "cuStreamSynchronize", "cuEventQuery", "cuEventSynchronize"});
-}
-
-bool expect(bool right, const NodeRank& rank, const std::string& what) {
-  if (!right) std::printf("rank %d: %s\n", rank.rank(), what.c_str());
-  return right;
 }
 
 // The faulty rank says why, the others whose GPU it was.
@@ -79,11 +64,6 @@ TEST(GpuFault, BlockingSum) {
 
 // What the ranks do next; false: it is wrong.
 using Next = bool (*)(NodeRank& rank, const TestStream& stream, const TestWords& words);
-
-Status sum_on(NodeRank& rank, const TestStream& stream, const TestWords& words) {
-  return rank.path().allreduce_on(rank.gpu(), stream.get(), words.at(), words.at(), words.count(), DType::i32,
-                                  Op::sum);
-}
 
 // What the stream was given is not done any more.
 void break_gpu(const NodeRank& rank, const TestStream& stream) {

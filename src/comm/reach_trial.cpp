@@ -1,0 +1,97 @@
+#include "comm/reach_trial.hpp"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "base/hash.hpp"
+
+namespace heddle {
+namespace {
+
+// In each rank's scratch, patterns one after the other: its own, those that others write, and those that it has read from others. Far less than any scratch has (gpu/link.cpp).
+constexpr std::size_t kWritten = 1;
+constexpr std::size_t kRead = kWritten + gpu::kMostRanks;
+
+std::uint64_t make_seed(int rank) {
+  const auto now = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  return mix64(mix64(now ^ static_cast<std::uint64_t>(getpid()) << 32) + static_cast<std::uint64_t>(rank));
+}
+
+std::string gpu_of(const gpu::Origin& origin) {
+  char board[sizeof origin.board + 1] = {};
+  std::memcpy(board, origin.board, sizeof origin.board);
+  return board[0] != 0 ? fmt::format("GPU {}", board) : fmt::format("GPU {}", origin.device);
+}
+
+std::string text_of(std::span<const ReachTrial::Rank> all, std::size_t at, std::size_t other,
+                    const char* what) {
+  return fmt::format(
+      "{} (rank {} of the node) {} {} (rank {}), although CUDA lets them reach each other: buffers on GPUs "
+      "go "
+      "by way of the host's memory. Turn off PCIe ACS, and the IOMMU, for these GPUs, or set "
+      "HEDDLE_DEVICE_BYTES=0, which does not try",
+      gpu_of(all[at].scratch.origin), at, what, gpu_of(all[other].scratch.origin), other);
+}
+
+}  // namespace
+
+ReachTrial::ReachTrial(gpu::Link& link, int rank)
+    : link_(link), rank_(static_cast<std::size_t>(rank)), seed_(make_seed(rank)) {}
+
+ReachTrial::Pattern ReachTrial::pattern_of(std::uint64_t seed, std::size_t rank) {
+  Pattern pattern{};
+  for (std::size_t i = 0; i < kWords; ++i)
+    pattern[i] = mix64(seed + kWords * rank + i);
+  return pattern;
+}
+
+Status ReachTrial::put(const gpu::Export& scratch) {
+  const Pattern mine = pattern_of(seed_, rank_);
+  HEDDLE_TRY(link_.to_device(reinterpret_cast<void*>(scratch.address), mine.data(), sizeof mine));
+  return link_.wait();
+}
+
+// A fold of one input copies its bits.
+Status ReachTrial::cross(std::span<const Rank> all) {
+  constexpr std::size_t kCount = sizeof(Pattern) / sizeof(float);
+  std::byte* const own = link_.scratch(static_cast<int>(rank_));
+  const auto copy = [&](const void* from, std::span<void* const> to) {
+    return link_.fold(DType::f32, Op::sum, std::span(&from, 1), to, kCount);
+  };
+  std::vector<void*> others;
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    if (r == rank_) continue;
+    std::byte* const theirs = link_.scratch(static_cast<int>(r));
+    void* const read = own + (kRead + r) * sizeof(Pattern);
+    HEDDLE_TRY(copy(theirs, std::span(&read, 1)));
+    others.push_back(theirs + (kWritten + rank_) * sizeof(Pattern));
+  }
+  if (!others.empty()) HEDDLE_TRY(copy(own, others));
+  return fetch(kRead, all.size(), &read_);
+}
+
+Status ReachTrial::fetch(std::size_t first, std::size_t ranks, std::vector<Pattern>* found) {
+  found->resize(ranks);
+  const std::byte* const own = link_.scratch(static_cast<int>(rank_));
+  HEDDLE_TRY(link_.to_host(found->data(), own + first * sizeof(Pattern), ranks * sizeof(Pattern)));
+  return link_.wait();
+}
+
+Result<std::string> ReachTrial::look(std::span<const Rank> all) {
+  std::vector<Pattern> written;
+  HEDDLE_TRY(fetch(kWritten, all.size(), &written));
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    if (r == rank_) continue;
+    const Pattern theirs = pattern_of(all[r].seed, r);
+    if (read_[r] != theirs) return text_of(all, rank_, r, "does not read what is in the memory of");
+    if (written[r] != theirs)
+      return text_of(all, rank_, r, "does not find in its memory what was written by");
+  }
+  return std::string();
+}
+
+}  // namespace heddle

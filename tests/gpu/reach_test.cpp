@@ -1,0 +1,93 @@
+// What is found out when ranks' GPUs are set up for each other: memory that CUDA lets them reach and that they do not, and events that they cannot share.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <string>
+
+#include "fault_ranks.hpp"
+
+namespace heddle::test {
+namespace {
+
+constexpr int kRanks = 3;
+constexpr int kCalls = 12;  // more than it takes until the GPUs would serve them
+
+// A variable of the double's, for the processes that are made meanwhile.
+class Setting {
+ public:
+  explicit Setting(const char* name) : name_(name) { setenv(name, "1", 1); }
+  Setting(const Setting&) = delete;
+  Setting& operator=(const Setting&) = delete;
+  ~Setting() { unsetenv(name_); }
+
+ private:
+  const char* const name_;
+};
+
+// Calls go on by images, with the right results, and nobody waits for ever. What the ranks log.
+std::string go_by_images(const DeviceLimits& limits) {
+  ::testing::internal::CaptureStderr();
+  const bool right = on_processes(library, kRanks, limits, [](NodeRank& rank) {
+    alarm(kLongest);
+    const TestMemory memory(rank.driver(), Memory::device, sizeof(float), rank.rank());
+    for (int call = 0; call < kCalls; ++call) {
+      auto value = static_cast<float>(rank.rank() + call);
+      memory.put(&value, sizeof value);
+      const Status status = rank.staged_sum(memory.as<float>(), memory.as<float>(), 1);
+      memory.get(&value, sizeof value);
+      const bool is_right = status.ok() && value == static_cast<float>(3 + kRanks * call);
+      if (!expect(is_right, rank, "a sum by images is wrong: " + status.message())) return false;
+    }
+    return expect(!rank.path().on(), rank, "the GPUs serve calls");
+  });
+  std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(right) << said;
+  return said;
+}
+
+std::size_t count(const std::string& said, const std::string& what) {
+  std::size_t found = 0;
+  for (std::size_t at = said.find(what); at != std::string::npos; at = said.find(what, at + 1))
+    ++found;
+  return found;
+}
+
+TEST(GpuReach, WritesThatAreLost) {
+  const Setting lost("FAKE_CUDA_DROPS_PEER_WRITES");
+  for (const DeviceLimits& limits : {kExchanging, DeviceLimits{kExchanging.scratch}}) {
+    const std::string said = go_by_images(limits);
+    EXPECT_EQ(count(said,
+                    "heddle[0] warning: GPU 0000:00:00.0 (rank 0 of the node) does not find in its memory "
+                    "what was written by GPU 0000:01:00.0 (rank 1)"),
+              1U)
+        << said;
+    EXPECT_EQ(count(said, "warning: "), 1U) << said;
+    EXPECT_EQ(count(said, "HEDDLE_DEVICE_BYTES=0, which does not try"), 2U) << said;  // at info as well
+  }
+}
+
+TEST(GpuReach, ReadsThatAreLost) {
+  const Setting lost("FAKE_CUDA_DROPS_PEER_READS");
+  const std::string said = go_by_images(kExchanging);
+  EXPECT_EQ(count(said,
+                  "heddle[0] warning: GPU 0000:00:00.0 (rank 0 of the node) does not read what is in the "
+                  "memory of GPU 0000:01:00.0 (rank 1)"),
+            1U)
+      << said;
+  EXPECT_EQ(count(said, "warning: "), 1U) << said;
+}
+
+// Without HEDDLE_TIMEOUT.
+TEST(GpuReach, ExchangesThatAreLost) {
+  const Setting lost("FAKE_CUDA_DROPS_EXCHANGES");
+  DeviceLimits limits = kExchanging;
+  limits.tries = true;
+  const std::string said = go_by_images(limits);
+  EXPECT_GE(count(said, "have waited for each other in vain in a kernel that was tried"), 1U) << said;
+}
+
+}  // namespace
+}  // namespace heddle::test
