@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <iterator>
 
 #include "base/round_up.hpp"
 #include "gpu/sparse_launch.hpp"
@@ -23,19 +24,16 @@ using kernels::Workspace;
 // Blocks of a multiprocessor. Of selections as many as run at once (sparse_kernels.cu): those that come later would wait for a place
 // to find that no tile is left.
 constexpr unsigned kSelectBlocks = 5;
-constexpr unsigned kDigitBlocks = 8;
+// Each clears and adds up all digits: no more of them than keep enough of a vector on its way. Of a list, of which there are tens of tiles, few are
+// enough, and where it had not room they read the vector.
+constexpr unsigned kDigitBlocks = 4;
+constexpr unsigned kListDigitBlocks = 2;
 constexpr unsigned kMergeBlocks = 3;
 constexpr unsigned kScatterBlocks = 16;
 
-// What a search's keys are made of (kernels/digits.hpp), and the digits that it finds, from the highest down.
+// What a search's keys are made of (kernels/digits.hpp).
 constexpr std::uint32_t kMagnitude = 0x7FFFFFFFU;
 constexpr std::uint32_t kNanKey = 0x7F800001U;
-struct Digit {
-  std::uint32_t shift;
-  std::uint32_t bits;
-};
-constexpr Digit kFirstDigit = {20, 11};
-constexpr Digit kLaterDigits[] = {{10, 10}, {0, 10}};
 
 constexpr std::size_t kListAlignment = 256;
 std::size_t aligned(std::size_t bytes) {
@@ -208,11 +206,10 @@ Status SparseKernels::top_k(CUstream stream, const float* values, std::size_t n,
   rest.capacity = to.capacity;
   rest.needed = to.count;
 
-  HEDDLE_TRY(count_digits(stream, {all.source, kFirstDigit.shift, kFirstDigit.bits,
-                                   std::max<std::size_t>(std::min(k, n), 1), work}));
+  HEDDLE_TRY(count_digits(stream, {all.source, 0, std::max<std::size_t>(std::min(k, n), 1), work}));
   HEDDLE_TRY(select(stream, std::string("select_32") + index_name(to.wide), all, sizeof(float)));
-  for (const Digit& digit : kLaterDigits)
-    HEDDLE_TRY(count_digits(stream, {rest.source, digit.shift, digit.bits, 0, work}));
+  for (std::uint32_t digit = 1; digit < std::size(kernels::kDigits); ++digit)
+    HEDDLE_TRY(count_digits(stream, {rest.source, digit, 0, work}));
   return select(stream, std::string("select_found") + index_name(to.wide), rest, sizeof(float));
 }
 
@@ -223,7 +220,8 @@ Status SparseKernels::select(CUstream stream, const std::string& name, const Sel
 
 Status SparseKernels::count_digits(CUstream stream, const DigitArguments& arguments) {
   DigitArguments copy = arguments;
-  return launch(stream, "count_digits", tiles_over(copy.source, sizeof(float)), kDigitBlocks, &copy);
+  return launch(stream, "count_digits", tiles_over(copy.source, sizeof(float)),
+                copy.source.list_indices != nullptr ? kListDigitBlocks : kDigitBlocks, &copy);
 }
 
 Status SparseKernels::scatter(CUstream stream, DType type, const CountedEntries& entries, void* dense,

@@ -9,54 +9,40 @@
 
 namespace heddle::gpu::kernels {
 
-// Bits of a magnitude, with one key for all NaNs: 31 bits, found 11, 10 and 10 at a time.
+// Bits of a magnitude, with one key for all NaNs.
 inline constexpr std::uint32_t kMagnitudeBits = 0x7FFFFFFFU;
 inline constexpr std::uint32_t kNanKey = 0x7F800001U;
 
 struct DigitShared {
-  std::uint32_t counts[kMostDigits];
+  std::uint32_t counts[kMostDigits + 1];  // and, behind them, the keys that are not counted
   std::uint64_t warps[kWarps];
   std::uint64_t is_last;
 };
 
-// Equal digits that follow each other are counted at once: in a vector of one value all threads would wait for the same word.
-struct Run {
-  std::uint32_t* counts;
-  std::uint32_t digit = 0;
-  std::uint32_t length = 0;
-
-  HEDDLE_DEVICE void add(std::uint32_t next) {
-    if (next != digit) {
-      end();
-      digit = next;
-    }
-    ++length;
-  }
-  HEDDLE_DEVICE void end() {
-    if (length > 0) add_in_block(&counts[digit], length);
-    length = 0;
-  }
-};
-
-HEDDLE_DEVICE inline void count_share(const Share<std::uint32_t>& share, const DigitArguments& a,
-                                      std::uint64_t prefix, Run& run) {
+// How many of a thread's values have each digit. One is added at a time: the hardware adds up what lanes of a warp add to one
+// word, where what they add is a constant, while sums that differ would be added one after the other. All keys are, to a word
+// that nobody reads if need be: a branch around each would take more than that. `prefix`: the bits above the digit.
+template <Digit kDigit>
+HEDDLE_DEVICE void count_share(const Share<std::uint32_t>& share, std::uint32_t prefix,
+                               std::uint32_t* counts) {
+  constexpr unsigned kEnd = kDigit.shift + kDigit.bits;
   HEDDLE_UNROLLED
   for (unsigned v = 0; v < kInFlight; ++v) {
     HEDDLE_UNROLLED
     for (unsigned e = 0; e < Share<std::uint32_t>::kEach; ++e) {
       // Places without a value have zeros.
       const std::uint32_t key = key_of<std::uint32_t>(share.bits(v, e), kMagnitudeBits, kNanKey);
-      if (key == 0 || key >> a.shift >> a.bits != prefix) continue;
-      run.add(key >> a.shift & ((1U << a.bits) - 1));
+      const bool counts_it = key != 0 && (kEnd == kKeyBits || key >> kEnd % kKeyBits == prefix);
+      const std::uint32_t digit = key >> kDigit.shift & ((1U << kDigit.bits) - 1);
+      add_in_block(&counts[counts_it ? digit : kMostDigits], 1);
     }
   }
 }
 
 // The digit in which `wanted` is reached, from the largest down.
-HEDDLE_DEVICE inline void find_digit(const Block& block, const DigitArguments& a, const Search& search,
-                                     DigitShared& shared) {
+HEDDLE_DEVICE inline void find_digit(const Block& block, Workspace& work, unsigned shift,
+                                     const Search& search, DigitShared& shared) {
   constexpr unsigned kOwn = kMostDigits / kThreads;  // digits of a thread
-  Workspace& work = *a.workspace;
   Each<std::uint64_t> before;
   block.alone([&](unsigned thread) {
     before[thread] = 0;
@@ -76,8 +62,7 @@ HEDDLE_DEVICE inline void find_digit(const Block& block, const DigitArguments& a
       const unsigned digit = kMostDigits - 1 - (thread * kOwn + i);
       const std::uint64_t here = load_shared_word(&work.digits[digit]);
       if (larger < search.wanted && search.wanted <= larger + here)
-        work.search = {search.key | std::uint64_t{digit} << a.shift, search.wanted - larger, 0,
-                       search.listed};
+        work.search = {search.key | std::uint64_t{digit} << shift, search.wanted - larger, 0, search.listed};
       larger += here;
       work.digits[digit] = 0;
     }
@@ -85,27 +70,26 @@ HEDDLE_DEVICE inline void find_digit(const Block& block, const DigitArguments& a
   });
 }
 
-HEDDLE_DEVICE inline void count_digits(const Block& block, const DigitArguments& a, DigitShared& shared) {
+template <Digit kDigit>
+HEDDLE_DEVICE void count_digit(const Block& block, const DigitArguments& a, const Search& search,
+                               DigitShared& shared) {
   Workspace& work = *a.workspace;
-  const Search search = a.wanted != 0 ? Search{0, a.wanted, 0, 0} : work.search;
-  if (search.over != 0) return;
   const Values from = values_of(a.source, search);
   const Grid<std::uint32_t> grid(from);
-  const std::uint64_t prefix = search.key >> a.shift >> a.bits;
+  // A key has 31 bits.
+  const std::uint32_t prefix = static_cast<std::uint32_t>(search.key) >> kDigit.shift >> kDigit.bits;
 
   block.each([&](unsigned thread) {
-    for (unsigned digit = thread; digit < kMostDigits; digit += kThreads)
+    for (unsigned digit = thread; digit <= kMostDigits; digit += kThreads)
       shared.counts[digit] = 0;
   });
   block.each([&](unsigned thread) {
-    Run run{shared.counts};
     // From the end: what the cache keeps is the beginning, where the next launch begins.
     for (std::uint64_t done = block.number; done < grid.tiles; done += block.of) {
       Share<std::uint32_t> share;
       share.load(grid, grid.tiles - 1 - done, thread);
-      count_share(share, a, prefix, run);
+      count_share<kDigit>(share, prefix, shared.counts);
     }
-    run.end();
   });
   block.each([&](unsigned thread) {
     for (unsigned digit = thread; digit < kMostDigits; digit += kThreads) {
@@ -115,7 +99,19 @@ HEDDLE_DEVICE inline void count_digits(const Block& block, const DigitArguments&
   block.each([&](unsigned thread) {
     if (thread == 0) shared.is_last = meet(&work.done) + 1 == block.of ? 1 : 0;
   });
-  if (shared.is_last != 0) find_digit(block, a, search, shared);
+  if (shared.is_last != 0) find_digit(block, work, kDigit.shift, search, shared);
+}
+
+// One text for each digit: shifts that are constants save instructions for every value.
+HEDDLE_DEVICE inline void count_digits(const Block& block, const DigitArguments& a, DigitShared& shared) {
+  const Search search = a.wanted != 0 ? Search{0, a.wanted, 0, 0} : a.workspace->search;
+  if (search.over != 0) return;
+  if (a.digit == 0)
+    count_digit<kDigits[0]>(block, a, search, shared);
+  else if (a.digit == 1)
+    count_digit<kDigits[1]>(block, a, search, shared);
+  else
+    count_digit<kDigits[2]>(block, a, search, shared);
 }
 
 }  // namespace heddle::gpu::kernels

@@ -59,11 +59,19 @@ struct SelectArguments {
   Workspace* workspace;
 };
 
-// The digit at `shift` of all keys that begin as the search's key does, `bits` bits.
-struct DigitArguments {
-  Source source;
+// A part of a key of 31 bits.
+struct Digit {
   std::uint32_t shift;
   std::uint32_t bits;
+};
+inline constexpr std::uint32_t kKeyBits = 31;
+inline constexpr Digit kDigits[] = {{20, 11}, {10, 10}, {0, 10}};  // as they are found
+static_assert(1U << kDigits[0].bits == kMostDigits);
+
+// How often each value of a digit occurs among the keys that begin as the search's key does.
+struct DigitArguments {
+  Source source;
+  std::uint32_t digit;   // of kDigits
   std::uint64_t wanted;  // begins a search for so many; 0: goes on
   Workspace* workspace;
 };

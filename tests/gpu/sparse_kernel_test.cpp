@@ -175,8 +175,6 @@ TEST(BlocksAtOnce, FindTheDigitOfTheKth) {
   kernels::DigitArguments a{};
   a.source.values = reinterpret_cast<const unsigned char*>(values.data());
   a.source.count = kCount;
-  a.shift = 20;
-  a.bits = 11;
   a.wanted = 1000;
   a.workspace = work.get();
   run_at_once(5, [&](const kernels::Block& block) {
