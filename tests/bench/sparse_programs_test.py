@@ -28,7 +28,7 @@ def run(mpiexec, ranks, program, *arguments, **settings):
 
 
 def rows(text):
-    return [line.split() for line in text.splitlines() if line and not line.startswith("#")]
+    return [line.split() for line in text.splitlines() if line and not line.startswith("#") and ": warning: " not in line]
 
 
 def check_rows(text, pattern, columns):
