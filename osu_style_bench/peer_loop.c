@@ -91,7 +91,8 @@ static void check(Pool* p, int rank) {
   for (int i = 0; i < kPeriod; ++i)
     for (int r = bcast ? p->root : 0; r < (bcast ? p->root + 1 : p->ranks); ++r)
       sums[i] += (float)((i * 7L + r * 3) % kPeriod);
-  for (int i = 0; i < p->count; ++i) wrong += out[i] != sums[i % kPeriod];
+  for (int i = 0; i < p->count; ++i)
+    wrong += out[i] != sums[i % kPeriod];
   if (wrong != 0) {
     fprintf(stderr, "rank %d: %d of %d results are wrong\n", rank, wrong, p->count);
     MPI_Abort(MPI_COMM_WORLD, 1);
