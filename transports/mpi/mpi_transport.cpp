@@ -24,19 +24,20 @@ class MpiTransport final : public Transport {
   const TransportCapabilities& capabilities() const override { return capabilities_; }
 
   Status send(int peer, std::uint32_t tag, const void* data, std::size_t bytes, Ticket& ticket) override {
-    if (p2p_.send(data, bytes, peer, static_cast<int>(tag % kTags), ticket.words, p2p_.context) != 0) {
-      return failed("sending to", peer);
-    }
+    // Known before it is open: without memory to note it in there would be no taking it back.
     open_.push_back({&ticket, peer, bytes, true});
-    return {};
+    if (p2p_.send(data, bytes, peer, static_cast<int>(tag % kTags), ticket.words, p2p_.context) == 0)
+      return {};
+    open_.pop_back();
+    return failed("sending to", peer);
   }
 
   Status recv(int peer, std::uint32_t tag, void* data, std::size_t bytes, Ticket& ticket) override {
-    if (p2p_.recv(data, bytes, peer, static_cast<int>(tag % kTags), ticket.words, p2p_.context) != 0) {
-      return failed("receiving from", peer);
-    }
     open_.push_back({&ticket, peer, bytes, false});
-    return {};
+    if (p2p_.recv(data, bytes, peer, static_cast<int>(tag % kTags), ticket.words, p2p_.context) == 0)
+      return {};
+    open_.pop_back();
+    return failed("receiving from", peer);
   }
 
   Status progress() override {
