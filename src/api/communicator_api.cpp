@@ -220,9 +220,13 @@ heddle_status heddle_alloc(size_t bytes, heddle_comm_t comm, void** memory) {
     *memory = nullptr;
     HEDDLE_TRY(edge::check(comm));
     if (bytes == 0) return {};
+    comm->memory.push_back(nullptr);
     heddle::Result<void*> allocated = comm->communicator->allocate(bytes);
-    if (!allocated.ok()) return allocated.status();
-    *memory = allocated.value();
+    if (!allocated.ok()) {
+      comm->memory.pop_back();
+      return allocated.status();
+    }
+    *memory = comm->memory.back() = allocated.value();
     return {};
   });
 }
@@ -230,7 +234,11 @@ heddle_status heddle_alloc(size_t bytes, heddle_comm_t comm, void** memory) {
 heddle_status heddle_free(void* memory, heddle_comm_t comm) {
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(comm));
-    return memory == nullptr ? Status() : comm->communicator->release(memory);
+    if (memory == nullptr) return {};
+    if (std::erase(comm->memory, memory) == 0)
+      return Status(heddle::Code::invalid_argument,
+                    "this memory is not from heddle_alloc on this communicator, or was freed before");
+    return comm->communicator->release(memory);
   });
 }
 

@@ -9,6 +9,8 @@ heddle_comm::~heddle_comm() {
     request->request.reset();
     request->comm = nullptr;
   }
+  for (void* each : memory)
+    (void)communicator->release(each);
   // The lent messages go last: the communicator's transports use them.
   communicator.reset();
   lent.reset();

@@ -50,6 +50,8 @@ struct heddle_comm {
   bool compares = false;                           // HEDDLE_CHECK
   std::vector<heddle_request*> requests;           // not owned: the caller has them
   std::unique_ptr<heddle::edge::KeptResult> kept;  // a sparse result that did not fit
+  // From heddle_alloc on this one. The heap that it is from is also that of all communicators which were split off each other.
+  std::vector<void*> memory;
 
   heddle_comm() = default;
   heddle_comm(const heddle_comm&) = delete;

@@ -3,6 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <iterator>
+#include <string>
 #include <vector>
 
 #include "heddle/heddle.h"
@@ -47,6 +50,46 @@ TEST(Split, PutsEqualColorsTogether) {
       });
     }
   }
+}
+
+// They have one heap together.
+TEST(Misuse, OfMemoryOfAPart) {
+  on_ranks(2, [](heddle_comm_t comm, int) {
+    heddle_comm_t part = nullptr;
+    ASSERT_EQ(heddle_comm_split(comm, 0, 0, &part), HEDDLE_OK) << heddle_last_error();
+    void* of_part = nullptr;
+    void* of_whole = nullptr;
+    ASSERT_EQ(heddle_alloc(10'000, part, &of_part), HEDDLE_OK) << heddle_last_error();
+    ASSERT_EQ(heddle_alloc(10'000, comm, &of_whole), HEDDLE_OK) << heddle_last_error();
+    EXPECT_EQ(heddle_free(of_part, comm), HEDDLE_ERR_ARGUMENT);
+    EXPECT_NE(std::string(heddle_last_error()).find("not from heddle_alloc on this communicator"),
+              std::string::npos)
+        << heddle_last_error();
+    EXPECT_EQ(heddle_free(of_whole, part), HEDDLE_ERR_ARGUMENT);
+    EXPECT_EQ(heddle_free(of_part, part), HEDDLE_OK);
+    EXPECT_EQ(heddle_free(of_part, part), HEDDLE_ERR_ARGUMENT);
+    EXPECT_EQ(heddle_comm_destroy(part), HEDDLE_OK);
+    EXPECT_EQ(heddle_free(of_whole, comm), HEDDLE_OK);
+  });
+}
+
+// Each piece has a descriptor.
+TEST(Split, MemoryOfAPartGoesWithIt) {
+  const auto descriptors = [] {
+    const std::filesystem::directory_iterator all("/proc/self/fd");
+    return std::distance(begin(all), end(all));
+  };
+  on_ranks(1, [&](heddle_comm_t comm, int) {
+    const auto before = descriptors();
+    for (int round = 0; round < 10; ++round) {
+      heddle_comm_t part = nullptr;
+      ASSERT_EQ(heddle_comm_split(comm, 0, 0, &part), HEDDLE_OK) << heddle_last_error();
+      void* memory = nullptr;
+      ASSERT_EQ(heddle_alloc(10'000, part, &memory), HEDDLE_OK) << heddle_last_error();
+      ASSERT_EQ(heddle_comm_destroy(part), HEDDLE_OK);
+    }
+    EXPECT_EQ(descriptors(), before);
+  });
 }
 
 // By key, and among equal keys by rank.
