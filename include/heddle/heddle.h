@@ -197,7 +197,7 @@ HEDDLE_API heddle_status heddle_recv(void* data, size_t bytes, int peer, heddle_
 /* ---- Non-blocking and persistent ------------------------------------------------------------------------------ */
 
 /* Start and return; but with 2,047 active ones of messages the next start waits for the oldest. Buffers stay untouched by the caller until the request is complete. Progress is made in
- * heddle_test, heddle_wait and every other call on the communicator, and where a network of heddle's own connects the nodes also
+ * heddle_test, heddle_wait and every blocking collective or message of the communicator, and where a network of heddle's own connects the nodes also
  * by a thread of heddle's (HEDDLE_PROGRESS_THREAD, docs/environment.md), which blocks all signals. Ranks of one node may take requests one after the
  * other, in the order in which they were started, and a blocking collective after them. *request is freed, and set to null, by the test
  * or wait that finds it complete or failed. On failure to start, *request is null. */

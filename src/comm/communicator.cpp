@@ -101,8 +101,8 @@ Status CommunicatorImpl::run_on(Team& team, TeamOp& op) {
   team.start(op);
   const auto poll = [&](bool* done) -> Status {
     *done = team.poll(op);
-    if (*done) return {};
-    if (&team != team_) [[unlikely]]
+    if (*done && active_.empty()) return {};
+    if (&team != team_ && !*done) [[unlikely]]
       HEDDLE_TRY(move_unsettled(connections_->ports));
     return active_.empty() ? Status() : move_requests();
   };
@@ -242,7 +242,7 @@ Status CommunicatorImpl::transfer(bool sends, void* data, std::size_t bytes, int
   const auto poll = [&](bool* done) -> Status {
     if (!ticket.done) HEDDLE_TRY(transport->progress());
     *done = ticket.done;
-    return *done ? Status() : move_requests();
+    return *done && active_.empty() && turns_.empty() ? Status() : move_requests();
   };
   Status status = without_throwing([&]() -> Status {
     HEDDLE_TRY(sends ? transport->send(peer, kTag, data, bytes, ticket)
