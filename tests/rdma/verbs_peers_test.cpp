@@ -106,5 +106,25 @@ TEST(VerbsPeers, WhoIsThroughHarmsNobody) {
   EXPECT_TRUE(world.of(1).peer_is_gone(0));
 }
 
+// It lives on, and does nothing for those who wait: rank 0, which has a connection, and rank 2, which has begun one.
+TEST(VerbsPeers, WhoHasLeftIsNotWaitedFor) {
+  VerbsWorld world(3);
+  ASSERT_NO_FATAL_FAILURE(exchange(world, 0, 1));
+  char data = 0;
+  Ticket tickets[3];
+  for (const int rank : {0, 2})
+    ASSERT_TRUE(world.of(rank).recv(1, 4, &data, 1, tickets[rank]).ok());
+  world.of(1).leave(-1);
+  for (const int rank : {0, 2}) {
+    Status status;
+    const auto end = steady_clock::now() + kLong;
+    while (status.ok() && steady_clock::now() < end)
+      status = world.of(rank).progress();
+    EXPECT_EQ(status.code(), Code::peer_failed) << status.message();
+    EXPECT_NE(status.message().find("rank 1 is gone: it has failed"), std::string::npos) << status.message();
+    world.of(rank).cancel(tickets[rank]);
+  }
+}
+
 }  // namespace
 }  // namespace heddle::test

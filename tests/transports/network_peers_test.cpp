@@ -161,9 +161,8 @@ TEST_P(NetworkPeers, WhatWasSentOutlivesTheSender) {
 }
 
 // It lives on, and does nothing for those who wait.
-TEST(Tcp, WhoHasLeftIsNotWaitedFor) {
-  const NetworkKind kind{"tcp", &open_tcp_network};
-  Peers world(kind, 2);
+TEST_P(NetworkPeers, WhoHasLeftIsNotWaitedFor) {
+  Peers world(GetParam(), 2);
   exchange(world, 0, 1);
   Ticket sent;
   ASSERT_TRUE(world.of(1).send(0, 4, "x", 1, sent).ok());
@@ -226,9 +225,8 @@ TEST(Tcp, WhoHasLeftSaysForWhom) {
 }
 
 // Their connections are in its queue, or come later: it has not looked since.
-TEST(Tcp, WhoHasLeftAnswersNobodyWhoIsNotConnected) {
-  const NetworkKind kind{"tcp", &open_tcp_network};
-  Peers world(kind, 3);
+TEST_P(NetworkPeers, WhoHasLeftAnswersNobodyWhoIsNotConnected) {
+  Peers world(GetParam(), 3);
   char data = 0;
   Ticket early;
   Ticket late;

@@ -55,6 +55,7 @@ class UcxMessages final : public UcxTransport {
   bool settled() override;
   void cancel(Ticket& ticket) override;
   bool peer_is_gone(int peer) const override;
+  void leave(int culprit) override;
   int culprit() const override { return culprit_; }
   std::uint64_t moved() const override { return moved_; }
   int wake_descriptor() const override { return worker_.wake_descriptor(); }
@@ -85,6 +86,7 @@ class UcxMessages final : public UcxTransport {
   Status watch_senders();
   void release(UcxOpen& open);
   void close(UcxPeer& peer, bool by_force);
+  void end(bool by_force);
   void drop_worker();
   template <typename Condition>
   bool progress_until(Condition condition, std::chrono::milliseconds limit);

@@ -272,7 +272,21 @@ void UcxMessages::release(UcxOpen& open) {
 }
 
 UcxMessages::~UcxMessages() {
-  // Those left are nobody's: their owners are gone.
+  end(!error_.ok());
+}
+
+// The others hear of it by their connections, and who comes later to see whether this rank lives, by a worker that is there no more: nobody
+// would move one for them.
+void UcxMessages::leave(int culprit) {
+  if (culprit_ < 0) culprit_ = culprit;
+  const bool failed = !error_.ok();
+  if (!failed) error_ = Status(Code::peer_failed, "this rank has left the others");
+  end(failed);
+}
+
+// `by_force`: what was sent need not arrive.
+void UcxMessages::end(bool by_force) {
+  // Those left are nobody's: their owners are gone, or have been told.
   for (std::size_t left = open_.size(); left > 0 && worker_.handle() != nullptr && !open_.empty(); --left) {
     UcxOpen& open = *open_.back();
     if (open.ticket != nullptr) open.ticket->words[0] = 0;
@@ -281,7 +295,7 @@ UcxMessages::~UcxMessages() {
   }
   if (worker_.handle() == nullptr) return;
   for (UcxPeer& peer : peers_)
-    close(peer, peer.failure != UCS_OK || !error_.ok() || !peer.sent);
+    close(peer, by_force || peer.failure != UCS_OK || !peer.sent);
   const auto closed = [this] {
     std::erase_if(closing_, [](void* request) {
       if (ucp_request_check_status(request) == UCS_INPROGRESS) return false;

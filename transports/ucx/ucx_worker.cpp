@@ -139,6 +139,7 @@ Status UcxWorker::find_address() {
 void UcxWorker::destroy() {
   if (handle_ != nullptr) ucp_worker_destroy(handle_);
   handle_ = nullptr;
+  wake_descriptor_ = -1;
 }
 
 }  // namespace heddle

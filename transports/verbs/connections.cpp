@@ -265,6 +265,18 @@ Status VerbsTransport::fail(Status status) {
   return failed_;
 }
 
+// As where this has failed by itself, and to those as well who have no connection yet: they may be waiting for an answer.
+void VerbsTransport::leave(int culprit) {
+  if (!failed_.ok()) return;
+  if (culprit >= 0 && at(culprit).reachable) at(culprit).gone = true;
+  const int lost = lost_one();
+  for (const auto& peer : peers_) {
+    if (peer->reachable && peer->queue_pair == nullptr && !peer->gone)
+      static_cast<void>(say(*peer, Hello::Kind::notice, static_cast<std::uint32_t>(lost < 0 ? rank_ : lost)));
+  }
+  static_cast<void>(fail(Status(Code::peer_failed, "this rank has left the others")));
+}
+
 void VerbsTransport::break_connection(Peer& peer) {
   ibv_qp_attr to{};
   to.qp_state = IBV_QPS_ERR;
