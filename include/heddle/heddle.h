@@ -10,7 +10,7 @@
  * Order: all ranks of a communicator start the same collectives, with matching arguments, in the same order.
  * Waits: every wait ends after HEDDLE_TIMEOUT without any progress (0, the default: never) with HEDDLE_ERR_TIMEOUT and a message
  * that names the missing rank, and warns once after HEDDLE_WARN_AFTER. After a timeout or a failed peer a
- * communicator can only be destroyed (heddle_comm_failed).
+ * communicator can only be destroyed (heddle_comm_failed). Its buffers are the caller's again, but for those of lent messages (heddle_p2p) that the lender could not take back, as MPI cannot once a message has met its receive: the text says so, and that they may still be written to.
  */
 #ifndef HEDDLE_HEDDLE_H
 #define HEDDLE_HEDDLE_H
@@ -105,7 +105,7 @@ typedef int (*heddle_allgather_fn)(const void* mine, void* all, size_t bytes, vo
  * between two ranks with equal tags (0 <= tag < 32768) match in order. `request` points to caller-owned storage of
  * HEDDLE_P2P_REQUEST_BYTES bytes that does not move while the message is open. All return 0, or anything else on
  * failure. `test` sets *done and releases the request when it is finished, and fails where a message of another length
- * has come, as far as the lender can tell; `cancel` gives up on it. `progress` moves
+ * has come, as far as the lender can tell; `cancel` gives up on it, and fails where the lender may go on with it in its buffer (the error of the call that gave it up says so then). `progress` moves
  * the lender's own traffic (may be null). The functions must outlive the communicator. `release` (may be null) is called
  * exactly once, with `context`, when heddle is done with them: by heddle_comm_destroy, or before heddle_comm_create
  * returns a failure. `release` must not call heddle. */
@@ -196,7 +196,7 @@ HEDDLE_API heddle_status heddle_recv(void* data, size_t bytes, int peer, heddle_
 
 /* ---- Non-blocking and persistent ------------------------------------------------------------------------------ */
 
-/* Start and return; but with 2,047 active ones of messages the next start waits for the oldest. Buffers stay untouched by the caller until the request is complete. Progress is made in
+/* Start and return; but with 2,047 active ones of messages the next start waits for the oldest. Buffers stay untouched by the caller until the request is complete. Floats are folded as the thread that starts it computes (rounding, subnormal numbers). Progress is made in
  * heddle_test, heddle_wait and every blocking collective or message of the communicator, and where a network of heddle's own connects the nodes also
  * by a thread of heddle's (HEDDLE_PROGRESS_THREAD, docs/environment.md), which blocks all signals. Ranks of one node may take requests one after the
  * other, in the order in which they were started, and a blocking collective after them. *request is freed, and set to null, by the test

@@ -108,8 +108,8 @@ static inline int heddle_mpi_test(void* request, int* done, void* context) {
   return error;
 }
 
-/* MPI completes a cancelled receive without the other side. A send that the other side has begun to fetch it may not let
- * go of: such a request is left to MPI, which frees it when it can. */
+/* MPI completes a cancelled receive without the other side. A receive that has met its message, and a send that the other side has begun to fetch,
+ * it may not let go of: such a request is left to MPI, which goes on with it, in its buffer as well, and frees it when it can. Nonzero then. */
 static inline int heddle_mpi_cancel(void* request, void* context) {
   heddle_mpi_message opened;
   double end;
@@ -126,7 +126,7 @@ static inline int heddle_mpi_cancel(void* request, void* context) {
     error = MPI_Test(&opened.request, &done, MPI_STATUS_IGNORE);
   if (opened.request != MPI_REQUEST_NULL) {
     const int freed = MPI_Request_free(&opened.request);
-    if (error == MPI_SUCCESS) error = freed;
+    if (error == MPI_SUCCESS) error = freed == MPI_SUCCESS ? MPI_ERR_PENDING : freed;
   }
   memcpy(request, &opened, sizeof(opened));
   return error;

@@ -33,6 +33,16 @@ const char* name_of_call(const TeamCall& call) {
   }
 }
 
+// Messages that were given up and that their lender may go on with: their buffers are not the caller's yet, who has to know.
+Status with_what_is_held(const Connections& connections, Status status) {
+  std::string text;
+  for (int rank = 0; rank < connections.topology.size(); ++rank) {
+    std::string held = connections.internode.transport->trouble(rank);
+    if (!held.empty()) text += "; " + held;
+  }
+  return text.empty() ? std::move(status) : Status(status.code(), status.message() + text);
+}
+
 }  // namespace
 
 int CommunicatorImpl::rank_of_member(int member, TeamKind team) const {
@@ -180,6 +190,7 @@ Status CommunicatorImpl::fail(Status status) {
     if (each) each->withdraw();
   }
   lose_requests();
+  if (connections_->internode.lent) status = broken_ = with_what_is_held(*connections_, std::move(status));
   std::fill(std::begin(by_team_), std::end(by_team_), 0);
   for (const Transport* transport : connections_->ports.transports) {
     if (culprit_ < 0) culprit_ = transport->culprit();

@@ -1,4 +1,4 @@
-// Failures between nodes: what those hear who wait for a rank that has failed and lives on.
+// Failures between nodes: what those hear who wait for a rank that has failed and lives on, and what a lender of messages may go on with.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -68,6 +68,42 @@ TEST_F(OverUcx, WhoGivesUpIsNotWaitedFor) {
         int value = 0;
         return comm.bcast(&value, sizeof value, 1);
       });
+}
+
+// An MPI does not take back a receive that has met its message.
+TEST(LentMessages, WhoseLenderGoesOnWithThemAreNamed) {
+  Party party({1, 2});
+  Config config = quiet();
+  config.timeout = std::chrono::milliseconds(400);
+  static int (*cancel)(void* request, void* context) = nullptr;
+  cancel = party.lender(0).functions().cancel;
+  std::atomic<bool> through{false};
+  run_ranks(2, [&](Rank& me) {
+    Bootstrap bootstrap = party.bootstrap(me.rank);
+    bootstrap.make_p2p = [&party, &me]() -> Result<heddle_p2p> {
+      heddle_p2p p2p = party.lender(me.rank).functions();
+      p2p.cancel = [](void* request, void* context) { return (void)cancel(request, context), 1; };
+      return p2p;
+    };
+    auto comm = Communicator::create(bootstrap, config);
+    ASSERT_TRUE(comm.ok()) << comm.status().message();
+    Communicator& c = *comm.value();
+    if (me.rank == 1) {
+      me.until([&] { return through.load(); });
+      return;
+    }
+    int value = 0;
+    for (int again = 0; again < 2; ++again) {
+      const Status status = c.recv(&value, sizeof value, 1);
+      EXPECT_EQ(status.code(), Code::timeout);
+      EXPECT_NE(
+          status.message().find("has not let go of a message from rank 1 that was given up: it may still "
+                                "write to its buffer"),
+          std::string::npos)
+          << status.message();
+    }
+    through = true;
+  });
 }
 
 }  // namespace

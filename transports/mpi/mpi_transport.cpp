@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -59,8 +60,21 @@ class MpiTransport final : public Transport {
   }
 
   void cancel(Ticket& ticket) override {
-    if (std::erase_if(open_, [&](const Message& each) { return each.ticket == &ticket; }) > 0)
-      p2p_.cancel(ticket.words, p2p_.context);
+    const auto found =
+        std::find_if(open_.begin(), open_.end(), [&](const Message& each) { return each.ticket == &ticket; });
+    if (found == open_.end()) return;
+    if (p2p_.cancel(ticket.words, p2p_.context) != 0 && held_peer_ < 0) {
+      held_peer_ = found->peer;
+      held_is_sent_ = found->is_sent;
+    }
+    open_.erase(found);
+  }
+
+  std::string trouble(int peer) const override {
+    if (peer != held_peer_) return "";
+    return fmt::format(
+        "the host MPI has not let go of a message {} rank {} that was given up: it may still {} its buffer",
+        held_is_sent_ ? "to" : "from", peer, held_is_sent_ ? "read" : "write to");
   }
 
   bool peer_is_gone(int) const override { return false; }
@@ -91,6 +105,9 @@ class MpiTransport final : public Transport {
   heddle_p2p p2p_;
   std::vector<Message> open_;
   std::uint64_t moved_ = 0;
+  // Of the first message that was given up and that the lender may go on with.
+  int held_peer_ = -1;
+  bool held_is_sent_ = false;
   TransportCapabilities capabilities_;
 };
 
