@@ -6,6 +6,15 @@
 #include <utility>
 
 namespace heddle {
+namespace {
+
+// The verifier lets no such schedule pass.
+[[gnu::cold, gnu::noinline]] Status no_team(const Step& step) {
+  return Status(Code::internal, "a schedule has a verb of team " + std::to_string(step.lane) +
+                                    ", in which this rank is alone");
+}
+
+}  // namespace
 
 Execution::Execution(std::shared_ptr<const Schedule> schedule, const Ports& ports)
     : schedule_(std::move(schedule)),
@@ -114,12 +123,6 @@ void Execution::give_local(const Step& step, std::byte* dst, const std::byte* sr
   } else if (dst != src) {
     binding_.local->copy(dst, src, bytes);
   }
-}
-
-// The verifier lets no such schedule pass.
-[[gnu::cold, gnu::noinline]] static Status no_team(const Step& step) {
-  return Status(Code::internal, "a schedule has a verb of team " + std::to_string(step.lane) +
-                                    ", in which this rank is alone");
 }
 
 bool Execution::run_team(const Step& step) {
