@@ -18,20 +18,33 @@ namespace {
 constexpr std::size_t kMostPiece = std::size_t{4} << 20;
 constexpr std::size_t kLeastPiece = std::size_t{64} << 10;
 
+// A stream may still come to them, and the driver has them registered: to unmap them would leave it with pages that are another's by then.
+void keep_for_ever(std::unique_ptr<RelayWords> words) {
+  static_cast<void>(words.release());
+}
+
 }  // namespace
 
 // When the threads have served what the streams were given.
 StreamRelay::~StreamRelay() {
   if (gear_.link != nullptr) kept_.push_back(std::move(gear_));
   for (Gear& gear : kept_) {
-    gear.link->finish();
+    const bool finished = finish(gear);
     gear.thread.reset();
+    if (!finished) keep_for_ever(std::move(gear.words));
   }
+}
+
+// A link of its own waits for its thread alone, which lets it go on whatever comes. One of the node's waits for the GPUs of others: where that is in vain it stays (DevicePath::keep_for_ever).
+bool StreamRelay::finish(Gear& gear) {
+  if (gear.own_link == nullptr) return shares_->finish(*gear.link);
+  gear.own_link->finish();
+  return true;
 }
 
 // All ranks at the same point, and no stream of theirs is being captured.
 void StreamRelay::reset() {
-  if (gear_.link != nullptr) gear_.link->finish();
+  const bool finished = gear_.link == nullptr || finish(gear_);
   if (captured_) {
     gear_.thread->keep();
   } else {
@@ -40,7 +53,11 @@ void StreamRelay::reset() {
   }
   if (shares_on_ && apart_) shares_->let_go();
   if (shares_on_ && !apart_) apart_ = !shares_->leave().ok();
-  if (captured_) kept_.push_back(std::move(gear_));
+  if (captured_) {
+    kept_.push_back(std::move(gear_));
+  } else if (!finished) {
+    keep_for_ever(std::move(gear_.words));
+  }
   captured_ = shares_on_ = false;
   gear_ = {};
 }

@@ -43,7 +43,7 @@ class StreamRelay {
       : ranks_(ranks), twin_(std::move(twin)), log_(log), shares_(std::move(shares)) {}
   StreamRelay(const StreamRelay&) = delete;
   StreamRelay& operator=(const StreamRelay&) = delete;
-  // Waits for what the streams were given, and for the graphs that were launched.
+  // Waits for what the streams were given, and for the graphs that were launched; for ranks of the node that do nothing more a few seconds at most.
   ~StreamRelay();
 
   // On a stream of the caller's (null: the default stream of the buffers' context): after the work that it was given, and before what it is given later.
@@ -94,6 +94,7 @@ class StreamRelay {
   Status agree(const Status& mine, std::span<std::uint64_t> more = {});
   Status agree_on_call(const Status& mine, const RelayCall& call, bool captured, bool* shared);
   void reset();
+  bool finish(Gear& gear);
 
   HostCollectives& ranks_;
   const Twin twin_;

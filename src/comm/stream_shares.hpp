@@ -59,6 +59,9 @@ class StreamShares {
   // failure leave() alone is called.
   Status connect(gpu::Gpu& gpu, const gpu::Place& place, std::size_t bytes);
   gpu::Link& link() const { return *node_.link_; }
+  // Waits for what a link of this rank's was given, also one of before leave(); for a rank of the node that is gone, or whose GPU has failed, a second at most. False: in vain, and then the
+  // link stays for as long as the process does.
+  bool finish(gpu::Link& link) { return node_.finish(link); }
   // No share is longer than this.
   void limit(std::size_t share);
   int lanes() const { return lanes_; }
