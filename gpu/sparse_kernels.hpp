@@ -45,8 +45,9 @@ class SparseKernels {
   explicit SparseKernels(const Driver& driver, std::uint64_t tiles = kernels::kMostTiles)
       : driver_(driver), tiles_(tiles), multiprocessors_(driver), library_(driver, kernels::Family::sparse) {}
 
-  // Whether there are kernels, which are loaded now.
-  Status load() { return function("count_digits").status(); }
+  // Whether there are kernels, which are loaded into the current context now, all of them, so that nothing below need load any: at a launch the driver may wait for all that the context has been
+  // given, as for a stream of another thread's that waits for this one.
+  Status load();
 
   // ---- Selection. Its temporary memory is the caller's, on the device, aligned to 16 bytes, and serves one selection after another, of any
   // kind, without being prepared again.
@@ -145,6 +146,7 @@ class SparseKernels {
   std::mutex mutex_;  // for what is below
   KernelLibrary library_;
   std::map<std::string, CUfunction> functions_;
+  ReadyContexts ready_;
 };
 
 }  // namespace heddle::gpu

@@ -129,15 +129,23 @@ CudaSparseLink::~CudaSparseLink() {
   });
 }
 
+// By half at least, where there is room for that: to free and to allocate memory may wait for all that the GPU does, and vectors that grow a little from call to call would do it in each.
 Status CudaSparseLink::grow(Piece& piece, std::size_t bytes) {
   if (bytes <= piece.bytes) return {};
   return link_.give([&](Cuda& cuda, CUstream /*stream*/) -> Status {
+    std::size_t wanted = std::max(bytes, piece.bytes + piece.bytes / 2);
     if (piece.at != 0) cuda.driver.MemFree(piece.at);
     piece = {};
-    const CUresult error = cuda.driver.MemAlloc(&piece.at, bytes);
-    if (error != CUDA_SUCCESS)
+    CUresult error = cuda.driver.MemAlloc(&piece.at, wanted);
+    if (error == CUDA_ERROR_OUT_OF_MEMORY && wanted > bytes) {
+      wanted = bytes;
+      error = cuda.driver.MemAlloc(&piece.at, wanted);
+    }
+    if (error != CUDA_SUCCESS) {
+      piece.at = 0;
       return cuda_error(cuda.driver, error, fmt::format("allocating {} bytes for sparse vectors", bytes));
-    piece.bytes = bytes;
+    }
+    piece.bytes = wanted;
     return {};
   });
 }

@@ -15,8 +15,11 @@
 #include "blocks_at_once.hpp"
 #include "cuda_memory.hpp"
 #include "fake_cuda.h"
+#include "gpu/gpu.hpp"
 #include "gpu/kernels/sparse_list.hpp"
+#include "gpu/link.hpp"
 #include "gpu/sparse_kernels.hpp"
+#include "gpu/sparse_link.hpp"
 
 namespace heddle::gpu {
 namespace {
@@ -365,6 +368,33 @@ TEST_F(SparseKernelTest, WhatCudaSaysComesBackWithAWayOut) {
   EXPECT_EQ(kernels_.prepare(default_stream(), work_.data()).code(), Code::out_of_memory);
   // Nothing is left on its way when the kernels go.
   EXPECT_EQ(count(), kCount);
+}
+
+// ---- A link's
+
+TEST(SparseLink, HasAllKernelsLoadedAndGrowsByHalf) {
+  Gpu gpu;
+  ASSERT_TRUE(gpu.present());
+  const TestMemory memory(*cuda, Memory::device, 64);
+  const Result<Place> place = gpu.place(memory.data());
+  ASSERT_TRUE(place.ok());
+  const Result<std::unique_ptr<Link>> link = make_link(gpu, place.value());
+  ASSERT_TRUE(link.ok()) << link.status().message();
+  for (const int known : {0, 1}) {
+    const int loads = cuda->calls("cuFuncLoad");
+    const Result<std::unique_ptr<SparseLink>> sparse = make_sparse_link(*link.value());
+    ASSERT_TRUE(sparse.ok()) << sparse.status().message();
+    EXPECT_EQ(cuda->calls("cuFuncLoad") - loads > 50, known == 0);
+    const int so_far = cuda->calls("cuMemAlloc");
+    for (std::size_t bytes = 1000; bytes <= 300'000; bytes += 1000)
+      ASSERT_TRUE(sparse.value()->piece(0, bytes).ok());
+    EXPECT_LE(cuda->calls("cuMemAlloc") - so_far, 20);
+    // Where there is no room for more than is wanted, that will do.
+    ASSERT_TRUE(sparse.value()->piece(0, 1'000'000).ok());
+    cuda->fail("cuMemAlloc", CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_TRUE(sparse.value()->piece(0, 1'000'001).ok());
+    EXPECT_TRUE(link.value()->wait().ok());
+  }
 }
 
 }  // namespace
