@@ -20,17 +20,16 @@ Kernels::Kernels(const Driver& driver)
                  KernelLibrary(driver, Family::fp8), KernelLibrary(driver, Family::integers),
                  KernelLibrary(driver, Family::bits)} {}
 
-Status Kernels::look_up(const Choice& choice, Kernel* kernel) {
+Status Kernels::look_up(const Choice& choice, Found* found) {
   const Result<CUfunction> function = libraries_[static_cast<std::size_t>(choice.family)].find(choice.name);
   if (!function.ok()) return function.status();
-  kernel->choice = choice;
-  kernel->function = function.value();
+  *found = {choice, function.value()};
   return {};
 }
 
-Result<Kernels::Kernel> Kernels::kernel(DType type, Op op) {
+Result<Kernels::Found> Kernels::kernel(DType type, Op op) {
   const std::lock_guard lock(mutex_);
-  Kernel& known = kernels_[static_cast<std::size_t>(type)][static_cast<std::size_t>(op)];
+  Found& known = at(type, op).found;
   if (known.function != nullptr) [[likely]]
     return known;
   const std::optional<Choice> choice = kernels::choose(type, op);
@@ -42,35 +41,39 @@ Result<Kernels::Kernel> Kernels::kernel(DType type, Op op) {
 }
 
 // One input of any type, whatever the operation.
-Result<Kernels::Kernel> Kernels::copying(DType type) {
+Result<Kernels::Found> Kernels::copying(DType type) {
   const std::lock_guard lock(mutex_);
-  if (copy_.function == nullptr) HEDDLE_TRY(look_up(kernels::copy_choice(), &copy_));
-  Kernel kernel = copy_;
-  kernel.choice.parts = dtype_size(type);
-  return kernel;
+  if (copy_.found.function == nullptr) HEDDLE_TRY(look_up(kernels::copy_choice(), &copy_.found));
+  Found found = copy_.found;
+  found.choice.parts = dtype_size(type);
+  return found;
 }
 
-Status Kernels::make_ready(Kernel& kernel, CUcontext context, std::uint64_t instance) {
-  if (kernel.ready_in == context && kernel.instance == instance) return {};
-  const Choice& choice = kernel.choice;
-  HEDDLE_TRY(libraries_[static_cast<std::size_t>(choice.family)].make_ready(kernel.function, choice.name));
-  kernel.ready_in = context;
-  kernel.instance = instance;
+// Two threads may load the same one: that does no harm.
+Status Kernels::make_ready(Kernel& kernel, const Found& found, CUcontext context, std::uint64_t instance) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (kernel.ready.has(context, instance)) return {};
+  }
+  const Choice& choice = found.choice;
+  HEDDLE_TRY(libraries_[static_cast<std::size_t>(choice.family)].make_ready(found.function, choice.name));
+  const std::lock_guard lock(mutex_);
+  kernel.ready.add(context, instance);
   return {};
 }
 
 // Also the one that moves a single input.
 Status Kernels::load(DType type, Op op) {
-  HEDDLE_TRY(kernel(type, op).status());
-  HEDDLE_TRY(copying(type).status());
+  const Result<Found> folds = kernel(type, op);
+  if (!folds.ok()) return folds.status();
+  const Result<Found> copies = copying(type);
+  if (!copies.ok()) return copies.status();
   CUcontext context = nullptr;
   const CUresult error = driver_.CtxGetCurrent(&context);
   if (error != CUDA_SUCCESS) return cuda_error(driver_, error, "asking for the current context");
   const std::uint64_t instance = instance_of(driver_, context);
-  const std::lock_guard lock(mutex_);
-  HEDDLE_TRY(
-      make_ready(kernels_[static_cast<std::size_t>(type)][static_cast<std::size_t>(op)], context, instance));
-  return make_ready(copy_, context, instance);
+  HEDDLE_TRY(make_ready(at(type, op), folds.value(), context, instance));
+  return make_ready(copy_, copies.value(), context, instance);
 }
 
 Status Kernels::fold(CUstream stream, DType type, Op op, std::span<const void* const> inputs,
@@ -80,7 +83,7 @@ Status Kernels::fold(CUstream stream, DType type, Op op, std::span<const void* c
     return Status(Code::unsupported,
                   fmt::format("a fold on a GPU of {} inputs to {} outputs; it takes 1 to {} and 1 to {}",
                               inputs.size(), outputs.size(), kernels::kMostInputs, kernels::kMostOutputs));
-  const Result<Kernel> kernel = inputs.size() == 1 ? copying(type) : this->kernel(type, op);
+  const Result<Found> kernel = inputs.size() == 1 ? copying(type) : this->kernel(type, op);
   if (!kernel.ok()) return kernel.status();
   const Result<unsigned> multiprocessors = multiprocessors_.count();
   if (!multiprocessors.ok()) return multiprocessors.status();

@@ -37,17 +37,23 @@ class Kernels {
   Status load(DType type, Op op);
 
  private:
-  // What is known of a kernel; the driver's function once that has been looked up.
-  struct Kernel {
+  // What is launched.
+  struct Found {
     kernels::Choice choice{};
     CUfunction function = nullptr;
-    CUcontext ready_in = nullptr;  // where it was loaded last
-    std::uint64_t instance = 0;    // of those that this has stood for
   };
-  Result<Kernel> kernel(DType type, Op op);
-  Result<Kernel> copying(DType type);
-  Status look_up(const kernels::Choice& choice, Kernel* kernel);
-  Status make_ready(Kernel& kernel, CUcontext context, std::uint64_t instance);
+  // What is known of a kernel; the driver's function once that has been looked up, and then for good.
+  struct Kernel {
+    Found found;
+    ReadyContexts ready;
+  };
+  Kernel& at(DType type, Op op) {
+    return kernels_[static_cast<std::size_t>(type)][static_cast<std::size_t>(op)];
+  }
+  Result<Found> kernel(DType type, Op op);
+  Result<Found> copying(DType type);
+  Status look_up(const kernels::Choice& choice, Found* found);
+  Status make_ready(Kernel& kernel, const Found& found, CUcontext context, std::uint64_t instance);
 
   static constexpr std::size_t kFamilies = 5;
   const Driver& driver_;

@@ -187,6 +187,17 @@ TEST_F(KernelTest, LoadsBeforeTheFirstLaunch) {
   cuda->set_current(cuda->primary(0));
 }
 
+// Also where threads with a GPU each ask by turns.
+TEST_F(KernelTest, LoadsOnceIntoEachContext) {
+  const int before = cuda->calls("cuFuncLoad");
+  for (int call = 0; call < 100; ++call) {
+    cuda->set_current(cuda->primary(call % 2));
+    ASSERT_TRUE(kernels_.load(DType::u32, Op::sum).ok());
+  }
+  EXPECT_EQ(cuda->calls("cuFuncLoad") - before, 4);  // two kernels
+  cuda->set_current(cuda->primary(0));
+}
+
 // A process loads those kernels that it uses.
 TEST_F(KernelTest, WhatCannotBeLoadedIsNamed) {
   const TestMemory memory(*cuda, Memory::device, 64);
