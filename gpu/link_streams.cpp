@@ -22,7 +22,8 @@ CUresult CudaLink::make_mark(const Driver& driver, bool for_processes, unsigned 
   // Events without times cost least, and others cannot be shared.
   unsigned flags = CU_EVENT_DISABLE_TIMING;
   if (for_processes) flags |= CU_EVENT_INTERPROCESS;
-  CUresult error = driver.EventCreate(&marks_[turn], flags);
+  // There may be one from an attempt that failed.
+  CUresult error = marks_[turn] != nullptr ? CUDA_SUCCESS : driver.EventCreate(&marks_[turn], flags);
   if (error != CUDA_SUCCESS) return error;
   mine->address[turn] = reinterpret_cast<std::uintptr_t>(marks_[turn]);
   if (!for_processes) return CUDA_SUCCESS;

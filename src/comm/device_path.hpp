@@ -246,6 +246,7 @@ class DevicePath {
   Status get_ready(gpu::Gpu& gpu, gpu::Stream stream, const void* buffer);
   Status find(gpu::Gpu& gpu, gpu::Stream stream, const void* buffer, gpu::Place* place);
   Result<bool> share_marks();
+  Status refuse(const Status& why);
   Status agree(const Status& mine, std::span<std::uint64_t> more, bool* refused);
   Status lies_here(const void* buffer, std::size_t bytes);
   Status serve_on(gpu::Stream stream, DeviceWork& work, Status mine);
@@ -276,9 +277,10 @@ class DevicePath {
   bool finish(gpu::Link& link);
   bool is_finished(gpu::Link& link);
 
-  static constexpr unsigned kFirst = 8;    // calls in a row that a rank watches before it asks
-  static constexpr unsigned kMost = 1024;  // twice as many each time that the mode ends, up to these
-  static constexpr unsigned kMisses = 8;   // in a row, that end the mode
+  static constexpr unsigned kFirst = 8;     // calls in a row that a rank watches before it asks
+  static constexpr unsigned kMost = 1024;   // twice as many each time that the mode ends, up to these
+  static constexpr unsigned kMisses = 8;    // in a row, that end the mode
+  static constexpr unsigned kRefusals = 2;  // in setting up for streams, in a row, that are final
 
   Meeting& meeting_;
   const DeviceLimits limits_;
@@ -312,6 +314,9 @@ class DevicePath {
   std::uint64_t key_ = 0;    // of the ranks, and where their links are; the same on all
   // How long exchanges are waited for while they are tried.
   std::chrono::steady_clock::time_point wait_until_ = std::chrono::steady_clock::time_point::max();
+  // Why calls on streams cannot be had, once that is final; the same on all ranks whether it says so.
+  Status refused_;
+  unsigned refusals_ = 0;  // of those in a row
   ScratchLayout layout_;
   gpu::ExchangeLayout exchange_;
   DeviceWays ways_;

@@ -46,6 +46,7 @@ Result<bool> DevicePath::share_marks() {
 Status DevicePath::get_ready(gpu::Gpu& gpu, gpu::Stream stream, const void* buffer) {
   if (mode_ == Mode::on && marks_open_) [[likely]]
     return {};
+  if (!refused_.ok()) return refused_;
   gpu::Place place;
   bool refused = false;
   HEDDLE_TRY(agree(find(gpu, stream, buffer, &place), {}, &refused));
@@ -59,9 +60,20 @@ Status DevicePath::get_ready(gpu::Gpu& gpu, gpu::Stream stream, const void* buff
   if (done.ok()) done = share_flags();
   if (lost_) return done.status();
   marks_open_ = done.ok();
-  if (marks_open_) return {};
-  HEDDLE_TRY(leave(Mode::idle));
-  return refuse_stream(done.status().message());
+  refusals_ = marks_open_ ? 0 : refusals_ + 1;
+  return marks_open_ ? Status() : refuse(done.status());
+}
+
+// What fails once may be had the next time, as memory that is short. What fails twice would fail in every iteration of a program that falls back to blocking calls, and would let it pay for
+// setting up each time: that is final. Blocking calls need no events, and go on by the GPUs where these are all that is missing.
+Status DevicePath::refuse(const Status& why) {
+  Status refused = refuse_stream(why.message());
+  const bool is_final = refusals_ >= kRefusals;
+  if (is_final) refused_ = refused;
+  if (is_final && (why.code() != Code::peer_failed || meeting_.rank() == 0))
+    log_.info("collectives on streams are refused from now on: " + why.message());
+  if (mode_ != Mode::on) HEDDLE_TRY(leave(is_final ? Mode::off : Mode::idle));
+  return refused;
 }
 
 // ---- Calls

@@ -89,5 +89,72 @@ TEST(GpuReach, ExchangesThatAreLost) {
   EXPECT_GE(count(said, "have waited for each other in vain in a kernel that was tried"), 1U) << said;
 }
 
+bool sums_by_gpus(NodeRank& rank, const TestWords& words) {
+  words.set(rank.rank() + 1);
+  const Result<bool> served =
+      rank.path().allreduce(words.at(), words.at(), words.count(), DType::i32, Op::sum);
+  return expect(served.ok() && served.value() && words.value() == 6, rank, "a blocking sum is wrong");
+}
+
+// Where events alone cannot be shared, streams are refused, at no cost from the second time on, and blocking calls go on by the GPUs.
+TEST(GpuReach, EventsThatCannotBeShared) {
+  EXPECT_TRUE(on_processes(library, kRanks, DeviceLimits{kExchanging.scratch}, [](NodeRank& rank) {
+    alarm(kLongest);
+    const TestStream stream(rank.driver(), rank.rank());
+    const TestWords words(rank.driver(), rank.rank(), 1000, 1);
+    fail_calls(rank, true, {"cuIpcGetEventHandle"}, CUDA_ERROR_NOT_SUPPORTED);
+    int allocated = 0;
+    int events = 0;
+    for (int call = 0; call < kCalls; ++call) {
+      const Status status = sum_on(rank, stream, words);
+      const bool refused = status.code() == Code::unsupported && rank.path().on();
+      if (!expect(refused, rank, "not refused: " + status.message()) || !sums_by_gpus(rank, words))
+        return false;
+      if (call == 0) allocated = rank.driver().calls("cuMemAlloc");
+      if (call == 1) events = rank.driver().calls("cuIpcGetEventHandle");
+    }
+    return expect(rank.driver().calls("cuMemAlloc") == allocated, rank, "set up again") &&
+           expect(rank.driver().calls("cuIpcGetEventHandle") == events, rank, "tried again");
+  }));
+}
+
+// What failed once is tried once more, without what there is of it being made again.
+TEST(GpuReach, EventsThatCannotBeSharedAtOnce) {
+  EXPECT_TRUE(on_processes(library, kRanks, DeviceLimits{kExchanging.scratch}, [](NodeRank& rank) {
+    alarm(kLongest);
+    const TestStream stream(rank.driver(), rank.rank());
+    const TestWords words(rank.driver(), rank.rank(), 1000, 1);
+    if (rank.rank() == 1) fail_calls(rank, true, {"cuIpcOpenEventHandle"}, CUDA_ERROR_NOT_SUPPORTED);
+    const Status status = sum_on(rank, stream, words);
+    if (!expect(status.code() == Code::unsupported, rank, "not refused: " + status.message())) return false;
+    fail_calls(rank, false, {"cuIpcOpenEventHandle"});
+    const int allocated = rank.driver().calls("cuMemAlloc");
+    const int events = rank.driver().calls("cuEventCreate");
+    if (!expect(sum_on(rank, stream, words).ok(), rank, "refused")) return false;
+    stream.wait();
+    rank.barrier();
+    return expect(words.value() == kRanks, rank, "a sum is wrong") &&
+           expect(rank.driver().calls("cuMemAlloc") == allocated, rank, "set up again") &&
+           expect(rank.driver().calls("cuEventCreate") == events, rank, "events were made again");
+  }));
+}
+
+TEST(GpuReach, ScratchThatCannotBeShared) {
+  EXPECT_TRUE(on_processes(library, kRanks, DeviceLimits{kExchanging.scratch}, [](NodeRank& rank) {
+    alarm(kLongest);
+    const TestStream stream(rank.driver(), rank.rank());
+    const TestWords words(rank.driver(), rank.rank(), 1000, 1);
+    fail_calls(rank, true, {"cuIpcGetMemHandle"}, CUDA_ERROR_NOT_SUPPORTED);
+    int allocated = 0;
+    for (int call = 0; call < kCalls; ++call) {
+      const Status status = sum_on(rank, stream, words);
+      const bool refused = status.code() == Code::unsupported && !rank.path().on();
+      if (!expect(refused, rank, "not refused: " + status.message())) return false;
+      if (call == 1) allocated = rank.driver().calls("cuMemAlloc");
+    }
+    return expect(rank.driver().calls("cuMemAlloc") == allocated, rank, "set up again");
+  }));
+}
+
 }  // namespace
 }  // namespace heddle::test
