@@ -1,10 +1,17 @@
 // Kinds of memory, images, and what goes wrong with them, on the double of CUDA's driver (its path is the argument).
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -308,6 +315,37 @@ TEST(Gpu, ForkedProcessKeepsWhatIsItsOwn) {
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
+}
+
+// As in a container that forbids it to ask for memory: in a process of its own, which keeps the filter until it ends.
+bool forbid_process_vm_readv(unsigned error) {
+  sock_filter filter[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const sock_fprog program = {static_cast<unsigned short>(std::size(filter)), filter};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST(Readable, WhereTheKernelDoesNotSay) {
+  const TestMemory memory(*driver, Memory::device, 100);
+  const int plain = 7;
+  EXPECT_TRUE(is_readable(&plain));
+  EXPECT_FALSE(is_readable(memory.data()));
+  for (const unsigned error : {EPERM, ENOSYS}) {
+    const pid_t child = fork();
+    if (child == 0) {
+      if (!forbid_process_vm_readv(error)) _exit(77);
+      errno = 5;
+      const bool told = is_readable(&plain) && !is_readable(memory.data()) && !is_readable(nullptr);
+      _exit(told && errno == 5 ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "no filters of system calls here";
+    EXPECT_EQ(status, 0) << "after error " << error;
+  }
 }
 
 TEST(Gpu, SwitchedOffDoesNotLook) {
