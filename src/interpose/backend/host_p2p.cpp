@@ -152,7 +152,7 @@ int HostP2p::cancel(void* request, void* context) {
   if (open.request != MPI_REQUEST_NULL) {
     const int freed = self->mpi_->Request_free(&open.request);
     // It goes on without us, in the buffer as well: heddle says so.
-    if (rc == MPI_SUCCESS) rc = freed == MPI_SUCCESS ? MPI_ERR_PENDING : freed;
+    if (rc == MPI_SUCCESS) rc = freed == MPI_SUCCESS ? MPI_ERR_OTHER : freed;
   }
   store(request, open);
   return rc;
