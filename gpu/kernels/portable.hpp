@@ -26,7 +26,9 @@ struct alignas(16) Vector {
 // `at` is a multiple of 16.
 HEDDLE_HOST_DEVICE inline Vector load_vector(const unsigned char* at) {
 #ifdef __CUDA_ARCH__
-  return *reinterpret_cast<const Vector*>(at);
+  // By the type that is one load, always: structures may be taken to pieces.
+  const uint4 vector = *reinterpret_cast<const uint4*>(at);
+  return {vector.x, vector.y, vector.z, vector.w};
 #else
   Vector vector;
   std::memcpy(&vector, __builtin_assume_aligned(at, sizeof vector), sizeof vector);
@@ -36,7 +38,8 @@ HEDDLE_HOST_DEVICE inline Vector load_vector(const unsigned char* at) {
 
 HEDDLE_HOST_DEVICE inline void store_vector(unsigned char* at, const Vector& vector) {
 #ifdef __CUDA_ARCH__
-  *reinterpret_cast<Vector*>(at) = vector;
+  *reinterpret_cast<uint4*>(at) =
+      make_uint4(vector.words[0], vector.words[1], vector.words[2], vector.words[3]);
 #else
   std::memcpy(__builtin_assume_aligned(at, sizeof vector), &vector, sizeof vector);
 #endif

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "gpu/kernels/block.hpp"
+#include "gpu/kernels/division.hpp"
 #include "gpu/kernels/operations.hpp"
 #include "gpu/kernels/sparse_arguments.hpp"
 
@@ -63,15 +64,17 @@ HEDDLE_DEVICE inline float random_threshold(std::uint64_t key, std::uint32_t pos
 
 // ---- One value
 
-// The level of a value, which is its code less kLevels.
+// The level of a value, which is its code less kLevels. `part`: its magnitude's of the scale.
 template <unsigned kBits>
-HEDDLE_DEVICE std::int32_t level_of(float value, float scale, float threshold) {
-  const auto bits = bits_as<std::uint32_t>(value);
-  const float level = bits_as<float>(bits & 0x7FFFFFFFU) / scale * static_cast<float>(kLevels<kBits>);
+HEDDLE_DEVICE std::int32_t level_of(float value, float part, float threshold) {
+  const float level = part * static_cast<float>(kLevels<kBits>);
   const auto below = static_cast<std::uint32_t>(level);
   const auto magnitude =
       static_cast<std::int32_t>(below + (threshold < level - static_cast<float>(below) ? 1U : 0U));
-  return bits >> 31 != 0 ? -magnitude : magnitude;
+  return bits_as<std::uint32_t>(value) >> 31 != 0 ? -magnitude : magnitude;
+}
+HEDDLE_DEVICE inline float magnitude_of(float value) {
+  return bits_as<float>(bits_as<std::uint32_t>(value) & 0x7FFFFFFFU);
 }
 
 template <unsigned kBits>
@@ -171,8 +174,8 @@ HEDDLE_DEVICE std::uint32_t code_group(std::uint64_t position, std::uint64_t lef
     const std::uint64_t last_key = low + 3 < low ? keys.at(position + 3) : key;
     HEDDLE_UNROLLED
     for (unsigned i = 0; i < 4; ++i)
-      levels[i] =
-          level_of<kBits>(group.values[i], scale, random_threshold(low + i < low ? last_key : key, low + i));
+      levels[i] = level_of<kBits>(group.values[i], magnitude_of(group.values[i]) / scale,
+                                  random_threshold(low + i < low ? last_key : key, low + i));
   }
   std::uint32_t codes = 0;
   HEDDLE_UNROLLED
@@ -185,6 +188,70 @@ HEDDLE_DEVICE std::uint32_t code_group(std::uint64_t position, std::uint64_t lef
   return left < 4 ? codes & ((1U << kBits * static_cast<unsigned>(left)) - 1) : codes;
 }
 
+// What a block has of the arguments, of one bucket.
+struct Part {
+  std::uint64_t first;  // value
+  std::uint64_t count;
+  std::uint64_t position;
+  std::uint32_t
+      whole;  // so many values from the first on go by whole groups, which have one key and offsets of 32 bits
+
+  HEDDLE_DEVICE Part(const QuantiseArguments& a, std::uint64_t at, bool is_aligned)
+      : first(at), count(a.count - at < a.bucket ? a.count - at : a.bucket), position(a.position + at) {
+    // Offsets do not run over either, where they are looked at behind the last group.
+    const std::uint64_t end = static_cast<std::uint32_t>(position) + count + 8 * kThreads;
+    whole = is_aligned && end >> 32 == 0 ? static_cast<std::uint32_t>(count) & ~3U : 0;
+  }
+};
+
+// Whether groups of all buckets are whole vectors.
+HEDDLE_DEVICE inline bool is_aligned(const QuantiseArguments& a) {
+  const auto bits = reinterpret_cast<std::uintptr_t>(a.gradient) |
+                    reinterpret_cast<std::uintptr_t>(a.residual) |
+                    reinterpret_cast<std::uintptr_t>(a.left_out);
+  return bits % sizeof(Vector) == 0 && (a.bucket % 4 == 0 || a.bucket >= a.count);
+}
+
+HEDDLE_DEVICE inline Group load_whole(const float* values) {
+  return bits_as<Group>(load_vector(reinterpret_cast<const unsigned char*>(values)));
+}
+
+// As compensated() and code_group(), of one of the whole groups; for a scale that is_ordinary().
+HEDDLE_DEVICE inline Group compensated_whole(const QuantiseArguments& a, const Part& part, std::uint32_t at) {
+  Group group = load_whole(a.gradient + part.first + at);
+  if (a.residual == nullptr) return group;
+  const Group kept = load_whole(a.residual + part.first + at);
+  HEDDLE_UNROLLED
+  for (unsigned i = 0; i < 4; ++i)
+    group.values[i] = PlainSum::apply(group.values[i], kept.values[i]);
+  return group;
+}
+
+template <unsigned kBits>
+HEDDLE_DEVICE std::uint32_t code_whole(std::uint64_t key, std::uint32_t low, float scale, float inverse,
+                                       Group& group) {
+  // What is added carries nothing over: each code is in its bits at the end.
+  std::uint32_t codes = 0;
+  HEDDLE_UNROLLED
+  for (unsigned i = 0; i < 4; ++i) {
+    const float value = group.values[i];
+    const std::int32_t level =
+        level_of<kBits>(value, quotient(magnitude_of(value), scale, inverse), random_threshold(key, low + i));
+    codes += (kLevels<kBits> + static_cast<std::uint32_t>(level)) << kBits * i;
+    // No more than the scale, which is finite.
+    group.values[i] = value - value_of<kBits>(level, scale);
+  }
+  return codes;
+}
+
+// Of a group: one, two or four bytes.
+template <unsigned kBytes>
+HEDDLE_DEVICE void store_codes(unsigned char* to, std::uint32_t codes) {
+  if (kBytes == 2 && reinterpret_cast<std::uintptr_t>(to) % kBytes == 0)
+    return store_element(to, static_cast<std::uint16_t>(codes));
+  store_bytes(to, codes, kBytes);
+}
+
 template <unsigned kOfCode>
 struct Levels {
   using Shared = QuantiseShared;
@@ -195,21 +262,14 @@ struct Levels {
     const Buckets<Levels> buckets(a.count, a.bucket);
     Each<RandomKey> keys;
     block.alone([&](unsigned thread) { keys[thread] = RandomKey(a.seed, a.position); });
-    for (std::uint64_t b = block.number; b < buckets.number; b += block.of) {
-      const std::uint64_t first = b * a.bucket;
-      const std::uint64_t count = a.count - first < a.bucket ? a.count - first : a.bucket;
-      unsigned char* const to = a.codes + b * buckets.bytes;
+    const bool aligned = is_aligned(a);
+    unsigned char* to = a.codes + block.number * buckets.bytes;
+    for (std::uint64_t first = block.number * a.bucket; first < a.count;
+         first += block.of * a.bucket, to += block.of * buckets.bytes) {
+      const Part part(a, first, aligned);
       Each<Group> own;  // of each thread's groups the first: mostly there is no other
       Each<std::uint32_t> largest;
-      block.alone([&](unsigned thread) {
-        largest[thread] = 0;
-        for (std::uint64_t at = 4 * thread; at < count; at += 4 * kThreads) {
-          const Group group = compensated<PlainSum>(a, first + at, count - at);
-          if (at == 4 * thread) own[thread] = group;
-          const std::uint32_t here = largest_of(group);
-          largest[thread] = here > largest[thread] ? here : largest[thread];
-        }
-      });
+      block.alone([&](unsigned thread) { largest[thread] = load(a, part, thread, own[thread]); });
       block.max_warps(largest, shared.warps);
       block.each([&](unsigned thread) {
         std::uint32_t all = 0;
@@ -217,18 +277,7 @@ struct Levels {
         for (unsigned w = 0; w < kWarps; ++w)
           all = shared.warps[w] > all ? shared.warps[w] : all;
         if (thread == 0) store_bytes(to, all < kInfinityBits ? all : kNotFinite, sizeof all);
-        for (std::uint64_t at = 4 * thread; at < count; at += 4 * kThreads) {
-          const std::uint64_t left = count - at;
-          Group group = at == 4 * thread ? own[thread] : compensated<PlainSum>(a, first + at, left);
-          const std::uint32_t codes =
-              code_group<kBits>(a.position + first + at, left, all, keys[thread], group);
-          unsigned char* const its = to + kHeader + at / 4 * kBits / 2;
-          if (left >= 4)
-            store_bytes(its, codes, kBits / 2);
-          else
-            store_bytes(its, codes, code_bytes(left, kBits));
-          if (a.left_out != nullptr) store_group(a.left_out + first + at, group, left);
-        }
+        code(a, part, all, to + kHeader, thread, own[thread], keys[thread]);
       });
     }
   }
@@ -259,6 +308,68 @@ struct Levels {
                                                     : bits_as<float>(kMark);
     }
     return is_bad;
+  }
+
+ private:
+  static constexpr unsigned kStep = 4 * kThreads;
+
+  // The groups of a thread, whole ones first. Returns their largest magnitude.
+  HEDDLE_DEVICE static std::uint32_t load(const QuantiseArguments& a, const Part& part, unsigned thread,
+                                          Group& own) {
+    std::uint32_t largest = 0;
+    const auto look_at = [&](const Group& group) {
+      const std::uint32_t here = largest_of(group);
+      largest = here > largest ? here : largest;
+    };
+    std::uint32_t at = 4 * thread;
+    if (at < part.whole) {
+      own = compensated_whole(a, part, at);
+      look_at(own);
+      HEDDLE_NOT_UNROLLED
+      for (at += kStep; at < part.whole; at += kStep)
+        look_at(compensated_whole(a, part, at));
+    }
+    HEDDLE_NOT_UNROLLED
+    for (std::uint64_t rest = at; rest < part.count; rest += kStep) {
+      const Group group = compensated<PlainSum>(a, part.first + rest, part.count - rest);
+      if (rest == 4 * thread) own = group;
+      look_at(group);
+    }
+    return largest;
+  }
+
+  HEDDLE_DEVICE static void code(const QuantiseArguments& a, const Part& part, std::uint32_t largest,
+                                 unsigned char* to, unsigned thread, const Group& own, RandomKey& keys) {
+    std::uint32_t at = 4 * thread;
+    if (at < part.whole && is_ordinary(largest)) {
+      const float scale = bits_as<float>(largest);
+      const float inverse = 1.0F / scale;
+      const std::uint64_t key = keys.at(part.position);
+      Group group = own;
+      HEDDLE_NOT_UNROLLED
+      for (;;) {
+        const std::uint32_t low = static_cast<std::uint32_t>(part.position) + at;
+        store_codes<kBits / 2>(to + at / 4 * (kBits / 2), code_whole<kBits>(key, low, scale, inverse, group));
+        if (a.left_out != nullptr)
+          store_vector(reinterpret_cast<unsigned char*>(a.left_out + part.first + at),
+                       bits_as<Vector>(group));
+        at += kStep;
+        if (at >= part.whole) break;
+        group = compensated_whole(a, part, at);
+      }
+    }
+    HEDDLE_NOT_UNROLLED
+    for (std::uint64_t rest = at; rest < part.count; rest += kStep) {
+      const std::uint64_t left = part.count - rest;
+      Group group = rest == 4 * thread ? own : compensated<PlainSum>(a, part.first + rest, left);
+      const std::uint32_t codes = code_group<kBits>(part.position + rest, left, largest, keys, group);
+      unsigned char* const its = to + rest / 4 * kBits / 2;
+      if (left >= 4)
+        store_bytes(its, codes, kBits / 2);
+      else
+        store_bytes(its, codes, code_bytes(left, kBits));
+      if (a.left_out != nullptr) store_group(a.left_out + part.first + rest, group, left);
+    }
   }
 };
 

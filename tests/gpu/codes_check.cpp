@@ -1,6 +1,7 @@
 // Codes of vectors on a GPU against the host's (host_sparse.hpp), bit for bit: what vectors and what was left out of them before become, and sums of what codes
 // of one vector and of many stand for; all widths of codes, lengths of buckets, alignments, numbers that are none, and that nothing beside the results changes.
 // codes_check LIBCUDA [--short | --shorter], as sparse_check.
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <random>
@@ -205,6 +206,28 @@ bool check_means(Checker& checker) {
   return right;
 }
 
+// Scales on both sides of where divisions go by products (kernels/division.hpp), with values of every size below them, in whole groups.
+bool check_scales(Checker& checker, std::mt19937_64& random) {
+  bool right = true;
+  for (const int exponent : {-149, -126, -65, -64, -1, 0, 63, 64, 65, 127}) {
+    for (const float mantissa : {1.0F, 1.0F + 0x1p-23F, 1.75F, 2.0F - 0x1p-23F}) {
+      const float scale = std::ldexp(mantissa, exponent);
+      std::vector<float> values(1028);
+      for (float& value : values) {
+        const float part = static_cast<float>(random() & 0xFFFFFFU) * 0x1p-24F;
+        value = std::ldexp(random() % 2 == 0 ? part : -part, -static_cast<int>(random() % 40)) * scale;
+        if (random() % 8 == 0) value = random() % 2 == 0 ? 0.0F : -0.0F;
+      }
+      values[random() % 1024] = -scale;
+      Bytes data(values.size() * sizeof(float));
+      std::memcpy(data.data(), values.data(), data.size());
+      for (const unsigned bits : {8U, 4U, 2U})
+        right = checker.quantise({bits, 1024, 7}, data, 0, 12) && right;
+    }
+  }
+  return right;
+}
+
 // Of what is not finite there is much in wild numbers, and sums of others run over.
 bool check_sum(Checker& checker, std::mt19937_64& random, std::size_t most) {
   bool right = true;
@@ -257,6 +280,7 @@ int main(int argc, char** argv) {
   Checker checker(argv[1]);
   const std::size_t most = shorter ? 1'203 : 20'003;
   bool right = say("quantise", check_quantise(checker, random, most));
+  right = say("scales of all sizes", check_scales(checker, random)) && right;
   right = say("halves of all kinds", check_halves(checker)) && right;
   right = say("means of signs", check_means(checker)) && right;
   right = say("dequantise, and sums of it", check_sum(checker, random, most)) && right;

@@ -52,6 +52,7 @@ class Bench {
   struct Vectors {
     float* normal;
     float* one_in_100;
+    float* one_in_2;  // as gradients are where units do nothing
     float* equal;
     float* out;          // of a copy, a fold, a scatter
     const void* deltas;  // codes of indices, each 100 behind the one before it; n / 100 bytes
@@ -107,7 +108,7 @@ std::vector<Work> Bench::selections(const Vectors& v, std::size_t n, const gpu::
   const gpu::Quantiser in_bits{1, 1024, 1};
   const gpu::Quantiser in_halves{16};
   const auto quantise = [=, this](const gpu::Quantiser& how) {
-    return [=, this] { return sparse_.quantise(stream, how, v.normal, v.out, v.out, n, 0, to.values); };
+    return [=, this] { return sparse_.quantise(stream, how, v.one_in_2, v.out, v.out, n, 0, to.values); };
   };
   // What the quantisation before left, with itself: from memory its codes come once.
   const auto dequantise = [=, this] {
@@ -165,7 +166,7 @@ std::vector<Work> Bench::entries(const Vectors& v, std::size_t n, const gpu::Sel
 
 bool Bench::measure(std::size_t n, std::vector<Work>* all) {
   const std::size_t bytes = n * sizeof(float);
-  const TestMemory memory(cuda_, Memory::device, 4 * bytes);
+  const TestMemory memory(cuda_, Memory::device, 5 * bytes);
   const std::size_t workspace_bytes = gpu::SparseKernels::top_k_workspace_bytes(n, n / 10, false);
   const TestMemory workspace(cuda_, Memory::device, workspace_bytes);
   const TestMemory indices(cuda_, Memory::device, n * 4);
@@ -173,12 +174,13 @@ bool Bench::measure(std::size_t n, std::vector<Work>* all) {
   const TestMemory count(cuda_, Memory::device, 16);  // and whether entries are broken
   const TestMemory deltas(cuda_, Memory::device, n / 100);
   deltas.put(std::vector<unsigned char>(n / 100, 99).data(), n / 100);
-  const Vectors v{memory.as<float>(), memory.as<float>() + n, memory.as<float>() + 2 * n,
-                  memory.as<float>() + 3 * n, deltas.data()};
+  const Vectors v{memory.as<float>(),         memory.as<float>() + n,     memory.as<float>() + 4 * n,
+                  memory.as<float>() + 2 * n, memory.as<float>() + 3 * n, deltas.data()};
   memory.put(normal_values(n, 1).data(), bytes);
   memory.put(normal_values(n, 100).data(), bytes, bytes);
   memory.put(std::vector<float>(n, 1.0F).data(), bytes, 2 * bytes);
   memory.put(std::vector<float>(n, 0.0F).data(), bytes, 3 * bytes);
+  memory.put(normal_values(n, 2).data(), bytes, 4 * bytes);
   const gpu::Selected to{indices.data(), values.data(), n, count.as<std::uint64_t>(), false};
   if (!sparse_.prepare(gpu::default_stream(), workspace.data()).ok()) return false;
 

@@ -59,6 +59,8 @@ Step find_arithmetic(std::string_view operation, std::string_view type) {
   if (operation == "mul.rn" && type == "f16x2") return &multiply_halves;
   if (operation == "mul.lo" || operation == "mul.rn") return find_binary<kMultiply, All>(type);
   if (operation == "div" || operation == "div.rn") return find_binary<kDivide, All>(type);
+  if (operation == "fma.rn") return Floats::find(type, []<typename T>() -> Step { return &fused<T>; });
+  if (operation == "rcp.rn") return find_unary<kInverse, Floats>(type);
   if (operation == "rem") return find_binary<kRemainder, Integers>(type);
   if (operation == "min") return find_binary<kLeast, All>(type);
   if (operation == "max") return find_binary<kMost, All>(type);

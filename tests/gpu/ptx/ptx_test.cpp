@@ -115,6 +115,10 @@ TEST(PtxInstructions, NansAndZeros) {
   EXPECT_EQ(result("max.f64 %d, %a, %b;", word(-0.0), word(0.0)), word(0.0));
   EXPECT_EQ(result("max.f64 %d, %a, %b;", word(0.0), word(-0.0)), word(0.0));
   EXPECT_EQ(result("min.f32 %d, %a, %b;", word(0.0F), word(-0.0F)), word(-0.0F));
+  EXPECT_EQ(result("fma.rn.f32 %d, %a, %b, %c;", word(1 + 0x1p-23F), word(1 - 0x1p-23F), word(-1.0F)),
+            word(-0x1p-46F))
+      << "rounded once";
+  EXPECT_EQ(result("rcp.rn.f32 %d, %a;", word(-0.0F)), word(-INFINITY));
   EXPECT_EQ(result("copysign.f32 %d, %a, %b;", word(-1.0F), word(5.0F)), word(-5.0F));
   EXPECT_EQ(result("setp.leu.f32 %d, %a, %b;", nan, word(1.0F)), 1U);
   EXPECT_EQ(result("setp.gt.f32 %d, %a, %b;", nan, word(1.0F)), 0U);

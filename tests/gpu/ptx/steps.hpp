@@ -90,6 +90,7 @@ constexpr auto kDivide = []<typename T>(T a, T b) {
   }
   return static_cast<T>(a / b);
 };
+constexpr auto kInverse = []<typename T>(T a) { return without_payload<T>(T{1} / a); };
 constexpr auto kRemainder = []<typename T>(T a, T b) { return b == 0 ? a : static_cast<T>(a % b); };
 // A NaN gives way, and -0 is less than +0.
 constexpr auto kLeast = []<typename T>(T a, T b) {
@@ -153,6 +154,12 @@ void multiply_add(Lane& lane, const Instruction& i) {
   set<T>(lane, i.slots[0],
          static_cast<T>(wide(source<T>(lane, i, 1)) * wide(source<T>(lane, i, 2)) +
                         wide(source<T>(lane, i, 3))));
+}
+// Rounded once.
+template <typename T>
+void fused(Lane& lane, const Instruction& i) {
+  set<T>(lane, i.slots[0],
+         without_payload<T>(std::fma(source<T>(lane, i, 1), source<T>(lane, i, 2), source<T>(lane, i, 3))));
 }
 // Two numbers of 16 bits in a word. The product is exact before it is rounded.
 inline void multiply_halves(Lane& lane, const Instruction& i) {
