@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <thread>
 
 #include "heddle/heddle_mpi.h"
 #include "interpose/backend/finalize_together.hpp"
@@ -97,6 +99,8 @@ heddle_status make_comm(heddle_comm_t* comm) {
 }
 
 void abort() {
+  // Hydra drops what it has not read when a job aborts, and with it the reason.
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
   PMPI_Abort(MPI_COMM_WORLD, 1);
 }
 
