@@ -61,9 +61,10 @@ Result<bool> DevicePath::share_scratch(std::size_t bytes, std::size_t exchange) 
   const auto layout = gpu::ExchangeLayout::of(least.bytes / 8, meeting_.size(), least.exchange);
   const std::size_t offset = (least.bytes - layout.bytes()) / kShareGrain * kShareGrain;
   layout_ = ScratchLayout::of(offset, meeting_.size());
-  Status opened = link_->open(exports, meeting_.rank());
-  if (opened.ok()) opened = trial.cross(all);
-  const Result<bool> crossed = meet(opened, true);
+  // No kernel runs where a rank has not opened all.
+  const Result<bool> opened = meet(link_->open(exports, meeting_.rank()), true);
+  if (!opened.ok()) return opened;
+  const Result<bool> crossed = meet(trial.cross(all), true);
   if (!crossed.ok()) return crossed;
   const Result<bool> reached = agree_on_reach(trial.look(all));
   return reached.ok() && layout.most > 0 ? open_exchange(layout, offset) : reached;
