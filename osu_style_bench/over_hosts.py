@@ -6,7 +6,8 @@
 
 Both run peer_loop.c, by turns: the other MPI as it is (Open MPI told to yield where ranks share cores; elsewhere each host has cores of its own), and one with heddle. With gloo
 what the loop calls of MPI is gloo's, over TCP (gloo_calls.cpp); --peer-env GLOO_ALGORITHM=bcube or halving_doubling
-takes another of its allreduces than it does by itself. Prints medians over the turns, their ratio and its 95% interval (bootstrap over turns), or
+takes another of its allreduces than it does by itself. --tuned gives the other MPI further settings, which take their turns as well, and heddle is also compared with
+the best of all at each size: its own choices may be poor, and those who know it would not leave it at them. Prints medians over the turns, their ratio and its 95% interval (bootstrap over turns), or
 with fewer than six turns, from which no such interval can be had, the range of the turns' ratios.
 Needs root, iproute2, both MPIs' compilers, and for gloo its headers (Debian: libgloo-dev).
 """
@@ -68,6 +69,12 @@ def setting(text):
     return text
 
 
+def settings_of(text):
+    if not text.split():
+        raise argparse.ArgumentTypeError(f"'{text}' holds no NAME=VALUE")
+    return [setting(each) for each in text.split()]
+
+
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--preload', required=True, type=pathlib.Path, help='libheddle_preload.so')
@@ -84,6 +91,8 @@ def parse():
     parser.add_argument('--timeout', type=seconds, default=600, help='for one run (default 600)', metavar='SECONDS')
     parser.add_argument('--env', action='append', type=setting, default=[], metavar='NAME=VALUE', help="a variable for heddle's runs; may be given several times")
     parser.add_argument('--peer-env', action='append', type=setting, default=[], metavar='NAME=VALUE', help="a variable for the other's runs; may be given several times")
+    parser.add_argument('--tuned', action='append', type=settings_of, default=[], metavar="'NAME=VALUE ...'",
+                        help="variables, with blanks between, for further runs of the other in each turn, beside those as it comes (its other algorithms, say); may be given several times")
     parser.add_argument('--json', type=pathlib.Path, metavar='FILE', help='write every sample and the settings to this file; tools/show_results.py shows it')
     args = parser.parse_args()
     if not args.preload.is_file():
@@ -120,11 +129,11 @@ def command(several, mpi, ranks, loop, settings):
     return several.mpiexec(f'mpiexec.{mpi}', ranks, bind=True) + ['-n', str(ranks), 'env'] + settings + [loop]
 
 
-def peer_command(several, folder, args, ranks):
-    settings = list(args.peer_env)
+def peer_command(several, folder, args, ranks, loop, tuned=()):
+    settings = [*args.peer_env, *tuned]
     if args.peer == 'gloo':
         settings += ['GLOO_INTERFACE=net0', f'GLOO_STORE={folder / STORE}']
-    return command(several, 'mpich' if args.peer == 'gloo' else args.peer, ranks, build_loop(folder, args.peer), settings)
+    return command(several, 'mpich' if args.peer == 'gloo' else args.peer, ranks, loop, settings)
 
 
 def first_line(*line):
@@ -176,19 +185,35 @@ def run_loop(line, args, folder):
     return {int(size): float(us) for size, us in (row.split() for row in done.stdout.splitlines() if row[:1].isdigit())}
 
 
-def measure(several, folder, args):
+def sides(several, folder, args):
+    """{name: command line}."""
     ranks = args.hosts * args.ranks_per_host
-    lines = {'peer': peer_command(several, folder, args, ranks),
-             'heddle': command(several, args.under, ranks, build_loop(folder, args.under), [f'LD_PRELOAD={args.preload.resolve()}'] + args.env)}
+    loop = build_loop(folder, args.peer)
+    lines = {'peer': peer_command(several, folder, args, ranks, loop)}
+    for tuned in args.tuned:
+        lines[' '.join(tuned)] = peer_command(several, folder, args, ranks, loop, tuned)
+    lines['heddle'] = command(several, args.under, ranks, build_loop(folder, args.under), [f'LD_PRELOAD={args.preload.resolve()}'] + args.env)
+    return lines
+
+
+def in_turn(names, turn):
+    """Who is first, and who comes after whom, changes, so that what drifts favours nobody."""
+    first = turn // 2 % len(names)
+    order = names[first:] + names[:first]
+    return order[::-1] if turn % 2 == 1 else order
+
+
+def measure(several, folder, args):
+    lines = sides(several, folder, args)
     samples = {side: [] for side in lines}
     head = description(args, lines)
     for turn in range(args.turns):
-        # Who is first changes, so that what drifts favours neither.
-        for side in sorted(lines, reverse=turn % 2 == 1):
-            print(f'turn {turn + 1} of {args.turns}: {args.peer if side == "peer" else "heddle"}', file=sys.stderr, flush=True)
+        for side in in_turn(list(lines), turn):
+            print(f'turn {turn + 1} of {args.turns}: {args.peer if side == "peer" else side}', file=sys.stderr, flush=True)
             samples[side].append(run_loop(lines[side], args, folder))
         if args.json:
-            args.json.write_text(json.dumps({**head, **samples}, indent=1) + '\n')
+            tuned = {' '.join(each): samples[' '.join(each)] for each in args.tuned}
+            args.json.write_text(json.dumps({**head, 'peer': samples['peer'], **({'tuned': tuned} if tuned else {}), 'heddle': samples['heddle']}, indent=1) + '\n')
     show_results.print_turns(args.peer, samples)
 
 

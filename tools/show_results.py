@@ -88,18 +88,42 @@ def spread(theirs, ours):
     return f"{low:.2f} to {high:.2f}"
 
 
+def print_mean(ratios, turns):
+    print(f"\nGeometric mean of the ratios {math.exp(statistics.mean(map(math.log, ratios))):.2f}, the lowest {min(ratios):.3f}; {turns} turn{'' if turns == 1 else 's'}.")
+
+
 def print_turns(peer, samples):
-    """`samples`: for "peer" and "heddle" a list of turns, each {bytes: microseconds}."""
-    name = "95% interval" if len(samples["heddle"]) >= LEAST_TURNS else "range"
+    """`samples`: for "peer" and "heddle", and for each of the peer's further settings, a list of turns, each {bytes: microseconds}."""
+    turns = len(samples["heddle"])
+    name = "95% interval" if turns >= LEAST_TURNS else "range"
     print(f"| bytes | {peer}, us | heddle, us | ratio | {name} |\n|---:|---:|---:|---:|---|")
-    logs = []
+    ratios = []
     for size in sorted(samples["heddle"][0]):
         theirs, ours = ([turn[size] for turn in samples[side]] for side in ("peer", "heddle"))
         a, b = statistics.median(theirs), statistics.median(ours)
-        logs.append(math.log(a / b))
+        ratios.append(a / b)
         print(f"| {size} | {a:,.1f} | {b:,.1f} | {a / b:.2f} | {spread(theirs, ours)} |")
-    turns = len(samples["heddle"])
-    print(f"\nGeometric mean of the ratios {math.exp(statistics.mean(logs)):.2f}, the lowest {math.exp(min(logs)):.3f}; {turns} turn{'' if turns == 1 else 's'}.")
+    print_mean(ratios, turns)
+    if len(samples) > 2:
+        print_tuned(peer, samples, name)
+
+
+def print_tuned(peer, samples, name):
+    """Beside the fastest of the peer's settings at each size, its own choice among them. It is picked by these samples, which favours the peer a little."""
+    tuned = [side for side in samples if side not in ("peer", "heddle")]
+    print(f"\nBeside the best of {peer}'s settings at each size, of\n")
+    for number, side in enumerate(["as it comes", *tuned]):
+        print(f"{number}. {side}")
+    print(f"\n| bytes | best | {peer}, us | heddle, us | ratio | {name} |\n|---:|---:|---:|---:|---:|---|")
+    ratios = []
+    for size in sorted(samples["heddle"][0]):
+        runs = [[turn[size] for turn in samples[side]] for side in ["peer", *tuned]]
+        best = min(range(len(runs)), key=lambda k: statistics.median(runs[k]))
+        ours = [turn[size] for turn in samples["heddle"]]
+        a, b = statistics.median(runs[best]), statistics.median(ours)
+        ratios.append(a / b)
+        print(f"| {size} | {best} | {a:,.1f} | {b:,.1f} | {a / b:.2f} | {spread(runs[best], ours)} |")
+    print_mean(ratios, len(samples["heddle"]))
 
 
 def print_over_hosts(result):
@@ -107,7 +131,8 @@ def print_over_hosts(result):
     settings = result["settings"]
     rate = "links not shaped" if settings["rate"] == "none" else f"links of {settings['rate']}"
     print(f"over_hosts.py, {settings['collective']}, {settings['hosts']} hosts of {settings['ranks_per_host']} ranks, {rate}, heddle under {settings.get('under', 'mpich')}\n")
-    print_turns(settings["peer"], {side: [{int(size): us for size, us in turn.items()} for turn in result[side]] for side in ("peer", "heddle")})
+    of_side = {"peer": result["peer"], **result.get("tuned", {}), "heddle": result["heddle"]}
+    print_turns(settings["peer"], {side: [{int(size): us for size, us in turn.items()} for turn in turns] for side, turns in of_side.items()})
     print()
 
 

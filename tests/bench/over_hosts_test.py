@@ -11,6 +11,7 @@ import pathlib
 import re
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -29,7 +30,7 @@ def run(*arguments):
 def check_refusals(preload):
     """Before anything is measured, in a line that names the value."""
     for wrong in (["--turns", "0"], ["--sizes", "0:4"], ["--sizes", "8:4"], ["--sizes", "4:12"], ["--sizes", "4:x"], ["--hosts", "0"], ["--timeout", "nan"],
-                  ["--env", "HEDDLE_LOG"], ["--json", "/nowhere/samples.json"], ["--json", "/"]):
+                  ["--env", "HEDDLE_LOG"], ["--tuned", " "], ["--json", "/nowhere/samples.json"], ["--json", "/"]):
         done = run("--preload", preload, *wrong)
         last = done.stderr.splitlines()[-1]
         assert done.returncode == 2 and wrong[0] in last and f"'{wrong[1]}'" in last and not done.stdout, done.stderr
@@ -89,6 +90,23 @@ def check_cores():
     assert "mpi_yield_when_idle" in several.mpiexec("mpiexec.openmpi", 2), "tests run beside others"
 
 
+def check_tuned(preload, samples):
+    """The peer's further settings take their turns too, and the best of all is shown at each size."""
+    other = "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM=recursive_doubling MPIR_CVAR_ALLREDUCE_DEVICE_COLLECTIVE=0"
+    done = run("--preload", preload, "--peer", "mpich", "--hosts", "2", "--sizes", "1K:2K", "--turns", "3", "--timeout", "60", "--json", str(samples),
+               "--tuned", other, "--tuned", "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM=reduce_scatter_allgather")
+    assert done.returncode == 0, done.stdout + done.stderr
+    kept = json.loads(samples.read_text())
+    assert list(kept["tuned"]) == [other, "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM=reduce_scatter_allgather"] and all(len(turns) == 3 for turns in kept["tuned"].values()), kept
+    runs = [kept["peer"], *kept["tuned"].values()]
+    medians = {size: [statistics.median(turn[size] for turn in turns) for turns in runs] for size in ("1024", "2048")}
+    table = re.findall(r"^\| (\d+) \| (\d) \| ([\d.,]+) \|", done.stdout, re.M)
+    assert [(size, int(best), us) for size, best, us in table] == [(size, m.index(min(m)), f"{min(m):,.1f}") for size, m in medians.items()], done.stdout
+    assert all(f"turn 3 of 3: {side}" in done.stderr for side in ("mpich", other, "heddle")), done.stderr
+    shown = subprocess.run([sys.executable, ROOT / "tools" / "show_results.py", samples], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() in shown.stdout and f"1. {other}" in shown.stdout, shown.stdout
+
+
 def main():
     preload = sys.argv[1]
     missing = run("--preload", "/nowhere/libheddle_preload.so")
@@ -126,6 +144,7 @@ def main():
         assert re.fullmatch(r"mpich \d[\d.]*", kept["peer_version"]) and kept["under_version"] == kept["peer_version"], kept
         assert "mpiexec.mpich" in kept["launchers"]["heddle"] and "/" not in "".join(kept["launchers"]["peer"]), kept
         assert all(us > 0 for side in ("peer", "heddle") for turn in kept[side] for us in turn.values()), kept
+        check_tuned(preload, samples)
         if not pathlib.Path("/usr/include/gloo/allreduce.h").is_file():
             print("no gloo here")
             return 0
