@@ -1,10 +1,14 @@
 #include "comm/core_claim.hpp"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include "comm/usable_cores.hpp"
 
@@ -16,6 +20,24 @@ int bits(const std::uint64_t (&mask)[16]) {
   for (const std::uint64_t word : mask)
     n += std::popcount(word);
   return n;
+}
+
+int launched_here() {
+  for (const char* name : {"MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE"}) {
+    const char* const value = std::getenv(name);
+    if (value == nullptr) continue;
+    const std::string_view text = value;
+    int ranks = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ranks);
+    return error == std::errc() && end == text.data() + text.size() ? std::max(ranks, 0) : 0;
+  }
+  return 0;
+}
+
+// The job's ranks want more cores than the node, or the cgroup, has.
+bool is_crowded(const CoreClaim& claim) {
+  const int cores = claim.quota > 0 ? std::min(claim.quota, claim.processors) : claim.processors;
+  return claim.launched > cores && cores > 0;
 }
 
 }  // namespace
@@ -37,6 +59,8 @@ CoreClaim core_claim(int quota) {
     std::fill(std::begin(claim.mask), std::end(claim.mask), ~std::uint64_t{0});
   }
   claim.quota = quota;
+  claim.processors = static_cast<std::int32_t>(std::max(sysconf(_SC_NPROCESSORS_ONLN), 0L));
+  claim.launched = launched_here();
   return claim;
 }
 
@@ -54,6 +78,7 @@ int cores_of(const std::vector<CoreClaim>& claims) {
 
 bool each_has_a_core(const std::vector<CoreClaim>& claims) {
   if (static_cast<int>(claims.size()) > cores_of(claims)) return false;
+  if (std::any_of(claims.begin(), claims.end(), is_crowded)) return false;
   return std::all_of(claims.begin(), claims.end(), [&](const CoreClaim& one) {
     const auto same = std::count_if(claims.begin(), claims.end(), [&](const CoreClaim& other) {
       return std::memcmp(one.mask, other.mask, sizeof one.mask) == 0;

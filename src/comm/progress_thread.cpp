@@ -86,7 +86,9 @@ void Turn::leave() {
 }
 
 int spare_core(const std::vector<CoreClaim>& claims, int member) {
-  const auto ranks = static_cast<int>(claims.size());
+  auto ranks = static_cast<int>(claims.size());
+  for (const CoreClaim& claim : claims)
+    ranks = std::max(ranks, claim.launched);
   if (cores_of(claims) < ranks + member + 1) return -1;
   // Of the cores that any of them may use the last ones: launchers hand out the first.
   int skip = member;

@@ -82,7 +82,7 @@ template <typename Call>
 }
 
 // The core for the thread of member `member` of a node whose ranks make these claims: one of those that are left when every
-// rank has one to itself. -1: there is none for it.
+// rank has one to itself, those of the job that make none here as well. -1: there is none for it.
 int spare_core(const std::vector<CoreClaim>& claims, int member);
 
 // The cores for its other threads: the spare ones are dealt out to the members in turn, at most `most` to each. `one_taken`: that of

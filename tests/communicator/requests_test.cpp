@@ -398,6 +398,10 @@ TEST(SpareCore, IsOneThatIsLeftWhenEveryRankHasItsOwn) {
   EXPECT_EQ(spare_core({four, four, four}, 0), 7);
   EXPECT_EQ(spare_core({four, four, four}, 1), -1);
   EXPECT_EQ(spare_core({four, four, four, four}, 0), -1);
+  four.launched = 3;
+  EXPECT_EQ(spare_core({four, four}, 0), 7);
+  EXPECT_EQ(spare_core({four, four}, 1), -1) << "another rank of the job wants one";
+  four.launched = 0;
   four.quota = 2;
   EXPECT_EQ(spare_core({four, four}, 0), -1) << "the cgroup grants no more";
 }
