@@ -15,6 +15,8 @@ namespace heddle {
 
 enum class LogLevel : std::uint8_t { none, error, warn, info, debug };
 
+enum class CheckSetting : std::uint8_t { off, calls, results };  // each does what the one before it does
+
 enum class ProgressThreadSetting : std::uint8_t { off, automatic, spare, always };
 
 struct Config {
@@ -53,8 +55,7 @@ struct Config {
   // HEDDLE_REPRODUCIBLE=0|1: sums depend on the ranks and where they are, and on nothing else; implies `sparse` false
   bool reproducible = false;
   // HEDDLE_CHECK=0|1|2: the ranks compare their calls before each, and (2) under the preload library the results with the host MPI's
-  bool check = false;
-  bool check_results = false;
+  CheckSetting check = CheckSetting::off;
   // HEDDLE_CACHE=PATH: where what was measured is kept; empty: the user's cache folder
   std::string cache_folder;
   // HEDDLE_PROGRESS_THREAD=auto|0|1|always: moves requests while the caller computes

@@ -31,8 +31,7 @@ Problem set_switch(std::string_view value, Config& config) {
 
 Problem set_check(std::string_view value, Config& config) {
   if (value != "0" && value != "1" && value != "2") return "is none of 0, 1 and 2";
-  config.check = value != "0";
-  config.check_results = value == "2";
+  config.check = static_cast<CheckSetting>(value[0] - '0');
   return {};
 }
 

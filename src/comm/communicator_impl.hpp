@@ -45,7 +45,7 @@ class CommunicatorImpl final : public Communicator {
   Status allreduce(const void* in, void* out, std::size_t count, DType type, Op op) override;
   Status bcast(void* buffer, std::size_t bytes, int root) override;
   Status barrier() override;
-  bool compares() const override { return config_.check; }
+  bool compares() const override { return config_.check != CheckSetting::off; }
   Status compare(const CollectiveCall& call) override;
   Status send(const void* data, std::size_t bytes, int peer) override;
   Status recv(void* data, std::size_t bytes, int peer) override;

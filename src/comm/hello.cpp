@@ -53,9 +53,7 @@ Hello make_hello(const Bootstrap& bootstrap, const Config& config, const Prefere
       config.shm_backing,
       config.measure ? "1" : "0",
       config.reproducible ? "1" : "0",
-      config.check_results ? "2"
-      : config.check       ? "1"
-                           : "0",
+      std::to_string(static_cast<int>(config.check)),
       config.sparse ? "1" : "0",
       config.compress,
       std::to_string(config.compress_from),

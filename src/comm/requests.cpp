@@ -45,7 +45,7 @@ Result<std::unique_ptr<RequestImpl>> CommunicatorImpl::request(const Job& job) {
 
 Result<std::unique_ptr<RequestImpl>> CommunicatorImpl::request(const Job& job, const CollectiveCall& call) {
   Result<std::unique_ptr<RequestImpl>> made = request(job);
-  if (!made.ok() || !config_.check || size_ == 1) return made;
+  if (!made.ok() || !compares() || size_ == 1) return made;
   Result<std::unique_ptr<Comparison>> comparison = Comparison::make(*this, call);
   if (!comparison.ok()) return comparison.status();
   made.value()->compare_first(std::move(comparison).value());
@@ -205,50 +205,6 @@ void CommunicatorImpl::lose_requests() {
 // They are done in turn.
 Status CommunicatorImpl::finish_team_requests() {
   return wait_for(*turns_.back());
-}
-
-// ---- Comparisons
-
-Job words_job(std::span<std::uint64_t> words, Op op, FoldKind kind) {
-  return {Collective::allreduce,
-          words.data(),
-          words.data(),
-          words.size(),
-          sizeof(std::uint64_t),
-          fold_kernel(DType::u64, op),
-          0,
-          kind};
-}
-
-Job Comparison::job_of(CallTable& calls) {
-  return words_job(calls.words(), Op::sum, fold_kind(DType::u64, Op::sum));
-}
-
-Comparison::Comparison(CommunicatorImpl& comm, const CollectiveCall& call)
-    : comm_(comm), call_(call.as(CollectiveCall::Form::request)), calls_(comm.size_) {}
-
-Result<std::unique_ptr<Comparison>> Comparison::make(CommunicatorImpl& comm, const CollectiveCall& call) {
-  std::unique_ptr<Comparison> made(new Comparison(comm, call));
-  Result<std::unique_ptr<RequestImpl>> request = comm.request(job_of(made->calls_));
-  if (!request.ok()) return request.status();
-  made->request_ = std::move(request).value();
-  return made;
-}
-
-// False: it is under way, or the ranks differ, and the communicator has failed.
-bool CommunicatorImpl::may_begin(const Comparison& comparison) {
-  if (comparison.is_active()) return false;
-  Status judged = with_memory([&] { return comparison.judge(); });
-  if (judged.ok()) return true;
-  (void)fail(std::move(judged));
-  return false;
-}
-
-Status Comparison::begin() {
-  calls_.state(comm_.rank_, call_);
-  HEDDLE_TRY(request_->begin());
-  number_ = ++comm_.compared_;
-  return {};
 }
 
 // ---- Every request

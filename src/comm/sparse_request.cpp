@@ -81,7 +81,7 @@ Status SparseRequest::open_streams() {
                         agreement_.total(), sequence_};
   binding.threads = comm_.sparse_.fold_threads();
   // Calls are compared where the agreement is.
-  binding.remember = job_.keeps_pattern && job_.op == Op::sum && !comm_.config_.check;
+  binding.remember = job_.keeps_pattern && job_.op == Op::sum && !comm_.compares();
   return streams_->start(std::move(binding));
 }
 

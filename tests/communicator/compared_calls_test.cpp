@@ -76,7 +76,7 @@ const std::vector<CollectiveCall>& different_calls() {
 
 Config comparing() {
   Config config = quiet();
-  config.check = true;
+  config.check = CheckSetting::calls;
   return config;
 }
 

@@ -5,13 +5,6 @@
 #include <utility>
 
 namespace heddle::backend {
-namespace {
-
-// MPI_Alloc_mem: what heddle's collectives gain from. Each piece takes a descriptor, of which the program has its own uses.
-constexpr MPI_Aint kLeastHeapBytes = 32 * 1024;
-constexpr std::size_t kMostHeapBlocks = 128;
-
-}  // namespace
 
 // ---- Becoming known, and the take-over
 
@@ -343,25 +336,6 @@ int Backend::refuse(const Status& status, const char* call, MPI_Comm comm) {
                                                                     : MPI_ERR_OTHER;
   mpi_.Comm_call_errhandler(comm, error_class);
   return error_class;
-}
-
-// ---- Memory
-
-int Backend::alloc_mem(MPI_Aint bytes, MPI_Info info, void* out) {
-  // Who gives hints (MPICH takes an alignment) wants the host's memory.
-  if (out != nullptr && info == MPI_INFO_NULL && bytes >= kLeastHeapBytes && make_ready() &&
-      set_up_->config().enable && set_up_->config().alloc_mem && !alone_) {
-    Result<void*> memory = process_->heap.allocate_again(static_cast<std::size_t>(bytes), kMostHeapBlocks);
-    if (memory.ok()) {
-      *static_cast<void**>(out) = memory.value();
-      return MPI_SUCCESS;
-    }
-  }
-  return mpi_.Alloc_mem(bytes, info, out);
-}
-
-int Backend::free_mem(void* memory) {
-  return process_->heap.put_by(memory) ? MPI_SUCCESS : mpi_.Free_mem(memory);
 }
 
 // Other ranks may be inside the collective already, so there is no way back to the host: say why and let the

@@ -114,10 +114,8 @@ class Backend {
   int compare(const CollectiveCall& call, const char* name, MPI_Comm comm, CommState& state);
   // Whether the host can repeat the call for its result (HEDDLE_CHECK=2), which then is compared with what lies in `out`: `in` is what the call has read.
   bool repeats(const CollectiveCall& call, MPI_Datatype type, MPI_Op op, const CommState& state);
-  int repeat_allreduce(const std::vector<std::byte>& in, const void* out, std::size_t count,
-                       MPI_Datatype type, MPI_Op op, MPI_Comm comm, const CommState& state);
-  int repeat_bcast(const void* buffer, std::size_t count, MPI_Datatype type, int root, MPI_Comm comm,
-                   const CommState& state);
+  template <typename Compare>
+  int repeat(const char* name, const Status& read, MPI_Comm comm, CommState& state, Compare compare);
   // What the elements are in order, wherever they lie.
   Result<std::vector<std::byte>> bytes_of(const void* buffer, std::size_t count, MPI_Datatype type);
   CommState* served_anywhere(MPI_Comm comm);

@@ -83,7 +83,7 @@ void Backend::prepare(ParsedConfig parsed, const Log& log, int world_rank) {
     parsed.config.enable = false;
   }
   reproducible_ = parsed.config.reproducible;
-  checks_.store(parsed.config.check, std::memory_order_relaxed);
+  checks_.store(parsed.config.check != CheckSetting::off, std::memory_order_relaxed);
   set_up_.emplace(mpi_, self_, process_, std::move(parsed), world_rank);
 }
 

@@ -61,6 +61,16 @@ int Backend::compare(const CollectiveCall& call, const char* name, MPI_Comm comm
   return all_know ? refuse(status, name, comm) : fail(status, comm, state);
 }
 
+// A rank that heddle's call failed on, or that cannot read what it gave, does not come to the host's collectives, where the others would wait for it
+// without end. So all meet by heddle first, whose waits end and say who is missing.
+template <typename Compare>
+int Backend::repeat(const char* name, const Status& read, MPI_Comm comm, CommState& state, Compare compare) {
+  const Status met = read.ok() ? state.communicator->barrier() : read;
+  if (!met.ok()) return fail(met, comm, state);
+  const Status status = compare(HostResults(mpi_, comm, state.rank, state.size));
+  return status.ok() ? MPI_SUCCESS : refuse(status, name, comm);
+}
+
 int Backend::allreduce_checked(const void* in, void* out, std::int64_t count, MPI_Datatype type, MPI_Op op,
                                MPI_Comm comm, const std::function<int()>& serve) {
   CommState* const state = comparing(comm);
@@ -74,8 +84,14 @@ int Backend::allreduce_checked(const void* in, void* out, std::int64_t count, MP
   rc = serve();
   if (rc != MPI_SUCCESS || !repeated) return rc;
   if (in != MPI_IN_PLACE) before = bytes_of(in, call.count, type);
-  if (!before.ok()) return fail(before.status(), comm, *state);
-  return repeat_allreduce(before.value(), out, call.count, type, op, comm, *state);
+  const Result<std::vector<std::byte>> given = bytes_of(out, call.count, type);
+  return repeat("MPI_Allreduce", before.ok() ? given.status() : before.status(), comm, *state,
+                [&](const HostResults& host) {
+                  Op mapped{};
+                  const TypeRow* const row = map_->find(type, op, &mapped);
+                  return host.allreduce(
+                      {before.value().data(), given.value().data(), call.count, row->type, mapped, type, op});
+                });
 }
 
 int Backend::bcast_checked(void* buffer, std::int64_t count, MPI_Datatype type, int root, MPI_Comm comm,
@@ -87,12 +103,15 @@ int Backend::bcast_checked(void* buffer, std::int64_t count, MPI_Datatype type, 
   if (rc != MPI_SUCCESS) return rc;
   rc = serve();
   if (rc != MPI_SUCCESS || !repeats(call, type, MPI_OP_NULL, *state)) return rc;
-  return repeat_bcast(buffer, static_cast<std::size_t>(count), type, root, comm, *state);
+  const Result<std::vector<std::byte>> given = bytes_of(buffer, static_cast<std::size_t>(count), type);
+  return repeat("MPI_Bcast", given.status(), comm, *state, [&](const HostResults& host) {
+    return host.bcast(given.value().data(), given.value().size(), root);
+  });
 }
 
 // By what is the same on all ranks.
 bool Backend::repeats(const CollectiveCall& call, MPI_Datatype type, MPI_Op op, const CommState& state) {
-  if (!set_up_->config().check_results || call.count == 0) return false;
+  if (set_up_->config().check != CheckSetting::results || call.count == 0) return false;
   if (call.kind == Kind::bcast) return call.count <= packing_.most_bytes();
   Op mapped{};
   const TypeRow* const row = call.kind == Kind::allreduce ? map_->find(type, op, &mapped) : nullptr;
@@ -119,26 +138,6 @@ Result<std::vector<std::byte>> Backend::bytes_of(const void* buffer, std::size_t
   else if (!packing_.pack(there, count, type, bytes.data(), bytes.size()))
     return Status(Code::system, "HEDDLE_CHECK=2: MPI_Pack of a derived datatype failed");
   return bytes;
-}
-
-int Backend::repeat_allreduce(const std::vector<std::byte>& in, const void* out, std::size_t count,
-                              MPI_Datatype type, MPI_Op op, MPI_Comm comm, const CommState& state) {
-  Op mapped{};
-  const TypeRow* const row = map_->find(type, op, &mapped);
-  const Result<std::vector<std::byte>> given = bytes_of(out, count, type);
-  if (!given.ok()) return refuse(given.status(), "MPI_Allreduce", comm);
-  const HostResults host(mpi_, comm, state.rank, state.size);
-  const Status status = host.allreduce({in.data(), given.value().data(), count, row->type, mapped, type, op});
-  return status.ok() ? MPI_SUCCESS : refuse(status, "MPI_Allreduce", comm);
-}
-
-int Backend::repeat_bcast(const void* buffer, std::size_t count, MPI_Datatype type, int root, MPI_Comm comm,
-                          const CommState& state) {
-  const Result<std::vector<std::byte>> given = bytes_of(buffer, count, type);
-  if (!given.ok()) return refuse(given.status(), "MPI_Bcast", comm);
-  const HostResults host(mpi_, comm, state.rank, state.size);
-  const Status status = host.bcast(given.value().data(), given.value().size(), root);
-  return status.ok() ? MPI_SUCCESS : refuse(status, "MPI_Bcast", comm);
 }
 
 }  // namespace heddle::backend

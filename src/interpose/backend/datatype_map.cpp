@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/kernels/kernels.hpp"
+#include "interpose/backend/element_types.hpp"
 #include "interpose/backend/host_mpi.hpp"
 
 namespace heddle::backend {
@@ -112,41 +113,12 @@ void fill_for(DType type, bool logical, void* first, void* second) {
     }
     return;
   }
-  switch (type) {
-    case DType::i8:
-      return fill<std::int8_t>(first, second, 1);
-    case DType::u8:
-      return fill<std::uint8_t>(first, second, 1);
-    case DType::i16:
-      return fill<std::int16_t>(first, second, 1);
-    case DType::u16:
-      return fill<std::uint16_t>(first, second, 1);
-    case DType::i32:
-      return fill<std::int32_t>(first, second, 1);
-    case DType::u32:
-      return fill<std::uint32_t>(first, second, 1);
-    case DType::i64:
-      return fill<std::int64_t>(first, second, 1);
-    case DType::u64:
-      return fill<std::uint64_t>(first, second, 1);
-    case DType::f32:
-      return fill<float>(first, second, 1);
-    case DType::f64:
-      return fill<double>(first, second, 1);
-    case DType::f80:
-      return fill<long double>(first, second, 1);
-    case DType::c32:
-      return fill<float>(first, second, 2);
-    case DType::c64:
-      return fill<double>(first, second, 2);
-    case DType::c80:
-      return fill<long double>(first, second, 2);
-    case DType::f16:
-    case DType::bf16:
-    case DType::e4m3:
-    case DType::e5m2:
-      return;  // MPI has no such types
-  }
+  (void)with_type(type, false, [&](auto like) {
+    using T = decltype(like);
+    using Part = typename RealOf<T>::type;
+    fill<Part>(first, second, sizeof(T) / sizeof(Part));
+    return true;
+  });
 }
 
 // As memcmp, but for the padding of long double.

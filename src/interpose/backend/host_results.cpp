@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <complex>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -12,19 +11,13 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/hash.hpp"
+#include "interpose/backend/element_types.hpp"
+
 namespace heddle::backend {
 namespace {
 
 constexpr std::size_t kPiece = std::size_t{1} << 16;  // elements, or bytes of a bcast
-
-template <typename T>
-struct RealOf {
-  using type = T;
-};
-template <typename T>
-struct RealOf<std::complex<T>> {
-  using type = T;
-};
 
 template <typename T>
 T at(const void* data, std::size_t k) {
@@ -130,47 +123,6 @@ Status compare_piece(const RepeatedSum& sum, std::size_t begin, const std::vecto
   return {};
 }
 
-// `visit` with an element of the type that is meant; those that MPI has.
-template <class Visit>
-Status with_type(DType type, Visit visit) {
-  switch (type) {
-    case DType::i8:
-      return visit(std::int8_t{});
-    case DType::i16:
-      return visit(std::int16_t{});
-    case DType::i32:
-      return visit(std::int32_t{});
-    case DType::i64:
-      return visit(std::int64_t{});
-    case DType::u8:
-      return visit(std::uint8_t{});
-    case DType::u16:
-      return visit(std::uint16_t{});
-    case DType::u32:
-      return visit(std::uint32_t{});
-    case DType::u64:
-      return visit(std::uint64_t{});
-    case DType::f32:
-      return visit(float{});
-    case DType::f64:
-      return visit(double{});
-    case DType::f80:
-      return visit(static_cast<long double>(0));
-    case DType::c32:
-      return visit(std::complex<float>{});
-    case DType::c64:
-      return visit(std::complex<double>{});
-    case DType::c80:
-      return visit(std::complex<long double>{});
-    case DType::f16:
-    case DType::bf16:
-    case DType::e4m3:
-    case DType::e5m2:
-      break;
-  }
-  return {};
-}
-
 }  // namespace
 
 Status HostResults::allreduce(const RepeatedSum& sum) const {
@@ -184,7 +136,7 @@ Status HostResults::allreduce(const RepeatedSum& sum) const {
     HEDDLE_TRY(
         of_host(mpi_.Allreduce(in, host.data(), static_cast<int>(n), sum.host_type, sum.host_op, comm_),
                 "MPI_Allreduce"));
-    const Status piece = with_type(sum.type, [&](auto like) -> Status {
+    const Status piece = with_type(sum.type, Status(), [&](auto like) -> Status {
       using T = decltype(like);
       if constexpr (!std::is_integral_v<T>) {
         magnitudes.set<T>(sum.in, begin, n);
@@ -203,8 +155,7 @@ Status HostResults::allreduce(const RepeatedSum& sum) const {
 
 // By a hash.
 Status HostResults::compare_bits(const void* out, std::size_t bytes) const {
-  const std::uint64_t mine =
-      std::hash<std::string_view>()(std::string_view(static_cast<const char*>(out), bytes));
+  const std::uint64_t mine = fnv1a(std::string_view(static_cast<const char*>(out), bytes));
   std::uint64_t first = mine;
   HEDDLE_TRY(of_host(mpi_.Bcast(&first, sizeof first, MPI_BYTE, 0, comm_), "MPI_Bcast"));
   Status found;
