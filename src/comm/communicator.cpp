@@ -32,17 +32,14 @@ CommunicatorImpl::CommunicatorImpl(const Bootstrap& bootstrap, const Config& con
                               config.measure, &connections_->process->device_ways};
     device_path_ = std::make_unique<DevicePath>(node_meeting_, limits, log_);
   }
-  std::size_t most = 0;
-  for (std::int32_t node = 0; node < t.nodes(); ++node)
-    most = std::max(most, t.members(node).size());
-  if (t.nodes() > 1 && most <= static_cast<std::size_t>(gpu::kMostRanks)) {
+  if (t.nodes() > 1 && t.most_members() <= gpu::kMostRanks) {
     nodes_network_ = std::make_unique<NodesNetwork>(*this);
     nodes_path_ = std::make_unique<NodesPath>(node_meeting_, *nodes_network_,
                                               config.cuda ? config.device_bytes : 0, config.gpu_direct, log_);
   }
   if (!device_path_) {
     std::unique_ptr<StreamShares> shares;
-    if (nodes_network_ && most > 1)
+    if (nodes_network_ && t.most_members() > 1)
       shares = std::make_unique<StreamShares>(node_meeting_, nodes_network_->lanes(),
                                               config.cuda ? config.device_bytes : 0, log_);
     stream_relay_ = std::make_unique<StreamRelay>(

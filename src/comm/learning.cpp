@@ -38,13 +38,6 @@ std::uint32_t pass_over(const float* data, std::size_t count) {
 // Beyond, the buffers for measuring streaming would take more memory than it is worth.
 constexpr int kMostForStreaming = 8;
 
-std::int32_t most_ranks_of_node(const TopologyView& topology) {
-  std::size_t most = 0;
-  for (std::int32_t node = 0; node < topology.nodes(); ++node)
-    most = std::max(most, topology.members(node).size());
-  return static_cast<std::int32_t>(most);
-}
-
 // For later jobs, which would go by what is wrong for good. In words; `without_core` is the largest share of any rank.
 std::string keep(const ChoiceCache& cache, const std::string& key, const Tuning& tuning,
                  double without_core) {
@@ -140,7 +133,7 @@ bool Learning::outgrown() const {
   const MessageCost& cost = connections_.message_cost;
   if (cost.nodes == 0) return false;
   return connections_.topology.nodes() > kFew * cost.nodes ||
-         most_ranks_of_node(connections_.topology) > kFew * cost.ranks_of_node;
+         connections_.topology.most_members() > kFew * cost.ranks_of_node;
 }
 
 Status Learning::message_cost() {
@@ -173,8 +166,10 @@ Status Learning::message_cost() {
     connections_.message_cost.least_ns = connections_.message_cost.crossing = 0;
     comm_.selector_.use(connections_.cost_model());
     HEDDLE_TRY(agree(bootstrap_, crowding()));
-    connections_.message_cost.nodes = t.nodes();
-    connections_.message_cost.ranks_of_node = most_ranks_of_node(t);
+    // The most of each, so that a communicator of many nodes and one of many ranks on a node do not make each other measure again and again.
+    MessageCost& cost = connections_.message_cost;
+    cost.nodes = std::max(cost.nodes, t.nodes());
+    cost.ranks_of_node = std::max(cost.ranks_of_node, t.most_members());
   }
   if (t.nodes() > 2 && connections_.message_cost.crossing == 0) HEDDLE_TRY(agree(bootstrap_, crossing()));
   connections_.process->learn(connections_.message_cost);

@@ -114,9 +114,7 @@ std::vector<std::uint16_t> Setup::plan_of_node() const {
 // The first member of each node decides how its ranks share it.
 Status Setup::divide_nodes() {
   const TopologyView& nodes = connections_->topology;
-  std::size_t most = 1;
-  for (std::int32_t node = 0; node < nodes.nodes(); ++node)
-    most = std::max(most, nodes.members(node).size());
+  const auto most = static_cast<std::size_t>(nodes.most_members());
   if (most == 1) return {};
   std::vector<std::uint16_t> mine;
   if (members().size() > 1 && members().front() == bootstrap_.rank) mine = plan_of_node();

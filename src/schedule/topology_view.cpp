@@ -60,6 +60,13 @@ void TopologyView::add_peers(const std::vector<Ranks>& domains) {
   domains_.push_back({static_cast<std::int32_t>(domains.size()), static_cast<std::int32_t>(least)});
 }
 
+std::int32_t TopologyView::most_members() const {
+  std::size_t most = 0;
+  for (const std::vector<std::int32_t>& members : members_)
+    most = std::max(most, members.size());
+  return static_cast<std::int32_t>(most);
+}
+
 bool TopologyView::has_domains() const {
   return std::any_of(domains_.begin(), domains_.end(), [](const Domains& d) { return d.count > 1; });
 }

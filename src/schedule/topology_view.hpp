@@ -35,6 +35,7 @@ class TopologyView {
   const std::vector<std::int32_t>& members(std::int32_t node) const {
     return members_[static_cast<std::size_t>(node)];
   }
+  std::int32_t most_members() const;  // of any node
   // Position of a rank among its node's members.
   std::int32_t member_index(std::int32_t rank) const { return member_of(TeamKind::node, rank); }
 

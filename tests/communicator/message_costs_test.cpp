@@ -230,7 +230,8 @@ TEST(LearnedMessageCost, IsMeasuredAgainByFarMore) {
   EXPECT_FALSE(measures({1, 2, 3}));
   EXPECT_FALSE(measures({1, 1, 2, 2, 3, 3}));
   EXPECT_TRUE(measures({1, 1, 1, 2, 3}));
-  EXPECT_TRUE(seen_by(3, 3));
+  EXPECT_TRUE(seen_by(7, 3));
+  EXPECT_FALSE(measures({1, 2, 3, 4, 5, 6, 7})) << "in turn with the one before";
 }
 
 // Slow messages make the choice another one than fast ones.
