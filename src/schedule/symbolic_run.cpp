@@ -239,7 +239,10 @@ Status SymbolicRun::run_team(const std::vector<std::int32_t>& members) {
     for (const std::int32_t m : members) {
       const Place src = place(at(m), at(m).cursor.step().src);
       for (std::uint32_t i = 0; i < step.count; ++i) {
-        values[i] = m == members.front() ? load(m, src, i) : expressions_.op(values[i], load(m, src, i));
+        const ExprId own = load(m, src, i);
+        values[i] = m == members.front()  ? own
+                    : m == members.back() ? expressions_.op(values[i], own)
+                                          : expressions_.unrounded(values[i], own);
       }
     }
   }

@@ -24,6 +24,30 @@ void expect_complaint(const std::string& got, const std::string& part) {
       << "verify said: \"" << got << "\", expected it to say: " << part;
 }
 
+// A team folds all its members' elements at once, and rounds floats of 8 and 16 bits once: that is not what steps by steps give.
+TEST(Verifier, TellsAFoldOfSeveralFromOneByOne) {
+  const auto verdict_of = [](std::int32_t size) {
+    const auto build = [size](std::int32_t rank) {
+      Builder b(Collective::allreduce, 1);
+      if (rank != 0) b.send(0, {0, 1}, Slot::input).wait();
+      for (std::int32_t other = 1; rank == 0 && other < size; ++other)
+        b.recv_scratch(other, {0, 1}, static_cast<std::uint32_t>(other - 1)).wait();
+      // Member 1 has the team's result, for all but rank 0, which makes its own of the same inputs in the same order.
+      b.team(StepKind::team_reduce, Slot::input, 1, {0, 1});
+      for (std::int32_t other = 2; rank == 1 && other < size; ++other)
+        b.send(other, {0, 1}).wait();
+      if (rank > 1) b.recv(1, {0, 1}).wait();
+      if (rank == 0) b.copy_input();
+      for (std::int32_t other = 1; rank == 0 && other < size; ++other)
+        b.reduce({0, 1}, static_cast<std::uint32_t>(other - 1));
+      return std::move(b).finish();
+    };
+    return verify(TopologyView::one_node(size), build).message();
+  };
+  EXPECT_EQ(verdict_of(2), "") << "two are one by one";
+  expect_complaint(verdict_of(3), "its result is a different expression from rank 0's");
+}
+
 // A pairwise exchange with a place to go wrong.
 Schedule exchange(std::int32_t rank, const std::function<void(Builder&, std::int32_t other)>& body) {
   Builder b(Collective::allreduce, 1);
