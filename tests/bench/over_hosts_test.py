@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "support"))
@@ -88,6 +89,12 @@ def check_cores():
         bound = several.mpiexec("mpiexec.openmpi", 2, bind=True)
         assert "mpi_yield_when_idle" not in bound and "taskset" in bound, bound
     assert "mpi_yield_when_idle" in several.mpiexec("mpiexec.openmpi", 2), "tests run beside others"
+    # Two for each of four hosts, although there are five ranks only.
+    for cores, enough in ((6, False), (8, True)):
+        with unittest.mock.patch.object(os, "sched_getaffinity", return_value=set(range(cores))):
+            line = hosts.Hosts(4).mpiexec("mpiexec.openmpi", 5, bind=True)
+        shares = [word for word in line if word.startswith(hosts.SHARES + "=")]
+        assert shares == ([f"{hosts.SHARES}=0,1 2,3 4,5 6,7"] if enough else []), line
 
 
 def check_tuned(preload, samples):

@@ -123,13 +123,15 @@ class Hosts:
         there are cores for all ranks, hosts have some of their own."""
         inside = ['ip', 'netns', 'exec', self.name(1), 'env', f'{PREFIX}={self.prefix}']
         numbers = range(1, self.count + 1)
-        bind = bind and not crowded(ranks)
+        each = -(-ranks // self.count)
+        # Hosts have equal shares, which the ranks need not fill.
+        bind = bind and not crowded(self.count * each)
         if bind:
             # A share of the cores for each host: launchers would bind the first ranks of all of them to the machine's first core.
-            shares = shares_of(sorted(os.sched_getaffinity(0)), -(-ranks // self.count))
+            shares = shares_of(sorted(os.sched_getaffinity(0)), each)
             inside += [f'{SHARES}={" ".join(shares)}', 'taskset', '-c', shares[0]]
         if is_open_mpi(program):
-            addresses = ','.join(f'{self.address(n)}:{-(-ranks // self.count)}' for n in numbers)
+            addresses = ','.join(f'{self.address(n)}:{each}' for n in numbers)
             return inside + mpiexec(program, crowd=not bind) + ['--host', addresses, '--map-by', 'node', '--mca', 'plm_rsh_agent', os.path.abspath(__file__),
                                                 '--mca', 'oob_tcp_if_include', 'net0', '--mca', 'btl_tcp_if_include', 'net0']
         addresses = ','.join(self.address(n) for n in numbers)
@@ -162,6 +164,8 @@ def mpiexec(program, crowd=True):
 def stand_in_for_ssh(arguments):
     while arguments and arguments[0].startswith('-'):
         arguments = arguments[1:]
+    if len(arguments) < 2:
+        sys.exit('hosts.py: in place of ssh, with the address of a host and a command: hosts.py [OPTIONS] 10.9.0.1 COMMAND...')
     address, command = arguments[0], ' '.join(arguments[1:])
     number = address.rpartition('.')[2]
     host = os.environ[PREFIX] + number
