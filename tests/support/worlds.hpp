@@ -3,12 +3,15 @@
 
 #include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <numeric>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "support/loopback_p2p.hpp"
@@ -68,14 +71,14 @@ struct MpiWorld : World {
 
 // Each rank has opened its network, and all have told each other.
 struct NetworkWorld : World {
-  NetworkWorld(int size, const std::function<Result<std::unique_ptr<Network>>()>& open) {
+  NetworkWorld(int size, const std::function<Result<std::unique_ptr<Network>>(int rank)>& open) {
     std::vector<std::string> addresses;
     for (int r = 0; r < size; ++r) {
-      networks.push_back(open().value());
+      networks.push_back(need(open(r)));
       addresses.push_back(networks.back()->address());
     }
     for (int r = 0; r < size; ++r)
-      transports.push_back(networks[static_cast<std::size_t>(r)]->connect(r, addresses).value());
+      transports.push_back(need(networks[static_cast<std::size_t>(r)]->connect(r, addresses)));
   }
   // Together: a rank that closes its connections may wait for the others.
   ~NetworkWorld() override {
@@ -85,7 +88,21 @@ struct NetworkWorld : World {
     for (std::thread& closer : closers)
       closer.join();
   }
+  void leave(int rank) {
+    transports[static_cast<std::size_t>(rank)].reset();
+    networks[static_cast<std::size_t>(rank)].reset();
+  }
   std::vector<std::unique_ptr<Network>> networks;
+
+ private:
+  template <typename T>
+  static T need(Result<T> made) {
+    if (!made.ok()) {
+      std::fprintf(stderr, "%s\n", made.status().message().c_str());
+      std::abort();
+    }
+    return std::move(made).value();
+  }
 };
 
 // A kind of world, for parameterised tests.
@@ -121,13 +138,13 @@ inline std::vector<WorldKind> all_worlds() {
        false, false},
       {"tcp",
        [](int size) -> std::unique_ptr<World> {
-         return std::make_unique<NetworkWorld>(size, [] { return open_tcp_network({}); });
+         return std::make_unique<NetworkWorld>(size, [](int) { return open_tcp_network({}); });
        },
        true}};
 #if HEDDLE_TEST_UCX
   kinds.push_back({"ucx",
                    [](int size) -> std::unique_ptr<World> {
-                     return std::make_unique<NetworkWorld>(size, [] { return open_ucx_network({}); });
+                     return std::make_unique<NetworkWorld>(size, [](int) { return open_ucx_network({}); });
                    },
                    true});
 #endif

@@ -23,12 +23,8 @@ std::ostream& operator<<(std::ostream& out, const NetworkKind& kind) {
 }
 
 struct Peers : NetworkWorld {
-  Peers(const NetworkKind& kind, int size) : NetworkWorld(size, [&kind] { return kind.open({}); }) {}
+  Peers(const NetworkKind& kind, int size) : NetworkWorld(size, [&kind](int) { return kind.open({}); }) {}
   std::string describe(int rank) { return networks[static_cast<std::size_t>(rank)]->describe(); }
-  void leave(int rank) {
-    transports[static_cast<std::size_t>(rank)].reset();
-    networks[static_cast<std::size_t>(rank)].reset();
-  }
 };
 
 class NetworkPeers : public ::testing::TestWithParam<NetworkKind> {};
