@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
 #include "support/ranks.hpp"
@@ -71,6 +72,33 @@ TEST(MpiTransport, TheHostsErrorsArePeerFailures) {
   EXPECT_EQ(status.code(), Code::peer_failed);
   EXPECT_NE(status.message().find("rank 1"), std::string::npos);
   EXPECT_EQ(world.lenders[0]->opened, world.lenders[0]->closed);
+}
+
+// What a message that was given up may still do is said of the first alone, whose rank is in trouble.
+TEST(MpiTransport, WhatTheHostDoesNotLetGoOfIsToldOfItsRank) {
+  LoopbackOptions options;
+  options.eager_bytes = 0;
+  const std::string says = "the host MPI has not let go of a message ";
+  for (const bool sends : {true, false}) {
+    MpiWorld world(3, options);
+    Transport& zero = world.of(0);
+    int value = 5;
+    const auto give_up = [&](int peer) {
+      Ticket ticket;
+      ASSERT_TRUE(
+          (sends ? zero.send(peer, 3, &value, 4, ticket) : zero.recv(peer, 3, &value, 4, ticket)).ok());
+      zero.cancel(ticket);
+    };
+    give_up(1);
+    EXPECT_EQ(zero.trouble(1), "");
+    world.lenders[0]->holds_cancelled = true;
+    give_up(2);
+    give_up(1);
+    EXPECT_EQ(zero.trouble(1), "");
+    EXPECT_EQ(zero.trouble(2),
+              says + (sends ? "to rank 2 that was given up: it may still read its buffer"
+                            : "from rank 2 that was given up: it may still write to its buffer"));
+  }
 }
 
 TEST(MpiTransport, CancelClosesTheRequestOnce) {
