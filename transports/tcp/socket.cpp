@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -76,7 +77,9 @@ Result<Socket> listen_on(int family, int port, bool* in_use) {
     *in_use = errno == EADDRINUSE;
     return system_error("bind", errno);
   }
-  if (::listen(socket.fd(), SOMAXCONN) != 0) {
+  // As many may wait as the system lets them (net.core.somaxconn): the C library's SOMAXCONN is what some kernel had once. Where all ranks of a large
+  // job come at once and that is too few, the kernel drops those beyond it, and theirs try again after a second.
+  if (::listen(socket.fd(), std::numeric_limits<int>::max()) != 0) {
     // Two may bind to one port before either listens.
     *in_use = errno == EADDRINUSE;
     return system_error("listen", errno);
