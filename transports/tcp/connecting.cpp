@@ -20,7 +20,8 @@ using std::chrono::steady_clock;
 
 // An address that has not answered by then gets company: it may be dead, or slow.
 constexpr milliseconds kBesideAfter{250};
-// What has taken a connection and not answered by then gets company, too: the peer computes, or it is not the peer, and never answers.
+// What has taken a connection and not answered by then gets company, too, one more each time: the peer computes, or it is not the peer, and never
+// answers.
 constexpr milliseconds kSilentAfter{1000};
 // A peer whose own connection is on its way.
 constexpr milliseconds kAwaitFor{300};
@@ -46,16 +47,11 @@ int error_of(const Socket& socket) {
 
 }  // namespace
 
-// All addresses are tried, that which led there before first, and the one where this rank insists before that.
+// All addresses at which there is no attempt are tried, that which led there before first, and the one where this rank insists before that.
 void TcpTransport::connect(Peer& peer) {
+  const std::vector<Address>& addresses = peer.place.addresses;
   peer.give_up =
       setup_.timeout.count() > 0 ? steady_clock::now() + setup_.timeout : steady_clock::time_point::max();
-  begin_attempts(peer);
-}
-
-// At those addresses at which there is none.
-void TcpTransport::begin_attempts(Peer& peer) {
-  const std::vector<Address>& addresses = peer.place.addresses;
   peer.tried = addresses.empty() ? "it has no address" : "";
   peer.untried.resize(addresses.size());
   std::iota(peer.untried.begin(), peer.untried.end(), std::size_t{0});
@@ -78,7 +74,7 @@ void TcpTransport::try_next(Peer& peer) {
     const std::size_t which = peer.untried.front();
     sockaddr_storage where{};
     const socklen_t length = to_sockaddr(peer.place.addresses[which], peer.place.port, where);
-    peer.next_step = steady_clock::now() + kBesideAfter;
+    peer.next_step = steady_clock::now() + (peer.greets() ? kSilentAfter : kBesideAfter);
     Socket socket = open_socket(where.ss_family);
     if (!socket.open() && (errno == EMFILE || errno == ENFILE)) {
       // There is another attempt, which may do; else nothing will.
@@ -96,7 +92,7 @@ void TcpTransport::try_next(Peer& peer) {
       note_failure(peer, which, system_error("connect", errno).message());
       continue;
     }
-    if (peer.state != Peer::State::greeting) peer.state = Peer::State::connecting;
+    peer.state = Peer::State::connecting;
     watch(socket, attempt_name(peer.rank, socket.fd()), EPOLLOUT);
     const bool insists = rank_ > peer.rank && peer.refused >= kInsistsAfter && which == peer.refused_at;
     peer.attempts.push_back({std::move(socket), which, insists, false});
@@ -162,7 +158,6 @@ void TcpTransport::greet(Peer& peer, Attempt& attempt) {
     return try_next(peer);
   }
   attempt.greeted = true;
-  peer.state = Peer::State::greeting;
   peer.next_step = steady_clock::now() + kSilentAfter;
   watch(attempt.socket, attempt_name(peer.rank, fd), EPOLLIN);
   for (std::size_t i = peer.attempts.size(); i-- > 0;) {
@@ -177,9 +172,6 @@ void TcpTransport::greet(Peer& peer, Attempt& attempt) {
 void TcpTransport::end_attempt(Peer& peer, Attempt& attempt) {
   drop(attempt.socket);
   std::erase_if(peer.attempts, [](const Attempt& a) { return !a.socket.open(); });
-  const bool greeted =
-      std::any_of(peer.attempts.begin(), peer.attempts.end(), [](const Attempt& a) { return a.greeted; });
-  peer.state = greeted ? Peer::State::greeting : Peer::State::connecting;
 }
 
 void TcpTransport::drop_attempts(Peer& peer) {
@@ -223,20 +215,18 @@ void TcpTransport::be_refused(Peer& peer, std::size_t address) {
 
 // What was due by `now` for a peer that is not connected.
 void TcpTransport::look_at_connecting(Peer& peer, TimePoint now) {
-  if (peer.state == Peer::State::connecting && now > peer.give_up) return fail(peer, trouble(peer.rank));
+  // What has taken a connection may be the peer, which computes.
+  if (peer.state == Peer::State::connecting && !peer.greets() && now > peer.give_up)
+    return fail(peer, trouble(peer.rank));
   if (now <= peer.next_step) return;
   switch (peer.state) {
     case Peer::State::awaited:
       if (peer.hopeless && now > *peer.hopeless) return fail(peer, trouble(peer.rank));
       return connect(peer);
     case Peer::State::connecting:
-      if (!peer.untried.empty()) try_next(peer);
-      return;
-    case Peer::State::greeting:
-      // What takes connections and says nothing may be the peer, which computes, or something else for ever.
-      peer.next_step = now + kSilentAfter;
       if (!peer.untried.empty()) return try_next(peer);
-      if (peer.attempts.size() < peer.place.addresses.size()) begin_attempts(peer);
+      // Something else may have taken it, for ever.
+      if (peer.greets() && peer.attempts.size() < peer.place.addresses.size()) connect(peer);
       return;
     case Peer::State::idle:
     case Peer::State::connected:
@@ -247,8 +237,8 @@ void TcpTransport::look_at_connecting(Peer& peer, TimePoint now) {
 
 std::string TcpTransport::trouble(int rank) const {
   const Peer& peer = at(rank);
-  const bool tries = peer.state == Peer::State::connecting || peer.state == Peer::State::greeting;
-  if (!tries && !(peer.state == Peer::State::awaited && peer.hopeless)) return "";
+  if (peer.state != Peer::State::connecting && !(peer.state == Peer::State::awaited && peer.hopeless))
+    return "";
   std::string text;
   const auto add = [&text](const std::string& more) { text += (text.empty() ? "" : "; ") + more; };
   for (const Attempt& attempt : peer.attempts) {

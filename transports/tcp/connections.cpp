@@ -108,7 +108,6 @@ void TcpTransport::serve_peer(Peer& peer, std::uint32_t events) {
       return;
     case Peer::State::idle:
     case Peer::State::connecting:
-    case Peer::State::greeting:
     case Peer::State::awaited:
     case Peer::State::gone:
       return;
@@ -183,7 +182,7 @@ void TcpTransport::judge(Stranger stranger) {
   if (!known) return drop(stranger.socket);
   Peer& peer = peers_[greeting.rank];
   if (peer.state == Peer::State::connected || peer.state == Peer::State::gone) return drop(stranger.socket);
-  if (rank_ < peer.rank ? peer.state == Peer::State::greeting && !insists : peer.insists()) {
+  if (rank_ < peer.rank ? peer.greets() && !insists : peer.insists()) {
     const Answer answer = Answer::mine_is_on_its_way;
     (void)::send(stranger.socket.fd(), &answer, sizeof answer, MSG_NOSIGNAL);
     return drop(stranger.socket);
@@ -192,7 +191,6 @@ void TcpTransport::judge(Stranger stranger) {
 }
 
 void TcpTransport::welcome(Peer& peer, Socket socket) {
-  drop(peer.socket);
   drop_attempts(peer);
   const Answer answer = Answer::welcome;
   // Where that fails the next read says why.

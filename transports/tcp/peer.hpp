@@ -69,8 +69,8 @@ struct Attempt {
 };
 
 struct Peer {
-  // connecting: there are attempts; greeting: one of them at least has greeted; awaited: there is none.
-  enum class State { idle, connecting, greeting, awaited, connected, gone };
+  // connecting: there are attempts; awaited: there is none.
+  enum class State { idle, connecting, awaited, connected, gone };
 
   int rank = 0;
   Place place;
@@ -79,7 +79,7 @@ struct Peer {
   int culprit = -1;  // the rank for which it left; -1: it told of none
 
   // Making the connection.
-  Socket socket;                      // connected
+  Socket socket;                      // while connected
   std::vector<Attempt> attempts;      // side by side
   std::vector<std::size_t> untried;   // of place.addresses
   std::string tried;                  // the others and why they did not do
@@ -109,6 +109,9 @@ struct Peer {
   std::size_t buffered = 0;       // of it, an incomplete frame, between two reads
   bool active = false;            // in the transport's list
 
+  bool greets() const {
+    return std::any_of(attempts.begin(), attempts.end(), [](const Attempt& a) { return a.greeted; });
+  }
   bool insists() const {
     return std::any_of(attempts.begin(), attempts.end(),
                        [](const Attempt& a) { return a.greeted && a.insists; });

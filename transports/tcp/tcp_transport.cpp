@@ -80,7 +80,6 @@ void TcpTransport::leave(int culprit) {
   if (culprit_ < 0) culprit_ = culprit;
   for (Peer& peer : peers_) {
     if (peer.state != Peer::State::connected) {
-      drop(peer.socket);
       drop_attempts(peer);
       continue;
     }

@@ -93,7 +93,6 @@ class TcpTransport final : public Transport {
   Socket open_socket(int family);
   void note_failure(Peer& peer, std::size_t which, const std::string& why);
   void await(Peer& peer, bool promised);
-  void begin_attempts(Peer& peer);
   void serve_attempt(Peer& peer, int fd);
   void greet(Peer& peer, Attempt& attempt);
   void drop_attempts(Peer& peer);
