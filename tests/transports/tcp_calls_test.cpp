@@ -1,19 +1,21 @@
-// TCP: system calls of a rank that waits for many.
+// TCP: system calls, counted.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <memory>
-#include <utility>
+#include <cstddef>
 #include <vector>
 
+#include "half_memory.hpp"
+#include "support/worlds.hpp"
 #include "tcp_pair.hpp"
 
 namespace {
 
 unsigned long reads = 0;
+unsigned long writes = 0;
 
 }  // namespace
 
@@ -23,63 +25,83 @@ extern "C" ssize_t recvmsg(int fd, msghdr* message, int flags) {
   return ::syscall(SYS_recvmsg, fd, message, flags);
 }
 
+extern "C" ssize_t sendmsg(int fd, const msghdr* message, int flags) {
+  ++writes;
+  return ::syscall(SYS_sendmsg, fd, message, flags);
+}
+
 namespace heddle::tcp {
 namespace {
 
-TEST(TcpCalls, OfManyPeersThoseAreReadThatHaveSentSomething) {
-  constexpr int kRanks = 32;
-  std::vector<TcpTransport::Setup> setups;
-  std::vector<Place> places;
-  for (std::uint64_t rank = 0; rank < kRanks; ++rank) {
-    Socket listener = tcp_listen(0).value();
-    places.push_back({"here", rank, static_cast<std::uint16_t>(tcp_local_port(listener)), {kLoopback}});
-    setups.push_back({std::move(listener), rank, {kLoopback}, std::chrono::milliseconds(0)});
-  }
-  std::vector<std::unique_ptr<TcpTransport>> ranks;
-  for (int rank = 0; rank < kRanks; ++rank)
-    ranks.push_back(
-        TcpTransport::make(std::move(setups[static_cast<std::size_t>(rank)]), rank, places).value());
-  TcpTransport& zero = *ranks[0];
+// Rank 0 has a receive open from each other one.
+struct Many : test::NetworkWorld {
+  explicit Many(int size)
+      : NetworkWorld(size, [](int) { return open_tcp_network({}); }),
+        out(static_cast<std::size_t>(size)),
+        in(out.size()),
+        sent(out.size()),
+        received(out.size()) {}
 
-  std::vector<char> out(kRanks);
-  std::vector<char> in(kRanks);
-  std::vector<Ticket> sent(kRanks);
-  std::vector<Ticket> received(kRanks);
-  const auto receive_all = [&] {
-    received.assign(kRanks, {});
-    for (std::size_t rank = 1; rank < kRanks; ++rank)
-      ASSERT_TRUE(zero.recv(static_cast<int>(rank), 1, &in[rank], 1, received[rank]).ok());
-  };
-  const auto send_all = [&](std::size_t from, char what) {
-    for (std::size_t rank = from; rank < kRanks; ++rank) {
+  TcpTransport& zero() { return dynamic_cast<TcpTransport&>(of(0)); }
+  void receive_all() {
+    received.assign(received.size(), {});
+    for (std::size_t rank = 1; rank < in.size(); ++rank)
+      ASSERT_TRUE(of(0).recv(static_cast<int>(rank), 1, &in[rank], 1, received[rank]).ok());
+  }
+  void send_all(char what) {
+    for (std::size_t rank = 1; rank < out.size(); ++rank) {
       out[rank] = static_cast<char>(what + static_cast<char>(rank));
       sent[rank] = {};
-      ASSERT_TRUE(ranks[rank]->send(0, 1, &out[rank], 1, sent[rank]).ok());
+      ASSERT_TRUE(of(static_cast<int>(rank)).send(0, 1, &out[rank], 1, sent[rank]).ok());
     }
-  };
-  const auto all_came = [&] {
+  }
+  void all_came() {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    for (std::size_t rank = 1; rank < kRanks; ++rank) {
+    for (std::size_t rank = 1; rank < received.size(); ++rank) {
       while (!received[rank].done && std::chrono::steady_clock::now() < end) {
-        for (const auto& each : ranks)
+        for (const auto& each : transports)
           ASSERT_TRUE(each->progress().ok());
       }
       ASSERT_TRUE(received[rank].done) << rank;
     }
     EXPECT_EQ(in, out);
-  };
-  receive_all();
-  send_all(1, 0);
-  ASSERT_NO_FATAL_FAILURE(all_came());
+  }
 
-  receive_all();
-  ASSERT_TRUE(zero.progress().ok());
+  std::vector<char> out;
+  std::vector<char> in;
+  std::vector<Ticket> sent;
+  std::vector<Ticket> received;
+};
+
+TEST(TcpCalls, OfManyPeersThoseAreReadThatHaveSentSomething) {
+  Many world(32);
+  world.receive_all();
+  world.send_all(0);
+  ASSERT_NO_FATAL_FAILURE(world.all_came());
+
+  world.receive_all();
+  ASSERT_TRUE(world.zero().progress().ok());
   reads = 0;
   for (int i = 0; i < 1000; ++i)
-    ASSERT_TRUE(zero.progress().ok());
+    ASSERT_TRUE(world.zero().progress().ok());
   EXPECT_EQ(reads, 0U);
-  send_all(1, 50);
-  ASSERT_NO_FATAL_FAILURE(all_came());
+  world.send_all(50);
+  ASSERT_NO_FATAL_FAILURE(world.all_came());
+}
+
+// The rest of a message that is given up is sent, but for what is no memory.
+TEST(TcpCalls, WhatIsNotThereIsNotTriedAgainAndAgain) {
+  Pair pair;
+  pair.greet();
+  const HalfMemory bad;
+  Ticket sent;
+  const Status status = pair.of(0).send(1, 1, bad.data(), HalfMemory::kBytes, sent);
+  ASSERT_EQ(status.code(), Code::invalid_argument) << status.message();
+  writes = 0;
+  pair.of(0).cancel(sent);
+  EXPECT_LE(writes, 1U);
+  EXPECT_TRUE(pair.of(0).peer_is_gone(1)) << "in the middle of a message";
+  EXPECT_EQ(pair.of(0).progress().message(), status.message());
 }
 
 }  // namespace

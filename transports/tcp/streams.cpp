@@ -38,7 +38,11 @@ void TcpTransport::push(Peer& peer, std::size_t most) {
     const ssize_t put = ::sendmsg(peer.socket.fd(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (put < 0 && errno == EINTR) continue;
     if (put < 0 && errno == EAGAIN) return watch_for_room(peer, true);
-    if (put < 0 && errno == EFAULT) return blame_buffer(peer, "sent to");
+    if (put < 0 && errno == EFAULT) {
+      // Room is not what it waits for.
+      watch_for_room(peer, false);
+      return blame_buffer(peer, "sent to", std::min(first.payload(), total - peer.sent));
+    }
     if (put < 0) {
       const std::string why = system_error("send", errno).message();
       // What it sent before it left is still to be read: for whose sake.
@@ -73,7 +77,7 @@ void TcpTransport::pull(Peer& peer) {
     const ssize_t got = ::recvmsg(peer.socket.fd(), &message, MSG_DONTWAIT);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return;
-    if (got < 0 && errno == EFAULT) return blame_buffer(peer, "received from");
+    if (got < 0 && errno == EFAULT) return blame_buffer(peer, "received from", direct);
     if (got < 0) return fail(peer, system_error("recv", errno).message());
     if (got == 0) return fail(peer, "the connection was closed");
     const auto bytes = static_cast<std::size_t>(got);

@@ -209,14 +209,14 @@ void TcpTransport::wrong_length(const Peer& peer, std::size_t length, std::size_
 }
 
 // No fault of the peer's.
-void TcpTransport::blame_buffer(const Peer& peer, const char* done) {
+void TcpTransport::blame_buffer(const Peer& peer, const char* done, std::size_t left) {
   if (error_.ok())
-    error_ =
-        Status(Code::invalid_argument,
-               fmt::format(
-                   "rank {}, this one: the buffer of a message {} rank {} is not all memory of this process, "
-                   "or not of that kind (Bad address)",
-                   rank_, done, peer.rank));
+    error_ = Status(
+        Code::invalid_argument,
+        fmt::format(
+            "rank {}, this one: the buffer of a message {} rank {} is not all memory of this process in "
+            "its last {} bytes, or not of that kind (Bad address)",
+            rank_, done, peer.rank, left));
 }
 
 // A peer may leave when it has had its share of the last collective: only those who still expect something of it mind.
@@ -329,7 +329,8 @@ void TcpTransport::finish_first(Peer& peer) {
   if (start > finish_by_ + kLater) finish_by_ = start + kFinishWithin;
   while (peer.state == Peer::State::connected && peer.sent > 0) {
     push(peer, 1);
-    if (peer.state != Peer::State::connected || peer.sent == 0) return;
+    // But for room it waits for nothing: a buffer that is not there does not come back.
+    if (peer.state != Peer::State::connected || peer.sent == 0 || !peer.wants_room) return;
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(finish_by_ - std::chrono::steady_clock::now());
     if (left.count() <= 0) return;

@@ -68,7 +68,7 @@ class TcpTransport final : public Transport {
   void release(Peer& peer, std::uint32_t tag);
   bool take_ready(Peer& peer, std::uint32_t tag);
   void wrong_length(const Peer& peer, std::size_t length, std::size_t expected);
-  void blame_buffer(const Peer& peer, const char* done);
+  void blame_buffer(const Peer& peer, const char* done, std::size_t left);
   void fail(Peer& peer, const std::string& why);
   void give_up(Peer& peer);
   void lose(Peer& peer, Status failure);
