@@ -58,24 +58,29 @@ def check_ends():
         assert namespaces(keeper) == [], (number, os.listdir("/run/netns"))
 
 
+# Right at first, as where another algorithm takes over once a size has come up often; on one rank alone.
 WRONG = """#include <mpi.h>
 int MPI_Allreduce(const void* in, void* out, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+  static long calls;
+  int rank = 0;
   const int status = PMPI_Allreduce(in, out, count, type, op, comm);
-  if (count == 256) ((float*)out)[100] += 1;
+  PMPI_Comm_rank(comm, &rank);
+  if (count == 256 && ++calls > 40 && rank == 1) ((float*)out)[100] += 1;
   return status;
 }
 """
 
 
 def check_wrong(folder):
-    """A library whose sums are wrong is not measured."""
+    """A library whose sums are wrong once it is timed gets no time."""
     loop, library, source = (str(pathlib.Path(folder, name)) for name in ("loop", "wrong.so", "wrong.c"))
     pathlib.Path(source).write_text(WRONG)
     subprocess.run(["mpicc.mpich", "-O2", ROOT / "osu_style_bench" / "peer_loop.c", "-o", loop], check=True)
     subprocess.run(["mpicc.mpich", "-shared", "-fPIC", source, "-o", library], check=True)
     for preload, status in (([], 0), (["-genv", "LD_PRELOAD", library], 1)):
         done = subprocess.run(["mpiexec.mpich", *preload, "-n", "2", loop, "allreduce", "1024", "1024"], capture_output=True, text=True, timeout=60, check=False)
-        assert (done.returncode != 0) == status and ("1 of 256 results are wrong" in done.stderr) == status, done.stdout + done.stderr
+        assert (done.returncode != 0) == status and ("rank 1: 1 of 256 results are wrong" in done.stderr) == status, done.stdout + done.stderr
+        assert ("1024" in done.stdout) != status, done.stdout
 
 
 def check_cores():
