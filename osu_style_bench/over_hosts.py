@@ -158,10 +158,17 @@ def cpu():
     return found[1] if found else platform.machine()
 
 
+def described(folder):
+    """The sources that `folder` lies in; empty where they are no repository of their own, but part of somebody else's at most."""
+    root = pathlib.Path(first_line('git', '-C', str(folder), 'rev-parse', '--show-toplevel') or '/')
+    ours = (root / HERE.name / pathlib.Path(__file__).name).is_file()
+    return first_line('git', '-C', str(root), 'describe', '--always', '--long', '--dirty') if ours else ''
+
+
 def description(args, lines):
     """What tells which build was measured, when, and on what. Paths are this machine's own, and left out."""
     settings = {k: str(v) if isinstance(v, pathlib.Path) else v for k, v in vars(args).items() if k not in ('json', 'preload')}
-    source = first_line('git', '-C', str(args.preload.resolve().parent), 'describe', '--always', '--dirty') or first_line('git', '-C', str(HERE), 'describe', '--always', '--dirty')
+    source = described(args.preload.resolve().parent) or described(HERE)
     preload = {'name': args.preload.name, 'sha256': hashlib.sha256(args.preload.read_bytes()).hexdigest()}
     return {'schema': 1, 'what': 'osu_style_bench/over_hosts.py, microseconds of one call', 'date': time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime()),
             'heddle_source': source, 'preload': preload, 'peer_version': version_of(args.peer), 'under_version': version_of(args.under),

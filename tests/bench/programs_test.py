@@ -76,7 +76,7 @@ def check_json(path, table, arguments):
     assert "MPICH" in document["mpi_library"], document
     assert document["schema"] == 1 and document["command"][1:] == arguments and document["command"][0].endswith(document["program"]), document
     build = document["build"]
-    assert build["type"] and (build["source"] == document["heddle_version"] or re.fullmatch(r"\S*[0-9a-f]{7,}(-dirty)?", build["source"])), build
+    assert build["type"] and (build["source"] == document["heddle_version"] or re.fullmatch(r"(\S+-\d+-g)?[0-9a-f]{7,}(-dirty)?", build["source"])), build
     assert len(document["rank_core_lists"]) == 2 and document["rank_core_lists"][0] == document["machine"]["core_list"], document
     assert all(re.fullmatch(CORES, cores) for cores in document["rank_core_lists"]), document
     age = datetime.datetime.now(datetime.timezone.utc) - datetime.datetime.strptime(document["date"], "%Y-%m-%dT%H:%M:%S%z")
