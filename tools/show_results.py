@@ -23,6 +23,11 @@ import sys
 PROGRAM = pathlib.Path(sys.argv[0]).name
 BOOTSTRAPS = 2000
 LEAST_TURNS = 6  # for an interval of 95%
+SCHEMA = 1  # the latest that is known here; files of before say none
+OF_LAUNCHERS = ("OMPI_MCA_orte_", "OMPI_MCA_ess_", "OMPI_MCA_pmix_", "OMPI_MCA_initial_wdir", "OMPI_MCA_shmem_", "OMPI_MCA_mca_base_")
+# Of Okabe and Ito: told apart whatever colours one sees, and so are their shapes.
+OTHER_LOOKS = {"color": "#D55E00", "marker": "s"}
+HEDDLE_LOOKS = {"color": "#0072B2", "marker": "o"}
 
 
 def times(us):
@@ -154,19 +159,35 @@ def of_launches(values):
     return f"{statistics.median(values):.2f} | {low:.2f} to {high:.2f}"
 
 
-def different(results):
-    """What the launches do not have in common and must; None where all are of one command."""
-    first = results[0]
-    for key in ("program", "mode", "ranks", "hosts", "mpi_library", "heddle_version", "build"):
-        if any(result.get(key) != first.get(key) for result in results):
-            return key
+def of_the_launch(name):
+    """Whether a variable is told each launch anew, by a batch system or Open MPI's mpiexec: no setting."""
+    return name == "HEDDLE_JOB_ID" or name.startswith(OF_LAUNCHERS)
+
+
+def command_of(result):
+    """What launches of one command have in common: {name: value}."""
+    values = {key: result.get(key) for key in ("program", "mode", "ranks", "hosts", "mpi_library", "heddle_version", "build")}
+    values["cpu"] = result.get("machine", {}).get("cpu")
     # How much memory was free is no setting.
-    names = sorted({name for result in results for name in result["settings"]} - {"memory_allowed_bytes"})
-    for name in names:
-        if any(result["settings"].get(name) != first["settings"].get(name) for result in results):
-            return name
-    sizes = [[row["bytes"] for row in result["rows"]] for result in results]
-    return None if all(s == sizes[0] for s in sizes) else "rows"
+    values |= {name: value for name, value in result["settings"].items() if name != "memory_allowed_bytes"}
+    values |= {name: value for name, value in result.get("environment", {}).items() if not of_the_launch(name)}
+    values["sizes"] = [row["bytes"] for row in result["rows"]]
+    return values
+
+
+def as_text(value):
+    return "not set" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def difference(paths, results):
+    """What the launches do not have in common and must, in words; empty where all are of one command."""
+    commands = [command_of(result) for result in results]
+    for path, command in zip(paths, commands):
+        for name in {**commands[0], **command}:
+            values = commands[0].get(name), command.get(name)
+            if values[0] != values[1]:
+                return f"{name} is {as_text(values[0])} in {paths[0]}, and {as_text(values[1])} in {path}"
+    return ""
 
 
 def print_launches(results):
@@ -212,8 +233,9 @@ def size_scale(sizes):
 
 def title(result):
     settings = result["settings"]
-    kinds = [text for name, text in (("warm_buffers", "warm"), ("alloc_mem", "MPI_Alloc_mem")) if settings.get(name)]
-    return ", ".join([result["program"].removeprefix("heddle_"), f"{result['ranks']} ranks", *kinds])
+    kinds = [text for name, text in (("warm_buffers", "warm"), ("in_place", "in place"), ("alloc_mem", "MPI_Alloc_mem")) if settings.get(name)]
+    what = ", ".join([result["program"].removeprefix("heddle_"), f"{result['ranks']} ranks", *kinds])
+    return "\n".join(filter(None, [what, result.get("machine", {}).get("cpu")]))
 
 
 def plot(results, path):
@@ -228,15 +250,16 @@ def plot(results, path):
     for column, result in enumerate(results):
         above, below = axes[:, column]
         sizes = [row["bytes"] for row in result["rows"]]
-        for side, name, colour in (("host", other(result), "tab:grey"), ("heddle", "heddle", "tab:blue")):
-            above.plot(sizes, [row[side]["median_us"] for row in result["rows"]], "o-", ms=3, color=colour, label=name)
+        for side, name, looks in (("host", other(result), OTHER_LOOKS), ("heddle", "heddle", HEDDLE_LOOKS)):
+            above.plot(sizes, [row[side]["median_us"] for row in result["rows"]], ms=3, label=name, **looks)
         above.set_xscale(**size_scale(sizes))
-        above.set(yscale="log", ylabel="microseconds (median)",
-                  title=title(result))
+        above.set(yscale="log", ylabel="microseconds (median)")
+        above.set_title(title(result), fontsize=11)
         above.legend()
         above.grid(alpha=0.3)
-        below.fill_between(sizes, *zip(*(row["ratio_ci95"] for row in result["rows"])), alpha=0.3)
-        below.plot(sizes, [row["ratio"] for row in result["rows"]], "o-", ms=3)
+        below.fill_between(sizes, *zip(*(row["ratio_ci95"] for row in result["rows"])), color=HEDDLE_LOOKS["color"], alpha=0.3, lw=0)
+        below.plot(sizes, [row["ratio"] for row in result["rows"]], ms=3, **HEDDLE_LOOKS)
+        below.set_title("above 1: heddle is faster", fontsize=9, loc="left")
         below.axhline(1, color="black", lw=0.8)
         below.set_xscale(**size_scale(sizes))
         below.set(xlabel="bytes", ylabel=f"{other(result)} / heddle")
@@ -258,12 +281,23 @@ def read(path):
     """What a benchmark or over_hosts.py wrote; ValueError where none did."""
     result = json.loads(path.read_text())
     if isinstance(result, dict) and ("program" in result and "rows" in result or is_over_hosts(result)):
+        check_schema(result)
         return result
     if isinstance(result, dict) and "what" in result:
         raise ValueError(f"put together by hand, and read as it is: {result['what']}")
     if isinstance(result, dict) and "rows" in result and "program" not in result:
         raise ValueError("no benchmark wrote it, but a simulation perhaps: tests/scale/show.py shows those of tests/scale/run")
     raise ValueError("no benchmark wrote it with --json")
+
+
+def check_schema(result):
+    """ValueError of a file that would be misread here."""
+    schema = result.get("schema", 0)
+    if not isinstance(schema, int) or schema > SCHEMA:
+        writer = f"heddle {result['heddle_version']}" if "heddle_version" in result else "a later heddle"
+        source = result.get("heddle_source") or result.get("build", {}).get("source")
+        raise ValueError(f"{writer}{f' ({source})' if source else ''} wrote it with schema {schema}, and here files are known up to schema {SCHEMA}: "
+                         "show it with heddle-show-results of that version or a later one")
 
 
 def is_over_hosts(result):
@@ -299,8 +333,8 @@ def main():
     if args.launches:
         if any("geometric_mean_ratio" not in result for result in results):
             parser.error("--launches: takes results of --vs mpi or --vs staged alone")
-        if (key := different(results)) is not None:
-            parser.error(f"--launches: these are not of one command: they differ in '{key}'")
+        if text := difference(args.results, results):
+            parser.error(f"--launches: these are not of one command: {text}")
         print_launches(results)
         return
     if args.plot:

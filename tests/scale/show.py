@@ -3,10 +3,14 @@
 
     show.py FOLDER
 """
+import itertools
 import json
 import math
 import pathlib
 import sys
+
+# Of Okabe and Ito, told apart whatever colours one sees, and so are the shapes.
+LOOKS = [{"color": color, "marker": marker} for color, marker in (("#0072B2", "o"), ("#E69F00", "s"), ("#009E73", "^"), ("#CC79A7", "D"))]
 
 
 def size(n):
@@ -87,6 +91,7 @@ def plot(rows, path):
     from matplotlib import pyplot
     found = groups(rows)
     platforms = sorted({p for _, p, _ in found})
+    looks = dict(zip(sorted({ranks for _, _, ranks in found}), itertools.cycle(LOOKS)))
     figure, axes = pyplot.subplots(2, len(platforms), figsize=(5 * len(platforms), 7), sharey=True, squeeze=False)
     for line, collective in enumerate(("allreduce", "bcast")):
         for column, platform in enumerate(platforms):
@@ -95,10 +100,10 @@ def plot(rows, path):
                 if (c, p) != (collective, platform):
                     continue
                 some = sorted(some, key=lambda r: r["bytes"])
-                axis.plot([r["bytes"] for r in some], [best(r)[1] / r["heddle_us"] for r in some], "o-", ms=4, label=f"{ranks} ranks")
+                axis.plot([r["bytes"] for r in some], [best(r)[1] / r["heddle_us"] for r in some], ms=4, label=f"{ranks} ranks", **looks[ranks])
             axis.axhline(1, color="black", lw=0.8)
             axis.set(xscale="log", title=f"{collective}, {platform.replace('_', ' ')}", xlabel="bytes",
-                     ylabel="best selector / heddle" if column == 0 else "")
+                     ylabel="best selector / heddle\n(above 1: heddle is faster)" if column == 0 else "")
             axis.set_ylim(0, 1.1 * max(best(r)[1] / r["heddle_us"] for r in rows))
             axis.grid(alpha=0.3)
             axis.legend()

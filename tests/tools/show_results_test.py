@@ -56,9 +56,41 @@ class ShowResults(unittest.TestCase):
             few = show("--launches", *paths[:3]).stdout
             self.assertIn("| ratio | range |", few)
             self.assertIn("| 2.00 | 1.80 to 2.20 |", few)
-            one["ranks"] = 3
-            paths[-1].write_text(json.dumps(one), encoding="utf-8")
-            self.assertIn("they differ in 'ranks'", show("--launches", *paths).stderr)
+
+    def test_launches_of_other_commands_are_refused(self):
+        """What differs is named, and both values."""
+        def changed(**changes):
+            return {**json.loads(pathlib.Path(RESULTS).read_text(encoding="utf-8")), "environment": {"HEDDLE_SPIN": "30"}, **changes}
+        settings = changed()["settings"]
+        with tempfile.TemporaryDirectory() as folder:
+            one, two = pathlib.Path(folder, "one.json"), pathlib.Path(folder, "two.json")
+            one.write_text(json.dumps(changed()), encoding="utf-8")
+            same = {"HEDDLE_SPIN": "30", "HEDDLE_JOB_ID": "8", "OMPI_MCA_orte_hnp_uri": "1.0;tcp://..."}
+            two.write_text(json.dumps(changed(environment=same, settings={**settings, "memory_allowed_bytes": 7})), encoding="utf-8")
+            self.assertEqual(show("--launches", one, two).returncode, 0)
+            for changes, name, first, second in (({"ranks": 3}, "ranks", "2", "3"), ({"environment": {"HEDDLE_SPIN": "0"}}, "HEDDLE_SPIN", '"30"', '"0"'),
+                                                 ({"environment": {}}, "HEDDLE_SPIN", '"30"', "not set"),
+                                                 ({"environment": {**same, "UCX_TLS": "tcp"}}, "UCX_TLS", "not set", '"tcp"'),
+                                                 ({"settings": {**settings, "rounds": 6}}, "rounds", "41", "6"),
+                                                 ({"machine": {"cpu": "another"}}, "cpu", '"AMD EPYC"', '"another"')):
+                two.write_text(json.dumps(changed(**changes)), encoding="utf-8")
+                refused = show("--launches", one, two)
+                self.assertEqual(refused.returncode, 2, refused.stdout)
+                self.assertIn(f"these are not of one command: {name} is {first} in {one}, and {second} in {two}\n", refused.stderr)
+
+    def test_files_of_later_versions_are_refused(self):
+        hosts = json.loads((DOCUMENTED / "hosts" / "allreduce-4-hosts-small.json").read_text(encoding="utf-8"))
+        one = json.loads(pathlib.Path(RESULTS).read_text(encoding="utf-8"))
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "later.json")
+            for result, writer in (({**one, "heddle_version": "7.1.0", "build": {"source": "abcdef0"}}, r"heddle 7\.1\.0 \(abcdef0\)"), (one, r"heddle 0\.1\.0"),
+                                   ({**hosts, "heddle_source": "fedcba9"}, r"a later heddle \(fedcba9\)")):
+                path.write_text(json.dumps({**result, "schema": 1}), encoding="utf-8")
+                self.assertEqual(show(path).returncode, 0)
+                path.write_text(json.dumps({**result, "schema": show_results.SCHEMA + 1}), encoding="utf-8")
+                refused = show(path)
+                self.assertEqual(refused.returncode, 2, refused.stdout)
+                self.assertRegex(refused.stderr, f"{path}: {writer} wrote it with schema 2, and here files are known up to schema 1: show it with ")
 
     def test_intervals_are_of_order_statistics(self):
         for n, low, high in ((6, 1, 6), (9, 2, 8), (20, 6, 15), (41, 14, 28)):
@@ -71,6 +103,10 @@ class ShowResults(unittest.TestCase):
         self.assertNotEqual(drawn.returncode, 0)
         self.assertEqual(len(drawn.stderr.splitlines()), 1, drawn.stderr)
         self.assertIn("matplotlib", drawn.stderr)
+
+    def test_a_picture_says_what_was_measured_where(self):
+        self.assertEqual(show_results.title(json.loads(pathlib.Path(RESULTS).read_text(encoding="utf-8"))), "allreduce, 2 ranks\nAMD EPYC")
+        self.assertEqual(show_results.title({"program": "heddle_bcast", "ranks": 4, "settings": {"warm_buffers": True}}), "bcast, 4 ranks, warm")
 
     def test_a_picture_has_a_place_for_no_bytes(self):
         self.assertEqual(show_results.size_scale([4, 8]), {"value": "log"})
