@@ -89,6 +89,37 @@ TEST(TcpCalls, OfManyPeersThoseAreReadThatHaveSentSomething) {
   ASSERT_NO_FATAL_FAILURE(world.all_came());
 }
 
+// Few peers are read by themselves, of many those that epoll names. Who computes may not look again soon.
+TEST(TcpCalls, AMessageGoesAsSoonAsItsReceiverIsHeard) {
+  for (const int size : {2, 6}) {
+    Many world(size);
+    world.receive_all();
+    world.send_all(0);
+    ASSERT_NO_FATAL_FAILURE(world.all_came());
+
+    const std::vector<char> data(kEager + 1, 3);
+    std::vector<char> buffer(data.size());
+    Ticket sent;
+    Ticket received;
+    world.receive_all();
+    ASSERT_TRUE(world.zero().send(1, 2, data.data(), data.size(), sent).ok());
+    ASSERT_TRUE(world.zero().progress().ok());
+    ASSERT_FALSE(readable(world.zero(), 0));
+    ASSERT_TRUE(world.of(1).recv(0, 2, buffer.data(), buffer.size(), received).ok());
+    ASSERT_TRUE(readable(world.zero(), 5000));
+    writes = 0;
+    ASSERT_TRUE(world.zero().progress().ok());
+    EXPECT_GT(writes, 0U) << size;
+    world.send_all(1);
+    while (!sent.done || !received.done) {
+      ASSERT_TRUE(world.of(1).progress().ok());
+      ASSERT_TRUE(world.zero().progress().ok());
+    }
+    EXPECT_EQ(buffer, data);
+    ASSERT_NO_FATAL_FAILURE(world.all_came());
+  }
+}
+
 // The rest of a message that is given up is sent, but for what is no memory.
 TEST(TcpCalls, WhatIsNotThereIsNotTriedAgainAndAgain) {
   Pair pair;

@@ -104,7 +104,8 @@ void TcpTransport::serve_peer(Peer& peer, std::uint32_t events) {
         leave_unread(peer, true);
       else if ((events & ~std::uint32_t{EPOLLOUT}) != 0)
         pull(peer);
-      if ((events & EPOLLOUT) != 0) push(peer);
+      // What comes may be the word that a message waited for.
+      if ((events & EPOLLOUT) != 0 || (peer.sends() && !peer.wants_room)) push(peer);
       return;
     case Peer::State::idle:
     case Peer::State::connecting:

@@ -273,11 +273,11 @@ Status TcpTransport::progress() {
   expected_ = 0;
   for (std::size_t i = 0; i < active_.size();) {
     Peer& peer = *active_[i];
-    if (peer.sends()) push(peer);
     if (peer.receives()) {
       ++expected_;
       if (!ask) pull(peer);
     }
+    if (peer.sends()) push(peer);
     unconnected = unconnected || peer.state != Peer::State::connected;
     if (peer.sends() || peer.receives()) {
       ++i;
