@@ -6,6 +6,9 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <string>
 #include <vector>
 
 #include "half_memory.hpp"
@@ -118,6 +121,44 @@ TEST(TcpCalls, AMessageGoesAsSoonAsItsReceiverIsHeard) {
     EXPECT_EQ(buffer, data);
     ASSERT_NO_FATAL_FAILURE(world.all_came());
   }
+}
+
+// What waits for the connection, or for room.
+TEST(TcpCalls, MessagesThatWaitGoTogether) {
+  constexpr std::size_t kMessages = 64;
+  Pair pair;
+  std::vector<char> out(kMessages);
+  std::vector<char> in(kMessages);
+  Ticket sent[kMessages];
+  Ticket received[kMessages];
+  std::iota(out.begin(), out.end(), char{1});
+  writes = 0;
+  for (std::uint32_t i = 0; i < kMessages; ++i)
+    ASSERT_TRUE(pair.of(0).send(1, i, &out[i], 1, sent[i]).ok());
+  for (std::uint32_t i = 0; i < kMessages; ++i)
+    ASSERT_TRUE(pair.of(1).recv(0, i, &in[i], 1, received[i]).ok());
+  ASSERT_TRUE(pair.drive([&] { return received[kMessages - 1].done; }));
+  EXPECT_EQ(in, out);
+  EXPECT_LE(writes, kMessages / 8);
+}
+
+// The message is blamed whose buffer it is, and those before it go.
+TEST(TcpCalls, WhatIsNotThereHoldsUpNothingBeforeIt) {
+  Pair pair;
+  const HalfMemory bad;
+  char good = 7;
+  char got = 0;
+  Ticket sent[2];
+  Ticket received;
+  ASSERT_TRUE(pair.of(0).send(1, 1, &good, 1, sent[0]).ok());
+  ASSERT_TRUE(pair.of(0).send(1, 2, bad.data() + HalfMemory::kUsable, 100'000, sent[1]).ok());
+  ASSERT_TRUE(pair.of(1).recv(0, 1, &got, 1, received).ok());
+  ASSERT_TRUE(pair.drive([&] { return received.done && !pair.status[0].ok(); }));
+  EXPECT_EQ(got, 7);
+  EXPECT_NE(pair.status[0].message().find("in its last 100000 bytes"), std::string::npos)
+      << pair.status[0].message();
+  EXPECT_FALSE(sent[1].done);
+  pair.of(0).cancel(sent[1]);
 }
 
 // The rest of a message that is given up is sent, but for what is no memory.

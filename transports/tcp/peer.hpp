@@ -26,6 +26,7 @@ struct Sending {
   bool announced = false;    // in `held`: the receiver knows
 
   std::size_t payload() const { return frame.kind == Kind::data ? frame.bytes : 0; }
+  std::size_t length() const { return sizeof frame + payload(); }
 };
 
 struct Receiving {

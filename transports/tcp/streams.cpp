@@ -14,34 +14,65 @@
 namespace heddle::tcp {
 namespace {
 
+// Messages.
+constexpr std::size_t kMostAtOnce = 16;
+
 iovec part(const void* data, std::size_t bytes) {
   return {const_cast<void*>(data), bytes};
 }
 
+// What is to go of so many messages at the front of the queue, in how many parts.
+std::size_t gather(const Peer& peer, std::size_t messages, iovec* parts) {
+  std::size_t count = 0;
+  std::size_t gone = peer.sent;
+  for (std::size_t i = 0; i < messages; ++i, gone = 0) {
+    const Sending& each = peer.queue[i];
+    if (gone < sizeof each.frame)
+      parts[count++] = part(reinterpret_cast<const std::byte*>(&each.frame) + gone, sizeof each.frame - gone);
+    const std::size_t of_payload = gone - std::min(gone, sizeof each.frame);
+    if (each.payload() > of_payload)
+      parts[count++] = part(each.data + of_payload, each.payload() - of_payload);
+  }
+  return count;
+}
+
+// So many bytes more have gone. How many messages that ends.
+std::size_t took(Peer& peer, std::size_t bytes) {
+  std::size_t ended = 0;
+  peer.sent += bytes;
+  while (peer.sends() && peer.sent >= peer.queue.front().length()) {
+    const Sending& first = peer.queue.front();
+    peer.sent -= first.length();
+    if (first.ticket != nullptr) first.ticket->done = true;
+    peer.queue.pop();
+    ++ended;
+  }
+  return ended;
+}
+
 }  // namespace
 
-// As much as the socket takes, of so many messages.
+// As much as the socket takes, of so many messages, several of them by one call.
 void TcpTransport::push(Peer& peer, std::size_t most) {
+  std::size_t at_once = kMostAtOnce;
   while (peer.state == Peer::State::connected && peer.sends() && most > 0) {
-    const Sending& first = peer.queue.front();
-    const std::size_t total = sizeof first.frame + first.payload();
-    iovec parts[2];
-    std::size_t count = 0;
-    if (peer.sent < sizeof first.frame)
-      parts[count++] =
-          part(reinterpret_cast<const std::byte*>(&first.frame) + peer.sent, sizeof first.frame - peer.sent);
-    const std::size_t done = peer.sent - std::min(peer.sent, sizeof first.frame);
-    if (first.payload() > done) parts[count++] = part(first.data + done, first.payload() - done);
+    iovec parts[2 * kMostAtOnce];
     msghdr message{};
     message.msg_iov = parts;
-    message.msg_iovlen = count;
+    const std::size_t together = std::min({at_once, most, peer.queue.size()});
+    message.msg_iovlen = gather(peer, together, parts);
     const ssize_t put = ::sendmsg(peer.socket.fd(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (put < 0 && errno == EINTR) continue;
     if (put < 0 && errno == EAGAIN) return watch_for_room(peer, true);
+    if (put < 0 && errno == EFAULT && together > 1) {
+      at_once = 1;  // which of them it is
+      continue;
+    }
     if (put < 0 && errno == EFAULT) {
       // Room is not what it waits for.
       watch_for_room(peer, false);
-      return blame_buffer(peer, "sent to", std::min(first.payload(), total - peer.sent));
+      const Sending& first = peer.queue.front();
+      return blame_buffer(peer, "sent to", std::min(first.payload(), first.length() - peer.sent));
     }
     if (put < 0) {
       const std::string why = system_error("send", errno).message();
@@ -51,13 +82,8 @@ void TcpTransport::push(Peer& peer, std::size_t most) {
       if (peer.state == Peer::State::connected) fail(peer, why);
       return;
     }
-    peer.sent += static_cast<std::size_t>(put);
     moved_ += static_cast<std::uint64_t>(put);
-    if (peer.sent < total) continue;
-    if (first.ticket != nullptr) first.ticket->done = true;
-    peer.queue.pop();
-    peer.sent = 0;
-    --most;
+    most -= took(peer, static_cast<std::size_t>(put));
   }
   if (peer.state == Peer::State::connected) watch_for_room(peer, false);
 }
