@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -15,6 +17,7 @@ namespace {
 struct Double {
   std::uint32_t missing = 0;  // bytes of each write with an immediate
   int receives = 0;           // that connections share, at most; 0: as many as the device says
+  bool silent = false;        // says of nothing that it is done
 };
 Double taken_for;
 
@@ -26,7 +29,7 @@ bool listed = false;
 int (*poll_next)(ibv_cq*, int, ibv_wc*);
 
 int poll(ibv_cq* queue, int most, ibv_wc* works) {
-  const int count = poll_next(queue, most, works);
+  const int count = taken_for.silent ? 0 : poll_next(queue, most, works);
   for (int i = 0; i < count; ++i) {
     if (works[i].status == IBV_WC_SUCCESS && works[i].opcode == IBV_WC_RECV_RDMA_WITH_IMM)
       works[i].byte_len -= taken_for.missing;
@@ -134,6 +137,34 @@ TEST_F(VerbsDoubles, AConnectionForWhichThereIsNoReceiveLeftIsRefused) {
       << "it waits for an answer to its hellos";
   EXPECT_NE(status[3].message().find("rank 0 is gone: it has failed"), std::string::npos)
       << status[3].message();
+}
+
+// More than the queue of datagrams takes at once, while nobody looks at what has been sent from it.
+constexpr int kManyRanks = 40;
+
+TEST_F(VerbsDoubles, AllHearOfARankThatLeavesHoweverManyTheyAre) {
+  VerbsWorld world(kManyRanks);
+  std::vector<char> in(kManyRanks);
+  std::vector<Ticket> tickets(kManyRanks);
+  for (std::size_t rank = 1; rank < kManyRanks; ++rank)
+    ASSERT_TRUE(world.of(static_cast<int>(rank)).recv(0, 3, &in[rank], 1, tickets[rank]).ok());
+  world.of(0).leave(-1);
+  std::vector<Status> status;
+  const auto all_know = [&] {
+    return std::count_if(status.begin(), status.end(), [](const Status& s) { return !s.ok(); }) == kManyRanks;
+  };
+  ASSERT_TRUE(drive(world, status, all_know));
+  for (std::size_t rank = 1; rank < kManyRanks; ++rank)
+    EXPECT_NE(status[rank].message().find("rank 0 is gone: it has failed"), std::string::npos)
+        << rank << ": " << status[rank].message();
+}
+
+// The limit of the test is the measure of that.
+TEST_F(VerbsDoubles, WhoLeavesDoesNotWaitForADeviceThatSaysNothing) {
+  VerbsWorld world(kManyRanks);
+  taken_for.silent = true;
+  world.of(0).leave(-1);
+  EXPECT_EQ(world.of(0).progress().code(), Code::peer_failed);
 }
 
 // And never where it does it by itself: it costs something.

@@ -20,11 +20,7 @@ Status VerbsTransport::begin(Peer& peer) {
   const Handshake::Next next = peer.handshake.begin(Clock::now());
   ++connecting_;
   begun_.push_back(&peer);
-  if (Status made = make_queue_pair(peer); !made.ok()) {
-    // Best effort: it would wait for an answer to its hellos.
-    static_cast<void>(say(peer, Hello::Kind::notice, static_cast<std::uint32_t>(rank_)));
-    return fail(std::move(made));
-  }
+  if (Status made = make_queue_pair(peer); !made.ok()) return fail(std::move(made));
   return act(peer, next, {});
 }
 
@@ -250,18 +246,13 @@ int VerbsTransport::lost_one() const {
 }
 
 // Final. A rank that has failed moves no more messages: those who wait for it learn that here, and by connections that end. Those who
-// wait for ranks that wait for a lost one learn of that one, and need not wait for us to end.
+// wait for ranks that wait for a lost one learn of that one, and need not wait for us to end. Nor need those whose hellos are not answered.
 Status VerbsTransport::fail(Status status) {
   if (!failed_.ok()) return failed_;
   failed_ = std::move(status);
-  const int lost = lost_one();
-  const auto about = static_cast<std::uint32_t>(lost < 0 ? rank_ : lost);
-  for (const auto& peer : peers_) {
-    if (peer->queue_pair == nullptr) continue;
-    // Best effort: where this does not get through, they find out by themselves.
-    if (!peer->gone) static_cast<void>(say(*peer, Hello::Kind::notice, about));
+  tell(begun_);
+  for (Peer* peer : begun_)
     break_connection(*peer);
-  }
   return failed_;
 }
 
@@ -269,12 +260,29 @@ Status VerbsTransport::fail(Status status) {
 void VerbsTransport::leave(int culprit) {
   if (!failed_.ok()) return;
   if (culprit >= 0 && at(culprit).reachable) at(culprit).gone = true;
-  const int lost = lost_one();
-  for (const auto& peer : peers_) {
-    if (peer->reachable && peer->queue_pair == nullptr && !peer->gone)
-      static_cast<void>(say(*peer, Hello::Kind::notice, static_cast<std::uint32_t>(lost < 0 ? rank_ : lost)));
-  }
   static_cast<void>(fail(Status(Code::peer_failed, "this rank has left the others")));
+  std::vector<Peer*> others;
+  for (const auto& peer : peers_) {
+    if (peer->reachable && !peer->handshake.begun()) others.push_back(peer.get());
+  }
+  tell(others);
+}
+
+// Best effort, and for a moment: whom this does not get through to finds out by itself. Nobody but this takes what the device has sent from its
+// queue any more, and the queue is shorter than there are ranks.
+void VerbsTransport::tell(const std::vector<Peer*>& peers) {
+  constexpr std::chrono::milliseconds kTellWithin{200};
+  const Clock::time_point until = Clock::now() + kTellWithin;
+  const int lost = lost_one();
+  for (Peer* peer : peers) {
+    if (peer->gone) continue;
+    while (!datagrams_.may_send() && Clock::now() < until) {
+      if (!datagrams_.poll([](const Hello&) {}).ok()) return;
+    }
+    // Finding the way to a peer may take the system long, too.
+    if (Clock::now() >= until) return;
+    static_cast<void>(say(*peer, Hello::Kind::notice, static_cast<std::uint32_t>(lost < 0 ? rank_ : lost)));
+  }
 }
 
 void VerbsTransport::break_connection(Peer& peer) {

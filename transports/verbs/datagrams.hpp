@@ -16,6 +16,7 @@ class Datagrams {
   const Address& address() const { return address_; }
   ibv_cq* completions() const { return completions_.get(); }
 
+  bool may_send() const { return !free_.empty(); }
   // At once or never: where nothing is free to send with it is lost, like one that the network loses. An error is about this device.
   Status send(const Address& to, RoutePtr& route, const Hello& hello);
 

@@ -91,6 +91,7 @@ class VerbsTransport final : public Transport {
   Status lost_if_left(Peer& peer);
   int lost_one() const;
   Status fail(Status status);
+  void tell(const std::vector<Peer*>& peers);
   void break_connection(Peer& peer);
 
   // messages.cpp: the protocol
