@@ -1,6 +1,6 @@
 // The little of MPI that peer_loop.c calls, by gloo over TCP, as PyTorch's gloo backend does it: for the same loop to be linked with instead of
 // an MPI. Hydra starts it (PMI_RANK, PMI_SIZE). Settings: GLOO_STORE, a new folder that all ranks reach; GLOO_INTERFACE, the network
-// interface; GLOO_ALGORITHM, of allreduces: ring, bcube or halving_doubling (gloo's own choice where it is not set).
+// interface; GLOO_ALGORITHM, of allreduces: ring, bcube or, for sums, halving_doubling (gloo's own choice where it is not set).
 #include <gloo/allreduce.h>
 #include <gloo/allreduce_halving_doubling.h>
 #include <gloo/barrier.h>
@@ -72,9 +72,9 @@ void allreduce(const T* in, T* out, std::size_t count, Fold fold) {
     halving_doubling(out, count).run();
     return;
   }
-  if (!algorithm.empty() && algorithm != "ring" && algorithm != "bcube")
-    throw std::invalid_argument("GLOO_ALGORITHM=" + algorithm +
-                                ": give ring, bcube, or halving_doubling for sums");
+  if (!algorithm.empty() && algorithm != "ring" && algorithm != "bcube" && algorithm != "halving_doubling")
+    throw std::invalid_argument("GLOO_ALGORITHM=" + algorithm + ": give ring, bcube or halving_doubling");
+  // What is no sum is what ranks agree on besides, by gloo's own choice where halving_doubling has none.
   gloo::AllreduceOptions options(context());
   if (algorithm == "ring") options.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);
   if (algorithm == "bcube") options.setAlgorithm(gloo::AllreduceOptions::Algorithm::BCUBE);
