@@ -85,22 +85,28 @@ void call_bcast(Side& side, Kind kind, void* buffer, std::size_t count, int root
 }
 
 bool allreduce_is_right(const Job& job, Side& side, Kind kind, Dtype dtype, std::size_t bytes,
-                        BufferPool& send, BufferPool& receive, bool in_place) {
+                        BufferPool& send, BufferPool& receive) {
   return with_type(dtype, [&]<typename T>(T) {
     const std::size_t count = bytes / sizeof(T);
+    void* const input = send.next();
     void* const output = receive.next();
+    Message<T>(send, input, count).fill(job.rank());
     Message<T> result(receive, output, count);
-    const void* input = side.in_place();
-    if (in_place) {
-      result.fill(job.rank());
-    } else {
-      void* const buffer = send.next();
-      Message<T>(send, buffer, count).fill(job.rank());
-      result.poison();
-      input = buffer;
-    }
+    result.poison();
     call_allreduce(side, kind, input, output, count);
     return job.all(result.holds_sum(0, job.size() - 1));
+  });
+}
+
+bool allreduce_in_place_is_right(const Job& job, Side& side, Kind kind, Dtype dtype, std::size_t bytes,
+                                 BufferPool& buffers) {
+  return with_type(dtype, [&]<typename T>(T) {
+    const std::size_t count = bytes / sizeof(T);
+    void* const buffer = buffers.next();
+    Message<T> message(buffers, buffer, count);
+    message.fill(job.rank());
+    call_allreduce(side, kind, side.in_place(), buffer, count);
+    return job.all(message.holds_sum(0, job.size() - 1));
   });
 }
 
@@ -127,9 +133,10 @@ bool bcast_is_right(const Job& job, Side& side, Kind kind, Dtype dtype, std::siz
 }  // namespace
 
 bool collective_is_right(const Job& job, Side& side, Kind kind, Dtype dtype, std::size_t bytes,
-                         BufferPool& send, BufferPool* receive, bool in_place) {
-  return reduces(kind) ? allreduce_is_right(job, side, kind, dtype, bytes, send, *receive, in_place)
-                       : bcast_is_right(job, side, kind, dtype, bytes, send);
+                         BufferPool& send, BufferPool* receive) {
+  if (!reduces(kind)) return bcast_is_right(job, side, kind, dtype, bytes, send);
+  return receive == nullptr ? allreduce_in_place_is_right(job, side, kind, dtype, bytes, send)
+                            : allreduce_is_right(job, side, kind, dtype, bytes, send, *receive);
 }
 
 bool messages_are_right(const Job& job, Side& side, Dtype dtype, std::size_t bytes, BufferPool& send,

@@ -7,10 +7,9 @@
 
 namespace heddle::bench {
 
-// Every rank gets the same answer. Buffers are cut to `bytes` or more; collective. `receive` is null for bcasts.
-// `in_place`: of allreduces.
+// Every rank gets the same answer. Buffers are cut to `bytes` or more; collective. `receive` is null for bcasts, and for sums in place.
 bool collective_is_right(const Job& job, Side& side, Kind kind, Dtype dtype, std::size_t bytes,
-                         BufferPool& send, BufferPool* receive, bool in_place = false);
+                         BufferPool& send, BufferPool* receive);
 // Rank 0 sends to rank 1, which answers with what it got.
 bool messages_are_right(const Job& job, Side& side, Dtype dtype, std::size_t bytes, BufferPool& send,
                         BufferPool& receive);

@@ -38,7 +38,7 @@ CollectiveBench::CollectiveBench(const Job& job, const Options& options, std::si
     : job_(job),
       options_(options),
       send_(memory / options.pools(), options.max_bytes, options.dtype, source, options.most_buffers) {
-  if (options.reduces())
+  if (options.pools() == 2)
     receive_.emplace(memory / options.pools(), options.max_bytes, options.dtype, source,
                      options.most_buffers);
 }
@@ -50,10 +50,12 @@ void CollectiveBench::cut(std::size_t bytes) {
 }
 
 void CollectiveBench::call(Side& side) {
-  if (options_.kind == Kind::allreduce) {
-    side.allreduce(options_.in_place ? side.in_place() : send_.next(), receive_->next(), count_);
-  } else {
+  if (options_.kind == Kind::bcast) {
     side.bcast(send_.next(), count_, root_);
+  } else if (options_.in_place) {
+    side.allreduce(side.in_place(), send_.next(), count_);
+  } else {
+    side.allreduce(send_.next(), receive_->next(), count_);
   }
 }
 
@@ -112,7 +114,7 @@ int CollectiveBench::rounds_for(double seconds_per_round) const {
 
 bool CollectiveBench::right(Side& side, std::size_t bytes) {
   return collective_is_right(job_, side, options_.kind, options_.dtype, bytes, send_,
-                             receive_ ? &*receive_ : nullptr, options_.in_place);
+                             receive_ ? &*receive_ : nullptr);
 }
 
 PlainRow CollectiveBench::measure(Side& side, std::size_t bytes) {

@@ -41,7 +41,7 @@ class CollectiveBench {
   const Job& job_;
   const Options& options_;
   BufferPool send_;
-  std::optional<BufferPool> receive_;  // of sums
+  std::optional<BufferPool> receive_;  // of sums elsewhere than in place
   std::size_t count_ = 0;              // elements in a message
   int root_ = 0;
 };

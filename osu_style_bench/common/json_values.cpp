@@ -70,13 +70,13 @@ json to_json(const Series& series) {
           {"samples_us", series.samples_us}};
 }
 
-json json_head(const char* program, const std::string& mode, const std::vector<RankPlace>& places,
-               const Interruptions::Count& interrupted) {
+json json_head(const char* program, const std::string& mode, const CoreWatch& cores) {
+  const std::vector<RankPlace>& places = cores.places();
   const Machine machine = this_machine();
   json core_lists = json::array();
   for (const RankPlace& place : places)
     core_lists.push_back(place.core_list);
-  const std::string lack = lack_of_cores(places);
+  const std::string lack = cores.lack();
   return {{"schema", kSchema},
           {"program", program},
           {"command", command_line()},
@@ -87,7 +87,8 @@ json json_head(const char* program, const std::string& mode, const std::vector<R
           {"hosts", count_hosts(places)},
           {"rank_core_lists", core_lists},
           {"lack_of_cores", lack.empty() ? json() : json(lack)},
-          {"interruptions", {{"most", interrupted.most}, {"per_second", interrupted.per_second}}},
+          {"interruptions",
+           {{"most", cores.interruptions().most}, {"per_second", cores.interruptions().per_second}}},
           {"heddle_version", heddle_version()},
           {"mpi_library", host::library()},
           {"environment", environment()},

@@ -16,8 +16,7 @@ nlohmann::json to_json(const Series& series);
 
 // The program, its build and its command line, the date, the versions, the ranks on their hosts and cores, what was set for heddle and MPI, and
 // the machine, as this rank sees them.
-nlohmann::json json_head(const char* program, const std::string& mode, const std::vector<RankPlace>& places,
-                         const Interruptions::Count& interrupted);
+nlohmann::json json_head(const char* program, const std::string& mode, const CoreWatch& cores);
 
 // Of the leading rank: whether write_json_file() could write `path` now, so that this is not found out after measuring. An earlier
 // file stays as it is. Collective, and equal on all ranks; the sentence is in the leading rank's `problem`.

@@ -57,8 +57,8 @@ struct Options {
   bool compares() const { return versus != Versus::nothing; }
   bool overlaps() const { return kind == Kind::iallreduce || kind == Kind::ibcast; }
   bool collective() const { return reduces() || kind == Kind::bcast || kind == Kind::ibcast; }
-  // Of buffers to send and to receive; a bcast's are both.
-  std::size_t pools() const { return reduces() || !collective() ? 2 : 1; }
+  // Of buffers to send and to receive; a bcast's are both, and those of a sum in place.
+  std::size_t pools() const { return (reduces() && !in_place) || !collective() ? 2 : 1; }
   // Message sizes in bytes: from min_bytes, doubling, to max_bytes.
   std::vector<std::size_t> sizes() const;
 };

@@ -73,7 +73,7 @@ OverlapBench::OverlapBench(const Job& job, const Options& options, std::size_t m
     : job_(job),
       options_(options),
       send_(memory / options.pools(), options.max_bytes, options.dtype, source, options.most_buffers) {
-  if (options.reduces())
+  if (options.pools() == 2)
     receive_.emplace(memory / options.pools(), options.max_bytes, options.dtype, source,
                      options.most_buffers);
 }

@@ -106,23 +106,29 @@ std::string lack_of_cores(const std::vector<RankPlace>& places) {
   return "";
 }
 
-Interruptions::Interruptions() : before_(interruptions_so_far()), since_(now()) {}
-
-Interruptions::Count Interruptions::count(const Job& job) const {
-  const auto mine = static_cast<double>(interruptions_so_far() - before_);
-  double most[2] = {mine, mine / std::max(now() - since_, 1e-3)};
-  job.maximum(most);
-  return {static_cast<long>(most[0]), most[1]};
-}
-
-std::string Interruptions::complaint(const Count& count) {
+std::string Interruptions::complaint() const {
   // Each costs some milliseconds of waiting: more than that and no block of 4 ms is likely to be free of them.
   constexpr double kOften = 25;
   constexpr long kLeast = 10;  // of a short run
-  if (count.most < kLeast || count.per_second < kOften) return "";
+  if (most < kLeast || per_second < kOften) return "";
   return fmt::format(
-      "a rank was interrupted {} times, {:.0f} times a second: something else runs on its core", count.most,
-      count.per_second);
+      "a rank was interrupted {} times, {:.0f} times a second: something else runs on its core", most,
+      per_second);
+}
+
+CoreWatch::CoreWatch(const Job& job)
+    : places_(places_of(job)), before_(interruptions_so_far()), since_(now()) {}
+
+void CoreWatch::end(const Job& job, const char* program) {
+  const auto mine = static_cast<double>(interruptions_so_far() - before_);
+  double most[2] = {mine, mine / std::max(now() - since_, 1e-3)};
+  job.maximum(most);
+  interruptions_ = {static_cast<long>(most[0]), most[1]};
+  const std::string lacking = lack();
+  const std::string why = lacking.empty() ? interruptions_.complaint() : lacking;
+  if (!why.empty() && job.leads())
+    std::fprintf(stderr, "%s: warning: %s; times are those of waiting for a core as well\n", program,
+                 why.c_str());
 }
 
 }  // namespace heddle::bench

@@ -180,7 +180,7 @@ int run_job(const Job& job, const Options& options) {
   Report report(job, options, sides.mode, sides.column, memory);
   report.header();
   measure_all(job, options, sides, device.get(), memory, report);
-  report.warn();
+  report.end();
   if (!report.write_json(problem)) return fail(problem);
   if (job.leads() && std::ferror(stdout) != 0) return fail("standard output cannot be written");
   if (!report.all_valid()) return fail("-c: results are wrong where a row says Fail");

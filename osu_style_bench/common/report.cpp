@@ -105,7 +105,7 @@ Report::Report(const Job& job, const Options& options, std::string mode, std::st
       mode_(std::move(mode)),
       column_(std::move(column)),
       memory_(memory),
-      places_(places_of(job)) {}
+      cores_(job) {}
 
 void Report::header() const {
   if (!job_.leads()) return;
@@ -204,13 +204,8 @@ void Report::footer() const {
       summary.lowest_bytes));
 }
 
-void Report::warn() {
-  interrupted_ = interruptions_.count(job_);
-  std::string why = lack_of_cores(places_);
-  if (why.empty()) why = Interruptions::complaint(interrupted_);
-  if (!why.empty() && job_.leads())
-    std::fprintf(stderr, "%s: warning: %s; times are those of waiting for a core as well\n",
-                 program_name(options_.kind), why.c_str());
+void Report::end() {
+  cores_.end(job_, program_name(options_.kind));
 }
 
 bool Report::all_valid() const {
@@ -225,7 +220,7 @@ bool Report::all_valid() const {
 
 bool Report::write_json(std::string& problem) const {
   if (options_.json.empty() || !job_.leads()) return true;
-  json document = json_head(program_name(options_.kind), mode_, places_, interrupted_);
+  json document = json_head(program_name(options_.kind), mode_, cores_);
   const std::size_t pools = options_.pools();
   document["settings"] = {
       {"dtype", mpi_name(options_.dtype)},

@@ -25,8 +25,8 @@ class Report {
   void add(const OverlapRow& row);
   void footer() const;  // of a comparison: what it comes to
 
-  // Collective, once all is measured: on standard error, in a line, whatever kept ranks from having cores to themselves.
-  void warn();
+  // Collective, once all is measured: CoreWatch::end().
+  void end();
   bool all_valid() const;
   // Writes options.json if it is wanted; false, with the sentence in `problem`, if that fails.
   bool write_json(std::string& problem) const;
@@ -37,9 +37,7 @@ class Report {
   std::string mode_;
   std::string column_;
   std::size_t memory_;
-  std::vector<RankPlace> places_;
-  Interruptions interruptions_;
-  Interruptions::Count interrupted_;
+  CoreWatch cores_;
   std::vector<PlainRow> plain_;
   std::vector<ComparedRow> compared_;
   std::vector<OverlapRow> overlaps_;

@@ -52,7 +52,7 @@ int run_job(const Job& job, const SparseOptions& options) {
   SparseBench bench(job, options, comm.get(), *dense, host.get(), device.get());
   for (const double percent : options.densities)
     report.add(bench.measure(percent, wire));
-  report.warn();
+  report.end();
   if (!report.write_json(problem)) return fail(problem);
   if (job.leads() && std::ferror(stdout) != 0) return fail("standard output cannot be written");
   if (!report.all_valid()) return fail("-c: results are wrong where a row says Fail");

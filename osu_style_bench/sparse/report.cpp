@@ -91,7 +91,7 @@ SparseReport::SparseReport(const Job& job, const SparseOptions& options, bool wi
     : job_(job),
       options_(options),
       with_host_(with_host),
-      places_(places_of(job)),
+      cores_(job),
       bytes_per_second_(bytes_per_second),
       mode_(fmt::format("heddle {} native", heddle_version())) {
   if (device != nullptr) mode_ += "; " + device->name();
@@ -141,13 +141,8 @@ void SparseReport::add(const SparseRow& row) {
   line.end(row.algorithm);
 }
 
-void SparseReport::warn() {
-  interrupted_ = interruptions_.count(job_);
-  std::string why = lack_of_cores(places_);
-  if (why.empty()) why = Interruptions::complaint(interrupted_);
-  if (!why.empty() && job_.leads())
-    std::fprintf(stderr, "%s: warning: %s; times are those of waiting for a core as well\n", kSparseProgram,
-                 why.c_str());
+void SparseReport::end() {
+  cores_.end(job_, kSparseProgram);
 }
 
 bool SparseReport::all_valid() const {
@@ -157,7 +152,7 @@ bool SparseReport::all_valid() const {
 
 bool SparseReport::write_json(std::string& problem) const {
   if (options_.json.empty() || !job_.leads()) return true;
-  json document = json_head(kSparseProgram, mode_, places_, interrupted_);
+  json document = json_head(kSparseProgram, mode_, cores_);
   document["settings"] = {{"dimension", options_.dimension},
                           {"dtype", mpi_name(options_.dtype)},
                           {"pattern", name_of(options_.pattern)},

@@ -22,8 +22,8 @@ class SparseReport {
   void header() const;
   void add(const SparseRow& row);
 
-  // Collective, once all is measured: on standard error, in a line, whatever kept ranks from having cores to themselves.
-  void warn();
+  // Collective, once all is measured: CoreWatch::end().
+  void end();
   bool all_valid() const;
   // Writes options.json if it is wanted; false, with the sentence in `problem`, if that fails.
   bool write_json(std::string& problem) const;
@@ -32,9 +32,7 @@ class SparseReport {
   const Job& job_;
   const SparseOptions& options_;
   bool with_host_;
-  std::vector<RankPlace> places_;
-  Interruptions interruptions_;
-  Interruptions::Count interrupted_;
+  CoreWatch cores_;
   double bytes_per_second_;
   std::string mode_;
   std::vector<SparseRow> rows_;

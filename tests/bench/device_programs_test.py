@@ -21,14 +21,14 @@ def text_of(command, environment, wanted):
 
 
 def check_rows(text, memory):
-    table = [line.split() for line in text.splitlines() if line and not line.startswith("#") and ": warning: " not in line]
+    table = native_ranks.rows(text)
     assert [int(row[0]) for row in table] == [4 << i for i in range(11)], text
     assert all("Pass" in row for row in table), text
     assert f"{memory} memory of GPU 0, double of a GPU, number 0" in text, text
 
 
 def check_sparse(text, algorithm):
-    table = [line.split() for line in text.splitlines() if line and not line.startswith("#") and ": warning: " not in line]
+    table = native_ranks.rows(text)
     assert [row[-2:] for row in table] == 2 * [["Pass", algorithm]], text
     assert "device memory of GPU 0, double of a GPU, number 0" in text, text
 
@@ -47,7 +47,7 @@ def main():
         for command in ([*launch, program], [mpiexec, *preloaded, "-n", "2", program]):
             text = text_of([*command, *staged], double, 0)
             check_rows(text, "device")
-            assert all(line.endswith(" -") for line in text.splitlines() if line and not line.startswith("#") and ": warning: " not in line), text
+            assert all(row[-1] == "-" for row in native_ranks.rows(text)), text
             assert "staged(us)" in text and "ratio staged/heddle" in text, text
             assert ("preloaded" in text) == (preload in command), text
     ranks = native_ranks.run([programs[0], "--native", *staged], 2, 100, **double)

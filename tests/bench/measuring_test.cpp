@@ -1,13 +1,17 @@
 // The parts of a measurement that are no measurement: buffers, pacing, and the check of results, in a job of
 // one rank.
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "common/buffers.hpp"
@@ -16,6 +20,7 @@
 #include "common/host_mpi.hpp"
 #include "common/overlap_bench.hpp"
 #include "common/pacing.hpp"
+#include "common/placement.hpp"
 
 namespace heddle::bench {
 namespace {
@@ -268,16 +273,54 @@ TEST(Overlap, IsNotSaidWhereTheTimesDoNotTell) {
   EXPECT_NE(why_no_overlap(10, 4, 12).find("0.4 times as long"), std::string::npos);
 }
 
+// Two threads that want one core interrupt each other; what was before the watch does not count.
+TEST_F(InAJob, TheWatchCountsInterruptions) {
+  const auto interruptions = [] {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_nivcsw;
+  };
+  cpu_set_t all;
+  ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  for (int core = 0; CPU_COUNT(&one) == 0; ++core)
+    if (CPU_ISSET(core, &all)) CPU_SET(core, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  std::atomic<bool> stop = false;
+  std::thread other([&] {
+    while (!stop)
+      continue;
+  });  // on the same core, as threads inherit it
+  const double begin = now();
+  const auto more = [&](long wanted) {
+    for (const long before = interruptions(); interruptions() < before + wanted && now() < begin + 30;)
+      continue;
+  };
+  more(3);
+  const long before = interruptions();
+  CoreWatch watch(*job);
+  more(2);
+  watch.end(*job, "measuring_test");
+  const long after = interruptions();
+  stop = true;
+  other.join();
+  sched_setaffinity(0, sizeof all, &all);
+  if (after == before) GTEST_SKIP() << "this kernel counts no interruptions";
+  EXPECT_GE(watch.interruptions().most, 2);
+  EXPECT_LE(watch.interruptions().most, after - before);
+  EXPECT_GT(watch.interruptions().per_second, 0);
+  EXPECT_EQ(watch.places().size(), 1U);
+}
+
 // A side that sums in place whatever it is told to send.
 TEST_F(InAJob, ValidationInPlaceSendsWhatLiesThere) {
   constexpr std::size_t kBytes = 800;
   BufferPool send(0, kBytes, Dtype::float32);
   BufferPool receive(0, kBytes, Dtype::float32);
   CountingSide nothing(0);
-  EXPECT_TRUE(
-      collective_is_right(*job, nothing, Kind::allreduce, Dtype::float32, kBytes, send, &receive, true));
-  EXPECT_FALSE(
-      collective_is_right(*job, nothing, Kind::allreduce, Dtype::float32, kBytes, send, &receive, false));
+  EXPECT_TRUE(collective_is_right(*job, nothing, Kind::allreduce, Dtype::float32, kBytes, send, nullptr));
+  EXPECT_FALSE(collective_is_right(*job, nothing, Kind::allreduce, Dtype::float32, kBytes, send, &receive));
 }
 
 TEST_F(InAJob, ValidationTellsRightFromWrong) {

@@ -130,7 +130,10 @@ TEST(Options, MoreMemoryHasMoreBuffers) {
 }
 
 TEST(Options, InPlaceIsOfSumsThatStayNumbers) {
-  EXPECT_TRUE(parse(Kind::allreduce, {"--in-place", "--vs", "mpi"}).options.in_place);
+  const Options in_place = parse(Kind::allreduce, {"--in-place", "--vs", "mpi"}).options;
+  EXPECT_TRUE(in_place.in_place);
+  EXPECT_EQ(in_place.pools(), 1U) << "and so each message may have twice the memory";
+  EXPECT_EQ(parse(Kind::allreduce, {"--vs", "mpi"}).options.pools(), 2U);
   EXPECT_EQ(parse(Kind::allreduce, {"--in-place", "-T", "mpi_int"}).code, 2);
   EXPECT_EQ(parse(Kind::allreduce, {"--in-place", "-d", "cuda", "--vs", "staged"}).code, 2);
   EXPECT_EQ(parse(Kind::bcast, {"--in-place"}).code, 2);

@@ -32,9 +32,9 @@ TEST(Placement, RanksThatMustShareACoreAreNamed) {
 }
 
 TEST(Placement, FewInterruptionsAreNoMatter) {
-  EXPECT_EQ(Interruptions::complaint({9, 900}), "");
-  EXPECT_EQ(Interruptions::complaint({1000, 3}), "");
-  EXPECT_NE(Interruptions::complaint({300, 60}).find("300 times, 60 times a second"), std::string::npos);
+  EXPECT_EQ((Interruptions{9, 900}).complaint(), "");
+  EXPECT_EQ((Interruptions{1000, 3}).complaint(), "");
+  EXPECT_NE((Interruptions{300, 60}).complaint().find("300 times, 60 times a second"), std::string::npos);
 }
 
 }  // namespace

@@ -25,10 +25,6 @@ def run(mpiexec, program, arguments):
     return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, env={**os.environ, **SETTINGS})
 
 
-def rows(text):
-    return [line.split() for line in text.splitlines() if line and not line.startswith("#")]
-
-
 def check_plain(table, columns):
     for row in table:
         assert len(row) == columns, row
@@ -79,6 +75,9 @@ def check_json(path, table, arguments):
     assert build["type"] and (build["source"] == document["heddle_version"] or re.fullmatch(r"(\S+-\d+-g)?[0-9a-f]{7,}(-dirty)?", build["source"])), build
     assert len(document["rank_core_lists"]) == 2 and document["rank_core_lists"][0] == document["machine"]["core_list"], document
     assert all(re.fullmatch(CORES, cores) for cores in document["rank_core_lists"]), document
+    noise = document["interruptions"]
+    assert noise["most"] >= 0 and (noise["most"] > 0) == (noise["per_second"] > 0), noise
+    assert (document["lack_of_cores"] is None) == (document["machine"]["cores"] > 1), document
     age = datetime.datetime.now(datetime.timezone.utc) - datetime.datetime.strptime(document["date"], "%Y-%m-%dT%H:%M:%S%z")
     assert datetime.timedelta() <= age < datetime.timedelta(hours=1), document
     environment = document["environment"]
@@ -87,8 +86,9 @@ def check_json(path, table, arguments):
     assert re.fullmatch(CORES, document["machine"]["core_list"]), document
     settings = document["settings"]
     assert 0 < settings["memory_allocated_bytes"] <= settings["memory_allowed_bytes"] <= settings["memory_bytes"] == 256 << 20, settings
-    # 63 buffers of 16 KiB and a line or less, in pools of whole pages; a bcast has one.
-    pools = 1 if "bcast" in document["program"] else 2
+    # 63 buffers of 16 KiB and a line or less, in pools of whole pages; a bcast and a sum in place have one.
+    pools = 1 if "bcast" in document["program"] or settings["in_place"] else 2
+    assert settings["in_place"] == ("--in-place" in arguments), settings
     assert settings["memory_allocated_bytes"] == pools * ((63 * (16384 + 64) + 4095) // 4096 * 4096), settings
     assert all(row["buffers"] == 63 for row in document["rows"]), document
     for row in document["rows"]:
@@ -250,7 +250,7 @@ def main():
     arguments += {"plain": [], "full": ["-f"], "overlap": ["-f", "--tests", "3"], "versus": ["--vs", "mpi", "--rounds", "6"]}[what]
     done = run(mpiexec, program, arguments)
     assert done.returncode == 0, done.stdout + done.stderr
-    table = rows(done.stdout)
+    table = native_ranks.rows(done.stdout)
     assert [int(row[0]) for row in table] == [4 << i for i in range(13)], done.stdout
     if what == "versus":
         check_versus(table)

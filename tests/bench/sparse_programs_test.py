@@ -27,12 +27,8 @@ def run(mpiexec, ranks, program, *arguments, **settings):
     return subprocess.run(command, env={**os.environ, **settings}, capture_output=True, text=True, timeout=100, check=False)
 
 
-def rows(text):
-    return [line.split() for line in text.splitlines() if line and not line.startswith("#") and ": warning: " not in line]
-
-
 def check_rows(text, pattern, columns):
-    table = rows(text)
+    table = native_ranks.rows(text)
     assert [float(row[0]) for row in table] == list(DENSITIES), text
     for row in table:
         assert len(row) == columns, row
@@ -50,6 +46,8 @@ def check_json(path, table, sides):
     document = json.loads(path.read_text())
     assert document["ranks"] == 2 and document["machine"]["cores"] >= 1, document
     assert document["settings"]["dimension"] == DIMENSION, document
+    noise = document["interruptions"]
+    assert noise["most"] >= 0 and (noise["most"] > 0) == (noise["per_second"] > 0) and "lack_of_cores" in document, document
     for row, printed in zip(document["rows"], table):
         assert row["entries"] == int(printed[1]) and row["valid"], row
         assert all(len(row[side]["samples_us"]) == 6 for side in sides), row
@@ -64,7 +62,7 @@ def check_sent(mpiexec, program):
         done = run(mpiexec, 2, program, *SMALL[:2], "--density", "0.1,3", "-i", "6", "--rounds", "6", "--no-mpi", "--wire", "--json", str(path),
                    HEDDLE_TRANSPORTS=transports)
         assert done.returncode == 0, done.stdout + done.stderr
-        for row, kept in zip(rows(done.stdout), json.loads(path.read_text())["rows"]):
+        for row, kept in zip(native_ranks.rows(done.stdout), json.loads(path.read_text())["rows"]):
             assert row[-1] != "dense", row
             assert [cell != "-" for cell in row[-4:-1]] == 3 * [sent], row
             assert [kept[key] is not None for key in ("bytes_sent", "wire_share")] == 2 * [sent], kept

@@ -1,4 +1,4 @@
-"""Ranks of the native API started by hand: as many processes that find each other over TCP, without MPI."""
+"""Ranks of the native API started by hand: as many processes that find each other over TCP, without MPI. And the rows of what benchmarks print."""
 import os
 import socket
 import subprocess
@@ -27,3 +27,8 @@ def run(command, size, timeout, **settings):
         for rank in ranks:
             rank.kill()
     return [(rank.returncode, output) for rank, output in zip(ranks, outputs)]
+
+
+def rows(text):
+    """The cells of a benchmark's rows, among which warnings may stand."""
+    return [line.split() for line in text.splitlines() if line and not line.startswith('#') and ': warning: ' not in line]
