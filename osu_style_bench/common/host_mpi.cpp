@@ -1,33 +1,11 @@
 #include "common/host_mpi.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
-#include <thread>
 
 #include "heddle/heddle_mpi.h"
-#include "interpose/backend/finalize_together.hpp"
+#include "tools/leave_mpi.hpp"
 
 namespace heddle::bench::host {
-namespace {
-
-// Else MPICH up to 4.1 does not end over several hosts, in some runs or in most, whatever the program does.
-void leave_together() {
-  char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
-  int length = 0;
-  if (PMPI_Get_library_version(version, &length) != MPI_SUCCESS) return;
-  const Status met = backend::finalize_together(version, [](bool mine) {
-    const int here = mine ? 1 : 0;
-    int all = 0;
-    return PMPI_Allreduce(&here, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD) == MPI_SUCCESS && all != 0;
-  });
-  if (!met.ok()) fmt::print(stderr, "MPI_Finalize may hang: {}\n", met.message());
-}
-
-}  // namespace
-
 bool built_in() {
   return true;
 }
@@ -60,7 +38,7 @@ bool start(int* argc, char*** argv, bool /*native*/, bool threads, std::string& 
 }
 
 void finish() {
-  leave_together();
+  tools::meet_before_finalize(MPI_COMM_WORLD);
   MPI_Finalize();
 }
 
@@ -99,9 +77,7 @@ heddle_status make_comm(heddle_comm_t* comm) {
 }
 
 void abort() {
-  // Hydra drops what it has not read when a job aborts, and with it the reason.
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
-  PMPI_Abort(MPI_COMM_WORLD, 1);
+  tools::abort_mpi();
 }
 
 }  // namespace heddle::bench::host

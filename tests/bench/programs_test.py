@@ -171,10 +171,14 @@ def check_alloc(mpiexec, program, counter):
 
 
 def check_ends(mpiexec, program, failing):
-    """Where memory runs out on one rank all end, and it says why."""
+    """Where memory runs out on one rank all end, and it says why, and gives that time to be read."""
     small = ["--dimension", "1M"] if "sparse" in os.path.basename(program) else ["-m", "4:1M"]
-    done = subprocess.run([mpiexec, "-genv", "LD_PRELOAD", failing, "-n", "2", program, *small], capture_output=True, text=True, timeout=30, check=False)
-    assert done.returncode != 0 and "rank 1: memory ran out" in done.stderr, done.stderr
+    with tempfile.TemporaryDirectory() as folder:
+        words = pathlib.Path(folder, "words")
+        done = subprocess.run([mpiexec, "-genv", "LD_PRELOAD", failing, "-genv", "LAST_WORDS", words, "-n", "2", program, *small], capture_output=True, text=True,
+                              timeout=30, check=False)
+        assert done.returncode != 0 and "rank 1: memory ran out" in done.stderr, done.stderr
+        assert words.read_text() == "waited\n", words.read_text()
 
 
 def check_roots(mpiexec, program, counter):

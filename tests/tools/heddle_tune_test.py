@@ -1,6 +1,6 @@
 """heddle-tune measures, writes a tuning file that jobs then follow, and refuses what it cannot do before it measures.
 
-    heddle_tune_test.py HEDDLE-TUNE HEDDLE-INFO [MPIEXEC]
+    heddle_tune_test.py HEDDLE-TUNE HEDDLE-INFO [MPIEXEC FAILING]      FAILING: tests/bench/fail_alloc.so
 """
 import json
 import os
@@ -15,7 +15,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "support"))
 import native_ranks  # noqa: E402
 
 TUNE, INFO = sys.argv.pop(1), sys.argv.pop(1)
-MPIEXEC = sys.argv.pop(1) if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else ""
+UNDER_MPI = len(sys.argv) > 2 and not sys.argv[1].startswith("-")
+MPIEXEC, FAILING = (sys.argv.pop(1), sys.argv.pop(1)) if UNDER_MPI else ("", "")
 SECONDS = 100
 QUICK = ["-m", "4:8K", "--budget", "1.5"]
 
@@ -245,6 +246,15 @@ class UnderMpi(Case):
         for part in ["belongs to another MPI", "OMPI_COMM_WORLD_SIZE", "mpiexec.mpich -n 2"]:
             self.assertIn(part, said[0])
         self.assertEqual(said[1], "")
+
+    def test_an_end_on_the_way_is_read(self):
+        """All ranks are ended, and what they say last is not lost with them."""
+        words = pathlib.Path(self.at("words"))
+        done = mpi_tune("-o", self.file, "-m", "16M:16M", LD_PRELOAD=FAILING, LAST_WORDS=str(words))
+        self.assertNotEqual(done.returncode, 0)
+        self.assertRegex(done.stderr, "rank [01]: a rank has no memory for two vectors of 16777216 bytes, the largest size; nothing was written")
+        self.assertEqual(set(words.read_text(encoding="utf-8").splitlines()), {"waited"})
+        self.assertFalse(os.path.exists(self.file))
 
     def test_refusals_are_said_once(self):
         done = mpi_tune("-o", self.file, "-m", "8:4")

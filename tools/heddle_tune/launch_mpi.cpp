@@ -1,11 +1,10 @@
 // Ranks that an MPI launcher started. Messages between nodes may be MPI's.
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
 
 #include "heddle/heddle_mpi.h"
 #include "heddle_tune/launch.hpp"
-#include "interpose/backend/finalize_together.hpp"
+#include "leave_mpi.hpp"
 
 namespace heddle::tune {
 namespace {
@@ -40,30 +39,14 @@ class MpiLaunch final : public Launch {
   MpiLaunch(const MpiLaunch&) = delete;
   MpiLaunch& operator=(const MpiLaunch&) = delete;
   ~MpiLaunch() override {
-    leave_mpi_together();
+    tools::meet_before_finalize(world_.comm);
     MPI_Comm_free(&world_.comm);
     MPI_Finalize();
   }
 
-  [[noreturn]] void abort() override {
-    MPI_Abort(MPI_COMM_WORLD, 1);
-    std::_Exit(1);
-  }
+  [[noreturn]] void abort() override { tools::abort_mpi(); }
 
  private:
-  // Else MPICH up to 4.1 does not end over several hosts, in some runs or in most.
-  void leave_mpi_together() {
-    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
-    int length = 0;
-    if (MPI_Get_library_version(version, &length) != MPI_SUCCESS) return;
-    const Status met = backend::finalize_together(version, [this](bool mine) {
-      const int here = mine ? 1 : 0;
-      int all = 0;
-      return MPI_Allreduce(&here, &all, 1, MPI_INT, MPI_MIN, world_.comm) == MPI_SUCCESS && all != 0;
-    });
-    if (!met.ok()) std::fprintf(stderr, "heddle-tune: MPI_Finalize may hang: %s\n", met.message().c_str());
-  }
-
   heddle_mpi_lender world_{};
 };
 
