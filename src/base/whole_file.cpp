@@ -2,30 +2,22 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <system_error>
 
 #include "base/descriptors.hpp"
+#include "base/random_number.hpp"
 
 namespace heddle {
 namespace {
-
-std::uint64_t random_number() {
-  std::uint64_t number = 0;
-  if (getrandom(&number, sizeof number, GRND_NONBLOCK) != sizeof number)
-    number = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-  return number;
-}
 
 // Where `path` leads: what a link points to is replaced, not the link. A link that leads nowhere is followed as far as it goes.
 Result<std::string> target_of(const std::string& path) {

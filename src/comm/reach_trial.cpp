@@ -1,13 +1,11 @@
 #include "comm/reach_trial.hpp"
 
-#include <unistd.h>
-
-#include <chrono>
 #include <cstring>
 
 #include <fmt/format.h>
 
 #include "base/hash.hpp"
+#include "base/random_number.hpp"
 
 namespace heddle {
 namespace {
@@ -15,11 +13,6 @@ namespace {
 // In each rank's scratch, patterns one after the other: its own, those that others write, and those that it has read from others. Far less than any scratch has (gpu/link.cpp).
 constexpr std::size_t kWritten = 1;
 constexpr std::size_t kRead = kWritten + gpu::kMostRanks;
-
-std::uint64_t make_seed(int rank) {
-  const auto now = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-  return mix64(mix64(now ^ static_cast<std::uint64_t>(getpid()) << 32) + static_cast<std::uint64_t>(rank));
-}
 
 std::string gpu_of(const gpu::Origin& origin) {
   char board[sizeof origin.board + 1] = {};
@@ -40,7 +33,7 @@ std::string text_of(std::span<const ReachTrial::Rank> all, std::size_t at, std::
 }  // namespace
 
 ReachTrial::ReachTrial(gpu::Link& link, int rank)
-    : link_(link), rank_(static_cast<std::size_t>(rank)), seed_(make_seed(rank)) {}
+    : link_(link), rank_(static_cast<std::size_t>(rank)), seed_(random_number()) {}
 
 ReachTrial::Pattern ReachTrial::pattern_of(std::uint64_t seed, std::size_t rank) {
   Pattern pattern{};

@@ -6,7 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <random>
+
+#include "base/random_number.hpp"
 
 namespace heddle {
 
@@ -26,11 +27,6 @@ bool read_memory(std::int64_t pid, std::uint64_t place, std::byte* to, std::size
     bytes -= static_cast<std::size_t>(got);
   }
   return true;
-}
-
-std::uint64_t random_number() {
-  std::random_device random;
-  return std::uint64_t{random()} << 32 | random();
 }
 
 }  // namespace
