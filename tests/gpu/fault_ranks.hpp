@@ -29,9 +29,24 @@ inline bool expect(bool right, const NodeRank& rank, const std::string& what) {
   return right;
 }
 
+// By three ranks' GPUs.
+inline bool sum_is_right(NodeRank& rank, const TestWords& words) {
+  words.set(rank.rank() + 1);
+  const Result<bool> served =
+      rank.path().allreduce(words.at(), words.at(), words.count(), DType::i32, Op::sum);
+  const bool right = served.ok() && served.value() && words.value() == 6;
+  return expect(right, rank, "a blocking sum is wrong: " + served.status().message());
+}
+
 inline Status sum_on(NodeRank& rank, const TestStream& stream, const TestWords& words) {
   return rank.path().allreduce_on(rank.gpu(), stream.get(), words.at(), words.at(), words.count(), DType::i32,
                                   Op::sum);
+}
+
+// `on`: blocking calls go by the GPUs all the same.
+inline bool is_refused(NodeRank& rank, const Status& status, bool on) {
+  return expect(status.code() == Code::unsupported && rank.path().on() == on, rank,
+                "not refused as wanted: " + status.message());
 }
 
 }  // namespace heddle::test

@@ -32,13 +32,6 @@ bool expect_failure(const NodeRank& rank, const Status& status) {
   return expect(right, rank, "failed as: " + status.message());
 }
 
-bool sum_is_right(NodeRank& rank, const TestWords& words) {
-  words.set(rank.rank() + 1);
-  const Result<bool> served =
-      rank.path().allreduce(words.at(), words.at(), words.count(), DType::i32, Op::sum);
-  return expect(served.ok() && served.value() && words.value() == 6, rank, "a sum is wrong");
-}
-
 // In the course of a blocking call.
 TEST(GpuFault, BlockingSum) {
   EXPECT_TRUE(on_processes(library, kRanks, kExchanging, [](NodeRank& rank) {
