@@ -48,8 +48,16 @@ Status ReachTrial::put(const gpu::Export& scratch) {
   return link_.wait();
 }
 
-// A fold of one input copies its bits.
+// Kernels use other ranks' scratch, which is freed once one of them has failed: what is under way by then is waited for also where the rest could not be given.
 Status ReachTrial::cross(std::span<const Rank> all) {
+  Status given = give_kernels(all);
+  if (given.ok()) given = give_fetch(kRead, all.size(), &read_);
+  const Status waited = link_.wait();
+  return given.ok() ? waited : given;
+}
+
+// A fold of one input copies its bits.
+Status ReachTrial::give_kernels(std::span<const Rank> all) {
   constexpr std::size_t kCount = sizeof(Pattern) / sizeof(float);
   std::byte* const own = link_.scratch(static_cast<int>(rank_));
   const auto copy = [&](const void* from, std::span<void* const> to) {
@@ -63,20 +71,19 @@ Status ReachTrial::cross(std::span<const Rank> all) {
     HEDDLE_TRY(copy(theirs, std::span(&read, 1)));
     others.push_back(theirs + (kWritten + rank_) * sizeof(Pattern));
   }
-  if (!others.empty()) HEDDLE_TRY(copy(own, others));
-  return fetch(kRead, all.size(), &read_);
+  return others.empty() ? Status() : copy(own, others);
 }
 
-Status ReachTrial::fetch(std::size_t first, std::size_t ranks, std::vector<Pattern>* found) {
+Status ReachTrial::give_fetch(std::size_t first, std::size_t ranks, std::vector<Pattern>* found) {
   found->resize(ranks);
   const std::byte* const own = link_.scratch(static_cast<int>(rank_));
-  HEDDLE_TRY(link_.to_host(found->data(), own + first * sizeof(Pattern), ranks * sizeof(Pattern)));
-  return link_.wait();
+  return link_.to_host(found->data(), own + first * sizeof(Pattern), ranks * sizeof(Pattern));
 }
 
 Result<std::string> ReachTrial::look(std::span<const Rank> all) {
   std::vector<Pattern> written;
-  HEDDLE_TRY(fetch(kWritten, all.size(), &written));
+  HEDDLE_TRY(give_fetch(kWritten, all.size(), &written));
+  HEDDLE_TRY(link_.wait());
   for (std::size_t r = 0; r < all.size(); ++r) {
     if (r == rank_) continue;
     const Pattern theirs = pattern_of(all[r].seed, r);

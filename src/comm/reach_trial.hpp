@@ -30,7 +30,7 @@ class ReachTrial {
   std::uint64_t seed() const { return seed_; }
   // Puts the pattern into this rank's scratch, which it has allocated; complete on return. Before the others are told of it.
   Status put(const gpu::Export& scratch);
-  // When all have done that, and this rank has opened their scratch; complete on return.
+  // When all have done that, and this rank has opened their scratch; complete on return, also where it fails.
   Status cross(std::span<const Rank> all);
   // When all have done that: what has not come through, with the way out; empty: nothing. Then the scratch is free for other things.
   Result<std::string> look(std::span<const Rank> all);
@@ -39,7 +39,9 @@ class ReachTrial {
   static constexpr std::size_t kWords = 8;
   using Pattern = std::array<std::uint64_t, kWords>;
   static Pattern pattern_of(std::uint64_t seed, std::size_t rank);
-  Status fetch(std::size_t first, std::size_t ranks, std::vector<Pattern>* found);
+  // Work of the link's, which has not been waited for.
+  Status give_kernels(std::span<const Rank> all);
+  Status give_fetch(std::size_t first, std::size_t ranks, std::vector<Pattern>* found);
 
   gpu::Link& link_;
   const std::size_t rank_;

@@ -8,6 +8,7 @@
  * - Memory that is not pinned is read by the driver's blocking copies, and arrives later: for other streams it may be on its way yet.
  * - What went with a context, destroyed or reset, ends the process when it is used.
  * - It is stricter than the driver: device memory must be used with its own context current, or one that was given access to it.
+ * - Who frees memory that a kernel of another context has yet to use (but for exchanges) dies: the driver waits for the own context alone.
  * - Memory is shared between processes as by CUDA IPC, in handles that the exporting process itself cannot open. Who frees memory that another
  *   process has open is told so, and dies. Events are shared likewise: work that waits for one of another process's waits until somebody there has waited for the stream
  *   that it was recorded in.

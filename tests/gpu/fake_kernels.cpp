@@ -39,11 +39,33 @@ namespace {
 
 fake_cuda_launch last_launch;
 
+// What the kernel that is launched now uses.
+std::vector<std::weak_ptr<Pages>> used;
+
+// Of one launch, until that is done, or is not to be done any more.
+class InUse {
+ public:
+  explicit InUse(const std::vector<std::weak_ptr<Pages>>& all) : all_(all) { add(1); }
+  InUse(const InUse&) = delete;
+  InUse& operator=(const InUse&) = delete;
+  ~InUse() { add(-1); }
+
+ private:
+  void add(int more) const {
+    for (const auto& one : all_) {
+      if (const std::shared_ptr<Pages> pages = one.lock()) pages->kernels += more;
+    }
+  }
+  const std::vector<std::weak_ptr<Pages>> all_;
+};
+
 // A kernel may use what the current context's device can reach; where the double has it. What that is, is added to `memory`.
 CUresult reach(const void* address, std::size_t bytes, unsigned char** inside,
                std::vector<heddle::test::ptx::Range>& memory) {
   const auto at = reinterpret_cast<Address>(address);
-  if (world().find(at) == nullptr) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  const Memory* const found = world().find(at);
+  if (found == nullptr) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  used.push_back(found->pages);
   CUresult error = CUDA_SUCCESS;
   *inside = reinterpret_cast<unsigned char*>(world().inside(at, bytes, current(), &error));
   memory.push_back({reinterpret_cast<std::uintptr_t>(*inside), bytes});
@@ -209,6 +231,12 @@ FAKE CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsign
   last_launch = {kernel.name, x, block_x, stream};
   ++world().calls[kernel.name];
   Work run;
+  used.clear();
   const CUresult error = prepare(kernel, parameters[0], x, &run);
-  return error == CUDA_SUCCESS ? submit(stream, run) : error;
+  if (error != CUDA_SUCCESS) return error;
+  // A rank that has what the others send is not written to any more, while their kernels may still wait for each other.
+  if (kernel.fold == nullptr && kernel.sparse == nullptr) used.clear();
+  return submit(stream, Node([run, all = used](const std::shared_ptr<Queue>& queue) {
+                  give(*queue, [run, in_use = std::make_shared<InUse>(all)] { return run(); });
+                }));
 }

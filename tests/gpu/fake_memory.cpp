@@ -23,6 +23,12 @@ FAKE CUresult cuMemAlloc_v2(CUdeviceptr* at, size_t bytes) {
 FAKE CUresult cuMemFree_v2(CUdeviceptr at) {
   come_to_context();
   ENTER_UNSAFE("cuMemFree")
+  // The driver waits for its own context alone.
+  const auto found = world().memory.find(at);
+  if (found != world().memory.end() && found->second.pages != nullptr && found->second.pages->kernels != 0) {
+    std::fprintf(stderr, "the double of CUDA: memory is freed that a kernel of another context uses\n");
+    std::abort();
+  }
   return drop(at);
 }
 FAKE CUresult cuMemAllocManaged(CUdeviceptr* at, size_t bytes, unsigned) {

@@ -51,6 +51,7 @@ struct Pages {
   std::size_t bytes;
   int fd = -1;
   char* inside = nullptr;
+  int kernels = 0;  // of this process that were launched and have yet to use it
 };
 
 enum class Sort { device, managed, pool, mapped, host, registered, imported };

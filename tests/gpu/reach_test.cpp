@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
+#include <span>
 #include <string>
 
 #include "fault_ranks.hpp"
@@ -78,6 +80,27 @@ TEST(GpuReach, ReadsThatAreLost) {
             1U)
       << said;
   EXPECT_EQ(count(said, "warning: "), 1U) << said;
+}
+
+// Kernels that write into others' scratch are under way when what comes after them fails, and nobody frees that scratch before they are done. The ranks are threads: so no memory has to be
+// closed, which would wait for them.
+TEST(GpuReach, KernelsUnderWayAfterAFailure) {
+  EXPECT_TRUE(on_threads(library, kRanks, kExchanging.scratch, [](NodeRank& rank) {
+    const TestMemory memory(rank.driver(), Memory::device, sizeof(float), rank.rank());
+    bool has_failed = false;
+    // Scratch has been opened, and no kernel is given before all ranks have said so.
+    rank.before_meeting = [&](std::span<const std::uint64_t>) {
+      if (has_failed || rank.driver().calls("cuCtxEnablePeerAccess") == 0) return;
+      fail_calls(rank, true, {"cuMemcpyDtoHAsync"});
+      has_failed = true;
+    };
+    for (int call = 0; call < kCalls && !has_failed; ++call) {
+      const Status status = rank.staged_sum(memory.as<float>(), memory.as<float>(), 1);
+      if (!expect(status.ok(), rank, "a sum by images: " + status.message())) return false;
+    }
+    return expect(has_failed && !rank.path().on(), rank, "nothing has failed") &&
+           expect(rank.driver().calls("cuLaunchKernel") == kRanks * kRanks, rank, "kernels were not given");
+  }));
 }
 
 // Without HEDDLE_TIMEOUT.
