@@ -44,14 +44,21 @@ ExchangeLayout ExchangeLayout::of(std::size_t room, int ranks, std::size_t most)
 
 // ---- The kernel
 
-Status ExchangeKernel::load() {
+Result<CUfunction> ExchangeKernel::function() {
   const std::lock_guard lock(mutex_);
-  if (function_ == nullptr) {
-    const Result<CUfunction> found = library_.find("exchange");
-    if (!found.ok()) return found.status();
-    function_ = found.value();
-  }
-  return library_.make_ready(function_, "exchange");
+  if (function_ != nullptr) return function_;
+  const Result<CUfunction> found = library_.find("exchange");
+  if (found.ok()) function_ = found.value();
+  return found;
+}
+
+Status ExchangeKernel::load() {
+  const Result<ContextInstance> context = current_instance(driver_);
+  if (!context.ok()) return context.status();
+  return ready_.once(context.value(), [this]() -> Status {
+    const Result<CUfunction> found = function();
+    return found.ok() ? library_.make_ready(found.value(), "exchange") : found.status();
+  });
 }
 
 Status ExchangeKernel::launch(CUstream stream, kernels::ExchangeArguments arguments) const {

@@ -22,14 +22,17 @@ class ExchangeKernel {
   explicit ExchangeKernel(const Driver& driver)
       : driver_(driver), library_(driver, kernels::Family::exchange) {}
 
-  // Into the current context.
+  // Into the current context, once.
   Status load();
   // `arguments` have a vector of a byte at least, and fit into their slots. After load().
   Status launch(CUstream stream, kernels::ExchangeArguments arguments) const;
 
  private:
+  Result<CUfunction> function();
+
   const Driver& driver_;
-  std::mutex mutex_;  // for what is below
+  ReadyContexts ready_;
+  std::mutex mutex_;  // for what is below, which is written before the first load() is over
   KernelLibrary library_;
   CUfunction function_ = nullptr;
 };

@@ -1,5 +1,7 @@
 #include "gpu/kernel_library.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "gpu/contexts.hpp"
@@ -89,6 +91,37 @@ Status KernelLibrary::make_ready(CUfunction function, const char* name) {
   if (error == CUDA_SUCCESS && driver_.FuncLoad != nullptr) error = driver_.FuncLoad(here);
   if (error == CUDA_SUCCESS) return {};
   return kernel_failure(driver_, error, fmt::format("loading the kernel heddle_{}", name));
+}
+
+Result<ContextInstance> current_instance(const Driver& driver) {
+  CUcontext context = nullptr;
+  const CUresult error = driver.CtxGetCurrent(&context);
+  if (error != CUDA_SUCCESS) return cuda_error(driver, error, "asking for the current context");
+  return ContextInstance{context, instance_of(driver, context)};
+}
+
+Status ReadyContexts::once(const ContextInstance& context, const std::function<Status()>& load) {
+  const auto is_in = [&](const std::vector<ContextInstance>& all) {
+    return std::find(all.begin(), all.end(), context) != all.end();
+  };
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !is_in(loading_); });
+  if (is_in(ready_)) return {};
+  loading_.push_back(context);
+  lock.unlock();
+  Status loaded = load();
+  lock.lock();
+  std::erase(loading_, context);
+  if (loaded.ok()) add(context);
+  changed_.notify_all();
+  return loaded;
+}
+
+// What was said of the same handle before is over. The one that was added first is forgotten where there are too many, as of a program that makes contexts and destroys them.
+void ReadyContexts::add(const ContextInstance& context) {
+  std::erase_if(ready_, [&](const ContextInstance& one) { return one.context == context.context; });
+  if (ready_.size() == kMost) ready_.erase(ready_.begin());
+  ready_.push_back(context);
 }
 
 Result<unsigned> Multiprocessors::count() {

@@ -1,11 +1,13 @@
 // What every launch of a kernel needs: the driver's function for it, and how many multiprocessors there are. For gpu/ alone.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -15,28 +17,31 @@
 
 namespace heddle::gpu {
 
-// Contexts that something was loaded into: threads of a process that have a GPU each ask by turns. One thread at a time.
+// A context, and which of those it is that have had its handle (instance_of()).
+struct ContextInstance {
+  CUcontext context = nullptr;
+  std::uint64_t instance = 0;
+
+  bool operator==(const ContextInstance&) const = default;
+};
+// The calling thread's.
+Result<ContextInstance> current_instance(const Driver& driver);
+
+// Contexts that something was loaded into: threads of a process that have a GPU each ask by turns. Any thread.
 class ReadyContexts {
  public:
-  // `instance`: of those that the context has stood for (instance_of()).
-  bool has(CUcontext context, std::uint64_t instance) const {
-    return std::any_of(all_.begin(), all_.end(),
-                       [&](const One& one) { return one.context == context && one.instance == instance; });
-  }
-  // What was said of the same handle before is over. The one that was added first is forgotten where there are too many, as of a program that makes contexts and destroys them.
-  void add(CUcontext context, std::uint64_t instance) {
-    std::erase_if(all_, [&](const One& one) { return one.context == context; });
-    if (all_.size() == kMost) all_.erase(all_.begin());
-    all_.push_back({context, instance});
-  }
+  // `load`, where that has not been done for `context`. Who comes while another thread does it waits for that one; whose context is another goes on, since a load may wait for all that its
+  // context was given, and that for them.
+  Status once(const ContextInstance& context, const std::function<Status()>& load);
 
  private:
   static constexpr std::size_t kMost = 64;
-  struct One {
-    CUcontext context;
-    std::uint64_t instance;
-  };
-  std::vector<One> all_;
+  void add(const ContextInstance& context);
+
+  std::mutex mutex_;  // for what is below
+  std::condition_variable changed_;
+  std::vector<ContextInstance> ready_;
+  std::vector<ContextInstance> loading_;
 };
 
 // The kernels of one binary, which is loaded when the first of them is wanted, for all contexts of the process. One thread at a time.

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <optional>
 
-#include "gpu/contexts.hpp"
 #include "gpu/kernels/layout.hpp"
 
 namespace heddle::gpu {
@@ -49,17 +48,11 @@ Result<Kernels::Found> Kernels::copying(DType type) {
   return found;
 }
 
-// Two threads may load the same one: that does no harm.
-Status Kernels::make_ready(Kernel& kernel, const Found& found, CUcontext context, std::uint64_t instance) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (kernel.ready.has(context, instance)) return {};
-  }
+Status Kernels::make_ready(Kernel& kernel, const Found& found, const ContextInstance& context) {
   const Choice& choice = found.choice;
-  HEDDLE_TRY(libraries_[static_cast<std::size_t>(choice.family)].make_ready(found.function, choice.name));
-  const std::lock_guard lock(mutex_);
-  kernel.ready.add(context, instance);
-  return {};
+  return kernel.ready.once(context, [&] {
+    return libraries_[static_cast<std::size_t>(choice.family)].make_ready(found.function, choice.name);
+  });
 }
 
 // Also the one that moves a single input.
@@ -68,12 +61,10 @@ Status Kernels::load(DType type, Op op) {
   if (!folds.ok()) return folds.status();
   const Result<Found> copies = copying(type);
   if (!copies.ok()) return copies.status();
-  CUcontext context = nullptr;
-  const CUresult error = driver_.CtxGetCurrent(&context);
-  if (error != CUDA_SUCCESS) return cuda_error(driver_, error, "asking for the current context");
-  const std::uint64_t instance = instance_of(driver_, context);
-  HEDDLE_TRY(make_ready(at(type, op), folds.value(), context, instance));
-  return make_ready(copy_, copies.value(), context, instance);
+  const Result<ContextInstance> context = current_instance(driver_);
+  if (!context.ok()) return context.status();
+  HEDDLE_TRY(make_ready(at(type, op), folds.value(), context.value()));
+  return make_ready(copy_, copies.value(), context.value());
 }
 
 Status Kernels::fold(CUstream stream, DType type, Op op, std::span<const void* const> inputs,

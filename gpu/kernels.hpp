@@ -42,9 +42,9 @@ class Kernels {
     kernels::Choice choice{};
     CUfunction function = nullptr;
   };
-  // What is known of a kernel; the driver's function once that has been looked up, and then for good.
+  // What is known of a kernel.
   struct Kernel {
-    Found found;
+    Found found;  // the driver's function once that has been looked up, and then for good
     ReadyContexts ready;
   };
   Kernel& at(DType type, Op op) {
@@ -53,12 +53,12 @@ class Kernels {
   Result<Found> kernel(DType type, Op op);
   Result<Found> copying(DType type);
   Status look_up(const kernels::Choice& choice, Found* found);
-  Status make_ready(Kernel& kernel, const Found& found, CUcontext context, std::uint64_t instance);
+  Status make_ready(Kernel& kernel, const Found& found, const ContextInstance& context);
 
   static constexpr std::size_t kFamilies = 5;
   const Driver& driver_;
   Multiprocessors multiprocessors_;
-  std::mutex mutex_;  // for what is below
+  std::mutex mutex_;  // for what is below, but `ready`
   std::array<KernelLibrary, kFamilies> libraries_;
   std::array<std::array<Kernel, kOpCount>, kDTypeCount> kernels_{};
   Kernel copy_;

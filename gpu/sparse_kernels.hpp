@@ -143,10 +143,10 @@ class SparseKernels {
   const Driver& driver_;
   std::uint64_t tiles_;
   Multiprocessors multiprocessors_;
+  ReadyContexts ready_;
   std::mutex mutex_;  // for what is below
   KernelLibrary library_;
   std::map<std::string, CUfunction> functions_;
-  ReadyContexts ready_;
 };
 
 }  // namespace heddle::gpu

@@ -1,5 +1,4 @@
 // SparseKernels: every kernel that there is, loaded before the first of them is launched.
-#include "gpu/contexts.hpp"
 #include "gpu/kernels/sparse_list.hpp"
 #include "gpu/sparse_kernels.hpp"
 
@@ -19,24 +18,18 @@ constexpr const char* kNames[] = {
 
 }  // namespace
 
-// All of them, since what a call needs depends on its types, its indices and how many are equal. Two threads may do it for the same context: that does no harm.
+// All of them, since what a call needs depends on its types, its indices and how many are equal.
 Status SparseKernels::load() {
-  CUcontext context = nullptr;
-  const CUresult error = driver_.CtxGetCurrent(&context);
-  if (error != CUDA_SUCCESS) return cuda_error(driver_, error, "asking for the current context");
-  const std::uint64_t instance = instance_of(driver_, context);
-  {
-    const std::lock_guard lock(mutex_);
-    if (ready_.has(context, instance)) return {};
-  }
-  for (const char* name : kNames) {
-    const Result<CUfunction> found = function(name);
-    if (!found.ok()) return found.status();
-    HEDDLE_TRY(library_.make_ready(found.value(), name));
-  }
-  const std::lock_guard lock(mutex_);
-  ready_.add(context, instance);
-  return {};
+  const Result<ContextInstance> context = current_instance(driver_);
+  if (!context.ok()) return context.status();
+  return ready_.once(context.value(), [this]() -> Status {
+    for (const char* name : kNames) {
+      const Result<CUfunction> found = function(name);
+      if (!found.ok()) return found.status();
+      HEDDLE_TRY(library_.make_ready(found.value(), name));
+    }
+    return {};
+  });
 }
 
 }  // namespace heddle::gpu
