@@ -70,10 +70,11 @@ Result<bool> DevicePath::share_scratch(std::size_t bytes, std::size_t exchange) 
   return reached.ok() && layout.most > 0 ? open_exchange(layout, offset) : reached;
 }
 
-// `wrong`: what this rank has found. The lowest rank that has found something says it, once; a failure is one of all.
+// `wrong`: what this rank has found. The lowest rank that has found something says it, once; a failure is one of all. What is agreed is final, for streams as well: it is how the machine is set up.
 Result<bool> DevicePath::agree_on_reach(const Result<std::string>& wrong) {
   const Result<bool> all = meet(wrong.status(), wrong.ok() && wrong->empty());
   if (!all.ok() || all.value()) return all;
+  refusals_ = kRefusals;
   if (member_of(deciding_rank()) != meeting_.rank())
     return Status(Code::peer_failed, fmt::format("the GPUs of the node do not reach each other, as rank {} "
                                                  "has found, and says there",

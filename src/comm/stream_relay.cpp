@@ -159,13 +159,28 @@ Status StreamRelay::set_up(gpu::Gpu& gpu, const gpu::Place& place) {
 
 Status StreamRelay::get_ready(gpu::Gpu& gpu, gpu::Stream stream, const Buffers& buffers) {
   if (gear_.thread) return {};
+  if (!refused_.ok()) return refused_;
   gpu::Place place;
   const void* const buffer = buffers.out != nullptr ? buffers.out : buffers.in;
   HEDDLE_TRY(agree(find_for_stream(gpu, stream, buffer, &place)));
   Status status = set_up(gpu, place);
-  if (status.ok()) return {};
+  if (status.ok()) {
+    refusals_ = 0;
+    return {};
+  }
   reset();
-  return apart_ ? status : refuse_stream(status.message());
+  return apart_ ? status : refuse(status);
+}
+
+// As DevicePath: memory that is short may be there the next time, but what fails twice in a row would fail in every call of a program that goes on by blocking ones then, and each would pay
+// for setting up.
+Status StreamRelay::refuse(const Status& why) {
+  Status refused = refuse_stream(why.message());
+  if (++refusals_ < kRefusals) return refused;
+  refused_ = refused;
+  if (why.code() != Code::peer_failed || ranks_.rank() == 0)
+    log_.info("collectives on streams are refused from now on: " + why.message());
+  return refused;
 }
 
 // ---- Calls

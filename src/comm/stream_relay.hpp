@@ -79,6 +79,7 @@ class StreamRelay {
   Status capture(const Buffers& buffers, const RelayCall& call, SharesWork* work, StreamSlots& slots);
   std::unique_ptr<SharesWork> work_of(const Buffers& buffers, const RelayCall& call, SharesHost& slots) const;
   Status get_ready(gpu::Gpu& gpu, gpu::Stream stream, const Buffers& buffers);
+  Status refuse(const Status& why);
   Status set_up(gpu::Gpu& gpu, const gpu::Place& place);
   Status connect_nodes(gpu::Gpu& gpu, const gpu::Place& place);
   Status find_link(gpu::Gpu& gpu, const gpu::Place& place);
@@ -96,6 +97,8 @@ class StreamRelay {
   void reset();
   bool finish(Gear& gear);
 
+  static constexpr unsigned kRefusals = 2;  // in setting up, in a row, that are final
+
   HostCollectives& ranks_;
   const Twin twin_;
   const Log log_;
@@ -106,6 +109,9 @@ class StreamRelay {
   bool shares_on_ = false;  // the ranks of each node reach each other's GPUs; the same on all ranks
   std::uint64_t shared_ = 0;
   bool apart_ = false;  // the ranks cannot meet any more
+  // Why there is no setting up any more; on all ranks or on none.
+  Status refused_;
+  unsigned refusals_ = 0;  // of those in a row
 };
 
 }  // namespace heddle

@@ -82,6 +82,26 @@ TEST(GpuReach, ReadsThatAreLost) {
   EXPECT_EQ(count(said, "warning: "), 1U) << said;
 }
 
+// Streams are refused at the first call already, and no other call tries it again.
+TEST(GpuReach, WritesThatAreLostByStreams) {
+  const Setting lost("FAKE_CUDA_DROPS_PEER_WRITES");
+  ::testing::internal::CaptureStderr();
+  const bool right = on_processes(library, kRanks, kExchanging, [](NodeRank& rank) {
+    alarm(kLongest);
+    const TestStream stream(rank.driver(), rank.rank());
+    const TestWords words(rank.driver(), rank.rank(), 1000, 1);
+    int allocated = 0;
+    for (int call = 0; call < 3; ++call) {
+      if (!is_refused(rank, sum_on(rank, stream, words), false)) return false;
+      if (call == 0) allocated = rank.driver().calls("cuMemAlloc");
+    }
+    return expect(rank.driver().calls("cuMemAlloc") == allocated, rank, "set up again");
+  });
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(right) << said;
+  EXPECT_EQ(count(said, "warning: "), 1U) << said;
+}
+
 // Kernels that write into others' scratch are under way when what comes after them fails, and nobody frees that scratch before they are done. The ranks are threads: so no memory has to be
 // closed, which would wait for them.
 TEST(GpuReach, KernelsUnderWayAfterAFailure) {

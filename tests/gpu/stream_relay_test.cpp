@@ -13,6 +13,7 @@
 #include "cuda_streams.hpp"
 #include "heddle/heddle_cuda.h"
 #include "node_ranks_of_threads.hpp"
+#include "relay_step.hpp"
 
 namespace heddle::test {
 const TestDriver* driver = nullptr;
@@ -25,90 +26,12 @@ using heddle::test::kind_of;
 using heddle::test::Memory;
 using heddle::test::TestGate;
 using heddle::test::TestMemory;
+using heddle::test::relay::kPiece;
+using heddle::test::relay::Step;
+using heddle::test::relay::Stream;
+using heddle::test::relay::sum_of;
+using heddle::test::relay::values;
 using heddle::testing_ranks::on_ranks;
-
-// Elements of 32 bits in a piece, with the little pinned memory that main() leaves.
-constexpr std::size_t kPiece = (std::size_t{256} << 10) / 4;
-
-struct Stream : heddle::test::TestStream {
-  explicit Stream(int device) : TestStream(*driver, device) {}
-};
-
-std::vector<std::int32_t> values(std::size_t count, int rank, int step) {
-  std::vector<std::int32_t> all(count);
-  for (std::size_t i = 0; i < count; ++i)
-    all[i] = static_cast<std::int32_t>(i % 1009) * (rank + 1) + 7 * step;
-  return all;
-}
-std::vector<std::int32_t> sum_of(std::size_t count, int ranks, int step) {
-  std::vector<std::int32_t> all(count);
-  for (int rank = 0; rank < ranks; ++rank) {
-    const std::vector<std::int32_t> one = values(count, rank, step);
-    for (std::size_t i = 0; i < count; ++i)
-      all[i] += one[i];
-  }
-  return all;
-}
-
-// A program's step on one rank: work that makes the input, a collective, and work that takes the result and then overwrites both.
-class Step {
- public:
-  Step(int rank, int device, std::size_t count, int step, Memory kind = Memory::device)
-      : stream(device),
-        count_(count),
-        rank_(rank),
-        step_(step),
-        made_(*driver, Memory::device, bytes(), device),
-        spoiled_(*driver, Memory::device, bytes(), device),
-        in_(*driver, kind, bytes(), device),
-        out_(*driver, kind, bytes(), device),
-        taken_(*driver, Memory::device, bytes(), device) {
-    made_.put(values(count, rank, step).data(), bytes());
-  }
-  void allreduce(heddle_comm_t comm, bool in_place) const {
-    void* const to = in_place ? in_.data() : out_.data();
-    stream.copy(in_.data(), made_.data(), bytes());
-    OK(heddle_allreduce_on_stream(in_place ? HEDDLE_IN_PLACE : in_.data(), to, count_, HEDDLE_INT32,
-                                  HEDDLE_SUM, comm, stream.get()));
-    take(to);
-  }
-  void bcast(heddle_comm_t comm, int root) const {
-    stream.copy(in_.data(), made_.data(), bytes());
-    OK(heddle_bcast_on_stream(in_.data(), bytes(), root, comm, stream.get()));
-    take(in_.data());
-  }
-  // After stream.wait().
-  std::vector<std::int32_t> taken() const {
-    std::vector<std::int32_t> all(count_);
-    taken_.get(all.data(), bytes());
-    return all;
-  }
-  void check_sum(int ranks) const {
-    EXPECT_EQ(taken(), sum_of(count_, ranks, step_)) << "rank " << rank_ << ", " << count_ << " elements";
-  }
-  void check_bcast(int root) const {
-    EXPECT_EQ(taken(), values(count_, root, step_)) << "rank " << rank_ << ", " << count_ << " elements";
-  }
-  std::size_t bytes() const { return count_ * sizeof(std::int32_t); }
-
-  const Stream stream;
-
- private:
-  void take(const void* result) const {
-    stream.copy(taken_.data(), result, bytes());
-    stream.copy(in_.data(), spoiled_.data(), bytes());
-    stream.copy(out_.data(), spoiled_.data(), bytes());
-  }
-
-  const std::size_t count_;
-  const int rank_;
-  const int step_;
-  const TestMemory made_;
-  const TestMemory spoiled_;
-  const TestMemory in_;
-  const TestMemory out_;
-  const TestMemory taken_;
-};
 
 // From one element to more pieces than there are slots.
 TEST(StreamRelay, Steps) {
@@ -238,6 +161,60 @@ TEST(StreamRelay, Refused) {
   });
 }
 
+std::int32_t sum_of_words(const Step& step, const TestMemory& words, heddle_comm_t comm) {
+  return heddle_allreduce_on_stream(HEDDLE_IN_PLACE, words.data(), 16, HEDDLE_INT32, HEDDLE_SUM, comm,
+                                    step.stream.get());
+}
+
+// Of four slots the first sizes that fail are not missed.
+constexpr const char* kOfSettingUp[] = {"cuEventCreate", "cuStreamCreate", "cuMemHostGetDevicePointer",
+                                        "cuStreamBatchMemOp"};
+
+// In setting up what fails once is tried again.
+TEST(StreamRelay, OneFailsOnceInSettingUp) {
+  for (const char* name : kOfSettingUp) {
+    heddle::test::Node all(3);
+    on_ranks(3, [&](heddle_comm_t comm, int rank) {
+      const Step good(rank, rank % 2, 2 * kPiece, 3);
+      const TestMemory words(*driver, Memory::device, 64, rank % 2);
+      all.counted(name, [&] {
+        if (rank == 0) driver->fail(name, CUDA_ERROR_OUT_OF_MEMORY);
+      });
+      EXPECT_EQ(sum_of_words(good, words, comm), HEDDLE_ERR_UNSUPPORTED)
+          << name << ": " << heddle_last_error();
+      good.allreduce(comm, false);
+      good.stream.wait();
+      good.check_sum(3);
+    });
+  }
+}
+
+// What fails twice in a row is not tried any more, on any rank.
+TEST(StreamRelay, OneFailsTwiceInSettingUp) {
+  for (const char* name : kOfSettingUp) {
+    heddle::test::Node all(3);
+    on_ranks(3, [&](heddle_comm_t comm, int rank) {
+      const Step good(rank, rank % 2, 2 * kPiece, 3);
+      const TestMemory words(*driver, Memory::device, 64, rank % 2);
+      for (int call = 0; call < 6; ++call) {
+        all.counted(name, [&] {
+          if (rank == 0 && call < 2) driver->fail(name, CUDA_ERROR_OUT_OF_MEMORY);
+        });
+        const int streams = all.counted("cuStreamCreate", [&] {
+          EXPECT_EQ(sum_of_words(good, words, comm), HEDDLE_ERR_UNSUPPORTED)
+              << name << ": " << heddle_last_error();
+        });
+        const std::string text = heddle_last_error();
+        EXPECT_NE(text.find("synchronise the stream"), std::string::npos) << text;
+        if (call < 2)
+          EXPECT_EQ(streams, 3) << name;
+        else
+          EXPECT_EQ(streams, 0) << name;
+      }
+    });
+  }
+}
+
 // What fails on one rank before the streams are given anything is told to all, and it goes on.
 TEST(StreamRelay, OneFails) {
   heddle::test::Node all(3);
@@ -253,16 +230,7 @@ TEST(StreamRelay, OneFails) {
       return heddle_allreduce_on_stream(HEDDLE_IN_PLACE, buffer, 16, HEDDLE_INT32, HEDDLE_SUM, comm,
                                         good.stream.get());
     };
-    // Setting up. Of four slots the first sizes that fail are not missed.
-    for (const char* name :
-         {"cuEventCreate", "cuStreamCreate", "cuMemHostGetDevicePointer", "cuStreamBatchMemOp"}) {
-      all.counted(name, [&] {
-        if (rank == 0) driver->fail(name, CUDA_ERROR_OUT_OF_MEMORY);
-      });
-      EXPECT_EQ(sum(words.data()), HEDDLE_ERR_UNSUPPORTED) << name << ": " << heddle_last_error();
-    }
     works();
-    // In a call.
     TestMemory freed(*driver, Memory::device, 64, rank % 2);
     void* const nowhere = freed.lose();
     EXPECT_EQ(sum(rank == 1 ? nowhere : words.data()), rank == 1 ? HEDDLE_ERR_ARGUMENT : HEDDLE_ERR_PEER);
