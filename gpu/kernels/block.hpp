@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <numeric>
 #include <thread>
 #define HEDDLE_DEVICE
 #endif
@@ -153,6 +154,14 @@ struct Block {
     if (threadIdx.x % kWarp == 0) largest[threadIdx.x / kWarp] = most;
     __syncthreads();
   }
+  // sums[w]: of the values of warp w.
+  __device__ void add_warps(const Each<std::uint32_t>& values, std::uint32_t* sums) const {
+    std::uint32_t sum = values.own;
+    for (unsigned far = kWarp / 2; far > 0; far /= 2)
+      sum += __shfl_xor_sync(0xFFFFFFFFU, sum, far);
+    if (threadIdx.x % kWarp == 0) sums[threadIdx.x / kWarp] = sum;
+    __syncthreads();
+  }
   std::uint64_t number;
   std::uint64_t of;  // blocks
 };
@@ -256,6 +265,11 @@ struct Block {
   void max_warps(const Each<std::uint32_t>& values, std::uint32_t* largest) const {
     for (unsigned warp = 0; warp < kWarps; ++warp)
       largest[warp] = *std::max_element(values.all + warp * kWarp, values.all + (warp + 1) * kWarp);
+  }
+  void add_warps(const Each<std::uint32_t>& values, std::uint32_t* sums) const {
+    for (unsigned warp = 0; warp < kWarps; ++warp)
+      sums[warp] =
+          std::accumulate(values.all + warp * kWarp, values.all + (warp + 1) * kWarp, std::uint32_t{0});
   }
   std::uint64_t number;
   std::uint64_t of;  // blocks

@@ -73,12 +73,16 @@ HEDDLE_HOST_DEVICE inline void store_bytes(unsigned char* to, std::uint32_t word
     to[i] = static_cast<unsigned char>(word >> 8 * i);
 }
 
-HEDDLE_HOST_DEVICE inline std::uint32_t load_bytes(const unsigned char* from, unsigned bytes) {
-  if (bytes == 4 && reinterpret_cast<std::uintptr_t>(from) % 4 == 0) return load_element<std::uint32_t>(from);
+HEDDLE_HOST_DEVICE inline std::uint32_t load_each_byte(const unsigned char* from, unsigned bytes) {
   std::uint32_t word = 0;
   for (unsigned i = 0; i < bytes; ++i)
     word |= std::uint32_t{from[i]} << 8 * i;
   return word;
+}
+
+HEDDLE_HOST_DEVICE inline std::uint32_t load_bytes(const unsigned char* from, unsigned bytes) {
+  if (bytes == 4 && reinterpret_cast<std::uintptr_t>(from) % 4 == 0) return load_element<std::uint32_t>(from);
+  return load_each_byte(from, bytes);
 }
 
 // Byte b is the one of two words' eight that digit b of `selector` says, the lowest being 0.
