@@ -161,6 +161,51 @@ HEDDLE_HOST_DEVICE bool fold_vectors(const FoldArguments& arguments, std::uint64
   return true;
 }
 
+// Inputs whose loads are on their way at once where a thread has one vector, or one element, of each: with so little of every input that is what makes up for the time that memory takes.
+inline constexpr unsigned kInputsAtOnce = 4;
+
+// first() of what load() gives of input 0, and fold() of what it gives of the others, from left to right.
+template <typename Loaded, class Load, class First, class Fold>
+HEDDLE_HOST_DEVICE void fold_inputs(std::uint32_t n_inputs, const Load& load, const First& first,
+                                    const Fold& fold) {
+  HEDDLE_NOT_UNROLLED
+  for (unsigned k = 0; k < n_inputs; k += kInputsAtOnce) {
+    Loaded next[kInputsAtOnce] = {};
+    HEDDLE_UNROLLED
+    for (unsigned i = 0; i < kInputsAtOnce; ++i)
+      if (k + i < n_inputs) next[i] = load(k + i);
+    HEDDLE_UNROLLED
+    for (unsigned i = 0; i < kInputsAtOnce; ++i) {
+      if (i == 0 && k == 0)
+        first(next[i]);
+      else if (k + i < n_inputs)
+        fold(next[i]);
+    }
+  }
+}
+
+// One vector of each input.
+template <class Element, class Operation>
+HEDDLE_HOST_DEVICE void fold_vector(const FoldArguments& arguments, std::uint64_t skip, std::uint64_t at) {
+  using As = OneByOne<Element, Operation>;
+  const std::uint64_t begin = skip + at * sizeof(Vector);
+  Vector result;
+  if constexpr (kIsCopy<Operation>) {
+    result = load_vector(arguments.inputs[0] + begin);
+  } else {
+    bool is_odd = false;
+    Lanes<Element> sum{};
+    fold_inputs<Vector>(
+        arguments.n_inputs, [&](unsigned k) { return load_vector(arguments.inputs[k] + begin); },
+        [&](const Vector& vector) { sum = As::decode(vector, is_odd); },
+        [&](const Vector& vector) { fold_into<As>(sum, vector, is_odd); });
+    result = As::encode(sum, is_odd);
+  }
+  HEDDLE_NOT_UNROLLED
+  for (unsigned k = 0; k < arguments.n_outputs; ++k)
+    store_vector(arguments.outputs[k] + begin, result);
+}
+
 // By words where that is possible, and once more where the result is odd: outputs may be inputs, but nothing was written to them.
 template <class Element, class Operation, unsigned kMany>
 HEDDLE_HOST_DEVICE void fold_part(const FoldArguments& arguments, std::uint64_t skip, std::uint64_t first) {
@@ -171,7 +216,7 @@ HEDDLE_HOST_DEVICE void fold_part(const FoldArguments& arguments, std::uint64_t 
   } else if (!fold_vectors<ByWords<Element, Operation>, kCopies, kMany>(arguments, skip, first, kThreads)) {
     HEDDLE_NOT_UNROLLED
     for (unsigned v = 0; v < kMany; ++v)
-      fold_vectors<Slowly, kCopies, 1>(arguments, skip, first + v * kThreads, 0);
+      fold_vector<Element, Operation>(arguments, skip, first + v * kThreads);
   }
 }
 
@@ -232,6 +277,29 @@ HEDDLE_HOST_DEVICE void fold_singles(const FoldArguments& arguments, std::uint64
   }
 }
 
+// One of them.
+template <class Element, class Operation>
+HEDDLE_HOST_DEVICE void fold_single(const FoldArguments& arguments, std::uint64_t in_vectors,
+                                    std::uint64_t single) {
+  using Stored = typename Element::Stored;
+  const bool by_element = arguments.by_element != 0;
+  const std::uint64_t at = (single < arguments.head ? single : single + in_vectors) * sizeof(Stored);
+  const auto load = [&](unsigned k) { return load_one<Stored>(arguments.inputs[k] + at, by_element); };
+  Stored result;
+  if constexpr (kIsCopy<Operation>) {
+    result = load(0);
+  } else {
+    typename Element::Value sum{};
+    fold_inputs<Stored>(
+        arguments.n_inputs, load, [&](const Stored& stored) { sum = Element::decode(stored); },
+        [&](const Stored& stored) { sum = Operation::apply(sum, Element::decode(stored)); });
+    result = Element::encode(sum);
+  }
+  HEDDLE_NOT_UNROLLED
+  for (unsigned k = 0; k < arguments.n_outputs; ++k)
+    store_one(arguments.outputs[k] + at, result, by_element);
+}
+
 // ---- What one thread does
 
 template <class Element, class Operation>
@@ -255,7 +323,7 @@ HEDDLE_HOST_DEVICE void fold_share(const FoldArguments& arguments, const Thread&
   const std::uint64_t number = thread.block * kThreads + thread.index;
   for (std::uint64_t vector = arguments.tiles * kTileVectors + number; vector < arguments.vectors;
        vector += threads)
-    fold_vectors<OneByOne<WideElement, WideOperation>, kIsCopy<WideOperation>, 1>(arguments, skip, vector, 0);
+    fold_vector<WideElement, WideOperation>(arguments, skip, vector);
 
   const std::uint64_t in_vectors = arguments.vectors * kPerVector<Element>;
   const std::uint64_t singles = arguments.count - in_vectors;
@@ -263,7 +331,7 @@ HEDDLE_HOST_DEVICE void fold_share(const FoldArguments& arguments, const Thread&
   for (; single + 3 * threads < singles; single += 4 * threads)
     fold_singles<Element, Operation, 4>(arguments, in_vectors, single, threads);
   for (; single < singles; single += threads)
-    fold_singles<Element, Operation, 1>(arguments, in_vectors, single, threads);
+    fold_single<Element, Operation>(arguments, in_vectors, single);
 }
 
 }  // namespace heddle::gpu::kernels
