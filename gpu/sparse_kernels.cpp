@@ -15,6 +15,8 @@ namespace {
 
 using kernels::DigitArguments;
 using kernels::EntryList;
+using kernels::kMagnitudeBits;
+using kernels::kNanKey;
 using kernels::MergeArguments;
 using kernels::MergeOperation;
 using kernels::SelectArguments;
@@ -30,10 +32,6 @@ constexpr unsigned kDigitBlocks = 4;
 constexpr unsigned kListDigitBlocks = 2;
 constexpr unsigned kMergeBlocks = 3;
 constexpr unsigned kScatterBlocks = 16;
-
-// What a search's keys are made of (kernels/digits.hpp).
-constexpr std::uint32_t kMagnitude = 0x7FFFFFFFU;
-constexpr std::uint32_t kNanKey = 0x7F800001U;
 
 constexpr std::size_t kListAlignment = 256;
 std::size_t aligned(std::size_t bytes) {
@@ -174,9 +172,9 @@ Status SparseKernels::select_magnitudes(CUstream stream, const float* values, st
   if (std::isnan(threshold))
     return Status(Code::invalid_argument, "a threshold of selection is a number, not NaN");
   HEDDLE_TRY(check(values, n, sizeof(float), to, workspace));
-  const std::uint32_t least = std::bit_cast<std::uint32_t>(threshold) & kMagnitude;
+  const std::uint32_t least = std::bit_cast<std::uint32_t>(threshold) & kMagnitudeBits;
   return select(stream, std::string("select_32") + index_name(to.wide),
-                selection(values, n, kMagnitude, least, to, workspace), sizeof(float));
+                selection(values, n, kMagnitudeBits, least, to, workspace), sizeof(float));
 }
 
 // Five launches: the highest digit of the k-th largest key; all entries from that digit up, to the list; the other digits, in the list; the k
@@ -194,7 +192,7 @@ Status SparseKernels::top_k(CUstream stream, const float* values, std::size_t n,
   unsigned char* const list = static_cast<unsigned char*>(workspace) + aligned(sizeof(Workspace));
   const Selected to_list{list, list + aligned(listed * index_bytes(to.wide)), listed, &work->search.listed,
                          to.wide};
-  SelectArguments all = selection(values, n, kMagnitude, 0, to_list, workspace);
+  SelectArguments all = selection(values, n, kMagnitudeBits, 0, to_list, workspace);
   all.ceiling = kNanKey;
   all.from_search = 1;
   SelectArguments rest = all;

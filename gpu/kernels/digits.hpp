@@ -9,10 +9,6 @@
 
 namespace heddle::gpu::kernels {
 
-// Bits of a magnitude, with one key for all NaNs.
-inline constexpr std::uint32_t kMagnitudeBits = 0x7FFFFFFFU;
-inline constexpr std::uint32_t kNanKey = 0x7F800001U;
-
 struct DigitShared {
   std::uint32_t counts[kMostDigits + 1];  // and, behind them, the keys that are not counted
   std::uint64_t warps[kWarps];

@@ -59,6 +59,10 @@ struct SelectArguments {
   Workspace* workspace;
 };
 
+// What a search's keys are made of: bits of a magnitude, with one key for all NaNs.
+inline constexpr std::uint32_t kMagnitudeBits = 0x7FFFFFFFU;
+inline constexpr std::uint32_t kNanKey = 0x7F800001U;
+
 // A part of a key of 31 bits.
 struct Digit {
   std::uint32_t shift;
