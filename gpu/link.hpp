@@ -131,10 +131,10 @@ class Link {
   // Other work, for gpu/ alone: `body`, with the link's context current, gives it to that stream.
   virtual Status give(const std::function<Status(Cuda& cuda, Stream stream)>& body) = 0;
 
-  // On a stream of the caller's no host waits: the streams wait for events. The ranks exchange these once. Of each rank's two, which take
+  // On a stream of the caller's no host waits: the streams wait for events, which the ranks exchange before. Of each rank's two, which take
   // turns, the others' streams may wait for what mark() recorded last; that it has been recorded is theirs to find out.
   //
-  // Once. `for_processes`: others are to wait for them.
+  // Once, and again where that or open_marks() has failed on a rank: they are the same ones. `for_processes`: others are to wait for them.
   virtual Result<Marks> make_marks(bool for_processes) = 0;
   // Those of all, in the order of ranks; this one is `rank`.
   virtual Status open_marks(std::span<const Marks> all, int rank) = 0;

@@ -129,7 +129,7 @@ CudaSparseLink::~CudaSparseLink() {
   });
 }
 
-// By half at least, where there is room for that: to free and to allocate memory may wait for all that the GPU does, and vectors that grow a little from call to call would do it in each.
+// By half, or as far as it must where that is more or there is no room: to free and to allocate memory may wait for all that the GPU does, and vectors that grow a little from call to call would do it in each.
 Status CudaSparseLink::grow(Piece& piece, std::size_t bytes) {
   if (bytes <= piece.bytes) return {};
   return link_.give([&](Cuda& cuda, CUstream /*stream*/) -> Status {
