@@ -58,7 +58,7 @@ GpuDirect::~GpuDirect() {
 }
 
 bool GpuDirect::pays() const {
-  return std::max(reach_.read, reach_.write) <= kMostCost * reach_.host;
+  return is_measured() && std::max(reach_.read, reach_.write) <= kMostCost * reach_.host;
 }
 
 std::byte* GpuDirect::at(std::size_t k) const {

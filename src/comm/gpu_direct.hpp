@@ -32,9 +32,11 @@ class GpuDirect final : public SharesHost, private DeviceAccess {
   // No message uses the memory any more.
   ~GpuDirect() override;
 
-  // What the network's device takes for a byte; all 0: nobody has measured it.
+  // What the network's device takes for a byte.
   const DeviceReach& reach() const { return reach_; }
-  // Whether the memory of the GPU costs it so little more than the host's that nothing is to be gained there.
+  // Not of networks that find ways of their own, as UCX.
+  bool is_measured() const { return reach_.host > 0; }
+  // Whether the memory of the GPU is known to cost it so little more than the host's that nothing is to be gained there.
   bool pays() const;
 
   std::byte* at(std::size_t k) const override;

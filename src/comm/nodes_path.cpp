@@ -147,6 +147,12 @@ Result<std::unique_ptr<GpuDirect>> NodesPath::try_directly(gpu::Gpu& gpu) {
   Result<std::unique_ptr<GpuDirect>> made =
       GpuDirect::make(gpu, node_.place_, *network, {layout_.share, scratch.value()});
   if (!made.ok() || wanted_ == true || made.value()->pays()) return made;
+  if (!made.value()->is_measured())
+    return Status(
+        Code::unsupported,
+        fmt::format("how {} moves the memory of GPU {} cannot be measured (HEDDLE_GPUDIRECT=1 takes "
+                    "it all the same)",
+                    network->capabilities().name, node_.place_.device));
   const DeviceReach& reach = made.value()->reach();
   return Status(
       Code::unsupported,

@@ -1,7 +1,7 @@
 // A double of a network whose device reads and writes GPUs' memory, as a module in the place of verbs: TCP, and memory of the double of CUDA's driver, whose dmabufs
 // are files that hold it. What such a device does goes past the driver, as here: it finds what is there at that time, whatever streams have still to do.
 //
-// NETWORK_DOUBLE says what is wrong with it: "refuses" takes no memory, "slow" reads it four times more slowly than the host's.
+// NETWORK_DOUBLE says what is wrong with it: "refuses" takes no memory, "slow" reads it four times more slowly than the host's, "unmeasured" does not know how fast it is.
 #include <sys/mman.h>
 
 #include <cstdlib>
@@ -37,6 +37,7 @@ class DoubleTransport final : public Transport {
     void* const at = mmap(nullptr, memory.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.dmabuf, 0);
     if (at == MAP_FAILED) return Status(Code::unsupported, "no mapping of the dmabuf");
     windows_.push_back({memory, static_cast<std::byte*>(at)});
+    if (is_wrong("unmeasured")) return DeviceReach{};
     return DeviceReach{1, is_wrong("slow") ? 4.0 : 1.0, 1};
   }
   void remove_memory(const std::byte* begin) override {
