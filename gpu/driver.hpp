@@ -24,11 +24,11 @@ namespace heddle::gpu {
   X(MemcpyDtoHAsync, v3020) X(MemcpyHtoDAsync, v3020) X(StreamSynchronize, v2000) \
   X(EventCreate, v2000) X(EventRecord, v2000) X(EventQuery, v2000) X(EventSynchronize, v2000) X(EventDestroy, v4000) \
   X(CtxGetDevice, v2000) X(LaunchKernel, v4000) X(MemcpyDtoDAsync, v3020) X(MemAlloc, v3020) X(MemFree, v3020) X(MemAllocManaged, v6000) \
-  X(StreamCreate, v2000) X(StreamDestroy, v4000) X(StreamWaitEvent, v3020) X(CtxEnablePeerAccess, v4000) \
+  X(StreamDestroy, v4000) X(StreamWaitEvent, v3020) X(CtxEnablePeerAccess, v4000) \
   X(IpcGetMemHandle, v4010) X(IpcOpenMemHandle, v11000) X(IpcCloseMemHandle, v4010) X(MemsetD8Async, v3020) \
   X(IpcGetEventHandle, v4010) X(IpcOpenEventHandle, v4010) X(StreamGetCtx, v9020) X(StreamIsCapturing, v10000) \
   X(StreamGetCaptureInfo, v11030) X(ThreadExchangeStreamCaptureMode, v10010) X(EventRecordWithFlags, v11010) X(MemHostGetDevicePointer, v3020) \
-  X(StreamQuery, v2000) X(Memcpy2DAsync, v3020) X(PointerSetAttribute, v6000) X(FlushGPUDirectRDMAWrites, v11030)
+  X(StreamQuery, v2000) X(StreamCreateWithPriority, v5050) X(CtxGetStreamPriorityRange, v5050) X(Memcpy2DAsync, v3020) X(PointerSetAttribute, v6000) X(FlushGPUDirectRDMAWrites, v11030)
 // Those of CUDA 12.0, for kernels and for contexts that are reset, and for graphs and networks, which take these two since CUDA 11.7; null where the driver is older.
 #define HEDDLE_CUDA_12_FUNCTIONS(X) X(LibraryLoadData, v12000) X(LibraryUnload, v12000) X(LibraryGetKernel, v12000) X(KernelGetFunction, v12000) X(CtxGetId, v12000) X(StreamBatchMemOp, v11070) X(MemGetHandleForAddressRange, v11070)
 // clang-format on

@@ -287,6 +287,8 @@ FAKE CUresult cuGetProcAddress_v2(const char* name, void** function, int version
       ENTRY(cuFuncLoad, cuFuncLoad),
       ENTRY(cuLaunchKernel, cuLaunchKernel),
       ENTRY(cuStreamCreate, cuStreamCreate),
+      ENTRY(cuStreamCreateWithPriority, cuStreamCreateWithPriority),
+      ENTRY(cuCtxGetStreamPriorityRange, cuCtxGetStreamPriorityRange),
       {"cuStreamDestroy", reinterpret_cast<void*>(cuStreamDestroy_v2)},
       ENTRY(cuStreamWaitEvent, cuStreamWaitEvent),
       ENTRY(cuStreamGetCtx, cuStreamGetCtx),

@@ -11,6 +11,7 @@ using namespace fake;
 
 namespace {
 
+constexpr int kGreatestPriority = -5;
 constexpr std::size_t kMostPitch = 0x7FFFFFFF;  // CU_DEVICE_ATTRIBUTE_MAX_PITCH
 
 // A copy that happens when the stream is waited for.
@@ -194,6 +195,21 @@ FAKE CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
   if (own && !channels.empty()) (*stream)->queue->channel = channels[current()->streams++ % channels.size()];
   world().streams.insert(*stream);
   return CUDA_SUCCESS;
+}
+// The double has no use for priorities, but says whether they were the greatest.
+FAKE CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
+  ENTER("cuCtxGetStreamPriorityRange")
+  if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
+  *least = 0;
+  *greatest = kGreatestPriority;
+  return CUDA_SUCCESS;
+}
+FAKE CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priority) {
+  {
+    ENTER("cuStreamCreateWithPriority")
+    if (priority == kGreatestPriority) ++world().calls["a stream of the greatest priority"];
+  }
+  return cuStreamCreate(stream, flags);
 }
 FAKE CUresult cuStreamDestroy_v2(CUstream stream) {
   ENTER("cuStreamDestroy")

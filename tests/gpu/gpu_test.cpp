@@ -111,6 +111,14 @@ TEST_F(GpuTest, LinksHoldWhatIsMapped) {
     driver->call<PFN_cuMemUnmap_v10020>("cuMemUnmap", at + part * kPart, kPart);
 }
 
+// Others wait for what a link is given: that goes before what the program does beside it.
+TEST_F(GpuTest, LinksHaveStreamsOfTheGreatestPriority) {
+  const TestMemory memory(*driver, Memory::device, 64);
+  const int before = calls("a stream of the greatest priority");
+  ASSERT_TRUE(make_link(gpu_, gpu_.place(memory.data()).value()).ok());
+  EXPECT_EQ(calls("a stream of the greatest priority"), before + 1);
+}
+
 TEST_F(GpuTest, LeavesTheCurrentContextAlone) {
   CUcontext mine = driver->primary(1);
   for (CUcontext current : {static_cast<CUcontext>(nullptr), mine}) {
