@@ -259,9 +259,10 @@ void Device::unpin(void* handle) {
   const MemoryPtr memory(static_cast<ibv_mr*>(handle));
 }
 
-// Never by page tables, which a GPU's memory is not in.
+// Never by page tables, which a GPU's memory is not in. What is written there may come in any order, as PCIe bridges between a device and a GPU have it faster: who uses it has seen the message's
+// completion, and waits for the writes before that (gpu::Link::after_networks). Where the device or the system has no such order the flag says nothing.
 Result<MemoryPinner::Pinned> Device::pin(const DeviceMemory& memory) {
-  constexpr int kBoth = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+  constexpr int kBoth = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_RELAXED_ORDERING;
   const auto address = reinterpret_cast<std::uintptr_t>(memory.begin);
   ibv_mr* made = nullptr;
   std::string reasons;
