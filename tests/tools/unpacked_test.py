@@ -71,7 +71,7 @@ def main():
         folder = pathlib.Path(name)
         repository(folder, "v99")
         source, build = folder / "heddle", folder / "build"
-        shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".git", "build", "dist", "__pycache__"))
+        shutil.copytree(ROOT, source, symlinks=True, ignore=shutil.ignore_patterns(".git", "build", "dist", "__pycache__"))
         check_pages(source, folder)
         said = configure(source, build)
         if "manual pages: yes" in said:
