@@ -43,6 +43,7 @@ Hello make_hello(const Bootstrap& bootstrap, const Config& config, const Prefere
       bootstrap.process ? bootstrap.process->small_stores.load(std::memory_order_relaxed) : 0;
   const HostIdentity identity = bootstrap.process ? bootstrap.process->identity() : host_identity();
   hello.node = bootstrap.node.value_or(identity.value);
+  hello.kernel = bootstrap.node.value_or(identity.kernel);
   hello.pid_namespace = identity.pid_namespace;
   hello.time_namespace = identity.time_namespace;
   const std::string settings[kSharedSettings] = {
@@ -91,6 +92,17 @@ Status check_hellos(const std::vector<Hello>& hellos) {
     }
   }
   return {};
+}
+
+std::vector<CoreClaim> claims_beside(const std::vector<Hello>& hellos, int rank) {
+  const std::uint64_t kernel = hellos[static_cast<std::size_t>(rank)].kernel;
+  std::vector<CoreClaim> claims;
+  for (const Hello& h : hellos) {
+    if (kernel == 0 || h.kernel != kernel) continue;
+    claims.push_back(h.cores);
+    claims.back().quota = 0;
+  }
+  return claims;
 }
 
 }  // namespace heddle

@@ -25,7 +25,9 @@ HostIdentity host_identity() {
   HostIdentity identity;
   std::array<char, 256> name{};
   if (::gethostname(name.data(), name.size() - 1) == 0) identity.host_name = name.data();
-  std::string what = identity.host_name + '\n' + first_line("/proc/sys/kernel/random/boot_id");
+  const std::string boot = first_line("/proc/sys/kernel/random/boot_id");
+  if (!boot.empty()) identity.kernel = fnv1a(boot);
+  std::string what = identity.host_name + '\n' + boot;
   struct stat shm {};
   if (::stat("/dev/shm", &shm) == 0) what += '\n' + std::to_string(shm.st_dev);
   identity.value = fnv1a(what);

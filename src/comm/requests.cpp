@@ -100,7 +100,8 @@ void CommunicatorImpl::plan_thread(ProgressThreadSetting setting) {
   const bool sleeps = far != nullptr && far->wake_descriptor() >= 0;
   if (!sleeps && !asked_for) return;
   ThreadPlan plan;
-  plan.core = asked_for ? spare_core(connections_->claims, topology().member_index(rank_)) : -1;
+  const bool may_have_one = asked_for && connections_->own_core;
+  plan.core = may_have_one ? spare_core(connections_->claims, topology().member_index(rank_)) : -1;
   if (plan.core < 0 && !sleeps && setting != ProgressThreadSetting::always) {
     log_.info("HEDDLE_PROGRESS_THREAD=1 is not used on this rank: no core is left for it");
     return;

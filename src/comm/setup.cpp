@@ -42,6 +42,7 @@ class Setup {
   Status agree(const Status& mine) { return heddle::agree(bootstrap_, mine); }
 
   void find_topology(const std::vector<Hello>& hellos);
+  void find_cores(const std::vector<Hello>& hellos);
   Status divide_nodes();
   std::vector<std::uint16_t> plan_of_node() const;
   Status share_memory();
@@ -91,16 +92,21 @@ void Setup::find_topology(const std::vector<Hello>& hellos) {
   connections_->message_cost =
       hellos[static_cast<std::size_t>(connections_->topology.members(0).front())].message_cost;
 
+  find_cores(hellos);
   bool measured = true;
-  for (const std::int32_t rank : members()) {
-    connections_->claims.push_back(hellos[static_cast<std::size_t>(rank)].cores);
+  for (const std::int32_t rank : members())
     measured = measured && hellos[static_cast<std::size_t>(rank)].small_stores != 0;
-  }
-  connections_->cores = cores_of(connections_->claims);
-  connections_->own_core = each_has_a_core(connections_->claims);
   if (!connections_->own_core) connections_->geometry.small_reads = kSmallReadsOnSharedCores;
   // Where ranks take turns on cores, times say nothing.
   connections_->measures = members().size() > 1 && connections_->own_core && !measured;
+}
+
+void Setup::find_cores(const std::vector<Hello>& hellos) {
+  for (const std::int32_t rank : members())
+    connections_->claims.push_back(hellos[static_cast<std::size_t>(rank)].cores);
+  connections_->cores = cores_of(connections_->claims);
+  connections_->own_core =
+      each_has_a_core(connections_->claims) && each_has_a_core(claims_beside(hellos, bootstrap_.rank));
 }
 
 // Slot size in units of 4 KiB, then the domain of each member.

@@ -44,6 +44,7 @@ SparseSums::SparseSums(CommunicatorImpl& comm)
 // Folding is bound by memory: more threads than these gain little.
 void SparseSums::find_fold_cores() {
   constexpr std::size_t kMost = 3;
+  if (!comm_.connections_->own_core) return;
   const bool one_taken = comm_.thread_plan_ && comm_.thread_plan_->core >= 0;
   const std::vector<int> cores =
       spare_cores(comm_.connections_->claims, comm_.topology().member_index(comm_.rank_), one_taken, kMost);

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <vector>
+
+#include "comm/hello.hpp"
 
 namespace heddle {
 namespace {
@@ -56,6 +59,24 @@ TEST(CoreClaim, RanksThatAreNotAmongTheClaimsTakeCoresToo) {
   EXPECT_FALSE(have_cores(5, 0));
   EXPECT_TRUE(have_cores(3, 3));
   EXPECT_FALSE(have_cores(4, 3)) << "the cgroup grants no more";
+}
+
+// Each in a container of its own, which may run on two cores and is granted one.
+TEST(CoreClaim, ContainersUnderOneKernelShareItsCores) {
+  std::vector<Hello> hellos(3);
+  for (Hello& each : hellos) {
+    each.kernel = 7;
+    each.cores.mask[0] = 3;
+    each.cores.quota = 1;
+  }
+  EXPECT_FALSE(each_has_a_core(claims_beside(hellos, 0))) << "three on two cores";
+  hellos[2].kernel = 8;
+  EXPECT_EQ(claims_beside(hellos, 0).size(), 2U);
+  EXPECT_EQ(claims_beside(hellos, 2).size(), 1U);
+  EXPECT_TRUE(each_has_a_core(claims_beside(hellos, 0))) << "the quotas are not one for both";
+  for (Hello& each : hellos)
+    each.kernel = 0;
+  EXPECT_TRUE(each_has_a_core(claims_beside(hellos, 0))) << "nothing is known";
 }
 
 TEST(CoreClaim, RanksWithCoresOfTheirOwnKeepThem) {

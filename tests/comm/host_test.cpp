@@ -18,6 +18,7 @@ TEST(HostIdentity, IsTheSameEveryTimeAndNamesTheHost) {
   const HostIdentity second = host_identity();
   EXPECT_EQ(first.value, second.value);
   EXPECT_NE(first.value, 0U);
+  EXPECT_EQ(first.kernel, second.kernel);
   EXPECT_FALSE(first.host_name.empty());
   EXPECT_EQ(first.host_name, second.host_name);
 }
@@ -30,7 +31,9 @@ TEST(ProcessState, ReadsTheIdentityOnce) {
     const HostIdentity first = process.identity();
     if (unshare(CLONE_NEWUTS) != 0 || sethostname("elsewhere", 9) != 0) _exit(77);
     const bool read_again = process.identity().host_name != first.host_name;
-    _exit(host_identity().host_name == "elsewhere" && first.value != 0 && !read_again ? 0 : 1);
+    const HostIdentity elsewhere = host_identity();
+    const bool same_kernel = elsewhere.kernel == first.kernel && elsewhere.value != first.value;
+    _exit(elsewhere.host_name == "elsewhere" && first.value != 0 && same_kernel && !read_again ? 0 : 1);
   }
   int status = -1;
   waitpid(child, &status, 0);
