@@ -177,7 +177,7 @@ TEST(TimeInternode, FirstRanksOfAllNodesTakePartInEveryStep) {
       EXPECT_EQ(times[rank].small_ns, 0);
     } else {
       // Five nodes: to 1, 2 and 4 on.
-      EXPECT_EQ(sends[rank], 3 * (1 + 3 * 16 + 7));
+      EXPECT_EQ(sends[rank], 3 * (1 + 3 * 16 + 8));
       EXPECT_GE(times[rank].small_ns, 3 * 200e3);
       EXPECT_GE(times[rank].large_ns, 3 * 1500e3);
     }
@@ -221,7 +221,7 @@ TEST(TimeInternode, WaysTakeTurnsAndOneThatFailsIsInfinite) {
     EXPECT_TRUE(std::isinf(times[2].small_ns)) << times[2].small_ns;
     // Small ones sixteen at a time, large ones by themselves.
     constexpr std::size_t kSmall = 2 * 3 * 16;
-    ASSERT_EQ(order.size(), kSmall + 2 * 7);
+    ASSERT_EQ(order.size(), kSmall + 2 * 8);
     for (std::size_t i = 0; i < order.size(); ++i)
       EXPECT_EQ(order[i], (i < kSmall ? i / 16 : i) % 2 == 0 ? 1 : 2) << i;
   });
