@@ -57,7 +57,7 @@ struct TimedWay {
   Transport* transport;
   WaitPolicy policy;
 };
-// The ways take turns, because networks may lend speed: links that clouds limit let some hundred KiB through before they do. About fifty
+// The ways take turns, because networks may lend speed: links that clouds limit let some hundred KiB through before they do. Some fifty
 // exchanges by each. Infinity for a way that fails, zeros for ranks that do not take part.
 std::vector<InternodeTimes> time_internode(std::span<TimedWay> ways, const TopologyView& topology, int rank);
 
