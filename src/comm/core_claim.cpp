@@ -59,7 +59,9 @@ CoreClaim core_claim(int quota) {
     std::fill(std::begin(claim.mask), std::end(claim.mask), ~std::uint64_t{0});
   }
   claim.quota = quota;
-  claim.processors = static_cast<std::int32_t>(std::max(sysconf(_SC_NPROCESSORS_ONLN), 0L));
+  // A file, which each communicator would read again.
+  static const auto processors = static_cast<std::int32_t>(std::max(sysconf(_SC_NPROCESSORS_ONLN), 0L));
+  claim.processors = processors;
   claim.launched = launched_here();
   return claim;
 }

@@ -15,7 +15,7 @@ struct CoreClaim {
   std::int32_t launched = 0;    // ranks of the job on this node, as its launcher says; 0: it does not
 };
 
-// The calling thread's. Three system calls, one or two small files, and of the environment MPI_LOCALNRANKS (Hydra), OMPI_COMM_WORLD_LOCAL_SIZE (Open
+// The calling thread's. Two system calls, some small files, and of the environment MPI_LOCALNRANKS (Hydra), OMPI_COMM_WORLD_LOCAL_SIZE (Open
 // MPI) and LOCAL_WORLD_SIZE (torchrun), the first that is set.
 CoreClaim core_claim();
 // The same, with what cgroup_quota_cores() gave.
