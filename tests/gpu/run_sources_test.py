@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whether what tests/gpu/run links is whole: it names its sources itself, since where there is a GPU there is no Meson to ask.
+"""Whether what tests/gpu/build links is whole: it names its sources itself, since where there is a GPU there is no Meson to ask.
 
     run_sources_test.py --build build/check
 
@@ -21,7 +21,7 @@ EMBEDDED = re.compile(r'heddle_\w+_kernels(_end)?$')  # put in by the assembler
 def listed(script, name):
     found = re.search(rf'^{name}=\(([^)]*)\)', script, re.MULTILINE)
     if not found:
-        sys.exit(f'tests/gpu/run has no list {name}=(...)')
+        sys.exit(f'tests/gpu/build has no list {name}=(...)')
     return found.group(1).split()
 
 
@@ -51,7 +51,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--build', required=True, type=pathlib.Path)
     build = parser.parse_args().build.resolve()
-    script = (ROOT / 'tests/gpu/run').read_text()
+    script = (ROOT / 'tests/gpu/build').read_text()
     sources = listed(script, 'library') + listed(script, 'helpers')
     programs = [f'tests/gpu/{name}.cpp' for name in listed(script, 'programs')]
     by_source = objects(build)
@@ -66,7 +66,7 @@ def main():
             wanted.update((name, source) for name in wants)
     missing = {name: source for name, source in wanted.items() if name not in defined}
     for name, source in sorted(missing.items()):
-        print(f'{source} wants {name}, which no source that tests/gpu/run lists has')
+        print(f'{source} wants {name}, which no source that tests/gpu/build lists has')
     print(f'{len(sources)} sources and {len(programs)} programs, {len(wanted)} symbols wanted, {len(missing)} missing')
     return 1 if missing else 0
 

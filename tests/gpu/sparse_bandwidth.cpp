@@ -1,4 +1,4 @@
-// How fast selections, scatters and merges on a GPU are beside one read of the vector, in the same run: sparse_bandwidth LIBCUDA [--mib N]... [--json FILE],
+// How fast selections, scatters and merges on a GPU are beside one read of the vector, in the same run: sparse_bandwidth LIBCUDA [--mib N]... [--json FILE] [--once],
 // which adds to a file of fold_bandwidth's. One read is what a fold of the vector's eight parts to one moves in a second, or the
 // driver's copy, whichever is more. On a double of the driver it shows that it works, and its figures mean nothing.
 #include <cstdint>
@@ -45,7 +45,7 @@ class Bench {
     driver_.DeviceGetName(name_, sizeof name_, 0);
   }
   const char* name() const { return name_; }
-  bool measure(std::size_t n, std::vector<Work>* all);
+  bool measure(std::size_t n, std::vector<Work>* all, bool once);
 
  private:
   // Vectors of n values.
@@ -164,7 +164,7 @@ std::vector<Work> Bench::entries(const Vectors& v, std::size_t n, const gpu::Sel
            }}};
 }
 
-bool Bench::measure(std::size_t n, std::vector<Work>* all) {
+bool Bench::measure(std::size_t n, std::vector<Work>* all, bool once) {
   const std::size_t bytes = n * sizeof(float);
   const TestMemory memory(cuda_, Memory::device, 5 * bytes);
   const std::size_t workspace_bytes = gpu::SparseKernels::top_k_workspace_bytes(n, n / 10, false);
@@ -190,7 +190,7 @@ bool Bench::measure(std::size_t n, std::vector<Work>* all) {
   for (Work& work : entries(v, n, to, workspace.data()))
     all->push_back(std::move(work));
   Timing timing(cuda_, driver_);
-  return timing.measure(all);
+  return once ? timing.once(*all) : timing.measure(all);
 }
 
 double read_of(const std::vector<Work>& all) {
@@ -234,6 +234,7 @@ void print(std::size_t bytes, const std::vector<Work>& all) {
 int run(int argc, char** argv) {
   std::vector<std::size_t> sizes;
   const char* json = nullptr;
+  const bool once = std::strcmp(argv[argc - 1], "--once") == 0;
   for (int i = 2; i + 1 < argc; i += 2) {
     if (std::strcmp(argv[i], "--mib") == 0)
       sizes.push_back(static_cast<std::size_t>(std::atof(argv[i + 1]) * 0x1p20) / 128 * 128);
@@ -245,7 +246,8 @@ int run(int argc, char** argv) {
   std::string results;
   for (const std::size_t bytes : sizes) {
     std::vector<Work> all;
-    if (!bench.measure(bytes / sizeof(float), &all)) return 1;
+    if (!bench.measure(bytes / sizeof(float), &all, once)) return 1;
+    if (once) continue;
     print(bytes, all);
     print_goals(bytes, all);
     results += (results.empty() ? "" : ",\n    ") + json_of(bytes, all);

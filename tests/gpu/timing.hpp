@@ -46,7 +46,16 @@ class Timing {
     driver_.EventDestroy(end_);
   }
 
-  // False, with the reason told, where one cannot be started.
+  // Each a single time, for a profiler. False, with the reason told, where one cannot be started.
+  bool once(const std::vector<Work>& all) {
+    for (const Work& work : all) {
+      if (!start(work)) return false;
+    }
+    driver_.EventRecord(end_, gpu::default_stream());
+    driver_.EventSynchronize(end_);
+    return true;
+  }
+  // Likewise.
   bool measure(std::vector<Work>* all) {
     // Kernels are loaded, and an idle GPU's clocks take a while to rise.
     const auto warm = Clock::now() + kWarmUp;
@@ -69,12 +78,15 @@ class Timing {
   bool round(std::vector<Work>* all) {
     return std::all_of(all->begin(), all->end(), [this](Work& work) { return sample(&work); });
   }
+  static bool start(const Work& work) {
+    const Status status = work.start();
+    if (!status.ok()) std::fprintf(stderr, "%s: %s\n", work.name.c_str(), status.message().c_str());
+    return status.ok();
+  }
   bool sample(Work* work) {
     driver_.EventRecord(begin_, gpu::default_stream());
     for (int i = 0; i < kRepeats; ++i) {
-      const Status status = work->start();
-      if (!status.ok()) std::fprintf(stderr, "%s: %s\n", work->name.c_str(), status.message().c_str());
-      if (!status.ok()) return false;
+      if (!start(*work)) return false;
     }
     driver_.EventRecord(end_, gpu::default_stream());
     driver_.EventSynchronize(end_);
