@@ -24,6 +24,25 @@ constexpr unsigned kLongest = 150;             // seconds that a test may take
 constexpr std::chrono::seconds kPatience{15};  // with ranks beside one that has failed
 constexpr int kStagedCalls = 12;               // more than it takes to agree
 constexpr const char* kQueues = "32";          // of a GPU for a process, at most
+constexpr std::size_t kMostRanks = 16;
+
+// Of this process's ranks, for a signal handler.
+std::atomic<const char*> places[kMostRanks];
+
+void tell_places(int /*signal*/) {
+  const auto tell = [](const char* text) {
+    static_cast<void>(!write(STDERR_FILENO, text, std::strlen(text)));
+  };
+  tell("ended by an alarm; ranks here were at:");
+  for (const std::atomic<const char*>& place : places) {
+    if (place.load() == nullptr) continue;
+    tell(" [");
+    tell(place.load());
+    tell("]");
+  }
+  tell("\n");
+  _exit(1);
+}
 
 ShmTeamGeometry geometry_of(int size) {
   ShmTeamGeometry geometry;
@@ -221,6 +240,7 @@ pid_t start(const Body& body) {
   std::fflush(nullptr);
   const pid_t child = fork();
   if (child != 0) return child;
+  std::signal(SIGALRM, tell_places);
   alarm(kLongest);  // others would wait for one that died
   const bool right = body();
   std::fflush(nullptr);
@@ -301,6 +321,10 @@ Status NodeRank::staged_sum(const float* in, float* out, std::size_t count) {
   return to->store();
 }
 
+void NodeRank::is_at(const char* where) const {
+  places[static_cast<std::size_t>(rank_)] = where;
+}
+
 bool NodeRank::begin(float* buffer) {
   for (int i = 0; i < kStagedCalls; ++i) {
     if (path_.on()) return true;
@@ -328,11 +352,12 @@ bool on_processes(const char* library, int size, const DeviceLimits& limits, con
   return join(children);
 }
 
-// More streams than the GPU has queues share them, 8 if nothing is said. Then one rank's stream may wait in front of another's that it waits for, where not CUDA's events
+// More streams than the GPU has queues share them, 8 if nothing is said, and 8 others for copies. Then one rank's stream may wait in front of another's that it waits for, where not CUDA's events
 // but words in memory are what they wait by: in graphs, and by way of the host.
 bool on_threads(const char* library, int size, std::size_t scratch, const RankBody& body) {
   return join({start([&] {
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", kQueues, 1);
+    setenv("CUDA_DEVICE_MAX_COPY_CONNECTIONS", kQueues, 0);
     const TestDriver driver(library);  // one thread is the first to use it
     const TeamMemory memory(size);
     std::atomic<bool> right{true};

@@ -40,6 +40,8 @@ class NodeRank final : public Meeting {
   std::unique_ptr<HostCollectives> collectives(int which);
   // Of this rank's node, where two are made up: the last rank is alone on the second one. Once.
   std::unique_ptr<Meeting> made_up_node();
+  // Where it is, which is told of all ranks of this process when an alarm ends it. A string that stays.
+  void is_at(const char* where) const;
   // Staged calls, until the GPUs serve them. False: they do not.
   bool begin(float* buffer);
 

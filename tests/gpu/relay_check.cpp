@@ -2,6 +2,7 @@
 // up, whose ranks share large vectors out. As a plain program: relay_check LIBCUDA [--short]. What a stream waits for nothing on the host can time out: ranks that hang are ended by an alarm.
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -14,7 +15,7 @@
 namespace heddle::test {
 namespace {
 
-constexpr unsigned kLongest = 60;     // seconds for a group of ranks
+constexpr unsigned kLongest = 25;     // seconds for a group of ranks
 constexpr std::uint64_t kShared = 4;  // those that are long, of check_calls() and of the graph
 
 // Small enough to be added exactly.
@@ -101,14 +102,18 @@ bool check_calls(NodeRank& rank, StreamRelay& relay, const Streams& streams, boo
     for (int i = 0; i < 2; ++i, ++number)
       calls.push_back(std::make_unique<Call>(rank, streams[number % 3 % 2], number, count));
   }
+  rank.is_at("a barrier before calls");
   rank.barrier();
+  rank.is_at("calls");
   Status status;
   for (const auto& call : calls) {
     if (status.ok()) status = call->enqueue(relay);
   }
   bool right = report(rank, status);
+  rank.is_at("waiting for the streams of calls");
   for (const auto& call : calls)
     right = right && call->is_right();
+  rank.is_at("a barrier after calls");
   rank.barrier();
   return right;
 }
@@ -122,6 +127,7 @@ bool check_graph(NodeRank& rank, StreamRelay& relay, const Streams& streams) {
   }
   Call beside(rank, streams[1], 2, 1037);
   TestGraph graph(rank.driver(), streams[0]);
+  rank.is_at("a capture");
   graph.begin();
   Status status;
   for (const auto& call : calls) {
@@ -131,10 +137,13 @@ bool check_graph(NodeRank& rank, StreamRelay& relay, const Streams& streams) {
   bool right = report(rank, status);
   rank.barrier();
   for (int launch = 0; launch < 3 && right; ++launch) {
+    rank.is_at("the launch of a graph");
     for (const auto& call : calls)
       call->spoil();
     graph.launch(streams[0]);
+    rank.is_at("a call beside a graph");
     right = report(rank, beside.enqueue(relay)) && beside.is_right();
+    rank.is_at("waiting for a graph");
     for (const auto& call : calls)
       right = right && call->is_right();
   }
@@ -175,10 +184,16 @@ bool check_shared(NodeRank& rank, bool brief) {
 
 // Whether all is right.
 bool check_both(const char* what, const char* library, int size, const RankBody& body) {
-  const bool threads = on_threads(library, size, 0, body);
-  const bool processes = on_processes(library, size, 0, body);
-  std::printf("%s, %d threads: %s; %d processes: %s\n", what, size, threads ? "right" : "WRONG", size,
-              processes ? "right" : "WRONG");
+  using On = bool (*)(const char*, int, std::size_t, const RankBody&);
+  const auto timed = [&](const char* kind, On on) {
+    const auto begin = std::chrono::steady_clock::now();
+    const bool right = on(library, size, 0, body);
+    std::printf("%s, %d %s: %s (%.1f s)\n", what, size, kind, right ? "right" : "WRONG",
+                std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    return right;
+  };
+  const bool threads = timed("threads", on_threads);
+  const bool processes = timed("processes", on_processes);
   return threads && processes;
 }
 
