@@ -3,7 +3,7 @@
 
     bench_goals.py [--json FILE] RESULT.json ...
 
---json adds the measurements to that file, which tests/gpu/run's other programs began. Exit status 1 where a result is missing or wrong.
+--json adds the measurements to that file, which tests/gpu/run's other programs began. Files named *_mps.json were measured where MPS served the processes. Exit status 1 where a result is missing or wrong.
 """
 import argparse
 import json
@@ -17,23 +17,23 @@ def goal(what, measured, least):
     print(f'goal: {what:<74} {measured:8.2f}, wanted {f">= {least}":<12} {"reached" if measured >= least else "MISSED"}')
 
 
-def dense(result):
-    """Rows of --vs staged, and the goal of its longest vector."""
+def dense(result, where):
+    """Rows of --vs staged, and the goal of its longest vector. `where`: what is said of the machine."""
     rows = [{'bytes': row['bytes'], 'heddle_us': row['heddle']['median_us'], 'staged_us': row['host']['median_us'], 'staged_over_heddle': row['ratio'], 'ci95': row['ratio_ci95']}
             for row in result['rows']]
     for row in rows:
         if row['bytes'] == BYTES:
-            goal(f'{result["ranks"]} processes by MPI, allreduce of 64 MiB: staged over heddle', row['staged_over_heddle'], 5.9)
+            goal(f'{result["ranks"]} processes by MPI{where}, allreduce of 64 MiB: staged over heddle', row['staged_over_heddle'], 5.9)
     return 'staged_' + result['program'], rows
 
 
-def sparse(result):
+def sparse(result, where):
     dimension = result['settings']['dimension']
     rows = [{'dimension': dimension, 'density_percent': row['density_percent'], 'sparse_us': row['sparse']['median_us'], 'dense_us': row['dense']['median_us'],
              'dense_over_sparse': row['dense_over_sparse']['ratio'], 'ci95': row['dense_over_sparse']['ratio_ci95'], 'algorithm': row['algorithm']} for row in result['rows']]
     for row in rows:
         if row['density_percent'] == 1 and dimension == 1 << 24:
-            goal(f'{result["ranks"]} processes by MPI, 2^24 elements, 1%: dense over sparse', row['dense_over_sparse'], 3)
+            goal(f'{result["ranks"]} processes by MPI{where}, 2^24 elements, 1%: dense over sparse', row['dense_over_sparse'], 3)
     return result['program'], rows
 
 
@@ -50,7 +50,9 @@ def main():
             right = False
             continue
         result = json.loads(path.read_text())
-        name, rows = (sparse if 'sparse' in result['program'] else dense)(result)
+        mps = path.stem.endswith('_mps')
+        name, rows = (sparse if 'sparse' in result['program'] else dense)(result, ' under MPS' if mps else '')
+        name += '_mps' if mps else ''
         found.setdefault(name, []).extend(rows)
         wrong = [row for row in result['rows'] if row.get('valid') is False]
         if wrong or not rows:

@@ -1,6 +1,6 @@
 // How fast the ranks of a node sum floats on one GPU, and sparse vectors of floats, and such in codes of a byte, beside dense ones, as processes and as threads, in blocking calls and on streams, beside sums by images on the host (what a host MPI between two copies
-// does, done by heddle's own shared memory) and beside the GPU's own copies, in the same run: node_speed LIBCUDA [--mib N] [--json FILE], which
-// adds to a file of fold_bandwidth's. On the double of CUDA's driver it shows that it works, and its figures mean nothing.
+// does, done by heddle's own shared memory) and beside the GPU's own copies, in the same run: node_speed LIBCUDA [--mib N] [--json FILE] [--mps], which
+// adds to a file of fold_bandwidth's. --mps: processes alone, for where MPS serves them. On the double of CUDA's driver it shows that it works, and its figures mean nothing.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -300,8 +300,8 @@ std::string sparse_json_of(const char* what, const SparseRow& row) {
 }
 
 // Sparse vectors are so on all sides. Whatever there is: processes may not reach each other's memory.
-void print_goals(const Findings& processes, const Findings& threads) {
-  char what[96];
+void print_goals(const Findings& processes, const Findings& threads, const char* where) {
+  char what[112];
   if (threads.count > 0) {
     const Row& small = threads.rows[0];
     const Row& longest = threads.rows[threads.count - 1];
@@ -319,14 +319,14 @@ void print_goals(const Findings& processes, const Findings& threads) {
   for (std::size_t i = 0; i < processes.count; ++i) {
     const Row& row = processes.rows[i];
     if (i + 1 < processes.count && row.bytes < processes.rows[i + 1].bytes) continue;
-    std::snprintf(what, sizeof what, "two processes, %zu B, times faster than staged", row.bytes);
+    std::snprintf(what, sizeof what, "two processes%s, %zu B, times faster than staged", where, row.bytes);
     print_goal(what, row.staged_us / row.gpu_us, "5.9 or more", row.staged_us >= 5.9 * row.gpu_us);
     break;
   }
   for (const Findings* one : {&processes, &threads}) {
     if (one->sparse.n == 0) continue;
-    std::snprintf(what, sizeof what, "two %s, 1%% of %zu, times faster than dense",
-                  one == &threads ? "threads" : "processes", one->sparse.n);
+    std::snprintf(what, sizeof what, "two %s%s, 1%% of %zu, times faster than dense",
+                  one == &threads ? "threads" : "processes", where, one->sparse.n);
     print_goal(what, one->sparse.dense_us / one->sparse.merged_us, "3 or more",
                one->sparse.dense_us >= 3 * one->sparse.merged_us);
   }
@@ -365,16 +365,27 @@ bool measure_all(NodeRank& rank, std::size_t bytes, const char* what, bool longe
   return right;
 }
 
+bool write(const char* json, const Findings& processes, const Findings& threads, bool mps) {
+  std::string rows = json_of(processes, false);
+  std::string sparse = sparse_json_of("processes", processes.sparse);
+  if (!mps) {
+    rows += ",\n    " + json_of(threads, true);
+    sparse += ",\n    " + sparse_json_of("threads", threads.sparse);
+  }
+  return add_to_json(json, mps ? "node_mps" : "node", rows) &&
+         add_to_json(json, mps ? "node_sparse_mps" : "node_sparse", sparse);
+}
+
 int run(int argc, char** argv) {
   std::size_t bytes = std::size_t{64} << 20;
   const char* json = nullptr;
+  const bool mps = std::strcmp(argv[argc - 1], "--mps") == 0;
   for (int i = 2; i + 1 < argc; i += 2) {
     if (std::strcmp(argv[i], "--mib") == 0)
       bytes = static_cast<std::size_t>(std::atof(argv[i + 1]) * 0x1p20) / 4096 * 4096;
     if (std::strcmp(argv[i], "--json") == 0) json = argv[i + 1];
   }
   bool right = true;
-  std::string rows;
   const Shared processes;
   // By the default's size of scratch, and for the longest vector by others.
   for (const std::size_t scratch : {bytes, bytes / 4, 2 * bytes}) {
@@ -388,22 +399,18 @@ int run(int argc, char** argv) {
   }
   print("Two processes", *processes.get(), false);
   const Shared threads;
-  right =
-      on_threads(argv[1], kRanks, bytes,
-                 [&](NodeRank& rank) { return measure_all(rank, bytes, "threads", false, threads.get()); }) &&
-      right;
-  print("Two threads", *threads.get(), true);
-  print_goals(*processes.get(), *threads.get());
-  if (json != nullptr &&
-      !add_to_json(json, "node",
-                   json_of(*processes.get(), false) + ",\n    " + json_of(*threads.get(), true))) {
+  if (!mps) {
+    right = on_threads(
+                argv[1], kRanks, bytes,
+                [&](NodeRank& rank) { return measure_all(rank, bytes, "threads", false, threads.get()); }) &&
+            right;
+    print("Two threads", *threads.get(), true);
+  }
+  print_goals(*processes.get(), *threads.get(), mps ? " under MPS" : "");
+  if (json != nullptr && !write(json, *processes.get(), *threads.get(), mps)) {
     std::printf("cannot write to %s\n", json);
     return 1;
   }
-  if (json != nullptr && !add_to_json(json, "node_sparse",
-                                      sparse_json_of("processes", processes.get()->sparse) + ",\n    " +
-                                          sparse_json_of("threads", threads.get()->sparse)))
-    return 1;
   return right ? 0 : 1;
 }
 

@@ -92,8 +92,20 @@ bool report(NodeRank& rank, const Status& status) {
 }
 
 // Memory first and last: to allocate and free it may wait for the whole GPU, on which another rank's stream waits for this one's. Few streams: ranks that are threads share the GPU's
-// queues (node_ranks.cpp), and a stream that waits holds up those behind it in its queue.
-using Streams = TestStream[2];
+// queues (node_ranks.cpp), of which one for each direction of copies, and a stream that waits holds up those behind it in its queue. Four ranks with two streams each are too many.
+class Streams {
+ public:
+  explicit Streams(const NodeRank& rank) {
+    for (int i = 0; i < (rank.size() < 4 ? 2 : 1); ++i)
+      all_.push_back(std::make_unique<TestStream>(rank.driver(), 0));
+  }
+  const TestStream& operator[](int which) const {
+    return *all_[static_cast<std::size_t>(which) % all_.size()];
+  }
+
+ private:
+  std::vector<std::unique_ptr<TestStream>> all_;
+};
 bool check_calls(NodeRank& rank, StreamRelay& relay, const Streams& streams, bool brief) {
   const std::size_t counts[] = {1, 1037, 100'003, brief ? std::size_t{300'000} : std::size_t{12'000'001}};
   std::vector<std::unique_ptr<Call>> calls;
@@ -152,7 +164,7 @@ bool check_graph(NodeRank& rank, StreamRelay& relay, const Streams& streams) {
 }
 
 bool check_all(NodeRank& rank, StreamRelay& relay, bool brief) {
-  const Streams streams = {{rank.driver(), 0}, {rank.driver(), 0}};
+  const Streams streams(rank);
   const bool calls = check_calls(rank, relay, streams, brief);
   return check_graph(rank, relay, streams) && calls;
 }
