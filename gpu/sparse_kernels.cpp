@@ -25,7 +25,7 @@ using kernels::Workspace;
 
 // Blocks of a multiprocessor. Of selections as many as run at once (sparse_kernels.cu): those that come later would wait for a place
 // to find that no tile is left.
-constexpr unsigned kSelectBlocks = 5;
+constexpr unsigned kSelectBlocks = 4;
 // Each clears and adds up all digits: no more of them than keep enough of a vector on its way. Of a list, of which there are tens of tiles, few are
 // enough, and where it had not room they read the vector.
 constexpr unsigned kDigitBlocks = 4;
@@ -130,6 +130,16 @@ std::uint64_t tiles_over(const Source& source, std::size_t value_bytes) {
   return source.count == 0 ? 0 : div_up(shift + source.count * value_bytes, tile);
 }
 
+// For as many blocks: one for each of them, or some, where tiles would become too large. What is too short for that has the least there are.
+std::uint64_t selected_tiles(const Source& source, std::size_t value_bytes, std::uint64_t blocks) {
+  const std::uint64_t shift = number(source.values) % kernels::kRowBytes / value_bytes;
+  const unsigned least =
+      value_bytes == 8 ? kernels::kLeastTile<std::uint64_t> : kernels::kLeastTile<std::uint32_t>;
+  const std::uint64_t all = source.count == 0 ? 0 : div_up(shift + source.count, least);
+  const std::uint64_t turns = std::max<std::uint64_t>(div_up(all, blocks * kernels::kMostBatches), 1);
+  return div_up(all, std::max<std::uint64_t>(div_up(all, blocks * turns), 1));
+}
+
 }  // namespace
 
 Status check_alignment(std::initializer_list<Aligned> all) {
@@ -213,7 +223,13 @@ Status SparseKernels::top_k(CUstream stream, const float* values, std::size_t n,
 
 Status SparseKernels::select(CUstream stream, const std::string& name, const SelectArguments& arguments,
                              std::size_t value_bytes) {
-  return launch_tiles(stream, name, arguments, tiles_over(arguments.source, value_bytes), kSelectBlocks);
+  const Result<unsigned> multiprocessors = multiprocessors_.count();
+  if (!multiprocessors.ok()) return multiprocessors.status();
+  const std::uint64_t tiles =
+      selected_tiles(arguments.source, value_bytes, std::uint64_t{kSelectBlocks} * multiprocessors.value());
+  SelectArguments copy = arguments;
+  copy.all_tiles = static_cast<std::uint32_t>(std::max<std::uint64_t>(tiles, 1));
+  return launch_tiles(stream, name, copy, tiles, kSelectBlocks);
 }
 
 Status SparseKernels::count_digits(CUstream stream, const DigitArguments& arguments) {

@@ -77,6 +77,10 @@ __device__ inline std::uint64_t nanoseconds() {
 }
 // Threads of a GPU all run.
 __device__ inline void let_others_run() {}
+// Before a thread looks again for what another block has yet to write.
+__device__ inline void pause() {
+  __nanosleep(100);
+}
 // In the block's own memory.
 __device__ inline void add_in_block(std::uint32_t* at, std::uint32_t more) {
   atomicAdd(at, more);
@@ -96,6 +100,11 @@ struct Warp {
   __device__ void each(F f) const {
     f(threadIdx.x % kWarp);
     __syncwarp();
+  }
+  // What no other lane's is touched in: nobody waits.
+  template <class F>
+  __device__ void alone(F f) const {
+    f(threadIdx.x % kWarp);
   }
   // Bit l is what lane l says.
   template <class F>
@@ -132,6 +141,12 @@ struct Block {
   template <class F>
   __device__ void first_warp(F f) const {
     if (threadIdx.x < kWarp) f(Warp());
+    __syncthreads();
+  }
+  // Every warp does it, each with its number, and then they wait for each other.
+  template <class F>
+  __device__ void each_warp(F f) const {
+    f(Warp(), threadIdx.x / kWarp);
     __syncthreads();
   }
   // values[t] := the sum of those before thread t in its warp; totals[w]: that of warp w.
@@ -195,6 +210,9 @@ inline thread_local bool others_may_come = true;
 inline void let_others_run() {
   if (others_may_come) std::this_thread::yield();
 }
+inline void pause() {
+  std::this_thread::yield();
+}
 inline void add_in_block(std::uint32_t* at, std::uint32_t more) {
   *at += more;
 }
@@ -212,6 +230,10 @@ struct Warp {
   void each(F f) const {
     for (unsigned lane = kWarp; lane-- > 0;)
       f(lane);
+  }
+  template <class F>
+  void alone(F f) const {
+    each(f);
   }
   template <class F>
   std::uint32_t ballot(F f) const {
@@ -250,6 +272,11 @@ struct Block {
   template <class F>
   void first_warp(F f) const {
     f(Warp());
+  }
+  template <class F>
+  void each_warp(F f) const {
+    for (unsigned warp = kWarps; warp-- > 0;)
+      f(Warp(), warp);
   }
   void scan_warps(Each<std::uint64_t>& values, std::uint64_t* totals) const {
     for (unsigned warp = 0; warp < kWarps; ++warp) {

@@ -45,6 +45,14 @@ HEDDLE_HOST_DEVICE inline void store_vector(unsigned char* at, const Vector& vec
 #endif
 }
 
+// An address of global memory. Where the compiler is told it takes loads of that alone, and need not keep them in order with what is stored in a block's own memory.
+HEDDLE_HOST_DEVICE inline const unsigned char* global(const unsigned char* at) {
+#ifdef __CUDA_ARCH__
+  __builtin_assume(__isGlobal(at));
+#endif
+  return at;
+}
+
 // One element, which is aligned as such.
 template <typename Stored>
 HEDDLE_HOST_DEVICE inline Stored load_element(const unsigned char* at) {

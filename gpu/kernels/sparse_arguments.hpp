@@ -13,6 +13,17 @@ namespace heddle::gpu::kernels {
 inline constexpr std::uint64_t kMostTiles = 32768;
 inline constexpr unsigned kMostDigits = 2048;  // that a part of a key may have
 
+// Rows of a value for each lane, as warps read them (rows.hpp): of a batch, which are on their way at once.
+inline constexpr std::uint64_t kRowBytes = 128;
+template <typename Bits>
+inline constexpr unsigned kRows = sizeof(Bits) == 8 ? 8 : 16;
+template <typename Bits>
+inline constexpr unsigned kBatch = 32 * kRows<Bits>;
+// A tile has as many batches for each warp as leave each block that runs at once one tile, but no more than these.
+template <typename Bits>
+inline constexpr unsigned kLeastTile = kThreads / 32 * kBatch<Bits>;
+inline constexpr unsigned kMostBatches = 8;
+
 // Where a search for the k largest stands, from launch to launch.
 struct Search {
   std::uint64_t key;     // its upper bits, as far as they are known: what the k-th largest key begins with
@@ -50,6 +61,7 @@ struct SelectArguments {
   std::uint64_t threshold;
   std::uint32_t from_search;  // 1: the threshold is the search's key, or 1 where that is less
   std::uint32_t is_first;     // launch of this selection
+  std::uint32_t all_tiles;    // of all launches: the source is cut into no more
   std::uint64_t first_tile;   // of the launch, which has kMostTiles at most
   std::uint64_t most_tiles;
   unsigned char* indices;  // both aligned as one is

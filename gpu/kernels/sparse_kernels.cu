@@ -1,12 +1,11 @@
 #include "gpu/kernels/sparse_list.hpp"
 
-// While a tile waits for those before it, others are to be on their way: five blocks of a multiprocessor have 80 KiB. (nvcc warns that sm_75 has not
-// room for five, and lets it be.)
+// Four blocks of a multiprocessor have 64 KiB on their way, or twice that. (nvcc warns that sm_75 has not room for four, and lets it be.)
 #define HEDDLE_SELECT_KERNEL(name, Bits, Index, kBySearch)                                     \
-  extern "C" __global__ void __launch_bounds__(heddle::gpu::kernels::kThreads, 5)              \
+  extern "C" __global__ void __launch_bounds__(heddle::gpu::kernels::kThreads, 4)              \
       heddle_##name(const __grid_constant__ heddle::gpu::kernels::SelectArguments arguments) { \
     using namespace heddle::gpu::kernels;                                                      \
-    __shared__ SelectShared shared;                                                            \
+    __shared__ SelectShared<Bits> shared;                                                      \
     select_entries<Bits, Index, kBySearch>(Block{blockIdx.x, gridDim.x}, arguments, shared);   \
   }
 

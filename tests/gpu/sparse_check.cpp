@@ -308,6 +308,9 @@ bool check_large(Checker& checker, std::mt19937_64& random) {
   const std::size_t n = checker.multiprocessors() * kTile * 21 + 1003;
   bool right = checker.nonzero(DType::f32, thinned(DType::f32, n, 100, random), 1, n, false);
   right = checker.nonzero(DType::f32, thinned(DType::f32, n, 1, random), 0, n, false) && right;
+  // Two tiles for each block, and a third for some, of all the batches that there may be.
+  const std::size_t longer = checker.multiprocessors() * kTile * 69 + 2005;
+  right = checker.nonzero(DType::f32, thinned(DType::f32, longer, 50, random), 2, longer, false) && right;
   for (const Kind kind : {Kind::normal, Kind::few_values, Kind::one_value, Kind::mostly_zero})
     right = checker.top_k(floats(kind, n, random), 3, n / 100, false) && right;
   return right;

@@ -101,6 +101,7 @@ TEST(BlocksAtOnce, SelectInOrderAndLeaveTheWorkspaceAsItWas) {
     a.mask = a.ceiling = 0xFFFFFFFFU;
     a.threshold = 1;
     a.is_first = 1;
+    a.all_tiles = 30;
     a.most_tiles = kernels::kMostTiles;
     a.indices = reinterpret_cast<unsigned char*>(got.indices.data());
     a.values = reinterpret_cast<unsigned char*>(got.values.data());
@@ -108,7 +109,7 @@ TEST(BlocksAtOnce, SelectInOrderAndLeaveTheWorkspaceAsItWas) {
     a.needed = &got.count;
     a.workspace = work.get();
     run_at_once(7, [&](const kernels::Block& block) {
-      kernels::SelectShared shared;
+      kernels::SelectShared<std::uint32_t> shared;
       kernels::select_entries<std::uint32_t, std::uint32_t, false>(block, a, shared);
     });
     ASSERT_EQ(got.count, want.size()) << round;
@@ -227,7 +228,8 @@ class SparseKernelTest : public ::testing::Test {
 };
 
 TEST_F(SparseKernelTest, OneLaunchOrAsManyAsAreNeeded) {
-  for (const auto& [tiles, launches] : {std::pair{100, 1}, {10, 1}, {9, 2}, {3, 4}}) {
+  // Of two multiprocessors eight blocks run at once: tiles have two batches for each warp, and there are five.
+  for (const auto& [tiles, launches] : {std::pair{100, 1}, {5, 1}, {4, 2}, {2, 3}}) {
     SparseKernels kernels(driver_, static_cast<std::uint64_t>(tiles));
     const int so_far = cuda->calls("cuLaunchKernel");
     ASSERT_TRUE(select(kernels, to()).ok());
