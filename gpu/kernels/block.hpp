@@ -20,7 +20,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <numeric>
 #include <thread>
 #define HEDDLE_DEVICE
 #endif
@@ -118,6 +117,19 @@ struct Warp {
       sum += __shfl_xor_sync(0xFFFFFFFFU, sum, far);
     return sum;
   }
+  // values[l] += values[l ^ far], of all lanes at once.
+  __device__ void add_far(OfLane<double>& values, unsigned far) const {
+    values.own += __shfl_xor_sync(0xFFFFFFFFU, values.own, static_cast<int>(far));
+  }
+  // Of eight neighbours: hexadecimal digit d of words[l] becomes digit l of words[d]. By halves, of which lanes exchange what is not theirs.
+  __device__ void transpose_digits(OfLane<std::uint32_t>& words) const {
+    std::uint32_t mask = 0x0000FFFFU;  // the lower half of what is exchanged
+    for (unsigned far = 4; far > 0; far /= 2, mask ^= mask << 4 * far) {
+      const std::uint32_t other = __shfl_xor_sync(0xFFFFFFFFU, words.own, static_cast<int>(far));
+      words.own = (threadIdx.x & far) == 0 ? (words.own & mask) | (other & mask) << 4 * far
+                                           : (other >> 4 * far & mask) | (words.own & ~mask);
+    }
+  }
   // Before it looks again for what another block has yet to write.
   __device__ void pause() const { __nanosleep(20); }
 };
@@ -143,10 +155,15 @@ struct Block {
     if (threadIdx.x < kWarp) f(Warp());
     __syncthreads();
   }
-  // Every warp does it, each with its number, and then they wait for each other.
+  // Each warp by itself, with its number: warps do not wait for each other, not even at the end.
+  template <class F>
+  __device__ void warps(F f) const {
+    f(Warp(), threadIdx.x / kWarp);
+  }
+  // Likewise, and then they wait for each other.
   template <class F>
   __device__ void each_warp(F f) const {
-    f(Warp(), threadIdx.x / kWarp);
+    warps(f);
     __syncthreads();
   }
   // values[t] := the sum of those before thread t in its warp; totals[w]: that of warp w.
@@ -167,14 +184,6 @@ struct Block {
     for (unsigned far = kWarp / 2; far > 0; far /= 2)
       most = max(most, __shfl_xor_sync(0xFFFFFFFFU, most, far));
     if (threadIdx.x % kWarp == 0) largest[threadIdx.x / kWarp] = most;
-    __syncthreads();
-  }
-  // sums[w]: of the values of warp w.
-  __device__ void add_warps(const Each<std::uint32_t>& values, std::uint32_t* sums) const {
-    std::uint32_t sum = values.own;
-    for (unsigned far = kWarp / 2; far > 0; far /= 2)
-      sum += __shfl_xor_sync(0xFFFFFFFFU, sum, far);
-    if (threadIdx.x % kWarp == 0) sums[threadIdx.x / kWarp] = sum;
     __syncthreads();
   }
   std::uint64_t number;
@@ -249,6 +258,18 @@ struct Warp {
       sum += f(lane);
     return sum;
   }
+  void add_far(OfLane<double>& values, unsigned far) const {
+    const OfLane<double> before = values;
+    each([&](unsigned lane) { values[lane] += before[lane ^ far]; });
+  }
+  void transpose_digits(OfLane<std::uint32_t>& words) const {
+    const OfLane<std::uint32_t> before = words;
+    each([&](unsigned lane) {
+      words[lane] = 0;
+      for (unsigned l = 0; l < 8; ++l)
+        words[lane] |= (before[lane / 8 * 8 + l] >> 4 * (lane % 8) & 0xFU) << 4 * l;
+    });
+  }
   void pause() const { std::this_thread::yield(); }
 };
 
@@ -274,9 +295,13 @@ struct Block {
     f(Warp());
   }
   template <class F>
-  void each_warp(F f) const {
+  void warps(F f) const {
     for (unsigned warp = kWarps; warp-- > 0;)
       f(Warp(), warp);
+  }
+  template <class F>
+  void each_warp(F f) const {
+    warps(f);
   }
   void scan_warps(Each<std::uint64_t>& values, std::uint64_t* totals) const {
     for (unsigned warp = 0; warp < kWarps; ++warp) {
@@ -292,11 +317,6 @@ struct Block {
   void max_warps(const Each<std::uint32_t>& values, std::uint32_t* largest) const {
     for (unsigned warp = 0; warp < kWarps; ++warp)
       largest[warp] = *std::max_element(values.all + warp * kWarp, values.all + (warp + 1) * kWarp);
-  }
-  void add_warps(const Each<std::uint32_t>& values, std::uint32_t* sums) const {
-    for (unsigned warp = 0; warp < kWarps; ++warp)
-      sums[warp] =
-          std::accumulate(values.all + warp * kWarp, values.all + (warp + 1) * kWarp, std::uint32_t{0});
   }
   std::uint64_t number;
   std::uint64_t of;  // blocks

@@ -1,46 +1,55 @@
 // The codec of one bit a value (src/compress/codec.hpp, `sign`; onebit): the host's bytes and values. A bucket's two scales are means, whose sums are of double and have an order
-// that matters: value i is added to sum i mod 8, one after the other (src/compress/quantise.cpp). So sixteen threads add, eight for each sign, while the others of the block wait;
-// other blocks have memory to themselves meanwhile.
+// that matters: value i is added to sum i mod 8, one after the other (src/compress/quantise.cpp). So a bucket is a warp's: sixteen of its lanes add, eight for each sign, what all have
+// put into the block's memory, and waits for nobody else. Other warps have memory to themselves meanwhile.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
+#include "gpu/kernels/operations.hpp"
 #include "gpu/kernels/quantise.hpp"
 
 namespace heddle::gpu::kernels {
 
-inline constexpr unsigned kSignSums = 8;             // for each sign
-inline constexpr unsigned kSignTile = 4 * kThreads;  // values that lie in the block's memory at once
+inline constexpr unsigned kSignSums = 8;         // for each sign
+inline constexpr unsigned kSignGroups = 4;       // that a lane has on their way at once
+inline constexpr unsigned kSignRow = 4 * kWarp;  // values, of which a lane has a group
+inline constexpr unsigned kSignStrip = kSignGroups * kSignRow;
+// Values of a bucket that lie in the block's memory at once.
+inline constexpr unsigned kSignTile = 2 * kSignStrip;
 
-// A row for each sum, where its values follow each other, so that an adding thread takes four with one load. A little apart: then threads that write values, or take a column, find each
-// its own bank.
-inline constexpr unsigned kSignRow = kSignTile / kSignSums + 4;
-
-struct SignShared {
-  alignas(sizeof(Vector)) float values[kSignSums * kSignRow];
-  double sums[2 * kSignSums];
-  std::uint32_t negatives[kWarps];
-  std::uint32_t warps[kWarps];
+// What a warp has of the block's memory.
+struct SignTile {
+  // A line for each sum, where its values follow each other, so that an adding lane takes four with one load. A little apart: then lanes that write values, or read a line, find each its
+  // own bank.
+  static constexpr unsigned kLine = kSignTile / kSignSums + 4;
+  alignas(sizeof(Vector)) float values[kSignSums * kLine];
   std::uint32_t scales[2];  // of values from 0 up, and of the negative ones
 
-  // Value `i` of the tile.
-  HEDDLE_DEVICE float& value(unsigned i) { return values[i % kSignSums * kSignRow + i / kSignSums]; }
-  HEDDLE_DEVICE float value(unsigned i) const { return values[i % kSignSums * kSignRow + i / kSignSums]; }
+  // A lane's group of a row: in four lines that follow each other.
+  HEDDLE_DEVICE static unsigned place(unsigned row, unsigned lane) {
+    return lane % 2 * 4 * kLine + lane / 2 + row * (kSignRow / kSignSums);
+  }
+  HEDDLE_DEVICE void store(unsigned row, unsigned lane, const Group& group) {
+    HEDDLE_UNROLLED
+    for (unsigned i = 0; i < 4; ++i)
+      values[place(row, lane) + i * kLine] = group.values[i];
+  }
+  HEDDLE_DEVICE Group load(unsigned row, unsigned lane) const {
+    Group group;
+    HEDDLE_UNROLLED
+    for (unsigned i = 0; i < 4; ++i)
+      group.values[i] = values[place(row, lane) + i * kLine];
+    return group;
+  }
 };
 
-// From 0 up; in the order that the host's has.
-HEDDLE_DEVICE inline double total_of(const double* sums) {
-  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
-}
+struct SignShared {
+  SignTile tiles[kWarps];
+};
 
 HEDDLE_DEVICE inline std::uint32_t mean_of(double sum, std::uint64_t count) {
   return count == 0 ? 0 : bits_as<std::uint32_t>(static_cast<float>(sum / static_cast<double>(count)));
-}
-
-// What thread `thread` of the adding ones adds of a value: of those from 0 up, or of the negative ones' magnitudes. What adds nothing adds 0, which leaves a sum as it is.
-HEDDLE_DEVICE inline double part_of(float value, unsigned thread) {
-  const float part = thread < kSignSums ? value : -value;
-  return double{part > 0 ? part : 0};
 }
 
 struct Signs {
@@ -48,20 +57,18 @@ struct Signs {
   static constexpr unsigned kBits = 1;
   static constexpr unsigned kHeader = 2 * sizeof(float);
 
+  // Few buckets are spread over all blocks: the first warps of all have one before the second ones.
   HEDDLE_DEVICE static void quantise(const Block& block, const QuantiseArguments& a, Shared& shared) {
-    const Buckets<Signs> buckets(a.count, a.bucket);
-    for (std::uint64_t b = block.number; b < buckets.number; b += block.of) {
-      const std::uint64_t first = b * a.bucket;
-      const std::uint64_t count = a.count - first < a.bucket ? a.count - first : a.bucket;
-      unsigned char* const to = a.codes + b * buckets.bytes;
-      find_scales(block, a, first, count, to, shared);
-      for (std::uint64_t tile = 0; tile < count; tile += kSignTile) {
-        // Of a bucket of one tile it is there.
-        if (count > kSignTile)
-          block.each([&](unsigned thread) { load(a, first, tile + 4 * thread, count, shared, thread); });
-        block.each([&](unsigned thread) { code(a, first, tile, count, to, shared, thread); });
+    const std::uint64_t bytes = Buckets<Signs>(a.count, a.bucket).bytes;
+    const bool aligned = is_aligned(a);
+    block.warps([&](const Warp& warp, unsigned w) {
+      std::uint64_t b = block.number + w * block.of;
+      for (std::uint64_t first = b * a.bucket; first < a.count;
+           b += kWarps * block.of, first = b * a.bucket) {
+        const std::uint64_t count = a.count - first < a.bucket ? a.count - first : a.bucket;
+        code_bucket(warp, a, {first, count, a.codes + b * bytes, aligned}, shared.tiles[w]);
       }
-    }
+    });
   }
 
   // As it was loaded: to do anything with it would be to wait for it. Two groups have one byte.
@@ -98,101 +105,203 @@ struct Signs {
   }
 
  private:
+  struct Bucket {
+    std::uint64_t first;  // value
+    std::uint64_t count;
+    unsigned char* to;
+    bool aligned;  // its groups are whole vectors
+  };
+
+  // Of a bucket, its values from `first` of the vector on, of which there are `left`.
+  struct Part {
+    std::uint64_t first;
+    std::uint32_t left;
+    bool aligned;
+
+    HEDDLE_DEVICE Part(const Bucket& bucket, std::uint64_t at)
+        : first(bucket.first + at),
+          left(static_cast<std::uint32_t>(bucket.count - at < kSignTile ? bucket.count - at : kSignTile)),
+          aligned(bucket.aligned) {}
+    // The strip that begins with this row.
+    HEDDLE_DEVICE bool has_whole(unsigned row) const {
+      return aligned && row * kSignRow + kSignStrip <= left;
+    }
+  };
+
   HEDDLE_DEVICE static float value_of(std::uint32_t bit, const std::uint32_t* scales) {
     return bits_as<float>(bit != 0 ? scales[1] ^ 0x80000000U : scales[0]);
   }
 
-  // The four values from `at` on, or 0 behind the last one.
-  HEDDLE_DEVICE static Group load(const QuantiseArguments& a, std::uint64_t first, std::uint64_t at,
-                                  std::uint64_t count, Shared& shared, unsigned thread) {
-    const Group group = at < count ? compensated<FloatSum>(a, first + at, count - at) : Group{};
-    HEDDLE_UNROLLED
-    for (unsigned i = 0; i < 4; ++i)
-      shared.value(4 * thread + i) = group.values[i];
-    return group;
+  HEDDLE_DEVICE static void code_bucket(const Warp& warp, const QuantiseArguments& a, const Bucket& bucket,
+                                        SignTile& tile) {
+    OfLane<std::uint32_t> signs;
+    find_scales(warp, a, bucket, tile, signs);
+    for (std::uint64_t at = 0; at < bucket.count; at += kSignTile) {
+      const Part part(bucket, at);
+      // Of a bucket of one tile it is there.
+      if (bucket.count > kSignTile) load(warp, a, part, tile, signs);
+      code(warp, a, part, bucket.to + kHeader + at / 8, tile, signs);
+    }
   }
 
-  // Of a tile's first `left` values, and of the zeros that follow them.
-  HEDDLE_DEVICE static double add_row(const Shared& shared, std::uint64_t left, unsigned thread, double sum) {
-    const auto* row = reinterpret_cast<const unsigned char*>(shared.values + thread % kSignSums * kSignRow);
-    const unsigned vectors = (static_cast<unsigned>(left) + 4 * kSignSums - 1) / (4 * kSignSums);
+  // A part into the tile, with zeros behind its last value up to the end of a strip. Digit r of a lane's signs, of four bits: which values of its group of row r are negative.
+  HEDDLE_DEVICE static void load(const Warp& warp, const QuantiseArguments& a, const Part& part,
+                                 SignTile& tile, OfLane<std::uint32_t>& signs) {
+    warp.each([&](unsigned lane) {
+      signs[lane] = 0;
+      HEDDLE_NOT_UNROLLED
+      for (unsigned row = 0; row * kSignRow < part.left; row += kSignGroups)
+        signs[lane] |=
+            (part.has_whole(row) ? load_strip(a, part, row, lane, tile) : load_rest(a, part, row, lane, tile))
+            << 4 * row;
+    });
+  }
+
+  // A lane's groups of the strip that begins with `row`. All loads are started before one is waited for.
+  HEDDLE_DEVICE static std::uint32_t load_strip(const QuantiseArguments& a, const Part& part, unsigned row,
+                                                unsigned lane, SignTile& tile) {
+    const std::uint64_t at = part.first + row * kSignRow + 4 * lane;
+    Group groups[kSignGroups];
+    HEDDLE_UNROLLED
+    for (unsigned g = 0; g < kSignGroups; ++g)
+      groups[g] = load_whole(a.gradient + at + g * kSignRow);
+    if (a.residual != nullptr) {
+      Group kept[kSignGroups];
+      HEDDLE_UNROLLED
+      for (unsigned g = 0; g < kSignGroups; ++g)
+        kept[g] = load_whole(a.residual + at + g * kSignRow);
+      HEDDLE_UNROLLED
+      for (unsigned g = 0; g < kSignGroups; ++g)
+        for (unsigned i = 0; i < 4; ++i)
+          groups[g].values[i] = PlainSum::apply(groups[g].values[i], kept[g].values[i]);
+    }
+    std::uint32_t signs = 0;
+    HEDDLE_UNROLLED
+    for (unsigned g = 0; g < kSignGroups; ++g) {
+      tile.store(row + g, lane, groups[g]);
+      signs |= signs_of(groups[g]) << 4 * g;
+    }
+    return signs;
+  }
+
+  // The same where not all is there, or groups are no vectors.
+  HEDDLE_DEVICE static std::uint32_t load_rest(const QuantiseArguments& a, const Part& part, unsigned row,
+                                               unsigned lane, SignTile& tile) {
+    std::uint32_t signs = 0;
+    HEDDLE_NOT_UNROLLED
+    for (unsigned g = 0; g < kSignGroups; ++g) {
+      const unsigned at = (row + g) * kSignRow + 4 * lane;
+      const Group group =
+          at < part.left ? compensated<PlainSum>(a, part.first + at, part.left - at) : Group{};
+      tile.store(row + g, lane, group);
+      signs |= signs_of(group) << 4 * g;
+    }
+    return signs;
+  }
+
+  HEDDLE_DEVICE static std::uint32_t signs_of(const Group& group) {
+    std::uint32_t signs = 0;
+    HEDDLE_UNROLLED
+    for (unsigned i = 0; i < 4; ++i)
+      if (group.values[i] < 0) signs |= 1U << i;
+    return signs;
+  }
+
+  // Of a part's values, and of the zeros that follow them, those that belong to sum `lane`: of the eight sums of values from 0 up, or of the eight of the negative ones' magnitudes. A NaN is
+  // in the first ones.
+  HEDDLE_DEVICE static double add_line(const SignTile& tile, std::uint32_t left, unsigned lane, double sum) {
+    const auto* line =
+        reinterpret_cast<const unsigned char*>(tile.values + lane % kSignSums * SignTile::kLine);
+    const bool of_negatives = lane >= kSignSums;
+    const unsigned vectors = (left + 4 * kSignSums - 1) / (4 * kSignSums);
     for (unsigned v = 0; v < vectors; ++v) {
-      const Group group = bits_as<Group>(load_vector(row + v * sizeof(Vector)));
+      const Group group = bits_as<Group>(load_vector(line + v * sizeof(Vector)));
       HEDDLE_UNROLLED
       for (unsigned i = 0; i < 4; ++i)
-        sum += part_of(group.values[i], thread);
+        if ((group.values[i] < 0) == of_negatives) sum += double{std::fabs(group.values[i])};
     }
     return sum;
   }
 
-  HEDDLE_DEVICE static void find_scales(const Block& block, const QuantiseArguments& a, std::uint64_t first,
-                                        std::uint64_t count, unsigned char* to, Shared& shared) {
-    Each<std::uint32_t> largest;
-    Each<std::uint32_t> negatives;
-    Each<double> sum;
-    block.alone([&](unsigned thread) {
-      largest[thread] = negatives[thread] = 0;
-      sum[thread] = 0;
+  // Leaves the signs of the last part.
+  HEDDLE_DEVICE static void find_scales(const Warp& warp, const QuantiseArguments& a, const Bucket& bucket,
+                                        SignTile& tile, OfLane<std::uint32_t>& signs) {
+    OfLane<std::uint64_t> negatives;
+    OfLane<double> sums;
+    warp.alone([&](unsigned lane) {
+      negatives[lane] = 0;
+      sums[lane] = 0;
     });
-    for (std::uint64_t tile = 0; tile < count; tile += kSignTile) {
-      block.each([&](unsigned thread) {
-        const Group group = load(a, first, tile + 4 * thread, count, shared, thread);
-        const std::uint32_t here = largest_of(group);
-        largest[thread] = here > largest[thread] ? here : largest[thread];
-        HEDDLE_UNROLLED
-        for (unsigned i = 0; i < 4; ++i)
-          negatives[thread] += group.values[i] < 0 ? 1 : 0;
-      });
-      const std::uint64_t left = count - tile < kSignTile ? count - tile : kSignTile;
-      block.each([&](unsigned thread) {
-        if (thread < 2 * kSignSums) sum[thread] = add_row(shared, left, thread, sum[thread]);
+    for (std::uint64_t at = 0; at < bucket.count; at += kSignTile) {
+      const Part part(bucket, at);
+      load(warp, a, part, tile, signs);
+      warp.each([&](unsigned lane) {
+        negatives[lane] += ones(signs[lane]);
+        if (lane < 2 * kSignSums) sums[lane] = add_line(tile, part.left, lane, sums[lane]);
       });
     }
-    block.max_warps(largest, shared.warps);
-    block.add_warps(negatives, shared.negatives);
-    block.each([&](unsigned thread) {
-      if (thread < 2 * kSignSums) shared.sums[thread] = sum[thread];
-    });
-    block.each([&](unsigned thread) {
-      if (thread == 0) tell_scales(count, to, shared);
+    // The order that the host's has: ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7)).
+    for (unsigned far = kSignSums / 2; far > 0; far /= 2)
+      warp.add_far(sums, far);
+    const std::uint64_t all_negatives = warp.sum([&](unsigned lane) { return negatives[lane]; });
+    // Sums of numbers are numbers, since no vector is so long that they run over.
+    const bool is_finite =
+        warp.ballot([&](unsigned lane) { return !(sums[lane] <= Format<double>::kLargest); }) == 0;
+    warp.each([&](unsigned lane) {
+      if (lane != 0 && lane != kSignSums) return;
+      const unsigned sign = lane / kSignSums;
+      const std::uint64_t count = sign == 0 ? bucket.count - all_negatives : all_negatives;
+      tile.scales[sign] = is_finite ? mean_of(sums[lane], count) : kNotFinite;
+      store_bytes(bucket.to + sign * sizeof(float), tile.scales[sign], sizeof(float));
     });
   }
 
-  HEDDLE_DEVICE static void tell_scales(std::uint64_t count, unsigned char* to, Shared& shared) {
-    std::uint32_t largest = 0;
-    std::uint64_t negatives = 0;
-    for (unsigned w = 0; w < kWarps; ++w) {
-      largest = shared.warps[w] > largest ? shared.warps[w] : largest;
-      negatives += shared.negatives[w];
-    }
-    const bool is_finite = largest < kInfinityBits;
-    shared.scales[0] = is_finite ? mean_of(total_of(shared.sums), count - negatives) : kNotFinite;
-    shared.scales[1] = is_finite ? mean_of(total_of(shared.sums + kSignSums), negatives) : kNotFinite;
-    store_bytes(to, shared.scales[0], sizeof(float));
-    store_bytes(to + sizeof(float), shared.scales[1], sizeof(float));
+  // The codes of a part, and what they leave out.
+  HEDDLE_DEVICE static void code(const Warp& warp, const QuantiseArguments& a, const Part& part,
+                                 unsigned char* to, const SignTile& tile, OfLane<std::uint32_t>& signs) {
+    const std::uint32_t scales[2] = {tile.scales[0], tile.scales[1]};
+    const bool is_finite = scales[0] != kNotFinite;
+    warp.alone([&](unsigned lane) {
+      if (!is_finite) signs[lane] = 0;
+      if (a.left_out == nullptr) return;
+      HEDDLE_NOT_UNROLLED
+      for (unsigned row = 0; row * kSignRow < part.left; row += kSignGroups)
+        leave_out(a, part, row, lane, tile, is_finite, signs[lane] >> 4 * row, scales);
+    });
+    // Eight neighbours have four words of codes, of each of which they have a digit. Word w is then that of lane w / 4 of them.
+    warp.transpose_digits(signs);
+    warp.alone([&](unsigned lane) {
+      const unsigned word = lane % 8 * 4 + lane / 8;
+      if (kWarp * word >= part.left) return;
+      const unsigned bytes = (part.left - kWarp * word + 7) / 8;
+      store_bytes(to + 4 * word, signs[lane], bytes < 4 ? bytes : 4);
+    });
   }
 
-  // The codes of a tile, a byte for each thread of the first half, and what they leave out.
-  HEDDLE_DEVICE static void code(const QuantiseArguments& a, std::uint64_t first, std::uint64_t tile,
-                                 std::uint64_t count, unsigned char* to, const Shared& shared,
-                                 unsigned thread) {
-    const bool is_finite = shared.scales[0] != kNotFinite;
-    if (tile + 8 * thread < count && 8 * thread < kSignTile) {
-      std::uint32_t byte = 0;
+  // Of a lane's groups of the strip that begins with `row`.
+  HEDDLE_DEVICE static void leave_out(const QuantiseArguments& a, const Part& part, unsigned row,
+                                      unsigned lane, const SignTile& tile, bool is_finite,
+                                      std::uint32_t signs, const std::uint32_t* scales) {
+    const auto lost = [&](unsigned g) {
+      Group group = tile.load(row + g, lane);
       HEDDLE_UNROLLED
-      for (unsigned i = 0; i < 8; ++i)
-        byte |= (shared.value(8 * thread + i) < 0 ? 1U : 0U) << i;
-      to[kHeader + tile / 8 + thread] = static_cast<unsigned char>(is_finite ? byte : 0);
+      for (unsigned i = 0; i < 4; ++i) {
+        const float left = group.values[i] - value_of(signs >> (4 * g + i) & 1, scales);
+        group.values[i] = is_finite ? left : 0.0F;
+      }
+      return group;
+    };
+    const unsigned at = row * kSignRow + 4 * lane;
+    float* const to = a.left_out + part.first + at;
+    if (part.has_whole(row)) {
+      HEDDLE_UNROLLED
+      for (unsigned g = 0; g < kSignGroups; ++g)
+        store_vector(reinterpret_cast<unsigned char*>(to + g * kSignRow), bits_as<Vector>(lost(g)));
+      return;
     }
-    const std::uint64_t at = tile + 4 * thread;
-    if (a.left_out == nullptr || at >= count) return;
-    Group lost{};
-    HEDDLE_UNROLLED
-    for (unsigned i = 0; i < 4; ++i) {
-      const float value = shared.value(4 * thread + i);
-      if (is_finite) lost.values[i] = value - value_of(value < 0 ? 1 : 0, shared.scales);
-    }
-    store_group(a.left_out + first + at, lost, count - at);
+    HEDDLE_NOT_UNROLLED
+    for (unsigned g = 0; g < kSignGroups && at + g * kSignRow < part.left; ++g)
+      store_group(to + g * kSignRow, lost(g), part.left - at - g * kSignRow);
   }
 };
 

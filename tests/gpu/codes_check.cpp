@@ -254,6 +254,17 @@ bool check_sum(Checker& checker, std::mt19937_64& random, std::size_t most) {
   return right;
 }
 
+// Vectors that end within the last of the groups, or of the strips of them, that are taken at once.
+bool check_ends(Checker& checker, std::mt19937_64& random) {
+  bool right = true;
+  for (const unsigned bits : {8U, 4U, 2U, 1U}) {
+    for (const std::size_t n : {511, 512, 513, 1023, 1025, 1535, 1536})
+      for (const std::uint64_t bucket : {0U, 512U, 1024U})
+        right = checker.quantise({bits, bucket, n}, floats(Kind::normal, n, random), 0, 0) && right;
+  }
+  return right;
+}
+
 // More buckets than blocks run at once.
 bool check_large(Checker& checker, std::mt19937_64& random) {
   const std::size_t n = checker.multiprocessors() * 16 * 1024 * 2 + 1003;
@@ -280,6 +291,7 @@ int main(int argc, char** argv) {
   Checker checker(argv[1]);
   const std::size_t most = shorter ? 1'203 : 20'003;
   bool right = say("quantise", check_quantise(checker, random, most));
+  right = say("ends of vectors", check_ends(checker, random)) && right;
   right = say("scales of all sizes", check_scales(checker, random)) && right;
   right = say("halves of all kinds", check_halves(checker)) && right;
   right = say("means of signs", check_means(checker)) && right;

@@ -94,6 +94,7 @@ Step find_comparison(std::string_view name, std::string_view type) {
   if (name == "equ") return find_comparison_of<kNotUnequal>(type);
   if (name == "leu") return find_comparison_of<kNotMore>(type);
   if (name == "geu") return find_comparison_of<kNotLess>(type);
+  if (name == "gtu") return find_comparison_of<kNotAtMost>(type);
   if (name == "num") return find_comparison_of<kNumbers>(type);
   if (name == "nan") return find_comparison_of<kSomeNan>(type);
   return nullptr;

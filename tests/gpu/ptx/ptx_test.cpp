@@ -121,6 +121,8 @@ TEST(PtxInstructions, NansAndZeros) {
   EXPECT_EQ(result("rcp.rn.f32 %d, %a;", word(-0.0F)), word(-INFINITY));
   EXPECT_EQ(result("copysign.f32 %d, %a, %b;", word(-1.0F), word(5.0F)), word(-5.0F));
   EXPECT_EQ(result("setp.leu.f32 %d, %a, %b;", nan, word(1.0F)), 1U);
+  EXPECT_EQ(result("setp.gtu.f32 %d, %a, %b;", nan, word(1.0F)), 1U);
+  EXPECT_EQ(result("setp.gtu.f32 %d, %a, %b;", word(1.0F), word(1.0F)), 0U);
   EXPECT_EQ(result("setp.gt.f32 %d, %a, %b;", nan, word(1.0F)), 0U);
   EXPECT_EQ(result("setp.num.f32 %d, %a, %b;", nan, word(1.0F)), 0U);
   EXPECT_EQ(result("setp.nan.f32 %d, %a, %b;", nan, word(1.0F)), 1U);

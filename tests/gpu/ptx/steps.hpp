@@ -130,6 +130,7 @@ constexpr auto kAtLeast = [](auto a, auto b) { return a >= b; };
 constexpr auto kNotUnequal = [](auto a, auto b) { return !(a < b) && !(a > b); };
 constexpr auto kNotMore = [](auto a, auto b) { return !(a > b); };
 constexpr auto kNotLess = [](auto a, auto b) { return !(a < b); };
+constexpr auto kNotAtMost = [](auto a, auto b) { return !(a <= b); };
 constexpr auto kNumbers = [](auto a, auto b) { return !std::isunordered(a, b); };
 constexpr auto kSomeNan = [](auto a, auto b) { return std::isunordered(a, b); };
 
