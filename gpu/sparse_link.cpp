@@ -1,6 +1,7 @@
 #include "gpu/sparse_link.hpp"
 
 #include <algorithm>
+#include <new>
 
 #include <fmt/format.h>
 
@@ -76,25 +77,25 @@ class CudaSparseLink final : public SparseLink {
   Status set(DType type, const Entries& entries, void* dense, std::size_t dimension) override;
   Status add(DType type, const Entries& entries, void* dense, std::size_t dimension) override;
   Status check(const Entries& entries, std::size_t dimension) override;
-  bool broken() const override { return seen_.broken != 0; }
+  bool broken() const override { return seen_->broken != 0; }
   Status reserve(std::size_t n, std::size_t k) override;
   Status take_largest(const float* from, std::size_t n, std::size_t k) override;
   Status forget_largest(float* from, std::size_t n) override;
   Entries largest() const override {
-    return {to_.indices, to_.values, std::min<std::size_t>(seen_.taken, to_.capacity), to_.wide};
+    return {to_.indices, to_.values, std::min<std::size_t>(seen_->taken, to_.capacity), to_.wide};
   }
   Status reserve_merges() override { return reserve_workspace(SparseKernels::workspace_bytes()); }
   Status merge(DType type, Op op, const Entries& first, bool goes_on, const Entries& second,
                std::size_t dimension, const Room& to) override;
-  std::size_t merged() const override { return seen_.merged[turn_]; }
+  std::size_t merged() const override { return seen_->merged[turn_]; }
   Status scatter_merged(DType type, const Room& from, void* dense, std::size_t dimension) override;
   Status take_nonzero(DType type, const void* from, std::size_t n, const Room& to) override;
-  std::size_t taken() const override { return seen_.taken; }
+  std::size_t taken() const override { return seen_->taken; }
   Status quantise(const Quantiser& how, const float* gradient, const float* residual, float* left_out,
                   std::size_t n, std::uint64_t position, void* codes) override;
   Status dequantise(const Quantiser& how, std::span<const void* const> codes, std::size_t n,
                     float* values) override;
-  bool bad_codes() const override { return seen_.bad_codes != 0; }
+  bool bad_codes() const override { return seen_->bad_codes != 0; }
   Result<std::byte*> piece(std::size_t which, std::size_t bytes) override {
     HEDDLE_TRY(grow(pieces_[which], bytes));
     return reinterpret_cast<std::byte*>(pieces_[which].at);
@@ -118,7 +119,9 @@ class CudaSparseLink final : public SparseLink {
   Piece pieces_[kPieces];
   Selected to_;           // the k largest
   std::size_t turn_ = 0;  // of the words for merges: the last merge's
-  Words seen_{};          // by the host, since the last tell()
+  PinnedPool::Piece pinned_;
+  Words unpinned_{};
+  Words* seen_ = &unpinned_;  // by the host, since the last tell(): in pinned memory, if there is any
 };
 
 CudaSparseLink::~CudaSparseLink() {
@@ -152,6 +155,11 @@ Status CudaSparseLink::grow(Piece& piece, std::size_t bytes) {
 
 Status CudaSparseLink::prepare() {
   HEDDLE_TRY(link_.give([](Cuda& cuda, CUstream /*stream*/) { return cuda.sparse_kernels.load(); }));
+  HEDDLE_TRY(link_.give([this](Cuda& cuda, CUstream /*stream*/) {
+    pinned_ = cuda.pool.take(sizeof(Words), context_of(link_));
+    if (pinned_.memory() != nullptr) seen_ = new (pinned_.memory()) Words{};
+    return Status();
+  }));
   HEDDLE_TRY(grow(words_, sizeof(Words)));
   return clear(reinterpret_cast<void*>(words_.at), sizeof(Words));
 }
@@ -196,10 +204,10 @@ Status CudaSparseLink::clear_word(Cuda& cuda, CUstream stream, std::uint64_t Wor
   return error == CUDA_SUCCESS ? Status() : cuda_error(cuda.driver, error, "clearing a word on a GPU");
 }
 
-// To ordinary memory: such a copy may be complete when the call returns.
+// To pinned memory the copy is one more piece of work for the stream. To any other the driver makes it itself: the host waits here already, and other threads of its with it.
 Status CudaSparseLink::tell() {
   return link_.give([&](Cuda& cuda, CUstream stream) {
-    const CUresult error = cuda.driver.MemcpyDtoHAsync(&seen_, words_.at, sizeof seen_, stream);
+    const CUresult error = cuda.driver.MemcpyDtoHAsync(seen_, words_.at, sizeof *seen_, stream);
     return error == CUDA_SUCCESS ? Status() : cuda_error(cuda.driver, error, "fetching words from a GPU");
   });
 }
@@ -250,7 +258,7 @@ Status CudaSparseLink::forget_largest(float* from, std::size_t n) {
 Status CudaSparseLink::merge(DType type, Op op, const Entries& first, bool goes_on, const Entries& second,
                              std::size_t dimension, const Room& to) {
   return link_.give([&](Cuda& cuda, CUstream stream) -> Status {
-    if (!goes_on && seen_.broken != 0) HEDDLE_TRY(clear_word(cuda, stream, &Words::broken));
+    if (!goes_on && seen_->broken != 0) HEDDLE_TRY(clear_word(cuda, stream, &Words::broken));
     const std::uint64_t* const counted = goes_on ? &words()->merged[turn_] : nullptr;
     turn_ = 1 - turn_;
     const Selected result{to.indices, to.values, to.capacity, &words()->merged[turn_], to.wide};
