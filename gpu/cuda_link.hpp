@@ -65,6 +65,8 @@ class CudaLink final : public Link {
   Result<bool> begin_on(Stream stream) override;
   Status mark(unsigned turn) override;
   Status after_others(unsigned turn) override;
+  Status mark_end() override;
+  Status after_end(int rank) override;
   void end_on() override;
 
   Status open_exchange(const ExchangeLayout& layout, std::size_t offset, int rank,
@@ -83,6 +85,9 @@ class CudaLink final : public Link {
   Status after_networks() override;
   Status open_flags(std::span<std::byte> flags, int rank, int size) override;
   Status meet_in_graph() override;
+  Status hear_in_graph() override;
+  Status release_in_graph() override;
+  Status follow_in_graph(int leader) override;
 
  private:
   // What `call` says in the link's context, which was there when the call of the link's user began.
@@ -94,9 +99,16 @@ class CudaLink final : public Link {
     return cuda_error(cuda_.driver, error, fmt::format("{} on GPU {}", what, device_));
   }
   Status check_there() const;
+  // The stream, for work that is given to it now.
+  CUstream next() {
+    if (at_ == stream_) waits_ = true;
+    end_marked_ = false;
+    return at_;
+  }
   Status load(DType type, Op op);
   Status reach(const Export& other, CUdeviceptr* at);
-  Status reach(const Marks& other, CUevent (&events)[2]);
+  struct Events;
+  Status reach(const Marks& other, Events* events);
   CUresult make_mark(const Driver& driver, bool for_processes, unsigned turn, Marks* mine);
   CUresult belongs(const Driver& driver, CUstream stream, CUstreamCaptureStatus status, bool* here) const;
   Result<cuuint64_t> takes(CUstream stream) const;
@@ -110,9 +122,11 @@ class CudaLink final : public Link {
   bool may_wait_ = true;         // in kernels
   CUstream stream_ = nullptr;
   CUstream at_ = nullptr;    // what work goes to: stream_, or a caller's
+  bool waits_ = false;       // stream_ was given something since the last wait()
   CUevent event_ = nullptr;  // in the default stream; and in one that is looked at while it is captured
   CUevent end_ = nullptr;    // in the caller's stream that was used last
   bool ended_ = false;       // end_ was recorded, or is at the launch of a graph
+  bool end_marked_ = false;  // after all that the caller's stream was given
   CUevent chain_ = nullptr;  // in the stream that was captured last
   cuuint64_t capture_ = 0;   // that of at_
   cuuint64_t chained_ = 0;   // in which chain_ was recorded
@@ -125,6 +139,7 @@ class CudaLink final : public Link {
   std::vector<CUdeviceptr> imported_;  // of other processes
   struct Events {
     CUevent of[2] = {nullptr, nullptr};
+    CUevent end = nullptr;  // of a rank of this process
   };
   std::vector<Events> others_;           // by rank; none of its own
   std::vector<CUevent> imported_marks_;  // of other processes

@@ -1,5 +1,6 @@
 #include "gpu/handshake.hpp"
 
+#include <algorithm>
 #include <cstdint>
 
 #include <fmt/format.h>
@@ -25,6 +26,7 @@ Status Handshake::open(std::span<std::byte> flags, int rank, int size, CUstream 
   // The first word is the flag of rank 0 for itself, which nobody uses.
   HEDDLE_TRY(flags_.open(flags, stream));
   const CUdeviceptr at = flags_.at(flags.data());
+  rank_ = rank;
   for (int other = 0; other < size; ++other) {
     if (other == rank) continue;
     operations_.push_back(wait_operation(flag(at, rank, other), 0));
@@ -44,9 +46,29 @@ void Handshake::close() {
 }
 
 // 4 operations for each other rank, and the driver takes 255 at once.
+CUresult Handshake::give(CUstream stream, std::span<CUstreamBatchMemOpParams> operations) const {
+  if (operations.empty()) return CUDA_SUCCESS;
+  return driver_.StreamBatchMemOp(stream, static_cast<unsigned>(operations.size()), operations.data(), 0);
+}
+
 CUresult Handshake::meet(CUstream stream) {
-  if (operations_.empty()) return CUDA_SUCCESS;
-  return driver_.StreamBatchMemOp(stream, static_cast<unsigned>(operations_.size()), operations_.data(), 0);
+  return give(stream, operations_);
+}
+
+CUresult Handshake::come(CUstream stream) {
+  return give(stream, std::span(operations_).first(2 * others()));
+}
+
+CUresult Handshake::hear(CUstream stream) {
+  return give(stream, std::span(operations_).last(2 * others()));
+}
+
+CUresult Handshake::meet(CUstream stream, int other) {
+  const std::size_t at = 2 * static_cast<std::size_t>(other < rank_ ? other : other - 1);
+  CUstreamBatchMemOpParams operations[4];
+  std::copy_n(&operations_[at], 2, operations);
+  std::copy_n(&operations_[2 * others() + at], 2, operations + 2);
+  return give(stream, operations);
 }
 
 }  // namespace heddle::gpu

@@ -37,11 +37,19 @@ class Handshake {
   void close();
   // What `stream` is given now comes after what each other rank's stream was given before its call of this, as often as that is done.
   CUresult meet(CUstream stream);
+  // Its halves: 1. and 2. for all others, and 3. and 4.; and all of it, with one other rank alone. For meetings in which one rank meets each other one, which meet that one alone.
+  CUresult come(CUstream stream);
+  CUresult hear(CUstream stream);
+  CUresult meet(CUstream stream, int other);
 
  private:
+  CUresult give(CUstream stream, std::span<CUstreamBatchMemOpParams> operations) const;
+  std::size_t others() const { return operations_.size() / 4; }
+
   const Driver& driver_;
   HostWords flags_;
-  std::vector<CUstreamBatchMemOpParams> operations_;
+  int rank_ = 0;
+  std::vector<CUstreamBatchMemOpParams> operations_;  // two for each other rank, and two more for each
 };
 
 }  // namespace heddle::gpu

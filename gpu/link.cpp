@@ -214,29 +214,29 @@ Status CudaLink::after_earlier_work() {
   if (at_ != stream_) return {};
   return in_context("waiting for the default stream", [&](const Driver& driver) {
     CUresult error = driver.EventRecord(event_, default_stream());
-    if (error == CUDA_SUCCESS) error = driver.StreamWaitEvent(stream_, event_, 0);
-    return error == CUDA_SUCCESS && ended_ ? driver.StreamWaitEvent(stream_, end_, 0) : error;
+    if (error == CUDA_SUCCESS) error = driver.StreamWaitEvent(next(), event_, 0);
+    return error == CUDA_SUCCESS && ended_ ? driver.StreamWaitEvent(next(), end_, 0) : error;
   });
 }
 
 Status CudaLink::copy(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return {};
   return in_context("copying", [&](const Driver& driver) {
-    return driver.MemcpyDtoDAsync(number(to), number(from), bytes, at_);
+    return driver.MemcpyDtoDAsync(number(to), number(from), bytes, next());
   });
 }
 
 Status CudaLink::to_host(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return {};
   return in_context("copying to the host", [&](const Driver& driver) {
-    return driver.MemcpyDtoHAsync(to, number(from), bytes, at_);
+    return driver.MemcpyDtoHAsync(to, number(from), bytes, next());
   });
 }
 
 Status CudaLink::to_device(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return {};
   return in_context("copying from the host", [&](const Driver& driver) {
-    return driver.MemcpyHtoDAsync(number(to), from, bytes, at_);
+    return driver.MemcpyHtoDAsync(number(to), from, bytes, next());
   });
 }
 
@@ -252,7 +252,7 @@ Status CudaLink::pieces_to_host(void* to, const void* from, std::size_t bytes, s
   what.WidthInBytes = bytes;
   what.Height = pieces;
   return in_context("copying pieces to the host",
-                    [&](const Driver& driver) { return driver.Memcpy2DAsync(&what, at_); });
+                    [&](const Driver& driver) { return driver.Memcpy2DAsync(&what, next()); });
 }
 
 Status CudaLink::fold(DType type, Op op, std::span<const void* const> inputs, std::span<void* const> outputs,
@@ -260,17 +260,21 @@ Status CudaLink::fold(DType type, Op op, std::span<const void* const> inputs, st
   const Current current(cuda_.driver, context_);
   if (current.error() != CUDA_SUCCESS)
     return cuda_error(cuda_.driver, current.error(), fmt::format("folding on GPU {}", device_));
-  return cuda_.kernels.fold(at_, type, op, inputs, outputs, count);
+  return cuda_.kernels.fold(next(), type, op, inputs, outputs, count);
 }
 
-// Also at the end of those who use the link.
+// Also at the end of those who use the link. The driver takes microseconds to find that there is nothing to wait for.
 Status CudaLink::wait() {
   HEDDLE_TRY(check_there());
-  return in_context("waiting for work",
-                    [&](const Driver& driver) { return driver.StreamSynchronize(stream_); });
+  if (!waits_) return {};
+  HEDDLE_TRY(in_context("waiting for work",
+                        [&](const Driver& driver) { return driver.StreamSynchronize(stream_); }));
+  waits_ = false;
+  return {};
 }
 
 bool CudaLink::done() {
+  if (!waits_) return true;
   const Current current(cuda_.driver, context_);
   return current.error() != CUDA_SUCCESS || cuda_.driver.StreamQuery(stream_) != CUDA_ERROR_NOT_READY;
 }
@@ -279,7 +283,7 @@ Status CudaLink::give(const std::function<Status(Cuda& cuda, Stream stream)>& bo
   const Current current(cuda_.driver, context_, instance_);
   if (current.error() != CUDA_SUCCESS)
     return cuda_error(cuda_.driver, current.error(), fmt::format("working on GPU {}", device_));
-  return body(cuda_, at_);
+  return body(cuda_, next());
 }
 
 Result<std::unique_ptr<Link>> make_link(Gpu& gpu, const Place& place) {

@@ -62,11 +62,12 @@ struct ExchangeLayout {
   static ExchangeLayout of(std::size_t room, int ranks, std::size_t most);
 };
 
-// A rank's two events, as others need to know them. Words alone.
+// A rank's events, as others need to know them. Words alone.
 struct Marks {
   Origin origin;
   std::uint64_t address[2] = {};    // in that process
   std::uint64_t handle[2][8] = {};  // CUipcEventHandle, where they are for other processes
+  std::uint64_t end = 0;            // the address of the one that mark_end() records
 };
 
 // One thread at a time. A failure leaves nothing under way once wait() has returned.
@@ -145,6 +146,9 @@ class Link {
   virtual Status mark(unsigned turn) = 0;
   // What comes now comes after the event `turn` of all others.
   virtual Status after_others(unsigned turn) = 0;
+  // Records the end of what the stream was given; for ranks of this process, which wait for it by after_end(), `rank` being the one that records it.
+  virtual Status mark_end() = 0;
+  virtual Status after_end(int rank) = 0;
   // What comes now goes to the link's own stream. Nothing to do but between begin_on() and this.
   virtual void end_on() = 0;
 
@@ -187,6 +191,10 @@ class Link {
   // What comes now comes after what each other rank's link was given before its call of this, at every launch. A launch also comes after the
   // work of the link that ended before it, and what the link is given later comes after that launch.
   virtual Status meet_in_graph() = 0;
+  // The same in two halves, where one rank has all the work: that one hears the others before it and lets them go after it. They come to it, and wait for that.
+  virtual Status hear_in_graph() = 0;
+  virtual Status release_in_graph() = 0;
+  virtual Status follow_in_graph(int leader) = 0;
 };
 
 // Of flags for so many ranks.

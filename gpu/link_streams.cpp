@@ -43,21 +43,24 @@ Result<Marks> CudaLink::make_marks(bool for_processes) {
       error = make_mark(driver, for_processes, turn, &mine);
     return error;
   }));
+  mine.end = reinterpret_cast<std::uintptr_t>(end_);
   return mine;
 }
 
-Status CudaLink::reach(const Marks& other, CUevent (&events)[2]) {
+Status CudaLink::reach(const Marks& other, Events* events) {
+  if (other.origin.same_process(origin())) {
+    for (unsigned turn = 0; turn < 2; ++turn)
+      events->of[turn] = reinterpret_cast<CUevent>(std::uintptr_t{other.address[turn]});
+    events->end = reinterpret_cast<CUevent>(std::uintptr_t{other.end});
+    return {};
+  }
   for (unsigned turn = 0; turn < 2; ++turn) {
-    if (other.origin.same_process(origin())) {
-      events[turn] = reinterpret_cast<CUevent>(std::uintptr_t{other.address[turn]});
-      continue;
-    }
     CUipcEventHandle handle = {};
     std::memcpy(&handle, other.handle[turn], sizeof handle);
     HEDDLE_TRY(in_context("opening another rank's event by CUDA IPC", [&](const Driver& driver) {
-      return driver.IpcOpenEventHandle(&events[turn], handle);
+      return driver.IpcOpenEventHandle(&events->of[turn], handle);
     }));
-    imported_marks_.push_back(events[turn]);
+    imported_marks_.push_back(events->of[turn]);
   }
   return {};
 }
@@ -65,7 +68,7 @@ Status CudaLink::reach(const Marks& other, CUevent (&events)[2]) {
 Status CudaLink::open_marks(std::span<const Marks> all, int rank) {
   others_.assign(all.size(), {});
   for (std::size_t r = 0; r < all.size(); ++r) {
-    if (static_cast<int>(r) != rank) HEDDLE_TRY(reach(all[r], others_[r].of));
+    if (static_cast<int>(r) != rank) HEDDLE_TRY(reach(all[r], &others_[r]));
   }
   return {};
 }
@@ -130,12 +133,13 @@ Result<bool> CudaLink::begin_on(Stream stream) {
                                 : driver.StreamWaitEvent(given, end_, CU_EVENT_WAIT_EXTERNAL);
   }));
   at_ = given;
+  end_marked_ = false;
   return capture_ != 0;
 }
 
 Status CudaLink::mark(unsigned turn) {
   return in_context("recording an event",
-                    [&](const Driver& driver) { return driver.EventRecord(marks_[turn], at_); });
+                    [&](const Driver& driver) { return driver.EventRecord(marks_[turn], next()); });
 }
 
 Status CudaLink::after_others(unsigned turn) {
@@ -143,9 +147,22 @@ Status CudaLink::after_others(unsigned turn) {
     CUresult error = CUDA_SUCCESS;
     for (const Events& one : others_) {
       if (one.of[turn] != nullptr && error == CUDA_SUCCESS)
-        error = driver.StreamWaitEvent(at_, one.of[turn], 0);
+        error = driver.StreamWaitEvent(next(), one.of[turn], 0);
     }
     return error;
+  });
+}
+
+Status CudaLink::mark_end() {
+  HEDDLE_TRY(in_context("recording an event",
+                        [&](const Driver& driver) { return driver.EventRecord(end_, next()); }));
+  ended_ = end_marked_ = true;
+  return {};
+}
+
+Status CudaLink::after_end(int rank) {
+  return in_context("waiting for another rank's event", [&](const Driver& driver) {
+    return driver.StreamWaitEvent(next(), others_[static_cast<std::size_t>(rank)].end, 0);
   });
 }
 
@@ -154,7 +171,7 @@ void CudaLink::end_on() {
   // Where this fails the context or the capture is of no use any more, and nothing will wait for its work.
   const Current current(cuda_.driver, context_);
   if (current.error() == CUDA_SUCCESS && capture_ == 0) {
-    ended_ = cuda_.driver.EventRecord(end_, at_) == CUDA_SUCCESS;
+    if (!end_marked_) ended_ = cuda_.driver.EventRecord(end_, at_) == CUDA_SUCCESS;
   } else if (current.error() == CUDA_SUCCESS) {
     const CUresult error = cuda_.driver.EventRecordWithFlags(end_, at_, CU_EVENT_RECORD_EXTERNAL);
     if (error == CUDA_SUCCESS) ended_ = true;
@@ -175,20 +192,20 @@ Status CudaLink::open_words(std::span<std::byte> memory) {
 Status CudaLink::write_word(const std::uint32_t* word, std::uint32_t value) {
   CUstreamBatchMemOpParams operation = write_operation(words_.at(word), value);
   return in_context("writing a word in a stream",
-                    [&](const Driver& driver) { return driver.StreamBatchMemOp(at_, 1, &operation, 0); });
+                    [&](const Driver& driver) { return driver.StreamBatchMemOp(next(), 1, &operation, 0); });
 }
 
 Status CudaLink::take_word(const std::uint32_t* word, std::uint32_t value) {
   CUstreamBatchMemOpParams operations[] = {wait_operation(words_.at(word), 0),
                                            write_operation(words_.at(word), value)};
   return in_context("taking a word in a stream",
-                    [&](const Driver& driver) { return driver.StreamBatchMemOp(at_, 2, operations, 0); });
+                    [&](const Driver& driver) { return driver.StreamBatchMemOp(next(), 2, operations, 0); });
 }
 
 Status CudaLink::wait_for_word(const std::uint32_t* word, std::uint32_t value) {
   CUstreamBatchMemOpParams operation = wait_operation(words_.at(word), value);
   return in_context("waiting for a word in a stream",
-                    [&](const Driver& driver) { return driver.StreamBatchMemOp(at_, 1, &operation, 0); });
+                    [&](const Driver& driver) { return driver.StreamBatchMemOp(next(), 1, &operation, 0); });
 }
 
 // ---- Graphs
@@ -201,7 +218,21 @@ Status CudaLink::open_flags(std::span<std::byte> flags, int rank, int size) {
 }
 
 Status CudaLink::meet_in_graph() {
-  return in_context("meeting in a graph", [&](const Driver&) { return handshake_.meet(at_); });
+  return in_context("meeting in a graph", [&](const Driver&) { return handshake_.meet(next()); });
+}
+
+Status CudaLink::hear_in_graph() {
+  return in_context("waiting for others in a graph", [&](const Driver&) { return handshake_.hear(next()); });
+}
+
+Status CudaLink::release_in_graph() {
+  return in_context("letting others go on in a graph",
+                    [&](const Driver&) { return handshake_.come(next()); });
+}
+
+Status CudaLink::follow_in_graph(int leader) {
+  return in_context("following another rank in a graph",
+                    [&](const Driver&) { return handshake_.meet(next(), leader); });
 }
 
 std::size_t flag_bytes(int size) {

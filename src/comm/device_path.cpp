@@ -240,7 +240,13 @@ DevicePath::~DevicePath() {
 
 // ---- Calls
 
-// Before the link is given anything that the host will wait for.
+// Of a rank that can do its part: what its streams were given is done, before the link is given anything that the host will wait for.
+Result<bool> DevicePath::after_streams(const Result<bool>& here) {
+  if (!here.ok() || !here.value()) return here;
+  HEDDLE_TRY(after_streams());
+  return true;
+}
+
 Status DevicePath::after_streams() {
   if (finish(*link_)) return {};
   return Status(
@@ -250,13 +256,11 @@ Status DevicePath::after_streams() {
                   awaited_name()));
 }
 
-// `here`: whether this rank can do its part.
+// `here`: whether this rank can do its part. After after_streams().
 Result<bool> DevicePath::run(DeviceWork& work, const Result<bool>& here) {
   if (work.meets_on_gpus()) return run_on_gpus(work, here);
   const bool can = here.ok() && here.value();
-  Status mine = here.status();
-  if (can) mine = after_streams();
-  if (can && mine.ok()) mine = work.first();
+  Status mine = can ? work.first() : here.status();
   for (std::size_t k = 0;; ++k) {
     // Also after a failure: nothing may touch the caller's buffers once the call is over.
     Status waited = can ? wait_for_gpus() : Status();
@@ -282,7 +286,6 @@ Status DevicePath::give_to_gpus(DeviceWork& work) {
 
 Result<bool> DevicePath::run_on_gpus(DeviceWork& work, const Result<bool>& here) {
   Status mine = here.status();
-  if (mine.ok()) mine = after_streams();
   if (mine.ok()) mine = link_->exchanged();
   if (!mine.ok()) static_cast<void>(is_finished(*link_));
   const Result<bool> all = meet(mine, here.ok() && here.value(), work.words());
@@ -337,7 +340,7 @@ Result<bool> DevicePath::serve_allreduce(const void* in, void* out, std::size_t 
   if (here.ok() && here.value()) here = link_->folds(type, op);
   const DeviceSum sum{static_cast<const std::byte*>(in), static_cast<std::byte*>(out), count, type, op};
   const std::unique_ptr<DeviceWork> work = direct_ ? direct_sum(worker(), sum) : scratch_sum(worker(), sum);
-  return conclude(run(*work, here));
+  return conclude(run(*work, after_streams(here)));
 }
 
 Result<bool> DevicePath::serve_bcast(void* buffer, std::size_t bytes, int root) {
@@ -346,7 +349,7 @@ Result<bool> DevicePath::serve_bcast(void* buffer, std::size_t bytes, int root) 
   const DeviceBcast bcast{static_cast<std::byte*>(buffer), bytes, root};
   const std::unique_ptr<DeviceWork> work =
       direct_ ? direct_bcast(worker(), bcast) : scratch_bcast(worker(), bcast);
-  return conclude(run(*work, here));
+  return conclude(run(*work, after_streams(here)));
 }
 
 }  // namespace heddle

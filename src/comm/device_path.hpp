@@ -229,6 +229,7 @@ class DevicePath {
   Result<bool> conclude(Result<bool> served);
   Result<bool> run_on_gpus(DeviceWork& work, const Result<bool>& here);
   Status after_streams();
+  Result<bool> after_streams(const Result<bool>& here);
   Status wait_for_gpus();
   Status give_to_gpus(DeviceWork& work);
   Worker worker() const { return {link_.get(), meeting_.rank(), meeting_.size(), layout_, ways_}; }
@@ -251,12 +252,14 @@ class DevicePath {
   Status lies_here(const void* buffer, std::size_t bytes);
   Status serve_on(gpu::Stream stream, DeviceWork& work, Status mine);
   Status follow(DeviceWork& work, unsigned turn);
+  Status follow_leader(DeviceWork& work, unsigned turn);
   Status agree_on_call(const Status& mine, bool captured, DeviceWork& work, bool* in_graph, bool* refused);
 
   // In graphs: device_graphs.cpp.
   Result<bool> share_memory();
   Result<bool> share_flags();
   Status follow_in_graph(DeviceWork& work, Status mine);
+  Status follow_leader_in_graph(DeviceWork& work, Status mine);
   // Which of its two events a rank records next; the same on all.
   unsigned next_turn() { return turns_++ % 2; }
 

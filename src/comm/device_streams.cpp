@@ -86,6 +86,7 @@ Status DevicePath::lies_here(const void* buffer, std::size_t bytes) {
 // After the first meeting. Each step: what the others gave before the last meeting comes before what is given now.
 Status DevicePath::follow(DeviceWork& work, unsigned turn) {
   if (work.meets_on_gpus()) return give_to_gpus(work);
+  if (work.leader() >= 0) return follow_leader(work, turn);
   for (std::size_t k = 0;; ++k) {
     Status mine = link_->after_others(turn);
     // One meeting more than a blocking call has: nobody ends a link whose events another rank is about to wait for.
@@ -95,6 +96,18 @@ Status DevicePath::follow(DeviceWork& work, unsigned turn) {
     if (mine.ok()) mine = link_->mark(turn);
     if (const Result<bool> all = meet(mine, true); !all.ok()) return all.status();
   }
+}
+
+// The leader's stream waits for the others' events, and these for its end.
+Status DevicePath::follow_leader(DeviceWork& work, unsigned turn) {
+  const bool leads = work.leader() == meeting_.rank();
+  Status mine;
+  if (leads) mine = link_->after_others(turn);
+  if (leads && mine.ok()) mine = work.step(0);
+  if (leads && mine.ok()) mine = link_->mark_end();
+  if (const Result<bool> all = meet(mine, true); !all.ok()) return all.status();
+  if (!leads) mine = link_->after_end(work.leader());
+  return meet(mine, true).status();
 }
 
 // The first meeting: also whether all streams are being captured (*in_graph), or none.
@@ -119,7 +132,8 @@ Status DevicePath::serve_on(gpu::Stream stream, DeviceWork& work, Status mine) {
   if (mine.ok()) mine = link_->exchanged();
   if (mine.ok()) mine = work.first();
   const unsigned turn = next_turn();
-  if (mine.ok() && !captured && !work.meets_on_gpus()) mine = link_->mark(turn);
+  const bool marks = !captured && !work.meets_on_gpus() && work.leader() != meeting_.rank();
+  if (mine.ok() && marks) mine = link_->mark(turn);
   bool refused = false;
   bool in_graph = false;
   Status status = agree_on_call(mine, captured, work, &in_graph, &refused);

@@ -37,7 +37,7 @@ Result<double> DevicePath::time_way(gpu::Gpu& gpu, bool sum, DeviceWay way, std:
               : scratch_bcast(worker, {buffer, bytes, 0});
       // Whatever HEDDLE_TIMEOUT says: nobody has called for these.
       if (way == DeviceWay::exchanged) wait_until_ = start + kTrialPatience;
-      const Status served = run(*work, here).status();
+      const Status served = run(*work, after_streams(here)).status();
       wait_until_ = std::chrono::steady_clock::time_point::max();
       HEDDLE_TRY(served);
     }

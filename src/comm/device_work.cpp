@@ -1,7 +1,6 @@
 #include "comm/device_work.hpp"
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
 #include "base/round_up.hpp"
@@ -27,19 +26,18 @@ class DirectSum final : public DeviceWork {
   }
   std::span<std::uint64_t> words() override { return places_; }
   std::size_t steps() const override { return 1; }
+  int leader() const override { return 0; }
   // Of a blocking call: the default stream is one for all ranks, so this is after what any of them has given it.
   Status step(std::size_t /*k*/) override {
-    const std::size_t element = dtype_size(sum_.type);
-    const Extent share = share_of(sum_.count * element, worker_.rank, worker_.size);
-    if (share.bytes == 0) return {};
+    if (worker_.rank != leader()) return {};
     std::vector<const void*> inputs;
     std::vector<void*> outputs;
     for (std::size_t r = 0; r < places_.size(); r += 2) {
-      inputs.push_back(pointer(places_[r]) + share.begin);
-      outputs.push_back(pointer(places_[r + 1]) + share.begin);
+      inputs.push_back(pointer(places_[r]));
+      outputs.push_back(pointer(places_[r + 1]));
     }
     HEDDLE_TRY(worker_.link->after_earlier_work());
-    return worker_.link->fold(sum_.type, sum_.op, inputs, outputs, share.bytes / element);
+    return worker_.link->fold(sum_.type, sum_.op, inputs, outputs, sum_.count);
   }
 
  private:
@@ -50,21 +48,28 @@ class DirectSum final : public DeviceWork {
 
 class DirectBcast final : public DeviceWork {
  public:
-  DirectBcast(const Worker& worker, const DeviceBcast& bcast) : worker_(worker), bcast_(bcast) {
-    if (worker.rank == bcast.root) source_[0] = word(bcast.buffer);
+  DirectBcast(const Worker& worker, const DeviceBcast& bcast)
+      : worker_(worker), bcast_(bcast), places_(static_cast<std::size_t>(worker.size)) {
+    places_[static_cast<std::size_t>(worker.rank)] = word(bcast.buffer);
   }
-  std::span<std::uint64_t> words() override { return source_; }
+  std::span<std::uint64_t> words() override { return places_; }
   std::size_t steps() const override { return 1; }
+  int leader() const override { return bcast_.root; }
   Status step(std::size_t /*k*/) override {
-    if (worker_.rank == bcast_.root) return {};
+    if (worker_.rank != leader()) return {};
     HEDDLE_TRY(worker_.link->after_earlier_work());
-    return worker_.link->copy(bcast_.buffer, pointer(source_[0]), bcast_.bytes);
+    for (int r = 0; r < worker_.size; ++r) {
+      if (r == worker_.rank) continue;
+      HEDDLE_TRY(
+          worker_.link->copy(pointer(places_[static_cast<std::size_t>(r)]), bcast_.buffer, bcast_.bytes));
+    }
+    return {};
   }
 
  private:
   const Worker worker_;
   const DeviceBcast bcast_;
-  std::array<std::uint64_t, 1> source_{};
+  std::vector<std::uint64_t> places_;
 };
 
 // ---- Exchanged

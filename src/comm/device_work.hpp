@@ -64,6 +64,8 @@ class DeviceWork {
   virtual std::size_t steps() const = 0;
   // The GPUs meet by themselves: the only step is given after the first meeting, and the second one is for all to know that everybody has given it, before anybody waits for it.
   virtual bool meets_on_gpus() const { return false; }
+  // The rank that does the only step for all: their inputs are there after the first meeting, and their results after the second. -1: each does its own.
+  virtual int leader() const { return -1; }
 };
 
 struct DeviceSum {
@@ -79,7 +81,8 @@ struct DeviceBcast {
   int root;
 };
 
-// All ranks share one context: each folds its share of everybody's input into everybody's output, where they lie.
+// All ranks share one context: the first one folds everybody's input into everybody's output, where they lie, or the root copies its buffer to the others'. One GPU does it all in any case; and
+// threads that give it work at the same time hold each other up in the driver.
 std::unique_ptr<DeviceWork> direct_sum(const Worker& worker, const DeviceSum& sum);
 std::unique_ptr<DeviceWork> direct_bcast(const Worker& worker, const DeviceBcast& bcast);
 // Short ones are exchanged (gpu::Link::gather), and each rank folds what has come. Longer ones go by way of the scratch, a piece after the other: each rank copies its own there, then
