@@ -30,6 +30,8 @@ constexpr unsigned kSelectBlocks = 4;
 // enough, and where it had not room they read the vector.
 constexpr unsigned kDigitBlocks = 4;
 constexpr unsigned kListDigitBlocks = 2;
+// Two pieces for each thread, which are on their way at once.
+constexpr unsigned kSampleBlocks = kernels::kSampledPieces / kernels::kThreads / 2;
 constexpr unsigned kMergeBlocks = 3;
 constexpr unsigned kScatterBlocks = 16;
 
@@ -41,6 +43,16 @@ std::size_t aligned(std::size_t bytes) {
 // Room for the k, and for those that are about as large as the k-th.
 std::size_t list_capacity(std::size_t n, std::size_t k) {
   return std::min(n, std::min(k, n) + n / 16 + 1024);
+}
+
+// Of the k-th largest of n values in a sample of them, so far down that k are hardly ever missed, though those of a piece may be like each other.
+std::uint64_t rank_in_sample(std::size_t n, std::size_t k) {
+  const double expected = static_cast<double>(k) / static_cast<double>(n) * kernels::kSampledValues;
+  return static_cast<std::uint64_t>(expected + 16 * std::sqrt(expected)) + 64;
+}
+// Where more are wanted the list would hardly have room for those that the sample's digit is too low for.
+bool can_sample(std::size_t n, std::size_t k) {
+  return k > 0 && k <= n / 8;
 }
 
 Status check(const void* from, std::size_t n, std::size_t value_bytes, const Selected& to,
@@ -187,14 +199,15 @@ Status SparseKernels::select_magnitudes(CUstream stream, const float* values, st
                 selection(values, n, kMagnitudeBits, least, to, workspace), sizeof(float));
 }
 
-// Five launches: the highest digit of the k-th largest key; all entries from that digit up, to the list; the other digits, in the list; the k
-// entries of the list. Where the list has not room for all, which the device alone knows, the last three read the whole vector.
+// Of a long vector six launches: a sample, for a highest digit from which on there are k, or somewhat more; all entries from that digit up, to the
+// list; the digits of the k-th largest key, in the list; the k entries of the list. Of a short one five: the highest digit is counted in all of it. Where the list has
+// not room for all, or the sample was misleading, which the device alone knows, the launches behind the list's read the whole vector.
 Status SparseKernels::top_k(CUstream stream, const float* values, std::size_t n, std::size_t k,
                             const Selected& to, void* workspace, std::size_t bytes) {
-  if (const std::size_t wanted = top_k_workspace_bytes(n, k, to.wide); bytes < wanted)
+  if (const std::size_t least = top_k_workspace_bytes(n, k, to.wide); bytes < least)
     return Status(
         Code::invalid_argument,
-        fmt::format("the {} largest of {} values want a workspace of {} bytes, not {}", k, n, wanted, bytes));
+        fmt::format("the {} largest of {} values want a workspace of {} bytes, not {}", k, n, least, bytes));
   HEDDLE_TRY(check(values, n, sizeof(float), to, workspace));
   if (k == 0) n = 0;
   auto* const work = static_cast<Workspace*>(workspace);
@@ -214,10 +227,13 @@ Status SparseKernels::top_k(CUstream stream, const float* values, std::size_t n,
   rest.capacity = to.capacity;
   rest.needed = to.count;
 
-  HEDDLE_TRY(count_digits(stream, {all.source, 0, std::max<std::size_t>(std::min(k, n), 1), work}));
+  const std::size_t wanted = std::max<std::size_t>(std::min(k, n), 1);
+  const bool sample = n >= sampled_from_ && can_sample(n, k);
+  HEDDLE_TRY(sample ? count_digits(stream, {all.source, 0, 1, rank_in_sample(n, k), k, work})
+                    : count_digits(stream, {all.source, 0, 0, wanted, 0, work}));
   HEDDLE_TRY(select(stream, std::string("select_32") + index_name(to.wide), all, sizeof(float)));
-  for (std::uint32_t digit = 1; digit < std::size(kernels::kDigits); ++digit)
-    HEDDLE_TRY(count_digits(stream, {rest.source, digit, 0, work}));
+  for (std::uint32_t digit = sample ? 0 : 1; digit < std::size(kernels::kDigits); ++digit)
+    HEDDLE_TRY(count_digits(stream, {rest.source, digit, 0, digit == 0 ? wanted : 0, 0, work}));
   return select(stream, std::string("select_found") + index_name(to.wide), rest, sizeof(float));
 }
 
@@ -234,7 +250,8 @@ Status SparseKernels::select(CUstream stream, const std::string& name, const Sel
 
 Status SparseKernels::count_digits(CUstream stream, const DigitArguments& arguments) {
   DigitArguments copy = arguments;
-  return launch(stream, "count_digits", tiles_over(copy.source, sizeof(float)),
+  return launch(stream, "count_digits",
+                copy.sample != 0 ? kSampleBlocks : tiles_over(copy.source, sizeof(float)),
                 copy.source.list_indices != nullptr ? kListDigitBlocks : kDigitBlocks, &copy);
 }
 

@@ -5,6 +5,7 @@
 // this build, driver or device has no kernel. Then nothing was started, and the host can do it. Any thread.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -41,9 +42,17 @@ struct CountedEntries {
 
 class SparseKernels {
  public:
-  // `driver` outlives this. A launch selects from `tiles` tiles at most, which tests make few.
-  explicit SparseKernels(const Driver& driver, std::uint64_t tiles = kernels::kMostTiles)
-      : driver_(driver), tiles_(tiles), multiprocessors_(driver), library_(driver, kernels::Family::sparse) {}
+  // From here on a sample is faster than a pass over the vector.
+  static constexpr std::size_t kSampledFrom = std::size_t{1} << 22;
+  // `driver` outlives this. A launch selects from `tiles` tiles at most, and top_k() samples vectors of `sampled_from` values, kernels::kLeastSampledFrom at least:
+  // tests make both few.
+  explicit SparseKernels(const Driver& driver, std::uint64_t tiles = kernels::kMostTiles,
+                         std::size_t sampled_from = kSampledFrom)
+      : driver_(driver),
+        tiles_(tiles),
+        sampled_from_(std::max<std::size_t>(sampled_from, kernels::kLeastSampledFrom)),
+        multiprocessors_(driver),
+        library_(driver, kernels::Family::sparse) {}
 
   // Whether there are kernels, which are loaded into the current context now, all of them, so that nothing below need load any: at a launch the driver may wait for all that the context has been
   // given, as for a stream of another thread's that waits for this one.
@@ -66,8 +75,8 @@ class SparseKernels {
   Status select_magnitudes(CUstream stream, const float* values, std::size_t n, float threshold,
                            const Selected& to, void* workspace);
   // The k of largest magnitude, exactly, the same ones as top_k (src/compress/select.hpp) takes: of equal ones those with lower indices, all
-  // NaNs are equal and the largest, and zeros are never taken. Reads each value twice, three to five times where more than n/16 others
-  // are as large as the k-th but for an eighth. `bytes`: of the workspace.
+  // NaNs are equal and the largest, and zeros are never taken. Reads each value once and a little, twice where there are less than kSampledFrom or more than an eighth is wanted; five times
+  // where more than n/16 others are as large as the k-th but for an eighth, or what is large lies where a sample misses it. `bytes`: of the workspace.
   Status top_k(CUstream stream, const float* values, std::size_t n, std::size_t k, const Selected& to,
                void* workspace, std::size_t bytes);
 
@@ -142,6 +151,7 @@ class SparseKernels {
 
   const Driver& driver_;
   std::uint64_t tiles_;
+  std::size_t sampled_from_;
   Multiprocessors multiprocessors_;
   ReadyContexts ready_;
   std::mutex mutex_;  // for what is below

@@ -1,6 +1,8 @@
 // The search for the k-th largest magnitude of a vector of f32: how often each digit of the keys occurs, from the highest digits down, among those
 // keys that begin with the digits found so far (J. Zhang, A. Naruse, X. Li, Y. Wang, "Parallel Top-K Algorithms on GPU: A Comprehensive
 // Study and New Methods", SC'23). The last block of a launch finds the next digit of the k-th largest. Zeros are never counted, since they are never taken.
+//
+// A long vector is sampled first, for a digit from which on there are likely to be k and not many more: those are listed, and the search is in the list.
 #pragma once
 
 #include <cstdint>
@@ -35,9 +37,34 @@ HEDDLE_DEVICE void count_share(const Share<std::uint32_t>& share, std::uint32_t 
   }
 }
 
+// Piece number j of a sample, of so many there are: drawn in its part of the vector, so that nothing that repeats itself is met in the same place each time.
+HEDDLE_DEVICE inline std::uint64_t sampled_piece(std::uint32_t j, std::uint64_t pieces) {
+  std::uint32_t drawn = (j + 1) * 0x9E3779B1U;
+  drawn = (drawn ^ drawn >> 15) * 0x85EBCA77U;
+  drawn = (drawn ^ drawn >> 13) * 0xC2B2AE3DU;
+  drawn ^= drawn >> 16;
+  return (j * pieces >> kSampleBits) + (drawn * (pieces >> kSampleBits) >> 32);
+}
+
+// Two pieces for each thread, two vectors of the grid each.
+HEDDLE_DEVICE inline void load_sample(const Grid<std::uint32_t>& grid, std::uint64_t number,
+                                      Share<std::uint32_t>& share) {
+  constexpr unsigned kEach = Grid<std::uint32_t>::kEach;
+  const std::uint64_t first = grid.shift > 0 ? 1 : 0;  // that has a value in each place
+  const std::uint64_t pieces = (grid.end / kEach - first) / 2;
+  HEDDLE_UNROLLED
+  for (unsigned v = 0; v < kInFlight; v += 2) {
+    const auto j = static_cast<std::uint32_t>(number * (kInFlight / 2) + v / 2);
+    const unsigned char* const at = grid.begin + (first + 2 * sampled_piece(j, pieces)) * sizeof(Vector);
+    share.vectors[v] = load_vector(at);
+    share.vectors[v + 1] = load_vector(at + sizeof(Vector));
+  }
+}
+static_assert(kInFlight % 2 == 0 && kSampledPieces % (kThreads * kInFlight / 2) == 0);
+
 // The digit in which `wanted` is reached, from the largest down.
 HEDDLE_DEVICE inline void find_digit(const Block& block, Workspace& work, unsigned shift,
-                                     const Search& search, DigitShared& shared) {
+                                     const Search& search, bool is_sample, DigitShared& shared) {
   constexpr unsigned kOwn = kMostDigits / kThreads;  // digits of a thread
   Each<std::uint64_t> before;
   block.alone([&](unsigned thread) {
@@ -53,12 +80,15 @@ HEDDLE_DEVICE inline void find_digit(const Block& block, Workspace& work, unsign
       if (w < thread / kWarp) larger += shared.warps[w];
       all += shared.warps[w];
     }
-    if (thread == 0 && all < search.wanted) work.search = {0, 0, 1, 0};
+    // Then all that are not zero are taken, and listed: nothing is estimated.
+    if (thread == 0 && all < search.wanted)
+      work.search = {0, 0, 1, search.listed, is_sample ? 0 : search.least};
     for (unsigned i = 0; i < kOwn; ++i) {
       const unsigned digit = kMostDigits - 1 - (thread * kOwn + i);
       const std::uint64_t here = load_shared_word(&work.digits[digit]);
       if (larger < search.wanted && search.wanted <= larger + here)
-        work.search = {search.key | std::uint64_t{digit} << shift, search.wanted - larger, 0, search.listed};
+        work.search = {search.key | std::uint64_t{digit} << shift, search.wanted - larger, 0, search.listed,
+                       search.least};
       larger += here;
       work.digits[digit] = 0;
     }
@@ -80,6 +110,15 @@ HEDDLE_DEVICE void count_digit(const Block& block, const DigitArguments& a, cons
       shared.counts[digit] = 0;
   });
   block.each([&](unsigned thread) {
+    if (kDigit.shift == kDigits[0].shift && a.sample != 0) {
+      for (std::uint64_t number = block.number * kThreads + thread; number < kSampledPieces / (kInFlight / 2);
+           number += block.of * kThreads) {
+        Share<std::uint32_t> share;
+        load_sample(grid, number, share);
+        count_share<kDigit>(share, prefix, shared.counts);
+      }
+      return;
+    }
     // From the end: what the cache keeps is the beginning, where the next launch begins.
     for (std::uint64_t done = block.number; done < grid.tiles; done += block.of) {
       Share<std::uint32_t> share;
@@ -95,12 +134,17 @@ HEDDLE_DEVICE void count_digit(const Block& block, const DigitArguments& a, cons
   block.each([&](unsigned thread) {
     if (thread == 0) shared.is_last = meet(&work.done) + 1 == block.of ? 1 : 0;
   });
-  if (shared.is_last != 0) find_digit(block, work, kDigit.shift, search, shared);
+  if (shared.is_last != 0) find_digit(block, work, kDigit.shift, search, a.sample != 0, shared);
 }
 
 // One text for each digit: shifts that are constants save instructions for every value.
 HEDDLE_DEVICE inline void count_digits(const Block& block, const DigitArguments& a, DigitShared& shared) {
-  const Search search = a.wanted != 0 ? Search{0, a.wanted, 0, 0} : a.workspace->search;
+  Search search = a.workspace->search;
+  if (a.wanted != 0) {
+    // A list there is only where a vector was sampled before.
+    const bool is_listed = a.source.list_indices != nullptr;
+    search = {0, a.wanted, 0, is_listed ? search.listed : 0, is_listed ? search.least : a.least};
+  }
   if (search.over != 0) return;
   if (a.digit == 0)
     count_digit<kDigits[0]>(block, a, search, shared);

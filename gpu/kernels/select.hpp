@@ -292,7 +292,7 @@ HEDDLE_DEVICE void select_entries(const Block& block, const SelectArguments& a, 
       const std::uint64_t first = cut.first_of(a.first_tile + tile, w);
       const Writer<Bits, Index> writer(a, from, first - cut.shift, above_so_far + Tile::above(until),
                                        equal_so_far + Tile::equal(until), criterion.wanted);
-      if (found == 0 || writer.room == 0) return;
+      if (writer.room == 0 || Tile::above(total) + (writer.wanted > 0 ? Tile::equal(total) : 0) == 0) return;
       if (found <= kStaged && Tile::equal(total) <= writer.wanted)
         write_staged(warp, shared.staged[w], found, writer);
       else

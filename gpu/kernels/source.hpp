@@ -17,7 +17,8 @@ struct Values {
 };
 
 HEDDLE_DEVICE inline Values values_of(const Source& source, const Search& search) {
-  if (source.list_indices != nullptr && search.listed <= source.list_capacity)
+  if (source.list_indices != nullptr && search.listed <= source.list_capacity &&
+      search.listed >= search.least)
     return {source.list_values, search.listed, source.list_indices};
   return {source.values, source.count, nullptr};
 }

@@ -30,6 +30,7 @@ struct Search {
   std::uint64_t wanted;  // how many of those that begin so belong to the k, from the largest
   std::uint64_t over;    // 1: fewer than k are not zero. All of them are taken, and key and wanted are 0
   std::uint64_t listed;  // how many the list has, or would have if it had room
+  std::uint64_t least;   // how many it must have: k where what it begins with was estimated, else 0
 };
 
 // Zero before the first launch that uses it, and left so by every one, but for `above`, `equal` and `search`.
@@ -49,7 +50,8 @@ struct Source {
   std::uint64_t count;
   const unsigned char* list_indices;  // null: there is no list
   const unsigned char* list_values;
-  std::uint64_t list_capacity;  // it is complete where no more were wanted
+  std::uint64_t
+      list_capacity;  // it is complete where no more were wanted, and no fewer than the search's least
 };
 
 // Which entries are taken, by their key: min(bits & mask, ceiling), as unsigned numbers. Those not below `threshold`; where a search says (kBySearch) those above
@@ -84,11 +86,20 @@ inline constexpr std::uint32_t kKeyBits = 31;
 inline constexpr Digit kDigits[] = {{20, 11}, {10, 10}, {0, 10}};  // as they are found
 static_assert(1U << kDigits[0].bits == kMostDigits);
 
+// Of a vector that is sampled: pieces of 32 bytes, one somewhere in each of as many equal parts.
+inline constexpr unsigned kSampleBits = 13;
+inline constexpr unsigned kSampledPieces = 1U << kSampleBits;
+inline constexpr std::uint64_t kSampledValues = kSampledPieces * 8;
+// Shorter ones have too few of them.
+inline constexpr std::uint64_t kLeastSampledFrom = kSampledValues + 16;
+
 // How often each value of a digit occurs among the keys that begin as the search's key does.
 struct DigitArguments {
   Source source;
   std::uint32_t digit;   // of kDigits
+  std::uint32_t sample;  // 1: begins with that, for the digit from which on `least` are likely to be found
   std::uint64_t wanted;  // begins a search for so many; 0: goes on
+  std::uint64_t least;
   Workspace* workspace;
 };
 

@@ -13,6 +13,7 @@
 #include "cuda_memory.hpp"
 #include "device_image.hpp"
 #include "fold_data.hpp"
+#include "gpu/kernels/digits.hpp"
 #include "gpu/sparse_kernels.hpp"
 #include "host_fold.hpp"
 #include "host_sparse.hpp"
@@ -26,8 +27,11 @@ constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32, DType::f64, DTy
 class Checker {
  public:
   // `tiles`: of a launch.
-  Checker(const char* path, std::uint64_t tiles)
-      : cuda_(path), driver_(loaded_driver(path)), context_(cuda_.primary(0)), kernels_(driver_, tiles) {
+  Checker(const char* path, std::uint64_t tiles, std::size_t sampled_from = gpu::SparseKernels::kSampledFrom)
+      : cuda_(path),
+        driver_(loaded_driver(path)),
+        context_(cuda_.primary(0)),
+        kernels_(driver_, tiles, sampled_from) {
     cuda_.set_current(context_);
     driver_.DeviceGetAttribute(&multiprocessors_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0);
     char name[256] = "";
@@ -255,6 +259,9 @@ bool check_nonzero(Checker& checker, std::mt19937_64& random, bool brief) {
 bool check_magnitudes(Checker& checker, std::mt19937_64& random, bool brief) {
   bool right = true;
   std::size_t turn = 0;
+  // All values, wherever a row of them ends: zeros too.
+  for (std::size_t n = 1; n < 70; ++n)
+    right = checker.magnitudes(floats(Kind::zeros, n, random), n % 7, 0, false) && right;
   for (const std::size_t n : lengths(brief)) {
     for (const float threshold : {0.0F, 1e-40F, 1.5F, -1.5F, std::numeric_limits<float>::infinity()}) {
       for (const Kind kind : {Kind::normal, Kind::wild, Kind::one_value}) {
@@ -281,6 +288,47 @@ bool check_top_k(Checker& checker, std::mt19937_64& random, bool brief) {
       }
     }
   }
+  return right;
+}
+
+// One value where a sample looks, in the first `looked_at` of its pieces, another where it does not, in vectors of a normal distribution.
+Bytes misleading(std::size_t n, std::uint32_t looked_at, float there, float elsewhere,
+                 std::mt19937_64& random) {
+  Bytes data = floats(Kind::normal, n, random);
+  std::vector<float> values(n);
+  std::memcpy(values.data(), data.data(), data.size());
+  for (float& value : values)
+    value *= elsewhere;
+  for (std::uint32_t j = 0; j < looked_at; ++j) {
+    const std::size_t piece = gpu::kernels::sampled_piece(j, n / 8);
+    std::fill_n(values.begin() + static_cast<std::ptrdiff_t>(8 * piece), 8, there);
+  }
+  std::memcpy(data.data(), values.data(), data.size());
+  return data;
+}
+
+// Long enough to be sampled by a checker that samples what it may.
+bool check_sampled(Checker& checker, std::mt19937_64& random) {
+  constexpr std::size_t kCount = 40 * kTile + 17;
+  bool right = true;
+  std::size_t turn = 0;
+  for (int kind = 0; kind < kKinds; ++kind) {
+    const Bytes data = floats(static_cast<Kind>(kind), kCount, random);
+    for (const std::size_t k : {std::size_t{1}, kCount / 1000, kCount / 100, kCount / 10, kCount / 8}) {
+      right = checker.top_k(data, turn % 9, k, turn % 2 != 0) && right;
+      ++turn;
+    }
+  }
+  // From what the sample has on there are too few: about as many as in the sample itself are large.
+  right = checker.top_k(misleading(kCount, 1300, 100, 1, random), 0, kCount / 8, false) && right;
+  // There are too many, and all of them.
+  constexpr std::uint32_t kAll = gpu::kernels::kSampledPieces;
+  right = checker.top_k(misleading(kCount, kAll, 1e-6F, 1, random), 0, kCount / 100, false) && right;
+  right = checker.top_k(misleading(kCount, kAll, 0, 1, random), 0, kCount / 100, true) && right;
+  // All that are not zero, of which there are fewer than k, and some more.
+  right = checker.top_k(misleading(kCount, kAll, 0, 0, random), 0, kCount / 100, false) && right;
+  right = checker.top_k(misleading(kCount, 100, 1, 0, random), 0, 801, false) && right;
+  right = checker.top_k(misleading(kCount, 100, 1, 0, random), 0, 799, false) && right;
   return right;
 }
 
@@ -339,5 +387,11 @@ int main(int argc, char** argv) {
   // Many launches for one selection.
   Checker little(argv[1], 3);
   const bool in_parts = heddle::test::check_all(little, true, false);
-  return right && in_parts ? 0 : 1;
+  // Vectors that are sampled.
+  Checker sampling(argv[1], brief ? 3 : heddle::gpu::kernels::kMostTiles,
+                   heddle::gpu::kernels::kLeastSampledFrom);
+  std::mt19937_64 random(12);
+  const bool sampled =
+      heddle::test::say("the k largest, by a sample", heddle::test::check_sampled(sampling, random));
+  return right && in_parts && sampled ? 0 : 1;
 }

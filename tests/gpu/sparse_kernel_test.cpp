@@ -238,6 +238,39 @@ TEST_F(SparseKernelTest, OneLaunchOrAsManyAsAreNeeded) {
   }
 }
 
+TEST(LongVectors, AreSampledForAListThatIsNotMuchLongerThanK) {
+  constexpr std::size_t kCount = std::size_t{1} << 18;
+  constexpr std::size_t kWanted = kCount / 100;
+  cuda->set_current(cuda->primary(0));
+  const Driver driver = load_driver(dlopen(cuda_path, RTLD_NOW)).value();
+  std::vector<float> values(kCount);
+  std::uint32_t drawn = 1;
+  for (float& value : values)
+    value = static_cast<float>((drawn = drawn * 1664525U + 1013904223U) >> 8);
+  const TestMemory from(*cuda, Memory::device, kCount * 4);
+  from.put(values.data(), kCount * 4);
+  const TestMemory to(*cuda, Memory::device, kWanted * 8 + 8);
+  const std::size_t bytes = SparseKernels::top_k_workspace_bytes(kCount, kWanted, false);
+  const TestMemory work(*cuda, Memory::device, bytes);
+  const Selected selected{to.as<char>() + 8, to.as<char>() + 8 + kWanted * 4, kWanted,
+                          to.as<std::uint64_t>()};
+  const auto listed = [&](std::size_t sampled_from) {
+    SparseKernels kernels(driver, kernels::kMostTiles, sampled_from);
+    EXPECT_TRUE(kernels.prepare(default_stream(), work.data()).ok());
+    EXPECT_TRUE(
+        kernels.top_k(default_stream(), from.as<float>(), kCount, kWanted, selected, work.data(), bytes)
+            .ok());
+    auto after = std::make_unique<Workspace>();
+    work.get(after.get(), sizeof *after);
+    return after->search.listed;
+  };
+  // The upper digits of 1% of these values are those of an eighth.
+  const std::uint64_t by_all = listed(kCount + 1);
+  EXPECT_EQ(listed(kCount), by_all);
+  EXPECT_GE(by_all, kWanted);
+  EXPECT_LE(by_all, kCount / 8);
+}
+
 TEST_F(SparseKernelTest, NothingToTakeIsCounted) {
   const std::uint64_t dirt = 7;
   count_.put(&dirt, sizeof dirt);
