@@ -46,6 +46,18 @@ struct Halves {
     return false;
   }
 
+  // Of four values, at their alignment.
+  static constexpr unsigned kAlignment = sizeof(std::uint64_t);
+  static constexpr unsigned kWhole = 4;
+  HEDDLE_DEVICE static Coded load_four(const unsigned char* from, std::uint32_t at) {
+    return {load_element<std::uint64_t>(from + 2 * std::uint64_t{at})};
+  }
+  // Nothing is odd but what the sum shows: a NaN.
+  HEDDLE_DEVICE static std::uint32_t decode_four(const Coded& coded, Group& group) {
+    decode(coded, 4, group);
+    return 0;
+  }
+
  private:
   HEDDLE_DEVICE static bool is_word(const unsigned char* at, std::uint64_t left) {
     return left >= 4 && reinterpret_cast<std::uintptr_t>(at) % sizeof(std::uint64_t) == 0;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "gpu/kernels/block.hpp"
 #include "gpu/kernels/division.hpp"
@@ -310,8 +311,41 @@ struct Levels {
     return is_bad;
   }
 
+  // Of four values, at their alignment.
+  static constexpr unsigned kAlignment = sizeof(std::uint32_t);
+  static constexpr unsigned kWhole = 4;
+  HEDDLE_DEVICE static Coded load_four(const unsigned char* from, std::uint32_t at) {
+    using Codes = std::conditional_t<kBits == 8, std::uint32_t,
+                                     std::conditional_t<kBits == 4, std::uint16_t, std::uint8_t>>;
+    return {load_element<std::uint32_t>(from), load_element<Codes>(from + kHeader + at / 4 * (kBits / 2))};
+  }
+  // Not 0: they are odd, and are decode()'s. That is what no encoder wrote, and a bucket without numbers.
+  HEDDLE_DEVICE static std::uint32_t decode_four(const Coded& coded, Group& group) {
+    HEDDLE_UNROLLED
+    for (unsigned i = 0; i < 4; ++i) {
+      // As the lowest bits of 2^23 a code is a float already; the difference is a level, which nothing rounds.
+      const float level = bits_as<float>(with_code(0x4B000000U, coded.codes, i)) -
+                          (0x1p23F + static_cast<float>(kLevels<kBits>));
+      group.values[i] = level * (1.0F / static_cast<float>(kLevels<kBits>)) * bits_as<float>(coded.scale);
+    }
+    // There is one code too many, of which all bits are set. Its complement is 0, from which the subtraction of one borrows.
+    constexpr std::uint32_t kLowest = kBits == 8 ? 0x01010101U : kBits == 4 ? 0x1111U : 0x55U;
+    constexpr std::uint32_t kHighest = kLowest << (kBits - 1);
+    const std::uint32_t too_many = (~coded.codes - kLowest) & coded.codes & kHighest;
+    // From infinity's bits on, with a sign or without.
+    constexpr std::uint32_t kSign = 0x80000000U;
+    const std::uint32_t no_scale = (coded.scale | (coded.scale + (kSign - kInfinityBits))) & kSign;
+    return too_many | no_scale;
+  }
+
  private:
   static constexpr unsigned kStep = 4 * kThreads;
+
+  // Code `i` in the lowest bits of a word, where it has zeros.
+  HEDDLE_DEVICE static std::uint32_t with_code(std::uint32_t word, std::uint32_t codes, unsigned i) {
+    if constexpr (kBits == 8) return permuted(codes, word, 0x7650U + i);
+    return word | (codes >> kBits * i & ((1U << kBits) - 1));
+  }
 
   // The groups of a thread, whole ones first. Returns their largest magnitude.
   HEDDLE_DEVICE static std::uint32_t load(const QuantiseArguments& a, const Part& part, unsigned thread,

@@ -104,6 +104,23 @@ struct Signs {
     return is_bad;
   }
 
+  // Of four values, at their alignment.
+  static constexpr unsigned kAlignment = sizeof(std::uint32_t);
+  static constexpr unsigned kWhole = 8;  // where so many are left all bits of the byte are codes
+  HEDDLE_DEVICE static Coded load_four(const unsigned char* from, std::uint32_t at) {
+    return {{load_element<std::uint32_t>(from), load_element<std::uint32_t>(from + sizeof(float))},
+            from[kHeader + at / 8],
+            at % 8};
+  }
+  // Not 0: they are odd, and are decode()'s. That is what no encoder wrote, and a bucket without numbers.
+  HEDDLE_DEVICE static std::uint32_t decode_four(const Coded& coded, Group& group) {
+    const std::uint32_t codes = coded.byte >> coded.shift;
+    HEDDLE_UNROLLED
+    for (unsigned i = 0; i < 4; ++i)
+      group.values[i] = value_of(codes >> i & 1, coded.scales);
+    return coded.scales[0] >= kInfinityBits || coded.scales[1] >= kInfinityBits ? 1 : 0;
+  }
+
  private:
   struct Bucket {
     std::uint64_t first;  // value

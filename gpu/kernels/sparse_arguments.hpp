@@ -191,10 +191,19 @@ struct DequantiseArguments {
   std::uint64_t* bad;  // becomes 1 where no encoder wrote such codes
 };
 
-// That a block takes: one, or as many short ones as it has threads for, of which each takes four values.
-HEDDLE_HOST_DEVICE inline unsigned buckets_at_once(std::uint64_t bucket) {
+// That take a bucket, of which each takes four values at a time: one for each four of up to 128 values. More values have no more threads until each has 32 of them, so that what is
+// computed once for a bucket is soon made up for.
+HEDDLE_HOST_DEVICE inline unsigned threads_of_bucket(std::uint64_t bucket) {
+  constexpr unsigned kLeast = 32;
   const std::uint64_t groups = (bucket + 3) / 4;
-  return groups < kThreads ? kThreads / static_cast<unsigned>(groups) : 1;
+  if (groups <= kLeast) return static_cast<unsigned>(groups);
+  if (groups >= 8 * kThreads) return kThreads;
+  const auto wanted = static_cast<unsigned>((groups + 7) / 8);
+  return wanted < kLeast ? kLeast : wanted;
+}
+// That a block takes.
+HEDDLE_HOST_DEVICE inline unsigned buckets_at_once(std::uint64_t bucket) {
+  return kThreads / threads_of_bucket(bucket);
 }
 
 // ---- Codes of indices, which are sorted and lie in [first, first + span) of a vector

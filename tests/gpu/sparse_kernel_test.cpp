@@ -355,7 +355,12 @@ TEST_F(SparseKernelTest, SaysWhatNoEncoderWrote) {
   EXPECT_FALSE(is_bad(8, kOne, {0, 1, 127, 254, 254}));
   EXPECT_TRUE(is_bad(8, kOne, {0, 1, 127, 255, 254}));
   EXPECT_TRUE(is_bad(8, kOne, {0, 1, 127, 254, 255}));
+  EXPECT_TRUE(is_bad(8, kOne, {255, 0, 127, 254, 254}));
+  EXPECT_TRUE(is_bad(8, kOne, {254, 255, 128, 253, 254}));
+  EXPECT_TRUE(is_bad(8, kOne, {254, 0, 255, 0, 254}));
   EXPECT_FALSE(is_bad(4, kOne, {0x0E, 0xE0, 0x0E}));
+  EXPECT_TRUE(is_bad(4, kOne, {0x0F, 0x00, 0x0E}));
+  EXPECT_TRUE(is_bad(4, kOne, {0xFE, 0xEE, 0x0E}));
   EXPECT_TRUE(is_bad(4, kOne, {0x0E, 0xF0, 0x0E}));
   EXPECT_TRUE(is_bad(4, kOne, {0x0E, 0xE0, 0x1E}));  // behind the last code
   EXPECT_FALSE(is_bad(2, kOne, {0x90, 0x02}));
@@ -364,11 +369,21 @@ TEST_F(SparseKernelTest, SaysWhatNoEncoderWrote) {
   EXPECT_FALSE(is_bad(2, 0x7FC00000U, {0x55, 0x01}));  // the mark of what is not finite
   EXPECT_TRUE(is_bad(2, 0x7F800000U, {0x55, 0x01}));
   EXPECT_TRUE(is_bad(2, 0xBF800000U, {0x55, 0x01}));
+  // Of whole groups alone.
+  EXPECT_FALSE(is_bad(8, kOne, {0, 1, 126, 254}, 4));
+  EXPECT_TRUE(is_bad(8, 0x7F800000U, {0, 1, 126, 254}, 4));
+  EXPECT_TRUE(is_bad(8, 0x80000000U, {0, 1, 126, 254}, 4));
+  EXPECT_TRUE(is_bad(8, 0xFFFFFFFFU, {0, 1, 126, 254}, 4));
+  EXPECT_TRUE(is_bad(2, 0x80000000U, {0x55, 0x01}));
+  EXPECT_TRUE(is_bad(2, 0xFFFFFFFFU, {0x55, 0x01}));
   EXPECT_FALSE(is_bad(1, kOne, {0, 0, 0, 0x40, 0x1F}));
   EXPECT_TRUE(is_bad(1, kOne, {0, 0, 0, 0x40, 0x3F}));
   EXPECT_FALSE(is_bad(1, kOne, {0, 0, 0, 0x40, 0x07}, 3));
   EXPECT_TRUE(is_bad(1, kOne, {0, 0, 0, 0x40, 0x10}, 3));
   EXPECT_TRUE(is_bad(1, kOne, {0, 0, 0, 0x40, 0x10}, 4));
+  EXPECT_FALSE(is_bad(1, kOne, {0, 0, 0, 0x40, 0xFF}, 8));
+  EXPECT_TRUE(is_bad(1, 0x7F800000U, {0, 0, 0, 0x40, 0xFF}, 8));
+  EXPECT_TRUE(is_bad(1, kOne, {0, 0, 0x80, 0xBF, 0}, 8));
   EXPECT_TRUE(is_bad(1, kOne, {0, 0, 0x80, 0xBF, 0}));
   EXPECT_TRUE(is_bad(1, 0xBF800000U, {0, 0, 0, 0x40, 0}));
   EXPECT_FALSE(is_bad(1, 0x7FC00000U, {0, 0, 0xC0, 0x7F, 0}));
