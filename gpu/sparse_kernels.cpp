@@ -120,19 +120,25 @@ EntryList list_of(const CountedEntries& counted) {
 }
 
 Status check_merge(const CountedEntries& first, const CountedEntries& second, std::size_t dimension,
-                   const Selected& to, std::size_t value_bytes, const std::uint64_t* broken,
+                   std::span<const Room> to, std::size_t value_bytes, const MergeWords& words,
                    const void* workspace) {
-  if (!to.wide && std::uint64_t{dimension} > std::uint64_t{1} << 32)
-    return Status(
-        Code::invalid_argument,
-        fmt::format("a dimension of {} wants indices of 64 bits; those of 32 serve 2^32", dimension));
+  if (to.empty() || to.size() > SparseKernels::kMostMerged)
+    return Status(Code::invalid_argument,
+                  fmt::format("a merge of entries on a GPU to {} places; it takes 1 to {}", to.size(),
+                              SparseKernels::kMostMerged));
+  for (const Room& room : to) {
+    if (!room.wide && std::uint64_t{dimension} > std::uint64_t{1} << 32)
+      return Status(
+          Code::invalid_argument,
+          fmt::format("a dimension of {} wants indices of 64 bits; those of 32 serve 2^32", dimension));
+    HEDDLE_TRY(check_alignment({{"the result's indices", room.indices, index_bytes(room.wide)},
+                                {"the result's values", room.values, value_bytes}}));
+  }
   for (const CountedEntries* one : {&first, &second})
     HEDDLE_TRY(check_alignment({{"indices", one->entries.indices, index_bytes(one->entries.wide)},
                                 {"values", one->entries.values, value_bytes}}));
-  return check_alignment({{"the result's indices", to.indices, index_bytes(to.wide)},
-                          {"the result's values", to.values, value_bytes},
-                          {"the result's count", to.count, sizeof *to.count},
-                          {"the mark of broken entries", broken, sizeof *broken},
+  return check_alignment({{"the result's count", words.count, sizeof *words.count},
+                          {"the mark of broken entries", words.broken, sizeof *words.broken},
                           {"the workspace", workspace, sizeof(kernels::Vector)}});
 }
 
@@ -289,24 +295,26 @@ Status SparseKernels::scatter_by(CUstream stream, const std::string& name, std::
 
 // By indices of 32 bits where all fit into them, however wide they lie.
 Status SparseKernels::merge(CUstream stream, DType type, Op op, const CountedEntries& first,
-                            const CountedEntries& second, std::size_t dimension, const Selected& to,
-                            std::uint64_t* broken, void* workspace) {
+                            const CountedEntries& second, std::size_t dimension, std::span<const Room> to,
+                            const MergeWords& words, void* workspace) {
   const Result<std::string> name = name_of_fold("merge_", type);
   if (!name.ok()) return name.status();
   const Result<MergeOperation> operation = operation_of(op);
   if (!operation.ok()) return operation.status();
-  HEDDLE_TRY(check_merge(first, second, dimension, to, dtype_size(type), broken, workspace));
+  HEDDLE_TRY(check_merge(first, second, dimension, to, dtype_size(type), words, workspace));
   MergeArguments arguments{};
   arguments.first = list_of(first);
   arguments.second = list_of(second);
   arguments.operation = operation.value();
   arguments.dimension = dimension;
-  arguments.indices = static_cast<unsigned char*>(to.indices);
-  arguments.values = static_cast<unsigned char*>(to.values);
-  arguments.wide = to.wide ? 1 : 0;
-  arguments.capacity = to.capacity;
-  arguments.needed = to.count;
-  arguments.broken = broken;
+  for (const Room& room : to)
+    arguments.rooms[arguments.n_rooms++] = {static_cast<unsigned char*>(room.indices),
+                                            static_cast<unsigned char*>(room.values), room.capacity,
+                                            room.wide ? 1U : 0U};
+  arguments.needed = words.count;
+  arguments.broken = words.broken;
+  arguments.told = words.told_count;
+  arguments.told_broken = words.told_broken;
   arguments.workspace = static_cast<Workspace*>(workspace);
   const bool is_long = std::uint64_t{dimension} > std::uint64_t{1} << 32;
   const std::uint64_t all =

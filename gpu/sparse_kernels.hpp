@@ -40,6 +40,15 @@ struct CountedEntries {
   const std::uint64_t* counted = nullptr;
 };
 
+// What a merge tells, in words on the device: how many entries there are, and whether a list is broken. And where it tells the host likewise, in words of the host's that the device reaches;
+// null: nowhere.
+struct MergeWords {
+  std::uint64_t* count = nullptr;
+  std::uint64_t* broken = nullptr;
+  std::uint64_t* told_count = nullptr;
+  std::uint64_t* told_broken = nullptr;
+};
+
 class SparseKernels {
  public:
   // From here on a sample is faster than a pass over the vector.
@@ -90,12 +99,13 @@ class SparseKernels {
 
   // ---- Merging. Types as for scatters.
 
-  // `to` := the entries that either has, in order; of an index that both have their sum, minimum or maximum, as `op` says. With the bits of the host's folds of two, where
+  // Each of `to`, 1 to kMostMerged of them := the entries that either has, in order; of an index that both have their sum, minimum or maximum, as `op` says. With the bits of the host's folds of two, where
   // an entry that is missing is +0 in a sum, and does not count else: so several lists are merged one after the other, in the order in which they are to be folded. (Sums of f16
-  // and bf16 are rounded after each.) Widths of indices may differ; indices of 32 bits in `to` serve a `dimension` up to 2^32. *broken becomes 1, and is left alone else, where the entries of either do not keep the
-  // contract that check_contract() looks for: then `to` has anything, as far as there is room. The workspace is that of selections.
+  // and bf16 are rounded after each.) Widths of indices may differ; indices of 32 bits in `to` serve a `dimension` up to 2^32. *words.count receives how many there are; those that there is no room for are left out. *words.broken becomes 1, and is left alone else, where the
+  // entries of either do not keep the contract that check_contract() looks for: then `to` has anything, as far as there is room. The workspace is that of selections.
+  static constexpr std::size_t kMostMerged = kernels::kMostMerged;
   Status merge(CUstream stream, DType type, Op op, const CountedEntries& first, const CountedEntries& second,
-               std::size_t dimension, const Selected& to, std::uint64_t* broken, void* workspace);
+               std::size_t dimension, std::span<const Room> to, const MergeWords& words, void* workspace);
 
   // ---- Of collectives.
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -86,7 +87,7 @@ class CudaSparseLink final : public SparseLink {
   }
   Status reserve_merges() override { return reserve_workspace(SparseKernels::workspace_bytes()); }
   Status merge(DType type, Op op, const Entries& first, bool goes_on, const Entries& second,
-               std::size_t dimension, const Room& to) override;
+               std::size_t dimension, std::span<const Room> to) override;
   std::size_t merged() const override { return seen_->merged[turn_]; }
   Status scatter_merged(DType type, const Room& from, void* dense, std::size_t dimension) override;
   Status take_nonzero(DType type, const void* from, std::size_t n, const Room& to) override;
@@ -111,6 +112,11 @@ class CudaSparseLink final : public SparseLink {
   Status reserve_workspace(std::size_t bytes);
   Status clear_word(Cuda& cuda, CUstream stream, std::uint64_t Words::*word);
   Words* words() const { return reinterpret_cast<Words*>(words_.at); }
+  // Of a kernel that writes it and leaves it to tell() to say so.
+  std::uint64_t* to_tell(std::uint64_t Words::*word) {
+    untold_ = true;
+    return &(words()->*word);
+  }
 
   Link& link_;
   Piece words_;
@@ -121,7 +127,9 @@ class CudaSparseLink final : public SparseLink {
   std::size_t turn_ = 0;  // of the words for merges: the last merge's
   PinnedPool::Piece pinned_;
   Words unpinned_{};
-  Words* seen_ = &unpinned_;  // by the host, since the last tell(): in pinned memory, if there is any
+  Words* seen_ = &unpinned_;     // by the host, since the last tell(): in pinned memory, if there is any
+  Words* seen_there_ = nullptr;  // where that is for kernels, which may tell the host by themselves
+  bool untold_ = false;          // there is something that none has told
 };
 
 CudaSparseLink::~CudaSparseLink() {
@@ -157,7 +165,11 @@ Status CudaSparseLink::prepare() {
   HEDDLE_TRY(link_.give([](Cuda& cuda, CUstream /*stream*/) { return cuda.sparse_kernels.load(); }));
   HEDDLE_TRY(link_.give([this](Cuda& cuda, CUstream /*stream*/) {
     pinned_ = cuda.pool.take(sizeof(Words), context_of(link_));
-    if (pinned_.memory() != nullptr) seen_ = new (pinned_.memory()) Words{};
+    CUdeviceptr there = 0;
+    if (pinned_.memory() == nullptr) return Status();
+    seen_ = new (pinned_.memory()) Words{};
+    if (cuda.driver.MemHostGetDevicePointer(&there, seen_, 0) == CUDA_SUCCESS)
+      seen_there_ = reinterpret_cast<Words*>(there);
     return Status();
   }));
   HEDDLE_TRY(grow(words_, sizeof(Words)));
@@ -206,6 +218,7 @@ Status CudaSparseLink::clear_word(Cuda& cuda, CUstream stream, std::uint64_t Wor
 
 // To pinned memory the copy is one more piece of work for the stream. To any other the driver makes it itself: the host waits here already, and other threads of its with it.
 Status CudaSparseLink::tell() {
+  if (!std::exchange(untold_, false)) return {};
   return link_.give([&](Cuda& cuda, CUstream stream) {
     const CUresult error = cuda.driver.MemcpyDtoHAsync(seen_, words_.at, sizeof *seen_, stream);
     return error == CUDA_SUCCESS ? Status() : cuda_error(cuda.driver, error, "fetching words from a GPU");
@@ -215,7 +228,7 @@ Status CudaSparseLink::tell() {
 Status CudaSparseLink::check(const Entries& entries, std::size_t dimension) {
   return link_.give([&](Cuda& cuda, CUstream stream) -> Status {
     HEDDLE_TRY(clear_word(cuda, stream, &Words::broken));
-    return cuda.sparse_kernels.check_contract(stream, entries, dimension, &words()->broken);
+    return cuda.sparse_kernels.check_contract(stream, entries, dimension, to_tell(&Words::broken));
   });
 }
 
@@ -243,6 +256,7 @@ Status CudaSparseLink::reserve_workspace(std::size_t bytes) {
 
 Status CudaSparseLink::take_largest(const float* from, std::size_t n, std::size_t k) {
   return link_.give([&](Cuda& cuda, CUstream stream) {
+    untold_ = true;
     return cuda.sparse_kernels.top_k(stream, from, n, k, to_, reinterpret_cast<void*>(workspace_.at),
                                      workspace_.bytes);
   });
@@ -250,20 +264,29 @@ Status CudaSparseLink::take_largest(const float* from, std::size_t n, std::size_
 
 Status CudaSparseLink::forget_largest(float* from, std::size_t n) {
   return link_.give([&](Cuda& cuda, CUstream stream) {
-    return cuda.sparse_kernels.forget(stream, to_, from, n, &words()->some_finite);
+    return cuda.sparse_kernels.forget(stream, to_, from, n, to_tell(&Words::some_finite));
   });
 }
 
 // The mark of broken lists is 0 as a rule, and is cleared where the host knows that it is not.
 Status CudaSparseLink::merge(DType type, Op op, const Entries& first, bool goes_on, const Entries& second,
-                             std::size_t dimension, const Room& to) {
+                             std::size_t dimension, std::span<const Room> to) {
   return link_.give([&](Cuda& cuda, CUstream stream) -> Status {
     if (!goes_on && seen_->broken != 0) HEDDLE_TRY(clear_word(cuda, stream, &Words::broken));
     const std::uint64_t* const counted = goes_on ? &words()->merged[turn_] : nullptr;
     turn_ = 1 - turn_;
-    const Selected result{to.indices, to.values, to.capacity, &words()->merged[turn_], to.wide};
-    return cuda.sparse_kernels.merge(stream, type, op, {first, counted}, {second}, dimension, result,
-                                     &words()->broken, reinterpret_cast<void*>(workspace_.at));
+    MergeWords told = {&words()->merged[turn_], &words()->broken};
+    if (seen_there_ != nullptr) {
+      told.told_count = &seen_there_->merged[turn_];
+      told.told_broken = &seen_there_->broken;
+    }
+    untold_ = untold_ || seen_there_ == nullptr;
+    constexpr std::size_t kMost = SparseKernels::kMostMerged;
+    for (; !to.empty(); to = to.subspan(std::min(to.size(), kMost)))
+      HEDDLE_TRY(cuda.sparse_kernels.merge(stream, type, op, {first, counted}, {second}, dimension,
+                                           to.first(std::min(to.size(), kMost)), told,
+                                           reinterpret_cast<void*>(workspace_.at)));
+    return {};
   });
 }
 
@@ -276,9 +299,9 @@ Status CudaSparseLink::scatter_merged(DType type, const Room& from, void* dense,
 
 Status CudaSparseLink::take_nonzero(DType type, const void* from, std::size_t n, const Room& to) {
   return link_.give([&](Cuda& cuda, CUstream stream) {
-    return cuda.sparse_kernels.select_nonzero(stream, type, from, n,
-                                              {to.indices, to.values, to.capacity, &words()->taken, to.wide},
-                                              reinterpret_cast<void*>(workspace_.at));
+    return cuda.sparse_kernels.select_nonzero(
+        stream, type, from, n, {to.indices, to.values, to.capacity, to_tell(&Words::taken), to.wide},
+        reinterpret_cast<void*>(workspace_.at));
   });
 }
 
@@ -292,7 +315,7 @@ Status CudaSparseLink::quantise(const Quantiser& how, const float* gradient, con
 Status CudaSparseLink::dequantise(const Quantiser& how, std::span<const void* const> codes, std::size_t n,
                                   float* values) {
   return link_.give([&](Cuda& cuda, CUstream stream) {
-    return cuda.sparse_kernels.dequantise(stream, how, codes, n, values, &words()->bad_codes);
+    return cuda.sparse_kernels.dequantise(stream, how, codes, n, values, to_tell(&Words::bad_codes));
   });
 }
 

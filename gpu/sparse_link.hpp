@@ -67,10 +67,10 @@ class SparseLink {
 
   // Memory for what follows, which asks for none.
   virtual Status reserve_merges() = 0;
-  // to := two lists in one, as SparseKernels::merge. `goes_on`: the first one is what the merge before this made, and has `first.count` entries at most. Also
+  // Each of `to` := two lists in one, as SparseKernels::merge. `goes_on`: the first one is what the merge before this made, and has `first.count` entries at most. Also
   // whether lists keep the contract is found: broken(), of all merges since one that did not go on. Reserved before.
   virtual Status merge(DType type, Op op, const Entries& first, bool goes_on, const Entries& second,
-                       std::size_t dimension, const Room& to) = 0;
+                       std::size_t dimension, std::span<const Room> to) = 0;
   // How many entries the last of them has, once it is told; more than there was room for, maybe.
   virtual std::size_t merged() const = 0;
   // dense[index] = value for each of these, which lie in `from`; the others stay.

@@ -54,9 +54,11 @@ __device__ inline std::uint64_t add_to_word(std::uint64_t* at, std::uint64_t mor
 }
 // Counts the callers; each sees what those before it had written.
 __device__ inline std::uint64_t meet(std::uint64_t* at) {
-  __threadfence();
-  const std::uint64_t before = add_to_word(at, 1);
-  __threadfence();
+  std::uint64_t before;
+  asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], 1;"
+               : "=l"(before)
+               : "l"(__cvta_generic_to_global(at))
+               : "memory");
   return before;
 }
 // Words that other GPUs and the host see as well.
@@ -164,6 +166,13 @@ struct Block {
   template <class F>
   __device__ void each_warp(F f) const {
     warps(f);
+    __syncthreads();
+  }
+  // bits[w]: bit l is what lane l of warp w says.
+  template <class F>
+  __device__ void ballot_warps(std::uint32_t* bits, F f) const {
+    const std::uint32_t own = __ballot_sync(0xFFFFFFFFU, f(threadIdx.x));
+    if (threadIdx.x % kWarp == 0) bits[threadIdx.x / kWarp] = own;
     __syncthreads();
   }
   // values[t] := the sum of those before thread t in its warp; totals[w]: that of warp w.
@@ -302,6 +311,11 @@ struct Block {
   template <class F>
   void each_warp(F f) const {
     warps(f);
+  }
+  template <class F>
+  void ballot_warps(std::uint32_t* bits, F f) const {
+    for (unsigned warp = 0; warp < kWarps; ++warp)
+      bits[warp] = Warp().ballot([&](unsigned lane) { return f(warp * kWarp + lane); });
   }
   void scan_warps(Each<std::uint64_t>& values, std::uint64_t* totals) const {
     for (unsigned warp = 0; warp < kWarps; ++warp) {

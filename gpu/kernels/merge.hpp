@@ -7,6 +7,8 @@
 // thread folds it; a tile has the entries next to it for that. How many entries are left is known tile by tile (tiles.hpp).
 //
 // The lists are looked through on the way. Where one does not keep its contract the result is anything, but nothing beside it is touched.
+//
+// Short lists are one tile for each block, and take as long as its loads that wait for each other: so all threads search, and what a tile needs is loaded at once.
 #pragma once
 
 #include <cstdint>
@@ -50,13 +52,14 @@ struct Split {
   std::uint64_t least;
   std::uint64_t most;
 
-  // Places to look at, in order: number 0 is the least, and number kProbes would be the most.
-  static constexpr unsigned kProbes = kWarp / 2;
-  HEDDLE_DEVICE std::uint64_t probe(unsigned k) const { return least + (most - least) * k / kProbes; }
-  // At the first `before` of them the first list's entry comes before the second's, at the next one it does not.
+  // Places to look at, in order, `step()` apart from the least on; those that are not below the most are none.
+  static constexpr unsigned kProbes = kThreads / 2;
+  HEDDLE_DEVICE std::uint64_t step() const { return (most - least + kProbes - 1) / kProbes; }
+  HEDDLE_DEVICE std::uint64_t probe(unsigned k) const { return least + k * step(); }
+  // At so many of them, the first ones, the first list's entry comes before the second's.
   HEDDLE_DEVICE Split narrowed(unsigned before) const {
-    if (least == most) return *this;
-    return {diagonal, before > 0 ? probe(before - 1) + 1 : least, before < kProbes ? probe(before) : most};
+    const std::uint64_t next = probe(before);
+    return {diagonal, before > 0 ? next - step() + 1 : least, next < most ? next : most};
   }
 };
 
@@ -64,20 +67,26 @@ HEDDLE_DEVICE inline Split split_at(std::uint64_t diagonal, std::uint64_t first,
   return {diagonal, diagonal > second ? diagonal - second : 0, diagonal < first ? diagonal : first};
 }
 
-// Narrows both, each by a half of the warp, to one number. In lists that are not sorted it is some number in the same bounds.
-HEDDLE_DEVICE inline void find_splits(const Warp& warp, const MergeArguments& a, Split& begin, Split& end) {
-  while (begin.least < begin.most || end.least < end.most) {
-    const std::uint32_t less = warp.ballot([&](unsigned lane) {
-      const Split split = lane < Split::kProbes ? begin : end;
-      const std::uint64_t i = split.probe(lane % Split::kProbes);
-      return split.least < split.most && index_in(a.first, i) <= index_in(a.second, split.diagonal - 1 - i);
+// Narrows both, each by half of the block's threads, to one number. In lists that are not sorted it is some number in the same bounds. `bits`: by turns, since a warp may be a round ahead.
+HEDDLE_DEVICE inline void find_splits(const Block& block, const MergeArguments& a,
+                                      std::uint32_t (&bits)[2][kWarps], Split& begin, Split& end) {
+  const auto before = [](const std::uint32_t* of_warps) {
+    std::uint32_t sum = 0;
+    HEDDLE_UNROLLED
+    for (unsigned w = 0; w < kWarps / 2; ++w)
+      sum += ones(of_warps[w]);
+    return sum;
+  };
+  for (unsigned round = 0; begin.least < begin.most || end.least < end.most; round = 1 - round) {
+    block.ballot_warps(bits[round], [&](unsigned thread) {
+      const bool is_begin = thread < Split::kProbes;
+      const Split split = {is_begin ? begin.diagonal : end.diagonal, is_begin ? begin.least : end.least,
+                           is_begin ? begin.most : end.most};
+      const std::uint64_t i = split.probe(thread % Split::kProbes);
+      return i < split.most && index_in(a.first, i) <= index_in(a.second, split.diagonal - 1 - i);
     });
-    const auto before = [less](unsigned shift) {
-      const std::uint32_t own = less >> shift & ((1U << Split::kProbes) - 1);
-      return ones(own & ~(own + 1));
-    };
-    begin = begin.narrowed(before(0));
-    end = end.narrowed(before(Split::kProbes));
+    begin = begin.narrowed(before(bits[round]));
+    end = end.narrowed(before(bits[round] + kWarps / 2));
   }
 }
 
@@ -90,13 +99,17 @@ struct MergePart {
   std::uint32_t of_second;
   std::uint32_t has_before;  // 1: one of the first list's comes before it
   std::uint32_t has_after;   // 1: one of the second's comes after it
+
+  // What is loaded: the first list's, from the one before the tile on, and then the second's, to the one after it.
+  HEDDLE_DEVICE std::uint32_t loaded_first() const { return has_before + of_first; }
+  HEDDLE_DEVICE std::uint32_t loaded() const { return loaded_first() + of_second + has_after; }
 };
 
 template <typename Index, typename Stored>
 struct MergeShared : TileShared {
   std::uint64_t totals[kWarps];
-  MergePart part;
-  // The first list's, from the one before the tile on, and the second's, to the one after it; and then the result.
+  std::uint32_t bits[2][kWarps];
+  // What is loaded, and then the result.
   Index indices[kMergeRoom];
   Stored values[kMergeRoom];
 };
@@ -116,36 +129,66 @@ HEDDLE_DEVICE inline bool set_part(MergePart& part, const Split& begin, const Sp
   return part.first + of_first == end.least;
 }
 
-// A thread's share of what is loaded. False where a list does not keep its contract: each entry is compared with the one before it.
+// A thread's share of what is loaded. False where an index is not less than the dimension. All loads are on their way before the first is looked at, whatever there is: indices of 64 bits come in
+// two halves, and threads that have nothing left load the last entry once more.
 template <typename Index, typename Stored>
-HEDDLE_DEVICE bool load_part(const MergeArguments& a, MergeShared<Index, Stored>& shared, unsigned thread) {
+HEDDLE_DEVICE bool load_part(const MergeArguments& a, const MergePart& part,
+                             MergeShared<Index, Stored>& shared, unsigned thread) {
   constexpr unsigned kEach = (kMergeRoom + kThreads - 1) / kThreads;
-  const MergePart part = shared.part;
-  const std::uint32_t second = part.has_before + part.of_first;
-  const std::uint32_t all = second + part.of_second + part.has_after;
-  Index indices[kEach];
+  const std::uint32_t all = part.loaded();
+  if (all == 0) return true;
+  const std::uint32_t second = part.loaded_first();
+  const std::uint64_t from_first = part.first - part.has_before;
+  const unsigned char* const first_indices = a.first.indices + (from_first << (2 + a.first.wide));
+  const unsigned char* const first_values = a.first.values + from_first * sizeof(Stored);
+  const unsigned char* const second_indices = a.second.indices + (part.second << (2 + a.second.wide));
+  const unsigned char* const second_values = a.second.values + part.second * sizeof(Stored);
+  struct From {
+    const unsigned char* index;
+    const unsigned char* value;
+    bool wide;
+  };
+  const auto source = [&](unsigned k) {
+    const std::uint32_t wanted = k * kThreads + thread;
+    const std::uint32_t place = wanted < all ? wanted : all - 1;
+    const bool is_first = place < second;
+    const std::uint32_t i = is_first ? place : place - second;
+    const std::uint32_t wide = is_first ? a.first.wide : a.second.wide;
+    return From{(is_first ? first_indices : second_indices) + (i << (2 + wide)),
+                (is_first ? first_values : second_values) + i * std::uint32_t{sizeof(Stored)}, wide != 0};
+  };
+  std::uint64_t indices[kEach];
   Stored values[kEach];
+  HEDDLE_UNROLLED
+  for (unsigned k = 0; k < kEach; ++k) {
+    indices[k] = load_element<std::uint32_t>(source(k).index);
+    values[k] = load_element<Stored>(source(k).value);
+  }
+  if ((a.first.wide | a.second.wide) != 0) {
+    HEDDLE_UNROLLED
+    for (unsigned k = 0; k < kEach; ++k) {
+      if (source(k).wide) indices[k] |= std::uint64_t{load_element<std::uint32_t>(source(k).index + 4)} << 32;
+    }
+  }
   bool is_right = true;
   HEDDLE_UNROLLED
   for (unsigned k = 0; k < kEach; ++k) {
+    is_right &= indices[k] < a.dimension;
     const std::uint32_t place = k * kThreads + thread;
     if (place >= all) continue;
-    const auto load = [&](const EntryList& list, std::uint64_t i) {
-      const std::uint64_t index = index_in(list, i);
-      if (index >= a.dimension || (i > 0 && index_in(list, i - 1) >= index)) is_right = false;
-      indices[k] = static_cast<Index>(index);
-      values[k] = load_element<Stored>(list.values + i * sizeof(Stored));
-    };
-    if (place < second) load(a.first, part.first - part.has_before + place);
-    if (place >= second) load(a.second, part.second + (place - second));
-  }
-  HEDDLE_UNROLLED
-  for (unsigned k = 0; k < kEach; ++k) {
-    const std::uint32_t place = k * kThreads + thread;
-    if (place >= all) continue;
-    shared.indices[place] = indices[k];
+    shared.indices[place] = static_cast<Index>(indices[k]);
     shared.values[place] = values[k];
   }
+  return is_right;
+}
+
+// Whether the indices of a thread's share rise: each is compared with the one before it in its list. A tile's first entry of a list is another one's last: of the second list the one after that
+// tile, of the first the one before this.
+template <typename Index, typename Stored>
+HEDDLE_DEVICE bool rises(const MergePart& part, const MergeShared<Index, Stored>& shared, unsigned thread) {
+  bool is_right = true;
+  for (std::uint32_t place = thread + 1; place < part.loaded(); place += kThreads)
+    is_right &= place == part.loaded_first() || shared.indices[place - 1] < shared.indices[place];
   return is_right;
 }
 
@@ -175,32 +218,39 @@ HEDDLE_DEVICE std::uint32_t split_in_tile(const Index* first, const Index* secon
 }
 
 template <class Element, typename Index>
-HEDDLE_DEVICE void merge_share(const MergeShared<Index, typename Element::Stored>& shared, unsigned thread,
+HEDDLE_DEVICE void merge_share(const MergePart& part,
+                               const MergeShared<Index, typename Element::Stored>& shared, unsigned thread,
                                MergeOperation operation, Merged<Index, typename Element::Stored>& merged) {
   using Stored = typename Element::Stored;
-  const MergePart part = shared.part;
   const Index* const first = shared.indices + part.has_before;
-  const Index* const second = first + part.of_first;
+  const Index* const second = shared.indices + part.loaded_first();
   const auto* const first_values = shared.values + part.has_before;
-  const auto* const second_values = first_values + part.of_first;
+  const auto* const second_values = shared.values + part.loaded_first();
   const std::uint32_t all = part.of_first + part.of_second;
   const std::uint32_t begin = thread * kMergedEach < all ? thread * kMergedEach : all;
   std::uint32_t i = split_in_tile(first, second, part, begin);
   std::uint32_t j = begin - i;
+  // The first list's before the next one.
+  bool has_last = i + part.has_before > 0;
+  Index last = has_last ? shared.indices[part.has_before + i - 1] : Index{};
   merged.present = 0;
   HEDDLE_UNROLLED
   for (unsigned e = 0; e < kMergedEach; ++e) {
     if (i + j >= all) continue;
-    const bool is_first = i < part.of_first && (j >= part.of_second || first[i] <= second[j]);
-    const Index index = is_first ? first[i] : second[j];
-    const bool has_equal = is_first && j < part.of_second + part.has_after && second[j] == index;
-    const bool is_equal =
-        !is_first && i + part.has_before > 0 && shared.indices[part.has_before + i - 1] == index;
-    const Stored own = is_first ? first_values[i] : second_values[j];
-    const Stored other = has_equal ? second_values[j] : Stored{};
-    merged.indices[e] = index;
-    merged.values[e] = fold_entries<Element>(operation, own, other, has_equal);
+    const bool has_first = i < part.of_first;
+    const bool has_second = j < part.of_second + part.has_after;
+    const Index x = has_first ? first[i] : Index{};
+    const Index y = has_second ? second[j] : Index{};
+    const bool is_first = has_first & ((j >= part.of_second) | (x <= y));
+    const bool has_equal = is_first & has_second & (x == y);
+    const bool is_equal = !is_first & has_last & (last == y);
+    const Stored of_second = has_second ? second_values[j] : Stored{};
+    merged.indices[e] = is_first ? x : y;
+    merged.values[e] = fold_entries<Element>(operation, is_first ? first_values[i] : of_second,
+                                             has_equal ? of_second : Stored{}, has_equal);
     merged.present |= (is_equal ? 0U : 1U) << e;
+    last = is_first ? x : last;
+    has_last |= is_first;
     i += is_first ? 1 : 0;
     j += is_first ? 0 : 1;
   }
@@ -222,13 +272,27 @@ HEDDLE_DEVICE void stage(MergeShared<Index, Stored>& shared, const Merged<Index,
 template <typename Index, typename Stored>
 HEDDLE_DEVICE void write_part(const MergeArguments& a, const MergeShared<Index, Stored>& shared,
                               std::uint64_t start, std::uint64_t count, unsigned thread) {
-  for (std::uint64_t k = thread; k < count && start + k < a.capacity; k += kThreads) {
-    const std::uint64_t to = start + k;
-    if (a.wide != 0) store_element(a.indices + to * sizeof(std::uint64_t), std::uint64_t{shared.indices[k]});
-    if (a.wide == 0)
-      store_element(a.indices + to * sizeof(std::uint32_t), static_cast<std::uint32_t>(shared.indices[k]));
-    store_element(a.values + to * sizeof(Stored), shared.values[k]);
+  for (std::uint32_t r = 0; r < a.n_rooms; ++r) {
+    const MergeRoom& room = a.rooms[r];
+    for (std::uint64_t k = thread; k < count && start + k < room.capacity; k += kThreads) {
+      const std::uint64_t to = start + k;
+      if (room.wide != 0)
+        store_element(room.indices + to * sizeof(std::uint64_t), std::uint64_t{shared.indices[k]});
+      if (room.wide == 0)
+        store_element(room.indices + to * sizeof(std::uint32_t),
+                      static_cast<std::uint32_t>(shared.indices[k]));
+      store_element(room.values + to * sizeof(Stored), shared.values[k]);
+    }
   }
+}
+
+// By the last block, when all others have nothing left to do.
+HEDDLE_DEVICE inline void tell_host(const Block& block, const MergeArguments& a) {
+  block.each([&](unsigned thread) {
+    if (thread != 0) return;
+    store_system_word(a.told, load_shared_word(a.needed));
+    store_system_word(a.told_broken, load_shared_word(a.broken));
+  });
 }
 
 // ---- The kernel
@@ -249,22 +313,20 @@ HEDDLE_DEVICE void merge_entries(const Block& block, const MergeArguments& a,
     Each<Merged<Index, Stored>> merged;
     Each<std::uint64_t> before;
     std::uint64_t next = 0;  // the first thread's alone
-    block.first_warp([&](const Warp& warp) {
-      const std::uint64_t diagonal = (a.first_tile + tile) * kMergeTile;
-      const std::uint64_t behind = diagonal + kMergeTile;
-      Split begin = split_at(diagonal, first, second);
-      Split end = split_at(behind < first + second ? behind : first + second, first, second);
-      find_splits(warp, a, begin, end);
-      warp.each([&](unsigned lane) {
-        if (lane == 0 && !set_part(shared.part, begin, end, second)) store_shared_word(a.broken, 1);
-      });
-    });
+    const std::uint64_t diagonal = (a.first_tile + tile) * kMergeTile;
+    const std::uint64_t behind = diagonal + kMergeTile;
+    Split begin = split_at(diagonal, first, second);
+    Split end = split_at(behind < first + second ? behind : first + second, first, second);
+    find_splits(block, a, shared.bits, begin, end);
+    MergePart part;
+    const bool is_right = set_part(part, begin, end, second);
     block.each([&](unsigned thread) {
-      if (!load_part(a, shared, thread)) store_shared_word(a.broken, 1);
+      if (!load_part(a, part, shared, thread) || !is_right) store_shared_word(a.broken, 1);
       if (thread == 0) next = add_to_word(&work.ticket, 1);
     });
     block.alone([&](unsigned thread) {
-      merge_share<Element, Index>(shared, thread, a.operation, merged[thread]);
+      if (!rises(part, shared, thread)) store_shared_word(a.broken, 1);
+      merge_share<Element, Index>(part, shared, thread, a.operation, merged[thread]);
       before[thread] = ones(merged[thread].present);
     });
     block.scan_warps(before, shared.totals);
@@ -278,6 +340,7 @@ HEDDLE_DEVICE void merge_entries(const Block& block, const MergeArguments& a,
     });
   }
   finish_tiles(block, a, tiles, 0, shared);
+  if (shared.is_last != 0 && a.told != nullptr) tell_host(block, a);
 }
 
 }  // namespace heddle::gpu::kernels

@@ -118,6 +118,7 @@ struct ScatterArguments {
 
 inline constexpr unsigned kMergedEach = 8;  // entries of both lists that a thread merges
 inline constexpr unsigned kMergeTile = kThreads * kMergedEach;
+inline constexpr unsigned kMostMerged = 8;  // places that receive the result
 
 // A list of sorted entries. `counted`, where it is not null, says how many there are, and then `count` is not looked at.
 struct EntryList {
@@ -132,21 +133,29 @@ struct EntryList {
 // What becomes of two entries of equal index.
 enum class MergeOperation : std::uint32_t { sum, min, max };
 
+// Where the result goes.
+struct MergeRoom {
+  unsigned char* indices;  // both aligned as one is
+  unsigned char* values;
+  std::uint64_t capacity;  // what comes after it is left out
+  std::uint32_t wide;
+};
+
 struct MergeArguments {
   EntryList first;
   EntryList second;
   MergeOperation operation;
   std::uint64_t dimension;
-  unsigned char* indices;  // both aligned as one is
-  unsigned char* values;
-  std::uint32_t wide;        // of the result
+  MergeRoom rooms[kMostMerged];  // each receives all of it
+  std::uint32_t n_rooms;
   std::uint32_t is_first;    // launch of this merge
   std::uint64_t first_tile;  // of the launch, which has kMostTiles at most
   std::uint64_t most_tiles;
-  std::uint64_t capacity;  // what comes after it is counted alone
-  std::uint64_t* needed;   // receives how many entries there are
+  std::uint64_t* needed;  // receives how many entries there are
   std::uint64_t*
       broken;  // becomes 1 where indices of a list do not rise, or one is not less than the dimension
+  std::uint64_t* told;  // words of the host's, which become those two; null: there are none
+  std::uint64_t* told_broken;
   Workspace* workspace;
 };
 

@@ -56,8 +56,15 @@ void EntriesWork::tell_place() {
   // A rank that could not make them has none; the meeting tells why.
   own_.count = own_.indices != nullptr ? number() : 0;
   tell_broken(own_.indices != nullptr && broken());
-  const Place mine{worker_.direct ? word(own_.indices) : 0, worker_.direct ? word(own_.values) : 0,
-                   own_.count, own_.wide ? 1U : 0U};
+  const gpu::Room room = worker_.direct ? room_given() : gpu::Room();
+  const Place mine{worker_.direct ? word(own_.indices) : 0,
+                   worker_.direct ? word(own_.values) : 0,
+                   own_.count,
+                   own_.wide ? 1U : 0U,
+                   word(room.indices),
+                   word(room.values),
+                   room.capacity,
+                   room.wide ? 1U : 0U};
   const auto rank = static_cast<std::size_t>(worker_.worker.rank);
   std::memcpy(&places()[kPlaceWords * rank], &mine, sizeof mine);
 }
@@ -100,7 +107,7 @@ Status EntriesWork::step(std::size_t k) {
   if (k < lead_) return begin();
   if (k == lead_) {
     // The default stream is one for ranks that share a context: this is after what any of them has given it.
-    if (worker_.direct) HEDDLE_TRY(worker_.worker.link->after_earlier_work());
+    if (worker_.direct && works()) HEDDLE_TRY(worker_.worker.link->after_earlier_work());
     HEDDLE_TRY(open());
   }
   return take();
@@ -143,6 +150,11 @@ Status EntriesWork::give(std::size_t piece) {
 gpu::Entries EntriesWork::entries_of(int rank) const {
   const Place place = place_of(rank);
   return {pointer(place.indices), pointer(place.values), place.count, place.wide != 0};
+}
+
+gpu::Room EntriesWork::room_of(int rank) const {
+  const Place place = place_of(rank);
+  return {pointer(place.room_indices), pointer(place.room_values), place.room, place.room_wide != 0};
 }
 
 gpu::Entries EntriesWork::given_by(int rank, std::size_t piece) const {

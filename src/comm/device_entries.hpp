@@ -86,6 +86,10 @@ class EntriesWork : public AskedWork {
   virtual Status close() { return {}; }
   // What they told the others.
   gpu::Entries entries_of(int rank) const;
+  // Where ranks share a context: whether this one has work to give, after the first meeting, and where others may put its result.
+  virtual bool works() const { return true; }
+  virtual gpu::Room room_given() const { return {}; }
+  gpu::Room room_of(int rank) const;
   // All of its entries are one piece.
   bool is_whole(int rank) const { return pieces_of(rank) <= 1; }
 
@@ -95,12 +99,16 @@ class EntriesWork : public AskedWork {
   std::size_t lead_ = 0;
 
  private:
-  // What a rank says of its entries.
+  // What a rank says of its entries, and of a result.
   struct Place {
     std::uint64_t indices = 0;  // where all share one context
     std::uint64_t values = 0;
     std::uint64_t count = 0;
     std::uint64_t wide = 0;
+    std::uint64_t room_indices = 0;
+    std::uint64_t room_values = 0;
+    std::uint64_t room = 0;
+    std::uint64_t room_wide = 0;
   };
   static constexpr std::size_t kPlaceWords = sizeof(Place) / sizeof(std::uint64_t);
 

@@ -21,11 +21,24 @@ std::size_t MergedEntries::list_bytes(std::size_t count, bool wide) const {
   return aligned(count * gpu::index_bytes(wide)) + aligned(count * dtype_size(type_));
 }
 
-// A rank that cannot go on says so in the last meeting, and keeps to the others' steps until then: the call goes by images.
+// A rank that cannot go on says so in the last meetings, and keeps to the others' steps until then: the call goes by images. How long the result is who has merged knows after the wait; that the
+// ranks merge once more is decided once.
 std::span<std::uint64_t> MergedEntries::later_words(std::size_t k) {
-  if (k != steps()) return {};
-  unfinished_ = !has_memory_ || worker_.sparse->broken() ? 1 : 0;
-  return std::span(&unfinished_, 1);
+  if (k < EntriesWork::steps()) return {};
+  if (!has_memory_ || (merged_ && worker_.sparse->broken())) outcome_[kUnfinished] = 1;
+  if (k == EntriesWork::steps() && merged_ && outcome_[kUnfinished] == 0) {
+    outcome_[kCount] = worker_.sparse->merged();
+    for (const gpu::Room& room : serves())
+      outcome_[kAgain] |= room.capacity < outcome_[kCount] ? 1U : 0U;
+  }
+  return outcome_;
+}
+
+Status MergedEntries::step(std::size_t k) {
+  if (k < EntriesWork::steps()) return EntriesWork::step(k);
+  if (!has_room() || job_.out.capacity >= outcome_[kCount]) return {};
+  HEDDLE_TRY(worker_.worker.link->after_earlier_work());
+  return merge_beside();
 }
 
 // ---- Everybody's lists, each in one place
@@ -64,21 +77,30 @@ Status MergedEntries::use(int rank, const gpu::Entries& entries, std::size_t fir
 
 // ---- Merging
 
-// To the caller's arrays if the result fits there, which is known when it is merged.
+// The arrays that this rank puts the result to.
+std::vector<gpu::Room> MergedEntries::serves() const {
+  std::vector<gpu::Room> rooms;
+  if (!worker_.direct && has_room()) rooms.push_back(job_.out);
+  for (int r = 0; worker_.direct && worker_.worker.rank == 0 && r < worker_.worker.size; ++r) {
+    if (room_of(r).capacity > 0) rooms.push_back(room_of(r));
+  }
+  return rooms;
+}
+
 Status MergedEntries::close() {
   if (!has_memory_) return {};
-  if (job_.out.capacity == 0) return merge_beside();
-  HEDDLE_TRY(merge_all(job_.out));
-  if (!has_memory_ || job_.out.capacity >= total()) return {};
-  HEDDLE_TRY(worker_.worker.link->wait());
-  const bool fits = worker_.sparse->merged() <= job_.out.capacity;
-  return fits || worker_.sparse->broken() ? Status() : merge_beside();
+  result_ = job_.out;
+  const std::vector<gpu::Room> rooms = serves();
+  if (!rooms.empty()) HEDDLE_TRY(merge_all(rooms));
+  return has_room() || !has_memory_ ? Status() : merge_beside();
 }
 
 Status MergedEntries::merge_beside() {
   const Result<gpu::Room> beside = room(worker_.worker.size - 1, job_.out.wide || is_long());
   has_memory_ = beside.ok();
-  return has_memory_ ? merge_all(beside.value()) : Status();
+  if (!has_memory_) return {};
+  result_ = beside.value();
+  return merge_all(std::span(&result_, 1));
 }
 
 // For the merge of what is there with this rank's list.
@@ -90,19 +112,20 @@ Result<gpu::Room> MergedEntries::room(int rank, bool wide) {
   return gpu::Room{at.value(), at.value() + aligned(most * gpu::index_bytes(wide)), most, wide};
 }
 
-Status MergedEntries::merge_all(const gpu::Room& to) {
+Status MergedEntries::merge_all(std::span<const gpu::Room> to) {
   gpu::Entries so_far = lists_[0];
   for (int r = 1; r < worker_.worker.size; ++r) {
     const bool is_last = r + 1 == worker_.worker.size;
-    const Result<gpu::Room> next = is_last ? Result<gpu::Room>(to) : room(r, is_long());
+    const Result<gpu::Room> next = is_last ? Result<gpu::Room>(to[0]) : room(r, is_long());
     has_memory_ = next.ok();
     if (!has_memory_) return {};
     const gpu::Entries& list = lists_[static_cast<std::size_t>(r)];
-    HEDDLE_TRY(worker_.sparse->merge(type_, job_.op, so_far, r > 1, list, job_.dimension, next.value()));
+    HEDDLE_TRY(worker_.sparse->merge(type_, job_.op, so_far, r > 1, list, job_.dimension,
+                                     is_last ? to : std::span(&next.value(), 1)));
     so_far = {next->indices, next->values, so_far.count + list.count, next->wide};
   }
-  result_ = to;
-  HEDDLE_TRY(after_merges(to));
+  merged_ = true;
+  HEDDLE_TRY(after_merges(to[0]));
   return worker_.sparse->tell();
 }
 

@@ -1,7 +1,9 @@
 // What the ranks of a node do on their GPUs in one allreduce of sparse vectors whose result is sparse: steps as in device_entries.hpp. Each rank merges everybody's
-// entries, in the order of ranks, one rank's after the other's. Minimum and maximum into a dense vector go the same way.
+// entries, in the order of ranks, one rank's after the other's; where they share a context the first one does it for all that have room for the result. Who learns that it had too little
+// merges once more, by itself, in one more step. Minimum and maximum into a dense vector go the same way, each rank by itself.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -29,12 +31,15 @@ class MergedEntries : public EntriesWork {
         job_(job),
         lists_(static_cast<std::size_t>(worker.worker.size)) {}
 
+  std::size_t steps() const override { return EntriesWork::steps() + outcome_[kAgain]; }
+  Status step(std::size_t k) override;
   // Where not, a list breaks its contract, or there was no memory for the work.
-  bool is_complete() const override { return unfinished_ == 0; }
+  bool is_complete() const override { return outcome_[kUnfinished] == 0; }
   // Where it lies: in `out`, or until the next call in memory of the link's.
   bool is_placed() const { return result_.indices == job_.out.indices; }
   gpu::Entries result() const {
-    return {result_.indices, result_.values, worker_.sparse->merged(), result_.wide};
+    const std::uint64_t count = is_placed() ? outcome_[kCount] : worker_.sparse->merged();
+    return {result_.indices, result_.values, count, result_.wide};
   }
 
   std::span<std::uint64_t> later_words(std::size_t k) override;
@@ -43,6 +48,8 @@ class MergedEntries : public EntriesWork {
   Result<gpu::Entries> make() override { return job_.in; }
   std::size_t number() const override { return job_.in.count; }
   bool makes() const override { return false; }
+  bool works() const override { return !has_room() || !serves().empty(); }
+  gpu::Room room_given() const override { return job_.out; }
   Status open() override;
   Status use(int rank, const gpu::Entries& entries, std::size_t first) override;
   Status close() override;
@@ -52,17 +59,23 @@ class MergedEntries : public EntriesWork {
   const MergeJob job_;
 
  private:
+  // What the ranks tell in the last meetings: whether one cannot go on; whether one has too little room; and how many entries there are.
+  enum Outcome : std::uint8_t { kUnfinished, kAgain, kCount, kOutcome };
+
+  bool has_room() const { return job_.out.capacity > 0; }
+  std::vector<gpu::Room> serves() const;
   std::size_t list_bytes(std::size_t count, bool wide) const;
   // Where indices of 32 bits do not reach.
   bool is_long() const { return std::uint64_t{job_.dimension} > std::uint64_t{1} << 32; }
   Result<gpu::Room> room(int rank, bool wide);
-  Status merge_all(const gpu::Room& to);
+  Status merge_all(std::span<const gpu::Room> to);
   Status merge_beside();
 
   std::vector<gpu::Entries> lists_;  // of all ranks
   gpu::Room result_;
   bool has_memory_ = true;
-  std::uint64_t unfinished_ = 0;
+  bool merged_ = false;  // by this rank
+  std::array<std::uint64_t, kOutcome> outcome_{};
 };
 
 // Into a dense vector, which is 0 where no rank has an entry: for minimum and maximum, in which that 0 does not count where one has.

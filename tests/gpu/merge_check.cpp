@@ -1,12 +1,13 @@
 // Merges of sparse vectors on a GPU against the host's (host_sparse.hpp), bit for bit: every type, sums, minima and maxima, widths of indices in all mixtures, lists that are empty, equal,
 // apart and of very different lengths, tiles that end between equals, room that is too little, merges of many launches, lists that break their contract, and that
-// nothing beside the result changes. merge_check LIBCUDA [--short], as sparse_check.
+// nothing beside the results changes. merge_check LIBCUDA [--short], as sparse_check.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <random>
+#include <vector>
 
 #include "cuda_memory.hpp"
 #include "device_image.hpp"
@@ -84,7 +85,16 @@ struct Placed {
   std::size_t values;
 };
 
-// Where a list is broken: that this is said, and that nothing beside the result has changed.
+// What a merge tells, and how many entries the first list has, where it is the device that knows.
+struct Told {
+  std::uint64_t count = 0;
+  std::uint64_t broken = 0;
+  std::uint64_t host_count = 0;
+  std::uint64_t host_broken = 0;
+  std::uint64_t of_first = 0;
+};
+
+// To one place or to several, with more room and less, and wider indices and others. Where a list is broken: that this is said, and that nothing beside the results has changed.
 bool Checker::merge(DType type, Op op, const HostEntries& first, const HostEntries& second,
                     std::uint64_t dimension, std::size_t room, unsigned widths, bool is_broken) {
   ++cases_;
@@ -93,34 +103,47 @@ bool Checker::merge(DType type, Op op, const HostEntries& first, const HostEntri
   Layout layout;
   const Placed lists[] = {{layout, type, first.indices.size(), (widths & 1U) != 0},
                           {layout, type, second.indices.size(), (widths & 2U) != 0}};
-  const Placed result{layout, type, room, (widths & 4U) != 0};
-  // How many there are, whether a list is broken, and how many the first list has.
-  std::uint64_t words[] = {0, 0, first.indices.size()};
-  const std::size_t at_words = layout.take(sizeof words);
+  std::vector<Placed> results;
+  const std::size_t places = cases_ % 4 == 0 ? 1 + cases_ / 4 % gpu::SparseKernels::kMostMerged : 1;
+  for (std::size_t k = 0; k < places; ++k) {
+    const bool is_narrow = k % 2 != 0 && dimension <= std::uint64_t{1} << 32;
+    results.push_back({layout, type, room / (k + 1), is_narrow ? (widths & 4U) == 0 : (widths & 4U) != 0});
+  }
+  Told told{0, 0, 0, 0, first.indices.size()};
+  const std::size_t at_told = layout.take(sizeof told);
   Bytes image(layout.end(), kMark);
   lists[0].put(image, first);
   lists[1].put(image, second);
-  std::memcpy(&image[at_words], words, sizeof words);
+  std::memcpy(&image[at_told], &told, sizeof told);
   memory_.put(image);
-  auto* const told = reinterpret_cast<std::uint64_t*>(at(at_words));
+  auto* const words = reinterpret_cast<Told*>(at(at_told));
   const auto entries = [&](const Placed& list) {
     return gpu::Entries{at(list.indices), at(list.values), list.count, list.wide};
   };
-  // Sometimes it is the device that knows how many there are.
-  const Status status = kernels_.merge(
-      gpu::default_stream(), type, op, {entries(lists[0]), cases_ % 3 == 0 ? told + 2 : nullptr},
-      {entries(lists[1])}, dimension, {at(result.indices), at(result.values), room, told, result.wide},
-      told + 1, workspace_->data());
+  std::vector<gpu::Room> rooms;
+  for (const Placed& one : results)
+    rooms.push_back({at(one.indices), at(one.values), one.count, one.wide});
+  gpu::MergeWords tells{&words->count, &words->broken, &words->host_count, &words->host_broken};
+  const bool tells_host = cases_ % 2 == 0;
+  if (!tells_host) tells.told_count = tells.told_broken = nullptr;
+  const Status status = kernels_.merge(gpu::default_stream(), type, op,
+                                       {entries(lists[0]), cases_ % 3 == 0 ? &words->of_first : nullptr},
+                                       {entries(lists[1])}, dimension, rooms, tells, workspace_->data());
   const Bytes got = memory_.get(image.size());
-  std::memcpy(words, &got[at_words], sizeof words);
-  const bool told_right = is_broken ? words[1] == 1 : words[0] == want.indices.size() && words[1] == 0;
-  std::memcpy(&image[at_words], words, 2 * sizeof words[0]);
-  if (is_broken) result.copy(image, got);
-  if (!is_broken) result.put(image, want);
+  std::memcpy(&told, &got[at_told], sizeof told);
+  bool told_right = is_broken ? told.broken == 1 : told.count == want.indices.size() && told.broken == 0;
+  told_right = told_right && told.of_first == first.indices.size();
+  told_right = told_right && told.host_count == (tells_host ? told.count : 0);
+  told_right = told_right && told.host_broken == (tells_host ? told.broken : 0);
+  std::memcpy(&image[at_told], &told, sizeof told);
+  for (const Placed& result : results) {
+    if (is_broken) result.copy(image, got);
+    if (!is_broken) result.put(image, want);
+  }
   if (status.ok() && told_right && got == image) return true;
-  std::printf("  wrong: %s of %zu and %zu %s, %zu wanted, room %zu, widths %u%s %s\n", op_name(op),
-              first.indices.size(), second.indices.size(), dtype_name(type), want.indices.size(), room,
-              widths, is_broken ? ", broken" : "", status.message().c_str());
+  std::printf("  wrong: %s of %zu and %zu %s, %zu wanted, room %zu, %zu places, widths %u%s %s\n",
+              op_name(op), first.indices.size(), second.indices.size(), dtype_name(type), want.indices.size(),
+              room, places, widths, is_broken ? ", broken" : "", status.message().c_str());
   return false;
 }
 

@@ -55,7 +55,7 @@ inline void expect_same(const Wanted& wanted, const heddle_sparse& got, const En
       << "type " << like.type << ", " << like.number << " entries";
 }
 
-// `room`: of how many entries more than there are.
+// `more`: room for so many entries more than there are. Ranks that share a context merge once for all.
 inline void compare(Node& node, heddle_comm_t comm, int rank, int device, const Entries& mine,
                     std::size_t more = 0, heddle_op op = HEDDLE_SUM) {
   const Wanted wanted(mine, comm, op);
@@ -65,7 +65,7 @@ inline void compare(Node& node, heddle_comm_t comm, int rank, int device, const 
   heddle_sparse out = to.out();
   const int kernels =
       node.counted("cuLaunchKernel", [&] { OK(heddle_sparse_allreduce(&in, &out, op, comm)); });
-  EXPECT_GE(kernels, node.ranks()) << "by images";
+  EXPECT_GE(kernels, node.ranks() - 1) << "by images";
   heddle_sparse_stats stats = {};
   OK(heddle_sparse_get_stats(comm, &stats));
   EXPECT_EQ(std::string(stats.algorithm), "gpu");

@@ -138,7 +138,7 @@ std::vector<Work> Bench::entries(const Vectors& v, std::size_t n, const gpu::Sel
   const gpu::Entries given{to.indices, to.values, scattered, false};
   const double moved = static_cast<double>(scattered) * 16;
   // With itself.
-  const gpu::Selected merged{v.out, v.out + n / 2, n / 2, to.count, false};
+  const gpu::Room merged{v.out, v.out + n / 2, n / 2, false};
   // Their indices as bits and as deltas, of which one in four has two bytes; moved: indices and codes.
   const gpu::IndexRange whole{0, n};
   const auto listed = static_cast<double>(scattered);
@@ -150,8 +150,8 @@ std::vector<Work> Bench::entries(const Vectors& v, std::size_t n, const gpu::Sel
            [=, this] { return sparse_.scatter_add(stream, DType::f32, given, v.out, n); }},
           {"merge, 1% and 1%", static_cast<double>(scattered) * 24,
            [=, this] {
-             return sparse_.merge(stream, DType::f32, Op::sum, {given}, {given}, n, merged, to.count + 1,
-                                  workspace);
+             return sparse_.merge(stream, DType::f32, Op::sum, {given}, {given}, n, std::span(&merged, 1),
+                                  {to.count, to.count + 1}, workspace);
            }},
           {"indices to bits, 1%", in_bitmap,
            [=, this] { return sparse_.pack_bitmap(stream, given, whole, v.out); }},

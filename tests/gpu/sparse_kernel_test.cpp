@@ -152,9 +152,9 @@ TEST(BlocksAtOnce, MergeInOrderAndLeaveTheWorkspaceAsItWas) {
     a.dimension = kPlaces;
     a.is_first = 1;
     a.most_tiles = kernels::kMostTiles;
-    a.indices = reinterpret_cast<unsigned char*>(got.indices.data());
-    a.values = reinterpret_cast<unsigned char*>(got.values.data());
-    a.capacity = want.size();
+    a.rooms[0] = {reinterpret_cast<unsigned char*>(got.indices.data()),
+                  reinterpret_cast<unsigned char*>(got.values.data()), want.size(), 0};
+    a.n_rooms = 1;
     a.needed = &got.count;
     a.broken = &broken;
     a.workspace = work.get();
@@ -305,8 +305,9 @@ TEST_F(SparseKernelTest, SaysWhatItCannotServe) {
   EXPECT_NE(many.message().find("64 bits"), std::string::npos) << many.message();
 
   const auto merge = [&](DType of, const void* indices, std::size_t dimension, Op op = Op::sum) {
-    return kernels_.merge(default_stream(), of, op, {{indices, values_.data(), 5}}, {}, dimension, to(),
-                          count_.as<std::uint64_t>(), work_.data());
+    const Room room{to().indices, to().values, to().capacity, to().wide};
+    return kernels_.merge(default_stream(), of, op, {{indices, values_.data(), 5}}, {}, dimension,
+                          std::span(&room, 1), {to().count, count_.as<std::uint64_t>()}, work_.data());
   };
   EXPECT_TRUE(merge(DType::f32, indices_.data(), 5).ok());
   EXPECT_EQ(merge(DType::f32, indices_.as<char>() + 2, 5).code(), Code::unsupported);

@@ -80,11 +80,15 @@ bool translate_list(EntryList& list, const Reach& reach) {
 template <class Element>
 bool translate_merge(void* arguments, const Reach& reach) {
   auto& a = *static_cast<MergeArguments*>(arguments);
+  for (MergeRoom* room = a.rooms; room != a.rooms + a.n_rooms; ++room) {
+    if (!translate_one(room->indices, room->capacity * (room->wide != 0 ? 8 : 4), reach) ||
+        !translate_one(room->values, room->capacity * sizeof(typename Element::Stored), reach))
+      return false;
+  }
   return translate_list<Element>(a.first, reach) && translate_list<Element>(a.second, reach) &&
-         translate_one(a.indices, a.capacity * (a.wide != 0 ? 8 : 4), reach) &&
-         translate_one(a.values, a.capacity * sizeof(typename Element::Stored), reach) &&
          translate_one(a.needed, sizeof *a.needed, reach) &&
-         translate_one(a.broken, sizeof *a.broken, reach) &&
+         translate_one(a.broken, sizeof *a.broken, reach) && translate_one(a.told, sizeof *a.told, reach) &&
+         translate_one(a.told_broken, sizeof *a.told_broken, reach) &&
          translate_one(a.workspace, sizeof *a.workspace, reach);
 }
 

@@ -202,7 +202,8 @@ Parts parts_of(std::string_view name) {
 Step find_step(std::string_view name, Instruction& instruction) {
   if (name == "membar.gl") return &nothing;  // the order of global memory is that of the text
   if (name == "globaltimer") return &read_clock;
-  if (name == "atom.global.add.u64") return &atomic_add<std::uint64_t, Space::global>;
+  if (name == "atom.global.add.u64" || name == "atom.acq_rel.gpu.global.add.u64")
+    return &atomic_add<std::uint64_t, Space::global>;
   if (name == "atom.shared.add.u32") return &atomic_add<std::uint32_t, Space::shared>;
   const Parts parts = parts_of(name);
   if (parts.size() < 2) return nullptr;
