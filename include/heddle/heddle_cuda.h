@@ -60,11 +60,9 @@
  *   that waits for this rank. Their streams do not synchronise with the default stream
  *   (cudaStreamNonBlocking), and are no more than the GPU has queues (CUDA_DEVICE_MAX_CONNECTIONS,
  *   8 unless set otherwise).
- * - Ranks that are threads of one process and share a GPU, where the host serves them (several
- *   nodes, or more than 64 ranks), need queues for copies as well, in calls outside of graphs too:
- *   one a stream for each direction (CUDA_DEVICE_MAX_COPY_CONNECTIONS, 8 unless set otherwise; 32
- *   at most). A stream that waits for another rank holds up the copies behind it in its queue, and
- *   with too few queues those are the copies that it waits for.
+ * - Where the host serves the ranks (several nodes, or more than 64 ranks), ranks that share a GPU
+ *   are processes, in calls outside of graphs too: streams of threads of one process have waited
+ *   for each other for ever there.
  *
  * FAILURES
  *
