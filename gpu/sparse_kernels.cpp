@@ -34,6 +34,7 @@ constexpr unsigned kListDigitBlocks = 2;
 constexpr unsigned kSampleBlocks = kernels::kSampledPieces / kernels::kThreads / 2;
 constexpr unsigned kMergeBlocks = 3;
 constexpr unsigned kScatterBlocks = 16;
+constexpr unsigned kSpreadBlocks = 8;
 
 constexpr std::size_t kListAlignment = 256;
 std::size_t aligned(std::size_t bytes) {
@@ -291,6 +292,36 @@ Status SparseKernels::scatter_by(CUstream stream, const std::string& name, std::
                                       dimension};
   return launch(stream, name + index_name(entries.wide), blocks_for(entries.count), kScatterBlocks,
                 &arguments);
+}
+
+Status SparseKernels::spread(CUstream stream, DType type, const CountedEntries& counted, bool from_zero,
+                             const std::uint64_t* broken, std::span<void* const> dense,
+                             std::size_t dimension) {
+  const Entries& entries = counted.entries;
+  const std::size_t bytes = dtype_size(type);
+  if (bytes != 2 && bytes != 4 && bytes != 8)
+    return Status(Code::unsupported, fmt::format("there is no kernel that spreads {}", dtype_name(type)));
+  if (dense.empty() || dense.size() > kMostSpread)
+    return Status(
+        Code::invalid_argument,
+        fmt::format("entries on a GPU to {} vectors at once; it takes 1 to {}", dense.size(), kMostSpread));
+  HEDDLE_TRY(check_alignment(
+      {{"indices", entries.indices, index_bytes(entries.wide)}, {"values", entries.values, bytes}}));
+  kernels::SpreadArguments arguments{};
+  arguments.indices = static_cast<const unsigned char*>(entries.indices);
+  arguments.values = static_cast<const unsigned char*>(entries.values);
+  arguments.count = entries.count;
+  arguments.counted = counted.counted;
+  arguments.broken = broken;
+  const bool has_sign = type != DType::i32 && type != DType::i64;  // of a zero
+  arguments.cleared = from_zero && has_sign ? std::uint64_t{1} << (8 * bytes - 1) : 0;
+  for (void* const one : dense) {
+    HEDDLE_TRY(check_alignment({{"the dense form", one, bytes}}));
+    arguments.outputs[arguments.n_outputs++] = static_cast<unsigned char*>(one);
+  }
+  arguments.dimension = dimension;
+  return launch(stream, fmt::format("spread_{}{}", 8 * bytes, index_name(entries.wide)),
+                div_up(dimension * bytes, kernels::kSpreadTile), kSpreadBlocks, &arguments);
 }
 
 // By indices of 32 bits where all fit into them, however wide they lie.

@@ -97,6 +97,12 @@ class SparseKernels {
   // dense[index] += value, with the bits of the host's sums; one after the other they add several vectors in that order. (f16 and bf16 are rounded after each.)
   Status scatter_add(CUstream stream, DType type, const Entries& entries, void* dense, std::size_t dimension);
 
+  // Each of `dense`, 1 to kMostSpread vectors of `dimension` := zeros, and the entries' values, of which `from_zero` makes a -0 +0, as a sum has it that begins with +0. Where *broken is not 0
+  // nothing is done; it may be null.
+  static constexpr std::size_t kMostSpread = kernels::kMostSpread;
+  Status spread(CUstream stream, DType type, const CountedEntries& entries, bool from_zero,
+                const std::uint64_t* broken, std::span<void* const> dense, std::size_t dimension);
+
   // ---- Merging. Types as for scatters.
 
   // Each of `to`, 1 to kMostMerged of them := the entries that either has, in order; of an index that both have their sum, minimum or maximum, as `op` says. With the bits of the host's folds of two, where

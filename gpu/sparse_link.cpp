@@ -89,7 +89,8 @@ class CudaSparseLink final : public SparseLink {
   Status merge(DType type, Op op, const Entries& first, bool goes_on, const Entries& second,
                std::size_t dimension, std::span<const Room> to) override;
   std::size_t merged() const override { return seen_->merged[turn_]; }
-  Status scatter_merged(DType type, const Room& from, void* dense, std::size_t dimension) override;
+  Status spread_merged(DType type, const Room& from, bool from_zero, std::span<void* const> dense,
+                       std::size_t dimension) override;
   Status take_nonzero(DType type, const void* from, std::size_t n, const Room& to) override;
   std::size_t taken() const override { return seen_->taken; }
   Status quantise(const Quantiser& how, const float* gradient, const float* residual, float* left_out,
@@ -290,10 +291,16 @@ Status CudaSparseLink::merge(DType type, Op op, const Entries& first, bool goes_
   });
 }
 
-Status CudaSparseLink::scatter_merged(DType type, const Room& from, void* dense, std::size_t dimension) {
-  return link_.give([&](Cuda& cuda, CUstream stream) {
+Status CudaSparseLink::spread_merged(DType type, const Room& from, bool from_zero,
+                                     std::span<void* const> dense, std::size_t dimension) {
+  return link_.give([&](Cuda& cuda, CUstream stream) -> Status {
     const Entries most{from.indices, from.values, from.capacity, from.wide};
-    return cuda.sparse_kernels.scatter(stream, type, {most, &words()->merged[turn_]}, dense, dimension);
+    constexpr std::size_t kMost = SparseKernels::kMostSpread;
+    for (; !dense.empty(); dense = dense.subspan(std::min(dense.size(), kMost)))
+      HEDDLE_TRY(cuda.sparse_kernels.spread(stream, type, {most, &words()->merged[turn_]}, from_zero,
+                                            &words()->broken, dense.first(std::min(dense.size(), kMost)),
+                                            dimension));
+    return {};
   });
 }
 

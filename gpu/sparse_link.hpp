@@ -73,8 +73,9 @@ class SparseLink {
                        std::size_t dimension, std::span<const Room> to) = 0;
   // How many entries the last of them has, once it is told; more than there was room for, maybe.
   virtual std::size_t merged() const = 0;
-  // dense[index] = value for each of these, which lie in `from`; the others stay.
-  virtual Status scatter_merged(DType type, const Room& from, void* dense, std::size_t dimension) = 0;
+  // Each of `dense` := zeros, and the values of these, which lie in `from`; as SparseKernels::spread, where no list is broken.
+  virtual Status spread_merged(DType type, const Room& from, bool from_zero, std::span<void* const> dense,
+                               std::size_t dimension) = 0;
   // to := the values of which any bit is set, as SparseKernels::select_nonzero. Reserved as for merges.
   virtual Status take_nonzero(DType type, const void* from, std::size_t n, const Room& to) = 0;
   // How many there were, once it is told; more than there was room for, maybe.

@@ -15,6 +15,7 @@
 
 #include "gpu/kernels/elements.hpp"
 #include "gpu/kernels/operations.hpp"
+#include "gpu/kernels/search.hpp"
 #include "gpu/kernels/tiles.hpp"
 
 namespace heddle::gpu::kernels {
@@ -46,48 +47,9 @@ HEDDLE_DEVICE typename Element::Stored fold_entries(MergeOperation operation, ty
 
 // ---- Where tiles begin
 
-// The first `diagonal` entries of both lists: how many of them are the first list's. It is at least `least`, and at most `most`.
-struct Split {
-  std::uint64_t diagonal;
-  std::uint64_t least;
-  std::uint64_t most;
-
-  // Places to look at, in order, `step()` apart from the least on; those that are not below the most are none.
-  static constexpr unsigned kProbes = kThreads / 2;
-  HEDDLE_DEVICE std::uint64_t step() const { return (most - least + kProbes - 1) / kProbes; }
-  HEDDLE_DEVICE std::uint64_t probe(unsigned k) const { return least + k * step(); }
-  // At so many of them, the first ones, the first list's entry comes before the second's.
-  HEDDLE_DEVICE Split narrowed(unsigned before) const {
-    const std::uint64_t next = probe(before);
-    return {diagonal, before > 0 ? next - step() + 1 : least, next < most ? next : most};
-  }
-};
-
-HEDDLE_DEVICE inline Split split_at(std::uint64_t diagonal, std::uint64_t first, std::uint64_t second) {
-  return {diagonal, diagonal > second ? diagonal - second : 0, diagonal < first ? diagonal : first};
-}
-
-// Narrows both, each by half of the block's threads, to one number. In lists that are not sorted it is some number in the same bounds. `bits`: by turns, since a warp may be a round ahead.
-HEDDLE_DEVICE inline void find_splits(const Block& block, const MergeArguments& a,
-                                      std::uint32_t (&bits)[2][kWarps], Split& begin, Split& end) {
-  const auto before = [](const std::uint32_t* of_warps) {
-    std::uint32_t sum = 0;
-    HEDDLE_UNROLLED
-    for (unsigned w = 0; w < kWarps / 2; ++w)
-      sum += ones(of_warps[w]);
-    return sum;
-  };
-  for (unsigned round = 0; begin.least < begin.most || end.least < end.most; round = 1 - round) {
-    block.ballot_warps(bits[round], [&](unsigned thread) {
-      const bool is_begin = thread < Split::kProbes;
-      const Split split = {is_begin ? begin.diagonal : end.diagonal, is_begin ? begin.least : end.least,
-                           is_begin ? begin.most : end.most};
-      const std::uint64_t i = split.probe(thread % Split::kProbes);
-      return i < split.most && index_in(a.first, i) <= index_in(a.second, split.diagonal - 1 - i);
-    });
-    begin = begin.narrowed(before(bits[round]));
-    end = end.narrowed(before(bits[round] + kWarps / 2));
-  }
+// The first `diagonal` entries of both lists: how many of them are the first list's.
+HEDDLE_DEVICE inline Bounds split_at(std::uint64_t diagonal, std::uint64_t first, std::uint64_t second) {
+  return {diagonal > second ? diagonal - second : 0, diagonal < first ? diagonal : first};
 }
 
 // ---- A tile
@@ -108,25 +70,24 @@ struct MergePart {
 template <typename Index, typename Stored>
 struct MergeShared : TileShared {
   std::uint64_t totals[kWarps];
-  std::uint32_t bits[2][kWarps];
+  SearchBits bits;
   // What is loaded, and then the result.
   Index indices[kMergeRoom];
   Stored values[kMergeRoom];
 };
 
-// False where the searches found what they cannot find in sorted lists; the part lies within the lists all the same.
-HEDDLE_DEVICE inline bool set_part(MergePart& part, const Split& begin, const Split& end,
-                                   std::uint64_t second_count) {
-  const std::uint64_t all = end.diagonal - begin.diagonal;
-  std::uint64_t of_first = end.least > begin.least ? end.least - begin.least : 0;
+// Of `all` entries from `diagonal` on. False where the searches found what they cannot find in sorted lists; the part lies within the lists all the same.
+HEDDLE_DEVICE inline bool set_part(MergePart& part, std::uint64_t diagonal, std::uint64_t all,
+                                   std::uint64_t begin, std::uint64_t end, std::uint64_t second_count) {
+  std::uint64_t of_first = end > begin ? end - begin : 0;
   if (of_first > all) of_first = all;
-  part.first = begin.least;
-  part.second = begin.diagonal - begin.least;
+  part.first = begin;
+  part.second = diagonal - begin;
   part.of_first = static_cast<std::uint32_t>(of_first);
   part.of_second = static_cast<std::uint32_t>(all - of_first);
   part.has_before = part.first > 0 ? 1 : 0;
   part.has_after = part.second + part.of_second < second_count ? 1 : 0;
-  return part.first + of_first == end.least;
+  return part.first + of_first == end;
 }
 
 // A thread's share of what is loaded. False where an index is not less than the dimension. All loads are on their way before the first is looked at, whatever there is: indices of 64 bits come in
@@ -314,12 +275,15 @@ HEDDLE_DEVICE void merge_entries(const Block& block, const MergeArguments& a,
     Each<std::uint64_t> before;
     std::uint64_t next = 0;  // the first thread's alone
     const std::uint64_t diagonal = (a.first_tile + tile) * kMergeTile;
-    const std::uint64_t behind = diagonal + kMergeTile;
-    Split begin = split_at(diagonal, first, second);
-    Split end = split_at(behind < first + second ? behind : first + second, first, second);
-    find_splits(block, a, shared.bits, begin, end);
+    const std::uint64_t left = first + second - diagonal;
+    const std::uint64_t behind = diagonal + (left < kMergeTile ? left : kMergeTile);
+    Bounds begin = split_at(diagonal, first, second);
+    Bounds end = split_at(behind, first, second);
+    find_both(block, shared.bits, begin, end, [&](bool is_begin, std::uint64_t i) {
+      return index_in(a.first, i) <= index_in(a.second, (is_begin ? diagonal : behind) - 1 - i);
+    });
     MergePart part;
-    const bool is_right = set_part(part, begin, end, second);
+    const bool is_right = set_part(part, diagonal, behind - diagonal, begin.least, end.least, second);
     block.each([&](unsigned thread) {
       if (!load_part(a, part, shared, thread) || !is_right) store_shared_word(a.broken, 1);
       if (thread == 0) next = add_to_word(&work.ticket, 1);

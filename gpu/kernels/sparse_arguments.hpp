@@ -114,6 +114,23 @@ struct ScatterArguments {
   std::uint64_t dimension;
 };
 
+// ---- Entries as dense vectors
+
+inline constexpr unsigned kSpreadTile = kThreads * 4 * sizeof(Vector);  // bytes
+inline constexpr unsigned kMostSpread = 8;                              // vectors
+
+struct SpreadArguments {
+  const unsigned char* indices;  // sorted, each once; all aligned as their elements are
+  const unsigned char* values;
+  std::uint64_t count;
+  const std::uint64_t* counted;  // where it is not null: how many of these there are
+  const std::uint64_t* broken;   // where it is not null, and that is not 0: nothing is done
+  std::uint64_t cleared;         // a value, as bits, that becomes 0
+  unsigned char* outputs[kMostSpread];
+  std::uint32_t n_outputs;
+  std::uint64_t dimension;
+};
+
 // ---- Merging
 
 inline constexpr unsigned kMergedEach = 8;  // entries of both lists that a thread merges

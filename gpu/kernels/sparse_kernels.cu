@@ -39,9 +39,18 @@
     merge_entries<Element, Index>(Block{blockIdx.x, gridDim.x}, arguments, shared);           \
   }
 
+#define HEDDLE_SPREAD_KERNEL(name, Stored, Index)                                              \
+  extern "C" __global__ void __launch_bounds__(heddle::gpu::kernels::kThreads)                 \
+      heddle_##name(const __grid_constant__ heddle::gpu::kernels::SpreadArguments arguments) { \
+    using namespace heddle::gpu::kernels;                                                      \
+    __shared__ SpreadShared shared;                                                            \
+    spread_entries<Stored, Index>(Block{blockIdx.x, gridDim.x}, arguments, shared);            \
+  }
+
 HEDDLE_SELECT_KERNELS(HEDDLE_SELECT_KERNEL)
 HEDDLE_MERGE_KERNELS(HEDDLE_MERGE_KERNEL)
 HEDDLE_SCATTER_KERNELS(HEDDLE_SCATTER_KERNEL)
+HEDDLE_SPREAD_KERNELS(HEDDLE_SPREAD_KERNEL)
 
 HEDDLE_CHECK_KERNELS(HEDDLE_CHECK_KERNEL)
 HEDDLE_FORGET_KERNELS(HEDDLE_FORGET_KERNEL)

@@ -12,6 +12,7 @@
 #include "gpu/kernels/scatter.hpp"
 #include "gpu/kernels/select.hpp"
 #include "gpu/kernels/signs.hpp"
+#include "gpu/kernels/spread.hpp"
 
 // (clang-format would indent it a little further each time.)
 // clang-format off
@@ -35,6 +36,12 @@
   HEDDLE_SCATTER_WIDTHS(X, scatter_add_f64, Plain<double>, AnySum) \
   HEDDLE_SCATTER_WIDTHS(X, scatter_add_i32, Plain<std::int32_t>, AnySum) \
   HEDDLE_SCATTER_WIDTHS(X, scatter_add_i64, Plain<std::int64_t>, AnySum)
+
+// X(name, bits of a value, index)
+#define HEDDLE_SPREAD_KERNELS(X) \
+  X(spread_16_i32, std::uint16_t, std::uint32_t) X(spread_16_i64, std::uint16_t, std::uint64_t) \
+  X(spread_32_i32, std::uint32_t, std::uint32_t) X(spread_32_i64, std::uint32_t, std::uint64_t) \
+  X(spread_64_i32, std::uint64_t, std::uint32_t) X(spread_64_i64, std::uint64_t, std::uint64_t)
 
 // X(name, element, index that all of the vectors' fit into)
 #define HEDDLE_MERGE_WIDTHS(X, suffix, Element) \

@@ -88,8 +88,8 @@ std::vector<gpu::Room> MergedEntries::serves() const {
 }
 
 Status MergedEntries::close() {
-  if (!has_memory_) return {};
   result_ = job_.out;
+  if (!has_memory_ || !works()) return {};
   const std::vector<gpu::Room> rooms = serves();
   if (!rooms.empty()) HEDDLE_TRY(merge_all(rooms));
   return has_room() || !has_memory_ ? Status() : merge_beside();
@@ -131,14 +131,12 @@ Status MergedEntries::merge_all(std::span<const gpu::Room> to) {
 
 // ---- Into a dense vector
 
-Result<gpu::Entries> ScatteredEntries::make() {
-  HEDDLE_TRY(worker_.sparse->check(job_.in, job_.dimension));
-  return job_.in;
-}
-
-Status ScatteredEntries::after_merges(const gpu::Room& from) {
-  HEDDLE_TRY(worker_.sparse->clear(out_, job_.dimension * dtype_size(type_)));
-  return worker_.sparse->scatter_merged(type_, from, out_, job_.dimension);
+Status SpreadEntries::after_merges(const gpu::Room& from) {
+  std::vector<void*> dense(1, out_);
+  if (worker_.direct) dense.clear();
+  for (int r = 0; worker_.direct && r < worker_.worker.size; ++r)
+    dense.push_back(room_of(r).indices);
+  return worker_.sparse->spread_merged(type_, from, job_.op == Op::sum, dense, job_.dimension);
 }
 
 }  // namespace heddle

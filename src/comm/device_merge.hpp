@@ -1,6 +1,6 @@
 // What the ranks of a node do on their GPUs in one allreduce of sparse vectors whose result is sparse: steps as in device_entries.hpp. Each rank merges everybody's
 // entries, in the order of ranks, one rank's after the other's; where they share a context the first one does it for all that have room for the result. Who learns that it had too little
-// merges once more, by itself, in one more step. Minimum and maximum into a dense vector go the same way, each rank by itself.
+// merges once more, by itself, in one more step. Into a dense vector minimum and maximum go the same way, and of ranks that share a context sums as well.
 #pragma once
 
 #include <array>
@@ -78,18 +78,17 @@ class MergedEntries : public EntriesWork {
   std::array<std::uint64_t, kOutcome> outcome_{};
 };
 
-// Into a dense vector, which is 0 where no rank has an entry: for minimum and maximum, in which that 0 does not count where one has.
-class ScatteredEntries final : public MergedEntries {
+// Into a dense vector, which is 0 where no rank has an entry: for minimum and maximum, in which that 0 does not count where one has; and for sums, which begin with +0. Ranks that share a context
+// leave it to the first one, which writes the vectors of all. Where a list is broken they stay as they were.
+class SpreadEntries final : public MergedEntries {
  public:
-  ScatteredEntries(const EntriesWorker& worker, const gpu::Entries& in, DType type, Op op, void* out,
-                   std::size_t dimension, std::uint64_t asked)
+  SpreadEntries(const EntriesWorker& worker, const gpu::Entries& in, DType type, Op op, void* out,
+                std::size_t dimension, std::uint64_t asked)
       : MergedEntries(worker, {in, type, op, dimension, {}}, asked), out_(out) {}
 
  protected:
-  // Looks after the contract before the vector is written, as a sum does.
-  Result<gpu::Entries> make() override;
-  bool broken() const override { return worker_.sparse != nullptr && worker_.sparse->broken(); }
-  bool makes() const override { return true; }
+  bool works() const override { return !worker_.direct || worker_.worker.rank == 0; }
+  gpu::Room room_given() const override { return {out_, nullptr, 0, false}; }
   Status after_merges(const gpu::Room& from) override;
 
  private:

@@ -18,9 +18,9 @@ bool is_aligned(const void* buffer, std::size_t to) {
 
 std::unique_ptr<EntriesWork> fold_into_dense(const EntriesWorker& worker, const DeviceEntries& job,
                                              std::uint64_t asked) {
-  if (job.op == Op::sum)
+  if (job.op == Op::sum && !worker.direct)
     return std::make_unique<EntriesSum>(worker, job.in, job.type, job.out, job.dimension, asked);
-  return std::make_unique<ScatteredEntries>(worker, job.in, job.type, job.op, job.out, job.dimension, asked);
+  return std::make_unique<SpreadEntries>(worker, job.in, job.type, job.op, job.out, job.dimension, asked);
 }
 
 // Ends a call: to a caller who looks at the residual's values it comes back after each.
@@ -66,7 +66,8 @@ Result<bool> DevicePath::can_add(const DeviceEntries& job) {
   if (here.ok() && here.value()) here = holds_entries(job.in, job.type);
   if (!here.ok() || !here.value()) return here;
   HEDDLE_TRY(after_streams());
-  return has_sparse() && (job.op == Op::sum || sparse_->reserve_merges().ok());
+  const bool adds = job.op == Op::sum && !direct_;
+  return has_sparse() && (adds || sparse_->reserve_merges().ok());
 }
 
 // What is not for GPUs, and that on all ranks, is no reason to end the mode, in which others are.

@@ -1,6 +1,6 @@
 // Merges of sparse vectors on a GPU against the host's (host_sparse.hpp), bit for bit: every type, sums, minima and maxima, widths of indices in all mixtures, lists that are empty, equal,
 // apart and of very different lengths, tiles that end between equals, room that is too little, merges of many launches, lists that break their contract, and that
-// nothing beside the results changes. merge_check LIBCUDA [--short], as sparse_check.
+// nothing beside the results changes. Also entries as dense vectors, which merges are followed by. merge_check LIBCUDA [--short], as sparse_check.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -41,6 +41,9 @@ class Checker {
   // `widths`: bit k is set where list k has wide indices, bit 2 where the result has.
   bool merge(DType type, Op op, const HostEntries& first, const HostEntries& second, std::uint64_t dimension,
              std::size_t room, unsigned widths, bool is_broken = false);
+  // `vectors` of them, the first of which lies `off` elements behind 16 bytes, the others one further each.
+  bool spread(DType type, const HostEntries& entries, std::size_t dimension, bool wide, std::size_t vectors,
+              std::size_t off);
   std::size_t cases() const { return cases_; }
   std::size_t multiprocessors() const { return static_cast<std::size_t>(multiprocessors_); }
 
@@ -147,6 +150,50 @@ bool Checker::merge(DType type, Op op, const HostEntries& first, const HostEntri
   return false;
 }
 
+// Sometimes it is the device that knows how many entries there are, and the room has others behind them; of -0 becomes +0, or not; and where a list was broken nothing happens.
+bool Checker::spread(DType type, const HostEntries& entries, std::size_t dimension, bool wide,
+                     std::size_t vectors, std::size_t off) {
+  ++cases_;
+  const std::size_t width = dtype_size(type);
+  const bool from_zero = cases_ % 2 == 0;
+  const bool is_counted = cases_ % 3 == 0;
+  const std::uint64_t words[] = {is_counted ? entries.indices.size() / 2 : entries.indices.size(),
+                                 cases_ % 8 == 0 ? 1U : 0U};
+  Layout layout;
+  const Placed list{layout, type, entries.indices.size(), wide};
+  const std::size_t at_words = layout.take(sizeof words);
+  std::vector<std::size_t> places;
+  for (std::size_t k = 0; k < vectors; ++k)
+    places.push_back(layout.take((dimension + off + k) * width) + (off + k) * width);
+  Bytes image(layout.end(), kMark);
+  list.put(image, entries);
+  std::memcpy(&image[at_words], words, sizeof words);
+  memory_.put(image);
+  std::vector<void*> dense;
+  for (const std::size_t place : places)
+    dense.push_back(at(place));
+  auto* const told = reinterpret_cast<std::uint64_t*>(at(at_words));
+  const Status status = kernels_.spread(
+      gpu::default_stream(), type,
+      {{at(list.indices), at(list.values), list.count, list.wide}, is_counted ? told : nullptr}, from_zero,
+      told + 1, dense, dimension);
+  for (const std::size_t place : places) {
+    if (words[1] != 0 || dimension == 0) continue;
+    std::memset(&image[place], 0, dimension * width);
+    for (std::size_t i = 0; i < words[0]; ++i) {
+      std::uint8_t* const to = &image[place + entries.indices[i] * width];
+      std::memcpy(to, &entries.values[i * width], width);
+      const bool is_float = type != DType::i32 && type != DType::i64;
+      const bool is_zero = std::all_of(to, to + width - 1, [](std::uint8_t byte) { return byte == 0; });
+      if (from_zero && is_float && is_zero && to[width - 1] == 0x80) to[width - 1] = 0;
+    }
+  }
+  if (status.ok() && memory_.get(image.size()) == image) return true;
+  std::printf("  wrong: %zu entries of %zu %s as %zu vectors, %zu off%s %s\n", entries.indices.size(),
+              dimension, dtype_name(type), vectors, off, wide ? ", wide" : "", status.message().c_str());
+  return false;
+}
+
 // Those of `from` to `to` - 1 by `step`.
 HostEntries entries_at(DType type, std::uint64_t from, std::uint64_t to, std::uint64_t step,
                        std::mt19937_64& random) {
@@ -236,6 +283,25 @@ bool check_broken_merge(Checker& checker, std::mt19937_64& random) {
   return right;
 }
 
+bool check_spread(Checker& checker, std::mt19937_64& random, bool brief) {
+  bool right = true;
+  unsigned turn = 0;
+  for (const DType type : kTypes) {
+    const std::size_t tile = gpu::kernels::kSpreadTile / dtype_size(type);
+    for (const std::size_t n : {std::size_t{1}, std::size_t{77}, tile - 1, tile, 2 * tile, 3 * tile + 5}) {
+      for (const std::uint64_t one_in : {1, 3, 100, 100'000}) {
+        ++turn;
+        right = checker.spread(type, entries_among(type, n, one_in, random), n, turn % 2 == 0,
+                               1 + turn % gpu::SparseKernels::kMostSpread, turn % 3) &&
+                right;
+      }
+    }
+  }
+  // More tiles than blocks.
+  const std::size_t n = (brief ? 300'000 : 8'000'000) + 3;
+  return checker.spread(DType::f32, entries_among(DType::f32, n, 100, random), n, false, 2, 0) && right;
+}
+
 // More tiles than blocks run at once, and blocks that wait for each other.
 bool check_large_merge(Checker& checker, std::mt19937_64& random) {
   const std::uint64_t n = checker.multiprocessors() * kTile * 9 + 1003;
@@ -254,6 +320,7 @@ int main(int argc, char** argv) {
   Checker checker(argv[1], heddle::gpu::kernels::kMostTiles);
   bool right = say("merge", check_merge(checker, random, brief));
   right = say("merge of broken lists", check_broken_merge(checker, random)) && right;
+  right = say("entries as dense vectors", check_spread(checker, random, brief)) && right;
   if (!brief) right = say("large merges", check_large_merge(checker, random)) && right;
   // Many launches for one merge.
   Checker little(argv[1], 1);

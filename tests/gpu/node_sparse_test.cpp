@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -92,6 +93,31 @@ TEST(GpuNodeSparse, SumsInOneContext) {
 
 TEST(GpuNodeSparse, SumsOnTwoDevices) {
   sums(3, 2);
+}
+
+// The sum begins with +0 wherever it is made, so it has no -0, also where all ranks have one; a minimum has.
+TEST(GpuNodeSparse, SumsOfMinusZero) {
+  for (const int devices : {1, 2}) {
+    Node node(2);
+    on_ranks(2, [&](heddle_comm_t comm, int rank) {
+      const TestMemory one(*driver, Memory::device, 4, rank % devices);
+      ASSERT_NE(node.begin(comm, one.data()), -1);
+      Entries mine(100, rank == 0 ? 100 : 50, HEDDLE_FLOAT32, false, rank);
+      const std::vector<float> zeros(mine.number, -0.0F);
+      std::memcpy(mine.values.data(), zeros.data(), mine.values.size());
+      const OnGpu there(mine, rank, rank % devices);
+      const heddle_sparse in = mine.vector(there.indices.data(), there.values.data());
+      for (const heddle_op op : {HEDDLE_SUM, HEDDLE_MIN}) {
+        OK(heddle_sparse_allreduce_dense(&in, there.dense.data(), op, comm));
+        heddle_sparse_stats stats = {};
+        OK(heddle_sparse_get_stats(comm, &stats));
+        EXPECT_EQ(std::string(stats.algorithm), "gpu");
+        const Bytes got = there.result(100 * sizeof(float));
+        for (std::size_t i = 0; i < got.size(); ++i)
+          ASSERT_EQ(got[i], op == HEDDLE_MIN && i % 4 == 3 ? 0x80 : 0) << i;
+      }
+    });
+  }
 }
 
 // Programs that sum nothing but sparse vectors come to the GPUs as well.

@@ -100,6 +100,26 @@ void run_merge(const void* arguments, unsigned blocks) {
                                   shared);
 }
 
+template <typename Stored, typename Index>
+bool translate_spread(void* arguments, const Reach& reach) {
+  auto& a = *static_cast<SpreadArguments*>(arguments);
+  for (unsigned r = 0; r < a.n_outputs; ++r) {
+    if (!translate_one(a.outputs[r], a.dimension * sizeof(Stored), reach)) return false;
+  }
+  return translate_one(a.indices, a.count * sizeof(Index), reach) &&
+         translate_one(a.values, a.count * sizeof(Stored), reach) &&
+         translate_one(a.counted, sizeof *a.counted, reach) &&
+         translate_one(a.broken, sizeof *a.broken, reach);
+}
+
+template <typename Stored, typename Index>
+void run_spread(const void* arguments, unsigned blocks) {
+  SpreadShared shared;
+  for (unsigned block = blocks; block-- > 0;)
+    spread_entries<Stored, Index>(Block{block, blocks}, *static_cast<const SpreadArguments*>(arguments),
+                                  shared);
+}
+
 template <class Index>
 bool translate_check(void* arguments, const Reach& reach) {
   auto& a = *static_cast<CheckArguments*>(arguments);
@@ -277,6 +297,9 @@ void run_unpack_delta(const void* arguments, unsigned blocks) {
              &run_scatter<Element, Index, Operation>},
 #define HEDDLE_MERGE_TWIN(name, Element, Index) \
   SparseTwin{"heddle_" #name, sizeof(MergeArguments), &translate_merge<Element>, &run_merge<Element, Index>},
+#define HEDDLE_SPREAD_TWIN(name, Stored, Index)                                          \
+  SparseTwin{"heddle_" #name, sizeof(SpreadArguments), &translate_spread<Stored, Index>, \
+             &run_spread<Stored, Index>},
 #ifdef __clang_analyzer__
 // What it looks for is in one kernel of a kind as in all, and all take it more than a minute.
 #define HEDDLE_TWINS HEDDLE_SELECT_TWIN(select_32_i32, std::uint32_t, std::uint32_t, false)
@@ -285,6 +308,7 @@ void run_unpack_delta(const void* arguments, unsigned blocks) {
   HEDDLE_SELECT_KERNELS(HEDDLE_SELECT_TWIN)               \
   HEDDLE_SCATTER_KERNELS(HEDDLE_SCATTER_TWIN)             \
   HEDDLE_MERGE_KERNELS(HEDDLE_MERGE_TWIN)                 \
+  HEDDLE_SPREAD_KERNELS(HEDDLE_SPREAD_TWIN)               \
   HEDDLE_CHECK_KERNELS(HEDDLE_CHECK_TWIN)                 \
   HEDDLE_FORGET_KERNELS(HEDDLE_FORGET_TWIN)               \
   HEDDLE_PACK_BITMAP_KERNELS(HEDDLE_PACK_BITMAP_TWIN)     \
