@@ -37,6 +37,11 @@ struct Cut {
   HEDDLE_DEVICE bool is_full(std::uint64_t first) const {
     return first >= shift && first + kBatch<Bits> <= end;
   }
+  // Row number `lane` of those from `first` on.
+  HEDDLE_DEVICE void prefetch(std::uint64_t first, unsigned lane) const {
+    const std::uint64_t row = first + lane * kWarp;
+    if (row >= shift && row < end) kernels::prefetch(begin + row * sizeof(Bits));
+  }
   // A bit for each lane that has a value in the row that begins there.
   HEDDLE_DEVICE std::uint32_t present(std::uint64_t first) const {
     const std::uint64_t missing = first < shift ? shift - first : 0;

@@ -235,11 +235,20 @@ HEDDLE_DEVICE inline std::uint64_t wait_for_counts(const std::uint64_t* tiles, s
 template <typename Bits, typename Index, bool kBySearch>
 HEDDLE_DEVICE void select_entries(const Block& block, const SelectArguments& a, SelectShared<Bits>& shared) {
   Workspace& work = *a.workspace;
-  take_first_tile(block, work, shared);
+  Each<std::uint64_t> ticket;
+  block.alone([&](unsigned thread) { ticket[thread] = thread == 0 ? add_to_word(&work.ticket, 1) : 0; });
   const Values from = values_of(a.source, work.search);
   const Cut<Bits> cut(from, a.all_tiles);
   const Criterion<Bits, kBySearch> criterion(a, work.search);
   const std::uint64_t tiles = tiles_here(a, cut.tiles);
+  // Whoever comes to the tile of this block's number, its first two batches are on their way.
+  block.each([&](unsigned thread) {
+    if (block.number < tiles)
+      cut.prefetch(cut.first_of(a.first_tile + block.number, thread / kWarp), thread % kWarp);
+    if (thread != 0) return;
+    shared.tile = ticket[thread];
+    shared.is_last = 0;
+  });
   const std::uint64_t above_so_far = a.is_first != 0 ? 0 : work.above;
   const std::uint64_t equal_so_far = a.is_first != 0 ? 0 : work.equal;
 
@@ -283,8 +292,8 @@ HEDDLE_DEVICE void select_entries(const Block& block, const SelectArguments& a, 
       if (thread == 0 && tile + 1 == tiles)
         store_shared_word(&work.tiles[tile], Tile::kKnown | (before + own));
     });
-    // Nobody asks any more for what other blocks tell; what this one has yet to write is its own affair.
-    if (next >= tiles) finish_tiles(block, a, tiles, criterion.wanted, shared);
+    // What this one has yet to write is its own affair.
+    if (next >= tiles) leave_tiles(block, work, tiles, shared);
     block.each_warp([&](const Warp& warp, unsigned w) {
       const std::uint64_t total = shared.totals[w];
       const auto found = static_cast<std::uint32_t>(Tile::above(total) + Tile::equal(total));
@@ -298,6 +307,7 @@ HEDDLE_DEVICE void select_entries(const Block& block, const SelectArguments& a, 
       else
         write_part(warp, cut, criterion, first, writer);
     });
+    clear_tiles(block, a, tiles, criterion.wanted, shared);
     tile = next;
   }
 }

@@ -112,17 +112,22 @@ HEDDLE_DEVICE void place_tile(const Block& block, Workspace& work, std::uint64_t
   });
 }
 
-// The last block leaves the workspace as it was found, for the next launch, and tells how many entries there are: all that are above, and
-// `wanted` of those that are equal.
-template <class Arguments>
-HEDDLE_DEVICE void finish_tiles(const Block& block, const Arguments& a, std::uint64_t tiles,
-                                std::uint64_t wanted, TileShared& shared) {
-  Workspace& work = *a.workspace;
-  block.each([&](unsigned thread) {
+// Says that this block asks no more for what others have told: shared.is_last, behind the next barrier, is 1 where it was the last one.
+HEDDLE_DEVICE inline void leave_tiles(const Block& block, Workspace& work, std::uint64_t tiles,
+                                      TileShared& shared) {
+  block.alone([&](unsigned thread) {
     if (thread != 0) return;
     shared.is_last = meet(&work.done) + 1 == block.of ? 1 : 0;
     shared.before = tiles > 0 && shared.is_last != 0 ? load_shared_word(&work.tiles[tiles - 1]) : 0;
   });
+}
+
+// After that and a barrier the last block leaves the workspace as it was found, for the next launch, and tells how many entries there are: all that are above, and
+// `wanted` of those that are equal.
+template <class Arguments>
+HEDDLE_DEVICE void clear_tiles(const Block& block, const Arguments& a, std::uint64_t tiles,
+                               std::uint64_t wanted, const TileShared& shared) {
+  Workspace& work = *a.workspace;
   if (shared.is_last == 0) return;
   block.each([&](unsigned thread) {
     for (std::uint64_t tile = thread; tile < tiles; tile += kThreads)
@@ -134,6 +139,14 @@ HEDDLE_DEVICE void finish_tiles(const Block& block, const Arguments& a, std::uin
     work.equal = (a.is_first != 0 ? 0 : work.equal) + Tile::equal(shared.before);
     *a.needed = work.above + (work.equal < wanted ? work.equal : wanted);
   });
+}
+
+template <class Arguments>
+HEDDLE_DEVICE void finish_tiles(const Block& block, const Arguments& a, std::uint64_t tiles,
+                                std::uint64_t wanted, TileShared& shared) {
+  leave_tiles(block, *a.workspace, tiles, shared);
+  block.each([](unsigned /*thread*/) {});
+  clear_tiles(block, a, tiles, wanted, shared);
 }
 
 // After that, of codes: whether they were as many as they should be.

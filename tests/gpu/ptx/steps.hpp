@@ -311,6 +311,11 @@ void atomic_add(Lane& lane, const Instruction& i) {
   set<T>(lane, i.slots[0], before);
 }
 
+// A GPU would not mind memory that is not there; who means what he asks for asks for none.
+inline void look_at(Lane& lane, const Instruction& i) {
+  const std::uint64_t at = source<std::uint64_t>(lane, i, 0) + static_cast<std::uint64_t>(i.offset);
+  lane.block->machine->global(lane, at, 1);
+}
 inline void read_clock(Lane& lane, const Instruction& i) {
   set<std::uint64_t>(lane, i.slots[0],
                      static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch() /
