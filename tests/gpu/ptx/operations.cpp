@@ -200,8 +200,7 @@ Parts parts_of(std::string_view name) {
 }
 
 Step find_step(std::string_view name, Instruction& instruction) {
-  if (name == "membar.gl")
-    return &nothing;  // the order of global memory is that of the text
+  if (name == "membar.gl") return &nothing;  // the order of global memory is that of the text
   if (name == "prefetch.global.L2") return &look_at;
   if (name == "globaltimer") return &read_clock;
   if (name == "atom.global.add.u64" || name == "atom.acq_rel.gpu.global.add.u64")
