@@ -283,6 +283,8 @@ def read(path):
     if isinstance(result, dict) and ("program" in result and "rows" in result or is_over_hosts(result)):
         check_schema(result)
         return result
+    if isinstance(result, dict) and "folds" in result:
+        raise ValueError("tests/gpu/run wrote it, which shows its tables itself; docs/gpu.md has those of the documentation")
     if isinstance(result, dict) and "what" in result:
         raise ValueError(f"put together by hand, and read as it is: {result['what']}")
     if isinstance(result, dict) and "rows" in result and "program" not in result:

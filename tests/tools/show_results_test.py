@@ -36,7 +36,7 @@ class ShowResults(unittest.TestCase):
                 self.assertEqual(shown.returncode, 0, shown.stderr)
                 self.assertIn("| ratio |", shown.stdout)
             if shown.returncode != 0:
-                self.assertRegex(shown.stderr.splitlines()[-1], "put together by hand.*peer_loop.c|tests/scale/show.py", path)
+                self.assertRegex(shown.stderr.splitlines()[-1], "put together by hand.*peer_loop.c|tests/scale/show.py|tests/gpu/run wrote it", path)
 
     def test_launches_are_put_together(self):
         """Their medians, with the interval of the median of six values: all of them."""
