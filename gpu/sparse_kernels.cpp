@@ -143,18 +143,16 @@ Status check_merge(const CountedEntries& first, const CountedEntries& second, st
                           {"the workspace", workspace, sizeof(kernels::Vector)}});
 }
 
-std::uint64_t tiles_over(const Source& source, std::size_t value_bytes) {
-  const std::uint64_t shift = number(source.values) % sizeof(kernels::Vector);
+std::uint64_t tiles_over(const Source& source, std::size_t value_bytes,
+                         std::uint64_t alignment = sizeof(kernels::Vector)) {
+  const std::uint64_t shift = number(source.values) % alignment;
   const std::uint64_t tile = kernels::kTileVectors * sizeof(kernels::Vector);
   return source.count == 0 ? 0 : div_up(shift + source.count * value_bytes, tile);
 }
 
-// For as many blocks: one for each of them, or some, where tiles would become too large. What is too short for that has the least there are.
+// For as many blocks: some for each of them, and not many more than whole turns of all. What is too short for that has the least there are.
 std::uint64_t selected_tiles(const Source& source, std::size_t value_bytes, std::uint64_t blocks) {
-  const std::uint64_t shift = number(source.values) % kernels::kRowBytes / value_bytes;
-  const unsigned least =
-      value_bytes == 8 ? kernels::kLeastTile<std::uint64_t> : kernels::kLeastTile<std::uint32_t>;
-  const std::uint64_t all = source.count == 0 ? 0 : div_up(shift + source.count, least);
+  const std::uint64_t all = tiles_over(source, value_bytes, kernels::kLineBytes);
   const std::uint64_t turns = std::max<std::uint64_t>(div_up(all, blocks * kernels::kMostBatches), 1);
   return div_up(all, std::max<std::uint64_t>(div_up(all, blocks * turns), 1));
 }

@@ -21,6 +21,7 @@
 #include <atomic>
 #include <chrono>
 #include <thread>
+#include <utility>
 #define HEDDLE_DEVICE
 #endif
 
@@ -118,6 +119,16 @@ struct Warp {
     for (unsigned far = kWarp / 2; far > 0; far /= 2)
       sum += __shfl_xor_sync(0xFFFFFFFFU, sum, far);
     return sum;
+  }
+  // values[l] := the sum of those before lane l. Gives the sum of all.
+  __device__ std::uint32_t scan(OfLane<std::uint32_t>& values) const {
+    std::uint32_t sum = values.own;
+    for (unsigned far = 1; far < kWarp; far *= 2) {
+      const std::uint32_t other = __shfl_up_sync(0xFFFFFFFFU, sum, far);
+      if (threadIdx.x % kWarp >= far) sum += other;
+    }
+    values.own = sum - values.own;
+    return __shfl_sync(0xFFFFFFFFU, sum, kWarp - 1);
   }
   // values[l] += values[l ^ far], of all lanes at once.
   __device__ void add_far(OfLane<double>& values, unsigned far) const {
@@ -265,6 +276,12 @@ struct Warp {
     std::uint64_t sum = 0;
     for (unsigned lane = kWarp; lane-- > 0;)
       sum += f(lane);
+    return sum;
+  }
+  std::uint32_t scan(OfLane<std::uint32_t>& values) const {
+    std::uint32_t sum = 0;
+    for (std::uint32_t& value : values.all)
+      sum += std::exchange(value, sum);
     return sum;
   }
   void add_far(OfLane<double>& values, unsigned far) const {

@@ -122,7 +122,7 @@ HEDDLE_DEVICE void count_digit(const Block& block, const DigitArguments& a, cons
     // From the end: what the cache keeps is the beginning, where the next launch begins.
     for (std::uint64_t done = block.number; done < grid.tiles; done += block.of) {
       Share<std::uint32_t> share;
-      share.load(grid, grid.tiles - 1 - done, thread);
+      share.load(grid, (grid.tiles - 1 - done) * kTileVectors, kTileVectors, thread, kThreads);
       count_share<kDigit>(share, prefix, shared.counts);
     }
   });

@@ -1,14 +1,14 @@
 // A vector's entries that matter, in their order: one pass that reads each value once. Blocks take tiles by tickets, so a tile that is waited for has been taken by a
-// block that runs: no order of blocks, and no number of them that run at once, is relied upon. What a warp finds in its part of a tile it puts into the block's memory. The block
+// block that runs: no order of blocks, and no number of them that run at once, is relied upon. A warp notes in the block's memory where in its part of a tile it has found something. The block
 // tells how much that was, in the tile's word (tiles.hpp), and adds up what all tiles tell that come after its last one: that many blocks run at once, or fewer, so all of
-// these words are looked at together, and nobody waits for what others have added up. Meanwhile the first values of the next tile are on their way. Then it writes.
+// these words are looked at together, and nobody waits for what others have added up. Then it writes. What comes next is on its way all the while: a batch to the threads, two more to the cache.
 //
-// A warp that finds more than there is room for reads its part once more, mostly from the cache, when its place is known, and writes at once.
+// A warp that finds more than there is room for, or not all of whose finds are taken, reads its part once more when its place is known, mostly from the cache.
 #pragma once
 
 #include <cstdint>
 
-#include "gpu/kernels/rows.hpp"
+#include "gpu/kernels/places.hpp"
 #include "gpu/kernels/tiles.hpp"
 
 namespace heddle::gpu::kernels {
@@ -46,92 +46,27 @@ struct Criterion {
   }
 };
 
-// Looks at a batch whose first place is `first`. `take(row, above, equal)`, with a bit for each lane, of rows in which there is any.
-template <bool kIsFull, typename Bits, bool kBySearch, class Take>
-HEDDLE_DEVICE void look_at_rows(const Warp& warp, const Cut<Bits>& cut, std::uint64_t first,
-                                const OfLane<Rows<Bits>>& rows, const Criterion<Bits, kBySearch>& criterion,
-                                Take take) {
-  HEDDLE_UNROLLED
-  for (unsigned r = 0; r < kRows<Bits>; ++r) {
-    std::uint32_t above = warp.ballot([&](unsigned lane) { return criterion.is_above(rows[lane].bits[r]); });
-    std::uint32_t equal = 0;
-    if constexpr (kBySearch)
-      equal = warp.ballot([&](unsigned lane) { return criterion.is_equal(rows[lane].bits[r]); });
-    if constexpr (!kIsFull) {
-      const std::uint32_t present = cut.present(first + r * kWarp);
-      above &= present;
-      equal &= present;
-    }
-    if ((above | equal) != 0) take(r, above, equal);
-  }
-}
-
-template <typename Bits, bool kBySearch, class Take>
-HEDDLE_DEVICE void look_at(const Warp& warp, const Cut<Bits>& cut, std::uint64_t first,
-                           const OfLane<Rows<Bits>>& rows, const Criterion<Bits, kBySearch>& criterion,
-                           Take take) {
-  // All lanes say the same; that they do together spares them looking at each row whether all have come.
-  if (warp.ballot([&](unsigned /*lane*/) { return cut.is_full(first); }) != 0)
-    look_at_rows<true>(warp, cut, first, rows, criterion, take);
-  else
-    look_at_rows<false>(warp, cut, first, rows, criterion, take);
-}
-
-HEDDLE_DEVICE inline std::uint32_t ones_before(std::uint32_t bits, unsigned lane) {
-  return ones(bits & ((1U << lane) - 1));
-}
-
-// ---- What a block keeps until it knows the place
-
-inline constexpr unsigned kStaged = 512;  // entries of a warp's part: all of it in a tile of one batch
-
-template <typename Bits>
-struct Staged {
-  std::uint16_t places[kStaged];  // in the warp's part
-  Bits values[kStaged];
-};
-static_assert(kMostBatches * kBatch<std::uint16_t> <= 65536 && kBatch<std::uint16_t> <= kStaged);
-
-template <typename Bits>
-struct SelectShared : TileShared {
-  std::uint64_t next;            // tile that the block has
-  std::uint64_t totals[kWarps];  // of warps: as in tiles' words
-  std::uint64_t sums[kWarps];
-  Staged<Bits> staged[kWarps];
+// What a lane has found in its vectors of a batch: above the threshold, and equal to it where that counts.
+struct Found {
+  Places above = 0;
+  Places equal = 0;
 };
 
-// Warp w's part of a tile, which begins at `first`, and whose first batch each thread has `ahead`: these go to its stage as far as there is room. Gives how
-// many there are.
 template <typename Bits, bool kBySearch>
-HEDDLE_DEVICE std::uint64_t stage_part(const Warp& warp, unsigned w, const Cut<Bits>& cut,
-                                       const Criterion<Bits, kBySearch>& criterion, std::uint64_t first,
-                                       Each<Rows<Bits>>& ahead, Staged<Bits>& staged) {
-  std::uint32_t found = 0;
-  std::uint32_t equals = 0;
-  HEDDLE_NOT_UNROLLED
-  for (std::uint32_t batch = 0; batch < cut.batches; ++batch) {
-    const std::uint32_t begin = batch * kBatch<Bits>;
-    OfLane<Rows<Bits>> rows;
-    warp.alone([&](unsigned lane) {
-      Rows<Bits>& own = ahead[w * kWarp + lane];
-      rows[lane] = own;
-      if (batch + 1 < cut.batches) own.load(cut, first + begin + kBatch<Bits>, lane);
-    });
-    look_at(warp, cut, first + begin, rows, criterion,
-            [&](unsigned r, std::uint32_t above, std::uint32_t equal) {
-              const std::uint32_t taken = above | equal;
-              if (found + ones(taken) <= kStaged)
-                warp.alone([&](unsigned lane) {
-                  if ((taken >> lane & 1U) == 0) return;
-                  const std::uint32_t to = found + ones_before(taken, lane);
-                  staged.places[to] = static_cast<std::uint16_t>(begin + r * kWarp + lane);
-                  staged.values[to] = rows[lane].bits[r];
-                });
-              found += ones(taken);
-              equals += ones(equal);
-            });
+HEDDLE_DEVICE Found find(const Share<Bits>& share, const Criterion<Bits, kBySearch>& criterion) {
+  Found found;
+  HEDDLE_UNROLLED
+  for (unsigned v = 0; v < kInFlight; ++v) {
+    HEDDLE_UNROLLED
+    for (unsigned e = 0; e < Share<Bits>::kEach; ++e) {
+      const Bits bits = share.bits(v, e);
+      found.above |= Places{criterion.is_above(bits)} << (kSpan * v + e);
+      if constexpr (kBySearch) found.equal |= Places{criterion.is_equal(bits)} << (kSpan * v + e);
+    }
   }
-  return Tile::counts(found - equals, equals);
+  found.above &= share.present;
+  found.equal &= share.present;
+  return found;
 }
 
 // ---- Places in the output
@@ -161,50 +96,57 @@ struct Writer {
     room = left_of(a.capacity, start);
   }
 
-  HEDDLE_DEVICE void put(std::uint32_t place, Bits bits, std::uint32_t to) const {
+  // From `values`, the part's first place.
+  HEDDLE_DEVICE void put(const unsigned char* from, std::uint32_t place, std::uint32_t to) const {
     if (to >= room) return;
     const Index index = list != nullptr ? load_element<Index>(list + (first + place) * sizeof(Index))
                                         : static_cast<Index>(first) + static_cast<Index>(place);
     store_element(indices + std::uint64_t{to} * sizeof(Index), index);
-    store_element(values + std::uint64_t{to} * sizeof(Bits), bits);
+    store_element(values + std::uint64_t{to} * sizeof(Bits),
+                  load_element<Bits>(from + std::uint64_t{place} * sizeof(Bits)));
   }
 };
 
+// `count` entries whose places are noted, behind `written` others.
 template <typename Bits, typename Index>
-HEDDLE_DEVICE void write_staged(const Warp& warp, const Staged<Bits>& staged, std::uint32_t count,
+HEDDLE_DEVICE void write_staged(const Warp& warp, const std::uint16_t* staged, std::uint32_t count,
+                                const unsigned char* from, std::uint32_t written,
                                 const Writer<Bits, Index>& writer) {
-  warp.alone([&](unsigned lane) {
+  warp.each([&](unsigned lane) {
     for (std::uint32_t k = lane; k < count; k += kWarp)
-      writer.put(staged.places[k], staged.values[k], k);
+      writer.put(from, staged[k], written + k);
   });
 }
 
-// The part that begins at `first`, once more.
+// The part that begins with vector `first`, once more.
 template <typename Bits, bool kBySearch, typename Index>
 HEDDLE_DEVICE void write_part(const Warp& warp, const Cut<Bits>& cut,
                               const Criterion<Bits, kBySearch>& criterion, std::uint64_t first,
-                              const Writer<Bits, Index>& writer) {
-  std::uint32_t larger = 0;
+                              std::uint16_t* staged, const Writer<Bits, Index>& writer) {
+  constexpr unsigned kEach = Share<Bits>::kEach;
+  const unsigned char* const from = cut.grid.begin + first * sizeof(Vector);
+  std::uint32_t written = 0;
   std::uint32_t equals = 0;
   HEDDLE_NOT_UNROLLED
   for (std::uint32_t batch = 0; batch < cut.batches; ++batch) {
-    const std::uint32_t begin = batch * kBatch<Bits>;
-    OfLane<Rows<Bits>> rows;
-    warp.alone([&](unsigned lane) { rows[lane].load(cut, first + begin, lane); });
-    look_at(warp, cut, first + begin, rows, criterion,
-            [&](unsigned r, std::uint32_t above, std::uint32_t equal) {
-              warp.alone([&](unsigned lane) {
-                const std::uint32_t before = equals + ones_before(equal, lane);
-                const bool is_above = (above >> lane & 1U) != 0;
-                const bool is_equal = (equal >> lane & 1U) != 0 && before < writer.wanted;
-                if (is_above || is_equal)
-                  writer.put(
-                      begin + r * kWarp + lane, rows[lane].bits[r],
-                      larger + ones_before(above, lane) + (before < writer.wanted ? before : writer.wanted));
-              });
-              larger += ones(above);
-              equals += ones(equal);
-            });
+    OfLane<Places> taken;
+    OfLane<Places> equal;
+    warp.alone([&](unsigned lane) {
+      Share<Bits> share;
+      cut.load(share, first + batch * kBatchVectors, lane);
+      const Found found = find(share, criterion);
+      taken[lane] = found.above;
+      equal[lane] = found.equal;
+    });
+    if constexpr (kBySearch)
+      equals =
+          number_places<kEach>(warp, equal, equals, [&](unsigned lane, unsigned bit, std::uint32_t number) {
+            if (number < writer.wanted) taken[lane] |= Places{1} << bit;
+          });
+    const std::uint32_t count = note_places<Bits>(warp, taken, batch, 0, staged);
+    warp.each([](unsigned /*lane*/) {});
+    write_staged(warp, staged, count, from, written, writer);
+    written += count;
   }
 }
 
@@ -232,82 +174,180 @@ HEDDLE_DEVICE inline std::uint64_t wait_for_counts(const std::uint64_t* tiles, s
   return sum;
 }
 
-template <typename Bits, typename Index, bool kBySearch>
-HEDDLE_DEVICE void select_entries(const Block& block, const SelectArguments& a, SelectShared<Bits>& shared) {
-  Workspace& work = *a.workspace;
-  Each<std::uint64_t> ticket;
-  block.alone([&](unsigned thread) { ticket[thread] = thread == 0 ? add_to_word(&work.ticket, 1) : 0; });
-  const Values from = values_of(a.source, work.search);
-  const Cut<Bits> cut(from, a.all_tiles);
-  const Criterion<Bits, kBySearch> criterion(a, work.search);
-  const std::uint64_t tiles = tiles_here(a, cut.tiles);
-  // Whoever comes to the tile of this block's number, its first two batches are on their way.
-  block.each([&](unsigned thread) {
-    if (block.number < tiles)
-      cut.prefetch(cut.first_of(a.first_tile + block.number, thread / kWarp), thread % kWarp);
-    if (thread != 0) return;
-    shared.tile = ticket[thread];
-    shared.is_last = 0;
-  });
-  const std::uint64_t above_so_far = a.is_first != 0 ? 0 : work.above;
-  const std::uint64_t equal_so_far = a.is_first != 0 ? 0 : work.equal;
+struct SelectShared : TileShared {
+  std::uint64_t next;            // tile that the block has
+  std::uint64_t totals[kWarps];  // of warps: as in tiles' words
+  std::uint64_t sums[kWarps];
+  std::uint16_t staged[kWarps][kStaged];
+};
 
-  Each<Rows<Bits>> ahead;
-  const auto load_ahead = [&](std::uint64_t tile, unsigned thread) {
-    if (tile < tiles)
-      ahead[thread].load(cut, cut.first_of(a.first_tile + tile, thread / kWarp), thread % kWarp);
-  };
-  std::uint64_t tile = shared.tile;
-  std::uint64_t before = 0;  // entries in the tiles before `summed`
-  std::uint64_t summed = 0;
-  block.alone([&](unsigned thread) { load_ahead(tile, thread); });
-  if (tile >= tiles) finish_tiles(block, a, tiles, criterion.wanted, shared);
-  while (tile < tiles) {
-    block.each_warp([&](const Warp& warp, unsigned w) {
-      std::uint64_t next = 0;
-      // It comes while the values do.
-      warp.alone([&](unsigned lane) {
-        if (w == 0 && lane == 0) next = add_to_word(&work.ticket, 1);
-      });
-      const std::uint64_t first = cut.first_of(a.first_tile + tile, w);
-      const std::uint64_t total = stage_part(warp, w, cut, criterion, first, ahead, shared.staged[w]);
-      warp.alone([&](unsigned lane) {
-        if (lane == 0) shared.totals[w] = total;
-        if (w == 0 && lane == 0) shared.next = next;
-      });
+// What a thread has of the vector, and of what its warp has found so far in its part of a tile.
+template <typename Bits>
+struct Progress {
+  Share<Bits> ahead;    // the batch that comes next
+  std::uint32_t found;  // the warp's
+  std::uint32_t equal;  // the thread's own, of these
+};
+
+// One launch's.
+template <typename Bits, typename Index, bool kBySearch>
+struct Selection {
+  const SelectArguments& a;
+  Workspace& work;
+  const Values from;
+  const Cut<Bits> cut;
+  const Criterion<Bits, kBySearch> criterion;
+  const std::uint64_t tiles;
+  const std::uint64_t above_so_far;
+  const std::uint64_t equal_so_far;
+
+  HEDDLE_DEVICE explicit Selection(const SelectArguments& arguments)
+      : a(arguments),
+        work(*a.workspace),
+        from(values_of(a.source, work.search)),
+        cut(from, a.all_tiles),
+        criterion(a, work.search),
+        tiles(tiles_here(a, cut.tiles)),
+        above_so_far(a.is_first != 0 ? 0 : work.above),
+        equal_so_far(a.is_first != 0 ? 0 : work.equal) {}
+
+  // Of warp w: its first vector.
+  HEDDLE_DEVICE std::uint64_t part_of(std::uint64_t tile, unsigned w) const {
+    return cut.first_of(a.first_tile + tile, w);
+  }
+  HEDDLE_DEVICE void begin_part(Progress<Bits>& own, std::uint64_t tile, unsigned w, unsigned lane) const {
+    if (tile < tiles) cut.begin_part(own.ahead, part_of(tile, w), lane);
+  }
+
+  // Looks at the batch that warp w has ahead, number `batch` of its part. `load_next(own progress, lane)` loads what comes next.
+  template <class LoadNext>
+  HEDDLE_DEVICE void look_at(const Warp& warp, unsigned w, std::uint32_t batch,
+                             Each<Progress<Bits>>& progress, std::uint16_t* staged,
+                             LoadNext load_next) const {
+    OfLane<Places> taken;
+    warp.alone([&](unsigned lane) {
+      Progress<Bits>& own = progress[w * kWarp + lane];
+      const Found found = find(own.ahead, criterion);
+      load_next(own, lane);
+      taken[lane] = found.above | found.equal;
+      own.equal += ones(found.equal);
     });
-    const std::uint64_t next = shared.next;
+    const std::uint32_t found = note_places<Bits>(warp, taken, batch, progress[w * kWarp].found, staged);
+    warp.alone([&](unsigned lane) { progress[w * kWarp + lane].found = found; });
+  }
+
+  // The first batch of a part, with which comes the number of the block's next tile.
+  HEDDLE_DEVICE void look_at_first(const Warp& warp, unsigned w, std::uint64_t tile,
+                                   Each<Progress<Bits>>& progress, SelectShared& shared) const {
+    std::uint64_t next = 0;
+    warp.alone([&](unsigned lane) {
+      if (w == 0 && lane == 0) next = add_to_word(&work.ticket, 1);
+      progress[w * kWarp + lane].found = 0;
+      progress[w * kWarp + lane].equal = 0;
+    });
+    look_at(warp, w, 0, progress, shared.staged[w], [&](Progress<Bits>& own, unsigned lane) {
+      if (cut.batches > 1) cut.load(own.ahead, part_of(tile, w) + kBatchVectors, lane);
+    });
+    warp.alone([&](unsigned lane) {
+      if (w == 0 && lane == 0) shared.next = next;
+    });
+  }
+
+  // The others, behind which the next tile's first batch is ahead.
+  HEDDLE_DEVICE void look_at_others(const Warp& warp, unsigned w, std::uint64_t tile, std::uint64_t next,
+                                    Each<Progress<Bits>>& progress, SelectShared& shared) const {
+    HEDDLE_NOT_UNROLLED
+    for (std::uint32_t batch = 1; batch < cut.batches; ++batch)
+      look_at(warp, w, batch, progress, shared.staged[w], [&](Progress<Bits>& own, unsigned lane) {
+        const std::uint64_t upcoming = part_of(tile, w) + (batch + 1) * kBatchVectors;
+        if (batch + 1 == cut.batches) return begin_part(own, next, w, lane);
+        cut.load(own.ahead, upcoming, lane);
+        if (batch % 2 != 0) cut.prefetch(upcoming + kBatchVectors, lane);
+      });
+    if (cut.batches == 1)
+      warp.alone([&](unsigned lane) { begin_part(progress[w * kWarp + lane], next, w, lane); });
+    std::uint64_t equal = 0;
+    if constexpr (kBySearch)
+      equal = warp.sum([&](unsigned lane) { return std::uint64_t{progress[w * kWarp + lane].equal}; });
+    warp.alone([&](unsigned lane) {
+      if (lane == 0) shared.totals[w] = Tile::counts(progress[w * kWarp].found - equal, equal);
+    });
+  }
+
+  // Tells what a tile has, and gives what those have that come before it, from tile `summed` on.
+  HEDDLE_DEVICE std::uint64_t count_before(const Block& block, std::uint64_t tile, std::uint64_t summed,
+                                           SelectShared& shared) const {
     const std::uint64_t own = sum_of(shared.totals, kWarps);
     Each<std::uint64_t> counts;
     block.alone([&](unsigned thread) {
       if (thread == 0) tell_counted(work.tiles, tile, own);
-      load_ahead(next, thread);
     });
     block.alone([&](unsigned thread) { counts[thread] = wait_for_counts(work.tiles, summed, tile, thread); });
     block.scan_warps(counts, shared.sums);
-    before += sum_of(shared.sums, kWarps);
+    return sum_of(shared.sums, kWarps);
+  }
+
+  // What warp w has of a tile, which has `before` others before it.
+  HEDDLE_DEVICE void write(const Warp& warp, unsigned w, std::uint64_t tile, std::uint64_t before,
+                           SelectShared& shared) const {
+    const std::uint64_t total = shared.totals[w];
+    const std::uint64_t until = before + sum_of(shared.totals, w);
+    const std::uint64_t first = part_of(tile, w);
+    const Writer<Bits, Index> writer(a, from, first * Share<Bits>::kEach - cut.grid.shift,
+                                     above_so_far + Tile::above(until), equal_so_far + Tile::equal(until),
+                                     criterion.wanted);
+    const std::uint64_t equal = Tile::equal(total);
+    if (writer.room == 0 || Tile::above(total) + (writer.wanted > 0 ? equal : 0) == 0) return;
+    const auto found = static_cast<std::uint32_t>(Tile::above(total) + equal);
+    if (found <= kStaged && equal <= writer.wanted)
+      write_staged(warp, shared.staged[w], found, cut.grid.begin + first * sizeof(Vector), 0, writer);
+    else
+      write_part(warp, cut, criterion, first, shared.staged[w], writer);
+  }
+};
+
+template <typename Bits, typename Index, bool kBySearch>
+HEDDLE_DEVICE void select_entries(const Block& block, const SelectArguments& a, SelectShared& shared) {
+  Workspace& work = *a.workspace;
+  Each<std::uint64_t> ticket;
+  block.alone([&](unsigned thread) { ticket[thread] = thread == 0 ? add_to_word(&work.ticket, 1) : 0; });
+  const Selection<Bits, Index, kBySearch> selection(a);
+  const std::uint64_t tiles = selection.tiles;
+  const std::uint64_t wanted = selection.criterion.wanted;
+  // Whoever comes to the tile of this block's number, its first two batches are on their way.
+  block.each([&](unsigned thread) {
+    if (block.number < tiles)
+      selection.cut.prefetch(selection.part_of(block.number, thread / kWarp), thread % kWarp);
+    if (thread != 0) return;
+    shared.tile = ticket[thread];
+    shared.is_last = 0;
+  });
+
+  Each<Progress<Bits>> progress;
+  std::uint64_t tile = shared.tile;
+  std::uint64_t before = 0;  // entries in the tiles before `summed`
+  std::uint64_t summed = 0;
+  if (tile >= tiles) finish_tiles(block, a, tiles, wanted, shared);
+  block.alone(
+      [&](unsigned thread) { selection.begin_part(progress[thread], tile, thread / kWarp, thread % kWarp); });
+  while (tile < tiles) {
+    block.each_warp(
+        [&](const Warp& warp, unsigned w) { selection.look_at_first(warp, w, tile, progress, shared); });
+    const std::uint64_t next = shared.next;
+    block.each_warp([&](const Warp& warp, unsigned w) {
+      selection.look_at_others(warp, w, tile, next, progress, shared);
+    });
+    before += selection.count_before(block, tile, summed, shared);
     summed = tile;
     block.alone([&](unsigned thread) {
       // Of the last tile that is what the launch has found.
       if (thread == 0 && tile + 1 == tiles)
-        store_shared_word(&work.tiles[tile], Tile::kKnown | (before + own));
+        store_shared_word(&work.tiles[tile], Tile::kKnown | (before + sum_of(shared.totals, kWarps)));
     });
     // What this one has yet to write is its own affair.
     if (next >= tiles) leave_tiles(block, work, tiles, shared);
-    block.each_warp([&](const Warp& warp, unsigned w) {
-      const std::uint64_t total = shared.totals[w];
-      const auto found = static_cast<std::uint32_t>(Tile::above(total) + Tile::equal(total));
-      const std::uint64_t until = before + sum_of(shared.totals, w);
-      const std::uint64_t first = cut.first_of(a.first_tile + tile, w);
-      const Writer<Bits, Index> writer(a, from, first - cut.shift, above_so_far + Tile::above(until),
-                                       equal_so_far + Tile::equal(until), criterion.wanted);
-      if (writer.room == 0 || Tile::above(total) + (writer.wanted > 0 ? Tile::equal(total) : 0) == 0) return;
-      if (found <= kStaged && Tile::equal(total) <= writer.wanted)
-        write_staged(warp, shared.staged[w], found, writer);
-      else
-        write_part(warp, cut, criterion, first, writer);
-    });
-    clear_tiles(block, a, tiles, criterion.wanted, shared);
+    block.each_warp([&](const Warp& warp, unsigned w) { selection.write(warp, w, tile, before, shared); });
+    clear_tiles(block, a, tiles, wanted, shared);
     tile = next;
   }
 }

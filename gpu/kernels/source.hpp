@@ -33,13 +33,18 @@ struct Grid {
   std::uint64_t vectors;
   std::uint64_t tiles;
 
-  HEDDLE_DEVICE explicit Grid(const Values& from) {
-    const std::uint64_t before = reinterpret_cast<std::uintptr_t>(from.values) % sizeof(Vector);
+  // `alignment`: of the first one. Multiples of 16 bytes.
+  HEDDLE_DEVICE explicit Grid(const Values& from, std::uint64_t alignment = sizeof(Vector)) {
+    const std::uint64_t before = reinterpret_cast<std::uintptr_t>(from.values) % alignment;
     begin = from.values - before;
     shift = before / sizeof(Bits);
     end = shift + from.count;
     vectors = from.count == 0 ? 0 : (end + kEach - 1) / kEach;
     tiles = (vectors + kTileVectors - 1) / kTileVectors;
+  }
+  // Whether each place of these vectors has a value.
+  HEDDLE_DEVICE bool is_full(std::uint64_t first, unsigned many) const {
+    return first * kEach >= shift && (first + many) * kEach <= end;
   }
 };
 
@@ -48,7 +53,7 @@ using Places = std::uint32_t;
 inline constexpr unsigned kSpan = 8;
 static_assert(kSpan * kInFlight == 32 && sizeof(Vector) / sizeof(std::uint16_t) == kSpan);
 
-// What a thread has of a tile: vector v is the tile's vector v kThreads + thread, so that neighbours read neighbours.
+// What a thread has of some vectors behind each other: of neighbours who read neighbours each has the first in its place, and others as many further on as there are neighbours.
 template <typename Bits>
 struct Share {
   static constexpr unsigned kEach = Grid<Bits>::kEach;
@@ -56,22 +61,23 @@ struct Share {
   Vector vectors[kInFlight];
   Places present = 0;  // where there is a value; the others are 0
 
-  HEDDLE_DEVICE void load(const Grid<Bits>& grid, std::uint64_t tile, unsigned thread) {
-    const std::uint64_t begin = tile * kTileVectors;
+  // Thread number `own` of `step`, of `many` vectors from `first` on.
+  HEDDLE_DEVICE void load(const Grid<Bits>& grid, std::uint64_t first, unsigned many, unsigned own,
+                          unsigned step) {
     // All but the first and the last.
-    if (begin * kEach >= grid.shift && (begin + kTileVectors) * kEach <= grid.end) {
-      const unsigned char* const at = grid.begin + (begin + thread) * sizeof(Vector);
+    if (grid.is_full(first, many)) {
+      const unsigned char* const at = global(grid.begin + (first + own) * sizeof(Vector));
       HEDDLE_UNROLLED
       for (unsigned v = 0; v < kInFlight; ++v)
-        vectors[v] = load_vector(at + v * kThreads * sizeof(Vector));
+        vectors[v] = load_vector(at + v * step * sizeof(Vector));
       present = kWhole * 0x01010101U;
       return;
     }
+    present = 0;
     HEDDLE_UNROLLED
     for (unsigned v = 0; v < kInFlight; ++v) {
-      const std::uint64_t vector = begin + v * kThreads + thread;
-      const bool is_whole = vector * kEach >= grid.shift && (vector + 1) * kEach <= grid.end;
-      if (is_whole) {
+      const std::uint64_t vector = first + v * step + own;
+      if (grid.is_full(vector, 1)) {
         vectors[v] = load_vector(grid.begin + vector * sizeof(Vector));
         present |= kWhole << kSpan * v;
       } else {

@@ -13,16 +13,11 @@ namespace heddle::gpu::kernels {
 inline constexpr std::uint64_t kMostTiles = 32768;
 inline constexpr unsigned kMostDigits = 2048;  // that a part of a key may have
 
-// Rows of a value for each lane, as warps read them (rows.hpp): of a batch, which are on their way at once.
-inline constexpr std::uint64_t kRowBytes = 128;
-template <typename Bits>
-inline constexpr unsigned kRows = sizeof(Bits) == 8 ? 8 : 16;
-template <typename Bits>
-inline constexpr unsigned kBatch = 32 * kRows<Bits>;
-// A tile has as many batches for each warp as leave each block that runs at once one tile, but no more than these.
-template <typename Bits>
-inline constexpr unsigned kLeastTile = kThreads / 32 * kBatch<Bits>;
-inline constexpr unsigned kMostBatches = 8;
+// Of vectors that are selected from (batches.hpp): a batch is what a warp loads at once, and a tile has as many of them for each warp as leave each block that runs at once some tiles, but no
+// more than these.
+inline constexpr unsigned kBatchVectors = 32 * kInFlight;
+inline constexpr unsigned kMostBatches = 4;
+inline constexpr std::uint64_t kLineBytes = 128;  // that memory gives at once: tiles begin at whole ones
 
 // Where a search for the k largest stands, from launch to launch.
 struct Search {

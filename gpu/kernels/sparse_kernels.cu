@@ -5,7 +5,7 @@
   extern "C" __global__ void __launch_bounds__(heddle::gpu::kernels::kThreads, 4)              \
       heddle_##name(const __grid_constant__ heddle::gpu::kernels::SelectArguments arguments) { \
     using namespace heddle::gpu::kernels;                                                      \
-    __shared__ SelectShared<Bits> shared;                                                      \
+    __shared__ SelectShared shared;                                                            \
     select_entries<Bits, Index, kBySearch>(Block{blockIdx.x, gridDim.x}, arguments, shared);   \
   }
 

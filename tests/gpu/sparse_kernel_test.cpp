@@ -109,7 +109,7 @@ TEST(BlocksAtOnce, SelectInOrderAndLeaveTheWorkspaceAsItWas) {
     a.needed = &got.count;
     a.workspace = work.get();
     run_at_once(7, [&](const kernels::Block& block) {
-      kernels::SelectShared<std::uint32_t> shared;
+      kernels::SelectShared shared;
       kernels::select_entries<std::uint32_t, std::uint32_t, false>(block, a, shared);
     });
     ASSERT_EQ(got.count, want.size()) << round;

@@ -33,7 +33,7 @@ bool translate_selection(void* arguments, const Reach& reach) {
 
 template <typename Bits, typename Index, bool kBySearch>
 void run_selection(const void* arguments, unsigned blocks) {
-  SelectShared<Bits> shared;
+  SelectShared shared;
   for (unsigned block = blocks; block-- > 0;)
     select_entries<Bits, Index, kBySearch>(Block{block, blocks},
                                            *static_cast<const SelectArguments*>(arguments), shared);

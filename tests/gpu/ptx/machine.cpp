@@ -204,7 +204,9 @@ void Machine::shuffle(Block& block, unsigned first, const Instruction& instructi
     const std::uint32_t segment = clamp >> 8 & 0x1FU;
     const int limit = static_cast<int>((l & segment) | (clamp & 0x1FU & ~segment));
     const bool is_up = instruction.kind == Kind::shuffle_up;
-    int from = is_up ? static_cast<int>(l) - static_cast<int>(by) : static_cast<int>(l ^ by);
+    int from = static_cast<int>((l & segment) | (by & ~segment));
+    if (is_up) from = static_cast<int>(l) - static_cast<int>(by);
+    if (instruction.kind == Kind::shuffle_xor) from = static_cast<int>(l ^ by);
     const bool is_there = is_up ? from >= limit : from <= limit;
     if (!is_there) from = static_cast<int>(l);
     lane.at_register(slots[0]) = values[from];

@@ -180,6 +180,7 @@ bool set_meeting(std::string_view name, Instruction& instruction) {
                                    {"bar.warp.sync", Kind::warp_barrier},
                                    {"shfl.sync.up.b32", Kind::shuffle_up},
                                    {"shfl.sync.bfly.b32", Kind::shuffle_xor},
+                                   {"shfl.sync.idx.b32", Kind::shuffle_index},
                                    {"vote.sync.ballot.b32", Kind::ballot}};
   for (const Meeting& meeting : kMeetings) {
     if (name != meeting.name) continue;

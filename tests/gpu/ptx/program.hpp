@@ -31,6 +31,7 @@ enum class Kind : std::uint8_t {
   warp_barrier,   // these wait for the lanes that the mask, the last slot, names
   shuffle_up,
   shuffle_xor,
+  shuffle_index,
   ballot,
 };
 

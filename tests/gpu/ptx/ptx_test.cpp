@@ -229,7 +229,13 @@ TEST(PtxMachine, Shuffles) {
   run(kernel("\tshfl.sync.bfly.b32 %r2|%p1, %r1, 16, 31, -1;\n" + store), words);
   for (std::uint64_t t = 0; t < 64; ++t)
     EXPECT_EQ(words[t], (t ^ 16U) + 1000);
+  run(kernel("\tshfl.sync.idx.b32 %r2|%p1, %r1, 30, 31, -1;\n" + store), words);
+  for (std::uint64_t t = 0; t < 64; ++t)
+    EXPECT_EQ(words[t], t / 32 * 32 + 30 + 1000);
   // In segments of eight.
+  run(kernel("\tshfl.sync.idx.b32 %r2|%p1, %r1, 5, 6175, -1;\n" + store), words);
+  for (std::uint64_t t = 0; t < 64; ++t)
+    EXPECT_EQ(words[t], t / 8 * 8 + 5 + 1000);
   run(kernel("\tshfl.sync.up.b32 %r2|%p1, %r1, 1, 6144, -1;\n" + store), words);
   for (std::uint64_t t = 0; t < 64; ++t)
     EXPECT_EQ(words[t], t % 8 == 0 ? t : t - 1 + 1000);
