@@ -26,10 +26,8 @@ using kernels::Workspace;
 // Blocks of a multiprocessor. Of selections as many as run at once (sparse_kernels.cu): those that come later would wait for a place
 // to find that no tile is left.
 constexpr unsigned kSelectBlocks = 4;
-// Each clears and adds up all digits: no more of them than keep enough of a vector on its way. Of a list, of which there are tens of tiles, few are
-// enough, and where it had not room they read the vector.
+// Each clears and adds up all digits: no more of them than keep enough of a vector on its way.
 constexpr unsigned kDigitBlocks = 4;
-constexpr unsigned kListDigitBlocks = 2;
 // Two pieces for each thread, which are on their way at once.
 constexpr unsigned kSampleBlocks = kernels::kSampledPieces / kernels::kThreads / 2;
 constexpr unsigned kMergeBlocks = 3;
@@ -204,9 +202,9 @@ Status SparseKernels::select_magnitudes(CUstream stream, const float* values, st
                 selection(values, n, kMagnitudeBits, least, to, workspace), sizeof(float));
 }
 
-// Of a long vector six launches: a sample, for a highest digit from which on there are k, or somewhat more; all entries from that digit up, to the
-// list; the digits of the k-th largest key, in the list; the k entries of the list. Of a short one five: the highest digit is counted in all of it. Where the list has
-// not room for all, or the sample was misleading, which the device alone knows, the launches behind the list's read the whole vector.
+// Three launches: the highest digit of the k-th largest key, or of a long vector that of a sample, from which on there are k, or somewhat more; all entries from that digit up, to the
+// list; the k entries of the list, whose k-th largest key is found first. Where the list has not room for all, or the sample was misleading, which the device alone knows, the
+// last one finds and takes them in the whole vector.
 Status SparseKernels::top_k(CUstream stream, const float* values, std::size_t n, std::size_t k,
                             const Selected& to, void* workspace, std::size_t bytes) {
   if (const std::size_t least = top_k_workspace_bytes(n, k, to.wide); bytes < least)
@@ -223,6 +221,8 @@ Status SparseKernels::top_k(CUstream stream, const float* values, std::size_t n,
   SelectArguments all = selection(values, n, kMagnitudeBits, 0, to_list, workspace);
   all.ceiling = kNanKey;
   all.from_search = 1;
+  const std::uint64_t wanted = std::max<std::size_t>(std::min(k, n), 1);
+  all.wanted = wanted;
   SelectArguments rest = all;
   rest.source.list_indices = all.indices;
   rest.source.list_values = all.values;
@@ -232,13 +232,11 @@ Status SparseKernels::top_k(CUstream stream, const float* values, std::size_t n,
   rest.capacity = to.capacity;
   rest.needed = to.count;
 
-  const std::size_t wanted = std::max<std::size_t>(std::min(k, n), 1);
-  const bool sample = n >= sampled_from_ && can_sample(n, k);
-  HEDDLE_TRY(sample ? count_digits(stream, {all.source, 0, 1, rank_in_sample(n, k), k, work})
-                    : count_digits(stream, {all.source, 0, 0, wanted, 0, work}));
-  HEDDLE_TRY(select(stream, std::string("select_32") + index_name(to.wide), all, sizeof(float)));
-  for (std::uint32_t digit = sample ? 0 : 1; digit < std::size(kernels::kDigits); ++digit)
-    HEDDLE_TRY(count_digits(stream, {rest.source, digit, 0, digit == 0 ? wanted : 0, 0, work}));
+  const bool samples = n >= sampled_from_ && can_sample(n, k);
+  const std::uint64_t found = samples ? rank_in_sample(n, k) : wanted;
+  HEDDLE_TRY(count_digits(stream, {all.source, found, samples ? 1U : 0U, work}));
+  HEDDLE_TRY(select(stream, std::string(samples ? "select_listed" : "select_32") + index_name(to.wide), all,
+                    sizeof(float)));
   return select(stream, std::string("select_found") + index_name(to.wide), rest, sizeof(float));
 }
 
@@ -256,8 +254,8 @@ Status SparseKernels::select(CUstream stream, const std::string& name, const Sel
 Status SparseKernels::count_digits(CUstream stream, const DigitArguments& arguments) {
   DigitArguments copy = arguments;
   return launch(stream, "count_digits",
-                copy.sample != 0 ? kSampleBlocks : tiles_over(copy.source, sizeof(float)),
-                copy.source.list_indices != nullptr ? kListDigitBlocks : kDigitBlocks, &copy);
+                copy.samples != 0 ? kSampleBlocks : tiles_over(copy.source, sizeof(float)), kDigitBlocks,
+                &copy);
 }
 
 Status SparseKernels::scatter(CUstream stream, DType type, const CountedEntries& entries, void* dense,

@@ -53,14 +53,23 @@ __device__ inline void store_shared_word(std::uint64_t* at, std::uint64_t word) 
 __device__ inline std::uint64_t add_to_word(std::uint64_t* at, std::uint64_t more) {
   return atomicAdd(reinterpret_cast<unsigned long long*>(at), static_cast<unsigned long long>(more));
 }
-// Counts the callers; each sees what those before it had written.
-__device__ inline std::uint64_t meet(std::uint64_t* at) {
+// Counts the callers, or what they have; each sees what those before it had written.
+__device__ inline std::uint64_t meet(std::uint64_t* at, std::uint64_t more = 1) {
   std::uint64_t before;
-  asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], 1;"
+  asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], %2;"
                : "=l"(before)
-               : "l"(__cvta_generic_to_global(at))
+               : "l"(__cvta_generic_to_global(at)), "l"(more)
                : "memory");
   return before;
+}
+// Who has seen the word sees, once it has acquired it, what had been written before it was released, also by threads that its writer had met at a barrier.
+__device__ inline std::uint64_t acquire_word(const std::uint64_t* at) {
+  std::uint64_t word;
+  asm volatile("ld.acquire.gpu.u64 %0, [%1];" : "=l"(word) : "l"(at) : "memory");
+  return word;
+}
+__device__ inline void release_word(std::uint64_t* at, std::uint64_t word) {
+  asm volatile("st.release.gpu.u64 [%0], %1;" ::"l"(at), "l"(word) : "memory");
 }
 // Words that other GPUs and the host see as well.
 __device__ inline std::uint64_t load_system_word(const std::uint64_t* at) {
@@ -221,8 +230,14 @@ inline void store_shared_word(std::uint64_t* at, std::uint64_t word) {
 inline std::uint64_t add_to_word(std::uint64_t* at, std::uint64_t more) {
   return std::atomic_ref(*at).fetch_add(more, std::memory_order_relaxed);
 }
-inline std::uint64_t meet(std::uint64_t* at) {
-  return std::atomic_ref(*at).fetch_add(1, std::memory_order_acq_rel);
+inline std::uint64_t meet(std::uint64_t* at, std::uint64_t more = 1) {
+  return std::atomic_ref(*at).fetch_add(more, std::memory_order_acq_rel);
+}
+inline std::uint64_t acquire_word(const std::uint64_t* at) {
+  return std::atomic_ref(*const_cast<std::uint64_t*>(at)).load(std::memory_order_acquire);
+}
+inline void release_word(std::uint64_t* at, std::uint64_t word) {
+  std::atomic_ref(*at).store(word, std::memory_order_release);
 }
 inline std::uint64_t load_system_word(const std::uint64_t* at) {
   return load_shared_word(at);

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "gpu/kernels/select.hpp"
+#include "gpu/kernels/source.hpp"
 
 namespace heddle::gpu::kernels {
 
@@ -62,9 +62,28 @@ HEDDLE_DEVICE inline void load_sample(const Grid<std::uint32_t>& grid, std::uint
 }
 static_assert(kInFlight % 2 == 0 && kSampledPieces % (kThreads * kInFlight / 2) == 0);
 
-// The digit in which `wanted` is reached, from the largest down.
-HEDDLE_DEVICE inline void find_digit(const Block& block, Workspace& work, unsigned shift,
-                                     const Search& search, bool is_sample, DigitShared& shared) {
+HEDDLE_DEVICE inline void clear_counts(const Block& block, DigitShared& shared) {
+  block.each([&](unsigned thread) {
+    for (unsigned digit = thread; digit <= kMostDigits; digit += kThreads)
+      shared.counts[digit] = 0;
+  });
+}
+
+HEDDLE_DEVICE inline void tell_counts(const Block& block, Workspace& work, const DigitShared& shared) {
+  block.each([&](unsigned thread) {
+    for (unsigned digit = thread; digit < kMostDigits; digit += kThreads) {
+      if (shared.counts[digit] != 0) add_to_word(&work.digits[digit], shared.counts[digit]);
+    }
+  });
+}
+
+HEDDLE_DEVICE inline unsigned shift_of(unsigned number) {
+  return number == 0 ? kDigits[0].shift : number == 1 ? kDigits[1].shift : kDigits[2].shift;
+}
+
+// The digit, number `number` of kDigits, in which `wanted` is reached, from the largest down. All that is counted is cleared.
+HEDDLE_DEVICE inline void find_digit(const Block& block, Workspace& work, unsigned number,
+                                     const Search& search, Search& found, DigitShared& shared) {
   constexpr unsigned kOwn = kMostDigits / kThreads;  // digits of a thread
   Each<std::uint64_t> before;
   block.alone([&](unsigned thread) {
@@ -80,78 +99,49 @@ HEDDLE_DEVICE inline void find_digit(const Block& block, Workspace& work, unsign
       if (w < thread / kWarp) larger += shared.warps[w];
       all += shared.warps[w];
     }
-    // Then all that are not zero are taken, and listed: nothing is estimated.
-    if (thread == 0 && all < search.wanted)
-      work.search = {0, 0, 1, search.listed, is_sample ? 0 : search.least};
+    if (thread == 0 && all < search.wanted) found = {0, 0, 1, search.listed, kAllDigits};
     for (unsigned i = 0; i < kOwn; ++i) {
       const unsigned digit = kMostDigits - 1 - (thread * kOwn + i);
       const std::uint64_t here = load_shared_word(&work.digits[digit]);
       if (larger < search.wanted && search.wanted <= larger + here)
-        work.search = {search.key | std::uint64_t{digit} << shift, search.wanted - larger, 0, search.listed,
-                       search.least};
+        found = {search.key | std::uint64_t{digit} << shift_of(number), search.wanted - larger, 0,
+                 search.listed, number + 1};
       larger += here;
       work.digits[digit] = 0;
     }
-    if (thread == 0) work.done = 0;
   });
 }
 
-template <Digit kDigit>
-HEDDLE_DEVICE void count_digit(const Block& block, const DigitArguments& a, const Search& search,
-                               DigitShared& shared) {
+// The first one, in all values or in a sample of them.
+HEDDLE_DEVICE inline void count_digits(const Block& block, const DigitArguments& a, DigitShared& shared) {
   Workspace& work = *a.workspace;
-  const Values from = values_of(a.source, search);
-  const Grid<std::uint32_t> grid(from);
-  // A key has 31 bits.
-  const std::uint32_t prefix = static_cast<std::uint32_t>(search.key) >> kDigit.shift >> kDigit.bits;
-
+  const Grid<std::uint32_t> grid(values_of(a.source, {}));
+  clear_counts(block, shared);
   block.each([&](unsigned thread) {
-    for (unsigned digit = thread; digit <= kMostDigits; digit += kThreads)
-      shared.counts[digit] = 0;
-  });
-  block.each([&](unsigned thread) {
-    if (kDigit.shift == kDigits[0].shift && a.sample != 0) {
-      for (std::uint64_t number = block.number * kThreads + thread; number < kSampledPieces / (kInFlight / 2);
-           number += block.of * kThreads) {
-        Share<std::uint32_t> share;
-        load_sample(grid, number, share);
-        count_share<kDigit>(share, prefix, shared.counts);
+    Share<std::uint32_t> share;
+    if (a.samples != 0) {
+      for (std::uint64_t own = block.number * kThreads + thread; own < kSampledPieces / (kInFlight / 2);
+           own += block.of * kThreads) {
+        load_sample(grid, own, share);
+        count_share<kDigits[0]>(share, 0, shared.counts);
       }
       return;
     }
     // From the end: what the cache keeps is the beginning, where the next launch begins.
     for (std::uint64_t done = block.number; done < grid.tiles; done += block.of) {
-      Share<std::uint32_t> share;
       share.load(grid, (grid.tiles - 1 - done) * kTileVectors, kTileVectors, thread, kThreads);
-      count_share<kDigit>(share, prefix, shared.counts);
+      count_share<kDigits[0]>(share, 0, shared.counts);
     }
   });
-  block.each([&](unsigned thread) {
-    for (unsigned digit = thread; digit < kMostDigits; digit += kThreads) {
-      if (shared.counts[digit] != 0) add_to_word(&work.digits[digit], shared.counts[digit]);
-    }
-  });
+  tell_counts(block, work, shared);
   block.each([&](unsigned thread) {
     if (thread == 0) shared.is_last = meet(&work.done) + 1 == block.of ? 1 : 0;
   });
-  if (shared.is_last != 0) find_digit(block, work, kDigit.shift, search, a.sample != 0, shared);
-}
-
-// One text for each digit: shifts that are constants save instructions for every value.
-HEDDLE_DEVICE inline void count_digits(const Block& block, const DigitArguments& a, DigitShared& shared) {
-  Search search = a.workspace->search;
-  if (a.wanted != 0) {
-    // A list there is only where a vector was sampled before.
-    const bool is_listed = a.source.list_indices != nullptr;
-    search = {0, a.wanted, 0, is_listed ? search.listed : 0, is_listed ? search.least : a.least};
-  }
-  if (search.over != 0) return;
-  if (a.digit == 0)
-    count_digit<kDigits[0]>(block, a, search, shared);
-  else if (a.digit == 1)
-    count_digit<kDigits[1]>(block, a, search, shared);
-  else
-    count_digit<kDigits[2]>(block, a, search, shared);
+  if (shared.is_last == 0) return;
+  find_digit(block, work, 0, {0, a.wanted, 0, 0, 0}, work.search, shared);
+  block.alone([&](unsigned thread) {
+    if (thread == 0) work.done = 0;
+  });
 }
 
 }  // namespace heddle::gpu::kernels

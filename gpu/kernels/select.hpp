@@ -8,18 +8,13 @@
 
 #include <cstdint>
 
+#include "gpu/kernels/digits.hpp"
 #include "gpu/kernels/places.hpp"
 #include "gpu/kernels/tiles.hpp"
 
 namespace heddle::gpu::kernels {
 
 // ---- What is taken
-
-template <typename Bits>
-HEDDLE_DEVICE Bits key_of(Bits bits, Bits mask, Bits ceiling) {
-  const Bits magnitude = bits & mask;
-  return magnitude < ceiling ? magnitude : ceiling;
-}
 
 template <typename Bits, bool kBySearch>
 struct Criterion {
@@ -78,7 +73,8 @@ HEDDLE_DEVICE inline std::uint32_t left_of(std::uint64_t all, std::uint64_t take
 }
 
 // Writes the entries of a warp's part behind those before it. Within it 32 bits number places and entries.
-template <typename Bits, typename Index>
+// `counts`, of a list: of its keys' first digits.
+template <typename Bits, typename Index, bool kCounts>
 struct Writer {
   const unsigned char* list;  // of the values' indices; null: they are in their places
   std::uint64_t first;        // the value in the part's first place, which may be before the values
@@ -86,10 +82,11 @@ struct Writer {
   unsigned char* values;
   std::uint32_t room;    // for so many entries
   std::uint32_t wanted;  // of those that equal the threshold
+  std::uint32_t* counts;
 
   HEDDLE_DEVICE Writer(const SelectArguments& a, const Values& from, std::uint64_t begin, std::uint64_t above,
-                       std::uint64_t equal, std::uint64_t all_wanted)
-      : list(from.indices), first(begin), wanted(left_of(all_wanted, equal)) {
+                       std::uint64_t equal, std::uint64_t all_wanted, std::uint32_t* digits)
+      : list(from.indices), first(begin), wanted(left_of(all_wanted, equal)), counts(digits) {
     const std::uint64_t start = above + (equal < all_wanted ? equal : all_wanted);
     indices = a.indices + start * sizeof(Index);
     values = a.values + start * sizeof(Bits);
@@ -102,16 +99,18 @@ struct Writer {
     const Index index = list != nullptr ? load_element<Index>(list + (first + place) * sizeof(Index))
                                         : static_cast<Index>(first) + static_cast<Index>(place);
     store_element(indices + std::uint64_t{to} * sizeof(Index), index);
-    store_element(values + std::uint64_t{to} * sizeof(Bits),
-                  load_element<Bits>(from + std::uint64_t{place} * sizeof(Bits)));
+    const Bits bits = load_element<Bits>(from + std::uint64_t{place} * sizeof(Bits));
+    store_element(values + std::uint64_t{to} * sizeof(Bits), bits);
+    if constexpr (kCounts)
+      add_in_block(&counts[key_of<Bits>(bits, kMagnitudeBits, kNanKey) >> kDigits[0].shift], 1);
   }
 };
 
 // `count` entries whose places are noted, behind `written` others.
-template <typename Bits, typename Index>
+template <typename Bits, typename Index, bool kCounts>
 HEDDLE_DEVICE void write_staged(const Warp& warp, const std::uint16_t* staged, std::uint32_t count,
                                 const unsigned char* from, std::uint32_t written,
-                                const Writer<Bits, Index>& writer) {
+                                const Writer<Bits, Index, kCounts>& writer) {
   warp.each([&](unsigned lane) {
     for (std::uint32_t k = lane; k < count; k += kWarp)
       writer.put(from, staged[k], written + k);
@@ -119,10 +118,10 @@ HEDDLE_DEVICE void write_staged(const Warp& warp, const std::uint16_t* staged, s
 }
 
 // The part that begins with vector `first`, once more.
-template <typename Bits, bool kBySearch, typename Index>
+template <typename Bits, bool kBySearch, typename Index, bool kCounts>
 HEDDLE_DEVICE void write_part(const Warp& warp, const Cut<Bits>& cut,
                               const Criterion<Bits, kBySearch>& criterion, std::uint64_t first,
-                              std::uint16_t* staged, const Writer<Bits, Index>& writer) {
+                              std::uint16_t* staged, const Writer<Bits, Index, kCounts>& writer) {
   constexpr unsigned kEach = Share<Bits>::kEach;
   const unsigned char* const from = cut.grid.begin + first * sizeof(Vector);
   std::uint32_t written = 0;
@@ -190,8 +189,9 @@ struct Progress {
 };
 
 // One launch's.
-template <typename Bits, typename Index, bool kBySearch>
+template <typename Bits, typename Index, Pass kPass>
 struct Selection {
+  static constexpr bool kBySearch = kPass == Pass::found;
   const SelectArguments& a;
   Workspace& work;
   const Values from;
@@ -201,12 +201,12 @@ struct Selection {
   const std::uint64_t above_so_far;
   const std::uint64_t equal_so_far;
 
-  HEDDLE_DEVICE explicit Selection(const SelectArguments& arguments)
+  HEDDLE_DEVICE Selection(const SelectArguments& arguments, const Search& search)
       : a(arguments),
         work(*a.workspace),
-        from(values_of(a.source, work.search)),
+        from(values_of(a.source, search)),
         cut(from, a.all_tiles),
-        criterion(a, work.search),
+        criterion(a, search),
         tiles(tiles_here(a, cut.tiles)),
         above_so_far(a.is_first != 0 ? 0 : work.above),
         equal_so_far(a.is_first != 0 ? 0 : work.equal) {}
@@ -289,13 +289,13 @@ struct Selection {
 
   // What warp w has of a tile, which has `before` others before it.
   HEDDLE_DEVICE void write(const Warp& warp, unsigned w, std::uint64_t tile, std::uint64_t before,
-                           SelectShared& shared) const {
+                           SelectShared& shared, std::uint32_t* counts) const {
     const std::uint64_t total = shared.totals[w];
     const std::uint64_t until = before + sum_of(shared.totals, w);
     const std::uint64_t first = part_of(tile, w);
-    const Writer<Bits, Index> writer(a, from, first * Share<Bits>::kEach - cut.grid.shift,
-                                     above_so_far + Tile::above(until), equal_so_far + Tile::equal(until),
-                                     criterion.wanted);
+    const Writer<Bits, Index, kPass == Pass::listing> writer(
+        a, from, first * Share<Bits>::kEach - cut.grid.shift, above_so_far + Tile::above(until),
+        equal_so_far + Tile::equal(until), criterion.wanted, counts);
     const std::uint64_t equal = Tile::equal(total);
     if (writer.room == 0 || Tile::above(total) + (writer.wanted > 0 ? equal : 0) == 0) return;
     const auto found = static_cast<std::uint32_t>(Tile::above(total) + equal);
@@ -306,12 +306,14 @@ struct Selection {
   }
 };
 
-template <typename Bits, typename Index, bool kBySearch>
-HEDDLE_DEVICE void select_entries(const Block& block, const SelectArguments& a, SelectShared& shared) {
+// `digits`: of a list, whose keys' first digits are counted in it.
+template <typename Bits, typename Index, Pass kPass>
+HEDDLE_DEVICE void select_entries(const Block& block, const SelectArguments& a, const Search& search,
+                                  SelectShared& shared, DigitShared* digits) {
   Workspace& work = *a.workspace;
   Each<std::uint64_t> ticket;
   block.alone([&](unsigned thread) { ticket[thread] = thread == 0 ? add_to_word(&work.ticket, 1) : 0; });
-  const Selection<Bits, Index, kBySearch> selection(a);
+  const Selection<Bits, Index, kPass> selection(a, search);
   const std::uint64_t tiles = selection.tiles;
   const std::uint64_t wanted = selection.criterion.wanted;
   // Whoever comes to the tile of this block's number, its first two batches are on their way.
@@ -322,6 +324,7 @@ HEDDLE_DEVICE void select_entries(const Block& block, const SelectArguments& a, 
     shared.tile = ticket[thread];
     shared.is_last = 0;
   });
+  if constexpr (kPass == Pass::listing) clear_counts(block, *digits);
 
   Each<Progress<Bits>> progress;
   std::uint64_t tile = shared.tile;
@@ -344,9 +347,18 @@ HEDDLE_DEVICE void select_entries(const Block& block, const SelectArguments& a, 
       if (thread == 0 && tile + 1 == tiles)
         store_shared_word(&work.tiles[tile], Tile::kKnown | (before + sum_of(shared.totals, kWarps)));
     });
-    // What this one has yet to write is its own affair.
-    if (next >= tiles) leave_tiles(block, work, tiles, shared);
-    block.each_warp([&](const Warp& warp, unsigned w) { selection.write(warp, w, tile, before, shared); });
+    // What this one has yet to write is its own affair, but for what is counted then.
+    if (kPass != Pass::listing && next >= tiles) leave_tiles(block, work, tiles, shared);
+    block.each_warp([&](const Warp& warp, unsigned w) {
+      selection.write(warp, w, tile, before, shared, kPass == Pass::listing ? digits->counts : nullptr);
+    });
+    if constexpr (kPass == Pass::listing) {
+      if (next >= tiles) {
+        tell_counts(block, work, *digits);
+        leave_tiles(block, work, tiles, shared);
+        block.each([](unsigned /*thread*/) {});
+      }
+    }
     clear_tiles(block, a, tiles, wanted, shared);
     tile = next;
   }

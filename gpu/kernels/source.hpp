@@ -17,10 +17,15 @@ struct Values {
 };
 
 HEDDLE_DEVICE inline Values values_of(const Source& source, const Search& search) {
-  if (source.list_indices != nullptr && search.listed <= source.list_capacity &&
-      search.listed >= search.least)
+  if (source.list_indices != nullptr && search.listed <= source.list_capacity)
     return {source.list_values, search.listed, source.list_indices};
   return {source.values, source.count, nullptr};
+}
+
+template <typename Bits>
+HEDDLE_DEVICE Bits key_of(Bits bits, Bits mask, Bits ceiling) {
+  const Bits magnitude = bits & mask;
+  return magnitude < ceiling ? magnitude : ceiling;
 }
 
 // The vectors of 16 bytes over the values, of which the first begins `shift` places before them.

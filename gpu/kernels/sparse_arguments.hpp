@@ -19,55 +19,6 @@ inline constexpr unsigned kBatchVectors = 32 * kInFlight;
 inline constexpr unsigned kMostBatches = 4;
 inline constexpr std::uint64_t kLineBytes = 128;  // that memory gives at once: tiles begin at whole ones
 
-// Where a search for the k largest stands, from launch to launch.
-struct Search {
-  std::uint64_t key;     // its upper bits, as far as they are known: what the k-th largest key begins with
-  std::uint64_t wanted;  // how many of those that begin so belong to the k, from the largest
-  std::uint64_t over;    // 1: fewer than k are not zero. All of them are taken, and key and wanted are 0
-  std::uint64_t listed;  // how many the list has, or would have if it had room
-  std::uint64_t least;   // how many it must have: k where what it begins with was estimated, else 0
-};
-
-// Zero before the first launch that uses it, and left so by every one, but for `above`, `equal` and `search`.
-struct Workspace {
-  std::uint64_t ticket;  // of the next tile
-  std::uint64_t done;    // blocks that have nothing left to do
-  std::uint64_t above;   // entries that earlier launches of the same selection found
-  std::uint64_t equal;
-  Search search;
-  std::uint64_t digits[kMostDigits];  // how often each occurs
-  std::uint64_t tiles[kMostTiles];    // what is known of each: select.hpp
-};
-
-// A vector, or the list of those of its entries that matter, where the search has one: that is known on the device alone.
-struct Source {
-  const unsigned char* values;  // aligned as one is
-  std::uint64_t count;
-  const unsigned char* list_indices;  // null: there is no list
-  const unsigned char* list_values;
-  std::uint64_t
-      list_capacity;  // it is complete where no more were wanted, and no fewer than the search's least
-};
-
-// Which entries are taken, by their key: min(bits & mask, ceiling), as unsigned numbers. Those not below `threshold`; where a search says (kBySearch) those above
-// the search's key, and the first `wanted` of those that equal it.
-struct SelectArguments {
-  Source source;
-  std::uint64_t mask;
-  std::uint64_t ceiling;
-  std::uint64_t threshold;
-  std::uint32_t from_search;  // 1: the threshold is the search's key, or 1 where that is less
-  std::uint32_t is_first;     // launch of this selection
-  std::uint32_t all_tiles;    // of all launches: the source is cut into no more
-  std::uint64_t first_tile;   // of the launch, which has kMostTiles at most
-  std::uint64_t most_tiles;
-  unsigned char* indices;  // both aligned as one is
-  unsigned char* values;
-  std::uint64_t capacity;  // what comes after it is counted alone
-  std::uint64_t* needed;   // receives how many entries there are
-  Workspace* workspace;
-};
-
 // What a search's keys are made of: bits of a magnitude, with one key for all NaNs.
 inline constexpr std::uint32_t kMagnitudeBits = 0x7FFFFFFFU;
 inline constexpr std::uint32_t kNanKey = 0x7F800001U;
@@ -79,7 +30,70 @@ struct Digit {
 };
 inline constexpr std::uint32_t kKeyBits = 31;
 inline constexpr Digit kDigits[] = {{20, 11}, {10, 10}, {0, 10}};  // as they are found
-static_assert(1U << kDigits[0].bits == kMostDigits);
+inline constexpr unsigned kAllDigits = 3;
+static_assert(1U << kDigits[0].bits == kMostDigits && sizeof kDigits == kAllDigits * sizeof(Digit));
+
+// Where a search for the k largest stands, from launch to launch.
+struct Search {
+  std::uint64_t key;     // its upper bits, as far as they are known: what the k-th largest key begins with
+  std::uint64_t wanted;  // how many of those that begin so belong to the k, from the largest
+  std::uint64_t over;    // 1: fewer than k are not zero. All of them are taken, and key and wanted are 0
+  std::uint64_t listed;  // how many the list has, or would have if it had room; kNoList where it is of no use
+  std::uint64_t digits;  // how many of kDigits are known
+};
+inline constexpr std::uint64_t kNoList = ~std::uint64_t{0};
+
+// Zero before the first launch that uses it, and left so by every one, but for `above`, `equal`, `search` and `found`.
+struct Workspace {
+  std::uint64_t ticket;  // of the next tile
+  std::uint64_t done;    // blocks that have nothing left to do
+  std::uint64_t above;   // entries that earlier launches of the same selection found
+  std::uint64_t equal;
+  Search search;
+  // By a launch that goes on with the search (largest.hpp), with each digit: a block may be digits behind.
+  Search found[kAllDigits];
+  std::uint64_t digit_ticket;  // in it: of the next tile whose digits are to be counted
+  std::uint64_t digit_tiles;   // that are counted
+  std::uint64_t digits_found;
+  std::uint64_t digits[kMostDigits];  // how often each occurs
+  std::uint64_t tiles[kMostTiles];    // what is known of each: select.hpp
+};
+
+// A vector, or the list of those of its entries that matter, where the search has one: that is known on the device alone.
+struct Source {
+  const unsigned char* values;  // aligned as one is
+  std::uint64_t count;
+  const unsigned char* list_indices;  // null: there is no list
+  const unsigned char* list_values;
+  std::uint64_t list_capacity;  // it is complete where no more were wanted
+};
+
+// What a selection is for.
+enum class Pass : std::uint8_t {
+  plain,
+  listing,  // for a search in what it takes
+  found,    // the k largest: what is still to be found of the k-th is found first
+};
+
+// Which entries are taken, by their key: min(bits & mask, ceiling), as unsigned numbers. Those not below `threshold`; where a search has found the k-th largest those above
+// its key, and the first `wanted` of those that equal it.
+struct SelectArguments {
+  Source source;
+  std::uint64_t mask;
+  std::uint64_t ceiling;
+  std::uint64_t threshold;
+  std::uint32_t from_search;  // 1: the threshold is the search's key, or 1 where that is less
+  std::uint64_t wanted;       // in a list: for so many is searched in it
+  std::uint32_t is_first;     // launch of this selection
+  std::uint32_t all_tiles;    // of all launches: the source is cut into no more
+  std::uint64_t first_tile;   // of the launch, which has kMostTiles at most
+  std::uint64_t most_tiles;
+  unsigned char* indices;  // both aligned as one is
+  unsigned char* values;
+  std::uint64_t capacity;  // what comes after it is counted alone
+  std::uint64_t* needed;   // receives how many entries there are
+  Workspace* workspace;
+};
 
 // Of a vector that is sampled: pieces of 32 bytes, one somewhere in each of as many equal parts.
 inline constexpr unsigned kSampleBits = 13;
@@ -88,13 +102,11 @@ inline constexpr std::uint64_t kSampledValues = kSampledPieces * 8;
 // Shorter ones have too few of them.
 inline constexpr std::uint64_t kLeastSampledFrom = kSampledValues + 16;
 
-// How often each value of a digit occurs among the keys that begin as the search's key does.
+// How often each value of the first digit occurs.
 struct DigitArguments {
   Source source;
-  std::uint32_t digit;   // of kDigits
-  std::uint32_t sample;  // 1: begins with that, for the digit from which on `least` are likely to be found
-  std::uint64_t wanted;  // begins a search for so many; 0: goes on
-  std::uint64_t least;
+  std::uint64_t wanted;   // begins a search for so many
+  std::uint32_t samples;  // 1: in a sample
   Workspace* workspace;
 };
 

@@ -1,12 +1,12 @@
 #include "gpu/kernels/sparse_list.hpp"
 
 // Four blocks of a multiprocessor have 64 KiB on their way, or twice that. (nvcc warns that sm_75 has not room for four, and lets it be.)
-#define HEDDLE_SELECT_KERNEL(name, Bits, Index, kBySearch)                                     \
+#define HEDDLE_SELECT_KERNEL(name, Bits, Index, kPass)                                         \
   extern "C" __global__ void __launch_bounds__(heddle::gpu::kernels::kThreads, 4)              \
       heddle_##name(const __grid_constant__ heddle::gpu::kernels::SelectArguments arguments) { \
     using namespace heddle::gpu::kernels;                                                      \
-    __shared__ SelectShared shared;                                                            \
-    select_entries<Bits, Index, kBySearch>(Block{blockIdx.x, gridDim.x}, arguments, shared);   \
+    __shared__ PassShared<kPass>::Type shared;                                                 \
+    select_by<Bits, Index, kPass>(Block{blockIdx.x, gridDim.x}, arguments, shared);            \
   }
 
 #define HEDDLE_SCATTER_KERNEL(name, Element, Index, Operation)                                       \

@@ -4,24 +4,24 @@
 #include "gpu/kernels/bitmaps.hpp"
 #include "gpu/kernels/deltas.hpp"
 #include "gpu/kernels/dequantise.hpp"
-#include "gpu/kernels/digits.hpp"
 #include "gpu/kernels/entries.hpp"
 #include "gpu/kernels/halves.hpp"
+#include "gpu/kernels/largest.hpp"
 #include "gpu/kernels/merge.hpp"
 #include "gpu/kernels/quantise.hpp"
 #include "gpu/kernels/scatter.hpp"
-#include "gpu/kernels/select.hpp"
 #include "gpu/kernels/signs.hpp"
 #include "gpu/kernels/spread.hpp"
 
 // (clang-format would indent it a little further each time.)
 // clang-format off
-// X(name, bits of a value, index, whether by a search's key)
+// X(name, bits of a value, index, what it is for)
 #define HEDDLE_SELECT_KERNELS(X) \
-  X(select_16_i32, std::uint16_t, std::uint32_t, false) X(select_16_i64, std::uint16_t, std::uint64_t, false) \
-  X(select_32_i32, std::uint32_t, std::uint32_t, false) X(select_32_i64, std::uint32_t, std::uint64_t, false) \
-  X(select_64_i32, std::uint64_t, std::uint32_t, false) X(select_64_i64, std::uint64_t, std::uint64_t, false) \
-  X(select_found_i32, std::uint32_t, std::uint32_t, true) X(select_found_i64, std::uint32_t, std::uint64_t, true)
+  X(select_16_i32, std::uint16_t, std::uint32_t, Pass::plain) X(select_16_i64, std::uint16_t, std::uint64_t, Pass::plain) \
+  X(select_32_i32, std::uint32_t, std::uint32_t, Pass::plain) X(select_32_i64, std::uint32_t, std::uint64_t, Pass::plain) \
+  X(select_64_i32, std::uint64_t, std::uint32_t, Pass::plain) X(select_64_i64, std::uint64_t, std::uint64_t, Pass::plain) \
+  X(select_listed_i32, std::uint32_t, std::uint32_t, Pass::listing) X(select_listed_i64, std::uint32_t, std::uint64_t, Pass::listing) \
+  X(select_found_i32, std::uint32_t, std::uint32_t, Pass::found) X(select_found_i64, std::uint32_t, std::uint64_t, Pass::found)
 
 // X(name, element, index, operation)
 #define HEDDLE_SCATTER_WIDTHS(X, suffix, Element, Operation) \

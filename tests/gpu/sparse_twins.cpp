@@ -31,12 +31,12 @@ bool translate_selection(void* arguments, const Reach& reach) {
          translate_one(a.workspace, sizeof *a.workspace, reach);
 }
 
-template <typename Bits, typename Index, bool kBySearch>
+template <typename Bits, typename Index, Pass kPass>
 void run_selection(const void* arguments, unsigned blocks) {
-  SelectShared shared;
+  typename PassShared<kPass>::Type shared;
   for (unsigned block = blocks; block-- > 0;)
-    select_entries<Bits, Index, kBySearch>(Block{block, blocks},
-                                           *static_cast<const SelectArguments*>(arguments), shared);
+    select_by<Bits, Index, kPass>(Block{block, blocks}, *static_cast<const SelectArguments*>(arguments),
+                                  shared);
 }
 
 bool translate_digits(void* arguments, const Reach& reach) {
@@ -289,9 +289,9 @@ void run_unpack_delta(const void* arguments, unsigned blocks) {
 #define HEDDLE_DEQUANTISE_TWIN(name, Code)                                              \
   SparseTwin{"heddle_" #name, sizeof(DequantiseArguments), &translate_dequantise<Code>, \
              &run_dequantise<Code>},
-#define HEDDLE_SELECT_TWIN(name, Bits, Index, kBySearch)                                  \
+#define HEDDLE_SELECT_TWIN(name, Bits, Index, kPass)                                      \
   SparseTwin{"heddle_" #name, sizeof(SelectArguments), &translate_selection<Bits, Index>, \
-             &run_selection<Bits, Index, kBySearch>},
+             &run_selection<Bits, Index, kPass>},
 #define HEDDLE_SCATTER_TWIN(name, Element, Index, Operation)                                \
   SparseTwin{"heddle_" #name, sizeof(ScatterArguments), &translate_scatter<Element, Index>, \
              &run_scatter<Element, Index, Operation>},
@@ -302,7 +302,7 @@ void run_unpack_delta(const void* arguments, unsigned blocks) {
              &run_spread<Stored, Index>},
 #ifdef __clang_analyzer__
 // What it looks for is in one kernel of a kind as in all, and all take it more than a minute.
-#define HEDDLE_TWINS HEDDLE_SELECT_TWIN(select_32_i32, std::uint32_t, std::uint32_t, false)
+#define HEDDLE_TWINS HEDDLE_SELECT_TWIN(select_32_i32, std::uint32_t, std::uint32_t, Pass::plain)
 #else
 #define HEDDLE_TWINS                                      \
   HEDDLE_SELECT_KERNELS(HEDDLE_SELECT_TWIN)               \

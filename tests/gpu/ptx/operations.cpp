@@ -156,7 +156,7 @@ Step find_memory(const Parts& parts, Instruction& instruction) {
   std::string_view space = "global";
   if (parts[n] == "global" || parts[n] == "shared" || parts[n] == "local" || parts[n] == "param")
     space = parts[n++];
-  else if (parts[n] == "relaxed" && parts.size() == 4)
+  else if ((parts[n] == "relaxed" || parts[n] == (is_load ? "acquire" : "release")) && parts.size() == 4)
     n += 2;
   if (n + 2 == parts.size() && (parts[n] == "v2" || parts[n] == "v4"))
     instruction.width = parts[n++] == "v2" ? 2 : 4;
