@@ -116,21 +116,25 @@ class ExchangedBcast final : public DeviceWork {
 class ByScratch : public DeviceWork {
  public:
   ByScratch(const Worker& worker, std::size_t bytes)
-      : worker_(worker), bytes_(bytes), pieces_(div_up(bytes, worker.layout.piece)) {}
+      : worker_(worker),
+        bytes_(bytes),
+        piece_(bytes <= worker.layout.whole ? worker.layout.whole : worker.layout.piece),
+        pieces_(div_up(bytes, piece_)) {}
   std::size_t steps() const override { return pieces_; }
 
  protected:
   Extent piece(std::size_t k) const {
-    const std::size_t begin = k * worker_.layout.piece;
-    return {begin, std::min(worker_.layout.piece, bytes_ - begin)};
+    const std::size_t begin = k * piece_;
+    return {begin, std::min(piece_, bytes_ - begin)};
   }
   std::byte* given(int rank, std::size_t k) const {
     return worker_.link->scratch(rank) + k % 2 * worker_.layout.half;
   }
-  std::byte* result(int rank, std::size_t k) const { return given(rank, k) + worker_.layout.piece; }
+  std::byte* result(int rank, std::size_t k) const { return given(rank, k) + piece_; }
 
   const Worker worker_;
   const std::size_t bytes_;
+  const std::size_t piece_;
   const std::size_t pieces_;
 };
 
@@ -244,15 +248,12 @@ Extent share_of(std::size_t bytes, int rank, int size) {
 }
 
 ScratchLayout ScratchLayout::of(std::size_t bytes, int ranks) {
-  ScratchLayout layout;
-  layout.half = bytes / 2 / kShareGrain * kShareGrain;
-  layout.piece = layout.half;
-  if (ranks > 2) {
-    // A piece and one share of it, which is rounded up to a grain.
-    const auto n = static_cast<std::size_t>(ranks);
-    layout.piece = (layout.half - kShareGrain) / (n + 1) * n / kShareGrain * kShareGrain;
-  }
-  return layout;
+  // A piece and one share of it, which is rounded up to a grain.
+  const auto piece_in = [n = static_cast<std::size_t>(ranks)](std::size_t room) {
+    return n > 2 ? (room - kShareGrain) / (n + 1) * n / kShareGrain * kShareGrain : room;
+  };
+  const std::size_t half = bytes / 2 / kShareGrain * kShareGrain;
+  return {half, piece_in(half), piece_in(2 * half)};
 }
 
 std::unique_ptr<DeviceWork> direct_sum(const Worker& worker, const DeviceSum& sum) {

@@ -27,10 +27,11 @@ struct Extent {
 // The part of `bytes` bytes that is rank `rank`'s, of `size` ranks that share them out.
 Extent share_of(std::size_t bytes, int rank, int size);
 
-// How the scratch of each rank is divided: two halves, which take turns. In each a piece of a vector, and a share of a result.
+// How the scratch of each rank is divided: two halves, which take turns. In each a piece of a vector, and a share of a result. A vector that is one piece has all of it.
 struct ScratchLayout {
   std::size_t half = 0;
   std::size_t piece = 0;
+  std::size_t whole = 0;  // the longest vector that is one piece
 
   static ScratchLayout of(std::size_t bytes, int ranks);
 };

@@ -135,10 +135,11 @@ void conform(const Job& job) {
         compare(job, comm, {type, operation, count, 0, 0, ++turn % 2 == 0});
     }
   }
-  // Longer than the scratch, by several pieces and an odd rest; short ones and those that three ranks share out.
+  // Longer than the scratch, by several pieces and an odd rest; as long as all of it, or a little longer; short ones and those that three ranks share out.
   for (const Type& type : {types[8], types[0], types[13]}) {
-    for (const std::size_t bytes : {std::size_t{0}, std::size_t{48}, std::size_t{70'000},
-                                    std::size_t{600'000}, std::size_t{1'200'016}}) {
+    for (const std::size_t bytes :
+         {std::size_t{0}, std::size_t{48}, std::size_t{40'000}, std::size_t{65'536}, std::size_t{65'552},
+          std::size_t{70'000}, std::size_t{600'000}, std::size_t{1'200'016}}) {
       const std::size_t count = bytes / type.size;
       compare(job, comm, {type, kOperations[0], count, 0, 0, false});
       compare(job, comm, {type, kOperations[0], count, 16, 16, true});
@@ -147,7 +148,7 @@ void conform(const Job& job) {
       compare(job, comm, {type, kOperations[0], count, 3, 5 + static_cast<std::size_t>(job.rank), false});
     }
   }
-  for (const std::size_t bytes : {0, 1, 1037, 70'000, 1'200'001}) {
+  for (const std::size_t bytes : {0, 1, 1037, 40'000, 65'536, 65'537, 70'000, 1'200'001}) {
     for (int root = 0; root < job.size; ++root)
       bcast_once(job, comm, bytes, bytes % 7, root);
   }

@@ -103,7 +103,7 @@ void compare_all(Node& node, heddle_comm_t comm, int rank, const Buffers& b) {
     for (const heddle_op op : {HEDDLE_SUM, HEDDLE_MAX})
       compare(node, comm, rank, b, {type, op, 1037, 0, 0, op == HEDDLE_MAX});
   }
-  for (const std::size_t count : {0, 1, 2, 63, 70'001, 250'003}) {
+  for (const std::size_t count : {0, 1, 2, 63, 10'001, 16'384, 16'385, 70'001, 250'003}) {
     compare(node, comm, rank, b, {HEDDLE_FLOAT32, HEDDLE_SUM, count, 0, 0, false});
     compare(node, comm, rank, b, {HEDDLE_FLOAT32, HEDDLE_SUM, count, 0, 4, true});
     compare(node, comm, rank, b,

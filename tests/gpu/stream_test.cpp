@@ -83,7 +83,7 @@ constexpr Memory kOnDevice[] = {Memory::device, Memory::managed, Memory::pool, M
 void check_steps(heddle_comm_t comm, int rank, int ranks, int devices, std::barrier<>& barrier) {
   const std::int32_t sum = ranks * (ranks + 1) / 2;
   int turn = 0;
-  for (const std::size_t count : {1, 63, 1037, 70'001}) {
+  for (const std::size_t count : {1, 63, 1037, 10'001, 16'384, 70'001}) {
     const Step step(rank, rank % devices, count, kOnDevice[(count + static_cast<std::size_t>(rank)) % 4]);
     const auto finish = [&] {
       barrier.arrive_and_wait();
