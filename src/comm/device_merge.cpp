@@ -92,7 +92,10 @@ Status MergedEntries::close() {
   if (!has_memory_ || !works()) return {};
   const std::vector<gpu::Room> rooms = serves();
   if (!rooms.empty()) HEDDLE_TRY(merge_all(rooms));
-  return has_room() || !has_memory_ ? Status() : merge_beside();
+  if (has_room() || !has_memory_) return {};
+  // Lists between merges may grow, and nothing may be under way there.
+  if (!rooms.empty()) HEDDLE_TRY(worker_.worker.link->wait());
+  return merge_beside();
 }
 
 Status MergedEntries::merge_beside() {

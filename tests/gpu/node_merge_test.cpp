@@ -186,7 +186,7 @@ struct Growing {
 };
 
 // As on the host: what the call says, what becomes of `count`, and what can be fetched, into arrays on a GPU too.
-TEST(GpuNodeMerge, TooLittleRoom) {
+void check_room(int little) {
   Node node(2);
   on_ranks(2, [&](heddle_comm_t comm, int rank) {
     Entries mine(5'000, 700, HEDDLE_FLOAT32, false, rank);
@@ -200,12 +200,12 @@ TEST(GpuNodeMerge, TooLittleRoom) {
       std::string said[2];
       for (int k = 0; k < 2; ++k) {
         heddle_sparse out = to.out();
-        if (rank == 1) out.capacity = capacity;
+        if (rank == little) out.capacity = capacity;
         const heddle_status status = heddle_sparse_allreduce(&given[k], &out, HEDDLE_SUM, comm);
-        EXPECT_EQ(status, rank == 1 ? HEDDLE_ERR_CAPACITY : HEDDLE_OK);
+        EXPECT_EQ(status, rank == little ? HEDDLE_ERR_CAPACITY : HEDDLE_OK);
         EXPECT_EQ(out.count, wanted.count);
-        if (rank == 0) expect_same(wanted, out, mine);
-        if (rank == 0) continue;
+        if (rank != little) expect_same(wanted, out, mine);
+        if (rank != little) continue;
         said[k] = heddle_last_error();
         const Arrays fetched(mine, wanted.count, rank, 0);
         out = fetched.out();
@@ -215,6 +215,12 @@ TEST(GpuNodeMerge, TooLittleRoom) {
       EXPECT_EQ(said[0], said[1]);
     }
   });
+}
+
+// On the rank that merges for both, and on the other one.
+TEST(GpuNodeMerge, TooLittleRoom) {
+  for (const int little : {0, 1})
+    check_room(little);
 }
 
 TEST(GpuNodeMerge, GrowsOnce) {
