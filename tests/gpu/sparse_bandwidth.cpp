@@ -148,6 +148,11 @@ std::vector<Work> Bench::entries(const Vectors& v, std::size_t n, const gpu::Sel
            [=, this] { return sparse_.scatter(stream, DType::f32, {given}, v.out, n); }},
           {"scatter_add, 1%", moved,
            [=, this] { return sparse_.scatter_add(stream, DType::f32, given, v.out, n); }},
+          {"spread, 1%", moved / 2 + static_cast<double>(n) * 4,
+           [=, this] {
+             void* const dense[] = {v.out};
+             return sparse_.spread(stream, DType::f32, {given}, true, nullptr, dense, n);
+           }},
           {"merge, 1% and 1%", static_cast<double>(scattered) * 24,
            [=, this] {
              return sparse_.merge(stream, DType::f32, Op::sum, {given}, {given}, n, std::span(&merged, 1),
