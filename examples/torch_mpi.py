@@ -1,11 +1,10 @@
 """Data-parallel training with PyTorch and mpi4py, whose gradients stay on the GPU: what MPI alone refuses, unless it was built for CUDA.
 
-    LD_PRELOAD=libheddle_preload.so mpiexec -n 2 python3 examples/torch_mpi.py
+    mpiexec -n 2 env LD_PRELOAD=$PWD/dist/lib/libheddle_preload.so python3 dist/share/heddle/examples/torch_mpi.py
 
 Trains the same network by turns, an epoch of each: with gradients passed to MPI_Allreduce where they lie, and copied to the host and back by hand. Without a GPU it compares the host with itself.
 """
 import argparse
-import csv
 import pathlib
 import statistics
 import sys
@@ -14,6 +13,8 @@ import time
 import torch
 from mpi4py import MPI
 from torch import nn
+
+from torch_ddp import digits
 
 COMM = MPI.COMM_WORLD
 
@@ -65,13 +66,6 @@ class Training:
             return (self.network(inputs).argmax(1) == labels).float().mean().item()
 
 
-def digits(path, device):
-    """Pixels from 0 to 1 and labels, the latter from each line's last column."""
-    with open(path, newline='', encoding='ascii') as file:
-        rows = torch.tensor([[float(cell) for cell in row] for row in csv.reader(file)])
-    return (rows[:, :-1] / 16).to(device), rows[:, -1].long().to(device)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--epochs', type=int, default=10)
@@ -83,7 +77,7 @@ def main():
     torch.set_num_threads(1)
     torch.backends.cuda.matmul.allow_tf32 = False
     device = f'cuda:{COMM.rank % torch.cuda.device_count()}' if torch.cuda.is_available() else 'cpu'
-    inputs, labels = digits(options.data, device)
+    inputs, labels = (one.to(device) for one in digits(options.data))
     order = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(2)).to(device)
     held_out, mine = order[::5], order[[i for i in range(len(order)) if i % 5]][COMM.rank::COMM.size]
     mine = mine[:len(order) * 4 // 5 // COMM.size]  # as many on every rank
