@@ -16,11 +16,10 @@ struct Cut {
   std::uint64_t tiles;
 
   // Into as many tiles as there are, or fewer. (Divisions of 64 bits would take longer than the first values do.)
-  HEDDLE_DEVICE Cut(const Values& from, std::uint32_t most_tiles) : grid(from, kLineBytes) {
-    const auto all = static_cast<std::uint32_t>(grid.tiles);
-    batches = all == 0 ? 1 : (all + most_tiles - 1) / most_tiles;
-    tiles = (all + batches - 1) / batches;
-  }
+  HEDDLE_DEVICE Cut(const Grid<Bits>& whole_lines, std::uint32_t most_tiles)
+      : grid(whole_lines),
+        batches(grid.tiles == 0 ? 1 : (static_cast<std::uint32_t>(grid.tiles) + most_tiles - 1) / most_tiles),
+        tiles((static_cast<std::uint32_t>(grid.tiles) + batches - 1) / batches) {}
   // Of a warp's part of a tile: a vector's number, of the grid.
   HEDDLE_DEVICE std::uint64_t first_of(std::uint64_t tile, unsigned warp) const {
     return (tile * kWarps + warp) * batches * kBatchVectors;

@@ -19,7 +19,7 @@ HEDDLE_DEVICE void list_entries(const Block& block, const SelectArguments& a, Li
   Workspace& work = *a.workspace;
   const Search begun = work.search;
   select_entries<std::uint32_t, Index, Pass::listing>(block, a, begun, shared, &shared.digits);
-  const Cut<std::uint32_t> cut(values_of(a.source, begun), a.all_tiles);
+  const Cut<std::uint32_t> cut(Grid<std::uint32_t>(values_of(a.source, begun), kLineBytes), a.all_tiles);
   if (shared.is_last == 0 || a.first_tile + tiles_here(a, cut.tiles) != cut.tiles) return;
   const std::uint64_t listed = *a.needed;
   // From key 0 on all are listed that are not zero, be they fewer.

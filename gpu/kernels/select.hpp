@@ -205,7 +205,7 @@ struct Selection {
       : a(arguments),
         work(*a.workspace),
         from(values_of(a.source, search)),
-        cut(from, a.all_tiles),
+        cut(Grid<Bits>(from, kLineBytes), a.all_tiles),
         criterion(a, search),
         tiles(tiles_here(a, cut.tiles)),
         above_so_far(a.is_first != 0 ? 0 : work.above),

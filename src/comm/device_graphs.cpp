@@ -49,7 +49,7 @@ Result<bool> DevicePath::share_flags() {
 Status DevicePath::follow_in_graph(DeviceWork& work, Status mine) {
   captured_ = true;
   if (work.meets_on_gpus()) return meet(mine.ok() ? work.step(0) : mine, true).status();
-  if (work.leader() >= 0) return meet(follow_leader_in_graph(work, std::move(mine)), true).status();
+  if (work.leader() >= 0) return meet(follow_leader_in_graph(work, mine), true).status();
   if (mine.ok()) mine = link_->meet_in_graph();
   for (std::size_t k = 0; k < work.steps() && mine.ok(); ++k) {
     mine = work.step(k);
@@ -59,7 +59,7 @@ Status DevicePath::follow_in_graph(DeviceWork& work, Status mine) {
 }
 
 // A way to the leader before its step, and one back after it.
-Status DevicePath::follow_leader_in_graph(DeviceWork& work, Status mine) {
+Status DevicePath::follow_leader_in_graph(DeviceWork& work, const Status& mine) {
   HEDDLE_TRY(mine);
   if (work.leader() != meeting_.rank()) return link_->follow_in_graph(work.leader());
   HEDDLE_TRY(link_->hear_in_graph());
