@@ -1,7 +1,6 @@
 #include "interpreter.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <deque>
 #include <random>
@@ -9,77 +8,10 @@
 #include <stdexcept>
 
 #include "schedule/split.hpp"
+#include "unrolled.hpp"
 
 namespace heddle::test {
 namespace {
-
-// One element: three answers at once. `sum` tells which contributions are in it, how often; `matrix` in which
-// order; `bits` is from an operation that is neither commutative nor associative, so it tells expressions
-// apart.
-struct Number {
-  std::uint64_t sum = 0;
-  std::array<std::uint64_t, 4> matrix{};
-  std::uint64_t bits = 0;
-  bool operator==(const Number&) const = default;
-};
-
-std::uint64_t mixed(std::uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-  return x ^ (x >> 31);
-}
-
-Number op(const Number& a, const Number& b) {
-  const auto& m = a.matrix;
-  const auto& n = b.matrix;
-  return {a.sum + b.sum,
-          {m[0] * n[0] + m[1] * n[2], m[0] * n[1] + m[1] * n[3], m[2] * n[0] + m[3] * n[2],
-           m[2] * n[1] + m[3] * n[3]},
-          mixed(a.bits * 3 + mixed(b.bits + 0x9e3779b97f4a7c15ull))};
-}
-
-struct Wrong {
-  std::string what;
-};
-
-// One step of the unrolled program.
-struct Flat {
-  Step step;
-  std::uint32_t chunk = 0;
-  std::uint32_t unit = 0;
-};
-
-std::vector<Flat> unroll(const Schedule& s) {
-  std::vector<Flat> program;
-  for (std::size_t i = 0; i < s.steps.size(); ++i) {
-    const Step& head = s.steps[i];
-    if (head.kind != StepKind::repeat) {
-      program.push_back({head, head.chunk, head.unit});
-      continue;
-    }
-    if (head.peer < 1 || i + static_cast<std::size_t>(head.peer) >= s.steps.size()) throw Wrong{"bad repeat"};
-    if (head.count > 1000) throw Wrong{"endless repeat"};
-    const auto stride = static_cast<std::int32_t>(head.chunk);
-    for (std::uint32_t k = 0; k < head.count; ++k) {
-      for (std::size_t j = i + 1; j <= i + static_cast<std::size_t>(head.peer); ++j) {
-        Flat flat{s.steps[j], s.steps[j].chunk, s.steps[j].unit};
-        if (flat.step.kind == StepKind::repeat) throw Wrong{"nested repeat"};
-        if ((flat.step.flags & kFixed) == 0) {
-          for (std::uint32_t n = 0; n < k; ++n) {
-            const std::int64_t chunks = s.chunks;
-            const std::int64_t next = (std::int64_t{flat.chunk} + stride) % chunks;
-            flat.chunk = static_cast<std::uint32_t>(next < 0 ? next + chunks : next);
-          }
-        }
-        if ((flat.step.flags & kRotate) != 0 && s.scratch_units != 0)
-          flat.unit = (flat.unit + k) % s.scratch_units;
-        program.push_back(flat);
-      }
-    }
-    i += static_cast<std::size_t>(head.peer);
-  }
-  return program;
-}
 
 struct Message {
   std::int32_t source;
