@@ -60,9 +60,10 @@
  *   that waits for this rank. Their streams do not synchronise with the default stream
  *   (cudaStreamNonBlocking), and are no more than the GPU has queues (CUDA_DEVICE_MAX_CONNECTIONS,
  *   8 unless set otherwise).
- * - Ranks that share a GPU are processes: graphs of threads of one process have waited for each
+ * - Ranks that share a GPU are processes. Graphs of threads of one process have waited for each
  *   other for ever there, and so have their streams outside of graphs where the host serves the
- *   ranks (several nodes, or more than 64 ranks). Other calls on streams serve such threads.
+ *   ranks (several nodes, or more than 64 ranks): such calls are HEDDLE_ERR_UNSUPPORTED on all
+ *   ranks. Other calls on streams serve such threads.
  *
  * FAILURES
  *

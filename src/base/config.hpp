@@ -78,6 +78,8 @@ struct Config {
                              << 20;  // HEDDLE_DEVICE_BYTES=SIZE: on a GPU, for others to reach
   // HEDDLE_EXCHANGE_BYTES=SIZE: the longest vector that kernels of a node's GPUs exchange
   std::size_t exchange_bytes = std::size_t{64} << 10;
+  // HEDDLE_SHARED_CONTEXT=0|1: streams of ranks that are threads of one process, and share a GPU, may wait for words in memory
+  bool shared_context = false;
   int master_port = 0;  // HEDDLE_MASTER_PORT=PORT: bootstrap over TCP, overrides MASTER_PORT; 0: unset
   std::string
       job_id;  // HEDDLE_JOB_ID=TEXT: names the job at the start over TCP; empty: by the launcher's name

@@ -28,8 +28,12 @@ CommunicatorImpl::CommunicatorImpl(const Bootstrap& bootstrap, const Config& con
   team_ = t.nodes() == 1 ? connections_->ports.teams[static_cast<std::size_t>(TeamKind::node)] : nullptr;
   if (team_ == nullptr) bcasts_meet_ = UINT64_MAX;
   if (size_ == 1 || (team_ != nullptr && size_ <= gpu::kMostRanks)) {
-    const DeviceLimits limits{config.cuda ? config.device_bytes : 0, config.exchange_bytes, config.timeout,
-                              config.measure, &connections_->process->device_ways};
+    const DeviceLimits limits{config.cuda ? config.device_bytes : 0,
+                              config.exchange_bytes,
+                              config.timeout,
+                              config.shared_context,
+                              config.measure,
+                              &connections_->process->device_ways};
     device_path_ = std::make_unique<DevicePath>(node_meeting_, limits, log_);
   }
   if (t.nodes() > 1 && t.most_members() <= gpu::kMostRanks) {
@@ -43,7 +47,7 @@ CommunicatorImpl::CommunicatorImpl(const Bootstrap& bootstrap, const Config& con
       shares = std::make_unique<StreamShares>(node_meeting_, nodes_network_->lanes(),
                                               config.cuda ? config.device_bytes : 0, log_);
     stream_relay_ = std::make_unique<StreamRelay>(
-        *this, [this] { return twin(); }, log_, std::move(shares));
+        *this, [this] { return twin(); }, log_, std::move(shares), config.shared_context);
   }
   if (preferences_.tuning.streamed_from) folds_.stream_from(*preferences_.tuning.streamed_from);
 }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "comm/device_path.hpp"
+#include "comm/stream_refusal.hpp"
 
 namespace heddle {
 
@@ -32,6 +33,10 @@ Result<bool> DevicePath::share_memory() {
 Result<bool> DevicePath::share_flags() {
   graphs_ = {};
   if (meeting_.size() == 1) return true;
+  if (const auto [one, other] = neighbours_; one != other && !limits_.shared_context) {
+    graphs_ = Status(Code::unsupported, why_not_threads(one, other) + ": call it outside of the capture");
+    return true;
+  }
   Result<bool> all = share_memory();
   if (all.ok() && all.value()) {
     graphs_ = link_->open_flags({flags_.data(), flags_.size()}, meeting_.rank(), meeting_.size());

@@ -22,6 +22,7 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/dtype.hpp"
@@ -120,6 +121,7 @@ struct DeviceLimits {
   std::size_t scratch = 0;   // bytes on each rank's GPU; 0: everything is staged
   std::size_t exchange = 0;  // the longest vector that kernels exchange, where each rank has a GPU
   std::chrono::nanoseconds patience{0};  // of a kernel that waits for others; 0: as long as it takes
+  bool shared_context = false;           // graphs may be captured where ranks share a context
   bool tries =
       false;  // ways of sums and bcasts, when the mode begins with a blocking call; else the GPUs serve all
   KnownWays* known = nullptr;  // what was found before, and where to keep it; borrowed, may be null
@@ -306,15 +308,16 @@ class DevicePath {
   std::unique_ptr<gpu::Link> link_;
   std::unique_ptr<gpu::SparseLink> sparse_;  // made when first wanted
   bool apart_ = false;                       // each rank has a GPU of its own
-  bool direct_ = false;      // all ranks share one context: buffers are reached where they lie
-  bool exported_ = false;    // other processes have this rank's scratch open, or its events
-  bool marks_open_ = false;  // the ranks know each other's events
-  unsigned turns_ = 0;       // events that each rank recorded
-  Status graphs_;            // why there can be none; the same on all ranks whether it says so
-  bool captured_ = false;    // a graph uses the link
-  bool lost_ = false;        // the ranks cannot meet any more
-  bool stuck_ = false;       // something is kept for ever
-  std::uint64_t key_ = 0;    // of the ranks, and where their links are; the same on all
+  bool direct_ = false;             // all ranks share one context: buffers are reached where they lie
+  std::pair<int, int> neighbours_;  // two ranks that do, if any; known when marks are open
+  bool exported_ = false;           // other processes have this rank's scratch open, or its events
+  bool marks_open_ = false;         // the ranks know each other's events
+  unsigned turns_ = 0;              // events that each rank recorded
+  Status graphs_;                   // why there can be none; the same on all ranks whether it says so
+  bool captured_ = false;           // a graph uses the link
+  bool lost_ = false;               // the ranks cannot meet any more
+  bool stuck_ = false;              // something is kept for ever
+  std::uint64_t key_ = 0;           // of the ranks, and where their links are; the same on all
   // How long exchanges are waited for while they are tried.
   std::chrono::steady_clock::time_point wait_until_ = std::chrono::steady_clock::time_point::max();
   // Why calls on streams cannot be had, once that is final; the same on all ranks whether it says so.

@@ -39,6 +39,15 @@ Result<bool> DevicePath::share_marks() {
   const Result<gpu::Marks> mine = link_->make_marks(exported_);
   std::vector<gpu::Marks> all;
   const Result<bool> met = gather(mine.status(), mine.ok() ? mine.value() : gpu::Marks{}, &all);
+  neighbours_ = {};
+  for (int r = 1; r < meeting_.size(); ++r) {
+    const auto same = [&](const gpu::Marks& other) {
+      return other.origin == all[static_cast<std::size_t>(r)].origin;
+    };
+    const auto first = std::find_if(all.begin(), all.begin() + r, same);
+    if (first != all.begin() + r)
+      neighbours_ = {meeting_.number_of(static_cast<int>(first - all.begin())), meeting_.number_of(r)};
+  }
   return met.ok() ? meet(link_->open_marks(all, meeting_.rank()), true) : met;
 }
 

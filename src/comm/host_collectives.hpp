@@ -19,6 +19,7 @@ class HostCollectives {
   virtual ~HostCollectives() = default;
 
   virtual int rank() const = 0;
+  virtual int size() const = 0;
   // `in == out` means in place.
   virtual Status allreduce(const void* in, void* out, std::size_t count, DType type, Op op) = 0;
   virtual Status bcast(void* buffer, std::size_t bytes, int root) = 0;

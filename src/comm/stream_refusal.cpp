@@ -29,6 +29,14 @@ Status refuse_place(const void* buffer) {
       "the buffer at {} is not in the GPU context that serves this communicator's calls", buffer));
 }
 
+std::string why_not_threads(int rank, int other) {
+  return fmt::format(
+      "ranks {} and {} are threads of one process and share a GPU, where their streams may wait for each "
+      "other "
+      "for ever; as processes they can (HEDDLE_SHARED_CONTEXT=1 lets threads try)",
+      rank, other);
+}
+
 Status find_for_stream(gpu::Gpu& gpu, gpu::Stream stream, const void* buffer, gpu::Place* found) {
   if (!gpu.present()) return refuse_stream("this process has not loaded CUDA, or HEDDLE_CUDA=0 hides it");
   const Result<gpu::Place> place = gpu.place(buffer);

@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <system_error>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "base/hash.hpp"
+#include "comm/host_identity.hpp"
 #include "comm/stream_refusal.hpp"
 #include "comm/verdict.hpp"
 
@@ -109,6 +112,25 @@ Status StreamRelay::find_link(gpu::Gpu& gpu, const gpu::Place& place) {
   return {};
 }
 
+// Whether no two ranks share a context; collective, as agree().
+Status StreamRelay::look_for_neighbours(const Status& mine) {
+  const auto me = static_cast<std::size_t>(ranks_.rank());
+  std::vector<std::uint64_t> contexts(static_cast<std::size_t>(ranks_.size()));
+  if (mine.ok()) {
+    const gpu::Origin origin = gear_.link->origin();
+    contexts[me] = host_identity().value;
+    for (const std::uint64_t word : {origin.process, origin.space, origin.context})
+      contexts[me] = mix64(contexts[me] ^ word);
+  }
+  HEDDLE_TRY(agree(mine, contexts));
+  std::unordered_map<std::uint64_t, int> ranks;
+  for (int rank = 0; rank < ranks_.size() && !shared_context_; ++rank) {
+    const auto [first, is_new] = ranks.emplace(contexts[static_cast<std::size_t>(rank)], rank);
+    if (!is_new) return Status(Code::unsupported, why_not_threads(first->second, rank));
+  }
+  return {};
+}
+
 Status StreamRelay::make_ring() {
   gear_.words = std::make_unique<RelayWords>();
   HEDDLE_TRY(gear_.link->open_words(std::as_writable_bytes(std::span(gear_.words.get(), 1))));
@@ -138,8 +160,8 @@ Status StreamRelay::start_thread() {
 // Collective, and the same outcome on all ranks.
 Status StreamRelay::set_up(gpu::Gpu& gpu, const gpu::Place& place) {
   HEDDLE_TRY(connect_nodes(gpu, place));
-  Status mine = find_link(gpu, place);
-  if (mine.ok()) mine = make_ring();
+  HEDDLE_TRY(look_for_neighbours(find_link(gpu, place)));
+  const Status mine = make_ring();
   std::array<std::uint64_t, 1> least{~std::uint64_t{gear_.ring.piece}};
   HEDDLE_TRY(agree(mine, least));
   gear_.ring.piece = ~least[0];

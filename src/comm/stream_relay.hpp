@@ -37,10 +37,14 @@ class StreamRelay {
   // Another set of collectives of the same ranks, for the thread. Collective; the same outcome on all ranks.
   using Twin = std::function<Result<std::unique_ptr<HostCollectives>>()>;
 
-  // `ranks` is borrowed, and used in calls alone, as is `twin`. `shares`: null, on all ranks, where no node has two.
+  // `ranks` is borrowed, and used in calls alone, as is `twin`. `shares`: null, on all ranks, where no node has two. `shared_context`: also for ranks that share a context.
   StreamRelay(HostCollectives& ranks, Twin twin, const Log& log,
-              std::unique_ptr<StreamShares> shares = nullptr)
-      : ranks_(ranks), twin_(std::move(twin)), log_(log), shares_(std::move(shares)) {}
+              std::unique_ptr<StreamShares> shares = nullptr, bool shared_context = false)
+      : ranks_(ranks),
+        twin_(std::move(twin)),
+        log_(log),
+        shared_context_(shared_context),
+        shares_(std::move(shares)) {}
   StreamRelay(const StreamRelay&) = delete;
   StreamRelay& operator=(const StreamRelay&) = delete;
   // Waits for what the streams were given, and for the graphs that were launched; for ranks of the node that do nothing more a few seconds at most.
@@ -83,6 +87,7 @@ class StreamRelay {
   Status set_up(gpu::Gpu& gpu, const gpu::Place& place);
   Status connect_nodes(gpu::Gpu& gpu, const gpu::Place& place);
   Status find_link(gpu::Gpu& gpu, const gpu::Place& place);
+  Status look_for_neighbours(const Status& mine);
   Status make_ring();
   Status start_thread();
   Status check(const Buffers& buffers, std::size_t bytes);
@@ -102,6 +107,7 @@ class StreamRelay {
   HostCollectives& ranks_;
   const Twin twin_;
   const Log log_;
+  const bool shared_context_;
   Gear gear_;
   std::vector<Gear> kept_;                // that graphs use, of before
   std::unique_ptr<StreamShares> shares_;  // has links that use words of the above

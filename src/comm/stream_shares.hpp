@@ -46,9 +46,11 @@ class StreamShares {
   // In bytes: where blocking calls begin as well. Shorter vectors are one piece or two, of which nothing overlaps, and each takes ticks of all streams of the node. Not measured.
   static constexpr std::size_t kFrom = NodesPath::kFrom;
 
-  // `node`, the meeting of this node's ranks, is borrowed. `lanes`: ranks of the smallest node. `bytes`: of scratch on each GPU; 0: none.
+  // `node`, the meeting of this node's ranks, is borrowed; that none of them share a context is the StreamRelay's business. `lanes`: ranks of the smallest node. `bytes`: of scratch on each GPU; 0: none.
   StreamShares(Meeting& node, int lanes, std::size_t bytes, const Log& log)
-      : node_(node, DeviceLimits{bytes}, log, DevicePath::Ends::first), lanes_(lanes), bytes_(bytes) {}
+      : node_(node, DeviceLimits{.scratch = bytes, .shared_context = true}, log, DevicePath::Ends::first),
+        lanes_(lanes),
+        bytes_(bytes) {}
   StreamShares(const StreamShares&) = delete;
   StreamShares& operator=(const StreamShares&) = delete;
   // As DevicePath's: waits for ranks of other processes that have this one's scratch open.

@@ -4,11 +4,24 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <vector>
 
 #include "cuda_memory.hpp"
 
 namespace heddle::test {
+
+// For as long as it lives ranks that are threads and share a GPU are refused where their streams would wait for words in memory, as they are for those who use the library.
+class ThreadsRefused {
+ public:
+  ThreadsRefused() { setenv(kName, "0", 1); }
+  ThreadsRefused(const ThreadsRefused&) = delete;
+  ThreadsRefused& operator=(const ThreadsRefused&) = delete;
+  ~ThreadsRefused() { setenv(kName, "1", 1); }
+
+ private:
+  static constexpr const char* kName = "HEDDLE_SHARED_CONTEXT";
+};
 
 // A stream that does not synchronise with the default stream, in a device's primary context; current in the calling thread.
 class TestStream {

@@ -59,6 +59,32 @@ TEST(GpuGraphs, Refused) {
   }
 }
 
+// Ranks that are threads of one process: two on one GPU capture nothing, while their streams are served; each on its own capture.
+TEST(GpuGraphs, RefusedOfThreadsThatShareAGpu) {
+  const ThreadsRefused refused;
+  for (const int gpus : {2, 3}) {
+    on_ranks(3, [&](heddle_comm_t comm, int rank) {
+      set_up(comm, rank % gpus);
+      const Stream stream(rank % gpus);
+      const Words words(rank % gpus, 4, rank + 1);
+      Graph graph(stream);
+      const heddle_status status = sum(comm, stream, HEDDLE_IN_PLACE, words.at(), 4);
+      const std::string text = heddle_last_error();
+      CAPTURED(graph);
+      if (gpus == 3) {
+        OK(status);
+        return;
+      }
+      EXPECT_EQ(status, HEDDLE_ERR_UNSUPPORTED);
+      EXPECT_NE(text.find("ranks 0 and 2 are threads of one process and share a GPU"), std::string::npos)
+          << text;
+      OK(sum(comm, stream, HEDDLE_IN_PLACE, words.at(), 4));
+      stream.wait();
+      EXPECT_EQ(words.value(), 6);
+    });
+  }
+}
+
 // A stream of another context, which is not found out by what makes its capture fail.
 TEST(GpuGraphs, OfAnotherContext) {
   on_ranks(2, [](heddle_comm_t comm, int rank) {

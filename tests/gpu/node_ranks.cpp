@@ -186,6 +186,7 @@ class TeamCollectives final : public HostCollectives {
   TeamCollectives(std::unique_ptr<Team> team, std::unique_ptr<Across> across)
       : team_(std::move(team)), across_(std::move(across)) {}
   int rank() const override { return team_->rank(); }
+  int size() const override { return team_->size(); }
   Status allreduce(const void* in, void* out, std::size_t count, DType type, Op op) override {
     if (type == DType::f32 && op == Op::sum) {
       TeamOp sum = sum_of(in, out, count);
@@ -363,7 +364,8 @@ bool on_threads(const char* library, int size, std::size_t scratch, const RankBo
     std::vector<std::thread> threads;
     for (int r = 0; r < size; ++r) {
       threads.emplace_back([&, r] {
-        NodeRank rank(library, memory.at(), r, size, DeviceLimits{scratch});
+        NodeRank rank(library, memory.at(), r, size,
+                      DeviceLimits{.scratch = scratch, .shared_context = true});
         if (body(rank)) return;
         right = false;
         alarm(static_cast<unsigned>(kPatience.count()));
@@ -373,6 +375,11 @@ bool on_threads(const char* library, int size, std::size_t scratch, const RankBo
       thread.join();
     return right.load();
   })});
+}
+
+bool tries_threads() {
+  const char* const value = std::getenv("HEDDLE_SHARED_CONTEXT");
+  return value != nullptr && std::strcmp(value, "1") == 0;
 }
 
 int run_check(int argc, char** argv, int (*check)(const char* library, bool brief)) {

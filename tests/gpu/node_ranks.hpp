@@ -67,6 +67,9 @@ bool on_processes(const char* library, int size, std::size_t scratch, const Rank
 bool on_processes(const char* library, int size, const DeviceLimits& limits, const RankBody& body);
 bool on_threads(const char* library, int size, std::size_t scratch, const RankBody& body);
 
+// Whether threads that share a GPU are to be tried where words in memory are waited for: HEDDLE_SHARED_CONTEXT=1, as for those who use the library.
+bool tries_threads();
+
 // main() of a program that is called as NAME LIBCUDA [--short].
 int run_check(int argc, char** argv, int (*check)(const char* library, bool brief));
 

@@ -28,6 +28,7 @@ inline Config little(std::size_t scratch = std::size_t{144} << 10) {
   Config config = quiet();
   config.transports = "shm,tcp";
   config.device_bytes = scratch;
+  config.shared_context = true;
   return config;
 }
 

@@ -161,6 +161,37 @@ TEST(StreamRelay, Refused) {
   });
 }
 
+// Ranks that are threads of one process: two on one GPU are refused, the same on all; each on its own are served.
+TEST(StreamRelay, ThreadsThatShareAGpu) {
+  const heddle::test::ThreadsRefused refused;
+  for (const int gpus : {1, 2}) {
+    on_ranks(2, [&](heddle_comm_t comm, int rank) {
+      const Step step(rank, rank % gpus, 1000, 3);
+      if (gpus == 2) {
+        step.allreduce(comm, false);
+        step.stream.wait();
+        return step.check_sum(2);
+      }
+      const TestMemory word(*driver, Memory::device, 4, rank % gpus);
+      for (int i = 0; i < 3; ++i) {
+        EXPECT_EQ(heddle_allreduce_on_stream(HEDDLE_IN_PLACE, word.data(), 1, HEDDLE_INT32, HEDDLE_SUM, comm,
+                                             step.stream.get()),
+                  HEDDLE_ERR_UNSUPPORTED);
+        const std::string text = heddle_last_error();
+        EXPECT_NE(text.find("ranks 0 and 1 are threads of one process and share a GPU"), std::string::npos)
+            << text;
+        EXPECT_NE(text.find("synchronise the stream"), std::string::npos) << text;
+      }
+      const std::int32_t mine = rank;
+      word.put(&mine, sizeof mine);
+      OK(heddle_allreduce(HEDDLE_IN_PLACE, word.data(), 1, HEDDLE_INT32, HEDDLE_SUM, comm));
+      std::int32_t sum = 0;
+      word.get(&sum, sizeof sum);
+      EXPECT_EQ(sum, 1);
+    });
+  }
+}
+
 std::int32_t sum_of_words(const Step& step, const TestMemory& words, heddle_comm_t comm) {
   return heddle_allreduce_on_stream(HEDDLE_IN_PLACE, words.data(), 16, HEDDLE_INT32, HEDDLE_SUM, comm,
                                     step.stream.get());
