@@ -86,6 +86,7 @@ def parse():
     parser.add_argument('--ranks-per-host', type=whole, default=1, help='(default 1)')
     parser.add_argument('--rate', default='1gbit', help="of each link, both ways, in tc's words; none: not shaped (default 1gbit)")
     parser.add_argument('--burst', default='256k', help='what a link lets through unshaped, in one piece (default 256k)')
+    parser.add_argument('--congestion', metavar='NAME', help="TCP's congestion control on all hosts, as in /proc/sys/net/ipv4/tcp_allowed_congestion_control (default: this machine's)")
     parser.add_argument('--sizes', type=size_range, default=(4, 1 << 26), metavar='LEAST:MOST', help='in bytes, powers of two; K, M and G if you like (default 4:64M)')
     parser.add_argument('--turns', type=whole, default=7, help='runs of each side, by turns; from six on there are 95%% intervals (default 7)')
     parser.add_argument('--timeout', type=seconds, default=600, help='for one run (default 600)', metavar='SECONDS')
@@ -112,6 +113,14 @@ def shape(several, rate, burst):
     for number in range(1, several.count + 1):
         for place, device in ((number, 'net0'), (0, f'port{number}')):
             hosts.run('tc', '-n', several.name(place), 'qdisc', 'add', 'dev', device, 'root', 'tbf', 'rate', rate, 'burst', burst, 'latency', '100ms')
+
+
+def congestion(several, name):
+    """Sets it on all hosts, if a name is given; the one that they have."""
+    key = 'net.ipv4.tcp_congestion_control'
+    for number in range(1, several.count + 1) if name else ():
+        hosts.run('ip', 'netns', 'exec', several.name(number), 'sysctl', '-qw', f'{key}={name}')
+    return first_line('ip', 'netns', 'exec', several.name(1), 'sysctl', '-n', key)
 
 
 def build_loop(folder, peer):
@@ -213,7 +222,7 @@ def in_turn(names, turn):
 def measure(several, folder, args):
     lines = sides(several, folder, args)
     samples = {side: [] for side in lines}
-    head = description(args, lines)
+    head = {**description(args, lines), 'congestion_control': congestion(several, args.congestion)}
     for turn in range(args.turns):
         for side in in_turn(list(lines), turn):
             print(f'turn {turn + 1} of {args.turns}: {args.peer if side == "peer" else side}', file=sys.stderr, flush=True)

@@ -107,10 +107,13 @@ def check_tuned(preload, samples):
     """The peer's further settings take their turns too, and the best of all is shown at each size."""
     other = "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM=recursive_doubling MPIR_CVAR_ALLREDUCE_DEVICE_COLLECTIVE=0"
     done = run("--preload", preload, "--peer", "mpich", "--hosts", "2", "--sizes", "1K:2K", "--turns", "3", "--timeout", "60", "--json", str(samples),
-               "--tuned", other, "--tuned", "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM=reduce_scatter_allgather")
+               "--congestion", "reno", "--tuned", other, "--tuned", "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM=reduce_scatter_allgather")
     assert done.returncode == 0, done.stdout + done.stderr
     kept = json.loads(samples.read_text())
+    assert kept["congestion_control"] == "reno", kept
     assert list(kept["tuned"]) == [other, "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM=reduce_scatter_allgather"] and all(len(turns) == 3 for turns in kept["tuned"].values()), kept
+    unknown = run("--preload", preload, "--hosts", "2", "--congestion", "no_such_one")
+    assert unknown.returncode != 0 and "no_such_one" in unknown.stderr, unknown.stderr
     runs = [kept["peer"], *kept["tuned"].values()]
     medians = {size: [statistics.median(turn[size] for turn in turns) for turns in runs] for size in ("1024", "2048")}
     table = re.findall(r"^\| (\d+) \| (\d) \| ([\d.,]+) \|", done.stdout, re.M)
