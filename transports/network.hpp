@@ -21,6 +21,7 @@ struct NetworkOptions {
   std::chrono::milliseconds timeout{0};
   std::string tcp_interfaces;                     // HEDDLE_TCP_INTERFACES
   PortRange tcp_ports;                            // HEDDLE_TCP_PORTS
+  std::string tcp_congestion;                     // HEDDLE_TCP_CONGESTION
   std::string verbs_device;                       // of HEDDLE_VERBS_DEVICE, this rank's
   int verbs_gid = -1;                             // HEDDLE_VERBS_GID
   std::chrono::milliseconds verbs_timeout{7000};  // HEDDLE_VERBS_TIMEOUT

@@ -48,6 +48,7 @@ NetworkOptions network_options(const Config& config, std::string verbs_device) {
   return {.timeout = config.timeout,
           .tcp_interfaces = config.tcp_interfaces,
           .tcp_ports = config.tcp_ports,
+          .tcp_congestion = config.tcp_congestion,
           .verbs_device = std::move(verbs_device),
           .verbs_gid = config.verbs_gid,
           .verbs_timeout = config.verbs_timeout,

@@ -326,6 +326,9 @@ class TcpScenarios(Scenarios):
         self.refused(says, HEDDLE_TCP_INTERFACES='none0')
         self.refused(says, on_rank={1: {'HEDDLE_TCP_INTERFACES': 'none0'}})
 
+    def no_congestion_control(self):
+        self.refused("unsupported.*HEDDLE_TCP_CONGESTION='none0': the kernel has none of that name", HEDDLE_TCP_CONGESTION='none0')
+
     def few_descriptors(self):
         """Room for the listener, not for connections."""
         self.refused('out of memory.*file descriptors are open .ulimit -n.', prefix=('sh', '-c', 'ulimit -n 8 && exec "$@"', 'sh'))

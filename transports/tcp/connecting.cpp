@@ -87,6 +87,8 @@ void TcpTransport::try_next(Peer& peer) {
       continue;
     }
     tcp_tune(socket);
+    if (!setup_.congestion.empty())
+      static_cast<void>(tcp_choose_congestion(socket, setup_.congestion));  // tried with the listener
     if (::connect(socket.fd(), reinterpret_cast<const sockaddr*>(&where), length) != 0 &&
         errno != EINPROGRESS && errno != EINTR) {
       note_failure(peer, which, system_error("connect", errno).message());

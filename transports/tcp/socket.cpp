@@ -206,6 +206,25 @@ void Socket::close() {
   close_noted(std::exchange(fd_, -1));
 }
 
+std::string tcp_congestion(const Socket& socket) {
+  char name[16] = {};  // TCP_CA_NAME_MAX of the kernel's
+  socklen_t length = sizeof name;
+  if (::getsockopt(socket.fd(), IPPROTO_TCP, TCP_CONGESTION, name, &length) != 0) return {};
+  return {name, strnlen(name, sizeof name)};
+}
+
+Status tcp_choose_congestion(const Socket& socket, const std::string& name) {
+  const auto length = static_cast<socklen_t>(name.size());
+  if (::setsockopt(socket.fd(), IPPROTO_TCP, TCP_CONGESTION, name.data(), length) == 0) return {};
+  const char* const why = errno == ENOENT  ? "the kernel has none of that name"
+                          : errno == EPERM ? "this user may not choose it"
+                                           : std::strerror(errno);
+  return Status(
+      Code::unsupported,
+      fmt::format("HEDDLE_TCP_CONGESTION='{}': {} (see /proc/sys/net/ipv4/tcp_allowed_congestion_control)",
+                  name, why));
+}
+
 void tcp_tune(const Socket& socket) {
   constexpr int kQuietSeconds = 10;
   constexpr int kBetweenProbes = 5;

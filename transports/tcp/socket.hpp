@@ -44,6 +44,10 @@ class Socket {
 // system gives up, after a quarter of an hour. No sooner then: TCP_USER_TIMEOUT would also end connections to peers that live and have no
 // room because they compute.
 void tcp_tune(const Socket& socket);
+// The name of its congestion control; of a listener, that of the connections that it takes.
+std::string tcp_congestion(const Socket& socket);
+// Another one. `unsupported`: the kernel has none of that name, or this user may not choose it.
+Status tcp_choose_congestion(const Socket& socket, const std::string& name);
 
 // Listens on every address of this machine, IPv6 and IPv4 where there are both. Port 0: any free one.
 Result<Socket> tcp_listen(int port);

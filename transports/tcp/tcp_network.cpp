@@ -33,16 +33,19 @@ std::shared_ptr<tcp::KnownWays> known_ways() {
 
 class TcpNetwork final : public Network {
  public:
-  TcpNetwork(TcpTransport::Setup setup, Place place)
-      : setup_(std::move(setup)), place_(std::move(place)), address_(tcp::encode(place_)) {}
+  TcpNetwork(TcpTransport::Setup setup, Place place, std::string congestion)
+      : setup_(std::move(setup)),
+        place_(std::move(place)),
+        congestion_(std::move(congestion)),
+        address_(tcp::encode(place_)) {}
 
   const std::string& address() const override { return address_; }
 
   std::string describe() const override {
     const Descriptors descriptors = count_descriptors();
     const int connections = transport_ != nullptr ? transport_->connections() : 0;
-    return fmt::format("TCP at {}, {} connection{}, {} of {} file descriptors",
-                       tcp::to_string(place_.addresses.front(), place_.port), connections,
+    return fmt::format("TCP at {} ({}), {} connection{}, {} of {} file descriptors",
+                       tcp::to_string(place_.addresses.front(), place_.port), congestion_, connections,
                        connections == 1 ? "" : "s", descriptors.open, descriptors.limit);
   }
 
@@ -65,6 +68,7 @@ class TcpNetwork final : public Network {
  private:
   TcpTransport::Setup setup_;
   Place place_;
+  std::string congestion_;  // control
   std::string address_;
   const TcpTransport* transport_ = nullptr;  // goes before this does
 };
@@ -83,13 +87,18 @@ Result<std::unique_ptr<Network>> open_tcp_network(const NetworkOptions& options)
   HEDDLE_TRY(addresses.status());
   Result<Socket> listener = tcp_listen(options.tcp_ports);
   HEDDLE_TRY(listener.status());
+  if (!options.tcp_congestion.empty())
+    HEDDLE_TRY(tcp_choose_congestion(listener.value(), options.tcp_congestion));
+  const std::string congestion = tcp_congestion(listener.value());
   std::uint64_t key = 0;
   if (::getrandom(&key, sizeof key, 0) != sizeof key) return system_error("getrandom", errno);
   Place place{host_name(), key, static_cast<std::uint16_t>(tcp_local_port(listener.value())),
               addresses.value()};
-  TcpTransport::Setup setup{std::move(listener).value(), key, std::move(addresses).value(), options.timeout,
-                            known_ways()};
-  return std::unique_ptr<Network>(std::make_unique<TcpNetwork>(std::move(setup), std::move(place)));
+  TcpTransport::Setup setup{
+      std::move(listener).value(), key, std::move(addresses).value(), options.timeout, known_ways(),
+      options.tcp_congestion};
+  return std::unique_ptr<Network>(
+      std::make_unique<TcpNetwork>(std::move(setup), std::move(place), congestion));
 }
 
 }  // namespace heddle

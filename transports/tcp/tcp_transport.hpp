@@ -27,6 +27,7 @@ class TcpTransport final : public Transport {
     std::vector<Address> addresses;  // own
     std::chrono::milliseconds timeout{0};
     std::shared_ptr<KnownWays> ways = std::make_shared<KnownWays>();
+    std::string congestion = {};  // control, of the connections that it makes; empty: the system's
   };
   // Read ahead of each connection.
   static constexpr std::size_t kBuffer = std::size_t{16} << 10;

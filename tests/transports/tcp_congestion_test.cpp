@@ -1,0 +1,79 @@
+// TCP's congestion control, as HEDDLE_TCP_CONGESTION chooses it.
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "support/worlds.hpp"
+#include "transports/tcp/socket.hpp"
+
+namespace heddle::test {
+namespace {
+
+// Of this process's TCP sockets that are connected.
+std::vector<std::string> of_connections() {
+  std::vector<std::string> names;
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  for (int fd = 0; fd < static_cast<int>(std::min<rlim_t>(limit.rlim_cur, 4096)); ++fd) {
+    char name[16] = {};
+    socklen_t length = sizeof name;
+    sockaddr_storage peer{};
+    socklen_t peer_length = sizeof peer;
+    if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &length) == 0 &&
+        getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_length) == 0)
+      names.emplace_back(name);
+  }
+  return names;
+}
+
+// Sends a byte from rank 1 to rank 0, and so connects them.
+void greet(NetworkWorld& world) {
+  char out = 1;
+  char in = 0;
+  Ticket sent;
+  Ticket received;
+  ASSERT_TRUE(world.of(1).send(0, 3, &out, 1, sent).ok());
+  ASSERT_TRUE(world.of(0).recv(1, 3, &in, 1, received).ok());
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!received.done && std::chrono::steady_clock::now() < end) {
+    for (const auto& each : world.transports)
+      ASSERT_TRUE(each->progress().ok());
+  }
+  ASSERT_TRUE(received.done);
+}
+
+// Both ends of every connection have what was asked for, or the system's. Which that is differs, and Reno is in every kernel; where it is the system's it is not seen here who chose it.
+TEST(TcpCongestion, IsWhatWasAskedFor) {
+  const std::string systems = tcp_congestion(tcp_listen(0).value());
+  for (const std::string asked : {"", "reno"}) {
+    NetworkOptions options;
+    options.tcp_congestion = asked;
+    NetworkWorld world(2, [&](int) { return open_tcp_network(options); });
+    greet(world);
+    const std::string wanted = asked.empty() ? systems : asked;
+    EXPECT_EQ(of_connections(), std::vector<std::string>(2, wanted));
+    EXPECT_NE(world.networks[0]->describe().find(" (" + wanted + "), 1 connection,"), std::string::npos)
+        << world.networks[0]->describe();
+  }
+}
+
+TEST(TcpCongestion, AnUnknownOneIsNamed) {
+  NetworkOptions options;
+  options.tcp_congestion = "no_such_one";
+  const auto opened = open_tcp_network(options);
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.status().code(), Code::unsupported);
+  EXPECT_NE(opened.status().message().find("HEDDLE_TCP_CONGESTION='no_such_one': the kernel has none"),
+            std::string::npos)
+      << opened.status().message();
+}
+
+}  // namespace
+}  // namespace heddle::test
