@@ -31,7 +31,7 @@ struct Config {
   std::string modules;  // HEDDLE_MODULES=PATH: folder of heddle's own modules; empty: beside the library
   std::string tcp_interfaces;  // HEDDLE_TCP_INTERFACES=LIST: names; empty: all that are up
   PortRange tcp_ports;         // HEDDLE_TCP_PORTS=FIRST-LAST
-  std::string tcp_congestion;  // HEDDLE_TCP_CONGESTION=NAME; empty: the system's
+  std::string tcp_congestion;  // HEDDLE_TCP_CONGESTION=NAME; empty: as the system, but for BBR
   std::string verbs_device;    // HEDDLE_VERBS_DEVICE=NAME[:PORT][,...]; empty: the fastest port that is up
   int verbs_gid = -1;          // HEDDLE_VERBS_GID=INDEX; -1: the best
   // HEDDLE_VERBS_TIMEOUT=SECONDS: a peer whose device acknowledges nothing for this long is gone

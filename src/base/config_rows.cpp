@@ -267,10 +267,9 @@ constexpr std::array kRows = {
          "Each rank takes one for each communicator over several nodes."},
         set_tcp_ports},
     Row{{"HEDDLE_TCP_CONGESTION", "name, as in /proc/sys/net/ipv4/tcp_allowed_congestion_control",
-         "the system's",
-         "Congestion control of tcp's connections. With bbr, which spaces packets out, messages of 64 KiB "
-         "and "
-         "more may take twice as long as with reno or cubic between hosts close to each other."},
+         "the system's; for bbr, reno to ranks within 1 ms",
+         "Congestion control of tcp's connections. bbr spaces packets out, by which sums of 128 KiB and more "
+         "take twice as long between hosts near to each other; bbr here keeps it."},
         set_text<&Config::tcp_congestion>},
     Row{{"HEDDLE_VERBS_DEVICE", "name[:port], or several with commas", "the fastest port that is up",
          "Which RDMA device verbs uses; ibv_devices lists them. Of several the ranks of a node take one "

@@ -49,19 +49,30 @@ void greet(NetworkWorld& world) {
   ASSERT_TRUE(received.done);
 }
 
-// Both ends of every connection have what was asked for, or the system's. Which that is differs, and Reno is in every kernel; where it is the system's it is not seen here who chose it.
+// Both ends of every connection have what was asked for; or the system's, but Reno in BBR's place to ranks as near as these. Which one the system has differs: on one with BBR this sees all of it.
 TEST(TcpCongestion, IsWhatWasAskedFor) {
   const std::string systems = tcp_congestion(tcp_listen(0).value());
-  for (const std::string asked : {"", "reno"}) {
+  const bool paces = tcp_paces(systems);
+  for (const std::string& asked : {std::string(), std::string(kReno), systems}) {
     NetworkOptions options;
     options.tcp_congestion = asked;
     NetworkWorld world(2, [&](int) { return open_tcp_network(options); });
     greet(world);
-    const std::string wanted = asked.empty() ? systems : asked;
-    EXPECT_EQ(of_connections(), std::vector<std::string>(2, wanted));
-    EXPECT_NE(world.networks[0]->describe().find(" (" + wanted + "), 1 connection,"), std::string::npos)
+    const std::string near = paces ? kReno : systems;
+    EXPECT_EQ(of_connections(), std::vector<std::string>(2, asked.empty() ? near : asked));
+    const std::string said = !asked.empty() ? asked
+                             : paces        ? systems + ", reno to ranks that are near"
+                                            : systems;
+    EXPECT_NE(world.networks[0]->describe().find(" (" + said + "), 1 connection,"), std::string::npos)
         << world.networks[0]->describe();
   }
+}
+
+TEST(TcpCongestion, BbrAloneIsReplaced) {
+  EXPECT_TRUE(tcp_paces("bbr"));
+  EXPECT_TRUE(tcp_paces("bbr3"));
+  for (const char* other : {"", "reno", "cubic", "dctcp"})
+    EXPECT_FALSE(tcp_paces(other)) << other;
 }
 
 TEST(TcpCongestion, AnUnknownOneIsNamed) {

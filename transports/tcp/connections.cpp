@@ -118,6 +118,8 @@ void TcpTransport::serve_peer(Peer& peer, std::uint32_t events) {
 // ---- From others
 
 void TcpTransport::be_connected(Peer& peer) {
+  // Between hosts near to each other sums of 128 KiB and more take twice as long with pacing (docs/performance.md, two hosts).
+  if (setup_.congestion.empty()) tcp_unpace_if_near(peer.socket);
   peer.state = Peer::State::connected;
   peer.buffer.resize(kBuffer);
   peer.wants_room = false;

@@ -46,6 +46,12 @@ class Socket {
 void tcp_tune(const Socket& socket);
 // The name of its congestion control; of a listener, that of the connections that it takes.
 std::string tcp_congestion(const Socket& socket);
+// Every kernel has it, and everybody may choose it.
+inline constexpr const char* kReno = "reno";
+// Whether that one spaces packets out by what it thinks the path bears: BBR, which does so for the sake of long paths that lose packets.
+bool tcp_paces(const std::string& congestion);
+// Of a connection: Reno in place of such a one, where a packet and its answer take a millisecond at most.
+void tcp_unpace_if_near(const Socket& socket);
 // Another one. `unsupported`: the kernel has none of that name, or this user may not choose it.
 Status tcp_choose_congestion(const Socket& socket, const std::string& name);
 

@@ -89,7 +89,9 @@ Result<std::unique_ptr<Network>> open_tcp_network(const NetworkOptions& options)
   HEDDLE_TRY(listener.status());
   if (!options.tcp_congestion.empty())
     HEDDLE_TRY(tcp_choose_congestion(listener.value(), options.tcp_congestion));
-  const std::string congestion = tcp_congestion(listener.value());
+  std::string congestion = tcp_congestion(listener.value());
+  if (options.tcp_congestion.empty() && tcp_paces(congestion))
+    congestion += fmt::format(", {} to ranks that are near", kReno);
   std::uint64_t key = 0;
   if (::getrandom(&key, sizeof key, 0) != sizeof key) return system_error("getrandom", errno);
   Place place{host_name(), key, static_cast<std::uint16_t>(tcp_local_port(listener.value())),

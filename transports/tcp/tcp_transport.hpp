@@ -27,7 +27,7 @@ class TcpTransport final : public Transport {
     std::vector<Address> addresses;  // own
     std::chrono::milliseconds timeout{0};
     std::shared_ptr<KnownWays> ways = std::make_shared<KnownWays>();
-    std::string congestion = {};  // control, of the connections that it makes; empty: the system's
+    std::string congestion = {};  // control, of its connections; empty: tcp_unpace_if_near()
   };
   // Read ahead of each connection.
   static constexpr std::size_t kBuffer = std::size_t{16} << 10;
