@@ -68,7 +68,9 @@ TEST(TcpCongestion, IsWhatWasAskedFor) {
   }
 }
 
-TEST(TcpCongestion, BbrAloneIsReplaced) {
+// Who is not connected is not known to be near.
+TEST(TcpCongestion, BbrAloneIsReplacedAndToTheNear) {
+  EXPECT_FALSE(tcp_is_near(tcp_listen(0).value()));
   EXPECT_TRUE(tcp_paces("bbr"));
   EXPECT_TRUE(tcp_paces("bbr3"));
   for (const char* other : {"", "reno", "cubic", "dctcp"})

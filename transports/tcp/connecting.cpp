@@ -151,6 +151,7 @@ void TcpTransport::greet(Peer& peer, Attempt& attempt) {
   int error = error_of(attempt.socket);
   const Greeting greeting{attempt.insists ? kInsists : kMagic, static_cast<std::uint32_t>(rank_),
                           peer.place.key};
+  if (error == 0) look_how_far(attempt.socket);
   if (error == 0 && ::send(fd, &greeting, sizeof greeting, MSG_NOSIGNAL) != sizeof greeting) error = errno;
   // The number was another attempt's, of which epoll tells.
   if (error == EAGAIN || error == ENOTCONN) return;

@@ -118,8 +118,6 @@ void TcpTransport::serve_peer(Peer& peer, std::uint32_t events) {
 // ---- From others
 
 void TcpTransport::be_connected(Peer& peer) {
-  // Between hosts near to each other sums of 128 KiB and more take twice as long with pacing (docs/performance.md, two hosts).
-  if (setup_.congestion.empty()) tcp_unpace_if_near(peer.socket);
   peer.state = Peer::State::connected;
   peer.buffer.resize(kBuffer);
   peer.wants_room = false;
@@ -134,6 +132,12 @@ bool TcpTransport::drop_oldest_stranger() {
   drop(strangers_.front().socket);
   strangers_.erase(strangers_.begin());
   return true;
+}
+
+// Of a connection over which this rank has sent nothing: what the peer is slow to take would count as distance. Where it cannot be had the connection goes on as it is.
+void TcpTransport::look_how_far(const Socket& socket) const {
+  if (!setup_.congestion_if_far.empty() && !tcp_is_near(socket))
+    static_cast<void>(tcp_choose_congestion(socket, setup_.congestion_if_far));
 }
 
 void TcpTransport::accept_all() {
@@ -151,6 +155,7 @@ void TcpTransport::accept_all() {
       return;
     }
     tcp_tune(socket);
+    look_how_far(socket);
     if (strangers_.size() >= peers_.size() + kMostStrangers) (void)drop_oldest_stranger();
     watch(socket, kStranger + static_cast<std::uint64_t>(fd), EPOLLIN);
     strangers_.push_back({std::move(socket), {}, 0, steady_clock::now() + kGreetWithin});

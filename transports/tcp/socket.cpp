@@ -217,15 +217,13 @@ bool tcp_paces(const std::string& congestion) {
   return congestion.starts_with("bbr");
 }
 
-void tcp_unpace_if_near(const Socket& socket) {
+bool tcp_is_near(const Socket& socket) {
   constexpr std::uint32_t kNearUs = 1000;
   tcp_info info{};
   socklen_t length = sizeof info;
-  if (!tcp_paces(tcp_congestion(socket))) return;
-  if (::getsockopt(socket.fd(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return;
+  if (::getsockopt(socket.fd(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return false;
   const bool known = info.tcpi_rtt != 0;
-  // Where it cannot be had the connection goes on as it is.
-  if (known && info.tcpi_rtt <= kNearUs) static_cast<void>(tcp_choose_congestion(socket, kReno));
+  return known && info.tcpi_rtt <= kNearUs;
 }
 
 Status tcp_choose_congestion(const Socket& socket, const std::string& name) {

@@ -50,8 +50,8 @@ std::string tcp_congestion(const Socket& socket);
 inline constexpr const char* kReno = "reno";
 // Whether that one spaces packets out by what it thinks the path bears: BBR, which does so for the sake of long paths that lose packets.
 bool tcp_paces(const std::string& congestion);
-// Of a connection: Reno in place of such a one, where a packet and its answer take a millisecond at most.
-void tcp_unpace_if_near(const Socket& socket);
+// Of a connection: whether a packet and its answer have taken a millisecond at most.
+bool tcp_is_near(const Socket& socket);
 // Another one. `unsupported`: the kernel has none of that name, or this user may not choose it.
 Status tcp_choose_congestion(const Socket& socket, const std::string& name);
 

@@ -25,6 +25,24 @@ Status leave_out_loopback(int rank, Place& place) {
                 fmt::format("rank {} on {} has no address but its loopback's", rank, place.host));
 }
 
+struct Congestion {
+  std::string name;    // of all connections; empty: the system's
+  std::string if_far;  // of those to ranks that are not near; empty: the same
+  std::string told;
+};
+
+// BBR is for long paths that lose packets; between hosts near to each other sums of 128 KiB and more take twice as long by it (docs/performance.md, two hosts). Connections begin without: once
+// it has had one, that is paced for good.
+Result<Congestion> choose_congestion(const Socket& listener, const std::string& asked) {
+  if (!asked.empty()) {
+    HEDDLE_TRY(tcp_choose_congestion(listener, asked));
+    return Congestion{asked, {}, asked};
+  }
+  const std::string systems = tcp_congestion(listener);
+  if (!tcp_paces(systems) || !tcp_choose_congestion(listener, kReno).ok()) return Congestion{{}, {}, systems};
+  return Congestion{kReno, systems, fmt::format("{}, {} to ranks that are near", systems, kReno)};
+}
+
 // What one communicator has found out helps the next. Never destroyed: communicators may be made while the process ends.
 std::shared_ptr<tcp::KnownWays> known_ways() {
   static const auto& known = *new auto(std::make_shared<tcp::KnownWays>());
@@ -87,20 +105,21 @@ Result<std::unique_ptr<Network>> open_tcp_network(const NetworkOptions& options)
   HEDDLE_TRY(addresses.status());
   Result<Socket> listener = tcp_listen(options.tcp_ports);
   HEDDLE_TRY(listener.status());
-  if (!options.tcp_congestion.empty())
-    HEDDLE_TRY(tcp_choose_congestion(listener.value(), options.tcp_congestion));
-  std::string congestion = tcp_congestion(listener.value());
-  if (options.tcp_congestion.empty() && tcp_paces(congestion))
-    congestion += fmt::format(", {} to ranks that are near", kReno);
+  Result<Congestion> congestion = choose_congestion(listener.value(), options.tcp_congestion);
+  HEDDLE_TRY(congestion.status());
   std::uint64_t key = 0;
   if (::getrandom(&key, sizeof key, 0) != sizeof key) return system_error("getrandom", errno);
   Place place{host_name(), key, static_cast<std::uint16_t>(tcp_local_port(listener.value())),
               addresses.value()};
-  TcpTransport::Setup setup{
-      std::move(listener).value(), key, std::move(addresses).value(), options.timeout, known_ways(),
-      options.tcp_congestion};
+  TcpTransport::Setup setup{std::move(listener).value(),
+                            key,
+                            std::move(addresses).value(),
+                            options.timeout,
+                            known_ways(),
+                            congestion->name,
+                            congestion->if_far};
   return std::unique_ptr<Network>(
-      std::make_unique<TcpNetwork>(std::move(setup), std::move(place), congestion));
+      std::make_unique<TcpNetwork>(std::move(setup), std::move(place), std::move(congestion->told)));
 }
 
 }  // namespace heddle

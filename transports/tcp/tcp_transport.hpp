@@ -27,7 +27,9 @@ class TcpTransport final : public Transport {
     std::vector<Address> addresses;  // own
     std::chrono::milliseconds timeout{0};
     std::shared_ptr<KnownWays> ways = std::make_shared<KnownWays>();
-    std::string congestion = {};  // control, of its connections; empty: tcp_unpace_if_near()
+    // Congestion control of its connections, which `listener` has already, and of those to ranks that are not near; empty: as it is.
+    std::string congestion = {};
+    std::string congestion_if_far = {};
   };
   // Read ahead of each connection.
   static constexpr std::size_t kBuffer = std::size_t{16} << 10;
@@ -117,6 +119,7 @@ class TcpTransport final : public Transport {
   void judge(Stranger stranger);
   void welcome(Peer& peer, Socket socket);
   void be_connected(Peer& peer);
+  void look_how_far(const Socket& socket) const;
   void drop(Socket& socket);
   void look_at_clock();
   void watch_listener();
