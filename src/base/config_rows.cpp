@@ -415,9 +415,9 @@ constexpr std::array kRows = {
          "others in one kernel, which waits there for the others'. 0: no kernel waits for another GPU's."},
         set_exchange_bytes},
     Row{{"HEDDLE_SHARED_CONTEXT", "0, 1", "0 (refused)",
-         "1: ranks that are threads of one process and share a GPU may call on streams over several nodes, "
-         "and "
-         "capture calls into CUDA graphs. On an H200 their streams have waited for each other for ever."},
+         "1: ranks that are threads of one process and share a GPU may call on streams over several "
+         "nodes, and capture calls into CUDA graphs. On an H200 their streams have waited for each other for "
+         "ever."},
         set_switch<&Config::shared_context>},
     Row{{"HEDDLE_MASTER_PORT", "1 to 65535", "MASTER_PORT",
          "Port of the start over TCP (heddle_comm_create_env), for when a launcher's own store listens on "

@@ -31,9 +31,8 @@ Status refuse_place(const void* buffer) {
 
 std::string why_not_threads(int rank, int other) {
   return fmt::format(
-      "ranks {} and {} are threads of one process and share a GPU, where their streams may wait for each "
-      "other "
-      "for ever; as processes they can (HEDDLE_SHARED_CONTEXT=1 lets threads try)",
+      "ranks {} and {} are threads of one process and share a GPU, where their streams may wait for "
+      "each other for ever; as processes they can (HEDDLE_SHARED_CONTEXT=1 lets threads try)",
       rank, other);
 }
 

@@ -1,4 +1,4 @@
-// Allreduces and bcasts in CUDA graphs among ranks that are threads, and ranks that are processes, on one GPU; as a plain program: graph_check LIBCUDA [--short]. With
+// Allreduces and bcasts in CUDA graphs among ranks that are processes, and where HEDDLE_SHARED_CONTEXT=1 threads, on one GPU; as a plain program: graph_check LIBCUDA [--short]. With
 // --mib N [--json FILE] it measures instead how long a sum of 8 B, and one of N MiB, takes in a graph of twenty, beside twenty calls on a stream; it adds to a
 // file of fold_bandwidth's. What a stream waits for nothing on the host can time out: ranks that hang are ended by an alarm.
 #include <sys/mman.h>
