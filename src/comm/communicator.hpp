@@ -141,7 +141,6 @@ class Communicator : public HostCollectives {
   // says which rank could not take part and why ("rank 3: HEDDLE_ENABLE=0").
   static Result<std::unique_ptr<Communicator>> create(const Bootstrap& bootstrap, const Config& config);
 
-  virtual int size() const = 0;
   virtual const TopologyView& topology() const = 0;
   virtual const Config& config() const = 0;
 
