@@ -12,9 +12,13 @@
 namespace heddle {
 namespace {
 
-// All members of a team wait for one that is late, and the first of them who is not late says so. The others say it as well when so many times as long
-// has passed: the first may wait for nobody (the root of a bcast), or be late itself.
+// All members of a team wait for one that is late, and the first of them who is not late says so. The others
+// say it as well when so many times as long has passed: the first may wait for nobody (the root of a bcast),
+// or be late itself.
 constexpr int kOthersWarn = 6;
+
+// Not every pair of calls that differ meets in a way that shows it: some wait for each other.
+constexpr const char* kMayDiffer = "; HEDDLE_CHECK=1 tells whether the ranks' calls differ";
 
 // Those that say nothing by their sizes. Null: they do.
 const char* name_of_call(const TeamCall& call) {
@@ -33,7 +37,8 @@ const char* name_of_call(const TeamCall& call) {
   }
 }
 
-// Messages that were given up and that their lender may go on with: their buffers are not the caller's yet, who has to know.
+// Messages that were given up and that their lender may go on with: their buffers are not the caller's yet,
+// who has to know.
 Status with_what_is_held(const Connections& connections, Status status) {
   std::string text;
   for (int rank = 0; rank < connections.topology.size(); ++rank) {
@@ -122,14 +127,16 @@ Status CommunicatorImpl::failed_without(int rank) const {
                 name_of(rank) + " has failed, or has destroyed its communicator" + also_gone(rank));
 }
 
-// What they have handed over, all of them on this node, is their callers' again where they wait for this rank no longer.
+// What they have handed over, all of them on this node, is their callers' again where they wait for this rank
+// no longer.
 Status CommunicatorImpl::all_still_lend() {
   const int member = team_->withdrawn();
   return member < 0 ? Status() : fail(failed_without(rank_of_member(member, TeamKind::node)));
 }
 
-// The ranks of this node may do for it what takes long. Each tells what it has seen move of its own alone, so that those who wait for
-// each other in vain tell nothing. That is also what has moved since the last look of a wait before this one, unless that is long ago.
+// The ranks of this node may do for it what takes long. Each tells what it has seen move of its own alone, so
+// that those who wait for each other in vain tell nothing. That is also what has moved since the last look of
+// a wait before this one, unless that is long ago.
 void CommunicatorImpl::see_movement(Patience& patience, std::uint64_t passed) {
   constexpr std::chrono::milliseconds kLongAgo{500};
   std::uint64_t own = 0;
@@ -165,12 +172,14 @@ Status CommunicatorImpl::inspect(int missing, Blame blame, Patience& patience, s
     return Status(Code::peer_failed, who + " is gone" + also_gone(missing));
   }
   const double seconds = static_cast<double>(patience.waited().count()) / 1e3;
+  std::string trouble = trouble_with(missing);
+  if (trouble.empty() && !compares()) trouble = kMayDiffer;
   if (patience.deadline_passed()) {
     const bool sure = blame == Blame::sure || size_ == 2;
     return Status(Code::timeout,
                   fmt::format("{} {} within {:.1f} s (HEDDLE_TIMEOUT){}{}", who,
                               sure ? "did not take part" : "did not take part, or waits itself,", seconds,
-                              trouble_with(missing), also_gone(missing)));
+                              trouble, also_gone(missing)));
   }
   if (has_left(missing)) return failed_without(missing);
   ProcessState& process = *connections_->process;
@@ -178,8 +187,7 @@ Status CommunicatorImpl::inspect(int missing, Blame blame, Patience& patience, s
   if (process.may_warn(time) && patience.warning_due(warns_after)) {
     process.has_warned(time);
     log_.warn(fmt::format("waiting for {} for {:.1f} s; still waiting{}{}", who, seconds,
-                          policy_.timeout.count() == 0 ? " (HEDDLE_TIMEOUT sets a limit)" : "",
-                          trouble_with(missing)));
+                          policy_.timeout.count() == 0 ? " (HEDDLE_TIMEOUT sets a limit)" : "", trouble));
   }
   return {};
 }

@@ -59,6 +59,19 @@ TEST(Failures, AMissingBcastRootIsNamed) {
   });
 }
 
+// Whoever waits in vain is told how to find out whether the calls differ, unless they are compared already.
+TEST(Failures, TheWayToCompareCallsIsNamed) {
+  for (const int check : {0, 1}) {
+    Party party({1, 1});
+    Config config = hurried();
+    config.check = static_cast<CheckSetting>(check);
+    without(party, config, 1, [&](Rank&, Communicator& comm) {
+      const std::string text = comm.barrier().message();
+      EXPECT_EQ(text.find("HEDDLE_CHECK=1") != std::string::npos, check == 0) << text;
+    });
+  }
+}
+
 TEST(Failures, AMissingRankIsNamedBetweenNodes) {
   Party party({1, 2});
   without(party, hurried(), 1, [](Rank&, Communicator& comm) {
@@ -100,7 +113,8 @@ TEST(Failures, AMissingRankIsNamedByARequest) {
   }
 }
 
-// Nobody writes there any more, also no thread: neither for the request that was waited for nor for another one.
+// Nobody writes there any more, also no thread: neither for the request that was waited for nor for another
+// one.
 TEST(Failures, BuffersAreTheCallersAfterwards) {
   for (const char* algorithm : {"", "ring"}) {
     Party party({1, 1});
