@@ -1,5 +1,5 @@
-// Folded streams against dense vectors, index by index: the same bits, with zeros where a stream has no entry of a sum, and
-// what is there alone for minima and maxima.
+// Folded streams against dense vectors, index by index: the same bits, with zeros where a stream has no entry
+// of a sum, and what is there alone for minima and maxima.
 #include "sparse/merge.hpp"
 
 #include <gtest/gtest.h>
@@ -198,7 +198,8 @@ TEST(FoldSparse, GivesTheBitsOfTheDenseFold) {
   for (const std::int64_t target : test::runnable_targets()) {
     const test::ScopedTarget scope(target);
     std::mt19937_64 random(1);
-    for (const std::size_t streams : {1, 2, 3, 5, 17}) {
+    for (const std::size_t streams :
+         test::kSlowBuild ? std::vector<std::size_t>{2, 17} : std::vector<std::size_t>{1, 2, 3, 5, 17}) {
       for (const Pattern pattern : kPatterns) {
         for (const Relation relation :
              {Relation::independent, Relation::identical, Relation::disjoint, Relation::some_empty}) {
@@ -219,6 +220,7 @@ TEST(FoldSparse, LongStreams) {
     for (const Pattern pattern : kPatterns) {
       for (const Relation relation : {Relation::independent, Relation::identical}) {
         ASSERT_NO_FATAL_FAILURE(folds_all<std::uint32_t>(streams, 7000, pattern, relation, 0, random));
+        if (test::kSlowBuild && relation == Relation::identical) continue;
         ASSERT_NO_FATAL_FAILURE(
             folds_all<std::uint64_t>(streams, 7000, pattern, relation, UINT64_MAX / 2, random));
       }
