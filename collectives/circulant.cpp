@@ -5,8 +5,9 @@
 namespace heddle {
 namespace {
 
-// Finds, for each round k of a place, a place between skip(k) and skip(k + 1) before it to which a path of skips leads from the root whose last skip
-// is none of those found before. The circle is gone around once, so that there is something before every place.
+// Finds, for each round k of a place, a place between skip(k) and skip(k + 1) before it to which a path of
+// skips leads from the root whose last skip is none of those found before. The circle is gone around once, so
+// that there is something before every place.
 class Search {
  public:
   Search(const std::vector<std::int32_t>& skips, std::int32_t place, std::int32_t base)

@@ -112,7 +112,8 @@ void halving_allreduce(Builder& b, std::int32_t size, std::int32_t rank, std::ui
 
 namespace {
 
-// Participants whose numbers differ in one digit: member j is `first` + j * `step`, and `place` is this one's.
+// Participants whose numbers differ in one digit: member j is `first` + j * `step`, and `place` is this
+// one's.
 struct Group {
   std::int32_t first;
   std::int32_t step;
@@ -136,8 +137,8 @@ std::vector<Group> groups_of(const Participants& fold, std::int32_t me) {
   return groups;
 }
 
-// Chunks from `first` on, `length` for each member of a group: everyone gets its own from all others and folds them in the order
-// of members, going outwards from its own.
+// Chunks from `first` on, `length` for each member of a group: everyone gets its own from all others and
+// folds them in the order of members, going outwards from its own.
 void scatter_fold(Builder& b, const Participants& fold, const Group& group, std::uint32_t first,
                   std::uint32_t length, Slot from) {
   const auto part = [&](std::int32_t member) {
@@ -214,7 +215,8 @@ void multiway_bcast(Builder& b, const Places& places, std::int32_t place, std::i
   const std::vector<Group> groups = groups_of(fold, me);
   std::uint32_t first = 0;
   std::uint32_t length = chunks;
-  // Of the group of participants that have no number above its own digit the first one has everything that the others are to get.
+  // Of the group of participants that have no number above its own digit the first one has everything that
+  // the others are to get.
   const auto has_from_scatter = [](const Group& group) { return group.first < group.step; };
   for (const Group& group : groups) {
     length /= static_cast<std::uint32_t>(group.size);

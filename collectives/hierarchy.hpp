@@ -11,9 +11,10 @@
 
 namespace heddle {
 
-// Places 0, 1, ... for ranks such that those of one node follow each other, whatever their numbers: of a line or ring of
-// places one link leads into each node and one out of it. `root` is place 0, then come the others of its node and the nodes after it.
-// Borrows the topology. Where every rank is a node it takes no memory, and no time.
+// Places 0, 1, ... for ranks such that those of one node follow each other, whatever their numbers: of a line
+// or ring of places one link leads into each node and one out of it. `root` is place 0, then come the others
+// of its node and the nodes after it. Borrows the topology. Where every rank is a node it takes no memory,
+// and no time.
 class Places {
  public:
   Places(const TopologyView& topology, std::int32_t root);
@@ -30,15 +31,16 @@ class Places {
   std::vector<std::int32_t> ranks_;  // by place; empty: every rank is a node
 };
 
-// How many leaders the nodes can have, each a rank of its own on every node: what is asked for, at least 1, at most the ranks
-// of the smallest node.
+// How many leaders the nodes can have, each a rank of its own on every node: what is asked for, at least 1,
+// at most the ranks of the smallest node.
 std::uint32_t leaders_of(const TopologyView& topology, const Shape& shape);
 
-// What one rank sees of nodes that take part in an algorithm like single ranks do. Each node has as many leaders, and lane l
-// of the vector, every chunk c with c mod leaders() = l, is the business of leader l of all nodes. So however many lead,
-// together they send what one would.
+// What one rank sees of nodes that take part in an algorithm like single ranks do. Each node has as many
+// leaders, and lane l of the vector, every chunk c with c mod leaders() = l, is the business of leader l of
+// all nodes. So however many lead, together they send what one would.
 //
-// Team verbs come in the same order on all members of a node as long as that depends on the node's place alone.
+// Team verbs come in the same order on all members of a node as long as that depends on the node's place
+// alone.
 class Hierarchy {
  public:
   // Every rank leads a node of its own.
@@ -64,7 +66,8 @@ class Hierarchy {
   Chunks lane_chunks(std::int64_t block, std::uint32_t length = 1) const {
     return lane_chunks(block, length, static_cast<std::uint32_t>(lane_));
   }
-  // Puts a block, folded over the node, where its leaders have it: a verb for each lane, or a copy of the input.
+  // Puts a block, folded over the node, where its leaders have it: a verb for each lane, or a copy of the
+  // input.
   void fold(Builder& b, std::int64_t block, std::uint32_t length = 1) const;
   // Gives the node a block of which each leader has its lane, or, at the root's node, the root has all.
   void spread(Builder& b, std::int64_t block, std::uint32_t length = 1) const;

@@ -104,7 +104,8 @@ void Pipeline::emit_segment(Builder& builder, Iteration from, Iteration to,
   }
 }
 
-// Schedules are built for every rank that is priced, so that each boundary is looked at once and nothing is allocated for it.
+// Schedules are built for every rank that is priced, so that each boundary is looked at once and nothing is
+// allocated for it.
 void Pipeline::emit(Builder& builder) const {
   const std::vector<Iteration> at = boundaries();
   std::vector<std::int64_t> what;

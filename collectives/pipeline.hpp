@@ -15,14 +15,15 @@ namespace heddle {
 // Why this cannot deadlock under rendezvous sends, as the algorithms here use it: iterations are numbered
 // alike on all ranks; in each, receives are opened before the wait and sends after it or before it; a message
 // sent in iteration i meets a receive opened in iteration i+1 or earlier, and no wait of iteration i needs a
-// send opened after the wait of iteration i-1. Or it meets one opened in iteration i or earlier, and no wait of iteration i
-// needs a send opened in iteration i. So, by induction over i, every rank passes its waits of iteration i.
+// send opened after the wait of iteration i-1. Or it meets one opened in iteration i or earlier, and no wait
+// of iteration i needs a send opened in iteration i. So, by induction over i, every rank passes its waits of
+// iteration i.
 class Pipeline {
  public:
   using Iteration = std::int64_t;
-  // Writes exactly one step, or, of an `act` without a scratch unit, always as many. From one iteration to the next its
-  // chunk must move by the pipeline's stride (or carry kFixed), and its scratch unit, where it has one, by one, modulo the
-  // schedule's scratch units.
+  // Writes exactly one step, or, of an `act` without a scratch unit, always as many. From one iteration to
+  // the next its chunk must move by the pipeline's stride (or carry kFixed), and its scratch unit, where it
+  // has one, by one, modulo the schedule's scratch units.
   using Emit = std::function<void(Builder&, Iteration)>;
 
   struct Window {

@@ -6,7 +6,8 @@
 namespace heddle {
 namespace {
 
-// The best way to write `left` as a product of numbers up to `most` that do not rise, behind those of `begun`; `best` stays as it is where there is none that is better.
+// The best way to write `left` as a product of numbers up to `most` that do not rise, behind those of
+// `begun`; `best` stays as it is where there is none that is better.
 void divide(std::int32_t left, std::int32_t most, std::vector<std::int32_t>& begun,
             std::vector<std::int32_t>& best) {
   const auto messages = [](const std::vector<std::int32_t>& widths) {

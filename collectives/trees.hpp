@@ -1,4 +1,5 @@
-// What several algorithms share: pieces, participants of exchanges, k-nomial and postal trees, in-order binary trees, the order of nodes.
+// What several algorithms share: pieces, participants of exchanges, k-nomial and postal trees, in-order
+// binary trees, the order of nodes.
 #pragma once
 
 #include <algorithm>
@@ -23,10 +24,12 @@ constexpr std::uint32_t pieces_per_block(const Shape& shape, std::int32_t blocks
   return std::clamp(shape.chunks, 1U, std::max(1U, (1U << 30) / static_cast<std::uint32_t>(blocks)));
 }
 
-// `size` ranks that exchange in rounds, in each of which those whose numbers differ in one digit meet: as many as that round's width, at most `radix`, the nearest
-// first. All of them take part where `size` is a product of such widths; of several the one of fewest rounds, and then of fewest messages. Else they are folded to fewer,
-// whose number is radix^a * b with b < radix, the largest such one: the first 2*extra ranks form pairs of neighbours, of which the lower one takes part for
-// both. Neighbours, so that what a participant holds is always a run of ranks. Radix 2: the largest power of two.
+// `size` ranks that exchange in rounds, in each of which those whose numbers differ in one digit meet: as
+// many as that round's width, at most `radix`, the nearest first. All of them take part where `size` is a
+// product of such widths; of several the one of fewest rounds, and then of fewest messages. Else they are
+// folded to fewer, whose number is radix^a * b with b < radix, the largest such one: the first 2*extra ranks
+// form pairs of neighbours, of which the lower one takes part for both. Neighbours, so that what a
+// participant holds is always a run of ranks. Radix 2: the largest power of two.
 struct Participants {
   std::int32_t count = 1;
   std::int32_t extra = 0;            // pairs
@@ -53,9 +56,9 @@ struct KnomialPlace {
 };
 KnomialPlace knomial_place(std::int32_t size, std::int32_t v, std::int32_t radix);
 
-// Place of node v in a tree on 0 .. size-1 with root 0 in which everybody hands on from when it has the message, once in each unit of
-// time, and a message takes `delay` (1 or more) units: the last one could not have it earlier. Subtrees are runs of numbers, from round
-// ones on where there is a choice.
+// Place of node v in a tree on 0 .. size-1 with root 0 in which everybody hands on from when it has the
+// message, once in each unit of time, and a message takes `delay` (1 or more) units: the last one could not
+// have it earlier. Subtrees are runs of numbers, from round ones on where there is a choice.
 struct PostalPlace {
   std::int32_t parent = -1;
   std::vector<std::int32_t> children;  // whoever has the most below it first

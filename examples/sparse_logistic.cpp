@@ -1,10 +1,12 @@
-// Sparse logistic regression over ranks: is a window of words from one of the GNU General Public Licences, or from
-// another licence? The texts are those that every Debian system has in /usr/share/common-licenses. Words and pairs of
-// words are hashed into millions of features, of which a minibatch has a few thousand: its gradient is sparse, and
-// heddle_sparse_allreduce sums it over the ranks. With --dense the same job sums the whole vector instead.
+// Sparse logistic regression over ranks: is a window of words from one of the GNU General Public Licences, or
+// from another licence? The texts are those that every Debian system has in /usr/share/common-licenses. Words
+// and pairs of words are hashed into millions of features, of which a minibatch has a few thousand: its
+// gradient is sparse, and heddle_sparse_allreduce sums it over the ranks. With --dense the same job sums the
+// whole vector instead.
 //
 //   export PKG_CONFIG_PATH=$PWD/dist/lib/pkgconfig
-//   mpicxx.mpich -std=c++20 -O2 examples/sparse_logistic.cpp $(pkg-config --cflags --libs heddle) -Wl,-rpath,$PWD/dist/lib -o sparse_logistic
+//   FLAGS="$(pkg-config --cflags --libs heddle) -Wl,-rpath,$PWD/dist/lib"
+//   mpicxx.mpich -std=c++20 -O2 examples/sparse_logistic.cpp $FLAGS -o sparse_logistic
 //   mpiexec.mpich -n 2 ./sparse_logistic
 //
 // Without MPI compile with g++, and start every rank with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set.

@@ -10,9 +10,11 @@
 
 namespace heddle::gpu {
 
-// Memory of no context (pools, mapped memory) is used in the primary context of its device, as the CUDA run-time library does.
-// Primary contexts that were asked for, or that memory is in, are kept alive until the end of this object: whoever holds their handles may go on asking what has become of them, which the driver
-// allows of no context that is gone. A context that a program makes by itself (cuCtxCreate) must outlive what uses its memory. Any thread.
+// Memory of no context (pools, mapped memory) is used in the primary context of its device, as the CUDA
+// run-time library does. Primary contexts that were asked for, or that memory is in, are kept alive until the
+// end of this object: whoever holds their handles may go on asking what has become of them, which the driver
+// allows of no context that is gone. A context that a program makes by itself (cuCtxCreate) must outlive what
+// uses its memory. Any thread.
 class Contexts {
  public:
   explicit Contexts(const Driver& driver) : driver_(driver) {}
@@ -28,8 +30,9 @@ class Contexts {
   std::map<int, CUcontext> primary_;  // by device
 };
 
-// Which one of the contexts it is that have had this handle: a primary context that is reset (cudaDeviceReset) keeps it, and nothing of what was in it. 0: the driver is older than
-// CUDA 12.0, and does not tell.
+// Which one of the contexts it is that have had this handle: a primary context that is reset
+// (cudaDeviceReset) keeps it, and nothing of what was in it. 0: the driver is older than CUDA 12.0, and does
+// not tell.
 std::uint64_t instance_of(const Driver& driver, CUcontext context);
 
 // What the driver refuses to the calling thread meanwhile, because streams are being captured.
@@ -58,15 +61,17 @@ class CaptureMode {
   bool changed_ = false;
 };
 
-// Lets the calling thread do what is no part of any work on streams (load kernels, ask about memory) while a stream is being captured: the driver would refuse it, and
-// make the capture fail, because it cannot know that.
+// Lets the calling thread do what is no part of any work on streams (load kernels, ask about memory) while a
+// stream is being captured: the driver would refuse it, and make the capture fail, because it cannot know
+// that.
 class Aside : CaptureMode {
  public:
   explicit Aside(const Driver& driver) : CaptureMode(driver, CU_STREAM_CAPTURE_MODE_RELAXED) {}
 };
 
-// Makes a context the calling thread's current one, and gives back the one before. Captures of other threads (in the global mode, the default) are nothing to it: only this thread's own are to fail
-// where it waits for work that it has given.
+// Makes a context the calling thread's current one, and gives back the one before. Captures of other threads
+// (in the global mode, the default) are nothing to it: only this thread's own are to fail where it waits for
+// work that it has given.
 class Current {
  public:
   Current(const Driver& driver, CUcontext context);

@@ -75,7 +75,8 @@ CUresult to_device_in_pieces(const Driver& driver, Pieces& pieces, CUdeviceptr d
   return error;
 }
 
-// The first error of a copy and of waiting for it; one waits in any case, because memory may be given back afterwards.
+// The first error of a copy and of waiting for it; one waits in any case, because memory may be given back
+// afterwards.
 CUresult finish(const Driver& driver, CUresult error) {
   const CUresult waited = driver.StreamSynchronize(default_stream());
   return error != CUDA_SUCCESS ? error : waited;

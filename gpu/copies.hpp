@@ -8,8 +8,8 @@
 
 namespace heddle::gpu {
 
-// Memory of the host that is not pinned is copied through pieces of pinned memory: while one is on its way to or from the device, the
-// host copies another.
+// Memory of the host that is not pinned is copied through pieces of pinned memory: while one is on its way to
+// or from the device, the host copies another.
 inline constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
 // `context` is the current one. `pinned`: `host` is.

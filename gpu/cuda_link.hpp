@@ -1,4 +1,5 @@
-// A link by CUDA's driver: link.cpp, link_streams.cpp for the streams of callers, and link_networks.cpp, link_exchange.cpp. For gpu/ alone.
+// A link by CUDA's driver: link.cpp, link_streams.cpp for the streams of callers, and link_networks.cpp,
+// link_exchange.cpp. For gpu/ alone.
 #pragma once
 
 #include <chrono>

@@ -10,8 +10,8 @@
 
 namespace heddle::gpu {
 
-// One thread at a time. Its context is current in the thread that opened it until the end of the process, and so is CUDA's driver, which is found at
-// run time (libcuda.so.1).
+// One thread at a time. Its context is current in the thread that opened it until the end of the process, and
+// so is CUDA's driver, which is found at run time (libcuda.so.1).
 class DeviceMemory {
  public:
   DeviceMemory() = default;
@@ -31,7 +31,8 @@ class DeviceMemory {
   virtual Status get(void* to, const void* from, std::size_t bytes) = 0;
 };
 
-// Of GPU `number` modulo as many as there are. `unsupported` says what there is none of: driver, GPU, or CUDA in this build.
+// Of GPU `number` modulo as many as there are. `unsupported` says what there is none of: driver, GPU, or CUDA
+// in this build.
 Result<std::unique_ptr<DeviceMemory>> open_device_memory(int number);
 
 }  // namespace heddle::gpu

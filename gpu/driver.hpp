@@ -1,5 +1,5 @@
-// The functions of CUDA's driver that heddle calls, looked up at run time in the libcuda that the process has loaded: nothing
-// is linked. For gpu/ alone.
+// The functions of CUDA's driver that heddle calls, looked up at run time in the libcuda that the process has
+// loaded: nothing is linked. For gpu/ alone.
 #pragma once
 
 #include <cuda.h>
@@ -51,7 +51,8 @@ std::string error_text(const Driver& driver, CUresult error);
 // "<what>: <error_text>".
 Status cuda_error(const Driver& driver, CUresult error, const std::string& what);
 
-// The legacy default stream: what runs there waits for the work that any blocking stream of the context was given before.
+// The legacy default stream: what runs there waits for the work that any blocking stream of the context was
+// given before.
 inline CUstream default_stream() {
   return CU_STREAM_LEGACY;
 }

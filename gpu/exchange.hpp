@@ -1,4 +1,5 @@
-// Short vectors from each GPU of a node to all others, by a kernel that waits for the others' (kernels/exchange.hpp). For gpu/ alone.
+// Short vectors from each GPU of a node to all others, by a kernel that waits for the others'
+// (kernels/exchange.hpp). For gpu/ alone.
 #pragma once
 
 #include <chrono>
@@ -44,11 +45,13 @@ class Exchange {
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
-  // `areas`: of each rank, layout.bytes() bytes where this GPU reaches them, a multiple of 256. This rank's own is cleared on `stream`, and has been on return. In the context that is current, as
-  // in what follows. `out_of_memory`: no pinned memory for a word.
+  // `areas`: of each rank, layout.bytes() bytes where this GPU reaches them, a multiple of 256. This rank's
+  // own is cleared on `stream`, and has been on return. In the context that is current, as in what follows.
+  // `out_of_memory`: no pinned memory for a word.
   Status open(const ExchangeLayout& layout, std::span<const CUdeviceptr> areas, int rank,
               std::chrono::nanoseconds patience, PinnedPool& pool, CUcontext context, CUstream stream);
-  // In a graph with slots and turns of their own, and without patience: calls that were let go, or have waited in vain, leave graphs as they are.
+  // In a graph with slots and turns of their own, and without patience: calls that were let go, or have
+  // waited in vain, leave graphs as they are.
   Status gather(CUstream stream, const void* in, std::size_t bytes, bool in_graph);
   Status bcast(CUstream stream, void* buffer, std::size_t bytes, int root, bool in_graph);
   const std::byte* gathered(int rank) const {

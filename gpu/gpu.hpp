@@ -1,8 +1,8 @@
 // Buffers that may lie on a GPU: where a pointer points, and images of such buffers in the host's memory.
 //
-// Owned by whoever takes buffers from callers (the preload library's backend, a communicator of the native API). CUDA is used only
-// where the process has loaded it itself, and the calling thread's current context is left as it was. A build without CUDA has the
-// same interface: without_cuda.cpp.
+// Owned by whoever takes buffers from callers (the preload library's backend, a communicator of the native
+// API). CUDA is used only where the process has loaded it itself, and the calling thread's current context is
+// left as it was. A build without CUDA has the same interface: without_cuda.cpp.
 #pragma once
 
 #include <atomic>
@@ -67,8 +67,9 @@ class Image {
 
   void* host() const { return host_; }
   bool beside() const { return beside_ != nullptr; }
-  // Image := buffer and buffer := image, complete on return; nothing to do for a buffer that is its own image. They come after all work
-  // that was given to the default stream, and to streams that synchronise with it, of the buffer's context.
+  // Image := buffer and buffer := image, complete on return; nothing to do for a buffer that is its own
+  // image. They come after all work that was given to the default stream, and to streams that synchronise
+  // with it, of the buffer's context.
   Status load();
   Status store();
   // Its first `bytes` bytes alone, at most all of them.
@@ -92,8 +93,8 @@ class Gpu {
   // Any thread; before what follows is used, but for present().
   void configure(const Settings& settings);
 
-  // Whether buffers may lie on a GPU: the process has loaded CUDA. One load and one branch where it has not. Any thread, as all
-  // below.
+  // Whether buffers may lie on a GPU: the process has loaded CUDA. One load and one branch where it has not.
+  // Any thread, as all below.
   bool present() { return watch_.loaded() && ready(); }
 
   // Only where present(). `invalid_argument`: there is no memory, because it was freed, say.

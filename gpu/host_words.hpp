@@ -20,8 +20,9 @@ class HostWords {
   HostWords(const HostWords&) = delete;
   HostWords& operator=(const HostWords&) = delete;
 
-  // `memory`, whose first word is 0 and used by nobody yet, stays mapped until close(). In the context in which the streams are, which is current, as in
-  // what follows. Tries on `stream` whether the driver does such operations, and waits for it.
+  // `memory`, whose first word is 0 and used by nobody yet, stays mapped until close(). In the context in
+  // which the streams are, which is current, as in what follows. Tries on `stream` whether the driver does
+  // such operations, and waits for it.
   Status open(std::span<std::byte> memory, CUstream stream);
   // No stream uses the words any more.
   void close();

@@ -117,7 +117,8 @@ Status ReadyContexts::once(const ContextInstance& context, const std::function<S
   return loaded;
 }
 
-// What was said of the same handle before is over. The one that was added first is forgotten where there are too many, as of a program that makes contexts and destroys them.
+// What was said of the same handle before is over. The one that was added first is forgotten where there are
+// too many, as of a program that makes contexts and destroys them.
 void ReadyContexts::add(const ContextInstance& context) {
   std::erase_if(ready_, [&](const ContextInstance& one) { return one.context == context.context; });
   if (ready_.size() == kMost) ready_.erase(ready_.begin());

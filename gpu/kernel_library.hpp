@@ -1,4 +1,5 @@
-// What every launch of a kernel needs: the driver's function for it, and how many multiprocessors there are. For gpu/ alone.
+// What every launch of a kernel needs: the driver's function for it, and how many multiprocessors there are.
+// For gpu/ alone.
 #pragma once
 
 #include <array>
@@ -27,11 +28,13 @@ struct ContextInstance {
 // The calling thread's.
 Result<ContextInstance> current_instance(const Driver& driver);
 
-// Contexts that something was loaded into: threads of a process that have a GPU each ask by turns. Any thread.
+// Contexts that something was loaded into: threads of a process that have a GPU each ask by turns. Any
+// thread.
 class ReadyContexts {
  public:
-  // `load`, where that has not been done for `context`. Who comes while another thread does it waits for that one; whose context is another goes on, since a load may wait for all that its
-  // context was given, and that for them.
+  // `load`, where that has not been done for `context`. Who comes while another thread does it waits for that
+  // one; whose context is another goes on, since a load may wait for all that its context was given, and that
+  // for them.
   Status once(const ContextInstance& context, const std::function<Status()>& load);
 
  private:
@@ -44,7 +47,8 @@ class ReadyContexts {
   std::vector<ContextInstance> loading_;
 };
 
-// The kernels of one binary, which is loaded when the first of them is wanted, for all contexts of the process. One thread at a time.
+// The kernels of one binary, which is loaded when the first of them is wanted, for all contexts of the
+// process. One thread at a time.
 class KernelLibrary {
  public:
   // `driver` outlives this.
@@ -56,9 +60,10 @@ class KernelLibrary {
 
   // `name` without "heddle_". `unsupported`: not by this build, driver or device.
   Result<CUfunction> find(const char* name);
-  // Loads what find() gave into the current context. The driver would do that at the first launch there: then it may wait for all that the context has been given, so for streams that wait for
-  // what another thread is about to launch; and it would say as late as that that there is no code for the GPU. Any thread: so no lock is
-  // held by one who waits here, that another one needs for its launch.
+  // Loads what find() gave into the current context. The driver would do that at the first launch there: then
+  // it may wait for all that the context has been given, so for streams that wait for what another thread is
+  // about to launch; and it would say as late as that that there is no code for the GPU. Any thread: so no
+  // lock is held by one who waits here, that another one needs for its launch.
   Status make_ready(CUfunction function, const char* name);
 
  private:
@@ -69,7 +74,8 @@ class KernelLibrary {
   CUlibrary library_ = nullptr;
 };
 
-// What CUDA says about a kernel, with a way out where it is the kernels that do not fit this machine: `unsupported`.
+// What CUDA says about a kernel, with a way out where it is the kernels that do not fit this machine:
+// `unsupported`.
 Status kernel_failure(const Driver& driver, CUresult error, const std::string& what);
 
 // Of GPUs, each asked once. Any thread.

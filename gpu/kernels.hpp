@@ -1,4 +1,5 @@
-// Reductions on GPUs: what fold_kernel (src/engine/kernels) does in the host's memory, with the same bits. For gpu/ alone.
+// Reductions on GPUs: what fold_kernel (src/engine/kernels) does in the host's memory, with the same bits.
+// For gpu/ alone.
 #pragma once
 
 #include <array>
@@ -25,12 +26,14 @@ class Kernels {
   // No fold is on its way.
   ~Kernels() = default;
 
-  // outputs[m][i] = inputs[0][i] op ... op inputs[n-1][i], from left to right, for all m: a fold and its copies in one pass. Given to
-  // `stream`, of the calling thread's current context; complete when the stream is.
+  // outputs[m][i] = inputs[0][i] op ... op inputs[n-1][i], from left to right, for all m: a fold and its
+  // copies in one pass. Given to `stream`, of the calling thread's current context; complete when the stream
+  // is.
   //
-  // Every address is one that the context's device can reach, and needs no alignment (where all are congruent modulo 16 it is faster). An
-  // output may be exactly one of the inputs; any other overlap is undefined. One input is copied, without a change to its bits.
-  // `unsupported`: not by this build, driver or device, or not for this type; nothing was started, and the host can do it.
+  // Every address is one that the context's device can reach, and needs no alignment (where all are congruent
+  // modulo 16 it is faster). An output may be exactly one of the inputs; any other overlap is undefined. One
+  // input is copied, without a change to its bits. `unsupported`: not by this build, driver or device, or not
+  // for this type; nothing was started, and the host can do it.
   Status fold(CUstream stream, DType type, Op op, std::span<const void* const> inputs,
               std::span<void* const> outputs, std::size_t count);
   // Whether there is a kernel for it, which is loaded into the current context now, so that fold() need not.

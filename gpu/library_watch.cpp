@@ -34,8 +34,9 @@ struct LibraryWatch::List {
   char library[PATH_MAX];  // path of the one that is wanted
   char last[PATH_MAX];     // path of the last entry
 
-  // The linker holds its lock on the list while it calls back, so that the list can be walked. Nothing may be called there that takes
-  // another lock of the linker's, as dlopen and dladdr do, and malloc may: others take the two in the other order.
+  // The linker holds its lock on the list while it calls back, so that the list can be walked. Nothing may be
+  // called there that takes another lock of the linker's, as dlopen and dladdr do, and malloc may: others
+  // take the two in the other order.
   void read() { dl_iterate_phdr(&at_first, this); }
   void read_loads() { dl_iterate_phdr(&count_at_first, this); }
 
@@ -87,7 +88,8 @@ LibraryWatch::LibraryWatch(const char* library) : library_(library), own_(own_en
     list->read_loads();
     if (list->loads == loads_) return false;
   }
-  // Whatever is loaded while this looks comes after the entry that it then watches, and is seen by the next call.
+  // Whatever is loaded while this looks comes after the entry that it then watches, and is seen by the next
+  // call.
   while (!follow(list.get())) {
   }
   loads_ = list->loads;

@@ -1,10 +1,11 @@
-// Notices that the process has loaded a library, also long after it started, at the price of one load and one branch that is
-// never taken.
+// Notices that the process has loaded a library, also long after it started, at the price of one load and one
+// branch that is never taken.
 //
-// The dynamic linker appends what it loads to a list. The watch holds the list's last entry, and something new has been loaded
-// where that has a successor. An entry that is watched must not go away: the library behind it is kept loaded, which nobody
-// notices but a program that unloads it in order to load another file of the same name. So at most kMostKept libraries are kept;
-// a process that loads more of them, each just before a call, pays about 100 ns for every further call.
+// The dynamic linker appends what it loads to a list. The watch holds the list's last entry, and something
+// new has been loaded where that has a successor. An entry that is watched must not go away: the library
+// behind it is kept loaded, which nobody notices but a program that unloads it in order to load another file
+// of the same name. So at most kMostKept libraries are kept; a process that loads more of them, each just
+// before a call, pays about 100 ns for every further call.
 #pragma once
 
 #include <link.h>
@@ -23,7 +24,8 @@ class LibraryWatch {
 
   // Whether the process has it by now. Any thread.
   bool loaded() {
-    // The linker writes the pointer under locks of its own; all that is asked of it here is whether it is null.
+    // The linker writes the pointer under locks of its own; all that is asked of it here is whether it is
+    // null.
     if (__atomic_load_n(&last_.load(std::memory_order_acquire)->l_next, __ATOMIC_RELAXED) == nullptr)
         [[likely]]
       return false;

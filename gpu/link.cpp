@@ -11,7 +11,8 @@
 namespace heddle::gpu {
 namespace {
 
-// CUDA gives out memory in such portions, and a handle opens the whole portion: nothing of anybody else's may be in it.
+// CUDA gives out memory in such portions, and a handle opens the whole portion: nothing of anybody else's may
+// be in it.
 constexpr std::size_t kPortion = std::size_t{2} << 20;
 
 std::uint64_t pid_space() {
@@ -27,8 +28,9 @@ Origin CudaLink::origin() const {
           static_cast<std::uint64_t>(device_),        {board_[0], board_[1]}};
 }
 
-// The stream is one that does not synchronise with the default stream: other work of the process may go on beside it. And its blocks come before those of others that wait for a place: other
-// ranks wait for what is given here, while the program's own kernels lose little by it.
+// The stream is one that does not synchronise with the default stream: other work of the process may go on
+// beside it. And its blocks come before those of others that wait for a place: other ranks wait for what is
+// given here, while the program's own kernels lose little by it.
 Status CudaLink::prepare() {
   HEDDLE_TRY(in_context("making a stream", [&](const Driver& driver) {
     int least = 0;
@@ -94,7 +96,8 @@ Result<Export> CudaLink::allocate(std::size_t bytes, bool for_processes) {
   return mine;
 }
 
-// Another process's by its handle. In one process a handle leads nowhere, and a pointer does where the GPU can follow it.
+// Another process's by its handle. In one process a handle leads nowhere, and a pointer does where the GPU
+// can follow it.
 Status CudaLink::reach(const Export& other, CUdeviceptr* at) {
   if (!other.origin.same_process(origin())) {
     CUipcMemHandle handle = {};
@@ -193,7 +196,8 @@ Result<bool> CudaLink::holds(const void* buffer, std::size_t bytes) {
     if (context.value() != context_) return false;
     HEDDLE_TRY(check_length(place.value(), at, bytes));
     if (place->kind != Kind::vmm) return true;
-    // Mapped memory may go over several mappings. The place has what they were reserved in, of which some may not be mapped.
+    // Mapped memory may go over several mappings. The place has what they were reserved in, of which some may
+    // not be mapped.
     CUdeviceptr begin = 0;
     std::size_t mapped = 0;
     const CUresult error = cuda_.driver.MemGetAddressRange(&begin, &mapped, number(at));
@@ -263,7 +267,8 @@ Status CudaLink::fold(DType type, Op op, std::span<const void* const> inputs, st
   return cuda_.kernels.fold(next(), type, op, inputs, outputs, count);
 }
 
-// Also at the end of those who use the link. The driver takes microseconds to find that there is nothing to wait for.
+// Also at the end of those who use the link. The driver takes microseconds to find that there is nothing to
+// wait for.
 Status CudaLink::wait() {
   HEDDLE_TRY(check_there());
   if (!waits_) return {};

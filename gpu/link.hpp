@@ -1,5 +1,6 @@
-// What one rank does on its GPU for a collective among the ranks of a node: work on a stream of its own, and memory that the
-// other ranks' GPUs reach. The ranks meet elsewhere (src/comm/device_path.hpp); a link waits for nobody.
+// What one rank does on its GPU for a collective among the ranks of a node: work on a stream of its own, and
+// memory that the other ranks' GPUs reach. The ranks meet elsewhere (src/comm/device_path.hpp); a link waits
+// for nobody.
 #pragma once
 
 #include <chrono>
@@ -76,15 +77,15 @@ class Link {
   Link() = default;
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
-  // Closes what is open, and frees the scratch. No other process has it open any more: what a peer sees of memory that is freed is
-  // undefined (CUDA's documentation of cuIpcOpenMemHandle).
+  // Closes what is open, and frees the scratch. No other process has it open any more: what a peer sees of
+  // memory that is freed is undefined (CUDA's documentation of cuIpcOpenMemHandle).
   virtual ~Link() = default;
 
   virtual Origin origin() const = 0;
   // Whether its context is still there: what a link has in one that was destroyed or reset is gone.
   virtual bool is_there() const = 0;
-  // Whether its GPU's kernels may wait for another GPU's: not where a kernel that takes seconds is ended, and with it all that the process has there (a GPU
-  // that drives a screen).
+  // Whether its GPU's kernels may wait for another GPU's: not where a kernel that takes seconds is ended, and
+  // with it all that the process has there (a GPU that drives a screen).
   virtual bool may_wait_in_kernels() const = 0;
   // Scratch of this rank's, once. `for_processes`: others are to open it.
   virtual Result<Export> allocate(std::size_t bytes, bool for_processes) = 0;
@@ -94,83 +95,99 @@ class Link {
   virtual void finish() = 0;
   // Whether finish() would return at once. A failure: the link's GPU, or its context, does nothing more.
   virtual Result<bool> finished() = 0;
-  // Gives up the others', and their events and flags, after finish(); nothing else is under way, and no graph is launched any more.
+  // Gives up the others', and their events and flags, after finish(); nothing else is under way, and no graph
+  // is launched any more.
   virtual void close() = 0;
   // Somebody may have this rank's scratch or events open when the link ends: they stay.
   virtual void abandon() = 0;
-  // The link is never ended, since a stream that it was given waits for ever: nor is anything that it borrows.
+  // The link is never ended, since a stream that it was given waits for ever: nor is anything that it
+  // borrows.
   virtual void stay() = 0;
   // Where a rank's scratch lies for this rank's GPU.
   virtual std::byte* scratch(int rank) const = 0;
 
-  // Once: pinned memory of the host, until the link ends. `out_of_memory`: neither the pool (HEDDLE_PINNED_BYTES) nor the system has so much.
+  // Once: pinned memory of the host, until the link ends. `out_of_memory`: neither the pool
+  // (HEDDLE_PINNED_BYTES) nor the system has so much.
   virtual Result<std::byte*> pin(std::size_t bytes) = 0;
 
-  // Whether all of these bytes, at least one, lie in the link's context, for kernels and copies. `invalid_argument`: they are not there. Another failure: !is_there().
+  // Whether all of these bytes, at least one, lie in the link's context, for kernels and copies.
+  // `invalid_argument`: they are not there. Another failure: !is_there().
   virtual Result<bool> holds(const void* buffer, std::size_t bytes) = 0;
   // Whether fold() has a kernel for it, which is loaded.
   virtual bool folds(DType type, Op op) = 0;
 
   // Work, in the order in which it was given. Complete once wait() returns.
   //
-  // What comes now waits for the work that the context's default stream was given so far, as a blocking call must, and for what end_on() ended.
-  // On a caller's stream: nothing.
+  // What comes now waits for the work that the context's default stream was given so far, as a blocking call
+  // must, and for what end_on() ended. On a caller's stream: nothing.
   virtual Status after_earlier_work() = 0;
   virtual Status copy(void* to, const void* from, std::size_t bytes) = 0;
   // Between a GPU and pin()'s memory.
   virtual Status to_host(void* to, const void* from, std::size_t bytes) = 0;
   virtual Status to_device(void* to, const void* from, std::size_t bytes) = 0;
-  // So many pieces of `bytes` bytes, each `apart` bytes behind the one before it, to pin()'s memory, where nothing is between them.
+  // So many pieces of `bytes` bytes, each `apart` bytes behind the one before it, to pin()'s memory, where
+  // nothing is between them.
   virtual Status pieces_to_host(void* to, const void* from, std::size_t bytes, std::size_t apart,
                                 std::size_t pieces) = 0;
   // As Kernels::fold.
   virtual Status fold(DType type, Op op, std::span<const void* const> inputs, std::span<void* const> outputs,
                       std::size_t count) = 0;
   virtual Status wait() = 0;
-  // Whether wait() would return at once; what has failed is done, and wait() says so. For those who have something else to do meanwhile.
+  // Whether wait() would return at once; what has failed is done, and wait() says so. For those who have
+  // something else to do meanwhile.
   virtual bool done() = 0;
   // Other work, for gpu/ alone: `body`, with the link's context current, gives it to that stream.
   virtual Status give(const std::function<Status(Cuda& cuda, Stream stream)>& body) = 0;
 
-  // On a stream of the caller's no host waits: the streams wait for events, which the ranks exchange before. Of each rank's two, which take
-  // turns, the others' streams may wait for what mark() recorded last; that it has been recorded is theirs to find out.
+  // On a stream of the caller's no host waits: the streams wait for events, which the ranks exchange before.
+  // Of each rank's two, which take turns, the others' streams may wait for what mark() recorded last; that it
+  // has been recorded is theirs to find out.
   //
-  // Once, and again where that or open_marks() has failed on a rank: they are the same ones. `for_processes`: others are to wait for them.
+  // Once, and again where that or open_marks() has failed on a rank: they are the same ones. `for_processes`:
+  // others are to wait for them.
   virtual Result<Marks> make_marks(bool for_processes) = 0;
   // Those of all, in the order of ranks; this one is `rank`.
   virtual Status open_marks(std::span<const Marks> all, int rank) = 0;
-  // What comes now goes to `stream` (null: the default stream), behind what that was given and what the last end_on() ended. `unsupported`:
-  // it is not of the link's context, or takes no work; nothing has changed then. True: it is being captured into a graph, and so is what comes now.
+  // What comes now goes to `stream` (null: the default stream), behind what that was given and what the last
+  // end_on() ended. `unsupported`: it is not of the link's context, or takes no work; nothing has changed
+  // then. True: it is being captured into a graph, and so is what comes now.
   virtual Result<bool> begin_on(Stream stream) = 0;
   // Records this rank's event `turn`, 0 or 1.
   virtual Status mark(unsigned turn) = 0;
   // What comes now comes after the event `turn` of all others.
   virtual Status after_others(unsigned turn) = 0;
-  // Records the end of what the stream was given; for ranks of this process, which wait for it by after_end(), `rank` being the one that records it.
+  // Records the end of what the stream was given; for ranks of this process, which wait for it by
+  // after_end(), `rank` being the one that records it.
   virtual Status mark_end() = 0;
   virtual Status after_end(int rank) = 0;
   // What comes now goes to the link's own stream. Nothing to do but between begin_on() and this.
   virtual void end_on() = 0;
 
-  // Short vectors go from each rank's GPU to all others in one kernel, which waits there for what the others' write (gpu/exchange.hpp): so the host need not meet between the parts of a
-  // call, nor in graphs. Only where each rank has a GPU of its own, since kernels of several processes take turns on one.
+  // Short vectors go from each rank's GPU to all others in one kernel, which waits there for what the others'
+  // write (gpu/exchange.hpp): so the host need not meet between the parts of a call, nor in graphs. Only
+  // where each rank has a GPU of its own, since kernels of several processes take turns on one.
   //
-  // Once, by all ranks: layout.bytes() bytes of everybody's scratch from `offset` on, a multiple of 256. Nobody waits longer than `patience`, 0: as long as it takes; but in graphs, of which each launch
-  // would have to tell somebody, as long as it takes in any case.
+  // Once, by all ranks: layout.bytes() bytes of everybody's scratch from `offset` on, a multiple of 256.
+  // Nobody waits longer than `patience`, 0: as long as it takes; but in graphs, of which each launch would
+  // have to tell somebody, as long as it takes in any case.
   virtual Status open_exchange(const ExchangeLayout& layout, std::size_t offset, int rank,
                                std::chrono::nanoseconds patience) = 0;
-  // Work. All ranks make the same such calls, of the same length, in the same order: `bytes` bytes, 1 to layout.most. Then that of rank r, another one, is at gathered(r), until the next call.
+  // Work. All ranks make the same such calls, of the same length, in the same order: `bytes` bytes, 1 to
+  // layout.most. Then that of rank r, another one, is at gathered(r), until the next call.
   virtual Status gather(const void* in, std::size_t bytes) = 0;
   virtual const std::byte* gathered(int rank) const = 0;
   // The root's to all.
   virtual Status bcast(void* buffer, std::size_t bytes, int root) = 0;
-  // `timeout`: one of these has waited in vain, and nothing of them is defined since. `peer_failed`: stop_exchange() was called.
+  // `timeout`: one of these has waited in vain, and nothing of them is defined since. `peer_failed`:
+  // stop_exchange() was called.
   virtual Status exchanged() const = 0;
-  // Lets all go that wait there, now and later; in calls, and in graphs where `also_in_graphs`, which are of no use any more then.
+  // Lets all go that wait there, now and later; in calls, and in graphs where `also_in_graphs`, which are of
+  // no use any more then.
   virtual void stop_exchange(bool also_in_graphs) = 0;
 
-  // Between a stream and a thread of the host's, which writes and reads words itself; in a graph as well, at every launch. Once: `memory`, all 0, holds the words, and stays until
-  // close(). `unsupported`: the driver is too old.
+  // Between a stream and a thread of the host's, which writes and reads words itself; in a graph as well, at
+  // every launch. Once: `memory`, all 0, holds the words, and stays until close(). `unsupported`: the driver
+  // is too old.
   virtual Status open_words(std::span<std::byte> memory) = 0;
   // When all work that was given before is done, `word` is `value`, for the host as well.
   virtual Status write_word(const std::uint32_t* word, std::uint32_t value) = 0;
@@ -179,19 +196,23 @@ class Link {
   // What comes now waits until `word` is `value`.
   virtual Status wait_for_word(const std::uint32_t* word, std::uint32_t value) = 0;
 
-  // For the network's devices (GPUDirect RDMA), this rank's scratch, from its beginning on. Its dmabuf; none: the driver has none to give. `unsupported`: what such
-  // a device writes there cannot be made visible to the GPU.
+  // For the network's devices (GPUDirect RDMA), this rank's scratch, from its beginning on. Its dmabuf; none:
+  // the driver has none to give. `unsupported`: what such a device writes there cannot be made visible to the
+  // GPU.
   virtual Result<Descriptor> share_with_networks() = 0;
   // What comes now finds what such a device has written by now.
   virtual Status after_networks() = 0;
 
-  // In a graph, where no event of another rank's may be waited for, streams wait for flags (gpu/handshake.hpp). Once, by all ranks: `flags` has
-  // flag_bytes(), all 0, is shared by all, and stays until close().
+  // In a graph, where no event of another rank's may be waited for, streams wait for flags
+  // (gpu/handshake.hpp). Once, by all ranks: `flags` has flag_bytes(), all 0, is shared by all, and stays
+  // until close().
   virtual Status open_flags(std::span<std::byte> flags, int rank, int size) = 0;
-  // What comes now comes after what each other rank's link was given before its call of this, at every launch. A launch also comes after the
-  // work of the link that ended before it, and what the link is given later comes after that launch.
+  // What comes now comes after what each other rank's link was given before its call of this, at every
+  // launch. A launch also comes after the work of the link that ended before it, and what the link is given
+  // later comes after that launch.
   virtual Status meet_in_graph() = 0;
-  // The same in two halves, where one rank has all the work: that one hears the others before it and lets them go after it. They come to it, and wait for that.
+  // The same in two halves, where one rank has all the work: that one hears the others before it and lets
+  // them go after it. They come to it, and wait for that.
   virtual Status hear_in_graph() = 0;
   virtual Status release_in_graph() = 0;
   virtual Status follow_in_graph(int leader) = 0;
@@ -200,7 +221,8 @@ class Link {
 // Of flags for so many ranks.
 std::size_t flag_bytes(int size);
 
-// Whether a stream, of the context that work on `place` needs, is being captured into a graph. `gpu` is present.
+// Whether a stream, of the context that work on `place` needs, is being captured into a graph. `gpu` is
+// present.
 Result<bool> is_captured(Gpu& gpu, const Place& place, Stream stream);
 
 // In the context that work on `place` needs. `gpu` is present, and outlives the link.

@@ -18,7 +18,8 @@ Result<Descriptor> CudaLink::share_with_networks() {
     ask(&flush, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS);
     // Unknown to drivers before CUDA 11.7.
     if (driver.MemGetHandleForAddressRange != nullptr) ask(&dmabuf, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED);
-    // Copies that the driver would call done a little early are done when they return: a network does not wait for streams.
+    // Copies that the driver would call done a little early are done when they return: a network does not
+    // wait for streams.
     if (error == CUDA_SUCCESS)
       error = driver.PointerSetAttribute(&synchronous, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, own_);
     return error;

@@ -73,8 +73,9 @@ Status CudaLink::open_marks(std::span<const Marks> all, int rank) {
   return {};
 }
 
-// Whether it is of the link's context. Of a stream that is being captured the driver tells nothing but that: to ask for its context makes the capture fail. But it records events in streams of
-// their own context alone, and one that nobody waits for leaves nothing in a graph.
+// Whether it is of the link's context. Of a stream that is being captured the driver tells nothing but that:
+// to ask for its context makes the capture fail. But it records events in streams of their own context alone,
+// and one that nobody waits for leaves nothing in a graph.
 CUresult CudaLink::belongs(const Driver& driver, CUstream stream, CUstreamCaptureStatus status,
                            bool* here) const {
   *here = true;
@@ -119,8 +120,9 @@ Result<cuuint64_t> CudaLink::takes(CUstream stream) const {
   return capture;
 }
 
-// A graph waits for the event end_ at its launch, and records it: so graphs and other calls follow each other in whatever streams they are. Between streams of one
-// capture that is what chain_ is for, which needs no node.
+// A graph waits for the event end_ at its launch, and records it: so graphs and other calls follow each other
+// in whatever streams they are. Between streams of one capture that is what chain_ is for, which needs no
+// node.
 Result<bool> CudaLink::begin_on(Stream stream) {
   HEDDLE_TRY(check_there());
   CUstream given = stream != nullptr ? stream : default_stream();

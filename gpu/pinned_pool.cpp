@@ -27,8 +27,8 @@ PinnedPool::~PinnedPool() {
     destroy(block);
 }
 
-// Memory whose registration CUDA does not take back stays mapped: the address must not be somebody else's while CUDA takes it for
-// pinned. A forked process has neither CUDA nor this memory.
+// Memory whose registration CUDA does not take back stays mapped: the address must not be somebody else's
+// while CUDA takes it for pinned. A forked process has neither CUDA nor this memory.
 void PinnedPool::destroy(const Block& block) {
   held_ -= block.bytes;
   const Current current(driver_, block.context);
@@ -58,7 +58,8 @@ bool PinnedPool::make_room(std::size_t bytes) {
   return held_ + bytes <= most_bytes_;
 }
 
-// What was registered before the context was reset: the driver takes it for any memory by now, and may read it before its time.
+// What was registered before the context was reset: the driver takes it for any memory by now, and may read
+// it before its time.
 void PinnedPool::drop_lost(CUcontext context, std::uint64_t instance) {
   for (auto block = blocks_.begin(); block != blocks_.end();) {
     if (block->used || block->context != context || block->instance == instance) {
@@ -85,7 +86,8 @@ PinnedPool::Piece PinnedPool::take(std::size_t bytes, CUcontext context) {
     if (!make_room(wanted)) return {};
     void* memory = mmap(nullptr, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return {};
-    // Where a forked process had it too, the next who writes there would get other pages than those that the GPU knows.
+    // Where a forked process had it too, the next who writes there would get other pages than those that the
+    // GPU knows.
     madvise(memory, wanted, MADV_DONTFORK);
     if (driver_.MemHostRegister(memory, wanted, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) !=
         CUDA_SUCCESS) {

@@ -1,4 +1,5 @@
-// Memory of the host that GPUs reach directly, kept for the next use: to pin memory takes as long as to copy it, or longer.
+// Memory of the host that GPUs reach directly, kept for the next use: to pin memory takes as long as to copy
+// it, or longer.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +12,9 @@
 
 namespace heddle::gpu {
 
-// The memory is the process's own, registered with CUDA. So it stays where it is when the context is destroyed or reset in which that was
-// done, and copies of pieces that are on loan only become slower. Any thread.
+// The memory is the process's own, registered with CUDA. So it stays where it is when the context is
+// destroyed or reset in which that was done, and copies of pieces that are on loan only become slower. Any
+// thread.
 class PinnedPool {
  public:
   PinnedPool(const Driver& driver, std::size_t most_bytes) : driver_(driver), most_bytes_(most_bytes) {}
@@ -42,7 +44,8 @@ class PinnedPool {
     void* memory_ = nullptr;
   };
 
-  // At least `bytes` bytes; none where the bound or the system does not allow it. `context` is the current one.
+  // At least `bytes` bytes; none where the bound or the system does not allow it. `context` is the current
+  // one.
   Piece take(std::size_t bytes, CUcontext context);
   // Another bound, for pieces that are taken from now on.
   void set_most(std::size_t bytes);

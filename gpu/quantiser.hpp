@@ -7,7 +7,8 @@
 
 namespace heddle::gpu {
 
-// By the bits of a code: qsgd8, qsgd4, and qsgd2, of which ternary is another name; sign; and f16 or bf16 (src/compress/codec.hpp).
+// By the bits of a code: qsgd8, qsgd4, and qsgd2, of which ternary is another name; sign; and f16 or bf16
+// (src/compress/codec.hpp).
 struct Quantiser {
   unsigned bits = 8;            // of a code: 8, 4, 2, 1 or 16
   std::uint64_t bucket = 1024;  // values that share a scale, where codes have less than 16 bits; 0: all

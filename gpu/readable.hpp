@@ -9,7 +9,8 @@
 
 namespace heddle::gpu {
 
-// By what the kernel says of a byte that it is to send. Three times as long as is_readable(), or more. True where there is no pipe to be had.
+// By what the kernel says of a byte that it is to send. Three times as long as is_readable(), or more. True
+// where there is no pipe to be had.
 inline bool is_readable_by_pipe(const void* address) {
   int ends[2] = {-1, -1};
   if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return true;
@@ -19,8 +20,9 @@ inline bool is_readable_by_pipe(const void* address) {
   return readable;
 }
 
-// Asked of the kernel, so that nothing is harmed where it cannot. About 300 ns. Containers may forbid to read memory by this call, also a process's own (EPERM), and not every kernel has it
-// (ENOSYS): that says nothing of the address.
+// Asked of the kernel, so that nothing is harmed where it cannot. About 300 ns. Containers may forbid to read
+// memory by this call, also a process's own (EPERM), and not every kernel has it (ENOSYS): that says nothing
+// of the address.
 inline bool is_readable(const void* address) {
   char byte = 0;
   const iovec to = {&byte, 1};

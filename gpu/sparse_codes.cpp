@@ -9,7 +9,8 @@ namespace {
 
 using kernels::UnpackArguments;
 
-// Blocks of a multiprocessor. Where they take tiles in order: as many as have room for what they put into its memory.
+// Blocks of a multiprocessor. Where they take tiles in order: as many as have room for what they put into its
+// memory.
 constexpr unsigned kQuantiseBlocks = 16;
 constexpr unsigned kPackBitmapBlocks = 16;
 constexpr unsigned kPackDeltaBlocks = 8;

@@ -23,8 +23,8 @@ using kernels::SelectArguments;
 using kernels::Source;
 using kernels::Workspace;
 
-// Blocks of a multiprocessor. Of selections as many as run at once (sparse_kernels.cu): those that come later would wait for a place
-// to find that no tile is left.
+// Blocks of a multiprocessor. Of selections as many as run at once (sparse_kernels.cu): those that come later
+// would wait for a place to find that no tile is left.
 constexpr unsigned kSelectBlocks = 4;
 // Each clears and adds up all digits: no more of them than keep enough of a vector on its way.
 constexpr unsigned kDigitBlocks = 4;
@@ -44,7 +44,8 @@ std::size_t list_capacity(std::size_t n, std::size_t k) {
   return std::min(n, std::min(k, n) + n / 16 + 1024);
 }
 
-// Of the k-th largest of n values in a sample of them, so far down that k are hardly ever missed, though those of a piece may be like each other.
+// Of the k-th largest of n values in a sample of them, so far down that k are hardly ever missed, though
+// those of a piece may be like each other.
 std::uint64_t rank_in_sample(std::size_t n, std::size_t k) {
   const double expected = static_cast<double>(k) / static_cast<double>(n) * kernels::kSampledValues;
   return static_cast<std::uint64_t>(expected + 16 * std::sqrt(expected)) + 64;
@@ -148,7 +149,8 @@ std::uint64_t tiles_over(const Source& source, std::size_t value_bytes,
   return source.count == 0 ? 0 : div_up(shift + source.count * value_bytes, tile);
 }
 
-// For as many blocks: some for each of them, and not many more than whole turns of all. What is too short for that has the least there are.
+// For as many blocks: some for each of them, and not many more than whole turns of all. What is too short for
+// that has the least there are.
 std::uint64_t selected_tiles(const Source& source, std::size_t value_bytes, std::uint64_t blocks) {
   const std::uint64_t all = tiles_over(source, value_bytes, kernels::kLineBytes);
   const std::uint64_t turns = std::max<std::uint64_t>(div_up(all, blocks * kernels::kMostBatches), 1);
@@ -202,9 +204,10 @@ Status SparseKernels::select_magnitudes(CUstream stream, const float* values, st
                 selection(values, n, kMagnitudeBits, least, to, workspace), sizeof(float));
 }
 
-// Three launches: the highest digit of the k-th largest key, or of a long vector that of a sample, from which on there are k, or somewhat more; all entries from that digit up, to the
-// list; the k entries of the list, whose k-th largest key is found first. Where the list has not room for all, or the sample was misleading, which the device alone knows, the
-// last one finds and takes them in the whole vector.
+// Three launches: the highest digit of the k-th largest key, or of a long vector that of a sample, from which
+// on there are k, or somewhat more; all entries from that digit up, to the list; the k entries of the list,
+// whose k-th largest key is found first. Where the list has not room for all, or the sample was misleading,
+// which the device alone knows, the last one finds and takes them in the whole vector.
 Status SparseKernels::top_k(CUstream stream, const float* values, std::size_t n, std::size_t k,
                             const Selected& to, void* workspace, std::size_t bytes) {
   if (const std::size_t least = top_k_workspace_bytes(n, k, to.wide); bytes < least)

@@ -141,7 +141,8 @@ CudaSparseLink::~CudaSparseLink() {
   });
 }
 
-// By half, or as far as it must where that is more or there is no room: to free and to allocate memory may wait for all that the GPU does, and vectors that grow a little from call to call would do it in each.
+// By half, or as far as it must where that is more or there is no room: to free and to allocate memory may
+// wait for all that the GPU does, and vectors that grow a little from call to call would do it in each.
 Status CudaSparseLink::grow(Piece& piece, std::size_t bytes) {
   if (bytes <= piece.bytes) return {};
   return link_.give([&](Cuda& cuda, CUstream /*stream*/) -> Status {
@@ -217,7 +218,8 @@ Status CudaSparseLink::clear_word(Cuda& cuda, CUstream stream, std::uint64_t Wor
   return error == CUDA_SUCCESS ? Status() : cuda_error(cuda.driver, error, "clearing a word on a GPU");
 }
 
-// To pinned memory the copy is one more piece of work for the stream. To any other the driver makes it itself: the host waits here already, and other threads of its with it.
+// To pinned memory the copy is one more piece of work for the stream. To any other the driver makes it
+// itself: the host waits here already, and other threads of its with it.
 Status CudaSparseLink::tell() {
   if (!std::exchange(untold_, false)) return {};
   return link_.give([&](Cuda& cuda, CUstream stream) {

@@ -1,4 +1,5 @@
-// What one rank does on its GPU for a collective of sparse vectors: work on the stream of a link (link.hpp), and memory of its own for it.
+// What one rank does on its GPU for a collective of sparse vectors: work on the stream of a link (link.hpp),
+// and memory of its own for it.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +32,8 @@ class KeptMemory {
   virtual Status get(void* to) = 0;
 };
 
-// One thread at a time. What is given to it is work of the link: in the order in which it was given, and complete once Link::wait() returns.
+// One thread at a time. What is given to it is work of the link: in the order in which it was given, and
+// complete once Link::wait() returns.
 class SparseLink {
  public:
   SparseLink() = default;
@@ -44,7 +46,8 @@ class SparseLink {
 
   // ---- Work
 
-  // Tells the host what broken(), largest(), taken(), merged() and bad_codes() say; after the wait. The last work before it: the host may wait for it here already.
+  // Tells the host what broken(), largest(), taken(), merged() and bad_codes() say; after the wait. The last
+  // work before it: the host may wait for it here already.
   virtual Status tell() = 0;
 
   // Zeros.
@@ -58,7 +61,8 @@ class SparseLink {
 
   // Memory for what follows; nothing is under way.
   virtual Status reserve(std::size_t n, std::size_t k) = 0;
-  // The k largest of n values, or fewer, the same ones as top_k (src/compress/select.hpp) takes, to memory of the link's. Reserved before.
+  // The k largest of n values, or fewer, the same ones as top_k (src/compress/select.hpp) takes, to memory of
+  // the link's. Reserved before.
   virtual Status take_largest(const float* from, std::size_t n, std::size_t k) = 0;
   // Takes these out of the vector that they are from, and all that is not finite.
   virtual Status forget_largest(float* from, std::size_t n) = 0;
@@ -67,13 +71,15 @@ class SparseLink {
 
   // Memory for what follows, which asks for none.
   virtual Status reserve_merges() = 0;
-  // Each of `to` := two lists in one, as SparseKernels::merge. `goes_on`: the first one is what the merge before this made, and has `first.count` entries at most. Also
-  // whether lists keep the contract is found: broken(), of all merges since one that did not go on. Reserved before.
+  // Each of `to` := two lists in one, as SparseKernels::merge. `goes_on`: the first one is what the merge
+  // before this made, and has `first.count` entries at most. Also whether lists keep the contract is found:
+  // broken(), of all merges since one that did not go on. Reserved before.
   virtual Status merge(DType type, Op op, const Entries& first, bool goes_on, const Entries& second,
                        std::size_t dimension, std::span<const Room> to) = 0;
   // How many entries the last of them has, once it is told; more than there was room for, maybe.
   virtual std::size_t merged() const = 0;
-  // Each of `dense` := zeros, and the values of these, which lie in `from`; as SparseKernels::spread, where no list is broken.
+  // Each of `dense` := zeros, and the values of these, which lie in `from`; as SparseKernels::spread, where
+  // no list is broken.
   virtual Status spread_merged(DType type, const Room& from, bool from_zero, std::span<void* const> dense,
                                std::size_t dimension) = 0;
   // to := the values of which any bit is set, as SparseKernels::select_nonzero. Reserved as for merges.
@@ -90,8 +96,8 @@ class SparseLink {
   // Whether any were no codes, once it is told; from then on for good.
   virtual bool bad_codes() const = 0;
 
-  // Pieces of memory, for work like that: number `which` of kPieces, of `bytes` bytes at least, until more is asked of the same one. Nothing that is under
-  // way uses that one. `out_of_memory`.
+  // Pieces of memory, for work like that: number `which` of kPieces, of `bytes` bytes at least, until more is
+  // asked of the same one. Nothing that is under way uses that one. `out_of_memory`.
   static constexpr std::size_t kPieces = 3;
   virtual Result<std::byte*> piece(std::size_t which, std::size_t bytes) = 0;
 };

@@ -26,7 +26,8 @@ struct Survey {
 // What this build has kernels for (gpu/kernels), as in "sm_80, sm_90, PTX of 80"; empty: it has none.
 const char* kernel_architectures();
 
-// Loads the driver and initialises it, which nothing else in heddle does. `unsupported` says why there is none.
+// Loads the driver and initialises it, which nothing else in heddle does. `unsupported` says why there is
+// none.
 Result<Survey> survey();
 
 }  // namespace heddle::gpu

@@ -1,6 +1,7 @@
-// The little of MPI that peer_loop.c calls, by gloo over TCP, as PyTorch's gloo backend does it: for the same loop to be linked with instead of
-// an MPI. Hydra starts it (PMI_RANK, PMI_SIZE). Settings: GLOO_STORE, a new folder that all ranks reach; GLOO_INTERFACE, the network
-// interface; GLOO_ALGORITHM, of allreduces: ring, bcube or, for sums, halving_doubling (gloo's own choice where it is not set).
+// The little of MPI that peer_loop.c calls, by gloo over TCP, as PyTorch's gloo backend does it: for the same
+// loop to be linked with instead of an MPI. Hydra starts it (PMI_RANK, PMI_SIZE). Settings: GLOO_STORE, a new
+// folder that all ranks reach; GLOO_INTERFACE, the network interface; GLOO_ALGORITHM, of allreduces: ring,
+// bcube or, for sums, halving_doubling (gloo's own choice where it is not set).
 #include <gloo/allreduce.h>
 #include <gloo/allreduce_halving_doubling.h>
 #include <gloo/barrier.h>
@@ -51,7 +52,8 @@ const std::shared_ptr<gloo::Context>& context() {
 
 using Fold = void (*)(void*, const void*, const void*, std::size_t);
 
-// One for each vector, as gloo means it: made once, with its own buffers and connections, and run often. The last ones are never torn down.
+// One for each vector, as gloo means it: made once, with its own buffers and connections, and run often. The
+// last ones are never torn down.
 template <typename T>
 gloo::AllreduceHalvingDoubling<T>& halving_doubling(T* vector, std::size_t count) {
   using Algorithm = gloo::AllreduceHalvingDoubling<T>;

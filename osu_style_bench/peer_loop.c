@@ -1,18 +1,21 @@
-/* MPI_Allreduce or MPI_Bcast of floats in a loop, for a look beside an MPI that heddle_allreduce was not built with:
+/* MPI_Allreduce or MPI_Bcast of floats in a loop, for a look beside an MPI that heddle_allreduce was not
+ * built with:
  *
  *     mpicc.openmpi -O2 osu_style_bench/peer_loop.c -o loop.openmpi
  *     mpicc.mpich   -O2 osu_style_bench/peer_loop.c -o loop.mpich
  *     mpiexec.openmpi --bind-to core -n 2 ./loop.openmpi allreduce 4 16777216
- *     mpiexec.mpich -bind-to core -n 2 -genv LD_PRELOAD dist/lib/libheddle_preload.so ./loop.mpich allreduce 4 16777216
+ *     L=dist/lib/libheddle_preload.so
+ *     mpiexec.mpich -bind-to core -n 2 -genv LD_PRELOAD $L ./loop.mpich allreduce 4 16777216
  *
- * Arguments: the collective, the least and the largest size in bytes. The root of a bcast is another rank each time, or it would run
- * ahead. Prints, for each power of two between them, the size and the median
- * over 41 blocks of 4 ms (9, where a call takes 50 ms) of the microseconds of one call on rank 0. Bcasts in a row overlap each other between
- * nodes: "bcast_alone" times each by itself, after all have met, until the slowest rank has it, and prints the median of 41
- * to 2000 in about a second. Those of "bcast_fixed", in a row as well, all come from rank 0, which does run ahead: their block takes what it takes
- * the slowest rank. Buffers are fresh as in heddle_allreduce: 63 of each kind in turn, or as many (odd) as 128 MiB
- * hold. After the last block of a size one more call is checked, by when the library that serves it is the one that was timed; where its result is
- * wrong no time is printed, and the status is 1. */
+ * Arguments: the collective, the least and the largest size in bytes. The root of a bcast is another rank
+ * each time, or it would run ahead. Prints, for each power of two between them, the size and the median over
+ * 41 blocks of 4 ms (9, where a call takes 50 ms) of the microseconds of one call on rank 0. Bcasts in a row
+ * overlap each other between nodes: "bcast_alone" times each by itself, after all have met, until the slowest
+ * rank has it, and prints the median of 41 to 2000 in about a second. Those of "bcast_fixed", in a row as
+ * well, all come from rank 0, which does run ahead: their block takes what it takes the slowest rank. Buffers
+ * are fresh as in heddle_allreduce: 63 of each kind in turn, or as many (odd) as 128 MiB hold. After the last
+ * block of a size one more call is checked, by when the library that serves it is the one that was timed;
+ * where its result is wrong no time is printed, and the status is 1. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,8 +74,9 @@ static double block(Pool* p, long calls) {
   return (MPI_Wtime() - start) / (double)calls;
 }
 
-/* One more call of the kind that was measured, with numbers that tell ranks and places apart, whose sums are exact: whoever is measured gives what
- * MPI must. All ranks get the same answer. What the buffers hold is lost. */
+/* One more call of the kind that was measured, with numbers that tell ranks and places apart, whose sums are
+ * exact: whoever is measured gives what MPI must. All ranks get the same answer. What the buffers hold is
+ * lost. */
 static int right(Pool* p, int rank) {
   enum { kPeriod = 11 };
   float* in = (float*)(p->in + p->next * p->stride);
@@ -133,7 +137,8 @@ static double median_us(Pool* p) {
   return samples[blocks / 2];
 }
 
-/* As median_us(), of bcasts by themselves. Clocks of several nodes differ, so each rank times itself from the meeting on. */
+/* As median_us(), of bcasts by themselves. Clocks of several nodes differ, so each rank times itself from the
+ * meeting on. */
 static double median_alone_us(Pool* p) {
   static double samples[kMostAlone];
   double slowest = 0;
@@ -141,7 +146,8 @@ static double median_alone_us(Pool* p) {
   int n = 0;
   for (int i = -10; n < kBlocks || (n < kMostAlone && total < 1); ++i) {
     double mine = block(p, 1);
-    /* The barrier as well: MPI_Barrier is another library's than what is measured, where heddle is preloaded. */
+    /* The barrier as well: MPI_Barrier is another library's than what is measured, where heddle is preloaded.
+     */
     MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     if (i < 0) continue;
     samples[n++] = slowest * 1e6;

@@ -25,8 +25,9 @@ inline bool speaks_first() {
   return true;
 }
 
-// Of a process that its MPI says has no others: which variable says that there should be, since another MPI's mpiexec has started it, and the way
-// out; "" where none does. `own`: the MPI that the program was built for, where it is known.
+// Of a process that its MPI says has no others: which variable says that there should be, since another MPI's
+// mpiexec has started it, and the way out; "" where none does. `own`: the MPI that the program was built for,
+// where it is known.
 inline std::string other_launcher(const std::string& own = "") {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"}) {
     const char* text = std::getenv(name);

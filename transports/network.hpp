@@ -1,8 +1,8 @@
-// A network between nodes, from the side of whoever sets up a communicator: each rank opens it alone, the ranks tell each
-// other its addresses, and it becomes a Transport.
+// A network between nodes, from the side of whoever sets up a communicator: each rank opens it alone, the
+// ranks tell each other its addresses, and it becomes a Transport.
 //
-// What a network needs of the system (UCX, libibverbs) is not everywhere, so that each but TCP is a module of its own,
-// lib/heddle/libheddle_network_NAME.so, which is opened when it is wanted (comm/network_module.hpp).
+// What a network needs of the system (UCX, libibverbs) is not everywhere, so that each but TCP is a module of
+// its own, lib/heddle/libheddle_network_NAME.so, which is opened when it is wanted (comm/network_module.hpp).
 #pragma once
 
 #include <chrono>
@@ -44,12 +44,14 @@ class Network {
   // What was found and is used (device, port, protocol), in a few words for the log.
   virtual std::string describe() const = 0;
 
-  // Once. `addresses` by rank; this rank is `rank`, and those that it never reaches by this network are empty. Local: reaches nobody
-  // yet, connections are made when they are first used. The transport may need the network: it goes first.
+  // Once. `addresses` by rank; this rank is `rank`, and those that it never reaches by this network are
+  // empty. Local: reaches nobody yet, connections are made when they are first used. The transport may need
+  // the network: it goes first.
   virtual Result<std::unique_ptr<Transport>> connect(int rank, std::vector<std::string> addresses) = 0;
 };
 
-// What a module exports, as `heddle_network_module`. Modules and the library that opens them are of one build.
+// What a module exports, as `heddle_network_module`. Modules and the library that opens them are of one
+// build.
 struct NetworkModule {
   const char* version;  // HEDDLE_VERSION_STRING
   // `unsupported` says in one line what is missing: a device, a permission.

@@ -24,8 +24,8 @@ struct TeamOp {
   FoldFn fold = nullptr;  // not for bcast
   FoldKind kind = 0;      // allreduce: what `fold` does, as members compare it; else 0
   int root = 0;           // member number, reduce and bcast; else 0
-  // The team's own, which start sets. Not before: clearing it all (`rep stos`) took 3 to 15 ns of the 80 to 95
-  // of a small operation.
+  // The team's own, which start sets. Not before: clearing it all (`rep stos`) took 3 to 15 ns of the 80 to
+  // 95 of a small operation.
   std::uint64_t operation;  // number of this operation on the team
   std::uint64_t call;       // what it is, as members compare it
   std::uint64_t base;       // number of its first piece
@@ -62,8 +62,8 @@ class Team {
   virtual int rank() const = 0;  // member number, 0 to size-1
   virtual int size() const = 0;
 
-  // Every member starts the same operations in the same order (same verb, count, element size, kind, root); one at
-  // a time.
+  // Every member starts the same operations in the same order (same verb, count, element size, kind, root);
+  // one at a time.
   virtual void start(TeamOp& op) = 0;
   // Moves the operation as far as it goes without waiting; true when this rank's part is finished.
   virtual bool poll(TeamOp& op) = 0;
@@ -71,19 +71,22 @@ class Team {
   virtual int missing(const TeamOp& op) const = 0;
   // Grows as `op` goes on here.
   virtual std::uint64_t passed(const TeamOp& op) const = 0;
-  // Whether another member is known to have started something else in the place of `op`. Such an operation does not end, here or there, and the data of the one is
-  // never taken for the other's. Not known: that of members who have nothing to give, as the others of two who both think they are the root.
+  // Whether another member is known to have started something else in the place of `op`. Such an operation
+  // does not end, here or there, and the data of the one is never taken for the other's. Not known: that of
+  // members who have nothing to give, as the others of two who both think they are the root.
   virtual TeamClash clash(const TeamOp& op) const = 0;
 
-  // Ends this member's part, whatever is under way: the last call but those of its own word. Other members may be late for that and read this one's buffers, which are the
-  // caller's again; what they find there they do not take for the operation's.
+  // Ends this member's part, whatever is under way: the last call but those of its own word. Other members
+  // may be late for that and read this one's buffers, which are the caller's again; what they find there they
+  // do not take for the operation's.
   virtual void withdraw() = 0;
-  // A member that has; -1: none. For those who read what members lend each other beside the team: asked afterwards, and before an operation that these members must be in, it
-  // tells whether what was read was theirs to read.
+  // A member that has; -1: none. For those who read what members lend each other beside the team: asked
+  // afterwards, and before an operation that these members must be in, it tells whether what was read was
+  // theirs to read.
   virtual int withdrawn() const = 0;
 
-  // A word of each member's, 0 at first, which the others may read at any time. What a member told before it started an operation is
-  // seen by those who have completed it, where the operation folds.
+  // A word of each member's, 0 at first, which the others may read at any time. What a member told before it
+  // started an operation is seen by those who have completed it, where the operation folds.
   virtual void tell(std::uint64_t word) = 0;
   virtual std::uint64_t told(int member) const = 0;
 };

@@ -36,8 +36,8 @@ struct TransportCapabilities {
   bool sends_later = false;
 };
 
-// How the host gets at memory that it cannot touch, for messages that are not worth the network's own access. What fails is for its owner to find out: the
-// bytes are undefined then, and the message goes on.
+// How the host gets at memory that it cannot touch, for messages that are not worth the network's own access.
+// What fails is for its owner to find out: the bytes are undefined then, and the message goes on.
 class DeviceAccess {
  public:
   DeviceAccess() = default;
@@ -58,7 +58,8 @@ struct DeviceMemory {
   DeviceAccess* access = nullptr;  // borrowed until it is taken back
 };
 
-// What the network's device takes for a byte that it moves, in nanoseconds: within the host's memory, out of the GPU's into that, and the other way.
+// What the network's device takes for a byte that it moves, in nanoseconds: within the host's memory, out of
+// the GPU's into that, and the other way.
 struct DeviceReach {
   double host = 0;
   double read = 0;
@@ -84,22 +85,26 @@ class Transport {
   // peer, a truncated message) is final for this object.
   virtual Status progress() = 0;
 
-  // Grows with whatever comes or goes of this rank's messages, in units of this transport's own: how those who wait see that something moves.
+  // Grows with whatever comes or goes of this rank's messages, in units of this transport's own: how those
+  // who wait see that something moves.
   virtual std::uint64_t moved() const { return 0; }
-  // Ranks that share memory tell each other that they have seen something move, by whatever transport. How often the others have told, together.
+  // Ranks that share memory tell each other that they have seen something move, by whatever transport. How
+  // often the others have told, together.
   virtual void tell_moved() {}
   virtual std::uint64_t others_moved() const { return 0; }
 
-  // How much of what has a ticket that is done may still wait in this process, at most, because a library copies what the network
-  // does not take at once. Somebody should call settled() and progress() until it is true, or a peer may wait for what nobody moves.
+  // How much of what has a ticket that is done may still wait in this process, at most, because a library
+  // copies what the network does not take at once. Somebody should call settled() and progress() until it is
+  // true, or a peer may wait for what nobody moves.
   virtual std::size_t unsettled_bytes() const { return 0; }
   virtual bool settled() { return true; }
 
   // Gives up on an open ticket, after an error or a deadline: after the call its buffer is no longer touched.
   virtual void cancel(Ticket& ticket) = 0;
 
-  // GPUDirect RDMA: buffers of messages may lie in `memory` from now on, each wholly in there, and may be given to either side of a message. What it holds is lost.
-  // Moves some of it there and back, by the device alone: how fast that is, and that it arrives. `unsupported`: it does not, and why.
+  // GPUDirect RDMA: buffers of messages may lie in `memory` from now on, each wholly in there, and may be
+  // given to either side of a message. What it holds is lost. Moves some of it there and back, by the device
+  // alone: how fast that is, and that it arrives. `unsupported`: it does not, and why.
   virtual Result<DeviceReach> add_memory(const DeviceMemory& /*memory*/) {
     return Status(Code::unsupported, std::string(capabilities().name) + " reaches the host's memory alone");
   }
@@ -112,8 +117,9 @@ class Transport {
   // Why no message can go to or come from `peer` so far, for whoever has waited long; "": no reason is known.
   virtual std::string trouble(int /*peer*/) const { return ""; }
 
-  // Tells the others, where they can be told, that this rank takes no further part, though its process may live on. The last call but
-  // cancel(). `culprit`: the rank whose end made it fail, where that is known; else -1.
+  // Tells the others, where they can be told, that this rank takes no further part, though its process may
+  // live on. The last call but cancel(). `culprit`: the rank whose end made it fail, where that is known;
+  // else -1.
   virtual void leave(int /*culprit*/) {}
   // True when `peer` is known to have done so.
   virtual bool peer_has_left(int /*peer*/) const { return false; }
@@ -122,8 +128,8 @@ class Transport {
   // The rank whose end is the reason of this object's error, as far as known; else -1.
   virtual int culprit() const { return -1; }
 
-  // For those who would rather sleep than poll: a descriptor that becomes readable when progress() has something to do.
-  // -1: there is none.
+  // For those who would rather sleep than poll: a descriptor that becomes readable when progress() has
+  // something to do. -1: there is none.
   virtual int wake_descriptor() const { return -1; }
 
   // Before each sleep: true when progress() has nothing to do before the descriptor is readable.

@@ -1,5 +1,5 @@
-// Rabenseifner's allreduce: R. Rabenseifner, ICCS 2004, LNCS 3036; in more parts than halves: M. Ruefenacht, M. Bull, S. Booth,
-// Parallel Computing 69, 2017.
+// Rabenseifner's allreduce: R. Rabenseifner, ICCS 2004, LNCS 3036; in more parts than halves: M. Ruefenacht,
+// M. Bull, S. Booth, Parallel Computing 69, 2017.
 #include "collectives/collectives.hpp"
 #include "collectives/halving.hpp"
 #include "collectives/trees.hpp"

@@ -1,5 +1,5 @@
-// Allreduce by recursive doubling: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19(1), 2005; with other radices:
-// M. Ruefenacht, M. Bull, S. Booth, Parallel Computing 69, 2017.
+// Allreduce by recursive doubling: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19(1), 2005; with other
+// radices: M. Ruefenacht, M. Bull, S. Booth, Parallel Computing 69, 2017.
 #include <algorithm>
 
 #include "collectives/collectives.hpp"
@@ -11,7 +11,8 @@ namespace {
 
 constexpr Chunks kAll{0, 1};
 
-// `radix` participants `distance` apart exchange what they hold, `from` data or still the input, and fold it in their order.
+// `radix` participants `distance` apart exchange what they hold, `from` data or still the input, and fold it
+// in their order.
 struct Round {
   const Participants& fold;
   std::int32_t me;
@@ -25,8 +26,9 @@ struct Round {
     return static_cast<std::uint32_t>(other < digit() ? other : other - 1);
   }
 
-  // Everybody folds from the left. The first two have their own vector where the fold begins or one place to the right.
-  // Others hand on theirs from scratch, so that the first one's can be received where the fold begins.
+  // Everybody folds from the left. The first two have their own vector where the fold begins or one place to
+  // the right. Others hand on theirs from scratch, so that the first one's can be received where the fold
+  // begins.
   void emit(Builder& b) const {
     const bool moves = digit() >= 2;
     const auto own = static_cast<std::uint32_t>(radix) - 1;
@@ -76,7 +78,8 @@ void recursive_doubling_steps(Builder& b, std::int32_t size, std::int32_t rank, 
   if (fold.paired(rank) || fold.count == 1) b.copy_input();
   if (fold.paired(rank)) b.recv_scratch(rank + 1, kAll).wait().reduce(kAll);
   Slot from = fold.paired(rank) ? Slot::data : Slot::input;
-  // After each round a participant holds the fold of a run of ranks, and those it meets next hold the runs beside it.
+  // After each round a participant holds the fold of a run of ranks, and those it meets next hold the runs
+  // beside it.
   std::int32_t distance = 1;
   for (const std::int32_t width : fold.widths) {
     Round{fold, fold.index_of(rank), distance, width, from}.emit(b);

@@ -36,7 +36,8 @@ void reduce_scatter(Builder& b, const Ring& ring) {
   const Pipeline::Window folding{delay, ring.messages + delay};
   Pipeline p = ring.pipeline();
   int recv = 0;
-  // Folding over the node needs the whole block at its leaders before they send it; a node of one has it in the input.
+  // Folding over the node needs the whole block at its leaders before they send it; a node of one has it in
+  // the input.
   if (!nodes.alone()) {
     Pipeline own = ring.pipeline();
     own.act({0, ring.pieces}, [&](Builder& to, Iteration t) { nodes.fold(to, ring.sent(t)); });

@@ -1,11 +1,13 @@
-// Allreduce by direct exchange: C. Renggli et al., SC'19 (SSAR_Split_allgather), and long before for dense vectors.
+// Allreduce by direct exchange: C. Renggli et al., SC'19 (SSAR_Split_allgather), and long before for dense
+// vectors.
 #include "collectives/collectives.hpp"
 #include "schedule/builder.hpp"
 
 namespace heddle {
 namespace {
 
-// Steps, open messages and scratch grow with the ranks: beyond this another split with the same volume takes over.
+// Steps, open messages and scratch grow with the ranks: beyond this another split with the same volume takes
+// over.
 constexpr std::int32_t kMostRanks = 32;
 
 }  // namespace

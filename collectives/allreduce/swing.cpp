@@ -7,7 +7,8 @@
 namespace heddle {
 namespace {
 
-// 1, -1, 3, -5, 11, ...: what an even participant adds to its number in round 0, 1, 2, ... and an odd one takes away.
+// 1, -1, 3, -5, 11, ...: what an even participant adds to its number in round 0, 1, 2, ... and an odd one
+// takes away.
 constexpr std::int32_t reach(std::int32_t round) {
   std::int32_t sum = 0;
   for (std::int32_t i = 0, term = 1; i <= round; ++i, term *= -2)
@@ -20,9 +21,9 @@ std::int32_t partner(std::int32_t me, std::int32_t round, std::int32_t rounds) {
   return (me % 2 == 0 ? me + reach(round) : me - reach(round)) & mask;
 }
 
-// Participants that rounds after this one bring together have the same side, which is an even number. Reaches of rounds after
-// `round` differ by multiples of 2^(round+2), so who starts even meets evens that are so far apart, and odds beyond the next
-// reach.
+// Participants that rounds after this one bring together have the same side, which is an even number. Reaches
+// of rounds after `round` differ by multiples of 2^(round+2), so who starts even meets evens that are so far
+// apart, and odds beyond the next reach.
 std::int32_t side(std::int32_t me, std::int32_t round, std::int32_t rounds) {
   if (round == rounds - 1) return me;
   const std::int32_t mask = (1 << (round + 2)) - 1;
@@ -33,8 +34,8 @@ bool keeps_lower(std::int32_t me, std::int32_t round, std::int32_t rounds) {
   return side(me, round, rounds) < side(partner(me, round, rounds), round, rounds);
 }
 
-// Farthest first: so those who meet have folded either the same or disjoint ranks, and all who fold the same do it by the
-// same expression. The other way around, each rank would have one of its own.
+// Farthest first: so those who meet have folded either the same or disjoint ranks, and all who fold the same
+// do it by the same expression. The other way around, each rank would have one of its own.
 void whole_vectors(Builder& b, std::int32_t size, std::int32_t rank) {
   const Chunks all{0, 1};
   const Participants fold(size);

@@ -1,5 +1,5 @@
-// Two-level allreduce: T. Kielmann, R. Hofman, H. Bal, A. Plaat, R. Bhoedjang, PPoPP 1999; several leaders: M. Bayatpour,
-// S. Chakraborty, H. Subramoni, X. Lu, D. K. Panda, SC'17.
+// Two-level allreduce: T. Kielmann, R. Hofman, H. Bal, A. Plaat, R. Bhoedjang, PPoPP 1999; several leaders:
+// M. Bayatpour, S. Chakraborty, H. Subramoni, X. Lu, D. K. Panda, SC'17.
 #include <algorithm>
 #include <cstddef>
 #include <utility>
@@ -13,8 +13,8 @@
 namespace heddle {
 namespace {
 
-// The leaders' algorithm on one piece, cut where its first messages and where its last ones are under way: the one time the
-// node folds the next piece, the other it spreads the one before.
+// The leaders' algorithm on one piece, cut where its first messages and where its last ones are under way:
+// the one time the node folds the next piece, the other it spreads the one before.
 struct Between {
   Schedule opening;
   Schedule middle;

@@ -1,4 +1,5 @@
-// Ring of nodes with several leaders each: M. Bayatpour, S. Chakraborty, H. Subramoni, X. Lu, D. K. Panda, SC'17.
+// Ring of nodes with several leaders each: M. Bayatpour, S. Chakraborty, H. Subramoni, X. Lu, D. K. Panda,
+// SC'17.
 #include "collectives/collectives.hpp"
 #include "collectives/hierarchy.hpp"
 #include "collectives/trees.hpp"

@@ -1,4 +1,5 @@
-// Two-level allreduce whose leaders exchange directly: M. Bayatpour et al., SC'17, with C. Renggli et al., SC'19, between nodes.
+// Two-level allreduce whose leaders exchange directly: M. Bayatpour et al., SC'17, with C. Renggli et al.,
+// SC'19, between nodes.
 #include "collectives/collectives.hpp"
 #include "collectives/hierarchy.hpp"
 #include "schedule/builder.hpp"

@@ -8,7 +8,8 @@
 namespace heddle {
 namespace {
 
-// Negabinary numbers, whose digits weigh 1, -2, 4, -8, ...: of as many digits they stand for all remainders by a power of two.
+// Negabinary numbers, whose digits weigh 1, -2, 4, -8, ...: of as many digits they stand for all remainders
+// by a power of two.
 constexpr std::uint32_t kOddDigits = 0xaaaaaaaa;
 std::uint32_t negabinary(std::int32_t value, std::int32_t digits) {
   return ((static_cast<std::uint32_t>(value) + kOddDigits) ^ kOddDigits) & ((1U << digits) - 1);
@@ -27,8 +28,9 @@ std::int32_t equal_digits(std::uint32_t code, std::int32_t digits) {
 
 }  // namespace
 
-// Who has the vector hands it to who differs in all of the w lowest digits, in falling order of w: a number of alternating
-// weights, hence the short way. One has it, and takes part, from the round on in which its lowest digits are equal.
+// Who has the vector hands it to who differs in all of the w lowest digits, in falling order of w: a number
+// of alternating weights, hence the short way. One has it, and takes part, from the round on in which its
+// lowest digits are equal.
 Schedule bcast::bine(const TopologyView& topology, std::int32_t rank, const Shape& shape) {
   const Chunks all{0, 1};
   Builder b(Collective::bcast, 1);

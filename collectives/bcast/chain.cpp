@@ -34,8 +34,8 @@ Schedule chain_bcast(const Hierarchy& nodes, std::uint32_t pieces, std::int32_t 
       p.also_wait_for(wait, {sent, 2});
     }
   }
-  // While one piece is on its way to the next node the one before spreads; at the root's node the one after, since its
-  // leaders have nothing to send until they have it.
+  // While one piece is on its way to the next node the one before spreads; at the root's node the one after,
+  // since its leaders have nothing to send until they have it.
   if (!nodes.alone()) {
     const Iteration ahead = first ? 1 : 0;
     p.act({-ahead, Iteration{pieces} - ahead},

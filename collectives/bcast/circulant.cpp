@@ -15,8 +15,9 @@ namespace {
 
 using Iteration = Pipeline::Iteration;
 
-// Phases are the iterations of a pipeline. Before the first round come `idle` ones in which nothing is sent, so that the last phase ends with
-// the last round. In the last phase pieces beyond the last one stand for that.
+// Phases are the iterations of a pipeline. Before the first round come `idle` ones in which nothing is sent,
+// so that the last phase ends with the last round. In the last phase pieces beyond the last one stand for
+// that.
 struct Phases {
   Iteration rounds;
   Iteration pieces;
@@ -27,7 +28,8 @@ struct Phases {
   Iteration begin(Iteration piece) const { return (idle - piece + rounds - 1) / rounds; }
 };
 
-// One message in each phase. What carries a new piece is another stage in the last phase, where it carries the last piece.
+// One message in each phase. What carries a new piece is another stage in the last phase, where it carries
+// the last piece.
 using Stages = std::vector<int>;
 using EmitMessage = std::function<void(Builder&, Chunks)>;
 
@@ -50,9 +52,10 @@ struct Round {
   int wait = 0;
 };
 
-// A round's send and receive open when the round before is over. What came then may be what goes now; of several messages under way at once each is
-// late where they share a link; and a receive that were open earlier would let who is ahead in on who is late. All ranks number rounds alike and
-// wait for messages of earlier ones alone, so that every round ends, by induction.
+// A round's send and receive open when the round before is over. What came then may be what goes now; of
+// several messages under way at once each is late where they share a link; and a receive that were open
+// earlier would let who is ahead in on who is late. All ranks number rounds alike and wait for messages of
+// earlier ones alone, so that every round ends, by induction.
 void order(Pipeline& p, const std::vector<Round>& rounds) {
   for (std::size_t k = 0; k < rounds.size(); ++k) {
     const Round& before = rounds[(k == 0 ? rounds.size() : k) - 1];

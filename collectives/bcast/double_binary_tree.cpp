@@ -55,8 +55,9 @@ Schedule double_binary_tree_bcast(const Hierarchy& nodes, std::uint32_t pieces, 
     needs.push_back({recv, 1});
   }
   int wait = nodes.leads() ? p.wait_for(needs) : -1;
-  // One message is under way to each child, and they take turns: a second one to the same child would, on networks that let messages
-  // share a link, only hold up the first, and the children's turns keep the link busy.
+  // One message is under way to each child, and they take turns: a second one to the same child would, on
+  // networks that let messages share a link, only hold up the first, and the children's turns keep the link
+  // busy.
   bool another = false;
   for (int tree = 0; tree < 2 && nodes.leads(); ++tree) {
     const Iteration start = trees[tree].depth;
@@ -70,7 +71,8 @@ Schedule double_binary_tree_bcast(const Hierarchy& nodes, std::uint32_t pieces, 
       p.also_wait_for(wait, {send, 1});
     }
   }
-  // What came spreads while it is on its way on; at the root's node the next piece, which its leaders are to send.
+  // What came spreads while it is on its way on; at the root's node the next piece, which its leaders are to
+  // send.
   for (int tree = 0; tree < 2 && !nodes.alone(); ++tree) {
     const Iteration start = place == 0 ? -1 : trees[tree].depth;
     p.act({start, start + pieces},

@@ -10,7 +10,8 @@ Schedule bcast::multi_leader(const TopologyView& topology, std::int32_t rank, co
   const std::int32_t root_place = topology.member_of(TeamKind::domain, shape.root);
   const bool root_domain =
       topology.team_of(TeamKind::domain, rank) == topology.team_of(TeamKind::domain, shape.root);
-  // The root leads its own domain where every domain has a rank in its place; else it hands over to the first.
+  // The root leads its own domain where every domain has a rank in its place; else it hands over to the
+  // first.
   const std::int32_t leader = root_place < topology.leaders(rank) ? root_place : 0;
   const std::int32_t first = topology.team(TeamKind::domain, shape.root)[static_cast<std::size_t>(leader)];
   const bool leads = topology.member_of(TeamKind::domain, rank) == leader;

@@ -1,5 +1,5 @@
-// Scatter and recursive doubling: R. Thakur et al., IJHPCA 19(1), 2005; in more parts than halves: M. Ruefenacht, M. Bull, S. Booth,
-// Parallel Computing 69, 2017.
+// Scatter and recursive doubling: R. Thakur et al., IJHPCA 19(1), 2005; in more parts than halves: M.
+// Ruefenacht, M. Bull, S. Booth, Parallel Computing 69, 2017.
 #include <algorithm>
 
 #include "collectives/collectives.hpp"

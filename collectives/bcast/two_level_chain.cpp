@@ -1,5 +1,5 @@
-// Pipelined chain of nodes: J. Watts, R. van de Geijn 1995; T. Kielmann et al., PPoPP 1999; leaders as M. Bayatpour et
-// al., SC'17.
+// Pipelined chain of nodes: J. Watts, R. van de Geijn 1995; T. Kielmann et al., PPoPP 1999; leaders as M.
+// Bayatpour et al., SC'17.
 #include "collectives/collectives.hpp"
 #include "collectives/hierarchy.hpp"
 #include "collectives/trees.hpp"

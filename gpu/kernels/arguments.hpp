@@ -15,8 +15,9 @@ inline constexpr unsigned kThreads = 256;  // of a block
 inline constexpr unsigned kInFlight = 4;
 inline constexpr std::uint64_t kTileVectors = std::uint64_t{kThreads} * kInFlight;
 
-// Passed by value, in the memory for constants. Elements are numbered from 0; first come `head` single ones, then `vectors` times
-// what fits into 16 bytes, then single ones again. Where pointers are not congruent modulo 16 all are single.
+// Passed by value, in the memory for constants. Elements are numbered from 0; first come `head` single ones,
+// then `vectors` times what fits into 16 bytes, then single ones again. Where pointers are not congruent
+// modulo 16 all are single.
 struct FoldArguments {
   const unsigned char* inputs[kMostInputs];
   unsigned char* outputs[kMostOutputs];

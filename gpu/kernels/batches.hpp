@@ -1,5 +1,6 @@
-// How the warps of a block read the vector that entries are selected from. A batch is what a warp loads at once: four vectors of 16 bytes for each lane, vector v of lane l
-// being number 32 v + l of the batch. A warp's part of a tile is some batches behind each other, and so are the parts of a tile.
+// How the warps of a block read the vector that entries are selected from. A batch is what a warp loads at
+// once: four vectors of 16 bytes for each lane, vector v of lane l being number 32 v + l of the batch. A
+// warp's part of a tile is some batches behind each other, and so are the parts of a tile.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,8 @@ struct Cut {
   std::uint32_t batches;  // of a warp, in each tile
   std::uint64_t tiles;
 
-  // Into as many tiles as there are, or fewer. (Divisions of 64 bits would take longer than the first values do.)
+  // Into as many tiles as there are, or fewer. (Divisions of 64 bits would take longer than the first values
+  // do.)
   HEDDLE_DEVICE Cut(const Grid<Bits>& whole_lines, std::uint32_t most_tiles)
       : grid(whole_lines),
         batches(grid.tiles == 0 ? 1 : (static_cast<std::uint32_t>(grid.tiles) + most_tiles - 1) / most_tiles),

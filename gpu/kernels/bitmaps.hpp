@@ -1,7 +1,9 @@
-// Indices as bits, one for each that there may be, in the host's bytes (src/sparse/index_codec.hpp): bit i mod 8 of byte i / 8 is that of the range's index i.
+// Indices as bits, one for each that there may be, in the host's bytes (src/sparse/index_codec.hpp): bit i
+// mod 8 of byte i / 8 is that of the range's index i.
 //
-// Into bits: since indices are sorted those of a word lie behind each other, and the thread that has the first of them makes the word. No thread waits for another, and words without an
-// index are zeros from before. Back: bits are counted and their indices written tile by tile (tiles.hpp).
+// Into bits: since indices are sorted those of a word lie behind each other, and the thread that has the
+// first of them makes the word. No thread waits for another, and words without an index are zeros from
+// before. Back: bits are counted and their indices written tile by tile (tiles.hpp).
 #pragma once
 
 #include <cstdint>

@@ -1,12 +1,15 @@
-// What the threads of a block do together, as one text for a GPU and for the host, where it is tested. A kernel is a sequence of phases:
+// What the threads of a block do together, as one text for a GPU and for the host, where it is tested. A
+// kernel is a sequence of phases:
 //
 //   block.each([&](unsigned thread) { ... });   every thread does it, and then they wait for each other
 //
-// A GPU runs a phase once in each thread, with a barrier after it; the host runs it for all threads, one after the other. What a thread keeps
-// from phase to phase is an Each<T>: a register there, an array here. What stands between phases is the same for all threads, and so
-// are branches and loops around them: they depend on arguments and on shared memory that the phase before has written.
+// A GPU runs a phase once in each thread, with a barrier after it; the host runs it for all threads, one
+// after the other. What a thread keeps from phase to phase is an Each<T>: a register there, an array here.
+// What stands between phases is the same for all threads, and so are branches and loops around them: they
+// depend on arguments and on shared memory that the phase before has written.
 //
-// Blocks meet in memory, by the words that are read and written below. Those that the host runs at once are threads of its own.
+// Blocks meet in memory, by the words that are read and written below. Those that the host runs at once are
+// threads of its own.
 #pragma once
 
 #include <cstdint>
@@ -62,7 +65,8 @@ __device__ inline std::uint64_t meet(std::uint64_t* at, std::uint64_t more = 1) 
                : "memory");
   return before;
 }
-// Who has seen the word sees, once it has acquired it, what had been written before it was released, also by threads that its writer had met at a barrier.
+// Who has seen the word sees, once it has acquired it, what had been written before it was released, also by
+// threads that its writer had met at a barrier.
 __device__ inline std::uint64_t acquire_word(const std::uint64_t* at) {
   std::uint64_t word;
   asm volatile("ld.acquire.gpu.u64 %0, [%1];" : "=l"(word) : "l"(at) : "memory");
@@ -143,7 +147,8 @@ struct Warp {
   __device__ void add_far(OfLane<double>& values, unsigned far) const {
     values.own += __shfl_xor_sync(0xFFFFFFFFU, values.own, static_cast<int>(far));
   }
-  // Of eight neighbours: hexadecimal digit d of words[l] becomes digit l of words[d]. By halves, of which lanes exchange what is not theirs.
+  // Of eight neighbours: hexadecimal digit d of words[l] becomes digit l of words[d]. By halves, of which
+  // lanes exchange what is not theirs.
   __device__ void transpose_digits(OfLane<std::uint32_t>& words) const {
     std::uint32_t mask = 0x0000FFFFU;  // the lower half of what is exchanged
     for (unsigned far = 4; far > 0; far /= 2, mask ^= mask << 4 * far) {

@@ -1,8 +1,11 @@
-// Indices as the numbers of those that lie between each and the one before it, in the host's bytes (src/sparse/index_codec.hpp): base-128 numbers, seven bits a byte, lowest first, with the
-// high bit set on all bytes but the last, and no more bytes than a number needs.
+// Indices as the numbers of those that lie between each and the one before it, in the host's bytes
+// (src/sparse/index_codec.hpp): base-128 numbers, seven bits a byte, lowest first, with the high bit set on
+// all bytes but the last, and no more bytes than a number needs.
 //
-// Into bytes: how many a tile of entries takes is known when they are counted, and where they go tile by tile (tiles.hpp). Back: a number is the thread's that has its last byte. How many
-// numbers come before a tile, and what they sum up to, is found in the same way, by two words of each tile: sums have 64 bits, and lie in both.
+// Into bytes: how many a tile of entries takes is known when they are counted, and where they go tile by tile
+// (tiles.hpp). Back: a number is the thread's that has its last byte. How many numbers come before a tile,
+// and what they sum up to, is found in the same way, by two words of each tile: sums have 64 bits, and lie in
+// both.
 #pragma once
 
 #include <cstdint>
@@ -162,7 +165,8 @@ struct CodeGrid {
   }
 };
 
-// The number whose last byte this is, with `before` bytes of the codes in front of that. False where an encoder would have written others.
+// The number whose last byte this is, with `before` bytes of the codes in front of that. False where an
+// encoder would have written others.
 HEDDLE_DEVICE inline bool number_at(const unsigned char* last, std::uint64_t before, std::uint64_t& number) {
   number = *last;
   unsigned length = 1;
@@ -174,7 +178,8 @@ HEDDLE_DEVICE inline bool number_at(const unsigned char* last, std::uint64_t bef
   return !is_too_long && !has_superfluous;
 }
 
-// Calls use(number) for those that end in the thread's bytes, of which the first is byte `at` of the grid. False where one is none.
+// Calls use(number) for those that end in the thread's bytes, of which the first is byte `at` of the grid.
+// False where one is none.
 template <class Index, class Use>
 HEDDLE_DEVICE bool each_number(const UnpackShared<Index>& shared, const CodeGrid& grid, std::uint64_t at,
                                unsigned thread, Use use) {
@@ -190,7 +195,8 @@ HEDDLE_DEVICE bool each_number(const UnpackShared<Index>& shared, const CodeGrid
   return is_right;
 }
 
-// A sum of 64 bits in two words that say by themselves whether they are known: 16 bits beside the count, and 48 (tiles.hpp). Of so many tiles as there are here neither runs over.
+// A sum of 64 bits in two words that say by themselves whether they are known: 16 bits beside the count, and
+// 48 (tiles.hpp). Of so many tiles as there are here neither runs over.
 inline constexpr unsigned kLowBits = 16;
 static_assert(kMostDeltaTiles <= std::uint64_t{1} << 14 && kLowBits + 14 <= Tile::kBits);
 static_assert(kUnpackTile * kMostDeltaTiles < std::uint64_t{1} << Tile::kBits);
@@ -264,7 +270,8 @@ HEDDLE_DEVICE void unpack_delta(const Block& block, const UnpackArguments& a, Un
     block.scan_warps(before, shared.totals);
     block.scan_warps(sum, shared.sums);
     place_sums(block, a, tile, next, shared);
-    // The first index of all that is not in the range is found, since all before it is right; what comes behind it may seem to be anywhere.
+    // The first index of all that is not in the range is found, since all before it is right; what comes
+    // behind it may seem to be anywhere.
     block.each([&](unsigned thread) {
       std::uint64_t to = sum_of(shared.totals, thread / kWarp) + before[thread];
       std::uint64_t least =

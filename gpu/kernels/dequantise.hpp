@@ -1,4 +1,5 @@
-// Codes of several vectors (quantise.hpp) into the sum of what they stand for, in one pass: all codes are read, and each value is written once.
+// Codes of several vectors (quantise.hpp) into the sum of what they stand for, in one pass: all codes are
+// read, and each value is written once.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,8 @@
 
 namespace heddle::gpu::kernels {
 
-// The sum of a group of all inputs, in their order; `bucket`: where its bucket begins in each of them. The codes of the next input come while one is added. Whether no
-// encoder wrote some of it.
+// The sum of a group of all inputs, in their order; `bucket`: where its bucket begins in each of them. The
+// codes of the next input come while one is added. Whether no encoder wrote some of it.
 template <class Code>
 HEDDLE_DEVICE bool sum_group(const DequantiseArguments& a, std::uint64_t bucket, std::uint64_t at,
                              std::uint64_t left, Group& sum) {
@@ -31,7 +32,8 @@ HEDDLE_DEVICE bool sum_group(const DequantiseArguments& a, std::uint64_t bucket,
   return is_bad;
 }
 
-// The same of four values whose codes lie at their alignment, as long as all are numbers that an encoder wrote. False: something is odd, and the sum means nothing.
+// The same of four values whose codes lie at their alignment, as long as all are numbers that an encoder
+// wrote. False: something is odd, and the sum means nothing.
 template <class Code>
 HEDDLE_DEVICE bool sum_four(const DequantiseArguments& a, std::uint64_t bucket, std::uint32_t at,
                             Group& sum) {
@@ -65,7 +67,8 @@ HEDDLE_DEVICE bool are_aligned(const DequantiseArguments& a, std::uint64_t bytes
   return bits % Code::kAlignment == 0 && reinterpret_cast<std::uintptr_t>(a.values) % sizeof(Vector) == 0;
 }
 
-// The groups of a thread of a bucket of `count` values from `first` on: the one at `own`, and all that are `step` values further. Whether no encoder wrote some of it.
+// The groups of a thread of a bucket of `count` values from `first` on: the one at `own`, and all that are
+// `step` values further. Whether no encoder wrote some of it.
 template <class Code>
 HEDDLE_DEVICE bool sum_bucket(const DequantiseArguments& a, std::uint64_t bucket, std::uint64_t first,
                               std::uint64_t count, bool aligned, std::uint32_t own, std::uint32_t step) {

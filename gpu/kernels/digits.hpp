@@ -1,8 +1,11 @@
-// The search for the k-th largest magnitude of a vector of f32: how often each digit of the keys occurs, from the highest digits down, among those
-// keys that begin with the digits found so far (J. Zhang, A. Naruse, X. Li, Y. Wang, "Parallel Top-K Algorithms on GPU: A Comprehensive
-// Study and New Methods", SC'23). The last block of a launch finds the next digit of the k-th largest. Zeros are never counted, since they are never taken.
+// The search for the k-th largest magnitude of a vector of f32: how often each digit of the keys occurs, from
+// the highest digits down, among those keys that begin with the digits found so far (J. Zhang, A. Naruse, X.
+// Li, Y. Wang, "Parallel Top-K Algorithms on GPU: A Comprehensive Study and New Methods", SC'23). The last
+// block of a launch finds the next digit of the k-th largest. Zeros are never counted, since they are never
+// taken.
 //
-// A long vector is sampled first, for a digit from which on there are likely to be k and not many more: those are listed, and the search is in the list.
+// A long vector is sampled first, for a digit from which on there are likely to be k and not many more: those
+// are listed, and the search is in the list.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +20,10 @@ struct DigitShared {
   std::uint64_t is_last;
 };
 
-// How many of a thread's values have each digit. One is added at a time: the hardware adds up what lanes of a warp add to one
-// word, where what they add is a constant, while sums that differ would be added one after the other. All keys are, to a word
-// that nobody reads if need be: a branch around each would take more than that. `prefix`: the bits above the digit.
+// How many of a thread's values have each digit. One is added at a time: the hardware adds up what lanes of a
+// warp add to one word, where what they add is a constant, while sums that differ would be added one after
+// the other. All keys are, to a word that nobody reads if need be: a branch around each would take more than
+// that. `prefix`: the bits above the digit.
 template <Digit kDigit>
 HEDDLE_DEVICE void count_share(const Share<std::uint32_t>& share, std::uint32_t prefix,
                                std::uint32_t* counts) {
@@ -37,7 +41,8 @@ HEDDLE_DEVICE void count_share(const Share<std::uint32_t>& share, std::uint32_t 
   }
 }
 
-// Piece number j of a sample, of so many there are: drawn in its part of the vector, so that nothing that repeats itself is met in the same place each time.
+// Piece number j of a sample, of so many there are: drawn in its part of the vector, so that nothing that
+// repeats itself is met in the same place each time.
 HEDDLE_DEVICE inline std::uint64_t sampled_piece(std::uint32_t j, std::uint64_t pieces) {
   std::uint32_t drawn = (j + 1) * 0x9E3779B1U;
   drawn = (drawn ^ drawn >> 15) * 0x85EBCA77U;
@@ -81,7 +86,8 @@ HEDDLE_DEVICE inline unsigned shift_of(unsigned number) {
   return number == 0 ? kDigits[0].shift : number == 1 ? kDigits[1].shift : kDigits[2].shift;
 }
 
-// The digit, number `number` of kDigits, in which `wanted` is reached, from the largest down. All that is counted is cleared.
+// The digit, number `number` of kDigits, in which `wanted` is reached, from the largest down. All that is
+// counted is cleared.
 HEDDLE_DEVICE inline void find_digit(const Block& block, Workspace& work, unsigned number,
                                      const Search& search, Search& found, DigitShared& shared) {
   constexpr unsigned kOwn = kMostDigits / kThreads;  // digits of a thread

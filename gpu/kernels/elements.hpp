@@ -40,13 +40,15 @@ struct BrainFloat {
   }
   HEDDLE_HOST_DEVICE static Stored encode(Value value) {
     const auto bits = bits_as<std::uint32_t>(value);
-    // Just under half a unit, and the missing bit where that makes a tie go to even; a carry into the exponent is right, up to infinity.
+    // Just under half a unit, and the missing bit where that makes a tie go to even; a carry into the
+    // exponent is right, up to infinity.
     const std::uint32_t rounded = bits + 0x7FFFU + (bits >> 16 & 1U);
     return static_cast<Stored>((is_nan(value) ? bits | 0x00400000U : rounded) >> 16);
   }
 };
 
-// IEEE binary16. GPUs have instructions for it, which say nothing of a NaN's payload; the host's twin does without.
+// IEEE binary16. GPUs have instructions for it, which say nothing of a NaN's payload; the host's twin does
+// without.
 struct Half {
   using Stored = std::uint16_t;
   using Value = float;
@@ -62,7 +64,8 @@ struct Half {
     return static_cast<Stored>((bits >> 16 & 0x8000U) | 0x7E00U | (bits >> 13 & 0x03FFU));
   }
 
-  // As GPUs do it: to the nearest; narrow_down() towards zero, where what is too large becomes the largest number, and infinities stay.
+  // As GPUs do it: to the nearest; narrow_down() towards zero, where what is too large becomes the largest
+  // number, and infinities stay.
 #ifdef __CUDA_ARCH__
   __device__ static float widen(Stored stored) {
     float value;
@@ -109,9 +112,10 @@ struct Half {
 #endif
 };
 
-// The code of a finite magnitude: that has f32's bits, this kMantissa bits of mantissa. kLeast is the exponent of the smallest normal number and
-// kLargest the largest number, both as f32 has them: what is larger becomes that. GPUs from sm_89 on have instructions for it. But those make
-// infinities finite, and older GPUs, and the PTX that all machine code comes from, do without.
+// The code of a finite magnitude: that has f32's bits, this kMantissa bits of mantissa. kLeast is the
+// exponent of the smallest normal number and kLargest the largest number, both as f32 has them: what is
+// larger becomes that. GPUs from sm_89 on have instructions for it. But those make infinities finite, and
+// older GPUs, and the PTX that all machine code comes from, do without.
 template <unsigned kMantissa, std::uint32_t kLeast, std::uint32_t kLargest>
 HEDDLE_HOST_DEVICE std::uint32_t round_magnitude(std::uint32_t magnitude) {
   constexpr std::uint32_t kDropped = 23 - kMantissa;
@@ -120,16 +124,18 @@ HEDDLE_HOST_DEVICE std::uint32_t round_magnitude(std::uint32_t magnitude) {
   const std::uint32_t own = clipped & 0x7F800000U;
   // Subnormal numbers are as far apart as the smallest normal ones.
   const std::uint32_t exponent = own > kSmallestNormal ? own : kSmallestNormal;
-  // One unit in the last place of this is one of the code, so that the addition rounds to it. The sum's mantissa counts units, with the leading bit
-  // of normal numbers, and its exponent is the number's but for a constant: together, with what makes up for that, they are the code.
+  // One unit in the last place of this is one of the code, so that the addition rounds to it. The sum's
+  // mantissa counts units, with the leading bit of normal numbers, and its exponent is the number's but for a
+  // constant: together, with what makes up for that, they are the code.
   constexpr std::uint32_t kMissing = (0 - ((kLeast + kDropped) << kMantissa)) % 256;
   const auto large = bits_as<float>(exponent + (kDropped << 23) + kMissing);
   const auto sum = bits_as<std::uint32_t>(bits_as<float>(clipped) + large);
   return (sum + (sum >> kDropped)) & 0xFFU;
 }
 
-// A number with f32's bits but for its exponent, which is short by the difference of the biases: the product makes up for that, and is exact for
-// subnormals too. What comes out larger than the largest number is infinite or NaN.
+// A number with f32's bits but for its exponent, which is short by the difference of the biases: the product
+// makes up for that, and is exact for subnormals too. What comes out larger than the largest number is
+// infinite or NaN.
 HEDDLE_HOST_DEVICE inline float widen(std::uint32_t bits, float scale, float largest) {
   const float value = bits_as<float>(bits) * scale;
   return std::fabs(value) > largest ? bits_as<float>(bits | 0x7F800000U) : value;

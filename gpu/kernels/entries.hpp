@@ -1,5 +1,5 @@
-// What collectives do with entries besides adding them up: whether they keep the contract of sparse vectors, and what is left of a vector when some
-// of its entries were sent.
+// What collectives do with entries besides adding them up: whether they keep the contract of sparse vectors,
+// and what is left of a vector when some of its entries were sent.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@
 
 namespace heddle::gpu::kernels {
 
-// Entry i is compared with the one before it: all pairs are, so indices that rise from each to the next rise altogether.
+// Entry i is compared with the one before it: all pairs are, so indices that rise from each to the next rise
+// altogether.
 template <class Index>
 HEDDLE_DEVICE void check_share(const CheckArguments& a, const Thread& thread) {
   const std::uint64_t threads = thread.blocks * kThreads;
@@ -42,7 +43,8 @@ HEDDLE_DEVICE void forget_share(const ForgetArguments& a, const Thread& thread) 
   if (some_finite) store_shared_word(a.some_finite, 1);
 }
 
-// What is not finite is larger than all that is: where something finite was among the largest, nothing else is left.
+// What is not finite is larger than all that is: where something finite was among the largest, nothing else
+// is left.
 HEDDLE_DEVICE inline void forget_rest_share(const ForgetArguments& a, const Thread& thread) {
   if (*a.some_finite != 0) return;
   const std::uint64_t threads = thread.blocks * kThreads;

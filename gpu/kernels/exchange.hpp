@@ -1,11 +1,13 @@
 // A short vector of each rank's to all others, in one kernel: its threads wait for what the other GPUs write.
 //
-// A word of 64 bits carries four bytes of a vector and the number of the exchange, and is written at once: who sees the number has the bytes, and no other
-// write has to be ordered with it (the idea of NCCL's LL protocol). Words lie in slots of the rank that reads them, one for
-// each sender, twice: exchanges take turns. That is enough, because every block hears from every rank in every exchange: who is in the one after next knows that all
-// have been in the next, and so have read what lay here.
+// A word of 64 bits carries four bytes of a vector and the number of the exchange, and is written at once:
+// who sees the number has the bytes, and no other write has to be ordered with it (the idea of NCCL's LL
+// protocol). Words lie in slots of the rank that reads them, one for each sender, twice: exchanges take
+// turns. That is enough, because every block hears from every rank in every exchange: who is in the one after
+// next knows that all have been in the next, and so have read what lay here.
 //
-// Numbers are counted on the GPU, by each block for itself: so a graph does the same at every launch. All ranks make the same exchanges with as many blocks, one after the other.
+// Numbers are counted on the GPU, by each block for itself: so a graph does the same at every launch. All
+// ranks make the same exchanges with as many blocks, one after the other.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +43,8 @@ struct ExchangeArguments {
 HEDDLE_DEVICE inline bool sends_vector(const ExchangeArguments& a, std::uint32_t rank) {
   return a.root == kNoRoot || a.root == rank;
 }
-// Numbers come again after 2^32 exchanges, some hours: words of a longer vector must not lie there from then. So now and then all of a slot is written, in both turns, and waited for.
+// Numbers come again after 2^32 exchanges, some hours: words of a longer vector must not lie there from then.
+// So now and then all of a slot is written, in both turns, and waited for.
 HEDDLE_DEVICE inline bool fills_slots(std::uint32_t number) {
   return (number & 0x3FFFFFFFU) < 2;
 }

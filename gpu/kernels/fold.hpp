@@ -1,5 +1,5 @@
-// The loops of every kernel. A thread that writes an element has read it from all inputs before, and no other thread reads
-// it: so outputs may be inputs.
+// The loops of every kernel. A thread that writes an element has read it from all inputs before, and no other
+// thread reads it: so outputs may be inputs.
 #pragma once
 
 #include <cstdint>
@@ -113,7 +113,8 @@ HEDDLE_HOST_DEVICE void fold_into(Lanes<typename As::Element>& sum, const Vector
     sum.values[i] = As::apply(sum.values[i], lanes.values[i]);
 }
 
-// Vectors first, first + stride, ..., of which there are kMany; all loads of an input are started before the first is used.
+// Vectors first, first + stride, ..., of which there are kMany; all loads of an input are started before the
+// first is used.
 template <unsigned kMany>
 struct Batch {
   Vector vectors[kMany];
@@ -161,7 +162,8 @@ HEDDLE_HOST_DEVICE bool fold_vectors(const FoldArguments& arguments, std::uint64
   return true;
 }
 
-// Inputs whose loads are on their way at once where a thread has one vector, or one element, of each: with so little of every input that is what makes up for the time that memory takes.
+// Inputs whose loads are on their way at once where a thread has one vector, or one element, of each: with so
+// little of every input that is what makes up for the time that memory takes.
 inline constexpr unsigned kInputsAtOnce = 4;
 
 // first() of what load() gives of input 0, and fold() of what it gives of the others, from left to right.
@@ -206,7 +208,8 @@ HEDDLE_HOST_DEVICE void fold_vector(const FoldArguments& arguments, std::uint64_
     store_vector(arguments.outputs[k] + begin, result);
 }
 
-// By words where that is possible, and once more where the result is odd: outputs may be inputs, but nothing was written to them.
+// By words where that is possible, and once more where the result is odd: outputs may be inputs, but nothing
+// was written to them.
 template <class Element, class Operation, unsigned kMany>
 HEDDLE_HOST_DEVICE void fold_part(const FoldArguments& arguments, std::uint64_t skip, std::uint64_t first) {
   using Slowly = OneByOne<Element, Operation>;

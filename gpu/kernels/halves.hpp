@@ -1,5 +1,6 @@
-// The codecs of 16 bits a value (src/compress/codec.hpp, `f16` and `bf16`): the host's bytes and values, NaN's payload included. Each value is rounded by itself: there is no scale, and
-// a bucket is nothing but the values that a block takes at once.
+// The codecs of 16 bits a value (src/compress/codec.hpp, `f16` and `bf16`): the host's bytes and values,
+// NaN's payload included. Each value is rounded by itself: there is no scale, and a bucket is nothing but the
+// values that a block takes at once.
 #pragma once
 
 #include <cstdint>

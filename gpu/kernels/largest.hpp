@@ -1,6 +1,7 @@
-// The k largest: those that are likely to be among them are listed, and the k-th is found in the list, digit by digit (digits.hpp), by the launch that then takes the k.
-// As tiles are when they are selected, tiles are taken by tickets where digits are counted, those of all digits behind each other: who waits for a digit waits for blocks
-// that run and count.
+// The k largest: those that are likely to be among them are listed, and the k-th is found in the list, digit
+// by digit (digits.hpp), by the launch that then takes the k. As tiles are when they are selected, tiles are
+// taken by tickets where digits are counted, those of all digits behind each other: who waits for a digit
+// waits for blocks that run and count.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,8 @@ struct ListShared : SelectShared {
   DigitShared digits;
 };
 
-// Lists, and when all is listed begins the search in it; or in the vector again, where the list does not have what it should.
+// Lists, and when all is listed begins the search in it; or in the vector again, where the list does not have
+// what it should.
 template <typename Index>
 HEDDLE_DEVICE void list_entries(const Block& block, const SelectArguments& a, ListShared& shared) {
   Workspace& work = *a.workspace;

@@ -1,6 +1,6 @@
-// Every kernel, by family: X(name, element, operation). A family is a source file and a binary of its own. Pairs of a type and an
-// operation that give the same bits share a kernel (kernels.cpp says which): sums of signed and unsigned integers, the parts of complex sums,
-// the bytes of bitwise operations.
+// Every kernel, by family: X(name, element, operation). A family is a source file and a binary of its own.
+// Pairs of a type and an operation that give the same bits share a kernel (kernels.cpp says which): sums of
+// signed and unsigned integers, the parts of complex sums, the bytes of bitwise operations.
 #pragma once
 
 #include "gpu/kernels/elements.hpp"

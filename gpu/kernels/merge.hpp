@@ -1,14 +1,19 @@
-// Two lists of sorted entries, each index once in each, into one: entries of equal index become one, the first list's and the second's folded. What
-// one list alone has is added to 0 in a sum, as in one of dense vectors: -0 becomes +0. Minimum and maximum take it as it is.
+// Two lists of sorted entries, each index once in each, into one: entries of equal index become one, the
+// first list's and the second's folded. What one list alone has is added to 0 in a sum, as in one of dense
+// vectors: -0 becomes +0. Minimum and maximum take it as it is.
 //
-// All entries of both lists in order, where of equal ones the first list's comes first, are cut into tiles of as many entries. Where a tile begins in
-// each list is found by searches along a diagonal (merge path: S. Odeh, O. Green, Z. Mwassi, O. Shmueli, Y. Birk, "Merge Path - Parallel Merging Made
-// Simple", IPDPS Workshops 2012), and so is each thread's part in a tile. An entry of the second list whose equal comes just before it belongs to that one, whose
-// thread folds it; a tile has the entries next to it for that. How many entries are left is known tile by tile (tiles.hpp).
+// All entries of both lists in order, where of equal ones the first list's comes first, are cut into tiles of
+// as many entries. Where a tile begins in each list is found by searches along a diagonal (merge path: S.
+// Odeh, O. Green, Z. Mwassi, O. Shmueli, Y. Birk, "Merge Path - Parallel Merging Made Simple", IPDPS
+// Workshops 2012), and so is each thread's part in a tile. An entry of the second list whose equal comes just
+// before it belongs to that one, whose thread folds it; a tile has the entries next to it for that. How many
+// entries are left is known tile by tile (tiles.hpp).
 //
-// The lists are looked through on the way. Where one does not keep its contract the result is anything, but nothing beside it is touched.
+// The lists are looked through on the way. Where one does not keep its contract the result is anything, but
+// nothing beside it is touched.
 //
-// Short lists are one tile for each block, and take as long as its loads that wait for each other: so all threads search, and what a tile needs is loaded at once.
+// Short lists are one tile for each block, and take as long as its loads that wait for each other: so all
+// threads search, and what a tile needs is loaded at once.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +39,8 @@ HEDDLE_DEVICE inline std::uint64_t index_in(const EntryList& list, std::uint64_t
 
 // ---- One entry
 
-// `other`: what the other list has, or zeros where it has nothing. The operation is the same for all, so that one kernel has them.
+// `other`: what the other list has, or zeros where it has nothing. The operation is the same for all, so that
+// one kernel has them.
 template <class Element>
 HEDDLE_DEVICE typename Element::Stored fold_entries(MergeOperation operation, typename Element::Stored own,
                                                     typename Element::Stored other, bool has_other) {
@@ -62,7 +68,8 @@ struct MergePart {
   std::uint32_t has_before;  // 1: one of the first list's comes before it
   std::uint32_t has_after;   // 1: one of the second's comes after it
 
-  // What is loaded: the first list's, from the one before the tile on, and then the second's, to the one after it.
+  // What is loaded: the first list's, from the one before the tile on, and then the second's, to the one
+  // after it.
   HEDDLE_DEVICE std::uint32_t loaded_first() const { return has_before + of_first; }
   HEDDLE_DEVICE std::uint32_t loaded() const { return loaded_first() + of_second + has_after; }
 };
@@ -76,7 +83,8 @@ struct MergeShared : TileShared {
   Stored values[kMergeRoom];
 };
 
-// Of `all` entries from `diagonal` on. False where the searches found what they cannot find in sorted lists; the part lies within the lists all the same.
+// Of `all` entries from `diagonal` on. False where the searches found what they cannot find in sorted lists;
+// the part lies within the lists all the same.
 HEDDLE_DEVICE inline bool set_part(MergePart& part, std::uint64_t diagonal, std::uint64_t all,
                                    std::uint64_t begin, std::uint64_t end, std::uint64_t second_count) {
   std::uint64_t of_first = end > begin ? end - begin : 0;
@@ -90,8 +98,9 @@ HEDDLE_DEVICE inline bool set_part(MergePart& part, std::uint64_t diagonal, std:
   return part.first + of_first == end;
 }
 
-// A thread's share of what is loaded. False where an index is not less than the dimension. All loads are on their way before the first is looked at, whatever there is: indices of 64 bits come in
-// two halves, and threads that have nothing left load the last entry once more.
+// A thread's share of what is loaded. False where an index is not less than the dimension. All loads are on
+// their way before the first is looked at, whatever there is: indices of 64 bits come in two halves, and
+// threads that have nothing left load the last entry once more.
 template <typename Index, typename Stored>
 HEDDLE_DEVICE bool load_part(const MergeArguments& a, const MergePart& part,
                              MergeShared<Index, Stored>& shared, unsigned thread) {
@@ -143,8 +152,9 @@ HEDDLE_DEVICE bool load_part(const MergeArguments& a, const MergePart& part,
   return is_right;
 }
 
-// Whether the indices of a thread's share rise: each is compared with the one before it in its list. A tile's first entry of a list is another one's last: of the second list the one after that
-// tile, of the first the one before this.
+// Whether the indices of a thread's share rise: each is compared with the one before it in its list. A tile's
+// first entry of a list is another one's last: of the second list the one after that tile, of the first the
+// one before this.
 template <typename Index, typename Stored>
 HEDDLE_DEVICE bool rises(const MergePart& part, const MergeShared<Index, Stored>& shared, unsigned thread) {
   bool is_right = true;

@@ -1,9 +1,12 @@
-// The fold of two values, the left one and the right one, with the bits of the host's folds (src/engine/kernels) on x86:
-//   sum, prod   IEEE 754, rounded to nearest, subnormal numbers kept. Of two NaNs the left one's payload survives; a NaN
-//               made of numbers is the negative quiet one. GPUs have one NaN for all, hence the branch that is never taken.
+// The fold of two values, the left one and the right one, with the bits of the host's folds
+// (src/engine/kernels) on x86:
+//   sum, prod   IEEE 754, rounded to nearest, subnormal numbers kept. Of two NaNs the left one's payload
+//               survives; a NaN made of numbers is the negative quiet one. GPUs have one NaN for all, hence
+//               the branch that is never taken.
 //   max, min    b > a ? b : a and b < a ? b : a, which give the left one on a tie or where either is NaN
 //   integers    wrap around
-// A complex product is C's, with infinities recovered (C11, annex G). It is NaN where the host's is; which NaN, C does not say.
+// A complex product is C's, with infinities recovered (C11, annex G). It is NaN where the host's is; which
+// NaN, C does not say.
 #pragma once
 
 #include <cmath>
@@ -46,7 +49,8 @@ HEDDLE_HOST_DEVICE T nan_of(T a, T b) {
   return bits_as<T>(bits_as<Word>(is_nan(a) ? a : b) | Format<T>::kQuietBit);
 }
 
-// Of numbers, `plain` does what `apply` does, and of a NaN it makes a NaN. kRounds: the result may be another number than the two.
+// Of numbers, `plain` does what `apply` does, and of a NaN it makes a NaN. kRounds: the result may be another
+// number than the two.
 struct FloatSum {
   static constexpr bool kRounds = true;
   template <typename T>

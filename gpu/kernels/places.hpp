@@ -30,7 +30,8 @@ struct ByVector {
   HEDDLE_DEVICE std::uint64_t all() const { return low | std::uint64_t{high} << 32; }
 };
 
-// How many each lane has, and all lanes have. before[l]: what lanes before it have, of each vector; gives what all have.
+// How many each lane has, and all lanes have. before[l]: what lanes before it have, of each vector; gives
+// what all have.
 template <unsigned kEach>
 HEDDLE_DEVICE ByVector count_before(const Warp& warp, const OfLane<Places>& places,
                                     OfLane<ByVector>& before) {
@@ -57,7 +58,8 @@ HEDDLE_DEVICE inline unsigned lowest(Places places) {
   return ones((places & (0U - places)) - 1);
 }
 
-// `numbered(lane, bit of a place, number)` for all places of a batch, in the order of vectors, lanes and bits, from `first` on. Gives the number behind the last.
+// `numbered(lane, bit of a place, number)` for all places of a batch, in the order of vectors, lanes and
+// bits, from `first` on. Gives the number behind the last.
 template <unsigned kEach, class Numbered>
 HEDDLE_DEVICE std::uint32_t number_places(const Warp& warp, const OfLane<Places>& places, std::uint32_t first,
                                           Numbered numbered) {
@@ -82,7 +84,8 @@ HEDDLE_DEVICE std::uint32_t number_places(const Warp& warp, const OfLane<Places>
   return fourth + (all.high >> 16);
 }
 
-// Notes which places of a batch, the part's number `batch`, are set, behind `count` others, as far as there is room.
+// Notes which places of a batch, the part's number `batch`, are set, behind `count` others, as far as there
+// is room.
 template <typename Bits>
 HEDDLE_DEVICE std::uint32_t note_places(const Warp& warp, const OfLane<Places>& places, std::uint32_t batch,
                                         std::uint32_t count, std::uint16_t* staged) {

@@ -45,7 +45,8 @@ HEDDLE_HOST_DEVICE inline void store_vector(unsigned char* at, const Vector& vec
 #endif
 }
 
-// An address of global memory. Where the compiler is told it takes loads of that alone, and need not keep them in order with what is stored in a block's own memory.
+// An address of global memory. Where the compiler is told it takes loads of that alone, and need not keep
+// them in order with what is stored in a block's own memory.
 HEDDLE_HOST_DEVICE inline const unsigned char* global(const unsigned char* at) {
 #ifdef __CUDA_ARCH__
   __builtin_assume(__isGlobal(at));
@@ -53,7 +54,8 @@ HEDDLE_HOST_DEVICE inline const unsigned char* global(const unsigned char* at) {
   return at;
 }
 
-// Brings the 128 bytes around an address of global memory into the cache that all multiprocessors share. Nobody waits.
+// Brings the 128 bytes around an address of global memory into the cache that all multiprocessors share.
+// Nobody waits.
 HEDDLE_HOST_DEVICE inline void prefetch([[maybe_unused]] const unsigned char* at) {
 #ifdef __CUDA_ARCH__
   asm volatile("prefetch.global.L2 [%0];" ::"l"(at));

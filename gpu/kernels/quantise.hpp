@@ -194,8 +194,8 @@ struct Part {
   std::uint64_t first;  // value
   std::uint64_t count;
   std::uint64_t position;
-  std::uint32_t
-      whole;  // so many values from the first on go by whole groups, which have one key and offsets of 32 bits
+  std::uint32_t whole;  // so many values from the first on go by whole groups, which have one key and offsets
+                        // of 32 bits
 
   HEDDLE_DEVICE Part(const QuantiseArguments& a, std::uint64_t at, bool is_aligned)
       : first(at), count(a.count - at < a.bucket ? a.count - at : a.bucket), position(a.position + at) {
@@ -323,12 +323,14 @@ struct Levels {
   HEDDLE_DEVICE static std::uint32_t decode_four(const Coded& coded, Group& group) {
     HEDDLE_UNROLLED
     for (unsigned i = 0; i < 4; ++i) {
-      // As the lowest bits of 2^23 a code is a float already; the difference is a level, which nothing rounds.
+      // As the lowest bits of 2^23 a code is a float already; the difference is a level, which nothing
+      // rounds.
       const float level = bits_as<float>(with_code(0x4B000000U, coded.codes, i)) -
                           (0x1p23F + static_cast<float>(kLevels<kBits>));
       group.values[i] = level * (1.0F / static_cast<float>(kLevels<kBits>)) * bits_as<float>(coded.scale);
     }
-    // There is one code too many, of which all bits are set. Its complement is 0, from which the subtraction of one borrows.
+    // There is one code too many, of which all bits are set. Its complement is 0, from which the subtraction
+    // of one borrows.
     constexpr std::uint32_t kLowest = kBits == 8 ? 0x01010101U : kBits == 4 ? 0x1111U : 0x55U;
     constexpr std::uint32_t kHighest = kLowest << (kBits - 1);
     const std::uint32_t too_many = (~coded.codes - kLowest) & coded.codes & kHighest;

@@ -1,5 +1,6 @@
-// Entries into a dense vector: set, or added to what is there. Indices are sorted and each occurs once, so that no two threads touch an element.
-// One that is not less than the dimension is passed over, since nobody but this has looked at it.
+// Entries into a dense vector: set, or added to what is there. Indices are sorted and each occurs once, so
+// that no two threads touch an element. One that is not less than the dimension is passed over, since nobody
+// but this has looked at it.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,8 @@ inline constexpr bool kIsSet = false;
 template <>
 inline constexpr bool kIsSet<Set> = true;
 
-// Entries first, first + stride, ..., of which there are kMany; all loads of one kind are started before the first is used.
+// Entries first, first + stride, ..., of which there are kMany; all loads of one kind are started before the
+// first is used.
 template <class Element, class Index, class Operation, unsigned kMany>
 HEDDLE_HOST_DEVICE void scatter_some(const ScatterArguments& a, std::uint64_t first, std::uint64_t stride) {
   using Stored = typename Element::Stored;

@@ -1,4 +1,5 @@
-// Two searches at once in what is sorted, by all threads of a block: in each of a few rounds half of them look at places for the one, and half for the other.
+// Two searches at once in what is sorted, by all threads of a block: in each of a few rounds half of them
+// look at places for the one, and half for the other.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,8 @@ struct Bounds {
   std::uint64_t least;
   std::uint64_t most;
 
-  // Places to look at, in order, `step()` apart from the least on; those that are not below the most are none.
+  // Places to look at, in order, `step()` apart from the least on; those that are not below the most are
+  // none.
   static constexpr unsigned kProbes = kThreads / 2;
   HEDDLE_DEVICE std::uint64_t step() const { return (most - least + kProbes - 1) / kProbes; }
   HEDDLE_DEVICE std::uint64_t probe(unsigned k) const { return least + k * step(); }
@@ -26,8 +28,8 @@ struct Bounds {
 // By turns, since a warp may be a round ahead.
 using SearchBits = std::uint32_t[2][kWarps];
 
-// Narrows both to one number each. `is_before(is_first, i)`: whether that of the first ones, or of the second ones, lies behind place i. Where that is not in order it is some number in the same
-// bounds.
+// Narrows both to one number each. `is_before(is_first, i)`: whether that of the first ones, or of the second
+// ones, lies behind place i. Where that is not in order it is some number in the same bounds.
 template <class IsBefore>
 HEDDLE_DEVICE void find_both(const Block& block, SearchBits& bits, Bounds& first, Bounds& second,
                              IsBefore is_before) {

@@ -1,9 +1,13 @@
-// A vector's entries that matter, in their order: one pass that reads each value once. Blocks take tiles by tickets, so a tile that is waited for has been taken by a
-// block that runs: no order of blocks, and no number of them that run at once, is relied upon. A warp notes in the block's memory where in its part of a tile it has found something. The block
-// tells how much that was, in the tile's word (tiles.hpp), and adds up what all tiles tell that come after its last one: that many blocks run at once, or fewer, so all of
-// these words are looked at together, and nobody waits for what others have added up. Then it writes. What comes next is on its way all the while: a batch to the threads, two more to the cache.
+// A vector's entries that matter, in their order: one pass that reads each value once. Blocks take tiles by
+// tickets, so a tile that is waited for has been taken by a block that runs: no order of blocks, and no
+// number of them that run at once, is relied upon. A warp notes in the block's memory where in its part of a
+// tile it has found something. The block tells how much that was, in the tile's word (tiles.hpp), and adds up
+// what all tiles tell that come after its last one: that many blocks run at once, or fewer, so all of these
+// words are looked at together, and nobody waits for what others have added up. Then it writes. What comes
+// next is on its way all the while: a batch to the threads, two more to the cache.
 //
-// A warp that finds more than there is room for, or not all of whose finds are taken, reads its part once more when its place is known, mostly from the cache.
+// A warp that finds more than there is room for, or not all of whose finds are taken, reads its part once
+// more when its place is known, mostly from the cache.
 #pragma once
 
 #include <cstdint>
@@ -219,7 +223,8 @@ struct Selection {
     if (tile < tiles) cut.begin_part(own.ahead, part_of(tile, w), lane);
   }
 
-  // Looks at the batch that warp w has ahead, number `batch` of its part. `load_next(own progress, lane)` loads what comes next.
+  // Looks at the batch that warp w has ahead, number `batch` of its part. `load_next(own progress, lane)`
+  // loads what comes next.
   template <class LoadNext>
   HEDDLE_DEVICE void look_at(const Warp& warp, unsigned w, std::uint32_t batch,
                              Each<Progress<Bits>>& progress, std::uint16_t* staged,

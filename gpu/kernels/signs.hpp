@@ -1,6 +1,8 @@
-// The codec of one bit a value (src/compress/codec.hpp, `sign`; onebit): the host's bytes and values. A bucket's two scales are means, whose sums are of double and have an order
-// that matters: value i is added to sum i mod 8, one after the other (src/compress/quantise.cpp). So a bucket is a warp's: sixteen of its lanes add, eight for each sign, what all have
-// put into the block's memory, and waits for nobody else. Other warps have memory to themselves meanwhile.
+// The codec of one bit a value (src/compress/codec.hpp, `sign`; onebit): the host's bytes and values. A
+// bucket's two scales are means, whose sums are of double and have an order that matters: value i is added to
+// sum i mod 8, one after the other (src/compress/quantise.cpp). So a bucket is a warp's: sixteen of its lanes
+// add, eight for each sign, what all have put into the block's memory, and waits for nobody else. Other warps
+// have memory to themselves meanwhile.
 #pragma once
 
 #include <cmath>
@@ -20,8 +22,8 @@ inline constexpr unsigned kSignTile = 2 * kSignStrip;
 
 // What a warp has of the block's memory.
 struct SignTile {
-  // A line for each sum, where its values follow each other, so that an adding lane takes four with one load. A little apart: then lanes that write values, or read a line, find each its
-  // own bank.
+  // A line for each sum, where its values follow each other, so that an adding lane takes four with one load.
+  // A little apart: then lanes that write values, or read a line, find each its own bank.
   static constexpr unsigned kLine = kSignTile / kSignSums + 4;
   alignas(sizeof(Vector)) float values[kSignSums * kLine];
   std::uint32_t scales[2];  // of values from 0 up, and of the negative ones
@@ -161,7 +163,8 @@ struct Signs {
     }
   }
 
-  // A part into the tile, with zeros behind its last value up to the end of a strip. Digit r of a lane's signs, of four bits: which values of its group of row r are negative.
+  // A part into the tile, with zeros behind its last value up to the end of a strip. Digit r of a lane's
+  // signs, of four bits: which values of its group of row r are negative.
   HEDDLE_DEVICE static void load(const Warp& warp, const QuantiseArguments& a, const Part& part,
                                  SignTile& tile, OfLane<std::uint32_t>& signs) {
     warp.each([&](unsigned lane) {
@@ -224,8 +227,8 @@ struct Signs {
     return signs;
   }
 
-  // Of a part's values, and of the zeros that follow them, those that belong to sum `lane`: of the eight sums of values from 0 up, or of the eight of the negative ones' magnitudes. A NaN is
-  // in the first ones.
+  // Of a part's values, and of the zeros that follow them, those that belong to sum `lane`: of the eight sums
+  // of values from 0 up, or of the eight of the negative ones' magnitudes. A NaN is in the first ones.
   HEDDLE_DEVICE static double add_line(const SignTile& tile, std::uint32_t left, unsigned lane, double sum) {
     const auto* line =
         reinterpret_cast<const unsigned char*>(tile.values + lane % kSignSums * SignTile::kLine);
@@ -285,7 +288,8 @@ struct Signs {
       for (unsigned row = 0; row * kSignRow < part.left; row += kSignGroups)
         leave_out(a, part, row, lane, tile, is_finite, signs[lane] >> 4 * row, scales);
     });
-    // Eight neighbours have four words of codes, of each of which they have a digit. Word w is then that of lane w / 4 of them.
+    // Eight neighbours have four words of codes, of each of which they have a digit. Word w is then that of
+    // lane w / 4 of them.
     warp.transpose_digits(signs);
     warp.alone([&](unsigned lane) {
       const unsigned word = lane % 8 * 4 + lane / 8;

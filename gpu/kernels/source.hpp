@@ -1,4 +1,5 @@
-// How blocks read the vector that entries are selected from: tiles of whole 16 bytes, whatever address it begins at.
+// How blocks read the vector that entries are selected from: tiles of whole 16 bytes, whatever address it
+// begins at.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +59,8 @@ using Places = std::uint32_t;
 inline constexpr unsigned kSpan = 8;
 static_assert(kSpan * kInFlight == 32 && sizeof(Vector) / sizeof(std::uint16_t) == kSpan);
 
-// What a thread has of some vectors behind each other: of neighbours who read neighbours each has the first in its place, and others as many further on as there are neighbours.
+// What a thread has of some vectors behind each other: of neighbours who read neighbours each has the first
+// in its place, and others as many further on as there are neighbours.
 template <typename Bits>
 struct Share {
   static constexpr unsigned kEach = Grid<Bits>::kEach;

@@ -9,12 +9,13 @@ namespace heddle::gpu::kernels {
 
 // ---- Selection
 
-// Of one launch: what its blocks count takes 31 bits, and room for one word a tile. Longer vectors take several.
+// Of one launch: what its blocks count takes 31 bits, and room for one word a tile. Longer vectors take
+// several.
 inline constexpr std::uint64_t kMostTiles = 32768;
 inline constexpr unsigned kMostDigits = 2048;  // that a part of a key may have
 
-// Of vectors that are selected from (batches.hpp): a batch is what a warp loads at once, and a tile has as many of them for each warp as leave each block that runs at once some tiles, but no
-// more than these.
+// Of vectors that are selected from (batches.hpp): a batch is what a warp loads at once, and a tile has as
+// many of them for each warp as leave each block that runs at once some tiles, but no more than these.
 inline constexpr unsigned kBatchVectors = 32 * kInFlight;
 inline constexpr unsigned kMostBatches = 4;
 inline constexpr std::uint64_t kLineBytes = 128;  // that memory gives at once: tiles begin at whole ones
@@ -43,7 +44,8 @@ struct Search {
 };
 inline constexpr std::uint64_t kNoList = ~std::uint64_t{0};
 
-// Zero before the first launch that uses it, and left so by every one, but for `above`, `equal`, `search` and `found`.
+// Zero before the first launch that uses it, and left so by every one, but for `above`, `equal`, `search` and
+// `found`.
 struct Workspace {
   std::uint64_t ticket;  // of the next tile
   std::uint64_t done;    // blocks that have nothing left to do
@@ -59,7 +61,8 @@ struct Workspace {
   std::uint64_t tiles[kMostTiles];    // what is known of each: select.hpp
 };
 
-// A vector, or the list of those of its entries that matter, where the search has one: that is known on the device alone.
+// A vector, or the list of those of its entries that matter, where the search has one: that is known on the
+// device alone.
 struct Source {
   const unsigned char* values;  // aligned as one is
   std::uint64_t count;
@@ -75,8 +78,9 @@ enum class Pass : std::uint8_t {
   found,    // the k largest: what is still to be found of the k-th is found first
 };
 
-// Which entries are taken, by their key: min(bits & mask, ceiling), as unsigned numbers. Those not below `threshold`; where a search has found the k-th largest those above
-// its key, and the first `wanted` of those that equal it.
+// Which entries are taken, by their key: min(bits & mask, ceiling), as unsigned numbers. Those not below
+// `threshold`; where a search has found the k-th largest those above its key, and the first `wanted` of those
+// that equal it.
 struct SelectArguments {
   Source source;
   std::uint64_t mask;
@@ -144,7 +148,8 @@ inline constexpr unsigned kMergedEach = 8;  // entries of both lists that a thre
 inline constexpr unsigned kMergeTile = kThreads * kMergedEach;
 inline constexpr unsigned kMostMerged = 8;  // places that receive the result
 
-// A list of sorted entries. `counted`, where it is not null, says how many there are, and then `count` is not looked at.
+// A list of sorted entries. `counted`, where it is not null, says how many there are, and then `count` is not
+// looked at.
 struct EntryList {
   const unsigned char*
       indices;  // of 64 bits where `wide` is 1, else of 32; aligned as one is, and so are the values
@@ -224,8 +229,9 @@ struct DequantiseArguments {
   std::uint64_t* bad;  // becomes 1 where no encoder wrote such codes
 };
 
-// That take a bucket, of which each takes four values at a time: one for each four of up to 128 values. More values have no more threads until each has 32 of them, so that what is
-// computed once for a bucket is soon made up for.
+// That take a bucket, of which each takes four values at a time: one for each four of up to 128 values. More
+// values have no more threads until each has 32 of them, so that what is computed once for a bucket is soon
+// made up for.
 HEDDLE_HOST_DEVICE inline unsigned threads_of_bucket(std::uint64_t bucket) {
   constexpr unsigned kLeast = 32;
   const std::uint64_t groups = (bucket + 3) / 4;

@@ -1,6 +1,7 @@
 #include "gpu/kernels/sparse_list.hpp"
 
-// Four blocks of a multiprocessor have 64 KiB on their way, or twice that. (nvcc warns that sm_75 has not room for four, and lets it be.)
+// Four blocks of a multiprocessor have 64 KiB on their way, or twice that. (nvcc warns that sm_75 has not
+// room for four, and lets it be.)
 #define HEDDLE_SELECT_KERNEL(name, Bits, Index, kPass)                                         \
   extern "C" __global__ void __launch_bounds__(heddle::gpu::kernels::kThreads, 4)              \
       heddle_##name(const __grid_constant__ heddle::gpu::kernels::SelectArguments arguments) { \
@@ -30,7 +31,8 @@
     forget_share<Index>(arguments, Thread{blockIdx.x, gridDim.x, threadIdx.x});                \
   }
 
-// Three blocks of a multiprocessor: what a thread has of a tile stays in its registers while the tile's place is found.
+// Three blocks of a multiprocessor: what a thread has of a tile stays in its registers while the tile's place
+// is found.
 #define HEDDLE_MERGE_KERNEL(name, Element, Index)                                             \
   extern "C" __global__ void __launch_bounds__(heddle::gpu::kernels::kThreads, 3)             \
       heddle_##name(const __grid_constant__ heddle::gpu::kernels::MergeArguments arguments) { \

@@ -1,5 +1,7 @@
-// Entries as a dense vector, or as several: zeros and the entries' values, in one pass. A block makes tile after tile in its memory, for which it finds the entries that lie there by a search, and
-// writes each to all vectors: so every byte of them is written once, in whole vectors, where a scatter into zeros would read and write lines of memory again for single values.
+// Entries as a dense vector, or as several: zeros and the entries' values, in one pass. A block makes tile
+// after tile in its memory, for which it finds the entries that lie there by a search, and writes each to all
+// vectors: so every byte of them is written once, in whole vectors, where a scatter into zeros would read and
+// write lines of memory again for single values.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,10 @@
-// How the blocks of a launch write, in order, what each finds in its part of the input, in one pass. The input is cut into tiles. A tile's place in the
-// output is known when all tiles before it are counted. Blocks that have counted theirs say so in the tile's word and look back over the words of
-// the tiles before until they find one that knows all before itself (D. Merrill, M. Garland, "Single-pass Parallel Prefix Scan with
-// Decoupled Look-back", NVIDIA technical report NVR-2016-002). Tiles are taken by tickets, so a tile that is waited for has been
-// taken by a block that runs: no order of blocks, and no number of them that run at once, is relied upon.
+// How the blocks of a launch write, in order, what each finds in its part of the input, in one pass. The
+// input is cut into tiles. A tile's place in the output is known when all tiles before it are counted. Blocks
+// that have counted theirs say so in the tile's word and look back over the words of the tiles before until
+// they find one that knows all before itself (D. Merrill, M. Garland, "Single-pass Parallel Prefix Scan with
+// Decoupled Look-back", NVIDIA technical report NVR-2016-002). Tiles are taken by tickets, so a tile that is
+// waited for has been taken by a block that runs: no order of blocks, and no number of them that run at once,
+// is relied upon.
 #pragma once
 
 #include <cstdint>
@@ -92,8 +94,8 @@ HEDDLE_DEVICE inline void tell_counted(std::uint64_t* words, std::uint64_t tile,
   store_shared_word(&words[tile], (tile == 0 ? Tile::kKnown : Tile::kCounted) | counts);
 }
 
-// Tells what the tile has, finds what those before it have, and goes on to `next`, which the first thread alone knows. `count(warp)`, of the block's
-// first warp, gives the counts.
+// Tells what the tile has, finds what those before it have, and goes on to `next`, which the first thread
+// alone knows. `count(warp)`, of the block's first warp, gives the counts.
 template <class Count>
 HEDDLE_DEVICE void place_tile(const Block& block, Workspace& work, std::uint64_t tile,
                               const std::uint64_t& next, TileShared& shared, Count count) {
@@ -112,7 +114,8 @@ HEDDLE_DEVICE void place_tile(const Block& block, Workspace& work, std::uint64_t
   });
 }
 
-// Says that this block asks no more for what others have told: shared.is_last, behind the next barrier, is 1 where it was the last one.
+// Says that this block asks no more for what others have told: shared.is_last, behind the next barrier, is 1
+// where it was the last one.
 HEDDLE_DEVICE inline void leave_tiles(const Block& block, Workspace& work, std::uint64_t tiles,
                                       TileShared& shared) {
   block.alone([&](unsigned thread) {
@@ -122,8 +125,8 @@ HEDDLE_DEVICE inline void leave_tiles(const Block& block, Workspace& work, std::
   });
 }
 
-// After that and a barrier the last block leaves the workspace as it was found, for the next launch, and tells how many entries there are: all that are above, and
-// `wanted` of those that are equal.
+// After that and a barrier the last block leaves the workspace as it was found, for the next launch, and
+// tells how many entries there are: all that are above, and `wanted` of those that are equal.
 template <class Arguments>
 HEDDLE_DEVICE void clear_tiles(const Block& block, const Arguments& a, std::uint64_t tiles,
                                std::uint64_t wanted, const TileShared& shared) {

@@ -1,8 +1,10 @@
-// Elements of 8 and 16 bits by whole words, several at once, as long as they are numbers. For each element that has it:
+// Elements of 8 and 16 bits by whole words, several at once, as long as they are numbers. For each element
+// that has it:
 //   decode   what the elements of a word are, the first one lowest
 //   encode   the word of such values; without kRounds they are elements, which need no rounding
-// Where `is_odd` gets set there may be a NaN or an infinity, and what comes out means nothing. Where it does not, the bits are those of the element's own
-// decode and encode (elements.hpp), which look after NaN's payload. Of a NaN decode makes some NaN, or sets `is_odd`.
+// Where `is_odd` gets set there may be a NaN or an infinity, and what comes out means nothing. Where it does
+// not, the bits are those of the element's own decode and encode (elements.hpp), which look after NaN's
+// payload. Of a NaN decode makes some NaN, or sets `is_odd`.
 #pragma once
 
 #include <cmath>
@@ -32,8 +34,8 @@ struct Words<Half> {
   }
 };
 
-// A magnitude rounded to kMantissa bits of mantissa, and to no more than a number with the exponent kLeast has, which is as f32 has it. Of an infinity it makes
-// NaN, as of what is not far from it.
+// A magnitude rounded to kMantissa bits of mantissa, and to no more than a number with the exponent kLeast
+// has, which is as f32 has it. Of an infinity it makes NaN, as of what is not far from it.
 template <unsigned kMantissa, std::uint32_t kLeast>
 HEDDLE_HOST_DEVICE float rounded(float magnitude) {
   constexpr auto kShift = static_cast<float>(1U << (23 - kMantissa));

@@ -1,16 +1,19 @@
 /* heddle: collectives for data-parallel jobs. The C API.
  *
- * Every function returns a status; HEDDLE_OK is 0. heddle_last_error() has the sentence that goes with the last
- * failure in the calling thread. Handles are opaque and owned by whoever created them. Nothing here throws, and no
- * function needs MPI (see heddle_mpi.h to start from an MPI communicator).
+ * Every function returns a status; HEDDLE_OK is 0. heddle_last_error() has the sentence that goes with the
+ * last failure in the calling thread. Handles are opaque and owned by whoever created them. Nothing here
+ * throws, and no function needs MPI (see heddle_mpi.h to start from an MPI communicator).
  *
- * Buffers may lie in the host's memory or, where the process uses CUDA, on a GPU (docs/gpu.md), on each rank as it likes.
+ * Buffers may lie in the host's memory or, where the process uses CUDA, on a GPU (docs/gpu.md), on each rank
+ * as it likes.
  *
  * Threads: calls on one communicator come from one thread at a time; different communicators are independent.
  * Order: all ranks of a communicator start the same collectives, with matching arguments, in the same order.
- * Waits: every wait ends after HEDDLE_TIMEOUT without any progress (0, the default: never) with HEDDLE_ERR_TIMEOUT and a message
- * that names the missing rank, and warns once after HEDDLE_WARN_AFTER. After a timeout or a failed peer a
- * communicator can only be destroyed (heddle_comm_failed). Its buffers are the caller's again, but for those of lent messages (heddle_p2p) that the lender could not take back, as MPI cannot once a message has met its receive: the text says so, and that they may still be written to.
+ * Waits: every wait ends after HEDDLE_TIMEOUT without any progress (0, the default: never) with
+ * HEDDLE_ERR_TIMEOUT and a message that names the missing rank, and warns once after HEDDLE_WARN_AFTER. After
+ * a timeout or a failed peer a communicator can only be destroyed (heddle_comm_failed). Its buffers are the
+ * caller's again, but for those of lent messages (heddle_p2p) that the lender could not take back, as MPI
+ * cannot once a message has met its receive: the text says so, and that they may still be written to.
  */
 #ifndef HEDDLE_HEDDLE_H
 #define HEDDLE_HEDDLE_H
@@ -33,8 +36,8 @@ extern "C" {
 #define HEDDLE_VERSION_PATCH 0
 #define HEDDLE_VERSION_STRING "0.1.0"
 
-/* HEDDLE_ERR_ARGUMENT is also what ranks return that notice, in the middle, that they have passed what does not go together: their communicator
- * has failed then. */
+/* HEDDLE_ERR_ARGUMENT is also what ranks return that notice, in the middle, that they have passed what does
+ * not go together: their communicator has failed then. */
 typedef enum heddle_status {
   HEDDLE_OK = 0,
   HEDDLE_ERR_ARGUMENT = 1,    /* an argument cannot be served, and nothing was sent */
@@ -48,10 +51,11 @@ typedef enum heddle_status {
       8 /* the arrays given are too small for a sparse result; nothing is lost (heddle_sparse.h) */
 } heddle_status;
 
-/* Floating-point types of 8 and 16 bits are folded in float, and rounded to nearest even once for all that a rank folds at a
- * time. A float8 result that is too large becomes the largest finite number of its sign, as in CUDA's conversions and in
- * NCCL's sums: gradients are scaled such that few of them get there, and to clip these does little harm, while a NaN, all
- * that e4m3 could become otherwise, spoils a model. Infinities and NaN that are added or multiplied are not made finite. */
+/* Floating-point types of 8 and 16 bits are folded in float, and rounded to nearest even once for all that a
+ * rank folds at a time. A float8 result that is too large becomes the largest finite number of its sign, as
+ * in CUDA's conversions and in NCCL's sums: gradients are scaled such that few of them get there, and to clip
+ * these does little harm, while a NaN, all that e4m3 could become otherwise, spoils a model. Infinities and
+ * NaN that are added or multiplied are not made finite. */
 typedef enum heddle_dtype {
   HEDDLE_INT8 = 0,
   HEDDLE_INT16 = 1,
@@ -73,9 +77,10 @@ typedef enum heddle_dtype {
   HEDDLE_FLOAT8_E5M2 = 17  /* OCP's: up to 57344, NaN and infinities; the upper byte of an IEEE half */
 } heddle_dtype;
 
-/* HEDDLE_MIN and HEDDLE_MAX take a value instead of those before it only where it is smaller, or larger, as MPICH's do; so with -0 and +0. A NaN may stay, be left out,
- * or hide values, by the ranks that have it and the algorithm, but the same on all ranks. Not for complex types. Logical and bitwise operations are for integers;
- * logical ones of two ranks or more give 0 or 1, and of one rank what it has. */
+/* HEDDLE_MIN and HEDDLE_MAX take a value instead of those before it only where it is smaller, or larger, as
+ * MPICH's do; so with -0 and +0. A NaN may stay, be left out, or hide values, by the ranks that have it and
+ * the algorithm, but the same on all ranks. Not for complex types. Logical and bitwise operations are for
+ * integers; logical ones of two ranks or more give 0 or 1, and of one rank what it has. */
 typedef enum heddle_op {
   HEDDLE_SUM = 0,
   HEDDLE_PROD = 1,
@@ -95,20 +100,23 @@ typedef struct heddle_request* heddle_request_t; /* a non-blocking or persistent
 /* The input is already in `recvbuf`: pass as `sendbuf`. */
 #define HEDDLE_IN_PLACE ((const void*)1)
 
-/* ---- Communicators ------------------------------------------------------------------------------------------- */
+/* ---- Communicators ---- */
 
-/* Gathers `bytes` bytes from every rank into `all` (size * bytes, in rank order) on every rank. Collective, blocking;
- * returns 0, or anything else on failure. Called a few times inside heddle_comm_create*, never afterwards. */
+/* Gathers `bytes` bytes from every rank into `all` (size * bytes, in rank order) on every rank. Collective,
+ * blocking; returns 0, or anything else on failure. Called a few times inside heddle_comm_create*, never
+ * afterwards. */
 typedef int (*heddle_allgather_fn)(const void* mine, void* all, size_t bytes, void* context);
 
-/* Point-to-point messages lent by whoever calls (heddle_mpi.h lends MPI's). A message is exactly `bytes` long; messages
- * between two ranks with equal tags (0 <= tag < 32768) match in order. `request` points to caller-owned storage of
- * HEDDLE_P2P_REQUEST_BYTES bytes that does not move while the message is open. All return 0, or anything else on
- * failure. `test` sets *done and releases the request when it is finished, and fails where a message of another length
- * has come, as far as the lender can tell; `cancel` gives up on it, and fails where the lender may go on with it in its buffer (the error of the call that gave it up says so then). `progress` moves
- * the lender's own traffic (may be null). The functions must outlive the communicator. `release` (may be null) is called
- * exactly once, with `context`, when heddle is done with them: by heddle_comm_destroy, or before heddle_comm_create
- * returns a failure. `release` must not call heddle. */
+/* Point-to-point messages lent by whoever calls (heddle_mpi.h lends MPI's). A message is exactly `bytes`
+ * long; messages between two ranks with equal tags (0 <= tag < 32768) match in order. `request` points to
+ * caller-owned storage of HEDDLE_P2P_REQUEST_BYTES bytes that does not move while the message is open. All
+ * return 0, or anything else on failure. `test` sets *done and releases the request when it is finished, and
+ * fails where a message of another length has come, as far as the lender can tell; `cancel` gives up on it,
+ * and fails where the lender may go on with it in its buffer (the error of the call that gave it up says so
+ * then). `progress` moves the lender's own traffic (may be null). The functions must outlive the
+ * communicator. `release` (may be null) is called exactly once, with `context`, when heddle is done with
+ * them: by heddle_comm_destroy, or before heddle_comm_create returns a failure. `release` must not call
+ * heddle. */
 #define HEDDLE_P2P_REQUEST_BYTES 32
 typedef struct heddle_p2p {
   int (*send)(const void* data, size_t bytes, int peer, int tag, void* request, void* context);
@@ -120,50 +128,57 @@ typedef struct heddle_p2p {
   void* context;
 } heddle_p2p;
 
-/* Makes a communicator of `size` ranks, of which the caller is `rank` (0 <= rank < size). Collective over all ranks,
- * by means of `allgather`. Every rank gets the same outcome. `p2p` may be null: ranks on several nodes are then connected by
- * tcp, ucx or verbs alone (docs/networks.md). *comm is set on success and must be given to heddle_comm_destroy. */
+/* Makes a communicator of `size` ranks, of which the caller is `rank` (0 <= rank < size). Collective over all
+ * ranks, by means of `allgather`. Every rank gets the same outcome. `p2p` may be null: ranks on several nodes
+ * are then connected by tcp, ucx or verbs alone (docs/networks.md). *comm is set on success and must be given
+ * to heddle_comm_destroy. */
 HEDDLE_API heddle_status heddle_comm_create(int rank, int size, heddle_allgather_fn allgather, void* context,
                                             const heddle_p2p* p2p, heddle_comm_t* comm);
 
-/* Likewise from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in the environment: rank 0 listens there and the others connect, for as long
- * as HEDDLE_TIMEOUT says, or 60 seconds where that is 0. torchrun sets these variables, but its own store listens on MASTER_PORT: set
- * HEDDLE_MASTER_PORT to a free port, the same on all ranks, which then counts instead. */
+/* Likewise from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in the environment: rank 0 listens there and
+ * the others connect, for as long as HEDDLE_TIMEOUT says, or 60 seconds where that is 0. torchrun sets these
+ * variables, but its own store listens on MASTER_PORT: set HEDDLE_MASTER_PORT to a free port, the same on all
+ * ranks, which then counts instead. */
 HEDDLE_API heddle_status heddle_comm_create_env(heddle_comm_t* comm);
 
-/* Makes communicators of parts of `comm`: the ranks with equal `color` (0 or more) are in one, in the order of `key`, and of their ranks in `comm` where
- * keys are equal. With HEDDLE_NO_COLOR a rank is in none, and *newcomm is null. Collective over all ranks of `comm`, with no request active on it;
- * it remains usable, and may be destroyed before those made from it. What `comm` has measured of machine and network they need not measure
- * again; settings are those of `comm`. Every rank of a new communicator gets the same outcome. Messages lent to `comm` are not used: its
- * parts on several nodes are connected by tcp, ucx or verbs (who lends MPI's splits with MPI_Comm_split, and makes the parts with heddle_comm_create_mpi). *newcomm is
- * set on success and must be given to heddle_comm_destroy. A rank that passes another negative color or a null newcomm gets HEDDLE_ERR_ARGUMENT
- * by itself, and the others wait for it, as in any collective that not all ranks call. */
+/* Makes communicators of parts of `comm`: the ranks with equal `color` (0 or more) are in one, in the order
+ * of `key`, and of their ranks in `comm` where keys are equal. With HEDDLE_NO_COLOR a rank is in none, and
+ * *newcomm is null. Collective over all ranks of `comm`, with no request active on it; it remains usable, and
+ * may be destroyed before those made from it. What `comm` has measured of machine and network they need not
+ * measure again; settings are those of `comm`. Every rank of a new communicator gets the same outcome.
+ * Messages lent to `comm` are not used: its parts on several nodes are connected by tcp, ucx or verbs (who
+ * lends MPI's splits with MPI_Comm_split, and makes the parts with heddle_comm_create_mpi). *newcomm is set
+ * on success and must be given to heddle_comm_destroy. A rank that passes another negative color or a null
+ * newcomm gets HEDDLE_ERR_ARGUMENT by itself, and the others wait for it, as in any collective that not all
+ * ranks call. */
 #define HEDDLE_NO_COLOR (-1)
 HEDDLE_API heddle_status heddle_comm_split(heddle_comm_t comm, int color, int key, heddle_comm_t* newcomm);
 
-/* Frees the communicator; local, never waits for other ranks (but `release` of lent messages may: see heddle_mpi.h).
- * Null is allowed. While a request on it is active this is HEDDLE_ERR_ARGUMENT and frees nothing, unless the
- * communicator has failed. Requests that outlive it can only be freed. Other ranks may still be inside the last
- * collective: that does them no harm. After fork() a communicator is the parent's: in the child this and
- * heddle_request_free do nothing, and all else on it is HEDDLE_ERR_ARGUMENT. */
+/* Frees the communicator; local, never waits for other ranks (but `release` of lent messages may: see
+ * heddle_mpi.h). Null is allowed. While a request on it is active this is HEDDLE_ERR_ARGUMENT and frees
+ * nothing, unless the communicator has failed. Requests that outlive it can only be freed. Other ranks may
+ * still be inside the last collective: that does them no harm. After fork() a communicator is the parent's:
+ * in the child this and heddle_request_free do nothing, and all else on it is HEDDLE_ERR_ARGUMENT. */
 HEDDLE_API heddle_status heddle_comm_destroy(heddle_comm_t comm);
 
-/* *failed becomes 1 where a collective of this communicator has failed in flight on this rank (a peer is gone, a deadline has passed, memory was missing):
- * it can only be destroyed. It stays 0 after errors that leave the communicator usable, whatever their status: arguments that are refused, or a rank that could not make
- * its part of a sum ready (HEDDLE_ERR_PEER on the others as well). Local. */
+/* *failed becomes 1 where a collective of this communicator has failed in flight on this rank (a peer is
+ * gone, a deadline has passed, memory was missing): it can only be destroyed. It stays 0 after errors that
+ * leave the communicator usable, whatever their status: arguments that are refused, or a rank that could not
+ * make its part of a sum ready (HEDDLE_ERR_PEER on the others as well). Local. */
 HEDDLE_API heddle_status heddle_comm_failed(heddle_comm_t comm, int* failed);
 
 HEDDLE_API heddle_status heddle_comm_rank(heddle_comm_t comm, int* rank);
 HEDDLE_API heddle_status heddle_comm_size(heddle_comm_t comm, int* size);
 
-/* ---- Blocking collectives ------------------------------------------------------------------------------------ */
+/* ---- Blocking collectives ---- */
 
-/* recvbuf[i] = sendbuf of rank 0 [i] op ... op sendbuf of rank size-1 [i], the same bits on every rank. The grouping is the algorithm's, and so
- * is the order, unless the algorithm is in order: "team" is, which serves most calls on one node; others may begin with another rank for each
- * part of a vector. docs/algorithms.md says which are in order, and what gives the same bits in every run.
- * Buffers hold `count` elements each, need no alignment, and do not overlap (pass HEDDLE_IN_PLACE instead). All ranks pass the same count, type
- * and operation. Where they do not, the ranks of one node notice, and messages of different lengths are noticed; HEDDLE_CHECK=1 compares all of it,
- * in all collectives (docs/troubleshooting.md). */
+/* recvbuf[i] = sendbuf of rank 0 [i] op ... op sendbuf of rank size-1 [i], the same bits on every rank. The
+ * grouping is the algorithm's, and so is the order, unless the algorithm is in order: "team" is, which serves
+ * most calls on one node; others may begin with another rank for each part of a vector. docs/algorithms.md
+ * says which are in order, and what gives the same bits in every run. Buffers hold `count` elements each,
+ * need no alignment, and do not overlap (pass HEDDLE_IN_PLACE instead). All ranks pass the same count, type
+ * and operation. Where they do not, the ranks of one node notice, and messages of different lengths are
+ * noticed; HEDDLE_CHECK=1 compares all of it, in all collectives (docs/troubleshooting.md). */
 HEDDLE_API heddle_status heddle_allreduce(const void* sendbuf, void* recvbuf, size_t count,
                                           heddle_dtype dtype, heddle_op op, heddle_comm_t comm);
 
@@ -173,34 +188,40 @@ HEDDLE_API heddle_status heddle_bcast(void* buffer, size_t bytes, int root, hedd
 /* Returns once every rank has called it. */
 HEDDLE_API heddle_status heddle_barrier(heddle_comm_t comm);
 
-/* ---- Memory for collectives ----------------------------------------------------------------------------------- */
+/* ---- Memory for collectives ---- */
 
-/* Zeroed, page-aligned memory of `bytes` bytes that every rank of this node can reach: where all ranks of a node-local
- * communicator pass such memory of this communicator for every buffer (in place or not), a large heddle_allreduce works
- * in it directly, without copies in between. It can be used like any other memory, with any other communicator as well.
- * Local. It takes a file descriptor for each piece: get few large ones. HEDDLE_ERR_MEMORY where there is none;
- * *memory is null then, and for 0 bytes. After fork() what the child writes there stays its own. */
+/* Zeroed, page-aligned memory of `bytes` bytes that every rank of this node can reach: where all ranks of a
+ * node-local communicator pass such memory of this communicator for every buffer (in place or not), a large
+ * heddle_allreduce works in it directly, without copies in between. It can be used like any other memory,
+ * with any other communicator as well. Local. It takes a file descriptor for each piece: get few large ones.
+ * HEDDLE_ERR_MEMORY where there is none; *memory is null then, and for 0 bytes. After fork() what the child
+ * writes there stays its own. */
 HEDDLE_API heddle_status heddle_alloc(size_t bytes, heddle_comm_t comm, void** memory);
 
-/* Frees what heddle_alloc returned; null is allowed. Local. No collective that uses it is in flight on any rank (a
- * blocking one that has returned here is over everywhere as far as this memory goes). What is not freed goes with the
- * communicator. HEDDLE_ERR_ARGUMENT: the pointer is not from heddle_alloc on `comm`, or was freed before. */
+/* Frees what heddle_alloc returned; null is allowed. Local. No collective that uses it is in flight on any
+ * rank (a blocking one that has returned here is over everywhere as far as this memory goes). What is not
+ * freed goes with the communicator. HEDDLE_ERR_ARGUMENT: the pointer is not from heddle_alloc on `comm`, or
+ * was freed before. */
 HEDDLE_API heddle_status heddle_free(void* memory, heddle_comm_t comm);
 
-/* ---- Point to point (blocking; for benchmarks and set-up code) ------------------------------------------------ */
+/* ---- Point to point (blocking; for benchmarks and set-up code) ---- */
 
-/* A message of exactly `bytes` bytes; messages between two ranks match in order. A send may return before it is received, or wait until it is:
- * two ranks that both send first may wait for each other for ever. `peer` is another rank (else HEDDLE_ERR_ARGUMENT). */
+/* A message of exactly `bytes` bytes; messages between two ranks match in order. A send may return before it
+ * is received, or wait until it is: two ranks that both send first may wait for each other for ever. `peer`
+ * is another rank (else HEDDLE_ERR_ARGUMENT). */
 HEDDLE_API heddle_status heddle_send(const void* data, size_t bytes, int peer, heddle_comm_t comm);
 HEDDLE_API heddle_status heddle_recv(void* data, size_t bytes, int peer, heddle_comm_t comm);
 
-/* ---- Non-blocking and persistent ------------------------------------------------------------------------------ */
+/* ---- Non-blocking and persistent ---- */
 
-/* Start and return; but with 2,047 active ones of messages the next start waits for the oldest. Buffers stay untouched by the caller until the request is complete. Floats are folded as the thread that starts it computes (rounding, subnormal numbers). Progress is made in
- * heddle_test, heddle_wait and every blocking collective or message of the communicator, and where a network of heddle's own connects the nodes also
- * by a thread of heddle's (HEDDLE_PROGRESS_THREAD, docs/environment.md), which blocks all signals. Ranks of one node may take requests one after the
- * other, in the order in which they were started, and a blocking collective after them. *request is freed, and set to null, by the test
- * or wait that finds it complete or failed. On failure to start, *request is null. */
+/* Start and return; but with 2,047 active ones of messages the next start waits for the oldest. Buffers stay
+ * untouched by the caller until the request is complete. Floats are folded as the thread that starts it
+ * computes (rounding, subnormal numbers). Progress is made in heddle_test, heddle_wait and every blocking
+ * collective or message of the communicator, and where a network of heddle's own connects the nodes also by a
+ * thread of heddle's (HEDDLE_PROGRESS_THREAD, docs/environment.md), which blocks all signals. Ranks of one
+ * node may take requests one after the other, in the order in which they were started, and a blocking
+ * collective after them. *request is freed, and set to null, by the test or wait that finds it complete or
+ * failed. On failure to start, *request is null. */
 HEDDLE_API heddle_status heddle_iallreduce(const void* sendbuf, void* recvbuf, size_t count,
                                            heddle_dtype dtype, heddle_op op, heddle_comm_t comm,
                                            heddle_request_t* request);
@@ -208,8 +229,8 @@ HEDDLE_API heddle_status heddle_ibcast(void* buffer, size_t bytes, int root, hed
                                        heddle_request_t* request);
 HEDDLE_API heddle_status heddle_ibarrier(heddle_comm_t comm, heddle_request_t* request);
 
-/* Persistent: planned once, started with heddle_start as often as wanted, completed each time by test or wait (which
- * leave the request in place), freed with heddle_request_free while inactive. */
+/* Persistent: planned once, started with heddle_start as often as wanted, completed each time by test or wait
+ * (which leave the request in place), freed with heddle_request_free while inactive. */
 HEDDLE_API heddle_status heddle_allreduce_init(const void* sendbuf, void* recvbuf, size_t count,
                                                heddle_dtype dtype, heddle_op op, heddle_comm_t comm,
                                                heddle_request_t* request);
@@ -224,21 +245,23 @@ HEDDLE_API heddle_status heddle_start(heddle_request_t request);
  * *done becomes 1 when the request is complete (a null or inactive one is), else 0. */
 HEDDLE_API heddle_status heddle_test(heddle_request_t* request, int* done);
 HEDDLE_API heddle_status heddle_wait(heddle_request_t* request);
-/* Frees an inactive request and sets *request to null; null is allowed. An active one is HEDDLE_ERR_ARGUMENT, unless its
- * communicator has failed or is gone. */
+/* Frees an inactive request and sets *request to null; null is allowed. An active one is HEDDLE_ERR_ARGUMENT,
+ * unless its communicator has failed or is gone. */
 HEDDLE_API heddle_status heddle_request_free(heddle_request_t* request);
 
-/* ---- Information ---------------------------------------------------------------------------------------------- */
+/* ---- Information ---- */
 
-/* The sentence for the last failure in this thread: never null, valid until the next heddle call in this thread. */
+/* The sentence for the last failure in this thread: never null, valid until the next heddle call in this
+ * thread. */
 HEDDLE_API const char* heddle_last_error(void);
-/* For adapters on top of this API (heddle_mpi.h): makes `message` this thread's last error and returns `status`. */
+/* For adapters on top of this API (heddle_mpi.h): makes `message` this thread's last error and returns
+ * `status`. */
 HEDDLE_API heddle_status heddle_set_last_error(heddle_status status, const char* message);
 HEDDLE_API const char* heddle_status_name(heddle_status status);
 HEDDLE_API const char* heddle_version(void);
 
-/* The name of the algorithm that would serve a blocking allreduce of `count` elements, or a bcast of `bytes` bytes.
- * Static storage, never null on success. */
+/* The name of the algorithm that would serve a blocking allreduce of `count` elements, or a bcast of `bytes`
+ * bytes. Static storage, never null on success. */
 HEDDLE_API heddle_status heddle_allreduce_algorithm(size_t count, heddle_dtype dtype, heddle_op op,
                                                     heddle_comm_t comm, const char** name);
 HEDDLE_API heddle_status heddle_bcast_algorithm(size_t bytes, heddle_comm_t comm, const char** name);

@@ -6,7 +6,8 @@
 //     heddle::api::Request request = comm.iallreduce(in, out);
 //     request.wait();
 //
-// Buffers are whatever has its elements side by side and says how many: std::vector, std::array, std::span, an array of C's.
+// Buffers are whatever has its elements side by side and says how many: std::vector, std::array, std::span,
+// an array of C's.
 //
 // Everything here throws heddle::api::Error where the C function returns a status; nothing else does. The
 // names live in namespace heddle::api, which belongs to this header alone: libheddle.so exports only C names.
@@ -66,8 +67,8 @@ enum class Op {
 };
 
 // The heddle_dtype of an element type. Specialise for a type of your own that has the layout of one of these
-// (a class of half or 8-bit floats, say): `template <> struct heddle::api::dtype_of<Half> { static constexpr heddle_dtype
-// value = ...; };`
+// (a class of half or 8-bit floats, say): `template <> struct heddle::api::dtype_of<Half> { static constexpr
+// heddle_dtype value = ...; };`
 template <typename T, typename = void>
 struct dtype_of {
   static_assert(sizeof(T) == 0,
@@ -119,7 +120,8 @@ struct dtype_of<std::bfloat16_t> {
 };
 #endif
 
-// What is read, and what is written as well. A temporary that owns its elements is neither: they would be gone before they are used.
+// What is read, and what is written as well. A temporary that owns its elements is neither: they would be
+// gone before they are used.
 template <typename R>
 concept Source =
     std::ranges::contiguous_range<R> && std::ranges::sized_range<R> && std::ranges::borrowed_range<R>;
@@ -214,8 +216,8 @@ class Comm {
     check(heddle_comm_create_env(&handle));
     return Comm(handle);
   }
-  // `allgather`, a function or what can be called like one, is called as allgather(const void* mine, void* all, std::size_t bytes) during this call only;
-  // it returns 0 on success and must not throw.
+  // `allgather`, a function or what can be called like one, is called as allgather(const void* mine, void*
+  // all, std::size_t bytes) during this call only; it returns 0 on success and must not throw.
   template <typename Allgather>
   static Comm from_allgather(int rank, int size, Allgather&& allgather, const heddle_p2p* p2p = nullptr) {
     if constexpr (std::is_function_v<std::remove_reference_t<Allgather>>) {
@@ -225,7 +227,8 @@ class Comm {
     }
   }
 
-  // The ranks with equal `color`, ordered by `key`; empty with HEDDLE_NO_COLOR. Collective over this communicator.
+  // The ranks with equal `color`, ordered by `key`; empty with HEDDLE_NO_COLOR. Collective over this
+  // communicator.
   Comm split(int color, int key = 0) const {
     heddle_comm_t handle = nullptr;
     check(heddle_comm_split(handle_, color, key, &handle));

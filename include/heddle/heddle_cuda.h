@@ -43,11 +43,11 @@
  * where the GPUs cannot wait for each other in a graph (a driver older than CUDA 12.0, memory that
  * cannot be registered), and where not all ranks capture a call. What a program must see to:
  *
- * - All ranks capture the same collectives in the same order, and launch their graphs as often as
- *   each other. Launches, captures and other collectives of a communicator come in the same order
- *   on all ranks, and so do launches and calls on other communicators, which may allocate and free
- *   memory, and so wait for the whole GPU. Launches may go to any stream: they and other calls on streams follow each other
- *   on the GPU in the order of that rank's calls.
+ * - All ranks capture the same collectives in the same order, and launch their graphs as often as each other.
+ *   Launches, captures and other collectives of a communicator come in the same order on all ranks, and so do
+ *   launches and calls on other communicators, which may allocate and free memory, and so wait for the whole
+ *   GPU. Launches may go to any stream: they and other calls on streams follow each other on the GPU in the
+ *   order of that rank's calls.
  * - Every rank launches. A stream waits for the other ranks' launches without a deadline: where a
  *   rank does not launch, or has died, whatever waits for the stream waits on. The way out is the
  *   launch that is missing, or the end of the process. heddle_comm_destroy waits too, but where a
@@ -75,9 +75,9 @@
  * - Where the host serves the ranks a collective may fail after the calls have returned, as when
  *   another process has died or HEDDLE_TIMEOUT is over: streams go on, with undefined contents, and
  *   the next call on a stream returns the error.
- * - A stream's wait for another rank of its own node has no deadline: it takes as long as that one
- *   is behind, and perhaps for ever where its process has died; blocking calls fail then. But where the GPUs exchange short
- *   vectors in kernels (HEDDLE_EXCHANGE_BYTES) it ends after HEDDLE_TIMEOUT outside of graphs, with
+ * - A stream's wait for another rank of its own node has no deadline: it takes as long as that one is behind,
+ *   and perhaps for ever where its process has died; blocking calls fail then. But where the GPUs exchange
+ *   short vectors in kernels (HEDDLE_EXCHANGE_BYTES) it ends after HEDDLE_TIMEOUT outside of graphs, with
  *   undefined contents, and the next call returns the error.
  * - Where a rank's GPU has failed (an illegal access, a context that was reset) with earlier calls
  *   on its stream, the next call says so on all ranks. What the others' streams were given before

@@ -1,5 +1,5 @@
-// Collectives on streams of CUDA for C++20: a thin face over heddle_cuda.h, header only. What heddle.hpp says of names and errors holds here; memory, order, threads
-// and CUDA graphs are as heddle_cuda.h says.
+// Collectives on streams of CUDA for C++20: a thin face over heddle_cuda.h, header only. What heddle.hpp says
+// of names and errors holds here; memory, order, threads and CUDA graphs are as heddle_cuda.h says.
 //
 //     heddle::api::Comm comm = heddle::api::Comm::from_environment();
 //     heddle::api::allreduce_on_stream(comm, stream, std::span(in, n), std::span(out, n));

@@ -1,13 +1,13 @@
-/* heddle: a communicator from an MPI communicator. Header only, C and C++, no state of its own: the program that includes
- * this compiles it against its own mpi.h, so libheddle.so needs no MPI.
+/* heddle: a communicator from an MPI communicator. Header only, C and C++, no state of its own: the program
+ * that includes this compiles it against its own mpi.h, so libheddle.so needs no MPI.
  *
  *     heddle_comm_t comm;
  *     if (heddle_comm_create_mpi(MPI_COMM_WORLD, &comm) != HEDDLE_OK) { puts(heddle_last_error()); ... }
  *     ...
  *     heddle_comm_destroy(comm);            on every rank, before MPI_Finalize
  *
- * Threads: heddle calls MPI only from the thread that calls heddle. Under MPI_THREAD_SERIALIZED the program keeps calls
- * into heddle and into MPI apart, as it does for MPI itself.
+ * Threads: heddle calls MPI only from the thread that calls heddle. Under MPI_THREAD_SERIALIZED the program
+ * keeps calls into heddle and into MPI apart, as it does for MPI itself.
  */
 #ifndef HEDDLE_HEDDLE_MPI_H
 #define HEDDLE_HEDDLE_MPI_H
@@ -108,8 +108,9 @@ static inline int heddle_mpi_test(void* request, int* done, void* context) {
   return error;
 }
 
-/* MPI completes a cancelled receive without the other side. A receive that has met its message, and a send that the other side has begun to fetch,
- * it may not let go of: such a request is left to MPI, which goes on with it, in its buffer as well, and frees it when it can. Nonzero then. */
+/* MPI completes a cancelled receive without the other side. A receive that has met its message, and a send
+ * that the other side has begun to fetch, it may not let go of: such a request is left to MPI, which goes on
+ * with it, in its buffer as well, and frees it when it can. Nonzero then. */
 static inline int heddle_mpi_cancel(void* request, void* context) {
   heddle_mpi_message opened;
   double end;
@@ -118,8 +119,8 @@ static inline int heddle_mpi_cancel(void* request, void* context) {
   (void)context;
   memcpy(&opened, request, sizeof(opened));
   if (opened.request == MPI_REQUEST_NULL) return MPI_SUCCESS;
-  /* Few sends can be cancelled, and no receive whose message is on its way: those that end by themselves leave the buffer alone after this. Not one
-   * whose receiver never takes it. */
+  /* Few sends can be cancelled, and no receive whose message is on its way: those that end by themselves
+   * leave the buffer alone after this. Not one whose receiver never takes it. */
   end = MPI_Wtime() + 0.02;
   error = MPI_Cancel(&opened.request);
   while (error == MPI_SUCCESS && !done && MPI_Wtime() < end)
@@ -153,12 +154,12 @@ static inline int heddle_mpi_allgather(const void* mine, void* all, size_t bytes
 
 /* NOLINTBEGIN(modernize-use-nullptr): this is C as well. */
 
-/* A heddle communicator with the ranks of `comm`, an intracommunicator. Collective over `comm`, which stays the caller's:
- * heddle talks on a duplicate of its own, that heddle_comm_destroy frees. Because MPI_Comm_free is collective, so is
- * heddle_comm_destroy for this communicator: every rank calls it, in the same order as other collectives on `comm`, and
- * before MPI_Finalize (afterwards it still frees heddle's part, but MPI's duplicate is lost).
- * HEDDLE_ERR_ARGUMENT: MPI is not running, `comm` is MPI_COMM_NULL or an intercommunicator. HEDDLE_ERR_PEER: MPI failed.
- * On failure *out is null. */
+/* A heddle communicator with the ranks of `comm`, an intracommunicator. Collective over `comm`, which stays
+ * the caller's: heddle talks on a duplicate of its own, that heddle_comm_destroy frees. Because MPI_Comm_free
+ * is collective, so is heddle_comm_destroy for this communicator: every rank calls it, in the same order as
+ * other collectives on `comm`, and before MPI_Finalize (afterwards it still frees heddle's part, but MPI's
+ * duplicate is lost). HEDDLE_ERR_ARGUMENT: MPI is not running, `comm` is MPI_COMM_NULL or an
+ * intercommunicator. HEDDLE_ERR_PEER: MPI failed. On failure *out is null. */
 static inline heddle_status heddle_comm_create_mpi(MPI_Comm comm, heddle_comm_t* out) {
   heddle_mpi_lender* lender = NULL;
   heddle_p2p p2p;

@@ -1,7 +1,8 @@
-/* heddle: allreduce of sparse vectors. Everything that heddle.h says of threads, order, waits and errors holds here.
+/* heddle: allreduce of sparse vectors. Everything that heddle.h says of threads, order, waits and errors
+ * holds here.
  *
- * A sparse vector is an array of indices and an array of values beside it. Nothing that heddle keeps or sends is as large
- * as the dimension unless the entries are.
+ * A sparse vector is an array of indices and an array of values beside it. Nothing that heddle keeps or sends
+ * is as large as the dimension unless the entries are.
  */
 #ifndef HEDDLE_HEDDLE_SPARSE_H
 #define HEDDLE_HEDDLE_SPARSE_H
@@ -29,72 +30,81 @@ typedef struct heddle_sparse {
 
   /* Of results: entries that the arrays have room for. */
   size_t capacity;
-  /* Of results, may be null: called once the result is known to have `entries` entries, where `capacity` is less. Makes the arrays large
-   * enough, sets `capacity`, and returns 0; anything else is a failure of this rank (HEDDLE_ERR_MEMORY). Must not call heddle. While a request is active, heddle's
-   * own thread may call it. */
+  /* Of results, may be null: called once the result is known to have `entries` entries, where `capacity` is
+   * less. Makes the arrays large enough, sets `capacity`, and returns 0; anything else is a failure of this
+   * rank (HEDDLE_ERR_MEMORY). Must not call heddle. While a request is active, heddle's own thread may call
+   * it. */
   int (*grow)(struct heddle_sparse* self, size_t entries);
   void* context; /* the caller's */
 } heddle_sparse;
 
-/* Brings entries in any order into the contract's form, in place: sorted, those of equal index summed in the order in
- * which they stood. `count` becomes the number of different indices. Takes memory for a second copy of the entries.
- * HEDDLE_ERR_ARGUMENT names an index that is not less than the dimension, or a count that no memory can hold; nothing is changed then. Local; arrays in the
- * host's memory. */
+/* Brings entries in any order into the contract's form, in place: sorted, those of equal index summed in the
+ * order in which they stood. `count` becomes the number of different indices. Takes memory for a second copy
+ * of the entries. HEDDLE_ERR_ARGUMENT names an index that is not less than the dimension, or a count that no
+ * memory can hold; nothing is changed then. Local; arrays in the host's memory. */
 HEDDLE_API heddle_status heddle_sparse_sort(heddle_sparse* vector);
 
-/* Whether the contract holds; the message names the first entry that breaks it, or a count of more than the dimension, of which none is read. Local; arrays in the host's memory.
- * Collectives check it themselves. */
+/* Whether the contract holds; the message names the first entry that breaks it, or a count of more than the
+ * dimension, of which none is read. Local; arrays in the host's memory. Collectives check it themselves. */
 HEDDLE_API heddle_status heddle_sparse_check(const heddle_sparse* vector);
 
-/* out = op over all ranks' `in`: the entries that any rank has, the same bits on every rank, whatever arrives first.
+/* out = op over all ranks' `in`: the entries that any rank has, the same bits on every rank, whatever arrives
+ * first.
  *
- * `op`: HEDDLE_SUM, where an entry that a rank lacks counts as +0, as it would in a dense vector; HEDDLE_MIN or HEDDLE_MAX, where it
- * does not count. An entry is in the result where any rank has it, also where the sum is 0.
- * `in` keeps the contract; its arrays stay the caller's. All ranks pass the same dimension, value type and operation; counts
- * (0 too) and index types may differ. Where ranks disagree, or are in different ones of the blocking calls of this header and
- * heddle_sparse_allreduce_coded, or one breaks the contract or passes another argument that is refused, every rank gets
- * HEDDLE_ERR_ARGUMENT, nothing is exchanged, and the communicator remains usable. (Of heddle_sparse_allreduce_in_place this holds where
- * all pass a type of sparse values and more than 0 elements; arguments that are refused it tells to their rank alone.)
- * `out` takes the result; dimension and types are set to those of `in`. It may be `in` itself. Where `capacity` is less than
- * the result and `grow` is null, this rank gets HEDDLE_ERR_CAPACITY, and where `grow` fails HEDDLE_ERR_MEMORY: in both cases
- * `count` becomes what is needed, and heddle_sparse_fetch has the result; others are not affected. */
+ * `op`: HEDDLE_SUM, where an entry that a rank lacks counts as +0, as it would in a dense vector; HEDDLE_MIN
+ * or HEDDLE_MAX, where it does not count. An entry is in the result where any rank has it, also where the sum
+ * is 0. `in` keeps the contract; its arrays stay the caller's. All ranks pass the same dimension, value type
+ * and operation; counts (0 too) and index types may differ. Where ranks disagree, or are in different ones of
+ * the blocking calls of this header and heddle_sparse_allreduce_coded, or one breaks the contract or passes
+ * another argument that is refused, every rank gets HEDDLE_ERR_ARGUMENT, nothing is exchanged, and the
+ * communicator remains usable. (Of heddle_sparse_allreduce_in_place this holds where all pass a type of
+ * sparse values and more than 0 elements; arguments that are refused it tells to their rank alone.) `out`
+ * takes the result; dimension and types are set to those of `in`. It may be `in` itself. Where `capacity` is
+ * less than the result and `grow` is null, this rank gets HEDDLE_ERR_CAPACITY, and where `grow` fails
+ * HEDDLE_ERR_MEMORY: in both cases `count` becomes what is needed, and heddle_sparse_fetch has the result;
+ * others are not affected. */
 HEDDLE_API heddle_status heddle_sparse_allreduce(const heddle_sparse* in, heddle_sparse* out, heddle_op op,
                                                  heddle_comm_t comm);
 
-/* The result that did not fit, into arrays that are large enough now (or `grow`). It is kept until it is fetched, or the
- * next sparse collective that does not fit. HEDDLE_ERR_ARGUMENT: there is none. Local. */
+/* The result that did not fit, into arrays that are large enough now (or `grow`). It is kept until it is
+ * fetched, or the next sparse collective that does not fit. HEDDLE_ERR_ARGUMENT: there is none. Local. */
 HEDDLE_API heddle_status heddle_sparse_fetch(heddle_sparse* out, heddle_comm_t comm);
 
-/* Sparse in, dense out: `dense` holds `dimension` elements, 0 where no rank has an entry. It overlaps no array of `in`
- * (HEDDLE_ERR_ARGUMENT). */
+/* Sparse in, dense out: `dense` holds `dimension` elements, 0 where no rank has an entry. It overlaps no
+ * array of `in` (HEDDLE_ERR_ARGUMENT). */
 HEDDLE_API heddle_status heddle_sparse_allreduce_dense(const heddle_sparse* in, void* dense, heddle_op op,
                                                        heddle_comm_t comm);
 
-/* heddle_allreduce(HEDDLE_IN_PLACE, buffer, count, dtype, HEDDLE_SUM, comm) for vectors that may be mostly zeros: the ranks
- * agree by a look at samples whether to exchange entries or the vector, and the bits are those of a dense sum in the order in which
- * the entries were folded, -0, NaN and infinities included. Memory: that of the entries, where they are exchanged. Elements of
- * types that `value_type` does not take, 8-bit floats among them, are always summed as a vector. */
+/* heddle_allreduce(HEDDLE_IN_PLACE, buffer, count, dtype, HEDDLE_SUM, comm) for vectors that may be mostly
+ * zeros: the ranks agree by a look at samples whether to exchange entries or the vector, and the bits are
+ * those of a dense sum in the order in which the entries were folded, -0, NaN and infinities included.
+ * Memory: that of the entries, where they are exchanged. Elements of types that `value_type` does not take,
+ * 8-bit floats among them, are always summed as a vector. */
 HEDDLE_API heddle_status heddle_sparse_allreduce_in_place(void* buffer, size_t count, heddle_dtype dtype,
                                                           heddle_comm_t comm);
 
-/* Non-blocking and persistent, with the requests of heddle.h. The structure `in` is read by this call alone, its arrays and `out` stay in
- * place until the request is complete, a persistent one until it is freed. What heddle_sparse_allreduce would return, HEDDLE_ERR_CAPACITY
- * included, is returned by the test or wait that finds the request complete; but arguments that are refused whatever the entries are, this call
- * refuses, on this rank alone, without a request: the others wait for it. Arrays of `in` on a GPU are read at the start. */
+/* Non-blocking and persistent, with the requests of heddle.h. The structure `in` is read by this call alone,
+ * its arrays and `out` stay in place until the request is complete, a persistent one until it is freed. What
+ * heddle_sparse_allreduce would return, HEDDLE_ERR_CAPACITY included, is returned by the test or wait that
+ * finds the request complete; but arguments that are refused whatever the entries are, this call refuses, on
+ * this rank alone, without a request: the others wait for it. Arrays of `in` on a GPU are read at the start.
+ */
 HEDDLE_API heddle_status heddle_isparse_allreduce(const heddle_sparse* in, heddle_sparse* out, heddle_op op,
                                                   heddle_comm_t comm, heddle_request_t* request);
-/* Persistent: dimension, count, types and addresses of the arrays are those that `in` has in this call; the indices stay as they are at the first
- * start, on all ranks; values change. `out` shares no memory with `in` (HEDDLE_ERR_ARGUMENT), which every start reads again. Sums exchange
- * indices at the first start alone. */
+/* Persistent: dimension, count, types and addresses of the arrays are those that `in` has in this call; the
+ * indices stay as they are at the first start, on all ranks; values change. `out` shares no memory with `in`
+ * (HEDDLE_ERR_ARGUMENT), which every start reads again. Sums exchange indices at the first start alone. */
 HEDDLE_API heddle_status heddle_sparse_allreduce_init(const heddle_sparse* in, heddle_sparse* out,
                                                       heddle_op op, heddle_comm_t comm,
                                                       heddle_request_t* request);
 
-/* Of the sparse allreduce that was completed last on the communicator, those of heddle_compress.h included. */
+/* Of the sparse allreduce that was completed last on the communicator, those of heddle_compress.h included.
+ */
 typedef struct heddle_sparse_stats {
-  /* Static storage: the name of an allreduce algorithm (docs/algorithms.md) whose schedule carried entries or codes; "dense": the whole vector was
-   * exchanged; "bitmaps": by way of bitmaps in the memory of one node; "gpu": by the GPUs of a node; "random_k": by the method randomk, as a
-   * short dense vector; "none" before the first one. */
+  /* Static storage: the name of an allreduce algorithm (docs/algorithms.md) whose schedule carried entries or
+   * codes; "dense": the whole vector was exchanged; "bitmaps": by way of bitmaps in the memory of one node;
+   * "gpu": by the GPUs of a node; "random_k": by the method randomk, as a short dense vector; "none" before
+   * the first one. */
   const char* algorithm;
   uint64_t entries;        /* of all ranks */
   uint64_t result_entries; /* 0 where the whole vector was exchanged, or sums travelled as one */

@@ -1,5 +1,5 @@
-// Sparse vectors and compressed sums for C++20: a thin face over heddle_sparse.h and heddle_compress.h, header only. What heddle.hpp says of
-// names and errors holds here.
+// Sparse vectors and compressed sums for C++20: a thin face over heddle_sparse.h and heddle_compress.h,
+// header only. What heddle.hpp says of names and errors holds here.
 //
 //     heddle::api::SparseVector<float> gradient{.dimension = 1 << 24};
 //     gradient.indices = {...};  gradient.values = {...};  gradient.sort();
@@ -21,8 +21,8 @@
 
 namespace heddle::api {
 
-// Entries of a vector: indices rise strictly and are less than the dimension; as many values. `Index`: std::uint32_t (dimensions up to
-// 2^32) or std::uint64_t.
+// Entries of a vector: indices rise strictly and are less than the dimension; as many values. `Index`:
+// std::uint32_t (dimensions up to 2^32) or std::uint64_t.
 template <typename Value, typename Index = std::uint32_t>
 struct SparseVector {
   static_assert(std::is_same_v<Index, std::uint32_t> || std::is_same_v<Index, std::uint64_t>);
@@ -39,7 +39,8 @@ struct SparseVector {
     values.resize(view.count);
   }
 
-  // The entries as C functions take them, which look at them only or, where they take results, make room in this vector.
+  // The entries as C functions take them, which look at them only or, where they take results, make room in
+  // this vector.
   heddle_sparse c_view() {
     if (indices.size() != values.size())
       throw Error(HEDDLE_ERR_ARGUMENT, std::to_string(indices.size()) + " indices, but " +
@@ -70,8 +71,9 @@ struct SparseVector {
   }
 };
 
-// Makes `call` with the entries as C functions take them as input, which they only read. Where c_view() refuses them the call is made all the same, with a
-// null pointer, of which the function tells the other ranks, so that these do not wait for this one.
+// Makes `call` with the entries as C functions take them as input, which they only read. Where c_view()
+// refuses them the call is made all the same, with a null pointer, of which the function tells the other
+// ranks, so that these do not wait for this one.
 template <typename Value, typename Index, typename Call>
 void call_with(const SparseVector<Value, Index>& vector, const Call& call) {
   auto& entries = const_cast<SparseVector<Value, Index>&>(vector);
@@ -109,7 +111,8 @@ void call_with_room(const SparseVector<Value, Index>& vector, std::size_t room, 
   call_with(vector, call);
 }
 
-// The same into a vector, `dimension` elements of it: 0 where no rank has an entry. heddle_sparse_allreduce_dense.
+// The same into a vector, `dimension` elements of it: 0 where no rank has an entry.
+// heddle_sparse_allreduce_dense.
 template <typename Value, typename Index>
 void sparse_allreduce_dense(const Comm& comm, const SparseVector<Value, Index>& vector,
                             std::type_identity_t<std::span<Value>> dense, Op op = Op::sum) {

@@ -68,7 +68,8 @@ class BufferPool {
 // or what half of the available memory allows.
 std::size_t affordable_memory(std::size_t wanted, int ranks);
 
-// The same number on all ranks, which must agree on the buffer that is next to be fresh: the least of them. Collective.
+// The same number on all ranks, which must agree on the buffer that is next to be fresh: the least of them.
+// Collective.
 std::size_t affordable_memory(const Job& job, std::size_t wanted);
 
 // As options take it, "8K" or "4097M", rounded up.

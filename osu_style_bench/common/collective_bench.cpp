@@ -59,10 +59,11 @@ void CollectiveBench::call(Side& side) {
   }
 }
 
-// Untimed calls lead in and out. After `lead_in` of them the caches hold what this side left there, not the other one, and
-// no rank is still busy with that; and until all ranks have stopped their clocks none can leave those at the end, so that
-// no rank goes on to something that takes a core from another's measurement. A bcast needs one from every root for that,
-// also where those that are timed have one root: after as many as there are ranks that is rank 0 again.
+// Untimed calls lead in and out. After `lead_in` of them the caches hold what this side left there, not the
+// other one, and no rank is still busy with that; and until all ranks have stopped their clocks none can
+// leave those at the end, so that no rank goes on to something that takes a core from another's measurement.
+// A bcast needs one from every root for that, also where those that are timed have one root: after as many as
+// there are ranks that is rank 0 again.
 double CollectiveBench::block(Side& side, long calls, long lead_in) {
   const bool moves = options_.kind == Kind::bcast;
   const auto one = [&](bool moving) {

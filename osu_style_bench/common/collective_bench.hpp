@@ -23,7 +23,8 @@ class CollectiveBench {
   PlainRow measure(Side& side, std::size_t bytes);
 
   // Blocks of back-to-back calls on either side in turn, the order swapped each round. The root of a bcast
-  // moves on with every call, so that no rank can run ahead, unless it shall be a fixed one. Both sides use the same buffers.
+  // moves on with every call, so that no rank can run ahead, unless it shall be a fixed one. Both sides use
+  // the same buffers.
   ComparedRow compare(Side& host, Side& heddle, std::size_t bytes);
 
  private:

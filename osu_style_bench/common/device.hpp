@@ -12,15 +12,15 @@
 
 namespace heddle::bench {
 
-// Whether heddle, on all ranks, takes GPU memory for what it is: HEDDLE_CUDA=0 has it read all memory as the host's. Collective; the sentence that
-// says so is in `problem`.
+// Whether heddle, on all ranks, takes GPU memory for what it is: HEDDLE_CUDA=0 has it read all memory as the
+// host's. Collective; the sentence that says so is in `problem`.
 bool heddle_takes_gpu_memory(const Job& job, Place place, std::string& problem);
 
 // What fails here ends the job. One thread at a time.
 class Device {
  public:
-  // Of the GPU whose number is the rank's on its machine, modulo as many as there are. Collective; null on all ranks where one has none, which
-  // says why.
+  // Of the GPU whose number is the rank's on its machine, modulo as many as there are. Collective; null on
+  // all ranks where one has none, which says why.
   static std::unique_ptr<Device> open(const Job& job, Place place);
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;

@@ -1,5 +1,6 @@
-// The MPI that starts the benchmarks' ranks, as far as they use it themselves. Two files define this: host_mpi.cpp, which calls MPI, and
-// without_mpi.cpp, for programs that are built without one; side.hpp's sides of MPI are as many.
+// The MPI that starts the benchmarks' ranks, as far as they use it themselves. Two files define this:
+// host_mpi.cpp, which calls MPI, and without_mpi.cpp, for programs that are built without one; side.hpp's
+// sides of MPI are as many.
 #pragma once
 
 #include <span>
@@ -14,8 +15,8 @@ bool built_in();
 // Its description of itself, on one line; "no MPI" without one. Needs no start().
 std::string library();
 
-// False on failure, with the sentence in `problem`. `native`: the benchmark could do without MPI. `threads`: several threads will call
-// at once.
+// False on failure, with the sentence in `problem`. `native`: the benchmark could do without MPI. `threads`:
+// several threads will call at once.
 bool start(int* argc, char*** argv, bool native, bool threads, std::string& problem);
 void finish();
 int rank();

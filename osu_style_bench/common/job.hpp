@@ -29,13 +29,14 @@ class Job {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  // Its number among the ranks of its machine: as MPI says, or LOCAL_RANK (torchrun sets it), or else its rank. Collective.
+  // Its number among the ranks of its machine: as MPI says, or LOCAL_RANK (torchrun sets it), or else its
+  // rank. Collective.
   int local_rank() const;
   bool has_mpi() const { return has_mpi_; }
   bool leads() const { return rank_ == 0; }
 
-  // The sentence that says so where the launcher of another MPI than the program's started it, which leaves each process alone;
-  // else empty.
+  // The sentence that says so where the launcher of another MPI than the program's started it, which leaves
+  // each process alone; else empty.
   std::string other_launcher() const;
 
   // Each value becomes the largest (the sum) over all ranks, on all ranks.
@@ -51,8 +52,8 @@ class Job {
 
   // Ends all ranks after a failure that the others cannot see.
   [[noreturn]] void abort(const std::string& why) const;
-  // What `run` returns. An exception ends all ranks, as others may be waiting for this one: unwinding any further would have it leave
-  // MPI, and wait for them there.
+  // What `run` returns. An exception ends all ranks, as others may be waiting for this one: unwinding any
+  // further would have it leave MPI, and wait for them there.
   int run(const std::function<int()>& run) const;
   // Each rank's `text`, by rank, on all ranks. Collective.
   std::vector<std::string> gather(const std::string& text) const;

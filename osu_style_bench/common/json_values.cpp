@@ -21,7 +21,8 @@ using nlohmann::json;
 
 namespace {
 
-// Of what files hold: rises where a reader of an earlier one would go wrong. Files without it are from before.
+// Of what files hold: rises where a reader of an earlier one would go wrong. Files without it are from
+// before.
 constexpr int kSchema = 1;
 
 // As ISO 8601 has it, in UTC.
@@ -42,7 +43,8 @@ json command_line() {
   return arguments;
 }
 
-// What was set for heddle, the MPIs and the networks below them: it decides what is measured as much as the command line does.
+// What was set for heddle, the MPIs and the networks below them: it decides what is measured as much as the
+// command line does.
 json environment() {
   constexpr std::string_view kPrefixes[] = {"HEDDLE_", "MPIR_CVAR_", "UCX_", "FI_", "OMPI_MCA_"};
   json set = json::object();

@@ -24,7 +24,8 @@ heddle_dtype heddle_type(Dtype dtype) {
   return HEDDLE_INT8;
 }
 
-// A thread that does one thing after the other beside its owner. It stays from one window to the next: to make one for each would be measured.
+// A thread that does one thing after the other beside its owner. It stays from one window to the next: to
+// make one for each would be measured.
 class Helper {
  public:
   Helper() : thread_([this] { serve(); }) {}

@@ -161,8 +161,8 @@ void declare(CLI::App& app, Options& options, Texts& texts) {
   }
 }
 
-// A sum in place is what the next call that meets the buffer sends. Floating-point numbers grow to infinity, which is added as fast as
-// any; whole numbers wrap to 0, and zeros may go by ways of their own.
+// A sum in place is what the next call that meets the buffer sends. Floating-point numbers grow to infinity,
+// which is added as fast as any; whole numbers wrap to 0, and zeros may go by ways of their own.
 std::string in_place_problem(const Options& options) {
   if (!options.in_place) return "";
   if (options.dtype != Dtype::float32 && options.dtype != Dtype::float64)

@@ -106,7 +106,8 @@ double OverlapBench::compute(Side& side) {
   return now() - begin;
 }
 
-// Cores speed up and slow down, and one run says little: the computation is corrected until it takes what the collective's rounds do.
+// Cores speed up and slow down, and one run says little: the computation is corrected until it takes what the
+// collective's rounds do.
 void OverlapBench::make_as_long(Side& side, double per_call) {
   job_.barrier();
   computation_.last(per_call);

@@ -1,4 +1,5 @@
-// Measures how much of a non-blocking collective goes on while its caller computes, as OSU's osu_iallreduce and osu_ibcast do.
+// Measures how much of a non-blocking collective goes on while its caller computes, as OSU's osu_iallreduce
+// and osu_ibcast do.
 #pragma once
 
 #include <optional>
@@ -13,7 +14,8 @@
 
 namespace heddle::bench {
 
-// Arithmetic in a core's own registers and cache: a fixed amount of it, so that time which somebody takes from it shows.
+// Arithmetic in a core's own registers and cache: a fixed amount of it, so that time which somebody takes
+// from it shows.
 class Computation {
  public:
   Computation();
@@ -41,17 +43,18 @@ class Computation {
 // 100 where both at once take as long as the longer of the two alone, 0 where as long as one after the other.
 double overlap_percent(double pure_us, double compute_us, double overall_us);
 
-// Why that would say nothing; empty where it does. Both at once cannot be shorter than either alone, unless the machine changed in between; and beside a
-// computation of another length than the collective's hardly any overlap, or nearly all of it, comes by itself.
+// Why that would say nothing; empty where it does. Both at once cannot be shorter than either alone, unless
+// the machine changed in between; and beside a computation of another length than the collective's hardly any
+// overlap, or nearly all of it, comes by itself.
 std::string why_no_overlap(double pure_us, double compute_us, double overall_us);
 
 class OverlapBench {
  public:
   OverlapBench(const Job& job, const Options& options, std::size_t memory, const BufferPool::Source& source);
 
-  // Rounds of the collective alone, the computation alone, and both; the computation takes about as long as the collective. Medians
-  // over rounds of the longest over ranks. Unlike OSU's the computation is an amount of work, not of time: a thread or a
-  // library that takes the core from it gets no credit for that.
+  // Rounds of the collective alone, the computation alone, and both; the computation takes about as long as
+  // the collective. Medians over rounds of the longest over ranks. Unlike OSU's the computation is an amount
+  // of work, not of time: a thread or a library that takes the core from it gets no credit for that.
   OverlapRow measure(Side& side, std::size_t bytes);
 
  private:

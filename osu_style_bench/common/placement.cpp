@@ -47,7 +47,8 @@ std::vector<int> cores_in(const std::string& core_list) {
 
 namespace {
 
-// Gives ranks cores of their own, one after the other; those that have one move where they can (augmenting paths).
+// Gives ranks cores of their own, one after the other; those that have one move where they can (augmenting
+// paths).
 class Seats {
  public:
   explicit Seats(const std::vector<std::vector<int>>& allowed) : allowed_(allowed) {}
@@ -107,7 +108,8 @@ std::string lack_of_cores(const std::vector<RankPlace>& places) {
 }
 
 std::string Interruptions::complaint() const {
-  // Each costs some milliseconds of waiting: more than that and no block of 4 ms is likely to be free of them.
+  // Each costs some milliseconds of waiting: more than that and no block of 4 ms is likely to be free of
+  // them.
   constexpr double kOften = 25;
   constexpr long kLeast = 10;  // of a short run
   if (most < kLeast || per_second < kOften) return "";

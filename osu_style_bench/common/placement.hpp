@@ -38,7 +38,8 @@ class CoreWatch {
  public:
   // Collective. Interruptions count from here on.
   explicit CoreWatch(const Job& job);
-  // Collective, once all is measured: on standard error, in a line, whatever kept ranks from having cores to themselves.
+  // Collective, once all is measured: on standard error, in a line, whatever kept ranks from having cores to
+  // themselves.
   void end(const Job& job, const char* program);
 
   const std::vector<RankPlace>& places() const { return places_; }

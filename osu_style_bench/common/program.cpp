@@ -28,7 +28,8 @@ struct Sides {
 
 constexpr int kTakenOver = 4;  // calls, more than go by before the preload library takes a communicator over
 
-// Whether the preload library, which is in this process, serves any of the sizes. Collective: only once it was called does it know.
+// Whether the preload library, which is in this process, serves any of the sizes. Collective: only once it
+// was called does it know.
 bool preload_serves(const Options& options) {
   if (options.kind != Kind::allreduce && options.kind != Kind::bcast) return false;
   const std::unique_ptr<Side> side = make_mpi_side(options.dtype);

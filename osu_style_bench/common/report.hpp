@@ -14,9 +14,9 @@ namespace heddle::bench {
 
 class Report {
  public:
-  // `mode` says in a few words what is called: "MPI", "MPI with heddle 0.1.0 preloaded", ... `column` heads, in a comparison, the
-  // times of that. `memory` is what the buffers of each rank may take. `job` and `options` outlive the report.
-  // Collective.
+  // `mode` says in a few words what is called: "MPI", "MPI with heddle 0.1.0 preloaded", ... `column` heads,
+  // in a comparison, the times of that. `memory` is what the buffers of each rank may take. `job` and
+  // `options` outlive the report. Collective.
   Report(const Job& job, const Options& options, std::string mode, std::string column, std::size_t memory);
 
   void header() const;

@@ -6,8 +6,8 @@
 namespace heddle::bench {
 namespace {
 
-// What a library does that knows nothing of GPUs, or nothing better: copies to the host, its collective there, copies back. The host's memory is
-// pinned and used again, which is the best that can be made of it.
+// What a library does that knows nothing of GPUs, or nothing better: copies to the host, its collective
+// there, copies back. The host's memory is pinned and used again, which is the best that can be made of it.
 class StagedSide final : public Side {
  public:
   StagedSide(const Job& job, const Options& options, Device& device, std::unique_ptr<Side> inner)

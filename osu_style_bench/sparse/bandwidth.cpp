@@ -81,7 +81,8 @@ bool streams_are_sent(const Job& job, heddle_comm_t comm) {
   heddle_status status = heddle_sparse_allreduce(&in, &sum, HEDDLE_SUM, comm);
   if (status == HEDDLE_OK) status = heddle_sparse_get_stats(comm, &stats);
   if (status != HEDDLE_OK) job.abort(std::string("heddle_sparse_allreduce: ") + heddle_last_error());
-  // Half of them at the least, where two ranks sum a half each. Nothing where all go as one vector, of which none are counted.
+  // Half of them at the least, where two ranks sum a half each. Nothing where all go as one vector, of which
+  // none are counted.
   return job.maximum(static_cast<double>(stats.bytes_sent)) >= static_cast<double>(kLeastSent);
 }
 

@@ -5,12 +5,12 @@
 
 namespace heddle::bench {
 
-// Bytes per second of large messages from rank 0 to the last rank, one way, one after the other: the median over
-// windows of them. Collective; `seconds` is about how long it takes. At least two ranks.
+// Bytes per second of large messages from rank 0 to the last rank, one way, one after the other: the median
+// over windows of them. Collective; `seconds` is about how long it takes. At least two ranks.
 double measure_wire(const Job& job, heddle_comm_t comm, double seconds);
 
-// False where ranks read each other's streams in memory, which all of a node can reach, and send where they lie alone: what is
-// counted as sent is not what is summed then. Collective.
+// False where ranks read each other's streams in memory, which all of a node can reach, and send where they
+// lie alone: what is counted as sent is not what is summed then. Collective.
 bool streams_are_sent(const Job& job, heddle_comm_t comm);
 
 }  // namespace heddle::bench

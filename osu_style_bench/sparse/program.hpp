@@ -3,7 +3,8 @@
 
 namespace heddle::bench {
 
-// Returns the exit status: 0, 1 after a failure (a wrong result under -c among them), 2 if the command line is wrong.
+// Returns the exit status: 0, 1 after a failure (a wrong result under -c among them), 2 if the command line
+// is wrong.
 int run_sparse_program(int argc, char** argv);
 
 }  // namespace heddle::bench

@@ -1,4 +1,5 @@
-// Prints a row for each density as it is measured, and writes all as JSON in the end. Only the leading rank prints.
+// Prints a row for each density as it is measured, and writes all as JSON in the end. Only the leading rank
+// prints.
 #pragma once
 
 #include <string>
@@ -14,8 +15,8 @@ namespace heddle::bench {
 
 class SparseReport {
  public:
-  // `with_host`: rows have figures of the host MPI. `device` is where vectors lie; null: in the host's memory. `bytes_per_second` of the wire; 0 where
-  // it was not measured.
+  // `with_host`: rows have figures of the host MPI. `device` is where vectors lie; null: in the host's
+  // memory. `bytes_per_second` of the wire; 0 where it was not measured.
   SparseReport(const Job& job, const SparseOptions& options, bool with_host, const Device* device,
                double bytes_per_second);
 

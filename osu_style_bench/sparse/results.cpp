@@ -15,8 +15,8 @@ double pair_bytes_of(const std::string& algorithm, int ranks, std::size_t entrie
     for (int summed = 1; summed < ranks; summed *= 2)
       sent += std::min(summed * own, result);
   } else {
-    // Those of its entries that others sum, and its share of the result to each of the others; regions hold equal
-    // shares.
+    // Those of its entries that others sum, and its share of the result to each of the others; regions hold
+    // equal shares.
     sent = (own + result) * (ranks - 1) / ranks;
   }
   return sent * static_cast<double>(sizeof(std::uint32_t) + width);

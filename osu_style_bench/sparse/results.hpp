@@ -25,8 +25,8 @@ struct SparseRow {
   std::optional<Ratio> host_ratio;  // over the rounds in which the host was measured
   std::string algorithm;
   std::string dense_algorithm;
-  std::optional<double>
-      bytes_sent;  // by the rank that sent most; unset where the vector was exchanged, or streams were handed over in memory
+  std::optional<double> bytes_sent;  // by the rank that sent most; unset where the vector was exchanged, or
+                                     // streams were handed over in memory
   double pair_bytes = 0;             // see pair_bytes_of
   std::optional<double> wire_share;  // of the bandwidth that was measured
   std::optional<bool> valid;

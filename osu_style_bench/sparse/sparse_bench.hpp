@@ -22,7 +22,8 @@ std::size_t least_sparse_memory(const SparseOptions& options, int ranks);
 
 class SparseBench {
  public:
-  // `host` may be null: then the host MPI is not measured. `device` too: then vectors lie in the host's memory. All of these outlive the bench.
+  // `host` may be null: then the host MPI is not measured. `device` too: then vectors lie in the host's
+  // memory. All of these outlive the bench.
   SparseBench(const Job& job, const SparseOptions& options, heddle_comm_t comm, Side& dense, Side* host,
               Device* device);
 

@@ -58,7 +58,8 @@ void add_entries(Dtype dtype, const std::vector<std::uint32_t>& indices, int ran
 
 std::size_t count_nonzero(Dtype dtype, const void* dense, std::size_t count);
 
-// Whether the sparse vector, whose arrays the host can read, keeps its contract and says the same as the dense one.
+// Whether the sparse vector, whose arrays the host can read, keeps its contract and says the same as the
+// dense one.
 bool same(const heddle_sparse& sparse, const void* dense);
 
 // The sum of all ranks' entries at this density, as each rank can compute it alone.

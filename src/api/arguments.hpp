@@ -11,8 +11,8 @@
 
 namespace heddle::edge {
 
-// The enums come by reference all the way from the caller: C may put anything into them, and to read one that holds no
-// enumerator is undefined in C++.
+// The enums come by reference all the way from the caller: C may put anything into them, and to read one that
+// holds no enumerator is undefined in C++.
 
 // The arguments of an allreduce as the communicator takes them (in place: in == out).
 struct Reduction {
@@ -31,7 +31,8 @@ Status check_types(std::size_t count, const heddle_dtype& dtype, const heddle_op
 
 // A sparse vector but for what its entries are.
 Status check_vector(const heddle_sparse* vector, const char* what, SparseView* view);
-// The vector that a result of the dimension of `in` goes to, of elements of `width` bytes: room for it, and apart from what is read.
+// The vector that a result of the dimension of `in` goes to, of elements of `width` bytes: room for it, and
+// apart from what is read.
 Status check_dense(const void* dense, std::size_t width, const SparseView& in);
 // sum, min or max.
 Status check_sparse_op(const heddle_op& op, Op* out);

@@ -21,8 +21,9 @@ Result<Compression> method_in(const char* method) {
   return parse_compression(method);
 }
 
-// Contributions and the sum are coded once each, between nodes twice: from the members of a node to their leader as well. From 33 ranks
-// on split_allgather is rabenseifner, which codes partial sums in each of its rounds.
+// Contributions and the sum are coded once each, between nodes twice: from the members of a node to their
+// leader as well. From 33 ranks on split_allgather is rabenseifner, which codes partial sums in each of its
+// rounds.
 double bound_of(const Compression& how, int ranks, double largest) {
   if (how.method != Compression::Method::codec) return std::numeric_limits<double>::infinity();
   if (ranks == 1) return 0;
@@ -78,7 +79,8 @@ Status check_compressed(const void* sendbuf, float* recvbuf, std::size_t count, 
   return {};
 }
 
-// Of a rank that has passed what no call takes: it meets the others all the same, so that they hear of it instead of waiting.
+// Of a rank that has passed what no call takes: it meets the others all the same, so that they hear of it
+// instead of waiting.
 Status tell_all_of_compressed(heddle_comm& comm, Status trouble) {
   DevicePath* const path = comm.communicator->device_path();
   DeviceTraffic none;

@@ -43,14 +43,16 @@ inline Access access_of(const heddle_comm& comm, int root) {
   return comm.communicator->rank() == root ? Access::read : Access::write;
 }
 
-// The blocking collectives that should cost little on the host's memory; called only where there may be other.
+// The blocking collectives that should cost little on the host's memory; called only where there may be
+// other.
 Status allreduce_anywhere(heddle_comm& comm, const Reduction& reduction);
 Status bcast_anywhere(heddle_comm& comm, void* buffer, std::size_t bytes, int root);
 
-// Those of vectors that are sparse, or become so. job.dense, and job.in and job.out, are the caller's; job.residual is not set, and
-// `residual` may be null.
+// Those of vectors that are sparse, or become so. job.dense, and job.in and job.out, are the caller's;
+// job.residual is not set, and `residual` may be null.
 Status sparse_to_dense_anywhere(heddle_comm& comm, const SparseJob& job);
-// Of a rank that the host cannot see the arrays of, after what is by the GPUs: the others hear of it instead of waiting.
+// Of a rank that the host cannot see the arrays of, after what is by the GPUs: the others hear of it instead
+// of waiting.
 Status withdraw_from_sparse(heddle_comm& comm, Status trouble);
 Status mostly_zero_anywhere(heddle_comm& comm, const Reduction& reduction);
 Status compressed_anywhere(heddle_comm& comm, const CompressedJob& job, PlacedResidual* residual);
@@ -89,8 +91,8 @@ class SparseImageRequest final : public Request {
   std::unique_ptr<Request> request_;  // goes first: it uses the images
 };
 
-// A request on images of its buffers: they are loaded at every start, and what it writes is stored by the test or wait that finds it
-// complete.
+// A request on images of its buffers: they are loaded at every start, and what it writes is stored by the
+// test or wait that finds it complete.
 class ImageRequest final : public Request {
  public:
   // `in` may be an image of nothing. `access` is what the request does with `out`.
@@ -116,7 +118,8 @@ class ImageRequest final : public Request {
   std::unique_ptr<Request> request_;  // goes first: it uses the images
 };
 
-// Makes a request by `make(in, out)`, on images where a buffer lies on a GPU. `in` may be null, and may be `out`.
+// Makes a request by `make(in, out)`, on images where a buffer lies on a GPU. `in` may be null, and may be
+// `out`.
 template <typename Make>
 Result<std::unique_ptr<Request>> request_with_images(heddle_comm& comm, const void* in, void* out,
                                                      std::size_t bytes, Access access, const Make& make) {

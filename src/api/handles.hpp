@@ -50,7 +50,8 @@ struct heddle_comm {
   bool compares = false;                           // HEDDLE_CHECK
   std::vector<heddle_request*> requests;           // not owned: the caller has them
   std::unique_ptr<heddle::edge::KeptResult> kept;  // a sparse result that did not fit
-  // From heddle_alloc on this one. The heap that it is from is also that of all communicators which were split off each other.
+  // From heddle_alloc on this one. The heap that it is from is also that of all communicators which were
+  // split off each other.
   std::vector<void*> memory;
 
   heddle_comm() = default;
@@ -64,7 +65,8 @@ struct heddle_request {
   heddle_comm* comm = nullptr;  // null once the communicator is destroyed
   std::unique_ptr<heddle::Request> request;
   bool persistent = false;
-  // And no call of the caller's has told of its completion yet, however far it is: what is allowed must not depend on who was faster.
+  // And no call of the caller's has told of its completion yet, however far it is: what is allowed must not
+  // depend on who was faster.
   bool active = false;
 
   heddle_request() = default;
@@ -94,8 +96,8 @@ Status check(const heddle_residual* residual);
 // A request that outlived its communicator: it can only be freed.
 bool is_orphan(const heddle_request* request);
 
-// Before a blocking call, or one on a stream, whose arguments are `checked`: with HEDDLE_CHECK the other ranks hear what `describe()` says of it, or
-// that the arguments are refused here.
+// Before a blocking call, or one on a stream, whose arguments are `checked`: with HEDDLE_CHECK the other
+// ranks hear what `describe()` says of it, or that the arguments are refused here.
 template <typename Describe>
 Status agree(heddle_comm& comm, Status checked, const Describe& describe) {
   if (!comm.compares) [[likely]]

@@ -111,7 +111,8 @@ struct Input {
   SparseView seen;
 };
 
-// A communicator of one rank has nothing but the input, which may be in place already: then nothing is copied, and no room needed.
+// A communicator of one rank has nothing but the input, which may be in place already: then nothing is
+// copied, and no room needed.
 bool is_in_place(std::span<const SparseView> parts, const Input& in, const heddle_sparse& out) {
   return parts.size() == 1 && parts[0].indices == in.seen.indices && parts[0].values == in.seen.values &&
          out.indices == in.given.indices && out.values == in.given.values;
@@ -214,7 +215,8 @@ Status check_dense_job(const heddle_sparse* in, void* dense, const heddle_op& op
   return check_dense(dense, dtype_size(job->in.value_type), job->in);
 }
 
-// Of a rank that has passed what no call takes: it meets the others all the same, so that they hear of it instead of waiting.
+// Of a rank that has passed what no call takes: it meets the others all the same, so that they hear of it
+// instead of waiting.
 Status tell_all_of_sparse(heddle_comm& comm, Status trouble) {
   DevicePath* const path = comm.communicator->device_path();
   DeviceTraffic none;

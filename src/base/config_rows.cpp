@@ -178,7 +178,8 @@ Problem set_device_bytes(std::string_view value, Config& config) {
   return set_size<&Config::device_bytes>(value, config);
 }
 
-// A block waits for those of the same number on other GPUs, so all of a kernel's should run at once: 128 do, on any GPU and beside others.
+// A block waits for those of the same number on other GPUs, so all of a kernel's should run at once: 128 do,
+// on any GPU and beside others.
 Problem set_exchange_bytes(std::string_view value, Config& config) {
   const std::optional<std::size_t> bytes = parse_size(value);
   if (!bytes || *bytes > std::size_t{512} << 10) return "is not a size of at most 512K";
@@ -195,7 +196,8 @@ Problem set_verbs_sl(std::string_view value, Config& config) {
   return set_whole<&Config::verbs_sl>(value, config, 0, 15, "is not a service level (0 to 15)");
 }
 
-// Written as the subnet manager's file and other libraries have them, with or without the highest bit, which says how one is a member.
+// Written as the subnet manager's file and other libraries have them, with or without the highest bit, which
+// says how one is a member.
 Problem set_verbs_pkey(std::string_view value, Config& config) {
   constexpr int kPartition = 0x7fff;
   const bool is_hex = value.starts_with("0x") || value.starts_with("0X");

@@ -19,7 +19,8 @@ struct ConfigVariable {
 
 struct ConfigRow {
   ConfigVariable variable;
-  // Sets what the value, which is not empty, stands for. Else says what is wrong with it, to follow its quotation ("is not a number of seconds").
+  // Sets what the value, which is not empty, stands for. Else says what is wrong with it, to follow its
+  // quotation ("is not a number of seconds").
   std::string (*set)(std::string_view value, Config& config);
 };
 

@@ -17,10 +17,11 @@ struct LinearCost {
   constexpr bool operator==(const LinearCost&) const = default;
 };
 
-// A message between two ranks: from the call that sends it until it is there, and what of that keeps either end from the next one. None
-// takes less than `least_ns`, however short: where ends share cores, what that adds to short ones hides behind the bytes of long ones.
-// `crossing`: how many times as long a message takes while all nodes send one far, 1, 2, 4, ... nodes on in turn; 0: not known.
-// `nodes`, `ranks_of_node`: the most (of ranks, on any node) of the communicators that found out the least. 0: none did.
+// A message between two ranks: from the call that sends it until it is there, and what of that keeps either
+// end from the next one. None takes less than `least_ns`, however short: where ends share cores, what that
+// adds to short ones hides behind the bytes of long ones. `crossing`: how many times as long a message takes
+// while all nodes send one far, 1, 2, 4, ... nodes on in turn; 0: not known. `nodes`, `ranks_of_node`: the
+// most (of ranks, on any node) of the communicators that found out the least. 0: none did.
 struct MessageCost {
   double fixed_ns = 0;
   double per_byte_ns = 0;

@@ -22,7 +22,8 @@ std::size_t limit_now() {
   return limit.rlim_cur;
 }
 
-// A bit for each number: a child may be forked at any moment of any thread, so it finds neither locks nor anything half done.
+// A bit for each number: a child may be forked at any moment of any thread, so it finds neither locks nor
+// anything half done.
 constexpr int kNoted = 1 << 16;
 constexpr int kBits = 64;
 std::atomic<std::uint64_t> noted[kNoted / kBits];

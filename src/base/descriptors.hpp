@@ -39,12 +39,13 @@ Status no_descriptor(const std::string& call, int error);
 // Whether `count` more can be opened, as far as the lowest free number tells. A microsecond.
 bool has_descriptors(std::size_t count);
 
-// Takes a new descriptor, or -1 and errno, and returns it as 3 or above: where the program has closed a standard stream its number is free, and
-// what the program goes on writing to that stream would be written to what is ours.
+// Takes a new descriptor, or -1 and errno, and returns it as 3 or above: where the program has closed a
+// standard stream its number is free, and what the program goes on writing to that stream would be written to
+// what is ours.
 int off_standard_streams(int fd);
 
-// Connections, which others take for a sign of life, would outlive this process in a child that it forks. Descriptors that are noted here the
-// child closes when it is made; of numbers from 65,536 on it keeps them.
+// Connections, which others take for a sign of life, would outlive this process in a child that it forks.
+// Descriptors that are noted here the child closes when it is made; of numbers from 65,536 on it keeps them.
 void close_in_children(int fd);
 // Of these, instead of close(2): nothing in the child, where the number may be somebody else's by now.
 void close_noted(int fd);

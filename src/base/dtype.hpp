@@ -7,8 +7,8 @@
 
 namespace heddle {
 
-// Storage types. MPI's many names map onto these (MPI_LOGICAL is i32, MPI_BYTE is u8, ...); which operations a
-// *name* allows is the business of whoever maps it.
+// Storage types. MPI's many names map onto these (MPI_LOGICAL is i32, MPI_BYTE is u8, ...); which operations
+// a *name* allows is the business of whoever maps it.
 enum class DType : std::uint8_t {
   i8,
   i16,
@@ -67,8 +67,8 @@ constexpr std::size_t dtype_size(DType type) {
 const char* dtype_name(DType type);
 const char* op_name(Op op);
 
-// A number of what a fold does, for ranks to compare; 0: not told. Signed and unsigned integers have the same one: programs mix them, and get what they
-// expect where no value is negative.
+// A number of what a fold does, for ranks to compare; 0: not told. Signed and unsigned integers have the same
+// one: programs mix them, and get what they expect where no value is negative.
 using FoldKind = std::uint8_t;
 constexpr FoldKind fold_kind(DType type, Op op) {
   constexpr int kUnsigned = static_cast<int>(DType::u8);
@@ -87,9 +87,9 @@ std::string fold_kind_name(FoldKind kind);
 
 // Folds `inputs[0] op inputs[1] op ... op inputs[n_inputs-1]`, in that order, element by element, for `count`
 // elements, and stores the result in `out` and, when `out2` is not null, also in `out2`.
-// Floats of 8 and 16 bits accumulate in fp32 and round once, at the store; those of 8 bits saturate there (fold_kernel).
-// n_inputs >= 1. No pointer needs alignment. `out` and `out2` may each be exactly one of the inputs; any other
-// overlap is undefined. Never allocates, never fails, may be called from any thread.
+// Floats of 8 and 16 bits accumulate in fp32 and round once, at the store; those of 8 bits saturate there
+// (fold_kernel). n_inputs >= 1. No pointer needs alignment. `out` and `out2` may each be exactly one of the
+// inputs; any other overlap is undefined. Never allocates, never fails, may be called from any thread.
 using FoldFn = void (*)(void* out, void* out2, const void* const* inputs, unsigned n_inputs,
                         std::size_t count);
 

@@ -1,5 +1,5 @@
-// A first-in first-out queue on one growing array, its items addressed by position (0 is the oldest): allocates
-// only when it outgrows what it ever held.
+// A first-in first-out queue on one growing array, its items addressed by position (0 is the oldest):
+// allocates only when it outgrows what it ever held.
 #pragma once
 
 #include <cstddef>

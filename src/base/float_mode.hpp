@@ -6,8 +6,9 @@
 
 namespace heddle {
 
-// Of the thread that asks. What is folded by several threads, or once by one and once by another, is folded in one mode, or the ranks have different bits. Not
-// like std::fenv_t, which also holds which exceptions have come and which of them end the program: these stay the thread's own.
+// Of the thread that asks. What is folded by several threads, or once by one and once by another, is folded
+// in one mode, or the ranks have different bits. Not like std::fenv_t, which also holds which exceptions have
+// come and which of them end the program: these stay the thread's own.
 class FloatMode {
  public:
   static FloatMode current() {

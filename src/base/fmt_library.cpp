@@ -1,5 +1,6 @@
-// fmt 9, compiled once. Its headers alone would cost every source file that formats three seconds, and six under a sanitizer; its
-// shared library would be one more thing to find on each machine. fmt's own source does the same, which distributions do not ship.
+// fmt 9, compiled once. Its headers alone would cost every source file that formats three seconds, and six
+// under a sanitizer; its shared library would be one more thing to find on each machine. fmt's own source
+// does the same, which distributions do not ship.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

@@ -1,5 +1,5 @@
-// One line per event on standard error: "heddle[rank] level: text". Written with one write(2), so that lines of
-// different ranks do not mix. Thread-safe. A value, not a global: whoever has a Config has a Log.
+// One line per event on standard error: "heddle[rank] level: text". Written with one write(2), so that lines
+// of different ranks do not mix. Thread-safe. A value, not a global: whoever has a Config has a Log.
 #pragma once
 
 #include <string_view>

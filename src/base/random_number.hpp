@@ -1,4 +1,5 @@
-// A number that nobody else has: for names, and for what is looked for in memory that may have anything in it.
+// A number that nobody else has: for names, and for what is looked for in memory that may have anything in
+// it.
 #pragma once
 
 #include <sys/random.h>

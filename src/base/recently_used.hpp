@@ -1,4 +1,5 @@
-// Values by key, at most so many of them: a new one takes the place of the one that was asked for longest ago.
+// Values by key, at most so many of them: a new one takes the place of the one that was asked for longest
+// ago.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +18,8 @@ class RecentlyUsed {
   std::size_t size() const { return entries_.size(); }
   void clear() { entries_.clear(); }
 
-  // What `make` gives where there is none yet. Stays where it is until it has to make room, which takes `most` other keys.
+  // What `make` gives where there is none yet. Stays where it is until it has to make room, which takes
+  // `most` other keys.
   template <typename Make>
   Value& get(const Key& key, Make make) {
     auto found = entries_.find(key);

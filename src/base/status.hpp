@@ -1,8 +1,9 @@
-// Status and Result: how every function of heddle that can fail says so. No exception crosses a public boundary.
+// Status and Result: how every function of heddle that can fail says so. No exception crosses a public
+// boundary.
 //
 // Two groups of errors, told apart by their code: what the caller or the environment did (`invalid_argument`,
-// `unsupported`, `out_of_memory`, `system`, `timeout`, `peer_failed`, `capacity`) and what heddle itself broke (`internal`).
-// The first place that notices writes the message; everyone above passes it on.
+// `unsupported`, `out_of_memory`, `system`, `timeout`, `peer_failed`, `capacity`) and what heddle itself
+// broke (`internal`). The first place that notices writes the message; everyone above passes it on.
 #pragma once
 
 #include <memory>

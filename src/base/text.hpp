@@ -14,13 +14,16 @@ namespace heddle {
 // Letters of ASCII alone.
 std::string lower(std::string_view text);
 
-// A value as it goes into a one-line message: in quotation marks, with '?' for control characters, and cut where it is long.
+// A value as it goes into a one-line message: in quotation marks, with '?' for control characters, and cut
+// where it is long.
 std::string quoted(std::string_view value);
 
-// Changes of one letter that lead from one to the other. Takes time in proportion to the product of the lengths.
+// Changes of one letter that lead from one to the other. Takes time in proportion to the product of the
+// lengths.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-// The parts of a value that is a list: "shm,mpi" to shm, mpi. They point into `text`; an empty text is one empty part.
+// The parts of a value that is a list: "shm,mpi" to shm, mpi. They point into `text`; an empty text is one
+// empty part.
 std::vector<std::string_view> split_list(std::string_view text);
 
 // "64K", "1M", "128" to bytes (suffixes K, M, G: powers of 1024). Nothing for anything else or on overflow.

@@ -1,4 +1,5 @@
-// What threads of heddle's own have in common: they take no signals, stay on the core that was found for them, and do not wait long for one.
+// What threads of heddle's own have in common: they take no signals, stay on the core that was found for
+// them, and do not wait long for one.
 #pragma once
 
 #include <pthread.h>
@@ -10,8 +11,8 @@
 
 namespace heddle {
 
-// As long as it lives the calling thread takes no signals, nor do the threads that it makes meanwhile, ever: the process's signals go to
-// threads that expect them.
+// As long as it lives the calling thread takes no signals, nor do the threads that it makes meanwhile, ever:
+// the process's signals go to threads that expect them.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -36,13 +37,14 @@ inline void pin_to_core(int core) {
   (void)sched_setaffinity(0, sizeof set, &set);
 }
 
-// The calling thread is to run soon when it wakes beside others that compute, and asks in return for short turns at a time. A thread
-// that works for some microseconds now and then else waits until a turn of theirs is over, 3 ms on Linux. Needs Linux 6.12 and an
-// ordinary scheduling policy; without, nothing changes.
+// The calling thread is to run soon when it wakes beside others that compute, and asks in return for short
+// turns at a time. A thread that works for some microseconds now and then else waits until a turn of theirs
+// is over, 3 ms on Linux. Needs Linux 6.12 and an ordinary scheduling policy; without, nothing changes.
 void ask_for_short_turns();
 
-// Does `work`: in the calling thread where its stack has room for `bytes`, else in another, while this one waits. Programs have threads with
-// stacks of 16 KiB. Where no other can be made the calling one does it. Throws what `work` throws.
+// Does `work`: in the calling thread where its stack has room for `bytes`, else in another, while this one
+// waits. Programs have threads with stacks of 16 KiB. Where no other can be made the calling one does it.
+// Throws what `work` throws.
 void with_stack(std::size_t bytes, const std::function<void()>& work);
 
 }  // namespace heddle

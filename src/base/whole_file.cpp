@@ -19,7 +19,8 @@
 namespace heddle {
 namespace {
 
-// Where `path` leads: what a link points to is replaced, not the link. A link that leads nowhere is followed as far as it goes.
+// Where `path` leads: what a link points to is replaced, not the link. A link that leads nowhere is followed
+// as far as it goes.
 Result<std::string> target_of(const std::string& path) {
   constexpr int kMostLinks = 40;  // as Linux
   std::filesystem::path target = path;

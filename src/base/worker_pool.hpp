@@ -15,8 +15,8 @@ namespace heddle {
 
 class WorkerPool {
  public:
-  // A thread for each of `cores`, on it where that is not -1 and the system allows it. They are made by the first run(), take no
-  // signals, and sleep between runs.
+  // A thread for each of `cores`, on it where that is not -1 and the system allows it. They are made by the
+  // first run(), take no signals, and sleep between runs.
   explicit WorkerPool(std::vector<int> cores) : cores_(std::move(cores)) {}
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
@@ -25,10 +25,11 @@ class WorkerPool {
   // That a run may have, the caller's among them.
   std::size_t most_threads() const { return cores_.size() + 1; }
 
-  // Calls work(i) in the caller's thread (i is 0) and at the same time in the others (1 and on), as soon as they are awake: `work`
-  // shares out what there is to do, and is not called by threads that come when the caller is through. Returns when all have
-  // returned; throws the first of what they threw. All have the caller's floating-point environment: how is rounded, and what becomes of subnormal numbers.
-  // One caller at a time.
+  // Calls work(i) in the caller's thread (i is 0) and at the same time in the others (1 and on), as soon as
+  // they are awake: `work` shares out what there is to do, and is not called by threads that come when the
+  // caller is through. Returns when all have returned; throws the first of what they threw. All have the
+  // caller's floating-point environment: how is rounded, and what becomes of subnormal numbers. One caller at
+  // a time.
   void run(const std::function<void(std::size_t)>& work);
 
  private:

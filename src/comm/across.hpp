@@ -24,8 +24,9 @@ class Across {
   virtual int lanes() const = 0;  // ranks of the smallest node
   // Collective. Of each word the largest of all ranks'.
   virtual Status largest(std::span<std::uint64_t> words) = 0;
-  // Start a sum, in place, or a bcast from the node of rank `root`, among the ranks that have this one's place on their nodes: as many elements or
-  // bytes on all of these. All ranks make the same calls, also those with none. `slot` is one that is not in use. `local`: `data` lies on a GPU, in memory that
+  // Start a sum, in place, or a bcast from the node of rank `root`, among the ranks that have this one's
+  // place on their nodes: as many elements or bytes on all of these. All ranks make the same calls, also
+  // those with none. `slot` is one that is not in use. `local`: `data` lies on a GPU, in memory that
   // network() was given, and this does what there is to do between messages; borrowed until the end.
   virtual Status start_sum(std::size_t slot, void* data, std::size_t count, DType type, Op op,
                            LocalWork* local) = 0;

@@ -44,8 +44,8 @@ Result<int> number(const std::vector<std::string>& environment, const char* name
   return value;
 }
 
-// What a launcher calls the job, the nearest to the ranks first. torchrun says "none" where it was given no name. Not a step of Slurm's: one job
-// may be started by several.
+// What a launcher calls the job, the nearest to the ranks first. torchrun says "none" where it was given no
+// name. Not a step of Slurm's: one job may be started by several.
 std::string job_of(const std::vector<std::string>& environment) {
   for (const char* name : {"TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"}) {
     const std::optional<std::string> value = look_up(environment, name);

@@ -50,7 +50,8 @@ class ProcessState {
     return *quota_;
   }
 
-  // plan_node() for the machine under this process, which is looked at once. Where that fails: of nothing known.
+  // plan_node() for the machine under this process, which is looked at once. Where that fails: of nothing
+  // known.
   NodePlan plan_node(const std::vector<CoreClaim>& members) {
     const std::lock_guard lock(mutex_);
     if (!machine_) {
@@ -72,7 +73,8 @@ class ProcessState {
     return machine_ ? describe(*machine_) : "unknown machine";
   }
 
-  // Which algorithms serve which sizes within a node (write_tuning()'s text), by machine and placement; "": not known.
+  // Which algorithms serve which sizes within a node (write_tuning()'s text), by machine and placement; "":
+  // not known.
   std::string choices(const std::string& key) const {
     const std::lock_guard lock(mutex_);
     const auto found = choices_.find(key);
@@ -103,8 +105,8 @@ class ProcessState {
     internode_ = std::move(name);
   }
 
-  // Whether a warning about a wait may be said. One keeps others back for a while: where one rank has something else to do in each step
-  // of a job, all others would say nothing else.
+  // Whether a warning about a wait may be said. One keeps others back for a while: where one rank has
+  // something else to do in each step of a job, all others would say nothing else.
   static constexpr std::chrono::minutes kQuietAfterWarning{5};
   bool may_warn(TimePoint time) const {
     const std::lock_guard lock(mutex_);
@@ -141,12 +143,14 @@ struct Bootstrap {
   std::function<void()> host_progress;
   // What waits, deadlines and measurements between nodes go by. Ranks need not agree on it.
   Clock clock;
-  // On that clock copies and folds take no time, as in a simulator that times messages alone. The same on all ranks.
+  // On that clock copies and folds take no time, as in a simulator that times messages alone. The same on all
+  // ranks.
   bool free_work = false;
   // Ranks with equal values share memory, as far as the lender knows (MPI_COMM_TYPE_SHARED). Without one,
   // ranks with the same host name and boot identity do.
   std::optional<std::uint64_t> node;
-  // Whether there may be requests, which move while the caller computes where the network lets them. The same on all ranks.
+  // Whether there may be requests, which move while the caller computes where the network lets them. The same
+  // on all ranks.
   bool has_requests = true;
   // What several communicators of this process share; null: this one has its own.
   std::shared_ptr<ProcessState> process;
@@ -154,7 +158,8 @@ struct Bootstrap {
 
 // RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT (torchrun's names) from `environment` (strings "NAME=VALUE"); a
 // `master_port` other than 0 (HEDDLE_MASTER_PORT) takes MASTER_PORT's place. `invalid_argument` names the
-// variable. With WORLD_SIZE=1 there is nobody to meet, and address and port may be missing. The job's name is the launcher's, where it gives one.
+// variable. With WORLD_SIZE=1 there is nobody to meet, and address and port may be missing. The job's name is
+// the launcher's, where it gives one.
 Result<Rendezvous> rendezvous_from(const std::vector<std::string>& environment, int master_port);
 
 // Collective over TCP; the returned value owns its connections (shared by the function). Each wait ends after

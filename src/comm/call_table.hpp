@@ -47,14 +47,16 @@ struct CollectiveCall {
   bool operator==(const CollectiveCall&) const = default;
 };
 
-// The calls of all ranks side by side: a block of words for each, zero but for one's own until they are added up.
+// The calls of all ranks side by side: a block of words for each, zero but for one's own until they are added
+// up.
 class CallTable {
  public:
   explicit CallTable(int ranks) : words_(static_cast<std::size_t>(ranks) * kWords) {}
 
   void state(int rank, const CollectiveCall& call);
   std::span<std::uint64_t> words() { return words_; }
-  // After that. The same on every rank: `invalid_argument` says who calls what. `number`: of the call on its communicator, from 1 on. Takes no memory where all agree.
+  // After that. The same on every rank: `invalid_argument` says who calls what. `number`: of the call on its
+  // communicator, from 1 on. Takes no memory where all agree.
   Status judge(std::uint64_t number) const;
 
  private:

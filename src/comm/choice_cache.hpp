@@ -20,8 +20,8 @@ class ChoiceCache {
   // Of this key; a name that is the same on every machine.
   std::string path_of(const std::string& key) const;
 
-  // What was kept under `key`: nothing when there is no file, a status that names the file when it is damaged or another
-  // key's.
+  // What was kept under `key`: nothing when there is no file, a status that names the file when it is damaged
+  // or another key's.
   Result<std::optional<Tuning>> load(const std::string& key) const;
 
   // Replaces the file at once, so that no reader sees a part. The status names what cannot be written.

@@ -213,8 +213,8 @@ Status CommunicatorImpl::compare(const CollectiveCall& call) {
   return calls.judge(number);
 }
 
-// Of a number of bcasts that becomes ever smaller in proportion. Otherwise a program that does nothing else would have no call that tells all
-// ranks where the others are (device_path.hpp).
+// Of a number of bcasts that becomes ever smaller in proportion. Otherwise a program that does nothing else
+// would have no call that tells all ranks where the others are (device_path.hpp).
 Status CommunicatorImpl::meet_after_bcast(const Status& bcast) {
   HEDDLE_TRY(bcast);
   bcasts_meet_ = 4 * calls_;

@@ -94,11 +94,12 @@ class CommunicatorImpl final : public Communicator {
   bool has_own_core() const override { return connections_->own_core; }
   std::string describe() override;
 
-  // ---- From here on for the sources that include this header: one object, whose parts (requests, sums, what it learns) are files of their own
+  // ---- From here on for the sources that include this header: one object, whose parts (requests, sums, what
+  // it learns) are files of their own
 
-  // Collective: another communicator of the same ranks, by connections of its own, never by lent messages, so that another thread may use it. Every rank gets the
-  // same outcome.
-  // Few bytes of each rank's, on all of them; and of some ranks', on those.
+  // Collective: another communicator of the same ranks, by connections of its own, never by lent messages, so
+  // that another thread may use it. Every rank gets the same outcome. Few bytes of each rank's, on all of
+  // them; and of some ranks', on those.
   Status gather(const void* mine, void* all, std::size_t bytes);
   Status gather_among(const std::vector<int>& members, std::size_t place, const void* mine, void* all,
                       std::size_t bytes);
@@ -134,8 +135,8 @@ class CommunicatorImpl final : public Communicator {
   void leave_to_thread();
   std::uint32_t upcoming_sequence() const { return static_cast<std::uint32_t>(sequence_ % kSequences); }
   std::uint32_t next_sequence() { return static_cast<std::uint32_t>(sequence_++ % kSequences); }
-  // Memory that is missing in the middle of a collective leaves the others waiting: the communicator is of no use after that. `body` has nothing
-  // open that fail() does not know of.
+  // Memory that is missing in the middle of a collective leaves the others waiting: the communicator is of no
+  // use after that. `body` has nothing open that fail() does not know of.
   template <typename Body>
   auto with_memory(Body body) -> decltype(body()) {
     try {
@@ -253,7 +254,8 @@ class CommunicatorImpl final : public Communicator {
   std::optional<ThreadPlan> thread_plan_;
   ProgressThread* asked_ = nullptr;         // thread_, but for the time of a Turn
   std::unique_ptr<ProgressThread> thread_;  // ends before what it moves; mostly null
-  // The last member: its requests take turns with the thread, and may have messages under way in memory of the path.
+  // The last member: its requests take turns with the thread, and may have messages under way in memory of
+  // the path.
   std::unique_ptr<NodesNetwork> nodes_network_;
 };
 

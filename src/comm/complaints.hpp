@@ -10,8 +10,8 @@
 
 namespace heddle {
 
-// All that is odd about the environment, the tuning file that it names, and what it asks for by HEDDLE_COMPRESS: each names the variable, its value and what is
-// done instead.
+// All that is odd about the environment, the tuning file that it names, and what it asks for by
+// HEDDLE_COMPRESS: each names the variable, its value and what is done instead.
 std::vector<std::string> complaints_of(const ParsedConfig& parsed);
 
 // Collective over the bootstrap (one allgather): rank 0 logs its complaints, another rank only where its own

@@ -75,7 +75,8 @@ Status check_arguments(const CodedSparseJob& job) {
 
 }  // namespace
 
-// 0.07 is a little more than seven hundredths, and so is 100 times that: what is an integer but for such noise is that integer.
+// 0.07 is a little more than seven hundredths, and so is 100 times that: what is an integer but for such
+// noise is that integer.
 std::size_t entries_wanted(const CompressedJob& job) {
   constexpr double kNoise = 4 * std::numeric_limits<double>::epsilon();
   const double product = job.how.fraction * static_cast<double>(job.count);
@@ -123,7 +124,8 @@ Status CompressedSums::agree_on(const CompressedJob& job) {
   return {};
 }
 
-// Programs of MPI's may have their vectors at any address, which what follows may not: those that are not at a float's are copied.
+// Programs of MPI's may have their vectors at any address, which what follows may not: those that are not at
+// a float's are copied.
 Status CompressedSums::sum(const CompressedJob& job) {
   const auto is_loose = [](const void* vector) {
     return reinterpret_cast<std::uintptr_t>(vector) % alignof(float) != 0;
@@ -184,8 +186,9 @@ Status CompressedSums::sum_aligned(const CompressedJob& job) {
   return run_selected(job, in, seed);
 }
 
-// By split_allgather, where each value is coded twice (up to 32 ranks) and no two ranks code the same sum; across nodes with several ranks each by as many
-// leaders as there can be, or for streams, which go by messages alone, by one.
+// By split_allgather, where each value is coded twice (up to 32 ranks) and no two ranks code the same sum;
+// across nodes with several ranks each by as many leaders as there can be, or for streams, which go by
+// messages alone, by one.
 Choice CompressedSums::coding(bool of_streams) const {
   const bool flat = comm_.topology().nodes() == 1 || comm_.topology().nodes() == comm_.size_;
   const char* const name = flat ? "split_allgather" : of_streams ? "leaders" : "two_level_split";
@@ -262,7 +265,8 @@ Status CompressedSums::run_selected(const CompressedJob& job, const float* in, s
   const SelectedEntries selection = job.how.method == Compression::Method::top_k
                                         ? top_k(in, job.count, wanted)
                                         : top_k_sampled(in, job.count, wanted, seed);
-  // Before the sum it may turn out that it does not take place: then nothing has been sent, nor is anything kept.
+  // Before the sum it may turn out that it does not take place: then nothing has been sent, nor is anything
+  // kept.
   HEDDLE_TRY(exchange_selected(job, view_of(selection, job.count)));
   return job.residual != nullptr ? job.residual->keep(in, selection.indices) : Status();
 }

@@ -15,8 +15,8 @@ struct CoreClaim {
   std::int32_t launched = 0;    // ranks of the job on this node, as its launcher says; 0: it does not
 };
 
-// The calling thread's. Two system calls, some small files, and of the environment MPI_LOCALNRANKS (Hydra), OMPI_COMM_WORLD_LOCAL_SIZE (Open
-// MPI) and LOCAL_WORLD_SIZE (torchrun), the first that is set.
+// The calling thread's. Two system calls, some small files, and of the environment MPI_LOCALNRANKS (Hydra),
+// OMPI_COMM_WORLD_LOCAL_SIZE (Open MPI) and LOCAL_WORLD_SIZE (torchrun), the first that is set.
 CoreClaim core_claim();
 // The same, with what cgroup_quota_cores() gave.
 CoreClaim core_claim(int quota);
@@ -24,8 +24,9 @@ CoreClaim core_claim(int quota);
 // Cores that the claims cover together: the union of the masks, within the tightest quota.
 int cores_of(const std::vector<CoreClaim>& claims);
 
-// True when each claim can have a core of its own. Judges the union, ranks bound to the very same cores, and whether the job has more ranks here than
-// there are cores: those that are not among the claims run somewhere, too.
+// True when each claim can have a core of its own. Judges the union, ranks bound to the very same cores, and
+// whether the job has more ranks here than there are cores: those that are not among the claims run
+// somewhere, too.
 bool each_has_a_core(const std::vector<CoreClaim>& claims);
 
 }  // namespace heddle

@@ -62,7 +62,8 @@ std::span<std::uint64_t> CodedSum::later_words(std::size_t k) {
   return std::span(&bad_, 1);
 }
 
-// After meeting k piece k - 1 of all ranks is there; the next one goes into the other half, which nobody reads any more. Nothing has changed before meeting 0, in which all have said that they can.
+// After meeting k piece k - 1 of all ranks is there; the next one goes into the other half, which nobody
+// reads any more. Nothing has changed before meeting 0, in which all have said that they can.
 Status CodedSum::step(std::size_t k) {
   if (k == 0) {
     HEDDLE_TRY(worker_.worker.link->after_earlier_work());

@@ -1,7 +1,9 @@
-// What the ranks of a node do on their GPUs in one allreduce of dense vectors through a codec: steps as in device_work.hpp.
+// What the ranks of a node do on their GPUs in one allreduce of dense vectors through a codec: steps as in
+// device_work.hpp.
 //
-// Each rank codes its vector, with what was left out before, to where the others reach it, a piece after the other. Then each sets its result to the sum of
-// what everybody's codes decode as, its own too, in the order of ranks: all have the same bits, and every value was coded once.
+// Each rank codes its vector, with what was left out before, to where the others reach it, a piece after the
+// other. Then each sets its result to the sum of what everybody's codes decode as, its own too, in the order
+// of ranks: all have the same bits, and every value was coded once.
 #pragma once
 
 #include <algorithm>

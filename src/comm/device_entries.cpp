@@ -197,7 +197,8 @@ Result<gpu::Entries> LargestSum::make() {
   return entries;
 }
 
-// From here on the residual on the GPU is what counts: the vector is added to it, and then what is sent taken out.
+// From here on the residual on the GPU is what counts: the vector is added to it, and then what is sent taken
+// out.
 Status give_largest(gpu::Link& link, gpu::SparseLink& sparse, const LargestJob& job) {
   const float* from = job.in;
   if (job.left_out != nullptr) {

@@ -1,6 +1,8 @@
-// What the ranks of a node do on their GPUs in one allreduce of sparse vectors, or of the largest entries of dense ones: steps as in device_work.hpp.
-// Each rank has its entries where the others reach them, a piece after the other, and each uses everybody's, in the order of ranks. Where the result is
-// dense it is set to zero first, and all are added to it; where it is sparse, or the operation is another one than the sum, they are merged (device_merge.hpp).
+// What the ranks of a node do on their GPUs in one allreduce of sparse vectors, or of the largest entries of
+// dense ones: steps as in device_work.hpp. Each rank has its entries where the others reach them, a piece
+// after the other, and each uses everybody's, in the order of ranks. Where the result is dense it is set to
+// zero first, and all are added to it; where it is sparse, or the operation is another one than the sum, they
+// are merged (device_merge.hpp).
 #pragma once
 
 #include <cstddef>
@@ -31,7 +33,8 @@ class AskedWork : public DeviceWork {
   bool agreed() const override;
 
  protected:
-  // `asked`: a number that is equal where ranks want the same. `more`: words for places, for a later meeting or for the first one as well.
+  // `asked`: a number that is equal where ranks want the same. `more`: words for places, for a later meeting
+  // or for the first one as well.
   AskedWork(std::uint64_t asked, std::size_t more);
 
   std::span<std::uint64_t> all_words() { return words_; }
@@ -70,8 +73,8 @@ class EntriesWork : public AskedWork {
   std::uint64_t own() const { return own_.count; }
 
  protected:
-  // Gives the work that makes this rank's entries, which are returned; where their number is known after the next wait alone, with the largest
-  // that it can be.
+  // Gives the work that makes this rank's entries, which are returned; where their number is known after the
+  // next wait alone, with the largest that it can be.
   virtual Result<gpu::Entries> make() = 0;
   // After that wait.
   virtual std::size_t number() const = 0;
@@ -79,14 +82,16 @@ class EntriesWork : public AskedWork {
   // Whether make() gives work at all, of which number() and broken() are told then.
   virtual bool makes() const { return true; }
 
-  // What is done with everybody's entries, by work that is given: before the first of them are there; with those of `rank`, from its `first` on, for as long as
-  // this step takes, and where is_whole(rank) until the call is over; and after the last.
+  // What is done with everybody's entries, by work that is given: before the first of them are there; with
+  // those of `rank`, from its `first` on, for as long as this step takes, and where is_whole(rank) until the
+  // call is over; and after the last.
   virtual Status open() { return {}; }
   virtual Status use(int rank, const gpu::Entries& entries, std::size_t first) = 0;
   virtual Status close() { return {}; }
   // What they told the others.
   gpu::Entries entries_of(int rank) const;
-  // Where ranks share a context: whether this one has work to give, after the first meeting, and where others may put its result.
+  // Where ranks share a context: whether this one has work to give, after the first meeting, and where others
+  // may put its result.
   virtual bool works() const { return true; }
   virtual gpu::Room room_given() const { return {}; }
   gpu::Room room_of(int rank) const;
@@ -95,7 +100,8 @@ class EntriesWork : public AskedWork {
 
   const EntriesWorker worker_;
   const DType type_;
-  // Meetings before the entries are made: for work that changes what it finds, and must not begin before all can do their part.
+  // Meetings before the entries are made: for work that changes what it finds, and must not begin before all
+  // can do their part.
   std::size_t lead_ = 0;
 
  private:

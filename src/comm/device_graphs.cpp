@@ -1,4 +1,5 @@
-// Collectives in CUDA graphs: what of DevicePath's calls on streams (device_streams.cpp) is different while a stream is being captured.
+// Collectives in CUDA graphs: what of DevicePath's calls on streams (device_streams.cpp) is different while a
+// stream is being captured.
 #include <fmt/format.h>
 
 #include "comm/device_path.hpp"
@@ -50,7 +51,8 @@ Result<bool> DevicePath::share_flags() {
   return true;
 }
 
-// As follow(): where the ranks meet there, here a node of the graph is where their streams will meet. `mine`: what came before.
+// As follow(): where the ranks meet there, here a node of the graph is where their streams will meet. `mine`:
+// what came before.
 Status DevicePath::follow_in_graph(DeviceWork& work, Status mine) {
   captured_ = true;
   if (work.meets_on_gpus()) return meet(mine.ok() ? work.step(0) : mine, true).status();

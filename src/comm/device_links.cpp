@@ -1,4 +1,5 @@
-// What DevicePath sets up: the ranks' links, scratch that they reach, and what their kernels exchange short vectors by.
+// What DevicePath sets up: the ranks' links, scratch that they reach, and what their kernels exchange short
+// vectors by.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -70,7 +71,8 @@ Result<bool> DevicePath::share_scratch(std::size_t bytes, std::size_t exchange) 
   return reached.ok() && layout.most > 0 ? open_exchange(layout, offset) : reached;
 }
 
-// `wrong`: what this rank has found. The lowest rank that has found something says it, once; a failure is one of all. What is agreed is final, for streams as well: it is how the machine is set up.
+// `wrong`: what this rank has found. The lowest rank that has found something says it, once; a failure is one
+// of all. What is agreed is final, for streams as well: it is how the machine is set up.
 Result<bool> DevicePath::agree_on_reach(const Result<std::string>& wrong) {
   const Result<bool> all = meet(wrong.status(), wrong.ok() && wrong->empty());
   if (!all.ok() || all.value()) return all;

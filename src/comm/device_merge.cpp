@@ -21,8 +21,9 @@ std::size_t MergedEntries::list_bytes(std::size_t count, bool wide) const {
   return aligned(count * gpu::index_bytes(wide)) + aligned(count * dtype_size(type_));
 }
 
-// A rank that cannot go on says so in the last meetings, and keeps to the others' steps until then: the call goes by images. How long the result is who has merged knows after the wait; that the
-// ranks merge once more is decided once.
+// A rank that cannot go on says so in the last meetings, and keeps to the others' steps until then: the call
+// goes by images. How long the result is who has merged knows after the wait; that the ranks merge once more
+// is decided once.
 std::span<std::uint64_t> MergedEntries::later_words(std::size_t k) {
   if (k < EntriesWork::steps()) return {};
   if (!has_memory_ || (merged_ && worker_.sparse->broken())) outcome_[kUnfinished] = 1;

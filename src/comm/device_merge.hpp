@@ -1,6 +1,8 @@
-// What the ranks of a node do on their GPUs in one allreduce of sparse vectors whose result is sparse: steps as in device_entries.hpp. Each rank merges everybody's
-// entries, in the order of ranks, one rank's after the other's; where they share a context the first one does it for all that have room for the result. Who learns that it had too little
-// merges once more, by itself, in one more step. Into a dense vector minimum and maximum go the same way, and of ranks that share a context sums as well.
+// What the ranks of a node do on their GPUs in one allreduce of sparse vectors whose result is sparse: steps
+// as in device_entries.hpp. Each rank merges everybody's entries, in the order of ranks, one rank's after the
+// other's; where they share a context the first one does it for all that have room for the result. Who learns
+// that it had too little merges once more, by itself, in one more step. Into a dense vector minimum and
+// maximum go the same way, and of ranks that share a context sums as well.
 #pragma once
 
 #include <array>
@@ -59,7 +61,8 @@ class MergedEntries : public EntriesWork {
   const MergeJob job_;
 
  private:
-  // What the ranks tell in the last meetings: whether one cannot go on; whether one has too little room; and how many entries there are.
+  // What the ranks tell in the last meetings: whether one cannot go on; whether one has too little room; and
+  // how many entries there are.
   enum Outcome : std::uint8_t { kUnfinished, kAgain, kCount, kOutcome };
 
   bool has_room() const { return job_.out.capacity > 0; }
@@ -78,8 +81,9 @@ class MergedEntries : public EntriesWork {
   std::array<std::uint64_t, kOutcome> outcome_{};
 };
 
-// Into a dense vector, which is 0 where no rank has an entry: for minimum and maximum, in which that 0 does not count where one has; and for sums, which begin with +0. Ranks that share a context
-// leave it to the first one, which writes the vectors of all. Where a list is broken they stay as they were.
+// Into a dense vector, which is 0 where no rank has an entry: for minimum and maximum, in which that 0 does
+// not count where one has; and for sums, which begin with +0. Ranks that share a context leave it to the
+// first one, which writes the vectors of all. Where a list is broken they stay as they were.
 class SpreadEntries final : public MergedEntries {
  public:
   SpreadEntries(const EntriesWorker& worker, const gpu::Entries& in, DType type, Op op, void* out,

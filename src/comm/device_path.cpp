@@ -17,7 +17,8 @@ namespace {
 
 constexpr std::chrono::seconds kPatience{1};
 
-// What a rank tells whose GPU does nothing more: those who wait for it wait in vain. Less than what is told by who has let go, and no call has this number.
+// What a rank tells whose GPU does nothing more: those who wait for it wait in vain. Less than what is told
+// by who has let go, and no call has this number.
 constexpr std::uint64_t kFailed = ~std::uint64_t{2};
 constexpr unsigned kLooks = 1000;  // at this rank's GPU, for one at the others
 
@@ -69,8 +70,8 @@ Status DevicePath::after_staged(gpu::Gpu& gpu, const void* buffer, bool on_gpu, 
   return begins ? set_up(gpu) : Status();
 }
 
-// After a call that all ranks had come to before any left it: what they told before it everybody sees now. What is told for later calls may
-// be seen or not, and does not count.
+// After a call that all ranks had come to before any left it: what they told before it everybody sees now.
+// What is told for later calls may be seen or not, and does not count.
 bool DevicePath::all_want_it(std::uint64_t call) const {
   for (int r = 0; r < meeting_.size(); ++r) {
     const std::uint64_t from = meeting_.told(r);
@@ -134,7 +135,8 @@ Status DevicePath::leave(Mode then) {
   if (lost_) return all.status();
   exchange_ = {};
   ways_ = {};
-  // What is begun anew would be freed one day, and that may wait for all streams of the context: also for one that waits in vain.
+  // What is begun anew would be freed one day, and that may wait for all streams of the context: also for one
+  // that waits in vain.
   if (!all.value()) mode_ = Mode::off;
   if (link_ && !finished) {
     keep_for_ever({std::move(flags_), std::move(link_), std::move(sparse_)});
@@ -168,8 +170,9 @@ void DevicePath::let_go() {
   meeting_.tell(stuck_ ? kFailed : let_go_);
 }
 
-// A stream waits for an event or a flag that does not come any more. Nobody can call it back, and all that it may touch has to stay for as long as the process does: to free anything in
-// its context may wait for that stream.
+// A stream waits for an event or a flag that does not come any more. Nobody can call it back, and all that it
+// may touch has to stay for as long as the process does: to free anything in its context may wait for that
+// stream.
 void DevicePath::keep_for_ever(Kept kept) {
   if (!stuck_)
     log_.warn(
@@ -183,7 +186,8 @@ void DevicePath::keep_for_ever(Kept kept) {
   for_ever.push_back(std::move(kept));
 }
 
-// What streams and graphs were given for the link, which may wait for the GPUs of others, is done. False: it has waited in vain for so long.
+// What streams and graphs were given for the link, which may wait for the GPUs of others, is done. False: it
+// has waited in vain for so long.
 bool DevicePath::finish(gpu::Link& link) {
   using Steady = std::chrono::steady_clock;
   Steady::time_point end = Steady::time_point::max();
@@ -240,7 +244,8 @@ DevicePath::~DevicePath() {
 
 // ---- Calls
 
-// Of a rank that can do its part: what its streams were given is done, before the link is given anything that the host will wait for.
+// Of a rank that can do its part: what its streams were given is done, before the link is given anything that
+// the host will wait for.
 Result<bool> DevicePath::after_streams(const Result<bool>& here) {
   if (!here.ok() || !here.value()) return here;
   HEDDLE_TRY(after_streams());
@@ -275,7 +280,8 @@ Result<bool> DevicePath::run(DeviceWork& work, const Result<bool>& here) {
   }
 }
 
-// The step of a work that meets on the GPUs. Where a rank could not give its part, nobody is to wait for it: but for what was given before, which all have.
+// The step of a work that meets on the GPUs. Where a rank could not give its part, nobody is to wait for it:
+// but for what was given before, which all have.
 Status DevicePath::give_to_gpus(DeviceWork& work) {
   const Status given = meet(work.step(0), true).status();
   if (given.ok()) return given;
@@ -318,7 +324,8 @@ Status DevicePath::wait_for_gpus() {
   return waited;
 }
 
-// A failure that all know of ends the mode: it may be the link that fails, as one whose context was destroyed.
+// A failure that all know of ends the mode: it may be the link that fails, as one whose context was
+// destroyed.
 Result<bool> DevicePath::conclude(Result<bool> served) {
   if (lost_) {
     mode_ = Mode::off;

@@ -1,17 +1,21 @@
-// Blocking allreduces and bcasts of buffers on GPUs, where all ranks are on one node: the GPUs do the work, and the host's memory is
-// where the ranks meet.
+// Blocking allreduces and bcasts of buffers on GPUs, where all ranks are on one node: the GPUs do the work,
+// and the host's memory is where the ranks meet.
 //
-// MPI lets each rank pass what it has, host or GPU memory, in every call: that a call goes by the GPUs must be agreed.
+// MPI lets each rank pass what it has, host or GPU memory, in every call: that a call goes by the GPUs must
+// be agreed.
 //
-// 1. A rank that has seen GPU buffers in a number of calls in a row says so (Meeting::tell), with the number of its next call. Others read
-//    that when they like. It counts from the first call on that is not before that number and leaves no rank before all have come
-//    (an allreduce): what was told before that call is seen by everybody after it. So all ranks find at the end of the same call that all want
-//    it, or that not all do. A rank without CUDA never says so; it pays one addition a call, and nobody waits for it.
-// 2. Then the mode is set up: links, and scratch that the others can reach (gpu/link.hpp). What goes wrong there is told to all, and the
-//    communicator stays as it was.
-// 3. The ways that there are for short and long vectors are tried, and the fastest ones taken; short ones may well go by images still.
-// 4. From then on each call begins with a meeting, in which the ranks tell whether they have their part on their GPU. If one
-//    has not, this call is staged by images. After some such calls in a row, or a failure, the mode ends.
+// 1. A rank that has seen GPU buffers in a number of calls in a row says so (Meeting::tell), with the number
+//    of its next call. Others read that when they like. It counts from the first call on that is not before
+//    that number and leaves no rank before all have come (an allreduce): what was told before that call is
+//    seen by everybody after it. So all ranks find at the end of the same call that all want it, or that not
+//    all do. A rank without CUDA never says so; it pays one addition a call, and nobody waits for it.
+// 2. Then the mode is set up: links, and scratch that the others can reach (gpu/link.hpp). What goes wrong
+//    there is told to all, and the communicator stays as it was.
+// 3. The ways that there are for short and long vectors are tried, and the fastest ones taken; short ones may
+//    well go by images still.
+// 4. From then on each call begins with a meeting, in which the ranks tell whether they have their part on
+//    their GPU. If one has not, this call is staged by images. After some such calls in a row, or a failure,
+//    the mode ends.
 #pragma once
 
 #include <chrono>
@@ -111,7 +115,8 @@ struct DeviceTraffic {
   std::uint64_t bytes_sent = 0;  // by this rank
 };
 
-// The result of a DeviceMerge: in the caller's arrays, or until the next call in memory that DevicePath::copy() reaches.
+// The result of a DeviceMerge: in the caller's arrays, or until the next call in memory that
+// DevicePath::copy() reaches.
 struct DeviceMerged {
   gpu::Entries entries;
   bool is_placed = false;
@@ -129,7 +134,8 @@ struct DeviceLimits {
 
 class DevicePath {
  public:
-  // Of two with one meeting, which one lets go before the other on every rank: what is told by who has let go of the others' scratch. No call has these numbers.
+  // Of two with one meeting, which one lets go before the other on every rank: what is told by who has let go
+  // of the others' scratch. No call has these numbers.
   enum class Ends : std::uint64_t { first = ~std::uint64_t{1}, last = ~std::uint64_t{0} };
 
   // `meeting` is borrowed.
@@ -141,12 +147,13 @@ class DevicePath {
         mode_(limits.scratch > 0 ? Mode::idle : Mode::off) {}
   DevicePath(const DevicePath&) = delete;
   DevicePath& operator=(const DevicePath&) = delete;
-  // Where other processes have this rank's scratch open it waits for them to close it, a second at most, and then leaves it allocated.
+  // Where other processes have this rank's scratch open it waits for them to close it, a second at most, and
+  // then leaves it allocated.
   ~DevicePath();
 
-  // Every call on a communicator begins with one of these in a process that has CUDA: whether the GPUs have served it, the same on
-  // all ranks. If not, nothing has happened, and it goes on with images. A failure, here or there, ends the call on all ranks.
-  // `in == out`: in place.
+  // Every call on a communicator begins with one of these in a process that has CUDA: whether the GPUs have
+  // served it, the same on all ranks. If not, nothing has happened, and it goes on with images. A failure,
+  // here or there, ends the call on all ranks. `in == out`: in place.
   Result<bool> allreduce(const void* in, void* out, std::size_t count, DType type, Op op) {
     return on() ? serve_allreduce(in, out, count, type, op) : Result<bool>(false);
   }
@@ -154,28 +161,33 @@ class DevicePath {
   Result<bool> bcast(void* buffer, std::size_t bytes, int root) {
     return on() ? serve_bcast(buffer, bytes, root) : Result<bool>(false);
   }
-  // Sums of sparse vectors, and of the largest entries of dense ones, into a dense vector: device_sparse.cpp. In these too nothing has happened where
-  // the answer is no. `asked` is a number of all that is equal on the ranks, or should be: where it is not, the answer is no on all of them.
-  // What is not for GPUs is asked about as well, since another rank may want something else by mistake. After a failure the residual is what it was, or has the vector in it, without the entries that were sent.
+  // Sums of sparse vectors, and of the largest entries of dense ones, into a dense vector: device_sparse.cpp.
+  // In these too nothing has happened where the answer is no. `asked` is a number of all that is equal on the
+  // ranks, or should be: where it is not, the answer is no on all of them. What is not for GPUs is asked
+  // about as well, since another rank may want something else by mistake. After a failure the residual is
+  // what it was, or has the vector in it, without the entries that were sent.
   Result<bool> sparse_sum(const DeviceEntries& job, std::uint64_t asked, DeviceTraffic* traffic) {
     return on() ? serve_entries(job, asked, traffic) : Result<bool>(false);
   }
   Result<bool> largest_sum(const DeviceLargest& job, std::uint64_t asked, DeviceTraffic* traffic) {
     return on() ? serve_largest(job, asked, traffic) : Result<bool>(false);
   }
-  // Into a dense vector as well, of all values. Where codes are none that an encoder writes the call fails on all ranks. After a failure the residual is what it was, or from its front on
-  // what coding has left out.
+  // Into a dense vector as well, of all values. Where codes are none that an encoder writes the call fails on
+  // all ranks. After a failure the residual is what it was, or from its front on what coding has left out.
   Result<bool> coded_sum(const DeviceCoded& job, std::uint64_t asked, DeviceTraffic* traffic) {
     return on() ? serve_coded(job, asked, traffic) : Result<bool>(false);
   }
-  // The same as sparse_sum, into a sparse vector. Where lists break their contract the answer is no, and the caller's arrays have anything in them.
+  // The same as sparse_sum, into a sparse vector. Where lists break their contract the answer is no, and the
+  // caller's arrays have anything in them.
   Result<bool> sparse_merge(const DeviceMerge& job, std::uint64_t asked, DeviceTraffic* traffic,
                             DeviceMerged* merged) {
     return on() ? serve_merge(job, asked, traffic, merged) : Result<bool>(false);
   }
-  // Of what a call that was served has left on the GPU, to where the rank's GPU reaches; complete on return. False: it does not reach there.
+  // Of what a call that was served has left on the GPU, to where the rank's GPU reaches; complete on return.
+  // False: it does not reach there.
   Result<bool> copy(void* to, const void* from, std::size_t bytes);
-  // And ends with this where it was staged. `on_gpu`: all that this rank gave lies on a GPU, `buffer` is some of it.
+  // And ends with this where it was staged. `on_gpu`: all that this rank gave lies on a GPU, `buffer` is some
+  // of it.
   Status after_sum(gpu::Gpu& gpu, const void* buffer, bool on_gpu) {
     return after_staged(gpu, buffer, on_gpu, true);
   }
@@ -183,19 +195,21 @@ class DevicePath {
     return after_staged(gpu, buffer, on_gpu, meeting_.bcast_met());
   }
 
-  // On a stream of the caller's (null: the default stream of the buffers' context): after the work that it was given, and before what it is
-  // given later. Collective; returns once all ranks have given theirs, and waits for no GPU but in setting up and after a failure. All
-  // buffers lie on the ranks' GPUs: `unsupported` where one does not, and then nothing has happened on any rank. Another failure is told to all
-  // ranks; the buffers' contents are undefined then, and nothing uses them any more.
+  // On a stream of the caller's (null: the default stream of the buffers' context): after the work that it
+  // was given, and before what it is given later. Collective; returns once all ranks have given theirs, and
+  // waits for no GPU but in setting up and after a failure. All buffers lie on the ranks' GPUs: `unsupported`
+  // where one does not, and then nothing has happened on any rank. Another failure is told to all ranks; the
+  // buffers' contents are undefined then, and nothing uses them any more.
   //
-  // Where the stream is being captured into a CUDA graph the call does all of this but run; all ranks capture, or none. Each launch does it again, without the
-  // host. A graph that was captured stays usable until let_go(), also where the mode ended in between.
+  // Where the stream is being captured into a CUDA graph the call does all of this but run; all ranks
+  // capture, or none. Each launch does it again, without the host. A graph that was captured stays usable
+  // until let_go(), also where the mode ended in between.
   Status allreduce_on(gpu::Gpu& gpu, gpu::Stream stream, const void* in, void* out, std::size_t count,
                       DType type, Op op);
   Status bcast_on(gpu::Gpu& gpu, gpu::Stream stream, void* buffer, std::size_t bytes, int root);
 
-  // Local: nothing is called any more. Before a thread that ends several communicators, which other ranks may end in another
-  // order, ends the first of them, it does this on all.
+  // Local: nothing is called any more. Before a thread that ends several communicators, which other ranks may
+  // end in another order, ends the first of them, it does this on all.
   void let_go();
   bool on() const { return mode_ == Mode::on; }
 
@@ -296,7 +310,8 @@ class DevicePath {
   unsigned seen_ = 0;    // calls in a row, all on the GPU, while idle
   unsigned misses_ = 0;  // calls in a row that one rank could not serve, while on
   gpu::Place place_;     // of a buffer that was seen
-  // Links whose mode has ended and that graphs use, or streams that wait in vain: until nobody does any more. What is below another one goes before it.
+  // Links whose mode has ended and that graphs use, or streams that wait in vain: until nobody does any more.
+  // What is below another one goes before it.
   struct Kept {
     SharedMemory flags;
     std::unique_ptr<gpu::Link> link;

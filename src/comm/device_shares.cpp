@@ -8,7 +8,8 @@
 namespace heddle {
 namespace {
 
-// Longer pieces gain nothing: a share of this size takes any network longer than what each piece costs besides. Not measured.
+// Longer pieces gain nothing: a share of this size takes any network longer than what each piece costs
+// besides. Not measured.
 constexpr std::size_t kMostShare = std::size_t{4} << 20;
 // Shorter ones would wait for meetings and messages more than for bytes. Not measured.
 constexpr std::size_t kLeastShare = std::size_t{256} << 10;

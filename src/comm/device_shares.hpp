@@ -1,19 +1,21 @@
-// What a node's ranks do on their GPUs in an allreduce or bcast over several nodes, in ticks between which they meet: blocking (nodes_path.hpp) and on
-// streams (stream_shares.hpp).
+// What a node's ranks do on their GPUs in an allreduce or bcast over several nodes, in ticks between which
+// they meet: blocking (nodes_path.hpp) and on streams (stream_shares.hpp).
 //
-// The vector goes in pieces, and a piece is shared out among `lanes` ranks of each node, as many as the smallest node has: the first ones.
+// The vector goes in pieces, and a piece is shared out among `lanes` ranks of each node, as many as the
+// smallest node has: the first ones.
 //
 //   tick k - 1  each rank copies its part of piece k into its scratch, where the others reach it
 //   tick k      each of them folds its share of everybody's, and copies that to pinned memory of the host
-//               (there it is summed over the nodes, by the end of tick k + 1; or on the GPU, where the network reaches that)
+//               (there it is summed over the nodes, by the end of tick k + 1; or on the GPU, where the
+//               network reaches that)
 //   tick k + 2  the sum comes back, to the scratch
 //   tick k + 3  all ranks copy all shares of it into their outputs
 //
-// In a bcast the root alone hands out, on its node the others copy from there to their outputs, and on all other nodes nothing happens before tick
-// k + 2.
+// In a bcast the root alone hands out, on its node the others copy from there to their outputs, and on all
+// other nodes nothing happens before tick k + 2.
 //
-// So in every tick the GPU works at up to four pieces, and the network at another. A rank that is alone on its node needs no scratch: its pieces go
-// to the host and come back.
+// So in every tick the GPU works at up to four pieces, and the network at another. A rank that is alone on
+// its node needs no scratch: its pieces go to the host and come back.
 #pragma once
 
 #include <cstddef>
@@ -56,7 +58,8 @@ class SharesPieces {
   std::size_t piece_;
 };
 
-// Where this rank's shares lie for the network, and how its GPU and who takes them to the other nodes wait for each other.
+// Where this rank's shares lie for the network, and how its GPU and who takes them to the other nodes wait
+// for each other.
 class SharesHost {
  public:
   SharesHost() = default;
@@ -69,7 +72,8 @@ class SharesHost {
   virtual bool on_gpu() const { return false; }
   // Of a call of start(): what there is to do between messages, where it is on the GPU.
   virtual LocalWork* work_on(std::size_t /*k*/, DType /*type*/, Op /*op*/) { return nullptr; }
-  // Given to the link in every tick, also by ranks that have no share of the piece: when what it was given before is done, that of piece `k` is there, or room for what comes.
+  // Given to the link in every tick, also by ranks that have no share of the piece: when what it was given
+  // before is done, that of piece `k` is there, or room for what comes.
   virtual Status release(std::size_t k) = 0;
   // Two ticks later: what is given from now on finds what became of it.
   virtual Status await(std::size_t k) = 0;
@@ -80,7 +84,8 @@ class SharesWork : public DeviceWork {
  public:
   const SharesPieces& pieces() const { return pieces_; }
   std::size_t steps() const override { return pieces_.count() + 3; }
-  // Starts what becomes of this rank's share of piece `k` between the nodes, after tick k, in slot k % kSlots.
+  // Starts what becomes of this rank's share of piece `k` between the nodes, after tick k, in slot k %
+  // kSlots.
   virtual Status start(Across& across, std::size_t k) = 0;
 
  protected:

@@ -1,4 +1,5 @@
-// Allreduces of sparse vectors, and of dense ones by their largest entries or through a codec, on GPUs: what DevicePath does of them.
+// Allreduces of sparse vectors, and of dense ones by their largest entries or through a codec, on GPUs: what
+// DevicePath does of them.
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -32,7 +33,8 @@ Result<bool> show(PlacedResidual* residual, Result<bool> served) {
 
 }  // namespace
 
-// Whether this rank has kernels for sparse vectors, and memory for their work. After after_streams(): memory that grows is freed first.
+// Whether this rank has kernels for sparse vectors, and memory for their work. After after_streams(): memory
+// that grows is freed first.
 bool DevicePath::has_sparse() {
   if (sparse_ != nullptr) return true;
   Result<std::unique_ptr<gpu::SparseLink>> made = gpu::make_sparse_link(*link_);
@@ -92,7 +94,8 @@ Result<bool> DevicePath::can_merge(const DeviceMerge& job) {
   return has_sparse() && sparse_->reserve_merges().ok();
 }
 
-// The caller's arrays, if this rank's GPU can write the result there at once: as much as it has room for, and not over its input. Where not, nothing is wrong.
+// The caller's arrays, if this rank's GPU can write the result there at once: as much as it has room for, and
+// not over its input. Where not, nothing is wrong.
 gpu::Room DevicePath::room_here(const DeviceMerge& job) {
   const gpu::Room& out = job.out;
   const std::size_t index = gpu::index_bytes(out.wide);
@@ -146,7 +149,8 @@ Result<bool> DevicePath::place(PlacedResidual* residual, float** left_out) {
   return values.ok();
 }
 
-// With memory for all of it, here and below: from the first meeting on nothing that can be missing is asked for.
+// With memory for all of it, here and below: from the first meeting on nothing that can be missing is asked
+// for.
 Result<bool> DevicePath::can_select(const DeviceLargest& job, float** left_out) {
   if (!job.is_for_gpus()) return false;
   if (!direct_ && !EntriesWork::has_room(layout_)) return false;

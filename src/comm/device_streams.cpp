@@ -1,10 +1,13 @@
-// Collectives on the callers' streams: what DevicePath does of a call that gives work to a stream and returns.
+// Collectives on the callers' streams: what DevicePath does of a call that gives work to a stream and
+// returns.
 //
-// The same steps as those of a blocking call (device_work.hpp). Where that waits for its GPU before the ranks meet, this one records an event,
-// and after the meeting its stream waits for the others' events: what a meeting ends for the host it puts in order for the streams.
+// The same steps as those of a blocking call (device_work.hpp). Where that waits for its GPU before the ranks
+// meet, this one records an event, and after the meeting its stream waits for the others' events: what a
+// meeting ends for the host it puts in order for the streams.
 //
-// In a graph the streams meet by themselves (gpu/handshake.hpp) at each of these points, since nobody enqueues anything when it is launched. That the ranks all
-// capture the same is agreed in meetings of the host, as ever.
+// In a graph the streams meet by themselves (gpu/handshake.hpp) at each of these points, since nobody
+// enqueues anything when it is launched. That the ranks all capture the same is agreed in meetings of the
+// host, as ever.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -13,7 +16,8 @@
 #include "comm/stream_refusal.hpp"
 
 namespace heddle {
-// As meet(), but that a rank which cannot, for a reason that is `unsupported`, has not failed: *refused then, the same on all ranks.
+// As meet(), but that a rank which cannot, for a reason that is `unsupported`, has not failed: *refused then,
+// the same on all ranks.
 Status DevicePath::agree(const Status& mine, std::span<std::uint64_t> more, bool* refused) {
   const bool cannot = mine.code() == Code::unsupported;
   const Result<bool> all = meet(cannot ? Status() : mine, mine.ok(), more);
@@ -51,7 +55,8 @@ Result<bool> DevicePath::share_marks() {
   return met.ok() ? meet(link_->open_marks(all, meeting_.rank()), true) : met;
 }
 
-// All ranks at the same point. Where blocking calls have been set up already, that serves here as well, and the other way round.
+// All ranks at the same point. Where blocking calls have been set up already, that serves here as well, and
+// the other way round.
 Status DevicePath::get_ready(gpu::Gpu& gpu, gpu::Stream stream, const void* buffer) {
   if (mode_ == Mode::on && marks_open_) [[likely]]
     return {};
@@ -73,8 +78,9 @@ Status DevicePath::get_ready(gpu::Gpu& gpu, gpu::Stream stream, const void* buff
   return marks_open_ ? Status() : refuse(done.status());
 }
 
-// What fails once may be had the next time, as memory that is short. What fails twice would fail in every iteration of a program that falls back to blocking calls, and would let it pay for
-// setting up each time: that is final. Blocking calls need no events, and go on by the GPUs where these are all that is missing.
+// What fails once may be had the next time, as memory that is short. What fails twice would fail in every
+// iteration of a program that falls back to blocking calls, and would let it pay for setting up each time:
+// that is final. Blocking calls need no events, and go on by the GPUs where these are all that is missing.
 Status DevicePath::refuse(const Status& why) {
   Status refused = refuse_stream(why.message());
   const bool is_final = refusals_ >= kRefusals;
@@ -92,13 +98,15 @@ Status DevicePath::lies_here(const void* buffer, std::size_t bytes) {
   return held.ok() && !held.value() ? refuse_place(buffer) : held.status();
 }
 
-// After the first meeting. Each step: what the others gave before the last meeting comes before what is given now.
+// After the first meeting. Each step: what the others gave before the last meeting comes before what is given
+// now.
 Status DevicePath::follow(DeviceWork& work, unsigned turn) {
   if (work.meets_on_gpus()) return give_to_gpus(work);
   if (work.leader() >= 0) return follow_leader(work, turn);
   for (std::size_t k = 0;; ++k) {
     Status mine = link_->after_others(turn);
-    // One meeting more than a blocking call has: nobody ends a link whose events another rank is about to wait for.
+    // One meeting more than a blocking call has: nobody ends a link whose events another rank is about to
+    // wait for.
     if (k == work.steps()) return meet(mine, true).status();
     if (mine.ok()) mine = work.step(k);
     turn = next_turn();
@@ -153,8 +161,8 @@ Status DevicePath::serve_on(gpu::Stream stream, DeviceWork& work, Status mine) {
   if (lost_) {
     mode_ = Mode::off;
   } else if (!in_graph) {
-    // What was given to streams is waited for, since it may use buffers of ranks that are told now that it failed. In a graph nothing was given, and the
-    // host may not wait.
+    // What was given to streams is waited for, since it may use buffers of ranks that are told now that it
+    // failed. In a graph nothing was given, and the host may not wait.
     HEDDLE_TRY(leave(Mode::idle));
   }
   return status;

@@ -11,12 +11,14 @@
 namespace heddle {
 namespace {
 
-// Of an exchange that is tried: thousands of times what it takes where GPUs reach each other, and so much that a host which is busy with something else is no reason.
+// Of an exchange that is tried: thousands of times what it takes where GPUs reach each other, and so much
+// that a host which is busy with something else is no reason.
 constexpr std::chrono::seconds kTrialPatience{1};
 
 }  // namespace
 
-// In the half of the scratch that a vector of one piece leaves alone. The least of some turns: what others do meanwhile only adds.
+// In the half of the scratch that a vector of one piece leaves alone. The least of some turns: what others do
+// meanwhile only adds.
 Result<double> DevicePath::time_way(gpu::Gpu& gpu, bool sum, DeviceWay way, std::size_t bytes) {
   constexpr int kTurns = 7;  // the first one makes buffers and loads kernels
   std::byte* const buffer = link_->scratch(meeting_.rank()) + layout_.half;
@@ -48,7 +50,8 @@ Result<double> DevicePath::time_way(gpu::Gpu& gpu, bool sum, DeviceWay way, std:
   return 1e-9 * static_cast<double>(slowest[0]);
 }
 
-// What a call by images does: whatever the words are, the ranks' largest of them takes about as long as their sum, and no less than a bcast.
+// What a call by images does: whatever the words are, the ranks' largest of them takes about as long as their
+// sum, and no less than a bcast.
 Status DevicePath::try_image(gpu::Gpu& gpu, bool sum, std::byte* buffer, std::size_t bytes) {
   const bool is_root = meeting_.rank() == 0;
   Result<gpu::Image> image = gpu.image(buffer, bytes);
@@ -65,8 +68,8 @@ Status DevicePath::try_image(gpu::Gpu& gpu, bool sum, std::byte* buffer, std::si
   return meet(mine, true).status();
 }
 
-// Collective, once the ranks are connected by way of scratch; true: from before. Ranks that have found something have found it together, but one of them may have been told of a
-// failure in its end.
+// Collective, once the ranks are connected by way of scratch; true: from before. Ranks that have found
+// something have found it together, but one of them may have been told of a failure in its end.
 Result<bool> DevicePath::find_ways(gpu::Gpu& gpu) {
   const std::uint64_t key = mix64(mix64(key_ ^ layout_.piece) ^ exchange_.most);
   const std::optional<DeviceWays> known =

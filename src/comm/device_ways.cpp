@@ -16,7 +16,8 @@ constexpr std::array<std::size_t, 7> kSizes{
 constexpr double kNeverTried = std::numeric_limits<double>::infinity();
 // GPUs leave the host's memory and cores alone: images have to be faster than that.
 constexpr double kNoWorse = 1.1;
-// Nothing is gained by trying images at lengths beyond one where they took so many times as long as what long vectors go by.
+// Nothing is gained by trying images at lengths beyond one where they took so many times as long as what long
+// vectors go by.
 constexpr double kHopeless = 2;
 // Seconds of one call each way, after which nothing longer is tried: of many ranks that take turns on a GPU.
 constexpr double kEnough = 0.01;
@@ -53,8 +54,9 @@ Result<std::vector<Times>> try_sizes(const DeviceTrials& trials, bool sum) {
   return all;
 }
 
-// From which length on `better` holds of all that were tried, and so of longer ones; where it does not hold of the longest, it is taken to hold of what is longer than that by another
-// step, since less depends on what a step costs there.
+// From which length on `better` holds of all that were tried, and so of longer ones; where it does not hold
+// of the longest, it is taken to hold of what is longer than that by another step, since less depends on what
+// a step costs there.
 template <typename Better>
 std::size_t from_which_on(const std::vector<Times>& all, const Better& better) {
   std::size_t from = kStep * all.back().bytes;
@@ -63,7 +65,8 @@ std::size_t from_which_on(const std::vector<Times>& all, const Better& better) {
   return from == kSizes.front() ? 0 : from;
 }
 
-// Up to the last length at which exchanging was no slower than scratch, from the shortest on; the limit where it never was.
+// Up to the last length at which exchanging was no slower than scratch, from the shortest on; the limit where
+// it never was.
 std::size_t exchanged_to(const std::vector<Times>& all, std::size_t limit) {
   std::size_t to = 0;
   for (const Times& times : all) {

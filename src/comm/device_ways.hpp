@@ -1,5 +1,6 @@
-// By which way buffers on the GPUs of a node are summed and sent, by their length: tried when ranks begin with it, because what a launch, a meeting and a copy take differs by machine, and where
-// processes take turns on a GPU copies to the host and back may well be faster for short vectors.
+// By which way buffers on the GPUs of a node are summed and sent, by their length: tried when ranks begin
+// with it, because what a launch, a meeting and a copy take differs by machine, and where processes take
+// turns on a GPU copies to the host and back may well be faster for short vectors.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +29,8 @@ struct DeviceWays {
   std::size_t bcasts_from = 0;       // likewise
   std::size_t sums_exchanged = 0;    // sums of up to this are exchanged; 0: none
   std::size_t bcasts_exchanged = 0;  // likewise
-  // From here on sums share the folding out, where there are three ranks or more: one meeting and one wait for the GPU more.
+  // From here on sums share the folding out, where there are three ranks or more: one meeting and one wait
+  // for the GPU more.
   std::size_t shared_from = std::size_t{512} << 10;
 
   bool operator==(const DeviceWays&) const = default;
@@ -36,7 +38,8 @@ struct DeviceWays {
 // For a log: "allreduces of 4096 bytes or more, bcasts of any length".
 std::string text_of(const DeviceWays& ways);
 
-// What the communicators of a process have found, each under a key of its ranks, their GPUs and what they have there. Any thread.
+// What the communicators of a process have found, each under a key of its ranks, their GPUs and what they
+// have there. Any thread.
 class KnownWays {
  public:
   std::optional<DeviceWays> find(std::uint64_t key) const {
@@ -55,15 +58,16 @@ class KnownWays {
 };
 
 struct DeviceTrials {
-  // Collective: what a sum (or a bcast) of so many bytes takes that way, in seconds, on the slowest rank; the same on all.
+  // Collective: what a sum (or a bcast) of so many bytes takes that way, in seconds, on the slowest rank; the
+  // same on all.
   std::function<Result<double>(bool sum, DeviceWay way, std::size_t bytes)> time;
   int ranks = 2;
   std::size_t most = 0;       // bytes of the longest vector that can be tried
   std::size_t exchanged = 0;  // of the longest that can be exchanged
 };
 
-// The same on all ranks. GPUs serve what they do no slower than images by a tenth; of vectors longer than any that was tried all from eight times that length on. Where
-// trials take long only short vectors are tried.
+// The same on all ranks. GPUs serve what they do no slower than images by a tenth; of vectors longer than any
+// that was tried all from eight times that length on. Where trials take long only short vectors are tried.
 Result<DeviceWays> try_device_ways(const DeviceTrials& trials);
 
 }  // namespace heddle

@@ -27,7 +27,8 @@ class DirectSum final : public DeviceWork {
   std::span<std::uint64_t> words() override { return places_; }
   std::size_t steps() const override { return 1; }
   int leader() const override { return 0; }
-  // Of a blocking call: the default stream is one for all ranks, so this is after what any of them has given it.
+  // Of a blocking call: the default stream is one for all ranks, so this is after what any of them has given
+  // it.
   Status step(std::size_t /*k*/) override {
     if (worker_.rank != leader()) return {};
     std::vector<const void*> inputs;
@@ -111,8 +112,8 @@ class ExchangedBcast final : public DeviceWork {
 
 // ---- By way of the scratch
 
-// After meeting k, in one stream: piece k is read, and piece k + 1 goes into the other half. What others read there, piece k - 1, they had
-// read before that meeting.
+// After meeting k, in one stream: piece k is read, and piece k + 1 goes into the other half. What others read
+// there, piece k - 1, they had read before that meeting.
 class ByScratch : public DeviceWork {
  public:
   ByScratch(const Worker& worker, std::size_t bytes)

@@ -1,7 +1,9 @@
-// What the ranks of a node do on their GPUs in one allreduce or bcast, in steps between which they meet (device_path.hpp).
+// What the ranks of a node do on their GPUs in one allreduce or bcast, in steps between which they meet
+// (device_path.hpp).
 //
-// Each rank has its own; all take the same steps. After a meeting what every rank did before it is complete, and there for the others to
-// read. The last meeting ends the call: nobody reads from anybody after it, so the next call may use all scratch at once.
+// Each rank has its own; all take the same steps. After a meeting what every rank did before it is complete,
+// and there for the others to read. The last meeting ends the call: nobody reads from anybody after it, so
+// the next call may use all scratch at once.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +29,8 @@ struct Extent {
 // The part of `bytes` bytes that is rank `rank`'s, of `size` ranks that share them out.
 Extent share_of(std::size_t bytes, int rank, int size);
 
-// How the scratch of each rank is divided: two halves, which take turns. In each a piece of a vector, and a share of a result. A vector that is one piece has all of it.
+// How the scratch of each rank is divided: two halves, which take turns. In each a piece of a vector, and a
+// share of a result. A vector that is one piece has all of it.
 struct ScratchLayout {
   std::size_t half = 0;
   std::size_t piece = 0;
@@ -56,16 +59,19 @@ class DeviceWork {
   virtual std::span<std::uint64_t> words() { return {}; }
   // The same for meeting number `k`, 1 or more.
   virtual std::span<std::uint64_t> later_words(std::size_t /*k*/) { return {}; }
-  // After the first meeting, by what words() has become: whether all go on; the same on all ranks. If not, no rank's memory has changed.
+  // After the first meeting, by what words() has become: whether all go on; the same on all ranks. If not, no
+  // rank's memory has changed.
   virtual bool agreed() const { return true; }
   // Given to the link before the first meeting.
   virtual Status first() { return {}; }
   // Given to it after meeting number `k`, for 0 <= k < steps(); then comes the next one.
   virtual Status step(std::size_t k) = 0;
   virtual std::size_t steps() const = 0;
-  // The GPUs meet by themselves: the only step is given after the first meeting, and the second one is for all to know that everybody has given it, before anybody waits for it.
+  // The GPUs meet by themselves: the only step is given after the first meeting, and the second one is for
+  // all to know that everybody has given it, before anybody waits for it.
   virtual bool meets_on_gpus() const { return false; }
-  // The rank that does the only step for all: their inputs are there after the first meeting, and their results after the second. -1: each does its own.
+  // The rank that does the only step for all: their inputs are there after the first meeting, and their
+  // results after the second. -1: each does its own.
   virtual int leader() const { return -1; }
 };
 
@@ -82,13 +88,16 @@ struct DeviceBcast {
   int root;
 };
 
-// All ranks share one context: the first one folds everybody's input into everybody's output, where they lie, or the root copies its buffer to the others'. One GPU does it all in any case; and
-// threads that give it work at the same time hold each other up in the driver.
+// All ranks share one context: the first one folds everybody's input into everybody's output, where they lie,
+// or the root copies its buffer to the others'. One GPU does it all in any case; and threads that give it
+// work at the same time hold each other up in the driver.
 std::unique_ptr<DeviceWork> direct_sum(const Worker& worker, const DeviceSum& sum);
 std::unique_ptr<DeviceWork> direct_bcast(const Worker& worker, const DeviceBcast& bcast);
-// Short ones are exchanged (gpu::Link::gather), and each rank folds what has come. Longer ones go by way of the scratch, a piece after the other: each rank copies its own there, then
+// Short ones are exchanged (gpu::Link::gather), and each rank folds what has come. Longer ones go by way of
+// the scratch, a piece after the other: each rank copies its own there, then
 // - each folds all of everybody's, for two ranks and below ways.shared_from (one meeting for each piece), or
-// - each folds its share, and copies the others' shares of the result. That moves fewer bytes where there are more ranks.
+// - each folds its share, and copies the others' shares of the result. That moves fewer bytes where there are
+//   more ranks.
 // Folds go in the order of ranks, whatever the way: the result has the same bits.
 std::unique_ptr<DeviceWork> scratch_sum(const Worker& worker, const DeviceSum& sum);
 std::unique_ptr<DeviceWork> scratch_bcast(const Worker& worker, const DeviceBcast& bcast);

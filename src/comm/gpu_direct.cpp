@@ -13,7 +13,8 @@ namespace {
 
 // Messages that the network copies, and what it tries the memory with, go in portions of this.
 constexpr std::size_t kBounce = std::size_t{64} << 10;
-// Nobody has measured from which on pinned memory is faster: its copies take turns on the bus with the network, but the host has to fold.
+// Nobody has measured from which on pinned memory is faster: its copies take turns on the bus with the
+// network, but the host has to fold.
 constexpr double kMostCost = 1.5;
 
 }  // namespace

@@ -1,5 +1,6 @@
-// GPUDirect RDMA: memory on this rank's GPU in which the network's device reads and writes messages itself, so that vectors between nodes never come to the
-// host. What is to be done between messages, folds and copies, the GPU does.
+// GPUDirect RDMA: memory on this rank's GPU in which the network's device reads and writes messages itself,
+// so that vectors between nodes never come to the host. What is to be done between messages, folds and
+// copies, the GPU does.
 //
 // The schedules are those of the host's memory, and so are the bits.
 #pragma once
@@ -36,7 +37,8 @@ class GpuDirect final : public SharesHost, private DeviceAccess {
   const DeviceReach& reach() const { return reach_; }
   // Not of networks that find ways of their own, as UCX.
   bool is_measured() const { return reach_.host > 0; }
-  // Whether the memory of the GPU is known to cost it so little more than the host's that nothing is to be gained there.
+  // Whether the memory of the GPU is known to cost it so little more than the host's that nothing is to be
+  // gained there.
   bool pays() const;
 
   std::byte* at(std::size_t k) const override;
@@ -45,7 +47,8 @@ class GpuDirect final : public SharesHost, private DeviceAccess {
   Status release(std::size_t /*k*/) override { return {}; }
   Status await(std::size_t /*k*/) override { return {}; }
 
-  // From any thread: what has failed since the last time, of the GPU's part in messages and between them: contents are undefined then.
+  // From any thread: what has failed since the last time, of the GPU's part in messages and between them:
+  // contents are undefined then.
   Status failure();
 
  private:
@@ -78,7 +81,8 @@ class GpuDirect final : public SharesHost, private DeviceAccess {
   std::byte* bounce_ = nullptr;  // pinned, for short messages
   DeviceReach reach_;
   bool added_ = false;
-  // Messages may be moved by a thread of the communicator's, whose turn does not keep the caller from asking for failures.
+  // Messages may be moved by a thread of the communicator's, whose turn does not keep the caller from asking
+  // for failures.
   std::mutex mutex_;   // of the link, and of what follows
   bool busy_ = false;  // the stream, as far as is known
   Status failure_;

@@ -46,8 +46,8 @@ Hello make_hello(const Bootstrap& bootstrap, const Config& config, const Prefere
 // The first reason, in rank order, why these ranks cannot use heddle together. Every rank finds the same one.
 Status check_hellos(const std::vector<Hello>& hellos);
 
-// Of all ranks under the kernel of `rank`, as far as that is known: containers may be nodes of their own, and yet share cores. Without quotas, which are a
-// container's, and add to each other.
+// Of all ranks under the kernel of `rank`, as far as that is known: containers may be nodes of their own, and
+// yet share cores. Without quotas, which are a container's, and add to each other.
 std::vector<CoreClaim> claims_beside(const std::vector<Hello>& hellos, int rank);
 
 }  // namespace heddle

@@ -80,8 +80,8 @@ Status exchange_all(PairExchange& exchange, const TopologyView& topology, int ra
   return {};
 }
 
-// The ways take `turns`; in each turn of a way `timed` exchanges follow `untimed` ones. Of all that are timed after the first `skipped` turns the one counts
-// that `place` others are faster than.
+// The ways take `turns`; in each turn of a way `timed` exchanges follow `untimed` ones. Of all that are timed
+// after the first `skipped` turns the one counts that `place` others are faster than.
 struct Rounds {
   int skipped;
   int turns;
@@ -128,13 +128,15 @@ Status reach_internode(Transport& transport, const TopologyView& topology, int r
 }
 
 std::vector<InternodeTimes> time_internode(std::span<TimedWay> ways, const TopologyView& topology, int rank) {
-  // A small exchange that follows one of another way takes in how late the others come from that, and ranks have to find their pace: where four shared two
-  // cores, TCP seemed to take 43 us beside MPICH's 47, and took 25 beside 35.
+  // A small exchange that follows one of another way takes in how late the others come from that, and ranks
+  // have to find their pace: where four shared two cores, TCP seemed to take 43 us beside MPICH's 47, and
+  // took 25 beside 35.
   constexpr Rounds kSmall{0, 3, 8, 8, 6};
   constexpr Rounds kLarge{5, 8, 0, 1, 1};
   std::vector<InternodeTimes> times(ways.size());
   if (!takes_part(topology, rank)) return times;
-  // Of the large ones those that came when what the network lends was used up, or else the first way in the list would have the best of it.
+  // Of the large ones those that came when what the network lends was used up, or else the first way in the
+  // list would have the best of it.
   const std::vector<double> small = time_rounds(ways, topology, rank, InternodeTimes::kSmall, kSmall);
   const std::vector<double> large = time_rounds(ways, topology, rank, InternodeTimes::kLarge, kLarge);
   for (std::size_t i = 0; i < ways.size(); ++i)

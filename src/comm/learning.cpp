@@ -24,7 +24,8 @@ using SteadyClock = std::chrono::steady_clock;
 // Raised whenever choices measured by another build could not be trusted.
 constexpr int kChoiceVersion = 5;
 
-// Of the time that measuring takes. Ranks that try algorithms never sleep, so whoever is without a core for longer has to share it.
+// Of the time that measuring takes. Ranks that try algorithms never sleep, so whoever is without a core for
+// longer has to share it.
 constexpr double kWithoutCore = 0.1;
 
 // Reads all of it, at the speed of the memory.
@@ -38,7 +39,8 @@ std::uint32_t pass_over(const float* data, std::size_t count) {
 // Beyond, the buffers for measuring streaming would take more memory than it is worth.
 constexpr int kMostForStreaming = 8;
 
-// For later jobs, which would go by what is wrong for good. In words; `without_core` is the largest share of any rank.
+// For later jobs, which would go by what is wrong for good. In words; `without_core` is the largest share of
+// any rank.
 std::string keep(const ChoiceCache& cache, const std::string& key, const Tuning& tuning,
                  double without_core) {
   if (without_core > kWithoutCore)
@@ -153,7 +155,8 @@ Status Learning::message_cost() {
       if (times.ok()) mine = fit_message_cost(times.value());
       status = times.status();
     } else if (!bootstrap_.clock) {
-      // The others wait by the bootstrap's means, which may be an MPI that never lets go of its core: not while small messages are timed.
+      // The others wait by the bootstrap's means, which may be an MPI that never lets go of its core: not
+      // while small messages are timed.
       constexpr std::chrono::milliseconds kSmallMessagesTake{5};
       std::this_thread::sleep_for(kSmallMessagesTake);
     }
@@ -166,7 +169,8 @@ Status Learning::message_cost() {
     connections_.message_cost.least_ns = connections_.message_cost.crossing = 0;
     comm_.selector_.use(connections_.cost_model());
     HEDDLE_TRY(agree(bootstrap_, crowding()));
-    // The most of each, so that a communicator of many nodes and one of many ranks on a node do not make each other measure again and again.
+    // The most of each, so that a communicator of many nodes and one of many ranks on a node do not make each
+    // other measure again and again.
     MessageCost& cost = connections_.message_cost;
     cost.nodes = std::max(cost.nodes, t.nodes());
     cost.ranks_of_node = std::max(cost.ranks_of_node, t.most_members());
@@ -179,11 +183,13 @@ Status Learning::message_cost() {
   return {};
 }
 
-// Two ranks alone have shown what a message takes. Where hosts share cores (containers, virtual machines) or wires, it takes several
-// times as long while all ranks send, and few messages count more than few bytes: a small collective that all of them run tells.
+// Two ranks alone have shown what a message takes. Where hosts share cores (containers, virtual machines) or
+// wires, it takes several times as long while all ranks send, and few messages count more than few bytes: a
+// small collective that all of them run tells.
 Status Learning::crowding() {
   constexpr std::size_t kBytes = MessageTimes::kSmall;
-  // The least counts: ranks have to find their pace, which took some dozens of calls where four shared two cores. Simulated time repeats itself.
+  // The least counts: ranks have to find their pace, which took some dozens of calls where four shared two
+  // cores. Simulated time repeats itself.
   const int most_calls = comm_.policy_.clock ? 1 : 100;
   constexpr double kLongEnough = 0.02;  // seconds
   constexpr double kNoMoreThanNoise = 1.25;
@@ -220,13 +226,14 @@ Status Learning::crossing() {
 
 // ---- Algorithms within the node
 
-// Where ranks take turns on cores, what a trial takes says little of the algorithm (tried: one in twenty choices was wrong by a factor of two to
-// eight).
+// Where ranks take turns on cores, what a trial takes says little of the algorithm (tried: one in twenty
+// choices was wrong by a factor of two to eight).
 bool Learning::can_try_choices() const {
   return comm_.size_ > 1 && comm_.topology().nodes() == 1 && connections_.own_core;
 }
 
-// Apart is what must not share measurements: another machine, other ranks on it, other settings of what moves data.
+// Apart is what must not share measurements: another machine, other ranks on it, other settings of what moves
+// data.
 std::string Learning::choice_key() const {
   const TopologyView& t = comm_.topology();
   std::string key = fmt::format("version {}, {}, {} ranks on {} cores{}, slots of {}, {}, spin {}",

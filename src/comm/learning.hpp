@@ -18,7 +18,8 @@ namespace heddle {
 class CommunicatorImpl;
 struct Connections;
 
-// Of one that is connected and not yet used; `bootstrap` and `config` as it was made from. What is found the communicator has, and its process, for later ones.
+// Of one that is connected and not yet used; `bootstrap` and `config` as it was made from. What is found the
+// communicator has, and its process, for later ones.
 class Learning {
  public:
   Learning(CommunicatorImpl& comm, const Bootstrap& bootstrap, const Config& config);
@@ -32,8 +33,8 @@ class Learning {
   Result<bool> try_single_copy(const ShmTeam& team);
   void copy_once(bool on);
   Result<std::uint64_t> least_on_node(std::uint64_t mine);
-  // Between nodes: what messages cost, if it is not known yet. Measured between the first ranks of two nodes, then among all; the latter
-  // again by a communicator that is much larger than the one that did so.
+  // Between nodes: what messages cost, if it is not known yet. Measured between the first ranks of two nodes,
+  // then among all; the latter again by a communicator that is much larger than the one that did so.
   Status message_cost();
   bool outgrown() const;
   Status crowding();

@@ -66,7 +66,8 @@ Status LocalCodes::give_codes(float* left_out) {
   return {};
 }
 
-// By coding it all once more: the codes are the same, and nothing of the residual had to change before all ranks were known to go on.
+// By coding it all once more: the codes are the same, and nothing of the residual had to change before all
+// ranks were known to go on.
 void LocalCodes::keep() {
   if (residual_ == nullptr) return;
   keeps_ = true;

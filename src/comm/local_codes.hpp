@@ -1,5 +1,6 @@
-// What a rank's GPU codes by itself for an allreduce through a codec: this rank's contributions (src/compress/coded_run.hpp). So the host sees codes of the vector, and the values of those
-// chunks alone that it folds; what it sends is what it would code itself.
+// What a rank's GPU codes by itself for an allreduce through a codec: this rank's contributions
+// (src/compress/coded_run.hpp). So the host sees codes of the vector, and the values of those chunks alone
+// that it folds; what it sends is what it would code itself.
 #pragma once
 
 #include <cstddef>
@@ -24,18 +25,21 @@ class LocalCodes {
   // Codes the contributions, the residual added, which stays as it is. Complete on return.
   Status code();
 
-  // In the host's memory, until the end of this, as CodedBinding wants them. `lost` is null without a residual.
+  // In the host's memory, until the end of this, as CodedBinding wants them. `lost` is null without a
+  // residual.
   const std::byte* contributions() const { return static_cast<const std::byte*>(contributions_.host()); }
   const float* held() const { return static_cast<const float*>(held_.host()); }
   float* lost() { return residual_ != nullptr ? lost_.data() : nullptr; }
 
-  // Once all ranks are known to have their part: what the contributions leave out is the residual from now on. Waits for nothing.
+  // Once all ranks are known to have their part: what the contributions leave out is the residual from now
+  // on. Waits for nothing.
   void keep();
   // Waits for that, which must have read the input before the result is written.
   void settle() {
     if (keeps_) kept_ = at_.finish(std::move(kept_));
   }
-  // Ends the call, `complete` or not: the residual has what was lost of sums as well. A failure is no affair of the other ranks, who have theirs.
+  // Ends the call, `complete` or not: the residual has what was lost of sums as well. A failure is no affair
+  // of the other ranks, who have theirs.
   Status finish(bool complete);
 
  private:

@@ -85,7 +85,8 @@ Result<double> LocalVector::sampled_density(std::size_t samples) {
   return density;
 }
 
-// All pieces in one copy: a copy for each would take longer than all of a vector of some MiB. The vector is so long (LocalGpu::kFrom) that they are equally far apart.
+// All pieces in one copy: a copy for each would take longer than all of a vector of some MiB. The vector is
+// so long (LocalGpu::kFrom) that they are equally far apart.
 Result<double> LocalVector::sample(std::size_t samples) {
   if (at_.samples == nullptr) {
     const Result<std::byte*> pinned = at_.link->pin(samples * kSampleBytes);

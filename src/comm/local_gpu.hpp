@@ -1,8 +1,9 @@
-// What a rank's GPU does by itself for a sum whose entries, or codes, travel between the hosts: it takes them from this rank's vector (codes: local_codes.hpp), and puts those of the result into
-// one. So the host sees entries or codes, and not the vectors.
+// What a rank's GPU does by itself for a sum whose entries, or codes, travel between the hosts: it takes them
+// from this rank's vector (codes: local_codes.hpp), and puts those of the result into one. So the host sees
+// entries or codes, and not the vectors.
 //
-// Other ranks neither ask nor know: the hosts exchange what they would by images (gpu/gpu.hpp), in the same calls. What this rank's GPU cannot do goes by an image
-// on this rank alone.
+// Other ranks neither ask nor know: the hosts exchange what they would by images (gpu/gpu.hpp), in the same
+// calls. What this rank's GPU cannot do goes by an image on this rank alone.
 #pragma once
 
 #include <cstddef>
@@ -51,10 +52,11 @@ class LocalLargest {
  public:
   LocalLargest(gpu::Gpu& gpu, LocalLink& at, const LargestJob& job) : gpu_(gpu), at_(at), job_(job) {}
 
-  // Once. In the host's memory, until the end of this; the residual has the others from then on. After a failure that is what it was, or has the vector in it,
-  // without the entries.
+  // Once. In the host's memory, until the end of this; the residual has the others from then on. After a
+  // failure that is what it was, or has the vector in it, without the entries.
   Result<SparseView> take();
-  // Where they were not summed after all: the residual has all of this call's vector then, which nobody else has.
+  // Where they were not summed after all: the residual has all of this call's vector then, which nobody else
+  // has.
   Status put_back();
 
  private:
@@ -76,10 +78,12 @@ class LocalVector {
 
   // As heddle::sampled_density(), with the same number. By an image where the GPU fails.
   Result<double> sampled_density(std::size_t samples);
-  // Its elements that are not zero, in the host's memory until the end of this. After sampled_density(). A failure changes nothing.
+  // Its elements that are not zero, in the host's memory until the end of this. After sampled_density(). A
+  // failure changes nothing.
   Result<SparseView> entries();
 
-  // The entries of all parts, and zeros elsewhere; or what was there, where it `keeps` that. Complete on return. By an image where the GPU fails.
+  // The entries of all parts, and zeros elsewhere; or what was there, where it `keeps` that. Complete on
+  // return. By an image where the GPU fails.
   void put(std::span<const SparseView> parts, bool keeps);
 
   // Room for the codes of a result, in the host's memory until the end of this.
@@ -88,7 +92,8 @@ class LocalVector {
   // What the codes that are there now stand for. Complete on return. By an image where the GPU fails.
   void put_codes();
 
-  // For those who need it whole, in the host's memory until the end of this: room for it; what is in it; and back.
+  // For those who need it whole, in the host's memory until the end of this: room for it; what is in it; and
+  // back.
   Result<void*> image();
   Result<void*> load();
   void store() { outcome_ = image_.store(); }
@@ -125,7 +130,8 @@ class LocalVector {
 // One thread at a time. The Gpu, which is the same one in all calls, outlives it.
 class LocalGpu {
  public:
-  // Bytes of a vector. Of shorter ones an image takes little longer than what the host waits for. Not measured.
+  // Bytes of a vector. Of shorter ones an image takes little longer than what the host waits for. Not
+  // measured.
   static constexpr std::size_t kFrom = std::size_t{1} << 20;
 
   LocalGpu(bool enabled, const Log& log) : log_(log), off_(!enabled) {}
@@ -135,8 +141,8 @@ class LocalGpu {
 
   // Of so many bytes.
   bool serves(std::size_t bytes) const { return !off_ && bytes >= kFrom; }
-  // With memory for the work. Null where the host is to do it: the vector is not on a GPU, or that cannot do it. Nothing has changed then, or here.
-  // `job.out` is not looked at.
+  // With memory for the work. Null where the host is to do it: the vector is not on a GPU, or that cannot do
+  // it. Nothing has changed then, or here. `job.out` is not looked at.
   std::unique_ptr<LocalLargest> largest(gpu::Gpu& gpu, const DeviceLargest& job);
   std::unique_ptr<LocalVector> vector(gpu::Gpu& gpu, void* vector, std::size_t count, DType type);
   // Coded already. A failure is the GPU's, and has changed nothing.

@@ -31,7 +31,8 @@ constexpr Effort kThorough{5e-3, 1e-3, 1000};
 
 // What is expected to take longer than so many times the fastest is not run. Forecasts are crude.
 constexpr double kHopelessForecast = 4;
-// What takes less than this part of the share is run twice in the first round, since once may have been disturbed.
+// What takes less than this part of the share is run twice in the first round, since once may have been
+// disturbed.
 constexpr double kCheap = 0.01;
 // Likewise of the first one, on which most depends, and of a second chance.
 constexpr double kLittle = 0.1;
@@ -43,8 +44,8 @@ int times_for(double block_s, double seconds, int most) {
   return std::clamp(static_cast<int>(std::min(fit, 1e6)), 1, most);
 }
 
-// What a candidate will take: its price, times by how much its algorithm's time was off its price when it was last run;
-// where it never was, by how much the least of all was.
+// What a candidate will take: its price, times by how much its algorithm's time was off its price when it was
+// last run; where it never was, by how much the least of all was.
 class Forecast {
  public:
   struct Guess {

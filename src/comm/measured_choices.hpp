@@ -1,4 +1,5 @@
-// Which algorithm serves which size best, found by trying them: when a communicator is made, and for a tuning file.
+// Which algorithm serves which size best, found by trying them: when a communicator is made, and for a tuning
+// file.
 #pragma once
 
 #include <chrono>
@@ -12,8 +13,8 @@
 
 namespace heddle {
 
-// What is tried; the winner serves `from` to `up_to` bytes, which are whole size classes (plan_cache.hpp), since a class has
-// one choice.
+// What is tried; the winner serves `from` to `up_to` bytes, which are whole size classes (plan_cache.hpp),
+// since a class has one choice.
 struct TrialSize {
   std::size_t bytes = 0;
   std::int64_t from = 0;
@@ -56,8 +57,8 @@ struct SearchPlan {
   std::vector<Collective> collectives;
   std::vector<TrialSize> sizes = start_up_sizes();  // rising
   std::chrono::microseconds budget{100'000};
-  // Of a short search the first one serves where nothing beats it, and sizes for which no time is left have no rule. A
-  // thorough one is for a tuning file:
+  // Of a short search the first one serves where nothing beats it, and sizes for which no time is left have
+  // no rule. A thorough one is for a tuning file:
   // - each pair of size and collective has an equal share of what is left, so that the last ones get theirs;
   // - candidates that price and smaller sizes say are hopeless, or take longer than the share, are not run;
   // - turns are longer, and who won must win again, in turns of these two alone;
@@ -95,9 +96,9 @@ struct MeasuredChoices {
   double spent_s = 0;
 };
 
-// Collective. Every candidate runs; then the first and the three fastest of those within half of the fastest run by
-// turns. The one with the least median replaces the first only when it took at least 7% less in four turns of five. A
-// failure of `time` ends it; the status says what was timed.
+// Collective. Every candidate runs; then the first and the three fastest of those within half of the fastest
+// run by turns. The one with the least median replaces the first only when it took at least 7% less in four
+// turns of five. A failure of `time` ends it; the status says what was timed.
 Result<MeasuredChoices> measure_choices(const ChoiceTrial& trial, const SearchPlan& plan);
 
 // The same algorithm in the same shape, whatever its price.

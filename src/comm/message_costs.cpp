@@ -10,7 +10,8 @@ namespace {
 
 constexpr double kSlowMiddleNs = 2e6;
 
-// `rounds` messages there and back, halved, in ascending order. The first is not timed: connections may be made for it.
+// `rounds` messages there and back, halved, in ascending order. The first is not timed: connections may be
+// made for it.
 Result<std::vector<double>> time_size(const Exchange& exchange, bool first, const Clock& clock,
                                       std::vector<std::byte>& data, std::size_t bytes, int rounds) {
   std::vector<double> times;
@@ -31,8 +32,8 @@ Result<bool> agree_on(const Exchange& exchange, bool first, bool opinion) {
   return agreed != std::byte{0};
 }
 
-// The least of some; of more where all of them took as long as a turn on a core, which both may have to share for a while. Between
-// places that are far apart that is a few messages too many.
+// The least of some; of more where all of them took as long as a turn on a core, which both may have to share
+// for a while. Between places that are far apart that is a few messages too many.
 Result<double> time_small(const Exchange& exchange, bool first, const Clock& clock,
                           std::vector<std::byte>& data) {
   constexpr double kAsLongAsATurn = 3e5;
@@ -50,7 +51,8 @@ Result<double> time_small(const Exchange& exchange, bool first, const Clock& clo
   return least_ns;
 }
 
-// Several small messages in a row and one back take longer than one there and one back by what the others keep an end busy.
+// Several small messages in a row and one back take longer than one there and one back by what the others
+// keep an end busy.
 Status time_handling(const Exchange& exchange, bool first, const Clock& clock, std::vector<std::byte>& data,
                      MessageTimes& times) {
   constexpr int kInARow = 9;
@@ -78,8 +80,8 @@ MessageCost fit_message_cost(const MessageTimes& times) {
   return {fixed, per_byte, std::min(times.handling_ns, fixed / 2)};
 }
 
-// What others do on the cores meanwhile only adds to a short message: the least counts. Of long ones some may go faster than the link,
-// where it is shaped and was idle: the middle one counts.
+// What others do on the cores meanwhile only adds to a short message: the least counts. Of long ones some may
+// go faster than the link, where it is shaped and was idle: the middle one counts.
 Result<MessageTimes> time_messages(const Exchange& exchange, bool first, const Clock& clock) {
   MessageTimes times;
   std::vector<std::byte> data(MessageTimes::kLarge);

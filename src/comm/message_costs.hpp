@@ -1,5 +1,5 @@
-// What messages between nodes cost: measured when a communicator is made, because an estimate is wrong by ten where
-// the interconnect is TCP, and the choice of algorithm and chunks hangs on it.
+// What messages between nodes cost: measured when a communicator is made, because an estimate is wrong by ten
+// where the interconnect is TCP, and the choice of algorithm and chunks hangs on it.
 #pragma once
 
 #include <cstddef>
@@ -22,15 +22,15 @@ struct MessageTimes {
   double handling_ns = 0;  // of one small message among several in a row
 };
 
-// The line through the larger sizes, where the choices are that matter: its constant includes the handshake that large
-// messages begin with. Never less than a small message takes. Handling is half of that at most.
+// The line through the larger sizes, where the choices are that matter: its constant includes the handshake
+// that large messages begin with. Never less than a small message takes. Handling is half of that at most.
 MessageCost fit_message_cost(const MessageTimes& times);
 
 // Sends to the partner or receives from it, and waits: blocking.
 using Exchange = std::function<Status(bool sends, void* data, std::size_t bytes)>;
 
-// Both partners call it, one of them as `first`, whose result counts. About 60 messages, more where they seem slow; the large ones only where
-// middle ones take less than two milliseconds.
+// Both partners call it, one of them as `first`, whose result counts. About 60 messages, more where they seem
+// slow; the large ones only where middle ones take less than two milliseconds.
 Result<MessageTimes> time_messages(const Exchange& exchange, bool first, const Clock& clock = {});
 
 }  // namespace heddle

@@ -56,7 +56,8 @@ Status CommunicatorImpl::mostly_zero_allreduce(const MostlyZeroJob& job) {
   return served.ok() && !served.value() ? sparse_.sum_whole(job) : served.status();
 }
 
-// By samples of every rank's vector: what an allreduce of their entries would cost, beside that of the vectors.
+// By samples of every rank's vector: what an allreduce of their entries would cost, beside that of the
+// vectors.
 Result<bool> SparseSums::looks_sparse(const MostlyZeroJob& job) {
   Result<double> density = job.trouble;
   if (job.trouble.ok())
@@ -77,8 +78,9 @@ Result<bool> SparseSums::looks_sparse(const MostlyZeroJob& job) {
   const auto pays = [&](double distinct) { return !planner_.choose(comm_.size_, call, distinct).dense; };
   const auto known = profiles_.find(job.count);
   if (known != profiles_.end() && pays(known->second.distinct())) return true;
-  // Where it would pay if all had the same pattern the exchange finds out how far they have: where nothing is known of that, and now and then
-  // where what was known speaks against it, since a dense sum teaches nothing.
+  // Where it would pay if all had the same pattern the exchange finds out how far they have: where nothing is
+  // known of that, and now and then where what was known speaks against it, since a dense sum teaches
+  // nothing.
   if (!pays(1.0 / comm_.size_)) return false;
   if (known == profiles_.end()) return true;
   if (known->second.counts_refusal()) profiles_.erase(known);

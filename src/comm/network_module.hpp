@@ -10,8 +10,8 @@
 
 namespace heddle {
 
-// The path of libheddle_network_NAME.so: in the folder of this library or in heddle/ there, or in `folder` where it is not empty.
-// `unsupported`: it is not there.
+// The path of libheddle_network_NAME.so: in the folder of this library or in heddle/ there, or in `folder`
+// where it is not empty. `unsupported`: it is not there.
 Result<std::string> find_network(const std::string& name, const std::string& folder);
 
 // What the settings say of networks; `verbs_device` is this rank's of those that HEDDLE_VERBS_DEVICE names.

@@ -102,8 +102,8 @@ Result<Internode> NodeConnections::join_network(const std::string& name) {
   return way;
 }
 
-// Those that every rank can use, in the order of the list: all of them where they are to be compared, or else the first. Reasons why
-// others cannot be used go to `passed_over`.
+// Those that every rank can use, in the order of the list: all of them where they are to be compared, or else
+// the first. Reasons why others cannot be used go to `passed_over`.
 Result<std::vector<Internode>> NodeConnections::usable_ways(const std::vector<std::string>& names,
                                                             bool compare) {
   std::vector<Internode> ways;
@@ -135,7 +135,8 @@ Status NodeConnections::no_way(Code code) const {
                   connections_.topology.nodes(), config_.transports, reasons, reasons.empty() ? "" : ")"));
 }
 
-// How long a way is waited for while there are others: one that looks open and is not (a firewall) has an alternative here.
+// How long a way is waited for while there are others: one that looks open and is not (a firewall) has an
+// alternative here.
 WaitPolicy NodeConnections::trying_policy(Transport& transport) const {
   constexpr std::chrono::milliseconds kLongEnough{5000};
   WaitPolicy policy = wait_policy(bootstrap_, config_, connections_, &transport);

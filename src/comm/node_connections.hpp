@@ -1,4 +1,5 @@
-// The set-up of messages between nodes: the ways that all ranks can use are opened, compared, and the fastest is kept.
+// The set-up of messages between nodes: the ways that all ranks can use are opened, compared, and the fastest
+// is kept.
 #pragma once
 
 #include <vector>
@@ -11,8 +12,9 @@
 
 namespace heddle {
 
-// Collective, once the topology of `connections` is known: the way that the first rank of the first node knows to be the fastest, or the
-// one that is measured as such now. Sets `internode`, `comparison` and `passed_over`. On one node: nothing.
+// Collective, once the topology of `connections` is known: the way that the first rank of the first node
+// knows to be the fastest, or the one that is measured as such now. Sets `internode`, `comparison` and
+// `passed_over`. On one node: nothing.
 Status connect_nodes(const Bootstrap& bootstrap, const Config& config, const std::vector<Hello>& hellos,
                      Connections& connections);
 

@@ -32,8 +32,9 @@ bool HeapMemory::place_of(const void* data, std::size_t bytes, NodePlace* place)
   return true;
 }
 
-// Numbers of blocks are never given twice, so that nothing needs to be unmapped at once when its owner gives it back; and may not be, where
-// an owner gives back in the middle of a collective what it has something larger for, and others still look at it.
+// Numbers of blocks are never given twice, so that nothing needs to be unmapped at once when its owner gives
+// it back; and may not be, where an owner gives back in the middle of a collective what it has something
+// larger for, and others still look at it.
 const std::byte* HeapMemory::at(int owner, const NodePlace& place) {
   HeapPlace found;
   found.block = place.words[0];

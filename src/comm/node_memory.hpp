@@ -18,7 +18,8 @@ class HeapMemory final : public NodeMemory {
         releases_(static_cast<std::size_t>(members)),
         heard_(releases_.size()) {}
 
-  // A collective begins: what was mapped of the others' memory may go, where they say that some of theirs went.
+  // A collective begins: what was mapped of the others' memory may go, where they say that some of theirs
+  // went.
   void begin() { releases_ = heard_; }
 
   std::byte* allocate(std::size_t bytes) override;
@@ -29,7 +30,8 @@ class HeapMemory final : public NodeMemory {
  private:
   SharedHeap& heap_;
   HeapViews views_;
-  // Of each rank, its count of blocks that went: that by which its views were kept so far, and as it says by now.
+  // Of each rank, its count of blocks that went: that by which its views were kept so far, and as it says by
+  // now.
   std::vector<std::uint64_t> releases_;
   std::vector<std::uint64_t> heard_;
 };

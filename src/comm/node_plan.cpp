@@ -76,8 +76,8 @@ std::size_t slots_for(const Machine& machine, const std::vector<CoreClaim>& memb
 
 Result<Machine> discover_machine() {
   const Result<TopologyPtr> loaded = load_topology([](hwloc_topology_t topology) {
-    // Nothing else: asking for all of it takes three times as long. Without groups a NUMA node that is a part of a package
-    // would be given all of its threads.
+    // Nothing else: asking for all of it takes three times as long. Without groups a NUMA node that is a part
+    // of a package would be given all of its threads.
     hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
     for (const hwloc_obj_type_t type : {HWLOC_OBJ_L2CACHE, HWLOC_OBJ_L3CACHE, HWLOC_OBJ_PACKAGE})
       hwloc_topology_set_type_filter(topology, type, HWLOC_TYPE_FILTER_KEEP_ALL);

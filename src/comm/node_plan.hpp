@@ -1,5 +1,5 @@
-// How the ranks of a node share it: which of them form a domain, and how large the team's slots are. From what hwloc says
-// of the machine and from the cores that each rank may run on.
+// How the ranks of a node share it: which of them form a domain, and how large the team's slots are. From
+// what hwloc says of the machine and from the cores that each rank may run on.
 #pragma once
 
 #include <array>
@@ -27,8 +27,8 @@ struct Machine {
 // On one line, the same for machines that are alike.
 std::string describe(const Machine& machine);
 
-// Asks hwloc (and so heeds its HWLOC_SYNTHETIC and HWLOC_XMLFILE): about 2 ms on a machine of two cores, more on larger
-// ones. Fails where hwloc does.
+// Asks hwloc (and so heeds its HWLOC_SYNTHETIC and HWLOC_XMLFILE): about 2 ms on a machine of two cores, more
+// on larger ones. Fails where hwloc does.
 Result<Machine> discover_machine();
 
 struct NodePlan {
@@ -37,16 +37,17 @@ struct NodePlan {
   std::size_t slot_bytes = 0;
 };
 
-// The domains: the finest division of the machine in which each member is bound to one part, several parts have members, and
-// a part has two members or more on average. One domain where there is none: members that may run anywhere have no
-// place to be near to.
+// The domains: the finest division of the machine in which each member is bound to one part, several parts
+// have members, and a part has two members or more on average. One domain where there is none: members that
+// may run anywhere have no place to be near to.
 //
-// The slots: a slot is written by one core and read by others from caches, so that it takes a small part of L2; the slots
-// of all members that share a last-level cache should fit into half of it.
+// The slots: a slot is written by one core and read by others from caches, so that it takes a small part of
+// L2; the slots of all members that share a last-level cache should fit into half of it.
 NodePlan plan_node(const Machine& machine, const std::vector<CoreClaim>& members);
 
-// Which members share a last-level cache, a NUMA node and a package, on one line: numbers of parts in order of first appearance, the same wherever members
-// are as near to each other; "-" for a division in which one is not bound to a part.
+// Which members share a last-level cache, a NUMA node and a package, on one line: numbers of parts in order
+// of first appearance, the same wherever members are as near to each other; "-" for a division in which one
+// is not bound to a part.
 std::string describe_placement(const Machine& machine, const std::vector<CoreClaim>& members);
 
 }  // namespace heddle

@@ -3,8 +3,8 @@
 namespace heddle {
 namespace {
 
-// Calls place(kind, its first member, geometry, offset) for every team of the node in the order in which they lie in
-// memory; returns where that ends.
+// Calls place(kind, its first member, geometry, offset) for every team of the node in the order in which they
+// lie in memory; returns where that ends.
 template <typename Place>
 std::size_t for_each_team(const TopologyView& topology, std::int32_t node, const ShmTeamGeometry& like,
                           Place place) {

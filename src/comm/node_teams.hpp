@@ -14,8 +14,8 @@ namespace heddle {
 // By TeamKind; null where a rank has nobody but itself, or where the domain is the node.
 using Teams = std::array<std::unique_ptr<ShmTeam>, kTeamKinds>;
 
-// Shared memory that the teams of `node` need, from a 4096-aligned, zeroed start. Most of it is never touched. `like` is
-// the geometry of all of them but for the number of members.
+// Shared memory that the teams of `node` need, from a 4096-aligned, zeroed start. Most of it is never
+// touched. `like` is the geometry of all of them but for the number of members.
 std::size_t team_bytes(const TopologyView& topology, std::int32_t node, const ShmTeamGeometry& like);
 
 // The teams of `rank` in its node's memory, which outlives them, as does `heap`.

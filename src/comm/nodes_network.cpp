@@ -1,4 +1,5 @@
-// What the GPUs' path over several nodes needs of messages (nodes_path.hpp): meetings of all ranks, and sums and bcasts among the ranks of one place.
+// What the GPUs' path over several nodes needs of messages (nodes_path.hpp): meetings of all ranks, and sums
+// and bcasts among the ranks of one place.
 #include <algorithm>
 #include <utility>
 
@@ -61,8 +62,8 @@ Status NodesNetwork::largest(std::span<std::uint64_t> words) {
                         sizeof(std::uint64_t), fold_kernel(DType::u64, Op::max), 0});
 }
 
-// The algorithm that is cheapest among nodes of one rank, with the ranks of this place in their stead. Settings and rules are about
-// other calls, but for sums that are to be reproducible.
+// The algorithm that is cheapest among nodes of one rank, with the ranks of this place in their stead.
+// Settings and rules are about other calls, but for sums that are to be reproducible.
 NodesNetwork::Plans::Plans(const TopologyView& nodes, CommunicatorImpl& comm, std::vector<std::int32_t> peers)
     : selector(nodes, comm.connections_->cost_model(), Abilities{false, true}, preferences),
       cache(nodes, comm.topology().node_of(comm.rank_), selector, quiet, std::move(peers)) {

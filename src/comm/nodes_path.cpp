@@ -11,7 +11,8 @@
 namespace heddle {
 namespace {
 
-// In pinned memory. The link's work is waited for before a share leaves, and none fetches one that has not come: nothing waits in the stream.
+// In pinned memory. The link's work is waited for before a share leaves, and none fetches one that has not
+// come: nothing waits in the stream.
 class PinnedShares final : public SharesHost {
  public:
   // `memory`: nothing on ranks that have no share.
@@ -36,7 +37,8 @@ void keep(Status* mine, const Status& next) {
 
 // ---- Meetings of all ranks
 
-// Whether all can. `more`: of each word the largest comes back. Who only heard of a failure in its node leaves it to the other one to tell.
+// Whether all can. `more`: of each word the largest comes back. Who only heard of a failure in its node
+// leaves it to the other one to tell.
 Result<bool> NodesPath::meet(const Status& mine, bool can, std::span<std::uint64_t> more) {
   Verdict verdict = can ? Verdict::all_right : Verdict::cannot;
   if (!mine.ok() && mine.code() != Code::peer_failed) verdict = Verdict::failed;
@@ -225,7 +227,8 @@ Result<bool> NodesPath::serve(SharesWork& work, const Result<bool>& here) {
   return conclude(all);
 }
 
-// A failure of which all ranks know ends the mode: it may be a link that fails, as one whose context was destroyed.
+// A failure of which all ranks know ends the mode: it may be a link that fails, as one whose context was
+// destroyed.
 Result<bool> NodesPath::conclude(Result<bool> served) {
   if (lost_) {
     on_ = false;
@@ -244,7 +247,8 @@ Result<bool> NodesPath::conclude(Result<bool> served) {
   return served;
 }
 
-// After a failure a rank goes on with all that others wait for, on the network whatever there is, until they know as well.
+// After a failure a rank goes on with all that others wait for, on the network whatever there is, until they
+// know as well.
 Status NodesPath::run(SharesWork& work) {
   Status mine;
   for (std::size_t t = 0; t < work.steps(); ++t) {

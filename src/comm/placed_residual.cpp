@@ -5,7 +5,8 @@ namespace heddle {
 Result<Residual*> PlacedResidual::on_host() {
   if (is_on_gpu_) HEDDLE_TRY(there_->get(residual_.values().data()));
   is_on_gpu_ = false;
-  // Whoever looks at the values after each call has them copied each time, and need not allocate each time as well.
+  // Whoever looks at the values after each call has them copied each time, and need not allocate each time as
+  // well.
   if (!is_shown_) there_.reset();
   return &residual_;
 }

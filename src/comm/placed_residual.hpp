@@ -1,4 +1,5 @@
-// A residual (src/compress/residual.hpp) that lies where it is used: in the host's memory, or on a GPU from one call to the next.
+// A residual (src/compress/residual.hpp) that lies where it is used: in the host's memory, or on a GPU from
+// one call to the next.
 #pragma once
 
 #include <cstddef>
@@ -18,13 +19,15 @@ class PlacedResidual {
 
   std::size_t size() const { return residual_.size(); }
 
-  // The residual in the host's memory, which is brought back where it lies on a GPU. A failure is CUDA's, and changes nothing.
+  // The residual in the host's memory, which is brought back where it lies on a GPU. A failure is CUDA's, and
+  // changes nothing.
   Result<Residual*> on_host();
-  // The same for a caller who keeps the address of the values, and may read and write them at any time: they are there after every call.
+  // The same for a caller who keeps the address of the values, and may read and write them at any time: they
+  // are there after every call.
   Result<Residual*> show();
 
-  // The values in the context of `link`, copied there where they were elsewhere. Those in the host's memory count until changes_on_gpu(). They
-  // stay at that address until on_host(), or the end.
+  // The values in the context of `link`, copied there where they were elsewhere. Those in the host's memory
+  // count until changes_on_gpu(). They stay at that address until on_host(), or the end.
   Result<float*> on_gpu(gpu::SparseLink& sparse, const gpu::Link& link);
   void changes_on_gpu() { is_on_gpu_ = true; }
   // After each call by the GPU.

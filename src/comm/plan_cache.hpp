@@ -23,14 +23,16 @@ constexpr unsigned size_class(std::size_t bytes) {
   return static_cast<unsigned>(std::bit_width(bytes));
 }
 
-// Every size of a class must get the same answer on every rank, whichever comes first: a choice is made for its middle.
+// Every size of a class must get the same answer on every rank, whichever comes first: a choice is made for
+// its middle.
 constexpr std::size_t middle_of_class(std::size_t bytes) {
   return std::bit_floor(bytes) + std::bit_floor(bytes) / 2;
 }
 
 class PlanCache {
  public:
-  // Borrows all but `peers`: whom a schedule's messages go to and come from in place of the topology's ranks; empty: these themselves.
+  // Borrows all but `peers`: whom a schedule's messages go to and come from in place of the topology's ranks;
+  // empty: these themselves.
   PlanCache(const TopologyView& topology, std::int32_t rank, const Selector& selector, const Log& log,
             std::vector<std::int32_t> peers = {})
       : topology_(topology), rank_(rank), selector_(selector), log_(log), peers_(std::move(peers)) {}
@@ -46,7 +48,8 @@ class PlanCache {
 
   // A bcast from every rank in turn must not keep a schedule for each of them for ever.
   static constexpr std::size_t kMostSchedules = 256;
-  // The schedule of a selection for a root, built at the first use, and again where many others were used since.
+  // The schedule of a selection for a root, built at the first use, and again where many others were used
+  // since.
   std::shared_ptr<const Schedule> schedule(const Choice& choice, std::int32_t root);
 
  private:

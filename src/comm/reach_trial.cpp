@@ -10,7 +10,8 @@
 namespace heddle {
 namespace {
 
-// In each rank's scratch, patterns one after the other: its own, those that others write, and those that it has read from others. Far less than any scratch has (gpu/link.cpp).
+// In each rank's scratch, patterns one after the other: its own, those that others write, and those that it
+// has read from others. Far less than any scratch has (gpu/link.cpp).
 constexpr std::size_t kWritten = 1;
 constexpr std::size_t kRead = kWritten + gpu::kMostRanks;
 
@@ -48,7 +49,8 @@ Status ReachTrial::put(const gpu::Export& scratch) {
   return link_.wait();
 }
 
-// Kernels use other ranks' scratch, which is freed once one of them has failed: what is under way by then is waited for also where the rest could not be given.
+// Kernels use other ranks' scratch, which is freed once one of them has failed: what is under way by then is
+// waited for also where the rest could not be given.
 Status ReachTrial::cross(std::span<const Rank> all) {
   Status given = give_kernels(all);
   if (given.ok()) given = give_fetch(kRead, all.size(), &read_);

@@ -1,8 +1,10 @@
-// Whether the GPUs of a node's ranks do reach each other's scratch, which CUDA says of GPUs between which the bus loses what they write: where PCIe's access control (ACS) sends it by way of an
-// IOMMU that does not know the addresses, as in virtual machines. There kernels wait for ever for what was written to them, and sums are wrong.
+// Whether the GPUs of a node's ranks do reach each other's scratch, which CUDA says of GPUs between which the
+// bus loses what they write: where PCIe's access control (ACS) sends it by way of an IOMMU that does not know
+// the addresses, as in virtual machines. There kernels wait for ever for what was written to them, and sums
+// are wrong.
 //
-// Each rank has a pattern of its own, which nothing that memory has from before is like. Others read it in this one's scratch, and it is written into theirs, by kernels: the way that
-// everything goes later.
+// Each rank has a pattern of its own, which nothing that memory has from before is like. Others read it in
+// this one's scratch, and it is written into theirs, by kernels: the way that everything goes later.
 #pragma once
 
 #include <array>
@@ -28,11 +30,13 @@ class ReachTrial {
   // `link` is borrowed.
   ReachTrial(gpu::Link& link, int rank);
   std::uint64_t seed() const { return seed_; }
-  // Puts the pattern into this rank's scratch, which it has allocated; complete on return. Before the others are told of it.
+  // Puts the pattern into this rank's scratch, which it has allocated; complete on return. Before the others
+  // are told of it.
   Status put(const gpu::Export& scratch);
   // When all have done that, and this rank has opened their scratch; complete on return, also where it fails.
   Status cross(std::span<const Rank> all);
-  // When all have done that: what has not come through, with the way out; empty: nothing. Then the scratch is free for other things.
+  // When all have done that: what has not come through, with the way out; empty: nothing. Then the scratch is
+  // free for other things.
   Result<std::string> look(std::span<const Rank> all);
 
  private:

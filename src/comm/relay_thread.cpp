@@ -162,8 +162,8 @@ bool RelayThread::is_past(std::uint32_t number) const {
   return over_ || (kept_ && !is_in_graph(number));
 }
 
-// That to which the stream has come; none: there will be no other. It looks at memory and calls nothing of CUDA's, which may hold up any caller while another thread waits there for the stream
-// that waits for this.
+// That to which the stream has come; none: there will be no other. It looks at memory and calls nothing of
+// CUDA's, which may hold up any caller while another thread waits there for the stream that waits for this.
 std::optional<RelayCall> RelayThread::next() {
   for (Looks looks;; looks.pause()) {
     std::unique_lock lock(mutex_);
@@ -220,7 +220,8 @@ void RelayThread::conclude(const RelayCall& call) {
   clear(words_.call.value);
 }
 
-// Until the stream has filled that piece's slot, which may take as long as the work before it: there is no deadline. Or until it is known that it will not.
+// Until the stream has filled that piece's slot, which may take as long as the work before it: there is no
+// deadline. Or until it is known that it will not.
 void RelayThread::await(const RelayCall& call, std::uint32_t k) {
   for (Looks looks; look_at(words_.slot(k)) != call.number; looks.pause()) {
     const std::lock_guard lock(mutex_);

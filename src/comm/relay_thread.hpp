@@ -1,12 +1,15 @@
-// The host's half of collectives on streams (stream_relay.hpp): a thread that does them on pieces of vectors, in slots of memory that streams fill and empty.
+// The host's half of collectives on streams (stream_relay.hpp): a thread that does them on pieces of vectors,
+// in slots of memory that streams fill and empty.
 //
-// What a stream is to do may be captured into a CUDA graph and done many times, of which the host hears nothing. So the thread learns from memory which call the stream has come
-// to, and nothing is counted: each word that they tell each other by is 0, or the number of a call.
+// What a stream is to do may be captured into a CUDA graph and done many times, of which the host hears
+// nothing. So the thread learns from memory which call the stream has come to, and nothing is counted: each
+// word that they tell each other by is 0, or the number of a call.
 //
-//   the stream                                               the thread
-//   waits until the word of calls is 0, sets it              sees the number: which call it is has been said before
-//   fills a slot, sets its word                              sees the number there, does the collective on that piece, sets the word to 0
-//   waits until the slot's word is 0, empties the slot       after the last piece: sets the word of calls to 0
+//   the stream                                           the thread
+//   waits until the word of calls is 0, sets it          sees the number: which call it is has been told
+//   fills a slot, sets its word                          sees the number there, does the collective on it,
+//                                                        sets the word to 0
+//   waits until the slot's word is 0, empties the slot   after the last piece: sets the word of calls to 0
 //
 // A stream does one call after the other, each in all slots from the first one on.
 #pragma once
@@ -44,7 +47,8 @@ struct RelayCall {
   int root = 0;
   std::uint32_t number = 0;               // of this rank's, by RelayThread::announce()
   FloatMode mode = FloatMode::current();  // of the thread that makes this: the collective is folded in it
-  // Of a call in which the GPUs of each node share the vector out: this rank's part, which is for the ranks of its place.
+  // Of a call in which the GPUs of each node share the vector out: this rank's part, which is for the ranks
+  // of its place.
   std::optional<SharesPieces> shares;
 };
 
@@ -76,7 +80,8 @@ struct RelayRing {
   }
 };
 
-// What a stream and the thread tell each other by, in a page of its own, which stays the one that the GPU knows when the process forks.
+// What a stream and the thread tell each other by, in a page of its own, which stays the one that the GPU
+// knows when the process forks.
 struct alignas(4096) RelayWords {
   static void* operator new(std::size_t bytes, std::align_val_t alignment);
   static void operator delete(void* words);
@@ -97,22 +102,28 @@ class RelayThread {
               const Log& log);
   RelayThread(const RelayThread&) = delete;
   RelayThread& operator=(const RelayThread&) = delete;
-  // Does what was given; where a stream has not done its part by now the others are not left waiting, and what they are sent is undefined.
+  // Does what was given; where a stream has not done its part by now the others are not left waiting, and
+  // what they are sent is undefined.
   ~RelayThread();
 
-  // The number of a call, before a stream is given its beginning. Calls in graphs come as often as these are launched; all others come once, in the order in which they are announced.
+  // The number of a call, before a stream is given its beginning. Calls in graphs come as often as these are
+  // launched; all others come once, in the order in which they are announced.
   std::uint32_t announce(bool in_graph);
   // What it is, once all ranks are agreed on it. Calls come in the same order on all ranks.
   void give(const RelayCall& call);
-  // It is not to be. `begun`: the stream has been given its beginning, or a graph has, and goes on when it comes there.
+  // It is not to be. `begun`: the stream has been given its beginning, or a graph has, and goes on when it
+  // comes there.
   void withdraw(std::uint32_t number, bool begun);
-  // This rank's stream, which has begun that call, does not do its part of it: it goes on without results, and the others with whatever the slots hold. All are to be told by lost() before
-  // the next call that is given. The first reason counts.
+  // This rank's stream, which has begun that call, does not do its part of it: it goes on without results,
+  // and the others with whatever the slots hold. All are to be told by lost() before the next call that is
+  // given. The first reason counts.
   void lose(std::uint32_t number, const Status& why);
-  // The reason; also where the collectives themselves have failed, after which there are no more, and streams go on without results.
+  // The reason; also where the collectives themselves have failed, after which there are no more, and streams
+  // go on without results.
   Status lost() const;
 
-  // From now on it is there for graphs alone, whose calls it was given. Where the stream has not done its part of others by now, they are done as at the end.
+  // From now on it is there for graphs alone, whose calls it was given. Where the stream has not done its
+  // part of others by now, they are done as at the end.
   void keep();
   // After keep(): why graphs have gone on without results since this was asked last, if they have.
   Status missed();

@@ -63,7 +63,8 @@ class RequestImpl : public Request {
   void compare_first(std::unique_ptr<Comparison> comparison);
   // How the run that was completed last ended, where that is not the communicator's failure. Asked once.
   virtual Status outcome() { return {}; }
-  // Of an active one whose communicator has failed: its buffers are the caller's again, and test and wait say why.
+  // Of an active one whose communicator has failed: its buffers are the caller's again, and test and wait say
+  // why.
   void lose() {
     lost_ = true;
     stop();
@@ -75,7 +76,8 @@ class RequestImpl : public Request {
 
   CommunicatorImpl& comm_;
   std::unique_ptr<Comparison> comparison_;  // null without HEDDLE_CHECK
-  // Of whoever started it last, in which all of it is folded: it may be moved by a thread of ours, and by callers that compute in another one by then.
+  // Of whoever started it last, in which all of it is folded: it may be moved by a thread of ours, and by
+  // callers that compute in another one by then.
   FloatMode mode_ = FloatMode::current();
 
  private:
@@ -86,8 +88,8 @@ class RequestImpl : public Request {
   std::optional<Patience> tests_;  // from the first one after the start that found it not complete
 };
 
-// Of the calls in whose place a request is, by a request of its own. A mistake of one rank is told to all before anything else of the call is sent, so
-// that nobody is left waiting for what will not come.
+// Of the calls in whose place a request is, by a request of its own. A mistake of one rank is told to all
+// before anything else of the call is sent, so that nobody is left waiting for what will not come.
 class Comparison {
  public:
   static Result<std::unique_ptr<Comparison>> make(CommunicatorImpl& comm, const CollectiveCall& call);
@@ -159,7 +161,8 @@ class MessageRequest final : public MovingRequest {
   bool waits_ = false;  // for the comparison
 };
 
-// By the team, which takes one operation at a time: in the order in which they were started, the same on every rank.
+// By the team, which takes one operation at a time: in the order in which they were started, the same on
+// every rank.
 class TeamRequest final : public RequestImpl {
  public:
   TeamRequest(CommunicatorImpl& comm, const Job& job) : RequestImpl(comm), job_(job) {}
@@ -211,7 +214,8 @@ class SparseRequest final : public MovingRequest {
   Status outcome_;
 };
 
-// A sum or bcast among the ranks that have this one's place on their nodes, of a vector that is another one in every run (nodes_network.cpp).
+// A sum or bcast among the ranks that have this one's place on their nodes, of a vector that is another one
+// in every run (nodes_network.cpp).
 class LaneRequest final : public MovingRequest {
  public:
   using MovingRequest::MovingRequest;

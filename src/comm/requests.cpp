@@ -84,8 +84,8 @@ void CommunicatorImpl::give_up(const Status& why) {
   if (broken_.ok()) (void)fail(why);
 }
 
-// Where messages are lent their owner may not expect calls from a thread of ours. A thread that has nothing to sleep on wants a core
-// that is left over, or else it costs more than it gains.
+// Where messages are lent their owner may not expect calls from a thread of ours. A thread that has nothing
+// to sleep on wants a core that is left over, or else it costs more than it gains.
 void CommunicatorImpl::plan_thread(ProgressThreadSetting setting) {
   if (setting == ProgressThreadSetting::off || size_ == 1) return;
   const bool asked_for = setting != ProgressThreadSetting::automatic;
@@ -195,7 +195,8 @@ void CommunicatorImpl::progress_team() {
   }
 }
 
-// Whoever waits for one of them is told, and may free its buffers: nothing writes there any more, also no thread.
+// Whoever waits for one of them is told, and may free its buffers: nothing writes there any more, also no
+// thread.
 void CommunicatorImpl::lose_requests() {
   for (MovingRequest* request : std::exchange(active_, {}))
     request->lose();
@@ -254,7 +255,8 @@ Status RequestImpl::test(bool* done) {
   return *done ? outcome() : Status();
 }
 
-// Who polls is to learn what who waits does: of the deadline, of ranks that are gone, and of those that do something else.
+// Who polls is to learn what who waits does: of the deadline, of ranks that are gone, and of those that do
+// something else.
 Status RequestImpl::look_around() {
   if (!tests_) tests_.emplace(comm_.policy_);
   if (!tests_->glance() || comm_.inspect(waiting_for(), *tests_).ok()) return {};

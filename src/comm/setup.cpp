@@ -187,7 +187,8 @@ Status Setup::share_memory() {
                                   "; HEDDLE_TRANSPORTS=tcp does without");
 }
 
-// The members whose processes cannot be watched by their numbers, as far as they have claimed their places; who has not cannot be watched.
+// The members whose processes cannot be watched by their numbers, as far as they have claimed their places;
+// who has not cannot be watched.
 std::function<bool(int member)> Setup::watch_claims() const {
   if (!is_apart()) return nullptr;
   std::vector<bool> has_claimed;
@@ -245,7 +246,8 @@ Result<std::unique_ptr<Connections>> Setup::run() {
 
 }  // namespace
 
-// What went wrong is told in a second round: mostly nothing does, and rank 0 sends what it hears to everybody.
+// What went wrong is told in a second round: mostly nothing does, and rank 0 sends what it hears to
+// everybody.
 Status agree(const Bootstrap& bootstrap, const Status& mine) {
   const auto code = static_cast<std::int32_t>(mine.code());
   std::vector<std::int32_t> codes(static_cast<std::size_t>(bootstrap.size));

@@ -52,7 +52,8 @@ struct Connections {
 // none.
 Result<std::unique_ptr<Connections>> connect(const Bootstrap& bootstrap, const Config& config);
 
-// How a rank waits for messages, `far` those between nodes (null: there are none) and others in shared memory.
+// How a rank waits for messages, `far` those between nodes (null: there are none) and others in shared
+// memory.
 WaitPolicy wait_policy(const Bootstrap& bootstrap, const Config& config, const Connections& connections,
                        Transport* far);
 

@@ -7,8 +7,8 @@
 
 namespace heddle {
 
-// Whether the stream keeps its contract. Where it lies so densely that a bitmap may serve that is made on the way: another pass over the
-// indices would cost as much as the exchange of them.
+// Whether the stream keeps its contract. Where it lies so densely that a bitmap may serve that is made on the
+// way: another pass over the indices would cost as much as the exchange of them.
 Status SparseSums::look_through(const SparseJob& job) {
   constexpr std::uint64_t kDense = 16;  // a bitmap then takes no more than half of the indices
   const SparseView& in = job.in;

@@ -124,8 +124,9 @@ SparseChoice SparsePlanner::price(int ranks, const Kind& kind) const {
     // The price of a team is a guess on the high side.
     if (call.handed) best.dense_ns *= 0.87;
   }
-  // Vectors that are there anyhow, and half full, gain nothing from streams: where the price says so it compares a dense algorithm of
-  // many messages, forced or on links that were busy when they were measured, with streams of few.
+  // Vectors that are there anyhow, and half full, gain nothing from streams: where the price says so it
+  // compares a dense algorithm of many messages, forced or on links that were busy when they were measured,
+  // with streams of few.
   const bool full = call.form == SparseForm::in_place && total > ranks * dimension / 2;
   best.dense = call.may_be_dense &&
                (preferences_.forced_dense ||

@@ -1,4 +1,5 @@
-// Which algorithm serves an allreduce of streams, or whether a dense one does: by price, with the overlap that was measured.
+// Which algorithm serves an allreduce of streams, or whether a dense one does: by price, with the overlap
+// that was measured.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +38,9 @@ class SparsePlanner {
   SparsePlanner(int rank, const Selector& selector, const Preferences& preferences, const Log& log)
       : rank_(rank), selector_(selector), preferences_(preferences), log_(log) {}
 
-  // `distinct`: of the profile. The same answer on every rank for the same arguments, whatever was asked before: calls are told
-  // apart by half powers of two of dimension and entries and by sixteenths of `distinct`, and each kind is priced once.
+  // `distinct`: of the profile. The same answer on every rank for the same arguments, whatever was asked
+  // before: calls are told apart by half powers of two of dimension and entries and by sixteenths of
+  // `distinct`, and each kind is priced once.
   const SparseChoice& choose(int ranks, const SparseCall& call, double distinct);
 
  private:

@@ -16,8 +16,8 @@ Result<std::unique_ptr<Request>> CommunicatorImpl::sparse_allreduce_request(Spar
   return std::unique_ptr<Request>(std::move(request));
 }
 
-// The samples come along each time: what earlier collectives showed is not the same on all ranks at the time of a start, since
-// those may still be under way on some.
+// The samples come along each time: what earlier collectives showed is not the same on all ranks at the time
+// of a start, since those may still be under way on some.
 SparseRequest::SparseRequest(CommunicatorImpl& comm, SparseJob job)
     : MovingRequest(comm),
       job_(std::move(job)),

@@ -143,8 +143,9 @@ Status SparseSums::learn_node_memory() {
   return {};
 }
 
-// From the call before, or by samples, now that all agree on the dimension: of the first call, and where the entries of one call are elsewhere than those of the
-// one before, as those of several vectors of the same dimension may be.
+// From the call before, or by samples, now that all agree on the dimension: of the first call, and where the
+// entries of one call are elsewhere than those of the one before, as those of several vectors of the same
+// dimension may be.
 Result<Profile> SparseSums::profile_for(const SparseJob& job) {
   if (comm_.size_ == 1) return Profile();
   const auto known = profiles_.find(job.in.dimension);

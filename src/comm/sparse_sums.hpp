@@ -1,4 +1,5 @@
-// Sums of sparse streams, and of vectors that are mostly zeros by their entries: the blocking ones of a communicator.
+// Sums of sparse streams, and of vectors that are mostly zeros by their entries: the blocking ones of a
+// communicator.
 #pragma once
 
 #include <cstdint>
@@ -69,7 +70,8 @@ class SparseSums {
 
   CommunicatorImpl& comm_;
   SparsePlanner planner_;
-  // Before the streams that lie in it. Set once all ranks, on one node, are known to reach each other's memory.
+  // Before the streams that lie in it. Set once all ranks, on one node, are known to reach each other's
+  // memory.
   std::unique_ptr<HeapMemory> node_memory_;
   bool node_memory_known_ = false;
   std::unique_ptr<BitmapExchange> bitmaps_;     // made when it may serve

@@ -30,7 +30,8 @@ std::vector<int> group_of(const std::vector<Wish>& wishes, int rank) {
 
 }  // namespace
 
-// Up a binomial tree of blocking messages and down again, in which nobody waits for another in a circle. A rank knows its place in `members`.
+// Up a binomial tree of blocking messages and down again, in which nobody waits for another in a circle. A
+// rank knows its place in `members`.
 Status CommunicatorImpl::gather_among(const std::vector<int>& members, std::size_t place, const void* mine,
                                       void* all, std::size_t bytes) {
   const std::size_t size = members.size();

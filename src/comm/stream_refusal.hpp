@@ -17,7 +17,8 @@ Status refused_elsewhere(int rank);
 Status refuse_mixed(bool captured);
 // Of a buffer of another context.
 Status refuse_place(const void* buffer);
-// Of two ranks that share a context, whose streams would wait for words in memory: on a GPU they have waited for each other for ever (docs/gpu.md, "What goes wrong").
+// Of two ranks that share a context, whose streams would wait for words in memory: on a GPU they have waited
+// for each other for ever (docs/gpu.md, "What goes wrong").
 std::string why_not_threads(int rank, int other);
 // Before the first call: the place of a buffer that a communicator can be set up for.
 Status find_for_stream(gpu::Gpu& gpu, gpu::Stream stream, const void* buffer, gpu::Place* found);

@@ -17,11 +17,13 @@
 namespace heddle {
 namespace {
 
-// Bytes of a piece, at most and at least: long enough for the network's full speed, short enough that copies of one are not long beside it. Not measured.
+// Bytes of a piece, at most and at least: long enough for the network's full speed, short enough that copies
+// of one are not long beside it. Not measured.
 constexpr std::size_t kMostPiece = std::size_t{4} << 20;
 constexpr std::size_t kLeastPiece = std::size_t{64} << 10;
 
-// A stream may still come to them, and the driver has them registered: to unmap them would leave it with pages that are another's by then.
+// A stream may still come to them, and the driver has them registered: to unmap them would leave it with
+// pages that are another's by then.
 void keep_for_ever(std::unique_ptr<RelayWords> words) {
   static_cast<void>(words.release());
 }
@@ -38,7 +40,8 @@ StreamRelay::~StreamRelay() {
   }
 }
 
-// A link of its own waits for its thread alone, which lets it go on whatever comes. One of the node's waits for the GPUs of others: where that is in vain it stays (DevicePath::keep_for_ever).
+// A link of its own waits for its thread alone, which lets it go on whatever comes. One of the node's waits
+// for the GPUs of others: where that is in vain it stays (DevicePath::keep_for_ever).
 bool StreamRelay::finish(Gear& gear) {
   if (gear.own_link == nullptr) return shares_->finish(*gear.link);
   gear.own_link->finish();
@@ -85,7 +88,8 @@ Status StreamRelay::agree(const Status& mine, std::span<std::uint64_t> more) {
 
 // ---- Setting up
 
-// Whether the GPUs of all nodes reach each other there. Collective, and the same outcome on all ranks; a failure is one to meet.
+// Whether the GPUs of all nodes reach each other there. Collective, and the same outcome on all ranks; a
+// failure is one to meet.
 Status StreamRelay::connect_nodes(gpu::Gpu& gpu, const gpu::Place& place) {
   if (!shares_) return {};
   std::array<std::uint64_t, 1> least{~std::uint64_t{shares_->bytes()}};
@@ -194,8 +198,8 @@ Status StreamRelay::get_ready(gpu::Gpu& gpu, gpu::Stream stream, const Buffers& 
   return apart_ ? status : refuse(status);
 }
 
-// As DevicePath: memory that is short may be there the next time, but what fails twice in a row would fail in every call of a program that goes on by blocking ones then, and each would pay
-// for setting up.
+// As DevicePath: memory that is short may be there the next time, but what fails twice in a row would fail in
+// every call of a program that goes on by blocking ones then, and each would pay for setting up.
 Status StreamRelay::refuse(const Status& why) {
   Status refused = refuse_stream(why.message());
   if (++refusals_ < kRefusals) return refused;
@@ -222,7 +226,8 @@ Status StreamRelay::check(const Buffers& buffers, std::size_t bytes) {
   return buffers.out != buffers.in ? lies_here(buffers.out, bytes) : Status();
 }
 
-// Tells the thread, when the stream comes there, which call it is. Also where another rank will be found to refuse it: what the thread sees is the order of the calls that this rank has begun.
+// Tells the thread, when the stream comes there, which call it is. Also where another rank will be found to
+// refuse it: what the thread sees is the order of the calls that this rank has begun.
 Status StreamRelay::begin(bool captured, RelayCall* call) {
   const std::uint32_t number = gear_.thread->announce(captured);
   Status given = gear_.link->take_word(&gear_.words->call.value, number);
@@ -260,7 +265,8 @@ Status StreamRelay::enqueue(const Buffers& buffers, const RelayCall& call, Strea
   return {};
 }
 
-// Also whether all GPUs can share the vector out (*shared). Where a stream has lost its part in an earlier call, or all that is in its context, all begin anew; not in a capture, where the host may wait for nothing.
+// Also whether all GPUs can share the vector out (*shared). Where a stream has lost its part in an earlier
+// call, or all that is in its context, all begin anew; not in a capture, where the host may wait for nothing.
 Status StreamRelay::agree_on_call(const Status& mine, const RelayCall& call, bool captured, bool* shared) {
   const bool lost = !gear_.thread->lost().ok() || !gear_.link->is_there();
   std::array<std::uint64_t, 4> words{lost ? 1U : 0U, *shared ? 0U : 1U, captured ? 1U : 0U,
@@ -304,7 +310,8 @@ Status StreamRelay::serve(gpu::Gpu& gpu, gpu::Stream stream, const Buffers& buff
   const std::unique_ptr<SharesWork> work = work_of(buffers, call, slots);
   bool shared = work && can_share(call, captured);
   if (work) {
-    // Outside of a capture such a call begins before it is known whether all ranks can, who need not meet again then.
+    // Outside of a capture such a call begins before it is known whether all ranks can, who need not meet
+    // again then.
     const Status begun = shares_->begin(*work, mine.ok() && shared && !captured);
     if (mine.ok()) mine = begun;
   }

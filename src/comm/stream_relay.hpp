@@ -1,16 +1,20 @@
-// Collectives on the callers' streams where the GPUs cannot serve them together (device_path.hpp), on several nodes above all: the host does them, while
-// the stream's own copies bring each piece of a vector to pinned memory and its result back.
+// Collectives on the callers' streams where the GPUs cannot serve them together (device_path.hpp), on several
+// nodes above all: the host does them, while the stream's own copies bring each piece of a vector to pinned
+// memory and its result back.
 //
-//   the stream:  copies piece j into its slot, says so ... waits for the result of piece j - 3, copies it to its place ...
-//   the thread:                                 waits for piece j, does the collective on it, says so (relay_thread.hpp)
+//   the stream:  copies piece j into its slot, says so ... waits for the result of piece j - 3, copies it to
+//                its place ...
+//   the thread:  waits for piece j, does the collective on it, says so (relay_thread.hpp)
 //
-// So copies, the network and the host's sums work at the same time, and no thread of the caller's waits. The thread has a communicator of its own: what the caller does with
-// the other one meanwhile is nothing to it.
+// So copies, the network and the host's sums work at the same time, and no thread of the caller's waits. The
+// thread has a communicator of its own: what the caller does with the other one meanwhile is nothing to it.
 //
-// A CUDA graph that captures a call does the stream's part at every launch. The thread, which hears of no launch, finds in memory what the stream has come to.
+// A CUDA graph that captures a call does the stream's part at every launch. The thread, which hears of no
+// launch, finds in memory what the stream has come to.
 //
-// That moves every rank's vector to the host and back. Where a node has several ranks, their GPUs fold large vectors before and spread the results, and the host has each
-// rank's share alone (stream_shares.hpp); in the same slots, and by the same thread.
+// That moves every rank's vector to the host and back. Where a node has several ranks, their GPUs fold large
+// vectors before and spread the results, and the host has each rank's share alone (stream_shares.hpp); in the
+// same slots, and by the same thread.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +41,8 @@ class StreamRelay {
   // Another set of collectives of the same ranks, for the thread. Collective; the same outcome on all ranks.
   using Twin = std::function<Result<std::unique_ptr<HostCollectives>>()>;
 
-  // `ranks` is borrowed, and used in calls alone, as is `twin`. `shares`: null, on all ranks, where no node has two. `shared_context`: also for ranks that share a context.
+  // `ranks` is borrowed, and used in calls alone, as is `twin`. `shares`: null, on all ranks, where no node
+  // has two. `shared_context`: also for ranks that share a context.
   StreamRelay(HostCollectives& ranks, Twin twin, const Log& log,
               std::unique_ptr<StreamShares> shares = nullptr, bool shared_context = false)
       : ranks_(ranks),
@@ -47,16 +52,22 @@ class StreamRelay {
         shares_(std::move(shares)) {}
   StreamRelay(const StreamRelay&) = delete;
   StreamRelay& operator=(const StreamRelay&) = delete;
-  // Waits for what the streams were given, and for the graphs that were launched; for ranks of the node that do nothing more a few seconds at most.
+  // Waits for what the streams were given, and for the graphs that were launched; for ranks of the node that
+  // do nothing more a few seconds at most.
   ~StreamRelay();
 
-  // On a stream of the caller's (null: the default stream of the buffers' context): after the work that it was given, and before what it is given later.
-  // Collective; returns once all ranks have given theirs, and waits for no GPU but in setting up and after a failure. All buffers lie on the ranks' GPUs: `unsupported` where
-  // one does not, and then nothing has happened on any rank. Another failure before that is told to all ranks as well. What fails later, in giving a stream its work or in
-  // the collective itself, leaves no stream waiting: the buffers' contents are undefined, the rank whose stream it was gets the error, and the next call fails on all and says it.
+  // On a stream of the caller's (null: the default stream of the buffers' context): after the work that it
+  // was given, and before what it is given later. Collective; returns once all ranks have given theirs, and
+  // waits for no GPU but in setting up and after a failure. All buffers lie on the ranks' GPUs: `unsupported`
+  // where one does not, and then nothing has happened on any rank. Another failure before that is told to all
+  // ranks as well. What fails later, in giving a stream its work or in the collective itself, leaves no
+  // stream waiting: the buffers' contents are undefined, the rank whose stream it was gets the error, and the
+  // next call fails on all and says it.
   //
-  // Where the stream is being captured into a CUDA graph the call does all of this but run; all ranks capture, or none, and a failure is told to all in the same call and ends
-  // nothing. A graph that was captured stays usable as long as this lives, unless its collectives fail: then it goes on without results, and the next call says it.
+  // Where the stream is being captured into a CUDA graph the call does all of this but run; all ranks
+  // capture, or none, and a failure is told to all in the same call and ends nothing. A graph that was
+  // captured stays usable as long as this lives, unless its collectives fail: then it goes on without
+  // results, and the next call says it.
   Status allreduce_on(gpu::Gpu& gpu, gpu::Stream stream, const void* in, void* out, std::size_t count,
                       DType type, Op op);
   Status bcast_on(gpu::Gpu& gpu, gpu::Stream stream, void* buffer, std::size_t bytes, int root);

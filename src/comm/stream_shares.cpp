@@ -40,7 +40,8 @@ Status StreamShares::begin(SharesWork& work, bool can) {
 
 Status StreamShares::follow(SharesWork& work) {
   Status followed = node_.follow(work, turn_);
-  // Otherwise this rank's work ends after what the others do with its scratch. Now that goes on, and they say when it is over.
+  // Otherwise this rank's work ends after what the others do with its scratch. Now that goes on, and they say
+  // when it is over.
   if (!followed.ok()) node_.exported_ = true;
   return followed;
 }

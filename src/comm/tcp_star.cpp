@@ -21,8 +21,8 @@ namespace {
 
 constexpr std::size_t kMostNotes = 4;
 
-// Whether `address` is one of this host's: nobody else can be bound to it. True where that cannot be told. Names are only looked up where
-// `patient`, which may take seconds.
+// Whether `address` is one of this host's: nobody else can be bound to it. True where that cannot be told.
+// Names are only looked up where `patient`, which may take seconds.
 bool is_own_address(const std::string& address, bool patient) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
@@ -166,8 +166,8 @@ Status TcpStar::admit_until(const Socket& listener, Deadline deadline) {
                     notes(false));
 }
 
-// Of those that are connected, who say nothing before all are: one that can be read has ended, and its place is free for who is started again. Returns how
-// many.
+// Of those that are connected, who say nothing before all are: one that can be read has ended, and its place
+// is free for who is started again. Returns how many.
 int TcpStar::drop_gone(std::span<const std::size_t> ranks, std::span<const pollfd> entries) {
   int gone = 0;
   for (std::size_t i = 0; i < ranks.size(); ++i) {

@@ -41,7 +41,8 @@ Result<double> Trials::in_a_row(Collective collective, const Choice& choice, std
   for (int i = 0; i <= times; ++i) {
     if (i == 1) start = now(comm_.policy_.clock);
     if (collective == Collective::bcast) {
-      // Each root has a buffer of its own, as in programs: who writes to what the others have just read takes it from their caches first.
+      // Each root has a buffer of its own, as in programs: who writes to what the others have just read takes
+      // it from their caches first.
       each.root = i % 2 == 0 ? 0 : comm_.size_ - 1;
       each.in = each.out = vectors_.data() + (i % 2 == 0 ? 0 : bytes / sizeof(float));
     }
@@ -50,8 +51,8 @@ Result<double> Trials::in_a_row(Collective collective, const Choice& choice, std
   return slowest(std::chrono::duration<double>(now(comm_.policy_.clock) - start).count());
 }
 
-// An allreduce ends nowhere before all have begun. Bcasts would overtake each other, and show what they take in a row
-// instead of what one takes: each begins after a barrier.
+// An allreduce ends nowhere before all have begun. Bcasts would overtake each other, and show what they take
+// in a row instead of what one takes: each begins after a barrier.
 Result<Timing> Trials::apart(Collective collective, const Choice& choice, std::size_t bytes, int times) {
   const bool after_barrier = collective == Collective::bcast;
   const Job each = job(collective, bytes);

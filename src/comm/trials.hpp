@@ -14,15 +14,16 @@ namespace heddle {
 class CommunicatorImpl;
 struct Job;
 
-// On vectors of their own, by whichever choice. All ranks call the same, which is collective, and get the same answers, so that they decide alike.
+// On vectors of their own, by whichever choice. All ranks call the same, which is collective, and get the
+// same answers, so that they decide alike.
 class Trials {
  public:
   explicit Trials(CommunicatorImpl& comm) : comm_(comm) {}
 
   // Of so many bytes, on all ranks or on none.
   Status make_room(std::size_t bytes);
-  // What `times` collectives take one after the other, in seconds. A bcast's root changes: one alone would run ahead of the others, and what messages may be in flight
-  // would count, not how long they take.
+  // What `times` collectives take one after the other, in seconds. A bcast's root changes: one alone would
+  // run ahead of the others, and what messages may be in flight would count, not how long they take.
   Result<double> in_a_row(Collective collective, const Choice& choice, std::size_t bytes, int times);
   // What `times` collectives take that begin together, for which there is room.
   Result<Timing> apart(Collective collective, const Choice& choice, std::size_t bytes, int times);

@@ -9,7 +9,8 @@
 
 namespace heddle {
 
-// What a rank says in a meeting. The largest one counts: a failure before what cannot be served, and of several the lowest rank's.
+// What a rank says in a meeting. The largest one counts: a failure before what cannot be served, and of
+// several the lowest rank's.
 enum class Verdict : std::uint8_t { all_right, cannot, failed };
 
 inline std::uint64_t word_of(Verdict verdict, int rank) {
@@ -24,7 +25,8 @@ inline std::uint32_t rank_of(std::uint64_t word) {
   return UINT32_MAX - static_cast<std::uint32_t>(word);
 }
 
-// Of the largest of all ranks' words: whether all can. A failure is this rank's own, or names the rank that has it.
+// Of the largest of all ranks' words: whether all can. A failure is this rank's own, or names the rank that
+// has it.
 inline Result<bool> outcome_of(std::uint64_t largest, const Status& mine) {
   if (!mine.ok()) return mine;
   if (verdict_of(largest) != Verdict::failed) return verdict_of(largest) == Verdict::all_right;

@@ -189,8 +189,8 @@ double quantised_bound(Codec codec, double max) {
   return max / layout_of(codec).levels + 0x1p-21 * max + 0x1p-149;
 }
 
-// Of a type where half a unit in the last place of 1 is `relative`, subnormals are `spacing` apart, and what is not below `infinity`
-// rounds to that.
+// Of a type where half a unit in the last place of 1 is `relative`, subnormals are `spacing` apart, and what
+// is not below `infinity` rounds to that.
 double rounded_bound(double max, double relative, double spacing, double infinity) {
   if (max >= infinity) return std::numeric_limits<double>::infinity();
   return std::max(max * relative, spacing / 2);

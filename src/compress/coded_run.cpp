@@ -199,8 +199,8 @@ Status CodedRun::open(Open& open, Transport& transport) {
   return transport.send(step.peer, tag, message.at, bytes, message.ticket);
 }
 
-// Sums are sent from where they are coded once for all who get them, and arrive there, or where they are decoded to: the coded vector is
-// nowhere as a whole where it is not sent on.
+// Sums are sent from where they are coded once for all who get them, and arrive there, or where they are
+// decoded to: the coded vector is nowhere as a whole where it is not sent on.
 std::byte* CodedRun::place_for(const Open& open, Message& message, std::size_t bytes) {
   const bool sends = open.step.kind == StepKind::send;
   const Range r = range(open.chunk, open.step.count);

@@ -1,13 +1,16 @@
 // Runs an allreduce schedule on an f32 vector whose messages travel through a codec.
 //
-// A contribution is encoded by the rank that has it and decoded where it is folded, in f32; what a rank folds itself of its own is
-// exact. A partial sum that is sent on becomes, on the sender too, what the receivers decode, and what was received complete is
-// passed on byte for byte: so all ranks end with the same bits, as the verifier proves of the schedule without the codec. With
-// split_allgather every value is encoded twice, up to 32 ranks: as a contribution, and as the sum. (The sum in f32 of halves sent: T. Akiba, S. Suzuki, K. Fukuda,
-// "Extremely Large Minibatch SGD", 2017, in ChainerMN; the quantised allgather: C. Renggli et al., SC'19, DSAR.)
+// A contribution is encoded by the rank that has it and decoded where it is folded, in f32; what a rank folds
+// itself of its own is exact. A partial sum that is sent on becomes, on the sender too, what the receivers
+// decode, and what was received complete is passed on byte for byte: so all ranks end with the same bits, as
+// the verifier proves of the schedule without the codec. With split_allgather every value is encoded twice,
+// up to 32 ranks: as a contribution, and as the sum. (The sum in f32 of halves sent: T. Akiba, S. Suzuki, K.
+// Fukuda, "Extremely Large Minibatch SGD", 2017, in ChainerMN; the quantised allgather: C. Renggli et al.,
+// SC'19, DSAR.)
 //
-// Who codes its contributions elsewhere gives them (`contributions`), and who decodes the result elsewhere takes its codes (`codes`), each by itself: then this needs the
-// values of the chunks alone that the rank folds (CodedPlan). What travels is the same.
+// Who codes its contributions elsewhere gives them (`contributions`), and who decodes the result elsewhere
+// takes its codes (`codes`), each by itself: then this needs the values of the chunks alone that the rank
+// folds (CodedPlan). What travels is the same.
 //
 // CodedStreams (coded_streams.hpp) has other contributions: what it shares with this is how sums travel.
 #pragma once
@@ -57,18 +60,20 @@ struct CodedBinding {
   std::size_t count = 0;
   // `codec` and `bucket` equal on all ranks; the seed of one's own.
   CodecSettings settings;
-  // What the codec loses of what this rank encodes, at the elements where it is lost: of contributions it is written here, of sums added to it; `count` values; may be
-  // null. Where an algorithm lets several ranks hold the same partial sum it would be counted more than once: use split_allgather or
-  // leaders with it.
+  // What the codec loses of what this rank encodes, at the elements where it is lost: of contributions it is
+  // written here, of sums added to it; `count` values; may be null. Where an algorithm lets several ranks
+  // hold the same partial sum it would be counted more than once: use split_allgather or leaders with it.
   float* lost = nullptr;
   std::uint32_t sequence = 0;  // as in Binding
-  // The codes of this rank's contributions, as in its CodedPlan, which takes_contributions. Then `input` and `lost` are of the values held alone.
+  // The codes of this rank's contributions, as in its CodedPlan, which takes_contributions. Then `input` and
+  // `lost` are of the values held alone.
   const std::byte* contributions = nullptr;
   // Receives the codes of the result, as in its CodedPlan, which leaves_codes. Then there is no `data`.
   std::byte* codes = nullptr;
 };
 
-// Memory beside the vector: the contributions that are folded, the coded form of the chunks that this rank sends on, one chunk.
+// Memory beside the vector: the contributions that are folded, the coded form of the chunks that this rank
+// sends on, one chunk.
 class CodedRun : public MessageRun {
  public:
   using MessageRun::MessageRun;
@@ -95,7 +100,8 @@ class CodedRun : public MessageRun {
   Range range(std::uint32_t chunk, std::uint32_t count) const {
     return {split_.begin(chunk), split_.length(chunk, count)};
   }
-  // Of a message from or to the data: nothing is written over these chunks any more. They hold the sum of all ranks, on both ends.
+  // Of a message from or to the data: nothing is written over these chunks any more. They hold the sum of all
+  // ranks, on both ends.
   bool is_final(const Open& open) const { return open.number >= final_from_[open.chunk]; }
   // sum += other, with `other` as the left operand where that is asked for.
   void add(float* sum, const float* other, std::size_t count, bool other_first) const;
@@ -143,7 +149,8 @@ class CodedRun : public MessageRun {
   Split split_{0, 1};
   std::vector<float> scratch_;
   std::vector<float> decoded_;  // of one chunk
-  // Of the schedule, by chunk: the number of the first message after, or with, the last write to it; whether it is sent from the data.
+  // Of the schedule, by chunk: the number of the first message after, or with, the last write to it; whether
+  // it is sent from the data.
   std::vector<std::size_t> final_from_;
   std::vector<bool> is_sent_on_;
   // Of the schedule, by chunk, for plans.

@@ -57,8 +57,8 @@ void CodedStreams::end() {
 
 // ---- Messages
 
-// The same on both ends: where the chunks are complete for the sender they are for the receiver, who gets them into its data and
-// changes them no more.
+// The same on both ends: where the chunks are complete for the sender they are for the receiver, who gets
+// them into its data and changes them no more.
 bool CodedStreams::is_part(const Open& open) const {
   const Step& step = open.step;
   const Slot slot = step.kind == StepKind::send ? step.src : step.dst;
@@ -151,7 +151,8 @@ void CodedStreams::copy() {
   scatter(part_between(input_, r.first, r.first + r.count), 0, binding().data);
 }
 
-// This step and those that follow it and fold more into the same chunks. The cursor stays on the last of them.
+// This step and those that follow it and fold more into the same chunks. The cursor stays on the last of
+// them.
 Status CodedStreams::fold() {
   const Step step = cursor().step();
   const std::uint32_t chunk = cursor().chunk();

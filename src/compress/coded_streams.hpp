@@ -1,13 +1,16 @@
-// Runs an allreduce schedule on sparse streams whose sum is a dense vector that travels through a codec: DSAR_Split_allgather with
-// QSGD in the allgather (C. Renggli, S. Ashkboos, M. Aghagolzadeh, D. Alistarh, T. Hoefler, "SparCML: High-Performance Sparse
-// Communication for Machine Learning", SC'19), and what the other algorithms make of the same idea.
+// Runs an allreduce schedule on sparse streams whose sum is a dense vector that travels through a codec:
+// DSAR_Split_allgather with QSGD in the allgather (C. Renggli, S. Ashkboos, M. Aghagolzadeh, D. Alistarh, T.
+// Hoefler, "SparCML: High-Performance Sparse Communication for Machine Learning", SC'19), and what the other
+// algorithms make of the same idea.
 //
-// Until a chunk of the vector is complete, its entries travel exactly, as streams; they are added up in the result's own place. Its owner, the
-// only rank on which the last fold of the chunk is, then encodes it, keeps what the others decode, and sends that on as CodedRun does.
-// So each sum is encoded once, whatever the algorithm, and all ranks end with the same bits.
+// Until a chunk of the vector is complete, its entries travel exactly, as streams; they are added up in the
+// result's own place. Its owner, the only rank on which the last fold of the chunk is, then encodes it, keeps
+// what the others decode, and sends that on as CodedRun does. So each sum is encoded once, whatever the
+// algorithm, and all ranks end with the same bits.
 //
-// What is folded at once is folded in the order of the ranks it comes from, this rank's own in its place: with split_allgather, up to
-// 32 ranks, ((rank 0 + rank 1) + rank 2) ..., where an entry that a rank lacks is +0.
+// What is folded at once is folded in the order of the ranks it comes from, this rank's own in its place:
+// with split_allgather, up to 32 ranks, ((rank 0 + rank 1) + rank 2) ..., where an entry that a rank lacks is
+// +0.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +38,8 @@ struct CodedStreamsBinding {
   std::uint32_t sequence = 0;      // as in Binding
 };
 
-// Memory beside the result: of each stream in flight or waiting to be folded, of one chunk, and of the coded form of the chunks that this
-// rank sends on.
+// Memory beside the result: of each stream in flight or waiting to be folded, of one chunk, and of the coded
+// form of the chunks that this rank sends on.
 class CodedStreams final : public CodedRun {
  public:
   // A schedule on lanes below kStreamLanes.

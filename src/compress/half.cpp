@@ -18,8 +18,8 @@ namespace heddle::compress::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace hk = heddle::kernels::HWY_NAMESPACE;
 
-// Values to ask the memory for ahead of the loop. A value is used several times while it is rounded; compilers load it each time, and
-// loads that wait for the same line hold up the ones after them.
+// Values to ask the memory for ahead of the loop. A value is used several times while it is rounded;
+// compilers load it each time, and loads that wait for the same line hold up the ones after them.
 constexpr std::size_t kAhead = 512;
 
 template <class Element>

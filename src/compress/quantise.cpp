@@ -1,5 +1,5 @@
-// The loops of the quantising codecs. Built without contraction into fused multiply-add, and every expression on a value is the
-// same in vectors and in what is left over.
+// The loops of the quantising codecs. Built without contraction into fused multiply-add, and every expression
+// on a value is the same in vectors and in what is left over.
 #include "engine/kernels/targets.hpp"
 
 #include <algorithm>
@@ -40,8 +40,8 @@ std::uint32_t largest(const float* values, std::size_t n) {
   return result;
 }
 
-// C. Wellons' triple32 (github.com/skeeto/hash-prospector), keyed before its first and its second step: one key alone would let two
-// seeds draw the same numbers in another order.
+// C. Wellons' triple32 (github.com/skeeto/hash-prospector), keyed before its first and its second step: one
+// key alone would let two seeds draw the same numbers in another order.
 HWY_INLINE hn::Vec<Words> mix(RandomKey key, hn::Vec<Words> position) {
   const Words d;
   auto x = hn::Xor(position, hn::Set(d, key.first));
@@ -122,8 +122,8 @@ std::uint32_t to_values(const std::uint8_t* codes, std::size_t n, float scale, s
   return static_cast<std::uint32_t>(hn::GetLane(hn::MaxOfLanes(di, largest)));
 }
 
-// Eight codes, a byte each, moved together by halves: from bytes to nibbles, to pairs of bits. For single bits one product moves
-// bit 8i to bit 56 + i.
+// Eight codes, a byte each, moved together by halves: from bytes to nibbles, to pairs of bits. For single
+// bits one product moves bit 8i to bit 56 + i.
 template <unsigned kBits>
 HWY_INLINE std::uint32_t squeeze(std::uint64_t x) {
   if constexpr (kBits == 1) return static_cast<std::uint32_t>((x * 0x0102040810204080ULL) >> 56);

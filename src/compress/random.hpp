@@ -1,5 +1,5 @@
-// Random numbers that are a function of a seed and a position and of nothing else, so that they can be drawn in any order, by
-// vectors of any width.
+// Random numbers that are a function of a seed and a position and of nothing else, so that they can be drawn
+// in any order, by vectors of any width.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,8 @@ constexpr std::uint64_t random64(std::uint64_t seed, std::uint64_t position) {
   return mix64(mix64(seed) ^ mix64(~position));
 }
 
-// For the 2^32 positions that have these upper bits: the lower ones go through a hash with these two keys (quantise.cpp).
+// For the 2^32 positions that have these upper bits: the lower ones go through a hash with these two keys
+// (quantise.cpp).
 struct RandomKey {
   std::uint32_t first = 0;
   std::uint32_t second = 0;

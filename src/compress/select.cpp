@@ -34,7 +34,8 @@ bool needs_wide(std::uint64_t n) {
   return n > std::uint64_t{1} << 32;
 }
 
-// The k-th largest of the keys, 1 <= k <= their number, by three rounds over histograms of 11, 10 and 10 bits.
+// The k-th largest of the keys, 1 <= k <= their number, by three rounds over histograms of 11, 10 and 10
+// bits.
 std::uint32_t kth_largest(const float* values, std::size_t n, std::size_t k) {
   std::uint32_t prefix = 0;
   for (const auto& [shift, bits] : {std::pair{20U, 11U}, {10U, 10U}, {0U, 10U}}) {
@@ -76,7 +77,8 @@ struct Candidates {
     return least;
   }
 
-  // All entries from the threshold up; where they are too many for the room the k largest of them. True in the second case.
+  // All entries from the threshold up; where they are too many for the room the k largest of them. True in
+  // the second case.
   bool fill(const float* from, std::size_t n, std::size_t k, std::uint32_t threshold) {
     bool was_cut = false;
     count = 0;
@@ -99,7 +101,8 @@ struct Candidates {
   std::size_t count = 0;
 };
 
-// The key of the given rank, 1 for the largest, in a sample with one value drawn from each of kSample equal parts; 1 at the least.
+// The key of the given rank, 1 for the largest, in a sample with one value drawn from each of kSample equal
+// parts; 1 at the least.
 std::uint32_t sampled_key(const float* values, std::size_t n, std::uint64_t seed, std::size_t rank) {
   std::vector<float> sample(kSample);
   const std::size_t part = n / kSample;
@@ -157,7 +160,8 @@ SelectedEntries sampled(const float* values, std::size_t n, std::size_t k, std::
   return selection;
 }
 
-// A number below `bound`, each equally likely but for 2^-64 of it: the upper half of the product of 64 random bits and the bound.
+// A number below `bound`, each equally likely but for 2^-64 of it: the upper half of the product of 64 random
+// bits and the bound.
 std::uint64_t below(std::uint64_t random, std::uint64_t bound) {
   const std::uint64_t r0 = random & 0xFFFFFFFFU;
   const std::uint64_t r1 = random >> 32;

@@ -18,8 +18,9 @@
 
 namespace heddle {
 
-// Who does a schedule's local steps where its data lies on a GPU: the engine's own thread cannot. Work is begun in the order in which it is given, and done
-// later. What fails is for its owner to find out: the run goes on, with undefined contents, because others wait for its messages.
+// Who does a schedule's local steps where its data lies on a GPU: the engine's own thread cannot. Work is
+// begun in the order in which it is given, and done later. What fails is for its owner to find out: the run
+// goes on, with undefined contents, because others wait for its messages.
 class LocalWork {
  public:
   LocalWork() = default;

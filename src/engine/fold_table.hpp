@@ -8,10 +8,10 @@
 
 namespace heddle {
 
-// Results from this size on are stored past the cache, unless something else has been measured: reading lines only to
-// overwrite them is a third of the traffic. (Measured on Sapphire Rapids, two ranks, from 1 MiB on: 13 to 19% less time
-// as long as nobody reads the result, 2 to 4% more with a pass over it after each call; at 512 KiB nothing and 28%. See
-// docs/performance.md.)
+// Results from this size on are stored past the cache, unless something else has been measured: reading lines
+// only to overwrite them is a third of the traffic. (Measured on Sapphire Rapids, two ranks, from 1 MiB on:
+// 13 to 19% less time as long as nobody reads the result, 2 to 4% more with a pass over it after each call;
+// at 512 KiB nothing and 28%. See docs/performance.md.)
 inline constexpr std::size_t kStreamedResultBytes = std::size_t{1} << 20;
 
 class FoldTable {

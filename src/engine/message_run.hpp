@@ -1,5 +1,5 @@
-// The order in which a schedule of messages runs, for executions whose messages are more than a buffer: sparse streams, coded
-// vectors. The steps themselves are theirs.
+// The order in which a schedule of messages runs, for executions whose messages are more than a buffer:
+// sparse streams, coded vectors. The steps themselves are theirs.
 #pragma once
 
 #include <cstddef>
@@ -54,8 +54,8 @@ class MessageRun {
   virtual Status open(Open& open, Transport& transport) = 0;
   // After the transports have moved: sets `done`, and then takes what has arrived.
   virtual Status move(Open& open) = 0;
-  // Whether the first part of it is through, where there may be several: transports tell of messages in any order, and later parts are opened in
-  // that of the messages.
+  // Whether the first part of it is through, where there may be several: transports tell of messages in any
+  // order, and later parts are opened in that of the messages.
   virtual bool has_begun(const Open& /*open*/) const { return true; }
   // It is done, or to be given up.
   virtual void close(Open& open) = 0;

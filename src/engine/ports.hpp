@@ -19,7 +19,8 @@ struct Ports {
   std::array<Team*, kTeamKinds> teams{};  // by TeamKind: this rank's; null: it is alone there
 };
 
-// For who waits in shared memory alone: somebody else may wait for the end of what was sent before, and those who are waited for here for that one.
+// For who waits in shared memory alone: somebody else may wait for the end of what was sent before, and those
+// who are waited for here for that one.
 inline Status move_unsettled(const Ports& ports) {
   for (Transport* const transport : ports.transports) {
     if (transport->unsettled_bytes() > 0 && !transport->settled()) HEDDLE_TRY(transport->progress());

@@ -15,10 +15,12 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kLookEvery{100};
 constexpr milliseconds kSleepAfter{2000};
-// Who sleeps is back tens of microseconds after the message (more in a virtual machine, whose idle core sleeps as well), and yields to
-// those who have work as well as it would by sleeping: four ranks on two cores sum 8 bytes in 69 us so, and in 97 without.
+// Who sleeps is back tens of microseconds after the message (more in a virtual machine, whose idle core
+// sleeps as well), and yields to those who have work as well as it would by sleeping: four ranks on two cores
+// sum 8 bytes in 69 us so, and in 97 without.
 constexpr int kYieldsBeforeSleep = 50;
-// A short wait is over by then, and the host would take a good part of it: Open MPI offers the core itself each time that it is asked to yield.
+// A short wait is over by then, and the host would take a good part of it: Open MPI offers the core itself
+// each time that it is asked to yield.
 constexpr unsigned kRestsBeforeHost = 4;
 // The host MPI tells of nothing that it has to do.
 constexpr microseconds kLongestBesidesHost{500};
@@ -66,7 +68,8 @@ SpinBudget default_spins(bool own_core, bool network, bool sleeps) {
   constexpr int kSharedCoreNetwork = 3;
   // About a slice: a millisecond and more.
   constexpr int kStrangers = 20'000;
-  // Others may want the core without belonging to the job. Some microseconds in shared memory still beat giving it away.
+  // Others may want the core without belonging to the job. Some microseconds in shared memory still beat
+  // giving it away.
   constexpr int kWanted = 200;
   constexpr int kWantedNetwork = 30;
   const int shared = network ? kSharedCoreNetwork : kSharedCore;

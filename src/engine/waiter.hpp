@@ -13,17 +13,20 @@
 
 namespace heddle {
 
-// How many polls to spend before giving the core away, from what happened when it was given away. Whoever took it for a moment was waited for, or
-// is a rank itself: spinning only kept it from running, and the budget becomes a quarter. Whoever kept it for a slice of the system's is a stranger:
-// giving it away cost more than any spinning, and the budget is quadrupled, up to about a slice. It goes back to what is usual after a number of waits
-// in which nobody took the core, and the number doubles each time that this proves wrong.
+// How many polls to spend before giving the core away, from what happened when it was given away. Whoever
+// took it for a moment was waited for, or is a rank itself: spinning only kept it from running, and the
+// budget becomes a quarter. Whoever kept it for a slice of the system's is a stranger: giving it away cost
+// more than any spinning, and the budget is quadrupled, up to about a slice. It goes back to what is usual
+// after a number of waits in which nobody took the core, and the number doubles each time that this proves
+// wrong.
 class SpinBudget {
  public:
   // Held for so long on average, the core was given to strangers.
   static constexpr std::chrono::microseconds kSlice{300};
 
   SpinBudget() = default;
-  // From `least` to `longest`, `usual` where nobody wants the core, `first` to begin with; all the same: it stays.
+  // From `least` to `longest`, `usual` where nobody wants the core, `first` to begin with; all the same: it
+  // stays.
   SpinBudget(int least, int usual, int longest, int first)
       : least_(least), usual_(usual), longest_(longest), now_(first) {}
   SpinBudget(int least, int usual) : SpinBudget(least, usual, usual, usual) {}
@@ -31,8 +34,8 @@ class SpinBudget {
   int polls() const { return now_; }
   // Else it need not be told anything, which takes two system calls in each wait.
   bool adapts() const { return least_ < longest_; }
-  // The polls were spent in vain: patience begins. `switches`: how often the system has taken the core from this thread so far (see
-  // involuntary_switches()); -1: not known.
+  // The polls were spent in vain: patience begins. `switches`: how often the system has taken the core from
+  // this thread so far (see involuntary_switches()); -1: not known.
   void spent(long switches) { switches_ = switches; }
   // What was waited for is there: patience, which offers the core to others, ends after `patience`.
   void resume(long switches, std::chrono::nanoseconds patience);
@@ -59,8 +62,8 @@ struct WaitPolicy {
   std::function<void()> host_progress;      // moves the host MPI's own traffic; may be null
   mutable TimePoint host_due;               // not before, where it sleeps
   Clock clock;
-  // Where nothing else is waited for: a rank that is alone on its node sleeps until this one has something, instead of
-  // yielding. Null: it yields.
+  // Where nothing else is waited for: a rank that is alone on its node sleeps until this one has something,
+  // instead of yielding. Null: it yields.
   Transport* sleeps_on = nullptr;
 };
 
@@ -70,8 +73,9 @@ void sleep_until_readable(int descriptor, std::chrono::nanoseconds longest);
 // A library of messages may have work that no descriptor tells of: sleeps are no longer than this.
 constexpr std::chrono::milliseconds kLongestSleep{5};
 
-// The policy's `spins`: long where each rank of the node has a core of its own, short where a peer may need this one, and shorter where
-// a poll asks the `network` as well, which may take a system call. `sleeps`: it can sleep after that.
+// The policy's `spins`: long where each rank of the node has a core of its own, short where a peer may need
+// this one, and shorter where a poll asks the `network` as well, which may take a system call. `sleeps`: it
+// can sleep after that.
 SpinBudget default_spins(bool own_core, bool network, bool sleeps);
 
 // The patience of one wait, from the moment the spinning is over, or of tests that follow each other.
@@ -79,14 +83,15 @@ class Patience {
  public:
   explicit Patience(const WaitPolicy& policy);
 
-  // Rests once: drives the host, yields or sleeps until a message comes, and after two seconds sleeps for fractions of a
-  // millisecond. True every tenth of a second or so: time to look at who is missing.
+  // Rests once: drives the host, yields or sleeps until a message comes, and after two seconds sleeps for
+  // fractions of a millisecond. True every tenth of a second or so: time to look at who is missing.
   bool rest();
-  // Instead, where the caller does something else between two looks of its own: what was longer than a tenth of a second of that was no waiting. True as rest() is.
+  // Instead, where the caller does something else between two looks of its own: what was longer than a tenth
+  // of a second of that was no waiting. True as rest() is.
   bool glance();
 
-  // At each look: how far this rank has come, and others that it may depend on, in any unit. Where that has changed since the last look, the wait begins anew.
-  // True: this rank has moved.
+  // At each look: how far this rank has come, and others that it may depend on, in any unit. Where that has
+  // changed since the last look, the wait begins anew. True: this rank has moved.
   bool see(std::uint64_t own, std::uint64_t others);
 
   // For how long this rank has only yielded; 0 where it has slept as well, which may be as long as it likes.
@@ -138,7 +143,8 @@ template <typename Poll, typename Inspect>
 }
 
 // Polls until done, first in a tight loop, then with patience. `poll(&done)` moves the operation;
-// `inspect(patience)` is called at each look and returns an error to end the wait, which it does when it says so again after one more poll.
+// `inspect(patience)` is called at each look and returns an error to end the wait, which it does when it says
+// so again after one more poll.
 template <typename Poll, typename Inspect>
 [[gnu::always_inline]] inline Status wait_until_done(const WaitPolicy& policy, Poll&& poll,
                                                      Inspect&& inspect) {

@@ -1,6 +1,7 @@
 /* What the preload library and a backend say to each other. The trampolines know no MPI: handles travel as
  * machine words, which hold MPICH's 32-bit integers (in the low half; the high half is undefined) as well as
- * the pointers of Open MPI and of the standard's ABI. A backend is compiled against one mpi.h and exports one function, heddle_backend_open.
+ * the pointers of Open MPI and of the standard's ABI. A backend is compiled against one mpi.h and exports one
+ * function, heddle_backend_open.
  */
 #ifndef HEDDLE_INTERPOSE_BACKEND_ABI_H
 #define HEDDLE_INTERPOSE_BACKEND_ABI_H
@@ -14,7 +15,8 @@
 extern "C" {
 #endif
 
-/* Another one whenever what follows changes; with the number of calls in staged_calls.h by itself. Libraries of two builds refuse each other then. */
+/* Another one whenever what follows changes; with the number of calls in staged_calls.h by itself. Libraries
+ * of two builds refuse each other then. */
 #define HEDDLE_BACKEND_ABI (7000 + (int)(sizeof(HeddleStagedCalls) / sizeof(void*)))
 #define HEDDLE_BACKEND_OPEN_NAME "heddle_backend_open"
 
@@ -38,7 +40,8 @@ typedef int (*HeddleBcastCFn)(void* buffer, int64_t count, heddle_word type, int
 typedef int (*HeddleAllocMemFn)(intptr_t bytes, heddle_word info, void* out); /* out: void** */
 typedef int (*HeddleFreeMemFn)(void* memory);
 typedef void (*HeddleEndFn)(int last);
-/* `next` is what frees or disconnects the communicator whose handle lies at `comm`; returns what that returns. */
+/* `next` is what frees or disconnects the communicator whose handle lies at `comm`; returns what that
+ * returns. */
 typedef int (*HeddleFreeCommFn)(int (*next)(void* comm), void* comm);
 
 /* The large-count forms are null where the host has none. */

@@ -50,7 +50,8 @@ int look_into(dl_phdr_info* info, std::size_t /*bytes*/, void* context) {
   return 0;
 }
 
-// Bindings for `use mpi` and mpif.h, and those for `use mpi_f08`, may be two libraries. What has MPI's own names is a tool, or an MPI.
+// Bindings for `use mpi` and mpif.h, and those for `use mpi_f08`, may be two libraries. What has MPI's own
+// names is a tool, or an MPI.
 bool is_in_front_of_mpi(const Search& search) {
   void* const library =
       dlopen(search.path, RTLD_LAZY | RTLD_NOLOAD);  // for good: its addresses remain its own

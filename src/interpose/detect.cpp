@@ -55,7 +55,8 @@ void read_version(HostLibrary* out) {
   std::snprintf(out->version, sizeof out->version, "%.*s", static_cast<int>(sizeof out->version - 1), text);
 }
 
-// The version of the standard's ABI that a library says it has. One with an ABI of its own says -1, or has no such function.
+// The version of the standard's ABI that a library says it has. One with an ABI of its own says -1, or has no
+// such function.
 int standard_abi_version(const HostLibrary& library) {
   using GetVersion = int (*)(int*, int*);
   auto get = reinterpret_cast<GetVersion>(find_symbol(library.handle, "PMPI_Abi_get_version"));
@@ -65,7 +66,8 @@ int standard_abi_version(const HostLibrary& library) {
   return get(&major, &minor) == 0 ? major : 0;
 }
 
-// MPICH and Open MPI have a library of each kind, with the same symbols: what a library says of its ABI comes first.
+// MPICH and Open MPI have a library of each kind, with the same symbols: what a library says of its ABI comes
+// first.
 HostKind classify(const HostLibrary& library) {
   const int standard = standard_abi_version(library);
   if (standard == 1) return HostKind::standard_abi;
@@ -79,7 +81,8 @@ HostKind classify(const HostLibrary& library) {
   return HostKind::other;
 }
 
-// The library that defines the function at `symbol`, with a handle for exactly that one, so that later look-ups cannot stray.
+// The library that defines the function at `symbol`, with a handle for exactly that one, so that later
+// look-ups cannot stray.
 void pin_down(void* symbol, HostLibrary* out) {
   Dl_info where;
   if (dladdr(symbol, &where) == 0 || where.dli_fname == nullptr) return;
@@ -94,8 +97,8 @@ bool is_initialized(const HostLibrary& library) {
   return ask != nullptr && ask(&flag) == 0 && flag != 0;
 }
 
-// Takes the MPI that is found by `handle`, if any, unless `out` has one already and this one has not been initialised. True when
-// there is nothing better to look for.
+// Takes the MPI that is found by `handle`, if any, unless `out` has one already and this one has not been
+// initialised. True when there is nothing better to look for.
 bool consider(void* handle, HostLibrary* out) {
   void* symbol = dlsym(handle, kProbe);
   if (symbol == nullptr) return false;
@@ -109,7 +112,8 @@ bool consider(void* handle, HostLibrary* out) {
   return initialized;
 }
 
-// The file that is mapped at `address`: a relative path, by which it was loaded, is of a folder that the process may have left since.
+// The file that is mapped at `address`: a relative path, by which it was loaded, is of a folder that the
+// process may have left since.
 bool mapped_path(const void* address, char* out, std::size_t bytes) {
   FILE* const maps = std::fopen("/proc/self/maps", "re");
   if (maps == nullptr) return false;

@@ -26,7 +26,8 @@ int finalize_by(FinalizeFn finalize, const char* name, bool last) {
   return finalize();
 }
 
-// A function that ends a communicator. It is looked up once: programs make and free communicators by the million.
+// A function that ends a communicator. It is looked up once: programs make and free communicators by the
+// million.
 struct CommEnd {
   const char* name;
   bool past_tools;  // one of PMPI

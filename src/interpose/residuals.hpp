@@ -11,9 +11,10 @@
 
 namespace heddle {
 
-// Residuals by what the caller calls a vector (an address) and its length. Together they take `most_bytes` at most: a program that sums from ever new
-// buffers must not collect them for ever. Where there is no room one at random is forgotten, and what it held is lost: of vectors that are summed by turns,
-// and of which there are too many, some keep theirs, where the oldest would be the very one that is wanted next.
+// Residuals by what the caller calls a vector (an address) and its length. Together they take `most_bytes` at
+// most: a program that sums from ever new buffers must not collect them for ever. Where there is no room one
+// at random is forgotten, and what it held is lost: of vectors that are summed by turns, and of which there
+// are too many, some keep theirs, where the oldest would be the very one that is wanted next.
 class Residuals {
  public:
   Residuals(std::size_t most_bytes, const Log& log) : most_bytes_(most_bytes), log_(log) {}

@@ -1,4 +1,5 @@
-// What the files of trampolines share: part of libheddle_preload.so, so plain C++ without its run-time library.
+// What the files of trampolines share: part of libheddle_preload.so, so plain C++ without its run-time
+// library.
 #pragma once
 
 #include <dlfcn.h>
@@ -16,14 +17,15 @@ inline constexpr int kNoMpi = 16;       // where there is no MPI, there is no ri
 // One line to the user.
 __attribute__((format(printf, 1, 2))) void say(const char* format, ...);
 
-// Finds out where all calls go, unless that is known. False where the process has no MPI that could answer. Any thread.
+// Finds out where all calls go, unless that is known. False where the process has no MPI that could answer.
+// Any thread.
 bool resolve();
 
 // The process's MPI: as resolved, or as it would be by now. Of kind `none` where there is none. Any thread.
 HostLibrary host_library();
 
-// A call where there is no MPI: it goes on to what has its name, the stub that a serial program is linked with. Where there is nothing, the user is
-// told. Of the type of the function, `like` alone counts.
+// A call where there is no MPI: it goes on to what has its name, the stub that a serial program is linked
+// with. Where there is nothing, the user is told. Of the type of the function, `like` alone counts.
 template <typename... Parameters, typename... Arguments>
 int without_mpi(const char* function, int (*like)(Parameters...), Arguments... arguments) {
   auto next = reinterpret_cast<decltype(like)>(dlsym(RTLD_NEXT, function));
@@ -32,11 +34,13 @@ int without_mpi(const char* function, int (*like)(Parameters...), Arguments... a
   return kNoMpi;
 }
 
-// The next function of this name after heddle's, where it is a tool's, which has its reports to write. Of several MPIs in a process the next one is
-// not always the one that is used, so an MPI's own does not count. Null: there is no tool.
+// The next function of this name after heddle's, where it is a tool's, which has its reports to write. Of
+// several MPIs in a process the next one is not always the one that is used, so an MPI's own does not count.
+// Null: there is no tool.
 void* tools_function(const char* mpi_name);
 
-// What follows heddle for calls that it passes on: the host's functions, or a tool's before them. `host` is the library's handle.
+// What follows heddle for calls that it passes on: the host's functions, or a tool's before them. `host` is
+// the library's handle.
 HeddleStagedCalls next_calls(void* host);
 // From now on. By whoever resolves.
 void set_staged(const HeddleStagedCalls& calls);

@@ -1,5 +1,6 @@
-// What an unmodified program's allreduces can save on the way between nodes: sums of mostly zeros are exchanged as their entries, without
-// loss; and, where HEDDLE_COMPRESS asks for it, sums of gradients are compressed.
+// What an unmodified program's allreduces can save on the way between nodes: sums of mostly zeros are
+// exchanged as their entries, without loss; and, where HEDDLE_COMPRESS asks for it, sums of gradients are
+// compressed.
 #pragma once
 
 #include <array>
@@ -22,7 +23,8 @@ namespace heddle {
 // Of one communicator. All ranks make the same calls, and decide alike.
 class Savings {
  public:
-  // Null where there is nothing to save: all ranks on one node, or settings that say so. Borrows the communicator.
+  // Null where there is nothing to save: all ranks on one node, or settings that say so. Borrows the
+  // communicator.
   static std::unique_ptr<Savings> make(const Config& config, Communicator& communicator, const Log& log);
 
   // Of each sum: whether it may go by entries, or is what HEDDLE_COMPRESS says; or neither.
@@ -33,19 +35,22 @@ class Savings {
     return op == Op::sum && bytes >= least_bytes_ && compresses(type, bytes);
   }
 
-  // Once in each call of the first kind, before anything else of it that other ranks take part in: whether this one is looked at. Then by_entries() follows.
+  // Once in each call of the first kind, before anything else of it that other ranks take part in: whether
+  // this one is looked at. Then by_entries() follows.
   bool wants_look(std::size_t count);
-  // Whether it went by entries; if not nothing has happened, and it goes on. A failure is all ranks', and ends the call.
+  // Whether it went by entries; if not nothing has happened, and it goes on. A failure is all ranks', and
+  // ends the call.
   Result<bool> by_entries(const MostlyZeroJob& job);
-  // Of the second kind. What was lost of a vector is added to the next one of the same `key` and length: where the caller keeps it.
+  // Of the second kind. What was lost of a vector is added to the next one of the same `key` and length:
+  // where the caller keeps it.
   Status compress(const void* in, void* out, std::size_t count, DType type, const void* key);
   // The same of float32 anywhere, with the GPUs' part done by them (comm/local_compressed.hpp).
   Status compress_anywhere(gpu::Gpu& gpu, const float* in, float* out, std::size_t count, const void* key,
                            const std::function<Status(bool on_gpu)>& after);
 
  private:
-  // Of the sizes between two powers of two: after a vector that was not worth it so many calls go by without a look, and twice
-  // as many each time.
+  // Of the sizes between two powers of two: after a vector that was not worth it so many calls go by without
+  // a look, and twice as many each time.
   struct Backoff {
     std::uint32_t left = 0;
     std::uint32_t next = 1;

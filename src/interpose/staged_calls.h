@@ -1,9 +1,10 @@
-// The calls that heddle leaves to the host MPI, but for buffers that lie on a GPU (backend/staged_calls.hpp): one list for the
-// trampolines, the backends and their tests. Part of backend_abi.h.
+// The calls that heddle leaves to the host MPI, but for buffers that lie on a GPU (backend/staged_calls.hpp):
+// one list for the trampolines, the backends and their tests. Part of backend_abi.h.
 //
-// HEDDLE_STAGED_CALLS(X) is X(call, name, parameters, arguments) for all of them: `name` is MPI's, without "MPI_". What the blocking form of a call, the one
-// with a request, the persistent one and MPI-4's with large counts have in common is its `call`.
-// Handles are words; requests, statuses and arrays of datatypes are the host's.
+// HEDDLE_STAGED_CALLS(X) is X(call, name, parameters, arguments) for all of them: `name` is MPI's, without
+// "MPI_". What the blocking form of a call, the one with a request, the persistent one and MPI-4's with large
+// counts have in common is its `call`. Handles are words; requests, statuses and arrays of datatypes are the
+// host's.
 #ifndef HEDDLE_INTERPOSE_STAGED_CALLS_H
 #define HEDDLE_INTERPOSE_STAGED_CALLS_H
 

@@ -1,6 +1,8 @@
-// The names of calls that stay with the host MPI: a backend looks where their buffers lie, and only where the process has loaded CUDA.
+// The names of calls that stay with the host MPI: a backend looks where their buffers lie, and only where the
+// process has loaded CUDA.
 //
-// From C, and from Fortran where that calls the MPI_ names (MPICH's bindings do). PMPI names remain the host's.
+// From C, and from Fortran where that calls the MPI_ names (MPICH's bindings do). PMPI names remain the
+// host's.
 #include <dlfcn.h>
 
 #include <atomic>

@@ -6,11 +6,11 @@
 // call is one load and one indirect jump away from the backend, or from the host's own function where there
 // is no backend.
 //
-// Here are those that it serves; staged_trampolines.cpp has those in which it only looks for buffers on GPUs, and
-// end_trampolines.cpp those that end what it serves.
+// Here are those that it serves; staged_trampolines.cpp has those in which it only looks for buffers on GPUs,
+// and end_trampolines.cpp those that end what it serves.
 //
-// PMPI names remain the host's, but for calls that Fortran bindings and tools make (callers.hpp), what has to be known (the end), and what
-// may have been given out by heddle (memory).
+// PMPI names remain the host's, but for calls that Fortran bindings and tools make (callers.hpp), what has to
+// be known (the end), and what may have been given out by heddle (memory).
 //
 // The process-wide state below is what LD_PRELOAD is by nature; everything behind it belongs to a backend
 // object.
@@ -76,7 +76,8 @@ constexpr Targets unresolved() {
   return {first_allreduce<to>, first_bcast<to>,     first_allreduce_c<to>,
           first_bcast_c<to>,   first_alloc_mem<to>, first_free_mem<to>};
 }
-// What the program calls: the backend's functions, or the host's where there is none. And the host's in any case.
+// What the program calls: the backend's functions, or the host's where there is none. And the host's in any
+// case.
 extern Targets served;
 extern Targets direct;
 constinit Targets served = unresolved<&served>();
@@ -87,8 +88,8 @@ constinit pthread_mutex_t resolve_mutex = PTHREAD_MUTEX_INITIALIZER;
 constinit bool resolved = false;  // under the mutex
 constinit HostLibrary host;       // written once, under the mutex
 
-// Whether the first variable of the list that is set says 0; where none is, yes: one process of the job (or of the
-// node) speaks.
+// Whether the first variable of the list that is set says 0; where none is, yes: one process of the job (or
+// of the node) speaks.
 bool is_first_rank(const char* const* names, int count) {
   for (int i = 0; i < count; ++i) {
     if (const char* value = getenv(names[i]); value != nullptr && *value != '\0')

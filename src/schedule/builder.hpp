@@ -55,12 +55,12 @@ class Builder {
     return *this;
   }
 
-  // Appends the schedule of one rank of a group to this one: its chunk 0 is `first_chunk`, and its repeats, if any, must
-  // not run past its last chunk unless both have the same number of chunks. Peers are
-  // renamed by `rank_of` (group member number to rank), and what `inner` reads from input is taken from data,
-  // its copies of input there being dropped. For algorithms whose phases run another algorithm on data that is
-  // already there. Steps with kRotate mean `inner`'s scratch units, so nothing else in this schedule may need
-  // more units than `inner` has.
+  // Appends the schedule of one rank of a group to this one: its chunk 0 is `first_chunk`, and its repeats,
+  // if any, must not run past its last chunk unless both have the same number of chunks. Peers are renamed by
+  // `rank_of` (group member number to rank), and what `inner` reads from input is taken from data, its copies
+  // of input there being dropped. For algorithms whose phases run another algorithm on data that is already
+  // there. Steps with kRotate mean `inner`'s scratch units, so nothing else in this schedule may need more
+  // units than `inner` has.
   Builder& embed(const Schedule& inner, std::span<const std::int32_t> rank_of, std::uint32_t first_chunk = 0);
 
   // Ends with `wait(0)` unless that is already the last step, and fills in scratch and max_open.

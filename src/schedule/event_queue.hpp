@@ -9,15 +9,16 @@
 
 namespace heddle {
 
-// A heap of four branches each: half as deep as one of two, and the four are next to each other in memory. Equal times come in the order
-// in which they were pushed, of 2^32 events at most.
+// A heap of four branches each: half as deep as one of two, and the four are next to each other in memory.
+// Equal times come in the order in which they were pushed, of 2^32 events at most.
 class EventQueue {
  public:
   bool empty() const { return events_.size() == (taken_ ? 1 : 0); }
 
   // Times are not negative.
   void push(double at_ns, std::uint32_t what) {
-    // As bits they compare like their values, and without a branch that nobody foresees. The sum turns a negative zero into zero.
+    // As bits they compare like their values, and without a branch that nobody foresees. The sum turns a
+    // negative zero into zero.
     const Event event{std::bit_cast<std::uint64_t>(at_ns + 0.0), (std::uint64_t{order_++} << 32) | what};
     if (taken_) {
       taken_ = false;

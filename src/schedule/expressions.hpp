@@ -11,8 +11,8 @@ using ExprId = std::uint32_t;
 
 // All expressions of one symbolic run, hash-consed. leaf(r) is the input of rank r, and op(a, b) is "a op b";
 // op is neither assumed commutative nor associative, so equal numbers mean equal bits for every operation and
-// datatype. Who folds several inputs at once rounds the last step alone (floats of 8 and 16 bits are folded in 32):
-// unrounded(a, b) is "a op b" as it is before.
+// datatype. Who folds several inputs at once rounds the last step alone (floats of 8 and 16 bits are folded
+// in 32): unrounded(a, b) is "a op b" as it is before.
 class Expressions {
  public:
   explicit Expressions(std::int32_t ranks);

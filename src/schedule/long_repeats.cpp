@@ -17,11 +17,12 @@ class Flow {
 
   // The body of one of the rank's repeats.
   void add(std::int32_t rank, std::span<const Step> body);
-  // Every message has both ends and every team verb all members, so that they still have with fewer iterations; and no rank sends to
-  // several others, as in trees, which move an uneven number of pieces in some iterations, or receives from several.
+  // Every message has both ends and every team verb all members, so that they still have with fewer
+  // iterations; and no rank sends to several others, as in trees, which move an uneven number of pieces in
+  // some iterations, or receives from several.
   bool is_ring_or_chain() const { return one_way_ && received_ == 0 && whole_teams(); }
-  // From several of its ranks at once a node sends what they have, in an order that changes until the last node has work. Around a ring
-  // all of them have from the start.
+  // From several of its ranks at once a node sends what they have, in an order that changes until the last
+  // node has work. Around a ring all of them have from the start.
   std::uint32_t filling() const;
 
  private:
@@ -122,8 +123,8 @@ LongRepeats::LongRepeats(const TopologyView& topology, std::vector<Schedule>& sc
   if (!flow.is_ring_or_chain()) iterations_ = 0;
 }
 
-// Ranks at either end of a chain begin or end some iterations apart, and leave these out of the repeat: so all that are not half as
-// long as the longest are part of it.
+// Ranks at either end of a chain begin or end some iterations apart, and leave these out of the repeat: so
+// all that are not half as long as the longest are part of it.
 void LongRepeats::find() {
   std::uint32_t most = 0;
   for (const Schedule& schedule : schedules_) {

@@ -1,4 +1,5 @@
-// Rings and chains with shorter loops, for the pricer: once all ranks are at work each further iteration takes as long.
+// Rings and chains with shorter loops, for the pricer: once all ranks are at work each further iteration
+// takes as long.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +11,8 @@
 
 namespace heddle {
 
-// The longest repeats of all ranks. Losing as many iterations each they are the same ring or chain for fewer pieces of the same size.
+// The longest repeats of all ranks. Losing as many iterations each they are the same ring or chain for fewer
+// pieces of the same size.
 class LongRepeats {
  public:
   // Borrows the schedules, one for each rank.

@@ -203,8 +203,9 @@ void PricedRun::open_send(std::int32_t rank) {
   }
 }
 
-// The bytes hold the links of both the sender and, to another node, its node; the fixed part of the gap its own alone. While a message
-// waits for its rank's own link, which handles others, its node's is there for the neighbours.
+// The bytes hold the links of both the sender and, to another node, its node; the fixed part of the gap its
+// own alone. While a message waits for its rank's own link, which handles others, its node's is there for the
+// neighbours.
 void PricedRun::leave(Send send, std::int32_t receiver, std::uint8_t lane) {
   const LevelCost& cost = *send.cost;
   Link& own = at(send.sender).link;

@@ -66,7 +66,8 @@ class PricedRun {
     std::uint8_t lane;
     bool leaving;  // not on its way yet
   };
-  // What an event is: a rank's turn, those of a team's members after a verb, or a message's. The number of one of these in what is left.
+  // What an event is: a rank's turn, those of a team's members after a verb, or a message's. The number of
+  // one of these in what is left.
   enum class Turn : std::uint32_t { rank = 0, team = 1U << 30, message = 2U << 30 };
   static constexpr std::uint32_t kNumber = (1U << 30) - 1;
   // Messages of one sender on one lane. At most one of the queues holds something.

@@ -21,8 +21,9 @@ std::vector<Schedule> all_of(const TopologyView& topology, const ScheduleOf& sch
   return schedules;
 }
 
-// Of a long ring or chain few iterations tell what all take. Three numbers of them are run; the rest is counted, where the times from
-// one to the next say the same of an iteration. They do not of a ring that some ranks come to later than others: that evens out on the way.
+// Of a long ring or chain few iterations tell what all take. Three numbers of them are run; the rest is
+// counted, where the times from one to the next say the same of an iteration. They do not of a ring that some
+// ranks come to later than others: that evens out on the way.
 std::optional<double> price_of_repeats(const TopologyView& topology, std::vector<Schedule>& schedules,
                                        std::size_t bytes, const CostModel& model, double give_up_ns) {
   constexpr std::array<std::uint32_t, 3> kRun = {9, 5, 3};

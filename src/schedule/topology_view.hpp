@@ -9,13 +9,14 @@
 
 namespace heddle {
 
-// Level 0 is the node, whose ranks share memory; further levels (rack, pod, ...) are coarser. Nodes may consist of
-// domains, within which sharing is cheaper. A view is the same value on every rank of a communicator.
+// Level 0 is the node, whose ranks share memory; further levels (rack, pod, ...) are coarser. Nodes may
+// consist of domains, within which sharing is cheaper. A view is the same value on every rank of a
+// communicator.
 class TopologyView {
  public:
   // `group_of[level][rank]` is a group number; numbers are dense, in order of first appearance. Every level
-  // must have the same number of ranks and each level must refine the next. `domain_of[rank]` likewise, refining
-  // level 0; empty: every node is one domain.
+  // must have the same number of ranks and each level must refine the next. `domain_of[rank]` likewise,
+  // refining level 0; empty: every node is one domain.
   explicit TopologyView(std::vector<std::vector<std::int32_t>> group_of,
                         std::vector<std::int32_t> domain_of = {});
 
@@ -49,8 +50,9 @@ class TopologyView {
   }
   bool has_domains() const;  // some node has several
 
-  // The teams of all nodes are numbered from 0 on. A rank whose place some domain of its node lacks has no peers but
-  // itself. Members of a node's and a domain's team are in rising order, peers in that of their domains.
+  // The teams of all nodes are numbered from 0 on. A rank whose place some domain of its node lacks has no
+  // peers but itself. Members of a node's and a domain's team are in rising order, peers in that of their
+  // domains.
   std::int32_t teams() const { return static_cast<std::int32_t>(teams_.size()); }
   std::int32_t team_of(TeamKind kind, std::int32_t rank) const { return seat(kind, rank).team; }
   std::int32_t member_of(TeamKind kind, std::int32_t rank) const { return seat(kind, rank).member; }

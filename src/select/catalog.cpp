@@ -56,7 +56,8 @@ Shapes postal_shapes(const TopologyView& topology, std::size_t /*bytes*/) {
   return radices_of(topology.size(), {2, 3, 4, 6, 8, 12});
 }
 
-// Pieces of the first and largest message; later ones are cut as often. Or more parts than halves, in fewer rounds.
+// Pieces of the first and largest message; later ones are cut as often. Or more parts than halves, in fewer
+// rounds.
 Shapes halving_shapes(const TopologyView& topology, std::size_t bytes) {
   Shapes shapes = pieces_of(bytes / 4, {2, 4});
   if (topology.size() > 2) {
@@ -87,8 +88,9 @@ Shapes chain_shapes(const TopologyView& /*topology*/, std::size_t bytes) {
   return pieces_of(bytes, {4, 16, 64, 128, 256});
 }
 
-// More than some pieces only of such that messages wait for their receivers: nothing else keeps the root from sending many at a time, of which all
-// are late where they share its link. In simulation 32 pieces of 32 KiB took four times as long as 16 of 64 KiB.
+// More than some pieces only of such that messages wait for their receivers: nothing else keeps the root from
+// sending many at a time, of which all are late where they share its link. In simulation 32 pieces of 32 KiB
+// took four times as long as 16 of 64 KiB.
 Shapes circulant_shapes(const TopologyView& /*topology*/, std::size_t bytes) {
   constexpr std::size_t kLeastThatWaits = std::size_t{128} << 10;
   Shapes shapes = pieces_of(bytes, {4, 16});
@@ -109,11 +111,13 @@ Shapes with_leaders(const TopologyView& topology, const Shapes& shapes) {
   return all;
 }
 
-// chunks 1: recursive doubling, of small vectors, which one leader serves best; from 2 on: Rabenseifner on pieces.
+// chunks 1: recursive doubling, of small vectors, which one leader serves best; from 2 on: Rabenseifner on
+// pieces.
 Shapes two_level_allreduce_shapes(const TopologyView& topology, std::size_t bytes) {
   Shapes shapes = radices_of(topology.nodes(), {2, 3, 4, 8});
   Shapes rabenseifner = pieces_of(bytes / 4, {4, 16}, 1);
-  // For those that halves leave over, of other numbers of nodes than powers of two; fewer rounds for the others.
+  // For those that halves leave over, of other numbers of nodes than powers of two; fewer rounds for the
+  // others.
   if (topology.nodes() > 2) {
     for (const Shape& parts : radices_of(topology.nodes(), {4, 8}))
       rabenseifner.push_back({0, parts.radix, 2});

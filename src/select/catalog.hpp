@@ -21,15 +21,15 @@ struct Algorithm {
   bool needs_team;      // has team verbs: every node of more than one rank must have a Team
   bool needs_messages;  // sends between ranks
   bool needs_domains;   // only on a node of several domains: elsewhere it is another algorithm's twin
-  bool
-      by_nodes;  // has a phase within nodes and one between them: with one node it is another algorithm's twin
+  bool by_nodes;  // has a phase within nodes and one between them: with one node it is another algorithm's
+                  // twin
   // Shapes worth pricing for a vector of `bytes` (root left 0). Never empty.
   std::vector<Shape> (*shapes)(const TopologyView& topology, std::size_t bytes);
   bool by_distance =
       false;  // another algorithm with nearer partners: its twin where all nodes are as far from each other
   bool neighbours = false;  // between nodes each rank sends to one other all along: a ring or chain
-  // All ranks go through rounds together and send far in most of them. Their number grows with log p, and what one rank sends and receives
-  // says nothing of its waiting.
+  // All ranks go through rounds together and send far in most of them. Their number grows with log p, and
+  // what one rank sends and receives says nothing of its waiting.
   bool in_rounds = false;
 };
 
@@ -48,9 +48,9 @@ struct Choice {
   double price_ns = 0;
 };
 
-// Whether this is one of those allreduces that give every element the same expression over the inputs, the same one for every length and
-// shape: on one node with `team` the fold of the ranks one after the other; else of each node's ranks one after the other, and of nodes by
-// recursive doubling.
+// Whether this is one of those allreduces that give every element the same expression over the inputs, the
+// same one for every length and shape: on one node with `team` the fold of the ranks one after the other;
+// else of each node's ranks one after the other, and of nodes by recursive doubling.
 bool folds_alike(const TopologyView& topology, bool team, const Choice& choice);
 
 }  // namespace heddle

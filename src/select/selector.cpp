@@ -13,7 +13,8 @@ bool within(std::int64_t value, const std::int64_t (&range)[2]) {
   return value >= range[0] && value <= range[1];
 }
 
-// A choice serves all sizes of a class, from one power of two to the next: a rule decides about every class of which it names a size.
+// A choice serves all sizes of a class, from one power of two to the next: a rule decides about every class
+// of which it names a size.
 bool meets_class_of(std::size_t bytes, const std::int64_t (&range)[2]) {
   constexpr std::size_t kMost = INT64_MAX;
   const std::size_t least = std::min(std::bit_floor(bytes), kMost);
@@ -32,7 +33,8 @@ std::int32_t ranks_of_node(const TopologyView& topology) {
   return topology.size() / topology.nodes();
 }
 
-// What grew once from `few` to `more` grows how often from there to `all`? Of uneven nodes the ones that were kept may show no growth.
+// What grew once from `few` to `more` grows how often from there to `all`? Of uneven nodes the ones that were
+// kept may show no growth.
 double steps_beyond(bool linear, std::int32_t few, std::int32_t more, std::int32_t all) {
   if (more <= few || all <= more) return 0;
   if (linear) return static_cast<double>(all - more) / (more - few);
@@ -42,7 +44,8 @@ double steps_beyond(bool linear, std::int32_t few, std::int32_t more, std::int32
 constexpr double kToTheEnd = std::numeric_limits<double>::infinity();
 // What costs more than so many times the least price is priced no further.
 constexpr double kWorthTelling = 1.1;
-// Nor what a few ranks by themselves are guessed to take longer for: on nodes of several ranks a guess may be somewhat above the price.
+// Nor what a few ranks by themselves are guessed to take longer for: on nodes of several ranks a guess may be
+// somewhat above the price.
 constexpr double kHopeless = 1.5;
 
 double price_of_all(const TopologyView& on, const Algorithm& algorithm, const Shape& shape, std::size_t bytes,
@@ -78,8 +81,8 @@ CostModel default_cost_model(LinearCost within_node, MessageCost between_nodes, 
   model.crossing = between_nodes.crossing;
   model.fold = {10, 0.06};
   model.copy = {10, 0.05};
-  // A line comes faster from a core of the same domain; every member moves about the vector once, however many share the
-  // work.
+  // A line comes faster from a core of the same domain; every member moves about the vector once, however
+  // many share the work.
   model.team.fill({{160, 0.1}, {200, 0.1}});
   model.team[static_cast<std::size_t>(TeamKind::domain)] = {{80, 0.1}, {200, 0.1}};
   if (!domains) model.team[static_cast<std::size_t>(TeamKind::node)].small.fixed_ns = 80;
@@ -160,9 +163,10 @@ double Selector::price_on_idle_network(const Algorithm& algorithm, const Shape& 
   return price_of_all(topology_, algorithm, shape, bytes, model_, give_up_ns);
 }
 
-// What a few ranks take by themselves on the machine as it is, and what waiting for ranks further away or of the same node adds: that is
-// seen on smaller machines. It grows as the number of nodes does along a chain, else as its logarithm, and as the ranks of a node, which
-// share its link. Where no rank by itself says anything, all is waiting.
+// What a few ranks take by themselves on the machine as it is, and what waiting for ranks further away or of
+// the same node adds: that is seen on smaller machines. It grows as the number of nodes does along a chain,
+// else as its logarithm, and as the ranks of a node, which share its link. Where no rank by itself says
+// anything, all is waiting.
 double Selector::price_at_scale(const StandIns& smaller, const Algorithm& algorithm, const Shape& shape,
                                 std::size_t bytes, double give_up_ns) const {
   const auto by_itself = [&](const TopologyView& on) {
@@ -206,7 +210,8 @@ std::vector<Choice> Selector::all(Collective collective, std::size_t bytes, bool
   std::vector<Choice> found;
   for (const Algorithm& algorithm : catalog()) {
     if (algorithm.collective != collective || !runs(algorithm, messages_only)) continue;
-    // With one node, or nothing but nodes of one rank, a hierarchical algorithm is another one under a second name.
+    // With one node, or nothing but nodes of one rank, a hierarchical algorithm is another one under a second
+    // name.
     const bool flat = topology_.nodes() == 1 || topology_.nodes() == topology_.size();
     if (algorithm.by_nodes && flat) continue;
     if (algorithm.by_distance && topology_.levels() == 1) continue;
@@ -225,7 +230,8 @@ std::vector<Choice> Selector::candidates(Collective collective, std::size_t byte
   return found;
 }
 
-// The most promising first, so that what others take is soon known to be too much. The order has no influence on the outcome.
+// The most promising first, so that what others take is soon known to be too much. The order has no influence
+// on the outcome.
 double Selector::price_all(std::vector<Choice>& offered, std::size_t bytes) const {
   struct Guess {
     double ns;
@@ -245,17 +251,19 @@ double Selector::price_all(std::vector<Choice>& offered, std::size_t bytes) cons
   return least_ns;
 }
 
-// The cheapest, or another one within kAsGood of it, which a model cannot tell apart: what loses less to that which the price leaves out.
-// On few nodes that are neighbours, streams between the same two all along: on four hosts they took 5 to 10% less than others of the
-// same price. But their steps are as many as there are nodes, and each may be late: on many nodes it is anything else, in the fewest
-// pieces. In simulation a ring took 1% more than Rabenseifner's algorithm with 16 nodes and 14% more with 64, and two trees of 16 pieces
+// The cheapest, or another one within kAsGood of it, which a model cannot tell apart: what loses less to that
+// which the price leaves out. On few nodes that are neighbours, streams between the same two all along: on
+// four hosts they took 5 to 10% less than others of the same price. But their steps are as many as there are
+// nodes, and each may be late: on many nodes it is anything else, in the fewest pieces. In simulation a ring
+// took 1% more than Rabenseifner's algorithm with 16 nodes and 14% more with 64, and two trees of 16 pieces
 // 22% more than a scatter and exchange with 1,024, all for the same price.
 Selection Selector::by_price(Collective collective, std::size_t bytes, bool messages_only) const {
   constexpr double kAsGood = 1.03;
   constexpr int kFewNodes = 16;
   const bool few = topology_.nodes() <= kFewNodes;
   std::vector<Choice> offered = candidates(collective, bytes, messages_only);
-  // Nobody knows what rounds take in which all send far: on a simulated dragonfly of 64 a bcast took 5.4 times its price, on a fat tree its price.
+  // Nobody knows what rounds take in which all send far: on a simulated dragonfly of 64 a bcast took 5.4
+  // times its price, on a fat tree its price.
   std::erase_if(offered, [&](const Choice& c) { return c.algorithm->in_rounds && model_.crossing <= 0; });
   const double least_ns = price_all(offered, bytes);
   // Of those that `fits` is for; of equal ones the first in the catalog's order.

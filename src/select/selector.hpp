@@ -28,8 +28,8 @@ struct Abilities {
 };
 
 // One line of a tuning file: {"collective": "allreduce", "ranks": [2, 64], "nodes": [1, 1], "bytes": [0,
-// 4096], "algorithm": "ring", "radix": 4, "chunks": 8, "leaders": 2}; ranges are inclusive and may be left out,
-// as may radix, chunks and leaders. A size stands for all sizes of its class (plan_cache.hpp).
+// 4096], "algorithm": "ring", "radix": 4, "chunks": 8, "leaders": 2}; ranges are inclusive and may be left
+// out, as may radix, chunks and leaders. A size stands for all sizes of its class (plan_cache.hpp).
 struct TuningRule {
   Collective collective = Collective::allreduce;
   std::int64_t ranks[2] = {1, INT64_MAX};
@@ -45,9 +45,9 @@ struct Tuning {
       streamed_from;  // bytes; results from this size on are stored past the cache; SIZE_MAX: none
 };
 
-// Reads {"version": 1, "rules": [...], "streamed_results_from": BYTES or "never"}, the last of which may be left out. The
-// status names rule and key. Never throws, whatever the text is. `made_for`, unless empty, must be what the text's
-// "made_for" says.
+// Reads {"version": 1, "rules": [...], "streamed_results_from": BYTES or "never"}, the last of which may be
+// left out. The status names rule and key. Never throws, whatever the text is. `made_for`, unless empty, must
+// be what the text's "made_for" says.
 Result<Tuning> parse_tuning(std::string_view text, std::string_view made_for = {});
 // Such a text.
 std::string write_tuning(const Tuning& tuning, std::string_view made_for);
@@ -90,19 +90,20 @@ class Selector {
   void use(const CostModel& model) { model_ = model; }
   void use(std::vector<TuningRule> measured) { measured_ = std::move(measured); }
 
-  // All that can serve the size, in the catalog's order, with the shapes suggested for it; unpriced. Where sums are to be reproducible,
-  // of allreduces those alone that fold alike.
+  // All that can serve the size, in the catalog's order, with the shapes suggested for it; unpriced. Where
+  // sums are to be reproducible, of allreduces those alone that fold alike.
   std::vector<Choice> candidates(Collective collective, std::size_t bytes, bool messages_only) const;
   // Likewise of allreduces by messages alone, for streams, which are not meant to be reproducible.
   std::vector<Choice> candidates_for_streams() const { return all(Collective::allreduce, 0, true); }
 
-  // By price alone, whatever settings, rules and measurements say; without an algorithm where nothing can run.
+  // By price alone, whatever settings, rules and measurements say; without an algorithm where nothing can
+  // run.
   Choice cheapest(Collective collective, std::size_t bytes, bool messages_only) const {
     return by_price(collective, bytes, messages_only).choice;
   }
 
-  // Nanoseconds; of streams whose costs on a machine of so many ranks `costs_of` gives, and anything above `give_up_ns` where they
-  // take longer than that.
+  // Nanoseconds; of streams whose costs on a machine of so many ranks `costs_of` gives, and anything above
+  // `give_up_ns` where they take longer than that.
   double price_of(const Choice& choice, std::size_t bytes) const {
     return price_of(*choice.algorithm, choice.shape, bytes);
   }

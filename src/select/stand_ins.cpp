@@ -44,8 +44,9 @@ TopologyView fewer(const TopologyView& topology, std::int32_t nodes, std::int32_
 
 }  // namespace
 
-// Nodes keep their ranks as far as they can, since what these share, their node's link and the team, decides between algorithms; rather
-// there are fewer nodes. Powers of two only where the larger machine has them, since other counts take extra messages.
+// Nodes keep their ranks as far as they can, since what these share, their node's link and the team, decides
+// between algorithms; rather there are fewer nodes. Powers of two only where the larger machine has them,
+// since other counts take extra messages.
 std::optional<StandIns> stand_ins(const TopologyView& topology) {
   if (topology.size() <= kPricedRanks) return std::nullopt;
   const std::int32_t nodes = topology.nodes();
@@ -56,7 +57,8 @@ std::optional<StandIns> stand_ins(const TopologyView& topology) {
   std::int32_t large = kMostNodes;
   while (large > kLeastNodes && large * ranks > kPricedRanks)
     large /= 2;
-  // Where there can be, eight times as few, so that a tree of any radix up to 8 grows from the one to the other.
+  // Where there can be, eight times as few, so that a tree of any radix up to 8 grows from the one to the
+  // other.
   const std::int32_t ratio = large == kMostNodes ? 8 : 4;
   if (!is_power_of_two(nodes)) large += large / 4;
   StandIns found{fewer(topology, std::min(nodes, large), ranks), std::nullopt, std::nullopt};

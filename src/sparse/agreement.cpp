@@ -8,7 +8,8 @@
 namespace heddle {
 namespace {
 
-// The third word: type, operation, why there is no stream, the form, whether the contract is broken, and what else is to be equal.
+// The third word: type, operation, why there is no stream, the form, whether the contract is broken, and what
+// else is to be equal.
 constexpr std::uint64_t kMissing = std::uint64_t{1} << 16;
 constexpr std::uint64_t kRefused = std::uint64_t{1} << 17;
 constexpr int kForm = 18;
@@ -41,8 +42,8 @@ std::size_t samples_shown(int ranks) {
 Agreement::Agreement(int ranks, std::size_t samples)
     : ranks_(ranks), samples_(samples), words_(static_cast<std::size_t>(ranks) * (kWords + samples)) {}
 
-// The samples are the entries whose hashes are smallest, the same rule on every rank: an index that two ranks have is
-// sampled by both or by none.
+// The samples are the entries whose hashes are smallest, the same rule on every rank: an index that two ranks
+// have is sampled by both or by none.
 void Agreement::state(int rank, const SparseView& view, Op op, SparseForm form, bool valid,
                       std::uint64_t how) {
   std::fill(words_.begin(), words_.end(), 0);

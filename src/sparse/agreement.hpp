@@ -12,8 +12,8 @@
 
 namespace heddle {
 
-// Hashes of indices that a rank shows of a stream: enough to see how far the ranks' patterns overlap and where the entries are, few
-// enough that it costs little beside a latency.
+// Hashes of indices that a rank shows of a stream: enough to see how far the ranks' patterns overlap and
+// where the entries are, few enough that it costs little beside a latency.
 std::size_t samples_shown(int ranks);
 
 // Where the result goes, by which call: what ranks exchange, and in how many steps, depends on it.
@@ -24,15 +24,15 @@ enum class SparseForm : std::uint8_t {
   coded,     // a vector, through a codec
 };
 
-// One rank's words: count, dimension, types, then the samples, if any. The ranks' blocks stand side by side in one vector,
-// zero but for one's own, which is added up over all ranks.
+// One rank's words: count, dimension, types, then the samples, if any. The ranks' blocks stand side by side
+// in one vector, zero but for one's own, which is added up over all ranks.
 class Agreement {
  public:
   // `samples`: 0 or samples_shown().
   Agreement(int ranks, std::size_t samples);
 
-  // What this rank brings; `valid`: it keeps the contract. Looks at every entry where samples are asked for. `how`: a hash, of
-  // which 31 bits count, of whatever else is equal on all ranks.
+  // What this rank brings; `valid`: it keeps the contract. Looks at every entry where samples are asked for.
+  // `how`: a hash, of which 31 bits count, of whatever else is equal on all ranks.
   void state(int rank, const SparseView& view, Op op, SparseForm form, bool valid, std::uint64_t how = 0);
 
   // Instead: this rank has no stream. `refused`: for what it was passed; else it could not make one.
@@ -41,10 +41,11 @@ class Agreement {
   // To be added up (u64, sum) in place.
   std::span<std::uint64_t> words() { return words_; }
 
-  // After that. The same status on every rank: `invalid_argument` names the first rank that does not fit rank 0, or withdrew
-  // for such a reason; `peer_failed` one that withdrew for another.
+  // After that. The same status on every rank: `invalid_argument` names the first rank that does not fit rank
+  // 0, or withdrew for such a reason; `peer_failed` one that withdrew for another.
   Status check() const;
-  // The same, where it is known what is wrong with one's own stream: that says more than what the others hear.
+  // The same, where it is known what is wrong with one's own stream: that says more than what the others
+  // hear.
   Status check(const Status& own) const;
   int ranks() const { return ranks_; }
   std::uint64_t total() const;  // entries of all ranks

@@ -1,10 +1,12 @@
-// Sums of streams whose entries lie densely, among ranks that reach each other's memory: streams are read once, values go from rank
-// to rank through pieces of memory that stay in the cache, and the result is written once.
+// Sums of streams whose entries lie densely, among ranks that reach each other's memory: streams are read
+// once, values go from rank to rank through pieces of memory that stay in the cache, and the result is
+// written once.
 //
-// Each rank shows which indices have an entry as a bitmap. So all know from the beginning where each value of the result goes, and
-// indices need not travel. The indices are dealt out in rounds of as many blocks as there are ranks. In each round a rank
-// copies its values for the others' blocks to its window, folds its own block from what the others have there, and takes the sums of
-// all blocks. The order is that of the ranks, and the bits those of fold_sparse().
+// Each rank shows which indices have an entry as a bitmap. So all know from the beginning where each value of
+// the result goes, and indices need not travel. The indices are dealt out in rounds of as many blocks as
+// there are ranks. In each round a rank copies its values for the others' blocks to its window, folds its own
+// block from what the others have there, and takes the sums of all blocks. The order is that of the ranks,
+// and the bits those of fold_sparse().
 #pragma once
 
 #include <array>
@@ -36,8 +38,8 @@ class BitmapExchange {
   BitmapExchange(const BitmapExchange&) = delete;
   BitmapExchange& operator=(const BitmapExchange&) = delete;
 
-  // First, by itself: looks through the stream, and keeps its bitmap. False where it breaks its contract. Takes an eighth of a byte for
-  // each index of the dimension.
+  // First, by itself: looks through the stream, and keeps its bitmap. False where it breaks its contract.
+  // Takes an eighth of a byte for each index of the dimension.
   bool mark(const SparseView& input);
   // Whether that has been done, for this run, and there was memory.
   bool is_marked() const { return marked_; }
@@ -49,8 +51,8 @@ class BitmapExchange {
   std::size_t count() const { return count_; }
   // Room for count() of them.
   void start(void* indices, void* values);
-  // Moves as far as it goes. *done: the result is there, and all ranks have folded: nobody looks at this rank's bitmap any more, and at
-  // its window only until all show again.
+  // Moves as far as it goes. *done: the result is there, and all ranks have folded: nobody looks at this
+  // rank's bitmap any more, and at its window only until all show again.
   Status poll(bool* done);
   void abandon() { marked_ = false; }
   Waiting waiting_for() const;

@@ -36,7 +36,8 @@ HWY_INLINE std::uint64_t nonzero(const std::uint8_t* from) {
   return found;
 }
 
-// Calls use(elements, position of the first, which are not zero) for every 64 elements; the last ones are followed by zeros.
+// Calls use(elements, position of the first, which are not zero) for every 64 elements; the last ones are
+// followed by zeros.
 template <typename Bits, class Use>
 HWY_INLINE void for_each_group(const void* dense, std::size_t count, Use use) {
   const auto* from = static_cast<const std::uint8_t*>(dense);
@@ -233,7 +234,8 @@ void scatter(std::span<const SparseView> parts, void* dense, std::size_t bytes, 
     scatter(part, 0, dense);
 }
 
-// In the middle of each part of the vector; without a product that might not fit a number. Parts of many pieces are of one length, and what is left over lies before and behind them.
+// In the middle of each part of the vector; without a product that might not fit a number. Parts of many
+// pieces are of one length, and what is left over lies before and behind them.
 SampledPiece sampled_piece(std::size_t count, DType type, std::size_t samples, std::size_t s) {
   const std::size_t each = 64 / dtype_size(type);
   const std::size_t pieces = div_up(count, each);

@@ -107,8 +107,8 @@ bool StreamExecution::place(const SparseView& view, HandedStream* stream) const 
           binding_.memory->place_of(view.values, view.count * dtype_size(view.value_type), &stream->values));
 }
 
-// What lies elsewhere (another rank's, or the caller's) is copied to where others reach it. Without memory for that the cell stays
-// as it is.
+// What lies elsewhere (another rank's, or the caller's) is copied to where others reach it. Without memory
+// for that the cell stays as it is.
 StreamExecution::Cell StreamExecution::shared_copy(const SparseView& view) {
   std::shared_ptr<Storage> storage = pool_.take(view.count, view.index_type, view.value_type);
   if (!storage || !storage->is_shared()) return {nullptr, view};
@@ -281,8 +281,8 @@ void StreamExecution::copy() {
         step.src == Slot::input ? input_cell(first + i) : cell(step.src, first, unit, i);
 }
 
-// This step, and those that follow it and fold more into the same chunks from the right: (a op b) op c is one merge of
-// three streams. The cursor stays on the last of them.
+// This step, and those that follow it and fold more into the same chunks from the right: (a op b) op c is one
+// merge of three streams. The cursor stays on the last of them.
 Status StreamExecution::fold() {
   const Step step = cursor().step();
   const std::uint32_t chunk = cursor().chunk();

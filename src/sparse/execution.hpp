@@ -1,10 +1,11 @@
 // Runs an allreduce schedule over streams instead of vectors.
 //
-// The same value that the dense engine executes, the verifier proves and the pricer prices: a chunk is a range of indices, and
-// what a slot holds for it is the stream of the entries there, whose length is known only when it is there. `reduce` merges,
-// `copy` borrows, a message carries the streams of its chunks. So the recursive doubling, the split and the
-// hierarchical algorithms of SparCML are the dense ones (C. Renggli et al., SC'19), and what is proved of those (each contribution
-// once, the same expression on every rank, no deadlock) holds here.
+// The same value that the dense engine executes, the verifier proves and the pricer prices: a chunk is a
+// range of indices, and what a slot holds for it is the stream of the entries there, whose length is known
+// only when it is there. `reduce` merges, `copy` borrows, a message carries the streams of its chunks. So the
+// recursive doubling, the split and the hierarchical algorithms of SparCML are the dense ones (C. Renggli et
+// al., SC'19), and what is proved of those (each contribution once, the same expression on every rank, no
+// deadlock) holds here.
 #pragma once
 
 #include <cstddef>
@@ -28,13 +29,14 @@ namespace heddle {
 struct StreamBinding {
   SparseView input;  // keeps the contract; borrowed until the collective is complete
   Op op = Op::sum;   // sum, min, max
-  // Chunk c holds the indices [cuts[c], cuts[c + 1]); from 0 to the dimension, one more than chunks; equal on all ranks.
+  // Chunk c holds the indices [cuts[c], cuts[c + 1]); from 0 to the dimension, one more than chunks; equal on
+  // all ranks.
   std::vector<std::uint64_t> cuts;
   std::uint64_t most_entries = 0;  // of all ranks together: what arrives is refused where it claims more
   std::uint32_t sequence = 0;      // as in Binding
-  // Where given, by all ranks: every rank reaches all others' memory, nobody starts anew or gives memory back before all are done
-  // with the result, and the input stays until all have completed. Streams are handed over instead of sent, an input that lies
-  // there without a copy. Borrowed.
+  // Where given, by all ranks: every rank reaches all others' memory, nobody starts anew or gives memory back
+  // before all are done with the result, and the input stays until all have completed. Streams are handed
+  // over instead of sent, an input that lies there without a copy. Borrowed.
   NodeMemory* memory = nullptr;
   // Folds what is large with several threads, where given; borrowed.
   ThreadedFold* threads = nullptr;
@@ -50,7 +52,8 @@ class StreamExecution final : public MessageRun {
   ~StreamExecution() override { abandon(); }
 
   Status start(StreamBinding binding);
-  // After a run that was to be remembered: other values at the same indices, on all ranks. Values alone travel.
+  // After a run that was to be remembered: other values at the same indices, on all ranks. Values alone
+  // travel.
   bool remembers() const { return remembers_; }
   Status again(const void* values, std::uint32_t sequence);
 

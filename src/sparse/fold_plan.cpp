@@ -21,8 +21,8 @@ FoldPlan::FoldPlan(std::span<const SparseView> streams, const SparseView& result
   }
 }
 
-// Block by block each stream is spread over a short dense vector, with +0 where it has nothing: then it is the dense kernel's
-// sum.
+// Block by block each stream is spread over a short dense vector, with +0 where it has nothing: then it is
+// the dense kernel's sum.
 void FoldPlan::sum(std::span<const void* const> values, void* out) const {
   constexpr std::size_t kBlock = 1024;
   const std::size_t width = dtype_size(type_);

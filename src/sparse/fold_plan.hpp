@@ -16,8 +16,8 @@ class FoldPlan {
   // `result`: what fold_sparse made of the streams. 8 bytes for each entry of a stream.
   FoldPlan(std::span<const SparseView> streams, const SparseView& result);
 
-  // The sums of the streams' present values, in their order, with the bits of fold_sparse. `values`: one array for each stream, of its
-  // count; `out`: of the result's. Any alignment.
+  // The sums of the streams' present values, in their order, with the bits of fold_sparse. `values`: one
+  // array for each stream, of its count; `out`: of the result's. Any alignment.
   void sum(std::span<const void* const> values, void* out) const;
 
  private:

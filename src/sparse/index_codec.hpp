@@ -1,5 +1,5 @@
-// The indices of a chunk on the wire, in each of the forms that have any: docs/sparse.md. Sizes, headers and values are the
-// business of wire.cpp.
+// The indices of a chunk on the wire, in each of the forms that have any: docs/sparse.md. Sizes, headers and
+// values are the business of wire.cpp.
 #pragma once
 
 #include <cstddef>
@@ -24,12 +24,13 @@ constexpr std::size_t delta_bytes_at_most(const SparseView& view, const ChunkRan
   return (range.end - range.begin) * (view.index_type == IndexType::u32 ? 5 : 10);
 }
 
-// Writes the indices to the start of `to`, which is all zeros and holds them (a delta chunk's at most); returns their bytes.
+// Writes the indices to the start of `to`, which is all zeros and holds them (a delta chunk's at most);
+// returns their bytes.
 std::size_t pack_indices(const SparseView& view, const ChunkRange& range, Encoding encoding,
                          std::span<std::byte> to);
 
-// Reads all of `chunk.count` indices, whose bytes may be anything. False where they do not rise strictly within the range, or
-// are more or fewer; `out` may have been written to then.
+// Reads all of `chunk.count` indices, whose bytes may be anything. False where they do not rise strictly
+// within the range, or are more or fewer; `out` may have been written to then.
 bool unpack_indices_to(const WireChunk& chunk, IndexType type, void* out);
 
 }  // namespace heddle

@@ -91,8 +91,8 @@ class DeltaReader {
         out_(out) {}
 
   bool all() {
-    // Eight of the shortest numbers, or four that lie in eight bytes and hence are of 35 bits at most: their sum
-    // is no concern below 2^63.
+    // Eight of the shortest numbers, or four that lie in eight bytes and hence are of 35 bits at most: their
+    // sum is no concern below 2^63.
     while (span_ <= std::uint64_t{1} << 63 && bytes_.size() - at_ >= 8 && count_ - to_ >= 8) {
       const auto word = load_at<std::uint64_t>(bytes_.data() + at_, 0);
       const std::uint64_t ends = ~word & kContinued;
@@ -151,7 +151,8 @@ class DeltaReader {
     at_ += begin / 8;
   }
 
-  // Fails where the bytes end, the number takes more than 64 bits, or one byte more than it need, or is out of range.
+  // Fails where the bytes end, the number takes more than 64 bits, or one byte more than it need, or is out
+  // of range.
   bool take_any() {
     std::uint64_t number = 0;
     for (unsigned shift = 0; shift < 64 && at_ < bytes_.size(); shift += 7) {

@@ -6,8 +6,8 @@
 #include "engine/kernels/targets.hpp"
 #include "sparse/cursor.hpp"
 
-// Nothing here names a vector, but counting and finding bits takes an instruction on all but the oldest processors, and the
-// compiler makes vectors of the simple loops.
+// Nothing here names a vector, but counting and finding bits takes an instruction on all but the oldest
+// processors, and the compiler makes vectors of the simple loops.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "sparse/index_writer.cpp"
 #include <hwy/foreach_target.h>

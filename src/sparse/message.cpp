@@ -17,7 +17,8 @@ Status no_memory(std::size_t bytes) {
                 "no memory for " + std::to_string(bytes) + " bytes of a sparse stream that arrives");
 }
 
-// The chunks that `bytes` consist of, each within [first, end) and behind the one before. Adds up their entries.
+// The chunks that `bytes` consist of, each within [first, end) and behind the one before. Adds up their
+// entries.
 Status check_chunks(std::span<const std::byte> bytes, const SparseView& like, std::uint64_t first,
                     std::uint64_t end, std::size_t* entries) {
   std::uint64_t next = first;

@@ -1,9 +1,10 @@
-// A stream between two ranks: a message whose length only the sender knows. What it holds is either chunks (wire.hpp) or, where both can
-// reach the same memory, where the entries lie.
+// A stream between two ranks: a message whose length only the sender knows. What it holds is either chunks
+// (wire.hpp) or, where both can reach the same memory, where the entries lie.
 //
-// The transports want both ends to name a length. So a stream travels as a first message of fixed size, which says how many
-// bytes there are and holds the first of them, and, where they are more, as a second message with the rest. The sender opens
-// both at once; nobody waits for an answer. The two travel on different lanes: firsts meet in order, and so do seconds.
+// The transports want both ends to name a length. So a stream travels as a first message of fixed size, which
+// says how many bytes there are and holds the first of them, and, where they are more, as a second message
+// with the rest. The sender opens both at once; nobody waits for an answer. The two travel on different
+// lanes: firsts meet in order, and so do seconds.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +22,8 @@ namespace heddle {
 inline constexpr std::size_t kFirstMessage = 512;
 // Lanes that schedules may use for streams; the others carry second messages.
 inline constexpr int kStreamLanes = kLanes / 2;
-// Entries in one chunk on the wire: enough that its header does not count, few enough that each region of the vector gets
-// the form that suits it.
+// Entries in one chunk on the wire: enough that its header does not count, few enough that each region of the
+// vector gets the form that suits it.
 inline constexpr std::size_t kChunkEntries = 4096;
 // More than any form of that many entries takes on the wire: each in a chunk of its own.
 constexpr std::size_t most_stream_bytes(std::uint64_t entries) {
@@ -57,7 +58,8 @@ class StreamMessage {
   void clear();
   // The entries of [first, end) that `view` consists of.
   void append(const SparseView& view, std::uint64_t first, std::uint64_t end);
-  // Instead, for all of a message: `view` lies in memory that the receiver reaches until it has told that it is done.
+  // Instead, for all of a message: `view` lies in memory that the receiver reaches until it has told that it
+  // is done.
   void hand(const HandedStream& stream);
   // Bytes on the wire of what was sent or received, both messages.
   std::size_t wire_bytes() const { return wire_bytes_; }
@@ -71,8 +73,8 @@ class StreamMessage {
   // Whether what was received was handed over, and then those streams.
   bool is_handed() const;
   Result<std::vector<HandedStream>> handed() const;
-  // Else: entries of [first, end) as one stream in memory of the pool. Nothing that is wrong with the bytes does
-  // harm: the status says what it is.
+  // Else: entries of [first, end) as one stream in memory of the pool. Nothing that is wrong with the bytes
+  // does harm: the status says what it is.
   struct Received {
     std::shared_ptr<Storage> storage;
     SparseView view;

@@ -23,7 +23,8 @@ class NodeMemory {
   virtual void release(std::byte* memory) = 0;
   // Where [data, data + bytes) lies; false where that is not inside what allocate() gave.
   virtual bool place_of(const void* data, std::size_t bytes, NodePlace* place) const = 0;
-  // What rank `owner` means, in this process, for the collective that it is told in; null where it cannot be mapped.
+  // What rank `owner` means, in this process, for the collective that it is told in; null where it cannot be
+  // mapped.
   virtual const std::byte* at(int owner, const NodePlace& place) = 0;
 };
 

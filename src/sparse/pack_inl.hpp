@@ -24,7 +24,8 @@ HWY_INLINE hn::Mask<D> lanes_of(D d, std::uint64_t bits, std::size_t from) {
   return hn::LoadMaskBits(d, part);
 }
 
-// Only AVX-512 packs the chosen lanes of a vector in an instruction; elsewhere going from one to the next is as good.
+// Only AVX-512 packs the chosen lanes of a vector in an instruction; elsewhere going from one to the next is
+// as good.
 inline constexpr bool kPacks = HWY_TARGET == HWY_AVX3;
 
 // As 32-bit lanes: Highway's own way for 64-bit ones reads a table that GCC copies to the stack first.

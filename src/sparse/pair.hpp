@@ -1,5 +1,6 @@
-// Sums of two streams whose entries lie far apart. Which of the two the next entry comes from is then a coin's toss, so
-// nothing here branches on it; and as every step waits for the one before it, several merges go side by side.
+// Sums of two streams whose entries lie far apart. Which of the two the next entry comes from is then a
+// coin's toss, so nothing here branches on it; and as every step waits for the one before it, several merges
+// go side by side.
 #pragma once
 
 #include <array>
@@ -60,7 +61,8 @@ class PairMerge {
     Index limit;
   };
 
-  // After the first `count` entries of the two together, or one more, so that two of equal index stay together.
+  // After the first `count` entries of the two together, or one more, so that two of equal index stay
+  // together.
   static Split split(const Cursor& a, const Cursor& b, std::size_t count) {
     std::size_t low = 0;
     std::size_t left = count;
@@ -76,7 +78,8 @@ class PairMerge {
     return at;
   }
 
-  // Compilers make branches of comparisons that they see to depend on each other; this one they cannot see through.
+  // Compilers make branches of comparisons that they see to depend on each other; this one they cannot see
+  // through.
   static std::size_t not_greater(Index x, Index y) {
     __asm__("" : "+r"(x));
     std::size_t result = x <= y ? 1 : 0;

@@ -50,8 +50,9 @@ double met(double n, double k, int m) {
 
 }  // namespace
 
-// Among the samples below the least of the ranks' largest hashes every rank shows all it has: those are a fair sample of all
-// indices (Z. Bar-Yossef, T. Jayram, R. Kumar, D. Sivakumar, L. Trevisan, RANDOM 2002, for the union of several sets).
+// Among the samples below the least of the ranks' largest hashes every rank shows all it has: those are a
+// fair sample of all indices (Z. Bar-Yossef, T. Jayram, R. Kumar, D. Sivakumar, L. Trevisan, RANDOM 2002, for
+// the union of several sets).
 Profile Profile::of_samples(const Agreement& agreement) {
   if (!agreement.has_samples()) return {};
   std::uint64_t most = UINT64_MAX;

@@ -1,5 +1,5 @@
-// Folding of any streams by any operation: a few thousand entries at a time are sorted by their indices, by digits and hence
-// without branches on them, and those of equal index folded by the dense kernel.
+// Folding of any streams by any operation: a few thousand entries at a time are sorted by their indices, by
+// digits and hence without branches on them, and those of equal index folded by the dense kernel.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +21,8 @@ class SortedFold {
   SortedFold(FoldFn fold, Op op, std::size_t streams)
       : fold_(fold), op_(op), streams_(streams), inputs_(streams + 1) {}
 
-  // Folds the next entries from `base` on, some thousands, and passes over them; returns how many came out. No stream has an
-  // entry before `base`.
+  // Folds the next entries from `base` on, some thousands, and passes over them; returns how many came out.
+  // No stream has an entry before `base`.
   std::size_t take(std::span<Cursor> cursors, Index base, Sink sink) {
     gather(cursors, base);
     sort();

@@ -1,4 +1,5 @@
-// Memory for entries: taken from a pool, so that a collective that runs again and again does not pay for fresh pages each time.
+// Memory for entries: taken from a pool, so that a collective that runs again and again does not pay for
+// fresh pages each time.
 #pragma once
 
 #include <algorithm>
@@ -63,7 +64,8 @@ struct Storage {
   Buffer values;
 };
 
-// Gives out what nobody holds any more. The memory it keeps is that of the most entries that were held at once.
+// Gives out what nobody holds any more. The memory it keeps is that of the most entries that were held at
+// once.
 class StoragePool {
  public:
   // What is given out from now on lies there, as long as it has some to give; borrowed; may be null.

@@ -27,7 +27,8 @@ void store_index(void* indices, std::size_t i, std::uint64_t index) {
   std::memcpy(static_cast<std::byte*>(indices) + i * sizeof narrow, &narrow, sizeof narrow);
 }
 
-// Whether the indices rise and stay below the dimension, without looking where they do not: at the speed of memory.
+// Whether the indices rise and stay below the dimension, without looking where they do not: at the speed of
+// memory.
 template <typename Index>
 bool keeps_order(const SparseView& view) {
   const auto* bytes = static_cast<const std::byte*>(view.indices);

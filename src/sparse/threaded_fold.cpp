@@ -15,9 +15,9 @@ namespace {
 // Entries in a region: what comes of them, and where from, stays in the second level of cache.
 constexpr std::size_t kRegion = std::size_t{1} << 16;
 
-// One fold, region by region. How many entries come out of a region is known only when it is folded. So each goes where the thread
-// has room of its own, unless all before it are there already, and is copied to its place, out of the cache, once the region before
-// it is folded.
+// One fold, region by region. How many entries come out of a region is known only when it is folded. So each
+// goes where the thread has room of its own, unless all before it are there already, and is copied to its
+// place, out of the cache, once the region before it is folded.
 class RegionFold {
  public:
   RegionFold(std::span<const SparseView> streams, Op op, std::size_t entries, void* indices, void* values)
@@ -56,8 +56,8 @@ class RegionFold {
     ends_[region].notify_all();
   }
 
-  // With which entry of each stream a region begins: those before it are `region` times kRegion, or a few more, so that entries of
-  // equal index stay together.
+  // With which entry of each stream a region begins: those before it are `region` times kRegion, or a few
+  // more, so that entries of equal index stay together.
   std::vector<std::size_t> begin_of(std::size_t region) const {
     std::vector<std::size_t> low(streams_.size(), 0);
     if (region == 0) return low;

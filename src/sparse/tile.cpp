@@ -101,7 +101,8 @@ HWY_INLINE Touched touched(const std::uint8_t* counts, std::uint8_t all) {
   return found;
 }
 
-// The chosen ones of 64 lanes, packed; vector(k) gives lanes k and on. Writes whole vectors, up to 64 lanes beyond the last.
+// The chosen ones of 64 lanes, packed; vector(k) gives lanes k and on. Writes whole vectors, up to 64 lanes
+// beyond the last.
 template <class D, class Vectors>
 HWY_INLINE void pack(D d, std::uint64_t bits, std::uint8_t* to, Vectors vector) {
   constexpr std::size_t kLanes = hn::MaxLanes(d);

@@ -1,5 +1,5 @@
-// Sums of streams that lie densely: entries are added into a short dense vector, a tile, and those that were touched
-// are then taken out in order.
+// Sums of streams that lie densely: entries are added into a short dense vector, a tile, and those that were
+// touched are then taken out in order.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +28,9 @@ struct TileScratch {
 // Brings fresh memory into the form that sums of this type want.
 void clear_tile(TileScratch& tile, DType type);
 
-// Writes the sums of the entries with indices in [base, base + kTile) and passes over them; returns how many there are. No
-// stream has an entry before `base`; 2 to kTileStreams streams. Up to `sink.room` entries may be overwritten.
+// Writes the sums of the entries with indices in [base, base + kTile) and passes over them; returns how many
+// there are. No stream has an entry before `base`; 2 to kTileStreams streams. Up to `sink.room` entries may
+// be overwritten.
 using TileFn = std::size_t (*)(TileScratch& tile, std::span<Cursor> streams, std::uint64_t base,
                                const Sink& sink);
 

@@ -1,5 +1,6 @@
-// What a part of a sparse stream looks like on the wire: docs/sparse.md, byte for byte. Each chunk is written in the
-// form that takes the fewest bytes for the entries that are really there, and read with full validation.
+// What a part of a sparse stream looks like on the wire: docs/sparse.md, byte for byte. Each chunk is written
+// in the form that takes the fewest bytes for the entries that are really there, and read with full
+// validation.
 #pragma once
 
 #include <cstddef>
@@ -30,8 +31,8 @@ struct ChunkRange {
   std::size_t end = 0;
 };
 
-// Bytes of the chunk in this form, header included; a multiple of 8. SIZE_MAX where that does not fit a size, and for the dense
-// form where an index of the range has no entry.
+// Bytes of the chunk in this form, header included; a multiple of 8. SIZE_MAX where that does not fit a size,
+// and for the dense form where an index of the range has no entry.
 std::size_t encoded_bytes(const SparseView& view, const ChunkRange& range, Encoding encoding);
 // The form that takes the fewest bytes; of equal ones the first above.
 Encoding smallest_encoding(const SparseView& view, const ChunkRange& range);
@@ -52,12 +53,14 @@ struct WireChunk {
   std::size_t bytes = 0;  // of the whole chunk
 };
 
-// The chunk that `bytes` begin with; more may follow. Whatever the bytes are: a chunk whose range lies within [0, dimension) and
-// whose parts are all there, or `invalid_argument` and what is wrong. What its indices are is for unpack_indices() to see.
+// The chunk that `bytes` begin with; more may follow. Whatever the bytes are: a chunk whose range lies within
+// [0, dimension) and whose parts are all there, or `invalid_argument` and what is wrong. What its indices are
+// is for unpack_indices() to see.
 Result<WireChunk> parse_chunk(std::span<const std::byte> bytes, std::uint64_t dimension);
 
-// Writes the chunk's `count` indices, in every form, to `out`, which needs no alignment. Afterwards they are known to rise strictly and
-// to lie in the chunk's range; `invalid_argument` where they do not, with any numbers in `out`, or where they might not fit the type.
+// Writes the chunk's `count` indices, in every form, to `out`, which needs no alignment. Afterwards they are
+// known to rise strictly and to lie in the chunk's range; `invalid_argument` where they do not, with any
+// numbers in `out`, or where they might not fit the type.
 Status unpack_indices(const WireChunk& chunk, IndexType type, void* out);
 
 }  // namespace heddle

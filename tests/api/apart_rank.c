@@ -1,6 +1,6 @@
-/* One rank of a job without MPI (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT): sums in memory that other ranks reach, and waits for a
- * rank that comes late or, with the argument "dies", for one that does, of which the others must be told. What fails is said on standard
- * error, with status 1. */
+/* One rank of a job without MPI (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT): sums in memory that other ranks
+ * reach, and waits for a rank that comes late or, with the argument "dies", for one that does, of which the
+ * others must be told. What fails is said on standard error, with status 1. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* heddle.h, heddle_sparse.h, heddle_compress.h and heddle_cuda.h from C: a communicator of one rank, and a value through it. */
+/* heddle.h, heddle_sparse.h, heddle_compress.h and heddle_cuda.h from C: a communicator of one rank, and a
+ * value through it. */
 #include <heddle/heddle.h>
 #include <heddle/heddle_compress.h>
 #include <heddle/heddle_cuda.h>

@@ -183,7 +183,8 @@ TEST(CompressApi, DestroyedResidualsAreRefused) {
   });
 }
 
-// More than any process has addresses for. Sanitizers end the process there, and clang's have no macro that says so.
+// More than any process has addresses for. Sanitizers end the process there, and clang's have no macro that
+// says so.
 TEST(CompressApi, AResidualTooLargeIsSaid) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(__clang__)
   GTEST_SKIP() << "under a sanitizer, perhaps";

@@ -1,5 +1,5 @@
-/* One rank of a job without MPI, started with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT: sums a megabyte and looks at
- * the result. What fails is said on standard error, with status 1. */
+/* One rank of a job without MPI, started with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT: sums a megabyte
+ * and looks at the result. What fails is said on standard error, with status 1. */
 #include <stdio.h>
 #include <stdlib.h>
 

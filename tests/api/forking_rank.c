@@ -1,6 +1,7 @@
-/* One rank of a job without MPI (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT): a child that it forks between sums leaves as C++ programs do, by
- * destroying what was in scope, after calls that it must not make. With the argument "dies" rank 1 is killed while a child of it lives, of which rank 0
- * must be told. What fails is said on standard error, with status 1. */
+/* One rank of a job without MPI (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT): a child that it forks between
+ * sums leaves as C++ programs do, by destroying what was in scope, after calls that it must not make. With
+ * the argument "dies" rank 1 is killed while a child of it lives, of which rank 0 must be told. What fails is
+ * said on standard error, with status 1. */
 #define _POSIX_C_SOURCE 200809L
 #include <signal.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-// Collectives of 8-bit floats through libheddle.so, ranks as threads: results small enough to be exact in any order, some that are too large, NaN.
+// Collectives of 8-bit floats through libheddle.so, ranks as threads: results small enough to be exact in any
+// order, some that are too large, NaN.
 #include <gtest/gtest.h>
 
 #include <cmath>

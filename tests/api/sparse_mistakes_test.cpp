@@ -20,7 +20,8 @@ using heddle::testing_ranks::mine_of;
 using heddle::testing_ranks::on_ranks;
 using heddle::testing_ranks::Vector;
 
-// The last rank calls `wrong`, the others `right`: it hears `own`, they hear `others`, and the communicator goes on.
+// The last rank calls `wrong`, the others `right`: it hears `own`, they hear `others`, and the communicator
+// goes on.
 using Call = std::function<heddle_status(heddle_comm_t)>;
 void expect_told(heddle_comm_t comm, bool last, const Call& right, const Call& wrong, const char* own,
                  const char* others) {

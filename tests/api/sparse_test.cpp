@@ -71,8 +71,8 @@ TEST_P(SparseApi, InAndOutMayBeOne) {
   });
 }
 
-// Entries everywhere but at multiples of seven, where the last rank alone has one: such results are written straight to where they
-// belong, if there is room.
+// Entries everywhere but at multiples of seven, where the last rank alone has one: such results are written
+// straight to where they belong, if there is room.
 TEST_P(SparseApi, DenseStreamsGoWhereThereIsRoom) {
   const int size = GetParam();
   constexpr std::uint64_t kFull = 300'000;

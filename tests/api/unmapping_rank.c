@@ -1,5 +1,6 @@
-/* One rank of a job without MPI whose rank 1 loses its buffer in the middle: another thread of it unmaps the memory that
- * allreduces run on. Argument: "private" for memory of the program's own, "shared" for memory from heddle_alloc. */
+/* One rank of a job without MPI whose rank 1 loses its buffer in the middle: another thread of it unmaps the
+ * memory that allreduces run on. Argument: "private" for memory of the program's own, "shared" for memory
+ * from heddle_alloc. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include <pthread.h>
 #include <stdio.h>

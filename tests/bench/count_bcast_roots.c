@@ -1,4 +1,5 @@
-/* Preloaded: says on standard error, at the end, from which root how many bcasts of the host MPI this process took part in. */
+/* Preloaded: says on standard error, at the end, from which root how many bcasts of the host MPI this process
+ * took part in. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <mpi.h>

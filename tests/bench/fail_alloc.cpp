@@ -1,5 +1,6 @@
-// Preloaded: rank 1 gets no aligned memory of 1 MiB and more, and none of `new` of 32 MiB and more. Where the job is aborted, the file LAST_WORDS has
-// a line of each rank that does so: whether it has waited before, so that what it said last is read.
+// Preloaded: rank 1 gets no aligned memory of 1 MiB and more, and none of `new` of 32 MiB and more. Where the
+// job is aborted, the file LAST_WORDS has a line of each rank that does so: whether it has waited before, so
+// that what it said last is read.
 #include <dlfcn.h>
 #include <mpi.h>
 #include <time.h>

@@ -171,7 +171,8 @@ class FakeSide final : public Side {
   std::function<void()> open_;
 };
 
-// A collective that is a computation of this rank's own: nothing overlaps, and the bench's computation takes as long.
+// A collective that is a computation of this rank's own: nothing overlaps, and the bench's computation takes
+// as long.
 class BusySide final : public Side {
  public:
   const char* name() const override { return "busy"; }

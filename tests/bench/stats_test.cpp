@@ -104,7 +104,8 @@ TEST(BootstrapRatios, KeepsRoundsTogether) {
     EXPECT_DOUBLE_EQ(ratio, 3);
 }
 
-// Of how many of 400 AR(1) series of log times the interval has the ratio; `block` 0: as long as the rule says.
+// Of how many of 400 AR(1) series of log times the interval has the ratio; `block` 0: as long as the rule
+// says.
 double coverage_of_ar(double rho, std::size_t block) {
   constexpr int kTrials = 400;
   std::mt19937_64 random(3);
@@ -128,7 +129,8 @@ double coverage_of_ar(double rho, std::size_t block) {
   return static_cast<double>(hits) / kTrials;
 }
 
-// Rounds that are like those before them, as with small messages: drawn one by one they look like more than they are.
+// Rounds that are like those before them, as with small messages: drawn one by one they look like more than
+// they are.
 TEST(BootstrapRatios, BlocksCoverWhereRoundsDependOnEachOther) {
   const double single = coverage_of_ar(0.7, 1);
   const double blocks = coverage_of_ar(0.7, 0);

@@ -9,7 +9,8 @@
 namespace heddle::test {
 namespace {
 
-// Up to this many ranks a proof is cheap, and everything is tried with everything; beyond, each size has its own sample.
+// Up to this many ranks a proof is cheap, and everything is tried with everything; beyond, each size has its
+// own sample.
 constexpr std::int32_t kAllOf = 32;
 
 // Whether some rank's schedule is another one with the one shape than with the other.

@@ -22,8 +22,8 @@ std::vector<Shape> shapes_of(const Algorithm& algorithm, std::int32_t size,
                              const std::vector<std::int32_t>& radices,
                              const std::vector<std::uint32_t>& chunks);
 
-// The topologies of `size` ranks that the algorithm is for: one node, each rank on its own, or any mixture; mixtures also for
-// those that order ranks by node.
+// The topologies of `size` ranks that the algorithm is for: one node, each rank on its own, or any mixture;
+// mixtures also for those that order ranks by node.
 std::vector<TopologyView> topologies_of(const Algorithm& algorithm, std::int32_t size);
 
 // Nodes as hosts are handed out in practice and worse.

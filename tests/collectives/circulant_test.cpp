@@ -1,4 +1,5 @@
-// Who receives which piece in which round: what makes a bcast by these rounds correct and optimal, for all numbers of places.
+// Who receives which piece in which round: what makes a bcast by these rounds correct and optimal, for all
+// numbers of places.
 #include "collectives/circulant.hpp"
 
 #include <gtest/gtest.h>

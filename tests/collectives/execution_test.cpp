@@ -191,7 +191,8 @@ class LateTransport final : public Transport {
   std::size_t left_ = 0;
 };
 
-// A node whose other member waits for a rank of another node, which waits for the end of what this one has sent.
+// A node whose other member waits for a rank of another node, which waits for the end of what this one has
+// sent.
 class WaitingTeam final : public Team {
  public:
   explicit WaitingTeam(const Transport& network) : network_(network) {}

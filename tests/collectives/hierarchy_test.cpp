@@ -1,5 +1,5 @@
-// What algorithms for many hosts are for: how much crosses from node to node, how far, in how many rounds, and that node
-// phases run while messages are under way.
+// What algorithms for many hosts are for: how much crosses from node to node, how far, in how many rounds,
+// and that node phases run while messages are under way.
 #include <gtest/gtest.h>
 
 #include <algorithm>

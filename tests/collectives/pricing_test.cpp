@@ -1,4 +1,5 @@
-// What the pricer leaves out, of everything that the catalog has: iterations that it counts, and runs that it gives up.
+// What the pricer leaves out, of everything that the catalog has: iterations that it counts, and runs that it
+// gives up.
 #include <gtest/gtest.h>
 
 #include <limits>

@@ -84,7 +84,8 @@ TEST_P(Properties, StepsDoNotGrowWithPieces) {
         const auto steps = [&](std::uint32_t chunks) {
           return GetParam().build(topology, rank, {0, 2, chunks}).steps.size();
         };
-        // As many more as every number of rounds divides: phases of a circulant graph begin in the same round.
+        // As many more as every number of rounds divides: phases of a circulant graph begin in the same
+        // round.
         EXPECT_EQ(steps(1000), steps(1000 + 5040)) << "size " << size << " rank " << rank;
       }
     }

@@ -163,7 +163,8 @@ TEST(RelayThread, MorePiecesThanSlots) {
   }
 }
 
-// The shares of a rank in the second place on its node, of which the last piece has none; then a call as before. All ranks make the same calls, also without a share.
+// The shares of a rank in the second place on its node, of which the last piece has none; then a call as
+// before. All ranks make the same calls, also without a share.
 TEST(RelayThread, SumsSharesAcross) {
   Triples across;
   Relay relay(false, &across);
@@ -242,7 +243,8 @@ TEST(RelayThread, FailedCapture) {
   EXPECT_EQ(relay.at(0), 14);
 }
 
-// A call that its stream has begun and does not do: the others have its pieces, and only that stream's. What it has filled holds up nobody, whenever it comes.
+// A call that its stream has begun and does not do: the others have its pieces, and only that stream's. What
+// it has filled holds up nobody, whenever it comes.
 TEST(RelayThread, GivenUp) {
   Relay relay(false);
   const RelayCall graph = relay.give(4, true);

@@ -1,4 +1,5 @@
-// Sums of sparse streams that travel through a codec; and what becomes of residuals where a sum that loses precision fails.
+// Sums of sparse streams that travel through a codec; and what becomes of residuals where a sum that loses
+// precision fails.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -51,7 +52,8 @@ Vector sum_of_streams(int ranks, std::uint64_t round, std::size_t count) {
 const char* const kCodecMethods[] = {"fp16",   "bf16",     "qsgd:8",   "qsgd:4:128",
                                      "qsgd:2", "terngrad", "onebit:64"};
 
-// One coding of the sum, and the residuals of all hold what it lost: inputs = sum + what was added to the residuals.
+// One coding of the sum, and the residuals of all hold what it lost: inputs = sum + what was added to the
+// residuals.
 TEST_P(CompressedStreams, SumsOfStreamsAreCodedOnce) {
   for (const char* name : kCodecMethods) {
     Party party(GetParam());
@@ -81,7 +83,8 @@ TEST_P(CompressedStreams, SumsOfStreamsAreCodedOnce) {
   }
 }
 
-// A sum that fails on the way was nobody's: who makes it again elsewhere counts nothing twice, and loses nothing.
+// A sum that fails on the way was nobody's: who makes it again elsewhere counts nothing twice, and loses
+// nothing.
 TEST_P(CompressedStreams, WhatFailsLeavesResidualsAsTheyWere) {
   constexpr std::size_t kCount = 5000;
   if (GetParam().size() == 1) return;

@@ -1,4 +1,5 @@
-// Allreduces that lose precision: as little as they promise, the same bits everywhere, and what was lost comes back.
+// Allreduces that lose precision: as little as they promise, the same bits everywhere, and what was lost
+// comes back.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +23,8 @@ INSTANTIATE_TEST_SUITE_P(Nodes, Compressed,
                          ::testing::Values(Nodes{1}, Nodes{1, 1}, Nodes{1, 2}, Nodes{1, 2, 3, 4},
                                            Nodes{1, 1, 2, 2, 2}, Nodes{3, 1, 2, 3, 3, 1, 9}));
 
-// As MPI's programs may have them: the bits are those of vectors at a float's address, and nothing beside them is touched.
+// As MPI's programs may have them: the bits are those of vectors at a float's address, and nothing beside
+// them is touched.
 TEST_P(Compressed, VectorsMayLieAtAnyAddress) {
   constexpr std::size_t kCount = 1000;
   constexpr std::size_t kBytes = kCount * sizeof(float);
@@ -56,8 +58,8 @@ TEST_P(Compressed, VectorsMayLieAtAnyAddress) {
   }
 }
 
-// Each contribution that travels, and the sum: docs/compression.md. Contributions of magnitude m, p of them, are off by
-// error_bound(m) each, and their sum by error_bound(of its magnitude).
+// Each contribution that travels, and the sum: docs/compression.md. Contributions of magnitude m, p of them,
+// are off by error_bound(m) each, and their sum by error_bound(of its magnitude).
 TEST_P(Compressed, CodecsKeepTheirBounds) {
   for (const char* name : {"fp16", "bf16", "qsgd:8", "qsgd:4:128", "terngrad", "onebit"}) {
     Party party(GetParam());
@@ -70,7 +72,8 @@ TEST_P(Compressed, CodecsKeepTheirBounds) {
         ASSERT_TRUE(comm.compressed_allreduce({in.data(), out.data(), count, how, nullptr}).ok());
         ASSERT_NO_FATAL_FAILURE(expect_same_everywhere(comm, out));
         const Vector exact = sum_of(me.size, 1, count);
-        // Hierarchical: a contribution may be coded on its way to its node's leader, with others to another leader, and at last.
+        // Hierarchical: a contribution may be coded on its way to its node's leader, with others to another
+        // leader, and at last.
         double most = 0;
         for (int r = 0; r < me.size; ++r)
           most = std::max<double>(most, largest(gradient(r, 1, count)));
@@ -114,8 +117,8 @@ TEST_P(Compressed, SelectionsSendTheLargest) {
   });
 }
 
-// Error feedback: whatever is lost in one round comes in a later one. The sums of all rounds are those of the exact results, but for what
-// the residuals hold in the end.
+// Error feedback: whatever is lost in one round comes in a later one. The sums of all rounds are those of the
+// exact results, but for what the residuals hold in the end.
 TEST_P(Compressed, WhatIsLostComesBack) {
   for (const char* name : {"topk:0.05", "randomk:0.1", "onebit:64", "qsgd:2:64", "terngrad", "fp16"}) {
     Party party(GetParam());
@@ -187,7 +190,8 @@ TEST(CompressedSeeds, AreReproducible) {
   EXPECT_NE(runs[0], runs[1]);
 }
 
-// What ranks share a node add up is exact: only what nodes send each other is coded, and by each rank its share.
+// What ranks share a node add up is exact: only what nodes send each other is coded, and by each rank its
+// share.
 TEST(CompressedOnNodes, VectorsAreCodedBetweenNodesAlone) {
   constexpr std::size_t kCount = 3000;
   Party party({1, 1, 1, 2, 2, 2});

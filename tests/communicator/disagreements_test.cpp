@@ -35,7 +35,8 @@ TEST(Disagreements, DifferentLengthsAreNoticed) {
   });
 }
 
-// On one node. A rank that has given its part and has all others' before one of them differs has its result already.
+// On one node. A rank that has given its part and has all others' before one of them differs has its result
+// already.
 TEST(Disagreements, DifferentTypesAndOperationsAreNoticed) {
   for (const bool type_differs : {true, false}) {
     for (const std::size_t count : {std::size_t{3}, std::size_t{300'000}}) {

@@ -1,4 +1,5 @@
-// Sums of floats have the same bits on all ranks, whoever folds them, and in whatever mode the callers compute.
+// Sums of floats have the same bits on all ranks, whoever folds them, and in whatever mode the callers
+// compute.
 #include "base/float_mode.hpp"
 
 #include <gtest/gtest.h>
@@ -66,7 +67,8 @@ Config config_of(const char* algorithm, bool thread) {
   return config;
 }
 
-// The thread is made by the first request, before the mode is another one. Rank 0 folds in its wait, and the thread of rank 1 mostly.
+// The thread is made by the first request, before the mode is another one. Rank 0 folds in its wait, and the
+// thread of rank 1 mostly.
 TEST(Requests, FoldInTheCallersFloatingPointEnvironment) {
   Party party({1, 1});
   for (const char* algorithm : kWays) {
@@ -92,7 +94,8 @@ TEST(Requests, FoldInTheCallersFloatingPointEnvironment) {
   }
 }
 
-// Both may be waited for in another one: rank 0's has moved nowhere by then, as rank 1 starts only afterwards.
+// Both may be waited for in another one: rank 0's has moved nowhere by then, as rank 1 starts only
+// afterwards.
 TEST(Requests, FoldInTheModeInWhichTheyWereStarted) {
   Party party({1, 1});
   for (const char* algorithm : kWays) {

@@ -1,4 +1,5 @@
-// What messages between nodes cost: the line through what was measured, and which messages the measuring sends.
+// What messages between nodes cost: the line through what was measured, and which messages the measuring
+// sends.
 #include "comm/message_costs.hpp"
 
 #include <gtest/gtest.h>
@@ -177,7 +178,8 @@ TEST(LearnedMessageCost, KnowsWhatACrowdAdds) {
   EXPECT_GT(cost.least_ns, 2.5 * cost.fixed_ns) << "four at a time";
 }
 
-// It knows what all nodes add that send far at once: here they share one wire, so that each waits for about all others.
+// It knows what all nodes add that send far at once: here they share one wire, so that each waits for about
+// all others.
 TEST(LearnedMessageCost, KnowsWhatTheMiddleBears) {
   constexpr std::chrono::microseconds kOnTheWire{100};
   const auto cost_of = [&](int ranks) {
@@ -201,8 +203,8 @@ TEST(LearnedMessageCost, KnowsWhatTheMiddleBears) {
   EXPECT_GT(of_many.crossing * alone_ns, 9 * 1e3 * kOnTheWire.count() / 2);
 }
 
-// A communicator of far more nodes, or of more ranks on one, sees for itself what all of them add. One that is little larger does not, and a smaller
-// one takes over what the larger one saw.
+// A communicator of far more nodes, or of more ranks on one, sees for itself what all of them add. One that
+// is little larger does not, and a smaller one takes over what the larger one saw.
 TEST(LearnedMessageCost, IsMeasuredAgainByFarMore) {
   const std::vector<std::shared_ptr<ProcessState>> processes = [] {
     std::vector<std::shared_ptr<ProcessState>> all(9);

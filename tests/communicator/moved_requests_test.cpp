@@ -1,4 +1,5 @@
-// Calls that are over at their first look move requests as well: a rank that makes only such calls keeps nobody waiting.
+// Calls that are over at their first look move requests as well: a rank that makes only such calls keeps
+// nobody waiting.
 #include <gtest/gtest.h>
 
 #include <atomic>

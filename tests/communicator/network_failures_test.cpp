@@ -1,4 +1,5 @@
-// Failures between nodes: what those hear who wait for a rank that has failed and lives on, and what a lender of messages may go on with.
+// Failures between nodes: what those hear who wait for a rank that has failed and lives on, and what a lender
+// of messages may go on with.
 #include <gtest/gtest.h>
 
 #include <atomic>

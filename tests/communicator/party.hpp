@@ -1,4 +1,5 @@
-// Ranks that meet in this process: what a Bootstrap needs, per rank, with nodes and lent messages as the test wants.
+// Ranks that meet in this process: what a Bootstrap needs, per rank, with nodes and lent messages as the test
+// wants.
 #pragma once
 
 #include <gtest/gtest.h>

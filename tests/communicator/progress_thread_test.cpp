@@ -29,7 +29,8 @@ class Stepping {
       std::this_thread::sleep_for(milliseconds(1));
     return steps >= count;
   }
-  // Calls with a turn each, a fifth of a millisecond apart. For how many looks, three milliseconds each, this thread itself was away.
+  // Calls with a turn each, a fifth of a millisecond apart. For how many looks, three milliseconds each, this
+  // thread itself was away.
   int call_for(milliseconds limit) {
     int away = 0;
     auto last = steady_clock::now();
@@ -58,7 +59,8 @@ TEST(ProgressThread, LeavesACallerAloneThatComesBack) {
   const int away = stepping.call_for(milliseconds(300));
   const int before = stepping.steps;
   EXPECT_LE(before, 1 + away) << "a look while calls came";
-  // Nobody comes any more. On a busy machine this thread may have been away for so long that all looks were taken.
+  // Nobody comes any more. On a busy machine this thread may have been away for so long that all looks were
+  // taken.
   EXPECT_TRUE(stepping.reaches(std::min(before + 1, 1 + kLooks)));
 }
 

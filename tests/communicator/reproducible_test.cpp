@@ -1,4 +1,5 @@
-// HEDDLE_REPRODUCIBLE: an element's sum is the same wherever it stands in a vector, however long that is, in calls and in requests.
+// HEDDLE_REPRODUCIBLE: an element's sum is the same wherever it stands in a vector, however long that is, in
+// calls and in requests.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -11,7 +12,8 @@
 namespace heddle::test {
 namespace {
 
-// Of all magnitudes, so that each order of additions gives other bits: `sign`, exponents from `least` on, and all of the mantissa.
+// Of all magnitudes, so that each order of additions gives other bits: `sign`, exponents from `least` on, and
+// all of the mantissa.
 template <typename Bits>
 std::vector<Bits> mixed(std::size_t count, int rank, int mantissa, Bits least) {
   std::vector<Bits> all(count);
@@ -76,7 +78,8 @@ TEST(Reproducible, TheSameBitsForAnyLengthPlaceAndKindOfCall) {
            {0, 1, 2, 3, 4}, {0, 0, 0, 1, 1, 2}, {0, 1, 0, 1, 2}, {0, 0, 0, 0, 0, 0}}) {
     Party party(nodes);
     party.run(config, [&](Rank&, Communicator& comm) {
-      // Requests round numbers of 16 bits after each rank of a node; where there are three and others send for them, that is once more.
+      // Requests round numbers of 16 bits after each rank of a node; where there are three and others send
+      // for them, that is once more.
       const TopologyView& t = comm.topology();
       const bool alike = t.nodes() == 1 || t.members(0).size() < 3;
       Floats<std::uint32_t>{DType::f32, 23, 120}.check(comm, true);

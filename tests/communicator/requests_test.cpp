@@ -209,7 +209,8 @@ TEST_P(Requests, AnAbandonedOneTouchesNothing) {
   });
 }
 
-// Algorithms of two levels are a verb of the team's where there is one node, and requests of what they do not serve are, too.
+// Algorithms of two levels are a verb of the team's where there is one node, and requests of what they do not
+// serve are, too.
 TEST(TeamRequests, BlockingSchedulesOfTheTeamComeAfterThem) {
   Party party({1, 1, 1});
   Config config = quiet();

@@ -30,7 +30,8 @@ TEST(Selection, OneNodeUsesItsTeam) {
   }
 }
 
-// More nodes than are run one by one: what is chosen by estimate costs about as little as anything does when all ranks are run.
+// More nodes than are run one by one: what is chosen by estimate costs about as little as anything does when
+// all ranks are run.
 TEST(Selection, OfManyNodesIsAboutTheBest) {
   const CostModel model = default_cost_model({500, 0.1}, {1400, 0.08, 200, 0, 1}, false);
   const Preferences nothing;
@@ -63,7 +64,8 @@ TopologyView placed(std::int32_t nodes, std::int32_t ranks_of_node, bool in_turn
   return TopologyView({std::move(node_of)});
 }
 
-// The same where ranks share nodes, which decides between algorithms, and where those of a node do not follow each other.
+// The same where ranks share nodes, which decides between algorithms, and where those of a node do not follow
+// each other.
 TEST(Selection, OfManyRanksOnANodeIsAboutTheBest) {
   struct Case {
     std::int32_t nodes;
@@ -97,7 +99,8 @@ TEST(Selection, OfManyRanksOnANodeIsAboutTheBest) {
   }
 }
 
-// A ring whose price is as good as the best one's is preferred on a few nodes, where it needs few steps, and not on many.
+// A ring whose price is as good as the best one's is preferred on a few nodes, where it needs few steps, and
+// not on many.
 TEST(Selection, PrefersARingOnFewNodesAlone) {
   const CostModel model = default_cost_model({500, 0.1}, {1400, 0.08, 200}, false);
   const Preferences nothing;
@@ -125,7 +128,8 @@ TEST(Selection, PrefersARingOnFewNodesAlone) {
   }
 }
 
-// Pricing stops where a candidate is known to cost too much: that changes neither the choice nor what is said of the next one.
+// Pricing stops where a candidate is known to cost too much: that changes neither the choice nor what is said
+// of the next one.
 TEST(Selection, IsTheSameAsIfAllWerePricedToTheEnd) {
   constexpr double kClose = 1.1;
   const CostModel model = default_cost_model({500, 0.1}, {1400, 0.08, 200, 0, 1}, false);
@@ -160,7 +164,8 @@ TEST(Selection, IsTheSameAsIfAllWerePricedToTheEnd) {
   EXPECT_GT(far, 0);
 }
 
-// On many nodes the one in the fewest pieces is chosen of all whose price is as good as the best one's, unless it is a ring.
+// On many nodes the one in the fewest pieces is chosen of all whose price is as good as the best one's,
+// unless it is a ring.
 TEST(Selection, PrefersFewPiecesOnManyNodes) {
   const CostModel model = default_cost_model({500, 0.1}, {1400, 0.08, 200}, false);
   const Preferences nothing;
@@ -225,7 +230,8 @@ TEST(Selection, PricesRoundsAsTheyWereMeasured) {
   EXPECT_DOUBLE_EQ(priced("double_binary_tree", 3), priced("double_binary_tree", 1));
 }
 
-// Ranks that share cores: a message takes six times as long as a rank is busy with it, and an allreduce keeps all of them busy.
+// Ranks that share cores: a message takes six times as long as a rank is busy with it, and an allreduce keeps
+// all of them busy.
 TEST(Selection, ACrowdedRootSendsToAllByItself) {
   const CostModel model = default_cost_model({500, 0.1}, {10'000, 5, 5000, 30'000}, false);
   const Preferences nothing;

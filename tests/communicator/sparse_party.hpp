@@ -1,4 +1,5 @@
-// What tests of sparse allreduces on whole communicators share: streams that all ranks know, and what is delivered.
+// What tests of sparse allreduces on whole communicators share: streams that all ranks know, and what is
+// delivered.
 #pragma once
 
 #include <gtest/gtest.h>

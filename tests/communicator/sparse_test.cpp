@@ -1,4 +1,5 @@
-// Allreduce of sparse streams on whole communicators: one node, several, blocking, non-blocking, and what must fail everywhere alike.
+// Allreduce of sparse streams on whole communicators: one node, several, blocking, non-blocking, and what
+// must fail everywhere alike.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -194,7 +195,8 @@ std::size_t status_kib(const char* field) {
   return 0;
 }
 
-// Whatever the dimension, the ranks of this process together take about the memory of their entries, never that of a vector.
+// Whatever the dimension, the ranks of this process together take about the memory of their entries, never
+// that of a vector.
 TEST_P(Sparse, MemoryFollowsTheEntries) {
   for (const std::uint64_t dimension :
        {std::uint64_t{1} << 28, std::uint64_t{1} << 40, std::uint64_t{1} << 62}) {
@@ -268,8 +270,8 @@ TEST_P(Sparse, RequestsThatKeepTheirPatternExchangeValuesAlone) {
   });
 }
 
-// In place on vectors, whichever way the ranks choose: the bits of a dense sum where there is one order only (two ranks), and
-// the same on all ranks anyhow.
+// In place on vectors, whichever way the ranks choose: the bits of a dense sum where there is one order only
+// (two ranks), and the same on all ranks anyhow.
 TEST_P(Sparse, InPlaceOnAVectorIsADenseSum) {
   for (const char* name : {"dense", "split_allgather", "recursive_doubling", ""}) {
     Party party(GetParam());

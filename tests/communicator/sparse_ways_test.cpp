@@ -1,4 +1,5 @@
-// Allreduce of sparse streams on whole communicators, by ways that are for some of them: bitmaps, several threads, regions that follow the entries; and vectors of few zeros.
+// Allreduce of sparse streams on whole communicators, by ways that are for some of them: bitmaps, several
+// threads, regions that follow the entries; and vectors of few zeros.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -11,8 +12,8 @@
 namespace heddle::test {
 namespace {
 
-// Streams that lie densely, on one node: by bitmaps, among other collectives. Where the caller has room the result is there before it is
-// delivered.
+// Streams that lie densely, on one node: by bitmaps, among other collectives. Where the caller has room the
+// result is there before it is delivered.
 TEST(SparseBitmaps, FoldWhatTheRanksHave) {
   for (const Nodes& nodes : {Nodes{1, 1}, Nodes{1, 1, 1}, Nodes{1, 1, 1, 1, 1}}) {
     Party party(nodes);
@@ -163,7 +164,8 @@ TEST(SparseBalance, RegionsFollowTheEntries) {
       Taken taken;
       ASSERT_TRUE(comm.sparse_allreduce(taken.job(mine)).ok());
       sent.push_back(comm.sparse_stats().bytes_sent);
-      // A quarter of the result goes to three others, and three quarters of the own entries: about 4 x 4000 entries of 5 to 6 bytes.
+      // A quarter of the result goes to three others, and three quarters of the own entries: about 4 x 4000
+      // entries of 5 to 6 bytes.
       const std::uint64_t even = (3 * taken.stream.indices.size() / 4 + 3000) * 6;
       EXPECT_LT(sent.back(), even * 13 / 10) << "call " << call;
       EXPECT_GT(sent.back(), even * 6 / 10) << "call " << call;
@@ -192,8 +194,10 @@ TEST(SparseCommunicator, WhatIsNotMostlyZeroStaysDense) {
   });
 }
 
-// Entries in memory that the others reach are not copied for them. Who comes late to fold them does not take what lies there when the wait of
-// their owner, who has all it wants, is over. The clocks hold the ranks where they wait, and go on for that one wait alone: other ones may take as long as a busy machine lets them.
+// Entries in memory that the others reach are not copied for them. Who comes late to fold them does not take
+// what lies there when the wait of their owner, who has all it wants, is over. The clocks hold the ranks
+// where they wait, and go on for that one wait alone: other ones may take as long as a busy machine lets
+// them.
 TEST(SparseHandedOver, EntriesAreTheirRanksAfterwards) {
   Party party({1, 1});
   Config config = forcing("recursive_doubling");

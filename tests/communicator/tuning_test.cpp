@@ -164,7 +164,8 @@ TEST(Tuning, WhoWinsMustWinAgain) {
   machine.names = {"ring", "knomial"};
   machine.price = linear({});
   machine.time = linear({});
-  // Two of the first round and seven turns: the choice by price is disturbed in all of them, but not when asked again.
+  // Two of the first round and seven turns: the choice by price is disturbed in all of them, but not when
+  // asked again.
   machine.disturbed["ring"] = 9;
   EXPECT_TRUE(must(measure_choices(machine.trial(), thorough(4, 4))).tuning.rules.empty());
   machine.disturbed["ring"] = 1000;

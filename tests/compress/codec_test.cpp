@@ -1,5 +1,5 @@
-// What every codec promises: its bytes and none beyond, its bound, the mean where it rounds at random, NaN that stays visible,
-// and the same bytes for every instruction set.
+// What every codec promises: its bytes and none beyond, its bound, the mean where it rounds at random, NaN
+// that stays visible, and the same bytes for every instruction set.
 #include "compress/codec.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Vectors whose messages are coded, under every algorithm that splits them: in place and not, the same bits on all ranks.
+// Vectors whose messages are coded, under every algorithm that splits them: in place and not, the same bits
+// on all ranks.
 #include "compress/coded_run.hpp"
 
 #include <gtest/gtest.h>
@@ -262,7 +263,8 @@ TEST(CodedRun, Plans) {
     EXPECT_EQ(plan.leaves_codes, rank == 2);
     EXPECT_EQ(plan.held.count, 10U);
   }
-  // Of two sums that were sent one has been folded into since, on some rank; and what is sent is folded there too.
+  // Of two sums that were sent one has been folded into since, on some rank; and what is sent is folded there
+  // too.
   bool leave_codes = true;
   for (int rank = 0; rank < 3; ++rank) {
     const CodedPlan plan = plan_of("recursive_doubling", rank);

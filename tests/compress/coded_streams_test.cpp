@@ -1,4 +1,5 @@
-// Streams in, a dense vector out whose sums travel coded: beside plain sums of maps, with what each codec may lose.
+// Streams in, a dense vector out whose sums travel coded: beside plain sums of maps, with what each codec may
+// lose.
 #include "compress/coded_streams.hpp"
 
 #include <gtest/gtest.h>
@@ -85,7 +86,8 @@ std::map<std::uint64_t, double> sum_of(const std::vector<TestStream>& streams) {
   return sum;
 }
 
-// From left to right in the order of ranks; within the nodes first where there are several with several ranks each.
+// From left to right in the order of ranks; within the nodes first where there are several with several ranks
+// each.
 Vector fold_in_order(const std::vector<TestStream>& streams, const TopologyView& topology) {
   std::vector<std::vector<std::int32_t>> groups;
   if (topology.nodes() == 1 || topology.nodes() == topology.size()) {
@@ -233,7 +235,8 @@ TEST(CodedStreams, LoseNoMoreThanOneCodingOfTheSum) {
   }
 }
 
-// Beyond 32 ranks, and other algorithms than those that the communicator takes: partial sums travel exactly in all of them.
+// Beyond 32 ranks, and other algorithms than those that the communicator takes: partial sums travel exactly
+// in all of them.
 TEST(CodedStreams, AreCodedOnceInAnyAlgorithmThatSplits) {
   for (const char* name : {"rabenseifner", "split_allgather", "leaders"}) {
     for (const int ranks : {2, 3, 5, 6, 8, 35}) {

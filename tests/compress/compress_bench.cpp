@@ -1,4 +1,5 @@
-// Rates of the codecs, selections and the residual on one core. Not a test: it prints a table and judges nothing.
+// Rates of the codecs, selections and the residual on one core. Not a test: it prints a table and judges
+// nothing.
 //
 //   compress_bench [milliseconds per figure]
 //

@@ -1,4 +1,5 @@
-// Error feedback does what it is for: nothing is lost for ever, and descent arrives where it otherwise would not.
+// Error feedback does what it is for: nothing is lost for ever, and descent arrives where it otherwise would
+// not.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,8 +13,8 @@
 namespace heddle {
 namespace {
 
-// Two workers minimise |x - 1|^2 / 2 together. Their data differ in 1% of the coordinates, by more than anything else and with
-// opposite signs, so that what each finds most important cancels.
+// Two workers minimise |x - 1|^2 / 2 together. Their data differ in 1% of the coordinates, by more than
+// anything else and with opposite signs, so that what each finds most important cancels.
 class Workers {
  public:
   static constexpr std::size_t kSize = 1000;

@@ -153,7 +153,8 @@ TEST(TopK, EqualsASortWhereItSamples) {
       ASSERT_NO_FATAL_FAILURE(selects_like_a_sort(values, k));
 }
 
-// Magnitudes at the places where top_k() looks, and others elsewhere: its threshold is then too high, or too low.
+// Magnitudes at the places where top_k() looks, and others elsewhere: its threshold is then too high, or too
+// low.
 TEST(TopK, EqualsASortWhereTheSampleMisleads) {
   constexpr std::size_t kParts = 65536;
   const std::size_t part = kLong / kParts;

@@ -21,7 +21,8 @@ void* counted(std::size_t bytes) {
 }
 }  // namespace
 
-// Not inlined: where the compiler sees malloc on one side and `new` on the other it warns of a mismatch that is not one.
+// Not inlined: where the compiler sees malloc on one side and `new` on the other it warns of a mismatch that
+// is not one.
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
   return counted(bytes);
 }

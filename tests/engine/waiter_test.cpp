@@ -92,7 +92,8 @@ TEST(SpinBudget, GrowsWhereStrangersTakeTheCore) {
   EXPECT_EQ(budget.polls(), 4000) << "the strangers have gone";
 }
 
-// A rank that spins as little as that is not seen to share its core: that alone must not make it spin long again.
+// A rank that spins as little as that is not seen to share its core: that alone must not make it spin long
+// again.
 TEST(SpinBudget, TriesLessOftenWhatProvedWrong) {
   SpinBudget budget(30, 4000);
   Waits waits(budget);
@@ -370,8 +371,8 @@ class Wakes final : public Transport {
   TransportCapabilities capabilities_;
 };
 
-// How often the thread gives up its core to wait while it looks so many times, and not because others want it: that says nothing of how
-// busy the machine is.
+// How often the thread gives up its core to wait while it looks so many times, and not because others want
+// it: that says nothing of how busy the machine is.
 long sleeps_of(const WaitPolicy& policy, int polls) {
   rusage before{};
   rusage after{};

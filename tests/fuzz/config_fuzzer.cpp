@@ -1,4 +1,5 @@
-// The environment is whatever a user's shell has: no text may crash the parser or leave a value out of bounds.
+// The environment is whatever a user's shell has: no text may crash the parser or leave a value out of
+// bounds.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// A sparse chunk may be anything: it is refused with a sentence, or it keeps its promises and comes out the same when written
-// again in its own form.
+// A sparse chunk may be anything: it is refused with a sentence, or it keeps its promises and comes out the
+// same when written again in its own form.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

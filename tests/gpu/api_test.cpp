@@ -1,5 +1,5 @@
-// The C API on buffers in memory of any kind, on each rank another, on the double of CUDA's driver (its path is the argument). What is
-// right is what the same calls give for host memory.
+// The C API on buffers in memory of any kind, on each rank another, on the double of CUDA's driver (its path
+// is the argument). What is right is what the same calls give for host memory.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -313,7 +313,8 @@ TEST(GpuApi, CompressedAllreduce) {
   });
 }
 
-// Where device memory of so many bytes was, once all ranks have made theirs: CUDA's own driver gives an address to whoever comes next.
+// Where device memory of so many bytes was, once all ranks have made theirs: CUDA's own driver gives an
+// address to whoever comes next.
 void* lost_address(heddle_comm_t comm, std::size_t bytes) {
   TestMemory freed(*driver, Memory::device, bytes);
   EXPECT_EQ(heddle_barrier(comm), HEDDLE_OK);

@@ -1,5 +1,5 @@
-// What it costs to ask whether buffers may lie on a GPU, and where: run by hand, with the path of a driver. On the double it tells heddle's
-// share alone, which is the difference to the driver's own answer.
+// What it costs to ask whether buffers may lie on a GPU, and where: run by hand, with the path of a driver.
+// On the double it tells heddle's share alone, which is the difference to the driver's own answer.
 #include <chrono>
 #include <cstdio>
 #include <iterator>

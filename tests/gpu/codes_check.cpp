@@ -1,5 +1,6 @@
-// Codes of vectors on a GPU against the host's (host_sparse.hpp), bit for bit: what vectors and what was left out of them before become, and sums of what codes
-// of one vector and of many stand for; all widths of codes, lengths of buckets, alignments, numbers that are none, and that nothing beside the results changes.
+// Codes of vectors on a GPU against the host's (host_sparse.hpp), bit for bit: what vectors and what was left
+// out of them before become, and sums of what codes of one vector and of many stand for; all widths of codes,
+// lengths of buckets, alignments, numbers that are none, and that nothing beside the results changes.
 // codes_check LIBCUDA [--short | --shorter], as sparse_check.
 #include <cmath>
 #include <cstdio>
@@ -65,7 +66,8 @@ void set(Bytes& image, std::size_t place, const void* from, std::size_t bytes) {
   if (bytes > 0) std::memcpy(&image[place], from, bytes);
 }
 
-// Twice, so that the second time there is something that the first has left out; with that, and nothing kept; and without.
+// Twice, so that the second time there is something that the first has left out; with that, and nothing kept;
+// and without.
 bool Checker::quantise(const gpu::Quantiser& how, const Bytes& data, std::size_t offset,
                        std::uint64_t position) {
   const std::vector<float> gradient = as_floats(data);
@@ -165,7 +167,8 @@ bool check_quantise(Checker& checker, std::mt19937_64& random, std::size_t most)
   return right;
 }
 
-// Every kind of float that 16 bits round: all exponents and signs, ties, what is just beside them, the largest and the smallest ones, NaNs of any payload.
+// Every kind of float that 16 bits round: all exponents and signs, ties, what is just beside them, the
+// largest and the smallest ones, NaNs of any payload.
 bool check_halves(Checker& checker) {
   std::vector<std::uint32_t> all;
   for (std::uint32_t upper = 0; upper < 0x10000; upper += 0x40) {
@@ -182,7 +185,8 @@ bool check_halves(Checker& checker) {
   return right;
 }
 
-// Means of signs that another order of adding would round otherwise: halfway between two floats, but for what is in the last bit of a double.
+// Means of signs that another order of adding would round otherwise: halfway between two floats, but for what
+// is in the last bit of a double.
 bool check_means(Checker& checker) {
   bool right = true;
   const auto means = [&](std::vector<float> values) {
@@ -207,7 +211,8 @@ bool check_means(Checker& checker) {
   return right;
 }
 
-// Scales on both sides of where divisions go by products (kernels/division.hpp), with values of every size below them, in whole groups.
+// Scales on both sides of where divisions go by products (kernels/division.hpp), with values of every size
+// below them, in whole groups.
 bool check_scales(Checker& checker, std::mt19937_64& random) {
   bool right = true;
   for (const int exponent : {-149, -126, -65, -64, -1, 0, 63, 64, 65, 127}) {

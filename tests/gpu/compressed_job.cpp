@@ -1,6 +1,7 @@
-// An MPI program on several hosts whose sums HEDDLE_COMPRESS makes smaller, in GPU memory on some ranks or on all: the same bits as of sums in the host's memory, call by call, which
-// residuals add to. That no vector went to the host shows in the bytes that the double of CUDA's driver counts.
-// Arguments: the driver's library, what to do.
+// An MPI program on several hosts whose sums HEDDLE_COMPRESS makes smaller, in GPU memory on some ranks or on
+// all: the same bits as of sums in the host's memory, call by call, which residuals add to. That no vector
+// went to the host shows in the bytes that the double of CUDA's driver counts. Arguments: the driver's
+// library, what to do.
 #include <cstring>
 #include <random>
 #include <string>
@@ -105,7 +106,8 @@ class Sums {
   Bytes host_out_;
 };
 
-// Every rank another kind of memory, also the host's, and in place on all or none; a type that the GPU leaves to the host, a short vector, and one that is not aligned.
+// Every rank another kind of memory, also the host's, and in place on all or none; a type that the GPU leaves
+// to the host, a short vector, and one that is not aligned.
 void conform(const Job& job) {
   const Comms comms;
   for (std::size_t turn = 0; turn < 8; ++turn) {

@@ -1,4 +1,5 @@
-// Compressed sums by both communicators of each rank (local_ranks.hpp), one after the other, with a residual for each.
+// Compressed sums by both communicators of each rank (local_ranks.hpp), one after the other, with a residual
+// for each.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
-// A device's primary context that is reset (cudaDeviceReset) and made anew, under the same handle, while heddle has streams, events, scratch and residuals in it: ranks that are threads
-// of one process, on the double of CUDA's driver. It ends the process where something is used that went with the context.
+// A device's primary context that is reset (cudaDeviceReset) and made anew, under the same handle, while
+// heddle has streams, events, scratch and residuals in it: ranks that are threads of one process, on the
+// double of CUDA's driver. It ends the process where something is used that went with the context.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -40,7 +41,8 @@ heddle_status sum_on_stream(heddle_comm_t comm, const TestMemory& out) {
 }
 using Sum = heddle_status (*)(heddle_comm_t comm, const TestMemory& out);
 
-// Calls until they have gone by the GPUs for a while. Of those after a reset the first may fail; all others are right.
+// Calls until they have gone by the GPUs for a while. Of those after a reset the first may fail; all others
+// are right.
 void sums_after_reset(Node& node, heddle_comm_t comm, int rank, const TestMemory& buffer, Sum sum) {
   const int ranks = node.ranks();
   int by_gpus = 0;
@@ -134,7 +136,8 @@ TEST(GpuContextReset, Residuals) {
   });
 }
 
-// After an illegal access whatever is asked of the context gives that error, to the end: calls say so, the host's memory is served, and communicators end.
+// After an illegal access whatever is asked of the context gives that error, to the end: calls say so, the
+// host's memory is served, and communicators end.
 TEST(GpuContextBroken, ToTheEnd) {
   const char* const names[] = {
       "cuStreamSynchronize", "cuStreamQuery",     "cuStreamCreate",       "cuStreamDestroy",

@@ -1,4 +1,5 @@
-// Memory of every kind through the driver's own functions, for tests: the driver may be CUDA's or its double (fake_cuda.h).
+// Memory of every kind through the driver's own functions, for tests: the driver may be CUDA's or its double
+// (fake_cuda.h).
 #pragma once
 
 #include <cuda.h>
@@ -73,8 +74,8 @@ class TestDriver {
     call<PFN_cuCtxGetCurrent_v4000>("cuCtxGetCurrent", &context);
     return context;
   }
-  // In the current context; there on return. The driver's own copy may be on its way yet, where streams that do not synchronise with the default stream do not find it; what comes
-  // back was there.
+  // In the current context; there on return. The driver's own copy may be on its way yet, where streams that
+  // do not synchronise with the default stream do not find it; what comes back was there.
   void put(CUdeviceptr to, const void* from, std::size_t bytes) const {
     char byte = 0;
     call<PFN_cuMemcpyHtoD_v3020>("cuMemcpyHtoD_v2", to, from, bytes);
@@ -90,8 +91,8 @@ class TestDriver {
   void* library_;
 };
 
-// `bytes` bytes on `device`, counted round where there are fewer, in its primary context or, for what has none of its own, in none. The
-// calling thread's current context is what it was.
+// `bytes` bytes on `device`, counted round where there are fewer, in its primary context or, for what has
+// none of its own, in none. The calling thread's current context is what it was.
 class TestMemory {
  public:
   TestMemory(const TestDriver& driver, Memory memory, std::size_t bytes, int device = 0)
@@ -118,9 +119,10 @@ class TestMemory {
     }
   }
 
-  // Frees it, and keeps everybody else from moving in: what was a device's leads nowhere. Until the end of the process. The host's is no
-  // such memory. Another thread may have moved in before the place is held, and is not driven out: other memory is lost then. Where every
-  // place is taken, the driver keeps what is freed, as it does with ranges that were reserved.
+  // Frees it, and keeps everybody else from moving in: what was a device's leads nowhere. Until the end of
+  // the process. The host's is no such memory. Another thread may have moved in before the place is held, and
+  // is not driven out: other memory is lost then. Where every place is taken, the driver keeps what is freed,
+  // as it does with ranges that were reserved.
   void* lose() {
     if (memory_ == Memory::host) return nullptr;
     void* address = nullptr;

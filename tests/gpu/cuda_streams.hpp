@@ -11,7 +11,8 @@
 
 namespace heddle::test {
 
-// For as long as it lives ranks that are threads and share a GPU are refused where their streams would wait for words in memory, as they are for those who use the library.
+// For as long as it lives ranks that are threads and share a GPU are refused where their streams would wait
+// for words in memory, as they are for those who use the library.
 class ThreadsRefused {
  public:
   ThreadsRefused() { setenv(kName, "0", 1); }
@@ -23,7 +24,8 @@ class ThreadsRefused {
   static constexpr const char* kName = "HEDDLE_SHARED_CONTEXT";
 };
 
-// A stream that does not synchronise with the default stream, in a device's primary context; current in the calling thread.
+// A stream that does not synchronise with the default stream, in a device's primary context; current in the
+// calling thread.
 class TestStream {
  public:
   TestStream(const TestDriver& driver, int device) : driver_(driver) {
@@ -77,7 +79,8 @@ class TestGate {
   } words_;
 };
 
-// What a stream is given between begin() and end(), to be launched as often as one likes. Other threads are left alone meanwhile, unless begin() is told otherwise.
+// What a stream is given between begin() and end(), to be launched as often as one likes. Other threads are
+// left alone meanwhile, unless begin() is told otherwise.
 class TestGraph {
  public:
   TestGraph(const TestDriver& driver, const TestStream& stream) : driver_(driver), stream_(stream.get()) {}

@@ -1,5 +1,6 @@
-// Images of buffers on a GPU, and what goes wrong with them, as a plain program: device_check LIBCUDA. The tests on the double
-// (gpu_test.cpp) look closer; this one runs on CUDA's driver as well, where there is little more than a compiler.
+// Images of buffers on a GPU, and what goes wrong with them, as a plain program: device_check LIBCUDA. The
+// tests on the double (gpu_test.cpp) look closer; this one runs on CUDA's driver as well, where there is
+// little more than a compiler.
 #include <sys/wait.h>
 #include <unistd.h>
 

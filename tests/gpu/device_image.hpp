@@ -1,4 +1,5 @@
-// What the checks of kernels lay out in a device's memory, with margins: an image of all of it before and after shows that nothing changes but the results.
+// What the checks of kernels lay out in a device's memory, with margins: an image of all of it before and
+// after shows that nothing changes but the results.
 #pragma once
 
 #include <cstddef>

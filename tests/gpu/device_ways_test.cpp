@@ -94,7 +94,8 @@ TEST(DeviceWays, ImagesAreGivenUp) {
   EXPECT_EQ(ways.sums_from, 0U);
 }
 
-// Up to the last length at which kernels that wait for each other are no slower, and no longer than they may be; of sums and of bcasts.
+// Up to the last length at which kernels that wait for each other are no slower, and no longer than they may
+// be; of sums and of bcasts.
 TEST(DeviceWays, Exchanged) {
   const Lines crossing = with(with(kAlike, DeviceWay::exchanged, {1, 2}), DeviceWay::whole, {1000, 1});
   const Lines slower = with(kAlike, DeviceWay::exchanged, {2, 1});
@@ -111,7 +112,8 @@ TEST(DeviceWays, Exchanged) {
   EXPECT_EQ(ways_of(with(crossing, DeviceWay::shared, {0, 0}), kAlike, 3, 65'536).sums_exchanged, 0U);
 }
 
-// Exchanging is given up for good at 64 bytes, and would be faster than images at 4,096: by scratch GPUs are slower there.
+// Exchanging is given up for good at 64 bytes, and would be faster than images at 4,096: by scratch GPUs are
+// slower there.
 TEST(DeviceWays, ImagesAreComparedWithWhatIsTaken) {
   Lines lines = with(kAlike, DeviceWay::exchanged, {200, 0.001});
   lines = with(with(lines, DeviceWay::whole, {100, 1}), DeviceWay::images, {1, 0.1});

@@ -1,5 +1,7 @@
-// The GPU's part of sums by GPUDirect RDMA, on one GPU: ranks that are threads run schedules in memory that a network would reach, and streams of heddle's do what there is to do
-// between messages. The network is a double: it moves bytes by copies in streams of its own, which nothing orders but that heddle waits. As a plain program: direct_check LIBCUDA [--short].
+// The GPU's part of sums by GPUDirect RDMA, on one GPU: ranks that are threads run schedules in memory that a
+// network would reach, and streams of heddle's do what there is to do between messages. The network is a
+// double: it moves bytes by copies in streams of its own, which nothing orders but that heddle waits. As a
+// plain program: direct_check LIBCUDA [--short].
 #include <unistd.h>
 
 #include <algorithm>

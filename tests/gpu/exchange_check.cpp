@@ -1,5 +1,7 @@
-// Exchanges of short vectors by kernels that wait for each other, as a plain program: exchange_check LIBCUDA [--short]. On one GPU, where a stream stands for each rank: kernels of a few blocks run there at
-// the same time, as those of several GPUs do. What is received is looked at byte by byte; on a GPU it also says how long an exchange takes there. Through a GPU's own memory, not over a bus.
+// Exchanges of short vectors by kernels that wait for each other, as a plain program: exchange_check LIBCUDA
+// [--short]. On one GPU, where a stream stands for each rank: kernels of a few blocks run there at the same
+// time, as those of several GPUs do. What is received is looked at byte by byte; on a GPU it also says how
+// long an exchange takes there. Through a GPU's own memory, not over a bus.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -162,7 +164,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: %s LIBCUDA [--short]\n", argv[0]);
     return 2;
   }
-  // Each of the streams wants one of the GPU's queues to itself, whatever the environment says: behind another one that waits for it nobody comes to it.
+  // Each of the streams wants one of the GPU's queues to itself, whatever the environment says: behind
+  // another one that waits for it nobody comes to it.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
   return heddle::test::run(argv[1], is_short);
 }

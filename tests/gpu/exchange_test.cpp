@@ -1,5 +1,6 @@
-// Short vectors that kernels exchange. The kernel by itself, by its host twin: ranks are threads, whose blocks wait for each other as those of GPUs do. And what collectives make of it, through
-// the C API on the double of CUDA's driver (its path is the argument), by ranks that are threads and have a device each.
+// Short vectors that kernels exchange. The kernel by itself, by its host twin: ranks are threads, whose
+// blocks wait for each other as those of GPUs do. And what collectives make of it, through the C API on the
+// double of CUDA's driver (its path is the argument), by ranks that are threads and have a device each.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -126,7 +127,8 @@ TEST(Exchange, OneAfterTheOther) {
   }
 }
 
-// Numbers have 32 bits, and begin anew: what was written with a number that comes again is not taken for what comes.
+// Numbers have 32 bits, and begin anew: what was written with a number that comes again is not taken for what
+// comes.
 TEST(Exchange, ManyBefore) {
   constexpr std::size_t kShort = 8;
   for (const std::uint32_t last : {0xFFFFFFFCU, 0x3FFFFFFCU}) {
@@ -275,7 +277,8 @@ TEST(Exchange, NoPinnedWord) {
   EXPECT_EQ(exchanges_of(2, 2, 10), 0);
 }
 
-// A stream that is late: the others' give up, the next call says so on all ranks, and the one after it begins anew.
+// A stream that is late: the others' give up, the next call says so on all ranks, and the one after it begins
+// anew.
 TEST(Exchange, OneIsLate) {
   const Setting setting("HEDDLE_TIMEOUT", "2");
   std::barrier barrier(3);
@@ -306,7 +309,8 @@ TEST(Exchange, OneIsLate) {
   });
 }
 
-// One whose launch is late keeps the others waiting, and all launches are right; also those that come after a call which has waited in vain.
+// One whose launch is late keeps the others waiting, and all launches are right; also those that come after a
+// call which has waited in vain.
 TEST(Exchange, GraphsHaveNoDeadline) {
   const Setting setting("HEDDLE_TIMEOUT", "2");
   std::barrier barrier(3);

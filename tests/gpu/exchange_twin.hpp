@@ -1,5 +1,6 @@
-// The kernel that exchanges short vectors as a function of the host, from the same text (gpu/kernels/exchange.hpp), in parts: the double does all of a process's work
-// by turns, so none of it may wait for another.
+// The kernel that exchanges short vectors as a function of the host, from the same text
+// (gpu/kernels/exchange.hpp), in parts: the double does all of a process's work by turns, so none of it may
+// wait for another.
 #pragma once
 
 #include "gpu/kernels/exchange.hpp"

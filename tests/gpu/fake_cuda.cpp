@@ -1,4 +1,5 @@
-// See fake_cuda.h: a test double of the driver, not a driver. Here: what tests ask, devices, contexts, and how functions are found.
+// See fake_cuda.h: a test double of the driver, not a driver. Here: what tests ask, devices, contexts, and
+// how functions are found.
 #include "fake_cuda.h"
 
 #include <sys/mman.h>

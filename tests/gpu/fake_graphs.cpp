@@ -1,7 +1,8 @@
 // The double's CUDA graphs (fake_cuda.h): captures, launches, and operations of streams on memory.
 //
-// A graph does its nodes one after the other, in the order in which they were captured. That is one of the orders that the driver may choose, so it does not show
-// a dependency that is missing between streams of one capture.
+// A graph does its nodes one after the other, in the order in which they were captured. That is one of the
+// orders that the driver may choose, so it does not show a dependency that is missing between streams of one
+// capture.
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -160,7 +161,8 @@ struct MemoryOperation {
   std::uint32_t* at;
 };
 
-// What heddle needs of them: words of 32 bits, in memory of the host's that is registered, since another GPU's may not be written so.
+// What heddle needs of them: words of 32 bits, in memory of the host's that is registered, since another
+// GPU's may not be written so.
 CUresult read_operation(const CUstreamBatchMemOpParams& given, MemoryOperation* operation) {
   const bool waits = given.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32;
   const CUdeviceptr at = waits ? given.waitValue.address : given.writeValue.address;

@@ -1,5 +1,5 @@
-// The double's kernels (fake_cuda.h): each runs as its host twin, or as nvcc compiled it, when the stream is waited for. The binaries are heddle's own, of
-// which only the first word is looked at.
+// The double's kernels (fake_cuda.h): each runs as its host twin, or as nvcc compiled it, when the stream is
+// waited for. The binaries are heddle's own, of which only the first word is looked at.
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -59,7 +59,8 @@ class InUse {
   const std::vector<std::weak_ptr<Pages>> all_;
 };
 
-// A kernel may use what the current context's device can reach; where the double has it. What that is, is added to `memory`.
+// A kernel may use what the current context's device can reach; where the double has it. What that is, is
+// added to `memory`.
 CUresult reach(const void* address, std::size_t bytes, unsigned char** inside,
                std::vector<heddle::test::ptx::Range>& memory) {
   const auto at = reinterpret_cast<Address>(address);
@@ -123,8 +124,8 @@ CUresult prepare_sparse(const CUkern_st& kernel, const void* given, unsigned blo
   return CUDA_SUCCESS;
 }
 
-// What it would wait for in vain it finds out when that time is over, and not at once. Who has what it waited for may be gone by the time that the kernel runs as a whole: then it
-// sends to nobody.
+// What it would wait for in vain it finds out when that time is over, and not at once. Who has what it waited
+// for may be gone by the time that the kernel runs as a whole: then it sends to nobody.
 CUresult prepare_exchange(const CUkern_st& kernel, const void* given, unsigned blocks, Work* run) {
   ExchangeArguments arguments = *static_cast<const ExchangeArguments*>(given);
   std::vector<heddle::test::ptx::Range> memory;
@@ -205,7 +206,8 @@ FAKE CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary library, const char
   *kernel = library->kernels.back().get();
   return CUDA_SUCCESS;
 }
-// A kernel is loaded into a context when it is asked for there, or launched: then the driver may wait for all that the context has been given.
+// A kernel is loaded into a context when it is asked for there, or launched: then the driver may wait for all
+// that the context has been given.
 FAKE CUresult cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
   ENTER_UNSAFE("cuKernelGetFunction")
   if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
@@ -234,7 +236,8 @@ FAKE CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsign
   used.clear();
   const CUresult error = prepare(kernel, parameters[0], x, &run);
   if (error != CUDA_SUCCESS) return error;
-  // A rank that has what the others send is not written to any more, while their kernels may still wait for each other.
+  // A rank that has what the others send is not written to any more, while their kernels may still wait for
+  // each other.
   if (kernel.fold == nullptr && kernel.sparse == nullptr) used.clear();
   return submit(stream, Node([run, all = used](const std::shared_ptr<Queue>& queue) {
                   give(*queue, [run, in_use = std::make_shared<InUse>(all)] { return run(); });

@@ -57,7 +57,8 @@ FAKE CUresult cuMemFreeHost(void* at) {
   return drop(reinterpret_cast<Address>(at));
 }
 namespace {
-// Whether a process that is forked gets pages of its own for it: then what either writes first goes where the GPU does not look.
+// Whether a process that is forked gets pages of its own for it: then what either writes first goes where the
+// GPU does not look.
 bool is_copied_by_fork(Address at) {
   std::ifstream maps("/proc/self/smaps");
   bool here = false;
@@ -165,7 +166,8 @@ FAKE CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* of,
   return CUDA_SUCCESS;
 }
 
-// The range of mapped memory is the one that was reserved, of which some may not be mapped, and some be another device's.
+// The range of mapped memory is the one that was reserved, of which some may not be mapped, and some be
+// another device's.
 FAKE CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* names, void** values,
                                      CUdeviceptr at) {
   ENTER("cuPointerGetAttributes")

@@ -1,4 +1,5 @@
-// The double's streams (fake_cuda.h): what is given to one happens when somebody waits for it, in the order of the context.
+// The double's streams (fake_cuda.h): what is given to one happens when somebody waits for it, in the order
+// of the context.
 #include <unistd.h>
 
 #include <cstring>
@@ -137,7 +138,8 @@ FAKE CUresult cuMemsetD8Async(CUdeviceptr at, unsigned char value, size_t bytes,
 FAKE CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes) {
   return copy_now("cuMemcpyDtoH", reinterpret_cast<Address>(to), from, bytes);
 }
-// From memory that is not pinned: done when that has been read. What arrives comes after the work that the default stream was given, and nobody waits for it.
+// From memory that is not pinned: done when that has been read. What arrives comes after the work that the
+// default stream was given, and nobody waits for it.
 FAKE CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t bytes) {
   ENTER_UNSAFE("cuMemcpyHtoD")
   if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
@@ -150,7 +152,8 @@ FAKE CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t bytes) {
                   return true;
                 }));
 }
-// Where it is to fail the work does not happen any more; that of a default stream, which others wait for as well, does now: not later, when its memory may be gone.
+// Where it is to fail the work does not happen any more; that of a default stream, which others wait for as
+// well, does now: not later, when its memory may be gone.
 FAKE CUresult cuStreamSynchronize(CUstream stream) {
   std::shared_ptr<Queue> queue;
   unsigned long long at = 0;
@@ -184,8 +187,8 @@ FAKE CUresult cuStreamQuery(CUstream stream) {
   drain(*queue, queue->given);
   return CUDA_ERROR_NOT_READY;
 }
-// A stream that synchronises with the default stream is that one by another name: all its work is done in the order in which it was
-// given. Others have an order of their own.
+// A stream that synchronises with the default stream is that one by another name: all its work is done in the
+// order in which it was given. Others have an order of their own.
 FAKE CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
   ENTER("cuStreamCreate")
   if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
@@ -226,7 +229,8 @@ FAKE CUresult cuStreamGetCtx(CUstream stream, CUcontext* context) {
   *context = is_default(stream) ? current() : stream->context;
   return CUDA_SUCCESS;
 }
-// An event that was recorded in a capture takes the stream into it, and no other event passes into one or out of it.
+// An event that was recorded in a capture takes the stream into it, and no other event passes into one or out
+// of it.
 FAKE CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
   ENTER("cuStreamWaitEvent")
   check_exists(event);

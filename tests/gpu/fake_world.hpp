@@ -67,10 +67,11 @@ struct Memory {
   char* inside;  // the double's face
 };
 
-// Work in the order in which it was given, which happens when somebody waits for it. What says false waits for other work, and is asked
-// again.
+// Work in the order in which it was given, which happens when somebody waits for it. What says false waits
+// for other work, and is asked again.
 using Work = std::function<bool()>;
-// One of the GPU's queues, which streams share: what one is given comes after all that the others were given before.
+// One of the GPU's queues, which streams share: what one is given comes after all that the others were given
+// before.
 struct Channel {
   unsigned long long given = 0;
   unsigned long long done = 0;
@@ -87,7 +88,8 @@ std::shared_ptr<Queue> make_queue();
 // As many as CUDA_DEVICE_MAX_CONNECTIONS says, or 8; none where FAKE_CUDA_QUEUES does not ask for them.
 std::vector<std::shared_ptr<Channel>> make_channels();
 
-// What a graph does at every launch, in the order in which it was captured: each node gives its work to the queue of the launch.
+// What a graph does at every launch, in the order in which it was captured: each node gives its work to the
+// queue of the launch.
 using Node = std::function<void(const std::shared_ptr<Queue>&)>;
 struct Capture {
   unsigned long long id;
@@ -171,7 +173,8 @@ struct World {
   // Begins a call: an error that was asked for, or CUDA_SUCCESS.
   CUresult enter(const char* name, bool needs_init = true);
   Memory* find(Address at, Address* begin = nullptr);
-  // The double's face of device memory, or the host's own; null where `bytes` bytes are not there, or not for `current`.
+  // The double's face of device memory, or the host's own; null where `bytes` bytes are not there, or not for
+  // `current`.
   char* inside(Address at, std::size_t bytes, CUcontext current, CUresult* error);
 };
 
@@ -190,9 +193,11 @@ void give(Queue& queue, Work work);
 bool drain(Queue& queue, unsigned long long until);
 // A GPU does all of its streams' work at the same time.
 void drain_all();
-// Comes there, whatever that takes. The world must not be locked: another thread may have to give what is waited for.
+// Comes there, whatever that takes. The world must not be locked: another thread may have to give what is
+// waited for.
 void come_to(const std::shared_ptr<Queue>& queue, unsigned long long until);
-// All that the current context's streams were given: so long may the driver take to free memory, or to forget memory of the host's. The world must not be locked.
+// All that the current context's streams were given: so long may the driver take to free memory, or to forget
+// memory of the host's. The world must not be locked.
 void come_to_context();
 
 // ---- Captures (fake_graphs.cpp)
@@ -202,12 +207,14 @@ CUresult submit(CUstream stream, const Node& node);
 inline CUresult submit(CUstream stream, const Work& work) {
   return submit(stream, Node([work](const std::shared_ptr<Queue>& queue) { give(*queue, work); }));
 }
-// For calls that would wait, and those of which the driver says that they are potentially unsafe during a capture.
+// For calls that would wait, and those of which the driver says that they are potentially unsafe during a
+// capture.
 CUresult check_unsafe();
 // A call that makes a capture fail.
 CUresult invalidate(Capture& capture, CUresult error);
 
-// Memory of the double, and its end, after which its place is the system's, or the double's, for memory of the same size.
+// Memory of the double, and its end, after which its place is the system's, or the double's, for memory of
+// the same size.
 enum class Place { freed, kept };
 Address add(Sort sort, std::size_t bytes, CUcontext context, int device);
 CUresult drop(Address at, Place place = Place::freed);

@@ -1,4 +1,5 @@
-// What the files of gpu_fault_test share: ranks that are processes and have a device each, on the double of CUDA's driver, and make each other's calls fail.
+// What the files of gpu_fault_test share: ranks that are processes and have a device each, on the double of
+// CUDA's driver, and make each other's calls fail.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// What the others see when a rank's GPU fails, as after an illegal access of the program's: ranks that are processes and have a device each, on the double of CUDA's driver (its path is the argument).
+// What the others see when a rank's GPU fails, as after an illegal access of the program's: ranks that are
+// processes and have a device each, on the double of CUDA's driver (its path is the argument).
 #include <gtest/gtest.h>
 #include <unistd.h>
 

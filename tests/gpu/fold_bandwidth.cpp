@@ -1,5 +1,7 @@
-// How fast folds on a GPU are beside its own copies, in the same run: bytes read and written in a second. fold_bandwidth LIBCUDA [--mib N]...
-// [--json FILE] [--once], the last for a profiler. On a double of the driver it shows that it works, and its figures mean nothing.
+// How fast folds on a GPU are beside its own copies, in the same run: bytes read and written in a second.
+// fold_bandwidth LIBCUDA [--mib N]...
+// [--json FILE] [--once], the last for a profiler. On a double of the driver it shows that it works, and its
+// figures mean nothing.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -61,7 +63,8 @@ bool Bench::measure(std::size_t bytes, std::vector<Work>* all, bool once) {
   std::vector<void*> b;
   for (std::size_t k = 0; k < kBuffers; ++k)
     b.push_back(memory.as<char>() + k * (bytes + 256));
-  // Zeros may go faster than what programs add. The upper bit of exponents is 0 in every byte, so that there is no NaN, and no sum is infinite, in any type: folds of those are slower.
+  // Zeros may go faster than what programs add. The upper bit of exponents is 0 in every byte, so that there
+  // is no NaN, and no sum is infinite, in any type: folds of those are slower.
   std::vector<std::uint32_t> data((bytes + 256) / sizeof(std::uint32_t) + 1);
   std::minstd_rand random(7);
   for (std::uint32_t& word : data)

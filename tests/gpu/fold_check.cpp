@@ -1,6 +1,7 @@
-// Folds on a GPU against the host's (host_fold.hpp), bit for bit: every type and operation, alignments, counts, numbers of inputs and outputs, outputs that
-// are inputs, and that nothing beside them changes. fold_check LIBCUDA [--short]; the driver may be CUDA's or its double. A program of its
-// own, so that it runs where there is nothing but CUDA and a compiler, and under CUDA's sanitizer.
+// Folds on a GPU against the host's (host_fold.hpp), bit for bit: every type and operation, alignments,
+// counts, numbers of inputs and outputs, outputs that are inputs, and that nothing beside them changes.
+// fold_check LIBCUDA [--short]; the driver may be CUDA's or its double. A program of its own, so that it runs
+// where there is nothing but CUDA and a compiler, and under CUDA's sanitizer.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -86,8 +87,9 @@ class Checker {
   Bytes got_;
 };
 
-// In the first two inputs: of elements of 8 bits every one with every other, of 16 bits every one and for each of them another one. With all_numbers 0
-// stands in place of what is none, since that would hide how the numbers beside it are folded.
+// In the first two inputs: of elements of 8 bits every one with every other, of 16 bits every one and for
+// each of them another one. With all_numbers 0 stands in place of what is none, since that would hide how the
+// numbers beside it are folded.
 void Checker::prepare_pairs(DType type, bool all_numbers) {
   const bool is_byte = dtype_size(type) == 1;
   const std::uint32_t exponent = is_byte ? 0x7CU : 0x7C00U;

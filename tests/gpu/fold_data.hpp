@@ -18,7 +18,8 @@ Bytes calm_elements(DType type, std::size_t count, std::mt19937_64& random);
 // One in four is special (reference.hpp), and one in 64 parts a NaN of any payload, quiet or not.
 Bytes wild_elements(DType type, std::size_t count, std::mt19937_64& random);
 
-// Of a vector of `type`: the same bytes. Where `any_nan` (products of complex numbers, whose NaNs C leaves open): or both NaN, part by part.
+// Of a vector of `type`: the same bytes. Where `any_nan` (products of complex numbers, whose NaNs C leaves
+// open): or both NaN, part by part.
 bool same_elements(DType type, const std::uint8_t* got, const std::uint8_t* want, std::size_t count,
                    bool any_nan);
 

@@ -1,5 +1,5 @@
-// Large allreduces and bcasts of GPU memory by ranks on several nodes whose network reaches that memory: on doubles of CUDA's driver and of the network (the paths are
-// the arguments).
+// Large allreduces and bcasts of GPU memory by ranks on several nodes whose network reaches that memory: on
+// doubles of CUDA's driver and of the network (the paths are the arguments).
 #include <atomic>
 #include <cstdlib>
 #include <numeric>
@@ -27,7 +27,8 @@ class Wrong {
   ~Wrong() { unsetenv("NETWORK_DOUBLE"); }
 };
 
-// What the ends of vectors come to, where they are too short for the network's device; of one that goes by the host each node copies all, twice.
+// What the ends of vectors come to, where they are too short for the network's device; of one that goes by
+// the host each node copies all, twice.
 constexpr std::size_t kShortMessages = NodesPath::kFrom / 8;
 
 // Bytes that all ranks' calls copy between GPUs and the host.
@@ -192,7 +193,8 @@ TEST(GpuDirect, WritesCannotBeMadeVisible) {
   unsetenv("FAKE_CUDA_NO_FLUSH");
 }
 
-// What fails on one rank, in its node's part, between messages, and in messages that the host copies, fails everywhere, in that call alone.
+// What fails on one rank, in its node's part, between messages, and in messages that the host copies, fails
+// everywhere, in that call alone.
 TEST(GpuDirect, OneFails) {
   const std::vector<std::uint64_t> nodes = {0, 0, 1, 1};
   for (const char* name : {"cuMemcpyDtoDAsync", "cuLaunchKernel", "cuFlushGPUDirectRDMAWrites",

@@ -1,4 +1,5 @@
-// Kinds of memory, images, and what goes wrong with them, on the double of CUDA's driver (its path is the argument).
+// Kinds of memory, images, and what goes wrong with them, on the double of CUDA's driver (its path is the
+// argument).
 #include <gtest/gtest.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -199,7 +200,8 @@ TEST_F(GpuTest, DestroyedContextIsAnError) {
   memory.forget();
 }
 
-// Whoever asks the driver about a context that is gone asks for trouble, so that one which is used does not go.
+// Whoever asks the driver about a context that is gone asks for trouble, so that one which is used does not
+// go.
 TEST_F(GpuTest, APrimaryContextThatTheProgramLetsGoOfStays) {
   constexpr int kDevice = 1;
   const auto is_there = [](CUcontext context) {
@@ -283,7 +285,8 @@ TEST_F(GpuTest, ForkedProcessIsTold) {
   EXPECT_EQ(status, 0);
 }
 
-// While there is a forked process that has it too, what either writes first gets other pages: those that the GPU knows would be the other one's. (Not by each kernel; those before 5.12.)
+// While there is a forked process that has it too, what either writes first gets other pages: those that the
+// GPU knows would be the other one's. (Not by each kernel; those before 5.12.)
 TEST_F(GpuTest, ForkedProcessHasNoPinnedMemory) {
   for (const std::size_t bytes : {std::size_t{100}, std::size_t{3} << 20}) {
     const TestMemory memory(*driver, Memory::device, bytes);
@@ -325,7 +328,8 @@ TEST(Gpu, ForkedProcessKeepsWhatIsItsOwn) {
   EXPECT_EQ(status, 0);
 }
 
-// As in a container that forbids it to ask for memory: in a process of its own, which keeps the filter until it ends.
+// As in a container that forbids it to ask for memory: in a process of its own, which keeps the filter until
+// it ends.
 bool forbid_process_vm_readv(unsigned error) {
   sock_filter filter[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
                           BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
@@ -376,8 +380,8 @@ TEST(Survey, NamesTheDevices) {
 }  // namespace
 }  // namespace heddle::gpu
 
-// LeakSanitizer's own process dies by signal 11 when it looks through this one at its end, which has had threads, a fork and memory that
-// nobody may read. The other programs with the double are looked through.
+// LeakSanitizer's own process dies by signal 11 when it looks through this one at its end, which has had
+// threads, a fork and memory that nobody may read. The other programs with the double are looked through.
 extern "C" [[gnu::visibility("default")]] int
 __lsan_is_turned_off() {  // NOLINT(bugprone-reserved-identifier)
   return 1;

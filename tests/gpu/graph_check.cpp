@@ -1,6 +1,8 @@
-// Allreduces and bcasts in CUDA graphs among ranks that are processes, and where HEDDLE_SHARED_CONTEXT=1 threads, on one GPU; as a plain program: graph_check LIBCUDA [--short]. With
-// --mib N [--json FILE] it measures instead how long a sum of 8 B, and one of N MiB, takes in a graph of twenty, beside twenty calls on a stream; it adds to a
-// file of fold_bandwidth's. What a stream waits for nothing on the host can time out: ranks that hang are ended by an alarm.
+// Allreduces and bcasts in CUDA graphs among ranks that are processes, and where HEDDLE_SHARED_CONTEXT=1
+// threads, on one GPU; as a plain program: graph_check LIBCUDA [--short]. With
+// --mib N [--json FILE] it measures instead how long a sum of 8 B, and one of N MiB, takes in a graph of
+// twenty, beside twenty calls on a stream; it adds to a file of fold_bandwidth's. What a stream waits for
+// nothing on the host can time out: ranks that hang are ended by an alarm.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -29,7 +31,8 @@ float given(int rank, int launch) {
   return static_cast<float>((rank + 1) * (launch % kInputs + 1));
 }
 
-// One rank's buffers, for a graph that does a sum and a bcast of them, each with the input made before and the result taken after it.
+// One rank's buffers, for a graph that does a sum and a bcast of them, each with the input made before and
+// the result taken after it.
 class Program {
  public:
   Program(NodeRank& rank, std::size_t count, int launches)
@@ -66,7 +69,8 @@ class Program {
     if (graph_.end() != CUDA_SUCCESS && status.ok()) status = Status(Code::system, "the capture failed");
     return status;
   }
-  // A rank by turns is far behind the others; every few launches a call that is not in the graph goes to another stream.
+  // A rank by turns is far behind the others; every few launches a call that is not in the graph goes to
+  // another stream.
   Status launch_all() {
     Status status;
     for (int launch = 0; launch < launches_ && status.ok(); ++launch) {
@@ -137,7 +141,8 @@ Status set_up(NodeRank& rank) {
   return status;
 }
 
-// No rank that is a thread may do what waits for the whole GPU while another one's graph waits for it: so all meet before the launches, and after them.
+// No rank that is a thread may do what waits for the whole GPU while another one's graph waits for it: so all
+// meet before the launches, and after them.
 bool check_rank(NodeRank& rank, bool brief) {
   alarm(kLongest);
   Status status = set_up(rank);

@@ -1,4 +1,5 @@
-// What of collectives in CUDA graphs is refused or fails (graph_test.cpp has those that are served, and main()).
+// What of collectives in CUDA graphs is refused or fails (graph_test.cpp has those that are served, and
+// main()).
 #include <gtest/gtest.h>
 
 #include <barrier>
@@ -59,7 +60,8 @@ TEST(GpuGraphs, Refused) {
   }
 }
 
-// Ranks that are threads of one process: two on one GPU capture nothing, while their streams are served; each on its own capture.
+// Ranks that are threads of one process: two on one GPU capture nothing, while their streams are served; each
+// on its own capture.
 TEST(GpuGraphs, RefusedOfThreadsThatShareAGpu) {
   const ThreadsRefused refused;
   for (const int gpus : {2, 3}) {
@@ -119,8 +121,9 @@ TEST(GpuGraphs, BesideACapture) {
   });
 }
 
-// Another thread captures in the mode in which the driver refuses to everybody what may be unsafe, and makes the capture fail where somebody tries: communicators that are made meanwhile serve calls
-// by images and by GPUs, and end.
+// Another thread captures in the mode in which the driver refuses to everybody what may be unsafe, and makes
+// the capture fail where somebody tries: communicators that are made meanwhile serve calls by images and by
+// GPUs, and end.
 TEST(GpuGraphs, BesideAnotherThreadsCapture) {
   constexpr int kSums = 20;
   for (const int devices : {1, 2}) {
@@ -189,7 +192,8 @@ TEST(GpuGraphs, NotAllCapture) {
   }
 }
 
-// Whatever fails on one rank in a capture, all are told, and it can go on: in another capture and outside. Nothing waits on the host, which would make captures fail.
+// Whatever fails on one rank in a capture, all are told, and it can go on: in another capture and outside.
+// Nothing waits on the host, which would make captures fail.
 void check_one_fails(int devices, std::size_t count) {
   std::barrier barrier(3);
   on_ranks(3, [&](heddle_comm_t comm, int rank) {
@@ -237,7 +241,8 @@ TEST(GpuGraphs, OneFails) {
   }
 }
 
-// What fails outside of a capture ends what calls use, and the next one makes it anew; graphs go on with what they have.
+// What fails outside of a capture ends what calls use, and the next one makes it anew; graphs go on with what
+// they have.
 void check_outlive(int devices, std::size_t count) {
   on_ranks(3, [&](heddle_comm_t comm, int rank) {
     const int device = rank % devices;

@@ -1,4 +1,5 @@
-// What tests of collectives in CUDA graphs share: streams, graphs and words of the double of CUDA's driver, for ranks that are threads.
+// What tests of collectives in CUDA graphs share: streams, graphs and words of the double of CUDA's driver,
+// for ranks that are threads.
 #pragma once
 
 #include <gtest/gtest.h>

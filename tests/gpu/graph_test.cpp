@@ -1,5 +1,6 @@
-// Collectives in CUDA graphs, through the C API on the double of CUDA's driver (its path is the argument), by ranks that are threads of one process: on one device,
-// where all share a context, and on two; and, with HEDDLE_TRANSPORTS=tcp, each on a node of its own. For ranks that are processes see node_check.cpp.
+// Collectives in CUDA graphs, through the C API on the double of CUDA's driver (its path is the argument), by
+// ranks that are threads of one process: on one device, where all share a context, and on two; and, with
+// HEDDLE_TRANSPORTS=tcp, each on a node of its own. For ranks that are processes see node_check.cpp.
 #include <gtest/gtest.h>
 
 #include <barrier>
@@ -24,7 +25,8 @@ bool on_several_nodes() {
   return transports != nullptr && std::strcmp(transports, "tcp") == 0;
 }
 
-// A graph of a sum, a sum in place and a bcast from each root, each with its input made before it; results are taken, and what they were in is made other.
+// A graph of a sum, a sum in place and a bcast from each root, each with its input made before it; results
+// are taken, and what they were in is made other.
 class Program {
  public:
   Program(int rank, int ranks, int device, std::size_t count, int launches)
@@ -147,7 +149,8 @@ TEST(GpuGraphs, EachOnADeviceOfItsOwn) {
   check_launches(4, 4);
 }
 
-// Launches, calls on streams and blocking ones, each on another stream and none waited for: they follow each other. Waiting for the last must do for all.
+// Launches, calls on streams and blocking ones, each on another stream and none waited for: they follow each
+// other. Waiting for the last must do for all.
 void check_beside_others(int devices, std::size_t count) {
   on_ranks(3, [&](heddle_comm_t comm, int rank) {
     const int device = rank % devices;

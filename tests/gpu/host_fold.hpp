@@ -1,5 +1,6 @@
-// The fold that a GPU's is compared with. Two files have one: the library's own kernels, and, for machines without what those need, the host twins
-// of the GPU's, which the tests on the double compare with the library's.
+// The fold that a GPU's is compared with. Two files have one: the library's own kernels, and, for machines
+// without what those need, the host twins of the GPU's, which the tests on the double compare with the
+// library's.
 #pragma once
 
 #include <cstddef>

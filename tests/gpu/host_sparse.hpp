@@ -1,5 +1,6 @@
-// What the kernels of sparse vectors are compared with. As for folds (host_fold.hpp), two files have it: the library's own, and plain loops
-// for machines without what that needs, which the tests on the double compare with each other by way of the kernels.
+// What the kernels of sparse vectors are compared with. As for folds (host_fold.hpp), two files have it: the
+// library's own, and plain loops for machines without what that needs, which the tests on the double compare
+// with each other by way of the kernels.
 #pragma once
 
 #include <cstddef>
@@ -21,10 +22,12 @@ HostEntries host_nonzero(DType type, const void* values, std::size_t n);
 // From the magnitude on that has these bits.
 HostEntries host_magnitudes(const float* values, std::size_t n, std::uint32_t least);
 HostEntries host_top_k(const float* values, std::size_t n, std::size_t k);
-// The sum, minimum or maximum of two, each of them with rising indices. An entry that one lacks is 0 in a sum, and does not count else.
+// The sum, minimum or maximum of two, each of them with rising indices. An entry that one lacks is 0 in a
+// sum, and does not count else.
 HostEntries host_merge(DType type, Op op, const HostEntries& first, const HostEntries& second);
 
-// Codes of gradient + residual, of which the first value has this position, and what they leave out in the residual's place; and their values. Null: there is no residual.
+// Codes of gradient + residual, of which the first value has this position, and what they leave out in the
+// residual's place; and their values. Null: there is no residual.
 struct HostCodes {
   std::vector<std::uint8_t> codes;
   std::vector<float> decoded;
@@ -32,7 +35,8 @@ struct HostCodes {
 HostCodes host_quantise(const gpu::Quantiser& how, std::uint64_t position, const std::vector<float>& gradient,
                         std::vector<float>* residual);
 
-// Codes of sorted indices in `range`, as bits or as deltas, and what these stand for: so many as *indices has. False: they are damaged.
+// Codes of sorted indices in `range`, as bits or as deltas, and what these stand for: so many as *indices
+// has. False: they are damaged.
 enum class IndexCode : std::uint8_t { bitmap, delta };
 std::vector<std::uint8_t> host_pack(IndexCode code, const std::vector<std::uint64_t>& indices,
                                     const gpu::IndexRange& range, bool wide);

@@ -1,6 +1,8 @@
-// Codes of indices on a GPU against the host's (host_sparse.hpp), byte for byte and back: sets that are empty, full, of one index, at random, in clusters and far apart, widths of 32 and 64
-// bits, ranges up to the last index that there is, codes wherever they lie, room that is too little, codes of many launches, codes that no encoder wrote, and that nothing beside the results
-// changes. index_check LIBCUDA [--short], as sparse_check.
+// Codes of indices on a GPU against the host's (host_sparse.hpp), byte for byte and back: sets that are
+// empty, full, of one index, at random, in clusters and far apart, widths of 32 and 64 bits, ranges up to the
+// last index that there is, codes wherever they lie, room that is too little, codes of many launches, codes
+// that no encoder wrote, and that nothing beside the results changes. index_check LIBCUDA [--short], as
+// sparse_check.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -298,7 +300,8 @@ bool check_damaged(Checker& checker, std::mt19937_64& random, bool brief) {
   return right;
 }
 
-// Numbers that are too long, have a byte too many, run over 64 bits, or have no end; alone, and behind and between so many others that they lie at the ends of threads' parts and tiles.
+// Numbers that are too long, have a byte too many, run over 64 bits, or have no end; alone, and behind and
+// between so many others that they lie at the ends of threads' parts and tiles.
 bool check_numbers(Checker& checker) {
   bool right = true;
   const Bytes most = {0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x01};
@@ -322,7 +325,8 @@ bool check_numbers(Checker& checker) {
       }
     }
   }
-  // Two halves of all that there is: together they run over, and what comes behind looks as if it were in the range.
+  // Two halves of all that there is: together they run over, and what comes behind looks as if it were in the
+  // range.
   Bytes half(9, 0xFF);
   half.back() = 0x7F;
   for (const std::size_t between : {0U, 5'000U}) {

@@ -1,4 +1,5 @@
-// Codes of indices beside their bytes (index_check.cpp): blocks that run at once, and leave the workspace as it was.
+// Codes of indices beside their bytes (index_check.cpp): blocks that run at once, and leave the workspace as
+// it was.
 #include <gtest/gtest.h>
 
 #include <cstdint>

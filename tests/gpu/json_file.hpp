@@ -6,7 +6,8 @@
 
 namespace heddle::test {
 
-// Adds an array to the object in a file of fold_bandwidth's, before its last brace. Where that has not come to its end, to one of its own.
+// Adds an array to the object in a file of fold_bandwidth's, before its last brace. Where that has not come
+// to its end, to one of its own.
 inline bool add_to_json(const char* path, const char* name, const std::string& rows) {
   std::FILE* file = std::fopen(path, "r+");
   if (file == nullptr) {

@@ -1,5 +1,6 @@
-// Kernels for GPUs beside their bits (fold_check.cpp): how they are found and launched, on the double of CUDA's driver (its path is the
-// argument), what is said where that fails, and their arithmetic on counts, halves and 8-bit floats.
+// Kernels for GPUs beside their bits (fold_check.cpp): how they are found and launched, on the double of
+// CUDA's driver (its path is the argument), what is said where that fails, and their arithmetic on counts,
+// halves and 8-bit floats.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -148,7 +149,8 @@ TEST_F(KernelTest, SaysWhatHasNoKernel) {
   EXPECT_EQ(status.message(), "there is no kernel for sum of long_double on GPUs");
 }
 
-// Whatever step it is that finds no kernel for the GPU: the host can do it, and the message has a way out. A later call is not harmed.
+// Whatever step it is that finds no kernel for the GPU: the host can do it, and the message has a way out. A
+// later call is not harmed.
 TEST_F(KernelTest, AGpuThatKernelsWereNotBuiltFor) {
   const TestMemory memory(*cuda, Memory::device, kCount * 4);
   for (const char* step : {"cuLibraryLoadData", "cuLibraryGetKernel", "cuLaunchKernel"}) {
@@ -165,7 +167,8 @@ TEST_F(KernelTest, AGpuThatKernelsWereNotBuiltFor) {
   }
 }
 
-// Into each context before anything is launched there; that is where the driver finds out what it has no code for.
+// Into each context before anything is launched there; that is where the driver finds out what it has no code
+// for.
 TEST_F(KernelTest, LoadsBeforeTheFirstLaunch) {
   for (const int device : {0, 1}) {
     const TestMemory memory(*cuda, Memory::device, kCount * 4, device);
@@ -288,7 +291,8 @@ TEST(KernelLayout, MoreThanFourGibibytes) {
   void* const outputs[] = {memory};
   const kernels::FoldArguments arguments = kernels::lay_out(inputs, outputs, bytes, 1, 1, 132).arguments;
   ASSERT_EQ(arguments.tiles, (std::uint64_t{5} << 30) / (16 * kernels::kTileVectors));
-  // As many blocks as tiles. The very last thread has the end of the last tile, and the first few the single elements.
+  // As many blocks as tiles. The very last thread has the end of the last tile, and the first few the single
+  // elements.
   const auto run = [&](std::uint64_t block, unsigned index) {
     kernels::fold_share<kernels::Plain<std::uint8_t>, kernels::IntegerSum>(arguments,
                                                                            {block, arguments.tiles, index});

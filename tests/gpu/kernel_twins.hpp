@@ -1,5 +1,6 @@
-// Every kernel as a function of the host: the same text (gpu/kernels), compiled by the host's compiler. One thread runs what all threads
-// of the GPU would, one after the other, which is an order that the GPU might choose.
+// Every kernel as a function of the host: the same text (gpu/kernels), compiled by the host's compiler. One
+// thread runs what all threads of the GPU would, one after the other, which is an order that the GPU might
+// choose.
 #pragma once
 
 #include <cstddef>

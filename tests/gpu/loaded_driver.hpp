@@ -1,4 +1,5 @@
-// heddle's own table of a driver's functions, for programs that measure or check kernels without the rest of the library.
+// heddle's own table of a driver's functions, for programs that measure or check kernels without the rest of
+// the library.
 #pragma once
 
 #include <dlfcn.h>

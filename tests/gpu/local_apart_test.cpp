@@ -1,4 +1,5 @@
-// Sums of vectors of mostly zeros into others, where each rank's GPU does its own part of either (local_ranks.hpp), as the preload library makes them; and looks that fail.
+// Sums of vectors of mostly zeros into others, where each rank's GPU does its own part of either
+// (local_ranks.hpp), as the preload library makes them; and looks that fail.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -129,12 +130,14 @@ TEST(LocalApart, LooksSparseAndIsNot) {
     }
     const Compared both =
         compare(seat, {seat, values, Memory::device, Memory::pool}, size, DType::f32, "but for samples");
-    // Whole or by streams, as prices say: where links were busy when they were measured, streams of few messages are the cheaper.
+    // Whole or by streams, as prices say: where links were busy when they were measured, streams of few
+    // messages are the cheaper.
     EXPECT_GT(both.got.stats.entries, size);
   });
 }
 
-// What does not look like zeros is left for others to sum: nothing was written, and of the vector no more than samples was copied.
+// What does not look like zeros is left for others to sum: nothing was written, and of the vector no more
+// than samples was copied.
 TEST(LocalApart, LeavesWhatDoesNotPay) {
   on_seats({0, 1}, plain("dense"), [](LocalSeat& seat) {
     const std::size_t size = count_of(HEDDLE_FLOAT32);

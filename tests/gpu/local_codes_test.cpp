@@ -1,4 +1,5 @@
-// Sums through codecs of vectors in GPU memory, where each rank's GPU codes and decodes its own (compressed_steps.hpp).
+// Sums through codecs of vectors in GPU memory, where each rank's GPU codes and decodes its own
+// (compressed_steps.hpp).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -184,8 +185,8 @@ TEST(LocalCodes, SpecialValues) {
   });
 }
 
-// What goes by images, with the same bits: short vectors, elements that are not aligned, codes that take more than the values, one rank alone; and a residual that another
-// method wants on the host or on the GPU.
+// What goes by images, with the same bits: short vectors, elements that are not aligned, codes that take more
+// than the values, one rank alone; and a residual that another method wants on the host or on the GPU.
 TEST(LocalCodes, ImagesBetween) {
   on_seats({0, 1}, plain(), [](LocalSeat& seat) {
     const int rank = seat.rank();
@@ -228,7 +229,8 @@ TEST(LocalCodes, ShownResiduals) {
   });
 }
 
-// The caller's work on the default stream before the call: what makes the input, and what still writes to the output.
+// The caller's work on the default stream before the call: what makes the input, and what still writes to the
+// output.
 TEST(LocalCodes, AfterTheDefaultStream) {
   on_seats({0, 1}, plain(), [](LocalSeat& seat) {
     CompressedSteps steps(seat, Memory::device, Memory::device);
@@ -266,8 +268,9 @@ TEST(LocalCodes, Disagreement) {
   });
 }
 
-// Every call of every function fails once on one rank. Nobody waits: the sum is right, or all ranks are told before anything is exchanged, and residuals are what they were; or that rank alone has not
-// got its own. The next one is right.
+// Every call of every function fails once on one rank. Nobody waits: the sum is right, or all ranks are told
+// before anything is exchanged, and residuals are what they were; or that rank alone has not got its own. The
+// next one is right.
 TEST(LocalCodes, EachStepFails) {
   std::atomic<int> told = 0;
   std::atomic<int> alone = 0;

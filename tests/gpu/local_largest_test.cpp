@@ -1,4 +1,5 @@
-// Sums of the largest entries of vectors in GPU memory, where each rank's GPU takes its own (local_ranks.hpp).
+// Sums of the largest entries of vectors in GPU memory, where each rank's GPU takes its own
+// (local_ranks.hpp).
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -142,7 +143,8 @@ TEST(LocalLargest, NotFinite) {
   });
 }
 
-// What goes by images, with the same bits: short vectors, many entries, elements that are not aligned; and by another method, which has the residual on the host.
+// What goes by images, with the same bits: short vectors, many entries, elements that are not aligned; and by
+// another method, which has the residual on the host.
 TEST(LocalLargest, ImagesBetween) {
   on_seats({0, 1}, plain(), [](LocalSeat& seat) {
     const int rank = seat.rank();
@@ -185,7 +187,8 @@ TEST(LocalLargest, ShownResiduals) {
   });
 }
 
-// The caller's work on the default stream before the call: what makes the input, and what still writes to the output.
+// The caller's work on the default stream before the call: what makes the input, and what still writes to the
+// output.
 TEST(LocalLargest, AfterTheDefaultStream) {
   on_seats({0, 1}, plain(), [](LocalSeat& seat) {
     Steps steps(seat, Memory::device, Memory::device);
@@ -218,7 +221,8 @@ TEST(LocalLargest, Disagreement) {
   });
 }
 
-// Every call of every function fails once. Nobody waits: the sum is right, or all ranks are told; and the next one is right.
+// Every call of every function fails once. Nobody waits: the sum is right, or all ranks are told; and the
+// next one is right.
 TEST(LocalLargest, EachStepFails) {
   std::atomic<int> told = 0;
   std::atomic<int> right = 0;

@@ -1,5 +1,6 @@
-// Ranks whose GPUs do their own part of sums by entries (src/comm/local_gpu.hpp), as threads whose nodes are made up. Each has two communicators: one that does, and
-// one that goes by images alone. What that gives is right.
+// Ranks whose GPUs do their own part of sums by entries (src/comm/local_gpu.hpp), as threads whose nodes are
+// made up. Each has two communicators: one that does, and one that goes by images alone. What that gives is
+// right.
 #pragma once
 
 #include <gtest/gtest.h>

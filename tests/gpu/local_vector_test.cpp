@@ -1,4 +1,5 @@
-// Sums of sparse vectors into dense ones in GPU memory, and of vectors of mostly zeros there, where each rank's GPU does its own part (local_ranks.hpp).
+// Sums of sparse vectors into dense ones in GPU memory, and of vectors of mostly zeros there, where each
+// rank's GPU does its own part (local_ranks.hpp).
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -185,7 +186,8 @@ TEST(LocalDense, EachStepFails) {
   });
 }
 
-// Two failures, of GPU and image, are this rank's alone: the others have their result, and the communicator goes on.
+// Two failures, of GPU and image, are this rank's alone: the others have their result, and the communicator
+// goes on.
 TEST(LocalDense, OneRankHasNoResult) {
   std::atomic<int> failed = 0;
   on_seats({0, 1}, plain(), [&](LocalSeat& seat) {
@@ -356,13 +358,15 @@ TEST(LocalInPlace, ClearsNothing) {
   });
 }
 
-// Vectors that look like zeros and are full, or two thirds full, between the places that are looked at: in the end they are summed whole.
+// Vectors that look like zeros and are full, or two thirds full, between the places that are looked at: in
+// the end they are summed whole.
 TEST(LocalInPlace, LooksSparseAndIsNot) {
   Config config = plain();
   config.algorithm = "allreduce:recursive_doubling";
   for (const heddle_dtype type : {HEDDLE_FLOAT32, HEDDLE_FLOAT64}) {
     on_seats({0, 1}, config, [&](LocalSeat& seat) {
-      // Such that the entries of both ranks are more than half of both vectors, as prices round them, and take less than the vector.
+      // Such that the entries of both ranks are more than half of both vectors, as prices round them, and
+      // take less than the vector.
       const std::size_t size = type == HEDDLE_FLOAT32 ? count_of(type) : 190'000;
       const std::size_t entries = type == HEDDLE_FLOAT32 ? size : size * 13 / 20;
       Vector vector({size, entries, type, false, seat.rank()}, Memory::device);
@@ -377,8 +381,8 @@ TEST(LocalInPlace, LooksSparseAndIsNot) {
   }
 }
 
-// Full ones are summed as they are, by images, or by entries of which the host has an image; types that no stream has, and vectors that are not aligned or in the host's
-// memory, go by images as well.
+// Full ones are summed as they are, by images, or by entries of which the host has an image; types that no
+// stream has, and vectors that are not aligned or in the host's memory, go by images as well.
 TEST(LocalInPlace, ByImages) {
   for (const char* algorithm : {"dense", "recursive_doubling"}) {
     on_seats({0, 1}, plain(algorithm), [&](LocalSeat& seat) {

@@ -1,6 +1,8 @@
-// Merges of sparse vectors on a GPU against the host's (host_sparse.hpp), bit for bit: every type, sums, minima and maxima, widths of indices in all mixtures, lists that are empty, equal,
-// apart and of very different lengths, tiles that end between equals, room that is too little, merges of many launches, lists that break their contract, and that
-// nothing beside the results changes. Also entries as dense vectors, which merges are followed by. merge_check LIBCUDA [--short], as sparse_check.
+// Merges of sparse vectors on a GPU against the host's (host_sparse.hpp), bit for bit: every type, sums,
+// minima and maxima, widths of indices in all mixtures, lists that are empty, equal, apart and of very
+// different lengths, tiles that end between equals, room that is too little, merges of many launches, lists
+// that break their contract, and that nothing beside the results changes. Also entries as dense vectors,
+// which merges are followed by. merge_check LIBCUDA [--short], as sparse_check.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -97,7 +99,8 @@ struct Told {
   std::uint64_t of_first = 0;
 };
 
-// To one place or to several, with more room and less, and wider indices and others. Where a list is broken: that this is said, and that nothing beside the results has changed.
+// To one place or to several, with more room and less, and wider indices and others. Where a list is broken:
+// that this is said, and that nothing beside the results has changed.
 bool Checker::merge(DType type, Op op, const HostEntries& first, const HostEntries& second,
                     std::uint64_t dimension, std::size_t room, unsigned widths, bool is_broken) {
   ++cases_;
@@ -150,7 +153,8 @@ bool Checker::merge(DType type, Op op, const HostEntries& first, const HostEntri
   return false;
 }
 
-// Sometimes it is the device that knows how many entries there are, and the room has others behind them; of -0 becomes +0, or not; and where a list was broken nothing happens.
+// Sometimes it is the device that knows how many entries there are, and the room has others behind them; of
+// -0 becomes +0, or not; and where a list was broken nothing happens.
 bool Checker::spread(DType type, const HostEntries& entries, std::size_t dimension, bool wide,
                      std::size_t vectors, std::size_t off) {
   ++cases_;
@@ -228,7 +232,8 @@ bool check_merge(Checker& checker, std::mt19937_64& random, bool brief) {
     merge(type, {}, {}, 1);
     merge(type, at(5, 9, 1), {}, 9);
     merge(type, {}, at(0, 3000, 1), 3000);
-    // All equal, and so that a tile ends between equals; none equal; the one behind the other; one far longer.
+    // All equal, and so that a tile ends between equals; none equal; the one behind the other; one far
+    // longer.
     const std::uint64_t n = 2 * kTile + 77;
     merge(type, at(0, n, 1), at(0, n, 1), n);
     merge(type, at(1, n, 1), at(0, n, 1), n);
@@ -254,7 +259,8 @@ bool check_merge(Checker& checker, std::mt19937_64& random, bool brief) {
   return right;
 }
 
-// Wherever it is: an index that comes again, one that is less than the one before, one that is not less than the dimension.
+// Wherever it is: an index that comes again, one that is less than the one before, one that is not less than
+// the dimension.
 bool check_broken_merge(Checker& checker, std::mt19937_64& random) {
   bool right = true;
   constexpr std::uint64_t kCount = kTile + 50;

@@ -1,6 +1,6 @@
-// An MPI program on several hosts whose sums are mostly zeros, in GPU memory on some ranks or on all: results against the host MPI's. That no vector went to the host, and who
-// summed, shows in the calls and bytes that the double of CUDA's driver counts.
-// Arguments: the driver's library, what to do.
+// An MPI program on several hosts whose sums are mostly zeros, in GPU memory on some ranks or on all: results
+// against the host MPI's. That no vector went to the host, and who summed, shows in the calls and bytes that
+// the double of CUDA's driver counts. Arguments: the driver's library, what to do.
 #include <optional>
 #include <string>
 
@@ -147,7 +147,8 @@ void conform(const Job& job, bool everywhere) {
   }
 }
 
-// Samples and entries are all that crosses the bus, in place or not, on one device or two, and on the ranks that have GPU memory where others have the host's.
+// Samples and entries are all that crosses the bus, in place or not, on one device or two, and on the ranks
+// that have GPU memory where others have the host's.
 void bytes(const Job& job) {
   const std::size_t most =
       20'000 + static_cast<std::size_t>(kFew * 2 * 16 * kLarge) * static_cast<std::size_t>(job.size);
@@ -168,7 +169,8 @@ void bytes(const Job& job) {
   }
 }
 
-// Once the GPUs of each node fold large sums first, those of mostly zeros are found all the same; looks are few while there are none.
+// Once the GPUs of each node fold large sums first, those of mostly zeros are found all the same; looks are
+// few while there are none.
 void nodes(const Job& job) {
   const auto one = [&](double density) {
     return sum(job, MPI_COMM_WORLD, kTypes[0], kLarge, density, Where{});
@@ -269,7 +271,8 @@ void failures(const Job& job) {
   MPI_Comm_free(&comm);
 }
 
-// The first rank has so many communicators of its own that it finds the common one no more at the first place it looks: it goes with the others all the same.
+// The first rank has so many communicators of its own that it finds the common one no more at the first place
+// it looks: it goes with the others all the same.
 void displaced(const Job& job) {
   const auto one = [&](double density) {
     return sum(job, MPI_COMM_WORLD, kTypes[0], kLarge, density, Where{});

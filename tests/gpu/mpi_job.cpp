@@ -1,6 +1,6 @@
-// An MPI program whose buffers lie in memory of any kind, on each rank another: results are the host MPI's, which it computes from copies
-// in the host's memory. The driver is loaded long after MPI, as by a Python program that imports PyTorch after mpi4py.
-// Arguments: the driver's library, what to do, a seed.
+// An MPI program whose buffers lie in memory of any kind, on each rank another: results are the host MPI's,
+// which it computes from copies in the host's memory. The driver is loaded long after MPI, as by a Python
+// program that imports PyTorch after mpi4py. Arguments: the driver's library, what to do, a seed.
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -212,7 +212,8 @@ void intercommunicator(Job& job) {
   MPI_Comm_free(&mine);
 }
 
-// What lies between elements is the program's, also while a call is under way: of pairs of ints the second one.
+// What lies between elements is the program's, also while a call is under way: of pairs of ints the second
+// one.
 class Pairs {
  public:
   Pairs(const TestDriver& driver, int first) : memory_(driver, Memory::device, kPairs * 8) {

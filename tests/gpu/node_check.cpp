@@ -1,6 +1,7 @@
-// Allreduces, of sparse vectors and through codecs too, and bcasts of buffers on one GPU among ranks that are processes, and ranks that are threads, against folds on the host bit for bit; as a plain
-// program: node_check LIBCUDA [--short]. The tests on the double of CUDA's driver look closer (node_test.cpp, node_job.cpp); this one runs on CUDA's
-// as well, and there says whether what they rest on is so.
+// Allreduces, of sparse vectors and through codecs too, and bcasts of buffers on one GPU among ranks that are
+// processes, and ranks that are threads, against folds on the host bit for bit; as a plain program:
+// node_check LIBCUDA [--short]. The tests on the double of CUDA's driver look closer (node_test.cpp,
+// node_job.cpp); this one runs on CUDA's as well, and there says whether what they rest on is so.
 #include <cstdio>
 #include <random>
 #include <vector>
@@ -71,7 +72,8 @@ bool check_bcast(NodeRank& rank, const TestMemory& buffer, std::size_t bytes) {
   return right;
 }
 
-// The input is written at the end of much work on a stream of the caller's, which synchronises with the default stream; nobody waits for it.
+// The input is written at the end of much work on a stream of the caller's, which synchronises with the
+// default stream; nobody waits for it.
 bool check_order(NodeRank& rank, const TestMemory& in, const TestMemory& out, std::size_t length) {
   const TestDriver& driver = rank.driver();
   const TestMemory busy(driver, Memory::device, 2 * length);
@@ -99,8 +101,8 @@ bool check_order(NodeRank& rank, const TestMemory& in, const TestMemory& out, st
   return served.ok() && sum == wanted;
 }
 
-// On a stream that does not synchronise with the default stream: work makes the input, much else before it; work takes the result, and then makes
-// input and result other. Nobody waits before the end.
+// On a stream that does not synchronise with the default stream: work makes the input, much else before it;
+// work takes the result, and then makes input and result other. Nobody waits before the end.
 bool check_stream(NodeRank& rank, std::size_t count, bool brief) {
   const TestDriver& driver = rank.driver();
   const std::size_t bytes = count * sizeof(float);

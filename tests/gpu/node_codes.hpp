@@ -1,4 +1,5 @@
-// Allreduces through codecs in tests of ranks that are threads (node_codes_test.cpp): a rank's buffers, and what is right, made of the host's codecs.
+// Allreduces through codecs in tests of ranks that are threads (node_codes_test.cpp): a rank's buffers, and
+// what is right, made of the host's codecs.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,7 +28,8 @@ class Reference {
  public:
   Reference(int ranks, std::size_t n) : left_out_(static_cast<std::size_t>(ranks), std::vector<float>(n)) {}
 
-  // The sum of one call, and what it leaves out. `call`: how many compressed allreduces the communicator has had.
+  // The sum of one call, and what it leaves out. `call`: how many compressed allreduces the communicator has
+  // had.
   std::vector<float> step(const char* method, std::uint64_t seed, std::uint64_t call, const Vectors& all) {
     gpu::Quantiser how = quantiser_of(parse_compression(method).value().codec);
     const std::uint64_t drawn = mix64(seed ^ mix64(call));

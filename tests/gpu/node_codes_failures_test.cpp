@@ -1,4 +1,5 @@
-// Allreduces through codecs of vectors in GPU memory (node_codes_test.cpp): those that the GPUs do not serve, between others that they do, and those that fail.
+// Allreduces through codecs of vectors in GPU memory (node_codes_test.cpp): those that the GPUs do not serve,
+// between others that they do, and those that fail.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +37,8 @@ void learn(CodedSteps& steps, int rank, const float* mine, std::size_t n, heddle
     OK(heddle_bcast(steps.reference().left_out(r).data(), n * sizeof(float), r, comm));
 }
 
-// Methods that the GPUs do not serve take the residual back to the host, and calls of other kinds use what this one left.
+// Methods that the GPUs do not serve take the residual back to the host, and calls of other kinds use what
+// this one left.
 TEST(GpuNodeCodesBeside, ResidualsGoBackAndForth) {
   constexpr std::size_t kCount = 2'000;
   Node node(2);
@@ -173,8 +175,9 @@ TEST(GpuNodeCodesBeside, Disagreement) {
   });
 }
 
-// Whatever fails, in whichever step and on whichever rank, all are told, the residual is what it was or from its front on what coding left out, and later calls are served
-// again. There are more pieces than one where the ranks do not share a context. False: so many calls of `name` were not made.
+// Whatever fails, in whichever step and on whichever rank, all are told, the residual is what it was or from
+// its front on what coding left out, and later calls are served again. There are more pieces than one where
+// the ranks do not share a context. False: so many calls of `name` were not made.
 bool fails(int devices, const char* name, int after) {
   constexpr std::size_t kCount = 70'001;
   Node node(2);
@@ -235,7 +238,8 @@ TEST(GpuNodeCodesBeside, OneFailsOnTwoDevices) {
   all_fail(2);
 }
 
-// Memory that is missing before anything has changed: images. Of each rank's that is for the kernels' words, for codes and for the residual.
+// Memory that is missing before anything has changed: images. Of each rank's that is for the kernels' words,
+// for codes and for the residual.
 TEST(GpuNodeCodesBeside, NoMemoryOnOneRank) {
   constexpr std::size_t kCount = 1'000;
   for (int after = 0; after < 6; ++after) {

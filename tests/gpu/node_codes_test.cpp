@@ -1,5 +1,6 @@
-// Allreduces through codecs of vectors in GPU memory, by ranks that are threads of one process (node_test.cpp). What is right is made of the host's codecs: the sum, in the
-// order of ranks, of what everybody's codes stand for, and what these leave out.
+// Allreduces through codecs of vectors in GPU memory, by ranks that are threads of one process
+// (node_test.cpp). What is right is made of the host's codecs: the sum, in the order of ranks, of what
+// everybody's codes stand for, and what these leave out.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -111,7 +112,8 @@ TEST(GpuNodeCodes, AfterOtherWork) {
   after_other_work(2);
 }
 
-// The bound that is told holds, of what vectors have lost all together nothing is gone, and what travelled is told.
+// The bound that is told holds, of what vectors have lost all together nothing is gone, and what travelled is
+// told.
 TEST(GpuNodeCodes, NothingIsLostButRounding) {
   constexpr std::size_t kCount = 3'000;
   Node node(3);
@@ -171,7 +173,8 @@ TEST(GpuNodeCodes, ThatAreNotFinite) {
   });
 }
 
-// Those of 16 bits keep what is not finite in its place, and what runs over in them; values beside it are as they would be, and nothing is left of it.
+// Those of 16 bits keep what is not finite in its place, and what runs over in them; values beside it are as
+// they would be, and nothing is left of it.
 TEST(GpuNodeCodes, HalvesThatAreNotFinite) {
   Node node(2);
   on_ranks(2, [&](heddle_comm_t comm, int rank) {

@@ -1,6 +1,7 @@
-// An MPI program whose ranks, on one node, pass GPU memory in call after call until their GPUs serve the calls: results against the host MPI's, or bit
-// for bit against heddle's own on host memory. That the GPUs did it shows in the calls that the double of CUDA's driver counts.
-// Arguments: the driver's library, what to do, GPUs that the ranks share out. With CUDA's own driver `conform`.
+// An MPI program whose ranks, on one node, pass GPU memory in call after call until their GPUs serve the
+// calls: results against the host MPI's, or bit for bit against heddle's own on host memory. That the GPUs
+// did it shows in the calls that the double of CUDA's driver counts. Arguments: the driver's library, what to
+// do, GPUs that the ranks share out. With CUDA's own driver `conform`.
 #include "node_job.hpp"
 
 #include <algorithm>
@@ -129,13 +130,15 @@ void conform(const Job& job) {
   for (const Type& type : types) {
     for (const Operation& operation : kOperations) {
       if (std::strchr(operation.forms, type.form) == nullptr) continue;
-      // heddle leaves to the host what that does otherwise (datatype_map.cpp), as the least of some unsigned types by MPICH 4.0.
+      // heddle leaves to the host what that does otherwise (datatype_map.cpp), as the least of some unsigned
+      // types by MPICH 4.0.
       if (type.name[0] == 'u' && (operation.op == MPI_MIN || operation.op == MPI_MAX)) continue;
       for (const std::size_t count : {1, 1037})
         compare(job, comm, {type, operation, count, 0, 0, ++turn % 2 == 0});
     }
   }
-  // Longer than the scratch, by several pieces and an odd rest; as long as all of it, or a little longer; short ones and those that three ranks share out.
+  // Longer than the scratch, by several pieces and an odd rest; as long as all of it, or a little longer;
+  // short ones and those that three ranks share out.
   for (const Type& type : {types[8], types[0], types[13]}) {
     for (const std::size_t bytes :
          {std::size_t{0}, std::size_t{48}, std::size_t{40'000}, std::size_t{65'536}, std::size_t{65'552},
@@ -155,7 +158,8 @@ void conform(const Job& job) {
   MPI_Comm_free(&comm);
 }
 
-// Some ranks pass host memory: that call is staged. After enough of them in a row the mode ends, and comes back.
+// Some ranks pass host memory: that call is staged. After enough of them in a row the mode ends, and comes
+// back.
 void mixed(const Job& job) {
   MPI_Comm comm = worthwhile();
   begin(job, comm, 40);
@@ -204,7 +208,8 @@ void mixed(const Job& job) {
   MPI_Comm_free(&comm);
 }
 
-// HEDDLE_MEASURE: short sums go by what was faster when it was tried, and give what the host gives, whatever that was. In a communicator of its own each.
+// HEDDLE_MEASURE: short sums go by what was faster when it was tried, and give what the host gives, whatever
+// that was. In a communicator of its own each.
 void tried(const Job& job, bool by_gpus) {
   for (int turn = 0; turn < 2; ++turn) {
     MPI_Comm comm = worthwhile();
@@ -251,7 +256,8 @@ void several(const Job& job) {
   // The rest is left to MPI_Finalize, which may come to them in any order.
 }
 
-// Ranks come to GPU memory one after the other, and to each call sooner or later: still all begin with the same call.
+// Ranks come to GPU memory one after the other, and to each call sooner or later: still all begin with the
+// same call.
 void staggered(const Job& job) {
   job::Random random(static_cast<std::uint64_t>(job.rank));
   for (int turn = 0; turn < 20; ++turn) {
@@ -273,7 +279,8 @@ void staggered(const Job& job) {
   }
 }
 
-// On several hosts: after eight large sums of GPU memory the GPUs of each fold first, and take part in bcasts.
+// On several hosts: after eight large sums of GPU memory the GPUs of each fold first, and take part in
+// bcasts.
 void over_hosts(const Job& job) {
   constexpr std::size_t kCount = (kMost - 1000) / sizeof(int);
   std::vector<int> mine(kCount);

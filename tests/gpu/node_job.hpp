@@ -65,7 +65,8 @@ inline MPI_Comm worthwhile() {
   return comm;
 }
 
-// Sums until the GPUs do them; how many it took. Where calls are not counted it makes as many as it should take, and HEDDLE_LOG=info says whether they do.
+// Sums until the GPUs do them; how many it took. Where calls are not counted it makes as many as it should
+// take, and HEDDLE_LOG=info says whether they do.
 inline int begin(const Job& job, MPI_Comm comm, int most) {
   if (!job.counts) most = kSoon;
   for (int i = 1; i <= most; ++i) {
@@ -77,7 +78,8 @@ inline int begin(const Job& job, MPI_Comm comm, int most) {
 
 // node_job_failures.cpp
 //
-// One rank's failure is all ranks': nobody waits, and the communicator goes on, staged, and then by the GPUs again.
+// One rank's failure is all ranks': nobody waits, and the communicator goes on, staged, and then by the GPUs
+// again.
 void failures(const Job& job);
 // One rank cannot set it up: all stay with images. In the first of the sums kernels may have been tried.
 void refused(const Job& job, const char* function, int error, int first = 0);

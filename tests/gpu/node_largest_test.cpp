@@ -1,5 +1,5 @@
-// Allreduces of the largest entries of dense vectors in GPU memory, by ranks that are threads of one process (node_test.cpp). What is right is heddle's own
-// result for host memory.
+// Allreduces of the largest entries of dense vectors in GPU memory, by ranks that are threads of one process
+// (node_test.cpp). What is right is heddle's own result for host memory.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -146,7 +146,8 @@ TEST(GpuNodeLargest, ThatAreNotFinite) {
   });
 }
 
-// Methods that the GPUs do not serve, and host memory on one rank, take the residual back; nothing is counted twice.
+// Methods that the GPUs do not serve, and host memory on one rank, take the residual back; nothing is counted
+// twice.
 TEST(GpuNodeLargest, ResidualsGoBackAndForth) {
   Node node(2);
   on_ranks(2, [&](heddle_comm_t comm, int rank) {

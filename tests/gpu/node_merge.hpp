@@ -1,4 +1,5 @@
-// Sparse allreduces with a sparse result in tests of ranks that are threads (node_merge_test.cpp): what is right, by heddle's own result for host memory.
+// Sparse allreduces with a sparse result in tests of ranks that are threads (node_merge_test.cpp): what is
+// right, by heddle's own result for host memory.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
-// Allreduces of sparse vectors in GPU memory, whose result is sparse, by ranks that are threads of one process (node_test.cpp). What is right is heddle's own
-// result for host memory: its entries, and the values of its dense sum.
+// Allreduces of sparse vectors in GPU memory, whose result is sparse, by ranks that are threads of one
+// process (node_test.cpp). What is right is heddle's own result for host memory: its entries, and the values
+// of its dense sum.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -77,7 +78,8 @@ TEST(GpuNodeMerge, SumsOnTwoDevices) {
   sums(3, 2);
 }
 
-// Of -0 and +0, and of a number and NaN, the first rank's is taken; an entry that one rank has is nobody's to change, whatever its bits are.
+// Of -0 and +0, and of a number and NaN, the first rank's is taken; an entry that one rank has is nobody's to
+// change, whatever its bits are.
 TEST(GpuNodeMerge, MinimaAndMaximaOfWhatIsNoNumber) {
   Node node(2);
   on_ranks(2, [&](heddle_comm_t comm, int rank) {
@@ -102,7 +104,8 @@ TEST(GpuNodeMerge, MinimaAndMaximaOfWhatIsNoNumber) {
   });
 }
 
-// Programs that sum nothing but sparse vectors come to the GPUs as well, also where the result does not fit on one rank.
+// Programs that sum nothing but sparse vectors come to the GPUs as well, also where the result does not fit
+// on one rank.
 TEST(GpuNodeMerge, BeginsBySparseCallsAlone) {
   for (const bool fits : {true, false}) {
     Node node(2);
@@ -185,7 +188,8 @@ struct Growing {
   std::unique_ptr<Arrays> arrays;
 };
 
-// As on the host: what the call says, what becomes of `count`, and what can be fetched, into arrays on a GPU too.
+// As on the host: what the call says, what becomes of `count`, and what can be fetched, into arrays on a GPU
+// too.
 void check_room(int little) {
   Node node(2);
   on_ranks(2, [&](heddle_comm_t comm, int rank) {
@@ -256,7 +260,8 @@ TEST(GpuNodeMerge, GrowsOnce) {
   });
 }
 
-// The result over the input, all or a part of it, in the host's memory, and in arrays that are not aligned: still by the GPUs.
+// The result over the input, all or a part of it, in the host's memory, and in arrays that are not aligned:
+// still by the GPUs.
 TEST(GpuNodeMerge, WhereverTheResultIsToBe) {
   for (const int devices : {1, 2}) {
     Node node(2);
@@ -290,7 +295,8 @@ TEST(GpuNodeMerge, WhereverTheResultIsToBe) {
 
 // ---- What goes wrong
 
-// One rank's mistake is everybody's, in the words that there are for host memory, and the next call is served again.
+// One rank's mistake is everybody's, in the words that there are for host memory, and the next call is served
+// again.
 TEST(GpuNodeMerge, BrokenEntriesAndDisagreement) {
   Node node(3);
   on_ranks(3, [&](heddle_comm_t comm, int rank) {

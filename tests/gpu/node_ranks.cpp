@@ -353,8 +353,9 @@ bool on_processes(const char* library, int size, const DeviceLimits& limits, con
   return join(children);
 }
 
-// More streams than the GPU has queues share them, 8 if nothing is said. Then one rank's stream may wait in front of another's that it waits for, where not CUDA's events
-// but words in memory are what they wait by: in graphs, and by way of the host.
+// More streams than the GPU has queues share them, 8 if nothing is said. Then one rank's stream may wait in
+// front of another's that it waits for, where not CUDA's events but words in memory are what they wait by: in
+// graphs, and by way of the host.
 bool on_threads(const char* library, int size, std::size_t scratch, const RankBody& body) {
   return join({start([&] {
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", kQueues, 1);

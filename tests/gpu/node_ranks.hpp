@@ -1,5 +1,6 @@
-// The ranks of a node, as processes or as threads, for programs on machines with little more than CUDA and a compiler: heddle's team in shared memory,
-// and its path for buffers on GPUs, without a communicator around them.
+// The ranks of a node, as processes or as threads, for programs on machines with little more than CUDA and a
+// compiler: heddle's team in shared memory, and its path for buffers on GPUs, without a communicator around
+// them.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +37,8 @@ class NodeRank final : public Meeting {
   void barrier() { static_cast<void>(largest({})); }
   // A sum of floats by images, as it is where GPUs cannot do it.
   Status staged_sum(const float* in, float* out, std::size_t count);
-  // Of all ranks, by a team of its own: sums of floats and largest words, and bcasts. `which`: 0 or 1, once each. Number 1 has those across as well, of the nodes below.
+  // Of all ranks, by a team of its own: sums of floats and largest words, and bcasts. `which`: 0 or 1, once
+  // each. Number 1 has those across as well, of the nodes below.
   std::unique_ptr<HostCollectives> collectives(int which);
   // Of this rank's node, where two are made up: the last rank is alone on the second one. Once.
   std::unique_ptr<Meeting> made_up_node();
@@ -61,13 +63,14 @@ class NodeRank final : public Meeting {
 
 // What a rank does; false: it is wrong.
 using RankBody = std::function<bool(NodeRank& rank)>;
-// False where one of them said so, or died. In processes of their own, since CUDA does not survive a fork: this process must not have used it.
-// `scratch`: bytes on the GPU for the others.
+// False where one of them said so, or died. In processes of their own, since CUDA does not survive a fork:
+// this process must not have used it. `scratch`: bytes on the GPU for the others.
 bool on_processes(const char* library, int size, std::size_t scratch, const RankBody& body);
 bool on_processes(const char* library, int size, const DeviceLimits& limits, const RankBody& body);
 bool on_threads(const char* library, int size, std::size_t scratch, const RankBody& body);
 
-// Whether threads that share a GPU are to be tried where words in memory are waited for: HEDDLE_SHARED_CONTEXT=1, as for those who use the library.
+// Whether threads that share a GPU are to be tried where words in memory are waited for:
+// HEDDLE_SHARED_CONTEXT=1, as for those who use the library.
 bool tries_threads();
 
 // main() of a program that is called as NAME LIBCUDA [--short].

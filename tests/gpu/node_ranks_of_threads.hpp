@@ -1,4 +1,5 @@
-// What the tests of ranks that are threads of one process share (node_test.cpp): the driver, and how the ranks count what the GPUs did.
+// What the tests of ranks that are threads of one process share (node_test.cpp): the driver, and how the
+// ranks count what the GPUs did.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -47,7 +48,8 @@ class Node {
  public:
   explicit Node(int ranks) : ranks_(ranks), barrier_(ranks) {}
   int ranks() const { return ranks_; }
-  // What `call`, which all ranks make, adds to the number of the driver's calls of `name`; and to the bytes that they copy.
+  // What `call`, which all ranks make, adds to the number of the driver's calls of `name`; and to the bytes
+  // that they copy.
   template <typename Call>
   int counted(const char* name, const Call& call) {
     return added([name] { return calls(name); }, call);

@@ -85,7 +85,8 @@ bool check_dense(NodeRank& rank, const Case& c, Op op) {
   return right;
 }
 
-// The same with a sparse result: straight to where it is to be, with too little room there, and over the input.
+// The same with a sparse result: straight to where it is to be, with too little room there, and over the
+// input.
 bool check_merge(NodeRank& rank, const Case& c, Op op) {
   const Folded all = folded(rank, c, op);
   const std::size_t most = all.most;

@@ -1,5 +1,5 @@
-// Allreduces of sparse vectors in GPU memory, whose result is dense, by ranks that are threads of one process (node_test.cpp). What is right is heddle's
-// own result for host memory.
+// Allreduces of sparse vectors in GPU memory, whose result is dense, by ranks that are threads of one process
+// (node_test.cpp). What is right is heddle's own result for host memory.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -161,7 +161,8 @@ TEST(GpuNodeSparse, VectorsThatMayBeMostlyZero) {
   });
 }
 
-// One rank's mistake is everybody's, in the words that there are for host memory, and the next call is served again.
+// One rank's mistake is everybody's, in the words that there are for host memory, and the next call is served
+// again.
 TEST(GpuNodeSparse, BrokenEntriesAndDisagreement) {
   Node node(3);
   on_ranks(3, [&](heddle_comm_t comm, int rank) {

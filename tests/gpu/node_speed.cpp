@@ -1,6 +1,9 @@
-// How fast the ranks of a node sum floats on one GPU, and sparse vectors of floats, and such in codes of a byte, beside dense ones, as processes and as threads, in blocking calls and on streams, beside sums by images on the host (what a host MPI between two copies
-// does, done by heddle's own shared memory) and beside the GPU's own copies, in the same run: node_speed LIBCUDA [--mib N] [--json FILE] [--mps], which
-// adds to a file of fold_bandwidth's. --mps: processes alone, for where MPS serves them. On the double of CUDA's driver it shows that it works, and its figures mean nothing.
+// How fast the ranks of a node sum floats on one GPU, and sparse vectors of floats, and such in codes of a
+// byte, beside dense ones, as processes and as threads, in blocking calls and on streams, beside sums by
+// images on the host (what a host MPI between two copies does, done by heddle's own shared memory) and beside
+// the GPU's own copies, in the same run: node_speed LIBCUDA [--mib N] [--json FILE] [--mps], which adds to a
+// file of fold_bandwidth's. --mps: processes alone, for where MPS serves them. On the double of CUDA's driver
+// it shows that it works, and its figures mean nothing.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -236,8 +239,8 @@ double Bench::copy_gb_s(std::size_t bytes) const {
   return 2.0 * kTimes * static_cast<double>(bytes) / static_cast<double>(milliseconds) / 1e6;
 }
 
-// Of `ranks` the bytes that must be read and written: by threads everybody's input and output; by processes the way through the scratch as well, and
-// everybody reads all.
+// Of `ranks` the bytes that must be read and written: by threads everybody's input and output; by processes
+// the way through the scratch as well, and everybody reads all.
 double bytes_moved(const Row& row, bool threads) {
   const double n = static_cast<double>(row.bytes) * kRanks;
   return threads ? 2 * n : (2 + kRanks + 1) * n;

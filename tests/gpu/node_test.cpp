@@ -1,5 +1,6 @@
-// Allreduces and bcasts of GPU memory by ranks that are threads of one process, through the C API on the double of CUDA's driver (its path is the
-// argument): where all share one context, where they are on two devices, and where it cannot be. What is right is heddle's own result for host memory.
+// Allreduces and bcasts of GPU memory by ranks that are threads of one process, through the C API on the
+// double of CUDA's driver (its path is the argument): where all share one context, where they are on two
+// devices, and where it cannot be. What is right is heddle's own result for host memory.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -255,7 +256,8 @@ class NoneLoadedLate : public ::testing::Environment {
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   if (argc != 2) return 2;
-  // Little scratch, so that vectors are longer; and one algorithm on the host, whose order is that of the ranks.
+  // Little scratch, so that vectors are longer; and one algorithm on the host, whose order is that of the
+  // ranks.
   setenv("HEDDLE_DEVICE_BYTES", "64K", 1);
   setenv("HEDDLE_ALGORITHM", "allreduce:team", 1);
   setenv("HEDDLE_MEASURE", "0", 1);

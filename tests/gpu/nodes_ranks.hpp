@@ -1,4 +1,5 @@
-// Ranks on several nodes for tests: threads of one process, which nodes are made up for, through the C API's own functions, on the double of CUDA's driver.
+// Ranks on several nodes for tests: threads of one process, which nodes are made up for, through the C API's
+// own functions, on the double of CUDA's driver.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -46,7 +47,8 @@ inline std::vector<std::uint8_t> bytes_of(std::size_t count, int rank) {
   return all;
 }
 
-// Each node's in the order of its ranks, and these in the order of nodes: for two nodes, the bits that every algorithm has.
+// Each node's in the order of its ranks, and these in the order of nodes: for two nodes, the bits that every
+// algorithm has.
 template <typename T>
 std::vector<T> sum_of(const std::vector<std::uint64_t>& nodes, std::size_t count) {
   std::vector<T> all;
@@ -120,7 +122,8 @@ class Seat {
     });
     if (!on_host) out.get(mine.data(), count * sizeof(T), at);
     const std::vector<T> wanted = sum_of<T>(nodes, count);
-    // The host's order may be another one: each addition of floats rounds by half an epsilon of what may be the sum of all magnitudes.
+    // The host's order may be another one: each addition of floats rounds by half an epsilon of what may be
+    // the sum of all magnitudes.
     const double ranks = static_cast<double>(nodes.size());
     const double most = served ? 0.0 : ranks * FLT_EPSILON * ranks * kLargest;
     std::size_t wrong = 0;

@@ -1,5 +1,5 @@
-// Large allreduces and bcasts of GPU memory by ranks on several nodes, with messages between them in the process's memory; on the double of CUDA's driver (its path
-// is the argument).
+// Large allreduces and bcasts of GPU memory by ranks on several nodes, with messages between them in the
+// process's memory; on the double of CUDA's driver (its path is the argument).
 #include <atomic>
 #include <cstring>
 
@@ -132,7 +132,8 @@ TEST(GpuNodes, OneRankOnTheHost) {
   });
 }
 
-// What fails on one rank before all shares have left the GPUs fails everywhere, and ends it; sums by images go on.
+// What fails on one rank before all shares have left the GPUs fails everywhere, and ends it; sums by images
+// go on.
 TEST(GpuNodes, OneFails) {
   const std::vector<std::uint64_t> nodes = {0, 0, 1, 1};
   for (const char* name : {"cuMemcpyDtoDAsync", "cuLaunchKernel", "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync"}) {
@@ -171,8 +172,8 @@ TEST(GpuNodes, OneFailsInABcast) {
   }
 }
 
-// In one piece nothing comes back before the nodes have told each other that all has left: the other node has its result, and learns of it when
-// the next call begins.
+// In one piece nothing comes back before the nodes have told each other that all has left: the other node has
+// its result, and learns of it when the next call begins.
 TEST(GpuNodes, OneNodeFailsLate) {
   const std::vector<std::uint64_t> nodes = {0, 0, 0, 0, 1, 1, 1, 1};
   std::atomic<int> failed[2] = {0, 0};

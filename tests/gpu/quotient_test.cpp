@@ -12,8 +12,9 @@
 namespace heddle::gpu {
 namespace {
 
-// All pairs a, b of 24 bits whose quotient lies less than 2^-22 of a last place beside the middle between two numbers. The middle is m / 2^bits with an odd m of 25 bits, and a 2^bits = b m + rest: that is
-// rest / 2b of a last place, and each rest has its m.
+// All pairs a, b of 24 bits whose quotient lies less than 2^-22 of a last place beside the middle between two
+// numbers. The middle is m / 2^bits with an odd m of 25 bits, and a 2^bits = b m + rest: that is rest / 2b of
+// a last place, and each rest has its m.
 template <class F>
 void for_each_near_middle(F f) {
   for (std::uint32_t b = 1U << 23; b < 1U << 24; ++b) {
@@ -50,7 +51,8 @@ TEST(Quotient, IsThatOfADivision) {
   EXPECT_EQ(wrong, 0U);
 }
 
-// Every exponent that is_ordinary() admits, with mantissas that are drawn; those that are too little for a level come out as such.
+// Every exponent that is_ordinary() admits, with mantissas that are drawn; those that are too little for a
+// level come out as such.
 TEST(Quotient, OfAllExponents) {
   std::minstd_rand random(3);
   const auto drawn = [&](unsigned exponent) {

@@ -1,4 +1,5 @@
-// What is found out when ranks' GPUs are set up for each other: memory that CUDA lets them reach and that they do not, and events that they cannot share.
+// What is found out when ranks' GPUs are set up for each other: memory that CUDA lets them reach and that
+// they do not, and events that they cannot share.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -102,8 +103,9 @@ TEST(GpuReach, WritesThatAreLostByStreams) {
   EXPECT_EQ(count(said, "warning: "), 1U) << said;
 }
 
-// Kernels that write into others' scratch are under way when what comes after them fails, and nobody frees that scratch before they are done. The ranks are threads: so no memory has to be
-// closed, which would wait for them.
+// Kernels that write into others' scratch are under way when what comes after them fails, and nobody frees
+// that scratch before they are done. The ranks are threads: so no memory has to be closed, which would wait
+// for them.
 TEST(GpuReach, KernelsUnderWayAfterAFailure) {
   EXPECT_TRUE(on_threads(library, kRanks, kExchanging.scratch, [](NodeRank& rank) {
     const TestMemory memory(rank.driver(), Memory::device, sizeof(float), rank.rank());
@@ -132,7 +134,8 @@ TEST(GpuReach, ExchangesThatAreLost) {
   EXPECT_GE(count(said, "have waited for each other in vain in a kernel that was tried"), 1U) << said;
 }
 
-// Where events alone cannot be shared, streams are refused, at no cost from the second time on, and blocking calls go on by the GPUs.
+// Where events alone cannot be shared, streams are refused, at no cost from the second time on, and blocking
+// calls go on by the GPUs.
 TEST(GpuReach, EventsThatCannotBeShared) {
   EXPECT_TRUE(on_processes(library, kRanks, DeviceLimits{kExchanging.scratch}, [](NodeRank& rank) {
     alarm(kLongest);

@@ -1,5 +1,7 @@
-// Sums and bcasts on streams, and in CUDA graphs, by way of the host, as on several nodes, among ranks that are processes, and where HEDDLE_SHARED_CONTEXT=1 threads, on one GPU; and on nodes that are made
-// up, whose ranks share large vectors out. As a plain program: relay_check LIBCUDA [--short]. What a stream waits for nothing on the host can time out: ranks that hang are ended by an alarm.
+// Sums and bcasts on streams, and in CUDA graphs, by way of the host, as on several nodes, among ranks that
+// are processes, and where HEDDLE_SHARED_CONTEXT=1 threads, on one GPU; and on nodes that are made up, whose
+// ranks share large vectors out. As a plain program: relay_check LIBCUDA [--short]. What a stream waits for
+// nothing on the host can time out: ranks that hang are ended by an alarm.
 #include <unistd.h>
 
 #include <chrono>
@@ -24,7 +26,8 @@ float given(int rank, int call, std::size_t i) {
                             static_cast<std::size_t>(call));
 }
 
-// One rank's sum, or bcast from the last rank, on a stream, behind work that makes the input and before work that takes the result and overwrites both.
+// One rank's sum, or bcast from the last rank, on a stream, behind work that makes the input and before work
+// that takes the result and overwrites both.
 class Call {
  public:
   Call(NodeRank& rank, const TestStream& stream, int number, std::size_t count)
@@ -91,8 +94,9 @@ bool report(NodeRank& rank, const Status& status) {
   return status.ok();
 }
 
-// Memory first and last: to allocate and free it may wait for the whole GPU, on which another rank's stream waits for this one's. Few streams: ranks that are threads share the GPU's
-// queues (node_ranks.cpp), and a stream that waits holds up those behind it in its queue.
+// Memory first and last: to allocate and free it may wait for the whole GPU, on which another rank's stream
+// waits for this one's. Few streams: ranks that are threads share the GPU's queues (node_ranks.cpp), and a
+// stream that waits holds up those behind it in its queue.
 using Streams = TestStream[2];
 bool check_calls(NodeRank& rank, StreamRelay& relay, const Streams& streams, bool brief) {
   const std::size_t counts[] = {1, 1037, 100'003, brief ? std::size_t{300'000} : std::size_t{12'000'001}};

@@ -1,4 +1,5 @@
-// What is left of collectives on streams over two nodes (stream_relay.hpp) when a rank of this node is gone, or has lost its GPU: streams of this process wait for its events, and nobody waits for them.
+// What is left of collectives on streams over two nodes (stream_relay.hpp) when a rank of this node is gone,
+// or has lost its GPU: streams of this process wait for its events, and nobody waits for them.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -28,7 +29,8 @@ struct Seen {
   std::atomic<int> is_gone = 0;
 };
 
-// That rank's process is told to be gone, and to itself the others are. It stays, so that nothing of the host's waits for it.
+// That rank's process is told to be gone, and to itself the others are. It stays, so that nothing of the
+// host's waits for it.
 class NodeWithoutOne final : public Meeting {
  public:
   NodeWithoutOne(std::unique_ptr<Meeting> node, const Seen& seen) : node_(std::move(node)), seen_(seen) {}
@@ -49,7 +51,8 @@ class NodeWithoutOne final : public Meeting {
   const Seen& seen_;
 };
 
-// One rank, its relay, and a stream that has a sum to do which it cannot end before the faulty rank's does its part.
+// One rank, its relay, and a stream that has a sum to do which it cannot end before the faulty rank's does
+// its part.
 class Seat {
  public:
   Seat(NodeRank& rank, const Seen& seen)
@@ -119,7 +122,8 @@ void on_two_nodes(const Body& body) {
   munmap(at, sizeof(Seen));
 }
 
-// Before the end, as of heddle_comm_destroy. The streams that wait may go on one day after all, and find what they use in its place.
+// Before the end, as of heddle_comm_destroy. The streams that wait may go on one day after all, and find what
+// they use in its place.
 TEST(GpuRelayFault, ARankThatIsGone) {
   on_two_nodes([](NodeRank& rank, Seat& seat, Seen& seen) {
     rank.barrier();

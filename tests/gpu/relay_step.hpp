@@ -36,7 +36,8 @@ inline std::vector<std::int32_t> sum_of(std::size_t count, int ranks, int step) 
   return all;
 }
 
-// A program's step on one rank: work that makes the input, a collective, and work that takes the result and then overwrites both.
+// A program's step on one rank: work that makes the input, a collective, and work that takes the result and
+// then overwrites both.
 class Step {
  public:
   Step(int rank, int device, std::size_t count, int step, Memory kind = Memory::device)

@@ -1,6 +1,7 @@
-// How fast selections, scatters and merges on a GPU are beside one read of the vector, in the same run: sparse_bandwidth LIBCUDA [--mib N]... [--json FILE] [--once],
-// which adds to a file of fold_bandwidth's. One read is what a fold of the vector's eight parts to one moves in a second, or the
-// driver's copy, whichever is more. On a double of the driver it shows that it works, and its figures mean nothing.
+// How fast selections, scatters and merges on a GPU are beside one read of the vector, in the same run:
+// sparse_bandwidth LIBCUDA [--mib N]... [--json FILE] [--once], which adds to a file of fold_bandwidth's. One
+// read is what a fold of the vector's eight parts to one moves in a second, or the driver's copy, whichever
+// is more. On a double of the driver it shows that it works, and its figures mean nothing.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -16,7 +17,8 @@
 namespace heddle::test {
 namespace {
 
-// Values of a normal distribution, by the inverse of its tail: sorted by nothing, and quick to make. One in `one_in`, the others are zeros.
+// Values of a normal distribution, by the inverse of its tail: sorted by nothing, and quick to make. One in
+// `one_in`, the others are zeros.
 std::vector<float> normal_values(std::size_t n, std::size_t one_in) {
   std::mt19937 random(5);
   std::normal_distribution<float> normal;

@@ -1,5 +1,6 @@
-// Selections and scatters on a GPU against the host's (host_sparse.hpp), bit for bit: every type and width of index, alignments, densities, ties,
-// numbers that are none, room that is too little, vectors of many launches, and that nothing beside the results changes. sparse_check LIBCUDA
+// Selections and scatters on a GPU against the host's (host_sparse.hpp), bit for bit: every type and width of
+// index, alignments, densities, ties, numbers that are none, room that is too little, vectors of many
+// launches, and that nothing beside the results changes. sparse_check LIBCUDA
 // [--short]; the driver may be CUDA's or its double. A program of its own, as fold_check is.
 #include <algorithm>
 #include <bit>
@@ -291,7 +292,8 @@ bool check_top_k(Checker& checker, std::mt19937_64& random, bool brief) {
   return right;
 }
 
-// One value where a sample looks, in the first `looked_at` of its pieces, another where it does not, in vectors of a normal distribution.
+// One value where a sample looks, in the first `looked_at` of its pieces, another where it does not, in
+// vectors of a normal distribution.
 Bytes misleading(std::size_t n, std::uint32_t looked_at, float there, float elsewhere,
                  std::mt19937_64& random) {
   Bytes data = floats(Kind::normal, n, random);

@@ -1,5 +1,6 @@
-// Kernels of sparse vectors beside their bits (sparse_check.cpp) and blocks that run at once (sparse_blocks_test.cpp): what is given to the driver, and what is said where
-// a selection cannot be started. On the double of CUDA's driver, whose path is the argument.
+// Kernels of sparse vectors beside their bits (sparse_check.cpp) and blocks that run at once
+// (sparse_blocks_test.cpp): what is given to the driver, and what is said where a selection cannot be
+// started. On the double of CUDA's driver, whose path is the argument.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -63,7 +64,8 @@ class SparseKernelTest : public ::testing::Test {
 };
 
 TEST_F(SparseKernelTest, OneLaunchOrAsManyAsAreNeeded) {
-  // Of two multiprocessors eight blocks run at once: tiles have two batches for each warp, and there are five.
+  // Of two multiprocessors eight blocks run at once: tiles have two batches for each warp, and there are
+  // five.
   for (const auto& [tiles, launches] : {std::pair{100, 1}, {5, 1}, {4, 2}, {2, 3}}) {
     SparseKernels kernels(driver_, static_cast<std::uint64_t>(tiles));
     const int so_far = cuda->calls("cuLaunchKernel");

@@ -1,5 +1,5 @@
-// The kernels of sparse vectors as functions of the host, from the same text (gpu/kernels): what kernel_twins.hpp is for folds. One block after the
-// other runs to its end, the last one first.
+// The kernels of sparse vectors as functions of the host, from the same text (gpu/kernels): what
+// kernel_twins.hpp is for folds. One block after the other runs to its end, the last one first.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// What calls are passed on with where the host MPI knows of GPUs, and where it does not: with a next function that looks.
+// What calls are passed on with where the host MPI knows of GPUs, and where it does not: with a next function
+// that looks.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 

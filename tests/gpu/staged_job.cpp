@@ -1,5 +1,5 @@
-// An MPI program that passes buffers in memory of any kind, on each rank another, to the calls that heddle leaves to the host: results are the
-// host MPI's, which it computes from copies in the host's memory.
+// An MPI program that passes buffers in memory of any kind, on each rank another, to the calls that heddle
+// leaves to the host: results are the host MPI's, which it computes from copies in the host's memory.
 // Arguments: the driver's library, what to do, a seed.
 #include "staged_cases.hpp"
 #include "staged_messages.hpp"
@@ -87,7 +87,8 @@ void among_all(Trial<Calls>& trial, std::size_t count, MPI_Datatype type, std::s
   }
 }
 
-// In place and with a request MPI_Ialltoallw of MPICH 4.0.2 gives wrong data, and both of Open MPI 4.1.4 hang, by themselves.
+// In place and with a request MPI_Ialltoallw of MPICH 4.0.2 gives wrong data, and both of Open MPI 4.1.4
+// hang, by themselves.
 template <typename Calls>
 bool is_left_out(bool in_place) {
   return in_place && Calls::kHasRequests;
@@ -248,7 +249,8 @@ void conform(Job& job, MPI_Comm comm, const char* where) {
   MPI_Type_free(&gapped);
 }
 
-// Between the even ranks and the odd ones: a rank's data is for the others, and what is nobody's leads nowhere.
+// Between the even ranks and the odd ones: a rank's data is for the others, and what is nobody's leads
+// nowhere.
 template <typename Calls>
 void between_groups(Job& job) {
   if (job::size_of(MPI_COMM_WORLD) < 2) return;

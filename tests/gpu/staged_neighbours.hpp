@@ -5,7 +5,8 @@
 
 namespace gpu_job {
 
-// MPICH 4.0.2 loses parts in MPI_Neighbor_alltoallw by itself where ranks have more neighbours on one side than on the other.
+// MPICH 4.0.2 loses parts in MPI_Neighbor_alltoallw by itself where ranks have more neighbours on one side
+// than on the other.
 #if defined(MPICH_NUMVERSION) && MPICH_NUMVERSION < 40100000
 inline constexpr bool kLosesParts = true;
 #else
@@ -65,7 +66,8 @@ void neighbours(Trial<Calls>& trial, int sources, int destinations, bool as_many
   }
 }
 
-// A ring, a grid with ends, a graph, and one whose edges go one way: each rank has data for the next one, and for the one after that.
+// A ring, a grid with ends, a graph, and one whose edges go one way: each rank has data for the next one, and
+// for the one after that.
 template <typename Calls>
 void among_neighbours(Job& job) {
   const int size = job::size_of(MPI_COMM_WORLD);

@@ -1,5 +1,6 @@
-// The calls of staged_calls.hpp as persistent requests: collectives are started twice, so that what they leave in place counts. They are waited for one by
-// one: MPICH 5.0.2 fails by itself where a persistent collective is among several requests. With MPICH 4.0.2's they take a derived datatype's memory away, and
+// The calls of staged_calls.hpp as persistent requests: collectives are started twice, so that what they
+// leave in place counts. They are waited for one by one: MPICH 5.0.2 fails by itself where a persistent
+// collective is among several requests. With MPICH 4.0.2's they take a derived datatype's memory away, and
 // MPI-3 has messages of this kind alone: for those there are staged_persistent_cases.cpp.
 #pragma once
 

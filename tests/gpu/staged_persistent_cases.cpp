@@ -15,7 +15,8 @@ std::vector<unsigned char> data_of(int rank, int round) {
 
 }  // namespace
 
-// Around the ring, other data every time, and in some rounds less than there is room for. One that has not been started ends at once, and writes nothing.
+// Around the ring, other data every time, and in some rounds less than there is room for. One that has not
+// been started ends at once, and writes nothing.
 void again_and_again(Job& job) {
   constexpr int kRounds = 12;
   const int rank = job::rank_of(MPI_COMM_WORLD);

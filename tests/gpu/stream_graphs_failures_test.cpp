@@ -1,5 +1,6 @@
-// Of collectives on streams in CUDA graphs over several nodes (stream_graphs_test.cpp): what is refused or fails. Each with ranks that are alone on their nodes, whom the host serves alone, and with
-// ranks whose GPUs share the vector out.
+// Of collectives on streams in CUDA graphs over several nodes (stream_graphs_test.cpp): what is refused or
+// fails. Each with ranks that are alone on their nodes, whom the host serves alone, and with ranks whose GPUs
+// share the vector out.
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -110,7 +111,8 @@ TEST(StreamGraphs, Refused) {
   }
 }
 
-// Whatever fails on one rank in a capture, all are told in that call, nothing has ended, and nothing is waited for, which would make the captures fail.
+// Whatever fails on one rank in a capture, all are told in that call, nothing has ended, and nothing is
+// waited for, which would make the captures fail.
 TEST(StreamGraphs, OneFails) {
   for (const Nodes& nodes : kinds()) {
     const int size = static_cast<int>(nodes.size());
@@ -154,7 +156,8 @@ TEST(StreamGraphs, OneFails) {
   }
 }
 
-// A call outside of a capture whose stream cannot be given its work on one rank: the graphs of before go on, before all are told of it, and when calls have begun anew.
+// A call outside of a capture whose stream cannot be given its work on one rank: the graphs of before go on,
+// before all are told of it, and when calls have begun anew.
 TEST(StreamGraphs, OutliveACall) {
   for (const Nodes& nodes : kinds()) {
     const int size = static_cast<int>(nodes.size());
@@ -189,7 +192,8 @@ TEST(StreamGraphs, OutliveACall) {
   }
 }
 
-// A rank that does not come to its launch in time: the others' streams go on, and so does its own. The next call says it; what was captured is of no use then, which the next call after a launch says.
+// A rank that does not come to its launch in time: the others' streams go on, and so does its own. The next
+// call says it; what was captured is of no use then, which the next call after a launch says.
 TEST(StreamGraphs, OneIsLate) {
   for (const Nodes& nodes : kinds()) {
     Config config = small_pieces();
@@ -228,7 +232,8 @@ TEST(StreamGraphs, OneIsLate) {
   }
 }
 
-// A communicator ends although launches of one rank's have nobody to meet: what waits for other nodes is let go.
+// A communicator ends although launches of one rank's have nobody to meet: what waits for other nodes is let
+// go.
 TEST(StreamGraphs, EndWithoutTheOthers) {
   Config config = small_pieces();
   config.timeout = std::chrono::seconds(1);

@@ -1,5 +1,6 @@
-// Collectives on streams in CUDA graphs, of ranks on several nodes with several on each, on the double of CUDA's driver: those that are shared out by a node's GPUs, and those that the host does
-// alone. For ranks that are alone on their nodes see graph_test.cpp.
+// Collectives on streams in CUDA graphs, of ranks on several nodes with several on each, on the double of
+// CUDA's driver: those that are shared out by a node's GPUs, and those that the host does alone. For ranks
+// that are alone on their nodes see graph_test.cpp.
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -168,7 +169,8 @@ TEST(StreamGraphs, EndOfTheCommunicator) {
   }
 }
 
-// Where the GPUs of one node cannot meet in graphs the host does what is captured, and what is not is shared out.
+// Where the GPUs of one node cannot meet in graphs the host does what is captured, and what is not is shared
+// out.
 TEST(StreamGraphs, WithoutFlags) {
   on_nodes({0, 0, 1, 1}, little(), [](Seat& seat) {
     const Integers first(seat, 0, kLeast, 1);

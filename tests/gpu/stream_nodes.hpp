@@ -1,5 +1,6 @@
-// What the tests of streams over several nodes with several ranks on each share (stream_nodes_test.cpp): ranks are threads of one process, which nodes are made up for and
-// which reach the others by TCP, on the double of CUDA's driver.
+// What the tests of streams over several nodes with several ranks on each share (stream_nodes_test.cpp):
+// ranks are threads of one process, which nodes are made up for and which reach the others by TCP, on the
+// double of CUDA's driver.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -43,7 +44,8 @@ std::vector<T> values(std::size_t count, int rank, int step) {
                             (1.37 + static_cast<double>(rank)));
   return all;
 }
-// Each node's in the order of its ranks, and then the nodes': for two nodes, and for integers, there is no other result.
+// Each node's in the order of its ranks, and then the nodes': for two nodes, and for integers, there is no
+// other result.
 template <typename T>
 std::vector<T> sum_of(const Nodes& nodes, std::size_t count, int step) {
   std::vector<T> all(count);
@@ -99,7 +101,8 @@ void on_nodes(const Nodes& nodes, const Config& config, const Body& body) {
   });
 }
 
-// A program's step on one rank: work that makes the input, a collective, and work that takes the result and then overwrites both.
+// A program's step on one rank: work that makes the input, a collective, and work that takes the result and
+// then overwrites both.
 template <typename T>
 class Step {
  public:
@@ -149,7 +152,8 @@ class Step {
     taken_.get(got.data(), bytes());
     std::size_t wrong = 0;
     for (std::size_t i = 0; i < count_; ++i) {
-      // The host's order may be another one: each addition of positive floats rounds by half an epsilon of what is less than the sum.
+      // The host's order may be another one: each addition of positive floats rounds by half an epsilon of
+      // what is less than the sum.
       const double most =
           exact ? 0 : double{FLT_EPSILON} * seat_.all.ranks() * static_cast<double>(wanted[i]);
       wrong += std::abs(static_cast<double>(got[i]) - static_cast<double>(wanted[i])) <= most ? 0 : 1;

@@ -11,7 +11,8 @@
 namespace heddle::test {
 namespace {
 
-// With one rank on each node there is nothing to share out; with too little memory, or where nobody reaches the others', it is not done. The host does it all.
+// With one rank on each node there is nothing to share out; with too little memory, or where nobody reaches
+// the others', it is not done. The host does it all.
 TEST(StreamNodes, NotShared) {
   const auto by_the_host = [](Seat& seat) {
     const Step<float> step(seat, 0, kLeast, 1);
@@ -55,7 +56,8 @@ TEST(StreamNodes, LittlePinnedMemory) {
   });
 }
 
-// What cannot be is refused on all ranks, or fails on all, before any stream has more than copies into scratch; and what can goes on.
+// What cannot be is refused on all ranks, or fails on all, before any stream has more than copies into
+// scratch; and what can goes on.
 TEST(StreamNodes, Refused) {
   on_nodes({0, 0, 1, 1}, little(), [](Seat& seat) {
     const Step<float> good(seat, 0, kLeast, 3);
@@ -92,7 +94,8 @@ TEST(StreamNodes, Refused) {
   });
 }
 
-// A stream that cannot be given its work: its node's ranks say so, no stream waits, all are told in the next call, and the one after that begins anew.
+// A stream that cannot be given its work: its node's ranks say so, no stream waits, all are told in the next
+// call, and the one after that begins anew.
 TEST(StreamNodes, OneIsLost) {
   const Nodes nodes = {0, 0, 1, 1};
   std::atomic<int> own = 0;
@@ -136,7 +139,8 @@ TEST(StreamNodes, OneIsLost) {
   EXPECT_EQ(heard, failures);
 }
 
-// The communicator of the rank that failed may end at once: its scratch stays until the others of its node have done what their streams were given of it.
+// The communicator of the rank that failed may end at once: its scratch stays until the others of its node
+// have done what their streams were given of it.
 TEST(StreamNodes, EndAfterAFailure) {
   // Of ranks with a share and without; the thread of one with a share ends with those of the other nodes.
   for (const int later : {21, 22, 23, 25, 28}) {
@@ -154,7 +158,8 @@ TEST(StreamNodes, EndAfterAFailure) {
   }
 }
 
-// A node with a rank whose stream does not come to its part in time: the other node's streams go on, and the next call says who was missing.
+// A node with a rank whose stream does not come to its part in time: the other node's streams go on, and the
+// next call says who was missing.
 TEST(StreamNodes, OneIsLate) {
   const Nodes nodes = {0, 0, 1, 1};
   Config config = little();

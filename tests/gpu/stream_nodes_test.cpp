@@ -1,5 +1,6 @@
-// Collectives on streams of ranks on several nodes with several on each, whose GPUs share large vectors out; on the double of CUDA's driver (its path is the argument). In the double a
-// stream does nothing before somebody waits for it.
+// Collectives on streams of ranks on several nodes with several on each, whose GPUs share large vectors out;
+// on the double of CUDA's driver (its path is the argument). In the double a stream does nothing before
+// somebody waits for it.
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -70,7 +71,8 @@ TEST(StreamNodes, Traffic) {
   }
 }
 
-// Long and short ones by turns, many before anybody waits, on several streams, beside others on the same communicator; nothing waits for a GPU.
+// Long and short ones by turns, many before anybody waits, on several streams, beside others on the same
+// communicator; nothing waits for a GPU.
 TEST(StreamNodes, SeveralStreams) {
   const Nodes nodes = {0, 0, 1, 1, 1};
   on_nodes(nodes, little(), [&](Seat& seat) {
@@ -143,7 +145,8 @@ TEST(StreamNodes, EndWaits) {
   }
 }
 
-// Types without a kernel, and a kernel that one rank lacks: the host does it, and the next is shared out again.
+// Types without a kernel, and a kernel that one rank lacks: the host does it, and the next is shared out
+// again.
 TEST(StreamNodes, NoKernel) {
   on_nodes({0, 0, 1, 1}, little(), [](Seat& seat) {
     const Step<float> step(seat, 0, kLeast, 1);

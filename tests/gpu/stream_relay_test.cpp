@@ -1,5 +1,6 @@
-// Collectives on streams of ranks on several nodes, through the C API on the double of CUDA's driver (its path is the argument): threads of one process that reach
-// each other by TCP alone, so that each is a node of its own. In the double a stream does nothing before somebody waits for it.
+// Collectives on streams of ranks on several nodes, through the C API on the double of CUDA's driver (its
+// path is the argument): threads of one process that reach each other by TCP alone, so that each is a node of
+// its own. In the double a stream does nothing before somebody waits for it.
 #include <gtest/gtest.h>
 
 #include <barrier>
@@ -56,7 +57,8 @@ TEST(StreamRelay, Steps) {
   }
 }
 
-// Many calls before anybody waits, on several streams, beside others on the same communicator; nothing waits for a GPU.
+// Many calls before anybody waits, on several streams, beside others on the same communicator; nothing waits
+// for a GPU.
 TEST(StreamRelay, SeveralStreams) {
   heddle::test::Node all(3);
   on_ranks(3, [&](heddle_comm_t comm, int rank) {
@@ -161,7 +163,8 @@ TEST(StreamRelay, Refused) {
   });
 }
 
-// Ranks that are threads of one process: two on one GPU are refused, the same on all; each on its own are served.
+// Ranks that are threads of one process: two on one GPU are refused, the same on all; each on its own are
+// served.
 TEST(StreamRelay, ThreadsThatShareAGpu) {
   const heddle::test::ThreadsRefused refused;
   for (const int gpus : {1, 2}) {
@@ -279,7 +282,8 @@ TEST(StreamRelay, OneFails) {
   });
 }
 
-// A stream that cannot be given its work: nobody waits for it, all are told in the next call, and the one after that begins anew.
+// A stream that cannot be given its work: nobody waits for it, all are told in the next call, and the one
+// after that begins anew.
 TEST(StreamRelay, OneIsLost) {
   heddle::test::Node all(3);
   on_ranks(3, [&](heddle_comm_t comm, int rank) {
@@ -314,7 +318,8 @@ TEST(StreamRelay, OneIsLost) {
   });
 }
 
-// A context that is reset with heddle's stream, words and pinned memory in it: all are told in the next call, and the one after it begins anew.
+// A context that is reset with heddle's stream, words and pinned memory in it: all are told in the next call,
+// and the one after it begins anew.
 TEST(StreamRelay, ContextIsReset) {
   heddle::test::Node all(2);
   const int copied = heddle::test::calls("memory that a fork copies");
@@ -347,7 +352,8 @@ TEST(StreamRelay, ContextIsReset) {
   EXPECT_EQ(heddle::test::calls("memory that a fork copies"), copied);
 }
 
-// A rank whose stream does not come to its part in time: the others' streams go on, the next call says who was missing, and the one after it begins anew.
+// A rank whose stream does not come to its part in time: the others' streams go on, the next call says who
+// was missing, and the one after it begins anew.
 TEST(StreamRelay, OneIsLate) {
   setenv("HEDDLE_TIMEOUT", "2", 1);
   std::barrier together(3);

@@ -1,6 +1,6 @@
-// Collectives on streams, through the C API on the double of CUDA's driver (its path is the argument), by ranks that are threads of one process: on
-// one device, where all share a context, and on several. In the double no work is done before somebody waits for it, so what a stream does not wait for
-// it finds undone.
+// Collectives on streams, through the C API on the double of CUDA's driver (its path is the argument), by
+// ranks that are threads of one process: on one device, where all share a context, and on several. In the
+// double no work is done before somebody waits for it, so what a stream does not wait for it finds undone.
 #include <gtest/gtest.h>
 
 #include <barrier>
@@ -45,7 +45,8 @@ struct Words : heddle::test::TestWords {
       : TestWords(*driver, device, count, value, kind) {}
 };
 
-// A program's step: work that makes the input, a collective, work that takes the result, and work that makes the next input.
+// A program's step: work that makes the input, a collective, work that takes the result, and work that makes
+// the next input.
 struct Step {
   Step(int rank, int device, std::size_t count, Memory kind)
       : stream(device),
@@ -79,7 +80,8 @@ struct Step {
 
 constexpr Memory kOnDevice[] = {Memory::device, Memory::managed, Memory::pool, Memory::mapped};
 
-// One rank after the other waits for its stream, a different one first in each case: whatever that makes the others do must be right.
+// One rank after the other waits for its stream, a different one first in each case: whatever that makes the
+// others do must be right.
 void check_steps(heddle_comm_t comm, int rank, int ranks, int devices, std::barrier<>& barrier) {
   const std::int32_t sum = ranks * (ranks + 1) / 2;
   int turn = 0;
@@ -147,8 +149,8 @@ TEST(GpuStreams, EachOnADeviceOfItsOwn) {
   check_node(4, 4);
 }
 
-// Many calls before anybody waits, each on another stream, beside blocking ones on the same memory of heddle's: they follow each other, or one would
-// overwrite there what another has not read.
+// Many calls before anybody waits, each on another stream, beside blocking ones on the same memory of
+// heddle's: they follow each other, or one would overwrite there what another has not read.
 void check_streams(int devices, std::size_t count) {
   on_ranks(3, [&](heddle_comm_t comm, int rank) {
     std::vector<std::unique_ptr<Step>> steps;

@@ -1,4 +1,5 @@
-// What MPI programs share whose sums are in GPU memory on some ranks or on all, by the double of CUDA's driver, which counts calls and bytes.
+// What MPI programs share whose sums are in GPU memory on some ranks or on all, by the double of CUDA's
+// driver, which counts calls and bytes.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// How the programs that measure kernels do it: some kinds of work by turns, so that what the machine does meanwhile meets all, each timed by
-// events on the default stream.
+// How the programs that measure kernels do it: some kinds of work by turns, so that what the machine does
+// meanwhile meets all, each timed by events on the default stream.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Calls whose instructions are counted, on rank 0: counted_mpi allreduce|bcast|bcast_from_peer BYTES CALLS. Rank 0
-// sleeps before each, so that the other rank is already inside and nothing is waited for.
+// Calls whose instructions are counted, on rank 0: counted_mpi allreduce|bcast|bcast_from_peer BYTES CALLS.
+// Rank 0 sleeps before each, so that the other rank is already inside and nothing is waited for.
 #include <mpi.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-// The same for the native API: counted_native allreduce|bcast|persistent|complex|extended BYTES CALLS, a process per rank,
-// started with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
+// The same for the native API: counted_native allreduce|bcast|persistent|complex|extended BYTES CALLS, a
+// process per rank, started with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
 #include <unistd.h>
 
 #include <cstdio>

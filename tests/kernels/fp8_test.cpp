@@ -1,4 +1,5 @@
-// The floats of 8 bits, exhaustively: every pair of codes, and with third ones that break ties, against conversions by definition.
+// The floats of 8 bits, exhaustively: every pair of codes, and with third ones that break ties, against
+// conversions by definition.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -71,7 +72,8 @@ struct Pairs {
   }
 };
 
-// What min and max of (a, b) are where one is NaN, and sum and product of two where `b` stands for what is NaN: quiet.
+// What min and max of (a, b) are where one is NaN, and sum and product of two where `b` stands for what is
+// NaN: quiet.
 std::uint8_t quiet(const Format& format, std::uint8_t code) {
   const bool nan = std::isnan(format.to_float(code));
   return nan && format.type == DType::e5m2 ? static_cast<std::uint8_t>(code | 0x02) : code;
@@ -137,7 +139,8 @@ TEST_P(Fp8Test, EveryPairOfE5M2) {
   check_pairs(kE5M2);
 }
 
-// A third number that is small makes more than a tie of a tie, or less; one that is large brings sums back that were too large.
+// A third number that is small makes more than a tie of a tie, or less; one that is large brings sums back
+// that were too large.
 TEST_P(Fp8Test, EveryPairWithAThird) {
   const Pairs pairs;
   for (const Format& format : {kE4M3, kE5M2}) {
@@ -159,7 +162,8 @@ TEST_P(Fp8Test, EveryPairWithAThird) {
   }
 }
 
-// One after the other, 17 and 9 would become 16 and 8 again, and what was too large would stay at the largest.
+// One after the other, 17 and 9 would become 16 and 8 again, and what was too large would stay at the
+// largest.
 TEST_P(Fp8Test, RoundsOnce) {
   EXPECT_EQ(sum_of(kE4M3, {16, 1, 1}), float_to_e4m3(18));
   EXPECT_EQ(sum_of(kE5M2, {8, 1, 1}), float_to_e5m2(10));

@@ -396,7 +396,8 @@ std::uint16_t float_to_bf16(float value) {
 
 namespace {
 
-// Of the codes from 0 to `largest`, whose values rise, the one whose value is nearest to |value|; of two the even one.
+// Of the codes from 0 to `largest`, whose values rise, the one whose value is nearest to |value|; of two the
+// even one.
 int nearest_code(float value, int largest, float (*to_float)(std::uint8_t)) {
   const double abs = std::fabs(static_cast<double>(value));
   const auto value_of = [&](int code) {

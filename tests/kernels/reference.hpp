@@ -28,8 +28,8 @@ Bytes random_elements(DType type, std::size_t count, std::mt19937_64& random);
 // The special values alone.
 Bytes special_elements(DType type);
 
-// Conversions by definition rather than by bit tricks. Rounding is to nearest even; what is too large for 8 bits, but not infinite, becomes the
-// largest number there is.
+// Conversions by definition rather than by bit tricks. Rounding is to nearest even; what is too large for 8
+// bits, but not infinite, becomes the largest number there is.
 float f16_to_float(std::uint16_t half);
 float bf16_to_float(std::uint16_t brain);
 float e4m3_to_float(std::uint8_t code);

@@ -1,5 +1,6 @@
-// MPI_Alloc_mem gives memory that collectives work in directly: whatever mixture of memory the ranks pass, the results
-// are the same, and what is not heddle's to free goes to the host. With the argument "host" none of it may be heddle's.
+// MPI_Alloc_mem gives memory that collectives work in directly: whatever mixture of memory the ranks pass,
+// the results are the same, and what is not heddle's to free goes to the host. With the argument "host" none
+// of it may be heddle's.
 #include "job.hpp"
 
 namespace {
@@ -64,7 +65,8 @@ void allocate_many() {
   }
 }
 
-// A loop that asks for memory, uses it and frees it gets the same pages again, not new ones, with the right sums.
+// A loop that asks for memory, uses it and frees it gets the same pages again, not new ones, with the right
+// sums.
 void allocate_again(int size) {
   for (int i = 1; i <= 50; ++i) {
     float* memory = allocate<float>(kCount);

@@ -1,5 +1,5 @@
-// A program that does its last collectives, and MPI_Finalize, in what it gave to atexit() before anything of heddle was loaded: what heddle
-// has registered to be destroyed runs before that.
+// A program that does its last collectives, and MPI_Finalize, in what it gave to atexit() before anything of
+// heddle was loaded: what heddle has registered to be destroyed runs before that.
 #include "job.hpp"
 
 namespace {

@@ -51,7 +51,8 @@ TEST(Backend, OutlivesWantOfMemoryAtTheBeginning) {
     ++communicators_freed;
     return PMPI_Comm_free(comm);
   };
-  // Not all zeros, so that it shows where something is used that was never made. For good: MPI_Finalize calls it.
+  // Not all zeros, so that it shows where something is used that was never made. For good: MPI_Finalize calls
+  // it.
   alignas(Backend) static unsigned char place[sizeof(Backend)];
   std::memset(place, 0x7f, sizeof place);
   auto* const backend = new (place) Backend(mpi);
@@ -342,8 +343,8 @@ TEST(Registry, RecyclesStates) {
 }  // namespace
 }  // namespace heddle::backend
 
-// Read by an address sanitizer if there is one. The host MPI leaks, from libraries that it has unloaded by the end, so
-// that no suppression can name them.
+// Read by an address sanitizer if there is one. The host MPI leaks, from libraries that it has unloaded by
+// the end, so that no suppression can name them.
 extern "C" __attribute__((visibility("default"))) const char*
 __asan_default_options() {  // NOLINT(bugprone-reserved-identifier)
   return "detect_leaks=0";

@@ -30,7 +30,8 @@ Outcome outcome(const Call& call) {
   return o;
 }
 
-// MPICH 5 returns MPI_SUCCESS when the handler has returned. What a wrong communicator is can then be asked once more, which calls the handler again.
+// MPICH 5 returns MPI_SUCCESS when the handler has returned. What a wrong communicator is can then be asked
+// once more, which calls the handler again.
 enum class Case { mistake, wrong_communicator, may_be_right };
 
 template <typename Heddle, typename Host>
@@ -54,8 +55,9 @@ void compare(const char* what, const Heddle& heddle, const Host& host, Case kind
   compare(               \
       what, [&] { return MPI_Bcast(__VA_ARGS__); }, [&] { return PMPI_Bcast(__VA_ARGS__); })
 
-// MPI forbids buffers that overlap; this host looks for the very same address only, and aborts the job when its own memcpy meets
-// the others. heddle serves them: what the result is, nobody says, but nothing beside it may change.
+// MPI forbids buffers that overlap; this host looks for the very same address only, and aborts the job when
+// its own memcpy meets the others. heddle serves them: what the result is, nobody says, but nothing beside it
+// may change.
 void overlap(MPI_Comm comm) {
   constexpr std::size_t kGuard = 64;
   for (const std::size_t count :

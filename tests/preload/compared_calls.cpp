@@ -1,5 +1,6 @@
-// HEDDLE_CHECK=1: ranks that do not call the same get an error on all ranks, whatever differs, nothing is in their buffers, and the communicator serves the next
-// calls. Calls that MPI allows to look different are served.
+// HEDDLE_CHECK=1: ranks that do not call the same get an error on all ranks, whatever differs, nothing is in
+// their buffers, and the communicator serves the next calls. Calls that MPI allows to look different are
+// served.
 #include "job.hpp"
 
 namespace {

@@ -1,5 +1,5 @@
-// Which MPI is found among several? Arguments: the kind that is to be found; then libraries, which are loaded in this order:
-// [global:][initialized:][this:]PATH. "this:" is the one to be found.
+// Which MPI is found among several? Arguments: the kind that is to be found; then libraries, which are loaded
+// in this order: [global:][initialized:][this:]PATH. "this:" is the one to be found.
 #include <dlfcn.h>
 
 #include <cstdio>

@@ -1,5 +1,6 @@
-// The ranks call a collective with different sizes, or different ones: whoever needs another's data is told so, nobody takes what is not theirs, and other
-// communicators remain right. "messages": between nodes, where lengths alone are compared, and what came of another call may be in the buffer of a call that fails.
+// The ranks call a collective with different sizes, or different ones: whoever needs another's data is told
+// so, nobody takes what is not theirs, and other communicators remain right. "messages": between nodes, where
+// lengths alone are compared, and what came of another call may be in the buffer of a call that fails.
 #include "job.hpp"
 
 namespace {

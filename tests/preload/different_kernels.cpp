@@ -1,5 +1,6 @@
-// Sums of small integers, which one rank's host may compute in another way than another's, as Open MPI 4.1 does on cores of different kinds: whoever serves
-// them, it is the same on all ranks, and the rest is heddle's.
+// Sums of small integers, which one rank's host may compute in another way than another's, as Open MPI 4.1
+// does on cores of different kinds: whoever serves them, it is the same on all ranks, and the rest is
+// heddle's.
 #include "job.hpp"
 
 namespace {

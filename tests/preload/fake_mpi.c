@@ -1,4 +1,5 @@
-/* As much of an MPI as it takes to be told from others. ABI_MAJOR, ABI_FAILS: what MPI_Abi_get_version gives; without them there is none. */
+/* As much of an MPI as it takes to be told from others. ABI_MAJOR, ABI_FAILS: what MPI_Abi_get_version gives;
+ * without them there is none. */
 #include <string.h>
 
 static int initialized = 0; /* of this library, whatever others in the process have */

@@ -1,6 +1,6 @@
-// What a call costs that heddle leaves to the host, beyond what the host takes itself: MPI_ and PMPI_ names are called
-// in turn, and the median of the differences is printed. Run it with and without the preload library, on one rank or
-// more. Not a test: timings are no assertions.
+// What a call costs that heddle leaves to the host, beyond what the host takes itself: MPI_ and PMPI_ names
+// are called in turn, and the median of the differences is printed. Run it with and without the preload
+// library, on one rank or more. Not a test: timings are no assertions.
 #include <algorithm>
 
 #include "job.hpp"

@@ -1,5 +1,6 @@
-// Collectives in a callback of MPI_Finalize, of an attribute of MPI_COMM_SELF, as HDF5 has one to close its files: on some ranks it was
-// set before heddle met its first collective, on others after that. MPI runs these callbacks in the opposite order.
+// Collectives in a callback of MPI_Finalize, of an attribute of MPI_COMM_SELF, as HDF5 has one to close its
+// files: on some ranks it was set before heddle met its first collective, on others after that. MPI runs
+// these callbacks in the opposite order.
 #include "job.hpp"
 
 namespace {

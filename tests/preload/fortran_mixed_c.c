@@ -35,7 +35,8 @@ static const char* served_by(MPI_Comm comm) {
   return ask != NULL ? ask(0, 4, word) : "absent";
 }
 
-/* What C calls by the name PMPI_ is the host's, and on a communicator of which heddle knows nothing that remains so. */
+/* What C calls by the name PMPI_ is the host's, and on a communicator of which heddle knows nothing that
+ * remains so. */
 void own_sums_in_c(void) {
   MPI_Comm comm;
   MPI_Comm_dup(MPI_COMM_WORLD, &comm);

@@ -1,5 +1,5 @@
-// Collectives in a delete callback of a communicator's attribute, which was set before heddle met its first collective there on some
-// ranks, after that on others; and then communicators that get the same handles.
+// Collectives in a delete callback of a communicator's attribute, which was set before heddle met its first
+// collective there on some ranks, after that on others; and then communicators that get the same handles.
 #include "job.hpp"
 
 namespace {

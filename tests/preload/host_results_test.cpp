@@ -1,4 +1,5 @@
-// HEDDLE_CHECK=2: which results pass for the host's, on a host that is one rank and claims to be four, whose results are changed here.
+// HEDDLE_CHECK=2: which results pass for the host's, on a host that is one rank and claims to be four, whose
+// results are changed here.
 #include "interpose/backend/host_results.hpp"
 
 #include <gtest/gtest.h>

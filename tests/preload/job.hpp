@@ -37,8 +37,8 @@ namespace job {
   std::abort();
 }
 
-// What a test passes as an argument: "domains" puts the ranks in turn into the two domains of a machine that is
-// not there.
+// What a test passes as an argument: "domains" puts the ranks in turn into the two domains of a machine that
+// is not there.
 inline void take_place(const char* where) {
   if (std::strcmp(where, "domains") != 0) return;
   static const heddle::test::DividedMachine machine;
@@ -69,7 +69,8 @@ inline std::string served_by(int collective, std::size_t bytes, MPI_Comm comm) {
   return ask != nullptr ? ask(collective, bytes, word) : "absent";
 }
 
-// A call that saves more than the set-up of a communicator costs: heddle takes `comm` over at the third call after that at the latest.
+// A call that saves more than the set-up of a communicator costs: heddle takes `comm` over at the third call
+// after that at the latest.
 inline void make_worthwhile(MPI_Comm comm) {
   std::vector<char> much(std::size_t{5} << 18);
   MPI_Bcast(much.data(), static_cast<int>(much.size()), MPI_CHAR, 0, comm);

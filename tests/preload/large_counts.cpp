@@ -1,4 +1,5 @@
-// Programs that look for MPI-4's large-count functions at run time, as mpi4py's wheels do: what they find works, also where the host has none.
+// Programs that look for MPI-4's large-count functions at run time, as mpi4py's wheels do: what they find
+// works, also where the host has none.
 #include <climits>
 
 #include "job.hpp"

@@ -1,5 +1,5 @@
-// A program that knows no MPI and opens one late and privately (RTLD_LOCAL), by way of a plugin: what Python does with
-// mpi4py. Argument: the plugin.
+// A program that knows no MPI and opens one late and privately (RTLD_LOCAL), by way of a plugin: what Python
+// does with mpi4py. Argument: the plugin.
 #include <dlfcn.h>
 
 #include <cstdio>

@@ -1,6 +1,7 @@
-// Many communicators at once, all of them used: heddle must not take what the program then lacks, the host's communicators and file
-// descriptors. Arguments: how many communicators; how many descriptors the program may have, 0 for as many as there are. Or "all", for as many
-// communicators as the host has, and "late" where heddle is first used when they are gone.
+// Many communicators at once, all of them used: heddle must not take what the program then lacks, the host's
+// communicators and file descriptors. Arguments: how many communicators; how many descriptors the program may
+// have, 0 for as many as there are. Or "all", for as many communicators as the host has, and "late" where
+// heddle is first used when they are gone.
 #include <fcntl.h>
 #include <sys/resource.h>
 

@@ -1,4 +1,5 @@
-// A bcast by one message of more bytes than an int counts, which the host lends. It takes 2 GiB on each rank; where there is not as much it says so.
+// A bcast by one message of more bytes than an int counts, which the host lends. It takes 2 GiB on each rank;
+// where there is not as much it says so.
 #include <climits>
 #include <fstream>
 

@@ -1,6 +1,6 @@
-// Sums of vectors that are mostly zeros, and of others, large and small: the bits must be the host's, -0, NaN and infinities
-// included (two ranks: there is one order only). Argument: "lossy" where HEDDLE_COMPRESS=fp16 is set: then float32 sums of 64 KiB and more
-// are near, and all others exact.
+// Sums of vectors that are mostly zeros, and of others, large and small: the bits must be the host's, -0, NaN
+// and infinities included (two ranks: there is one order only). Argument: "lossy" where HEDDLE_COMPRESS=fp16
+// is set: then float32 sums of 64 KiB and more are near, and all others exact.
 #include <bit>
 #include <cmath>
 #include <random>

@@ -1,5 +1,5 @@
-// One rank makes a mistake, is told so, and makes the call again as it should be: before heddle takes a communicator over, when it
-// would, and later. The other ranks know nothing of it.
+// One rank makes a mistake, is told so, and makes the call again as it should be: before heddle takes a
+// communicator over, when it would, and later. The other ranks know nothing of it.
 #include "job.hpp"
 
 namespace {

@@ -1,5 +1,6 @@
-// A rank that runs another build of heddle, with a protocol of its own: what builds say to each other first never changes, so that they can refuse
-// each other. That rank is played by the last one, which runs without the library. Argument: the protocol that it says it has.
+// A rank that runs another build of heddle, with a protocol of its own: what builds say to each other first
+// never changes, so that they can refuse each other. That rank is played by the last one, which runs without
+// the library. Argument: the protocol that it says it has.
 #include "job.hpp"
 
 namespace {

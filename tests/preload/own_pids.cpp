@@ -1,5 +1,5 @@
-// Ranks in containers that share /dev/shm but not their process numbers: what rank 0 calls process 1, with a descriptor that has the same number,
-// is this rank itself.
+// Ranks in containers that share /dev/shm but not their process numbers: what rank 0 calls process 1, with a
+// descriptor that has the same number, is this rank itself.
 #include <fcntl.h>
 
 #include "job.hpp"

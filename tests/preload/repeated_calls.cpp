@@ -1,5 +1,6 @@
-// HEDDLE_CHECK=2 where a call cannot give what the host gives: input and output of rank 1 are the same memory by two addresses. Every rank gets an error, the
-// communicator serves on, and all of that is said of calls by heddle alone.
+// HEDDLE_CHECK=2 where a call cannot give what the host gives: input and output of rank 1 are the same memory
+// by two addresses. Every rank gets an error, the communicator serves on, and all of that is said of calls by
+// heddle alone.
 #include <sys/mman.h>
 
 #include "job.hpp"

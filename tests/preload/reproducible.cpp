@@ -1,5 +1,5 @@
-// HEDDLE_REPRODUCIBLE: the same call has the same bits from the first one on, on any communicator of these ranks, and so does an element by
-// itself. The host MPI would add in another order.
+// HEDDLE_REPRODUCIBLE: the same call has the same bits from the first one on, on any communicator of these
+// ranks, and so does an element by itself. The host MPI would add in another order.
 #include "job.hpp"
 
 namespace {

@@ -126,8 +126,8 @@ TEST(Savings, KeepWhatIsLostForEachBuffer) {
   });
 }
 
-// A vector keeps its residual while there is room for all, and then most do: of ten by turns where nine fit, the least recently used would be
-// the one that is wanted next.
+// A vector keeps its residual while there is room for all, and then most do: of ten by turns where nine fit,
+// the least recently used would be the one that is wanted next.
 TEST(Residuals, TakeNoMoreMemoryThanTheyMay) {
   constexpr std::size_t kLength = 1000;
   const std::vector<char> vectors(10);
@@ -155,7 +155,8 @@ TEST(Residuals, TakeNoMoreMemoryThanTheyMay) {
   EXPECT_LE(residuals.size(), 3U);
 }
 
-// What comes back must not make the next loss larger: sums of values up to 1 stay sums of such values, whatever the number of calls.
+// What comes back must not make the next loss larger: sums of values up to 1 stay sums of such values,
+// whatever the number of calls.
 TEST(Savings, DoNotGrowWhateverTheMethod) {
   for (const char* method : {"fp16", "bf16", "qsgd:8", "qsgd:4", "qsgd:2", "qsgd:2:64", "terngrad", "onebit",
                              "topk:0.1", "topk-sampled:0.1", "randomk:0.2"}) {

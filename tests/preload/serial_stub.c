@@ -1,4 +1,5 @@
-/* What serial programs are linked with in place of an MPI: no PMPI names, a rank of its own, and handles that nobody else knows. */
+/* What serial programs are linked with in place of an MPI: no PMPI names, a rank of its own, and handles that
+ * nobody else knows. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-// A thread with the smallest stack that the host MPI is content with: heddle is found, opened and set up there.
+// A thread with the smallest stack that the host MPI is content with: heddle is found, opened and set up
+// there.
 #include <pthread.h>
 
 #include "job.hpp"

@@ -1,5 +1,5 @@
-// A job that spawns a process, which runs without the preload library (launchers start it as they were told to start themselves), and merges with
-// it: heddle must not wait for that process.
+// A job that spawns a process, which runs without the preload library (launchers start it as they were told
+// to start themselves), and merges with it: heddle must not wait for that process.
 #include "job.hpp"
 
 int main(int argc, char** argv) {

@@ -1,4 +1,5 @@
-// Error handlers that throw: what they throw passes through MPI's functions, be the error the host's to find or heddle's to leave to it.
+// Error handlers that throw: what they throw passes through MPI's functions, be the error the host's to find
+// or heddle's to leave to it.
 #include "job.hpp"
 
 namespace {

@@ -1,4 +1,5 @@
-// A tool that a program is linked with, in front of its MPI, and that has something to say of reductions and at the end.
+// A tool that a program is linked with, in front of its MPI, and that has something to say of reductions and
+// at the end.
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 

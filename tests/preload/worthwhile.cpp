@@ -1,5 +1,5 @@
-// Communicators are taken over when their calls would have saved what the set-up costs: after few long calls or many short ones, and
-// MPI_COMM_WORLD soon in any case.
+// Communicators are taken over when their calls would have saved what the set-up costs: after few long calls
+// or many short ones, and MPI_COMM_WORLD soon in any case.
 #include "job.hpp"
 
 namespace {

@@ -1,5 +1,7 @@
-/* Preloaded where GPU memory is the CUDA double's (tests/gpu/fake_cuda.h), whose dmabufs are files that hold it: Soft-RoCE takes no dmabufs, but it takes such a file's pages, under
- * the addresses that the GPU has for them. What travels, and how, is the device's. Memory whose writes may not come in any order it does not take. */
+/* Preloaded where GPU memory is the CUDA double's (tests/gpu/fake_cuda.h), whose dmabufs are files that hold
+ * it: Soft-RoCE takes no dmabufs, but it takes such a file's pages, under the addresses that the GPU has for
+ * them. What travels, and how, is the device's. Memory whose writes may not come in any order it does not
+ * take. */
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <sys/mman.h>

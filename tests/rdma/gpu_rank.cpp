@@ -1,6 +1,7 @@
-// One rank of a job without MPI whose buffers are GPU memory, on the double of CUDA's driver (its path is the argument): sums and bcasts until those ranks' GPUs and the
-// network serve them, and then of several lengths; what comes is compared. Says how many bytes were copied between GPU and host by then. With "loop" it sums without end from then on. Exit
-// status 1: something was wrong. 3: a collective failed, and said why.
+// One rank of a job without MPI whose buffers are GPU memory, on the double of CUDA's driver (its path is the
+// argument): sums and bcasts until those ranks' GPUs and the network serve them, and then of several lengths;
+// what comes is compared. Says how many bytes were copied between GPU and host by then. With "loop" it sums
+// without end from then on. Exit status 1: something was wrong. 3: a collective failed, and said why.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-/* Preloaded where a device is to be taken for one that follows the page tables, which Soft-RoCE does not: it says so, and pins all the same. What is registered for longer than its pages
- * stay goes wrong here. */
+/* Preloaded where a device is to be taken for one that follows the page tables, which Soft-RoCE does not: it
+ * says so, and pins all the same. What is registered for longer than its pages stay goes wrong here. */
 #include <dlfcn.h>
 #include <infiniband/verbs.h>
 #undef ibv_reg_mr

@@ -1,4 +1,5 @@
-// Devices that Soft-RoCE is not, by functions in place of the library's: those that this program calls, and no others.
+// Devices that Soft-RoCE is not, by functions in place of the library's: those that this program calls, and
+// no others.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>

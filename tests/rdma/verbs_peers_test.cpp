@@ -1,4 +1,5 @@
-// Peers that are through with a communicator while others are not, as NetworkPeers are for networks that need no device.
+// Peers that are through with a communicator while others are not, as NetworkPeers are for networks that need
+// no device.
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
 
@@ -106,7 +107,8 @@ TEST(VerbsPeers, WhoIsThroughHarmsNobody) {
   EXPECT_TRUE(world.of(1).peer_is_gone(0));
 }
 
-// It lives on, and does nothing for those who wait: rank 0, which has a connection, and rank 2, which has begun one.
+// It lives on, and does nothing for those who wait: rank 0, which has a connection, and rank 2, which has
+// begun one.
 TEST(VerbsPeers, WhoHasLeftIsNotWaitedFor) {
   VerbsWorld world(3);
   ASSERT_NO_FATAL_FAILURE(exchange(world, 0, 1));

@@ -2,7 +2,8 @@
 //
 //     price_study exact RANKS...      both prices of every allreduce and bcast, where all ranks can be run
 //     price_study choose MACHINE...   the choice at each size: time, and memory of the process
-//     price_study against MACHINE...  how many times as long the choice takes as the best candidate, when all ranks are run
+//     price_study against MACHINE...  how many times as long the choice takes as the best candidate, when all
+//                                     ranks are run
 //
 // A machine is a number of nodes, of NODESxRANKS ranks in blocks, or of NODESxRANKSt in turn.
 #include <sys/resource.h>

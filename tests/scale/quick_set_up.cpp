@@ -1,6 +1,7 @@
-// Preloaded into the simulation: SimGrid's mpich, mvapich2 and impi selectors find out who shares a node by a ring of p * p messages,
-// once for each communicator and before anything is timed. At 4,096 ranks to simulate these takes longer than everything that
-// is timed together. Here the ranks, which share a process, tell each other through memory. Everything else goes on to SimGrid.
+// Preloaded into the simulation: SimGrid's mpich, mvapich2 and impi selectors find out who shares a node by a
+// ring of p * p messages, once for each communicator and before anything is timed. At 4,096 ranks to simulate
+// these takes longer than everything that is timed together. Here the ranks, which share a process, tell each
+// other through memory. Everything else goes on to SimGrid.
 #include <dlfcn.h>
 #include <mpi.h>
 #include <simgrid/barrier.h>

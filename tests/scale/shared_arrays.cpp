@@ -1,6 +1,7 @@
-// Preloaded into the simulation: what the sides put aside for a large vector (a copy of it, halves on their way into a fold) is all ranks'
-// together, as the vectors are. Of 16 MiB on 1,024 ranks it would take 8 to 16 GiB. Only vectors whose results are not
-// compared need arrays as large: what holds anything would come out wrong, and be seen.
+// Preloaded into the simulation: what the sides put aside for a large vector (a copy of it, halves on their
+// way into a fold) is all ranks' together, as the vectors are. Of 16 MiB on 1,024 ranks it would take 8 to 16
+// GiB. Only vectors whose results are not compared need arrays as large: what holds anything would come out
+// wrong, and be seen.
 #include <sys/mman.h>
 
 #include <cstddef>

@@ -1,11 +1,11 @@
-// Collectives of simulated ranks: the host's, as each of SimGrid's selectors chooses, and heddle's, one after the other on the same
-// machine, with the results checked. Compiled with smpicxx, started by tests/scale/study.py, all ranks in one process: nothing
-// here is any rank's own but the local variables.
+// Collectives of simulated ranks: the host's, as each of SimGrid's selectors chooses, and heddle's, one after
+// the other on the same machine, with the results checked. Compiled with smpicxx, started by
+// tests/scale/study.py, all ranks in one process: nothing here is any rank's own but the local variables.
 //
 //     simulated_collectives CHECKED_BYTES all|heddle COLLECTIVE:BYTES...
 //
-// One line for each: result COLLECTIVE BYTES MPICH_US OMPI_US MVAPICH2_US IMPI_US HEDDLE_US ALGORITHM CHECKED; with heddle alone the others are
-// 0. Exit status 1 where a result is wrong.
+// One line for each: result COLLECTIVE BYTES MPICH_US OMPI_US MVAPICH2_US IMPI_US HEDDLE_US ALGORITHM
+// CHECKED; with heddle alone the others are 0. Exit status 1 where a result is wrong.
 #include <mpi.h>
 #include <simgrid/actor.h>
 #include <simgrid/engine.h>
@@ -34,7 +34,8 @@ namespace {
 
 constexpr const char* kSelectors[] = {"mpich", "ompi", "mvapich2", "impi"};
 
-// Small integers: every sum of up to 65,536 of them is exact in float. The prime sets neighbouring blocks apart.
+// Small integers: every sum of up to 65,536 of them is exact in float. The prime sets neighbouring blocks
+// apart.
 constexpr std::size_t kPeriod = 251;
 float value_of(int rank, std::size_t i) {
   return static_cast<float>((static_cast<std::size_t>(rank) * 31 + i * 7) % kPeriod);
@@ -95,8 +96,8 @@ Status Run::by_heddle(const Case& c) {
   return heddle_.allreduce(in_, out_, c.bytes / sizeof(float), DType::f32, Op::sum);
 }
 
-// Microseconds from a moment at which all ranks begin until the last one is done. The first call is not timed: in it sides
-// choose and prepare.
+// Microseconds from a moment at which all ranks begin until the last one is done. The first call is not
+// timed: in it sides choose and prepare.
 double Run::time_us(const Case& c, Side side) {
   double begin = 0;
   for (int i = 0; i < 2; ++i) {
@@ -147,7 +148,8 @@ bool Run::all_right(const Case& c) {
 }
 
 bool Run::measure(const Case& c) {
-  // Too large for every rank to have its own: all ranks' vectors are one, which is never copied, and which holds nothing.
+  // Too large for every rank to have its own: all ranks' vectors are one, which is never copied, and which
+  // holds nothing.
   const bool checked = c.bytes <= checked_bytes_;
   static float* shared[2];
   std::vector<float> mine(checked ? 2 * (c.bytes / sizeof(float)) : 0);

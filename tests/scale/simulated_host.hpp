@@ -1,4 +1,5 @@
-// What lends a simulated rank's messages to heddle. All ranks live in one process and one thread, and SimGrid's clock is theirs.
+// What lends a simulated rank's messages to heddle. All ranks live in one process and one thread, and
+// SimGrid's clock is theirs.
 #pragma once
 
 #include <mpi.h>
@@ -30,8 +31,9 @@ class Meeting {
 // Of all ranks of MPI_COMM_WORLD, made by whoever comes first; never freed.
 Meeting& world_meeting();
 
-// MPI_Test would cost simulated time for every question asked. So heddle's progress waits (MPI_Waitany) until one of the open
-// messages is through, as the host's own collectives wait, and its tests only look at what was found then.
+// MPI_Test would cost simulated time for every question asked. So heddle's progress waits (MPI_Waitany) until
+// one of the open messages is through, as the host's own collectives wait, and its tests only look at what
+// was found then.
 class SimulatedHost {
  public:
   explicit SimulatedHost(MPI_Comm comm) : comm_(comm) {}

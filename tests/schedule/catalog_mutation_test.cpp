@@ -1,5 +1,6 @@
-// As mutation_test.cpp, of every algorithm in the catalog: on random topologies and in random shapes, damaged at random. Fewer of each, and more of what the
-// samples have not: pipelines, algorithms within others, several leaders, mixed radices.
+// As mutation_test.cpp, of every algorithm in the catalog: on random topologies and in random shapes, damaged
+// at random. Fewer of each, and more of what the samples have not: pipelines, algorithms within others,
+// several leaders, mixed radices.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -9,8 +9,8 @@
 namespace heddle {
 namespace {
 
-// Against a map of time and order of creation, with the many equal times that a simulation has; what is pushed is not earlier than what
-// was taken last.
+// Against a map of time and order of creation, with the many equal times that a simulation has; what is
+// pushed is not earlier than what was taken last.
 TEST(EventQueue, GivesTheEarliestAndOfEqualOnesTheOldest) {
   std::mt19937 random(7);
   for (const int most : {1, 2, 5, 40, 300}) {

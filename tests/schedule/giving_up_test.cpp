@@ -21,7 +21,8 @@ CostModel simple_model() {
   return model;
 }
 
-// A bound above the price changes nothing; below it what is said is above the bound, and the price is no less.
+// A bound above the price changes nothing; below it what is said is above the bound, and the price is no
+// less.
 TEST(GivingUp, IsAboveTheBoundAndNotAboveThePrice) {
   const CostModel model = simple_model();
   for (const test::Sample& sample : test::samples()) {
@@ -34,7 +35,8 @@ TEST(GivingUp, IsAboveTheBoundAndNotAboveThePrice) {
       EXPECT_LE(got_ns, whole_ns) << sample.name << ' ' << part;
     }
   }
-  // Nor is more of a run looked at than the bound asks for: of one that is no ring, whose iterations would be counted.
+  // Nor is more of a run looked at than the bound asks for: of one that is no ring, whose iterations would be
+  // counted.
   const auto long_run = [](std::int32_t rank) {
     Builder b(Collective::allreduce, 1);
     b.repeat(100'000, 0, [&](Builder& to) {
@@ -49,8 +51,8 @@ TEST(GivingUp, IsAboveTheBoundAndNotAboveThePrice) {
   EXPECT_LE(got_ns, 11 * kLatency);
 }
 
-// It is known from the beginning how long messages keep a link: of the rank that gives to three others or takes from them, or that two ranks
-// of a node share.
+// It is known from the beginning how long messages keep a link: of the rank that gives to three others or
+// takes from them, or that two ranks of a node share.
 TEST(GivingUp, IsAtOnceWhereALinkCannotCarryAllInTime) {
   constexpr std::uint32_t kTimes = 1000;
   constexpr std::size_t kBytes = 100;

@@ -25,8 +25,8 @@ struct Trial {
 std::string run_on_numbers(const TopologyView& topology, const std::vector<Schedule>& schedules,
                            const Trial& trial);
 
-// What rank 0 ends with where each rank's elements are all the same number: elements are equal where they were folded alike. Of all schedules of
-// one topology. Throws std::runtime_error with what went wrong.
+// What rank 0 ends with where each rank's elements are all the same number: elements are equal where they
+// were folded alike. Of all schedules of one topology. Throws std::runtime_error with what went wrong.
 std::vector<std::uint64_t> folds_of(const TopologyView& topology, const std::vector<Schedule>& schedules);
 
 }  // namespace heddle::test

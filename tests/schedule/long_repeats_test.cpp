@@ -149,7 +149,8 @@ TEST(LongRepeats, AreCountedByThePricer) {
   EXPECT_DOUBLE_EQ(got_ns, 1000.0 * most);
 }
 
-// The first messages are late where ranks come one after the other to a ring of a few rounds: nothing is counted that is not even.
+// The first messages are late where ranks come one after the other to a ring of a few rounds: nothing is
+// counted that is not even.
 TEST(LongRepeats, AreRunWhereIterationsAreUneven) {
   CostModel model;
   model.levels = {{1000, 0, {0, 1}}};

@@ -106,7 +106,8 @@ TEST(Pricer, ALinkCarriesOneMessageAtATime) {
               kTolerance);
 }
 
-// Two nodes of two ranks: every rank sends to its partner on the other node, first alone and then beside its neighbour.
+// Two nodes of two ranks: every rank sends to its partner on the other node, first alone and then beside its
+// neighbour.
 TEST(Pricer, RanksOfANodeShareItsLink) {
   const std::size_t n = 6000;
   CostModel model = simple_model();
@@ -127,7 +128,8 @@ TEST(Pricer, RanksOfANodeShareItsLink) {
   EXPECT_NEAR(price(TopologyView({{0, 1, 2, 3}}), pairs(2), n, model), kLatency + n * kPerByte, kTolerance);
 }
 
-// Rank 0 handles three messages, one after the other; its neighbour's single one has the node's link meanwhile.
+// Rank 0 handles three messages, one after the other; its neighbour's single one has the node's link
+// meanwhile.
 TEST(Pricer, WhatARankHandlesDoesNotKeepItsNodesLink) {
   CostModel model = simple_model();
   constexpr double kHandling = 2000;
@@ -360,7 +362,8 @@ TEST(Pricer, NoMessageTakesLessThanTheLeast) {
   }
 }
 
-// The receivers are crowded, and each takes in a message of its own: a root that sends to all of them goes on at once.
+// The receivers are crowded, and each takes in a message of its own: a root that sends to all of them goes on
+// at once.
 TEST(Pricer, CrowdedReceiversDoNotHoldUpARoot) {
   CostModel model = simple_model();
   constexpr double kLeast = 50'000;

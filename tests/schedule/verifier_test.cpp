@@ -24,7 +24,8 @@ void expect_complaint(const std::string& got, const std::string& part) {
       << "verify said: \"" << got << "\", expected it to say: " << part;
 }
 
-// A team folds all its members' elements at once, and rounds floats of 8 and 16 bits once: that is not what steps by steps give.
+// A team folds all its members' elements at once, and rounds floats of 8 and 16 bits once: that is not what
+// steps by steps give.
 TEST(Verifier, TellsAFoldOfSeveralFromOneByOne) {
   const auto verdict_of = [](std::int32_t size) {
     const auto build = [size](std::int32_t rank) {
@@ -32,7 +33,8 @@ TEST(Verifier, TellsAFoldOfSeveralFromOneByOne) {
       if (rank != 0) b.send(0, {0, 1}, Slot::input).wait();
       for (std::int32_t other = 1; rank == 0 && other < size; ++other)
         b.recv_scratch(other, {0, 1}, static_cast<std::uint32_t>(other - 1)).wait();
-      // Member 1 has the team's result, for all but rank 0, which makes its own of the same inputs in the same order.
+      // Member 1 has the team's result, for all but rank 0, which makes its own of the same inputs in the
+      // same order.
       b.team(StepKind::team_reduce, Slot::input, 1, {0, 1});
       for (std::int32_t other = 2; rank == 1 && other < size; ++other)
         b.send(other, {0, 1}).wait();

@@ -107,7 +107,8 @@ std::vector<TestStream> streams(int ranks, std::uint64_t dimension, DType type, 
 
 constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32, DType::f64, DType::i32, DType::i64};
 
-// In one thread, whoever's turn it is: several runs on the same memory, of several rounds and of fewer than there are slots.
+// In one thread, whoever's turn it is: several runs on the same memory, of several rounds and of fewer than
+// there are slots.
 TEST(BitmapExchange, GivesTheBitsOfTheFoldWhoeverIsFirst) {
   std::mt19937_64 random(1);
   for (const int ranks : {2, 3, 5, 8}) {

@@ -1,4 +1,5 @@
-// Schedules over streams: every allreduce of the catalog that sends messages, beside the dense engine on the same schedule.
+// Schedules over streams: every allreduce of the catalog that sends messages, beside the dense engine on the
+// same schedule.
 #include "sparse/execution.hpp"
 
 #include <gtest/gtest.h>
@@ -155,7 +156,8 @@ class StreamSchedules : public ::testing::TestWithParam<Algorithm> {};
 INSTANTIATE_TEST_SUITE_P(Catalog, StreamSchedules, ::testing::ValuesIn(by_messages()),
                          [](const auto& param) { return std::string(param.param.name); });
 
-// With regions where the dense chunks are, the bits are those of the dense schedule: -0, NaN and infinities included.
+// With regions where the dense chunks are, the bits are those of the dense schedule: -0, NaN and infinities
+// included.
 TEST_P(StreamSchedules, GivesTheBitsOfTheDenseSchedule) {
   std::uint64_t seed = 1;
   for (int ranks = 1; ranks <= 9; ++ranks) {
@@ -186,7 +188,8 @@ TEST_P(StreamSchedules, GivesTheBitsOfTheDenseSchedule) {
   }
 }
 
-// Regions of any width, also empty ones; dimensions that no memory holds; min and max, to which an absent entry adds nothing.
+// Regions of any width, also empty ones; dimensions that no memory holds; min and max, to which an absent
+// entry adds nothing.
 TEST_P(StreamSchedules, ServesAnyRegionsDimensionsAndOperations) {
   std::uint64_t seed = 100;
   for (const int ranks : {2, 3, 5, 8}) {
@@ -225,7 +228,8 @@ TEST_P(StreamSchedules, ServesAnyRegionsDimensionsAndOperations) {
   }
 }
 
-// Where the lender of messages is asked about one after the other, as MPI is: a later one may be through before an earlier one is asked about again.
+// Where the lender of messages is asked about one after the other, as MPI is: a later one may be through
+// before an earlier one is asked about again.
 TEST_P(StreamSchedules, ServesMessagesThatAreFoundDoneInAnyOrder) {
   LoopbackOptions delayed;
   delayed.max_delay = 7;

@@ -1,8 +1,10 @@
-// Speed of the sparse kernels beside a plain merge and a copy. Not a test: it prints tables and judges nothing.
+// Speed of the sparse kernels beside a plain merge and a copy. Not a test: it prints tables and judges
+// nothing.
 //
 //   sparse_bench [milliseconds per figure]
 //
-// Figures are million entries a second, the entries of all inputs counted: medians of repeated runs on fresh output.
+// Figures are million entries a second, the entries of all inputs counted: medians of repeated runs on fresh
+// output.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -154,7 +156,8 @@ void fold_table(const char* name, DType type, const std::vector<std::size_t>& co
   }
 }
 
-// Chunks of 4096 entries, as they are sent: choosing the form and writing, then reading; and dense vectors of 16 Mi elements.
+// Chunks of 4096 entries, as they are sent: choosing the form and writing, then reading; and dense vectors of
+// 16 Mi elements.
 void wire_row(double density, bool clustered) {
   constexpr std::size_t kChunk = 4096;
   const auto dimension = static_cast<std::uint64_t>(400'000 / density);

@@ -1,4 +1,5 @@
-// A machine of two domains that is not there: hwloc is told so, and each thread or process takes a core of one.
+// A machine of two domains that is not there: hwloc is told so, and each thread or process takes a core of
+// one.
 #pragma once
 
 #include <sched.h>
@@ -7,8 +8,8 @@
 
 namespace heddle::test {
 
-// For as long as it lives, hwloc finds two packages of one core each; what is set up meanwhile sees domains of the ranks
-// bound to either. Set the variable from one thread, before the others are started.
+// For as long as it lives, hwloc finds two packages of one core each; what is set up meanwhile sees domains
+// of the ranks bound to either. Set the variable from one thread, before the others are started.
 class DividedMachine {
  public:
   DividedMachine() { setenv("HWLOC_SYNTHETIC", "package:2 l3:1(size=32MiB) l2:1(size=1MiB) core:1 pu:1", 1); }

@@ -1,4 +1,5 @@
-/* Read by the leak sanitizer if there is one: it ends a process that has no /proc, where it would list threads. For the main file of a program. */
+/* Read by the leak sanitizer if there is one: it ends a process that has no /proc, where it would list
+ * threads. For the main file of a program. */
 #ifndef HEDDLE_TESTS_LEAKS_WITHOUT_PROC_H
 #define HEDDLE_TESTS_LEAKS_WITHOUT_PROC_H
 

@@ -247,8 +247,8 @@ int late() {
   return 0;
 }
 
-// What is not complete after the time that the caller was elsewhere has not been moved meanwhile: one look is not enough for a sum
-// of this length.
+// What is not complete after the time that the caller was elsewhere has not been moved meanwhile: one look is
+// not enough for a sum of this length.
 int overlap() {
   const auto elsewhere = [] { std::this_thread::sleep_for(std::chrono::seconds(2)); };
   std::vector<float> data(250'000, 1.F);

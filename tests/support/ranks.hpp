@@ -66,8 +66,8 @@ class Rank {
   std::atomic<bool> finished_{false};
 };
 
-// Aborts the process when the ranks are not all finished `limit` after its birth, naming those that are not. After a
-// failed assertion there is nothing to wait for: the failed rank is missed by the others.
+// Aborts the process when the ranks are not all finished `limit` after its birth, naming those that are not.
+// After a failed assertion there is nothing to wait for: the failed rank is missed by the others.
 class Watchdog {
  public:
   Watchdog(const std::vector<std::unique_ptr<Rank>>& ranks, std::chrono::seconds limit)

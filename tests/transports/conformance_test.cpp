@@ -206,7 +206,8 @@ TEST_P(Conformance, RandomConversation) {
 }
 
 // After a cancel the buffer is the caller's again.
-// Where there is a descriptor it is quiet while nothing comes, and readable when something did, over and over.
+// Where there is a descriptor it is quiet while nothing comes, and readable when something did, over and
+// over.
 TEST_P(Conformance, SleepersWakeUp) {
   const auto world = GetParam().make(2);
   Transport& sleeper = world->of(1);

@@ -1,5 +1,5 @@
-// Allreduce in memory that all members can reach: the same results as through the slots, whatever the mixture of buffers,
-// and no slot touched where every buffer is from a heap.
+// Allreduce in memory that all members can reach: the same results as through the slots, whatever the mixture
+// of buffers, and no slot touched where every buffer is from a heap.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -175,8 +175,8 @@ TEST_P(DirectReduceTest, WhatIsTheOwnersAgainIsNotTaken) {
   EXPECT_FALSE(world.slots_used());
 }
 
-// Every operation draws its verb, size, element, and for every member where its buffers are and whether it works in
-// place; blocks come and go.
+// Every operation draws its verb, size, element, and for every member where its buffers are and whether it
+// works in place; blocks come and go.
 TEST_P(DirectReduceTest, RandomMixtures) {
   const int members = GetParam();
   constexpr std::size_t kMost = kSlowBuild ? 200'000 : 600'000;

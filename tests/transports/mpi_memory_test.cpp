@@ -10,7 +10,8 @@ namespace {
 thread_local bool no_memory = false;
 }  // namespace
 
-// Not inlined: where the compiler sees malloc on one side and `new` on the other it warns of a mismatch that is not one.
+// Not inlined: where the compiler sees malloc on one side and `new` on the other it warns of a mismatch that
+// is not one.
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
   void* const memory = no_memory ? nullptr : std::malloc(bytes > 0 ? bytes : 1);
   if (memory == nullptr) throw std::bad_alloc();

@@ -127,7 +127,8 @@ TEST_P(NetworkPeers, WhatWasSentOutlivesTheSender) {
     const auto begin = steady_clock::now();
     world.leave(0);
     EXPECT_LT(steady_clock::now() - begin, milliseconds(2000)) << "leaving waits for nobody";
-    // The news of the departure must not overtake the messages, nor count against those who need no more of this rank.
+    // The news of the departure must not overtake the messages, nor count against those who need no more of
+    // this rank.
     ASSERT_FALSE(drive(
         world, [] { return false; }, milliseconds(100)));
     exchange(world, 1, 2);

@@ -1,9 +1,13 @@
-// What an allreduce of float sums by two processes of one machine costs for each way to the other's data, by turns:
+// What an allreduce of float sums by two processes of one machine costs for each way to the other's data, by
+// turns:
 //   staged     through the team's slots: the buffers are private
-//   cma        each process reads the other's whole input out of its memory (process_vm_readv), a piece at a time
+//   cma        each process reads the other's whole input out of its memory (process_vm_readv), a piece at a
+//              time
 //   cma halves each reads and folds one half, then the other half of the result
-//   reachable  the buffers lie in SharedHeaps: what moving private pages into shared memory would give at best
-// Run by hand; prints a Markdown table of medians in microseconds. docs/performance.md says what follows from it.
+//   reachable  the buffers lie in SharedHeaps: what moving private pages into shared memory would give at
+//   most
+// Run by hand; prints a Markdown table of medians in microseconds. docs/performance.md says what follows from
+// it.
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/uio.h>

@@ -100,7 +100,8 @@ TEST_P(SharedMemoryTest, AWrongSizeIsRefused) {
       << attached.status().message();
 }
 
-// What a process number of another PID namespace may lead to: memory of the same size, which even this process may have made.
+// What a process number of another PID namespace may lead to: memory of the same size, which even this
+// process may have made.
 TEST_P(SharedMemoryTest, OtherMemoryOfThatSizeIsRefused) {
   SharedMemory meant = SharedMemory::create(8192, GetParam()).value();
   SharedMemory other = SharedMemory::create(8192, GetParam()).value();

@@ -1,4 +1,5 @@
-// Bcasts that are copied once: who may read whom, memory that nobody may read, and when it is measured to pay.
+// Bcasts that are copied once: who may read whom, memory that nobody may read, and when it is measured to
+// pay.
 #include "transports/shm/single_copy.hpp"
 
 #include <linux/filter.h>
@@ -99,7 +100,8 @@ TeamOp bcast(std::byte* data, std::size_t bytes, int root) {
   return op;
 }
 
-// The root tries again only after some bcasts, in which it does not wait for the others: they are up to a slot behind.
+// The root tries again only after some bcasts, in which it does not wait for the others: they are up to a
+// slot behind.
 TEST(SingleCopy, WhatNobodyMayReadGoesThroughSlots) {
   constexpr std::size_t kBytes = kOnceFrom + 12;
   constexpr int kBcasts = 60;

@@ -99,7 +99,8 @@ TEST(SmallStores, MembersAreTheRootInTurn) {
     EXPECT_NEAR(team.bcasts[root], team.bcasts[0], 1) << root;
 }
 
-// Else the ways would not differ at all, and chance would choose. Of many members an allreduce is handed over only if it is short.
+// Else the ways would not differ at all, and chance would choose. Of many members an allreduce is handed over
+// only if it is short.
 TEST(SmallStores, WhatIsTimedIsHandedOver) {
   for (const int members : {2, 5, 20}) {
     TeamWorld world(members, 4096);

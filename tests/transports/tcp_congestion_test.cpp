@@ -49,7 +49,8 @@ void greet(NetworkWorld& world) {
   ASSERT_TRUE(received.done);
 }
 
-// Both ends of every connection have what was asked for; or the system's, but Reno in BBR's place to ranks as near as these. Which one the system has differs: on one with BBR this sees all of it.
+// Both ends of every connection have what was asked for; or the system's, but Reno in BBR's place to ranks as
+// near as these. Which one the system has differs: on one with BBR this sees all of it.
 TEST(TcpCongestion, IsWhatWasAskedFor) {
   const std::string systems = tcp_congestion(tcp_listen(0).value());
   const bool paces = tcp_paces(systems);

@@ -136,7 +136,8 @@ class DeadAddress {
   std::vector<Socket> waiting_;
 };
 
-// Dead ones before the good one cost a fraction of a second each, and nothing where somebody has been there before.
+// Dead ones before the good one cost a fraction of a second each, and nothing where somebody has been there
+// before.
 TEST(Tcp, AddressesAreTriedSideBySideAndTheGoodOneIsRemembered) {
   Socket own = listen_at(kLoopback, 0);
   const auto port = static_cast<std::uint16_t>(tcp_local_port(own));

@@ -1,4 +1,5 @@
-// Who is to blame for a wait: always the member that does not move, never one that waits itself. And what members do that do different things.
+// Who is to blame for a wait: always the member that does not move, never one that waits itself. And what
+// members do that do different things.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 
-// Remembers which memory each registration leads to, by what was written there when it was made: as a device, which keeps the pages
-// that were there, or, following page tables, those that are there now.
+// Remembers which memory each registration leads to, by what was written there when it was made: as a device,
+// which keeps the pages that were there, or, following page tables, those that are there now.
 class FakeDevice final : public MemoryPinner {
  public:
   explicit FakeDevice(bool follows) : follows_(follows) {}

@@ -16,7 +16,8 @@ struct DescribedMachine {
   int ranks_per_node = 2;
   double latency_us = 2;  // of a small message between nodes, one way
   double gbit = 100;      // of a node's link, in 1e9 bits a second, each way
-  // How many times as long a message takes while all nodes send far: MessageCost's, that communicators measure.
+  // How many times as long a message takes while all nodes send far: MessageCost's, that communicators
+  // measure.
   double crossing = 1;
 };
 

@@ -1,4 +1,5 @@
-// Whether a network device reads and writes a GPU's memory, and how fast, by having it do so, as a communicator does (src/comm/gpu_direct.hpp).
+// Whether a network device reads and writes a GPU's memory, and how fast, by having it do so, as a
+// communicator does (src/comm/gpu_direct.hpp).
 #pragma once
 
 #include <string>
@@ -15,7 +16,8 @@ struct GpuDirectTrial {
   bool pays = false;  // so that communicators use it
 };
 
-// GPU number `gpu`, whose driver is initialised, and RDMA device `network`. Makes a context, and takes some memory for that time.
+// GPU number `gpu`, whose driver is initialised, and RDMA device `network`. Makes a context, and takes some
+// memory for that time.
 GpuDirectTrial try_gpu_direct(const Config& config, int gpu, const std::string& network);
 
 }  // namespace heddle::info

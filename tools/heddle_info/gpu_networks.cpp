@@ -12,7 +12,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where a device is: its place in the tree of buses, from the root complex ("pci0000:00") on, and its NUMA node.
+// Where a device is: its place in the tree of buses, from the root complex ("pci0000:00") on, and its NUMA
+// node.
 struct Site {
   fs::path device;
   std::vector<std::string> buses;
@@ -142,7 +143,8 @@ GpuNetwork pair_of(int gpu, const Network& network, Distance distance, const std
   } else if (way.empty()) {
     pair.why = "neither dmabuf nor nvidia_peermem makes the GPU's memory known to RDMA devices";
   } else {
-    // Behind one switch they talk directly. Elsewhere writes pass through processors, but not all of those let reads through.
+    // Behind one switch they talk directly. Elsewhere writes pass through processors, but not all of those
+    // let reads through.
     pair.gdr_write = distance == Distance::unknown ? "unsure" : "possible";
     pair.gdr_read = distance == Distance::same_switch ? "possible" : "unsure";
     note(attempt(gpu, network.name), pair);

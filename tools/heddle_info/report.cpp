@@ -11,8 +11,8 @@
 namespace heddle::info {
 namespace {
 
-// In lines of 100 columns where commas and semicolons allow it. `begin` comes before the first, which is as long as what `indent` many spaces are
-// for the others.
+// In lines of 100 columns where commas and semicolons allow it. `begin` comes before the first, which is as
+// long as what `indent` many spaces are for the others.
 std::string wrapped(std::string begin, std::string_view text, std::size_t indent) {
   constexpr std::size_t kColumns = 100;
   std::string out = std::move(begin);

@@ -15,8 +15,8 @@ enum class Launcher : std::uint8_t { none, mpi, environment };
 // By the variables that launchers set; MPI's count more, since they may be started by one another.
 Launcher find_launcher();
 
-// The sentence that says so where an MPI launcher started several processes and this one found itself alone (`size`): the launcher is
-// another MPI's. Else empty.
+// The sentence that says so where an MPI launcher started several processes and this one found itself alone
+// (`size`): the launcher is another MPI's. Else empty.
 std::string other_launcher(Launcher launcher, int size);
 
 // As long as it lives the ranks can meet. Communicators go before it.

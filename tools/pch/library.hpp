@@ -1,4 +1,5 @@
-// The standard headers that most files of a large library include, compiled once for all of them where a build wants that (b_pch).
+// The standard headers that most files of a large library include, compiled once for all of them where a
+// build wants that (b_pch).
 #ifndef HEDDLE_PCH_LIBRARY_HPP  // a compiler warns of a #pragma once in what it compiles by itself
 #define HEDDLE_PCH_LIBRARY_HPP
 

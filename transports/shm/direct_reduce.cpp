@@ -87,8 +87,8 @@ bool DirectReduce::any_has_withdrawn() const {
   return std::any_of(boards_.begin(), boards_.end(), [](const Board* each) { return has_withdrawn(*each); });
 }
 
-// A result overwrites nothing that another member needs, in place or not: this part of this member's input is for this
-// member alone to read.
+// A result overwrites nothing that another member needs, in place or not: this part of this member's input is
+// for this member alone to read.
 void DirectReduce::fold_piece(const TeamOp& op, std::size_t i) {
   const Extent e = piece_extent(op, i);
   const Extent own = part_of(e, static_cast<int>(rank_), static_cast<int>(boards_.size()));
@@ -123,7 +123,8 @@ bool DirectReduce::poll(TeamOp& op) {
     }
     if (fetched < folded && all_reached(&DirectProgress::folded, pieces_ + fetched + 1)) {
       fetch_piece(op, fetched);
-      // Those who have all results themselves wait for this member no longer than they like. As it never drains, nobody ends the operation.
+      // Those who have all results themselves wait for this member no longer than they like. As it never
+      // drains, nobody ends the operation.
       if (fetched + 1 == n && any_has_withdrawn()) return false;
       if (++fetched == n) mine.drained.store(pieces_ + n, std::memory_order_release);
       moved = true;

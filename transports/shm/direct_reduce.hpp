@@ -11,17 +11,18 @@
 
 namespace heddle {
 
-// Each member offers its buffers if they lie in its heap. With all offers made, each maps the others' buffers and says
-// whether it could; if all could, each folds its part of every piece straight out of everybody's input into its own
-// result, and fetches the other parts from their owners' results. One member without an offer, or unable to map one, and all
-// work through the slots. The decision takes two hops where it is made; a member that has nothing to offer knows
-// at once and waits for nobody.
+// Each member offers its buffers if they lie in its heap. With all offers made, each maps the others' buffers
+// and says whether it could; if all could, each folds its part of every piece straight out of everybody's
+// input into its own result, and fetches the other parts from their owners' results. One member without an
+// offer, or unable to map one, and all work through the slots. The decision takes two hops where it is made;
+// a member that has nothing to offer knows at once and waits for nobody.
 //
-// Of n bytes, each of p members reads n of inputs and n (p-1)/p of results and writes n: no copies into slots and out.
+// Of n bytes, each of p members reads n of inputs and n (p-1)/p of results and writes n: no copies into slots
+// and out.
 class DirectReduce {
  public:
-  // `memory` has the members' parts, `stride` bytes apart, each with its Board first; borrowed, as `heap` is (may be
-  // null).
+  // `memory` has the members' parts, `stride` bytes apart, each with its Board first; borrowed, as `heap` is
+  // (may be null).
   DirectReduce(std::byte* memory, std::size_t stride, int members, int member, const SharedHeap* heap);
 
   enum class Way : std::uint8_t { undecided, staged, direct };
@@ -30,7 +31,8 @@ class DirectReduce {
   void start(const TeamOp& op);
   // Moves the decision without waiting.
   Way way(const TeamOp& op) { return way_ == Way::undecided ? decide(op) : way_; }
-  // The operation itself, Way::direct: true when this member's result is complete and nobody needs its buffers any more.
+  // The operation itself, Way::direct: true when this member's result is complete and nobody needs its
+  // buffers any more.
   bool poll(TeamOp& op);
 
  private:

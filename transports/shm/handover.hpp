@@ -17,8 +17,8 @@ class Handover {
  public:
   void use(const SmallStores& stores) { stores_ = stores; }
 
-  // Copies n bytes to `to`, the start of a cache line or in a line with what the reader polls. What is stored before
-  // a release store of the caller's is visible before it.
+  // Copies n bytes to `to`, the start of a cache line or in a line with what the reader polls. What is stored
+  // before a release store of the caller's is visible before it.
   void operator()(std::byte* to, const std::byte* from, std::size_t n) const {
     if (n >= kLine) {
       const StoreWay way = n >= kLargePayload ? stores_.large : stores_.middle;

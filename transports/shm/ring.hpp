@@ -1,4 +1,5 @@
-// What lies in shared memory for the messages of a node: rings of bytes, and what their owners tell of themselves.
+// What lies in shared memory for the messages of a node: rings of bytes, and what their owners tell of
+// themselves.
 #pragma once
 
 #include <algorithm>

@@ -15,10 +15,12 @@
 namespace heddle {
 namespace {
 
-// By this process, or by those that it comes from: each pair of parent and child shares the blocks that were there before.
+// By this process, or by those that it comes from: each pair of parent and child shares the blocks that were
+// there before.
 std::atomic<std::uint64_t> forks{0};
 
-// Four sizes between two powers of two, so that a block serves requests that are not quite the same. Pages that nobody touches do not exist.
+// Four sizes between two powers of two, so that a block serves requests that are not quite the same. Pages
+// that nobody touches do not exist.
 std::size_t rounded_up(std::size_t bytes) {
   constexpr std::size_t kLeast = 16 * 1024;
   if (bytes <= kLeast) return kLeast;
@@ -29,7 +31,8 @@ std::size_t rounded_up(std::size_t bytes) {
 
 }  // namespace
 
-// What the child looks at, whatever other threads were doing: in a list that only grows, and of which places are used again.
+// What the child looks at, whatever other threads were doing: in a list that only grows, and of which places
+// are used again.
 struct SharedHeap::InChildren {
   std::atomic<bool> is_taken{true};
   std::atomic<std::byte*> start{nullptr};  // null: nothing to do
@@ -63,7 +66,8 @@ void SharedHeap::EndInChildren::operator()(InChildren* block) const {
   block->is_taken.store(false, std::memory_order_release);
 }
 
-// Between fork() and its return: system calls alone. What is a copy already the children of this child inherit as one.
+// Between fork() and its return: system calls alone. What is a copy already the children of this child
+// inherit as one.
 void SharedHeap::copy_in_child() {
   for (InChildren* block = InChildren::first.load(std::memory_order_acquire); block != nullptr;
        block = block->next) {

@@ -23,8 +23,9 @@ struct HeapPlace {
 
 // One rank's memory for the others. Each block is a memfd of its own, with a descriptor. Any thread.
 //
-// Making one takes a hundred microseconds, pages included, so what is put by is given out again, under its number: the others may have mapped
-// it already. That is bounded, and nothing is given out again that a process forked since may still look at.
+// Making one takes a hundred microseconds, pages included, so what is put by is given out again, under its
+// number: the others may have mapped it already. That is bounded, and nothing is given out again that a
+// process forked since may still look at.
 class SharedHeap {
  public:
   // Zeroed, page-aligned memory of `bytes` (at least 1), for as long as this object or until release().
@@ -32,9 +33,11 @@ class SharedHeap {
   // `memory` is what allocate() returned, and no collective that uses it is in flight on any rank.
   Status release(void* memory);
 
-  // The same, of any contents: of what was put by, where there is a block of that size. A failure where there would be more than `most_blocks`.
+  // The same, of any contents: of what was put by, where there is a block of that size. A failure where there
+  // would be more than `most_blocks`.
   Result<void*> allocate_again(std::size_t bytes, std::size_t most_blocks);
-  // As release(), for allocate_again(): keeps it, or others in its place, up to kMostKept bytes. False where it is no block's beginning.
+  // As release(), for allocate_again(): keeps it, or others in its place, up to kMostKept bytes. False where
+  // it is no block's beginning.
   bool put_by(void* memory);
   static constexpr std::size_t kMostKept = std::size_t{64} << 20;
 
@@ -46,7 +49,8 @@ class SharedHeap {
   std::size_t kept() const;    // put by
 
  private:
-  // Has children that are forked get the memory as a copy of their own, like all other memory: what they write there stays theirs.
+  // Has children that are forked get the memory as a copy of their own, like all other memory: what they
+  // write there stays theirs.
   struct InChildren;
   struct EndInChildren {
     void operator()(InChildren* block) const;

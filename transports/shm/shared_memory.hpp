@@ -43,9 +43,10 @@ class SharedMemory {
   // All who should have attached; the memory can no longer be found, only used.
   void publish_done();
 
-  // Who uses the memory as one of its members says so by a lock of the kernel's, which ends with this object or its process, and which processes
-  // see whose numbers mean nothing to each other. (It lasts longer where the process has forked: as long as the child runs the same program.)
-  // Before publish_done(), which then leaves the descriptor open. False: there are no such locks here.
+  // Who uses the memory as one of its members says so by a lock of the kernel's, which ends with this object
+  // or its process, and which processes see whose numbers mean nothing to each other. (It lasts longer where
+  // the process has forked: as long as the child runs the same program.) Before publish_done(), which then
+  // leaves the descriptor open. False: there are no such locks here.
   bool claim(int member);
   // By another one.
   bool is_claimed(int member) const;

@@ -83,8 +83,8 @@ bool ShmTeamImpl::small_slot_free(std::uint64_t operation) {
 
 namespace {
 
-// Whether the flag has its value, looking a few times: the way back to the caller and here again takes as long as a
-// good part of the hop that is awaited.
+// Whether the flag has its value, looking a few times: the way back to the caller and here again takes as
+// long as a good part of the hop that is awaited.
 bool arrives(const std::atomic<std::uint64_t>& flag, std::uint64_t value) {
   constexpr int kGlances = 8;
   for (int i = 0; i < kGlances; ++i) {
@@ -95,7 +95,8 @@ bool arrives(const std::atomic<std::uint64_t>& flag, std::uint64_t value) {
 
 }  // namespace
 
-// What a bcast of as many bytes from the same root will bring next: a root that gives one after the other is ahead.
+// What a bcast of as many bytes from the same root will bring next: a root that gives one after the other is
+// ahead.
 void ShmTeamImpl::prefetch_next(const TeamOp& op, std::size_t bytes) const {
   const std::byte* next = area_[static_cast<std::size_t>(op.root)] + small_slot(op.operation + 1);
   __builtin_prefetch(next);
@@ -146,7 +147,8 @@ bool ShmTeamImpl::poll_small(TeamOp& op) {
 
 // ---- Large vectors
 
-// Before anything of others' is read. Who has started something else never agrees: this operation does not end then, and clash() says why.
+// Before anything of others' is read. Who has started something else never agrees: this operation does not
+// end then, and clash() says why.
 bool ShmTeamImpl::all_agree(TeamOp& op) const {
   if (op.agreed) return true;
   for (int m = 0; m < size_; ++m) {

@@ -11,10 +11,12 @@
 // in cache. (The staged scheme follows the shared-memory collectives literature: Graham & Shipman 2008; Jain
 // et al., SC'18; movement-avoiding reduction, SC'23.)
 //
-// Large allreduces of buffers that all members can reach (SharedHeap) need no slots: each owner folds its part straight
-// from everybody's buffers into its own result, and the others fetch it from there (direct_reduce.hpp).
+// Large allreduces of buffers that all members can reach (SharedHeap) need no slots: each owner folds its
+// part straight from everybody's buffers into its own result, and the others fetch it from there
+// (direct_reduce.hpp).
 //
-// Bcasts may go from buffer to buffer, where members can read each other's memory and that is the faster way (single_copy.hpp).
+// Bcasts may go from buffer to buffer, where members can read each other's memory and that is the faster way
+// (single_copy.hpp).
 //
 // The fold is left to right in member order for every element, whatever the size: the result's bits do not
 // depend on the number of pieces, on who owns a part, or on whether the vector is small.
@@ -35,9 +37,9 @@ inline constexpr std::size_t kSlotsOfAMember = 32;  // half of them for what it 
 
 // The longest vector that one small slot holds.
 inline constexpr std::size_t kSmallBytes = std::size_t{16} << 10;
-// The most that a member reads of others' small slots to fold them: longer vectors are shared out, for a second hop. A hop
-// between cores costs little. Where members take turns on cores it is a change of process, and reading costs less (measured,
-// eight members on two cores: 4 KiB in 10 us instead of 17).
+// The most that a member reads of others' small slots to fold them: longer vectors are shared out, for a
+// second hop. A hop between cores costs little. Where members take turns on cores it is a change of process,
+// and reading costs less (measured, eight members on two cores: 4 KiB in 10 us instead of 17).
 inline constexpr std::size_t kSmallReads = std::size_t{16} << 10;
 inline constexpr std::size_t kSmallReadsOnSharedCores = std::size_t{128} << 10;
 
@@ -56,14 +58,16 @@ class ShmTeam : public Team {
   // How this member stores small payloads from its next operation on.
   virtual void use(const SmallStores& stores) = 0;
 
-  // Whether this process may read the memory of all other members (single_copy.hpp). They have all made their teams.
+  // Whether this process may read the memory of all other members (single_copy.hpp). They have all made their
+  // teams.
   virtual bool reads_all() const = 0;
-  // Whether bcasts of kOnceFrom to kOnceUpTo bytes are copied once from the root's own buffer, from the next operation on; at first they are not. The same on all members.
+  // Whether bcasts of kOnceFrom to kOnceUpTo bytes are copied once from the root's own buffer, from the next
+  // operation on; at first they are not. The same on all members.
   virtual void copy_once(bool on) = 0;
 };
 
-// The team in `memory` (geometry.bytes() long, zeroed, mapped by every member; borrowed, outlives the team). `heap` is
-// this member's, borrowed likewise; null: none.
+// The team in `memory` (geometry.bytes() long, zeroed, mapped by every member; borrowed, outlives the team).
+// `heap` is this member's, borrowed likewise; null: none.
 std::unique_ptr<ShmTeam> make_shm_team(std::byte* memory, const ShmTeamGeometry& geometry, int member,
                                        const SharedHeap* heap = nullptr);
 

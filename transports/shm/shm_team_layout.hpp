@@ -20,20 +20,22 @@ inline constexpr std::uint64_t kSmallDepth = 8;
 // cheaper to write again (measured: 64 KiB through 16 slots takes three quarters of the time through 4).
 inline constexpr std::uint64_t kDepth = kSlotsOfAMember / 2;
 
-// Smaller pieces cost more in flags than their overlap hides (measured: 32 KiB by two members in one piece takes four
-// fifths of the time in two).
+// Smaller pieces cost more in flags than their overlap hides (measured: 32 KiB by two members in one piece
+// takes four fifths of the time in two).
 inline constexpr std::size_t kLeastPieceBytes = std::size_t{32} << 10;
-// There is nothing but copying to overlap in a bcast (measured, two members: 32 KiB in two pieces takes four fifths of the time in one, 64 KiB
-// in four pieces nine tenths of that in two; pieces of 8 KiB gain nothing more).
+// There is nothing but copying to overlap in a bcast (measured, two members: 32 KiB in two pieces takes four
+// fifths of the time in one, 64 KiB in four pieces nine tenths of that in two; pieces of 8 KiB gain nothing
+// more).
 inline constexpr std::size_t kLeastBcastPieceBytes = std::size_t{16} << 10;
 // Small results from this size on are worth fetching into the cache while the others' payloads are awaited.
 inline constexpr std::size_t kPrefetchBytes = 4096;
 
-// Bcasts up to this size are fetched before they are asked for (measured, two members, many in a row from one root: 4 B take 0.15 us instead
-// of 0.19, 64 and 128 B 0.16 instead of 0.21, 256 B 0.17 instead of 0.19).
+// Bcasts up to this size are fetched before they are asked for (measured, two members, many in a row from one
+// root: 4 B take 0.15 us instead of 0.19, 64 and 128 B 0.16 instead of 0.21, 256 B 0.17 instead of 0.19).
 inline constexpr std::size_t kAheadBytes = 256;
 
-// What must be the same on all members, in a number: the bytes, of an allreduce what it does, else the root (of more than 256 members, the last digits of it), and the verb.
+// What must be the same on all members, in a number: the bytes, of an allreduce what it does, else the root
+// (of more than 256 members, the last digits of it), and the verb.
 inline constexpr int kVerbBits = 2;
 inline constexpr int kDetailBits = 8;
 inline std::uint64_t call_number(const TeamOp& op) {
@@ -100,7 +102,8 @@ struct alignas(2 * kLine) DirectProgress {
   std::atomic<std::uint64_t> drained;
 };
 
-// Where others may read this process's memory, and that it is this process's: what `place` points to has the value `number`. Written once, before any operation.
+// Where others may read this process's memory, and that it is this process's: what `place` points to has the
+// value `number`. Written once, before any operation.
 struct Identity {
   std::int64_t pid;
   std::uint64_t place;
@@ -112,7 +115,8 @@ struct alignas(2 * kLine) Lent {
   std::uint64_t place;               // of the last that was lent
 };
 
-// What a large operation is, for members to compare. A root is ahead of its readers by no more operations than there are slots of either kind.
+// What a large operation is, for members to compare. A root is ahead of its readers by no more operations
+// than there are slots of either kind.
 inline constexpr std::uint64_t kStarted = 32;
 static_assert(kStarted > kSmallDepth + kDepth);
 struct Started {
@@ -139,8 +143,8 @@ struct Board {
   alignas(2 * kLine) Started started[kStarted];  // at the number of the operation
 };
 
-// A seqlock's order, for one who writes once (Boehm, "Can Seqlocks Get Along with Programming Language Memory Models?", MSPC 2012): whoever has read
-// anything that the caller stored after withdraw() finds it withdrawn.
+// A seqlock's order, for one who writes once (Boehm, "Can Seqlocks Get Along with Programming Language Memory
+// Models?", MSPC 2012): whoever has read anything that the caller stored after withdraw() finds it withdrawn.
 inline void withdraw(Board& mine) {
   mine.withdrawn.value.store(1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);

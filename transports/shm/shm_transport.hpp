@@ -26,9 +26,9 @@ struct ShmTransportGeometry {
 // Estimate of one message, the same on every rank.
 inline constexpr LinearCost kShmMessageCost{500, 0.12};
 
-// `ranks[m]` is the communicator rank of node member m, `processes[m]` its process, whose end is noticed; none where its number
-// means another one here (in another PID namespace). `memory`
-// is borrowed and outlives the transport. `is_gone(m)` tells of members whose processes are unknown; null: nobody can.
+// `ranks[m]` is the communicator rank of node member m, `processes[m]` its process, whose end is noticed;
+// none where its number means another one here (in another PID namespace). `memory` is borrowed and outlives
+// the transport. `is_gone(m)` tells of members whose processes are unknown; null: nobody can.
 std::unique_ptr<Transport> make_shm_transport(std::byte* memory, const ShmTransportGeometry& geometry,
                                               int member, std::vector<int> ranks,
                                               std::vector<std::optional<WatchedProcess>> processes,

@@ -15,7 +15,8 @@ using namespace team_layout;
 
 namespace {
 
-// Whether all of it came. What is read is another process's, so that nothing here says what is there: the kernel does.
+// Whether all of it came. What is read is another process's, so that nothing here says what is there: the
+// kernel does.
 bool read_memory(std::int64_t pid, std::uint64_t place, std::byte* to, std::size_t bytes) {
   while (bytes > 0) {
     iovec here{to, bytes};
@@ -88,10 +89,10 @@ SingleCopy::Way SingleCopy::take(const TeamOp& op) {
   if (offer < 2 * op.operation) return Way::undecided;
   // A root that is further on has not waited for an answer.
   if (offer != 2 * op.operation + 1) return way_ = Way::staged;
-  const bool read =
-      read_memory(root.identity.pid, root.lent.place, op.out, op.count * op.element_bytes) &&
-      // Or its root has failed, and something else may be there by now. In slots nothing comes either: the wait finds that out.
-      !has_withdrawn(root);
+  const bool read = read_memory(root.identity.pid, root.lent.place, op.out, op.count * op.element_bytes) &&
+                    // Or its root has failed, and something else may be there by now. In slots nothing comes
+                    // either: the wait finds that out.
+                    !has_withdrawn(root);
   board(rank_).taken.value.store(2 * op.operation + (read ? 1 : 0), std::memory_order_release);
   return way_ = read ? Way::done : Way::staged;
 }

@@ -1,10 +1,13 @@
-// Bcasts in which every member copies from the root's own buffer, once: the kernel lets it read the root's memory
-// (process_vm_readv, "cross memory attach"; Chakraborty et al., "Contention-Aware Kernel-Assisted MPI Collectives", CLUSTER 2017).
+// Bcasts in which every member copies from the root's own buffer, once: the kernel lets it read the root's
+// memory (process_vm_readv, "cross memory attach"; Chakraborty et al., "Contention-Aware Kernel-Assisted MPI
+// Collectives", CLUSTER 2017).
 //
-// What goes through slots crosses twice between cores, once when the root takes the slot's lines from the last readers and once when they are read
-// again. Here it crosses once, for a call of the kernel's and a meeting: the root may not return before all have its data. Whether that pays for vectors of some
-// pages differs between processors by a factor of two in either direction, so it is measured (measure_single_copy). Longer ones are better off in slots that stay in the
-// cache (1 MiB by two members: 135 us, and 230 copied once).
+// What goes through slots crosses twice between cores, once when the root takes the slot's lines from the
+// last readers and once when they are read again. Here it crosses once, for a call of the kernel's and a
+// meeting: the root may not return before all have its data. Whether that pays for vectors of some pages
+// differs between processors by a factor of two in either direction, so it is measured (measure_single_copy).
+// Longer ones are better off in slots that stay in the cache (1 MiB by two members: 135 us, and 230 copied
+// once).
 #pragma once
 
 #include <chrono>
@@ -26,20 +29,22 @@ inline constexpr std::size_t kOnceUpTo = std::size_t{64} << 10;
 
 class SingleCopy {
  public:
-  // As DirectReduce. What identifies this process is shown to the others from here on, and does not move: neither does this object.
+  // As DirectReduce. What identifies this process is shown to the others from here on, and does not move:
+  // neither does this object.
   SingleCopy(std::byte* memory, std::size_t stride, int members, int member);
   SingleCopy(const SingleCopy&) = delete;
   SingleCopy& operator=(const SingleCopy&) = delete;
   ~SingleCopy() = default;
 
-  // Whether this process may read the memory of all others: each has put a number of its own where the others are told to look. They must all have been
-  // constructed.
+  // Whether this process may read the memory of all others: each has put a number of its own where the others
+  // are told to look. They must all have been constructed.
   bool reads_all() const;
 
   // A bcast. Before poll().
   void start(const TeamOp& op);
   enum class Way : std::uint8_t { undecided, staged, done };
-  // Without waiting. `staged`: it goes through slots, for the root and those who could not read; others are through with it.
+  // Without waiting. `staged`: it goes through slots, for the root and those who could not read; others are
+  // through with it.
   Way poll(const TeamOp& op) { return static_cast<int>(rank_) == op.root ? lend(op) : take(op); }
 
  private:
@@ -51,7 +56,8 @@ class SingleCopy {
   std::size_t rank_;
   std::uint64_t number_;  // random
   Way way_ = Way::undecided;
-  // Memory that the kernel does not let others read (a device's) is rarely the only such buffer of a program's.
+  // Memory that the kernel does not let others read (a device's) is rarely the only such buffer of a
+  // program's.
   std::uint64_t holds_back_ = 0;  // bcasts that are not offered, the next ones of this root
   std::uint64_t refused_ = 0;     // for as many more than before, since the last that all could read
 };
@@ -65,8 +71,10 @@ struct SingleCopyTrial {
   std::chrono::microseconds budget{20'000};
 };
 
-// Collective over a team whose members can read each other and have a core each. Times bcasts both ways by turns, the root another member each time, on buffers in
-// turn as in programs. Whether copying once saves a twentieth of the time or more; the same on all members. 1 to 2 ms for two of them. A failure of `run` or `slowest` ends it.
+// Collective over a team whose members can read each other and have a core each. Times bcasts both ways by
+// turns, the root another member each time, on buffers in turn as in programs. Whether copying once saves a
+// twentieth of the time or more; the same on all members. 1 to 2 ms for two of them. A failure of `run` or
+// `slowest` ends it.
 Result<bool> measure_single_copy(const SingleCopyTrial& trial, int members);
 
 }  // namespace heddle

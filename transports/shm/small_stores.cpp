@@ -51,8 +51,8 @@ Status StoreMeasurement::come_together() {
   return {};
 }
 
-// Members are the root in turn, so that none is ahead: whoever is next has had the one before. An allreduce of as many bytes by more than a few members
-// does not go by way of small slots.
+// Members are the root in turn, so that none is ahead: whoever is next has had the one before. An allreduce
+// of as many bytes by more than a few members does not go by way of small slots.
 Status StoreMeasurement::time_bcasts(std::size_t bytes, double* seconds) {
   HEDDLE_TRY(come_together());
   if (over) return {};

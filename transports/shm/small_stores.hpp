@@ -1,5 +1,5 @@
-// How small payloads are stored for the other members, and which way is the best on this machine: that differs
-// between processors by a factor of three in either direction, and no table knows them all.
+// How small payloads are stored for the other members, and which way is the best on this machine: that
+// differs between processors by a factor of three in either direction, and no table knows them all.
 #pragma once
 
 #include <chrono>
@@ -49,9 +49,10 @@ struct StoreTrial {
   std::chrono::microseconds budget{5000};
 };
 
-// Collective over the team, each member with a core of its own. Times bcasts under each way by turns and returns the
-// fastest; ways that are less than a twentieth better than the default lose to it. Takes about half a millisecond for a few members; beyond
-// the budget the default is what is found, on every member. A failure of `run` ends it.
+// Collective over the team, each member with a core of its own. Times bcasts under each way by turns and
+// returns the fastest; ways that are less than a twentieth better than the default lose to it. Takes about
+// half a millisecond for a few members; beyond the budget the default is what is found, on every member. A
+// failure of `run` ends it.
 Result<SmallStores> measure_small_stores(const StoreTrial& trial, int members);
 
 }  // namespace heddle

@@ -186,7 +186,8 @@ std::vector<Address> by_preference(std::vector<Address> theirs, const std::vecto
     fastest = std::max(fastest, address.megabits);
   const auto rank = [&ours, fastest](const Address& address) {
     int nearness = 1;  // by a router
-    // All hosts with link-local addresses seem to share a network, as by their management controllers. A cable of one's own is fast.
+    // All hosts with link-local addresses seem to share a network, as by their management controllers. A
+    // cable of one's own is fast.
     const bool may_be_near = !is_link_local(address) || address.megabits == fastest;
     for (const Address& own : ours) {
       if (same_host_part(own, address)) return std::tuple(0, address.megabits);

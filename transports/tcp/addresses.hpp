@@ -22,7 +22,8 @@ struct Address {
   bool operator==(const Address&) const = default;
 };
 
-// What a rank tells the others. `key` is a number that only they know: who connects and does not say it is a stranger.
+// What a rank tells the others. `key` is a number that only they know: who connects and does not say it is a
+// stranger.
 struct Place {
   std::string host;  // its name, for messages to people
   std::uint64_t key = 0;
@@ -34,15 +35,16 @@ std::string encode(const Place& place);
 // `internal` for anything that encode() did not make.
 Result<Place> decode(const std::string& bytes);
 
-// Those of the interfaces that are up; the loopback's only where it is the only interface. `interfaces`: names to look at, separated by
-// commas, or "" for all. `unsupported` where none is left, with the names that there are.
+// Those of the interfaces that are up; the loopback's only where it is the only interface. `interfaces`:
+// names to look at, separated by commas, or "" for all. `unsupported` where none is left, with the names that
+// there are.
 Result<std::vector<Address>> local_addresses(const std::string& interfaces);
 
 // Means another host there than here.
 bool is_loopback(const Address& address);
 
-// `theirs` in the order in which a rank that has `ours` tries them: on a network of its own first, those that it has itself last (a bridge
-// with the same address on every host), and the faster before the slower.
+// `theirs` in the order in which a rank that has `ours` tries them: on a network of its own first, those that
+// it has itself last (a bridge with the same address on every host), and the faster before the slower.
 std::vector<Address> by_preference(std::vector<Address> theirs, const std::vector<Address>& ours);
 
 // For connect(2); returns its length.

@@ -20,23 +20,29 @@ using std::chrono::steady_clock;
 
 // An address that has not answered by then gets company: it may be dead, or slow.
 constexpr milliseconds kBesideAfter{250};
-// What has taken a connection and not answered by then gets company, too, one more each time: the peer computes, or it is not the peer, and never
-// answers.
+// What has taken a connection and not answered by then gets company, too, one more each time: the peer
+// computes, or it is not the peer, and never answers.
 constexpr milliseconds kSilentAfter{1000};
 // A peer whose own connection is on its way.
 constexpr milliseconds kAwaitFor{300};
-// The higher rank of a pair insists on its own connection when the lower one has refused it so often, and nothing of the lower rank's came: that
-// may have been taken by something that never answers. Both keep the same connection:
-// - Whoever has greeted drops that attempt only when it is answered, when another one is welcomed, or when it welcomes the peer's. No one is
-//   welcomed by a rank that has a connection, so that of several attempts of one rank at most one is.
-// - While the lower rank has a greeting out it welcomes none, but one that insists. So where the higher rank, not insisting, welcomes the lower
-//   one's and drops its own, none of those has been or will be welcomed: the lower rank gets its welcome before it could.
-// - While the higher rank has an insisting greeting out it welcomes none; what comes is refused. So where the lower rank welcomes it and drops its
-//   own, none of those has been welcomed (the higher rank would be connected, and not insist) or will be.
-// - They do not refuse each other for ever: the lower rank takes an insisting greeting whenever it comes, and the higher one sends it only where
-//   the lower one has answered. Where that leads to nobody any more the system ends the connection, and with it the insisting.
+// The higher rank of a pair insists on its own connection when the lower one has refused it so often, and
+// nothing of the lower rank's came: that may have been taken by something that never answers. Both keep the
+// same connection:
+// - Whoever has greeted drops that attempt only when it is answered, when another one is welcomed, or when it
+//   welcomes the peer's. No one is welcomed by a rank that has a connection, so that of several attempts of
+//   one rank at most one is.
+// - While the lower rank has a greeting out it welcomes none, but one that insists. So where the higher rank,
+//   not insisting, welcomes the lower one's and drops its own, none of those has been or will be welcomed:
+//   the lower rank gets its welcome before it could.
+// - While the higher rank has an insisting greeting out it welcomes none; what comes is refused. So where the
+//   lower rank welcomes it and drops its own, none of those has been welcomed (the higher rank would be
+//   connected, and not insist) or will be.
+// - They do not refuse each other for ever: the lower rank takes an insisting greeting whenever it comes, and
+//   the higher one sends it only where the lower one has answered. Where that leads to nobody any more the
+//   system ends the connection, and with it the insisting.
 constexpr unsigned kInsistsAfter = 2;
-// A peer that no address leads to may have a way to this rank, or a moment of trouble. Shorter than ways between nodes are tried.
+// A peer that no address leads to may have a way to this rank, or a moment of trouble. Shorter than ways
+// between nodes are tried.
 constexpr milliseconds kHopelessAfter{3000};
 
 int error_of(const Socket& socket) {
@@ -47,7 +53,8 @@ int error_of(const Socket& socket) {
 
 }  // namespace
 
-// All addresses at which there is no attempt are tried, that which led there before first, and the one where this rank insists before that.
+// All addresses at which there is no attempt are tried, that which led there before first, and the one where
+// this rank insists before that.
 void TcpTransport::connect(Peer& peer) {
   const std::vector<Address>& addresses = peer.place.addresses;
   peer.give_up =
@@ -144,8 +151,8 @@ void TcpTransport::serve_attempt(Peer& peer, int fd) {
     greet(peer, *found);
 }
 
-// Those that have not connected are given up: each would cost the peer a descriptor, and it answers by one when it next looks, which may be
-// long after. They have their turn where nothing answers for a while.
+// Those that have not connected are given up: each would cost the peer a descriptor, and it answers by one
+// when it next looks, which may be long after. They have their turn where nothing answers for a while.
 void TcpTransport::greet(Peer& peer, Attempt& attempt) {
   const int fd = attempt.socket.fd();
   int error = error_of(attempt.socket);
@@ -206,7 +213,8 @@ void TcpTransport::read_answer(Peer& peer, Attempt& attempt) {
   try_next(peer);
 }
 
-// A peer whose own connection is on its way may have sent it to something else, which never answers. See kInsistsAfter.
+// A peer whose own connection is on its way may have sent it to something else, which never answers. See
+// kInsistsAfter.
 void TcpTransport::be_refused(Peer& peer, std::size_t address) {
   ++peer.refused;
   peer.refused_at = address;

@@ -25,12 +25,14 @@ constexpr std::uint64_t kAttempt = std::uint64_t{1}
                                    << 62;  // the rank is added, and its descriptor above that
 constexpr int kRankBits = 32;
 
-// Besides one for each rank, all of which may come at once: whoever stays silent longest goes when there are more.
+// Besides one for each rank, all of which may come at once: whoever stays silent longest goes when there are
+// more.
 constexpr std::size_t kMostStrangers = 64;
 constexpr milliseconds kGreetWithin{10'000};
 constexpr milliseconds kLookAtClockEvery{50};
 constexpr milliseconds kLongUnseen{500};
-// A receive this old is worth a connection to its sender, which tells when the sender dies: until then receives need none.
+// A receive this old is worth a connection to its sender, which tells when the sender dies: until then
+// receives need none.
 constexpr std::int64_t kWatchAfterMs = 200;
 
 }  // namespace
@@ -57,8 +59,8 @@ void TcpTransport::watch_for_room(Peer& peer, bool wanted) {
   watch_connected(peer);
 }
 
-// The peer is held back by what its socket and this one take. An end of the connection that comes behind that is seen when it is read again,
-// which it is as soon as something is open with the peer.
+// The peer is held back by what its socket and this one take. An end of the connection that comes behind that
+// is seen when it is read again, which it is as soon as something is open with the peer.
 void TcpTransport::leave_unread(Peer& peer, bool on) {
   if (std::exchange(peer.left_unread, on) != on && peer.state == Peer::State::connected)
     watch_connected(peer);
@@ -134,7 +136,8 @@ bool TcpTransport::drop_oldest_stranger() {
   return true;
 }
 
-// Of a connection over which this rank has sent nothing: what the peer is slow to take would count as distance. Where it cannot be had the connection goes on as it is.
+// Of a connection over which this rank has sent nothing: what the peer is slow to take would count as
+// distance. Where it cannot be had the connection goes on as it is.
 void TcpTransport::look_how_far(const Socket& socket) const {
   if (!setup_.congestion_if_far.empty() && !tcp_is_near(socket))
     static_cast<void>(tcp_choose_congestion(socket, setup_.congestion_if_far));
@@ -180,8 +183,8 @@ void TcpTransport::serve_stranger(int fd) {
     judge(std::move(stranger));
 }
 
-// Of two connections that cross, the lower rank's stays: unless its own has not got as far as a greeting, which then never comes, or the
-// higher rank insists. Why both keep the same one: connecting.cpp.
+// Of two connections that cross, the lower rank's stays: unless its own has not got as far as a greeting,
+// which then never comes, or the higher rank insists. Why both keep the same one: connecting.cpp.
 void TcpTransport::judge(Stranger stranger) {
   const Greeting& greeting = stranger.greeting;
   const bool insists = greeting.magic == kInsists;

@@ -1,4 +1,5 @@
-// Which of a host's addresses has answered, for those who connect to it again: communicators follow each other, and what is dead stays so.
+// Which of a host's addresses has answered, for those who connect to it again: communicators follow each
+// other, and what is dead stays so.
 #pragma once
 
 #include <map>

@@ -37,8 +37,9 @@ struct Receiving {
   std::int64_t since_ms = 0;
 };
 
-// What one peer may make this rank keep of messages whose receives are not open, before nothing more is read of it: unless something is
-// open with it, since that may lie behind. Enough for as much as sockets hold and more, so that who sends runs ahead as before.
+// What one peer may make this rank keep of messages whose receives are not open, before nothing more is read
+// of it: unless something is open with it, since that may lie behind. Enough for as much as sockets hold and
+// more, so that who sends runs ahead as before.
 constexpr std::size_t kMostEarly = std::size_t{16} << 20;
 // What a message without content takes of it.
 constexpr std::size_t kKeptOverhead = 64;
@@ -92,7 +93,8 @@ struct Peer {
   bool wants_room = false;            // to be told when the socket takes more
   bool left_unread = false;           // not to be told when something comes
 
-  // Sending: `queue` in its order. What waits for the receiver waits in `held`, and so does what comes after it with its tag.
+  // Sending: `queue` in its order. What waits for the receiver waits in `held`, and so does what comes after
+  // it with its tag.
   Fifo<Sending> queue;
   Fifo<Sending> held;
   std::vector<std::uint32_t>

@@ -77,8 +77,9 @@ Result<Socket> listen_on(int family, int port, bool* in_use) {
     *in_use = errno == EADDRINUSE;
     return system_error("bind", errno);
   }
-  // As many may wait as the system lets them (net.core.somaxconn): the C library's SOMAXCONN is what some kernel had once. Where all ranks of a large
-  // job come at once and that is too few, the kernel drops those beyond it, and theirs try again after a second.
+  // As many may wait as the system lets them (net.core.somaxconn): the C library's SOMAXCONN is what some
+  // kernel had once. Where all ranks of a large job come at once and that is too few, the kernel drops those
+  // beyond it, and theirs try again after a second.
   if (::listen(socket.fd(), std::numeric_limits<int>::max()) != 0) {
     // Two may bind to one port before either listens.
     *in_use = errno == EADDRINUSE;
@@ -116,8 +117,8 @@ std::string numeric(const addrinfo& address) {
              : "an address";
 }
 
-// To the first of several addresses that answers. Each begins a quarter of a second after the one before, or when that has failed: one that
-// answers nothing holds the others up no longer.
+// To the first of several addresses that answers. Each begins a quarter of a second after the one before, or
+// when that has failed: one that answers nothing holds the others up no longer.
 class SideBySide {
  public:
   explicit SideBySide(const addrinfo* next) : next_(next) {}
@@ -154,8 +155,8 @@ class SideBySide {
     due_ = std::chrono::steady_clock::now() + kBesideAfter;
     Socket socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket.open()) return note(numeric(address), system_error("socket", errno));
-    // Where the kernel gives it the very port that it connects to, it is connected to itself: that port is then free again as soon as it is closed, for
-    // who should listen there.
+    // Where the kernel gives it the very port that it connects to, it is connected to itself: that port is
+    // then free again as soon as it is closed, for who should listen there.
     const int on = 1;
     (void)::setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     // After EINTR the connection goes on being made, as after EINPROGRESS.

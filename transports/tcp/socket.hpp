@@ -40,15 +40,16 @@ class Socket {
   int fd_ = -1;
 };
 
-// Small messages go at once; a peer whose host is gone is noticed within half a minute, or, while something is on its way to it, when the
-// system gives up, after a quarter of an hour. No sooner then: TCP_USER_TIMEOUT would also end connections to peers that live and have no
-// room because they compute.
+// Small messages go at once; a peer whose host is gone is noticed within half a minute, or, while something
+// is on its way to it, when the system gives up, after a quarter of an hour. No sooner then: TCP_USER_TIMEOUT
+// would also end connections to peers that live and have no room because they compute.
 void tcp_tune(const Socket& socket);
 // The name of its congestion control; of a listener, that of the connections that it takes.
 std::string tcp_congestion(const Socket& socket);
 // Every kernel has it, and everybody may choose it.
 inline constexpr const char* kReno = "reno";
-// Whether that one spaces packets out by what it thinks the path bears: BBR, which does so for the sake of long paths that lose packets.
+// Whether that one spaces packets out by what it thinks the path bears: BBR, which does so for the sake of
+// long paths that lose packets.
 bool tcp_paces(const std::string& congestion);
 // Of a connection: whether a packet and its answer have taken a millisecond at most.
 bool tcp_is_near(const Socket& socket);
@@ -57,20 +58,22 @@ Status tcp_choose_congestion(const Socket& socket, const std::string& name);
 
 // Listens on every address of this machine, IPv6 and IPv4 where there are both. Port 0: any free one.
 Result<Socket> tcp_listen(int port);
-// Likewise, on the first free one from a place in the range on that depends on the process. Code::system: there is none, or this process may not
-// have it.
+// Likewise, on the first free one from a place in the range on that depends on the process. Code::system:
+// there is none, or this process may not have it.
 Result<Socket> tcp_listen(PortRange ports);
 // The port a socket is bound to, or 0.
 int tcp_local_port(const Socket& socket);
 // The numeric address of the other end, or "unknown".
 std::string tcp_peer_address(const Socket& socket);
-// Whether somebody has opened a connection to `listener`: accept(2) says that there is no descriptor left also where there is nobody.
+// Whether somebody has opened a connection to `listener`: accept(2) says that there is no descriptor left
+// also where there is nobody.
 bool tcp_has_visitor(const Socket& listener);
 // Of accept(): one visitor's, after which the next may be asked for.
 bool is_visitors_error(int error);
 // A connection somebody opened to `listener`, not open when there is none at the moment.
 Result<Socket> tcp_accept(const Socket& listener);
-// Tries each address of `host` once, side by side, and names them where none does. The name look-up is the resolver's and has the resolver's own limits.
+// Tries each address of `host` once, side by side, and names them where none does. The name look-up is the
+// resolver's and has the resolver's own limits.
 Result<Socket> tcp_connect(const std::string& host, int port, Deadline deadline);
 
 // One non-blocking step: bytes moved (0: would block). A closed or broken connection is `peer_failed`.

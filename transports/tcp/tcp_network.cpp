@@ -31,8 +31,9 @@ struct Congestion {
   std::string told;
 };
 
-// BBR is for long paths that lose packets; between hosts near to each other sums of 128 KiB and more take twice as long by it (docs/performance.md, two hosts). Connections begin without: once
-// it has had one, that is paced for good.
+// BBR is for long paths that lose packets; between hosts near to each other sums of 128 KiB and more take
+// twice as long by it (docs/performance.md, two hosts). Connections begin without: once it has had one, that
+// is paced for good.
 Result<Congestion> choose_congestion(const Socket& listener, const std::string& asked) {
   if (!asked.empty()) {
     HEDDLE_TRY(tcp_choose_congestion(listener, asked));
@@ -43,7 +44,8 @@ Result<Congestion> choose_congestion(const Socket& listener, const std::string& 
   return Congestion{kReno, systems, fmt::format("{}, {} to ranks that are near", systems, kReno)};
 }
 
-// What one communicator has found out helps the next. Never destroyed: communicators may be made while the process ends.
+// What one communicator has found out helps the next. Never destroyed: communicators may be made while the
+// process ends.
 std::shared_ptr<tcp::KnownWays> known_ways() {
   static const auto& known = *new auto(std::make_shared<tcp::KnownWays>());
   return known;

@@ -18,7 +18,8 @@ namespace {
 
 // Those that nothing is expected of, and those who want to connect, have their turn then.
 constexpr unsigned kServeEvery = 64;
-// Of so many that something is expected of each is read, at 0.5 us where there is nothing; of more epoll says first which to read.
+// Of so many that something is expected of each is read, at 0.5 us where there is nothing; of more epoll says
+// first which to read.
 constexpr unsigned kReadUnasked = 3;
 
 template <typename T>
@@ -60,7 +61,8 @@ TcpTransport::TcpTransport(Setup setup, Socket events, int rank, std::vector<Pla
   watch_listener();
 }
 
-// What the system has taken it delivers, unless something is left unread here, of which it would tell the peer by a reset.
+// What the system has taken it delivers, unless something is left unread here, of which it would tell the
+// peer by a reset.
 TcpTransport::~TcpTransport() {
   for (Peer& peer : peers_) {
     if (peer.state != Peer::State::connected) continue;
@@ -73,9 +75,9 @@ TcpTransport::~TcpTransport() {
   }
 }
 
-// What the system has taken comes before the news. Connections that are not made yet never will be: a peer whose own one waits in the
-// listener's queue hears of it by a reset.
-// The others hear for whose sake, so that they need not take this rank for the first that failed.
+// What the system has taken comes before the news. Connections that are not made yet never will be: a peer
+// whose own one waits in the listener's queue hears of it by a reset. The others hear for whose sake, so that
+// they need not take this rank for the first that failed.
 void TcpTransport::leave(int culprit) {
   if (culprit_ < 0) culprit_ = culprit;
   for (Peer& peer : peers_) {
@@ -132,8 +134,8 @@ bool TcpTransport::take_ready(Peer& peer, std::uint32_t tag) {
   return true;
 }
 
-// Queues those held messages of this tag that may go, in their order. The first that may not is announced: only one of a tag, so that
-// an announcement never overtakes a message.
+// Queues those held messages of this tag that may go, in their order. The first that may not is announced:
+// only one of a tag, so that an announcement never overtakes a message.
 void TcpTransport::release(Peer& peer, std::uint32_t tag) {
   for (std::size_t i = 0; i < peer.held.size();) {
     Sending& message = peer.held[i];
@@ -219,7 +221,8 @@ void TcpTransport::blame_buffer(const Peer& peer, const char* done, std::size_t 
             rank_, done, peer.rank, left));
 }
 
-// A peer may leave when it has had its share of the last collective: only those who still expect something of it mind.
+// A peer may leave when it has had its share of the last collective: only those who still expect something of
+// it mind.
 void TcpTransport::fail(Peer& peer, const std::string& why) {
   const Peer& first = at(first_gone(peer));
   const bool told = first.rank != peer.rank;
@@ -320,8 +323,8 @@ void TcpTransport::cancel(Ticket& ticket) {
   if (begun && peer.state == Peer::State::connected) give_up(peer);
 }
 
-// The rest of a message cannot be taken back. While its buffer is there it can be sent, if the peer takes it: a connection that breaks off within a message tells nobody for
-// whose sake this rank leaves.
+// The rest of a message cannot be taken back. While its buffer is there it can be sent, if the peer takes it:
+// a connection that breaks off within a message tells nobody for whose sake this rank leaves.
 void TcpTransport::finish_first(Peer& peer) {
   constexpr std::chrono::milliseconds kFinishWithin{200};  // of all messages that are given up together
   constexpr std::chrono::seconds kLater{1};

@@ -1,8 +1,9 @@
 // Messages over TCP sockets: one connection for each pair of ranks that talk, made when they first do.
 //
-// Where a network has nothing better, a small message costs one system call on either side here, and three with a library that looks for
-// events first. Progress reads only the connections that something is expected of (where these are many it looks for events first, too); the others, and those who want to connect, have their turn
-// before a sleep and every now and then.
+// Where a network has nothing better, a small message costs one system call on either side here, and three
+// with a library that looks for events first. Progress reads only the connections that something is expected
+// of (where these are many it looks for events first, too); the others, and those who want to connect, have
+// their turn before a sleep and every now and then.
 #pragma once
 
 #include <chrono>
@@ -27,7 +28,8 @@ class TcpTransport final : public Transport {
     std::vector<Address> addresses;  // own
     std::chrono::milliseconds timeout{0};
     std::shared_ptr<KnownWays> ways = std::make_shared<KnownWays>();
-    // Congestion control of its connections, which `listener` has already, and of those to ranks that are not near; empty: as it is.
+    // Congestion control of its connections, which `listener` has already, and of those to ranks that are not
+    // near; empty: as it is.
     std::string congestion = {};
     std::string congestion_if_far = {};
   };

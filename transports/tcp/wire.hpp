@@ -1,8 +1,10 @@
-// What goes over a connection: once who connects and whether it may, then frames, each with the bytes of its message behind it.
+// What goes over a connection: once who connects and whether it may, then frames, each with the bytes of its
+// message behind it.
 //
-// Messages up to kEager go when they are sent, and wait at the receiver where its receive is not open yet. Longer ones go when the receiver
-// has said that its receive is open, so that they never wait in memory: it says so unasked when it opens one, and who sends without
-// having heard of it announces the message, from which the receiver learns its length.
+// Messages up to kEager go when they are sent, and wait at the receiver where its receive is not open yet.
+// Longer ones go when the receiver has said that its receive is open, so that they never wait in memory: it
+// says so unasked when it opens one, and who sends without having heard of it announces the message, from
+// which the receiver learns its length.
 //
 // All hosts of a communicator have the byte order of the first (comm/hello.hpp): numbers travel as they lie.
 #pragma once
@@ -25,7 +27,8 @@ struct Greeting {
   std::uint64_t key;    // of who listens
 };
 
-// Back. A pair of ranks that connect to each other at the same time keeps the connection of the lower rank, unless the higher one insists.
+// Back. A pair of ranks that connect to each other at the same time keeps the connection of the lower rank,
+// unless the higher one insists.
 enum class Answer : std::uint32_t { welcome = kMagic + 1, mine_is_on_its_way = kMagic + 2 };
 
 enum class Kind : std::uint32_t {

@@ -14,7 +14,8 @@ namespace {
 
 // UCX may open up to four while it connects both directions of one peer.
 constexpr std::size_t kDescriptorsPerPeer = 4;
-// A receive this old is worth a connection to its sender, which tells when the sender dies: until then receives need none.
+// A receive this old is worth a connection to its sender, which tells when the sender dies: until then
+// receives need none.
 constexpr std::int64_t kWatchAfterMs = 200;
 
 }  // namespace
@@ -87,7 +88,8 @@ bool UcxMessages::peer_is_gone(int peer) const {
   return failure != UCS_OK && failure != UCS_ERR_CANCELED;  // canceled: by this rank
 }
 
-// A peer may leave when it has had its share of the last collective: only those who still expect something of it mind.
+// A peer may leave when it has had its share of the last collective: only those who still expect something of
+// it mind.
 Status UcxMessages::look_at_failures() {
   peer_failed_ = false;
   for (const UcxOpen* open : open_) {
@@ -113,8 +115,8 @@ Status UcxMessages::watch_senders() {
   return {};
 }
 
-// UCX ends the process when it cannot accept a connection, and who connects to this rank is up to the others: there must be
-// room for all of them. Networks other than TCP need no descriptor for each peer.
+// UCX ends the process when it cannot accept a connection, and who connects to this rank is up to the others:
+// there must be room for all of them. Networks other than TCP need no descriptor for each peer.
 Status UcxMessages::check_descriptors() const {
   const std::string lanes = footprint().lanes;
   std::size_t sockets = lanes.empty() ? 1 : 0;

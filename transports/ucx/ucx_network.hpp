@@ -1,5 +1,5 @@
-// Messages between nodes by UCX (UCP): whatever it finds between two hosts, from TCP to InfiniBand, on as many
-// rails as it likes. One worker for each rank and communicator.
+// Messages between nodes by UCX (UCP): whatever it finds between two hosts, from TCP to InfiniBand, on as
+// many rails as it likes. One worker for each rank and communicator.
 #pragma once
 
 #include <memory>

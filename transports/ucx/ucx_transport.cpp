@@ -14,26 +14,30 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// Less than the send buffer that a socket begins with (tcp_wmem), and what a small message takes of it besides its content.
+// Less than the send buffer that a socket begins with (tcp_wmem), and what a small message takes of it
+// besides its content.
 constexpr std::size_t kSocketTakes = 8192;
 constexpr std::size_t kHeaderBytes = 64;
-// UCX keeps all that comes before its receive, short messages with their content. So that one peer need not keep more than about so much
-// of this rank's, a send after so many bytes is not done before its receive is open.
+// UCX keeps all that comes before its receive, short messages with their content. So that one peer need not
+// keep more than about so much of this rank's, a send after so many bytes is not done before its receive is
+// open.
 constexpr std::size_t kMostUnmatched = std::size_t{16} << 20;
-// UCX calls a TCP connection flushed when the peer has said so, and a peer may be busy elsewhere for long: after this the
-// connection ends as it is. What was sent is with the kernels then, which deliver it, unless megabytes were waiting.
+// UCX calls a TCP connection flushed when the peer has said so, and a peer may be busy elsewhere for long:
+// after this the connection ends as it is. What was sent is with the kernels then, which deliver it, unless
+// megabytes were waiting.
 constexpr milliseconds kCloseFor{200};
-// UCX does not tell how far a message is, but whether it had something to do. Where it has had that without such a gap, for so long,
-// a message moves; peers that are only asked whether they are alive take moments, every some seconds.
+// UCX does not tell how far a message is, but whether it had something to do. Where it has had that without
+// such a gap, for so long, a message moves; peers that are only asked whether they are alive take moments,
+// every some seconds.
 constexpr std::int64_t kGapMs = 200;
 constexpr std::int64_t kBusyForMs = 500;
 // How long giving up waits for UCX, by the gentle way and by closing the connection.
 constexpr milliseconds kCancelFor{20};
 constexpr milliseconds kDropFor{2000};
 
-// UCX matches messages of one endpoint and one tag in the order in which they were sent, and receives of one tag in the
-// order in which they were opened; every message to a peer takes the one endpoint to it, so that messages match in order
-// per sender and tag.
+// UCX matches messages of one endpoint and one tag in the order in which they were sent, and receives of one
+// tag in the order in which they were opened; every message to a peer takes the one endpoint to it, so that
+// messages match in order per sender and tag.
 constexpr ucp_tag_t kWholeTag = ~ucp_tag_t{0};
 ucp_tag_t ucx_tag(int sender, std::uint32_t tag) {
   return ucp_tag_t{static_cast<std::uint32_t>(sender)} << 32 | tag;
@@ -97,7 +101,8 @@ void UcxMessages::complete(UcxOpen& open, ucs_status_t status, std::size_t lengt
       open.ticket->done = true;
       ++moved_;
     } else if (error_.ok()) {
-      // Who gives up a message closes its endpoint, which ends others there: nobody else is to blame for that.
+      // Who gives up a message closes its endpoint, which ends others there: nobody else is to blame for
+      // that.
       if (outcome.code() == Code::peer_failed && status != UCS_ERR_CANCELED) culprit_ = open.peer->rank;
       error_ = std::move(outcome);
     }
@@ -196,8 +201,8 @@ void UcxMessages::note_movement() {
   if (now - busy_since_ms_ >= kBusyForMs) ++moved_;
 }
 
-// UCX completes a send that it has copied, and sockets take only so much. There is no asking how much of it they have: a flush asks
-// the peer, and is not worth it for what a socket takes in any case.
+// UCX completes a send that it has copied, and sockets take only so much. There is no asking how much of it
+// they have: a flush asks the peer, and is not worth it for what a socket takes in any case.
 std::size_t UcxMessages::unsettled_bytes() const {
   std::size_t bytes = 0;
   for (const UcxPeer* peer : unsettled_)
@@ -254,8 +259,8 @@ void UcxMessages::cancel(Ticket& ticket) {
   if (worker_.handle() != nullptr) release(open);
 }
 
-// UCX can take back a receive that has met no message. The rest ends with the connection, and if UCX does not let
-// go even then, with the worker: this object has failed, or its owner would not give up.
+// UCX can take back a receive that has met no message. The rest ends with the connection, and if UCX does not
+// let go even then, with the worker: this object has failed, or its owner would not give up.
 void UcxMessages::release(UcxOpen& open) {
   const auto let_go = [&] { return open.request == nullptr; };
   if (open.receives) {
@@ -275,8 +280,8 @@ UcxMessages::~UcxMessages() {
   end(!error_.ok());
 }
 
-// The others hear of it by their connections, and who comes later to see whether this rank lives, by a worker that is there no more: nobody
-// would move one for them.
+// The others hear of it by their connections, and who comes later to see whether this rank lives, by a worker
+// that is there no more: nobody would move one for them.
 void UcxMessages::leave(int culprit) {
   if (culprit_ < 0) culprit_ = culprit;
   const bool failed = !error_.ok();

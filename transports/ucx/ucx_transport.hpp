@@ -28,7 +28,8 @@ class UcxTransport : public Transport {
   virtual UcxFootprint footprint() const = 0;
 };
 
-// `addresses` by rank, empty for those that are not reached this way. `worker` outlives the transport, which destroys what is in it.
+// `addresses` by rank, empty for those that are not reached this way. `worker` outlives the transport, which
+// destroys what is in it.
 Result<std::unique_ptr<UcxTransport>> make_ucx_transport(UcxWorker& worker, int rank,
                                                          std::vector<UcxAddress> addresses);
 

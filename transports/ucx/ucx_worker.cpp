@@ -14,7 +14,8 @@ namespace {
 // The address of a worker without any device is a version, an identity of eight bytes and an empty list.
 constexpr std::size_t kEmptyAddress = 16;
 
-// UCX reads its settings, and those with this before their names over them: a host MPI may go by UCX as well, and with other ones.
+// UCX reads its settings, and those with this before their names over them: a host MPI may go by UCX as well,
+// and with other ones.
 constexpr const char* kOwnPrefix = "HEDDLE";
 
 std::string setting(const char* name) {
@@ -45,14 +46,15 @@ struct Preset {
 };
 // Unless the user says otherwise.
 constexpr Preset kPresets[] = {
-    // Ranks of a node have better than UCX's shared memory, which would cost every worker memory and descriptors.
+    // Ranks of a node have better than UCX's shared memory, which would cost every worker memory and
+    // descriptors.
     {"TLS", "UCX_TLS", "^sm,self"},
     // Or else connecting to a host that does not answer blocks for two minutes, whatever the deadline.
     {"CONN_NB", "UCX_TCP_CONN_NB", "y"}};
-// Over sockets alone. UCX's handshake spares one copy, and costs more than that: with the error handling that tells of lost
-// peers, two ranks that send each other 2 MiB at once took 1.25 times as long (UCX 1.13, links of 1 Gbit/s), and 32 to 256 KiB up to
-// twice as long on fast ones. What comes before its receive is open waits in memory of UCX's; who does not receive at all is
-// not sent more than sockets hold.
+// Over sockets alone. UCX's handshake spares one copy, and costs more than that: with the error handling that
+// tells of lost peers, two ranks that send each other 2 MiB at once took 1.25 times as long (UCX 1.13, links
+// of 1 Gbit/s), and 32 to 256 KiB up to twice as long on fast ones. What comes before its receive is open
+// waits in memory of UCX's; who does not receive at all is not sent more than sockets hold.
 constexpr Preset kSocketPresets[] = {{"RNDV_THRESH", "UCX_RNDV_THRESH", "inf"}};
 
 // Unless the user has.
@@ -122,7 +124,8 @@ Result<std::unique_ptr<UcxWorker>> UcxWorker::create(std::shared_ptr<UcxContext>
   return made;
 }
 
-// Without the devices within a host: two containers of one host may look like one to UCX, and have no memory in common.
+// Without the devices within a host: two containers of one host may look like one to UCX, and have no memory
+// in common.
 Status UcxWorker::find_address() {
   ucp_worker_attr_t attributes{};
   attributes.field_mask = UCP_WORKER_ATTR_FIELD_ADDRESS | UCP_WORKER_ATTR_FIELD_ADDRESS_FLAGS;

@@ -1,4 +1,5 @@
-// What of UCX is owned: a context (the devices, and what is registered with them) and a worker (queues, connections).
+// What of UCX is owned: a context (the devices, and what is registered with them) and a worker (queues,
+// connections).
 #pragma once
 
 #include <ucp/api/ucp.h>

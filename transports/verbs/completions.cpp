@@ -18,8 +18,8 @@ constexpr int kBatch = 16;
 // One call moves on after so many, whatever else comes.
 constexpr int kMostAtOnce = 256;
 
-// What becomes of a message to a queue pair that is no more, or that stands behind such a one. The memory of a process that ends goes before its
-// queue pairs do.
+// What becomes of a message to a queue pair that is no more, or that stands behind such a one. The memory of
+// a process that ends goes before its queue pairs do.
 bool is_closed(ibv_wc_status status) {
   return status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_WR_FLUSH_ERR || status == IBV_WC_REM_ACCESS_ERR ||
          status == IBV_WC_REM_INV_REQ_ERR || status == IBV_WC_REM_OP_ERR;
@@ -128,8 +128,8 @@ Status VerbsTransport::received(const ibv_wc& work) {
 
 // Of several only the first says what happened; the others were in the queue behind it.
 Status VerbsTransport::failed_work(Peer& peer, Work::Kind kind, ibv_wc_status status) {
-  // What ended this rank's own port is no peer's fault, whatever the message says that it ended. A device that cannot send ends messages a
-  // moment before its port says that it is down.
+  // What ended this rank's own port is no peer's fault, whatever the message says that it ended. A device
+  // that cannot send ends messages a moment before its port says that it is down.
   constexpr int kLooks = 20;
   constexpr std::chrono::milliseconds kBetween{5};
   for (int look = 0; status == IBV_WC_LOC_QP_OP_ERR && look < kLooks && device_.port_is_up(); ++look)
@@ -139,7 +139,8 @@ Status VerbsTransport::failed_work(Peer& peer, Work::Kind kind, ibv_wc_status st
                                             peer.rank, ibv_wc_status_str(status)));
   if (is_closed(status) && !peer.waited_for() && peer.undelivered == 0 &&
       (kind == Work::Kind::header || kind == Work::Kind::probe)) {
-    // A rank that is through with the communicator closes its end. What only serves the connection finds that out, and nobody needs to know.
+    // A rank that is through with the communicator closes its end. What only serves the connection finds that
+    // out, and nobody needs to know.
     peer.left = true;
     break_connection(peer);
     return {};

@@ -24,7 +24,8 @@ Status VerbsTransport::begin(Peer& peer) {
   return act(peer, next, {});
 }
 
-// Most ranks of a large communicator talk to few others: one too many is refused when it is needed, not all when there could be.
+// Most ranks of a large communicator talk to few others: one too many is refused when it is needed, not all
+// when there could be.
 Status VerbsTransport::make_queue_pair(Peer& peer) {
   if ((receives_.size() + 1) * kCreditsPerPeer > receives_room_)
     return Status(
@@ -191,7 +192,8 @@ std::string VerbsTransport::trouble(int rank) const {
                      heard ? ", though that rank's own come" : "");
 }
 
-// A write of nothing: the other side's device acknowledges it without its process, and only while the process has the queue pair.
+// A write of nothing: the other side's device acknowledges it without its process, and only while the process
+// has the queue pair.
 Status VerbsTransport::probe(Peer& peer) {
   ibv_send_wr request{};
   request.opcode = IBV_WR_RDMA_WRITE;
@@ -245,8 +247,9 @@ int VerbsTransport::lost_one() const {
   return found == peers_.end() ? -1 : (*found)->rank;
 }
 
-// Final. A rank that has failed moves no more messages: those who wait for it learn that here, and by connections that end. Those who
-// wait for ranks that wait for a lost one learn of that one, and need not wait for us to end. Nor need those whose hellos are not answered.
+// Final. A rank that has failed moves no more messages: those who wait for it learn that here, and by
+// connections that end. Those who wait for ranks that wait for a lost one learn of that one, and need not
+// wait for us to end. Nor need those whose hellos are not answered.
 Status VerbsTransport::fail(Status status) {
   if (!failed_.ok()) return failed_;
   failed_ = std::move(status);
@@ -256,7 +259,8 @@ Status VerbsTransport::fail(Status status) {
   return failed_;
 }
 
-// As where this has failed by itself, and to those as well who have no connection yet: they may be waiting for an answer.
+// As where this has failed by itself, and to those as well who have no connection yet: they may be waiting
+// for an answer.
 void VerbsTransport::leave(int culprit) {
   if (!failed_.ok()) return;
   if (culprit >= 0 && at(culprit).reachable) at(culprit).gone = true;
@@ -268,8 +272,8 @@ void VerbsTransport::leave(int culprit) {
   tell(others);
 }
 
-// Best effort, and for a moment: whom this does not get through to finds out by itself. Nobody but this takes what the device has sent from its
-// queue any more, and the queue is shorter than there are ranks.
+// Best effort, and for a moment: whom this does not get through to finds out by itself. Nobody but this takes
+// what the device has sent from its queue any more, and the queue is shorter than there are ranks.
 void VerbsTransport::tell(const std::vector<Peer*>& peers) {
   constexpr std::chrono::milliseconds kTellWithin{200};
   const Clock::time_point until = Clock::now() + kTellWithin;

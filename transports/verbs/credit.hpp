@@ -1,7 +1,8 @@
-// Flow control of one connection: a side sends only what the other side has a receive open for, so that nothing waits for a receive
-// in the hardware.
+// Flow control of one connection: a side sends only what the other side has a receive open for, so that
+// nothing waits for a receive in the hardware.
 //
-// The last credit is for returning credits alone. Without it both sides could have none, each owing the other all of them.
+// The last credit is for returning credits alone. Without it both sides could have none, each owing the other
+// all of them.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,8 @@ class Datagrams {
   ibv_cq* completions() const { return completions_.get(); }
 
   bool may_send() const { return !free_.empty(); }
-  // At once or never: where nothing is free to send with it is lost, like one that the network loses. An error is about this device.
+  // At once or never: where nothing is free to send with it is lost, like one that the network loses. An
+  // error is about this device.
   Status send(const Address& to, RoutePtr& route, const Hello& hello);
 
   // Calls `came` for each that is well formed.

@@ -16,18 +16,21 @@ struct Deadlines {
 // A message that is not acknowledged is sent so many times more. Seven would be for ever on Soft-RoCE.
 constexpr std::uint8_t kRetries = 6;
 
-// For ibv_qp_attr::timeout (InfiniBand Architecture 1, section 9.7.6.1.3): each try waits for 4.096 us times 2 to this power, of which devices may
-// make up to four times as much. The nearest, so that all tries together take between 0.7 and 1.4 times `silence`.
+// For ibv_qp_attr::timeout (InfiniBand Architecture 1, section 9.7.6.1.3): each try waits for 4.096 us times
+// 2 to this power, of which devices may make up to four times as much. The nearest, so that all tries
+// together take between 0.7 and 1.4 times `silence`.
 inline std::uint8_t ack_timeout(std::chrono::milliseconds silence) {
   const double one_try = static_cast<double>(silence.count()) * 1e3 / (kRetries + 1);  // us
   return static_cast<std::uint8_t>(std::clamp(std::round(std::log2(one_try / 4.096)), 1.0, 31.0));
 }
 
-// A message that meets no open receive, or memory that the peer's device has yet to look up, is tried again after the pause that the peer asks for.
+// A message that meets no open receive, or memory that the peer's device has yet to look up, is tried again
+// after the pause that the peer asks for.
 constexpr std::uint8_t kReceiverPause = 12;  // 0.64 ms
 
-// How often. Credits see to it that a receive is open: some milliseconds, and then it is an error. What pages take to come (from a swap, perhaps) nobody
-// knows: for ever, which 7 is. A peer that is gone does not ask for a pause, and is found out as without.
+// How often. Credits see to it that a receive is open: some milliseconds, and then it is an error. What pages
+// take to come (from a swap, perhaps) nobody knows: for ever, which 7 is. A peer that is gone does not ask
+// for a pause, and is found out as without.
 inline std::uint8_t receiver_retries(bool peer_pages_on_demand) {
   constexpr std::uint8_t kForEver = 7;
   return peer_pages_on_demand ? kForEver : 6;

@@ -12,8 +12,9 @@
 namespace heddle::verbs {
 namespace {
 
-// Of memory that a device uses a child gets copies, as of Linux 5.12. Before that either side of a fork may be left with pages that the device
-// does not use, without an error, unless the library keeps such memory from children: which it does only from before the first device on.
+// Of memory that a device uses a child gets copies, as of Linux 5.12. Before that either side of a fork may
+// be left with pages that the device does not use, without an error, unless the library keeps such memory
+// from children: which it does only from before the first device on.
 void keep_from_children() {
   // EINVAL: another user of the library has been there before, without.
   if (ibv_is_fork_initialized() == IBV_FORK_DISABLED) static_cast<void>(ibv_fork_init());
@@ -259,8 +260,10 @@ void Device::unpin(void* handle) {
   const MemoryPtr memory(static_cast<ibv_mr*>(handle));
 }
 
-// Never by page tables, which a GPU's memory is not in. What is written there may come in any order, as PCIe bridges between a device and a GPU have it faster: who uses it has seen the message's
-// completion, and waits for the writes before that (gpu::Link::after_networks). Where the device or the system has no such order the flag says nothing.
+// Never by page tables, which a GPU's memory is not in. What is written there may come in any order, as PCIe
+// bridges between a device and a GPU have it faster: who uses it has seen the message's completion, and waits
+// for the writes before that (gpu::Link::after_networks). Where the device or the system has no such order
+// the flag says nothing.
 Result<MemoryPinner::Pinned> Device::pin(const DeviceMemory& memory) {
   constexpr int kBoth = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_RELAXED_ORDERING;
   const auto address = reinterpret_cast<std::uintptr_t>(memory.begin);

@@ -59,7 +59,8 @@ class Device final : public MemoryPinner {
   void unpin(void* handle) override;
   bool follows_page_tables() const override { return on_demand_; }
 
-  // A GPU's, for both directions: by its dmabuf, or by its addresses, which a module of the kernel (nvidia_peermem) makes known. `unsupported`: by neither.
+  // A GPU's, for both directions: by its dmabuf, or by its addresses, which a module of the kernel
+  // (nvidia_peermem) makes known. `unsupported`: by neither.
   Result<Pinned> pin(const DeviceMemory& memory);
 
   // A queue whose completions the device can give notice of.

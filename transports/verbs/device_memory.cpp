@@ -1,5 +1,6 @@
-// Messages whose buffers lie on a GPU: the network's device writes them as from and to any registered memory, short ones too. Where the other end is the host's memory, which has
-// short ones copied, that goes by way of the GPU's owner.
+// Messages whose buffers lie on a GPU: the network's device writes them as from and to any registered memory,
+// short ones too. Where the other end is the host's memory, which has short ones copied, that goes by way of
+// the GPU's owner.
 #include <cstring>
 
 #include "transports/verbs/reach.hpp"

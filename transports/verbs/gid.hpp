@@ -19,11 +19,13 @@ struct GidEntry {
 // "::ffff:10.0.0.1", "fe80::1".
 std::string gid_text(const Gid& gid);
 
-// The entry of index `wanted`, or with -1 the best: RoCE v2 before v1, which routers do not forward; an address of IPv4, then a global one of
-// IPv6, then a link's own. Of equals the first. `port` is for the message where there is none.
+// The entry of index `wanted`, or with -1 the best: RoCE v2 before v1, which routers do not forward; an
+// address of IPv4, then a global one of IPv6, then a link's own. Of equals the first. `port` is for the
+// message where there is none.
 Result<GidEntry> choose_gid(const std::vector<GidEntry>& table, int wanted, const std::string& port);
 
-// The index of partition `wanted` (a key, whose highest bit does not count) in a port's table, where it is a full member if it is one at all; with -1 the first.
+// The index of partition `wanted` (a key, whose highest bit does not count) in a port's table, where it is a
+// full member if it is one at all; with -1 the first.
 Result<std::uint16_t> choose_partition(const std::vector<std::uint16_t>& keys, int wanted,
                                        const std::string& port);
 

@@ -1,7 +1,8 @@
-// How two ranks come to one connection, over datagrams that may be lost, doubled or late, whether one of them begins or both do.
+// How two ranks come to one connection, over datagrams that may be lost, doubled or late, whether one of them
+// begins or both do.
 //
-// Each side has one queue pair for the other. It calls with that queue pair's number until the other side says that it has it. A hello of
-// the last stage is not answered, so that the exchange ends.
+// Each side has one queue pair for the other. It calls with that queue pair's number until the other side
+// says that it has it. A hello of the last stage is not answered, so that the exchange ends.
 #pragma once
 
 #include <chrono>

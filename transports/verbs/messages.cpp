@@ -1,4 +1,5 @@
-// The protocol over a connection: short messages with their content, long ones announced, granted and written.
+// The protocol over a connection: short messages with their content, long ones announced, granted and
+// written.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 
@@ -9,7 +10,8 @@
 namespace heddle::verbs {
 namespace {
 
-// A long message goes in windows, so that memory is registered for the next one while the last one travels, and little at a time.
+// A long message goes in windows, so that memory is registered for the next one while the last one travels,
+// and little at a time.
 constexpr std::uint64_t kWindowBytes = std::uint64_t{512} << 10;
 constexpr std::size_t kWindows = 2;
 
@@ -45,7 +47,8 @@ bool VerbsTransport::fits_slot(const Peer& peer, std::uint64_t bytes) const {
   return bytes <= peer.slot_bytes - kHeaderBytes;
 }
 
-// By the host, where that takes less than to ask for room and have the device write there: not out of or into a GPU.
+// By the host, where that takes less than to ask for room and have the device write there: not out of or into
+// a GPU.
 bool VerbsTransport::is_copied(const Peer& peer, const std::byte* data, std::uint64_t bytes) const {
   return fits_slot(peer, bytes) && on_device(data) == nullptr;
 }

@@ -8,8 +8,8 @@
 
 namespace heddle::verbs {
 
-// Whole pages, which a forked process does not get: where it had them too, the next who writes there would get other pages than those that the device
-// knows (Linux before 5.12).
+// Whole pages, which a forked process does not get: where it had them too, the next who writes there would
+// get other pages than those that the device knows (Linux before 5.12).
 class Pages {
  public:
   Pages() = default;

@@ -14,7 +14,8 @@
 
 namespace heddle::verbs {
 
-// Of eager messages that no receive waits for: as much one peer may make another one keep, before it only announces.
+// Of eager messages that no receive waits for: as much one peer may make another one keep, before it only
+// announces.
 constexpr std::uint64_t kEagerWindowBytes = std::uint64_t{256} << 10;
 // What a message without content takes of it.
 constexpr std::uint64_t kKeptOverhead = 64;

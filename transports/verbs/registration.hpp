@@ -1,10 +1,12 @@
 // Users' memory that the device may reach while a message uses it.
 //
-// A registration pins the pages that are there when it is made. Where the user frees memory and gets the same address again, it still
-// leads to the old pages, and nothing tells a library so without watching the process's memory calls, which a library loaded into
-// other people's processes should not do. So a registration lives exactly as long as messages use it (their owners keep buffers in
-// place until then), and messages that use the same memory at the same time share one. Where the device is to follow the page tables
-// (on-demand paging, HEDDLE_VERBS_ODP) registrations cannot be stale, and are kept for the next message. Memory of a GPU's is registered by who owns it, who says when it goes.
+// A registration pins the pages that are there when it is made. Where the user frees memory and gets the same
+// address again, it still leads to the old pages, and nothing tells a library so without watching the
+// process's memory calls, which a library loaded into other people's processes should not do. So a
+// registration lives exactly as long as messages use it (their owners keep buffers in place until then), and
+// messages that use the same memory at the same time share one. Where the device is to follow the page tables
+// (on-demand paging, HEDDLE_VERBS_ODP) registrations cannot be stale, and are kept for the next message.
+// Memory of a GPU's is registered by who owns it, who says when it goes.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +34,8 @@ class MemoryPinner {
     void* handle = nullptr;
     MemoryKeys keys;
   };
-  // `writable`: the other side writes to it, otherwise it is read from here alone, and may be memory that cannot be written.
+  // `writable`: the other side writes to it, otherwise it is read from here alone, and may be memory that
+  // cannot be written.
   virtual Result<Pinned> pin(const void* data, std::size_t bytes, bool writable) = 0;
   virtual void unpin(void* handle) = 0;
   // A registration stays right when the memory behind its addresses changes.
@@ -54,7 +57,8 @@ class Registrations {
   // The memory is the caller's, and stays in place until give_back().
   Result<Lease> take(const void* data, std::size_t bytes, bool writable);
   void give_back(Lease& lease);
-  // What was pinned by other means, for both directions: messages use it from now on, until it is let go of, when none does any more.
+  // What was pinned by other means, for both directions: messages use it from now on, until it is let go of,
+  // when none does any more.
   void add(const std::byte* data, std::size_t bytes, const MemoryPinner::Pinned& pinned);
   void remove(const std::byte* data);
   std::size_t size() const { return entries_.size(); }

@@ -73,8 +73,8 @@ Status VerbsTransport::prepare_completions(std::size_t reachable) {
   return {};
 }
 
-// Room for every peer from the beginning, or for as many as the device allows, since not every device can make it larger; receives come with
-// connections.
+// Room for every peer from the beginning, or for as many as the device allows, since not every device can
+// make it larger; receives come with connections.
 Status VerbsTransport::prepare() {
   const auto reachable = static_cast<std::size_t>(std::max<std::ptrdiff_t>(
       std::count_if(peers_.begin(), peers_.end(), [](const auto& p) { return p->reachable; }), 1));
@@ -194,8 +194,8 @@ bool VerbsTransport::peer_is_gone(int peer) const {
          peers_[static_cast<std::size_t>(peer)]->gone;
 }
 
-// What counted as sent when it was copied must still arrive. Not so what only serves the connection, which the other side may have
-// closed already.
+// What counted as sent when it was copied must still arrive. Not so what only serves the connection, which
+// the other side may have closed already.
 void VerbsTransport::flush_sends() {
   constexpr std::chrono::seconds kLongest{5};
   const Clock::time_point until = Clock::now() + kLongest;

@@ -1,6 +1,6 @@
-// What travels, byte by byte (docs/verbs.md): the address that ranks tell each other at set-up, the datagrams that make a
-// connection, and the headers of messages. All numbers are little-endian. What comes from outside is checked here, and what does not
-// hold together is nothing.
+// What travels, byte by byte (docs/verbs.md): the address that ranks tell each other at set-up, the datagrams
+// that make a connection, and the headers of messages. All numbers are little-endian. What comes from outside
+// is checked here, and what does not hold together is nothing.
 #pragma once
 
 #include <array>
@@ -32,7 +32,8 @@ constexpr std::size_t kAddressBytes = 40;
 std::string encode(const Address& address);
 std::optional<Address> parse_address(std::string_view bytes);
 
-// How much of a connection its sender has: a queue pair; that of the other side as well; the word that the other side has both.
+// How much of a connection its sender has: a queue pair; that of the other side as well; the word that the
+// other side has both.
 enum class Stage : std::uint8_t { calling = 0, known = 1, open = 2 };
 
 // "My end of the connection between us is this queue pair", or, as a notice, "this rank is gone".
@@ -61,8 +62,8 @@ struct Header {
   enum class Kind : std::uint8_t {
     eager = 1,     // the message itself follows
     announce = 2,  // a message of `bytes` waits for grants
-    grant =
-        3,  // to message `id`: write `bytes` from `offset` on to `address`; without an address: send it as content
+    grant = 3,    // to message `id`: write `bytes` from `offset` on to `address`; without an address: send it
+                  // as content
     credit = 4,   // nothing but the credits
     refuse = 5,   // to the receive `id`: the message that it has granted room to is not sent any more
     content = 6,  // to the receive `id`: a message that was announced for want of room, as short as it is
@@ -88,7 +89,8 @@ constexpr std::size_t header_bytes(Header::Kind kind) {
 }
 // Writes header_bytes(header.kind).
 void encode(const Header& header, std::byte* to);
-// `length` is what arrived: of eager messages and contents the header and exactly their bytes, else the header alone.
+// `length` is what arrived: of eager messages and contents the header and exactly their bytes, else the
+// header alone.
 std::optional<Header> parse_header(const std::byte* bytes, std::size_t length);
 
 }  // namespace heddle::verbs

@@ -1,4 +1,5 @@
-// Operations on floating-point lanes, shared by f32, f64 and the floats of 8 and 16 bits. Re-included per instruction set.
+// Operations on floating-point lanes, shared by f32, f64 and the floats of 8 and 16 bits. Re-included per
+// instruction set.
 //
 // Each is one fixed expression of its operands, left to right:
 //   sum, prod   IEEE 754, rounded to nearest. If both operands are NaN, the left one's payload survives.

@@ -1,8 +1,8 @@
 // Products of complex numbers of two f32 or two f64.
 //
-// A product is C's: where the formula of four multiplications gives NaN in both parts although a factor or a product of
-// parts is infinite, the infinity is recovered (C11 annex G), as in an MPI library written in C. Vectors take the formula,
-// and numbers that it makes NaN, which are few, are looked at one by one.
+// A product is C's: where the formula of four multiplications gives NaN in both parts although a factor or a
+// product of parts is infinite, the infinity is recovered (C11 annex G), as in an MPI library written in C.
+// Vectors take the formula, and numbers that it makes NaN, which are few, are looked at one by one.
 #include <cmath>
 #include <complex>
 
@@ -22,8 +22,8 @@
 namespace heddle::kernels {
 namespace {
 
-// Of `parts` / 2 numbers, next to each other as in memory. What stays NaN keeps the formula's, whose bits are those of every
-// instruction set, compiler and library.
+// Of `parts` / 2 numbers, next to each other as in memory. What stays NaN keeps the formula's, whose bits are
+// those of every instruction set, compiler and library.
 template <typename T>
 void recover(const T* a, const T* b, T* products, std::size_t parts) {
   for (std::size_t re = 0; re < parts; re += 2) {

@@ -11,12 +11,13 @@
 namespace heddle::kernels {
 namespace {
 
-// Bytes of a long double that carry a value. The others are padding, which a store from a register leaves as it is; they
-// are written as zero so that equal results are equal bytes.
+// Bytes of a long double that carry a value. The others are padding, which a store from a register leaves as
+// it is; they are written as zero so that equal results are equal bytes.
 constexpr std::size_t kValueBytes = std::numeric_limits<long double>::digits == 64 ? 10 : sizeof(long double);
 
-// A long double at any address. Stored through this, a value goes from its register to its place; by way of a copy in
-// memory it would be read there by more bytes at once than have just been written, which makes the processor wait.
+// A long double at any address. Stored through this, a value goes from its register to its place; by way of a
+// copy in memory it would be read there by more bytes at once than have just been written, which makes the
+// processor wait.
 struct __attribute__((packed, may_alias)) Placed {
   long double value;
 };

@@ -1,4 +1,5 @@
-// Kernels on the floats of 8 bits, e4m3 and e5m2. Both are widened to f32, folded there over all inputs, and rounded once, at the store.
+// Kernels on the floats of 8 bits, e4m3 and e5m2. Both are widened to f32, folded there over all inputs, and
+// rounded once, at the store.
 #include "engine/kernels/families.hpp"
 #include "engine/kernels/targets.hpp"
 

@@ -1,8 +1,10 @@
-// OCP's floating-point numbers of 8 bits as elements of the kernels' loops: widened to f32 at the load, rounded to nearest even at the
-// store. Numbers that are too large become the largest finite one of their sign; infinities stay, in the format that has them, and so does
-// NaN, quiet. Every instruction set gives the same bits. Re-included per instruction set.
+// OCP's floating-point numbers of 8 bits as elements of the kernels' loops: widened to f32 at the load,
+// rounded to nearest even at the store. Numbers that are too large become the largest finite one of their
+// sign; infinities stay, in the format that has them, and so does NaN, quiet. Every instruction set gives the
+// same bits. Re-included per instruction set.
 //
-// P. Micikevicius et al., "FP8 Formats for Deep Learning", arXiv:2209.05433, 2022; OCP 8-bit Floating Point Specification (OFP8), 2023.
+// P. Micikevicius et al., "FP8 Formats for Deep Learning", arXiv:2209.05433, 2022; OCP 8-bit Floating Point
+// Specification (OFP8), 2023.
 #if defined(HEDDLE_KERNELS_FP8_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEDDLE_KERNELS_FP8_INL
 #undef HEDDLE_KERNELS_FP8_INL
@@ -25,16 +27,18 @@ HWY_INLINE hn::Vec<Shorts<D>> set_shorts(D, std::uint16_t value) {
   return hn::Set(Shorts<D>(), value);
 }
 
-// The codes, in the lowest byte, of finite magnitudes: those have f32's bits, these kMantissa bits of mantissa. kLeast is the exponent of the
-// smallest normal number and kLargest the largest number, both as f32 has them: what is larger becomes that.
+// The codes, in the lowest byte, of finite magnitudes: those have f32's bits, these kMantissa bits of
+// mantissa. kLeast is the exponent of the smallest normal number and kLargest the largest number, both as f32
+// has them: what is larger becomes that.
 template <int kMantissa, std::uint32_t kLeast, std::uint32_t kLargest, class D>
 HWY_INLINE hn::Vec<Bits<D>> round_magnitudes(D d, hn::Vec<Bits<D>> magnitudes) {
   constexpr std::uint32_t kDropped = 23 - kMantissa;
   const auto clipped = hn::Min(magnitudes, set_bits(d, kLargest));
   // Subnormal numbers are as far apart as the smallest normal ones.
   const auto exponent = hn::Max(hn::And(clipped, set_bits(d, 0x7F800000)), set_bits(d, kLeast << 23));
-  // One unit in the last place of this is one of the code, so that the addition rounds to it. The sum's mantissa counts units, with the leading bit
-  // of normal numbers, and its exponent is the number's but for a constant: together, with what makes up for that, they are the code.
+  // One unit in the last place of this is one of the code, so that the addition rounds to it. The sum's
+  // mantissa counts units, with the leading bit of normal numbers, and its exponent is the number's but for a
+  // constant: together, with what makes up for that, they are the code.
   constexpr std::uint32_t kMissing = (0 - ((kLeast + kDropped) << kMantissa)) % 256;
   const auto large = hn::BitCast(d, hn::Add(exponent, set_bits(d, (kDropped << 23) + kMissing)));
   const auto sum = hn::BitCast(Bits<D>(), hn::Add(hn::BitCast(d, clipped), large));

@@ -1,6 +1,6 @@
-// f16 (IEEE binary16) and bf16 as elements of the kernels' loops: widened to f32 at the load, rounded to nearest
-// even at the store. A NaN is stored quiet, with the upper bits of its payload. Every instruction set gives the
-// same bits. Re-included per instruction set.
+// f16 (IEEE binary16) and bf16 as elements of the kernels' loops: widened to f32 at the load, rounded to
+// nearest even at the store. A NaN is stored quiet, with the upper bits of its payload. Every instruction set
+// gives the same bits. Re-included per instruction set.
 #if defined(HEDDLE_KERNELS_HALF_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEDDLE_KERNELS_HALF_INL
 #undef HEDDLE_KERNELS_HALF_INL

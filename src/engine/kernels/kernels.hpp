@@ -19,8 +19,8 @@ enum class Stores : std::uint8_t { cached, streaming };
 // min and max are `b < a ? b : a` and `b > a ? b : a` for operands a, b from left to right: a tie (+0, -0) or
 // a NaN on either side gives the left one. A complex product is C's, with infinities recovered.
 //
-// A result of e4m3 or e5m2 that is too large is stored as the largest finite number of its sign. Of e5m2 infinities in inputs stay
-// infinite, and so does a product that overflows f32 itself.
+// A result of e4m3 or e5m2 that is too large is stored as the largest finite number of its sign. Of e5m2
+// infinities in inputs stay infinite, and so does a product that overflows f32 itself.
 FoldFn fold_kernel(DType type, Op op, Stores stores = Stores::cached);
 
 // Name of the instruction set the kernels run with here ("AVX3", "AVX2", ...), for heddle-info.

@@ -4,8 +4,8 @@
 // another compilation of each kernel. The scalable vectors of Arm are left out because the loops want a
 // vector width known to the compiler; NEON serves there. Highway always adds its portable fallback.
 //
-// Instrumented builds keep one vector target: the source is the same for all, and sanitizers make each take minutes to
-// compile.
+// Instrumented builds keep one vector target: the source is the same for all, and sanitizers make each take
+// minutes to compile.
 #pragma once
 
 #if defined(__has_feature)

@@ -1,4 +1,5 @@
-// What differs from one MPI's ABI to another's: what its handles are, and which of them are predefined. All else here is MPI's API.
+// What differs from one MPI's ABI to another's: what its handles are, and which of them are predefined. All
+// else here is MPI's API.
 #pragma once
 
 #include "interpose/backend/host_mpi.hpp"

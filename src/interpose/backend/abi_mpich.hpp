@@ -29,15 +29,16 @@ inline bool is_datatype(MPI_Datatype type) {
   return (word >> 26 & 0xfu) == 3 && word >> 30 != 0;
 }
 
-// The size of a predefined datatype, of which n elements are n times as many bytes as they lie in memory; 0: it is none that is known to be one. A
-// predefined handle is 0x4c00SSII: SS the size in bytes, II the number of the type.
+// The size of a predefined datatype, of which n elements are n times as many bytes as they lie in memory; 0:
+// it is none that is known to be one. A predefined handle is 0x4c00SSII: SS the size in bytes, II the number
+// of the type.
 constexpr std::size_t predefined_size(MPI_Datatype type) {
   const auto word = static_cast<unsigned>(type);
   return (word & 0xff000000u) == 0x4c000000u ? (word >> 8) & 0xffu : 0;
 }
 inline void learn_types(const HostMpi& /*mpi*/) {}
-// The same, asking the host where that is needed: its handle may be null, or of another size, in a library that was built for other sizes (long double of 8
-// bytes, 8-byte default integers).
+// The same, asking the host where that is needed: its handle may be null, or of another size, in a library
+// that was built for other sizes (long double of 8 bytes, 8-byte default integers).
 inline std::size_t size_of(const HostMpi& /*mpi*/, MPI_Datatype type) {
   return predefined_size(type);
 }

@@ -1,4 +1,5 @@
-// Open MPI's ABI: handles are addresses of objects, and the predefined ones are in the library (libmpi.so.40, of Open MPI 4 and 5). Included by abi.hpp.
+// Open MPI's ABI: handles are addresses of objects, and the predefined ones are in the library (libmpi.so.40,
+// of Open MPI 4 and 5). Included by abi.hpp.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +29,8 @@ inline bool is_datatype(MPI_Datatype type) {
   return type != nullptr && type != MPI_DATATYPE_NULL;
 }
 
-// The size of a predefined datatype, of which n elements are n times as many bytes as they lie in memory; 0: it is none that is known to be one. C's, and others
-// once they are learned.
+// The size of a predefined datatype, of which n elements are n times as many bytes as they lie in memory; 0:
+// it is none that is known to be one. C's, and others once they are learned.
 std::size_t predefined_size(MPI_Datatype type);
 void learn_types(const HostMpi& mpi);  // MPI is initialised
 // Also of those whose size is the host's to say. 0: it has none.

@@ -1,4 +1,5 @@
-// The MPI standard's own ABI: handles are pointers, and the predefined ones are small numbers, the same in every library. Included by abi.hpp.
+// The MPI standard's own ABI: handles are pointers, and the predefined ones are small numbers, the same in
+// every library. Included by abi.hpp.
 #pragma once
 
 #include <array>
@@ -30,8 +31,8 @@ inline unsigned number_of(MPI_Comm comm) {
   return static_cast<unsigned>(word_of(comm));
 }
 
-// Each kind of predefined handle has a range of numbers, which begins with the null handle. What lies outside of all of them and below the first
-// address is no handle.
+// Each kind of predefined handle has a range of numbers, which begins with the null handle. What lies outside
+// of all of them and below the first address is no handle.
 inline constexpr std::uintptr_t kOps = 0x20;
 inline constexpr std::size_t kMostOps = 0x20;
 inline constexpr std::uintptr_t kDatatypes = 0x200;
@@ -54,7 +55,8 @@ struct Predefined {
 };
 extern Predefined predefined;
 
-// The size of a predefined datatype, of which n elements are n times as many bytes as they lie in memory; 0: it is none that is known to be one.
+// The size of a predefined datatype, of which n elements are n times as many bytes as they lie in memory; 0:
+// it is none that is known to be one.
 inline std::size_t predefined_size(MPI_Datatype type) {
   const std::uintptr_t number = word_of(type) - kDatatypes;
   return number < kMostDatatypes ? predefined.sizes[number].load(std::memory_order_relaxed) : 0;

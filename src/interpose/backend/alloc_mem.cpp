@@ -3,7 +3,8 @@
 namespace heddle::backend {
 namespace {
 
-// MPI_Alloc_mem: what heddle's collectives gain from. Each piece takes a descriptor, of which the program has its own uses.
+// MPI_Alloc_mem: what heddle's collectives gain from. Each piece takes a descriptor, of which the program has
+// its own uses.
 constexpr MPI_Aint kLeastHeapBytes = 32 * 1024;
 constexpr std::size_t kMostHeapBlocks = 128;
 

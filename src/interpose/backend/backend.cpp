@@ -35,8 +35,8 @@ template <typename Call>
   return nullptr;
 }
 
-// What counts towards the take-over: what heddle would serve, so that the ranks agree. A mistake that one rank makes, and mends, the
-// others know nothing of.
+// What counts towards the take-over: what heddle would serve, so that the ranks agree. A mistake that one
+// rank makes, and mends, the others know nothing of.
 template <typename Count>
 std::size_t Backend::counted(const void* in, const void* out, Count count, MPI_Datatype type,
                              MPI_Op op) const {
@@ -161,7 +161,8 @@ inline int Backend::allreduce_on_host(const void* in, void* out, Count count, MP
   const bool asked = staged != nullptr && staged->asked;
   if (!asked && savings.looks(type, op, bytes) && savings.wants_look(count)) {
     const Result<bool> served = savings.by_entries({in, out, count, type});
-    // What all were told leaves the communicator as it was. After any other failure it fails in the next call too.
+    // What all were told leaves the communicator as it was. After any other failure it fails in the next call
+    // too.
     if (!served.ok()) return refuse(served.status(), "MPI_Allreduce", comm);
     if (served.value()) return MPI_SUCCESS;
   }

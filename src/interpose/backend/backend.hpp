@@ -1,4 +1,5 @@
-// A backend, for the ABI of the mpi.h that it is compiled against (abi.hpp): decides, for each call, who serves it.
+// A backend, for the ABI of the mpi.h that it is compiled against (abi.hpp): decides, for each call, who
+// serves it.
 #pragma once
 
 #include <atomic>
@@ -40,8 +41,8 @@ class Backend {
   int alloc_mem(MPI_Aint bytes, MPI_Info info, void* out);
   int free_mem(void* memory);
 
-  // Before MPI_Finalize: the host serves from now on. What callbacks in there call must go one way on all ranks, and each rank runs them, and
-  // the one in which heddle ends, in an order of its own.
+  // Before MPI_Finalize: the host serves from now on. What callbacks in there call must go one way on all
+  // ranks, and each rank runs them, and the one in which heddle ends, in an order of its own.
   void end(bool last);
   // As `next`, which frees a communicator: likewise for what callbacks of its attributes call on it.
   int free_comm(int (*next)(void*), MPI_Comm* comm);
@@ -52,12 +53,13 @@ class Backend {
   const HostMpi& host_mpi() const { return mpi_; }
   const Packing& packing() const { return packing_; }
   DeviceBuffers& device_buffers() { return device_buffers_; }
-  // True once MPI is initialised, until it ends, and everything is there that heddle needs. Never with HEDDLE_ENABLE=0.
+  // True once MPI is initialised, until it ends, and everything is there that heddle needs. Never with
+  // HEDDLE_ENABLE=0.
   bool make_ready();
   // True from then on.
   bool is_ready() const { return ready_.load(std::memory_order_acquire); }
-  // A buffer that cannot be used, of which no other rank knows; or what all ranks know of. The user's error handler decides, which aborts the
-  // job unless the user chose otherwise.
+  // A buffer that cannot be used, of which no other rank knows; or what all ranks know of. The user's error
+  // handler decides, which aborts the job unless the user chose otherwise.
   int refuse(const Status& status, const char* call, MPI_Comm comm);
 
  private:
@@ -68,7 +70,8 @@ class Backend {
     const void* key;     // stands for the input from call to call
     bool asked = false;  // the savings, whether to look at it
   };
-  // The same with buffers that the host can use. `staged`: null where they were given so. Inline, since they are most of a small call.
+  // The same with buffers that the host can use. `staged`: null where they were given so. Inline, since they
+  // are most of a small call.
   template <typename Count>
   [[gnu::always_inline]] int allreduce_on_host(const void* in, void* out, Count count, MPI_Datatype type,
                                                MPI_Op op, MPI_Comm comm, const Staged* staged);
@@ -80,7 +83,8 @@ class Backend {
   int allreduce_anywhere(const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm);
   template <typename Count>
   int bcast_anywhere(void* buffer, Count count, MPI_Datatype type, int root, MPI_Comm comm);
-  // By the entries of vectors that are mostly zeros, which this rank's GPU takes and puts where they lie there; false: the call goes on.
+  // By the entries of vectors that are mostly zeros, which this rank's GPU takes and puts where they lie
+  // there; false: the call goes on.
   Result<bool> allreduce_by_entries(StagedSum& sum, MPI_Op op, MPI_Comm comm, bool* asked);
   Result<bool> sum_entries(StagedSum& sum, DType type, CommState& state);
   // By what HEDDLE_COMPRESS says, of float32, where this rank's GPU does its part; false: the call goes on.
@@ -94,7 +98,8 @@ class Backend {
                          MPI_Op op, MPI_Comm comm);
   Status after_bcast(void* buffer, bool on_gpu, std::size_t count, MPI_Datatype type, int root,
                      MPI_Comm comm);
-  // With HEDDLE_CHECK, on communicators that heddle serves: the call, once all ranks are known to make it, and a look at what has come of it.
+  // With HEDDLE_CHECK, on communicators that heddle serves: the call, once all ranks are known to make it,
+  // and a look at what has come of it.
   [[gnu::cold]] int allreduce_checked(const void* in, void* out, std::int64_t count, MPI_Datatype type,
                                       MPI_Op op, MPI_Comm comm, const std::function<int()>& serve);
   [[gnu::cold]] int bcast_checked(void* buffer, std::int64_t count, MPI_Datatype type, int root,
@@ -112,7 +117,8 @@ class Backend {
   static bool compares(const CommState& state);
   CommState* comparing(MPI_Comm comm);
   int compare(const CollectiveCall& call, const char* name, MPI_Comm comm, CommState& state);
-  // Whether the host can repeat the call for its result (HEDDLE_CHECK=2), which then is compared with what lies in `out`: `in` is what the call has read.
+  // Whether the host can repeat the call for its result (HEDDLE_CHECK=2), which then is compared with what
+  // lies in `out`: `in` is what the call has read.
   bool repeats(const CollectiveCall& call, MPI_Datatype type, MPI_Op op, const CommState& state);
   template <typename Compare>
   int repeat(const char* name, const Status& read, MPI_Comm comm, CommState& state, Compare compare);
@@ -150,7 +156,8 @@ class Backend {
   void stay_out(const Log& log, int world_rank);
   void prepare(ParsedConfig parsed, const Log& log, int world_rank);
   bool watch_end();
-  // Whether this thread is in a callback of the communicator's end: what is set on it now would stay, for whoever gets its handle.
+  // Whether this thread is in a callback of the communicator's end: what is set on it now would stay, for
+  // whoever gets its handle.
   static bool is_ending(MPI_Comm comm);
   // The bytes of a call that counts towards the take-over; 0: it does not.
   template <typename Count>

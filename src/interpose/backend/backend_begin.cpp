@@ -8,10 +8,12 @@
 namespace heddle::backend {
 namespace {
 
-// When a communicator is set up: at this call, of those that heddle serves, at the earliest, and where it is not MPI_COMM_WORLD, which lives as
-// long as the job, not before the calls have come to what the set-up costs, had heddle served them. So a program that makes communicators by the
-// thousand, for a few calls each, pays nothing for it, and one that keeps them loses at most as much as it would have paid. All this is constant,
-// but for HEDDLE_REPRODUCIBLE, and goes by what the ranks know alike, because they must agree before they can talk.
+// When a communicator is set up: at this call, of those that heddle serves, at the earliest, and where it is
+// not MPI_COMM_WORLD, which lives as long as the job, not before the calls have come to what the set-up
+// costs, had heddle served them. So a program that makes communicators by the thousand, for a few calls each,
+// pays nothing for it, and one that keeps them loses at most as much as it would have paid. All this is
+// constant, but for HEDDLE_REPRODUCIBLE, and goes by what the ranks know alike, because they must agree
+// before they can talk.
 constexpr std::uint32_t kTakeoverCall = 3;
 // Of two ranks on a node: more ranks cost more, and save more.
 constexpr std::uint64_t kSetUpNanoseconds = 250'000;
@@ -97,8 +99,8 @@ bool Backend::watch_end() {
          mpi_.Comm_set_attr(MPI_COMM_SELF, finalize_keyval, this) == MPI_SUCCESS;
 }
 
-// HEDDLE_ENABLE=0 is what users turn to when a job hangs, so it asks nothing of the other ranks, nor of the host: whoever has it is to them as a
-// rank without the preload library.
+// HEDDLE_ENABLE=0 is what users turn to when a job hangs, so it asks nothing of the other ranks, nor of the
+// host: whoever has it is to them as a rank without the preload library.
 void Backend::stay_out(const Log& log, int world_rank) {
   closed_.store(true, std::memory_order_release);
   log.line(world_rank == 0 ? LogLevel::info : LogLevel::debug,
@@ -106,8 +108,8 @@ void Backend::stay_out(const Log& log, int world_rank) {
 }
 
 void Backend::take_over(MPI_Comm comm, CommState& state) {
-  // Open MPI's and UCX's functions take what they like of the stack, and MPICH 4.0 137 KiB to add two vectors of integers. Who uses MPI in a
-  // thread with less has asked for threads, so that another one may.
+  // Open MPI's and UCX's functions take what they like of the stack, and MPICH 4.0 137 KiB to add two vectors
+  // of integers. Who uses MPI in a thread with less has asked for threads, so that another one may.
   constexpr std::size_t kStack = 512 * 1024;
   with_stack(kStack, [&] { set_up_->run(comm, state, *map_); });
 }
@@ -117,7 +119,8 @@ CommState* Backend::attach(MPI_Comm comm) {
   int is_inter = -1;
   int size = 0;
   int rank = 0;
-  // MPICH 5 returns MPI_SUCCESS for a wrong communicator when the user's error handler has returned: the answer tells.
+  // MPICH 5 returns MPI_SUCCESS for a wrong communicator when the user's error handler has returned: the
+  // answer tells.
   if (mpi_.Comm_test_inter(comm, &is_inter) != MPI_SUCCESS || is_inter < 0 ||
       mpi_.Comm_size(comm, &size) != MPI_SUCCESS || mpi_.Comm_rank(comm, &rank) != MPI_SUCCESS) {
     return nullptr;

@@ -11,8 +11,8 @@ int Backend::on_comm_delete(MPI_Comm /*comm*/, int /*keyval*/, void* attribute, 
   return MPI_SUCCESS;
 }
 
-// While one exists the host serves the communicator. The ranks run their callbacks in orders of their own, heddle's among them, so
-// what heddle does for the others may not depend on whether its own has run.
+// While one exists the host serves the communicator. The ranks run their callbacks in orders of their own,
+// heddle's among them, so what heddle does for the others may not depend on whether its own has run.
 class Backend::Ending {
  public:
   Ending(Registry& registry, MPI_Comm comm) : registry_(registry), comm_(comm), outer_(innermost_) {
@@ -24,7 +24,8 @@ class Backend::Ending {
   }
   Ending(const Ending&) = delete;
   Ending& operator=(const Ending&) = delete;
-  // Where the host has not freed it (MPI_COMM_WORLD, for example), or an error handler throws, it is as before.
+  // Where the host has not freed it (MPI_COMM_WORLD, for example), or an error handler throws, it is as
+  // before.
   ~Ending() {
     innermost_ = outer_;
     if (freed_) return;
@@ -66,15 +67,17 @@ int Backend::free_comm(int (*next)(void*), MPI_Comm* comm) {
   return rc;
 }
 
-// MPI_Finalize deletes the attributes of MPI_COMM_SELF first of all, while MPI still works: for who calls PMPI_Finalize, past end().
+// MPI_Finalize deletes the attributes of MPI_COMM_SELF first of all, while MPI still works: for who calls
+// PMPI_Finalize, past end().
 int Backend::on_finalize(MPI_Comm /*comm*/, int /*keyval*/, void* /*attribute*/, void* extra) {
   static_cast<Backend*>(extra)->shut_down();
   return MPI_SUCCESS;
 }
 
-// Before the callbacks of MPI_Finalize, in which the program may meet the other ranks: those run in an order of each rank's own, so that heddle
-// may not meet them in one. Communicators that the user never freed are let go of; later calls, from such callbacks, are the host's.
-// A tool's function that is next uses MPI and comes here again: the ranks meet as late as they can.
+// Before the callbacks of MPI_Finalize, in which the program may meet the other ranks: those run in an order
+// of each rank's own, so that heddle may not meet them in one. Communicators that the user never freed are
+// let go of; later calls, from such callbacks, are the host's. A tool's function that is next uses MPI and
+// comes here again: the ranks meet as late as they can.
 void Backend::end(bool last) {
   if (!ready_.load(std::memory_order_acquire)) return;
   if (last) {

@@ -1,5 +1,6 @@
-// HEDDLE_CHECK=1: before heddle, or the host MPI by what the ranks agreed on, serves a call, the ranks compare what MPI wants to be equal in it. 2: and
-// what heddle has given is compared with what the host gives.
+// HEDDLE_CHECK=1: before heddle, or the host MPI by what the ranks agreed on, serves a call, the ranks
+// compare what MPI wants to be equal in it. 2: and what heddle has given is compared with what the host
+// gives.
 #include <cstring>
 
 #include "interpose/backend/backend.hpp"
@@ -61,8 +62,9 @@ int Backend::compare(const CollectiveCall& call, const char* name, MPI_Comm comm
   return all_know ? refuse(status, name, comm) : fail(status, comm, state);
 }
 
-// A rank that heddle's call failed on, or that cannot read what it gave, does not come to the host's collectives, where the others would wait for it
-// without end. So all meet by heddle first, whose waits end and say who is missing.
+// A rank that heddle's call failed on, or that cannot read what it gave, does not come to the host's
+// collectives, where the others would wait for it without end. So all meet by heddle first, whose waits end
+// and say who is missing.
 template <typename Compare>
 int Backend::repeat(const char* name, const Status& read, MPI_Comm comm, CommState& state, Compare compare) {
   const Status met = read.ok() ? state.communicator->barrier() : read;

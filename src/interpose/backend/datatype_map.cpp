@@ -33,8 +33,8 @@ constexpr DType integer_type() {
 }
 
 // Not here, so left to the host: MPI_WCHAR, MPI_PACKED and pairs (no operation but pairs' own), MPI_REAL16
-// and MPI_COMPLEX32 (their format depends on how the host was built), MPI_REAL2 and MPIX_C_FLOAT16 (the host rounds after
-// every step), MPI_INTEGER16.
+// and MPI_COMPLEX32 (their format depends on how the host was built), MPI_REAL2 and MPIX_C_FLOAT16 (the host
+// rounds after every step), MPI_INTEGER16.
 const TypeRow kTypes[] = {
     {MPI_SIGNED_CHAR, DType::i8, kInteger},
     {MPI_UNSIGNED_CHAR, DType::u8, kInteger},
@@ -85,11 +85,12 @@ const TypeRow kTypes[] = {
     {MPI_DOUBLE_COMPLEX, DType::c64, kArithmetic},
 };
 
-// Full vectors of any width and what is left over: Open MPI 4.1 adds integers of 8 and 16 bits with saturation in the one and going round in the other.
+// Full vectors of any width and what is left over: Open MPI 4.1 adds integers of 8 and 16 bits with
+// saturation in the one and going round in the other.
 constexpr std::size_t kTrials = 135;
 
-// Values on which a wrong type or operation shows: both signs, the top bit, sums that have no room, and small numbers, in pairs of
-// any two.
+// Values on which a wrong type or operation shows: both signs, the top bit, sums that have no room, and small
+// numbers, in pairs of any two.
 template <typename T>
 void fill(void* first, void* second, std::size_t parts) {
   constexpr bool whole = std::is_integral_v<T>;
@@ -135,8 +136,9 @@ bool same_values(DType type, const std::byte* a, const std::byte* b) {
 const MPI_Op kHostOps[kOpCount] = {MPI_SUM, MPI_PROD, MPI_MIN,  MPI_MAX, MPI_LAND,
                                    MPI_LOR, MPI_LXOR, MPI_BAND, MPI_BOR, MPI_BXOR};
 
-// On `comm`, of this rank alone, a pair that the host refuses is no error of the user's: MPI_Reduce_local, which has no communicator, would tell the user's
-// error handler. MPICH 5 refuses MPI_LAND of Fortran's integers, for example.
+// On `comm`, of this rank alone, a pair that the host refuses is no error of the user's: MPI_Reduce_local,
+// which has no communicator, would tell the user's error handler. MPICH 5 refuses MPI_LAND of Fortran's
+// integers, for example.
 bool agrees(const HostMpi& mpi, MPI_Comm comm, const TypeRow& row, Op op) {
   // Not on the stack: the thread may have a small one.
   static_assert(__STDCPP_DEFAULT_NEW_ALIGNMENT__ >= 16);

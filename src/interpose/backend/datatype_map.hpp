@@ -27,18 +27,19 @@ using Pairs = std::array<std::uint16_t, 64>;
 // What reductions heddle serves: the pairs that the MPI standard allows, that there is a kernel for, and that
 // the host computes as the kernel does. Others fall through, so that the host does what it always did.
 //
-// The host is asked before the first communicator is set up, on a few values (PMPI_Reduce_local, local). Hosts
-// differ: Debian's MPICH 4.0.2 takes the minimum of unsigned integers as if they were signed, and results
-// must not change in the middle of a job, when heddle takes over. So do ranks: Open MPI 4.1 adds integers of 8 and
-// 16 bits as the core's vector instructions do. Each communicator's ranks agree in its set-up (SetUp::agree_on_pairs()).
-// No pair outside of the standard is asked for: that MPICH aborts on MPI_LAND of reals.
+// The host is asked before the first communicator is set up, on a few values (PMPI_Reduce_local, local).
+// Hosts differ: Debian's MPICH 4.0.2 takes the minimum of unsigned integers as if they were signed, and
+// results must not change in the middle of a job, when heddle takes over. So do ranks: Open MPI 4.1 adds
+// integers of 8 and 16 bits as the core's vector instructions do. Each communicator's ranks agree in its
+// set-up (SetUp::agree_on_pairs()). No pair outside of the standard is asked for: that MPICH aborts on
+// MPI_LAND of reals.
 class DatatypeMap {
  public:
   // `self`: a communicator of this rank alone that returns errors.
   DatatypeMap(const HostMpi& mpi, MPI_Comm self);
 
-  // The row when this rank's host computes `op` on `type` as heddle does, else null; then `*op_out` is set. A few loads, no search.
-  // Any thread; after host_pairs().
+  // The row when this rank's host computes `op` on `type` as heddle does, else null; then `*op_out` is set. A
+  // few loads, no search. Any thread; after host_pairs().
   const TypeRow* find(MPI_Datatype type, MPI_Op op, Op* op_out) {
     Op mapped{};
     if (!abi::find_op(op, &mapped)) return nullptr;
@@ -53,7 +54,8 @@ class DatatypeMap {
   std::size_t known_size(MPI_Datatype type, MPI_Op op) const;
   bool has(const Pairs& pairs, MPI_Datatype type, MPI_Op op) const;
 
-  // All that this rank's host computes as heddle does; asks when it is called first. MPI is initialised. Any thread.
+  // All that this rank's host computes as heddle does; asks when it is called first. MPI is initialised. Any
+  // thread.
   const Pairs& host_pairs();
   // "float32 sum" and so on: what `all` lacks of `some`.
   static std::string describe_missing(const Pairs& some, const Pairs& all);

@@ -1,7 +1,8 @@
-// Buffers of MPI calls that lie on a GPU: the host's view of them, for the host MPI and heddle alike, which never see the device's.
+// Buffers of MPI calls that lie on a GPU: the host's view of them, for the host MPI and heddle alike, which
+// never see the device's.
 //
-// Images are made before a call is decided and written back after it, on each rank by itself: what is decided in between
-// depends on nothing that is different where other ranks' buffers lie elsewhere.
+// Images are made before a call is decided and written back after it, on each rank by itself: what is decided
+// in between depends on nothing that is different where other ranks' buffers lie elsewhere.
 #pragma once
 
 #include <cstddef>
@@ -49,8 +50,8 @@ class DeviceBuffers {
   bool possible() { return gpu_.present(); }
   gpu::Gpu& gpu() { return gpu_; }
 
-  // A view of `count` elements of `type` at `buffer`, or of the buffer as it is where the host is to judge it. A failure is the caller's
-  // to report; nothing has happened.
+  // A view of `count` elements of `type` at `buffer`, or of the buffer as it is where the host is to judge
+  // it. A failure is the caller's to report; nothing has happened.
   Status view(void* buffer, std::size_t count, MPI_Datatype type, HostView* out);
   Status view(void* buffer, const Span& span, HostView* out);
   // False where the host is to judge the arguments. `count` is 1 or more.

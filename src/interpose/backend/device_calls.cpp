@@ -1,5 +1,5 @@
-// Calls that may go by the ranks' GPUs (comm/device_path.hpp): what of MPI's arguments the ranks are sure to have in common decides whether a
-// call is one of those, as for calls that go by the host.
+// Calls that may go by the ranks' GPUs (comm/device_path.hpp): what of MPI's arguments the ranks are sure to
+// have in common decides whether a call is one of those, as for calls that go by the host.
 #include "comm/device_path.hpp"
 #include "comm/local_gpu.hpp"
 #include "comm/nodes_path.hpp"
@@ -7,8 +7,9 @@
 
 namespace heddle::backend {
 
-// Null where heddle does not serve the communicator: nobody agrees on anything then. Other ranks must find the same, so a state is also found where another communicator, on this
-// rank alone perhaps, keeps it from being found fast.
+// Null where heddle does not serve the communicator: nobody agrees on anything then. Other ranks must find
+// the same, so a state is also found where another communicator, on this rank alone perhaps, keeps it from
+// being found fast.
 CommState* Backend::served_anywhere(MPI_Comm comm) {
   CommState* state = registry_.find_fast(comm);
   if (state == nullptr) state = registry_.find(comm);
@@ -46,7 +47,8 @@ bool Backend::is_served(const void* buffer, std::size_t count, MPI_Datatype type
   return true;
 }
 
-// Whether to look, and what the hosts exchange then, is the same wherever the ranks' vectors lie, and on ranks without CUDA (allreduce_saving()).
+// Whether to look, and what the hosts exchange then, is the same wherever the ranks' vectors lie, and on
+// ranks without CUDA (allreduce_saving()).
 Result<bool> Backend::allreduce_by_entries(StagedSum& sum, MPI_Op op, MPI_Comm comm, bool* asked) {
   CommState* const state = served_anywhere(comm);
   DType type{};

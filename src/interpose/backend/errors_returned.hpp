@@ -1,5 +1,6 @@
-// While one exists errors on a communicator of the user's are returned, not handled as the user said: for what heddle asks of the host that may
-// fail where the program would not have. Other threads' errors there are returned as well meanwhile.
+// While one exists errors on a communicator of the user's are returned, not handled as the user said: for
+// what heddle asks of the host that may fail where the program would not have. Other threads' errors there
+// are returned as well meanwhile.
 #pragma once
 
 #include "interpose/backend/host_mpi.hpp"

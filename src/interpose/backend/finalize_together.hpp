@@ -3,10 +3,11 @@
 // MPICH up to 4.1 over UCX has each rank close its connections when it gets there and then wait in a barrier
 // of the process manager, where it drives UCX no longer. Over TCP, UCX has what was sent confirmed before it
 // closes. A rank that drives MPI a little longer than its peer (any wait for a message will do) confirms the
-// peer's last messages early; the peer goes on to that barrier, and nobody is left to confirm this rank's own.
-// MPICH 4.2 no longer does so (commit 08d8105b7b). heddle's messages end at other moments than the host's, be
-// they lent by it or not: it must not leave to luck whether a job ends. What helps is that nobody drives UCX between the moment when all
-// ranks are there and their closing, and only a barrier that is not UCX's can tell them so.
+// peer's last messages early; the peer goes on to that barrier, and nobody is left to confirm this rank's
+// own. MPICH 4.2 no longer does so (commit 08d8105b7b). heddle's messages end at other moments than the
+// host's, be they lent by it or not: it must not leave to luck whether a job ends. What helps is that nobody
+// drives UCX between the moment when all ranks are there and their closing, and only a barrier that is not
+// UCX's can tell them so.
 #pragma once
 
 #include <functional>
@@ -25,8 +26,8 @@ bool may_hang_in_finalize(std::string_view library_version);
 // that has said that it is there cannot take that back.
 Status process_manager_barrier(int fd);
 
-// Before MPI_Finalize, on all ranks of a job: what is said above, where the host is such a one; else nothing. `everybody` tells
-// whether all ranks say so, by the host's messages, and is not called for other hosts.
+// Before MPI_Finalize, on all ranks of a job: what is said above, where the host is such a one; else nothing.
+// `everybody` tells whether all ranks say so, by the host's messages, and is not called for other hosts.
 Status finalize_together(std::string_view library_version, const std::function<bool(bool mine)>& everybody);
 
 }  // namespace heddle::backend

@@ -29,7 +29,8 @@ void store(void* storage, const Message& message) {
   std::memcpy(storage, &message, sizeof message);
 }
 
-// So many bytes: as they are, or as one of a datatype's where an int does not count them (heddle_mpi_long_type in heddle/heddle_mpi.h).
+// So many bytes: as they are, or as one of a datatype's where an int does not count them
+// (heddle_mpi_long_type in heddle/heddle_mpi.h).
 class Bytes {
  public:
   Bytes(const HostMpi& mpi, std::size_t bytes) : mpi_(mpi) {
@@ -142,8 +143,9 @@ int HostP2p::cancel(void* request, void* context) {
   Message open = load(request);
   if (open.request == MPI_REQUEST_NULL) return MPI_SUCCESS;
   self->mpi_->Cancel(&open.request);
-  // Few sends can be cancelled, and no receive whose message is on its way: those that end by themselves leave the buffer alone after this. Not one whose receiver never
-  // takes it: it may read what is there later on.
+  // Few sends can be cancelled, and no receive whose message is on its way: those that end by themselves
+  // leave the buffer alone after this. Not one whose receiver never takes it: it may read what is there later
+  // on.
   constexpr std::chrono::milliseconds kEndsWithin{20};
   const auto end = std::chrono::steady_clock::now() + kEndsWithin;
   int rc = MPI_SUCCESS;

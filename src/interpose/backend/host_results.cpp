@@ -53,8 +53,8 @@ auto distance(T a, T b) {
     return std::max(std::abs(a.real() - b.real()), std::abs(a.imag() - b.imag()));
 }
 
-// What bounds the error of one element: the sum of all magnitudes; of a product, that of those below 1 and of those above, between which all partial
-// products lie. They are no number where one of the elements is none.
+// What bounds the error of one element: the sum of all magnitudes; of a product, that of those below 1 and of
+// those above, between which all partial products lie. They are no number where one of the elements is none.
 class Magnitudes {
  public:
   explicit Magnitudes(Op op) : op_(op) {}

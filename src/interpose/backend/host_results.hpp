@@ -20,16 +20,18 @@ struct RepeatedSum {
   MPI_Op host_op;
 };
 
-// Collective calls of the host's on the user's communicator: all ranks make the same ones, piece by piece, and end with a status of one kind: on ranks
-// that found a difference it says which, on the others who did. A failure of the host's own is that rank's.
+// Collective calls of the host's on the user's communicator: all ranks make the same ones, piece by piece,
+// and end with a status of one kind: on ranks that found a difference it says which, on the others who did. A
+// failure of the host's own is that rank's.
 class HostResults {
  public:
   HostResults(const HostMpi& mpi, MPI_Comm comm, int rank, int size)
       : mpi_(mpi), comm_(comm), rank_(rank), size_(size) {}
 
-  // Integers, and minima and maxima, are to be equal. Sums and products of reals may differ by what rounding makes of other orders: sums of P ranks' x by
-  // 2 (P - 1) u sum|x|, where u is the unit roundoff (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2); where they may overflow, or
-  // an x is no finite number, anything goes. And the bits are to be the same on all ranks.
+  // Integers, and minima and maxima, are to be equal. Sums and products of reals may differ by what rounding
+  // makes of other orders: sums of P ranks' x by 2 (P - 1) u sum|x|, where u is the unit roundoff (Higham,
+  // Accuracy and Stability of Numerical Algorithms, section 4.2); where they may overflow, or an x is no
+  // finite number, anything goes. And the bits are to be the same on all ranks.
   Status allreduce(const RepeatedSum& sum) const;
   // Bytes, of which each rank has its copy.
   Status bcast(const void* data, std::size_t bytes, int root) const;

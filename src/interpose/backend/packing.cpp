@@ -71,8 +71,9 @@ bool Packing::envelope_of(MPI_Datatype type, Envelope* out) const {
   return true;
 }
 
-// Contents are references to be freed, unless predefined, which pairs (MPI_DOUBLE_INT) are as well. Parametrised types of Fortran's are
-// neither to Open MPI, which refuses to free them, nor to MPICH, which would count; they are there until MPI_Finalize.
+// Contents are references to be freed, unless predefined, which pairs (MPI_DOUBLE_INT) are as well.
+// Parametrised types of Fortran's are neither to Open MPI, which refuses to free them, nor to MPICH, which
+// would count; they are there until MPI_Finalize.
 void Packing::free_content(MPI_Datatype type) const {
   Envelope envelope;
   if (abi::predefined_size(type) > 0 || !abi::is_datatype(type) || !envelope_of(type, &envelope)) return;

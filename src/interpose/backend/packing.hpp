@@ -35,7 +35,8 @@ class Packing {
 
  private:
   class Based;  // a buffer and datatype without MPI_BOTTOM
-  // What a datatype was made by and of. Types made with large counts the host tells about by the function for these alone.
+  // What a datatype was made by and of. Types made with large counts the host tells about by the function for
+  // these alone.
   struct Envelope {
     MPI_Count integers = 0;
     MPI_Count addresses = 0;

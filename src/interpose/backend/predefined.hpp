@@ -1,4 +1,5 @@
-// The predefined handles of MPI whose meaning no library may choose, for ABIs whose handles do not say it themselves.
+// The predefined handles of MPI whose meaning no library may choose, for ABIs whose handles do not say it
+// themselves.
 #pragma once
 
 #include <cstddef>

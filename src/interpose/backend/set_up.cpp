@@ -18,10 +18,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The first record a rank sends, with its Hello behind it. `arrived` is what tells an answer from the zeros that the receive buffer starts with.
+// The first record a rank sends, with its Hello behind it. `arrived` is what tells an answer from the zeros
+// that the receive buffer starts with.
 //
-// How long it is, and what it begins with, never changes: a rank of another build has to be understood before it can be refused, and a record of
-// another length would end the job.
+// How long it is, and what it begins with, never changes: a rank of another build has to be understood before
+// it can be refused, and a record of another length would end the job.
 struct RecordHead {
   std::uint64_t arrived;
   std::uint64_t protocol;
@@ -76,7 +77,8 @@ SetUp::SetUp(const HostMpi& mpi, const HostSelf& self, std::shared_ptr<ProcessSt
   if (!all.empty()) complaints_hash_ = std::hash<std::string>()(all);
 }
 
-// Numbers in MPI_COMM_WORLD, MPI_UNDEFINED for processes of another one; the ranks themselves where the host does not tell.
+// Numbers in MPI_COMM_WORLD, MPI_UNDEFINED for processes of another one; the ranks themselves where the host
+// does not tell.
 std::vector<int> SetUp::in_world(MPI_Comm comm, const std::vector<int>& ranks) const {
   std::vector<int> found = ranks;
   MPI_Group here;
@@ -89,8 +91,8 @@ std::vector<int> SetUp::in_world(MPI_Comm comm, const std::vector<int>& ranks) c
   return found;
 }
 
-// Processes that were spawned, or connected to, may run without the preload library, and then never come to the set-up. Each rank has such
-// among the others where one has, so all know without asking.
+// Processes that were spawned, or connected to, may run without the preload library, and then never come to
+// the set-up. Each rank has such among the others where one has, so all know without asking.
 bool SetUp::has_strangers(MPI_Comm comm, int size) const {
   if (comm == MPI_COMM_WORLD) return false;
   std::vector<int> ranks(static_cast<std::size_t>(size));

@@ -33,7 +33,8 @@ class SetUp {
   // A rank that does not come is named in the log after config.warn_after; after config.timeout the job is
   // aborted.
   void run(MPI_Comm comm, CommState& state, DatatypeMap& map);
-  // Whether a communicator of all ranks has messages between nodes, the host's or heddle's own: the same on all of them.
+  // Whether a communicator of all ranks has messages between nodes, the host's or heddle's own: the same on
+  // all of them.
   bool all_ranks_message() const { return all_ranks_message_.load(std::memory_order_relaxed); }
 
  private:

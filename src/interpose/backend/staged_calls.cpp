@@ -12,7 +12,8 @@ StagedCalls::StagedCalls(Backend& backend, const HeddleHostSymbols& host)
       requests_(mpi_, backend.packing()),
       ask_host_(reinterpret_cast<int (*)()>(host.find(host.handle, "MPIX_Query_cuda_support"))) {}
 
-// Before MPI is initialised the host says what is wrong. In callbacks of MPI_Finalize, when heddle serves nothing any more, buffers lie where they lay.
+// Before MPI is initialised the host says what is wrong. In callbacks of MPI_Finalize, when heddle serves
+// nothing any more, buffers lie where they lay.
 [[gnu::noinline]] bool StagedCalls::wanted() {
   if (!(backend_.is_ready() || backend_.make_ready()) || !buffers_.possible()) return false;
   int serves = host_serves_.load(std::memory_order_relaxed);
@@ -44,7 +45,8 @@ Ranks StagedCall::ranks(const void* in, const void* out) {
   const HostMpi& mpi = calls_.mpi_;
   Ranks found;
   int is_inter = -1;
-  // MPICH 5 returns MPI_SUCCESS for a wrong communicator when the user's error handler has returned: the answer tells.
+  // MPICH 5 returns MPI_SUCCESS for a wrong communicator when the user's error handler has returned: the
+  // answer tells.
   if (mpi.Comm_test_inter(comm_, &is_inter) != MPI_SUCCESS || is_inter < 0 ||
       mpi.Comm_size(comm_, &found.size) != MPI_SUCCESS || mpi.Comm_rank(comm_, &found.rank) != MPI_SUCCESS)
     return {};
@@ -92,8 +94,8 @@ void StagedCall::add_part(Area& all, Area part, std::ptrdiff_t bytes) {
   }
 }
 
-// A host may touch what the buffer begins with, although the first part comes later: MPICH 4.0.2 does in MPI_Allgatherv on one rank. Where that
-// is memory of the same allocation the image has it too.
+// A host may touch what the buffer begins with, although the first part comes later: MPICH 4.0.2 does in
+// MPI_Allgatherv on one rank. Where that is memory of the same allocation the image has it too.
 void StagedCall::with_front(const void* buffer, Area& area) const {
   Span& span = area.span;
   if (span.bytes == 0 || span.begin <= 0) return;

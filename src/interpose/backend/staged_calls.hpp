@@ -1,9 +1,9 @@
-// Calls that the host MPI serves, with buffers that may lie on a GPU: the host, which may know nothing of GPUs, gets images of them
-// (device_buffers.hpp).
+// Calls that the host MPI serves, with buffers that may lie on a GPU: the host, which may know nothing of
+// GPUs, gets images of them (device_buffers.hpp).
 //
-// In a process without CUDA a call is passed on as it came, after one load and one branch. Each rank does its part by itself: others may pass
-// host memory in the same call. What is looked at here decides nothing but where the host finds the data; mistakes in arguments are the
-// host's to report.
+// In a process without CUDA a call is passed on as it came, after one load and one branch. Each rank does its
+// part by itself: others may pass host memory in the same call. What is looked at here decides nothing but
+// where the host finds the data; mistakes in arguments are the host's to report.
 #pragma once
 
 #include <atomic>
@@ -74,11 +74,12 @@ struct Area {
 struct Neighbours {
   int sources = 0;
   int destinations = 0;
-  bool keeps =
-      false;  // what is in the output counts: at the ends of a grid nothing comes to where a neighbour's would
+  bool keeps = false;  // what is in the output counts: at the ends of a grid nothing comes to where a
+                       // neighbour's would
 };
 
-// One call: what it reads and what it writes, and then the rest, which the host does. After a failure all of it does nothing, and finish() says why.
+// One call: what it reads and what it writes, and then the rest, which the host does. After a failure all of
+// it does nothing, and finish() says why.
 class StagedCall {
  public:
   StagedCall(StagedCalls& calls, const char* name, heddle_word comm)
@@ -88,8 +89,8 @@ class StagedCall {
   StagedCall(const StagedCall&) = delete;
   StagedCall& operator=(const StagedCall&) = delete;
 
-  // Of a call with these buffers, which need not be any. Nothing is known of the ranks, and nobody asks the host, where no buffer lies on a
-  // GPU; or where the communicator is none, which the host is to say.
+  // Of a call with these buffers, which need not be any. Nothing is known of the ranks, and nobody asks the
+  // host, where no buffer lies on a GPU; or where the communicator is none, which the host is to say.
   Ranks ranks(const void* in, const void* out);
   // Likewise.
   Neighbours neighbours(const void* in, const void* out);
@@ -105,7 +106,8 @@ class StagedCall {
   template <typename C, typename D>
   Area parts(const void* buffer, int ranks, const C* counts, const D* bytes, const void* types) const;
 
-  // The buffers as the host is to see them; one of each kind at most. `keeps`: what is in it counts too. Data comes there in finish().
+  // The buffers as the host is to see them; one of each kind at most. `keeps`: what is in it counts too. Data
+  // comes there in finish().
   const void* read(const void* buffer, const Area& area);
   void* write(void* buffer, const Area& area, bool keeps);
 
@@ -145,8 +147,8 @@ class StagedCall {
     views_.is_message = true;
     return finish(host, request);
   }
-  // Where that request is persistent: what the call reads is looked at whenever it is started. And here, for hosts that do some of the work at once
-  // (MPICH 4.0.2 copies a rank's own part in MPI_Gather_init).
+  // Where that request is persistent: what the call reads is looked at whenever it is started. And here, for
+  // hosts that do some of the work at once (MPICH 4.0.2 copies a rank's own part in MPI_Gather_init).
   template <typename Host>
   int finish_persistent(const Host& host, void* request) {
     if (!load()) return fail();

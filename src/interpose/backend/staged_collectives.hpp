@@ -1,5 +1,5 @@
-// The collectives of staged_calls.hpp one by one: which buffers they have on this rank, and how long these are. Each is a function of the
-// arguments of MPI's; with a request it is over when that has ended.
+// The collectives of staged_calls.hpp one by one: which buffers they have on this rank, and how long these
+// are. Each is a function of the arguments of MPI's; with a request it is over when that has ended.
 #pragma once
 
 #include <cstddef>
@@ -61,7 +61,8 @@ auto exscan(StagedCalls& calls, const char* name, Host host) {
   };
 }
 
-// `total` elements are summed, and rank's own part of them, `mine`, comes back; in place they were where it comes.
+// `total` elements are summed, and rank's own part of them, `mine`, comes back; in place they were where it
+// comes.
 template <typename Host, typename... Request>
 int reduce_scatter_as(StagedCall& call, const void* in, void* out, std::size_t total, std::size_t mine,
                       heddle_word type, const Host& host, Request... request) {

@@ -1,4 +1,5 @@
-// What the backend hands out for staged_calls.h: messages, ends of requests, and with staged_collectives.hpp all of them.
+// What the backend hands out for staged_calls.h: messages, ends of requests, and with staged_collectives.hpp
+// all of them.
 #include <new>
 
 #include "interpose/backend/staged_collectives.hpp"
@@ -81,7 +82,8 @@ auto sendrecv_replace(StagedCalls& calls, const char* name, Host host) {
   };
 }
 
-// What has a status, and what has a request instead: `finish(call, last, host)` has the host called with what it is to see of that.
+// What has a status, and what has a request instead: `finish(call, last, host)` has the host called with what
+// it is to see of that.
 template <typename Host, typename Finish>
 auto recv_as(StagedCalls& calls, const char* name, Host host, Finish finish) {
   return

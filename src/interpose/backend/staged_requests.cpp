@@ -79,7 +79,8 @@ void StagedRequests::end_left() {
       continue;
     }
     if (rc == MPI_SUCCESS) (void)each->second.views.store(mpi_, packing_, status);
-    // A persistent one, or one that has failed and is still there. The handle of any other one may be somebody else's by now.
+    // A persistent one, or one that has failed and is still there. The handle of any other one may be
+    // somebody else's by now.
     if (request != MPI_REQUEST_NULL) (void)mpi_.Request_free(&request);
     each = left.erase(each);
   }
@@ -137,7 +138,8 @@ void StagedEnd::end(int place, int status) {
   if (status_.ok()) status_ = std::move(stored);
 }
 
-// After `count` that have ended, or failed as their statuses say. What else the host has taken away has failed.
+// After `count` that have ended, or failed as their statuses say. What else the host has taken away has
+// failed.
 int StagedEnd::finish(int rc, int count, const int* places) {
   int error_class = rc;
   if (rc != MPI_SUCCESS) (void)calls_.host_mpi().Error_class(rc, &error_class);

@@ -1,4 +1,5 @@
-// Requests whose buffers have images: the images stay until the request has ended, and what it has written is stored then.
+// Requests whose buffers have images: the images stay until the request has ended, and what it has written is
+// stored then.
 #pragma once
 
 #include <atomic>
@@ -30,7 +31,8 @@ class StagedRequests {
   // One load where there are none.
   bool any() const { return count_.load(std::memory_order_relaxed) != 0; }
 
-  // A place for one, which is made before the host is asked: once a message may be on its way nothing can fail.
+  // A place for one, which is made before the host is asked: once a message may be on its way nothing can
+  // fail.
   using Held = std::map<MPI_Request, StagedRequest>;
   static Held::node_type hold(StagedViews views);
   // What the host has given out. One that is complete ends here: hosts have one handle for all of these.
@@ -38,8 +40,8 @@ class StagedRequests {
   // One that is to be started, again and again.
   void add_persistent(Held::node_type held, MPI_Request request);
 
-  // Takes those of some requests away, in the order of these, before the host is asked whether they have ended: it may give the handle of
-  // one that has to another thread. What has not ended is put back.
+  // Takes those of some requests away, in the order of these, before the host is asked whether they have
+  // ended: it may give the handle of one that has to another thread. What has not ended is put back.
   std::vector<Held::node_type> take(const std::vector<MPI_Request>& requests);
   void put_back(Held::node_type held);
 
@@ -75,7 +77,8 @@ class TakenRequests {
   // As many as the array has.
   int size() const { return static_cast<int>(held_.size()); }
 
-  // Before the host starts persistent ones among them: what they read comes to their images. After it: they have begun.
+  // Before the host starts persistent ones among them: what they read comes to their images. After it: they
+  // have begun.
   Status load();
   void start();
 
@@ -85,8 +88,8 @@ class TakenRequests {
   StagedRequests::Held::node_type none_;
 };
 
-// A call that may end some of `count` requests, of which the host takes away those that have ended. What it did is told after it; then comes
-// the call's return code.
+// A call that may end some of `count` requests, of which the host takes away those that have ended. What it
+// did is told after it; then comes the call's return code.
 class StagedEnd {
  public:
   StagedEnd(StagedCalls& calls, const char* name, int count, const void* requests, void* statuses);
@@ -101,7 +104,8 @@ class StagedEnd {
   // One at most: MPI_UNDEFINED is none.
   int one(int rc, bool done, const int* place);
   int some(int rc, const int* ended, const int* places);
-  // MPI_Request_free: the host keeps it as well, and the caller's handle becomes null. False where it is the host's to free: nothing of it is under way.
+  // MPI_Request_free: the host keeps it as well, and the caller's handle becomes null. False where it is the
+  // host's to free: nothing of it is under way.
   bool leave(void* request);
 
  private:

@@ -29,7 +29,8 @@ struct Element {
     return {};
   }
 
-  // Where its first `count` bytes of data lie, from where it begins: the host finds that, as it found it for the data.
+  // Where its first `count` bytes of data lie, from where it begins: the host finds that, as it found it for
+  // the data.
   Status find_runs(const Packing& packing, MPI_Datatype type, std::size_t count,
                    std::vector<gpu::Rows>* runs) const {
     std::vector<unsigned char> marks(length);

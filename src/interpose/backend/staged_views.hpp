@@ -1,5 +1,5 @@
-// What one call of the host's reads and writes, with images where that lies on a GPU. Elements alone are written back: what lies between them is
-// the program's, which may use it meanwhile.
+// What one call of the host's reads and writes, with images where that lies on a GPU. Elements alone are
+// written back: what lies between them is the program's, which may use it meanwhile.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +43,8 @@ class StagedViews {
   bool beside() const { return read.beside() || written.beside(); }
   // What the call reads, as it is now.
   Status load();
-  // Makes `written`, a view of these elements; with what is in them when it has been loaded. A failure is the caller's to report.
+  // Makes `written`, a view of these elements; with what is in them when it has been loaded. A failure is the
+  // caller's to report.
   Status view_written(DeviceBuffers& buffers, const HostMpi& mpi, void* buffer, const Span& span,
                       const std::vector<StagedPart>& parts);
   // The same of `count` elements of `type`, or the buffer as it is where the host is to judge it.
@@ -66,7 +67,8 @@ class StagedViews {
   std::vector<Part> parts_;  // where there are gaps
 };
 
-// The two buffers of an MPI_Allreduce, which may be in place. What the host is to see gets its view when it is first wanted.
+// The two buffers of an MPI_Allreduce, which may be in place. What the host is to see gets its view when it
+// is first wanted.
 class StagedSum {
  public:
   StagedSum(DeviceBuffers& buffers, const HostMpi& mpi, const Packing& packing, const void* in, void* out,

@@ -1,7 +1,9 @@
-// A double of a network whose device reads and writes GPUs' memory, as a module in the place of verbs: TCP, and memory of the double of CUDA's driver, whose dmabufs
-// are files that hold it. What such a device does goes past the driver, as here: it finds what is there at that time, whatever streams have still to do.
+// A double of a network whose device reads and writes GPUs' memory, as a module in the place of verbs: TCP,
+// and memory of the double of CUDA's driver, whose dmabufs are files that hold it. What such a device does
+// goes past the driver, as here: it finds what is there at that time, whatever streams have still to do.
 //
-// NETWORK_DOUBLE says what is wrong with it: "refuses" takes no memory, "slow" reads it four times more slowly than the host's, "unmeasured" does not know how fast it is.
+// NETWORK_DOUBLE says what is wrong with it: "refuses" takes no memory, "slow" reads it four times more
+// slowly than the host's, "unmeasured" does not know how fast it is.
 #include <sys/mman.h>
 
 #include <cstdlib>

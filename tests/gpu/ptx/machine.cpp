@@ -10,7 +10,8 @@ namespace {
 
 constexpr unsigned kAtOnce = 40;       // blocks
 constexpr unsigned kMostInARow = 400;  // instructions of a thread
-// Turns of one warp's threads in a row, by the launch: one, for all orders, and mostly many, whose registers lie in the cache.
+// Turns of one warp's threads in a row, by the launch: one, for all orders, and mostly many, whose registers
+// lie in the cache.
 constexpr unsigned kMostOfAWarp[] = {1, 16, 512, 512, 512, 512, 512, 512};
 
 }  // namespace

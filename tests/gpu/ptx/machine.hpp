@@ -1,9 +1,11 @@
-// Runs a kernel of a Program on the host, thread by thread, in an order that is drawn anew for each launch: blocks in any order and several at once,
-// their threads for some instructions each. Where threads wait for each other (barriers, shuffles) they do, as the ISA has it since sm_70.
+// Runs a kernel of a Program on the host, thread by thread, in an order that is drawn anew for each launch:
+// blocks in any order and several at once, their threads for some instructions each. Where threads wait for
+// each other (barriers, shuffles) they do, as the ISA has it since sm_70.
 //
-// It is stricter than a GPU. Errors are: memory outside of what the launch was given, addresses that are not aligned to the access; of a block's
-// shared memory what is read before it was written, and what two threads use, one of them writing, with no barrier in between; lanes that do not all come
-// where a warp meets; and waiting for ever. Not shown: the order of accesses to global memory, which is that of the text.
+// It is stricter than a GPU. Errors are: memory outside of what the launch was given, addresses that are not
+// aligned to the access; of a block's shared memory what is read before it was written, and what two threads
+// use, one of them writing, with no barrier in between; lanes that do not all come where a warp meets; and
+// waiting for ever. Not shown: the order of accesses to global memory, which is that of the text.
 #pragma once
 
 #include <cstddef>
@@ -66,7 +68,8 @@ struct Launch {
 
 class Machine {
  public:
-  // `blocks` is for those that run, and kept from launch to launch. `seed`: another one is another order of threads.
+  // `blocks` is for those that run, and kept from launch to launch. `seed`: another one is another order of
+  // threads.
   Machine(const Program& program, const Launch& launch, std::vector<Block>& blocks, std::uint64_t seed);
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;

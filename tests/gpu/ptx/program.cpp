@@ -140,7 +140,8 @@ class KernelParser {
     return slot;
   }
 
-  // "{ .reg .b16 tmp; mov.b32 {tmp, %rs3}, %r211; }", without its braces: a register of its own may have any name.
+  // "{ .reg .b16 tmp; mov.b32 {tmp, %rs3}, %r211; }", without its braces: a register of its own may have any
+  // name.
   void add_scope(std::string_view text, std::uint32_t line) {
     for (text = trim(text); !text.empty(); text = trim(text)) {
       const std::size_t end = std::min(text.find(';'), text.size() - 1);

@@ -1,5 +1,6 @@
-// PTX as a program for machine.hpp: what nvcc makes of the kernels, instruction by instruction. The language is that of NVIDIA's "Parallel Thread
-// Execution ISA", as much of it as nvcc uses for them; what is unknown here is an error that names the line.
+// PTX as a program for machine.hpp: what nvcc makes of the kernels, instruction by instruction. The language
+// is that of NVIDIA's "Parallel Thread Execution ISA", as much of it as nvcc uses for them; what is unknown
+// here is an error that names the line.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
-// The machine that runs PTX: what instructions give where that is easily got wrong, how threads meet, and that it finds what kernels may not do. That all
-// of the kernels' instructions are right is what the checks of these say, beside the host's bits.
+// The machine that runs PTX: what instructions give where that is easily got wrong, how threads meet, and
+// that it finds what kernels may not do. That all of the kernels' instructions are right is what the checks
+// of these say, beside the host's bits.
 #include <gtest/gtest.h>
 
 #include <bit>

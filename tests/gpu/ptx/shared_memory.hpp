@@ -14,7 +14,8 @@ class SharedMemory {
  public:
   void begin(std::size_t bytes, unsigned threads);
   std::size_t bytes() const { return memory_.size(); }
-  // What was done before by whatever thread comes before what is done now: by all of a block, or those of a warp.
+  // What was done before by whatever thread comes before what is done now: by all of a block, or those of a
+  // warp.
   void order_all() { ++epoch_; }
   void order_warp(unsigned warp) { ++warp_epochs_[warp]; }
   // Empty, or what is wrong with that use of the bytes, which are there.

@@ -1,6 +1,6 @@
-/* The part of the MPI standard's own ABI (MPI 5.0, chapter "Application Binary Interface"; version 1) that a backend is made of: what an mpi.h of that ABI
- * says, without an MPI. Names and values are the standard's, and hold for every library of the ABI; tests/preload compares them with the mpi.h
- * of one.
+/* The part of the MPI standard's own ABI (MPI 5.0, chapter "Application Binary Interface"; version 1) that a
+ * backend is made of: what an mpi.h of that ABI says, without an MPI. Names and values are the standard's,
+ * and hold for every library of the ABI; tests/preload compares them with the mpi.h of one.
  */
 #ifndef HEDDLE_INTERPOSE_BACKEND_MPI_ABI_MPI_H
 #define HEDDLE_INTERPOSE_BACKEND_MPI_ABI_MPI_H
