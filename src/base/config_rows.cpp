@@ -308,10 +308,10 @@ constexpr std::array kRows = {
          "60 seconds then."},
         set_seconds<&Config::timeout>},
     Row{{"HEDDLE_WARN_AFTER", "seconds, fractions allowed", "10",
-         "A wait that goes on for longer without any progress says who is missing, each rank once in five "
-         "minutes at most (of ranks that share memory the first that waits, the others after six times as "
-         "long); "
-         "0: never. So does the start of a native job, once."},
+         "A wait that goes on for longer without any progress says who is missing, and that `HEDDLE_CHECK=1` "
+         "compares the calls, each rank once in five minutes at most (of ranks that share memory the first "
+         "that waits, the others after six times as long); 0: never. So does the start of a native job, "
+         "once."},
         set_seconds<&Config::warn_after>},
     Row{{"HEDDLE_SLOT_BYTES", "4K to 64M, a multiple of 4K; K and M suffixes",
          "by the sizes of the caches (32K to 128K)",

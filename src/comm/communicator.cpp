@@ -78,6 +78,11 @@ Binding CommunicatorImpl::bind(const Job& job) {
   return binding;
 }
 
+TeamCall CommunicatorImpl::team_call(const Job& job) {
+  return {job.collective == Collective::bcast ? TeamVerb::bcast : TeamVerb::allreduce, job.root,
+          job.count * job.element_bytes, job.kind};
+}
+
 TeamOp CommunicatorImpl::team_op(const Job& job) {
   TeamOp op;
   op.verb = job.collective == Collective::bcast ? TeamVerb::bcast : TeamVerb::allreduce;
@@ -107,10 +112,7 @@ Status CommunicatorImpl::run_on(Team& team, TeamOp& op) {
       HEDDLE_TRY(move_unsettled(connections_->ports));
     return active_.empty() ? Status() : move_requests();
   };
-  const auto look = [&](Patience& patience) {
-    return inspect({Waiting::On::member, team.missing(op), TeamKind::node, team.clash(op), team.passed(op)},
-                   patience);
-  };
+  const auto look = [&](Patience& patience) { return look_at(team, op, patience); };
   Status status = wait_until_done(policy_, poll, look);
   return status.ok() ? status : fail(std::move(status));
 }
@@ -127,7 +129,7 @@ Status CommunicatorImpl::run_schedule(const Job& job, const Choice& choice) {
   HEDDLE_TRY(execution->start(binding));
   // Not where memory was missing: nothing was sent then, and another call may take its place.
   (void)next_sequence();
-  return complete(*execution);
+  return complete(*execution, team_call(job));
 }
 
 Status CommunicatorImpl::run(const Job& job) {
@@ -154,14 +156,17 @@ Status CommunicatorImpl::run_over_nodes(const Job& job, const Choice& choice) {
 }
 
 Status CommunicatorImpl::run_job(const Job& job) {
+  const Aside aside(*this);
   return run(job);
 }
 
 Status CommunicatorImpl::run_on_team(TeamOp& op) {
+  const Aside aside(*this);
   return run_on(*connections_->teams[static_cast<std::size_t>(TeamKind::node)], op);
 }
 
 Status CommunicatorImpl::run_choice(const Job& job, const Choice& choice) {
+  const Aside aside(*this);
   const bool by_team =
       team_ != nullptr && !choice.algorithm->needs_messages && !choice.algorithm->needs_domains;
   return by_team ? run_team(job) : run_schedule(job, choice);
@@ -198,6 +203,7 @@ Status CommunicatorImpl::barrier() {
 // By what serves a request of the same sum, so that a rank which starts one meets the others here.
 Status CommunicatorImpl::compare(const CollectiveCall& call) {
   const Turn turn(asked_);
+  const Aside aside(*this);
   CallTable calls(size_);
   calls.state(rank_, call);
   const std::uint64_t number = ++compared_;
@@ -224,6 +230,7 @@ Status CommunicatorImpl::meet_after_bcast(const Status& bcast) {
 
 Status CommunicatorImpl::meet(std::span<std::uint64_t> words) {
   const Turn turn(asked_);
+  const Aside aside(*this);
   if (!broken_.ok()) return broken_;
   const Job job = words_job(words, Op::max);
   if (team_ != nullptr) return run_team(job);

@@ -111,6 +111,7 @@ class CommunicatorImpl final : public Communicator {
   [[gnu::always_inline]] inline Status run_team(const Job& job);
   Status run_job(const Job& job);  // run(), for those who do not count nanoseconds
   [[gnu::always_inline]] inline Status run_on(Team& team, TeamOp& op);
+  [[gnu::cold, gnu::noinline]] Status look_at(Team& team, const TeamOp& op, Patience& patience);
   Status run_schedule(const Job& job, const Choice& choice);
   Status run_over_nodes(const Job& job, const Choice& choice);
   Status run_choice(const Job& job, const Choice& choice);
@@ -158,9 +159,10 @@ class CommunicatorImpl final : public Communicator {
   void note_sparse(const char* algorithm, std::uint64_t entries, std::uint64_t result_entries,
                    std::uint64_t bytes_sent);
   static Binding bind(const Job& job);  // but for the sequence
-  // Waits for one execution while all active requests move as well.
+  // Waits for one execution while all active requests move as well. `call`: what it is of; of no bytes:
+  // nothing that ranks compare.
   template <typename Executes>
-  Status complete(Executes& execution);
+  Status complete(Executes& execution, const TeamCall& call = {});
   Status wait_for(const RequestImpl& request);
   // Whether the rank waited for is the cause, or may wait for another one itself.
   enum class Blame : std::uint8_t { sure, likely };
@@ -170,7 +172,23 @@ class CommunicatorImpl final : public Communicator {
                  int warns_after = 1);
   void see_movement(Patience& patience, std::uint64_t passed);
   Status inspect(const Waiting& waiting, Patience& patience);
-  Status different_calls(const TeamClash& clash, TeamKind team) const;
+  // As inspect(): where another rank of this node waits in something else, in the same of `calls_`. Not where
+  // that is of no bytes, nor aside. The root is a rank.
+  Status compare_waiting(const TeamCall& call);
+  static TeamCall team_call(const Job& job);
+  // Roots are ranks.
+  Status different_calls(int rank, const TeamCall& theirs, const TeamCall& ours) const;
+  // A collective of this communicator's own, while the caller is in another or in none.
+  class Aside {
+   public:
+    explicit Aside(CommunicatorImpl& comm) : comm_(comm) { ++comm_.aside_; }
+    ~Aside() { --comm_.aside_; }
+    Aside(const Aside&) = delete;
+    Aside& operator=(const Aside&) = delete;
+
+   private:
+    CommunicatorImpl& comm_;
+  };
   std::string name_of(int rank) const;
   bool is_gone(int rank) const;
   bool has_left(int rank) const;
@@ -223,6 +241,7 @@ class CommunicatorImpl final : public Communicator {
   // By collective, bit k: calls of size class k are known to be a team verb. None any more after a failure.
   std::uint64_t by_team_[3] = {};
   std::uint64_t calls_ = 0;         // blocking allreduces, sparse ones too, and bcasts
+  int aside_ = 0;                   // Aside
   std::uint64_t bcasts_meet_ = 16;  // in a bcast with this number or a higher one all ranks meet
   std::uint64_t met_at_ = 0;        // number of the last bcast in which they did
   std::uint64_t sequence_ = 0;      // collectives started by messages

@@ -17,7 +17,7 @@ namespace {
 // or be late itself.
 constexpr int kOthersWarn = 6;
 
-// Not every pair of calls that differ meets in a way that shows it: some wait for each other.
+// Between nodes not every pair of calls that differ meets in a way that shows it: some wait for each other.
 constexpr const char* kMayDiffer = "; HEDDLE_CHECK=1 tells whether the ranks' calls differ";
 
 // Those that say nothing by their sizes. Null: they do.
@@ -55,7 +55,14 @@ int CommunicatorImpl::rank_of_member(int member, TeamKind team) const {
 }
 
 Status CommunicatorImpl::inspect(const Waiting& waiting, Patience& patience) {
-  if (waiting.clash.member >= 0) return different_calls(waiting.clash, waiting.team);
+  if (waiting.clash.member >= 0) {
+    const auto in_ranks = [&](TeamCall call) {
+      if (call.verb != TeamVerb::allreduce) call.root = rank_of_member(call.root, waiting.team);
+      return call;
+    };
+    return different_calls(rank_of_member(waiting.clash.member, waiting.team), in_ranks(waiting.clash.theirs),
+                           in_ranks(waiting.clash.ours));
+  }
   if (waiting.on == Waiting::On::member) {
     // A member of a domain may wait for another domain itself.
     const Blame blame = waiting.team == TeamKind::node ? Blame::sure : Blame::likely;
@@ -66,22 +73,35 @@ Status CommunicatorImpl::inspect(const Waiting& waiting, Patience& patience) {
   return inspect(waiting.who, Blame::likely, patience);
 }
 
-Status CommunicatorImpl::different_calls(const TeamClash& clash, TeamKind team) const {
+Status CommunicatorImpl::look_at(Team& team, const TeamOp& op, Patience& patience) {
+  HEDDLE_TRY(compare_waiting({op.verb, op.root, op.count * op.element_bytes, op.kind}));
+  return inspect({Waiting::On::member, team.missing(op), TeamKind::node, team.clash(op), team.passed(op)},
+                 patience);
+}
+
+// Two calls may go by ways that do not meet, by messages and by the team, and wait for each other.
+Status CommunicatorImpl::compare_waiting(const TeamCall& call) {
+  ShmTeam* const team = connections_->teams[static_cast<std::size_t>(TeamKind::node)].get();
+  if (aside_ > 0 || call.bytes == 0 || team == nullptr) return {};
+  const TeamClash clash = team->compare_waiting(calls_, call);
+  if (clash.member < 0) return {};
+  return different_calls(rank_of_member(clash.member, TeamKind::node), clash.theirs, clash.ours);
+}
+
+Status CommunicatorImpl::different_calls(int rank, const TeamCall& theirs, const TeamCall& ours) const {
   const auto name = [&](const TeamCall& call) {
     if (const char* const known = name_of_call(call); known != nullptr) return std::string(known);
     static constexpr const char* kNames[] = {"an allreduce", "a reduce", "a bcast"};
     std::string text = fmt::format("{} of {} bytes", kNames[static_cast<std::size_t>(call.verb)], call.bytes);
-    if (clash.theirs.kind != clash.ours.kind && call.kind != 0)
-      text += fmt::format(" ({})", fold_kind_name(call.kind));
-    if (call.verb != TeamVerb::allreduce)
-      text += fmt::format(" with root {}", rank_of_member(call.root, team));
+    if (theirs.kind != ours.kind && call.kind != 0) text += fmt::format(" ({})", fold_kind_name(call.kind));
+    if (call.verb != TeamVerb::allreduce) text += fmt::format(" with root {}", call.root);
     return text;
   };
   return Status(
       Code::invalid_argument,
       fmt::format("{} is in {} where this rank is in {}: all ranks must make the same calls with the same "
                   "sizes, types and operations",
-                  name_of(rank_of_member(clash.member, team)), name(clash.theirs), name(clash.ours)));
+                  name_of(rank), name(theirs), name(ours)));
 }
 
 std::string CommunicatorImpl::name_of(int rank) const {

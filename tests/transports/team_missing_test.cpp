@@ -278,6 +278,27 @@ TEST(Clash, NobodyTakesTheDataOfAnotherOperation) {
   }
 }
 
+// Outside of the team's operations: what members say they wait in, under the numbers of their calls.
+TEST(Clash, OfMembersThatWaitElsewhere) {
+  TeamWorld world(3, 4096);
+  const TeamCall sum{TeamVerb::allreduce, 0, 8, fold_kind(DType::i64, Op::sum)};
+  const TeamCall most{TeamVerb::allreduce, 0, 8, fold_kind(DType::i64, Op::max)};
+  const TeamCall bcast{TeamVerb::bcast, 2, std::size_t{5} << 30, 0};
+  EXPECT_EQ(world.of(0).compare_waiting(1, sum).member, -1) << "nobody else has said anything";
+  EXPECT_EQ(world.of(1).compare_waiting(1, sum).member, -1) << "the same";
+  EXPECT_EQ(world.of(2).compare_waiting(1, bcast).member, 0);
+  EXPECT_EQ(world.of(2).compare_waiting(2, bcast).member, -1) << "where the others have not come yet";
+  EXPECT_EQ(world.of(0).compare_waiting(2, bcast).member, -1) << "the same";
+  for (int i = 0; i < 2; ++i) {
+    const TeamClash clash = world.of(1).compare_waiting(2, most);
+    EXPECT_EQ(clash.member, 0);
+    EXPECT_TRUE(same(clash.ours, most));
+    EXPECT_EQ(clash.ours.kind, most.kind);
+    EXPECT_TRUE(same(clash.theirs, bcast));
+  }
+  EXPECT_EQ(world.of(0).compare_waiting(2, bcast).member, 1) << "and is found again";
+}
+
 TEST(Clash, RootsThatDiffer) {
   for (const std::size_t bytes : {kSmall, kLarge}) {
     // Each waits for the other as the root.

@@ -55,6 +55,11 @@ struct ShmTeamGeometry {
 
 class ShmTeam : public Team {
  public:
+  // For a member that waits for others in a collective that need not be one of the team's: tells them what it
+  // has called, under a number that the same call has on all members, and finds one that has waited in
+  // another call of that number. Numbers rise from 1 on. What is found holds for good.
+  virtual TeamClash compare_waiting(std::uint64_t number, const TeamCall& call) = 0;
+
   // How this member stores small payloads from its next operation on.
   virtual void use(const SmallStores& stores) = 0;
 

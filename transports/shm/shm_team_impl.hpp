@@ -37,6 +37,7 @@ class ShmTeamImpl final : public ShmTeam {
   int missing(const TeamOp& op) const override;
   std::uint64_t passed(const TeamOp& op) const override;
   TeamClash clash(const TeamOp& op) const override;
+  TeamClash compare_waiting(std::uint64_t number, const TeamCall& call) override;
   void withdraw() override { team_layout::withdraw(board(rank_)); }
   int withdrawn() const override;
   void tell(std::uint64_t word) override { board(rank_).word.value.store(word, std::memory_order_release); }

@@ -38,11 +38,14 @@ inline constexpr std::size_t kAheadBytes = 256;
 // (of more than 256 members, the last digits of it), and the verb.
 inline constexpr int kVerbBits = 2;
 inline constexpr int kDetailBits = 8;
-inline std::uint64_t call_number(const TeamOp& op) {
+inline std::uint64_t call_number(const TeamCall& call) {
   // One of the two is 0.
-  const std::uint64_t detail = static_cast<std::uint64_t>(op.kind | op.root) % (1 << kDetailBits);
-  return op.count * op.element_bytes << (kVerbBits + kDetailBits) | detail << kVerbBits |
-         static_cast<std::uint64_t>(op.verb);
+  const std::uint64_t detail = static_cast<std::uint64_t>(call.kind | call.root) % (1 << kDetailBits);
+  return call.bytes << (kVerbBits + kDetailBits) | detail << kVerbBits |
+         static_cast<std::uint64_t>(call.verb);
+}
+inline std::uint64_t call_number(const TeamOp& op) {
+  return call_number(TeamCall{op.verb, op.root, op.count * op.element_bytes, op.kind});
 }
 inline TeamCall call_of(std::uint64_t number) {
   TeamCall call;
@@ -124,6 +127,13 @@ struct Started {
   std::atomic<std::uint64_t> call;
 };
 
+// What one member has waited in, team operation or not. The call is that of the number where this is the same
+// before and after.
+struct alignas(2 * kLine) Waited {
+  std::atomic<std::uint64_t> number;
+  std::atomic<std::uint64_t> call;
+};
+
 // What one member tells whoever wants to know.
 struct alignas(2 * kLine) Word {
   std::atomic<std::uint64_t> value;
@@ -138,8 +148,9 @@ struct Board {
   Word word;
   Identity identity;
   Lent lent;
-  Verdict taken;                                 // of what a root lent: plus 1 if it has been read
-  Word withdrawn;                                // 1: what this member lent is its caller's again, for good
+  Verdict taken;   // of what a root lent: plus 1 if it has been read
+  Word withdrawn;  // 1: what this member lent is its caller's again, for good
+  Waited waited;
   alignas(2 * kLine) Started started[kStarted];  // at the number of the operation
 };
 

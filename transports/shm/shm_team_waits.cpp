@@ -62,4 +62,25 @@ TeamClash ShmTeamImpl::clash(const TeamOp& op) const {
   return {};
 }
 
+// A seqlock; the writer may be read at any time.
+TeamClash ShmTeamImpl::compare_waiting(std::uint64_t number, const TeamCall& call) {
+  const std::uint64_t ours = call_number(call);
+  Waited& mine = board(rank_).waited;
+  if (mine.number.load(std::memory_order_relaxed) != number) {
+    mine.number.store(0, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_release);
+    mine.call.store(ours, std::memory_order_relaxed);
+    mine.number.store(number, std::memory_order_release);
+  }
+  for (int m = 0; m < size_; ++m) {
+    const Waited& other = board(m).waited;
+    if (m == rank_ || other.number.load(std::memory_order_acquire) != number) continue;
+    const std::uint64_t theirs = other.call.load(std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (other.number.load(std::memory_order_relaxed) == number && theirs != ours)
+      return {m, call_of(theirs), call_of(ours)};
+  }
+  return {};
+}
+
 }  // namespace heddle::team_layout
