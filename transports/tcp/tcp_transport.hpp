@@ -33,8 +33,8 @@ class TcpTransport final : public Transport {
     std::string congestion = {};
     std::string congestion_if_far = {};
   };
-  // Read ahead of each connection.
-  static constexpr std::size_t kBuffer = std::size_t{16} << 10;
+  // Read ahead of each connection: messages of 16 KiB at once, with their frames.
+  static constexpr std::size_t kBuffer = (std::size_t{16} << 10) + sizeof(Frame);
   // Enough to empty what a peer may have sent that nobody received, and an end to it.
   static constexpr int kMostReadsAtEnd = 64;
 
