@@ -45,6 +45,9 @@ struct TeamCall {
   std::size_t bytes = 0;
   FoldKind kind = 0;
 };
+inline TeamCall call_of(const TeamOp& op) {
+  return {op.verb, op.root, op.count * op.element_bytes, op.kind};
+}
 // Another member's operation in the place of one of this member's.
 struct TeamClash {
   int member = -1;  // -1: there is none

@@ -78,11 +78,6 @@ Binding CommunicatorImpl::bind(const Job& job) {
   return binding;
 }
 
-TeamCall CommunicatorImpl::team_call(const Job& job) {
-  return {job.collective == Collective::bcast ? TeamVerb::bcast : TeamVerb::allreduce, job.root,
-          job.count * job.element_bytes, job.kind};
-}
-
 TeamOp CommunicatorImpl::team_op(const Job& job) {
   TeamOp op;
   op.verb = job.collective == Collective::bcast ? TeamVerb::bcast : TeamVerb::allreduce;
@@ -112,7 +107,11 @@ Status CommunicatorImpl::run_on(Team& team, TeamOp& op) {
       HEDDLE_TRY(move_unsettled(connections_->ports));
     return active_.empty() ? Status() : move_requests();
   };
-  const auto look = [&](Patience& patience) { return look_at(team, op, patience); };
+  const auto look = [&](Patience& patience) -> Status {
+    HEDDLE_TRY(compare_waiting(call_of(op)));
+    return inspect({Waiting::On::member, team.missing(op), TeamKind::node, team.clash(op), team.passed(op)},
+                   patience);
+  };
   Status status = wait_until_done(policy_, poll, look);
   return status.ok() ? status : fail(std::move(status));
 }
@@ -129,7 +128,7 @@ Status CommunicatorImpl::run_schedule(const Job& job, const Choice& choice) {
   HEDDLE_TRY(execution->start(binding));
   // Not where memory was missing: nothing was sent then, and another call may take its place.
   (void)next_sequence();
-  return complete(*execution, team_call(job));
+  return complete(*execution, call_of(team_op(job)));
 }
 
 Status CommunicatorImpl::run(const Job& job) {

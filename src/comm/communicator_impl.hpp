@@ -111,7 +111,6 @@ class CommunicatorImpl final : public Communicator {
   [[gnu::always_inline]] inline Status run_team(const Job& job);
   Status run_job(const Job& job);  // run(), for those who do not count nanoseconds
   [[gnu::always_inline]] inline Status run_on(Team& team, TeamOp& op);
-  [[gnu::cold, gnu::noinline]] Status look_at(Team& team, const TeamOp& op, Patience& patience);
   Status run_schedule(const Job& job, const Choice& choice);
   Status run_over_nodes(const Job& job, const Choice& choice);
   Status run_choice(const Job& job, const Choice& choice);
@@ -175,7 +174,6 @@ class CommunicatorImpl final : public Communicator {
   // As inspect(): where another rank of this node waits in something else, in the same of `calls_`. Not where
   // that is of no bytes, nor aside. The root is a rank.
   Status compare_waiting(const TeamCall& call);
-  static TeamCall team_call(const Job& job);
   // Roots are ranks.
   Status different_calls(int rank, const TeamCall& theirs, const TeamCall& ours) const;
   // A collective of this communicator's own, while the caller is in another or in none.

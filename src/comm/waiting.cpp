@@ -73,12 +73,6 @@ Status CommunicatorImpl::inspect(const Waiting& waiting, Patience& patience) {
   return inspect(waiting.who, Blame::likely, patience);
 }
 
-Status CommunicatorImpl::look_at(Team& team, const TeamOp& op, Patience& patience) {
-  HEDDLE_TRY(compare_waiting({op.verb, op.root, op.count * op.element_bytes, op.kind}));
-  return inspect({Waiting::On::member, team.missing(op), TeamKind::node, team.clash(op), team.passed(op)},
-                 patience);
-}
-
 // Two calls may go by ways that do not meet, by messages and by the team, and wait for each other.
 Status CommunicatorImpl::compare_waiting(const TeamCall& call) {
   ShmTeam* const team = connections_->teams[static_cast<std::size_t>(TeamKind::node)].get();

@@ -35,6 +35,25 @@ TEST(Disagreements, DifferentLengthsAreNoticed) {
   });
 }
 
+// One goes by messages, the other by the team: neither sees anything of the other's.
+TEST(Disagreements, CallsThatDoNotMeetAreToldApart) {
+  Party party({1, 1});
+  Config config = hurried();
+  config.timeout = milliseconds(20'000);
+  config.algorithm = "bcast:knomial";
+  party.run(config, [](Rank& me, Communicator& comm) {
+    std::int64_t value = 1;
+    const bool bcasts = me.rank == 0;
+    const Status status =
+        bcasts ? comm.bcast(&value, 4, 1) : comm.allreduce(&value, &value, 1, DType::i64, Op::sum);
+    EXPECT_EQ(status.code(), Code::invalid_argument);
+    const char* const text = bcasts
+                                 ? "(sum of int64 or uint64) where this rank is in a bcast of 4 bytes"
+                                 : "is in a bcast of 4 bytes with root 1 where this rank is in an allreduce";
+    EXPECT_NE(status.message().find(text), std::string::npos) << status.message();
+  });
+}
+
 // On one node. A rank that has given its part and has all others' before one of them differs has its result
 // already.
 TEST(Disagreements, DifferentTypesAndOperationsAreNoticed) {

@@ -142,6 +142,25 @@ TEST(TcpCalls, MessagesThatWaitGoTogether) {
   EXPECT_LE(writes, kMessages / 8);
 }
 
+// With its frame.
+TEST(TcpCalls, AMessageOf16KiBIsReadAtOnce) {
+  Pair pair;
+  pair.greet();
+  const std::vector<char> out(std::size_t{16} << 10, 5);
+  std::vector<char> in(out.size());
+  Ticket sent;
+  Ticket received;
+  ASSERT_TRUE(pair.of(0).send(1, 1, out.data(), out.size(), sent).ok());
+  ASSERT_TRUE(sent.done);
+  ASSERT_TRUE(readable(pair.of(1), 5000));
+  ASSERT_TRUE(pair.of(1).recv(0, 1, in.data(), in.size(), received).ok());
+  reads = 0;
+  ASSERT_TRUE(pair.of(1).progress().ok());
+  EXPECT_TRUE(received.done);
+  EXPECT_EQ(reads, 1U);
+  EXPECT_EQ(in, out);
+}
+
 // The message is blamed whose buffer it is, and those before it go.
 TEST(TcpCalls, WhatIsNotThereHoldsUpNothingBeforeIt) {
   Pair pair;

@@ -45,7 +45,7 @@ inline std::uint64_t call_number(const TeamCall& call) {
          static_cast<std::uint64_t>(call.verb);
 }
 inline std::uint64_t call_number(const TeamOp& op) {
-  return call_number(TeamCall{op.verb, op.root, op.count * op.element_bytes, op.kind});
+  return call_number(heddle::call_of(op));
 }
 inline TeamCall call_of(std::uint64_t number) {
   TeamCall call;
