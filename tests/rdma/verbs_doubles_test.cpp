@@ -8,9 +8,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <thread>
 #include <vector>
 
 #include "rdma/verbs_world.hpp"
+#include "transports/verbs/deadlines.hpp"
 
 namespace {
 
@@ -166,6 +168,29 @@ TEST_F(VerbsDoubles, WhoLeavesDoesNotWaitForADeviceThatSaysNothing) {
   taken_for.silent = true;
   world.of(0).leave(-1);
   EXPECT_EQ(world.of(0).progress().code(), Code::peer_failed);
+}
+
+// Some drivers lose messages where many are sent again. How long this rank was elsewhere before is not what
+// counts.
+TEST_F(VerbsDoubles, WhatADeviceHasLostIsNotWaitedForForEver) {
+  VerbsWorld world(2, std::chrono::milliseconds(100));
+  char out = 7;
+  char in = 0;
+  Ticket tickets[3];
+  ASSERT_TRUE(world.of(0).send(1, 3, &out, 1, tickets[0]).ok());
+  ASSERT_TRUE(world.of(1).recv(0, 3, &in, 1, tickets[1]).ok());
+  std::vector<Status> status;
+  ASSERT_TRUE(drive(world, status, [&] { return tickets[0].done && tickets[1].done; }));
+  std::this_thread::sleep_for(std::chrono::duration<double>(verbs::gives_up_within({})));
+  taken_for.silent = true;
+  ASSERT_TRUE(world.of(0).send(1, 4, &out, 1, tickets[2]).ok());
+  for (int looks = 0; looks < 1000; ++looks)
+    ASSERT_TRUE(world.of(0).progress().ok()) << world.of(0).progress().message();
+  ASSERT_TRUE(drive(world, status, [&] { return !status[0].ok(); }));
+  EXPECT_EQ(status[0].code(), Code::peer_failed);
+  EXPECT_NE(status[0].message().find("rank 1 is gone: the device has neither delivered nor given up"),
+            std::string::npos)
+      << status[0].message();
 }
 
 // And never where it does it by itself: it costs something.

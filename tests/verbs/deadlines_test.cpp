@@ -25,6 +25,16 @@ TEST(Deadlines, WhatDevicesKnow) {
   EXPECT_EQ(ack_timeout(milliseconds::max()), 31);
 }
 
+// Twice what a device may take for all its tries.
+TEST(Deadlines, ADeviceHasGivenUpBefore) {
+  for (const int seconds : {1, 7, 60, 3600}) {
+    const std::chrono::seconds silence(seconds);
+    const double tries = (kRetries + 1) * 4.096e-6 * std::exp2(ack_timeout(silence));
+    EXPECT_GT(gives_up_within(silence).count(), 2 * 4 * tries * 0.99) << seconds;
+  }
+  EXPECT_GE(gives_up_within(milliseconds(0)).count(), 10);
+}
+
 // 7 is for ever, which nobody may wait for where a receive is missing.
 TEST(Deadlines, PagesTakeAsLongAsTheyTake) {
   EXPECT_EQ(receiver_retries(true), 7);

@@ -14,6 +14,11 @@ namespace {
 constexpr std::uint32_t kWantedInline = 224;
 constexpr std::chrono::milliseconds kProbeAfter{500};
 
+// While something is in flight.
+std::chrono::duration<double> unanswered_for(const Peer& peer, std::chrono::steady_clock::time_point now) {
+  return now - peer.unanswered_since;
+}
+
 }  // namespace
 
 Status VerbsTransport::begin(Peer& peer) {
@@ -92,7 +97,8 @@ Status VerbsTransport::bring_up(Peer& peer, const Hello& hello) {
         err);
   peer.credits = Credits(hello.credits, kCreditsPerPeer);
   peer.slot_bytes = std::min(hello.slot_bytes, kSlotBytes);
-  peer.last_sign = Clock::now();
+  peer.last_sign = peer.unanswered_since = Clock::now();
+  peer.pages_on_demand = hello.pages_on_demand;
   return {};
 }
 
@@ -170,21 +176,40 @@ Status VerbsTransport::look_around() {
 }
 
 Status VerbsTransport::look_at(Peer& peer, Clock::time_point now) {
-  if (peer.handshake.is_open()) {
-    if (std::exchange(peer.sign, false)) peer.last_sign = now;
-    const bool quiet = now - peer.last_sign > kProbeAfter;
-    return quiet && peer.waited_for() && !peer.probing && peer.in_flight == 0 ? probe(peer) : Status();
-  }
+  if (peer.handshake.is_open()) return look_at_open(peer, now);
   if (deadlines_.connection.count() != 0 && peer.handshake.waited(now) > deadlines_.connection)
     return lost(peer, fmt::format("it has not answered for {:.1f} s",
                                   static_cast<double>(deadlines_.connection.count()) / 1e3));
   return act(peer, peer.handshake.tick(now), {});
 }
 
+Status VerbsTransport::look_at_open(Peer& peer, Clock::time_point now) {
+  const bool too_long = unanswered_for(peer, now) > gives_up_within(deadlines_.silence);
+  // Once more: this process may have stood still between the last time and the clock.
+  if (too_long) HEDDLE_TRY(poll_completions());
+  const bool sign = std::exchange(peer.sign, false);
+  if (sign) peer.last_sign = now;
+  const bool waits = !sign && !std::exchange(peer.idle, peer.in_flight == 0);
+  if (!waits) peer.unanswered_since = now;
+  if (waits && too_long && !peer.left && !peer.pages_on_demand)
+    return lost(peer,
+                fmt::format("the device has neither delivered nor given up what is on its way there, for "
+                            "{:.1f} s",
+                            unanswered_for(peer, now).count()));
+  const bool quiet = now - peer.last_sign > kProbeAfter;
+  return quiet && peer.waited_for() && !peer.probing && peer.in_flight == 0 ? probe(peer) : Status();
+}
+
 // What is seen, not what follows: a rank that computes elsewhere does not answer either.
 std::string VerbsTransport::trouble(int rank) const {
   const Peer& peer = *peers_[static_cast<std::size_t>(rank)];
-  if (!peer.handshake.begun() || peer.handshake.is_open()) return "";
+  if (peer.handshake.is_open()) {
+    const std::chrono::duration<double> unanswered = unanswered_for(peer, Clock::now());
+    if (peer.in_flight == 0 || unanswered < kProbeAfter) return "";
+    return fmt::format("{} has had no acknowledgement from there for {:.1f} s ({} on their way)",
+                       device_.name(), unanswered.count(), peer.in_flight);
+  }
+  if (!peer.handshake.begun()) return "";
   const auto waited = static_cast<double>(peer.handshake.waited(Clock::now()).count()) / 1e3;
   const bool heard = peer.handshake.stage() != Stage::calling;
   return fmt::format("no answer to hellos for {:.1f} s over {} (GID {} {}, to {}){}", waited, device_.name(),

@@ -24,6 +24,14 @@ inline std::uint8_t ack_timeout(std::chrono::milliseconds silence) {
   return static_cast<std::uint8_t>(std::clamp(std::round(std::log2(one_try / 4.096)), 1.0, 31.0));
 }
 
+// A device gives up after at most 5.6 times `silence`, by the above, or by a shortest time of its own. One
+// that has done neither by twice that has lost what it was given to do, and would leave its rank waiting for
+// ever.
+inline std::chrono::duration<double> gives_up_within(std::chrono::duration<double> silence) {
+  constexpr std::chrono::duration<double> kShortest{10};
+  return std::max(12 * silence, kShortest);
+}
+
 // A message that meets no open receive, or memory that the peer's device has yet to look up, is tried again
 // after the pause that the peer asks for.
 constexpr std::uint8_t kReceiverPause = 12;  // 0.64 ms

@@ -159,7 +159,7 @@ Status VerbsTransport::post(Peer& peer, ibv_send_wr& request, const Work& work) 
   ibv_send_wr* bad = nullptr;
   if (const int err = ibv_post_send(peer.queue_pair.get(), &request, &bad); err != 0)
     return fail(system_error(fmt::format("{}: ibv_post_send to rank {}", device_.name(), peer.rank), err));
-  ++peer.in_flight;
+  if (peer.in_flight++ == 0) peer.idle = true;
   if (work.kind == Work::Kind::message) ++peer.undelivered;
   return {};
 }

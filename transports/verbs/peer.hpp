@@ -107,6 +107,10 @@ struct Peer {
   bool probing = false;
   bool sign = false;  // of life, since the last look
   std::chrono::steady_clock::time_point last_sign;
+  bool idle = true;  // nothing was in flight for a moment since the last look
+  // The last look that found a sign of life, or that it was idle.
+  std::chrono::steady_clock::time_point unanswered_since;
+  bool pages_on_demand = false;  // may put off messages for as long as a page takes
 
   std::uint32_t next_id = 1;
   Fifo<Header> answers;  // grants and refusals that wait for a credit

@@ -85,6 +85,7 @@ class VerbsTransport final : public Transport {
   Status bring_up(Peer& peer, const Hello& hello);
   Status look_around();
   Status look_at(Peer& peer, Clock::time_point now);
+  Status look_at_open(Peer& peer, Clock::time_point now);
   Status probe(Peer& peer);
   Status note(const ibv_async_event& event);
   Status lost(Peer& peer, const std::string& why);
