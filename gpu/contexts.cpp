@@ -36,6 +36,14 @@ std::uint64_t instance_of(const Driver& driver, CUcontext context) {
   return id;
 }
 
+CUresult wait_for(const Driver& driver, CUstream stream) {
+  const CUresult waited = driver.StreamSynchronize(stream);
+  if (!is_of_capture(waited)) return waited;
+  const Aside aside(driver);
+  static_cast<void>(driver.StreamSynchronize(stream));
+  return waited;
+}
+
 Current::Current(const Driver& driver, CUcontext context, std::uint64_t instance) : driver_(driver) {
   if (instance_of(driver, context) == instance) {
     enter(context);

@@ -91,4 +91,8 @@ class Current {
   CUresult error_ = CUDA_SUCCESS;
 };
 
+// Waits in the current context for what `stream` was given. Where the calling thread captures a stream, the
+// driver refuses to wait, and that is what this returns; but then, too, nothing is under way any more.
+CUresult wait_for(const Driver& driver, CUstream stream);
+
 }  // namespace heddle::gpu

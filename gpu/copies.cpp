@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/round_up.hpp"
+#include "gpu/contexts.hpp"
 
 namespace heddle::gpu {
 namespace {
@@ -78,7 +79,7 @@ CUresult to_device_in_pieces(const Driver& driver, Pieces& pieces, CUdeviceptr d
 // The first error of a copy and of waiting for it; one waits in any case, because memory may be given back
 // afterwards.
 CUresult finish(const Driver& driver, CUresult error) {
-  const CUresult waited = driver.StreamSynchronize(default_stream());
+  const CUresult waited = wait_for(driver, default_stream());
   return error != CUDA_SUCCESS ? error : waited;
 }
 

@@ -62,10 +62,14 @@ std::string error_text(const Driver& driver, CUresult error) {
          (meaning != nullptr ? std::string(": ") + meaning : std::string()) + ")";
 }
 
+bool is_of_capture(CUresult error) {
+  return error >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && error <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+}
+
 Status cuda_error(const Driver& driver, CUresult error, const std::string& what) {
   Code code = Code::system;
   if (error == CUDA_ERROR_OUT_OF_MEMORY) code = Code::out_of_memory;
-  if (error == CUDA_ERROR_INVALID_VALUE) code = Code::invalid_argument;
+  if (error == CUDA_ERROR_INVALID_VALUE || is_of_capture(error)) code = Code::invalid_argument;
   return Status(code, what + ": " + error_text(driver, error));
 }
 

@@ -48,6 +48,8 @@ Result<Driver> load_driver(void* library);
 
 // "CUDA_ERROR_INVALID_VALUE (1: invalid argument)".
 std::string error_text(const Driver& driver, CUresult error);
+// Whether it says that a stream is being captured.
+bool is_of_capture(CUresult error);
 // "<what>: <error_text>".
 Status cuda_error(const Driver& driver, CUresult error, const std::string& what);
 

@@ -87,7 +87,7 @@ Status Exchange::open(const ExchangeLayout& layout, std::span<const CUdeviceptr>
   const std::size_t cleared = kSets * (layout.slot_bytes() + layout.turn_bytes());
   CUresult error = driver_.MemHostGetDevicePointer(&seen, words, 0);
   if (error == CUDA_SUCCESS) error = driver_.MemsetD8Async(own, 0, cleared, stream);
-  if (error == CUDA_SUCCESS) error = driver_.StreamSynchronize(stream);
+  if (error == CUDA_SUCCESS) error = wait_for(driver_, stream);
   if (error != CUDA_SUCCESS) return cuda_error(driver_, error, "clearing what GPUs exchange vectors by");
   for (std::size_t set = 0; set < kSets; ++set) {
     kernels::ExchangeArguments& a = arguments_[set];

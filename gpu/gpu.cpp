@@ -111,7 +111,7 @@ Status Image::store_rows(std::span<const Rows> rows) {
   for (std::size_t i = 0; i < rows.size() && error == CUDA_SUCCESS; ++i)
     error = copy_rows(driver, rows[i], static_cast<char*>(beside_->buffer), static_cast<const char*>(host_));
   // In any case: memory may be given back afterwards.
-  const CUresult waited = driver.StreamSynchronize(default_stream());
+  const CUresult waited = wait_for(driver, default_stream());
   if (error == CUDA_SUCCESS) error = waited;
   if (error == CUDA_SUCCESS) return {};
   return cuda_error(driver, error,

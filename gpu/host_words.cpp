@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "gpu/contexts.hpp"
+
 namespace heddle::gpu {
 
 CUstreamBatchMemOpParams wait_operation(CUdeviceptr word, std::uint32_t value) {
@@ -37,7 +39,7 @@ Status HostWords::open(std::span<std::byte> memory, CUstream stream) {
   // There is no attribute to ask.
   CUstreamBatchMemOpParams trial[] = {wait_operation(at_, 0), write_operation(at_, 0)};
   error = driver_.StreamBatchMemOp(stream, 2, trial, 0);
-  if (error == CUDA_SUCCESS) error = driver_.StreamSynchronize(stream);
+  if (error == CUDA_SUCCESS) error = wait_for(driver_, stream);
   return error == CUDA_SUCCESS ? Status() : cuda_error(driver_, error, "waiting for flags in a stream");
 }
 

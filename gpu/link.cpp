@@ -68,6 +68,7 @@ CudaLink::~CudaLink() {
   close();
   // Where CUDA or the context went first this fails and does no harm.
   const Current current(cuda_.driver, context_, instance_);
+  const Aside aside(cuda_.driver);
   if (current.error() != CUDA_SUCCESS) return;
   if (own_ != 0) cuda_.driver.MemFree(own_);
   for (CUevent event : {event_, end_, chain_, marks_[0], marks_[1]}) {
@@ -138,8 +139,11 @@ Result<std::byte*> CudaLink::pin(std::size_t bytes) {
                             bytes, device_));
 }
 
+// To look at a link's own work, to wait for it and to free what is its own is no part of what a stream of
+// this thread's is captured for: garbage collectors end communicators at any time.
 void CudaLink::finish() {
   const Current current(cuda_.driver, context_, instance_);
+  const Aside aside(cuda_.driver);
   if (ended_ && current.error() == CUDA_SUCCESS) cuda_.driver.EventSynchronize(end_);
 }
 
@@ -148,6 +152,7 @@ Result<bool> CudaLink::finished() {
   HEDDLE_TRY(check_there());
   bool done = true;
   HEDDLE_TRY(in_context("looking at a stream", [&](const Driver& driver) {
+    const Aside aside(driver);
     const CUresult error = driver.EventQuery(end_);
     done = error != CUDA_ERROR_NOT_READY;
     return done ? error : CUDA_SUCCESS;
@@ -158,6 +163,7 @@ Result<bool> CudaLink::finished() {
 void CudaLink::close() {
   finish();
   const Current current(cuda_.driver, context_, instance_);
+  const Aside aside(cuda_.driver);
   if (current.error() == CUDA_SUCCESS) {
     for (const CUdeviceptr at : imported_)
       cuda_.driver.IpcCloseMemHandle(at);
@@ -272,8 +278,7 @@ Status CudaLink::fold(DType type, Op op, std::span<const void* const> inputs, st
 Status CudaLink::wait() {
   HEDDLE_TRY(check_there());
   if (!waits_) return {};
-  HEDDLE_TRY(in_context("waiting for work",
-                        [&](const Driver& driver) { return driver.StreamSynchronize(stream_); }));
+  HEDDLE_TRY(in_context("waiting for work", [&](const Driver& driver) { return wait_for(driver, stream_); }));
   waits_ = false;
   return {};
 }
@@ -281,6 +286,7 @@ Status CudaLink::wait() {
 bool CudaLink::done() {
   if (!waits_) return true;
   const Current current(cuda_.driver, context_);
+  const Aside aside(cuda_.driver);
   return current.error() != CUDA_SUCCESS || cuda_.driver.StreamQuery(stream_) != CUDA_ERROR_NOT_READY;
 }
 

@@ -33,6 +33,7 @@ void PinnedPool::destroy(const Block& block) {
   held_ -= block.bytes;
   const Current current(driver_, block.context);
   if (current.error() == CUDA_ERROR_NOT_INITIALIZED) return;
+  const Aside aside(driver_);
   const CUresult error = current.error() != CUDA_SUCCESS ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED
                                                          : driver_.MemHostUnregister(block.memory);
   if (error == CUDA_SUCCESS || error == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED)
@@ -89,6 +90,7 @@ PinnedPool::Piece PinnedPool::take(std::size_t bytes, CUcontext context) {
     // Where a forked process had it too, the next who writes there would get other pages than those that the
     // GPU knows.
     madvise(memory, wanted, MADV_DONTFORK);
+    const Aside aside(driver_);
     if (driver_.MemHostRegister(memory, wanted, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) !=
         CUDA_SUCCESS) {
       munmap(memory, wanted);

@@ -25,6 +25,7 @@ class CudaKeptMemory final : public KeptMemory {
   CudaKeptMemory& operator=(const CudaKeptMemory&) = delete;
   ~CudaKeptMemory() override {
     const Current current(driver_, context_, origin_.instance);
+    const Aside aside(driver_);
     if (current.error() == CUDA_SUCCESS) driver_.MemFree(at_);
   }
 
@@ -43,7 +44,7 @@ class CudaKeptMemory final : public KeptMemory {
     const Current current(driver_, context_, origin_.instance);
     CUresult error = current.error();
     if (error == CUDA_SUCCESS) error = start();
-    if (error == CUDA_SUCCESS) error = driver_.StreamSynchronize(default_stream());
+    if (error == CUDA_SUCCESS) error = wait_for(driver_, default_stream());
     if (error == CUDA_SUCCESS) return {};
     return cuda_error(
         driver_, error,
@@ -135,6 +136,7 @@ class CudaSparseLink final : public SparseLink {
 
 CudaSparseLink::~CudaSparseLink() {
   (void)link_.give([&](Cuda& cuda, CUstream /*stream*/) {
+    const Aside aside(cuda.driver);
     for (const Piece* piece : {&words_, &workspace_, &entries_, &pieces_[0], &pieces_[1], &pieces_[2]})
       if (piece->at != 0) cuda.driver.MemFree(piece->at);
     return Status();
@@ -146,6 +148,7 @@ CudaSparseLink::~CudaSparseLink() {
 Status CudaSparseLink::grow(Piece& piece, std::size_t bytes) {
   if (bytes <= piece.bytes) return {};
   return link_.give([&](Cuda& cuda, CUstream /*stream*/) -> Status {
+    const Aside aside(cuda.driver);
     std::size_t wanted = std::max(bytes, piece.bytes + piece.bytes / 2);
     if (piece.at != 0) cuda.driver.MemFree(piece.at);
     piece = {};

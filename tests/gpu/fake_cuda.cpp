@@ -47,10 +47,18 @@ FAKE void fake_cuda_write_later(void* memory, const void* from, size_t bytes) {
     return true;
   });
 }
-FAKE int fake_cuda_registered(void) {
+namespace {
+int count_of(Sort sort) {
   const std::lock_guard lock(world().mutex);
   return static_cast<int>(std::count_if(world().memory.begin(), world().memory.end(),
-                                        [](const auto& one) { return one.second.sort == Sort::registered; }));
+                                        [sort](const auto& one) { return one.second.sort == sort; }));
+}
+}  // namespace
+FAKE int fake_cuda_registered(void) {
+  return count_of(Sort::registered);
+}
+FAKE int fake_cuda_allocated(void) {
+  return count_of(Sort::device);
 }
 
 // ---- The driver's functions

@@ -166,6 +166,69 @@ TEST(GpuGraphs, BesideAnotherThreadsCapture) {
   }
 }
 
+int allocated() {
+  return driver->find<int (*)()>("fake_cuda_allocated")();
+}
+int registered() {
+  return driver->find<int (*)()>("fake_cuda_registered")();
+}
+heddle_status blocking_sum(heddle_comm_t comm, const Words& words) {
+  return heddle_allreduce(HEDDLE_IN_PLACE, words.at(), words.count(), HEDDLE_INT32, HEDDLE_SUM, comm);
+}
+
+// As a garbage collector may do it, by whose thread a graph is being captured: the capture goes on, and what
+// the communicator had is given back.
+TEST(GpuGraphs, CommunicatorsEndInACapture) {
+  for (const int devices : {1, 2}) {
+    const int allocations = allocated();
+    const int registrations = registered();
+    testing_ranks::Meeting meeting(2);
+    testing_ranks::on_threads(2, [&](int rank) {
+      testing_ranks::Seat seat{&meeting, rank};
+      heddle_comm_t comm = nullptr;
+      OK(heddle_comm_create(rank, 2, testing_ranks::gather_at, &seat, nullptr, &comm));
+      set_up(comm, rank % devices);
+      const Stream stream(rank % devices);
+      const Words words(rank % devices, 200'000, 1);
+      for (int sums = 0; sums < 10; ++sums)
+        OK(blocking_sum(comm, words));
+      OK(sum(comm, stream, HEDDLE_IN_PLACE, words.at(), words.count()));
+      stream.wait();
+      Graph graph(stream);
+      OK(heddle_comm_destroy(comm));
+      CAPTURED(graph);
+    });
+    EXPECT_EQ(allocated(), allocations) << devices;
+    EXPECT_EQ(registered(), registrations) << devices;
+  }
+}
+
+// They fail there, as all that synchronises, and the capture of a rank that has waited; but
+// again, and the communicator what it was.
+TEST(GpuGraphs, BlockingCallsInACaptureLeaveNothingUnderWay) {
+  for (const int devices : {1, 2}) {
+    for (const std::size_t count : {std::size_t{4}, std::size_t{200'000}, std::size_t{3'000'000}}) {
+      for (const int before : {0, 20}) {  // by images, or by GPUs
+        on_ranks(2, [&](heddle_comm_t comm, int rank) {
+          const Stream stream(rank % devices);
+          const Words words(rank % devices, count, 1);
+          const Words others(rank % devices, count, 1);
+          for (int sums = 0; sums < before; ++sums)
+            OK(blocking_sum(comm, words));
+          Graph graph(stream);
+          EXPECT_NE(blocking_sum(comm, words), HEDDLE_OK);
+          static_cast<void>(graph.end());
+          words.set(77);
+          for (int sums = 0; sums < 20; ++sums)
+            OK(blocking_sum(comm, others));
+          EXPECT_EQ(words.value(), 77) << count << " of " << devices << " after " << before;
+          EXPECT_EQ(others.value(), 1 << 20);
+        });
+      }
+    }
+  }
+}
+
 // All capture a call, or none.
 TEST(GpuGraphs, NotAllCapture) {
   for (const int devices : {1, 2, 3}) {
