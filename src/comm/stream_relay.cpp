@@ -266,9 +266,11 @@ Status StreamRelay::enqueue(const Buffers& buffers, const RelayCall& call, Strea
 }
 
 // Also whether all GPUs can share the vector out (*shared). Where a stream has lost its part in an earlier
-// call, or all that is in its context, all begin anew; not in a capture, where the host may wait for nothing.
+// call, all that is in its context, or a GPU that does anything more, all begin anew; not in a capture, where
+// the host may wait for nothing.
 Status StreamRelay::agree_on_call(const Status& mine, const RelayCall& call, bool captured, bool* shared) {
-  const bool lost = !gear_.thread->lost().ok() || !gear_.link->is_there();
+  const bool lost =
+      !gear_.thread->lost().ok() || !gear_.link->is_there() || (!mine.ok() && !gear_.link->finished().ok());
   std::array<std::uint64_t, 4> words{lost ? 1U : 0U, *shared ? 0U : 1U, captured ? 1U : 0U,
                                      captured ? 0U : 1U};
   Status status = agree(mine, words);

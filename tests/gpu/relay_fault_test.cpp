@@ -83,6 +83,11 @@ class Seat {
   }
   void end() { relay_.reset(); }
   void open_gate() { gate_.open(); }
+  // What it was given and has not done is never done, where CUDA fails.
+  void give_up() const {
+    static_cast<void>(
+        rank_.driver().find<PFN_cuStreamSynchronize_v2000>("cuStreamSynchronize")(stream_.get()));
+  }
   // The stream goes on as far as it can.
   void look() const {
     static_cast<void>(rank_.driver().find<PFN_cuStreamQuery_v2000>("cuStreamQuery")(stream_.get()));
@@ -153,6 +158,28 @@ TEST(GpuRelayFault, BeforeAllBeginAnew) {
     if (!expect(!next.ok(), rank, "a sum after one that was lost")) leave(false);
     rank.barrier();
     seat.end();
+  });
+}
+
+// As after an illegal access of the program's: what its streams were given is never done, and its thread
+// would wait for that. The next call says so to all, whose streams go on.
+TEST(GpuRelayFault, AGpuThatHasFailed) {
+  on_two_nodes([](NodeRank& rank, Seat& seat, Seen&) {
+    const bool alone = rank.rank() == kRanks - 1;
+    if (alone) {
+      fail_calls(rank, true,
+                 {"cuStreamSynchronize", "cuStreamQuery", "cuEventSynchronize", "cuEventQuery",
+                  "cuEventRecord", "cuStreamWaitEvent", "cuStreamBatchMemOp", "cuLaunchKernel",
+                  "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync", "cuStreamGetCaptureInfo"});
+      seat.give_up();
+    }
+    rank.barrier();
+    if (rank.rank() == kFaulty) seat.open_gate();
+    const Status third = seat.sum();
+    if (!expect(!third.ok(), rank, "a sum with a GPU that has failed")) leave(false);
+    if (!alone) seat.end();
+    rank.barrier();
+    if (alone) seat.end();
   });
 }
 
