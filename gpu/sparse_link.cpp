@@ -16,15 +16,30 @@ CUcontext context_of(const Link& link) {
   return reinterpret_cast<CUcontext>(static_cast<std::uintptr_t>(link.origin().context));
 }
 
-// With a driver's table of its own: the Gpu may go before it.
+// Of the memory that is there now; 0: none is.
+unsigned long long buffer_at(const Driver& driver, CUdeviceptr at) {
+  unsigned long long number = 0;
+  CUpointer_attribute name = CU_POINTER_ATTRIBUTE_BUFFER_ID;
+  void* value = &number;
+  return driver.PointerGetAttributes(1, &name, &value, at) == CUDA_SUCCESS ? number : 0;
+}
+
+// With a driver's table of its own: the Gpu may go before it. And with it who keeps the context: what the
+// driver says of one that is gone is undefined, so that it is the memory that it is asked about.
 class CudaKeptMemory final : public KeptMemory {
  public:
   CudaKeptMemory(const Driver& driver, const Link& link, CUdeviceptr at, std::size_t bytes)
-      : driver_(driver), origin_(link.origin()), context_(context_of(link)), at_(at), bytes_(bytes) {}
+      : driver_(driver),
+        origin_(link.origin()),
+        context_(context_of(link)),
+        at_(at),
+        bytes_(bytes),
+        buffer_(buffer_at(driver, at)) {}
   CudaKeptMemory(const CudaKeptMemory&) = delete;
   CudaKeptMemory& operator=(const CudaKeptMemory&) = delete;
   ~CudaKeptMemory() override {
-    const Current current(driver_, context_, origin_.instance);
+    if (!is_there()) return;
+    const Current current(driver_, context_);
     const Aside aside(driver_);
     if (current.error() == CUDA_SUCCESS) driver_.MemFree(at_);
   }
@@ -39,16 +54,17 @@ class CudaKeptMemory final : public KeptMemory {
   }
 
  private:
+  bool is_there() const { return buffer_ != 0 && buffer_at(driver_, at_) == buffer_; }
   template <typename Start>
   Status copy(const char* direction, const Start& start) {
-    const Current current(driver_, context_, origin_.instance);
+    const std::string what =
+        fmt::format("copying a residual of {} bytes {} GPU {}", bytes_, direction, origin_.device);
+    if (!is_there()) return cuda_error(driver_, CUDA_ERROR_CONTEXT_IS_DESTROYED, what);
+    const Current current(driver_, context_);
     CUresult error = current.error();
     if (error == CUDA_SUCCESS) error = start();
     if (error == CUDA_SUCCESS) error = wait_for(driver_, default_stream());
-    if (error == CUDA_SUCCESS) return {};
-    return cuda_error(
-        driver_, error,
-        fmt::format("copying a residual of {} bytes {} GPU {}", bytes_, direction, origin_.device));
+    return error == CUDA_SUCCESS ? Status() : cuda_error(driver_, error, what);
   }
 
   const Driver driver_;
@@ -56,6 +72,7 @@ class CudaKeptMemory final : public KeptMemory {
   const CUcontext context_;
   const CUdeviceptr at_;
   const std::size_t bytes_;
+  const unsigned long long buffer_;
 };
 
 // Words that kernels write and the host reads, in a piece of memory of their own.

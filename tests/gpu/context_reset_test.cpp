@@ -136,6 +136,30 @@ TEST(GpuContextReset, Residuals) {
   });
 }
 
+// It outlives the communicator, and all that kept the context: about which the driver may not be asked then.
+TEST(GpuContextReset, AResidualThatComesLast) {
+  constexpr std::size_t kBytes = kCount * sizeof(float);
+  Node node(2);
+  heddle_residual_t residuals[2] = {};
+  on_ranks(2, [&](heddle_comm_t comm, int rank) {
+    OK(heddle_residual_create(kCount, &residuals[rank]));
+    TestMemory buffer(*driver, Memory::device, kBytes, kDevice);
+    ASSERT_NE(node.begin(comm, buffer.data()), -1);
+    const std::vector<float> ones(kCount, 1.0F);
+    buffer.put(ones.data(), kBytes);
+    OK(heddle_compressed_allreduce(static_cast<const float*>(HEDDLE_IN_PLACE), buffer.as<float>(), kCount,
+                                   "topk:0.1", 5, residuals[rank], comm));
+  });
+  driver->set_current(nullptr);
+  driver->find<void (*)(int)>("fake_cuda_release_primary")(kDevice);
+  for (heddle_residual_t residual : residuals) {
+    float* values = nullptr;
+    std::size_t count = 0;
+    EXPECT_EQ(heddle_residual_values(residual, &values, &count), HEDDLE_ERR_SYSTEM);
+    OK(heddle_residual_destroy(residual));
+  }
+}
+
 // After an illegal access whatever is asked of the context gives that error, to the end: calls say so, the
 // host's memory is served, and communicators end.
 TEST(GpuContextBroken, ToTheEnd) {

@@ -183,6 +183,10 @@ FAKE CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
 FAKE CUresult cuCtxGetId(CUcontext context, unsigned long long* id) {
   ENTER("cuCtxGetId")
   if (context == nullptr) context = current();
+  if (!alive(context) && context != nullptr && context->primary && context->retained == 0) {
+    std::fprintf(stderr, "the double of CUDA: a context is asked about that nobody keeps\n");
+    std::abort();
+  }
   if (!alive(context)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   *id = context->id;
   return CUDA_SUCCESS;
@@ -213,6 +217,13 @@ FAKE CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   CUcontext primary = world().primaries.at(device);
   if (--primary->retained == 0) lose_all(primary);
   return CUDA_SUCCESS;
+}
+FAKE void fake_cuda_release_primary(int device) {
+  const std::lock_guard lock(world().mutex);
+  const auto found = world().primaries.find(device);
+  if (found == world().primaries.end()) return;
+  found->second->retained = 0;
+  lose_all(found->second);
 }
 FAKE CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
   ENTER_UNSAFE("cuDevicePrimaryCtxGetState")

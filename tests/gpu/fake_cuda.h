@@ -75,6 +75,8 @@ typedef struct fake_cuda_launch {
 void fake_cuda_last_launch(fake_cuda_launch* launch);
 /* Registrations of host memory that are in force. */
 int fake_cuda_registered(void);
+/* Gives up a device's primary context as often as it was retained: as where all that used CUDA have ended. */
+void fake_cuda_release_primary(int device);
 /* Pieces of device memory that are allocated. */
 int fake_cuda_allocated(void);
 
