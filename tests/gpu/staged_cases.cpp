@@ -164,6 +164,16 @@ void odd_types(Job& job) {
            0);
     PMPI_Wait(&request, MPI_STATUS_IGNORE);
     if (here != 3 || *static_cast<int*>(there) != 4) job::fail("a receive into several pieces");
+    if (there != managed.data()) continue;
+    // What a GPU has yet to write there is sent.
+    const int later = 9;
+    int got[2] = {};
+    job.driver.find<void (*)(void*, const void*, std::size_t)>("fake_cuda_write_later")(there, &later,
+                                                                                        sizeof later);
+    PMPI_Irecv(got, 2, MPI_INT, rank, 0, MPI_COMM_WORLD, &request);
+    expect("a send of several pieces", MPI_Send(MPI_BOTTOM, 1, absolute, rank, 0, MPI_COMM_WORLD), 0);
+    PMPI_Wait(&request, MPI_STATUS_IGNORE);
+    if (got[0] != 3 || got[1] != later) job::fail("a send of several pieces: %d, %d", got[0], got[1]);
   }
   for (MPI_Datatype* type : {&absolute, &transposed, &row})
     MPI_Type_free(type);

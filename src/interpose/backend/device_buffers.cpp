@@ -46,6 +46,14 @@ bool DeviceBuffers::span_of(const void* buffer, std::size_t count, MPI_Datatype 
   return true;
 }
 
+// What the default stream was given before a call has written to managed memory by then. A copy waits for
+// that.
+Status DeviceBuffers::after_gpu_work(const gpu::Place& place, const void* at) {
+  if (place.kind != gpu::Kind::managed) return {};
+  Result<gpu::Image> byte = gpu_.image(at, 1);
+  return byte.ok() ? byte->load() : byte.status();
+}
+
 Status DeviceBuffers::view(void* buffer, std::size_t count, MPI_Datatype type, HostView* out) {
   Span span;
   if (count > 0 && span_of(buffer, count, type, &span)) return view(buffer, span, out);
@@ -69,8 +77,10 @@ Status DeviceBuffers::view(void* buffer, const Span& span, HostView* out) {
       return !gpu::needs_image(kind) || kind == gpu::Kind::managed;
     };
     if (is_for_host(begin->kind) && is_for_host(end->kind) &&
-        (begin->kind != end->kind || begin->buffer != end->buffer))
-      return {};
+        (begin->kind != end->kind || begin->buffer != end->buffer)) {
+      HEDDLE_TRY(after_gpu_work(begin.value(), first));
+      return after_gpu_work(end.value(), first + span.bytes - 1);
+    }
     if (begin->kind != end->kind || begin->device != end->device)
       return Status(Code::unsupported,
                     fmt::format("a datatype that reaches from {} memory at {} to {} memory at {}",

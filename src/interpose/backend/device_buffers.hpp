@@ -58,6 +58,8 @@ class DeviceBuffers {
   bool span_of(const void* buffer, std::size_t count, MPI_Datatype type, Span* out) const;
 
  private:
+  Status after_gpu_work(const gpu::Place& place, const void* at);
+
   const HostMpi* mpi_;
   const Packing* packing_;
   gpu::Gpu gpu_;
