@@ -3,7 +3,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include "base/round_up.hpp"
 #include "gpu/address.hpp"
@@ -18,6 +20,14 @@ constexpr std::size_t kPortion = std::size_t{2} << 20;
 std::uint64_t pid_space() {
   struct stat status = {};
   return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+}
+
+// A debugger's setting: a launch returns when the kernel has ended, and one that waits for another rank's GPU
+// would keep the host where it can look after nobody; a rank that is a thread may even keep the other one
+// from its launch.
+bool launches_block() {
+  const char* const value = std::getenv("CUDA_LAUNCH_BLOCKING");
+  return value != nullptr && *value != '\0' && std::string_view(value) != "0";
 }
 
 }  // namespace
@@ -53,7 +63,7 @@ Status CudaLink::prepare() {
   if (cuda_.driver.DeviceGet(&device, device_) == CUDA_SUCCESS &&
       cuda_.driver.DeviceGetAttribute(&limited, CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT, device) ==
           CUDA_SUCCESS)
-    may_wait_ = limited == 0;
+    may_wait_ = limited == 0 && !launches_block();
   return load(DType::f32, Op::sum);
 }
 

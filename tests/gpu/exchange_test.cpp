@@ -271,6 +271,17 @@ TEST(Exchange, AsFarAsIsSaid) {
   EXPECT_EQ(exchanges_of(2, 2, 1), 0);
 }
 
+// Nor does a kernel wait where the GPU would end it, or where its launch would not return before another
+// rank's.
+TEST(Exchange, NotWhereKernelsMayNotWait) {
+  for (const char* name : {"FAKE_CUDA_RUN_LIMIT", "CUDA_LAUNCH_BLOCKING"}) {
+    const Setting setting(name, "1");
+    EXPECT_EQ(exchanges_of(2, 2, 10), 0) << name;
+  }
+  const Setting off("CUDA_LAUNCH_BLOCKING", "0");
+  EXPECT_EQ(exchanges_of(2, 2, 10), 4);
+}
+
 // All else goes on without it.
 TEST(Exchange, NoPinnedWord) {
   const Setting setting("HEDDLE_PINNED_BYTES", "0");
