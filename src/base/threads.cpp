@@ -43,11 +43,13 @@ const Stack& own_stack() {
   return stack;
 }
 
-// Below the caller's frame; SIZE_MAX: not known, as on a stack of the program's own making.
+// Below the caller's frame; SIZE_MAX: not known. On a stack of the program's own making (coroutines) none
+// that may be counted on: there are such of 16 KiB.
 std::size_t stack_left() {
   const Stack& stack = own_stack();
+  if (stack.bytes == 0) return SIZE_MAX;
   const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
-  return here < stack.end || here - stack.end > stack.bytes ? SIZE_MAX : here - stack.end;
+  return here < stack.end || here - stack.end > stack.bytes ? 0 : here - stack.end;
 }
 
 // What a thread is given to do, and what it throws.

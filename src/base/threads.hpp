@@ -43,8 +43,8 @@ inline void pin_to_core(int core) {
 void ask_for_short_turns();
 
 // Does `work`: in the calling thread where its stack has room for `bytes`, else in another, while this one
-// waits. Programs have threads with stacks of 16 KiB. Where no other can be made the calling one does it.
-// Throws what `work` throws.
+// waits. Programs have threads with stacks of 16 KiB, and coroutines on stacks of which nothing is known.
+// Where no other can be made the calling one does it. Throws what `work` throws.
 void with_stack(std::size_t bytes, const std::function<void()>& work);
 
 }  // namespace heddle

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <array>
@@ -12,6 +13,7 @@
 #include <cstring>
 #include <new>
 #include <thread>
+#include <vector>
 
 namespace heddle {
 namespace {
@@ -89,6 +91,23 @@ TEST(Threads, WhatNeedsMoreStackWorksElsewhereAndThrowsHere) {
   EXPECT_THROW(with_stack(kMuch, [] { throw std::bad_alloc(); }), std::bad_alloc);
   with_stack(1, [&] { there = pthread_self(); });
   EXPECT_NE(pthread_equal(here, there), 0);
+}
+
+// A coroutine's, of which the system knows nothing.
+TEST(Threads, AStackOfTheProgramsOwnMakingIsNotCountedOn) {
+  static pthread_t there;
+  static ucontext_t back;
+  ucontext_t coroutine;
+  std::vector<char> stack(std::size_t{256} << 10);
+  there = pthread_self();
+  getcontext(&coroutine);
+  coroutine.uc_stack.ss_sp = stack.data();
+  coroutine.uc_stack.ss_size = stack.size();
+  coroutine.uc_link = &back;
+  makecontext(
+      &coroutine, [] { with_stack(1, [] { there = pthread_self(); }); }, 0);
+  ASSERT_EQ(swapcontext(&back, &coroutine), 0);
+  EXPECT_EQ(pthread_equal(pthread_self(), there), 0);
 }
 
 }  // namespace
