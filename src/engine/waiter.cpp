@@ -22,8 +22,11 @@ constexpr int kYieldsBeforeSleep = 50;
 // A short wait is over by then, and the host would take a good part of it: Open MPI offers the core itself
 // each time that it is asked to yield.
 constexpr unsigned kRestsBeforeHost = 4;
-// The host MPI tells of nothing that it has to do.
-constexpr microseconds kLongestBesidesHost{500};
+// The host MPI tells of nothing that it has to do, so that it is asked when a sleep is over. What other ranks
+// ask of this one by it (one-sided operations, large messages) takes several looks of the host's, and comes
+// again at once when it is answered: it is asked so often before the next sleep.
+constexpr microseconds kLongestBesidesHost{200};
+constexpr int kRoundsForHost = 50;
 
 // False: there is something to do at once.
 bool sleep_on(Transport& transport, bool besides_host) {
@@ -90,6 +93,11 @@ bool Patience::rest() {
   if (policy_.host_progress && host_is_due()) policy_.host_progress();
   // Where time is simulated all ranks are one thread, and whoever moves the host has waited already.
   if (!policy_.clock) {
+    if (rounds_for_host_ > 0) {
+      --rounds_for_host_;
+      sched_yield();
+      return false;
+    }
     if (policy_.sleeps_on != nullptr && yields_ < kYieldsBeforeSleep) {
       ++yields_;
       sched_yield();
@@ -105,6 +113,7 @@ bool Patience::rest() {
       slept_ = true;
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
+    if (slept_ && policy_.host_progress) rounds_for_host_ = kRoundsForHost;
   }
   now_ = now(policy_.clock);
   return look_is_due();
@@ -126,7 +135,7 @@ bool Patience::look_is_due() {
 
 // Where it sleeps, a look of the host's costs as much as all else in a short wait.
 bool Patience::host_is_due() {
-  if (policy_.clock) return true;
+  if (policy_.clock || rounds_for_host_ > 0) return true;
   if (++rests_ <= kRestsBeforeHost) return false;
   if (policy_.sleeps_on == nullptr) return true;
   const TimePoint time = now(policy_.clock);

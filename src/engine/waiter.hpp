@@ -113,7 +113,8 @@ class Patience {
   TimePoint next_look_;
   unsigned rests_ = 0;
   unsigned rounds_ = 0;
-  int yields_ = 0;  // before the first sleep
+  int yields_ = 0;           // before the first sleep
+  int rounds_for_host_ = 0;  // before the next one
   bool warned_ = false;
   bool looked_ = false;
   bool slept_ = false;

@@ -397,11 +397,13 @@ TEST(Waiter, WhereOnlyTheNetworkIsWaitedForItSleeps) {
   // Fifty yields come first. Sleeps are bounded, because descriptors do not tell everything.
   EXPECT_GE(sleeps_of(policy, 60), 5);
   EXPECT_GE(network.armed, 2);
-  // The host MPI tells of nothing, and is driven as well.
+  // The host MPI tells of nothing, and is driven as well: many times between two sleeps, since what it does
+  // for another rank takes several, and that rank may have more for it.
   int driven = 0;
   policy.host_progress = [&] { ++driven; };
-  EXPECT_GE(sleeps_of(policy, 60), 5);
-  EXPECT_GE(driven, 5);
+  const long sleeps = sleeps_of(policy, 400);
+  EXPECT_GE(sleeps, 5);
+  EXPECT_GE(driven, 250);
 }
 
 TEST(Waiter, NobodySleepsOverWhatIsThere) {
