@@ -253,11 +253,20 @@ void SetUp::conclude(CommState& state, const Status& refusal) {
     log_.info(text);
     return;
   }
+  // In a process without descriptors, say, each names another file, and is new.
+  constexpr std::size_t kMost = 3;
+  std::size_t said = 0;
   {
     const std::lock_guard lock(mutex_);
-    if (!refusals_said_.insert(refusal.message()).second) return;
+    if (refusals_said_.contains(refusal.message())) return;
+    said = refusals_said_.size();
+    if (said < kMost) refusals_said_.insert(refusal.message());
   }
-  log_.warn(text);
+  if (said == kMost) {
+    log_.info(text);
+    return;
+  }
+  log_.warn(said + 1 < kMost ? text : text + "; HEDDLE_LOG=info says what else there is of that kind");
 }
 
 // A reduction that heddle would serve on some ranks and the host on others would never end.
