@@ -118,15 +118,24 @@ heddle_status heddle_comm_create_env(heddle_comm_t* comm) {
   });
 }
 
+namespace {
+
+Status check_split(int color, const heddle_comm_t* newcomm) {
+  HEDDLE_TRY(edge::check_not_null(newcomm, "newcomm"));
+  if (color >= 0 || color == HEDDLE_NO_COLOR) return {};
+  return Status(Code::invalid_argument, "color " + std::to_string(color) +
+                                            " is neither 0 or more nor HEDDLE_NO_COLOR (" +
+                                            std::to_string(HEDDLE_NO_COLOR) + ")");
+}
+
+}  // namespace
+
 heddle_status heddle_comm_split(heddle_comm_t comm, int color, int key, heddle_comm_t* newcomm) {
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(comm));
-    HEDDLE_TRY(edge::check_not_null(newcomm, "newcomm"));
-    *newcomm = nullptr;
-    if (color < 0 && color != HEDDLE_NO_COLOR)
-      return Status(Code::invalid_argument, "color " + std::to_string(color) +
-                                                " is neither 0 or more nor HEDDLE_NO_COLOR (" +
-                                                std::to_string(HEDDLE_NO_COLOR) + ")");
+    if (newcomm != nullptr) *newcomm = nullptr;
+    HEDDLE_TRY(edge::agree(*comm, check_split(color, newcomm),
+                           [] { return heddle::CollectiveCall::of(heddle::CollectiveCall::Kind::split); }));
     auto made = std::make_unique<heddle_comm>();
     heddle::Result<std::unique_ptr<heddle::Communicator>> split = comm->communicator->split(color, key);
     if (!split.ok()) return split.status();

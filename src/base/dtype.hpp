@@ -77,11 +77,13 @@ constexpr FoldKind fold_kind(DType type, Op op) {
   return static_cast<FoldKind>(1 + static_cast<int>(op) * kDTypeCount +
                                (is_unsigned ? number - kUnsigned : number));
 }
-// Of what ranks tell each other before a sparse or compressed sum: such a call meets no other one.
+// Of what ranks tell each other before a sparse or compressed sum, and in a split: such a call meets no other
+// one.
+inline constexpr FoldKind kSplitAgreement = 252;
 inline constexpr FoldKind kSparseAgreement = 253;
 inline constexpr FoldKind kSparseRequestAgreement = 254;
 inline constexpr FoldKind kCompressedAgreement = 255;
-static_assert(kOpCount * kDTypeCount < kSparseAgreement);
+static_assert(kOpCount * kDTypeCount < kSplitAgreement);
 // "sum of float32", "sum of int32 or uint32". Not of an agreement.
 std::string fold_kind_name(FoldKind kind);
 

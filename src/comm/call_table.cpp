@@ -39,6 +39,8 @@ std::string describe(const CollectiveCall& call) {
         return "a coded sparse allreduce";
       case Kind::compressed_allreduce:
         return "a compressed allreduce";
+      case Kind::split:
+        return "a split";
     }
     return "a call of another version";
   };

@@ -27,6 +27,7 @@ struct CollectiveCall {
     sparse_allreduce_in_place,
     sparse_allreduce_coded,
     compressed_allreduce,
+    split,
   };
   enum class Form : std::uint8_t { blocking, request, stream };
 

@@ -100,7 +100,8 @@ class CommunicatorImpl final : public Communicator {
   // Collective: another communicator of the same ranks, by connections of its own, never by lent messages, so
   // that another thread may use it. Every rank gets the same outcome. Few bytes of each rank's, on all of
   // them; and of some ranks', on those.
-  Status gather(const void* mine, void* all, std::size_t bytes);
+  Status gather(const void* mine, void* all, std::size_t bytes,
+                FoldKind kind = fold_kind(DType::u64, Op::sum));
   Status gather_among(const std::vector<int>& members, std::size_t place, const void* mine, void* all,
                       std::size_t bytes);
   Bootstrap bootstrap_of_others() const;

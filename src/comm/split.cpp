@@ -58,7 +58,7 @@ Status CommunicatorImpl::gather_among(const std::vector<int>& members, std::size
 Result<std::unique_ptr<Communicator>> CommunicatorImpl::split(int color, int key) {
   std::vector<Wish> wishes(static_cast<std::size_t>(size_));
   const Wish mine{color, key};
-  HEDDLE_TRY(gather(&mine, wishes.data(), sizeof mine));
+  HEDDLE_TRY(gather(&mine, wishes.data(), sizeof mine, kSplitAgreement));
   if (color < 0) return std::unique_ptr<Communicator>();
   const std::vector<int> members = group_of(wishes, rank_);
   const auto place = static_cast<std::size_t>(std::ranges::find(members, rank_) - members.begin());

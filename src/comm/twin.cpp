@@ -7,11 +7,15 @@
 
 namespace heddle {
 
-Status CommunicatorImpl::gather(const void* mine, void* all, std::size_t bytes) {
+Status CommunicatorImpl::gather(const void* mine, void* all, std::size_t bytes, FoldKind kind) {
   const std::size_t words = (bytes + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t);
   std::vector<std::uint64_t> sum(words * static_cast<std::size_t>(size_));
   std::memcpy(sum.data() + words * static_cast<std::size_t>(rank_), mine, bytes);
-  HEDDLE_TRY(allreduce(sum.data(), sum.data(), sum.size(), DType::u64, Op::sum));
+  if (size_ > 1) {
+    const Turn turn(asked_);
+    ++calls_;
+    HEDDLE_TRY(run_job(words_job(sum, Op::sum, kind)));
+  }
   for (std::size_t rank = 0; rank < static_cast<std::size_t>(size_); ++rank)
     std::memcpy(static_cast<std::byte*>(all) + rank * bytes, sum.data() + rank * words, bytes);
   return {};

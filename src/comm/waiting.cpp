@@ -26,6 +26,8 @@ const char* name_of_call(const TeamCall& call) {
   switch (call.kind) {
     case 0:
       return call.bytes == 0 ? "a barrier" : nullptr;
+    case kSplitAgreement:
+      return "a split";
     case kSparseAgreement:
       return "a sparse allreduce";
     case kSparseRequestAgreement:

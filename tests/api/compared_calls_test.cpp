@@ -77,6 +77,13 @@ const std::vector<Named>& calls() {
          return heddle_compressed_allreduce(dense, to.data(), 64, "fp16", 1, nullptr, comm);
        },
        "a compressed allreduce"},
+      {[](heddle_comm_t comm) {
+         heddle_comm_t half = nullptr;
+         const heddle_status status = heddle_comm_split(comm, 0, 0, &half);
+         EXPECT_EQ(heddle_comm_destroy(half), HEDDLE_OK);
+         return status;
+       },
+       "a split"},
   };
   return all;
 }
@@ -116,12 +123,17 @@ TEST_F(ComparedCalls, RefusedArgumentsAreToldToAll) {
   const auto wrong_allreduce = [](heddle_comm_t comm) {
     return heddle_allreduce(HEDDLE_IN_PLACE, nullptr, 4, HEDDLE_FLOAT32, HEDDLE_SUM, comm);
   };
+  const auto wrong_split = [](heddle_comm_t comm) {
+    heddle_comm_t half = nullptr;
+    return heddle_comm_split(comm, -17, 0, &half);
+  };
   struct Mistake {
     Call call;
     std::string why;
   };
   const std::vector<Mistake> mistakes = {{wrong_bcast, "root 17 is not a rank"},
-                                         {wrong_allreduce, "recvbuf is null"}};
+                                         {wrong_allreduce, "recvbuf is null"},
+                                         {wrong_split, "color -17 is neither"}};
   on_ranks(3, [&](heddle_comm_t comm, int rank) {
     for (const Mistake& mistake : mistakes) {
       for (const Named& right : calls()) {

@@ -105,6 +105,7 @@ TEST(Disagreements, DifferentCallsOfANodeAreNamed) {
              {in.data(), out.data(), in.size(), parse_compression("topk:0.1").value(), nullptr});
        },
        "a compressed allreduce"},
+      {[](Communicator& comm) { return comm.split(0, 0).status(); }, "a split"},
       // As long as the agreement of a compressed one.
       {[](Communicator& comm) {
          std::uint64_t words[2] = {};
