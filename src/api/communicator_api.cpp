@@ -134,7 +134,8 @@ heddle_status heddle_comm_split(heddle_comm_t comm, int color, int key, heddle_c
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(comm));
     if (newcomm != nullptr) *newcomm = nullptr;
-    HEDDLE_TRY(edge::agree(*comm, check_split(color, newcomm),
+    const edge::OneCall call(*comm);
+    HEDDLE_TRY(edge::agree(call, check_split(color, newcomm),
                            [] { return heddle::CollectiveCall::of(heddle::CollectiveCall::Kind::split); }));
     auto made = std::make_unique<heddle_comm>();
     heddle::Result<std::unique_ptr<heddle::Communicator>> split = comm->communicator->split(color, key);
@@ -196,7 +197,8 @@ heddle_status heddle_allreduce(const void* sendbuf, void* recvbuf, size_t count,
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(comm));
     edge::Reduction r;
-    HEDDLE_TRY(edge::agree(*comm, edge::check_reduction(sendbuf, recvbuf, count, dtype, op, &r),
+    const edge::OneCall call(*comm);
+    HEDDLE_TRY(edge::agree(call, edge::check_reduction(sendbuf, recvbuf, count, dtype, op, &r),
                            [&] { return CollectiveCall::allreduce(r.count, r.type, r.op); }));
     if (comm->gpu.present()) [[unlikely]]
       return edge::allreduce_anywhere(*comm, r);
@@ -207,7 +209,8 @@ heddle_status heddle_allreduce(const void* sendbuf, void* recvbuf, size_t count,
 heddle_status heddle_bcast(void* buffer, size_t bytes, int root, heddle_comm_t comm) {
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(comm));
-    HEDDLE_TRY(edge::agree(*comm, edge::check_bcast(buffer, bytes, root, comm->communicator->size()),
+    const edge::OneCall call(*comm);
+    HEDDLE_TRY(edge::agree(call, edge::check_bcast(buffer, bytes, root, comm->communicator->size()),
                            [&] { return CollectiveCall::bcast(bytes, root); }));
     if (comm->gpu.present()) [[unlikely]]
       return edge::bcast_anywhere(*comm, buffer, bytes, root);
@@ -218,7 +221,8 @@ heddle_status heddle_bcast(void* buffer, size_t bytes, int root, heddle_comm_t c
 heddle_status heddle_barrier(heddle_comm_t comm) {
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(comm));
-    HEDDLE_TRY(edge::agree(*comm, CollectiveCall::Kind::barrier));
+    const edge::OneCall call(*comm);
+    HEDDLE_TRY(edge::agree(call, CollectiveCall::Kind::barrier));
     return comm->communicator->barrier();
   });
 }

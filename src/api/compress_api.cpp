@@ -196,7 +196,8 @@ heddle_status heddle_compressed_allreduce(const void* sendbuf, float* recvbuf, s
                                           heddle_comm_t comm) {
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(comm));
-    HEDDLE_TRY(edge::agree(*comm, CollectiveCall::Kind::compressed_allreduce));
+    const edge::OneCall call(*comm);
+    HEDDLE_TRY(edge::agree(call, CollectiveCall::Kind::compressed_allreduce));
     heddle::CompressedJob job;
     Status checked = edge::check_compressed(sendbuf, recvbuf, count, method, seed, residual, &job);
     if (!checked.ok()) return edge::tell_all_of_compressed(*comm, std::move(checked));
@@ -217,7 +218,8 @@ heddle_status heddle_sparse_allreduce_coded(const heddle_sparse* in, float* dens
                                             uint64_t seed, heddle_residual_t residual, heddle_comm_t comm) {
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(comm));
-    HEDDLE_TRY(edge::agree(*comm, CollectiveCall::Kind::sparse_allreduce_coded));
+    const edge::OneCall call(*comm);
+    HEDDLE_TRY(edge::agree(call, CollectiveCall::Kind::sparse_allreduce_coded));
     heddle::CodedSparseJob job;
     job.trouble = edge::check_coded(in, dense, method, seed, residual, &job);
     if (job.trouble.ok() && residual != nullptr) {

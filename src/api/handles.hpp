@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -48,6 +49,7 @@ struct heddle_comm {
   heddle::gpu::Gpu gpu;                            // outlives what has images of its buffers: the requests
   std::unique_ptr<heddle::Communicator> communicator;
   bool compares = false;                           // HEDDLE_CHECK
+  std::atomic<bool> in_call = false;               // looked at where it compares
   std::vector<heddle_request*> requests;           // not owned: the caller has them
   std::unique_ptr<heddle::edge::KeptResult> kept;  // a sparse result that did not fit
   // From heddle_alloc on this one. The heap that it is from is also that of all communicators which were
@@ -96,17 +98,45 @@ Status check(const heddle_residual* residual);
 // A request that outlived its communicator: it can only be freed.
 bool is_orphan(const heddle_request* request);
 
-// Before a blocking call, or one on a stream, whose arguments are `checked`: with HEDDLE_CHECK the other
-// ranks hear what `describe()` says of it, or that the arguments are refused here.
+// A blocking call, or one on a stream, for as long as it lasts. With HEDDLE_CHECK it is known whether another
+// thread is in one on the same communicator.
+class OneCall {
+ public:
+  explicit OneCall(heddle_comm& comm) : comm_(comm) {
+    if (comm.compares) [[unlikely]]
+      entered_ = !comm.in_call.exchange(true);
+  }
+  OneCall(const OneCall&) = delete;
+  OneCall& operator=(const OneCall&) = delete;
+  ~OneCall() {
+    if (entered_) [[unlikely]]
+      comm_.in_call = false;
+  }
+  heddle_comm& comm() const { return comm_; }
+  // Where the communicator compares.
+  bool alone() const { return entered_; }
+
+ private:
+  heddle_comm& comm_;
+  bool entered_ = false;
+};
+
+// Before a call whose arguments are `checked`: with HEDDLE_CHECK the other ranks hear what `describe()` says
+// of it, or that the arguments are refused here.
 template <typename Describe>
-Status agree(heddle_comm& comm, Status checked, const Describe& describe) {
-  if (!comm.compares) [[likely]]
+Status agree(const OneCall& call, Status checked, const Describe& describe) {
+  if (!call.comm().compares) [[likely]]
     return checked;
-  Status compared = comm.communicator->compare(checked.ok() ? describe() : CollectiveCall());
+  if (!call.alone())
+    return Status(
+        Code::invalid_argument,
+        "two threads are in calls on one communicator (HEDDLE_CHECK): calls on it come from one at a "
+        "time; give each thread a communicator of its own (heddle_comm_split)");
+  Status compared = call.comm().communicator->compare(checked.ok() ? describe() : CollectiveCall());
   return checked.ok() ? std::move(compared) : std::move(checked);
 }
-inline Status agree(heddle_comm& comm, CollectiveCall::Kind kind) {
-  return agree(comm, Status(), [&] { return CollectiveCall::of(kind); });
+inline Status agree(const OneCall& call, CollectiveCall::Kind kind) {
+  return agree(call, Status(), [&] { return CollectiveCall::of(kind); });
 }
 
 enum class Life : std::uint8_t { once, persistent };

@@ -324,7 +324,8 @@ heddle_status heddle_sparse_allreduce(const heddle_sparse* in, heddle_sparse* ou
                                       heddle_comm_t comm) {
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(comm));
-    HEDDLE_TRY(edge::agree(*comm, CollectiveCall::Kind::sparse_allreduce));
+    const edge::OneCall call(*comm);
+    HEDDLE_TRY(edge::agree(call, CollectiveCall::Kind::sparse_allreduce));
     return edge::allreduce_sparse(in, out, op, comm);
   });
 }
@@ -348,7 +349,8 @@ heddle_status heddle_sparse_allreduce_dense(const heddle_sparse* in, void* dense
   return edge::guarded([&]() -> Status {
     SparseJob job;
     HEDDLE_TRY(edge::check(comm));
-    HEDDLE_TRY(edge::agree(*comm, CollectiveCall::Kind::sparse_allreduce_dense));
+    const edge::OneCall call(*comm);
+    HEDDLE_TRY(edge::agree(call, CollectiveCall::Kind::sparse_allreduce_dense));
     if (Status checked = edge::check_dense_job(in, dense, op, &job); !checked.ok())
       return edge::tell_all_of_sparse(*comm, checked);
     job.dense = dense;
@@ -362,7 +364,8 @@ heddle_status heddle_sparse_allreduce_in_place(void* buffer, size_t count, heddl
     HEDDLE_TRY(edge::check(comm));
     edge::Reduction r;
     const heddle_op sum = HEDDLE_SUM;
-    HEDDLE_TRY(edge::agree(*comm, edge::check_reduction(HEDDLE_IN_PLACE, buffer, count, dtype, sum, &r), [] {
+    const edge::OneCall call(*comm);
+    HEDDLE_TRY(edge::agree(call, edge::check_reduction(HEDDLE_IN_PLACE, buffer, count, dtype, sum, &r), [] {
       return CollectiveCall::of(CollectiveCall::Kind::sparse_allreduce_in_place);
     }));
     return edge::mostly_zero_anywhere(*comm, r);

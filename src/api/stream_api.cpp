@@ -27,7 +27,8 @@ heddle_status heddle_allreduce_on_stream(const void* sendbuf, void* recvbuf, siz
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(comm));
     edge::Reduction r;
-    HEDDLE_TRY(edge::agree(*comm, edge::check_reduction(sendbuf, recvbuf, count, dtype, op, &r), [&] {
+    const edge::OneCall call(*comm);
+    HEDDLE_TRY(edge::agree(call, edge::check_reduction(sendbuf, recvbuf, count, dtype, op, &r), [&] {
       return CollectiveCall::allreduce(r.count, r.type, r.op).as(CollectiveCall::Form::stream);
     }));
     return on_stream(*comm, [&](auto& path) {
@@ -40,7 +41,8 @@ heddle_status heddle_bcast_on_stream(void* buffer, size_t bytes, int root, heddl
                                      struct CUstream_st* stream) {
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(comm));
-    HEDDLE_TRY(edge::agree(*comm, edge::check_bcast(buffer, bytes, root, comm->communicator->size()), [&] {
+    const edge::OneCall call(*comm);
+    HEDDLE_TRY(edge::agree(call, edge::check_bcast(buffer, bytes, root, comm->communicator->size()), [&] {
       return CollectiveCall::bcast(bytes, root).as(CollectiveCall::Form::stream);
     }));
     return on_stream(*comm,

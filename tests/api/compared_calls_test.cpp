@@ -1,9 +1,12 @@
 // HEDDLE_CHECK=1 through libheddle.so: what one rank calls by mistake all ranks hear of, and nobody waits.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <functional>
+#include <latch>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "heddle/heddle.h"
@@ -146,6 +149,38 @@ TEST_F(ComparedCalls, RefusedArgumentsAreToldToAll) {
       }
     }
     ASSERT_EQ(heddle_barrier(comm), HEDDLE_OK);
+  });
+}
+
+// Outside of the contract, and else a wait without end: whichever comes second is told so, while the first
+// one waits for the other rank.
+TEST_F(ComparedCalls, TwoThreadsOnOneCommunicator) {
+  std::latch told(1);
+  on_ranks(2, [&](heddle_comm_t comm, int rank) {
+    std::atomic<int> served = 0;
+    const auto sum = [&] {
+      float x = 1;
+      const heddle_status status = heddle_allreduce(HEDDLE_IN_PLACE, &x, 1, HEDDLE_FLOAT32, HEDDLE_SUM, comm);
+      if (status == HEDDLE_OK) {
+        EXPECT_EQ(x, 2);
+        ++served;
+        return;
+      }
+      EXPECT_EQ(status, HEDDLE_ERR_ARGUMENT);
+      EXPECT_NE(std::string(heddle_last_error()).find("two threads are in calls on one communicator"),
+                std::string::npos)
+          << heddle_last_error();
+      told.count_down();
+    };
+    if (rank == 1) {
+      told.wait();
+      sum();
+    } else {
+      std::thread other(sum);
+      sum();
+      other.join();
+    }
+    EXPECT_EQ(served, 1);
   });
 }
 
