@@ -198,4 +198,8 @@ Status Gpu::write(void* to, const void* from, std::size_t bytes) {
   return copy(cuda(), place.value(), Direction::to_device, to, const_cast<void*>(from), bytes, false);
 }
 
+SettingUp::SettingUp(Gpu& gpu) : aside_(std::make_unique<Aside>(gpu.cuda().driver)) {}
+
+SettingUp::~SettingUp() = default;
+
 }  // namespace heddle::gpu

@@ -115,4 +115,19 @@ class Gpu {
   std::atomic<Cuda*> cuda_{nullptr};  // made once the process has the library
 };
 
+class Aside;
+
+// While it lives, the calling thread sets something up, on a Gpu that is present: memory, kernels and work on
+// streams of heddle's own, which are no part of what it may be capturing on another stream.
+class SettingUp {
+ public:
+  explicit SettingUp(Gpu& gpu);
+  SettingUp(const SettingUp&) = delete;
+  SettingUp& operator=(const SettingUp&) = delete;
+  ~SettingUp();
+
+ private:
+  std::unique_ptr<Aside> aside_;
+};
+
 }  // namespace heddle::gpu

@@ -10,6 +10,7 @@
 namespace heddle::gpu {
 
 class Cuda {};
+class Aside {};
 struct Image::Beside {};
 
 const char* kind_name(Kind /*kind*/) {
@@ -49,6 +50,9 @@ Status Gpu::write(void* to, const void* from, std::size_t bytes) {
   std::memmove(to, from, bytes);
   return {};
 }
+
+SettingUp::SettingUp(Gpu& /*gpu*/) {}
+SettingUp::~SettingUp() = default;
 
 Result<std::unique_ptr<Link>> make_link(Gpu& /*gpu*/, const Place& /*place*/) {
   return Status(Code::unsupported, "this heddle was built without CUDA");

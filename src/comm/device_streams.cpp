@@ -64,6 +64,7 @@ Status DevicePath::get_ready(gpu::Gpu& gpu, gpu::Stream stream, const void* buff
   gpu::Place place;
   bool refused = false;
   HEDDLE_TRY(agree(find(gpu, stream, buffer, &place), {}, &refused));
+  const gpu::SettingUp apart(gpu);
   Result<bool> done = true;
   if (mode_ != Mode::on) {
     place_ = place;

@@ -189,6 +189,7 @@ Status StreamRelay::get_ready(gpu::Gpu& gpu, gpu::Stream stream, const Buffers& 
   gpu::Place place;
   const void* const buffer = buffers.out != nullptr ? buffers.out : buffers.in;
   HEDDLE_TRY(agree(find_for_stream(gpu, stream, buffer, &place)));
+  const gpu::SettingUp apart(gpu);
   Status status = set_up(gpu, place);
   if (status.ok()) {
     refusals_ = 0;
