@@ -128,10 +128,10 @@ typedef struct heddle_p2p {
   void* context;
 } heddle_p2p;
 
-/* Makes a communicator of `size` ranks, of which the caller is `rank` (0 <= rank < size). Collective over all
- * ranks, by means of `allgather`. Every rank gets the same outcome. `p2p` may be null: ranks on several nodes
- * are then connected by tcp, ucx or verbs alone (docs/networks.md). *comm is set on success and must be given
- * to heddle_comm_destroy. */
+/* Makes a communicator of `size` ranks, of which the caller is `rank` (0 <= rank < size), 16,777,216 (2^24)
+ * at most, else HEDDLE_ERR_ARGUMENT. Collective over all ranks, by means of `allgather`. Every rank gets the
+ * same outcome. `p2p` may be null: ranks on several nodes are then connected by tcp, ucx or verbs alone
+ * (docs/networks.md). *comm is set on success and must be given to heddle_comm_destroy. */
 HEDDLE_API heddle_status heddle_comm_create(int rank, int size, heddle_allgather_fn allgather, void* context,
                                             const heddle_p2p* p2p, heddle_comm_t* comm);
 

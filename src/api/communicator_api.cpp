@@ -101,6 +101,12 @@ heddle_status heddle_comm_create(int rank, int size, heddle_allgather_fn allgath
       return Status(Code::invalid_argument,
                     "rank " + std::to_string(rank) + " of " + std::to_string(size) + " ranks does not exist");
     }
+    if (size > heddle::kMostRanks) {
+      return Status(Code::invalid_argument,
+                    "size " + std::to_string(size) + " is more than the " +
+                        std::to_string(heddle::kMostRanks) +
+                        " ranks that a communicator can have; pass the job's number of ranks");
+    }
     if (p2p != nullptr) HEDDLE_TRY(edge::check_p2p(*p2p));
     return edge::create(edge::bootstrap_from_caller(rank, size, allgather, context, p2p),
                         heddle::parse_config_from_environ(), std::move(lent), comm);

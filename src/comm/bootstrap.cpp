@@ -57,7 +57,6 @@ std::string job_of(const std::vector<std::string>& environment) {
 }  // namespace
 
 Result<Rendezvous> rendezvous_from(const std::vector<std::string>& environment, int master_port) {
-  constexpr int kMostRanks = 1 << 24;
   Rendezvous where;
   Result<int> size = number(environment, "WORLD_SIZE", 1, kMostRanks, "a number of ranks");
   if (!size.ok()) return size.status();

@@ -128,6 +128,10 @@ class ProcessState {
   std::map<std::string, std::string> choices_;
 };
 
+// Of one communicator. Set-up keeps some hundred bytes for each rank: a size that was never set should be
+// told of, not run out of memory.
+inline constexpr int kMostRanks = 1 << 24;
+
 struct Bootstrap {
   int rank = 0;
   int size = 1;

@@ -57,6 +57,12 @@ TEST(Misuse, OfCreate) {
                  "rank 2 of 2 ranks does not exist");
   expect_refused(heddle_comm_create(-1, 2, alone, nullptr, nullptr, &comm), "rank -1");
   expect_refused(heddle_comm_create(0, 0, alone, nullptr, nullptr, &comm), "of 0 ranks");
+  // Refused before anything is gathered, and before there is memory for that.
+  const auto gathers = [](const void*, void*, std::size_t, void*) -> int {
+    throw std::runtime_error("asked");
+  };
+  expect_refused(heddle_comm_create(0, (1 << 24) + 1, gathers, nullptr, nullptr, &comm),
+                 "size 16777217 is more than the 16777216 ranks");
   expect_refused(heddle_comm_create_env(nullptr), "comm is null");
 }
 
