@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 #include <string>
 #include <vector>
@@ -49,6 +50,15 @@ double bitmaps_cost(int ranks, double dimension, double k, double n) {
   constexpr double kGiveNs = 0.4;      // to mark an entry and to give its value
   constexpr double kWriteNs = 0.45;    // to write one of the result
   return kMeetNs + dimension * (kIndexNs + kOperandNs * ranks) + k * kGiveNs + n * kWriteNs;
+}
+
+// Whether they take little memory beside n entries of the result, as all that is kept should: two bitmaps are
+// 16 bytes for each entry where there is one in 64 indices. Forced or not. Of a page each they are small
+// anyway.
+bool are_bitmaps_small(double dimension, double n) {
+  constexpr double kIndicesToAnEntry = 64;
+  constexpr double kOnAPage = 8 * 4096;
+  return dimension <= kOnAPage || n * kIndicesToAnEntry >= dimension;
 }
 
 // Of n entries at random in a dimension, in the smallest form (docs/sparse.md).
@@ -132,10 +142,10 @@ SparseChoice SparsePlanner::price(int ranks, const Kind& kind) const {
                (preferences_.forced_dense ||
                 (preferences_.forced_sparse == nullptr && (full || best.dense_ns < best.streams.price_ns)));
   best.bitmaps_ns = std::numeric_limits<double>::infinity();
-  if (call.may_be_bitmaps) best.bitmaps_ns = bitmaps_cost(ranks, dimension, total / ranks, met(ranks));
-  best.bitmaps = call.may_be_bitmaps &&
-                 (preferences_.forced_bitmaps ||
-                  (preferences_.forced_sparse == nullptr && best.bitmaps_ns < best.streams.price_ns));
+  const bool may_be_bitmaps = call.may_be_bitmaps && are_bitmaps_small(dimension, met(ranks));
+  if (may_be_bitmaps) best.bitmaps_ns = bitmaps_cost(ranks, dimension, total / ranks, met(ranks));
+  best.bitmaps = may_be_bitmaps && (preferences_.forced_bitmaps || (preferences_.forced_sparse == nullptr &&
+                                                                    best.bitmaps_ns < best.streams.price_ns));
   return best;
 }
 
@@ -147,7 +157,10 @@ void SparsePlanner::report(const Kind& kind, const SparseChoice& choice) const {
       dtype_name(call.type), call.dimension, (2 * kind.sixteenths + 1) * 100 / 32);
   const std::string streams =
       fmt::format("{} at {:.1f} us", choice.streams.algorithm->name, choice.streams.price_ns / 1e3);
-  if (call.may_be_bitmaps) {
+  if (call.may_be_bitmaps && !std::isfinite(choice.bitmaps_ns)) {
+    text += streams;
+    if (preferences_.forced_bitmaps) text += "; no bitmaps, which would be larger than the entries";
+  } else if (call.may_be_bitmaps) {
     const std::string bitmaps = fmt::format("bitmaps at {:.1f} us", choice.bitmaps_ns / 1e3);
     text += choice.bitmaps ? bitmaps + "; next " + streams : streams + "; next " + bitmaps;
   } else if (!call.may_be_dense) {

@@ -124,6 +124,29 @@ TEST(SparseBitmaps, MarksOfACallThatDidNotUseThemAreGone) {
   });
 }
 
+// A bitmap is as large as the dimension, which nothing is unless the entries are: also where it is forced.
+TEST(SparseBitmaps, AreNotForThinStreamsWhenForced) {
+  Party party(Nodes{1, 1, 1});
+  party.run(forcing("bitmaps"), [](Rank& me, Communicator& comm) {
+    const std::uint64_t dimension = std::uint64_t{1} << 20;
+    for (const std::size_t entries :
+         {std::size_t{1}, std::size_t{dimension / 1024}, std::size_t{dimension / 16}}) {
+      me.at("entries", entries);
+      std::vector<TestStream> in;
+      for (std::uint64_t r = 0; r < 3; ++r) {
+        std::mt19937_64 random(r);
+        in.push_back(random_stream(Pattern::uniform, dimension, IndexType::u32, DType::f32, Values::exact,
+                                   entries, random));
+      }
+      Taken taken;
+      ASSERT_TRUE(comm.sparse_allreduce(taken.job(in[static_cast<std::size_t>(me.rank)])).ok());
+      ASSERT_NO_FATAL_FAILURE(expect_folded(in, Op::sum, taken.stream));
+      const bool by_bitmaps = std::string(comm.sparse_stats().algorithm) == "bitmaps";
+      EXPECT_EQ(by_bitmaps, entries == dimension / 16) << comm.sparse_stats().algorithm;
+    }
+  });
+}
+
 // Large enough for several threads where cores are free: ranks that are alone on their nodes have some.
 TEST(SparseThreads, LargeStreams) {
   Party party(Nodes{1, 2});
