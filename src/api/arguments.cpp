@@ -86,6 +86,18 @@ Status check_reduction(const void* sendbuf, void* recvbuf, std::size_t count, co
   return {};
 }
 
+Status check_in_place(void* buffer, std::size_t count, const heddle_dtype& dtype, Reduction* reduction) {
+  const heddle_op sum = HEDDLE_SUM;
+  HEDDLE_TRY(check_types(count, dtype, sum, reduction));
+  reduction->in = buffer;
+  reduction->out = buffer;
+  if (count == 0) return {};
+  if (buffer == HEDDLE_IN_PLACE)
+    return bad("buffer is HEDDLE_IN_PLACE; pass the vector itself, which is summed in place");
+  if (buffer == nullptr) return bad("buffer is null and count is " + std::to_string(count));
+  return {};
+}
+
 Status check_sparse_op(const heddle_op& op, Op* out) {
   const int number = number_in(op);
   if (number != HEDDLE_SUM && number != HEDDLE_MIN && number != HEDDLE_MAX)

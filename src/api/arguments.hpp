@@ -27,6 +27,8 @@ struct Reduction {
 // overflow, missing or overlapping buffers.
 Status check_reduction(const void* sendbuf, void* recvbuf, std::size_t count, const heddle_dtype& dtype,
                        const heddle_op& op, Reduction* reduction);
+// Likewise of a sum whose only vector is `buffer`.
+Status check_in_place(void* buffer, std::size_t count, const heddle_dtype& dtype, Reduction* reduction);
 Status check_types(std::size_t count, const heddle_dtype& dtype, const heddle_op& op, Reduction* reduction);
 
 // A sparse vector but for what its entries are.

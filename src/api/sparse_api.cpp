@@ -363,9 +363,8 @@ heddle_status heddle_sparse_allreduce_in_place(void* buffer, size_t count, heddl
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(comm));
     edge::Reduction r;
-    const heddle_op sum = HEDDLE_SUM;
     const edge::OneCall call(*comm);
-    HEDDLE_TRY(edge::agree(call, edge::check_reduction(HEDDLE_IN_PLACE, buffer, count, dtype, sum, &r), [] {
+    HEDDLE_TRY(edge::agree(call, edge::check_in_place(buffer, count, dtype, &r), [] {
       return CollectiveCall::of(CollectiveCall::Kind::sparse_allreduce_in_place);
     }));
     return edge::mostly_zero_anywhere(*comm, r);

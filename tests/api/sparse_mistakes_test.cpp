@@ -165,6 +165,10 @@ TEST(SparseVectors, WrongArgumentsAreNamed) {
     EXPECT_EQ(heddle_sparse_allreduce_dense(&good, nullptr, HEDDLE_SUM, comm), HEDDLE_ERR_ARGUMENT);
     EXPECT_EQ(heddle_sparse_get_stats(comm, nullptr), HEDDLE_ERR_ARGUMENT);
     EXPECT_EQ(heddle_sparse_allreduce_in_place(nullptr, 3, HEDDLE_FLOAT32, comm), HEDDLE_ERR_ARGUMENT);
+    EXPECT_TRUE(message_has("buffer is null and count is 3")) << heddle_last_error();
+    void* const marker = const_cast<void*>(HEDDLE_IN_PLACE);
+    EXPECT_EQ(heddle_sparse_allreduce_in_place(marker, 3, HEDDLE_FLOAT32, comm), HEDDLE_ERR_ARGUMENT);
+    EXPECT_TRUE(message_has("buffer is HEDDLE_IN_PLACE")) << heddle_last_error();
     heddle_sparse refuses{};
     refuses.grow = [](heddle_sparse*, std::size_t) { return 1; };
     EXPECT_EQ(heddle_sparse_allreduce(&good, &refuses, HEDDLE_SUM, comm), HEDDLE_ERR_MEMORY);
