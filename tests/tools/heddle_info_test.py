@@ -109,6 +109,12 @@ class HeddleInfo(unittest.TestCase):
             self.assertEqual((result.returncode, result.stdout), (2, ""))
             self.assertIn(part, result.stderr)
 
+    def test_a_described_machine_needs_explain(self):
+        for option, value in [("--nodes", "4"), ("--latency", "20"), ("--gbit", "1"), ("--crossing", "2")]:
+            result = run(option, value)
+            self.assertEqual((result.returncode, result.stdout), (2, ""))
+            self.assertRegex(result.stderr, f"^heddle-info: {option} requires --explain\\n")
+
     def test_odd_environment_is_explained(self):
         found = info(HEDDLE_TIMEOUT="abc", HEDDLE_SPINS="3", HEDDLE_ALGORITHM="allreduce:no_such", HEDDLE_COMPRESS="fp17")
         self.assertIn("HEDDLE_TIMEOUT=abc", found["environment"])

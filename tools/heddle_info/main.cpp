@@ -53,6 +53,28 @@ int say(const std::string& text) {
   return written ? 0 : 1;
 }
 
+// What --explain goes by; an error without it, where it would mean nothing.
+void add_described_machine(CLI::App& app, heddle::info::DescribedMachine& machine, CLI::Option* explain) {
+  app.add_option("--nodes", machine.nodes, "with --explain: nodes")
+      ->needs(explain)
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  app.add_option("--latency", machine.latency_us,
+                 "with --explain: microseconds of a small message between nodes")
+      ->needs(explain)
+      ->check(positive())
+      ->capture_default_str();
+  app.add_option("--gbit", machine.gbit, "with --explain: Gbit/s of a node's link")
+      ->needs(explain)
+      ->check(positive())
+      ->capture_default_str();
+  app.add_option("--crossing", machine.crossing,
+                 "with --explain: how many times as long messages take while all nodes send far")
+      ->needs(explain)
+      ->check(positive())
+      ->capture_default_str();
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Shows what heddle finds on this machine and what it would choose.", "heddle-info");
   int ranks = std::max(2, heddle::usable_cores());
@@ -64,23 +86,10 @@ int run(int argc, char** argv) {
   app.add_flag("--json", json, "print JSON");
   bool explain = false;
   heddle::info::DescribedMachine machine;
-  app.add_flag(
+  CLI::Option* const explains = app.add_flag(
       "--explain", explain,
       "print what each algorithm costs at each size, and which is chosen, for --ranks on each of --nodes");
-  app.add_option("--nodes", machine.nodes, "with --explain: nodes")
-      ->check(CLI::Range(1, 65536))
-      ->capture_default_str();
-  app.add_option("--latency", machine.latency_us,
-                 "with --explain: microseconds of a small message between nodes")
-      ->check(positive())
-      ->capture_default_str();
-  app.add_option("--gbit", machine.gbit, "with --explain: Gbit/s of a node's link")
-      ->check(positive())
-      ->capture_default_str();
-  app.add_option("--crossing", machine.crossing,
-                 "with --explain: how many times as long messages take while all nodes send far")
-      ->check(positive())
-      ->capture_default_str();
+  add_described_machine(app, machine, explains);
   app.add_flag("--environment-table", table,
                "print the table of HEDDLE_* variables in Markdown, and nothing else");
   std::string sysfs = "/sys";
