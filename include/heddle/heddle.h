@@ -98,7 +98,11 @@ typedef struct heddle_comm* heddle_comm_t;       /* a communicator, as one rank 
 typedef struct heddle_request* heddle_request_t; /* a non-blocking or persistent collective */
 
 /* The input is already in `recvbuf`: pass as `sendbuf`. */
+#ifdef __cplusplus
+#define HEDDLE_IN_PLACE (reinterpret_cast<const void*>(1))
+#else
 #define HEDDLE_IN_PLACE ((const void*)1)
+#endif
 
 /* ---- Communicators ---- */
 

@@ -24,7 +24,14 @@ typedef struct heddle_mpi_lender {
   MPI_Comm comm;
 } heddle_mpi_lender;
 
-#define HEDDLE_MPI_PIECE ((size_t)1 << 30)
+/* Of numbers and of `void*`: C++ warns of C's casts where it is asked to. */
+#ifdef __cplusplus
+#define HEDDLE_MPI_CAST(type, value) static_cast<type>(value)
+#else
+#define HEDDLE_MPI_CAST(type, value) ((type)(value))
+#endif
+
+#define HEDDLE_MPI_PIECE (HEDDLE_MPI_CAST(size_t, 1) << 30)
 
 /* What is in the storage that heddle gives each message. */
 typedef struct heddle_mpi_message {
@@ -36,17 +43,18 @@ typedef struct heddle_mpi_message {
 typedef char heddle_mpi_request_fits[sizeof(heddle_mpi_message) <= HEDDLE_P2P_REQUEST_BYTES ? 1 : -1];
 
 static inline MPI_Comm heddle_mpi_comm_of(void* context) {
-  return ((heddle_mpi_lender*)context)->comm;
+  return HEDDLE_MPI_CAST(heddle_mpi_lender*, context)->comm;
 }
 
 /* A datatype of `bytes` bytes, which are more than an int counts: pieces of 1 GiB and the rest. */
 static inline int heddle_mpi_long_type(size_t bytes, MPI_Datatype* type) {
   MPI_Datatype piece = MPI_DATATYPE_NULL;
   MPI_Datatype parts[2] = {MPI_DATATYPE_NULL, MPI_BYTE};
-  MPI_Aint places[2] = {0, (MPI_Aint)(bytes / HEDDLE_MPI_PIECE * HEDDLE_MPI_PIECE)};
-  int lengths[2] = {1, (int)(bytes % HEDDLE_MPI_PIECE)};
-  int error = MPI_Type_contiguous((int)HEDDLE_MPI_PIECE, MPI_BYTE, &piece);
-  if (error == MPI_SUCCESS) error = MPI_Type_contiguous((int)(bytes / HEDDLE_MPI_PIECE), piece, &parts[0]);
+  MPI_Aint places[2] = {0, HEDDLE_MPI_CAST(MPI_Aint, bytes / HEDDLE_MPI_PIECE * HEDDLE_MPI_PIECE)};
+  int lengths[2] = {1, HEDDLE_MPI_CAST(int, bytes % HEDDLE_MPI_PIECE)};
+  int error = MPI_Type_contiguous(HEDDLE_MPI_CAST(int, HEDDLE_MPI_PIECE), MPI_BYTE, &piece);
+  if (error == MPI_SUCCESS)
+    error = MPI_Type_contiguous(HEDDLE_MPI_CAST(int, bytes / HEDDLE_MPI_PIECE), piece, &parts[0]);
   if (error == MPI_SUCCESS) error = MPI_Type_create_struct(2, lengths, places, parts, type);
   if (error == MPI_SUCCESS) error = MPI_Type_commit(type);
   if (parts[0] != MPI_DATATYPE_NULL) MPI_Type_free(&parts[0]);
@@ -62,11 +70,11 @@ static inline int heddle_mpi_send(const void* data, size_t bytes, int peer, int 
   opened.request = MPI_REQUEST_NULL;
   opened.expected = -1;
   if (bytes <= INT_MAX) {
-    error = MPI_Isend((void*)data, (int)bytes, MPI_BYTE, peer, tag, comm, &opened.request);
+    error = MPI_Isend(data, HEDDLE_MPI_CAST(int, bytes), MPI_BYTE, peer, tag, comm, &opened.request);
   } else {
     MPI_Datatype type = MPI_DATATYPE_NULL;
     error = heddle_mpi_long_type(bytes, &type);
-    if (error == MPI_SUCCESS) error = MPI_Isend((void*)data, 1, type, peer, tag, comm, &opened.request);
+    if (error == MPI_SUCCESS) error = MPI_Isend(data, 1, type, peer, tag, comm, &opened.request);
     if (type != MPI_DATATYPE_NULL) MPI_Type_free(&type); /* goes when the message is done with it */
   }
   memcpy(request, &opened, sizeof(opened));
@@ -78,9 +86,9 @@ static inline int heddle_mpi_recv(void* data, size_t bytes, int peer, int tag, v
   heddle_mpi_message opened;
   int error = MPI_SUCCESS;
   opened.request = MPI_REQUEST_NULL;
-  opened.expected = (MPI_Count)bytes;
+  opened.expected = HEDDLE_MPI_CAST(MPI_Count, bytes);
   if (bytes <= INT_MAX) {
-    error = MPI_Irecv(data, (int)bytes, MPI_BYTE, peer, tag, comm, &opened.request);
+    error = MPI_Irecv(data, HEDDLE_MPI_CAST(int, bytes), MPI_BYTE, peer, tag, comm, &opened.request);
   } else {
     MPI_Datatype type = MPI_DATATYPE_NULL;
     error = heddle_mpi_long_type(bytes, &type);
@@ -139,7 +147,7 @@ static inline void heddle_mpi_progress(void* context) {
 }
 
 static inline void heddle_mpi_release(void* context) {
-  heddle_mpi_lender* lender = (heddle_mpi_lender*)context;
+  heddle_mpi_lender* lender = HEDDLE_MPI_CAST(heddle_mpi_lender*, context);
   int finalized = 0;
   MPI_Finalized(&finalized);
   if (!finalized) MPI_Comm_free(&lender->comm);
@@ -148,8 +156,8 @@ static inline void heddle_mpi_release(void* context) {
 
 static inline int heddle_mpi_allgather(const void* mine, void* all, size_t bytes, void* context) {
   if (bytes > INT_MAX) return MPI_ERR_COUNT;
-  return MPI_Allgather((void*)mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE,
-                       heddle_mpi_comm_of(context));
+  return MPI_Allgather(mine, HEDDLE_MPI_CAST(int, bytes), MPI_BYTE, all, HEDDLE_MPI_CAST(int, bytes),
+                       MPI_BYTE, heddle_mpi_comm_of(context));
 }
 
 /* NOLINTBEGIN(modernize-use-nullptr): this is C as well. */
@@ -186,7 +194,7 @@ static inline heddle_status heddle_comm_create_mpi(MPI_Comm comm, heddle_comm_t*
         HEDDLE_ERR_ARGUMENT,
         "the MPI communicator is an intercommunicator; merge it first (MPI_Intercomm_merge)");
   }
-  lender = (heddle_mpi_lender*)malloc(sizeof(*lender));
+  lender = HEDDLE_MPI_CAST(heddle_mpi_lender*, malloc(sizeof(*lender)));
   if (lender == NULL) return heddle_set_last_error(HEDDLE_ERR_MEMORY, "out of memory");
   if (MPI_Comm_dup(comm, &lender->comm) != MPI_SUCCESS) {
     free(lender);
