@@ -186,7 +186,10 @@ HEDDLE_API heddle_status heddle_comm_size(heddle_comm_t comm, int* size);
 HEDDLE_API heddle_status heddle_allreduce(const void* sendbuf, void* recvbuf, size_t count,
                                           heddle_dtype dtype, heddle_op op, heddle_comm_t comm);
 
-/* Copies `bytes` bytes from `buffer` of rank `root` to `buffer` of all others. */
+/* Copies `bytes` bytes from `buffer` of rank `root` to `buffer` of all others. All ranks pass the same bytes
+ * and root. Several roots may go unnoticed: where each of two ranks passes its own number both return
+ * HEDDLE_OK, and nothing has been copied. HEDDLE_CHECK=1 compares bytes and root before each call
+ * (docs/troubleshooting.md). */
 HEDDLE_API heddle_status heddle_bcast(void* buffer, size_t bytes, int root, heddle_comm_t comm);
 
 /* Returns once every rank has called it. */
