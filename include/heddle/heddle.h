@@ -252,8 +252,8 @@ HEDDLE_API heddle_status heddle_start(heddle_request_t request);
  * *done becomes 1 when the request is complete (a null or inactive one is), else 0. */
 HEDDLE_API heddle_status heddle_test(heddle_request_t* request, int* done);
 HEDDLE_API heddle_status heddle_wait(heddle_request_t* request);
-/* Frees an inactive request and sets *request to null; null is allowed. An active one is HEDDLE_ERR_ARGUMENT,
- * unless its communicator has failed or is gone. */
+/* Frees an inactive request and sets *request to null, which it may be already; `request` itself may not be
+ * null. An active one is HEDDLE_ERR_ARGUMENT, unless its communicator has failed or is gone. */
 HEDDLE_API heddle_status heddle_request_free(heddle_request_t* request);
 
 /* ---- Information ---- */

@@ -43,14 +43,16 @@ HEDDLE_API heddle_status heddle_residual_values(heddle_residual_t residual, floa
  *
  * `method`: "fp16", "bf16", "qsgd:8", "qsgd:4", "qsgd:2", "terngrad", "onebit": every value in fewer bits,
  * summed in float32; those from qsgd on scale buckets of 1024 values, or as many as ":N" behind the name
- * says. "topk:F", "topk-sampled:F", "randomk:F": the part F of the values, exactly; 0 < F <= 1. `seed`: of
- * what is random. Each call on a communicator draws anew; the same seeds and calls give the same bits again.
- * (Of the methods from "fp16" to "onebit" the GPUs of a node make another sum than the host, with a smaller
- * bound of its error: they code each value once. docs/gpu-design.md) Count, method and seed are equal on all
- * ranks; where they are not, or one rank passes a method that there is not, a residual of another size or
- * another argument that is refused, every rank gets HEDDLE_ERR_ARGUMENT, nothing is exchanged, residuals stay
- * as they were, and the communicator remains usable. After any other error too a residual is what it was,
- * unless sendbuf lies on a GPU (docs/gpu-design.md). */
+ * says. "topk:F", "topk-sampled:F", "randomk:F": the part F of the values, exactly as they are; 0 < F <= 1.
+ * Of `count` values k = F * count go, rounded up, so one at least: by "topk" the k of largest magnitude
+ * (zeros never), by "topk-sampled" large ones, k/2 to 3k/2 of them or those of "topk", by "randomk" k drawn
+ * at random. `seed`: of what is random. Each call on a communicator draws anew; the same seeds and calls give
+ * the same bits again. (Of the methods from "fp16" to "onebit" the GPUs of a node make another sum than the
+ * host, with a smaller bound of its error: they code each value once. docs/gpu-design.md) Count, method and
+ * seed are equal on all ranks; where they are not, or one rank passes a method that there is not, a residual
+ * of another size or another argument that is refused, every rank gets HEDDLE_ERR_ARGUMENT, nothing is
+ * exchanged, residuals stay as they were, and the communicator remains usable. After any other error too a
+ * residual is what it was, unless sendbuf lies on a GPU (docs/gpu-design.md). */
 HEDDLE_API heddle_status heddle_compressed_allreduce(const void* sendbuf, float* recvbuf, size_t count,
                                                      const char* method, uint64_t seed,
                                                      heddle_residual_t residual, heddle_comm_t comm);
