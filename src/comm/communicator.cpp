@@ -116,7 +116,28 @@ Status CommunicatorImpl::run_on(Team& team, TeamOp& op) {
   return status.ok() ? status : fail(std::move(status));
 }
 
-Status CommunicatorImpl::run_schedule(const Job& job, const Choice& choice) {
+namespace {
+
+// Takes a call out of the count unless it begins: the others, who wait for this rank, count it once, however
+// often this one tries.
+class TakenBack {
+ public:
+  explicit TakenBack(std::uint64_t* calls) : calls_(calls) {}
+  ~TakenBack() {
+    if (calls_ != nullptr) --*calls_;
+  }
+  TakenBack(const TakenBack&) = delete;
+  TakenBack& operator=(const TakenBack&) = delete;
+  void has_begun() { calls_ = nullptr; }
+
+ private:
+  std::uint64_t* calls_;
+};
+
+}  // namespace
+
+Status CommunicatorImpl::run_schedule(const Job& job, const Choice& choice, Counted counted) {
+  TakenBack call(counted == Counted::yes ? &calls_ : nullptr);
   // A team takes one operation at a time.
   if (!turns_.empty() && choice.algorithm->needs_team) HEDDLE_TRY(finish_team_requests());
   const std::shared_ptr<const Schedule> schedule = plans_.schedule(choice, job.root);
@@ -128,10 +149,11 @@ Status CommunicatorImpl::run_schedule(const Job& job, const Choice& choice) {
   HEDDLE_TRY(execution->start(binding));
   // Not where memory was missing: nothing was sent then, and another call may take its place.
   (void)next_sequence();
+  call.has_begun();
   return complete(*execution, call_of(team_op(job)));
 }
 
-Status CommunicatorImpl::run(const Job& job) {
+Status CommunicatorImpl::run(const Job& job, Counted counted) {
   const std::size_t bytes = job.count * job.element_bytes;
   const std::uint64_t bit = std::uint64_t{1} << size_class(bytes);
   if ((by_team_[static_cast<std::size_t>(job.collective)] & bit) == 0) [[unlikely]] {
@@ -140,23 +162,23 @@ Status CommunicatorImpl::run(const Job& job) {
     if (!selection.ok()) return selection.status();
     // A schedule of one team verb needs no executor.
     const Algorithm& algorithm = *selection.value()->choice.algorithm;
-    if (nodes_path_ != nullptr) return run_over_nodes(job, selection.value()->choice);
+    if (nodes_path_ != nullptr) return run_over_nodes(job, selection.value()->choice, counted);
     if (team_ == nullptr || algorithm.needs_messages || algorithm.needs_domains)
-      return run_schedule(job, selection.value()->choice);
+      return run_schedule(job, selection.value()->choice, counted);
     by_team_[static_cast<std::size_t>(job.collective)] |= bit;
   }
   return run_team(job);
 }
 
 // GPUs may serve such calls later on, which the ranks agree on after some of them (nodes_path.hpp).
-Status CommunicatorImpl::run_over_nodes(const Job& job, const Choice& choice) {
-  HEDDLE_TRY(run_schedule(job, choice));
+Status CommunicatorImpl::run_over_nodes(const Job& job, const Choice& choice, Counted counted) {
+  HEDDLE_TRY(run_schedule(job, choice, counted));
   return job.count * job.element_bytes >= NodesPath::kFrom ? nodes_path_->count_staged() : Status();
 }
 
-Status CommunicatorImpl::run_job(const Job& job) {
+Status CommunicatorImpl::run_job(const Job& job, Counted counted) {
   const Aside aside(*this);
-  return run(job);
+  return run(job, counted);
 }
 
 Status CommunicatorImpl::run_on_team(TeamOp& op) {
@@ -168,7 +190,7 @@ Status CommunicatorImpl::run_choice(const Job& job, const Choice& choice) {
   const Aside aside(*this);
   const bool by_team =
       team_ != nullptr && !choice.algorithm->needs_messages && !choice.algorithm->needs_domains;
-  return by_team ? run_team(job) : run_schedule(job, choice);
+  return by_team ? run_team(job) : run_schedule(job, choice, Counted::no);
 }
 
 Status CommunicatorImpl::allreduce(const void* in, void* out, std::size_t count, DType type, Op op) {
@@ -180,7 +202,8 @@ Status CommunicatorImpl::allreduce(const void* in, void* out, std::size_t count,
   }
   ++calls_;
   return run({Collective::allreduce, in, out, count, dtype_size(type), folds_.of(type, op, count), 0,
-              fold_kind(type, op)});
+              fold_kind(type, op)},
+             Counted::yes);
 }
 
 Status CommunicatorImpl::bcast(void* buffer, std::size_t bytes, int root) {
@@ -188,15 +211,16 @@ Status CommunicatorImpl::bcast(void* buffer, std::size_t bytes, int root) {
     return in_turn(asked_, [=, this] { return bcast(buffer, bytes, root); });
   if (size_ == 1) return {};
   if (++calls_ >= bcasts_meet_) [[unlikely]]
-    return meet_after_bcast(run_job({Collective::bcast, buffer, buffer, bytes, 1, nullptr, root}));
-  return run({Collective::bcast, buffer, buffer, bytes, 1, nullptr, root});
+    return meet_after_bcast(
+        run_job({Collective::bcast, buffer, buffer, bytes, 1, nullptr, root}, Counted::yes));
+  return run({Collective::bcast, buffer, buffer, bytes, 1, nullptr, root}, Counted::yes);
 }
 
 Status CommunicatorImpl::barrier() {
   if (asked_ != nullptr) [[unlikely]]
     return in_turn(asked_, [=, this] { return barrier(); });
   if (size_ == 1) return {};
-  return run({Collective::barrier, nullptr, nullptr, 0, 1, fold_kernel(DType::u8, Op::bor), 0});
+  return run({Collective::barrier, nullptr, nullptr, 0, 1, fold_kernel(DType::u8, Op::bor), 0}, Counted::no);
 }
 
 // By what serves a request of the same sum, so that a rank which starts one meets the others here.
@@ -212,8 +236,8 @@ Status CommunicatorImpl::compare(const CollectiveCall& call) {
     const Result<const Selection*> selection = selection_of_request(job);
     if (!selection.ok()) return selection.status();
     const Choice& choice = selection.value()->choice;
-    HEDDLE_TRY(
-        with_memory([&] { return is_request_by_team(choice) ? run_team(job) : run_schedule(job, choice); }));
+    HEDDLE_TRY(with_memory(
+        [&] { return is_request_by_team(choice) ? run_team(job) : run_schedule(job, choice, Counted::no); }));
   }
   return calls.judge(number);
 }

@@ -107,13 +107,16 @@ class CommunicatorImpl final : public Communicator {
   Bootstrap bootstrap_of_others() const;
   Result<std::unique_ptr<HostCollectives>> twin();
 
+  // Whether `calls_` has counted a call: one that does not begin, for want of memory, is taken back.
+  enum class Counted : std::uint8_t { no, yes };
   // What every blocking collective goes through, part of each.
-  [[gnu::always_inline]] inline Status run(const Job& job);
+  [[gnu::always_inline]] inline Status run(const Job& job, Counted counted);
   [[gnu::always_inline]] inline Status run_team(const Job& job);
-  Status run_job(const Job& job);  // run(), for those who do not count nanoseconds
+  // run(), for those who do not count nanoseconds
+  Status run_job(const Job& job, Counted counted = Counted::no);
   [[gnu::always_inline]] inline Status run_on(Team& team, TeamOp& op);
-  Status run_schedule(const Job& job, const Choice& choice);
-  Status run_over_nodes(const Job& job, const Choice& choice);
+  Status run_schedule(const Job& job, const Choice& choice, Counted counted);
+  Status run_over_nodes(const Job& job, const Choice& choice, Counted counted);
   Status run_choice(const Job& job, const Choice& choice);
   Status run_on_team(TeamOp& op);  // of the node
   // Collective, among the ranks of this node: all have come before any of them leaves.
