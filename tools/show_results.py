@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Shows what a benchmark wrote with --json: as a Markdown table on standard output, or with --plot as a picture (needs matplotlib).
 
-It reads what these wrote: benchmarks with --vs mpi or --vs staged; and, as tables only, heddle_sparse_allreduce and osu_style_bench/over_hosts.py. Rows have medians, the ratio
+It reads what these wrote: benchmarks with --vs mpi or --vs staged; and, as tables only, those that measured one side alone, heddle_sparse_allreduce and osu_style_bench/over_hosts.py. Where two sides were compared rows have medians, the ratio
 (above 1: heddle is faster) and its 95% interval, which is of that launch: others differ by more, and --launches takes several together; of over_hosts.py with fewer than six turns the range of the turns' ratios.
 
     heddle-show-results result.json
@@ -49,6 +49,33 @@ def print_table(result):
               f"| {row['ratio']:.2f} | {low:.2f} to {high:.2f} | {row['algorithm']} |")
     low, high = result["geometric_mean_ratio_ci95"]
     print(f"\nGeometric mean of the ratios {result['geometric_mean_ratio']:.2f} (95% interval of this run {low:.2f} to {high:.2f}).\n")
+
+
+# Of benchmarks that compare nothing: key in a row, heading.
+PLAIN = (("average_us", "average, us"), ("minimum_us", "minimum, us"), ("maximum_us", "maximum, us"), ("average_mb_per_s", "average, MB/s"),
+         ("minimum_mb_per_s", "minimum, MB/s"), ("maximum_mb_per_s", "maximum, MB/s"), ("overall_us", "overall, us"), ("compute_us", "compute, us"),
+         ("pure_us", "pure, us"), ("overlap_percent", "overlap, %"), ("iterations", "iterations"), ("rounds", "rounds"), ("algorithm", "algorithm"))
+
+
+def plain_cell(key, value):
+    if value is None:
+        return "-"
+    if key in ("iterations", "rounds", "algorithm"):
+        return str(value)
+    return f"{value:.2f}" if key == "overlap_percent" else times(value)
+
+
+def print_plain(result):
+    """A benchmark without --vs: what it prints with --full; of non-blocking collectives medians, and overlap."""
+    print(f"{result['program']}, {result['ranks']} ranks, {result['mode']}, {result['mpi_library']}, heddle {result['heddle_version']}\n")
+    columns = [(key, name) for key, name in PLAIN if any(row.get(key, "-") != "-" for row in result["rows"])]
+    print("| bytes | " + " | ".join(name for _, name in columns) + " |\n|" + "---:|" * (len(columns) + 1))
+    for row in result["rows"]:
+        print(f"| {row['bytes']} | " + " | ".join(plain_cell(key, row.get(key)) for key, _ in columns) + " |")
+    for row in result["rows"]:
+        if "no_overlap_because" in row:
+            print(f"\n{row['bytes']} bytes: no overlap is shown, since {row['no_overlap_because']}.")
+    print()
 
 
 def ratio(value):
@@ -330,8 +357,8 @@ def main():
         tables = "dimension" in result.get("settings", {}) or is_over_hosts(result)
         if tables and args.plot:
             parser.error(f"{path}: results of {result.get('program', 'over_hosts.py')} are shown as tables only, without --plot")
-        if not tables and "geometric_mean_ratio" not in result:
-            parser.error(f"{path}: there is nothing to compare in it; write it with --vs mpi")
+        if args.plot and "geometric_mean_ratio" not in result:
+            parser.error(f"{path}: --plot draws two sides, and this is of one; write it with --vs mpi, or leave --plot out for a table")
     if args.launches:
         if any("geometric_mean_ratio" not in result for result in results):
             parser.error("--launches: takes results of --vs mpi or --vs staged alone")
@@ -348,6 +375,9 @@ def main():
             continue
         if "dimension" in result["settings"]:
             print_sparse(result)
+            continue
+        if "geometric_mean_ratio" not in result:
+            print_plain(result)
             continue
         print_table(result)
         print_cliffs(result)

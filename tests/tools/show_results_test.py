@@ -78,6 +78,30 @@ class ShowResults(unittest.TestCase):
                 self.assertEqual(refused.returncode, 2, refused.stdout)
                 self.assertIn(f"these are not of one command: {name} is {first} in {one}, and {second} in {two}\n", refused.stderr)
 
+    def test_results_of_one_side_are_a_table(self):
+        """As benchmarks write them without --vs: times, bandwidths and overlaps. There is nothing to draw, nor to put together."""
+        head = {"ranks": 2, "mpi_library": "an MPI", "heddle_version": "0.1.0", "mode": "heddle's own API", "settings": {"versus": "nothing"}}
+        times = {"bytes": 8, "buffers": 63, "average_us": 0.7241, "minimum_us": 0.5721, "maximum_us": 1234.5, "iterations": 20, "algorithm": "-"}
+        rates = {"bytes": 8, "buffers": 63, "average_mb_per_s": 5321.4, "minimum_mb_per_s": 5321.4, "maximum_mb_per_s": 5321.4, "iterations": 20, "algorithm": "-"}
+        overlap = {"bytes": 8, "buffers": 63, "overall_us": 4, "compute_us": 2, "pure_us": 2, "overlap_percent": None, "rounds": 7, "no_overlap_because": "it is too short"}
+        cases = [("heddle_allreduce", times, ["| bytes | average, us | minimum, us | maximum, us | iterations |", "| 8 | 0.724 | 0.572 | 1,234 | 20 |"]),
+                 ("heddle_allreduce", {**times, "algorithm": "team"}, ["iterations | algorithm |", "| 20 | team |"]),
+                 ("heddle_bw", rates, ["| bytes | average, MB/s | minimum, MB/s | maximum, MB/s | iterations |", "| 8 | 5,321 | 5,321 | 5,321 | 20 |"]),
+                 ("heddle_iallreduce", overlap, ["| bytes | overall, us | compute, us | pure, us | overlap, % | rounds |", "| 8 | 4 | 2 | 2 | - | 7 |",
+                                                 "8 bytes: no overlap is shown, since it is too short."])]
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "plain.json")
+            for program, row, parts in cases:
+                path.write_text(json.dumps({**head, "program": program, "rows": [row]}), encoding="utf-8")
+                shown = show(path)
+                self.assertEqual(shown.returncode, 0, shown.stderr)
+                for part in [f"{program}, 2 ranks, heddle's own API, an MPI", *parts]:
+                    self.assertIn(part, shown.stdout)
+            for arguments, said in ((["--plot", f"{folder}/x.png"], "--plot draws two sides, and this is of one"), (["--launches"], "--launches: takes results of --vs mpi")):
+                refused = show(*arguments, path)
+                self.assertEqual(refused.returncode, 2)
+                self.assertIn(said, refused.stderr)
+
     def test_files_of_later_versions_are_refused(self):
         hosts = json.loads((DOCUMENTED / "hosts" / "allreduce-4-hosts-small.json").read_text(encoding="utf-8"))
         one = json.loads(pathlib.Path(RESULTS).read_text(encoding="utf-8"))
