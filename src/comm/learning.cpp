@@ -24,10 +24,6 @@ using SteadyClock = std::chrono::steady_clock;
 // Raised whenever choices measured by another build could not be trusted.
 constexpr int kChoiceVersion = 5;
 
-// Of the time that measuring takes. Ranks that try algorithms never sleep, so whoever is without a core for
-// longer has to share it.
-constexpr double kWithoutCore = 0.1;
-
 // Reads all of it, at the speed of the memory.
 std::uint32_t pass_over(const float* data, std::size_t count) {
   std::uint32_t mixture = 0;

@@ -94,7 +94,12 @@ struct MeasuredChoices {
   bool complete = true;  // false: the budget was too small for some sizes
   std::vector<TriedSize> sizes;
   double spent_s = 0;
+  double without_core = 0;  // the share of it for which some rank was without its core
 };
+
+// From this share on what was measured says more of who else runs there. Ranks that try algorithms never
+// sleep, so whoever is without a core for longer has to share it.
+inline constexpr double kWithoutCore = 0.1;
 
 // Collective. Every candidate runs; then the first and the three fastest of those within half of the fastest
 // run by turns. The one with the least median replaces the first only when it took at least 7% less in four

@@ -1,5 +1,6 @@
 // Trying everything, for a tuning file: over any nodes, against the choice by price.
 #include <algorithm>
+#include <chrono>
 #include <vector>
 
 #include "comm/communicator_impl.hpp"
@@ -60,8 +61,18 @@ Result<MeasuredChoices> CommunicatorImpl::try_all(SearchPlan plan) {
     }));
     return timing;
   };
+  const TimePoint start = std::chrono::steady_clock::now();
+  const double core_start = connections_->process->core_seconds();
   Result<MeasuredChoices> measured = measure_choices(trial, plan);
   trials.forget();
+  if (!measured.ok()) return measured;
+  // Who sleeps while it waits needs no core then.
+  const double missed = policy_.sleeps_on != nullptr
+                            ? 0
+                            : 1 - (connections_->process->core_seconds() - core_start) / seconds_since(start);
+  const Result<double> without_core = trials.slowest(missed);
+  if (!without_core.ok()) return without_core.status();
+  measured->without_core = std::clamp(without_core.value(), 0.0, 1.0);
   return measured;
 }
 

@@ -321,6 +321,23 @@ SearchPlan real(std::size_t most) {
   return plan;
 }
 
+// All ranks hear of the one that was without its core for longest.
+TEST(TryAll, TellsOfRanksWithoutTheirCores) {
+  for (const bool lacking : {false, true}) {
+    Party party({1, 1});
+    for (int rank = 0; rank < 2; ++rank) {
+      party.processes.push_back(std::make_shared<ProcessState>());
+      const double step = lacking && rank == 1 ? 0 : 1e6;
+      party.processes.back()->core_seconds = [step, seconds = 0.0]() mutable { return seconds += step; };
+    }
+    party.run(quiet(), [&](Rank&, Communicator& comm) {
+      const Result<MeasuredChoices> found = comm.try_all(real(64));
+      ASSERT_TRUE(found.ok()) << found.status().message();
+      EXPECT_EQ(found->without_core, lacking ? 1 : 0);
+    });
+  }
+}
+
 // Two nodes of two ranks, of one, and one node.
 TEST(TryAll, RunsWhatTheSelectorSuggestsOnAnyNodes) {
   const std::vector<std::vector<std::uint64_t>> placements = {{1, 2}, {1, 1, 2, 2}, {1, 1, 1}};

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -34,6 +35,15 @@ double price_over_time(const TriedCandidate& candidate) {
   return candidate.choice.price_ns * 1e-9 / candidate.seconds;
 }
 
+// Two decimals at least, and two digits that say something: of ranks that wait for their cores ratios become
+// small.
+std::string ratio_text(double ratio) {
+  constexpr int kMostDecimals = 9;
+  if (!(ratio > 0 && ratio < 0.1)) return fmt::format("{:.2f}", ratio);
+  return fmt::format("{:.{}f}", ratio,
+                     std::min(kMostDecimals, 1 - static_cast<int>(std::floor(std::log10(ratio)))));
+}
+
 // The least and the most of what was added.
 struct Range {
   double least = 0;
@@ -47,8 +57,8 @@ struct Range {
   }
   std::string text(const char* unit) const {
     if (empty) return "-";
-    const std::string low = fmt::format("{:.2f}", least);
-    const std::string high = fmt::format("{:.2f}", most);
+    const std::string low = ratio_text(least);
+    const std::string high = ratio_text(most);
     return low == high ? low + unit : fmt::format("{} to {}{}", low, high, unit);
   }
 };
@@ -167,12 +177,19 @@ std::string as_text(const Subject& subject, const MeasuredChoices& measured) {
   out += fmt::format("\nMeasured for {:.1f} s", measured.spent_s);
   if (!totals.ratios.empty())
     out += fmt::format(
-        ", {} candidates. A price is {:.2f} times the time measured in the median,\n{:.2f} to {:.2f} times "
-        "for eight of ten, {:.2f} to {:.2f} for all",
-        totals.ratios.size(), quantile(totals.ratios, 0.5), quantile(totals.ratios, 0.1),
-        quantile(totals.ratios, 0.9), totals.ratios.front(), totals.ratios.back());
+        ", {} candidates. A price is {} times the time measured in the median,\n{} to {} times "
+        "for eight of ten, {} to {} for all",
+        totals.ratios.size(), ratio_text(quantile(totals.ratios, 0.5)),
+        ratio_text(quantile(totals.ratios, 0.1)), ratio_text(quantile(totals.ratios, 0.9)),
+        ratio_text(totals.ratios.front()), ratio_text(totals.ratios.back()));
   out += fmt::format(". Not run: {} that were expected to be hopeless, {} for want of time.\n",
                      totals.hopeless, totals.no_time);
+  if (measured.without_core > kWithoutCore)
+    out += fmt::format(
+        "A rank was without its core for {:.0f}% of that: times are those of waiting for a core as well, and "
+        "ratios of "
+        "prices\nto them too small. Tune again where nothing else runs on these cores.\n",
+        100 * measured.without_core);
   if (!measured.complete)
     out += "Some sizes had too little time: the choice by price stays there. --budget gives more.\n";
   return out;
@@ -194,7 +211,8 @@ std::string as_json(const Subject& subject, const MeasuredChoices& measured) {
   const nlohmann::json out = {{"version", HEDDLE_VERSION_STRING}, {"ranks", subject.ranks},
                               {"nodes", subject.nodes},           {"communicator", subject.communicator},
                               {"own_cores", subject.own_cores},   {"measured_s", measured.spent_s},
-                              {"complete", measured.complete},    {"sizes", std::move(sizes)}};
+                              {"complete", measured.complete},    {"without_core", measured.without_core},
+                              {"sizes", std::move(sizes)}};
   return out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
