@@ -14,7 +14,7 @@ Status CommunicatorImpl::gather(const void* mine, void* all, std::size_t bytes, 
   if (size_ > 1) {
     const Turn turn(asked_);
     ++calls_;
-    HEDDLE_TRY(run_job(words_job(sum, Op::sum, kind)));
+    HEDDLE_TRY(run_job(words_job(sum, Op::sum, kind), Counted::yes));
   }
   for (std::size_t rank = 0; rank < static_cast<std::size_t>(size_); ++rank)
     std::memcpy(static_cast<std::byte*>(all) + rank * bytes, sum.data() + rank * words, bytes);
