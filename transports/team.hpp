@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "base/dtype.hpp"
+#include "base/packed_view.hpp"
 #include "base/status.hpp"
 
 namespace heddle {
@@ -19,6 +20,7 @@ struct TeamOp {
   TeamVerb verb = TeamVerb::allreduce;
   const std::byte* in = nullptr;  // this rank's contribution (bcast: the source, at the root only)
   std::byte* out = nullptr;       // where the result goes; may equal `in`
+  PackedView* view = nullptr;     // bcast: instead of both, where the team reads views of so many bytes
   std::size_t count = 0;          // elements
   std::size_t element_bytes = 1;
   FoldFn fold = nullptr;  // not for bcast
@@ -68,7 +70,10 @@ class Team {
   // Every member starts the same operations in the same order (same verb, count, element size, kind, root);
   // one at a time.
   virtual void start(TeamOp& op) = 0;
-  // Moves the operation as far as it goes without waiting; true when this rank's part is finished.
+  // Whether a bcast of so many bytes may be of a view, on this member alone as well.
+  virtual bool reads_views(std::size_t /*bytes*/) const { return false; }
+  // Moves the operation as far as it goes without waiting; true when this rank's part is finished. A view
+  // that fails keeps the operation from ending.
   virtual bool poll(TeamOp& op) = 0;
   // The member that `op` waits for at this moment, or -1: for deadlines that must say who is missing.
   virtual int missing(const TeamOp& op) const = 0;

@@ -91,10 +91,11 @@ TeamOp CommunicatorImpl::team_op(const Job& job) {
   return op;
 }
 
-Status CommunicatorImpl::run_team(const Job& job) {
+Status CommunicatorImpl::run_team(const Job& job, PackedView* view) {
   if (!turns_.empty()) [[unlikely]]
     HEDDLE_TRY(finish_team_requests());
   TeamOp op = team_op(job);
+  op.view = view;
   return run_on(*team_, op);
 }
 
@@ -103,6 +104,8 @@ Status CommunicatorImpl::run_on(Team& team, TeamOp& op) {
   const auto poll = [&](bool* done) -> Status {
     *done = team.poll(op);
     if (*done && active_.empty()) return {};
+    if (op.view != nullptr && !op.view->status().ok()) [[unlikely]]
+      return op.view->status();
     if (&team != team_ && !*done) [[unlikely]]
       HEDDLE_TRY(move_unsettled(connections_->ports));
     return active_.empty() ? Status() : move_requests();
@@ -214,6 +217,24 @@ Status CommunicatorImpl::bcast(void* buffer, std::size_t bytes, int root) {
     return meet_after_bcast(
         run_job({Collective::bcast, buffer, buffer, bytes, 1, nullptr, root}, Counted::yes));
   return run({Collective::bcast, buffer, buffer, bytes, 1, nullptr, root}, Counted::yes);
+}
+
+Result<bool> CommunicatorImpl::bcast_view(PackedView& view, std::size_t bytes, int root) {
+  const Turn turn(asked_);
+  const std::uint64_t bit = std::uint64_t{1} << size_class(bytes);
+  if ((by_team_[static_cast<std::size_t>(Collective::bcast)] & bit) == 0 || !team_->reads_views(bytes))
+    return false;
+  const Job job{Collective::bcast, nullptr, nullptr, bytes, 1, nullptr, root};
+  if (++calls_ < bcasts_meet_) {
+    HEDDLE_TRY(run_team(job, &view));
+    return true;
+  }
+  const auto aside = [&] {
+    const Aside meeting(*this);
+    return run_team(job, &view);
+  };
+  HEDDLE_TRY(meet_after_bcast(aside()));
+  return true;
 }
 
 Status CommunicatorImpl::barrier() {

@@ -12,6 +12,7 @@
 #include "base/config.hpp"
 #include "base/dtype.hpp"
 #include "base/log.hpp"
+#include "base/packed_view.hpp"
 #include "base/status.hpp"
 #include "comm/bootstrap.hpp"
 #include "comm/call_table.hpp"
@@ -155,6 +156,10 @@ class Communicator : public HostCollectives {
   // equal by rank; null with a negative color. Collective over all of this one, and no call of it may be
   // under way. Messages that were lent to this one are not used.
   virtual Result<std::unique_ptr<Communicator>> split(int color, int key) = 0;
+
+  // bcast() of so many bytes, which on this rank are not in one piece of memory; other ranks may call
+  // bcast(). False: nothing has happened, and they are to be packed for bcast().
+  virtual Result<bool> bcast_view(PackedView& view, std::size_t bytes, int root) = 0;
 
   // Blocking, as allreduce() and bcast() are.
   virtual Status barrier() = 0;

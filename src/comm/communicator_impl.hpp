@@ -44,6 +44,7 @@ class CommunicatorImpl final : public Communicator {
 
   Status allreduce(const void* in, void* out, std::size_t count, DType type, Op op) override;
   Status bcast(void* buffer, std::size_t bytes, int root) override;
+  Result<bool> bcast_view(PackedView& view, std::size_t bytes, int root) override;
   Status barrier() override;
   bool compares() const override { return config_.check != CheckSetting::off; }
   Status compare(const CollectiveCall& call) override;
@@ -111,7 +112,7 @@ class CommunicatorImpl final : public Communicator {
   enum class Counted : std::uint8_t { no, yes };
   // What every blocking collective goes through, part of each.
   [[gnu::always_inline]] inline Status run(const Job& job, Counted counted);
-  [[gnu::always_inline]] inline Status run_team(const Job& job);
+  [[gnu::always_inline]] inline Status run_team(const Job& job, PackedView* view = nullptr);
   // run(), for those who do not count nanoseconds
   Status run_job(const Job& job, Counted counted = Counted::no);
   [[gnu::always_inline]] inline Status run_on(Team& team, TeamOp& op);

@@ -161,6 +161,22 @@ bool ShmTeamImpl::all_agree(TeamOp& op) const {
   return op.agreed = true;
 }
 
+namespace {
+
+bool copy_in(const TeamOp& op, std::size_t offset, std::size_t bytes, std::byte* slot) {
+  if (op.view != nullptr) return op.view->read(offset, bytes, slot);
+  std::memcpy(slot, op.in + offset, bytes);
+  return true;
+}
+
+bool copy_out(const TeamOp& op, std::size_t offset, std::size_t bytes, const std::byte* slot) {
+  if (op.view != nullptr) return op.view->write(offset, bytes, slot);
+  std::memcpy(op.out + offset, slot, bytes);
+  return true;
+}
+
+}  // namespace
+
 bool ShmTeamImpl::poll_bcast(TeamOp& op) {
   const std::size_t n = pieces(op);
   std::size_t& next = op.step[0];
@@ -173,12 +189,12 @@ bool ShmTeamImpl::poll_bcast(TeamOp& op) {
     if (op.root == rank_) {
       // Whatever occupied the slot kDepth pieces ago, its readers must be through with it.
       if (piece >= kDepth && !all_reached(&Progress::drained, piece - kDepth + 1)) return false;
-      std::memcpy(input_slot(rank_, piece), op.in + offset, bytes);
+      if (!copy_in(op, offset, bytes, input_slot(rank_, piece))) return false;
       mine.copied.store(piece + 1, std::memory_order_release);
     } else {
       if (!all_agree(op) || progress(op.root).copied.load(std::memory_order_acquire) < piece + 1)
         return false;
-      std::memcpy(op.out + offset, input_slot(op.root, piece), bytes);
+      if (!copy_out(op, offset, bytes, input_slot(op.root, piece))) return false;
     }
     mine.drained.store(piece + 1, std::memory_order_release);
   }

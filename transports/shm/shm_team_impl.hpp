@@ -33,6 +33,10 @@ class ShmTeamImpl final : public ShmTeam {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   void start(TeamOp& op) override;
+  // Parts of them go to slots and come from there.
+  bool reads_views(std::size_t bytes) const override {
+    return bytes > small_bcast_bytes_ && (!copies_once_ || bytes > kOnceUpTo);
+  }
   bool poll(TeamOp& op) override;
   int missing(const TeamOp& op) const override;
   std::uint64_t passed(const TeamOp& op) const override;
