@@ -14,7 +14,7 @@ struct Layout {
   int count = 0;
   bool derived = false;
   std::vector<std::size_t> place;  // of each int, in the order of the type map, in units of int
-  void* origin = nullptr;          // buffer argument, when it is not the start of the memory
+  std::size_t origin = 0;          // where the buffer begins, in units of int
 };
 
 constexpr std::size_t kRoom = 4;  // ints of memory per int of data, at most
@@ -140,8 +140,52 @@ Layout parametrised(int n) {
   return l;
 }
 
-constexpr int kLayouts = 9;
-constexpr int kOfOneSignature = 8;
+Layout vector_backwards(int n) {
+  Layout l;
+  l.name = "one vector, backwards";
+  MPI_Type_vector(n, 1, -2, MPI_INT, &l.type);
+  l.count = 1;
+  l.derived = true;
+  l.origin = static_cast<std::size_t>(n - 1) * 2 + 3;
+  for (int i = 0; i < n; ++i)
+    l.place.push_back(l.origin - static_cast<std::size_t>(i) * 2);
+  return l;
+}
+
+// Not made of loops as vectors are.
+Layout structs(int n) {
+  Layout l;
+  l.name = "structs with holes";
+  const int length = 1;
+  const MPI_Aint place = sizeof(int);
+  const MPI_Datatype type = MPI_INT;
+  MPI_Datatype one;
+  MPI_Type_create_struct(1, &length, &place, &type, &one);
+  MPI_Type_create_resized(one, 0, 3 * sizeof(int), &l.type);
+  MPI_Type_free(&one);
+  l.count = n;
+  l.derived = true;
+  for (int i = 0; i < n; ++i)
+    l.place.push_back(static_cast<std::size_t>(i) * 3 + 1);
+  return l;
+}
+
+Layout nested(int n) {
+  Layout l;
+  l.name = "contiguous of resized";
+  MPI_Datatype apart;
+  MPI_Type_create_resized(MPI_INT, 0, 4 * sizeof(int), &apart);
+  MPI_Type_contiguous(n, apart, &l.type);
+  MPI_Type_free(&apart);
+  l.count = 1;
+  l.derived = true;
+  for (int i = 0; i < n; ++i)
+    l.place.push_back(static_cast<std::size_t>(i) * 4);
+  return l;
+}
+
+constexpr int kLayouts = 12;
+constexpr int kOfOneSignature = 11;
 Layout make_layout(int which, int n, int* memory) {
   switch (which) {
     case 0:
@@ -160,6 +204,12 @@ Layout make_layout(int which, int n, int* memory) {
       return absolute(n, memory);
     case 7:
       return large_counts(n);
+    case 8:
+      return vector_backwards(n);
+    case 9:
+      return structs(n);
+    case 10:
+      return nested(n);
     default:
       return parametrised(n);
   }
@@ -180,7 +230,7 @@ std::uint64_t broadcast(const job::Named& where, int root, int n, int which, std
     hash = job::hash_bytes(hash, &value, sizeof value);
     if (rank == root) memory[place] = value;
   }
-  void* buffer = which == 6 ? MPI_BOTTOM : memory.data();
+  void* buffer = which == 6 ? MPI_BOTTOM : memory.data() + l.origin;
   const int rc = MPI_Bcast(buffer, l.count, l.type, root, where.comm);
   if (rc != MPI_SUCCESS || memory != expected) {
     job::fail("bcast of %d ints from root %d on %s, here as %s: %s", n, root, where.name, l.name,
@@ -194,12 +244,16 @@ void run_on(const job::Named& where, std::uint64_t seed) {
   const int size = job::size_of(where.comm);
   const int rank = job::rank_of(where.comm);
   job::Random random(seed);
-  for (const int n : {1, 3, 257, 5000, 70'001}) {
+  // Of 64 KiB, too, as long as the parts are in which large ones travel.
+  for (const int n : {1, 3, 257, 4096, 4097, 16'384, 16'385, 70'001}) {
     for (int root = 0; root < size; ++root) {
       const std::uint64_t data = random.next();
-      for (int same = 0; same < (n > 1000 ? 2 : kLayouts); ++same) {
-        broadcast(where, root, n, n > 1000 ? same * 4 : same, data + static_cast<std::uint64_t>(same));
+      if (n > 1000) {
+        broadcast(where, root, n, 0, data);
+        broadcast(where, root, n, 1 + static_cast<int>(random.below(kLayouts - 1)), data + 1);
       }
+      for (int same = 0; n <= 1000 && same < kLayouts; ++same)
+        broadcast(where, root, n, same, data + static_cast<std::uint64_t>(same));
       // A different description on each rank.
       const int offset = static_cast<int>(random.below(kOfOneSignature));
       broadcast(where, root, n, (rank + offset) % kOfOneSignature, data);

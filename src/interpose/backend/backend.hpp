@@ -170,6 +170,7 @@ class Backend {
   void take_over(MPI_Comm comm, CommState& state);
   int allreduce_saving(const void* in, void* out, std::size_t count, DType type, Op op, MPI_Comm comm,
                        CommState& state, const Staged* staged);
+  static Status bcast_view(PackedView& view, bool in_parts, std::size_t bytes, int root, CommState& state);
   int bcast_packed(void* buffer, std::size_t count, MPI_Datatype type, std::size_t bytes, int root,
                    MPI_Comm comm, CommState& state);
 

@@ -88,24 +88,82 @@ void Packing::free_content(MPI_Datatype type) const {
   }
 }
 
+// What a type is made by, and of, where that is one other type.
+struct Packing::Made {
+  int combiner = MPI_COMBINER_NAMED;
+  int integers[3] = {};
+  MPI_Aint addresses[2] = {};
+  MPI_Datatype inner = MPI_DATATYPE_NULL;
+};
+
+bool Packing::made_of(MPI_Datatype type, Made* out) const {
+  constexpr int kIntegers = 3;
+  constexpr int kAddresses = 2;
+  Envelope envelope;
+  if (!envelope_of(type, &envelope) || envelope.integers > kIntegers || envelope.addresses > kAddresses ||
+      envelope.large_counts > 0 || envelope.types != 1)
+    return false;
+  out->combiner = envelope.combiner;
+  return mpi_->Type_get_contents(type, static_cast<int>(envelope.integers),
+                                 static_cast<int>(envelope.addresses), 1, out->integers, out->addresses,
+                                 &out->inner) == MPI_SUCCESS;
+}
+
 // Only what plainly is: a copy or a run of a predefined type. Equal size and extent would not be enough (a
 // typemap may visit its bytes in another order). Saves the packing of MPI_Type_contiguous and MPI_Type_dup.
 bool Packing::is_contiguous(MPI_Datatype type, int depth) const {
   if (abi::predefined_size(type) > 0) return true;
-  Envelope envelope;
-  if (depth == 0 || !envelope_of(type, &envelope)) return false;
-  if (envelope.combiner != MPI_COMBINER_DUP && envelope.combiner != MPI_COMBINER_CONTIGUOUS) return false;
-  if (envelope.integers > 1 || envelope.addresses > 0 || envelope.large_counts > 0 || envelope.types != 1)
-    return false;
-  int count = 0;
-  MPI_Aint unused = 0;
-  MPI_Datatype inner = MPI_DATATYPE_NULL;
-  if (mpi_->Type_get_contents(type, static_cast<int>(envelope.integers), 0, 1, &count, &unused, &inner) !=
-      MPI_SUCCESS)
-    return false;
-  const bool contiguous = is_contiguous(inner, depth - 1);
-  free_content(inner);
+  Made made;
+  if (depth == 0 || !made_of(type, &made)) return false;
+  const bool contiguous = (made.combiner == MPI_COMBINER_DUP || made.combiner == MPI_COMBINER_CONTIGUOUS) &&
+                          is_contiguous(made.inner, depth - 1);
+  free_content(made.inner);
   return contiguous;
+}
+
+std::optional<Strided> Packing::loops_of(MPI_Datatype type, int depth) const {
+  if (const std::size_t bytes = abi::predefined_size(type); bytes > 0) return Strided(bytes);
+  Made made;
+  if (depth == 0 || !made_of(type, &made)) return std::nullopt;
+  std::optional<Strided> loops = loops_of(made.inner, depth - 1);
+  MPI_Aint unused = 0;
+  MPI_Aint extent = 0;
+  const bool known = mpi_->Type_get_extent(made.inner, &unused, &extent) == MPI_SUCCESS;
+  free_content(made.inner);
+  if (!loops.has_value() || !known) return std::nullopt;
+  const auto repeat = [&](int count, std::ptrdiff_t stride) {
+    return count > 0 && loops->repeat(static_cast<std::size_t>(count), stride);
+  };
+  bool fits = false;
+  switch (made.combiner) {
+    case MPI_COMBINER_DUP:
+    case MPI_COMBINER_RESIZED:
+      fits = true;
+      break;
+    case MPI_COMBINER_CONTIGUOUS:
+      fits = repeat(made.integers[0], extent);
+      break;
+    case MPI_COMBINER_VECTOR:
+      fits = repeat(made.integers[1], extent) && repeat(made.integers[0], made.integers[2] * extent);
+      break;
+    case MPI_COMBINER_HVECTOR:
+      fits = repeat(made.integers[1], extent) && repeat(made.integers[0], made.addresses[0]);
+      break;
+    default:
+      break;
+  }
+  return fits ? loops : std::nullopt;
+}
+
+std::optional<Strided> Packing::loops_of(const void* buffer, std::size_t count, MPI_Datatype type) const {
+  MPI_Aint unused = 0;
+  MPI_Aint extent = 0;
+  if (buffer == nullptr) return std::nullopt;
+  std::optional<Strided> loops = loops_of(type, kDeepest);
+  if (!loops.has_value() || mpi_->Type_get_extent(type, &unused, &extent) != MPI_SUCCESS ||
+      !loops->repeat(count, extent))
+    return std::nullopt;
+  return loops;
 }
 
 bool Packing::inspect(const void* buffer, MPI_Datatype type, Layout* out) const {

@@ -6,9 +6,11 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 
 #include "interpose/backend/host_mpi.hpp"
 #include "interpose/backend/host_self.hpp"
+#include "interpose/backend/strided.hpp"
 
 namespace heddle::backend {
 
@@ -30,6 +32,9 @@ class Packing {
   bool pack(const void* buffer, std::size_t count, MPI_Datatype type, void* packed, std::size_t bytes) const;
   bool unpack(const void* packed, std::size_t bytes, void* buffer, std::size_t count,
               MPI_Datatype type) const;
+  // Where all of that lies, if that is runs in a few loops; not from MPI_BOTTOM on. Of a type that inspect()
+  // has found good.
+  std::optional<Strided> loops_of(const void* buffer, std::size_t count, MPI_Datatype type) const;
   // The most packed bytes that pack() and unpack() can do; the same on all ranks of a job.
   std::size_t most_bytes() const;
 
@@ -47,6 +52,10 @@ class Packing {
   bool envelope_of(MPI_Datatype type, Envelope* out) const;
   void free_content(MPI_Datatype type) const;
   bool is_contiguous(MPI_Datatype type, int depth) const;
+  struct Made;
+  bool made_of(MPI_Datatype type, Made* out) const;
+  static constexpr int kDeepest = 4;  // a vector, resized, of vectors, resized
+  std::optional<Strided> loops_of(MPI_Datatype type, int depth) const;
   MPI_Comm comm() const;
 
   const HostMpi* mpi_;
