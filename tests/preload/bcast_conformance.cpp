@@ -184,8 +184,22 @@ Layout nested(int n) {
   return l;
 }
 
-constexpr int kLayouts = 12;
-constexpr int kOfOneSignature = 11;
+Layout column(int n) {
+  Layout l;
+  l.name = "column of a matrix";
+  const int sizes[2] = {n, 3};
+  const int parts[2] = {n, 1};
+  const int starts[2] = {0, 1};
+  MPI_Type_create_subarray(2, sizes, parts, starts, MPI_ORDER_C, MPI_INT, &l.type);
+  l.count = 1;
+  l.derived = true;
+  for (int i = 0; i < n; ++i)
+    l.place.push_back(static_cast<std::size_t>(i) * 3 + 1);
+  return l;
+}
+
+constexpr int kLayouts = 13;
+constexpr int kOfOneSignature = 12;
 Layout make_layout(int which, int n, int* memory) {
   switch (which) {
     case 0:
@@ -210,6 +224,8 @@ Layout make_layout(int which, int n, int* memory) {
       return structs(n);
     case 10:
       return nested(n);
+    case 11:
+      return column(n);
     default:
       return parametrised(n);
   }

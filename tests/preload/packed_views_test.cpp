@@ -57,6 +57,13 @@ MPI_Datatype dup(MPI_Datatype of) {
   MPI_Type_dup(of, &type);
   return type;
 }
+MPI_Datatype subarray(const std::vector<int>& sizes, const std::vector<int>& parts,
+                      const std::vector<int>& starts, int order, MPI_Datatype of) {
+  MPI_Datatype type;
+  MPI_Type_create_subarray(static_cast<int>(sizes.size()), sizes.data(), parts.data(), starts.data(), order,
+                           of, &type);
+  return committed(type);
+}
 MPI_Datatype number_and_letter() {
   const int lengths[2] = {1, 3};
   const MPI_Aint places[2] = {8, 0};
@@ -92,6 +99,13 @@ std::vector<Case> cases() {
       {"vectors of vectors", vector(6, 2, 3, vector(4, 3, 5, MPI_SHORT)), 7, true},
       {"contiguous vectors", contiguous(3, vector(4, 1, 2, MPI_DOUBLE)), 5, true},
       {"copy of a copy", dup(dup(vector(40, 1, 2, MPI_LONG))), 2, true},
+      {"part of a matrix", subarray({7, 30}, {5, 11}, {2, 3}, MPI_ORDER_C, MPI_DOUBLE), 3, true},
+      {"Fortran's", subarray({7, 30}, {5, 11}, {2, 3}, MPI_ORDER_FORTRAN, MPI_DOUBLE), 3, true},
+      {"part of a cube", subarray({5, 6, 7}, {2, 4, 3}, {3, 0, 1}, MPI_ORDER_C, vector(2, 1, 2, MPI_SHORT)),
+       3, true},
+      {"whole rows", subarray({9, 30}, {4, 30}, {2, 0}, MPI_ORDER_C, MPI_INT), 2, true},
+      {"five dimensions", subarray({2, 3, 2, 3, 2}, {1, 2, 1, 2, 1}, {1, 1, 1, 1, 1}, MPI_ORDER_C, MPI_INT),
+       2, false},
       {"deep", dup(dup(dup(dup(dup(vector(40, 1, 2, MPI_LONG)))))), 2, false},
       {"many loops",
        vector(2, 2, 3, vector(2, 2, 3, resized(vector(2, 2, 3, vector(2, 2, 3, MPI_CHAR)), 0, 50))), 2,

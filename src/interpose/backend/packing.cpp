@@ -90,18 +90,19 @@ void Packing::free_content(MPI_Datatype type) const {
 
 // What a type is made by, and of, where that is one other type.
 struct Packing::Made {
+  static constexpr int kDimensions = 4;  // of subarrays, at most
+  static constexpr int kIntegers = 3 * kDimensions + 2;
+  static constexpr int kAddresses = 2;
   int combiner = MPI_COMBINER_NAMED;
-  int integers[3] = {};
-  MPI_Aint addresses[2] = {};
+  int integers[kIntegers] = {};
+  MPI_Aint addresses[kAddresses] = {};
   MPI_Datatype inner = MPI_DATATYPE_NULL;
 };
 
 bool Packing::made_of(MPI_Datatype type, Made* out) const {
-  constexpr int kIntegers = 3;
-  constexpr int kAddresses = 2;
   Envelope envelope;
-  if (!envelope_of(type, &envelope) || envelope.integers > kIntegers || envelope.addresses > kAddresses ||
-      envelope.large_counts > 0 || envelope.types != 1)
+  if (!envelope_of(type, &envelope) || envelope.integers > Made::kIntegers ||
+      envelope.addresses > Made::kAddresses || envelope.large_counts > 0 || envelope.types != 1)
     return false;
   out->combiner = envelope.combiner;
   return mpi_->Type_get_contents(type, static_cast<int>(envelope.integers),
@@ -119,6 +120,23 @@ bool Packing::is_contiguous(MPI_Datatype type, int depth) const {
                           is_contiguous(made.inner, depth - 1);
   free_content(made.inner);
   return contiguous;
+}
+
+// From the dimension on whose elements are neighbours.
+bool Packing::repeat_subarray(const Made& made, MPI_Aint extent, Strided* loops) {
+  const int dimensions = made.integers[0];
+  const int* const sizes = made.integers + 1;
+  const int* const parts = sizes + dimensions;
+  const int* const starts = parts + dimensions;
+  const bool first_is_innermost = starts[dimensions] == MPI_ORDER_FORTRAN;
+  MPI_Aint stride = extent;
+  for (int i = 0; i < dimensions; ++i) {
+    const int d = first_is_innermost ? i : dimensions - 1 - i;
+    if (parts[d] <= 0 || !loops->repeat(static_cast<std::size_t>(parts[d]), stride)) return false;
+    loops->move(starts[d] * stride);
+    stride *= sizes[d];
+  }
+  return true;
 }
 
 std::optional<Strided> Packing::loops_of(MPI_Datatype type, int depth) const {
@@ -148,6 +166,9 @@ std::optional<Strided> Packing::loops_of(MPI_Datatype type, int depth) const {
       break;
     case MPI_COMBINER_HVECTOR:
       fits = repeat(made.integers[1], extent) && repeat(made.integers[0], made.addresses[0]);
+      break;
+    case MPI_COMBINER_SUBARRAY:
+      fits = repeat_subarray(made, extent, &*loops);
       break;
     default:
       break;

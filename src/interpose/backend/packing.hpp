@@ -53,6 +53,7 @@ class Packing {
   void free_content(MPI_Datatype type) const;
   bool is_contiguous(MPI_Datatype type, int depth) const;
   struct Made;
+  static bool repeat_subarray(const Made& made, MPI_Aint extent, Strided* loops);
   bool made_of(MPI_Datatype type, Made* out) const;
   static constexpr int kDeepest = 4;  // a vector, resized, of vectors, resized
   std::optional<Strided> loops_of(MPI_Datatype type, int depth) const;

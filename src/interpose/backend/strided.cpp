@@ -1,8 +1,8 @@
 #include "interpose/backend/strided.hpp"
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 namespace heddle::backend {
 namespace {
@@ -69,7 +69,7 @@ void Strided::visit(std::size_t first, std::size_t bytes, Copy copy) const {
   std::size_t skip = first % run_;
   std::size_t number = first / run_;
   std::size_t index[kMostLoops] = {};
-  std::ptrdiff_t row = 0;
+  std::ptrdiff_t row = begin_;
   for (std::size_t i = 0; i < loops_; ++i) {
     index[i] = number % loop_[i].count;
     number /= loop_[i].count;

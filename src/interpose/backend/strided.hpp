@@ -1,6 +1,6 @@
-// Where the bytes of a message lie whose datatype is made of runs of one length, in loops: vectors, and
-// vectors of vectors. The hosts' own copies of such data are up to four times slower (Open MPI 4.1, of single
-// numbers), and none of them gives a part of it alone.
+// Where the bytes of a message lie whose datatype is made of runs of one length, in loops: vectors,
+// subarrays, and those of each other. The hosts' own copies of such data are up to four times slower (Open
+// MPI 4.1, of single numbers), and none of them gives a part of it alone.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +14,8 @@ class Strided {
 
   // Becomes `count` of itself, each so many bytes after the one before. False where it has no room for that.
   bool repeat(std::size_t count, std::ptrdiff_t stride);
+  // Begins so many bytes further on.
+  void move(std::ptrdiff_t by) { begin_ += by; }
 
   std::size_t bytes() const;  // of data
 
@@ -32,6 +34,7 @@ class Strided {
   void visit(std::size_t first, std::size_t bytes, Copy copy) const;
 
   std::size_t run_;
+  std::ptrdiff_t begin_ = 0;
   std::size_t loops_ = 0;
   Loop loop_[kMostLoops];  // the innermost one first
 };
