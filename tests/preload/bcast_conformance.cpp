@@ -266,6 +266,7 @@ void run_on(const job::Named& where, std::uint64_t seed) {
       const std::uint64_t data = random.next();
       if (n > 1000) {
         broadcast(where, root, n, 0, data);
+        broadcast(where, root, n, 4, data + 2);
         broadcast(where, root, n, 1 + static_cast<int>(random.below(kLayouts - 1)), data + 1);
       }
       for (int same = 0; n <= 1000 && same < kLayouts; ++same)

@@ -1,5 +1,5 @@
-// Any part of a message of a derived datatype, by heddle's own loops or by the host's packing of elements,
-// compared with what the host packs and unpacks of the whole.
+// Any part of a message of a derived datatype, by loops or lists of blocks, or by the host's packing of
+// elements, compared with what the host packs and unpacks of the whole.
 #include "interpose/backend/packed_views.hpp"
 
 #include <gtest/gtest.h>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "host.hpp"
+#include "interpose/backend/blocks.hpp"
 #include "interpose/backend/host_self.hpp"
 
 namespace heddle::backend {
@@ -21,11 +22,15 @@ using Bytes = std::vector<std::byte>;
 constexpr std::size_t kRoom = 20'000;    // memory
 constexpr std::size_t kOrigin = 10'000;  // where the buffer begins in it
 
+enum class By { loops, blocks, elements };
+constexpr const char* kNames[] = {", by loops", ", by blocks", ", by elements"};
+
 struct Case {
   const char* name;
   MPI_Datatype type;
   int count;
   bool in_loops;
+  bool lists_blocks = false;
 };
 
 MPI_Datatype committed(MPI_Datatype type) {
@@ -80,6 +85,26 @@ MPI_Datatype indexed() {
   return committed(type);
 }
 
+MPI_Datatype hindexed(MPI_Datatype of) {
+  const int lengths[4] = {2, 0, 1, 3};
+  const MPI_Aint places[4] = {40, 0, -21, 3};
+  MPI_Datatype type;
+  MPI_Type_create_hindexed(4, lengths, places, of, &type);
+  return committed(type);
+}
+MPI_Datatype indexed_block(MPI_Datatype of) {
+  const int places[3] = {7, -4, 2};
+  MPI_Datatype type;
+  MPI_Type_create_indexed_block(3, 2, places, of, &type);
+  return committed(type);
+}
+MPI_Datatype hindexed_block(MPI_Datatype of) {
+  const MPI_Aint places[3] = {70, -41, 2};
+  MPI_Datatype type;
+  MPI_Type_create_hindexed_block(3, 2, places, of, &type);
+  return committed(type);
+}
+
 std::vector<Case> cases() {
   const MPI_Datatype pair = MPI_DOUBLE_INT;
   return {
@@ -113,8 +138,13 @@ std::vector<Case> cases() {
       {"of pairs", vector(50, 1, 2, pair), 2, false},
       {"struct", number_and_letter(), 90, false},
       {"struct with holes", resized(number_and_letter(), 0, 40), 90, false},
-      {"indexed", indexed(), 100, false},
+      {"indexed", indexed(), 100, false, true},
       {"indexed, apart", resized(indexed(), 0, -60), 60, false},
+      {"hindexed", hindexed(contiguous(3, MPI_CHAR)), 20, false, true},
+      {"hindexed of vectors", hindexed(vector(2, 1, 2, MPI_SHORT)), 20, false},
+      {"hindexed of what lies apart", hindexed(resized(MPI_SHORT, 0, 6)), 20, false},
+      {"blocks of a length", indexed_block(MPI_DOUBLE), 9, false, true},
+      {"blocks of a length, by addresses", hindexed_block(MPI_INT), 9, false, true},
   };
 }
 
@@ -130,8 +160,8 @@ class PackedViews : public testing::Test {
   void SetUp() override { ASSERT_TRUE(self_.open()); }
   void TearDown() override { self_.close(); }
 
-  std::unique_ptr<PackedView> view(const Case& c, std::byte* buffer, bool by_loops) {
-    if (by_loops)
+  std::unique_ptr<PackedView> view(const Case& c, std::byte* buffer, By by) {
+    if (by == By::loops)
       return std::make_unique<StridedView>(
           buffer, packing_.loops_of(buffer, static_cast<std::size_t>(c.count), c.type).value());
     int bytes = 0;
@@ -139,19 +169,20 @@ class PackedViews : public testing::Test {
     MPI_Aint extent = 0;
     MPI_Type_size(c.type, &bytes);
     MPI_Type_get_extent(c.type, &lower, &extent);
+    if (by == By::blocks)
+      return std::make_unique<BlocksView>(buffer, packing_.blocks_of(c.type).value(), extent);
     return std::make_unique<ElementsView>(packing_, buffer, c.type, static_cast<std::size_t>(bytes), extent,
                                           scratch_);
   }
-  void compare(const Case& c, bool by_loops, std::size_t part);
+  void compare(const Case& c, By by, std::size_t part);
 
   HostSelf self_{host()};
   Packing packing_{host(), self_};
   Scratch scratch_;
 };
 
-void PackedViews::compare(const Case& c, bool by_loops, std::size_t part) {
-  SCOPED_TRACE(testing::Message() << c.name << (by_loops ? ", by loops" : ", by elements") << " in parts of "
-                                  << part);
+void PackedViews::compare(const Case& c, By by, std::size_t part) {
+  SCOPED_TRACE(testing::Message() << c.name << (kNames[static_cast<int>(by)]) << " in parts of " << part);
   int size = 0;
   MPI_Pack_size(c.count, c.type, MPI_COMM_SELF, &size);
   Bytes expected(static_cast<std::size_t>(size));
@@ -165,7 +196,7 @@ void PackedViews::compare(const Case& c, bool by_loops, std::size_t part) {
   };
 
   Bytes got(expected.size());
-  const auto source = view(c, from.data() + kOrigin, by_loops);
+  const auto source = view(c, from.data() + kOrigin, by);
   in_parts([&](std::size_t at, std::size_t n) { return source->read(at, n, got.data() + at); });
   EXPECT_EQ(got, expected);
 
@@ -173,7 +204,7 @@ void PackedViews::compare(const Case& c, bool by_loops, std::size_t part) {
   int position = 0;
   MPI_Unpack(expected.data(), packed, &position, wanted.data() + kOrigin, c.count, c.type, MPI_COMM_SELF);
   Bytes to = memory(2);
-  const auto target = view(c, to.data() + kOrigin, by_loops);
+  const auto target = view(c, to.data() + kOrigin, by);
   in_parts([&](std::size_t at, std::size_t n) { return target->write(at, n, expected.data() + at); });
   EXPECT_EQ(to, wanted);
 }
@@ -182,9 +213,12 @@ TEST_F(PackedViews, AreWhatTheHostPacks) {
   for (Case& c : cases()) {
     const auto loops = packing_.loops_of(&c, static_cast<std::size_t>(c.count), c.type);
     EXPECT_EQ(loops.has_value(), c.in_loops) << c.name;
+    const auto blocks = packing_.blocks_of(c.type);
+    EXPECT_EQ(blocks.has_value(), c.lists_blocks) << c.name;
     for (const std::size_t part : {1, 7, 8, 100, 1001, 1'000'000}) {
-      if (loops.has_value()) compare(c, true, part);
-      compare(c, false, part);
+      if (loops.has_value()) compare(c, By::loops, part);
+      if (blocks.has_value()) compare(c, By::blocks, part);
+      compare(c, By::elements, part);
     }
     MPI_Type_free(&c.type);
   }

@@ -187,6 +187,39 @@ std::optional<Strided> Packing::loops_of(const void* buffer, std::size_t count, 
   return loops;
 }
 
+std::optional<Blocks> Packing::blocks_of(MPI_Datatype type) const {
+  Envelope envelope;
+  if (!envelope_of(type, &envelope) || envelope.large_counts > 0 || envelope.types != 1) return std::nullopt;
+  Blocks blocks;
+  switch (envelope.combiner) {
+    case MPI_COMBINER_INDEXED:
+    case MPI_COMBINER_HINDEXED:
+      break;
+    case MPI_COMBINER_INDEXED_BLOCK:
+    case MPI_COMBINER_HINDEXED_BLOCK:
+      blocks.one_length = true;
+      break;
+    default:
+      return std::nullopt;
+  }
+  blocks.integers.resize(static_cast<std::size_t>(envelope.integers));
+  blocks.addresses.resize(static_cast<std::size_t>(envelope.addresses));
+  MPI_Datatype inner = MPI_DATATYPE_NULL;
+  if (mpi_->Type_get_contents(type, static_cast<int>(envelope.integers), static_cast<int>(envelope.addresses),
+                              1, blocks.integers.data(), blocks.addresses.data(), &inner) != MPI_SUCCESS)
+    return std::nullopt;
+  blocks.number = static_cast<std::size_t>(blocks.integers[0]);
+  MPI_Aint unused = 0;
+  MPI_Aint extent = 0;
+  const std::optional<Strided> loops = loops_of(inner, kDeepest);
+  const bool known = mpi_->Type_get_extent(inner, &unused, &extent) == MPI_SUCCESS;
+  free_content(inner);
+  if (!known || !loops.has_value() || !loops->is_run() || loops->bytes() != static_cast<std::size_t>(extent))
+    return std::nullopt;
+  blocks.unit = loops->bytes();
+  return blocks;
+}
+
 bool Packing::inspect(const void* buffer, MPI_Datatype type, Layout* out) const {
   if (const std::size_t bytes = abi::predefined_size(type); bytes > 0) {
     *out = {bytes, true};

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <optional>
 
+#include "interpose/backend/blocks.hpp"
 #include "interpose/backend/host_mpi.hpp"
 #include "interpose/backend/host_self.hpp"
 #include "interpose/backend/strided.hpp"
@@ -35,6 +36,8 @@ class Packing {
   // Where all of that lies, if that is runs in a few loops; not from MPI_BOTTOM on. Of a type that inspect()
   // has found good.
   std::optional<Strided> loops_of(const void* buffer, std::size_t count, MPI_Datatype type) const;
+  // Where one element of a type that lists blocks of memory has them.
+  std::optional<Blocks> blocks_of(MPI_Datatype type) const;
   // The most packed bytes that pack() and unpack() can do; the same on all ranks of a job.
   std::size_t most_bytes() const;
 

@@ -18,6 +18,8 @@ class Strided {
   void move(std::ptrdiff_t by) { begin_ += by; }
 
   std::size_t bytes() const;  // of data
+  // Whether that is all one run at the origin.
+  bool is_run() const { return loops_ == 0 && begin_ == 0; }
 
   // Copies the bytes of data from number `first` on, in the datatype's order: from the memory at `origin`, or
   // to it.
