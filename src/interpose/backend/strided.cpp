@@ -24,10 +24,16 @@ using Known = std::integral_constant<std::size_t, kBytes>;
 void copy_blocks_of(std::size_t width, const std::byte* from, std::ptrdiff_t from_stride, std::byte* to,
                     std::ptrdiff_t to_stride, std::size_t count) {
   switch (width) {
+    case 1:
+      return copy_blocks(from, from_stride, to, to_stride, count, Known<1>());
+    case 2:
+      return copy_blocks(from, from_stride, to, to_stride, count, Known<2>());
     case 4:
       return copy_blocks(from, from_stride, to, to_stride, count, Known<4>());
     case 8:
       return copy_blocks(from, from_stride, to, to_stride, count, Known<8>());
+    case 12:
+      return copy_blocks(from, from_stride, to, to_stride, count, Known<12>());
     case 16:
       return copy_blocks(from, from_stride, to, to_stride, count, Known<16>());
     default:
