@@ -17,7 +17,7 @@ using heddle::testing_ranks::on_ranks;
 using heddle::testing_ranks::on_threads;
 using heddle::testing_ranks::Seat;
 
-TEST(AfterFailures, AfterATimeoutOnlyDestructionIsLeft) {
+TEST(Misuse, AfterATimeoutOnlyDestructionIsLeft) {
   ASSERT_EQ(::setenv("HEDDLE_TIMEOUT", "2", 1), 0);
   Meeting meeting(2);
   on_threads(2, [&](int rank) {
@@ -54,7 +54,7 @@ TEST(AfterFailures, AfterATimeoutOnlyDestructionIsLeft) {
 }
 
 // A rank hears of it where messages meet, the other one, perhaps, when it waits in vain.
-TEST(AfterFailures, AfterCountsThatDifferOnlyDestructionIsLeft) {
+TEST(Misuse, AfterCountsThatDifferOnlyDestructionIsLeft) {
   ASSERT_EQ(::setenv("HEDDLE_TIMEOUT", "2", 1), 0);
   ASSERT_EQ(::setenv("HEDDLE_ALGORITHM", "allreduce:ring", 1), 0);
   Meeting meeting(2);
@@ -81,7 +81,7 @@ TEST(AfterFailures, AfterCountsThatDifferOnlyDestructionIsLeft) {
   ::unsetenv("HEDDLE_TIMEOUT");
 }
 
-TEST(AfterFailures, WhatThereIsNoMemoryForDoesNoHarm) {
+TEST(Misuse, WhatThereIsNoMemoryForDoesNoHarm) {
   ASSERT_EQ(::setenv("HEDDLE_ALGORITHM", "allreduce:recursive_doubling", 1), 0);
   ASSERT_EQ(::setenv("HEDDLE_TIMEOUT", "10", 1), 0);
   constexpr std::size_t kTooMany = std::size_t{1} << 58;
