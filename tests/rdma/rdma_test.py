@@ -27,17 +27,22 @@ def main():
 
     begin = time.monotonic()
     cases = []
+    failed = []  # with what they said, which is far above the end by then
 
     def show(line):
         print(f'{time.monotonic() - begin:6.1f} {line}', flush=True)
         if line.startswith('CASE '):
             cases.append(line.split()[2])
+            if cases[-1] == 'FAILED':
+                failed.append(line)
 
     # In the machine they are run from somewhere else.
     arguments = [str(pathlib.Path(a).resolve()) if pathlib.Path(a).exists() else a for a in args.guest]
     guest = [sys.executable, str(pathlib.Path(__file__).with_name('guest.py').resolve()), *arguments]
     console = folder / 'console.log'
     status = machine.run(folder, shlex.join(guest), args.deadline, console, show)
+    for line in failed:
+        print(line)
     print(f'{cases.count("passed")} passed, {cases.count("FAILED")} failed, {cases.count("skipped")} skipped, '
           f'{time.monotonic() - begin:.0f} s; the console is in {console}')
     if status is None and 'MACHINE UP' not in console.read_text():
