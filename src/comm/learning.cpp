@@ -22,7 +22,7 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 
 // Raised whenever choices measured by another build could not be trusted.
-constexpr int kChoiceVersion = 5;
+constexpr int kChoiceVersion = 6;
 
 // Reads all of it, at the speed of the memory.
 std::uint32_t pass_over(const float* data, std::size_t count) {
@@ -43,7 +43,8 @@ std::string keep(const ChoiceCache& cache, const std::string& key, const Tuning&
     return fmt::format("not kept: a rank was without its core for {:.0f}% of that",
                        100 * std::min(without_core, 1.0));
   const Status kept = cache.save(key, tuning);
-  return kept.ok() ? "kept in " + cache.path_of(key) : "not kept: " + kept.message();
+  if (!kept.ok()) return "not kept: " + kept.message();
+  return "kept in " + cache.path_of(key) + (tuning.found_once ? " for the next job to confirm" : "");
 }
 
 }  // namespace
@@ -260,6 +261,13 @@ Status Learning::share(std::string& text) {
   return length == 0 ? Status() : bcast(text.data(), length);
 }
 
+SearchPlan Learning::plan() const {
+  SearchPlan plan;
+  plan.ranks = comm_.size_;
+  plan.collectives = {Collective::allreduce, Collective::bcast};
+  return plan;
+}
+
 Result<MeasuredChoices> Learning::try_choices() {
   ChoiceTrial trial;
   trial.candidates = [&](Collective collective, std::size_t bytes) {
@@ -272,10 +280,7 @@ Result<MeasuredChoices> Learning::try_choices() {
     // The same on every rank, other than what a clock says. One more than `times` for coming together.
     return Timing{seconds.value(), seconds.value() * (times + 1) / times};
   };
-  SearchPlan plan;
-  plan.ranks = comm_.size_;
-  plan.collectives = {Collective::allreduce, Collective::bcast};
-  Result<MeasuredChoices> measured = measure_choices(trial, plan);
+  Result<MeasuredChoices> measured = measure_choices(trial, plan());
   trials_.forget();
   return measured;
 }
@@ -317,6 +322,7 @@ std::string Learning::known_choices(const ChoiceCache& cache, const std::string&
     comm_.log_.warn(fmt::format("{}; it is ignored, and measured again", kept.status().message()));
   } else if (kept.value()) {
     known = write_tuning(*kept.value(), key);
+    if (kept.value()->found_once) return known;
     connections_.process->keep_choices(key, known);
     comm_.learnt_ = fmt::format(", algorithms as measured before ({})", cache.path_of(key));
   }
@@ -330,16 +336,23 @@ Status Learning::choices() {
   const std::string key = comm_.rank_ == 0 ? choice_key() : std::string();
   std::string text = comm_.rank_ == 0 ? known_choices(cache, key) : std::string();
   HEDDLE_TRY(share(text));
-  if (!text.empty()) {
-    Result<Tuning> tuning = parse_tuning(text);
-    if (!tuning.ok()) return tuning.status();
-    use(std::move(tuning).value());
-    return {};
-  }
+  if (text.empty()) return measure(cache, key, nullptr);
+  Result<Tuning> tuning = parse_tuning(text);
+  if (!tuning.ok()) return tuning.status();
+  if (tuning.value().found_once) return measure(cache, key, &tuning.value());
+  use(std::move(tuning).value());
+  return {};
+}
+
+// Where another algorithm wins than the one that would serve without, the next job measures once more, and
+// later ones go by what both have found. `earlier`: what the first of these two has; may be null.
+Status Learning::measure(const ChoiceCache& cache, const std::string& key, const Tuning* earlier) {
   const auto start = SteadyClock::now();
   const double core_start = connections_.process->core_seconds();
   Result<MeasuredChoices> measured = try_choices();
   if (!measured.ok()) return measured.status();
+  if (earlier != nullptr) confirm(measured.value(), plan(), *earlier);
+  const bool once = earlier == nullptr && anything_won(measured.value());
   // Of the rank that was without its core for longest, as a share.
   const auto missed = [&] {
     return trials_.slowest(1 - (connections_.process->core_seconds() - core_start) / seconds_since(start));
@@ -355,10 +368,11 @@ Status Learning::choices() {
   if (!without_core.ok()) return without_core.status();
   if (comm_.rank_ == 0) {
     connections_.process->keep_choices(key, write_tuning(measured->tuning, key));
-    comm_.learnt_ =
-        fmt::format(", algorithms{} measured in {:.0f} ms, {}",
-                    measured->complete ? "" : " for all but the largest sizes", 1e3 * seconds_since(start),
-                    keep(cache, key, measured->tuning, without_core.value()));
+    Tuning kept = measured->tuning;
+    kept.found_once = once;
+    comm_.learnt_ = fmt::format(", algorithms{} measured in {:.0f} ms, {}",
+                                measured->complete ? "" : " for all but the largest sizes",
+                                1e3 * seconds_since(start), keep(cache, key, kept, without_core.value()));
   }
   use(std::move(measured->tuning));
   return {};

@@ -42,6 +42,8 @@ class Learning {
   // Which algorithm serves which size best on this one node: from before, or by trying them.
   bool can_try_choices() const;
   Status choices();
+  Status measure(const ChoiceCache& cache, const std::string& key, const Tuning* earlier);
+  SearchPlan plan() const;
   Result<MeasuredChoices> try_choices();
   Result<std::size_t> try_streaming();
   std::string choice_key() const;

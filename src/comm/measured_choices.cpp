@@ -20,14 +20,16 @@ constexpr std::size_t kMostInTheFinal = 4;
 constexpr double kHopeless = 1.5;     // times the fastest in the first round
 constexpr double kWorthwhile = 0.93;  // of the first candidate's time
 
-// How long one turn of one candidate is, and of how many collectives at most; the same of the first round.
+// How long one turn of one candidate is, and of how many collectives at most; the same of the first round;
+// and of how many times as many those turns are in which the winner must win again.
 struct Effort {
   double turn_s;
   double first_round_s;
   int most_times;
+  int times_again;
 };
-constexpr Effort kShort{2e-4, 0, 16};
-constexpr Effort kThorough{5e-3, 1e-3, 1000};
+constexpr Effort kShort{2e-4, 0, 16, 2};
+constexpr Effort kThorough{5e-3, 1e-3, 1000, 1};
 
 // What is expected to take longer than so many times the fastest is not run. Forecasts are crude.
 constexpr double kHopelessForecast = 4;
@@ -301,15 +303,14 @@ Status Search::hold_final(TriedSize& tried, std::vector<Contender>& all) {
   if (!ran.ok()) return ran.status();
   if (!ran.value()) return {};
   const Contender winner = winner_of(tried, all);
-  if (plan_.thorough && winner.index != 0) {
+  if (winner.index != 0) {
+    // What somebody else did to the machine meanwhile would be taken for its ways, and by later jobs too.
     std::vector<Contender> two{all.front(), winner};
-    const Result<bool> again = run_turns(tried, two, times);
+    const Result<bool> again = run_turns(tried, two, effort_.times_again * times);
     if (!again.ok()) return again.status();
     if (!again.value()) return {};
     const bool stays = two[1].clearly_beats(two[0]) && two[1].median() <= kWorthwhile * two[0].median();
     tried.winner = stays ? winner.index : 0;
-  } else {
-    tried.winner = winner.index;
   }
   tried.decided = true;
   return {};
@@ -338,48 +339,7 @@ Result<TriedSize> Search::next(Collective collective, const TrialSize& size) {
   return tried;
 }
 
-// Longer by a neighbouring size, or one more.
-void add_rule(std::vector<TuningRule>& rules, const TriedSize& tried, const SearchPlan& plan) {
-  const Choice& choice = tried.candidates[tried.winner].choice;
-  const auto last = std::find_if(rules.rbegin(), rules.rend(),
-                                 [&](const TuningRule& rule) { return rule.collective == tried.collective; });
-  if (last != rules.rend() && last->bytes[1] == tried.size.from - 1 &&
-      same_choice({last->algorithm, last->shape, 0}, choice)) {
-    last->bytes[1] = tried.size.up_to;
-    return;
-  }
-  TuningRule rule;
-  rule.collective = tried.collective;
-  rule.ranks[0] = rule.ranks[1] = plan.ranks;
-  rule.nodes[0] = rule.nodes[1] = plan.nodes;
-  rule.bytes[0] = tried.size.from;
-  rule.bytes[1] = tried.size.up_to;
-  rule.algorithm = choice.algorithm;
-  rule.shape = choice.shape;
-  rules.push_back(rule);
-}
-
 }  // namespace
-
-std::vector<TrialSize> start_up_sizes() {
-  return {
-      {64, 0, 255},          {1024, 256, 2047},      {4096, 2048, 8191},       {8192, 8192, 16383},
-      {16384, 16384, 32767}, {65536, 32768, 131071}, {262144, 131072, 524287}, {1048576, 524288, INT64_MAX}};
-}
-
-std::vector<TrialSize> every_class(std::size_t least, std::size_t most) {
-  std::vector<TrialSize> sizes;
-  for (std::size_t bytes = least; bytes <= most && bytes != 0; bytes *= 2) {
-    const auto from = static_cast<std::int64_t>(bytes);
-    sizes.push_back({bytes, from, 2 * from - 1});
-  }
-  return sizes;
-}
-
-bool same_choice(const Choice& a, const Choice& b) {
-  return a.algorithm == b.algorithm && a.shape.radix == b.shape.radix && a.shape.chunks == b.shape.chunks &&
-         a.shape.leaders == b.shape.leaders;
-}
 
 Result<MeasuredChoices> measure_choices(const ChoiceTrial& trial, const SearchPlan& plan) {
   MeasuredChoices measured;
@@ -391,12 +351,12 @@ Result<MeasuredChoices> measure_choices(const ChoiceTrial& trial, const SearchPl
       measured.spent_s = search.spent();
       const bool any = !tried->candidates.empty();
       if (any && !tried->decided) measured.complete = false;
-      if (tried->decided && (!plan.thorough || tried->winner != 0))
-        add_rule(measured.tuning.rules, tried.value(), plan);
       measured.sizes.push_back(std::move(tried).value());
-      if (!measured.complete && !plan.thorough) return measured;
+      if (!measured.complete && !plan.thorough) break;
     }
+    if (!measured.complete && !plan.thorough) break;
   }
+  measured.tuning.rules = rules_of(measured.sizes, plan);
   return measured;
 }
 

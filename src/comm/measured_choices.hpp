@@ -56,12 +56,12 @@ struct SearchPlan {
   std::int32_t nodes = 1;
   std::vector<Collective> collectives;
   std::vector<TrialSize> sizes = start_up_sizes();  // rising
-  std::chrono::microseconds budget{100'000};
+  std::chrono::microseconds budget{150'000};
   // Of a short search the first one serves where nothing beats it, and sizes for which no time is left have
   // no rule. A thorough one is for a tuning file:
   // - each pair of size and collective has an equal share of what is left, so that the last ones get theirs;
   // - candidates that price and smaller sizes say are hopeless, or take longer than the share, are not run;
-  // - turns are longer, and who won must win again, in turns of these two alone;
+  // - turns are longer;
   // - the first one is what serves without a rule: where it wins, there is none.
   bool thorough = false;
   std::function<void(const TrialProgress&)> progress;  // may be null
@@ -103,8 +103,20 @@ inline constexpr double kWithoutCore = 0.1;
 
 // Collective. Every candidate runs; then the first and the three fastest of those within half of the fastest
 // run by turns. The one with the least median replaces the first only when it took at least 7% less in four
-// turns of five. A failure of `time` ends it; the status says what was timed.
+// turns of five, and again so in turns of these two alone. A failure of `time` ends it; the status says what
+// was timed.
 Result<MeasuredChoices> measure_choices(const ChoiceTrial& trial, const SearchPlan& plan);
+
+// Neighbouring sizes with one choice have one rule.
+std::vector<TuningRule> rules_of(const std::vector<TriedSize>& sizes, const SearchPlan& plan);
+
+// Whether another than the first one serves any size.
+bool anything_won(const MeasuredChoices& measured);
+
+// The first one serves again where `earlier`, the rules of another such search, do not have the same winner.
+// What disturbs a process for as long as it lives, as where its pages came to lie, is taken for the machine's
+// ways by all turns of one search.
+void confirm(MeasuredChoices& measured, const SearchPlan& plan, const Tuning& earlier);
 
 // The same algorithm in the same shape, whatever its price.
 bool same_choice(const Choice& a, const Choice& b);

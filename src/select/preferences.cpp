@@ -150,8 +150,13 @@ Result<Tuning> parse_tuning(std::string_view text, std::string_view made_for) {
   if (!made_for.empty() && root.value("made_for", json()) != json(std::string(made_for))) {
     return Status(Code::invalid_argument, "it was made for another machine, placement of ranks or version");
   }
-  HEDDLE_TRY(known_keys(root, {"version", "made_for", "rules", "streamed_results_from"}));
+  HEDDLE_TRY(known_keys(root, {"version", "made_for", "rules", "streamed_results_from", "found_once"}));
   Tuning tuning;
+  if (const json once = root.value("found_once", json(false)); once.is_boolean()) {
+    tuning.found_once = once;
+  } else {
+    return Status(Code::invalid_argument, "\"found_once\" must be true or false");
+  }
   if (root.contains("streamed_results_from")) {
     const json& from = root["streamed_results_from"];
     if (from.is_number_unsigned()) {
@@ -192,6 +197,7 @@ std::string write_tuning(const Tuning& tuning, std::string_view made_for) {
   } else if (tuning.streamed_from) {
     root["streamed_results_from"] = *tuning.streamed_from;
   }
+  if (tuning.found_once) root["found_once"] = true;
   return root.dump(1, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace) + "\n";
 }
 

@@ -42,12 +42,13 @@ struct TuningRule {
 struct Tuning {
   std::vector<TuningRule> rules;  // the first that matches wins
   std::optional<std::size_t>
-      streamed_from;  // bytes; results from this size on are stored past the cache; SIZE_MAX: none
+      streamed_from;        // bytes; results from this size on are stored past the cache; SIZE_MAX: none
+  bool found_once = false;  // of measured ones that are kept: by one job, which is to be confirmed by another
 };
 
-// Reads {"version": 1, "rules": [...], "streamed_results_from": BYTES or "never"}, the last of which may be
-// left out. The status names rule and key. Never throws, whatever the text is. `made_for`, unless empty, must
-// be what the text's "made_for" says.
+// Reads {"version": 1, "rules": [...], "streamed_results_from": BYTES or "never", "found_once": true}, the
+// last two of which may be left out. The status names rule and key. Never throws, whatever the text is.
+// `made_for`, unless empty, must be what the text's "made_for" says.
 Result<Tuning> parse_tuning(std::string_view text, std::string_view made_for = {});
 // Such a text.
 std::string write_tuning(const Tuning& tuning, std::string_view made_for);

@@ -87,6 +87,40 @@ TEST(MeasuredChoices, WhatIsSlowAtFirstIsNotJudgedByThat) {
   EXPECT_EQ(winner_of(machine), "team");
 }
 
+// Something else kept the first one from its core all through the final.
+TEST(MeasuredChoices, WhoWinsMustWinAgain) {
+  MadeUpMachine machine{{{"team", 1}, {"ring", 1.2}, {"knomial", 9}}};
+  machine.slow_at_first["team"] = 8;
+  EXPECT_EQ(winner_of(machine), "team");
+  machine.slow_at_first["team"] = 8 + 7;
+  EXPECT_EQ(winner_of(machine), "mixed") << "or this test looks at nothing";
+}
+
+TEST(MeasuredChoices, WhatOneSearchAloneHasFoundIsNotConfirmed) {
+  const SearchPlan plan = plan_of(4);
+  const auto search = [&](MadeUpMachine machine) { return measure_choices(machine.trial(), plan).value(); };
+  const MeasuredChoices as_usual = search({{{"team", 1}, {"ring", 2}, {"knomial", 2}}});
+  const MeasuredChoices by_ring = search({{{"team", 3}, {"ring", 1}, {"knomial", 2}}});
+  const MeasuredChoices by_knomial = search({{{"team", 3}, {"ring", 2}, {"knomial", 1}}});
+  EXPECT_FALSE(anything_won(as_usual));
+  EXPECT_TRUE(anything_won(by_ring));
+  const auto confirmed = [&](MeasuredChoices later, Tuning earlier) {
+    confirm(later, plan, earlier);
+    std::vector<std::string> names;
+    for (const TuningRule& rule : later.tuning.rules)
+      names.emplace_back(rule.algorithm->name);
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(confirmed(by_ring, by_ring.tuning), Names{"ring"});
+  EXPECT_EQ(confirmed(by_ring, by_knomial.tuning), Names{"team"});
+  EXPECT_EQ(confirmed(by_ring, as_usual.tuning), Names{"team"});
+  EXPECT_EQ(confirmed(as_usual, by_ring.tuning), Names{"team"});
+  Tuning of_few_bytes = by_ring.tuning;
+  of_few_bytes.rules[0].bytes[1] = 2047;
+  EXPECT_EQ(confirmed(by_ring, of_few_bytes), (Names{"ring", "team"}));
+}
+
 TEST(MeasuredChoices, RulesCoverEverySizeOnce) {
   MadeUpMachine machine{{{"team", 1}, {"ring", 2}, {"knomial", 2}}};
   const Result<MeasuredChoices> found =
@@ -117,7 +151,7 @@ TEST(MeasuredChoices, StopWhenTheTimeIsOver) {
   EXPECT_LT(found->tuning.rules.size(), 8U);
   EXPECT_GE(found->tuning.rules.size(), 1U);
   // Each timing is of one collective and one before it: 2 ms.
-  EXPECT_LE(machine.calls, 52);
+  EXPECT_LE(machine.calls, 77);
 }
 
 TEST(MeasuredChoices, AFailureEndsIt) {
@@ -256,6 +290,11 @@ class MeasuringCommunicator : public Folder {
     }
     return all;
   }
+  // Until nothing is left to confirm, which the first job may leave to the second.
+  void make_until_kept() {
+    const bool again = make().find("to confirm") != std::string::npos;
+    if (again) make();
+  }
   // What rank 0 says of itself; the choices must work whatever they are.
   std::string make(const Processes& processes = processes_with(1, 1), bool single_copy = false) {
     Config config = quiet();
@@ -283,8 +322,26 @@ TEST_F(MeasuringCommunicator, MeasuresOnceAndKeepsIt) {
   const std::string file = only_file();
   ASSERT_NE(file, "");
   EXPECT_NE(first.find(file), std::string::npos) << first;
-  const std::string second = make();
-  EXPECT_NE(second.find("measured before (" + file), std::string::npos) << second;
+  if (first.find("to confirm") != std::string::npos) make_until_kept();
+  const std::string later = make();
+  EXPECT_NE(later.find("measured before (" + file), std::string::npos) << later;
+}
+
+TEST_F(MeasuringCommunicator, WhatOneJobHasFoundTheNextOneMeasuresAgain) {
+  make_until_kept();
+  std::string text = tuning_text(only_file()).value();
+  const std::size_t key = text.find("\"made_for\"");
+  ASSERT_NE(key, std::string::npos);
+  text = "{" + text.substr(key, text.find('\n', key) - key) +
+         R"( "version": 1, "found_once": true, "rules": [{"collective": "allreduce", "algorithm": "ring"}]})";
+  std::ofstream(only_file()) << text;
+  const Processes processes = processes_with(1, 1);
+  const std::string second = make(processes);
+  EXPECT_NE(second.find("measured in"), std::string::npos) << second;
+  EXPECT_EQ(second.find("to confirm"), std::string::npos) << second;
+  EXPECT_EQ(make(processes).find("measured in"), std::string::npos) << "this process has it";
+  EXPECT_EQ(tuning_text(only_file()).value().find("found_once"), std::string::npos);
+  EXPECT_NE(make().find("measured before"), std::string::npos);
 }
 
 // It would be wrong for all jobs to come.
@@ -313,10 +370,11 @@ TEST(CoreSeconds, AreTheCallingThreadsOwn) {
 TEST_F(MeasuringCommunicator, KeepsChoicesWithBcastsCopiedOnceApart) {
   const std::string through_slots = make();
   const std::string once = make(processes_with(1, 1), true);
+  const bool is_kept = once.find("to confirm") == std::string::npos;
   EXPECT_EQ(through_slots.find("copied once"), std::string::npos) << through_slots;
   EXPECT_NE(once.find("bcasts of 8 to 64 KiB copied once"), std::string::npos) << once;
   EXPECT_NE(once.find("measured in"), std::string::npos) << once;
-  EXPECT_NE(make(processes_with(1, 1), true).find("measured before"), std::string::npos);
+  EXPECT_EQ(make(processes_with(1, 1), true).find("measured before") != std::string::npos, is_kept);
 }
 
 TEST_F(MeasuringCommunicator, WhatIsKeptDecides) {
@@ -345,6 +403,7 @@ TEST_F(MeasuringCommunicator, ADamagedFileIsReplaced) {
   const std::string file = only_file();
   std::ofstream(file) << "not JSON";
   EXPECT_NE(make().find("measured in"), std::string::npos);
+  make_until_kept();
   EXPECT_NE(make().find("measured before"), std::string::npos);
 }
 

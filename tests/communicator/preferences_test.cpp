@@ -110,6 +110,7 @@ TEST(TuningFiles, MistakesAreNamed) {
       {R"({"version": 1, "rules": [7]})", "rule 1: is not an object"},
       {R"({"version": 1, "rules": [], "streamed_results_from": -1})", "\"streamed_results_from\" must be"},
       {R"({"version": 1, "rules": [], "streamed_results_from": "now"})", "\"streamed_results_from\" must be"},
+      {R"({"version": 1, "rules": [], "found_once": 1})", "\"found_once\" must be"},
       {R"({"version": 1, "rules": [{"collective": "gather", "algorithm": "ring"}]})",
        "\"collective\" must be"},
       {R"({"version": 1, "rules": [{"collective": 3}]})", "\"collective\" must be"},
