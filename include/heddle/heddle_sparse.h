@@ -61,8 +61,11 @@ HEDDLE_API heddle_status heddle_sparse_check(const heddle_sparse* vector);
  * sparse values and more than 0 elements; arguments that are refused it tells to their rank alone.) `out`
  * takes the result; dimension and types are set to those of `in`. It may be `in` itself. Where `capacity` is
  * less than the result and `grow` is null, this rank gets HEDDLE_ERR_CAPACITY, and where `grow` fails
- * HEDDLE_ERR_MEMORY: in both cases `count` becomes what is needed, and heddle_sparse_fetch has the result;
- * others are not affected. */
+ * HEDDLE_ERR_MEMORY: in both cases `count` becomes what is needed, and heddle_sparse_fetch has the result,
+ * unless there was no memory to keep it, which the text says; others are not affected. Where heddle itself
+ * finds no memory, in this call or another one of this header and heddle_compress.h, the communicator has
+ * failed (heddle_comm_failed), of which the others hear, or all have: it remains usable, and they got
+ * HEDDLE_ERR_PEER. So no rank makes such a call again by itself, as it may a heddle_allreduce. */
 HEDDLE_API heddle_status heddle_sparse_allreduce(const heddle_sparse* in, heddle_sparse* out, heddle_op op,
                                                  heddle_comm_t comm);
 

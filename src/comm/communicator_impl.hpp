@@ -159,6 +159,11 @@ class CommunicatorImpl final : public Communicator {
       return no_memory();
     }
   }
+  // Of a collective that is a part of another one. For want of memory it may not have begun: then nothing was
+  // sent, but who made the whole call again would meet the others, who wait in the part, in its first one.
+  Status part(Status status) {
+    return status.code() == Code::out_of_memory && broken_.ok() ? fail(std::move(status)) : status;
+  }
   static Status no_memory() { return Status(Code::out_of_memory, "no memory in the middle of a collective"); }
   void note_sparse(const char* algorithm, std::uint64_t entries, std::uint64_t result_entries,
                    std::uint64_t bytes_sent);

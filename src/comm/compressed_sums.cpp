@@ -101,9 +101,9 @@ Status CompressedSums::agree_on(const CompressedJob& job) {
   all[static_cast<std::size_t>(comm_.rank_)] = job.trouble.ok() ? asked : trouble;
   if (comm_.size_ > 1) {
     ++comm_.calls_;
-    HEDDLE_TRY(
+    HEDDLE_TRY(comm_.part(
         comm_.run_job({Collective::allreduce, all.data(), all.data(), all.size(), sizeof(std::uint64_t),
-                       fold_kernel(DType::u64, Op::sum), 0, kCompressedAgreement}));
+                       fold_kernel(DType::u64, Op::sum), 0, kCompressedAgreement})));
   }
   if (!job.trouble.ok()) return job.trouble;
   const auto refused = std::ranges::find(all, kRefused);
@@ -236,7 +236,7 @@ Status CompressedSums::sum_streams(const CodedSparseJob& job) {
   agreement.state(comm_.rank_, job.in, Op::sum, SparseForm::coded, valid.ok(),
                   hash_of(job.in.dimension, job.how));
   if (!arguments.ok()) agreement.withdraw(comm_.rank_, arguments.code() == Code::invalid_argument);
-  if (comm_.size_ > 1) HEDDLE_TRY(comm_.run_job(agreement_job(agreement)));
+  if (comm_.size_ > 1) HEDDLE_TRY(comm_.part(comm_.run_job(agreement_job(agreement))));
   HEDDLE_TRY(agreement.check(valid));
   const std::uint64_t seed = codec_seed(job.how.codec.seed);
   note();
@@ -286,7 +286,7 @@ Status CompressedSums::exchange_selected(const CompressedJob& job, const Result<
 Status CompressedSums::run_random(const CompressedJob& job, const float* in, std::uint64_t seed) {
   const Indices indices = random_k(job.count, entries_wanted(job), seed);
   std::vector<float> values = gather(in, indices);
-  HEDDLE_TRY(comm_.allreduce(values.data(), values.data(), values.size(), DType::f32, Op::sum));
+  HEDDLE_TRY(comm_.part(comm_.allreduce(values.data(), values.data(), values.size(), DType::f32, Op::sum)));
   if (job.residual != nullptr) HEDDLE_TRY(job.residual->keep(in, indices));
   if (job.count > 0) std::memset(job.out, 0, job.count * sizeof(float));
   for (std::size_t i = 0; i < values.size(); ++i)

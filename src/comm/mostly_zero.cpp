@@ -53,7 +53,8 @@ Result<bool> CommunicatorImpl::sum_by_entries(const MostlyZeroJob& job) {
 Status CommunicatorImpl::mostly_zero_allreduce(const MostlyZeroJob& job) {
   const Turn turn(asked_);
   const Result<bool> served = sum_by_entries(job);
-  return served.ok() && !served.value() ? sparse_.sum_whole(job) : served.status();
+  if (!served.ok() || served.value()) return served.status();
+  return with_memory([&, this] { return sparse_.sum_whole(job); });
 }
 
 // By samples of every rank's vector: what an allreduce of their entries would cost, beside that of the
@@ -68,7 +69,7 @@ Result<bool> SparseSums::looks_sparse(const MostlyZeroJob& job) {
   Agreement agreement(comm_.size_, 0);
   agreement.state(comm_.rank_, guess, Op::sum, SparseForm::in_place, true);
   if (!density.ok()) agreement.withdraw(comm_.rank_, false);
-  HEDDLE_TRY(comm_.run_job(agreement_job(agreement)));
+  HEDDLE_TRY(comm_.part(comm_.run_job(agreement_job(agreement))));
   if (Status checked = agreement.check(density.status()); !checked.ok()) {
     ++comm_.calls_;  // a rank that met this with another call has counted
     return checked;
@@ -106,6 +107,7 @@ Result<bool> SparseSums::exchange_entries(const MostlyZeroJob& job) {
 }
 
 Status SparseSums::sum_whole(const MostlyZeroJob& job) {
+  if (!job.trouble.ok()) return comm_.size_ == 1 ? job.trouble : comm_.fail(job.trouble);
   if (comm_.size_ == 1 && job.in_place()) return {};
   const void* in = job.in;
   void* out = job.out;
@@ -120,7 +122,7 @@ Status SparseSums::sum_whole(const MostlyZeroJob& job) {
     if (!image.ok()) return comm_.fail(image.status());
     out = image.value();
   }
-  HEDDLE_TRY(comm_.allreduce(in, out, job.count, job.type, Op::sum));
+  HEDDLE_TRY(comm_.part(comm_.allreduce(in, out, job.count, job.type, Op::sum)));
   if (job.there != nullptr) job.there->store();
   return {};
 }

@@ -354,8 +354,8 @@ Status TeamRequest::begin() {
   op_ = CommunicatorImpl::team_op(job_);
   mode_ = FloatMode::current();
   under_way_ = false;
-  active_ = true;
   comm_.turns_.push(this);
+  active_ = true;  // not where there was no memory for its turn: it may be started again
   return {};
 }
 

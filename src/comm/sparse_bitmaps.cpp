@@ -32,8 +32,8 @@ Status SparseSums::run_bitmaps(const SparseJob& job, const Agreement& agreement,
   std::vector<BitmapExchange::Shown> all(static_cast<std::size_t>(comm_.size_));
   all[static_cast<std::size_t>(comm_.rank_)] = bitmaps_->show();
   constexpr std::size_t kWords = sizeof(BitmapExchange::Shown) / sizeof(std::uint64_t);
-  HEDDLE_TRY(comm_.run_job({Collective::allreduce, all.data(), all.data(), all.size() * kWords,
-                            sizeof(std::uint64_t), fold_kernel(DType::u64, Op::sum), 0}));
+  HEDDLE_TRY(comm_.part(comm_.run_job({Collective::allreduce, all.data(), all.data(), all.size() * kWords,
+                                       sizeof(std::uint64_t), fold_kernel(DType::u64, Op::sum), 0})));
   for (const BitmapExchange::Shown& shown : all)
     if (shown.is_there == 0) return {};
   *served = true;

@@ -50,13 +50,14 @@ Status SparseRequest::begin() {
     const Result<std::uint32_t> sequence = enter();
     if (!sequence.ok()) return sequence.status();
     stage_ = Stage::exchanging;
-    return streams_->again(job_.in.values, sequence.value());
+    return comm_.with_memory([&, this] { return streams_->again(job_.in.values, sequence.value()); });
   }
   valid_ = check_sparse(job_.in);
   outcome_ = {};
   agreement_.state(comm_.rank_, job_.in, job_.op, SparseForm::entries, valid_.ok());
   if (agreeing_) HEDDLE_TRY(agreeing_->begin());
-  const Result<std::uint32_t> sequence = enter();
+  // The others may be in the agreement with this rank by now.
+  const Result<std::uint32_t> sequence = comm_.with_memory([this] { return enter(); });
   if (!sequence.ok()) return sequence.status();
   sequence_ = sequence.value();
   stage_ = Stage::agreeing;

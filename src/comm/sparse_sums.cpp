@@ -80,7 +80,7 @@ Status SparseSums::exchange(const SparseJob& job) {
   Agreement agreement(comm_.size_, 0);
   agreement.state(comm_.rank_, job.in, job.op, form_of(job), valid.ok());
   if (!job.trouble.ok()) agreement.withdraw(comm_.rank_, job.trouble.code() == Code::invalid_argument);
-  if (comm_.size_ > 1) HEDDLE_TRY(comm_.run_job(agreement_job(agreement)));
+  if (comm_.size_ > 1) HEDDLE_TRY(comm_.part(comm_.run_job(agreement_job(agreement))));
   HEDDLE_TRY(agreement.check(valid));
   if (job.in.dimension == 0) {
     // Where the result goes may be null here, and not there: it says nothing of what the others do.
@@ -126,7 +126,7 @@ Status SparseSums::learn_node_memory() {
     own.is_there = memory->place_of(trial.data(), sizeof mark, &own.place) ? 1 : 0;
   }
   const Shown mine = own;
-  HEDDLE_TRY(comm_.gather(&mine, all.data(), sizeof mine));
+  HEDDLE_TRY(comm_.part(comm_.gather(&mine, all.data(), sizeof mine)));
   std::uint64_t reached = 1;
   for (int rank = 0; rank < comm_.size_ && reached != 0; ++rank) {
     const Shown& shown = all[static_cast<std::size_t>(rank)];
@@ -138,7 +138,7 @@ Status SparseSums::learn_node_memory() {
     if (mark != kMark + static_cast<std::uint64_t>(rank)) reached = 0;
   }
   // The sum is a barrier as well: the trial's memory may go afterwards.
-  HEDDLE_TRY(comm_.allreduce(&reached, &reached, 1, DType::u64, Op::min));
+  HEDDLE_TRY(comm_.part(comm_.allreduce(&reached, &reached, 1, DType::u64, Op::min)));
   if (reached != 0) node_memory_ = std::move(memory);
   return {};
 }
@@ -152,7 +152,7 @@ Result<Profile> SparseSums::profile_for(const SparseJob& job) {
   if (known != profiles_.end() && !known->second.moves()) return known->second;
   Agreement samples(comm_.size_, samples_shown(comm_.size_));
   samples.state(comm_.rank_, job.in, job.op, form_of(job), true);
-  HEDDLE_TRY(comm_.run_job(agreement_job(samples)));
+  HEDDLE_TRY(comm_.part(comm_.run_job(agreement_job(samples))));
   Profile sampled = Profile::of_samples(samples);
   if (known == profiles_.end()) {
     if (profiles_.size() >= kMostProfiles) profiles_.clear();
@@ -189,7 +189,7 @@ Status SparseSums::run_streams(const SparseJob& job, const Agreement& agreement,
   if (node_memory_) {
     HEDDLE_TRY(comm_.all_still_lend());
     // Whoever leaves may give its memory back: by then all must have mapped what they were handed.
-    HEDDLE_TRY(comm_.barrier());
+    HEDDLE_TRY(comm_.part(comm_.barrier()));
   }
   const std::vector<SparseView> parts = streams.result();
   learn(parts, agreement.total(), job.in.dimension);
@@ -208,8 +208,8 @@ Status SparseSums::run_dense(const SparseJob& job, const Agreement& agreement) {
   }
   if (!job.in_place) scatter(std::span(&job.in, 1), dense, job.in.dimension * width, false);
   comm_.note_sparse("dense", agreement.total(), 0, 0);
-  HEDDLE_TRY(comm_.run_job({Collective::allreduce, dense, dense, job.in.dimension, width,
-                            comm_.folds_.of(job.in.value_type, job.op, job.in.dimension), 0}));
+  HEDDLE_TRY(comm_.part(comm_.run_job({Collective::allreduce, dense, dense, job.in.dimension, width,
+                                       comm_.folds_.of(job.in.value_type, job.op, job.in.dimension), 0})));
   if (job.there != nullptr) job.there->store();
   return {};
 }

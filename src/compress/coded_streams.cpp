@@ -109,12 +109,12 @@ void CodedStreams::append_data(StreamMessage& message, const Range& range) {
 Status CodedStreams::take(const Open& open) {
   const Step& step = open.step;
   const auto& message = *static_cast<const StreamMessage*>(open.message);
-  const std::string who = "from rank " + std::to_string(step.peer) + ": ";
   if (message.is_handed())
-    return Status(Code::internal, who + "a stream was handed over where none is expected");
+    return Status(Code::internal, "from rank " + std::to_string(step.peer) +
+                                      ": a stream was handed over where none is expected");
   const Range r = range(open.chunk, step.count);
   Result<StreamMessage::Received> received = message.unpack(input_, r.first, r.first + r.count, pool_);
-  if (!received.ok()) return Status(Code::internal, who + received.status().message());
+  if (!received.ok()) return received.status();
   if (step.dst == Slot::scratch) {
     units_[open.unit] = {std::move(received->storage), received->view, step.peer};
     return {};

@@ -183,9 +183,7 @@ Status StreamExecution::take(const Open& open) {
   Result<StreamMessage::Received> received =
       static_cast<StreamMessage*>(open.message)
           ->unpack(binding_.input, binding_.cuts[open.chunk], binding_.cuts[end], pool_);
-  if (!received.ok())
-    return Status(Code::internal,
-                  "from rank " + std::to_string(open.step.peer) + ": " + received.status().message());
+  if (!received.ok()) return received.status();
   std::size_t begin = 0;
   for (std::uint32_t i = 0; i < open.step.count; ++i) {
     const bool last = i + 1 == open.step.count;

@@ -164,11 +164,16 @@ Result<std::vector<HandedStream>> StreamMessage::handed() const {
   return streams;
 }
 
+Status StreamMessage::wrong_bytes(const Status& what) const {
+  return Status(Code::internal, "from rank " + std::to_string(peer_) + ": " + what.message());
+}
+
 Result<StreamMessage::Received> StreamMessage::unpack(const SparseView& like, std::uint64_t first,
                                                       std::uint64_t end, StoragePool& pool) const {
   std::span<const std::byte> bytes(buffer_.data() + kLength, received_bytes());
   std::size_t entries = 0;
-  HEDDLE_TRY(check_chunks(bytes, like, first, end, &entries));
+  if (const Status checked = check_chunks(bytes, like, first, end, &entries); !checked.ok())
+    return wrong_bytes(checked);
   Received received{pool.take(entries, like.index_type, like.value_type), like};
   if (!received.storage)
     return no_memory(entries * (index_size(like.index_type) + dtype_size(like.value_type)));
@@ -176,7 +181,8 @@ Result<StreamMessage::Received> StreamMessage::unpack(const SparseView& like, st
   std::byte* values = received.storage->values.data();
   for (; !bytes.empty();) {
     const WireChunk chunk = parse_chunk(bytes, like.dimension).value();
-    HEDDLE_TRY(unpack_indices(chunk, like.index_type, indices));
+    if (const Status read = unpack_indices(chunk, like.index_type, indices); !read.ok())
+      return wrong_bytes(read);
     std::memcpy(values, chunk.values.data(), chunk.values.size());
     indices += chunk.count * index_size(like.index_type);
     values += chunk.values.size();

@@ -74,18 +74,20 @@ class StreamMessage {
   bool is_handed() const;
   Result<std::vector<HandedStream>> handed() const;
   // Else: entries of [first, end) as one stream in memory of the pool. Nothing that is wrong with the bytes
-  // does harm: the status says what it is.
+  // does harm: the status says what it is, and from whom they are. `out_of_memory`: they may be right.
   struct Received {
     std::shared_ptr<Storage> storage;
     SparseView view;
   };
   // `like`: dimension and types.
+  // `internal`: the bytes are wrong; `out_of_memory`.
   Result<Received> unpack(const SparseView& like, std::uint64_t first, std::uint64_t end,
                           StoragePool& pool) const;
 
  private:
   void start(Transport& transport, int peer, bool receives, bool values_alone);
   std::uint64_t received_bytes() const;
+  Status wrong_bytes(const Status& what) const;
 
   Transport* transport_ = nullptr;
   int peer_ = -1;
