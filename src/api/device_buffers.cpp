@@ -117,11 +117,17 @@ Status mostly_zero_anywhere(heddle_comm& comm, const Reduction& r) {
     if (path != nullptr) HEDDLE_TRY(path->after_sum(comm.gpu, r.out, true));
     return there->outcome();
   }
-  return with_images(comm, r.in, r.out, r.count * dtype_size(r.type), [&](const void* in, void* out) {
+  bool met = false;
+  Status done = with_images(comm, r.in, r.out, r.count * dtype_size(r.type), [&](const void* in, void* out) {
+    met = true;
     HEDDLE_TRY(comm.communicator->mostly_zero_allreduce({in, out, r.count, r.type}));
     if (path == nullptr || r.count == 0) return Status();
     return path->after_sum(comm.gpu, r.out, out != r.out && in != r.in);
   });
+  if (met) return done;
+  // The host cannot see the vector: the others hear of it instead of waiting.
+  return comm.communicator->mostly_zero_allreduce(
+      {nullptr, nullptr, r.count, r.type, nullptr, nullptr, std::move(done)});
 }
 
 Status compressed_anywhere(heddle_comm& comm, const CompressedJob& job, PlacedResidual* residual) {

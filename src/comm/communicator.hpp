@@ -90,7 +90,7 @@ struct MostlyZeroJob {
   // result. In place where they are the same one.
   LocalVector* from = nullptr;
   LocalVector* there = nullptr;
-  // What kept this rank from having these: all ranks are told so.
+  // What kept this rank from having these: all ranks are told so, where nobody asks by a failure.
   Status trouble = {};
 
   bool in_place() const { return in == out && from == there; }

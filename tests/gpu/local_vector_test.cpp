@@ -425,5 +425,34 @@ TEST(LocalInPlace, EachStepFails) {
   });
 }
 
+// Who cannot have its vector in the host's memory does not leave the others waiting.
+TEST(LocalInPlace, TheOthersHearOfAnImageThatFails) {
+  Config config = plain();
+  config.timeout = std::chrono::seconds(20);
+  for (const std::vector<std::uint64_t>& nodes : {std::vector<std::uint64_t>{0, 1}, {0, 0, 1}}) {
+    std::atomic<int> failures{0};  // of the driver, on whichever rank
+    on_seats(nodes, config, [&](LocalSeat& seat) {
+      const Entries mine(1'000, 20, HEDDLE_FLOAT32, false, seat.rank());
+      const Vector vector(mine, Memory::device);
+      const auto call = [&](heddle_comm& comm) {
+        return sum_in_place(comm, vector.data(), mine.size, DType::f32);
+      };
+      vector.put();
+      seat.fail_after("cuMemcpyDtoHAsync", 0);
+      const Outcome failed = seat.by_images(call, vector.at, vector.bytes);
+      seat.fail_no_more("cuMemcpyDtoHAsync");
+      if (failed.status.code() == Code::system) {
+        ++failures;
+      } else {
+        EXPECT_EQ(failed.status.code(), Code::peer_failed) << failed.status.message();
+      }
+      const Outcome next = seat.by_images(call, vector.at, vector.bytes);
+      vector.put();
+      expect_same(next, seat.on_own(call, vector.at, vector.bytes), "the next one");
+    });
+    EXPECT_EQ(failures, 1);
+  }
+}
+
 }  // namespace
 }  // namespace heddle::test
