@@ -45,12 +45,20 @@ class [[nodiscard]] Status {
   Code code() const { return detail_ ? detail_->code : Code::ok; }
   const std::string& message() const;
 
+  // Of a failure that another rank had before: that rank knows better why.
+  Status at_second_hand() && {
+    if (detail_) detail_->second_hand = true;
+    return std::move(*this);
+  }
+  bool is_at_second_hand() const { return detail_ && detail_->second_hand; }
+
  private:
   struct Detail {
     Detail(Code why, std::string text) : code(why), message(std::move(text)) {}
 
     Code code;
     std::string message;
+    bool second_hand = false;
   };
   std::unique_ptr<Detail> detail_;
 };

@@ -246,29 +246,45 @@ Result<std::unique_ptr<Connections>> Setup::run() {
 
 }  // namespace
 
+namespace {
+
+constexpr std::int32_t kSecondHand = 1 << 16;
+
+// A failure as ranks tell it to each other: its code, and whether another rank had one before.
+std::int32_t told(const Status& status) {
+  return static_cast<std::int32_t>(status.code()) | (status.is_at_second_hand() ? kSecondHand : 0);
+}
+
+// How likely it is the cause of all others. Who waited for a rank that has failed, and says so, is not; least
+// of all who heard of it from somebody else.
+int weight(std::int32_t told) {
+  if (told == 0) return 0;
+  if ((told & kSecondHand) != 0) return 1;
+  const auto code = static_cast<Code>(told);
+  return code == Code::peer_failed || code == Code::timeout ? 2 : 3;
+}
+
+}  // namespace
+
 // What went wrong is told in a second round: mostly nothing does, and rank 0 sends what it hears to
 // everybody.
 Status agree(const Bootstrap& bootstrap, const Status& mine) {
-  const auto code = static_cast<std::int32_t>(mine.code());
-  std::vector<std::int32_t> codes(static_cast<std::size_t>(bootstrap.size));
-  HEDDLE_TRY(bootstrap.allgather(&code, codes.data(), sizeof code));
-  // Who waited for a rank that has failed, and says so, is not the cause.
-  const auto failed = [](std::int32_t each) { return each != 0; };
-  const auto is_cause = [&](std::int32_t each) {
-    return failed(each) && static_cast<Code>(each) != Code::peer_failed &&
-           static_cast<Code>(each) != Code::timeout;
-  };
-  auto first = std::find_if(codes.begin(), codes.end(), is_cause);
-  if (first == codes.end()) first = std::find_if(codes.begin(), codes.end(), failed);
-  if (first == codes.end()) return {};
+  const std::int32_t own = told(mine);
+  std::vector<std::int32_t> all(static_cast<std::size_t>(bootstrap.size));
+  HEDDLE_TRY(bootstrap.allgather(&own, all.data(), sizeof own));
+  // The first of those that weigh most.
+  const auto cause = std::max_element(all.begin(), all.end(),
+                                      [](std::int32_t a, std::int32_t b) { return weight(a) < weight(b); });
+  if (*cause == 0) return {};
 
   using Message = std::array<char, 252>;
   Message message{};
   std::snprintf(message.data(), message.size(), "%s", mine.message().c_str());
-  std::vector<Message> messages(codes.size());
+  std::vector<Message> messages(all.size());
   HEDDLE_TRY(bootstrap.allgather(&message, messages.data(), sizeof message));
-  const auto rank = static_cast<std::size_t>(first - codes.begin());
-  return Status(static_cast<Code>(*first), fmt::format("rank {}: {}", rank, messages[rank].data()));
+  const auto rank = static_cast<std::size_t>(cause - all.begin());
+  return Status(static_cast<Code>(*cause & ~kSecondHand),
+                fmt::format("rank {}: {}", rank, messages[rank].data()));
 }
 
 CostModel Connections::cost_model() const {
@@ -299,8 +315,17 @@ WaitPolicy wait_policy(const Bootstrap& bootstrap, const Config& config, const C
   return policy;
 }
 
+// Where the ranks cannot tell each other anything any more no other memory and no other network helps: that
+// is what failed, and not whatever was being tried.
 Result<std::unique_ptr<Connections>> connect(const Bootstrap& bootstrap, const Config& config) {
-  return Setup(bootstrap, config).run();
+  Status parted;
+  Bootstrap meeting = bootstrap;
+  meeting.allgather = [&](const void* mine, void* all, std::size_t bytes) {
+    if (parted.ok()) parted = bootstrap.allgather(mine, all, bytes);
+    return parted;
+  };
+  Result<std::unique_ptr<Connections>> made = Setup(meeting, config).run();
+  return parted.ok() ? std::move(made) : Result<std::unique_ptr<Connections>>(parted);
 }
 
 }  // namespace heddle

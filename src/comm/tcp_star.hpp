@@ -77,6 +77,7 @@ class TcpStar {
   Status take(Arrival& arrival, int rank, std::size_t bytes, std::byte* all);
   Status allgather_leaf(const void* mine, void* all, std::size_t bytes);
   Status read_error(const Frame& frame, Deadline deadline);
+  Status no_answer(const Status& why) const;
   Status expect(std::uint32_t kind, std::size_t bytes, Deadline deadline);
   Status tell_all(std::uint32_t kind, std::uint32_t sequence, const void* data, std::size_t bytes);
   Status fail_all(Status status);

@@ -94,24 +94,27 @@ Status TcpStar::allgather_leaf(const void* mine, void* all, std::size_t bytes) {
   frame.bytes = bytes;
   Status status = tcp_write_all(peers_[0], &frame, sizeof(frame), deadline);
   if (status.ok()) status = tcp_write_all(peers_[0], mine, bytes, deadline);
+  if (!status.ok()) status = no_answer(status);
   const std::size_t total = bytes * static_cast<std::size_t>(where_.size);
   // Also after a failed write: rank 0 may have said why before it closed the connection.
   if (Status answer = expect(kData, total, deadline); !answer.ok()) status = std::move(answer);
-  if (status.ok()) status = tcp_read_all(peers_[0], all, total, deadline);
+  if (status.ok()) {
+    if (Status rest = tcp_read_all(peers_[0], all, total, deadline); !rest.ok()) status = no_answer(rest);
+  }
   if (!status.ok()) peers_.clear();
   return status;
+}
+
+Status TcpStar::no_answer(const Status& why) const {
+  return Status(why.code(), "rank 0 at " + place() + " gave no answer during the start: " + why.message());
 }
 
 // Reads the head of a frame of this kind and length; an error frame becomes a status.
 Status TcpStar::expect(std::uint32_t kind, std::size_t bytes, Deadline deadline) {
   Frame frame;
-  if (Status status = tcp_read_all(peers_[0], &frame, sizeof(frame), deadline); !status.ok()) {
-    return Status(status.code(),
-                  "rank 0 at " + place() + " gave no answer during the start: " + status.message());
-  }
-  if (frame.magic == kMagic && frame.kind == kError) {
-    return read_error(frame, deadline);
-  }
+  if (Status status = tcp_read_all(peers_[0], &frame, sizeof(frame), deadline); !status.ok())
+    return no_answer(status);
+  if (frame.magic == kMagic && frame.kind == kError) return read_error(frame, deadline);
   if (frame.magic != kMagic || frame.kind != kind || frame.sequence != sequence_ || frame.bytes != bytes) {
     return Status(Code::internal, "rank 0 at " + place() + " sent something else than step " +
                                       std::to_string(sequence_) + " of the start");

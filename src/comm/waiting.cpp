@@ -140,7 +140,8 @@ std::string CommunicatorImpl::also_gone(int besides) const {
 
 Status CommunicatorImpl::failed_without(int rank) const {
   return Status(Code::peer_failed,
-                name_of(rank) + " has failed, or has destroyed its communicator" + also_gone(rank));
+                name_of(rank) + " has failed, or has destroyed its communicator" + also_gone(rank))
+      .at_second_hand();
 }
 
 // What they have handed over, all of them on this node, is their callers' again where they wait for this rank
@@ -181,7 +182,8 @@ Status CommunicatorImpl::inspect(int missing, Blame blame, Patience& patience, s
   if (const int first = left_for(missing); first >= 0) {
     culprit_ = first;
     return Status(Code::peer_failed, fmt::format("{} is gone, as {} says, which left for that{}",
-                                                 name_of(first), who, also_gone(first)));
+                                                 name_of(first), who, also_gone(first)))
+        .at_second_hand();
   }
   if (gone) {
     culprit_ = missing;

@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "bootstrap_ranks.hpp"
+#include "comm/tcp_star_wire.hpp"
 
 namespace heddle {
 namespace {
@@ -162,6 +163,44 @@ TEST(Bootstrap, AnotherProgramThatAnswersIsNoticed) {
   EXPECT_TRUE(results[0].ok());
   EXPECT_EQ(results[1].code(), Code::system);
   EXPECT_TRUE(has(results[1], "another program than rank 0 answers")) << results[1].message();
+}
+
+// It says that all is to come, and dies before it has.
+TEST(Bootstrap, RankZeroThatLeavesWithinItsAnswerIsNamed) {
+  Result<Socket> listener = tcp_listen(0);
+  ASSERT_TRUE(listener.ok());
+  const int port = tcp_local_port(listener.value());
+  const auto root = [&]() -> Status {
+    const Deadline deadline = std::chrono::steady_clock::now() + kPatient;
+    Result<Socket> leaf = Socket();
+    while (leaf.ok() && !leaf->open() && milliseconds_until(deadline) > 0)
+      leaf = tcp_accept(listener.value());
+    HEDDLE_TRY(leaf.status());
+    star::Hello hello;
+    HEDDLE_TRY(tcp_read_all(leaf.value(), &hello, sizeof hello, deadline));
+    star::Frame frame;
+    for (const std::uint32_t kind : {star::kWelcome, star::kGo}) {
+      frame.kind = kind;
+      HEDDLE_TRY(tcp_write_all(leaf.value(), &frame, sizeof frame, deadline));
+    }
+    std::byte contribution[sizeof frame + 1];
+    HEDDLE_TRY(tcp_read_all(leaf.value(), contribution, sizeof contribution, deadline));
+    frame.kind = star::kData;
+    frame.sequence = 1;
+    frame.bytes = 2;
+    return tcp_write_all(leaf.value(), &frame, sizeof frame, deadline);
+  };
+  const auto leaf = [&]() -> Status {
+    Result<Bootstrap> bootstrap = bootstrap_over_tcp(place(1, 2, port), {kPatient});
+    HEDDLE_TRY(bootstrap.status());
+    char all[2] = {};
+    return bootstrap->allgather("x", all, 1);
+  };
+  const auto results = side_by_side({root, leaf});
+  EXPECT_TRUE(results[0].ok()) << results[0].message();
+  EXPECT_EQ(results[1].code(), Code::peer_failed);
+  EXPECT_TRUE(has(results[1], "rank 0 at 127.0.0.1:" + std::to_string(port) + " gave no answer"))
+      << results[1].message();
 }
 
 }  // namespace

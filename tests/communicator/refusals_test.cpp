@@ -143,6 +143,28 @@ TEST(Refusals, AnAllgatherThatFails) {
   });
 }
 
+// Whatever was being tried then: no other memory and no other network would help.
+TEST(Refusals, AnAllgatherThatFailsAtAnyStep) {
+  for (const std::vector<std::uint64_t>& nodes : {std::vector<std::uint64_t>{1, 1}, {1, 2, 2}}) {
+    bool failed = true;
+    for (int step = 0; failed; ++step) {
+      Party party(nodes);
+      run_ranks(party.size(), [&](Rank& me) {
+        Bootstrap b = party.bootstrap(me.rank);
+        int calls = 0;
+        b.allgather = [&, gather = b.allgather](const void* mine, void* all, std::size_t bytes) {
+          return calls++ < step ? gather(mine, all, bytes) : Status(Code::peer_failed, "cut off");
+        };
+        Config c = quiet();
+        c.transports = "shm,tcp,mpi";
+        const auto comm = Communicator::create(b, c);
+        EXPECT_EQ(comm.status().message(), comm.ok() ? "" : "cut off") << "step " << step;
+        if (me.rank == 0) failed = !comm.ok();
+      });
+    }
+  }
+}
+
 // Those who waited for it say so in vain, however low their ranks.
 TEST(Refusals, TheCauseIsReportedNotWhoWaitedForIt) {
   const auto reported = [](const std::vector<Status>& mine) {
@@ -167,6 +189,12 @@ TEST(Refusals, TheCauseIsReportedNotWhoWaitedForIt) {
             "rank 1: no more descriptors");
   EXPECT_EQ(reported({{}, late, gone}).message(), "rank 1: rank 3 does not come");
   EXPECT_EQ(reported({{}, late, gone}).code(), Code::timeout);
+  // Who has heard of it from somebody else knows least.
+  const Status heard = Status(Code::peer_failed, "rank 2 is gone, as rank 1 says").at_second_hand();
+  EXPECT_EQ(reported({heard, {}, gone, heard}).message(), "rank 2: rank 3 is gone");
+  EXPECT_EQ(reported({heard, late}).message(), "rank 1: rank 3 does not come");
+  EXPECT_EQ(reported({{}, heard}).message(), "rank 1: rank 2 is gone, as rank 1 says");
+  EXPECT_EQ(reported({{}, heard}).code(), Code::peer_failed);
 }
 
 TEST(Refusals, LentMessagesComeBackOnce) {

@@ -300,6 +300,11 @@ class TcpScenarios(Scenarios):
             check(re.search(r'10[.]9[.]0[.]1: .*refused', job.output(1)) and re.search(r'10[.]9[.]0[.]3: no answer', job.output(1)),
                   'addresses are not named', job)
 
+    def no_way_between_two(self):
+        """All ranks are told which address the one cannot reach, not what others have heard of that."""
+        self.several.on(3, 'route', 'add', 'unreachable', self.several.address(2) + '/32')
+        self.refused('create: .*: rank [12]: rank [12] .*no connection: 10[.]9[.]0[.][23]:', HEDDLE_TIMEOUT=str(DEADLINE))
+
     def another_job(self):
         """Rank 0 of one job and rank 1 of another meet at one port: neither takes the other for its own."""
         with self.job('rounds', '1', on_rank={0: {'HEDDLE_JOB_ID': 'one'}, 1: {'SLURM_JOB_ID': '17'}}, HEDDLE_TIMEOUT='3') as job:

@@ -50,6 +50,11 @@ std::size_t took(Peer& peer, std::size_t bytes) {
   return ended;
 }
 
+// By the peer, not by what is between it and this rank.
+bool was_ended(int error) {
+  return error == ECONNRESET || error == EPIPE;
+}
+
 }  // namespace
 
 // As much as the socket takes, of so many messages, several of them by one call.
@@ -75,11 +80,12 @@ void TcpTransport::push(Peer& peer, std::size_t most) {
       return blame_buffer(peer, "sent to", std::min(first.payload(), first.length() - peer.sent));
     }
     if (put < 0) {
-      const std::string why = system_error("send", errno).message();
+      const int error = errno;
       // What it sent before it left is still to be read: for whose sake.
       for (int i = 0; i < kMostReadsAtEnd && peer.state == Peer::State::connected; ++i)
         pull(peer);
-      if (peer.state == Peer::State::connected) fail(peer, why);
+      if (peer.state == Peer::State::connected)
+        fail(peer, system_error("send", error).message(), was_ended(error));
       return;
     }
     moved_ += static_cast<std::uint64_t>(put);
@@ -104,8 +110,8 @@ void TcpTransport::pull(Peer& peer) {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return;
     if (got < 0 && errno == EFAULT) return blame_buffer(peer, "received from", direct);
-    if (got < 0) return fail(peer, system_error("recv", errno).message());
-    if (got == 0) return fail(peer, "the connection was closed");
+    if (got < 0) return fail(peer, system_error("recv", errno).message(), was_ended(errno));
+    if (got == 0) return fail(peer, "the connection was closed", true);
     const auto bytes = static_cast<std::size_t>(got);
     moved_ += bytes;
     const std::size_t taken = std::min(bytes, direct);

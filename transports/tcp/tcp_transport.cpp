@@ -223,14 +223,15 @@ void TcpTransport::blame_buffer(const Peer& peer, const char* done, std::size_t 
 
 // A peer may leave when it has had its share of the last collective: only those who still expect something of
 // it mind.
-void TcpTransport::fail(Peer& peer, const std::string& why) {
+void TcpTransport::fail(Peer& peer, const std::string& why, bool left) {
   const Peer& first = at(first_gone(peer));
   const bool told = first.rank != peer.rank;
   std::string text = fmt::format("rank {} on {}", first.rank, first.place.host);
   text +=
       told ? fmt::format(" is gone, as rank {} on {} says, which left for that", peer.rank, peer.place.host)
            : ": " + why;
-  lose(peer, Status(Code::peer_failed, std::move(text)));
+  Status failure(Code::peer_failed, std::move(text));
+  lose(peer, told || left ? std::move(failure).at_second_hand() : std::move(failure));
   if (is_expected(peer) && error_.ok()) error_ = missed(peer);
 }
 

@@ -74,7 +74,8 @@ class TcpTransport final : public Transport {
   bool take_ready(Peer& peer, std::uint32_t tag);
   void wrong_length(const Peer& peer, std::size_t length, std::size_t expected);
   void blame_buffer(const Peer& peer, const char* done, std::size_t left);
-  void fail(Peer& peer, const std::string& why);
+  // `left`: the peer has ended the connection, and knows why.
+  void fail(Peer& peer, const std::string& why, bool left = false);
   void give_up(Peer& peer);
   void lose(Peer& peer, Status failure);
   static bool is_expected(const Peer& peer);
