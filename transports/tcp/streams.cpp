@@ -110,7 +110,8 @@ void TcpTransport::pull(Peer& peer) {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return;
     if (got < 0 && errno == EFAULT) return blame_buffer(peer, "received from", direct);
-    if (got < 0) return fail(peer, system_error("recv", errno).message(), was_ended(errno));
+    if (const int error = errno; got < 0)
+      return fail(peer, system_error("recv", error).message(), was_ended(error));
     if (got == 0) return fail(peer, "the connection was closed", true);
     const auto bytes = static_cast<std::size_t>(got);
     moved_ += bytes;
