@@ -197,11 +197,13 @@ heddle_status heddle_compressed_allreduce(const void* sendbuf, float* recvbuf, s
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(comm));
     const edge::OneCall call(*comm);
-    HEDDLE_TRY(edge::agree(call, CollectiveCall::Kind::compressed_allreduce));
-    heddle::CompressedJob job;
-    Status checked = edge::check_compressed(sendbuf, recvbuf, count, method, seed, residual, &job);
-    if (!checked.ok()) return edge::tell_all_of_compressed(*comm, std::move(checked));
-    return edge::compressed_anywhere(*comm, job, residual != nullptr ? &residual->residual : nullptr);
+    return edge::in_steps(*comm, [&]() -> Status {
+      HEDDLE_TRY(edge::agree(call, CollectiveCall::Kind::compressed_allreduce));
+      heddle::CompressedJob job;
+      Status checked = edge::check_compressed(sendbuf, recvbuf, count, method, seed, residual, &job);
+      if (!checked.ok()) return edge::tell_all_of_compressed(*comm, std::move(checked));
+      return edge::compressed_anywhere(*comm, job, residual != nullptr ? &residual->residual : nullptr);
+    });
   });
 }
 
@@ -219,16 +221,18 @@ heddle_status heddle_sparse_allreduce_coded(const heddle_sparse* in, float* dens
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(comm));
     const edge::OneCall call(*comm);
-    HEDDLE_TRY(edge::agree(call, CollectiveCall::Kind::sparse_allreduce_coded));
-    heddle::CodedSparseJob job;
-    job.trouble = edge::check_coded(in, dense, method, seed, residual, &job);
-    if (job.trouble.ok() && residual != nullptr) {
-      const heddle::Result<heddle::Residual*> values = residual->residual.on_host();
-      job.trouble = values.status();
-      if (values.ok()) job.residual = values.value();
-    }
-    if (!job.trouble.ok()) return comm->communicator->coded_sparse_allreduce(job);
-    return edge::sum_coded(std::move(job), dense, *comm);
+    return edge::in_steps(*comm, [&]() -> Status {
+      HEDDLE_TRY(edge::agree(call, CollectiveCall::Kind::sparse_allreduce_coded));
+      heddle::CodedSparseJob job;
+      job.trouble = edge::check_coded(in, dense, method, seed, residual, &job);
+      if (job.trouble.ok() && residual != nullptr) {
+        const heddle::Result<heddle::Residual*> values = residual->residual.on_host();
+        job.trouble = values.status();
+        if (values.ok()) job.residual = values.value();
+      }
+      if (!job.trouble.ok()) return comm->communicator->coded_sparse_allreduce(job);
+      return edge::sum_coded(std::move(job), dense, *comm);
+    });
   });
 }
 

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -120,6 +121,19 @@ class OneCall {
   heddle_comm& comm_;
   bool entered_ = false;
 };
+
+// A blocking call of several steps, which no rank can make again by itself: where there is no memory for what
+// is around the steps the communicator fails, and the others, who may be in one of them, hear of it.
+template <typename Body>
+Status in_steps(heddle_comm& comm, const Body& body) {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    Status none(Code::out_of_memory, "no memory in the middle of a collective");
+    comm.communicator->give_up(none);
+    return none;
+  }
+}
 
 // Before a call whose arguments are `checked`: with HEDDLE_CHECK the other ranks hear what `describe()` says
 // of it, or that the arguments are refused here.

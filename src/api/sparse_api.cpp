@@ -325,8 +325,10 @@ heddle_status heddle_sparse_allreduce(const heddle_sparse* in, heddle_sparse* ou
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(comm));
     const edge::OneCall call(*comm);
-    HEDDLE_TRY(edge::agree(call, CollectiveCall::Kind::sparse_allreduce));
-    return edge::allreduce_sparse(in, out, op, comm);
+    return edge::in_steps(*comm, [&]() -> Status {
+      HEDDLE_TRY(edge::agree(call, CollectiveCall::Kind::sparse_allreduce));
+      return edge::allreduce_sparse(in, out, op, comm);
+    });
   });
 }
 
@@ -350,11 +352,13 @@ heddle_status heddle_sparse_allreduce_dense(const heddle_sparse* in, void* dense
     SparseJob job;
     HEDDLE_TRY(edge::check(comm));
     const edge::OneCall call(*comm);
-    HEDDLE_TRY(edge::agree(call, CollectiveCall::Kind::sparse_allreduce_dense));
-    if (Status checked = edge::check_dense_job(in, dense, op, &job); !checked.ok())
-      return edge::tell_all_of_sparse(*comm, checked);
-    job.dense = dense;
-    return edge::sparse_to_dense_anywhere(*comm, job);
+    return edge::in_steps(*comm, [&]() -> Status {
+      HEDDLE_TRY(edge::agree(call, CollectiveCall::Kind::sparse_allreduce_dense));
+      if (Status checked = edge::check_dense_job(in, dense, op, &job); !checked.ok())
+        return edge::tell_all_of_sparse(*comm, checked);
+      job.dense = dense;
+      return edge::sparse_to_dense_anywhere(*comm, job);
+    });
   });
 }
 
@@ -364,10 +368,12 @@ heddle_status heddle_sparse_allreduce_in_place(void* buffer, size_t count, heddl
     HEDDLE_TRY(edge::check(comm));
     edge::Reduction r;
     const edge::OneCall call(*comm);
-    HEDDLE_TRY(edge::agree(call, edge::check_in_place(buffer, count, dtype, &r), [] {
-      return CollectiveCall::of(CollectiveCall::Kind::sparse_allreduce_in_place);
-    }));
-    return edge::mostly_zero_anywhere(*comm, r);
+    return edge::in_steps(*comm, [&]() -> Status {
+      HEDDLE_TRY(edge::agree(call, edge::check_in_place(buffer, count, dtype, &r), [] {
+        return CollectiveCall::of(CollectiveCall::Kind::sparse_allreduce_in_place);
+      }));
+      return edge::mostly_zero_anywhere(*comm, r);
+    });
   });
 }
 

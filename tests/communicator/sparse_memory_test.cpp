@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <new>
@@ -16,36 +15,7 @@
 
 #include "communicator/party.hpp"
 #include "compress/compression.hpp"
-
-namespace {
-thread_local long left = -1;               // allocations of this thread until one fails; -1: none does
-thread_local bool of_those_asked = false;  // by `nothrow` alone
-
-void* allocated(std::size_t bytes, bool asks) {
-  if (left >= 0 && (asks || !of_those_asked) && left-- == 0) return nullptr;
-  return std::malloc(bytes > 0 ? bytes : 1);
-}
-}  // namespace
-
-// Not inlined: where the compiler sees malloc on one side and `new` on the other it warns of a mismatch that
-// is not one.
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  void* const memory = allocated(bytes, false);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-[[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
-  return allocated(bytes, true);
-}
-[[gnu::noinline]] void* operator new[](std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
-  return allocated(bytes, true);
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t /*bytes*/) noexcept {
-  std::free(memory);
-}
+#include "support/failing_allocations.hpp"
 
 namespace heddle::test {
 namespace {
@@ -98,9 +68,9 @@ struct Case {
 };
 
 Status compressed(Communicator& comm, Part& part, const char* method) {
-  const long armed = std::exchange(left, -1);  // what the test itself takes is there
+  const long armed = std::exchange(allocations_left, -1);  // what the test itself takes is there
   const Compression how = parse_compression(method).value();
-  left = armed;
+  allocations_left = armed;
   return comm.compressed_allreduce({part.values.data(), part.sum.data(), kDimension, how});
 }
 
@@ -128,7 +98,7 @@ bool fails_at(const Case& what, const Nodes& nodes, long number, bool is_first) 
   party.run(config, [&](Rank& me, Communicator& comm) {
     me.at("call", static_cast<std::uint64_t>(number));
     Part part(me.rank, what.every);
-    of_those_asked = is_first;
+    of_those_asked_alone = is_first;
     if (!is_first) {
       ASSERT_TRUE(what.call(comm, part).ok());
     }
@@ -136,15 +106,15 @@ bool fails_at(const Case& what, const Nodes& nodes, long number, bool is_first) 
     // who hears that another rank could not make its part ready.
     Status status;
     for (int tries = 0; tries < 3; ++tries) {
-      if (me.rank == 1 && tries == 0) left = number;
+      if (me.rank == 1 && tries == 0) allocations_left = number;
       try {
         status = what.call(comm, part);
       } catch (const std::bad_alloc&) {
         status = Status(Code::out_of_memory, "thrown");
       }
       if (me.rank == 1 && tries == 0) {
-        reached = left < 0;
-        left = -1;
+        reached = allocations_left < 0;
+        allocations_left = -1;
       }
       if (status.ok() || comm.failed()) break;
     }
