@@ -25,6 +25,9 @@ inline void* allocated(std::size_t bytes, bool asks) {
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
+[[gnu::noinline]] void* operator new[](std::size_t bytes) {
+  return operator new(bytes);
+}
 [[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
   return heddle::test::allocated(bytes, true);
 }
@@ -35,5 +38,11 @@ inline void* allocated(std::size_t bytes, bool asks) {
   std::free(memory);
 }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t /*bytes*/) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete[](void* memory) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete[](void* memory, std::size_t /*bytes*/) noexcept {
   std::free(memory);
 }
