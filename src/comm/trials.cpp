@@ -37,13 +37,11 @@ Result<double> Trials::in_a_row(Collective collective, const Choice& choice, std
   vectors_.resize(std::max(vectors_.size(), 2 * bytes / sizeof(float)));
   Job each = job(collective, bytes);
   TimePoint start;
-  // The first is not timed. The others begin on all ranks at once: a root that may leave its bcast before the
-  // others, as through slots, would wait in the next one for them to end the first.
+  // The first is not timed: in it the ranks come together. Not so in a bcast that its root may leave before
+  // the others, as through slots: in the next one it would wait for them to end the first.
   for (int i = 0; i <= times; ++i) {
-    if (i == 1) {
-      HEDDLE_TRY(comm_.barrier());
-      start = now(comm_.policy_.clock);
-    }
+    if (i == 1 && collective == Collective::bcast) HEDDLE_TRY(comm_.barrier());
+    if (i == 1) start = now(comm_.policy_.clock);
     if (collective == Collective::bcast) {
       // Each root has a buffer of its own, as in programs: who writes to what the others have just read takes
       // it from their caches first.
