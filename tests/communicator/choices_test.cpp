@@ -104,7 +104,7 @@ TEST(MeasuredChoices, WhatOneSearchAloneHasFoundIsNotConfirmed) {
   const MeasuredChoices by_knomial = search({{{"team", 3}, {"ring", 2}, {"knomial", 1}}});
   EXPECT_FALSE(anything_won(as_usual));
   EXPECT_TRUE(anything_won(by_ring));
-  const auto confirmed = [&](MeasuredChoices later, Tuning earlier) {
+  const auto confirmed = [&](MeasuredChoices later, const Tuning& earlier) {
     confirm(later, plan, earlier);
     std::vector<std::string> names;
     for (const TuningRule& rule : later.tuning.rules)
