@@ -158,9 +158,9 @@ inline int Backend::allreduce_on_host(const void* in, void* out, Count count, MP
     const void* const key = staged != nullptr ? staged->key : in;
     return finish(savings.compress(in, out, count, type, key), comm, state);
   }
-  bool asked = staged != nullptr && staged->asked;
-  if (!asked && savings.looks(type, op, bytes) && savings.wants_look(count)) {
-    asked = true;
+  const bool looks = savings.looks(type, op, bytes);
+  const bool asked = staged != nullptr && staged->asked;
+  if (!asked && looks && savings.wants_look(count)) {
     const Result<bool> served = savings.by_entries({in, out, count, type});
     // What all were told leaves the communicator as it was. After any other failure it fails in the next call
     // too.
@@ -168,8 +168,8 @@ inline int Backend::allreduce_on_host(const void* in, void* out, Count count, MP
     if (served.value()) return MPI_SUCCESS;
   }
   const Status summed = state.communicator->allreduce(in, out, count, type, op);
-  // Made again the call would count twice here, and this rank be asked in another one than the others.
-  if (asked && summed.code() == Code::out_of_memory) state.communicator->give_up(summed);
+  // Made again the call would count twice here, and this rank look in another one than the others.
+  if (looks && summed.code() == Code::out_of_memory) state.communicator->give_up(summed);
   return finish(summed, comm, state);
 }
 
