@@ -244,10 +244,6 @@ Result<std::unique_ptr<Connections>> Setup::run() {
   return std::move(connections_);
 }
 
-}  // namespace
-
-namespace {
-
 constexpr std::int32_t kSecondHand = 1 << 16;
 
 // A failure as ranks tell it to each other: its code, and whether another rank had one before.

@@ -14,27 +14,20 @@
 #include "heddle/heddle_compress.h"
 #include "heddle/heddle_sparse.h"
 #include "ranks.hpp"
+#include "sparse_vectors.hpp"
 #include "support/failing_allocations.hpp"
 
 namespace {
 
 using heddle::testing_ranks::on_ranks;
+using heddle::testing_ranks::Vector;
 
 constexpr std::size_t kDimension = 4000;
 constexpr long kMost = 20;  // allocations: those before the first message, and some more
 
 struct Vectors {
   Vectors() : out_indices(kDimension), values(kDimension, 1), sum(kDimension) {}
-  heddle_sparse in() {
-    heddle_sparse in = {};
-    in.dimension = kDimension;
-    in.count = indices.size();
-    in.index_type = HEDDLE_INDEX32;
-    in.value_type = HEDDLE_FLOAT32;
-    in.indices = indices.data();
-    in.values = values.data();
-    return in;
-  }
+  heddle_sparse in() { return entries.view(kDimension); }
   heddle_sparse out() {
     heddle_sparse out = {};
     out.capacity = kDimension;
@@ -42,8 +35,8 @@ struct Vectors {
     out.values = sum.data();
     return out;
   }
-  std::array<std::uint32_t, 2> indices{3, 1000};
-  std::vector<std::uint32_t> out_indices;
+  Vector entries{{3, 1000}, {1, 1}};
+  std::vector<std::uint64_t> out_indices;
   std::vector<float> values;
   std::vector<float> sum;
 };

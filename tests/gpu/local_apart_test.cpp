@@ -8,19 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "local_ranks.hpp"
-#include "node_entries.hpp"
+#include "local_vectors.hpp"
 #include "sparse/convert.hpp"
 
 namespace heddle::test {
 namespace {
-
-constexpr heddle_dtype kTypes[] = {HEDDLE_FLOAT16, HEDDLE_BFLOAT16, HEDDLE_FLOAT32,
-                                   HEDDLE_FLOAT64, HEDDLE_INT32,    HEDDLE_INT64};
-
-std::size_t count_of(heddle_dtype type) {
-  return heddle::LocalGpu::kFrom / width_of(type) + 77;
-}
 
 Bytes dense(const Entries& entries) {
   const std::size_t width = width_of(entries.type);
