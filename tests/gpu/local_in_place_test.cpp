@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "local_vectors.hpp"
-#include "sparse/convert.hpp"
 
 namespace heddle::test {
 namespace {

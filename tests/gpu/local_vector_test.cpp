@@ -5,12 +5,10 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "local_vectors.hpp"
-#include "sparse/convert.hpp"
 
 namespace heddle::test {
 namespace {
