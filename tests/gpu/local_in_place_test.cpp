@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "local_vectors.hpp"
+#include "sparse/convert.hpp"
 
 namespace heddle::test {
 namespace {
