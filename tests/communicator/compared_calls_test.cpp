@@ -241,10 +241,10 @@ std::string placement_name(const testing::TestParamInfo<std::vector<std::uint64_
   return name;
 }
 
-using Placement = std::vector<std::uint64_t>;
+using NodeOfEach = std::vector<std::uint64_t>;
 INSTANTIATE_TEST_SUITE_P(Placements, ComparedCalls,
-                         testing::Values(Placement{1, 1}, Placement{1, 1, 1, 1, 1}, Placement{1, 2},
-                                         Placement{1, 1, 2, 2}, Placement{1, 2, 3, 1, 2, 1, 1}),
+                         testing::Values(NodeOfEach{1, 1}, NodeOfEach{1, 1, 1, 1, 1}, NodeOfEach{1, 2},
+                                         NodeOfEach{1, 1, 2, 2}, NodeOfEach{1, 2, 3, 1, 2, 1, 1}),
                          placement_name);
 
 }  // namespace

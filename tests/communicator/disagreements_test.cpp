@@ -15,12 +15,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-Config hurried() {
-  Config config = quiet();
-  config.timeout = milliseconds(400);
-  return config;
-}
-
 TEST(Disagreements, DifferentLengthsAreNoticed) {
   Party party({1, 1});
   Config config = hurried();

@@ -15,12 +15,6 @@ namespace {
 using Nodes = std::vector<std::uint64_t>;
 using std::chrono::milliseconds;
 
-Config hurried() {
-  Config config = quiet();
-  config.timeout = milliseconds(400);
-  return config;
-}
-
 // Rank `absent` makes the communicator and then waits for the others to fail.
 template <typename Body>
 void without(Party& party, const Config& config, int absent, Body body) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -83,6 +84,13 @@ inline Config quiet() {
   Config config;
   config.log_level = LogLevel::none;
   config.measure = false;
+  return config;
+}
+
+// The same for ranks that wait in vain.
+inline Config hurried() {
+  Config config = quiet();
+  config.timeout = std::chrono::milliseconds(400);
   return config;
 }
 

@@ -21,12 +21,12 @@ namespace {
 using Nodes = std::vector<std::uint64_t>;
 using Vector = std::vector<std::int64_t>;
 
-struct Case {
+struct Among {
   Nodes nodes;
   bool thread = false;  // each communicator has a progress thread
 };
 
-class Requests : public ::testing::TestWithParam<Case> {
+class Requests : public ::testing::TestWithParam<Among> {
  protected:
   static Config config() {
     Config config = quiet();
@@ -35,8 +35,9 @@ class Requests : public ::testing::TestWithParam<Case> {
   }
 };
 INSTANTIATE_TEST_SUITE_P(Nodes, Requests,
-                         ::testing::Values(Case{{1, 1}}, Case{{1, 2}}, Case{{1, 1, 1, 1}},
-                                           Case{{1, 1, 2, 3, 2}}, Case{{1, 1}, true}, Case{{1, 1, 1}, true}));
+                         ::testing::Values(Among{{1, 1}}, Among{{1, 2}}, Among{{1, 1, 1, 1}},
+                                           Among{{1, 1, 2, 3, 2}}, Among{{1, 1}, true},
+                                           Among{{1, 1, 1}, true}));
 
 std::unique_ptr<Request> allreduce(Communicator& comm, const Vector& in, Vector& out) {
   auto request = comm.allreduce_request(in.data(), out.data(), in.size(), DType::i64, Op::sum);

@@ -8,7 +8,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <span>
 #include <vector>
 
@@ -27,8 +26,8 @@ constexpr Codec kAll[] = {Codec::exact, Codec::f16,   Codec::bf16,    Codec::qsg
                           Codec::qsgd4, Codec::qsgd2, Codec::ternary, Codec::sign};
 constexpr Codec kBuckets[] = {Codec::qsgd8, Codec::qsgd4, Codec::qsgd2, Codec::ternary, Codec::sign};
 constexpr Codec kRandom[] = {Codec::qsgd8, Codec::qsgd4, Codec::qsgd2, Codec::ternary};
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+using test::kInfinity;
+using test::kNan;
 
 std::vector<std::byte> encoded(const CodecSettings& settings, const std::vector<float>& values,
                                std::uint64_t position = 0) {

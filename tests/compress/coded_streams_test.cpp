@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
-#include <limits>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "samples.hpp"
 #include "select/catalog.hpp"
 #include "sparse/streams.hpp"
 #include "support/schedule_world.hpp"
@@ -277,8 +277,6 @@ TEST(CodedStreams, SendCodedRegionsAndNoMore) {
 TEST(CodedStreams, KeepWhatIsNotFiniteVisible) {
   constexpr int kRanks = 3;
   constexpr std::uint64_t kDimension = 300;
-  const float kNan = std::numeric_limits<float>::quiet_NaN();
-  const float kInfinity = std::numeric_limits<float>::infinity();
   ScheduleWorld world(TopologyView::flat(kRanks), delayed_world(kRanks));
   for (const Codec codec : kCodecs) {
     SCOPED_TRACE(codec_name(codec));

@@ -7,7 +7,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -17,8 +16,8 @@
 namespace heddle {
 namespace {
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+using test::kInfinity;
+using test::kNan;
 
 std::vector<float> all(const Residual& residual) {
   return {residual.values().begin(), residual.values().end()};

@@ -4,11 +4,14 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <random>
 #include <vector>
 
 namespace heddle::test {
 
+inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 inline constexpr std::size_t kSizes[] = {0, 1, 2, 7, 8, 9, 1023, 1024, 1025, 100000};
 
 enum class Kind : std::uint8_t {

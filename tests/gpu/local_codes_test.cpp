@@ -54,7 +54,7 @@ Crossing crossing(const LocalSeat& seat, const char* method, std::size_t count, 
   return all;
 }
 
-class Steps : public CompressedSteps {
+class CodeSteps : public CompressedSteps {
  public:
   using CompressedSteps::CompressedSteps;
 
@@ -86,7 +86,7 @@ TEST(LocalCodes, EachCodesItsOwn) {
       if (kSlowBuild && ++shape_and_method % 4 != 0) continue;
       on_seats(nodes, plain(), [&](LocalSeat& seat) {
         const int rank = seat.rank();
-        Steps steps(seat, kind_of(rank, 0), kind_of(rank, 2), kCount, 0, rank % 2);
+        CodeSteps steps(seat, kind_of(rank, 0), kind_of(rank, 2), kCount, 0, rank % 2);
         steps.step(method, gradient(kCount, rank, 0), false, false);
         for (int step = 1; step < 4; ++step)
           steps.step(method, gradient(kCount, rank, step), true, step % 2 == 0);
@@ -102,7 +102,7 @@ TEST(LocalCodes, ManyRanks) {
   std::vector<std::uint64_t> nodes(35);
   std::iota(nodes.begin(), nodes.end(), std::uint64_t{0});
   on_seats(nodes, plain(), [&](LocalSeat& seat) {
-    Steps steps(seat, Memory::device, Memory::device);
+    CodeSteps steps(seat, Memory::device, Memory::device);
     for (int step = 0; step < 2; ++step)
       steps.step("qsgd:4", gradient(kCount, seat.rank(), step), true, false);
     steps.compare_residuals();
@@ -129,7 +129,7 @@ TEST(LocalCodes, MixedMemory) {
     on_seats(nodes, plain(), [&](LocalSeat& seat) {
       for (std::size_t turn = 0; turn < 4; ++turn) {
         const auto& pair = pairs[(turn + static_cast<std::size_t>(seat.rank())) % 4];
-        Steps steps(seat, pair[0], pair[1]);
+        CodeSteps steps(seat, pair[0], pair[1]);
         for (int step = 0; step < 3; ++step) {
           const std::vector<float> mine = gradient(kCount, seat.rank(), step);
           const Compared both =
@@ -169,7 +169,7 @@ TEST(LocalCodes, OnTwoDevices) {
 // NaN, infinities, and -0, also in the residual, of which nothing is left.
 TEST(LocalCodes, SpecialValues) {
   on_seats({0, 1}, plain(), [](LocalSeat& seat) {
-    Steps steps(seat, Memory::device, Memory::device);
+    CodeSteps steps(seat, Memory::device, Memory::device);
     for (int turn = 0; const char* method : kMethods) {
       std::vector<float> mine = gradient(kCount, seat.rank(), turn);
       for (std::size_t i = static_cast<std::size_t>(seat.rank()); i < kCount; i += 5000)
@@ -201,7 +201,7 @@ TEST(LocalCodes, ImagesBetween) {
     by_images(apart, kCount, "qsgd:8");
     CompressedSteps many(seat, Memory::device, Memory::device);
     by_images(many, kCount, "qsgd:8:1");
-    Steps steps(seat, Memory::device, Memory::device);
+    CodeSteps steps(seat, Memory::device, Memory::device);
     for (int turn = 0; turn < 2; ++turn) {
       steps.step("qsgd:4", gradient(kCount, rank, 3 * turn), true, false);
       steps.CompressedSteps::step("randomk:0.01", gradient(kCount, rank, 3 * turn + 1), true, false);
@@ -257,7 +257,7 @@ TEST(LocalCodes, AfterTheDefaultStream) {
 // Ranks that want different things are told so, and residuals are what they were.
 TEST(LocalCodes, Disagreement) {
   on_seats({0, 1}, plain(), [](LocalSeat& seat) {
-    Steps steps(seat, Memory::device, Memory::device);
+    CodeSteps steps(seat, Memory::device, Memory::device);
     steps.step("onebit", gradient(kCount, seat.rank(), 0), true, false);
     const Outcome refused =
         steps.own(seat.rank() == 0 ? "onebit" : "onebit:7", gradient(kCount, seat.rank(), 1), true, false);
@@ -370,7 +370,7 @@ TEST(LocalCodes, NoPinnedMemory) {
   Config config = plain();
   config.pinned_bytes = 4096;
   on_seats({0, 1}, config, [](LocalSeat& seat) {
-    Steps steps(seat, Memory::device, Memory::device);
+    CodeSteps steps(seat, Memory::device, Memory::device);
     for (int step = 0; step < 2; ++step)
       steps.step("qsgd:8", gradient(kCount, seat.rank(), step), true, false);
     steps.compare_residuals();
@@ -383,7 +383,7 @@ TEST(LocalCodes, ContextsThatGo) {
     const std::vector<float> mine = gradient(kCount, seat.rank(), 0);
     PlacedResidual lost{Residual(kCount)};
     ASSERT_NO_FATAL_FAILURE(sum_in_a_context_that_goes(seat, "onebit", mine, &lost));
-    Steps steps(seat, Memory::device, Memory::device);
+    CodeSteps steps(seat, Memory::device, Memory::device);
     steps.step("onebit", mine, true, false);
     steps.compare_residuals();
     EXPECT_EQ(lost.on_host().status().code(), Code::system);
@@ -405,7 +405,7 @@ TEST(LocalCodes, DamagedResults) {
     EXPECT_EQ(there->outcome().code(), Code::internal);
     EXPECT_NE(there->outcome().message().find("bucket 0 has the scale"), std::string::npos)
         << there->outcome().message();
-    Steps steps(seat, Memory::device, Memory::device);
+    CodeSteps steps(seat, Memory::device, Memory::device);
     steps.step("qsgd:8", gradient(kCount, seat.rank(), 0), false, false);
   });
 }

@@ -13,7 +13,7 @@
 namespace heddle::test {
 namespace {
 
-class Steps : public CompressedSteps {
+class LargestSteps : public CompressedSteps {
  public:
   using CompressedSteps::CompressedSteps;
 
@@ -48,12 +48,12 @@ TEST(LocalLargest, EachTakesItsOwn) {
   for (const std::vector<std::uint64_t>& nodes : node_shapes()) {
     on_seats(nodes, plain(), [&](LocalSeat& seat) {
       const int rank = seat.rank();
-      Steps steps(seat, kind_of(rank, 0), kind_of(rank, 2), kCount, 0, rank % 2);
-      steps.step("topk:0.01", gradient(kCount, rank, 0), false, false, Steps::By::gpus);
-      steps.step("topk:0.002", gradient(kCount, rank, 1), false, true, Steps::By::gpus);
-      steps.step("topk-sampled:0.01", gradient(kCount, rank, 2), true, false, Steps::By::gpus);
+      LargestSteps steps(seat, kind_of(rank, 0), kind_of(rank, 2), kCount, 0, rank % 2);
+      steps.step("topk:0.01", gradient(kCount, rank, 0), false, false, LargestSteps::By::gpus);
+      steps.step("topk:0.002", gradient(kCount, rank, 1), false, true, LargestSteps::By::gpus);
+      steps.step("topk-sampled:0.01", gradient(kCount, rank, 2), true, false, LargestSteps::By::gpus);
       for (int step = 3; step < 6; ++step)
-        steps.step("topk:0.01", gradient(kCount, rank, step), true, step % 2 == 0, Steps::By::gpus);
+        steps.step("topk:0.01", gradient(kCount, rank, step), true, step % 2 == 0, LargestSteps::By::gpus);
       steps.compare_residuals();
     });
   }
@@ -63,7 +63,7 @@ TEST(LocalLargest, EachTakesItsOwn) {
 TEST(LocalLargest, SampledAreTheLargest) {
   on_seats({0, 1}, plain(), [](LocalSeat& seat) {
     constexpr std::size_t kLong = std::size_t{1} << 20;
-    Steps steps(seat, Memory::device, Memory::device, kLong);
+    LargestSteps steps(seat, Memory::device, Memory::device, kLong);
     const std::vector<float> mine = gradient(kLong, seat.rank(), 0);
     expect_same(steps.own("topk-sampled:0.01", mine, false, false),
                 steps.by_images("topk:0.01", mine, false, false), "sampled");
@@ -79,7 +79,7 @@ TEST(LocalLargest, MixedMemory) {
   on_seats({0, 0, 1}, plain(), [&](LocalSeat& seat) {
     for (std::size_t turn = 0; turn < 4; ++turn) {
       const auto& pair = pairs[(turn + static_cast<std::size_t>(seat.rank())) % 4];
-      Steps steps(seat, pair[0], pair[1]);
+      LargestSteps steps(seat, pair[0], pair[1]);
       for (int step = 0; step < 3; ++step) {
         const std::vector<float> mine = gradient(kCount, seat.rank(), step);
         const Outcome wanted = steps.by_images("topk:0.01", mine, step > 0, false);
@@ -114,7 +114,7 @@ TEST(LocalLargest, OnTwoDevices) {
 // Where the prices are for it, the vectors travel.
 TEST(LocalLargest, DenseSums) {
   on_seats({0, 0, 1}, plain("dense"), [](LocalSeat& seat) {
-    Steps steps(seat, kind_of(seat.rank(), 0), kind_of(seat.rank(), 1));
+    LargestSteps steps(seat, kind_of(seat.rank(), 0), kind_of(seat.rank(), 1));
     for (int step = 0; step < 3; ++step) {
       const std::vector<float> mine = gradient(kCount, seat.rank(), step);
       const Outcome wanted = steps.by_images("topk:0.01", mine, step > 0, step == 2);
@@ -129,17 +129,17 @@ TEST(LocalLargest, DenseSums) {
 
 TEST(LocalLargest, NotFinite) {
   on_seats({0, 1}, plain(), [](LocalSeat& seat) {
-    Steps steps(seat, Memory::device, Memory::device);
+    LargestSteps steps(seat, Memory::device, Memory::device);
     for (int step = 0; step < 2; ++step) {
       std::vector<float> mine = gradient(kCount, seat.rank(), step);
       for (std::size_t i = static_cast<std::size_t>(seat.rank()); i < kCount; i += 500)
         mine[i] =
             i % 3 == 0 ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity();
-      steps.step("topk:0.001", mine, true, false, Steps::By::gpus);
+      steps.step("topk:0.001", mine, true, false, LargestSteps::By::gpus);
     }
     steps.compare_residuals();
     // Of nothing but zeros nothing is taken; of -0 neither.
-    steps.step("topk:0.01", std::vector<float>(kCount, -0.0F), false, false, Steps::By::gpus);
+    steps.step("topk:0.01", std::vector<float>(kCount, -0.0F), false, false, LargestSteps::By::gpus);
   });
 }
 
@@ -149,13 +149,13 @@ TEST(LocalLargest, ImagesBetween) {
   on_seats({0, 1}, plain(), [](LocalSeat& seat) {
     const int rank = seat.rank();
     constexpr std::size_t kShort = heddle::LocalGpu::kFrom / sizeof(float) - 1;
-    Steps few(seat, Memory::device, Memory::device, kShort);
-    few.step("topk:0.01", gradient(kShort, rank, 0), true, false, Steps::By::images);
-    Steps apart(seat, Memory::device, Memory::device, kCount, 2);
-    apart.step("topk:0.01", gradient(kCount, rank, 0), true, false, Steps::By::images);
-    Steps steps(seat, Memory::device, Memory::device);
+    LargestSteps few(seat, Memory::device, Memory::device, kShort);
+    few.step("topk:0.01", gradient(kShort, rank, 0), true, false, LargestSteps::By::images);
+    LargestSteps apart(seat, Memory::device, Memory::device, kCount, 2);
+    apart.step("topk:0.01", gradient(kCount, rank, 0), true, false, LargestSteps::By::images);
+    LargestSteps steps(seat, Memory::device, Memory::device);
     for (int step = 0; step < 2; ++step) {
-      steps.step("topk:0.01", gradient(kCount, rank, 3 * step), true, false, Steps::By::gpus);
+      steps.step("topk:0.01", gradient(kCount, rank, 3 * step), true, false, LargestSteps::By::gpus);
       const std::vector<float> coded = gradient(kCount, rank, 3 * step + 1);
       expect_same(steps.own("fp16", coded, true, false), steps.by_images("fp16", coded, true, false), "fp16");
       steps.compare_residuals();
@@ -173,7 +173,7 @@ TEST(LocalLargest, ImagesBetween) {
 // Whoever looks at a residual's values finds them after every call.
 TEST(LocalLargest, ShownResiduals) {
   on_seats({0, 1}, plain(), [](LocalSeat& seat) {
-    Steps steps(seat, Memory::device, Memory::device);
+    LargestSteps steps(seat, Memory::device, Memory::device);
     const heddle::Result<Residual*> shown = steps.residual().show();
     ASSERT_TRUE(shown.ok());
     for (int step = 0; step < 2; ++step) {
@@ -191,7 +191,7 @@ TEST(LocalLargest, ShownResiduals) {
 // output.
 TEST(LocalLargest, AfterTheDefaultStream) {
   on_seats({0, 1}, plain(), [](LocalSeat& seat) {
-    Steps steps(seat, Memory::device, Memory::device);
+    LargestSteps steps(seat, Memory::device, Memory::device);
     const std::vector<float> mine = gradient(kCount, seat.rank(), 0);
     std::vector<float> larger = mine;
     larger[77] = 1e6F;
@@ -211,12 +211,12 @@ TEST(LocalLargest, AfterTheDefaultStream) {
 // Ranks that want different things are told so, and residuals are what they were.
 TEST(LocalLargest, Disagreement) {
   on_seats({0, 1}, plain(), [](LocalSeat& seat) {
-    Steps steps(seat, Memory::device, Memory::device);
-    steps.step("topk:0.01", gradient(kCount, seat.rank(), 0), true, false, Steps::By::gpus);
+    LargestSteps steps(seat, Memory::device, Memory::device);
+    steps.step("topk:0.01", gradient(kCount, seat.rank(), 0), true, false, LargestSteps::By::gpus);
     const Outcome refused = steps.own(seat.rank() == 0 ? "topk:0.01" : "topk:0.02",
                                       gradient(kCount, seat.rank(), 1), true, false);
     EXPECT_EQ(refused.status.code(), Code::invalid_argument);
-    steps.step("topk:0.01", gradient(kCount, seat.rank(), 2), true, false, Steps::By::gpus);
+    steps.step("topk:0.01", gradient(kCount, seat.rank(), 2), true, false, LargestSteps::By::gpus);
     steps.compare_residuals();
   });
 }
@@ -228,13 +228,13 @@ TEST(LocalLargest, EachStepFails) {
   std::atomic<int> right = 0;
   on_seats({0, 1}, plain(), [&](LocalSeat& seat) {
     const std::vector<float> mine = gradient(kCount, seat.rank(), 0);
-    Steps reference(seat, Memory::device, Memory::device);
+    LargestSteps reference(seat, Memory::device, Memory::device);
     const Outcome wanted = reference.by_images("topk:0.01", mine, false, false);
     for (const char* name : {"cuLaunchKernel", "cuMemsetD8Async", "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync",
                              "cuStreamSynchronize", "cuEventRecord", "cuStreamWaitEvent", "cuMemAlloc",
                              "cuStreamCreate", "cuMemHostRegister"}) {
       for (int after = 0;; ++after) {
-        Steps steps(seat, Memory::device, Memory::device);
+        LargestSteps steps(seat, Memory::device, Memory::device);
         seat.fail_after(name, after);
         Outcome got;
         const int calls = seat.all().counted(name, [&] { got = steps.own("topk:0.01", mine, true, false); });
@@ -270,7 +270,7 @@ TEST(LocalLargest, EachStepFails) {
 // No memory on one rank's GPU: that one goes by images.
 TEST(LocalLargest, NoMemoryOnOneRank) {
   on_seats({0, 1}, plain(), [](LocalSeat& seat) {
-    Steps steps(seat, Memory::device, Memory::device);
+    LargestSteps steps(seat, Memory::device, Memory::device);
     const std::vector<float> mine = gradient(kCount, seat.rank(), 0);
     const Outcome wanted = steps.by_images("topk:0.01", mine, true, false);
     seat.all().counted("cuMemAlloc", [&] {
@@ -299,7 +299,7 @@ TEST(LocalLargest, NoLinkOnOneRank) {
                              Fault{"cuMemsetD8Async", 2, CUDA_ERROR_LAUNCH_FAILED, false},
                              Fault{"cuMemsetD8Async", 3, CUDA_ERROR_LAUNCH_FAILED, false}}) {
     on_seats({0, 1}, plain(), [&](LocalSeat& seat) {
-      Steps steps(seat, Memory::device, Memory::device);
+      LargestSteps steps(seat, Memory::device, Memory::device);
       const std::vector<float> mine = gradient(kCount, seat.rank(), 0);
       for (int step = 0; step < 2; ++step) {
         const Outcome wanted = steps.by_images("topk:0.01", mine, true, false);
@@ -321,9 +321,9 @@ TEST(LocalLargest, NoPinnedMemory) {
   Config config = plain();
   config.pinned_bytes = 4096;
   on_seats({0, 1}, config, [](LocalSeat& seat) {
-    Steps steps(seat, Memory::device, Memory::device);
+    LargestSteps steps(seat, Memory::device, Memory::device);
     for (int step = 0; step < 2; ++step)
-      steps.step("topk:0.05", gradient(kCount, seat.rank(), step), true, false, Steps::By::gpus);
+      steps.step("topk:0.05", gradient(kCount, seat.rank(), step), true, false, LargestSteps::By::gpus);
     steps.compare_residuals();
   });
 }
@@ -334,8 +334,8 @@ TEST(LocalLargest, ContextsThatGo) {
     const std::vector<float> mine = gradient(kCount, seat.rank(), 0);
     PlacedResidual lost{Residual(kCount)};
     ASSERT_NO_FATAL_FAILURE(sum_in_a_context_that_goes(seat, "topk:0.01", mine, &lost));
-    Steps steps(seat, Memory::device, Memory::device);
-    steps.step("topk:0.01", mine, true, false, Steps::By::gpus);
+    LargestSteps steps(seat, Memory::device, Memory::device);
+    steps.step("topk:0.01", mine, true, false, LargestSteps::By::gpus);
     steps.compare_residuals();
     EXPECT_EQ(lost.on_host().status().code(), Code::system);
   });

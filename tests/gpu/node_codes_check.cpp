@@ -9,7 +9,7 @@
 namespace heddle::test {
 namespace {
 
-struct Case {
+struct CodedSum {
   Codec codec;
   gpu::Quantiser as;  // which is the same
   std::size_t n;
@@ -20,7 +20,7 @@ std::uint64_t seed_of(int rank, int step) {
   return 1'000U * static_cast<unsigned>(step) + static_cast<unsigned>(rank);
 }
 
-bool check_case(NodeRank& rank, const Case& c) {
+bool check_case(NodeRank& rank, const CodedSum& c) {
   const TestMemory both(rank.driver(), Memory::device, c.n * sizeof(float));
   PlacedResidual residual{Residual(c.n)};
   std::vector<std::vector<float>> left_out(static_cast<std::size_t>(rank.size()), std::vector<float>(c.n));
@@ -55,9 +55,10 @@ bool check_case(NodeRank& rank, const Case& c) {
 bool check_codes(NodeRank& rank) {
   bool right = true;
   // The last has more codes than half of the scratch has room for.
-  for (const Case& c : {Case{Codec::qsgd4, {4}, 1'001}, Case{Codec::ternary, {2, 100}, 100'003},
-                        Case{Codec::sign, {1}, 100'003}, Case{Codec::bf16, {16, 1024, 0, true}, 100'003},
-                        Case{Codec::f16, {16}, 700'001}, Case{Codec::qsgd8, {8}, 700'001}})
+  for (const CodedSum& c :
+       {CodedSum{Codec::qsgd4, {4}, 1'001}, CodedSum{Codec::ternary, {2, 100}, 100'003},
+        CodedSum{Codec::sign, {1}, 100'003}, CodedSum{Codec::bf16, {16, 1024, 0, true}, 100'003},
+        CodedSum{Codec::f16, {16}, 700'001}, CodedSum{Codec::qsgd8, {8}, 700'001}})
     right = check_case(rank, c) && right;
   return right;
 }

@@ -31,7 +31,7 @@ using heddle::test::Wanted;
 using heddle::test::width_of;
 using heddle::testing_ranks::on_ranks;
 
-void sums(int ranks, int devices) {
+void merged_sums(int ranks, int devices) {
   Node node(ranks);
   on_ranks(ranks, [&](heddle_comm_t comm, int rank) {
     const int device = rank % devices;
@@ -57,7 +57,7 @@ void sums(int ranks, int devices) {
 
 TEST(GpuNodeMerge, SumsInOneContext) {
   for (int ranks = 2; ranks <= 4; ++ranks)
-    sums(ranks, 1);
+    merged_sums(ranks, 1);
 }
 
 // And puts the result to everybody's arrays, of which a kernel takes eight.
@@ -75,7 +75,7 @@ TEST(GpuNodeMerge, OneRankMergesForAllInItsContext) {
 }
 
 TEST(GpuNodeMerge, SumsOnTwoDevices) {
-  sums(3, 2);
+  merged_sums(3, 2);
 }
 
 // Of -0 and +0, and of a number and NaN, the first rank's is taken; an entry that one rank has is nobody's to

@@ -12,7 +12,7 @@
 namespace heddle::test {
 namespace {
 
-struct Case {
+struct SparseSum {
   std::size_t dimension;
   std::size_t one_in;  // of its elements is an entry
   bool wide;
@@ -24,7 +24,7 @@ struct Given {
 };
 
 // The same on every rank, which knows what the others gave.
-Given given_by(int rank, const Case& c) {
+Given given_by(int rank, const SparseSum& c) {
   std::mt19937_64 random(c.dimension + 1000U * static_cast<unsigned>(rank));
   Given given;
   for (std::size_t i = 0; i < c.dimension; ++i) {
@@ -42,7 +42,7 @@ struct Folded {
   std::size_t most = 0;  // entries of all ranks
 };
 
-Folded folded(const NodeRank& rank, const Case& c, Op op) {
+Folded folded(const NodeRank& rank, const SparseSum& c, Op op) {
   Folded all{std::vector<float>(c.dimension), std::vector<bool>(c.dimension)};
   for (int r = 0; r < rank.size(); ++r) {
     const Given given = given_by(r, c);
@@ -59,7 +59,7 @@ Folded folded(const NodeRank& rank, const Case& c, Op op) {
   return all;
 }
 
-bool check_dense(NodeRank& rank, const Case& c, Op op) {
+bool check_dense(NodeRank& rank, const SparseSum& c, Op op) {
   const std::vector<float> wanted = folded(rank, c, op).dense;
   const Given mine = given_by(rank.rank(), c);
   const std::size_t count = mine.indices.size();
@@ -87,7 +87,7 @@ bool check_dense(NodeRank& rank, const Case& c, Op op) {
 
 // The same with a sparse result: straight to where it is to be, with too little room there, and over the
 // input.
-bool check_merge(NodeRank& rank, const Case& c, Op op) {
+bool check_merge(NodeRank& rank, const SparseSum& c, Op op) {
   const Folded all = folded(rank, c, op);
   const std::size_t most = all.most;
   std::vector<std::uint64_t> wanted;
@@ -211,7 +211,8 @@ std::vector<float> gradient_of(int rank, std::size_t n, int step) {
 bool check_sparse(NodeRank& rank) {
   bool right = true;
   // The last has more entries than the scratch has room for at once.
-  for (const Case& c : {Case{1'000, 3, false}, Case{100'003, 100, true}, Case{120'001, 2, false}}) {
+  for (const SparseSum& c :
+       {SparseSum{1'000, 3, false}, SparseSum{100'003, 100, true}, SparseSum{120'001, 2, false}}) {
     for (const Op op : {Op::sum, Op::min, Op::max}) {
       right = check_dense(rank, c, op) && right;
       right = check_merge(rank, c, op) && right;

@@ -46,7 +46,8 @@ struct OnGpu {
   const TestMemory dense;
 };
 
-void compare(Node& node, heddle_comm_t comm, int rank, int device, Entries mine, heddle_op op = HEDDLE_SUM) {
+void compare_entries(Node& node, heddle_comm_t comm, int rank, int device, Entries mine,
+                     heddle_op op = HEDDLE_SUM) {
   const OnGpu there(mine, rank, device);
   Bytes wanted(mine.size * width_of(mine.type));
   heddle_sparse host = mine.vector();
@@ -65,7 +66,7 @@ void compare(Node& node, heddle_comm_t comm, int rank, int device, Entries mine,
   ASSERT_EQ(there.result(wanted.size()), wanted) << "type " << mine.type << ", " << mine.number << " entries";
 }
 
-void sums(int ranks, int devices) {
+void sparse_sums(int ranks, int devices) {
   Node node(ranks);
   on_ranks(ranks, [&](heddle_comm_t comm, int rank) {
     const int device = rank % devices;
@@ -75,24 +76,24 @@ void sums(int ranks, int devices) {
     for (const heddle_dtype type :
          {HEDDLE_FLOAT16, HEDDLE_BFLOAT16, HEDDLE_FLOAT32, HEDDLE_FLOAT64, HEDDLE_INT32, HEDDLE_INT64}) {
       for (const heddle_op op : {HEDDLE_SUM, HEDDLE_MIN, HEDDLE_MAX})
-        compare(node, comm, rank, device, {5'000, 300 * r, type, rank % 2 == 1, rank}, op);
+        compare_entries(node, comm, rank, device, {5'000, 300 * r, type, rank % 2 == 1, rank}, op);
     }
     // None at all; and more than the scratch takes at once, on one rank most.
     for (const heddle_op op : {HEDDLE_SUM, HEDDLE_MIN}) {
-      compare(node, comm, rank, device, {1, 0, HEDDLE_FLOAT32, false, rank}, op);
-      compare(node, comm, rank, device, {20'000, 4'500 + 4'200 * r, HEDDLE_FLOAT32, false, rank}, op);
-      compare(node, comm, rank, device, {6'000, 6'000 - r, HEDDLE_FLOAT64, true, rank}, op);
+      compare_entries(node, comm, rank, device, {1, 0, HEDDLE_FLOAT32, false, rank}, op);
+      compare_entries(node, comm, rank, device, {20'000, 4'500 + 4'200 * r, HEDDLE_FLOAT32, false, rank}, op);
+      compare_entries(node, comm, rank, device, {6'000, 6'000 - r, HEDDLE_FLOAT64, true, rank}, op);
     }
   });
 }
 
 TEST(GpuNodeSparse, SumsInOneContext) {
   for (int ranks = 2; ranks <= 3; ++ranks)
-    sums(ranks, 1);
+    sparse_sums(ranks, 1);
 }
 
 TEST(GpuNodeSparse, SumsOnTwoDevices) {
-  sums(3, 2);
+  sparse_sums(3, 2);
 }
 
 // The sum begins with +0 wherever it is made, so it has no -0, also where all ranks have one; a minimum has.
@@ -172,7 +173,7 @@ TEST(GpuNodeSparse, BrokenEntriesAndDisagreement) {
     const heddle_sparse good = mine.vector(there.indices.data(), there.values.data());
     const auto refused = [&](const heddle_sparse& in, const char* why, heddle_op op = HEDDLE_SUM) {
       ASSERT_EQ(heddle_sparse_allreduce_dense(&in, there.dense.data(), op, comm), HEDDLE_ERR_ARGUMENT) << why;
-      compare(node, comm, rank, 0, mine);
+      compare_entries(node, comm, rank, 0, mine);
     };
     for (const std::uint32_t index : {0U, 1'000U}) {  // not after the one before; not less than the dimension
       const std::size_t at = 499 * sizeof index;
@@ -212,7 +213,7 @@ TEST(GpuNodeSparse, WhatTheyDoNotServe) {
         OK(heddle_sparse_get_stats(comm, &stats));
         EXPECT_NE(std::string(stats.algorithm), "gpu");
       }
-      compare(node, comm, rank, 0, mine, op);
+      compare_entries(node, comm, rank, 0, mine, op);
     }
   });
 }

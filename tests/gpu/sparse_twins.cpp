@@ -318,7 +318,7 @@ void run_unpack_delta(const void* arguments, unsigned blocks) {
   HEDDLE_QUANTISE_KERNELS(HEDDLE_QUANTISE_TWIN)           \
   HEDDLE_DEQUANTISE_KERNELS(HEDDLE_DEQUANTISE_TWIN)
 #endif
-constexpr SparseTwin kTwins[] = {
+constexpr SparseTwin kSparseTwins[] = {
     HEDDLE_TWINS SparseTwin{"heddle_forget_rest", sizeof(ForgetArguments), &translate_forget<std::uint32_t>,
                             &run_forget_rest},
     SparseTwin{"heddle_count_digits", sizeof(DigitArguments), &translate_digits, &run_digits}};
@@ -326,7 +326,7 @@ constexpr SparseTwin kTwins[] = {
 }  // namespace
 
 const SparseTwin* find_sparse_twin(std::string_view name) {
-  for (const SparseTwin& twin : kTwins) {
+  for (const SparseTwin& twin : kSparseTwins) {
     if (name == twin.name) return &twin;
   }
   return nullptr;

@@ -201,10 +201,6 @@ TEST_P(Fp8Test, InfinitiesAndNaNStay) {
   EXPECT_EQ(fold(kE5M2, Op::sum, 0x7D), 0x7DU) << "one input is copied";
 }
 
-std::string target_name(const testing::TestParamInfo<std::int64_t>& target) {
-  return hwy::TargetName(target.param);
-}
-
 INSTANTIATE_TEST_SUITE_P(Targets, Fp8Test, testing::ValuesIn(runnable_targets()), target_name);
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Running a test with each instruction set that the kernels are compiled for and this processor has.
 #pragma once
 
+#include <gtest/gtest.h>
 #include <hwy/targets.h>
 
 #include <cstdint>
@@ -29,6 +30,11 @@ inline std::vector<std::int64_t> runnable_targets() {
     if (std::string(fold_target()) == hwy::TargetName(target)) targets.push_back(target);
   }
   return targets;
+}
+
+// What tests of one each are called.
+inline std::string target_name(const testing::TestParamInfo<std::int64_t>& target) {
+  return hwy::TargetName(target.param);
 }
 
 }  // namespace heddle::test

@@ -200,10 +200,6 @@ TEST_P(ValuesTest, EqualToEveryOtherInstructionSet) {
   }
 }
 
-std::string target_name(const testing::TestParamInfo<std::int64_t>& target) {
-  return hwy::TargetName(target.param);
-}
-
 INSTANTIATE_TEST_SUITE_P(Targets, ValuesTest, testing::ValuesIn(runnable_targets()), target_name);
 
 }  // namespace

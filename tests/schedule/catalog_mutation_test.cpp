@@ -3,7 +3,6 @@
 // several leaders, mixed radices.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <random>
@@ -12,8 +11,8 @@
 #include <vector>
 
 #include "interpreter.hpp"
+#include "mutants.hpp"
 #include "sample_algorithms.hpp"
-#include "schedule/cursor.hpp"
 #include "schedule/dump.hpp"
 #include "schedule/verifier.hpp"
 #include "select/catalog.hpp"
@@ -21,10 +20,10 @@
 namespace heddle::test {
 namespace {
 
-constexpr int kWorlds = 10;    // of each algorithm
-constexpr int kMutants = 100;  // in each
-constexpr int kTrials = 8;     // of each that is accepted
-constexpr int kMostRanks = 7;  // the schedules of all are verified anew for each mutant
+constexpr int kWorlds = 10;     // of each algorithm
+constexpr int kMutants = 100;   // in each
+constexpr int kTrialsEach = 8;  // of each that is accepted
+constexpr int kMostRanks = 7;   // the schedules of all are verified anew for each mutant
 
 class Damage {
  public:
@@ -124,24 +123,11 @@ class Damage {
   std::mt19937 random_;
 };
 
-// What is open at most, so that mutants are not refused for that alone.
-void recount_open(Schedule& s) {
-  constexpr int kMostSteps = 100'000;  // a damaged repeat may have no end
-  std::uint32_t open = 0;
-  s.max_open = 0;
-  Cursor c(s);
-  for (int n = 0; !c.done() && n < kMostSteps; c.advance(), ++n) {
-    if (c.step().kind == StepKind::send || c.step().kind == StepKind::recv)
-      s.max_open = std::max(s.max_open, ++open);
-    if (c.step().kind == StepKind::wait) open = std::min(open, c.step().count);
-  }
-}
-
 class CatalogMutants : public ::testing::TestWithParam<std::size_t> {
  protected:
   // What is accepted computes the right result, also while messages are late.
   static std::string run(const TopologyView& topology, const std::vector<Schedule>& schedules) {
-    for (std::uint64_t seed = 0; seed < kTrials; ++seed) {
+    for (std::uint64_t seed = 0; seed < kTrialsEach; ++seed) {
       std::string wrong = run_on_numbers(topology, schedules, {seed, seed % 2 == 0, seed % 3 == 0});
       if (!wrong.empty()) return wrong + " (seed " + std::to_string(seed) + ")";
     }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "interpreter.hpp"
+#include "mutants.hpp"
 #include "sample_algorithms.hpp"
 #include "schedule/cursor.hpp"
 #include "schedule/dump.hpp"
@@ -30,17 +31,6 @@ std::string run_all_ways(const Sample& sample, std::uint64_t trials) {
     if (!wrong.empty()) return wrong + " (seed " + std::to_string(seed) + ")";
   }
   return "";
-}
-
-// A mutant whose only fault is an outdated max_open would say nothing about the other checks.
-void recount_open(Schedule& s) {
-  std::uint32_t open = 0;
-  s.max_open = 0;
-  for (Cursor c(s); !c.done(); c.advance()) {
-    if (c.step().kind == StepKind::send || c.step().kind == StepKind::recv)
-      s.max_open = std::max(s.max_open, ++open);
-    if (c.step().kind == StepKind::wait) open = std::min(open, c.step().count);
-  }
 }
 
 using Mutation = std::pair<std::string, std::function<void(Schedule&)>>;

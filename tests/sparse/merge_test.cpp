@@ -14,14 +14,13 @@
 #include "../kernels/guarded_buffer.hpp"
 #include "../kernels/targets.hpp"
 #include "engine/kernels/kernels.hpp"
+#include "streams.hpp"
 #include "support/ranks.hpp"
 
 namespace heddle {
 namespace {
 
 using Bytes = std::vector<std::byte>;
-
-constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32, DType::f64, DType::i32, DType::i64};
 
 template <typename Index>
 struct Stream {
@@ -180,7 +179,7 @@ std::vector<Stream<Index>> random_streams(std::size_t streams, std::size_t count
 template <typename Index>
 void folds_all(std::size_t streams, std::size_t count, Pattern pattern, Relation relation,
                std::uint64_t first, std::mt19937_64& random) {
-  for (const DType type : kTypes) {
+  for (const DType type : test::kSummedTypes) {
     for (const Op op : {Op::sum, Op::min, Op::max}) {
       SCOPED_TRACE(std::string(fold_target()) + " " + dtype_name(type) + " " + op_name(op) + " streams " +
                    std::to_string(streams) + " count " + std::to_string(count) + " gap " +

@@ -15,6 +15,10 @@ namespace heddle::test {
 
 using Bytes = std::vector<std::byte>;
 
+// One of each way to add.
+inline constexpr DType kSummedTypes[] = {DType::f16, DType::bf16, DType::f32,
+                                         DType::f64, DType::i32,  DType::i64};
+
 // Owns its entries.
 struct TestStream {
   std::uint64_t dimension = 0;

@@ -11,30 +11,27 @@
 #include <vector>
 
 namespace heddle {
-namespace {
-
-struct Message {
-  int from;
-  std::uint32_t tag;
-  const void* data;  // the sender's buffer, or `copy`
-  std::size_t bytes;
-  std::vector<std::byte> copy;  // eager: the sender is gone already
-  std::uint64_t send;           // rendezvous: the sender's number for it; 0 for eager
-  std::uint32_t delay;          // polls until it can be seen
-};
-
-struct PostedRecv {
-  int from;
-  std::uint32_t tag;
-  void* data;
-  std::size_t bytes;
-  Ticket* ticket;
-};
-
-}  // namespace
 
 // What one rank has received and is waiting for. Only one mailbox is ever locked at a time.
 struct LoopbackHub::Mailbox {
+  struct Message {
+    int from;
+    std::uint32_t tag;
+    const void* data;  // the sender's buffer, or `copy`
+    std::size_t bytes;
+    std::vector<std::byte> copy;  // eager: the sender is gone already
+    std::uint64_t send;           // rendezvous: the sender's number for it; 0 for eager
+    std::uint32_t delay;          // polls until it can be seen
+  };
+
+  struct PostedRecv {
+    int from;
+    std::uint32_t tag;
+    void* data;
+    std::size_t bytes;
+    Ticket* ticket;
+  };
+
   std::mutex mutex;
   std::list<Message> arrived;
   std::list<PostedRecv> posted;
@@ -57,6 +54,9 @@ class LoopbackTransport final : public Transport {
   bool peer_is_gone(int) const override { return false; }
 
  private:
+  using Message = LoopbackHub::Mailbox::Message;
+  using PostedRecv = LoopbackHub::Mailbox::PostedRecv;
+
   LoopbackHub::Mailbox& box(int rank) const { return hub_.mailboxes_[static_cast<std::size_t>(rank)]; }
   std::optional<Message> take(LoopbackHub::Mailbox& mine, const PostedRecv& recv);
 
@@ -113,7 +113,7 @@ Status LoopbackTransport::recv(int peer, std::uint32_t tag, void* data, std::siz
 }
 
 // The first message that matches, unless it is still on its way: later ones must not overtake it.
-std::optional<Message> LoopbackTransport::take(LoopbackHub::Mailbox& mine, const PostedRecv& recv) {
+auto LoopbackTransport::take(LoopbackHub::Mailbox& mine, const PostedRecv& recv) -> std::optional<Message> {
   const auto found = std::find_if(mine.arrived.begin(), mine.arrived.end(),
                                   [&](const Message& m) { return m.from == recv.from && m.tag == recv.tag; });
   if (found == mine.arrived.end() || found->delay > 0) return std::nullopt;

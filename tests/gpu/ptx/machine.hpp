@@ -20,8 +20,6 @@
 
 namespace heddle::test::ptx {
 
-inline constexpr unsigned kWarp = 32;
-
 // Memory that a launch may use.
 struct Range {
   std::uintptr_t begin;

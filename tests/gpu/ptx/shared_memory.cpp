@@ -3,11 +3,6 @@
 #include <fmt/format.h>
 
 namespace heddle::test::ptx {
-namespace {
-
-constexpr unsigned kWarp = 32;
-
-}  // namespace
 
 void SharedMemory::begin(std::size_t bytes, unsigned threads) {
   memory_.assign(bytes, std::byte{0xA5});

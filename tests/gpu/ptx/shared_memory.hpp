@@ -8,6 +8,8 @@
 
 namespace heddle::test::ptx {
 
+inline constexpr unsigned kWarp = 32;
+
 enum class Access : std::uint8_t { read, write, atomic };
 
 class SharedMemory {
