@@ -1,5 +1,7 @@
 // Sum, product, minimum and maximum of integers. Sums and products wrap around, which makes them the same
 // operation on signed and unsigned values; they are computed unsigned.
+#include <type_traits>
+
 #include "engine/kernels/families.hpp"
 #include "engine/kernels/targets.hpp"
 
@@ -64,8 +66,9 @@ struct IntegerProd {
   }
 };
 
-template <typename Signed, typename Unsigned>
-FoldFn sized_fold(bool is_signed, Op op, Stores stores) {
+template <typename Integer>
+FoldFn sized_fold(Op op, Stores stores) {
+  using Unsigned = std::make_unsigned_t<Integer>;
   switch (op) {
     case Op::sum:
       return stores == Stores::streaming ? &fold_streaming<Plain<Unsigned>, IntegerSum>
@@ -73,9 +76,9 @@ FoldFn sized_fold(bool is_signed, Op op, Stores stores) {
     case Op::prod:
       return &fold<Plain<Unsigned>, IntegerProd>;
     case Op::min:
-      return is_signed ? &fold<Plain<Signed>, IntegerMin> : &fold<Plain<Unsigned>, IntegerMin>;
+      return &fold<Plain<Integer>, IntegerMin>;
     case Op::max:
-      return is_signed ? &fold<Plain<Signed>, IntegerMax> : &fold<Plain<Unsigned>, IntegerMax>;
+      return &fold<Plain<Integer>, IntegerMax>;
     default:
       return nullptr;
   }
@@ -84,21 +87,21 @@ FoldFn sized_fold(bool is_signed, Op op, Stores stores) {
 FoldFn integer_fold(DType type, Op op, Stores stores) {
   switch (type) {
     case DType::i8:
-      return sized_fold<std::int8_t, std::uint8_t>(true, op, stores);
+      return sized_fold<std::int8_t>(op, stores);
     case DType::u8:
-      return sized_fold<std::int8_t, std::uint8_t>(false, op, stores);
+      return sized_fold<std::uint8_t>(op, stores);
     case DType::i16:
-      return sized_fold<std::int16_t, std::uint16_t>(true, op, stores);
+      return sized_fold<std::int16_t>(op, stores);
     case DType::u16:
-      return sized_fold<std::int16_t, std::uint16_t>(false, op, stores);
+      return sized_fold<std::uint16_t>(op, stores);
     case DType::i32:
-      return sized_fold<std::int32_t, std::uint32_t>(true, op, stores);
+      return sized_fold<std::int32_t>(op, stores);
     case DType::u32:
-      return sized_fold<std::int32_t, std::uint32_t>(false, op, stores);
+      return sized_fold<std::uint32_t>(op, stores);
     case DType::i64:
-      return sized_fold<std::int64_t, std::uint64_t>(true, op, stores);
+      return sized_fold<std::int64_t>(op, stores);
     case DType::u64:
-      return sized_fold<std::int64_t, std::uint64_t>(false, op, stores);
+      return sized_fold<std::uint64_t>(op, stores);
     default:
       return nullptr;
   }
