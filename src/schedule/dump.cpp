@@ -31,15 +31,9 @@ const char* kind_name(StepKind kind) {
 }
 
 std::string place_text(Slot slot, const Step& step) {
-  switch (slot) {
-    case Slot::data:
-      return "data";
-    case Slot::input:
-      return "input";
-    case Slot::scratch:
-      return "scratch[" + std::to_string(step.unit) + ((step.flags & kRotate) != 0 ? "+i]" : "]");
-  }
-  return "?";
+  const std::string name = slot_name(slot);
+  if (slot != Slot::scratch) return name;
+  return name + "[" + std::to_string(step.unit) + ((step.flags & kRotate) != 0 ? "+i]" : "]");
 }
 
 // Chunks as they are in iteration `i` of a repeat with this stride, before they wrap around: "0..1+2i".
@@ -100,6 +94,18 @@ std::string line(std::size_t number, bool in_repeat, std::int32_t stride, const 
 }
 
 }  // namespace
+
+const char* slot_name(Slot slot) {
+  switch (slot) {
+    case Slot::data:
+      return "data";
+    case Slot::input:
+      return "input";
+    case Slot::scratch:
+      return "scratch";
+  }
+  return "no slot";
+}
 
 std::string dump(const Schedule& schedule) {
   std::string text = collective_name(schedule.collective);

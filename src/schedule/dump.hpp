@@ -8,5 +8,6 @@
 namespace heddle {
 
 std::string dump(const Schedule& schedule);
+const char* slot_name(Slot slot);
 
 }  // namespace heddle

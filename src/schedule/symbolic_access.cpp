@@ -2,25 +2,10 @@
 #include <algorithm>
 #include <string>
 
+#include "schedule/dump.hpp"
 #include "schedule/symbolic_run.hpp"
 
 namespace heddle {
-namespace {
-
-const char* slot_name(Slot slot) {
-  switch (slot) {
-    case Slot::data:
-      return "data";
-    case Slot::input:
-      return "input";
-    case Slot::scratch:
-      return "scratch";
-  }
-  return "no slot";
-}
-
-}  // namespace
-
 SymbolicRun::Place SymbolicRun::place(const Rank& r, Slot slot) const {
   const std::uint32_t unit = slot == Slot::scratch && r.schedule->scratch_units != 0 ? r.cursor.unit() : 0;
   return {slot, r.cursor.chunk(), r.cursor.step().count, unit};
