@@ -155,6 +155,8 @@ inline Status agree(const OneCall& call, CollectiveCall::Kind kind) {
 
 enum class Life : std::uint8_t { once, persistent };
 
+// What every call begins with that makes a request: *out is null until there is one.
+Status check_request_call(heddle_comm_t comm, heddle_request_t* out);
 // Wraps what the communicator made; a request of one use is started as well.
 Status hand_out(heddle_comm& comm, Result<std::unique_ptr<Request>> made, Life life, heddle_request_t* out);
 

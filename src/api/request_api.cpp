@@ -10,6 +10,12 @@
 
 namespace heddle::edge {
 
+Status check_request_call(heddle_comm_t comm, heddle_request_t* out) {
+  HEDDLE_TRY(check_not_null(out, "request"));
+  *out = nullptr;
+  return check(comm);
+}
+
 Status hand_out(heddle_comm& comm, Result<std::unique_ptr<Request>> made, Life life, heddle_request_t* out) {
   if (!made.ok()) return made.status();
   auto request = std::make_unique<heddle_request>();
@@ -27,9 +33,7 @@ namespace {
 
 Status open_allreduce(const void* sendbuf, void* recvbuf, std::size_t count, const heddle_dtype& dtype,
                       const heddle_op& op, heddle_comm_t comm, Life life, heddle_request_t* request) {
-  HEDDLE_TRY(check_not_null(request, "request"));
-  *request = nullptr;
-  HEDDLE_TRY(check(comm));
+  HEDDLE_TRY(check_request_call(comm, request));
   Reduction r;
   HEDDLE_TRY(check_reduction(sendbuf, recvbuf, count, dtype, op, &r));
   return hand_out(*comm,
@@ -43,9 +47,7 @@ Status open_allreduce(const void* sendbuf, void* recvbuf, std::size_t count, con
 
 Status open_bcast(void* buffer, std::size_t bytes, int root, heddle_comm_t comm, Life life,
                   heddle_request_t* request) {
-  HEDDLE_TRY(check_not_null(request, "request"));
-  *request = nullptr;
-  HEDDLE_TRY(check(comm));
+  HEDDLE_TRY(check_request_call(comm, request));
   HEDDLE_TRY(check_bcast(buffer, bytes, root, comm->communicator->size()));
   return hand_out(*comm,
                   request_with_images(*comm, nullptr, buffer, bytes, access_of(*comm, root),
@@ -56,9 +58,7 @@ Status open_bcast(void* buffer, std::size_t bytes, int root, heddle_comm_t comm,
 }
 
 Status open_barrier(heddle_comm_t comm, Life life, heddle_request_t* request) {
-  HEDDLE_TRY(check_not_null(request, "request"));
-  *request = nullptr;
-  HEDDLE_TRY(check(comm));
+  HEDDLE_TRY(check_request_call(comm, request));
   return hand_out(*comm, comm->communicator->barrier_request(), life, request);
 }
 

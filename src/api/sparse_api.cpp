@@ -273,9 +273,7 @@ Status allreduce_sparse(const heddle_sparse* in, heddle_sparse* out, const heddl
 
 Status open_sparse(const heddle_sparse* in, heddle_sparse* out, const heddle_op& op, heddle_comm_t comm,
                    Life life, heddle_request_t* request) {
-  HEDDLE_TRY(check_not_null(request, "request"));
-  *request = nullptr;
-  HEDDLE_TRY(check(comm));
+  HEDDLE_TRY(check_request_call(comm, request));
   SparseJob job;
   HEDDLE_TRY(check_job(in, out, op, &job));
   // From its second start on the request would read what the first has made of them.
