@@ -8,7 +8,6 @@
 #include "base/hash.hpp"
 #include "comm/communicator_impl.hpp"
 #include "comm/complete.hpp"
-#include "engine/kernels/kernels.hpp"
 #include "sparse/convert.hpp"
 
 namespace heddle {

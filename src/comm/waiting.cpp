@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "comm/communicator_impl.hpp"
-#include "engine/kernels/kernels.hpp"
 
 namespace heddle {
 namespace {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/config.hpp"
-#include "base/status.hpp"
 #include "comm/hardware.hpp"
 #include "heddle_info/gpu_networks.hpp"
 #include "schedule/schedule.hpp"

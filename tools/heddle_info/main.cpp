@@ -7,12 +7,9 @@
 #include <exception>
 #include <sstream>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "base/config.hpp"
 #include "comm/complaints.hpp"
-#include "comm/hardware.hpp"
 #include "comm/usable_cores.hpp"
 #include "heddle/heddle.h"
 #include "heddle_info/explain.hpp"

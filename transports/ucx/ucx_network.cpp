@@ -6,7 +6,6 @@
 
 #include "base/descriptors.hpp"
 #include "transports/host_name.hpp"
-#include "transports/ucx/ucx_footprint.hpp"
 #include "transports/ucx/ucx_transport.hpp"
 
 namespace heddle {
