@@ -15,12 +15,16 @@
 namespace heddle {
 
 // Raised whenever ranks of two builds could not work together.
-constexpr std::uint32_t kProtocol = 23;
+constexpr std::uint32_t kProtocol = 24;
 
 // The settings that decide how a collective runs must be the same everywhere; each travels as a hash.
 constexpr std::size_t kSharedSettings = 13;
 
-struct Hello {
+// How long it is, and its first two words, stay from protocol 24 on: a rank of another build has to be
+// understood before it can be refused, by whatever means they are gathered.
+constexpr std::size_t kHelloBytes = 512;
+
+struct alignas(kHelloBytes) Hello {
   std::uint32_t magic;
   std::uint32_t protocol;
   std::uint32_t enabled;
@@ -31,6 +35,7 @@ struct Hello {
   std::uint32_t small_stores;  // ProcessState's
   MessageCost message_cost;    // likewise
   char internode[8];           // likewise
+  char failed_networks[24];    // likewise, with commas
   std::uint64_t node;
   std::uint64_t kernel;  // 0: not known
   std::uint64_t pid_namespace;
@@ -40,6 +45,7 @@ struct Hello {
   char host[40];
   CoreClaim cores;
 };
+static_assert(sizeof(Hello) == kHelloBytes);
 
 Hello make_hello(const Bootstrap& bootstrap, const Config& config, const Preferences& preferences);
 

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <functional>
 #include <map>
 #include <optional>
@@ -244,43 +242,52 @@ Result<std::unique_ptr<Connections>> Setup::run() {
   return std::move(connections_);
 }
 
-constexpr std::int32_t kSecondHand = 1 << 16;
-
-// A failure as ranks tell it to each other: its code, and whether another rank had one before.
-std::int32_t told(const Status& status) {
-  return static_cast<std::int32_t>(status.code()) | (status.is_at_second_hand() ? kSecondHand : 0);
-}
+// A failure as ranks tell it to each other.
+struct Told {
+  std::uint16_t code = 0;
+  std::uint16_t second_hand = 0;  // another rank had one before
+  std::uint32_t bytes = 0;        // of its message
+};
 
 // How likely it is the cause of all others. Who waited for a rank that has failed, and says so, is not; least
 // of all who heard of it from somebody else.
-int weight(std::int32_t told) {
-  if (told == 0) return 0;
-  if ((told & kSecondHand) != 0) return 1;
-  const auto code = static_cast<Code>(told);
+int weight(const Told& told) {
+  const auto code = static_cast<Code>(told.code);
+  if (code == Code::ok) return 0;
+  if (told.second_hand != 0) return 1;
   return code == Code::peer_failed || code == Code::timeout ? 2 : 3;
+}
+
+// The way out comes last in a message, and what it is about first.
+std::string of_bearable_length(const std::string& text) {
+  constexpr std::size_t kMost = 4000;
+  constexpr std::string_view kLeftOut = " ... ";
+  if (text.size() <= kMost) return text;
+  const std::size_t half = (kMost - kLeftOut.size()) / 2;
+  return text.substr(0, half) + std::string(kLeftOut) + text.substr(text.size() - half);
 }
 
 }  // namespace
 
-// What went wrong is told in a second round: mostly nothing does, and rank 0 sends what it hears to
-// everybody.
+// What went wrong is told in a second round, in which everybody sends as much as that takes: mostly nothing
+// does, and rank 0 sends what it hears to everybody.
 Status agree(const Bootstrap& bootstrap, const Status& mine) {
-  const std::int32_t own = told(mine);
-  std::vector<std::int32_t> all(static_cast<std::size_t>(bootstrap.size));
-  HEDDLE_TRY(bootstrap.allgather(&own, all.data(), sizeof own));
+  std::string message = of_bearable_length(mine.message());
+  const Told own{static_cast<std::uint16_t>(mine.code()), mine.is_at_second_hand(),
+                 static_cast<std::uint32_t>(message.size())};
+  std::vector<Told> all;
+  HEDDLE_TRY(gather(bootstrap, own, all));
   // The first of those that weigh most.
   const auto cause = std::max_element(all.begin(), all.end(),
-                                      [](std::int32_t a, std::int32_t b) { return weight(a) < weight(b); });
-  if (*cause == 0) return {};
+                                      [](const Told& a, const Told& b) { return weight(a) < weight(b); });
+  if (weight(*cause) == 0) return {};
 
-  using Message = std::array<char, 252>;
-  Message message{};
-  std::snprintf(message.data(), message.size(), "%s", mine.message().c_str());
-  std::vector<Message> messages(all.size());
-  HEDDLE_TRY(bootstrap.allgather(&message, messages.data(), sizeof message));
+  message.resize(cause->bytes);
+  std::string messages(all.size() * cause->bytes, '\0');
+  if (cause->bytes > 0) HEDDLE_TRY(bootstrap.allgather(message.data(), messages.data(), cause->bytes));
   const auto rank = static_cast<std::size_t>(cause - all.begin());
-  return Status(static_cast<Code>(*cause & ~kSecondHand),
-                fmt::format("rank {}: {}", rank, messages[rank].data()));
+  return Status(static_cast<Code>(cause->code),
+                fmt::format("rank {}: {}", rank, messages.substr(rank * cause->bytes, cause->bytes)));
 }
 
 CostModel Connections::cost_model() const {

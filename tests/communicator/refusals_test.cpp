@@ -1,6 +1,7 @@
 // When ranks cannot use heddle together every one of them says so, in the same words.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -165,21 +166,57 @@ TEST(Refusals, AnAllgatherThatFailsAtAnyStep) {
   }
 }
 
+// How a build of another protocol begins its hello, and how long that is, is all that is known of it.
+TEST(Refusals, AnotherBuild) {
+  Party party({1, 1, 2});
+  std::vector<Status> all(3);
+  run_ranks(3, [&](Rank& me) {
+    Bootstrap b = party.bootstrap(me.rank);
+    if (me.rank == 1) {
+      b.allgather = [gather = b.allgather](const void* mine, void* rest, std::size_t bytes) {
+        EXPECT_EQ(bytes, 512U);
+        std::vector<std::uint32_t> words(bytes / sizeof(std::uint32_t), 0xffffffff);
+        std::memcpy(words.data(), mine, sizeof words[0]);
+        words[1] = 12345;
+        return gather(words.data(), rest, bytes);
+      };
+    }
+    all[static_cast<std::size_t>(me.rank)] = Communicator::create(b, quiet()).status();
+  });
+  expect_all(all, Code::unsupported, "rank 1 runs another version of heddle (protocol 12345, here ");
+}
+
+// What all ranks agree on where each has `mine`, by rank.
+Status agreed_on(const std::vector<Status>& mine) {
+  Party party(std::vector<std::uint64_t>(mine.size(), 1));
+  std::vector<Status> all(mine.size());
+  run_ranks(party.size(), [&](Rank& me) {
+    const auto rank = static_cast<std::size_t>(me.rank);
+    all[rank] = agree(party.bootstrap(me.rank), mine[rank]);
+  });
+  for (const Status& s : all) {
+    EXPECT_EQ(s.code(), all[0].code());
+    EXPECT_EQ(s.message(), all[0].message());
+  }
+  return all[0];
+}
+
+// Many addresses make a long reason, and what to do about it comes last.
+TEST(Refusals, ReasonsAreToldToTheEnd) {
+  const std::string reason = "no way: " + std::string(1500, 'x') + "; set HEDDLE_TCP_INTERFACES";
+  EXPECT_EQ(agreed_on({{}, Status(Code::system, reason), {}}).message(), "rank 1: " + reason);
+  EXPECT_EQ(agreed_on({{}, Status(Code::system, "")}).message(), "rank 1: ");
+  const std::string endless = "no way: " + std::string(100'000, 'x') + "; set HEDDLE_TCP_INTERFACES";
+  const std::string told =
+      agreed_on({Status(Code::system, endless), Status(Code::timeout, reason)}).message();
+  EXPECT_LT(told.size(), 5000U);
+  EXPECT_TRUE(told.starts_with("rank 0: no way: xxx")) << told;
+  EXPECT_TRUE(told.ends_with("xxx; set HEDDLE_TCP_INTERFACES")) << told;
+}
+
 // Those who waited for it say so in vain, however low their ranks.
 TEST(Refusals, TheCauseIsReportedNotWhoWaitedForIt) {
-  const auto reported = [](const std::vector<Status>& mine) {
-    Party party(std::vector<std::uint64_t>(mine.size(), 1));
-    std::vector<Status> all(mine.size());
-    run_ranks(party.size(), [&](Rank& me) {
-      const auto rank = static_cast<std::size_t>(me.rank);
-      all[rank] = agree(party.bootstrap(me.rank), mine[rank]);
-    });
-    for (const Status& s : all) {
-      EXPECT_EQ(s.code(), all[0].code());
-      EXPECT_EQ(s.message(), all[0].message());
-    }
-    return all[0];
-  };
+  const auto reported = agreed_on;
   const Status gone(Code::peer_failed, "rank 3 is gone");
   const Status late(Code::timeout, "rank 3 does not come");
   const Status cause(Code::out_of_memory, "no more descriptors");
