@@ -36,6 +36,23 @@ struct TransportCapabilities {
   bool sends_later = false;
 };
 
+// For whose sake a rank takes no further part.
+struct Departure {
+  int culprit = -1;             // a rank that is gone, or did not come; -1: no rank is known to be the reason
+  std::uint32_t waited_ms = 0;  // for a rank that did not come; 0: it is gone
+
+  bool is_known() const { return culprit >= 0; }
+  bool is_for_the_gone() const { return is_known() && waited_ms == 0; }
+};
+
+// What those hear who wait for `who`, which has left for the sake of `culprit`.
+inline std::string why_left(const std::string& who, const std::string& culprit, const Departure& why) {
+  if (why.waited_ms == 0) return culprit + " is gone, as " + who + " says, which left for that";
+  std::string seconds = std::to_string((why.waited_ms + 50) / 100);
+  seconds.insert(seconds.size() - 1, seconds.size() == 1 ? "0." : ".");
+  return who + " has waited " + seconds + " s for " + culprit + ", and given up (HEDDLE_TIMEOUT)";
+}
+
 // How the host gets at memory that it cannot touch, for messages that are not worth the network's own access.
 // What fails is for its owner to find out: the bytes are undefined then, and the message goes on.
 class DeviceAccess {
@@ -118,15 +135,14 @@ class Transport {
   virtual std::string trouble(int /*peer*/) const { return ""; }
 
   // Tells the others, where they can be told, that this rank takes no further part, though its process may
-  // live on. The last call but cancel(). `culprit`: the rank whose end made it fail, where that is known;
-  // else -1.
-  virtual void leave(int /*culprit*/) {}
+  // live on. The last call but cancel().
+  virtual void leave(const Departure& /*why*/) {}
   // True when `peer` is known to have done so.
   virtual bool peer_has_left(int /*peer*/) const { return false; }
-  // For which rank it says that it has; -1: it has not, or names none.
-  virtual int peer_left_for(int /*peer*/) const { return -1; }
-  // The rank whose end is the reason of this object's error, as far as known; else -1.
-  virtual int culprit() const { return -1; }
+  // For which rank's sake it says that it has.
+  virtual Departure peer_left_for(int /*peer*/) const { return {}; }
+  // For whose sake this object has failed, as far as known.
+  virtual Departure culprit() const { return {}; }
 
   // For those who would rather sleep than poll: a descriptor that becomes readable when progress() has
   // something to do. -1: there is none.

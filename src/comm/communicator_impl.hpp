@@ -200,10 +200,11 @@ class CommunicatorImpl final : public Communicator {
   std::string name_of(int rank) const;
   bool is_gone(int rank) const;
   bool has_left(int rank) const;
-  int left_for(int rank) const;
+  Departure left_for(int rank) const;
   std::string also_gone(int besides) const;
   std::string trouble_with(int rank) const;
   Status failed_without(int rank) const;
+  Status failed_for(int rank, const Departure& why) const;
   Status all_still_lend();
   int rank_of_member(int member, TeamKind team) const;
   Status fail(Status status);
@@ -265,7 +266,8 @@ class CommunicatorImpl final : public Communicator {
   std::string learnt_;         // about the algorithms, for describe()
   bool single_copy_ = false;   // of bcasts of some pages on this node
   Status broken_;              // the first failure in flight; final
-  int culprit_ = -1;           // the rank that was found to be gone
+  Departure culprit_;          // for whose sake it is, where that is known
+  Departure late_;             // who had not come when the deadline of a wait was last over
   std::uint64_t moved_ = 0;    // by this rank's messages, at the last look of any wait
   TimePoint looked_;           // when that was
   std::size_t unsettled_ = 0;  // bytes, when a call last ended

@@ -121,11 +121,13 @@ bool CommunicatorImpl::has_left(int rank) const {
   return transport != nullptr && transport->peer_has_left(rank);
 }
 
-// For whose sake `rank` says that it has failed. -1: it has not, or does not say.
-int CommunicatorImpl::left_for(int rank) const {
+// For whose sake `rank` says that it has failed: another one's, or this rank's, which did not come. None: it
+// has not, or does not say.
+Departure CommunicatorImpl::left_for(int rank) const {
   const Transport* transport = connections_->ports.transport_of[static_cast<std::size_t>(rank)];
-  const int first = transport != nullptr ? transport->peer_left_for(rank) : -1;
-  return first < size_ && first != rank && first != rank_ ? first : -1;
+  const Departure why = transport != nullptr ? transport->peer_left_for(rank) : Departure();
+  if (why.culprit >= size_ || why.culprit == rank) return {};
+  return why.culprit == rank_ && why.waited_ms == 0 ? Departure() : why;
 }
 
 // A rank that fails after another one did may be gone as well by the time we look: name them all.
@@ -137,7 +139,14 @@ std::string CommunicatorImpl::also_gone(int besides) const {
   return text;
 }
 
+Status CommunicatorImpl::failed_for(int rank, const Departure& why) const {
+  const std::string culprit = why.culprit == rank_ ? "this rank" : name_of(why.culprit);
+  return Status(Code::peer_failed, why_left(name_of(rank), culprit, why) + also_gone(why.culprit))
+      .at_second_hand();
+}
+
 Status CommunicatorImpl::failed_without(int rank) const {
+  if (const Departure why = left_for(rank); why.is_known()) return failed_for(rank, why);
   return Status(Code::peer_failed,
                 name_of(rank) + " has failed, or has destroyed its communicator" + also_gone(rank))
       .at_second_hand();
@@ -178,20 +187,19 @@ Status CommunicatorImpl::inspect(int missing, Blame blame, Patience& patience, s
   const std::string who = name_of(missing);
   // Looked at first: who fails says for whose sake, and may be gone a moment later.
   const bool gone = is_gone(missing);
-  if (const int first = left_for(missing); first >= 0) {
-    culprit_ = first;
-    return Status(Code::peer_failed, fmt::format("{} is gone, as {} says, which left for that{}",
-                                                 name_of(first), who, also_gone(first)))
-        .at_second_hand();
+  if (const Departure why = left_for(missing); why.is_known()) {
+    culprit_ = why.culprit == rank_ ? Departure{missing} : why;
+    return failed_for(missing, why);
   }
   if (gone) {
-    culprit_ = missing;
+    culprit_ = {missing};
     return Status(Code::peer_failed, who + " is gone" + also_gone(missing));
   }
   const double seconds = static_cast<double>(patience.waited().count()) / 1e3;
   std::string trouble = trouble_with(missing);
   if (trouble.empty() && !compares()) trouble = kMayDiffer;
   if (patience.deadline_passed()) {
+    late_ = {missing, static_cast<std::uint32_t>(patience.waited().count())};
     const bool sure = blame == Blame::sure || size_ == 2;
     return Status(Code::timeout,
                   fmt::format("{} {} within {:.1f} s (HEDDLE_TIMEOUT){}{}", who,
@@ -211,6 +219,7 @@ Status CommunicatorImpl::inspect(int missing, Blame blame, Patience& patience, s
 
 Status CommunicatorImpl::fail(Status status) {
   broken_ = status;
+  if (status.code() == Code::timeout) culprit_ = late_;
   for (const std::unique_ptr<ShmTeam>& each : connections_->teams) {
     if (each) each->withdraw();
   }
@@ -218,7 +227,7 @@ Status CommunicatorImpl::fail(Status status) {
   if (connections_->internode.lent) status = broken_ = with_what_is_held(*connections_, std::move(status));
   std::fill(std::begin(by_team_), std::end(by_team_), 0);
   for (const Transport* transport : connections_->ports.transports) {
-    if (culprit_ < 0) culprit_ = transport->culprit();
+    if (!culprit_.is_known()) culprit_ = transport->culprit();
   }
   for (Transport* transport : connections_->ports.transports)
     transport->leave(culprit_);

@@ -151,7 +151,7 @@ TEST_F(VerbsDoubles, AllHearOfARankThatLeavesHoweverManyTheyAre) {
   std::vector<Ticket> tickets(kManyRanks);
   for (std::size_t rank = 1; rank < kManyRanks; ++rank)
     ASSERT_TRUE(world.of(static_cast<int>(rank)).recv(0, 3, &in[rank], 1, tickets[rank]).ok());
-  world.of(0).leave(-1);
+  world.of(0).leave({});
   std::vector<Status> status;
   const auto all_know = [&] {
     return std::count_if(status.begin(), status.end(), [](const Status& s) { return !s.ok(); }) == kManyRanks;
@@ -166,7 +166,7 @@ TEST_F(VerbsDoubles, AllHearOfARankThatLeavesHoweverManyTheyAre) {
 TEST_F(VerbsDoubles, WhoLeavesDoesNotWaitForADeviceThatSaysNothing) {
   VerbsWorld world(kManyRanks);
   taken_for.silent = true;
-  world.of(0).leave(-1);
+  world.of(0).leave({});
   EXPECT_EQ(world.of(0).progress().code(), Code::peer_failed);
 }
 

@@ -116,7 +116,7 @@ TEST(VerbsPeers, WhoHasLeftIsNotWaitedFor) {
   Ticket tickets[3];
   for (const int rank : {0, 2})
     ASSERT_TRUE(world.of(rank).recv(1, 4, &data, 1, tickets[rank]).ok());
-  world.of(1).leave(-1);
+  world.of(1).leave({});
   for (const int rank : {0, 2}) {
     Status status;
     const auto end = steady_clock::now() + kLong;

@@ -164,7 +164,7 @@ TEST_P(NetworkPeers, WhoHasLeftIsNotWaitedFor) {
   Ticket sent;
   ASSERT_TRUE(world.of(1).send(0, 4, "x", 1, sent).ok());
   ASSERT_TRUE(drive(world, [&] { return sent.done; }));
-  world.of(1).leave(-1);
+  world.of(1).leave({});
   const auto hear = [&](char* data, Ticket& ticket) {
     Status status = world.of(0).recv(1, 4, data, 1, ticket);
     const auto end = steady_clock::now() + milliseconds(5000);
@@ -190,11 +190,11 @@ TEST(Tcp, WhoIsMissedLaterIsNamedAsTheReason) {
   world.leave(1);
   const auto never = [] { return false; };
   ASSERT_FALSE(drive(world, never, milliseconds(100)));
-  EXPECT_EQ(world.of(0).culprit(), -1) << "so far nobody has missed it";
+  EXPECT_EQ(world.of(0).culprit().culprit, -1) << "so far nobody has missed it";
   char data = 0;
   Ticket ticket;
   EXPECT_EQ(world.of(0).send(1, 4, &data, 1, ticket).code(), Code::peer_failed);
-  EXPECT_EQ(world.of(0).culprit(), 1);
+  EXPECT_EQ(world.of(0).culprit().culprit, 1);
 }
 
 // Who waits for it hears of the rank that failed first.
@@ -215,7 +215,7 @@ TEST(Tcp, WhoHasLeftSaysForWhom) {
   };
   world.leave(1);
   EXPECT_NE(fails(2, 1).find("rank 1 on "), std::string::npos);
-  world.of(2).leave(-1);
+  world.of(2).leave({});
   const std::string heard = fails(0, 2);
   EXPECT_EQ(heard.find("rank 1 on "), 0U) << heard;
   EXPECT_NE(heard.find(" is gone, as rank 2 on "), std::string::npos) << heard;
@@ -238,7 +238,7 @@ TEST_P(NetworkPeers, WhoHasLeftAnswersNobodyWhoIsNotConnected) {
   const auto greeted = steady_clock::now() + milliseconds(300);
   while (steady_clock::now() < greeted)
     ASSERT_TRUE(world.of(0).progress().ok());
-  world.of(1).leave(-1);
+  world.of(1).leave({});
   EXPECT_EQ(fails(0, {}, early).code(), Code::peer_failed);
   EXPECT_TRUE(world.of(0).peer_is_gone(1));
   EXPECT_EQ(fails(2, world.of(2).recv(1, 4, &data, 1, late), late).code(), Code::peer_failed);

@@ -93,17 +93,21 @@ TEST(ShmTransport, AMessageLongerThanMemoryIsAStatus) {
 TEST(ShmTransport, WhoLeavesSaysForWhom) {
   ShmWorld world(4);
   EXPECT_FALSE(world.of(1).peer_has_left(0));
-  EXPECT_EQ(world.of(1).peer_left_for(0), -1);
+  EXPECT_EQ(world.of(1).peer_left_for(0).culprit, -1);
   for (const int culprit : {3, -1}) {
-    world.of(0).leave(culprit);
+    world.of(0).leave({culprit});
     EXPECT_TRUE(world.of(1).peer_has_left(0));
-    EXPECT_EQ(world.of(1).peer_left_for(0), 3) << "what it says first is true";
+    EXPECT_EQ(world.of(1).peer_left_for(0).culprit, 3) << "what it says first is true";
   }
-  world.of(2).leave(-1);
+  world.of(2).leave({});
   EXPECT_TRUE(world.of(1).peer_has_left(2));
-  EXPECT_EQ(world.of(1).peer_left_for(2), -1);
-  world.of(3).leave(0);
-  EXPECT_EQ(world.of(1).peer_left_for(3), 0);
+  EXPECT_EQ(world.of(1).peer_left_for(2).culprit, -1);
+  world.of(3).leave({0});
+  EXPECT_EQ(world.of(1).peer_left_for(3).culprit, 0);
+  EXPECT_EQ(world.of(1).peer_left_for(3).waited_ms, 0U);
+  world.of(1).leave({2, 1500});
+  EXPECT_EQ(world.of(0).peer_left_for(1).culprit, 2);
+  EXPECT_EQ(world.of(0).peer_left_for(1).waited_ms, 1500U);
 }
 
 // A rank's own bytes, and what the others tell of theirs.

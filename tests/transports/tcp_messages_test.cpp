@@ -153,11 +153,11 @@ TEST(Tcp, ASendGivenUpInTheMiddleIsFinishedWhereItsReceiverTakesIt) {
   Ticket next;
   char byte = 0;
   ASSERT_TRUE(pair.of(1).recv(0, 1, &byte, 1, next).ok());
-  pair.of(0).leave(17);
+  pair.of(0).leave({17});
   ASSERT_TRUE(pair.drive([&] { return !pair.status[1].ok(); }));
   EXPECT_TRUE(long_one.received.done);
   EXPECT_EQ(long_one.buffer, long_one.data);
-  EXPECT_EQ(pair.of(1).peer_left_for(0), 17);
+  EXPECT_EQ(pair.of(1).peer_left_for(0).culprit, 17);
 }
 
 // Nobody is to blame for what a rank gives up itself.
@@ -169,7 +169,7 @@ TEST(Tcp, WhatElseIsOpenWithAPeerThatIsGivenUpBlamesNobody) {
   pair.of(0).cancel(long_one.sent);
   EXPECT_TRUE(pair.of(0).peer_is_gone(1));
   EXPECT_EQ(pair.of(0).progress().code(), Code::peer_failed);
-  EXPECT_EQ(pair.of(0).culprit(), -1);
+  EXPECT_EQ(pair.of(0).culprit().culprit, -1);
   pair.of(0).cancel(next);
   pair.of(1).cancel(long_one.received);
 }
@@ -182,7 +182,7 @@ TEST(Tcp, WhoWritesToAPeerThatHasLeftHearsForWhoseSake) {
   Ticket unread;
   ASSERT_TRUE(pair.of(0).send(1, 1, &byte, 1, unread).ok());
   ASSERT_TRUE(readable(pair.of(1), 2000));
-  pair.of(1).leave(17);
+  pair.of(1).leave({17});
   pair.ranks[1].reset();
   Status status;
   Ticket sent[50];
@@ -191,7 +191,7 @@ TEST(Tcp, WhoWritesToAPeerThatHasLeftHearsForWhoseSake) {
     std::this_thread::sleep_for(milliseconds(1));
   }
   EXPECT_EQ(status.code(), Code::peer_failed);
-  EXPECT_EQ(pair.of(0).peer_left_for(1), 17) << status.message();
+  EXPECT_EQ(pair.of(0).peer_left_for(1).culprit, 17) << status.message();
 }
 
 TEST(Tcp, WhatNobodyExpectsDoesNotKeepAwake) {
@@ -254,7 +254,7 @@ TEST(Tcp, ABufferThatIsNoMemoryIsNoFaultOfThePeer) {
                              " is not all memory of this process in its last ";
     EXPECT_EQ(status.message().find(says), 0U) << status.message();
     EXPECT_FALSE(pair.of(at_fault).peer_is_gone(1 - at_fault));
-    EXPECT_EQ(pair.of(at_fault).culprit(), -1);
+    EXPECT_EQ(pair.of(at_fault).culprit().culprit, -1);
     pair.of(0).cancel(sent);
     pair.of(1).cancel(received);
   }

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "transports/transport.hpp"
+
 namespace heddle::rings {
 
 struct alignas(128) Cursor {
@@ -26,21 +28,26 @@ class Mark {
   explicit Mark(std::byte* memory) : header_(reinterpret_cast<RingHeader*>(memory)) {}
 
   // The first word stays: who leaves says why, and destroys its transport later.
-  void leave(int culprit) {
+  void leave(const Departure& why) {
     std::uint64_t none = 0;
-    header_->written.bytes.compare_exchange_strong(none, kLeft + static_cast<std::uint64_t>(culprit + 1),
-                                                   std::memory_order_release, std::memory_order_relaxed);
+    const std::uint64_t word =
+        kLeft + static_cast<std::uint64_t>(why.culprit + 1) + (std::uint64_t{why.waited_ms} << kWaitedFrom);
+    header_->written.bytes.compare_exchange_strong(none, word, std::memory_order_release,
+                                                   std::memory_order_relaxed);
   }
   bool has_left() const { return header_->written.bytes.load(std::memory_order_acquire) != 0; }
-  int culprit() const {
+  Departure why() const {
     const std::uint64_t word = header_->written.bytes.load(std::memory_order_acquire);
-    return word > kLeft ? static_cast<int>(word - kLeft) - 1 : -1;
+    const std::uint64_t rank = word & ((std::uint64_t{1} << kWaitedFrom) - 1);
+    if (rank <= kLeft) return {};
+    return {static_cast<int>(rank - kLeft) - 1, static_cast<std::uint32_t>(word >> kWaitedFrom)};
   }
   void tell_moved() { header_->read.bytes.fetch_add(1, std::memory_order_relaxed); }
   std::uint64_t moved() const { return header_->read.bytes.load(std::memory_order_relaxed); }
 
  private:
   static constexpr std::uint64_t kLeft = 1;
+  static constexpr unsigned kWaitedFrom = 32;  // bits
   RingHeader* header_;
 };
 

@@ -72,7 +72,7 @@ class ShmTransport final : public Transport {
  public:
   ShmTransport(std::byte* memory, const ShmTransportGeometry& geometry, int member, std::vector<int> ranks,
                std::vector<std::optional<WatchedProcess>> processes, std::function<bool(int member)> is_gone);
-  ~ShmTransport() override { leave(-1); }
+  ~ShmTransport() override { leave({}); }
 
   const TransportCapabilities& capabilities() const override { return capabilities_; }
   Status send(int peer, std::uint32_t tag, const void* data, std::size_t bytes, Ticket& ticket) override;
@@ -80,9 +80,9 @@ class ShmTransport final : public Transport {
   Status progress() override;
   void cancel(Ticket& ticket) override;
   bool peer_is_gone(int peer) const override;
-  void leave(int culprit) override { marks_[static_cast<std::size_t>(member_)].leave(culprit); }
+  void leave(const Departure& why) override { marks_[static_cast<std::size_t>(member_)].leave(why); }
   bool peer_has_left(int peer) const override { return mark_of(peer).has_left(); }
-  int peer_left_for(int peer) const override { return mark_of(peer).culprit(); }
+  Departure peer_left_for(int peer) const override { return mark_of(peer).why(); }
   std::uint64_t moved() const override;
   void tell_moved() override { marks_[static_cast<std::size_t>(member_)].tell_moved(); }
   std::uint64_t others_moved() const override;

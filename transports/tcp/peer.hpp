@@ -77,8 +77,8 @@ struct Peer {
   int rank = 0;
   Place place;
   State state = State::idle;
-  Status failure;    // why it is gone
-  int culprit = -1;  // the rank for which it left; -1: it told of none
+  Status failure;      // why it is gone
+  Departure left_for;  // as it has told
 
   // Making the connection.
   Socket socket;                      // while connected

@@ -167,7 +167,7 @@ void TcpTransport::begin(Peer& peer, const Frame& frame) {
       if (peer.sends()) activate(peer);
       return;
     case Kind::farewell:
-      peer.culprit = static_cast<int>(frame.tag);
+      peer.left_for = {static_cast<int>(frame.tag), static_cast<std::uint32_t>(frame.bytes)};
       return;
   }
   fail(peer, fmt::format("what it sent is no frame (kind {})", static_cast<std::uint32_t>(frame.kind)));

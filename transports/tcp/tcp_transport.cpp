@@ -78,16 +78,16 @@ TcpTransport::~TcpTransport() {
 // What the system has taken comes before the news. Connections that are not made yet never will be: a peer
 // whose own one waits in the listener's queue hears of it by a reset. The others hear for whose sake, so that
 // they need not take this rank for the first that failed.
-void TcpTransport::leave(int culprit) {
-  if (culprit_ < 0) culprit_ = culprit;
+void TcpTransport::leave(const Departure& why) {
+  if (!culprit_.is_known()) culprit_ = why;
   for (Peer& peer : peers_) {
     if (peer.state != Peer::State::connected) {
       drop_attempts(peer);
       continue;
     }
-    const Frame farewell{Kind::farewell, static_cast<std::uint32_t>(culprit_), 0};
+    const Frame farewell{Kind::farewell, static_cast<std::uint32_t>(culprit_.culprit), culprit_.waited_ms};
     // Not within a message. Where there is no room for it they hear less.
-    if (culprit_ >= 0 && peer.sent == 0)
+    if (culprit_.is_known() && peer.sent == 0)
       (void)::send(peer.socket.fd(), &farewell, sizeof farewell, MSG_DONTWAIT | MSG_NOSIGNAL);
     (void)::shutdown(peer.socket.fd(), SHUT_WR);
   }
@@ -224,12 +224,14 @@ void TcpTransport::blame_buffer(const Peer& peer, const char* done, std::size_t 
 // A peer may leave when it has had its share of the last collective: only those who still expect something of
 // it mind.
 void TcpTransport::fail(Peer& peer, const std::string& why, bool left) {
-  const Peer& first = at(first_gone(peer));
+  const Departure from = cause(peer);
+  const Peer& first = at(from.culprit);
   const bool told = first.rank != peer.rank;
-  std::string text = fmt::format("rank {} on {}", first.rank, first.place.host);
-  text +=
-      told ? fmt::format(" is gone, as rank {} on {} says, which left for that", peer.rank, peer.place.host)
-           : ": " + why;
+  const auto name = [](const Peer& who) { return fmt::format("rank {} on {}", who.rank, who.place.host); };
+  std::string text = name(peer) + ": " + why;
+  if (told) text = why_left(name(peer), name(first), from);
+  if (peer.left_for.culprit == rank_ && peer.left_for.waited_ms > 0)
+    text = why_left(name(peer), "this rank", peer.left_for);
   Status failure(Code::peer_failed, std::move(text));
   lose(peer, told || left ? std::move(failure).at_second_hand() : std::move(failure));
   if (is_expected(peer) && error_.ok()) error_ = missed(peer);
@@ -254,14 +256,15 @@ bool TcpTransport::is_expected(const Peer& peer) {
          has_tickets(peer.held);
 }
 
-// For whose end it is gone: another rank's, where it has said so.
-int TcpTransport::first_gone(const Peer& peer) const {
-  return is_known(peer.culprit) && peer.culprit != peer.rank ? peer.culprit : peer.rank;
+// For whose sake it is gone: another rank's, where it has said so.
+Departure TcpTransport::cause(const Peer& peer) const {
+  const int told = peer.left_for.culprit;
+  return is_known(told) && told != peer.rank ? peer.left_for : Departure{peer.rank};
 }
 
 // Of one that is gone and that something is to come from or to go to.
 Status TcpTransport::missed(const Peer& peer) {
-  culprit_ = first_gone(peer);
+  culprit_ = cause(peer);
   return peer.failure;
 }
 

@@ -49,9 +49,9 @@ class TcpTransport final : public Transport {
   void cancel(Ticket& ticket) override;
   std::string trouble(int peer) const override;
   bool peer_is_gone(int peer) const override { return at(peer).state == Peer::State::gone; }
-  void leave(int culprit) override;
-  int peer_left_for(int peer) const override { return at(peer).culprit; }
-  int culprit() const override { return culprit_; }
+  void leave(const Departure& why) override;
+  Departure peer_left_for(int peer) const override { return at(peer).left_for; }
+  Departure culprit() const override { return culprit_; }
   std::uint64_t moved() const override { return moved_; }
   int wake_descriptor() const override { return events_.fd(); }
   bool arm() override;
@@ -80,7 +80,7 @@ class TcpTransport final : public Transport {
   void lose(Peer& peer, Status failure);
   static bool is_expected(const Peer& peer);
   void finish_first(Peer& peer);
-  int first_gone(const Peer& peer) const;
+  Departure cause(const Peer& peer) const;
   Status missed(const Peer& peer);
   bool is_known(int rank) const;
 
@@ -94,6 +94,7 @@ class TcpTransport final : public Transport {
   void end_arriving(Peer& peer);
 
   // connecting.cpp
+  std::chrono::milliseconds connect_within() const;
   void connect(Peer& peer);
   void try_next(Peer& peer);
   Socket open_socket(int family);
@@ -140,7 +141,7 @@ class TcpTransport final : public Transport {
   std::vector<Peer*> active_;  // those with something open
   std::vector<Stranger> strangers_;
   Status error_;
-  int culprit_ = -1;         // the rank whose end is the reason of `error_`, as far as known
+  Departure culprit_;        // for whose sake `error_` is, as far as known
   std::uint64_t moved_ = 0;  // bytes
   unsigned rounds_ = 0;
   unsigned expected_ = 0;  // peers that something was expected of, in the last round

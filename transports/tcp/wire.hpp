@@ -35,7 +35,8 @@ enum class Kind : std::uint32_t {
   data = 1,      // `bytes` of a message follow
   announce = 2,  // a message of `bytes`, longer than kEager, waits for its receive
   ready = 3,     // the receive of a message longer than kEager is open
-  farewell = 4,  // the sender has failed because the rank in `tag` had
+  farewell =
+      4,  // the sender has failed because the rank in `tag` had, or had not come within `bytes` milliseconds
 };
 
 struct Frame {

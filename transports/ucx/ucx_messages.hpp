@@ -55,8 +55,8 @@ class UcxMessages final : public UcxTransport {
   bool settled() override;
   void cancel(Ticket& ticket) override;
   bool peer_is_gone(int peer) const override;
-  void leave(int culprit) override;
-  int culprit() const override { return culprit_; }
+  void leave(const Departure& why) override;
+  Departure culprit() const override { return {culprit_}; }
   std::uint64_t moved() const override { return moved_; }
   int wake_descriptor() const override { return worker_.wake_descriptor(); }
   bool arm() override;

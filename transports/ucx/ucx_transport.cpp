@@ -282,8 +282,8 @@ UcxMessages::~UcxMessages() {
 
 // The others hear of it by their connections, and who comes later to see whether this rank lives, by a worker
 // that is there no more: nobody would move one for them.
-void UcxMessages::leave(int culprit) {
-  if (culprit_ < 0) culprit_ = culprit;
+void UcxMessages::leave(const Departure& why) {
+  if (culprit_ < 0 && why.is_for_the_gone()) culprit_ = why.culprit;
   const bool failed = !error_.ok();
   if (!failed) error_ = Status(Code::peer_failed, "this rank has left the others");
   end(failed);

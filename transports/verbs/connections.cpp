@@ -286,9 +286,9 @@ Status VerbsTransport::fail(Status status) {
 
 // As where this has failed by itself, and to those as well who have no connection yet: they may be waiting
 // for an answer.
-void VerbsTransport::leave(int culprit) {
+void VerbsTransport::leave(const Departure& why) {
   if (!failed_.ok()) return;
-  if (culprit >= 0 && at(culprit).reachable) at(culprit).gone = true;
+  if (why.is_for_the_gone() && at(why.culprit).reachable) at(why.culprit).gone = true;
   static_cast<void>(fail(Status(Code::peer_failed, "this rank has left the others")));
   std::vector<Peer*> others;
   for (const auto& peer : peers_) {

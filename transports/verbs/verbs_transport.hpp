@@ -37,8 +37,8 @@ class VerbsTransport final : public Transport {
   void cancel(Ticket& ticket) override;
   bool peer_is_gone(int peer) const override;
   std::string trouble(int peer) const override;
-  void leave(int culprit) override;
-  int culprit() const override { return lost_one(); }
+  void leave(const Departure& why) override;
+  Departure culprit() const override { return {lost_one()}; }
   std::uint64_t moved() const override { return moved_; }
   Result<DeviceReach> add_memory(const DeviceMemory& memory) override;
   void remove_memory(const std::byte* begin) override;
