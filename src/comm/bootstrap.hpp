@@ -1,6 +1,7 @@
 // How the ranks of a new communicator find each other: an allgather, and what the caller knows of them.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -11,11 +12,13 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.hpp"
 #include "base/cost.hpp"
 #include "base/status.hpp"
+#include "base/text.hpp"
 #include "comm/device_ways.hpp"
 #include "comm/host_identity.hpp"
 #include "comm/node_plan.hpp"
@@ -105,6 +108,19 @@ class ProcessState {
     internode_ = std::move(name);
   }
 
+  // Those by which ranks have not reached each other, with commas: nobody waits for them again.
+  std::string failed_networks() const {
+    const std::lock_guard lock(mutex_);
+    return failed_networks_;
+  }
+  void note_failed_network(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    if (internode_ == name) internode_.clear();
+    const std::vector<std::string_view> known = split_list(failed_networks_);
+    if (std::find(known.begin(), known.end(), name) != known.end()) return;
+    failed_networks_ += (failed_networks_.empty() ? "" : ",") + name;
+  }
+
   // Whether a warning about a wait may be said. One keeps others back for a while: where one rank has
   // something else to do in each step of a job, all others would say nothing else.
   static constexpr std::chrono::minutes kQuietAfterWarning{5};
@@ -122,6 +138,7 @@ class ProcessState {
   MessageCost message_cost_;
   std::optional<TimePoint> warned_;
   std::string internode_;
+  std::string failed_networks_;
   std::optional<Machine> machine_;
   std::optional<HostIdentity> identity_;
   std::optional<int> quota_;

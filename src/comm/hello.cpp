@@ -38,6 +38,8 @@ Hello make_hello(const Bootstrap& bootstrap, const Config& config, const Prefere
   if (bootstrap.process) {
     hello.message_cost = bootstrap.process->message_cost();
     std::snprintf(hello.internode, sizeof hello.internode, "%s", bootstrap.process->internode().c_str());
+    std::snprintf(hello.failed_networks, sizeof hello.failed_networks, "%s",
+                  bootstrap.process->failed_networks().c_str());
   }
   hello.small_stores =
       bootstrap.process ? bootstrap.process->small_stores.load(std::memory_order_relaxed) : 0;

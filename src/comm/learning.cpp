@@ -54,8 +54,23 @@ Learning::Learning(CommunicatorImpl& comm, const Bootstrap& bootstrap, const Con
 
 Status Learning::run() {
   HEDDLE_TRY(agree(bootstrap_, stores()));
-  if (comm_.topology().nodes() > 1) HEDDLE_TRY(message_cost());
+  if (comm_.topology().nodes() > 1) HEDDLE_TRY(messages());
   return config_.measure && can_try_choices() ? agree(bootstrap_, choices()) : Status();
+}
+
+// All ranks are here, and none computes: who does not get through by now never will, with or without a
+// deadline of the user's. Nor need the communicators that come later wait as long again.
+Status Learning::messages() {
+  constexpr std::chrono::seconds kGetThroughWithin{30};
+  std::chrono::milliseconds& timeout = comm_.policy_.timeout;
+  if (timeout.count() == 0) timeout = kGetThroughWithin;
+  Status agreed = message_cost();
+  timeout = config_.timeout;
+  if (agreed.code() != Code::timeout && agreed.code() != Code::peer_failed) return agreed;
+  const std::string& name = connections_.internode.name;
+  connections_.process->note_failed_network(name);
+  if (bootstrap_.process == nullptr) return agreed;
+  return Status(agreed.code(), agreed.message() + "; these ranks do not try " + name + " again");
 }
 
 Status Learning::stores() {

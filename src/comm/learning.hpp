@@ -35,6 +35,7 @@ class Learning {
   Result<std::uint64_t> least_on_node(std::uint64_t mine);
   // Between nodes: what messages cost, if it is not known yet. Measured between the first ranks of two nodes,
   // then among all; the latter again by a communicator that is much larger than the one that did so.
+  Status messages();
   Status message_cost();
   bool outgrown() const;
   Status crowding();

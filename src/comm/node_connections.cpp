@@ -31,6 +31,7 @@ class NodeConnections {
  private:
   Status agree(const Status& mine) { return heddle::agree(bootstrap_, mine); }
 
+  void leave_out_failed(std::vector<std::string>& names);
   Result<std::vector<Internode>> usable_ways(const std::vector<std::string>& names, bool compare);
   Status no_way(Code code) const;
   WaitPolicy trying_policy(Transport& transport) const;
@@ -46,6 +47,7 @@ class NodeConnections {
   const Config& config_;
   const std::vector<Hello>& hellos_;
   Connections& connections_;
+  std::vector<std::string> left_out_;  // ways that are not tried, and why not
 };
 
 Result<Internode> NodeConnections::borrow_messages() {
@@ -102,6 +104,17 @@ Result<Internode> NodeConnections::join_network(const std::string& name) {
   return way;
 }
 
+// Those of which a rank knows that it has waited for them in vain: what does not get through a firewall never
+// does, and each communicator would wait anew. That was said then.
+void NodeConnections::leave_out_failed(std::vector<std::string>& names) {
+  for (const Hello& hello : hellos_) {
+    for (const std::string_view failed : split_list(hello.failed_networks)) {
+      if (std::erase(names, failed) > 0)
+        left_out_.push_back(fmt::format("{}: has not connected ranks of this job before", failed));
+    }
+  }
+}
+
 // Those that every rank can use, in the order of the list: all of them where they are to be compared, or else
 // the first. Reasons why others cannot be used go to `passed_over`.
 Result<std::vector<Internode>> NodeConnections::usable_ways(const std::vector<std::string>& names,
@@ -127,7 +140,9 @@ Result<std::vector<Internode>> NodeConnections::usable_ways(const std::vector<st
 
 Status NodeConnections::no_way(Code code) const {
   std::string reasons;
-  for (const std::string& each : connections_.passed_over)
+  std::vector<std::string> all = left_out_;
+  all.insert(all.end(), connections_.passed_over.begin(), connections_.passed_over.end());
+  for (const std::string& each : all)
     reasons += (reasons.empty() ? " (" : "; ") + each;
   return Status(
       code,
@@ -152,6 +167,7 @@ Status NodeConnections::drop_unreachable(std::vector<Internode>& ways) {
         agree(reach_internode(transport, connections_.topology, bootstrap_.rank, trying_policy(transport)));
     if (reached.ok()) continue;
     connections_.passed_over.push_back(ways[i].name + ": " + reached.message());
+    connections_.process->note_failed_network(ways[i].name);
     ways.erase(ways.begin() + static_cast<std::ptrdiff_t>(i));
   }
   return ways.empty() ? no_way(Code::peer_failed) : Status();
@@ -196,7 +212,9 @@ Status NodeConnections::make() {
   if (names.size() > 1 &&
       std::all_of(hellos_.begin(), hellos_.end(), [](const Hello& h) { return h.lends == 0; }))
     std::erase(names, "mpi");
-  const std::string known = hellos_[static_cast<std::size_t>(t.members(0).front())].internode;
+  leave_out_failed(names);
+  std::string known = hellos_[static_cast<std::size_t>(t.members(0).front())].internode;
+  if (std::find(names.begin(), names.end(), known) == names.end()) known.clear();
   // The others stay behind it, for those who cannot use it.
   std::stable_partition(names.begin(), names.end(), [&](const std::string& name) { return name == known; });
   Result<std::vector<Internode>> usable = usable_ways(names, known.empty() && config_.measure);

@@ -5,7 +5,10 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <memory>
+#include <regex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "communicator/party.hpp"
@@ -69,6 +72,103 @@ TEST_F(OverUcx, WhoGivesUpIsNotWaitedFor) {
         int value = 0;
         return comm.bcast(&value, sizeof value, 1);
       });
+}
+
+bool says(const Status& status, const std::string& pattern) {
+  const bool found = std::regex_search(status.message(), std::regex(pattern));
+  EXPECT_TRUE(found) << status.message();
+  return found;
+}
+
+// Rank 2 waits for rank 1, which computes, and gives up; rank 0 waits for rank 2.
+void who_gives_up_says_for_whom_it_has_waited(std::vector<std::uint64_t> nodes, const std::string& between) {
+  Party party(std::move(nodes));
+  std::atomic<bool> has_given_up{false};
+  std::atomic<bool> has_heard{false};
+  run_ranks(3, [&](Rank& me) {
+    Config config = quiet();
+    config.transports = "shm," + between;
+    config.timeout = me.rank == 2 ? std::chrono::milliseconds(300) : seconds(20);
+    auto comm = Communicator::create(party.bootstrap(me.rank), config);
+    ASSERT_TRUE(comm.ok()) << comm.status().message();
+    int value = 0;
+    if (me.rank == 0) {
+      const Status status = comm.value()->recv(&value, sizeof value, 2);
+      EXPECT_EQ(status.code(), Code::peer_failed);
+      says(status, "^rank 2 [(]?.* has waited 0[.][3-9] s for rank 1 .*, and given up .HEDDLE_TIMEOUT.");
+      has_heard = true;
+    } else if (me.rank == 1) {
+      me.until([&] { return has_given_up.load(); });
+      Status status;
+      for (int i = 0; i < 1000 && status.ok(); ++i)
+        status = comm.value()->send(&value, sizeof value, 2);
+      if (status.ok()) status = comm.value()->recv(&value, sizeof value, 2);
+      says(status, "^rank 2 .* has waited 0[.][3-9] s for this rank, and given up .HEDDLE_TIMEOUT.");
+    } else {
+      EXPECT_EQ(comm.value()->recv(&value, sizeof value, 1).code(), Code::timeout);
+      has_given_up = true;
+    }
+    me.until([&] { return has_heard.load(); });
+  });
+}
+
+TEST(WhoGivesUp, SaysForWhomItHasWaitedByTcp) {
+  who_gives_up_says_for_whom_it_has_waited({1, 2, 3}, "tcp");
+}
+
+TEST(WhoGivesUp, SaysForWhomItHasWaitedBySharedMemory) {
+  who_gives_up_says_for_whom_it_has_waited({1, 1, 1}, "mpi");
+}
+
+class FailedNetworks : public ::testing::Test {
+ protected:
+  FailedNetworks() {
+    for (int rank = 0; rank < party_.size(); ++rank)
+      party_.processes.push_back(std::make_shared<ProcessState>());
+  }
+  std::vector<Status> outcomes(const std::string& transports) {
+    return party_.outcomes([&](int) {
+      Config config = quiet();
+      config.transports = transports;
+      config.timeout = std::chrono::milliseconds(500);
+      return config;
+    });
+  }
+
+  Party party_{{1, 2, 3}, LoopbackOptions{.dead_rank = 1}};
+};
+
+// Whose messages get nowhere when a communicator is made, a second one does not wait for.
+TEST_F(FailedNetworks, AreNotWaitedForAgain) {
+  for (const Status& status : outcomes("shm,mpi")) {
+    EXPECT_EQ(status.code(), Code::timeout);
+    says(status, "within 0[.][5-9] s .HEDDLE_TIMEOUT.*; these ranks do not try mpi again$");
+  }
+  for (const Status& status : outcomes("shm,mpi")) {
+    EXPECT_EQ(status.code(), Code::unsupported);
+    says(status, "3 nodes and no transport.*[(]mpi: has not connected ranks of this job before[)]");
+  }
+}
+
+// Ranks that come together know of different ones: all leave out what one of them knows.
+TEST_F(FailedNetworks, OfAnyRankAreLeftOutByAll) {
+  party_.processes[2]->note_failed_network("mpi");
+  party_.processes[2]->note_failed_network("mpi");
+  EXPECT_EQ(party_.processes[2]->failed_networks(), "mpi");
+  for (const Status& status : outcomes("shm,mpi,tcp"))
+    EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(party_.lender(0).opened, 0);
+}
+
+// Also the one that was the fastest before.
+TEST_F(FailedNetworks, AreTheFastestNoMore) {
+  for (const auto& process : party_.processes)
+    process->use_internode("mpi");
+  party_.processes[0]->note_failed_network("mpi");
+  EXPECT_EQ(party_.processes[0]->internode(), "");
+  for (const Status& status : outcomes("shm,mpi,tcp"))
+    EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(party_.processes[1]->internode(), "tcp");
 }
 
 // An MPI does not take back a receive that has met its message.

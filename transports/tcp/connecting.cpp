@@ -41,6 +41,9 @@ constexpr milliseconds kAwaitFor{300};
 //   the higher one sends it only where the lower one has answered. Where that leads to nobody any more the
 //   system ends the connection, and with it the insisting.
 constexpr unsigned kInsistsAfter = 2;
+// Without a deadline of the user's. A host that is up takes connections whatever its ranks do, unless more of
+// them come at once than its listener has room for: that passes in some seconds.
+constexpr milliseconds kConnectWithin{30'000};
 // A peer that no address leads to may have a way to this rank, or a moment of trouble. Shorter than ways
 // between nodes are tried.
 constexpr milliseconds kHopelessAfter{3000};
@@ -53,12 +56,15 @@ int error_of(const Socket& socket) {
 
 }  // namespace
 
+milliseconds TcpTransport::connect_within() const {
+  return setup_.timeout.count() > 0 ? setup_.timeout : kConnectWithin;
+}
+
 // All addresses at which there is no attempt are tried, that which led there before first, and the one where
 // this rank insists before that.
 void TcpTransport::connect(Peer& peer) {
   const std::vector<Address>& addresses = peer.place.addresses;
-  peer.give_up =
-      setup_.timeout.count() > 0 ? steady_clock::now() + setup_.timeout : steady_clock::time_point::max();
+  peer.give_up = steady_clock::now() + connect_within();
   peer.tried = addresses.empty() ? "it has no address" : "";
   peer.untried.resize(addresses.size());
   std::iota(peer.untried.begin(), peer.untried.end(), std::size_t{0});
@@ -228,7 +234,8 @@ void TcpTransport::be_refused(Peer& peer, std::size_t address) {
 void TcpTransport::look_at_connecting(Peer& peer, TimePoint now) {
   // What has taken a connection may be the peer, which computes.
   if (peer.state == Peer::State::connecting && !peer.greets() && now > peer.give_up)
-    return fail(peer, trouble(peer.rank));
+    return fail(peer, fmt::format("{} within {:.3g} s (HEDDLE_TIMEOUT)", trouble(peer.rank),
+                                  std::chrono::duration<double>(connect_within()).count()));
   if (now <= peer.next_step) return;
   switch (peer.state) {
     case Peer::State::awaited:

@@ -220,6 +220,8 @@ void TcpTransport::look_at_clock() {
   const auto unseen = now - std::exchange(looked_, now);
   for (Peer* peer : active_) {
     if (peer->hopeless && unseen > kLongUnseen) *peer->hopeless += unseen;
+    if (peer->state == Peer::State::connecting && unseen > kLongUnseen)
+      peer->give_up += std::min<steady_clock::duration>(unseen, now - (peer->give_up - connect_within()));
     if (peer->state != Peer::State::idle)
       look_at_connecting(*peer, now);
     else if (!peer->open.empty() && peer->open.front().since_ms < oldest)
