@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <fstream>
 #include <functional>
 #include <set>
 #include <string>
@@ -126,6 +127,25 @@ TEST_P(SharedMemoryTest, MoreThanALimitOnFilesIsAStatusAndNoSignal) {
             0);
   EXPECT_TRUE(objects_of(getpid()).empty());
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which take terabytes of it
+TEST_P(SharedMemoryTest, SomeOfALimitedAddressSpaceIsLeft) {
+  EXPECT_EQ(in_child([] {
+              std::size_t pages = 0;
+              std::ifstream("/proc/self/statm") >> pages;
+              constexpr std::size_t kMiB = std::size_t{1} << 20;
+              const rlim_t most = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) + 320 * kMiB;
+              const rlimit limit = {most, most};
+              if (setrlimit(RLIMIT_AS, &limit) != 0) return 1;
+              const Result<SharedMemory> most_of_it = SharedMemory::create(280 * kMiB, GetParam());
+              if (most_of_it.ok() || most_of_it.status().code() != Code::out_of_memory) return 2;
+              if (most_of_it.status().message().find("ulimit -v") == std::string::npos) return 3;
+              return SharedMemory::create(200 * kMiB, GetParam()).ok() ? 0 : 4;
+            }),
+            0);
+  EXPECT_TRUE(objects_of(getpid()).empty());
+}
+#endif
 
 TEST_P(SharedMemoryTest, AMissingObjectIsNamed) {
   SharedMemoryHandle handle;
@@ -298,7 +318,10 @@ TEST(SharedMemoryFull, AFullDevShmIsAStatusAndNoSignal) {
     Result<SharedMemory> anonymous = SharedMemory::create(std::size_t{1} << 20, Backing::memfd);
     if (!anonymous.ok()) return 6;
     std::memset(anonymous->data(), 1, anonymous->size());
-    return 0;
+    // It would fit, and leave others less than a quarter.
+    Result<SharedMemory> all = SharedMemory::create(160 * 1024, Backing::posix);
+    if (all.ok()) return 7;
+    return all.status().message().find("others may want 65536") != std::string::npos ? 0 : 8;
   });
   if (result == kNotPermitted) GTEST_SKIP() << "no permission for a mount namespace (CAP_SYS_ADMIN)";
   EXPECT_EQ(result, 0);

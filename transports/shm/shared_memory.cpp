@@ -2,14 +2,18 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <utility>
@@ -17,6 +21,7 @@
 #include "base/descriptors.hpp"
 #include "base/round_up.hpp"
 #include "base/threads.hpp"
+#include "base/whole_file.hpp"
 
 namespace heddle {
 namespace {
@@ -44,6 +49,41 @@ Status check_file_limit(std::size_t bytes) {
   return Status(Code::out_of_memory, std::to_string(bytes) +
                                          " bytes of shared memory are more than files may have here (" +
                                          std::to_string(limit.rlim_cur) + ", ulimit -f)");
+}
+
+// Of memory that is limited others want some as well: where an MPI gets no more it ends the process, and the
+// kernel that of a program which finds no room in /dev/shm.
+std::size_t left_to_others(std::size_t limit) {
+  constexpr std::size_t kMost = std::size_t{64} << 20;
+  return std::min(limit / 4, kMost);
+}
+
+Status check_address_space(std::size_t bytes) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return {};
+  std::size_t pages = 0;
+  const Result<std::string> statm = read_file("/proc/self/statm");
+  if (statm.ok()) std::from_chars(statm->data(), statm->data() + statm->size(), pages);
+  const std::size_t used = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const std::size_t left = left_to_others(limit.rlim_cur);
+  if (used + bytes + left <= limit.rlim_cur) return {};
+  return Status(Code::out_of_memory,
+                fmt::format("{} bytes of shared memory are too many: of the {} bytes of address space that "
+                            "this process may have (ulimit -v) {} are in use, and the program may want {}",
+                            bytes, limit.rlim_cur, used, left));
+}
+
+Status check_room_in_dev_shm(int fd, std::size_t bytes) {
+  struct statvfs room {};
+  if (fstatvfs(fd, &room) != 0 || room.f_blocks == 0) return {};
+  const std::size_t left = left_to_others(room.f_blocks * room.f_frsize);
+  const std::size_t free = room.f_bavail * room.f_frsize;
+  if (bytes + left <= free) return {};
+  return Status(
+      Code::out_of_memory,
+      fmt::format("{} bytes in /dev/shm are too many, where {} are free and others may want {} (make "
+                  "it larger, lower HEDDLE_SLOT_BYTES, or unset HEDDLE_SHM)",
+                  bytes, free, left));
 }
 
 std::string source_of(const SharedMemoryHandle& handle) {
@@ -83,6 +123,7 @@ SharedMemory::~SharedMemory() {
 }
 
 Status SharedMemory::map(int fd, std::size_t bytes) {
+  HEDDLE_TRY(check_address_space(bytes));
   void* address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (address == MAP_FAILED)
     return system_error("mapping " + std::to_string(bytes) + " bytes of shared memory", errno);
@@ -115,6 +156,7 @@ Result<SharedMemory> SharedMemory::create(std::size_t bytes, Backing backing) {
   memory.handle_.device = info.st_dev;
   memory.handle_.inode = info.st_ino;
   if (posix) {
+    HEDDLE_TRY(check_room_in_dev_shm(fd, size));
     // Which end it on older systems (EINTR), as a profiler's timer does again and again.
     const SignalsBlocked blocked;
     if (const int err = posix_fallocate(fd, 0, static_cast<off_t>(size)); err != 0) {
