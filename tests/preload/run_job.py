@@ -31,6 +31,7 @@ def parse():
     parser.add_argument('--clean-shm', action='store_true', help='nothing new may stay in /dev/shm')
     parser.add_argument('--small-shm', action='store_true', help='with a /dev/shm of its own that holds little (skipped where that is not allowed)')
     parser.add_argument('--hosts', type=int, default=0, metavar='N', help='spread over this many hosts (hosts.py; skipped where that is not allowed)')
+    parser.add_argument('--dead-network', action='store_true', help='hosts have another network, drop0, on which nothing arrives')
     parser.add_argument('--one-core', action='store_true', help='in a cgroup with the time of one core (skipped where that is not allowed)')
     parser.add_argument('--own-pids', choices=['same', 'other'],
                         help='each rank in a PID namespace: all are process 1, or ranks from 1 on have a number that rank 0 has nobody for (skipped where that is not allowed)')
@@ -171,6 +172,8 @@ def main():
     with contextlib.ExitStack() as stack:
         try:
             several = stack.enter_context(hosts.Hosts(args.hosts)) if args.hosts else None
+            if args.dead_network:
+                several.add_dead_network()
         except OSError as problem:
             print('skipped: no network namespaces for several hosts (needs root and iproute2):', problem)
             return SKIPPED

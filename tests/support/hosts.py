@@ -114,6 +114,17 @@ class Hosts:
         """`ip` for that host: on(2, 'link', 'set', 'net0', 'down')."""
         run('ip', '-n', self.name(number), *command)
 
+    def add_dead_network(self):
+        """drop0, a network that all hosts seem to share and that drops everything without a word, as a firewall does."""
+        for number in range(1, self.count + 1):
+            self.on(number, 'link', 'add', 'drop0', 'type', 'veth', 'peer', 'name', 'drop1')
+            self.on(number, 'addr', 'add', f'10.8.0.{number}/24', 'dev', 'drop0')
+            for end in ('drop0', 'drop1'):
+                self.on(number, 'link', 'set', end, 'up')
+            for other in range(1, self.count + 1):
+                if other != number:
+                    self.on(number, 'neigh', 'add', f'10.8.0.{other}', 'lladdr', '02:00:00:00:00:99', 'dev', 'drop0')
+
     def limit(self, number, rate):
         """What that host sends: limit(2, '40mbit')."""
         run('tc', '-n', self.name(number), 'qdisc', 'add', 'dev', 'net0', 'root', 'tbf', 'rate', rate, 'burst', '64kb', 'latency', '50ms')

@@ -21,13 +21,14 @@ using Clock = std::chrono::steady_clock;
 // The first record a rank sends, with its Hello behind it. `arrived` is what tells an answer from the zeros
 // that the receive buffer starts with.
 //
-// How long it is, and what it begins with, never changes: a rank of another build has to be understood before
-// it can be refused, and a record of another length would end the job.
+// How long it is, and what it begins with (the first two), never changes: a rank of another build has to be
+// understood before it can be refused, and a record of another length would end the job.
 struct RecordHead {
   std::uint64_t arrived;
   std::uint64_t protocol;
   std::uint64_t complaints_hash;
   std::uint64_t pairs_hash;
+  std::uint64_t holds_off;  // Shortage's
 };
 constexpr std::uint64_t kArrived = 0x6865646c646c6533;  // "heddle3"
 constexpr std::size_t kRecord = 1024;
@@ -60,6 +61,7 @@ struct SetUp::Exchange {
   int size;
   Pairs pairs{};                        // that this rank could serve
   bool met = false;                     // the first gather is over
+  bool held_off = false;                // in that a rank did not want to try
   bool all_have_the_same_pairs = true;  // from then on
 };
 
@@ -172,7 +174,8 @@ Status SetUp::gather_first(Exchange& exchange, const void* mine, void* all, std:
   const auto size = static_cast<std::size_t>(exchange.size);
   std::vector<std::byte> out(kRecord);
   std::vector<std::byte> in(kRecord * size);
-  const RecordHead head = {kArrived, kProtocol, complaints_hash_, hash_of(exchange.pairs)};
+  const RecordHead head = {kArrived, kProtocol, complaints_hash_, hash_of(exchange.pairs),
+                           shortage_.holds_off() ? 1U : 0U};
   std::memcpy(out.data(), &head, sizeof head);
   std::memcpy(out.data() + sizeof head, mine, bytes);
   std::vector<int> counts(size, static_cast<int>(kRecord));
@@ -216,10 +219,13 @@ Status SetUp::gather_first(Exchange& exchange, const void* mine, void* all, std:
     if (static_cast<int>(i) < exchange.rank && found.complaints_hash == complaints_hash_)
       first_with_these = false;
     if (found.pairs_hash != head_of(0).pairs_hash) exchange.all_have_the_same_pairs = false;
+    if (found.holds_off != 0) exchange.held_off = true;
     std::memcpy(static_cast<std::byte*>(all) + i * bytes, in.data() + i * kRecord + sizeof head, bytes);
   }
   say_complaints(first_with_these);
-  return Status();
+  if (!exchange.held_off) return Status();
+  return Status(Code::out_of_memory,
+                "what was short for one before it may still be: not tried, as some of those that follow");
 }
 
 Status SetUp::gather(Exchange& exchange, const void* mine, void* all, std::size_t bytes) {
@@ -328,6 +334,10 @@ void SetUp::run(MPI_Comm comm, CommState& state, DatatypeMap& map) {
   bootstrap.host_progress = [&self = self_] { self.progress(); };
   auto made = Communicator::create(bootstrap, config_);
   Status status = made.status();
+  if (status.ok())
+    shortage_.note_success();
+  else if (status.code() == Code::out_of_memory)
+    shortage_.note_refusal(exchange.held_off);
   if (status.ok() && !exchange.all_have_the_same_pairs) status = agree_on_pairs(exchange, state);
   if (!status.ok()) {
     state.p2p.reset();

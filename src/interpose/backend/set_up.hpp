@@ -1,6 +1,7 @@
 // Setting heddle up on an MPI communicator, by means of the host's collectives.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -18,6 +19,32 @@
 #include "interpose/backend/host_self.hpp"
 
 namespace heddle::backend {
+
+// Descriptors, memory or the like were short for a communicator: to find that out takes milliseconds, and a
+// job may make thousands of them. After each failure in a row twice as many are left to the host untried, 31
+// at most. Any thread.
+class Shortage {
+ public:
+  // Whether this rank would rather not try the next one.
+  bool holds_off() const {
+    const std::lock_guard lock(mutex_);
+    return untried_ < (1 << std::min(failures_, 5)) - 1;
+  }
+  void note_refusal(bool untried) {
+    const std::lock_guard lock(mutex_);
+    untried_ = untried ? untried_ + 1 : 0;
+    failures_ += untried ? 0 : 1;
+  }
+  void note_success() {
+    const std::lock_guard lock(mutex_);
+    failures_ = untried_ = 0;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  int failures_ = 0;  // in a row
+  int untried_ = 0;   // since the last one
+};
 
 class SetUp {
  public:
@@ -58,6 +85,7 @@ class SetUp {
   Log log_;
   std::uint64_t complaints_hash_ = 0;
   std::atomic<int> p2p_open_{0};
+  Shortage shortage_;
   std::atomic<bool> all_ranks_message_{false};
   std::mutex mutex_;  // for the two below; never held across an MPI call
   std::vector<std::string> complaints_;
