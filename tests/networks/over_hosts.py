@@ -300,6 +300,16 @@ class TcpScenarios(Scenarios):
             check(re.search(r'10[.]9[.]0[.]1: .*refused', job.output(1)) and re.search(r'10[.]9[.]0[.]3: no answer', job.output(1)),
                   'addresses are not named', job)
 
+    def unanswered(self):
+        """Neither host answers the other's, and nobody has set a deadline: the system would go on trying for two minutes."""
+        self.several.add_dead_network()
+        with self.job('rounds', '1', HEDDLE_TCP_INTERFACES='drop0') as job:
+            statuses = job.finish(100)
+            for rank, status in enumerate(statuses):
+                check(status == 3, f'rank {rank} ended with {status}', job)
+                said = re.search(r'create: .*', job.output(rank)).group()
+                check(re.search(r'no connection: 10[.]8[.]0[.][12]:[0-9]+: no answer', said) and ' within 30' in said, 'the address is not named', job)
+
     def no_way_between_two(self):
         """All ranks are told which address the one cannot reach, not what others have heard of that."""
         self.several.on(3, 'route', 'add', 'unreachable', self.several.address(2) + '/32')
