@@ -7,10 +7,18 @@
 
 namespace heddle::edge {
 
-// By the GPUs where the ranks have agreed on it, or else by images.
-Status allreduce_anywhere(heddle_comm& comm, const Reduction& r) {
+namespace {
+
+// Whether calls begin with a meeting of the ranks.
+bool meets_first(const DevicePath* path, const NodesPath* nodes) {
+  return (path != nullptr && path->on()) || (nodes != nullptr && nodes->on());
+}
+
+// By the GPUs where the ranks have agreed on it, or else by images. `begun`: as in until_begun().
+Status sum_anywhere(heddle_comm& comm, const Reduction& r, bool& begun) {
   DevicePath* const path = comm.communicator->device_path();
   NodesPath* const nodes = comm.communicator->nodes_path();
+  begun = meets_first(path, nodes);
   Result<bool> served = false;
   if (path != nullptr) served = path->allreduce(r.in, r.out, r.count, r.type, r.op);
   if (nodes != nullptr) served = nodes->allreduce(r.in, r.out, r.count, r.type, r.op);
@@ -18,6 +26,7 @@ Status allreduce_anywhere(heddle_comm& comm, const Reduction& r) {
   const std::size_t bytes = r.count * dtype_size(r.type);
   return with_images(comm, r.in, r.out, bytes, [&](const void* in, void* out) {
     HEDDLE_TRY(comm.communicator->allreduce(in, out, r.count, r.type, r.op));
+    begun = true;
     if (nodes != nullptr) return nodes->after_staged(comm.gpu, r.out, bytes, out != r.out && in != r.in);
     // Nothing to sum is nothing to wait for.
     if (path == nullptr || r.count == 0) return Status();
@@ -26,18 +35,30 @@ Status allreduce_anywhere(heddle_comm& comm, const Reduction& r) {
   });
 }
 
-Status bcast_anywhere(heddle_comm& comm, void* buffer, std::size_t bytes, int root) {
+Status copy_anywhere(heddle_comm& comm, void* buffer, std::size_t bytes, int root, bool& begun) {
   DevicePath* const path = comm.communicator->device_path();
   NodesPath* const nodes = comm.communicator->nodes_path();
+  begun = meets_first(path, nodes);
   Result<bool> served = false;
   if (path != nullptr) served = path->bcast(buffer, bytes, root);
   if (nodes != nullptr) served = nodes->bcast(buffer, bytes, root);
   if (!served.ok() || served.value()) return served.status();
   return with_image(comm, buffer, bytes, access_of(comm, root), [&](void* at) {
     HEDDLE_TRY(comm.communicator->bcast(at, bytes, root));
+    begun = true;
     if (nodes != nullptr) return nodes->after_staged(comm.gpu, buffer, bytes, at != buffer);
     return path != nullptr ? path->after_bcast(comm.gpu, buffer, at != buffer) : Status();
   });
+}
+
+}  // namespace
+
+Status allreduce_anywhere(heddle_comm& comm, const Reduction& reduction) {
+  return until_begun(comm, [&](bool& begun) { return sum_anywhere(comm, reduction, begun); });
+}
+
+Status bcast_anywhere(heddle_comm& comm, void* buffer, std::size_t bytes, int root) {
+  return until_begun(comm, [&](bool& begun) { return copy_anywhere(comm, buffer, bytes, root, begun); });
 }
 
 Status withdraw_from_sparse(heddle_comm& comm, Status trouble) {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/no_memory.hpp"
 #include "base/status.hpp"
 #include "comm/communicator.hpp"
 #include "comm/lent_messages.hpp"
@@ -129,10 +130,21 @@ Status in_steps(heddle_comm& comm, const Body& body) {
   try {
     return body();
   } catch (const std::bad_alloc&) {
-    Status none(Code::out_of_memory, "no memory in the middle of a collective");
+    Status none = no_memory();
     comm.communicator->give_up(none);
     return none;
   }
+}
+
+// A call that a rank which lacks memory may make again until it has `begun`, which `body` is given to set.
+// After that the communicator fails, unless the others were told, of which comm/verdict.hpp makes something
+// else.
+template <typename Body>
+Status until_begun(heddle_comm& comm, const Body& body) {
+  bool begun = false;
+  Status status = without_throwing([&] { return body(begun); });
+  if (begun && status.code() == Code::out_of_memory) comm.communicator->give_up(status);
+  return status;
 }
 
 // Before a call whose arguments are `checked`: with HEDDLE_CHECK the other ranks hear what `describe()` says

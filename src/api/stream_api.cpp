@@ -12,12 +12,15 @@ namespace edge = heddle::edge;
 
 namespace {
 
-// By what serves streams on `comm`, the same on all ranks.
+// By what serves streams on `comm`, the same on all ranks, who meet from the beginning on.
 template <typename Serve>
 Status on_stream(heddle_comm& comm, const Serve& serve) {
-  heddle::Communicator& ranks = *comm.communicator;
-  heddle::DevicePath* const path = ranks.stream_path();
-  return path != nullptr ? serve(*path) : serve(*ranks.stream_relay());
+  return edge::until_begun(comm, [&](bool& begun) {
+    begun = true;
+    heddle::Communicator& ranks = *comm.communicator;
+    heddle::DevicePath* const path = ranks.stream_path();
+    return path != nullptr ? serve(*path) : serve(*ranks.stream_relay());
+  });
 }
 
 }  // namespace

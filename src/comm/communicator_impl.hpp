@@ -11,6 +11,7 @@
 
 #include "base/fifo.hpp"
 #include "base/log.hpp"
+#include "base/no_memory.hpp"
 #include "base/recently_used.hpp"
 #include "comm/communicator.hpp"
 #include "comm/compressed_sums.hpp"
@@ -141,7 +142,7 @@ class CommunicatorImpl final : public Communicator {
   std::uint32_t upcoming_sequence() const { return static_cast<std::uint32_t>(sequence_ % kSequences); }
   std::uint32_t next_sequence() { return static_cast<std::uint32_t>(sequence_++ % kSequences); }
   // Memory that is missing in the middle of a collective leaves the others waiting: the communicator is of no
-  // use after that. `body` has nothing open that fail() does not know of.
+  // use after that. `body` has nothing open that fail() does not know of (else: without_throwing()).
   template <typename Body>
   auto with_memory(Body body) -> decltype(body()) {
     try {
@@ -150,21 +151,11 @@ class CommunicatorImpl final : public Communicator {
       return fail(no_memory());
     }
   }
-  // For who has, and gives that up before the communicator fails.
-  template <typename Body>
-  static Status without_throwing(Body body) {
-    try {
-      return body();
-    } catch (const std::bad_alloc&) {
-      return no_memory();
-    }
-  }
   // Of a collective that is a part of another one. For want of memory it may not have begun: then nothing was
   // sent, but who made the whole call again would meet the others, who wait in the part, in its first one.
   Status part(Status status) {
     return status.code() == Code::out_of_memory && broken_.ok() ? fail(std::move(status)) : status;
   }
-  static Status no_memory() { return Status(Code::out_of_memory, "no memory in the middle of a collective"); }
   void note_sparse(const char* algorithm, std::uint64_t entries, std::uint64_t result_entries,
                    std::uint64_t bytes_sent);
   static Binding bind(const Job& job);  // but for the sequence

@@ -2,6 +2,7 @@
 // stream is being captured.
 #include <fmt/format.h>
 
+#include "base/no_memory.hpp"
 #include "comm/device_path.hpp"
 #include "comm/stream_refusal.hpp"
 
@@ -55,19 +56,23 @@ Result<bool> DevicePath::share_flags() {
 // what came before.
 Status DevicePath::follow_in_graph(DeviceWork& work, Status mine) {
   captured_ = true;
-  if (work.meets_on_gpus()) return meet(mine.ok() ? work.step(0) : mine, true).status();
-  if (work.leader() >= 0) return meet(follow_leader_in_graph(work, mine), true).status();
-  if (mine.ok()) mine = link_->meet_in_graph();
-  for (std::size_t k = 0; k < work.steps() && mine.ok(); ++k) {
-    mine = work.step(k);
-    if (mine.ok()) mine = link_->meet_in_graph();
-  }
+  if (mine.ok()) mine = without_throwing([&] { return capture_steps(work); });
   return meet(mine, true).status();
 }
 
+Status DevicePath::capture_steps(DeviceWork& work) {
+  if (work.meets_on_gpus()) return work.step(0);
+  if (work.leader() >= 0) return follow_leader_in_graph(work);
+  HEDDLE_TRY(link_->meet_in_graph());
+  for (std::size_t k = 0; k < work.steps(); ++k) {
+    HEDDLE_TRY(work.step(k));
+    HEDDLE_TRY(link_->meet_in_graph());
+  }
+  return {};
+}
+
 // A way to the leader before its step, and one back after it.
-Status DevicePath::follow_leader_in_graph(DeviceWork& work, const Status& mine) {
-  HEDDLE_TRY(mine);
+Status DevicePath::follow_leader_in_graph(DeviceWork& work) {
   if (work.leader() != meeting_.rank()) return link_->follow_in_graph(work.leader());
   HEDDLE_TRY(link_->hear_in_graph());
   HEDDLE_TRY(work.step(0));

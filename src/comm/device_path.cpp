@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/clock.hpp"
+#include "base/no_memory.hpp"
 #include "comm/verdict.hpp"
 
 namespace heddle {
@@ -265,7 +266,7 @@ Status DevicePath::after_streams() {
 Result<bool> DevicePath::run(DeviceWork& work, const Result<bool>& here) {
   if (work.meets_on_gpus()) return run_on_gpus(work, here);
   const bool can = here.ok() && here.value();
-  Status mine = can ? work.first() : here.status();
+  Status mine = can ? without_throwing([&] { return work.first(); }) : here.status();
   for (std::size_t k = 0;; ++k) {
     // Also after a failure: nothing may touch the caller's buffers once the call is over.
     Status waited = can ? wait_for_gpus() : Status();
@@ -276,14 +277,14 @@ Result<bool> DevicePath::run(DeviceWork& work, const Result<bool>& here) {
     if (!all.ok() || !all.value()) return all;
     if (k == 0 && !work.agreed()) return false;
     if (k == work.steps()) return all;
-    mine = work.step(k);
+    mine = without_throwing([&] { return work.step(k); });
   }
 }
 
 // The step of a work that meets on the GPUs. Where a rank could not give its part, nobody is to wait for it:
 // but for what was given before, which all have.
 Status DevicePath::give_to_gpus(DeviceWork& work) {
-  const Status given = meet(work.step(0), true).status();
+  const Status given = meet(without_throwing([&] { return work.step(0); }), true).status();
   if (given.ok()) return given;
   static_cast<void>(finish(*link_));
   link_->stop_exchange(false);

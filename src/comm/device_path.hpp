@@ -275,7 +275,8 @@ class DevicePath {
   Result<bool> share_memory();
   Result<bool> share_flags();
   Status follow_in_graph(DeviceWork& work, Status mine);
-  Status follow_leader_in_graph(DeviceWork& work, const Status& mine);
+  Status capture_steps(DeviceWork& work);
+  Status follow_leader_in_graph(DeviceWork& work);
   // Which of its two events a rank records next; the same on all.
   unsigned next_turn() { return turns_++ % 2; }
 

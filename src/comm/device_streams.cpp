@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "base/no_memory.hpp"
 #include "comm/device_path.hpp"
 #include "comm/stream_refusal.hpp"
 
@@ -109,7 +110,7 @@ Status DevicePath::follow(DeviceWork& work, unsigned turn) {
     // One meeting more than a blocking call has: nobody ends a link whose events another rank is about to
     // wait for.
     if (k == work.steps()) return meet(mine, true).status();
-    if (mine.ok()) mine = work.step(k);
+    if (mine.ok()) mine = without_throwing([&] { return work.step(k); });
     turn = next_turn();
     if (mine.ok()) mine = link_->mark(turn);
     if (const Result<bool> all = meet(mine, true); !all.ok()) return all.status();
@@ -121,7 +122,7 @@ Status DevicePath::follow_leader(DeviceWork& work, unsigned turn) {
   const bool leads = work.leader() == meeting_.rank();
   Status mine;
   if (leads) mine = link_->after_others(turn);
-  if (leads && mine.ok()) mine = work.step(0);
+  if (leads && mine.ok()) mine = without_throwing([&] { return work.step(0); });
   if (leads && mine.ok()) mine = link_->mark_end();
   if (const Result<bool> all = meet(mine, true); !all.ok()) return all.status();
   if (!leads) mine = link_->after_end(work.leader());
@@ -142,13 +143,34 @@ Status DevicePath::agree_on_call(const Status& mine, bool captured, DeviceWork& 
   return refuse_mixed(captured);
 }
 
+namespace {
+
+// Whatever ends a call: its stream is followed until what it was given is done.
+class Followed {
+ public:
+  explicit Followed(gpu::Link& link) : link_(&link) {}
+  ~Followed() { end(); }
+  Followed(const Followed&) = delete;
+  Followed& operator=(const Followed&) = delete;
+  void end() {
+    if (link_ != nullptr) link_->end_on();
+    link_ = nullptr;
+  }
+
+ private:
+  gpu::Link* link_;
+};
+
+}  // namespace
+
 Status DevicePath::serve_on(gpu::Stream stream, DeviceWork& work, Status mine) {
+  Followed followed(*link_);
   const Result<bool> begun = link_->begin_on(stream);
   const bool captured = begun.ok() && begun.value();
   if (mine.ok()) mine = begun.status();
   if (mine.ok() && captured) mine = graphs_;
   if (mine.ok()) mine = link_->exchanged();
-  if (mine.ok()) mine = work.first();
+  if (mine.ok()) mine = without_throwing([&] { return work.first(); });
   const unsigned turn = next_turn();
   const bool marks = !captured && !work.meets_on_gpus() && work.leader() != meeting_.rank();
   if (mine.ok() && marks) mine = link_->mark(turn);
@@ -156,7 +178,7 @@ Status DevicePath::serve_on(gpu::Stream stream, DeviceWork& work, Status mine) {
   bool in_graph = false;
   Status status = agree_on_call(mine, captured, work, &in_graph, &refused);
   if (status.ok()) status = in_graph ? follow_in_graph(work, {}) : follow(work, turn);
-  link_->end_on();
+  followed.end();
   if (status.ok() || refused) return status;
   // All know of it.
   if (lost_) {

@@ -58,8 +58,10 @@ int NodesNetwork::rank() const {
 
 Status NodesNetwork::largest(std::span<std::uint64_t> words) {
   const Turn turn(comm_.asked_);
-  return comm_.run_job({Collective::allreduce, words.data(), words.data(), words.size(),
-                        sizeof(std::uint64_t), fold_kernel(DType::u64, Op::max), 0});
+  return comm_.with_memory([&, this] {
+    return comm_.part(comm_.run_job({Collective::allreduce, words.data(), words.data(), words.size(),
+                                     sizeof(std::uint64_t), fold_kernel(DType::u64, Op::max), 0}));
+  });
 }
 
 // The algorithm that is cheapest among nodes of one rank, with the ranks of this place in their stead.
@@ -78,10 +80,14 @@ Result<std::shared_ptr<const Schedule>> NodesNetwork::schedule_of(Collective col
   return plans_->cache.schedule(selection.value()->choice, root);
 }
 
-// `job.root` is a node.
 Status NodesNetwork::start(std::size_t slot, const Job& job, LocalWork* local) {
   const Turn turn(comm_.asked_);
   if (!comm_.broken_.ok()) return comm_.broken_;
+  return comm_.with_memory([&, this] { return begin(slot, job, local); });
+}
+
+// `job.root` is a node.
+Status NodesNetwork::begin(std::size_t slot, const Job& job, LocalWork* local) {
   const std::size_t bytes = job.count * job.element_bytes;
   std::shared_ptr<const Schedule> schedule;
   if (bytes > 0) {

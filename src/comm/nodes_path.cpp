@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/no_memory.hpp"
 #include "comm/verdict.hpp"
 
 namespace heddle {
@@ -37,13 +38,14 @@ void keep(Status* mine, const Status& next) {
 
 // ---- Meetings of all ranks
 
-// Whether all can. `more`: of each word the largest comes back. Who only heard of a failure in its node
-// leaves it to the other one to tell.
+// Whether all can. `more`: kMore words at most, of each the largest comes back. Who only heard of a failure
+// in its node leaves it to the other one to tell.
 Result<bool> NodesPath::meet(const Status& mine, bool can, std::span<std::uint64_t> more) {
   Verdict verdict = can ? Verdict::all_right : Verdict::cannot;
   if (!mine.ok() && mine.code() != Code::peer_failed) verdict = Verdict::failed;
-  std::vector<std::uint64_t> words(1, word_of(verdict, across_.rank()));
-  words.insert(words.end(), more.begin(), more.end());
+  std::array<std::uint64_t, 1 + kMore> all{word_of(verdict, across_.rank())};
+  const std::span<std::uint64_t> words = std::span(all).first(1 + more.size());
+  std::copy(more.begin(), more.end(), words.begin() + 1);
   if (Status met = across_.largest(words); !met.ok()) {
     lost_ = true;
     return met;
@@ -212,7 +214,7 @@ Result<bool> NodesPath::serve(SharesWork& work, const Result<bool>& here) {
   const bool can = here.ok() && here.value();
   Status mine = here.status();
   if (can) {
-    mine = work.first();
+    mine = without_throwing([&] { return work.first(); });
     // Also after a failure: nothing may touch the caller's buffers once the call is over.
     keep(&mine, wait_for_gpu());
   }
@@ -262,11 +264,14 @@ Status NodesPath::run(SharesWork& work) {
 // A failure to meet is returned, any other one goes to `mine`.
 Status NodesPath::run_tick(SharesWork& work, std::size_t t, Status* mine) {
   const std::size_t pieces = work.pieces().count();
-  if (mine->ok()) *mine = work.step(t);
+  if (mine->ok()) *mine = without_throwing([&] { return work.step(t); });
   // All shares are on the host, and the last one on the network; or it is back, on the GPU.
   if (t == pieces + (all_direct_ ? 1 : 0)) {
     const Result<bool> all = meet(*mine, true);
-    if (lost_) return all.status();
+    if (lost_) {
+      (void)node_.link_->wait();
+      return all.status();
+    }
     all_know_ = !all.ok();
     keep(mine, all.status());
   }

@@ -95,6 +95,7 @@ class NodesPath {
 
   static constexpr std::uint64_t kFirst = 8;  // large calls until all ranks meet
   static constexpr unsigned kMisses = 8;      // in a row, that end the mode
+  static constexpr std::size_t kMore = 1;     // words that a meeting carries beside its own
 
   DevicePath node_;  // the links of this node's ranks; it is never on
   Across& across_;

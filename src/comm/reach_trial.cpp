@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/hash.hpp"
+#include "base/no_memory.hpp"
 #include "base/random_number.hpp"
 
 namespace heddle {
@@ -52,7 +53,7 @@ Status ReachTrial::put(const gpu::Export& scratch) {
 // Kernels use other ranks' scratch, which is freed once one of them has failed: what is under way by then is
 // waited for also where the rest could not be given.
 Status ReachTrial::cross(std::span<const Rank> all) {
-  Status given = give_kernels(all);
+  Status given = without_throwing([&] { return give_kernels(all); });
   if (given.ok()) given = give_fetch(kRead, all.size(), &read_);
   const Status waited = link_.wait();
   return given.ok() ? waited : given;

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/no_memory.hpp"
 #include "base/threads.hpp"
 
 namespace heddle {
@@ -148,7 +149,8 @@ Status RelayThread::missed() {
 void RelayThread::run() {
   ask_for_short_turns();
   while (const std::optional<RelayCall> call = next()) {
-    if (const Status served = serve(*call); !served.ok()) return fail(served);
+    const Status served = without_throwing([&, this] { return serve(*call); });
+    if (!served.ok()) return fail(served);
   }
 }
 
@@ -250,6 +252,8 @@ Status RelayThread::run_share(const RelayCall& call, const RelayPiece& share) {
 // ---- When the collectives have failed
 
 void RelayThread::fail(const Status& why) {
+  // Who lacks memory may not have begun: then nothing has failed, and the others wait, unless this ends.
+  if (why.code() == Code::out_of_memory) ranks_.reset();
   bool graphs = false;
   {
     const std::lock_guard lock(mutex_);

@@ -264,6 +264,7 @@ class NodesNetwork final : public Across {
   Result<std::shared_ptr<const Schedule>> schedule_of(Collective collective, std::size_t bytes,
                                                       std::int32_t root);
   Status start(std::size_t slot, const Job& job, LocalWork* local);
+  Status begin(std::size_t slot, const Job& job, LocalWork* local);
 
   CommunicatorImpl& comm_;
   int lanes_;

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/hash.hpp"
+#include "base/no_memory.hpp"
 #include "comm/host_identity.hpp"
 #include "comm/stream_refusal.hpp"
 #include "comm/verdict.hpp"
@@ -69,7 +70,14 @@ void StreamRelay::reset() {
 }
 
 // Whether all ranks can; else the same kind of failure on all. `more`: of each word the largest comes back.
+// Who lacks memory for this does not meet the others.
 Status StreamRelay::agree(const Status& mine, std::span<std::uint64_t> more) {
+  Status agreed = without_throwing([&, this] { return meet(mine, more); });
+  if (agreed.code() == Code::out_of_memory) apart_ = true;
+  return agreed;
+}
+
+Status StreamRelay::meet(const Status& mine, std::span<std::uint64_t> more) {
   const bool cannot = mine.code() == Code::unsupported;
   const Verdict verdict = mine.ok() ? Verdict::all_right : cannot ? Verdict::cannot : Verdict::failed;
   std::vector<std::uint64_t> words(1, word_of(verdict, ranks_.rank()));
@@ -230,13 +238,9 @@ Status StreamRelay::check(const Buffers& buffers, std::size_t bytes) {
 // Tells the thread, when the stream comes there, which call it is. Also where another rank will be found to
 // refuse it: what the thread sees is the order of the calls that this rank has begun.
 Status StreamRelay::begin(bool captured, RelayCall* call) {
-  const std::uint32_t number = gear_.thread->announce(captured);
-  Status given = gear_.link->take_word(&gear_.words->call.value, number);
-  if (given.ok()) {
-    call->number = number;
-  } else {
-    gear_.thread->withdraw(number, false);
-  }
+  call->number = gear_.thread->announce(captured);
+  Status given = gear_.link->take_word(&gear_.words->call.value, call->number);
+  if (!given.ok()) gear_.thread->withdraw(std::exchange(call->number, 0), false);
   return given;
 }
 
@@ -284,8 +288,7 @@ Status StreamRelay::agree_on_call(const Status& mine, const RelayCall& call, boo
   return status;
 }
 
-bool StreamRelay::can_share(const RelayCall& call, bool captured) const {
-  if (captured && !shares_->has_graphs()) return false;
+bool StreamRelay::can_share(const RelayCall& call) const {
   return call.collective == Collective::bcast || gear_.link->folds(call.type, call.op);
 }
 
@@ -304,18 +307,21 @@ std::unique_ptr<SharesWork> StreamRelay::work_of(const Buffers& buffers, const R
 Status StreamRelay::serve(gpu::Gpu& gpu, gpu::Stream stream, const Buffers& buffers, RelayCall call) {
   if (call.bytes == 0) return {};
   HEDDLE_TRY(get_ready(gpu, stream, buffers));
-  const Result<bool> on = gear_.link->begin_on(stream);
-  const bool captured = on.ok() && on.value();
-  Status mine = on.status();
-  if (mine.ok()) mine = check(buffers, call.bytes);
-  if (mine.ok()) mine = begin(captured, &call);
+  // Made before anything has begun, which would be left as it is where there is no memory for them.
   StreamSlots slots(*gear_.link, gear_.ring, *gear_.words, call.number);
   const std::unique_ptr<SharesWork> work = work_of(buffers, call, slots);
-  bool shared = work && can_share(call, captured);
+  bool shared = work && can_share(call);
+  const Result<bool> on = gear_.link->begin_on(stream);
+  const bool captured = on.ok() && on.value();
+  if (captured && shared) shared = shares_->has_graphs();
+  Status mine = on.status();
+  if (mine.ok()) mine = without_throwing([&, this] { return check(buffers, call.bytes); });
+  if (mine.ok()) mine = without_throwing([&, this] { return begin(captured, &call); });
   if (work) {
     // Outside of a capture such a call begins before it is known whether all ranks can, who need not meet
     // again then.
-    const Status begun = shares_->begin(*work, mine.ok() && shared && !captured);
+    const bool can = mine.ok() && shared && !captured;
+    const Status begun = without_throwing([&, this] { return shares_->begin(*work, can); });
     if (mine.ok()) mine = begun;
   }
   HEDDLE_TRY(agree_on_call(mine, call, captured, &shared));
@@ -329,7 +335,9 @@ Status StreamRelay::give(const Buffers& buffers, const RelayCall& call, SharesWo
                          StreamSlots& slots) {
   // First: streams take so much work and no more until some of it is done, for which the thread is needed.
   gear_.thread->give(call);
-  Status status = work != nullptr ? shares_->follow(*work) : enqueue(buffers, call, slots);
+  Status status = without_throwing([&, this] {
+    return as_told(work != nullptr ? shares_->follow(*work) : enqueue(buffers, call, slots));
+  });
   if (!status.ok()) gear_.thread->lose(call.number, status);
   gear_.link->end_on();
   return status;
@@ -340,9 +348,12 @@ Status StreamRelay::capture(const Buffers& buffers, const RelayCall& call, Share
                             StreamSlots& slots) {
   captured_ = true;
   if (shares_on_) shares_->keep_link();
-  Status status = work != nullptr ? shares_->capture(*work) : enqueue(buffers, call, slots);
+  Status status = without_throwing([&, this] {
+    return as_told(work != nullptr ? shares_->capture(*work) : enqueue(buffers, call, slots));
+  });
   gear_.link->end_on();
-  status = agree(status);
+  // Who has left the others of its node in their meeting meets nobody.
+  if (status.code() != Code::out_of_memory) status = agree(status);
   if (status.ok()) {
     gear_.thread->give(call);
   } else {

@@ -103,12 +103,13 @@ class StreamRelay {
   Status start_thread();
   Status check(const Buffers& buffers, std::size_t bytes);
   Status begin(bool captured, RelayCall* call);
-  bool can_share(const RelayCall& call, bool captured) const;
+  bool can_share(const RelayCall& call) const;
   Status lies_here(const void* buffer, std::size_t bytes);
   Status enqueue(const Buffers& buffers, const RelayCall& call, StreamSlots& slots);
   Status fill(const Buffers& buffers, const RelayPiece& piece);
   Status empty(const Buffers& buffers, const RelayPiece& piece);
   Status agree(const Status& mine, std::span<std::uint64_t> more = {});
+  Status meet(const Status& mine, std::span<std::uint64_t> more);
   Status agree_on_call(const Status& mine, const RelayCall& call, bool captured, bool* shared);
   void reset();
   bool finish(Gear& gear);

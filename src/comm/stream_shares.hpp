@@ -29,8 +29,8 @@ namespace heddle {
 // Slots of a ring, and the words by which a stream and the thread wait for each other.
 class StreamSlots final : public SharesHost {
  public:
-  // `link` has opened the words. `number`: of a call.
-  StreamSlots(gpu::Link& link, const RelayRing& ring, RelayWords& words, std::uint32_t number)
+  // `link` has opened the words. `number`: of a call; borrowed, and known when it is used.
+  StreamSlots(gpu::Link& link, const RelayRing& ring, RelayWords& words, const std::uint32_t& number)
       : link_(link), ring_(ring), words_(words), number_(number) {}
   std::byte* at(std::size_t k) const override { return ring_.slot(k); }
   Status release(std::size_t k) override { return link_.write_word(&words_.slot(k), number_); }
@@ -40,7 +40,7 @@ class StreamSlots final : public SharesHost {
   gpu::Link& link_;
   const RelayRing& ring_;
   RelayWords& words_;
-  const std::uint32_t number_;
+  const std::uint32_t& number_;
 };
 
 class StreamShares {
