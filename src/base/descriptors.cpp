@@ -1,5 +1,6 @@
 #include "base/descriptors.hpp"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <pthread.h>
@@ -10,8 +11,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstdint>
-#include <filesystem>
-#include <system_error>
+#include <memory>
 
 namespace heddle {
 namespace {
@@ -50,14 +50,15 @@ Descriptor::~Descriptor() {
   if (number_ >= 0) static_cast<void>(::close(number_));
 }
 
+// Not by std::filesystem, whose iterators end the process where there is no memory for a name.
 Descriptors count_descriptors() {
   Descriptors found{0, limit_now()};
-  std::error_code error;
-  for (std::filesystem::directory_iterator entry("/proc/self/fd", error), end; !error && entry != end;
-       entry.increment(error))
-    ++found.open;
-  if (error == std::errc::too_many_files_open || error == std::errc::too_many_files_open_in_system)
-    return {found.limit, found.limit};
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc/self/fd"), closedir);
+  if (folder == nullptr)
+    return errno == EMFILE || errno == ENFILE ? Descriptors{found.limit, found.limit} : found;
+  while (const dirent* entry = readdir(folder.get())) {
+    if (entry->d_name[0] != '.') ++found.open;
+  }
   if (found.open > 0) --found.open;  // the one of this look
   return found;
 }

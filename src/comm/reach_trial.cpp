@@ -53,8 +53,10 @@ Status ReachTrial::put(const gpu::Export& scratch) {
 // Kernels use other ranks' scratch, which is freed once one of them has failed: what is under way by then is
 // waited for also where the rest could not be given.
 Status ReachTrial::cross(std::span<const Rank> all) {
-  Status given = without_throwing([&] { return give_kernels(all); });
-  if (given.ok()) given = give_fetch(kRead, all.size(), &read_);
+  const Status given = without_throwing([&, this]() -> Status {
+    HEDDLE_TRY(give_kernels(all));
+    return give_fetch(kRead, all.size(), &read_);
+  });
   const Status waited = link_.wait();
   return given.ok() ? waited : given;
 }

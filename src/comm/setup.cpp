@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <new>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -237,8 +238,16 @@ Result<std::unique_ptr<Connections>> Setup::run() {
   HEDDLE_TRY(divide_nodes());
   HEDDLE_TRY(share_memory());
   HEDDLE_TRY(connect_nodes(bootstrap_, config_, hellos, *connections_));
-  build_shm();
-  build_ports();
+  try {
+    build_shm();
+    build_ports();
+  } catch (const std::bad_alloc&) {
+    // All have agreed that nothing is wrong: the others hear of it by this alone.
+    if (members().size() > 1 && connections_->shm == nullptr)
+      leave_shm_transport(connections_->memory.data() + team_bytes(), ring_geometry(),
+                          connections_->topology.member_index(bootstrap_.rank));
+    throw;
+  }
   return std::move(connections_);
 }
 

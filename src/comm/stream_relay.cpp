@@ -159,10 +159,10 @@ Status StreamRelay::make_ring() {
 
 Status StreamRelay::start_thread() {
   Result<std::unique_ptr<HostCollectives>> twin = twin_();
-  if (!twin.ok()) return twin.status();
-  Status mine;
+  Status mine = twin.status();
   try {
-    gear_.thread = std::make_unique<RelayThread>(std::move(twin).value(), gear_.ring, *gear_.words, log_);
+    if (twin.ok())
+      gear_.thread = std::make_unique<RelayThread>(std::move(twin).value(), gear_.ring, *gear_.words, log_);
   } catch (const std::system_error& e) {
     mine = Status(Code::system, fmt::format("no thread for collectives on streams: {}", e.what()));
   }

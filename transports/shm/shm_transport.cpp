@@ -68,6 +68,12 @@ struct Peer {
   }
 };
 
+// Of the ring from one member to another; from a member to itself, of its mark.
+std::byte* place_of(std::byte* memory, const ShmTransportGeometry& geometry, int from, int to) {
+  const std::size_t stride = sizeof(RingHeader) + geometry.ring_bytes();
+  return memory + static_cast<std::size_t>(from * geometry.members + to) * stride;
+}
+
 class ShmTransport final : public Transport {
  public:
   ShmTransport(std::byte* memory, const ShmTransportGeometry& geometry, int member, std::vector<int> ranks,
@@ -121,10 +127,7 @@ ShmTransport::ShmTransport(std::byte* memory, const ShmTransportGeometry& geomet
       is_gone_(std::move(is_gone)) {
   capabilities_.name = "shm";
   capabilities_.cost = kShmMessageCost;
-  const std::size_t stride = sizeof(RingHeader) + geometry.ring_bytes();
-  const auto place = [&](int from, int to) {
-    return memory + static_cast<std::size_t>(from * geometry.members + to) * stride;
-  };
+  const auto place = [&](int from, int to) { return place_of(memory, geometry, from, to); };
   const auto ring = [&](int from, int to) { return Ring(place(from, to), geometry.ring_bytes()); };
   peers_.reserve(static_cast<std::size_t>(geometry.members));
   listed_.reserve(static_cast<std::size_t>(geometry.members));
@@ -353,6 +356,10 @@ std::unique_ptr<Transport> make_shm_transport(std::byte* memory, const ShmTransp
                                               std::function<bool(int member)> is_gone) {
   return std::make_unique<ShmTransport>(memory, geometry, member, std::move(ranks), std::move(processes),
                                         std::move(is_gone));
+}
+
+void leave_shm_transport(std::byte* memory, const ShmTransportGeometry& geometry, int member) {
+  Mark(place_of(memory, geometry, member, member)).leave({});
 }
 
 }  // namespace heddle

@@ -34,4 +34,7 @@ std::unique_ptr<Transport> make_shm_transport(std::byte* memory, const ShmTransp
                                               std::vector<std::optional<WatchedProcess>> processes,
                                               std::function<bool(int member)> is_gone = nullptr);
 
+// For who has no memory for one: the others hear that this member has left.
+void leave_shm_transport(std::byte* memory, const ShmTransportGeometry& geometry, int member);
+
 }  // namespace heddle
