@@ -8,7 +8,8 @@
 
 namespace heddle::test {
 
-// Says anew what is open at most: a mutant whose only fault is an outdated number says nothing about the other checks.
+// Says anew what is open at most: a mutant whose only fault is an outdated number says nothing about the
+// other checks.
 inline void recount_open(Schedule& s) {
   constexpr int kMostSteps = 100'000;  // a damaged repeat may have no end
   std::uint32_t open = 0;
