@@ -199,8 +199,9 @@ Status CommunicatorImpl::inspect(int missing, Blame blame, Patience& patience, s
   std::string trouble = trouble_with(missing);
   if (trouble.empty() && !compares()) trouble = kMayDiffer;
   if (patience.deadline_passed()) {
-    late_ = {missing, static_cast<std::uint32_t>(patience.waited().count())};
     const bool sure = blame == Blame::sure || size_ == 2;
+    // One that may wait itself is nobody's to blame.
+    late_ = sure ? Departure{missing, static_cast<std::uint32_t>(patience.waited().count())} : Departure();
     return Status(Code::timeout,
                   fmt::format("{} {} within {:.1f} s (HEDDLE_TIMEOUT){}{}", who,
                               sure ? "did not take part" : "did not take part, or waits itself,", seconds,

@@ -17,6 +17,8 @@ import time
 from jobs import Job, all_pass, expect, kill_one_of_three
 
 DEADLINE_OF_MPI = 240
+# Where all live: in software emulation a long message under load may be tried as long as the default allows.
+PATIENT = {'HEDDLE_VERBS_TIMEOUT': '30'}
 SOON = {'HEDDLE_TIMEOUT': '30', 'HEDDLE_VERBS_TIMEOUT': '2'}  # for dead ranks to be found
 
 
@@ -89,11 +91,11 @@ def conformance(args):
 
 
 def collectives_2(args):
-    all_pass(Job(args, ['conform']).end())
+    all_pass(Job(args, ['conform'], **PATIENT).end())
 
 
 def collectives_3(args):
-    all_pass(Job(args, ['conform'], size=3).end())
+    all_pass(Job(args, ['conform'], size=3, **PATIENT).end())
 
 
 def ucx_folder(args):
@@ -157,7 +159,7 @@ def mpi_jobs_ucx(args):
 def several_devices(args):
     """Two nodes, told apart by their names, of two ranks: each rank has a device of its own."""
     nodes = {'size': 4, 'node_of': lambda rank: f'node{rank // 2}', 'HEDDLE_TRANSPORTS': 'shm,verbs'}
-    results = Job(args, ['conform'], HEDDLE_VERBS_DEVICE='rxe0,rxe1:1', HEDDLE_LOG='info', **nodes).end()
+    results = Job(args, ['conform'], HEDDLE_VERBS_DEVICE='rxe0,rxe1:1', HEDDLE_LOG='info', **nodes, **PATIENT).end()
     all_pass(results)
     expect('4 ranks on 2 nodes' in results[0][1], results)
     # Those in the second place take the second.
@@ -229,7 +231,7 @@ def gpu_direct(args):
     """The network's device reads and writes GPU memory, which is a double's, and nothing goes by the host."""
     if args.gpu_rank is None:
         return NO_GPUS
-    settings = {'LD_PRELOAD': args.dmabufs, 'FAKE_CUDA_DMABUF': '1', 'HEDDLE_LOG': 'info', 'HEDDLE_GPUDIRECT': '1'}
+    settings = {'LD_PRELOAD': args.dmabufs, 'FAKE_CUDA_DMABUF': '1', 'HEDDLE_LOG': 'info', 'HEDDLE_GPUDIRECT': '1'} | PATIENT
     for size in (2, 3):
         results = Job(args, [args.cuda], size=size, program=args.gpu_rank, **settings).end()
         all_pass(results)
@@ -251,7 +253,7 @@ def gpu_not_direct(args):
     """The device's own answer to memory that it cannot reach: calls go by the host's."""
     if args.gpu_rank is None:
         return NO_GPUS
-    results = Job(args, [args.cuda], program=args.gpu_rank, FAKE_CUDA_DMABUF='1', HEDDLE_LOG='info').end()
+    results = Job(args, [args.cuda], program=args.gpu_rank, FAKE_CUDA_DMABUF='1', HEDDLE_LOG='info', **PATIENT).end()
     all_pass(results)
     lines = [line for _, output in results for line in output.splitlines() if 'no GPUDirect RDMA' in line]
     expect(len(lines) == 1 and "takes no memory of the GPU's (by dmabuf: " in lines[0], results)
@@ -259,7 +261,7 @@ def gpu_not_direct(args):
 
 
 def overlap(args):
-    all_pass(Job(args, ['overlap']).end())
+    all_pass(Job(args, ['overlap'], **PATIENT).end())
 
 
 def elsewhere(args):
