@@ -25,14 +25,20 @@ def listed(script, name):
     return found.group(1).split()
 
 
-def objects(build):
-    """One object of each source, by the source's path in the repository."""
+def objects(build, sources):
+    """One object of each source, by the source's path in the repository. What is compiled together with others counts if these are
+    among `sources` as well."""
     found = {}
     for entry in json.loads((build / 'compile_commands.json').read_text()):
-        source = (pathlib.Path(entry['directory']) / entry['file']).resolve()
         place = build / entry['output']
-        if source.is_relative_to(ROOT) and place.exists():
-            found.setdefault(str(source.relative_to(ROOT)), place)
+        source = pathlib.Path(entry['directory']) / entry['file']
+        parts = [source]
+        if re.search(r'-unity\d+\.cpp$', source.name):
+            parts = [pathlib.Path(part) for part in re.findall(r'^#include *[<"](.*)[">]$', source.read_text(), re.MULTILINE)]
+        names = {str(part.resolve().relative_to(ROOT)) for part in parts if part.resolve().is_relative_to(ROOT)}
+        if place.exists() and (len(parts) == 1 or names <= set(sources)):
+            for name in names:
+                found.setdefault(name, place)
     return found
 
 
@@ -54,7 +60,7 @@ def main():
     script = (ROOT / 'tests/gpu/build').read_text()
     sources = listed(script, 'library') + listed(script, 'helpers')
     programs = [f'tests/gpu/{name}.cpp' for name in listed(script, 'programs')]
-    by_source = objects(build)
+    by_source = objects(build, sources + programs)
     absent = [source for source in sources + programs if STAND_INS.get(source, source) not in by_source]
     if absent:
         sys.exit(f'not in this build: {", ".join(absent)}')
