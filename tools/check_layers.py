@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fails where a folder includes what its place in the architecture forbids.
+"""Fails where a folder includes what its place in the architecture forbids, and where two files give one name to two types.
 
     check_layers.py --root DIR [--stamp FILE --depfile FILE]
 
@@ -52,9 +52,14 @@ OUTSIDE = [
     (r"gtest/.*", []),
 ]
 
+# Two types of one name are undefined behaviour in a program that has both: templates over them are taken for one another. These are alternatives.
+ALTERNATIVES = re.compile(r"src/interpose/backend/abi_\w+\.hpp|gpu/without_cuda\.cpp|(osu_style_bench|examples|tools)/.*")
+
 # Where "x/y.hpp" is looked for, after the folder of the file that says so.
 SEARCH = ["src", "", "include", "osu_style_bench", "tools"]
 SOURCES = {".c", ".cc", ".cpp", ".h", ".hpp", ".cu", ".cuh"}
+NAMESPACE = re.compile(r"(?:inline )?namespace ([\w:]*) ?\{")
+TYPE = re.compile(r"(?:template <.*> )?(?:struct|class|union|enum|enum class) (?:\[\[\w+\]\] |alignas\(.*?\) )*(\w+)(?: final)?(?: :[^:;]*)?(?: \{.*)?$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
@@ -101,6 +106,19 @@ def complaint(root, path, quote, name):
     return None
 
 
+def types_of(lines):
+    """Line number and full name of each type of a formatted file that others may see: nothing is indented in a namespace."""
+    spaces = []
+    for number, line in enumerate(lines, 1):
+        space, type_ = NAMESPACE.match(line), TYPE.match(line)
+        if space:
+            spaces.append(space.group(1))
+        elif line.startswith("}  // namespace") and spaces:
+            spaces.pop()
+        elif type_ and "" not in spaces:
+            yield number, "::".join(spaces + [type_.group(1)])
+
+
 def sources_of(root):
     tops = sorted({folder.split("/")[0] for folder in ARROWS})
     for top in tops:
@@ -110,14 +128,18 @@ def sources_of(root):
 
 def check(root):
     """All complaints, and the files looked at."""
-    complaints, files = [], []
+    complaints, files, types = [], [], {}
     for file in sources_of(root):
         files.append(file)
         path = file.relative_to(root).as_posix()
         if folder_of(path) is None:
             complaints.append(f"{path}: belongs to no layer; add its folder to the table in tools/check_layers.py")
             continue
-        for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+        for number, name in types_of(lines) if not ALTERNATIVES.fullmatch(path) else ():
+            if types.setdefault(name, path) != path:
+                complaints.append(f"{path}:{number}: {name} is a type in {types[name]} as well; one of them needs another name")
+        for number, line in enumerate(lines, 1):
             match = INCLUDE.match(line)
             problem = complaint(root, path, match.group(1), match.group(2)) if match else None
             if problem:

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "engine/kernels/targets.hpp"
-#include "sparse/cursor.hpp"
+#include "sparse/stream_cursor.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "sparse/bitmap.cpp"
@@ -25,7 +25,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr std::size_t kMarkTile = 8192;
 
 template <typename Index>
-HWY_INLINE bool rises(const Cursor& c, std::size_t end) {
+HWY_INLINE bool rises(const StreamCursor& c, std::size_t end) {
   unsigned broken = 0;
   for (std::size_t i = c.at + 1; i < end; ++i)
     broken |= c.index<Index>(i - 1) < c.index<Index>(i) ? 0U : 1U;
@@ -53,7 +53,7 @@ bool mark(const SparseView& stream, std::uint64_t* words) {
   std::uint8_t marks[kMarkTile] = {};
   const std::uint64_t all = bitmap_words(stream.dimension);
   std::uint64_t marked = 0;  // words that are set
-  Cursor c{static_cast<const std::byte*>(stream.indices), nullptr, 0, stream.count};
+  StreamCursor c{static_cast<const std::byte*>(stream.indices), nullptr, 0, stream.count};
   while (!c.done()) {
     const std::uint64_t first = c.index<Index>(c.at) / kMarkTile * (kMarkTile / kWordIndices);
     if (c.index<Index>(c.at) >= stream.dimension || first < marked) return false;

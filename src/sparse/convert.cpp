@@ -6,7 +6,7 @@
 
 #include "base/round_up.hpp"
 #include "engine/kernels/targets.hpp"
-#include "sparse/cursor.hpp"
+#include "sparse/stream_cursor.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "sparse/convert.cpp"

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "engine/kernels/targets.hpp"
-#include "sparse/cursor.hpp"
+#include "sparse/stream_cursor.hpp"
 
 // As in index_writer.cpp.
 #undef HWY_TARGET_INCLUDE

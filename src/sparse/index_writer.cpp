@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "engine/kernels/targets.hpp"
-#include "sparse/cursor.hpp"
+#include "sparse/stream_cursor.hpp"
 
 // Nothing here names a vector, but counting and finding bits takes an instruction on all but the oldest
 // processors, and the compiler makes vectors of the simple loops.

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "engine/kernels/kernels.hpp"
-#include "sparse/cursor.hpp"
 #include "sparse/pair.hpp"
 #include "sparse/sorted.hpp"
+#include "sparse/stream_cursor.hpp"
 #include "sparse/tile.hpp"
 
 namespace heddle {
@@ -71,7 +71,7 @@ class Folding {
     base_ = kNone;
     other_ = kNone;
     others_ = false;
-    for (Cursor& c : cursors_) {
+    for (StreamCursor& c : cursors_) {
       if (c.done()) continue;
       const auto index = c.index<Index>(c.at);
       const bool less = first_ == nullptr || index < base_;
@@ -85,7 +85,7 @@ class Folding {
 
   // Long parts that one stream has for itself.
   bool copy_lone() {
-    const Cursor& c = *first_;
+    const StreamCursor& c = *first_;
     if (others_ && (c.end - c.at < kLone || c.index<Index>(c.at + kLone - 1) >= other_)) return false;
     const std::size_t end = others_ ? c.find<Index>(other_) : c.end;
     const std::size_t count = end - c.at;
@@ -109,7 +109,7 @@ class Folding {
   // How many entries a tile from here on would hold, if those that come next tell.
   bool is_dense() const {
     double expected = 0;
-    for (const Cursor& c : cursors_) {
+    for (const StreamCursor& c : cursors_) {
       const std::size_t ahead = std::min(kAhead, c.end - c.at);
       if (ahead == 0) continue;
       const auto span = static_cast<double>(static_cast<Index>(c.index<Index>(c.at + ahead - 1) - base_)) + 1;
@@ -130,9 +130,9 @@ class Folding {
   Op op_;
   Sink sink_;
   FoldFn fold_;
-  std::vector<Cursor> cursors_;
+  std::vector<StreamCursor> cursors_;
   std::size_t written_ = 0;
-  Cursor* first_ = nullptr;
+  StreamCursor* first_ = nullptr;
   Index base_ = 0;
   Index other_ = 0;
   bool others_ = false;

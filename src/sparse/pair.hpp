@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/dtype.hpp"
-#include "sparse/cursor.hpp"
+#include "sparse/stream_cursor.hpp"
 
 namespace heddle {
 
@@ -18,12 +18,12 @@ class PairMerge {
   explicit PairMerge(FoldFn fold) : fold_(fold), indices_(kRoom), left_(kRoom), right_(kRoom) {}
 
   // Whether the streams are long enough for take().
-  static bool fits(const Cursor& a, const Cursor& b) {
+  static bool fits(const StreamCursor& a, const StreamCursor& b) {
     return a.end - a.at >= kReach && b.end - b.at >= kReach;
   }
 
   // Folds the next entries, kBlock of the two together, and passes over them; returns how many came out.
-  std::size_t take(Cursor& a, Cursor& b, Sink sink) {
+  std::size_t take(StreamCursor& a, StreamCursor& b, Sink sink) {
     std::array<Split, kLanes + 1> splits;
     for (std::size_t k = 0; k <= kLanes; ++k)
       splits[k] = split(a, b, k * kEach);
@@ -63,7 +63,7 @@ class PairMerge {
 
   // After the first `count` entries of the two together, or one more, so that two of equal index stay
   // together.
-  static Split split(const Cursor& a, const Cursor& b, std::size_t count) {
+  static Split split(const StreamCursor& a, const StreamCursor& b, std::size_t count) {
     std::size_t low = 0;
     std::size_t left = count;
     while (left > 0) {
@@ -92,9 +92,10 @@ class PairMerge {
     return static_cast<Bits>(value & static_cast<Bits>(0 - present));
   }
 
-  void merge(const Cursor& from_a, const Cursor& from_b, const std::array<Split, kLanes + 1>& splits) {
-    const Cursor a = from_a;  // copies: stores below might otherwise be to the fields themselves
-    const Cursor b = from_b;
+  void merge(const StreamCursor& from_a, const StreamCursor& from_b,
+             const std::array<Split, kLanes + 1>& splits) {
+    const StreamCursor a = from_a;  // copies: stores below might otherwise be to the fields themselves
+    const StreamCursor b = from_b;
     Index* const indices = indices_.data();
     Bits* const left = left_.data();
     Bits* const right = right_.data();

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/dtype.hpp"
-#include "sparse/cursor.hpp"
+#include "sparse/stream_cursor.hpp"
 
 namespace heddle {
 
@@ -23,7 +23,7 @@ class SortedFold {
 
   // Folds the next entries from `base` on, some thousands, and passes over them; returns how many came out.
   // No stream has an entry before `base`.
-  std::size_t take(std::span<Cursor> cursors, Index base, Sink sink) {
+  std::size_t take(std::span<StreamCursor> cursors, Index base, Sink sink) {
     gather(cursors, base);
     sort();
     return write(base, sink);
@@ -45,10 +45,10 @@ class SortedFold {
     std::size_t to;
   };
 
-  void gather(std::span<Cursor> cursors, Index base) {
+  void gather(std::span<StreamCursor> cursors, Index base) {
     const std::size_t each = std::max(kLeast, kEntries / cursors.size());
     auto last = static_cast<Index>(~Index{0});  // the last index of this block
-    for (const Cursor& c : cursors)
+    for (const StreamCursor& c : cursors)
       if (c.end - c.at > each) last = std::min(last, static_cast<Index>(c.index<Index>(c.at + each) - 1));
     if (entries_.empty()) {
       entries_.resize(each * cursors.size());
@@ -56,7 +56,7 @@ class SortedFold {
     }
     count_ = 0;
     range_ = 0;
-    for (Cursor& c : cursors) {
+    for (StreamCursor& c : cursors) {
       std::size_t at = c.at;
       const std::size_t most = std::min(c.end, at + each);
       for (; at < most; ++at) {

@@ -33,7 +33,7 @@ HWY_INLINE constexpr Lane neutral() {
 
 // Adds the entries of `stream` that lie in the tile; returns the end of the indices that were touched.
 template <class Element, class Operation, typename Index>
-HWY_INLINE std::size_t scatter(TileScratch& tile, Cursor& stream, Index base) {
+HWY_INLINE std::size_t scatter(TileScratch& tile, StreamCursor& stream, Index base) {
   using Lane = typename Element::Lane;
   constexpr std::size_t kGroup = 16;
   const hn::CappedTag<Lane, 1> one;
@@ -41,7 +41,7 @@ HWY_INLINE std::size_t scatter(TileScratch& tile, Cursor& stream, Index base) {
   const hn::CappedTag<std::uint8_t, kGroup> bytes;
   auto* sums = reinterpret_cast<std::uint8_t*>(tile.sums);
   const auto* values = reinterpret_cast<const std::uint8_t*>(stream.values);
-  const Cursor from = stream;
+  const StreamCursor from = stream;
   const auto add = [&](auto d, std::size_t x, std::size_t i) HWY_ATTR {
     std::uint8_t* to = sums + x * sizeof(Lane);
     store_lanes(d, Operation::apply(d, load_lanes(d, to), Element::load(d, values + i * Element::kBytes)),
@@ -226,9 +226,10 @@ class Taker {
 };
 
 template <class Element, class Operation, typename Index>
-std::size_t sum_tile(TileScratch& tile, std::span<Cursor> streams, std::uint64_t base, const Sink& sink) {
+std::size_t sum_tile(TileScratch& tile, std::span<StreamCursor> streams, std::uint64_t base,
+                     const Sink& sink) {
   std::size_t used = 0;
-  for (Cursor& stream : streams)
+  for (StreamCursor& stream : streams)
     used = std::max(used, scatter<Element, Operation, Index>(tile, stream, static_cast<Index>(base)));
   return Taker<Element, Operation, Index>(tile, static_cast<Index>(base), sink,
                                           static_cast<std::uint8_t>(streams.size()))

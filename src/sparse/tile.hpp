@@ -7,8 +7,8 @@
 #include <span>
 
 #include "base/dtype.hpp"
-#include "sparse/cursor.hpp"
 #include "sparse/stream.hpp"
+#include "sparse/stream_cursor.hpp"
 
 namespace heddle {
 
@@ -31,7 +31,7 @@ void clear_tile(TileScratch& tile, DType type);
 // Writes the sums of the entries with indices in [base, base + kTile) and passes over them; returns how many
 // there are. No stream has an entry before `base`; 2 to kTileStreams streams. Up to `sink.room` entries may
 // be overwritten.
-using TileFn = std::size_t (*)(TileScratch& tile, std::span<Cursor> streams, std::uint64_t base,
+using TileFn = std::size_t (*)(TileScratch& tile, std::span<StreamCursor> streams, std::uint64_t base,
                                const Sink& sink);
 
 // For a type of sparse values. Resolves the instruction set.

@@ -14,8 +14,6 @@
 namespace heddle::test {
 namespace {
 
-using Nodes = std::vector<std::uint64_t>;
-
 void every_collective(Rank& me, Communicator& comm, const std::vector<std::size_t>& counts) {
   std::uint64_t tag = 0;
   for (const std::size_t count : counts) {

@@ -12,7 +12,6 @@
 namespace heddle::test {
 namespace {
 
-using Nodes = std::vector<std::uint64_t>;
 using std::chrono::milliseconds;
 
 // Rank `absent` makes the communicator and then waits for the others to fail.

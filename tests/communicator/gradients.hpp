@@ -14,7 +14,6 @@
 
 namespace heddle::test {
 
-using Nodes = std::vector<std::uint64_t>;
 using Vector = std::vector<float>;
 
 inline Vector gradient(int rank, std::uint64_t round, std::size_t count) {

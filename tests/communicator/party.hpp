@@ -16,6 +16,8 @@
 
 namespace heddle::test {
 
+using Nodes = std::vector<std::uint64_t>;  // of each rank, the number of its node
+
 class Party {
  public:
   // `nodes[rank]` says where a rank is.

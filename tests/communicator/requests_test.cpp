@@ -18,7 +18,6 @@
 namespace heddle::test {
 namespace {
 
-using Nodes = std::vector<std::uint64_t>;
 using Vector = std::vector<std::int64_t>;
 
 struct Among {

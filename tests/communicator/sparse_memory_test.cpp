@@ -20,8 +20,6 @@
 namespace heddle::test {
 namespace {
 
-using Nodes = std::vector<std::uint64_t>;
-
 constexpr std::size_t kDimension = 6000;
 
 // What one rank brings, and what it gets: nothing here is allocated in a call.

@@ -16,8 +16,6 @@
 
 namespace heddle::test {
 
-using Nodes = std::vector<std::uint64_t>;
-
 // Keeps a copy of what is delivered.
 struct Taken {
   TestStream stream;

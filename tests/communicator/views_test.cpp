@@ -10,7 +10,6 @@
 namespace heddle::test {
 namespace {
 
-using Nodes = std::vector<std::uint64_t>;
 using Bytes = std::vector<std::byte>;
 
 Bytes pattern(std::size_t bytes, std::uint64_t seed) {

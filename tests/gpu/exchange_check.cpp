@@ -46,8 +46,7 @@ struct Rank {
 class Node {
  public:
   Node(const TestDriver& cuda, const gpu::Driver& driver, gpu::ExchangeKernel& kernel, gpu::PinnedPool& pool,
-       int size)
-      : cuda_(cuda) {
+       int size) {
     const ExchangeLayout layout = ExchangeLayout::of(std::size_t{64} << 20, size, kMost);
     std::vector<CUdeviceptr> areas;
     for (int r = 0; r < size; ++r) {
@@ -79,7 +78,6 @@ class Node {
     }
   }
 
-  const TestDriver& cuda_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   int calls_ = 0;
 };

@@ -31,7 +31,6 @@ class Program {
  public:
   Program(int rank, int ranks, int device, std::size_t count, int launches)
       : stream(device),
-        rank_(rank),
         ranks_(ranks),
         count_(count),
         launches_(launches),
@@ -93,7 +92,6 @@ class Program {
     stream.copy(from.at(), next_.at(), from.bytes());
   }
 
-  const int rank_;
   const int ranks_;
   const std::size_t count_;
   const int launches_;

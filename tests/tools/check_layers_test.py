@@ -1,4 +1,4 @@
-"""check_layers.py lets right trees pass and finds each kind of wrong include."""
+"""check_layers.py lets right trees pass and finds each kind of wrong include, and types of one name."""
 import pathlib
 import subprocess
 import sys
@@ -47,6 +47,14 @@ class CheckLayers(unittest.TestCase):
         self.expect_refused("collectives/b.cpp", '#include "../src/engine/engine.hpp"\n', "src/engine/engine.hpp")
         self.expect_refused("collectives/c.cpp", "\n  #  include <mpi.h>\n", "c.cpp:2")
         self.expect_refused("collectives/d.cpp", "#include <cuda_runtime.h>\n", "<cuda_runtime.h>")
+
+    def test_one_name_is_one_type(self):
+        self.write("src/schedule/cursor.hpp", "namespace heddle {\nstruct Later;\nclass Cursor {\n};\n}  // namespace heddle\n")
+        self.write("src/schedule/others.cpp", "namespace heddle {\nstruct Later;\nnamespace {\nstruct Cursor {};\n}  // namespace\nnamespace gpu {\nstruct Cursor {};\n"
+                                              "}  // namespace gpu\n}  // namespace heddle\n")
+        self.assertEqual(self.check().stderr, "")
+        self.expect_refused("src/sparse/cursor.hpp", "namespace heddle {\ntemplate <typename T>\nstruct Cursor final : Later {\n};\n}  // namespace heddle\n",
+                            "heddle::Cursor is a type in src/schedule/cursor.hpp as well")
 
     def test_upwards(self):
         self.expect_refused("src/base/a.cpp", '#include "schedule/step.hpp"\n', "may include only its own")

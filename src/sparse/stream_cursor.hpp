@@ -20,7 +20,7 @@ void store_at(void* to, std::size_t i, T value) {
 }
 
 // One stream and its entries [at, end), which are still to be folded.
-struct Cursor {
+struct StreamCursor {
   const std::byte* indices = nullptr;
   const std::byte* values = nullptr;
   std::size_t at = 0;
