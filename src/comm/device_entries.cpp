@@ -128,13 +128,16 @@ std::byte* EntriesWork::half(int rank, std::size_t piece) const {
   return worker_.worker.link->scratch(rank) + piece % 2 * worker_.worker.layout.half;
 }
 
+std::size_t EntriesWork::count_in(std::size_t all, std::size_t piece) const {
+  return std::min(all - std::min(all, piece * room_), room_);
+}
+
 gpu::Entries EntriesWork::part(const gpu::Entries& all, std::size_t piece) const {
-  const std::size_t begin = std::min(all.count, piece == 0 ? 0 : piece * room_);
+  const std::size_t begin = std::min(all.count, piece * room_);
   gpu::Entries entries = all;
-  entries.count = begin;
-  entries.indices = static_cast<const std::byte*>(all.indices) + index_bytes(entries);
+  entries.indices = static_cast<const std::byte*>(all.indices) + begin * gpu::index_bytes(all.wide);
   entries.values = static_cast<const std::byte*>(all.values) + begin * dtype_size(type_);
-  entries.count = std::min(all.count - begin, room_);
+  entries.count = count_in(all.count, piece);
   return entries;
 }
 
@@ -160,7 +163,7 @@ gpu::Room EntriesWork::room_of(int rank) const {
 gpu::Entries EntriesWork::given_by(int rank, std::size_t piece) const {
   gpu::Entries entries = entries_of(rank);
   if (worker_.direct) return entries;
-  entries.count = part(entries, piece).count;
+  entries.count = count_in(entries.count, piece);
   entries.indices = half(rank, piece);
   entries.values = half(rank, piece) + room_ * sizeof(std::uint64_t);
   return entries;

@@ -123,6 +123,8 @@ class EntriesWork : public AskedWork {
   Place place_of(int rank) const;
   std::size_t pieces_of(int rank) const;
   std::byte* half(int rank, std::size_t piece) const;
+  // How many of `all` entries are in a piece.
+  std::size_t count_in(std::size_t all, std::size_t piece) const;
   gpu::Entries part(const gpu::Entries& all, std::size_t piece) const;
   gpu::Entries given_by(int rank, std::size_t piece) const;
   Status give(std::size_t piece);
