@@ -174,14 +174,15 @@ TEST(LearnedMessageCost, KnowsWhatACrowdAdds) {
   }
   party.run(test::quiet(), [](test::Rank&, Communicator&) {});
   const MessageCost cost = party.processes[0]->message_cost();
+  // What else runs on the cores makes either longer, and not shorter.
   EXPECT_GE(cost.fixed_ns, 1e6);
-  EXPECT_GT(cost.least_ns, 2.5 * cost.fixed_ns) << "four at a time";
+  EXPECT_GT(cost.least_ns, 2.5e6) << "four at a time";
 }
 
 // It knows what all nodes add that send far at once: here they share one wire, so that each waits for about
 // all others.
 TEST(LearnedMessageCost, KnowsWhatTheMiddleBears) {
-  constexpr std::chrono::microseconds kOnTheWire{100};
+  constexpr std::chrono::microseconds kOnTheWire{1000};  // long beside a turn on a core of somebody else
   const auto cost_of = [&](int ranks) {
     std::mutex wire;
     std::vector<std::uint64_t> nodes(static_cast<std::size_t>(ranks));

@@ -22,6 +22,11 @@ PATIENT = {'HEDDLE_VERBS_TIMEOUT': '30'}
 SOON = {'HEDDLE_TIMEOUT': '30', 'HEDDLE_VERBS_TIMEOUT': '2'}  # for dead ranks to be found
 
 
+def part(text):
+    k, n = map(int, text.split('/'))
+    return k, n
+
+
 def parse():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--modules', required=True, help='folders with the network modules, separated by colons')
@@ -34,6 +39,7 @@ def parse():
     parser.add_argument('--mpiexec', help='with those below: jobs of the host MPI under the preload library, and nothing else')
     parser.add_argument('--preload')
     parser.add_argument('--jobs', action='append', default=[], help='program that compares with the host MPI\'s own results')
+    parser.add_argument('--part', type=part, default=(0, 1), help='K/N: of the cases beside the first ones the part K of N')
     parser.add_argument('--only', default='', help='cases whose names contain this, or one of these, separated by commas')
     return parser.parse_args()
 
@@ -365,7 +371,8 @@ def mtus_differ(args):
     all_pass(results)
 
 
-CASES = [conformance, collectives_2, collectives_3, collectives_ucx, several_devices, paging, gpu_direct, gpu_not_direct, killed_gpu_rank, overlap, elsewhere, passed_over, traffic_class, wrong_partition, unheard, wrong_gid, no_device, port_down, mtus_differ, busy_rank, killed_rank, killed_rank_by_default, killed_busy_rank, link_down]
+ALWAYS = [conformance, collectives_2]
+IN_PARTS = [collectives_3, collectives_ucx, several_devices, paging, gpu_direct, gpu_not_direct, killed_gpu_rank, overlap, elsewhere, passed_over, traffic_class, wrong_partition, unheard, wrong_gid, no_device, port_down, mtus_differ, busy_rank, killed_rank, killed_rank_by_default, killed_busy_rank, link_down]
 OF_MPI = [mpi_jobs_verbs, mpi_jobs_ucx]
 
 
@@ -374,7 +381,8 @@ def main():
     print('... making two devices', flush=True)
     make_links()
     failed = 0
-    for case in OF_MPI if args.jobs else CASES:
+    k, n = args.part
+    for case in OF_MPI if args.jobs else ALWAYS + IN_PARTS[k::n]:
         if not any(part in case.__name__ for part in args.only.split(',')):
             continue
         print(f'... {case.__name__}', flush=True)

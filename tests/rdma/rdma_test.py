@@ -2,6 +2,7 @@
 """Runs guest.py in a virtual machine with Soft-RoCE (machine.py), and says how each case went. Skipped, with the reason, where that
 machine cannot be made or does not boot."""
 import argparse
+import os
 import pathlib
 import shlex
 import subprocess
@@ -39,6 +40,8 @@ def main():
     # In the machine they are run from somewhere else.
     arguments = [str(pathlib.Path(a).resolve()) if pathlib.Path(a).exists() else a for a in args.guest]
     guest = [sys.executable, str(pathlib.Path(__file__).with_name('guest.py').resolve()), *arguments]
+    if 'HEDDLE_TEST_PART' in os.environ:
+        guest += ['--part', os.environ['HEDDLE_TEST_PART']]
     console = folder / 'console.log'
     status = machine.run(folder, shlex.join(guest), args.deadline, console, show)
     for line in failed:
