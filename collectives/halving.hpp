@@ -5,7 +5,6 @@
 
 #include "collectives/hierarchy.hpp"
 #include "schedule/builder.hpp"
-#include "schedule/schedule.hpp"
 
 namespace heddle {
 

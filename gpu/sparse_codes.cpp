@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "base/round_up.hpp"
+#include "gpu/address.hpp"
 #include "gpu/sparse_launch.hpp"
 
 namespace heddle::gpu {

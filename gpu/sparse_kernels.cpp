@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/round_up.hpp"
+#include "gpu/address.hpp"
 #include "gpu/sparse_launch.hpp"
 
 namespace heddle::gpu {

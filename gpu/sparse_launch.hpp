@@ -7,8 +7,6 @@
 #include <initializer_list>
 #include <string>
 
-#include "gpu/address.hpp"
-#include "gpu/entries.hpp"
 #include "gpu/sparse_kernels.hpp"
 
 namespace heddle::gpu {

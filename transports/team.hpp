@@ -8,7 +8,6 @@
 
 #include "base/dtype.hpp"
 #include "base/packed_view.hpp"
-#include "base/status.hpp"
 
 namespace heddle {
 

@@ -30,8 +30,7 @@ CommunicatorImpl::CommunicatorImpl(const Bootstrap& bootstrap, const Config& con
   if (size_ == 1 || (team_ != nullptr && size_ <= gpu::kMostRanks)) {
     const DeviceLimits limits{config.cuda ? config.device_bytes : 0,
                               config.exchange_bytes,
-                              config.timeout,
-                              config.shared_context,
+                              {config.timeout, config.shared_context},
                               config.measure,
                               &connections_->process->device_ways};
     device_path_ = std::make_unique<DevicePath>(node_meeting_, limits, log_);

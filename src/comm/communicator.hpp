@@ -11,7 +11,6 @@
 
 #include "base/config.hpp"
 #include "base/dtype.hpp"
-#include "base/log.hpp"
 #include "base/packed_view.hpp"
 #include "base/status.hpp"
 #include "comm/bootstrap.hpp"

@@ -33,23 +33,14 @@ Result<bool> show(PlacedResidual* residual, Result<bool> served) {
 
 }  // namespace
 
-// Whether this rank has kernels for sparse vectors, and memory for their work. After after_streams(): memory
-// that grows is freed first.
-bool DevicePath::has_sparse() {
-  if (sparse_ != nullptr) return true;
-  Result<std::unique_ptr<gpu::SparseLink>> made = gpu::make_sparse_link(*link_);
-  if (!made.ok()) {
-    log_.info("sparse vectors on GPUs go on by way of copies on the host: " + made.status().message());
-    return false;
-  }
-  sparse_ = std::move(made).value();
-  return true;
+EntriesWorker DevicePath::entries_worker() const {
+  return {worker(), links_.sparse(), links_.direct()};
 }
 
 // Of elements of `element` bytes, for kernels.
 Result<bool> DevicePath::holds_aligned(const void* buffer, std::size_t bytes, std::size_t element) {
   if (bytes == 0) return true;
-  return is_aligned(buffer, element) ? link_->holds(buffer, bytes) : Result<bool>(false);
+  return is_aligned(buffer, element) ? links_.link()->holds(buffer, bytes) : Result<bool>(false);
 }
 
 Result<bool> DevicePath::holds_entries(const gpu::Entries& entries, DType type) {
@@ -63,21 +54,22 @@ Result<bool> DevicePath::holds_entries(const gpu::Entries& entries, DType type) 
 Result<bool> DevicePath::can_add(const DeviceEntries& job) {
   const std::size_t width = dtype_size(job.type);
   if (!job.is_for_gpus()) return false;
-  if (!direct_ && !EntriesWork::has_room(layout_)) return false;
+  if (!links_.direct() && !EntriesWork::has_room(links_.layout())) return false;
   Result<bool> here = holds_aligned(job.out, job.dimension * width, width);
   if (here.ok() && here.value()) here = holds_entries(job.in, job.type);
   if (!here.ok() || !here.value()) return here;
-  HEDDLE_TRY(after_streams());
-  const bool adds = job.op == Op::sum && !direct_;
-  return has_sparse() && (adds || sparse_->reserve_merges().ok());
+  HEDDLE_TRY(links_.after_streams());
+  const bool adds = job.op == Op::sum && !links_.direct();
+  gpu::SparseLink* const sparse = links_.make_sparse();
+  return sparse != nullptr && (adds || sparse->reserve_merges().ok());
 }
 
 // What is not for GPUs, and that on all ranks, is no reason to end the mode, in which others are.
 Result<bool> DevicePath::serve_entries(const DeviceEntries& job, std::uint64_t asked,
                                        DeviceTraffic* traffic) {
   const Result<bool> here = can_add(job);
-  const std::unique_ptr<EntriesWork> work = fold_into_dense({worker(), sparse_.get(), direct_}, job, asked);
-  Result<bool> served = run(*work, here);
+  const std::unique_ptr<EntriesWork> work = fold_into_dense(entries_worker(), job, asked);
+  Result<bool> served = links_.run(*work, here);
   if (served.ok() && served.value()) served = work->is_complete();
   if (job.is_for_gpus() || !served.ok() || !work->agreed()) served = conclude(std::move(served));
   const std::size_t width = dtype_size(job.type) + gpu::index_bytes(job.in.wide);
@@ -87,11 +79,12 @@ Result<bool> DevicePath::serve_entries(const DeviceEntries& job, std::uint64_t a
 
 Result<bool> DevicePath::can_merge(const DeviceMerge& job) {
   if (!job.is_for_gpus()) return false;
-  if (!direct_ && !EntriesWork::has_room(layout_)) return false;
+  if (!links_.direct() && !EntriesWork::has_room(links_.layout())) return false;
   const Result<bool> here = holds_entries(job.in, job.type);
   if (!here.ok() || !here.value()) return here;
-  HEDDLE_TRY(after_streams());
-  return has_sparse() && sparse_->reserve_merges().ok();
+  HEDDLE_TRY(links_.after_streams());
+  gpu::SparseLink* const sparse = links_.make_sparse();
+  return sparse != nullptr && sparse->reserve_merges().ok();
 }
 
 // The caller's arrays, if this rank's GPU can write the result there at once: as much as it has room for, and
@@ -116,9 +109,8 @@ Result<bool> DevicePath::serve_merge(const DeviceMerge& job, std::uint64_t asked
   const Result<bool> here = can_merge(job);
   const gpu::Room out = here.ok() && here.value() ? room_here(job) : gpu::Room();
   // Another number than that of the same with a dense result.
-  MergedEntries work({worker(), sparse_.get(), direct_}, {job.in, job.type, job.op, job.dimension, out},
-                     ~asked);
-  Result<bool> served = run(work, here);
+  MergedEntries work(entries_worker(), {job.in, job.type, job.op, job.dimension, out}, ~asked);
+  Result<bool> served = links_.run(work, here);
   if (served.ok() && served.value()) served = work.is_complete();
   if (job.is_for_gpus() || !served.ok() || !work.agreed()) served = conclude(std::move(served));
   if (!served.ok() || !served.value()) return served;
@@ -128,10 +120,11 @@ Result<bool> DevicePath::serve_merge(const DeviceMerge& job, std::uint64_t asked
 }
 
 Result<bool> DevicePath::copy(void* to, const void* from, std::size_t bytes) {
-  const Result<bool> here = link_ != nullptr ? link_->holds(to, bytes) : Result<bool>(false);
+  gpu::Link* const link = links_.link();
+  const Result<bool> here = link != nullptr ? link->holds(to, bytes) : Result<bool>(false);
   if (!here.ok() || !here.value()) return here;
-  HEDDLE_TRY(link_->copy(to, from, bytes));
-  HEDDLE_TRY(link_->wait());
+  HEDDLE_TRY(link->copy(to, from, bytes));
+  HEDDLE_TRY(link->wait());
   return true;
 }
 
@@ -144,7 +137,7 @@ Result<bool> DevicePath::holds_vectors(const float* in, const float* out, std::s
 // A residual on the GPU, if there is any.
 Result<bool> DevicePath::place(PlacedResidual* residual, float** left_out) {
   if (residual == nullptr) return true;
-  const Result<float*> values = residual->on_gpu(*sparse_, *link_);
+  const Result<float*> values = residual->on_gpu(*links_.sparse(), *links_.link());
   if (values.ok()) *left_out = values.value();
   return values.ok();
 }
@@ -153,11 +146,12 @@ Result<bool> DevicePath::place(PlacedResidual* residual, float** left_out) {
 // for.
 Result<bool> DevicePath::can_select(const DeviceLargest& job, float** left_out) {
   if (!job.is_for_gpus()) return false;
-  if (!direct_ && !EntriesWork::has_room(layout_)) return false;
+  if (!links_.direct() && !EntriesWork::has_room(links_.layout())) return false;
   const Result<bool> here = holds_vectors(job.in, job.out, job.n);
   if (!here.ok() || !here.value()) return here;
-  HEDDLE_TRY(after_streams());
-  if (!has_sparse() || !sparse_->reserve(job.n, job.k).ok()) return false;
+  HEDDLE_TRY(links_.after_streams());
+  gpu::SparseLink* const sparse = links_.make_sparse();
+  if (sparse == nullptr || !sparse->reserve(job.n, job.k).ok()) return false;
   return place(job.residual, left_out);
 }
 
@@ -165,9 +159,8 @@ Result<bool> DevicePath::serve_largest(const DeviceLargest& job, std::uint64_t a
                                        DeviceTraffic* traffic) {
   float* left_out = nullptr;
   const Result<bool> here = can_select(job, &left_out);
-  LargestSum work({worker(), sparse_.get(), direct_}, {job.in, job.out, job.n, job.k, job.residual, left_out},
-                  asked);
-  Result<bool> served = run(work, here);
+  LargestSum work(entries_worker(), {job.in, job.out, job.n, job.k, job.residual, left_out}, asked);
+  Result<bool> served = links_.run(work, here);
   if (job.is_for_gpus() || !served.ok() || !work.agreed()) served = conclude(std::move(served));
   *traffic = {work.total(), work.own() * (sizeof(float) + (job.n > UINT32_MAX ? 8 : 4))};
   return show(job.residual, std::move(served));
@@ -175,13 +168,14 @@ Result<bool> DevicePath::serve_largest(const DeviceLargest& job, std::uint64_t a
 
 Result<bool> DevicePath::can_code(const DeviceCoded& job, CodedJob* mine) {
   if (!job.is_for_gpus()) return false;
-  if (!direct_ && CodedSum::values_at_once(layout_, mine->how, job.n) == 0) return false;
+  if (!links_.direct() && CodedSum::values_at_once(links_.layout(), mine->how, job.n) == 0) return false;
   const Result<bool> here = holds_vectors(job.in, job.out, job.n);
   if (!here.ok() || !here.value()) return here;
-  HEDDLE_TRY(after_streams());
-  if (!has_sparse()) return false;
-  if (direct_) {
-    const Result<std::byte*> codes = sparse_->piece(0, mine->how.coded_bytes(job.n));
+  HEDDLE_TRY(links_.after_streams());
+  gpu::SparseLink* const sparse = links_.make_sparse();
+  if (sparse == nullptr) return false;
+  if (links_.direct()) {
+    const Result<std::byte*> codes = sparse->piece(0, mine->how.coded_bytes(job.n));
     if (!codes.ok()) return false;
     mine->codes = codes.value();
   }
@@ -191,8 +185,8 @@ Result<bool> DevicePath::can_code(const DeviceCoded& job, CodedJob* mine) {
 Result<bool> DevicePath::serve_coded(const DeviceCoded& job, std::uint64_t asked, DeviceTraffic* traffic) {
   CodedJob mine{job.in, job.out, job.n, quantiser_of(job.how), job.residual};
   const Result<bool> here = can_code(job, &mine);
-  CodedSum work({worker(), sparse_.get(), direct_}, mine, asked);
-  Result<bool> served = run(work, here);
+  CodedSum work(entries_worker(), mine, asked);
+  Result<bool> served = links_.run(work, here);
   if (served.ok() && !work.is_valid())
     served =
         Status(Code::internal,

@@ -1,14 +1,10 @@
 // Collectives on the callers' streams: what DevicePath does of a call that gives work to a stream and
 // returns.
 //
-// The same steps as those of a blocking call (device_work.hpp). Where that waits for its GPU before the ranks
-// meet, this one records an event, and after the meeting its stream waits for the others' events: what a
-// meeting ends for the host it puts in order for the streams.
-//
-// In a graph the streams meet by themselves (gpu/handshake.hpp) at each of these points, since nobody
-// enqueues anything when it is launched. That the ranks all capture the same is agreed in meetings of the
-// host, as ever.
+// The same steps as those of a blocking call (device_work.hpp), which streams follow (node_links_steps.cpp).
+// That the ranks all capture a graph of the same is agreed in meetings of the host, as ever.
 #include <algorithm>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -21,12 +17,12 @@ namespace heddle {
 // the same on all ranks.
 Status DevicePath::agree(const Status& mine, std::span<std::uint64_t> more, bool* refused) {
   const bool cannot = mine.code() == Code::unsupported;
-  const Result<bool> all = meet(cannot ? Status() : mine, mine.ok(), more);
+  const Result<bool> all = links_.meet(cannot ? Status() : mine, mine.ok(), more);
   if (!all.ok()) return all.status();
   *refused = !all.value();
   if (all.value()) return {};
   if (cannot) return mine;
-  return refused_elsewhere(deciding_rank());
+  return refused_elsewhere(links_.deciding_rank());
 }
 
 // ---- Setting up
@@ -38,22 +34,6 @@ Status DevicePath::find(gpu::Gpu& gpu, gpu::Stream stream, const void* buffer, g
         "the GPUs do not serve this communicator (HEDDLE_DEVICE_BYTES, HEDDLE_CUDA, or what HEDDLE_LOG=info "
         "has said)");
   return find_for_stream(gpu, stream, buffer, found);
-}
-
-Result<bool> DevicePath::share_marks() {
-  const Result<gpu::Marks> mine = link_->make_marks(exported_);
-  std::vector<gpu::Marks> all;
-  const Result<bool> met = gather(mine.status(), mine.ok() ? mine.value() : gpu::Marks{}, &all);
-  neighbours_ = {};
-  for (int r = 1; r < meeting_.size(); ++r) {
-    const auto same = [&](const gpu::Marks& other) {
-      return other.origin == all[static_cast<std::size_t>(r)].origin;
-    };
-    const auto first = std::find_if(all.begin(), all.begin() + r, same);
-    if (first != all.begin() + r)
-      neighbours_ = {meeting_.number_of(static_cast<int>(first - all.begin())), meeting_.number_of(r)};
-  }
-  return met.ok() ? meet(link_->open_marks(all, meeting_.rank()), true) : met;
 }
 
 // All ranks at the same point. Where blocking calls have been set up already, that serves here as well, and
@@ -72,9 +52,9 @@ Status DevicePath::get_ready(gpu::Gpu& gpu, gpu::Stream stream, const void* buff
     done = connect(gpu);
     if (done.ok()) begin();
   }
-  if (done.ok()) done = share_marks();
-  if (done.ok()) done = share_flags();
-  if (lost_) return done.status();
+  if (done.ok()) done = links_.share_marks();
+  if (done.ok()) done = links_.share_flags();
+  if (links_.lost()) return done.status();
   marks_open_ = done.ok();
   refusals_ = marks_open_ ? 0 : refusals_ + 1;
   return marks_open_ ? Status() : refuse(done.status());
@@ -85,7 +65,7 @@ Status DevicePath::get_ready(gpu::Gpu& gpu, gpu::Stream stream, const void* buff
 // that is final. Blocking calls need no events, and go on by the GPUs where these are all that is missing.
 Status DevicePath::refuse(const Status& why) {
   Status refused = refuse_stream(why.message());
-  const bool is_final = refusals_ >= kRefusals;
+  const bool is_final = refusals_ >= kRefusals || links_.unreachable();
   if (is_final) refused_ = refused;
   if (is_final && (why.code() != Code::peer_failed || meeting_.rank() == 0))
     log_.info("collectives on streams are refused from now on: " + why.message());
@@ -96,37 +76,8 @@ Status DevicePath::refuse(const Status& why) {
 // ---- Calls
 
 Status DevicePath::lies_here(const void* buffer, std::size_t bytes) {
-  const Result<bool> held = link_->holds(buffer, bytes);
+  const Result<bool> held = links_.link()->holds(buffer, bytes);
   return held.ok() && !held.value() ? refuse_place(buffer) : held.status();
-}
-
-// After the first meeting. Each step: what the others gave before the last meeting comes before what is given
-// now.
-Status DevicePath::follow(DeviceWork& work, unsigned turn) {
-  if (work.meets_on_gpus()) return give_to_gpus(work);
-  if (work.leader() >= 0) return follow_leader(work, turn);
-  for (std::size_t k = 0;; ++k) {
-    Status mine = link_->after_others(turn);
-    // One meeting more than a blocking call has: nobody ends a link whose events another rank is about to
-    // wait for.
-    if (k == work.steps()) return meet(mine, true).status();
-    if (mine.ok()) mine = without_throwing([&] { return work.step(k); });
-    turn = next_turn();
-    if (mine.ok()) mine = link_->mark(turn);
-    if (const Result<bool> all = meet(mine, true); !all.ok()) return all.status();
-  }
-}
-
-// The leader's stream waits for the others' events, and these for its end.
-Status DevicePath::follow_leader(DeviceWork& work, unsigned turn) {
-  const bool leads = work.leader() == meeting_.rank();
-  Status mine;
-  if (leads) mine = link_->after_others(turn);
-  if (leads && mine.ok()) mine = without_throwing([&] { return work.step(0); });
-  if (leads && mine.ok()) mine = link_->mark_end();
-  if (const Result<bool> all = meet(mine, true); !all.ok()) return all.status();
-  if (!leads) mine = link_->after_end(work.leader());
-  return meet(mine, true).status();
 }
 
 // The first meeting: also whether all streams are being captured (*in_graph), or none.
@@ -164,24 +115,25 @@ class Followed {
 }  // namespace
 
 Status DevicePath::serve_on(gpu::Stream stream, DeviceWork& work, Status mine) {
-  Followed followed(*link_);
-  const Result<bool> begun = link_->begin_on(stream);
+  gpu::Link& link = *links_.link();
+  Followed followed(link);
+  const Result<bool> begun = link.begin_on(stream);
   const bool captured = begun.ok() && begun.value();
   if (mine.ok()) mine = begun.status();
-  if (mine.ok() && captured) mine = graphs_;
-  if (mine.ok()) mine = link_->exchanged();
+  if (mine.ok() && captured) mine = links_.graphs();
+  if (mine.ok()) mine = link.exchanged();
   if (mine.ok()) mine = without_throwing([&] { return work.first(); });
-  const unsigned turn = next_turn();
+  const unsigned turn = links_.next_turn();
   const bool marks = !captured && !work.meets_on_gpus() && work.leader() != meeting_.rank();
-  if (mine.ok() && marks) mine = link_->mark(turn);
+  if (mine.ok() && marks) mine = link.mark(turn);
   bool refused = false;
   bool in_graph = false;
   Status status = agree_on_call(mine, captured, work, &in_graph, &refused);
-  if (status.ok()) status = in_graph ? follow_in_graph(work, {}) : follow(work, turn);
+  if (status.ok()) status = in_graph ? links_.follow_in_graph(work, {}) : links_.follow(work, turn);
   followed.end();
   if (status.ok() || refused) return status;
   // All know of it.
-  if (lost_) {
+  if (links_.lost()) {
     mode_ = Mode::off;
   } else if (!in_graph) {
     // What was given to streams is waited for, since it may use buffers of ranks that are told now that it
@@ -198,11 +150,12 @@ Status DevicePath::allreduce_on(gpu::Gpu& gpu, gpu::Stream stream, const void* i
   const std::size_t bytes = count * dtype_size(type);
   Status mine = lies_here(out, bytes);
   if (mine.ok() && in != out) mine = lies_here(in, bytes);
-  if (mine.ok() && !link_->folds(type, op))
+  if (mine.ok() && !links_.link()->folds(type, op))
     mine =
         refuse_stream(fmt::format("there is no kernel for {} of {} on GPUs", op_name(op), dtype_name(type)));
   const DeviceSum sum{static_cast<const std::byte*>(in), static_cast<std::byte*>(out), count, type, op};
-  const std::unique_ptr<DeviceWork> work = direct_ ? direct_sum(worker(), sum) : scratch_sum(worker(), sum);
+  const std::unique_ptr<DeviceWork> work =
+      links_.direct() ? direct_sum(worker(), sum) : scratch_sum(worker(), sum);
   return serve_on(stream, *work, std::move(mine));
 }
 
@@ -211,7 +164,7 @@ Status DevicePath::bcast_on(gpu::Gpu& gpu, gpu::Stream stream, void* buffer, std
   HEDDLE_TRY(get_ready(gpu, stream, buffer));
   const DeviceBcast bcast{static_cast<std::byte*>(buffer), bytes, root};
   const std::unique_ptr<DeviceWork> work =
-      direct_ ? direct_bcast(worker(), bcast) : scratch_bcast(worker(), bcast);
+      links_.direct() ? direct_bcast(worker(), bcast) : scratch_bcast(worker(), bcast);
   return serve_on(stream, *work, lies_here(buffer, bytes));
 }
 

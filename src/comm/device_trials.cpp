@@ -21,32 +21,30 @@ constexpr std::chrono::seconds kTrialPatience{1};
 // meanwhile only adds.
 Result<double> DevicePath::time_way(gpu::Gpu& gpu, bool sum, DeviceWay way, std::size_t bytes) {
   constexpr int kTurns = 7;  // the first one makes buffers and loads kernels
-  std::byte* const buffer = link_->scratch(meeting_.rank()) + layout_.half;
+  std::byte* const buffer = links_.link()->scratch(meeting_.rank()) + links_.layout().half;
   Worker worker = this->worker();
   const std::size_t exchanged = way == DeviceWay::exchanged ? bytes : 0;
   worker.ways.sums_exchanged = worker.ways.bcasts_exchanged = exchanged;
   worker.ways.shared_from = way == DeviceWay::shared ? 0 : std::numeric_limits<std::size_t>::max();
   double least = std::numeric_limits<double>::infinity();
   for (int turn = 0; turn < kTurns; ++turn) {
-    HEDDLE_TRY(meet({}, true).status());
+    HEDDLE_TRY(links_.meet({}, true).status());
     const auto start = std::chrono::steady_clock::now();
     if (way == DeviceWay::images) {
       HEDDLE_TRY(try_image(gpu, sum, buffer, bytes));
     } else {
-      const Result<bool> here = link_->holds(buffer, bytes);
+      const Result<bool> here = links_.link()->holds(buffer, bytes);
       const std::unique_ptr<DeviceWork> work =
           sum ? scratch_sum(worker, {buffer, buffer, bytes / sizeof(float), DType::f32, Op::sum})
               : scratch_bcast(worker, {buffer, bytes, 0});
       // Whatever HEDDLE_TIMEOUT says: nobody has called for these.
-      if (way == DeviceWay::exchanged) wait_until_ = start + kTrialPatience;
-      const Status served = run(*work, after_streams(here)).status();
-      wait_until_ = std::chrono::steady_clock::time_point::max();
-      HEDDLE_TRY(served);
+      const auto until = way == DeviceWay::exchanged ? start + kTrialPatience : NodeLinks::TimePoint::max();
+      HEDDLE_TRY(links_.run(*work, links_.after_streams(here), until).status());
     }
     if (turn > 0) least = std::min(least, seconds_since(start));
   }
   std::uint64_t slowest[] = {static_cast<std::uint64_t>(1e9 * least)};
-  HEDDLE_TRY(meet({}, true, slowest).status());
+  HEDDLE_TRY(links_.meet({}, true, slowest).status());
   return 1e-9 * static_cast<double>(slowest[0]);
 }
 
@@ -57,24 +55,21 @@ Status DevicePath::try_image(gpu::Gpu& gpu, bool sum, std::byte* buffer, std::si
   Result<gpu::Image> image = gpu.image(buffer, bytes);
   Status mine = image.status();
   if (mine.ok() && (sum || is_root)) mine = image->load();
-  if (const Result<bool> all = meet(mine, true); !all.ok()) return all.status();
+  if (const Result<bool> all = links_.meet(mine, true); !all.ok()) return all.status();
   const std::span<std::uint64_t> words(static_cast<std::uint64_t*>(image->host()),
                                        bytes / sizeof(std::uint64_t));
-  if (Status met = meeting_.largest(words); !met.ok()) {
-    lost_ = true;
-    return met;
-  }
+  HEDDLE_TRY(links_.largest(words));
   if (sum || !is_root) mine = image->store();
-  return meet(mine, true).status();
+  return links_.meet(mine, true).status();
 }
 
 // Collective, once the ranks are connected by way of scratch; true: from before. Ranks that have found
 // something have found it together, but one of them may have been told of a failure in its end.
 Result<bool> DevicePath::find_ways(gpu::Gpu& gpu) {
-  const std::uint64_t key = mix64(mix64(key_ ^ layout_.piece) ^ exchange_.most);
+  const std::uint64_t key = mix64(mix64(links_.key() ^ links_.layout().piece) ^ links_.exchange().most);
   const std::optional<DeviceWays> known =
       limits_.known != nullptr ? limits_.known->find(key) : std::optional<DeviceWays>();
-  Result<bool> all_know = meet({}, known.has_value());
+  Result<bool> all_know = links_.meet({}, known.has_value());
   if (!all_know.ok()) return all_know;
   if (all_know.value()) {
     ways_ = *known;
@@ -91,8 +86,8 @@ Result<DeviceWays> DevicePath::try_ways(gpu::Gpu& gpu) {
   DeviceTrials trials;
   trials.time = [&](bool sum, DeviceWay way, std::size_t bytes) { return time_way(gpu, sum, way, bytes); };
   trials.ranks = meeting_.size();
-  trials.most = layout_.piece;
-  trials.exchanged = exchange_.most;
+  trials.most = links_.layout().piece;
+  trials.exchanged = links_.exchange().most;
   return try_device_ways(trials);
 }
 

@@ -1,5 +1,5 @@
 // What the ranks of a node do on their GPUs in one allreduce or bcast, in steps between which they meet
-// (device_path.hpp).
+// (node_links.hpp).
 //
 // Each rank has its own; all take the same steps. After a meeting what every rank did before it is complete,
 // and there for the others to read. The last meeting ends the call: nobody reads from anybody after it, so

@@ -82,9 +82,8 @@ Status NodesPath::set_up(gpu::Gpu& gpu, const void* buffer) {
   const Result<bool> all = meet({}, buffer != nullptr && place.ok(), least);
   if (lost_) return all.status();
   if (!all.value()) return {};
-  node_.place_ = place.value();
   layout_ = SharesLayout::of(~least[0], across_.lanes());
-  const Result<bool> connected = connect(gpu);
+  const Result<bool> connected = connect(gpu, place.value());
   if (lost_) return connected.status();
   if (connected.ok()) {
     on_ = true;
@@ -99,21 +98,21 @@ Status NodesPath::set_up(gpu::Gpu& gpu, const void* buffer) {
 }
 
 // Each node by itself, and then all.
-Result<bool> NodesPath::connect(gpu::Gpu& gpu) {
+Result<bool> NodesPath::connect(gpu::Gpu& gpu, const gpu::Place& place) {
   Status mine;
   if (layout_.share == 0)
     mine = Status(Code::unsupported,
                   fmt::format("HEDDLE_DEVICE_BYTES is too little for {} ranks of a node", layout_.lanes));
-  if (mine.ok()) mine = node_.make_links(gpu).status();
-  if (mine.ok() && node_.meeting_.size() > 1) mine = node_.share_scratch(layout_.scratch_bytes()).status();
-  lost_ = node_.lost_;
+  if (mine.ok()) mine = node_.make_links(gpu, place).status();
+  if (mine.ok() && node_.size() > 1) mine = node_.share_scratch(layout_.scratch_bytes()).status();
+  lost_ = node_.lost();
   if (lost_) return mine;
   Result<bool> all = meet(mine, true);
   if (!all.ok()) return all;
   HEDDLE_TRY(connect_directly(gpu));
   if (all_direct_) return true;
   if (has_share()) {
-    const Result<std::byte*> pinned = node_.link_->pin(layout_.pinned_bytes());
+    const Result<std::byte*> pinned = node_.link()->pin(layout_.pinned_bytes());
     mine = pinned.status();
     host_ = pinned.ok() ? pinned.value() : nullptr;
   }
@@ -149,20 +148,20 @@ Result<std::unique_ptr<GpuDirect>> NodesPath::try_directly(gpu::Gpu& gpu) {
   const Result<std::size_t> scratch = across_.scratch_for(layout_.share);
   HEDDLE_TRY(scratch.status());
   Result<std::unique_ptr<GpuDirect>> made =
-      GpuDirect::make(gpu, node_.place_, *network, {layout_.share, scratch.value()});
+      GpuDirect::make(gpu, node_.place(), *network, {layout_.share, scratch.value()});
   if (!made.ok() || wanted_ == true || made.value()->pays()) return made;
   if (!made.value()->is_measured())
     return Status(
         Code::unsupported,
         fmt::format("how {} moves the memory of GPU {} cannot be measured (HEDDLE_GPUDIRECT=1 takes "
                     "it all the same)",
-                    network->capabilities().name, node_.place_.device));
+                    network->capabilities().name, node_.place().device));
   const DeviceReach& reach = made.value()->reach();
   return Status(
       Code::unsupported,
       fmt::format("the network's device reads the memory of GPU {} at {:.1f} GB/s, and writes it at {:.1f}, "
                   "but the host's at {:.1f} (HEDDLE_GPUDIRECT=1 takes it all the same)",
-                  node_.place_.device, 1 / reach.read, 1 / reach.write, 1 / reach.host));
+                  node_.place().device, 1 / reach.read, 1 / reach.write, 1 / reach.host));
 }
 
 void NodesPath::tell() {
@@ -180,8 +179,8 @@ Status NodesPath::leave() {
   host_ = nullptr;
   direct_.reset();
   all_direct_ = false;
-  Status left = node_.leave(DevicePath::Mode::idle);
-  lost_ = node_.lost_;
+  Status left = node_.leave().status();
+  lost_ = node_.lost();
   return left;
 }
 
@@ -189,9 +188,9 @@ Status NodesPath::leave() {
 
 Result<bool> NodesPath::can_sum(const DeviceSum& sum) {
   const std::size_t bytes = sum.count * dtype_size(sum.type);
-  Result<bool> here = node_.link_->holds(sum.out, bytes);
-  if (here.ok() && here.value() && sum.in != sum.out) here = node_.link_->holds(sum.in, bytes);
-  if (here.ok() && here.value()) here = node_.link_->folds(sum.type, sum.op);
+  Result<bool> here = node_.link()->holds(sum.out, bytes);
+  if (here.ok() && here.value() && sum.in != sum.out) here = node_.link()->holds(sum.in, bytes);
+  if (here.ok() && here.value()) here = node_.link()->folds(sum.type, sum.op);
   return here;
 }
 
@@ -206,7 +205,7 @@ Result<bool> NodesPath::serve_bcast(void* buffer, std::size_t bytes, int root) {
   PinnedShares host(host_, layout_.share);
   SharesBcast work(node_.worker(), layout_, direct_ ? *direct_ : static_cast<SharesHost&>(host),
                    {static_cast<std::byte*>(buffer), bytes, root}, node_.member_of(root));
-  return serve(work, leaves_ ? Result<bool>(false) : node_.link_->holds(buffer, bytes));
+  return serve(work, leaves_ ? Result<bool>(false) : node_.link()->holds(buffer, bytes));
 }
 
 // `here`: whether this rank has its part on its GPU.
@@ -255,7 +254,7 @@ Status NodesPath::run(SharesWork& work) {
   Status mine;
   for (std::size_t t = 0; t < work.steps(); ++t) {
     Status met = run_tick(work, t, &mine);
-    lost_ = lost_ || node_.lost_ || !met.ok();
+    lost_ = lost_ || node_.lost() || !met.ok();
     if (lost_) return met.ok() ? mine : met;
   }
   return mine;
@@ -269,7 +268,7 @@ Status NodesPath::run_tick(SharesWork& work, std::size_t t, Status* mine) {
   if (t == pieces + (all_direct_ ? 1 : 0)) {
     const Result<bool> all = meet(*mine, true);
     if (lost_) {
-      (void)node_.link_->wait();
+      (void)node_.link()->wait();
       return all.status();
     }
     all_know_ = !all.ok();
@@ -287,14 +286,14 @@ Status NodesPath::run_tick(SharesWork& work, std::size_t t, Status* mine) {
 }
 
 Status NodesPath::wait_for_gpu() {
-  while (!node_.link_->done()) {
+  while (!node_.link()->done()) {
     if (Status moved = across_.progress(); !moved.ok()) {
       lost_ = true;
-      (void)node_.link_->wait();
+      (void)node_.link()->wait();
       return moved;
     }
   }
-  return node_.link_->wait();
+  return node_.link()->wait();
 }
 
 }  // namespace heddle

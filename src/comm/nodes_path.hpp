@@ -30,9 +30,10 @@
 #include "base/log.hpp"
 #include "base/status.hpp"
 #include "comm/across.hpp"
-#include "comm/device_path.hpp"
 #include "comm/device_shares.hpp"
 #include "comm/gpu_direct.hpp"
+#include "comm/meeting.hpp"
+#include "comm/node_links.hpp"
 
 namespace heddle {
 
@@ -46,7 +47,7 @@ class NodesPath {
   // and `across` are borrowed. `direct`: HEDDLE_GPUDIRECT; without a value GPUDirect RDMA is used where it
   // pays.
   NodesPath(Meeting& node, Across& across, std::size_t bytes, std::optional<bool> direct, const Log& log)
-      : node_(node, DeviceLimits{bytes}, log), across_(across), bytes_(bytes), wanted_(direct), log_(log) {}
+      : node_(node, {}, log), across_(across), bytes_(bytes), wanted_(direct), log_(log) {}
   NodesPath(const NodesPath&) = delete;
   NodesPath& operator=(const NodesPath&) = delete;
   ~NodesPath() = default;
@@ -77,11 +78,11 @@ class NodesPath {
 
  private:
   Status set_up(gpu::Gpu& gpu, const void* buffer);
-  Result<bool> connect(gpu::Gpu& gpu);
+  Result<bool> connect(gpu::Gpu& gpu, const gpu::Place& place);
   Status connect_directly(gpu::Gpu& gpu);
   Result<std::unique_ptr<GpuDirect>> try_directly(gpu::Gpu& gpu);
   void tell();
-  bool has_share() const { return node_.meeting_.rank() < layout_.lanes; }
+  bool has_share() const { return node_.rank() < layout_.lanes; }
   Result<bool> serve_sum(const void* in, void* out, std::size_t count, DType type, Op op);
   Result<bool> serve_bcast(void* buffer, std::size_t bytes, int root);
   Result<bool> serve(SharesWork& work, const Result<bool>& here);
@@ -97,7 +98,7 @@ class NodesPath {
   static constexpr unsigned kMisses = 8;      // in a row, that end the mode
   static constexpr std::size_t kMore = 1;     // words that a meeting carries beside its own
 
-  DevicePath node_;  // the links of this node's ranks; it is never on
+  NodeLinks node_;
   Across& across_;
   const std::size_t bytes_;
   const std::optional<bool> wanted_;

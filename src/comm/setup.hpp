@@ -2,6 +2,7 @@
 // afterwards.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,11 +13,10 @@
 #include "comm/core_claim.hpp"
 #include "comm/internode.hpp"
 #include "comm/node_teams.hpp"
-#include "engine/engine.hpp"
+#include "engine/ports.hpp"
 #include "schedule/pricer.hpp"
 #include "schedule/topology_view.hpp"
 #include "select/selector.hpp"
-#include "transports/shm/shared_heap.hpp"
 #include "transports/shm/shared_memory.hpp"
 #include "transports/transport.hpp"
 

@@ -11,9 +11,8 @@ Status StreamShares::connect(gpu::Gpu& gpu, const gpu::Place& place, std::size_t
   if (layout_.share == 0)
     return Status(Code::unsupported,
                   fmt::format("HEDDLE_DEVICE_BYTES is too little for {} ranks of a node", lanes_));
-  node_.place_ = place;
-  HEDDLE_TRY(node_.make_links(gpu).status());
-  if (node_.meeting_.size() > 1) HEDDLE_TRY(node_.share_scratch(layout_.scratch_bytes()).status());
+  HEDDLE_TRY(node_.make_links(gpu, place).status());
+  if (node_.size() > 1) HEDDLE_TRY(node_.share_scratch(layout_.scratch_bytes()).status());
   HEDDLE_TRY(node_.share_marks().status());
   return node_.share_flags().status();
 }
@@ -35,14 +34,14 @@ Status StreamShares::begin(SharesWork& work, bool can) {
   turn_ = node_.next_turn();
   if (!can) return {};
   HEDDLE_TRY(work.first());
-  return node_.link_->mark(turn_);
+  return node_.link()->mark(turn_);
 }
 
 Status StreamShares::follow(SharesWork& work) {
   Status followed = node_.follow(work, turn_);
   // Otherwise this rank's work ends after what the others do with its scratch. Now that goes on, and they say
   // when it is over.
-  if (!followed.ok()) node_.exported_ = true;
+  if (!followed.ok()) node_.wait_for_others_at_end();
   return followed;
 }
 

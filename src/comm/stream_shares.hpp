@@ -17,8 +17,9 @@
 #include "base/dtype.hpp"
 #include "base/log.hpp"
 #include "base/status.hpp"
-#include "comm/device_path.hpp"
 #include "comm/device_shares.hpp"
+#include "comm/meeting.hpp"
+#include "comm/node_links.hpp"
 #include "comm/nodes_path.hpp"
 #include "comm/relay_thread.hpp"
 #include "gpu/gpu.hpp"
@@ -52,19 +53,17 @@ class StreamShares {
   // `node`, the meeting of this node's ranks, is borrowed; that none of them share a context is the
   // StreamRelay's business. `lanes`: ranks of the smallest node. `bytes`: of scratch on each GPU; 0: none.
   StreamShares(Meeting& node, int lanes, std::size_t bytes, const Log& log)
-      : node_(node, DeviceLimits{.scratch = bytes, .shared_context = true}, log, DevicePath::Ends::first),
-        lanes_(lanes),
-        bytes_(bytes) {}
+      : node_(node, {.shared_context = true}, log, NodeLinks::Ends::first), lanes_(lanes), bytes_(bytes) {}
   StreamShares(const StreamShares&) = delete;
   StreamShares& operator=(const StreamShares&) = delete;
-  // As DevicePath's: waits for ranks of other processes that have this one's scratch open.
+  // As NodeLinks': waits for ranks of other processes that have this one's scratch open.
   ~StreamShares() = default;
 
   std::size_t bytes() const { return bytes_; }
   // Collective over the node, the same outcome on its ranks: links, and scratch of at most `bytes`, which is
   // the same on all ranks of all nodes. After a failure leave() alone is called.
   Status connect(gpu::Gpu& gpu, const gpu::Place& place, std::size_t bytes);
-  gpu::Link& link() const { return *node_.link_; }
+  gpu::Link& link() const { return *node_.link(); }
   // Waits for what a link of this rank's was given, also one of before leave(); for a rank of the node that
   // is gone, or whose GPU has failed, a second at most. False: in vain, and then the link stays for as long
   // as the process does.
@@ -74,7 +73,7 @@ class StreamShares {
   int lanes() const { return lanes_; }
   std::size_t piece() const { return layout_.piece(); }
   // Collective over the node, when the link's work is done: gives all of it back but what graphs use.
-  Status leave() { return node_.leave(DevicePath::Mode::idle); }
+  Status leave() { return node_.leave().status(); }
   // The same where the ranks cannot meet any more.
   void let_go() { node_.let_go(); }
 
@@ -88,15 +87,15 @@ class StreamShares {
   Status follow(SharesWork& work);
 
   // Whether calls can be captured; the same on the ranks of a node, of which one at least says why not.
-  bool has_graphs() const { return node_.graphs_.ok(); }
+  bool has_graphs() const { return node_.graphs().ok(); }
   // Collective over the node: as begin() and follow(), into a graph. Nothing has been given to the stream
   // before all were known to capture it.
   Status capture(SharesWork& work);
   // Graphs use the link: after leave() it stays until this ends.
-  void keep_link() { node_.captured_ = true; }
+  void keep_link() { node_.keep_for_graphs(); }
 
  private:
-  DevicePath node_;  // the links of this node's ranks; it is never on
+  NodeLinks node_;
   const int lanes_;
   const std::size_t bytes_;
   SharesLayout layout_;

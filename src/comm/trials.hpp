@@ -7,7 +7,6 @@
 
 #include "base/status.hpp"
 #include "comm/measured_choices.hpp"
-#include "select/selector.hpp"
 
 namespace heddle {
 

@@ -1,4 +1,4 @@
-// What the ranks of a meeting (device_path.hpp) tell each other of how they fare, in one word.
+// What the ranks of a meeting (meeting.hpp) tell each other of how they fare, in one word.
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,6 @@
 
 #include "base/dtype.hpp"
 #include "engine/ports.hpp"
-#include "schedule/schedule.hpp"
 #include "transports/team.hpp"
 
 namespace heddle {

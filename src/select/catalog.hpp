@@ -5,8 +5,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/status.hpp"
-#include "schedule/pricer.hpp"
 #include "schedule/schedule.hpp"
 #include "schedule/topology_view.hpp"
 

@@ -16,7 +16,6 @@
 
 #include "base/status.hpp"
 #include "engine/message_run.hpp"
-#include "schedule/schedule.hpp"
 #include "sparse/fold_plan.hpp"
 #include "sparse/message.hpp"
 #include "sparse/storage.hpp"

@@ -120,7 +120,7 @@ TEST(GpuFault, BeforeTheEnd) {
 // As a launch of a graph does, without a deadline.
 TEST(GpuFault, BehindAGraph) {
   DeviceLimits limits = kExchanging;
-  limits.patience = std::chrono::milliseconds(1);
+  limits.links.patience = std::chrono::milliseconds(1);
   EXPECT_TRUE(on_processes(library, kRanks, limits, [](NodeRank& rank) {
     alarm(kLongest);
     const TestStream stream(rank.driver(), rank.rank());

@@ -366,7 +366,7 @@ bool on_threads(const char* library, int size, std::size_t scratch, const RankBo
     for (int r = 0; r < size; ++r) {
       threads.emplace_back([&, r] {
         NodeRank rank(library, memory.at(), r, size,
-                      DeviceLimits{.scratch = scratch, .shared_context = true});
+                      DeviceLimits{.scratch = scratch, .links = {.shared_context = true}});
         if (body(rank)) return;
         right = false;
         alarm(static_cast<unsigned>(kPatience.count()));

@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <string_view>
 
-#include "base/config.hpp"
 #include "base/text.hpp"
 #include "heddle/heddle.h"
 #include "number_between.hpp"

@@ -25,7 +25,6 @@
 #include <cstddef>
 #include <memory>
 
-#include "base/status.hpp"
 #include "transports/shm/shared_heap.hpp"
 #include "transports/shm/small_stores.hpp"
 #include "transports/team.hpp"

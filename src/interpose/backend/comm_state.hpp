@@ -11,7 +11,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/log.hpp"
 #include "comm/communicator.hpp"
 #include "interpose/backend/abi.hpp"
 #include "interpose/backend/datatype_map.hpp"

@@ -12,7 +12,6 @@
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "comm/bootstrap.hpp"
-#include "comm/communicator.hpp"
 #include "interpose/backend/comm_state.hpp"
 #include "interpose/backend/datatype_map.hpp"
 #include "interpose/backend/host_mpi.hpp"

@@ -1,12 +1,13 @@
-// What DevicePath sets up: the ranks' links, scratch that they reach, and what their kernels exchange short
-// vectors by.
+// NodeLinks: the ranks' links, scratch that they reach, what their kernels exchange short vectors by, and
+// what their streams wait for each other by.
 #include <algorithm>
 
 #include <fmt/format.h>
 
 #include "base/hash.hpp"
-#include "comm/device_path.hpp"
+#include "comm/node_links.hpp"
 #include "comm/reach_trial.hpp"
+#include "comm/stream_refusal.hpp"
 
 namespace heddle {
 namespace {
@@ -22,7 +23,8 @@ std::uint64_t key_of(const std::vector<gpu::Origin>& origins) {
 
 }  // namespace
 
-Result<bool> DevicePath::make_links(gpu::Gpu& gpu) {
+Result<bool> NodeLinks::make_links(gpu::Gpu& gpu, const gpu::Place& place) {
+  place_ = place;
   Result<std::unique_ptr<gpu::Link>> made = gpu::make_link(gpu, place_);
   const Status status = made.status();
   if (status.ok()) link_ = std::move(made).value();
@@ -43,7 +45,7 @@ Result<bool> DevicePath::make_links(gpu::Gpu& gpu) {
 }
 
 // For exchanges an eighth of it at most.
-Result<bool> DevicePath::share_scratch(std::size_t bytes, std::size_t exchange) {
+Result<bool> NodeLinks::share_scratch(std::size_t bytes, std::size_t exchange) {
   Result<gpu::Export> mine = link_->allocate(bytes, exported_);
   if (mine.ok() && apart_ && link_->may_wait_in_kernels()) mine->exchange = exchange;
   ReachTrial trial(*link_, meeting_.rank());
@@ -73,10 +75,10 @@ Result<bool> DevicePath::share_scratch(std::size_t bytes, std::size_t exchange) 
 
 // `wrong`: what this rank has found. The lowest rank that has found something says it, once; a failure is one
 // of all. What is agreed is final, for streams as well: it is how the machine is set up.
-Result<bool> DevicePath::agree_on_reach(const Result<std::string>& wrong) {
+Result<bool> NodeLinks::agree_on_reach(const Result<std::string>& wrong) {
   const Result<bool> all = meet(wrong.status(), wrong.ok() && wrong->empty());
   if (!all.ok() || all.value()) return all;
-  refusals_ = kRefusals;
+  unreachable_ = true;
   if (member_of(deciding_rank()) != meeting_.rank())
     return Status(Code::peer_failed, fmt::format("the GPUs of the node do not reach each other, as rank {} "
                                                  "has found, and says there",
@@ -86,13 +88,85 @@ Result<bool> DevicePath::agree_on_reach(const Result<std::string>& wrong) {
 }
 
 // Where they are not to be had all else goes on.
-Result<bool> DevicePath::open_exchange(const gpu::ExchangeLayout& layout, std::size_t offset) {
+Result<bool> NodeLinks::open_exchange(const gpu::ExchangeLayout& layout, std::size_t offset) {
   const Status mine = link_->open_exchange(layout, offset, meeting_.rank(), limits_.patience);
   const Result<bool> all = meet(Status(), mine.ok());
   if (!all.ok()) return all;
   exchange_ = all.value() ? layout : gpu::ExchangeLayout();
-  ways_.sums_exchanged = ways_.bcasts_exchanged = exchange_.most;
   if (!mine.ok()) log_.info("the GPUs do not exchange short vectors in kernels: " + mine.message());
+  return true;
+}
+
+gpu::SparseLink* NodeLinks::make_sparse() {
+  if (sparse_ != nullptr) return sparse_.get();
+  Result<std::unique_ptr<gpu::SparseLink>> made = gpu::make_sparse_link(*link_);
+  if (made.ok()) {
+    sparse_ = std::move(made).value();
+  } else {
+    log_.info("sparse vectors on GPUs go on by way of copies on the host: " + made.status().message());
+  }
+  return sparse_.get();
+}
+
+// ---- For streams
+
+Result<bool> NodeLinks::share_marks() {
+  const Result<gpu::Marks> mine = link_->make_marks(exported_);
+  std::vector<gpu::Marks> all;
+  const Result<bool> met = gather(mine.status(), mine.ok() ? mine.value() : gpu::Marks{}, &all);
+  neighbours_ = {};
+  for (int r = 1; r < meeting_.size(); ++r) {
+    const auto same = [&](const gpu::Marks& other) {
+      return other.origin == all[static_cast<std::size_t>(r)].origin;
+    };
+    const auto first = std::find_if(all.begin(), all.begin() + r, same);
+    if (first != all.begin() + r)
+      neighbours_ = {meeting_.number_of(static_cast<int>(first - all.begin())), meeting_.number_of(r)};
+  }
+  return met.ok() ? meet(link_->open_marks(all, meeting_.rank()), true) : met;
+}
+
+// Memory of the host's, the same for all; zeroed.
+Result<bool> NodeLinks::share_memory() {
+  const bool makes = meeting_.rank() == 0;
+  Result<bool> all = false;
+  for (const auto backing : {SharedMemory::Backing::memfd, SharedMemory::Backing::posix}) {
+    Result<SharedMemory> mine = SharedMemory();
+    if (makes) mine = SharedMemory::create(gpu::flag_bytes(meeting_.size()), backing);
+    std::vector<SharedMemoryHandle> handles;
+    const bool made = makes && mine.ok();
+    all = gather(Status(), made ? mine->handle() : SharedMemoryHandle(), &handles);
+    if (!all.ok()) return all;
+    if (!makes) mine = SharedMemory::attach(handles[0]);
+    graphs_ = mine.status();
+    all = meet(Status(), mine.ok());
+    if (!all.ok()) return all;
+    if (!all.value()) continue;
+    flags_ = std::move(mine).value();
+    flags_.publish_done();
+    break;
+  }
+  return all;
+}
+
+// Flags, by which streams meet in graphs.
+Result<bool> NodeLinks::share_flags() {
+  graphs_ = {};
+  if (meeting_.size() == 1) return true;
+  if (const auto [one, other] = neighbours_; one != other && !limits_.shared_context) {
+    graphs_ = Status(Code::unsupported, why_not_threads(one, other) + ": call it outside of the capture");
+    return true;
+  }
+  Result<bool> all = share_memory();
+  if (all.ok() && all.value()) {
+    graphs_ = link_->open_flags({flags_.data(), flags_.size()}, meeting_.rank(), meeting_.size());
+    all = meet(Status(), graphs_.ok());
+  }
+  if (!all.ok() || all.value()) return all;
+  const std::string why = graphs_.ok() ? fmt::format("rank {} says why", deciding_rank()) : graphs_.message();
+  const std::string text = fmt::format("the GPUs cannot meet inside of CUDA graphs ({})", why);
+  graphs_ = Status(Code::unsupported, text + ": call it outside of the capture");
+  log_.info(text);
   return true;
 }
 
