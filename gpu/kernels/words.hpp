@@ -15,6 +15,11 @@
 
 namespace heddle::gpu::kernels {
 
+// Both are looked at: `||` would be a branch, and two assignments take more instructions.
+HEDDLE_HOST_DEVICE inline bool either(bool one, bool other) {
+  return (int{one} | int{other}) != 0;
+}
+
 template <class Element>
 struct Words {
   static constexpr bool kAny = false;
@@ -29,8 +34,7 @@ struct Words<Half> {
   }
   template <bool kRounds>
   HEDDLE_HOST_DEVICE static std::uint32_t encode(const float* values, bool& is_odd) {
-    is_odd |= is_nan(values[0]);
-    is_odd |= is_nan(values[1]);
+    is_odd |= either(is_nan(values[0]), is_nan(values[1]));
     return Half::narrow(values[0]) | std::uint32_t{Half::narrow(values[1])} << 16;
   }
 };
@@ -67,10 +71,8 @@ struct Words<E4M3> {
   }
   template <bool kRounds>
   HEDDLE_HOST_DEVICE static std::uint32_t encode(const float* values, bool& is_odd) {
-    is_odd |= is_nan(values[0]);
-    is_odd |= is_nan(values[1]);
-    is_odd |= is_nan(values[2]);
-    is_odd |= is_nan(values[3]);
+    is_odd |= either(is_nan(values[0]), is_nan(values[1]));
+    is_odd |= either(is_nan(values[2]), is_nan(values[3]));
     const std::uint32_t even = encode_pair<kRounds>(values[0], values[2]);
     const std::uint32_t odd = encode_pair<kRounds>(values[1], values[3]);
     return with_signs(permuted(even, odd, 0x7351U), values);
@@ -126,8 +128,7 @@ struct Words<E5M2> {
     for (unsigned i = 0; i < 4; i += 2) {
       const float low = magnitude<kRounds>(values[i]);
       const float high = magnitude<kRounds>(values[i + 1]);
-      is_odd |= is_nan(low);
-      is_odd |= is_nan(high);
+      is_odd |= either(is_nan(low), is_nan(high));
       // What is too large becomes the largest half, whose upper byte is the largest number's.
       halves[i] = Half::narrow_down(low);
       halves[i + 1] = Half::narrow_down(high);

@@ -40,8 +40,8 @@ def main():
     # In the machine they are run from somewhere else.
     arguments = [str(pathlib.Path(a).resolve()) if pathlib.Path(a).exists() else a for a in args.guest]
     guest = [sys.executable, str(pathlib.Path(__file__).with_name('guest.py').resolve()), *arguments]
-    if 'HEDDLE_TEST_PART' in os.environ:
-        guest += ['--part', os.environ['HEDDLE_TEST_PART']]
+    if 'RDMA_TEST_PART' in os.environ:
+        guest += ['--part', os.environ['RDMA_TEST_PART']]
     console = folder / 'console.log'
     status = machine.run(folder, shlex.join(guest), args.deadline, console, show)
     for line in failed:

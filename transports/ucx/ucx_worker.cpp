@@ -1,11 +1,11 @@
 #include "transports/ucx/ucx_worker.hpp"
 
+#include <dirent.h>
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <filesystem>
+#include <memory>
 #include <span>
-#include <system_error>
 #include <utility>
 
 namespace heddle {
@@ -65,10 +65,14 @@ void preset(ucp_config_t* config, std::span<const Preset> presets) {
   }
 }
 
+// Not by std::filesystem, whose iterators end the process where there is no memory for a name.
 bool has_rdma_devices() {
-  std::error_code error;
-  const std::filesystem::directory_iterator devices("/sys/class/infiniband", error);
-  return !error && devices != std::filesystem::directory_iterator();
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/sys/class/infiniband"), closedir);
+  if (folder == nullptr) return false;
+  while (const dirent* entry = readdir(folder.get())) {
+    if (entry->d_name[0] != '.') return true;
+  }
+  return false;
 }
 
 }  // namespace
