@@ -15,10 +15,9 @@
 #include "cuda_streams.hpp"
 #include "heddle/heddle_cuda.h"
 #include "heddle/heddle_sparse.h"
+#include "node_ranks_of_threads.hpp"
 
 namespace heddle::test {
-
-extern const TestDriver* driver;
 
 using Nodes = std::vector<std::uint64_t>;
 

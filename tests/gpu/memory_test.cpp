@@ -19,7 +19,6 @@
 
 #include "../communicator/party.hpp"
 #include "memory_calls.hpp"
-#include "node_ranks_of_threads.hpp"
 #include "support/failing_allocations.hpp"
 
 namespace heddle::test {
