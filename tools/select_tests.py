@@ -37,7 +37,7 @@ def suite_of(test):
 
 
 def wanted(tests, args):
-    """In the order in which they were defined, so that tests that resemble each other go to different parts."""
+    """One after the other as Meson lists them, so that tests that resemble each other go to different parts."""
     matching = [test for test in tests if re.search(args.pattern, f"{suite_of(test)} {test['name']}")]
     place, parts = args.part
     always = [test for test in matching if re.search(args.always, f"{suite_of(test)} {test['name']}")]
