@@ -297,10 +297,11 @@ void VerbsTransport::leave(const Departure& why) {
   tell(others);
 }
 
-// Best effort, and for a moment: whom this does not get through to finds out by itself. Nobody but this takes
-// what the device has sent from its queue any more, and the queue is shorter than there are ranks.
+// Best effort, and for a moment: whom this does not get through to finds out by itself, which takes him
+// longer. Nobody but this takes what the device has sent from its queue any more, and the queue is shorter
+// than there are ranks.
 void VerbsTransport::tell(const std::vector<Peer*>& peers) {
-  constexpr std::chrono::milliseconds kTellWithin{200};
+  constexpr std::chrono::milliseconds kTellWithin{2000};
   const Clock::time_point until = Clock::now() + kTellWithin;
   const int lost = lost_one();
   for (Peer* peer : peers) {
