@@ -1,6 +1,7 @@
 // Of node_job.cpp: ranks that fail, cannot begin, or are late.
 #include <chrono>
 #include <thread>
+#include <vector>
 
 #include "node_job.hpp"
 
@@ -11,6 +12,24 @@ void expect(const char* what, int rc, int wanted) {
   int error_class = MPI_SUCCESS;
   PMPI_Error_class(rc, &error_class);
   if (error_class != wanted) job::fail("%s: class %d instead of %d", what, error_class, wanted);
+}
+
+// On a communicator whose calls go by the hosts: the others are in the call, and this rank has no input for
+// it.
+void copy_that_fails(const Job& job, bool bad) {
+  MPI_Comm comm = worthwhile();
+  std::vector<float> host(1000, 1.0F);
+  std::vector<float> sum(host.size());
+  const auto add = [&](const void* in) {
+    return MPI_Allreduce(in, sum.data(), static_cast<int>(sum.size()), MPI_FLOAT, MPI_SUM, comm);
+  };
+  for (int i = 0; i < 20; ++i) {
+    if (add(host.data()) != MPI_SUCCESS) job::fail("a sum of the hosts: error");
+  }
+  if (bad) job.fail("cuMemcpyDtoHAsync", CUDA_ERROR_ILLEGAL_ADDRESS, 1);
+  expect("a copy that fails", add(bad ? job.in.data() : host.data()), MPI_ERR_OTHER);
+  expect("what follows", add(host.data()), MPI_ERR_OTHER);
+  MPI_Comm_free(&comm);
 }
 
 }  // namespace
@@ -46,6 +65,7 @@ void failures(const Job& job) {
     after(fault.function);
   }
   MPI_Comm_free(&comm);
+  copy_that_fails(job, bad);
 }
 
 void refused(const Job& job, const char* function, int error, int first) {

@@ -224,7 +224,7 @@ template <typename Count>
   if (served.value()) return MPI_SUCCESS;
   Status status = sum.load_output();
   if (status.ok()) status = sum.load_input();
-  if (!status.ok()) return refuse(status, "MPI_Allreduce", comm);
+  if (!status.ok()) return refuse_image(status, "MPI_Allreduce", comm);
 
   const int rc = allreduce_on_host(sum.input(), sum.output(), count, type, op, comm, &staged);
   if (rc != MPI_SUCCESS) return rc;
@@ -260,7 +260,7 @@ template <typename Count>
     }
     if (sends) status = views.written.load();
   }
-  if (!status.ok()) return refuse(status, "MPI_Bcast", comm);
+  if (!status.ok()) return refuse_image(status, "MPI_Bcast", comm);
   const int rc = bcast_on_host(view.buffer(), count, type, root, comm);
   if (rc != MPI_SUCCESS) return rc;
   status = after_bcast(buffer, view.beside(), elements, type, root, comm);
@@ -321,6 +321,14 @@ int Backend::refuse(const Status& status, const char* call, MPI_Comm comm) {
                                                                     : MPI_ERR_OTHER;
   mpi_.Comm_call_errhandler(comm, error_class);
   return error_class;
+}
+
+// A mistake is likely to be all ranks', who may go on with the next call. Want of memory or a copy that fails
+// is this rank's alone: the others are in the call and would wait for it.
+int Backend::refuse_image(const Status& status, const char* call, MPI_Comm comm) {
+  const bool is_mistake = status.code() == Code::invalid_argument || status.code() == Code::unsupported;
+  CommState* const state = is_mistake ? nullptr : served_anywhere(comm);
+  return state != nullptr ? fail(status, comm, *state) : refuse(status, call, comm);
 }
 
 // Other ranks may be inside the collective already, so there is no way back to the host: say why and let the

@@ -180,6 +180,8 @@ class Backend {
     return fail(status, comm, state);
   }
   int fail(const Status& status, MPI_Comm comm, CommState& state);
+  // A buffer of which this rank cannot have an image.
+  int refuse_image(const Status& status, const char* call, MPI_Comm comm);
   [[gnu::cold]] int out_of_memory(const char* call, MPI_Comm comm);
   void explain_host(Collective collective, Reason reason, CommState& state);
 
