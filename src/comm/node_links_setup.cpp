@@ -21,6 +21,28 @@ std::uint64_t key_of(const std::vector<gpu::Origin>& origins) {
   return key;
 }
 
+// Whether no two ranks have in common what `same` says.
+template <typename Same>
+bool are_all_different(const std::vector<gpu::Origin>& origins, const Same& same) {
+  return std::all_of(origins.begin(), origins.end(), [&](const gpu::Origin& one) {
+    return std::count_if(origins.begin(), origins.end(),
+                         [&](const gpu::Origin& other) { return same(one, other); }) == 1;
+  });
+}
+
+bool are_apart(const std::vector<gpu::Origin>& origins) {
+  return are_all_different(origins, [](const gpu::Origin& one, const gpu::Origin& other) {
+    return one.board[0] == 0 || std::equal(std::begin(one.board), std::end(one.board), other.board);
+  });
+}
+
+// In one process a call of any thread's that waits for a GPU (cudaFree) may wait for the kernel of one rank,
+// and hold up the launch of the other rank's, for which that one waits.
+bool are_processes(const std::vector<gpu::Origin>& origins) {
+  return are_all_different(
+      origins, [](const gpu::Origin& one, const gpu::Origin& other) { return one.same_process(other); });
+}
+
 }  // namespace
 
 Result<bool> NodeLinks::make_links(gpu::Gpu& gpu, const gpu::Place& place) {
@@ -35,11 +57,7 @@ Result<bool> NodeLinks::make_links(gpu::Gpu& gpu, const gpu::Place& place) {
   direct_ = std::all_of(origins.begin(), origins.end(), [&](const gpu::Origin& one) { return one == mine; });
   exported_ = std::any_of(origins.begin(), origins.end(),
                           [&](const gpu::Origin& one) { return !one.same_process(mine); });
-  apart_ = std::all_of(origins.begin(), origins.end(), [&](const gpu::Origin& one) {
-    return one.board[0] != 0 && std::count_if(origins.begin(), origins.end(), [&](const gpu::Origin& other) {
-                                  return std::equal(std::begin(one.board), std::end(one.board), other.board);
-                                }) == 1;
-  });
+  apart_ = are_apart(origins) && (limits_.shared_context || are_processes(origins));
   key_ = key_of(origins);
   return met;
 }

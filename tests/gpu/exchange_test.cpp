@@ -271,6 +271,13 @@ TEST(Exchange, AsFarAsIsSaid) {
   EXPECT_EQ(exchanges_of(2, 2, 1), 0);
 }
 
+// Threads of a process do so only where they are let: another one of its may be in a call that waits for the
+// one rank's kernel, and keeps the other rank from its launch.
+TEST(Exchange, ThreadsHaveToBeLet) {
+  const ThreadsRefused refused;
+  EXPECT_EQ(exchanges_of(2, 2, 10), 0);
+}
+
 // Nor does a kernel wait where the GPU would end it, or where its launch would not return before another
 // rank's.
 TEST(Exchange, NotWhereKernelsMayNotWait) {
