@@ -24,14 +24,14 @@ class ThreadsRefused {
   static constexpr const char* kName = "HEDDLE_SHARED_CONTEXT";
 };
 
-// A stream that does not synchronise with the default stream, in a device's primary context; current in the
-// calling thread.
+// A stream that does not synchronise with the default stream, unless it is told to, in a device's primary
+// context; current in the calling thread.
 class TestStream {
  public:
-  TestStream(const TestDriver& driver, int device) : driver_(driver) {
+  TestStream(const TestDriver& driver, int device, unsigned flags = CU_STREAM_NON_BLOCKING)
+      : driver_(driver) {
     driver.set_current(driver.primary(device));
-    driver.call<PFN_cuStreamCreate_v2000>("cuStreamCreate", &stream_,
-                                          static_cast<unsigned>(CU_STREAM_NON_BLOCKING));
+    driver.call<PFN_cuStreamCreate_v2000>("cuStreamCreate", &stream_, flags);
   }
   TestStream(const TestStream&) = delete;
   TestStream& operator=(const TestStream&) = delete;

@@ -20,6 +20,8 @@
  * - Streams can be captured into graphs. What may not be called meanwhile fails, and the capture with it, as
  *   the driver has it; calls of which it says that they are potentially unsafe do so always. A graph does its
  *   nodes in the order in which they were captured.
+ * - While a stream is captured that synchronises with the default stream, that one takes no work, and what is
+ *   given to it makes the capture fail; to ask whether it is captured does not.
  * - A stream that waits for a value in memory lets the other streams of its process go on, whoever waits for
  *   it.
  * - Kernels run as their host twins (kernel_twins.hpp), by name; or, with FAKE_CUDA_PTX=FILE[:FILE...], as

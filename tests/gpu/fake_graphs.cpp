@@ -36,9 +36,21 @@ Capture* find_capture(const Is& is) {
   return nullptr;
 }
 
+// The default stream would have to wait for a stream that is being captured: that capture, or null.
+Capture* implicit_capture(CUstream stream) {
+  if (!is_default(stream)) return nullptr;
+  const std::shared_ptr<Queue> queue = queue_of(stream);
+  return find_capture([&](const Capture& one) { return one.origin->queue == queue; });
+}
+
 }  // namespace
 
 namespace fake {
+
+CUresult check_implicit(CUstream stream) {
+  Capture* const found = implicit_capture(stream);
+  return found != nullptr ? invalidate(*found, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) : CUDA_SUCCESS;
+}
 
 CUresult invalidate(Capture& capture, CUresult error) {
   capture.invalid = true;
@@ -62,13 +74,8 @@ CUresult submit(CUstream stream, const Node& node) {
     stream->capture->nodes.push_back(node);
     return CUDA_SUCCESS;
   }
-  const std::shared_ptr<Queue> queue = queue_of(stream);
-  // The default stream would have to wait for one that is being captured.
-  Capture* const implicit =
-      !is_default(stream) ? nullptr
-                          : find_capture([&](const Capture& one) { return one.origin->queue == queue; });
-  if (implicit != nullptr) return invalidate(*implicit, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
-  node(queue);
+  if (const CUresult error = check_implicit(stream); error != CUDA_SUCCESS) return error;
+  node(queue_of(stream));
   return CUDA_SUCCESS;
 }
 
@@ -106,6 +113,8 @@ FAKE CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus* 
                                         CUgraph* graph, const CUgraphNode** dependencies, size_t* count) {
   ENTER("cuStreamGetCaptureInfo")
   if (graph != nullptr || dependencies != nullptr || count != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  // To ask does no harm to that capture.
+  if (implicit_capture(stream) != nullptr) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   const std::shared_ptr<Capture> capture = is_default(stream) ? nullptr : stream->capture;
   *status = capture == nullptr ? CU_STREAM_CAPTURE_STATUS_NONE
             : capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED

@@ -164,6 +164,7 @@ FAKE CUresult cuStreamSynchronize(CUstream stream) {
     if (error == CUDA_ERROR_NOT_INITIALIZED) return error;
     if (const CUresult unsafe = check_unsafe(); unsafe != CUDA_SUCCESS) return unsafe;
     if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
+    if (const CUresult implicit = check_implicit(stream); implicit != CUDA_SUCCESS) return implicit;
     if (const auto capture = capture_of(stream))
       return invalidate(*capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     queue = queue_of(stream);
@@ -180,6 +181,7 @@ FAKE CUresult cuStreamSynchronize(CUstream stream) {
 FAKE CUresult cuStreamQuery(CUstream stream) {
   ENTER_UNSAFE("cuStreamQuery")
   if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
+  if (const CUresult implicit = check_implicit(stream); implicit != CUDA_SUCCESS) return implicit;
   if (const auto capture = capture_of(stream))
     return invalidate(*capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   const std::shared_ptr<Queue> queue = queue_of(stream);
@@ -234,6 +236,7 @@ FAKE CUresult cuStreamGetCtx(CUstream stream, CUcontext* context) {
 FAKE CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
   ENTER("cuStreamWaitEvent")
   check_exists(event);
+  if (const CUresult implicit = check_implicit(stream); implicit != CUDA_SUCCESS) return implicit;
   const std::shared_ptr<Capture> capture = capture_of(stream);
   if (flags == CU_EVENT_WAIT_EXTERNAL) {
     if (capture == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -265,6 +268,7 @@ FAKE CUresult cuEventRecord(CUevent event, CUstream stream) {
   ENTER("cuEventRecord")
   check_exists(event);
   if (!is_of_its_context(event, stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult implicit = check_implicit(stream); implicit != CUDA_SUCCESS) return implicit;
   const std::shared_ptr<Capture> capture = capture_of(stream);
   if (capture != nullptr && event->pages != nullptr)
     return invalidate(*capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);

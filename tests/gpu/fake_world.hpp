@@ -210,6 +210,8 @@ inline CUresult submit(CUstream stream, const Work& work) {
 // For calls that would wait, and those of which the driver says that they are potentially unsafe during a
 // capture.
 CUresult check_unsafe();
+// For work of the default stream, which would have to wait for a stream that is being captured.
+CUresult check_implicit(CUstream stream);
 // A call that makes a capture fail.
 CUresult invalidate(Capture& capture, CUresult error);
 

@@ -106,6 +106,32 @@ TEST(GpuGraphs, OfAnotherContext) {
   });
 }
 
+// The default stream takes no work while one that synchronises with it is captured, and to find that out does
+// the capture no harm.
+TEST(GpuGraphs, DefaultStreamBesideACapture) {
+  on_ranks(2, [](heddle_comm_t comm, int rank) {
+    const Words words(rank, 4, rank + 1);
+    const auto sum_on_default = [&] {
+      return heddle_allreduce_on_stream(HEDDLE_IN_PLACE, words.at(), 4, HEDDLE_INT32, HEDDLE_SUM, comm,
+                                        nullptr);
+    };
+    const TestStream captured(*driver, rank, CU_STREAM_DEFAULT);
+    for (const char* why : {"call it once outside the capture first", "takes no work"}) {
+      TestGraph graph(*driver, captured);
+      if (rank == 1) graph.begin();
+      EXPECT_EQ(sum_on_default(), HEDDLE_ERR_UNSUPPORTED);
+      const std::string text = heddle_last_error();
+      EXPECT_NE(text.find(rank == 1 ? why : "rank 1 could not do its part"), std::string::npos) << text;
+      if (rank == 1) {
+        CAPTURED(graph);
+      }
+      words.set(rank + 1);
+      OK(sum_on_default());
+      EXPECT_EQ(words.value(), 3);
+    }
+  });
+}
+
 // What goes to another stream of the thread's is no part of a capture, and does it no harm; nor does setting
 // up for it.
 TEST(GpuGraphs, BesideACapture) {
