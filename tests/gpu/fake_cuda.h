@@ -22,6 +22,8 @@
  *   nodes in the order in which they were captured.
  * - While a stream is captured that synchronises with the default stream, that one takes no work, and what is
  *   given to it makes the capture fail; to ask whether it is captured does not.
+ * - With FAKE_CUDA_DEPTH=N a stream takes so much work, and who gives it more waits until some of that is
+ *   done.
  * - A stream that waits for a value in memory lets the other streams of its process go on, whoever waits for
  *   it.
  * - Kernels run as their host twins (kernel_twins.hpp), by name; or, with FAKE_CUDA_PTX=FILE[:FILE...], as

@@ -198,6 +198,7 @@ bool carry_out(const MemoryOperation& one) {
 
 FAKE CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned count, CUstreamBatchMemOpParams* given,
                                     unsigned flags) {
+  come_to_room(stream);
   ENTER("cuStreamBatchMemOp")
   if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
   if (count == 0 || count > 255 || flags != 0) return CUDA_ERROR_INVALID_VALUE;

@@ -223,6 +223,7 @@ FAKE CUresult cuFuncLoad(CUfunction function) {
 FAKE CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z, unsigned block_x,
                              unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream,
                              void** parameters, void** extra) {
+  come_to_room(stream);
   ENTER("cuLaunchKernel")
   if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
   const bool as_agreed = x > 0 && y == 1 && z == 1 && block_x == kThreads && block_y == 1 && block_z == 1 &&

@@ -83,22 +83,26 @@ bool is_of_its_context(CUevent event, CUstream stream) {
 }  // namespace
 
 FAKE CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  come_to_room(stream);
   ENTER("cuMemcpyDtoHAsync")
   world().copied["cuMemcpyDtoHAsync"] += bytes;
   return copy_later(reinterpret_cast<Address>(to), from, bytes, stream);
 }
 FAKE CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
+  come_to_room(stream);
   ENTER("cuMemcpyHtoDAsync")
   world().copied["cuMemcpyHtoDAsync"] += bytes;
   return copy_later(to, reinterpret_cast<Address>(from), bytes, stream);
 }
 FAKE CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  come_to_room(stream);
   ENTER("cuMemcpyDtoDAsync")
   world().copied["cuMemcpyDtoDAsync"] += bytes;
   return copy_later(to, from, bytes, stream);
 }
 // Between a device and the host, as heddle uses it.
 FAKE CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* what, CUstream stream) {
+  come_to_room(stream);
   ENTER("cuMemcpy2DAsync")
   const CUDA_MEMCPY2D& w = *what;
   const bool to_host = w.srcMemoryType == CU_MEMORYTYPE_DEVICE && w.dstMemoryType == CU_MEMORYTYPE_HOST;
@@ -124,6 +128,7 @@ FAKE CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* what, CUstream stream) {
                 }));
 }
 FAKE CUresult cuMemsetD8Async(CUdeviceptr at, unsigned char value, size_t bytes, CUstream stream) {
+  come_to_room(stream);
   ENTER("cuMemsetD8Async")
   if (!alive(current())) return CUDA_ERROR_INVALID_CONTEXT;
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
@@ -234,6 +239,7 @@ FAKE CUresult cuStreamGetCtx(CUstream stream, CUcontext* context) {
 // An event that was recorded in a capture takes the stream into it, and no other event passes into one or out
 // of it.
 FAKE CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
+  come_to_room(stream);
   ENTER("cuStreamWaitEvent")
   check_exists(event);
   if (const CUresult implicit = check_implicit(stream); implicit != CUDA_SUCCESS) return implicit;
@@ -265,6 +271,7 @@ FAKE CUresult cuEventCreate(CUevent* event, unsigned flags) {
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuEventRecord(CUevent event, CUstream stream) {
+  come_to_room(stream);
   ENTER("cuEventRecord")
   check_exists(event);
   if (!is_of_its_context(event, stream)) return CUDA_ERROR_INVALID_HANDLE;

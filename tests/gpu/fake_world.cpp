@@ -64,6 +64,7 @@ World::World() {
   drops_peer_writes = std::getenv("FAKE_CUDA_DROPS_PEER_WRITES") != nullptr;
   drops_peer_reads = std::getenv("FAKE_CUDA_DROPS_PEER_READS") != nullptr;
   drops_exchanges = std::getenv("FAKE_CUDA_DROPS_EXCHANGES") != nullptr;
+  if (const char* n = std::getenv("FAKE_CUDA_DEPTH")) depth = std::strtoull(n, nullptr, 10);
   const char* const times = std::getenv("FAKE_CUDA_SLOW");
   std::istringstream slow_ones(times != nullptr ? times : "");
   for (std::string entry; std::getline(slow_ones, entry, ',');)
@@ -225,6 +226,21 @@ void come_to_context() {
   }
   for (const auto& [queue, given] : all)
     come_to(queue, given);
+}
+
+void come_to_room(CUstream stream) {
+  std::shared_ptr<Queue> queue;
+  unsigned long long until = 0;
+  {
+    const std::lock_guard lock(world().mutex);
+    if (world().depth == 0 || !alive(current())) return;
+    check_exists(stream);
+    if (!is_default(stream) && stream->capture != nullptr) return;
+    queue = queue_of(stream);
+    if (queue->given - queue->done < world().depth) return;
+    until = queue->given - world().depth + 1;
+  }
+  come_to(queue, until);
 }
 
 void give(Queue& queue, Work work) {

@@ -161,6 +161,7 @@ struct World {
   bool drops_peer_writes = false;
   bool drops_peer_reads = false;
   bool drops_exchanges = false;
+  unsigned long long depth = 0;  // of streams; 0: without end
   std::map<CUmemGenericAllocationHandle, std::pair<std::shared_ptr<Pages>, int>> handles;
   std::vector<std::weak_ptr<Queue>> queues;
   std::set<CUstream> streams;
@@ -199,6 +200,8 @@ void come_to(const std::shared_ptr<Queue>& queue, unsigned long long until);
 // All that the current context's streams were given: so long may the driver take to free memory, or to forget
 // memory of the host's. The world must not be locked.
 void come_to_context();
+// A stream takes so much work and no more until some of it is done. The world must not be locked.
+void come_to_room(CUstream stream);
 
 // ---- Captures (fake_graphs.cpp)
 
