@@ -111,7 +111,13 @@ void Backend::take_over(MPI_Comm comm, CommState& state) {
   // Open MPI's and UCX's functions take what they like of the stack, and MPICH 4.0 137 KiB to add two vectors
   // of integers. Who uses MPI in a thread with less has asked for threads, so that another one may.
   constexpr std::size_t kStack = 512 * 1024;
-  with_stack(kStack, [&] { set_up_->run(comm, state, *map_); });
+  try {
+    with_stack(kStack, [&] { set_up_->run(comm, state, *map_); });
+  } catch (...) {
+    // The others are in it, and would take this rank's next call for this one.
+    state.mode = Mode::failed;
+    throw;
+  }
 }
 
 CommState* Backend::attach(MPI_Comm comm) {
