@@ -327,8 +327,9 @@ int Backend::refuse(const Status& status, const char* call, MPI_Comm comm) {
 // is this rank's alone: the others are in the call and would wait for it.
 int Backend::refuse_image(const Status& status, const char* call, MPI_Comm comm) {
   const bool is_mistake = status.code() == Code::invalid_argument || status.code() == Code::unsupported;
-  CommState* const state = is_mistake ? nullptr : served_anywhere(comm);
-  return state != nullptr ? fail(status, comm, *state) : refuse(status, call, comm);
+  CommState* const state = is_mistake ? nullptr : registry_.find(comm);
+  const bool served = state != nullptr && (state->mode == Mode::heddle || state->mode == Mode::partly);
+  return served ? fail(status, comm, *state) : refuse(status, call, comm);
 }
 
 // Other ranks may be inside the collective already, so there is no way back to the host: say why and let the
