@@ -162,6 +162,27 @@ void failures(const Job& job) {
   }
 }
 
+// The GPU does nothing for the last rank, and its vector does not come to the host: the others are in the
+// call and would take its next one for this.
+void no_image(const Job& job) {
+  const Comms comms;
+  MPI_Comm_set_errhandler(comms.gpu, MPI_ERRORS_RETURN);
+  const Where where;
+  Buffer in(job, where.in, where.in_device, Bytes(kLarge * sizeof(float)));
+  Buffer out(job, where.out, where.out_device, Bytes(kLarge * sizeof(float)));
+  const auto sum = [&] {
+    return MPI_Allreduce(in.data(), out.data(), static_cast<int>(kLarge), MPI_FLOAT, MPI_SUM, comms.gpu);
+  };
+  if (sum() != MPI_SUCCESS) job::fail("a sum: error");
+  const char* const failing[] = {"cuLaunchKernel", "cuMemcpyDtoHAsync"};
+  for (const char* name : failing)
+    if (job.last()) job.fail(name, 1'000);
+  if (sum() == MPI_SUCCESS) job::fail("a sum without an image: no error");
+  for (const char* name : failing)
+    if (job.last()) job.driver->fail_no_more(name);
+  if (sum() == MPI_SUCCESS) job::fail("what follows: no error");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -173,7 +194,10 @@ int main(int argc, char** argv) {
     const bool bare = what == "bare" && job::rank_of(MPI_COMM_WORLD) == 0;
     const Job job(bare ? nullptr : argv[1]);
     conform(job);
-    if (what == "failures") failures(job);
+    if (what == "failures") {
+      failures(job);
+      no_image(job);
+    }
     if (what == "codes" || what == "entries" || what == "images") crosses(job, what);
   }
   MPI_Finalize();

@@ -218,7 +218,11 @@ template <typename Count>
   StagedSum sum(device_buffers_, mpi_, packing_, in, out, static_cast<std::size_t>(count), type);
   Staged staged{sum.source()};
   Result<bool> served = allreduce_by_entries(sum, op, comm, &staged.asked);
-  if (served.ok() && !served.value()) served = allreduce_losing(sum, op, comm);
+  if (served.ok() && !served.value()) {
+    served = allreduce_losing(sum, op, comm);
+    // Told to nobody, unlike those of the others.
+    if (!served.ok()) return refuse_image(served.status(), "MPI_Allreduce", comm);
+  }
   if (served.ok() && !served.value()) served = allreduce_on_gpus(in, out, sum.count(), type, op, comm);
   if (!served.ok()) return refuse(served.status(), "MPI_Allreduce", comm);
   if (served.value()) return MPI_SUCCESS;
