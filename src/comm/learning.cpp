@@ -132,12 +132,11 @@ Status Learning::single_copy(const ShmTeam& team) {
   // They have met: all others show where they can be read.
   if (all.ok() && all.value() != 0) all = least_on_node(team.reads_all() ? 1 : 0);
   if (!all.ok() || all.value() == 0) return all.status();
-  if (measures) {
-    const Result<bool> pays = try_single_copy(team);
-    if (!pays.ok()) return pays.status();
-    known.store(pays.value(), std::memory_order_relaxed);
-  }
-  copy_once(!measures || known.load(std::memory_order_relaxed));
+  const Result<bool> pays = measures ? try_single_copy(team) : Result<bool>(true);
+  if (!pays.ok()) return pays.status();
+  if (measures) known.store(pays.value(), std::memory_order_relaxed);
+  // Not what is known now, which may be what another thread's communicator has just found on this rank alone.
+  copy_once(pays.value());
   return {};
 }
 
