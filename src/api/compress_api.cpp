@@ -59,6 +59,15 @@ Status check_path(const char* path) {
   return *path != 0 ? Status() : Status(Code::invalid_argument, "path is empty");
 }
 
+// Where it is one, which may be null. What the call leaves in it would be what the sum is.
+Status check_residual(heddle_residual_t residual, const void* result, std::size_t bytes, const char* what) {
+  if (residual == nullptr) return {};
+  HEDDLE_TRY(check(residual));
+  if (!residual->residual.overlaps(result, bytes)) return {};
+  return Status(Code::invalid_argument,
+                std::string(what) + " overlaps the values of the residual; give it memory of its own");
+}
+
 Status check_compressed(const void* sendbuf, float* recvbuf, std::size_t count, const char* method,
                         std::uint64_t seed, heddle_residual_t residual, CompressedJob* job) {
   const heddle_dtype type = HEDDLE_FLOAT32;
@@ -67,7 +76,7 @@ Status check_compressed(const void* sendbuf, float* recvbuf, std::size_t count, 
   HEDDLE_TRY(check_reduction(sendbuf, recvbuf, count, type, sum, &r));
   const Result<Compression> how = method_in(method);
   if (!how.ok()) return how.status();
-  if (residual != nullptr) HEDDLE_TRY(check(residual));
+  HEDDLE_TRY(check_residual(residual, recvbuf, count * sizeof(float), "recvbuf"));
   if (residual != nullptr && residual->residual.size() != count)
     return Status(Code::invalid_argument, "the residual has " + std::to_string(residual->residual.size()) +
                                               " values and count is " + std::to_string(count));
@@ -98,7 +107,7 @@ Status check_coded(const heddle_sparse* in, const float* dense, const char* meth
                    heddle_residual_t residual, CodedSparseJob* job) {
   HEDDLE_TRY(check_vector(in, "in", &job->in));
   HEDDLE_TRY(check_dense(dense, sizeof(float), job->in));
-  if (residual != nullptr) HEDDLE_TRY(check(residual));
+  HEDDLE_TRY(check_residual(residual, dense, job->in.dimension * sizeof(float), "dense"));
   const Result<Compression> how = method_in(method);
   if (!how.ok()) return how.status();
   job->how = how.value();

@@ -65,7 +65,7 @@ Status check_arguments(const CodedSparseJob& job) {
                                               "codec is wanted here; select before");
   if (job.in.value_type != DType::f32)
     return Status(Code::invalid_argument,
-                  std::string("coded sums are of f32, not ") + dtype_name(job.in.value_type));
+                  std::string("coded sums are of float32, not ") + dtype_name(job.in.value_type));
   if (job.residual != nullptr && job.residual->size() != job.in.dimension)
     return Status(Code::invalid_argument, "the residual has " + std::to_string(job.residual->size()) +
                                               " values and the dimension is " +
@@ -119,7 +119,9 @@ Status CompressedSums::agree_on(const CompressedJob& job) {
     if (all[rank] != all[0])
       return Status(Code::invalid_argument,
                     "rank " + std::to_string(rank) +
-                        " asked for another compression, count or seed than rank 0; nothing was exchanged");
+                        " asked for another compression, count or seed than rank 0 (this rank: " +
+                        compression_name(job.how) + ", count " + std::to_string(job.count) + ", seed " +
+                        std::to_string(job.how.codec.seed) + "); nothing was exchanged");
   }
   return {};
 }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/overlap.hpp"
 #include "base/status.hpp"
 #include "compress/residual.hpp"
 #include "gpu/sparse_link.hpp"
@@ -18,6 +19,10 @@ class PlacedResidual {
   explicit PlacedResidual(Residual residual) : residual_(std::move(residual)) {}
 
   std::size_t size() const { return residual_.size(); }
+  // Whether these bytes are some of its values' in the host's memory, which show() has told the address of.
+  bool overlaps(const void* memory, std::size_t bytes) const {
+    return overlap(memory, bytes, residual_.values().data(), residual_.values().size_bytes());
+  }
 
   // The residual in the host's memory, which is brought back where it lies on a GPU. A failure is CUDA's, and
   // changes nothing.

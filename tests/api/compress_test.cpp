@@ -226,17 +226,22 @@ TEST(CompressApi, TheMistakesOfOneRankAreToldToAll) {
       return heddle_sparse_allreduce_coded(&from, to, method, 1, kept, comm);
     };
     float* const out = result.data();
+    float* left = nullptr;
+    std::size_t count = 0;
+    ASSERT_EQ(heddle_residual_values(residual, &left, &count), HEDDLE_OK);
     for (const char* right : {"fp16", "topk:0.5", "randomk:0.5"}) {
       told(sum(last ? "fp17" : right, out, residual), "\"fp17\" is not a compression");
       told(sum(last ? nullptr : right, out, residual), "method is null");
       told(sum(right, last ? nullptr : out, residual), "recvbuf is null");
       told(sum(right, out, last ? small : residual), "the residual has 7 values and count is 8");
+      told(sum(right, last ? left : out, residual), "recvbuf overlaps the values of the residual");
     }
     told(coded(in, last ? "fp17" : "fp16", out, residual), "\"fp17\" is not a compression");
     told(coded(in, last ? "topk:0.5" : "fp16", out, residual), "leaves values out");
     told(coded(in, "fp16", last ? nullptr : out, residual), "dense is null");
     told(coded(in, "fp16", last ? vector.data() : out, residual), "dense overlaps in->values");
     told(coded(in, "fp16", out, last ? small : residual), "the residual has 7 values and the dimension is 8");
+    told(coded(in, "fp16", last ? left : out, residual), "dense overlaps the values of the residual");
     for (const heddle_dtype type : {HEDDLE_INT8, HEDDLE_FLOAT64}) {
       heddle_sparse other = in;
       if (last) other.value_type = type;
@@ -278,7 +283,7 @@ TEST(CompressApi, WrongArgumentsOfCodedSumsAreNamed) {
     indices[1] = 4;
     refuses("qsgd:8", dense, "index");
     in.value_type = HEDDLE_INT32;
-    refuses("qsgd:8", dense, "of f32, not");
+    refuses("qsgd:8", dense, "of float32, not int32");
     in.dimension = UINT64_MAX;
     in.index_type = HEDDLE_INDEX64;
     refuses("qsgd:8", dense, "more than memory can hold");

@@ -149,7 +149,7 @@ TEST_P(CompressedStreams, RanksThatDisagreeOnStreamsAreTold) {
     }
     CodedSparseJob broken = job;
     if (last) broken.in.value_type = DType::i32;
-    refused(broken, who + " passed arguments that are refused", "of f32, not int32");
+    refused(broken, who + " passed arguments that are refused", "of float32, not int32");
     broken = job;
     if (last) broken.residual = &small;
     refused(broken, who + " passed arguments that are refused",
