@@ -67,7 +67,8 @@
  *
  * FAILURES
  *
- * HEDDLE_ERR_ARGUMENT: memory that was freed. HEDDLE_ERR_SYSTEM: an error of CUDA's.
+ * HEDDLE_ERR_ARGUMENT: memory that was freed, or ranks whose calls differ. HEDDLE_ERR_SYSTEM: an error of
+ * CUDA's.
  * HEDDLE_ERR_PEER: on the ranks that did not fail. After one of these, outside of a capture, the
  * contents of the buffers are undefined, no stream uses them any more, and the communicator remains
  * usable unless its ranks cannot synchronise.
@@ -113,7 +114,8 @@ extern "C" {
 
 struct CUstream_st; /* CUDA's; CUstream and cudaStream_t point to it */
 
-/* As heddle_allreduce, on `stream`. Elements of x86's long double are HEDDLE_ERR_UNSUPPORTED. Collective. */
+/* As heddle_allreduce, on `stream`. Elements of x86's long double are HEDDLE_ERR_UNSUPPORTED where the GPUs
+ * serve the ranks. Collective. */
 HEDDLE_API heddle_status heddle_allreduce_on_stream(const void* sendbuf, void* recvbuf, size_t count,
                                                     heddle_dtype dtype, heddle_op op, heddle_comm_t comm,
                                                     struct CUstream_st* stream);

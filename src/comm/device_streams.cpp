@@ -89,9 +89,12 @@ Status DevicePath::agree_on_call(const Status& mine, bool captured, DeviceWork& 
   const Status status = agree(mine, all, refused);
   std::copy(all.begin() + 2, all.end(), words.begin());
   *in_graph = all[0] != 0;
-  if (!status.ok() || all[0] == 0 || all[1] == 0) return status;
+  if (!status.ok()) return status;
   *refused = true;
-  return refuse_mixed(captured);
+  if (all[0] != 0 && all[1] != 0) return refuse_mixed(captured);
+  if (!work.agreed()) return refuse_different();
+  *refused = false;
+  return {};
 }
 
 namespace {

@@ -3,10 +3,40 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/hash.hpp"
 #include "base/round_up.hpp"
 
 namespace heddle {
 namespace {
+
+// ---- What the ranks want
+
+// Equal where they want the same.
+std::uint64_t asked(const DeviceSum& sum) {
+  return mix64(mix64(sum.count) ^
+               (static_cast<std::uint64_t>(sum.type) << 8 | static_cast<std::uint64_t>(sum.op)));
+}
+std::uint64_t asked(const DeviceBcast& bcast) {
+  return mix64(~mix64(bcast.bytes) ^ static_cast<std::uint64_t>(bcast.root));
+}
+
+// It is compared in the first meeting. `more`: words besides, for all to know.
+class Compared : public DeviceWork {
+ public:
+  std::span<std::uint64_t> words() override { return words_; }
+  // The largest of all ranks' words is each one's where they are equal.
+  bool agreed() const override { return words_[0] == ~words_[1]; }
+
+ protected:
+  explicit Compared(std::uint64_t number, std::size_t more = 0) : words_(2 + more) {
+    words_[0] = number;
+    words_[1] = ~number;
+  }
+  std::span<std::uint64_t> places() { return std::span(words_).subspan(2); }
+
+ private:
+  std::vector<std::uint64_t> words_;
+};
 
 // ---- Where the buffers lie
 
@@ -17,14 +47,13 @@ std::byte* pointer(std::uint64_t word) {
   return reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(word));
 }
 
-class DirectSum final : public DeviceWork {
+class DirectSum final : public Compared {
  public:
   DirectSum(const Worker& worker, const DeviceSum& sum)
-      : worker_(worker), sum_(sum), places_(2 * static_cast<std::size_t>(worker.size)) {
-    places_[2 * static_cast<std::size_t>(worker.rank)] = word(sum.in);
-    places_[2 * static_cast<std::size_t>(worker.rank) + 1] = word(sum.out);
+      : Compared(asked(sum), 2 * static_cast<std::size_t>(worker.size)), worker_(worker), sum_(sum) {
+    places()[2 * static_cast<std::size_t>(worker.rank)] = word(sum.in);
+    places()[2 * static_cast<std::size_t>(worker.rank) + 1] = word(sum.out);
   }
-  std::span<std::uint64_t> words() override { return places_; }
   std::size_t steps() const override { return 1; }
   int leader() const override { return 0; }
   // Of a blocking call: the default stream is one for all ranks, so this is after what any of them has given
@@ -33,9 +62,9 @@ class DirectSum final : public DeviceWork {
     if (worker_.rank != leader()) return {};
     std::vector<const void*> inputs;
     std::vector<void*> outputs;
-    for (std::size_t r = 0; r < places_.size(); r += 2) {
-      inputs.push_back(pointer(places_[r]));
-      outputs.push_back(pointer(places_[r + 1]));
+    for (std::size_t r = 0; r < places().size(); r += 2) {
+      inputs.push_back(pointer(places()[r]));
+      outputs.push_back(pointer(places()[r + 1]));
     }
     HEDDLE_TRY(worker_.link->after_earlier_work());
     return worker_.link->fold(sum_.type, sum_.op, inputs, outputs, sum_.count);
@@ -44,16 +73,15 @@ class DirectSum final : public DeviceWork {
  private:
   const Worker worker_;
   const DeviceSum sum_;
-  std::vector<std::uint64_t> places_;
 };
 
-class DirectBcast final : public DeviceWork {
+// As many words as a sum has, so that the two can meet and be told apart.
+class DirectBcast final : public Compared {
  public:
   DirectBcast(const Worker& worker, const DeviceBcast& bcast)
-      : worker_(worker), bcast_(bcast), places_(static_cast<std::size_t>(worker.size)) {
-    places_[static_cast<std::size_t>(worker.rank)] = word(bcast.buffer);
+      : Compared(asked(bcast), 2 * static_cast<std::size_t>(worker.size)), worker_(worker), bcast_(bcast) {
+    places()[static_cast<std::size_t>(worker.rank)] = word(bcast.buffer);
   }
-  std::span<std::uint64_t> words() override { return places_; }
   std::size_t steps() const override { return 1; }
   int leader() const override { return bcast_.root; }
   Status step(std::size_t /*k*/) override {
@@ -62,7 +90,7 @@ class DirectBcast final : public DeviceWork {
     for (int r = 0; r < worker_.size; ++r) {
       if (r == worker_.rank) continue;
       HEDDLE_TRY(
-          worker_.link->copy(pointer(places_[static_cast<std::size_t>(r)]), bcast_.buffer, bcast_.bytes));
+          worker_.link->copy(pointer(places()[static_cast<std::size_t>(r)]), bcast_.buffer, bcast_.bytes));
     }
     return {};
   }
@@ -70,14 +98,14 @@ class DirectBcast final : public DeviceWork {
  private:
   const Worker worker_;
   const DeviceBcast bcast_;
-  std::vector<std::uint64_t> places_;
 };
 
 // ---- Exchanged
 
-class ExchangedSum final : public DeviceWork {
+class ExchangedSum final : public Compared {
  public:
-  ExchangedSum(const Worker& worker, const DeviceSum& sum) : worker_(worker), sum_(sum) {}
+  ExchangedSum(const Worker& worker, const DeviceSum& sum)
+      : Compared(asked(sum)), worker_(worker), sum_(sum) {}
   std::size_t steps() const override { return 1; }
   bool meets_on_gpus() const override { return true; }
   Status step(std::size_t /*k*/) override {
@@ -95,9 +123,10 @@ class ExchangedSum final : public DeviceWork {
   const DeviceSum sum_;
 };
 
-class ExchangedBcast final : public DeviceWork {
+class ExchangedBcast final : public Compared {
  public:
-  ExchangedBcast(const Worker& worker, const DeviceBcast& bcast) : worker_(worker), bcast_(bcast) {}
+  ExchangedBcast(const Worker& worker, const DeviceBcast& bcast)
+      : Compared(asked(bcast)), worker_(worker), bcast_(bcast) {}
   std::size_t steps() const override { return 1; }
   bool meets_on_gpus() const override { return true; }
   Status step(std::size_t /*k*/) override {
@@ -114,10 +143,11 @@ class ExchangedBcast final : public DeviceWork {
 
 // After meeting k, in one stream: piece k is read, and piece k + 1 goes into the other half. What others read
 // there, piece k - 1, they had read before that meeting.
-class ByScratch : public DeviceWork {
+class ByScratch : public Compared {
  public:
-  ByScratch(const Worker& worker, std::size_t bytes)
-      : worker_(worker),
+  ByScratch(const Worker& worker, std::size_t bytes, std::uint64_t number)
+      : Compared(number),
+        worker_(worker),
         bytes_(bytes),
         piece_(bytes <= worker.layout.whole ? worker.layout.whole : worker.layout.piece),
         pieces_(div_up(bytes, piece_)) {}
@@ -142,7 +172,7 @@ class ByScratch : public DeviceWork {
 class ScratchSum final : public ByScratch {
  public:
   ScratchSum(const Worker& worker, const DeviceSum& sum)
-      : ByScratch(worker, sum.count * dtype_size(sum.type)), sum_(sum) {}
+      : ByScratch(worker, sum.count * dtype_size(sum.type), asked(sum)), sum_(sum) {}
   Status first() override {
     HEDDLE_TRY(worker_.link->after_earlier_work());
     return give(0);
@@ -170,7 +200,7 @@ class ScratchSum final : public ByScratch {
 class SharedSum final : public ByScratch {
  public:
   SharedSum(const Worker& worker, const DeviceSum& sum)
-      : ByScratch(worker, sum.count * dtype_size(sum.type)), sum_(sum) {}
+      : ByScratch(worker, sum.count * dtype_size(sum.type), asked(sum)), sum_(sum) {}
   std::size_t steps() const override { return pieces_ + 1; }
   Status first() override {
     HEDDLE_TRY(worker_.link->after_earlier_work());
@@ -218,7 +248,7 @@ class SharedSum final : public ByScratch {
 class ScratchBcast final : public ByScratch {
  public:
   ScratchBcast(const Worker& worker, const DeviceBcast& bcast)
-      : ByScratch(worker, bcast.bytes), bcast_(bcast) {}
+      : ByScratch(worker, bcast.bytes, asked(bcast)), bcast_(bcast) {}
   Status first() override {
     HEDDLE_TRY(worker_.link->after_earlier_work());
     return is_root() ? give(0) : Status();

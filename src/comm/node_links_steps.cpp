@@ -58,6 +58,7 @@ Result<bool> NodeLinks::run_on_gpus(DeviceWork& work, const Result<bool>& here, 
   if (!mine.ok()) static_cast<void>(is_finished(*link_));
   const Result<bool> all = meet(mine, here.ok() && here.value(), work.words());
   if (!all.ok() || !all.value()) return all;
+  if (!work.agreed()) return false;
   const Status given = give_to_gpus(work);
   Status mine_waited = wait_for_gpus(until);
   if (!given.ok()) return given;

@@ -24,6 +24,12 @@ Status refuse_mixed(bool captured) {
           captured ? "" : "not ", captured ? " not" : ""));
 }
 
+Status refuse_different() {
+  return Status(Code::invalid_argument,
+                "the ranks differ in the length, type, operation or root of a collective on streams: all "
+                "must make the same calls, and HEDDLE_CHECK=1 tells who calls what");
+}
+
 Status refuse_place(const void* buffer) {
   return refuse_stream(fmt::format(
       "the buffer at {} is not in the GPU context that serves this communicator's calls", buffer));

@@ -15,6 +15,8 @@ Status refuse_stream(const std::string& why);
 Status refused_elsewhere(int rank);
 // Where some ranks capture a call into a CUDA graph and others do not. `captured`: this one does.
 Status refuse_mixed(bool captured);
+// Where the ranks' calls have not one length, type, operation or root.
+Status refuse_different();
 // Of a buffer of another context.
 Status refuse_place(const void* buffer);
 // Of two ranks that share a context, whose streams would wait for words in memory: on a GPU they have waited

@@ -239,6 +239,25 @@ TEST(GpuNode, OneFails) {
   });
 }
 
+// Calls of different lengths go by images, where the host says who calls what.
+TEST(GpuNode, CallsThatDiffer) {
+  for (const int count : {10, 30'000}) {
+    for (const bool apart : {false, true}) {
+      Node node(2);
+      on_ranks(2, [&](heddle_comm_t comm, int rank) {
+        const int device = apart ? rank : 0;
+        const Buffers b(device, 0, 0);
+        ASSERT_NE(node.begin(comm, b.out.data()), -1);
+        const auto length = static_cast<std::size_t>(rank == 1 ? count + 1 : count);
+        EXPECT_EQ(heddle_allreduce(b.in.data(), b.out.data(), length, HEDDLE_INT32, HEDDLE_SUM, comm),
+                  HEDDLE_ERR_ARGUMENT);
+        EXPECT_NE(std::string(heddle_last_error()).find("is in an allreduce of"), std::string::npos)
+            << heddle_last_error();
+      });
+    }
+  }
+}
+
 }  // namespace
 
 const TestDriver* heddle::test::driver = nullptr;

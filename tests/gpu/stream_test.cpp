@@ -271,6 +271,46 @@ TEST(GpuStreams, Refused) {
   });
 }
 
+// Calls that are not the same on all ranks, short ones and those by way of the scratch, are refused on all.
+void check_differences(int devices, std::size_t count) {
+  std::barrier barrier(2);
+  on_ranks(2, [&](heddle_comm_t comm, int rank) {
+    const bool other = rank == 1;
+    const int device = rank % devices;
+    const Stream stream(device);
+    const Words words(device, count, 1);
+    const auto sum = [&](std::size_t length, heddle_dtype type, heddle_op op) {
+      return heddle_allreduce_on_stream(HEDDLE_IN_PLACE, words.at(), length, type, op, comm, stream.get());
+    };
+    const auto bcast = [&](std::size_t bytes, int root) {
+      return heddle_bcast_on_stream(words.at(), bytes, root, comm, stream.get());
+    };
+    const auto refused = [&](heddle_status status) {
+      EXPECT_EQ(status, HEDDLE_ERR_ARGUMENT);
+      EXPECT_NE(std::string(heddle_last_error()).find("the ranks differ in"), std::string::npos)
+          << heddle_last_error();
+      barrier.arrive_and_wait();
+    };
+    OK(sum(count, HEDDLE_INT32, HEDDLE_BOR));
+    refused(sum(other ? count - 1 : count, HEDDLE_INT32, HEDDLE_SUM));
+    refused(sum(count, other ? HEDDLE_FLOAT32 : HEDDLE_INT32, HEDDLE_SUM));
+    refused(sum(count, HEDDLE_INT32, other ? HEDDLE_MAX : HEDDLE_SUM));
+    refused(bcast(other ? 4 : 4 * count, 0));
+    refused(bcast(4 * count, rank));
+    refused(other ? bcast(4 * count, 0) : sum(count, HEDDLE_INT32, HEDDLE_SUM));
+    OK(sum(count, HEDDLE_INT32, HEDDLE_SUM));
+    stream.wait();
+    EXPECT_EQ(words.value(), 2);
+  });
+}
+
+TEST(GpuStreams, CallsThatDiffer) {
+  for (const int devices : {1, 2}) {
+    check_differences(devices, 50'000);
+    check_differences(devices, 1'000);
+  }
+}
+
 // Whatever fails on one rank, at whatever step, all are told, nobody waits, and it can go on.
 void check_failures(int devices, std::size_t count) {
   std::barrier barrier(3);
