@@ -105,12 +105,13 @@ def check_json(path, table, arguments):
 
 def check_train(text):
     result = text.strip().splitlines()[-1]
-    pattern = (r"result loss=\d+\.\d{4} accuracy=(\d\.\d{4}) seconds=\d+\.\d+ collective_seconds=\d+\.\d+ "
+    pattern = (r"result loss=\d+\.\d{4} accuracy=(\d\.\d{4}) seconds=(\d+\.\d+) collective_seconds=(\d+\.\d+) "
                r"collectives=(\d+)")
     match = re.fullmatch(pattern, result)
     assert match, text
     assert float(match[1]) > 0.5, text  # two epochs; guessing gives 0.1
-    assert int(match[2]) > 700, text
+    assert float(match[3]) <= float(match[2]), text
+    assert int(match[4]) == 3 + 2 * (90 * 4 + 1), text  # three layers, sent at first and summed 90 times an epoch
     assert len(re.findall(r"^epoch +\d+ +loss [\d.]+ +accuracy [\d.]+ +[\d.]+ s$", text, re.M)) == 2, text
 
 
