@@ -52,8 +52,10 @@ class NodeConnections {
 
 Result<Internode> NodeConnections::borrow_messages() {
   if (std::any_of(hellos_.begin(), hellos_.end(), [](const Hello& h) { return h.lends == 0; }))
-    return Status(Code::unsupported,
-                  "some rank has no messages to lend: not started from an MPI communicator, or by too many");
+    return Status(
+        Code::unsupported,
+        "some rank has no messages to lend: its communicator was not made from an MPI communicator, "
+        "but by heddle_comm_split, say, or too many have lent theirs");
   Result<heddle_p2p> p2p = bootstrap_.make_p2p();
   Internode way;
   if (p2p.ok()) way.lent = std::make_unique<LentMessages>(p2p.value());
