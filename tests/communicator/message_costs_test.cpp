@@ -10,16 +10,16 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <numeric>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "communicator/party.hpp"
 
 namespace heddle {
 namespace {
+
+using namespace std::chrono_literals;
 
 constexpr auto kMiddle = MessageTimes::kMiddle;
 constexpr auto kLarge = MessageTimes::kLarge;
@@ -52,24 +52,27 @@ TEST(FitMessageCost, NoByteIsCheaperThanNothing) {
   EXPECT_EQ(cost.fixed_ns, 90'000);
 }
 
-// Stands in for a partner: notes what is exchanged.
+// Stands in for a partner: notes what is exchanged, which takes what it says on a clock of its own.
 struct Partner {
   struct Message {
     bool sends;
     std::size_t bytes;
   };
   std::vector<Message> messages;
-  std::chrono::microseconds middle{0};
-  std::chrono::microseconds small{0};
+  std::chrono::microseconds middle{1};
+  std::chrono::microseconds small{1};
   std::deque<std::byte> opinions;  // of the first: what it says, or what the second is told
   int fails_at = -1;
+  TimePoint time;
 
+  Clock clock() {
+    return [this] { return time; };
+  }
   Exchange exchange() {
     return [this](bool sends, void* data, std::size_t bytes) -> Status {
       if (static_cast<int>(messages.size()) == fails_at) return Status(Code::peer_failed, "rank 1 is gone");
       messages.push_back({sends, bytes});
-      if (bytes == kMiddle) std::this_thread::sleep_for(middle);
-      if (bytes == MessageTimes::kSmall) std::this_thread::sleep_for(small);
+      time += bytes == kMiddle ? middle : bytes == MessageTimes::kSmall ? small : 1us;
       if (bytes == 1 && sends) opinions.push_back(*static_cast<std::byte*>(data));
       if (bytes == 1 && !sends) {
         *static_cast<std::byte*>(data) = opinions.empty() ? std::byte{0} : opinions.front();
@@ -89,10 +92,10 @@ struct Partner {
 // What the first of two partners measures; the second is told what the first found, and has to do the same.
 MessageTimes of_both(Partner& of_first) {
   Partner of_second;
-  const Result<MessageTimes> times = time_messages(of_first.exchange(), true);
+  const Result<MessageTimes> times = time_messages(of_first.exchange(), true, of_first.clock());
   EXPECT_TRUE(times.ok());
   of_second.opinions = of_first.opinions;
-  EXPECT_TRUE(time_messages(of_second.exchange(), false).ok());
+  EXPECT_TRUE(time_messages(of_second.exchange(), false, of_second.clock()).ok());
   EXPECT_EQ(of_first.messages.size(), of_second.messages.size());
   const std::size_t both = std::min(of_first.messages.size(), of_second.messages.size());
   for (std::size_t i = 0; i < both; ++i) {
@@ -105,11 +108,11 @@ MessageTimes of_both(Partner& of_first) {
 TEST(TimeMessages, BothPartnersExchangeTheSame) {
   for (const bool large : {true, false}) {
     Partner of_first;
-    of_first.middle = std::chrono::microseconds(large ? 0 : 3000);
+    of_first.middle = large ? 1us : 3000us;
     const MessageTimes times = of_both(of_first);
     EXPECT_EQ(of_first.of(kLarge) > 0, large);
     EXPECT_EQ(times.large_ns > 0, large);
-    EXPECT_GE(times.middle_ns, large ? 0 : 3e6);
+    EXPECT_EQ(times.middle_ns, large ? 1e3 : 3e6);
     EXPECT_LE(of_first.messages.size(), 70u);
   }
 }
@@ -118,9 +121,9 @@ TEST(TimeMessages, WhatSeemsSlowIsTimedAgainAFewTimes) {
   Partner usual;
   of_both(usual);
   Partner slow;
-  slow.small = std::chrono::microseconds(400);
+  slow.small = 400us;
   const MessageTimes times = of_both(slow);
-  EXPECT_GE(times.small_ns, 3e5);
+  EXPECT_EQ(times.small_ns, 4e5);
   EXPECT_EQ(slow.of(MessageTimes::kSmall), usual.of(MessageTimes::kSmall) + 3 * 16);
 }
 
@@ -166,33 +169,27 @@ TEST(LearnedMessageCost, IsMeasuredOnceForAll) {
 // Where ends share something, a message costs more while all ranks send than between two of them.
 TEST(LearnedMessageCost, KnowsWhatACrowdAdds) {
   test::Party party({1, 2, 3, 4});
-  std::mutex bottleneck;
-  for (int rank = 0; rank < party.size(); ++rank) {
+  test::Wire wire(1us);
+  party.share(wire);
+  for (int rank = 0; rank < party.size(); ++rank)
     party.processes.push_back(std::make_shared<ProcessState>());
-    party.lender(rank).bottleneck = &bottleneck;
-    party.lender(rank).send_takes = std::chrono::microseconds(1000);
-  }
   party.run(test::quiet(), [](test::Rank&, Communicator&) {});
   const MessageCost cost = party.processes[0]->message_cost();
-  // What else runs on the cores makes either longer, and not shorter.
-  EXPECT_GE(cost.fixed_ns, 1e6);
-  EXPECT_GT(cost.least_ns, 2.5e6) << "four at a time";
+  EXPECT_EQ(cost.fixed_ns, 1e3);
+  EXPECT_GT(cost.least_ns, 2.5e3) << "four at a time";
 }
 
 // It knows what all nodes add that send far at once: here they share one wire, so that each waits for about
 // all others.
 TEST(LearnedMessageCost, KnowsWhatTheMiddleBears) {
-  constexpr std::chrono::microseconds kOnTheWire{1000};  // long beside a turn on a core of somebody else
   const auto cost_of = [&](int ranks) {
-    std::mutex wire;
     std::vector<std::uint64_t> nodes(static_cast<std::size_t>(ranks));
     std::iota(nodes.begin(), nodes.end(), 1);
     test::Party party(nodes);
-    for (int rank = 0; rank < ranks; ++rank) {
+    test::Wire wire(100us);
+    party.share(wire);
+    for (int rank = 0; rank < ranks; ++rank)
       party.processes.push_back(std::make_shared<ProcessState>());
-      party.lender(rank).bottleneck = &wire;
-      party.lender(rank).send_takes = kOnTheWire;
-    }
     party.run(test::quiet(), [](test::Rank&, Communicator&) {});
     for (const auto& process : party.processes)
       EXPECT_EQ(process->message_cost(), party.processes[0]->message_cost());
@@ -201,7 +198,8 @@ TEST(LearnedMessageCost, KnowsWhatTheMiddleBears) {
   EXPECT_EQ(cost_of(2).crossing, 0);
   const MessageCost of_many = cost_of(9);
   const double alone_ns = of_many.fixed_ns + of_many.per_byte_ns * static_cast<double>(kMiddle);
-  EXPECT_GT(of_many.crossing * alone_ns, 9 * 1e3 * kOnTheWire.count() / 2);
+  EXPECT_EQ(alone_ns, 1e5);
+  EXPECT_GT(of_many.crossing, 9.0 / 2);
 }
 
 // A communicator of far more nodes, or of more ranks on one, sees for itself what all of them add. One that

@@ -41,6 +41,7 @@ class Party {
     b.size = size();
     b.allgather = allgather_.of(rank);
     b.node = nodes_[static_cast<std::size_t>(rank)];
+    b.clock = clock;
     if (!processes.empty()) b.process = processes[static_cast<std::size_t>(rank)];
     if (lends_[static_cast<std::size_t>(rank)]) {
       b.make_p2p = [this, rank]() -> Result<heddle_p2p> {
@@ -72,7 +73,15 @@ class Party {
     return all;
   }
 
+  // All lent messages go over it, and all ranks' clocks are its.
+  void share(Wire& wire) {
+    for (const auto& lender : lenders_)
+      lender->wire = &wire;
+    clock = wire.clock();
+  }
+
   int refusing = -1;  // the rank whose lender fails
+  Clock clock;        // of all ranks; null: the steady one
 
  private:
   std::vector<std::uint64_t> nodes_;

@@ -2,16 +2,32 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <memory>
-#include <mutex>
-#include <thread>
 
+#include "base/clock.hpp"
 #include "heddle/heddle.h"
 #include "transports/loopback/loopback.hpp"
 
 namespace heddle::test {
+
+// What all ranks' messages go through one after the other. Its time is what it has carried: nothing else
+// takes any, so that what is measured on it does not depend on who else runs on the cores.
+class Wire {
+ public:
+  explicit Wire(std::chrono::nanoseconds message_takes) : message_takes_(message_takes) {}
+  void carry() { ++messages_; }
+  Clock clock() const {
+    return [this] { return TimePoint(messages_.load() * message_takes_); };
+  }
+
+ private:
+  const std::chrono::nanoseconds message_takes_;
+  std::atomic<std::int64_t> messages_{0};
+};
 
 // One rank's lender. Counts what heddle must balance: opened and closed requests, releases.
 class LoopbackP2p {
@@ -21,7 +37,7 @@ class LoopbackP2p {
   heddle_p2p functions() {
     heddle_p2p p{};
     p.send = [](const void* data, size_t bytes, int peer, int tag, void* request, void* context) {
-      self(context).queue_up();
+      if (self(context).wire != nullptr) self(context).wire->carry();
       return self(context).open(request, tag, [&](Transport& t, Ticket& ticket) {
         return t.send(peer, static_cast<std::uint32_t>(tag), data, bytes, ticket);
       });
@@ -41,9 +57,7 @@ class LoopbackP2p {
   int opened = 0;
   int closed = 0;
   int releases = 0;
-  // Where it is not null: what all ranks' sends go through one after the other, and take that long for.
-  std::mutex* bottleneck = nullptr;
-  std::chrono::microseconds send_takes{0};
+  Wire* wire = nullptr;  // may be null
   bool fail_sends = false;
   bool fail_tests = false;
   bool holds_cancelled = false;  // as an MPI that cannot take back what it moves already
@@ -55,12 +69,6 @@ class LoopbackP2p {
     Ticket* ticket = nullptr;
     std::memcpy(&ticket, request, sizeof ticket);
     return ticket;
-  }
-
-  void queue_up() const {
-    if (bottleneck == nullptr) return;
-    const std::lock_guard lock(*bottleneck);
-    std::this_thread::sleep_for(send_takes);
   }
 
   template <typename Start>
