@@ -14,6 +14,13 @@ bool meets_first(const DevicePath* path, const NodesPath* nodes) {
   return (path != nullptr && path->on()) || (nodes != nullptr && nodes->on());
 }
 
+// What came of a call on images; `met`: this rank's could be read. Where that failed, and not for a mistake
+// or want of memory, it will again, and the others would take this rank's next call for this one.
+Status outcome(heddle_comm& comm, bool met, Status status) {
+  if (!met && status.code() == Code::system) comm.communicator->give_up(status);
+  return status;
+}
+
 // By the GPUs where the ranks have agreed on it, or else by images. `begun`: as in until_begun().
 Status sum_anywhere(heddle_comm& comm, const Reduction& r, bool& begun) {
   DevicePath* const path = comm.communicator->device_path();
@@ -24,7 +31,9 @@ Status sum_anywhere(heddle_comm& comm, const Reduction& r, bool& begun) {
   if (nodes != nullptr) served = nodes->allreduce(r.in, r.out, r.count, r.type, r.op);
   if (!served.ok() || served.value()) return served.status();
   const std::size_t bytes = r.count * dtype_size(r.type);
-  return with_images(comm, r.in, r.out, bytes, [&](const void* in, void* out) {
+  bool met = false;
+  Status done = with_images(comm, r.in, r.out, bytes, [&](const void* in, void* out) {
+    met = true;
     HEDDLE_TRY(comm.communicator->allreduce(in, out, r.count, r.type, r.op));
     begun = true;
     if (nodes != nullptr) return nodes->after_staged(comm.gpu, r.out, bytes, out != r.out && in != r.in);
@@ -33,6 +42,7 @@ Status sum_anywhere(heddle_comm& comm, const Reduction& r, bool& begun) {
     // An image is not where the buffer is.
     return path->after_sum(comm.gpu, r.out, out != r.out && in != r.in);
   });
+  return outcome(comm, met, std::move(done));
 }
 
 Status copy_anywhere(heddle_comm& comm, void* buffer, std::size_t bytes, int root, bool& begun) {
@@ -43,12 +53,15 @@ Status copy_anywhere(heddle_comm& comm, void* buffer, std::size_t bytes, int roo
   if (path != nullptr) served = path->bcast(buffer, bytes, root);
   if (nodes != nullptr) served = nodes->bcast(buffer, bytes, root);
   if (!served.ok() || served.value()) return served.status();
-  return with_image(comm, buffer, bytes, access_of(comm, root), [&](void* at) {
+  bool met = false;
+  Status done = with_image(comm, buffer, bytes, access_of(comm, root), [&](void* at) {
+    met = true;
     HEDDLE_TRY(comm.communicator->bcast(at, bytes, root));
     begun = true;
     if (nodes != nullptr) return nodes->after_staged(comm.gpu, buffer, bytes, at != buffer);
     return path != nullptr ? path->after_bcast(comm.gpu, buffer, at != buffer) : Status();
   });
+  return outcome(comm, met, std::move(done));
 }
 
 }  // namespace

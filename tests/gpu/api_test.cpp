@@ -371,6 +371,24 @@ TEST(GpuApi, BadBuffersAreArguments) {
   });
 }
 
+// The others, whose buffers are the host's, are in the call.
+TEST(GpuApi, ACopyThatFailsIsHeardOfByAll) {
+  for (const bool sums : {true, false}) {
+    on_ranks(3, [&](heddle_comm_t comm, int rank) {
+      const Array<float> mine(rank == 1 ? Memory::device : Memory::host, values_of(rank, 100));
+      if (rank == 1) driver->fail("cuMemcpyDtoHAsync", CUDA_ERROR_ILLEGAL_ADDRESS);
+      const heddle_status wanted = rank == 1 ? HEDDLE_ERR_SYSTEM : HEDDLE_ERR_PEER;
+      ASSERT_EQ(sums ? heddle_allreduce(HEDDLE_IN_PLACE, mine.data(), 100, HEDDLE_FLOAT32, HEDDLE_SUM, comm)
+                     : heddle_bcast(mine.data(), 400, 1, comm),
+                wanted)
+          << heddle_last_error();
+      int failed = 0;
+      OK(heddle_comm_failed(comm, &failed));
+      EXPECT_EQ(failed, 1);
+    });
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
