@@ -421,8 +421,7 @@ constexpr std::array kRows = {
          "1: ranks that are threads of one process and share a GPU may call on streams over several "
          "nodes, and capture calls into CUDA graphs. On an H200 their streams have waited for each other for "
          "ever. Those with a GPU each exchange short vectors in kernels then, and may wait for ever where "
-         "the "
-         "process calls cudaMalloc, cudaFree or the like meanwhile."},
+         "the process calls cudaMalloc, cudaFree or the like meanwhile."},
         set_switch<&Config::shared_context>},
     Row{{"HEDDLE_MASTER_PORT", "1 to 65535", "MASTER_PORT",
          "Port of the start over TCP (heddle_comm_create_env), for when a launcher's own store listens on "
