@@ -7,25 +7,23 @@
 #include "base/round_up.hpp"
 
 namespace heddle {
-namespace {
 
-// ---- What the ranks want
-
-// Equal where they want the same.
 std::uint64_t asked(const DeviceSum& sum) {
   return mix64(mix64(sum.count) ^
                (static_cast<std::uint64_t>(sum.type) << 8 | static_cast<std::uint64_t>(sum.op)));
 }
+
 std::uint64_t asked(const DeviceBcast& bcast) {
   return mix64(~mix64(bcast.bytes) ^ static_cast<std::uint64_t>(bcast.root));
 }
 
-// It is compared in the first meeting. `more`: words besides, for all to know.
+namespace {
+
+// What the ranks want is compared in the first meeting. `more`: words besides, for all to know.
 class Compared : public DeviceWork {
  public:
   std::span<std::uint64_t> words() override { return words_; }
-  // The largest of all ranks' words is each one's where they are equal.
-  bool agreed() const override { return words_[0] == ~words_[1]; }
+  bool agreed() const override { return is_same(words_[0], words_[1]); }
 
  protected:
   explicit Compared(std::uint64_t number, std::size_t more = 0) : words_(2 + more) {

@@ -88,6 +88,14 @@ struct DeviceBcast {
   int root;
 };
 
+// What a rank wants, where its buffers lie apart: equal numbers where ranks want the same. Ranks that meet
+// give the number and its complement, and get the largest of each, which are one rank's where all are equal.
+std::uint64_t asked(const DeviceSum& sum);
+std::uint64_t asked(const DeviceBcast& bcast);
+inline bool is_same(std::uint64_t largest, std::uint64_t largest_complement) {
+  return largest == ~largest_complement;
+}
+
 // All ranks share one context: the first one folds everybody's input into everybody's output, where they lie,
 // or the root copies its buffer to the others'. One GPU does it all in any case; and threads that give it
 // work at the same time hold each other up in the driver.

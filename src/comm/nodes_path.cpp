@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/no_memory.hpp"
+#include "comm/stream_refusal.hpp"
 #include "comm/verdict.hpp"
 
 namespace heddle {
@@ -198,18 +199,19 @@ Result<bool> NodesPath::serve_sum(const void* in, void* out, std::size_t count, 
   const DeviceSum sum{static_cast<const std::byte*>(in), static_cast<std::byte*>(out), count, type, op};
   PinnedShares host(host_, layout_.share);
   SharesSum work(node_.worker(), layout_, direct_ ? *direct_ : static_cast<SharesHost&>(host), sum);
-  return serve(work, leaves_ ? Result<bool>(false) : can_sum(sum));
+  return serve(work, leaves_ ? Result<bool>(false) : can_sum(sum), asked(sum));
 }
 
 Result<bool> NodesPath::serve_bcast(void* buffer, std::size_t bytes, int root) {
   PinnedShares host(host_, layout_.share);
-  SharesBcast work(node_.worker(), layout_, direct_ ? *direct_ : static_cast<SharesHost&>(host),
-                   {static_cast<std::byte*>(buffer), bytes, root}, node_.member_of(root));
-  return serve(work, leaves_ ? Result<bool>(false) : node_.link()->holds(buffer, bytes));
+  const DeviceBcast bcast{static_cast<std::byte*>(buffer), bytes, root};
+  SharesBcast work(node_.worker(), layout_, direct_ ? *direct_ : static_cast<SharesHost&>(host), bcast,
+                   node_.member_of(root));
+  return serve(work, leaves_ ? Result<bool>(false) : node_.link()->holds(buffer, bytes), asked(bcast));
 }
 
 // `here`: whether this rank has its part on its GPU.
-Result<bool> NodesPath::serve(SharesWork& work, const Result<bool>& here) {
+Result<bool> NodesPath::serve(SharesWork& work, const Result<bool>& here, std::uint64_t asked) {
   const bool can = here.ok() && here.value();
   Status mine = here.status();
   if (can) {
@@ -217,10 +219,14 @@ Result<bool> NodesPath::serve(SharesWork& work, const Result<bool>& here) {
     // Also after a failure: nothing may touch the caller's buffers once the call is over.
     keep(&mine, wait_for_gpu());
   }
-  std::array<std::uint64_t, 1> leaves{leaves_ ? 1U : 0U};
-  Result<bool> all = lost_ ? Result<bool>(mine) : meet(mine, can, leaves);
+  std::array<std::uint64_t, kMore> words{leaves_ ? 1U : 0U, asked, ~asked};
+  Result<bool> all = lost_ ? Result<bool>(mine) : meet(mine, can, words);
   all_know_ = !all.ok();
-  if (all.ok() && leaves[0] != 0) misses_ = kMisses;
+  if (all.ok() && words[0] != 0) misses_ = kMisses;
+  if (all.ok() && !is_same(words[1], words[2])) {
+    HEDDLE_TRY(conclude(false).status());
+    return refuse_different();
+  }
   if (all.ok() && all.value()) {
     const Status ran = run(work);
     if (!ran.ok()) all = ran;

@@ -85,7 +85,7 @@ class NodesPath {
   bool has_share() const { return node_.rank() < layout_.lanes; }
   Result<bool> serve_sum(const void* in, void* out, std::size_t count, DType type, Op op);
   Result<bool> serve_bcast(void* buffer, std::size_t bytes, int root);
-  Result<bool> serve(SharesWork& work, const Result<bool>& here);
+  Result<bool> serve(SharesWork& work, const Result<bool>& here, std::uint64_t asked);
   Result<bool> can_sum(const DeviceSum& sum);
   Status run(SharesWork& work);
   Status run_tick(SharesWork& work, std::size_t t, Status* mine);
@@ -96,7 +96,7 @@ class NodesPath {
 
   static constexpr std::uint64_t kFirst = 8;  // large calls until all ranks meet
   static constexpr unsigned kMisses = 8;      // in a row, that end the mode
-  static constexpr std::size_t kMore = 1;     // words that a meeting carries beside its own
+  static constexpr std::size_t kMore = 3;     // words that a meeting carries beside its own
 
   NodeLinks node_;
   Across& across_;

@@ -25,9 +25,10 @@ Status refuse_mixed(bool captured) {
 }
 
 Status refuse_different() {
-  return Status(Code::invalid_argument,
-                "the ranks differ in the length, type, operation or root of a collective on streams: all "
-                "must make the same calls, and HEDDLE_CHECK=1 tells who calls what");
+  return Status(
+      Code::invalid_argument,
+      "the ranks differ in the length, type, operation or root of this call: all must make the same "
+      "calls, and HEDDLE_CHECK=1 tells who calls what");
 }
 
 Status refuse_place(const void* buffer) {

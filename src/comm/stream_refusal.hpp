@@ -1,4 +1,4 @@
-// What collectives on streams refuse, and how they say so: DevicePath and StreamRelay.
+// What collectives on streams refuse, and how they say so; and calls that differ.
 #pragma once
 
 #include <string>

@@ -270,17 +270,24 @@ Status StreamRelay::enqueue(const Buffers& buffers, const RelayCall& call, Strea
   return {};
 }
 
+std::uint64_t StreamRelay::asked_by(const RelayCall& call) {
+  if (call.collective == Collective::bcast) return asked(DeviceBcast{nullptr, call.bytes, call.root});
+  return asked(DeviceSum{nullptr, nullptr, call.bytes / dtype_size(call.type), call.type, call.op});
+}
+
 // Also whether all GPUs can share the vector out (*shared). Where a stream has lost its part in an earlier
 // call, all that is in its context, or a GPU that does anything more, all begin anew; not in a capture, where
 // the host may wait for nothing.
 Status StreamRelay::agree_on_call(const Status& mine, const RelayCall& call, bool captured, bool* shared) {
   const bool lost =
       !gear_.thread->lost().ok() || !gear_.link->is_there() || (!mine.ok() && !gear_.link->finished().ok());
-  std::array<std::uint64_t, 4> words{lost ? 1U : 0U, *shared ? 0U : 1U, captured ? 1U : 0U,
-                                     captured ? 0U : 1U};
+  const std::uint64_t wanted = asked_by(call);
+  std::array<std::uint64_t, 6> words{
+      lost ? 1U : 0U, *shared ? 0U : 1U, captured ? 1U : 0U, captured ? 0U : 1U, wanted, ~wanted};
   Status status = agree(mine, words);
   *shared = words[1] == 0;
   if (status.ok() && words[2] != 0 && words[3] != 0) status = refuse_mixed(captured);
+  if (status.ok() && !is_same(words[4], words[5])) status = refuse_different();
   if (status.ok()) return status;
   if (call.number != 0) gear_.thread->withdraw(call.number, true);
   gear_.link->end_on();

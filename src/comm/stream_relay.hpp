@@ -110,6 +110,7 @@ class StreamRelay {
   Status empty(const Buffers& buffers, const RelayPiece& piece);
   Status agree(const Status& mine, std::span<std::uint64_t> more = {});
   Status meet(const Status& mine, std::span<std::uint64_t> more);
+  static std::uint64_t asked_by(const RelayCall& call);
   Status agree_on_call(const Status& mine, const RelayCall& call, bool captured, bool* shared);
   void reset();
   bool finish(Gear& gear);

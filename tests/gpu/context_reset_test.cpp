@@ -160,8 +160,8 @@ TEST(GpuContextReset, AResidualThatComesLast) {
   }
 }
 
-// After an illegal access whatever is asked of the context gives that error, to the end: calls say so, the
-// host's memory is served, and communicators end.
+// After an illegal access whatever is asked of the context gives that error, to the end: calls say so, other
+// communicators serve the host's memory, and communicators end.
 TEST(GpuContextBroken, ToTheEnd) {
   const char* const names[] = {
       "cuStreamSynchronize", "cuStreamQuery",     "cuStreamCreate",       "cuStreamDestroy",
@@ -180,6 +180,8 @@ TEST(GpuContextBroken, ToTheEnd) {
       const TestMemory& buffer = *buffers[static_cast<std::size_t>(rank)];
       ASSERT_NE(node.begin(comm, buffer.data()), -1);
       OK(sum_on_stream(comm, buffer));
+      heddle_comm_t other = nullptr;
+      OK(heddle_comm_split(comm, 0, rank, &other));
       node.counted("", [&] {
         for (const char* name : names)
           if (rank == 0) fail(name, CUDA_ERROR_ILLEGAL_ADDRESS, 1 << 30);
@@ -191,8 +193,9 @@ TEST(GpuContextBroken, ToTheEnd) {
         }
       }
       std::int32_t mine = rank + 1;
-      OK(heddle_allreduce(HEDDLE_IN_PLACE, &mine, 1, HEDDLE_INT32, HEDDLE_SUM, comm));
+      OK(heddle_allreduce(HEDDLE_IN_PLACE, &mine, 1, HEDDLE_INT32, HEDDLE_SUM, other));
       EXPECT_EQ(mine, 3);
+      OK(heddle_comm_destroy(other));
     });
     for (const char* name : names)
       fail(name, 0, 0);

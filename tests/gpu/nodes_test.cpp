@@ -132,6 +132,26 @@ TEST(GpuNodes, OneRankOnTheHost) {
   });
 }
 
+// Nothing has begun then, and the communicator goes on.
+TEST(GpuNodes, CallsThatDiffer) {
+  const std::vector<std::uint64_t> nodes = {0, 0, 1, 1};
+  on_nodes(nodes, little_scratch(), [&](Seat& seat, int rank) {
+    ASSERT_EQ(seat.begin(), 9);
+    for (const int other : {1, 2}) {
+      const auto refused = [&](const Status& status) {
+        EXPECT_EQ(status.code(), Code::invalid_argument);
+        EXPECT_NE(status.message().find("the ranks differ in"), std::string::npos) << status.message();
+      };
+      const std::size_t bytes = kMost * sizeof(float);
+      refused(seat.sum(seat.in.data(), seat.out.data(), rank == other ? kMost - 1 : kMost, DType::f32));
+      refused(seat.sum(seat.in.data(), seat.out.data(), kMost, rank == other ? DType::i32 : DType::f32));
+      refused(seat.bcast(seat.out.data(), rank == other ? bytes - 4 : bytes, 0));
+      refused(seat.bcast(seat.out.data(), bytes, rank == other ? 1 : 0));
+      EXPECT_TRUE(seat.check<float>(nodes, kLeast, DType::f32, 0, false));
+    }
+  });
+}
+
 // What fails on one rank before all shares have left the GPUs fails everywhere, and ends it; sums by images
 // go on.
 TEST(GpuNodes, OneFails) {

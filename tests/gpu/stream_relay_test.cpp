@@ -163,6 +163,38 @@ TEST(StreamRelay, Refused) {
   });
 }
 
+// Nothing has begun then, and the communicator goes on.
+TEST(StreamRelay, CallsThatDiffer) {
+  heddle::test::Node all(2);
+  on_ranks(2, [&](heddle_comm_t comm, int rank) {
+    const bool other = rank == 1;
+    const Step good(rank, 0, 1000, 3);
+    const Stream stream(0);
+    const TestMemory memory(*driver, Memory::device, 4000, 0);
+    const auto sum = [&](std::size_t count, heddle_dtype type, heddle_op op) {
+      return heddle_allreduce_on_stream(HEDDLE_IN_PLACE, memory.data(), count, type, op, comm, stream.get());
+    };
+    const auto bcast = [&](std::size_t bytes, int root) {
+      return heddle_bcast_on_stream(memory.data(), bytes, root, comm, stream.get());
+    };
+    const auto refused = [&](heddle_status status) {
+      EXPECT_EQ(status, HEDDLE_ERR_ARGUMENT);
+      EXPECT_NE(std::string(heddle_last_error()).find("the ranks differ in"), std::string::npos)
+          << heddle_last_error();
+    };
+    OK(sum(1000, HEDDLE_INT32, HEDDLE_SUM));
+    refused(sum(other ? 999 : 1000, HEDDLE_INT32, HEDDLE_SUM));
+    refused(sum(1000, other ? HEDDLE_FLOAT32 : HEDDLE_INT32, HEDDLE_SUM));
+    refused(sum(1000, HEDDLE_INT32, other ? HEDDLE_MAX : HEDDLE_SUM));
+    refused(bcast(other ? 4 : 4000, 0));
+    refused(bcast(4000, rank));
+    refused(other ? bcast(4000, 0) : sum(1000, HEDDLE_INT32, HEDDLE_SUM));
+    good.allreduce(comm, true);
+    good.stream.wait();
+    good.check_sum(2);
+  });
+}
+
 // Ranks that are threads of one process: two on one GPU are refused, the same on all; each on its own are
 // served.
 TEST(StreamRelay, ThreadsThatShareAGpu) {
