@@ -17,16 +17,6 @@ std::size_t index_bytes(const gpu::Entries& entries) {
 
 }  // namespace
 
-AskedWork::AskedWork(std::uint64_t asked, std::size_t more) : words_(kHead + more) {
-  words_[kAsked] = asked;
-  words_[kNotAsked] = ~asked;
-}
-
-// The largest of all ranks' words is each one's where they are equal.
-bool AskedWork::agreed() const {
-  return words_[kAsked] == ~words_[kNotAsked] && words_[kBroken] == 0;
-}
-
 bool EntriesWork::has_room(const ScratchLayout& layout) {
   return layout.half >= kWidest * kGrain;
 }

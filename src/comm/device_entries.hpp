@@ -26,33 +26,6 @@ struct EntriesWorker {
   bool direct;              // all ranks share one context: entries are read where they lie
 };
 
-// Work before which the ranks compare what they want.
-class AskedWork : public DeviceWork {
- public:
-  std::span<std::uint64_t> words() override { return std::span(words_).first(kHead); }
-  bool agreed() const override;
-
- protected:
-  // `asked`: a number that is equal where ranks want the same. `more`: words for places, for a later meeting
-  // or for the first one as well.
-  AskedWork(std::uint64_t asked, std::size_t more);
-
-  std::span<std::uint64_t> all_words() { return words_; }
-  std::span<std::uint64_t> places() { return std::span(words_).subspan(kHead); }
-  std::span<const std::uint64_t> places() const { return std::span(words_).subspan(kHead); }
-  // That a rank's entries break their contract, or do not.
-  void tell_broken(bool is_broken) { words_[kBroken] = is_broken ? 1 : 0; }
-  static std::uint64_t word(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
-  static std::byte* pointer(std::uint64_t word) {
-    return reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(word));
-  }
-
- private:
-  enum Head : std::uint8_t { kAsked, kNotAsked, kBroken, kHead };
-
-  std::vector<std::uint64_t> words_;
-};
-
 class EntriesWork : public AskedWork {
  public:
   EntriesWork(const EntriesWorker& worker, DType type, std::uint64_t asked);

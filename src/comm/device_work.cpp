@@ -19,39 +19,16 @@ std::uint64_t asked(const DeviceBcast& bcast) {
 
 namespace {
 
-// What the ranks want is compared in the first meeting. `more`: words besides, for all to know.
-class Compared : public DeviceWork {
- public:
-  std::span<std::uint64_t> words() override { return words_; }
-  bool agreed() const override { return is_same(words_[0], words_[1]); }
-
- protected:
-  explicit Compared(std::uint64_t number, std::size_t more = 0) : words_(2 + more) {
-    words_[0] = number;
-    words_[1] = ~number;
-  }
-  std::span<std::uint64_t> places() { return std::span(words_).subspan(2); }
-
- private:
-  std::vector<std::uint64_t> words_;
-};
-
 // ---- Where the buffers lie
 
-std::uint64_t word(const void* address) {
-  return reinterpret_cast<std::uintptr_t>(address);
-}
-std::byte* pointer(std::uint64_t word) {
-  return reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(word));
-}
-
-class DirectSum final : public Compared {
+class DirectSum final : public AskedWork {
  public:
   DirectSum(const Worker& worker, const DeviceSum& sum)
-      : Compared(asked(sum), 2 * static_cast<std::size_t>(worker.size)), worker_(worker), sum_(sum) {
+      : AskedWork(asked(sum), 2 * static_cast<std::size_t>(worker.size)), worker_(worker), sum_(sum) {
     places()[2 * static_cast<std::size_t>(worker.rank)] = word(sum.in);
     places()[2 * static_cast<std::size_t>(worker.rank) + 1] = word(sum.out);
   }
+  std::span<std::uint64_t> words() override { return all_words(); }
   std::size_t steps() const override { return 1; }
   int leader() const override { return 0; }
   // Of a blocking call: the default stream is one for all ranks, so this is after what any of them has given
@@ -74,12 +51,13 @@ class DirectSum final : public Compared {
 };
 
 // As many words as a sum has, so that the two can meet and be told apart.
-class DirectBcast final : public Compared {
+class DirectBcast final : public AskedWork {
  public:
   DirectBcast(const Worker& worker, const DeviceBcast& bcast)
-      : Compared(asked(bcast), 2 * static_cast<std::size_t>(worker.size)), worker_(worker), bcast_(bcast) {
+      : AskedWork(asked(bcast), 2 * static_cast<std::size_t>(worker.size)), worker_(worker), bcast_(bcast) {
     places()[static_cast<std::size_t>(worker.rank)] = word(bcast.buffer);
   }
+  std::span<std::uint64_t> words() override { return all_words(); }
   std::size_t steps() const override { return 1; }
   int leader() const override { return bcast_.root; }
   Status step(std::size_t /*k*/) override {
@@ -100,10 +78,10 @@ class DirectBcast final : public Compared {
 
 // ---- Exchanged
 
-class ExchangedSum final : public Compared {
+class ExchangedSum final : public AskedWork {
  public:
   ExchangedSum(const Worker& worker, const DeviceSum& sum)
-      : Compared(asked(sum)), worker_(worker), sum_(sum) {}
+      : AskedWork(asked(sum)), worker_(worker), sum_(sum) {}
   std::size_t steps() const override { return 1; }
   bool meets_on_gpus() const override { return true; }
   Status step(std::size_t /*k*/) override {
@@ -121,10 +99,10 @@ class ExchangedSum final : public Compared {
   const DeviceSum sum_;
 };
 
-class ExchangedBcast final : public Compared {
+class ExchangedBcast final : public AskedWork {
  public:
   ExchangedBcast(const Worker& worker, const DeviceBcast& bcast)
-      : Compared(asked(bcast)), worker_(worker), bcast_(bcast) {}
+      : AskedWork(asked(bcast)), worker_(worker), bcast_(bcast) {}
   std::size_t steps() const override { return 1; }
   bool meets_on_gpus() const override { return true; }
   Status step(std::size_t /*k*/) override {
@@ -141,10 +119,10 @@ class ExchangedBcast final : public Compared {
 
 // After meeting k, in one stream: piece k is read, and piece k + 1 goes into the other half. What others read
 // there, piece k - 1, they had read before that meeting.
-class ByScratch : public Compared {
+class ByScratch : public AskedWork {
  public:
   ByScratch(const Worker& worker, std::size_t bytes, std::uint64_t number)
-      : Compared(number),
+      : AskedWork(number),
         worker_(worker),
         bytes_(bytes),
         piece_(bytes <= worker.layout.whole ? worker.layout.whole : worker.layout.piece),

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "base/dtype.hpp"
 #include "base/status.hpp"
@@ -95,6 +96,36 @@ std::uint64_t asked(const DeviceBcast& bcast);
 inline bool is_same(std::uint64_t largest, std::uint64_t largest_complement) {
   return largest == ~largest_complement;
 }
+
+// Work before which the ranks compare what they want.
+class AskedWork : public DeviceWork {
+ public:
+  std::span<std::uint64_t> words() override { return std::span(words_).first(kHead); }
+  bool agreed() const override { return is_same(words_[kAsked], words_[kNotAsked]) && words_[kBroken] == 0; }
+
+ protected:
+  // `asked`: a number that is equal where ranks want the same. `more`: words for places, for a later meeting
+  // or for the first one as well.
+  explicit AskedWork(std::uint64_t asked, std::size_t more = 0) : words_(kHead + more) {
+    words_[kAsked] = asked;
+    words_[kNotAsked] = ~asked;
+  }
+
+  std::span<std::uint64_t> all_words() { return words_; }
+  std::span<std::uint64_t> places() { return std::span(words_).subspan(kHead); }
+  std::span<const std::uint64_t> places() const { return std::span(words_).subspan(kHead); }
+  // That a rank's entries break their contract, or do not.
+  void tell_broken(bool is_broken) { words_[kBroken] = is_broken ? 1 : 0; }
+  static std::uint64_t word(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
+  static std::byte* pointer(std::uint64_t word) {
+    return reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(word));
+  }
+
+ private:
+  enum Head : std::uint8_t { kAsked, kNotAsked, kBroken, kHead };
+
+  std::vector<std::uint64_t> words_;
+};
 
 // All ranks share one context: the first one folds everybody's input into everybody's output, where they lie,
 // or the root copies its buffer to the others'. One GPU does it all in any case; and threads that give it
