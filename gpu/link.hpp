@@ -1,6 +1,6 @@
 // What one rank does on its GPU for a collective among the ranks of a node: work on a stream of its own, and
-// memory that the other ranks' GPUs reach. The ranks meet elsewhere (src/comm/device_path.hpp); a link waits
-// for nobody.
+// memory that the other ranks' GPUs reach. The ranks meet elsewhere (src/device/device_path.hpp); a link
+// waits for nobody.
 #pragma once
 
 #include <chrono>

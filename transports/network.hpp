@@ -2,7 +2,8 @@
 // ranks tell each other its addresses, and it becomes a Transport.
 //
 // What a network needs of the system (UCX, libibverbs) is not everywhere, so that each but TCP is a module of
-// its own, lib/heddle/libheddle_network_NAME.so, which is opened when it is wanted (comm/network_module.hpp).
+// its own, lib/heddle/libheddle_network_NAME.so, which is opened when it is wanted
+// (setup/network_module.hpp).
 #pragma once
 
 #include <chrono>

@@ -10,9 +10,9 @@
 #include "api/error.hpp"
 #include "api/handles.hpp"
 #include "base/log.hpp"
-#include "comm/bootstrap.hpp"
 #include "comm/communicator.hpp"
-#include "comm/complaints.hpp"
+#include "setup/bootstrap.hpp"
+#include "setup/complaints.hpp"
 
 namespace heddle::edge {
 namespace {

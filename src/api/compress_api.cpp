@@ -10,7 +10,7 @@
 #include "api/error.hpp"
 #include "api/handles.hpp"
 #include "comm/communicator.hpp"
-#include "comm/device_path.hpp"
+#include "device/device_path.hpp"
 #include "heddle/heddle_compress.h"
 
 namespace heddle::edge {

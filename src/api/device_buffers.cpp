@@ -1,9 +1,9 @@
 #include "api/device_buffers.hpp"
 
-#include "comm/device_path.hpp"
 #include "comm/local_compressed.hpp"
-#include "comm/local_gpu.hpp"
-#include "comm/nodes_path.hpp"
+#include "device/device_path.hpp"
+#include "device/local_gpu.hpp"
+#include "device/nodes_path.hpp"
 
 namespace heddle::edge {
 

@@ -7,7 +7,7 @@
 #include "api/arguments.hpp"
 #include "api/handles.hpp"
 #include "base/status.hpp"
-#include "comm/placed_residual.hpp"
+#include "device/placed_residual.hpp"
 #include "gpu/gpu.hpp"
 
 namespace heddle::edge {

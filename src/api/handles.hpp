@@ -14,11 +14,11 @@
 #include "base/no_memory.hpp"
 #include "base/status.hpp"
 #include "comm/communicator.hpp"
-#include "comm/lent_messages.hpp"
-#include "comm/placed_residual.hpp"
+#include "device/placed_residual.hpp"
 #include "gpu/gpu.hpp"
 #include "heddle/heddle.h"
 #include "heddle/heddle_compress.h"
+#include "setup/lent_messages.hpp"
 
 namespace heddle::edge {
 
@@ -137,7 +137,7 @@ Status in_steps(heddle_comm& comm, const Body& body) {
 }
 
 // A call that a rank which lacks memory may make again until it has `begun`, which `body` is given to set.
-// After that the communicator fails, unless the others were told, of which comm/verdict.hpp makes something
+// After that the communicator fails, unless the others were told, of which device/verdict.hpp makes something
 // else.
 template <typename Body>
 Status until_begun(heddle_comm& comm, const Body& body) {

@@ -10,7 +10,7 @@
 #include "api/handles.hpp"
 #include "base/overlap.hpp"
 #include "comm/communicator.hpp"
-#include "comm/device_path.hpp"
+#include "device/device_path.hpp"
 #include "heddle/heddle_sparse.h"
 
 namespace heddle::edge {

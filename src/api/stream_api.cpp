@@ -2,8 +2,8 @@
 #include "api/arguments.hpp"
 #include "api/error.hpp"
 #include "api/handles.hpp"
-#include "comm/device_path.hpp"
-#include "comm/stream_relay.hpp"
+#include "device/device_path.hpp"
+#include "device/stream_relay.hpp"
 #include "heddle/heddle_cuda.h"
 
 using heddle::CollectiveCall;

@@ -13,25 +13,25 @@
 #include "base/dtype.hpp"
 #include "base/packed_view.hpp"
 #include "base/status.hpp"
-#include "comm/bootstrap.hpp"
 #include "comm/call_table.hpp"
-#include "comm/host_collectives.hpp"
 #include "compress/compression.hpp"
 #include "compress/residual.hpp"
+#include "device/host_collectives.hpp"
 #include "schedule/schedule.hpp"
 #include "schedule/topology_view.hpp"
+#include "setup/bootstrap.hpp"
 #include "sparse/stream.hpp"
 
 namespace heddle {
 
 class Communicator;
-class DevicePath;        // comm/device_path.hpp
-class LocalCodes;        // comm/local_codes.hpp
-class LocalGpu;          // comm/local_gpu.hpp
+class DevicePath;        // device/device_path.hpp
+class LocalCodes;        // device/local_codes.hpp
+class LocalGpu;          // device/local_gpu.hpp
 class LocalLargest;      // there
 class LocalVector;       // there
-class NodesPath;         // comm/nodes_path.hpp
-class StreamRelay;       // comm/stream_relay.hpp
+class NodesPath;         // device/nodes_path.hpp
+class StreamRelay;       // device/stream_relay.hpp
 struct CodedPlan;        // compress/coded_run.hpp
 struct MeasuredChoices;  // comm/measured_choices.hpp
 struct SearchPlan;

@@ -12,9 +12,9 @@
 #include "base/hash.hpp"
 #include "comm/communicator_impl.hpp"
 #include "comm/complete.hpp"
-#include "comm/local_codes.hpp"
 #include "comm/sparse_sums.hpp"
 #include "compress/select.hpp"
+#include "device/local_codes.hpp"
 #include "engine/kernels/kernels.hpp"
 
 namespace heddle {

@@ -6,11 +6,11 @@
 
 #include "base/config.hpp"
 #include "base/status.hpp"
-#include "comm/bootstrap.hpp"
 #include "comm/choice_cache.hpp"
 #include "comm/measured_choices.hpp"
 #include "comm/trials.hpp"
 #include "select/selector.hpp"
+#include "setup/bootstrap.hpp"
 #include "transports/shm/shm_team.hpp"
 
 namespace heddle {

@@ -4,9 +4,9 @@
 #include <memory>
 #include <utility>
 
-#include "comm/device_path.hpp"
-#include "comm/local_codes.hpp"
-#include "comm/local_gpu.hpp"
+#include "device/device_path.hpp"
+#include "device/local_codes.hpp"
+#include "device/local_gpu.hpp"
 
 namespace heddle {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/status.hpp"
 #include "comm/communicator.hpp"
-#include "comm/placed_residual.hpp"
+#include "device/placed_residual.hpp"
 #include "gpu/gpu.hpp"
 
 namespace heddle {

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/core_claim.hpp"
+#include "setup/core_claim.hpp"
 
 namespace heddle {
 

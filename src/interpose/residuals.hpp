@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "comm/placed_residual.hpp"
+#include "device/placed_residual.hpp"
 
 namespace heddle {
 

@@ -14,7 +14,7 @@
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "comm/communicator.hpp"
-#include "comm/placed_residual.hpp"
+#include "device/placed_residual.hpp"
 #include "gpu/gpu.hpp"
 #include "interpose/residuals.hpp"
 

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "comm/choice_cache.hpp"
-#include "comm/core_claim.hpp"
 #include "comm/measured_choices.hpp"
 #include "comm/streamed_results.hpp"
 #include "communicator/party.hpp"
+#include "setup/core_claim.hpp"
 
 namespace heddle::test {
 namespace {

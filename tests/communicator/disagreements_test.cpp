@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/hello.hpp"
 #include "communicator/party.hpp"
+#include "setup/hello.hpp"
 
 namespace heddle::test {
 namespace {

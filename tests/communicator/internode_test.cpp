@@ -1,5 +1,5 @@
 // Which of several ways between nodes is taken.
-#include "comm/internode.hpp"
+#include "setup/internode.hpp"
 
 #include <gtest/gtest.h>
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/setup.hpp"
 #include "communicator/party.hpp"
+#include "setup/setup.hpp"
 
 namespace heddle::test {
 namespace {

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "comm/core_claim.hpp"
 #include "comm/progress_thread.hpp"
 #include "communicator/party.hpp"
+#include "setup/core_claim.hpp"
 
 namespace heddle::test {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/placed_residual.hpp"
+#include "device/placed_residual.hpp"
 #include "local_ranks.hpp"
 
 namespace heddle::test {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "collectives/collectives.hpp"
-#include "comm/gpu_direct.hpp"
 #include "cuda_streams.hpp"
+#include "device/gpu_direct.hpp"
 #include "node_ranks.hpp"
 #include "transports/loopback/loopback.hpp"
 

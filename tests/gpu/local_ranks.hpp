@@ -1,6 +1,6 @@
-// Ranks whose GPUs do their own part of sums by entries (src/comm/local_gpu.hpp), as threads whose nodes are
-// made up. Each has two communicators: one that does, and one that goes by images alone. What that gives is
-// right.
+// Ranks whose GPUs do their own part of sums by entries (src/device/local_gpu.hpp), as threads whose nodes
+// are made up. Each has two communicators: one that does, and one that goes by images alone. What that gives
+// is right.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 
 #include "../communicator/party.hpp"
 #include "api/device_buffers.hpp"
-#include "comm/local_gpu.hpp"
+#include "device/local_gpu.hpp"
 #include "node_ranks_of_threads.hpp"
 
 namespace heddle::test {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "api/handles.hpp"
-#include "comm/device_path.hpp"
-#include "comm/nodes_path.hpp"
 #include "cuda_streams.hpp"
+#include "device/device_path.hpp"
+#include "device/nodes_path.hpp"
 #include "heddle/heddle_cuda.h"
 #include "heddle/heddle_sparse.h"
 #include "node_ranks_of_threads.hpp"

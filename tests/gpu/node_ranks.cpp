@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/across.hpp"
+#include "device/across.hpp"
 
 namespace heddle::test {
 namespace {

@@ -9,9 +9,9 @@
 #include <memory>
 #include <span>
 
-#include "comm/device_path.hpp"
-#include "comm/host_collectives.hpp"
 #include "cuda_memory.hpp"
+#include "device/device_path.hpp"
+#include "device/host_collectives.hpp"
 #include "gpu/gpu.hpp"
 #include "transports/shm/shm_team.hpp"
 

@@ -14,7 +14,7 @@
 
 #include "../communicator/party.hpp"
 #include "api/device_buffers.hpp"
-#include "comm/nodes_path.hpp"
+#include "device/nodes_path.hpp"
 #include "node_ranks_of_threads.hpp"
 
 namespace heddle::test {

@@ -10,8 +10,8 @@
 #include <memory>
 #include <vector>
 
-#include "comm/stream_relay.hpp"
 #include "cuda_streams.hpp"
+#include "device/stream_relay.hpp"
 #include "node_ranks.hpp"
 
 namespace heddle::test {

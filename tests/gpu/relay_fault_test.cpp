@@ -14,7 +14,7 @@
 #include <span>
 #include <utility>
 
-#include "comm/stream_relay.hpp"
+#include "device/stream_relay.hpp"
 #include "fault_ranks.hpp"
 
 namespace heddle::test {

@@ -15,8 +15,8 @@
 
 #include "../communicator/party.hpp"
 #include "api/handles.hpp"
-#include "comm/stream_relay.hpp"
 #include "cuda_streams.hpp"
+#include "device/stream_relay.hpp"
 #include "node_ranks_of_threads.hpp"
 
 namespace heddle::test {

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "comm/bootstrap.hpp"
+#include "setup/bootstrap.hpp"
 
 namespace heddle::scale {
 

@@ -3,10 +3,10 @@
 #include <cstring>
 #include <utility>
 
-#include "comm/complaints.hpp"
 #include "engine/kernels/kernels.hpp"
 #include "heddle/heddle.h"
 #include "heddle_info/info.hpp"
+#include "setup/complaints.hpp"
 
 namespace heddle::info {
 

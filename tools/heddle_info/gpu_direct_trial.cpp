@@ -2,9 +2,9 @@
 
 #include <memory>
 
-#include "comm/gpu_direct.hpp"
-#include "comm/network_module.hpp"
+#include "device/gpu_direct.hpp"
 #include "gpu/device_memory.hpp"
+#include "setup/network_module.hpp"
 
 namespace heddle::info {
 namespace {

@@ -1,5 +1,5 @@
 // Whether a network device reads and writes a GPU's memory, and how fast, by having it do so, as a
-// communicator does (src/comm/gpu_direct.hpp).
+// communicator does (src/device/gpu_direct.hpp).
 #pragma once
 
 #include <string>

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "base/config.hpp"
-#include "comm/hardware.hpp"
 #include "heddle_info/gpu_networks.hpp"
 #include "schedule/schedule.hpp"
+#include "setup/hardware.hpp"
 
 namespace heddle::info {
 

@@ -9,13 +9,13 @@
 #include <string>
 
 #include "base/config.hpp"
-#include "comm/complaints.hpp"
-#include "comm/usable_cores.hpp"
 #include "heddle/heddle.h"
 #include "heddle_info/explain.hpp"
 #include "heddle_info/info.hpp"
 #include "number_between.hpp"
 #include "select/selector.hpp"
+#include "setup/complaints.hpp"
+#include "setup/usable_cores.hpp"
 
 namespace {
 

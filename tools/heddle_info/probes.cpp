@@ -11,9 +11,9 @@
 #include <fmt/format.h>
 
 #include "base/text.hpp"
-#include "comm/network_module.hpp"
 #include "gpu/survey.hpp"
 #include "heddle_info/info.hpp"
+#include "setup/network_module.hpp"
 #include "transports/shm/shared_memory.hpp"
 #include "transports/tcp/addresses.hpp"
 

@@ -6,7 +6,7 @@
 
 #include "base/config.hpp"
 #include "base/status.hpp"
-#include "comm/bootstrap.hpp"
+#include "setup/bootstrap.hpp"
 
 namespace heddle::tune {
 

@@ -15,15 +15,15 @@
 
 #include "base/whole_file.hpp"
 #include "comm/communicator.hpp"
-#include "comm/complaints.hpp"
 #include "comm/measured_choices.hpp"
-#include "comm/setup.hpp"
 #include "heddle/heddle.h"
 #include "heddle_tune/launch.hpp"
 #include "heddle_tune/options.hpp"
 #include "heddle_tune/progress.hpp"
 #include "heddle_tune/report.hpp"
 #include "launchers.hpp"
+#include "setup/complaints.hpp"
+#include "setup/setup.hpp"
 
 namespace heddle::tune {
 namespace {

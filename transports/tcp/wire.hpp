@@ -6,7 +6,7 @@
 // says so unasked when it opens one, and who sends without having heard of it announces the message, from
 // which the receiver learns its length.
 //
-// All hosts of a communicator have the byte order of the first (comm/hello.hpp): numbers travel as they lie.
+// All hosts of a communicator have the byte order of the first (setup/hello.hpp): numbers travel as they lie.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What src/comm/network_module.cpp looks for in this module.
+// What src/setup/network_module.cpp looks for in this module.
 #include "heddle/heddle.h"
 #include "transports/verbs/network.hpp"
 

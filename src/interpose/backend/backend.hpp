@@ -11,7 +11,6 @@
 #include <optional>
 #include <vector>
 
-#include "comm/bootstrap.hpp"
 #include "interpose/backend/comm_state.hpp"
 #include "interpose/backend/datatype_map.hpp"
 #include "interpose/backend/device_buffers.hpp"
@@ -20,6 +19,7 @@
 #include "interpose/backend/packing.hpp"
 #include "interpose/backend/set_up.hpp"
 #include "interpose/backend/staged_views.hpp"
+#include "setup/bootstrap.hpp"
 
 namespace heddle::backend {
 

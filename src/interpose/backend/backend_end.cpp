@@ -1,6 +1,6 @@
 // How a backend lets go: of communicators that are freed, and of everything in MPI_Finalize.
-#include "comm/device_path.hpp"
-#include "comm/nodes_path.hpp"
+#include "device/device_path.hpp"
+#include "device/nodes_path.hpp"
 #include "interpose/backend/backend.hpp"
 #include "interpose/backend/finalize_together.hpp"
 

@@ -1,8 +1,8 @@
-// Calls that may go by the ranks' GPUs (comm/device_path.hpp): what of MPI's arguments the ranks are sure to
-// have in common decides whether a call is one of those, as for calls that go by the host.
-#include "comm/device_path.hpp"
-#include "comm/local_gpu.hpp"
-#include "comm/nodes_path.hpp"
+// Calls that may go by the ranks' GPUs (device/device_path.hpp): what of MPI's arguments the ranks are sure
+// to have in common decides whether a call is one of those, as for calls that go by the host.
+#include "device/device_path.hpp"
+#include "device/local_gpu.hpp"
+#include "device/nodes_path.hpp"
 #include "interpose/backend/backend.hpp"
 
 namespace heddle::backend {

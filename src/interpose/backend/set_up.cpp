@@ -11,7 +11,7 @@
 #include <thread>
 #include <utility>
 
-#include "comm/hello.hpp"
+#include "setup/hello.hpp"
 
 namespace heddle::backend {
 namespace {

@@ -11,11 +11,11 @@
 
 #include "base/config.hpp"
 #include "base/log.hpp"
-#include "comm/bootstrap.hpp"
 #include "interpose/backend/comm_state.hpp"
 #include "interpose/backend/datatype_map.hpp"
 #include "interpose/backend/host_mpi.hpp"
 #include "interpose/backend/host_self.hpp"
+#include "setup/bootstrap.hpp"
 
 namespace heddle::backend {
 
