@@ -20,6 +20,7 @@ CommunicatorImpl::CommunicatorImpl(const Bootstrap& bootstrap, const Config& con
       policy_(wait_policy(bootstrap, config, *connections, connections->internode.transport.get())),
       preferences_(std::move(connections->preferences)),
       connections_(std::move(connections)),
+      watch_(rank_, *connections_, policy_, log_, config.check != CheckSetting::off),
       selector_(connections_->topology, connections_->cost_model(), {true, true}, preferences_),
       plans_(connections_->topology, rank_, selector_, log_),
       local_gpu_(config.cuda && config.device_bytes > 0, log_) {
@@ -111,8 +112,8 @@ Status CommunicatorImpl::run_on(Team& team, TeamOp& op) {
   };
   const auto look = [&](Patience& patience) -> Status {
     HEDDLE_TRY(compare_waiting(call_of(op)));
-    return inspect({Waiting::On::member, team.missing(op), TeamKind::node, team.clash(op), team.passed(op)},
-                   patience);
+    return watch_.inspect(
+        {Waiting::On::member, team.missing(op), TeamKind::node, team.clash(op), team.passed(op)}, patience);
   };
   Status status = wait_until_done(policy_, poll, look);
   return status.ok() ? status : fail(std::move(status));
@@ -298,8 +299,9 @@ Status CommunicatorImpl::transfer(bool sends, void* data, std::size_t bytes, int
   Status status = without_throwing([&]() -> Status {
     HEDDLE_TRY(sends ? transport->send(peer, kTag, data, bytes, ticket)
                      : transport->recv(peer, kTag, data, bytes, ticket));
-    return wait_until_done(policy_, poll,
-                           [&](Patience& patience) { return inspect(peer, Blame::sure, patience); });
+    return wait_until_done(policy_, poll, [&](Patience& patience) {
+      return watch_.inspect(peer, PeerWatch::Blame::sure, patience);
+    });
   });
   leave_to_thread();
   if (status.ok()) return status;

@@ -16,6 +16,7 @@
 #include "comm/communicator.hpp"
 #include "comm/compressed_sums.hpp"
 #include "comm/measured_choices.hpp"
+#include "comm/peer_watch.hpp"
 #include "comm/plan_cache.hpp"
 #include "comm/progress_thread.hpp"
 #include "comm/request_impl.hpp"
@@ -164,19 +165,10 @@ class CommunicatorImpl final : public Communicator {
   template <typename Executes>
   Status complete(Executes& execution, const TeamCall& call = {});
   Status wait_for(const RequestImpl& request);
-  // Whether the rank waited for is the cause, or may wait for another one itself.
-  enum class Blame : std::uint8_t { sure, likely };
-  // Ends a wait that a dead peer or the deadline makes hopeless. `passed`: as in Waiting.
-  // `warns_after`: that many times the time of a warning.
-  Status inspect(int missing_rank, Blame blame, Patience& patience, std::uint64_t passed = 0,
-                 int warns_after = 1);
-  void see_movement(Patience& patience, std::uint64_t passed);
-  Status inspect(const Waiting& waiting, Patience& patience);
-  // As inspect(): where another rank of this node waits in something else, in the same of `calls_`. Not where
-  // that is of no bytes, nor aside. The root is a rank.
-  Status compare_waiting(const TeamCall& call);
-  // Roots are ranks.
-  Status different_calls(int rank, const TeamCall& theirs, const TeamCall& ours) const;
+  // Not where the call is of no bytes, nor aside. Its root is a rank.
+  Status compare_waiting(const TeamCall& call) const {
+    return aside_ > 0 || call.bytes == 0 ? Status() : watch_.compare_waiting(calls_, call);
+  }
   // A collective of this communicator's own, while the caller is in another or in none.
   class Aside {
    public:
@@ -188,16 +180,7 @@ class CommunicatorImpl final : public Communicator {
    private:
     CommunicatorImpl& comm_;
   };
-  std::string name_of(int rank) const;
-  bool is_gone(int rank) const;
-  bool has_left(int rank) const;
-  Departure left_for(int rank) const;
-  std::string also_gone(int besides) const;
-  std::string trouble_with(int rank) const;
-  Status failed_without(int rank) const;
-  Status failed_for(int rank, const Departure& why) const;
   Status all_still_lend();
-  int rank_of_member(int member, TeamKind team) const;
   Status fail(Status status);
 
   // Of this node's ranks, by their numbers in its team; or of a rank that is alone, and has no team.
@@ -214,7 +197,7 @@ class CommunicatorImpl final : public Communicator {
       if (team() != nullptr) team()->tell(word);
     }
     std::uint64_t told(int rank) const override { return team()->told(rank); }
-    bool is_gone(int rank) const override { return comm_.is_gone(number_of(rank)); }
+    bool is_gone(int rank) const override { return comm_.watch_.is_gone(number_of(rank)); }
     std::uint64_t calls() const override { return comm_.calls_; }
     bool bcast_met() const override { return comm_.met_at_ == comm_.calls_; }
 
@@ -234,6 +217,7 @@ class CommunicatorImpl final : public Communicator {
   WaitPolicy policy_;
   Preferences preferences_;
   std::unique_ptr<Connections> connections_;
+  PeerWatch watch_;
   Selector selector_;
   PlanCache plans_;
   FoldTable folds_;
@@ -257,10 +241,6 @@ class CommunicatorImpl final : public Communicator {
   std::string learnt_;         // about the algorithms, for describe()
   bool single_copy_ = false;   // of bcasts of some pages on this node
   Status broken_;              // the first failure in flight; final
-  Departure culprit_;          // for whose sake it is, where that is known
-  Departure late_;             // who had not come when the deadline of a wait was last over
-  std::uint64_t moved_ = 0;    // by this rank's messages, at the last look of any wait
-  TimePoint looked_;           // when that was
   std::size_t unsettled_ = 0;  // bytes, when a call last ended
   NodeMeeting node_meeting_{*this};
   std::unique_ptr<DevicePath> device_path_;    // before the connections, which it meets by

@@ -16,7 +16,7 @@ Status CommunicatorImpl::complete(Executes& execution, const TeamCall& call) {
   };
   const auto look = [&](Patience& patience) -> Status {
     HEDDLE_TRY(compare_waiting(call));
-    return inspect(execution.waiting_for(), patience);
+    return watch_.inspect(execution.waiting_for(), patience);
   };
   Status status = without_throwing([&] { return wait_until_done(policy_, poll, look); });
   leave_to_thread();

@@ -259,11 +259,11 @@ Status RequestImpl::test(bool* done) {
 // something else.
 Status RequestImpl::look_around() {
   if (!tests_) tests_.emplace(comm_.policy_);
-  if (!tests_->glance() || comm_.inspect(waiting_for(), *tests_).ok()) return {};
+  if (!tests_->glance() || comm_.watch_.inspect(waiting_for(), *tests_).ok()) return {};
   // Whoever is gone may have done its part after the poll, and then ended.
   HEDDLE_TRY(comm_.move_requests());
   if (!is_active()) return {};
-  Status status = comm_.inspect(waiting_for(), *tests_);
+  Status status = comm_.watch_.inspect(waiting_for(), *tests_);
   return status.ok() ? status : comm_.fail(std::move(status));
 }
 
@@ -283,7 +283,7 @@ Status CommunicatorImpl::wait_for(const RequestImpl& request) {
     *done = !request.is_active();
     return {};
   };
-  const auto look = [&](Patience& patience) { return inspect(request.waiting_for(), patience); };
+  const auto look = [&](Patience& patience) { return watch_.inspect(request.waiting_for(), patience); };
   Status status = wait_until_done(policy_, poll, look);
   return status.ok() ? status : fail(std::move(status));
 }

@@ -1,12 +1,11 @@
-// Whom a communicator waits for, whether that is hopeless, and how it fails.
-#include <algorithm>
+#include "comm/peer_watch.hpp"
+
 #include <chrono>
-#include <iterator>
 #include <string>
 
 #include <fmt/format.h>
 
-#include "comm/communicator_impl.hpp"
+#include "transports/shm/shm_team.hpp"
 
 namespace heddle {
 namespace {
@@ -38,24 +37,13 @@ const char* name_of_call(const TeamCall& call) {
   }
 }
 
-// Messages that were given up and that their lender may go on with: their buffers are not the caller's yet,
-// who has to know.
-Status with_what_is_held(const Connections& connections, Status status) {
-  std::string text;
-  for (int rank = 0; rank < connections.topology.size(); ++rank) {
-    std::string held = connections.internode.transport->trouble(rank);
-    if (!held.empty()) text += "; " + held;
-  }
-  return text.empty() ? std::move(status) : Status(status.code(), status.message() + text);
-}
-
 }  // namespace
 
-int CommunicatorImpl::rank_of_member(int member, TeamKind team) const {
-  return member < 0 ? -1 : topology().team(team, rank_)[static_cast<std::size_t>(member)];
+int PeerWatch::rank_of_member(int member, TeamKind team) const {
+  return member < 0 ? -1 : connections_.topology.team(team, rank_)[static_cast<std::size_t>(member)];
 }
 
-Status CommunicatorImpl::inspect(const Waiting& waiting, Patience& patience) {
+Status PeerWatch::inspect(const Waiting& waiting, Patience& patience) {
   if (waiting.clash.member >= 0) {
     const auto in_ranks = [&](TeamCall call) {
       if (call.verb != TeamVerb::allreduce) call.root = rank_of_member(call.root, waiting.team);
@@ -75,15 +63,15 @@ Status CommunicatorImpl::inspect(const Waiting& waiting, Patience& patience) {
 }
 
 // Two calls may go by ways that do not meet, by messages and by the team, and wait for each other.
-Status CommunicatorImpl::compare_waiting(const TeamCall& call) {
-  ShmTeam* const team = connections_->teams[static_cast<std::size_t>(TeamKind::node)].get();
-  if (aside_ > 0 || call.bytes == 0 || team == nullptr) return {};
-  const TeamClash clash = team->compare_waiting(calls_, call);
+Status PeerWatch::compare_waiting(std::uint64_t number, const TeamCall& call) const {
+  ShmTeam* const team = connections_.teams[static_cast<std::size_t>(TeamKind::node)].get();
+  if (team == nullptr) return {};
+  const TeamClash clash = team->compare_waiting(number, call);
   if (clash.member < 0) return {};
   return different_calls(rank_of_member(clash.member, TeamKind::node), clash.theirs, clash.ours);
 }
 
-Status CommunicatorImpl::different_calls(int rank, const TeamCall& theirs, const TeamCall& ours) const {
+Status PeerWatch::different_calls(int rank, const TeamCall& theirs, const TeamCall& ours) const {
   const auto name = [&](const TeamCall& call) {
     if (const char* const known = name_of_call(call); known != nullptr) return std::string(known);
     static constexpr const char* kNames[] = {"an allreduce", "a reduce", "a bcast"};
@@ -99,74 +87,67 @@ Status CommunicatorImpl::different_calls(int rank, const TeamCall& theirs, const
                   name_of(rank), name(theirs), name(ours)));
 }
 
-std::string CommunicatorImpl::name_of(int rank) const {
+std::string PeerWatch::name_of(int rank) const {
   const auto index = static_cast<std::size_t>(rank);
-  return fmt::format("rank {} (process {} on {})", rank, connections_->pid_of[index],
-                     connections_->host_of[index]);
+  return fmt::format("rank {} (process {} on {})", rank, connections_.pid_of[index],
+                     connections_.host_of[index]);
 }
 
-bool CommunicatorImpl::is_gone(int rank) const {
-  const Transport* transport = connections_->ports.transport_of[static_cast<std::size_t>(rank)];
+bool PeerWatch::is_gone(int rank) const {
+  const Transport* transport = connections_.ports.transport_of[static_cast<std::size_t>(rank)];
   return transport != nullptr && transport->peer_is_gone(rank);
 }
 
-std::string CommunicatorImpl::trouble_with(int rank) const {
-  const Transport* transport = connections_->ports.transport_of[static_cast<std::size_t>(rank)];
+std::string PeerWatch::trouble_with(int rank) const {
+  const Transport* transport = connections_.ports.transport_of[static_cast<std::size_t>(rank)];
   const std::string trouble = transport != nullptr ? transport->trouble(rank) : "";
   return trouble.empty() ? "" : "; " + trouble;
 }
 
-bool CommunicatorImpl::has_left(int rank) const {
-  const Transport* transport = connections_->ports.transport_of[static_cast<std::size_t>(rank)];
+bool PeerWatch::has_left(int rank) const {
+  const Transport* transport = connections_.ports.transport_of[static_cast<std::size_t>(rank)];
   return transport != nullptr && transport->peer_has_left(rank);
 }
 
 // For whose sake `rank` says that it has failed: another one's, or this rank's, which did not come. None: it
 // has not, or does not say.
-Departure CommunicatorImpl::left_for(int rank) const {
-  const Transport* transport = connections_->ports.transport_of[static_cast<std::size_t>(rank)];
+Departure PeerWatch::left_for(int rank) const {
+  const Transport* transport = connections_.ports.transport_of[static_cast<std::size_t>(rank)];
   const Departure why = transport != nullptr ? transport->peer_left_for(rank) : Departure();
-  if (why.culprit >= size_ || why.culprit == rank) return {};
+  if (why.culprit >= connections_.topology.size() || why.culprit == rank) return {};
   return why.culprit == rank_ && why.waited_ms == 0 ? Departure() : why;
 }
 
 // A rank that fails after another one did may be gone as well by the time we look: name them all.
-std::string CommunicatorImpl::also_gone(int besides) const {
+std::string PeerWatch::also_gone(int besides) const {
   std::string text;
-  for (int rank = 0; rank < size_; ++rank) {
+  for (int rank = 0; rank < connections_.topology.size(); ++rank) {
     if (rank != besides && is_gone(rank)) text += "; " + name_of(rank) + " is gone";
   }
   return text;
 }
 
-Status CommunicatorImpl::failed_for(int rank, const Departure& why) const {
+Status PeerWatch::failed_for(int rank, const Departure& why) const {
   const std::string culprit = why.culprit == rank_ ? "this rank" : name_of(why.culprit);
   return Status(Code::peer_failed, why_left(name_of(rank), culprit, why) + also_gone(why.culprit))
       .at_second_hand();
 }
 
-Status CommunicatorImpl::failed_without(int rank) const {
+Status PeerWatch::failed_without(int rank) const {
   if (const Departure why = left_for(rank); why.is_known()) return failed_for(rank, why);
   return Status(Code::peer_failed,
                 name_of(rank) + " has failed, or has destroyed its communicator" + also_gone(rank))
       .at_second_hand();
 }
 
-// What they have handed over, all of them on this node, is their callers' again where they wait for this rank
-// no longer.
-Status CommunicatorImpl::all_still_lend() {
-  const int member = team_->withdrawn();
-  return member < 0 ? Status() : fail(failed_without(rank_of_member(member, TeamKind::node)));
-}
-
 // The ranks of this node may do for it what takes long. Each tells what it has seen move of its own alone, so
 // that those who wait for each other in vain tell nothing. That is also what has moved since the last look of
 // a wait before this one, unless that is long ago.
-void CommunicatorImpl::see_movement(Patience& patience, std::uint64_t passed) {
+void PeerWatch::see_movement(Patience& patience, std::uint64_t passed) {
   constexpr std::chrono::milliseconds kLongAgo{500};
   std::uint64_t own = 0;
   std::uint64_t others = 0;
-  for (const Transport* transport : connections_->ports.transports) {
+  for (const Transport* transport : connections_.ports.transports) {
     own += transport->moved();
     others += transport->others_moved();
   }
@@ -175,12 +156,12 @@ void CommunicatorImpl::see_movement(Patience& patience, std::uint64_t passed) {
   moved_ = own;
   looked_ = time;
   if (!patience.see(own + passed, others) && !before) return;
-  for (Transport* transport : connections_->ports.transports)
+  for (Transport* transport : connections_.ports.transports)
     transport->tell_moved();
 }
 
-Status CommunicatorImpl::inspect(int missing, Blame blame, Patience& patience, std::uint64_t passed,
-                                 int warns_after) {
+Status PeerWatch::inspect(int missing, Blame blame, Patience& patience, std::uint64_t passed,
+                          int warns_after) {
   see_movement(patience, passed);
   // Whoever was missing has come in this very moment: the next look sees.
   if (missing < 0) return {};
@@ -197,9 +178,9 @@ Status CommunicatorImpl::inspect(int missing, Blame blame, Patience& patience, s
   }
   const double seconds = static_cast<double>(patience.waited().count()) / 1e3;
   std::string trouble = trouble_with(missing);
-  if (trouble.empty() && !compares()) trouble = kMayDiffer;
+  if (trouble.empty() && !compares_) trouble = kMayDiffer;
   if (patience.deadline_passed()) {
-    const bool sure = blame == Blame::sure || size_ == 2;
+    const bool sure = blame == Blame::sure || connections_.topology.size() == 2;
     // One that may wait itself is nobody's to blame.
     late_ = sure ? Departure{missing, static_cast<std::uint32_t>(patience.waited().count())} : Departure();
     return Status(Code::timeout,
@@ -208,7 +189,7 @@ Status CommunicatorImpl::inspect(int missing, Blame blame, Patience& patience, s
                               trouble, also_gone(missing)));
   }
   if (has_left(missing)) return failed_without(missing);
-  ProcessState& process = *connections_->process;
+  ProcessState& process = *connections_.process;
   const TimePoint time = now(policy_.clock);
   if (process.may_warn(time) && patience.warning_due(warns_after)) {
     process.has_warned(time);
@@ -218,21 +199,12 @@ Status CommunicatorImpl::inspect(int missing, Blame blame, Patience& patience, s
   return {};
 }
 
-Status CommunicatorImpl::fail(Status status) {
-  broken_ = status;
+Departure PeerWatch::culprit_of(const Status& status) {
   if (status.code() == Code::timeout) culprit_ = late_;
-  for (const std::unique_ptr<ShmTeam>& each : connections_->teams) {
-    if (each) each->withdraw();
-  }
-  lose_requests();
-  if (connections_->internode.lent) status = broken_ = with_what_is_held(*connections_, std::move(status));
-  std::fill(std::begin(by_team_), std::end(by_team_), 0);
-  for (const Transport* transport : connections_->ports.transports) {
+  for (const Transport* transport : connections_.ports.transports) {
     if (!culprit_.is_known()) culprit_ = transport->culprit();
   }
-  for (Transport* transport : connections_->ports.transports)
-    transport->leave(culprit_);
-  return status;
+  return culprit_;
 }
 
 }  // namespace heddle
