@@ -17,7 +17,7 @@ namespace heddle::gpu {
 #define HEDDLE_CUDA_FUNCTIONS(X) \
   X(Init, v2000) X(DriverGetVersion, v2020) X(GetErrorName, v6000) X(GetErrorString, v6000) \
   X(DeviceGetCount, v2000) X(DeviceGet, v2000) X(DeviceGetName, v2000) X(DeviceTotalMem, v3020) \
-  X(DeviceGetAttribute, v2000) X(DeviceGetPCIBusId, v4010) X(DevicePrimaryCtxRetain, v7000) X(DevicePrimaryCtxRelease, v11000) X(DevicePrimaryCtxGetState, v7000) \
+  X(DeviceGetAttribute, v2000) X(DeviceGetPCIBusId, v4010) X(DeviceGetP2PAttribute, v8000) X(DevicePrimaryCtxRetain, v7000) X(DevicePrimaryCtxRelease, v11000) X(DevicePrimaryCtxGetState, v7000) \
   X(CtxGetCurrent, v4000) X(CtxPushCurrent, v4000) X(CtxPopCurrent, v4000) \
   X(PointerGetAttributes, v7000) X(MemGetAddressRange, v3020) X(MemRetainAllocationHandle, v11000) X(MemRelease, v10020) \
   X(MemGetAllocationPropertiesFromHandle, v10020) X(MemHostRegister, v6050) X(MemHostUnregister, v4000) \

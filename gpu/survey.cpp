@@ -2,6 +2,9 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "gpu/driver.hpp"
 #include "gpu/kernels/binaries.hpp"
 
@@ -31,6 +34,25 @@ Device describe(const Driver& driver, int ordinal) {
   return device;
 }
 
+// What holds for both directions.
+Pair compare(const Driver& driver, int first, int second) {
+  Pair pair{first, second, true, true, 0};
+  CUdevice a = 0;
+  CUdevice b = 0;
+  if (driver.DeviceGet(&a, first) != CUDA_SUCCESS || driver.DeviceGet(&b, second) != CUDA_SUCCESS)
+    return {first, second};
+  const auto ask = [&](CUdevice_P2PAttribute what, CUdevice from, CUdevice to) {
+    int value = 0;
+    return driver.DeviceGetP2PAttribute(&value, what, from, to) == CUDA_SUCCESS ? value : 0;
+  };
+  for (const auto& [from, to] : {std::pair(a, b), std::pair(b, a)}) {
+    pair.reach = pair.reach && ask(CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, from, to) != 0;
+    pair.atomics = pair.atomics && ask(CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, from, to) != 0;
+    pair.rank = std::max(pair.rank, ask(CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK, from, to));
+  }
+  return pair;
+}
+
 }  // namespace
 
 const char* kernel_architectures() {
@@ -54,6 +76,10 @@ Result<Survey> survey() {
   }
   for (int i = 0; i < count; ++i)
     found.devices.push_back(describe(driver.value(), i));
+  for (int i = 0; i < count; ++i) {
+    for (int j = i + 1; j < count; ++j)
+      found.pairs.push_back(compare(driver.value(), i, j));
+  }
   return found;
 }
 

@@ -18,9 +18,19 @@ struct Device {
   bool gpu_direct = false;  // a module of the kernel may give it to RDMA devices
 };
 
+// Two GPUs, by their places among the devices.
+struct Pair {
+  int first = 0;
+  int second = 0;
+  bool reach = false;    // each one's kernels and copies reach the other's memory
+  bool atomics = false;  // and their atomic operations, as over NVLink
+  int rank = 0;          // of the link, as the driver orders this machine's
+};
+
 struct Survey {
   int driver = 0;  // 13000: CUDA 13.0
   std::vector<Device> devices;
+  std::vector<Pair> pairs;  // of them all, each once, the first place the lower one
 };
 
 // What this build has kernels for (gpu/kernels), as in "sm_80, sm_90, PTX of 80"; empty: it has none.

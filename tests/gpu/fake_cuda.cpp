@@ -129,6 +129,17 @@ FAKE CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUd
                : 0;
   return CUDA_SUCCESS;
 }
+FAKE CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CUdevice from,
+                                      CUdevice to) {
+  if (from == to) return CUDA_ERROR_INVALID_DEVICE;
+  const bool reach = world().has_peers;
+  // As over a bus.
+  *value = attribute == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED          ? static_cast<int>(reach)
+           : attribute == CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK        ? 1
+           : attribute == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED ? flag("FAKE_CUDA_NVLINK")
+                                                                          : 0;
+  return CUDA_SUCCESS;
+}
 FAKE CUresult cuDeviceGetPCIBusId(char* text, int bytes, CUdevice device) {
   std::snprintf(text, static_cast<size_t>(bytes), "0000:%02x:00.0", device);
   return CUDA_SUCCESS;
@@ -280,6 +291,7 @@ FAKE CUresult cuGetProcAddress_v2(const char* name, void** function, int version
       ENTRY(cuDeviceGetName, cuDeviceGetName),
       {"cuDeviceTotalMem", reinterpret_cast<void*>(cuDeviceTotalMem_v2)},
       ENTRY(cuDeviceGetAttribute, cuDeviceGetAttribute),
+      ENTRY(cuDeviceGetP2PAttribute, cuDeviceGetP2PAttribute),
       ENTRY(cuDeviceGetPCIBusId, cuDeviceGetPCIBusId),
       ENTRY(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain),
       {"cuDevicePrimaryCtxRelease", reinterpret_cast<void*>(cuDevicePrimaryCtxRelease_v2)},

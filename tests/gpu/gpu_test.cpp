@@ -379,6 +379,10 @@ TEST(Survey, NamesTheDevices) {
   ASSERT_EQ(found->devices.size(), 2U);
   EXPECT_EQ(found->devices[1].name, "double of a GPU, number 1");
   EXPECT_EQ(found->devices[1].capability, 90);
+  ASSERT_EQ(found->pairs.size(), 1U);
+  EXPECT_EQ(found->pairs[0].second, 1);
+  EXPECT_TRUE(found->pairs[0].reach);
+  EXPECT_FALSE(found->pairs[0].atomics);
 }
 
 }  // namespace

@@ -149,6 +149,28 @@ class HeddleInfo(unittest.TestCase):
             self.assertFalse(devices[0]["usable"])
             self.assertIn(said, devices[0]["detail"])
 
+    def test_gpus_and_gpus(self):
+        if not FAKE_CUDA:
+            self.skipTest("this build has no CUDA")
+        with tempfile.TemporaryDirectory() as sysfs:
+            made_up_machine(sysfs)
+            folder = {"LD_LIBRARY_PATH": os.path.dirname(FAKE_CUDA)}
+
+            def pairs(**variables):
+                return info("--sysfs", sysfs, **folder, **variables)["gpu_pairs"]
+
+            expected = {"first": "GPU 0", "second": "GPU 1", "distance": "unknown", "reach": "yes", "atomics": "no", "rank": 1,
+                        "path": "directly, once tried"}
+            self.assertEqual(pairs(), [expected])
+            root = f"{sysfs}/devices/pci0000:00"
+            os.makedirs(f"{root}/0000:00:01.0/0000:01:00.0")
+            os.symlink(f"{root}/0000:00:01.0/0000:01:00.0", f"{sysfs}/bus/pci/devices/0000:01:00.0")
+            self.assertEqual(pairs(FAKE_CUDA_NVLINK="1"), [expected | {"distance": "same PCIe switch", "atomics": "yes"}])
+            alone = pairs(FAKE_CUDA_NO_PEERS="1")[0]
+            self.assertEqual((alone["reach"], alone["path"]), ("no", "by way of host memory"))
+            self.assertEqual(pairs(FAKE_CUDA_DEVICES="1"), [])
+            self.assertRegex(run("--sysfs", sysfs, **folder).stdout, r"GPU 0 +GPU 1 +same PCIe switch +yes +no +1 +directly, once tried")
+
     def test_gpus_and_networks(self):
         if not FAKE_CUDA:
             self.skipTest("this build has no CUDA")

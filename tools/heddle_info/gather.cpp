@@ -26,7 +26,7 @@ Info gather(int ranks, const std::string& sysfs) {
   ParsedConfig parsed = parse_config(info.environment);
   info.complaints = complaints_of(parsed);
   info.transports = probe_transports(parsed.config);
-  info.devices = probe_devices(parsed.config, sysfs, &info.gpu_networks);
+  probe_devices(parsed.config, sysfs, &info);
   // What the communicator itself would log goes to the report instead.
   parsed.config.log_level = LogLevel::none;
   info.chosen = ask_communicator(ranks, parsed.config);

@@ -1,56 +1,22 @@
 #include "heddle_info/gpu_networks.hpp"
 
 #include <algorithm>
-#include <cctype>
-#include <fstream>
 #include <system_error>
 
 #include <fmt/format.h>
+
+#include "heddle_info/sites.hpp"
 
 namespace heddle::info {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Where a device is: its place in the tree of buses, from the root complex ("pci0000:00") on, and its NUMA
-// node.
-struct Site {
-  fs::path device;
-  std::vector<std::string> buses;
-  int numa_node = -1;
-};
-
 struct Network {
   std::string name;
   bool rdma = false;
   Site site;
 };
-
-int number_in(const fs::path& file) {
-  std::ifstream in(file);
-  int number = -1;
-  return in >> number ? number : -1;
-}
-
-// "0000:3b:00.0", in small letters, as the kernel writes it.
-bool is_pci_address(const std::string& text) {
-  return text.size() == 12 && text[4] == ':' && text[7] == ':' && text[10] == '.';
-}
-
-Site site_of(const fs::path& link) {
-  Site site;
-  std::error_code error;
-  site.device = fs::canonical(link, error);
-  if (error) return {};
-  for (const fs::path& part : site.device) {
-    const std::string name = part.string();
-    if (is_pci_address(name) || (site.buses.empty() && name.starts_with("pci"))) site.buses.push_back(name);
-  }
-  // Of the nearest device that has one: a virtual function's own directory may say less than the one above.
-  for (fs::path at = site.device; site.numa_node < 0 && at.has_relative_path(); at = at.parent_path())
-    site.numa_node = number_in(at / "numa_node");
-  return site;
-}
 
 std::vector<std::string> names_in(const fs::path& folder) {
   std::vector<std::string> names;
@@ -74,26 +40,6 @@ std::vector<Network> find_networks(const fs::path& sysfs) {
     }
   }
   return found;
-}
-
-enum class Distance { same_switch, same_root, same_numa_node, other_numa_node, unknown };
-
-const char* text_of(Distance distance) {
-  static constexpr const char* kTexts[] = {"same PCIe switch", "same root complex", "same NUMA node",
-                                           "other NUMA node", "unknown"};
-  return kTexts[static_cast<int>(distance)];
-}
-
-Distance distance_of(const Site& a, const Site& b) {
-  if (!a.buses.empty() && !b.buses.empty()) {
-    const auto apart = std::mismatch(a.buses.begin(), a.buses.end(), b.buses.begin(), b.buses.end());
-    const auto common = apart.first - a.buses.begin();
-    // The root complex, and a bridge below it.
-    if (common >= 2) return Distance::same_switch;
-    if (common == 1) return Distance::same_root;
-  }
-  if (a.numa_node < 0 || b.numa_node < 0) return Distance::unknown;
-  return a.numa_node == b.numa_node ? Distance::same_numa_node : Distance::other_numa_node;
 }
 
 // How a network device comes to know a GPU's memory; "": not at all.
@@ -159,11 +105,7 @@ std::vector<GpuNetwork> find_gpu_networks(const std::vector<gpu::Device>& gpus, 
   const std::vector<Network> networks = find_networks(sysfs);
   std::vector<GpuNetwork> pairs;
   for (std::size_t i = 0; i < gpus.size(); ++i) {
-    // The driver's letters may be large ones.
-    std::string address = gpus[i].pci;
-    std::transform(address.begin(), address.end(), address.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    const Site site = address.empty() ? Site{} : site_of(sysfs / "bus" / "pci" / "devices" / address);
+    const Site site = site_of_gpu(gpus[i].pci, sysfs);
     const std::string way = registered_by(gpus[i], sysfs);
     for (const Network& network : networks)
       pairs.push_back(pair_of(static_cast<int>(i), network, distance_of(site, network.site), way, attempt));

@@ -7,6 +7,7 @@
 
 #include "base/config.hpp"
 #include "heddle_info/gpu_networks.hpp"
+#include "heddle_info/gpu_pairs.hpp"
 #include "schedule/schedule.hpp"
 #include "setup/hardware.hpp"
 
@@ -41,6 +42,7 @@ struct Info {
   std::string hardware_error;
   std::vector<Finding> transports;
   std::vector<Finding> devices;  // whose memory may be passed to collectives
+  std::vector<GpuPair> gpu_pairs;
   std::vector<GpuNetwork> gpu_networks;
   std::vector<std::string> environment;
   std::vector<std::string> complaints;
@@ -55,9 +57,8 @@ Info gather(int ranks, const std::string& sysfs);
 ChosenAlgorithms ask_communicator(int ranks, const Config& config);
 
 std::vector<Finding> probe_transports(const Config& config);
-// And the pairs of GPUs and network devices.
-std::vector<Finding> probe_devices(const Config& config, const std::string& sysfs,
-                                   std::vector<GpuNetwork>* gpu_networks);
+// Info's `devices` and the pairs of them.
+void probe_devices(const Config& config, const std::string& sysfs, Info* info);
 
 std::string as_text(const Info& info);
 std::string as_json(const Info& info);

@@ -156,8 +156,7 @@ std::vector<Finding> probe_transports(const Config& config) {
   return found;
 }
 
-std::vector<Finding> probe_devices(const Config& config, const std::string& sysfs,
-                                   std::vector<GpuNetwork>* gpu_networks) {
+void probe_devices(const Config& config, const std::string& sysfs, Info* info) {
   const Result<gpu::Survey> survey = gpu::survey();
   const auto attempt = [&](int gpu, const std::string& network) {
     if (!config.cuda || config.gpu_direct == false)
@@ -165,8 +164,10 @@ std::vector<Finding> probe_devices(const Config& config, const std::string& sysf
           GpuDirectTrial::Outcome::not_tried, "left out by HEDDLE_CUDA or HEDDLE_GPUDIRECT", {}, false};
     return try_gpu_direct(config, gpu, network);
   };
-  if (survey.ok()) *gpu_networks = find_gpu_networks(survey->devices, sysfs, attempt);
-  return probe_cuda(config, survey);
+  info->devices = probe_cuda(config, survey);
+  if (!survey.ok()) return;
+  info->gpu_pairs = find_gpu_pairs(survey.value(), sysfs);
+  info->gpu_networks = find_gpu_networks(survey->devices, sysfs, attempt);
 }
 
 }  // namespace heddle::info

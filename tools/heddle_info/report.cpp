@@ -51,6 +51,16 @@ std::string findings_text(const std::vector<Finding>& findings) {
   return out;
 }
 
+std::string gpu_pairs_text(const std::vector<GpuPair>& pairs) {
+  if (pairs.empty()) return "";
+  std::string out = fmt::format("\nGPUs and GPUs\n  {:<8} {:<8} {:<18} {:<5} {:<7} {:<4}\n", "GPU", "GPU",
+                                "distance", "reach", "atomics", "rank");
+  for (const GpuPair& pair : pairs)
+    out += fmt::format("  {:<8} {:<8} {:<18} {:<5} {:<7} {:<4}  {}\n", pair.first, pair.second, pair.distance,
+                       pair.reach, pair.atomics, pair.rank, pair.path);
+  return out;
+}
+
 std::string gpu_networks_text(const std::vector<GpuNetwork>& pairs) {
   if (pairs.empty()) return "";
   std::string out = fmt::format("\nGPUs and networks\n  {:<8} {:<12} {:<18} {:<9} {:<9}\n", "GPU", "network",
@@ -77,6 +87,20 @@ nlohmann::json findings_json(const std::vector<Finding>& findings) {
   nlohmann::json out = nlohmann::json::array();
   for (const Finding& finding : findings) {
     out.push_back({{"name", finding.name}, {"usable", finding.usable}, {"detail", finding.detail}});
+  }
+  return out;
+}
+
+nlohmann::json gpu_pairs_json(const std::vector<GpuPair>& pairs) {
+  nlohmann::json out = nlohmann::json::array();
+  for (const GpuPair& pair : pairs) {
+    out.push_back({{"first", pair.first},
+                   {"second", pair.second},
+                   {"distance", pair.distance},
+                   {"reach", pair.reach},
+                   {"atomics", pair.atomics},
+                   {"rank", pair.rank},
+                   {"path", pair.path}});
   }
   return out;
 }
@@ -128,6 +152,7 @@ std::string as_text(const Info& info) {
   out += fmt::format("  reductions run with {} instructions\n", info.fold_target);
   out += "\nTransports\n" + findings_text(info.transports);
   out += "\nDevices\n" + findings_text(info.devices);
+  out += gpu_pairs_text(info.gpu_pairs);
   out += gpu_networks_text(info.gpu_networks);
   out += "\nEnvironment\n";
   if (info.environment.empty()) out += "  no HEDDLE_* variable is set\n";
@@ -154,6 +179,7 @@ std::string as_json(const Info& info) {
                               {"hardware", hardware_json(info)},
                               {"transports", findings_json(info.transports)},
                               {"devices", findings_json(info.devices)},
+                              {"gpu_pairs", gpu_pairs_json(info.gpu_pairs)},
                               {"gpu_networks", gpu_networks_json(info.gpu_networks)},
                               {"environment", info.environment},
                               {"complaints", info.complaints},
