@@ -2,7 +2,7 @@
 //   Stored   as it lies in memory; its alignment is what the device needs for one load
 //   Value    what folds compute with
 //   decode, encode   from one to the other; a fold of many inputs encodes once, at the end
-// The bits are those of the host's folds (src/engine/kernels) on x86.
+// The bits are those of the host's folds (src/engine/kernels).
 #pragma once
 
 #include <cmath>

@@ -1,8 +1,8 @@
 // The fold of two values, the left one and the right one, with the bits of the host's folds
-// (src/engine/kernels) on x86:
+// (src/engine/kernels):
 //   sum, prod   IEEE 754, rounded to nearest, subnormal numbers kept. Of two NaNs the left one's payload
-//               survives; a NaN made of numbers is the negative quiet one. GPUs have one NaN for all, hence
-//               the branch that is never taken.
+//               survives; a NaN made of numbers is quiet, negative beside x86 and positive beside Arm. GPUs
+//               have one NaN for all, hence the branch that is never taken.
 //   max, min    b > a ? b : a and b < a ? b : a, which give the left one on a tie or where either is NaN
 //   integers    wrap around
 // A complex product is C's, with infinities recovered (C11, annex G). It is NaN where the host's is; which
@@ -20,6 +20,13 @@ namespace heddle::gpu::kernels {
 
 // ---- Floating point
 
+// Of a NaN made of numbers by the host's processor.
+#if defined(__aarch64__)
+inline constexpr std::uint64_t kSignOfMadeNan = 0;
+#else
+inline constexpr std::uint64_t kSignOfMadeNan = 1;
+#endif
+
 // Constants, since device code may not call std::numeric_limits.
 template <typename T>
 struct Format;
@@ -27,7 +34,7 @@ template <>
 struct Format<float> {
   using Word = std::uint32_t;
   static constexpr Word kQuietBit = 0x00400000U;
-  static constexpr Word kMadeNan = 0xFFC00000U;
+  static constexpr Word kMadeNan = 0x7FC00000U | Word{kSignOfMadeNan} << 31;
   static constexpr float kLargest = std::numeric_limits<float>::max();
   static constexpr float kInfinity = std::numeric_limits<float>::infinity();
 };
@@ -35,7 +42,7 @@ template <>
 struct Format<double> {
   using Word = std::uint64_t;
   static constexpr Word kQuietBit = 0x0008000000000000U;
-  static constexpr Word kMadeNan = 0xFFF8000000000000U;
+  static constexpr Word kMadeNan = 0x7FF8000000000000U | Word{kSignOfMadeNan} << 63;
   static constexpr double kLargest = std::numeric_limits<double>::max();
   static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 };

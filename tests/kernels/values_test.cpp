@@ -87,10 +87,13 @@ TEST_P(ValuesTest, ExtremesKeepTheLeftOperandOnTiesAndNaN) {
 TEST_P(ValuesTest, LeftPayloadSurvives) {
   const auto a = std::bit_cast<float>(0x7FC00123u);
   const auto b = std::bit_cast<float>(0xFFC00456u);
+  const auto signalling = std::bit_cast<float>(0xFF800789u);
   for (const Op op : {Op::sum, Op::prod}) {
     EXPECT_EQ(std::bit_cast<std::uint32_t>(fold_values(DType::f32, op, a, b)), 0x7FC00123u);
     EXPECT_EQ(std::bit_cast<std::uint32_t>(fold_values(DType::f32, op, b, a)), 0xFFC00456u);
     EXPECT_EQ(std::bit_cast<std::uint32_t>(fold_values(DType::f32, op, 1.0f, b, a)), 0xFFC00456u);
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(fold_values(DType::f32, op, a, signalling)), 0x7FC00123u);
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(fold_values(DType::f32, op, signalling, a)), 0xFFC00789u);
   }
 }
 
@@ -102,6 +105,7 @@ TEST_P(ValuesTest, ComplexProductRecoversInfinities) {
 }
 
 TEST_P(ValuesTest, LongDoublePaddingIsZero) {
+  if (std::numeric_limits<long double>::digits != 64) GTEST_SKIP() << "long double has no padding here";
   long double inputs[2];
   std::memset(inputs, 0xEE, sizeof(inputs));
   inputs[0] = 1.5L;

@@ -3,6 +3,7 @@
 //
 // Each is one fixed expression of its operands, left to right:
 //   sum, prod   IEEE 754, rounded to nearest. If both operands are NaN, the left one's payload survives.
+//               A NaN made of numbers is the processor's: negative on x86, positive on Arm.
 //   max(a, b)   b > a ? b : a
 //   min(a, b)   b < a ? b : a
 // So on a tie (+0 against -0) and when either operand is NaN, max and min give the left operand. That is what
@@ -65,13 +66,22 @@ HEDDLE_ORDERED(mul_raw, "mulpd", __m512d)
 #undef HEDDLE_ORDERED
 #endif
 
+#if !HWY_ARCH_X86
+// Nor is it the first operand's everywhere: Arm prefers a signalling NaN. So the compiler may order the
+// operands of an instruction as it likes. A NaN and itself is that NaN, quiet.
+template <class V>
+HWY_INLINE V keep_left_nan(V left, V result) {
+  return hn::IfThenElse(hn::IsNaN(left), hn::Add(left, left), result);
+}
+#endif
+
 struct FloatSum {
   template <class D, class V>
   static HWY_INLINE V apply(D, V a, V b) {
 #if HWY_ARCH_X86
     return V{add_raw(a.raw, b.raw)};
 #else
-    return hn::Add(a, b);
+    return keep_left_nan(a, hn::Add(a, b));
 #endif
   }
 };
@@ -82,7 +92,7 @@ struct FloatProd {
 #if HWY_ARCH_X86
     return V{mul_raw(a.raw, b.raw)};
 #else
-    return hn::Mul(a, b);
+    return keep_left_nan(a, hn::Mul(a, b));
 #endif
   }
 };
