@@ -33,9 +33,12 @@ bool none_runs(pid_t pid) {
 
 }  // namespace
 
-// Field 22 of /proc/PID/stat. The second is a name in parentheses, which may have such in it.
+// Field 22 of its stat. The second is a name in parentheses, which may have such in it. That of its first
+// thread says the same as /proc/PID/stat, of which QEMU gives emulated programs one made up, with another
+// time for each thread that asks.
 std::uint64_t start_of_process(pid_t pid) {
-  const Result<std::string> stat = read_file("/proc/" + std::to_string(pid) + "/stat");
+  const std::string number = std::to_string(pid);
+  const Result<std::string> stat = read_file("/proc/" + number + "/task/" + number + "/stat");
   if (!stat.ok()) return 0;
   const std::size_t name_end = stat.value().rfind(')');
   if (name_end == std::string::npos) return 0;

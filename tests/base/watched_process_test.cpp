@@ -69,6 +69,16 @@ TEST(WatchedProcess, ThisOneRuns) {
   EXPECT_FALSE(WatchedProcess(getpid()).is_gone());
 }
 
+// Or the others take it for another process with its number.
+TEST(WatchedProcess, AllThreadsKnowTheSameStart) {
+  const std::uint64_t started = start_of_process(getpid());
+  EXPECT_NE(started, 0U);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the kernel tells starts 10 ms apart
+  std::thread([&] { EXPECT_EQ(start_of_process(getpid()), started); }).join();
+  const Child child;
+  EXPECT_GE(start_of_process(child.pid()), started);
+}
+
 TEST(WatchedProcess, OneThatEnds) {
   pid_t pid = 0;
   const auto watch = [&pid] {
