@@ -1,11 +1,13 @@
 #include "setup/bootstrap.hpp"
 
+#include <arpa/inet.h>
 #include <unistd.h>
 
 #include <charconv>
 #include <cstring>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 namespace heddle {
 namespace {
@@ -44,6 +46,22 @@ Result<int> number(const std::vector<std::string>& environment, const char* name
   return value;
 }
 
+// Launchers write IPv6 addresses in brackets, as in front of a port; the system's functions want them
+// without.
+Result<std::string> without_brackets(const std::string& address) {
+  if (address.find_first_of("[]") == std::string::npos) return address;
+  if (address.front() == '[' && address.back() == ']') {
+    std::string inside = address.substr(1, address.size() - 2);
+    in6_addr parsed;
+    // A link-local address may name its interface (fe80::1%eth0).
+    if (::inet_pton(AF_INET6, inside.substr(0, inside.find('%')).c_str(), &parsed) == 1) return inside;
+  }
+  return Status(Code::invalid_argument, "MASTER_ADDR=\"" + address.substr(0, 80) +
+                                            "\" has brackets that are not around an IPv6 address; write "
+                                            "[::1], or an address or name alone, and the port in "
+                                            "MASTER_PORT");
+}
+
 // What a launcher calls the job, the nearest to the ranks first. torchrun says "none" where it was given no
 // name. Not a step of Slurm's: one job may be started by several.
 std::string job_of(const std::vector<std::string>& environment) {
@@ -67,7 +85,9 @@ Result<Rendezvous> rendezvous_from(const std::vector<std::string>& environment, 
   if (where.size == 1) return where;
   const std::optional<std::string> address = look_up(environment, "MASTER_ADDR");
   if (!address || address->empty()) return unset("MASTER_ADDR");
-  where.address = *address;
+  Result<std::string> bare = without_brackets(*address);
+  if (!bare.ok()) return bare.status();
+  where.address = std::move(bare).value();
   where.port = master_port;
   if (where.port == 0) {
     Result<int> port = number(environment, "MASTER_PORT", 1, 65535, "a port");

@@ -19,6 +19,23 @@ TEST(Rendezvous, ReadsTorchrunsNames) {
   EXPECT_TRUE(rendezvous_from({"RANK=0", "WORLD_SIZE=1"}, 0).ok());
 }
 
+TEST(Rendezvous, IPv6AddressesMayStandInBrackets) {
+  const auto address = [](const std::string& value) {
+    const auto where =
+        rendezvous_from({"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=" + value, "MASTER_PORT=1"}, 0);
+    return where.ok() ? where.value().address : where.status().message();
+  };
+  EXPECT_EQ(address("::1"), "::1");
+  EXPECT_EQ(address("[::1]"), "::1");
+  EXPECT_EQ(address("[fe80::1%eth0]"), "fe80::1%eth0");
+  for (const std::string value :
+       {"[", "]", "[]", "[::1", "::1]", "[n0]", "[10.0.0.1]", "[::1]:29500", "[[::1]]"}) {
+    const std::string says = address(value);
+    EXPECT_EQ(says.find("MASTER_ADDR=\"" + value + "\" has brackets"), 0u) << says;
+    EXPECT_NE(says.find("MASTER_PORT"), std::string::npos) << says;
+  }
+}
+
 TEST(Rendezvous, TheLaunchersNameOfTheJob) {
   const auto job = [](std::vector<std::string> environment) {
     environment.insert(environment.end(), {"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=h", "MASTER_PORT=1"});
