@@ -300,7 +300,7 @@ Status CommunicatorImpl::transfer(bool sends, void* data, std::size_t bytes, int
     HEDDLE_TRY(sends ? transport->send(peer, kTag, data, bytes, ticket)
                      : transport->recv(peer, kTag, data, bytes, ticket));
     return wait_until_done(policy_, poll, [&](Patience& patience) {
-      return watch_.inspect(peer, PeerWatch::Blame::sure, patience);
+      return watch_.inspect(peer, PeerWatch::Blame::partner, patience);
     });
   });
   leave_to_thread();

@@ -178,9 +178,9 @@ Status PeerWatch::inspect(int missing, Blame blame, Patience& patience, std::uin
   }
   const double seconds = static_cast<double>(patience.waited().count()) / 1e3;
   std::string trouble = trouble_with(missing);
-  if (trouble.empty() && !compares_) trouble = kMayDiffer;
+  if (trouble.empty() && !compares_ && blame != Blame::partner) trouble = kMayDiffer;
   if (patience.deadline_passed()) {
-    const bool sure = blame == Blame::sure || connections_.topology.size() == 2;
+    const bool sure = blame != Blame::likely || connections_.topology.size() == 2;
     // One that may wait itself is nobody's to blame.
     late_ = sure ? Departure{missing, static_cast<std::uint32_t>(patience.waited().count())} : Departure();
     return Status(Code::timeout,

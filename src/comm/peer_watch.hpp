@@ -23,8 +23,9 @@ class PeerWatch {
   PeerWatch(int rank, const Connections& connections, const WaitPolicy& policy, const Log& log, bool compares)
       : rank_(rank), connections_(connections), policy_(policy), log_(log), compares_(compares) {}
 
-  // Whether the rank waited for is the cause, or may wait for another one itself.
-  enum class Blame : std::uint8_t { sure, likely };
+  // Whether the rank waited for is the cause, or may wait for another one itself; or is to send or to receive
+  // a message, which no comparison of calls knows of.
+  enum class Blame : std::uint8_t { sure, likely, partner };
   // Ends a wait that a dead peer or the deadline makes hopeless. `passed`: as in Waiting.
   // `warns_after`: that many times the time of a warning.
   Status inspect(int missing_rank, Blame blame, Patience& patience, std::uint64_t passed = 0,

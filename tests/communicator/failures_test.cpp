@@ -278,13 +278,17 @@ TEST(Failures, TestsThatAreFarApartAreNotWaiting) {
   });
 }
 
+// Of three ranks, of which the one that is to send cannot wait for another one. HEDDLE_CHECK compares no
+// messages.
 TEST(Failures, AMessageThatDoesNotCome) {
-  Party party({1, 1});
+  Party party({1, 1, 1});
   without(party, hurried(), 1, [](Rank&, Communicator& comm) {
     int value = 0;
     const Status status = comm.recv(&value, 4, 1);
     EXPECT_EQ(status.code(), Code::timeout);
     EXPECT_NE(status.message().find("rank 1 "), std::string::npos) << status.message();
+    EXPECT_EQ(status.message().find("waits itself"), std::string::npos) << status.message();
+    EXPECT_EQ(status.message().find("HEDDLE_CHECK"), std::string::npos) << status.message();
   });
 }
 
