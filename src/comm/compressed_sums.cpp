@@ -56,6 +56,10 @@ std::uint64_t hash_of(std::uint64_t count, const Compression& how) {
   return hash;
 }
 
+std::string text_of(const Compression& how) {
+  return compression_name(how) + ", seed " + std::to_string(how.codec.seed);
+}
+
 // What this rank alone knows to be wrong, but for the stream.
 Status check_arguments(const CodedSparseJob& job) {
   HEDDLE_TRY(job.trouble);
@@ -117,11 +121,11 @@ Status CompressedSums::agree_on(const CompressedJob& job) {
                                          " could not make its part of the sum ready, and says why there");
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] != all[0])
-      return Status(Code::invalid_argument,
-                    "rank " + std::to_string(rank) +
-                        " asked for another compression, count or seed than rank 0 (this rank: " +
-                        compression_name(job.how) + ", count " + std::to_string(job.count) + ", seed " +
-                        std::to_string(job.how.codec.seed) + "); nothing was exchanged");
+      return Status(
+          Code::invalid_argument,
+          "rank " + std::to_string(rank) +
+              " asked for another compression, count or seed than rank 0 (this rank: " + text_of(job.how) +
+              ", count " + std::to_string(job.count) + "); nothing was exchanged");
   }
   return {};
 }
@@ -239,7 +243,7 @@ Status CompressedSums::sum_streams(const CodedSparseJob& job) {
                   hash_of(job.in.dimension, job.how));
   if (!arguments.ok()) agreement.withdraw(comm_.rank_, arguments.code() == Code::invalid_argument);
   if (comm_.size_ > 1) HEDDLE_TRY(comm_.part(comm_.run_job(agreement_job(agreement))));
-  HEDDLE_TRY(agreement.check(valid));
+  HEDDLE_TRY(agreement.check(valid, [&] { return text_of(job.how); }));
   const std::uint64_t seed = codec_seed(job.how.codec.seed);
   note();
   const Choice choice = coding(true);

@@ -75,7 +75,7 @@ void Agreement::withdraw(int rank, bool refused) {
   words_[static_cast<std::size_t>(rank) * (kWords + samples_) + 2] = refused ? kRefused : kMissing;
 }
 
-Status Agreement::check() const {
+Status Agreement::check(const Words& how) const {
   for (int rank = 0; rank < ranks_; ++rank) {
     const auto theirs = of(rank);
     if ((theirs[2] & kMissing) != 0)
@@ -98,7 +98,8 @@ Status Agreement::check() const {
     if (theirs[1] == of(0)[1] && (theirs[2] ^ of(0)[2]) >> kHow << kHow == (theirs[2] ^ of(0)[2]))
       return Status(Code::invalid_argument,
                     "rank " + std::to_string(rank) +
-                        " asked for another compression or seed than rank 0; nothing was exchanged");
+                        " asked for another compression or seed than rank 0 (this rank: " + how() +
+                        "); nothing was exchanged");
     return Status(Code::invalid_argument, "rank " + std::to_string(rank) + " passed " +
                                               what(theirs[1], theirs[2]) + ", but rank 0 " +
                                               what(of(0)[1], of(0)[2]) + "; nothing was exchanged");
@@ -106,8 +107,8 @@ Status Agreement::check() const {
   return {};
 }
 
-Status Agreement::check(const Status& own) const {
-  Status status = check();
+Status Agreement::check(const Status& own, const Words& how) const {
+  Status status = check(how);
   return status.ok() || own.ok() ? status : own;
 }
 

@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/dtype.hpp"
@@ -42,11 +44,13 @@ class Agreement {
   std::span<std::uint64_t> words() { return words_; }
 
   // After that. The same status on every rank: `invalid_argument` names the first rank that does not fit rank
-  // 0, or withdrew for such a reason; `peer_failed` one that withdrew for another.
-  Status check() const;
+  // 0, or withdrew for such a reason; `peer_failed` one that withdrew for another. `how`: words for this
+  // rank's hash of that, which nobody else has.
+  using Words = std::function<std::string()>;
+  Status check(const Words& how = {}) const;
   // The same, where it is known what is wrong with one's own stream: that says more than what the others
   // hear.
-  Status check(const Status& own) const;
+  Status check(const Status& own, const Words& how = {}) const;
   int ranks() const { return ranks_; }
   std::uint64_t total() const;  // entries of all ranks
   std::uint64_t count(int rank) const { return of(rank)[0]; }

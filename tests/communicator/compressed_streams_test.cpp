@@ -125,6 +125,7 @@ TEST_P(CompressedStreams, RanksThatDisagreeOnStreamsAreTold) {
     Residual small(9);
     Vector out(11, 99);
     const std::string who = "rank " + std::to_string(me.size - 1);
+    const std::string asked = " asked for another compression or seed than rank 0 (this rank: ";
     const auto refused = [&](const CodedSparseJob& job, const std::string& what, const std::string& own) {
       me.at(what.c_str());
       const Status status = comm.coded_sparse_allreduce(job);
@@ -137,11 +138,11 @@ TEST_P(CompressedStreams, RanksThatDisagreeOnStreamsAreTold) {
     CodedSparseJob job{in.view(), out.data(), how, &residual};
     if (me.size > 1) {
       CodedSparseJob other = job;
-      if (last) other.how.codec.seed = 1;
-      refused(other, who + " asked for another compression", "asked for another compression");
+      if (last) other.how.codec.seed = 17;
+      refused(other, who + asked + "qsgd:8, seed 0)", who + asked + "qsgd:8, seed 17)");
       other = job;
       if (last) other.how = parse_compression("qsgd:8:512").value();
-      refused(other, who + " asked for another compression", "asked for another compression");
+      refused(other, who + asked + "qsgd:8, seed 0)", who + asked + "qsgd:8:512, seed 0)");
       other = job;
       if (last) other.in.dimension = 11;
       if (last) other.residual = nullptr;
