@@ -15,6 +15,14 @@ namespace {
 // that a host which is busy with something else is no reason.
 constexpr std::chrono::seconds kTrialPatience{1};
 
+std::uint64_t digest_of(const DeviceWays& ways) {
+  std::uint64_t digest = 0;
+  for (const std::size_t part :
+       {ways.sums_from, ways.bcasts_from, ways.sums_exchanged, ways.bcasts_exchanged, ways.shared_from})
+    digest = mix64(digest ^ part);
+  return digest;
+}
+
 }  // namespace
 
 // In the half of the scratch that a vector of one piece leaves alone. The least of some turns: what others do
@@ -63,15 +71,19 @@ Status DevicePath::try_image(gpu::Gpu& gpu, bool sum, std::byte* buffer, std::si
   return links_.meet(mine, true).status();
 }
 
-// Collective, once the ranks are connected by way of scratch; true: from before. Ranks that have found
-// something have found it together, but one of them may have been told of a failure in its end.
+// Collective, once the ranks are connected by way of scratch; true: from before. What ranks know they have
+// found together, but one of them may have been told of a failure in its end, and threads of theirs that set
+// up two communicators at once keep what they found in an order of each rank's own.
 Result<bool> DevicePath::find_ways(gpu::Gpu& gpu) {
   const std::uint64_t key = mix64(mix64(links_.key() ^ links_.layout().piece) ^ links_.exchange().most);
   const std::optional<DeviceWays> known =
       limits_.known != nullptr ? limits_.known->find(key) : std::optional<DeviceWays>();
-  Result<bool> all_know = links_.meet({}, known.has_value());
+  const std::uint64_t digest = known ? digest_of(*known) : 0;
+  // One is the other's complement where all ranks have the same.
+  std::uint64_t largest[] = {digest, ~digest};
+  const Result<bool> all_know = links_.meet({}, known.has_value(), largest);
   if (!all_know.ok()) return all_know;
-  if (all_know.value()) {
+  if (all_know.value() && largest[0] == ~largest[1]) {
     ways_ = *known;
     return true;
   }

@@ -51,6 +51,10 @@ class KnownWays {
     const std::lock_guard lock(mutex_);
     by_key_[key] = ways;
   }
+  std::map<std::uint64_t, DeviceWays> all() const {
+    const std::lock_guard lock(mutex_);
+    return by_key_;
+  }
 
  private:
   mutable std::mutex mutex_;

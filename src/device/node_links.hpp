@@ -58,8 +58,8 @@ class NodeLinks {
   int number_of(int rank) const { return meeting_.number_of(rank); }
   // Which of the ranks the communicator gives that number; -1: none.
   int member_of(int number) const;
-  // Collective: whether all can. `more`: words that are 0 but for those of one rank each, and then are all
-  // ranks'.
+  // Collective: whether all can. `more`: words, then the largest of all ranks' each; of those that are 0 but
+  // for one rank that is that rank's.
   Result<bool> meet(const Status& mine, bool can, std::span<std::uint64_t> more = {});
   // Collective. Of each word the largest of all ranks'.
   Status largest(std::span<std::uint64_t> words);

@@ -134,6 +134,39 @@ TEST(GpuReach, ExchangesThatAreLost) {
   EXPECT_GE(count(said, "have waited for each other in vain in a kernel that was tried"), 1U) << said;
 }
 
+// Ranks that have found several ways for the same, and remember other ones, try it anew.
+TEST(GpuReach, WaysThatRanksRememberDifferently) {
+  static KnownWays known;  // of each process
+  DeviceLimits limits = kExchanging;
+  limits.tries = true;
+  limits.known = &known;
+  EXPECT_TRUE(on_processes(library, kRanks, limits, [](NodeRank& rank) {
+    alarm(kLongest);
+    const TestMemory memory(rank.driver(), Memory::device, sizeof(float), rank.rank());
+    const auto begins = [&](int most) {
+      for (int call = 0; call < most && !rank.path().on(); ++call) {
+        const Status status = rank.staged_sum(memory.as<float>(), memory.as<float>(), 1);
+        if (!status.ok()) return expect(false, rank, "a sum by images: " + status.message());
+      }
+      return expect(rank.path().on(), rank, "the GPUs serve no calls");
+    };
+    const auto ends = [&] {
+      float value = 0;  // on the host; what is so long is for the GPUs
+      for (int call = 0; call < kCalls && rank.path().on(); ++call)
+        static_cast<void>(rank.path().allreduce(&value, &value, std::size_t{1} << 28, DType::f32, Op::sum));
+      return expect(!rank.path().on(), rank, "the GPUs go on");
+    };
+    if (!begins(kCalls) || !ends()) return false;
+    const auto found = known.all();
+    if (!expect(found.size() == 1, rank, "nothing is remembered")) return false;
+    DeviceWays others = found.begin()->second;
+    others.sums_from += 64;
+    if (rank.rank() == 1) known.keep(found.begin()->first, others);
+    if (!begins(2 * kCalls)) return false;
+    return expect(known.all().begin()->second != others || rank.rank() != 1, rank, "not tried anew");
+  }));
+}
+
 // Where events alone cannot be shared, streams are refused, at no cost from the second time on, and blocking
 // calls go on by the GPUs.
 TEST(GpuReach, EventsThatCannotBeShared) {
