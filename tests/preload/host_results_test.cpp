@@ -6,11 +6,17 @@
 
 #include <cmath>
 #include <complex>
+#include <functional>
+#include <initializer_list>
 #include <limits>
+#include <new>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "host.hpp"
+#include "support/failing_allocations.hpp"
 
 namespace heddle::backend {
 namespace {
@@ -18,16 +24,19 @@ namespace {
 constexpr int kRanks = 4;
 int other_rank = -1;    // that has found something
 int flipped_bcast = 0;  // which of those to come, from 1 on
+int host_calls = 0;
 
 HostMpi host() {
   HostMpi mpi = test::host();
   mpi.Allreduce = [](const void* in, void* out, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+    ++host_calls;
     const int rc = PMPI_Allreduce(in, out, count, type, op, comm);
     if (op == MPI_MAX && type == MPI_INT && in == MPI_IN_PLACE && other_rank >= 0)
       *static_cast<int*>(out) = other_rank;
     return rc;
   };
   mpi.Bcast = [](void* buffer, int count, MPI_Datatype type, int root, MPI_Comm comm) {
+    ++host_calls;
     if (--flipped_bcast == 0) static_cast<unsigned char*>(buffer)[count - 1] ^= 0x40U;
     return PMPI_Bcast(buffer, count, type, root, comm);
   };
@@ -45,8 +54,10 @@ class HostResultsTest : public testing::Test {
   template <typename T>
   std::string said(DType type, MPI_Datatype host_type, Op op, MPI_Op host_op, const std::vector<T>& in,
                    const std::vector<T>& out) {
-    const HostResults results(mpi_, MPI_COMM_SELF, 0, kRanks);
-    return results.allreduce({in.data(), out.data(), in.size(), type, op, host_type, host_op}).message();
+    const RepeatedSum sum{in.data(), out.data(), in.size(), type, op, host_type, host_op};
+    HostResults results(mpi_, MPI_COMM_SELF, 0, kRanks);
+    results.make_room(sum);
+    return results.allreduce(sum).message();
   }
   template <typename T>
   std::string sum(DType type, MPI_Datatype host_type, T in, T out) {
@@ -54,6 +65,7 @@ class HostResultsTest : public testing::Test {
   }
 
   const HostMpi mpi_ = host();
+  long allocations_ = 0;
 };
 
 TEST_F(HostResultsTest, IntegersAreEqual) {
@@ -136,11 +148,54 @@ TEST_F(HostResultsTest, BitsAreThoseOfRankZero) {
 
 TEST_F(HostResultsTest, BytesOfABcastAreTheRoots) {
   const std::vector<unsigned char> data(200000, 5);
-  const HostResults results(mpi_, MPI_COMM_SELF, 0, kRanks);
+  HostResults results(mpi_, MPI_COMM_SELF, 0, kRanks);
+  results.make_room(data.size());
   EXPECT_EQ(results.bcast(data.data(), data.size(), 0).message(), "");
   flipped_bcast = 2;
   EXPECT_EQ(results.bcast(data.data(), data.size(), 0).message(),
             "HEDDLE_CHECK=2: element 131071 of 200000 is byte 0x05, and by the host MPI 0x45");
+}
+
+// Or else the others would wait in the host's next one.
+TEST_F(HostResultsTest, WhoRunsOutOfMemoryMakesAllCallsOfTheHost) {
+  const std::vector<float> in(70000, 1);
+  std::vector<float> other = in;
+  other[69999] = 2;
+  const std::vector<unsigned char> bytes(200000, 5);
+  const auto make_sum = [&](const std::vector<float>& out, Op op) {
+    const RepeatedSum sum{
+        in.data(), out.data(), in.size(), DType::f32, op, MPI_FLOAT, op == Op::sum ? MPI_SUM : MPI_PROD};
+    HostResults results(mpi_, MPI_COMM_SELF, 0, kRanks);
+    results.make_room(sum);
+    heddle::test::allocations_left = allocations_;
+    return results.allreduce(sum);
+  };
+  const auto make_bcast = [&] {
+    HostResults results(mpi_, MPI_COMM_SELF, 0, kRanks);
+    results.make_room(bytes.size());
+    heddle::test::allocations_left = allocations_;
+    return results.bcast(bytes.data(), bytes.size(), 0);
+  };
+  for (const auto& [flipped, calls, call] :
+       std::initializer_list<std::tuple<int, int, std::function<Status()>>>{
+           {0, 7, [&] { return make_sum(in, Op::sum); }},
+           {0, 7, [&] { return make_sum(in, Op::prod); }},
+           {0, 5, [&] { return make_sum(other, Op::sum); }},
+           {1, 7, [&] { return make_sum(in, Op::sum); }},  // other bits than those of rank 0
+           {0, 5, make_bcast},
+           {2, 5, make_bcast}}) {
+    bool ran_out = true;
+    for (allocations_ = 0; ran_out; ++allocations_) {
+      flipped_bcast = flipped;
+      host_calls = 0;
+      try {
+        static_cast<void>(call());
+      } catch (const std::bad_alloc&) {
+      }
+      ran_out = std::exchange(heddle::test::allocations_left, -1) < 0;
+      EXPECT_EQ(host_calls, calls) << allocations_ << " allocations";
+    }
+  }
 }
 
 }  // namespace

@@ -121,7 +121,7 @@ class Backend {
   // lies in `out`: `in` is what the call has read.
   bool repeats(const CollectiveCall& call, MPI_Datatype type, MPI_Op op, const CommState& state);
   template <typename Compare>
-  int repeat(const char* name, const Status& read, MPI_Comm comm, CommState& state, Compare compare);
+  int repeat(const char* name, MPI_Comm comm, CommState& state, const Compare& compare);
   // What the elements are in order, wherever they lie.
   Result<std::vector<std::byte>> bytes_of(const void* buffer, std::size_t count, MPI_Datatype type);
   CommState* served_anywhere(MPI_Comm comm);

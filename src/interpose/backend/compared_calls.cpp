@@ -62,14 +62,13 @@ int Backend::compare(const CollectiveCall& call, const char* name, MPI_Comm comm
   return all_know ? refuse(status, name, comm) : fail(status, comm, state);
 }
 
-// A rank that heddle's call failed on, or that cannot read what it gave, does not come to the host's
-// collectives, where the others would wait for it without end. So all meet by heddle first, whose waits end
-// and say who is missing.
+// A rank that heddle's call failed on, or that cannot read what it gave, or has no memory for more, does not
+// come to the host's collectives, where the others would wait for it without end. So all meet by heddle
+// first, whose waits end and say who is missing.
 template <typename Compare>
-int Backend::repeat(const char* name, const Status& read, MPI_Comm comm, CommState& state, Compare compare) {
-  const Status met = read.ok() ? state.communicator->barrier() : read;
-  if (!met.ok()) return fail(met, comm, state);
-  const Status status = compare(HostResults(mpi_, comm, state.rank, state.size));
+int Backend::repeat(const char* name, MPI_Comm comm, CommState& state, const Compare& compare) {
+  if (const Status met = state.communicator->barrier(); !met.ok()) return fail(met, comm, state);
+  const Status status = compare();
   return status.ok() ? MPI_SUCCESS : refuse(status, name, comm);
 }
 
@@ -87,13 +86,13 @@ int Backend::allreduce_checked(const void* in, void* out, std::int64_t count, MP
   if (rc != MPI_SUCCESS || !repeated) return rc;
   if (in != MPI_IN_PLACE) before = bytes_of(in, call.count, type);
   const Result<std::vector<std::byte>> given = bytes_of(out, call.count, type);
-  return repeat("MPI_Allreduce", before.ok() ? given.status() : before.status(), comm, *state,
-                [&](const HostResults& host) {
-                  Op mapped{};
-                  const TypeRow* const row = map_->find(type, op, &mapped);
-                  return host.allreduce(
-                      {before.value().data(), given.value().data(), call.count, row->type, mapped, type, op});
-                });
+  if (!before.ok() || !given.ok()) return fail(before.ok() ? given.status() : before.status(), comm, *state);
+  Op mapped{};
+  const TypeRow* const row = map_->find(type, op, &mapped);
+  const RepeatedSum sum{before.value().data(), given.value().data(), call.count, row->type, mapped, type, op};
+  HostResults host(mpi_, comm, state->rank, state->size);
+  host.make_room(sum);
+  return repeat("MPI_Allreduce", comm, *state, [&] { return host.allreduce(sum); });
 }
 
 int Backend::bcast_checked(void* buffer, std::int64_t count, MPI_Datatype type, int root, MPI_Comm comm,
@@ -106,9 +105,11 @@ int Backend::bcast_checked(void* buffer, std::int64_t count, MPI_Datatype type, 
   rc = serve();
   if (rc != MPI_SUCCESS || !repeats(call, type, MPI_OP_NULL, *state)) return rc;
   const Result<std::vector<std::byte>> given = bytes_of(buffer, static_cast<std::size_t>(count), type);
-  return repeat("MPI_Bcast", given.status(), comm, *state, [&](const HostResults& host) {
-    return host.bcast(given.value().data(), given.value().size(), root);
-  });
+  if (!given.ok()) return fail(given.status(), comm, *state);
+  HostResults host(mpi_, comm, state->rank, state->size);
+  host.make_room(given.value().size());
+  return repeat("MPI_Bcast", comm, *state,
+                [&] { return host.bcast(given.value().data(), given.value().size(), root); });
 }
 
 // By what is the same on all ranks.

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -36,6 +38,11 @@ Status differs(std::size_t k, std::size_t count, const std::string& mine, const 
                                       count, mine, host)};
 }
 
+Status found_by(int rank) {
+  return {Code::internal,
+          fmt::format("HEDDLE_CHECK=2: rank {} has another result than the host MPI gives", rank)};
+}
+
 template <typename T>
 std::string text_of(T value) {
   if constexpr (std::is_same_v<T, typename RealOf<T>::type>)
@@ -57,11 +64,13 @@ auto distance(T a, T b) {
 // those above, between which all partial products lie. They are no number where one of the elements is none.
 class Magnitudes {
  public:
-  explicit Magnitudes(Op op) : op_(op) {}
+  // `values`: room for those of a piece, borrowed.
+  Magnitudes(Op op, std::vector<double>& values) : op_(op), values_(values) {}
+  static std::size_t of_each(Op op) { return op == Op::prod ? 2 : 1; }
 
   template <typename T>
   void set(const void* in, std::size_t begin, std::size_t n) {
-    values_.resize(op_ == Op::prod ? 2 * n : n);
+    values_.resize(of_each(op_) * n);
     for (std::size_t k = 0; k < n; ++k) {
       const auto magnitude = static_cast<double>(std::abs(at<T>(in, begin + k)));
       if (op_ != Op::prod) {
@@ -103,51 +112,76 @@ class Magnitudes {
 
  private:
   const Op op_;
-  std::vector<double> values_;
+  std::vector<double>& values_;
 };
 
-// One piece of heddle's result against the host's.
+// The first element in which a piece of heddle's result is another one than the host's; n: none.
 template <typename T>
-Status compare_piece(const RepeatedSum& sum, std::size_t begin, const std::vector<std::byte>& host,
-                     std::size_t n, const Magnitudes& magnitudes, int ranks) {
+std::size_t first_other(const RepeatedSum& sum, std::size_t begin, const std::byte* host, std::size_t n,
+                        const Magnitudes& magnitudes, int ranks) {
   for (std::size_t k = 0; k < n; ++k) {
     const T mine = at<T>(sum.out, begin + k);
-    const T other = at<T>(host.data(), k);
+    const T other = at<T>(host, k);
     if (mine == other) continue;
     if constexpr (!std::is_integral_v<T>) {
       const long double bound = magnitudes.bound<typename RealOf<T>::type>(k, ranks);
       if (std::isinf(bound) || static_cast<long double>(distance(mine, other)) <= bound) continue;
     }
-    return differs(begin + k, sum.count, text_of(mine), text_of(other));
+    return k;
   }
-  return {};
+  return n;
 }
+
+// What is kept of a difference until all have agreed: words take memory.
+struct Difference {
+  std::size_t place = 0;
+  std::byte host[sizeof(std::complex<long double>)] = {};  // an element
+};
 
 }  // namespace
 
-Status HostResults::allreduce(const RepeatedSum& sum) const {
+void HostResults::make_room(const RepeatedSum& sum) {
+  const std::size_t elements = std::min(sum.count, kPiece);
+  host_.resize(elements * dtype_size(sum.type));
+  magnitudes_.reserve(elements * Magnitudes::of_each(sum.op));
+}
+
+void HostResults::make_room(std::size_t bytes) {
+  host_.resize(std::min(bytes, kPiece));
+}
+
+Status HostResults::allreduce(const RepeatedSum& sum) {
   const std::size_t element = dtype_size(sum.type);
-  std::vector<std::byte> host(std::min(sum.count, kPiece) * element);
-  Magnitudes magnitudes(sum.op);
-  Status found;
+  Magnitudes magnitudes(sum.op, magnitudes_);
+  std::optional<Difference> found;
   for (std::size_t begin = 0; begin < sum.count; begin += kPiece) {
     const std::size_t n = std::min(kPiece, sum.count - begin);
     const auto* const in = static_cast<const std::byte*>(sum.in) + begin * element;
     HEDDLE_TRY(
-        of_host(mpi_.Allreduce(in, host.data(), static_cast<int>(n), sum.host_type, sum.host_op, comm_),
+        of_host(mpi_.Allreduce(in, host_.data(), static_cast<int>(n), sum.host_type, sum.host_op, comm_),
                 "MPI_Allreduce"));
-    const Status piece = with_type(sum.type, Status(), [&](auto like) -> Status {
+    Status asked = with_type(sum.type, Status(), [&](auto like) -> Status {
       using T = decltype(like);
       if constexpr (!std::is_integral_v<T>) {
         magnitudes.set<T>(sum.in, begin, n);
         HEDDLE_TRY(of_host(magnitudes.add_up(mpi_, comm_), "MPI_Allreduce"));
       }
-      return compare_piece<T>(sum, begin, host, n, magnitudes, size_);
+      const std::size_t k = found ? n : first_other<T>(sum, begin, host_.data(), n, magnitudes, size_);
+      if (k < n) std::memcpy(found.emplace(begin + k).host, host_.data() + k * element, element);
+      return {};
     });
-    if (piece.code() == Code::system) return piece;
-    if (found.ok()) found = piece;
+    if (!asked.ok()) return asked;
   }
-  HEDDLE_TRY(agree(found));
+  int who = -1;
+  HEDDLE_TRY(agree(found.has_value(), &who));
+  if (found) {
+    return with_type(sum.type, Status(), [&](auto like) {
+      using T = decltype(like);
+      return differs(found->place, sum.count, text_of(at<T>(sum.out, found->place)),
+                     text_of(at<T>(found->host, 0)));
+    });
+  }
+  if (who >= 0) return found_by(who);
   // What pads a long double is anything.
   if (sum.type == DType::f80 || sum.type == DType::c80) return {};
   return compare_bits(sum.out, sum.count * element);
@@ -158,37 +192,36 @@ Status HostResults::compare_bits(const void* out, std::size_t bytes) const {
   const std::uint64_t mine = fnv1a(std::string_view(static_cast<const char*>(out), bytes));
   std::uint64_t first = mine;
   HEDDLE_TRY(of_host(mpi_.Bcast(&first, sizeof first, MPI_BYTE, 0, comm_), "MPI_Bcast"));
-  Status found;
-  if (first != mine)
-    found = Status(Code::internal, "HEDDLE_CHECK=2: the result has other bits here than on rank 0");
-  return agree(found);
+  int who = -1;
+  HEDDLE_TRY(agree(first != mine, &who));
+  if (first != mine) return {Code::internal, "HEDDLE_CHECK=2: the result has other bits here than on rank 0"};
+  return who >= 0 ? found_by(who) : Status();
 }
 
-Status HostResults::bcast(const void* data, std::size_t bytes, int root) const {
-  std::vector<std::byte> host(std::min(bytes, kPiece));
-  Status found;
+Status HostResults::bcast(const void* data, std::size_t bytes, int root) {
+  std::optional<Difference> found;
   for (std::size_t begin = 0; begin < bytes; begin += kPiece) {
     const std::size_t n = std::min(kPiece, bytes - begin);
     const auto* const piece = static_cast<const std::byte*>(data) + begin;
-    if (rank_ == root) std::memcpy(host.data(), piece, n);
-    HEDDLE_TRY(of_host(mpi_.Bcast(host.data(), static_cast<int>(n), MPI_BYTE, root, comm_), "MPI_Bcast"));
-    const auto [here, there] =
-        std::mismatch(host.begin(), host.begin() + static_cast<std::ptrdiff_t>(n), piece);
-    if (there == piece + n || !found.ok()) continue;
-    found = differs(begin + static_cast<std::size_t>(there - piece), bytes,
-                    fmt::format("byte {:#04x}", std::to_integer<unsigned>(*there)),
-                    fmt::format("{:#04x}", std::to_integer<unsigned>(*here)));
+    if (rank_ == root) std::memcpy(host_.data(), piece, n);
+    HEDDLE_TRY(of_host(mpi_.Bcast(host_.data(), static_cast<int>(n), MPI_BYTE, root, comm_), "MPI_Bcast"));
+    const std::byte* const there = std::mismatch(piece, piece + n, host_.data()).first;
+    if (there == piece + n || found) continue;
+    const auto k = static_cast<std::size_t>(there - piece);
+    found.emplace(begin + k).host[0] = host_[k];
   }
-  return agree(found);
+  int who = -1;
+  HEDDLE_TRY(agree(found.has_value(), &who));
+  if (!found) return who >= 0 ? found_by(who) : Status();
+  const auto text = [](std::byte byte) { return fmt::format("{:#04x}", std::to_integer<unsigned>(byte)); };
+  return differs(found->place, bytes, "byte " + text(static_cast<const std::byte*>(data)[found->place]),
+                 text(found->host[0]));
 }
 
-// Whether a rank has found something, so that all go on alike.
-Status HostResults::agree(const Status& mine) const {
-  int worst = mine.ok() ? -1 : rank_;
-  HEDDLE_TRY(of_host(mpi_.Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, comm_), "MPI_Allreduce"));
-  if (worst < 0 || !mine.ok()) return mine;
-  return {Code::internal,
-          fmt::format("HEDDLE_CHECK=2: rank {} has another result than the host MPI gives", worst)};
+// So that all go on alike: a rank that has found something, if any.
+Status HostResults::agree(bool found, int* who) const {
+  *who = found ? rank_ : -1;
+  return of_host(mpi_.Allreduce(MPI_IN_PLACE, who, 1, MPI_INT, MPI_MAX, comm_), "MPI_Allreduce");
 }
 
 }  // namespace heddle::backend

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 #include "base/dtype.hpp"
 #include "base/status.hpp"
@@ -22,28 +23,35 @@ struct RepeatedSum {
 
 // Collective calls of the host's on the user's communicator: all ranks make the same ones, piece by piece,
 // and end with a status of one kind: on ranks that found a difference it says which, on the others who did. A
-// failure of the host's own is that rank's.
+// failure of the host's own is that rank's. Want of memory would leave the others in the host's calls without
+// end, so all of it is taken before: make_room(), of this very sum or of so many bytes of a bcast, may throw;
+// then nothing does until all have agreed.
 class HostResults {
  public:
   HostResults(const HostMpi& mpi, MPI_Comm comm, int rank, int size)
       : mpi_(mpi), comm_(comm), rank_(rank), size_(size) {}
 
+  void make_room(const RepeatedSum& sum);
+  void make_room(std::size_t bytes);
+
   // Integers, and minima and maxima, are to be equal. Sums and products of reals may differ by what rounding
   // makes of other orders: sums of P ranks' x by 2 (P - 1) u sum|x|, where u is the unit roundoff (Higham,
   // Accuracy and Stability of Numerical Algorithms, section 4.2); where they may overflow, or an x is no
   // finite number, anything goes. And the bits are to be the same on all ranks.
-  Status allreduce(const RepeatedSum& sum) const;
+  Status allreduce(const RepeatedSum& sum);
   // Bytes, of which each rank has its copy.
-  Status bcast(const void* data, std::size_t bytes, int root) const;
+  Status bcast(const void* data, std::size_t bytes, int root);
 
  private:
-  Status agree(const Status& mine) const;
+  Status agree(bool found, int* who) const;
   Status compare_bits(const void* out, std::size_t bytes) const;
 
   const HostMpi& mpi_;
   const MPI_Comm comm_;
   const int rank_;
   const int size_;
+  std::vector<std::byte> host_;     // a piece of the host's result
+  std::vector<double> magnitudes_;  // of its elements: see Magnitudes
 };
 
 }  // namespace heddle::backend
