@@ -8,20 +8,32 @@ namespace heddle::backend {
 
 // ---- Becoming known, and the take-over
 
+// Of a communicator that is not known: the state, or null where the host has served the call. Memory is taken
+// before that: what it has served would count on the other ranks alone if this one ran out of it afterwards.
+template <typename Call>
+CommState* Backend::meet(MPI_Comm comm, const Call& call, int* rc) {
+  CommState* const state = make_ready() ? registry_.take() : nullptr;
+  // (Of a wrong communicator the user's error handler then hears twice.)
+  bool attached = state != nullptr && reproducible_ && attach(comm, state);
+  if (attached) return state;
+  // The host goes first: it knows whether this is a communicator, and what to tell the user if not.
+  *rc = call.host();
+  if (state == nullptr) return nullptr;
+  int error_class = MPI_SUCCESS;
+  if (*rc != MPI_SUCCESS) mpi_.Error_class(*rc, &error_class);
+  attached = error_class != MPI_ERR_COMM && attach(comm, state);
+  if (!attached) registry_.recycle(state);
+  if (attached && state->mode == Mode::counting) (void)is_due(*state, call.counted(*state));
+  return nullptr;
+}
+
 template <typename Call>
 [[gnu::noinline]] CommState* Backend::enter(MPI_Comm comm, const Call& call, int* rc) {
   CommState* state = registry_.find_fast(comm);
   if (state == nullptr) state = registry_.find(comm);
-  // (Of a wrong communicator the user's error handler then hears twice.)
-  if (state == nullptr && serves_at_once()) state = attach(comm);
   if (state == nullptr) {
-    // The host goes first: it knows whether this is a communicator, and what to tell the user if not.
-    *rc = call.host();
-    int error_class = MPI_SUCCESS;
-    if (*rc != MPI_SUCCESS) mpi_.Error_class(*rc, &error_class);
-    if (error_class != MPI_ERR_COMM) state = attach(comm);
-    if (state != nullptr && state->mode == Mode::counting) (void)is_due(*state, call.counted(*state));
-    return nullptr;
+    state = meet(comm, call, rc);
+    if (state == nullptr) return nullptr;
   }
   if (state->mode == Mode::counting && is_due(*state, call.counted(*state))) {
     take_over(comm, *state);

@@ -150,9 +150,10 @@ class Backend {
   // which the host has served or which has failed.
   template <typename Call>
   CommState* enter(MPI_Comm comm, const Call& call, int* rc);
-  CommState* attach(MPI_Comm comm);
-  // Whether heddle takes a communicator over in its first call.
-  bool serves_at_once() { return make_ready() && reproducible_; }
+  template <typename Call>
+  CommState* meet(MPI_Comm comm, const Call& call, int* rc);
+  // `state`: not published, which this does; false: it has not.
+  bool attach(MPI_Comm comm, CommState* state);
   void stay_out(const Log& log, int world_rank);
   void prepare(ParsedConfig parsed, const Log& log, int world_rank);
   bool watch_end();

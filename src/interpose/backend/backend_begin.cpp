@@ -120,8 +120,8 @@ void Backend::take_over(MPI_Comm comm, CommState& state) {
   }
 }
 
-CommState* Backend::attach(MPI_Comm comm) {
-  if (comm == MPI_COMM_NULL || is_ending(comm) || !make_ready()) return nullptr;
+bool Backend::attach(MPI_Comm comm, CommState* state) {
+  if (comm == MPI_COMM_NULL || is_ending(comm)) return false;
   int is_inter = -1;
   int size = 0;
   int rank = 0;
@@ -129,21 +129,17 @@ CommState* Backend::attach(MPI_Comm comm) {
   // answer tells.
   if (mpi_.Comm_test_inter(comm, &is_inter) != MPI_SUCCESS || is_inter < 0 ||
       mpi_.Comm_size(comm, &size) != MPI_SUCCESS || mpi_.Comm_rank(comm, &rank) != MPI_SUCCESS) {
-    return nullptr;
+    return false;
   }
-  CommState* state = registry_.take();
   state->mode = is_inter != 0 || size == 1 ? Mode::host : Mode::counting;
   state->size = size;
   state->rank = rank;
   state->to_save = comm == MPI_COMM_WORLD || reproducible_ ? 0 : kSetUpNanoseconds;
   // The host adds in an order of its own: bits would change when heddle takes over.
   if (reproducible_) state->calls = kTakeoverCall - 1;
-  if (mpi_.Comm_set_attr(comm, comm_keyval_, state) != MPI_SUCCESS) {
-    registry_.recycle(state);
-    return nullptr;
-  }
+  if (mpi_.Comm_set_attr(comm, comm_keyval_, state) != MPI_SUCCESS) return false;
   registry_.publish(state, comm);
-  return state;
+  return true;
 }
 
 bool Backend::is_due(CommState& state, std::size_t counted) {

@@ -48,7 +48,15 @@ CommState* Registry::find(MPI_Comm handle) {
 
 CommState* Registry::take() {
   const std::lock_guard lock(mutex_);
-  if (unused_.empty()) return &pool_.emplace_back();
+  if (unused_.empty()) {
+    if (unused_.capacity() <= pool_.size()) unused_.reserve(2 * (pool_.size() + 1));
+    known_.reserve(unused_.capacity());
+    KnownStates made;
+    made.emplace();
+    CommState& state = pool_.emplace_back();
+    state.place = made.extract(made.begin());
+    return &state;
+  }
   CommState* state = unused_.back();
   unused_.pop_back();
   return state;
@@ -57,7 +65,12 @@ CommState* Registry::take() {
 void Registry::publish(CommState* state, MPI_Comm handle) {
   const std::lock_guard lock(mutex_);
   state->handle.store(handle, std::memory_order_relaxed);
-  known_[handle] = state;
+  state->place.key() = handle;
+  state->place.mapped() = state;
+  if (auto put = known_.insert(std::move(state->place)); !put.inserted) {
+    put.position->second = state;
+    state->place = std::move(put.node);
+  }
   probe_[slot(handle)].store(state, std::memory_order_release);
 }
 
@@ -65,7 +78,8 @@ void Registry::recycle(CommState* state) {
   state->reset();
   const std::lock_guard lock(mutex_);
   // Without its handle a state is found by nobody, even where a probe still points to it.
-  known_.erase(state->handle.exchange(MPI_Comm{}, std::memory_order_relaxed));
+  const auto found = known_.find(state->handle.exchange(MPI_Comm{}, std::memory_order_relaxed));
+  if (found != known_.end()) state->place = known_.extract(found);
   unused_.push_back(state);
 }
 

@@ -41,6 +41,9 @@ class Scratch {
   std::size_t bytes_ = 0;
 };
 
+struct CommState;
+using KnownStates = std::unordered_map<MPI_Comm, CommState*>;
+
 // Objects of this type are recycled and never freed: a thread may look at one (at `handle` only) while
 // another thread frees the communicator that it belonged to. All other members belong to the threads that
 // call collectives on the communicator, one at a time by MPI's own rule.
@@ -60,7 +63,8 @@ struct CommState {
   std::unique_ptr<const Pairs>
       pairs;  // that are served, where that is not all that this rank's host would have heddle serve
   Scratch scratch;
-  std::uint32_t explained = 0;  // reasons for the host that the log has already, a bit each
+  std::uint32_t explained = 0;   // reasons for the host that the log has already, a bit each
+  KnownStates::node_type place;  // in the registry, while it is not there
 
   // Back to what a new object is, but for the handle. Destroys the communicator (local).
   void reset();
@@ -76,7 +80,8 @@ class Registry {
     return state != nullptr && state->handle.load(std::memory_order_relaxed) == handle ? state : nullptr;
   }
   CommState* find(MPI_Comm handle);
-  // A state that no find() returns yet: fill it in, then publish() it.
+  // A state that no find() returns yet: fill it in, then publish() it, or recycle() it. Only this takes
+  // memory.
   CommState* take();
   void publish(CommState* state, MPI_Comm handle);
   // Forgets the state and keeps the object for the next communicator.
@@ -93,7 +98,7 @@ class Registry {
 
   std::atomic<CommState*> probe_[std::size_t{1} << kProbeBits] = {};
   std::mutex mutex_;
-  std::unordered_map<MPI_Comm, CommState*> known_;
+  KnownStates known_;
   std::vector<CommState*> unused_;
   std::deque<CommState> pool_;
 };
