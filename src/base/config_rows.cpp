@@ -30,8 +30,9 @@ Problem set_switch(std::string_view value, Config& config) {
 }
 
 Problem set_check(std::string_view value, Config& config) {
-  if (value != "0" && value != "1" && value != "2") return "is none of 0, 1 and 2";
-  config.check = static_cast<CheckSetting>(value[0] - '0');
+  const std::optional<bool> is_on = switch_of(value);
+  if (!is_on && value != "2") return "is none of 0, 1 and 2";
+  config.check = !is_on ? CheckSetting::results : *is_on ? CheckSetting::calls : CheckSetting::off;
   return {};
 }
 
@@ -248,7 +249,9 @@ constexpr std::array kRows = {
          "on one node what is measured as the fastest, else the cheapest by price",
          "Forces an algorithm of the catalog, for all sizes it can serve; a name without a collective means "
          "allreduce and bcast. sparse: allreduces of sparse streams; dense: none of them; bitmaps: by "
-         "bitmaps on one node, where the result has about one entry in 64 indices or more."},
+         "bitmaps on one node, where the result has about one entry in 64 indices or more. Where allreduce "
+         "or "
+         "bcast is forced nothing is tried on one node, and the other goes by price."},
         set_algorithm},
     Row{{"HEDDLE_TUNING_FILE", "PATH", "unset",
          "A JSON tuning file, which overrides the choice by measuring or by price."},

@@ -142,6 +142,31 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"HEDDLE_TCP_PORTS=9-8", "FIRST-LAST"}, Wrong{"HEDDLE_TCP_PORTS=9-65536", "FIRST-LAST"},
         Wrong{"HEDDLE_TCP_PORTS=9-", "FIRST-LAST"}, Wrong{"HEDDLE_TCP_PORTS=-9", "FIRST-LAST"}));
 
+// Of each kind of values that have 0 and 1 among them.
+TEST(Config, SwitchesAsPeopleWriteThem) {
+  for (const char* const on : {"1", "on", "yes", "True"}) {
+    const ParsedConfig parsed =
+        parse_config({std::string("HEDDLE_CHECK=") + on, std::string("HEDDLE_VERBS_ODP=") + on,
+                      std::string("HEDDLE_SINGLE_COPY=") + on, std::string("HEDDLE_PROGRESS_THREAD=") + on});
+    EXPECT_TRUE(parsed.complaints.empty()) << parsed.complaints.front();
+    EXPECT_EQ(parsed.config.check, CheckSetting::calls) << on;
+    EXPECT_TRUE(parsed.config.verbs_odp) << on;
+    EXPECT_EQ(parsed.config.single_copy, true) << on;
+    EXPECT_EQ(parsed.config.progress_thread, ProgressThreadSetting::spare) << on;
+  }
+  for (const char* const off : {"0", "OFF", "no", "false"}) {
+    const ParsedConfig parsed = parse_config(
+        {std::string("HEDDLE_CHECK=") + off, std::string("HEDDLE_MEASURE=") + off,
+         std::string("HEDDLE_SINGLE_COPY=") + off, std::string("HEDDLE_PROGRESS_THREAD=") + off});
+    EXPECT_TRUE(parsed.complaints.empty()) << parsed.complaints.front();
+    EXPECT_EQ(parsed.config.check, CheckSetting::off) << off;
+    EXPECT_FALSE(parsed.config.measure) << off;
+    EXPECT_EQ(parsed.config.single_copy, false) << off;
+    EXPECT_EQ(parsed.config.progress_thread, ProgressThreadSetting::off) << off;
+  }
+  EXPECT_EQ(parse_config({"HEDDLE_CHECK=2"}).config.check, CheckSetting::results);
+}
+
 TEST(Config, KeysOfPartitionsAsPeopleWriteThem) {
   const auto key = [](const char* entry) { return parse_config({entry}).config.verbs_pkey; };
   EXPECT_EQ(key("HEDDLE_VERBS_PKEY=0x7fff"), 0x7fff);
