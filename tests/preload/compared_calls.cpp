@@ -46,8 +46,12 @@ void check_differing(MPI_Comm comm) {
     for (std::size_t one = 0; one < sizeof kCalls / sizeof kCalls[0]; ++one) {
       if (one == others) continue;
       fill(b);
-      if (kCalls[rank == 1 ? one : others](b, comm) == MPI_SUCCESS)
-        job::fail("calls %zu and %zu are taken for the same", others, one);
+      const int error = kCalls[rank == 1 ? one : others](b, comm);
+      if (error == MPI_SUCCESS) job::fail("calls %zu and %zu are taken for the same", others, one);
+      // Not that of a buffer, which is what MPI would say then.
+      int error_class = MPI_SUCCESS;
+      if (MPI_Error_class(error, &error_class); error_class != MPI_ERR_OTHER)
+        job::fail("calls %zu and %zu: error class %d", others, one, error_class);
       for (const int x : b.out) {
         if (x != -7) job::fail("calls %zu and %zu: there is a result", others, one);
       }

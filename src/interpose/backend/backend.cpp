@@ -330,11 +330,15 @@ int Backend::out_of_memory(const char* call, MPI_Comm comm) {
 }
 
 int Backend::refuse(const Status& status, const char* call, MPI_Comm comm) {
-  // Where memory ran out while this was made ready there is no log yet.
-  if (is_ready()) set_up_->last_words(std::string(call) + ": " + status.message());
   const int error_class = status.code() == Code::out_of_memory      ? MPI_ERR_NO_MEM
                           : status.code() == Code::invalid_argument ? MPI_ERR_BUFFER
                                                                     : MPI_ERR_OTHER;
+  return refuse(status, call, comm, error_class);
+}
+
+int Backend::refuse(const Status& status, const char* call, MPI_Comm comm, int error_class) {
+  // Where memory ran out while this was made ready there is no log yet.
+  if (is_ready()) set_up_->last_words(std::string(call) + ": " + status.message());
   mpi_.Comm_call_errhandler(comm, error_class);
   return error_class;
 }

@@ -61,6 +61,7 @@ class Backend {
   // A buffer that cannot be used, of which no other rank knows; or what all ranks know of. The user's error
   // handler decides, which aborts the job unless the user chose otherwise.
   int refuse(const Status& status, const char* call, MPI_Comm comm);
+  int refuse(const Status& status, const char* call, MPI_Comm comm, int error_class);
 
  private:
   enum class Reason : std::uint8_t { arguments, datatype_or_op, nothing_to_do, too_large };

@@ -59,7 +59,7 @@ int Backend::compare(const CollectiveCall& call, const char* name, MPI_Comm comm
   const Status status = state.communicator->compare(call);
   if (status.ok()) return MPI_SUCCESS;
   const bool all_know = status.code() == Code::invalid_argument && !state.communicator->failed();
-  return all_know ? refuse(status, name, comm) : fail(status, comm, state);
+  return all_know ? refuse(status, name, comm, MPI_ERR_OTHER) : fail(status, comm, state);
 }
 
 // A rank that heddle's call failed on, or that cannot read what it gave, or has no memory for more, does not
