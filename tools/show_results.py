@@ -364,6 +364,9 @@ def main():
             parser.error("--launches: takes results of --vs mpi or --vs staged alone")
         if text := difference(args.results, results):
             parser.error(f"--launches: these are not of one command: {text}")
+        for number, result in enumerate(results):
+            if (before := results.index(result)) < number:
+                parser.error(f"--launches: {args.results[before]} and {args.results[number]} are the same launch")
         print_launches(results)
         return
     if args.plot:

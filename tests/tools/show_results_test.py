@@ -78,6 +78,15 @@ class ShowResults(unittest.TestCase):
                 self.assertEqual(refused.returncode, 2, refused.stdout)
                 self.assertIn(f"these are not of one command: {name} is {first} in {one}, and {second} in {two}\n", refused.stderr)
 
+    def test_a_launch_counts_once(self):
+        """Else its ratio would have an interval of no width."""
+        with tempfile.TemporaryDirectory() as folder:
+            again = pathlib.Path(folder, "again.json")
+            again.write_text(pathlib.Path(RESULTS).read_text(encoding="utf-8"), encoding="utf-8")
+            refused = show("--launches", RESULTS, again)
+            self.assertEqual(refused.returncode, 2, refused.stdout)
+            self.assertIn(f"--launches: {RESULTS} and {again} are the same launch\n", refused.stderr)
+
     def test_results_of_one_side_are_a_table(self):
         """As benchmarks write them without --vs: times, bandwidths and overlaps. There is nothing to draw, nor to put together."""
         head = {"ranks": 2, "mpi_library": "an MPI", "heddle_version": "0.1.0", "mode": "heddle's own API", "settings": {"versus": "nothing"}}
