@@ -22,6 +22,12 @@ std::string sentence(const char* what, heddle_status status) {
 
 }  // namespace
 
+std::string how_two_start(const std::string& option) {
+  return fmt::format("start it with {}RANK, WORLD_SIZE=2, MASTER_ADDR and MASTER_PORT{} (--help shows how)",
+                     host::built_in() ? "mpiexec -n 2, or without MPI with " : "",
+                     option.empty() ? "" : " and " + option);
+}
+
 std::unique_ptr<Job> Job::start(int* argc, char*** argv, bool native, bool threads, std::string& problem) {
   std::unique_ptr<Job> job(new Job);
   const bool from_environment = std::getenv("RANK") != nullptr && std::getenv("WORLD_SIZE") != nullptr;

@@ -16,6 +16,10 @@ struct DestroyComm {
 };
 using NativeComm = std::unique_ptr<heddle_comm, DestroyComm>;
 
+// How two ranks are started, by what the program is built for; `option`: what it takes to do without MPI, if
+// anything.
+std::string how_two_start(const std::string& option);
+
 // Started by MPI's launcher, or without MPI by one that sets RANK and WORLD_SIZE. Agreement goes through
 // PMPI_ calls, which no preload library sees, or through heddle where there is no MPI. One thread at a time.
 class Job {

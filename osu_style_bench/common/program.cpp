@@ -116,8 +116,8 @@ Sides make_sides(const Job& job, const Options& options, Device* device, std::st
 std::string why_not(const Job& job, const Options& options) {
   if (std::string problem = job.other_launcher(); !problem.empty()) return problem;
   if (!options.collective() && job.size() != 2)
-    return fmt::format("needs 2 ranks, not {}; start it with mpiexec -n 2", job.size());
-  if (job.size() < 2) return "needs 2 ranks or more; start it with mpiexec -n 2";
+    return fmt::format("needs 2 ranks, not {}; {}", job.size(), how_two_start("--native"));
+  if (job.size() < 2) return "needs 2 ranks or more; " + how_two_start("--native");
   return "";
 }
 

@@ -24,7 +24,7 @@ int run_job(const Job& job, const SparseOptions& options) {
   };
   if (const std::string problem = job.other_launcher(); !problem.empty())
     return tools::speaks_first() ? fail(problem) : 1;  // each process leads
-  if (job.size() < 2) return fail("needs 2 ranks or more; start it with mpiexec -n 2");
+  if (job.size() < 2) return fail("needs 2 ranks or more; " + how_two_start(""));
   std::string problem;
   if (!can_write_json(job, options.json, problem)) return fail(problem);
   const std::size_t least = least_sparse_memory(options, job.size());

@@ -146,7 +146,7 @@ def check_preload(mpiexec, program, preload):
             assert done.stderr.count("both columns are its times") == (more != [] and not served), done.stderr
 
 
-def check_alone(mpiexec, program):
+def check_alone(mpiexec, program, of_two):
     """By a launcher of another MPI, which says how many there are, and which this one does not understand."""
     for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("PMI", "OMPI", "HYDRA"))}
@@ -159,6 +159,13 @@ def check_alone(mpiexec, program):
         for part in ("belongs to another MPI than the program was built for (MPICH", name, "mpiexec.mpich -n 2"):
             assert part in outputs[0], outputs
         assert outputs[1] == "", outputs
+    # By nobody.
+    done = subprocess.run([program], env=environment, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 1, done.stdout
+    assert re.search(r"needs 2 ranks or more; start it with mpiexec -n 2, or without MPI with RANK, .*MASTER_PORT and --native ", done.stderr), done.stderr
+    # Three, of a program for two.
+    ranks = native_ranks.run([of_two, "--native"], 3, 100)
+    assert "needs 2 ranks, not 3; start it with mpiexec -n 2, or without MPI with RANK, " in ranks[0][1], ranks
 
 
 def check_alloc(mpiexec, program, counter):
@@ -246,7 +253,7 @@ def main():
     if what == "roots":
         return check_roots(mpiexec, program, *arguments)
     if what == "alone":
-        check_alone(mpiexec, program)
+        check_alone(mpiexec, program, *arguments)
         return check_full(program)
     if what == "keep":
         return check_keep(mpiexec, program)

@@ -55,6 +55,12 @@ class WithoutMpi(unittest.TestCase):
         self.assertEqual([status for status, _ in ranks], [1, 1], ranks)
         self.assertIn("--vs mpi: built without MPI", ranks[0][1])
 
+    def test_one_rank_is_too_few(self):
+        for command, option in (([ALLREDUCE, "--native"], "MASTER_PORT and --native "), ([SPARSE], "MASTER_PORT ")):
+            (status, said), = native_ranks.run(command, 1, 60)
+            self.assertEqual(status, 1, said)
+            self.assertRegex(said, f"needs 2 ranks or more; start it with RANK, WORLD_SIZE=2, MASTER_ADDR and {option}[(]--help")
+
     def test_help_names_no_launcher_of_mpi(self):
         for program in (ALLREDUCE, SPARSE):
             text = subprocess.check_output([program, "--help"], encoding="utf-8")
