@@ -54,21 +54,24 @@ class SharedMemoryTest : public ::testing::TestWithParam<Backing> {};
 INSTANTIATE_TEST_SUITE_P(Backings, SharedMemoryTest, ::testing::Values(Backing::memfd, Backing::posix),
                          [](const auto& kind) { return kind.param == Backing::memfd ? "memfd" : "posix"; });
 
+// 64 KiB on some machines with Arm's processors.
+const std::size_t kPage = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+
 TEST_P(SharedMemoryTest, IsZeroedAndRoundedToPages) {
-  Result<SharedMemory> memory = SharedMemory::create(5000, GetParam());
+  Result<SharedMemory> memory = SharedMemory::create(kPage + 904, GetParam());
   ASSERT_TRUE(memory.ok()) << memory.status().message();
-  EXPECT_EQ(memory->size(), 8192U);
+  EXPECT_EQ(memory->size(), 2 * kPage);
   for (std::size_t i = 0; i < memory->size(); ++i)
     ASSERT_EQ(memory->data()[i], std::byte{0});
 }
 
 TEST_P(SharedMemoryTest, AnotherProcessSeesTheSameBytes) {
-  SharedMemory memory = SharedMemory::create(4096, GetParam()).value();
+  SharedMemory memory = SharedMemory::create(kPage, GetParam()).value();
   const SharedMemoryHandle handle = memory.handle();
   memory.data()[10] = std::byte{42};
   EXPECT_EQ(in_child([&] {
               Result<SharedMemory> attached = SharedMemory::attach(handle);
-              if (!attached.ok() || attached->size() != 4096 || attached->data() == memory.data()) return 1;
+              if (!attached.ok() || attached->size() != kPage || attached->data() == memory.data()) return 1;
               if (attached->data()[10] != std::byte{42}) return 2;
               attached->data()[11] = std::byte{43};
               return 0;
@@ -91,13 +94,15 @@ TEST_P(SharedMemoryTest, CannotBeFoundAfterPublishDone) {
 }
 
 TEST_P(SharedMemoryTest, AWrongSizeIsRefused) {
-  SharedMemory memory = SharedMemory::create(8192, GetParam()).value();
+  SharedMemory memory = SharedMemory::create(2 * kPage, GetParam()).value();
   SharedMemoryHandle handle = memory.handle();
-  handle.bytes = 4096;
+  handle.bytes = kPage;
   const Result<SharedMemory> attached = SharedMemory::attach(handle);
   ASSERT_FALSE(attached.ok());
   EXPECT_EQ(attached.status().code(), Code::system);
-  EXPECT_NE(attached.status().message().find("has 8192 bytes, not 4096"), std::string::npos)
+  EXPECT_NE(attached.status().message().find("has " + std::to_string(2 * kPage) + " bytes, not " +
+                                             std::to_string(kPage)),
+            std::string::npos)
       << attached.status().message();
 }
 
