@@ -14,6 +14,7 @@
 #include "common/buffers.hpp"
 #include "common/host_mpi.hpp"
 #include "heddle/heddle.h"
+#include "tools/help_lines.hpp"
 #include "tools/number_between.hpp"
 
 namespace heddle::bench {
@@ -333,6 +334,7 @@ Parsed parse_options(Kind kind, int argc, const char* const* argv) {
   set_defaults(parsed.options);
   Texts texts;
   CLI::App app(description(kind), program_name(kind));
+  tools::use_help_lines(app);
   app.footer(examples(kind, parsed.options));
   declare(app, parsed.options, texts);
   try {

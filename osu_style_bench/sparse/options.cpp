@@ -10,6 +10,7 @@
 
 #include "common/host_mpi.hpp"
 #include "heddle/heddle.h"
+#include "tools/help_lines.hpp"
 #include "tools/number_between.hpp"
 
 namespace heddle::bench {
@@ -119,6 +120,7 @@ SparseParsed parse_sparse_options(int argc, const char* const* argv) {
   SparseParsed parsed;
   Texts texts;
   CLI::App app("Latency of allreduce (sum) of sparse vectors, beside that of dense ones.", kSparseProgram);
+  tools::use_help_lines(app);
   const std::string by_mpi =
       "Start it on two ranks or more, by MPICH's launcher (mpiexec.mpich where plain mpiexec is another "
       "MPI's):\n"

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "base/text.hpp"
 
@@ -135,8 +137,10 @@ Problem set_spin(std::string_view value, Config& config) {
 }
 
 Problem set_shm_backing(std::string_view value, Config& config) {
-  if (value != "auto" && value != "memfd" && value != "posix") return "is not one of auto, memfd, posix";
-  config.shm_backing = value;
+  std::string backing = lower(value);
+  if (backing != "auto" && backing != "memfd" && backing != "posix")
+    return "is not one of auto, memfd, posix";
+  config.shm_backing = std::move(backing);
   return {};
 }
 

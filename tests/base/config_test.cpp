@@ -33,7 +33,7 @@ TEST(Config, EveryVariableIsParsed) {
                                             "HEDDLE_WARN_AFTER=0",
                                             "HEDDLE_SLOT_BYTES=256K",
                                             "HEDDLE_SPIN=100",
-                                            "HEDDLE_SHM=posix",
+                                            "HEDDLE_SHM=Posix",
                                             "HEDDLE_ALLOC_MEM=0",
                                             "HEDDLE_MASTER_PORT=29501",
                                             "HEDDLE_VERBS_DEVICE=mlx5_0:1",

@@ -12,6 +12,7 @@
 #include "heddle/heddle.h"
 #include "heddle_info/explain.hpp"
 #include "heddle_info/info.hpp"
+#include "help_lines.hpp"
 #include "number_between.hpp"
 #include "select/selector.hpp"
 #include "setup/complaints.hpp"
@@ -74,6 +75,7 @@ void add_described_machine(CLI::App& app, heddle::info::DescribedMachine& machin
 
 int run(int argc, char** argv) {
   CLI::App app("Shows what heddle finds on this machine and what it would choose.", "heddle-info");
+  heddle::tools::use_help_lines(app);
   int ranks = std::max(2, heddle::usable_cores());
   bool json = false;
   bool table = false;

@@ -10,6 +10,7 @@
 
 #include "base/text.hpp"
 #include "heddle/heddle.h"
+#include "help_lines.hpp"
 #include "number_between.hpp"
 
 namespace heddle::tune {
@@ -77,6 +78,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   std::string sizes;
   std::string collectives;
   CLI::App app(kDescription, "heddle-tune");
+  tools::use_help_lines(app);
   app.add_option("-o,--output", options.output, "the tuning file to write; one that is there is replaced")
       ->required();
   app.add_option("-m,--sizes", sizes, "sizes in bytes, [MIN:]MAX, powers of two, with K, M or G if you like")
