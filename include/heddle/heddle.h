@@ -165,16 +165,22 @@ HEDDLE_API heddle_status heddle_comm_split(heddle_comm_t comm, int color, int ke
  * in the child this and heddle_request_free do nothing, and all else on it is HEDDLE_ERR_ARGUMENT. */
 HEDDLE_API heddle_status heddle_comm_destroy(heddle_comm_t comm);
 
-/* *failed becomes 1 where a collective of this communicator has failed in flight on this rank (a peer is
- * gone, a deadline has passed, memory was missing in the middle, a blocking call could not copy what it sends
- * from its GPU): it can only be destroyed. It stays 0 after errors that leave the communicator usable,
- * whatever their status: arguments that are refused, a rank that could not make its part of a sum ready
- * (HEDDLE_ERR_PEER on the others as well), or HEDDLE_ERR_MEMORY before a heddle_allreduce or heddle_bcast, or
- * a start of theirs, has begun on this rank. It has sent nothing then, its buffers are as they were, and the
- * others wait for it, as long as HEDDLE_TIMEOUT says: once there is memory it makes the same call again,
- * before any other collective on this communicator; or it destroys the communicator, of which the others hear
- * as of a failure. (With HEDDLE_CHECK=1 only the latter, for the others have compared the call that failed.)
- * Local. */
+/* *failed becomes 1 where a collective of this communicator has failed in flight on this rank: it can only be
+ * destroyed. So it is where
+ *   - a peer is gone, or a deadline has passed,
+ *   - memory was missing in the middle,
+ *   - a blocking call could not copy what it sends from its GPU.
+ *
+ * It stays 0 after errors that leave the communicator usable, whatever their status:
+ *   - arguments that are refused,
+ *   - a rank that could not make its part of a sum ready (HEDDLE_ERR_PEER on the others),
+ *   - HEDDLE_ERR_MEMORY before a heddle_allreduce or heddle_bcast, or a start of theirs, has begun on this
+ *     rank.
+ *
+ * After the last of these this rank has sent nothing, its buffers are as they were, and the others wait for
+ * it, as long as HEDDLE_TIMEOUT says. Once there is memory it makes the same call again, before any other
+ * collective on this communicator; or it destroys the communicator, of which the others hear as of a failure.
+ * With HEDDLE_CHECK=1 only the latter, for the others have compared the call that failed. Local. */
 HEDDLE_API heddle_status heddle_comm_failed(heddle_comm_t comm, int* failed);
 
 HEDDLE_API heddle_status heddle_comm_rank(heddle_comm_t comm, int* rank);

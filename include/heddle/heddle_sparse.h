@@ -53,19 +53,26 @@ HEDDLE_API heddle_status heddle_sparse_check(const heddle_sparse* vector);
  *
  * `op`: HEDDLE_SUM, where an entry that a rank lacks counts as +0, as it would in a dense vector; HEDDLE_MIN
  * or HEDDLE_MAX, where it does not count. An entry is in the result where any rank has it, also where the sum
- * is 0. `in` keeps the contract; its arrays stay the caller's. All ranks pass the same dimension, value type
- * and operation; counts (0 too) and index types may differ. Where ranks disagree, or are in different ones of
- * the blocking calls of this header and heddle_sparse_allreduce_coded, or one breaks the contract or passes
- * another argument that is refused, every rank gets HEDDLE_ERR_ARGUMENT, nothing is exchanged, and the
- * communicator remains usable. (Of heddle_sparse_allreduce_in_place this holds where all pass a type of
- * sparse values and more than 0 elements; arguments that are refused it tells to their rank alone.) `out`
- * takes the result; dimension and types are set to those of `in`. It may be `in` itself. Where `capacity` is
- * less than the result and `grow` is null, this rank gets HEDDLE_ERR_CAPACITY, and where `grow` fails
- * HEDDLE_ERR_MEMORY: in both cases `count` becomes what is needed, and heddle_sparse_fetch has the result,
- * unless there was no memory to keep it, which the text says; others are not affected. Where heddle itself
- * finds no memory, in this call or another one of this header and heddle_compress.h, the communicator has
- * failed (heddle_comm_failed), of which the others hear, or all have: it remains usable, and they got
- * HEDDLE_ERR_PEER. So no rank makes such a call again by itself, as it may a heddle_allreduce. */
+ * is 0.
+ *
+ * `in` keeps the contract; its arrays stay the caller's. All ranks pass the same dimension, value type and
+ * operation; counts (0 too) and index types may differ.
+ *
+ * `out` takes the result; dimension and types are set to those of `in`. It may be `in` itself.
+ *
+ * Errors, after all of which but the last the communicator remains usable:
+ *   - HEDDLE_ERR_ARGUMENT, on every rank, and nothing is exchanged: ranks disagree, or are in different ones
+ *     of the blocking calls of this header and heddle_sparse_allreduce_coded; or one breaks the contract, or
+ *     passes another argument that is refused. (Of heddle_sparse_allreduce_in_place this holds where all pass
+ *     a type of sparse values and more than 0 elements; arguments that are refused it tells to their rank
+ *     alone.)
+ *   - HEDDLE_ERR_CAPACITY, on this rank alone: `capacity` is less than the result, and `grow` is null.
+ *     HEDDLE_ERR_MEMORY, likewise: `grow` fails. `count` becomes what is needed, and heddle_sparse_fetch has
+ *     the result, unless there was no memory to keep it, which the text says.
+ *   - HEDDLE_ERR_MEMORY where heddle itself finds no memory, in this call or another one of this header and
+ *     heddle_compress.h: the communicator has failed (heddle_comm_failed), of which the others hear; or all
+ *     have heard of it in time: then it remains usable, and they got HEDDLE_ERR_PEER. So no rank makes such a
+ *     call again by itself, as it may a heddle_allreduce. */
 HEDDLE_API heddle_status heddle_sparse_allreduce(const heddle_sparse* in, heddle_sparse* out, heddle_op op,
                                                  heddle_comm_t comm);
 
