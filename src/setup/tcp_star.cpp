@@ -60,7 +60,7 @@ std::string name_ranks(const std::vector<int>& ranks) {
 // A connection that has not said who it is yet.
 struct TcpStar::Newcomer {
   Socket socket;
-  Hello hello;
+  Greeting hello;
   std::size_t got = 0;
 };
 
@@ -225,14 +225,15 @@ std::string TcpStar::notes(bool patient) {
 // Reads what has come; true when the newcomer became a peer. Its socket is given away or closed unless there
 // is more to come.
 bool TcpStar::greet(Newcomer& newcomer) {
-  Result<std::size_t> got = tcp_read_some(
-      newcomer.socket, reinterpret_cast<char*>(&newcomer.hello) + newcomer.got, sizeof(Hello) - newcomer.got);
+  Result<std::size_t> got =
+      tcp_read_some(newcomer.socket, reinterpret_cast<char*>(&newcomer.hello) + newcomer.got,
+                    sizeof(Greeting) - newcomer.got);
   if (!got.ok()) {
     newcomer.socket.close();
     return false;
   }
   newcomer.got += got.value();
-  const Hello& hello = newcomer.hello;
+  const Greeting& hello = newcomer.hello;
   // Not ours: a port scanner, say. It gets no answer.
   if (newcomer.got >= sizeof(hello.magic) && hello.magic != kMagic) {
     if (refused_.size() < kMostNotes) {
@@ -242,7 +243,7 @@ bool TcpStar::greet(Newcomer& newcomer) {
     newcomer.socket.close();
     return false;
   }
-  if (newcomer.got < sizeof(Hello)) return false;
+  if (newcomer.got < sizeof(Greeting)) return false;
   const std::string size = std::to_string(where_.size);
   if (hello.version != kVersion) {
     refuse(newcomer, "it speaks version " + std::to_string(hello.version) +

@@ -57,7 +57,7 @@ Status TcpStar::read_error(const Frame& frame, Deadline deadline) {
 // Says who we are. `peer_failed`: worth another try, because rank 0 may be between two communicators and
 // close the connections it did not accept.
 Result<bool> TcpStar::knock(Deadline deadline) {
-  Hello hello;
+  Greeting hello;
   hello.rank = static_cast<std::uint32_t>(where_.rank);
   hello.size = static_cast<std::uint32_t>(where_.size);
   hello.job = job();

@@ -15,7 +15,7 @@ constexpr std::size_t kLongestText = 2048;
 constexpr std::chrono::milliseconds kGrace{2000};
 
 // From who connects to rank 0.
-struct Hello {
+struct Greeting {
   std::uint64_t magic = kMagic;
   std::uint32_t version = kVersion;
   std::uint32_t rank = 0;

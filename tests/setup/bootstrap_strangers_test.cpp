@@ -176,7 +176,7 @@ TEST(Bootstrap, RankZeroThatLeavesWithinItsAnswerIsNamed) {
     while (leaf.ok() && !leaf->open() && milliseconds_until(deadline) > 0)
       leaf = tcp_accept(listener.value());
     HEDDLE_TRY(leaf.status());
-    star::Hello hello;
+    star::Greeting hello;
     HEDDLE_TRY(tcp_read_all(leaf.value(), &hello, sizeof hello, deadline));
     star::Frame frame;
     for (const std::uint32_t kind : {star::kWelcome, star::kGo}) {
