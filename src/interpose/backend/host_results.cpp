@@ -167,7 +167,7 @@ Status HostResults::allreduce(const RepeatedSum& sum) {
         HEDDLE_TRY(of_host(magnitudes.add_up(mpi_, comm_), "MPI_Allreduce"));
       }
       const std::size_t k = found ? n : first_other<T>(sum, begin, host_.data(), n, magnitudes, size_);
-      if (k < n) std::memcpy(found.emplace(begin + k).host, host_.data() + k * element, element);
+      if (k < n) std::memcpy(found.emplace(Difference{begin + k}).host, host_.data() + k * element, element);
       return {};
     });
     if (!asked.ok()) return asked;
@@ -208,7 +208,7 @@ Status HostResults::bcast(const void* data, std::size_t bytes, int root) {
     const std::byte* const there = std::mismatch(piece, piece + n, host_.data()).first;
     if (there == piece + n || found) continue;
     const auto k = static_cast<std::size_t>(there - piece);
-    found.emplace(begin + k).host[0] = host_[k];
+    found.emplace(Difference{begin + k}).host[0] = host_[k];
   }
   int who = -1;
   HEDDLE_TRY(agree(found.has_value(), &who));
