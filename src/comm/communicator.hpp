@@ -70,6 +70,8 @@ struct SparseJob {
   LocalVector* there = nullptr;
   // `dense` is this rank's vector, and `in` its elements that are not zero.
   bool in_place = false;
+  // `in` are elements of a vector that are not zero, on all ranks, `dense` being that vector or another one.
+  bool of_vectors = false;
   // What kept this rank from making its entries: all ranks are told so.
   Status trouble;
 

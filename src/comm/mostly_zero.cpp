@@ -101,6 +101,7 @@ Result<bool> SparseSums::exchange_entries(const MostlyZeroJob& job) {
   entries.trouble = take_entries(job, &entries.in);
   entries.dense = job.out;
   entries.there = job.there;
+  entries.of_vectors = true;
   entries.in_place = job.in_place();
   HEDDLE_TRY(exchange(entries));
   return true;

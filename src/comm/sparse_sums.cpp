@@ -20,10 +20,11 @@ constexpr std::size_t kMostProfiles = 1024;
 
 namespace {
 
-// Of no elements it is one: that vector may be null on some ranks.
+// Of no elements it is one: that vector may be null on some ranks. Whether the sum goes to the vector that
+// the entries are from is each rank's own affair: programs of MPI's pass MPI_IN_PLACE on some ranks alone.
 SparseForm form_of(const SparseJob& job) {
   if (!job.has_vector() || job.in.dimension == 0) return SparseForm::entries;
-  return job.in_place ? SparseForm::in_place : SparseForm::vector;
+  return job.of_vectors ? SparseForm::in_place : SparseForm::vector;
 }
 
 }  // namespace

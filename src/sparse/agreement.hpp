@@ -22,7 +22,7 @@ std::size_t samples_shown(int ranks);
 enum class SparseForm : std::uint8_t {
   entries,   // arrays of entries
   vector,    // a vector
-  in_place,  // the vector that the entries are taken from
+  in_place,  // a vector, as the entries are taken from one, the same or another
   coded,     // a vector, through a codec
 };
 

@@ -308,6 +308,36 @@ TEST_P(Sparse, InPlaceOnAVectorIsADenseSum) {
   }
 }
 
+// Where the sum goes is each rank's own affair.
+TEST_P(Sparse, SomeSumInPlaceAndOthersDoNot) {
+  for (const char* name : {"dense", "split_allgather", "recursive_doubling", ""}) {
+    Party party(GetParam());
+    party.run(name[0] == 0 ? quiet() : forcing(name), [name](Rank& me, Communicator& comm) {
+      constexpr std::size_t kCount = 30'000;
+      for (int apart = 0; apart < me.size; ++apart) {
+        me.at(name, static_cast<std::uint64_t>(apart));
+        std::vector<std::int32_t> in(kCount);
+        in[7] = me.rank;
+        in[static_cast<std::size_t>(100 + me.rank)] = 1;
+        const std::vector<std::int32_t> given = in;
+        std::vector<std::int32_t> out(kCount, 77);
+        std::vector<std::int32_t>& sum = me.rank == apart ? out : in;
+        const Status status = comm.mostly_zero_allreduce({in.data(), sum.data(), kCount, DType::i32});
+        ASSERT_TRUE(status.ok()) << status.message();
+        std::vector<std::int32_t> expected(kCount);
+        for (int r = 0; r < me.size; ++r) {
+          expected[7] += r;
+          expected[static_cast<std::size_t>(100 + r)] = 1;
+        }
+        ASSERT_EQ(sum, expected);
+        if (me.rank == apart) {
+          ASSERT_EQ(in, given);
+        }
+      }
+    });
+  }
+}
+
 TEST_P(Sparse, EveryAlgorithmCanBeForced) {
   for (const char* name : {"recursive_doubling", "split_allgather", "rabenseifner", "ring", "leaders"}) {
     Party party(GetParam());
