@@ -23,7 +23,7 @@ class HeapMemory final : public NodeMemory {
   void begin() { releases_ = heard_; }
 
   std::byte* allocate(std::size_t bytes) override;
-  void release(std::byte* memory) override { (void)heap_.release(memory); }
+  void release(std::byte* memory) override { (void)heap_.release(memory, SharedHeap::Readers::some); }
   bool place_of(const void* data, std::size_t bytes, NodePlace* place) const override;
   const std::byte* at(int owner, const NodePlace& place) override;
 

@@ -288,6 +288,45 @@ TEST(SharedHeapTest, KeepsSoMuch) {
   EXPECT_EQ(heap.kept(), 4U);
 }
 
+// Others may have it mapped for as long as the communicator lives.
+TEST(SharedHeapTest, WhatIsFreedTakesNoMemoryWhoeverHasItMapped) {
+  SharedHeap heap;
+  HeapViews views(1);
+  const auto map = [&](std::byte* memory, std::size_t bytes) {
+    std::fill_n(memory, bytes, std::byte{1});
+    return views.at(0, *heap.find(memory, bytes), heap.releases());
+  };
+  constexpr std::size_t kBytes = 100'000;
+  std::byte* const freed = take(heap, kBytes);
+  std::byte* const read = take(heap, kBytes);
+  constexpr std::size_t kLarge = SharedHeap::kMostKept + 1;
+  auto* const large = static_cast<std::byte*>(heap.allocate_again(kLarge, 9).value());
+  const std::byte* const freed_seen = map(freed, kBytes);
+  const std::byte* const read_seen = map(read, kBytes);
+  const std::byte* const large_seen = map(large, kLarge);
+  ASSERT_TRUE(heap.release(freed).ok());
+  ASSERT_TRUE(heap.release(read, SharedHeap::Readers::some).ok());
+  ASSERT_TRUE(heap.put_by(large));
+  // No pages are zeros.
+  EXPECT_EQ(freed_seen[kBytes - 1], std::byte{0});
+  EXPECT_EQ(large_seen[kLarge - 1], std::byte{0});
+  EXPECT_EQ(read_seen[kBytes - 1], std::byte{1});
+}
+
+// A child's view of what it has not written to is the same pages.
+TEST(SharedHeapTest, WhatIsFreedStaysWhereAChildMayLook) {
+  SharedHeap heap;
+  HeapViews views(1);
+  std::byte* const memory = take(heap, 100'000);
+  memory[0] = std::byte{1};
+  const std::byte* const seen = views.at(0, *heap.find(memory, 1), heap.releases());
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  ASSERT_TRUE(heap.release(memory).ok());
+  EXPECT_EQ(seen[0], std::byte{1});
+}
+
 // What parent and child share nobody may fill with something else.
 TEST(SharedHeapTest, GivesOutNothingThatAForkShares) {
   SharedHeap heap;

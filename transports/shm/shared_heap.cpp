@@ -107,12 +107,24 @@ Result<void*> SharedHeap::allocate(std::size_t bytes) {
   return static_cast<void*>(start);
 }
 
-Status SharedHeap::release(void* memory) {
+// A child that was forked since may still look at the pages.
+SharedHeap::Gone::~Gone() {
+  for (const Block& block : blocks) {
+    if (block.forks == forks_so_far()) (void)madvise(block.memory.data(), block.memory.size(), MADV_REMOVE);
+  }
+}
+
+Status SharedHeap::release(void* memory, Readers readers) {
+  Gone gone;
+  std::vector<Block> read;
   const std::lock_guard lock(mutex_);
-  if (blocks_.erase(static_cast<const std::byte*>(memory)) == 0) {
+  const auto found = blocks_.find(static_cast<const std::byte*>(memory));
+  if (found == blocks_.end()) {
     return Status(Code::invalid_argument,
                   "this memory is not from heddle_alloc on this communicator, or was freed before");
   }
+  (readers == Readers::none ? gone.blocks : read).push_back(std::move(found->second));
+  blocks_.erase(found);
   ++releases_;
   return {};
 }
@@ -120,11 +132,11 @@ Status SharedHeap::release(void* memory) {
 Result<void*> SharedHeap::allocate_again(std::size_t bytes, std::size_t most_blocks) {
   const std::size_t size = rounded_up(bytes);
   {
-    std::vector<Block> gone;
+    Gone gone;
     const std::lock_guard lock(mutex_);
     const std::uint64_t now = forks_so_far();
     while (!kept_.empty() && kept_.front().forks != now)
-      evict(&gone);
+      evict(gone);
     const auto found = std::find_if(kept_.rbegin(), kept_.rend(),
                                     [&](const Block& block) { return block.memory.size() == size; });
     if (found != kept_.rend()) {
@@ -135,7 +147,7 @@ Result<void*> SharedHeap::allocate_again(std::size_t bytes, std::size_t most_blo
       return static_cast<void*>(start);
     }
     while (!kept_.empty() && blocks_.size() + kept_.size() >= most_blocks)
-      evict(&gone);
+      evict(gone);
     if (blocks_.size() >= most_blocks) {
       return Status(Code::out_of_memory,
                     "all " + std::to_string(most_blocks) + " pieces of memory are in use");
@@ -145,7 +157,7 @@ Result<void*> SharedHeap::allocate_again(std::size_t bytes, std::size_t most_blo
 }
 
 bool SharedHeap::put_by(void* memory) {
-  std::vector<Block> gone;
+  Gone gone;
   const std::lock_guard lock(mutex_);
   const auto found = blocks_.find(static_cast<const std::byte*>(memory));
   if (found == blocks_.end()) return false;
@@ -153,20 +165,20 @@ bool SharedHeap::put_by(void* memory) {
   blocks_.erase(found);
   const std::size_t bytes = block.memory.size();
   if (bytes > kMostKept || block.forks != forks_so_far()) {
-    gone.push_back(std::move(block));
+    gone.blocks.push_back(std::move(block));
     ++releases_;
     return true;
   }
   kept_.push_back(std::move(block));
   kept_bytes_ += bytes;
   while (kept_bytes_ > kMostKept)
-    evict(&gone);
+    evict(gone);
   return true;
 }
 
-void SharedHeap::evict(std::vector<Block>* gone) {
+void SharedHeap::evict(Gone& gone) {
   kept_bytes_ -= kept_.front().memory.size();
-  gone->push_back(std::move(kept_.front()));
+  gone.blocks.push_back(std::move(kept_.front()));
   kept_.erase(kept_.begin());
   ++releases_;
 }

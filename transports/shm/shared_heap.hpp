@@ -30,8 +30,11 @@ class SharedHeap {
  public:
   // Zeroed, page-aligned memory of `bytes` (at least 1), for as long as this object or until release().
   Result<void*> allocate(std::size_t bytes);
-  // `memory` is what allocate() returned, and no collective that uses it is in flight on any rank.
-  Status release(void* memory);
+  // `memory` is what allocate() returned, and no collective that uses it is in flight on any rank, unless it
+  // has `readers`. Its pages go, whatever the others still have mapped of it: they let go of that when they
+  // next look at something of this owner's, which may be never. With readers the pages go then.
+  enum class Readers : bool { none, some };
+  Status release(void* memory, Readers readers = Readers::none);
 
   // The same, of any contents: of what was put by, where there is a block of that size. A failure where there
   // would be more than `most_blocks`.
@@ -66,8 +69,16 @@ class SharedHeap {
     std::uint64_t forks;  // before it was made
     ForChildren for_children;
   };
-  // Takes the oldest of kept_ into `gone`, to be unmapped without the lock.
-  void evict(std::vector<Block>* gone);
+  // Blocks that go, when there is no lock.
+  struct Gone {
+    std::vector<Block> blocks;
+    Gone() = default;
+    Gone(const Gone&) = delete;
+    Gone& operator=(const Gone&) = delete;
+    ~Gone();
+  };
+  // Takes the oldest of kept_.
+  void evict(Gone& gone);
 
   mutable std::mutex mutex_;
   std::map<const std::byte*, Block> blocks_;  // by address
