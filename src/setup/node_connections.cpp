@@ -153,11 +153,14 @@ Status NodeConnections::no_way(Code code) const {
 }
 
 // How long a way is waited for while there are others: one that looks open and is not (a firewall) has an
-// alternative here.
+// alternative here. Who is through with it waits for the others' word, and must not have given them up before
+// they give the way up.
 WaitPolicy NodeConnections::trying_policy(Transport& transport) const {
   constexpr std::chrono::milliseconds kLongEnough{5000};
   WaitPolicy policy = wait_policy(bootstrap_, config_, connections_, &transport);
-  if (policy.timeout.count() == 0 || policy.timeout > kLongEnough) policy.timeout = kLongEnough;
+  policy.timeout = policy.timeout.count() == 0 ? kLongEnough : std::min(policy.timeout / 2, kLongEnough);
+  // 0 is for ever.
+  policy.timeout = std::max(policy.timeout, std::chrono::milliseconds(1));
   return policy;
 }
 

@@ -239,6 +239,24 @@ class UcxScenarios(Scenarios):
             if not re.search(part, said):
                 raise AssertionError(f'not said: {part}\n{said}')
 
+    def instead_between_two(self):
+        """One network lets nothing through between two hosts, of which rank 0's is none. It is through with it at once, and waits for their
+        word as long as HEDDLE_TIMEOUT says: until then they have given it up."""
+        switch = self.several.name(0)
+        hosts.run('ip', '-n', switch, 'link', 'add', 'br1', 'type', 'bridge')
+        hosts.run('ip', '-n', switch, 'link', 'set', 'br1', 'up')
+        for number in range(1, self.several.count + 1):
+            hosts.run('ip', 'link', 'add', 'net1', 'netns', self.several.name(number), 'type', 'veth', 'peer', 'name', f'more{number}', 'netns', switch)
+            hosts.run('ip', '-n', switch, 'link', 'set', f'more{number}', 'master', 'br1', 'up')
+            self.several.on(number, 'addr', 'add', f'10.7.0.{number}/24', 'dev', 'net1')
+            self.several.on(number, 'link', 'set', 'net1', 'up')
+        for number, other in [(2, 4), (4, 2)]:
+            self.several.on(number, 'neigh', 'add', self.several.address(other), 'lladdr', '02:00:00:00:00:99', 'dev', 'net0')
+        said = ''.join(self.works('rounds', '1', HEDDLE_TRANSPORTS='shm,tcp,ucx', HEDDLE_TCP_INTERFACES='net0', HEDDLE_UCX_NET_DEVICES='net1',
+                                  HEDDLE_TIMEOUT=str(DEADLINE)))
+        if not re.search('ucx is used between nodes, not tcp: .*10[.]9[.]0', said):
+            raise AssertionError(f'not said\n{said}')
+
     def few_descriptors(self):
         self.refused(r'out of memory.*file descriptors are open .ulimit -n.', prefix=('sh', '-c', 'ulimit -n 18 && exec "$@"', 'sh'))
 
