@@ -254,8 +254,7 @@ constexpr std::array kRows = {
          "Forces an algorithm of the catalog, for all sizes it can serve; a name without a collective means "
          "allreduce and bcast. sparse: allreduces of sparse streams; dense: none of them; bitmaps: by "
          "bitmaps on one node, where the result has about one entry in 64 indices or more. Where allreduce "
-         "or "
-         "bcast is forced nothing is tried on one node, and the other goes by price."},
+         "or bcast is forced nothing is tried on one node, and the other goes by price."},
         set_algorithm},
     Row{{"HEDDLE_TUNING_FILE", "PATH", "unset",
          "A JSON tuning file, which overrides the choice by measuring or by price."},
