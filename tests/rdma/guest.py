@@ -19,7 +19,7 @@ from jobs import Job, all_pass, expect, kill_one_of_three
 DEADLINE_OF_MPI = 240
 # Where all live: in software emulation a long message under load may be tried as long as the default allows.
 PATIENT = {'HEDDLE_VERBS_TIMEOUT': '30'}
-SOON = {'HEDDLE_TIMEOUT': '30', 'HEDDLE_VERBS_TIMEOUT': '2'}  # for dead ranks to be found
+SOON = {'HEDDLE_TIMEOUT': '30', 'HEDDLE_VERBS_TIMEOUT': '4'}  # for dead ranks to be found, and live ones of a busy machine not
 
 
 def part(text):
@@ -297,12 +297,12 @@ def killed_rank(args):
 
 
 def killed_rank_by_default(args):
-    """Seven tries of 1.07 s instead of 0.27 s."""
+    """Seven tries of 1.07 s instead of 0.54 s."""
     job = Job(args, ['loop'], size=3, HEDDLE_TIMEOUT='30')
     job.wait_for('pid')
     begin = time.monotonic()
     remark = kill_one_of_three(job)
-    if time.monotonic() - begin < 4:
+    if time.monotonic() - begin < 5:
         raise AssertionError(remark)
     return remark
 
