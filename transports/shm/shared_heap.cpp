@@ -72,8 +72,9 @@ void SharedHeap::copy_in_child() {
   for (InChildren* block = InChildren::first.load(std::memory_order_acquire); block != nullptr;
        block = block->next) {
     std::byte* const start = block->start.exchange(nullptr, std::memory_order_acq_rel);
+    // A child whose memory the kernel refuses to copy goes on with the shared one: most call exec() at once.
     if (start != nullptr)
-      mmap(start, block->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, block->fd, 0);
+      (void)mmap(start, block->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, block->fd, 0);
   }
 }
 
