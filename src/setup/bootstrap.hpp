@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -76,6 +77,17 @@ class ProcessState {
     return machine_ ? describe(*machine_) : "unknown machine";
   }
 
+  // That ranks of the job take turns on the cores of this claim, as a communicator has found: some of them
+  // may not be in the next one, and want the cores all the same.
+  void found_turns_on(const CoreClaim& claim) {
+    const std::lock_guard lock(mutex_);
+    taken_in_turns_ = claim;
+  }
+  bool takes_turns_on(const CoreClaim& claim) const {
+    const std::lock_guard lock(mutex_);
+    return taken_in_turns_ && std::equal(std::begin(claim.mask), std::end(claim.mask), taken_in_turns_->mask);
+  }
+
   // Which algorithms serve which sizes within a node (write_tuning()'s text), by machine and placement; "":
   // not known.
   std::string choices(const std::string& key) const {
@@ -142,6 +154,7 @@ class ProcessState {
   std::optional<Machine> machine_;
   std::optional<HostIdentity> identity_;
   std::optional<int> quota_;
+  std::optional<CoreClaim> taken_in_turns_;
   std::map<std::string, std::string> choices_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 
@@ -65,6 +66,9 @@ Hello make_hello(const Bootstrap& bootstrap, const Config& config, const Prefere
   for (std::size_t i = 0; i < kSharedSettings; ++i)
     hello.settings[i] = fnv1a(settings[i]);
   hello.cores = bootstrap.process ? core_claim(bootstrap.process->quota()) : core_claim();
+  // With ranks that need not be here, as if its launcher had said so.
+  if (bootstrap.process && bootstrap.process->takes_turns_on(hello.cores))
+    hello.cores.launched = std::max(hello.cores.launched, hello.cores.processors + 1);
   std::snprintf(hello.host, sizeof hello.host, "%s", identity.host_name.c_str());
   return hello;
 }

@@ -1,5 +1,6 @@
 // Communicators of some ranks of another one, on several nodes.
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <atomic>
 #include <chrono>
@@ -53,6 +54,35 @@ TEST(Split, EverybodyAlone) {
     EXPECT_EQ(none.value(), nullptr);
     expect_sum(comm, 8);
   });
+}
+
+// The first two cores that this process may use, for the calling thread; false: there are not so many.
+bool stay_on_two_cores() {
+  cpu_set_t all;
+  cpu_set_t two;
+  CPU_ZERO(&two);
+  if (sched_getaffinity(0, sizeof all, &all) != 0) return false;
+  for (std::size_t core = 0; core < CPU_SETSIZE && CPU_COUNT(&two) < 2; ++core) {
+    if (CPU_ISSET(core, &all)) CPU_SET(core, &two);
+  }
+  return CPU_COUNT(&two) == 2 && sched_setaffinity(0, sizeof two, &two) == 0;
+}
+
+// The other parts' ranks want the cores as well.
+TEST(Split, PartsOfMoreRanksThanCoresHaveNoneOfTheirOwn) {
+  std::atomic<bool> two_cores{true};
+  Party party({1, 1, 1, 1});
+  run_ranks(4, [&](Rank& me) {
+    if (!stay_on_two_cores()) two_cores = false;
+    if (!two_cores) return;
+    const auto all = Communicator::create(party.bootstrap(me.rank), quiet());
+    ASSERT_TRUE(all.ok()) << all.status().message();
+    EXPECT_FALSE(all.value()->has_own_core());
+    const auto part = all.value()->split(me.rank / 2, 0);
+    ASSERT_TRUE(part.ok()) << part.status().message();
+    EXPECT_FALSE(part.value()->has_own_core());
+  });
+  if (!two_cores) GTEST_SKIP() << "one core";
 }
 
 // The others wait no longer than they would for any collective.
