@@ -34,16 +34,19 @@ def newest_first(root):
 def main():
     build, seconds = pathlib.Path(sys.argv[1]), float(sys.argv[2])
     root = pathlib.Path(__file__).resolve().parent.parent
-    commands = json.loads((build / "compile_commands.json").read_text())
-    known = {(build / command["file"]).resolve() for command in commands}
+    # A source of several programs is looked at once: as the first of them compiles it.
+    commands = {}
+    for command in json.loads((build / "compile_commands.json").read_text()):
+        commands.setdefault((build / command["file"]).resolve(), command)
     place = newest_first(root)
-    sources = sorted((s for s in tracked(root, "*.cpp") if s.resolve() in known), key=lambda s: place.get(s, -1))
+    sources = sorted((s for s in tracked(root, "*.cpp") if s.resolve() in commands), key=lambda s: place.get(s, -1))
 
     common = hashlib.sha256()
     for path in [root / ".clang-tidy", *tracked(root, "*.h", "*.hpp")]:
         common.update(path.read_bytes())
     stamps = build / "clang-tidy-passed"
     stamps.mkdir(exist_ok=True)
+    (stamps / "compile_commands.json").write_text(json.dumps(list(commands.values())))
 
     def stamp_of(source):
         key = common.copy()
@@ -56,7 +59,7 @@ def main():
         if time.monotonic() - begin > seconds:
             return "late", ""
         # clang knows neither every option of GCC's nor its warnings.
-        done = subprocess.run([CLANG_TIDY, "-p", str(build), "--quiet", "--extra-arg=-Wno-unknown-warning-option",
+        done = subprocess.run([CLANG_TIDY, "-p", str(stamps), "--quiet", "--extra-arg=-Wno-unknown-warning-option",
                                "--extra-arg=-Wno-ignored-optimization-argument", "--extra-arg=-Wno-unused-command-line-argument", str(source)],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, check=False)
         if done.returncode == 0:
