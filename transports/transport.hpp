@@ -94,7 +94,8 @@ class Transport {
 
   // Opens a message of exactly `bytes` (0 allowed) to or from rank `peer`. A send and the receive it meets
   // carry the same tag and the same length; messages between two ranks with one tag match in the order in
-  // which they were opened, different tags are independent. `data` stays the caller's.
+  // which they were opened, different tags are independent. `data` stays the caller's. A ticket with which
+  // one of them failed may still be held until cancel().
   virtual Status send(int peer, std::uint32_t tag, const void* data, std::size_t bytes, Ticket& ticket) = 0;
   virtual Status recv(int peer, std::uint32_t tag, void* data, std::size_t bytes, Ticket& ticket) = 0;
 
@@ -116,7 +117,7 @@ class Transport {
   virtual std::size_t unsettled_bytes() const { return 0; }
   virtual bool settled() { return true; }
 
-  // Gives up on an open ticket, after an error or a deadline: after the call its buffer is no longer touched.
+  // Gives up on a ticket, after an error or a deadline: after the call its buffer is no longer touched.
   virtual void cancel(Ticket& ticket) = 0;
 
   // GPUDirect RDMA: buffers of messages may lie in `memory` from now on, each wholly in there, and may be

@@ -93,11 +93,8 @@ Status Execution::open_message(const Step& step) {
   peer_of_ticket_[slot] = step.peer;
   ++open_;
   const std::uint32_t tag = binding_.sequence * kLanes + step.lane;
-  Status status = step.kind == StepKind::send
-                      ? transport->send(step.peer, tag, place(step.src, r), r.bytes, ticket)
-                      : transport->recv(step.peer, tag, place(step.dst, r), r.bytes, ticket);
-  if (!status.ok()) --open_;
-  return status;
+  return step.kind == StepKind::send ? transport->send(step.peer, tag, place(step.src, r), r.bytes, ticket)
+                                     : transport->recv(step.peer, tag, place(step.dst, r), r.bytes, ticket);
 }
 
 void Execution::run_local(const Step& step) {

@@ -146,13 +146,13 @@ Status TcpStar::admit_until(const Socket& listener, Deadline deadline) {
     const int left = milliseconds_until(deadline);
     const int ready = ::poll(entries.data(), entries.size(), std::min(left, milliseconds_until(warn_at_)));
     if (ready < 0 && errno != EINTR) return system_error("poll", errno);
-    if (left == 0 && ready <= 0) break;
     connected -= drop_gone(watched, std::span(entries).last(watched.size()));
     for (Newcomer& newcomer : newcomers) {
       if (greet(newcomer)) ++connected;
     }
     std::erase_if(newcomers, [](const Newcomer& newcomer) { return !newcomer.socket.open(); });
     HEDDLE_TRY(accept_all(listener, newcomers, connected));
+    if (left == 0) break;
     if (connected < where_.size && warning_due()) {
       log_.warn("waiting for " + name_missing() + " to connect to " + place() + " for " +
                 star_seconds(wait_.warn_after) +

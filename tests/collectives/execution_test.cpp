@@ -230,5 +230,44 @@ TEST(Execution, WhatWasSentGoesOnWhileTheNodeIsWaitedFor) {
   EXPECT_TRUE(done);
 }
 
+// A network that has taken a message over when it finds out that it cannot send it.
+class FailingTransport final : public Transport {
+ public:
+  const TransportCapabilities& capabilities() const override { return capabilities_; }
+  Status send(int, std::uint32_t, const void*, std::size_t, Ticket& ticket) override {
+    held = &ticket;
+    return Status(Code::system, "cannot be sent");
+  }
+  Status recv(int, std::uint32_t, void*, std::size_t, Ticket&) override { return {}; }
+  Status progress() override { return {}; }
+  void cancel(Ticket& ticket) override {
+    if (held == &ticket) held = nullptr;
+  }
+  bool peer_is_gone(int) const override { return false; }
+  int wake_descriptor() const override { return -1; }
+
+  Ticket* held = nullptr;
+
+ private:
+  TransportCapabilities capabilities_;
+};
+
+// The caller's buffer is the caller's again.
+TEST(Execution, AMessageThatCannotBeOpenedIsTakenBack) {
+  Builder b(Collective::allreduce, 1);
+  b.copy_input({0, 1}).send(1, {0, 1}).wait();
+  FailingTransport network;
+  const Ports ports{{nullptr, &network}, {&network}, {}};
+  Execution run(std::make_shared<const Schedule>(std::move(b).finish()), ports);
+  float value = 1;
+  auto* const data = reinterpret_cast<std::byte*>(&value);
+  ASSERT_TRUE(run.start({data, data, 1, sizeof value, fold_kernel(DType::f32, Op::sum), 0}).ok());
+  bool done = false;
+  EXPECT_EQ(run.poll(&done).code(), Code::system);
+  EXPECT_NE(network.held, nullptr);
+  run.abandon();
+  EXPECT_EQ(network.held, nullptr);
+}
+
 }  // namespace
 }  // namespace heddle::test

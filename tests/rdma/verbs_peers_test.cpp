@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "rdma/verbs_world.hpp"
@@ -67,6 +68,27 @@ TEST(VerbsPeers, WhoNeverAnswersIsLost) {
       world, [] { return false; }, kLong);
   EXPECT_NE(status.message().find("rank 1 is gone: it has not answered for"), std::string::npos)
       << status.message();
+}
+
+// Ranks that compute for longer than the deadline have not waited for each other.
+TEST(VerbsPeers, WhoWasAwayHasNotWaited) {
+  constexpr milliseconds kTimeout{1000};
+  VerbsWorld world(2, NetworkOptions{}.verbs_timeout, kTimeout);
+  char got = 0;
+  Ticket sent;
+  Ticket received;
+  ASSERT_TRUE(world.of(0).send(1, 3, "x", 1, sent).ok());
+  std::this_thread::sleep_for(2 * kTimeout);
+  const auto end = steady_clock::now() + kTimeout / 4;
+  while (steady_clock::now() < end) {
+    const Status status = world.of(0).progress();
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+  ASSERT_TRUE(world.of(1).recv(0, 3, &got, 1, received).ok());
+  const Status status = drive(
+      world, [&] { return sent.done && received.done; }, kLong);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(got, 'x');
 }
 
 // Rank 1 has credits to return for what came, and finds nobody who takes them.

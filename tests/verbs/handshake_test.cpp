@@ -46,6 +46,16 @@ struct Pair {
   bool open() const { return a.handshake.is_open() && b.handshake.is_open(); }
 };
 
+TEST(VerbsHandshake, OwnAbsenceIsNoWaiting) {
+  End a;
+  a.handshake.begin(Clock::time_point(milliseconds(1000)));
+  const Clock::time_point back(milliseconds(9000));
+  a.handshake.was_away(milliseconds(7500), back);
+  EXPECT_EQ(a.handshake.waited(back), milliseconds(500));
+  a.handshake.was_away(milliseconds(7500), back);  // which began before the handshake
+  EXPECT_EQ(a.handshake.waited(back), milliseconds(0));
+}
+
 TEST(VerbsHandshake, OneBegins) {
   Pair p;
   act(p.a, p.b, p.a.handshake.begin(p.now));

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::uint32_t kWantedInline = 224;
 constexpr std::chrono::milliseconds kProbeAfter{500};
+constexpr std::chrono::milliseconds kLongUnseen{500};
 
 // While something is in flight.
 std::chrono::duration<double> unanswered_for(const Peer& peer, std::chrono::steady_clock::time_point now) {
@@ -170,8 +171,11 @@ Status VerbsTransport::look_around() {
   // A port that comes back in time costs nothing: what was lost is sent again.
   if (port_down_ && now - port_down_since_ > deadlines_.silence / 2)
     return fail(Status(Code::system, fmt::format("{} went down, and did not come back", device_.name())));
-  for (Peer* peer : begun_)
+  const Clock::duration unseen = now - std::exchange(looked_, now);
+  for (Peer* peer : begun_) {
+    if (unseen > kLongUnseen) peer->handshake.was_away(unseen, now);
     HEDDLE_TRY(look_at(*peer, now));
+  }
   return {};
 }
 

@@ -5,6 +5,7 @@
 // says that it has it. A hello of the last stage is not answered, so that the exchange ends.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 
 #include "transports/verbs/wire.hpp"
@@ -39,6 +40,8 @@ class Handshake {
   std::chrono::milliseconds waited(Clock::time_point now) const {
     return std::chrono::duration_cast<std::chrono::milliseconds>(now - begin_);
   }
+  // For so long, until `now`, nobody here read what came in: that was no waiting.
+  void was_away(Clock::duration time, Clock::time_point now) { begin_ = std::min(begin_ + time, now); }
 
  private:
   void say_at(Clock::time_point now);

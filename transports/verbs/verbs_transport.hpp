@@ -158,6 +158,7 @@ class VerbsTransport final : public Transport {
   std::uint64_t moved_ = 0;  // of those what belongs to messages
   unsigned rounds_ = 0;
   unsigned looks_ = 0;
+  Clock::time_point looked_ = Clock::now();  // at the clock, and at the handshakes by it
   unsigned connecting_ = 0;
   Clock::time_point port_down_since_;
   bool port_down_ = false;
