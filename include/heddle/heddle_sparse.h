@@ -103,7 +103,8 @@ HEDDLE_API heddle_status heddle_isparse_allreduce(const heddle_sparse* in, heddl
                                                   heddle_comm_t comm, heddle_request_t* request);
 /* Persistent: dimension, count, types and addresses of the arrays are those that `in` has in this call; the
  * indices stay as they are at the first start, on all ranks; values change. `out` shares no memory with `in`
- * (HEDDLE_ERR_ARGUMENT), which every start reads again. Sums exchange indices at the first start alone. */
+ * (HEDDLE_ERR_ARGUMENT), which every start reads again. Sums exchange indices at the first start alone: a
+ * persistent request is one on all ranks. */
 HEDDLE_API heddle_status heddle_sparse_allreduce_init(const heddle_sparse* in, heddle_sparse* out,
                                                       heddle_op op, heddle_comm_t comm,
                                                       heddle_request_t* request);
