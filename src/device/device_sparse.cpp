@@ -121,7 +121,8 @@ Result<bool> DevicePath::serve_merge(const DeviceMerge& job, std::uint64_t asked
 
 Result<bool> DevicePath::copy(void* to, const void* from, std::size_t bytes) {
   gpu::Link* const link = links_.link();
-  const Result<bool> here = link != nullptr ? link->holds(to, bytes) : Result<bool>(false);
+  if (link == nullptr) return false;
+  const Result<bool> here = link->holds(to, bytes);
   if (!here.ok() || !here.value()) return here;
   HEDDLE_TRY(link->copy(to, from, bytes));
   HEDDLE_TRY(link->wait());
