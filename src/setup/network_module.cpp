@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <link.h>
 
 #include <filesystem>
 #include <system_error>
@@ -13,12 +14,16 @@
 namespace heddle {
 namespace {
 
-// Of the shared object that holds this code: libheddle.so, a backend of the preload library, or a program.
-std::string own_folder() {
+// Of the shared object that holds this code: libheddle.so, a backend of the preload library, or a program,
+// whose name the linker does not know and which may have been started by way of PATH.
+std::filesystem::path own_folder() {
   static const char here = 0;
   Dl_info self;
-  if (dladdr(&here, &self) == 0 || self.dli_fname == nullptr) return ".";
-  return std::filesystem::path(self.dli_fname).parent_path().string();
+  void* entry = nullptr;
+  if (dladdr1(&here, &self, &entry, RTLD_DL_LINKMAP) == 0) return ".";
+  const std::filesystem::path name = static_cast<link_map*>(entry)->l_name;
+  std::error_code ignored;
+  return (name.empty() ? std::filesystem::read_symlink("/proc/self/exe", ignored) : name).parent_path();
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
     installed_test.py BUILD PREFIX LIBDIR LIBEXECDIR MANDIR
 """
+import os
 import pathlib
 import re
 import shutil
@@ -53,6 +54,14 @@ class Installed(unittest.TestCase):
     def test_programs_find_the_library(self):
         for program in (self.tree / "bin").iterdir():
             self.assertIn("Usage: ", self.run_here(f"bin/{program.name}", "--help"))
+
+    # Modules lie beside the libraries; of a program that is found by way of PATH the linker knows only a name.
+    def test_networks_are_found_however_a_program_is_started(self):
+        def networks(program):
+            done = subprocess.run([program, "--json"], cwd="/", env=os.environ | {"PATH": f"{self.tree / 'bin'}:{os.environ['PATH']}"},
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", timeout=60, check=False)
+            return [line.strip() for line in done.stdout.splitlines() if "libheddle_network" in line]
+        self.assertEqual(networks("heddle-info"), networks(self.tree / "bin" / "heddle-info"))
 
     def test_programs_have_pages_of_the_manual(self):
         pages = self.tree / MANDIR
