@@ -86,12 +86,19 @@ void with_stack(std::size_t bytes, const std::function<void()>& work) {
     pthread_t thread{};
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, bytes + kBesides);
-    const SignalsBlocked block;
     Work all{work, nullptr};
-    const int error = pthread_create(&thread, &attributes, run_work, &all);
+    const int error = [&] {
+      const SignalsBlocked block;
+      return pthread_create(&thread, &attributes, run_work, &all);
+    }();
     pthread_attr_destroy(&attributes);
     if (error == 0) {
+      // Whoever is cancelled here would leave the other thread without `all`. Signals come through: a handler
+      // may be what the other ranks wait for.
+      int before = 0;
+      pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
       pthread_join(thread, nullptr);
+      pthread_setcancelstate(before, nullptr);
       if (all.thrown) std::rethrow_exception(all.thrown);
       return;
     }

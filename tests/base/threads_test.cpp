@@ -8,6 +8,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -91,6 +94,25 @@ TEST(Threads, WhatNeedsMoreStackWorksElsewhereAndThrowsHere) {
   EXPECT_THROW(with_stack(kMuch, [] { throw std::bad_alloc(); }), std::bad_alloc);
   with_stack(1, [&] { there = pthread_self(); });
   EXPECT_NE(pthread_equal(here, there), 0);
+}
+
+// Whoever waits for work done elsewhere answers signals: a garbage collector's that stops the world, say.
+TEST(Threads, WhoseWorkIsDoneElsewhereTakesSignals) {
+  static std::atomic<bool> answered;
+  answered = false;
+  struct sigaction before {};
+  struct sigaction action {};
+  action.sa_handler = [](int) { answered = true; };
+  ASSERT_EQ(sigaction(SIGUSR1, &action, &before), 0);
+  const pthread_t here = pthread_self();
+  with_stack(std::size_t{64} << 20, [&] {
+    pthread_kill(here, SIGUSR1);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!answered && std::chrono::steady_clock::now() < end)
+      std::this_thread::yield();
+    EXPECT_TRUE(answered);
+  });
+  sigaction(SIGUSR1, &before, nullptr);
 }
 
 // A coroutine's, of which the system knows nothing.
