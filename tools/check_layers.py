@@ -37,7 +37,7 @@ ARROWS = {
                       "gpu/gpu.hpp", "include/heddle/heddle.h"],
     "tools": ["src/comm", "src/setup", "src/device/gpu_direct.hpp", "src/base", "src/schedule", "src/select", "src/engine/kernels", "transports", "gpu/survey.hpp", "gpu/device_memory.hpp",
               "src/interpose/backend/finalize_together.hpp", "include/heddle"],
-    "osu_style_bench": ["include/heddle", "src/base/round_up.hpp", "src/base/text.hpp", "src/base/whole_file.hpp", "tools/help_lines.hpp", "tools/number_between.hpp", "tools/launchers.hpp", "tools/leave_mpi.hpp", "gpu/device_memory.hpp"],
+    "osu_style_bench": ["include/heddle", "src/base/launchers.hpp", "src/base/round_up.hpp", "src/base/text.hpp", "src/base/whole_file.hpp", "tools/help_lines.hpp", "tools/number_between.hpp", "tools/leave_mpi.hpp", "gpu/device_memory.hpp"],
     "examples": ["include/heddle"],
     # It stands for other people's jobs: nothing in it knows about heddle.
     "examples/train_digits": [],

@@ -10,8 +10,8 @@
 #include <numeric>
 #include <vector>
 
+#include "base/launchers.hpp"
 #include "common/host_mpi.hpp"
-#include "tools/launchers.hpp"
 
 namespace heddle::bench {
 namespace {
@@ -31,7 +31,7 @@ std::string how_two_start(const std::string& option) {
 std::unique_ptr<Job> Job::start(int* argc, char*** argv, bool native, bool threads, std::string& problem) {
   std::unique_ptr<Job> job(new Job);
   const bool from_environment = std::getenv("RANK") != nullptr && std::getenv("WORLD_SIZE") != nullptr;
-  if (native && from_environment && !(host::built_in() && tools::started_by_mpi())) {
+  if (native && from_environment && !(host::built_in() && started_by_mpi())) {
     job->control_ = job->make_native_comm(problem);
     if (job->control_ == nullptr) return nullptr;
     heddle_comm_rank(job->control_.get(), &job->rank_);
@@ -61,7 +61,7 @@ int Job::local_rank() const {
 }
 
 std::string Job::other_launcher() const {
-  return has_mpi_ && size_ == 1 ? tools::other_launcher(host::library()) : "";
+  return has_mpi_ && size_ == 1 ? other_launcher(host::library()) : "";
 }
 
 void Job::reduce(std::span<double> values, bool largest) const {

@@ -7,6 +7,7 @@
 #include <exception>
 #include <optional>
 
+#include "base/launchers.hpp"
 #include "common/collective_bench.hpp"
 #include "common/device.hpp"
 #include "common/host_mpi.hpp"
@@ -14,7 +15,6 @@
 #include "common/message_bench.hpp"
 #include "common/overlap_bench.hpp"
 #include "common/report.hpp"
-#include "tools/launchers.hpp"
 
 namespace heddle::bench {
 namespace {
@@ -156,7 +156,7 @@ int run_job(const Job& job, const Options& options) {
   };
   // Where each process is alone, each leads.
   if (const std::string problem = why_not(job, options); !problem.empty())
-    return tools::speaks_first() ? fail(problem) : 1;
+    return speaks_first() ? fail(problem) : 1;
   std::string problem;
   if (!can_write_json(job, options.json, problem)) return fail(problem);
   const std::size_t memory = affordable_memory(job, options.memory);
@@ -194,7 +194,7 @@ int run_program(Kind kind, int argc, char** argv) {
   try {
     const Parsed parsed = parse_options(kind, argc, argv);
     if (!parsed.run) {
-      if (tools::speaks_first()) std::fputs(parsed.text.c_str(), parsed.code == 0 ? stdout : stderr);
+      if (speaks_first()) std::fputs(parsed.text.c_str(), parsed.code == 0 ? stdout : stderr);
       return parsed.code;
     }
     std::string problem;

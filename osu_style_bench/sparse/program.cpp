@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <exception>
 
+#include "base/launchers.hpp"
 #include "common/device.hpp"
 #include "common/job.hpp"
 #include "common/json_values.hpp"
@@ -12,7 +13,6 @@
 #include "sparse/bandwidth.hpp"
 #include "sparse/report.hpp"
 #include "sparse/sparse_bench.hpp"
-#include "tools/launchers.hpp"
 
 namespace heddle::bench {
 namespace {
@@ -23,7 +23,7 @@ int run_job(const Job& job, const SparseOptions& options) {
     return 1;
   };
   if (const std::string problem = job.other_launcher(); !problem.empty())
-    return tools::speaks_first() ? fail(problem) : 1;  // each process leads
+    return speaks_first() ? fail(problem) : 1;  // each process leads
   if (job.size() < 2) return fail("needs 2 ranks or more; " + how_two_start(""));
   std::string problem;
   if (!can_write_json(job, options.json, problem)) return fail(problem);
@@ -65,7 +65,7 @@ int run_sparse_program(int argc, char** argv) {
   try {
     const SparseParsed parsed = parse_sparse_options(argc, argv);
     if (!parsed.run) {
-      if (tools::speaks_first()) std::fputs(parsed.text.c_str(), parsed.code == 0 ? stdout : stderr);
+      if (speaks_first()) std::fputs(parsed.text.c_str(), parsed.code == 0 ? stdout : stderr);
       return parsed.code;
     }
     std::string problem;

@@ -1,6 +1,7 @@
 #include "base/config.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/config_rows.hpp"
 #include "base/text.hpp"
@@ -17,6 +18,21 @@ std::string_view nearest_name(std::string_view name) {
     return edit_distance(name, a.variable.name) < edit_distance(name, b.variable.name);
   };
   return std::ranges::min_element(config_rows(), nearer)->variable.name;
+}
+
+void keep_reproducible(ParsedConfig& parsed) {
+  // Entries would be added in another order than vectors.
+  parsed.config.sparse = false;
+  const std::pair<const char*, const std::string&> first[] = {
+      {"HEDDLE_ALGORITHM", parsed.config.algorithm},
+      {"HEDDLE_TUNING_FILE", parsed.config.tuning_file},
+      {"HEDDLE_COMPRESS", parsed.config.compress}};
+  for (const auto& [name, value] : first) {
+    if (value.empty()) continue;
+    parsed.complaints.push_back(std::string(name) + "=" + quoted(value) +
+                                " comes before HEDDLE_REPRODUCIBLE=1: sums that it is about may have other "
+                                "bits in another run; unset one of them");
+  }
 }
 
 }  // namespace
@@ -46,8 +62,7 @@ ParsedConfig parse_config(const std::vector<std::string>& environment) {
                                   "; using the default, " + std::string(row->variable.fallback));
     }
   }
-  // Entries would be added in another order than vectors.
-  if (parsed.config.reproducible) parsed.config.sparse = false;
+  if (parsed.config.reproducible) keep_reproducible(parsed);
   return parsed;
 }
 

@@ -152,6 +152,8 @@ class Communicator : public HostCollectives {
 
   virtual const TopologyView& topology() const = 0;
   virtual const Config& config() const = 0;
+  // Blocking allreduces and bcasts so far.
+  virtual std::uint64_t calls() const = 0;
 
   // The ranks of this one with the same `color` in a communicator of theirs, by `key`, and where keys are
   // equal by rank; null with a negative color. Collective over all of this one, and no call of it may be

@@ -42,6 +42,7 @@ class CommunicatorImpl final : public Communicator {
   int size() const override { return size_; }
   const TopologyView& topology() const override { return connections_->topology; }
   const Config& config() const override { return config_; }
+  std::uint64_t calls() const override { return calls_; }
   Result<std::unique_ptr<Communicator>> split(int color, int key) override;
 
   Status allreduce(const void* in, void* out, std::size_t count, DType type, Op op) override;

@@ -12,6 +12,21 @@ namespace {
 
 using std::chrono::milliseconds;
 
+TEST(Config, WhatComesBeforeReproducibleSumsIsSaid) {
+  const ParsedConfig parsed =
+      parse_config({"HEDDLE_REPRODUCIBLE=1", "HEDDLE_ALGORITHM=allreduce:ring", "HEDDLE_COMPRESS=fp16"});
+  ASSERT_EQ(parsed.complaints.size(), 2U);
+  EXPECT_EQ(parsed.complaints[0].rfind("HEDDLE_ALGORITHM=\"allreduce:ring\" comes before", 0), 0U)
+      << parsed.complaints[0];
+  EXPECT_EQ(parsed.complaints[1].rfind("HEDDLE_COMPRESS=\"fp16\" comes before", 0), 0U)
+      << parsed.complaints[1];
+  const ParsedConfig alone = parse_config({"HEDDLE_REPRODUCIBLE=1", "HEDDLE_SPARSE=1"});
+  EXPECT_TRUE(alone.complaints.empty());
+  EXPECT_TRUE(alone.config.reproducible);
+  EXPECT_FALSE(alone.config.sparse);
+  EXPECT_TRUE(parse_config({"HEDDLE_ALGORITHM=allreduce:ring"}).complaints.empty());
+}
+
 TEST(Config, EmptyEnvironmentGivesDefaults) {
   const ParsedConfig parsed = parse_config({"PATH=/bin", "HEDDLE", "NOT_HEDDLE_LOG=x"});
   EXPECT_TRUE(parsed.complaints.empty());
@@ -46,7 +61,6 @@ TEST(Config, EveryVariableIsParsed) {
                                             "HEDDLE_VERBS_PKEY=0x8002",
                                             "HEDDLE_MEASURE=0",
                                             "HEDDLE_SINGLE_COPY=1",
-                                            "HEDDLE_REPRODUCIBLE=1",
                                             "HEDDLE_SPARSE=1",
                                             "HEDDLE_CACHE=/some/where",
                                             "HEDDLE_PROGRESS_THREAD=Always"});
@@ -64,8 +78,7 @@ TEST(Config, EveryVariableIsParsed) {
   EXPECT_FALSE(parsed.config.alloc_mem);
   EXPECT_EQ(parsed.config.master_port, 29501);
   EXPECT_EQ(parsed.config.verbs_device, "mlx5_0:1");
-  EXPECT_TRUE(parsed.config.reproducible);
-  EXPECT_FALSE(parsed.config.sparse);
+  EXPECT_TRUE(parsed.config.sparse);
   EXPECT_EQ(parsed.config.verbs_gid, 3);
   EXPECT_EQ(parsed.config.tcp_ports.first, 20000);
   EXPECT_EQ(parsed.config.tcp_ports.last, 20099);

@@ -243,7 +243,7 @@ class UnderMpi(Case):
             done = subprocess.run([TUNE, "-o", self.file], env=environment, stderr=subprocess.PIPE, encoding="utf-8", timeout=SECONDS, check=False)
             self.assertEqual(done.returncode, 1)
             said.append(done.stderr)
-        for part in ["belongs to another MPI", "OMPI_COMM_WORLD_SIZE", "mpiexec.mpich -n 2"]:
+        for part in ["belongs to another MPI", "OMPI_COMM_WORLD_SIZE", "-n 2"]:
             self.assertIn(part, said[0])
         self.assertEqual(said[1], "")
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "launchers.hpp"
+#include "base/launchers.hpp"
 
 namespace heddle::tune {
 namespace {
@@ -21,13 +21,13 @@ class EnvironmentLaunch final : public Launch {
 }  // namespace
 
 Launcher find_launcher() {
-  if (tools::started_by_mpi()) return Launcher::mpi;
+  if (started_by_mpi()) return Launcher::mpi;
   const bool ranks = std::getenv("RANK") != nullptr || std::getenv("WORLD_SIZE") != nullptr;
   return ranks ? Launcher::environment : Launcher::none;
 }
 
 std::string other_launcher(Launcher launcher, int size) {
-  return launcher == Launcher::mpi && size == 1 ? tools::other_launcher() : "";
+  return launcher == Launcher::mpi && size == 1 ? other_launcher() : "";
 }
 
 Result<std::unique_ptr<Launch>> start(Launcher launcher, const Config& config) {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/launchers.hpp"
 #include "base/whole_file.hpp"
 #include "comm/communicator.hpp"
 #include "comm/measured_choices.hpp"
@@ -21,7 +22,6 @@
 #include "heddle_tune/options.hpp"
 #include "heddle_tune/progress.hpp"
 #include "heddle_tune/report.hpp"
-#include "launchers.hpp"
 #include "setup/complaints.hpp"
 #include "setup/setup.hpp"
 
@@ -180,7 +180,7 @@ Status run_ranks(const CommandLine& line, Launch& launch, bool& lost) {
 int run(int argc, char** argv) {
   const CommandLine line = parse_command_line(argc, argv);
   if (line.help) {
-    if (tools::speaks_first()) std::fputs(line.help->c_str(), stdout);
+    if (speaks_first()) std::fputs(line.help->c_str(), stdout);
     return 0;
   }
   const int failed = line.status.ok() ? 1 : 2;
@@ -212,7 +212,7 @@ int run(int argc, char** argv) {
     say(fmt::format("rank {}: {}", rank, status.message()));
     launch.abort();
   }
-  if (rank == 0 && tools::speaks_first()) say(status.message());
+  if (rank == 0 && speaks_first()) say(status.message());
   return failed;
 }
 

@@ -52,7 +52,7 @@ template <typename Call>
 template <typename Count>
 std::size_t Backend::counted(const void* in, const void* out, Count count, MPI_Datatype type,
                              MPI_Op op) const {
-  if (count <= 0 || out == MPI_IN_PLACE || in == nullptr || out == nullptr || in == out) return 0;
+  if (count <= 0 || is_mistake(in, out, count)) return 0;
   return static_cast<std::size_t>(count) * map_->known_size(type, op);
 }
 
@@ -148,8 +148,7 @@ inline int Backend::allreduce_on_host(const void* in, void* out, Count count, MP
     }
     return host();
   }
-  // Mistakes, which the host reports: no buffer, aliased buffers, in place where that is not allowed.
-  if (in == nullptr || out == nullptr || in == out || out == MPI_IN_PLACE) [[unlikely]] {
+  if (is_mistake(in, out, count)) [[unlikely]] {
     if (state->explain) explain_host(Collective::allreduce, Reason::arguments, *state);
     return host();
   }

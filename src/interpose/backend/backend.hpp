@@ -157,10 +157,18 @@ class Backend {
   bool attach(MPI_Comm comm, CommState* state);
   void stay_out(const Log& log, int world_rank);
   void prepare(ParsedConfig parsed, const Log& log, int world_rank);
+  // What serves the job, before there is anything to serve; and what came of it.
+  void introduce(const Log& log, int world_rank, int world_size) const;
+  void sum_up();
   bool watch_end();
   // Whether this thread is in a callback of the communicator's end: what is set on it now would stay, for
   // whoever gets its handle.
   static bool is_ending(MPI_Comm comm);
+  // Buffers of an allreduce that the host is to report: none, in place where that is not allowed, one as both
+  // where it reports that. Where it adds up there, some ranks may pass such, and heddle does the same.
+  bool is_mistake(const void* in, const void* out, std::int64_t count) const {
+    return in == nullptr || out == nullptr || out == MPI_IN_PLACE || (in == out && count > most_aliased_);
+  }
   // The bytes of a call that counts towards the take-over; 0: it does not.
   template <typename Count>
   std::size_t counted(const void* in, const void* out, Count count, MPI_Datatype type, MPI_Op op) const;
@@ -189,6 +197,7 @@ class Backend {
 
   class Ending;  // of a communicator
   void stop_serving();
+  void let_go(CommState& state);
   void shut_down();
   void finalize_with_others();  // see finalize_together.hpp
   static int on_comm_delete(MPI_Comm comm, int keyval, void* attribute, void* extra);
@@ -206,8 +215,12 @@ class Backend {
   std::atomic<bool> has_shut_down_{false};
   std::atomic<bool> checks_{false};  // HEDDLE_CHECK
   int comm_keyval_ = MPI_KEYVAL_INVALID;
-  bool reproducible_ = false;  // HEDDLE_REPRODUCIBLE
-  bool alone_ = false;         // one rank in MPI_COMM_WORLD, whose memory nobody else needs
+  bool reproducible_ = false;      // HEDDLE_REPRODUCIBLE
+  std::int64_t most_aliased_ = 0;  // HostSelf's
+  int world_rank_ = 0;
+  std::atomic<std::uint64_t> served_calls_{0};  // on communicators that have ended
+  std::atomic<std::uint64_t> served_comms_{0};  // which had some
+  bool alone_ = false;                          // one rank in MPI_COMM_WORLD, whose memory nobody else needs
   std::optional<DatatypeMap> map_;
   std::shared_ptr<ProcessState> process_ = std::make_shared<ProcessState>();
   std::optional<SetUp> set_up_;

@@ -1,7 +1,11 @@
 // How the first calls find the backend, and when a communicator is taken over.
+#include <fmt/format.h>
+
 #include <utility>
 
+#include "base/launchers.hpp"
 #include "base/threads.hpp"
+#include "heddle/heddle.h"
 #include "interpose/backend/backend.hpp"
 #include "select/selector.hpp"
 
@@ -62,6 +66,7 @@ bool Backend::make_ready() {
 void Backend::prepare(ParsedConfig parsed, const Log& log, int world_rank) {
   int world_size = 0;
   alone_ = mpi_.Comm_size(MPI_COMM_WORLD, &world_size) == MPI_SUCCESS && world_size == 1;
+  world_rank_ = world_rank;
   for (std::string& line : read_preferences(parsed.config).complaints)
     parsed.complaints.push_back(std::move(line));
   if (std::string complaint = compression_complaint(parsed.config.compress); !complaint.empty()) {
@@ -69,6 +74,7 @@ void Backend::prepare(ParsedConfig parsed, const Log& log, int world_rank) {
     parsed.config.compress.clear();
   }
   const bool opened = self_.open();
+  most_aliased_ = opened ? self_.most_aliased() : 0;
   abi::learn_types(mpi_);
   map_.emplace(mpi_, self_.comm());
   // Of one rank alone, perhaps: it tells the others in the set-up.
@@ -85,8 +91,23 @@ void Backend::prepare(ParsedConfig parsed, const Log& log, int world_rank) {
     parsed.config.enable = false;
   }
   reproducible_ = parsed.config.reproducible;
+  if (parsed.config.enable) introduce(log, world_rank, world_size);
   checks_.store(parsed.config.check != CheckSetting::off, std::memory_order_relaxed);
   set_up_.emplace(mpi_, self_, process_, std::move(parsed), world_rank);
+}
+
+void Backend::introduce(const Log& log, int world_rank, int world_size) const {
+  if (world_rank != 0) return;
+  if (const std::string other = alone_ ? other_launcher(mpi_.version) : ""; !other.empty()) {
+    if (speaks_first()) log.warn(other);
+    return;
+  }
+  if (!log.wants(LogLevel::info)) return;
+  log.info(fmt::format("heddle {} in front of {}, {}", HEDDLE_VERSION_STRING, mpi_.version,
+                       alone_ ? "1 rank: there is nothing to serve"
+                              : fmt::format("{} ranks: takes MPI_COMM_WORLD over at its {} allreduce or "
+                                            "bcast, other communicators when that pays",
+                                            world_size, reproducible_ ? "first" : "third")));
 }
 
 // Once everything is there that the callbacks use.

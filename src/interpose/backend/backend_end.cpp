@@ -1,4 +1,7 @@
 // How a backend lets go: of communicators that are freed, and of everything in MPI_Finalize.
+#include <fmt/format.h>
+
+#include "base/launchers.hpp"
 #include "device/device_path.hpp"
 #include "device/nodes_path.hpp"
 #include "interpose/backend/backend.hpp"
@@ -7,32 +10,43 @@
 namespace heddle::backend {
 
 int Backend::on_comm_delete(MPI_Comm /*comm*/, int /*keyval*/, void* attribute, void* extra) {
-  static_cast<Backend*>(extra)->registry_.recycle(static_cast<CommState*>(attribute));
+  auto& backend = *static_cast<Backend*>(extra);
+  auto& state = *static_cast<CommState*>(attribute);
+  backend.let_go(state);
+  backend.registry_.recycle(&state);
   return MPI_SUCCESS;
 }
 
-// While one exists the host serves the communicator. The ranks run their callbacks in orders of their own,
-// heddle's among them, so what heddle does for the others may not depend on whether its own has run.
+void Backend::let_go(CommState& state) {
+  const std::uint64_t calls = state.communicator != nullptr ? state.communicator->calls() : 0;
+  served_calls_ += calls;
+  if (calls > 0) ++served_comms_;
+  state.mode = Mode::host;
+  state.savings.reset();
+  state.communicator.reset();
+  state.p2p.reset();
+}
+
+void Backend::sum_up() {
+  if (world_rank_ != 0) return;
+  if (!alone_ || speaks_first()) set_up_->say_rest();
+  if (alone_ || !set_up_->config().enable || !set_up_->log().wants(LogLevel::info)) return;
+  set_up_->log().info(served_calls_ == 0
+                          ? "no communicator had as many calls that heddle would serve as it takes to be "
+                            "taken over"
+                          : fmt::format("{} allreduces and bcasts of this rank were served, on {} "
+                                        "communicator{}",
+                                        served_calls_.load(), served_comms_.load(),
+                                        served_comms_ == 1 ? "" : "s"));
+}
+
+// While one exists the host serves the communicator: the ranks run their callbacks in orders of their own.
 class Backend::Ending {
  public:
-  Ending(Registry& registry, MPI_Comm comm) : registry_(registry), comm_(comm), outer_(innermost_) {
-    innermost_ = this;
-    CommState* const state = registry_.find(comm);
-    if (state == nullptr) return;
-    before_ = state->mode;
-    state->mode = Mode::host;
-  }
+  explicit Ending(MPI_Comm comm) : comm_(comm), outer_(innermost_) { innermost_ = this; }
   Ending(const Ending&) = delete;
   Ending& operator=(const Ending&) = delete;
-  // Where the host has not freed it (MPI_COMM_WORLD, for example), or an error handler throws, it is as
-  // before.
-  ~Ending() {
-    innermost_ = outer_;
-    if (freed_) return;
-    if (CommState* const state = registry_.find(comm_); state != nullptr) state->mode = before_;
-  }
-
-  void has_freed() { freed_ = true; }
+  ~Ending() { innermost_ = outer_; }
 
   static bool is(MPI_Comm comm) {
     for (const Ending* one = innermost_; one != nullptr; one = one->outer_) {
@@ -44,11 +58,8 @@ class Backend::Ending {
  private:
   static thread_local const Ending* innermost_;
 
-  Registry& registry_;
   const MPI_Comm comm_;
   const Ending* const outer_;
-  Mode before_ = Mode::host;
-  bool freed_ = false;
 };
 
 thread_local const Backend::Ending* Backend::Ending::innermost_ = nullptr;
@@ -57,14 +68,17 @@ bool Backend::is_ending(MPI_Comm comm) {
   return Ending::is(comm);
 }
 
+// heddle lets go first, on all ranks alike: whether the host comes to its attribute before a callback of the
+// program's that refuses is a matter of who set theirs first. What the host has not freed then is a new
+// communicator to heddle; MPI_COMM_WORLD, which it never frees, stays what it was.
 int Backend::free_comm(int (*next)(void*), MPI_Comm* comm) {
   // A callback of MPI_COMM_SELF's frees what a library keeps: there heddle has ended.
-  if (comm == nullptr || *comm == MPI_COMM_NULL || closed_.load(std::memory_order_acquire)) return next(comm);
-  const MPI_Comm ending = *comm;
-  Ending until_freed(registry_, ending);
-  const int rc = next(comm);
-  if (rc == MPI_SUCCESS || *comm != ending) until_freed.has_freed();
-  return rc;
+  if (comm == nullptr || *comm == MPI_COMM_NULL || *comm == MPI_COMM_WORLD ||
+      closed_.load(std::memory_order_acquire))
+    return next(comm);
+  if (registry_.find(*comm) != nullptr) mpi_.Comm_delete_attr(*comm, comm_keyval_);
+  const Ending until_freed(*comm);
+  return next(comm);
 }
 
 // MPI_Finalize deletes the attributes of MPI_COMM_SELF first of all, while MPI still works: for who calls
@@ -88,19 +102,16 @@ void Backend::end(bool last) {
 }
 
 void Backend::stop_serving() {
-  closed_.store(true, std::memory_order_release);
+  const bool was_closed = closed_.exchange(true, std::memory_order_acq_rel);
   // First of all, because the other ranks may end their communicators in another order.
   for (CommState* state : registry_.all()) {
     if (state->communicator == nullptr) continue;
     if (DevicePath* const path = state->communicator->device_path(); path != nullptr) path->let_go();
     if (NodesPath* const path = state->communicator->nodes_path(); path != nullptr) path->let_go();
   }
-  for (CommState* state : registry_.all()) {
-    state->mode = Mode::host;
-    state->savings.reset();
-    state->communicator.reset();
-    state->p2p.reset();
-  }
+  for (CommState* state : registry_.all())
+    let_go(*state);
+  if (!was_closed) sum_up();
 }
 
 void Backend::shut_down() {

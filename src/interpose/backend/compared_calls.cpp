@@ -22,8 +22,7 @@ CollectiveCall Backend::described(const void* in, const void* out, std::int64_t 
   // Datatypes of the program's own may differ, and with them the counts.
   if (row == nullptr || (state.pairs != nullptr && !map_->has(*state.pairs, type, op)))
     return CollectiveCall::of(Kind::allreduce_elsewhere);
-  if (count < 0 || in == nullptr || out == nullptr || in == out || out == MPI_IN_PLACE)
-    return CollectiveCall::of(Kind::allreduce_elsewhere);
+  if (count < 0 || is_mistake(in, out, count)) return CollectiveCall::of(Kind::allreduce_elsewhere);
   return CollectiveCall::allreduce(static_cast<std::size_t>(count), row->type, mapped);
 }
 

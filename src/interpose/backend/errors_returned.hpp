@@ -1,6 +1,6 @@
 // While one exists errors on a communicator of the user's are returned, not handled as the user said: for
 // what heddle asks of the host that may fail where the program would not have. Other threads' errors there
-// are returned as well meanwhile.
+// are returned as well meanwhile, and what they set there stays.
 #pragma once
 
 #include "interpose/backend/host_mpi.hpp"
@@ -17,7 +17,11 @@ class ErrorsReturned {
   ErrorsReturned& operator=(const ErrorsReturned&) = delete;
   ~ErrorsReturned() {
     if (!known_) return;
-    mpi_.Comm_set_errhandler(comm_, before_);
+    MPI_Errhandler now = MPI_ERRHANDLER_NULL;
+    if (mpi_.Comm_get_errhandler(comm_, &now) == MPI_SUCCESS) {
+      if (now == MPI_ERRORS_RETURN) mpi_.Comm_set_errhandler(comm_, before_);
+      mpi_.Errhandler_free(&now);
+    }
     mpi_.Errhandler_free(&before_);
   }
 

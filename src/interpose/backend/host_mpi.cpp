@@ -6,6 +6,7 @@ namespace heddle::backend {
 
 Result<HostMpi> load_host_mpi(const HeddleHostSymbols& symbols) {
   HostMpi mpi;
+  mpi.version = symbols.version;
 #define HEDDLE_LOAD(name)                                                                         \
   mpi.name = reinterpret_cast<decltype(mpi.name)>(symbols.find(symbols.handle, "PMPI_" #name));   \
   if (mpi.name == nullptr) {                                                                      \

@@ -1,5 +1,7 @@
 #include "interpose/backend/host_self.hpp"
 
+#include <limits>
+
 #include "interpose/backend/errors_returned.hpp"
 
 namespace heddle::backend {
@@ -15,6 +17,17 @@ bool HostSelf::open() {
   if (mpi_->Irecv(nullptr, 0, MPI_BYTE, 0, 0, comm_, &pending_) == MPI_SUCCESS) return true;
   close();
   return false;
+}
+
+std::int64_t HostSelf::most_aliased() const {
+  // Open MPI 4 reports this on MPI_COMM_WORLD, Open MPI 5 on MPI_COMM_SELF.
+  const ErrorsReturned of_world(*mpi_, MPI_COMM_WORLD);
+  const ErrorsReturned of_self(*mpi_, MPI_COMM_SELF);
+  int values[2] = {};
+  for (int count = 1; count <= 2; ++count) {
+    if (mpi_->Allreduce(values, values, count, MPI_INT, MPI_SUM, comm_) != MPI_SUCCESS) return count - 1;
+  }
+  return std::numeric_limits<std::int64_t>::max();
 }
 
 void HostSelf::close() {

@@ -2,6 +2,8 @@
 // error handlers or attribute callbacks, and a handle on the host's progress.
 #pragma once
 
+#include <cstdint>
+
 #include "interpose/backend/host_mpi.hpp"
 
 namespace heddle::backend {
@@ -16,6 +18,10 @@ class HostSelf {
   bool open();
   // While MPI still works. Nobody may be in progress().
   void close();
+
+  // Of how many elements the host takes one buffer as both of MPI_Allreduce's, which MPI forbids, and adds up
+  // there: MPICH none, unless it checks nothing, Open MPI one.
+  std::int64_t most_aliased() const;
 
   // Errors on it are returned.
   MPI_Comm comm() const { return comm_; }

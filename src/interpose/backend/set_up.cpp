@@ -352,11 +352,11 @@ void SetUp::run(MPI_Comm comm, CommState& state, DatatypeMap& map) {
       mpi_.Comm_compare(comm, MPI_COMM_WORLD, &same) == MPI_SUCCESS && same != MPI_UNEQUAL) {
     all_ranks_message_.store(true, std::memory_order_relaxed);
   }
-  state.explain = state.rank == 0 && log_.wants(LogLevel::info);
+  state.explain = log_.wants(state.rank == 0 ? LogLevel::info : LogLevel::debug);
   if (!state.explain) return;
   log_.info(state.name + ": " + state.communicator->describe());
   if (!config_.compress.empty())
-    log_.info(state.name + ": sums of gradients " +
+    log_.info(state.name + ": large sums of floats " +
               (state.savings ? "are sent as " + config_.compress + " (HEDDLE_COMPRESS)"
                              : "stay as they are: HEDDLE_COMPRESS is for what goes between nodes"));
 }

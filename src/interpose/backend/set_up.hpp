@@ -52,6 +52,8 @@ class SetUp {
 
   const Config& config() const { return config_; }
   const Log& log() const { return log_; }
+  // What is odd about this rank's environment and was not said in a set-up, as none came to it.
+  void say_rest() { say_complaints(true); }
   // Logs an error that may be the last of the job.
   void last_words(const std::string& text) const;
 

@@ -181,6 +181,7 @@ int PMPI_Comm_call_errhandler(MPI_Comm, int);
 int PMPI_Comm_compare(MPI_Comm, MPI_Comm, int*);
 int PMPI_Comm_create(MPI_Comm, MPI_Group, MPI_Comm*);
 int PMPI_Comm_create_keyval(MPI_Comm_copy_attr_function*, MPI_Comm_delete_attr_function*, int*, void*);
+int PMPI_Comm_delete_attr(MPI_Comm, int);
 int PMPI_Comm_free(MPI_Comm*);
 int PMPI_Comm_get_errhandler(MPI_Comm, MPI_Errhandler*);
 int PMPI_Comm_get_name(MPI_Comm, char*, int*);

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace heddle::tools {
+namespace heddle {
 
 // By the variables that MPIs' launchers set for each rank.
 inline bool started_by_mpi() {
@@ -35,11 +35,11 @@ inline std::string other_launcher(const std::string& own = "") {
     if (wanted > 1)
       return fmt::format(
           "this mpiexec belongs to another MPI than the program was built for{}: it started {} processes "
-          "({}), each of "
-          "which is alone; start it with mpiexec.mpich -n {}",
+          "({}), each of which is alone; start it with that MPI's own (on Debian mpiexec.mpich or "
+          "mpiexec.openmpi) -n {}",
           own.empty() ? "" : " (" + own + ")", wanted, name, wanted);
   }
   return "";
 }
 
-}  // namespace heddle::tools
+}  // namespace heddle
