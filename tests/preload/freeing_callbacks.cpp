@@ -31,6 +31,33 @@ void use(MPI_Comm comm, int keyval, bool early, const char* where) {
   if (!early) MPI_Comm_set_attr(comm, keyval, nullptr);
 }
 
+bool refuses = false;
+
+int on_refused_delete(MPI_Comm /*comm*/, int /*keyval*/, void* /*attribute*/, void* /*extra*/) {
+  return refuses ? MPI_ERR_OTHER : MPI_SUCCESS;
+}
+
+// A callback that refuses, whose attribute comes before heddle's on some ranks and after it on others: to all
+// of them the communicator stays, or to none.
+void check_refusal() {
+  MPI_Comm comm;
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  for (MPI_Comm each : {comm, MPI_COMM_WORLD, MPI_COMM_SELF})
+    MPI_Comm_set_errhandler(each, MPI_ERRORS_RETURN);
+  int keyval;
+  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_refused_delete, &keyval, nullptr);
+  use(comm, keyval, job::rank_of(comm) == 0, "before a refusal");
+  refuses = true;
+  MPI_Comm kept = comm;
+  if (MPI_Comm_free(&kept) == MPI_SUCCESS || kept != comm)
+    job::fail("was freed against the program's callback");
+  for (int i = 0; i < 6; ++i)
+    check_sum(comm, "after a refusal");
+  refuses = false;
+  MPI_Comm_free(&comm);
+  MPI_Comm_free_keyval(&keyval);
+}
+
 void end(MPI_Comm* comm, int round) {
   if (round % 2 == 0)
     MPI_Comm_free(comm);
@@ -57,6 +84,7 @@ int main(int argc, char** argv) {
     end(&comm, round);
   }
   if (called != 2 * kRounds) job::fail("%d callbacks", called);
+  check_refusal();
 
   // What the host refuses to free stays served.
   job::warm_up(MPI_COMM_WORLD);

@@ -49,6 +49,13 @@ const Mistake kMistakes[] = {negative_count, wrong_root, no_such_sum, no_operati
 #endif
                              uncommitted};
 
+// One element in one buffer: no mistake to Open MPI, and so none on one rank alone.
+#ifdef OPEN_MPI
+constexpr bool kTakesOneForBoth = true;
+#else
+constexpr bool kTakesOneForBoth = false;
+#endif
+
 // Before the `at`-th pair of calls: heddle takes the communicator over at the second.
 void check(Mistake mistake, int at) {
   MPI_Comm comm;
@@ -64,7 +71,10 @@ void check(Mistake mistake, int at) {
     MPI_Bcast(&x, 1, MPI_INT, 0, comm);
     if (x != i + 1) job::fail("bcast %d after a mistake in %d: %d", i, at, x);
     int sum = 0;
-    if (i > 0) MPI_Allreduce(&x, &sum, 1, MPI_INT, MPI_SUM, comm);
+    if (i > 0 && kTakesOneForBoth && rank == size - 1)
+      MPI_Allreduce(&(sum = x), &sum, 1, MPI_INT, MPI_SUM, comm);
+    else if (i > 0)
+      MPI_Allreduce(&x, &sum, 1, MPI_INT, MPI_SUM, comm);
     if (i > 0 && sum != size * x) job::fail("sum %d after a mistake in %d: %d", i, at, sum);
   }
   if (job::served_by(0, 8, comm) == "host") job::fail("left to the host");
