@@ -61,7 +61,7 @@ int Job::local_rank() const {
 }
 
 std::string Job::other_launcher() const {
-  return has_mpi_ && size_ == 1 ? other_launcher(host::library()) : "";
+  return has_mpi_ && size_ == 1 ? heddle::other_launcher(host::library()) : "";
 }
 
 void Job::reduce(std::span<double> values, bool largest) const {

@@ -27,7 +27,7 @@ Launcher find_launcher() {
 }
 
 std::string other_launcher(Launcher launcher, int size) {
-  return launcher == Launcher::mpi && size == 1 ? other_launcher() : "";
+  return launcher == Launcher::mpi && size == 1 ? heddle::other_launcher() : "";
 }
 
 Result<std::unique_ptr<Launch>> start(Launcher launcher, const Config& config) {
