@@ -153,8 +153,8 @@ void SparsePlanner::report(const Kind& kind, const SparseChoice& choice) const {
   if (rank_ != 0 || !log_.wants(LogLevel::info)) return;
   const SparseCall& call = kind.call;
   std::string text = fmt::format(
-      "sparse allreduce of about {} entries of {} in dimension {}, {}% of them different: ", call.total,
-      dtype_name(call.type), call.dimension, (2 * kind.sixteenths + 1) * 100 / 32);
+      "sparse allreduce of about {} entries of {} on all ranks, in dimension {}, {}% of them different: ",
+      call.total, dtype_name(call.type), call.dimension, (2 * kind.sixteenths + 1) * 100 / 32);
   const std::string streams =
       fmt::format("{} at {:.1f} us", choice.streams.algorithm->name, choice.streams.price_ns / 1e3);
   if (call.may_be_bitmaps && !std::isfinite(choice.bitmaps_ns)) {
