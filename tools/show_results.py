@@ -17,10 +17,13 @@ import json
 import math
 import pathlib
 import random
+import signal
 import statistics
 import sys
+import textwrap
 
 PROGRAM = pathlib.Path(sys.argv[0]).name
+VERSION = "0.1.0"  # as in heddle.h
 BOOTSTRAPS = 2000
 LEAST_TURNS = 6  # for an interval of 95%
 SCHEMA = 1  # the latest that is known here; files of before say none
@@ -30,8 +33,18 @@ OTHER_LOOKS = {"color": "#D55E00", "marker": "s"}
 HEDDLE_LOOKS = {"color": "#0072B2", "marker": "o"}
 
 
+# A rank that is interrupted so often waits for its core, and the benchmarks say so (osu_style_bench/common/placement.cpp).
+INTERRUPTIONS = {"most": 10, "per_second": 25}
+
+
 def times(us):
-    return f"{us:.3g}" if us < 1000 else f"{us:,.0f}"
+    """Three digits that say something, or all of a whole number."""
+    decimals = max(0, 2 - math.floor(math.log10(us))) if us > 0 else 0
+    return f"{us:,.{decimals}f}"
+
+
+def count(number, one, several=None):
+    return f"{number} {one if number == 1 else several or one + 's'}"
 
 
 def other(result):
@@ -39,9 +52,71 @@ def other(result):
     return "staged" if result["settings"].get("versus") == "staged" else "MPI"
 
 
+def host_serves(result):
+    """Whether the preload library was there, but left the calls to the host MPI."""
+    return "the host MPI serves this" in result.get("mode", "")
+
+
+def measured(result):
+    """What the benchmark calls the side that is compared: no times of the host MPI's are heddle's."""
+    return "preload" if host_serves(result) else "heddle"
+
+
+def compared(result):
+    return "geometric_mean_ratio" in result
+
+
+def job(result):
+    """What was measured."""
+    settings, hosts = result["settings"], result.get("hosts")
+    kinds = [text for name, text in (("in_place", "in place"), ("warm_buffers", "warm buffers"), ("alloc_mem", "alloc-mem")) if settings.get(name)]
+    kinds += ["root 0"] * (settings.get("root") == "fixed" and compared(result))
+    ranks = count(result["ranks"], "rank") + (f" on {count(hosts, 'host')}" if hosts else "")
+    return ", ".join(filter(None, [result["program"], ranks, settings.get("dtype"), *kinds]))
+
+
+def libraries(result):
+    """Who was measured. Of buffers on a GPU the mode names it."""
+    return ", ".join(filter(None, [result.get("mode"), result.get("mpi_library", "").replace(" Version: ", " ")]))
+
+
+def built(result):
+    build = result.get("build", {})
+    return "build " + " ".join(build[key] for key in ("source", "type") if key in build) if build else None
+
+
+def when(result):
+    return result["date"].replace("T", " ").replace("Z", " UTC") if "date" in result else None
+
+
+def caption(*parts):
+    return "; ".join(filter(None, parts))
+
+
+def warnings(result):
+    """What takes their meaning from the figures; most of it the benchmark said on standard error."""
+    texts = []
+    if host_serves(result) and compared(result):
+        texts.append("both sides are the host MPI, since the preload library left these calls to it")
+    noise = result.get("interruptions") or {}
+    often = all(noise.get(key, 0) >= least for key, least in INTERRUPTIONS.items())
+    interrupted = f"a rank was interrupted {noise['most']} times, {noise['per_second']:.0f} times a second" if often else None
+    if why := result.get("lack_of_cores") or interrupted:
+        texts.append(f"{why}; times are those of waiting for a core as well")
+    if wrong := [f"{row['bytes']} bytes" if "bytes" in row else f"{row['density_percent']:g}%" for row in result["rows"] if row.get("valid") is False]:
+        texts.append(f"results were wrong at {', '.join(wrong)}")
+    return texts
+
+
+def print_head(result, text):
+    print(text + "\n")
+    for warning in warnings(result):
+        print(f"**Warning:** {warning}.\n")
+
+
 def print_table(result):
-    print(f"{result['program']}, {result['ranks']} ranks, {result['mpi_library']}, heddle {result['heddle_version']}\n")
-    print(f"| bytes | {other(result)}, us | heddle, us | ratio | 95% interval | algorithm |")
+    print_head(result, caption(job(result), libraries(result), built(result), when(result)))
+    print(f"| bytes | {other(result)}, us | {measured(result)}, us | ratio | 95% interval | algorithm |")
     print("|---:|---:|---:|---:|---|---|")
     for row in result["rows"]:
         low, high = row["ratio_ci95"]
@@ -67,7 +142,7 @@ def plain_cell(key, value):
 
 def print_plain(result):
     """A benchmark without --vs: what it prints with --full; of non-blocking collectives medians, and overlap."""
-    print(f"{result['program']}, {result['ranks']} ranks, {result['mode']}, {result['mpi_library']}, heddle {result['heddle_version']}\n")
+    print_head(result, caption(job(result), libraries(result), built(result), when(result)))
     columns = [(key, name) for key, name in PLAIN if any(row.get(key, "-") != "-" for row in result["rows"])]
     print("| bytes | " + " | ".join(name for _, name in columns) + " |\n|" + "---:|" * (len(columns) + 1))
     for row in result["rows"]:
@@ -86,9 +161,8 @@ def ratio(value):
 def print_sparse(result):
     """heddle_sparse_allreduce: a row for each density."""
     settings, wire, host = result["settings"], result["wire_bytes_per_second"], result["settings"]["mpi"]
-    print(f"{result['program']}, {result['ranks']} ranks, {result['mpi_library']}, heddle {result['heddle_version']}; "
-          f"dimension {settings['dimension']:,}, {settings['dtype']}, {settings['pattern']}, {settings['api']}"
-          + (f"; wire {wire / 1e6:,.0f} MB/s" if wire else "") + "\n")
+    vectors = f"dimension {settings['dimension']:,}, {settings['pattern']}, {settings['api']}"
+    print_head(result, caption(job(result), vectors, wire and f"wire {wire / 1e6:,.0f} MB/s", libraries(result), built(result), when(result)))
     columns = ["density, %", "entries", "result", "overlap", "sparse, us", "dense, us", *["MPI, us"] * host,
                "dense/sparse", "95% interval", *["MPI/sparse", "95% interval"] * host, "bytes sent", "of pairs", "of wire", "algorithm"]
     print("| " + " | ".join(columns) + " |\n|" + "---:|" * (len(columns) - 1) + "---|")
@@ -121,7 +195,7 @@ def spread(theirs, ours):
 
 
 def print_mean(ratios, turns):
-    print(f"\nGeometric mean of the ratios {math.exp(statistics.mean(map(math.log, ratios))):.2f}, the lowest {min(ratios):.3f}; {turns} turn{'' if turns == 1 else 's'}.")
+    print(f"\nGeometric mean of the ratios {math.exp(statistics.mean(map(math.log, ratios))):.2f}, the lowest {min(ratios):.3f}; {count(turns, 'turn')}.")
 
 
 def print_turns(peer, samples):
@@ -162,7 +236,10 @@ def print_over_hosts(result):
     """osu_style_bench/over_hosts.py: its own table, from its samples."""
     settings = result["settings"]
     rate = "links not shaped" if settings["rate"] == "none" else f"links of {settings['rate']}"
-    print(f"over_hosts.py, {settings['collective']}, {settings['hosts']} hosts of {settings['ranks_per_host']} ranks, {rate}, heddle under {settings.get('under', 'mpich')}\n")
+    hosts = f"{count(settings['hosts'], 'host')} of {count(settings['ranks_per_host'], 'rank')}"
+    source = result.get("heddle_source")
+    print(caption(f"over_hosts.py, {settings['collective']}, {hosts}, {rate}, heddle under {result.get('under_version') or settings.get('under', 'mpich')}",
+                  result.get("peer_version"), source and f"build {source}", when(result)) + "\n")
     of_side = {"peer": result["peer"], **result.get("tuned", {}), "heddle": result["heddle"]}
     print_turns(settings["peer"], {side: [{int(size): us for size, us in turn.items()} for turn in turns] for side, turns in of_side.items()})
     print()
@@ -183,7 +260,7 @@ def order_interval(values):
 def of_launches(values):
     """The cells of a ratio over launches: its median, and the interval or, of too few, the range."""
     low, high = order_interval(values) or (min(values), max(values))
-    return f"{statistics.median(values):.2f} | {low:.2f} to {high:.2f}"
+    return f"{statistics.median(values):.2f} | " + (f"{low:.2f} to {high:.2f}" if len(values) > 1 else "-")
 
 
 def of_the_launch(name):
@@ -217,33 +294,40 @@ def difference(paths, results):
     return ""
 
 
-def print_launches(results):
+def print_launches(paths, results):
     """A launch is the unit: where its processes and pages came to lie is the same for all of its rounds, and so in none of its intervals."""
     first = results[0]
     name = "95% interval" if len(results) >= LEAST_TURNS else "range"
-    print(f"{first['program']}, {first['ranks']} ranks, {first['mpi_library']}, heddle {first['heddle_version']}; {len(results)} launches\n")
-    print(f"| bytes | {other(first)}, us | heddle, us | ratio | {name} |\n|---:|---:|---:|---:|---|")
+    launches = count(len(results), "launch", "launches")
+    print(caption(job(first), libraries(first), built(first), launches) + "\n")
+    for path, result in zip(paths, results):
+        for warning in warnings(result):
+            print(f"**Warning:** {path}: {warning}.\n")
+    print(f"| bytes | {other(first)}, us | {measured(first)}, us | ratio | {name} |\n|---:|---:|---:|---:|---|")
     for rows in zip(*(result["rows"] for result in results)):
         cells = [times(statistics.median(row[side]["median_us"] for row in rows)) for side in ("host", "heddle")]
         print(f"| {rows[0]['bytes']} | {cells[0]} | {cells[1]} | {of_launches([row['ratio'] for row in rows])} |")
     median, _, limits = of_launches([result["geometric_mean_ratio"] for result in results]).partition(" | ")
-    print(f"\nGeometric mean of the ratios {median} ({name} {limits}), medians over {len(results)} launches.\n")
+    over = f" ({name} {limits}), medians over {launches}" if len(results) > 1 else ", of 1 launch"
+    print(f"\nGeometric mean of the ratios {median}{over}.\n")
 
 
 def cliffs(rows, side):
-    """For each size but the ends: (time as a multiple of what lies on the line between its neighbours, bytes)."""
+    """For each size but the ends: (time as a multiple of what lies on the line between its neighbours, bytes of these and of itself)."""
     for before, here, after in zip(rows, rows[1:], rows[2:]):
         share = (here["bytes"] - before["bytes"]) / (after["bytes"] - before["bytes"])
         first, last = before[side]["median_us"], after[side]["median_us"]
-        yield here[side]["median_us"] / (first + share * (last - first)), here["bytes"]
+        yield here[side]["median_us"] / (first + share * (last - first)), before["bytes"], here["bytes"], after["bytes"]
 
 
 def print_cliffs(result):
     """No size should take much longer than its neighbours let expect: where one does, a switch comes too early or too late."""
-    for side, name in (("heddle", "heddle"), ("host", other(result))):
-        if len(result["rows"]) > 2:
-            worst, size = max(cliffs(result["rows"], side))
-            print(f"{name}: no size takes more than {worst:.2f} times what lies on the line between its neighbours ({size} bytes).")
+    if len(result["rows"]) < 3:
+        return
+    for side, name in (("heddle", measured(result)), ("host", other(result))):
+        worst, before, size, after = max(cliffs(result["rows"], side))
+        print(f"{name}: {size} bytes stand out most: they take {worst:.2f} times as long as a straight line from {before} to {after} bytes would have it.")
+    print()
 
 
 def size_label(size):
@@ -258,11 +342,54 @@ def size_scale(sizes):
     return {"value": "symlog", "linthresh": min(filter(None, sizes), default=1)} if 0 in sizes else {"value": "log"}
 
 
+def marks(low, high):
+    """Readable places on a logarithmic axis from low to high: 0.5, 1, 2, 5, 10, powers of ten where it is long, equal steps where it is short."""
+    powers = [10.0 ** power for power in range(-6, 10)]
+    digits = [digit * power for power in powers for digit in (1, 2, 5)]
+    if high / low < 10:
+        step = next(digit for digit in digits if (high - low) / digit <= 6)
+        return [number * step for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
+    return [mark for mark in (digits if high / low < 1000 else powers) if low <= mark <= high]
+
+
+def use_log_axis(axes, low, high):
+    axes.set_yscale("log")
+    axes.set_ylim(low, high)
+    axes.set_yticks(marks(low, high), [f"{mark:,.9g}" for mark in marks(low, high)])
+    axes.minorticks_off()
+    axes.grid(alpha=0.3)
+
+
 def title(result):
-    settings = result["settings"]
-    kinds = [text for name, text in (("warm_buffers", "warm"), ("in_place", "in place"), ("alloc_mem", "MPI_Alloc_mem")) if settings.get(name)]
-    what = ", ".join([result["program"].removeprefix("heddle_"), f"{result['ranks']} ranks", *kinds])
-    return "\n".join(filter(None, [what, result.get("machine", {}).get("cpu")]))
+    lines = [job(result).removeprefix("heddle_"), libraries(result), result.get("machine", {}).get("cpu"), *(f"Warning: {text}" for text in warnings(result))]
+    return "\n".join(textwrap.fill(line, 60) for line in lines if line)
+
+
+def plot_times(axes, result):
+    sizes = [row["bytes"] for row in result["rows"]]
+    medians = {side: [row[side]["median_us"] for row in result["rows"]] for side in ("host", "heddle")}
+    for side, name, looks in (("host", other(result), OTHER_LOOKS), ("heddle", measured(result), HEDDLE_LOOKS)):
+        axes.plot(sizes, medians[side], ms=3, label=name, **looks)
+    axes.set(ylabel="microseconds (median)")
+    use_log_axis(axes, min(map(min, medians.values())) / 1.3, max(map(max, medians.values())) * 1.3)
+    axes.set_title(title(result), fontsize=9)
+    axes.legend()
+
+
+def plot_ratios(axes, result):
+    sizes = [row["bytes"] for row in result["rows"]]
+    lows, highs = zip(*(row["ratio_ci95"] for row in result["rows"]))
+    axes.vlines(sizes, lows, highs, color=HEDDLE_LOOKS["color"], alpha=0.35, lw=4, label="95% interval of this run")
+    axes.plot(sizes, [row["ratio"] for row in result["rows"]], ms=3, **HEDDLE_LOOKS)
+    axes.axhline(1, color="black", lw=0.8)
+    axes.set(xlabel="bytes", ylabel=f"{other(result)} / {measured(result)}")
+    axes.set_title(f"above 1: {measured(result)} is faster", fontsize=9, loc="left")
+    axes.legend(fontsize=8, loc="lower right", bbox_to_anchor=(1.02, 0.98), frameon=False)
+    use_log_axis(axes, min(0.8, *lows) / 1.1, max(1.25, *highs) * 1.1)
+    axes.set_xscale(**size_scale(sizes))
+    ticks = sizes[:: max(1, len(sizes) // 6)]
+    axes.set_xticks(ticks, [size_label(s) for s in ticks], rotation=30)
+    axes.minorticks_off()
 
 
 def plot(results, path):
@@ -275,28 +402,8 @@ def plot(results, path):
     figure, axes = pyplot.subplots(2, len(results), figsize=(5 * len(results), 7), sharex="col", squeeze=False,
                                    gridspec_kw={"height_ratios": (2, 1)})
     for column, result in enumerate(results):
-        above, below = axes[:, column]
-        sizes = [row["bytes"] for row in result["rows"]]
-        for side, name, looks in (("host", other(result), OTHER_LOOKS), ("heddle", "heddle", HEDDLE_LOOKS)):
-            above.plot(sizes, [row[side]["median_us"] for row in result["rows"]], ms=3, label=name, **looks)
-        above.set_xscale(**size_scale(sizes))
-        above.set(yscale="log", ylabel="microseconds (median)")
-        above.set_title(title(result), fontsize=11)
-        above.legend()
-        above.grid(alpha=0.3)
-        below.fill_between(sizes, *zip(*(row["ratio_ci95"] for row in result["rows"])), color=HEDDLE_LOOKS["color"], alpha=0.3, lw=0)
-        below.plot(sizes, [row["ratio"] for row in result["rows"]], ms=3, **HEDDLE_LOOKS)
-        below.set_title("above 1: heddle is faster", fontsize=9, loc="left")
-        below.axhline(1, color="black", lw=0.8)
-        below.set_xscale(**size_scale(sizes))
-        below.set(xlabel="bytes", ylabel=f"{other(result)} / heddle")
-        below.set_yscale("log" if max(row["ratio"] for row in result["rows"]) > 100 else "linear")
-        if below.get_yscale() == "linear":
-            below.set_ylim(bottom=0)
-        below.grid(alpha=0.3)
-        ticks = sizes[:: max(1, len(sizes) // 6)]
-        below.set_xticks(ticks, [size_label(s) for s in ticks], rotation=30)
-        below.minorticks_off()
+        plot_times(axes[0, column], result)
+        plot_ratios(axes[1, column], result)
     figure.tight_layout()
     try:
         figure.savefig(path, dpi=90)
@@ -306,7 +413,14 @@ def plot(results, path):
 
 def read(path):
     """What a benchmark or over_hosts.py wrote; ValueError where none did."""
-    result = json.loads(path.read_text())
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as problem:
+        raise ValueError(f"not what heddle's benchmarks write with --json, or not all of it: line {problem.lineno}, column {problem.colno}: {problem.msg}") from problem
+    except UnicodeDecodeError as problem:
+        raise ValueError(f"not what heddle's benchmarks write with --json: byte {problem.start} is no UTF-8") from problem
+    except OSError as problem:
+        raise ValueError(problem.strerror) from problem
     if isinstance(result, dict) and ("program" in result and "rows" in result or is_over_hosts(result)):
         check_schema(result)
         return result
@@ -341,33 +455,37 @@ class Help(argparse.RawDescriptionHelpFormatter):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=Help)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # who reads the tables may have seen enough
+    # In one line, as help2man takes it.
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=Help, usage="%(prog)s [-h] [-v] [--plot PICTURE | --launches] FILE.json ...")
+    parser.add_argument("-v", "--version", action="version", version=f"{PROGRAM} {VERSION}")
     parser.add_argument("results", nargs="+", type=pathlib.Path, metavar="FILE.json", help="what a benchmark, or over_hosts.py, wrote with --json")
-    parser.add_argument("--plot", metavar="PICTURE", help="draw times and ratios of all FILEs into this file, and print no table")
-    parser.add_argument("--launches", action="store_true",
-                        help="the FILEs are launches of one command: print medians over them; from six on there are 95%% intervals")
+    pictures = parser.add_mutually_exclusive_group()
+    pictures.add_argument("--plot", metavar="PICTURE", help="draw times and ratios of all FILEs into this file, and print no table")
+    pictures.add_argument("--launches", action="store_true",
+                          help="the FILEs are launches of one command: print medians over them; from six on there are 95%% intervals")
     args = parser.parse_args()
     results = []
     for path in args.results:
         try:
             result = read(path)
-        except (OSError, ValueError) as problem:
+        except ValueError as problem:
             parser.error(f"{path}: {problem}")
         results.append(result)
         tables = "dimension" in result.get("settings", {}) or is_over_hosts(result)
         if tables and args.plot:
             parser.error(f"{path}: results of {result.get('program', 'over_hosts.py')} are shown as tables only, without --plot")
-        if args.plot and "geometric_mean_ratio" not in result:
+        if args.plot and not compared(result):
             parser.error(f"{path}: --plot draws two sides, and this is of one; write it with --vs mpi, or leave --plot out for a table")
     if args.launches:
-        if any("geometric_mean_ratio" not in result for result in results):
+        if not all(map(compared, results)):
             parser.error("--launches: takes results of --vs mpi or --vs staged alone")
         if text := difference(args.results, results):
             parser.error(f"--launches: these are not of one command: {text}")
         for number, result in enumerate(results):
             if (before := results.index(result)) < number:
                 parser.error(f"--launches: {args.results[before]} and {args.results[number]} are the same launch")
-        print_launches(results)
+        print_launches(args.results, results)
         return
     if args.plot:
         plot(results, args.plot)
@@ -379,7 +497,7 @@ def main():
         if "dimension" in result["settings"]:
             print_sparse(result)
             continue
-        if "geometric_mean_ratio" not in result:
+        if not compared(result):
             print_plain(result)
             continue
         print_table(result)

@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "support"))
 import native_ranks  # noqa: E402
 
 
@@ -138,8 +139,11 @@ def check_preload(mpiexec, program, preload):
     for setting, served in (("1", collective), ("0", False)):
         launch = ["-genv", "LD_PRELOAD", preload, "-genv", "HEDDLE_ENABLE", setting, "-n", "2", program, "-m", "4:8", "-x", "5", "-i", "20"]
         for more in ([], ["--vs", "mpi", "--rounds", "6"]) if collective else ([],):
-            done = subprocess.run([mpiexec, *launch, *more], capture_output=True, text=True, timeout=100, check=False)
+            path = pathlib.Path(tempfile.mkdtemp(), "results.json")
+            done = subprocess.run([mpiexec, *launch, *more, "--json", path], capture_output=True, text=True, timeout=100, check=False)
             assert done.returncode == 0, done.stderr
+            shown = subprocess.run([sys.executable, ROOT / "tools" / "show_results.py", path], capture_output=True, text=True, check=True).stdout
+            assert ("both sides are the host MPI" in shown) == ("| preload, us |" in shown) == (more != [] and not served), shown
             assert re.search(r"^# MPI with heddle [\d.]+ preloaded; ", done.stdout, re.M) is not None or not served, done.stdout
             assert ("preloaded, but the host MPI serves this" in done.stdout) != served, done.stdout
             assert ("heddle(us)" in done.stdout) == (served and more != []), done.stdout

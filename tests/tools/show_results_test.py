@@ -3,6 +3,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,62 @@ class ShowResults(unittest.TestCase):
         shown = show(RESULTS)
         self.assertEqual(shown.returncode, 0, shown.stderr)
         self.assertIn("|---", shown.stdout)
+
+    def test_a_table_says_what_it_is_of(self):
+        """Of whom, with which settings, built from what and when; figures of one column have as many digits that say something."""
+        one = json.loads(pathlib.Path(RESULTS).read_text(encoding="utf-8"))
+        one |= {"hosts": 1, "mode": "heddle 0.1.0 native", "build": {"source": "abcdef0", "type": "release"}, "date": "2026-11-27T17:53:52Z"}
+        one["settings"]["in_place"] = True
+        one["rows"] = one["rows"][:4]
+        for row, us in zip(one["rows"], (0.13, 1.1, 26, 1234.5)):
+            row["host"]["median_us"] = us
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "one.json")
+            path.write_text(json.dumps(one), encoding="utf-8")
+            shown = show(path, path).stdout
+            self.assertEqual(shown.count("heddle_allreduce, 2 ranks on 1 host, MPI_FLOAT, in place; heddle 0.1.0 native, MPICH 4.0.2; build abcdef0 release; "
+                                         "2026-11-27 17:53:52 UTC\n\n| bytes | MPI, us | heddle, us |"), 2, shown)
+            self.assertIn("\n\nheddle_allreduce", shown)  # else Markdown joins it to the table before
+            for number, text in enumerate(("0.130", "1.10", "26.0", "1,234")):
+                self.assertIn(f"| {one['rows'][number]['bytes']} | {text} |", shown)
+            self.assertIn("\nMPI: 8 bytes stand out most: they take 0.13 times as long as a straight line from 4 to 16 bytes would have it.\n\n", shown)
+            alone = show("--launches", path).stdout
+            self.assertIn("; 1 launch\n", alone)
+            self.assertRegex(alone, r"Geometric mean of the ratios [\d.]+, of 1 launch\.")
+            self.assertEqual(alone.count(" | - |\n"), 4, alone)
+
+    def test_what_takes_the_meaning_from_figures_is_said(self):
+        """Times of the host MPI under the preload library are nobody else's; ranks without cores, and wrong results."""
+        one = json.loads(pathlib.Path(RESULTS).read_text(encoding="utf-8"))
+        waits = "times are those of waiting for a core as well.\n\n"
+        cases = (({"mode": "heddle 0.1.0 preloaded, but the host MPI serves this"}, "both sides are the host MPI, since the preload library left these calls to it.\n\n"),
+                 ({"lack_of_cores": "2 ranks on vm share 1 core"}, f"2 ranks on vm share 1 core; {waits}"),
+                 ({"interruptions": {"most": 313, "per_second": 89.8}}, f"a rank was interrupted 313 times, 90 times a second; {waits}"),
+                 ({"rows": [{**row, "valid": row["bytes"] not in (8, 32)} for row in one["rows"]]}, "results were wrong at 8 bytes, 32 bytes.\n\n"))
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "one.json")
+            for changes, said in cases:
+                path.write_text(json.dumps({**one, **changes}), encoding="utf-8")
+                shown = show(path).stdout
+                self.assertIn(f"**Warning:** {said}", shown)
+                self.assertEqual(shown.count("Warning"), 1, shown)
+                self.assertIn("| MPI, us | preload, us |" if "mode" in changes else "| MPI, us | heddle, us |", shown)
+                self.assertIn(f"**Warning:** {path}: {said}", show("--launches", path).stdout)
+            path.write_text(json.dumps({**one, "interruptions": {"most": 9, "per_second": 50}}), encoding="utf-8")
+            self.assertNotIn("Warning", show(path).stdout + show(RESULTS).stdout)
+
+    def test_who_reads_may_stop(self):
+        """As head does: no word about it."""
+        reader, writer = os.pipe()
+        os.close(reader)
+        shown = subprocess.run([sys.executable, SHOW, RESULTS], stdout=writer, stderr=subprocess.PIPE, encoding="utf-8", timeout=60, check=False)
+        os.close(writer)
+        self.assertEqual((shown.returncode, shown.stderr), (-signal.SIGPIPE, ""))
+
+    def test_version_is_the_librarys(self):
+        header = (DOCUMENTED.parent.parent / "include" / "heddle" / "heddle.h").read_text(encoding="utf-8")
+        for option in ("-v", "--version"):
+            self.assertIn(f'#define HEDDLE_VERSION_STRING "{show(option).stdout.split()[-1]}"\n', header)
 
     def test_all_results_are_shown_or_named(self):
         """Each file of the documentation: as a table, or what it is is said."""
@@ -89,14 +146,14 @@ class ShowResults(unittest.TestCase):
 
     def test_results_of_one_side_are_a_table(self):
         """As benchmarks write them without --vs: times, bandwidths and overlaps. There is nothing to draw, nor to put together."""
-        head = {"ranks": 2, "mpi_library": "an MPI", "heddle_version": "0.1.0", "mode": "heddle's own API", "settings": {"versus": "nothing"}}
+        head = {"ranks": 2, "mpi_library": "an MPI", "mode": "heddle's own API", "settings": {"versus": "nothing"}}
         times = {"bytes": 8, "buffers": 63, "average_us": 0.7241, "minimum_us": 0.5721, "maximum_us": 1234.5, "iterations": 20, "algorithm": "-"}
         rates = {"bytes": 8, "buffers": 63, "average_mb_per_s": 5321.4, "minimum_mb_per_s": 5321.4, "maximum_mb_per_s": 5321.4, "iterations": 20, "algorithm": "-"}
         overlap = {"bytes": 8, "buffers": 63, "overall_us": 4, "compute_us": 2, "pure_us": 2, "overlap_percent": None, "rounds": 7, "no_overlap_because": "it is too short"}
         cases = [("heddle_allreduce", times, ["| bytes | average, us | minimum, us | maximum, us | iterations |", "| 8 | 0.724 | 0.572 | 1,234 | 20 |"]),
                  ("heddle_allreduce", {**times, "algorithm": "team"}, ["iterations | algorithm |", "| 20 | team |"]),
                  ("heddle_bw", rates, ["| bytes | average, MB/s | minimum, MB/s | maximum, MB/s | iterations |", "| 8 | 5,321 | 5,321 | 5,321 | 20 |"]),
-                 ("heddle_iallreduce", overlap, ["| bytes | overall, us | compute, us | pure, us | overlap, % | rounds |", "| 8 | 4 | 2 | 2 | - | 7 |",
+                 ("heddle_iallreduce", overlap, ["| bytes | overall, us | compute, us | pure, us | overlap, % | rounds |", "| 8 | 4.00 | 2.00 | 2.00 | - | 7 |",
                                                  "8 bytes: no overlap is shown, since it is too short."])]
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "plain.json")
@@ -104,7 +161,7 @@ class ShowResults(unittest.TestCase):
                 path.write_text(json.dumps({**head, "program": program, "rows": [row]}), encoding="utf-8")
                 shown = show(path)
                 self.assertEqual(shown.returncode, 0, shown.stderr)
-                for part in [f"{program}, 2 ranks, heddle's own API, an MPI", *parts]:
+                for part in [f"{program}, 2 ranks; heddle's own API, an MPI\n", *parts]:
                     self.assertIn(part, shown.stdout)
             for arguments, said in ((["--plot", f"{folder}/x.png"], "--plot draws two sides, and this is of one"), (["--launches"], "--launches: takes results of --vs mpi")):
                 refused = show(*arguments, path)
@@ -138,8 +195,17 @@ class ShowResults(unittest.TestCase):
         self.assertIn("matplotlib", drawn.stderr)
 
     def test_a_picture_says_what_was_measured_where(self):
-        self.assertEqual(show_results.title(json.loads(pathlib.Path(RESULTS).read_text(encoding="utf-8"))), "allreduce, 2 ranks\nAMD EPYC")
-        self.assertEqual(show_results.title({"program": "heddle_bcast", "ranks": 4, "settings": {"warm_buffers": True}}), "bcast, 4 ranks, warm")
+        self.assertEqual(show_results.title(json.loads(pathlib.Path(RESULTS).read_text(encoding="utf-8"))),
+                         "allreduce, 2 ranks, MPI_FLOAT\nMPI with heddle 0.1.0 preloaded, MPICH 4.0.2\nAMD EPYC")
+        warm = {"program": "heddle_bcast", "ranks": 4, "hosts": 2, "mode": "heddle 0.1.0 native; device memory of a GPU", "settings": {"warm_buffers": True, "root": "fixed"},
+                "geometric_mean_ratio": 1, "rows": [], "lack_of_cores": "2 ranks on a share 1 core"}
+        self.assertEqual(show_results.title(warm), "bcast, 4 ranks on 2 hosts, warm buffers, root 0\nheddle 0.1.0 native; device memory of a GPU\n"
+                         "Warning: 2 ranks on a share 1 core; times are those of\nwaiting for a core as well")
+
+    def test_places_on_axes_can_be_read(self):
+        for low, high, marks in ((0.09, 34, [0.1, 0.2, 0.5, 1, 2, 5, 10, 20]), (0.8, 1.25, [0.8, 0.9, 1, 1.1, 1.2]), (0.6, 2.1, [1, 1.5, 2]),
+                                 (0.05, 700, [0.1, 1, 10, 100]), (110, 190, [120, 140, 160, 180])):
+            self.assertEqual([round(mark, 9) for mark in show_results.marks(low, high)], marks)
 
     def test_a_picture_has_a_place_for_no_bytes(self):
         self.assertEqual(show_results.size_scale([4, 8]), {"value": "log"})
@@ -164,14 +230,17 @@ class ShowResults(unittest.TestCase):
 
     def test_other_files_are_refused(self):
         with tempfile.TemporaryDirectory() as folder:
-            for name, content in ("text", "size 8"), ("list", "[]"), ("bytes", b"\xff\xfe"), ("missing", None):
+            whole = pathlib.Path(RESULTS).read_text(encoding="utf-8")
+            other = "not what heddle's benchmarks write with --json"
+            for name, content, said in (("text", "size 8", f"{other}, or not all of it: line 1, column 1: "), ("cut", whole[:whole.index("rows")], f"{other}, or not all of it: line "),
+                                        ("list", "[]", "no benchmark wrote it"), ("bytes", b"{\xff\xfe", f"{other}: byte 1 is no UTF-8\n"), ("missing", None, "No such file")):
                 path = pathlib.Path(folder, name)
                 if content is not None:
                     path.write_bytes(content if isinstance(content, bytes) else content.encode())
                 shown = show(path)
                 self.assertNotEqual(shown.returncode, 0, name)
                 self.assertNotIn("Traceback", shown.stderr)
-                self.assertIn(str(path), shown.stderr)
+                self.assertIn(f"error: {path}: {said}", shown.stderr)
             self.assertIn(folder, show(folder).stderr.splitlines()[-1])
 
 
