@@ -42,6 +42,21 @@ TEST(TuneReport, RatiosHaveDigitsThatSaySomething) {
   }
 }
 
+TEST(TuneReport, SaysWhatHadTooLittleTime) {
+  MeasuredChoices measured = measured_with(0.5);
+  const std::string whole = as_text({2, 1, "two ranks", true}, measured);
+  EXPECT_TRUE(has(whole, "Not run: 0 that were expected to take several times as long as the fastest.\n"))
+      << whole;
+  EXPECT_FALSE(has(whole, "ndecided") || has(whole, "no time")) << whole;
+  measured.sizes[0].decided = false;
+  measured.sizes[0].candidates.push_back(measured.sizes[0].candidates[0]);
+  measured.sizes[0].candidates[1].outcome = TrialOutcome::no_time;
+  measured.complete = false;
+  const std::string part = as_text({2, 1, "two ranks", true}, measured);
+  EXPECT_TRUE(has(part, "  (undecided)  ") && has(part, "fastest, 1 that there was no time for.\n")) << part;
+  EXPECT_TRUE(has(part, "\nUndecided: 1 of 1 sizes, whose share of the time was too short. ")) << part;
+}
+
 TEST(TuneReport, SaysWhereRanksWereWithoutTheirCores) {
   MeasuredChoices measured = measured_with(0.5);
   measured.without_core = 0.09;

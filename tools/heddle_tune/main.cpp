@@ -101,7 +101,7 @@ std::string how_to_use(const Subject& subject, const MeasuredChoices& measured, 
     const std::string where =
         decided(measured) == all
             ? ""
-            : fmt::format(" at the {} of {} sizes that there was time for", decided(measured), all);
+            : fmt::format(" at the {} of {} sizes that were decided", decided(measured), all);
     return fmt::format("\n{}: no rules, since nothing was clearly faster than the choice by price{}.\n",
                        output, where);
   }

@@ -75,7 +75,7 @@ struct Row {
 };
 
 std::string measured_text(const TriedSize& tried) {
-  if (!tried.decided) return "(no time)";
+  if (!tried.decided) return "(undecided)";
   return tried.winner == 0 ? "(stays)" : choice_text(tried.candidates[tried.winner].choice);
 }
 
@@ -122,11 +122,13 @@ struct Totals {
   std::vector<double> ratios;  // of prices to times, of all that was run, rising
   std::size_t hopeless = 0;
   std::size_t no_time = 0;
+  std::size_t undecided = 0;  // sizes
 };
 
 Totals totals_of(const MeasuredChoices& measured) {
   Totals totals;
   for (const TriedSize& tried : measured.sizes) {
+    totals.undecided += tried.decided ? 0 : 1;
     for (const TriedCandidate& candidate : tried.candidates) {
       if (was_run(candidate)) totals.ratios.push_back(price_over_time(candidate));
       totals.hopeless += candidate.outcome == TrialOutcome::hopeless ? 1 : 0;
@@ -182,8 +184,10 @@ std::string as_text(const Subject& subject, const MeasuredChoices& measured) {
         totals.ratios.size(), ratio_text(quantile(totals.ratios, 0.5)),
         ratio_text(quantile(totals.ratios, 0.1)), ratio_text(quantile(totals.ratios, 0.9)),
         ratio_text(totals.ratios.front()), ratio_text(totals.ratios.back()));
-  out += fmt::format(". Not run: {} that were expected to be hopeless, {} for want of time.\n",
-                     totals.hopeless, totals.no_time);
+  out += fmt::format(". Not run: {} that were expected to take several times as long as the fastest",
+                     totals.hopeless);
+  if (totals.no_time > 0) out += fmt::format(", {} that there was no time for", totals.no_time);
+  out += ".\n";
   if (measured.without_core > kWithoutCore)
     out += fmt::format(
         "A rank was without its core for {:.0f}% of that: times are those of waiting for a core as well, and "
@@ -191,7 +195,10 @@ std::string as_text(const Subject& subject, const MeasuredChoices& measured) {
         "prices\nto them too small. Tune again where nothing else runs on these cores.\n",
         100 * measured.without_core);
   if (!measured.complete)
-    out += "Some sizes had too little time: the choice by price stays there. --budget gives more.\n";
+    out += fmt::format(
+        "Undecided: {} of {} sizes, whose share of the time was too short. The choice by price stays there; "
+        "--budget gives more.\n",
+        totals.undecided, measured.sizes.size());
   return out;
 }
 
