@@ -43,10 +43,19 @@ using Clock = std::chrono::steady_clock;
 struct Options {
   std::string texts = "/usr/share/common-licenses";
   bool dense = false;
+  bool help = false;
   int epochs = 5;
   int bits = 22;    // 2^bits features
   int batch = 256;  // windows in a step, of all ranks together
 };
+
+constexpr const char* kUsage =
+    "usage: sparse_logistic [--dense] [--bits N] [--epochs N] [--batch N] [--texts FOLDER]\n"
+    "  --dense         sum gradients as whole vectors (default: as sparse ones)\n"
+    "  --bits N        2^N features (default 22)\n"
+    "  --epochs N      passes over the training windows (default 5)\n"
+    "  --batch N       windows in a step over all ranks (default 256)\n"
+    "  --texts FOLDER  licences to learn from (default /usr/share/common-licenses)\n";
 
 Options parse(int argc, char** argv) {
   Options options;
@@ -54,14 +63,16 @@ Options parse(int argc, char** argv) {
       {"--bits", &options.bits}, {"--epochs", &options.epochs}, {"--batch", &options.batch}};
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
-    if (name == "--dense") {
+    if (name == "--help" || name == "-h") {
+      options.help = true;
+    } else if (name == "--dense") {
       options.dense = true;
     } else if (name == "--texts" && i + 1 < argc) {
       options.texts = argv[++i];
     } else if (numbers.count(name) != 0 && i + 1 < argc) {
       *numbers.at(name) = std::clamp(std::atoi(argv[++i]), 1, name == "--bits" ? 30 : 1 << 30);
     } else {
-      throw std::invalid_argument("options are --dense, --bits N, --epochs N, --batch N and --texts FOLDER");
+      throw std::invalid_argument(name + ": no such option, or its value is missing; see --help");
     }
   }
   return options;
@@ -285,6 +296,10 @@ void train(const Options& options, Comm comm) {
 
 int main(int argc, char** argv) try {
   const Options options = parse(argc, argv);
+  if (options.help) {
+    std::fputs(kUsage, stdout);
+    return 0;
+  }
 #ifdef WITH_MPI
   if (std::getenv("RANK") == nullptr) {
     heddle_comm_t comm = nullptr;

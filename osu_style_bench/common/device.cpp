@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cctype>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -27,8 +28,9 @@ bool heddle_takes_gpu_memory(const Job& job, Place place, std::string& problem) 
 std::unique_ptr<Device> Device::open(const Job& job, Place place) {
   Result<std::unique_ptr<gpu::DeviceMemory>> memory = gpu::open_device_memory(job.local_rank());
   if (!memory.ok())
-    std::fprintf(stderr, "rank %d: -d %s: %s; -d host measures the host's memory\n", job.rank(),
-                 name_of(place), memory.status().message().c_str());
+    std::fprintf(stderr, "%s: rank %d: -d %s: %s; -d host measures the host's memory\n",
+                 program_invocation_short_name, job.rank(), name_of(place),
+                 memory.status().message().c_str());
   if (!job.all(memory.ok())) return nullptr;
   const gpu::Kind kind = place == Place::managed ? gpu::Kind::managed : gpu::Kind::device;
   return std::unique_ptr<Device>(new Device(job, kind, std::move(memory).value()));

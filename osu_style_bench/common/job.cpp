@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -140,7 +141,7 @@ std::vector<std::string> Job::gather(const std::string& text) const {
 }
 
 void Job::abort(const std::string& why) const {
-  std::fprintf(stderr, "rank %d: %s\n", rank_, why.c_str());
+  std::fprintf(stderr, "%s: rank %d: %s\n", program_invocation_short_name, rank_, why.c_str());
   std::fflush(stderr);
   if (has_mpi_) host::abort();
   std::_Exit(1);

@@ -49,12 +49,17 @@ const char* description(Kind kind) {
   return "";
 }
 
+// Whether the program takes --vs.
+bool can_compare(const Options& options) {
+  return options.collective() && !options.overlaps();
+}
+
 std::string start_by_mpi(const char* name, const Options& options) {
   std::string text = fmt::format(
       "Start it by MPICH's launcher, which is mpiexec.mpich where plain mpiexec is another MPI's:\n"
       "  mpiexec -n 2 {0}  # the host MPI\n",
       name);
-  if (options.collective() && !options.overlaps()) {
+  if (can_compare(options)) {
     text += fmt::format(
         "  mpiexec -n 2 env LD_PRELOAD=.../libheddle_preload.so {0}  # heddle under MPI's calls\n"
         "  mpiexec -n 2 {0} --vs mpi  # both, by turns\n",
@@ -101,19 +106,19 @@ struct Texts {
 };
 
 void declare(CLI::App& app, Options& options, Texts& texts) {
+  const bool compares = can_compare(options);
   app.set_version_flag("-v,--version", fmt::format("{} {}", program_name(options.kind), heddle_version()));
-  app.add_option("-m,--message-size", texts.sizes,
-                 fmt::format("sizes in bytes, [MIN:]MAX, with K, M or G if you like (default {}:{}M{})",
-                             options.min_bytes, options.max_bytes >> 20,
-                             options.collective() && !options.overlaps() ? "; with --vs up to 16M" : ""));
+  app.add_option(
+      "-m,--message-size", texts.sizes,
+      fmt::format("sizes in bytes, [MIN:]MAX, with K, M or G if you like (default {}:{}M{})",
+                  options.min_bytes, options.max_bytes >> 20, compares ? "; with --vs up to 16M" : ""));
   app.add_option("-i,--iterations", texts.iterations,
-                 options.collective() && !options.overlaps()
-                     ? "timed calls for each size; with --vs of each side, at least one in each round "
-                       "(default: adapts to the time)"
-                     : "timed calls for each size (default: adapts to the time)")
+                 compares ? "timed calls for each size; with --vs of each side, at least one in each round "
+                            "(default: adapts to the time)"
+                          : "timed calls for each size (default: adapts to the time)")
       ->check(CLI::Range(1L, 1'000'000'000L));
   app.add_option("-x,--warmup", texts.warmup,
-                 options.collective() && !options.overlaps()
+                 compares
                      ? "untimed calls before them; with --vs of each side, before its first round (default: "
                        "adapts to the time)"
                      : "untimed calls before them (default: adapts to the time)")
@@ -126,7 +131,8 @@ void declare(CLI::App& app, Options& options, Texts& texts) {
   app.add_option("-d,--accelerator", texts.device, "where buffers lie: host, cuda or managed (default host)");
   app.add_option("-M,--mem-limit", texts.memory,
                  "memory for buffers on each rank (default 256M, or what the largest messages need)");
-  app.add_option("--max-seconds", options.max_seconds, "time for each size and each side (default 1)")
+  app.add_option("--max-seconds", options.max_seconds,
+                 compares ? "time for each size and each side (default 1)" : "time for each size (default 1)")
       ->check(tools::number_between(0.01, 1e6));
   app.add_flag("--warm-buffers", options.warm_buffers,
                "use one buffer again and again (default: a fresh one each time)");
@@ -134,8 +140,9 @@ void declare(CLI::App& app, Options& options, Texts& texts) {
     app.add_flag("--in-place", options.in_place, "send what lies where the sum goes (MPI_IN_PLACE)");
   app.add_flag("--native", options.native, "call heddle's own API instead of MPI");
   app.add_flag("--alloc-mem", options.alloc_mem,
-               "buffers from MPI_Alloc_mem; from heddle_alloc with --native, and with --vs where nothing is "
-               "preloaded");
+               compares ? "buffers from MPI_Alloc_mem; from heddle_alloc with --native, and with --vs where "
+                          "nothing is preloaded"
+                        : "buffers from MPI_Alloc_mem; with --native from heddle_alloc");
   app.add_option("--json", options.json,
                  "write results, samples and a description of the machine to this file");
   if (options.kind == Kind::bandwidth || options.kind == Kind::bidirectional) {
@@ -334,7 +341,7 @@ Parsed parse_options(Kind kind, int argc, const char* const* argv) {
   set_defaults(parsed.options);
   Texts texts;
   CLI::App app(description(kind), program_name(kind));
-  tools::use_help_lines(app);
+  tools::prepare_command_line(app);
   app.footer(examples(kind, parsed.options));
   declare(app, parsed.options, texts);
   try {

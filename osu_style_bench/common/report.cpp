@@ -197,11 +197,11 @@ void Report::footer() const {
   if (!job_.leads() || compared_.empty()) return;
   const Summary summary = summarize(compared_);
   print(fmt::format(
-      "# Geometric mean of ratios {:.3f} (95% interval of this run {:.3f} to {:.3f}) over {} sizes; lowest "
+      "# Geometric mean of ratios {:.3f} (95% interval of this run {:.3f} to {:.3f}) over {} size{}; lowest "
       "{:.3f} at {} B\n# Launches differ by more than that: heddle-show-results --launches puts several "
       "together\n",
-      summary.geometric_mean, summary.interval.low, summary.interval.high, compared_.size(), summary.lowest,
-      summary.lowest_bytes));
+      summary.geometric_mean, summary.interval.low, summary.interval.high, compared_.size(),
+      compared_.size() == 1 ? "" : "s", summary.lowest, summary.lowest_bytes));
 }
 
 void Report::end() {

@@ -71,6 +71,8 @@ void declare(CLI::App& app, SparseOptions& options, Texts& texts) {
       ->check(tools::number_between(0.01, 1e6));
   app.add_flag("--no-mpi", texts.no_mpi, "leave out the host MPI's dense allreduce");
   app.add_option("-d,--accelerator", texts.device, "where vectors lie: host, cuda or managed (default host)");
+  app.add_flag("-f,--full", options.full,
+               "print the intervals of all medians and the number of rounds as well");
   app.add_flag("-c,--validation", options.validate, "check results");
   app.add_flag("--wire", options.wire,
                "measure the bandwidth from rank 0 to the last rank first, and what share of it is used");
@@ -120,7 +122,7 @@ SparseParsed parse_sparse_options(int argc, const char* const* argv) {
   SparseParsed parsed;
   Texts texts;
   CLI::App app("Latency of allreduce (sum) of sparse vectors, beside that of dense ones.", kSparseProgram);
-  tools::use_help_lines(app);
+  tools::prepare_command_line(app);
   const std::string by_mpi =
       "Start it on two ranks or more, by MPICH's launcher (mpiexec.mpich where plain mpiexec is another "
       "MPI's):\n"

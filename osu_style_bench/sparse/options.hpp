@@ -28,6 +28,7 @@ struct SparseOptions {
   int rounds = 41;
   double max_seconds = 1.0;  // for each density and each side
   bool mpi = true;           // measure the host MPI as well, where there is one
+  bool full = false;         // print the intervals of all medians, and the rounds
   bool validate = false;
   Place place = Place::host;
   bool wire = false;

@@ -114,11 +114,14 @@ void SparseReport::header() const {
   Line line;
   line.put("# Dens%", 8).put("Entries", 9).put("Result", 10).put("Overlap", 8);
   line.put("Sparse(us)", 11).put("Interval", 16).put("Dense(us)", 10);
+  if (options_.full) line.put("Interval", 16);
   if (with_host_) line.put("MPI(us)", 9);
+  if (with_host_ && options_.full) line.put("Interval", 16);
   line.put("Ratio", 7).put("Interval", 12);
   if (with_host_) line.put("MPI-ratio", 10).put("Interval", 12);
   line.put("Sent(B)", 11).put("/Pairs", 7);
   if (bytes_per_second_ > 0) line.put("/Wire", 7);
+  if (options_.full) line.put("Rounds", 7);
   if (options_.validate) line.put("Valid", 6);
   line.end("Algorithm");
 }
@@ -131,12 +134,15 @@ void SparseReport::add(const SparseRow& row) {
   line.put(fmt::format("{}", row.result_entries), 10).put(share(row.overlap(job_.size())), 8);
   line.put(times(row.sparse.median_us), 11).put(range(row.sparse.interval_us), 16);
   line.put(times(row.dense.median_us), 10);
+  if (options_.full) line.put(range(row.dense.interval_us), 16);
   if (row.host) line.put(times(row.host->median_us), 9);
+  if (row.host && options_.full) line.put(range(row.host->interval_us), 16);
   line.put(ratio(row.dense_ratio.value), 7).put(range(row.dense_ratio), 12);
   if (row.host_ratio) line.put(ratio(row.host_ratio->value), 10).put(range(*row.host_ratio), 12);
   line.put(row.bytes_sent ? fmt::format("{:.0f}", *row.bytes_sent) : "-", 11);
   line.put(row.bytes_sent ? share(*row.bytes_sent / row.pair_bytes) : "-", 7);
   if (bytes_per_second_ > 0) line.put(share(row.wire_share), 7);
+  if (options_.full) line.put(fmt::format("{}", row.sparse.samples_us.size()), 7);
   if (options_.validate) line.put(row.valid.value_or(false) ? "Pass" : "Fail", 6);
   line.end(row.algorithm);
 }

@@ -68,7 +68,7 @@ def main():
     text = text_of([*launch, sparse, "-d", "managed"], {**double, "HEDDLE_CUDA": "0"}, 1)
     assert text.count("-d managed: with HEDDLE_CUDA=0") == 1, text
     text = text_of([*launch, programs[0], "--native", "-d", "cuda", *QUICK], {**double, "FAKE_CUDA_FAIL": "cuInit:100:9"}, 1)
-    assert re.search(r"rank 1: -d cuda: CUDA's driver finds no GPU: CUDA_ERROR_NO_DEVICE .*; -d host measures", text), text
+    assert re.search(r"^heddle_\w+: rank 1: -d cuda: CUDA's driver finds no GPU: CUDA_ERROR_NO_DEVICE .*; -d host measures", text, re.M), text
 
 
 if __name__ == "__main__":

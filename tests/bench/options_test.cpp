@@ -153,6 +153,32 @@ TEST(Options, TheRootOfAComparedBcastMovesUnlessItIsFixed) {
   EXPECT_EQ(parse(Kind::allreduce, {"--vs", "mpi", "--root", "fixed"}).code, 2) << "it has none";
 }
 
+TEST(Options, TheLastOfSeveralCounts) {
+  const Parsed parsed = parse(Kind::latency, {"-m", "8", "-i", "3", "-c", "-m", "4:4", "-i", "7", "-c"});
+  ASSERT_TRUE(parsed.run) << parsed.text;
+  EXPECT_EQ(parsed.options.sizes(), std::vector<std::size_t>{4});
+  EXPECT_EQ(parsed.options.iterations, 7);
+}
+
+TEST(Options, WhatIsNotExpectedIsSaidInItsOrder) {
+  const Parsed parsed = parse(Kind::latency, {"-W", "4"});
+  EXPECT_EQ(parsed.code, 2);
+  EXPECT_EQ(parsed.text, "heddle_latency: not expected: -W 4; see --help\n");
+}
+
+TEST(Options, HelpIsOfTheProgram) {
+  for (const Kind kind :
+       {Kind::latency, Kind::bandwidth, Kind::bidirectional, Kind::iallreduce, Kind::ibcast}) {
+    const std::string text = parse(kind, {"-h"}).text;
+    EXPECT_EQ(text.find("--vs"), std::string::npos) << text;
+    EXPECT_EQ(text.find("each side"), std::string::npos) << text;
+  }
+  // help2man tells an option from its description by two blanks, or a line's end.
+  const std::string text = parse(Kind::allreduce, {"-h"}).text;
+  EXPECT_NE(text.find("\n  --rounds INT in [6 - 10000]\n   "), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  --vs {mpi,staged}           measure"), std::string::npos) << text;
+}
+
 TEST(Options, HelpAndVersionSucceed) {
   const Parsed help = parse(Kind::bandwidth, {"-h"});
   EXPECT_FALSE(help.run);

@@ -137,7 +137,7 @@ def check_preload(mpiexec, program, preload):
     """Who serves is said, and nobody else's times are called heddle's. A program of messages is the host's whatever is set."""
     collective = "allreduce" in os.path.basename(program)
     for setting, served in (("1", collective), ("0", False)):
-        launch = ["-genv", "LD_PRELOAD", preload, "-genv", "HEDDLE_ENABLE", setting, "-n", "2", program, "-m", "4:8", "-x", "5", "-i", "20"]
+        launch = ["-genv", "LD_PRELOAD", preload, "-genv", "HEDDLE_ENABLE", setting, "-n", "2", program, "-m", "8:8", "-x", "5", "-i", "20"]
         for more in ([], ["--vs", "mpi", "--rounds", "6"]) if collective else ([],):
             path = pathlib.Path(tempfile.mkdtemp(), "results.json")
             done = subprocess.run([mpiexec, *launch, *more, "--json", path], capture_output=True, text=True, timeout=100, check=False)
@@ -145,6 +145,7 @@ def check_preload(mpiexec, program, preload):
             shown = subprocess.run([sys.executable, ROOT / "tools" / "show_results.py", path], capture_output=True, text=True, check=True).stdout
             assert ("both sides are the host MPI" in shown) == ("| preload, us |" in shown) == (more != [] and not served), shown
             assert re.search(r"^# MPI with heddle [\d.]+ preloaded; ", done.stdout, re.M) is not None or not served, done.stdout
+            assert more == [] or " over 1 size; lowest " in done.stdout, done.stdout
             assert ("preloaded, but the host MPI serves this" in done.stdout) != served, done.stdout
             assert ("heddle(us)" in done.stdout) == (served and more != []), done.stdout
             assert done.stderr.count("both columns are its times") == (more != [] and not served), done.stderr

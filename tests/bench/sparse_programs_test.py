@@ -79,6 +79,13 @@ def check_mpi(mpiexec, program):
         done = run(mpiexec, 2, program, *arguments)
         assert done.returncode == 0, done.stdout + done.stderr
         check_json(path, check_rows(done.stdout, pattern, 16 if host else 13), ("sparse", "dense", *["host"] * host))
+    done = run(mpiexec, 2, program, *SMALL, "-f")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for row in check_rows(done.stdout, "uniform", 19):
+        for median, interval in ((4, 5), (6, 7), (8, 9)):
+            low, high = map(float, row[interval].split(".."))
+            assert 0 < low <= float(row[median]) <= high, row
+        assert row[-3] == "6", row
     done = run(mpiexec, 2, program, *SMALL, "--no-mpi", "--wire", "--dtype", "float64")
     assert done.returncode == 0, done.stdout + done.stderr
     check_rows(done.stdout, "uniform", 14)
@@ -105,6 +112,8 @@ def check_example(mpiexec, program):
     if not os.path.isdir("/usr/share/common-licenses"):
         print("skipped: this system has no /usr/share/common-licenses")
         sys.exit(77)
+    asked = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=60, check=False)
+    assert asked.returncode == 0 and not asked.stderr and "  --bits N " in asked.stdout, asked
     small = ["--bits", "18", "--epochs", "2"]
     last = []
     for ranks, more in ((2, []), (2, ["--dense"]), (3, [])):

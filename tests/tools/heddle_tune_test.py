@@ -267,7 +267,7 @@ class UnderMpi(Case):
 
 class Information(unittest.TestCase):
     def test_help_and_version_need_no_ranks(self):
-        for option, parts in [("--help", ["--output", "--sizes", "--budget", "mpiexec -n 16", "WORLD_SIZE"]), ("--version", ["heddle 0."])]:
+        for option, parts in [("--help", ["--output", "--sizes", "--budget", "mpiexec -n 16", "WORLD_SIZE"]), ("--version", ["heddle 0."]), ("-v", ["heddle 0."])]:
             done = subprocess.run([TUNE, option], env=plain_environment(), stdout=subprocess.PIPE, encoding="utf-8",
                                   timeout=SECONDS, check=False)
             self.assertEqual(done.returncode, 0)

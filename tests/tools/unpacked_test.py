@@ -75,7 +75,9 @@ def main():
         check_pages(source, folder)
         said = configure(source, build)
         if "manual pages: yes" in said:
-            assert "\nheddle-show-results \\- show results" in made(build, "tools/man/heddle-show-results.1")
+            page = made(build, "tools/man/heddle-show-results.1")
+            assert "\nheddle-show-results \\- show results" in page, page
+            assert re.search(r"FILE\.json .*\n\.SH DESCRIPTION\n", page), page
         if "heddle_bench" in (build / "build.ninja").read_text(encoding="utf-8"):
             check_version(source, build, sys.argv[1])
     return 0

@@ -66,8 +66,9 @@ void add_described_machine(CLI::App& app, heddle::info::DescribedMachine& machin
       ->needs(explain)
       ->check(positive())
       ->capture_default_str();
-  app.add_option("--crossing", machine.crossing,
-                 "with --explain: how many times as long messages take while all nodes send far")
+  app.add_option(
+         "--crossing", machine.crossing,
+         "with --explain: how many times as long a message takes while every node sends to a distant one")
       ->needs(explain)
       ->check(positive())
       ->capture_default_str();
@@ -75,7 +76,7 @@ void add_described_machine(CLI::App& app, heddle::info::DescribedMachine& machin
 
 int run(int argc, char** argv) {
   CLI::App app("Shows what heddle finds on this machine and what it would choose.", "heddle-info");
-  heddle::tools::use_help_lines(app);
+  heddle::tools::prepare_command_line(app);
   int ranks = std::max(2, heddle::usable_cores());
   bool json = false;
   bool table = false;
@@ -93,7 +94,7 @@ int run(int argc, char** argv) {
                "print the table of HEDDLE_* variables in Markdown, and nothing else");
   std::string sysfs = "/sys";
   app.add_option("--sysfs", sysfs, "where the kernel shows devices")->group("");  // for tests
-  app.set_version_flag("--version", std::string("heddle ") + HEDDLE_VERSION_STRING);
+  app.set_version_flag("-v,--version", std::string("heddle ") + HEDDLE_VERSION_STRING);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

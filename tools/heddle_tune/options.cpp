@@ -78,7 +78,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   std::string sizes;
   std::string collectives;
   CLI::App app(kDescription, "heddle-tune");
-  tools::use_help_lines(app);
+  tools::prepare_command_line(app);
   app.add_option("-o,--output", options.output, "the tuning file to write; one that is there is replaced")
       ->required();
   app.add_option("-m,--sizes", sizes, "sizes in bytes, [MIN:]MAX, powers of two, with K, M or G if you like")
@@ -88,7 +88,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
       ->check(tools::number_between(0.1, 1e6))
       ->capture_default_str();
   app.add_option("--json", options.json, "write all that was measured and predicted to this file");
-  app.set_version_flag("--version", std::string("heddle ") + HEDDLE_VERSION_STRING);
+  app.set_version_flag("-v,--version", std::string("heddle ") + HEDDLE_VERSION_STRING);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -98,7 +98,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     line.help = app.version() + "\n";
     return line;
   } catch (const CLI::ParseError& error) {
-    line.status = Status(Code::invalid_argument, error.what());
+    line.status = Status(Code::invalid_argument, tools::failure(app, error));
     return line;
   }
   if (!sizes.empty()) line.status = read_sizes(sizes, options);
