@@ -94,8 +94,9 @@ class HeddleInfo(unittest.TestCase):
         forced = info(*described, HEDDLE_ALGORITHM="ring")
         self.assertEqual({s["choice"] for s in forced["sizes"] if s["collective"] == "allreduce"}, {"ring"})
         text = run(*described).stdout
-        for part in ["4 nodes of 1 rank", "20 us", "1 Gbit/s", "*", "bcast"]:
+        for part in ["4 nodes of 1 rank", "takes 20 us, also while every node sends to a distant one;", "1 Gbit/s", "*", "bcast"]:
             self.assertIn(part, text)
+        self.assertIn("takes 20 us, 3 times as long while every node ", run(*described, "--crossing", "3").stdout)
 
     def test_prices_are_shown_with_what_is_odd(self):
         result = run("--explain", "--json", "-n", "4", HEDDLE_ALGORITHM="rind", HEDDLE_SPIN="x", HEDDLE_COMPRESS="fp17")
@@ -113,7 +114,7 @@ class HeddleInfo(unittest.TestCase):
         for option, value in [("--nodes", "4"), ("--latency", "20"), ("--gbit", "1"), ("--crossing", "2")]:
             result = run(option, value)
             self.assertEqual((result.returncode, result.stdout), (2, ""))
-            self.assertRegex(result.stderr, f"^heddle-info: {option} requires --explain\\n")
+            self.assertRegex(result.stderr, f"^heddle-info: {option} requires --explain; see --help\n")
 
     def test_odd_environment_is_explained(self):
         found = info(HEDDLE_TIMEOUT="abc", HEDDLE_SPINS="3", HEDDLE_ALGORITHM="allreduce:no_such", HEDDLE_COMPRESS="fp17")
@@ -223,6 +224,19 @@ class HeddleInfo(unittest.TestCase):
             self.assertEqual(first(NETWORK_DOUBLE="refuses"), ("no", "no", staged, "the double takes no memory"))
             self.assertIn("HEDDLE_GPUDIRECT", first(HEDDLE_GPUDIRECT="0")[3])
 
+    def test_tcp_is_not_usable_with_what_the_kernel_does_not_have(self):
+        for name, usable, said in (("reno", True, ""), ("nosuch", False, "; HEDDLE_TCP_CONGESTION='nosuch': the kernel has none of that name")):
+            tcp, = (t for t in info(HEDDLE_TCP_CONGESTION=name)["transports"] if t["name"] == "tcp")
+            self.assertEqual(tcp["usable"], usable, tcp)
+            self.assertIn(said, tcp["detail"])
+
+    def test_lines_end_outside_of_brackets(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "a-file-with-a-name-so-long-that-the-line-would-end-just-here.json")
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump({"version": 1, "rules": [{"collective": "allreduce", "bytes": 3, "algorithm": "ring"}]}, file)
+            self.assertIn("must be [least, most]", run(HEDDLE_TUNING_FILE=path).stdout)
+
     def test_transport_left_out_is_not_usable(self):
         found = info(HEDDLE_TRANSPORTS="mpi")
         shm = [t for t in found["transports"] if t["name"].startswith("shm")]
@@ -234,6 +248,9 @@ class HeddleInfo(unittest.TestCase):
             self.assertIn(table, document.read())
 
     def test_wrong_options_are_refused(self):
+        self.assertEqual(run("-W", "4").stderr, "heddle-info: not expected: -W 4; see --help\n")
+        self.assertEqual(len({run(option).stdout for option in ("-v", "--version")}), 1)
+        self.assertEqual(info("-n", "2", "-n", "3")["algorithms"]["ranks"], 3)
         for arguments in [["-n", "0"], ["-n", "many"], ["--no-such"]]:
             result = run(*arguments)
             self.assertEqual((result.returncode, result.stdout), (2, ""))

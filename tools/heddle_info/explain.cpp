@@ -93,8 +93,10 @@ std::string as_text(const DescribedMachine& machine, const std::vector<Explained
       machine.ranks_per_node == 1 ? "" : "s");
   if (machine.nodes > 1)
     out += fmt::format(
-        "A message between nodes takes {} us, {} times as long while all send far; links carry {} Gbit/s.\n",
-        machine.latency_us, machine.crossing, machine.gbit);
+        "A message between nodes takes {} us, {} while every node sends to a distant one; links carry {} "
+        "Gbit/s.\n",
+        machine.latency_us,
+        machine.crossing == 1 ? "also" : fmt::format("{} times as long", machine.crossing), machine.gbit);
   const Collective* last = nullptr;
   for (const ExplainedSize& size : sizes) {
     if (last == nullptr || *last != size.collective)

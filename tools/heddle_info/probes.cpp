@@ -1,5 +1,6 @@
 // What this machine has, looked up at run time; nothing here is linked.
 #include <dlfcn.h>
+#include <sys/socket.h>
 #include <sys/statvfs.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include "setup/network_module.hpp"
 #include "transports/shm/shared_memory.hpp"
 #include "transports/tcp/addresses.hpp"
+#include "transports/tcp/socket.hpp"
 
 namespace heddle::info {
 namespace {
@@ -103,7 +105,10 @@ Finding probe_tcp(const Config& config) {
   std::string list;
   for (const tcp::Address& address : addresses.value())
     list += (list.empty() ? "" : ", ") + tcp::to_string(address);
-  return {"tcp", true, list};
+  if (config.tcp_congestion.empty()) return {"tcp", true, list};
+  const Socket trial(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const Status chosen = tcp_choose_congestion(trial, config.tcp_congestion);
+  return {"tcp", chosen.ok(), chosen.ok() ? list : list + "; " + chosen.message()};
 }
 
 // Of a network that the system has: whether heddle's module for it is there.

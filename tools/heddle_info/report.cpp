@@ -11,13 +11,23 @@
 namespace heddle::info {
 namespace {
 
+// How much of `text` goes with its first word: up to a comma or semicolon that is in no square brackets.
+std::size_t first_part(std::string_view text) {
+  int depth = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    depth += text[i] == '[' ? 1 : text[i] == ']' ? -1 : 0;
+    if (depth <= 0 && (text[i] == ',' || text[i] == ';')) return i + 1;
+  }
+  return text.size();
+}
+
 // In lines of 100 columns where commas and semicolons allow it. `begin` comes before the first, which is as
 // long as what `indent` many spaces are for the others.
 std::string wrapped(std::string begin, std::string_view text, std::size_t indent) {
   constexpr std::size_t kColumns = 100;
   std::string out = std::move(begin);
   for (std::size_t used = indent; !text.empty();) {
-    const std::size_t end = std::min(text.find_first_of(",;"), text.size() - 1) + 1;
+    const std::size_t end = first_part(text);
     if (used > indent && used + end > kColumns) {
       out += "\n" + std::string(indent, ' ');
       used = indent;
