@@ -20,9 +20,11 @@ std::string describe(const CollectiveCall& call) {
         return "a call with arguments that are refused there";
       case Kind::allreduce:
         if (call.count == 0) return "an allreduce of nothing";
-        return fmt::format("an allreduce of {} elements ({})", call.count, fold_kind_name(call.fold));
+        return fmt::format("an allreduce of {} element{} ({})", call.count, call.count == 1 ? "" : "s",
+                           fold_kind_name(call.fold));
       case Kind::bcast:
-        return fmt::format("a bcast of {} bytes from rank {}", call.count, call.root);
+        return fmt::format("a bcast of {} byte{} from rank {}", call.count, call.count == 1 ? "" : "s",
+                           call.root);
       case Kind::allreduce_elsewhere:
         return "an allreduce that is the host MPI's, by its datatype, its operation or a mistake";
       case Kind::bcast_elsewhere:

@@ -57,6 +57,8 @@ TEST(CallTable, HasAnEnd) {
   EXPECT_NE(text.find("rank 3 is in an allreduce of 3 elements (sum of int8 or uint8); and 5 other calls."),
             std::string::npos)
       << text;
+  EXPECT_NE(text.find("rank 1 is in an allreduce of 1 element (sum of int8 or uint8);"), std::string::npos)
+      << text;
 }
 
 // What differs from the first of them, each in one thing.
