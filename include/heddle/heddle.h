@@ -36,11 +36,13 @@ extern "C" {
 #define HEDDLE_VERSION_PATCH 0
 #define HEDDLE_VERSION_STRING "0.1.0"
 
-/* HEDDLE_ERR_ARGUMENT is also what ranks return that notice, in the middle, that they have passed what does
- * not go together: their communicator has failed then. */
+/* HEDDLE_ERR_ARGUMENT: a rank's argument is refused, as a rule before anything is sent, and the communicator
+ * remains usable. It is also the status where ranks have passed arguments that do not go together. They may
+ * notice that only in the middle of the collective: then the communicator has failed. heddle_comm_failed
+ * tells which it is. */
 typedef enum heddle_status {
   HEDDLE_OK = 0,
-  HEDDLE_ERR_ARGUMENT = 1,    /* an argument cannot be served, and nothing was sent */
+  HEDDLE_ERR_ARGUMENT = 1,    /* an argument is refused, or those of the ranks do not go together */
   HEDDLE_ERR_UNSUPPORTED = 2, /* valid, but not by this build, machine or transport */
   HEDDLE_ERR_MEMORY = 3,      /* memory, shared memory or descriptors are exhausted */
   HEDDLE_ERR_SYSTEM = 4,      /* a system call failed */
@@ -233,14 +235,14 @@ HEDDLE_API heddle_status heddle_recv(void* data, size_t bytes, int peer, heddle_
 
 /* ---- Non-blocking and persistent ---- */
 
-/* Start and return; but with 2,047 active ones of messages the next start waits for the oldest. Buffers stay
- * untouched by the caller until the request is complete. Floats are folded as the thread that starts it
- * computes (rounding, subnormal numbers). Progress is made in heddle_test, heddle_wait and every blocking
- * collective or message of the communicator, and where a network of heddle's own connects the nodes also by a
- * thread of heddle's (HEDDLE_PROGRESS_THREAD, docs/environment.md), which blocks all signals. Ranks of one
- * node may take requests one after the other, in the order in which they were started, and a blocking
- * collective after them. *request is freed, and set to null, by the test or wait that finds it complete or
- * failed. On failure to start, *request is null. */
+/* Start and return. (Where 2,047 active requests are served by messages, the next start waits until the
+ * oldest of them is complete.) Buffers stay untouched by the caller until the request is complete. Floats are
+ * folded as the thread that starts it computes (rounding, subnormal numbers). Progress is made in
+ * heddle_test, heddle_wait and every blocking collective or message of the communicator, and where a network
+ * of heddle's own connects the nodes also by a thread of heddle's (HEDDLE_PROGRESS_THREAD,
+ * docs/environment.md), which blocks all signals. Ranks of one node may take requests one after the other, in
+ * the order in which they were started, and a blocking collective after them. *request is freed, and set to
+ * null, by the test or wait that finds it complete or failed. On failure to start, *request is null. */
 HEDDLE_API heddle_status heddle_iallreduce(const void* sendbuf, void* recvbuf, size_t count,
                                            heddle_dtype dtype, heddle_op op, heddle_comm_t comm,
                                            heddle_request_t* request);
@@ -261,9 +263,14 @@ HEDDLE_API heddle_status heddle_start(heddle_request_t request);
 
 /* A request is active from its start until heddle_test or heddle_wait has told of its completion or failure.
  *
- * *done becomes 1 when the request is complete (a null or inactive one is), else 0. */
+ * *done becomes 1 when the request is complete, and at once when it is null or inactive, else 0. */
 HEDDLE_API heddle_status heddle_test(heddle_request_t* request, int* done);
+/* Returns when the request is complete, at once when it is null or inactive. */
 HEDDLE_API heddle_status heddle_wait(heddle_request_t* request);
+/* heddle_wait for each of `count` requests, also where one has failed: null ones are skipped, those of one
+ * use become null. The requests may be of several communicators. Returns the first failure in the order of
+ * the array, with its sentence. `requests` may be null where `count` is 0. */
+HEDDLE_API heddle_status heddle_waitall(size_t count, heddle_request_t* requests);
 /* Frees an inactive request and sets *request to null, which it may be already; `request` itself may not be
  * null. An active one is HEDDLE_ERR_ARGUMENT, unless its communicator has failed or is gone. */
 HEDDLE_API heddle_status heddle_request_free(heddle_request_t* request);

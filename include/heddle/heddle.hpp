@@ -170,8 +170,21 @@ class [[nodiscard]] Request {
   }
   ~Request() { finish(); }
 
+  // Of a persistent one.
   void start() { check(heddle_start(handle_)); }
   void wait() { check(heddle_wait(&handle_)); }
+  // Waits for all of them, also where one has failed, and throws the first failure.
+  static void wait_all(std::span<Request> requests) {
+    heddle_status first = HEDDLE_OK;
+    std::string message;
+    for (Request& request : requests) {
+      const heddle_status status = heddle_wait(&request.handle_);
+      if (status == HEDDLE_OK || first != HEDDLE_OK) continue;
+      first = status;
+      message = heddle_last_error();
+    }
+    if (first != HEDDLE_OK) throw Error(first, message);
+  }
   bool test() {
     int done = 0;
     check(heddle_test(&handle_, &done));
@@ -333,6 +346,19 @@ class Comm {
     void* memory = nullptr;
     check(heddle_alloc(count * sizeof(T), handle_, &memory));
     return {static_cast<T*>(memory), FreeMemory{handle_}};
+  }
+
+  // The name of the algorithm that would serve a blocking call.
+  template <typename T>
+  const char* allreduce_algorithm(std::size_t count, Op op = Op::sum) const {
+    const char* name = nullptr;
+    check(heddle_allreduce_algorithm(count, dtype_of<T>::value, c_op(op), handle_, &name));
+    return name;
+  }
+  const char* bcast_algorithm(std::size_t bytes) const {
+    const char* name = nullptr;
+    check(heddle_bcast_algorithm(bytes, handle_, &name));
+    return name;
   }
 
   template <Source Data>

@@ -6,6 +6,7 @@
 #include "api/device_buffers.hpp"
 #include "api/error.hpp"
 #include "api/handles.hpp"
+#include "base/no_memory.hpp"
 #include "comm/communicator.hpp"
 
 namespace heddle::edge {
@@ -70,6 +71,14 @@ void finish(heddle_request_t* request) {
   *request = nullptr;
 }
 
+Status wait_for(heddle_request_t* request) {
+  if (*request == nullptr) return {};
+  HEDDLE_TRY(check(*request));
+  Status status = (*request)->request->wait();
+  finish(request);
+  return status;
+}
+
 }  // namespace
 }  // namespace heddle::edge
 
@@ -113,7 +122,11 @@ heddle_status heddle_barrier_init(heddle_comm_t comm, heddle_request_t* request)
 
 heddle_status heddle_start(heddle_request_t request) {
   return edge::guarded([&]() -> Status {
-    HEDDLE_TRY(edge::check_not_null(request, "request"));
+    if (request == nullptr) {
+      return Status(Code::invalid_argument,
+                    "request is null: one that is not persistent (from a function not named "
+                    "heddle_..._init) is started when it is made, and is gone once it is complete");
+    }
     HEDDLE_TRY(edge::check(request));
     if (!request->persistent) {
       return Status(Code::invalid_argument,
@@ -149,11 +162,19 @@ heddle_status heddle_test(heddle_request_t* request, int* done) {
 heddle_status heddle_wait(heddle_request_t* request) {
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check_not_null(request, "request"));
-    if (*request == nullptr) return {};
-    HEDDLE_TRY(edge::check(*request));
-    Status status = (*request)->request->wait();
-    edge::finish(request);
-    return status;
+    return edge::wait_for(request);
+  });
+}
+
+heddle_status heddle_waitall(size_t count, heddle_request_t* requests) {
+  return edge::guarded([&]() -> Status {
+    if (count > 0) HEDDLE_TRY(edge::check_not_null(requests, "requests"));
+    Status first;
+    for (std::size_t i = 0; i < count; ++i) {
+      Status status = heddle::without_throwing([&] { return edge::wait_for(&requests[i]); });
+      if (first.ok()) first = std::move(status);
+    }
+    return first;
   });
 }
 

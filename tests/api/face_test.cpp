@@ -32,6 +32,10 @@ static_assert(!std::is_copy_constructible_v<api::Comm> && std::is_nothrow_move_c
 static_assert(!std::is_copy_constructible_v<api::Request> &&
               std::is_nothrow_move_constructible_v<api::Request>);
 
+static_assert(api::is_sparse_value<float> && api::is_sparse_value<std::int64_t>);
+static_assert(!api::is_sparse_value<std::int8_t> && !api::is_sparse_value<unsigned> &&
+              !api::is_sparse_value<std::complex<float>>);
+
 void on_comms(int size, const std::function<void(api::Comm&)>& body) {
   Meeting meeting(size);
   on_threads(size, [&](int rank) {
@@ -135,6 +139,103 @@ TEST(Face, RequestsFinishWhenTheyGo) {
   });
 }
 
+TEST(Face, RequestsAreWaitedForTogether) {
+  on_comms(2, [](api::Comm& comm) {
+    std::vector<std::vector<int>> data(3, std::vector<int>(100, 1));
+    std::vector<api::Request> requests(1);
+    for (std::vector<int>& each : data)
+      requests.push_back(comm.iallreduce_in_place(each));
+    api::Request::wait_all(requests);
+    for (const std::vector<int>& each : data)
+      EXPECT_EQ(each, std::vector<int>(100, 2));
+    for (const api::Request& each : requests)
+      EXPECT_EQ(each.handle(), nullptr);
+    api::Request once = comm.ibarrier();
+    once.wait();
+    try {
+      once.start();
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const api::Error& error) {
+      EXPECT_NE(std::string(error.what()).find("one that is not persistent"), std::string::npos)
+          << error.what();
+    }
+  });
+}
+
+// The first failure is thrown, and what comes after it is complete all the same.
+TEST(Face, WaitingForAllThrowsTheFirstFailure) {
+  on_comms(1, [](api::Comm& comm) {
+    std::uint32_t index = 1;
+    float value = 1;
+    const heddle_sparse in{9, 1, HEDDLE_INDEX32, HEDDLE_FLOAT32, &index, &value, 1, nullptr, nullptr};
+    heddle_sparse out{};
+    heddle_request_t handle = nullptr;
+    api::check(heddle_isparse_allreduce(&in, &out, HEDDLE_SUM, comm.handle(), &handle));
+    std::vector<int> data{7};
+    std::vector<int> result(1);
+    std::array<api::Request, 3> requests{comm.ibarrier(), api::Request(handle),
+                                         comm.iallreduce(data, result)};
+    try {
+      api::Request::wait_all(requests);
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const api::Error& error) {
+      EXPECT_EQ(error.status(), HEDDLE_ERR_CAPACITY) << error.what();
+      EXPECT_NE(std::string(error.what()).find("heddle_sparse_fetch"), std::string::npos) << error.what();
+    }
+    EXPECT_EQ(result[0], 7);
+    EXPECT_EQ(requests[2].handle(), nullptr);
+  });
+}
+
+TEST(Face, AlgorithmsHaveNames) {
+  on_comms(2, [](const api::Comm& comm) {
+    EXPECT_GT(std::strlen(comm.allreduce_algorithm<float>(1000)), 0U);
+    EXPECT_GT(std::strlen(comm.bcast_algorithm(1000)), 0U);
+    EXPECT_THROW(comm.allreduce_algorithm<float>(1000, api::Op::band), api::Error);
+  });
+}
+
+template <typename V>
+concept MayBeUnderWay = requires(const api::Comm& comm, V&& vector) {
+  api::isparse_allreduce(comm, std::forward<V>(vector));
+  api::sparse_allreduce_init(comm, std::forward<V>(vector));
+};
+using Sparse = api::SparseVector<float>;
+static_assert(MayBeUnderWay<Sparse&> && MayBeUnderWay<const Sparse&>);
+static_assert(!MayBeUnderWay<Sparse> && !MayBeUnderWay<const Sparse>, "gone");
+
+TEST(Face, SparseRequests) {
+  on_comms(3, [](api::Comm& comm) {
+    const auto rank = static_cast<std::uint32_t>(comm.rank());
+    Sparse mine{100, {1, 10 + rank}, {1, 2}};
+    mine.check_contract();
+    api::SparseRequest<float> once = api::isparse_allreduce(comm, mine);
+    while (!once.test())
+      continue;
+    EXPECT_EQ(once.result().dimension, 100U);
+    EXPECT_EQ(once.result().indices, (std::vector<std::uint32_t>{1, 10, 11, 12}));
+    EXPECT_EQ(once.result().values, (std::vector<float>{3, 2, 2, 2}));
+    EXPECT_EQ(api::sparse_stats(comm).result_entries, 4U);
+    EXPECT_EQ(api::isparse_allreduce(comm, mine, api::Op::max).wait().values,
+              (std::vector<float>{1, 2, 2, 2}));
+
+    api::SparseRequest<float> again = api::sparse_allreduce_init(comm, mine);
+    once = std::move(again);
+    for (int start = 1; start < 4; ++start) {
+      mine.values[0] = static_cast<float>(start);
+      once.start();
+      EXPECT_EQ(once.wait().values, (std::vector<float>{3.0F * static_cast<float>(start), 2, 2, 2}));
+    }
+    once.start();  // waited for by the destructor
+
+    Sparse wrong{10, {3, 3}, {1, 1}};
+    EXPECT_THROW(wrong.check_contract(), api::Error);
+    EXPECT_THROW(api::isparse_allreduce(comm, wrong).wait(), api::Error);
+    wrong.values.pop_back();
+    EXPECT_THROW(api::isparse_allreduce(comm, wrong), api::Error);
+  });
+}
+
 TEST(Face, MemoryThatAllRanksReach) {
   on_comms(3, [](api::Comm& comm) {
     constexpr std::size_t kCount = 200'000;
@@ -186,6 +287,14 @@ TEST(Face, SparseVectorsAndCompressedSums) {
     EXPECT_EQ(residual.values()[1], 2.0F);
     EXPECT_THROW(api::compressed_allreduce(comm, std::span(data), "zip"), api::Error);
 
+    const std::vector<float> in{1, 2, 3};
+    api::compressed_allreduce(comm, in, data, "fp16");
+    EXPECT_EQ(data, (std::vector<float>{2, 4, 6}));
+    EXPECT_EQ(api::Residual(0).values().size(), 0U);
+    EXPECT_GT(api::compression_error_bound("qsgd:4", 2, 3), 0);
+    EXPECT_GT(api::sparse_coded_error_bound("qsgd:4", 2, 3), 0);
+    EXPECT_THROW(api::compression_error_bound("qsgd:4", 0, 3), api::Error);
+
     std::vector<float> dense(1000);
     api::coded_sparse_allreduce(comm, mine, std::span(dense), "fp16");
     EXPECT_EQ(dense[3] + dense[5] + dense[6], 12);
@@ -225,6 +334,7 @@ TEST(Face, OneRanksMistakesAreToldToAll) {
     const api::SparseVector<float> good{10, {1, 2}, {1, 1}};
     told([&] { api::coded_sparse_allreduce(comm, good, std::span(small), "fp16"); }, "room for 9 elements");
     told([&] { api::sparse_allreduce_dense(comm, good, small); }, "room for 9 elements");
+    told([&] { api::compressed_allreduce(comm, dense, small, "fp16"); }, "in has 10 elements, out has 9");
   });
   ::unsetenv("HEDDLE_TIMEOUT");
 }

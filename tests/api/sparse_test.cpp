@@ -227,4 +227,35 @@ TEST_P(SparseApi, RequestsTellOfTooLittleRoom) {
   });
 }
 
+TEST_P(SparseApi, WaitingForAllGoesOnAfterAFailure) {
+  const int size = GetParam();
+  on_ranks(size, [&](heddle_comm_t comm, int rank) {
+    Vector input = mine_of(rank);
+    const heddle_sparse in = input.view(kDimension);
+    heddle_sparse none{};
+    std::vector<int> data(1000, rank);
+    int more = rank;
+    heddle_request_t requests[5] = {};
+    ASSERT_EQ(heddle_ibarrier(comm, &requests[0]), HEDDLE_OK) << heddle_last_error();
+    ASSERT_EQ(heddle_isparse_allreduce(&in, &none, HEDDLE_SUM, comm, &requests[2]), HEDDLE_OK);
+    ASSERT_EQ(heddle_iallreduce(HEDDLE_IN_PLACE, data.data(), data.size(), HEDDLE_INT32, HEDDLE_SUM, comm,
+                                &requests[3]),
+              HEDDLE_OK);
+    ASSERT_EQ(heddle_allreduce_init(HEDDLE_IN_PLACE, &more, 1, HEDDLE_INT32, HEDDLE_SUM, comm, &requests[4]),
+              HEDDLE_OK);
+    ASSERT_EQ(heddle_start(requests[4]), HEDDLE_OK);
+    EXPECT_EQ(heddle_waitall(5, requests), HEDDLE_ERR_CAPACITY);
+    EXPECT_TRUE(message_has("heddle_sparse_fetch")) << heddle_last_error();
+    for (int i = 0; i < 4; ++i)
+      EXPECT_EQ(requests[i], nullptr) << i;
+    EXPECT_EQ(data, std::vector<int>(1000, size * (size - 1) / 2));
+    EXPECT_EQ(more, size * (size - 1) / 2);
+    EXPECT_EQ(heddle_waitall(5, requests), HEDDLE_OK) << "nothing is active";
+    ASSERT_NE(requests[4], nullptr) << "persistent";
+    EXPECT_EQ(heddle_request_free(&requests[4]), HEDDLE_OK);
+    EXPECT_EQ(heddle_waitall(0, nullptr), HEDDLE_OK);
+    EXPECT_EQ(heddle_waitall(1, nullptr), HEDDLE_ERR_ARGUMENT);
+  });
+}
+
 }  // namespace
