@@ -38,8 +38,9 @@ HEDDLE_API heddle_status heddle_residual_values(heddle_residual_t residual, floa
 /* recvbuf = about the sum of all ranks' sendbuf, `count` float32 each, the same bits on every rank; sendbuf
  * may be HEDDLE_IN_PLACE. With a residual (may be null) its values are added to sendbuf first, and what is
  * not sent, or lost in rounding on this rank, is left in it; recvbuf shares no memory with its values
- * (HEDDLE_ERR_ARGUMENT). Pass none with "qsgd:2" and "terngrad": they may lose as much as the largest value,
- * the residual included, so that it grows without bound, and the sums with it. "fp16" and "bf16" need none.
+ * (HEDDLE_ERR_ARGUMENT). "qsgd:2" and "terngrad" take none (HEDDLE_ERR_ARGUMENT): they may lose as much as
+ * the largest value, the residual included, so that it would grow without bound, and the sums with it. "fp16"
+ * and "bf16" need none.
  *
  * `method`: "fp16", "bf16", "qsgd:8", "qsgd:4", "qsgd:2", "terngrad", "onebit": every value in fewer bits,
  * summed in float32; those from qsgd on scale buckets of 1024 values, or as many as ":N" behind the name
@@ -69,14 +70,15 @@ HEDDLE_API heddle_status heddle_compression_error_bound(const char* method, int 
  * their part of the vector, which adds them up in float32, and the sums travel through a codec, once.
  *
  * `in`: float32, keeps the contract of heddle_sparse.h; its arrays stay the caller's, and neither they nor
- * the residual's values overlap `dense`. Counts (0 too) and index types may differ between ranks. `method`:
- * "fp16", "bf16", "qsgd:8", "qsgd:4", "qsgd:2", "terngrad", "onebit", with ":N" as above. Those that select
- * entries are not for this: select before, and pass what was selected. `seed`: as above. `residual` (may be
- * null; of `in->dimension` values; null on some ranks and not on others is allowed): what the codec loses of
- * the sums that this rank encodes is added to it. Nothing is taken from it: who selects adds it to the
- * gradient first. So the inputs of all ranks are what is in `dense` and what was added to their residuals,
- * but for rounding in float32. What is not finite adds nothing. A NaN or infinity in the sum stays in its
- * place under fp16 and bf16; under the others the bucket of the sum that it is in becomes NaN.
+ * the residual's values overlap `dense`. Counts (0 too) and index types may differ between ranks.
+ * `method`: "fp16", "bf16", "qsgd:8", "qsgd:4", "qsgd:2", "terngrad", "onebit", with ":N" as above. Those
+ * that select entries are not for this: select before, and pass what was selected. `seed`: as above.
+ * `residual` (may be null, and must be with "qsgd:2" and "terngrad", as above; of `in->dimension` values;
+ * null on some ranks and not on others is allowed): what the codec loses of the sums that this rank
+ * encodes is added to it. Nothing is taken from it: who selects adds it to the gradient first. So the
+ * inputs of all ranks are what is in `dense` and what was added to their residuals, but for rounding in
+ * float32. What is not finite adds nothing. A NaN or infinity in the sum stays in its place under fp16 and
+ * bf16; under the others the bucket of the sum that it is in becomes NaN.
  * HEDDLE_ERR_ARGUMENT on every rank, with nothing exchanged and residuals as they were, where ranks disagree
  * on dimension, method or seed, or one passes another type, a broken contract, a residual of another size, a
  * method that selects, or another argument that is refused. After any other error too the residual is what

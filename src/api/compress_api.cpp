@@ -60,9 +60,16 @@ Status check_path(const char* path) {
 }
 
 // Where it is one, which may be null. What the call leaves in it would be what the sum is.
-Status check_residual(heddle_residual_t residual, const void* result, std::size_t bytes, const char* what) {
+Status check_residual(heddle_residual_t residual, const Compression& how, const void* result,
+                      std::size_t bytes, const char* what) {
   if (residual == nullptr) return {};
   HEDDLE_TRY(check(residual));
+  if (!settles_with_residual(how))
+    return Status(
+        Code::invalid_argument,
+        compression_name(how) +
+            " loses as much as the largest value, so that a residual would grow without bound, and the "
+            "sums with it: pass none, or take qsgd:4, qsgd:8 or onebit");
   if (!residual->residual.overlaps(result, bytes)) return {};
   return Status(Code::invalid_argument,
                 std::string(what) + " overlaps the values of the residual; give it memory of its own");
@@ -76,7 +83,7 @@ Status check_compressed(const void* sendbuf, float* recvbuf, std::size_t count, 
   HEDDLE_TRY(check_reduction(sendbuf, recvbuf, count, type, sum, &r));
   const Result<Compression> how = method_in(method);
   if (!how.ok()) return how.status();
-  HEDDLE_TRY(check_residual(residual, recvbuf, count * sizeof(float), "recvbuf"));
+  HEDDLE_TRY(check_residual(residual, how.value(), recvbuf, count * sizeof(float), "recvbuf"));
   if (residual != nullptr && residual->residual.size() != count)
     return Status(Code::invalid_argument, "the residual has " + std::to_string(residual->residual.size()) +
                                               " values and count is " + std::to_string(count));
@@ -107,9 +114,9 @@ Status check_coded(const heddle_sparse* in, const float* dense, const char* meth
                    heddle_residual_t residual, CodedSparseJob* job) {
   HEDDLE_TRY(check_vector(in, "in", &job->in));
   HEDDLE_TRY(check_dense(dense, sizeof(float), job->in));
-  HEDDLE_TRY(check_residual(residual, dense, job->in.dimension * sizeof(float), "dense"));
   const Result<Compression> how = method_in(method);
   if (!how.ok()) return how.status();
+  HEDDLE_TRY(check_residual(residual, how.value(), dense, job->in.dimension * sizeof(float), "dense"));
   job->how = how.value();
   job->how.codec.seed = seed;
   return {};

@@ -81,15 +81,13 @@ std::string compression_complaint(const std::string& value) {
 }
 
 bool gains_from_residual(const Compression& compression) {
-  switch (compression.codec.codec) {
-    case Codec::f16:  // loses no more than a sum in half precision would: no memory for that
-    case Codec::bf16:
-    case Codec::qsgd2:  // loses as much as the largest value, residual included: ever more
-    case Codec::ternary:
-      return false;
-    default:
-      return true;
-  }
+  const Codec codec = compression.codec.codec;
+  // These lose no more than a sum in half precision would: no memory for that.
+  return codec != Codec::f16 && codec != Codec::bf16 && settles_with_residual(compression);
+}
+
+bool settles_with_residual(const Compression& compression) {
+  return compression.codec.codec != Codec::qsgd2 && compression.codec.codec != Codec::ternary;
 }
 
 std::string compression_name(const Compression& compression) {

@@ -25,6 +25,9 @@ std::string compression_complaint(const std::string& value);
 // Whether what is lost should come back in the next sum: where it is something, and adding it makes the next
 // loss no larger for ever (docs/compression.md).
 bool gains_from_residual(const Compression& compression);
+// Whether what is left out settles where it always comes back: it does not where each sum loses as much as
+// the largest value, residual included.
+bool settles_with_residual(const Compression& compression);
 // Such a text.
 std::string compression_name(const Compression& compression);
 

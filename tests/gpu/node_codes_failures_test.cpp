@@ -66,7 +66,7 @@ TEST(GpuNodeCodesBeside, ResidualsGoBackAndForth) {
         ASSERT_TRUE(same_bits(steps.result(), wanted)) << method;
         learn(steps, rank, host_values, kCount, comm);
       }
-      steps.step("terngrad", 5, &call, gradients(2, kCount, 20 + turn), true, true);
+      steps.step("onebit", 5, &call, gradients(2, kCount, 20 + turn), true, true);
     }
     steps.compare_residual();
     // What is not for GPUs at all does not end it.
