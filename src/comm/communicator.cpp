@@ -160,7 +160,7 @@ Status CommunicatorImpl::run(const Job& job, Counted counted) {
   const std::size_t bytes = job.count * job.element_bytes;
   const std::uint64_t bit = std::uint64_t{1} << size_class(bytes);
   if ((by_team_[static_cast<std::size_t>(job.collective)] & bit) == 0) [[unlikely]] {
-    if (!broken_.ok()) return broken_;
+    if (!broken_.ok()) return failed_before();
     const Result<const Selection*> selection = plans_.selection(job.collective, bytes, false);
     if (!selection.ok()) return selection.status();
     // A schedule of one team verb needs no executor.
@@ -252,7 +252,7 @@ Status CommunicatorImpl::compare(const CollectiveCall& call) {
   calls.state(rank_, call);
   const std::uint64_t number = ++compared_;
   if (size_ > 1) {
-    if (!broken_.ok()) return broken_;
+    if (!broken_.ok()) return failed_before();
     const Job job = Comparison::job_of(calls);
     const Result<const Selection*> selection = selection_of_request(job);
     if (!selection.ok()) return selection.status();
@@ -275,7 +275,7 @@ Status CommunicatorImpl::meet_after_bcast(const Status& bcast) {
 Status CommunicatorImpl::meet(std::span<std::uint64_t> words) {
   const Turn turn(asked_);
   const Aside aside(*this);
-  if (!broken_.ok()) return broken_;
+  if (!broken_.ok()) return failed_before();
   const Job job = words_job(words, Op::max);
   if (team_ != nullptr) return run_team(job);
   TeamOp op = team_op(job);
@@ -285,7 +285,7 @@ Status CommunicatorImpl::meet(std::span<std::uint64_t> words) {
 // ---- Point to point
 
 Status CommunicatorImpl::transfer(bool sends, void* data, std::size_t bytes, int peer) {
-  if (!broken_.ok()) return broken_;
+  if (!broken_.ok()) return failed_before();
   Transport* transport = connections_->ports.transport_of[static_cast<std::size_t>(peer)];
   if (transport == nullptr)
     return Status(Code::unsupported, fmt::format("no transport reaches rank {}", peer));

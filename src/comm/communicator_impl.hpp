@@ -183,6 +183,8 @@ class CommunicatorImpl final : public Communicator {
   };
   Status all_still_lend();
   Status fail(Status status);
+  // What calls return that come after the failure.
+  [[gnu::cold, gnu::noinline]] Status failed_before() const;
 
   // Of this node's ranks, by their numbers in its team; or of a rank that is alone, and has no team.
   class NodeMeeting final : public Meeting {

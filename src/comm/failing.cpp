@@ -42,4 +42,11 @@ Status CommunicatorImpl::fail(Status status) {
   return status;
 }
 
+Status CommunicatorImpl::failed_before() const {
+  return Status(broken_.code(),
+                "this communicator has failed before, and all that is left is to free it "
+                "(heddle_comm_destroy or MPI_Comm_free). It failed with: " +
+                    broken_.message());
+}
+
 }  // namespace heddle

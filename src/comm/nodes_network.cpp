@@ -82,7 +82,7 @@ Result<std::shared_ptr<const Schedule>> NodesNetwork::schedule_of(Collective col
 
 Status NodesNetwork::start(std::size_t slot, const Job& job, LocalWork* local) {
   const Turn turn(comm_.asked_);
-  if (!comm_.broken_.ok()) return comm_.broken_;
+  if (!comm_.broken_.ok()) return comm_.failed_before();
   return comm_.with_memory([&, this] { return begin(slot, job, local); });
 }
 

@@ -33,7 +33,7 @@ Result<const Selection*> CommunicatorImpl::selection_of_request(const Job& job) 
 
 Result<std::unique_ptr<RequestImpl>> CommunicatorImpl::request(const Job& job) {
   const Turn turn(asked_);
-  if (!broken_.ok()) return broken_;
+  if (!broken_.ok()) return failed_before();
   const Result<const Selection*> selection = selection_of_request(job);
   if (!selection.ok()) return selection.status();
   const Choice& choice = selection.value()->choice;
@@ -233,7 +233,7 @@ Status RequestImpl::start() {
     comm_.start_thread();
   if (comm_.asked_ != nullptr) [[unlikely]]
     return in_turn(comm_.asked_, [=, this] { return start(); });
-  if (!comm_.broken_.ok()) return comm_.broken_;
+  if (!comm_.broken_.ok()) return comm_.failed_before();
   if (is_active())
     return Status(Code::invalid_argument, "a request was started while it is active: wait for it first");
   tests_.reset();
@@ -246,7 +246,7 @@ Status RequestImpl::test(bool* done) {
   if (comm_.asked_ != nullptr) [[unlikely]]
     return in_turn(comm_.asked_, [=, this] { return test(done); });
   if (lost_ || is_active()) {
-    if (!comm_.broken_.ok()) return comm_.broken_;
+    if (!comm_.broken_.ok()) return comm_.failed_before();
     if (comm_.policy_.host_progress) comm_.policy_.host_progress();
     HEDDLE_TRY(comm_.move_requests());
     if (is_active()) HEDDLE_TRY(look_around());
@@ -271,7 +271,7 @@ Status RequestImpl::wait() {
   if (comm_.asked_ != nullptr) [[unlikely]]
     return in_turn(comm_.asked_, [=, this] { return wait(); });
   if (lost_ || is_active()) {
-    if (!comm_.broken_.ok()) return comm_.broken_;
+    if (!comm_.broken_.ok()) return comm_.failed_before();
     HEDDLE_TRY(comm_.wait_for(*this));
   }
   return outcome();

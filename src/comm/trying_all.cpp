@@ -34,7 +34,7 @@ std::vector<Choice> priced_candidates(const Selector& selector, Collective colle
 
 Result<MeasuredChoices> CommunicatorImpl::try_all(SearchPlan plan) {
   const Turn turn(asked_);
-  if (!broken_.ok()) return broken_;
+  if (!broken_.ok()) return failed_before();
   if (size_ == 1)
     return Status(Code::invalid_argument, "there is one rank, so that there is nothing to choose");
   plan.ranks = size_;

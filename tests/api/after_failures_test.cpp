@@ -40,8 +40,15 @@ TEST(Misuse, AfterATimeoutOnlyDestructionIsLeft) {
       ASSERT_EQ(heddle_comm_failed(comm, &failed), HEDDLE_OK);
       EXPECT_EQ(failed, 1);
       EXPECT_NE(std::string(heddle_last_error()).find("rank 1"), std::string::npos) << heddle_last_error();
+      const std::string first = heddle_last_error();
+      EXPECT_EQ(first.find("has failed before"), std::string::npos) << first;
       EXPECT_EQ(request, nullptr);
       EXPECT_EQ(heddle_barrier(comm), HEDDLE_ERR_TIMEOUT);
+      const std::string later = heddle_last_error();
+      EXPECT_EQ(later.find("this communicator has failed before, and all that is left is to free it"), 0U);
+      EXPECT_NE(later.find(first), std::string::npos) << later;
+      EXPECT_EQ(heddle_barrier(comm), HEDDLE_ERR_TIMEOUT);
+      EXPECT_EQ(heddle_last_error(), later) << "once is enough";
       EXPECT_EQ(heddle_comm_destroy(comm), HEDDLE_OK) << "a failed communicator goes with its requests";
       EXPECT_EQ(heddle_request_free(&other), HEDDLE_OK);
     }
