@@ -104,7 +104,10 @@ HEDDLE_API heddle_status heddle_isparse_allreduce(const heddle_sparse* in, heddl
 /* Persistent: dimension, count, types and addresses of the arrays are those that `in` has in this call; the
  * indices stay as they are at the first start, on all ranks; values change. `out` shares no memory with `in`
  * (HEDDLE_ERR_ARGUMENT), which every start reads again. Sums exchange indices at the first start alone: a
- * persistent request is one on all ranks. */
+ * persistent request is one on all ranks, and where a rank has changed its indices the result is wrong, and
+ * nothing says so. With HEDDLE_CHECK=1 each start compares them with those of the first one:
+ * HEDDLE_ERR_ARGUMENT on every rank, by the test or wait, nothing is exchanged, and the rank's own message
+ * names the entry. */
 HEDDLE_API heddle_status heddle_sparse_allreduce_init(const heddle_sparse* in, heddle_sparse* out,
                                                       heddle_op op, heddle_comm_t comm,
                                                       heddle_request_t* request);

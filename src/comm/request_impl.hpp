@@ -201,8 +201,11 @@ class SparseRequest final : public MovingRequest {
   enum class Stage : std::uint8_t { idle, agreeing, exchanging };
   Status open_streams();
   Status advance(bool* done);
+  std::vector<std::byte> copy_of_indices() const;
+  Status keeps_indices() const;
 
   SparseJob job_;
+  std::vector<std::byte> first_indices_;  // of a persistent request, with HEDDLE_CHECK
   Agreement agreement_;
   Status valid_;
   std::unique_ptr<RequestImpl> agreeing_;

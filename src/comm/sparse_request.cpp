@@ -1,7 +1,10 @@
 // Non-blocking and persistent sums of sparse streams.
+#include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "comm/communicator_impl.hpp"
 #include "comm/sparse_sums.hpp"
@@ -10,7 +13,7 @@ namespace heddle {
 
 Result<std::unique_ptr<Request>> CommunicatorImpl::sparse_allreduce_request(SparseJob job) {
   const Turn turn(asked_);
-  if (!broken_.ok()) return broken_;
+  if (!broken_.ok()) return failed_before();
   auto request = std::make_unique<SparseRequest>(*this, std::move(job));
   HEDDLE_TRY(request->prepare());
   return std::unique_ptr<Request>(std::move(request));
@@ -44,6 +47,29 @@ Status SparseRequest::prepare() {
   return {};
 }
 
+std::vector<std::byte> SparseRequest::copy_of_indices() const {
+  const auto* bytes = static_cast<const std::byte*>(job_.in.indices);
+  return {bytes, bytes + job_.in.count * index_size(job_.in.index_type)};
+}
+
+// Where another start has left a copy of them.
+Status SparseRequest::keeps_indices() const {
+  const SparseView& now = job_.in;
+  if (first_indices_.empty() || std::memcmp(first_indices_.data(), now.indices, first_indices_.size()) == 0)
+    return {};
+  SparseView first = now;
+  first.indices = first_indices_.data();
+  std::size_t entry = 0;
+  while (first.index(entry) == now.index(entry))
+    ++entry;
+  return Status(
+      Code::invalid_argument,
+      fmt::format(
+          "the index of entry {} is {}, and was {} at the first start of this persistent request, which "
+          "goes on with those from then; other indices take another request",
+          entry, now.index(entry), first.index(entry)));
+}
+
 Status SparseRequest::begin() {
   arrived_ = false;
   if (streams_ && streams_->remembers()) {
@@ -53,6 +79,7 @@ Status SparseRequest::begin() {
     return comm_.with_memory([&, this] { return streams_->again(job_.in.values, sequence.value()); });
   }
   valid_ = check_sparse(job_.in);
+  if (valid_.ok()) valid_ = keeps_indices();
   outcome_ = {};
   agreement_.state(comm_.rank_, job_.in, job_.op, SparseForm::entries, valid_.ok());
   if (agreeing_) HEDDLE_TRY(agreeing_->begin());
@@ -81,8 +108,10 @@ Status SparseRequest::open_streams() {
   StreamBinding binding{job_.in, job_.op, profile.cuts(job_.in.dimension, schedule->chunks),
                         agreement_.total(), sequence_};
   binding.threads = comm_.sparse_.fold_threads();
-  // Calls are compared where the agreement is.
+  // With HEDDLE_CHECK each start has an agreement: the calls are compared in it, and it tells all ranks of
+  // one that has changed its indices.
   binding.remember = job_.keeps_pattern && job_.op == Op::sum && !comm_.compares();
+  if (job_.keeps_pattern && comm_.compares() && first_indices_.empty()) first_indices_ = copy_of_indices();
   return streams_->start(std::move(binding));
 }
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <functional>
 #include <latch>
@@ -204,6 +205,41 @@ TEST_F(ComparedCalls, RequestsThatDifferFail) {
         << heddle_last_error();
     EXPECT_EQ(heddle_barrier(comm), HEDDLE_ERR_ARGUMENT);  // the communicator has failed
   });
+}
+
+// Without the comparison only values would travel, and be summed as if the indices were those of the first
+// start.
+TEST_F(ComparedCalls, IndicesOfPersistentRequestsStay) {
+  for (const int ranks : {1, 2, 3}) {
+    on_ranks(ranks, [ranks](heddle_comm_t comm, int rank) {
+      std::uint32_t indices[] = {1, 5, 9};
+      float values[] = {1, 2, 3};
+      std::uint32_t found[9];
+      float sums[9];
+      const heddle_sparse in{64, 3, HEDDLE_INDEX32, HEDDLE_FLOAT32, indices, values, 3, nullptr, nullptr};
+      heddle_sparse out{64, 0, HEDDLE_INDEX32, HEDDLE_FLOAT32, found, sums, 9, nullptr, nullptr};
+      heddle_request_t request = nullptr;
+      ASSERT_EQ(heddle_sparse_allreduce_init(&in, &out, HEDDLE_SUM, comm, &request), HEDDLE_OK);
+      const bool last = rank == ranks - 1;
+      for (int start = 0; start < 4; ++start) {
+        if (last) indices[1] = start == 2 ? 7 : 5;
+        ASSERT_EQ(heddle_start(request), HEDDLE_OK) << heddle_last_error();
+        if (start != 2) {
+          ASSERT_EQ(heddle_wait(&request), HEDDLE_OK) << heddle_last_error();
+          ASSERT_EQ(out.count, 3U);
+          EXPECT_EQ(found[1], 5U);
+          EXPECT_EQ(sums[1], 2.0F * static_cast<float>(ranks));
+          continue;
+        }
+        EXPECT_EQ(heddle_wait(&request), HEDDLE_ERR_ARGUMENT);
+        const std::string said = heddle_last_error();
+        const std::string wanted = last ? "the index of entry 1 is 7, and was 5 at the first start"
+                                        : "rank " + std::to_string(ranks - 1) + " passed";
+        EXPECT_NE(said.find(wanted), std::string::npos) << said;
+      }
+      EXPECT_EQ(heddle_request_free(&request), HEDDLE_OK);
+    });
+  }
 }
 
 TEST_F(ComparedCalls, OneRankHasNobodyToAsk) {
