@@ -118,11 +118,13 @@ Departure PeerWatch::left_for(int rank) const {
   return why.culprit == rank_ && why.waited_ms == 0 ? Departure() : why;
 }
 
-// A rank that fails after another one did may be gone as well by the time we look: name them all.
+// Others that are gone by the time we look; but for those that have failed for the sake of another one, and
+// ended after that.
 std::string PeerWatch::also_gone(int besides) const {
   std::string text;
   for (int rank = 0; rank < connections_.topology.size(); ++rank) {
-    if (rank != besides && is_gone(rank)) text += "; " + name_of(rank) + " is gone";
+    if (rank != besides && is_gone(rank) && !left_for(rank).is_known())
+      text += "; " + name_of(rank) + " is gone";
   }
   return text;
 }

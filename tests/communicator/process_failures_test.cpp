@@ -126,5 +126,39 @@ TEST(ProcessFailures, AProcessThatDiesIsNamedWithoutADeadline) {
   }
 }
 
+// Those who have failed for its sake, and ended, are not named beside it.
+TEST(ProcessFailures, WhoHasEndedForTheSakeOfAnotherIsNotNamed) {
+  auto* ended = static_cast<std::atomic<pid_t>*>(mmap(
+      nullptr, sizeof(std::atomic<pid_t>[4]), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  std::vector<pid_t> pids;
+  const auto results = in_processes(
+      4, quiet(),
+      [ended](int rank, Communicator& comm) {
+        if (!comm.barrier().ok()) return 1;
+        if (rank == 2) kill(getpid(), SIGKILL);
+        // Until the parent has seen their end.
+        const auto is_there = [ended](int other) {
+          const pid_t process = ended[other];
+          return process == 0 || kill(process, 0) == 0;
+        };
+        while (rank == 0 && (is_there(1) || is_there(3)))
+          usleep(1000);
+        char data[8] = {};
+        const Status status = comm.bcast(data, sizeof data, 2);
+        if (rank != 0) {
+          ended[rank] = getpid();
+          return status.ok() ? 2 : 0;
+        }
+        const std::string& said = status.message();
+        const bool well =
+            said.find("rank 2 (process ") == 0 && said.find(" is gone") == said.rfind(" is gone");
+        if (!well) std::fprintf(stderr, "%s\n", said.c_str());
+        return well ? 0 : 3;
+      },
+      &pids);
+  EXPECT_EQ(results, (std::vector<int>{0, 0, 128 + SIGKILL, 0}));
+  munmap(ended, sizeof(std::atomic<pid_t>[4]));
+}
+
 }  // namespace
 }  // namespace heddle::test
