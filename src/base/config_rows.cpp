@@ -91,11 +91,12 @@ Problem set_algorithm(std::string_view value, Config& config) {
 }
 
 Problem set_transports(std::string_view value, Config& config) {
-  for (const std::string_view name : split_list(value)) {
+  const std::string names = lower(value);
+  for (const std::string_view name : split_list(names)) {
     if (name != "shm" && name != "mpi" && name != "tcp" && name != "ucx" && name != "verbs")
       return "names " + quoted(name) + ", which is not one of shm, mpi, tcp, ucx, verbs";
   }
-  config.transports = value;
+  config.transports = names;
   return {};
 }
 
@@ -244,7 +245,8 @@ using Row = ConfigRow;
 constexpr std::array kRows = {
     Row{{"HEDDLE_ENABLE", "0, 1", "1",
          "0 leaves every call to the host MPI. All ranks need it then: under the preload library a rank with "
-         "0 tells the others nothing, and they would wait for it."},
+         "0 tells the others nothing, and they would wait for it. In the native API, which has nobody to "
+         "leave calls to, no communicator can be made with 0."},
         set_switch<&Config::enable>},
     Row{{"HEDDLE_LOG", "none, error, warn, info, debug", "warn",
          "How much is said on standard error. info: what heddle is in front of, one line per communicator "

@@ -4,8 +4,11 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/hash.hpp"
+#include "base/text.hpp"
 #include "base/whole_file.hpp"
 #include "select/selector.hpp"
 
@@ -14,20 +17,56 @@ namespace {
 
 using nlohmann::json;
 
-std::string known_names(Collective collective) {
-  std::string names;
+using Names = std::vector<std::string_view>;
+
+Names names_of(Collective collective) {
+  Names names;
   for (const Algorithm& a : catalog()) {
-    if (a.collective == collective) names += (names.empty() ? "" : ", ") + std::string(a.name);
+    if (a.collective == collective) names.emplace_back(a.name);
   }
   return names;
 }
 
-std::string stream_names() {
-  std::string names;
+Names names_for_sparse() {
+  Names names{"dense", "bitmaps"};
   for (const Algorithm& a : catalog()) {
-    if (serves_streams(a)) names += (names.empty() ? "" : ", ") + std::string(a.name);
+    if (serves_streams(a)) names.emplace_back(a.name);
   }
   return names;
+}
+
+std::string listed(const Names& names) {
+  std::string text;
+  for (const std::string_view name : names)
+    text.append(text.empty() ? "" : ", ").append(name);
+  return text;
+}
+
+// Of a part of HEDDLE_ALGORITHM that forces nothing; `scope`: the collective in it, which may be empty.
+std::string complaint(std::string_view item, std::string_view scope, std::string_view name) {
+  const std::pair<std::string_view, Names> all[] = {{"allreduce", names_of(Collective::allreduce)},
+                                                    {"bcast", names_of(Collective::bcast)},
+                                                    {"sparse", names_for_sparse()}};
+  const bool scoped = scope == all[0].first || scope == all[1].first || scope == all[2].first;
+  Names wanted;
+  bool elsewhere = false;
+  std::string known;
+  for (const auto& [collective, names] : all) {
+    elsewhere |= std::find(names.begin(), names.end(), name) != names.end();
+    if (scoped && scope != collective) continue;
+    wanted.insert(wanted.end(), names.begin(), names.end());
+    known.append(known.empty() ? "" : "; ").append(collective).append(": ").append(listed(names));
+  }
+  const auto nearer = [&](std::string_view a, std::string_view b) {
+    return edit_distance(name, a) < edit_distance(name, b);
+  };
+  std::string why = " is not an algorithm";
+  if (!elsewhere) {
+    why.append(" (the nearest is ").append(*std::min_element(wanted.begin(), wanted.end(), nearer)) += ")";
+  } else if (scoped) {
+    why.append(" of ").append(scope);
+  }
+  return "HEDDLE_ALGORITHM=" + quoted(item) + why + "; choosing as without it. Known: " + known;
 }
 
 // "ring", "allreduce:ring" or "allreduce:ring,bcast:chain". A bare name forces every collective that has it.
@@ -55,11 +94,16 @@ void read_forced(std::string_view text, Preferences& out) {
       if (name == "bitmaps") out.forced_bitmaps = known = true;
     }
     if (known) continue;
-    out.complaints.push_back("HEDDLE_ALGORITHM=\"" + std::string(item) +
-                             "\" is not an algorithm; choosing as without it. Known: allreduce: " +
-                             known_names(Collective::allreduce) + "; bcast: " +
-                             known_names(Collective::bcast) + "; sparse: dense, bitmaps, " + stream_names());
+    out.complaints.push_back(complaint(item, scope, name));
   }
+}
+
+// For the end of a sentence that says what the value of a key must be.
+std::string but_is(const json& object, const char* key) {
+  if (!object.contains(key)) return ", and is missing";
+  constexpr std::size_t kLong = 60;
+  const std::string value = object[key].dump();
+  return ", not " + (value.size() <= kLong ? value : value.substr(0, kLong) + "...");
 }
 
 // A key that is none would leave out what it was meant to say.
@@ -80,7 +124,8 @@ Status read_range(const json& rule, const char* key, std::int64_t (&range)[2]) {
   const json& value = rule[key];
   if (!value.is_array() || value.size() != 2 || !value[0].is_number_integer() ||
       !value[1].is_number_integer()) {
-    return Status(Code::invalid_argument, std::string("\"") + key + "\" must be [least, most]");
+    return Status(Code::invalid_argument,
+                  std::string("\"") + key + "\" must be [least, most]" + but_is(rule, key));
   }
   // 2^64 - 1 is how many write "any".
   for (std::size_t i = 0; i < 2; ++i)
@@ -90,7 +135,7 @@ Status read_range(const json& rule, const char* key, std::int64_t (&range)[2]) {
   if (range[0] < 0 || range[0] > range[1]) {
     return Status(
         Code::invalid_argument,
-        std::string("\"") + key + "\" must be [least, most] with 0 <= least <= most, not " + value.dump());
+        std::string("\"") + key + "\" must be [least, most] with 0 <= least <= most" + but_is(rule, key));
   }
   return {};
 }
@@ -100,9 +145,23 @@ Result<std::uint32_t> read_count(const json& rule, const char* key) {
   if (!rule.contains(key)) return std::uint32_t{0};
   if (!rule[key].is_number_integer() || rule[key].get<std::int64_t>() < 1 ||
       rule[key].get<std::int64_t>() > 65536) {
-    return Status(Code::invalid_argument, std::string("\"") + key + "\" must be an integer from 1 to 65536");
+    return Status(Code::invalid_argument,
+                  std::string("\"") + key + "\" must be an integer from 1 to 65536" + but_is(rule, key));
   }
   return rule[key].get<std::uint32_t>();
+}
+
+Result<json> read_json(std::string_view text) {
+  try {
+    return json::parse(text);
+  } catch (const json::parse_error& error) {
+    // The first byte of the piece that is wrong, or the end, counted from 1.
+    const std::string_view before = text.substr(0, error.byte > 0 ? error.byte - 1 : 0);
+    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+    const std::size_t start = before.rfind('\n') + 1;  // 0 where there is none
+    return Status(Code::invalid_argument, "it is not JSON (line " + std::to_string(line) + ", column " +
+                                              std::to_string(before.size() - start + 1) + ")");
+  }
 }
 
 Result<TuningRule> read_rule(const json& rule) {
@@ -115,12 +174,14 @@ Result<TuningRule> read_rule(const json& rule) {
   };
   const std::string collective = text("collective");
   if (collective != "allreduce" && collective != "bcast") {
-    return Status(Code::invalid_argument, "\"collective\" must be \"allreduce\" or \"bcast\"");
+    return Status(Code::invalid_argument,
+                  "\"collective\" must be \"allreduce\" or \"bcast\"" + but_is(rule, "collective"));
   }
   out.collective = collective == "bcast" ? Collective::bcast : Collective::allreduce;
   out.algorithm = find_algorithm(out.collective, text("algorithm"));
   if (out.algorithm == nullptr) {
-    return Status(Code::invalid_argument, "\"algorithm\" must be one of " + known_names(out.collective));
+    return Status(Code::invalid_argument, "\"algorithm\" must be one of " + listed(names_of(out.collective)) +
+                                              but_is(rule, "algorithm"));
   }
   HEDDLE_TRY(read_range(rule, "ranks", out.ranks));
   HEDDLE_TRY(read_range(rule, "nodes", out.nodes));
@@ -141,12 +202,16 @@ Result<TuningRule> read_rule(const json& rule) {
 }  // namespace
 
 Result<Tuning> parse_tuning(std::string_view text, std::string_view made_for) {
-  const json root = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (root.is_discarded()) return Status(Code::invalid_argument, "it is not JSON");
-  const bool is_tuning = root.is_object() && root.value("version", json()) == 1 && root.contains("rules");
+  const Result<json> parsed = read_json(text);
+  if (!parsed.ok()) return parsed.status();
+  const json& root = parsed.value();
+  const bool is_tuning = root.is_object() && root.contains("version") && root.contains("rules");
   if (!is_tuning || !root["rules"].is_array()) {
     return Status(Code::invalid_argument, "a tuning file has \"version\": 1 and \"rules\": [...]");
   }
+  if (root["version"] != 1)
+    return Status(Code::invalid_argument,
+                  "\"version\" must be 1, the only one that this heddle reads" + but_is(root, "version"));
   if (!made_for.empty() && root.value("made_for", json()) != json(std::string(made_for))) {
     return Status(Code::invalid_argument, "it was made for another machine, placement of ranks or version");
   }
@@ -155,7 +220,8 @@ Result<Tuning> parse_tuning(std::string_view text, std::string_view made_for) {
   if (const json once = root.value("found_once", json(false)); once.is_boolean()) {
     tuning.found_once = once;
   } else {
-    return Status(Code::invalid_argument, "\"found_once\" must be true or false");
+    return Status(Code::invalid_argument,
+                  "\"found_once\" must be true or false" + but_is(root, "found_once"));
   }
   if (root.contains("streamed_results_from")) {
     const json& from = root["streamed_results_from"];
@@ -165,7 +231,8 @@ Result<Tuning> parse_tuning(std::string_view text, std::string_view made_for) {
       tuning.streamed_from = SIZE_MAX;
     } else {
       return Status(Code::invalid_argument,
-                    "\"streamed_results_from\" must be a number of bytes or \"never\"");
+                    "\"streamed_results_from\" must be a number of bytes or \"never\"" +
+                        but_is(root, "streamed_results_from"));
     }
   }
   for (const json& item : root["rules"]) {
@@ -232,8 +299,8 @@ Preferences read_preferences(const Config& config) {
     if (tuning.ok()) {
       out.tuning = std::move(tuning).value();
     } else {
-      out.complaints.push_back("HEDDLE_TUNING_FILE=\"" + config.tuning_file +
-                               "\" is not used: " + tuning.status().message() + "; choosing as without it");
+      out.complaints.push_back("HEDDLE_TUNING_FILE is not used: " + tuning.status().message() +
+                               "; choosing as without it");
     }
   }
   return out;

@@ -89,7 +89,11 @@ Status check_hellos(const std::vector<Hello>& hellos) {
                         std::to_string(h.size) +
                         ": give each rank a number of its own, and the allgather in their order");
     }
-    if (h.enabled == 0) return Status(Code::unsupported, who + " has HEDDLE_ENABLE=0");
+    if (h.enabled == 0)
+      return Status(Code::unsupported,
+                    who +
+                        " has HEDDLE_ENABLE=0: unset it there, or start without heddle; only the "
+                        "preload library can leave calls to an MPI");
     for (std::size_t i = 0; i < kSharedSettings; ++i) {
       if (h.settings[i] != hellos[0].settings[i]) {
         return Status(Code::unsupported, std::string(kSettingNames[i]) + " differs between rank 0 and " +

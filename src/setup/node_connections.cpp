@@ -54,8 +54,9 @@ Result<Internode> NodeConnections::borrow_messages() {
   if (std::any_of(hellos_.begin(), hellos_.end(), [](const Hello& h) { return h.lends == 0; }))
     return Status(
         Code::unsupported,
-        "some rank has no messages to lend: its communicator was not made from an MPI communicator, "
-        "but by heddle_comm_split, say, or too many have lent theirs");
+        "some rank has no MPI messages to lend, as with heddle_comm_create_env and heddle_comm_split, or too "
+        "many communicators have lent theirs: put tcp, ucx or verbs into HEDDLE_TRANSPORTS, or make the "
+        "communicator with heddle_comm_create_mpi");
   Result<heddle_p2p> p2p = bootstrap_.make_p2p();
   Internode way;
   if (p2p.ok()) way.lent = std::make_unique<LentMessages>(p2p.value());

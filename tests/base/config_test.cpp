@@ -93,6 +93,13 @@ TEST(Config, EveryVariableIsParsed) {
   EXPECT_EQ(parsed.config.cache_folder, "/some/where");
 }
 
+TEST(Config, NamesAreTakenInAnyCase) {
+  const ParsedConfig parsed = parse_config({"HEDDLE_TRANSPORTS=SHM,Tcp", "HEDDLE_LOG=INFO"});
+  EXPECT_TRUE(parsed.complaints.empty()) << parsed.complaints.front();
+  EXPECT_EQ(parsed.config.transports, "shm,tcp");
+  EXPECT_EQ(parsed.config.log_level, LogLevel::info);
+}
+
 TEST(Config, ComplaintNamesVariableValueAndWhatIsUsed) {
   const ParsedConfig parsed = parse_config({"HEDDLE_TIMEOUT=abc"});
   ASSERT_EQ(parsed.complaints.size(), 1U);

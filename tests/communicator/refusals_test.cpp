@@ -33,7 +33,7 @@ TEST(Refusals, DisabledOnOneRank) {
     c.enable = rank != 2;
     return c;
   }),
-             Code::unsupported, "rank 2 has HEDDLE_ENABLE=0");
+             Code::unsupported, "rank 2 has HEDDLE_ENABLE=0: unset it there");
 }
 
 TEST(Refusals, SettingsThatDiffer) {
@@ -91,7 +91,7 @@ TEST(Refusals, OneRankWithoutMessagesToLend) {
   Party party({1, 1, 2});
   party.lend_nothing(1);
   expect_all(party.outcomes([](int) { return lent_messages(); }), Code::unsupported,
-             "2 nodes and no transport");
+             "put tcp, ucx or verbs into HEDDLE_TRANSPORTS");
   for (int r = 0; r < 3; ++r)
     EXPECT_EQ(party.lender(r).releases, 0);
 }
