@@ -51,13 +51,17 @@ class Network {
   virtual Result<std::unique_ptr<Transport>> connect(int rank, std::vector<std::string> addresses) = 0;
 };
 
-// What a module exports, as `heddle_network_module`. Modules and the library that opens them are of one
-// build.
+// What a module exports, as `heddle_network_module`. Modules and the library that opens them are compiled
+// with the same headers.
 struct NetworkModule {
-  const char* version;  // HEDDLE_VERSION_STRING
+  const char* interface;  // HEDDLE_NETWORK_INTERFACE
   // `unsupported` says in one line what is missing: a device, a permission.
   Result<std::unique_ptr<Network>> (*open)(const NetworkOptions& options);
 };
+// The version and, in Meson's builds, hashes of this header and of what it includes (transports/meson.build).
+#ifndef HEDDLE_NETWORK_INTERFACE
+#define HEDDLE_NETWORK_INTERFACE HEDDLE_VERSION_STRING
+#endif
 constexpr const char* kNetworkModuleSymbol = "heddle_network_module";
 
 }  // namespace heddle

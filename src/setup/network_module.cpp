@@ -5,6 +5,7 @@
 #include <link.h>
 
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -72,8 +73,12 @@ Result<std::unique_ptr<Network>> open_network(const std::string& name, const std
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == nullptr) return Status(Code::unsupported, dlerror());
   const auto* module = static_cast<const NetworkModule*>(dlsym(handle, kNetworkModuleSymbol));
-  if (module == nullptr || std::string(module->version) != HEDDLE_VERSION_STRING)
-    return Status(Code::unsupported, fmt::format("{} is not of this version of heddle", path));
+  if (module == nullptr || std::string_view(module->interface) != HEDDLE_NETWORK_INTERFACE)
+    return Status(
+        Code::unsupported,
+        fmt::format("{} is of another version or build of heddle than the library: install both from "
+                    "one build, or let HEDDLE_MODULES name the folder of the library's own",
+                    path));
   return module->open(options);
 }
 

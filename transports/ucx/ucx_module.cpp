@@ -3,4 +3,4 @@
 #include "transports/ucx/ucx_network.hpp"
 
 extern "C" [[gnu::visibility("default")]] const heddle::NetworkModule heddle_network_module;
-const heddle::NetworkModule heddle_network_module = {HEDDLE_VERSION_STRING, heddle::open_ucx_network};
+const heddle::NetworkModule heddle_network_module = {HEDDLE_NETWORK_INTERFACE, heddle::open_ucx_network};

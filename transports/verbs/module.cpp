@@ -4,5 +4,5 @@
 
 extern "C" {
 [[gnu::visibility("default")]] extern const heddle::NetworkModule heddle_network_module;
-const heddle::NetworkModule heddle_network_module = {HEDDLE_VERSION_STRING, heddle::verbs::open_network};
+const heddle::NetworkModule heddle_network_module = {HEDDLE_NETWORK_INTERFACE, heddle::verbs::open_network};
 }

@@ -154,5 +154,5 @@ Result<std::unique_ptr<Network>> open_double(const NetworkOptions& options) {
 
 extern "C" {
 [[gnu::visibility("default")]] extern const heddle::NetworkModule heddle_network_module;
-const heddle::NetworkModule heddle_network_module = {HEDDLE_VERSION_STRING, heddle::open_double};
+const heddle::NetworkModule heddle_network_module = {HEDDLE_NETWORK_INTERFACE, heddle::open_double};
 }
