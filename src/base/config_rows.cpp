@@ -250,8 +250,8 @@ constexpr std::array kRows = {
         set_switch<&Config::enable>},
     Row{{"HEDDLE_LOG", "none, error, warn, info, debug", "warn",
          "How much is said on standard error. info: what heddle is in front of, one line per communicator "
-         "and per "
-         "distinct decision, and what came of it; debug: the same from all ranks."},
+         "and per distinct decision, and what came of it; debug: a communicator's line from each of its "
+         "ranks."},
         set_log_level},
     Row{{"HEDDLE_ALGORITHM", "[allreduce:]NAME[,bcast:NAME][,sparse:NAME]",
          "on one node what is measured as the fastest, else the cheapest by price",

@@ -158,7 +158,7 @@ class Backend {
   void stay_out(const Log& log, int world_rank);
   void prepare(ParsedConfig parsed, const Log& log, int world_rank);
   // What serves the job, before there is anything to serve; and what came of it.
-  void introduce(const Log& log, int world_rank, int world_size) const;
+  void introduce(const Log& log, int world_size) const;
   void sum_up();
   bool watch_end();
   // Whether this thread is in a callback of the communicator's end: what is set on it now would stay, for

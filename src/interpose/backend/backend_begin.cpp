@@ -91,13 +91,13 @@ void Backend::prepare(ParsedConfig parsed, const Log& log, int world_rank) {
     parsed.config.enable = false;
   }
   reproducible_ = parsed.config.reproducible;
-  if (parsed.config.enable) introduce(log, world_rank, world_size);
+  if (parsed.config.enable) introduce(log, world_size);
   checks_.store(parsed.config.check != CheckSetting::off, std::memory_order_relaxed);
   set_up_.emplace(mpi_, self_, process_, std::move(parsed), world_rank);
 }
 
-void Backend::introduce(const Log& log, int world_rank, int world_size) const {
-  if (world_rank != 0) return;
+void Backend::introduce(const Log& log, int world_size) const {
+  if (world_rank_ != 0) return;
   if (const std::string other = alone_ ? other_launcher(mpi_.version) : ""; !other.empty()) {
     if (speaks_first()) log.warn(other);
     return;
