@@ -215,6 +215,9 @@ Schedule team(const TopologyView& topology, std::int32_t rank, const Shape& shap
 // One node of several domains: allreduce::multi_leader of nothing, with one leader in each.
 Schedule multi_leader(const TopologyView& topology, std::int32_t rank, const Shape& shape);
 
+// Several nodes of several ranks: allreduce::two_level of nothing, with one leader in each node.
+Schedule two_level(const TopologyView& topology, std::int32_t rank, const Shape& shape);
+
 }  // namespace barrier
 
 // What allreduce and barrier share: recursive doubling over `size` ranks of the one chunk that `builder` has.

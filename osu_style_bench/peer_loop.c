@@ -146,8 +146,7 @@ static double median_alone_us(Pool* p) {
   int n = 0;
   for (int i = -10; n < kBlocks || (n < kMostAlone && total < 1); ++i) {
     double mine = block(p, 1);
-    /* The barrier as well: MPI_Barrier is another library's than what is measured, where heddle is preloaded.
-     */
+    /* The barrier as well. */
     MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     if (i < 0) continue;
     samples[n++] = slowest * 1e6;

@@ -50,7 +50,9 @@ void CollectiveBench::cut(std::size_t bytes) {
 }
 
 void CollectiveBench::call(Side& side) {
-  if (options_.kind == Kind::bcast) {
+  if (options_.kind == Kind::barrier) {
+    side.barrier();
+  } else if (options_.kind == Kind::bcast) {
     side.bcast(send_.next(), count_, root_);
   } else if (options_.in_place) {
     side.allreduce(side.in_place(), send_.next(), count_);

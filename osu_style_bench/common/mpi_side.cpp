@@ -94,6 +94,7 @@ class MpiSide final : public MessageSide {
   void bcast(void* buffer, std::size_t count, int root) override {
     MPI_Bcast(buffer, static_cast<int>(count), type_, root, kWorld);
   }
+  void barrier() override { MPI_Barrier(kWorld); }
   std::string algorithm(Kind kind, std::size_t count) override {
     if (preload_version() == nullptr) return "-";
     using Query = const char* (*)(int, std::size_t, void*);
@@ -101,7 +102,8 @@ class MpiSide final : public MessageSide {
     if (query == nullptr) return "-";
     // Handles travel as machine words: an integer of MPICH's family, a pointer elsewhere.
     auto* const word = reinterpret_cast<void*>((std::uintptr_t)kWorld);
-    const char* name = query(reduces(kind) ? 0 : 1, count * size_of(dtype_), word);
+    const int collective = reduces(kind) ? 0 : kind == Kind::barrier ? 2 : 1;
+    const char* name = query(collective, count * size_of(dtype_), word);
     return name == nullptr ? "-" : name;
   }
 };
@@ -116,6 +118,7 @@ class HostSide final : public MessageSide {
   void bcast(void* buffer, std::size_t count, int root) override {
     PMPI_Bcast(buffer, static_cast<int>(count), type_, root, kWorld);
   }
+  void barrier() override { PMPI_Barrier(kWorld); }
   std::string algorithm(Kind, std::size_t) override { return "-"; }
 };
 

@@ -81,6 +81,7 @@ class NativeSide final : public Side {
   void bcast(void* buffer, std::size_t count, int root) override {
     check("heddle_bcast", heddle_bcast(buffer, count * width_, root, comm_.get()));
   }
+  void barrier() override { check("heddle_barrier", heddle_barrier(comm_.get())); }
   void start_allreduce(const void* send, void* receive, std::size_t count) override {
     check("heddle_iallreduce",
           heddle_iallreduce(send, receive, count, type_, HEDDLE_SUM, comm_.get(), &open_));
@@ -130,6 +131,7 @@ class NativeSide final : public Side {
   }
 
   std::string algorithm(Kind kind, std::size_t count) override {
+    if (kind == Kind::barrier) return "-";
     const char* name = "-";
     const heddle_status status =
         reduces(kind) ? heddle_allreduce_algorithm(count, type_, HEDDLE_SUM, comm_.get(), &name)

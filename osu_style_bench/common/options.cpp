@@ -27,6 +27,7 @@ void set_defaults(Options& options) {
   options.dtype = reduces ? Dtype::float32 : Dtype::int8;
   options.min_bytes = reduces ? 4 : 1;
   options.max_bytes = options.collective() ? std::size_t{1} << 20 : std::size_t{4} << 20;
+  if (!options.has_messages()) options.min_bytes = options.max_bytes = 0;
 }
 
 const char* description(Kind kind) {
@@ -41,6 +42,8 @@ const char* description(Kind kind) {
       return "Latency of allreduce (sum).";
     case Kind::bcast:
       return "Latency of bcast.";
+    case Kind::barrier:
+      return "Latency of barrier.";
     case Kind::iallreduce:
       return "Overlap of non-blocking allreduce (sum) with computation.";
     case Kind::ibcast:
@@ -105,17 +108,41 @@ struct Texts {
   int rounds = -1;
 };
 
-void declare(CLI::App& app, Options& options, Texts& texts) {
+void declare_messages(CLI::App& app, Options& options, Texts& texts) {
   const bool compares = can_compare(options);
-  app.set_version_flag("-v,--version", fmt::format("{} {}", program_name(options.kind), heddle_version()));
   app.add_option(
       "-m,--message-size", texts.sizes,
       fmt::format("sizes in bytes, [MIN:]MAX, with K, M or G if you like (default {}:{}M{})",
                   options.min_bytes, options.max_bytes >> 20, compares ? "; with --vs up to 16M" : ""));
+  app.add_flag("-c,--validation", options.validate, "check results");
+  app.add_option("-T,--type", texts.dtype,
+                 fmt::format("mpi_char, mpi_int, mpi_float or mpi_double (default {})",
+                             options.reduces() ? "mpi_float" : "mpi_char"));
+  app.add_option("-d,--accelerator", texts.device, "where buffers lie: host, cuda or managed (default host)");
+  app.add_option("-M,--mem-limit", texts.memory,
+                 "memory for buffers on each rank (default 256M, or what the largest messages need)");
+  app.add_flag("--warm-buffers", options.warm_buffers,
+               "use one buffer again and again (default: a fresh one each time)");
+  if (options.kind == Kind::allreduce)
+    app.add_flag("--in-place", options.in_place, "send what lies where the sum goes (MPI_IN_PLACE)");
+  app.add_flag("--alloc-mem", options.alloc_mem,
+               compares ? "buffers from MPI_Alloc_mem; from heddle_alloc with --native, and with --vs where "
+                          "nothing is preloaded"
+                        : "buffers from MPI_Alloc_mem; with --native from heddle_alloc");
+  if (options.kind == Kind::bandwidth || options.kind == Kind::bidirectional) {
+    app.add_option("-W,--window-size", options.window, "messages in flight (default 64)")
+        ->check(CLI::Range(1, 4096));
+  }
+}
+
+void declare(CLI::App& app, Options& options, Texts& texts) {
+  const bool compares = can_compare(options);
+  app.set_version_flag("-v,--version", fmt::format("{} {}", program_name(options.kind), heddle_version()));
+  if (options.has_messages()) declare_messages(app, options, texts);
+  const char* const each = options.has_messages() ? " for each size" : "";
   app.add_option("-i,--iterations", texts.iterations,
-                 compares ? "timed calls for each size; with --vs of each side, at least one in each round "
-                            "(default: adapts to the time)"
-                          : "timed calls for each size (default: adapts to the time)")
+                 fmt::format("timed calls{}{} (default: adapts to the time)", each,
+                             compares ? "; with --vs of each side, at least one in each round" : ""))
       ->check(CLI::Range(1L, 1'000'000'000L));
   app.add_option("-x,--warmup", texts.warmup,
                  compares
@@ -124,39 +151,25 @@ void declare(CLI::App& app, Options& options, Texts& texts) {
                      : "untimed calls before them (default: adapts to the time)")
       ->check(CLI::Range(0L, 1'000'000'000L));
   app.add_flag("-f,--full", options.full, "print minimum, maximum and the number of iterations as well");
-  app.add_flag("-c,--validation", options.validate, "check results");
-  app.add_option("-T,--type", texts.dtype,
-                 fmt::format("mpi_char, mpi_int, mpi_float or mpi_double (default {})",
-                             options.reduces() ? "mpi_float" : "mpi_char"));
-  app.add_option("-d,--accelerator", texts.device, "where buffers lie: host, cuda or managed (default host)");
-  app.add_option("-M,--mem-limit", texts.memory,
-                 "memory for buffers on each rank (default 256M, or what the largest messages need)");
   app.add_option("--max-seconds", options.max_seconds,
-                 compares ? "time for each size and each side (default 1)" : "time for each size (default 1)")
+                 fmt::format("time{}{} (default 1)", each,
+                             !compares                ? ""
+                             : options.has_messages() ? " and each side"
+                                                      : " for each side"))
       ->check(tools::number_between(0.01, 1e6));
-  app.add_flag("--warm-buffers", options.warm_buffers,
-               "use one buffer again and again (default: a fresh one each time)");
-  if (options.kind == Kind::allreduce)
-    app.add_flag("--in-place", options.in_place, "send what lies where the sum goes (MPI_IN_PLACE)");
   app.add_flag("--native", options.native, "call heddle's own API instead of MPI");
-  app.add_flag("--alloc-mem", options.alloc_mem,
-               compares ? "buffers from MPI_Alloc_mem; from heddle_alloc with --native, and with --vs where "
-                          "nothing is preloaded"
-                        : "buffers from MPI_Alloc_mem; with --native from heddle_alloc");
   app.add_option("--json", options.json,
                  "write results, samples and a description of the machine to this file");
-  if (options.kind == Kind::bandwidth || options.kind == Kind::bidirectional) {
-    app.add_option("-W,--window-size", options.window, "messages in flight (default 64)")
-        ->check(CLI::Range(1, 4096));
-  }
   if (options.overlaps()) {
     app.add_option("--tests", options.tests, "calls of test, spread over the computation (default 0)")
         ->check(CLI::Range(0, 1'000'000));
   } else if (options.collective()) {
     app.add_option("--vs", texts.versus,
-                   "measure heddle and another alternately and compare: 'mpi', the host MPI; 'staged', of "
-                   "buffers on a GPU, copies to the host around a collective there")
-        ->check(CLI::IsMember({"mpi", "staged"}));
+                   options.has_messages()
+                       ? "measure heddle and another alternately and compare: 'mpi', the host MPI; 'staged', "
+                         "of buffers on a GPU, copies to the host around a collective there"
+                       : "measure heddle and another alternately and compare: 'mpi', the host MPI")
+        ->check(options.has_messages() ? CLI::IsMember({"mpi", "staged"}) : CLI::IsMember({"mpi"}));
     app.add_option("--rounds", texts.rounds, "of --vs: blocks of each side (default 41)")
         ->check(CLI::Range(6, 10000));
     if (options.kind == Kind::bcast) {
@@ -183,20 +196,8 @@ std::string in_place_problem(const Options& options) {
 }
 
 // The sentence that says what is wrong, or nothing.
-std::string finish(Options& options, const Texts& texts) {
-  if (texts.versus == "mpi") options.versus = Versus::mpi;
-  if (texts.versus == "staged") options.versus = Versus::staged;
+std::string finish_messages(Options& options, const Texts& texts) {
   if (options.compares()) options.max_bytes = std::size_t{16} << 20;
-  if (texts.rounds >= 0 && !options.compares())
-    return fmt::format("--rounds {}: rounds are those of a comparison; add --vs mpi, or leave it out",
-                       texts.rounds);
-  if (texts.rounds >= 0) options.rounds = texts.rounds;
-  if (!texts.root.empty() && !options.compares())
-    return fmt::format("--root {}: without a comparison it is rank 0; add --vs mpi, or leave it out",
-                       texts.root);
-  options.fixed_root = texts.root == "fixed";
-  if (texts.iterations >= 0) options.iterations = texts.iterations;
-  if (texts.warmup >= 0) options.warmup = texts.warmup;
   if (!texts.dtype.empty() && !parse_dtype(texts.dtype, options.dtype))
     return fmt::format("-T {}: not a datatype; write mpi_char, mpi_int, mpi_float or mpi_double",
                        texts.dtype);
@@ -227,6 +228,22 @@ std::string finish(Options& options, const Texts& texts) {
     options.most_buffers =
         static_cast<std::size_t>(kMostBuffers * (static_cast<double>(options.memory) / kUsualMemory));
   return in_place_problem(options);
+}
+
+std::string finish(Options& options, const Texts& texts) {
+  if (texts.versus == "mpi") options.versus = Versus::mpi;
+  if (texts.versus == "staged") options.versus = Versus::staged;
+  if (texts.rounds >= 0 && !options.compares())
+    return fmt::format("--rounds {}: rounds are those of a comparison; add --vs mpi, or leave it out",
+                       texts.rounds);
+  if (texts.rounds >= 0) options.rounds = texts.rounds;
+  if (!texts.root.empty() && !options.compares())
+    return fmt::format("--root {}: without a comparison it is rank 0; add --vs mpi, or leave it out",
+                       texts.root);
+  options.fixed_root = texts.root == "fixed";
+  if (texts.iterations >= 0) options.iterations = texts.iterations;
+  if (texts.warmup >= 0) options.warmup = texts.warmup;
+  return options.has_messages() ? finish_messages(options, texts) : "";
 }
 
 }  // namespace
@@ -292,6 +309,8 @@ const char* program_name(Kind kind) {
       return "heddle_allreduce";
     case Kind::bcast:
       return "heddle_bcast";
+    case Kind::barrier:
+      return "heddle_barrier";
     case Kind::iallreduce:
       return "heddle_iallreduce";
     case Kind::ibcast:

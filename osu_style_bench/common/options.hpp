@@ -9,7 +9,7 @@
 
 namespace heddle::bench {
 
-enum class Kind { latency, bandwidth, bidirectional, allreduce, bcast, iallreduce, ibcast };
+enum class Kind { latency, bandwidth, bidirectional, allreduce, bcast, barrier, iallreduce, ibcast };
 constexpr bool reduces(Kind kind) {
   return kind == Kind::allreduce || kind == Kind::iallreduce;
 }
@@ -56,10 +56,13 @@ struct Options {
   bool reduces() const { return bench::reduces(kind); }
   bool compares() const { return versus != Versus::nothing; }
   bool overlaps() const { return kind == Kind::iallreduce || kind == Kind::ibcast; }
-  bool collective() const { return reduces() || kind == Kind::bcast || kind == Kind::ibcast; }
+  bool collective() const {
+    return reduces() || kind == Kind::bcast || kind == Kind::ibcast || kind == Kind::barrier;
+  }
+  bool has_messages() const { return kind != Kind::barrier; }
   // Of buffers to send and to receive; a bcast's are both, and those of a sum in place.
   std::size_t pools() const { return (reduces() && !in_place) || !collective() ? 2 : 1; }
-  // Message sizes in bytes: from min_bytes, doubling, to max_bytes.
+  // Message sizes in bytes: from min_bytes, doubling, to max_bytes. A barrier's is 0.
   std::vector<std::size_t> sizes() const;
 };
 

@@ -26,13 +26,20 @@ struct Sides {
   std::string column = "heddle";  // of --vs: what `measured` is
 };
 
-constexpr int kTakenOver = 4;  // calls, more than go by before the preload library takes a communicator over
+// Calls, more than go by before the preload library takes a communicator over.
+constexpr int kTakenOver = 4;
+constexpr int kTakenOverByBarriers = 600;
 
 // Whether the preload library, which is in this process, serves any of the sizes. Collective: only once it
 // was called does it know.
 bool preload_serves(const Options& options) {
-  if (options.kind != Kind::allreduce && options.kind != Kind::bcast) return false;
+  if (!options.collective() || options.overlaps()) return false;
   const std::unique_ptr<Side> side = make_mpi_side(options.dtype);
+  if (options.kind == Kind::barrier) {
+    for (int call = 0; call < kTakenOverByBarriers; ++call)
+      side->barrier();
+    return side->algorithm(options.kind, 0) != "host";
+  }
   const std::size_t width = size_of(options.dtype);
   const std::size_t bytes = std::max(options.min_bytes, width);
   // In the host's memory, which the host can serve as well.

@@ -31,6 +31,8 @@ const char* title(Kind kind) {
       return "Allreduce Latency Test";
     case Kind::bcast:
       return "Broadcast Latency Test";
+    case Kind::barrier:
+      return "Barrier Latency Test";
     case Kind::iallreduce:
       return "Non-blocking Allreduce Latency Test";
     case Kind::ibcast:
@@ -109,9 +111,11 @@ Report::Report(const Job& job, const Options& options, std::string mode, std::st
 
 void Report::header() const {
   if (!job_.leads()) return;
-  std::string text = fmt::format("\n# heddle {} v{}\n# {}; {} ranks; {}\n# Datatype: {}.{}\n",
-                                 title(options_.kind), heddle_version(), mode_, job_.size(), host::library(),
-                                 mpi_name(options_.dtype), options_.fixed_root ? " Root: 0." : "");
+  std::string text = fmt::format("\n# heddle {} v{}\n# {}; {} ranks; {}\n", title(options_.kind),
+                                 heddle_version(), mode_, job_.size(), host::library());
+  if (options_.has_messages())
+    text +=
+        fmt::format("# Datatype: {}.{}\n", mpi_name(options_.dtype), options_.fixed_root ? " Root: 0." : "");
   if (options_.compares()) {
     const std::string peer = options_.versus == Versus::mpi ? "MPI" : "staged";
     text += fmt::format(
@@ -245,7 +249,7 @@ bool Report::write_json(std::string& problem) const {
       {"memory_allowed_bytes", memory_},
       {"memory_allocated_bytes",
        pools * BufferPool::size(memory_ / pools, options_.max_bytes, options_.most_buffers)}};
-  if (options_.collective() && !options_.reduces())
+  if (options_.kind == Kind::bcast || options_.kind == Kind::ibcast)
     document["settings"]["root"] = options_.compares() && !options_.fixed_root ? "moving" : "fixed";
   document["rows"] = json::array();
   for (const PlainRow& row : plain_)

@@ -33,6 +33,7 @@ class StagedSide final : public Side {
 
   // Blocking collectives alone are compared.
   void start_allreduce(const void*, void*, std::size_t) override { never("a non-blocking allreduce"); }
+  void barrier() override { never("a barrier"); }
   void start_bcast(void*, std::size_t, int) override { never("a non-blocking bcast"); }
   bool test() override { never("a test"); }
   void finish() override { never("a wait"); }

@@ -38,10 +38,12 @@ void PlanCache::report(Collective collective, std::size_t bytes, const Selection
   const Choice& choice = selection.choice;
   const std::string leaders =
       choice.shape.leaders == 1 ? std::string() : fmt::format(", leaders {}", choice.shape.leaders);
-  std::string text = fmt::format("{}{} up to {} bytes: {} (radix {}, chunks {}{}) by {}",
-                                 messages_only ? "non-blocking " : "", collective_name(collective), bytes,
-                                 choice.algorithm->name, choice.shape.radix, choice.shape.chunks, leaders,
-                                 reason(selection.by));
+  const std::string up_to =
+      collective == Collective::barrier ? std::string() : fmt::format(" up to {} bytes", bytes);
+  std::string text =
+      fmt::format("{}{}{}: {} (radix {}, chunks {}{}) by {}", messages_only ? "non-blocking " : "",
+                  collective_name(collective), up_to, choice.algorithm->name, choice.shape.radix,
+                  choice.shape.chunks, leaders, reason(selection.by));
   if (selection.by == ChosenBy::price) text += fmt::format(", {:.1f} us", choice.price_ns / 1e3);
   if (selection.runner_up != nullptr) {
     text += fmt::format("; next {} at {:.1f} us", selection.runner_up->name, selection.runner_up_ns / 1e3);

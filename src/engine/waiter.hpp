@@ -152,11 +152,17 @@ template <typename Poll, typename Inspect>
   bool done = false;
   // The first polls follow each other closely: a pause is as long as the hop that is awaited.
   constexpr int kEager = 256;
+  // Every microsecond or so another rank may have what it asked of this one by the host MPI (one-sided
+  // operations, large messages), and come to the collective: it takes the host some tens of nanoseconds to
+  // look.
+  constexpr int kPollsBetweenLooksOfHost = 32;
   const int spins = policy.spins.polls();
   for (int i = 0; i < spins; ++i) {
     HEDDLE_TRY(poll(&done));
     if (done) return {};
-    if (i >= kEager) cpu_relax();
+    if (i < kEager) continue;
+    cpu_relax();
+    if ((i - kEager + 1) % kPollsBetweenLooksOfHost == 0 && policy.host_progress) policy.host_progress();
   }
   return wait_with_patience(policy, poll, inspect);
 }

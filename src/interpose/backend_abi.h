@@ -17,7 +17,7 @@ extern "C" {
 
 /* Another one whenever what follows changes; with the number of calls in staged_calls.h by itself. Libraries
  * of two builds refuse each other then. */
-#define HEDDLE_BACKEND_ABI (7000 + (int)(sizeof(HeddleStagedCalls) / sizeof(void*)))
+#define HEDDLE_BACKEND_ABI (8000 + (int)(sizeof(HeddleStagedCalls) / sizeof(void*)))
 #define HEDDLE_BACKEND_OPEN_NAME "heddle_backend_open"
 
 /* The MPI library that the process has loaded. Borrowed: valid for as long as the process runs. */
@@ -30,33 +30,48 @@ typedef struct HeddleHostSymbols {
   HeddleStagedCalls next; /* where calls that are passed on go: the host's functions, or a tool's */
 } HeddleHostSymbols;
 
-/* The MPI functions, with handles as words and MPI_Count as int64_t; they return MPI's error codes. */
-typedef int (*HeddleAllreduceFn)(const void* in, void* out, int count, heddle_word type, heddle_word op,
-                                 heddle_word comm);
-typedef int (*HeddleBcastFn)(void* buffer, int count, heddle_word type, int root, heddle_word comm);
-typedef int (*HeddleAllreduceCFn)(const void* in, void* out, int64_t count, heddle_word type, heddle_word op,
-                                  heddle_word comm);
-typedef int (*HeddleBcastCFn)(void* buffer, int64_t count, heddle_word type, int root, heddle_word comm);
-typedef int (*HeddleAllocMemFn)(intptr_t bytes, heddle_word info, void* out); /* out: void** */
-typedef int (*HeddleFreeMemFn)(void* memory);
+/* The MPI functions that heddle serves: X(name, parameters, arguments), with MPI's name, less "MPI_". Handles
+ * are words, MPI_Count is int64_t; they return MPI's error codes. */
+// clang-format off
+#define HEDDLE_SERVED_BUFFERS(T, X, C) \
+  T(X, Allreduce, (const void* in, void* out, C count, heddle_word type, heddle_word op, heddle_word comm), (in, out, count, type, op, comm)) \
+  T(X, Bcast, (void* buffer, C count, heddle_word type, int root, heddle_word comm), (buffer, count, type, root, comm))
+#define HEDDLE_SERVED_PLAIN(X, name, parameters, arguments) X(name, parameters, arguments)
+#define HEDDLE_SERVED_LARGE(X, name, parameters, arguments) X(name##_c, parameters, arguments)
+#define HEDDLE_SERVED_NARROW(X, name, parameters, arguments) X(name, name##_c, parameters, arguments)
+
+#define HEDDLE_SERVED_COLLECTIVES(X) \
+  HEDDLE_SERVED_BUFFERS(HEDDLE_SERVED_PLAIN, X, int) \
+  HEDDLE_SERVED_BUFFERS(HEDDLE_SERVED_LARGE, X, int64_t) \
+  X(Barrier, (heddle_word comm), (comm))
+// X(plain, name, parameters, arguments): of those with large counts, with the name of each without.
+#define HEDDLE_SERVED_NARROWED(X) HEDDLE_SERVED_BUFFERS(HEDDLE_SERVED_NARROW, X, int64_t)
+#define HEDDLE_SERVED_ALLOC_MEM(X) \
+  X(Alloc_mem, (intptr_t bytes, heddle_word info, void* out), (bytes, info, out)) /* out: void** */
+#define HEDDLE_SERVED_CALLS(X) \
+  HEDDLE_SERVED_COLLECTIVES(X) \
+  HEDDLE_SERVED_ALLOC_MEM(X) \
+  X(Free_mem, (void* memory), (memory))
+// clang-format on
+
+/* The large-count forms are null where the host has none. */
+typedef struct HeddleServedCalls {
+#define HEDDLE_MEMBER(name, parameters, arguments) int(*name) parameters;
+  HEDDLE_SERVED_CALLS(HEDDLE_MEMBER)
+#undef HEDDLE_MEMBER
+} HeddleServedCalls;
 typedef void (*HeddleEndFn)(int last);
 /* `next` is what frees or disconnects the communicator whose handle lies at `comm`; returns what that
  * returns. */
 typedef int (*HeddleFreeCommFn)(int (*next)(void* comm), void* comm);
 
-/* The large-count forms are null where the host has none. */
 typedef struct HeddleBackend {
-  HeddleAllreduceFn allreduce;
-  HeddleBcastFn bcast;
-  HeddleAllreduceCFn allreduce_c;
-  HeddleBcastCFn bcast_c;
-  HeddleAllocMemFn alloc_mem;
-  HeddleFreeMemFn free_mem;
+  HeddleServedCalls served;
   /* Before MPI_Finalize: the host serves from now on. `last`: its own function is next, and not a tool's. */
   HeddleEndFn end;
   HeddleFreeCommFn free_comm; /* the host serves the communicator while `next` runs */
-  /* Collective 0 is allreduce, 1 is bcast. The name of what serves `bytes` bytes on `comm` now: an algorithm,
-   * or "host". */
+  /* Collective 0 is allreduce, 1 is bcast, 2 is barrier, of no bytes. The name of what serves `bytes` bytes
+   * on `comm` now: an algorithm, or "host". */
   const char* (*algorithm)(int collective, size_t bytes, heddle_word comm);
   HeddleStagedCalls staged; /* where the host has such a function */
 } HeddleBackend;

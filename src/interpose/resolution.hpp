@@ -4,6 +4,9 @@
 
 #include <dlfcn.h>
 
+#include <climits>
+#include <type_traits>
+
 #include "interpose/backend_abi.h"
 #include "interpose/detect.hpp"
 
@@ -32,6 +35,23 @@ int without_mpi(const char* function, int (*like)(Parameters...), Arguments... a
   if (next != nullptr) return next(arguments...);
   say("%s was called, but no MPI library is loaded in this process", function);
   return kNoMpi;
+}
+
+// What stands in for a large-count function that the host does not have: `to` is the one with an int.
+template <typename To, typename From>
+bool is_too_large(From value) {
+  if constexpr (std::is_same_v<To, int> && std::is_same_v<From, int64_t>)
+    return value > INT_MAX || value < INT_MIN;
+  else
+    return false;
+}
+template <typename... To, typename... From>
+int narrow(const char* name, int (*to)(To...), From... from) {
+  if ((is_too_large<To>(from) || ...)) {
+    say("%s of more than %d elements: the host MPI has no such function", name, INT_MAX);
+    return kMpiErrCount;
+  }
+  return to(static_cast<To>(from)...);
 }
 
 // The next function of this name after heddle's, where it is a tool's, which has its reports to write. Of

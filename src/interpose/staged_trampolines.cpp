@@ -6,10 +6,8 @@
 #include <dlfcn.h>
 
 #include <atomic>
-#include <climits>
 #include <cstdint>
 #include <cstdio>
-#include <type_traits>
 
 #include "interpose/detect.hpp"
 #include "interpose/resolution.hpp"
@@ -50,23 +48,6 @@ constinit Targets targets = {
 };
 
 // ---- What stands in for large-count functions that the host does not have
-
-template <typename To, typename From>
-bool is_too_large(From value) {
-  if constexpr (std::is_same_v<To, int> && std::is_same_v<From, int64_t>)
-    return value > INT_MAX || value < INT_MIN;
-  else
-    return false;
-}
-
-template <typename... To, typename... From>
-int narrow(const char* name, int (*to)(To...), From... from) {
-  if ((is_too_large<To>(from) || ...)) {
-    say("%s of more than %d elements: the host MPI has no such function", name, INT_MAX);
-    return kMpiErrCount;
-  }
-  return to(static_cast<To>(from)...);
-}
 
 #define HEDDLE_NARROW(plain, name, parameters, arguments)                                              \
   int narrow_##name parameters {                                                                       \

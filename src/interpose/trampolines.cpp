@@ -20,7 +20,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <climits>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -39,47 +38,42 @@ using heddle::interpose::find_symbol;
 using heddle::interpose::HostKind;
 using heddle::interpose::HostLibrary;
 using heddle::interpose::is_in_front_of_mpi;
-using heddle::interpose::kMpiErrCount;
+using heddle::interpose::narrow;
 using heddle::interpose::path_beside;
 using heddle::interpose::resolve;
 using heddle::interpose::say;
 using heddle::interpose::without_mpi;
 
-struct Targets;
-
-// The calls that come before anybody knows where they go: they find out, and follow.
-template <Targets* to>
-int first_allreduce(const void* in, void* out, int count, heddle_word type, heddle_word op, heddle_word comm);
-template <Targets* to>
-int first_bcast(void* buffer, int count, heddle_word type, int root, heddle_word comm);
-template <Targets* to>
-int first_allreduce_c(const void* in, void* out, int64_t count, heddle_word type, heddle_word op,
-                      heddle_word comm);
-template <Targets* to>
-int first_bcast_c(void* buffer, int64_t count, heddle_word type, int root, heddle_word comm);
-template <Targets* to>
-int first_alloc_mem(intptr_t bytes, heddle_word info, void* out);
-template <Targets* to>
-int first_free_mem(void* memory);
-
 // Where calls go.
 struct Targets {
-  std::atomic<HeddleAllreduceFn> allreduce;
-  std::atomic<HeddleBcastFn> bcast;
-  std::atomic<HeddleAllreduceCFn> allreduce_c;
-  std::atomic<HeddleBcastCFn> bcast_c;
-  std::atomic<HeddleAllocMemFn> alloc_mem;
-  std::atomic<HeddleFreeMemFn> free_mem;
+#define HEDDLE_TARGET(name, parameters, arguments) std::atomic<int(*) parameters> name;
+  HEDDLE_SERVED_CALLS(HEDDLE_TARGET)
+#undef HEDDLE_TARGET
 };
-template <Targets* to>
-constexpr Targets unresolved() {
-  return {first_allreduce<to>, first_bcast<to>,     first_allreduce_c<to>,
-          first_bcast_c<to>,   first_alloc_mem<to>, first_free_mem<to>};
-}
 // What the program calls: the backend's functions, or the host's where there is none. And the host's in any
 // case.
 extern Targets served;
 extern Targets direct;
+
+// The calls that come before anybody knows where they go: they find out, and follow.
+#define HEDDLE_LIST(...) __VA_ARGS__
+#define HEDDLE_FIRST(name, parameters, arguments)                                              \
+  template <Targets* to>                                                                       \
+  int first_##name parameters {                                                                \
+    if (!resolve()) return without_mpi("MPI_" #name, first_##name<to>, HEDDLE_LIST arguments); \
+    return to->name.load(std::memory_order_acquire) arguments;                                 \
+  }
+HEDDLE_SERVED_CALLS(HEDDLE_FIRST)
+#undef HEDDLE_FIRST
+
+template <Targets* to>
+constexpr Targets unresolved() {
+  return {
+#define HEDDLE_INITIAL(name, parameters, arguments) first_##name<to>,
+      HEDDLE_SERVED_CALLS(HEDDLE_INITIAL)
+#undef HEDDLE_INITIAL
+  };
+}
 constinit Targets served = unresolved<&served>();
 constinit Targets direct = unresolved<&direct>();
 constinit std::atomic<const char* (*)(int, size_t, heddle_word)> ask_algorithm{nullptr};
@@ -127,32 +121,16 @@ bool is_silent() {
 
 // ---- What stands in for large-count functions that the host does not have
 
-template <Targets* to>
-int narrow_allreduce_c(const void* in, void* out, int64_t count, heddle_word type, heddle_word op,
-                       heddle_word comm) {
-  if (count > INT_MAX) {
-    say("MPI_Allreduce_c of %lld elements: %s has no such function", static_cast<long long>(count),
-        host.path);
-    return kMpiErrCount;
+#define HEDDLE_NARROW(plain, name, parameters, arguments)                                          \
+  template <Targets* to>                                                                           \
+  int narrow_##name parameters {                                                                   \
+    return narrow("MPI_" #name, to->plain.load(std::memory_order_acquire), HEDDLE_LIST arguments); \
   }
-  return to->allreduce.load(std::memory_order_acquire)(in, out, static_cast<int>(count), type, op, comm);
-}
-
-template <Targets* to>
-int narrow_bcast_c(void* buffer, int64_t count, heddle_word type, int root, heddle_word comm) {
-  if (count > INT_MAX) {
-    say("MPI_Bcast_c of %lld elements: %s has no such function", static_cast<long long>(count), host.path);
-    return kMpiErrCount;
-  }
-  return to->bcast.load(std::memory_order_acquire)(buffer, static_cast<int>(count), type, root, comm);
-}
+HEDDLE_SERVED_NARROWED(HEDDLE_NARROW)
+#undef HEDDLE_NARROW
+#undef HEDDLE_LIST
 
 // ---- Resolution
-
-template <typename Fn>
-Fn host_function(const char* name) {
-  return reinterpret_cast<Fn>(find_symbol(host.handle, name));
-}
 
 void* open_backend_file(const char* name, char* path, size_t bytes) {
   char relative[128];
@@ -213,25 +191,23 @@ void say_unknown() {
 }
 
 template <Targets* to>
-void set(const HeddleBackend& functions) {
-  to->allreduce_c.store(functions.allreduce_c != nullptr ? functions.allreduce_c : narrow_allreduce_c<to>,
-                        std::memory_order_release);
-  to->bcast_c.store(functions.bcast_c != nullptr ? functions.bcast_c : narrow_bcast_c<to>,
-                    std::memory_order_release);
-  to->alloc_mem.store(functions.alloc_mem, std::memory_order_release);
-  to->free_mem.store(functions.free_mem, std::memory_order_release);
-  to->allreduce.store(functions.allreduce, std::memory_order_release);
-  to->bcast.store(functions.bcast, std::memory_order_release);
+void set(const HeddleServedCalls& calls) {
+#define HEDDLE_SET(plain, name, parameters, arguments) \
+  to->name.store(calls.name != nullptr ? calls.name : narrow_##name<to>, std::memory_order_release);
+  HEDDLE_SERVED_NARROWED(HEDDLE_SET)
+#undef HEDDLE_SET
+#define HEDDLE_SET(name, parameters, arguments) \
+  if (calls.name != nullptr) to->name.store(calls.name, std::memory_order_release);
+  HEDDLE_SERVED_CALLS(HEDDLE_SET)
+#undef HEDDLE_SET
 }
 
 HeddleBackend host_functions() {
   HeddleBackend functions = {};
-  functions.allreduce = host_function<HeddleAllreduceFn>("PMPI_Allreduce");
-  functions.bcast = host_function<HeddleBcastFn>("PMPI_Bcast");
-  functions.allreduce_c = host_function<HeddleAllreduceCFn>("PMPI_Allreduce_c");
-  functions.bcast_c = host_function<HeddleBcastCFn>("PMPI_Bcast_c");
-  functions.alloc_mem = host_function<HeddleAllocMemFn>("PMPI_Alloc_mem");
-  functions.free_mem = host_function<HeddleFreeMemFn>("PMPI_Free_mem");
+#define HEDDLE_FIND(name, parameters, arguments) \
+  functions.served.name = reinterpret_cast<int(*) parameters>(find_symbol(host.handle, "PMPI_" #name));
+  HEDDLE_SERVED_CALLS(HEDDLE_FIND)
+#undef HEDDLE_FIND
   functions.staged = heddle::interpose::next_calls(host.handle);
   return functions;
 }
@@ -249,50 +225,11 @@ bool resolve_locked() {
   const HeddleBackend& to = has_backend ? backend : own;
   ask_algorithm.store(to.algorithm, std::memory_order_release);
   heddle::interpose::set_ends(to.end, to.free_comm);
-  set<&direct>(own);
-  set<&served>(to);
+  set<&direct>(own.served);
+  set<&served>(to.served);
   heddle::interpose::set_staged(to.staged);
   resolved = true;
   return true;
-}
-
-template <Targets* to>
-int first_allreduce(const void* in, void* out, int count, heddle_word type, heddle_word op,
-                    heddle_word comm) {
-  if (!resolve()) return without_mpi("MPI_Allreduce", first_allreduce<to>, in, out, count, type, op, comm);
-  return to->allreduce.load(std::memory_order_acquire)(in, out, count, type, op, comm);
-}
-
-template <Targets* to>
-int first_bcast(void* buffer, int count, heddle_word type, int root, heddle_word comm) {
-  if (!resolve()) return without_mpi("MPI_Bcast", first_bcast<to>, buffer, count, type, root, comm);
-  return to->bcast.load(std::memory_order_acquire)(buffer, count, type, root, comm);
-}
-
-template <Targets* to>
-int first_allreduce_c(const void* in, void* out, int64_t count, heddle_word type, heddle_word op,
-                      heddle_word comm) {
-  if (!resolve())
-    return without_mpi("MPI_Allreduce_c", first_allreduce_c<to>, in, out, count, type, op, comm);
-  return to->allreduce_c.load(std::memory_order_acquire)(in, out, count, type, op, comm);
-}
-
-template <Targets* to>
-int first_bcast_c(void* buffer, int64_t count, heddle_word type, int root, heddle_word comm) {
-  if (!resolve()) return without_mpi("MPI_Bcast_c", first_bcast_c<to>, buffer, count, type, root, comm);
-  return to->bcast_c.load(std::memory_order_acquire)(buffer, count, type, root, comm);
-}
-
-template <Targets* to>
-int first_alloc_mem(intptr_t bytes, heddle_word info, void* out) {
-  if (!resolve()) return without_mpi("MPI_Alloc_mem", first_alloc_mem<to>, bytes, info, out);
-  return to->alloc_mem.load(std::memory_order_acquire)(bytes, info, out);
-}
-
-template <Targets* to>
-int first_free_mem(void* memory) {
-  if (!resolve()) return without_mpi("MPI_Free_mem", first_free_mem<to>, memory);
-  return to->free_mem.load(std::memory_order_acquire)(memory);
 }
 
 // For a PMPI function that will return to `caller`.
@@ -338,62 +275,25 @@ bool heddle::interpose::resolve() {
   return found;
 }
 
-HEDDLE_EXPORT int MPI_Allreduce(const void* in, void* out, int count, heddle_word type, heddle_word op,
-                                heddle_word comm) {
-  return served.allreduce.load(std::memory_order_acquire)(in, out, count, type, op, comm);
-}
+#define HEDDLE_TRAMPOLINE(name, parameters, arguments)            \
+  HEDDLE_EXPORT int MPI_##name parameters {                       \
+    return served.name.load(std::memory_order_acquire) arguments; \
+  }
+HEDDLE_SERVED_CALLS(HEDDLE_TRAMPOLINE)
+#undef HEDDLE_TRAMPOLINE
 
-HEDDLE_EXPORT int PMPI_Allreduce(const void* in, void* out, int count, heddle_word type, heddle_word op,
-                                 heddle_word comm) {
-  const Targets& to = called_from(__builtin_return_address(0));
-  return to.allreduce.load(std::memory_order_acquire)(in, out, count, type, op, comm);
-}
-
-HEDDLE_EXPORT int MPI_Bcast(void* buffer, int count, heddle_word type, int root, heddle_word comm) {
-  return served.bcast.load(std::memory_order_acquire)(buffer, count, type, root, comm);
-}
-
-HEDDLE_EXPORT int PMPI_Bcast(void* buffer, int count, heddle_word type, int root, heddle_word comm) {
-  const Targets& to = called_from(__builtin_return_address(0));
-  return to.bcast.load(std::memory_order_acquire)(buffer, count, type, root, comm);
-}
-
-HEDDLE_EXPORT int MPI_Allreduce_c(const void* in, void* out, int64_t count, heddle_word type, heddle_word op,
-                                  heddle_word comm) {
-  return served.allreduce_c.load(std::memory_order_acquire)(in, out, count, type, op, comm);
-}
-
-HEDDLE_EXPORT int PMPI_Allreduce_c(const void* in, void* out, int64_t count, heddle_word type, heddle_word op,
-                                   heddle_word comm) {
-  const Targets& to = called_from(__builtin_return_address(0));
-  return to.allreduce_c.load(std::memory_order_acquire)(in, out, count, type, op, comm);
-}
-
-HEDDLE_EXPORT int MPI_Bcast_c(void* buffer, int64_t count, heddle_word type, int root, heddle_word comm) {
-  return served.bcast_c.load(std::memory_order_acquire)(buffer, count, type, root, comm);
-}
-
-HEDDLE_EXPORT int PMPI_Bcast_c(void* buffer, int64_t count, heddle_word type, int root, heddle_word comm) {
-  const Targets& to = called_from(__builtin_return_address(0));
-  return to.bcast_c.load(std::memory_order_acquire)(buffer, count, type, root, comm);
-}
-
-HEDDLE_EXPORT int MPI_Alloc_mem(intptr_t bytes, heddle_word info, void* out) {
-  return served.alloc_mem.load(std::memory_order_acquire)(bytes, info, out);
-}
-
-HEDDLE_EXPORT int PMPI_Alloc_mem(intptr_t bytes, heddle_word info, void* out) {
-  const Targets& to = called_from(__builtin_return_address(0));
-  return to.alloc_mem.load(std::memory_order_acquire)(bytes, info, out);
-}
-
-HEDDLE_EXPORT int MPI_Free_mem(void* memory) {
-  return served.free_mem.load(std::memory_order_acquire)(memory);
-}
+#define HEDDLE_TRAMPOLINE(name, parameters, arguments)            \
+  HEDDLE_EXPORT int PMPI_##name parameters {                      \
+    const Targets& to = called_from(__builtin_return_address(0)); \
+    return to.name.load(std::memory_order_acquire) arguments;     \
+  }
+HEDDLE_SERVED_COLLECTIVES(HEDDLE_TRAMPOLINE)
+HEDDLE_SERVED_ALLOC_MEM(HEDDLE_TRAMPOLINE)
+#undef HEDDLE_TRAMPOLINE
 
 // Of MPI_Alloc_mem's memory too.
 HEDDLE_EXPORT int PMPI_Free_mem(void* memory) {
-  return served.free_mem.load(std::memory_order_acquire)(memory);
+  return served.Free_mem.load(std::memory_order_acquire)(memory);
 }
 
 // "0.1.0": whoever finds this symbol runs under the preload library.
@@ -401,8 +301,8 @@ HEDDLE_EXPORT const char* heddle_preload_version(void) {
   return HEDDLE_VERSION;
 }
 
-// The name of what serves `bytes` bytes of a collective (0 allreduce, 1 bcast) on a communicator (the handle,
-// as a word) at this moment: an algorithm's name, or "host". Local; never null.
+// The name of what serves `bytes` bytes of a collective (0 allreduce, 1 bcast, 2 barrier) on a communicator
+// (the handle, as a word) at this moment: an algorithm's name, or "host". Local; never null.
 HEDDLE_EXPORT const char* heddle_preload_algorithm(int collective, size_t bytes, heddle_word comm) {
   auto ask = ask_algorithm.load(std::memory_order_acquire);
   return ask != nullptr ? ask(collective, bytes, comm) : "host";

@@ -111,10 +111,15 @@ Shapes with_leaders(const TopologyView& topology, const Shapes& shapes) {
   return all;
 }
 
+// Recursive doubling between nodes.
+Shapes among_nodes_shapes(const TopologyView& topology, std::size_t /*bytes*/) {
+  return radices_of(topology.nodes(), {2, 3, 4, 8});
+}
+
 // chunks 1: recursive doubling, of small vectors, which one leader serves best; from 2 on: Rabenseifner on
 // pieces.
 Shapes two_level_allreduce_shapes(const TopologyView& topology, std::size_t bytes) {
-  Shapes shapes = radices_of(topology.nodes(), {2, 3, 4, 8});
+  Shapes shapes = among_nodes_shapes(topology, bytes);
   Shapes rabenseifner = pieces_of(bytes / 4, {4, 16}, 1);
   // For those that halves leave over, of other numbers of nodes than powers of two; fewer rounds for the
   // others.
@@ -209,6 +214,7 @@ const std::vector<Algorithm>& catalog() {
        exchange_shapes},
       {"team", Collective::barrier, barrier::team, true, false, false, false, only_shape},
       {"multi_leader", Collective::barrier, barrier::multi_leader, true, false, true, false, only_shape},
+      {"two_level", Collective::barrier, barrier::two_level, true, true, false, true, among_nodes_shapes},
   };
   return algorithms;
 }

@@ -142,6 +142,7 @@ class FakeSide final : public Side {
     spoil(receive, count);
   }
   void bcast(void* buffer, std::size_t count, int) override { spoil(buffer, count); }
+  void barrier() override {}
   void start_allreduce(const void* send, void* receive, std::size_t count) override {
     open_ = [=, this] { allreduce(send, receive, count); };
   }
@@ -178,6 +179,7 @@ class BusySide final : public Side {
   const char* name() const override { return "busy"; }
   void allreduce(const void*, void*, std::size_t) override { work(); }
   void bcast(void*, std::size_t, int) override { work(); }
+  void barrier() override { work(); }
   void start_allreduce(const void*, void*, std::size_t) override {}
   void start_bcast(void*, std::size_t, int) override {}
   bool test() override { return false; }
@@ -223,6 +225,7 @@ class CountingSide final : public Side {
       asm volatile("" : : : "memory");
   }
   void bcast(void*, std::size_t, int) override {}
+  void barrier() override {}
   void start_allreduce(const void*, void*, std::size_t) override {}
   void start_bcast(void*, std::size_t, int) override {}
   bool test() override { return false; }

@@ -153,6 +153,15 @@ TEST(Options, TheRootOfAComparedBcastMovesUnlessItIsFixed) {
   EXPECT_EQ(parse(Kind::allreduce, {"--vs", "mpi", "--root", "fixed"}).code, 2) << "it has none";
 }
 
+TEST(Options, ABarrierHasNoMessages) {
+  const Parsed parsed = parse(Kind::barrier, {"--vs", "mpi", "-i", "7"});
+  ASSERT_TRUE(parsed.run) << parsed.text;
+  EXPECT_EQ(parsed.options.sizes(), std::vector<std::size_t>{0});
+  for (const char* option : {"-m", "-T", "-d", "-M", "-c", "--alloc-mem", "--warm-buffers", "--root"})
+    EXPECT_EQ(parse(Kind::barrier, {option, "8"}).code, 2) << option;
+  EXPECT_EQ(parse(Kind::barrier, {"--vs", "staged"}).code, 2);
+}
+
 TEST(Options, TheLastOfSeveralCounts) {
   const Parsed parsed = parse(Kind::latency, {"-m", "8", "-i", "3", "-c", "-m", "4:4", "-i", "7", "-c"});
   ASSERT_TRUE(parsed.run) << parsed.text;

@@ -1,6 +1,6 @@
 """Runs a benchmark or the training job as a user would and checks that what it prints can be read.
 
-usage: programs_test.py WHAT MPIEXEC PROGRAM [ARGUMENT...]      WHAT: plain, full, overlap, versus, train, refuse, keep, preload, alone, alloc, ends, crowded or roots
+usage: programs_test.py WHAT MPIEXEC PROGRAM [ARGUMENT...]      WHAT: plain, full, overlap, versus, train, refuse, keep, preload, alone, alloc, ends, crowded, barrier or roots
 """
 import datetime
 import json
@@ -135,9 +135,10 @@ def check_keep(mpiexec, program):
 
 def check_preload(mpiexec, program, preload):
     """Who serves is said, and nobody else's times are called heddle's. A program of messages is the host's whatever is set."""
-    collective = "allreduce" in os.path.basename(program)
+    barrier = "barrier" in os.path.basename(program)
+    collective = barrier or "allreduce" in os.path.basename(program)
     for setting, served in (("1", collective), ("0", False)):
-        launch = ["-genv", "LD_PRELOAD", preload, "-genv", "HEDDLE_ENABLE", setting, "-n", "2", program, "-m", "8:8", "-x", "5", "-i", "20"]
+        launch = ["-genv", "LD_PRELOAD", preload, "-genv", "HEDDLE_ENABLE", setting, "-n", "2", program, *([] if barrier else ["-m", "8:8"]), "-x", "5", "-i", "20"]
         for more in ([], ["--vs", "mpi", "--rounds", "6"]) if collective else ([],):
             path = pathlib.Path(tempfile.mkdtemp(), "results.json")
             done = subprocess.run([mpiexec, *launch, *more, "--json", path], capture_output=True, text=True, timeout=100, check=False)
@@ -149,6 +150,15 @@ def check_preload(mpiexec, program, preload):
             assert ("preloaded, but the host MPI serves this" in done.stdout) != served, done.stdout
             assert ("heddle(us)" in done.stdout) == (served and more != []), done.stdout
             assert done.stderr.count("both columns are its times") == (more != [] and not served), done.stderr
+
+
+def check_barrier(mpiexec, program):
+    """One row, of no bytes, by heddle's own API."""
+    done = run(mpiexec, program, ["--native", "-f", "-i", "20"])
+    assert done.returncode == 0, done.stderr
+    (row,) = native_ranks.rows(done.stdout)
+    assert row[0] == "0" and 0 < float(row[2]) <= float(row[1]) <= float(row[3]) and row[4] == "20", row
+    assert "Datatype" not in done.stdout, done.stdout
 
 
 def check_alone(mpiexec, program, of_two):
@@ -249,6 +259,8 @@ def main():
         return None
     if what == "preload":
         return check_preload(mpiexec, program, *arguments)
+    if what == "barrier":
+        return check_barrier(mpiexec, program)
     if what == "alloc":
         return check_alloc(mpiexec, program, *arguments)
     if what == "ends":

@@ -24,13 +24,14 @@ constexpr Call kCalls[] = {
     [](Buffers& b, MPI_Comm comm) { return MPI_Bcast(b.out, 8, MPI_INT, 0, comm); },
     [](Buffers& b, MPI_Comm comm) { return MPI_Bcast(b.out, 8, MPI_INT, 1, comm); },
     [](Buffers& b, MPI_Comm comm) { return MPI_Bcast(b.out, 9, MPI_INT, 0, comm); },
+    [](Buffers& /*b*/, MPI_Comm comm) { return MPI_Barrier(comm); },
     // Mistakes of one rank.
     [](Buffers& b, MPI_Comm comm) { return MPI_Bcast(b.out, -1, MPI_INT, 0, comm); },
     [](Buffers& b, MPI_Comm comm) { return MPI_Bcast(b.out, 8, MPI_INT, 100, comm); },
     [](Buffers& b, MPI_Comm comm) { return MPI_Allreduce(b.in, b.in, 8, MPI_INT, MPI_SUM, comm); },
 };
 // What the other ranks call; heddle waits for 0.2 s each time, for its words to arrive.
-constexpr std::size_t kOthers[] = {0, 6};
+constexpr std::size_t kOthers[] = {0, 6, 9};
 
 void fill(Buffers& b) {
   for (int i = 0; i < 64; ++i) {
@@ -113,6 +114,7 @@ void check_served(MPI_Comm comm) {
   const int size = job::size_of(comm);
   Buffers b;
   for (int i = 0; i < 3; ++i) {
+    if (MPI_Barrier(comm) != MPI_SUCCESS) job::fail("barrier");
     fill(b);
     if (MPI_Allreduce(b.in, b.out, 64, MPI_INT, MPI_SUM, comm) != MPI_SUCCESS || b.out[63] != 63 * size)
       job::fail("allreduce");

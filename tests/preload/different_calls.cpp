@@ -5,6 +5,7 @@
 
 namespace {
 
+// An allreduce of no bytes stands for a barrier.
 struct Calls {
   bool is_bcast;
   std::size_t bytes;  // of rank 0
@@ -26,12 +27,16 @@ constexpr Calls kCalls[] = {
     {true, 1'000'000, true, 100'000},
     {true, 100'000, true, 1'000'000},
     {true, 64, false, 64},
+    {false, 0, false, 8},
+    {false, 40'000, false, 0},
+    {true, 64, false, 0},
     {true, 500'000, false, 500'000},
 };
 
 int call(bool is_bcast, std::size_t bytes, std::vector<char>* out, MPI_Comm comm) {
   const std::vector<char> in(bytes, 1);
   out->assign(bytes, 7);
+  if (bytes == 0) return MPI_Barrier(comm);
   if (is_bcast) return MPI_Bcast(out->data(), static_cast<int>(bytes), MPI_CHAR, 0, comm);
   return MPI_Allreduce(in.data(), out->data(), static_cast<int>(bytes), MPI_SIGNED_CHAR, MPI_BOR, comm);
 }

@@ -1,4 +1,4 @@
-! MPI_Allreduce and MPI_Bcast from Fortran 2008 (use mpi_f08), in place and not.
+! MPI_Allreduce, MPI_Bcast and MPI_Barrier from Fortran 2008 (use mpi_f08), in place and not.
 program fortran_f08
   use mpi_f08
   implicit none
@@ -23,6 +23,7 @@ program fortran_f08
     if (rank == ranks - 1) numbers = i
     call MPI_Bcast(numbers, 5, MPI_INTEGER, ranks - 1, MPI_COMM_WORLD, ierr)
     if (any(numbers /= i)) call wrong('bcast')
+    call MPI_Barrier(MPI_COMM_WORLD, ierr)
   end do
   if (rank == 0) print '(a)', 'fortran done'
   call MPI_Finalize(ierr)

@@ -13,6 +13,8 @@ program fortran_mixed
       integer(c_int) :: numbers(5)
       integer(c_int), value :: root
     end subroutine
+    subroutine barrier_in_c() bind(c)
+    end subroutine
     subroutine own_sums_in_c() bind(c)
     end subroutine
     type(c_ptr) function allocate_in_c(bytes) bind(c)
@@ -49,6 +51,11 @@ program fortran_mixed
       call bcast_in_c(numbers, mod(i, ranks))
     end if
     if (any(numbers /= i)) call wrong('bcast')
+    if (mod(rank + i, 2) == 0) then
+      call MPI_Barrier(MPI_COMM_WORLD, ierr)
+    else
+      call barrier_in_c()
+    end if
   end do
   call own_sums_in_c()
   do i = 1, 20

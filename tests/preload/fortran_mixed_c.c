@@ -8,6 +8,7 @@
 
 void sum_in_c(const double* mine, double* total);
 void bcast_in_c(int* numbers, int root);
+void barrier_in_c(void);
 void own_sums_in_c(void);
 void* allocate_in_c(long bytes);
 void free_in_c(void* memory);
@@ -25,6 +26,10 @@ void sum_in_c(const double* mine, double* total) {
 
 void bcast_in_c(int* numbers, int root) {
   MPI_Bcast(numbers, 5, MPI_INT, root, MPI_COMM_WORLD);
+}
+
+void barrier_in_c(void) {
+  MPI_Barrier(MPI_COMM_WORLD);
 }
 
 static const char* served_by(MPI_Comm comm) {

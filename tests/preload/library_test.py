@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 
-FUNCTIONS = ['Alloc_mem', 'Allreduce', 'Allreduce_c', 'Bcast', 'Bcast_c', 'Comm_disconnect', 'Comm_free', 'Finalize', 'Free_mem']
+FUNCTIONS = ['Alloc_mem', 'Allreduce', 'Allreduce_c', 'Barrier', 'Bcast', 'Bcast_c', 'Comm_disconnect', 'Comm_free', 'Finalize', 'Free_mem']
 # Looked at for buffers on GPUs: with a request, without, with one that is persistent, and with large counts; and what starts and ends requests.
 BOTH = ['Allgather', 'Alltoall', 'Bsend', 'Exscan', 'Gather', 'Mrecv', 'Neighbor_allgather', 'Neighbor_alltoall', 'Recv', 'Reduce', 'Reduce_scatter_block', 'Rsend',
         'Scan', 'Scatter', 'Send', 'Ssend']

@@ -11,12 +11,13 @@ int main(int argc, char** argv) {
   constexpr int kCount = 1 << 20;  // 8 MiB: far beyond any eager limit
   std::vector<double> message(kCount, rank);
   std::vector<double> vector(kCount / 8, 1.0);
-  for (int round = 0; round < 4; ++round) {
-    const bool bcast = round % 2 == 1;
+  for (int round = 0; round < 6; ++round) {
     const auto collective = [&] {
       double one = 1;
       double sum = 0;
-      if (bcast) {
+      if (round % 3 == 2) {
+        MPI_Barrier(MPI_COMM_WORLD);
+      } else if (round % 3 == 1) {
         MPI_Bcast(vector.data(), static_cast<int>(vector.size()), MPI_DOUBLE, size - 1, MPI_COMM_WORLD);
       } else {
         MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);

@@ -23,7 +23,7 @@ CommState* Backend::meet(MPI_Comm comm, const Call& call, int* rc) {
   if (*rc != MPI_SUCCESS) mpi_.Error_class(*rc, &error_class);
   attached = error_class != MPI_ERR_COMM && attach(comm, state);
   if (!attached) registry_.recycle(state);
-  if (attached && state->mode == Mode::counting) (void)is_due(*state, call.counted(*state));
+  if (attached && state->mode == Mode::counting) (void)call.is_due(*state);
   return nullptr;
 }
 
@@ -35,7 +35,7 @@ template <typename Call>
     state = meet(comm, call, rc);
     if (state == nullptr) return nullptr;
   }
-  if (state->mode == Mode::counting && is_due(*state, call.counted(*state))) {
+  if (state->mode == Mode::counting && call.is_due(*state)) {
     take_over(comm, *state);
     if (compares(*state)) {
       *rc = compare(call.described(*state), Call::kName, comm, *state);
@@ -98,7 +98,9 @@ struct Backend::AllreduceCall {
   MPI_Op op;
   MPI_Comm comm;
 
-  std::size_t counted(const CommState& /*state*/) const { return backend.counted(in, out, count, type, op); }
+  bool is_due(CommState& state) const {
+    return Backend::is_due(state, backend.counted(in, out, count, type, op));
+  }
   bool is_agreed(const CommState& state) const { return backend.map_->has(*state.pairs, type, op); }
   static constexpr const char* kName = "MPI_Allreduce";
   CollectiveCall described(const CommState& state) const {
@@ -116,8 +118,8 @@ struct Backend::BcastCall {
   int root;
   MPI_Comm comm;
 
-  std::size_t counted(const CommState& state) const {
-    return backend.counted(buffer, count, type, root, state);
+  bool is_due(CommState& state) const {
+    return Backend::is_due(state, backend.counted(buffer, count, type, root, state));
   }
   bool is_agreed(const CommState& /*state*/) const { return true; }
   static constexpr const char* kName = "MPI_Bcast";
@@ -125,6 +127,19 @@ struct Backend::BcastCall {
     return backend.described(buffer, count, type, root, state);
   }
   int host() const { return backend.host_bcast(buffer, count, type, root, comm); }
+};
+
+struct Backend::BarrierCall {
+  Backend& backend;
+  MPI_Comm comm;
+
+  bool is_due(CommState& state) const { return Backend::is_due_by_barrier(state); }
+  bool is_agreed(const CommState& /*state*/) const { return true; }
+  static constexpr const char* kName = "MPI_Barrier";
+  CollectiveCall described(const CommState& /*state*/) const {
+    return CollectiveCall::of(CollectiveCall::Kind::barrier);
+  }
+  int host() const { return backend.mpi_.Barrier(comm); }
 };
 
 template <typename Count>
@@ -216,6 +231,17 @@ inline int Backend::bcast_on_host(void* buffer, Count count, MPI_Datatype type, 
   if (buffer == nullptr) [[unlikely]]
     return host();
   return finish(state->communicator->bcast(buffer, bytes, root), comm, *state);
+}
+
+int Backend::barrier_unchecked(MPI_Comm comm) {
+  CommState* state = served(comm);
+  if (state == nullptr) [[unlikely]] {
+    int rc = MPI_SUCCESS;
+    state = enter(comm, BarrierCall{*this, comm}, &rc);
+    if (state == nullptr) return rc;
+  }
+  ++state->barriers;
+  return finish(state->communicator->barrier(), comm, *state);
 }
 
 // ---- Buffers on a GPU
@@ -320,55 +346,20 @@ int Backend::bcast(void* buffer, Count count, MPI_Datatype type, int root, MPI_C
   return out_of_memory("MPI_Bcast", comm);
 }
 
-// Nobody knows how far this rank has come.
-int Backend::out_of_memory(const char* call, MPI_Comm comm) {
-  const Status status(Code::out_of_memory, "no memory for this rank's part");
-  CommState* const state = registry_.find(comm);
-  if (state == nullptr || state->communicator == nullptr) return refuse(status, call, comm);
-  return fail(status, comm, *state);
-}
-
-int Backend::refuse(const Status& status, const char* call, MPI_Comm comm) {
-  const int error_class = status.code() == Code::out_of_memory      ? MPI_ERR_NO_MEM
-                          : status.code() == Code::invalid_argument ? MPI_ERR_BUFFER
-                                                                    : MPI_ERR_OTHER;
-  return refuse(status, call, comm, error_class);
-}
-
-int Backend::refuse(const Status& status, const char* call, MPI_Comm comm, int error_class) {
-  // Where memory ran out while this was made ready there is no log yet.
-  if (is_ready()) set_up_->last_words(std::string(call) + ": " + status.message());
-  mpi_.Comm_call_errhandler(comm, error_class);
-  return error_class;
-}
-
-// A mistake is likely to be all ranks', who may go on with the next call. Want of memory or a copy that fails
-// is this rank's alone: the others are in the call and would wait for it.
-int Backend::refuse_image(const Status& status, const char* call, MPI_Comm comm) {
-  const bool is_mistake = status.code() == Code::invalid_argument || status.code() == Code::unsupported;
-  CommState* const state = is_mistake ? nullptr : registry_.find(comm);
-  const bool served = state != nullptr && (state->mode == Mode::heddle || state->mode == Mode::partly);
-  return served ? fail(status, comm, *state) : refuse(status, call, comm);
-}
-
-// Other ranks may be inside the collective already, so there is no way back to the host: say why and let the
-// user's error handler decide, which aborts the job unless the user chose otherwise.
-int Backend::fail(const Status& status, MPI_Comm comm, CommState& state) {
-  if (!status.ok()) {
-    set_up_->last_words(state.name + ": " + status.message());
-    state.communicator->give_up(status);
-  }
-  state.mode = Mode::failed;
-  const int error_class = status.code() == Code::out_of_memory ? MPI_ERR_NO_MEM : MPI_ERR_OTHER;
-  mpi_.Comm_call_errhandler(comm, error_class);
-  return error_class;
+int Backend::barrier(MPI_Comm comm) try {
+  if (checks_.load(std::memory_order_relaxed)) [[unlikely]]
+    return barrier_checked(comm);
+  return barrier_unchecked(comm);
+} catch (const std::bad_alloc&) {
+  return out_of_memory("MPI_Barrier", comm);
 }
 
 // ---- Explaining
 
 const char* Backend::algorithm(Collective collective, std::size_t bytes, MPI_Comm comm) {
   CommState* state = registry_.find(comm);
-  if (state == nullptr || (state->mode != Mode::heddle && state->mode != Mode::partly) || bytes == 0)
+  if (state == nullptr || (state->mode != Mode::heddle && state->mode != Mode::partly) ||
+      (bytes == 0 && collective != Collective::barrier))
     return "host";
   return state->communicator->algorithm(collective, bytes);
 }

@@ -30,12 +30,13 @@ class Backend {
   Backend(const Backend&) = delete;
   Backend& operator=(const Backend&) = delete;
 
-  // As MPI_Allreduce and MPI_Bcast, with Count int or MPI_Count. What is not served goes to the host with the
-  // arguments untouched. Any thread.
+  // As MPI_Allreduce, MPI_Bcast and MPI_Barrier, with Count int or MPI_Count. What is not served goes to the
+  // host with the arguments untouched. Any thread.
   template <typename Count>
   int allreduce(const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm);
   template <typename Count>
   int bcast(void* buffer, Count count, MPI_Datatype type, int root, MPI_Comm comm);
+  int barrier(MPI_Comm comm);
 
   // As MPI_Alloc_mem and MPI_Free_mem: large pieces come from memory that the ranks of the node can reach.
   int alloc_mem(MPI_Aint bytes, MPI_Info info, void* out);
@@ -111,6 +112,8 @@ class Backend {
   template <typename Count>
   [[gnu::always_inline]] int bcast_unchecked(void* buffer, Count count, MPI_Datatype type, int root,
                                              MPI_Comm comm);
+  [[gnu::cold]] int barrier_checked(MPI_Comm comm);
+  int barrier_unchecked(MPI_Comm comm);
   CollectiveCall described(const void* in, const void* out, std::int64_t count, MPI_Datatype type, MPI_Op op,
                            const CommState& state);
   CollectiveCall described(const void* buffer, std::int64_t count, MPI_Datatype type, int root,
@@ -147,6 +150,7 @@ class Backend {
   struct AllreduceCall;
   template <typename Count>
   struct BcastCall;
+  struct BarrierCall;
   // The state when heddle serves `comm`, else null, and then *rc holds the final return code of the call,
   // which the host has served or which has failed.
   template <typename Call>
@@ -177,6 +181,7 @@ class Backend {
                       const CommState& state) const;
   // Whether it is due, after one more call.
   static bool is_due(CommState& state, std::size_t counted);
+  static bool is_due_by_barrier(CommState& state);
   void take_over(MPI_Comm comm, CommState& state);
   int allreduce_saving(const void* in, void* out, std::size_t count, DType type, Op op, MPI_Comm comm,
                        CommState& state, const Staged* staged);

@@ -169,4 +169,11 @@ bool Backend::is_due(CommState& state, std::size_t counted) {
   return ++state.calls >= kTakeoverCall && state.saved >= state.to_save;
 }
 
+// Programs that do nothing else, between accesses to files or to windows, have some barriers without being in
+// a hurry.
+bool Backend::is_due_by_barrier(CommState& state) {
+  state.saved += kSavedNanoseconds;
+  return state.saved >= kSetUpNanoseconds;
+}
+
 }  // namespace heddle::backend

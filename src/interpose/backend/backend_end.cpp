@@ -18,7 +18,8 @@ int Backend::on_comm_delete(MPI_Comm /*comm*/, int /*keyval*/, void* attribute, 
 }
 
 void Backend::let_go(CommState& state) {
-  const std::uint64_t calls = state.communicator != nullptr ? state.communicator->calls() : 0;
+  const std::uint64_t calls =
+      state.communicator != nullptr ? state.communicator->calls() + state.barriers : 0;
   served_calls_ += calls;
   if (calls > 0) ++served_comms_;
   state.mode = Mode::host;
@@ -34,8 +35,8 @@ void Backend::sum_up() {
   set_up_->log().info(served_calls_ == 0
                           ? "no communicator had as many calls that heddle would serve as it takes to be "
                             "taken over"
-                          : fmt::format("{} allreduces and bcasts of this rank were served, on {} "
-                                        "communicator{}",
+                          : fmt::format("{} allreduces, bcasts and barriers of this rank were served, on "
+                                        "{} communicator{}",
                                         served_calls_.load(), served_comms_.load(),
                                         served_comms_ == 1 ? "" : "s"));
 }

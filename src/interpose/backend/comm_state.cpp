@@ -35,6 +35,7 @@ void CommState::reset() {
   calls = 0;
   saved = 0;
   to_save = 0;
+  barriers = 0;
   name.clear();
 }
 

@@ -56,6 +56,7 @@ struct CommState {
   std::uint32_t calls = 0;       // before the take-over, of those that heddle would serve
   std::uint64_t saved = 0;       // by them, had it served them, in nanoseconds
   std::uint64_t to_save = 0;     // before the take-over
+  std::uint64_t barriers = 0;    // that heddle has served
   std::string name;              // for the log: "MPI_COMM_WORLD", "a communicator of 4"
   std::unique_ptr<HostP2p> p2p;  // outlives the communicator
   std::unique_ptr<Communicator> communicator;

@@ -111,6 +111,14 @@ int Backend::bcast_checked(void* buffer, std::int64_t count, MPI_Datatype type, 
                 [&] { return host.bcast(given.value().data(), given.value().size(), root); });
 }
 
+int Backend::barrier_checked(MPI_Comm comm) {
+  if (CommState* const state = comparing(comm); state != nullptr) {
+    const int rc = compare(CollectiveCall::of(Kind::barrier), "MPI_Barrier", comm, *state);
+    if (rc != MPI_SUCCESS) return rc;
+  }
+  return barrier_unchecked(comm);
+}
+
 // By what is the same on all ranks.
 bool Backend::repeats(const CollectiveCall& call, MPI_Datatype type, MPI_Op op, const CommState& state) {
   if (set_up_->config().check != CheckSetting::results || call.count == 0) return false;

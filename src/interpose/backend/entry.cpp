@@ -1,5 +1,6 @@
 // The one function that a backend exports, and what it hands out.
 #include <cstdio>
+#include <iterator>
 
 #include "interpose/backend/abi.hpp"
 #include "interpose/backend/backend.hpp"
@@ -43,6 +44,10 @@ int bcast_c(void* buffer, std::int64_t count, heddle_word type, int root, heddle
   return backend->bcast<MPI_Count>(buffer, count, type_of(type), root, comm_of(comm));
 }
 
+int barrier(heddle_word comm) {
+  return backend->barrier(comm_of(comm));
+}
+
 int alloc_mem(std::intptr_t bytes, heddle_word info, void* out) {
   return backend->alloc_mem(bytes, abi::handle_of<MPI_Info>(info), out);
 }
@@ -60,8 +65,10 @@ int free_comm(int (*next)(void*), void* comm) {
 }
 
 const char* algorithm(int collective, std::size_t bytes, heddle_word comm) {
-  return backend->algorithm(collective == 0 ? Collective::allreduce : Collective::bcast, bytes,
-                            comm_of(comm));
+  static constexpr Collective kCollectives[] = {Collective::allreduce, Collective::bcast,
+                                                Collective::barrier};
+  if (collective < 0 || collective >= static_cast<int>(std::size(kCollectives))) return "host";
+  return backend->algorithm(kCollectives[collective], bytes, comm_of(comm));
 }
 
 }  // namespace
@@ -84,12 +91,8 @@ extern "C" __attribute__((visibility("default"))) int heddle_backend_open(int ab
   const HostMpi mpi = loaded.value();
   backend = new Backend(mpi);
   auto* const staged = new StagedCalls(*backend, *host);
-  *out = {allreduce,
-          bcast,
-          mpi.Allreduce_c != nullptr ? allreduce_c : nullptr,
-          mpi.Bcast_c != nullptr ? bcast_c : nullptr,
-          alloc_mem,
-          free_mem,
+  *out = {{allreduce, bcast, mpi.Allreduce_c != nullptr ? allreduce_c : nullptr,
+           mpi.Bcast_c != nullptr ? bcast_c : nullptr, barrier, alloc_mem, free_mem},
           end,
           free_comm,
           algorithm,
