@@ -105,14 +105,16 @@ void Setup::find_cores(const std::vector<Hello>& hellos) {
   for (const std::int32_t rank : members())
     connections_->claims.push_back(hellos[static_cast<std::size_t>(rank)].cores);
   connections_->cores = cores_of(connections_->claims);
-  connections_->own_core =
-      each_has_a_core(connections_->claims) && each_has_a_core(claims_beside(hellos, bootstrap_.rank));
   const CoreClaim& mine = hellos[static_cast<std::size_t>(bootstrap_.rank)].cores;
-  std::vector<CoreClaim> same = connections_->claims;
-  std::erase_if(same, [&](const CoreClaim& each) {
-    return !std::equal(std::begin(each.mask), std::end(each.mask), mine.mask);
-  });
-  if (static_cast<int>(same.size()) > cores_of(same)) connections_->process->found_turns_on(mine);
+  // Containers may be nodes of their own, and yet share cores.
+  const std::vector<CoreClaim> beside = claims_beside(hellos, bootstrap_.rank);
+  connections_->own_core = each_has_a_core(connections_->claims) && each_has_a_core(beside);
+  for (std::vector<CoreClaim> same : {connections_->claims, beside}) {
+    std::erase_if(same, [&](const CoreClaim& each) {
+      return !std::equal(std::begin(each.mask), std::end(each.mask), mine.mask);
+    });
+    if (static_cast<int>(same.size()) > cores_of(same)) connections_->process->found_turns_on(mine);
+  }
 }
 
 // Slot size in units of 4 KiB, then the domain of each member.

@@ -68,20 +68,25 @@ bool stay_on_two_cores() {
   return CPU_COUNT(&two) == 2 && sched_setaffinity(0, sizeof two, &two) == 0;
 }
 
-// The other parts' ranks want the cores as well.
+// The other parts' ranks want the cores as well: those of the same node, and those of other nodes under one
+// kernel, which every rank is to itself where it shares no memory.
 TEST(Split, PartsOfMoreRanksThanCoresHaveNoneOfTheirOwn) {
   std::atomic<bool> two_cores{true};
-  Party party({1, 1, 1, 1});
-  run_ranks(4, [&](Rank& me) {
-    if (!stay_on_two_cores()) two_cores = false;
-    if (!two_cores) return;
-    const auto all = Communicator::create(party.bootstrap(me.rank), quiet());
-    ASSERT_TRUE(all.ok()) << all.status().message();
-    EXPECT_FALSE(all.value()->has_own_core());
-    const auto part = all.value()->split(me.rank / 2, 0);
-    ASSERT_TRUE(part.ok()) << part.status().message();
-    EXPECT_FALSE(part.value()->has_own_core());
-  });
+  for (const char* transports : {"shm", "tcp"}) {
+    Config config = quiet();
+    config.transports = transports;
+    Party party({1, 1, 1, 1});
+    run_ranks(4, [&](Rank& me) {
+      if (!stay_on_two_cores()) two_cores = false;
+      if (!two_cores) return;
+      const auto all = Communicator::create(party.bootstrap(me.rank), config);
+      ASSERT_TRUE(all.ok()) << all.status().message();
+      EXPECT_FALSE(all.value()->has_own_core()) << transports;
+      const auto part = all.value()->split(me.rank / 2, 0);
+      ASSERT_TRUE(part.ok()) << part.status().message();
+      EXPECT_FALSE(part.value()->has_own_core()) << transports;
+    });
+  }
   if (!two_cores) GTEST_SKIP() << "one core";
 }
 
