@@ -1,12 +1,14 @@
-// TCP: system calls, counted.
+// TCP: system calls, counted, or failing.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -19,6 +21,7 @@ namespace {
 
 unsigned long reads = 0;
 unsigned long writes = 0;
+std::deque<int> refusals;  // errors of the next calls of accept4
 
 }  // namespace
 
@@ -31,6 +34,13 @@ extern "C" ssize_t recvmsg(int fd, msghdr* message, int flags) {
 extern "C" ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   ++writes;
   return ::syscall(SYS_sendmsg, fd, message, flags);
+}
+
+extern "C" int accept4(int fd, sockaddr* address, socklen_t* length, int flags) {
+  if (refusals.empty()) return static_cast<int>(::syscall(SYS_accept4, fd, address, length, flags));
+  errno = refusals.front();
+  refusals.pop_front();
+  return -1;
 }
 
 namespace heddle::tcp {
@@ -193,6 +203,26 @@ TEST(TcpCalls, WhatIsNotThereIsNotTriedAgainAndAgain) {
   EXPECT_LE(writes, 1U);
   EXPECT_TRUE(pair.of(0).peer_is_gone(1)) << "in the middle of a message";
   EXPECT_EQ(pair.of(0).progress().message(), status.message());
+}
+
+// What passes, be it the visitor's trouble or the system's, keeps nobody out.
+TEST(TcpCalls, WhoCannotBeTakenAtTheMomentIsTakenLater) {
+  Pair pair;
+  refusals = {ENOBUFS, ECONNABORTED, ENOMEM, EINTR, ENOMEM};
+  pair.greet();
+  EXPECT_TRUE(refusals.empty());
+  EXPECT_TRUE(pair.status[0].ok() && pair.status[1].ok());
+
+  const Socket listener = tcp_listen(0).value();
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  const Socket visitor = tcp_connect("127.0.0.1", tcp_local_port(listener), deadline).value();
+  for (const int error : {ENOBUFS, ENOMEM}) {
+    refusals = {error};
+    const Result<Socket> taken = tcp_accept(listener);
+    ASSERT_TRUE(taken.ok()) << taken.status().message();
+    EXPECT_FALSE(taken->open());
+  }
+  EXPECT_TRUE(tcp_accept(listener).value().open());
 }
 
 }  // namespace

@@ -154,7 +154,7 @@ void TcpTransport::accept_all() {
         if (!tcp_has_visitor(setup_.listener)) return;
         if (drop_oldest_stranger()) continue;
       }
-      if (error != EAGAIN && error_.ok()) error_ = no_descriptor("accept", error);
+      if (!is_nobody_now(error) && error_.ok()) error_ = no_descriptor("accept", error);
       return;
     }
     tcp_tune(socket);

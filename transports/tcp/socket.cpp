@@ -318,6 +318,10 @@ bool is_visitors_error(int error) {
   }
 }
 
+bool is_nobody_now(int error) {
+  return error == EAGAIN || error == ENOBUFS || error == ENOMEM;
+}
+
 Result<Socket> tcp_accept(const Socket& listener) {
   for (;;) {
     Socket socket(::accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -325,17 +329,11 @@ Result<Socket> tcp_accept(const Socket& listener) {
       tune(socket.fd());
       return socket;
     }
-    if (is_visitors_error(errno)) continue;
-    switch (errno) {
-      case EAGAIN:
-        return Socket();
-      case EMFILE:
-      case ENFILE:
-        if (!tcp_has_visitor(listener)) return Socket();
-        return no_descriptor("accept", EMFILE);
-      default:
-        return system_error("accept", errno);
-    }
+    const int error = errno;
+    if (is_visitors_error(error)) continue;
+    if (is_nobody_now(error)) return Socket();
+    if ((error == EMFILE || error == ENFILE) && !tcp_has_visitor(listener)) return Socket();
+    return no_descriptor("accept", error);
   }
 }
 

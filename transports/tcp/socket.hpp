@@ -70,6 +70,8 @@ std::string tcp_peer_address(const Socket& socket);
 bool tcp_has_visitor(const Socket& listener);
 // Of accept(): one visitor's, after which the next may be asked for.
 bool is_visitors_error(int error);
+// Of accept(): nobody has come, or the system has no memory for who has, which passes. To be asked again.
+bool is_nobody_now(int error);
 // A connection somebody opened to `listener`, not open when there is none at the moment.
 Result<Socket> tcp_accept(const Socket& listener);
 // Tries each address of `host` once, side by side, and names them where none does. The name look-up is the
