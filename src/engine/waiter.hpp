@@ -65,6 +65,8 @@ struct WaitPolicy {
   // Where nothing else is waited for: a rank that is alone on its node sleeps until this one has something,
   // instead of yielding. Null: it yields.
   Transport* sleeps_on = nullptr;
+  // Until then it sleeps at once: who yields is without the core for a slice.
+  mutable TimePoint strangers_until;
 };
 
 // Sleeps until the descriptor is readable, for `longest` at most, or until a signal comes.
@@ -105,6 +107,7 @@ class Patience {
  private:
   bool host_is_due();
   bool look_is_due();
+  void offer_core();
 
   const WaitPolicy& policy_;
   TimePoint started_;

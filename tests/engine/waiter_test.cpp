@@ -10,10 +10,32 @@
 #include <cstdint>
 #include <thread>
 
+namespace {
+
+// What an offer of the core takes, and how many there were; negative: the system's own.
+std::chrono::microseconds offer_takes{-1};
+int offers = 0;
+
+}  // namespace
+
+// In place of the library's.
+extern "C" int sched_yield() noexcept {
+  ++offers;
+  if (offer_takes.count() < 0) return static_cast<int>(::syscall(SYS_sched_yield));
+  if (offer_takes.count() > 0) std::this_thread::sleep_for(offer_takes);
+  return 0;
+}
+
 namespace heddle::test {
 namespace {
 
 using std::chrono::milliseconds;
+
+class OffersTake {
+ public:
+  explicit OffersTake(std::chrono::microseconds time) { offer_takes = time; }
+  ~OffersTake() { offer_takes = std::chrono::microseconds(-1); }
+};
 
 Status never(bool* done) {
   *done = false;
@@ -231,6 +253,7 @@ long sleeps_of(const WaitPolicy& policy, int polls) {
 }
 
 TEST(Waiter, WhereOnlyTheNetworkIsWaitedForItSleeps) {
+  const OffersTake nothing(std::chrono::microseconds(0));
   Wakes network;
   WaitPolicy policy;
   policy.spins = SpinBudget(1, 1);
@@ -246,6 +269,28 @@ TEST(Waiter, WhereOnlyTheNetworkIsWaitedForItSleeps) {
   EXPECT_GE(sleeps, 5);
   EXPECT_LE(sleeps, 40);
   EXPECT_GE(driven, 250);
+}
+
+// What others keep for a slice is not offered to them again and again, and after a while once.
+TEST(Waiter, WhereStrangersTakeTheCoreItSleepsAtOnce) {
+  Wakes network;
+  network.wake();
+  WaitPolicy policy;
+  policy.spins = SpinBudget(1, 1);
+  policy.sleeps_on = &network;
+  const auto offers_in_four_waits = [&](std::chrono::microseconds take) {
+    const OffersTake each(take);
+    offers = 0;
+    for (int wait = 0; wait < 4; ++wait)
+      sleeps_of(policy, 120);
+    return offers;
+  };
+  for (const bool host : {false, true}) {
+    if (host) policy.host_progress = [] {};
+    policy.strangers_until = {};
+    EXPECT_GT(offers_in_four_waits(std::chrono::microseconds(0)), 4 * 40);
+    EXPECT_LE(offers_in_four_waits(std::chrono::milliseconds(1)), 4 * 2);
+  }
 }
 
 TEST(Waiter, NobodySleepsOverWhatIsThere) {
