@@ -155,6 +155,9 @@ Status Learning::message_cost() {
   // Far from the first one, where places have an order: neighbours' messages are cheaper than most.
   const int second = t.members(t.nodes() / 2).front();
   const bool unknown = connections_.message_cost == MessageCost{};
+  const bool measures = unknown || outgrown();
+  const auto start = SteadyClock::now();
+  const double queued = connections_.process->queued_seconds();
   if (unknown) {
     MessageCost mine;
     Status status;
@@ -176,7 +179,7 @@ Status Learning::message_cost() {
     HEDDLE_TRY(bootstrap_.allgather(&mine, all.data(), sizeof mine));
     connections_.message_cost = all[static_cast<std::size_t>(first)];
   }
-  if (unknown || outgrown()) {
+  if (measures) {
     connections_.message_cost.least_ns = connections_.message_cost.crossing = 0;
     comm_.selector_.use(connections_.cost_model());
     HEDDLE_TRY(agree(bootstrap_, crowding()));
@@ -191,6 +194,15 @@ Status Learning::message_cost() {
   comm_.selector_.use(connections_.cost_model());
   // What measuring itself needed was chosen by less than is known now.
   comm_.plans_.choose_again();
+  if (!measures || bootstrap_.clock) return {};
+  const Result<double> without_core =
+      trials_.slowest((connections_.process->queued_seconds() - queued) / seconds_since(start));
+  HEDDLE_TRY(without_core.status());
+  if (without_core.value() > kWithoutCore)
+    comm_.learnt_ = fmt::format(
+        ", messages measured while a rank was without its core for {:.0f}% of that: the next run may find "
+        "others",
+        100 * std::min(without_core.value(), 1.0));
   return {};
 }
 
@@ -202,7 +214,7 @@ Status Learning::crowding() {
   // The least counts: ranks have to find their pace, which took some dozens of calls where four shared two
   // cores. Simulated time repeats itself.
   const int most_calls = comm_.policy_.clock ? 1 : 100;
-  constexpr double kLongEnough = 0.02;  // seconds
+  constexpr double kLongEnough = 0.1;  // seconds
   constexpr double kNoMoreThanNoise = 1.25;
   const Choice choice = comm_.selector_.cheapest(Collective::allreduce, kBytes, false);
   if (choice.algorithm == nullptr) return {};

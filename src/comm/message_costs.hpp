@@ -29,8 +29,9 @@ MessageCost fit_message_cost(const MessageTimes& times);
 // Sends to the partner or receives from it, and waits: blocking.
 using Exchange = std::function<Status(bool sends, void* data, std::size_t bytes)>;
 
-// Both partners call it, one of them as `first`, whose result counts. About 60 messages, more where they seem
-// slow; the large ones only where middle ones take less than two milliseconds.
+// Both partners call it, one of them as `first`, whose result counts. About 80 messages, more for 50 ms of
+// each size where others seem to take the cores, and a dozen where a message and its answer take longer than
+// that; the large ones only where middle ones take less than two milliseconds.
 Result<MessageTimes> time_messages(const Exchange& exchange, bool first, const Clock& clock = {});
 
 }  // namespace heddle

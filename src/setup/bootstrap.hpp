@@ -41,6 +41,7 @@ class ProcessState {
 
   // What tells a measurement by itself from one that other programs took part in; a test has its own.
   std::function<double()> core_seconds = thread_core_seconds;
+  std::function<double()> queued_seconds = thread_queued_seconds;
 
   // host_identity() and cgroup_quota_cores(), which read a dozen files, as they were at first.
   HostIdentity identity() {

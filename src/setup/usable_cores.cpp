@@ -93,6 +93,14 @@ double thread_core_seconds() {
   return static_cast<double>(had.tv_sec) + 1e-9 * static_cast<double>(had.tv_nsec);
 }
 
+// "ON-CORE WAITING-FOR-ONE SLICES", in nanoseconds.
+double thread_queued_seconds() {
+  std::ifstream file("/proc/thread-self/schedstat");
+  double had = 0;
+  double queued = 0;
+  return file >> had >> queued ? 1e-9 * queued : 0;
+}
+
 int usable_cores() {
   const int mask = std::max(cores_in_affinity_mask(), 1);
   const int quota = cgroup_quota_cores();

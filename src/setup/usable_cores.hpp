@@ -11,6 +11,8 @@ int usable_cores();
 
 // That the calling thread has had a core.
 double thread_core_seconds();
+// That it has waited for one that others had; 0 where the kernel does not tell.
+double thread_queued_seconds();
 
 // The tightest CPU quota from this process's cgroup up to the root (version 1 or 2), in cores, rounded up; 0:
 // none.

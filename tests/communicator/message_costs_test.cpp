@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -61,7 +62,8 @@ struct Partner {
   std::vector<Message> messages;
   std::chrono::microseconds middle{1};
   std::chrono::microseconds small{1};
-  std::deque<std::byte> opinions;  // of the first: what it says, or what the second is told
+  std::deque<std::byte> opinions;        // of the first: what it says, or what the second is told
+  std::map<std::size_t, int> disturbed;  // so many messages of that size take longer
   int fails_at = -1;
   TimePoint time;
 
@@ -73,6 +75,8 @@ struct Partner {
       if (static_cast<int>(messages.size()) == fails_at) return Status(Code::peer_failed, "rank 1 is gone");
       messages.push_back({sends, bytes});
       time += bytes == kMiddle ? middle : bytes == MessageTimes::kSmall ? small : 1us;
+      // One message longer each time, so that no two of them seem alike.
+      if (int& left = disturbed[bytes]; left > 0) time += left-- * 100us;
       if (bytes == 1 && sends) opinions.push_back(*static_cast<std::byte*>(data));
       if (bytes == 1 && !sends) {
         *static_cast<std::byte*>(data) = opinions.empty() ? std::byte{0} : opinions.front();
@@ -113,18 +117,43 @@ TEST(TimeMessages, BothPartnersExchangeTheSame) {
     EXPECT_EQ(of_first.of(kLarge) > 0, large);
     EXPECT_EQ(times.large_ns > 0, large);
     EXPECT_EQ(times.middle_ns, large ? 1e3 : 3e6);
-    EXPECT_LE(of_first.messages.size(), 70u);
+    EXPECT_LE(of_first.messages.size(), 85u);
   }
 }
 
-TEST(TimeMessages, WhatSeemsSlowIsTimedAgainAFewTimes) {
+TEST(TimeMessages, WhatSeemsSlowIsTimedAgainForAWhile) {
   Partner usual;
   of_both(usual);
   Partner slow;
   slow.small = 400us;
   const MessageTimes times = of_both(slow);
   EXPECT_EQ(times.small_ns, 4e5);
-  EXPECT_EQ(slow.of(MessageTimes::kSmall), usual.of(MessageTimes::kSmall) + 3 * 16);
+  EXPECT_GT(slow.of(MessageTimes::kSmall), 2 * usual.of(MessageTimes::kSmall));
+  EXPECT_LT(slow.time - TimePoint(), 200ms);
+}
+
+// Somebody takes the core of a rank again and again: what one batch shows alone is found all the same.
+TEST(TimeMessages, WhatIsDisturbedIsTimedUntilItIsNot) {
+  Partner busy;
+  for (const std::size_t bytes : {MessageTimes::kSmall, kMiddle, kLarge})
+    busy.disturbed[bytes] = 14;
+  const MessageTimes times = of_both(busy);
+  EXPECT_EQ(times.small_ns, 1e3);
+  EXPECT_EQ(times.middle_ns, 1e3);
+  EXPECT_EQ(times.large_ns, 1e3);
+  EXPECT_EQ(times.handling_ns, 1e3);
+}
+
+// A satellite's link, or one of a few kilobytes a second: each message is a wait.
+TEST(TimeMessages, OfMessagesThatGoFarADozenHasToDo) {
+  Partner far;
+  far.small = 300ms;
+  far.middle = 5s;
+  const MessageTimes times = of_both(far);
+  EXPECT_EQ(times.small_ns, 3e8);
+  EXPECT_EQ(times.middle_ns, 5e9);
+  EXPECT_LE(far.messages.size(), 14u);
+  EXPECT_LE(far.of(kMiddle), 4u);
 }
 
 TEST(TimeMessages, AFailureEndsIt) {
@@ -143,6 +172,14 @@ TEST(LearnedMessageCost, IsMeasuredOnceForAll) {
   test::Party party({1, 2, 2});
   for (int rank = 0; rank < party.size(); ++rank)
     party.processes.push_back(std::make_shared<ProcessState>());
+  // Who is told is another one.
+  for (const int rank : {0, 1, 2}) {
+    party.processes[static_cast<std::size_t>(rank)]->queued_seconds = [rank] {
+      return rank == 1
+                 ? std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count()
+                 : 0;
+    };
+  }
   std::vector<std::string> said(3);
   std::vector<std::string> chosen(3);
   const auto note = [&](Rank& me, Communicator& comm) {
@@ -152,6 +189,7 @@ TEST(LearnedMessageCost, IsMeasuredOnceForAll) {
   };
   party.run(test::quiet(), note);
   EXPECT_NE(said[0].find("a message between nodes takes"), std::string::npos) << said[0];
+  EXPECT_NE(said[0].find("while a rank was without its core for "), std::string::npos) << said[0];
   for (int rank = 0; rank < party.size(); ++rank) {
     EXPECT_EQ(chosen[static_cast<std::size_t>(rank)], chosen[0]);
     EXPECT_EQ(party.processes[static_cast<std::size_t>(rank)]->message_cost(),
