@@ -148,7 +148,7 @@ void CodedStreams::close(Open& open) {
 void CodedStreams::copy() {
   const Range r = range(cursor().chunk(), cursor().step().count);
   std::fill_n(binding().data + r.first, r.count, 0.0F);
-  scatter(part_between(input_, r.first, r.first + r.count), 0, binding().data);
+  add_entries(part_between(input_, r.first, r.first + r.count), 0, binding().data);
 }
 
 // This step and those that follow it and fold more into the same chunks. The cursor stays on the last of

@@ -9,8 +9,8 @@
 // algorithm, and all ranks end with the same bits.
 //
 // What is folded at once is folded in the order of the ranks it comes from, this rank's own in its place:
-// with split_allgather, up to 32 ranks, ((rank 0 + rank 1) + rank 2) ..., where an entry that a rank lacks is
-// +0.
+// with split_allgather, up to 32 ranks, (((+0 + rank 0) + rank 1) + rank 2) ..., where an entry that a rank
+// lacks is +0. So no sum is -0, whoever makes it.
 #pragma once
 
 #include <cstdint>

@@ -304,6 +304,26 @@ TEST(CodedStreams, KeepWhatIsNotFiniteVisible) {
   }
 }
 
+// On whichever rank the sum is made.
+TEST(CodedStreams, BeginWithZeroSoThatNoneIsNegative) {
+  constexpr float kNegativeZero = -0.0F;
+  for (const TopologyView& topology : topologies(4)) {
+    ScheduleWorld world(topology, delayed_world(4));
+    for (const Codec codec : {Codec::exact, Codec::f16, Codec::bf16}) {
+      Trial trial(world, algorithm_for(topology));
+      std::vector<TestStream> in(4);
+      for (TestStream& stream : in) {
+        stream.dimension = 20;
+        for (std::uint64_t i = 0; i < 20; ++i)
+          stream.add(i, &kNegativeZero);
+      }
+      ASSERT_TRUE(trial.run(in, {codec}).ok());
+      for (const Vector& result : trial.results)
+        EXPECT_TRUE(std::ranges::none_of(result, [](float x) { return std::signbit(x); }));
+    }
+  }
+}
+
 // Sends other bytes than it is given, at one place of all that it sends.
 class Damaging final : public Transport {
  public:
