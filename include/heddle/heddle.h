@@ -171,7 +171,7 @@ HEDDLE_API heddle_status heddle_comm_destroy(heddle_comm_t comm);
  * destroyed. So it is where
  *   - a peer is gone, or a deadline has passed,
  *   - memory was missing in the middle,
- *   - a blocking call could not copy what it sends from its GPU.
+ *   - a blocking call, or a start, could not copy what it sends from its GPU.
  *
  * It stays 0 after errors that leave the communicator usable, whatever their status:
  *   - arguments that are refused,

@@ -10,6 +10,16 @@
 #include "comm/communicator.hpp"
 
 namespace heddle::edge {
+namespace {
+
+// What came of a start. Where this rank's buffers could not be copied from their GPU, it has not begun, and
+// the others wait for it: as in blocking calls (outcome() in device_buffers.cpp) they hear of it.
+Status heard_of(heddle_comm& comm, Status status) {
+  if (status.code() == Code::system) comm.communicator->give_up(status);
+  return status;
+}
+
+}  // namespace
 
 Status check_request_call(heddle_comm_t comm, heddle_request_t* out) {
   HEDDLE_TRY(check_not_null(out, "request"));
@@ -18,13 +28,13 @@ Status check_request_call(heddle_comm_t comm, heddle_request_t* out) {
 }
 
 Status hand_out(heddle_comm& comm, Result<std::unique_ptr<Request>> made, Life life, heddle_request_t* out) {
-  if (!made.ok()) return made.status();
+  if (!made.ok()) return life == Life::once ? heard_of(comm, made.status()) : made.status();
   auto request = std::make_unique<heddle_request>();
   request->request = std::move(made).value();
   request->persistent = life == Life::persistent;
   comm.requests.push_back(request.get());
   request->comm = &comm;
-  if (life == Life::once) HEDDLE_TRY(request->request->start());
+  if (life == Life::once) HEDDLE_TRY(heard_of(comm, request->request->start()));
   request->active = life == Life::once;
   *out = request.release();
   return {};
@@ -135,7 +145,7 @@ heddle_status heddle_start(heddle_request_t request) {
     }
     if (request->active)
       return Status(Code::invalid_argument, "the request is active; wait for it before you start it again");
-    HEDDLE_TRY(request->request->start());
+    HEDDLE_TRY(edge::heard_of(*request->comm, request->request->start()));
     request->active = true;
     return {};
   });

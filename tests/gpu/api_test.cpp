@@ -1,70 +1,16 @@
 // The C API on buffers in memory of any kind, on each rank another, on the double of CUDA's driver (its path
 // is the argument). What is right is what the same calls give for host memory.
-#include <gtest/gtest.h>
-
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
-#include "../api/ranks.hpp"
-#include "cuda_memory.hpp"
+#include "api_arrays.hpp"
 #include "heddle/heddle_compress.h"
-#include "heddle/heddle_sparse.h"
 
+namespace heddle::test {
 namespace {
 
-using heddle::test::kMemories;
-using heddle::test::Memory;
-using heddle::test::memory_name;
-using heddle::test::TestDriver;
-using heddle::test::TestMemory;
-using heddle::testing_ranks::on_ranks;
-
-const TestDriver* driver = nullptr;
-
-Memory kind_of(int rank, int shift) {
-  return kMemories[static_cast<std::size_t>(rank + shift) % 6];
-}
-
-// An array in memory of some kind.
-template <typename T>
-class Array {
- public:
-  Array(Memory kind, std::size_t count, int device = 0)
-      : memory_(std::make_unique<TestMemory>(*driver, kind, count * sizeof(T), device)), count_(count) {}
-  Array(Memory kind, const std::vector<T>& values, int device = 0) : Array(kind, values.size(), device) {
-    set(values);
-  }
-  T* data() const { return memory_->template as<T>(); }
-  void set(const std::vector<T>& values) const { memory_->put(values.data(), values.size() * sizeof(T)); }
-  std::vector<T> get() const {
-    std::vector<T> values(count_);
-    memory_->get(values.data(), count_ * sizeof(T));
-    return values;
-  }
-
- private:
-  std::unique_ptr<TestMemory> memory_;
-  std::size_t count_;
-};
-
-std::vector<float> values_of(int rank, std::size_t count) {
-  std::vector<float> values(count);
-  for (std::size_t i = 0; i < count; ++i)
-    values[i] = static_cast<float>(static_cast<int>(i % 17) - rank) / 8;
-  return values;
-}
-
-std::vector<float> sum_of(int ranks, std::size_t count) {
-  std::vector<float> sum(count);
-  for (int r = 0; r < ranks; ++r) {
-    const std::vector<float> one = values_of(r, count);
-    for (std::size_t i = 0; i < count; ++i)
-      sum[i] += one[i];
-  }
-  return sum;
-}
-
-#define OK(call) ASSERT_EQ(call, HEDDLE_OK) << heddle_last_error()
+using testing_ranks::on_ranks;
 
 TEST(GpuApi, Allreduce) {
   for (int ranks = 1; ranks <= 4; ++ranks) {
@@ -146,32 +92,6 @@ TEST(GpuApi, RequestsThatOutliveTheirCommunicator) {
     OK(heddle_allreduce_init(HEDDLE_IN_PLACE, buffer.data(), 100, HEDDLE_FLOAT32, HEDDLE_SUM, comm, &left));
   });
   OK(heddle_request_free(&left));
-}
-
-struct Entries {
-  std::vector<std::uint32_t> indices;
-  std::vector<float> values;
-};
-
-Entries entries_of(int rank) {
-  Entries all;
-  for (std::uint32_t i = 0; i < 300; ++i) {
-    all.indices.push_back(i * 7 + static_cast<std::uint32_t>(rank));
-    all.values.push_back(static_cast<float>(i % 5) - 2);
-  }
-  return all;
-}
-
-heddle_sparse sparse(std::size_t count, void* indices, void* values, std::size_t capacity) {
-  heddle_sparse vector = {};
-  vector.dimension = 5000;
-  vector.count = count;
-  vector.index_type = HEDDLE_INDEX32;
-  vector.value_type = HEDDLE_FLOAT32;
-  vector.indices = indices;
-  vector.values = values;
-  vector.capacity = capacity;
-  return vector;
 }
 
 Entries sum_on_host(Entries mine, heddle_comm_t comm) {
@@ -313,88 +233,13 @@ TEST(GpuApi, CompressedAllreduce) {
   });
 }
 
-// Where device memory of so many bytes was, once all ranks have made theirs: CUDA's own driver gives an
-// address to whoever comes next.
-void* lost_address(heddle_comm_t comm, std::size_t bytes) {
-  TestMemory freed(*driver, Memory::device, bytes);
-  EXPECT_EQ(heddle_barrier(comm), HEDDLE_OK);
-  void* const address = freed.lose();
-  EXPECT_EQ(heddle_barrier(comm), HEDDLE_OK);
-  return address;
-}
-
-// In each of these sums the others hear of it.
-TEST(GpuApi, ASparseSumThatOneRankCannotReadEndsForAll) {
-  on_ranks(3, [&](heddle_comm_t comm, int rank) {
-    const Entries mine = entries_of(rank);
-    const Array<std::uint32_t> indices(Memory::device, mine.indices);
-    const Array<float> values(Memory::device, mine.values);
-    const Array<float> dense(Memory::device, 5000);
-    void* const address = lost_address(comm, 20'000);
-    heddle_sparse good = sparse(300, indices.data(), values.data(), 0);
-    heddle_sparse in = rank == 1 ? sparse(300, indices.data(), static_cast<float*>(address), 0) : good;
-    std::vector<std::uint32_t> sum_indices(1000);
-    std::vector<float> sum_values(1000);
-    heddle_sparse out = sparse(0, sum_indices.data(), sum_values.data(), 1000);
-    auto* const target = rank == 1 ? static_cast<float*>(address) : dense.data();
-    EXPECT_EQ(heddle_sparse_allreduce(&in, &out, HEDDLE_SUM, comm), HEDDLE_ERR_ARGUMENT);
-    EXPECT_EQ(heddle_sparse_allreduce_dense(&in, dense.data(), HEDDLE_SUM, comm), HEDDLE_ERR_ARGUMENT);
-    EXPECT_EQ(heddle_sparse_allreduce_dense(&good, target, HEDDLE_SUM, comm), HEDDLE_ERR_ARGUMENT);
-    EXPECT_EQ(heddle_sparse_allreduce_coded(&in, dense.data(), "fp16", 1, nullptr, comm),
-              HEDDLE_ERR_ARGUMENT);
-    EXPECT_EQ(heddle_sparse_allreduce_coded(&good, target, "fp16", 1, nullptr, comm), HEDDLE_ERR_ARGUMENT);
-    const bool says_why = std::string(heddle_last_error()).find("freed") != std::string::npos;
-    EXPECT_EQ(says_why, rank == 1) << heddle_last_error();
-    OK(heddle_sparse_allreduce(&good, &out, HEDDLE_SUM, comm));
-  });
-}
-
-TEST(GpuApi, BadBuffersAreArguments) {
-  on_ranks(2, [&](heddle_comm_t comm, int rank) {
-    const Array<float> good(Memory::device, values_of(rank, 100));
-    auto* const address = static_cast<float*>(lost_address(comm, 100));
-    ASSERT_EQ(heddle_allreduce(address, good.data(), 100, HEDDLE_FLOAT32, HEDDLE_SUM, comm),
-              HEDDLE_ERR_ARGUMENT);
-    EXPECT_NE(std::string(heddle_last_error()).find("freed"), std::string::npos) << heddle_last_error();
-    ASSERT_EQ(heddle_bcast(address, 400, 0, comm), HEDDLE_ERR_ARGUMENT);
-    heddle_request_t request = nullptr;
-    ASSERT_EQ(heddle_iallreduce(good.data(), address, 100, HEDDLE_FLOAT32, HEDDLE_SUM, comm, &request),
-              HEDDLE_ERR_ARGUMENT);
-    ASSERT_EQ(request, nullptr);
-    ASSERT_EQ(heddle_bcast(good.data(), 4000, rank, comm), HEDDLE_ERR_ARGUMENT) << "longer than its memory";
-    heddle_sparse lost = sparse(1, address, good.data(), 0);
-    ASSERT_EQ(heddle_sparse_allreduce(&lost, &lost, HEDDLE_SUM, comm), HEDDLE_ERR_ARGUMENT);
-    ASSERT_EQ(heddle_isparse_allreduce(&lost, &lost, HEDDLE_SUM, comm, &request), HEDDLE_ERR_ARGUMENT);
-    ASSERT_EQ(request, nullptr);
-    OK(heddle_allreduce(HEDDLE_IN_PLACE, good.data(), 100, HEDDLE_FLOAT32, HEDDLE_SUM, comm));
-    ASSERT_EQ(good.get(), sum_of(2, 100));
-  });
-}
-
-// The others, whose buffers are the host's, are in the call.
-TEST(GpuApi, ACopyThatFailsIsHeardOfByAll) {
-  for (const bool sums : {true, false}) {
-    on_ranks(3, [&](heddle_comm_t comm, int rank) {
-      const Array<float> mine(rank == 1 ? Memory::device : Memory::host, values_of(rank, 100));
-      if (rank == 1) driver->fail("cuMemcpyDtoHAsync", CUDA_ERROR_ILLEGAL_ADDRESS);
-      const heddle_status wanted = rank == 1 ? HEDDLE_ERR_SYSTEM : HEDDLE_ERR_PEER;
-      ASSERT_EQ(sums ? heddle_allreduce(HEDDLE_IN_PLACE, mine.data(), 100, HEDDLE_FLOAT32, HEDDLE_SUM, comm)
-                     : heddle_bcast(mine.data(), 400, 1, comm),
-                wanted)
-          << heddle_last_error();
-      int failed = 0;
-      OK(heddle_comm_failed(comm, &failed));
-      EXPECT_EQ(failed, 1);
-    });
-  }
-}
-
 }  // namespace
+}  // namespace heddle::test
 
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   if (argc != 2) return 2;
-  static const TestDriver cuda(argv[1]);
-  driver = &cuda;
+  static const heddle::test::TestDriver cuda(argv[1]);
+  heddle::test::driver = &cuda;
   return RUN_ALL_TESTS();
 }
