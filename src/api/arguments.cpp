@@ -137,6 +137,7 @@ Status check_dense(const void* dense, std::size_t width, const SparseView& in) {
                " is more than memory can hold");
   const std::size_t bytes = in.dimension * width;
   HEDDLE_TRY(check_buffer(dense, bytes, "dense"));
+  if (in.count > in.dimension) return {};  // refused with the entries, of which there are not as many
   if (overlap(dense, bytes, in.indices, in.count * index_size(in.index_type)))
     return bad("dense overlaps in->indices; give it memory of its own");
   if (overlap(dense, bytes, in.values, in.count * dtype_size(in.value_type)))

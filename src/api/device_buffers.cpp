@@ -189,7 +189,8 @@ Status compressed_anywhere(heddle_comm& comm, const CompressedJob& job, PlacedRe
 }
 
 Status SparseImages::place(heddle_comm& comm, SparseView* view) {
-  if (!comm.gpu.present()) return {};
+  // A count that nobody set would take memory: it is refused before an entry is read.
+  if (!comm.gpu.present() || view->count > view->dimension) return {};
   Result<gpu::Image> indices = comm.gpu.image(view->indices, view->count * index_size(view->index_type));
   if (!indices.ok()) return indices.status();
   Result<gpu::Image> values = comm.gpu.image(view->values, view->count * dtype_size(view->value_type));

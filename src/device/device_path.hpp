@@ -199,6 +199,7 @@ class DevicePath {
   Result<bool> can_merge(const DeviceMerge& job);
   gpu::Room room_here(const DeviceMerge& job);
   Result<bool> holds_entries(const gpu::Entries& entries, DType type);
+  Result<bool> holds_input(const gpu::Entries& in, DType type, std::size_t dimension);
   Result<bool> can_select(const DeviceLargest& job, float** left_out);
   Result<bool> can_code(const DeviceCoded& job, CodedJob* mine);
   Result<bool> holds_vectors(const float* in, const float* out, std::size_t n);

@@ -43,6 +43,11 @@ Result<bool> DevicePath::holds_aligned(const void* buffer, std::size_t bytes, st
   return is_aligned(buffer, element) ? links_.link()->holds(buffer, bytes) : Result<bool>(false);
 }
 
+// A count that nobody set is refused on the way by images: its bytes may be fewer than they seem.
+Result<bool> DevicePath::holds_input(const gpu::Entries& in, DType type, std::size_t dimension) {
+  return in.count <= dimension ? holds_entries(in, type) : Result<bool>(false);
+}
+
 Result<bool> DevicePath::holds_entries(const gpu::Entries& entries, DType type) {
   const std::size_t index = gpu::index_bytes(entries.wide);
   const std::size_t width = dtype_size(type);
@@ -56,7 +61,7 @@ Result<bool> DevicePath::can_add(const DeviceEntries& job) {
   if (!job.is_for_gpus()) return false;
   if (!links_.direct() && !EntriesWork::has_room(links_.layout())) return false;
   Result<bool> here = holds_aligned(job.out, job.dimension * width, width);
-  if (here.ok() && here.value()) here = holds_entries(job.in, job.type);
+  if (here.ok() && here.value()) here = holds_input(job.in, job.type, job.dimension);
   if (!here.ok() || !here.value()) return here;
   HEDDLE_TRY(links_.after_streams());
   const bool adds = job.op == Op::sum && !links_.direct();
@@ -80,7 +85,7 @@ Result<bool> DevicePath::serve_entries(const DeviceEntries& job, std::uint64_t a
 Result<bool> DevicePath::can_merge(const DeviceMerge& job) {
   if (!job.is_for_gpus()) return false;
   if (!links_.direct() && !EntriesWork::has_room(links_.layout())) return false;
-  const Result<bool> here = holds_entries(job.in, job.type);
+  const Result<bool> here = holds_input(job.in, job.type, job.dimension);
   if (!here.ok() || !here.value()) return here;
   HEDDLE_TRY(links_.after_streams());
   gpu::SparseLink* const sparse = links_.make_sparse();

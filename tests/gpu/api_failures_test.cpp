@@ -69,6 +69,37 @@ TEST(GpuApi, BadBuffersAreArguments) {
   });
 }
 
+// A count that nobody set, of arrays on a GPU: it is refused before any memory is taken for it, of which
+// there may be enough to read it, or none. The others hear of it.
+TEST(GpuApi, ACountThatIsNoCountIsAnArgument) {
+  on_ranks(2, [&](heddle_comm_t comm, int rank) {
+    const Entries mine = entries_of(rank);
+    for (const Memory memory : kMemories) {
+      const Array<std::uint32_t> indices(memory, mine.indices);
+      const Array<float> values(memory, mine.values);
+      const Array<float> dense(memory, 5000);
+      std::vector<std::uint32_t> sum_indices(1000);
+      std::vector<float> sum_values(1000);
+      heddle_sparse out = sparse(0, sum_indices.data(), sum_values.data(), 1000);
+      for (const std::size_t count : {std::size_t{5001}, SIZE_MAX / 64, SIZE_MAX / 4 + 9}) {
+        SCOPED_TRACE(std::string(memory_name(memory)) + ", count " + std::to_string(count));
+        const heddle_sparse in = sparse(rank == 1 ? count : 300, indices.data(), values.data(), 0);
+        const auto expect_refused = [&](heddle_status status) {
+          EXPECT_EQ(status, HEDDLE_ERR_ARGUMENT);
+          const bool names_it = std::string(heddle_last_error()).find("count " + std::to_string(count)) == 0;
+          EXPECT_EQ(names_it, rank == 1) << heddle_last_error();
+        };
+        expect_refused(heddle_sparse_allreduce(&in, &out, HEDDLE_SUM, comm));
+        expect_refused(heddle_sparse_allreduce_dense(&in, dense.data(), HEDDLE_MAX, comm));
+        expect_refused(heddle_sparse_allreduce_coded(&in, dense.data(), "fp16", 1, nullptr, comm));
+        heddle_request_t request = nullptr;
+        OK(heddle_isparse_allreduce(&in, &out, HEDDLE_SUM, comm, &request));
+        expect_refused(heddle_wait(&request));
+      }
+    }
+  });
+}
+
 // Calls that begin with a copy of what is sent. A request that has started is waited for.
 using Call = heddle_status (*)(const Array<float>& buffer, heddle_comm_t comm);
 constexpr Call kCallsWithACopy[] = {

@@ -318,6 +318,9 @@ TEST(GpuNodeMerge, BrokenEntriesAndDisagreement) {
       refused(good, "broken entries", rank == 1 ? "499" : "rank 1");
       from.put(mine);
     }
+    heddle_sparse longer = good;  // in bytes, of which there are more than numbers, nothing is wrong with it
+    if (rank == 1) longer.count = SIZE_MAX / 4 + 9;
+    refused(longer, "no count", rank == 1 ? "count 4611686018427387912" : "rank 1");
     refused(good, "another operation", "min of int32", rank == 2 ? HEDDLE_MIN : HEDDLE_MAX);
     heddle_sparse shorter = good;
     shorter.dimension = rank == 2 ? 999 : 1'000;

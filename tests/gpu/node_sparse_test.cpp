@@ -183,6 +183,10 @@ TEST(GpuNodeSparse, BrokenEntriesAndDisagreement) {
       refused(good, "broken entries of a minimum", HEDDLE_MIN);
       there.indices.put(mine.indices.data(), mine.indices.size());
     }
+    heddle_sparse longer = good;  // in bytes, of which there are more than numbers, nothing is wrong with it
+    if (rank == 1) longer.count = SIZE_MAX / 4 + 9;
+    refused(longer, "no count");
+    refused(longer, "no count of a minimum", HEDDLE_MIN);
     heddle_sparse shorter = good;
     shorter.dimension = rank == 2 ? 999 : 1'000;
     shorter.count = 400;
