@@ -89,6 +89,7 @@ class CudaLink final : public Link {
   Status hear_in_graph() override;
   Status release_in_graph() override;
   Status follow_in_graph(int leader) override;
+  void when_graph_goes(std::function<void()> gone) override;
 
  private:
   // What `call` says in the link's context, which was there when the call of the link's user began.

@@ -29,8 +29,9 @@ namespace heddle::gpu {
   X(IpcGetEventHandle, v4010) X(IpcOpenEventHandle, v4010) X(StreamGetCtx, v9020) X(StreamIsCapturing, v10000) \
   X(StreamGetCaptureInfo, v11030) X(ThreadExchangeStreamCaptureMode, v10010) X(EventRecordWithFlags, v11010) X(MemHostGetDevicePointer, v3020) \
   X(StreamQuery, v2000) X(StreamCreateWithPriority, v5050) X(CtxGetStreamPriorityRange, v5050) X(Memcpy2DAsync, v3020) X(PointerSetAttribute, v6000) X(FlushGPUDirectRDMAWrites, v11030)
-// Those of CUDA 12.0, for kernels and for contexts that are reset, and for graphs and networks, which take these two since CUDA 11.7; null where the driver is older.
-#define HEDDLE_CUDA_12_FUNCTIONS(X) X(LibraryLoadData, v12000) X(LibraryUnload, v12000) X(LibraryGetKernel, v12000) X(KernelGetFunction, v12000) X(CtxGetId, v12000) X(StreamBatchMemOp, v11070) X(MemGetHandleForAddressRange, v11070)
+// Those of CUDA 12.0, for kernels and for contexts that are reset, and for graphs and networks, which take those two since CUDA 11.7, and that which tell when a graph is gone; null where the driver is older.
+#define HEDDLE_CUDA_12_FUNCTIONS(X) X(LibraryLoadData, v12000) X(LibraryUnload, v12000) X(LibraryGetKernel, v12000) X(KernelGetFunction, v12000) X(CtxGetId, v12000) X(StreamBatchMemOp, v11070) X(MemGetHandleForAddressRange, v11070) \
+  X(UserObjectCreate, v11030) X(UserObjectRelease, v11030) X(GraphRetainUserObject, v11030)
 // clang-format on
 
 // Without the "cu" that the names in cuda.h begin with: some of those are macros.

@@ -216,6 +216,10 @@ class Link {
   virtual Status hear_in_graph() = 0;
   virtual Status release_in_graph() = 0;
   virtual Status follow_in_graph(int leader) = 0;
+  // Between begin_on() of a stream that is being captured and end_on(): `gone` is called once when that graph
+  // is gone, all that was made of it, and what was launched of that is done, by a thread of CUDA's perhaps.
+  // It calls nothing of CUDA's, and does not throw. Never, where the driver cannot tell.
+  virtual void when_graph_goes(std::function<void()> gone) = 0;
 };
 
 // Of flags for so many ranks.

@@ -1,5 +1,8 @@
 // What a link does on streams of callers, and in the graphs that they are captured into.
 #include <cstring>
+#include <functional>
+#include <memory>
+#include <utility>
 
 #include "gpu/cuda_link.hpp"
 
@@ -12,6 +15,13 @@ CUresult capture_of(const Driver& driver, CUstream stream, CUstreamCaptureStatus
   const CUresult error = driver.StreamIsCapturing(stream, status);
   if (error != CUDA_SUCCESS || *status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return error;
   return driver.StreamGetCaptureInfo(stream, status, id, nullptr, nullptr, nullptr);
+}
+
+using Gone = std::function<void()>;
+
+void CUDA_CB call_and_delete(void* gone) {
+  const std::unique_ptr<Gone> call(static_cast<Gone*>(gone));
+  (*call)();
 }
 
 }  // namespace
@@ -235,6 +245,30 @@ Status CudaLink::release_in_graph() {
 Status CudaLink::follow_in_graph(int leader) {
   return in_context("following another rank in a graph",
                     [&](const Driver&) { return handshake_.meet(next(), leader); });
+}
+
+// An object that the graph has a reference to. The driver says by which thread the last one goes.
+void CudaLink::when_graph_goes(Gone gone) {
+  const Driver& driver = cuda_.driver;
+  if (!is_in_graph() || driver.UserObjectCreate == nullptr || driver.UserObjectRelease == nullptr ||
+      driver.GraphRetainUserObject == nullptr)
+    return;
+  const Current current(driver, context_);
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  CUgraph graph = nullptr;
+  if (current.error() != CUDA_SUCCESS ||
+      driver.StreamGetCaptureInfo(at_, &status, nullptr, &graph, nullptr, nullptr) != CUDA_SUCCESS ||
+      status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+    return;
+  auto call = std::make_unique<Gone>(std::move(gone));
+  CUuserObject object = nullptr;
+  if (driver.UserObjectCreate(&object, call.get(), call_and_delete, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) !=
+      CUDA_SUCCESS)
+    return;
+  Gone* const given = call.release();
+  if (driver.GraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE) == CUDA_SUCCESS) return;
+  *given = [] {};  // the graph is there yet
+  driver.UserObjectRelease(object, 1);
 }
 
 std::size_t flag_bytes(int size) {

@@ -51,6 +51,38 @@ class Looks {
 
 }  // namespace
 
+// ---- Calls in graphs
+
+// So many are never in graphs at once that none would be left.
+std::uint32_t CapturedCalls::add() {
+  const std::lock_guard lock(mutex_);
+  do
+    last_ = last_ + 1 > kGraphs ? last_ + 1 : kGraphs;
+  while (!calls_.try_emplace(last_).second);
+  return last_;
+}
+
+void CapturedCalls::set(const RelayCall& call) {
+  const std::lock_guard lock(mutex_);
+  if (const auto found = calls_.find(call.number); found != calls_.end()) found->second = call;
+}
+
+void CapturedCalls::forget(std::uint32_t number) {
+  const std::lock_guard lock(mutex_);
+  calls_.erase(number);
+}
+
+std::optional<RelayCall> CapturedCalls::find(std::uint32_t number) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = calls_.find(number);
+  return found != calls_.end() ? std::optional(found->second) : std::nullopt;
+}
+
+std::size_t CapturedCalls::size() const {
+  const std::lock_guard lock(mutex_);
+  return calls_.size();
+}
+
 // Shared with forked processes, as what is private would be copied.
 void* RelayWords::operator new(std::size_t bytes, std::align_val_t /*alignment*/) {
   void* const page = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -85,8 +117,7 @@ std::uint32_t RelayThread::announce(bool in_graph) {
   {
     const std::lock_guard lock(mutex_);
     if (in_graph) {
-      number = kGraphs + static_cast<std::uint32_t>(graphs_.size());
-      graphs_.emplace_back();
+      number = graphs_->add();
     } else {
       last_ = last_ + 1 < kGraphs ? last_ + 1 : 1;
       number = last_;
@@ -98,18 +129,16 @@ std::uint32_t RelayThread::announce(bool in_graph) {
 }
 
 void RelayThread::give(const RelayCall& call) {
+  if (is_in_graph(call.number)) return graphs_->set(call);
   const std::lock_guard lock(mutex_);
-  if (is_in_graph(call.number)) {
-    graphs_[call.number - kGraphs] = call;
-  } else {
-    calls_.back().call = call;
-  }
+  calls_.back().call = call;
 }
 
 void RelayThread::withdraw(std::uint32_t number, bool begun) {
   RelayCall nothing;
   nothing.number = number;
-  if (begun || is_in_graph(number)) return give(nothing);
+  if (begun) return give(nothing);
+  if (is_in_graph(number)) return graphs_->forget(number);
   const std::lock_guard lock(mutex_);
   calls_.pop_back();
 }
@@ -156,7 +185,7 @@ void RelayThread::run() {
 
 // Whether there may be something to see in memory.
 bool RelayThread::is_wanted() const {
-  return !calls_.empty() || !graphs_.empty() || given_up_ != 0;
+  return !calls_.empty() || graphs_->size() > 0 || given_up_ != 0;
 }
 
 // Whether the stream will not come to that call any more, as when its context is gone.
@@ -184,11 +213,10 @@ std::optional<RelayCall> RelayThread::next() {
 
 // None: it is not known yet what it is.
 std::optional<RelayCall> RelayThread::find(std::uint32_t number) const {
-  if (is_in_graph(number)) return graphs_[number - kGraphs];
-  if (!calls_.empty() && calls_.front().number == number) return calls_.front().call;
+  if (!is_in_graph(number) && !calls_.empty() && calls_.front().number == number) return calls_.front().call;
   RelayCall nothing;
   nothing.number = number;
-  return nothing;
+  return is_in_graph(number) ? graphs_->find(number).value_or(nothing) : nothing;
 }
 
 // Between calls: what a stream has filled of a call that was given up or withdrawn.
@@ -260,7 +288,7 @@ void RelayThread::fail(const Status& why) {
     if (lost_.ok()) lost_ = why;
     failed_ = why;
     missed_ = true;
-    graphs = !graphs_.empty();
+    graphs = graphs_->size() > 0;
   }
   // A program that launches graphs and makes no other calls would not hear of it.
   if (graphs)

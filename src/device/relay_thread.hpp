@@ -20,12 +20,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <optional>
 #include <thread>
-#include <vector>
 
 #include "base/dtype.hpp"
 #include "base/float_mode.hpp"
@@ -95,6 +96,23 @@ struct alignas(4096) RelayWords {
   std::uint32_t& slot(std::size_t k) { return slots[k % slots.size()].value; }
 };
 
+// The calls of graphs, for as long as these may be launched. Any thread.
+class CapturedCalls {
+ public:
+  // Its number. What it is comes later.
+  std::uint32_t add();
+  void set(const RelayCall& call);
+  void forget(std::uint32_t number);
+  // None: it was forgotten.
+  std::optional<RelayCall> find(std::uint32_t number) const;
+  std::size_t size() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::uint32_t, RelayCall> calls_;
+  std::uint32_t last_ = 0;
+};
+
 class RelayThread {
  public:
   // `words` are borrowed, `ring` has memory. Throws std::system_error where there is no thread to be had.
@@ -109,6 +127,12 @@ class RelayThread {
   // The number of a call, before a stream is given its beginning. Calls in graphs come as often as these are
   // launched; all others come once, in the order in which they are announced.
   std::uint32_t announce(bool in_graph);
+  // What to do when the graph of that call is gone, and all that was made of it, so that programs which
+  // capture anew in each step do not gather calls. Any thread, also after this is.
+  std::function<void()> forgetting(std::uint32_t number) const {
+    return [graphs = graphs_, number] { graphs->forget(number); };
+  }
+  std::size_t in_graphs() const { return graphs_->size(); }
   // What it is, once all ranks are agreed on it. Calls come in the same order on all ranks.
   void give(const RelayCall& call);
   // It is not to be. `begun`: the stream has been given its beginning, or a graph has, and goes on when it
@@ -156,13 +180,13 @@ class RelayThread {
   mutable std::mutex mutex_;  // of all below
   std::condition_variable given_;
   std::deque<Announced> calls_;
-  std::vector<RelayCall> graphs_;  // by number
-  std::uint32_t last_ = 0;         // number of a call that was announced
-  std::uint32_t given_up_ = 0;     // that of lose()
-  bool over_ = false;              // there is nothing to come
-  bool kept_ = false;              // it is there for graphs alone
-  Status failed_;                  // why there are no collectives any more
-  bool missed_ = false;            // graphs have gone on without results
+  const std::shared_ptr<CapturedCalls> graphs_ = std::make_shared<CapturedCalls>();
+  std::uint32_t last_ = 0;      // number of a call that was announced
+  std::uint32_t given_up_ = 0;  // that of lose()
+  bool over_ = false;           // there is nothing to come
+  bool kept_ = false;           // it is there for graphs alone
+  Status failed_;               // why there are no collectives any more
+  bool missed_ = false;         // graphs have gone on without results
   Status lost_;
   std::thread thread_;
 };

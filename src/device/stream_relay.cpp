@@ -240,7 +240,11 @@ Status StreamRelay::check(const Buffers& buffers, std::size_t bytes) {
 Status StreamRelay::begin(bool captured, RelayCall* call) {
   call->number = gear_.thread->announce(captured);
   Status given = gear_.link->take_word(&gear_.words->call.value, call->number);
-  if (!given.ok()) gear_.thread->withdraw(std::exchange(call->number, 0), false);
+  if (!given.ok()) {
+    gear_.thread->withdraw(std::exchange(call->number, 0), false);
+  } else if (captured) {
+    gear_.link->when_graph_goes(gear_.thread->forgetting(call->number));
+  }
   return given;
 }
 

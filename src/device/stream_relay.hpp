@@ -71,6 +71,8 @@ class StreamRelay {
   Status allreduce_on(gpu::Gpu& gpu, gpu::Stream stream, const void* in, void* out, std::size_t count,
                       DType type, Op op);
   Status bcast_on(gpu::Gpu& gpu, gpu::Stream stream, void* buffer, std::size_t bytes, int root);
+  // Calls that graphs have which may be launched yet, as far as the driver tells.
+  std::size_t in_graphs() const { return gear_.thread != nullptr ? gear_.thread->in_graphs() : 0; }
   std::uint64_t shared() const { return shared_; }  // calls so far that the GPUs of each node shared out
 
  private:

@@ -245,6 +245,25 @@ TEST(RelayThread, FailedCapture) {
 
 // A call that its stream has begun and does not do: the others have its pieces, and only that stream's. What
 // it has filled holds up nobody, whenever it comes.
+// Others keep what they are, and no number comes again.
+TEST(RelayThread, ForgetsCallsOfGraphs) {
+  Relay relay(false);
+  const RelayCall gone = relay.give(4, true);
+  const RelayCall stays = relay.give(8, true);
+  relay.thread().forgetting(gone.number)();
+  EXPECT_EQ(relay.thread().in_graphs(), 1U);
+  const RelayCall later = relay.give(4, true);
+  EXPECT_NE(later.number, gone.number);
+  EXPECT_NE(later.number, stays.number);
+  ASSERT_TRUE(relay.does(stays));
+  EXPECT_EQ(relay.at(1), 14);
+  EXPECT_EQ(relay.at(2), 7);
+  const auto forget = relay.thread().forgetting(stays.number);
+  forget();
+  forget();
+  EXPECT_EQ(relay.thread().in_graphs(), 1U);
+}
+
 TEST(RelayThread, GivenUp) {
   Relay relay(false);
   const RelayCall graph = relay.give(4, true);

@@ -86,8 +86,11 @@ class TestGraph {
   TestGraph(const TestDriver& driver, const TestStream& stream) : driver_(driver), stream_(stream.get()) {}
   TestGraph(const TestGraph&) = delete;
   TestGraph& operator=(const TestGraph&) = delete;
-  ~TestGraph() {
+  ~TestGraph() { destroy(); }
+  // It may be running yet.
+  void destroy() {
     if (exec_ != nullptr) driver_.call<PFN_cuGraphExecDestroy_v10000>("cuGraphExecDestroy", exec_);
+    exec_ = nullptr;
   }
   void begin(CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) const {
     driver_.call<PFN_cuStreamBeginCapture_v10010>("cuStreamBeginCapture_v2", stream_, mode);

@@ -20,6 +20,8 @@
  * - Streams can be captured into graphs. What may not be called meanwhile fails, and the capture with it, as
  *   the driver has it; calls of which it says that they are potentially unsafe do so always. A graph does its
  *   nodes in the order in which they were captured.
+ * - What a graph refers to is told by another thread when the graph, all that was made of it and its
+ *   launches are gone.
  * - While a stream is captured that synchronises with the default stream, that one takes no work, and what is
  *   given to it makes the capture fail; to ask whether it is captured does not.
  * - With FAKE_CUDA_DEPTH=N a stream takes so much work, and who gives it more waits until some of that is

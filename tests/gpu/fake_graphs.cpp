@@ -5,19 +5,54 @@
 // capture.
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "fake_world.hpp"
 
 using namespace fake;
 
+// Its destructor is called by another thread, as by the driver.
+struct CUuserObject_st {
+  CUuserObject_st(void* object, CUhostFn destroyer, unsigned references)
+      : what(object), destroy(destroyer), count(references) {}
+  void release(unsigned references) {
+    if ((count -= references) != 0) return;
+    std::thread([this] { destroy(what); }).join();
+    delete this;
+  }
+  void* what;
+  CUhostFn destroy;
+  std::atomic<unsigned> count;
+};
+
+namespace {
+
+// One reference to it.
+class Reference {
+ public:
+  explicit Reference(CUuserObject object) : object_(object) {}  // takes over one
+  Reference(const Reference& other) : object_(other.object_) { ++object_->count; }
+  Reference& operator=(const Reference&) = delete;
+  ~Reference() { object_->release(1); }
+
+ private:
+  CUuserObject object_;
+};
+
+}  // namespace
+
+// References are to things that last until all is gone that was made of a graph, and launches are done.
 struct CUgraph_st {
   std::vector<Node> nodes;
+  std::deque<Reference> references;
 };
 struct CUgraphExec_st {
   std::vector<Node> nodes;
+  std::deque<Reference> references;
 };
 
 namespace {
@@ -46,6 +81,11 @@ Capture* implicit_capture(CUstream stream) {
 }  // namespace
 
 namespace fake {
+
+Capture::Capture() : graph(new CUgraph_st) {}
+Capture::~Capture() {
+  delete graph;
+}
 
 CUresult check_implicit(CUstream stream) {
   Capture* const found = implicit_capture(stream);
@@ -106,13 +146,14 @@ FAKE CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
     if (one->capture == capture) one->capture = nullptr;
   }
   if (capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  *graph = new CUgraph_st{capture->nodes};
+  capture->graph->nodes = capture->nodes;
+  *graph = std::exchange(capture->graph, nullptr);
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id,
                                         CUgraph* graph, const CUgraphNode** dependencies, size_t* count) {
   ENTER("cuStreamGetCaptureInfo")
-  if (graph != nullptr || dependencies != nullptr || count != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (dependencies != nullptr || count != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   // To ask does no harm to that capture.
   if (implicit_capture(stream) != nullptr) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   const std::shared_ptr<Capture> capture = is_default(stream) ? nullptr : stream->capture;
@@ -120,6 +161,7 @@ FAKE CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus* 
             : capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
                                : CU_STREAM_CAPTURE_STATUS_ACTIVE;
   if (capture != nullptr && id != nullptr) *id = capture->id;
+  if (capture != nullptr && graph != nullptr) *graph = capture->graph;
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
@@ -138,7 +180,7 @@ FAKE CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
 FAKE CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph, unsigned long long flags) {
   ENTER("cuGraphInstantiate")
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  *exec = new CUgraphExec_st{graph->nodes};
+  *exec = new CUgraphExec_st{graph->nodes, graph->references};
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
@@ -147,7 +189,8 @@ FAKE CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
   for (const Node& node : exec->nodes) {
     if (const CUresult error = submit(stream, node); error != CUDA_SUCCESS) return error;
   }
-  return CUDA_SUCCESS;
+  if (exec->references.empty()) return CUDA_SUCCESS;
+  return submit(stream, Work([held = exec->references] { return true; }));
 }
 FAKE CUresult cuGraphExecDestroy(CUgraphExec exec) {
   ENTER("cuGraphExecDestroy")
@@ -157,6 +200,26 @@ FAKE CUresult cuGraphExecDestroy(CUgraphExec exec) {
 FAKE CUresult cuGraphDestroy(CUgraph graph) {
   ENTER("cuGraphDestroy")
   delete graph;
+  return CUDA_SUCCESS;
+}
+
+FAKE CUresult cuUserObjectCreate(CUuserObject* object, void* what, CUhostFn destroy, unsigned references,
+                                 unsigned flags) {
+  ENTER("cuUserObjectCreate")
+  if (flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC || references == 0) return CUDA_ERROR_INVALID_VALUE;
+  *object = new CUuserObject_st(what, destroy, references);
+  return CUDA_SUCCESS;
+}
+FAKE CUresult cuUserObjectRelease(CUuserObject object, unsigned references) {
+  ENTER("cuUserObjectRelease")
+  object->release(references);
+  return CUDA_SUCCESS;
+}
+FAKE CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned references,
+                                      unsigned flags) {
+  ENTER("cuGraphRetainUserObject")
+  if (references != 1 || flags != CU_GRAPH_USER_OBJECT_MOVE) return CUDA_ERROR_NOT_SUPPORTED;
+  graph->references.emplace_back(object);
   return CUDA_SUCCESS;
 }
 

@@ -97,7 +97,12 @@ struct Capture {
   std::thread::id thread;
   CUstream origin;
   std::vector<Node> nodes;
+  CUgraph graph = nullptr;  // that it becomes; without nodes until then
   bool invalid = false;
+  Capture();
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+  ~Capture();
 };
 
 }  // namespace fake

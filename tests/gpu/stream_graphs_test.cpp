@@ -38,7 +38,9 @@ class Program {
     for (std::size_t i = 0; i < steps_.size(); ++i)
       i == kBcast ? steps_[i]->check_bcast(given_[i], root_) : steps_[i]->check_sum(given_[i]);
   }
+  void destroy() { graph_.destroy(); }
   static constexpr std::uint64_t kShared = 3;  // of its collectives
+  static constexpr std::size_t kCalls = 5;
 
   const TestStream stream;
 
@@ -128,6 +130,48 @@ TEST(StreamGraphs, BesideBlockingSums) {
       EXPECT_EQ(last, 4);
       program.check();
     }
+  });
+}
+
+// A program may capture anew in each step: what is known of its calls goes with the graph, which may be
+// destroyed while it runs.
+TEST(StreamGraphs, CallsGoWithTheirGraph) {
+  on_nodes({0, 0, 1, 1}, little(), [](Seat& seat) {
+    const Integers first(seat, 0, 1, 0);
+    first.works();
+    Program stays(seat, 0, 1);
+    stays.capture();
+    for (int step = 0; step < 3; ++step) {
+      Program program(seat, 0, 3);
+      program.capture();
+      EXPECT_EQ(seat.relay().in_graphs(), 2 * Program::kCalls);
+      program.make(step);
+      stays.make(step);
+      seat.together.arrive_and_wait();
+      program.launch(program.stream);
+      program.destroy();
+      stays.launch(stays.stream);
+      program.check();
+      program.stream.wait();
+      stays.check();
+      EXPECT_EQ(seat.relay().in_graphs(), Program::kCalls);
+    }
+  });
+}
+
+// Where CUDA does not take what would tell, no graph is gone.
+TEST(StreamGraphs, CallsStayWhereNobodyTells) {
+  on_nodes({0, 0, 1, 1}, little(), [](Seat& seat) {
+    const Integers first(seat, 0, 1, 0);
+    first.works();
+    seat.fail("cuGraphRetainUserObject");
+    Program program(seat, 0, 3);
+    program.capture();
+    EXPECT_EQ(seat.relay().in_graphs(), Program::kCalls);
+    program.make(1);
+    seat.together.arrive_and_wait();
+    program.launch(program.stream);
+    program.check();
   });
 }
 
