@@ -75,11 +75,14 @@ bool shares_memory(const heddle_sparse& out, const SparseView& in) {
   const std::size_t width[] = {index_size(in.index_type), dtype_size(in.value_type)};
   const void* const inputs[] = {in.indices, in.values};
   const void* const outputs[] = {out.indices, out.values};
+  // At least one element: arrays of no capacity may be those of the input all the same. And no more than a
+  // result may have, for who has room in plenty may say SIZE_MAX.
+  constexpr std::uint64_t kMost = PTRDIFF_MAX / sizeof(std::uint64_t);
+  const std::size_t room =
+      std::max<std::size_t>(std::min<std::uint64_t>({out.capacity, in.dimension, kMost}), 1);
   for (int o = 0; o < 2; ++o) {
     for (int i = 0; i < 2; ++i) {
-      // At least one element: arrays of no capacity may be those of the input all the same.
-      if (outputs[o] != nullptr && overlap(outputs[o], std::max<std::size_t>(out.capacity, 1) * width[o],
-                                           inputs[i], in.count * width[i]))
+      if (outputs[o] != nullptr && overlap(outputs[o], room * width[o], inputs[i], in.count * width[i]))
         return true;
     }
   }

@@ -94,6 +94,9 @@ TEST(SparseVectors, WhatIsReadAgainOrLaterStaysApart) {
     out.indices = nullptr;
     out.capacity = 0;  // `grow` may give the arrays back
     EXPECT_EQ(heddle_sparse_allreduce_init(&v, &out, HEDDLE_SUM, comm, &request), HEDDLE_ERR_ARGUMENT);
+    out = v;
+    out.capacity = SIZE_MAX;  // in bytes more than numbers
+    EXPECT_EQ(heddle_sparse_allreduce_init(&v, &out, HEDDLE_SUM, comm, &request), HEDDLE_ERR_ARGUMENT);
     ASSERT_EQ(heddle_isparse_allreduce(&v, &v, HEDDLE_MAX, comm, &request), HEDDLE_OK) << "read once";
     EXPECT_EQ(heddle_wait(&request), HEDDLE_ERR_CAPACITY);
 
