@@ -167,6 +167,11 @@ inline Status agree(const OneCall& call, CollectiveCall::Kind kind) {
 
 enum class Life : std::uint8_t { once, persistent };
 
+// What came of a start, which it gives back. Where this rank's buffers could not be read on their GPU it has
+// not begun, and the others wait for it: as in blocking calls (outcome() in device_buffers.cpp) they hear of
+// it.
+Status heard_of(heddle_comm& comm, Status status);
+
 // What every call begins with that makes a request: *out is null until there is one.
 Status check_request_call(heddle_comm_t comm, heddle_request_t* out);
 // Wraps what the communicator made; a request of one use is started as well.

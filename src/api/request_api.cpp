@@ -10,16 +10,11 @@
 #include "comm/communicator.hpp"
 
 namespace heddle::edge {
-namespace {
 
-// What came of a start. Where this rank's buffers could not be copied from their GPU, it has not begun, and
-// the others wait for it: as in blocking calls (outcome() in device_buffers.cpp) they hear of it.
 Status heard_of(heddle_comm& comm, Status status) {
   if (status.code() == Code::system) comm.communicator->give_up(status);
   return status;
 }
-
-}  // namespace
 
 Status check_request_call(heddle_comm_t comm, heddle_request_t* out) {
   HEDDLE_TRY(check_not_null(out, "request"));

@@ -285,7 +285,8 @@ Status open_sparse(const heddle_sparse* in, heddle_sparse* out, const heddle_op&
                   "out shares memory with in, which a persistent request reads again at every start; give "
                   "out arrays of its own");
   SparseImages images;
-  HEDDLE_TRY(finish_job(out, comm, images, &job));
+  Status placed = finish_job(out, comm, images, &job);
+  if (!placed.ok()) return life == Life::once ? heard_of(*comm, std::move(placed)) : placed;
   job.keeps_pattern = life == Life::persistent;
   Result<std::unique_ptr<Request>> made = comm->communicator->sparse_allreduce_request(std::move(job));
   if (made.ok() && images.beside())

@@ -102,6 +102,15 @@ TEST(GpuApi, ACountThatIsNoCountIsAnArgument) {
 
 // Calls that begin with a copy of what is sent. A request that has started is waited for.
 using Call = heddle_status (*)(const Array<float>& buffer, heddle_comm_t comm);
+heddle_status bcast_again(const Array<float>& buffer, heddle_comm_t comm) {
+  heddle_request_t request = nullptr;
+  EXPECT_EQ(heddle_bcast_init(buffer.data(), 400, 1, comm, &request), HEDDLE_OK);
+  heddle_status status = heddle_start(request);
+  if (status == HEDDLE_OK) status = heddle_wait(&request);
+  const std::string why = heddle_last_error();
+  EXPECT_EQ(heddle_request_free(&request), HEDDLE_OK);
+  return heddle_set_last_error(status, why.c_str());
+}
 constexpr Call kCallsWithACopy[] = {
     [](const Array<float>& buffer, heddle_comm_t comm) {
       return heddle_allreduce(HEDDLE_IN_PLACE, buffer.data(), 100, HEDDLE_FLOAT32, HEDDLE_SUM, comm);
@@ -113,15 +122,7 @@ constexpr Call kCallsWithACopy[] = {
           heddle_iallreduce(HEDDLE_IN_PLACE, buffer.data(), 100, HEDDLE_FLOAT32, HEDDLE_SUM, comm, &request);
       return started == HEDDLE_OK ? heddle_wait(&request) : started;
     },
-    [](const Array<float>& buffer, heddle_comm_t comm) {
-      heddle_request_t request = nullptr;
-      EXPECT_EQ(heddle_bcast_init(buffer.data(), 400, 1, comm, &request), HEDDLE_OK);
-      heddle_status status = heddle_start(request);
-      if (status == HEDDLE_OK) status = heddle_wait(&request);
-      const std::string why = heddle_last_error();
-      EXPECT_EQ(heddle_request_free(&request), HEDDLE_OK);
-      return heddle_set_last_error(status, why.c_str());
-    },
+    bcast_again,
     [](const Array<float>& buffer, heddle_comm_t comm) {
       std::vector<std::uint32_t> indices(100);
       for (std::uint32_t i = 0; i < 100; ++i)
@@ -134,18 +135,31 @@ constexpr Call kCallsWithACopy[] = {
 };
 
 // The others, whose buffers are the host's, are in the call.
+void fails_for_all(Call call, Memory memory, const char* function) {
+  on_ranks(3, [&](heddle_comm_t comm, int rank) {
+    const Array<float> mine(rank == 1 ? memory : Memory::host, values_of(rank, 100));
+    OK(heddle_barrier(comm));  // a call of the test's own would fail, too
+    if (rank == 1) driver->fail(function, CUDA_ERROR_ILLEGAL_ADDRESS);
+    const heddle_status wanted = rank == 1 ? HEDDLE_ERR_SYSTEM : HEDDLE_ERR_PEER;
+    ASSERT_EQ(call(mine, comm), wanted) << heddle_last_error();
+    int failed = 0;
+    OK(heddle_comm_failed(comm, &failed));
+    EXPECT_EQ(failed, 1);
+  });
+}
+
 TEST(GpuApi, ACopyThatFailsIsHeardOfByAll) {
   if (!driver->is_double()) GTEST_SKIP() << "no call of CUDA's own driver can be made to fail";
+  for (const Call call : kCallsWithACopy)
+    fails_for_all(call, Memory::device, "cuMemcpyDtoHAsync");
+}
+
+// Before there is anything to copy to.
+TEST(GpuApi, AGpuThatCannotBeUsedIsHeardOfByAll) {
+  if (!driver->is_double()) GTEST_SKIP() << "no call of CUDA's own driver can be made to fail";
   for (const Call call : kCallsWithACopy) {
-    on_ranks(3, [&](heddle_comm_t comm, int rank) {
-      const Array<float> mine(rank == 1 ? Memory::device : Memory::host, values_of(rank, 100));
-      if (rank == 1) driver->fail("cuMemcpyDtoHAsync", CUDA_ERROR_ILLEGAL_ADDRESS);
-      const heddle_status wanted = rank == 1 ? HEDDLE_ERR_SYSTEM : HEDDLE_ERR_PEER;
-      ASSERT_EQ(call(mine, comm), wanted) << heddle_last_error();
-      int failed = 0;
-      OK(heddle_comm_failed(comm, &failed));
-      EXPECT_EQ(failed, 1);
-    });
+    if (call != bcast_again)  // which meets it when it is made
+      fails_for_all(call, Memory::pool, "cuDevicePrimaryCtxRetain");
   }
 }
 
