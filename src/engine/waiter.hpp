@@ -155,10 +155,10 @@ template <typename Poll, typename Inspect>
   bool done = false;
   // The first polls follow each other closely: a pause is as long as the hop that is awaited.
   constexpr int kEager = 256;
-  // Every microsecond or so another rank may have what it asked of this one by the host MPI (one-sided
-  // operations, large messages), and come to the collective: it takes the host some tens of nanoseconds to
-  // look.
-  constexpr int kPollsBetweenLooksOfHost = 32;
+  // Then another rank may be waiting for this one to take part in what it does by the host MPI (one-sided
+  // operations, large messages) before it comes to the collective. The host looks in some tens of
+  // nanoseconds.
+  constexpr int kPollsBetweenLooksOfHost = 8;
   const int spins = policy.spins.polls();
   for (int i = 0; i < spins; ++i) {
     HEDDLE_TRY(poll(&done));

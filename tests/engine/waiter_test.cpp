@@ -101,9 +101,9 @@ TEST(Waiter, TheHostIsDrivenNowAndThenWhileItSpins) {
     EXPECT_TRUE(status.ok());
     return driven;
   };
-  EXPECT_EQ(driven_in(288), 0);
-  EXPECT_EQ(driven_in(289), 1);
-  EXPECT_EQ(driven_in(900), 20);
+  EXPECT_EQ(driven_in(264), 0);
+  EXPECT_EQ(driven_in(265), 1);
+  EXPECT_EQ(driven_in(900), 80);
 }
 
 TEST(Waiter, ErrorsEndIt) {
