@@ -72,7 +72,8 @@ def job(result):
     kinds = [text for name, text in (("in_place", "in place"), ("warm_buffers", "warm buffers"), ("alloc_mem", "alloc-mem")) if settings.get(name)]
     kinds += ["root 0"] * (settings.get("root") == "fixed" and compared(result))
     ranks = count(result["ranks"], "rank") + (f" on {count(hosts, 'host')}" if hosts else "")
-    return ", ".join(filter(None, [result["program"], ranks, settings.get("dtype"), *kinds]))
+    dtype = None if settings.get("max_bytes") == 0 else settings.get("dtype")  # a barrier has none
+    return ", ".join(filter(None, [result["program"], ranks, dtype, *kinds]))
 
 
 def libraries(result):
