@@ -316,7 +316,8 @@ constexpr std::array kRows = {
          "A wait fails after this long without any progress of this rank's messages or of its node's ranks, "
          "with a message that names the missing rank; 0: never, but for the start of a native job, which has "
          "60 seconds then, and messages between nodes while a communicator is made and connections of tcp, "
-         "which have 30."},
+         "which have 30. Waits in barriers count as well, and those for a rank that is busy with something "
+         "else."},
         set_seconds<&Config::timeout>},
     Row{{"HEDDLE_WARN_AFTER", "seconds, fractions allowed", "10",
          "A wait that goes on for longer without any progress says who is missing, and that `HEDDLE_CHECK=1` "

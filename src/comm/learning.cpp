@@ -129,8 +129,9 @@ Status Learning::message_cost() {
   if (!measures || bootstrap_.clock) return {};
   const Result<double> without_core =
       trials_.slowest((connections_.process->queued_seconds() - queued) / seconds_since(start));
-  HEDDLE_TRY(without_core.status());
-  if (without_core.value() > kWithoutCore)
+  HEDDLE_TRY(agree(bootstrap_, without_core.status()));
+  // Where ranks take turns on cores each is without one for a while.
+  if (without_core.value() > kWithoutCore && connections_.own_core)
     comm_.learnt_ = fmt::format(
         ", messages measured while a rank was without its core for {:.0f}% of that: the next run may find "
         "others",

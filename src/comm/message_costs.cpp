@@ -36,19 +36,21 @@ class Stopwatch {
     return agreed != std::byte{0};
   }
 
-  // Nanoseconds of a round. The first is not timed: connections may be made for it. What others do on the
-  // cores meanwhile only adds: the least of several times counts, until one of them shows nothing of it.
+  // Nanoseconds of a round. The first is not timed: connections may be made for it, and a partner be late.
+  // What others do on the cores meanwhile only adds: the least of several times counts, until one of them
+  // shows nothing of it.
   Result<double> least(const Series& series) {
     constexpr double kHardlyLonger = 1.25;
-    const TimePoint start = now(clock_);
     HEDDLE_TRY(round(series).status());
-    const Result<bool> far = agree_on(since(start) > kFarNs);
+    const TimePoint start = now(clock_);
+    const Result<double> second = round(series);
+    HEDDLE_TRY(second.status());
+    const Result<bool> far = agree_on(second.value() > kFarNs);
     HEDDLE_TRY(far.status());
-    if (far.value()) return round(series);
+    if (far.value()) return second;
     double least_ns = std::numeric_limits<double>::infinity();
-    for (;;) {
-      std::vector<double> times;
-      for (std::size_t i = 0; i < series.count; ++i) {
+    for (std::vector<double> times{second.value()};; times.clear()) {
+      while (times.size() < series.count) {
         const Result<double> time = round(series);
         HEDDLE_TRY(time.status());
         times.push_back(time.value());

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <limits>
 #include <thread>
 
 namespace heddle {
@@ -40,6 +41,22 @@ bool sleep_on(Transport& transport, bool besides_host) {
 }
 
 }  // namespace
+
+int polls_between_looks(const std::function<void()>& look) {
+  constexpr int kLooks = 8;
+  constexpr int kLeast = 8;
+  constexpr int kMost = 1000;
+  constexpr double kPollNs = 33;  // with its pause
+  constexpr double kShare = 0.25;
+  double least_ns = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kLooks; ++i) {
+    const TimePoint start = std::chrono::steady_clock::now();
+    look();
+    least_ns = std::min(
+        least_ns, std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count());
+  }
+  return static_cast<int>(std::clamp<double>(least_ns / (kShare * kPollNs), kLeast, kMost));
+}
 
 void sleep_until_readable(int descriptor, std::chrono::nanoseconds longest) {
   pollfd wake{descriptor, POLLIN, 0};
@@ -100,7 +117,6 @@ void Patience::offer_core() {
   if (policy_.sleeps_on == nullptr || std::chrono::steady_clock::now() - before < SpinBudget::kSlice) return;
   policy_.strangers_until = before + kStrangersStay;
   yields_ = kYieldsBeforeSleep;
-  rounds_for_host_ = 0;
 }
 
 bool Patience::rest() {
@@ -109,7 +125,7 @@ bool Patience::rest() {
   if (!policy_.clock) {
     if (rounds_for_host_ > 0) {
       --rounds_for_host_;
-      offer_core();
+      if (started_ >= policy_.strangers_until) offer_core();
       return false;
     }
     if (policy_.sleeps_on != nullptr && yields_ < kYieldsBeforeSleep) {
@@ -127,8 +143,7 @@ bool Patience::rest() {
       slept_ = true;
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
-    const bool strangers = now_ < policy_.strangers_until;
-    if (slept_ && policy_.host_progress && !strangers) rounds_for_host_ = kRoundsForHost;
+    if (slept_ && policy_.host_progress) rounds_for_host_ = kRoundsForHost;
   }
   now_ = now(policy_.clock);
   return look_is_due();
@@ -151,7 +166,8 @@ bool Patience::look_is_due() {
 // Where it sleeps, a look of the host's costs as much as all else in a short wait.
 bool Patience::host_is_due() {
   if (policy_.clock || rounds_for_host_ > 0) return true;
-  if (++rests_ <= kRestsBeforeHost) return false;
+  const bool sleeps = policy_.sleeps_on != nullptr && yields_ >= kYieldsBeforeSleep;
+  if (++rests_ <= kRestsBeforeHost && !sleeps) return false;
   if (policy_.sleeps_on == nullptr) return true;
   const TimePoint time = now(policy_.clock);
   if (time < policy_.host_due) return false;

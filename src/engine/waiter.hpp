@@ -60,6 +60,7 @@ struct WaitPolicy {
   std::chrono::milliseconds warn_after{0};  // one warning after this; 0: never
   std::chrono::milliseconds timeout{0};     // an error after this; 0: never
   std::function<void()> host_progress;      // moves the host MPI's own traffic; may be null
+  int polls_between_looks = 8;              // of the host's, while it spins
   mutable TimePoint host_due;               // not before, where it sleeps
   Clock clock;
   // Where nothing else is waited for: a rank that is alone on its node sleeps until this one has something,
@@ -68,6 +69,10 @@ struct WaitPolicy {
   // Until then it sleeps at once: who yields is without the core for a slice.
   mutable TimePoint strangers_until;
 };
+
+// How many polls of memory take four times what a look of the host's takes, which is measured: some tens of
+// nanoseconds, or a system call where the host has sockets.
+int polls_between_looks(const std::function<void()>& look);
 
 // Sleeps until the descriptor is readable, for `longest` at most, or until a signal comes.
 void sleep_until_readable(int descriptor, std::chrono::nanoseconds longest);
@@ -156,16 +161,17 @@ template <typename Poll, typename Inspect>
   // The first polls follow each other closely: a pause is as long as the hop that is awaited.
   constexpr int kEager = 256;
   // Then another rank may be waiting for this one to take part in what it does by the host MPI (one-sided
-  // operations, large messages) before it comes to the collective. The host looks in some tens of
-  // nanoseconds.
-  constexpr int kPollsBetweenLooksOfHost = 8;
+  // operations, large messages) before it comes to the collective.
+  int before_look = policy.polls_between_looks;
   const int spins = policy.spins.polls();
   for (int i = 0; i < spins; ++i) {
     HEDDLE_TRY(poll(&done));
     if (done) return {};
     if (i < kEager) continue;
     cpu_relax();
-    if ((i - kEager + 1) % kPollsBetweenLooksOfHost == 0 && policy.host_progress) policy.host_progress();
+    if (--before_look > 0 || !policy.host_progress) continue;
+    before_look = policy.polls_between_looks;
+    policy.host_progress();
   }
   return wait_with_patience(policy, poll, inspect);
 }

@@ -326,6 +326,8 @@ WaitPolicy wait_policy(const Bootstrap& bootstrap, const Config& config, const C
   policy.warn_after = config.warn_after;
   policy.host_progress = bootstrap.host_progress;
   policy.clock = bootstrap.clock;
+  if (policy.host_progress && !policy.clock)
+    policy.polls_between_looks = polls_between_looks(policy.host_progress);
   // Shared memory tells of nothing: who shares a node has to look.
   const TopologyView& t = connections.topology;
   const bool alone = t.members(t.node_of(bootstrap.rank)).size() == 1;

@@ -64,6 +64,7 @@ struct Partner {
   std::chrono::microseconds small{1};
   std::deque<std::byte> opinions;        // of the first: what it says, or what the second is told
   std::map<std::size_t, int> disturbed;  // so many messages of that size take longer
+  std::chrono::microseconds late{0};     // of the first message
   int fails_at = -1;
   TimePoint time;
 
@@ -73,6 +74,7 @@ struct Partner {
   Exchange exchange() {
     return [this](bool sends, void* data, std::size_t bytes) -> Status {
       if (static_cast<int>(messages.size()) == fails_at) return Status(Code::peer_failed, "rank 1 is gone");
+      if (messages.empty()) time += late;
       messages.push_back({sends, bytes});
       time += bytes == kMiddle ? middle : bytes == MessageTimes::kSmall ? small : 1us;
       // One message longer each time, so that no two of them seem alike.
@@ -154,6 +156,15 @@ TEST(TimeMessages, OfMessagesThatGoFarADozenHasToDo) {
   EXPECT_EQ(times.middle_ns, 5e9);
   EXPECT_LE(far.messages.size(), 14u);
   EXPECT_LE(far.of(kMiddle), 4u);
+}
+
+TEST(TimeMessages, APartnerThatComesLateIsNotFar) {
+  Partner usual;
+  of_both(usual);
+  Partner late;
+  late.late = 300ms;
+  EXPECT_EQ(of_both(late).handling_ns, 1e3);
+  EXPECT_EQ(late.messages.size(), usual.messages.size());
 }
 
 TEST(TimeMessages, AFailureEndsIt) {

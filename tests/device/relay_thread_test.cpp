@@ -243,8 +243,6 @@ TEST(RelayThread, FailedCapture) {
   EXPECT_EQ(relay.at(0), 14);
 }
 
-// A call that its stream has begun and does not do: the others have its pieces, and only that stream's. What
-// it has filled holds up nobody, whenever it comes.
 // Others keep what they are, and no number comes again.
 TEST(RelayThread, ForgetsCallsOfGraphs) {
   Relay relay(false);
@@ -264,6 +262,8 @@ TEST(RelayThread, ForgetsCallsOfGraphs) {
   EXPECT_EQ(relay.thread().in_graphs(), 1U);
 }
 
+// A call that its stream has begun and does not do: the others have its pieces, and only that stream's. What
+// it has filled holds up nobody, whenever it comes.
 TEST(RelayThread, GivenUp) {
   Relay relay(false);
   const RelayCall graph = relay.give(4, true);

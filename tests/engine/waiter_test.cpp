@@ -86,6 +86,7 @@ TEST(Waiter, TheHostIsDrivenOnceSpinningIsOver) {
 TEST(Waiter, TheHostIsDrivenNowAndThenWhileItSpins) {
   WaitPolicy policy;
   policy.spins = SpinBudget(1000, 1000);
+  policy.polls_between_looks = 8;
   int driven = 0;
   policy.host_progress = [&] { ++driven; };
   const auto driven_in = [&](int length) {
@@ -104,6 +105,15 @@ TEST(Waiter, TheHostIsDrivenNowAndThenWhileItSpins) {
   EXPECT_EQ(driven_in(264), 0);
   EXPECT_EQ(driven_in(265), 1);
   EXPECT_EQ(driven_in(900), 80);
+  policy.polls_between_looks = 100;
+  EXPECT_EQ(driven_in(900), 6);
+}
+
+TEST(Waiter, LooksThatTakeLongAreSeldom) {
+  EXPECT_EQ(polls_between_looks([] {}), 8);
+  const int often = polls_between_looks([] { std::this_thread::sleep_for(std::chrono::microseconds(2)); });
+  EXPECT_GT(often, 240);
+  EXPECT_EQ(polls_between_looks([] { std::this_thread::sleep_for(milliseconds(1)); }), 1000);
 }
 
 TEST(Waiter, ErrorsEndIt) {
@@ -285,12 +295,16 @@ TEST(Waiter, WhereStrangersTakeTheCoreItSleepsAtOnce) {
       sleeps_of(policy, 120);
     return offers;
   };
+  int driven = 0;
   for (const bool host : {false, true}) {
-    if (host) policy.host_progress = [] {};
+    if (host) policy.host_progress = [&] { ++driven; };
     policy.strangers_until = {};
     EXPECT_GT(offers_in_four_waits(std::chrono::microseconds(0)), 4 * 40);
+    driven = 0;
     EXPECT_LE(offers_in_four_waits(std::chrono::milliseconds(1)), 4 * 2);
   }
+  // The host is looked at none the less.
+  EXPECT_GE(driven, 3 * 50);
 }
 
 TEST(Waiter, NobodySleepsOverWhatIsThere) {

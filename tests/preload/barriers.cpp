@@ -60,7 +60,6 @@ void check(Marks& marks, std::uint64_t& round, const job::Named& named, bool mix
       if (marks.get(other) < round)
         job::fail("left barrier %d of %s before rank %d entered it", i, named.name, other);
     }
-    // Nobody goes on to the next one before all have looked: it would be no mistake, but hide one.
     if (!mixed || i % 3 == 0) continue;
     int x = job::rank_of(named.comm);
     if (i % 3 == 1)

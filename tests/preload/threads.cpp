@@ -31,6 +31,7 @@ int main(int argc, char** argv) {
       int root_says = rank == i % size ? i * 10 + thread : -1;
       MPI_Bcast(&root_says, 1, MPI_INT, i % size, comms[thread]);
       if (root_says != i * 10 + thread) job::fail("thread %d, round %d: bcast", thread, i);
+      MPI_Barrier(comms[thread]);
       if (i % 50 == 49) {
         // Set-up and teardown while the others are at work.
         MPI_Comm_free(&comms[thread]);
