@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,9 +14,9 @@
 
 namespace {
 
-// What an offer of the core takes, and how many there were; negative: the system's own.
-std::chrono::microseconds offer_takes{-1};
-int offers = 0;
+// What an offer of the core by this thread takes, and how many there were; negative: the system's own.
+thread_local std::chrono::microseconds offer_takes{-1};
+thread_local int offers = 0;
 
 }  // namespace
 
