@@ -30,7 +30,7 @@ constexpr unsigned kRestsBeforeHost = 4;
 // The host MPI tells of nothing that it has to do, so that it is asked when a sleep is over. What other ranks
 // ask of this one by it (one-sided operations, large messages) takes several looks of the host's, and comes
 // again at once when it is answered: it is asked so often before the next sleep.
-constexpr microseconds kLongestBesidesHost{200};
+constexpr microseconds kLongestBesidesHost{50};
 constexpr int kRoundsForHost = 50;
 
 // False: there is something to do at once.
