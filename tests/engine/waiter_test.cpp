@@ -66,22 +66,28 @@ TEST(Waiter, WhatIsDoneIsNotWaitedFor) {
   EXPECT_EQ(polls, 3);
 }
 
-// After some rests, which are over sooner than the host has looked at everything.
-TEST(Waiter, TheHostIsDrivenOnceSpinningIsOver) {
-  WaitPolicy policy;
-  policy.spins = SpinBudget(10, 10);
+// How often the host is driven in a wait that is over at that poll.
+int driven_in(WaitPolicy& policy, int length) {
   int driven = 0;
   int polls = 0;
   policy.host_progress = [&] { ++driven; };
   const Status status = wait_until_done(
       policy,
       [&](bool* done) -> Status {
-        *done = ++polls == 25;
+        *done = ++polls == length;
         return {};
       },
       [](Patience&) { return Status(); });
   EXPECT_TRUE(status.ok());
-  EXPECT_EQ(driven, 11);
+  policy.host_progress = nullptr;
+  return driven;
+}
+
+// After some rests, which are over sooner than the host has looked at everything.
+TEST(Waiter, TheHostIsDrivenOnceSpinningIsOver) {
+  WaitPolicy policy;
+  policy.spins = SpinBudget(10, 10);
+  EXPECT_EQ(driven_in(policy, 25), 11);
 }
 
 // Not at once, and seldom: most waits are short, and all that they are to the host is a delay.
@@ -89,26 +95,11 @@ TEST(Waiter, TheHostIsDrivenNowAndThenWhileItSpins) {
   WaitPolicy policy;
   policy.spins = SpinBudget(1000, 1000);
   policy.polls_between_looks = 8;
-  int driven = 0;
-  policy.host_progress = [&] { ++driven; };
-  const auto driven_in = [&](int length) {
-    driven = 0;
-    int polls = 0;
-    const Status status = wait_until_done(
-        policy,
-        [&](bool* done) -> Status {
-          *done = ++polls == length;
-          return {};
-        },
-        [](Patience&) { return Status(); });
-    EXPECT_TRUE(status.ok());
-    return driven;
-  };
-  EXPECT_EQ(driven_in(264), 0);
-  EXPECT_EQ(driven_in(265), 1);
-  EXPECT_EQ(driven_in(900), 80);
+  EXPECT_EQ(driven_in(policy, 264), 0);
+  EXPECT_EQ(driven_in(policy, 265), 1);
+  EXPECT_EQ(driven_in(policy, 900), 80);
   policy.polls_between_looks = 100;
-  EXPECT_EQ(driven_in(900), 6);
+  EXPECT_EQ(driven_in(policy, 900), 6);
 }
 
 TEST(Waiter, LooksThatTakeLongAreSeldom) {

@@ -76,9 +76,7 @@ void intercommunicator(Marks& marks, std::uint64_t& round) {
   const int size = job::size_of(MPI_COMM_WORLD);
   if (size < 2) return;
   MPI_Comm half;
-  MPI_Comm inter;
-  MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
-  MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 1 - rank % 2, 3, &inter);
+  MPI_Comm inter = job::between_halves(&half);
   for (int i = 0; i < 5; ++i) {
     marks.set(rank, ++round);
     MPI_Barrier(inter);

@@ -159,6 +159,15 @@ inline std::vector<Named> make_communicators() {
   return all;
 }
 
+// Of the world's even and odd ranks, of which there must be some; `half`: this rank's. Both to be freed.
+inline MPI_Comm between_halves(MPI_Comm* half) {
+  const int rank = rank_of(MPI_COMM_WORLD);
+  MPI_Comm inter;
+  MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, half);
+  MPI_Intercomm_create(*half, 0, MPI_COMM_WORLD, 1 - rank % 2, 3, &inter);
+  return inter;
+}
+
 inline void free_communicators(std::vector<Named>& all) {
   for (Named& named : all) {
     if (named.comm != MPI_COMM_WORLD && named.comm != MPI_COMM_SELF) MPI_Comm_free(&named.comm);

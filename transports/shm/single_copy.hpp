@@ -73,7 +73,7 @@ struct SingleCopyTrial {
 
 // Collective over a team whose members can read each other and have a core each. Times bcasts both ways by
 // turns, the root another member each time, on buffers in turn as in programs. Whether copying once saves a
-// twentieth of the time or more; the same on all members. 1 to 2 ms for two of them. A failure of `run` or
+// twentieth of the time or more; the same on all members. 1 to 7 ms for two of them. A failure of `run` or
 // `slowest` ends it.
 Result<bool> measure_single_copy(const SingleCopyTrial& trial, int members);
 
