@@ -40,9 +40,9 @@ def main():
     extra = {name for name in needed(preload) if not re.match(r'lib(c|dl)\.so|ld-linux', name)}
     if extra:
         found.append(f'{preload} needs {sorted(extra)}')
-    mpi = {name for name in needed(backend) if 'mpi' in name} ^ set(linked)
-    if mpi:
-        found.append(f'{backend} needs {sorted(mpi)}')
+    wrong = {name for name in needed(backend) if re.search('mpi|hwy', name)} ^ set(linked)
+    if wrong:
+        found.append(f'{backend} needs {sorted(wrong)} too much or too little')
     # Found at run time, in the MPI that the process has: a name that the dynamic linker binds may be another MPI's.
     bound = [line.split()[-1] for line in output('nm', '-D', '--undefined-only', backend).splitlines() if re.search(r' P?MPI_', line)]
     if bound:
