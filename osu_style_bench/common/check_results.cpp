@@ -11,9 +11,9 @@ namespace {
 constexpr std::size_t kPeriod = 11;
 
 // What `rank` contributes at `index`: small whole numbers, which every type holds and adds up exactly (bytes
-// wrap).
+// wrap), and no zeros: a sum shows who is missing.
 int contribution(std::size_t index, int rank) {
-  return static_cast<int>((index * 7 + static_cast<std::size_t>(rank) * 3) % kPeriod);
+  return static_cast<int>((index * 7 + static_cast<std::size_t>(rank) * 3) % kPeriod) + 1;
 }
 
 // A message in the host's memory, where it is made and looked at: buffers may lie where the host cannot.

@@ -153,12 +153,13 @@ class FakeSide final : public Side {
   void finish() override { open_(); }
   void send(const void*, std::size_t, int) override {}
   void receive(void*, std::size_t, int) override {}
-  // As if rank 1 had sent, whose bytes are 3 more than this rank's, modulo 11; spoiled: one message twice.
+  // As if rank 1 had sent, whose bytes, of 1 to 11, are 3 further than this rank's; spoiled: one message
+  // twice.
   void exchange(std::span<void* const> out, std::span<void* const> in, std::size_t count, int) override {
     for (std::size_t i = 0; i < in.size(); ++i) {
       const auto* from = static_cast<const signed char*>(out[spoil_ && i == 1 ? 2 : i]);
       std::transform(from, from + count, static_cast<signed char*>(in[i]),
-                     [](int value) { return static_cast<signed char>((value + 3) % 11); });
+                     [](int value) { return static_cast<signed char>((value - 1 + 3) % 11 + 1); });
     }
   }
   std::string algorithm(Kind, std::size_t) override { return "-"; }
