@@ -4,8 +4,9 @@
 // (chunks are then empty and messages have zero bytes). Cost formulas: alpha is a message's latency, beta its
 // time per byte, n the bytes of the vector, p the ranks; lg is the logarithm to base 2. `in_order` says that
 // the fold is in rank order for every p, so that the algorithm serves non-commutative operations too. Every
-// rank ends with the same expression, hence the same bits. Functions are total and thread-safe; shape values
-// out of range (chunks 0, radix below 2) count as the smallest legal ones; the root must be a rank.
+// rank ends with the same expression, hence the same bits (a reduce: the root alone, whatever the others
+// hold). Functions are total and thread-safe; shape values out of range (chunks 0, radix below 2) count as
+// the smallest legal ones; the root must be a rank.
 #pragma once
 
 #include <cstdint>
@@ -219,6 +220,58 @@ Schedule multi_leader(const TopologyView& topology, std::int32_t rank, const Sha
 Schedule two_level(const TopologyView& topology, std::int32_t rank, const Shape& shape);
 
 }  // namespace barrier
+
+// Every rank's vector folded, at `shape.root` alone. Where it does not say "in order" the fold goes by places
+// from the root on, which is in order for root 0 (by nodes: a root of the first) where nodes are runs of
+// ranks; the double binary tree's is not.
+namespace reduce {
+
+// The exchanges of recursive doubling, of which in each round only those whose number agrees with the root's
+// keep on: ceil(lg p) (alpha + n beta + n gamma), one more message where the root had handed its part to its
+// neighbour. Small vectors. In order, with the expression of that allreduce. R. Thakur et al. 2005, as above.
+Schedule binomial(const TopologyView& topology, std::int32_t rank, const Shape& shape);
+
+// Up the k-nomial tree below `shape.root`; k is `shape.radix`. ceil(log_k p) (alpha + (k-1)(o + n beta + n
+// gamma)), gamma the time to fold a byte. Small vectors. R. Karp et al. 1993, as above; R. Thakur et al.
+// 2005.
+Schedule knomial(const TopologyView& topology, std::int32_t rank, const Shape& shape);
+
+// Reduce-scatter by vector halving and distance doubling, then a binomial gather to the root; halves go in
+// `shape.chunks` pieces. 2 lg p alpha + 2n(p-1)/p beta + n(p-1)/p gamma; two more messages, of n/2 bytes,
+// where p is no power of two, and perhaps a third, of n. Middle-sized vectors on many ranks. In order. R.
+// Rabenseifner 2004, as above.
+Schedule rabenseifner(const TopologyView& topology, std::int32_t rank, const Shape& shape);
+
+// `shape.chunks` pieces up a chain of ranks that ends at the root, in which ranks of a node follow each
+// other. (p - 2 + chunks)(alpha + n/chunks (beta + gamma)). Very large vectors on few ranks. J. Watts and R.
+// van de Geijn 1995, as above, backwards.
+Schedule chain(const TopologyView& topology, std::int32_t rank, const Shape& shape);
+
+// Each half of the vector goes up one of two binary trees, in `shape.chunks` pieces; every rank but the root
+// is an inner node of at most one. 2 lg p alpha' + n beta. Large vectors on many ranks. P. Sanders et al.
+// 2009, as above.
+Schedule double_binary_tree(const TopologyView& topology, std::int32_t rank, const Shape& shape);
+
+// Every node folds by its team, at the root's node to the root, at others to their lowest rank, and these run
+// another algorithm: `shape.chunks` 1: k-nomial of `shape.radix`, but binomial where that is 2; 2:
+// Rabenseifner's; c >= 3: double binary tree with c-2 pieces per tree, each folded by the node while others
+// are on their way. The second and third go in the order of nodes. T. Kielmann et al. 1999, as above.
+Schedule two_level(const TopologyView& topology, std::int32_t rank, const Shape& shape);
+
+// The same with `shape.chunks` pieces up a chain of nodes. Watts and van de Geijn 1995, Kielmann et al. 1999,
+// as above.
+Schedule two_level_chain(const TopologyView& topology, std::int32_t rank, const Shape& shape);
+
+// Without a team: the ranks of each node send to its first, these run binomial (`shape.chunks` 1) or
+// Rabenseifner's (2), and the first of the root's node hands over. Folds as allreduce::leaders does, in order
+// where nodes are runs of ranks. T. Kielmann et al. 1999, as above.
+Schedule leaders(const TopologyView& topology, std::int32_t rank, const Shape& shape);
+
+// One fused verb of the node's team, folded in the order of ranks. Only where all ranks share one node. R.
+// Graham, G. Shipman 2008, as above.
+Schedule team(const TopologyView& topology, std::int32_t rank, const Shape& shape);
+
+}  // namespace reduce
 
 // What allreduce and barrier share: recursive doubling over `size` ranks of the one chunk that `builder` has.
 void recursive_doubling_steps(Builder& builder, std::int32_t size, std::int32_t rank, std::int32_t radix);

@@ -71,6 +71,61 @@ std::uint32_t halving_chunks(std::int32_t size, std::uint32_t pieces) {
   return static_cast<std::uint32_t>(Participants(size).count) * pieces;
 }
 
+namespace {
+
+// Which chunks, `length` from `first` on, a rank has folded over all ranks. None: another takes part for it.
+Chunks halving_scatter(Builder& b, const Participants& fold, std::int32_t rank, std::uint32_t pieces,
+                       const Butterfly& butterfly) {
+  const std::uint32_t chunks = static_cast<std::uint32_t>(fold.count) * pieces;
+  b.scratch(pieces == 1 ? 1 : 2);
+  Slot from = fold_pair(b, fold, rank, chunks, pieces);
+  if (!fold.participates(rank)) return {0, 0};
+  const std::int32_t me = fold.index_of(rank);
+  const std::int32_t rounds = floor_log2(fold.count);
+  Chunks held{0, chunks};
+  for (std::int32_t round = 0; round < rounds; ++round) {
+    held.count /= 2;
+    const std::int32_t partner = butterfly.partner(me, round, rounds);
+    const bool lower = butterfly.keeps_lower(me, round, rounds);
+    const std::uint32_t give = lower ? held.first + held.count : held.first;
+    if (!lower) held.first += held.count;
+    Exchange{fold.rank_of(partner), !lower, give, held.first, held.count, pieces, from}.emit(b);
+    from = Slot::data;
+  }
+  return held;
+}
+
+}  // namespace
+
+void halving_reduce(Builder& b, std::int32_t size, std::int32_t rank, std::int32_t root,
+                    std::uint32_t pieces) {
+  if (size == 1) {
+    b.copy_input();
+    return;
+  }
+  const Participants fold(size);
+  auto [first, length] = halving_scatter(b, fold, rank, pieces, kNearestFirst);
+  const Chunks all{0, halving_chunks(size, pieces)};
+  if (length == 0) {
+    if (rank == root) b.recv(rank - 1, all);
+    return;
+  }
+  const std::int32_t me = fold.index_of(rank);
+  const std::int32_t goal = fold.index_of(root);
+  for (std::int32_t round = floor_log2(fold.count) - 1; round >= 0; --round) {
+    const std::int32_t partner = fold.rank_of(me ^ (1 << round));
+    if ((me >> round & 1) != (goal >> round & 1)) {
+      b.send(partner, {first, length});
+      return;
+    }
+    const bool lower = kNearestFirst.keeps_lower(me, round, 0);
+    b.recv(partner, {lower ? first + length : first - length, length}).wait();
+    if (!lower) first -= length;
+    length *= 2;
+  }
+  if (!fold.participates(root)) b.send(root, all);
+}
+
 void halving_allreduce(Builder& b, std::int32_t size, std::int32_t rank, std::uint32_t pieces,
                        const Butterfly& butterfly) {
   const Participants fold(size);
@@ -79,27 +134,13 @@ void halving_allreduce(Builder& b, std::int32_t size, std::int32_t rank, std::ui
     b.copy_input();
     return;
   }
-  b.scratch(pieces == 1 ? 1 : 2);
-  Slot from = fold_pair(b, fold, rank, chunks, pieces);
-  if (!fold.participates(rank)) {
+  auto [first, length] = halving_scatter(b, fold, rank, pieces, butterfly);
+  if (length == 0) {
     b.recv(rank - 1, {0, chunks});
     return;
   }
-
-  // The rank holds `length` chunks from `first` on.
   const std::int32_t me = fold.index_of(rank);
   const std::int32_t rounds = floor_log2(fold.count);
-  std::uint32_t first = 0;
-  std::uint32_t length = chunks;
-  for (std::int32_t round = 0; round < rounds; ++round) {
-    length /= 2;
-    const std::int32_t partner = butterfly.partner(me, round, rounds);
-    const bool lower = butterfly.keeps_lower(me, round, rounds);
-    const std::uint32_t give = lower ? first + length : first;
-    if (!lower) first += length;
-    Exchange{fold.rank_of(partner), !lower, give, first, length, pieces, from}.emit(b);
-    from = Slot::data;
-  }
   for (std::int32_t round = rounds - 1; round >= 0; --round) {
     const std::int32_t partner = butterfly.partner(me, round, rounds);
     const std::uint32_t theirs = butterfly.keeps_lower(me, round, rounds) ? first + length : first - length;

@@ -27,7 +27,10 @@ inline constexpr Butterfly kNearestFirst{
 // left operand.
 void halving_allreduce(Builder& b, std::int32_t size, std::int32_t rank, std::uint32_t pieces,
                        const Butterfly& butterfly);
-// Chunks that this takes.
+// The same reduce-scatter, nearest first, and then the exchanges backwards as a binomial gather to `root`.
+void halving_reduce(Builder& b, std::int32_t size, std::int32_t rank, std::int32_t root,
+                    std::uint32_t pieces);
+// Chunks that these take.
 std::uint32_t halving_chunks(std::int32_t size, std::uint32_t pieces);
 
 // The same with up to `radix` parts instead of halves: in each round a participant meets up to radix - 1

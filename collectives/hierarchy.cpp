@@ -102,4 +102,16 @@ void Hierarchy::spread(Builder& b, std::int64_t block, std::uint32_t length) con
     b.team(StepKind::team_bcast, Slot::data, own_[l], lane_chunks(block, length, l));
 }
 
+void fold_members(Builder& b, const std::vector<std::int32_t>& members, Chunks all) {
+  const auto others = static_cast<std::uint32_t>(members.size()) - 1;
+  const auto open = [&](std::uint32_t i) { b.recv_scratch(members[i + 1], all, i % 2); };
+  if (others > 0) open(0);
+  b.copy_input(all);
+  for (std::uint32_t i = 0; i < others; ++i) {
+    const bool more = i + 1 < others;
+    if (more) open(i + 1);
+    b.wait(more ? 1 : 0).reduce(all, i % 2);
+  }
+}
+
 }  // namespace heddle

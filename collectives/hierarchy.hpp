@@ -46,7 +46,7 @@ class Hierarchy {
   // Every rank leads a node of its own.
   static Hierarchy of_ranks(const TopologyView& topology, std::int32_t rank, std::int32_t root);
   static Hierarchy of_nodes(const TopologyView& topology, std::int32_t rank, std::uint32_t leaders);
-  // Of a bcast: places count from the node of `root`, and the root leads lane 0 of its node.
+  // Of a bcast or reduce: places count from the node of `root`, and the root leads lane 0 of its node.
   static Hierarchy of_nodes_from(const TopologyView& topology, std::int32_t rank, std::uint32_t leaders,
                                  std::int32_t root);
 
@@ -87,10 +87,19 @@ class Hierarchy {
   std::optional<Places> places_;     // instead of these
 };
 
+// What the first of `members` does to fold what they send it, in their order: while one's is folded the next
+// one's arrives.
+void fold_members(Builder& b, const std::vector<std::int32_t>& members, Chunks all);
+
 // What runs between ranks or nodes alike. A node's phases go on while its messages are under way.
 Schedule ring_allreduce(const Hierarchy& nodes, std::uint32_t pieces);
 Schedule knomial_bcast(const Hierarchy& nodes, std::int32_t radix, std::int32_t root);
 Schedule chain_bcast(const Hierarchy& nodes, std::uint32_t pieces, std::int32_t root);
 Schedule double_binary_tree_bcast(const Hierarchy& nodes, std::uint32_t pieces, std::int32_t root);
+// With one leader for each node, at the root's node the root. `in_order`: places are in the order of ranks.
+Schedule knomial_reduce(const Hierarchy& nodes, std::int32_t radix, std::int32_t root, bool in_order);
+Schedule chain_reduce(const Hierarchy& nodes, std::uint32_t pieces, std::int32_t root, bool in_order);
+Schedule double_binary_tree_reduce(const Hierarchy& nodes, std::uint32_t pieces, std::int32_t root,
+                                   bool in_order);
 
 }  // namespace heddle

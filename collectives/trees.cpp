@@ -115,11 +115,32 @@ InOrderPlace in_order_place(std::int32_t size, std::int32_t position) {
   return place;
 }
 
+std::array<InOrderPlace, 2> two_trees_place(std::int32_t others, std::int32_t place) {
+  const auto in_tree = [&](bool second) -> InOrderPlace {
+    const auto position_of = [&](std::int32_t at) { return !second ? at : at == 1 ? others : at - 1; };
+    const auto place_of = [&](std::int32_t position) {
+      return !second ? position : position == others ? 1 : position + 1;
+    };
+    if (place == 0) return {-1, place_of(in_order_root(others)), -1, 0};
+    InOrderPlace at = in_order_place(others, position_of(place));
+    at.parent = at.parent < 0 ? 0 : place_of(at.parent);
+    if (at.left >= 0) at.left = place_of(at.left);
+    if (at.right >= 0) at.right = place_of(at.right);
+    ++at.depth;
+    return at;
+  };
+  return {in_tree(false), in_tree(true)};
+}
+
 bool nodes_are_runs(const TopologyView& topology) {
   for (std::int32_t rank = 1; rank < topology.size(); ++rank) {
     if (topology.node_of(rank) < topology.node_of(rank - 1)) return false;
   }
   return true;
+}
+
+bool places_are_ranks(const TopologyView& topology, std::int32_t root) {
+  return root == 0 && nodes_are_runs(topology);
 }
 
 }  // namespace heddle

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cassert>
 #include <cstdint>
@@ -82,7 +83,15 @@ constexpr std::int32_t in_order_height(std::int32_t size) {
   return floor_log2(size);
 }
 
+// The neighbours of a place in each of two trees that have place 0, with one child, above in-order trees on
+// places 1 .. others. The second has every place shifted by one, so that places that are inner nodes (even
+// positions) of the first are leaves of the second. Depths count from place 0. P. Sanders, J. Speck, J. L.
+// Traeff, Parallel Computing 35(12), 2009.
+std::array<InOrderPlace, 2> two_trees_place(std::int32_t others, std::int32_t place);
+
 // Whether node 0 has the lowest ranks, node 1 the next, and so on.
 bool nodes_are_runs(const TopologyView& topology);
+// Whether places from `root` on, those of one node after another, are in the order of ranks.
+bool places_are_ranks(const TopologyView& topology, std::int32_t root);
 
 }  // namespace heddle

@@ -18,7 +18,7 @@ enum class TeamVerb : std::uint8_t { allreduce, reduce, bcast };
 struct TeamOp {
   TeamVerb verb = TeamVerb::allreduce;
   const std::byte* in = nullptr;  // this rank's contribution (bcast: the source, at the root only)
-  std::byte* out = nullptr;       // where the result goes; may equal `in`
+  std::byte* out = nullptr;       // where the result goes; may equal `in`, and be null where none comes
   PackedView* view = nullptr;     // bcast: instead of both, where the team reads views of so many bytes
   std::size_t count = 0;          // elements
   std::size_t element_bytes = 1;

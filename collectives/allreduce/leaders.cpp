@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "collectives/collectives.hpp"
+#include "collectives/hierarchy.hpp"
 #include "collectives/trees.hpp"
 #include "schedule/builder.hpp"
 
@@ -21,13 +22,7 @@ Schedule allreduce::leaders(const TopologyView& topology, std::int32_t rank, con
     // The result lands where the input was read, so the send must be complete first.
     return std::move(b.send(leader, all, Slot::input).wait().recv(leader, all)).finish();
   }
-  std::uint32_t unit = 0;
-  for (const std::int32_t member : members) {
-    if (member != leader) b.recv_scratch(member, all, unit++);
-  }
-  b.copy_input().wait();
-  for (std::uint32_t u = 0; u < unit; ++u)
-    b.reduce(all, u);
+  fold_members(b, members, all);
   std::vector<std::int32_t> leader_of;
   for (std::int32_t n = 0; n < topology.nodes(); ++n)
     leader_of.push_back(topology.members(n).front());

@@ -1,4 +1,5 @@
 // Double binary tree bcast: P. Sanders, J. Speck, J. L. Traeff, Parallel Computing 35(12), 2009.
+#include <array>
 #include <vector>
 
 #include "collectives/collectives.hpp"
@@ -12,23 +13,6 @@ namespace {
 
 using Iteration = Pipeline::Iteration;
 
-// One place's neighbours in one of the trees: places count from the root of the bcast, which is 0. The trees
-// are in-order trees on places 1 .. others; the second has every place shifted by one, so that places that
-// are inner nodes (even positions) of the first are leaves of the second.
-InOrderPlace tree_place(std::int32_t others, bool second, std::int32_t place) {
-  const auto position_of = [&](std::int32_t at) { return !second ? at : at == 1 ? others : at - 1; };
-  const auto place_of = [&](std::int32_t position) {
-    return !second ? position : position == others ? 1 : position + 1;
-  };
-  if (place == 0) return {-1, place_of(in_order_root(others)), -1, 0};
-  InOrderPlace at = in_order_place(others, position_of(place));
-  at.parent = at.parent < 0 ? 0 : place_of(at.parent);
-  if (at.left >= 0) at.left = place_of(at.left);
-  if (at.right >= 0) at.right = place_of(at.right);
-  ++at.depth;
-  return at;
-}
-
 }  // namespace
 
 Schedule double_binary_tree_bcast(const Hierarchy& nodes, std::uint32_t pieces, std::int32_t root) {
@@ -36,8 +20,7 @@ Schedule double_binary_tree_bcast(const Hierarchy& nodes, std::uint32_t pieces, 
   b.root(root);
   if (nodes.size() == 1) return std::move(b).finish();
   const std::int32_t place = nodes.place();
-  const InOrderPlace trees[2] = {tree_place(nodes.size() - 1, false, place),
-                                 tree_place(nodes.size() - 1, true, place)};
+  const std::array<InOrderPlace, 2> trees = two_trees_place(nodes.size() - 1, place);
   const auto block = [pieces](int tree, Iteration piece) {
     return (tree == 0 ? 0 : Iteration{pieces}) + piece;
   };
@@ -46,11 +29,12 @@ Schedule double_binary_tree_bcast(const Hierarchy& nodes, std::uint32_t pieces, 
   Pipeline p(static_cast<std::int32_t>(nodes.leaders()));
   std::vector<Pipeline::Need> needs;
   for (int tree = 0; tree < 2 && nodes.leads(); ++tree) {
-    const InOrderPlace& at = trees[tree];
+    const InOrderPlace& at = trees[static_cast<std::size_t>(tree)];
     if (at.parent < 0) continue;
     const Iteration start = at.depth - 1;
     const int recv = p.open({start, start + pieces}, [&, tree, start](Builder& to, Iteration i) {
-      to.recv(nodes.rank_at(trees[tree].parent), nodes.lane_chunks(block(tree, i - start)), tree);
+      to.recv(nodes.rank_at(trees[static_cast<std::size_t>(tree)].parent),
+              nodes.lane_chunks(block(tree, i - start)), tree);
     });
     needs.push_back({recv, 1});
   }
@@ -60,8 +44,9 @@ Schedule double_binary_tree_bcast(const Hierarchy& nodes, std::uint32_t pieces, 
   // busy.
   bool another = false;
   for (int tree = 0; tree < 2 && nodes.leads(); ++tree) {
-    const Iteration start = trees[tree].depth;
-    for (const std::int32_t child : {trees[tree].left, trees[tree].right}) {
+    const Iteration start = trees[static_cast<std::size_t>(tree)].depth;
+    for (const std::int32_t child :
+         {trees[static_cast<std::size_t>(tree)].left, trees[static_cast<std::size_t>(tree)].right}) {
       if (child < 0) continue;
       if (another) wait = p.wait_for({});
       another = true;
@@ -74,7 +59,7 @@ Schedule double_binary_tree_bcast(const Hierarchy& nodes, std::uint32_t pieces, 
   // What came spreads while it is on its way on; at the root's node the next piece, which its leaders are to
   // send.
   for (int tree = 0; tree < 2 && !nodes.alone(); ++tree) {
-    const Iteration start = place == 0 ? -1 : trees[tree].depth;
+    const Iteration start = place == 0 ? -1 : trees[static_cast<std::size_t>(tree)].depth;
     p.act({start, start + pieces},
           [&, tree, start](Builder& to, Iteration i) { nodes.spread(to, block(tree, i - start)); });
   }

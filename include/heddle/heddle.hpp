@@ -153,6 +153,14 @@ std::size_t equal_length(In& in, Out& out) {
                                        std::to_string(std::ranges::size(out)));
 }
 
+// Of a reduce, of which only the root has an output.
+template <typename In, typename Out>
+std::size_t length_of_reduce(bool is_root, In& in, Out& out) {
+  static_assert(std::is_same_v<std::ranges::range_value_t<In>, std::ranges::range_value_t<Out>>,
+                "input and output have one element type");
+  return is_root ? equal_length(in, out) : std::ranges::size(in);
+}
+
 // A collective under way or, when persistent, to be started. Movable. The buffers it was made with stay the
 // caller's and must outlive it; so must its Comm. Destruction waits for an active collective, because others
 // depend on it, and cannot report a failure: call wait() to see it.
@@ -287,6 +295,19 @@ class Comm {
   void bcast(Data&& data, int root = 0) const {
     check(heddle_bcast(data_of(data), bytes_of(data), root, handle_));
   }
+  // The same as allreduce() on rank `root`; `out` of the others may be anything.
+  template <Source In, Buffer Out>
+  void reduce(In&& in, Out&& out, Op op = Op::sum, int root = 0) const {
+    check(heddle_reduce(data_of(in), data_of(out), length_of_reduce(rank() == root, in, out), dtype<Out>,
+                        c_op(op), root, handle_));
+  }
+  // The root's `data` becomes the result, and that of the others stays as it is.
+  template <Buffer Data>
+  void reduce_in_place(Data&& data, Op op = Op::sum, int root = 0) const {
+    const bool is_root = rank() == root;
+    check(heddle_reduce(is_root ? HEDDLE_IN_PLACE : data_of(data), is_root ? data_of(data) : nullptr,
+                        std::ranges::size(data), dtype<Data>, c_op(op), root, handle_));
+  }
   void barrier() const { check(heddle_barrier(handle_)); }
 
   template <Source In, Buffer Out>
@@ -309,6 +330,13 @@ class Comm {
       return heddle_ibcast(data_of(data), bytes_of(data), root, handle_, request);
     });
   }
+  template <Source In, Buffer Out>
+  Request ireduce(In&& in, Out&& out, Op op = Op::sum, int root = 0) const {
+    return made([&](heddle_request_t* request) {
+      return heddle_ireduce(data_of(in), data_of(out), length_of_reduce(rank() == root, in, out), dtype<Out>,
+                            c_op(op), root, handle_, request);
+    });
+  }
   Request ibarrier() const {
     return made([&](heddle_request_t* request) { return heddle_ibarrier(handle_, request); });
   }
@@ -326,6 +354,13 @@ class Comm {
     return made([&](heddle_request_t* request) {
       return heddle_allreduce_init(HEDDLE_IN_PLACE, data_of(data), std::ranges::size(data), dtype<Data>,
                                    c_op(op), handle_, request);
+    });
+  }
+  template <Source In, Buffer Out>
+  Request reduce_init(In&& in, Out&& out, Op op = Op::sum, int root = 0) const {
+    return made([&](heddle_request_t* request) {
+      return heddle_reduce_init(data_of(in), data_of(out), length_of_reduce(rank() == root, in, out),
+                                dtype<Out>, c_op(op), root, handle_, request);
     });
   }
   Request barrier_init() const {
@@ -353,6 +388,12 @@ class Comm {
   const char* allreduce_algorithm(std::size_t count, Op op = Op::sum) const {
     const char* name = nullptr;
     check(heddle_allreduce_algorithm(count, dtype_of<T>::value, c_op(op), handle_, &name));
+    return name;
+  }
+  template <typename T>
+  const char* reduce_algorithm(std::size_t count, Op op = Op::sum) const {
+    const char* name = nullptr;
+    check(heddle_reduce_algorithm(count, dtype_of<T>::value, c_op(op), handle_, &name));
     return name;
   }
   const char* bcast_algorithm(std::size_t bytes) const {

@@ -86,6 +86,20 @@ Status check_reduction(const void* sendbuf, void* recvbuf, std::size_t count, co
   return {};
 }
 
+Status check_reduce(const void* sendbuf, void* recvbuf, std::size_t count, const heddle_dtype& dtype,
+                    const heddle_op& op, int root, int rank, int size, Reduction* reduction) {
+  HEDDLE_TRY(check_root(root, size));
+  if (rank == root) return check_reduction(sendbuf, recvbuf, count, dtype, op, reduction);
+  HEDDLE_TRY(check_types(count, dtype, op, reduction));
+  reduction->in = sendbuf;
+  if (count == 0) return {};
+  if (sendbuf == HEDDLE_IN_PLACE)
+    return bad("sendbuf is HEDDLE_IN_PLACE, which only the root may pass, and this is rank " +
+               std::to_string(rank) + " of a reduce to rank " + std::to_string(root));
+  if (sendbuf == nullptr) return bad("sendbuf is null and count is " + std::to_string(count));
+  return {};
+}
+
 Status check_in_place(void* buffer, std::size_t count, const heddle_dtype& dtype, Reduction* reduction) {
   const heddle_op sum = HEDDLE_SUM;
   HEDDLE_TRY(check_types(count, dtype, sum, reduction));
@@ -155,10 +169,14 @@ Status check_buffer(const void* buffer, std::size_t bytes, const char* what) {
   return {};
 }
 
-Status check_bcast(const void* buffer, std::size_t bytes, int root, int size) {
-  HEDDLE_TRY(check_buffer(buffer, bytes, "buffer"));
+Status check_root(int root, int size) {
   if (root >= 0 && root < size) return {};
   return bad("root " + std::to_string(root) + " is not a rank (0 to " + std::to_string(size - 1) + ")");
+}
+
+Status check_bcast(const void* buffer, std::size_t bytes, int root, int size) {
+  HEDDLE_TRY(check_buffer(buffer, bytes, "buffer"));
+  return check_root(root, size);
 }
 
 Status check_peer(int peer, int rank, int size) {

@@ -27,6 +27,9 @@ struct Reduction {
 // overflow, missing or overlapping buffers.
 Status check_reduction(const void* sendbuf, void* recvbuf, std::size_t count, const heddle_dtype& dtype,
                        const heddle_op& op, Reduction* reduction);
+// Likewise of a reduce to `root`: `out` is null on the others.
+Status check_reduce(const void* sendbuf, void* recvbuf, std::size_t count, const heddle_dtype& dtype,
+                    const heddle_op& op, int root, int rank, int size, Reduction* reduction);
 // Likewise of a sum whose only vector is `buffer`.
 Status check_in_place(void* buffer, std::size_t count, const heddle_dtype& dtype, Reduction* reduction);
 Status check_types(std::size_t count, const heddle_dtype& dtype, const heddle_op& op, Reduction* reduction);
@@ -41,6 +44,7 @@ Status check_sparse_op(const heddle_op& op, Op* out);
 
 // A buffer of `bytes` bytes; with none it may be null. `what` names it.
 Status check_buffer(const void* buffer, std::size_t bytes, const char* what);
+Status check_root(int root, int size);
 // The arguments of a bcast.
 Status check_bcast(const void* buffer, std::size_t bytes, int root, int size);
 // A rank other than one's own.

@@ -224,6 +224,23 @@ heddle_status heddle_bcast(void* buffer, size_t bytes, int root, heddle_comm_t c
   });
 }
 
+heddle_status heddle_reduce(const void* sendbuf, void* recvbuf, size_t count, heddle_dtype dtype,
+                            heddle_op op, int root, heddle_comm_t comm) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check(comm));
+    edge::Reduction r;
+    const edge::OneCall call(*comm);
+    const int rank = comm->communicator->rank();
+    HEDDLE_TRY(edge::agree(
+        call,
+        edge::check_reduce(sendbuf, recvbuf, count, dtype, op, root, rank, comm->communicator->size(), &r),
+        [&] { return CollectiveCall::reduce(r.count, r.type, r.op, root); }));
+    if (comm->gpu.present()) [[unlikely]]
+      return edge::reduce_anywhere(*comm, r, root);
+    return comm->communicator->reduce(r.in, r.out, r.count, r.type, r.op, root);
+  });
+}
+
 heddle_status heddle_barrier(heddle_comm_t comm) {
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(comm));
@@ -305,6 +322,18 @@ heddle_status heddle_allreduce_algorithm(size_t count, heddle_dtype dtype, heddl
     edge::Reduction r;
     HEDDLE_TRY(edge::check_types(count, dtype, op, &r));
     *name = comm->communicator->algorithm(Collective::allreduce, count * heddle::dtype_size(r.type));
+    return {};
+  });
+}
+
+heddle_status heddle_reduce_algorithm(size_t count, heddle_dtype dtype, heddle_op op, heddle_comm_t comm,
+                                      const char** name) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check(comm));
+    HEDDLE_TRY(edge::check_not_null(name, "name"));
+    edge::Reduction r;
+    HEDDLE_TRY(edge::check_types(count, dtype, op, &r));
+    *name = comm->communicator->algorithm(Collective::reduce, count * heddle::dtype_size(r.type));
     return {};
   });
 }

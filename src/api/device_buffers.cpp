@@ -74,6 +74,23 @@ Status bcast_anywhere(heddle_comm& comm, void* buffer, std::size_t bytes, int ro
   return until_begun(comm, [&](bool& begun) { return copy_anywhere(comm, buffer, bytes, root, begun); });
 }
 
+Status reduce_anywhere(heddle_comm& comm, const Reduction& r, int root) {
+  const std::size_t bytes = r.count * dtype_size(r.type);
+  return until_begun(comm, [&](bool& begun) {
+    bool met = false;
+    const auto reduce = [&](const void* in, void* out) {
+      met = true;
+      Status done = comm.communicator->reduce(in, out, r.count, r.type, r.op, root);
+      begun = done.ok();
+      return done;
+    };
+    Status done = r.out != nullptr ? with_images(comm, r.in, r.out, bytes, reduce)
+                                   : with_image(comm, r.in, bytes, Access::read,
+                                                [&](const void* in) { return reduce(in, nullptr); });
+    return outcome(comm, met, std::move(done));
+  });
+}
+
 Status withdraw_from_sparse(heddle_comm& comm, Status trouble) {
   SparseJob job;
   job.trouble = std::move(trouble);

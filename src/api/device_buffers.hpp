@@ -47,6 +47,8 @@ inline Access access_of(const heddle_comm& comm, int root) {
 // other.
 Status allreduce_anywhere(heddle_comm& comm, const Reduction& reduction);
 Status bcast_anywhere(heddle_comm& comm, void* buffer, std::size_t bytes, int root);
+// By way of the host.
+Status reduce_anywhere(heddle_comm& comm, const Reduction& reduction, int root);
 
 // Those of vectors that are sparse, or become so. job.dense, and job.in and job.out, are the caller's;
 // job.residual is not set, and `residual` may be null.
@@ -95,7 +97,7 @@ class SparseImageRequest final : public Request {
 // test or wait that finds it complete.
 class ImageRequest final : public Request {
  public:
-  // `in` may be an image of nothing. `access` is what the request does with `out`.
+  // `in` and `out` may be images of nothing. `access` is what the request does with `out`.
   ImageRequest(gpu::Image in, gpu::Image out, Access access)
       : in_(std::move(in)), out_(std::move(out)), access_(access) {}
 
@@ -118,15 +120,15 @@ class ImageRequest final : public Request {
   std::unique_ptr<Request> request_;  // goes first: it uses the images
 };
 
-// Makes a request by `make(in, out)`, on images where a buffer lies on a GPU. `in` may be null, and may be
-// `out`.
+// Makes a request by `make(in, out)`, on images where a buffer lies on a GPU. Either may be null, and they
+// may be one.
 template <typename Make>
 Result<std::unique_ptr<Request>> request_with_images(heddle_comm& comm, const void* in, void* out,
                                                      std::size_t bytes, Access access, const Make& make) {
   if (!comm.gpu.present()) [[likely]]
     return make(in, out);
   const bool in_place = in == out;
-  Result<gpu::Image> to = comm.gpu.image(out, bytes);
+  Result<gpu::Image> to = out == nullptr ? gpu::Image() : comm.gpu.image(out, bytes);
   if (!to.ok()) return to.status();
   Result<gpu::Image> from = in_place || in == nullptr ? gpu::Image() : comm.gpu.image(in, bytes);
   if (!from.ok()) return from.status();

@@ -63,6 +63,22 @@ Status open_bcast(void* buffer, std::size_t bytes, int root, heddle_comm_t comm,
                   life, request);
 }
 
+Status open_reduce(const void* sendbuf, void* recvbuf, std::size_t count, const heddle_dtype& dtype,
+                   const heddle_op& op, int root, heddle_comm_t comm, Life life, heddle_request_t* request) {
+  HEDDLE_TRY(check_request_call(comm, request));
+  Reduction r;
+  HEDDLE_TRY(check_reduce(sendbuf, recvbuf, count, dtype, op, root, comm->communicator->rank(),
+                          comm->communicator->size(), &r));
+  return hand_out(*comm,
+                  request_with_images(*comm, r.in, r.out, r.count * dtype_size(r.type),
+                                      r.out != nullptr ? Access::write : Access::none,
+                                      [&](const void* in, void* out) {
+                                        return comm->communicator->reduce_request(in, out, r.count, r.type,
+                                                                                  r.op, root);
+                                      }),
+                  life, request);
+}
+
 Status open_barrier(heddle_comm_t comm, Life life, heddle_request_t* request) {
   HEDDLE_TRY(check_request_call(comm, request));
   return hand_out(*comm, comm->communicator->barrier_request(), life, request);
@@ -104,6 +120,13 @@ heddle_status heddle_ibcast(void* buffer, size_t bytes, int root, heddle_comm_t 
       [&] { return edge::open_bcast(buffer, bytes, root, comm, edge::Life::once, request); });
 }
 
+heddle_status heddle_ireduce(const void* sendbuf, void* recvbuf, size_t count, heddle_dtype dtype,
+                             heddle_op op, int root, heddle_comm_t comm, heddle_request_t* request) {
+  return edge::guarded([&] {
+    return edge::open_reduce(sendbuf, recvbuf, count, dtype, op, root, comm, edge::Life::once, request);
+  });
+}
+
 heddle_status heddle_ibarrier(heddle_comm_t comm, heddle_request_t* request) {
   return edge::guarded([&] { return edge::open_barrier(comm, edge::Life::once, request); });
 }
@@ -119,6 +142,13 @@ heddle_status heddle_bcast_init(void* buffer, size_t bytes, int root, heddle_com
                                 heddle_request_t* request) {
   return edge::guarded(
       [&] { return edge::open_bcast(buffer, bytes, root, comm, edge::Life::persistent, request); });
+}
+
+heddle_status heddle_reduce_init(const void* sendbuf, void* recvbuf, size_t count, heddle_dtype dtype,
+                                 heddle_op op, int root, heddle_comm_t comm, heddle_request_t* request) {
+  return edge::guarded([&] {
+    return edge::open_reduce(sendbuf, recvbuf, count, dtype, op, root, comm, edge::Life::persistent, request);
+  });
 }
 
 heddle_status heddle_barrier_init(heddle_comm_t comm, heddle_request_t* request) {

@@ -81,10 +81,12 @@ Problem set_algorithm(std::string_view value, Config& config) {
     const std::size_t colon = part.find(':');
     const std::string_view name = colon == std::string_view::npos ? part : part.substr(colon + 1);
     const std::string_view scope = part.substr(0, colon == std::string_view::npos ? 0 : colon);
-    if (colon != std::string_view::npos && scope != "allreduce" && scope != "bcast" && scope != "sparse") {
-      return "names a collective that is none of allreduce, bcast, sparse";
+    if (colon != std::string_view::npos && scope != "allreduce" && scope != "bcast" && scope != "reduce" &&
+        scope != "sparse") {
+      return "names a collective that is none of allreduce, bcast, reduce, sparse";
     }
-    if (!is_name(name)) return "does not have the form [allreduce:]NAME[,bcast:NAME][,sparse:NAME]";
+    if (!is_name(name))
+      return "does not have the form [allreduce:]NAME[,bcast:NAME][,reduce:NAME][,sparse:NAME]";
   }
   config.algorithm = value;
   return {};
@@ -253,10 +255,10 @@ constexpr std::array kRows = {
          "and per distinct decision, and what came of it; debug: a communicator's line from each of its "
          "ranks."},
         set_log_level},
-    Row{{"HEDDLE_ALGORITHM", "[allreduce:]NAME[,bcast:NAME][,sparse:NAME]",
-         "on one node what is measured as the fastest, else the cheapest by price",
+    Row{{"HEDDLE_ALGORITHM", "[allreduce:]NAME[,bcast:NAME][,reduce:NAME][,sparse:NAME]",
+         "on one node what is measured as the fastest (allreduce, bcast), else the cheapest by price",
          "Forces an algorithm of the catalog, for all sizes it can serve; a name without a collective means "
-         "allreduce and bcast. sparse: allreduces of sparse streams; dense: none of them; bitmaps: by "
+         "all that have it. sparse: allreduces of sparse streams; dense: none of them; bitmaps: by "
          "bitmaps on one node, where the result has about one entry in 64 indices or more. Where allreduce "
          "or bcast is forced nothing is tried on one node, and the other goes by price."},
         set_algorithm},

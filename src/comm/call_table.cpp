@@ -29,6 +29,12 @@ std::string describe(const CollectiveCall& call) {
         return "an allreduce that is the host MPI's, by its datatype, its operation or a mistake";
       case Kind::bcast_elsewhere:
         return "a bcast that is the host MPI's, by a mistake in its arguments";
+      case Kind::reduce_elsewhere:
+        return "a reduce that is the host MPI's, by its datatype, its operation or a mistake";
+      case Kind::reduce:
+        if (call.count == 0) return fmt::format("a reduce of nothing to rank {}", call.root);
+        return fmt::format("a reduce of {} element{} ({}) to rank {}", call.count, call.count == 1 ? "" : "s",
+                           fold_kind_name(call.fold), call.root);
       case Kind::barrier:
         return "a barrier";
       case Kind::sparse_allreduce:

@@ -20,7 +20,9 @@ struct CollectiveCall {
     // Left to the host MPI, which judges them.
     allreduce_elsewhere,
     bcast_elsewhere,
+    reduce_elsewhere,
     barrier,
+    reduce,
     // These compare the rest themselves.
     sparse_allreduce,
     sparse_allreduce_dense,
@@ -34,12 +36,18 @@ struct CollectiveCall {
   Kind kind = Kind::refused;
   Form form = Form::blocking;
   std::size_t count = 0;  // elements; of a bcast bytes
-  FoldKind fold = 0;      // of an allreduce of something
-  int root = 0;           // of a bcast
+  FoldKind fold = 0;      // of an allreduce or reduce of something
+  int root = 0;           // of a bcast or reduce
 
   static CollectiveCall of(Kind kind) { return {kind, Form::blocking, 0, 0, 0}; }
   static CollectiveCall allreduce(std::size_t count, DType type, Op op) {
     return {Kind::allreduce, Form::blocking, count, count > 0 ? fold_kind(type, op) : FoldKind{0}, 0};
+  }
+  static CollectiveCall reduce(std::size_t count, DType type, Op op, int root) {
+    CollectiveCall call = allreduce(count, type, op);
+    call.kind = Kind::reduce;
+    call.root = root;
+    return call;
   }
   static CollectiveCall bcast(std::size_t bytes, int root) {
     return {Kind::bcast, Form::blocking, bytes, 0, root};

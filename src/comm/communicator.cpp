@@ -80,7 +80,9 @@ Binding CommunicatorImpl::bind(const Job& job) {
 
 TeamOp CommunicatorImpl::team_op(const Job& job) {
   TeamOp op;
-  op.verb = job.collective == Collective::bcast ? TeamVerb::bcast : TeamVerb::allreduce;
+  op.verb = job.collective == Collective::bcast    ? TeamVerb::bcast
+            : job.collective == Collective::reduce ? TeamVerb::reduce
+                                                   : TeamVerb::allreduce;
   op.in = static_cast<const std::byte*>(job.in);
   op.out = static_cast<std::byte*>(job.out);
   op.count = job.count;
@@ -145,7 +147,7 @@ Status CommunicatorImpl::run_schedule(const Job& job, const Choice& choice, Coun
   if (!turns_.empty() && choice.algorithm->needs_team) HEDDLE_TRY(finish_team_requests());
   const std::shared_ptr<const Schedule> schedule = plans_.schedule(choice, job.root);
   const std::unique_ptr<Execution>& execution = executions_.get(
-      schedule.get(), [&] { return std::make_unique<Execution>(schedule, connections_->ports); });
+      schedule.get(), [&] { return std::make_unique<Execution>(schedule, connections_->ports, &scratch_); });
   HEDDLE_TRY(free_sequence());
   Binding binding = bind(job);
   binding.sequence = upcoming_sequence();
@@ -176,7 +178,10 @@ Status CommunicatorImpl::run(const Job& job, Counted counted) {
 // GPUs may serve such calls later on, which the ranks agree on after some of them (nodes_path.hpp).
 Status CommunicatorImpl::run_over_nodes(const Job& job, const Choice& choice, Counted counted) {
   HEDDLE_TRY(run_schedule(job, choice, counted));
-  return job.count * job.element_bytes >= NodesPath::kFrom ? nodes_path_->count_staged() : Status();
+  // Which do not serve reduces.
+  const bool counts =
+      job.collective != Collective::reduce && job.count * job.element_bytes >= NodesPath::kFrom;
+  return counts ? nodes_path_->count_staged() : Status();
 }
 
 Status CommunicatorImpl::run_job(const Job& job, Counted counted) {
@@ -237,6 +242,23 @@ Result<bool> CommunicatorImpl::bcast_view(PackedView& view, std::size_t bytes, i
   return true;
 }
 
+// What the others pass as `out` means nothing.
+Job CommunicatorImpl::reduce_job(const void* in, void* out, std::size_t count, DType type, Op op, int root) {
+  return {Collective::reduce,         in,  rank_ == root ? out : nullptr, count, dtype_size(type),
+          folds_.of(type, op, count), root};
+}
+
+Status CommunicatorImpl::reduce(const void* in, void* out, std::size_t count, DType type, Op op, int root) {
+  if (asked_ != nullptr) [[unlikely]]
+    return in_turn(asked_, [=, this] { return reduce(in, out, count, type, op, root); });
+  if (size_ == 1) {
+    if (in != out && count > 0) std::memmove(out, in, count * dtype_size(type));
+    return {};
+  }
+  ++calls_;
+  return run(reduce_job(in, out, count, type, op, root), Counted::yes);
+}
+
 Status CommunicatorImpl::barrier() {
   if (asked_ != nullptr) [[unlikely]]
     return in_turn(asked_, [=, this] { return barrier(); });
@@ -280,43 +302,6 @@ Status CommunicatorImpl::meet(std::span<std::uint64_t> words) {
   if (team_ != nullptr) return run_team(job);
   TeamOp op = team_op(job);
   return run_on_team(op);
-}
-
-// ---- Point to point
-
-Status CommunicatorImpl::transfer(bool sends, void* data, std::size_t bytes, int peer) {
-  if (!broken_.ok()) return failed_before();
-  Transport* transport = connections_->ports.transport_of[static_cast<std::size_t>(peer)];
-  if (transport == nullptr)
-    return Status(Code::unsupported, fmt::format("no transport reaches rank {}", peer));
-  constexpr std::uint32_t kTag = kSequences * kLanes;
-  Ticket ticket;
-  const auto poll = [&](bool* done) -> Status {
-    if (!ticket.done) HEDDLE_TRY(transport->progress());
-    *done = ticket.done;
-    return *done && active_.empty() && turns_.empty() ? Status() : move_requests();
-  };
-  Status status = without_throwing([&]() -> Status {
-    HEDDLE_TRY(sends ? transport->send(peer, kTag, data, bytes, ticket)
-                     : transport->recv(peer, kTag, data, bytes, ticket));
-    return wait_until_done(policy_, poll, [&](Patience& patience) {
-      return watch_.inspect(peer, PeerWatch::Blame::partner, patience);
-    });
-  });
-  leave_to_thread();
-  if (status.ok()) return status;
-  transport->cancel(ticket);
-  return fail(std::move(status));
-}
-
-Status CommunicatorImpl::send(const void* data, std::size_t bytes, int peer) {
-  const Turn turn(asked_);
-  return transfer(true, const_cast<void*>(data), bytes, peer);
-}
-
-Status CommunicatorImpl::recv(void* data, std::size_t bytes, int peer) {
-  const Turn turn(asked_);
-  return transfer(false, data, bytes, peer);
 }
 
 // ---- Information

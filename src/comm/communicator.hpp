@@ -152,7 +152,7 @@ class Communicator : public HostCollectives {
 
   virtual const TopologyView& topology() const = 0;
   virtual const Config& config() const = 0;
-  // Blocking allreduces and bcasts so far.
+  // Blocking allreduces, bcasts and reduces so far.
   virtual std::uint64_t calls() const = 0;
 
   // The ranks of this one with the same `color` in a communicator of theirs, by `key`, and where keys are
@@ -164,7 +164,8 @@ class Communicator : public HostCollectives {
   // bcast(). False: nothing has happened, and they are to be packed for bcast().
   virtual Result<bool> bcast_view(PackedView& view, std::size_t bytes, int root) = 0;
 
-  // Blocking, as allreduce() and bcast() are.
+  // Blocking, as allreduce() and bcast() are. Only the root has an `out`, which may be `in` there.
+  virtual Status reduce(const void* in, void* out, std::size_t count, DType type, Op op, int root) = 0;
   virtual Status barrier() = 0;
   virtual Status send(const void* data, std::size_t bytes, int peer) = 0;
   virtual Status recv(void* data, std::size_t bytes, int peer) = 0;
@@ -179,6 +180,8 @@ class Communicator : public HostCollectives {
   virtual Result<std::unique_ptr<Request>> allreduce_request(const void* in, void* out, std::size_t count,
                                                              DType type, Op op) = 0;
   virtual Result<std::unique_ptr<Request>> bcast_request(void* buffer, std::size_t bytes, int root) = 0;
+  virtual Result<std::unique_ptr<Request>> reduce_request(const void* in, void* out, std::size_t count,
+                                                          DType type, Op op, int root) = 0;
   virtual Result<std::unique_ptr<Request>> barrier_request() = 0;
 
   // Ranks may differ in the type of their indices, but agree on all else; where they do not, or a stream

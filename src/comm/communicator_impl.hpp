@@ -48,6 +48,7 @@ class CommunicatorImpl final : public Communicator {
   Status allreduce(const void* in, void* out, std::size_t count, DType type, Op op) override;
   Status bcast(void* buffer, std::size_t bytes, int root) override;
   Result<bool> bcast_view(PackedView& view, std::size_t bytes, int root) override;
+  Status reduce(const void* in, void* out, std::size_t count, DType type, Op op, int root) override;
   Status barrier() override;
   bool compares() const override { return config_.check != CheckSetting::off; }
   Status compare(const CollectiveCall& call) override;
@@ -57,6 +58,8 @@ class CommunicatorImpl final : public Communicator {
   Result<std::unique_ptr<Request>> allreduce_request(const void* in, void* out, std::size_t count, DType type,
                                                      Op op) override;
   Result<std::unique_ptr<Request>> bcast_request(void* buffer, std::size_t bytes, int root) override;
+  Result<std::unique_ptr<Request>> reduce_request(const void* in, void* out, std::size_t count, DType type,
+                                                  Op op, int root) override;
   Result<std::unique_ptr<Request>> barrier_request() override;
 
   DevicePath* device_path() override { return size_ > 1 ? device_path_.get() : nullptr; }
@@ -161,6 +164,7 @@ class CommunicatorImpl final : public Communicator {
   void note_sparse(const char* algorithm, std::uint64_t entries, std::uint64_t result_entries,
                    std::uint64_t bytes_sent);
   static Binding bind(const Job& job);  // but for the sequence
+  Job reduce_job(const void* in, void* out, std::size_t count, DType type, Op op, int root);
   // Waits for one execution while all active requests move as well. `call`: what it is of; of no bytes:
   // nothing that ranks compare.
   template <typename Executes>
@@ -226,14 +230,16 @@ class CommunicatorImpl final : public Communicator {
   FoldTable folds_;
   Team* team_;  // set when every rank is on this one node: team verbs need no schedule then
   // By collective, bit k: calls of size class k are known to be a team verb. None any more after a failure.
-  std::uint64_t by_team_[3] = {};
-  std::uint64_t calls_ = 0;         // blocking allreduces, sparse ones too, and bcasts
+  std::uint64_t by_team_[kCollectives] = {};
+  std::uint64_t calls_ = 0;         // blocking allreduces, sparse ones too, bcasts and reduces
   int aside_ = 0;                   // Aside
   std::uint64_t bcasts_meet_ = 16;  // in a bcast with this number or a higher one all ranks meet
   std::uint64_t met_at_ = 0;        // number of the last bcast in which they did
   std::uint64_t sequence_ = 0;      // collectives started by messages
   std::uint64_t compared_ = 0;      // calls, with HEDDLE_CHECK
-  // Of blocking collectives. Each keeps its schedule, so that no other one comes to lie there.
+  // Of blocking collectives, one at a time: what reduces to many roots take would not be kept for each. Each
+  // keeps its schedule, so that no other one comes to lie there.
+  ScratchMemory scratch_;
   RecentlyUsed<const Schedule*, std::unique_ptr<Execution>> executions_{PlanCache::kMostSchedules};
   std::vector<MovingRequest*> active_;
   Fifo<TeamRequest*> turns_;  // active ones; the first is under way

@@ -46,7 +46,8 @@ class PlanCache {
       each.reset();
   }
 
-  // A bcast from every rank in turn must not keep a schedule for each of them for ever.
+  // A bcast from every rank, or a reduce to every rank, in turn must not keep a schedule for each of them for
+  // ever.
   static constexpr std::size_t kMostSchedules = 256;
   // The schedule of a selection for a root, built at the first use, and again where many others were used
   // since.
@@ -69,7 +70,7 @@ class PlanCache {
   const Selector& selector_;
   const Log& log_;
   std::vector<std::int32_t> peers_;
-  std::array<std::unique_ptr<Selection>, 3 * 2 * kClasses> selections_;
+  std::array<std::unique_ptr<Selection>, kCollectives * 2 * kClasses> selections_;
   RecentlyUsed<Key, std::shared_ptr<const Schedule>> schedules_{kMostSchedules};
 };
 

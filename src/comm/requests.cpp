@@ -64,6 +64,13 @@ Result<std::unique_ptr<Request>> CommunicatorImpl::bcast_request(void* buffer, s
                        CollectiveCall::bcast(bytes, root)));
 }
 
+Result<std::unique_ptr<Request>> CommunicatorImpl::reduce_request(const void* in, void* out,
+                                                                  std::size_t count, DType type, Op op,
+                                                                  int root) {
+  return plain(
+      request(reduce_job(in, out, count, type, op, root), CollectiveCall::reduce(count, type, op, root)));
+}
+
 Result<std::unique_ptr<Request>> CommunicatorImpl::barrier_request() {
   return plain(request({Collective::barrier, nullptr, nullptr, 0, 1, fold_kernel(DType::u8, Op::bor), 0},
                        CollectiveCall::of(CollectiveCall::Kind::barrier)));

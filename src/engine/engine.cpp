@@ -1,9 +1,12 @@
 #include "engine/engine.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <string>
 #include <utility>
+
+#include "base/round_up.hpp"
 
 namespace heddle {
 namespace {
@@ -14,11 +17,37 @@ namespace {
                                     ", in which this rank is alone");
 }
 
+// Of scratch that takes the place of a vector.
+constexpr std::size_t kAlignment = 64;
+
+// Whether a step writes or reads `data` here: of a fold by a team only the member that it is for has it.
+bool uses_data(const Step& step, const Ports& ports) {
+  if (step.kind == StepKind::wait || step.kind == StepKind::repeat) return false;
+  if (step.kind == StepKind::send) return step.src == Slot::data;
+  if (step.kind == StepKind::recv) return step.dst == Slot::data;
+  if (step.kind != StepKind::team_reduce || step.src == Slot::data)
+    return step.dst == Slot::data || step.src == Slot::data;
+  const Team* const team = ports.teams[step.lane];
+  return team != nullptr && team->rank() == step.peer;
+}
+
 }  // namespace
 
-Execution::Execution(std::shared_ptr<const Schedule> schedule, const Ports& ports)
+std::byte* ScratchMemory::at_least(std::size_t bytes) {
+  if (bytes_ < bytes) {
+    bytes_ = 0;
+    memory_.reset();
+    memory_.reset(new (std::nothrow) std::byte[bytes]);
+    if (memory_ != nullptr) bytes_ = bytes;
+  }
+  return bytes_ < bytes ? nullptr : memory_.get();
+}
+
+Execution::Execution(std::shared_ptr<const Schedule> schedule, const Ports& ports, ScratchMemory* shared)
     : schedule_(std::move(schedule)),
+      uses_data_(std::ranges::any_of(schedule_->steps, [&](const Step& s) { return uses_data(s, ports); })),
       ports_(&ports),
+      scratch_(shared != nullptr ? shared : &own_scratch_),
       tickets_(schedule_->max_open),
       peer_of_ticket_(schedule_->max_open, -1),
       cursor_(*schedule_) {}
@@ -32,7 +61,13 @@ Status Execution::start(const Binding& binding) {
   binding_ = binding;
   split_ = Split(binding.count, schedule_->chunks);
   unit_bytes_ = split_.longest(schedule_->unit_chunks) * binding.element_bytes;
-  HEDDLE_TRY(find_scratch(unit_bytes_ * schedule_->scratch_units));
+  const bool lacks_data = binding.data == nullptr && uses_data_;
+  const std::size_t data_bytes = lacks_data ? round_up(binding.count * binding.element_bytes, kAlignment) : 0;
+  HEDDLE_TRY(find_scratch(data_bytes + unit_bytes_ * schedule_->scratch_units));
+  if (lacks_data) {
+    binding_.data = scratch_at_;
+    scratch_at_ += data_bytes;
+  }
   oldest_ = 0;
   open_ = 0;
   cursor_ = Cursor(*schedule_);
@@ -48,15 +83,9 @@ Status Execution::find_scratch(std::size_t bytes) {
                ? Status()
                : Status(Code::internal, "a schedule needs more scratch than there is on the GPU");
   }
-  if (scratch_bytes_ < bytes) {
-    scratch_bytes_ = 0;
-    scratch_.reset();
-    scratch_.reset(new (std::nothrow) std::byte[bytes]);
-    if (scratch_ == nullptr)
-      return Status(Code::out_of_memory, "no memory for " + std::to_string(bytes) + " bytes of scratch");
-    scratch_bytes_ = bytes;
-  }
-  scratch_at_ = scratch_.get();
+  scratch_at_ = scratch_->at_least(bytes);
+  if (scratch_at_ == nullptr && bytes > 0)
+    return Status(Code::out_of_memory, "no memory for " + std::to_string(bytes) + " bytes of scratch");
   return {};
 }
 
@@ -69,7 +98,7 @@ Execution::Range Execution::range(const Step& step) const {
 std::byte* Execution::place(Slot slot, const Range& r) const {
   switch (slot) {
     case Slot::data:
-      return binding_.data + r.offset;
+      return binding_.data != nullptr ? binding_.data + r.offset : nullptr;
     // Steps only read from `input`; the verifier proves it.
     case Slot::input:
       return const_cast<std::byte*>(binding_.input) + r.offset;

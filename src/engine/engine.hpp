@@ -40,20 +40,32 @@ class LocalWork {
 // What attaches to a schedule when a collective starts.
 struct Binding {
   const std::byte* input = nullptr;  // equal to `data` in place
-  std::byte* data = nullptr;
-  std::size_t count = 0;  // elements
+  std::byte* data = nullptr;         // may be null on ranks other than the root of a reduce
+  std::size_t count = 0;             // elements
   std::size_t element_bytes = 1;
-  FoldFn fold = nullptr;       // allreduce only
+  FoldFn fold = nullptr;       // not for bcast
   std::uint32_t sequence = 0;  // number of this collective on its communicator: keeps messages apart
   LocalWork* local = nullptr;  // instead of `fold`, and of this thread's copies; borrowed
   FoldKind kind = 0;           // what `fold` does, where the ranks are to compare it
+};
+
+// Memory that is not zeroed: much of it may never be touched.
+class ScratchMemory {
+ public:
+  // At least so many bytes, with undefined contents; null, and what there was is gone, where there are none.
+  std::byte* at_least(std::size_t bytes);
+
+ private:
+  std::unique_ptr<std::byte[]> memory_;
+  std::size_t bytes_ = 0;
 };
 
 // One schedule being executed, over and over. Allocates in the constructor and when a larger scratch is
 // needed, never between start and completion.
 class Execution {
  public:
-  Execution(std::shared_ptr<const Schedule> schedule, const Ports& ports);
+  // `shared`: scratch of executions of which no two run at a time; null: it has its own.
+  Execution(std::shared_ptr<const Schedule> schedule, const Ports& ports, ScratchMemory* shared = nullptr);
   Execution(const Execution&) = delete;
   Execution& operator=(const Execution&) = delete;
   ~Execution();
@@ -86,11 +98,12 @@ class Execution {
   bool retire(std::uint32_t may_stay_open);
 
   std::shared_ptr<const Schedule> schedule_;
+  bool uses_data_;  // where the caller has none it takes scratch
   const Ports* ports_;
   Binding binding_;
   Split split_{0, 1};
-  std::unique_ptr<std::byte[]> scratch_;  // not zeroed: much of it may never be touched
-  std::size_t scratch_bytes_ = 0;
+  ScratchMemory own_scratch_;
+  ScratchMemory* scratch_;
   std::byte* scratch_at_ = nullptr;  // in this run
   std::size_t unit_bytes_ = 0;
   std::vector<Ticket> tickets_;  // a ring of max_open

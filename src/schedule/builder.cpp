@@ -71,6 +71,8 @@ const char* collective_name(Collective collective) {
       return "bcast";
     case Collective::barrier:
       return "barrier";
+    case Collective::reduce:
+      return "reduce";
   }
   return "unknown";
 }

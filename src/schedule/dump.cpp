@@ -109,7 +109,9 @@ const char* slot_name(Slot slot) {
 
 std::string dump(const Schedule& schedule) {
   std::string text = collective_name(schedule.collective);
-  if (schedule.collective == Collective::bcast) text += " from rank " + std::to_string(schedule.root);
+  if (has_root(schedule.collective))
+    text += (schedule.collective == Collective::bcast ? " from rank " : " to rank ") +
+            std::to_string(schedule.root);
   text += ", chunks " + std::to_string(schedule.chunks) + ", scratch " +
           std::to_string(schedule.scratch_units) + " x " + std::to_string(schedule.unit_chunks) +
           " chunks, at most " + std::to_string(schedule.max_open) + " open";

@@ -1,6 +1,7 @@
 // A schedule: one rank's part of a collective, as a value that engine, verifier and pricer all read.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -8,12 +9,16 @@
 
 namespace heddle {
 
-enum class Collective : std::uint8_t { allreduce, bcast, barrier };
+enum class Collective : std::uint8_t { allreduce, bcast, barrier, reduce };
+inline constexpr std::size_t kCollectives = 4;
 const char* collective_name(Collective collective);
+constexpr bool has_root(Collective collective) {
+  return collective == Collective::bcast || collective == Collective::reduce;
+}
 
 struct Schedule {
   Collective collective = Collective::allreduce;
-  std::int32_t root = 0;            // bcast: who has the data at the start
+  std::int32_t root = 0;            // bcast: who has the data at the start; reduce: who gets the result
   std::uint32_t chunks = 1;         // the vector is split into this many near-equal chunks
   std::uint32_t scratch_units = 0;  // units of scratch the steps address
   std::uint32_t unit_chunks = 0;    // chunks in one unit: the longest range any step puts into scratch

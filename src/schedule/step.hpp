@@ -7,7 +7,8 @@
 namespace heddle {
 
 // Where a step reads or writes. `data` is the caller's result buffer (and, in place, also the input). `input`
-// is the caller's source buffer; in place it is the same memory as `data`. `scratch` belongs to the engine.
+// is the caller's source buffer; in place it is the same memory as `data`. `scratch` belongs to the engine,
+// and so does the `data` of a reduce on ranks other than its root, where callers have no result buffer.
 //
 // `data` and `input` are divided into the schedule's chunks; a step addresses them by chunk number. `scratch`
 // holds `scratch_units` units, each as large as the largest chunk range any step puts there; a step addresses

@@ -84,7 +84,7 @@ class TopologyView {
 
 // Parameters of one use of an algorithm, equal on every rank.
 struct Shape {
-  std::int32_t root = 0;      // bcast
+  std::int32_t root = 0;      // bcast, reduce
   std::int32_t radix = 2;     // k of the k-nomial algorithms, >= 2
   std::uint32_t chunks = 1;   // pipeline depth: pieces per block for algorithms that pipeline
   std::uint32_t leaders = 1;  // ranks of each node that send to other nodes, for algorithms of two levels

@@ -100,7 +100,7 @@ Status check_steps(const TopologyView& topology, std::int32_t rank, const Schedu
 Status check_agreement(const TopologyView& topology, const std::vector<Schedule>& schedules) {
   const Schedule& first = schedules.front();
   if (first.chunks == 0) return bad(0, ": a schedule of no chunks");
-  if (first.collective == Collective::bcast && (first.root < 0 || first.root >= topology.size())) {
+  if (has_root(first.collective) && (first.root < 0 || first.root >= topology.size())) {
     return bad(0, ": there is no root " + std::to_string(first.root));
   }
   for (std::size_t i = 0; i < schedules.size(); ++i) {
@@ -135,10 +135,14 @@ Status check_complete(const Expressions& expressions, ExprId e, std::uint32_t ch
 Status check_result(const TopologyView& topology, const Schedule& first, const SymbolicRun& run) {
   const Expressions& expressions = run.expressions();
   const bool reduces = first.collective != Collective::bcast;
+  // Of a reduce what the others hold at the end is nobody's.
+  const bool at_root = first.collective == Collective::reduce;
+  const std::int32_t from = at_root ? first.root : 0;
+  const std::int32_t to = at_root ? first.root + 1 : topology.size();
   ExprId last_checked = SymbolicRun::kUndefined;
   for (std::uint32_t c = 0; c < first.chunks; ++c) {
-    const ExprId expected = reduces ? run.result(0, c) : expressions.leaf(first.root);
-    for (std::int32_t rank = 0; rank < topology.size(); ++rank) {
+    const ExprId expected = reduces ? run.result(from, c) : expressions.leaf(first.root);
+    for (std::int32_t rank = from; rank < to; ++rank) {
       const ExprId got = run.result(rank, c);
       if (got == SymbolicRun::kUndefined) return bad(rank, " chunk " + std::to_string(c) + ": has no result");
       if (got == expected) continue;

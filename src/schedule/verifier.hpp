@@ -21,7 +21,8 @@ namespace heddle {
 //    receive writes it; nothing is read that was never written;
 //  - result, allreduce: every rank ends with the same expression per chunk, in which each rank's input occurs
 //  exactly
-//    once; with `in_order` set, in rank order. bcast: every rank ends with the root's value in every chunk.
+//    once; with `in_order` set, in rank order. reduce: the root does, and what the others hold is nobody's.
+//    bcast: every rank ends with the root's value in every chunk.
 //    A barrier is proved as an allreduce of its chunks: who ends with every rank's contribution has heard of
 //    every rank's arrival, so any allreduce over zero bytes is a barrier;
 //  - the input slot is never written (it may be `data` itself: a schedule that reads `input` after writing

@@ -56,10 +56,14 @@ Shapes postal_shapes(const TopologyView& topology, std::size_t /*bytes*/) {
   return radices_of(topology.size(), {2, 3, 4, 6, 8, 12});
 }
 
-// Pieces of the first and largest message; later ones are cut as often. Or more parts than halves, in fewer
-// rounds.
+// Pieces of the first and largest message; later ones are cut as often.
+Shapes halves_shapes(const TopologyView& /*topology*/, std::size_t bytes) {
+  return pieces_of(bytes / 4, {2, 4});
+}
+
+// Or more parts than halves, in fewer rounds.
 Shapes halving_shapes(const TopologyView& topology, std::size_t bytes) {
-  Shapes shapes = pieces_of(bytes / 4, {2, 4});
+  Shapes shapes = halves_shapes(topology, bytes);
   if (topology.size() > 2) {
     for (const Shape& parts : radices_of(topology.size(), {4, 8}))
       shapes.push_back(parts);
@@ -145,6 +149,15 @@ Shapes two_level_bcast_shapes(const TopologyView& topology, std::size_t bytes) {
   return shapes;
 }
 
+// chunks 1: k-nomial or binomial; 2: Rabenseifner's; from 3 on: double binary tree.
+Shapes two_level_reduce_shapes(const TopologyView& topology, std::size_t bytes) {
+  Shapes shapes = radices_of(topology.nodes(), {2, 4, 8});
+  shapes.push_back({0, 2, 2});
+  const Shapes trees = pieces_of(bytes / 2, {4, 16, 64}, 2);
+  shapes.insert(shapes.end(), trees.begin(), trees.end());
+  return shapes;
+}
+
 Shapes two_level_chain_shapes(const TopologyView& topology, std::size_t bytes) {
   return with_leaders(topology, chain_shapes(topology, bytes));
 }
@@ -153,7 +166,7 @@ Shapes two_level_split_shapes(const TopologyView& topology, std::size_t /*bytes*
   return with_leaders(topology, {Shape{}});
 }
 
-// chunks 1: recursive doubling; 2: split_allgather.
+// chunks 1: recursive doubling; 2: split_allgather. Of a reduce: binomial, Rabenseifner's.
 Shapes leaders_shapes(const TopologyView& /*topology*/, std::size_t /*bytes*/) {
   return {{0, 2, 1}, {0, 2, 2}};
 }
@@ -176,6 +189,7 @@ Shapes leader_bcast_shapes(const TopologyView& /*topology*/, std::size_t bytes) 
 const std::vector<Algorithm>& catalog() {
   constexpr auto kAllreduce = Collective::allreduce;
   constexpr auto kBcast = Collective::bcast;
+  constexpr auto kReduce = Collective::reduce;
   // Never destroyed: MPI may be called, and ended, from what a program has left to atexit().
   static const auto& algorithms = *new std::vector<Algorithm>{
       {"team", kAllreduce, allreduce::team, true, false, false, false, only_shape},
@@ -210,6 +224,16 @@ const std::vector<Algorithm>& catalog() {
       {"two_level", kBcast, bcast::two_level, true, true, false, true, two_level_bcast_shapes},
       {"two_level_chain", kBcast, bcast::two_level_chain, true, true, false, true, two_level_chain_shapes,
        false, true},
+      {"team", kReduce, reduce::team, true, false, false, false, only_shape},
+      {"binomial", kReduce, reduce::binomial, false, true, false, false, only_shape},
+      {"knomial", kReduce, reduce::knomial, false, true, false, false, wide_radix},
+      {"rabenseifner", kReduce, reduce::rabenseifner, false, true, false, false, halves_shapes},
+      {"chain", kReduce, reduce::chain, false, true, false, false, chain_shapes, false, true},
+      {"double_binary_tree", kReduce, reduce::double_binary_tree, false, true, false, false, tree_shapes},
+      {"two_level", kReduce, reduce::two_level, true, true, false, true, two_level_reduce_shapes},
+      {"two_level_chain", kReduce, reduce::two_level_chain, true, true, false, true, chain_shapes, false,
+       true},
+      {"leaders", kReduce, reduce::leaders, false, true, false, true, leaders_shapes},
       {"recursive_doubling", Collective::barrier, barrier::recursive_doubling, false, true, false, false,
        exchange_shapes},
       {"team", Collective::barrier, barrier::team, true, false, false, false, only_shape},
@@ -228,9 +252,13 @@ const Algorithm* find_algorithm(Collective collective, std::string_view name) {
 
 bool folds_alike(const TopologyView& topology, bool team, const Choice& choice) {
   const auto build = choice.algorithm->build;
-  if (team && topology.nodes() == 1) return build == allreduce::team;
+  if (team && topology.nodes() == 1) return build == allreduce::team || build == reduce::team;
   if (choice.shape.radix != 2) return false;
   const bool flat = topology.nodes() == 1 || topology.nodes() == topology.size();
+  if (choice.algorithm->collective == Collective::reduce) {
+    if (flat) return build == reduce::binomial || build == reduce::rabenseifner;
+    return team ? build == reduce::two_level && choice.shape.chunks <= 2 : build == reduce::leaders;
+  }
   if (flat) return build == allreduce::recursive_doubling || build == allreduce::rabenseifner;
   // The latter rounds numbers of 16 bits after each rank of a node, and not once.
   return team ? build == allreduce::two_level : build == allreduce::leaders && choice.shape.chunks <= 1;

@@ -46,9 +46,9 @@ struct Choice {
   double price_ns = 0;
 };
 
-// Whether this is one of those allreduces that give every element the same expression over the inputs, the
-// same one for every length and shape: on one node with `team` the fold of the ranks one after the other;
-// else of each node's ranks one after the other, and of nodes by recursive doubling.
+// Whether this is one of those allreduces and reduces that give every element the same expression over the
+// inputs, the same one for every length and shape: on one node with `team` the fold of the ranks one after
+// the other; else of each node's ranks one after the other, and of nodes by recursive doubling.
 bool folds_alike(const TopologyView& topology, bool team, const Choice& choice);
 
 }  // namespace heddle

@@ -46,8 +46,10 @@ std::string listed(const Names& names) {
 std::string complaint(std::string_view item, std::string_view scope, std::string_view name) {
   const std::pair<std::string_view, Names> all[] = {{"allreduce", names_of(Collective::allreduce)},
                                                     {"bcast", names_of(Collective::bcast)},
+                                                    {"reduce", names_of(Collective::reduce)},
                                                     {"sparse", names_for_sparse()}};
-  const bool scoped = scope == all[0].first || scope == all[1].first || scope == all[2].first;
+  const bool scoped =
+      std::ranges::any_of(all, [&](const auto& collective) { return scope == collective.first; });
   Names wanted;
   bool elsewhere = false;
   std::string known;
@@ -80,12 +82,12 @@ void read_forced(std::string_view text, Preferences& out) {
     const std::string_view scope =
         colon == std::string_view::npos ? std::string_view() : item.substr(0, colon);
     bool known = false;
-    if (scope.empty() || scope == "allreduce") {
-      if (const Algorithm* a = find_algorithm(Collective::allreduce, name))
-        out.forced_allreduce = a, known = true;
-    }
-    if (scope.empty() || scope == "bcast") {
-      if (const Algorithm* a = find_algorithm(Collective::bcast, name)) out.forced_bcast = a, known = true;
+    const std::pair<Collective, const Algorithm**> forced[] = {{Collective::allreduce, &out.forced_allreduce},
+                                                               {Collective::bcast, &out.forced_bcast},
+                                                               {Collective::reduce, &out.forced_reduce}};
+    for (const auto& [collective, chosen] : forced) {
+      if (!scope.empty() && scope != collective_name(collective)) continue;
+      if (const Algorithm* a = find_algorithm(collective, name)) *chosen = a, known = true;
     }
     if (scope == "sparse") {
       const Algorithm* a = find_algorithm(Collective::allreduce, name);
@@ -173,11 +175,14 @@ Result<TuningRule> read_rule(const json& rule) {
     return rule.contains(key) && rule[key].is_string() ? rule[key].get<std::string>() : std::string();
   };
   const std::string collective = text("collective");
-  if (collective != "allreduce" && collective != "bcast") {
-    return Status(Code::invalid_argument,
-                  "\"collective\" must be \"allreduce\" or \"bcast\"" + but_is(rule, "collective"));
+  constexpr Collective kTuned[] = {Collective::allreduce, Collective::bcast, Collective::reduce};
+  const auto* const named =
+      std::ranges::find_if(kTuned, [&](Collective each) { return collective == collective_name(each); });
+  if (named == std::end(kTuned)) {
+    return Status(Code::invalid_argument, "\"collective\" must be \"allreduce\", \"bcast\" or \"reduce\"" +
+                                              but_is(rule, "collective"));
   }
-  out.collective = collective == "bcast" ? Collective::bcast : Collective::allreduce;
+  out.collective = *named;
   out.algorithm = find_algorithm(out.collective, text("algorithm"));
   if (out.algorithm == nullptr) {
     return Status(Code::invalid_argument, "\"algorithm\" must be one of " + listed(names_of(out.collective)) +

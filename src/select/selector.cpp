@@ -69,8 +69,9 @@ double alone(const TopologyView& topology, const Algorithm& algorithm, const Sha
 
 CostModel default_cost_model(LinearCost within_node, MessageCost between_nodes, bool domains) {
   CostModel model;
+  // Within a node one core writes and another one reads, who is as busy with each message.
   const auto level = [](LinearCost message) {
-    return LevelCost{message.fixed_ns * 0.5, message.fixed_ns * 0.5, {0, message.per_byte_ns}};
+    return LevelCost{0, message.fixed_ns * 0.5, {message.fixed_ns * 0.5, message.per_byte_ns}};
   };
   // Sender and receiver handle it, one after the other; what is left is on the way.
   LevelCost between{between_nodes.fixed_ns - 2 * between_nodes.handling_ns,
@@ -109,6 +110,7 @@ std::optional<Selection> Selector::by_rule(Collective collective, std::size_t by
                                            bool messages_only) const {
   const Algorithm* forced = collective == Collective::allreduce ? preferences_.forced_allreduce
                             : collective == Collective::bcast   ? preferences_.forced_bcast
+                            : collective == Collective::reduce  ? preferences_.forced_reduce
                                                                 : nullptr;
   if (forced != nullptr && runs(*forced, messages_only)) {
     Selection selection;
@@ -223,7 +225,8 @@ std::vector<Choice> Selector::all(Collective collective, std::size_t bytes, bool
 
 std::vector<Choice> Selector::candidates(Collective collective, std::size_t bytes, bool messages_only) const {
   std::vector<Choice> found = all(collective, bytes, messages_only);
-  if (preferences_.reproducible && collective == Collective::allreduce) {
+  if (preferences_.reproducible &&
+      (collective == Collective::allreduce || collective == Collective::reduce)) {
     const bool team = abilities_.team && !messages_only;
     std::erase_if(found, [&](const Choice& c) { return !folds_alike(topology_, team, c); });
   }

@@ -70,10 +70,11 @@ struct Selection {
 struct Preferences {
   const Algorithm* forced_allreduce = nullptr;
   const Algorithm* forced_bcast = nullptr;
+  const Algorithm* forced_reduce = nullptr;
   const Algorithm* forced_sparse = nullptr;  // for streams
   bool forced_dense = false;                 // never streams
   bool forced_bitmaps = false;               // wherever they may serve
-  bool reproducible = false;                 // allreduces fold alike (folds_alike)
+  bool reproducible = false;                 // allreduces and reduces fold alike (folds_alike)
   Tuning tuning;
   std::uint64_t tuning_hash = 0;  // of the file's text, from the same look at it
   std::vector<std::string>
@@ -92,7 +93,7 @@ class Selector {
   void use(std::vector<TuningRule> measured) { measured_ = std::move(measured); }
 
   // All that can serve the size, in the catalog's order, with the shapes suggested for it; unpriced. Where
-  // sums are to be reproducible, of allreduces those alone that fold alike.
+  // sums are to be reproducible, of allreduces and reduces those alone that fold alike.
   std::vector<Choice> candidates(Collective collective, std::size_t bytes, bool messages_only) const;
   // Likewise of allreduces by messages alone, for streams, which are not meant to be reproducible.
   std::vector<Choice> candidates_for_streams() const { return all(Collective::allreduce, 0, true); }

@@ -107,6 +107,47 @@ TEST_P(Ranks, BcastFromEveryRoot) {
   });
 }
 
+template <typename T>
+void check_reduce(int size, const std::vector<heddle_op>& ops) {
+  on_ranks(size, [&](heddle_comm_t comm, int rank) {
+    const heddle_dtype dtype = heddle::api::dtype_of<T>::value;
+    for (const std::size_t count : kCounts) {
+      for (int root = 0; root < size; ++root) {
+        const heddle_op op = ops[(count + static_cast<std::size_t>(root)) % ops.size()];
+        std::vector<T> in(count);
+        for (std::size_t i = 0; i < count; ++i)
+          in[i] = static_cast<T>(value(rank, i));
+        const std::vector<T> kept = in;
+        std::vector<T> out(count, static_cast<T>(99));
+        ASSERT_EQ(heddle_reduce(in.data(), rank == root ? out.data() : nullptr, count, dtype, op, root, comm),
+                  HEDDLE_OK)
+            << heddle_last_error();
+        ASSERT_EQ(in, kept) << "root " << root;
+        const bool is_root = rank == root;
+        ASSERT_EQ(heddle_reduce(is_root ? HEDDLE_IN_PLACE : in.data(), is_root ? in.data() : nullptr, count,
+                                dtype, op, root, comm),
+                  HEDDLE_OK);
+        for (std::size_t i = 0; i < count; ++i) {
+          ASSERT_EQ(out[i], is_root ? expected<T>(op, size, i) : static_cast<T>(99))
+              << "op " << op << ", count " << count << ", root " << root << ", at " << i;
+          ASSERT_EQ(in[i], is_root ? out[i] : kept[i])
+              << "in place, op " << op << ", count " << count << ", root " << root << ", at " << i;
+        }
+      }
+    }
+  });
+}
+
+TEST_P(Ranks, ReduceDouble) {
+  check_reduce<double>(GetParam(), kArithmetic);
+}
+TEST_P(Ranks, ReduceByte) {
+  check_reduce<std::int8_t>(GetParam(), kArithmetic);
+}
+TEST_P(Ranks, ReduceInt) {
+  check_reduce<std::int32_t>(GetParam(), {HEDDLE_SUM, HEDDLE_MAX, HEDDLE_BAND, HEDDLE_BOR, HEDDLE_BXOR});
+}
+
 TEST_P(Ranks, NobodyLeavesABarrierBeforeTheLastEnters) {
   const int size = GetParam();
   std::atomic<int> entered{0};

@@ -108,6 +108,15 @@ TEST(Face, EveryCollective) {
     int root_only = rank == 1 ? 7 : 0;
     comm.bcast(std::span(&root_only, 1), 1);
     EXPECT_EQ(root_only, 7);
+    std::vector<float> reduced(rank == 2 ? 10 : 0);
+    comm.reduce(in, reduced, api::Op::sum, 2);
+    EXPECT_EQ(reduced, std::vector<float>(rank == 2 ? 10 : 0, 3.0F));
+    comm.ireduce(in, reduced, api::Op::max, 2).wait();
+    EXPECT_EQ(reduced, std::vector<float>(rank == 2 ? 10 : 0, 2.0F));
+    std::vector<float> both = in;
+    comm.reduce_in_place(both, api::Op::sum, 1);
+    EXPECT_EQ(both, rank == 1 ? std::vector<float>(10, 3) : in);
+    EXPECT_THROW(comm.reduce(in, both, api::Op::sum, 3), api::Error);
     comm.barrier();
     if (rank == 0) comm.send(std::span<const float>(in), 1);
     if (rank == 1) comm.recv(std::span(out), 0);

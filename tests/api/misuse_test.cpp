@@ -117,19 +117,24 @@ TEST(Misuse, OfHandles) {
     expect_refused(heddle_comm_size(comm, &number), says);
     expect_refused(heddle_allreduce(HEDDLE_IN_PLACE, &number, 1, HEDDLE_INT32, HEDDLE_SUM, comm), says);
     expect_refused(heddle_bcast(&number, 4, 0, comm), says);
+    expect_refused(heddle_reduce(&number, &number, 1, HEDDLE_INT32, HEDDLE_SUM, 0, comm), says);
     expect_refused(heddle_barrier(comm), says);
     expect_refused(heddle_send(&number, 4, 0, comm), says);
     expect_refused(heddle_recv(&number, 4, 0, comm), says);
     expect_refused(heddle_iallreduce(HEDDLE_IN_PLACE, &number, 1, HEDDLE_INT32, HEDDLE_SUM, comm, &request),
                    says);
     expect_refused(heddle_ibcast(&number, 4, 0, comm, &request), says);
+    expect_refused(heddle_ireduce(&number, &number, 1, HEDDLE_INT32, HEDDLE_SUM, 0, comm, &request), says);
     expect_refused(heddle_ibarrier(comm, &request), says);
     expect_refused(
         heddle_allreduce_init(HEDDLE_IN_PLACE, &number, 1, HEDDLE_INT32, HEDDLE_SUM, comm, &request), says);
     expect_refused(heddle_bcast_init(&number, 4, 0, comm, &request), says);
+    expect_refused(heddle_reduce_init(&number, &number, 1, HEDDLE_INT32, HEDDLE_SUM, 0, comm, &request),
+                   says);
     expect_refused(heddle_barrier_init(comm, &request), says);
     expect_refused(heddle_allreduce_algorithm(1, HEDDLE_INT32, HEDDLE_SUM, comm, &name), says);
     expect_refused(heddle_bcast_algorithm(1, comm, &name), says);
+    expect_refused(heddle_reduce_algorithm(1, HEDDLE_INT32, HEDDLE_SUM, comm, &name), says);
   }
   EXPECT_EQ(heddle_comm_destroy(nullptr), HEDDLE_OK);
   expect_refused(heddle_comm_destroy(strange), "not a communicator");
@@ -218,6 +223,16 @@ TEST(Misuse, OfRootsPeersAndBuffers) {
     expect_refused(heddle_bcast(nullptr, 16, 0, comm), "buffer is null");
     expect_refused(heddle_bcast(const_cast<void*>(HEDDLE_IN_PLACE), 16, 0, comm), "HEDDLE_IN_PLACE");
     expect_refused(heddle_bcast(data, SIZE_MAX, 0, comm), "more than memory");
+    const auto reduce = [&](const void* in, void* out, int root) {
+      return heddle_reduce(in, out, 1, HEDDLE_FLOAT32, HEDDLE_SUM, root, comm);
+    };
+    expect_refused(reduce(data, data + 8, 2), "root 2 is not a rank (0 to 1)");
+    expect_refused(reduce(data, data + 8, -1), "root -1");
+    expect_refused(reduce(nullptr, data + 8, 0), "sendbuf is null");
+    expect_refused(reduce(HEDDLE_IN_PLACE, data, 1 - rank), "only the root may pass");
+    expect_refused(reduce(data, nullptr, rank), "recvbuf is null");
+    expect_refused(reduce(data, data + 2, rank), "overlap");
+    expect_refused(heddle_reduce(data, data, 1, HEDDLE_FLOAT32, HEDDLE_BAND, 0, comm), "has no meaning");
     expect_refused(heddle_send(data, 16, 2, comm), "peer 2 is not a rank");
     expect_refused(heddle_send(data, 16, rank, comm), "this rank itself");
     expect_refused(heddle_recv(nullptr, 16, 1 - rank, comm), "data is null");

@@ -34,6 +34,34 @@ TEST_P(Requests, WaitCompletesAndFrees) {
   });
 }
 
+TEST_P(Requests, ReducesToTheRoot) {
+  const int size = GetParam();
+  on_ranks(size, [&](heddle_comm_t comm, int rank) {
+    const int root = size / 2;
+    std::vector<double> in(5'000, rank + 1.0);
+    std::vector<double> out(in.size(), -1);
+    heddle_request_t persistent = nullptr;
+    ASSERT_EQ(heddle_reduce_init(in.data(), rank == root ? out.data() : nullptr, in.size(), HEDDLE_FLOAT64,
+                                 HEDDLE_SUM, root, comm, &persistent),
+              HEDDLE_OK)
+        << heddle_last_error();
+    for (const double times : {1.0, 2.0, 3.0}) {
+      std::fill(in.begin(), in.end(), times * (rank + 1));
+      ASSERT_EQ(heddle_start(persistent), HEDDLE_OK);
+      heddle_request_t once = nullptr;
+      std::vector<double> largest(1);
+      ASSERT_EQ(heddle_ireduce(in.data(), largest.data(), 1, HEDDLE_FLOAT64, HEDDLE_MAX, root, comm, &once),
+                HEDDLE_OK);
+      ASSERT_EQ(heddle_wait(&persistent), HEDDLE_OK) << heddle_last_error();
+      ASSERT_EQ(heddle_wait(&once), HEDDLE_OK) << heddle_last_error();
+      if (rank != root) continue;
+      ASSERT_EQ(out, std::vector<double>(out.size(), times * size * (size + 1) / 2.0));
+      ASSERT_EQ(largest[0], times * size);
+    }
+    ASSERT_EQ(heddle_request_free(&persistent), HEDDLE_OK);
+  });
+}
+
 TEST_P(Requests, TestCompletesAndFrees) {
   const int size = GetParam();
   on_ranks(size, [&](heddle_comm_t comm, int rank) {

@@ -76,7 +76,7 @@ std::vector<Shape> shapes_of(const Algorithm& algorithm, std::int32_t size,
                              const std::vector<std::int32_t>& radices,
                              const std::vector<std::uint32_t>& chunks) {
   std::set<std::int32_t> roots{0};
-  if (algorithm.collective == Collective::bcast) roots.insert({std::min(1, size - 1), size / 2, size - 1});
+  if (has_root(algorithm.collective)) roots.insert({std::min(1, size - 1), size / 2, size - 1});
   const std::vector<std::int32_t> used_radices = worth_trying(algorithm, radices, [](std::int32_t radix) {
     return Shape{0, radix, 1};
   });

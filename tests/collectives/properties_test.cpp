@@ -43,9 +43,11 @@ TEST_P(FoldProperties, RankOrderIsPromisedExactlyWhereItHolds) {
 
 TEST_P(FoldProperties, OnlyBlocksAndMixedNodesOrDomainsFoldOutOfOrder) {
   for (const TopologyView& topology : topologies_of(GetParam(), 7)) {
-    const bool by_nodes = named("two_level") || named("leaders");
+    const bool by_nodes =
+        named("two_level") || named("leaders") || named("two_level_chain") ||
+        (GetParam().collective == Collective::reduce && (named("knomial") || named("chain")));
     const bool expected =
-        !named("ring") &&
+        !named("ring") && (GetParam().collective != Collective::reduce || !named("double_binary_tree")) &&
         ((!named("two_level_ring") && !named("two_level_split")) || topology.nodes() == 1) &&
         !named("split_allgather") && !named("swing") && (!by_nodes || are_runs(TeamKind::node, topology)) &&
         (!named("multi_leader") || are_runs(TeamKind::domain, topology));
@@ -131,12 +133,13 @@ INSTANTIATE_TEST_SUITE_P(Catalog, Properties, testing::ValuesIn(algorithms()),
 
 // Full bandwidth rests on this: nobody receives from below or sends below in both trees.
 TEST(DoubleBinaryTree, NobodyIsAnInnerNodeOfBoth) {
-  for (const Collective collective : {Collective::allreduce, Collective::bcast}) {
+  for (const Collective collective : {Collective::allreduce, Collective::bcast, Collective::reduce}) {
     const bool bcast = collective == Collective::bcast;
+    const bool allreduce = collective == Collective::allreduce;
     const Algorithm& algorithm = *find_algorithm(collective, "double_binary_tree");
     for (std::int32_t size = 2; size <= 300; ++size) {
       const TopologyView topology = TopologyView::flat(size);
-      for (std::int32_t rank = bcast ? 1 : 0; rank < size; ++rank) {
+      for (std::int32_t rank = allreduce ? 0 : 1; rank < size; ++rank) {
         std::set<int> lanes;
         for (const Step& step : algorithm.build(topology, rank, Shape{}).steps) {
           const bool below =

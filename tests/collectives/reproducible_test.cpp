@@ -31,7 +31,8 @@ std::vector<TopologyView> placements_of(std::int32_t size) {
 
 struct Offer {
   std::set<std::uint64_t> folds;
-  std::set<std::string> names;
+  std::set<std::string> names;    // of allreduces
+  std::set<std::string> reduces;  // of reduces
   std::size_t choices = 0;
 };
 
@@ -46,11 +47,17 @@ Offer offered(const TopologyView& topology, bool reproducible, bool team = true)
     for (const bool messages_only : {false, true}) {
       // Requests on one node are the team's as well.
       if (messages_only && team && topology.nodes() == 1) continue;
-      for (const Choice& choice : selector.candidates(Collective::allreduce, bytes, messages_only)) {
-        const std::vector<std::uint64_t> folds = folds_of(topology, built(topology, choice));
-        offer.folds.insert(folds.begin(), folds.end());
-        offer.names.insert(choice.algorithm->name);
-        ++offer.choices;
+      for (const Collective collective : {Collective::allreduce, Collective::reduce}) {
+        for (Choice& choice : selector.candidates(collective, bytes, messages_only)) {
+          for (const std::int32_t root : {0, topology.size() / 2, topology.size() - 1}) {
+            choice.shape.root = root;
+            const std::vector<std::uint64_t> folds = folds_of(topology, built(topology, choice));
+            offer.folds.insert(folds.begin(), folds.end());
+            if (collective == Collective::allreduce) break;
+          }
+          (collective == Collective::reduce ? offer.reduces : offer.names).insert(choice.algorithm->name);
+          ++offer.choices;
+        }
       }
     }
   }
@@ -63,7 +70,7 @@ TEST(Reproducible, AllThatIsOfferedFoldsEveryElementAlike) {
       for (const bool team : {true, false}) {
         const Offer offer = offered(topology, true, team);
         EXPECT_EQ(offer.folds.size(), 1U) << size << " ranks on " << topology.nodes() << " nodes";
-        EXPECT_GE(offer.choices, 3U);
+        EXPECT_GE(offer.choices, 6U);
       }
     }
   }
@@ -81,6 +88,9 @@ TEST(Reproducible, ShortAndLongVectorsHaveAlgorithmsOfTheirOwn) {
   EXPECT_EQ(offered(TopologyView::uniform(1, 6), true).names, Names{"team"});
   EXPECT_EQ(offered(TopologyView::flat(6), true).names, (Names{"recursive_doubling", "rabenseifner"}));
   EXPECT_EQ(offered(blocks(6, 2), true).names, (Names{"two_level", "leaders"}));
+  EXPECT_EQ(offered(TopologyView::uniform(1, 6), true).reduces, Names{"team"});
+  EXPECT_EQ(offered(TopologyView::flat(6), true).reduces, (Names{"binomial", "rabenseifner"}));
+  EXPECT_EQ(offered(blocks(6, 2), true).reduces, (Names{"two_level", "leaders"}));
 }
 
 }  // namespace

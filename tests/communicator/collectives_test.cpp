@@ -1,5 +1,6 @@
 // A communicator's collectives, on one node, on several, on uneven ones; algorithms chosen and forced.
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <atomic>
 #include <chrono>
@@ -32,6 +33,16 @@ void every_collective(Rank& me, Communicator& comm, const std::vector<std::size_
       out = me.rank == root ? terms(root, count, tag) : std::vector<std::int64_t>(count);
       ASSERT_TRUE(comm.bcast(out.data(), count * 8, root).ok());
       ASSERT_EQ(out, terms(root, count, tag)) << "root " << root;
+      me.at("reduce", ++tag);
+      const std::vector<std::int64_t> mine = terms(me.rank, count, tag);
+      const bool is_root = me.rank == root;
+      const bool in_place = is_root && tag % 4 < 2;
+      out = in_place ? mine : std::vector<std::int64_t>(count, -1);
+      const std::int64_t* const from = in_place ? out.data() : mine.data();
+      ASSERT_TRUE(comm.reduce(from, is_root ? out.data() : nullptr, count, DType::i64, Op::sum, root).ok());
+      ASSERT_EQ(out, is_root ? sums(me.size, count, tag) : std::vector<std::int64_t>(count, -1))
+          << "root " << root;
+      ASSERT_EQ(mine, terms(me.rank, count, tag)) << "the input was changed";
     }
   }
 }
@@ -115,6 +126,37 @@ TEST_P(Placement, ForcedAlgorithms) {
   }
 }
 
+// What a reduce folds into on ranks other than its root is not kept for every root.
+TEST(Communicator, ReducesToManyRootsTakeOneScratch) {
+  if (kSlowBuild) GTEST_SKIP() << "sanitizers have memory of their own";
+  constexpr std::size_t kCount = 1 << 20;
+  constexpr std::size_t kVector = kCount * sizeof(double);
+  const auto taken = [] {
+    const struct mallinfo2 now = ::mallinfo2();
+    return now.uordblks + now.hblkhd;
+  };
+  std::atomic<std::size_t> before{0};
+  Party party({1, 2, 3, 4, 5, 6});
+  party.run(quiet(), [&](Rank& me, Communicator& comm) {
+    const std::vector<double> in(kCount, me.rank);
+    std::vector<double> out(kCount);
+    ASSERT_TRUE(comm.barrier().ok());
+    if (me.rank == 0) before = taken();
+    for (int root = 0; root < me.size; ++root) {
+      me.at("root", static_cast<std::uint64_t>(root));
+      ASSERT_TRUE(comm.reduce(in.data(), out.data(), kCount, DType::f64, Op::sum, root).ok());
+      if (me.rank == root) {
+        ASSERT_EQ(out[kCount - 1], 15);
+      }
+    }
+    ASSERT_TRUE(comm.barrier().ok());
+    if (me.rank == 0) {
+      EXPECT_LE(taken() - before, 6 * 3 * kVector);
+    }
+    ASSERT_TRUE(comm.barrier().ok());
+  });
+}
+
 TEST(Communicator, OneRankIsItsOwnWorld) {
   Party party({1});
   party.run(quiet(), [](Rank&, Communicator& comm) {
@@ -126,6 +168,9 @@ TEST(Communicator, OneRankIsItsOwnWorld) {
     EXPECT_TRUE(comm.bcast(&value, 4, 0).ok());
     EXPECT_TRUE(comm.barrier().ok());
     EXPECT_EQ(comm.send(&value, 4, 0).code(), Code::unsupported);
+    out = 0;
+    EXPECT_TRUE(comm.reduce(&value, &out, 1, DType::i32, Op::sum, 0).ok());
+    EXPECT_EQ(out, 4);
     out = 0;
     auto request = comm.allreduce_request(&value, &out, 1, DType::i32, Op::sum);
     ASSERT_TRUE(request.ok());

@@ -40,15 +40,17 @@ TEST(Preferences, ABareNameForcesWhateverHasIt) {
   const Preferences p = with_algorithm("double_binary_tree");
   ASSERT_NE(p.forced_allreduce, nullptr);
   ASSERT_NE(p.forced_bcast, nullptr);
+  ASSERT_NE(p.forced_reduce, nullptr);
   EXPECT_STREQ(p.forced_allreduce->name, "double_binary_tree");
   EXPECT_TRUE(p.complaints.empty());
   EXPECT_EQ(with_algorithm("ring").forced_bcast, nullptr);
 }
 
 TEST(Preferences, AScopedNameForcesOne) {
-  const Preferences p = with_algorithm("allreduce:ring,bcast:chain");
+  const Preferences p = with_algorithm("allreduce:ring,bcast:chain,reduce:knomial");
   EXPECT_STREQ(p.forced_allreduce->name, "ring");
   EXPECT_STREQ(p.forced_bcast->name, "chain");
+  EXPECT_STREQ(p.forced_reduce->name, "knomial");
   EXPECT_TRUE(p.complaints.empty());
 }
 
@@ -60,7 +62,8 @@ TEST(Preferences, WrongNamesAreReportedWithTheKnownOnes) {
       {"sparse:bitmap",
        " is not an algorithm (the nearest is bitmaps); choosing as without it. Known: sparse: "},
       {"bitmaps", " is not an algorithm; choosing as without it. Known: allreduce: "},
-      {"reduce:ring", " is not an algorithm; choosing as without it. Known: allreduce: "},
+      {"reduce:ring", " is not an algorithm of reduce; choosing as without it. Known: reduce: "},
+      {"scan:ring", " is not an algorithm; choosing as without it. Known: allreduce: "},
       {"allreduce:", " is not an algorithm (the nearest is "},
       {":", " is not an algorithm (the nearest is "},
   };
@@ -93,11 +96,14 @@ TEST(TuningFiles, RulesAreRead) {
   const TuningFile file(R"({"version": 1, "rules": [
     {"collective": "allreduce", "algorithm": "ring", "ranks": [2, 8], "nodes": [1, 2], "bytes": [100, 200],
      "chunks": 3, "leaders": 4},
-    {"collective": "bcast", "algorithm": "knomial", "radix": 5}], "streamed_results_from": 123456})");
+    {"collective": "bcast", "algorithm": "knomial", "radix": 5},
+    {"collective": "reduce", "algorithm": "knomial", "radix": 3}], "streamed_results_from": 123456})");
   const auto tuning = read_tuning_file(file.path());
   ASSERT_TRUE(tuning.ok()) << tuning.status().message();
   const std::vector<TuningRule>& rules = tuning->rules;
-  ASSERT_EQ(rules.size(), 2U);
+  ASSERT_EQ(rules.size(), 3U);
+  EXPECT_EQ(rules[2].collective, Collective::reduce);
+  EXPECT_EQ(rules[2].algorithm->collective, Collective::reduce);
   EXPECT_STREQ(rules[0].algorithm->name, "ring");
   EXPECT_EQ(rules[0].shape.chunks, 3U);
   EXPECT_EQ(rules[0].shape.leaders, 4U);
@@ -125,7 +131,7 @@ TEST(TuningFiles, MistakesAreNamed) {
       {R"({"version": 1, "rules": [], "streamed_results_from": "now"})", "\"streamed_results_from\" must be"},
       {R"({"version": 1, "rules": [], "found_once": 1})", "\"found_once\" must be true or false, not 1"},
       {R"({"version": 1, "rules": [{"collective": "gather", "algorithm": "ring"}]})",
-       "\"collective\" must be \"allreduce\" or \"bcast\", not \"gather\""},
+       "\"collective\" must be \"allreduce\", \"bcast\" or \"reduce\", not \"gather\""},
       {R"({"version": 1, "rules": [{"collective": 3}]})", "\"collective\" must be"},
       {R"({"version": 1, "rules": [{"collective": "bcast", "algorithm": "ring"}]})", ", not \"ring\""},
       {R"({"version": 1, "rules": [{"collective": "bcast"}]})", ", and is missing"},

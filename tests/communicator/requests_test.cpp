@@ -73,9 +73,20 @@ TEST_P(Requests, StartedAgainAndAgain) {
     const auto request = allreduce(comm, in, out);
     auto barrier = comm.barrier_request();
     ASSERT_TRUE(barrier.ok());
+    Vector reduced(500);
+    const int root = me.size - 1;
+    const bool is_root = me.rank == root;
+    auto reduce =
+        comm.reduce_request(in.data(), is_root ? reduced.data() : nullptr, 500, DType::i64, Op::sum, root);
+    ASSERT_TRUE(reduce.ok());
     for (std::uint64_t round = 0; round < 50; ++round) {
       me.at("round", round);
       std::ranges::copy(terms(me.rank, 500, round), in.begin());
+      ASSERT_TRUE(reduce.value()->start().ok());
+      ASSERT_TRUE(reduce.value()->wait().ok());
+      if (is_root) {
+        ASSERT_EQ(reduced, sums(me.size, 500, round));
+      }
       ASSERT_TRUE(request->start().ok());
       ASSERT_TRUE(request->wait().ok());
       ASSERT_EQ(out, sums(me.size, 500, round));

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 #include <random>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -107,13 +108,15 @@ class Trial {
     for (int r = 0; r < world.size(); ++r) {
       auto schedule = std::make_shared<const Schedule>(algorithm.build(world.topology(), r, shape));
       in_order_ = schedule->in_order;
+      if (schedule->collective == Collective::reduce) only_at_ = schedule->root;
       executions_.push_back(std::make_unique<Execution>(std::move(schedule), world.of(r)));
     }
   }
 
   bool in_order() const { return in_order_; }
 
-  void allreduce(Payload payload, std::size_t count, bool in_place, std::uint32_t sequence) {
+  // An allreduce or a reduce.
+  void fold(Payload payload, std::size_t count, bool in_place, std::uint32_t sequence) {
     const std::uint64_t seed = sequence;
     std::vector<Bytes> in;
     std::vector<Bytes> out;
@@ -121,26 +124,30 @@ class Trial {
       in.push_back(contribution_of(payload, seed, r, count));
       out.push_back(in_place ? in.back() : Bytes(count * payload_bytes(payload), std::byte{0xcc}));
     }
+    const auto has_result = [&](std::size_t r) { return only_at_ < 0 || std::cmp_equal(only_at_, r); };
     Binding b;
     b.count = count;
     b.element_bytes = payload_bytes(payload);
     b.fold = payload_fold(payload);
     b.sequence = sequence;
     run(b, [&](std::size_t r, Binding& mine) {
-      mine.data = out[r].data();
-      mine.input = in_place ? out[r].data() : in[r].data();
+      mine.data = has_result(r) ? out[r].data() : nullptr;
+      mine.input = in_place && has_result(r) ? out[r].data() : in[r].data();
     });
     if (::testing::Test::HasFatalFailure()) return;
+    const Bytes& result = out[static_cast<std::size_t>(std::max(0, only_at_))];
     for (int r = 0; r < world_.size(); ++r) {
       const auto k = static_cast<std::size_t>(r);
-      ASSERT_TRUE(same_bytes(out[k], out[0])) << "rank " << r << " has other bits than rank 0";
+      if (has_result(k)) {
+        ASSERT_TRUE(same_bytes(out[k], result)) << "rank " << r << " has other bits";
+      }
       ASSERT_TRUE(same_bytes(in[k], contribution_of(payload, seed, r, count)))
           << "rank " << r << ": input changed";
     }
     if (payload == Payload::floats) {
-      ASSERT_TRUE(floats_are_close(out[0], seed, world_.size(), count));
+      ASSERT_TRUE(floats_are_close(result, seed, world_.size(), count));
     } else {
-      ASSERT_TRUE(same_bytes(out[0], folded(payload, seed, world_.size(), count))) << "wrong result";
+      ASSERT_TRUE(same_bytes(result, folded(payload, seed, world_.size(), count))) << "wrong result";
     }
   }
 
@@ -189,6 +196,7 @@ class Trial {
 
   ScheduleWorld& world_;
   bool in_order_ = false;
+  int only_at_ = -1;  // reduce: the root
   std::vector<std::unique_ptr<LateWork>> works_;
   std::vector<std::unique_ptr<Execution>> executions_;
 };
@@ -213,21 +221,35 @@ class CatalogTest : public ::testing::TestWithParam<WorldKind> {
       }
       return;
     }
+    if (a.collective == Collective::reduce) {
+      for (const int root : std::set<int>{0, world.size() / 2, world.size() - 1}) {
+        Shape rooted = shape;
+        rooted.root = root;
+        Trial trial(world, a, rooted);
+        ASSERT_NO_FATAL_FAILURE(
+            fold(trial, root == 0 ? std::vector<std::size_t>{0, p, 1009} : std::vector<std::size_t>{37}))
+            << "root " << root;
+      }
+      return;
+    }
     Trial trial(world, a, shape);
     if (a.collective == Collective::barrier) {
       for (int i = 0; i < 3; ++i)
         ASSERT_NO_FATAL_FAILURE(trial.barrier(++sequence_));
       return;
     }
-    for (const std::size_t count :
-         {std::size_t{0}, std::size_t{1}, p - 1, std::size_t{37}, std::size_t{1009}}) {
+    ASSERT_NO_FATAL_FAILURE(fold(trial, {0, 1, p - 1, 37, 1009}));
+  }
+
+  void fold(Trial& trial, const std::vector<std::size_t>& counts) {
+    for (const std::size_t count : counts) {
       const bool in_place = ++sequence_ % 2 == 0;
-      ASSERT_NO_FATAL_FAILURE(trial.allreduce(Payload::integers, count, in_place, sequence_))
+      ASSERT_NO_FATAL_FAILURE(trial.fold(Payload::integers, count, in_place, sequence_))
           << count << " elements";
-      ASSERT_NO_FATAL_FAILURE(trial.allreduce(Payload::floats, count, !in_place, ++sequence_))
+      ASSERT_NO_FATAL_FAILURE(trial.fold(Payload::floats, count, !in_place, ++sequence_))
           << count << " elements";
       if (!trial.in_order()) continue;
-      ASSERT_NO_FATAL_FAILURE(trial.allreduce(Payload::matrices, count, in_place, ++sequence_))
+      ASSERT_NO_FATAL_FAILURE(trial.fold(Payload::matrices, count, in_place, ++sequence_))
           << count << " elements";
     }
   }
@@ -271,10 +293,10 @@ TEST_P(CatalogTest, LocalStepsThatAreDoneLater) {
         Trial trial(world, a, shape, true);
         for (const std::size_t count : {std::size_t{1}, std::size_t{37}, std::size_t{1009}}) {
           const bool in_place = ++sequence_ % 2 == 0;
-          ASSERT_NO_FATAL_FAILURE(trial.allreduce(Payload::integers, count, in_place, sequence_));
-          ASSERT_NO_FATAL_FAILURE(trial.allreduce(Payload::floats, count, !in_place, ++sequence_));
+          ASSERT_NO_FATAL_FAILURE(trial.fold(Payload::integers, count, in_place, sequence_));
+          ASSERT_NO_FATAL_FAILURE(trial.fold(Payload::floats, count, !in_place, ++sequence_));
           if (trial.in_order()) {
-            ASSERT_NO_FATAL_FAILURE(trial.allreduce(Payload::matrices, count, in_place, ++sequence_));
+            ASSERT_NO_FATAL_FAILURE(trial.fold(Payload::matrices, count, in_place, ++sequence_));
           }
           ++tried;
         }
@@ -300,7 +322,7 @@ TEST_P(CatalogTest, LargeVectors) {
           if (a.collective == Collective::bcast) {
             ASSERT_NO_FATAL_FAILURE(trial.bcast(shape.root, kBytes, ++sequence_));
           } else {
-            ASSERT_NO_FATAL_FAILURE(trial.allreduce(Payload::integers, kElements, true, ++sequence_));
+            ASSERT_NO_FATAL_FAILURE(trial.fold(Payload::integers, kElements, true, ++sequence_));
           }
         }
       }

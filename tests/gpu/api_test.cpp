@@ -66,6 +66,25 @@ TEST(GpuApi, Requests) {
       ASSERT_EQ(out.get(), sum_of(3, kCount));
       ASSERT_EQ(sent.get(), values_of(1, kCount));
 
+      const Array<float> reduced(kind_of(rank, shift + 1), kCount);
+      const bool is_root = rank == shift % 3;
+      heddle_request_t reduce = nullptr;
+      OK(heddle_ireduce(in.data(), is_root ? reduced.data() : nullptr, kCount, HEDDLE_FLOAT32, HEDDLE_SUM,
+                        shift % 3, comm, &reduce));
+      OK(heddle_wait(&reduce));
+      if (is_root) {
+        ASSERT_EQ(reduced.get(), sum_of(3, kCount));
+      }
+      in.set(values_of(rank + 1, kCount));
+      OK(heddle_reduce(in.data(), reduced.data(), kCount, HEDDLE_FLOAT32, HEDDLE_MAX, shift % 3, comm));
+      if (is_root) {
+        ASSERT_EQ(reduced.get(), values_of(1, kCount));
+      }
+      in.set(values_of(rank, kCount));
+      OK(heddle_reduce(is_root ? HEDDLE_IN_PLACE : in.data(), is_root ? in.data() : nullptr, kCount,
+                       HEDDLE_FLOAT32, HEDDLE_SUM, shift % 3, comm));
+      ASSERT_EQ(in.get(), is_root ? sum_of(3, kCount) : values_of(rank, kCount));
+
       heddle_request_t again = nullptr;
       OK(heddle_allreduce_init(HEDDLE_IN_PLACE, in.data(), kCount, HEDDLE_FLOAT32, HEDDLE_SUM, comm, &again));
       for (int i = 0; i < 3; ++i) {

@@ -60,7 +60,7 @@ class Damage {
     shape.radix = pick(2, 4);
     shape.chunks = static_cast<std::uint32_t>(pick(1, 6));
     shape.leaders = static_cast<std::uint32_t>(pick(1, 3));
-    if (algorithm.collective == Collective::bcast) shape.root = pick(0, topology.size() - 1);
+    if (has_root(algorithm.collective)) shape.root = pick(0, topology.size() - 1);
     return shape;
   }
 

@@ -59,7 +59,9 @@ TEST(Dump, NamesTheTeam) {
             "   1  team_allreduce   0          data = fold of data among peers\n");
 }
 
-TEST(Dump, NamesTheRootOfABcast) {
+TEST(Dump, NamesTheRoot) {
+  EXPECT_EQ(dump(test::finished(Builder(Collective::reduce, 1).root(2))),
+            "reduce to rank 2, chunks 1, scratch 0 x 0 chunks, at most 0 open\n");
   EXPECT_EQ(dump(test::finished(Builder(Collective::bcast, 1).root(3))),
             "bcast from rank 3, chunks 1, scratch 0 x 0 chunks, at most 0 open\n");
 }

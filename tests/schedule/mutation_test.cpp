@@ -101,10 +101,11 @@ std::vector<Mutation> header_mutations() {
           {"unit_chunks - 1", [](Schedule& s) { s.unit_chunks -= s.unit_chunks > 0 ? 1 : 0; }},
           {"chunks + 1", [](Schedule& s) { ++s.chunks; }},
           {"chunks - 1", [](Schedule& s) { --s.chunks; }},
-          {"root + 1", [](Schedule& s) { s.root += s.collective == Collective::bcast ? 1 : 0; }},
+          {"root + 1", [](Schedule& s) { s.root += has_root(s.collective) ? 1 : 0; }},
           {"in_order", [](Schedule& s) { s.in_order = !s.in_order; }},
           {"allreduce", [](Schedule& s) { s.collective = Collective::allreduce; }},
-          {"bcast", [](Schedule& s) { s.collective = Collective::bcast; }}};
+          {"bcast", [](Schedule& s) { s.collective = Collective::bcast; }},
+          {"reduce", [](Schedule& s) { s.collective = Collective::reduce; }}};
 }
 
 bool same(const Schedule& a, const Schedule& b) {

@@ -34,7 +34,7 @@ class Meeting {
 
 void ask(Communicator& communicator, ChosenAlgorithms& chosen) {
   chosen.communicator = communicator.describe();
-  for (const Collective collective : {Collective::allreduce, Collective::bcast}) {
+  for (const Collective collective : {Collective::allreduce, Collective::bcast, Collective::reduce}) {
     for (std::size_t bytes = 4; bytes <= kLargest; bytes *= 2) {
       const std::string name = communicator.algorithm(collective, bytes);
       std::vector<SizeRange>& ranges = chosen.ranges;

@@ -114,7 +114,8 @@ bool ShmTeamImpl::poll_small(TeamOp& op) {
     hand_over_(mine.at(bytes), op.in, bytes);
     mine.flag.store(flag_of(op), std::memory_order_release);
     op.published = true;
-    if (bytes >= kPrefetchBytes && op.verb != TeamVerb::bcast) prefetch_to_write(op.out, bytes);
+    const bool folds = op.verb == TeamVerb::allreduce || (op.verb == TeamVerb::reduce && op.root == rank_);
+    if (folds && bytes >= kPrefetchBytes) prefetch_to_write(op.out, bytes);
   }
   if (op.verb == TeamVerb::bcast) {
     if (op.root == rank_) {
