@@ -16,8 +16,6 @@ typedef uintptr_t heddle_word; /* an MPI handle */
 
 // T(X, Name, call, parameters, arguments); C is the type of counts, and R and A are what a request adds.
 #define HEDDLE_STAGED_COLLECTIVES(T, X, C, R, A) \
-  T(X, Reduce, reduce, (const void* in, void* out, C count, heddle_word type, heddle_word op, int root, heddle_word comm R), (in, out, count, \
-    type, op, root, comm A)) \
   T(X, Scan, scan, (const void* in, void* out, C count, heddle_word type, heddle_word op, heddle_word comm R), (in, out, count, type, op, comm A)) \
   T(X, Exscan, exscan, (const void* in, void* out, C count, heddle_word type, heddle_word op, heddle_word comm R), (in, out, count, type, op, comm A)) \
   T(X, Reduce_scatter_block, reduce_scatter_block, (const void* in, void* out, C count, heddle_word type, heddle_word op, heddle_word comm R), \
@@ -81,6 +79,8 @@ typedef uintptr_t heddle_word; /* an MPI handle */
   T(X, Iallreduce, allreduce, (const void* in, void* out, C count, heddle_word type, heddle_word op, heddle_word comm, void* request), (in, out, \
     count, type, op, comm, request)) \
   T(X, Ibcast, bcast, (void* data, C count, heddle_word type, int root, heddle_word comm, void* request), (data, count, type, root, comm, request)) \
+  T(X, Ireduce, reduce, (const void* in, void* out, C count, heddle_word type, heddle_word op, int root, heddle_word comm, void* request), (in, out, \
+    count, type, op, root, comm, request)) \
   T(X, Irecv, irecv, (void* data, C count, heddle_word type, int from, int tag, heddle_word comm, void* request), (data, count, type, from, tag, \
     comm, request)) \
   T(X, Imrecv, imrecv, (void* data, C count, heddle_word type, void* message, void* request), (data, count, type, message, request)) \
@@ -89,7 +89,9 @@ typedef uintptr_t heddle_word; /* an MPI handle */
   T(X, Allreduce_init, allreduce, (const void* in, void* out, C count, heddle_word type, heddle_word op, heddle_word comm, heddle_word info, \
     void* request), (in, out, count, type, op, comm, info, request)) \
   T(X, Bcast_init, bcast, (void* data, C count, heddle_word type, int root, heddle_word comm, heddle_word info, void* request), (data, count, type, \
-    root, comm, info, request))
+    root, comm, info, request)) \
+  T(X, Reduce_init, reduce, (const void* in, void* out, C count, heddle_word type, heddle_word op, int root, heddle_word comm, heddle_word info, \
+    void* request), (in, out, count, type, op, root, comm, info, request))
 
 // Starts of persistent requests, and what may end requests.
 #define HEDDLE_STAGED_ENDS(X) \

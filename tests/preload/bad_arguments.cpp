@@ -55,6 +55,10 @@ void compare(const char* what, const Heddle& heddle, const Host& host, Case kind
   compare(               \
       what, [&] { return MPI_Bcast(__VA_ARGS__); }, [&] { return PMPI_Bcast(__VA_ARGS__); })
 
+#define REDUCE(what, ...) \
+  compare(                \
+      what, [&] { return MPI_Reduce(__VA_ARGS__); }, [&] { return PMPI_Reduce(__VA_ARGS__); })
+
 // MPI forbids buffers that overlap; this host looks for the very same address only, and aborts the job when
 // its own memcpy meets the others. heddle serves them: what the result is, nobody says, but nothing beside it
 // may change.
@@ -110,6 +114,14 @@ void check(MPI_Comm comm) {
 #endif
   ALLREDUCE("order of complex", a, b, 1, MPI_C_FLOAT_COMPLEX, MPI_MAX, comm);
   ALLREDUCE("location of ints", a, b, 1, MPI_INT, MPI_MAXLOC, comm);
+  // What all ranks are told of: a mistake of the root's alone leaves the others' messages behind. (MPICH 4.0
+  // dies of a negative count.)
+  REDUCE("negative root", a, b, 4, MPI_INT, MPI_SUM, -5, comm);
+  REDUCE("root too large", a, b, 4, MPI_INT, MPI_SUM, job::size_of(comm), comm);
+  REDUCE("null op", a, b, 4, MPI_INT, MPI_OP_NULL, 0, comm);
+  REDUCE("bits of floats", a, b, 4, MPI_FLOAT, MPI_BAND, 0, comm);
+  REDUCE("location of ints", a, b, 1, MPI_INT, MPI_MAXLOC, 0, comm);
+  if (!speechless) REDUCE("null type", a, b, 4, MPI_DATATYPE_NULL, MPI_SUM, 0, comm);
   BCAST("negative count", a, -1, MPI_INT, 0, comm);
   BCAST("negative root", a, 4, MPI_INT, -1, comm);
   BCAST("root too large", a, 4, MPI_INT, job::size_of(comm), comm);
@@ -143,6 +155,11 @@ void check(MPI_Comm comm) {
   int sum = 0;
   if (MPI_Allreduce(&a[0], &sum, 1, MPI_INT, MPI_SUM, comm) != MPI_SUCCESS || sum != job::size_of(comm))
     job::fail("after mistakes");
+  sum = -1;
+  const int last = job::size_of(comm) - 1;
+  if (MPI_Reduce(&a[0], &sum, 1, MPI_INT, MPI_SUM, last, comm) != MPI_SUCCESS ||
+      sum != (job::rank_of(comm) == last ? job::size_of(comm) : -1))
+    job::fail("a reduce after mistakes");
 }
 
 }  // namespace
@@ -158,6 +175,7 @@ int main(int argc, char** argv) {
   int b = 0;
   ALLREDUCE("null communicator", &a, &b, 1, MPI_INT, MPI_SUM, MPI_COMM_NULL);
   BCAST("null communicator", &a, 1, MPI_INT, 0, MPI_COMM_NULL);
+  REDUCE("null communicator", &a, &b, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_NULL);
 #ifndef OPEN_MPI
   compare(
       "not a communicator", [&] { return MPI_Allreduce(&a, &b, 1, MPI_INT, MPI_SUM, (MPI_Comm)MPI_INT); },

@@ -25,13 +25,18 @@ constexpr Call kCalls[] = {
     [](Buffers& b, MPI_Comm comm) { return MPI_Bcast(b.out, 8, MPI_INT, 1, comm); },
     [](Buffers& b, MPI_Comm comm) { return MPI_Bcast(b.out, 9, MPI_INT, 0, comm); },
     [](Buffers& /*b*/, MPI_Comm comm) { return MPI_Barrier(comm); },
+    [](Buffers& b, MPI_Comm comm) { return MPI_Reduce(b.in, b.out, 8, MPI_INT, MPI_SUM, 0, comm); },
+    [](Buffers& b, MPI_Comm comm) { return MPI_Reduce(b.in, b.out, 8, MPI_INT, MPI_SUM, 1, comm); },
+    [](Buffers& b, MPI_Comm comm) { return MPI_Reduce(b.in, b.out, 8, MPI_INT, MPI_MAX, 0, comm); },
+    [](Buffers& b, MPI_Comm comm) { return MPI_Reduce(b.in, b.out, 4, MPI_2INT, MPI_MINLOC, 0, comm); },
     // Mistakes of one rank.
     [](Buffers& b, MPI_Comm comm) { return MPI_Bcast(b.out, -1, MPI_INT, 0, comm); },
     [](Buffers& b, MPI_Comm comm) { return MPI_Bcast(b.out, 8, MPI_INT, 100, comm); },
     [](Buffers& b, MPI_Comm comm) { return MPI_Allreduce(b.in, b.in, 8, MPI_INT, MPI_SUM, comm); },
+    [](Buffers& b, MPI_Comm comm) { return MPI_Reduce(b.in, b.out, 8, MPI_INT, MPI_SUM, 100, comm); },
 };
 // What the other ranks call; heddle waits for 0.2 s each time, for its words to arrive.
-constexpr std::size_t kOthers[] = {0, 6, 9};
+constexpr std::size_t kOthers[] = {0, 6, 9, 10};
 
 void fill(Buffers& b) {
   for (int i = 0; i < 64; ++i) {

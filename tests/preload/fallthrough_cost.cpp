@@ -64,9 +64,8 @@ int main(int argc, char** argv) {
         PMPI_Sendrecv(&data, 1, MPI_INT, 0, 0, &out, 1, MPI_INT, 0, 0, MPI_COMM_SELF, MPI_STATUS_IGNORE);
       });
   measure(
-      "a sum of one rank, MPI_Reduce",
-      [&] { MPI_Reduce(&data, &out, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_SELF); },
-      [&] { PMPI_Reduce(&data, &out, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_SELF); });
+      "a sum of one rank, MPI_Scan", [&] { MPI_Scan(&data, &out, 1, MPI_INT, MPI_SUM, MPI_COMM_SELF); },
+      [&] { PMPI_Scan(&data, &out, 1, MPI_INT, MPI_SUM, MPI_COMM_SELF); });
   MPI_Finalize();
   return 0;
 }

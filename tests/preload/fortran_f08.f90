@@ -1,4 +1,4 @@
-! MPI_Allreduce, MPI_Bcast and MPI_Barrier from Fortran 2008 (use mpi_f08), in place and not.
+! MPI_Allreduce, MPI_Bcast, MPI_Reduce and MPI_Barrier from Fortran 2008 (use mpi_f08), in place and not.
 program fortran_f08
   use mpi_f08
   implicit none
@@ -23,6 +23,18 @@ program fortran_f08
     if (rank == ranks - 1) numbers = i
     call MPI_Bcast(numbers, 5, MPI_INTEGER, ranks - 1, MPI_COMM_WORLD, ierr)
     if (any(numbers /= i)) call wrong('bcast')
+    total = -1
+    call MPI_Reduce(mine, total, 3, MPI_DOUBLE_PRECISION, MPI_SUM, ranks - 1, MPI_COMM_WORLD, ierr)
+    if (rank == ranks - 1 .and. any(total /= dble(ranks * i + ranks * (ranks - 1) / 2))) call wrong('reduce')
+    if (rank < ranks - 1 .and. any(total /= -1)) call wrong('reduce elsewhere')
+    numbers = rank + i
+    if (rank == 0) then
+      call MPI_Reduce(MPI_IN_PLACE, numbers, 5, MPI_INTEGER, MPI_MAX, 0, MPI_COMM_WORLD, ierr)
+      if (any(numbers /= ranks - 1 + i)) call wrong('reduce in place')
+    else
+      call MPI_Reduce(numbers, numbers, 5, MPI_INTEGER, MPI_MAX, 0, MPI_COMM_WORLD, ierr)
+      if (any(numbers /= rank + i)) call wrong('reduce of others')
+    end if
     call MPI_Barrier(MPI_COMM_WORLD, ierr)
   end do
   if (rank == 0) print '(a)', 'fortran done'

@@ -21,6 +21,12 @@ void user_operation(MPI_Comm comm) {
   MPI_Allreduce(mine, result, 2, MPI_INT, op, comm);
   if (result[0] != 0 || result[1] != job::size_of(comm) - 1)
     job::fail("user operation: %d %d", result[0], result[1]);
+  const int root = job::size_of(comm) / 2;
+  int at_root[2] = {-1, -1};
+  MPI_Reduce(mine, at_root, 2, MPI_INT, op, root, comm);
+  const bool is_root = job::rank_of(comm) == root;
+  if (at_root[0] != (is_root ? 0 : -1) || at_root[1] != (is_root ? job::size_of(comm) - 1 : -1))
+    job::fail("user operation at one rank: %d %d", at_root[0], at_root[1]);
   MPI_Op_free(&op);
 }
 
@@ -32,6 +38,10 @@ void pairs(MPI_Comm comm) {
   MPI_Allreduce(&mine, &best, 1, MPI_DOUBLE_INT, MPI_MAXLOC, comm);
   const int wanted = job::size_of(comm) > 1 ? 1 : 0;
   if (best.value != wanted || best.place != wanted) job::fail("MPI_MAXLOC: %g at %d", best.value, best.place);
+  best = {-1, -1};
+  MPI_Reduce(&mine, &best, 1, MPI_DOUBLE_INT, MPI_MAXLOC, 0, comm);
+  if (job::rank_of(comm) == 0 && (best.value != wanted || best.place != wanted))
+    job::fail("MPI_MAXLOC at one rank: %g at %d", best.value, best.place);
 }
 
 void intercommunicator() {
@@ -51,6 +61,9 @@ void intercommunicator() {
     const int root = rank % 2 == 1 ? 0 : rank == 0 ? MPI_ROOT : MPI_PROC_NULL;
     MPI_Bcast(&data, 1, MPI_INT, root, inter);
     if (rank % 2 == 1 && data != 42) job::fail("bcast on an intercommunicator");
+    sum = -1;
+    MPI_Reduce(&one, &sum, 1, MPI_INT, MPI_SUM, root, inter);
+    if (sum != (rank == 0 ? remote : -1)) job::fail("reduce on an intercommunicator: %d", sum);
   }
   MPI_Comm_free(&inter);
   MPI_Comm_free(&half);

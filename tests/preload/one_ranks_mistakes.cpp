@@ -15,6 +15,19 @@ int wrong_root(MPI_Comm comm) {
   int x = 0;
   return MPI_Bcast(&x, 1, MPI_INT, job::size_of(comm), comm);
 }
+int wrong_root_of_a_sum(MPI_Comm comm) {
+  int x = 1;
+  int sum = 0;
+  return MPI_Reduce(&x, &sum, 1, MPI_INT, MPI_SUM, -7, comm);
+}
+int aliased_at_the_root(MPI_Comm comm) {
+  int both[2] = {1, 1};
+  return MPI_Reduce(both, both, 2, MPI_INT, MPI_SUM, job::rank_of(comm), comm);
+}
+int one_aliased_at_the_root(MPI_Comm comm) {
+  int both = 1;
+  return MPI_Reduce(&both, &both, 1, MPI_INT, MPI_SUM, job::rank_of(comm), comm);
+}
 int no_such_sum(MPI_Comm comm) {
   float in = 1;
   float out = 0;
@@ -43,7 +56,14 @@ int no_buffer(MPI_Comm comm) {
 }
 #endif
 
-const Mistake kMistakes[] = {negative_count, wrong_root, no_such_sum, no_operation, aliased,
+const Mistake kMistakes[] = {negative_count,
+                             wrong_root,
+                             wrong_root_of_a_sum,
+                             aliased_at_the_root,
+                             one_aliased_at_the_root,
+                             no_such_sum,
+                             no_operation,
+                             aliased,
 #ifndef OPEN_MPI
                              no_buffer,
 #endif
@@ -76,6 +96,10 @@ void check(Mistake mistake, int at) {
     else if (i > 0)
       MPI_Allreduce(&x, &sum, 1, MPI_INT, MPI_SUM, comm);
     if (i > 0 && sum != size * x) job::fail("sum %d after a mistake in %d: %d", i, at, sum);
+    int at_root = -1;
+    MPI_Reduce(&x, &at_root, 1, MPI_INT, MPI_SUM, i % size, comm);
+    if (at_root != (rank == i % size ? size * x : -1))
+      job::fail("reduce %d after a mistake in %d: %d", i, at, at_root);
   }
   if (job::served_by(0, 8, comm) == "host") job::fail("left to the host");
   MPI_Comm_free(&comm);

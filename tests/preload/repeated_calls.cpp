@@ -41,6 +41,11 @@ void check_served(MPI_Comm comm) {
     job::fail("a sum");
   if (MPI_Allreduce(MPI_IN_PLACE, in, kCount, MPI_INT, MPI_SUM, comm) != MPI_SUCCESS || in[1] != out[1])
     job::fail("a sum in place");
+  fill(in);
+  const bool is_root = job::rank_of(comm) == 1;
+  if (MPI_Reduce(is_root ? MPI_IN_PLACE : in, in, kCount, MPI_INT, MPI_SUM, 1, comm) != MPI_SUCCESS ||
+      in[1] != (is_root ? out[1] : 1))
+    job::fail("a reduce");
   MPI_Datatype column;
   MPI_Type_vector(kCount / 2, 1, 2, MPI_INT, &column);
   MPI_Type_commit(&column);
@@ -65,6 +70,10 @@ int main(int argc, char** argv) {
   int* const out = job::rank_of(comm) == 1 ? twice.out : apart;
   if (MPI_Allreduce(twice.in, out, kCount, MPI_INT, MPI_SUM, comm) == MPI_SUCCESS)
     job::fail("another result than the host's is none to be told of");
+  check_served(comm);
+  fill(twice.in);
+  if (MPI_Reduce(twice.in, out, kCount, MPI_INT, MPI_SUM, 1, comm) == MPI_SUCCESS)
+    job::fail("another result of a reduce than the host's is none to be told of");
   check_served(comm);
   MPI_Comm_free(&comm);
   MPI_Finalize();

@@ -4,48 +4,11 @@
 #include <type_traits>
 #include <utility>
 
+#include "interpose/backend/entering.hpp"
+
 namespace heddle::backend {
 
-// ---- Becoming known, and the take-over
-
-// Of a communicator that is not known: the state, or null where the host has served the call. Memory is taken
-// before that: what it has served would count on the other ranks alone if this one ran out of it afterwards.
-template <typename Call>
-CommState* Backend::meet(MPI_Comm comm, const Call& call, int* rc) {
-  CommState* const state = make_ready() ? registry_.take() : nullptr;
-  // (Of a wrong communicator the user's error handler then hears twice.)
-  bool attached = state != nullptr && reproducible_ && attach(comm, state);
-  if (attached) return state;
-  // The host goes first: it knows whether this is a communicator, and what to tell the user if not.
-  *rc = call.host();
-  if (state == nullptr) return nullptr;
-  int error_class = MPI_SUCCESS;
-  if (*rc != MPI_SUCCESS) mpi_.Error_class(*rc, &error_class);
-  attached = error_class != MPI_ERR_COMM && attach(comm, state);
-  if (!attached) registry_.recycle(state);
-  if (attached && state->mode == Mode::counting) (void)call.is_due(*state);
-  return nullptr;
-}
-
-template <typename Call>
-[[gnu::noinline]] CommState* Backend::enter(MPI_Comm comm, const Call& call, int* rc) {
-  CommState* state = registry_.find_fast(comm);
-  if (state == nullptr) state = registry_.find(comm);
-  if (state == nullptr) {
-    state = meet(comm, call, rc);
-    if (state == nullptr) return nullptr;
-  }
-  if (state->mode == Mode::counting && call.is_due(*state)) {
-    take_over(comm, *state);
-    if (compares(*state)) {
-      *rc = compare(call.described(*state), Call::kName, comm, *state);
-      if (*rc != MPI_SUCCESS) return nullptr;
-    }
-  }
-  if (state->mode == Mode::heddle || (state->mode == Mode::partly && call.is_agreed(*state))) return state;
-  *rc = state->mode == Mode::failed ? fail(Status(), comm, *state) : call.host();
-  return nullptr;
-}
+// ---- What counts
 
 // What counts towards the take-over: what heddle would serve, so that the ranks agree. A mistake that one
 // rank makes, and mends, the others know nothing of.
@@ -368,7 +331,8 @@ void Backend::explain_host(Collective collective, Reason reason, CommState& stat
   static constexpr const char* kReasons[] = {"arguments that the host is to judge",
                                              "an operation or datatype that heddle does not serve", "no data",
                                              "more bytes than the host can pack"};
-  const unsigned bit = 1u << (static_cast<unsigned>(reason) * 2 + static_cast<unsigned>(collective));
+  const unsigned bit =
+      1u << (static_cast<unsigned>(reason) * kCollectives + static_cast<unsigned>(collective));
   if ((state.explained & bit) != 0) return;
   state.explained |= bit;
   set_up_->log().info(state.name + ": " + collective_name(collective) +

@@ -30,12 +30,14 @@ class Backend {
   Backend(const Backend&) = delete;
   Backend& operator=(const Backend&) = delete;
 
-  // As MPI_Allreduce, MPI_Bcast and MPI_Barrier, with Count int or MPI_Count. What is not served goes to the
-  // host with the arguments untouched. Any thread.
+  // As MPI_Allreduce, MPI_Bcast, MPI_Reduce and MPI_Barrier, with Count int or MPI_Count. What is not served
+  // goes to the host with the arguments untouched. Any thread.
   template <typename Count>
   int allreduce(const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm);
   template <typename Count>
   int bcast(void* buffer, Count count, MPI_Datatype type, int root, MPI_Comm comm);
+  template <typename Count>
+  int reduce(const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm);
   int barrier(MPI_Comm comm);
 
   // As MPI_Alloc_mem and MPI_Free_mem: large pieces come from memory that the ranks of the node can reach.
@@ -80,11 +82,17 @@ class Backend {
   template <typename Count>
   [[gnu::always_inline]] int bcast_on_host(void* buffer, Count count, MPI_Datatype type, int root,
                                            MPI_Comm comm);
+  template <typename Count>
+  [[gnu::always_inline]] int reduce_on_host(const void* in, void* out, Count count, MPI_Datatype type,
+                                            MPI_Op op, int root, MPI_Comm comm);
   // And with buffers anywhere.
   template <typename Count>
   int allreduce_anywhere(const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm);
   template <typename Count>
   int bcast_anywhere(void* buffer, Count count, MPI_Datatype type, int root, MPI_Comm comm);
+  template <typename Count>
+  int reduce_anywhere(const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op, int root,
+                      MPI_Comm comm);
   // By the entries of vectors that are mostly zeros, which this rank's GPU takes and puts where they lie
   // there; false: the call goes on.
   Result<bool> allreduce_by_entries(StagedSum& sum, MPI_Op op, MPI_Comm comm, bool* asked);
@@ -106,6 +114,11 @@ class Backend {
                                       MPI_Op op, MPI_Comm comm, const std::function<int()>& serve);
   [[gnu::cold]] int bcast_checked(void* buffer, std::int64_t count, MPI_Datatype type, int root,
                                   MPI_Comm comm, const std::function<int()>& serve);
+  [[gnu::cold]] int reduce_checked(const void* in, void* out, std::int64_t count, MPI_Datatype type,
+                                   MPI_Op op, int root, MPI_Comm comm, const std::function<int()>& serve);
+  template <typename Count>
+  [[gnu::always_inline]] int reduce_unchecked(const void* in, void* out, Count count, MPI_Datatype type,
+                                              MPI_Op op, int root, MPI_Comm comm);
   template <typename Count>
   [[gnu::always_inline]] int allreduce_unchecked(const void* in, void* out, Count count, MPI_Datatype type,
                                                  MPI_Op op, MPI_Comm comm);
@@ -118,6 +131,8 @@ class Backend {
                            const CommState& state);
   CollectiveCall described(const void* buffer, std::int64_t count, MPI_Datatype type, int root,
                            const CommState& state);
+  CollectiveCall described(const void* in, const void* out, std::int64_t count, MPI_Datatype type, MPI_Op op,
+                           int root, const CommState& state);
   static bool compares(const CommState& state);
   CommState* comparing(MPI_Comm comm);
   int compare(const CollectiveCall& call, const char* name, MPI_Comm comm, CommState& state);
@@ -140,6 +155,9 @@ class Backend {
   int host_allreduce(const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm);
   template <typename Count>
   int host_bcast(void* buffer, Count count, MPI_Datatype type, int root, MPI_Comm comm);
+  template <typename Count>
+  int host_reduce(const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op, int root,
+                  MPI_Comm comm);
 
   // The state of what heddle serves already, else null.
   CommState* served(MPI_Comm comm) {
@@ -150,6 +168,8 @@ class Backend {
   struct AllreduceCall;
   template <typename Count>
   struct BcastCall;
+  template <typename Count>
+  struct ReduceCall;
   struct BarrierCall;
   // The state when heddle serves `comm`, else null, and then *rc holds the final return code of the call,
   // which the host has served or which has failed.
@@ -171,7 +191,17 @@ class Backend {
   // Buffers of an allreduce that the host is to report: none, in place where that is not allowed, one as both
   // where it reports that. Where it adds up there, some ranks may pass such, and heddle does the same.
   bool is_mistake(const void* in, const void* out, std::int64_t count) const {
-    return in == nullptr || out == nullptr || out == MPI_IN_PLACE || (in == out && count > most_aliased_);
+    return is_mistake(in, out, count, most_aliased_.allreduce);
+  }
+  // The same of a reduce, of which others than the root have no output.
+  bool is_mistake(const void* in, const void* out, std::int64_t count, int root,
+                  const CommState& state) const {
+    if (root < 0 || root >= state.size) return true;
+    return root == state.rank ? is_mistake(in, out, count, most_aliased_.reduce)
+                              : in == nullptr || in == MPI_IN_PLACE;
+  }
+  static bool is_mistake(const void* in, const void* out, std::int64_t count, std::int64_t most_aliased) {
+    return in == nullptr || out == nullptr || out == MPI_IN_PLACE || (in == out && count > most_aliased);
   }
   // The bytes of a call that counts towards the take-over; 0: it does not.
   template <typename Count>
@@ -220,8 +250,8 @@ class Backend {
   std::atomic<bool> has_shut_down_{false};
   std::atomic<bool> checks_{false};  // HEDDLE_CHECK
   int comm_keyval_ = MPI_KEYVAL_INVALID;
-  bool reproducible_ = false;      // HEDDLE_REPRODUCIBLE
-  std::int64_t most_aliased_ = 0;  // HostSelf's
+  bool reproducible_ = false;  // HEDDLE_REPRODUCIBLE
+  HostSelf::Aliased most_aliased_;
   int world_rank_ = 0;
   std::atomic<std::uint64_t> served_calls_{0};  // on communicators that have ended
   std::atomic<std::uint64_t> served_comms_{0};  // which had some

@@ -74,7 +74,7 @@ void Backend::prepare(ParsedConfig parsed, const Log& log, int world_rank) {
     parsed.config.compress.clear();
   }
   const bool opened = self_.open();
-  most_aliased_ = opened ? self_.most_aliased() : 0;
+  most_aliased_ = opened ? self_.most_aliased() : HostSelf::Aliased();
   abi::learn_types(mpi_);
   map_.emplace(mpi_, self_.comm());
   // Of one rank alone, perhaps: it tells the others in the set-up.
@@ -105,8 +105,8 @@ void Backend::introduce(const Log& log, int world_size) const {
   if (!log.wants(LogLevel::info)) return;
   log.info(fmt::format("heddle {} in front of {}, {}", HEDDLE_VERSION_STRING, mpi_.version,
                        alone_ ? "1 rank: there is nothing to serve"
-                              : fmt::format("{} ranks: takes MPI_COMM_WORLD over at its {} allreduce or "
-                                            "bcast, other communicators when that pays",
+                              : fmt::format("{} ranks: takes MPI_COMM_WORLD over at its {} allreduce, "
+                                            "bcast or reduce, other communicators when that pays",
                                             world_size, reproducible_ ? "first" : "third")));
 }
 

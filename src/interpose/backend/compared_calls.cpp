@@ -3,7 +3,7 @@
 // gives.
 #include <cstring>
 
-#include "interpose/backend/backend.hpp"
+#include "interpose/backend/entering.hpp"
 #include "interpose/backend/host_results.hpp"
 
 namespace heddle::backend {
@@ -61,16 +61,6 @@ int Backend::compare(const CollectiveCall& call, const char* name, MPI_Comm comm
   return all_know ? refuse(status, name, comm, MPI_ERR_OTHER) : fail(status, comm, state);
 }
 
-// A rank that heddle's call failed on, or that cannot read what it gave, or has no memory for more, does not
-// come to the host's collectives, where the others would wait for it without end. So all meet by heddle
-// first, whose waits end and say who is missing.
-template <typename Compare>
-int Backend::repeat(const char* name, MPI_Comm comm, CommState& state, const Compare& compare) {
-  if (const Status met = state.communicator->barrier(); !met.ok()) return fail(met, comm, state);
-  const Status status = compare();
-  return status.ok() ? MPI_SUCCESS : refuse(status, name, comm);
-}
-
 int Backend::allreduce_checked(const void* in, void* out, std::int64_t count, MPI_Datatype type, MPI_Op op,
                                MPI_Comm comm, const std::function<int()>& serve) {
   CommState* const state = comparing(comm);
@@ -124,10 +114,11 @@ bool Backend::repeats(const CollectiveCall& call, MPI_Datatype type, MPI_Op op, 
   if (set_up_->config().check != CheckSetting::results || call.count == 0) return false;
   if (call.kind == Kind::bcast) return call.count <= packing_.most_bytes();
   Op mapped{};
-  const TypeRow* const row = call.kind == Kind::allreduce ? map_->find(type, op, &mapped) : nullptr;
+  const bool folds = call.kind == Kind::allreduce || call.kind == Kind::reduce;
+  const TypeRow* const row = folds ? map_->find(type, op, &mapped) : nullptr;
   if (row == nullptr) return false;
   // Who asked for other results gets them.
-  return state.savings == nullptr ||
+  return state.savings == nullptr || call.kind == Kind::reduce ||
          !state.savings->loses(row->type, mapped, call.count * dtype_size(row->type));
 }
 

@@ -54,6 +54,13 @@ Status DeviceBuffers::after_gpu_work(const gpu::Place& place, const void* at) {
   return byte.ok() ? byte->load() : byte.status();
 }
 
+bool DeviceBuffers::may_lie_on_gpu(const void* buffer) {
+  if (buffer == MPI_IN_PLACE) return false;
+  if (buffer == MPI_BOTTOM) return true;
+  const Result<gpu::Place> place = gpu_.place(buffer);
+  return !place.ok() || gpu::needs_image(place->kind);
+}
+
 Status DeviceBuffers::view(void* buffer, std::size_t count, MPI_Datatype type, HostView* out) {
   Span span;
   if (count > 0 && span_of(buffer, count, type, &span)) return view(buffer, span, out);

@@ -54,6 +54,8 @@ class DeviceBuffers {
   // it. A failure is the caller's to report; nothing has happened.
   Status view(void* buffer, std::size_t count, MPI_Datatype type, HostView* out);
   Status view(void* buffer, const Span& span, HostView* out);
+  // From MPI_BOTTOM on it may. What cannot be told is looked at where it counts.
+  bool may_lie_on_gpu(const void* buffer);
   // False where the host is to judge the arguments. `count` is 1 or more.
   bool span_of(const void* buffer, std::size_t count, MPI_Datatype type, Span* out) const;
 

@@ -44,6 +44,16 @@ int bcast_c(void* buffer, std::int64_t count, heddle_word type, int root, heddle
   return backend->bcast<MPI_Count>(buffer, count, type_of(type), root, comm_of(comm));
 }
 
+int reduce(const void* in, void* out, int count, heddle_word type, heddle_word op, int root,
+           heddle_word comm) {
+  return backend->reduce(in, out, count, type_of(type), op_of(op), root, comm_of(comm));
+}
+
+int reduce_c(const void* in, void* out, std::int64_t count, heddle_word type, heddle_word op, int root,
+             heddle_word comm) {
+  return backend->reduce<MPI_Count>(in, out, count, type_of(type), op_of(op), root, comm_of(comm));
+}
+
 int barrier(heddle_word comm) {
   return backend->barrier(comm_of(comm));
 }
@@ -65,10 +75,10 @@ int free_comm(int (*next)(void*), void* comm) {
 }
 
 const char* algorithm(int collective, std::size_t bytes, heddle_word comm) {
-  static constexpr Collective kCollectives[] = {Collective::allreduce, Collective::bcast,
-                                                Collective::barrier};
-  if (collective < 0 || collective >= static_cast<int>(std::size(kCollectives))) return "host";
-  return backend->algorithm(kCollectives[collective], bytes, comm_of(comm));
+  static constexpr Collective kKnown[] = {Collective::allreduce, Collective::bcast, Collective::barrier,
+                                          Collective::reduce};
+  if (collective < 0 || collective >= static_cast<int>(std::size(kKnown))) return "host";
+  return backend->algorithm(kKnown[collective], bytes, comm_of(comm));
 }
 
 }  // namespace
@@ -91,8 +101,9 @@ extern "C" __attribute__((visibility("default"))) int heddle_backend_open(int ab
   const HostMpi mpi = loaded.value();
   backend = new Backend(mpi);
   auto* const staged = new StagedCalls(*backend, *host);
-  *out = {{allreduce, bcast, mpi.Allreduce_c != nullptr ? allreduce_c : nullptr,
-           mpi.Bcast_c != nullptr ? bcast_c : nullptr, barrier, alloc_mem, free_mem},
+  *out = {{allreduce, bcast, reduce, mpi.Allreduce_c != nullptr ? allreduce_c : nullptr,
+           mpi.Bcast_c != nullptr ? bcast_c : nullptr, mpi.Reduce_c != nullptr ? reduce_c : nullptr, barrier,
+           alloc_mem, free_mem},
           end,
           free_comm,
           algorithm,

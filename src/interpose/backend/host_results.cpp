@@ -150,7 +150,7 @@ void HostResults::make_room(std::size_t bytes) {
   host_.resize(std::min(bytes, kPiece));
 }
 
-Status HostResults::allreduce(const RepeatedSum& sum) {
+Status HostResults::compare(const RepeatedSum& sum) {
   const std::size_t element = dtype_size(sum.type);
   Magnitudes magnitudes(sum.op, magnitudes_);
   std::optional<Difference> found;
@@ -166,7 +166,8 @@ Status HostResults::allreduce(const RepeatedSum& sum) {
         magnitudes.set<T>(sum.in, begin, n);
         HEDDLE_TRY(of_host(magnitudes.add_up(mpi_, comm_), "MPI_Allreduce"));
       }
-      const std::size_t k = found ? n : first_other<T>(sum, begin, host_.data(), n, magnitudes, size_);
+      const std::size_t k =
+          found || sum.out == nullptr ? n : first_other<T>(sum, begin, host_.data(), n, magnitudes, size_);
       if (k < n) std::memcpy(found.emplace(Difference{begin + k}).host, host_.data() + k * element, element);
       return {};
     });
@@ -181,10 +182,18 @@ Status HostResults::allreduce(const RepeatedSum& sum) {
                      text_of(at<T>(found->host, 0)));
     });
   }
-  if (who >= 0) return found_by(who);
+  return who >= 0 ? found_by(who) : Status();
+}
+
+Status HostResults::allreduce(const RepeatedSum& sum) {
+  HEDDLE_TRY(compare(sum));
   // What pads a long double is anything.
   if (sum.type == DType::f80 || sum.type == DType::c80) return {};
-  return compare_bits(sum.out, sum.count * element);
+  return compare_bits(sum.out, sum.count * dtype_size(sum.type));
+}
+
+Status HostResults::reduce(const RepeatedSum& sum) {
+  return compare(sum);
 }
 
 // By a hash.

@@ -13,7 +13,7 @@ namespace heddle::backend {
 // An allreduce as the host is to repeat it.
 struct RepeatedSum {
   const void* in;   // of each rank, as it was before the call
-  const void* out;  // heddle's
+  const void* out;  // heddle's; null on ranks that are given nothing
   std::size_t count;
   DType type;
   Op op;
@@ -39,10 +39,14 @@ class HostResults {
   // Accuracy and Stability of Numerical Algorithms, section 4.2); where they may overflow, or an x is no
   // finite number, anything goes. And the bits are to be the same on all ranks.
   Status allreduce(const RepeatedSum& sum);
+  // The same, where the root alone is given something.
+  Status reduce(const RepeatedSum& sum);
   // Bytes, of which each rank has its copy.
   Status bcast(const void* data, std::size_t bytes, int root);
 
  private:
+  // What is common to these: which result differs is told to all, and they all go on where none does.
+  Status compare(const RepeatedSum& sum);
   Status agree(bool found, int* who) const;
   Status compare_bits(const void* out, std::size_t bytes) const;
 

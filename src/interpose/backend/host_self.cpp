@@ -19,15 +19,19 @@ bool HostSelf::open() {
   return false;
 }
 
-std::int64_t HostSelf::most_aliased() const {
+HostSelf::Aliased HostSelf::most_aliased() const {
   // Open MPI 4 reports this on MPI_COMM_WORLD, Open MPI 5 on MPI_COMM_SELF.
   const ErrorsReturned of_world(*mpi_, MPI_COMM_WORLD);
   const ErrorsReturned of_self(*mpi_, MPI_COMM_SELF);
   int values[2] = {};
-  for (int count = 1; count <= 2; ++count) {
-    if (mpi_->Allreduce(values, values, count, MPI_INT, MPI_SUM, comm_) != MPI_SUCCESS) return count - 1;
-  }
-  return std::numeric_limits<std::int64_t>::max();
+  const auto most = [](const auto& call) {
+    for (int count = 1; count <= 2; ++count) {
+      if (call(count) != MPI_SUCCESS) return std::int64_t{count - 1};
+    }
+    return std::numeric_limits<std::int64_t>::max();
+  };
+  return {most([&](int n) { return mpi_->Allreduce(values, values, n, MPI_INT, MPI_SUM, comm_); }),
+          most([&](int n) { return mpi_->Reduce(values, values, n, MPI_INT, MPI_SUM, 0, comm_); })};
 }
 
 void HostSelf::close() {

@@ -19,9 +19,13 @@ class HostSelf {
   // While MPI still works. Nobody may be in progress().
   void close();
 
-  // Of how many elements the host takes one buffer as both of MPI_Allreduce's, which MPI forbids, and adds up
-  // there: MPICH none, unless it checks nothing, Open MPI one.
-  std::int64_t most_aliased() const;
+  // Of how many elements the host takes one buffer as both of a call's, which MPI forbids, and adds up there:
+  // MPICH none, unless it checks nothing; Open MPI one in MPI_Allreduce, and none at the root of MPI_Reduce.
+  struct Aliased {
+    std::int64_t allreduce = 0;
+    std::int64_t reduce = 0;
+  };
+  Aliased most_aliased() const;
 
   // Errors on it are returned.
   MPI_Comm comm() const { return comm_; }

@@ -32,33 +32,28 @@ int StagedCalls::refuse(const Status& status, const char* call, MPI_Comm comm) {
   return backend_.refuse(status, call, comm);
 }
 
-// From MPI_BOTTOM on it may. What cannot be told is looked at where it counts.
-bool StagedCall::may_lie_on_gpu(const void* buffer) const {
-  if (buffer == MPI_IN_PLACE) return false;
-  if (buffer == MPI_BOTTOM) return true;
-  const Result<gpu::Place> place = calls_.buffers_.gpu().place(buffer);
-  return !place.ok() || gpu::needs_image(place->kind);
-}
-
-Ranks StagedCall::ranks(const void* in, const void* out) {
-  if (!may_lie_on_gpu(in) && !may_lie_on_gpu(out)) return {};
-  const HostMpi& mpi = calls_.mpi_;
+Ranks Ranks::of(const HostMpi& mpi, MPI_Comm comm) {
   Ranks found;
   int is_inter = -1;
   // MPICH 5 returns MPI_SUCCESS for a wrong communicator when the user's error handler has returned: the
   // answer tells.
-  if (mpi.Comm_test_inter(comm_, &is_inter) != MPI_SUCCESS || is_inter < 0 ||
-      mpi.Comm_size(comm_, &found.size) != MPI_SUCCESS || mpi.Comm_rank(comm_, &found.rank) != MPI_SUCCESS)
+  if (mpi.Comm_test_inter(comm, &is_inter) != MPI_SUCCESS || is_inter < 0 ||
+      mpi.Comm_size(comm, &found.size) != MPI_SUCCESS || mpi.Comm_rank(comm, &found.rank) != MPI_SUCCESS)
     return {};
   found.is_inter = is_inter != 0;
   found.others = found.size;
-  if (found.is_inter && mpi.Comm_remote_size(comm_, &found.others) != MPI_SUCCESS) return {};
+  if (found.is_inter && mpi.Comm_remote_size(comm, &found.others) != MPI_SUCCESS) return {};
   return found;
+}
+
+Ranks StagedCall::ranks(const void* in, const void* out) {
+  if (!calls_.buffers_.may_lie_on_gpu(in) && !calls_.buffers_.may_lie_on_gpu(out)) return {};
+  return Ranks::of(calls_.mpi_, comm_);
 }
 
 // In the order of MPI-4.1, 8.6: two for each dimension of a grid. Without a topology the host says so.
 Neighbours StagedCall::neighbours(const void* in, const void* out) {
-  if (!may_lie_on_gpu(in) && !may_lie_on_gpu(out)) return {};
+  if (!calls_.buffers_.may_lie_on_gpu(in) && !calls_.buffers_.may_lie_on_gpu(out)) return {};
   const HostMpi& mpi = calls_.mpi_;
   Neighbours found;
   int topology = MPI_UNDEFINED;

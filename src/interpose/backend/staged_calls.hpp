@@ -54,6 +54,10 @@ class StagedCalls {
 
 // The ranks of a communicator, as far as they decide how much data a call has.
 struct Ranks {
+  // Of which nobody knows whether it is one; none where it is not, after the user's error handler has heard
+  // of it.
+  static Ranks of(const HostMpi& mpi, MPI_Comm comm);
+
   int size = 0;
   int rank = -1;
   int others = 0;  // whom data comes from or goes to: all, or those of the other group
@@ -172,7 +176,6 @@ class StagedCall {
  private:
   Area span_of(const void* buffer, std::size_t count, MPI_Datatype type) const;
   void with_front(const void* buffer, Area& area) const;
-  bool may_lie_on_gpu(const void* buffer) const;
   bool load();
   static void add_part(Area& all, Area part, std::ptrdiff_t bytes);
   int fail();

@@ -174,6 +174,8 @@ int PMPI_Alloc_mem(MPI_Aint, MPI_Info, void*);
 int PMPI_Allreduce(const void*, void*, int, MPI_Datatype, MPI_Op, MPI_Comm);
 int PMPI_Allreduce_c(const void*, void*, MPI_Count, MPI_Datatype, MPI_Op, MPI_Comm);
 int PMPI_Barrier(MPI_Comm);
+int PMPI_Reduce(const void*, void*, int, MPI_Datatype, MPI_Op, int, MPI_Comm);
+int PMPI_Reduce_c(const void*, void*, MPI_Count, MPI_Datatype, MPI_Op, int, MPI_Comm);
 int PMPI_Bcast(void*, int, MPI_Datatype, int, MPI_Comm);
 int PMPI_Bcast_c(void*, MPI_Count, MPI_Datatype, int, MPI_Comm);
 int PMPI_Cancel(MPI_Request*);
