@@ -7,6 +7,7 @@
 #include <gloo/barrier.h>
 #include <gloo/broadcast.h>
 #include <gloo/math.h>
+#include <gloo/reduce.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/transport/tcp/device.h>
@@ -86,6 +87,17 @@ void allreduce(const T* in, T* out, std::size_t count, Fold fold) {
   gloo::allreduce(options);
 }
 
+// Also others than the root need an `out`.
+template <typename T>
+void reduce(const T* in, T* out, std::size_t count, int root, Fold fold) {
+  gloo::ReduceOptions options(context());
+  options.setInput(const_cast<T*>(in), count);
+  options.setOutput(out, count);
+  options.setRoot(root);
+  options.setReduceFunction(fold);
+  gloo::reduce(options);
+}
+
 template <typename T>
 void broadcast(T* data, std::size_t count, int root) {
   gloo::BroadcastOptions options(context());
@@ -149,6 +161,15 @@ int MPI_Allreduce(const void* in, void* out, int count, MPI_Datatype type, MPI_O
     } else {
       allreduce(static_cast<const double*>(in), static_cast<double*>(out), n, &gloo::max<double>);
     }
+  });
+}
+
+// Sums of floats.
+int MPI_Reduce(const void* in, void* out, int count, MPI_Datatype /*type*/, MPI_Op /*op*/, int root,
+               MPI_Comm /*comm*/) {
+  return guarded([&] {
+    reduce(static_cast<const float*>(in), static_cast<float*>(out), static_cast<std::size_t>(count), root,
+           &gloo::sum<float>);
   });
 }
 

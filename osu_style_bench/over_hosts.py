@@ -80,8 +80,8 @@ def parse():
     parser.add_argument('--preload', required=True, type=pathlib.Path, help='libheddle_preload.so')
     parser.add_argument('--peer', choices=['openmpi', 'mpich', 'gloo'], default='openmpi', help='what heddle is compared with (default openmpi)')
     parser.add_argument('--under', choices=['openmpi', 'mpich'], default='mpich', help='the MPI that heddle is preloaded into (default mpich)')
-    parser.add_argument('--collective', choices=['allreduce', 'bcast', 'bcast_alone', 'bcast_fixed'], default='allreduce',
-                        help='allreduce or bcast: calls in a row; bcast_alone: each by itself, after all have met; bcast_fixed: in a row, all from rank 0 (default allreduce)')
+    parser.add_argument('--collective', choices=['allreduce', 'reduce', 'bcast', 'bcast_alone', 'bcast_fixed'], default='allreduce',
+                        help='allreduce, reduce or bcast: calls in a row; bcast_alone: each by itself, after all have met; bcast_fixed: in a row, all from rank 0 (default allreduce)')
     parser.add_argument('--hosts', type=whole, default=4, help='network namespaces to make (default 4)')
     parser.add_argument('--ranks-per-host', type=whole, default=1, help='(default 1)')
     parser.add_argument('--rate', default='1gbit', help="of each link, both ways, in tc's words; none: not shaped (default 1gbit)")

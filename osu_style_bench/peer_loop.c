@@ -1,5 +1,5 @@
-/* MPI_Allreduce or MPI_Bcast of floats in a loop, for a look beside an MPI that heddle_allreduce was not
- * built with:
+/* MPI_Allreduce, MPI_Reduce or MPI_Bcast of floats in a loop, for a look beside an MPI that heddle_allreduce
+ * was not built with:
  *
  *     mpicc.openmpi -O2 osu_style_bench/peer_loop.c -o loop.openmpi
  *     mpicc.mpich   -O2 osu_style_bench/peer_loop.c -o loop.mpich
@@ -7,38 +7,50 @@
  *     L=dist/lib/libheddle_preload.so
  *     mpiexec.mpich -bind-to core -n 2 -genv LD_PRELOAD $L ./loop.mpich allreduce 4 16777216
  *
- * Arguments: the collective, the least and the largest size in bytes. The root of a bcast is another rank
- * each time, or it would run ahead. Prints, for each power of two between them, the size and the median over
- * 41 blocks of 4 ms (9, where a call takes 50 ms) of the microseconds of one call on rank 0. Bcasts in a row
- * overlap each other between nodes: "bcast_alone" times each by itself, after all have met, until the slowest
- * rank has it, and prints the median of 41 to 2000 in about a second. Those of "bcast_fixed", in a row as
- * well, all come from rank 0, which does run ahead: their block takes what it takes the slowest rank. Buffers
- * are fresh as in heddle_allreduce: 63 of each kind in turn, or as many (odd) as 128 MiB hold. After the last
- * block of a size one more call is checked, by when the library that serves it is the one that was timed;
- * where its result is wrong no time is printed, and the status is 1. */
+ * Arguments: the collective, the least and the largest size in bytes. The root of a bcast or reduce is
+ * another rank each time, or some would run ahead. Prints, for each power of two between them, the size and
+ * the median over 41 blocks of 4 ms (9, where a call takes 50 ms) of the microseconds of one call on rank 0.
+ * Bcasts in a row overlap each other between nodes: "bcast_alone" times each by itself, after all have met,
+ * until the slowest rank has it, and prints the median of 41 to 2000 in about a second. Those of
+ * "bcast_fixed", in a row as well, all come from rank 0, which does run ahead: their block takes what it
+ * takes the slowest rank. Buffers are fresh as in heddle_allreduce: 63 of each kind in turn, or as many (odd)
+ * as 128 MiB hold. After the last block of a size one more call is checked, by when the library that serves
+ * it is the one that was timed; where its result is wrong no time is printed, and the status is 1. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { kBlocks = 41, kFewBlocks = 9, kMostAlone = 2000, kMostBuffers = 63, kLine = 64, kPage = 4096 };
+enum {
+  kBlocks = 41,
+  kFewBlocks = 9,
+  kMostAlone = 2000,
+  kMostBuffers = 63,
+  kLine = 64,
+  kPage = 4096,
+  kPeriod = 11
+};
 
 static const double kSlow = 50e-3;
 
+typedef enum { kAllreduce, kReduce, kBcast } Collective;
+
 typedef struct {
+  Collective collective;
   char* in;
   char* out;
   size_t stride;
   size_t buffers;
   size_t next;
   int count;
-  int root;  /* of the next bcast; -1: allreduce */
+  int root;  /* of the next bcast or reduce */
   int moves; /* the root */
   int ranks;
 } Pool;
 
-static Pool make_pool(size_t bytes, int bcast, int moves) {
+static Pool make_pool(size_t bytes, Collective collective, int moves) {
   Pool p = {0};
+  p.collective = collective;
   p.stride = (bytes + kLine - 1) / kLine * kLine + kLine;
   p.buffers = ((size_t)128 << 20) / p.stride;
   if (p.buffers > kMostBuffers) p.buffers = kMostBuffers;
@@ -46,7 +58,6 @@ static Pool make_pool(size_t bytes, int bcast, int moves) {
   /* Odd, or each of two roots would have half of them. */
   if (p.buffers > 2 && p.buffers % 2 == 0) --p.buffers;
   p.count = (int)(bytes / sizeof(float));
-  p.root = bcast ? 0 : -1;
   p.moves = moves;
   MPI_Comm_size(MPI_COMM_WORLD, &p.ranks);
   const size_t all = (p.buffers * p.stride + kPage - 1) / kPage * kPage;
@@ -58,45 +69,58 @@ static Pool make_pool(size_t bytes, int bcast, int moves) {
   return p;
 }
 
-/* Seconds of one of `calls` calls. */
+/* All have an `out`, though only the root's gets something: gloo wants it. */
+static void call(const Pool* p, const void* in, void* out) {
+  switch (p->collective) {
+    case kAllreduce:
+      MPI_Allreduce(in, out, p->count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+      break;
+    case kReduce:
+      MPI_Reduce(in, out, p->count, MPI_FLOAT, MPI_SUM, p->root, MPI_COMM_WORLD);
+      break;
+    case kBcast:
+      MPI_Bcast(out, p->count, MPI_FLOAT, p->root, MPI_COMM_WORLD);
+      break;
+  }
+}
+
+/* Seconds of one of `calls` calls, or a few more: the root of a reduce waits, and others may not, so each
+ * rank is it as often. */
 static double block(Pool* p, long calls) {
+  if (p->collective == kReduce) calls = (calls + p->ranks - 1) / p->ranks * p->ranks;
   const double start = MPI_Wtime();
   for (long i = 0; i < calls; ++i) {
-    char* out = p->out + p->next * p->stride;
-    if (p->root < 0) {
-      MPI_Allreduce(p->in + p->next * p->stride, out, p->count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-    } else {
-      MPI_Bcast(out, p->count, MPI_FLOAT, p->root, MPI_COMM_WORLD);
-      if (p->moves) p->root = p->root + 1 == p->ranks ? 0 : p->root + 1;
-    }
+    call(p, p->in + p->next * p->stride, p->out + p->next * p->stride);
+    if (p->moves) p->root = p->root + 1 == p->ranks ? 0 : p->root + 1;
     p->next = p->next + 1 == p->buffers ? 0 : p->next + 1;
   }
   return (MPI_Wtime() - start) / (double)calls;
 }
 
-/* One more call of the kind that was measured, with numbers that tell ranks and places apart, whose sums are
- * exact: whoever is measured gives what MPI must. All ranks get the same answer. What the buffers hold is
- * lost. */
+/* What `rank` has at `index`. Ranks and places are told apart, sums are exact, and no rank is missing from
+ * one unseen. */
+static float number(int index, int rank) {
+  return (float)((index * 7L + rank * 3) % kPeriod + 1);
+}
+
+/* One more call of the kind that was measured: whoever is measured gives what MPI must. All ranks get the
+ * same answer. What the buffers hold is lost. */
 static int right(Pool* p, int rank) {
-  enum { kPeriod = 11 };
   float* in = (float*)(p->in + p->next * p->stride);
   float* out = (float*)(p->out + p->next * p->stride);
-  const int bcast = p->root >= 0;
+  const int bcast = p->collective == kBcast;
+  const int looks = p->collective != kReduce || rank == p->root;
   int wrong = 0;
   for (int i = 0; i < p->count; ++i) {
-    in[i] = (float)((i * 7L + rank * 3) % kPeriod);
+    in[i] = number(i, rank);
     out[i] = bcast && rank == p->root ? in[i] : -1;
   }
-  if (bcast) {
-    MPI_Bcast(out, p->count, MPI_FLOAT, p->root, MPI_COMM_WORLD);
-  } else {
-    MPI_Allreduce(in, out, p->count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-  }
+  call(p, in, out);
   float sums[kPeriod] = {0};
   for (int i = 0; i < kPeriod; ++i)
     for (int r = bcast ? p->root : 0; r < (bcast ? p->root + 1 : p->ranks); ++r)
-      sums[i] += (float)((i * 7L + r * 3) % kPeriod);
-  for (int i = 0; i < p->count; ++i)
+      sums[i] += number(i, r);
+  for (int i = 0; looks && i < p->count; ++i)
     wrong += out[i] != sums[i % kPeriod];
   if (wrong != 0) fprintf(stderr, "rank %d: %d of %d results are wrong\n", rank, wrong, p->count);
   const double mine = wrong;
@@ -128,7 +152,7 @@ static double median_us(Pool* p) {
   for (int i = 0; i < blocks; ++i) {
     double mine = block(p, calls);
     samples[i] = mine * 1e6;
-    if (p->root < 0 || p->moves) continue;
+    if (p->moves) continue;
     /* All meet in it as well. */
     MPI_Allreduce(&mine, &samples[i], 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     samples[i] *= 1e6;
@@ -162,17 +186,20 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   const int alone = argc == 4 && strcmp(argv[1], "bcast_alone") == 0;
   const int fixed = argc == 4 && strcmp(argv[1], "bcast_fixed") == 0;
+  const int reduce = argc == 4 && strcmp(argv[1], "reduce") == 0;
   const int bcast = alone || fixed || (argc == 4 && strcmp(argv[1], "bcast") == 0);
-  if (argc != 4 || (!bcast && strcmp(argv[1], "allreduce") != 0)) {
+  const Collective collective = bcast ? kBcast : reduce ? kReduce : kAllreduce;
+  if (argc != 4 || (collective == kAllreduce && strcmp(argv[1], "allreduce") != 0)) {
     if (rank == 0)
-      fprintf(stderr, "usage: %s allreduce|bcast|bcast_alone|bcast_fixed MIN MAX   (bytes)\n", argv[0]);
+      fprintf(stderr, "usage: %s allreduce|reduce|bcast|bcast_alone|bcast_fixed MIN MAX   (bytes)\n",
+              argv[0]);
     MPI_Abort(MPI_COMM_WORLD, 2);
   }
   const size_t most = strtoul(argv[3], NULL, 10);
   int good = 1;
   for (size_t bytes = strtoul(argv[2], NULL, 10); good && bytes >= sizeof(float) && bytes <= most;
        bytes *= 2) {
-    Pool pool = make_pool(bytes, bcast, !fixed);
+    Pool pool = make_pool(bytes, collective, !fixed);
     const double us = alone ? median_alone_us(&pool) : median_us(&pool);
     good = right(&pool, rank);
     if (good && rank == 0) printf("%zu %.3f\n", bytes, us);

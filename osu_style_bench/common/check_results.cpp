@@ -110,6 +110,28 @@ bool allreduce_in_place_is_right(const Job& job, Side& side, Kind kind, Dtype dt
   });
 }
 
+// Each rank is the root once. Only the root has a result, and nobody's input changes.
+bool reduce_is_right(const Job& job, Side& side, Dtype dtype, std::size_t bytes, BufferPool& send,
+                     BufferPool& receive) {
+  return with_type(dtype, [&]<typename T>(T) {
+    const std::size_t count = bytes / sizeof(T);
+    bool good = true;
+    for (int root = 0; root < job.size(); ++root) {
+      const bool receives = root == job.rank();
+      void* const input = send.next();
+      void* const output = receives ? receive.next() : nullptr;
+      Message<T> sent(send, input, count);
+      sent.fill(job.rank());
+      Message<T> result(receive, output, count);
+      if (receives) result.poison();
+      side.reduce(input, output, count, root);
+      good = (!receives || result.holds_sum(0, job.size() - 1)) && good;
+      good = sent.holds_sum(job.rank(), job.rank()) && good;
+    }
+    return job.all(good);
+  });
+}
+
 bool bcast_is_right(const Job& job, Side& side, Kind kind, Dtype dtype, std::size_t bytes,
                     BufferPool& buffers) {
   return with_type(dtype, [&]<typename T>(T) {
@@ -134,6 +156,7 @@ bool bcast_is_right(const Job& job, Side& side, Kind kind, Dtype dtype, std::siz
 
 bool collective_is_right(const Job& job, Side& side, Kind kind, Dtype dtype, std::size_t bytes,
                          BufferPool& send, BufferPool* receive) {
+  if (kind == Kind::reduce) return reduce_is_right(job, side, dtype, bytes, send, *receive);
   if (!reduces(kind)) return bcast_is_right(job, side, kind, dtype, bytes, send);
   return receive == nullptr ? allreduce_in_place_is_right(job, side, kind, dtype, bytes, send)
                             : allreduce_is_right(job, side, kind, dtype, bytes, send, *receive);

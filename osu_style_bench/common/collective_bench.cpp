@@ -54,6 +54,8 @@ void CollectiveBench::call(Side& side) {
     side.barrier();
   } else if (options_.kind == Kind::bcast) {
     side.bcast(send_.next(), count_, root_);
+  } else if (options_.kind == Kind::reduce) {
+    side.reduce(send_.next(), job_.rank() == root_ ? receive_->next() : nullptr, count_, root_);
   } else if (options_.in_place) {
     side.allreduce(side.in_place(), send_.next(), count_);
   } else {
@@ -64,10 +66,10 @@ void CollectiveBench::call(Side& side) {
 // Untimed calls lead in and out. After `lead_in` of them the caches hold what this side left there, not the
 // other one, and no rank is still busy with that; and until all ranks have stopped their clocks none can
 // leave those at the end, so that no rank goes on to something that takes a core from another's measurement.
-// A bcast needs one from every root for that, also where those that are timed have one root: after as many as
-// there are ranks that is rank 0 again.
+// A bcast or reduce needs one of every root for that, also where those that are timed have one root: after as
+// many as there are ranks that is rank 0 again.
 double CollectiveBench::block(Side& side, long calls, long lead_in) {
-  const bool moves = options_.kind == Kind::bcast;
+  const bool moves = options_.has_root();
   const auto one = [&](bool moving) {
     call(side);
     if (moving) root_ = root_ + 1 == job_.size() ? 0 : root_ + 1;
@@ -85,9 +87,9 @@ double CollectiveBench::block(Side& side, long calls, long lead_in) {
   return seconds;
 }
 
-// All roots take part in every sample of a bcast, and in what leads in and out.
+// All roots take part in every sample of a bcast or reduce, and in what leads in and out.
 long CollectiveBench::least_calls() const {
-  return options_.kind == Kind::bcast ? job_.size() : 1;
+  return options_.has_root() ? job_.size() : 1;
 }
 
 long CollectiveBench::calls_to_lead_in(double seconds_per_call) const {

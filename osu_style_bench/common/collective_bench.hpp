@@ -22,9 +22,9 @@ class CollectiveBench {
   // is 0.
   PlainRow measure(Side& side, std::size_t bytes);
 
-  // Blocks of back-to-back calls on either side in turn, the order swapped each round. The root of a bcast
-  // moves on with every call, so that no rank can run ahead, unless it shall be a fixed one. Both sides use
-  // the same buffers.
+  // Blocks of back-to-back calls on either side in turn, the order swapped each round. The root of a bcast or
+  // reduce moves on with every call, so that no rank can run far ahead, unless it shall be a fixed one. Both
+  // sides use the same buffers.
   ComparedRow compare(Side& host, Side& heddle, std::size_t bytes);
 
  private:

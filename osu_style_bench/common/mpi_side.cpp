@@ -24,6 +24,20 @@ MPI_Datatype mpi_type(Dtype dtype) {
   return MPI_BYTE;
 }
 
+// As the preload library's query knows blocking collectives (src/interpose/backend_abi.h).
+int number_of(Kind kind) {
+  switch (kind) {
+    case Kind::bcast:
+      return 1;
+    case Kind::barrier:
+      return 2;
+    case Kind::reduce:
+      return 3;
+    default:
+      return 0;
+  }
+}
+
 constexpr int kTag = 1;
 constexpr MPI_Comm kWorld = MPI_COMM_WORLD;
 
@@ -91,6 +105,9 @@ class MpiSide final : public MessageSide {
   void allreduce(const void* send, void* receive, std::size_t count) override {
     MPI_Allreduce(send, receive, static_cast<int>(count), type_, MPI_SUM, kWorld);
   }
+  void reduce(const void* send, void* receive, std::size_t count, int root) override {
+    MPI_Reduce(send, receive, static_cast<int>(count), type_, MPI_SUM, root, kWorld);
+  }
   void bcast(void* buffer, std::size_t count, int root) override {
     MPI_Bcast(buffer, static_cast<int>(count), type_, root, kWorld);
   }
@@ -102,8 +119,7 @@ class MpiSide final : public MessageSide {
     if (query == nullptr) return "-";
     // Handles travel as machine words: an integer of MPICH's family, a pointer elsewhere.
     auto* const word = reinterpret_cast<void*>((std::uintptr_t)kWorld);
-    const int collective = reduces(kind) ? 0 : kind == Kind::barrier ? 2 : 1;
-    const char* name = query(collective, count * size_of(dtype_), word);
+    const char* name = query(number_of(kind), count * size_of(dtype_), word);
     return name == nullptr ? "-" : name;
   }
 };
@@ -114,6 +130,9 @@ class HostSide final : public MessageSide {
   const char* name() const override { return "MPI"; }
   void allreduce(const void* send, void* receive, std::size_t count) override {
     PMPI_Allreduce(send, receive, static_cast<int>(count), type_, MPI_SUM, kWorld);
+  }
+  void reduce(const void* send, void* receive, std::size_t count, int root) override {
+    PMPI_Reduce(send, receive, static_cast<int>(count), type_, MPI_SUM, root, kWorld);
   }
   void bcast(void* buffer, std::size_t count, int root) override {
     PMPI_Bcast(buffer, static_cast<int>(count), type_, root, kWorld);

@@ -78,6 +78,9 @@ class NativeSide final : public Side {
     check("heddle_allreduce", heddle_allreduce(send, receive, count, type_, HEDDLE_SUM, comm_.get()));
   }
   const void* in_place() const override { return HEDDLE_IN_PLACE; }
+  void reduce(const void* send, void* receive, std::size_t count, int root) override {
+    check("heddle_reduce", heddle_reduce(send, receive, count, type_, HEDDLE_SUM, root, comm_.get()));
+  }
   void bcast(void* buffer, std::size_t count, int root) override {
     check("heddle_bcast", heddle_bcast(buffer, count * width_, root, comm_.get()));
   }
@@ -134,8 +137,9 @@ class NativeSide final : public Side {
     if (kind == Kind::barrier) return "-";
     const char* name = "-";
     const heddle_status status =
-        reduces(kind) ? heddle_allreduce_algorithm(count, type_, HEDDLE_SUM, comm_.get(), &name)
-                      : heddle_bcast_algorithm(count * width_, comm_.get(), &name);
+        kind == Kind::reduce ? heddle_reduce_algorithm(count, type_, HEDDLE_SUM, comm_.get(), &name)
+        : reduces(kind)      ? heddle_allreduce_algorithm(count, type_, HEDDLE_SUM, comm_.get(), &name)
+                             : heddle_bcast_algorithm(count * width_, comm_.get(), &name);
     return status == HEDDLE_OK ? name : "-";
   }
 

@@ -40,6 +40,8 @@ const char* description(Kind kind) {
       return "Bandwidth between two ranks, both directions at once.";
     case Kind::allreduce:
       return "Latency of allreduce (sum).";
+    case Kind::reduce:
+      return "Latency of reduce (sum).";
     case Kind::bcast:
       return "Latency of bcast.";
     case Kind::barrier:
@@ -172,11 +174,13 @@ void declare(CLI::App& app, Options& options, Texts& texts) {
         ->check(options.has_messages() ? CLI::IsMember({"mpi", "staged"}) : CLI::IsMember({"mpi"}));
     app.add_option("--rounds", texts.rounds, "of --vs: blocks of each side (default 41)")
         ->check(CLI::Range(6, 10000));
-    if (options.kind == Kind::bcast) {
+    if (options.has_root()) {
       app.add_option(
              "--root", texts.root,
-             "of --vs: 'moving', another rank for each call; 'fixed', rank 0, which may run ahead of the "
-             "others (default moving)")
+             fmt::format("of --vs: 'moving', another rank for each call; 'fixed', rank 0, {} (default "
+                         "moving)",
+                         options.reduces() ? "of which the others may run ahead"
+                                           : "which may run ahead of the others"))
           ->check(CLI::IsMember({"fixed", "moving"}));
     }
   }
@@ -307,6 +311,8 @@ const char* program_name(Kind kind) {
       return "heddle_bibw";
     case Kind::allreduce:
       return "heddle_allreduce";
+    case Kind::reduce:
+      return "heddle_reduce";
     case Kind::bcast:
       return "heddle_bcast";
     case Kind::barrier:

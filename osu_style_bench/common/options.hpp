@@ -9,9 +9,9 @@
 
 namespace heddle::bench {
 
-enum class Kind { latency, bandwidth, bidirectional, allreduce, bcast, barrier, iallreduce, ibcast };
+enum class Kind { latency, bandwidth, bidirectional, allreduce, reduce, bcast, barrier, iallreduce, ibcast };
 constexpr bool reduces(Kind kind) {
-  return kind == Kind::allreduce || kind == Kind::iallreduce;
+  return kind == Kind::allreduce || kind == Kind::reduce || kind == Kind::iallreduce;
 }
 
 // Where buffers lie: in the host's memory, a GPU's, or one that host and GPU share.
@@ -45,7 +45,7 @@ struct Options {
   bool warm_buffers = false;
   int window = 64;                    // messages in flight in the bandwidth tests
   int tests = 0;                      // of non-blocking collectives: looks at the request while computing
-  bool fixed_root = false;            // of --vs: bcasts from rank 0 alone, as many programs make them
+  bool fixed_root = false;            // of --vs: rank 0 alone, as in many programs
   int rounds = 41;                    // of --vs: blocks of each side
   double max_seconds = 1.0;           // for each size and each side
   bool in_place = false;              // of allreduce: what is sent lies where the sum goes
@@ -59,6 +59,7 @@ struct Options {
   bool collective() const {
     return reduces() || kind == Kind::bcast || kind == Kind::ibcast || kind == Kind::barrier;
   }
+  bool has_root() const { return kind == Kind::bcast || kind == Kind::ibcast || kind == Kind::reduce; }
   bool has_messages() const { return kind != Kind::barrier; }
   // Of buffers to send and to receive; a bcast's are both, and those of a sum in place.
   std::size_t pools() const { return (reduces() && !in_place) || !collective() ? 2 : 1; }

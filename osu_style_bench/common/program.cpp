@@ -47,7 +47,9 @@ bool preload_serves(const Options& options) {
   std::optional<BufferPool> receive;
   if (options.reduces()) receive.emplace(0, bytes, options.dtype);
   for (int call = 0; call < kTakenOver; ++call) {
-    if (options.reduces()) {
+    if (options.kind == Kind::reduce) {
+      side->reduce(send.next(), receive->next(), bytes / width, 0);
+    } else if (options.reduces()) {
       side->allreduce(send.next(), receive->next(), bytes / width);
     } else {
       side->bcast(send.next(), bytes / width, 0);
@@ -92,8 +94,8 @@ Sides make_sides(const Job& job, const Options& options, Device* device, std::st
                     name_of(options.place),
                     options.versus == Versus::mpi
                         ? "compare with --vs staged"
-                        : "measure heddle's own API with --native, or heddle_allreduce and heddle_bcast with "
-                          "LD_PRELOAD=libheddle_preload.so");
+                        : "measure heddle's own API with --native, or heddle_allreduce, heddle_reduce and "
+                          "heddle_bcast with LD_PRELOAD=libheddle_preload.so");
     return sides;
   }
   if (device != nullptr && (native || served) && !heddle_takes_gpu_memory(job, options.place, problem))

@@ -29,6 +29,8 @@ const char* title(Kind kind) {
       return "Bi-Directional Bandwidth Test";
     case Kind::allreduce:
       return "Allreduce Latency Test";
+    case Kind::reduce:
+      return "Reduce Latency Test";
     case Kind::bcast:
       return "Broadcast Latency Test";
     case Kind::barrier:
@@ -249,7 +251,7 @@ bool Report::write_json(std::string& problem) const {
       {"memory_allowed_bytes", memory_},
       {"memory_allocated_bytes",
        pools * BufferPool::size(memory_ / pools, options_.max_bytes, options_.most_buffers)}};
-  if (options_.kind == Kind::bcast || options_.kind == Kind::ibcast)
+  if (options_.has_root())
     document["settings"]["root"] = options_.compares() && !options_.fixed_root ? "moving" : "fixed";
   document["rows"] = json::array();
   for (const PlainRow& row : plain_)

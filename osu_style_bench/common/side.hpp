@@ -21,6 +21,8 @@ class Side {
   virtual void allreduce(const void* send, void* receive, std::size_t count) = 0;  // sum
   // As `send` of allreduce: what is sent lies where the sum goes. Null where the side has no such thing.
   virtual const void* in_place() const { return nullptr; }
+  // Sum. `receive` is not looked at but on the root, and may be null elsewhere.
+  virtual void reduce(const void* send, void* receive, std::size_t count, int root) = 0;
   virtual void bcast(void* buffer, std::size_t count, int root) = 0;
   virtual void barrier() = 0;
   // Non-blocking: at most one is open at a time; `finish` waits for it, `test` moves it and says whether it

@@ -24,6 +24,11 @@ class StagedSide final : public Side {
     inner_->allreduce(in_, out_, count);
     device_.put(receive, out_, count * width_);
   }
+  void reduce(const void* send, void* receive, std::size_t count, int root) override {
+    device_.get(in_, send, count * width_);
+    inner_->reduce(in_, out_, count, root);
+    if (job_.rank() == root) device_.put(receive, out_, count * width_);
+  }
   void bcast(void* buffer, std::size_t count, int root) override {
     if (job_.rank() == root) device_.get(in_, buffer, count * width_);
     inner_->bcast(in_, count, root);

@@ -1,6 +1,6 @@
 """Runs the benchmarks with buffers on a GPU, which here is the double of CUDA's driver: rows are right, and what cannot be says why.
 
-usage: device_programs_test.py MPIEXEC DOUBLE PRELOAD PROGRAM...      DOUBLE: its libcuda.so.1; the first programs: allreduce and bcast, the last: sparse_allreduce
+usage: device_programs_test.py MPIEXEC DOUBLE PRELOAD PROGRAM...      DOUBLE: its libcuda.so.1; the first programs: allreduce, bcast and reduce, the last: sparse_allreduce
 """
 import os
 import pathlib
@@ -42,7 +42,7 @@ def main():
         memory = ["device", "managed"][number % 2]
         check_rows(text_of([*launch, program, "--native", "-d", place, "-i", "9", *QUICK], double, 0), memory)
     staged = ["-d", "cuda", "--vs", "staged", "--rounds", "6", "-i", "6", *QUICK]
-    for program in programs[:2]:
+    for program in programs[:3]:
         preloaded = ["-genv", "LD_PRELOAD", preload]
         for command in ([*launch, program], [mpiexec, *preloaded, "-n", "2", program]):
             text = text_of([*command, *staged], double, 0)

@@ -133,13 +133,16 @@ TEST_F(InAJob, WarmUpEndsWithItsTimeAndForgetsTheFirstCall) {
 }
 
 // One rank's library, which spoils one element if told to.
-class FakeSide final : public Side {
+class FakeSide : public Side {
  public:
   explicit FakeSide(std::size_t width, bool spoil) : width_(width), spoil_(spoil) {}
   const char* name() const override { return "fake"; }
   void allreduce(const void* send, void* receive, std::size_t count) override {
     std::memcpy(receive, send, count * width_);
     spoil(receive, count);
+  }
+  void reduce(const void* send, void* receive, std::size_t count, int) override {
+    allreduce(send, receive, count);
   }
   void bcast(void* buffer, std::size_t count, int) override { spoil(buffer, count); }
   void barrier() override {}
@@ -173,12 +176,23 @@ class FakeSide final : public Side {
   std::function<void()> open_;
 };
 
+// Uses what is sent as scratch.
+class ScratchSide final : public FakeSide {
+ public:
+  using FakeSide::FakeSide;
+  void reduce(const void* send, void* receive, std::size_t count, int root) override {
+    FakeSide::reduce(send, receive, count, root);
+    std::memset(const_cast<void*>(send), 0, 1);
+  }
+};
+
 // A collective that is a computation of this rank's own: nothing overlaps, and the bench's computation takes
 // as long.
 class BusySide final : public Side {
  public:
   const char* name() const override { return "busy"; }
   void allreduce(const void*, void*, std::size_t) override { work(); }
+  void reduce(const void*, void*, std::size_t, int) override { work(); }
   void bcast(void*, std::size_t, int) override { work(); }
   void barrier() override { work(); }
   void start_allreduce(const void*, void*, std::size_t) override {}
@@ -225,6 +239,7 @@ class CountingSide final : public Side {
     for (const double begin = now(); now() - begin < seconds_;)
       asm volatile("" : : : "memory");
   }
+  void reduce(const void*, void*, std::size_t, int) override {}
   void bcast(void*, std::size_t, int) override {}
   void barrier() override {}
   void start_allreduce(const void*, void*, std::size_t) override {}
@@ -335,11 +350,19 @@ TEST_F(InAJob, ValidationTellsRightFromWrong) {
     BufferPool receive(0, kBytes, dtype);
     FakeSide good(size_of(dtype), false);
     FakeSide bad(size_of(dtype), true);
-    for (const Kind kind : {Kind::allreduce, Kind::bcast, Kind::iallreduce, Kind::ibcast}) {
+    for (const Kind kind : {Kind::allreduce, Kind::reduce, Kind::bcast, Kind::iallreduce, Kind::ibcast}) {
       EXPECT_TRUE(collective_is_right(*job, good, kind, dtype, kBytes, send, &receive)) << mpi_name(dtype);
       EXPECT_FALSE(collective_is_right(*job, bad, kind, dtype, kBytes, send, &receive)) << mpi_name(dtype);
     }
   }
+}
+
+TEST_F(InAJob, ValidationOfAReduceLooksAtItsInput) {
+  constexpr std::size_t kBytes = 4;
+  BufferPool send(0, kBytes, Dtype::int8);
+  BufferPool receive(0, kBytes, Dtype::int8);
+  ScratchSide side(1, false);
+  EXPECT_FALSE(collective_is_right(*job, side, Kind::reduce, Dtype::int8, kBytes, send, &receive));
 }
 
 TEST_F(InAJob, ValidationOfAWindowTellsMessagesApart) {

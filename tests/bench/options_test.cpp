@@ -58,6 +58,10 @@ TEST(Options, HasDefaultsForEveryKind) {
   EXPECT_EQ(allreduce.sizes().front(), 4U);
   EXPECT_EQ(allreduce.sizes().back(), std::size_t{1} << 20);
   EXPECT_FALSE(allreduce.iterations.has_value());
+  const Options reduce = parse(Kind::reduce, {}).options;
+  EXPECT_EQ(reduce.dtype, Dtype::float32);
+  EXPECT_EQ(reduce.sizes(), allreduce.sizes());
+  EXPECT_EQ(reduce.pools(), 2U);
   const Options latency = parse(Kind::latency, {}).options;
   EXPECT_EQ(latency.sizes().front(), 1U);
   EXPECT_EQ(latency.sizes().back(), std::size_t{4} << 20);
@@ -137,6 +141,7 @@ TEST(Options, InPlaceIsOfSumsThatStayNumbers) {
   EXPECT_EQ(parse(Kind::allreduce, {"--in-place", "-T", "mpi_int"}).code, 2);
   EXPECT_EQ(parse(Kind::allreduce, {"--in-place", "-d", "cuda", "--vs", "staged"}).code, 2);
   EXPECT_EQ(parse(Kind::bcast, {"--in-place"}).code, 2);
+  EXPECT_EQ(parse(Kind::reduce, {"--in-place"}).code, 2);
 }
 
 TEST(Options, RoundsAreThoseOfAComparison) {
@@ -144,12 +149,14 @@ TEST(Options, RoundsAreThoseOfAComparison) {
   EXPECT_EQ(parse(Kind::allreduce, {"--vs", "mpi"}).options.rounds, 41);
 }
 
-TEST(Options, TheRootOfAComparedBcastMovesUnlessItIsFixed) {
-  EXPECT_FALSE(parse(Kind::bcast, {"--vs", "mpi"}).options.fixed_root);
-  EXPECT_FALSE(parse(Kind::bcast, {"--vs", "mpi", "--root", "moving"}).options.fixed_root);
-  EXPECT_TRUE(parse(Kind::bcast, {"--vs", "mpi", "--root", "fixed"}).options.fixed_root);
-  EXPECT_NE(parse(Kind::bcast, {"--root", "fixed"}).text.find("--root fixed"), std::string::npos);
-  EXPECT_EQ(parse(Kind::bcast, {"--vs", "mpi", "--root", "1"}).code, 2);
+TEST(Options, TheRootOfAComparisonMovesUnlessItIsFixed) {
+  for (const Kind kind : {Kind::bcast, Kind::reduce}) {
+    EXPECT_FALSE(parse(kind, {"--vs", "mpi"}).options.fixed_root);
+    EXPECT_FALSE(parse(kind, {"--vs", "mpi", "--root", "moving"}).options.fixed_root);
+    EXPECT_TRUE(parse(kind, {"--vs", "mpi", "--root", "fixed"}).options.fixed_root);
+    EXPECT_NE(parse(kind, {"--root", "fixed"}).text.find("--root fixed"), std::string::npos);
+    EXPECT_EQ(parse(kind, {"--vs", "mpi", "--root", "1"}).code, 2);
+  }
   EXPECT_EQ(parse(Kind::allreduce, {"--vs", "mpi", "--root", "fixed"}).code, 2) << "it has none";
 }
 

@@ -69,6 +69,15 @@ int MPI_Allreduce(const void* in, void* out, int count, MPI_Datatype type, MPI_O
   if (count == 256 && ++calls > 40 && rank == 1) ((float*)out)[100] += 1;
   return status;
 }
+
+/* Without what rank 0 has. */
+int MPI_Reduce(const void* in, void* out, int count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm) {
+  static long calls;
+  static float zeros[256];
+  int rank = 0;
+  PMPI_Comm_rank(comm, &rank);
+  return PMPI_Reduce(count == 256 && ++calls > 40 && rank == 0 ? zeros : in, out, count, type, op, root, comm);
+}
 """
 
 
@@ -78,10 +87,11 @@ def check_wrong(folder):
     pathlib.Path(source).write_text(WRONG)
     subprocess.run(["mpicc.mpich", "-O2", ROOT / "osu_style_bench" / "peer_loop.c", "-o", loop], check=True)
     subprocess.run(["mpicc.mpich", "-shared", "-fPIC", source, "-o", library], check=True)
-    for preload, status in (([], 0), (["-genv", "LD_PRELOAD", library], 1)):
-        done = subprocess.run(["mpiexec.mpich", *preload, "-n", "2", loop, "allreduce", "1024", "1024"], capture_output=True, text=True, timeout=60, check=False)
-        assert (done.returncode != 0) == status and ("rank 1: 1 of 256 results are wrong" in done.stderr) == status, done.stdout + done.stderr
-        assert ("1024" in done.stdout) != status, done.stdout
+    for collective, said in (("allreduce", "rank 1: 1 of 256 results are wrong"), ("reduce", ": 256 of 256 results are wrong")):
+        for preload, status in (([], 0), (["-genv", "LD_PRELOAD", library], 1)):
+            done = subprocess.run(["mpiexec.mpich", *preload, "-n", "2", loop, collective, "1024", "1024"], capture_output=True, text=True, timeout=60, check=False)
+            assert (done.returncode != 0) == status and done.stderr.count(said) == status, done.stdout + done.stderr
+            assert ("1024" in done.stdout) != status, done.stdout
 
 
 def check_cores():
@@ -177,8 +187,8 @@ def main():
         if not pathlib.Path("/usr/include/gloo/allreduce.h").is_file():
             print("no gloo here")
             return 0
-        for algorithm in ([], ["--peer-env", "GLOO_ALGORITHM=halving_doubling"]):
-            done = run("--preload", preload, "--peer", "gloo", "--hosts", "2", "--sizes", "4:8", "--turns", "1", "--timeout", "60", *algorithm)
+        for more in ([], ["--peer-env", "GLOO_ALGORITHM=halving_doubling"], ["--collective", "reduce"]):
+            done = run("--preload", preload, "--peer", "gloo", "--hosts", "2", "--sizes", "4:8", "--turns", "1", "--timeout", "60", *more)
             assert done.returncode == 0, done.stdout + done.stderr
             assert re.findall(r"^\| (\d+) \| [\d.,]+ \|", done.stdout, re.M) == ["4", "8"] and "| bytes | gloo, us |" in done.stdout, done.stdout
     return 0

@@ -1,6 +1,6 @@
 """Runs a benchmark or the training job as a user would and checks that what it prints can be read.
 
-usage: programs_test.py WHAT MPIEXEC PROGRAM [ARGUMENT...]      WHAT: plain, full, overlap, versus, train, refuse, keep, preload, alone, alloc, ends, crowded, barrier or roots
+usage: programs_test.py WHAT MPIEXEC PROGRAM [ARGUMENT...]      WHAT: plain, full, overlap, versus, train, refuse, keep, preload, alone, alloc, ends, crowded, barrier, roots, wrong or algorithm
 """
 import datetime
 import json
@@ -99,8 +99,8 @@ def check_json(path, table, arguments):
         if "overall_us" in row:
             assert (row["overlap_percent"] is None) == ("no_overlap_because" in row), row
     assert (settings["iterations"], settings["warmup"], settings["validate"]) == (20, 5, True), settings
-    root = "moving" if document["program"] == "heddle_bcast" and settings["versus"] == "mpi" else "fixed"
-    assert settings.get("root") == (root if "bcast" in document["program"] else None), settings
+    root = "moving" if document["program"] != "heddle_ibcast" and settings["versus"] == "mpi" else "fixed"
+    assert settings.get("root") == (root if document["program"] in ("heddle_bcast", "heddle_reduce", "heddle_ibcast") else None), settings
     assert [row["bytes"] for row in document["rows"]] == [int(row[0]) for row in table], document
 
 
@@ -136,7 +136,7 @@ def check_keep(mpiexec, program):
 def check_preload(mpiexec, program, preload):
     """Who serves is said, and nobody else's times are called heddle's. A program of messages is the host's whatever is set."""
     barrier = "barrier" in os.path.basename(program)
-    collective = barrier or "allreduce" in os.path.basename(program)
+    collective = os.path.basename(program) in ("heddle_allreduce", "heddle_reduce", "heddle_barrier")
     for setting, served in (("1", collective), ("0", False)):
         launch = ["-genv", "LD_PRELOAD", preload, "-genv", "HEDDLE_ENABLE", setting, "-n", "2", program, *([] if barrier else ["-m", "8:8"]), "-x", "5", "-i", "20"]
         for more in ([], ["--vs", "mpi", "--rounds", "6"]) if collective else ([],):
@@ -205,7 +205,7 @@ def check_ends(mpiexec, program, failing):
 
 
 def check_roots(mpiexec, program, counter):
-    """A comparison's bcasts come from all ranks by turns; with --root fixed those that are timed from rank 0."""
+    """Of a comparison each rank is the root by turns; with --root fixed it is rank 0 in calls that are timed."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "results.json")
         for more, root in (([], "moving"), (["--root", "fixed"], "fixed")):
@@ -215,10 +215,30 @@ def check_roots(mpiexec, program, counter):
             assert ("Root: 0." in done.stdout) == (root == "fixed"), done.stdout
             with open(path, encoding="utf-8") as file:
                 assert json.load(file)["settings"]["root"] == root
-            counts = re.findall(r"bcasts: (\d+) (\d+)", done.stderr)
+            counts = re.findall(r"roots: (\d+) (\d+)", done.stderr)
             assert len(counts) == 2, done.stderr
             for from_0, from_1 in ((int(a), int(b)) for a, b in counts):
                 assert from_0 > 3 * from_1 if root == "fixed" else abs(from_0 - from_1) < from_1 / 4, done.stderr
+
+
+def check_wrong(mpiexec, program, wrong):
+    """Reduces that are wrong with one of the roots: each row says so, and the program fails."""
+    for kind in ("none", "rank", "result", "input"):
+        launch = ["-genv", "LD_PRELOAD", wrong, "-genv", "WRONG_REDUCE", kind, "-n", "2", program, "-m", "4:4K", "-x", "1", "-i", "5", "-c"]
+        done = subprocess.run([mpiexec, *launch], capture_output=True, text=True, timeout=100, check=False)
+        assert (done.returncode == 0) == (kind == "none") == ("results are wrong" not in done.stderr), (kind, done.stdout, done.stderr)
+        verdicts = [row[-1] for row in native_ranks.rows(done.stdout)]
+        assert verdicts == 11 * ["Pass" if kind == "none" else "Fail"], (kind, done.stdout)
+
+
+def check_algorithm(mpiexec, program, preload):
+    """The algorithm of a row is the program's collective's, by heddle's own API and preloaded."""
+    name = {"heddle_allreduce": "ring", "heddle_bcast": "chain", "heddle_reduce": "knomial"}[os.path.basename(program)]
+    for more in ([], ["-genv", "LD_PRELOAD", preload]):
+        launch = ["-genv", "HEDDLE_ALGORITHM", "allreduce:ring,bcast:chain,reduce:knomial", *more, "-n", "2", program, "--vs", "mpi", "--rounds", "6", "-m", "8:16", "-i", "6"]
+        done = subprocess.run([mpiexec, *launch], capture_output=True, text=True, timeout=100, check=False)
+        assert done.returncode == 0, done.stderr
+        assert [row[-1] for row in native_ranks.rows(done.stdout)] == 2 * [name], done.stdout
 
 
 def check_crowded(mpiexec, program):
@@ -269,6 +289,10 @@ def main():
         return check_crowded(mpiexec, program)
     if what == "roots":
         return check_roots(mpiexec, program, *arguments)
+    if what == "wrong":
+        return check_wrong(mpiexec, program, *arguments)
+    if what == "algorithm":
+        return check_algorithm(mpiexec, program, *arguments)
     if what == "alone":
         check_alone(mpiexec, program, *arguments)
         return check_full(program)
