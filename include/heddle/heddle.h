@@ -261,7 +261,8 @@ HEDDLE_API heddle_status heddle_ireduce(const void* sendbuf, void* recvbuf, size
 HEDDLE_API heddle_status heddle_ibarrier(heddle_comm_t comm, heddle_request_t* request);
 
 /* Persistent: planned once, started with heddle_start as often as wanted, completed each time by test or wait
- * (which leave the request in place), freed with heddle_request_free while inactive. */
+ * (which leave the request in place), freed with heddle_request_free while inactive. Making one is local:
+ * where it fails on one rank, the others are not told, and their starts wait for that rank. */
 HEDDLE_API heddle_status heddle_allreduce_init(const void* sendbuf, void* recvbuf, size_t count,
                                                heddle_dtype dtype, heddle_op op, heddle_comm_t comm,
                                                heddle_request_t* request);

@@ -64,7 +64,11 @@ Descriptors count_descriptors() {
 }
 
 Status no_descriptor(const std::string& call, int error) {
-  if (error != EMFILE && error != ENFILE) return system_error(call, error);
+  if (error == ENFILE)
+    return Status(Code::out_of_memory,
+                  "no socket for a connection: all programs together have as many files open as the system "
+                  "allows (sysctl fs.file-max)");
+  if (error != EMFILE) return system_error(call, error);
   const Descriptors now = count_descriptors();
   return Status(Code::out_of_memory,
                 fmt::format("no socket for a connection: {} of {} file descriptors are open (ulimit -n)",

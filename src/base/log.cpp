@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <string>
 
+#include "base/no_sigpipe.hpp"
+
 namespace heddle {
 namespace {
 
@@ -24,6 +26,16 @@ const char* level_name(LogLevel level) {
   return "unknown";
 }
 
+void write_out(std::string_view text) {
+  const NoSigpipe quiet;
+  while (!text.empty()) {
+    const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) break;  // nobody is there to be told
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
 }  // namespace
 
 void Log::line(LogLevel level, std::string_view text) const {
@@ -36,15 +48,7 @@ void Log::line(LogLevel level, std::string_view text) const {
   for (const char c : text)
     out += c == '\n' ? ' ' : c;
   out += '\n';
-  const char* data = out.data();
-  std::size_t left = out.size();
-  while (left > 0) {
-    const ssize_t written = ::write(STDERR_FILENO, data, left);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) break;  // nobody is there to be told
-    data += written;
-    left -= static_cast<std::size_t>(written);
-  }
+  write_out(out);
   errno = saved_errno;
 }
 

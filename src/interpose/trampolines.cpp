@@ -26,6 +26,7 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "base/no_sigpipe.hpp"
 #include "interpose/backend_abi.h"
 #include "interpose/callers.hpp"
 #include "interpose/detect.hpp"
@@ -253,6 +254,7 @@ void heddle::interpose::say(const char* format, ...) {
   used += more;
   if (used > static_cast<int>(sizeof line) - 2) used = static_cast<int>(sizeof line) - 2;
   line[used++] = '\n';
+  const heddle::NoSigpipe quiet;
   const ssize_t written = write(STDERR_FILENO, line, static_cast<size_t>(used));
   (void)written;  // nowhere left to complain
 }

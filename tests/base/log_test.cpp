@@ -1,6 +1,8 @@
 #include "base/log.hpp"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <string>
@@ -49,6 +51,43 @@ TEST(Log, LeavesErrnoAlone) {
     Log().warn("x");
     EXPECT_EQ(errno, EDOM);
   });
+}
+
+// Standard error becomes a pipe that nobody reads.
+void close_the_other_end() {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  ::close(ends[0]);
+  ::dup2(ends[1], STDERR_FILENO);
+}
+
+TEST(LogDeathTest, NobodyIsKilledByALineThatNobodyReads) {
+  EXPECT_EXIT(
+      {
+        close_the_other_end();
+        Log().warn("x");
+        sigset_t pending;
+        ::sigpending(&pending);
+        ::_exit(sigismember(&pending, SIGPIPE) == 0 ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+TEST(LogDeathTest, ASignalOfTheProgramsOwnStays) {
+  EXPECT_EXIT(
+      {
+        close_the_other_end();
+        sigset_t pipe;
+        sigemptyset(&pipe);
+        sigaddset(&pipe, SIGPIPE);
+        ::pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
+        ::raise(SIGPIPE);
+        Log().warn("x");
+        sigset_t pending;
+        ::sigpending(&pending);
+        ::_exit(sigismember(&pending, SIGPIPE) == 1 ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
 }
 
 TEST(Log, LinesOfThreadsDoNotMix) {
