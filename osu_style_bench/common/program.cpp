@@ -47,9 +47,8 @@ bool preload_serves(const Options& options) {
   std::optional<BufferPool> receive;
   if (options.reduces()) receive.emplace(0, bytes, options.dtype);
   for (int call = 0; call < kTakenOver; ++call) {
-    if (options.kind == Kind::reduce) {
-      side->reduce(send.next(), receive->next(), bytes / width, 0);
-    } else if (options.reduces()) {
+    // Reduces alone would have to be as many as barriers.
+    if (options.reduces()) {
       side->allreduce(send.next(), receive->next(), bytes / width);
     } else {
       side->bcast(send.next(), bytes / width, 0);

@@ -34,12 +34,28 @@ int main(int argc, char** argv) {
     if (is_served(comm)) job::fail("set up for fifty short calls");
     MPI_Comm_free(&comm);
   }
+  // Of timings, say.
+  for (int call = 0; call < 50; ++call) {
+    const double mine = call;
+    double least = -1;
+    MPI_Reduce(&mine, &least, 1, MPI_DOUBLE, MPI_MIN, 0, MPI_COMM_WORLD);
+  }
+  if (is_served(MPI_COMM_WORLD)) job::fail("set up for fifty reduces");
   const int world = sums_until_served(MPI_COMM_WORLD, 2, 1000);
   if (world > 3) job::fail("MPI_COMM_WORLD was taken over after %d calls", world);
 
   MPI_Comm_dup(MPI_COMM_WORLD, &comm);
   const int shorts = sums_until_served(comm, 2, 10'000);
   if (shorts < 100 || shorts > 1000) job::fail("taken over after %d short calls", shorts);
+  MPI_Comm_free(&comm);
+
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  int reduces = 0;
+  for (; reduces < 10'000 && !is_served(comm); ++reduces) {
+    int sum = 0;
+    MPI_Reduce(&reduces, &sum, 1, MPI_INT, MPI_SUM, reduces % job::size_of(comm), comm);
+  }
+  if (reduces < 100 || reduces > 1000) job::fail("taken over after %d reduces", reduces);
   MPI_Comm_free(&comm);
 
   MPI_Comm_split(MPI_COMM_WORLD, 0, -job::rank_of(MPI_COMM_WORLD), &comm);

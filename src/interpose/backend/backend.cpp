@@ -96,7 +96,7 @@ struct Backend::BarrierCall {
   Backend& backend;
   MPI_Comm comm;
 
-  bool is_due(CommState& state) const { return Backend::is_due_by_barrier(state); }
+  bool is_due(CommState& state) const { return is_due_by_worth(state, 0); }
   bool is_agreed(const CommState& /*state*/) const { return true; }
   static constexpr const char* kName = "MPI_Barrier";
   CollectiveCall described(const CommState& /*state*/) const {

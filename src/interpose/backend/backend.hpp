@@ -211,7 +211,9 @@ class Backend {
                       const CommState& state) const;
   // Whether it is due, after one more call.
   static bool is_due(CommState& state, std::size_t counted);
-  static bool is_due_by_barrier(CommState& state);
+  // The same of calls that are none of the first few which set MPI_COMM_WORLD up: there too when they would
+  // have saved what that costs.
+  static bool is_due_by_worth(CommState& state, std::size_t counted);
   void take_over(MPI_Comm comm, CommState& state);
   int allreduce_saving(const void* in, void* out, std::size_t count, DType type, Op op, MPI_Comm comm,
                        CommState& state, const Staged* staged);

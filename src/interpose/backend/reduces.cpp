@@ -31,9 +31,10 @@ struct Backend::ReduceCall {
   MPI_Comm comm;
 
   bool is_due(CommState& state) const {
-    const bool counts = count > 0 && !backend.is_mistake(in, out, count, root, state);
-    return Backend::is_due(state,
-                           counts ? static_cast<std::size_t>(count) * backend.map_->known_size(type, op) : 0);
+    if (count <= 0 || backend.is_mistake(in, out, count, root, state)) return false;
+    const std::size_t bytes = static_cast<std::size_t>(count) * backend.map_->known_size(type, op);
+    if (bytes == 0) return false;
+    return backend.reproducible_ ? Backend::is_due(state, bytes) : is_due_by_worth(state, bytes);
   }
   bool is_agreed(const CommState& state) const { return backend.map_->has(*state.pairs, type, op); }
   static constexpr const char* kName = "MPI_Reduce";
