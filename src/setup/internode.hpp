@@ -60,9 +60,10 @@ struct TimedWay {
   WaitPolicy policy;
 };
 // The ways take turns, because networks may lend speed: links that clouds limit let some hundred KiB through
-// before they do. Some fifty exchanges by each. Infinity for a way that fails, zeros for ranks that do not
-// take part.
-std::vector<InternodeTimes> time_internode(std::span<TimedWay> ways, const TopologyView& topology, int rank);
+// before they do. Some fifty exchanges by each, or six where an exchange is known to be `slow`. Infinity for
+// a way that fails, zeros for ranks that do not take part.
+std::vector<InternodeTimes> time_internode(std::span<TimedWay> ways, const TopologyView& topology, int rank,
+                                           bool slow = false);
 
 // The large one of these times by one way, the middle one of three: infinity where it fails, 0 for ranks that
 // do not take part. Collective as above.

@@ -7,9 +7,11 @@
 #include <cmath>
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/text.hpp"
 #include "setup/internode.hpp"
@@ -36,6 +38,7 @@ class NodeConnections {
   Status no_way(Code code) const;
   WaitPolicy trying_policy(Transport& transport) const;
   Status drop_unreachable(std::vector<Internode>& ways);
+  Result<bool> are_slow(std::span<const TimedWay> ways);
   Result<std::vector<InternodeTimes>> time_ways(const std::vector<Internode>& ways);
   static std::string compare(const std::vector<Internode>& ways, const std::vector<InternodeTimes>& times);
   Result<Internode> borrow_messages();
@@ -179,13 +182,31 @@ Status NodeConnections::drop_unreachable(std::vector<Internode>& ways) {
   return ways.empty() ? no_way(Code::peer_failed) : Status();
 }
 
+// One exchange by each, now that connections are made, tells whether there is time for many.
+Result<bool> NodeConnections::are_slow(std::span<const TimedWay> ways) {
+  constexpr double kSlow = 0.05;  // seconds: fifty of these by two ways would take five
+  double longest = 0;
+  for (const TimedWay& way : ways) {
+    const TimePoint start = now(way.policy.clock);
+    // One that fails here fails when it is timed.
+    (void)reach_internode(*way.transport, connections_.topology, bootstrap_.rank, way.policy);
+    longest = std::max(longest, std::chrono::duration<double>(now(way.policy.clock) - start).count());
+  }
+  std::vector<double> all;
+  HEDDLE_TRY(gather(bootstrap_, longest, all));
+  return *std::max_element(all.begin(), all.end()) > kSlow;
+}
+
 // What the slowest node needs for the exchanges, by each way; infinity where one of them failed.
 Result<std::vector<InternodeTimes>> NodeConnections::time_ways(const std::vector<Internode>& ways) {
   std::vector<TimedWay> timed;
   for (const Internode& way : ways)
     timed.push_back({way.transport.get(), trying_policy(*way.transport)});
   std::vector<InternodeTimes> slowest(ways.size());
-  const std::vector<InternodeTimes> mine = time_internode(timed, connections_.topology, bootstrap_.rank);
+  const Result<bool> slow = are_slow(timed);
+  HEDDLE_TRY(slow.status());
+  const std::vector<InternodeTimes> mine =
+      time_internode(timed, connections_.topology, bootstrap_.rank, slow.value());
   for (std::size_t i = 0; i < ways.size(); ++i) {
     std::vector<InternodeTimes> all;
     HEDDLE_TRY(gather(bootstrap_, mine[i], all));

@@ -224,6 +224,11 @@ TEST(TimeInternode, WaysTakeTurnsAndOneThatFailsIsInfinite) {
     ASSERT_EQ(order.size(), kSmall + 2 * 8);
     for (std::size_t i = 0; i < order.size(); ++i)
       EXPECT_EQ(order[i], (i < kSmall ? i / 16 : i) % 2 == 0 ? 1 : 2) << i;
+    order.clear();
+    const std::vector<InternodeTimes> few = time_internode(ways, topology, me.rank, true);
+    EXPECT_GE(few[0].small_ns, 900e3);
+    EXPECT_GE(few[0].large_ns, 900e3);
+    EXPECT_EQ(order.size(), 2U * 4 + 2 * 2) << "exchanges where each takes long";
   });
 }
 
