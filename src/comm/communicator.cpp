@@ -103,7 +103,8 @@ Status CommunicatorImpl::run_team(const Job& job, PackedView* view) {
 
 Status CommunicatorImpl::run_on(Team& team, TeamOp& op) {
   team.start(op);
-  const auto poll = [&](bool* done) -> Status {
+  // Inline, as most of a small call, however many callers there are.
+  const auto poll = [&](bool* done) __attribute__((always_inline))->Status {
     *done = team.poll(op);
     if (*done && active_.empty()) return {};
     if (op.view != nullptr && !op.view->status().ok()) [[unlikely]]
