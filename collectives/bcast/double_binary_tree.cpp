@@ -21,6 +21,7 @@ Schedule double_binary_tree_bcast(const Hierarchy& nodes, std::uint32_t pieces, 
   if (nodes.size() == 1) return std::move(b).finish();
   const std::int32_t place = nodes.place();
   const std::array<InOrderPlace, 2> trees = two_trees_place(nodes.size() - 1, place);
+  const auto at_in = [&trees](int tree) { return trees[static_cast<std::size_t>(tree)]; };
   const auto block = [pieces](int tree, Iteration piece) {
     return (tree == 0 ? 0 : Iteration{pieces}) + piece;
   };
@@ -29,12 +30,11 @@ Schedule double_binary_tree_bcast(const Hierarchy& nodes, std::uint32_t pieces, 
   Pipeline p(static_cast<std::int32_t>(nodes.leaders()));
   std::vector<Pipeline::Need> needs;
   for (int tree = 0; tree < 2 && nodes.leads(); ++tree) {
-    const InOrderPlace& at = trees[static_cast<std::size_t>(tree)];
+    const InOrderPlace at = at_in(tree);
     if (at.parent < 0) continue;
     const Iteration start = at.depth - 1;
-    const int recv = p.open({start, start + pieces}, [&, tree, start](Builder& to, Iteration i) {
-      to.recv(nodes.rank_at(trees[static_cast<std::size_t>(tree)].parent),
-              nodes.lane_chunks(block(tree, i - start)), tree);
+    const int recv = p.open({start, start + pieces}, [&, tree, start, at](Builder& to, Iteration i) {
+      to.recv(nodes.rank_at(at.parent), nodes.lane_chunks(block(tree, i - start)), tree);
     });
     needs.push_back({recv, 1});
   }
@@ -44,9 +44,9 @@ Schedule double_binary_tree_bcast(const Hierarchy& nodes, std::uint32_t pieces, 
   // busy.
   bool another = false;
   for (int tree = 0; tree < 2 && nodes.leads(); ++tree) {
-    const Iteration start = trees[static_cast<std::size_t>(tree)].depth;
-    for (const std::int32_t child :
-         {trees[static_cast<std::size_t>(tree)].left, trees[static_cast<std::size_t>(tree)].right}) {
+    const InOrderPlace at = at_in(tree);
+    const Iteration start = at.depth;
+    for (const std::int32_t child : {at.left, at.right}) {
       if (child < 0) continue;
       if (another) wait = p.wait_for({});
       another = true;
@@ -59,7 +59,7 @@ Schedule double_binary_tree_bcast(const Hierarchy& nodes, std::uint32_t pieces, 
   // What came spreads while it is on its way on; at the root's node the next piece, which its leaders are to
   // send.
   for (int tree = 0; tree < 2 && !nodes.alone(); ++tree) {
-    const Iteration start = place == 0 ? -1 : trees[static_cast<std::size_t>(tree)].depth;
+    const Iteration start = place == 0 ? -1 : at_in(tree).depth;
     p.act({start, start + pieces},
           [&, tree, start](Builder& to, Iteration i) { nodes.spread(to, block(tree, i - start)); });
   }

@@ -363,17 +363,9 @@ void odd_types(MPI_Comm comm) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
-  const auto seed = static_cast<std::uint64_t>(argc > 1 ? std::atoll(argv[1]) : 1);
-  if (argc > 2) job::take_place(argv[2]);
-  std::vector<job::Named> all = job::make_communicators();
-  for (const job::Named& where : all) {
-    job::warm_up(where.comm);
+  return job::run_on_all(argc, argv, [](const job::Named& where, std::uint64_t seed) {
     run_on(where, seed);
     every_type(where.comm);
     odd_types(where.comm);
-  }
-  job::free_communicators(all);
-  MPI_Finalize();
-  return 0;
+  });
 }

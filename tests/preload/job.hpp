@@ -174,4 +174,21 @@ inline void free_communicators(std::vector<Named>& all) {
   }
 }
 
+// The program of a conformance test: `check(named, seed)` on each communicator, once heddle has it.
+// Arguments: the seed (1), and where its ranks take their places.
+template <typename Check>
+int run_on_all(int argc, char** argv, Check check) {
+  MPI_Init(&argc, &argv);
+  const auto seed = static_cast<std::uint64_t>(argc > 1 ? std::atoll(argv[1]) : 1);
+  if (argc > 2) take_place(argv[2]);
+  std::vector<Named> all = make_communicators();
+  for (const Named& where : all) {
+    warm_up(where.comm);
+    check(where, seed);
+  }
+  free_communicators(all);
+  MPI_Finalize();
+  return 0;
+}
+
 }  // namespace job

@@ -97,15 +97,5 @@ void run_on(const job::Named& where, std::uint64_t seed) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
-  const auto seed = static_cast<std::uint64_t>(argc > 1 ? std::atoll(argv[1]) : 1);
-  if (argc > 2) job::take_place(argv[2]);
-  std::vector<job::Named> all = job::make_communicators();
-  for (const job::Named& where : all) {
-    job::warm_up(where.comm);
-    run_on(where, seed);
-  }
-  job::free_communicators(all);
-  MPI_Finalize();
-  return 0;
+  return job::run_on_all(argc, argv, run_on);
 }
