@@ -273,6 +273,43 @@ Schedule team(const TopologyView& topology, std::int32_t rank, const Shape& shap
 
 }  // namespace reduce
 
+// What each rank has, in the order of ranks, at all of them: n are the bytes of all together.
+namespace allgather {
+
+// Ranks at distance 1, k, k^2, ... exchange what they have so far, k at a time; k is `shape.radix`. log_k p
+// alpha + n(p-1)/p beta. Where p is no product of numbers up to k it is `bruck`. R. Thakur et al. 2005 and
+// M. Ruefenacht et al. 2017, as above.
+Schedule recursive_doubling(const TopologyView& topology, std::int32_t rank, const Shape& shape);
+
+// In round i every rank gets what the k-1 ranks at distance k^i, 2k^i, ... above it have, k is `shape.radix`:
+// ceil(log_k p) alpha + n(p-1)/p beta for any number of ranks; what reaches past the last rank goes in two
+// messages, to its place in the result. With k = p each rank sends to each other at once. J. Bruck, C.-T. Ho,
+// S. Kipnis, E. Upfal, D. Weathersby, "Efficient Algorithms for All-to-All Communications in Multiport
+// Message-Passing Systems", IEEE Trans. Parallel and Distributed Systems 8(11), 1997.
+Schedule bruck(const TopologyView& topology, std::int32_t rank, const Shape& shape);
+
+// Around the ring of ranks, in which those of a node follow each other. (p-1) alpha + n(p-1)/p beta. Much
+// data. R. Thakur et al. 2005, as above.
+Schedule ring(const TopologyView& topology, std::int32_t rank, const Shape& shape);
+
+// One fused verb of the node's team. Only where all ranks share one node. R. Graham, G. Shipman 2008, as
+// above.
+Schedule team(const TopologyView& topology, std::int32_t rank, const Shape& shape);
+
+// Every node gathers in shared memory, its lowest rank runs `bruck` of `shape.radix` between nodes, and
+// spreads what it has. The leaders' cost with p = nodes, plus both node phases. Where nodes are no runs of
+// ranks it is `bruck` itself. T. Kielmann et al. 1999, as above.
+Schedule two_level(const TopologyView& topology, std::int32_t rank, const Shape& shape);
+
+// A ring of nodes for each place in them: every rank passes on what the ranks of its place have, and each
+// node gathers a node's in shared memory while the next one's is on its way. A node's link carries each byte
+// once, and all its ranks send. (m-1) alpha + n(m-1)/m beta for m nodes, and one node phase. Where nodes are
+// no runs of ranks, all of one length, it is `ring`. M. Bayatpour et al. 2017 and R. Thakur et al. 2005, as
+// above.
+Schedule two_level_ring(const TopologyView& topology, std::int32_t rank, const Shape& shape);
+
+}  // namespace allgather
+
 // What allreduce and barrier share: recursive doubling over `size` ranks of the one chunk that `builder` has.
 void recursive_doubling_steps(Builder& builder, std::int32_t size, std::int32_t rank, std::int32_t radix);
 

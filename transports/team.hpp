@@ -11,18 +11,20 @@
 
 namespace heddle {
 
-enum class TeamVerb : std::uint8_t { allreduce, reduce, bcast };
+enum class TeamVerb : std::uint8_t { allreduce, reduce, bcast, allgather };
 
 // One team operation in flight, owned by the caller; start fills it in, poll moves it. Plain state: no
 // resources.
 struct TeamOp {
   TeamVerb verb = TeamVerb::allreduce;
   const std::byte* in = nullptr;  // this rank's contribution (bcast: the source, at the root only)
-  std::byte* out = nullptr;       // where the result goes; may equal `in`, and be null where none comes
-  PackedView* view = nullptr;     // bcast: instead of both, where the team reads views of so many bytes
-  std::size_t count = 0;          // elements
+  // Where the result goes; may equal `in`, and be null where none comes. Of an allgather there is room for
+  // what each member has, one after the other; in its own place is what is at `in`, or `in` itself.
+  std::byte* out = nullptr;
+  PackedView* view = nullptr;  // bcast: instead of both, where the team reads views of so many bytes
+  std::size_t count = 0;       // elements, that each member has
   std::size_t element_bytes = 1;
-  FoldFn fold = nullptr;  // not for bcast
+  FoldFn fold = nullptr;  // not for bcast and allgather
   FoldKind kind = 0;      // allreduce: what `fold` does, as members compare it; else 0
   int root = 0;           // member number, reduce and bcast; else 0
   // The team's own, which start sets. Not before: clearing it all (`rep stos`) took 3 to 15 ns of the 80 to

@@ -73,7 +73,7 @@ void reduce_scatter(Builder& b, const Ring& ring) {
 }
 
 // A node's complete block starts its way where the reduce-scatter's sequence of messages ends.
-void allgather(Builder& b, const Ring& ring) {
+void gather_all(Builder& b, const Ring& ring) {
   const Hierarchy& nodes = ring.nodes;
   Pipeline p = ring.pipeline();
   if (nodes.leads()) {
@@ -106,7 +106,7 @@ Schedule ring_allreduce(const Hierarchy& nodes, std::uint32_t pieces) {
   reduce_scatter(b, ring);
   // The allgather writes blocks that the reduce-scatter's first messages are read from.
   if (nodes.leads()) b.wait();
-  allgather(b, ring);
+  gather_all(b, ring);
   return std::move(b).finish();
 }
 

@@ -25,7 +25,7 @@ void scatter(Builder& b, const Places& places, const KnomialPlace& place, std::i
 }
 
 // In iteration i a place sends on block v-i. The scatter left it the blocks from v on that would come last.
-void allgather(Builder& b, const Places& places, std::int32_t v) {
+void gather_all(Builder& b, const Places& places, std::int32_t v) {
   using Iteration = Pipeline::Iteration;
   const std::int32_t size = places.size();
   const auto missing = [&](std::int32_t at) { return Iteration{size} - knomial_place(size, at, 2).subtree; };
@@ -54,7 +54,7 @@ Schedule bcast::scatter_allgather(const TopologyView& topology, std::int32_t ran
   const Places places(topology, shape.root);  // block v belongs to place v
   const std::int32_t v = places.place_of(rank);
   scatter(b, places, knomial_place(size, v, 2), v);
-  allgather(b, places, v);
+  gather_all(b, places, v);
   return std::move(b).finish();
 }
 

@@ -35,6 +35,10 @@ std::string describe(const CollectiveCall& call) {
         if (call.count == 0) return fmt::format("a reduce of nothing to rank {}", call.root);
         return fmt::format("a reduce of {} element{} ({}) to rank {}", call.count, call.count == 1 ? "" : "s",
                            fold_kind_name(call.fold), call.root);
+      case Kind::allgather:
+        return fmt::format("an allgather of {} byte{} of each rank", call.count, call.count == 1 ? "" : "s");
+      case Kind::allgather_elsewhere:
+        return "an allgather that is the host MPI's, by a mistake in its arguments";
       case Kind::barrier:
         return "a barrier";
       case Kind::sparse_allreduce:

@@ -23,6 +23,8 @@ struct CollectiveCall {
     reduce_elsewhere,
     barrier,
     reduce,
+    allgather,
+    allgather_elsewhere,  // the host MPI's
     // These compare the rest themselves.
     sparse_allreduce,
     sparse_allreduce_dense,
@@ -35,7 +37,7 @@ struct CollectiveCall {
 
   Kind kind = Kind::refused;
   Form form = Form::blocking;
-  std::size_t count = 0;  // elements; of a bcast bytes
+  std::size_t count = 0;  // elements; of a bcast bytes; of an allgather each rank's
   FoldKind fold = 0;      // of an allreduce or reduce of something
   int root = 0;           // of a bcast or reduce
 
@@ -51,6 +53,9 @@ struct CollectiveCall {
   }
   static CollectiveCall bcast(std::size_t bytes, int root) {
     return {Kind::bcast, Form::blocking, bytes, 0, root};
+  }
+  static CollectiveCall allgather(std::size_t bytes) {
+    return {Kind::allgather, Form::blocking, bytes, 0, 0};
   }
   CollectiveCall as(Form other) const { return {kind, other, count, fold, root}; }
   bool operator==(const CollectiveCall&) const = default;

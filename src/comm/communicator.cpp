@@ -67,11 +67,12 @@ Status CommunicatorImpl::free_sequence() {
   return {};
 }
 
-Binding CommunicatorImpl::bind(const Job& job) {
+Binding CommunicatorImpl::bind(const Job& job) const {
   Binding binding;
   binding.input = static_cast<const std::byte*>(job.in);
   binding.data = static_cast<std::byte*>(job.out);
-  binding.count = job.count;
+  binding.count =
+      job.collective == Collective::allgather ? job.count * static_cast<std::size_t>(size_) : job.count;
   binding.element_bytes = job.element_bytes;
   binding.fold = job.fold;
   binding.kind = job.kind;
@@ -80,9 +81,10 @@ Binding CommunicatorImpl::bind(const Job& job) {
 
 TeamOp CommunicatorImpl::team_op(const Job& job) {
   TeamOp op;
-  op.verb = job.collective == Collective::bcast    ? TeamVerb::bcast
-            : job.collective == Collective::reduce ? TeamVerb::reduce
-                                                   : TeamVerb::allreduce;
+  op.verb = job.collective == Collective::bcast       ? TeamVerb::bcast
+            : job.collective == Collective::reduce    ? TeamVerb::reduce
+            : job.collective == Collective::allgather ? TeamVerb::allgather
+                                                      : TeamVerb::allreduce;
   op.in = static_cast<const std::byte*>(job.in);
   op.out = static_cast<std::byte*>(job.out);
   op.count = job.count;
@@ -179,9 +181,8 @@ Status CommunicatorImpl::run(const Job& job, Counted counted) {
 // GPUs may serve such calls later on, which the ranks agree on after some of them (nodes_path.hpp).
 Status CommunicatorImpl::run_over_nodes(const Job& job, const Choice& choice, Counted counted) {
   HEDDLE_TRY(run_schedule(job, choice, counted));
-  // Which do not serve reduces.
-  const bool counts =
-      job.collective != Collective::reduce && job.count * job.element_bytes >= NodesPath::kFrom;
+  const bool served_there = job.collective == Collective::allreduce || job.collective == Collective::bcast;
+  const bool counts = served_there && job.count * job.element_bytes >= NodesPath::kFrom;
   return counts ? nodes_path_->count_staged() : Status();
 }
 
@@ -258,6 +259,21 @@ Status CommunicatorImpl::reduce(const void* in, void* out, std::size_t count, DT
   }
   ++calls_;
   return run(reduce_job(in, out, count, type, op, root), Counted::yes);
+}
+
+void CommunicatorImpl::place_own(const Job& job) const {
+  std::byte* const own = static_cast<std::byte*>(job.out) + static_cast<std::size_t>(rank_) * job.count;
+  if (own != job.in && job.count > 0) std::memmove(own, job.in, job.count);
+}
+
+Status CommunicatorImpl::allgather(const void* in, void* out, std::size_t bytes) {
+  if (asked_ != nullptr) [[unlikely]]
+    return in_turn(asked_, [=, this] { return allgather(in, out, bytes); });
+  const Job job{Collective::allgather, in, out, bytes, 1, nullptr, 0};
+  place_own(job);
+  if (size_ == 1) return {};
+  ++calls_;
+  return run(job, Counted::yes);
 }
 
 Status CommunicatorImpl::barrier() {

@@ -152,7 +152,7 @@ class Communicator : public HostCollectives {
 
   virtual const TopologyView& topology() const = 0;
   virtual const Config& config() const = 0;
-  // Blocking allreduces, bcasts and reduces so far.
+  // Blocking allreduces, bcasts, reduces and allgathers so far.
   virtual std::uint64_t calls() const = 0;
 
   // The ranks of this one with the same `color` in a communicator of theirs, by `key`, and where keys are
@@ -166,6 +166,8 @@ class Communicator : public HostCollectives {
 
   // Blocking, as allreduce() and bcast() are. Only the root has an `out`, which may be `in` there.
   virtual Status reduce(const void* in, void* out, std::size_t count, DType type, Op op, int root) = 0;
+  // `bytes` of each rank, at `in` or already in its place of `out`, which has room for those of all.
+  virtual Status allgather(const void* in, void* out, std::size_t bytes) = 0;
   virtual Status barrier() = 0;
   virtual Status send(const void* data, std::size_t bytes, int peer) = 0;
   virtual Status recv(void* data, std::size_t bytes, int peer) = 0;
@@ -182,6 +184,8 @@ class Communicator : public HostCollectives {
   virtual Result<std::unique_ptr<Request>> bcast_request(void* buffer, std::size_t bytes, int root) = 0;
   virtual Result<std::unique_ptr<Request>> reduce_request(const void* in, void* out, std::size_t count,
                                                           DType type, Op op, int root) = 0;
+  virtual Result<std::unique_ptr<Request>> allgather_request(const void* in, void* out,
+                                                             std::size_t bytes) = 0;
   virtual Result<std::unique_ptr<Request>> barrier_request() = 0;
 
   // Ranks may differ in the type of their indices, but agree on all else; where they do not, or a stream
@@ -238,7 +242,7 @@ class Communicator : public HostCollectives {
   // This rank cannot do its part of a collective that the others may be in: it fails, and they are told.
   virtual void give_up(const Status& why) = 0;
 
-  // The catalog name of what serves a blocking collective of this many bytes.
+  // The catalog name of what serves a blocking collective of this many bytes (an allgather: of each rank).
   virtual const char* algorithm(Collective collective, std::size_t bytes) = 0;
   // Runs what could serve each collective and size of `plan`, whose numbers of ranks and nodes are set here,
   // and says which was fastest, and what the price was; the first candidate is the cheapest, which the others

@@ -49,6 +49,7 @@ class CommunicatorImpl final : public Communicator {
   Status bcast(void* buffer, std::size_t bytes, int root) override;
   Result<bool> bcast_view(PackedView& view, std::size_t bytes, int root) override;
   Status reduce(const void* in, void* out, std::size_t count, DType type, Op op, int root) override;
+  Status allgather(const void* in, void* out, std::size_t bytes) override;
   Status barrier() override;
   bool compares() const override { return config_.check != CheckSetting::off; }
   Status compare(const CollectiveCall& call) override;
@@ -60,6 +61,7 @@ class CommunicatorImpl final : public Communicator {
   Result<std::unique_ptr<Request>> bcast_request(void* buffer, std::size_t bytes, int root) override;
   Result<std::unique_ptr<Request>> reduce_request(const void* in, void* out, std::size_t count, DType type,
                                                   Op op, int root) override;
+  Result<std::unique_ptr<Request>> allgather_request(const void* in, void* out, std::size_t bytes) override;
   Result<std::unique_ptr<Request>> barrier_request() override;
 
   DevicePath* device_path() override { return size_ > 1 ? device_path_.get() : nullptr; }
@@ -163,7 +165,9 @@ class CommunicatorImpl final : public Communicator {
   }
   void note_sparse(const char* algorithm, std::uint64_t entries, std::uint64_t result_entries,
                    std::uint64_t bytes_sent);
-  static Binding bind(const Job& job);  // but for the sequence
+  Binding bind(const Job& job) const;  // but for the sequence
+  // Of an allgather: what the schedule, and the team, start from.
+  void place_own(const Job& job) const;
   Job reduce_job(const void* in, void* out, std::size_t count, DType type, Op op, int root);
   // Waits for one execution while all active requests move as well. `call`: what it is of; of no bytes:
   // nothing that ranks compare.

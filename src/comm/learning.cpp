@@ -290,7 +290,9 @@ std::string Learning::known_choices(const ChoiceCache& cache, const std::string&
 
 Status Learning::choices() {
   // A job that forces an algorithm measures something itself.
-  if (comm_.preferences_.forced_allreduce != nullptr || comm_.preferences_.forced_bcast != nullptr) return {};
+  if (comm_.preferences_.forced_for(Collective::allreduce) != nullptr ||
+      comm_.preferences_.forced_for(Collective::bcast) != nullptr)
+    return {};
   const ChoiceCache cache(config_.cache_folder.empty() ? default_cache_folder() : config_.cache_folder);
   const std::string key = comm_.rank_ == 0 ? choice_key() : std::string();
   std::string text = comm_.rank_ == 0 ? known_choices(cache, key) : std::string();

@@ -32,7 +32,7 @@ Status LaneRequest::begin() {
     leave();
     return {};
   }
-  Binding binding = CommunicatorImpl::bind(job_);
+  Binding binding = comm_.bind(job_);
   binding.sequence = sequence.value();
   binding.local = local_;
   return execution_->start(binding);

@@ -74,10 +74,13 @@ Status PeerWatch::compare_waiting(std::uint64_t number, const TeamCall& call) co
 Status PeerWatch::different_calls(int rank, const TeamCall& theirs, const TeamCall& ours) const {
   const auto name = [&](const TeamCall& call) {
     if (const char* const known = name_of_call(call); known != nullptr) return std::string(known);
-    static constexpr const char* kNames[] = {"an allreduce", "a reduce", "a bcast"};
-    std::string text = fmt::format("{} of {} bytes", kNames[static_cast<std::size_t>(call.verb)], call.bytes);
+    static constexpr const char* kNames[] = {"an allreduce", "a reduce", "a bcast", "an allgather"};
+    const bool gathers = call.verb == TeamVerb::allgather;
+    std::string text = fmt::format("{} of {} bytes{}", kNames[static_cast<std::size_t>(call.verb)],
+                                   call.bytes, gathers ? " of each rank" : "");
     if (theirs.kind != ours.kind && call.kind != 0) text += fmt::format(" ({})", fold_kind_name(call.kind));
-    if (call.verb != TeamVerb::allreduce) text += fmt::format(" with root {}", call.root);
+    if (call.verb == TeamVerb::reduce || call.verb == TeamVerb::bcast)
+      text += fmt::format(" with root {}", call.root);
     return text;
   };
   return Status(

@@ -38,8 +38,10 @@ void PlanCache::report(Collective collective, std::size_t bytes, const Selection
   const Choice& choice = selection.choice;
   const std::string leaders =
       choice.shape.leaders == 1 ? std::string() : fmt::format(", leaders {}", choice.shape.leaders);
-  const std::string up_to =
-      collective == Collective::barrier ? std::string() : fmt::format(" up to {} bytes", bytes);
+  const std::string up_to = collective == Collective::barrier ? std::string()
+                            : collective == Collective::allgather
+                                ? fmt::format(" up to {} bytes of each rank", bytes)
+                                : fmt::format(" up to {} bytes", bytes);
   std::string text =
       fmt::format("{}{}{}: {} (radix {}, chunks {}{}) by {}", messages_only ? "non-blocking " : "",
                   collective_name(collective), up_to, choice.algorithm->name, choice.shape.radix,

@@ -30,7 +30,7 @@ struct Job {
   Collective collective;
   const void* in;
   void* out;
-  std::size_t count;
+  std::size_t count;  // of an allgather each rank's
   std::size_t element_bytes;
   FoldFn fold;
   int root;

@@ -71,6 +71,12 @@ Result<std::unique_ptr<Request>> CommunicatorImpl::reduce_request(const void* in
       request(reduce_job(in, out, count, type, op, root), CollectiveCall::reduce(count, type, op, root)));
 }
 
+Result<std::unique_ptr<Request>> CommunicatorImpl::allgather_request(const void* in, void* out,
+                                                                     std::size_t bytes) {
+  return plain(
+      request({Collective::allgather, in, out, bytes, 1, nullptr, 0}, CollectiveCall::allgather(bytes)));
+}
+
 Result<std::unique_ptr<Request>> CommunicatorImpl::barrier_request() {
   return plain(request({Collective::barrier, nullptr, nullptr, 0, 1, fold_kernel(DType::u8, Op::bor), 0},
                        CollectiveCall::of(CollectiveCall::Kind::barrier)));
@@ -322,7 +328,8 @@ MessageRequest::~MessageRequest() {
 
 Status MessageRequest::begin() {
   if (comparison_) HEDDLE_TRY(comparison_->begin());
-  binding_ = CommunicatorImpl::bind(job_);
+  if (job_.collective == Collective::allgather) comm_.place_own(job_);
+  binding_ = comm_.bind(job_);
   const Result<std::uint32_t> sequence = enter();
   if (!sequence.ok()) return sequence.status();
   binding_.sequence = sequence.value();
@@ -358,6 +365,7 @@ TeamRequest::~TeamRequest() {
 
 Status TeamRequest::begin() {
   if (comparison_) HEDDLE_TRY(comparison_->begin());
+  if (job_.collective == Collective::allgather) comm_.place_own(job_);
   op_ = CommunicatorImpl::team_op(job_);
   mode_ = FloatMode::current();
   under_way_ = false;

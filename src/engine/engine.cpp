@@ -201,6 +201,7 @@ Status Execution::poll(bool* done) {
       case StepKind::team_reduce:
       case StepKind::team_bcast:
       case StepKind::team_allreduce:
+      case StepKind::team_allgather:
         if (ports_->teams[step.lane] == nullptr) [[unlikely]]
           return no_team(step);
         // What is still open may be what the others need to join in.

@@ -89,7 +89,8 @@ Status MessageRun::poll(bool* done) {
         break;
       case StepKind::team_reduce:
       case StepKind::team_bcast:
-      case StepKind::team_allreduce: {
+      case StepKind::team_allreduce:
+      case StepKind::team_allgather: {
         bool through = false;
         HEDDLE_TRY(run_team(&through));
         if (!through) return {};

@@ -13,7 +13,7 @@ namespace heddle {
 struct TeamOperands {
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
-  std::size_t count = 0;  // elements
+  std::size_t count = 0;  // elements, of an allgather of all members together
   std::size_t element_bytes = 1;
   FoldFn fold = nullptr;
   FoldKind kind = 0;  // as in Binding
@@ -29,7 +29,8 @@ class TeamStep {
     op_ = TeamOp{};
     op_.verb = step.kind == StepKind::team_allreduce ? TeamVerb::allreduce
                : step.kind == StepKind::team_reduce  ? TeamVerb::reduce
-                                                     : TeamVerb::bcast;
+               : step.kind == StepKind::team_bcast   ? TeamVerb::bcast
+                                                     : TeamVerb::allgather;
     op_.in = operands.in;
     op_.out = operands.out;
     op_.count = operands.count;
@@ -37,6 +38,9 @@ class TeamStep {
     op_.fold = operands.fold;
     if (step.kind == StepKind::team_allreduce) {
       op_.kind = operands.kind;
+    } else if (step.kind == StepKind::team_allgather) {
+      op_.count /= step.count;
+      op_.in = op_.out + static_cast<std::size_t>(team_->rank()) * op_.count * op_.element_bytes;
     } else {
       op_.root = step.peer;
     }

@@ -73,6 +73,8 @@ const char* collective_name(Collective collective) {
       return "barrier";
     case Collective::reduce:
       return "reduce";
+    case Collective::allgather:
+      return "allgather";
   }
   return "unknown";
 }

@@ -26,6 +26,8 @@ const char* kind_name(StepKind kind) {
       return "team_bcast";
     case StepKind::team_allreduce:
       return "team_allreduce";
+    case StepKind::team_allgather:
+      return "team_allgather";
   }
   return "?";
 }
@@ -69,6 +71,8 @@ std::string operands(const Step& step) {
       return dst + " = " + src + " of member " + member + team;
     case StepKind::team_allreduce:
       return dst + " = fold of " + src + team;
+    case StepKind::team_allgather:
+      return dst + " = a chunk of each member's" + team;
     case StepKind::wait:
     case StepKind::repeat:
       break;

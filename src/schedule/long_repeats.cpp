@@ -22,7 +22,8 @@ class Flow {
   // some iterations, or receives from several.
   bool is_ring_or_chain() const { return one_way_ && received_ == 0 && whole_teams(); }
   // From several of its ranks at once a node sends what they have, in an order that changes until the last
-  // node has work. Around a ring all of them have from the start.
+  // node has work. Around a ring all of them have from the start; but where it leads through nodes, what
+  // comes from another one takes as many iterations to their last rank as they have ranks.
   std::uint32_t filling() const;
 
  private:
@@ -74,7 +75,8 @@ void Flow::add(std::int32_t rank, std::span<const Step> body) {
         break;
       case StepKind::team_reduce:
       case StepKind::team_bcast:
-      case StepKind::team_allreduce: {
+      case StepKind::team_allreduce:
+      case StepKind::team_allgather: {
         const auto team = static_cast<std::size_t>(topology_.team_of(step.team(), rank));
         ++members_[team];
         if (topology_.member_of(step.team(), rank) == 0)
@@ -98,13 +100,16 @@ std::uint32_t Flow::filling() const {
   std::vector<std::int32_t> senders(static_cast<std::size_t>(topology_.nodes()));
   std::int32_t most = 0;
   bool ring = true;
+  bool stays = false;
   for (std::int32_t rank = 0; rank < topology_.size(); ++rank) {
     const Seat& seat = seats_[static_cast<std::size_t>(rank)];
     if (crosses(rank, seat.to))
       most = std::max(most, ++senders[static_cast<std::size_t>(topology_.node_of(rank))]);
+    stays = stays || (seat.to != kNobody && !crosses(rank, seat.to));
     ring = ring && (seat.to == kNobody) == (seat.from == kNobody);
   }
-  return ring || most <= 1 ? 0 : static_cast<std::uint32_t>(topology_.nodes());
+  if (ring) return stays && most > 0 ? static_cast<std::uint32_t>(topology_.most_members()) : 0;
+  return most <= 1 ? 0 : static_cast<std::uint32_t>(topology_.nodes());
 }
 
 }  // namespace

@@ -138,6 +138,7 @@ void PricedRun::run(std::int32_t rank) {
       case StepKind::team_reduce:
       case StepKind::team_bcast:
       case StepKind::team_allreduce:
+      case StepKind::team_allgather:
         if (!enter_team(rank)) return;
         break;
       case StepKind::repeat:

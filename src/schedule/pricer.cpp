@@ -68,7 +68,8 @@ double team_verb_ns(const Step& step, double bytes, std::size_t members, const C
   }
   const auto m = static_cast<double>(members);
   const CostModel::TeamCost& cost = model.team[step.lane];
-  return std::min(m * cost.small.at(bytes), m * cost.large.fixed_ns + bytes * cost.large.per_byte_ns);
+  const double given = step.kind == StepKind::team_allgather ? bytes / m : bytes;
+  return std::min(m * cost.small.at(given), m * cost.large.fixed_ns + bytes * cost.large.per_byte_ns);
 }
 
 double price(const TopologyView& topology, const ScheduleOf& schedule_of, std::size_t bytes,

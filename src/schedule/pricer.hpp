@@ -41,7 +41,7 @@ struct CostModel {
   // By TeamKind. A team verb of m members on n bytes starts when the last one enters and keeps all of them
   // until it is done: for the cheaper of m * small.at(n), everybody reads everybody's vector, and m *
   // large.fixed_ns + n * large.per_byte_ns, staged: flags of each member, and everybody moves about one
-  // vector.
+  // vector. Of an allgather n bytes are all members' together, of which everybody reads each once.
   struct TeamCost {
     LinearCost small;
     LinearCost large;

@@ -111,6 +111,7 @@ void SoloRun::step() {
     case StepKind::team_reduce:
     case StepKind::team_bcast:
     case StepKind::team_allreduce:
+    case StepKind::team_allgather:
       now_ns_ += team_verb_ns(step, bytes(), topology_.team(step.team(), rank_).size(), model_);
       break;
     case StepKind::repeat:

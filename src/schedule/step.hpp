@@ -6,8 +6,9 @@
 
 namespace heddle {
 
-// Where a step reads or writes. `data` is the caller's result buffer (and, in place, also the input). `input`
-// is the caller's source buffer; in place it is the same memory as `data`. `scratch` belongs to the engine,
+// Where a step reads or writes. `data` is the caller's result buffer (and, in place, also the input; of an
+// allgather it has this rank's chunk from the start). `input` is the caller's source buffer; in place it is
+// the same memory as `data`. `scratch` belongs to the engine,
 // and so does the `data` of a reduce on ranks other than its root, where callers have no result buffer.
 //
 // `data` and `input` are divided into the schedule's chunks; a step addresses them by chunk number. `scratch`
@@ -34,6 +35,8 @@ enum class StepKind : std::uint8_t {
   team_reduce,     // fold `src` of all members of a team, in their order, into `dst` of member `peer`
   team_bcast,      // copy `src` of member `peer` of a team to `dst` of all others
   team_allreduce,  // fold `src` of all members of a team, in their order, into `dst` of every one of them
+  team_allgather,  // of an allgather: copy chunk `chunk` + m of `data` of each member m to all others;
+                   // `count` is how many members there are
 };
 
 enum StepFlags : std::uint8_t {

@@ -56,8 +56,9 @@ Status SymbolicRun::check_read(std::int32_t rank, const Place& p) const {
   HEDDLE_TRY(check_open(rank, p, false));
   const Rank& r = ranks_[static_cast<std::size_t>(rank)];
   if (p.slot == Slot::input) {
-    if (r.schedule->collective == Collective::bcast) {
-      return violation(rank, "reads input, which bcast does not have: the root's vector is in data");
+    if (!folds(r.schedule->collective)) {
+      return violation(rank, std::string("reads input, which ") + collective_name(r.schedule->collective) +
+                                 " does not have: what it starts from is in data");
     }
     for (std::uint32_t c = p.first; c < p.first + p.count; ++c) {
       if (r.data[c] != kUndefined) {

@@ -1,6 +1,7 @@
 #include "schedule/symbolic_run.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace heddle {
 namespace {
@@ -26,6 +27,7 @@ SymbolicRun::SymbolicRun(const TopologyView& topology, const std::vector<Schedul
     const auto rank = static_cast<std::int32_t>(i);
     const bool has_data = s.collective == Collective::bcast && s.root == rank;
     ranks_.emplace_back(s, has_data ? expressions_.leaf(rank) : kUndefined);
+    if (s.collective == Collective::allgather) ranks_.back().data[i] = expressions_.leaf(rank);
   }
 }
 
@@ -59,7 +61,8 @@ Status SymbolicRun::run_rank(std::int32_t rank) {
         break;
       case StepKind::team_reduce:
       case StepKind::team_bcast:
-      case StepKind::team_allreduce: {
+      case StepKind::team_allreduce:
+      case StepKind::team_allgather: {
         bool complete = false;
         HEDDLE_TRY(enter_team(rank, &complete));
         if (!complete) return {};
@@ -199,15 +202,7 @@ Status SymbolicRun::enter_team(std::int32_t rank, bool* complete) {
                                  std::to_string(o.cursor.iteration()));
     }
   }
-  const bool is_member = topology_->member_of(kind, rank) == mine.peer;
-  const bool reads = mine.kind != StepKind::team_bcast || is_member;
-  const bool writes =
-      mine.kind == StepKind::team_allreduce || (mine.kind == StepKind::team_reduce) == is_member;
-  if (reads) HEDDLE_TRY(check_read(rank, place(r, mine.src)));
-  if (writes) {
-    HEDDLE_TRY(check_range(rank, place(r, mine.dst)));
-    HEDDLE_TRY(check_open(rank, place(r, mine.dst), true));
-  }
+  HEDDLE_TRY(check_team(rank, topology_->member_of(kind, rank)));
   team.arrived.push_back(rank);
   const std::vector<std::int32_t>& members = topology_->team(kind, rank);
   *complete = team.arrived.size() == members.size();
@@ -226,8 +221,49 @@ Status SymbolicRun::enter_team(std::int32_t rank, bool* complete) {
   return {};
 }
 
+// What this member lets the others read, and what they write here.
+Status SymbolicRun::check_team(std::int32_t rank, std::int32_t member) {
+  const Rank& r = at(rank);
+  const Step& step = r.cursor.step();
+  const auto writes = [&](const Place& p) -> Status {
+    HEDDLE_TRY(check_range(rank, p));
+    return check_open(rank, p, true);
+  };
+  if (step.kind == StepKind::team_allgather) {
+    HEDDLE_TRY(check_range(rank, place(r, step.dst)));
+    HEDDLE_TRY(check_read(rank, given_by(r, member)));
+    for (std::int32_t m = 0; std::cmp_less(m, step.count); ++m) {
+      if (m != member) HEDDLE_TRY(writes(given_by(r, m)));
+    }
+    return {};
+  }
+  const bool is_member = member == step.peer;
+  if (step.kind != StepKind::team_bcast || is_member) HEDDLE_TRY(check_read(rank, place(r, step.src)));
+  if (step.kind == StepKind::team_allreduce || (step.kind == StepKind::team_reduce) == is_member)
+    HEDDLE_TRY(writes(place(r, step.dst)));
+  return {};
+}
+
+SymbolicRun::Place SymbolicRun::given_by(const Rank& r, std::int32_t member) {
+  return {Slot::data, r.cursor.chunk() + static_cast<std::uint32_t>(member), 1, 0};
+}
+
+Status SymbolicRun::gather_team(const std::vector<std::int32_t>& members) {
+  for (std::size_t m = 0; m < members.size(); ++m) {
+    const Place given = given_by(at(members[m]), static_cast<std::int32_t>(m));
+    const ExprId value = load(members[m], given, 0);
+    for (const std::int32_t other : members) {
+      if (other == members[m]) continue;
+      HEDDLE_TRY(begin_write(other, given));
+      store(other, given, 0, value);
+    }
+  }
+  return {};
+}
+
 Status SymbolicRun::run_team(const std::vector<std::int32_t>& members) {
   const Step& step = at(members.front()).cursor.step();
+  if (step.kind == StepKind::team_allgather) return gather_team(members);
   const bool all = step.kind == StepKind::team_allreduce;
   const std::int32_t chosen = all ? members.front() : members[static_cast<std::size_t>(step.peer)];
   std::vector<ExprId> values(step.count);

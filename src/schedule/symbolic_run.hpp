@@ -93,7 +93,10 @@ class SymbolicRun {
   bool wait(Rank& r);
   Status local(std::int32_t rank);
   Status enter_team(std::int32_t rank, bool* complete);
+  Status check_team(std::int32_t rank, std::int32_t member);
   Status run_team(const std::vector<std::int32_t>& members);
+  Status gather_team(const std::vector<std::int32_t>& members);
+  static Place given_by(const Rank& r, std::int32_t member);  // of a team_allgather
   Status at_end(std::int32_t rank);
   Status stuck();
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "schedule/symbolic_run.hpp"
@@ -34,11 +35,20 @@ std::string missing_team(const TopologyView& topology, std::int32_t rank, TeamKi
   return topology.team(kind, rank).size() < 2 ? "a verb of a team of one" : "";
 }
 
+std::string allgather_defect(const Schedule& s, const Step& step, std::int32_t members) {
+  if (s.collective != Collective::allgather)
+    return "a team_allgather in another collective, whose chunks may differ in length";
+  if (step.src != Slot::data || step.dst != Slot::data) return "a team_allgather that is not of data";
+  if (std::cmp_equal(step.count, members)) return "";
+  return "a team_allgather of " + std::to_string(step.count) + " chunks in a team of " +
+         std::to_string(members);
+}
+
 // Everything about a step that does not depend on when it runs, as a complaint or "".
 std::string step_defect(const TopologyView& topology, std::int32_t rank, const Schedule& s,
                         const Step& step) {
   constexpr int kAllFlags = kFixed | kSourceFirst | kRotate;
-  if (step.kind > StepKind::team_allreduce)
+  if (step.kind > StepKind::team_allgather)
     return "unknown kind " + std::to_string(static_cast<int>(step.kind));
   if (step.dst > Slot::scratch || step.src > Slot::scratch) return "unknown slot";
   if ((step.flags & ~kAllFlags) != 0) return "unknown flags " + std::to_string(static_cast<int>(step.flags));
@@ -57,10 +67,12 @@ std::string step_defect(const TopologyView& topology, std::int32_t rank, const S
       return "";
     case StepKind::team_reduce:
     case StepKind::team_bcast:
-    case StepKind::team_allreduce: {
+    case StepKind::team_allreduce:
+    case StepKind::team_allgather: {
       if (step.lane >= kTeamKinds) return "there is no team " + std::to_string(step.lane);
       if (std::string missing = missing_team(topology, rank, step.team()); !missing.empty()) return missing;
       const auto members = static_cast<std::int32_t>(topology.team(step.team(), rank).size());
+      if (step.kind == StepKind::team_allgather) return allgather_defect(s, step, members);
       if (step.kind == StepKind::team_allreduce || (step.peer >= 0 && step.peer < members)) break;
       return "there is no member " + std::to_string(step.peer) + " in a team of " + std::to_string(members);
     }
@@ -71,9 +83,8 @@ std::string step_defect(const TopologyView& topology, std::int32_t rank, const S
     default:
       break;
   }
-  if (s.collective == Collective::bcast && step.kind != StepKind::copy && step.kind != StepKind::team_bcast) {
-    return "a reduction in a bcast";
-  }
+  if (!folds(s.collective) && step.kind != StepKind::copy && step.kind != StepKind::team_bcast)
+    return std::string("a reduction in ") + (s.collective == Collective::bcast ? "a bcast" : "an allgather");
   return "";
 }
 
@@ -100,6 +111,10 @@ Status check_steps(const TopologyView& topology, std::int32_t rank, const Schedu
 Status check_agreement(const TopologyView& topology, const std::vector<Schedule>& schedules) {
   const Schedule& first = schedules.front();
   if (first.chunks == 0) return bad(0, ": a schedule of no chunks");
+  if (first.collective == Collective::allgather && std::cmp_not_equal(first.chunks, topology.size())) {
+    return bad(0, ": an allgather among " + std::to_string(topology.size()) + " ranks of " +
+                      std::to_string(first.chunks) + " chunks");
+  }
   if (has_root(first.collective) && (first.root < 0 || first.root >= topology.size())) {
     return bad(0, ": there is no root " + std::to_string(first.root));
   }
@@ -134,21 +149,25 @@ Status check_complete(const Expressions& expressions, ExprId e, std::uint32_t ch
 
 Status check_result(const TopologyView& topology, const Schedule& first, const SymbolicRun& run) {
   const Expressions& expressions = run.expressions();
-  const bool reduces = first.collective != Collective::bcast;
+  const bool reduces = folds(first.collective);
+  const bool gathers = first.collective == Collective::allgather;
   // Of a reduce what the others hold at the end is nobody's.
   const bool at_root = first.collective == Collective::reduce;
   const std::int32_t from = at_root ? first.root : 0;
   const std::int32_t to = at_root ? first.root + 1 : topology.size();
   ExprId last_checked = SymbolicRun::kUndefined;
   for (std::uint32_t c = 0; c < first.chunks; ++c) {
-    const ExprId expected = reduces ? run.result(from, c) : expressions.leaf(first.root);
+    const ExprId expected = reduces   ? run.result(from, c)
+                            : gathers ? expressions.leaf(static_cast<std::int32_t>(c))
+                                      : expressions.leaf(first.root);
     for (std::int32_t rank = from; rank < to; ++rank) {
       const ExprId got = run.result(rank, c);
       if (got == SymbolicRun::kUndefined) return bad(rank, " chunk " + std::to_string(c) + ": has no result");
       if (got == expected) continue;
       return bad(rank, " chunk " + std::to_string(c) +
-                           (reduces ? ": its result is a different expression from rank 0's"
-                                    : ": ends with something other than the root's value"));
+                           (reduces   ? ": its result is a different expression from rank 0's"
+                            : gathers ? ": ends with something other than what that rank has"
+                                      : ": ends with something other than the root's value"));
     }
     if (!reduces || expected == last_checked) continue;
     HEDDLE_TRY(check_complete(expressions, expected, c));

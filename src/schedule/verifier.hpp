@@ -13,7 +13,7 @@ namespace heddle {
 // What is proved, for the given topology:
 //  - structure: step fields in range, repeats do not nest, chunk ranges never wrap, scratch in bounds,
 //  max_open true,
-//    schedules of all ranks agree on collective, root and chunk count;
+//    schedules of all ranks agree on collective, root and chunk count, of an allgather a chunk for each rank;
 //  - progress: no deadlock when every send completes only after its receive was opened (rendezvous);
 //  - messages: every send meets a receive of the same chunks and the other way round, nothing left over;
 //  - memory: nothing is written while an open send reads or an open receive writes it, nothing read while an
@@ -22,7 +22,7 @@ namespace heddle {
 //  - result, allreduce: every rank ends with the same expression per chunk, in which each rank's input occurs
 //  exactly
 //    once; with `in_order` set, in rank order. reduce: the root does, and what the others hold is nobody's.
-//    bcast: every rank ends with the root's value in every chunk.
+//    bcast: every rank ends with the root's value in every chunk. allgather: with each rank's in its chunk.
 //    A barrier is proved as an allreduce of its chunks: who ends with every rank's contribution has heard of
 //    every rank's arrival, so any allreduce over zero bytes is a barrier;
 //  - the input slot is never written (it may be `data` itself: a schedule that reads `input` after writing

@@ -7,6 +7,7 @@
 
 #include "collectives/collectives.hpp"
 #include "collectives/hierarchy.hpp"
+#include "collectives/trees.hpp"
 
 namespace heddle {
 namespace {
@@ -166,6 +167,13 @@ Shapes two_level_split_shapes(const TopologyView& topology, std::size_t /*bytes*
   return with_leaders(topology, {Shape{}});
 }
 
+// Of an allgather: others are Bruck's algorithm.
+Shapes whole_shapes(const TopologyView& topology, std::size_t /*bytes*/) {
+  Shapes shapes = radices_of(topology.size(), {2, 3, 4, 8});
+  std::erase_if(shapes, [&](const Shape& s) { return Participants(topology.size(), s.radix).extra > 0; });
+  return shapes.empty() ? Shapes{Shape{}} : shapes;
+}
+
 // chunks 1: recursive doubling; 2: split_allgather. Of a reduce: binomial, Rabenseifner's.
 Shapes leaders_shapes(const TopologyView& /*topology*/, std::size_t /*bytes*/) {
   return {{0, 2, 1}, {0, 2, 2}};
@@ -190,6 +198,7 @@ const std::vector<Algorithm>& catalog() {
   constexpr auto kAllreduce = Collective::allreduce;
   constexpr auto kBcast = Collective::bcast;
   constexpr auto kReduce = Collective::reduce;
+  constexpr auto kAllgather = Collective::allgather;
   // Never destroyed: MPI may be called, and ended, from what a program has left to atexit().
   static const auto& algorithms = *new std::vector<Algorithm>{
       {"team", kAllreduce, allreduce::team, true, false, false, false, only_shape},
@@ -239,6 +248,14 @@ const std::vector<Algorithm>& catalog() {
       {"team", Collective::barrier, barrier::team, true, false, false, false, only_shape},
       {"multi_leader", Collective::barrier, barrier::multi_leader, true, false, true, false, only_shape},
       {"two_level", Collective::barrier, barrier::two_level, true, true, false, true, among_nodes_shapes},
+      {"team", kAllgather, allgather::team, true, false, false, false, only_shape},
+      {"recursive_doubling", kAllgather, allgather::recursive_doubling, false, true, false, false,
+       whole_shapes},
+      {"bruck", kAllgather, allgather::bruck, false, true, false, false, exchange_shapes},
+      {"ring", kAllgather, allgather::ring, false, true, false, false, only_shape, false, true},
+      {"two_level", kAllgather, allgather::two_level, true, true, false, true, among_nodes_shapes},
+      {"two_level_ring", kAllgather, allgather::two_level_ring, true, true, false, true, only_shape, false,
+       true},
   };
   return algorithms;
 }

@@ -1,6 +1,7 @@
 // The catalog: every algorithm heddle can run, with what it needs; and the choice among them by price.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <string_view>
 #include <vector>
@@ -21,7 +22,7 @@ struct Algorithm {
   bool needs_domains;   // only on a node of several domains: elsewhere it is another algorithm's twin
   bool by_nodes;  // has a phase within nodes and one between them: with one node it is another algorithm's
                   // twin
-  // Shapes worth pricing for a vector of `bytes` (root left 0). Never empty.
+  // Shapes worth pricing for a vector of `bytes` (of an allgather: each rank's; root left 0). Never empty.
   std::vector<Shape> (*shapes)(const TopologyView& topology, std::size_t bytes);
   bool by_distance =
       false;  // another algorithm with nearer partners: its twin where all nodes are as far from each other
@@ -35,6 +36,10 @@ struct Algorithm {
 inline bool serves_streams(const Algorithm& algorithm) {
   return algorithm.collective == Collective::allreduce && !algorithm.needs_team;
 }
+
+// Those for which settings and tuning files may name an algorithm.
+inline constexpr std::array kChosenCollectives{Collective::allreduce, Collective::bcast, Collective::reduce,
+                                               Collective::allgather};
 
 // All of them, in a fixed order. The same on every rank.
 const std::vector<Algorithm>& catalog();

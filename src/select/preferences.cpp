@@ -44,10 +44,10 @@ std::string listed(const Names& names) {
 
 // Of a part of HEDDLE_ALGORITHM that forces nothing; `scope`: the collective in it, which may be empty.
 std::string complaint(std::string_view item, std::string_view scope, std::string_view name) {
-  const std::pair<std::string_view, Names> all[] = {{"allreduce", names_of(Collective::allreduce)},
-                                                    {"bcast", names_of(Collective::bcast)},
-                                                    {"reduce", names_of(Collective::reduce)},
-                                                    {"sparse", names_for_sparse()}};
+  std::vector<std::pair<std::string_view, Names>> all;
+  for (const Collective collective : kChosenCollectives)
+    all.emplace_back(collective_name(collective), names_of(collective));
+  all.emplace_back("sparse", names_for_sparse());
   const bool scoped =
       std::ranges::any_of(all, [&](const auto& collective) { return scope == collective.first; });
   Names wanted;
@@ -82,12 +82,10 @@ void read_forced(std::string_view text, Preferences& out) {
     const std::string_view scope =
         colon == std::string_view::npos ? std::string_view() : item.substr(0, colon);
     bool known = false;
-    const std::pair<Collective, const Algorithm**> forced[] = {{Collective::allreduce, &out.forced_allreduce},
-                                                               {Collective::bcast, &out.forced_bcast},
-                                                               {Collective::reduce, &out.forced_reduce}};
-    for (const auto& [collective, chosen] : forced) {
+    for (const Collective collective : kChosenCollectives) {
       if (!scope.empty() && scope != collective_name(collective)) continue;
-      if (const Algorithm* a = find_algorithm(collective, name)) *chosen = a, known = true;
+      const Algorithm* const a = find_algorithm(collective, name);
+      if (a != nullptr) out.forced[static_cast<std::size_t>(collective)] = a, known = true;
     }
     if (scope == "sparse") {
       const Algorithm* a = find_algorithm(Collective::allreduce, name);
@@ -175,12 +173,14 @@ Result<TuningRule> read_rule(const json& rule) {
     return rule.contains(key) && rule[key].is_string() ? rule[key].get<std::string>() : std::string();
   };
   const std::string collective = text("collective");
-  constexpr Collective kTuned[] = {Collective::allreduce, Collective::bcast, Collective::reduce};
-  const auto* const named =
-      std::ranges::find_if(kTuned, [&](Collective each) { return collective == collective_name(each); });
-  if (named == std::end(kTuned)) {
-    return Status(Code::invalid_argument, "\"collective\" must be \"allreduce\", \"bcast\" or \"reduce\"" +
-                                              but_is(rule, "collective"));
+  const auto* const named = std::ranges::find_if(
+      kChosenCollectives, [&](Collective each) { return collective == collective_name(each); });
+  if (named == kChosenCollectives.end()) {
+    Names names;
+    for (const Collective each : kChosenCollectives)
+      names.emplace_back(collective_name(each));
+    return Status(Code::invalid_argument,
+                  "\"collective\" must be one of " + listed(names) + but_is(rule, "collective"));
   }
   out.collective = *named;
   out.algorithm = find_algorithm(out.collective, text("algorithm"));

@@ -48,10 +48,16 @@ constexpr double kWorthTelling = 1.1;
 // somewhat above the price.
 constexpr double kHopeless = 1.5;
 
+// What a schedule's vector has where the caller speaks of `bytes`.
+std::size_t in_all(const TopologyView& on, const Algorithm& algorithm, std::size_t bytes) {
+  return algorithm.collective == Collective::allgather ? bytes * static_cast<std::size_t>(on.size()) : bytes;
+}
+
 double price_of_all(const TopologyView& on, const Algorithm& algorithm, const Shape& shape, std::size_t bytes,
                     const CostModel& model, double give_up_ns) {
   return price(
-      on, [&](std::int32_t rank) { return algorithm.build(on, rank, shape); }, bytes, model, give_up_ns);
+      on, [&](std::int32_t rank) { return algorithm.build(on, rank, shape); }, in_all(on, algorithm, bytes),
+      model, give_up_ns);
 }
 
 // The most that some of the ranks take by themselves.
@@ -60,7 +66,8 @@ double alone(const TopologyView& topology, const Algorithm& algorithm, const Sha
   double most_ns = 0;
   for (const std::int32_t rank : ranks) {
     const Schedule schedule = algorithm.build(topology, rank, shape);
-    most_ns = std::max(most_ns, price_alone(topology, schedule, rank, bytes, model));
+    most_ns =
+        std::max(most_ns, price_alone(topology, schedule, rank, in_all(topology, algorithm, bytes), model));
   }
   return most_ns;
 }
@@ -108,10 +115,7 @@ bool Selector::runs(const Algorithm& algorithm, bool messages_only) const {
 
 std::optional<Selection> Selector::by_rule(Collective collective, std::size_t bytes,
                                            bool messages_only) const {
-  const Algorithm* forced = collective == Collective::allreduce ? preferences_.forced_allreduce
-                            : collective == Collective::bcast   ? preferences_.forced_bcast
-                            : collective == Collective::reduce  ? preferences_.forced_reduce
-                                                                : nullptr;
+  const Algorithm* const forced = preferences_.forced_for(collective);
   if (forced != nullptr && runs(*forced, messages_only)) {
     Selection selection;
     selection.by = ChosenBy::force;

@@ -68,9 +68,11 @@ struct Selection {
 
 // The parts of the configuration that steer the choice, checked: built once, shared by communicators.
 struct Preferences {
-  const Algorithm* forced_allreduce = nullptr;
-  const Algorithm* forced_bcast = nullptr;
-  const Algorithm* forced_reduce = nullptr;
+  std::array<const Algorithm*, kCollectives> forced{};
+  // Null: none.
+  const Algorithm* forced_for(Collective collective) const {
+    return forced[static_cast<std::size_t>(collective)];
+  }
   const Algorithm* forced_sparse = nullptr;  // for streams
   bool forced_dense = false;                 // never streams
   bool forced_bitmaps = false;               // wherever they may serve
@@ -82,6 +84,7 @@ struct Preferences {
 };
 Preferences read_preferences(const Config& config);
 
+// `bytes` are the vector's; of an allgather each rank's.
 class Selector {
  public:
   // Borrows topology and preferences.

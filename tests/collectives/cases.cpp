@@ -63,7 +63,7 @@ std::vector<Algorithm> algorithms() {
 std::vector<Algorithm> folding_algorithms() {
   std::vector<Algorithm> result;
   for (const Algorithm& algorithm : catalog()) {
-    if (algorithm.collective != Collective::bcast) result.push_back(algorithm);
+    if (folds(algorithm.collective)) result.push_back(algorithm);
   }
   return result;
 }

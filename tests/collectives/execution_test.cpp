@@ -94,6 +94,7 @@ class World {
       const bool has_data =
           is_in_place(rank) || (algorithm.collective == Collective::bcast && rank == shape.root);
       results.push_back(has_data ? inputs.back() : std::vector<Affine>(count));
+      if (algorithm.collective == Collective::allgather) place_own(rank, inputs.back(), results.back());
     }
     for (std::size_t r = 0; r < inputs.size(); ++r) {
       const auto rank = static_cast<std::int32_t>(r);
@@ -126,6 +127,13 @@ class World {
   }
 
  private:
+  void place_own(std::int32_t rank, const std::vector<Affine>& input, std::vector<Affine>& result) const {
+    const std::size_t each = result.size() / static_cast<std::size_t>(topology_.size());
+    const auto first = static_cast<std::ptrdiff_t>(each) * rank;
+    result.assign(result.size(), Affine{});
+    std::copy_n(input.begin() + first, each, result.begin() + first);
+  }
+
   const TopologyView& topology_;
   LoopbackHub hub_;
   std::vector<std::unique_ptr<Transport>> transports_;
@@ -138,6 +146,13 @@ class World {
 std::vector<Affine> expected(const Algorithm& algorithm, std::int32_t size, std::int32_t root,
                              std::size_t count, bool in_order) {
   if (algorithm.collective == Collective::bcast) return inputs_of(root, count);
+  if (algorithm.collective == Collective::allgather) {
+    std::vector<Affine> values;
+    const std::size_t each = count / static_cast<std::size_t>(size);
+    for (std::size_t i = 0; i < count; ++i)
+      values.push_back(input_of(static_cast<std::int32_t>(i / each), i));
+    return values;
+  }
   std::vector<Affine> values = inputs_of(0, count);
   for (std::int32_t rank = 1; rank < size; ++rank) {
     for (std::size_t i = 0; i < count; ++i)
@@ -154,7 +169,8 @@ TEST_P(OnRealData, EveryRankHasTheResult) {
       World world(topology);
       for (const Shape& shape : shapes_of(GetParam(), size, {2, 3}, {1, 2, 3, 5})) {
         const bool in_order = GetParam().build(topology, 0, shape).in_order;
-        for (const std::size_t count : {0, 1, 2, 13, 700}) {
+        for (std::size_t count : {0, 1, 2, 13, 700}) {
+          if (GetParam().collective == Collective::allgather) count *= static_cast<std::size_t>(size);
           const std::vector<Affine> wanted = expected(GetParam(), size, shape.root, count, in_order);
           for (const bool in_place : {true, false}) {
             const auto results =

@@ -35,7 +35,7 @@ void for_each_candidate(const CostModel& model, Check check) {
   const Preferences nothing;
   for (const TopologyView& topology : machines()) {
     const Selector selector(topology, model, {true, true}, nothing);
-    for (const Collective collective : {Collective::allreduce, Collective::bcast, Collective::reduce}) {
+    for (const Collective collective : kChosenCollectives) {
       for (const std::size_t bytes : {std::size_t{48} << 10, std::size_t{24} << 20}) {
         for (const Choice& c : selector.candidates(collective, bytes, false)) {
           SCOPED_TRACE(case_name(*c.algorithm) + ", " + std::to_string(topology.nodes()) + " nodes, " +

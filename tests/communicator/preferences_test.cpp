@@ -38,19 +38,19 @@ Preferences with_algorithm(const std::string& text) {
 
 TEST(Preferences, ABareNameForcesWhateverHasIt) {
   const Preferences p = with_algorithm("double_binary_tree");
-  ASSERT_NE(p.forced_allreduce, nullptr);
-  ASSERT_NE(p.forced_bcast, nullptr);
-  ASSERT_NE(p.forced_reduce, nullptr);
-  EXPECT_STREQ(p.forced_allreduce->name, "double_binary_tree");
+  ASSERT_NE(p.forced_for(Collective::allreduce), nullptr);
+  ASSERT_NE(p.forced_for(Collective::bcast), nullptr);
+  ASSERT_NE(p.forced_for(Collective::reduce), nullptr);
+  EXPECT_STREQ(p.forced_for(Collective::allreduce)->name, "double_binary_tree");
   EXPECT_TRUE(p.complaints.empty());
-  EXPECT_EQ(with_algorithm("ring").forced_bcast, nullptr);
+  EXPECT_EQ(with_algorithm("ring").forced_for(Collective::bcast), nullptr);
 }
 
 TEST(Preferences, AScopedNameForcesOne) {
   const Preferences p = with_algorithm("allreduce:ring,bcast:chain,reduce:knomial");
-  EXPECT_STREQ(p.forced_allreduce->name, "ring");
-  EXPECT_STREQ(p.forced_bcast->name, "chain");
-  EXPECT_STREQ(p.forced_reduce->name, "knomial");
+  EXPECT_STREQ(p.forced_for(Collective::allreduce)->name, "ring");
+  EXPECT_STREQ(p.forced_for(Collective::bcast)->name, "chain");
+  EXPECT_STREQ(p.forced_for(Collective::reduce)->name, "knomial");
   EXPECT_TRUE(p.complaints.empty());
 }
 
@@ -69,8 +69,8 @@ TEST(Preferences, WrongNamesAreReportedWithTheKnownOnes) {
   };
   for (const auto& [text, says] : wrong) {
     const Preferences p = with_algorithm(text);
-    EXPECT_EQ(p.forced_allreduce, nullptr) << text;
-    EXPECT_EQ(p.forced_bcast, nullptr) << text;
+    EXPECT_EQ(p.forced_for(Collective::allreduce), nullptr) << text;
+    EXPECT_EQ(p.forced_for(Collective::bcast), nullptr) << text;
     ASSERT_EQ(p.complaints.size(), 1U) << text;
     EXPECT_EQ(p.complaints[0].find(std::string("HEDDLE_ALGORITHM=\"") + text + "\"" + says), 0U)
         << p.complaints[0];
@@ -79,7 +79,7 @@ TEST(Preferences, WrongNamesAreReportedWithTheKnownOnes) {
 
 TEST(Preferences, AWrongNameDoesNotSpoilTheOthers) {
   const Preferences p = with_algorithm("allreduce:ring,bcast:nonsense");
-  EXPECT_STREQ(p.forced_allreduce->name, "ring");
+  EXPECT_STREQ(p.forced_for(Collective::allreduce)->name, "ring");
   EXPECT_EQ(p.complaints.size(), 1U);
 }
 
@@ -131,7 +131,7 @@ TEST(TuningFiles, MistakesAreNamed) {
       {R"({"version": 1, "rules": [], "streamed_results_from": "now"})", "\"streamed_results_from\" must be"},
       {R"({"version": 1, "rules": [], "found_once": 1})", "\"found_once\" must be true or false, not 1"},
       {R"({"version": 1, "rules": [{"collective": "gather", "algorithm": "ring"}]})",
-       "\"collective\" must be \"allreduce\", \"bcast\" or \"reduce\", not \"gather\""},
+       "\"collective\" must be one of allreduce, bcast, reduce, allgather, not \"gather\""},
       {R"({"version": 1, "rules": [{"collective": 3}]})", "\"collective\" must be"},
       {R"({"version": 1, "rules": [{"collective": "bcast", "algorithm": "ring"}]})", ", not \"ring\""},
       {R"({"version": 1, "rules": [{"collective": "bcast"}]})", ", and is missing"},

@@ -40,7 +40,7 @@ TEST(Selection, OfManyNodesIsAboutTheBest) {
   for (const std::int32_t ranks : {100, 128}) {
     const TopologyView topology = TopologyView::flat(ranks);
     const Selector selector(topology, model, {false, true}, nothing);
-    for (const Collective collective : {Collective::allreduce, Collective::bcast, Collective::reduce}) {
+    for (const Collective collective : kChosenCollectives) {
       for (const std::size_t bytes : {8, 32 << 10, 4 << 20}) {
         const auto exact_ns = [&](const Choice& c) {
           return price(

@@ -167,6 +167,24 @@ class Trial {
       ASSERT_TRUE(same_bytes(d, source)) << "wrong data from root " << root;
   }
 
+  void allgather(std::size_t bytes, std::uint32_t sequence) {
+    const auto p = static_cast<std::size_t>(world_.size());
+    const Bytes expected = bytes_of<std::uint8_t>(
+        p * bytes, [&](std::size_t i) { return static_cast<std::uint8_t>(hash(sequence, 0, i)); });
+    std::vector<Bytes> data;
+    for (std::size_t r = 0; r < p; ++r) {
+      data.emplace_back(p * bytes, std::byte{0xcc});
+      std::copy_n(expected.begin() + static_cast<std::ptrdiff_t>(r * bytes), bytes,
+                  data[r].begin() + static_cast<std::ptrdiff_t>(r * bytes));
+    }
+    Binding b;
+    b.count = p * bytes;
+    b.sequence = sequence;
+    run(b, [&](std::size_t r, Binding& mine) { mine.data = data[r].data(); });
+    for (std::size_t r = 0; r < p; ++r)
+      ASSERT_TRUE(same_bytes(data[r], expected)) << "rank " << r;
+  }
+
   void barrier(std::uint32_t sequence) {
     Binding b;
     b.fold = fold_kernel(DType::u8, Op::bor);
@@ -233,6 +251,11 @@ class CatalogTest : public ::testing::TestWithParam<WorldKind> {
       return;
     }
     Trial trial(world, a, shape);
+    if (a.collective == Collective::allgather) {
+      for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{7}, std::size_t{1003}})
+        ASSERT_NO_FATAL_FAILURE(trial.allgather(bytes, ++sequence_)) << bytes << " bytes of each";
+      return;
+    }
     if (a.collective == Collective::barrier) {
       for (int i = 0; i < 3; ++i)
         ASSERT_NO_FATAL_FAILURE(trial.barrier(++sequence_));
@@ -321,6 +344,8 @@ TEST_P(CatalogTest, LargeVectors) {
           Trial trial(world, a, shape);
           if (a.collective == Collective::bcast) {
             ASSERT_NO_FATAL_FAILURE(trial.bcast(shape.root, kBytes, ++sequence_));
+          } else if (a.collective == Collective::allgather) {
+            ASSERT_NO_FATAL_FAILURE(trial.allgather(kBytes / 4, ++sequence_));
           } else {
             ASSERT_NO_FATAL_FAILURE(trial.fold(Payload::integers, kElements, true, ++sequence_));
           }

@@ -6,6 +6,7 @@
 #include <random>
 #include <span>
 #include <stdexcept>
+#include <utility>
 
 #include "schedule/split.hpp"
 #include "unrolled.hpp"
@@ -56,7 +57,7 @@ class World {
   };
 
   std::vector<Number>& input(Rank& r) const {
-    return r.in_place || r.schedule->collective == Collective::bcast ? r.data : r.own_input;
+    return r.in_place || !heddle::folds(r.schedule->collective) ? r.data : r.own_input;
   }
   Number noise() { return {random_(), {random_(), random_(), random_(), random_()}, random_()}; }
   bool chance(unsigned percent) { return random_() % 100 < percent; }
@@ -67,6 +68,7 @@ class World {
   void open_message(std::int32_t rank);
   void enter_team(std::int32_t rank);
   void run_team(const std::vector<std::int32_t>& members);
+  void gather_team(const std::vector<std::int32_t>& members);
   bool deliverable(const Message& m) const { return m.sent && m.received && !m.delivered; }
   void deliver(Message& m);
   bool deliver_one();
@@ -93,7 +95,10 @@ World::World(const TopologyView& topology, const std::vector<Schedule>& schedule
   strict_priority_ = chance(60);
   const std::uint32_t chunks = schedules.front().chunks;
   if (chunks == 0) throw Wrong{"no chunks"};
-  count_ = chunks * 2 + 1;  // chunks of different lengths, also for one chunk more than one element
+  // Chunks of different lengths, also for one chunk more than one element; but what ranks gather is as long.
+  const bool gathers = schedules.front().collective == Collective::allgather;
+  if (gathers && std::cmp_not_equal(chunks, schedules.size())) throw Wrong{"not a chunk for each rank"};
+  count_ = gathers ? chunks * 2 : chunks * 2 + 1;
   for (const Schedule& s : schedules) {
     Rank& r = ranks_.emplace_back();
     r.schedule = &s;
@@ -106,9 +111,14 @@ World::World(const TopologyView& topology, const std::vector<Schedule>& schedule
     }
     const bool is_root = s.root == static_cast<std::int32_t>(ranks_.size()) - 1;
     // The others of a reduce have no data of the caller's.
-    r.in_place = trial.in_place && (s.collective != Collective::reduce || is_root);
+    r.in_place = trial.in_place && !gathers && (s.collective != Collective::reduce || is_root);
     const bool has_data = s.collective == Collective::bcast ? is_root : r.in_place;
     if (has_data) r.data = r.original;
+    if (gathers) {
+      const std::size_t own = 2 * (ranks_.size() - 1);
+      std::copy_n(r.original.begin() + static_cast<std::ptrdiff_t>(own), 2,
+                  r.data.begin() + static_cast<std::ptrdiff_t>(own));
+    }
     r.own_input = r.original;
     const std::size_t unit = Split(count_, chunks).longest(std::min(s.unit_chunks, chunks));
     for (std::size_t i = 0; i < unit * s.scratch_units; ++i)
@@ -178,6 +188,7 @@ void World::step(std::int32_t rank) {
     case StepKind::team_reduce:
     case StepKind::team_bcast:
     case StepKind::team_allreduce:
+    case StepKind::team_allgather:
       enter_team(rank);
       return;
     default:
@@ -190,8 +201,8 @@ void World::local(Rank& r, const Step& s) {
   const std::span<Number> src = place(r, s.src);
   const std::span<Number> dst = place(r, s.dst);
   if (s.dst == Slot::input) throw Wrong{"writes input"};
-  if (s.kind == StepKind::reduce && r.schedule->collective == Collective::bcast)
-    throw Wrong{"reduces in a bcast"};
+  if (s.kind == StepKind::reduce && !heddle::folds(r.schedule->collective))
+    throw Wrong{"reduces where nothing is"};
   for (std::size_t i = 0; i < dst.size(); ++i) {
     if (s.kind == StepKind::copy) {
       dst[i] = src[i];
@@ -267,16 +278,39 @@ void World::enter_team(std::int32_t rank) {
   if (std::all_of(members.begin(), members.end(), inside)) run_team(members);
 }
 
+void World::gather_team(const std::vector<std::int32_t>& members) {
+  const auto rank = [&](std::int32_t m) -> Rank& { return ranks_[static_cast<std::size_t>(m)]; };
+  const Flat& first = rank(members.front()).program[rank(members.front()).pc];
+  for (const std::int32_t m : members) {
+    const Flat& mine = rank(m).program[rank(m).pc];
+    if (mine.step.kind != first.step.kind || mine.chunk != first.chunk || mine.step.count != first.step.count)
+      throw Wrong{"team verbs differ"};
+    if (mine.step.count != members.size()) throw Wrong{"not a chunk for each member"};
+    (void)place(rank(m), Slot::data);
+  }
+  for (std::size_t m = 0; m < members.size(); ++m) {
+    const std::span<Number> given = place(rank(members[m]), Slot::data).subspan(2 * m, 2);
+    for (const std::int32_t other : members) {
+      if (other != members[m])
+        std::ranges::copy(given, place(rank(other), Slot::data).subspan(2 * m).begin());
+    }
+  }
+  for (const std::int32_t m : members) {
+    rank(m).in_team = false;
+    ++rank(m).pc;
+  }
+}
+
 void World::run_team(const std::vector<std::int32_t>& members) {
   const auto rank = [&](std::int32_t m) -> Rank& { return ranks_[static_cast<std::size_t>(m)]; };
   const auto step = [&](std::int32_t m) -> const Step& { return rank(m).program[rank(m).pc].step; };
   const Step& first = step(members.front());
+  if (first.kind == StepKind::team_allgather) return gather_team(members);
   const bool all = first.kind == StepKind::team_allreduce;
   if (!all && (first.peer < 0 || static_cast<std::size_t>(first.peer) >= members.size()))
     throw Wrong{"no member"};
-  if (first.kind != StepKind::team_bcast && rank(members.front()).schedule->collective == Collective::bcast) {
-    throw Wrong{"reduces in a bcast"};
-  }
+  if (first.kind != StepKind::team_bcast && !heddle::folds(rank(members.front()).schedule->collective))
+    throw Wrong{"reduces where nothing is"};
   const std::int32_t chosen = members[all ? 0 : static_cast<std::size_t>(first.peer)];
   std::vector<Number> value;
   for (const std::int32_t m : members) {
@@ -351,6 +385,12 @@ void World::run() {
 
 void World::check() const {
   const Schedule& s = *ranks_.front().schedule;
+  for (std::size_t i = 0; s.collective == Collective::allgather && i < count_; ++i) {
+    for (const Rank& r : ranks_) {
+      if (r.data[i] != ranks_[i / 2].original[i]) throw Wrong{"not what that rank has"};
+    }
+  }
+  if (s.collective == Collective::allgather) return;
   if (s.collective == Collective::bcast) {
     for (const Rank& r : ranks_) {
       if (r.data != ranks_[static_cast<std::size_t>(s.root)].original) throw Wrong{"not the root's value"};

@@ -105,7 +105,8 @@ std::vector<Mutation> header_mutations() {
           {"in_order", [](Schedule& s) { s.in_order = !s.in_order; }},
           {"allreduce", [](Schedule& s) { s.collective = Collective::allreduce; }},
           {"bcast", [](Schedule& s) { s.collective = Collective::bcast; }},
-          {"reduce", [](Schedule& s) { s.collective = Collective::reduce; }}};
+          {"reduce", [](Schedule& s) { s.collective = Collective::reduce; }},
+          {"allgather", [](Schedule& s) { s.collective = Collective::allgather; }}};
 }
 
 bool same(const Schedule& a, const Schedule& b) {
@@ -119,7 +120,8 @@ Step meaning(Step s, bool in_repeat) {
   const bool message = s.kind == StepKind::send || s.kind == StepKind::recv;
   const bool control = s.kind == StepKind::wait || s.kind == StepKind::repeat;
   const bool team = s.kind == StepKind::team_reduce || s.kind == StepKind::team_bcast;
-  if (!message && !team && s.kind != StepKind::team_allreduce) s.lane = 0;
+  const bool of_all = s.kind == StepKind::team_allreduce || s.kind == StepKind::team_allgather;
+  if (!message && !team && !of_all) s.lane = 0;
   if (!message && !team && s.kind != StepKind::repeat) s.peer = 0;
   if (control || s.kind == StepKind::send) s.dst = Slot::data;
   if (control || s.kind == StepKind::recv) s.src = Slot::data;

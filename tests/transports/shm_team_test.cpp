@@ -16,7 +16,7 @@
 namespace heddle::test {
 namespace {
 
-constexpr TeamVerb kVerbs[] = {TeamVerb::allreduce, TeamVerb::reduce, TeamVerb::bcast};
+constexpr TeamVerb kVerbs[] = {TeamVerb::allreduce, TeamVerb::reduce, TeamVerb::bcast, TeamVerb::allgather};
 
 // Element counts at which something changes: none, fewer than members, the end of the inline payload, of the
 // small slots, of a piece, of all slots.
@@ -43,7 +43,7 @@ TEST_P(ShmTeamTest, EveryVerbSizeAndElement) {
     const std::size_t largest = 17 * slot_bytes + 16;
     TeamWorld world(members, slot_bytes);
     run_ranks(members, [&](Rank& me) {
-      TeamMember member(world.of(me.rank), largest);
+      TeamMember member(world.of(me.rank), largest * static_cast<std::size_t>(members));
       std::uint64_t number = 0;
       std::size_t turn = 0;
       for (std::size_t e = 0; e < elements().size(); ++e) {
@@ -74,7 +74,9 @@ TEST_P(ShmTeamTest, SeveralMegabytes) {
     std::uint64_t number = 0;
     for (const TeamVerb verb : kVerbs) {
       me.at("operation", ++number);
-      const TeamCase c{verb, kBytes / 8, 3, members - 1, false, 1};
+      const std::size_t each =
+          verb == TeamVerb::allgather ? kBytes / static_cast<std::size_t>(members) : kBytes;
+      const TeamCase c{verb, each / 8, 3, members - 1, false, 1};
       ASSERT_NO_FATAL_FAILURE(member.run(c, number, [] { sched_yield(); }));
     }
   });
@@ -94,7 +96,8 @@ struct Mixture {
 TeamCase random_case(const Mixture& mixture, int members, std::mt19937_64& random) {
   const auto chance = [&](double p) { return std::uniform_real_distribution<>(0, 1)(random) < p; };
   TeamCase c;
-  c.verb = chance(mixture.bcast) ? TeamVerb::bcast : chance(0.5) ? TeamVerb::allreduce : TeamVerb::reduce;
+  static constexpr TeamVerb kOfAll[] = {TeamVerb::allreduce, TeamVerb::reduce, TeamVerb::allgather};
+  c.verb = chance(mixture.bcast) ? TeamVerb::bcast : kOfAll[random() % 3];
   c.element = random() % elements().size();
   c.root = static_cast<int>(random() % static_cast<std::uint64_t>(members));
   // Streams: the root often stays.
@@ -109,7 +112,7 @@ TeamCase random_case(const Mixture& mixture, int members, std::mt19937_64& rando
 
 void run_mixture(const Mixture& mixture, int members, ShmTeam& team, int operations, std::uint64_t seed,
                  Rank* me) {
-  TeamMember member(team, kSmallBytes + 25 * 4096);
+  TeamMember member(team, (kSmallBytes + 25 * 4096) * static_cast<std::size_t>(members));
   std::mt19937_64 shared(seed);
   std::mt19937_64 own(seed * 977 + static_cast<std::uint64_t>(team.rank()));
   const auto pause = [&] {

@@ -183,11 +183,13 @@ struct TeamCase {
 
 class TeamMember {
  public:
+  // `capacity`: bytes; of an allgather, of all members' together.
   TeamMember(Team& team, std::size_t capacity) : team_(team), in_(capacity + 64), out_(capacity + 64) {}
 
   // `pause()` is called between polls.
   template <typename Pause>
   void run(const TeamCase& c, std::uint64_t number, Pause pause) {
+    if (c.verb == TeamVerb::allgather) return gather(c, number, pause);
     const Element& e = elements()[c.element];
     const std::size_t bytes = c.count * e.bytes;
     const bool bcast = c.verb == TeamVerb::bcast;
@@ -219,8 +221,36 @@ class TeamMember {
   }
 
  private:
+  template <typename Pause>
+  void gather(const TeamCase& c, std::uint64_t number, Pause pause) {
+    const Element& e = elements()[c.element];
+    const std::size_t bytes = c.count * e.bytes;
+    const auto members = static_cast<std::size_t>(team_.size());
+    std::byte* const out = out_.place(members * bytes, c.slack);
+    std::byte* const own = out + static_cast<std::size_t>(team_.rank()) * bytes;
+    e.contribute(own, number, team_.rank(), c.count);
+    std::byte* const in = c.in_place ? own : in_.place(bytes, c.slack);
+    if (in != own) e.contribute(in, number, team_.rank(), c.count);
+    TeamOp op;
+    op.verb = c.verb;
+    op.in = in;
+    op.out = out;
+    op.count = c.count;
+    op.element_bytes = e.bytes;
+    team_.start(op);
+    while (!team_.poll(op))
+      pause();
+    for (std::size_t m = 0; m < members; ++m)
+      ASSERT_EQ(e.first_wrong(out + m * bytes, number, 1, static_cast<int>(m), c.count), c.count)
+          << "of member " << m << ": " << describe(c, number);
+    ASSERT_TRUE(out_.intact() && (in == own || in_.intact())) << "written outside: " << describe(c, number);
+    if (in != own) {
+      ASSERT_EQ(e.first_wrong(in, number, 1, team_.rank(), c.count), c.count) << "input changed";
+    }
+  }
+
   std::string describe(const TeamCase& c, std::uint64_t number) const {
-    const char* verbs[] = {"allreduce", "reduce", "bcast"};
+    const char* verbs[] = {"allreduce", "reduce", "bcast", "allgather"};
     return "member " + std::to_string(team_.rank()) + " of " + std::to_string(team_.size()) + ", operation " +
            std::to_string(number) + ": " + verbs[static_cast<int>(c.verb)] + " of " +
            std::to_string(c.count) + " x " + std::to_string(elements()[c.element].bytes) + " bytes, root " +

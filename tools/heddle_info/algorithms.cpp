@@ -5,6 +5,7 @@
 
 #include "comm/communicator.hpp"
 #include "heddle_info/info.hpp"
+#include "select/catalog.hpp"
 
 namespace heddle::info {
 namespace {
@@ -34,7 +35,7 @@ class Meeting {
 
 void ask(Communicator& communicator, ChosenAlgorithms& chosen) {
   chosen.communicator = communicator.describe();
-  for (const Collective collective : {Collective::allreduce, Collective::bcast, Collective::reduce}) {
+  for (const Collective collective : kChosenCollectives) {
     for (std::size_t bytes = 4; bytes <= kLargest; bytes *= 2) {
       const std::string name = communicator.algorithm(collective, bytes);
       std::vector<SizeRange>& ranges = chosen.ranges;

@@ -75,7 +75,7 @@ Result<std::vector<ExplainedSize>> explain(const DescribedMachine& machine, std:
                           {machine.ranks_per_node > 1, machine.nodes > 1 || machine.ranks_per_node > 1},
                           preferences);
   std::vector<ExplainedSize> sizes;
-  for (const Collective collective : {Collective::allreduce, Collective::bcast, Collective::reduce}) {
+  for (const Collective collective : kChosenCollectives) {
     for (std::size_t bytes = 8; bytes <= largest; bytes *= 4) {
       const Result<Selection> selected = selector.select(collective, bytes, false);
       HEDDLE_TRY(selected.status());

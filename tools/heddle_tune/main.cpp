@@ -55,7 +55,8 @@ Status same_options(const Bootstrap& bootstrap, const Options& options) {
 Status check_alone(const CommandLine& line, const Config& config, int rank) {
   HEDDLE_TRY(Status(line.status));
   const Preferences preferences = read_preferences(config);
-  if (preferences.forced_allreduce != nullptr || preferences.forced_bcast != nullptr)
+  if (preferences.forced_for(Collective::allreduce) != nullptr ||
+      preferences.forced_for(Collective::bcast) != nullptr)
     return Status(
         Code::invalid_argument,
         fmt::format("HEDDLE_ALGORITHM=\"{}\" forces an algorithm, which counts more than a tuning file: "

@@ -25,7 +25,8 @@ void ShmTeamImpl::start(TeamOp& op) {
 
 void ShmTeamImpl::start_large(TeamOp& op, std::size_t bytes) {
   // Four pieces at least keep the phases overlapping; tiny pieces cost more flags than they hide.
-  const std::size_t least = op.verb == TeamVerb::bcast ? kLeastBcastPieceBytes : kLeastPieceBytes;
+  const bool folds = op.verb == TeamVerb::allreduce || op.verb == TeamVerb::reduce;
+  const std::size_t least = folds ? kLeastPieceBytes : kLeastBcastPieceBytes;
   const std::size_t target = std::clamp(bytes / 4, std::min(least, layout_.slot), layout_.slot);
   op.piece = std::max<std::size_t>(1, target / op.element_bytes);
   op.base = pieces_;
@@ -49,6 +50,8 @@ bool ShmTeamImpl::poll(TeamOp& op) {
     done = poll_small(op);
   } else if (op.verb == TeamVerb::bcast) {
     done = op.once ? poll_once(op) : poll_bcast(op);
+  } else if (op.verb == TeamVerb::allgather) {
+    done = poll_gather(op);
   } else if (const auto way = direct_.way(op); way != DirectReduce::Way::staged) {
     done = way == DirectReduce::Way::direct && poll_direct(op);
   } else if (op.verb == TeamVerb::allreduce && size_ == 2) {
@@ -130,6 +133,8 @@ bool ShmTeamImpl::poll_small(TeamOp& op) {
     return true;
   }
   if (op.verb == TeamVerb::reduce && op.root != rank_) return true;
+  if (op.verb == TeamVerb::allgather) [[unlikely]]
+    return copy_all(op, bytes);
   const auto members = static_cast<std::size_t>(size_);
   for (std::size_t m = op.step[0]; m < members; ++m) {
     SmallSlot& slot = small(static_cast<int>(m), op);
@@ -143,6 +148,21 @@ bool ShmTeamImpl::poll_small(TeamOp& op) {
   // Whoever has started this operation has completed all before it.
   all_completed_ = op.operation - 1;
   if (op.count > 0) op.fold(op.out, nullptr, inputs_.data(), static_cast<unsigned>(members), op.count);
+  return true;
+}
+
+bool ShmTeamImpl::copy_all(TeamOp& op, std::size_t bytes) {
+  const auto members = static_cast<std::size_t>(size_);
+  for (std::size_t m = op.step[0]; m < members; ++m) {
+    if (static_cast<int>(m) == rank_) continue;
+    SmallSlot& slot = small(static_cast<int>(m), op);
+    if (!arrives(slot.flag, flag_of(op))) {
+      op.step[0] = m;
+      return false;
+    }
+    if (bytes > 0) std::memcpy(op.out + m * bytes, slot.at(bytes), bytes);
+  }
+  all_completed_ = op.operation - 1;
   return true;
 }
 
@@ -265,6 +285,42 @@ bool ShmTeamImpl::poll_pair(TeamOp& op) {
   if (folded < n) return false;
   mine.drained.store(op.base + n, std::memory_order_release);
   return true;
+}
+
+// Each member hands all others what it has, piece by piece.
+bool ShmTeamImpl::poll_gather(TeamOp& op) {
+  const std::size_t n = pieces(op);
+  const std::size_t part = op.count * op.element_bytes;
+  Progress& mine = progress(rank_);
+  std::size_t& copied = op.step[0];
+  std::size_t& drained = op.step[1];
+  for (bool moved = true; moved;) {
+    moved = false;
+    const std::uint64_t in_piece = op.base + copied;
+    if (copied < n && (in_piece < kDepth || all_reached(&Progress::drained, in_piece - kDepth + 1))) {
+      const Extent e = piece_extent(op, copied);
+      std::memcpy(input_slot(rank_, in_piece), op.in + e.first * op.element_bytes,
+                  e.count * op.element_bytes);
+      mine.copied.store(in_piece + 1, std::memory_order_release);
+      ++copied;
+      moved = true;
+    }
+    const std::uint64_t piece = op.base + drained;
+    if (drained < copied && all_agree(op) && all_reached(&Progress::copied, piece + 1)) {
+      const Extent e = piece_extent(op, drained);
+      std::byte* const out = op.out + e.first * op.element_bytes;
+      for (int m = 0; m < size_; ++m) {
+        if (m == rank_) continue;
+        std::memcpy(out + static_cast<std::size_t>(m) * part, input_slot(m, piece),
+                    e.count * op.element_bytes);
+      }
+      mine.folded.store(piece + 1, std::memory_order_release);
+      mine.drained.store(piece + 1, std::memory_order_release);
+      ++drained;
+      moved = true;
+    }
+  }
+  return drained == n;
 }
 
 bool ShmTeamImpl::poll_fold(TeamOp& op) {

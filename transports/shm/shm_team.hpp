@@ -1,8 +1,8 @@
-// The team over shared memory: fused allreduce, reduce and bcast.
+// The team over shared memory: fused allreduce, reduce, bcast and allgather.
 //
 // Small vectors: each contributor writes flag and payload into a slot of its own (up to 56 bytes share the
-// flag's cache line, so one line transfer carries both), and every reader folds all slots in member order.
-// One one-way hop.
+// flag's cache line, so one line transfer carries both), and every reader folds all slots in member order, or
+// copies them. One one-way hop.
 //
 // Large vectors run as pieces. Two members hand each other the whole vector through their slots. More members
 // work in three pipelined phases: every member copies into its slot the parts of a piece that others own;

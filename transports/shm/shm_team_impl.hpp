@@ -81,6 +81,7 @@ class ShmTeamImpl final : public ShmTeam {
   [[gnu::noinline]] void start_large(TeamOp& op, std::size_t bytes);
   void prefetch_next(const TeamOp& op, std::size_t bytes) const;
   bool poll_small(TeamOp& op);
+  [[gnu::noinline]] bool copy_all(TeamOp& op, std::size_t bytes);
   void complete(const TeamOp& op);
   bool all_agree(TeamOp& op) const;
   bool poll_bcast(TeamOp& op);
@@ -88,6 +89,7 @@ class ShmTeamImpl final : public ShmTeam {
   bool poll_direct(TeamOp& op);
   void pass_pieces(const TeamOp& op);
   bool poll_pair(TeamOp& op);
+  bool poll_gather(TeamOp& op);
   bool poll_fold(TeamOp& op);
   bool try_copy_in(TeamOp& op);
   bool try_fold(TeamOp& op);
