@@ -176,8 +176,8 @@ HEDDLE_API heddle_status heddle_comm_destroy(heddle_comm_t comm);
  * It stays 0 after errors that leave the communicator usable, whatever their status:
  *   - arguments that are refused,
  *   - a rank that could not make its part of a sum ready (HEDDLE_ERR_PEER on the others),
- *   - HEDDLE_ERR_MEMORY before a heddle_allreduce, heddle_bcast or heddle_reduce, or a start of theirs, has
- *     begun on this rank.
+ *   - HEDDLE_ERR_MEMORY before a heddle_allreduce, heddle_bcast, heddle_reduce or heddle_allgather, or a
+ * start of theirs, has begun on this rank.
  *
  * After the last of these this rank has sent nothing, its buffers are as they were, and the others wait for
  * it, as long as HEDDLE_TIMEOUT says. Once there is memory it makes the same call again, before any other
@@ -212,6 +212,13 @@ HEDDLE_API heddle_status heddle_bcast(void* buffer, size_t bytes, int root, hedd
  * all have called. On GPUs it goes by way of copies on the host. */
 HEDDLE_API heddle_status heddle_reduce(const void* sendbuf, void* recvbuf, size_t count, heddle_dtype dtype,
                                        heddle_op op, int root, heddle_comm_t comm);
+
+/* Puts `bytes` bytes of every rank, in the order of ranks, into `recvbuf` of all: `sendbuf` of rank r comes
+ * to recvbuf + r * bytes. `sendbuf` holds `bytes`, `recvbuf` as many for each rank; they do not overlap. In
+ * place, with HEDDLE_IN_PLACE as sendbuf, what a rank gives is there already. All ranks pass the same bytes.
+ * Where they do not, it is noticed as in an allreduce. On GPUs it goes by way of copies on the host. */
+HEDDLE_API heddle_status heddle_allgather(const void* sendbuf, void* recvbuf, size_t bytes,
+                                          heddle_comm_t comm);
 
 /* Returns once every rank has called it. */
 HEDDLE_API heddle_status heddle_barrier(heddle_comm_t comm);
@@ -258,6 +265,8 @@ HEDDLE_API heddle_status heddle_ibcast(void* buffer, size_t bytes, int root, hed
 HEDDLE_API heddle_status heddle_ireduce(const void* sendbuf, void* recvbuf, size_t count, heddle_dtype dtype,
                                         heddle_op op, int root, heddle_comm_t comm,
                                         heddle_request_t* request);
+HEDDLE_API heddle_status heddle_iallgather(const void* sendbuf, void* recvbuf, size_t bytes,
+                                           heddle_comm_t comm, heddle_request_t* request);
 HEDDLE_API heddle_status heddle_ibarrier(heddle_comm_t comm, heddle_request_t* request);
 
 /* Persistent: planned once, started with heddle_start as often as wanted, completed each time by test or wait
@@ -271,6 +280,8 @@ HEDDLE_API heddle_status heddle_bcast_init(void* buffer, size_t bytes, int root,
 HEDDLE_API heddle_status heddle_reduce_init(const void* sendbuf, void* recvbuf, size_t count,
                                             heddle_dtype dtype, heddle_op op, int root, heddle_comm_t comm,
                                             heddle_request_t* request);
+HEDDLE_API heddle_status heddle_allgather_init(const void* sendbuf, void* recvbuf, size_t bytes,
+                                               heddle_comm_t comm, heddle_request_t* request);
 HEDDLE_API heddle_status heddle_barrier_init(heddle_comm_t comm, heddle_request_t* request);
 /* HEDDLE_ERR_ARGUMENT: the request is active, or was not made by a function named heddle_..._init. */
 HEDDLE_API heddle_status heddle_start(heddle_request_t request);
@@ -300,13 +311,14 @@ HEDDLE_API heddle_status heddle_set_last_error(heddle_status status, const char*
 HEDDLE_API const char* heddle_status_name(heddle_status status);
 HEDDLE_API const char* heddle_version(void);
 
-/* The name of the algorithm that would serve a blocking allreduce or reduce of `count` elements, or a bcast
- * of `bytes` bytes. Static storage, never null on success. */
+/* The name of the algorithm that would serve a blocking allreduce or reduce of `count` elements, a bcast of
+ * `bytes` bytes, or an allgather of `bytes` bytes of each rank. Static storage, never null on success. */
 HEDDLE_API heddle_status heddle_allreduce_algorithm(size_t count, heddle_dtype dtype, heddle_op op,
                                                     heddle_comm_t comm, const char** name);
 HEDDLE_API heddle_status heddle_reduce_algorithm(size_t count, heddle_dtype dtype, heddle_op op,
                                                  heddle_comm_t comm, const char** name);
 HEDDLE_API heddle_status heddle_bcast_algorithm(size_t bytes, heddle_comm_t comm, const char** name);
+HEDDLE_API heddle_status heddle_allgather_algorithm(size_t bytes, heddle_comm_t comm, const char** name);
 
 #ifdef __cplusplus
 }

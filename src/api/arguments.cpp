@@ -180,6 +180,25 @@ Status check_bcast(const void* buffer, std::size_t bytes, int root, int size) {
   return check_root(root, size);
 }
 
+Status check_allgather(const void* sendbuf, const void* recvbuf, std::size_t bytes, int size,
+                       const void** in) {
+  *in = sendbuf == HEDDLE_IN_PLACE ? nullptr : sendbuf;
+  if (bytes == 0) return {};
+  const auto ranks = static_cast<std::size_t>(size);
+  if (bytes > static_cast<std::size_t>(PTRDIFF_MAX) / ranks) {
+    return bad("bytes " + std::to_string(bytes) + " of each of " + std::to_string(size) +
+               " ranks is more than memory can hold");
+  }
+  if (recvbuf == HEDDLE_IN_PLACE) return bad("HEDDLE_IN_PLACE goes into sendbuf, not into recvbuf");
+  HEDDLE_TRY(check_buffer(recvbuf, bytes, "recvbuf"));
+  if (sendbuf == HEDDLE_IN_PLACE) return {};
+  HEDDLE_TRY(check_buffer(sendbuf, bytes, "sendbuf"));
+  if (!overlap(sendbuf, bytes, recvbuf, bytes * ranks)) return {};
+  return bad(
+      "sendbuf and recvbuf overlap; pass HEDDLE_IN_PLACE as sendbuf where what this rank gives is in its "
+      "place of recvbuf");
+}
+
 Status check_peer(int peer, int rank, int size) {
   if (peer < 0 || peer >= size) {
     return bad("peer " + std::to_string(peer) + " is not a rank (0 to " + std::to_string(size - 1) + ")");

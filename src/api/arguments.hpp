@@ -47,6 +47,9 @@ Status check_buffer(const void* buffer, std::size_t bytes, const char* what);
 Status check_root(int root, int size);
 // The arguments of a bcast.
 Status check_bcast(const void* buffer, std::size_t bytes, int root, int size);
+// Those of an allgather among `size` ranks. `in`: null in place.
+Status check_allgather(const void* sendbuf, const void* recvbuf, std::size_t bytes, int size,
+                       const void** in);
 // A rank other than one's own.
 Status check_peer(int peer, int rank, int size);
 Status check_not_null(const void* pointer, const char* what);

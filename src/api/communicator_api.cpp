@@ -241,6 +241,20 @@ heddle_status heddle_reduce(const void* sendbuf, void* recvbuf, size_t count, he
   });
 }
 
+heddle_status heddle_allgather(const void* sendbuf, void* recvbuf, size_t bytes, heddle_comm_t comm) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check(comm));
+    const edge::OneCall call(*comm);
+    const void* in = nullptr;
+    HEDDLE_TRY(edge::agree(call,
+                           edge::check_allgather(sendbuf, recvbuf, bytes, comm->communicator->size(), &in),
+                           [&] { return CollectiveCall::allgather(bytes); }));
+    if (comm->gpu.present()) [[unlikely]]
+      return edge::allgather_anywhere(*comm, in, recvbuf, bytes);
+    return comm->communicator->allgather(in, recvbuf, bytes);
+  });
+}
+
 heddle_status heddle_barrier(heddle_comm_t comm) {
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(comm));
@@ -343,6 +357,15 @@ heddle_status heddle_bcast_algorithm(size_t bytes, heddle_comm_t comm, const cha
     HEDDLE_TRY(edge::check(comm));
     HEDDLE_TRY(edge::check_not_null(name, "name"));
     *name = comm->communicator->algorithm(Collective::bcast, bytes);
+    return {};
+  });
+}
+
+heddle_status heddle_allgather_algorithm(size_t bytes, heddle_comm_t comm, const char** name) {
+  return edge::guarded([&]() -> Status {
+    HEDDLE_TRY(edge::check(comm));
+    HEDDLE_TRY(edge::check_not_null(name, "name"));
+    *name = comm->communicator->algorithm(Collective::allgather, bytes);
     return {};
   });
 }

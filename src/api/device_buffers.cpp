@@ -91,6 +91,26 @@ Status reduce_anywhere(heddle_comm& comm, const Reduction& r, int root) {
   });
 }
 
+Status allgather_anywhere(heddle_comm& comm, const void* in, void* out, std::size_t bytes) {
+  const std::size_t in_all = bytes * static_cast<std::size_t>(comm.communicator->size());
+  return until_begun(comm, [&](bool& begun) {
+    bool met = false;
+    const auto gather = [&](const void* from, void* to) {
+      met = true;
+      Status done = comm.communicator->allgather(from, to, bytes);
+      begun = done.ok();
+      return done;
+    };
+    const auto into = [&](const void* from, Access access) {
+      return with_image(comm, out, in_all, access, [&](void* to) { return gather(from, to); });
+    };
+    Status done = in == nullptr ? into(nullptr, Access::both)
+                                : with_image(comm, in, bytes, Access::read,
+                                             [&](const void* from) { return into(from, Access::write); });
+    return outcome(comm, met, std::move(done));
+  });
+}
+
 Status withdraw_from_sparse(heddle_comm& comm, Status trouble) {
   SparseJob job;
   job.trouble = std::move(trouble);

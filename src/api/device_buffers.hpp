@@ -49,6 +49,8 @@ Status allreduce_anywhere(heddle_comm& comm, const Reduction& reduction);
 Status bcast_anywhere(heddle_comm& comm, void* buffer, std::size_t bytes, int root);
 // By way of the host.
 Status reduce_anywhere(heddle_comm& comm, const Reduction& reduction, int root);
+// `in`: null in place.
+Status allgather_anywhere(heddle_comm& comm, const void* in, void* out, std::size_t bytes);
 
 // Those of vectors that are sparse, or become so. job.dense, and job.in and job.out, are the caller's;
 // job.residual is not set, and `residual` may be null.
@@ -123,14 +125,15 @@ class ImageRequest final : public Request {
 // Makes a request by `make(in, out)`, on images where a buffer lies on a GPU. Either may be null, and they
 // may be one.
 template <typename Make>
-Result<std::unique_ptr<Request>> request_with_images(heddle_comm& comm, const void* in, void* out,
-                                                     std::size_t bytes, Access access, const Make& make) {
+Result<std::unique_ptr<Request>> request_with_images(heddle_comm& comm, const void* in, std::size_t in_bytes,
+                                                     void* out, std::size_t out_bytes, Access access,
+                                                     const Make& make) {
   if (!comm.gpu.present()) [[likely]]
     return make(in, out);
   const bool in_place = in == out;
-  Result<gpu::Image> to = out == nullptr ? gpu::Image() : comm.gpu.image(out, bytes);
+  Result<gpu::Image> to = out == nullptr ? gpu::Image() : comm.gpu.image(out, out_bytes);
   if (!to.ok()) return to.status();
-  Result<gpu::Image> from = in_place || in == nullptr ? gpu::Image() : comm.gpu.image(in, bytes);
+  Result<gpu::Image> from = in_place || in == nullptr ? gpu::Image() : comm.gpu.image(in, in_bytes);
   if (!from.ok()) return from.status();
   if (!to->beside() && !from->beside()) return make(in, out);
   auto request = std::make_unique<ImageRequest>(std::move(from).value(), std::move(to).value(),

@@ -42,8 +42,9 @@ Status open_allreduce(const void* sendbuf, void* recvbuf, std::size_t count, con
   HEDDLE_TRY(check_request_call(comm, request));
   Reduction r;
   HEDDLE_TRY(check_reduction(sendbuf, recvbuf, count, dtype, op, &r));
+  const std::size_t bytes = r.count * dtype_size(r.type);
   return hand_out(*comm,
-                  request_with_images(*comm, r.in, r.out, r.count * dtype_size(r.type), Access::write,
+                  request_with_images(*comm, r.in, bytes, r.out, bytes, Access::write,
                                       [&](const void* in, void* out) {
                                         return comm->communicator->allreduce_request(in, out, r.count, r.type,
                                                                                      r.op);
@@ -56,7 +57,7 @@ Status open_bcast(void* buffer, std::size_t bytes, int root, heddle_comm_t comm,
   HEDDLE_TRY(check_request_call(comm, request));
   HEDDLE_TRY(check_bcast(buffer, bytes, root, comm->communicator->size()));
   return hand_out(*comm,
-                  request_with_images(*comm, nullptr, buffer, bytes, access_of(*comm, root),
+                  request_with_images(*comm, nullptr, 0, buffer, bytes, access_of(*comm, root),
                                       [&](const void* /*in*/, void* at) {
                                         return comm->communicator->bcast_request(at, bytes, root);
                                       }),
@@ -69,12 +70,28 @@ Status open_reduce(const void* sendbuf, void* recvbuf, std::size_t count, const 
   Reduction r;
   HEDDLE_TRY(check_reduce(sendbuf, recvbuf, count, dtype, op, root, comm->communicator->rank(),
                           comm->communicator->size(), &r));
+  const std::size_t bytes = r.count * dtype_size(r.type);
+  return hand_out(
+      *comm,
+      request_with_images(*comm, r.in, bytes, r.out, bytes, r.out != nullptr ? Access::write : Access::none,
+                          [&](const void* in, void* out) {
+                            return comm->communicator->reduce_request(in, out, r.count, r.type, r.op, root);
+                          }),
+      life, request);
+}
+
+Status open_allgather(const void* sendbuf, void* recvbuf, std::size_t bytes, heddle_comm_t comm, Life life,
+                      heddle_request_t* request) {
+  HEDDLE_TRY(check_request_call(comm, request));
+  const int size = comm->communicator->size();
+  const void* given = nullptr;
+  HEDDLE_TRY(check_allgather(sendbuf, recvbuf, bytes, size, &given));
   return hand_out(*comm,
-                  request_with_images(*comm, r.in, r.out, r.count * dtype_size(r.type),
-                                      r.out != nullptr ? Access::write : Access::none,
+                  request_with_images(*comm, given, bytes, recvbuf, bytes * static_cast<std::size_t>(size),
+                                      given != nullptr ? Access::write : Access::both,
                                       [&](const void* in, void* out) {
-                                        return comm->communicator->reduce_request(in, out, r.count, r.type,
-                                                                                  r.op, root);
+                                        return comm->communicator->allgather_request(
+                                            given != nullptr ? in : nullptr, out, bytes);
                                       }),
                   life, request);
 }
@@ -127,6 +144,12 @@ heddle_status heddle_ireduce(const void* sendbuf, void* recvbuf, size_t count, h
   });
 }
 
+heddle_status heddle_iallgather(const void* sendbuf, void* recvbuf, size_t bytes, heddle_comm_t comm,
+                                heddle_request_t* request) {
+  return edge::guarded(
+      [&] { return edge::open_allgather(sendbuf, recvbuf, bytes, comm, edge::Life::once, request); });
+}
+
 heddle_status heddle_ibarrier(heddle_comm_t comm, heddle_request_t* request) {
   return edge::guarded([&] { return edge::open_barrier(comm, edge::Life::once, request); });
 }
@@ -149,6 +172,12 @@ heddle_status heddle_reduce_init(const void* sendbuf, void* recvbuf, size_t coun
   return edge::guarded([&] {
     return edge::open_reduce(sendbuf, recvbuf, count, dtype, op, root, comm, edge::Life::persistent, request);
   });
+}
+
+heddle_status heddle_allgather_init(const void* sendbuf, void* recvbuf, size_t bytes, heddle_comm_t comm,
+                                    heddle_request_t* request) {
+  return edge::guarded(
+      [&] { return edge::open_allgather(sendbuf, recvbuf, bytes, comm, edge::Life::persistent, request); });
 }
 
 heddle_status heddle_barrier_init(heddle_comm_t comm, heddle_request_t* request) {

@@ -261,15 +261,23 @@ Status CommunicatorImpl::reduce(const void* in, void* out, std::size_t count, DT
   return run(reduce_job(in, out, count, type, op, root), Counted::yes);
 }
 
+std::byte* CommunicatorImpl::own_place(void* out, std::size_t bytes) const {
+  return static_cast<std::byte*>(out) + static_cast<std::size_t>(rank_) * bytes;
+}
+
+Job CommunicatorImpl::allgather_job(const void* in, void* out, std::size_t bytes) const {
+  return {Collective::allgather, in != nullptr ? in : own_place(out, bytes), out, bytes, 1, nullptr, 0};
+}
+
 void CommunicatorImpl::place_own(const Job& job) const {
-  std::byte* const own = static_cast<std::byte*>(job.out) + static_cast<std::size_t>(rank_) * job.count;
-  if (own != job.in && job.count > 0) std::memmove(own, job.in, job.count);
+  std::byte* const own = own_place(job.out, job.count);
+  if (own != job.in && job.count > 0) std::memcpy(own, job.in, job.count);
 }
 
 Status CommunicatorImpl::allgather(const void* in, void* out, std::size_t bytes) {
   if (asked_ != nullptr) [[unlikely]]
     return in_turn(asked_, [=, this] { return allgather(in, out, bytes); });
-  const Job job{Collective::allgather, in, out, bytes, 1, nullptr, 0};
+  const Job job = allgather_job(in, out, bytes);
   place_own(job);
   if (size_ == 1) return {};
   ++calls_;

@@ -166,7 +166,8 @@ class Communicator : public HostCollectives {
 
   // Blocking, as allreduce() and bcast() are. Only the root has an `out`, which may be `in` there.
   virtual Status reduce(const void* in, void* out, std::size_t count, DType type, Op op, int root) = 0;
-  // `bytes` of each rank, at `in` or already in its place of `out`, which has room for those of all.
+  // `bytes` of each rank, at `in` or, where that is null, in their place of `out`, which has room for those
+  // of all.
   virtual Status allgather(const void* in, void* out, std::size_t bytes) = 0;
   virtual Status barrier() = 0;
   virtual Status send(const void* data, std::size_t bytes, int peer) = 0;

@@ -166,7 +166,9 @@ class CommunicatorImpl final : public Communicator {
   void note_sparse(const char* algorithm, std::uint64_t entries, std::uint64_t result_entries,
                    std::uint64_t bytes_sent);
   Binding bind(const Job& job) const;  // but for the sequence
-  // Of an allgather: what the schedule, and the team, start from.
+  std::byte* own_place(void* out, std::size_t bytes) const;
+  Job allgather_job(const void* in, void* out, std::size_t bytes) const;
+  // What the schedule, and the team, start from.
   void place_own(const Job& job) const;
   Job reduce_job(const void* in, void* out, std::size_t count, DType type, Op op, int root);
   // Waits for one execution while all active requests move as well. `call`: what it is of; of no bytes:

@@ -73,8 +73,7 @@ Result<std::unique_ptr<Request>> CommunicatorImpl::reduce_request(const void* in
 
 Result<std::unique_ptr<Request>> CommunicatorImpl::allgather_request(const void* in, void* out,
                                                                      std::size_t bytes) {
-  return plain(
-      request({Collective::allgather, in, out, bytes, 1, nullptr, 0}, CollectiveCall::allgather(bytes)));
+  return plain(request(allgather_job(in, out, bytes), CollectiveCall::allgather(bytes)));
 }
 
 Result<std::unique_ptr<Request>> CommunicatorImpl::barrier_request() {
