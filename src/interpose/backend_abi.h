@@ -17,7 +17,7 @@ extern "C" {
 
 /* Another one whenever what follows changes; with the number of calls in staged_calls.h by itself. Libraries
  * of two builds refuse each other then. */
-#define HEDDLE_BACKEND_ABI (9000 + (int)(sizeof(HeddleStagedCalls) / sizeof(void*)))
+#define HEDDLE_BACKEND_ABI (10000 + (int)(sizeof(HeddleStagedCalls) / sizeof(void*)))
 #define HEDDLE_BACKEND_OPEN_NAME "heddle_backend_open"
 
 /* The MPI library that the process has loaded. Borrowed: valid for as long as the process runs. */
@@ -36,7 +36,9 @@ typedef struct HeddleHostSymbols {
 #define HEDDLE_SERVED_BUFFERS(T, X, C) \
   T(X, Allreduce, (const void* in, void* out, C count, heddle_word type, heddle_word op, heddle_word comm), (in, out, count, type, op, comm)) \
   T(X, Bcast, (void* buffer, C count, heddle_word type, int root, heddle_word comm), (buffer, count, type, root, comm)) \
-  T(X, Reduce, (const void* in, void* out, C count, heddle_word type, heddle_word op, int root, heddle_word comm), (in, out, count, type, op, root, comm))
+  T(X, Reduce, (const void* in, void* out, C count, heddle_word type, heddle_word op, int root, heddle_word comm), (in, out, count, type, op, root, comm)) \
+  T(X, Allgather, (const void* in, C in_count, heddle_word in_type, void* out, C out_count, heddle_word out_type, heddle_word comm), \
+    (in, in_count, in_type, out, out_count, out_type, comm))
 #define HEDDLE_SERVED_PLAIN(X, name, parameters, arguments) X(name, parameters, arguments)
 #define HEDDLE_SERVED_LARGE(X, name, parameters, arguments) X(name##_c, parameters, arguments)
 #define HEDDLE_SERVED_NARROW(X, name, parameters, arguments) X(name, name##_c, parameters, arguments)
@@ -71,8 +73,8 @@ typedef struct HeddleBackend {
   /* Before MPI_Finalize: the host serves from now on. `last`: its own function is next, and not a tool's. */
   HeddleEndFn end;
   HeddleFreeCommFn free_comm; /* the host serves the communicator while `next` runs */
-  /* Collective 0 is allreduce, 1 is bcast, 2 is barrier, of no bytes, 3 is reduce. The name of what serves
-   * `bytes` bytes on `comm` now: an algorithm, or "host". */
+  /* Collective 0 is allreduce, 1 is bcast, 2 is barrier, of no bytes, 3 is reduce, 4 is allgather, of so many
+   * bytes of each rank. The name of what serves `bytes` bytes on `comm` now: an algorithm, or "host". */
   const char* (*algorithm)(int collective, size_t bytes, heddle_word comm);
   HeddleStagedCalls staged; /* where the host has such a function */
 } HeddleBackend;

@@ -61,7 +61,8 @@ bool is_in_front_of_mpi(const Search& search) {
     return search.code.has(reinterpret_cast<std::uintptr_t>(dlsym(library, name)));
   };
   if (has("mpi_allreduce_") || has("mpi_allreduce_f08_")) return true;
-  return (has("MPI_Allreduce") || has("MPI_Bcast") || has("MPI_Barrier") || has("MPI_Reduce")) &&
+  return (has("MPI_Allreduce") || has("MPI_Bcast") || has("MPI_Barrier") || has("MPI_Reduce") ||
+          has("MPI_Allgather")) &&
          !has("PMPI_Allreduce");
 }
 

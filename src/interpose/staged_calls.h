@@ -24,8 +24,6 @@ typedef uintptr_t heddle_word; /* an MPI handle */
     heddle_word comm R), (in, in_count, in_type, out, out_count, out_type, root, comm A)) \
   T(X, Scatter, scatter, (const void* in, C in_count, heddle_word in_type, void* out, C out_count, heddle_word out_type, int root, \
     heddle_word comm R), (in, in_count, in_type, out, out_count, out_type, root, comm A)) \
-  T(X, Allgather, allgather, (const void* in, C in_count, heddle_word in_type, void* out, C out_count, heddle_word out_type, heddle_word comm R), \
-    (in, in_count, in_type, out, out_count, out_type, comm A)) \
   T(X, Alltoall, alltoall, (const void* in, C in_count, heddle_word in_type, void* out, C out_count, heddle_word out_type, heddle_word comm R), \
     (in, in_count, in_type, out, out_count, out_type, comm A)) \
   T(X, Neighbor_allgather, neighbor_allgather, (const void* in, C in_count, heddle_word in_type, void* out, C out_count, heddle_word out_type, \
@@ -81,6 +79,8 @@ typedef uintptr_t heddle_word; /* an MPI handle */
   T(X, Ibcast, bcast, (void* data, C count, heddle_word type, int root, heddle_word comm, void* request), (data, count, type, root, comm, request)) \
   T(X, Ireduce, reduce, (const void* in, void* out, C count, heddle_word type, heddle_word op, int root, heddle_word comm, void* request), (in, out, \
     count, type, op, root, comm, request)) \
+  T(X, Iallgather, allgather, (const void* in, C in_count, heddle_word in_type, void* out, C out_count, heddle_word out_type, heddle_word comm, \
+    void* request), (in, in_count, in_type, out, out_count, out_type, comm, request)) \
   T(X, Irecv, irecv, (void* data, C count, heddle_word type, int from, int tag, heddle_word comm, void* request), (data, count, type, from, tag, \
     comm, request)) \
   T(X, Imrecv, imrecv, (void* data, C count, heddle_word type, void* message, void* request), (data, count, type, message, request)) \
@@ -91,7 +91,9 @@ typedef uintptr_t heddle_word; /* an MPI handle */
   T(X, Bcast_init, bcast, (void* data, C count, heddle_word type, int root, heddle_word comm, heddle_word info, void* request), (data, count, type, \
     root, comm, info, request)) \
   T(X, Reduce_init, reduce, (const void* in, void* out, C count, heddle_word type, heddle_word op, int root, heddle_word comm, heddle_word info, \
-    void* request), (in, out, count, type, op, root, comm, info, request))
+    void* request), (in, out, count, type, op, root, comm, info, request)) \
+  T(X, Allgather_init, allgather, (const void* in, C in_count, heddle_word in_type, void* out, C out_count, heddle_word out_type, heddle_word comm, \
+    heddle_word info, void* request), (in, in_count, in_type, out, out_count, out_type, comm, info, request))
 
 // Starts of persistent requests, and what may end requests.
 #define HEDDLE_STAGED_ENDS(X) \

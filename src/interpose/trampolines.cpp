@@ -303,8 +303,9 @@ HEDDLE_EXPORT const char* heddle_preload_version(void) {
   return HEDDLE_VERSION;
 }
 
-// The name of what serves `bytes` bytes of a collective (0 allreduce, 1 bcast, 2 barrier, 3 reduce) on a
-// communicator (the handle, as a word) at this moment: an algorithm's name, or "host". Local; never null.
+// The name of what serves `bytes` bytes of a collective (0 allreduce, 1 bcast, 2 barrier, 3 reduce, 4
+// allgather, of each rank) on a communicator (the handle, as a word) at this moment: an algorithm's name, or
+// "host". Local; never null.
 HEDDLE_EXPORT const char* heddle_preload_algorithm(int collective, size_t bytes, heddle_word comm) {
   auto ask = ask_algorithm.load(std::memory_order_acquire);
   return ask != nullptr ? ask(collective, bytes, comm) : "host";

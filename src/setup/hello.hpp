@@ -15,7 +15,7 @@
 namespace heddle {
 
 // Raised whenever ranks of two builds could not work together.
-constexpr std::uint32_t kProtocol = 25;
+constexpr std::uint32_t kProtocol = 26;
 
 // The settings that decide how a collective runs must be the same everywhere; each travels as a hash.
 constexpr std::size_t kSharedSettings = 13;

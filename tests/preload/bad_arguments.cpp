@@ -59,6 +59,10 @@ void compare(const char* what, const Heddle& heddle, const Host& host, Case kind
   compare(                \
       what, [&] { return MPI_Reduce(__VA_ARGS__); }, [&] { return PMPI_Reduce(__VA_ARGS__); })
 
+#define ALLGATHER(what, ...) \
+  compare(                   \
+      what, [&] { return MPI_Allgather(__VA_ARGS__); }, [&] { return PMPI_Allgather(__VA_ARGS__); })
+
 // MPI forbids buffers that overlap; this host looks for the very same address only, and aborts the job when
 // its own memcpy meets the others. heddle serves them: what the result is, nobody says, but nothing beside it
 // may change.
@@ -122,6 +126,14 @@ void check(MPI_Comm comm) {
   REDUCE("bits of floats", a, b, 4, MPI_FLOAT, MPI_BAND, 0, comm);
   REDUCE("location of ints", a, b, 1, MPI_INT, MPI_MAXLOC, 0, comm);
   if (!speechless) REDUCE("null type", a, b, 4, MPI_DATATYPE_NULL, MPI_SUM, 0, comm);
+#ifndef OPEN_MPI  // which looks for neither
+  ALLGATHER("sent from its place", b + job::rank_of(comm), 1, MPI_INT, b, 1, MPI_INT, comm);
+  ALLGATHER("no send buffer", nullptr, 1, MPI_INT, b, 1, MPI_INT, comm);
+  ALLGATHER("no receive buffer", a, 1, MPI_INT, nullptr, 1, MPI_INT, comm);
+#endif
+  ALLGATHER("receive buffer in place", a, 1, MPI_INT, MPI_IN_PLACE, 1, MPI_INT, comm);
+  ALLGATHER("negative count", a, 1, MPI_INT, b, -1, MPI_INT, comm);
+  ALLGATHER("null type", a, 1, MPI_INT, b, 1, MPI_DATATYPE_NULL, comm);
   BCAST("negative count", a, -1, MPI_INT, 0, comm);
   BCAST("negative root", a, 4, MPI_INT, -1, comm);
   BCAST("root too large", a, 4, MPI_INT, job::size_of(comm), comm);
@@ -133,6 +145,7 @@ void check(MPI_Comm comm) {
   MPI_Type_vector(2, 1, 2, MPI_INT, &uncommitted);
   BCAST("uncommitted type", a, 1, uncommitted, 0, comm);
   ALLREDUCE("uncommitted type", a, b, 1, uncommitted, MPI_SUM, comm);
+  ALLGATHER("uncommitted type", a, 1, uncommitted, b, 2, MPI_INT, comm);
   MPI_Type_commit(&uncommitted);
 #ifndef OPEN_MPI
   BCAST("no buffer, derived type", nullptr, 1, uncommitted, 0, comm);
@@ -151,6 +164,9 @@ void check(MPI_Comm comm) {
   compare(
       "no elements", [&] { return MPI_Bcast(nullptr, 0, MPI_INT, 0, comm); },
       [&] { return PMPI_Bcast(nullptr, 0, MPI_INT, 0, comm); }, Case::may_be_right);
+  compare(
+      "no elements", [&] { return MPI_Allgather(nullptr, 0, MPI_INT, nullptr, 0, MPI_INT, comm); },
+      [&] { return PMPI_Allgather(nullptr, 0, MPI_INT, nullptr, 0, MPI_INT, comm); }, Case::may_be_right);
   // And after all that the communicator still works.
   int sum = 0;
   if (MPI_Allreduce(&a[0], &sum, 1, MPI_INT, MPI_SUM, comm) != MPI_SUCCESS || sum != job::size_of(comm))
@@ -160,6 +176,10 @@ void check(MPI_Comm comm) {
   if (MPI_Reduce(&a[0], &sum, 1, MPI_INT, MPI_SUM, last, comm) != MPI_SUCCESS ||
       sum != (job::rank_of(comm) == last ? job::size_of(comm) : -1))
     job::fail("a reduce after mistakes");
+  std::vector<int> all(static_cast<std::size_t>(last) + 1, -1);
+  if (MPI_Allgather(&last, 1, MPI_INT, all.data(), 1, MPI_INT, comm) != MPI_SUCCESS || all.front() != last ||
+      all.back() != last)
+    job::fail("an allgather after mistakes");
 }
 
 }  // namespace
@@ -175,6 +195,9 @@ int main(int argc, char** argv) {
   int b = 0;
   ALLREDUCE("null communicator", &a, &b, 1, MPI_INT, MPI_SUM, MPI_COMM_NULL);
   BCAST("null communicator", &a, 1, MPI_INT, 0, MPI_COMM_NULL);
+#ifndef OPEN_MPI  // which dies of it
+  ALLGATHER("null communicator", &a, 1, MPI_INT, &b, 1, MPI_INT, MPI_COMM_NULL);
+#endif
   REDUCE("null communicator", &a, &b, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_NULL);
 #ifndef OPEN_MPI
   compare(

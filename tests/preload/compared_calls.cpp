@@ -29,14 +29,18 @@ constexpr Call kCalls[] = {
     [](Buffers& b, MPI_Comm comm) { return MPI_Reduce(b.in, b.out, 8, MPI_INT, MPI_SUM, 1, comm); },
     [](Buffers& b, MPI_Comm comm) { return MPI_Reduce(b.in, b.out, 8, MPI_INT, MPI_MAX, 0, comm); },
     [](Buffers& b, MPI_Comm comm) { return MPI_Reduce(b.in, b.out, 4, MPI_2INT, MPI_MINLOC, 0, comm); },
+    [](Buffers& b, MPI_Comm comm) { return MPI_Allgather(b.in, 8, MPI_INT, b.out, 8, MPI_INT, comm); },
+    [](Buffers& b, MPI_Comm comm) { return MPI_Allgather(b.in, 9, MPI_INT, b.out, 9, MPI_INT, comm); },
+    [](Buffers& b, MPI_Comm comm) { return MPI_Allgather(b.in, 0, MPI_INT, b.out, 0, MPI_INT, comm); },
     // Mistakes of one rank.
+    [](Buffers& b, MPI_Comm comm) { return MPI_Allgather(b.in, 7, MPI_INT, b.out, 8, MPI_INT, comm); },
     [](Buffers& b, MPI_Comm comm) { return MPI_Bcast(b.out, -1, MPI_INT, 0, comm); },
     [](Buffers& b, MPI_Comm comm) { return MPI_Bcast(b.out, 8, MPI_INT, 100, comm); },
     [](Buffers& b, MPI_Comm comm) { return MPI_Allreduce(b.in, b.in, 8, MPI_INT, MPI_SUM, comm); },
     [](Buffers& b, MPI_Comm comm) { return MPI_Reduce(b.in, b.out, 8, MPI_INT, MPI_SUM, 100, comm); },
 };
 // What the other ranks call; heddle waits for 0.2 s each time, for its words to arrive.
-constexpr std::size_t kOthers[] = {0, 6, 9, 10};
+constexpr std::size_t kOthers[] = {0, 6, 9, 10, 14};
 
 void fill(Buffers& b) {
   for (int i = 0; i < 64; ++i) {
@@ -110,6 +114,9 @@ void check_of_nothing(MPI_Comm comm) {
   if (MPI_Bcast(buffer, 0, MPI_INT, 0, comm) != MPI_SUCCESS) job::fail("bcast of no integers");
   if (MPI_Allreduce(buffer, nullptr, 0, MPI_INT, MPI_SUM, comm) != MPI_SUCCESS)
     job::fail("allreduce of nothing");
+  if (MPI_Allgather(buffer, 0, pair, is_null ? x : nullptr, 0, MPI_INT, comm) != MPI_SUCCESS ||
+      MPI_Allgather(x, 3, empty, x + 2, 3, empty, comm) != MPI_SUCCESS)
+    job::fail("allgather of nothing");
   MPI_Type_free(&empty);
   MPI_Type_free(&pair);
 }
@@ -148,6 +155,12 @@ void check_served(MPI_Comm comm) {
   fill(b);
   const int rc = rank == 0 ? MPI_Bcast(b.in, 32, pair, 0, comm) : MPI_Bcast(b.out, 64, MPI_INT, 0, comm);
   if (rc != MPI_SUCCESS || (rank != 0 && b.out[63] != 63)) job::fail("bcast of two datatypes");
+  fill(b);
+  b.in[1] = rank;
+  if ((rank == 0 ? MPI_Allgather(b.in, 2, MPI_INT, b.out, 1, pair, comm)
+                 : MPI_Allgather(b.in, 1, pair, b.out, 2, MPI_INT, comm)) != MPI_SUCCESS ||
+      b.out[2 * size - 1] != size - 1)
+    job::fail("allgather of two datatypes");
   MPI_Type_free(&pair);
 }
 

@@ -1,14 +1,16 @@
-! MPI_Allreduce, MPI_Bcast, MPI_Reduce and MPI_Barrier from Fortran 2008 (use mpi_f08), in place and not.
+! MPI_Allreduce, MPI_Bcast, MPI_Reduce, MPI_Allgather and MPI_Barrier from Fortran 2008 (use mpi_f08), in place and not.
 program fortran_f08
   use mpi_f08
   implicit none
-  integer :: ierr, rank, ranks, i
+  integer :: ierr, rank, ranks, i, k
   integer :: numbers(5)
   double precision :: mine(3), total(3)
+  integer, allocatable :: all(:)
   logical :: all_true, here
   call MPI_Init(ierr)
   call MPI_Comm_rank(MPI_COMM_WORLD, rank, ierr)
   call MPI_Comm_size(MPI_COMM_WORLD, ranks, ierr)
+  allocate(all(ranks))
   do i = 1, 6
     mine = dble(rank + i)
     call MPI_Allreduce(mine, total, 3, MPI_DOUBLE_PRECISION, MPI_SUM, MPI_COMM_WORLD, ierr)
@@ -35,6 +37,12 @@ program fortran_f08
       call MPI_Reduce(numbers, numbers, 5, MPI_INTEGER, MPI_MAX, 0, MPI_COMM_WORLD, ierr)
       if (any(numbers /= rank + i)) call wrong('reduce of others')
     end if
+    call MPI_Allgather(rank + i, 1, MPI_INTEGER, all, 1, MPI_INTEGER, MPI_COMM_WORLD, ierr)
+    if (any(all /= [(k + i, k = 0, ranks - 1)])) call wrong('allgather')
+    all = -1
+    all(rank + 1) = rank * i
+    call MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, 1, MPI_INTEGER, MPI_COMM_WORLD, ierr)
+    if (any(all /= [(k * i, k = 0, ranks - 1)])) call wrong('allgather in place')
     call MPI_Barrier(MPI_COMM_WORLD, ierr)
   end do
   if (rank == 0) print '(a)', 'fortran done'

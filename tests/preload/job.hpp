@@ -86,7 +86,7 @@ inline void warm_up(MPI_Comm comm) {
     if (sum != size_of(comm)) fail("warm-up %d: sum is %d of %d ranks", i, sum, size_of(comm));
   }
   if (size_of(comm) == 1) return;
-  for (int collective = 0; collective < 4; ++collective) {
+  for (int collective = 0; collective < 5; ++collective) {
     const std::string name = served_by(collective, collective == 2 ? 0 : 1024, comm);
     if (name == "host" || name == "absent")
       fail("heddle has not taken over: collective %d is served by %s", collective, name.c_str());

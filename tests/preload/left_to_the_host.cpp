@@ -64,6 +64,10 @@ void intercommunicator() {
     sum = -1;
     MPI_Reduce(&one, &sum, 1, MPI_INT, MPI_SUM, root, inter);
     if (sum != (rank == 0 ? remote : -1)) job::fail("reduce on an intercommunicator: %d", sum);
+    std::vector<int> all(static_cast<std::size_t>(remote), -1);
+    MPI_Allgather(&rank, 1, MPI_INT, all.data(), 1, MPI_INT, inter);
+    if (all.back() != 2 * (remote - 1) + (rank + 1) % 2)
+      job::fail("allgather on an intercommunicator: %d", all.back());
   }
   MPI_Comm_free(&inter);
   MPI_Comm_free(&half);

@@ -4,11 +4,11 @@ import re
 import subprocess
 import sys
 
-FUNCTIONS = ['Alloc_mem', 'Allreduce', 'Allreduce_c', 'Barrier', 'Bcast', 'Bcast_c', 'Comm_disconnect', 'Comm_free', 'Finalize', 'Free_mem', 'Reduce', 'Reduce_c']
+FUNCTIONS = ['Allgather', 'Allgather_c', 'Alloc_mem', 'Allreduce', 'Allreduce_c', 'Barrier', 'Bcast', 'Bcast_c', 'Comm_disconnect', 'Comm_free', 'Finalize', 'Free_mem', 'Reduce', 'Reduce_c']
 # Looked at for buffers on GPUs: with a request, without, with one that is persistent, and with large counts; and what starts and ends requests.
-BOTH = ['Allgather', 'Alltoall', 'Bsend', 'Exscan', 'Gather', 'Mrecv', 'Neighbor_allgather', 'Neighbor_alltoall', 'Recv', 'Reduce_scatter_block', 'Rsend',
+BOTH = ['Alltoall', 'Bsend', 'Exscan', 'Gather', 'Mrecv', 'Neighbor_allgather', 'Neighbor_alltoall', 'Recv', 'Reduce_scatter_block', 'Rsend',
         'Scan', 'Scatter', 'Send', 'Ssend']
-REQUESTS = BOTH + ['Allreduce', 'Bcast', 'Reduce']
+REQUESTS = BOTH + ['Allgather', 'Allreduce', 'Bcast', 'Reduce']
 STAGED = BOTH + ['Sendrecv', 'Sendrecv_replace'] + ['I' + name.lower() for name in REQUESTS] + [name + '_init' for name in REQUESTS if name != 'Mrecv']
 ARRAYS = ['Allgatherv', 'Alltoallv', 'Alltoallw', 'Gatherv', 'Neighbor_allgatherv', 'Neighbor_alltoallv', 'Neighbor_alltoallw', 'Reduce_scatter',
           'Scatterv']  # their large-count forms stay the host's

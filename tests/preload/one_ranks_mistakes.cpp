@@ -28,6 +28,17 @@ int one_aliased_at_the_root(MPI_Comm comm) {
   int both = 1;
   return MPI_Reduce(&both, &both, 1, MPI_INT, MPI_SUM, job::rank_of(comm), comm);
 }
+int negative_count_of_all(MPI_Comm comm) {
+  int x = 0;
+  int all[64] = {};
+  return MPI_Allgather(&x, 1, MPI_INT, all, -1, MPI_INT, comm);
+}
+#ifndef OPEN_MPI  // which takes it
+int given_in_place(MPI_Comm comm) {
+  int all[64] = {};
+  return MPI_Allgather(all + job::rank_of(comm), 1, MPI_INT, all, 1, MPI_INT, comm);
+}
+#endif
 int no_such_sum(MPI_Comm comm) {
   float in = 1;
   float out = 0;
@@ -61,6 +72,10 @@ const Mistake kMistakes[] = {negative_count,
                              wrong_root_of_a_sum,
                              aliased_at_the_root,
                              one_aliased_at_the_root,
+                             negative_count_of_all,
+#ifndef OPEN_MPI
+                             given_in_place,
+#endif
                              no_such_sum,
                              no_operation,
                              aliased,
@@ -100,6 +115,15 @@ void check(Mistake mistake, int at) {
     MPI_Reduce(&x, &at_root, 1, MPI_INT, MPI_SUM, i % size, comm);
     if (at_root != (rank == i % size ? size * x : -1))
       job::fail("reduce %d after a mistake in %d: %d", i, at, at_root);
+    int all[64] = {};
+    // One that Open MPI takes on one rank alone.
+    const bool in_its_place = kTakesOneForBoth && rank == size - 1;
+    const int mine = 100 * i + rank;
+    if (in_its_place) all[rank] = mine;
+    MPI_Allgather(in_its_place ? all + rank : &mine, 1, MPI_INT, all, 1, MPI_INT, comm);
+    for (int r = 0; r < size; ++r) {
+      if (all[r] != 100 * i + r) job::fail("allgather %d after a mistake in %d: %d of %d", i, at, all[r], r);
+    }
   }
   if (job::served_by(0, 8, comm) == "host") job::fail("left to the host");
   MPI_Comm_free(&comm);

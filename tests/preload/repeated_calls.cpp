@@ -3,6 +3,10 @@
 // heddle alone.
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
 #include "job.hpp"
 
 namespace {
@@ -53,6 +57,17 @@ void check_served(MPI_Comm comm) {
   if (job::rank_of(comm) == 1) in[2] = 1000;
   if (MPI_Bcast(in, 1, column, 1, comm) != MPI_SUCCESS || in[2] != 1000 || in[3] != 3) job::fail("a bcast");
   MPI_Type_free(&column);
+  const int rank = job::rank_of(comm);
+  std::vector<int> all(static_cast<std::size_t>(job::size_of(comm)) * kCount);
+  for (int times = 0; times < 2; ++times) {
+    std::fill(in, in + kCount, 7 * rank);
+    int* const own = all.data() + static_cast<std::ptrdiff_t>(rank) * kCount;
+    if (times == 1) std::copy(in, in + kCount, own);
+    const void* const mine = times == 1 ? MPI_IN_PLACE : in;
+    if (MPI_Allgather(mine, kCount, MPI_INT, all.data(), kCount, MPI_INT, comm) != MPI_SUCCESS ||
+        all.back() != 7 * (job::size_of(comm) - 1))
+      job::fail("an allgather");
+  }
 }
 
 }  // namespace
@@ -74,6 +89,13 @@ int main(int argc, char** argv) {
   fill(twice.in);
   if (MPI_Reduce(twice.in, out, kCount, MPI_INT, MPI_SUM, 1, comm) == MPI_SUCCESS)
     job::fail("another result of a reduce than the host's is none to be told of");
+  check_served(comm);
+  // What comes of rank 0 is written over what rank 1 has given.
+  std::fill(twice.in, twice.in + kCount, job::rank_of(comm));
+  std::vector<int> all(static_cast<std::size_t>(job::size_of(comm)) * kCount);
+  if (MPI_Allgather(twice.in, kCount, MPI_INT, job::rank_of(comm) == 1 ? twice.out : all.data(), kCount,
+                    MPI_INT, comm) == MPI_SUCCESS)
+    job::fail("another allgather than the host's is none to be told of");
   check_served(comm);
   MPI_Comm_free(&comm);
   MPI_Finalize();

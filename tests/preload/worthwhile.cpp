@@ -40,7 +40,12 @@ int main(int argc, char** argv) {
     double least = -1;
     MPI_Reduce(&mine, &least, 1, MPI_DOUBLE, MPI_MIN, 0, MPI_COMM_WORLD);
   }
-  if (is_served(MPI_COMM_WORLD)) job::fail("set up for fifty reduces");
+  // Of the names of hosts.
+  for (int call = 0; call < 50; ++call) {
+    std::vector<int> all(static_cast<std::size_t>(job::size_of(MPI_COMM_WORLD)));
+    MPI_Allgather(&call, 1, MPI_INT, all.data(), 1, MPI_INT, MPI_COMM_WORLD);
+  }
+  if (is_served(MPI_COMM_WORLD)) job::fail("set up for fifty reduces and allgathers");
   const int world = sums_until_served(MPI_COMM_WORLD, 2, 1000);
   if (world > 3) job::fail("MPI_COMM_WORLD was taken over after %d calls", world);
 
@@ -56,6 +61,15 @@ int main(int argc, char** argv) {
     MPI_Reduce(&reduces, &sum, 1, MPI_INT, MPI_SUM, reduces % job::size_of(comm), comm);
   }
   if (reduces < 100 || reduces > 1000) job::fail("taken over after %d reduces", reduces);
+  MPI_Comm_free(&comm);
+
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  const std::vector<char> mine(std::size_t{1} << 20);
+  std::vector<char> all(mine.size() * static_cast<std::size_t>(job::size_of(comm)));
+  int gathers = 0;
+  for (; gathers < 100 && !is_served(comm); ++gathers)
+    MPI_Allgather(mine.data(), 1 << 20, MPI_CHAR, all.data(), 1 << 20, MPI_CHAR, comm);
+  if (gathers > 2) job::fail("taken over after %d long allgathers", gathers);
   MPI_Comm_free(&comm);
 
   MPI_Comm_split(MPI_COMM_WORLD, 0, -job::rank_of(MPI_COMM_WORLD), &comm);

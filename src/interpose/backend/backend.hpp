@@ -23,6 +23,18 @@
 
 namespace heddle::backend {
 
+// The arguments of MPI_Allgather, or, `large`, MPI_Allgather_c.
+struct Allgather {
+  const void* in;
+  MPI_Count in_count;
+  MPI_Datatype in_type;
+  void* out;
+  MPI_Count out_count;
+  MPI_Datatype out_type;
+  MPI_Comm comm;
+  bool large;
+};
+
 class Backend {
  public:
   explicit Backend(const HostMpi& mpi)
@@ -30,14 +42,15 @@ class Backend {
   Backend(const Backend&) = delete;
   Backend& operator=(const Backend&) = delete;
 
-  // As MPI_Allreduce, MPI_Bcast, MPI_Reduce and MPI_Barrier, with Count int or MPI_Count. What is not served
-  // goes to the host with the arguments untouched. Any thread.
+  // As MPI_Allreduce, MPI_Bcast, MPI_Reduce, MPI_Allgather and MPI_Barrier, with Count int or MPI_Count. What
+  // is not served goes to the host with the arguments untouched. Any thread.
   template <typename Count>
   int allreduce(const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm);
   template <typename Count>
   int bcast(void* buffer, Count count, MPI_Datatype type, int root, MPI_Comm comm);
   template <typename Count>
   int reduce(const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm);
+  int allgather(const Allgather& call);
   int barrier(MPI_Comm comm);
 
   // As MPI_Alloc_mem and MPI_Free_mem: large pieces come from memory that the ranks of the node can reach.
@@ -67,7 +80,26 @@ class Backend {
   int refuse(const Status& status, const char* call, MPI_Comm comm, int error_class);
 
  private:
-  enum class Reason : std::uint8_t { arguments, datatype_or_op, nothing_to_do, too_large };
+  enum class Reason : std::uint8_t { arguments, datatype_or_op, nothing_to_do, too_large, none };
+
+  // What an allgather moves, packed, and how that lies in memory.
+  struct GatheredBytes {
+    std::size_t each = 0;  // of a rank
+    std::size_t all = 0;
+    Packing::Layout in;  // not in place
+    Packing::Layout out;
+  };
+  // Why the host is to serve it.
+  Reason inspect(const Allgather& call, const CommState& state, GatheredBytes* found) const;
+  bool is_own_place(const Allgather& call, const CommState& state, std::size_t each) const;
+  // As of the others below.
+  int allgather_on_host(const Allgather& call);
+  int allgather_packed(const Allgather& call, const GatheredBytes& bytes, CommState& state);
+  int allgather_anywhere(const Allgather& call);
+  int allgather_unchecked(const Allgather& call);
+  [[gnu::cold]] int allgather_checked(const Allgather& call);
+  CollectiveCall described(const Allgather& call, const CommState& state);
+  int host_allgather(const Allgather& call);
 
   // What is known of a call whose buffers may lie anywhere.
   struct Staged {
@@ -170,6 +202,7 @@ class Backend {
   struct BcastCall;
   template <typename Count>
   struct ReduceCall;
+  struct AllgatherCall;
   struct BarrierCall;
   // The state when heddle serves `comm`, else null, and then *rc holds the final return code of the call,
   // which the host has served or which has failed.

@@ -113,6 +113,8 @@ int Backend::barrier_checked(MPI_Comm comm) {
 bool Backend::repeats(const CollectiveCall& call, MPI_Datatype type, MPI_Op op, const CommState& state) {
   if (set_up_->config().check != CheckSetting::results || call.count == 0) return false;
   if (call.kind == Kind::bcast) return call.count <= packing_.most_bytes();
+  if (call.kind == Kind::allgather)
+    return call.count <= packing_.most_bytes() / static_cast<std::size_t>(state.size);
   Op mapped{};
   const bool folds = call.kind == Kind::allreduce || call.kind == Kind::reduce;
   const TypeRow* const row = folds ? map_->find(type, op, &mapped) : nullptr;

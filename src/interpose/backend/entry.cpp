@@ -54,6 +54,18 @@ int reduce_c(const void* in, void* out, std::int64_t count, heddle_word type, he
   return backend->reduce<MPI_Count>(in, out, count, type_of(type), op_of(op), root, comm_of(comm));
 }
 
+int allgather(const void* in, int in_count, heddle_word in_type, void* out, int out_count,
+              heddle_word out_type, heddle_word comm) {
+  return backend->allgather(
+      {in, in_count, type_of(in_type), out, out_count, type_of(out_type), comm_of(comm), false});
+}
+
+int allgather_c(const void* in, std::int64_t in_count, heddle_word in_type, void* out, std::int64_t out_count,
+                heddle_word out_type, heddle_word comm) {
+  return backend->allgather(
+      {in, in_count, type_of(in_type), out, out_count, type_of(out_type), comm_of(comm), true});
+}
+
 int barrier(heddle_word comm) {
   return backend->barrier(comm_of(comm));
 }
@@ -76,7 +88,7 @@ int free_comm(int (*next)(void*), void* comm) {
 
 const char* algorithm(int collective, std::size_t bytes, heddle_word comm) {
   static constexpr Collective kKnown[] = {Collective::allreduce, Collective::bcast, Collective::barrier,
-                                          Collective::reduce};
+                                          Collective::reduce, Collective::allgather};
   if (collective < 0 || collective >= static_cast<int>(std::size(kKnown))) return "host";
   return backend->algorithm(kKnown[collective], bytes, comm_of(comm));
 }
@@ -101,9 +113,9 @@ extern "C" __attribute__((visibility("default"))) int heddle_backend_open(int ab
   const HostMpi mpi = loaded.value();
   backend = new Backend(mpi);
   auto* const staged = new StagedCalls(*backend, *host);
-  *out = {{allreduce, bcast, reduce, mpi.Allreduce_c != nullptr ? allreduce_c : nullptr,
-           mpi.Bcast_c != nullptr ? bcast_c : nullptr, mpi.Reduce_c != nullptr ? reduce_c : nullptr, barrier,
-           alloc_mem, free_mem},
+  *out = {{allreduce, bcast, reduce, allgather, mpi.Allreduce_c != nullptr ? allreduce_c : nullptr,
+           mpi.Bcast_c != nullptr ? bcast_c : nullptr, mpi.Reduce_c != nullptr ? reduce_c : nullptr,
+           mpi.Allgather_c != nullptr ? allgather_c : nullptr, barrier, alloc_mem, free_mem},
           end,
           free_comm,
           algorithm,

@@ -17,6 +17,7 @@ Result<HostMpi> load_host_mpi(const HeddleHostSymbols& symbols) {
   mpi.Allreduce_c = reinterpret_cast<AllreduceC>(symbols.find(symbols.handle, "PMPI_Allreduce_c"));
   mpi.Bcast_c = reinterpret_cast<BcastC>(symbols.find(symbols.handle, "PMPI_Bcast_c"));
   mpi.Reduce_c = reinterpret_cast<ReduceC>(symbols.find(symbols.handle, "PMPI_Reduce_c"));
+  mpi.Allgather_c = reinterpret_cast<AllgatherC>(symbols.find(symbols.handle, "PMPI_Allgather_c"));
   mpi.Pack_c = reinterpret_cast<PackC>(symbols.find(symbols.handle, "PMPI_Pack_c"));
   mpi.Unpack_c = reinterpret_cast<UnpackC>(symbols.find(symbols.handle, "PMPI_Unpack_c"));
   mpi.Type_get_envelope_c =

@@ -14,7 +14,7 @@ namespace heddle::backend {
 // (clang-format would indent it a little further each time.)
 // clang-format off
 #define HEDDLE_HOST_FUNCTIONS(X) \
-  X(Abort) X(Alloc_mem) X(Allreduce) X(Barrier) X(Bcast) X(Cancel) X(Cartdim_get) X(Comm_call_errhandler) X(Comm_compare) X(Comm_create) \
+  X(Abort) X(Allgather) X(Alloc_mem) X(Allreduce) X(Barrier) X(Bcast) X(Cancel) X(Cartdim_get) X(Comm_call_errhandler) X(Comm_compare) X(Comm_create) \
   X(Comm_create_keyval) X(Comm_delete_attr) X(Comm_free) X(Comm_get_errhandler) X(Comm_get_name) X(Comm_group) X(Comm_rank) X(Comm_remote_size) X(Comm_set_attr) \
   X(Comm_set_errhandler) X(Comm_size) X(Comm_split) X(Comm_test_inter) X(Dist_graph_neighbors_count) X(Errhandler_free) X(Error_class) X(Finalized) X(Free_mem) \
   X(Get_elements_x) X(Get_library_version) X(Graph_neighbors_count) X(Group_free) X(Group_translate_ranks) X(Iallgather) X(Ialltoallv) X(Initialized) \
@@ -27,6 +27,7 @@ namespace heddle::backend {
 using AllreduceC = int (*)(const void*, void*, MPI_Count, MPI_Datatype, MPI_Op, MPI_Comm);
 using BcastC = int (*)(void*, MPI_Count, MPI_Datatype, int, MPI_Comm);
 using ReduceC = int (*)(const void*, void*, MPI_Count, MPI_Datatype, MPI_Op, int, MPI_Comm);
+using AllgatherC = int (*)(const void*, MPI_Count, MPI_Datatype, void*, MPI_Count, MPI_Datatype, MPI_Comm);
 using PackC = int (*)(const void*, MPI_Count, MPI_Datatype, void*, MPI_Count, MPI_Count*, MPI_Comm);
 using UnpackC = int (*)(const void*, MPI_Count, MPI_Count*, void*, MPI_Count, MPI_Datatype, MPI_Comm);
 using GetEnvelopeC = int (*)(MPI_Datatype, MPI_Count*, MPI_Count*, MPI_Count*, MPI_Count*, int*);
@@ -38,6 +39,7 @@ struct HostMpi {
   AllreduceC Allreduce_c = nullptr;
   BcastC Bcast_c = nullptr;
   ReduceC Reduce_c = nullptr;
+  AllgatherC Allgather_c = nullptr;
   PackC Pack_c = nullptr;
   UnpackC Unpack_c = nullptr;
   GetEnvelopeC Type_get_envelope_c = nullptr;

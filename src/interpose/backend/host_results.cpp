@@ -19,7 +19,7 @@
 namespace heddle::backend {
 namespace {
 
-constexpr std::size_t kPiece = std::size_t{1} << 16;  // elements, or bytes of a bcast
+constexpr std::size_t kPiece = std::size_t{1} << 16;  // elements, or bytes of a bcast or an allgather
 
 template <typename T>
 T at(const void* data, std::size_t k) {
@@ -219,12 +219,46 @@ Status HostResults::bcast(const void* data, std::size_t bytes, int root) {
     const auto k = static_cast<std::size_t>(there - piece);
     found.emplace(Difference{begin + k}).host[0] = host_[k];
   }
+  const std::size_t place = found ? found->place : 0;
+  return judge_byte(found.has_value(), place, bytes, static_cast<const std::byte*>(data)[place],
+                    found ? found->host[0] : std::byte{});
+}
+
+Status HostResults::judge_byte(bool found, std::size_t place, std::size_t bytes, std::byte given,
+                               std::byte host) const {
   int who = -1;
-  HEDDLE_TRY(agree(found.has_value(), &who));
+  HEDDLE_TRY(agree(found, &who));
   if (!found) return who >= 0 ? found_by(who) : Status();
   const auto text = [](std::byte byte) { return fmt::format("{:#04x}", std::to_integer<unsigned>(byte)); };
-  return differs(found->place, bytes, "byte " + text(static_cast<const std::byte*>(data)[found->place]),
-                 text(found->host[0]));
+  return differs(place, bytes, "byte " + text(given), text(host));
+}
+
+std::size_t HostResults::piece_of_each(std::size_t each) const {
+  return std::clamp(each, std::size_t{1}, std::max<std::size_t>(1, kPiece / static_cast<std::size_t>(size_)));
+}
+
+void HostResults::make_room_to_gather(std::size_t each) {
+  host_.resize(piece_of_each(each) * static_cast<std::size_t>(size_));
+}
+
+Status HostResults::allgather(const std::byte* mine, const std::byte* all, std::size_t each) {
+  std::optional<Difference> found;
+  const std::size_t piece = piece_of_each(each);
+  for (std::size_t begin = 0; begin < each; begin += piece) {
+    const std::size_t n = std::min(piece, each - begin);
+    HEDDLE_TRY(of_host(mpi_.Allgather(mine + begin, static_cast<int>(n), MPI_BYTE, host_.data(),
+                                      static_cast<int>(n), MPI_BYTE, comm_),
+                       "MPI_Allgather"));
+    for (std::size_t r = 0; r < static_cast<std::size_t>(size_) && !found; ++r) {
+      const std::byte* const given = all + r * each + begin;
+      const std::byte* const host = host_.data() + r * n;
+      const auto k = static_cast<std::size_t>(std::mismatch(given, given + n, host).first - given);
+      if (k < n) found.emplace(Difference{r * each + begin + k}).host[0] = host[k];
+    }
+  }
+  const std::size_t place = found ? found->place : 0;
+  return judge_byte(found.has_value(), place, each * static_cast<std::size_t>(size_), all[place],
+                    found ? found->host[0] : std::byte{});
 }
 
 // So that all go on alike: a rank that has found something, if any.

@@ -24,8 +24,8 @@ struct RepeatedSum {
 // Collective calls of the host's on the user's communicator: all ranks make the same ones, piece by piece,
 // and end with a status of one kind: on ranks that found a difference it says which, on the others who did. A
 // failure of the host's own is that rank's. Want of memory would leave the others in the host's calls without
-// end, so all of it is taken before: make_room(), of this very sum or of so many bytes of a bcast, may throw;
-// then nothing does until all have agreed.
+// end, so all of it is taken before: make_room(), of this very sum or of so many bytes of a bcast or, each,
+// an allgather, may throw; then nothing does until all have agreed.
 class HostResults {
  public:
   HostResults(const HostMpi& mpi, MPI_Comm comm, int rank, int size)
@@ -33,6 +33,7 @@ class HostResults {
 
   void make_room(const RepeatedSum& sum);
   void make_room(std::size_t bytes);
+  void make_room_to_gather(std::size_t each);
 
   // Integers, and minima and maxima, are to be equal. Sums and products of reals may differ by what rounding
   // makes of other orders: sums of P ranks' x by 2 (P - 1) u sum|x|, where u is the unit roundoff (Higham,
@@ -43,12 +44,18 @@ class HostResults {
   Status reduce(const RepeatedSum& sum);
   // Bytes, of which each rank has its copy.
   Status bcast(const void* data, std::size_t bytes, int root);
+  // Of each rank as many bytes: what this one gives, and what has come of all.
+  Status allgather(const std::byte* mine, const std::byte* all, std::size_t each);
 
  private:
   // What is common to these: which result differs is told to all, and they all go on where none does.
   Status compare(const RepeatedSum& sum);
   Status agree(bool found, int* who) const;
   Status compare_bits(const void* out, std::size_t bytes) const;
+  // Of byte `place` of `bytes`, which heddle has given as `given` and the host as `host`; `found`: they
+  // differ.
+  Status judge_byte(bool found, std::size_t place, std::size_t bytes, std::byte given, std::byte host) const;
+  std::size_t piece_of_each(std::size_t each) const;
 
   const HostMpi& mpi_;
   const MPI_Comm comm_;

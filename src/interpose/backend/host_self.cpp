@@ -31,7 +31,8 @@ HostSelf::Aliased HostSelf::most_aliased() const {
     return std::numeric_limits<std::int64_t>::max();
   };
   return {most([&](int n) { return mpi_->Allreduce(values, values, n, MPI_INT, MPI_SUM, comm_); }),
-          most([&](int n) { return mpi_->Reduce(values, values, n, MPI_INT, MPI_SUM, 0, comm_); })};
+          most([&](int n) { return mpi_->Reduce(values, values, n, MPI_INT, MPI_SUM, 0, comm_); }),
+          mpi_->Allgather(values, 1, MPI_INT, values, 1, MPI_INT, comm_) == MPI_SUCCESS};
 }
 
 void HostSelf::close() {

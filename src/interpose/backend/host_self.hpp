@@ -21,9 +21,11 @@ class HostSelf {
 
   // Of how many elements the host takes one buffer as both of a call's, which MPI forbids, and adds up there:
   // MPICH none, unless it checks nothing; Open MPI one in MPI_Allreduce, and none at the root of MPI_Reduce.
+  // And whether what a rank gives to MPI_Allgather may be in its place already, without MPI_IN_PLACE.
   struct Aliased {
     std::int64_t allreduce = 0;
     std::int64_t reduce = 0;
+    bool allgather = false;
   };
   Aliased most_aliased() const;
 

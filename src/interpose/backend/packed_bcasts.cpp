@@ -45,7 +45,7 @@ Status Backend::bcast_view(PackedView& view, bool in_parts, std::size_t bytes, i
     if (!served.ok() || served.value()) return served.status();
   }
   auto* const packed = static_cast<std::byte*>(state.scratch.reserve(bytes));
-  if (packed == nullptr) return no_room(bytes);
+  if (packed == nullptr) return no_room("MPI_Bcast", bytes);
   const bool is_root = state.rank == root;
   if (is_root && !view.read(0, bytes, packed)) return view.status();
   HEDDLE_TRY(state.communicator->bcast(packed, bytes, root));

@@ -24,7 +24,7 @@ bool ElementsView::unpack(std::size_t count, const std::byte* from) {
 
 bool ElementsView::begin_one() {
   one_ = static_cast<std::byte*>(scratch_.reserve(bytes_));
-  return one_ != nullptr || fail(no_room(bytes_));
+  return one_ != nullptr || fail(no_room("MPI_Bcast", bytes_));
 }
 
 // The rest of an element that was begun, then whole ones, then the beginning of one.
@@ -61,9 +61,9 @@ bool ElementsView::write(std::size_t first, std::size_t bytes, const std::byte* 
   return true;
 }
 
-Status no_room(std::size_t bytes) {
-  return Status(Code::out_of_memory,
-                "MPI_Bcast of a derived datatype: no memory for " + std::to_string(bytes) + " packed bytes");
+Status no_room(const char* call, std::size_t bytes) {
+  return Status(Code::out_of_memory, std::string(call) + " of a derived datatype: no memory for " +
+                                         std::to_string(bytes) + " packed bytes");
 }
 
 }  // namespace heddle::backend

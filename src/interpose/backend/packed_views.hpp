@@ -10,8 +10,8 @@
 
 namespace heddle::backend {
 
-// There is none for as many packed bytes.
-Status no_room(std::size_t bytes);
+// There is none for as many packed bytes of a call.
+Status no_room(const char* call, std::size_t bytes);
 
 class StridedView final : public PackedView {
  public:

@@ -170,6 +170,7 @@ typedef int(MPI_Comm_delete_attr_function)(MPI_Comm, int, void*, void*);
 /* Never called by these names: what types they have. */
 
 int PMPI_Abort(MPI_Comm, int);
+int PMPI_Allgather(const void*, int, MPI_Datatype, void*, int, MPI_Datatype, MPI_Comm);
 int PMPI_Alloc_mem(MPI_Aint, MPI_Info, void*);
 int PMPI_Allreduce(const void*, void*, int, MPI_Datatype, MPI_Op, MPI_Comm);
 int PMPI_Allreduce_c(const void*, void*, MPI_Count, MPI_Datatype, MPI_Op, MPI_Comm);
