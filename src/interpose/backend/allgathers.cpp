@@ -75,7 +75,8 @@ struct Backend::AllgatherCall {
   // At their start many programs gather the names of their hosts and the like.
   bool is_due(CommState& state) const {
     GatheredBytes bytes;
-    return backend.inspect(call, state, &bytes) == Reason::none && is_due_by_worth(state, bytes.all);
+    if (backend.inspect(call, state, &bytes) != Reason::none) return false;
+    return backend.reproducible_ ? Backend::is_due(state, bytes.all) : is_due_by_worth(state, bytes.all);
   }
   bool is_agreed(const CommState& /*state*/) const { return true; }
   static constexpr const char* kName = "MPI_Allgather";
