@@ -92,6 +92,26 @@ void BufferPool::cut(std::size_t bytes, bool warm) {
   at_ = 0;
 }
 
+MemoryShares share_memory(const Options& options, std::size_t memory, int ranks) {
+  const std::size_t send = options.send_bytes(options.max_bytes, ranks);
+  const std::size_t receive = options.receive_bytes(options.max_bytes, ranks);
+  if (receive == 0) return {memory, 0};
+  const std::size_t times = receive / send;
+  const std::size_t part = memory / (1 + times);
+  // Two short buffers take whole pages, which may be more than their part.
+  const std::size_t taken = BufferPool::size(part, send, options.most_buffers);
+  return {part, std::min(part * times, memory - taken)};
+}
+
+std::size_t pooled_memory(const Options& options, std::size_t memory, int ranks) {
+  const MemoryShares shares = share_memory(options, memory, ranks);
+  const std::size_t sent =
+      BufferPool::size(shares.send, options.send_bytes(options.max_bytes, ranks), options.most_buffers);
+  if (options.pools() == 1) return sent;
+  return sent + BufferPool::size(shares.receive, options.receive_bytes(options.max_bytes, ranks),
+                                 options.most_buffers);
+}
+
 std::size_t affordable_memory(std::size_t wanted, int ranks) {
   std::ifstream file("/proc/meminfo");
   std::string key;

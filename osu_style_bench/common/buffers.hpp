@@ -64,6 +64,16 @@ class BufferPool {
   std::size_t at_ = 0;
 };
 
+// What of `memory` bytes, which are least_memory(options, ranks) or more, is for buffers to send and for
+// those to receive: in proportion to their lengths, so that there are about as many of each.
+struct MemoryShares {
+  std::size_t send = 0;
+  std::size_t receive = 0;  // 0 where there are none
+};
+MemoryShares share_memory(const Options& options, std::size_t memory, int ranks);
+// What pools of these shares take.
+std::size_t pooled_memory(const Options& options, std::size_t memory, int ranks);
+
 // How many bytes of buffers this rank may have, if `ranks` ranks on this machine want them as well: `wanted`,
 // or what half of the available memory allows.
 std::size_t affordable_memory(std::size_t wanted, int ranks);

@@ -16,6 +16,15 @@ int contribution(std::size_t index, int rank) {
   return static_cast<int>((index * 7 + static_cast<std::size_t>(rank) * 3) % kPeriod) + 1;
 }
 
+constexpr std::size_t kGathered = 127;
+
+// What an allgather has of `rank` at `index`: no zeros, and ranks differ everywhere, or where there are more
+// than a byte can tell, from the second element on.
+int gathered(std::size_t index, int rank) {
+  const auto number = static_cast<std::size_t>(rank);
+  return static_cast<int>((index * (7 + number / kGathered) + number * 3) % kGathered) + 1;
+}
+
 // A message in the host's memory, where it is made and looked at: buffers may lie where the host cannot.
 template <typename T>
 class Message {
@@ -24,8 +33,11 @@ class Message {
       : pool_(pool), buffer_(buffer), values_(count) {}
   // The buffer has what `rank` contributes.
   void fill(int rank) {
+    fill_with([rank](std::size_t i) { return contribution(i, rank); });
+  }
+  void fill_with(const auto& value) {
     for (std::size_t i = 0; i < values_.size(); ++i)
-      values_[i] = static_cast<T>(contribution(i, rank));
+      values_[i] = static_cast<T>(value(i));
     put();
   }
   void poison() {
@@ -41,9 +53,12 @@ class Message {
         sum += contribution(i, rank);
       expected[i] = static_cast<T>(sum);
     }
+    return holds([&](std::size_t i) { return expected[i % kPeriod]; });
+  }
+  bool holds(const auto& value) {
     pool_.get(values_.data(), buffer_, bytes());
     for (std::size_t i = 0; i < values_.size(); ++i)
-      if (values_[i] != expected[i % kPeriod]) return false;
+      if (values_[i] != static_cast<T>(value(i))) return false;
     return true;
   }
 
@@ -152,11 +167,37 @@ bool bcast_is_right(const Job& job, Side& side, Kind kind, Dtype dtype, std::siz
   });
 }
 
+// Nobody's input changes. What a rank did not get is 0. In place, where there is no `receive`.
+bool allgather_is_right(const Job& job, Side& side, Dtype dtype, std::size_t bytes, BufferPool& send,
+                        BufferPool* receive) {
+  return with_type(dtype, [&]<typename T>(T) {
+    const std::size_t count = bytes / sizeof(T);
+    const int rank = job.rank();
+    const auto mine = [rank](std::size_t i) { return gathered(i, rank); };
+    const auto everybodys = [count](std::size_t i) {
+      return gathered(i % count, static_cast<int>(i / count));
+    };
+    const bool in_place = receive == nullptr;
+    void* const input = send.next();
+    BufferPool& results = in_place ? send : *receive;
+    void* const output = in_place ? input : receive->next();
+    Message<T> sent(send, input, count);
+    Message<T> result(results, output, count * static_cast<std::size_t>(job.size()));
+    result.fill_with([&](std::size_t i) {
+      return in_place && i / count == static_cast<std::size_t>(rank) ? mine(i % count) : 0;
+    });
+    if (!in_place) sent.fill_with(mine);
+    side.allgather(in_place ? side.in_place() : input, output, count);
+    return job.all(result.holds(everybodys) && (in_place || sent.holds(mine)));
+  });
+}
+
 }  // namespace
 
 bool collective_is_right(const Job& job, Side& side, Kind kind, Dtype dtype, std::size_t bytes,
                          BufferPool& send, BufferPool* receive) {
   if (kind == Kind::reduce) return reduce_is_right(job, side, dtype, bytes, send, *receive);
+  if (kind == Kind::allgather) return allgather_is_right(job, side, dtype, bytes, send, receive);
   if (!reduces(kind)) return bcast_is_right(job, side, kind, dtype, bytes, send);
   return receive == nullptr ? allreduce_in_place_is_right(job, side, kind, dtype, bytes, send)
                             : allreduce_is_right(job, side, kind, dtype, bytes, send, *receive);

@@ -7,8 +7,8 @@
 
 namespace heddle::bench {
 
-// Every rank gets the same answer. Buffers are cut to `bytes` or more; collective. `receive` is null for
-// bcasts, and for sums in place.
+// Every rank gets the same answer. Buffers are cut to `bytes` or more, and to all ranks' where an allgather's
+// result goes; collective. `receive` is null for bcasts, and in place.
 bool collective_is_right(const Job& job, Side& side, Kind kind, Dtype dtype, std::size_t bytes,
                          BufferPool& send, BufferPool* receive);
 // Rank 0 sends to rank 1, which answers with what it got.

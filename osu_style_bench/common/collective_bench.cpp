@@ -37,16 +37,22 @@ CollectiveBench::CollectiveBench(const Job& job, const Options& options, std::si
                                  const BufferPool::Source& source)
     : job_(job),
       options_(options),
-      send_(memory / options.pools(), options.max_bytes, options.dtype, source, options.most_buffers) {
+      send_(share_memory(options, memory, job.size()).send, options.send_bytes(options.max_bytes, job.size()),
+            options.dtype, source, options.most_buffers) {
   if (options.pools() == 2)
-    receive_.emplace(memory / options.pools(), options.max_bytes, options.dtype, source,
+    receive_.emplace(share_memory(options, memory, job.size()).receive,
+                     options.receive_bytes(options.max_bytes, job.size()), options.dtype, source,
                      options.most_buffers);
 }
 
 void CollectiveBench::cut(std::size_t bytes) {
-  send_.cut(bytes, options_.warm_buffers);
-  if (receive_) receive_->cut(bytes, options_.warm_buffers);
+  send_.cut(options_.send_bytes(bytes, job_.size()), options_.warm_buffers);
+  if (receive_) receive_->cut(options_.receive_bytes(bytes, job_.size()), options_.warm_buffers);
   count_ = bytes / size_of(options_.dtype);
+}
+
+std::size_t CollectiveBench::buffers() const {
+  return receive_ ? std::min(send_.count(), receive_->count()) : send_.count();
 }
 
 void CollectiveBench::call(Side& side) {
@@ -56,10 +62,14 @@ void CollectiveBench::call(Side& side) {
     side.bcast(send_.next(), count_, root_);
   } else if (options_.kind == Kind::reduce) {
     side.reduce(send_.next(), job_.rank() == root_ ? receive_->next() : nullptr, count_, root_);
-  } else if (options_.in_place) {
-    side.allreduce(side.in_place(), send_.next(), count_);
   } else {
-    side.allreduce(send_.next(), receive_->next(), count_);
+    const void* const from = options_.in_place ? side.in_place() : send_.next();
+    void* const to = options_.in_place ? send_.next() : receive_->next();
+    if (options_.kind == Kind::allgather) {
+      side.allgather(from, to, count_);
+    } else {
+      side.allreduce(from, to, count_);
+    }
   }
 }
 
@@ -94,8 +104,8 @@ long CollectiveBench::least_calls() const {
 
 long CollectiveBench::calls_to_lead_in(double seconds_per_call) const {
   const long least = least_calls();
-  const long wanted = std::max(calls_within(kLeadSeconds, seconds_per_call, 1, kMostLeadIn),
-                               static_cast<long>(send_.count()));
+  const long wanted =
+      std::max(calls_within(kLeadSeconds, seconds_per_call, 1, kMostLeadIn), static_cast<long>(buffers()));
   const long calls = calls_within(kMostLeadSeconds, seconds_per_call, 1, wanted);
   return (calls + least - 1) / least * least;
 }
@@ -127,7 +137,7 @@ PlainRow CollectiveBench::measure(Side& side, std::size_t bytes) {
   root_ = 0;
   PlainRow row;
   row.bytes = bytes;
-  row.buffers = send_.count();
+  row.buffers = buffers();
   if (options_.validate) row.valid = right(side, bytes);
   double timed = 0;
   const auto run = [&](long calls) {
@@ -168,7 +178,7 @@ ComparedRow CollectiveBench::compare(Side& host, Side& heddle, std::size_t bytes
   root_ = 0;
   ComparedRow row;
   row.bytes = bytes;
-  row.buffers = send_.count();
+  row.buffers = buffers();
   if (options_.validate) row.valid = right(host, bytes) && right(heddle, bytes);
   Side* const sides[2] = {&host, &heddle};
   long calls[2] = {};

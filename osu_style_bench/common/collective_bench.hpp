@@ -14,7 +14,7 @@ namespace heddle::bench {
 
 class CollectiveBench {
  public:
-  // Takes `memory` bytes for buffers, which are least_memory(options) or more.
+  // Takes `memory` bytes for buffers, which are least_memory(options, ranks) or more.
   CollectiveBench(const Job& job, const Options& options, std::size_t memory,
                   const BufferPool::Source& source = {});
 
@@ -38,11 +38,12 @@ class CollectiveBench {
   bool right(Side& side, std::size_t bytes);
   std::string algorithm_of(Side& side) const;
   void cut(std::size_t bytes);
+  std::size_t buffers() const;  // of each kind
 
   const Job& job_;
   const Options& options_;
   BufferPool send_;
-  std::optional<BufferPool> receive_;  // of sums elsewhere than in place
+  std::optional<BufferPool> receive_;  // of results elsewhere than in place
   std::size_t count_ = 0;              // elements in a message
   int root_ = 0;
 };

@@ -33,6 +33,8 @@ int number_of(Kind kind) {
       return 2;
     case Kind::reduce:
       return 3;
+    case Kind::allgather:
+      return 4;
     default:
       return 0;
   }
@@ -108,6 +110,9 @@ class MpiSide final : public MessageSide {
   void reduce(const void* send, void* receive, std::size_t count, int root) override {
     MPI_Reduce(send, receive, static_cast<int>(count), type_, MPI_SUM, root, kWorld);
   }
+  void allgather(const void* send, void* receive, std::size_t count) override {
+    MPI_Allgather(send, static_cast<int>(count), type_, receive, static_cast<int>(count), type_, kWorld);
+  }
   void bcast(void* buffer, std::size_t count, int root) override {
     MPI_Bcast(buffer, static_cast<int>(count), type_, root, kWorld);
   }
@@ -133,6 +138,9 @@ class HostSide final : public MessageSide {
   }
   void reduce(const void* send, void* receive, std::size_t count, int root) override {
     PMPI_Reduce(send, receive, static_cast<int>(count), type_, MPI_SUM, root, kWorld);
+  }
+  void allgather(const void* send, void* receive, std::size_t count) override {
+    PMPI_Allgather(send, static_cast<int>(count), type_, receive, static_cast<int>(count), type_, kWorld);
   }
   void bcast(void* buffer, std::size_t count, int root) override {
     PMPI_Bcast(buffer, static_cast<int>(count), type_, root, kWorld);

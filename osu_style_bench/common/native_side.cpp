@@ -84,6 +84,9 @@ class NativeSide final : public Side {
   void bcast(void* buffer, std::size_t count, int root) override {
     check("heddle_bcast", heddle_bcast(buffer, count * width_, root, comm_.get()));
   }
+  void allgather(const void* send, void* receive, std::size_t count) override {
+    check("heddle_allgather", heddle_allgather(send, receive, count * width_, comm_.get()));
+  }
   void barrier() override { check("heddle_barrier", heddle_barrier(comm_.get())); }
   void start_allreduce(const void* send, void* receive, std::size_t count) override {
     check("heddle_iallreduce",
@@ -134,16 +137,27 @@ class NativeSide final : public Side {
   }
 
   std::string algorithm(Kind kind, std::size_t count) override {
-    if (kind == Kind::barrier) return "-";
     const char* name = "-";
-    const heddle_status status =
-        kind == Kind::reduce ? heddle_reduce_algorithm(count, type_, HEDDLE_SUM, comm_.get(), &name)
-        : reduces(kind)      ? heddle_allreduce_algorithm(count, type_, HEDDLE_SUM, comm_.get(), &name)
-                             : heddle_bcast_algorithm(count * width_, comm_.get(), &name);
-    return status == HEDDLE_OK ? name : "-";
+    return status_of_algorithm(kind, count, &name) == HEDDLE_OK ? name : "-";
   }
 
  private:
+  heddle_status status_of_algorithm(Kind kind, std::size_t count, const char** name) const {
+    switch (kind) {
+      case Kind::allreduce:
+      case Kind::iallreduce:
+        return heddle_allreduce_algorithm(count, type_, HEDDLE_SUM, comm_.get(), name);
+      case Kind::reduce:
+        return heddle_reduce_algorithm(count, type_, HEDDLE_SUM, comm_.get(), name);
+      case Kind::bcast:
+      case Kind::ibcast:
+        return heddle_bcast_algorithm(count * width_, comm_.get(), name);
+      case Kind::allgather:
+        return heddle_allgather_algorithm(count * width_, comm_.get(), name);
+      default:
+        return HEDDLE_ERR_UNSUPPORTED;
+    }
+  }
   void check(const char* what, heddle_status status) const {
     if (status != HEDDLE_OK)
       job_.abort(fmt::format("{}: {}: {}", what, heddle_status_name(status), heddle_last_error()));

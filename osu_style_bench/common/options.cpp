@@ -21,6 +21,7 @@ namespace heddle::bench {
 namespace {
 
 constexpr std::size_t kLargest = std::size_t{1} << 30;
+constexpr int kLeastRanks = 2;
 
 void set_defaults(Options& options) {
   const bool reduces = options.reduces();
@@ -42,6 +43,8 @@ const char* description(Kind kind) {
       return "Latency of allreduce (sum).";
     case Kind::reduce:
       return "Latency of reduce (sum).";
+    case Kind::allgather:
+      return "Latency of allgather.";
     case Kind::bcast:
       return "Latency of bcast.";
     case Kind::barrier:
@@ -100,7 +103,6 @@ bool parse_dtype(std::string text, Dtype& dtype) {
 // What CLI11 fills in as text and `finish` turns into options.
 struct Texts {
   std::string sizes;
-  std::string memory;
   std::string dtype;
   std::string device = "host";
   std::string versus;
@@ -114,19 +116,22 @@ void declare_messages(CLI::App& app, Options& options, Texts& texts) {
   const bool compares = can_compare(options);
   app.add_option(
       "-m,--message-size", texts.sizes,
-      fmt::format("sizes in bytes, [MIN:]MAX, with K, M or G if you like (default {}:{}M{})",
-                  options.min_bytes, options.max_bytes >> 20, compares ? "; with --vs up to 16M" : ""));
+      fmt::format("sizes in bytes{}, [MIN:]MAX, with K, M or G if you like (default {}:{}M{})",
+                  options.kind == Kind::allgather ? " of what each rank gives" : "", options.min_bytes,
+                  options.max_bytes >> 20, compares ? "; with --vs up to 16M" : ""));
   app.add_flag("-c,--validation", options.validate, "check results");
   app.add_option("-T,--type", texts.dtype,
                  fmt::format("mpi_char, mpi_int, mpi_float or mpi_double (default {})",
                              options.reduces() ? "mpi_float" : "mpi_char"));
   app.add_option("-d,--accelerator", texts.device, "where buffers lie: host, cuda or managed (default host)");
-  app.add_option("-M,--mem-limit", texts.memory,
+  app.add_option("-M,--mem-limit", options.memory_given,
                  "memory for buffers on each rank (default 256M, or what the largest messages need)");
   app.add_flag("--warm-buffers", options.warm_buffers,
                "use one buffer again and again (default: a fresh one each time)");
   if (options.kind == Kind::allreduce)
     app.add_flag("--in-place", options.in_place, "send what lies where the sum goes (MPI_IN_PLACE)");
+  if (options.kind == Kind::allgather)
+    app.add_flag("--in-place", options.in_place, "send what lies in its place in the result (MPI_IN_PLACE)");
   app.add_flag("--alloc-mem", options.alloc_mem,
                compares ? "buffers from MPI_Alloc_mem; from heddle_alloc with --native, and with --vs where "
                           "nothing is preloaded"
@@ -190,7 +195,7 @@ void declare(CLI::App& app, Options& options, Texts& texts) {
 // which is added as fast as any; whole numbers wrap to 0, and zeros may go by ways of their own.
 std::string in_place_problem(const Options& options) {
   if (!options.in_place) return "";
-  if (options.dtype != Dtype::float32 && options.dtype != Dtype::float64)
+  if (options.reduces() && options.dtype != Dtype::float32 && options.dtype != Dtype::float64)
     return fmt::format(
         "--in-place -T {}: sums of sums of whole numbers end as 0; take mpi_float or mpi_double",
         mpi_name(options.dtype));
@@ -220,15 +225,11 @@ std::string finish_messages(Options& options, const Texts& texts) {
   if (options.max_bytes < unit || options.max_bytes < options.min_bytes)
     return fmt::format("-m {}: no size in it is whole elements; {} takes {} bytes", texts.sizes,
                        mpi_name(options.dtype), unit);
-  if (!texts.memory.empty() && !parse_positive(texts.memory, options.memory))
-    return fmt::format("-M {}: not a size; write for example 256M", texts.memory);
-  const std::size_t least = least_memory(options);
-  if (texts.memory.empty()) options.memory = std::max(options.memory, least);
-  if (options.memory < least)
-    return fmt::format("-M {}: buffers for messages of {} bytes take {}; give -M that much, or end -m sooner",
-                       texts.memory, options.max_bytes, size_text(least));
+  if (!options.memory_given.empty() && !parse_positive(options.memory_given, options.memory))
+    return fmt::format("-M {}: not a size; write for example 256M", options.memory_given);
+  if (std::string problem = fit_memory(options, kLeastRanks); !problem.empty()) return problem;
   // Who gives more memory means it: there may be more buffers then, in proportion.
-  if (!texts.memory.empty() && options.memory > kUsualMemory)
+  if (!options.memory_given.empty() && options.memory > kUsualMemory)
     options.most_buffers =
         static_cast<std::size_t>(kMostBuffers * (static_cast<double>(options.memory) / kUsualMemory));
   return in_place_problem(options);
@@ -252,79 +253,6 @@ std::string finish(Options& options, const Texts& texts) {
 
 }  // namespace
 
-std::size_t size_of(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::int8:
-      return 1;
-    case Dtype::int32:
-    case Dtype::float32:
-      return 4;
-    case Dtype::float64:
-      return 8;
-  }
-  return 1;
-}
-
-const char* mpi_name(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::int8:
-      return "MPI_CHAR";
-    case Dtype::int32:
-      return "MPI_INT";
-    case Dtype::float32:
-      return "MPI_FLOAT";
-    case Dtype::float64:
-      return "MPI_DOUBLE";
-  }
-  return "";
-}
-
-const char* name_of(Place place) {
-  switch (place) {
-    case Place::host:
-      return "host";
-    case Place::cuda:
-      return "cuda";
-    case Place::managed:
-      return "managed";
-  }
-  return "";
-}
-
-bool parse_place(std::string_view text, Place& place) {
-  for (const Place known : {Place::host, Place::cuda, Place::managed}) {
-    if (text == name_of(known)) {
-      place = known;
-      return true;
-    }
-  }
-  return false;
-}
-
-const char* program_name(Kind kind) {
-  switch (kind) {
-    case Kind::latency:
-      return "heddle_latency";
-    case Kind::bandwidth:
-      return "heddle_bw";
-    case Kind::bidirectional:
-      return "heddle_bibw";
-    case Kind::allreduce:
-      return "heddle_allreduce";
-    case Kind::reduce:
-      return "heddle_reduce";
-    case Kind::bcast:
-      return "heddle_bcast";
-    case Kind::barrier:
-      return "heddle_barrier";
-    case Kind::iallreduce:
-      return "heddle_iallreduce";
-    case Kind::ibcast:
-      return "heddle_ibcast";
-  }
-  return "";
-}
-
 std::vector<std::size_t> Options::sizes() const {
   std::vector<std::size_t> result;
   std::size_t bytes = min_bytes;
@@ -337,8 +265,27 @@ std::vector<std::size_t> Options::sizes() const {
   return result;
 }
 
-std::size_t least_memory(const Options& options) {
-  return options.pools() * BufferPool::least_size(options.max_bytes);
+std::size_t Options::send_bytes(std::size_t bytes, int ranks) const {
+  return kind == Kind::allgather && in_place ? bytes * static_cast<std::size_t>(ranks) : bytes;
+}
+
+std::size_t Options::receive_bytes(std::size_t bytes, int ranks) const {
+  if (pools() == 1) return 0;
+  return kind == Kind::allgather ? bytes * static_cast<std::size_t>(ranks) : bytes;
+}
+
+std::size_t least_memory(const Options& options, int ranks) {
+  const std::size_t send = BufferPool::least_size(options.send_bytes(options.max_bytes, ranks));
+  if (options.pools() == 1) return send;
+  return send + BufferPool::least_size(options.receive_bytes(options.max_bytes, ranks));
+}
+
+std::string fit_memory(Options& options, int ranks) {
+  const std::size_t least = least_memory(options, ranks);
+  if (options.memory_given.empty()) options.memory = std::max(options.memory, least);
+  if (options.memory >= least) return "";
+  return fmt::format("-M {}: buffers for messages of {} bytes take {}; give -M that much, or end -m sooner",
+                     options.memory_given, options.max_bytes, size_text(least));
 }
 
 bool parse_positive(std::string_view text, std::size_t& number) {

@@ -9,7 +9,18 @@
 
 namespace heddle::bench {
 
-enum class Kind { latency, bandwidth, bidirectional, allreduce, reduce, bcast, barrier, iallreduce, ibcast };
+enum class Kind {
+  latency,
+  bandwidth,
+  bidirectional,
+  allreduce,
+  reduce,
+  bcast,
+  allgather,
+  barrier,
+  iallreduce,
+  ibcast
+};
 constexpr bool reduces(Kind kind) {
   return kind == Kind::allreduce || kind == Kind::reduce || kind == Kind::iallreduce;
 }
@@ -48,8 +59,9 @@ struct Options {
   bool fixed_root = false;            // of --vs: rank 0 alone, as in many programs
   int rounds = 41;                    // of --vs: blocks of each side
   double max_seconds = 1.0;           // for each size and each side
-  bool in_place = false;              // of allreduce: what is sent lies where the sum goes
+  bool in_place = false;              // what is sent lies where the sum, or its part of the result, goes
   std::size_t memory = kUsualMemory;  // for message buffers, in bytes, on each rank
+  std::string memory_given;           // as the command line has it; empty: as much as it takes
   std::size_t most_buffers = kMostBuffers;  // of each kind
   std::string json;
 
@@ -57,12 +69,19 @@ struct Options {
   bool compares() const { return versus != Versus::nothing; }
   bool overlaps() const { return kind == Kind::iallreduce || kind == Kind::ibcast; }
   bool collective() const {
-    return reduces() || kind == Kind::bcast || kind == Kind::ibcast || kind == Kind::barrier;
+    return reduces() || kind == Kind::bcast || kind == Kind::allgather || kind == Kind::ibcast ||
+           kind == Kind::barrier;
   }
   bool has_root() const { return kind == Kind::bcast || kind == Kind::ibcast || kind == Kind::reduce; }
   bool has_messages() const { return kind != Kind::barrier; }
-  // Of buffers to send and to receive; a bcast's are both, and those of a sum in place.
-  std::size_t pools() const { return (reduces() && !in_place) || !collective() ? 2 : 1; }
+  // Of buffers to send and to receive; a bcast's are both, and those of what is done in place.
+  std::size_t pools() const {
+    return ((reduces() || kind == Kind::allgather) && !in_place) || !collective() ? 2 : 1;
+  }
+  // How long a buffer is that `bytes` bytes are sent from, and one that what comes of it is received in: of
+  // all `ranks`, in an allgather. 0 where there are none to receive in.
+  std::size_t send_bytes(std::size_t bytes, int ranks) const;
+  std::size_t receive_bytes(std::size_t bytes, int ranks) const;
   // Message sizes in bytes: from min_bytes, doubling, to max_bytes. A barrier's is 0.
   std::vector<std::size_t> sizes() const;
 };
@@ -78,8 +97,11 @@ struct Parsed {
 };
 Parsed parse_options(Kind kind, int argc, const char* const* argv);
 
-// The least memory for message buffers.
-std::size_t least_memory(const Options& options);
+// The least memory for message buffers in a job of so many ranks.
+std::size_t least_memory(const Options& options, int ranks);
+// Where the command line does not say how much memory there is for them, it is that at least. The sentence
+// that says so where it does, and that is less; else empty.
+std::string fit_memory(Options& options, int ranks);
 
 // A whole number above 0, with an optional suffix K, M or G for powers of 1024; false if it is not.
 bool parse_positive(std::string_view text, std::size_t& number);

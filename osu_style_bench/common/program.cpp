@@ -45,13 +45,13 @@ bool preload_serves(const Options& options) {
   // In the host's memory, which the host can serve as well.
   BufferPool send(0, bytes, options.dtype);
   std::optional<BufferPool> receive;
-  if (options.reduces()) receive.emplace(0, bytes, options.dtype);
+  if (options.kind != Kind::bcast) receive.emplace(0, bytes, options.dtype);
   for (int call = 0; call < kTakenOver; ++call) {
-    // Reduces alone would have to be as many as barriers.
-    if (options.reduces()) {
-      side->allreduce(send.next(), receive->next(), bytes / width);
-    } else {
+    // Reduces alone would have to be as many as barriers; sums set heddle up for all.
+    if (options.kind == Kind::bcast) {
       side->bcast(send.next(), bytes / width, 0);
+    } else {
+      side->allreduce(send.next(), receive->next(), bytes / width);
     }
   }
   const std::vector<std::size_t> sizes = options.sizes();
@@ -157,7 +157,7 @@ void measure_all(const Job& job, const Options& options, const Sides& sides, Dev
   report.footer();
 }
 
-int run_job(const Job& job, const Options& options) {
+int run_job(const Job& job, Options options) {
   const auto fail = [&](const std::string& problem) {
     if (job.leads()) std::fprintf(stderr, "%s: %s\n", program_name(options.kind), problem.c_str());
     return 1;
@@ -167,12 +167,16 @@ int run_job(const Job& job, const Options& options) {
     return speaks_first() ? fail(problem) : 1;
   std::string problem;
   if (!can_write_json(job, options.json, problem)) return fail(problem);
+  // How long what is received is depends on the ranks.
+  problem = fit_memory(options, job.size());
+  if (!problem.empty()) return fail(problem);
+  const std::size_t least = least_memory(options, job.size());
   const std::size_t memory = affordable_memory(job, options.memory);
-  if (memory < least_memory(options))
+  if (memory < least)
     return fail(
         fmt::format("buffers for messages of {} bytes take {} on each rank, and half of the available "
                     "memory leaves each of {} ranks {}; end -m sooner, or start fewer ranks",
-                    options.max_bytes, size_text(least_memory(options)), job.size(), size_text(memory)));
+                    options.max_bytes, size_text(least), job.size(), size_text(memory)));
   std::unique_ptr<Device> device;
   if (options.place != Place::host) {
     device = Device::open(job, options.place);

@@ -31,6 +31,8 @@ const char* title(Kind kind) {
       return "Allreduce Latency Test";
     case Kind::reduce:
       return "Reduce Latency Test";
+    case Kind::allgather:
+      return "Allgather Latency Test";
     case Kind::bcast:
       return "Broadcast Latency Test";
     case Kind::barrier:
@@ -227,30 +229,27 @@ bool Report::all_valid() const {
 bool Report::write_json(std::string& problem) const {
   if (options_.json.empty() || !job_.leads()) return true;
   json document = json_head(program_name(options_.kind), mode_, cores_);
-  const std::size_t pools = options_.pools();
-  document["settings"] = {
-      {"dtype", mpi_name(options_.dtype)},
-      {"min_bytes", options_.min_bytes},
-      {"max_bytes", options_.max_bytes},
-      {"warm_buffers", options_.warm_buffers},
-      {"in_place", options_.in_place},
-      {"alloc_mem", options_.alloc_mem},
-      {"iterations", options_.iterations ? json(*options_.iterations) : json()},
-      {"warmup", options_.warmup ? json(*options_.warmup) : json()},
-      {"validate", options_.validate},
-      {"native", options_.native},
-      {"max_seconds", options_.max_seconds},
-      {"rounds", options_.rounds},
-      {"window", options_.window},
-      {"tests", options_.tests},
-      {"buffers", name_of(options_.place)},
-      {"versus", options_.versus == Versus::staged ? "staged"
-                 : options_.versus == Versus::mpi  ? "mpi"
-                                                   : "nothing"},
-      {"memory_bytes", options_.memory},
-      {"memory_allowed_bytes", memory_},
-      {"memory_allocated_bytes",
-       pools * BufferPool::size(memory_ / pools, options_.max_bytes, options_.most_buffers)}};
+  document["settings"] = {{"dtype", mpi_name(options_.dtype)},
+                          {"min_bytes", options_.min_bytes},
+                          {"max_bytes", options_.max_bytes},
+                          {"warm_buffers", options_.warm_buffers},
+                          {"in_place", options_.in_place},
+                          {"alloc_mem", options_.alloc_mem},
+                          {"iterations", options_.iterations ? json(*options_.iterations) : json()},
+                          {"warmup", options_.warmup ? json(*options_.warmup) : json()},
+                          {"validate", options_.validate},
+                          {"native", options_.native},
+                          {"max_seconds", options_.max_seconds},
+                          {"rounds", options_.rounds},
+                          {"window", options_.window},
+                          {"tests", options_.tests},
+                          {"buffers", name_of(options_.place)},
+                          {"versus", options_.versus == Versus::staged ? "staged"
+                                     : options_.versus == Versus::mpi  ? "mpi"
+                                                                       : "nothing"},
+                          {"memory_bytes", options_.memory},
+                          {"memory_allowed_bytes", memory_},
+                          {"memory_allocated_bytes", pooled_memory(options_, memory_, job_.size())}};
   if (options_.has_root())
     document["settings"]["root"] = options_.compares() && !options_.fixed_root ? "moving" : "fixed";
   document["rows"] = json::array();

@@ -19,7 +19,10 @@ class Side {
   virtual const char* name() const = 0;
 
   virtual void allreduce(const void* send, void* receive, std::size_t count) = 0;  // sum
-  // As `send` of allreduce: what is sent lies where the sum goes. Null where the side has no such thing.
+  // Of each rank `count` elements, which `receive` has in the order of ranks.
+  virtual void allgather(const void* send, void* receive, std::size_t count) = 0;
+  // As `send` of allreduce or allgather: what is sent lies where the sum, or its part of the result, goes.
+  // Null where the side has no such thing.
   virtual const void* in_place() const { return nullptr; }
   // Sum. `receive` is not looked at but on the root, and may be null elsewhere.
   virtual void reduce(const void* send, void* receive, std::size_t count, int root) = 0;

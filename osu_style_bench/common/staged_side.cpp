@@ -16,7 +16,9 @@ class StagedSide final : public Side {
         device_(device),
         inner_(std::move(inner)),
         in_(device.allocate_pinned(options.max_bytes)),
-        out_(options.reduces() ? device.allocate_pinned(options.max_bytes) : nullptr) {}
+        out_(options.pools() == 2
+                 ? device.allocate_pinned(options.receive_bytes(options.max_bytes, job.size()))
+                 : nullptr) {}
 
   const char* name() const override { return "staged"; }
   void allreduce(const void* send, void* receive, std::size_t count) override {
@@ -28,6 +30,11 @@ class StagedSide final : public Side {
     device_.get(in_, send, count * width_);
     inner_->reduce(in_, out_, count, root);
     if (job_.rank() == root) device_.put(receive, out_, count * width_);
+  }
+  void allgather(const void* send, void* receive, std::size_t count) override {
+    device_.get(in_, send, count * width_);
+    inner_->allgather(in_, out_, count);
+    device_.put(receive, out_, count * width_ * static_cast<std::size_t>(job_.size()));
   }
   void bcast(void* buffer, std::size_t count, int root) override {
     if (job_.rank() == root) device_.get(in_, buffer, count * width_);

@@ -1,6 +1,6 @@
 """Runs the benchmarks with buffers on a GPU, which here is the double of CUDA's driver: rows are right, and what cannot be says why.
 
-usage: device_programs_test.py MPIEXEC DOUBLE PRELOAD PROGRAM...      DOUBLE: its libcuda.so.1; the first programs: allreduce, bcast and reduce, the last: sparse_allreduce
+usage: device_programs_test.py MPIEXEC DOUBLE PRELOAD PROGRAM...      DOUBLE: its libcuda.so.1; the first programs: allreduce, bcast, reduce and allgather, the last: sparse_allreduce
 """
 import os
 import pathlib
@@ -42,9 +42,10 @@ def main():
         memory = ["device", "managed"][number % 2]
         check_rows(text_of([*launch, program, "--native", "-d", place, "-i", "9", *QUICK], double, 0), memory)
     staged = ["-d", "cuda", "--vs", "staged", "--rounds", "6", "-i", "6", *QUICK]
-    for program in programs[:3]:
-        preloaded = ["-genv", "LD_PRELOAD", preload]
-        for command in ([*launch, program], [mpiexec, *preloaded, "-n", "2", program]):
+    for program in programs[:4]:
+        preloaded = [mpiexec, "-genv", "LD_PRELOAD", preload, "-n", "2", program]
+        # An allgather under the preload library is the host MPI's.
+        for command in ([*launch, program], *([preloaded] if program in programs[:3] else [])):
             text = text_of([*command, *staged], double, 0)
             check_rows(text, "device")
             assert all(row[-1] == "-" for row in native_ranks.rows(text)), text

@@ -1,5 +1,4 @@
-// The parts of a measurement that are no measurement: buffers, pacing, and the check of results, in a job of
-// one rank.
+// The parts of a measurement that are no measurement: buffers and pacing, in a job of one rank.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/resource.h>
@@ -7,20 +6,16 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <set>
 #include <thread>
-#include <utility>
 
 #include "common/buffers.hpp"
-#include "common/check_results.hpp"
 #include "common/collective_bench.hpp"
-#include "common/host_mpi.hpp"
 #include "common/overlap_bench.hpp"
 #include "common/pacing.hpp"
 #include "common/placement.hpp"
+#include "in_a_job.hpp"
 
 namespace heddle::bench {
 namespace {
@@ -83,31 +78,42 @@ TEST(Memory, IsSharedByTheRanks) {
   EXPECT_LT(affordable_memory(SIZE_MAX, 1000), affordable_memory(SIZE_MAX, 2));
 }
 
+// An allgather's results are as many times as long as there are ranks; no pool takes another's memory.
+TEST(Memory, IsSharedByLength) {
+  for (const int ranks : {2, 3, 64}) {
+    for (const std::size_t largest : {std::size_t{1}, std::size_t{3000}, std::size_t{1} << 20}) {
+      Options options;
+      options.kind = Kind::allgather;
+      options.max_bytes = largest;
+      const std::size_t received = largest * static_cast<std::size_t>(ranks);
+      const std::size_t least = least_memory(options, ranks);
+      EXPECT_EQ(least, BufferPool::least_size(largest) + BufferPool::least_size(received));
+      for (const std::size_t memory : {least, 3 * least, 100 * least}) {
+        const MemoryShares shares = share_memory(options, memory, ranks);
+        EXPECT_LE(pooled_memory(options, memory, ranks), memory) << largest << " of " << ranks;
+        EXPECT_LE(BufferPool::least_size(received), shares.receive) << largest << " of " << ranks;
+      }
+    }
+  }
+  Options options;
+  options.kind = Kind::allgather;
+  // What the pages that are begun leave is for one long buffer less.
+  options.max_bytes = 2000;
+  EXPECT_LE(pooled_memory(options, 18'518, 2), 18'518U);
+  options.max_bytes = 1 << 20;
+  const MemoryShares shares = share_memory(options, std::size_t{130} << 20, 64);
+  EXPECT_EQ(BufferPool::count_in(shares.send, 1 << 20), BufferPool::count_in(shares.receive, 64 << 20));
+  options.in_place = true;
+  EXPECT_EQ(share_memory(options, 1 << 30, 64).send, std::size_t{1} << 30);
+  EXPECT_EQ(least_memory(options, 64), BufferPool::least_size(64 << 20));
+}
+
 TEST(Pacing, FitsCallsIntoTime) {
   EXPECT_EQ(calls_within(1.0, 0.01, 1, 1000), 100);
   EXPECT_EQ(calls_within(1.0, 1e-9, 1, 1000), 1000);
   EXPECT_EQ(calls_within(1.0, 5.0, 3, 1000), 3);
   EXPECT_EQ(calls_within(1.0, 0.0, 3, 1000), 1000);
 }
-
-class InAJob : public testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    std::string problem;
-    // Where there is no MPI to make a job of one rank.
-    for (const auto& [name, value] :
-         {std::pair("RANK", "0"), std::pair("WORLD_SIZE", "1"), std::pair("MASTER_ADDR", "127.0.0.1"),
-          std::pair("MASTER_PORT", "29500")}) {
-      if (!host::built_in()) setenv(name, value, 1);
-    }
-    job = Job::start(nullptr, nullptr, !host::built_in(), false, problem);
-    ASSERT_NE(job, nullptr) << problem;
-    ASSERT_EQ(job->size(), 1);
-  }
-  static void TearDownTestSuite() { job.reset(); }
-  static std::unique_ptr<Job> job;
-};
-std::unique_ptr<Job> InAJob::job;
 
 TEST_F(InAJob, WarmUpMakesTheCallsAskedFor) {
   for (const long wanted : {1L, 2L, 10L, 1000L}) {
@@ -132,60 +138,6 @@ TEST_F(InAJob, WarmUpEndsWithItsTimeAndForgetsTheFirstCall) {
   EXPECT_DOUBLE_EQ(per_call, 0.25);
 }
 
-// One rank's library, which spoils one element if told to.
-class FakeSide : public Side {
- public:
-  explicit FakeSide(std::size_t width, bool spoil) : width_(width), spoil_(spoil) {}
-  const char* name() const override { return "fake"; }
-  void allreduce(const void* send, void* receive, std::size_t count) override {
-    std::memcpy(receive, send, count * width_);
-    spoil(receive, count);
-  }
-  void reduce(const void* send, void* receive, std::size_t count, int) override {
-    allreduce(send, receive, count);
-  }
-  void bcast(void* buffer, std::size_t count, int) override { spoil(buffer, count); }
-  void barrier() override {}
-  void start_allreduce(const void* send, void* receive, std::size_t count) override {
-    open_ = [=, this] { allreduce(send, receive, count); };
-  }
-  void start_bcast(void* buffer, std::size_t count, int root) override {
-    open_ = [=, this] { bcast(buffer, count, root); };
-  }
-  bool test() override { return false; }
-  void finish() override { open_(); }
-  void send(const void*, std::size_t, int) override {}
-  void receive(void*, std::size_t, int) override {}
-  // As if rank 1 had sent, whose bytes, of 1 to 11, are 3 further than this rank's; spoiled: one message
-  // twice.
-  void exchange(std::span<void* const> out, std::span<void* const> in, std::size_t count, int) override {
-    for (std::size_t i = 0; i < in.size(); ++i) {
-      const auto* from = static_cast<const signed char*>(out[spoil_ && i == 1 ? 2 : i]);
-      std::transform(from, from + count, static_cast<signed char*>(in[i]),
-                     [](int value) { return static_cast<signed char>((value - 1 + 3) % 11 + 1); });
-    }
-  }
-  std::string algorithm(Kind, std::size_t) override { return "-"; }
-
- private:
-  void spoil(void* buffer, std::size_t count) const {
-    if (spoil_) static_cast<unsigned char*>(buffer)[count * width_ - 1] ^= 0x40;  // in the last element
-  }
-  std::size_t width_;
-  bool spoil_;
-  std::function<void()> open_;
-};
-
-// Uses what is sent as scratch.
-class ScratchSide final : public FakeSide {
- public:
-  using FakeSide::FakeSide;
-  void reduce(const void* send, void* receive, std::size_t count, int root) override {
-    FakeSide::reduce(send, receive, count, root);
-    std::memset(const_cast<void*>(send), 0, 1);
-  }
-};
-
 // A collective that is a computation of this rank's own: nothing overlaps, and the bench's computation takes
 // as long.
 class BusySide final : public Side {
@@ -194,6 +146,7 @@ class BusySide final : public Side {
   void allreduce(const void*, void*, std::size_t) override { work(); }
   void reduce(const void*, void*, std::size_t, int) override { work(); }
   void bcast(void*, std::size_t, int) override { work(); }
+  void allgather(const void*, void*, std::size_t) override { work(); }
   void barrier() override { work(); }
   void start_allreduce(const void*, void*, std::size_t) override {}
   void start_bcast(void*, std::size_t, int) override {}
@@ -241,6 +194,7 @@ class CountingSide final : public Side {
   }
   void reduce(const void*, void*, std::size_t, int) override {}
   void bcast(void*, std::size_t, int) override {}
+  void allgather(const void*, void*, std::size_t) override {}
   void barrier() override {}
   void start_allreduce(const void*, void*, std::size_t) override {}
   void start_bcast(void*, std::size_t, int) override {}
@@ -331,48 +285,6 @@ TEST_F(InAJob, TheWatchCountsInterruptions) {
   EXPECT_LE(watch.interruptions().most, after - before);
   EXPECT_GT(watch.interruptions().per_second, 0);
   EXPECT_EQ(watch.places().size(), 1U);
-}
-
-// A side that sums in place whatever it is told to send.
-TEST_F(InAJob, ValidationInPlaceSendsWhatLiesThere) {
-  constexpr std::size_t kBytes = 800;
-  BufferPool send(0, kBytes, Dtype::float32);
-  BufferPool receive(0, kBytes, Dtype::float32);
-  CountingSide nothing(0);
-  EXPECT_TRUE(collective_is_right(*job, nothing, Kind::allreduce, Dtype::float32, kBytes, send, nullptr));
-  EXPECT_FALSE(collective_is_right(*job, nothing, Kind::allreduce, Dtype::float32, kBytes, send, &receive));
-}
-
-TEST_F(InAJob, ValidationTellsRightFromWrong) {
-  constexpr std::size_t kBytes = 1000 * 8;
-  for (const Dtype dtype : {Dtype::int8, Dtype::int32, Dtype::float32, Dtype::float64}) {
-    BufferPool send(0, kBytes, dtype);
-    BufferPool receive(0, kBytes, dtype);
-    FakeSide good(size_of(dtype), false);
-    FakeSide bad(size_of(dtype), true);
-    for (const Kind kind : {Kind::allreduce, Kind::reduce, Kind::bcast, Kind::iallreduce, Kind::ibcast}) {
-      EXPECT_TRUE(collective_is_right(*job, good, kind, dtype, kBytes, send, &receive)) << mpi_name(dtype);
-      EXPECT_FALSE(collective_is_right(*job, bad, kind, dtype, kBytes, send, &receive)) << mpi_name(dtype);
-    }
-  }
-}
-
-TEST_F(InAJob, ValidationOfAReduceLooksAtItsInput) {
-  constexpr std::size_t kBytes = 4;
-  BufferPool send(0, kBytes, Dtype::int8);
-  BufferPool receive(0, kBytes, Dtype::int8);
-  ScratchSide side(1, false);
-  EXPECT_FALSE(collective_is_right(*job, side, Kind::reduce, Dtype::int8, kBytes, send, &receive));
-}
-
-TEST_F(InAJob, ValidationOfAWindowTellsMessagesApart) {
-  constexpr std::size_t kBytes = 1000;
-  BufferPool send(1 << 20, kBytes, Dtype::int8);
-  BufferPool receive(1 << 20, kBytes, Dtype::int8);
-  FakeSide good(1, false);
-  FakeSide bad(1, true);
-  EXPECT_TRUE(window_is_right(*job, good, Dtype::int8, kBytes, 64, true, send, receive));
-  EXPECT_FALSE(window_is_right(*job, bad, Dtype::int8, kBytes, 64, true, send, receive));
 }
 
 }  // namespace

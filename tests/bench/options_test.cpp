@@ -62,6 +62,14 @@ TEST(Options, HasDefaultsForEveryKind) {
   EXPECT_EQ(reduce.dtype, Dtype::float32);
   EXPECT_EQ(reduce.sizes(), allreduce.sizes());
   EXPECT_EQ(reduce.pools(), 2U);
+  const Options allgather = parse(Kind::allgather, {}).options;
+  EXPECT_EQ(allgather.dtype, Dtype::int8);
+  EXPECT_EQ(allgather.sizes().front(), 1U);
+  EXPECT_EQ(allgather.sizes().back(), std::size_t{1} << 20);
+  EXPECT_EQ(allgather.pools(), 2U);
+  EXPECT_EQ(allgather.send_bytes(8, 3), 8U);
+  EXPECT_EQ(allgather.receive_bytes(8, 3), 24U);
+  EXPECT_EQ(reduce.receive_bytes(8, 3), 8U);
   const Options latency = parse(Kind::latency, {}).options;
   EXPECT_EQ(latency.sizes().front(), 1U);
   EXPECT_EQ(latency.sizes().back(), std::size_t{4} << 20);
@@ -123,7 +131,23 @@ TEST(Options, MemoryIsBoundUnlessItIsLeftOut) {
   EXPECT_EQ(parse(Kind::bcast, {"-M", "2048M", "-m", "1G"}).code, 2);
   EXPECT_EQ(parse(Kind::latency, {}).options.memory, std::size_t{256} << 20);
   const Options large = parse(Kind::latency, {"-m", "1G"}).options;
-  EXPECT_EQ(large.memory, least_memory(large));
+  EXPECT_EQ(large.memory, least_memory(large, 2));
+}
+
+// Of two ranks at least; how many there are is known later.
+TEST(Options, MemoryOfAnAllgatherIsBoundByTheRanks) {
+  EXPECT_EQ(parse(Kind::allgather, {"-M", "6M", "-m", "1M"}).code, 2);
+  Parsed given = parse(Kind::allgather, {"-M", "7M", "-m", "1M"});
+  ASSERT_TRUE(given.run) << given.text;
+  EXPECT_EQ(fit_memory(given.options, 2), "");
+  EXPECT_EQ(fit_memory(given.options, 3),
+            "-M 7M: buffers for messages of 1048576 bytes take 9M; give -M that much, or end -m sooner");
+  Options free = parse(Kind::allgather, {"-m", "1G"}).options;
+  EXPECT_EQ(free.memory, least_memory(free, 2));
+  EXPECT_EQ(fit_memory(free, 5), "");
+  EXPECT_EQ(free.memory, least_memory(free, 5));
+  EXPECT_GT(free.memory, std::size_t{12} << 30);
+  EXPECT_EQ(free.most_buffers, 63U);
 }
 
 TEST(Options, MoreMemoryHasMoreBuffers) {
@@ -144,6 +168,14 @@ TEST(Options, InPlaceIsOfSumsThatStayNumbers) {
   EXPECT_EQ(parse(Kind::reduce, {"--in-place"}).code, 2);
 }
 
+TEST(Options, AnAllgatherInPlaceIsOfAnyType) {
+  const Parsed in_place = parse(Kind::allgather, {"--in-place", "-T", "mpi_int"});
+  ASSERT_TRUE(in_place.run) << in_place.text;
+  EXPECT_EQ(in_place.options.pools(), 1U);
+  EXPECT_EQ(in_place.options.send_bytes(8, 3), 24U) << "it is the result as well";
+  EXPECT_EQ(parse(Kind::allgather, {"--in-place", "-d", "cuda", "--vs", "staged"}).code, 2);
+}
+
 TEST(Options, RoundsAreThoseOfAComparison) {
   EXPECT_EQ(parse(Kind::allreduce, {"--vs", "mpi", "--rounds", "9"}).options.rounds, 9);
   EXPECT_EQ(parse(Kind::allreduce, {"--vs", "mpi"}).options.rounds, 41);
@@ -157,7 +189,8 @@ TEST(Options, TheRootOfAComparisonMovesUnlessItIsFixed) {
     EXPECT_NE(parse(kind, {"--root", "fixed"}).text.find("--root fixed"), std::string::npos);
     EXPECT_EQ(parse(kind, {"--vs", "mpi", "--root", "1"}).code, 2);
   }
-  EXPECT_EQ(parse(Kind::allreduce, {"--vs", "mpi", "--root", "fixed"}).code, 2) << "it has none";
+  for (const Kind kind : {Kind::allreduce, Kind::allgather})
+    EXPECT_EQ(parse(kind, {"--vs", "mpi", "--root", "fixed"}).code, 2) << "it has none";
 }
 
 TEST(Options, ABarrierHasNoMessages) {

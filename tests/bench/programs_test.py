@@ -1,6 +1,6 @@
 """Runs a benchmark or the training job as a user would and checks that what it prints can be read.
 
-usage: programs_test.py WHAT MPIEXEC PROGRAM [ARGUMENT...]      WHAT: plain, full, overlap, versus, train, refuse, keep, preload, alone, alloc, ends, crowded, barrier, roots, wrong or algorithm
+usage: programs_test.py WHAT MPIEXEC PROGRAM [ARGUMENT...]      WHAT: plain, full, overlap, versus, train, refuse, keep, preload, alone, alloc, ends, crowded, barrier, roots, wrong, algorithm or memory
 """
 import datetime
 import json
@@ -87,10 +87,12 @@ def check_json(path, table, arguments):
     assert re.fullmatch(CORES, document["machine"]["core_list"]), document
     settings = document["settings"]
     assert 0 < settings["memory_allocated_bytes"] <= settings["memory_allowed_bytes"] <= settings["memory_bytes"] == 256 << 20, settings
-    # 63 buffers of 16 KiB and a line or less, in pools of whole pages; a bcast and a sum in place have one.
-    pools = 1 if "bcast" in document["program"] or settings["in_place"] else 2
+    # 63 buffers of 16 KiB, or of all ranks', and a line or less, in pools of whole pages; a bcast, and what is in place, have one.
+    lengths = [16384, 16384 * document["ranks"] if document["program"] == "heddle_allgather" else 16384]
+    if "bcast" in document["program"] or settings["in_place"]:
+        del lengths[0]
     assert settings["in_place"] == ("--in-place" in arguments), settings
-    assert settings["memory_allocated_bytes"] == pools * ((63 * (16384 + 64) + 4095) // 4096 * 4096), settings
+    assert settings["memory_allocated_bytes"] == sum((63 * (length + 64) + 4095) // 4096 * 4096 for length in lengths), settings
     assert all(row["buffers"] == 63 for row in document["rows"]), document
     for row in document["rows"]:
         if "ratio" in row:
@@ -221,24 +223,38 @@ def check_roots(mpiexec, program, counter):
                 assert from_0 > 3 * from_1 if root == "fixed" else abs(from_0 - from_1) < from_1 / 4, done.stderr
 
 
-def check_wrong(mpiexec, program, wrong):
-    """Reduces that are wrong with one of the roots: each row says so, and the program fails."""
-    for kind in ("none", "rank", "result", "input"):
-        launch = ["-genv", "LD_PRELOAD", wrong, "-genv", "WRONG_REDUCE", kind, "-n", "2", program, "-m", "4:4K", "-x", "1", "-i", "5", "-c"]
+def check_wrong(mpiexec, program, wrong, *more):
+    """Collectives that are wrong on one rank, or with one of the roots: each row says so, and the program fails."""
+    for kind in ("none", "rank", "result", "input", *more):
+        launch = ["-genv", "LD_PRELOAD", wrong, "-genv", "WRONG", kind, "-n", "2", program, "-m", "4:4K", "-x", "1", "-i", "5", "-c"]
         done = subprocess.run([mpiexec, *launch], capture_output=True, text=True, timeout=100, check=False)
         assert (done.returncode == 0) == (kind == "none") == ("results are wrong" not in done.stderr), (kind, done.stdout, done.stderr)
         verdicts = [row[-1] for row in native_ranks.rows(done.stdout)]
         assert verdicts == 11 * ["Pass" if kind == "none" else "Fail"], (kind, done.stdout)
 
 
-def check_algorithm(mpiexec, program, preload):
+def check_algorithm(mpiexec, program, *preload):
     """The algorithm of a row is the program's collective's, by heddle's own API and preloaded."""
-    name = {"heddle_allreduce": "ring", "heddle_bcast": "chain", "heddle_reduce": "knomial"}[os.path.basename(program)]
-    for more in ([], ["-genv", "LD_PRELOAD", preload]):
-        launch = ["-genv", "HEDDLE_ALGORITHM", "allreduce:ring,bcast:chain,reduce:knomial", *more, "-n", "2", program, "--vs", "mpi", "--rounds", "6", "-m", "8:16", "-i", "6"]
-        done = subprocess.run([mpiexec, *launch], capture_output=True, text=True, timeout=100, check=False)
-        assert done.returncode == 0, done.stderr
-        assert [row[-1] for row in native_ranks.rows(done.stdout)] == 2 * [name], done.stdout
+    names = {"allreduce": "ring", "bcast": "chain", "reduce": "knomial", "allgather": "bruck"}
+    rules = {"version": 1, "rules": [{"collective": collective, "algorithm": name} for collective, name in names.items()]}
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "tuning.json")
+        path.write_text(json.dumps(rules))
+        for more in ([], *(["-genv", "LD_PRELOAD", library] for library in preload)):
+            launch = ["-genv", "HEDDLE_TUNING_FILE", path, *more, "-n", "2", program, "--vs", "mpi", "--rounds", "6", "-m", "8:16", "-i", "6"]
+            done = subprocess.run([mpiexec, *launch], capture_output=True, text=True, timeout=100, check=False)
+            assert done.returncode == 0, done.stderr
+            wanted = names[os.path.basename(program).removeprefix("heddle_")]
+            assert [row[-1] for row in native_ranks.rows(done.stdout)] == 2 * [wanted], done.stdout
+
+
+def check_memory(mpiexec, program):
+    """What an allgather takes grows with the ranks."""
+    for ranks, limit, status in ((2, "7M", 0), (3, "7M", 1), (3, "9M", 0)):
+        done = subprocess.run([mpiexec, "-n", str(ranks), program, "--native", "-M", limit, "-m", "1M:1M", "-x", "1", "-i", "2", "-c"],
+                              capture_output=True, text=True, timeout=100, check=False)
+        assert done.returncode == status and len(native_ranks.rows(done.stdout)) == 1 - status, done.stdout + done.stderr
+        assert done.stderr.count("-M 7M: buffers for messages of 1048576 bytes take 9M; ") == status, done.stderr
 
 
 def check_crowded(mpiexec, program):
@@ -291,6 +307,8 @@ def main():
         return check_roots(mpiexec, program, *arguments)
     if what == "wrong":
         return check_wrong(mpiexec, program, *arguments)
+    if what == "memory":
+        return check_memory(mpiexec, program)
     if what == "algorithm":
         return check_algorithm(mpiexec, program, *arguments)
     if what == "alone":

@@ -1,4 +1,4 @@
-/* Preloaded: MPI_Reduce of floats with a mistake, where rank 1 is the root. WRONG_REDUCE: "rank" leaves out
+/* Preloaded: MPI_Reduce of floats with a mistake, where rank 1 is the root. WRONG: "rank" leaves out
  * what rank 0 has, "result" spoils the last element, and "input" the first one of what rank 0 sent. */
 #include <mpi.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 int MPI_Reduce(const void* in, void* out, int count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm) {
   static float zeros[1024];
-  const char* wrong = getenv("WRONG_REDUCE");
+  const char* wrong = getenv("WRONG");
   int rank = 0;
   PMPI_Comm_rank(comm, &rank);
   if (wrong == NULL || root != 1) return PMPI_Reduce(in, out, count, type, op, root, comm);
