@@ -2,6 +2,7 @@
 // loop to be linked with instead of an MPI. Hydra starts it (PMI_RANK, PMI_SIZE). Settings: GLOO_STORE, a new
 // folder that all ranks reach; GLOO_INTERFACE, the network interface; GLOO_ALGORITHM, of allreduces: ring,
 // bcube or, for sums, halving_doubling (gloo's own choice where it is not set).
+#include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/allreduce_halving_doubling.h>
 #include <gloo/barrier.h>
@@ -170,6 +171,18 @@ int MPI_Reduce(const void* in, void* out, int count, MPI_Datatype /*type*/, MPI_
   return guarded([&] {
     reduce(static_cast<const float*>(in), static_cast<float*>(out), static_cast<std::size_t>(count), root,
            &gloo::sum<float>);
+  });
+}
+
+// Of floats.
+int MPI_Allgather(const void* in, int count, MPI_Datatype /*type*/, void* out, int /*out_count*/,
+                  MPI_Datatype /*out_type*/, MPI_Comm /*comm*/) {
+  return guarded([&] {
+    const auto n = static_cast<std::size_t>(count);
+    gloo::AllgatherOptions options(context());
+    options.setInput(static_cast<float*>(const_cast<void*>(in)), n);
+    options.setOutput(static_cast<float*>(out), n * static_cast<std::size_t>(context()->size));
+    gloo::allgather(options);
   });
 }
 

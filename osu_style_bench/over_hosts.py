@@ -80,14 +80,14 @@ def parse():
     parser.add_argument('--preload', required=True, type=pathlib.Path, help='libheddle_preload.so')
     parser.add_argument('--peer', choices=['openmpi', 'mpich', 'gloo'], default='openmpi', help='what heddle is compared with (default openmpi)')
     parser.add_argument('--under', choices=['openmpi', 'mpich'], default='mpich', help='the MPI that heddle is preloaded into (default mpich)')
-    parser.add_argument('--collective', choices=['allreduce', 'reduce', 'bcast', 'bcast_alone', 'bcast_fixed'], default='allreduce',
-                        help='allreduce, reduce or bcast: calls in a row; bcast_alone: each by itself, after all have met; bcast_fixed: in a row, all from rank 0 (default allreduce)')
+    parser.add_argument('--collective', choices=['allreduce', 'reduce', 'bcast', 'bcast_alone', 'bcast_fixed', 'allgather'], default='allreduce',
+                        help='allreduce, reduce, bcast or allgather: calls in a row; bcast_alone: each by itself, after all have met; bcast_fixed: in a row, all from rank 0 (default allreduce)')
     parser.add_argument('--hosts', type=whole, default=4, help='network namespaces to make (default 4)')
     parser.add_argument('--ranks-per-host', type=whole, default=1, help='(default 1)')
     parser.add_argument('--rate', default='1gbit', help="of each link, both ways, in tc's words; none: not shaped (default 1gbit)")
     parser.add_argument('--burst', default='256k', help='what a link lets through unshaped, in one piece (default 256k)')
     parser.add_argument('--congestion', metavar='NAME', help="TCP's congestion control on all hosts, as in /proc/sys/net/ipv4/tcp_allowed_congestion_control (default: this machine's)")
-    parser.add_argument('--sizes', type=size_range, default=(4, 1 << 26), metavar='LEAST:MOST', help='in bytes, powers of two; K, M and G if you like (default 4:64M)')
+    parser.add_argument('--sizes', type=size_range, default=(4, 1 << 26), metavar='LEAST:MOST', help='in bytes (allgather: of what each rank gives), powers of two; K, M and G if you like (default 4:64M)')
     parser.add_argument('--turns', type=whole, default=7, help='runs of each side, by turns; from six on there are 95%% intervals (default 7)')
     parser.add_argument('--timeout', type=seconds, default=600, help='for one run (default 600)', metavar='SECONDS')
     parser.add_argument('--env', action='append', type=setting, default=[], metavar='NAME=VALUE', help="a variable for heddle's runs; may be given several times")
