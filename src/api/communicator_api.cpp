@@ -328,44 +328,43 @@ const char* heddle_version(void) {
   return HEDDLE_VERSION_STRING;
 }
 
-heddle_status heddle_allreduce_algorithm(size_t count, heddle_dtype dtype, heddle_op op, heddle_comm_t comm,
-                                         const char** name) {
+namespace {
+
+heddle_status algorithm_of(Collective collective, size_t bytes, heddle_comm_t comm, const char** name) {
   return edge::guarded([&]() -> Status {
     HEDDLE_TRY(edge::check(comm));
     HEDDLE_TRY(edge::check_not_null(name, "name"));
-    edge::Reduction r;
-    HEDDLE_TRY(edge::check_types(count, dtype, op, &r));
-    *name = comm->communicator->algorithm(Collective::allreduce, count * heddle::dtype_size(r.type));
+    *name = comm->communicator->algorithm(collective, bytes);
     return {};
   });
+}
+
+// The types come by reference, as in arguments.hpp.
+heddle_status algorithm_of(Collective collective, size_t count, const heddle_dtype& dtype,
+                           const heddle_op& op, heddle_comm_t comm, const char** name) {
+  edge::Reduction r;
+  const heddle_status checked =
+      edge::guarded([&]() -> Status { return edge::check_types(count, dtype, op, &r); });
+  return checked == HEDDLE_OK ? algorithm_of(collective, count * heddle::dtype_size(r.type), comm, name)
+                              : checked;
+}
+
+}  // namespace
+
+heddle_status heddle_allreduce_algorithm(size_t count, heddle_dtype dtype, heddle_op op, heddle_comm_t comm,
+                                         const char** name) {
+  return algorithm_of(Collective::allreduce, count, dtype, op, comm, name);
 }
 
 heddle_status heddle_reduce_algorithm(size_t count, heddle_dtype dtype, heddle_op op, heddle_comm_t comm,
                                       const char** name) {
-  return edge::guarded([&]() -> Status {
-    HEDDLE_TRY(edge::check(comm));
-    HEDDLE_TRY(edge::check_not_null(name, "name"));
-    edge::Reduction r;
-    HEDDLE_TRY(edge::check_types(count, dtype, op, &r));
-    *name = comm->communicator->algorithm(Collective::reduce, count * heddle::dtype_size(r.type));
-    return {};
-  });
+  return algorithm_of(Collective::reduce, count, dtype, op, comm, name);
 }
 
 heddle_status heddle_bcast_algorithm(size_t bytes, heddle_comm_t comm, const char** name) {
-  return edge::guarded([&]() -> Status {
-    HEDDLE_TRY(edge::check(comm));
-    HEDDLE_TRY(edge::check_not_null(name, "name"));
-    *name = comm->communicator->algorithm(Collective::bcast, bytes);
-    return {};
-  });
+  return algorithm_of(Collective::bcast, bytes, comm, name);
 }
 
 heddle_status heddle_allgather_algorithm(size_t bytes, heddle_comm_t comm, const char** name) {
-  return edge::guarded([&]() -> Status {
-    HEDDLE_TRY(edge::check(comm));
-    HEDDLE_TRY(edge::check_not_null(name, "name"));
-    *name = comm->communicator->algorithm(Collective::allgather, bytes);
-    return {};
-  });
+  return algorithm_of(Collective::allgather, bytes, comm, name);
 }

@@ -44,8 +44,7 @@ def main():
     staged = ["-d", "cuda", "--vs", "staged", "--rounds", "6", "-i", "6", *QUICK]
     for program in programs[:4]:
         preloaded = [mpiexec, "-genv", "LD_PRELOAD", preload, "-n", "2", program]
-        # An allgather under the preload library is the host MPI's.
-        for command in ([*launch, program], *([preloaded] if program in programs[:3] else [])):
+        for command in ([*launch, program], preloaded):
             text = text_of([*command, *staged], double, 0)
             check_rows(text, "device")
             assert all(row[-1] == "-" for row in native_ranks.rows(text)), text

@@ -138,7 +138,7 @@ def check_keep(mpiexec, program):
 def check_preload(mpiexec, program, preload):
     """Who serves is said, and nobody else's times are called heddle's. A program of messages is the host's whatever is set."""
     barrier = "barrier" in os.path.basename(program)
-    collective = os.path.basename(program) in ("heddle_allreduce", "heddle_reduce", "heddle_barrier")
+    collective = os.path.basename(program) in ("heddle_allreduce", "heddle_reduce", "heddle_allgather", "heddle_barrier")
     for setting, served in (("1", collective), ("0", False)):
         launch = ["-genv", "LD_PRELOAD", preload, "-genv", "HEDDLE_ENABLE", setting, "-n", "2", program, *([] if barrier else ["-m", "8:8"]), "-x", "5", "-i", "20"]
         for more in ([], ["--vs", "mpi", "--rounds", "6"]) if collective else ([],):
