@@ -82,11 +82,13 @@ Problem set_algorithm(std::string_view value, Config& config) {
     const std::string_view name = colon == std::string_view::npos ? part : part.substr(colon + 1);
     const std::string_view scope = part.substr(0, colon == std::string_view::npos ? 0 : colon);
     if (colon != std::string_view::npos && scope != "allreduce" && scope != "bcast" && scope != "reduce" &&
-        scope != "sparse") {
-      return "names a collective that is none of allreduce, bcast, reduce, sparse";
+        scope != "allgather" && scope != "sparse") {
+      return "names a collective that is none of allreduce, bcast, reduce, allgather, sparse";
     }
-    if (!is_name(name))
-      return "does not have the form [allreduce:]NAME[,bcast:NAME][,reduce:NAME][,sparse:NAME]";
+    if (!is_name(name)) {
+      return "does not have the form "
+             "[allreduce:]NAME[,bcast:NAME][,reduce:NAME][,allgather:NAME][,sparse:NAME]";
+    }
   }
   config.algorithm = value;
   return {};
@@ -255,7 +257,7 @@ constexpr std::array kRows = {
          "and per distinct decision, and what came of it; debug: a communicator's line from each of its "
          "ranks."},
         set_log_level},
-    Row{{"HEDDLE_ALGORITHM", "[allreduce:]NAME[,bcast:NAME][,reduce:NAME][,sparse:NAME]",
+    Row{{"HEDDLE_ALGORITHM", "[allreduce:]NAME[,bcast:NAME][,reduce:NAME][,allgather:NAME][,sparse:NAME]",
          "on one node what is measured as the fastest (allreduce, bcast), else the cheapest by price",
          "Forces an algorithm of the catalog, for all sizes it can serve; a name without a collective means "
          "all that have it. sparse: allreduces of sparse streams; dense: none of them; bitmaps: by "

@@ -141,7 +141,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"HEDDLE_CACHE=here", "not an absolute path"},
         Wrong{"HEDDLE_PROGRESS_THREAD=2", "auto, 0, 1, always"},
         Wrong{"HEDDLE_LOG=loud", "none, error, warn"}, Wrong{"HEDDLE_ALGORITHM=,", "form"},
-        Wrong{"HEDDLE_ALGORITHM=gather:ring", "none of allreduce, bcast, reduce, sparse"},
+        Wrong{"HEDDLE_ALGORITHM=gather:ring", "none of allreduce, bcast, reduce, allgather, sparse"},
         Wrong{"HEDDLE_ALGORITHM=allreduce:", "form"}, Wrong{"HEDDLE_TRANSPORTS=shm,udp", "\"udp\""},
         Wrong{"HEDDLE_TIMEOUT=-1", "outside"}, Wrong{"HEDDLE_TIMEOUT=1e300", "outside"},
         Wrong{"HEDDLE_TIMEOUT=nan", "not a number"}, Wrong{"HEDDLE_TIMEOUT=inf", "not a number"},
