@@ -19,7 +19,7 @@ struct TeamOp {
   TeamVerb verb = TeamVerb::allreduce;
   const std::byte* in = nullptr;  // this rank's contribution (bcast: the source, at the root only)
   // Where the result goes; may equal `in`, and be null where none comes. Of an allgather there is room for
-  // what each member has, one after the other; in its own place is what is at `in`, or `in` itself.
+  // what each member has, one after the other; `in` may lie in its own place of it.
   std::byte* out = nullptr;
   PackedView* view = nullptr;  // bcast: instead of both, where the team reads views of so many bytes
   std::size_t count = 0;       // elements, that each member has

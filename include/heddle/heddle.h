@@ -176,8 +176,8 @@ HEDDLE_API heddle_status heddle_comm_destroy(heddle_comm_t comm);
  * It stays 0 after errors that leave the communicator usable, whatever their status:
  *   - arguments that are refused,
  *   - a rank that could not make its part of a sum ready (HEDDLE_ERR_PEER on the others),
- *   - HEDDLE_ERR_MEMORY before a heddle_allreduce, heddle_bcast, heddle_reduce or heddle_allgather, or a
- * start of theirs, has begun on this rank.
+ *   - HEDDLE_ERR_MEMORY before an allreduce, bcast, reduce or allgather, or the start of one, has begun on
+ *     this rank.
  *
  * After the last of these this rank has sent nothing, its buffers are as they were, and the others wait for
  * it, as long as HEDDLE_TIMEOUT says. Once there is memory it makes the same call again, before any other

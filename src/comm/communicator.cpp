@@ -155,6 +155,7 @@ Status CommunicatorImpl::run_schedule(const Job& job, const Choice& choice, Coun
   Binding binding = bind(job);
   binding.sequence = upcoming_sequence();
   HEDDLE_TRY(execution->start(binding));
+  place_own(job);
   // Not where memory was missing: nothing was sent then, and another call may take its place.
   (void)next_sequence();
   call.has_begun();
@@ -270,6 +271,7 @@ Job CommunicatorImpl::allgather_job(const void* in, void* out, std::size_t bytes
 }
 
 void CommunicatorImpl::place_own(const Job& job) const {
+  if (job.collective != Collective::allgather) return;
   std::byte* const own = own_place(job.out, job.count);
   if (own != job.in && job.count > 0) std::memcpy(own, job.in, job.count);
 }
@@ -278,8 +280,10 @@ Status CommunicatorImpl::allgather(const void* in, void* out, std::size_t bytes)
   if (asked_ != nullptr) [[unlikely]]
     return in_turn(asked_, [=, this] { return allgather(in, out, bytes); });
   const Job job = allgather_job(in, out, bytes);
-  place_own(job);
-  if (size_ == 1) return {};
+  if (size_ == 1) {
+    place_own(job);
+    return {};
+  }
   ++calls_;
   return run(job, Counted::yes);
 }

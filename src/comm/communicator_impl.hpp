@@ -168,7 +168,8 @@ class CommunicatorImpl final : public Communicator {
   Binding bind(const Job& job) const;  // but for the sequence
   std::byte* own_place(void* out, std::size_t bytes) const;
   Job allgather_job(const void* in, void* out, std::size_t bytes) const;
-  // What the schedule, and the team, start from.
+  // Of an allgather: what its schedule starts from. Not before it has begun: until then, as where memory was
+  // missing, buffers are as they were.
   void place_own(const Job& job) const;
   Job reduce_job(const void* in, void* out, std::size_t count, DType type, Op op, int root);
   // Waits for one execution while all active requests move as well. `call`: what it is of; of no bytes:

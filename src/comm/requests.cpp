@@ -327,7 +327,6 @@ MessageRequest::~MessageRequest() {
 
 Status MessageRequest::begin() {
   if (comparison_) HEDDLE_TRY(comparison_->begin());
-  if (job_.collective == Collective::allgather) comm_.place_own(job_);
   binding_ = comm_.bind(job_);
   const Result<std::uint32_t> sequence = enter();
   if (!sequence.ok()) return sequence.status();
@@ -335,7 +334,11 @@ Status MessageRequest::begin() {
   waits_ = comparison_ != nullptr;
   if (waits_) return {};
   Status started = execution_.start(binding_);
-  if (!started.ok()) give_back();
+  if (started.ok()) {
+    comm_.place_own(job_);
+  } else {
+    give_back();
+  }
   return started;
 }
 
@@ -345,6 +348,7 @@ Status MessageRequest::move(bool* done) {
     if (!comm_.may_begin(*comparison_)) return comm_.broken_;
     waits_ = false;
     HEDDLE_TRY(comm_.with_memory([this] { return execution_.start(binding_); }));
+    comm_.place_own(job_);
   }
   return execution_.poll(done);
 }
@@ -364,7 +368,6 @@ TeamRequest::~TeamRequest() {
 
 Status TeamRequest::begin() {
   if (comparison_) HEDDLE_TRY(comparison_->begin());
-  if (job_.collective == Collective::allgather) comm_.place_own(job_);
   op_ = CommunicatorImpl::team_op(job_);
   mode_ = FloatMode::current();
   under_way_ = false;

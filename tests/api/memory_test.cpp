@@ -1,5 +1,6 @@
 // Sparse and compressed sums of the C API where memory runs out on one rank: as heddle_sparse.h says, either
 // the communicator has failed, and the others hear of it, or all of them do not have their sum. Nobody waits.
+// And allgathers, of which heddle.h says that nothing has happened, and that the same call may be made again.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -108,6 +109,65 @@ TEST(MemoryThatRunsOut, LeavesNobodyWaiting) {
       if (!fails_at(call, number) || HasFailure()) break;
     }
   }
+  ::unsetenv("HEDDLE_MEASURE");
+  ::unsetenv("HEDDLE_TIMEOUT");
+}
+
+using Bytes = std::vector<char>;
+using Gather = std::function<heddle_status(const Bytes& from, Bytes& to, heddle_comm_t comm)>;
+
+enum class Outcome { enough, began_again, failed };
+
+Outcome gathers_at(const Gather& gather, long number) {
+  Outcome outcome = Outcome::enough;
+  on_ranks(2, [&](heddle_comm_t comm, int rank) {
+    const Bytes from(1000, static_cast<char>('a' + rank));
+    Bytes to(2000, '?');
+    if (rank == 1) heddle::test::allocations_left = number;
+    heddle_status status = gather(from, to, comm);
+    if (rank == 1) heddle::test::allocations_left = -1;
+    if (rank == 1 && status != HEDDLE_OK) {
+      EXPECT_EQ(status, HEDDLE_ERR_MEMORY) << heddle_last_error();
+      int failed = 0;
+      ASSERT_EQ(heddle_comm_failed(comm, &failed), HEDDLE_OK);
+      outcome = failed != 0 ? Outcome::failed : Outcome::began_again;
+      if (failed != 0) return;
+      EXPECT_EQ(to, Bytes(2000, '?')) << "it has not begun";
+      status = gather(from, to, comm);
+    }
+    if (status == HEDDLE_ERR_PEER) return;  // where it had begun
+    ASSERT_EQ(status, HEDDLE_OK) << "rank " << rank << ": " << heddle_last_error();
+    Bytes expected(1000, 'a');
+    expected.resize(2000, 'b');
+    EXPECT_EQ(to, expected);
+  });
+  return outcome;
+}
+
+TEST(MemoryThatRunsOut, LeavesAnAllgatherToBeginAgain) {
+  ASSERT_EQ(::setenv("HEDDLE_TIMEOUT", "3", 1), 0);
+  ASSERT_EQ(::setenv("HEDDLE_MEASURE", "0", 1), 0);
+  const Gather blocking = [](const Bytes& from, Bytes& to, heddle_comm_t comm) {
+    return heddle_allgather(from.data(), to.data(), from.size(), comm);
+  };
+  const Gather requested = [](const Bytes& from, Bytes& to, heddle_comm_t comm) {
+    heddle_request_t request = nullptr;
+    const heddle_status made = heddle_iallgather(from.data(), to.data(), from.size(), comm, &request);
+    return made == HEDDLE_OK ? heddle_wait(&request) : made;
+  };
+  for (const char* algorithm : {"allgather:team", "allgather:ring"}) {
+    ASSERT_EQ(::setenv("HEDDLE_ALGORITHM", algorithm, 1), 0);
+    for (const Gather& gather : {blocking, requested}) {
+      int began_again = 0;
+      for (long number = 0; !HasFailure(); ++number) {
+        const Outcome outcome = gathers_at(gather, number);
+        if (outcome == Outcome::enough) break;
+        if (outcome == Outcome::began_again) ++began_again;
+      }
+      EXPECT_GT(began_again, 0) << algorithm << ": no memory was asked for";
+    }
+  }
+  ::unsetenv("HEDDLE_ALGORITHM");
   ::unsetenv("HEDDLE_MEASURE");
   ::unsetenv("HEDDLE_TIMEOUT");
 }

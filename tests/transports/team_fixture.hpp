@@ -228,9 +228,8 @@ class TeamMember {
     const auto members = static_cast<std::size_t>(team_.size());
     std::byte* const out = out_.place(members * bytes, c.slack);
     std::byte* const own = out + static_cast<std::size_t>(team_.rank()) * bytes;
-    e.contribute(own, number, team_.rank(), c.count);
     std::byte* const in = c.in_place ? own : in_.place(bytes, c.slack);
-    if (in != own) e.contribute(in, number, team_.rank(), c.count);
+    e.contribute(in, number, team_.rank(), c.count);
     TeamOp op;
     op.verb = c.verb;
     op.in = in;

@@ -154,13 +154,15 @@ bool ShmTeamImpl::poll_small(TeamOp& op) {
 bool ShmTeamImpl::copy_all(TeamOp& op, std::size_t bytes) {
   const auto members = static_cast<std::size_t>(size_);
   for (std::size_t m = op.step[0]; m < members; ++m) {
-    if (static_cast<int>(m) == rank_) continue;
     SmallSlot& slot = small(static_cast<int>(m), op);
-    if (!arrives(slot.flag, flag_of(op))) {
+    const bool is_mine = static_cast<int>(m) == rank_;
+    if (!is_mine && !arrives(slot.flag, flag_of(op))) {
       op.step[0] = m;
       return false;
     }
-    if (bytes > 0) std::memcpy(op.out + m * bytes, slot.at(bytes), bytes);
+    std::byte* const to = op.out + m * bytes;
+    const std::byte* const from = is_mine ? op.in : slot.at(bytes);
+    if (from != to && bytes > 0) std::memcpy(to, from, bytes);
   }
   all_completed_ = op.operation - 1;
   return true;
@@ -291,6 +293,7 @@ bool ShmTeamImpl::poll_pair(TeamOp& op) {
 bool ShmTeamImpl::poll_gather(TeamOp& op) {
   const std::size_t n = pieces(op);
   const std::size_t part = op.count * op.element_bytes;
+  std::byte* const own = op.out + static_cast<std::size_t>(rank_) * part;
   Progress& mine = progress(rank_);
   std::size_t& copied = op.step[0];
   std::size_t& drained = op.step[1];
@@ -299,9 +302,10 @@ bool ShmTeamImpl::poll_gather(TeamOp& op) {
     const std::uint64_t in_piece = op.base + copied;
     if (copied < n && (in_piece < kDepth || all_reached(&Progress::drained, in_piece - kDepth + 1))) {
       const Extent e = piece_extent(op, copied);
-      std::memcpy(input_slot(rank_, in_piece), op.in + e.first * op.element_bytes,
-                  e.count * op.element_bytes);
+      const std::size_t at = e.first * op.element_bytes;
+      std::memcpy(input_slot(rank_, in_piece), op.in + at, e.count * op.element_bytes);
       mine.copied.store(in_piece + 1, std::memory_order_release);
+      if (op.in != own) std::memcpy(own + at, op.in + at, e.count * op.element_bytes);
       ++copied;
       moved = true;
     }
