@@ -68,8 +68,10 @@ double team_verb_ns(const Step& step, double bytes, std::size_t members, const C
   }
   const auto m = static_cast<double>(members);
   const CostModel::TeamCost& cost = model.team[step.lane];
-  const double given = step.kind == StepKind::team_allgather ? bytes / m : bytes;
-  return std::min(m * cost.small.at(given), m * cost.large.fixed_ns + bytes * cost.large.per_byte_ns);
+  const bool gathers = step.kind == StepKind::team_allgather;
+  const double given = gathers ? bytes / m : bytes;
+  const double moved = gathers ? bytes / 2 : bytes;
+  return std::min(m * cost.small.at(given), m * cost.large.fixed_ns + moved * cost.large.per_byte_ns);
 }
 
 double price(const TopologyView& topology, const ScheduleOf& schedule_of, std::size_t bytes,
