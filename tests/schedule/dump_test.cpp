@@ -59,6 +59,18 @@ TEST(Dump, NamesTheTeam) {
             "   1  team_allreduce   0          data = fold of data among peers\n");
 }
 
+TEST(Dump, SaysThatATeamGathers) {
+  Builder b(Collective::allgather, 4);
+  b.team(StepKind::team_allgather, Slot::data, 0, {2, 2}).repeat(2, -1, [](Builder& body) {
+    body.team(StepKind::team_allgather, Slot::data, 0, {2, 2}, TeamKind::domain);
+  });
+  EXPECT_EQ(dump(std::move(b).finish()),
+            "allgather, chunks 4, scratch 0 x 0 chunks, at most 0 open\n"
+            "   0  team_allgather   2..3       data = a chunk of each member's\n"
+            "   1  repeat 2 times, stride -1\n"
+            "   2    team_allgather 2..3-i     data = a chunk of each member's in the domain\n");
+}
+
 TEST(Dump, NamesTheRoot) {
   EXPECT_EQ(dump(test::finished(Builder(Collective::reduce, 1).root(2))),
             "reduce to rank 2, chunks 1, scratch 0 x 0 chunks, at most 0 open\n");

@@ -11,7 +11,7 @@
 namespace heddle::test {
 namespace {
 
-// All members of one team, moved by hand.
+// All members of one team, moved by hand. `bytes` are those that each has.
 class Puppets {
  public:
   explicit Puppets(int members) : world_(members, 4096), ops_(static_cast<std::size_t>(members)) {}
@@ -21,8 +21,10 @@ class Puppets {
     op = TeamOp{};
     op.verb = verb;
     buffers_.resize(ops_.size());
-    buffers_[static_cast<std::size_t>(member)].assign(bytes, static_cast<std::byte>(member + 1));
+    const std::size_t parts = verb == TeamVerb::allgather ? ops_.size() : 1;
+    buffers_[static_cast<std::size_t>(member)].assign(parts * bytes, static_cast<std::byte>(member + 1));
     op.in = op.out = buffers_[static_cast<std::size_t>(member)].data();
+    if (parts > 1) op.in += static_cast<std::size_t>(member) * bytes;
     op.count = bytes;
     op.fold = &mix_fold<std::uint8_t>;
     op.root = root;
@@ -70,7 +72,7 @@ class Missing : public ::testing::TestWithParam<std::size_t> {};
 INSTANTIATE_TEST_SUITE_P(Sizes, Missing, ::testing::Values(kSmall, kLarge));
 
 TEST_P(Missing, AMemberThatDoesNotCome) {
-  for (const TeamVerb verb : {TeamVerb::allreduce, TeamVerb::reduce}) {
+  for (const TeamVerb verb : {TeamVerb::allreduce, TeamVerb::reduce, TeamVerb::allgather}) {
     for (int absent = 0; absent < 4; ++absent) {
       Puppets p(4);
       const int root = absent == 0 ? 1 : 0;
@@ -80,7 +82,7 @@ TEST_P(Missing, AMemberThatDoesNotCome) {
       for (int round = 0; round < 50; ++round) {
         for (int m = 0; m < 4; ++m) {
           // Only the root waits in a small reduce.
-          const bool waits = verb == TeamVerb::allreduce || GetParam() == kLarge || m == root;
+          const bool waits = verb != TeamVerb::reduce || GetParam() == kLarge || m == root;
           if (m == absent || !waits) {
             if (m != absent && round == 0) p.poll(m);
             continue;
@@ -103,22 +105,24 @@ TEST_P(Missing, ABcastsRoot) {
 }
 
 TEST(Missing, OfTwoTheOtherAtAnyMoment) {
-  for (int head_start = 0; head_start < 3; ++head_start) {
-    Puppets p(2);
-    p.start(0, TeamVerb::allreduce, kLarge);
-    p.start(1, TeamVerb::allreduce, kLarge);
-    for (int i = 0; i < head_start; ++i) {
-      ASSERT_FALSE(p.poll(0));
-      ASSERT_FALSE(p.poll(1));
+  for (const TeamVerb verb : {TeamVerb::allreduce, TeamVerb::allgather}) {
+    for (int head_start = 0; head_start < 3; ++head_start) {
+      Puppets p(2);
+      p.start(0, verb, kLarge);
+      p.start(1, verb, kLarge);
+      for (int i = 0; i < head_start; ++i) {
+        ASSERT_FALSE(p.poll(0));
+        ASSERT_FALSE(p.poll(1));
+      }
+      p.settle({0});
+      EXPECT_EQ(p.missing(0), 1);
     }
-    p.settle({0});
-    EXPECT_EQ(p.missing(0), 1);
   }
 }
 
 // Members that wait for the one that stopped are themselves behind; the blame must pass them by.
 TEST(Missing, AMemberThatStopsInTheMiddle) {
-  for (const TeamVerb verb : {TeamVerb::allreduce, TeamVerb::reduce}) {
+  for (const TeamVerb verb : {TeamVerb::allreduce, TeamVerb::reduce, TeamVerb::allgather}) {
     for (int stopped = 0; stopped < 4; ++stopped) {
       Puppets p(4);
       for (int m = 0; m < 4; ++m)
@@ -195,12 +199,14 @@ TEST(Missing, AReaderThatHoldsUpAStreamOfSmallBcasts) {
 
 TEST(Missing, NobodyAfterwards) {
   Puppets p(3);
-  for (const std::size_t bytes : {kSmall, kLarge}) {
-    for (int m = 0; m < 3; ++m)
-      p.start(m, TeamVerb::allreduce, bytes);
-    p.finish({0, 1, 2});
-    for (int m = 0; m < 3; ++m)
-      EXPECT_EQ(p.missing(m), -1);
+  for (const TeamVerb verb : {TeamVerb::allreduce, TeamVerb::allgather}) {
+    for (const std::size_t bytes : {kSmall, kLarge}) {
+      for (int m = 0; m < 3; ++m)
+        p.start(m, verb, bytes);
+      p.finish({0, 1, 2});
+      for (int m = 0; m < 3; ++m)
+        EXPECT_EQ(p.missing(m), -1);
+    }
   }
 }
 
@@ -264,7 +270,7 @@ TEST(Clash, NobodyTakesTheDataOfAnotherOperation) {
   std::vector<TeamCall> calls;
   for (const std::size_t bytes : {std::size_t{8}, std::size_t{16}, std::size_t{9'000}, std::size_t{20'000},
                                   std::size_t{40'000}, kLarge}) {
-    for (const TeamVerb verb : {TeamVerb::allreduce, TeamVerb::reduce, TeamVerb::bcast})
+    for (const TeamVerb verb : {TeamVerb::allreduce, TeamVerb::reduce, TeamVerb::bcast, TeamVerb::allgather})
       calls.push_back({verb, 0, bytes});
   }
   for (const bool once : {false, true}) {
