@@ -1,9 +1,11 @@
 // Blocking collectives through libheddle.so, ranks as threads.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <complex>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 
 #include "heddle/heddle.hpp"
@@ -148,6 +150,64 @@ TEST_P(Ranks, ReduceInt) {
   check_reduce<std::int32_t>(GetParam(), {HEDDLE_SUM, HEDDLE_MAX, HEDDLE_BAND, HEDDLE_BOR, HEDDLE_BXOR});
 }
 
+unsigned char byte_of(int rank, std::size_t i) {
+  return static_cast<unsigned char>(i * 7 + static_cast<std::size_t>(rank) * 31 + i / 251);
+}
+
+// Buffers begin `shift` bytes behind an aligned place, and what is around them stays.
+void check_allgather(heddle_comm_t comm, int size, int rank, std::size_t bytes, std::size_t shift) {
+  SCOPED_TRACE(testing::Message() << bytes << " bytes of each of " << size << " ranks, from " << shift);
+  const auto ranks = static_cast<std::size_t>(size);
+  std::vector<unsigned char> in(shift + bytes + 1, 0xee);
+  for (std::size_t i = 0; i < bytes; ++i)
+    in[shift + i] = byte_of(rank, i);
+  const std::vector<unsigned char> kept = in;
+  std::vector<unsigned char> expected(shift + ranks * bytes + 1, 0xdd);
+  for (int r = 0; r < size; ++r) {
+    for (std::size_t i = 0; i < bytes; ++i)
+      expected[shift + static_cast<std::size_t>(r) * bytes + i] = byte_of(r, i);
+  }
+  std::vector<unsigned char> out(expected.size(), 0xdd);
+  ASSERT_EQ(heddle_allgather(in.data() + shift, out.data() + shift, bytes, comm), HEDDLE_OK)
+      << heddle_last_error();
+  ASSERT_TRUE(out == expected);
+  ASSERT_TRUE(in == kept) << "the input was changed";
+  out.assign(out.size(), 0xdd);
+  std::copy_n(in.begin() + static_cast<std::ptrdiff_t>(shift), bytes,
+              out.begin() + static_cast<std::ptrdiff_t>(shift + static_cast<std::size_t>(rank) * bytes));
+  ASSERT_EQ(heddle_allgather(HEDDLE_IN_PLACE, out.data() + shift, bytes, comm), HEDDLE_OK)
+      << heddle_last_error();
+  ASSERT_TRUE(out == expected) << "in place";
+}
+
+TEST_P(Ranks, AllgatherOfEverySize) {
+  const int size = GetParam();
+  on_ranks(size, [&](heddle_comm_t comm, int rank) {
+    for (const std::size_t bytes : {0, 1, 7, 56, 57, 1000, 4099, 70'001, 1'500'003}) {
+      for (const std::size_t shift : {0, 3})
+        ASSERT_NO_FATAL_FAILURE(check_allgather(comm, size, rank, bytes, shift));
+    }
+    ASSERT_EQ(heddle_allgather(nullptr, nullptr, 0, comm), HEDDLE_OK) << "nothing";
+  });
+}
+
+// By messages, also where the ranks share memory.
+TEST_P(Ranks, AllgatherByEveryAlgorithmOfMessages) {
+  const int size = GetParam();
+  for (const char* algorithm : {"recursive_doubling", "bruck", "ring"}) {
+    SCOPED_TRACE(algorithm);
+    ASSERT_EQ(::setenv("HEDDLE_ALGORITHM", (std::string("allgather:") + algorithm).c_str(), 1), 0);
+    on_ranks(size, [&](heddle_comm_t comm, int rank) {
+      const char* name = nullptr;
+      ASSERT_EQ(heddle_allgather_algorithm(1000, comm, &name), HEDDLE_OK) << heddle_last_error();
+      EXPECT_STREQ(name, size == 1 ? "self" : algorithm);
+      for (const std::size_t bytes : {0, 1, 1000, 70'001})
+        ASSERT_NO_FATAL_FAILURE(check_allgather(comm, size, rank, bytes, 1));
+    });
+  }
+  ::unsetenv("HEDDLE_ALGORITHM");
+}
+
 TEST_P(Ranks, NobodyLeavesABarrierBeforeTheLastEnters) {
   const int size = GetParam();
   std::atomic<int> entered{0};
@@ -190,6 +250,8 @@ TEST_P(Ranks, AlgorithmsHaveNames) {
       ASSERT_NE(name, nullptr);
       EXPECT_NE(std::string(name), "none");
       ASSERT_EQ(heddle_bcast_algorithm(count, comm, &name), HEDDLE_OK);
+      EXPECT_NE(std::string(name), "none");
+      ASSERT_EQ(heddle_allgather_algorithm(count, comm, &name), HEDDLE_OK);
       EXPECT_NE(std::string(name), "none");
     }
   });

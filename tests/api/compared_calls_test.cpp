@@ -53,6 +53,15 @@ const std::vector<Named>& calls() {
       return heddle_reduce(from, to, 4, HEDDLE_FLOAT32, HEDDLE_SUM, root, comm);
     };
   };
+  static const auto allgather = [](std::size_t bytes) {
+    return [bytes](heddle_comm_t comm) {
+      int size = 0;
+      EXPECT_EQ(heddle_comm_size(comm, &size), HEDDLE_OK);
+      std::vector<char> from(bytes);
+      std::vector<char> to(bytes * static_cast<std::size_t>(size));
+      return heddle_allgather(from.data(), to.data(), bytes, comm);
+    };
+  };
   static float dense[64];
   static heddle_sparse none = {64, 0, HEDDLE_INDEX32, HEDDLE_FLOAT32, nullptr, nullptr, 0, nullptr, nullptr};
   static const std::vector<Named> all = {
@@ -64,6 +73,8 @@ const std::vector<Named>& calls() {
       {bcast(1), "a bcast of 16 bytes from rank 1"},
       {reduce(0), "a reduce of 4 elements (sum of float32) to rank 0"},
       {reduce(1), "a reduce of 4 elements (sum of float32) to rank 1"},
+      {allgather(16), "an allgather of 16 bytes of each rank"},
+      {allgather(1), "an allgather of 1 byte of each rank"},
       {heddle_barrier, "a barrier"},
       {[](heddle_comm_t comm) {
          heddle_sparse out = none;
@@ -140,12 +151,17 @@ TEST_F(ComparedCalls, RefusedArgumentsAreToldToAll) {
     heddle_comm_t half = nullptr;
     return heddle_comm_split(comm, -17, 0, &half);
   };
+  const auto wrong_allgather = [](heddle_comm_t comm) {
+    char x = 0;
+    return heddle_allgather(&x, &x, 1, comm);
+  };
   struct Mistake {
     Call call;
     std::string why;
   };
   const std::vector<Mistake> mistakes = {{wrong_bcast, "root 17 is not a rank"},
                                          {wrong_allreduce, "recvbuf is null"},
+                                         {wrong_allgather, "sendbuf and recvbuf overlap"},
                                          {wrong_split, "color -17 is neither"}};
   on_ranks(3, [&](heddle_comm_t comm, int rank) {
     for (const Mistake& mistake : mistakes) {
@@ -206,6 +222,10 @@ TEST_F(ComparedCalls, RequestsThatDifferFail) {
                        &request),
               HEDDLE_OK);
     EXPECT_EQ(x, 2);
+    int both[2] = {-1, -1};
+    ASSERT_EQ(wait_for(heddle_iallgather(&rank, both, sizeof rank, comm, &request), &request), HEDDLE_OK);
+    EXPECT_EQ(both[0], 0);
+    EXPECT_EQ(both[1], 1);
     ASSERT_EQ(wait_for(heddle_ibarrier(comm, &request), &request), HEDDLE_OK);
     // Nobody would notice on one node: both are roots.
     EXPECT_EQ(wait_for(heddle_ibcast(&x, sizeof x, rank, comm, &request), &request), HEDDLE_ERR_ARGUMENT);
@@ -213,6 +233,20 @@ TEST_F(ComparedCalls, RequestsThatDifferFail) {
               std::string::npos)
         << heddle_last_error();
     EXPECT_EQ(heddle_barrier(comm), HEDDLE_ERR_ARGUMENT);  // the communicator has failed
+  });
+}
+
+TEST_F(ComparedCalls, GathersThatDifferFail) {
+  on_ranks(2, [](heddle_comm_t comm, int rank) {
+    const std::vector<char> from(20);
+    std::vector<char> to(40);
+    heddle_request_t request = nullptr;
+    const std::size_t bytes = rank == 0 ? 16 : 20;
+    EXPECT_EQ(wait_for(heddle_iallgather(from.data(), to.data(), bytes, comm, &request), &request),
+              HEDDLE_ERR_ARGUMENT);
+    const std::string text = heddle_last_error();
+    EXPECT_NE(text.find("an allgather of 16 bytes of each rank by a request"), std::string::npos) << text;
+    EXPECT_NE(text.find("an allgather of 20 bytes of each rank by a request"), std::string::npos) << text;
   });
 }
 

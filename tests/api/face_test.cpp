@@ -117,9 +117,59 @@ TEST(Face, EveryCollective) {
     comm.reduce_in_place(both, api::Op::sum, 1);
     EXPECT_EQ(both, rank == 1 ? std::vector<float>(10, 3) : in);
     EXPECT_THROW(comm.reduce(in, both, api::Op::sum, 3), api::Error);
+    const int mine[2] = {10 * rank, 10 * rank + 1};
+    const std::vector<int> gathered = {0, 1, 10, 11, 20, 21};
+    std::vector<int> all(6);
+    comm.allgather(mine, all);
+    EXPECT_EQ(all, gathered);
+    all.assign(6, -1);
+    std::copy_n(mine, 2, all.begin() + 2 * rank);
+    comm.allgather_in_place(all);
+    EXPECT_EQ(all, gathered);
+    all.assign(6, -1);
+    comm.iallgather(mine, all).wait();
+    EXPECT_EQ(all, gathered);
+    all.assign(6, -1);
+    api::Request gather = comm.allgather_init(std::span<const int>(mine), std::span(all));
+    gather.start();
+    gather.wait();
+    EXPECT_EQ(all, gathered);
+    EXPECT_STREQ(comm.allgather_algorithm(8), "team");
     comm.barrier();
     if (rank == 0) comm.send(std::span<const float>(in), 1);
     if (rank == 1) comm.recv(std::span(out), 0);
+  });
+}
+
+// On one rank alone: nothing is sent.
+TEST(Face, GatheredSizesMustFit) {
+  on_comms(3, [](api::Comm& comm) {
+    const std::vector<int> in(2);
+    std::vector<int> seven(7);
+    std::vector<int> three(3);
+    const auto says = [](const std::string& text, const auto& call) {
+      try {
+        call();
+        ADD_FAILURE() << "served, and not: " << text;
+      } catch (const api::Error& e) {
+        EXPECT_EQ(e.status(), HEDDLE_ERR_ARGUMENT);
+        EXPECT_NE(std::string(e.what()).find(text), std::string::npos) << e.what();
+      }
+    };
+    const std::string odd = "7 elements are not as many of each of 3 ranks";
+    const std::string other = "in has 2 elements, out 3 for 3 ranks";
+    if (comm.rank() == 0) {
+      says(odd, [&] { comm.allgather(in, seven); });
+      says(odd, [&] { comm.allgather_in_place(seven); });
+      says(odd, [&] { auto request = comm.iallgather(in, seven); });
+      says(odd, [&] { auto request = comm.allgather_init(in, seven); });
+      says(other, [&] { comm.allgather(in, three); });
+      says(other, [&] { auto request = comm.iallgather(in, three); });
+      says(other, [&] { auto request = comm.allgather_init(in, three); });
+    }
+    std::vector<int> all(6, -1);
+    comm.allgather(in, all);
+    EXPECT_EQ(all, std::vector<int>(6));
   });
 }
 

@@ -118,6 +118,7 @@ TEST(Misuse, OfHandles) {
     expect_refused(heddle_allreduce(HEDDLE_IN_PLACE, &number, 1, HEDDLE_INT32, HEDDLE_SUM, comm), says);
     expect_refused(heddle_bcast(&number, 4, 0, comm), says);
     expect_refused(heddle_reduce(&number, &number, 1, HEDDLE_INT32, HEDDLE_SUM, 0, comm), says);
+    expect_refused(heddle_allgather(HEDDLE_IN_PLACE, &number, 4, comm), says);
     expect_refused(heddle_barrier(comm), says);
     expect_refused(heddle_send(&number, 4, 0, comm), says);
     expect_refused(heddle_recv(&number, 4, 0, comm), says);
@@ -125,16 +126,19 @@ TEST(Misuse, OfHandles) {
                    says);
     expect_refused(heddle_ibcast(&number, 4, 0, comm, &request), says);
     expect_refused(heddle_ireduce(&number, &number, 1, HEDDLE_INT32, HEDDLE_SUM, 0, comm, &request), says);
+    expect_refused(heddle_iallgather(HEDDLE_IN_PLACE, &number, 4, comm, &request), says);
     expect_refused(heddle_ibarrier(comm, &request), says);
     expect_refused(
         heddle_allreduce_init(HEDDLE_IN_PLACE, &number, 1, HEDDLE_INT32, HEDDLE_SUM, comm, &request), says);
     expect_refused(heddle_bcast_init(&number, 4, 0, comm, &request), says);
     expect_refused(heddle_reduce_init(&number, &number, 1, HEDDLE_INT32, HEDDLE_SUM, 0, comm, &request),
                    says);
+    expect_refused(heddle_allgather_init(HEDDLE_IN_PLACE, &number, 4, comm, &request), says);
     expect_refused(heddle_barrier_init(comm, &request), says);
     expect_refused(heddle_allreduce_algorithm(1, HEDDLE_INT32, HEDDLE_SUM, comm, &name), says);
     expect_refused(heddle_bcast_algorithm(1, comm, &name), says);
     expect_refused(heddle_reduce_algorithm(1, HEDDLE_INT32, HEDDLE_SUM, comm, &name), says);
+    expect_refused(heddle_allgather_algorithm(1, comm, &name), says);
   }
   EXPECT_EQ(heddle_comm_destroy(nullptr), HEDDLE_OK);
   expect_refused(heddle_comm_destroy(strange), "not a communicator");
@@ -174,6 +178,8 @@ TEST(Misuse, OfAResult) {
   expect_refused(heddle_iallreduce(HEDDLE_IN_PLACE, &number, 1, HEDDLE_INT32, HEDDLE_SUM, comm, nullptr),
                  "request is null");
   expect_refused(heddle_bcast_algorithm(1, comm, nullptr), "name is null");
+  expect_refused(heddle_allgather_algorithm(1, comm, nullptr), "name is null");
+  expect_refused(heddle_iallgather(HEDDLE_IN_PLACE, &number, 4, comm, nullptr), "request is null");
   EXPECT_EQ(heddle_comm_destroy(comm), HEDDLE_OK);
 }
 
@@ -240,6 +246,44 @@ TEST(Misuse, OfRootsPeersAndBuffers) {
     int sum = 1;
     EXPECT_EQ(heddle_allreduce(HEDDLE_IN_PLACE, &sum, 1, HEDDLE_INT32, HEDDLE_SUM, comm), HEDDLE_OK);
     EXPECT_EQ(sum, 2);
+  });
+}
+
+TEST(Misuse, OfAllgatherArguments) {
+  on_ranks(3, [](heddle_comm_t comm, int rank) {
+    char data[16] = {};
+    char all[24] = {};
+    const auto gather = [&](const void* in, void* out, std::size_t bytes) {
+      heddle_request_t request = nullptr;
+      const heddle_status blocking = heddle_allgather(in, out, bytes, comm);
+      EXPECT_EQ(heddle_iallgather(in, out, bytes, comm, &request), blocking);
+      EXPECT_EQ(request, nullptr);
+      EXPECT_EQ(heddle_allgather_init(in, out, bytes, comm, &request), blocking);
+      EXPECT_EQ(request, nullptr);
+      return blocking;
+    };
+    expect_refused(gather(nullptr, all, 8), "sendbuf is null and bytes is 8");
+    expect_refused(gather(data, nullptr, 8), "recvbuf is null and bytes is 8");
+    expect_refused(gather(HEDDLE_IN_PLACE, nullptr, 8), "recvbuf is null");
+    expect_refused(gather(data, const_cast<void*>(HEDDLE_IN_PLACE), 8),
+                   "HEDDLE_IN_PLACE goes into sendbuf, not into recvbuf");
+    expect_refused(gather(all, all, 8),
+                   "overlap; pass HEDDLE_IN_PLACE as sendbuf where what this rank gives");
+    expect_refused(gather(all + 8 * rank, all, 8), "overlap");
+    expect_refused(gather(all + 23, all, 8), "overlap");
+    expect_refused(gather(all, all + 7, 8), "overlap");
+    const std::size_t most = static_cast<std::size_t>(PTRDIFF_MAX) / 3;
+    expect_refused(
+        gather(data, all, most + 1),
+        ("bytes " + std::to_string(most + 1) + " of each of 3 ranks is more than memory can hold").c_str());
+    expect_refused(gather(HEDDLE_IN_PLACE, all, SIZE_MAX), "more than memory can hold");
+    // Not misuse: neighbours, and nothing at all. Nothing was sent by the rest.
+    char both[16] = {};
+    both[0] = both[1] = static_cast<char>('a' + rank);
+    EXPECT_EQ(heddle_allgather(both, both + 2, 2, comm), HEDDLE_OK) << heddle_last_error();
+    EXPECT_EQ(std::string(both + 2, 6), "aabbcc");
+    EXPECT_EQ(heddle_allgather(nullptr, nullptr, 0, comm), HEDDLE_OK);
+    EXPECT_EQ(heddle_allgather(all, all, 0, comm), HEDDLE_OK);
   });
 }
 

@@ -1,8 +1,10 @@
 // Non-blocking and persistent collectives through libheddle.so.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 #include <vector>
 
@@ -59,6 +61,101 @@ TEST_P(Requests, ReducesToTheRoot) {
       ASSERT_EQ(largest[0], times * size);
     }
     ASSERT_EQ(heddle_request_free(&persistent), HEDDLE_OK);
+  });
+}
+
+// What rank r gives of `round`, and what all give.
+std::vector<int> given(int rank, std::size_t count, int round) {
+  std::vector<int> values(count);
+  for (std::size_t i = 0; i < count; ++i)
+    values[i] = rank * 1'000'000 + round * 100'000 + static_cast<int>(i);
+  return values;
+}
+std::vector<int> given_by_all(int size, std::size_t count, int round) {
+  std::vector<int> all;
+  for (int rank = 0; rank < size; ++rank) {
+    const std::vector<int> values = given(rank, count, round);
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
+void gathers(heddle_comm_t comm, int size, int rank) {
+  for (const std::size_t count : {0, 1, 1000, 50'000}) {
+    const std::size_t all = count * static_cast<std::size_t>(size);
+    std::vector<int> in(count);
+    std::vector<int> out(all, -1);
+    std::vector<int> both(all, -1);
+    heddle_request_t separate = nullptr;
+    heddle_request_t in_place = nullptr;
+    ASSERT_EQ(heddle_allgather_init(in.data(), out.data(), count * sizeof(int), comm, &separate), HEDDLE_OK)
+        << heddle_last_error();
+    ASSERT_EQ(heddle_allgather_init(HEDDLE_IN_PLACE, both.data(), count * sizeof(int), comm, &in_place),
+              HEDDLE_OK)
+        << heddle_last_error();
+    for (int round = 0; round < 4; ++round) {
+      std::ranges::copy(given(rank, count, round), in.begin());
+      both.assign(all, -1);
+      std::ranges::copy(in,
+                        both.begin() + static_cast<std::ptrdiff_t>(count * static_cast<std::size_t>(rank)));
+      ASSERT_EQ(heddle_start(separate), HEDDLE_OK) << heddle_last_error();
+      ASSERT_EQ(heddle_start(in_place), HEDDLE_OK) << heddle_last_error();
+      ASSERT_EQ(heddle_wait(&in_place), HEDDLE_OK) << heddle_last_error();
+      for (int done = 0; done == 0;)
+        ASSERT_EQ(heddle_test(&separate, &done), HEDDLE_OK) << heddle_last_error();
+      ASSERT_EQ(out, given_by_all(size, count, round));
+      ASSERT_EQ(both, out) << "in place";
+      ASSERT_EQ(in, given(rank, count, round)) << "the input was changed";
+    }
+    EXPECT_EQ(heddle_request_free(&separate), HEDDLE_OK);
+    EXPECT_EQ(heddle_request_free(&in_place), HEDDLE_OK);
+  }
+}
+
+TEST_P(Requests, GatherAgainAndAgain) {
+  const int size = GetParam();
+  on_ranks(size, [&](heddle_comm_t comm, int rank) { gathers(comm, size, rank); });
+  for (const char* algorithm : {"allgather:ring", "allgather:bruck"}) {
+    ASSERT_EQ(::setenv("HEDDLE_ALGORITHM", algorithm, 1), 0);
+    on_ranks(size, [&](heddle_comm_t comm, int rank) { gathers(comm, size, rank); });
+  }
+  ::unsetenv("HEDDLE_ALGORITHM");
+}
+
+TEST_P(Requests, SeveralGatherWhileOthersSum) {
+  const int size = GetParam();
+  on_ranks(size, [&](heddle_comm_t comm, int rank) {
+    constexpr int kOpen = 4;
+    constexpr std::size_t kCount = 3000;
+    std::vector<std::vector<int>> in;
+    std::vector<std::vector<int>> out(kOpen, std::vector<int>(kCount * static_cast<std::size_t>(size)));
+    std::vector<std::vector<int>> sums(kOpen, std::vector<int>(kCount, rank));
+    std::vector<heddle_request_t> requests;
+    for (int i = 0; i < kOpen; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      in.push_back(given(rank, kCount, i));
+      ASSERT_EQ(heddle_iallgather(in[at].data(), out[at].data(), kCount * sizeof(int), comm,
+                                  &requests.emplace_back()),
+                HEDDLE_OK)
+          << heddle_last_error();
+      ASSERT_EQ(heddle_iallreduce(HEDDLE_IN_PLACE, sums[at].data(), kCount, HEDDLE_INT32, HEDDLE_SUM, comm,
+                                  &requests.emplace_back()),
+                HEDDLE_OK)
+          << heddle_last_error();
+    }
+    std::vector<int> ranks(static_cast<std::size_t>(size));
+    ASSERT_EQ(heddle_allgather(&rank, ranks.data(), sizeof rank, comm), HEDDLE_OK) << heddle_last_error();
+    for (int r = 0; r < size; ++r)
+      ASSERT_EQ(ranks[static_cast<std::size_t>(r)], r);
+    // Waited for in another order on every rank.
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      ASSERT_EQ(heddle_wait(&requests[(i + static_cast<std::size_t>(rank)) % requests.size()]), HEDDLE_OK)
+          << heddle_last_error();
+    }
+    for (int i = 0; i < kOpen; ++i) {
+      ASSERT_EQ(out[static_cast<std::size_t>(i)], given_by_all(size, kCount, i));
+      ASSERT_EQ(sums[static_cast<std::size_t>(i)], std::vector<int>(kCount, size * (size - 1) / 2));
+    }
   });
 }
 

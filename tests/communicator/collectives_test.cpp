@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <numeric>
@@ -26,6 +27,18 @@ void every_collective(Rank& me, Communicator& comm, const std::vector<std::size_
     out = in;
     ASSERT_TRUE(comm.allreduce(out.data(), out.data(), count, DType::i64, Op::sum).ok());
     ASSERT_EQ(out, sums(me.size, count, tag)) << "in place";
+    me.at("allgather", ++tag);
+    const std::vector<std::int64_t> own = terms(me.rank, count, tag);
+    out.assign(count * static_cast<std::size_t>(me.size), -1);
+    ASSERT_TRUE(comm.allgather(own.data(), out.data(), count * 8).ok());
+    ASSERT_EQ(out, terms_of_all(me.size, count, tag));
+    ASSERT_EQ(own, terms(me.rank, count, tag)) << "the input was changed";
+    me.at("allgather in place", ++tag);
+    out.assign(out.size(), -1);
+    const std::size_t place = count * static_cast<std::size_t>(me.rank);
+    std::ranges::copy(terms(me.rank, count, tag), out.begin() + static_cast<std::ptrdiff_t>(place));
+    ASSERT_TRUE(comm.allgather(nullptr, out.data(), count * 8).ok());
+    ASSERT_EQ(out, terms_of_all(me.size, count, tag)) << "in place";
     me.at("barrier", ++tag);
     ASSERT_TRUE(comm.barrier().ok());
     for (int root = 0; root < me.size; ++root) {
@@ -126,6 +139,40 @@ TEST_P(Placement, ForcedAlgorithms) {
   }
 }
 
+// Several nodes, on which each of them has a place of its own; the team serves one node alone.
+TEST(Communicator, AllgathersByEachAlgorithm) {
+  const Nodes one{1, 1, 1};
+  const Nodes runs{1, 1, 1, 2, 2, 2, 3, 3, 3};
+  const Nodes uneven{1, 1, 2, 2, 2, 3};
+  const Nodes mixed{1, 2, 1, 2, 2};
+  for (const Nodes& nodes : {one, runs, uneven, mixed}) {
+    for (const char* algorithm :
+         {"team", "recursive_doubling", "bruck", "ring", "two_level", "two_level_ring"}) {
+      SCOPED_TRACE(std::string(algorithm) + " on " + std::to_string(nodes.size()) + " ranks");
+      Party party(nodes);
+      Config config = quiet();
+      config.algorithm = std::string("allgather:") + algorithm;
+      party.run(config, [&](Rank& me, Communicator& comm) {
+        const bool serves = nodes == one || algorithm != std::string("team");
+        for (const std::size_t bytes : {0, 1, 100, 5000, 300'000}) {
+          me.at("allgather", bytes);
+          EXPECT_EQ(comm.algorithm(Collective::allgather, bytes) == std::string(algorithm), serves) << bytes;
+          const std::uint64_t before = comm.calls();
+          std::vector<char> in(bytes, static_cast<char>('a' + me.rank));
+          std::vector<char> out(bytes * nodes.size(), '?');
+          ASSERT_TRUE(comm.allgather(in.data(), out.data(), bytes).ok());
+          EXPECT_EQ(comm.calls(), before + 1);
+          for (std::size_t r = 0; r < nodes.size(); ++r) {
+            const auto from = out.begin() + static_cast<std::ptrdiff_t>(r * bytes);
+            ASSERT_EQ(std::string(from, from + static_cast<std::ptrdiff_t>(bytes)),
+                      std::string(bytes, static_cast<char>('a' + static_cast<int>(r))));
+          }
+        }
+      });
+    }
+  }
+}
+
 // What a reduce folds into on ranks other than its root is not kept for every root.
 TEST(Communicator, ReducesToManyRootsTakeOneScratch) {
   if (kSlowBuild) GTEST_SKIP() << "sanitizers have memory of their own";
@@ -170,6 +217,17 @@ TEST(Communicator, OneRankIsItsOwnWorld) {
     EXPECT_EQ(comm.send(&value, 4, 0).code(), Code::unsupported);
     out = 0;
     EXPECT_TRUE(comm.reduce(&value, &out, 1, DType::i32, Op::sum, 0).ok());
+    EXPECT_EQ(out, 4);
+    out = 0;
+    EXPECT_TRUE(comm.allgather(&value, &out, 4).ok());
+    EXPECT_EQ(out, 4);
+    EXPECT_TRUE(comm.allgather(nullptr, &out, 4).ok());
+    EXPECT_EQ(out, 4);
+    out = 0;
+    auto gather = comm.allgather_request(&value, &out, 4);
+    ASSERT_TRUE(gather.ok());
+    ASSERT_TRUE(gather.value()->start().ok());
+    ASSERT_TRUE(gather.value()->wait().ok());
     EXPECT_EQ(out, 4);
     out = 0;
     auto request = comm.allreduce_request(&value, &out, 1, DType::i32, Op::sum);

@@ -115,6 +115,15 @@ inline std::vector<std::int64_t> terms(int rank, std::size_t count, std::uint64_
     out[i] = term(rank, i, tag);
   return out;
 }
+// Of all ranks, one after the other.
+inline std::vector<std::int64_t> terms_of_all(int ranks, std::size_t count, std::uint64_t tag) {
+  std::vector<std::int64_t> out;
+  for (int r = 0; r < ranks; ++r) {
+    const std::vector<std::int64_t> of_rank = terms(r, count, tag);
+    out.insert(out.end(), of_rank.begin(), of_rank.end());
+  }
+  return out;
+}
 inline std::vector<std::int64_t> sums(int ranks, std::size_t count, std::uint64_t tag) {
   std::vector<std::int64_t> out(count);
   for (int r = 0; r < ranks; ++r) {

@@ -44,13 +44,20 @@ TEST(Preferences, ABareNameForcesWhateverHasIt) {
   EXPECT_STREQ(p.forced_for(Collective::allreduce)->name, "double_binary_tree");
   EXPECT_TRUE(p.complaints.empty());
   EXPECT_EQ(with_algorithm("ring").forced_for(Collective::bcast), nullptr);
+  EXPECT_STREQ(with_algorithm("ring").forced_for(Collective::allgather)->name, "ring");
 }
 
 TEST(Preferences, AScopedNameForcesOne) {
-  const Preferences p = with_algorithm("allreduce:ring,bcast:chain,reduce:knomial");
+  const Preferences p = with_algorithm("allreduce:ring,bcast:chain,reduce:knomial,allgather:bruck");
   EXPECT_STREQ(p.forced_for(Collective::allreduce)->name, "ring");
   EXPECT_STREQ(p.forced_for(Collective::bcast)->name, "chain");
   EXPECT_STREQ(p.forced_for(Collective::reduce)->name, "knomial");
+  EXPECT_STREQ(p.forced_for(Collective::allgather)->name, "bruck");
+  const Preferences one = with_algorithm("allgather:ring");
+  EXPECT_STREQ(one.forced_for(Collective::allgather)->name, "ring");
+  EXPECT_EQ(one.forced_for(Collective::allgather)->collective, Collective::allgather);
+  EXPECT_EQ(one.forced_for(Collective::allreduce), nullptr);
+  EXPECT_TRUE(one.complaints.empty());
   EXPECT_TRUE(p.complaints.empty());
 }
 
@@ -63,6 +70,7 @@ TEST(Preferences, WrongNamesAreReportedWithTheKnownOnes) {
        " is not an algorithm (the nearest is bitmaps); choosing as without it. Known: sparse: "},
       {"bitmaps", " is not an algorithm; choosing as without it. Known: allreduce: "},
       {"reduce:ring", " is not an algorithm of reduce; choosing as without it. Known: reduce: "},
+      {"allgather:chain", " is not an algorithm of allgather; choosing as without it. Known: allgather: "},
       {"scan:ring", " is not an algorithm; choosing as without it. Known: allreduce: "},
       {"allreduce:", " is not an algorithm (the nearest is "},
       {":", " is not an algorithm (the nearest is "},
@@ -97,11 +105,15 @@ TEST(TuningFiles, RulesAreRead) {
     {"collective": "allreduce", "algorithm": "ring", "ranks": [2, 8], "nodes": [1, 2], "bytes": [100, 200],
      "chunks": 3, "leaders": 4},
     {"collective": "bcast", "algorithm": "knomial", "radix": 5},
-    {"collective": "reduce", "algorithm": "knomial", "radix": 3}], "streamed_results_from": 123456})");
+    {"collective": "reduce", "algorithm": "knomial", "radix": 3},
+    {"collective": "allgather", "algorithm": "bruck", "radix": 4, "bytes": [8, 15]}], "streamed_results_from": 123456})");
   const auto tuning = read_tuning_file(file.path());
   ASSERT_TRUE(tuning.ok()) << tuning.status().message();
   const std::vector<TuningRule>& rules = tuning->rules;
-  ASSERT_EQ(rules.size(), 3U);
+  ASSERT_EQ(rules.size(), 4U);
+  EXPECT_EQ(rules[3].collective, Collective::allgather);
+  EXPECT_EQ(rules[3].algorithm->collective, Collective::allgather);
+  EXPECT_EQ(rules[3].shape.radix, 4);
   EXPECT_EQ(rules[2].collective, Collective::reduce);
   EXPECT_EQ(rules[2].algorithm->collective, Collective::reduce);
   EXPECT_STREQ(rules[0].algorithm->name, "ring");
@@ -188,7 +200,9 @@ TEST(TuningFiles, WhatCannotBeReadIsReported) {
 TEST(TuningFiles, ARuleDecidesWhereItMatches) {
   const TuningFile file(R"({"version": 1, "rules": [
     {"collective": "allreduce", "algorithm": "knomial", "bytes": [0, 4095]},
-    {"collective": "allreduce", "algorithm": "double_binary_tree", "ranks": [3, 3], "chunks": 5}]})");
+    {"collective": "allreduce", "algorithm": "double_binary_tree", "ranks": [3, 3], "chunks": 5},
+    {"collective": "allgather", "algorithm": "bruck", "bytes": [0, 4095]},
+    {"collective": "allgather", "algorithm": "ring"}]})");
   Party party({1, 2, 3});
   Config config = quiet();
   config.tuning_file = file.path();
@@ -198,6 +212,15 @@ TEST(TuningFiles, ARuleDecidesWhereItMatches) {
     std::vector<std::int64_t> data = terms(me.rank, 20'000, 1);
     ASSERT_TRUE(comm.allreduce(data.data(), data.data(), data.size(), DType::i64, Op::sum).ok());
     EXPECT_EQ(data, sums(3, 20'000, 1));
+    // Bytes of each rank: 2,000 are 6,000 in all.
+    EXPECT_STREQ(comm.algorithm(Collective::allgather, 2000), "bruck");
+    EXPECT_STREQ(comm.algorithm(Collective::allgather, 5000), "ring");
+    for (const std::size_t count : {250, 20'000}) {
+      const std::vector<std::int64_t> own = terms(me.rank, count, 1);
+      std::vector<std::int64_t> all(3 * count);
+      ASSERT_TRUE(comm.allgather(own.data(), all.data(), count * 8).ok());
+      EXPECT_EQ(all, terms_of_all(3, count, 1));
+    }
   });
 }
 

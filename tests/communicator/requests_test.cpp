@@ -79,9 +79,15 @@ TEST_P(Requests, StartedAgainAndAgain) {
     auto reduce =
         comm.reduce_request(in.data(), is_root ? reduced.data() : nullptr, 500, DType::i64, Op::sum, root);
     ASSERT_TRUE(reduce.ok());
+    Vector gathered(500 * static_cast<std::size_t>(me.size));
+    auto gather = comm.allgather_request(in.data(), gathered.data(), 500 * sizeof in[0]);
+    ASSERT_TRUE(gather.ok());
     for (std::uint64_t round = 0; round < 50; ++round) {
       me.at("round", round);
       std::ranges::copy(terms(me.rank, 500, round), in.begin());
+      ASSERT_TRUE(gather.value()->start().ok());
+      ASSERT_TRUE(gather.value()->wait().ok());
+      ASSERT_EQ(gathered, terms_of_all(me.size, 500, round));
       ASSERT_TRUE(reduce.value()->start().ok());
       ASSERT_TRUE(reduce.value()->wait().ok());
       if (is_root) {

@@ -60,6 +60,13 @@ TEST(GpuApi, BadBuffersAreArguments) {
               HEDDLE_ERR_ARGUMENT);
     ASSERT_EQ(request, nullptr);
     ASSERT_EQ(heddle_bcast(good.data(), 4000, rank, comm), HEDDLE_ERR_ARGUMENT) << "longer than its memory";
+    const Array<float> one(Memory::device, 25);
+    ASSERT_EQ(heddle_allgather(address, good.data(), 100, comm), HEDDLE_ERR_ARGUMENT);
+    ASSERT_EQ(heddle_allgather(one.data(), address, 100, comm), HEDDLE_ERR_ARGUMENT);
+    ASSERT_EQ(heddle_allgather(HEDDLE_IN_PLACE, good.data(), 204, comm), HEDDLE_ERR_ARGUMENT)
+        << "no room for both ranks' bytes";
+    ASSERT_EQ(heddle_iallgather(one.data(), address, 100, comm, &request), HEDDLE_ERR_ARGUMENT);
+    ASSERT_EQ(request, nullptr);
     heddle_sparse lost = sparse(1, address, good.data(), 0);
     ASSERT_EQ(heddle_sparse_allreduce(&lost, &lost, HEDDLE_SUM, comm), HEDDLE_ERR_ARGUMENT);
     ASSERT_EQ(heddle_isparse_allreduce(&lost, &lost, HEDDLE_SUM, comm, &request), HEDDLE_ERR_ARGUMENT);
@@ -116,6 +123,9 @@ constexpr Call kCallsWithACopy[] = {
       return heddle_allreduce(HEDDLE_IN_PLACE, buffer.data(), 100, HEDDLE_FLOAT32, HEDDLE_SUM, comm);
     },
     [](const Array<float>& buffer, heddle_comm_t comm) { return heddle_bcast(buffer.data(), 400, 1, comm); },
+    [](const Array<float>& buffer, heddle_comm_t comm) {
+      return heddle_allgather(HEDDLE_IN_PLACE, buffer.data(), 132, comm);
+    },
     [](const Array<float>& buffer, heddle_comm_t comm) {
       heddle_request_t request = nullptr;
       const heddle_status started =

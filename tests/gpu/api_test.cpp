@@ -2,6 +2,7 @@
 // is the argument). What is right is what the same calls give for host memory.
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "api_arrays.hpp"
@@ -101,6 +102,60 @@ TEST(GpuApi, Requests) {
       OK(heddle_request_free(&again));
     }
   });
+}
+
+std::vector<float> gathered_of(int ranks, std::size_t count, int round) {
+  std::vector<float> all;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::vector<float> values = values_of(rank + round, count);
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
+TEST(GpuApi, Allgather) {
+  for (int ranks = 1; ranks <= 3; ++ranks) {
+    on_ranks(ranks, [&](heddle_comm_t comm, int rank) {
+      for (const std::size_t count : {1, 1000, 100'000}) {
+        const std::size_t place = count * static_cast<std::size_t>(rank);
+        const std::size_t all = count * static_cast<std::size_t>(ranks);
+        // What rank `rank` has in its place of what all have.
+        const auto in_place_of_all = [&](int round) {
+          std::vector<float> values(all, -1);
+          std::ranges::copy(values_of(rank + round, count),
+                            values.begin() + static_cast<std::ptrdiff_t>(place));
+          return values;
+        };
+        for (int shift = 0; shift < 6; ++shift) {
+          SCOPED_TRACE(std::string(memory_name(kind_of(rank, shift))) + ", " + std::to_string(count));
+          const Array<float> in(kind_of(rank, shift), values_of(rank, count), rank % 2);
+          const Array<float> out(kind_of(2 * rank, shift + 1), all, shift % 2);
+          OK(heddle_allgather(in.data(), out.data(), count * sizeof(float), comm));
+          ASSERT_EQ(out.get(), gathered_of(ranks, count, 0));
+          ASSERT_EQ(in.get(), values_of(rank, count));
+          out.set(in_place_of_all(1));
+          OK(heddle_allgather(HEDDLE_IN_PLACE, out.data(), count * sizeof(float), comm));
+          ASSERT_EQ(out.get(), gathered_of(ranks, count, 1));
+
+          const Array<float> both(kind_of(rank, shift + 2), all);
+          heddle_request_t once = nullptr;
+          heddle_request_t again = nullptr;
+          OK(heddle_allgather_init(HEDDLE_IN_PLACE, both.data(), count * sizeof(float), comm, &again));
+          for (int round = 2; round < 5; ++round) {
+            in.set(values_of(rank + round + 1, count));
+            both.set(in_place_of_all(round));
+            OK(heddle_iallgather(in.data(), out.data(), count * sizeof(float), comm, &once));
+            OK(heddle_start(again));
+            OK(heddle_wait(&once));
+            OK(heddle_wait(&again));
+            ASSERT_EQ(out.get(), gathered_of(ranks, count, round + 1));
+            ASSERT_EQ(both.get(), gathered_of(ranks, count, round));
+          }
+          OK(heddle_request_free(&again));
+        }
+      }
+    });
+  }
 }
 
 // A communicator may go before its requests, and a request be given up.
