@@ -17,7 +17,8 @@ import sys
 
 MARKED = re.compile(r"(<!-- prices: (?P<options>[^>]*) -->\n).*?(<!-- end of prices -->)", re.DOTALL)
 COLUMNS = [("allreduce", 8), ("allreduce", 8 << 10), ("allreduce", 2 << 20), ("allreduce", 32 << 20),
-           ("bcast", 8), ("bcast", 128 << 10), ("bcast", 32 << 20), ("reduce", 8), ("reduce", 128 << 10), ("reduce", 32 << 20)]
+           ("bcast", 8), ("bcast", 128 << 10), ("bcast", 32 << 20), ("reduce", 8), ("reduce", 128 << 10), ("reduce", 32 << 20),
+           ("allgather", 8), ("allgather", 8 << 10), ("allgather", 2 << 20)]
 ROWS = [(3, 1), (4, 1), (4, 2), (16, 1), (16, 8), (64, 1)]
 
 

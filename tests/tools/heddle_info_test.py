@@ -50,14 +50,15 @@ class HeddleInfo(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         for part in ["heddle 0.", "Machine", "usable cores", "Transports", "shm (memfd)", "cuda", "ucx", "verbs",
                      "Devices", "no HEDDLE_* variable is set", "Algorithms for 3 ranks", "allreduce",
-                     "bcast"]:
+                     "bcast", "allgather"]:
             self.assertIn(part, result.stdout)
+        self.assertRegex(result.stdout, r"  allgather +4 B to .* of each rank: \w+\n")
 
     def test_ranges_cover_all_sizes_of_each_collective(self):
         for ranks in ["1", "2", "5"]:
             chosen = info("-n", ranks)["algorithms"]
             self.assertNotIn("error", chosen)
-            for collective in ["allreduce", "bcast"]:
+            for collective in ["allreduce", "bcast", "reduce", "allgather"]:
                 ranges = [r for r in chosen["ranges"] if r["collective"] == collective]
                 self.assertEqual(ranges[0]["first_bytes"], 4)
                 self.assertEqual(ranges[-1]["last_bytes"], 64 << 20)
@@ -91,10 +92,12 @@ class HeddleInfo(unittest.TestCase):
         self.assertGreater(sizes["allreduce", 32 << 20], 1.5 * (32 << 20) * 8e-3)
         self.assertGreater(sizes["bcast", 32 << 20], (32 << 20) * 8e-3)
         self.assertGreater(sizes["bcast", 8], 20)
+        # Sizes of an allgather are each rank's: those of the three others.
+        self.assertGreater(sizes["allgather", 8 << 20], 3 * (8 << 20) * 8e-3)
         forced = info(*described, HEDDLE_ALGORITHM="ring")
         self.assertEqual({s["choice"] for s in forced["sizes"] if s["collective"] == "allreduce"}, {"ring"})
         text = run(*described).stdout
-        for part in ["4 nodes of 1 rank", "takes 20 us, also while every node sends to a distant one;", "1 Gbit/s", "*", "bcast"]:
+        for part in ["4 nodes of 1 rank", "takes 20 us, also while every node sends to a distant one;", "1 Gbit/s", "*", "bcast", "\nallgather, by the bytes of each rank\n"]:
             self.assertIn(part, text)
         self.assertIn("takes 20 us, 3 times as long while every node ", run(*described, "--crossing", "3").stdout)
 

@@ -100,7 +100,8 @@ std::string as_text(const DescribedMachine& machine, const std::vector<Explained
   const Collective* last = nullptr;
   for (const ExplainedSize& size : sizes) {
     if (last == nullptr || *last != size.collective)
-      out += fmt::format("\n{}\n", collective_name(size.collective));
+      out += fmt::format("\n{}{}\n", collective_name(size.collective),
+                         size.collective == Collective::allgather ? ", by the bytes of each rank" : "");
     last = &size.collective;
     out += fmt::format("{:>10} ", bytes_text(size.bytes));
     std::size_t shown = 0;

@@ -87,8 +87,10 @@ std::string chosen_text(const ChosenAlgorithms& chosen) {
   if (!chosen.error.empty()) return out + "  none: " + chosen.error + "\n";
   out += indented(chosen.communicator);
   for (const SizeRange& range : chosen.ranges) {
-    out += fmt::format("  {:<10} {:>9} to {:>9}  {}\n", collective_name(range.collective),
-                       bytes_text(range.first_bytes), bytes_text(range.last_bytes), range.algorithm);
+    const bool gathers = range.collective == Collective::allgather;
+    out += fmt::format("  {:<10} {:>9} to {:>9}  {}{}\n", collective_name(range.collective),
+                       bytes_text(range.first_bytes), bytes_text(range.last_bytes),
+                       gathers ? "of each rank: " : "", range.algorithm);
   }
   return out;
 }
