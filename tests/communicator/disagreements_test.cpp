@@ -105,7 +105,19 @@ TEST(Disagreements, DifferentCallsOfANodeAreNamed) {
          std::uint64_t words[2] = {};
          return comm.allreduce(words, words, 2, DType::u64, Op::sum);
        },
-       "an allreduce of 16 bytes"}};
+       "an allreduce of 16 bytes"},
+      {[](Communicator& comm) {
+         const std::uint64_t words[2] = {};
+         std::uint64_t all[4];
+         return comm.allgather(words, all, sizeof words);
+       },
+       "an allgather of 16 bytes of each rank"},
+      {[](Communicator& comm) {
+         const std::vector<char> many(100'000);
+         std::vector<char> all(200'000);
+         return comm.allgather(many.data(), all.data(), many.size());
+       },
+       "an allgather of 100000 bytes of each rank"}};
   for (const Named& first : calls) {
     for (const Named& second : calls) {
       if (&first == &second) continue;

