@@ -40,6 +40,13 @@ TEST(CallTable, SaysWhoCallsWhat) {
                             "from rank 1 by a request."),
             std::string::npos)
       << by_request;
+  const std::string gathers =
+      verdict({CollectiveCall::allgather(0), CollectiveCall::of(Kind::allgather_elsewhere)});
+  EXPECT_NE(
+      gathers.find("rank 0 is in an allgather of 0 bytes of each rank; rank 1 is in an allgather that is "
+                   "the host MPI's, by a mistake in its arguments."),
+      std::string::npos)
+      << gathers;
   // Integers of either kind are added alike, and of nothing all is alike.
   EXPECT_EQ(verdict({CollectiveCall::allreduce(9, DType::i32, Op::sum),
                      CollectiveCall::allreduce(9, DType::u32, Op::sum)}),
@@ -70,6 +77,8 @@ const std::vector<CollectiveCall>& different_calls() {
                                                   CollectiveCall::allreduce(100, DType::f32, Op::max),
                                                   CollectiveCall::bcast(400, 0),
                                                   CollectiveCall::bcast(400, 1),
+                                                  CollectiveCall::allgather(100),
+                                                  CollectiveCall::allgather(101),
                                                   CollectiveCall::of(Kind::barrier),
                                                   CollectiveCall::of(Kind::sparse_allreduce),
                                                   CollectiveCall::of(Kind::refused)};
