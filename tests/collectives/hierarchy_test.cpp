@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <string>
 
 #include "cases.hpp"
 #include "schedule/cursor.hpp"
@@ -62,6 +63,10 @@ const Algorithm& bcast_named(const char* name) {
   return *find_algorithm(Collective::bcast, name);
 }
 
+const Algorithm& allgather_named(const char* name) {
+  return *find_algorithm(Collective::allgather, name);
+}
+
 std::vector<TopologyView> placements() {
   return {blocks(24, 4), blocks(22, 4),    round_robin(24, 6),
           growing(21),   scattered(24, 7), TopologyView::flat(6)};
@@ -78,6 +83,23 @@ TEST(HostLinks, RingsCarryTheVectorOnceEachWay) {
             traffic(allreduce_named("two_level_ring"), topology, {0, 2, chunks, leaders}).most();
         const auto m = static_cast<std::size_t>(topology.nodes());
         EXPECT_LE(nodes, 2 * kBytes * (m - 1) / m + 64 * m) << topology.nodes() << " nodes";
+      }
+    }
+  }
+}
+
+// What the other nodes' ranks have, and over the ring of ranks no more than what all have.
+TEST(HostLinks, AnAllgatherEntersEveryNodeOnce) {
+  for (const TopologyView& topology : placements())
+    EXPECT_LE(traffic(allgather_named("ring"), topology, {}).most(), kBytes);
+  for (const TopologyView& topology : {blocks(24, 4), blocks(22, 4), growing(21)}) {
+    for (const char* name : {"two_level", "two_level_ring"}) {
+      const bool alike = topology.size() == 24;
+      if (!alike && name != std::string("two_level")) continue;  // it is the ring then
+      for (const auto& [node, bytes] : traffic(allgather_named(name), topology, {0, 2}).in) {
+        const auto others = static_cast<std::size_t>(topology.size()) - topology.members(node).size();
+        const std::size_t wanted = kBytes * others / static_cast<std::size_t>(topology.size());
+        EXPECT_NEAR(static_cast<double>(bytes), static_cast<double>(wanted), 64) << name << ", node " << node;
       }
     }
   }
@@ -171,6 +193,19 @@ TEST(Rounds, AreLogarithmsToTheRadix) {
   EXPECT_EQ(rounds(allreduce_named("swing"), 64, {}), 6);
   EXPECT_EQ(rounds(allreduce_named("swing"), 64, {0, 2, 2}), 12);
   EXPECT_EQ(rounds(bcast_named("bine"), 64, {}), 6);
+}
+
+TEST(Rounds, OfAllgathersAreAsFewForAnyNumberOfRanks) {
+  const Algorithm& bruck = allgather_named("bruck");
+  EXPECT_EQ(rounds(bruck, 64, {0, 2}), 6);
+  EXPECT_EQ(rounds(bruck, 65, {0, 2}), 7);
+  EXPECT_EQ(rounds(bruck, 49, {0, 4}), 3);
+  EXPECT_EQ(rounds(bruck, 7, {0, 7}), 1);
+  const Algorithm& doubling = allgather_named("recursive_doubling");
+  EXPECT_EQ(rounds(doubling, 64, {0, 4}), 3);
+  EXPECT_EQ(rounds(doubling, 12, {0, 4}), 2);
+  EXPECT_EQ(rounds(doubling, 13, {0, 4}), 2) << "a prime: by bruck";
+  EXPECT_EQ(rounds(allgather_named("ring"), 13, {}), 12);
 }
 
 TEST(Rounds, OfAWiderRadixHaveMoreMessagesOpen) {
