@@ -336,7 +336,8 @@ constexpr std::array kRows = {
     Row{{"HEDDLE_SINGLE_COPY", "auto, 0, 1", "auto (as measured when a communicator is made)",
          "Whether the kernel copies a bcast of 8 to 64 KiB within a node from the root's buffer "
          "(process_vm_readv), "
-         "where the ranks may read each other's memory."},
+         "where the ranks may read each other's memory. An allgather of 64 KiB or more of each rank goes the "
+         "faster way, as tried now and then, unless this is 0."},
         set_auto<&Config::single_copy>},
     Row{{"HEDDLE_SPIN", "-1 or a number of polls", "-1 (by the cores at hand)",
          "How often a wait polls before it yields its core. By itself: 30 where ranks share cores; else "

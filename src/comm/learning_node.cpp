@@ -61,15 +61,23 @@ Result<bool> Learning::try_single_copy(const ShmTeam& team) {
       team.size());
 }
 
-// The same on all ranks of the node: what one of them does not want, or may not do, none does.
+// The same on all ranks of the node: what one of them does not want, or may not do, none does. Bcasts are
+// tried here, allgathers try themselves.
 Status Learning::single_copy(const ShmTeam& team) {
+  enum : std::uint64_t { kNothing, kAllgathers, kBcastsToo };
   std::atomic<bool>& known = connections_.process->single_copy;
   const bool measures = connections_.measures && !config_.single_copy;
-  Result<std::uint64_t> all =
-      least_on_node(config_.single_copy.value_or(measures || known.load(std::memory_order_relaxed)) ? 1 : 0);
+  const bool bcasts = config_.single_copy.value_or(measures || known.load(std::memory_order_relaxed));
+  Result<std::uint64_t> all = least_on_node(config_.single_copy == false ? kNothing
+                                            : bcasts                     ? kBcastsToo
+                                                                         : kAllgathers);
   // They have met: all others show where they can be read.
-  if (all.ok() && all.value() != 0) all = least_on_node(team.reads_all() ? 1 : 0);
-  if (!all.ok() || all.value() == 0) return all.status();
+  if (all.ok() && all.value() != kNothing) all = least_on_node(team.reads_all() ? all.value() : kNothing);
+  if (!all.ok() || all.value() == kNothing) return all.status();
+  for (const std::unique_ptr<ShmTeam>& each : connections_.teams) {
+    if (each) each->gather_once(true);
+  }
+  if (all.value() == kAllgathers) return {};
   const Result<bool> pays = measures ? try_single_copy(team) : Result<bool>(true);
   if (!pays.ok()) return pays.status();
   if (measures) known.store(pays.value(), std::memory_order_relaxed);

@@ -57,6 +57,7 @@ TEST_P(ShmTeamTest, EveryVerbSizeAndElement) {
             me.at("operation", ++number);
             world.of(me.rank).use(stores_for(number, me.rank));
             world.of(me.rank).copy_once(number % 4 < 2);
+            world.of(me.rank).gather_once(number % 8 < 4);
             ASSERT_NO_FATAL_FAILURE(member.run(c, number, [] { sched_yield(); }));
           }
         }
@@ -121,6 +122,7 @@ void run_mixture(const Mixture& mixture, int members, ShmTeam& team, int operati
     sched_yield();
   };
   team.copy_once(mixture.copies_once);
+  team.gather_once(mixture.copies_once);
   for (int i = 1; i <= operations; ++i) {
     const TeamCase c = random_case(mixture, members, shared);
     if (me != nullptr) me->at("operation", static_cast<std::uint64_t>(i));
@@ -140,6 +142,7 @@ constexpr Mixture kMixtures[] = {
     {"wide slots", 64 * 1024, 0.6, 0.4, 40},
     {"shared cores", 4096, 0.8, 0.3, 40, kSmallReadsOnSharedCores},
     {"copied once", 4096, 0.4, 0.7, 100, kSmallReads, true},
+    {"gathered once", 4096, 0.2, 0.1, 100, kSmallReads, true},
 };
 
 TEST_P(ShmTeamTest, RandomMixtures) {

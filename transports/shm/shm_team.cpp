@@ -38,6 +38,7 @@ void ShmTeamImpl::start_large(TeamOp& op, std::size_t bytes) {
   op.once = copies_once_ && op.verb == TeamVerb::bcast && bytes <= kOnceUpTo;
   if (op.once) single_copy_.start(op);
   direct_.start(op);
+  if (op.verb == TeamVerb::allgather) gather_once_.start(op);
 }
 
 void ShmTeamImpl::complete(const TeamOp& op) {
@@ -83,20 +84,6 @@ bool ShmTeamImpl::small_slot_free(std::uint64_t operation) {
   all_completed_ = std::max(all_completed_, least);
   return operation <= all_completed_ + kSmallDepth;
 }
-
-namespace {
-
-// Whether the flag has its value, looking a few times: the way back to the caller and here again takes as
-// long as a good part of the hop that is awaited.
-bool arrives(const std::atomic<std::uint64_t>& flag, std::uint64_t value) {
-  constexpr int kGlances = 8;
-  for (int i = 0; i < kGlances; ++i) {
-    if (flag.load(std::memory_order_acquire) == value) return true;
-  }
-  return false;
-}
-
-}  // namespace
 
 // What a bcast of as many bytes from the same root will bring next: a root that gives one after the other is
 // ahead.
@@ -148,23 +135,6 @@ bool ShmTeamImpl::poll_small(TeamOp& op) {
   // Whoever has started this operation has completed all before it.
   all_completed_ = op.operation - 1;
   if (op.count > 0) op.fold(op.out, nullptr, inputs_.data(), static_cast<unsigned>(members), op.count);
-  return true;
-}
-
-bool ShmTeamImpl::copy_all(TeamOp& op, std::size_t bytes) {
-  const auto members = static_cast<std::size_t>(size_);
-  for (std::size_t m = op.step[0]; m < members; ++m) {
-    SmallSlot& slot = small(static_cast<int>(m), op);
-    const bool is_mine = static_cast<int>(m) == rank_;
-    if (!is_mine && !arrives(slot.flag, flag_of(op))) {
-      op.step[0] = m;
-      return false;
-    }
-    std::byte* const to = op.out + m * bytes;
-    const std::byte* const from = is_mine ? op.in : slot.at(bytes);
-    if (from != to && bytes > 0) std::memcpy(to, from, bytes);
-  }
-  all_completed_ = op.operation - 1;
   return true;
 }
 
@@ -287,44 +257,6 @@ bool ShmTeamImpl::poll_pair(TeamOp& op) {
   if (folded < n) return false;
   mine.drained.store(op.base + n, std::memory_order_release);
   return true;
-}
-
-// Each member hands all others what it has, piece by piece.
-bool ShmTeamImpl::poll_gather(TeamOp& op) {
-  const std::size_t n = pieces(op);
-  const std::size_t part = op.count * op.element_bytes;
-  std::byte* const own = op.out + static_cast<std::size_t>(rank_) * part;
-  Progress& mine = progress(rank_);
-  std::size_t& copied = op.step[0];
-  std::size_t& drained = op.step[1];
-  for (bool moved = true; moved;) {
-    moved = false;
-    const std::uint64_t in_piece = op.base + copied;
-    if (copied < n && (in_piece < kDepth || all_reached(&Progress::drained, in_piece - kDepth + 1))) {
-      const Extent e = piece_extent(op, copied);
-      const std::size_t at = e.first * op.element_bytes;
-      std::memcpy(input_slot(rank_, in_piece), op.in + at, e.count * op.element_bytes);
-      mine.copied.store(in_piece + 1, std::memory_order_release);
-      if (op.in != own) std::memcpy(own + at, op.in + at, e.count * op.element_bytes);
-      ++copied;
-      moved = true;
-    }
-    const std::uint64_t piece = op.base + drained;
-    if (drained < copied && all_agree(op) && all_reached(&Progress::copied, piece + 1)) {
-      const Extent e = piece_extent(op, drained);
-      std::byte* const out = op.out + e.first * op.element_bytes;
-      for (int m = 0; m < size_; ++m) {
-        if (m == rank_) continue;
-        std::memcpy(out + static_cast<std::size_t>(m) * part, input_slot(m, piece),
-                    e.count * op.element_bytes);
-      }
-      mine.folded.store(piece + 1, std::memory_order_release);
-      mine.drained.store(piece + 1, std::memory_order_release);
-      ++drained;
-      moved = true;
-    }
-  }
-  return drained == n;
 }
 
 bool ShmTeamImpl::poll_fold(TeamOp& op) {

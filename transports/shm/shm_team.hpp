@@ -15,8 +15,8 @@
 // part straight from everybody's buffers into its own result, and the others fetch it from there
 // (direct_reduce.hpp).
 //
-// Bcasts may go from buffer to buffer, where members can read each other's memory and that is the faster way
-// (single_copy.hpp).
+// Bcasts, and large allgathers, may go from buffer to buffer, where members can read each other's memory and
+// that is the faster way (single_copy.hpp, gather_once.hpp).
 //
 // The fold is left to right in member order for every element, whatever the size: the result's bits do not
 // depend on the number of pieces, on who owns a part, or on whether the vector is small.
@@ -68,6 +68,8 @@ class ShmTeam : public Team {
   // Whether bcasts of kOnceFrom to kOnceUpTo bytes are copied once from the root's own buffer, from the next
   // operation on; at first they are not. The same on all members.
   virtual void copy_once(bool on) = 0;
+  // Likewise whether allgathers of GatherOnce::kFrom bytes or more may be.
+  virtual void gather_once(bool on) = 0;
 };
 
 // The team in `memory` (geometry.bytes() long, zeroed, mapped by every member; borrowed, outlives the team).

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "transports/shm/direct_reduce.hpp"
+#include "transports/shm/gather_once.hpp"
 #include "transports/shm/handover.hpp"
 #include "transports/shm/shm_team.hpp"
 #include "transports/shm/shm_team_layout.hpp"
@@ -24,7 +25,8 @@ class ShmTeamImpl final : public ShmTeam {
         small_fold_bytes_(std::min(
             kSmallBytes, geometry.small_reads / static_cast<std::size_t>(std::max(1, geometry.members - 1)))),
         direct_(memory, layout_.total, geometry.members, member, heap),
-        single_copy_(memory, layout_.total, geometry.members, member) {
+        single_copy_(memory, layout_.total, geometry.members, member),
+        gather_once_(memory, layout_.total, geometry.members, member) {
     for (int m = 0; m < size_; ++m)
       area_.push_back(memory + static_cast<std::size_t>(m) * layout_.total);
     inputs_.resize(static_cast<std::size_t>(size_));
@@ -50,6 +52,7 @@ class ShmTeamImpl final : public ShmTeam {
   }
   void use(const SmallStores& stores) override { hand_over_.use(stores); }
   bool reads_all() const override { return single_copy_.reads_all(); }
+  void gather_once(bool on) override { gather_once_.allow(on); }
   void copy_once(bool on) override {
     copies_once_ = on;
     small_bcast_bytes_ = on ? kOnceFrom - 1 : kSmallBytes;
@@ -90,6 +93,8 @@ class ShmTeamImpl final : public ShmTeam {
   void pass_pieces(const TeamOp& op);
   bool poll_pair(TeamOp& op);
   bool poll_gather(TeamOp& op);
+  bool gather_by_slots(TeamOp& op);
+  std::uint64_t steps_of_gathering(int m, const TeamOp& op) const;
   bool poll_fold(TeamOp& op);
   bool try_copy_in(TeamOp& op);
   bool try_fold(TeamOp& op);
@@ -103,6 +108,7 @@ class ShmTeamImpl final : public ShmTeam {
   std::size_t small_bcast_bytes_ = kSmallBytes;
   DirectReduce direct_;
   SingleCopy single_copy_;
+  GatherOnce gather_once_;
   bool copies_once_ = false;
   std::vector<std::byte*> area_;
   std::vector<const void*> inputs_;  // scratch for folds

@@ -69,6 +69,16 @@ inline bool is_of(std::uint64_t flag, std::uint64_t operation) {
   return flag >> kSmallCallBits == operation << kSmallCallBits >> kSmallCallBits;
 }
 
+// Whether the flag has its value, looking a few times: the way back to the caller and here again takes as
+// long as a good part of the hop that is awaited.
+inline bool arrives(const std::atomic<std::uint64_t>& flag, std::uint64_t value) {
+  constexpr int kGlances = 8;
+  for (int i = 0; i < kGlances; ++i) {
+    if (flag.load(std::memory_order_acquire) == value) return true;
+  }
+  return false;
+}
+
 // Payloads up to this share the flag's line.
 inline constexpr std::size_t kInlineBytes = kLine - sizeof(std::uint64_t);
 
@@ -134,6 +144,12 @@ struct alignas(2 * kLine) Waited {
   std::atomic<std::uint64_t> call;
 };
 
+// What large allgathers have taken this member, at least, by size class and way (gather_once.hpp).
+inline constexpr std::size_t kGatherClasses = 8;
+struct alignas(2 * kLine) Gathered {
+  std::atomic<std::uint64_t> ns[kGatherClasses][2];  // for a KiB of what it gives
+};
+
 // What one member tells whoever wants to know.
 struct alignas(2 * kLine) Word {
   std::atomic<std::uint64_t> value;
@@ -148,9 +164,10 @@ struct Board {
   Word word;
   Identity identity;
   Lent lent;
-  Verdict taken;   // of what a root lent: plus 1 if it has been read
+  Verdict taken;   // of what a root, or all others, lent: plus 1 if it has been read
   Word withdrawn;  // 1: what this member lent is its caller's again, for good
   Waited waited;
+  Gathered gathered;
   alignas(2 * kLine) Started started[kStarted];  // at the number of the operation
 };
 

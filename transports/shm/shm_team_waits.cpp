@@ -24,13 +24,23 @@ int ShmTeamImpl::missing(const TeamOp& op) const {
     const std::uint64_t drained = p.drained.load(std::memory_order_acquire);
     const std::uint64_t before =
         bcast ? 0 : p.copied.load(std::memory_order_acquire) + p.folded.load(std::memory_order_acquire);
-    const std::pair<std::uint64_t, std::uint64_t> far{completed, before + drained};
+    const std::uint64_t steps = !op.small && op.verb == TeamVerb::allgather ? steps_of_gathering(m, op) : 0;
+    const std::pair<std::uint64_t, std::uint64_t> far{completed, before + drained + steps};
     if (found < 0 || far < least) {
       found = m;
       least = far;
     }
   }
   return found;
+}
+
+// What a member does before anything is in its slots, or instead: it starts, lends its buffer, and has read.
+std::uint64_t ShmTeamImpl::steps_of_gathering(int m, const TeamOp& op) const {
+  const auto has = [](const std::atomic<std::uint64_t>& value, std::uint64_t least) {
+    return std::uint64_t{value.load(std::memory_order_acquire) >= least ? 1U : 0U};
+  };
+  return has(started(m, op).operation, op.operation) + has(board(m).lent.offer, 2 * op.operation) +
+         has(board(m).taken.value, 2 * op.operation);
 }
 
 std::uint64_t ShmTeamImpl::passed(const TeamOp& op) const {

@@ -13,10 +13,7 @@ namespace heddle {
 
 using namespace team_layout;
 
-namespace {
-
-// Whether all of it came. What is read is another process's, so that nothing here says what is there: the
-// kernel does.
+// Nothing here says what is there: the kernel does.
 bool read_memory(std::int64_t pid, std::uint64_t place, std::byte* to, std::size_t bytes) {
   while (bytes > 0) {
     iovec here{to, bytes};
@@ -29,8 +26,6 @@ bool read_memory(std::int64_t pid, std::uint64_t place, std::byte* to, std::size
   }
   return true;
 }
-
-}  // namespace
 
 SingleCopy::SingleCopy(std::byte* memory, std::size_t stride, int members, int member)
     : rank_(static_cast<std::size_t>(member)), number_(random_number()) {

@@ -27,6 +27,9 @@ namespace heddle {
 inline constexpr std::size_t kOnceFrom = std::size_t{8} << 10;
 inline constexpr std::size_t kOnceUpTo = std::size_t{64} << 10;
 
+// Another process's memory; whether all of it came.
+bool read_memory(std::int64_t pid, std::uint64_t place, std::byte* to, std::size_t bytes);
+
 class SingleCopy {
  public:
   // As DirectReduce. What identifies this process is shown to the others from here on, and does not move:
