@@ -18,14 +18,12 @@ Schedule allgather::recursive_doubling(const TopologyView& topology, std::int32_
     const auto run = [have](std::int32_t first) {
       return Chunks{static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(have)};
     };
-    for (std::int32_t i = 1; i < width; ++i) {
-      const std::int32_t theirs = group + (begin - group + i * have) % (have * width);
-      b.recv(theirs + rank % have, run(theirs));
-    }
-    for (std::int32_t i = 1; i < width; ++i) {
-      const std::int32_t theirs = group + (begin - group + (width - i) * have) % (have * width);
-      b.send(theirs + rank % have, run(begin));
-    }
+    // Of the i-th after this one, around the group.
+    const auto begin_at = [&](std::int32_t i) { return group + (begin - group + i * have) % (have * width); };
+    for (std::int32_t i = 1; i < width; ++i)
+      b.recv(begin_at(i) + rank % have, run(begin_at(i)));
+    for (std::int32_t i = 1; i < width; ++i)
+      b.send(begin_at(width - i) + rank % have, run(begin));
     b.wait();
     have *= width;
   }

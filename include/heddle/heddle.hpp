@@ -173,6 +173,13 @@ class Comm {
                                request);
     });
   }
+  template <Buffer Data>
+  Request iallgather_in_place(Data&& data) const {
+    return made([&](heddle_request_t* request) {
+      return heddle_iallgather(HEDDLE_IN_PLACE, data_of(data), length_of_each(size(), data), handle_,
+                               request);
+    });
+  }
   Request ibarrier() const {
     return made([&](heddle_request_t* request) { return heddle_ibarrier(handle_, request); });
   }
@@ -203,6 +210,13 @@ class Comm {
   Request allgather_init(In&& in, Out&& out) const {
     return made([&](heddle_request_t* request) {
       return heddle_allgather_init(data_of(in), data_of(out), length_of_gathered(size(), in, out), handle_,
+                                   request);
+    });
+  }
+  template <Buffer Data>
+  Request allgather_in_place_init(Data&& data) const {
+    return made([&](heddle_request_t* request) {
+      return heddle_allgather_init(HEDDLE_IN_PLACE, data_of(data), length_of_each(size(), data), handle_,
                                    request);
     });
   }

@@ -22,8 +22,8 @@ enum class ProgressThreadSetting : std::uint8_t { off, automatic, spare, always 
 struct Config {
   bool enable = true;                   // HEDDLE_ENABLE=0|1: 0 leaves everything to the host MPI
   LogLevel log_level = LogLevel::warn;  // HEDDLE_LOG=none|error|warn|info|debug
-  std::string algorithm;    // HEDDLE_ALGORITHM=[allreduce:]NAME[,bcast:NAME][,sparse:NAME]: forces; empty: as
-                            // measured, or by price
+  std::string algorithm;  // HEDDLE_ALGORITHM=[allreduce:]NAME[,bcast:NAME]...: forces; empty: as measured, or
+                          // by price
   std::string tuning_file;  // HEDDLE_TUNING_FILE=PATH: JSON, overrides the choice by price
   // HEDDLE_TRANSPORTS=LIST: which may be used; of those between nodes that every rank can use the fastest as
   // measured, without measuring the first in the list

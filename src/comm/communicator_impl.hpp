@@ -238,7 +238,7 @@ class CommunicatorImpl final : public Communicator {
   Team* team_;  // set when every rank is on this one node: team verbs need no schedule then
   // By collective, bit k: calls of size class k are known to be a team verb. None any more after a failure.
   std::uint64_t by_team_[kCollectives] = {};
-  std::uint64_t calls_ = 0;         // blocking allreduces, sparse ones too, bcasts and reduces
+  std::uint64_t calls_ = 0;         // blocking allreduces, sparse ones too, bcasts, reduces and allgathers
   int aside_ = 0;                   // Aside
   std::uint64_t bcasts_meet_ = 16;  // in a bcast with this number or a higher one all ranks meet
   std::uint64_t met_at_ = 0;        // number of the last bcast in which they did

@@ -25,8 +25,8 @@ class Meeting {
   virtual void tell(std::uint64_t word) = 0;
   virtual std::uint64_t told(int rank) const = 0;
   virtual bool is_gone(int rank) const = 0;
-  // The blocking allreduces, bcasts and reduces so far that were not served by the GPUs, the same on all
-  // ranks.
+  // The blocking allreduces, bcasts, reduces and allgathers so far that were not served by the GPUs, the same
+  // on all ranks.
   virtual std::uint64_t calls() const = 0;
   // Whether all ranks had come before any left the last of them, a bcast.
   virtual bool bcast_met() const = 0;

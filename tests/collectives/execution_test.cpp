@@ -173,6 +173,8 @@ TEST_P(OnRealData, EveryRankHasTheResult) {
           if (GetParam().collective == Collective::allgather) count *= static_cast<std::size_t>(size);
           const std::vector<Affine> wanted = expected(GetParam(), size, shape.root, count, in_order);
           for (const bool in_place : {true, false}) {
+            // Which reads no input.
+            if (in_place && GetParam().collective == Collective::allgather) continue;
             const auto results =
                 world.run(GetParam(), shape, count, in_order ? fold<compose> : fold<sum>, in_place);
             ASSERT_FALSE(HasFailure()) << "size " << size << " chunks " << shape.chunks << " count " << count;

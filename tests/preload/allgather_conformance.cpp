@@ -72,7 +72,9 @@ void gather(const job::Named& where, int n, int sent, int came, std::uint64_t se
   const job::Layout& to = all.layout();
   if (sent == kInPlace) {
     all.set(rank, seed);
-    rc = MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all.buffer(), to.count, to.type, where.comm);
+    // What is given then means nothing.
+    rc = MPI_Allgather(MPI_IN_PLACE, n % 2 == 0 ? 0 : -1, MPI_DATATYPE_NULL, all.buffer(), to.count, to.type,
+                       where.comm);
   } else {
     Ints mine(sent, n, 1);
     mine.set_first(seed, rank);

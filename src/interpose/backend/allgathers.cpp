@@ -1,7 +1,7 @@
-// MPI_Allgather: what counts, and is served, is the bytes of each rank, as in a bcast.
+// MPI_Allgather: what counts, and is served, is the bytes that come of each rank, as in a bcast.
+#include <algorithm>
 #include <new>
-#include <type_traits>
-#include <utility>
+#include <vector>
 
 #include "interpose/backend/entering.hpp"
 #include "interpose/backend/host_results.hpp"
@@ -26,39 +26,31 @@ int Backend::host_allgather(const Allgather& call) {
                           call.comm);
 }
 
-namespace {
-
-// False where the host is to judge the datatype. `missing`: there is no memory where there should be some.
-bool look_at(const Packing& packing, const void* buffer, MPI_Datatype type, Packing::Layout* layout,
-             bool* missing) {
-  *missing = buffer == nullptr && (!packing.inspect(buffer, type, layout) || layout->contiguous);
-  return packing.inspect(*missing ? layout : buffer, type, layout);
-}
-
-}  // namespace
-
-// What is sent and what comes must be as many bytes. Where they are not, whoever wrote that did it for all
-// ranks, which all go to the host then.
+// By what comes, which is the same on all ranks; as many bytes should be sent. Where they are fewer, the rest
+// of this rank's place is sent as it is, as hosts do.
 Backend::Reason Backend::inspect(const Allgather& call, const CommState& state, GatheredBytes* found) const {
   bool no_out = false;
   if (call.out_count < 0 || call.out == MPI_IN_PLACE ||
-      !look_at(packing_, call.out, call.out_type, &found->out, &no_out))
+      !packing_.look_at(call.out, call.out_type, &found->out, &no_out))
     return Reason::arguments;
   const auto elements = static_cast<std::size_t>(call.out_count);
-  if (__builtin_mul_overflow(elements, found->out.element_bytes, &found->each) ||
+  const bool too_large =
+      __builtin_mul_overflow(elements, found->out.element_bytes, &found->each) ||
       __builtin_mul_overflow(found->each, static_cast<std::size_t>(state.size), &found->all) ||
-      found->all > packing_.most_bytes())
-    return Reason::too_large;
+      found->all > packing_.most_bytes();
+  found->given = found->each;
+  if (too_large) return Reason::too_large;
   bool no_in = false;
   if (call.in != MPI_IN_PLACE) {
-    std::size_t given = 0;
-    if (call.in_count < 0 || !look_at(packing_, call.in, call.in_type, &found->in, &no_in) ||
-        __builtin_mul_overflow(static_cast<std::size_t>(call.in_count), found->in.element_bytes, &given) ||
-        given != found->each)
+    if (call.in_count < 0 || !packing_.look_at(call.in, call.in_type, &found->in, &no_in) ||
+        __builtin_mul_overflow(static_cast<std::size_t>(call.in_count), found->in.element_bytes,
+                               &found->given) ||
+        found->given > found->each)
       return Reason::arguments;
   }
   if (found->each == 0) return Reason::nothing_to_do;
-  return no_out || no_in || is_own_place(call, state, found->each) ? Reason::arguments : Reason::none;
+  return no_out || (no_in && found->given > 0) || is_own_place(call, state, found->each) ? Reason::arguments
+                                                                                         : Reason::none;
 }
 
 // Which hosts that look report. Where the host does not, some ranks may pass it, and heddle does the same.
@@ -75,8 +67,7 @@ struct Backend::AllgatherCall {
   // At their start many programs gather the names of their hosts and the like.
   bool is_due(CommState& state) const {
     GatheredBytes bytes;
-    if (backend.inspect(call, state, &bytes) != Reason::none) return false;
-    return backend.reproducible_ ? Backend::is_due(state, bytes.all) : is_due_by_worth(state, bytes.all);
+    return backend.inspect(call, state, &bytes) == Reason::none && backend.is_due_in_time(state, bytes.all);
   }
   bool is_agreed(const CommState& /*state*/) const { return true; }
   static constexpr const char* kName = "MPI_Allgather";
@@ -96,7 +87,9 @@ int Backend::allgather_on_host(const Allgather& call) {
     if (state->explain) explain_host(Collective::allgather, reason, *state);
     return host_allgather(call);
   }
-  if (!bytes.out.contiguous || (call.in != MPI_IN_PLACE && !bytes.in.contiguous)) [[unlikely]]
+  const bool is_plain =
+      bytes.out.contiguous && (call.in == MPI_IN_PLACE || (bytes.in.contiguous && bytes.given == bytes.each));
+  if (!is_plain) [[unlikely]]
     return allgather_packed(call, bytes, *state);
   const void* const in = call.in == MPI_IN_PLACE ? nullptr : call.in;
   return finish(state->communicator->allgather(in, call.out, bytes.each), call.comm, *state);
@@ -108,35 +101,39 @@ int Backend::allgather_packed(const Allgather& call, const GatheredBytes& bytes,
   auto* const all =
       static_cast<std::byte*>(bytes.out.contiguous ? call.out : state.scratch.reserve(bytes.all));
   if (all == nullptr) return finish(no_room("MPI_Allgather", bytes.all), call.comm, state);
-  std::byte* const own = all + static_cast<std::size_t>(state.rank) * bytes.each;
-  const auto count = static_cast<std::size_t>(call.out_count);
-  bool packed = true;
-  if (call.in != MPI_IN_PLACE) {
-    packed = packing_.pack(call.in, static_cast<std::size_t>(call.in_count), call.in_type, own, bytes.each);
-  } else if (call.out != nullptr) {
-    MPI_Aint unused = 0;
-    MPI_Aint extent = 0;
-    packed = mpi_.Type_get_extent(call.out_type, &unused, &extent) == MPI_SUCCESS &&
-             packing_.pack(static_cast<std::byte*>(call.out) + state.rank * call.out_count * extent, count,
-                           call.out_type, own, bytes.each);
-  } else {
-    // From MPI_BOTTOM on there is no pointer to this rank's.
-    packed =
-        packing_.pack(call.out, count * static_cast<std::size_t>(state.size), call.out_type, all, bytes.all);
-  }
-  if (!packed) return finish(cannot_pack(), call.comm, state);
-  Status status = state.communicator->allgather(nullptr, all, bytes.each);
+  Status status = pack_own(call, bytes, state, all) ? Status() : cannot_pack();
+  if (status.ok()) status = state.communicator->allgather(nullptr, all, bytes.each);
+  const auto elements = static_cast<std::size_t>(call.out_count) * static_cast<std::size_t>(state.size);
   if (status.ok() && !bytes.out.contiguous &&
-      !packing_.unpack(all, bytes.all, call.out, count * static_cast<std::size_t>(state.size), call.out_type))
+      !packing_.unpack(all, bytes.all, call.out, elements, call.out_type))
     status = cannot_pack();
   state.scratch.relax();
   return finish(status, call.comm, state);
 }
 
+bool Backend::pack_own(const Allgather& call, const GatheredBytes& bytes, const CommState& state,
+                       std::byte* all) const {
+  std::byte* const own = all + static_cast<std::size_t>(state.rank) * bytes.each;
+  const auto count = static_cast<std::size_t>(call.out_count);
+  if (call.in != MPI_IN_PLACE) {
+    return packing_.pack(call.in, static_cast<std::size_t>(call.in_count), call.in_type, own, bytes.given);
+  }
+  if (bytes.out.contiguous) return true;
+  // From MPI_BOTTOM on there is no pointer to this rank's.
+  if (call.out == nullptr)
+    return packing_.pack(nullptr, count * static_cast<std::size_t>(state.size), call.out_type, all,
+                         bytes.all);
+  MPI_Aint unused = 0;
+  MPI_Aint extent = 0;
+  return mpi_.Type_get_extent(call.out_type, &unused, &extent) == MPI_SUCCESS &&
+         packing_.pack(static_cast<std::byte*>(call.out) + state.rank * call.out_count * extent, count,
+                       call.out_type, own, bytes.each);
+}
+
 // By way of images on the host.
 int Backend::allgather_anywhere(const Allgather& call) {
   const bool may_be_there =
-      call.in_count >= 0 && call.out_count > 0 && make_ready() && device_buffers_.possible() &&
+      call.out_count > 0 && make_ready() && device_buffers_.possible() &&
       (device_buffers_.may_lie_on_gpu(call.in) || device_buffers_.may_lie_on_gpu(call.out));
   const Ranks ranks = may_be_there ? Ranks::of(mpi_, call.comm) : Ranks();
   if (ranks.size == 0) return allgather_on_host(call);
@@ -155,6 +152,9 @@ int Backend::allgather_anywhere(const Allgather& call) {
     if (status.ok() && call.in == MPI_IN_PLACE) status = views.written.load();
     seen.out = views.written.buffer();
   }
+  // Nobody would see it, of two images.
+  if (status.ok() && call.in == call.out && views.written.beside())
+    status = Status(Code::invalid_argument, "both buffers are the same one (MPI_IN_PLACE is for that)");
   if (!status.ok()) return refuse_image(status, "MPI_Allgather", call.comm);
   const int rc = allgather_on_host(seen);
   if (rc != MPI_SUCCESS) return rc;
@@ -180,7 +180,9 @@ int Backend::allgather(const Allgather& call) try {
 
 CollectiveCall Backend::described(const Allgather& call, const CommState& state) {
   GatheredBytes bytes;
-  switch (inspect(call, state, &bytes)) {
+  const Reason reason = inspect(call, state, &bytes);
+  if (bytes.given != bytes.each) return CollectiveCall::of(CollectiveCall::Kind::allgather_elsewhere);
+  switch (reason) {
     case Reason::none:
     case Reason::nothing_to_do:
     case Reason::too_large:

@@ -84,7 +84,8 @@ class Backend {
 
   // What an allgather moves, packed, and how that lies in memory.
   struct GatheredBytes {
-    std::size_t each = 0;  // of a rank
+    std::size_t each = 0;   // of a rank
+    std::size_t given = 0;  // by this one
     std::size_t all = 0;
     Packing::Layout in;  // not in place
     Packing::Layout out;
@@ -95,6 +96,8 @@ class Backend {
   // As of the others below.
   int allgather_on_host(const Allgather& call);
   int allgather_packed(const Allgather& call, const GatheredBytes& bytes, CommState& state);
+  bool pack_own(const Allgather& call, const GatheredBytes& bytes, const CommState& state,
+                std::byte* all) const;
   int allgather_anywhere(const Allgather& call);
   int allgather_unchecked(const Allgather& call);
   [[gnu::cold]] int allgather_checked(const Allgather& call);
@@ -247,6 +250,9 @@ class Backend {
   // The same of calls that are none of the first few which set MPI_COMM_WORLD up: there too when they would
   // have saved what that costs.
   static bool is_due_by_worth(CommState& state, std::size_t counted);
+  bool is_due_in_time(CommState& state, std::size_t counted) const {
+    return reproducible_ ? is_due(state, counted) : is_due_by_worth(state, counted);
+  }
   void take_over(MPI_Comm comm, CommState& state);
   int allreduce_saving(const void* in, void* out, std::size_t count, DType type, Op op, MPI_Comm comm,
                        CommState& state, const Staged* staged);

@@ -105,9 +105,11 @@ void Backend::introduce(const Log& log, int world_size) const {
   if (!log.wants(LogLevel::info)) return;
   log.info(fmt::format("heddle {} in front of {}, {}", HEDDLE_VERSION_STRING, mpi_.version,
                        alone_ ? "1 rank: there is nothing to serve"
-                              : fmt::format("{} ranks: takes MPI_COMM_WORLD over at its {} allreduce or "
-                                            "bcast, other communicators when that pays",
-                                            world_size, reproducible_ ? "first" : "third")));
+                              : fmt::format("{} ranks: takes MPI_COMM_WORLD over at its {}, other "
+                                            "communicators when that pays",
+                                            world_size,
+                                            reproducible_ ? "first allreduce, bcast, reduce or allgather"
+                                                          : "third allreduce or bcast")));
 }
 
 // Once everything is there that the callbacks use.
@@ -169,8 +171,8 @@ bool Backend::is_due(CommState& state, std::size_t counted) {
   return ++state.calls >= kTakeoverCall && state.saved >= state.to_save;
 }
 
-// Programs that do nothing else have some barriers, between accesses to files or to windows, and some
-// reduces, of their timings at the end, without being in a hurry.
+// Programs that do nothing else have some barriers, between accesses to files or to windows, some allgathers,
+// of the names of their hosts, and some reduces, of their timings at the end, without being in a hurry.
 bool Backend::is_due_by_worth(CommState& state, std::size_t counted) {
   state.saved += kSavedNanoseconds + counted / kBytesPerSaved;
   return state.saved >= kSetUpNanoseconds;

@@ -35,8 +35,7 @@ void Backend::sum_up() {
   set_up_->log().info(served_calls_ == 0
                           ? "no communicator had as many calls that heddle would serve as it takes to be "
                             "taken over"
-                          : fmt::format("{} allreduces, bcasts and barriers of this rank were served, on "
-                                        "{} communicator{}",
+                          : fmt::format("{} calls of this rank were served, on {} communicator{}",
                                         served_calls_.load(), served_comms_.load(),
                                         served_comms_ == 1 ? "" : "s"));
 }

@@ -34,12 +34,11 @@ CollectiveCall Backend::described(const void* buffer, std::int64_t count, MPI_Da
   if (count == 0) return CollectiveCall::bcast(0, root);
   Packing::Layout layout;
   std::size_t bytes = 0;
-  if (!packing_.inspect(buffer != nullptr ? buffer : &layout, type, &layout) ||
+  bool missing = false;
+  if (!packing_.look_at(buffer, type, &layout, &missing) ||
       __builtin_mul_overflow(static_cast<std::size_t>(count), layout.element_bytes, &bytes))
     return elsewhere;
-  const bool is_missing =
-      bytes > 0 && buffer == nullptr && (!packing_.inspect(buffer, type, &layout) || layout.contiguous);
-  return is_missing ? elsewhere : CollectiveCall::bcast(bytes, root);
+  return missing && bytes > 0 ? elsewhere : CollectiveCall::bcast(bytes, root);
 }
 
 bool Backend::compares(const CommState& state) {

@@ -132,12 +132,6 @@ std::size_t first_other(const RepeatedSum& sum, std::size_t begin, const std::by
   return n;
 }
 
-// What is kept of a difference until all have agreed: words take memory.
-struct Difference {
-  std::size_t place = 0;
-  std::byte host[sizeof(std::complex<long double>)] = {};  // an element
-};
-
 }  // namespace
 
 void HostResults::make_room(const RepeatedSum& sum) {
@@ -219,18 +213,16 @@ Status HostResults::bcast(const void* data, std::size_t bytes, int root) {
     const auto k = static_cast<std::size_t>(there - piece);
     found.emplace(Difference{begin + k}).host[0] = host_[k];
   }
-  const std::size_t place = found ? found->place : 0;
-  return judge_byte(found.has_value(), place, bytes, static_cast<const std::byte*>(data)[place],
-                    found ? found->host[0] : std::byte{});
+  return judge_bytes(found, static_cast<const std::byte*>(data), bytes);
 }
 
-Status HostResults::judge_byte(bool found, std::size_t place, std::size_t bytes, std::byte given,
-                               std::byte host) const {
+Status HostResults::judge_bytes(const std::optional<Difference>& found, const std::byte* given,
+                                std::size_t bytes) const {
   int who = -1;
-  HEDDLE_TRY(agree(found, &who));
+  HEDDLE_TRY(agree(found.has_value(), &who));
   if (!found) return who >= 0 ? found_by(who) : Status();
   const auto text = [](std::byte byte) { return fmt::format("{:#04x}", std::to_integer<unsigned>(byte)); };
-  return differs(place, bytes, "byte " + text(given), text(host));
+  return differs(found->place, bytes, "byte " + text(given[found->place]), text(found->host[0]));
 }
 
 std::size_t HostResults::piece_of_each(std::size_t each) const {
@@ -256,9 +248,7 @@ Status HostResults::allgather(const std::byte* mine, const std::byte* all, std::
       if (k < n) found.emplace(Difference{r * each + begin + k}).host[0] = host[k];
     }
   }
-  const std::size_t place = found ? found->place : 0;
-  return judge_byte(found.has_value(), place, each * static_cast<std::size_t>(size_), all[place],
-                    found ? found->host[0] : std::byte{});
+  return judge_bytes(found, all, each * static_cast<std::size_t>(size_));
 }
 
 // So that all go on alike: a rank that has found something, if any.

@@ -1,7 +1,9 @@
 // HEDDLE_CHECK=2: what heddle has given is compared with what the host MPI gives for the same call.
 #pragma once
 
+#include <complex>
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "base/dtype.hpp"
@@ -48,13 +50,17 @@ class HostResults {
   Status allgather(const std::byte* mine, const std::byte* all, std::size_t each);
 
  private:
+  // What is kept of a difference until all have agreed: words take memory.
+  struct Difference {
+    std::size_t place = 0;
+    std::byte host[sizeof(std::complex<long double>)] = {};  // an element
+  };
   // What is common to these: which result differs is told to all, and they all go on where none does.
   Status compare(const RepeatedSum& sum);
   Status agree(bool found, int* who) const;
   Status compare_bits(const void* out, std::size_t bytes) const;
-  // Of byte `place` of `bytes`, which heddle has given as `given` and the host as `host`; `found`: they
-  // differ.
-  Status judge_byte(bool found, std::size_t place, std::size_t bytes, std::byte given, std::byte host) const;
+  // Of `given`, which heddle has given; `found`: where it differs.
+  Status judge_bytes(const std::optional<Difference>& found, const std::byte* given, std::size_t bytes) const;
   std::size_t piece_of_each(std::size_t each) const;
 
   const HostMpi& mpi_;

@@ -242,6 +242,11 @@ bool Packing::inspect(const void* buffer, MPI_Datatype type, Layout* out) const 
   return true;
 }
 
+bool Packing::look_at(const void* buffer, MPI_Datatype type, Layout* out, bool* missing) const {
+  *missing = buffer == nullptr && (!inspect(buffer, type, out) || out->contiguous);
+  return inspect(*missing ? out : buffer, type, out);
+}
+
 std::size_t Packing::most_bytes() const {
   return mpi_->Pack_c != nullptr && mpi_->Unpack_c != nullptr ? SIZE_MAX / 2 : INT_MAX;
 }

@@ -29,6 +29,9 @@ class Packing {
   // False when the host must see the arguments: a wrong handle, an uncommitted type.
   bool inspect(const void* buffer, MPI_Datatype type, Layout* out) const;
 
+  // The same of what may have no buffer, which matters where there are bytes: `missing`.
+  bool look_at(const void* buffer, MPI_Datatype type, Layout* out, bool* missing) const;
+
   // `bytes` is count * element_bytes. False when the host reports an error.
   bool pack(const void* buffer, std::size_t count, MPI_Datatype type, void* packed, std::size_t bytes) const;
   bool unpack(const void* packed, std::size_t bytes, void* buffer, std::size_t count,

@@ -34,7 +34,7 @@ struct Backend::ReduceCall {
     if (count <= 0 || backend.is_mistake(in, out, count, root, state)) return false;
     const std::size_t bytes = static_cast<std::size_t>(count) * backend.map_->known_size(type, op);
     if (bytes == 0) return false;
-    return backend.reproducible_ ? Backend::is_due(state, bytes) : is_due_by_worth(state, bytes);
+    return backend.is_due_in_time(state, bytes);
   }
   bool is_agreed(const CommState& state) const { return backend.map_->has(*state.pairs, type, op); }
   static constexpr const char* kName = "MPI_Reduce";
