@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstring>
 
+#include "base/overlap.hpp"
 #include "transports/shm/single_copy.hpp"
 
 namespace heddle {
@@ -31,7 +32,7 @@ GatherOnce::GatherOnce(std::byte* memory, std::size_t stride, int members, int m
 
 void GatherOnce::start(const TeamOp& op) {
   way_ = Way::slots;
-  timed_ = deciding_ = begun_ = lent_ = judged_ = false;
+  timed_ = deciding_ = begun_ = judged_ = false;
   read_ = true;
   if (!allowed_ || op.count * op.element_bytes < kFrom) return;
   class_ = std::min<std::size_t>(std::bit_width(op.count * op.element_bytes / kFrom) - 1, kGatherClasses - 1);
@@ -66,20 +67,24 @@ GatherOnce::Way GatherOnce::way(const TeamOp& op) {
 
 void GatherOnce::lend(const TeamOp& op) {
   Lent& mine = board(rank_).lent;
-  // In a child of this process the buffer is not where the others look.
-  const bool lends = getpid() == board(rank_).identity.pid;
+  const std::size_t bytes = op.count * op.element_bytes;
+  const bool in_place = op.in == op.out + rank_ * bytes;
+  // In a child of this process the buffer is not where the others look; and where both buffers are one, which
+  // MPI forbids and some hosts take, it does not stay as it is.
+  const bool lends = getpid() == board(rank_).identity.pid &&
+                     (in_place || !overlap(op.in, bytes, op.out, bytes * boards_.size()));
   mine.place = reinterpret_cast<std::uint64_t>(op.in);
   mine.offer.store(2 * op.operation + (lends ? 1 : 0), std::memory_order_release);
 }
 
 bool GatherOnce::poll(TeamOp& op) {
-  const std::size_t bytes = op.count * op.element_bytes;
-  if (!lent_) {
+  if (!judged_) {
+    if (!read_some(op)) return false;
+    // Not before: what this member has in its cache comes more slowly to the others.
+    const std::size_t bytes = op.count * op.element_bytes;
     std::byte* const own = op.out + rank_ * bytes;
     if (own != op.in) std::memcpy(own, op.in, bytes);
-    lent_ = true;
   }
-  if (!judged_ && !read_some(op)) return false;
   return judge(op);
 }
 

@@ -74,7 +74,6 @@ class GatherOnce {
   bool timed_ = false;
   bool deciding_ = false;
   bool begun_ = false;
-  bool lent_ = false;
   bool read_ = true;     // all that was tried
   bool judged_ = false;  // this member has told what came of it
   Clock::time_point begin_;
